@@ -13,8 +13,6 @@
 namespace hearth::placement {
 namespace {
 
-constexpr double kAlikeThroughput = 1.02;
-constexpr double kAlikeLatency = 1.05;
 constexpr std::size_t kTried = 8;
 constexpr std::uint32_t kHalvings = 50;  // of an interval of 12 decades: to a part in 10^12
 
@@ -157,7 +155,7 @@ Chains chains_of(const Costs& costs, LayerSplit split) {
     const std::uint32_t range = chains.range_of[node];
     if (range != kNoRange) offers.push_back({node, chains.ranges[range]});
   }
-  while (auto route = quickest_route(problem, offers, {}, 0)) {
+  while (auto route = quickest_route(problem, offers)) {
     std::erase_if(offers, [&](const Stage& offer) {
       return std::find(route->stages.begin(), route->stages.end(), offer) != route->stages.end();
     });
@@ -167,13 +165,6 @@ Chains chains_of(const Costs& costs, LayerSplit split) {
     chains.pipelines.push_back(std::move(*route));
   }
   return chains;
-}
-
-// The figure that the objective maximises, and the other one.
-std::pair<double, double> rates_of(const Problem& problem, const Chains& chains) {
-  const double one = 1.0 / chains.pipelines.front().seconds;
-  const double all = chains.all_tokens_per_second;
-  return problem.objective == Objective::kLatency ? std::pair(one, all) : std::pair(all, one);
 }
 
 }  // namespace
@@ -188,19 +179,14 @@ Result<Chains> plan_chains(const Problem& problem) {
     Chains chains = chains_of(costs, std::move(split));
     if (!chains.pipelines.empty()) found.push_back(std::move(chains));
   }
-  double best = 0.0;
-  for (const Chains& chains : found) best = std::max(best, rates_of(problem, chains).first);
-  const bool latency = problem.objective == Objective::kLatency;
-  const double alike = latency ? kAlikeLatency : kAlikeThroughput;
-  Chains* chosen = nullptr;
-  for (Chains& chains : found) {
-    const auto [rate, other] = rates_of(problem, chains);
-    if (rate * alike < best) continue;
-    if (chosen == nullptr || other > rates_of(problem, *chosen).second) chosen = &chains;
+  INVARIANT(!found.empty(), "the route of the ranges is a pipeline of their split");
+  std::vector<std::pair<double, double>> rates;
+  for (const Chains& chains : found) {
+    rates.emplace_back(1.0 / chains.pipelines.front().seconds, chains.all_tokens_per_second);
   }
-  INVARIANT(chosen != nullptr, "the route of the ranges is a pipeline of their split");
-  chosen->bound = ranges.bound;
-  return std::move(*chosen);
+  Chains& chosen = found[best_alike(problem.objective, rates)];
+  chosen.bound = ranges.bound;
+  return std::move(chosen);
 }
 
 }  // namespace hearth::placement

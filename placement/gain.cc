@@ -8,23 +8,43 @@ namespace hearth::placement {
 
 static_assert(kMinGain > 1.0, "a change that loses is no gain");
 
-Gains::Gains(double tokens_per_second) : before_(tokens_per_second) {
-  INVARIANT(tokens_per_second > 0.0, "a plan has a rate");
-}
-
-void Gains::add(Gain::Change change, std::vector<std::uint32_t> nodes,
-                double after_tokens_per_second) {
-  if (after_tokens_per_second < kMinGain * before_) return;
-  all_.push_back({change, std::move(nodes), before_, after_tokens_per_second, 0.0});
-}
-
-std::vector<Gain> Gains::largest() const {
-  std::vector<Gain> sorted = all_;
-  std::stable_sort(sorted.begin(), sorted.end(), [](const Gain& a, const Gain& b) {
+std::vector<Gain> largest_gains(const Problem& problem, double rate,
+                                const std::vector<std::vector<std::uint32_t>>& groups, bool linked,
+                                const std::function<double(const Problem& changed)>& rate_after) {
+  INVARIANT(rate > 0.0, "a plan has a rate");
+  std::vector<Gain> gains;
+  const auto try_change = [&](Gain::Change change, const std::vector<std::uint32_t>& nodes,
+                              const auto& alter) {
+    Problem changed = problem;
+    alter(changed);
+    const double after = rate_after(changed);
+    if (after >= kMinGain * rate) gains.push_back({change, nodes, rate, after, 0.0});
+  };
+  for (const std::vector<std::uint32_t>& group : groups) {
+    try_change(Gain::Change::kMemory, group, [&](Problem& changed) {
+      for (const std::uint32_t node : group) changed.nodes[node].memory_bytes *= 2;
+    });
+    try_change(Gain::Change::kSpeed, group, [&](Problem& changed) {
+      for (const std::uint32_t each : group) {
+        Node& node = changed.nodes[each];
+        node.layer = {node.layer.one / 2, node.layer.batch / 2};
+        node.head = {node.head.one / 2, node.head.batch / 2};
+      }
+    });
+  }
+  if (linked) {
+    try_change(Gain::Change::kLinkRate, {}, [](Problem& changed) {
+      for (Link& link : changed.links) link.bytes_per_second *= 10;
+    });
+    try_change(Gain::Change::kLinkDelay, {}, [](Problem& changed) {
+      for (Link& link : changed.links) link.delay_seconds /= 2;
+    });
+  }
+  std::stable_sort(gains.begin(), gains.end(), [](const Gain& a, const Gain& b) {
     return a.after_tokens_per_second > b.after_tokens_per_second;
   });
-  if (sorted.size() > kMaxGains) sorted.resize(kMaxGains);
-  return sorted;
+  if (gains.size() > kMaxGains) gains.resize(kMaxGains);
+  return gains;
 }
 
 }  // namespace hearth::placement

@@ -2,7 +2,10 @@
 #pragma once
 
 #include <cstdint>
+#include <functional>
 #include <vector>
+
+#include "placement/problem.h"
 
 namespace hearth::placement {
 
@@ -24,16 +27,11 @@ struct Gain {
 constexpr double kMinGain = 1.03;  // a smaller gain is not worth a change
 constexpr std::size_t kMaxGains = 3;
 
-// Changes as they are tried, of which the largest are kept.
-class Gains {
- public:
-  explicit Gains(double tokens_per_second);
-  void add(Gain::Change change, std::vector<std::uint32_t> nodes, double after_tokens_per_second);
-  std::vector<Gain> largest() const;  // at most kMaxGains, the largest first
-
- private:
-  const double before_;
-  std::vector<Gain> all_;
-};
+// The changes that gain the most, the largest first; at most kMaxGains. `rate`: of the plan, in
+// tokens a second. `groups`: nodes that change together. `linked`: the plan uses links.
+// `rate_after`: of the plan of a changed problem; 0: it has none.
+std::vector<Gain> largest_gains(const Problem& problem, double rate,
+                                const std::vector<std::vector<std::uint32_t>>& groups, bool linked,
+                                const std::function<double(const Problem& changed)>& rate_after);
 
 }  // namespace hearth::placement

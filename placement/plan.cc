@@ -20,11 +20,6 @@ Effort effort_for(std::size_t nodes) {
   return nodes <= kExactAlternatives ? Effort::kExact : Effort::kOrders;
 }
 
-double rate_of(const Problem& problem, const Prediction& prediction) {
-  return problem.objective == Objective::kLatency ? prediction.tokens_per_second
-                                                  : prediction.all_tokens_per_second;
-}
-
 Problem part_of(const Problem& problem, const std::vector<std::uint32_t>& nodes) {
   Problem part = problem;
   part.nodes.clear();
@@ -149,27 +144,10 @@ Result<std::vector<Plan>> plan_replicas(const Problem& problem) {
 }
 
 std::vector<Gain> improvements(const Problem& problem, const Plan& plan) {
-  Gains gains(rate_of(problem, plan.prediction));
-  for (const Stage& stage : plan.stages) {
-    Problem changed = problem;
-    Node& node = changed.nodes[stage.node];
-    node.memory_bytes *= 2;
-    gains.add(Gain::Change::kMemory, {stage.node}, rate_after(changed));
-    node.memory_bytes /= 2;
-    node.layer = {node.layer.one / 2, node.layer.batch / 2};
-    node.head = {node.head.one / 2, node.head.batch / 2};
-    gains.add(Gain::Change::kSpeed, {stage.node}, rate_after(changed));
-  }
-  if (plan.stages.size() > 1) {
-    Problem changed = problem;
-    for (Link& link : changed.links) link.bytes_per_second *= 10;
-    gains.add(Gain::Change::kLinkRate, {}, rate_after(changed));
-    for (Link& link : changed.links) {
-      link = {link.delay_seconds / 2, link.bytes_per_second / 10};
-    }
-    gains.add(Gain::Change::kLinkDelay, {}, rate_after(changed));
-  }
-  return gains.largest();
+  std::vector<std::vector<std::uint32_t>> nodes;
+  for (const Stage& stage : plan.stages) nodes.push_back({stage.node});
+  return largest_gains(problem, rate_of(problem, plan.prediction), nodes, nodes.size() > 1,
+                       rate_after);
 }
 
 }  // namespace hearth::placement

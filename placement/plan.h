@@ -7,7 +7,7 @@
 // to 12 nodes; for more nodes and layers of different sizes they are the best of three orders. Of
 // more nodes the exact search considers limits::kExactNodes; the rest are spare, and spares that
 // hold the model form pipelines of their own (plan_replicas). Ranges that pipelines share are in
-// placement/ranges.h, the route of a request by live load in placement/route.h.
+// placement/ranges.h.
 #pragma once
 
 #include <cstdint>

@@ -221,4 +221,9 @@ Prediction predict(const Problem& problem, const std::vector<Stage>& stages) {
   return prediction;
 }
 
+double rate_of(const Problem& problem, const Prediction& prediction) {
+  return problem.objective == Objective::kLatency ? prediction.tokens_per_second
+                                                  : prediction.all_tokens_per_second;
+}
+
 }  // namespace hearth::placement

@@ -109,5 +109,7 @@ struct Prediction {
   std::uint64_t kv_tokens = 0;            // positions that the fullest stage holds
 };
 Prediction predict(const Problem& problem, const std::vector<Stage>& stages);
+// The rate that the objective maximises.
+double rate_of(const Problem& problem, const Prediction& prediction);
 
 }  // namespace hearth::placement

@@ -16,8 +16,8 @@ namespace {
 
 constexpr std::uint32_t kMaxEqualRanges = 64;
 // Among figures within these factors of the best one the other figure decides.
-constexpr double kRangesAlikeThroughput = 1.02;
-constexpr double kRangesAlikeLatency = 1.05;
+constexpr double kAlikeThroughput = 1.02;
+constexpr double kAlikeLatency = 1.05;
 // The longest route through a replica, relative to the quickest route. A slower replica is left
 // out; for throughput only where the slowest range is as quick without it.
 constexpr double kDetourOfLatency = 1.25;
@@ -79,16 +79,6 @@ std::vector<std::vector<std::uint32_t>> neighbours_of(const std::vector<std::uin
   return all;
 }
 
-double range_rate_of(const Problem& problem, const Prediction& prediction) {
-  return problem.objective == Objective::kLatency ? prediction.tokens_per_second
-                                                  : prediction.all_tokens_per_second;
-}
-
-double other_rate_of(const Problem& problem, const Prediction& prediction) {
-  return problem.objective == Objective::kLatency ? prediction.all_tokens_per_second
-                                                  : prediction.tokens_per_second;
-}
-
 double rows_per_second(const Costs& costs, std::uint32_t node, LayerRange layers) {
   return costs.problem().batch_rows / costs.batch_seconds(node, layers);
 }
@@ -127,7 +117,7 @@ std::uint32_t streams_of(const Costs& costs, const std::vector<Range>& ranges, d
 // round.
 bool predict_ranges(const Costs& costs, RangePlan& plan) {
   const Problem& problem = costs.problem();
-  auto route = quickest_route(problem, offers_of(plan.ranges), {}, 0);
+  auto route = quickest_route(problem, offers_of(plan.ranges));
   if (!route) return false;
   plan.route = std::move(*route);
   plan.prediction = predict(problem, plan.route.stages);
@@ -188,19 +178,6 @@ void leave_out_slow_replicas(const Costs& costs, RangePlan& plan) {
       plan.spares.push_back(slow_spare(costs, plan.route, node, range.layers));
     }
   }
-}
-
-bool joined_by_links(const Problem& problem, const std::vector<Range>& ranges, std::size_t range,
-                     std::uint32_t node) {
-  if (ranges.size() == 1) return true;
-  const auto& before = ranges[(range + ranges.size() - 1) % ranges.size()].nodes;
-  const auto& after = ranges[(range + 1) % ranges.size()].nodes;
-  return std::any_of(
-             before.begin(), before.end(),
-             [&](std::uint32_t from) { return problem.link(from, node).bytes_per_second > 0.0; }) &&
-         std::any_of(after.begin(), after.end(), [&](std::uint32_t to) {
-           return problem.link(node, to).bytes_per_second > 0.0;
-         });
 }
 
 Spare without_range(const Costs& costs, const std::vector<Range>& ranges, std::uint32_t node) {
@@ -285,7 +262,7 @@ class Planner {
     const RangePlan* best = nullptr;
     for (const RangePlan& plan : found_) {
       if (best == nullptr ||
-          range_rate_of(problem_, plan.prediction) > range_rate_of(problem_, best->prediction)) {
+          rate_of(problem_, plan.prediction) > rate_of(problem_, best->prediction)) {
         best = &plan;
       }
     }
@@ -323,18 +300,11 @@ class Planner {
   }
 
   RangePlan chosen() {
-    const bool latency = problem_.objective == Objective::kLatency;
-    const double alike = latency ? kRangesAlikeLatency : kRangesAlikeThroughput;
-    double best = 0.0;
-    for (const RangePlan& plan : found_)
-      best = std::max(best, range_rate_of(problem_, plan.prediction));
-    RangePlan* chosen = nullptr;
-    for (RangePlan& plan : found_) {
-      if (range_rate_of(problem_, plan.prediction) * alike < best) continue;
-      const double other = other_rate_of(problem_, plan.prediction);
-      if (chosen == nullptr || other > other_rate_of(problem_, chosen->prediction)) chosen = &plan;
+    std::vector<std::pair<double, double>> rates;
+    for (const RangePlan& plan : found_) {
+      rates.emplace_back(plan.prediction.tokens_per_second, plan.prediction.all_tokens_per_second);
     }
-    INVARIANT(chosen != nullptr, "the best plan is within its own margin");
+    RangePlan* const chosen = &found_[best_alike(problem_.objective, rates)];
     chosen->bound = bound_rows_per_second(costs_);
     std::vector<bool> named(problem_.nodes.size());
     for (const Range& range : chosen->ranges) {
@@ -357,7 +327,7 @@ class Planner {
 
 double range_rate_after(const Problem& changed) {
   const auto plan = plan_ranges(changed);
-  return plan.ok() ? range_rate_of(changed, plan->prediction) : 0.0;
+  return plan.ok() ? rate_of(changed, plan->prediction) : 0.0;
 }
 
 // The throughput of the same nodes where the plan is for latency.
@@ -375,6 +345,22 @@ std::optional<Gain> for_throughput(const Problem& problem, const RangePlan& plan
 
 }  // namespace
 
+std::size_t best_alike(Objective objective, const std::vector<std::pair<double, double>>& rates) {
+  const bool latency = objective == Objective::kLatency;
+  const double alike = latency ? kAlikeLatency : kAlikeThroughput;
+  const auto wanted = [&](std::size_t i) { return latency ? rates[i].first : rates[i].second; };
+  const auto other = [&](std::size_t i) { return latency ? rates[i].second : rates[i].first; };
+  double best = 0.0;
+  for (std::size_t i = 0; i < rates.size(); ++i) best = std::max(best, wanted(i));
+  std::optional<std::size_t> chosen;
+  for (std::size_t i = 0; i < rates.size(); ++i) {
+    if (wanted(i) * alike < best) continue;
+    if (!chosen || other(i) > other(*chosen)) chosen = i;
+  }
+  INVARIANT(chosen, "the best of some plans is within its own margin");
+  return *chosen;
+}
+
 std::vector<Stage> offers_of(const std::vector<Range>& ranges) {
   std::vector<Stage> offers;
   for (const Range& range : ranges) {
@@ -388,61 +374,11 @@ Result<RangePlan> plan_ranges(const Problem& problem) {
   return Planner(problem).run();
 }
 
-RangePlan joined(const Problem& problem, const RangePlan& plan, std::uint32_t node) {
-  const Costs costs(problem);
-  RangePlan after = plan;
-  after.bound = bound_rows_per_second(costs);
-  Range* slowest = nullptr;
-  for (std::size_t i = 0; i < after.ranges.size(); ++i) {
-    Range& range = after.ranges[i];
-    if (!costs.fits(node, range.layers)) continue;
-    if (!joined_by_links(problem, plan.ranges, i, node)) continue;
-    if (slowest == nullptr || range.all_tokens_per_second < slowest->all_tokens_per_second) {
-      slowest = &range;
-    }
-  }
-  if (slowest == nullptr) {
-    after.spares.push_back(without_range(costs, after.ranges, node));
-    return after;
-  }
-  const bool latency = problem.objective == Objective::kLatency;
-  const double max_seconds =
-      (latency ? kDetourOfLatency : kDetourOfThroughput) * plan.route.seconds;
-  const LayerRange layers = slowest->layers;
-  if (detour_seconds(costs, plan.route, node, layers) > max_seconds) {
-    after.spares.push_back(slow_spare(costs, plan.route, node, layers));
-    return after;
-  }
-  INVARIANT(!on_route(plan.route, node), "a node that joins has no range yet");
-  slowest->all_tokens_per_second += rows_per_second(costs, node, layers);
-  slowest->nodes.insert(std::upper_bound(slowest->nodes.begin(), slowest->nodes.end(), node), node);
-  predict_ranges(costs, after);
-  return after;
-}
-
 std::vector<Gain> improvements(const Problem& problem, const RangePlan& plan) {
-  Gains gains(range_rate_of(problem, plan.prediction));
-  for (const NodeClass& one : classes_of(Costs(problem))) {
-    Problem changed = problem;
-    for (const std::uint32_t node : one.nodes) changed.nodes[node].memory_bytes *= 2;
-    gains.add(Gain::Change::kMemory, one.nodes, range_rate_after(changed));
-    changed.nodes = problem.nodes;
-    for (const std::uint32_t each : one.nodes) {
-      Node& node = changed.nodes[each];
-      node.layer = {node.layer.one / 2, node.layer.batch / 2};
-      node.head = {node.head.one / 2, node.head.batch / 2};
-    }
-    gains.add(Gain::Change::kSpeed, one.nodes, range_rate_after(changed));
-  }
-  if (plan.ranges.size() > 1) {
-    Problem changed = problem;
-    for (Link& link : changed.links) link.bytes_per_second *= 10;
-    gains.add(Gain::Change::kLinkRate, {}, range_rate_after(changed));
-    changed.links = problem.links;
-    for (Link& link : changed.links) link.delay_seconds /= 2;
-    gains.add(Gain::Change::kLinkDelay, {}, range_rate_after(changed));
-  }
-  std::vector<Gain> all = gains.largest();
+  std::vector<std::vector<std::uint32_t>> alike;
+  for (NodeClass& one : classes_of(Costs(problem))) alike.push_back(std::move(one.nodes));
+  std::vector<Gain> all = largest_gains(problem, rate_of(problem, plan.prediction), alike,
+                                        plan.ranges.size() > 1, range_rate_after);
   if (auto other = for_throughput(problem, plan)) all.push_back(std::move(*other));
   return all;
 }

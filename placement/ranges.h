@@ -23,6 +23,7 @@
 #pragma once
 
 #include <cstdint>
+#include <utility>
 #include <vector>
 
 #include "base/result.h"
@@ -48,6 +49,10 @@ struct RangePlan {
   std::vector<Spare> spares;
 };
 
+// Which plan is taken of those with these rates of one stream and of all streams. The objective's
+// rate decides; among plans within 2 % of the best (5 % for latency) the other rate does.
+std::size_t best_alike(Objective objective, const std::vector<std::pair<double, double>>& rates);
+
 // The offers of all replicas, for placement/route.h.
 std::vector<Stage> offers_of(const std::vector<Range>& ranges);
 
@@ -60,11 +65,6 @@ std::vector<Stage> offers_of(const std::vector<Range>& ranges);
 // quickest route, or n^3 / R^2 where all links are different. 200 million at most for 1,000 nodes,
 // 80 layers and links that are alike; for latency an exact search is added.
 Result<RangePlan> plan_ranges(const Problem& problem);
-
-// The plan after `node` joined, which the problem has and the plan has not. No running stage
-// changes: the new node becomes a further replica of the slowest range that it holds, or a spare.
-// Neither figure of the plan gets worse.
-RangePlan joined(const Problem& problem, const RangePlan& plan, std::uint32_t node);
 
 // The changes that gain the most, each planned anew; at most kMaxGains, none that gains less than
 // kMinGain. After them, where the plan is for latency, what the same nodes give to all streams

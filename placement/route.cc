@@ -1,10 +1,9 @@
 #include "placement/route.h"
 
 #include <algorithm>
-#include <numeric>
+#include <limits>
 
 #include "base/check.h"
-#include "placement/costs.h"
 
 namespace hearth::placement {
 namespace {
@@ -12,23 +11,17 @@ namespace {
 constexpr double kNoRoute = std::numeric_limits<double>::infinity();
 constexpr std::uint32_t kNoClass = std::numeric_limits<std::uint32_t>::max();
 
-double loaded_seconds(const Problem& problem, const Stage& stage, const Load& load) {
-  return load.wait_seconds + load.slowdown * stage_seconds(problem, stage, 1.0);
-}
-
 class Router {
  public:
-  Router(const Problem& problem, const std::vector<Stage>& offers, const std::vector<Load>& loads,
-         std::uint64_t kv_tokens)
+  Router(const Problem& problem, const std::vector<Stage>& offers, const std::vector<double>& waits)
       : problem_(problem), offers_(offers), begins_(problem.layers() + 1) {
-    INVARIANT(loads.empty() || loads.size() == offers.size(), "every offer has its load");
+    INVARIANT(waits.empty() || waits.size() == offers.size(), "every offer has its wait");
     for (std::uint32_t i = 0; i < offers.size(); ++i) {
       INVARIANT(
           offers[i].layers.begin < offers[i].layers.end && offers[i].layers.end <= problem.layers(),
           "an offer has layers of the model");
-      const Load load = loads.empty() ? Load() : loads[i];
-      seconds_.push_back(loaded_seconds(problem, offers[i], load));
-      if (!load.away && load.kv_tokens >= kv_tokens) begins_[offers[i].layers.begin].push_back(i);
+      seconds_.push_back(stage_seconds(problem, offers[i], 1.0) + (waits.empty() ? 0.0 : waits[i]));
+      begins_[offers[i].layers.begin].push_back(i);
     }
   }
 
@@ -111,7 +104,7 @@ class Router {
   const Problem& problem_;
   const std::vector<Stage>& offers_;
   std::vector<double> seconds_;
-  std::vector<std::vector<std::uint32_t>> begins_;  // offers that may be used, by first layer
+  std::vector<std::vector<std::uint32_t>> begins_;  // offers by their first layer
   std::vector<double> to_end_;
   std::vector<std::uint32_t> next_;
 };
@@ -119,37 +112,8 @@ class Router {
 }  // namespace
 
 std::optional<Route> quickest_route(const Problem& problem, const std::vector<Stage>& offers,
-                                    const std::vector<Load>& loads, std::uint64_t kv_tokens) {
-  return Router(problem, offers, loads, kv_tokens).run();
-}
-
-std::optional<double> route_seconds(const Problem& problem, const std::vector<Stage>& offers,
-                                    const std::vector<Load>& loads,
-                                    const std::vector<Stage>& stages) {
-  double seconds = 0.0;
-  for (std::size_t i = 0; i < stages.size(); ++i) {
-    const auto offer = std::find(offers.begin(), offers.end(), stages[i]);
-    if (offer == offers.end()) return std::nullopt;
-    const Load load =
-        loads.empty() ? Load() : loads[static_cast<std::size_t>(offer - offers.begin())];
-    if (load.away) return std::nullopt;
-    const std::uint32_t next = stages[(i + 1) % stages.size()].node;
-    if (stages.size() > 1 && problem.link(stages[i].node, next).bytes_per_second <= 0.0) {
-      return std::nullopt;
-    }
-    seconds += loaded_seconds(problem, stages[i], load) + delay_seconds(problem, stages, i) +
-               bytes_seconds(problem, stages, i, 1.0);
-  }
-  return seconds;
-}
-
-std::optional<Route> keep_or_leave(const Problem& problem, const std::vector<Stage>& offers,
-                                   const std::vector<Load>& loads, std::uint64_t kv_tokens,
-                                   const Route& held, double margin) {
-  const auto now = route_seconds(problem, offers, loads, held.stages);
-  auto best = quickest_route(problem, offers, loads, kv_tokens);
-  if (now && (!best || *now <= (1.0 + margin) * best->seconds)) return Route{held.stages, *now};
-  return best;
+                                    const std::vector<double>& waits) {
+  return Router(problem, offers, waits).run();
 }
 
 }  // namespace hearth::placement

@@ -90,14 +90,13 @@ std::optional<Placed> RangePool::way_through(const std::vector<Node*>& nodes, Ke
   }
   const std::vector<std::uint32_t> given = placement::replicate(costs, ranges_, std::move(taken));
   std::vector<Stage> offers;
-  std::vector<placement::Load> loads;
+  std::vector<double> waits;
   for (std::uint32_t i = 0; i < nodes.size(); ++i) {
     if (given[i] == kNoRange) continue;
     offers.push_back({i, ranges_[given[i]]});
-    loads.emplace_back();
-    if (!has(*nodes[i], ranges_[given[i]])) loads.back().wait_seconds = kLoadingSeconds;
+    waits.push_back(has(*nodes[i], ranges_[given[i]]) ? 0.0 : kLoadingSeconds);
   }
-  const auto way = placement::quickest_route(problem, offers, loads, 0);
+  const auto way = placement::quickest_route(problem, offers, waits);
   if (!way) return std::nullopt;
   if (beside && placement::ring_seconds(problem, way->stages, 1.0) > seconds_most_) {
     return std::nullopt;

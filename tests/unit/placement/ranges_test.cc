@@ -202,46 +202,6 @@ TEST(RangesTest, SeveralHundredNodesComeNearTheBound) {
   EXPECT_GT(worst, 0.85);
 }
 
-TEST(RangesTest, AJoinerChangesNothingThatRunsAndMakesNothingWorse) {
-  std::uint32_t taken = 0;
-  std::uint32_t spare = 0;
-  for (std::uint64_t seed = 1; seed <= 100; ++seed) {
-    Problem problem = random_swarm(seed, {6, 24, 8, 4});
-    if (seed % 2 == 0) problem.objective = Objective::kLatency;
-    const Problem after = problem;
-    const auto last = static_cast<std::uint32_t>(after.nodes.size() - 1);
-    problem.nodes.pop_back();
-    problem.links.resize(problem.nodes.size() * problem.nodes.size());
-    const auto plan = plan_ranges(problem);
-    if (!plan.ok()) continue;
-    const RangePlan with = joined(after, *plan, last);
-    check_shape(after, with);
-    ASSERT_EQ(with.ranges.size(), plan->ranges.size());
-    const std::vector<Stage> now = offers_of(with.ranges);
-    for (const Stage& stage : offers_of(plan->ranges)) {
-      ASSERT_TRUE(std::count(now.begin(), now.end(), stage)) << "seed " << seed;
-    }
-    ASSERT_GE(with.prediction.all_tokens_per_second, plan->prediction.all_tokens_per_second);
-    ASSERT_GE(with.prediction.tokens_per_second,
-              plan->prediction.tokens_per_second * (1.0 - 1e-12));
-    ++(with.spares.size() == plan->spares.size() ? taken : spare);
-  }
-  EXPECT_GT(taken, 25U);
-  EXPECT_GT(spare, 5U);
-}
-
-TEST(RangesTest, AJoinerGoesWhereItIsWantedMost) {
-  const Problem problem = range_cards(25);
-  Problem before = range_cards(24);
-  auto plan = plan_ranges(before);
-  ASSERT_TRUE(plan.ok());
-  plan->ranges[2].nodes.pop_back();
-  plan->ranges[2].all_tokens_per_second *= 5.0 / 6.0;
-  const RangePlan with = joined(problem, *plan, 24);
-  EXPECT_EQ(with.ranges[2].nodes.back(), 24U);
-  EXPECT_NEAR(with.prediction.all_tokens_per_second, 6 * 16 / 4e-3, 1.0);
-}
-
 TEST(RangesTest, ANodeThatSlowsAStreamIsSpareWithItsFigures) {
   Problem problem = range_cards(24);
   problem.objective = Objective::kLatency;
