@@ -7,21 +7,10 @@
 
 #include "base/check.h"
 #include "coordinator/coordinator.h"
-#include "coordinator/machine/missing.h"
-#include "coordinator/machine/pipeline_statuses.h"
 #include "coordinator/proof/ledger_service.h"
-#include "proto/address.h"
-#include "proto/frame.h"
 
 namespace hearth::coordinator {
 namespace {
-
-// What a change of is logged. A port is another one with every start.
-std::string machine_of(const NodeStatus& status) {
-  const auto address = parse_address(status.data_address);
-  const std::string host = address.ok() ? address->host : status.data_address;
-  return status.build + "\n" + status.device + "\n" + status.isa + "\n" + host;
-}
 
 Hello identity_of(const CoordinatorOptions& options) {
   Hello hello;
@@ -50,26 +39,18 @@ Result<SequenceId> Coordinator::submit(GenerateRequest request,
 CoordinatorMachine::CoordinatorMachine(CoordinatorOptions options, const Clock& clock,
                                        Random& random, Transport& control, Transport& data)
     : options_(std::move(options)),
-      clock_(clock),
-      control_(control),
+      parts_{options_,   clock,     control,   data,       registry_,  pipelines_, links_,
+             scheduler_, holdings_, sessions_, standings_, newcomers_, sequences_, lifecycle_},
       registry_(options_, clock),
       pipelines_(options_, clock, registry_),
-      links_(identity_of(options_), clock, data, *this),
-      holdings_(options_, registry_, data,
-                [this](LinkId link, const auto& message) { sessions_.send(link, message); }),
-      sessions_(options_, clock, control, registry_, pipelines_, holdings_, *this),
-      standings_(options_, control, registry_, pipelines_, scheduler_),
-      newcomers_(options_, clock, random, pipelines_, scheduler_,
-                 [this](GenerateRequest request, std::shared_ptr<SequenceEvents> events) {
-                   return submit(std::move(request), std::move(events));
-                 }),
-      sequences_(options_, clock, registry_, pipelines_, scheduler_, links_, standings_, newcomers_,
-                 [this] { return lifecycle_.missing(); }),
-      lifecycle_(options_, clock,
-                 {control, data, registry_, pipelines_, links_, scheduler_, holdings_, standings_,
-                  sessions_, sequences_}),
-      slow_(clock, registry_, pipelines_, scheduler_, holdings_, standings_,
-            [this](Epoch epoch, const std::string& why) { lifecycle_.end(epoch, why, {}); }) {
+      holdings_(parts_),
+      sessions_(parts_),
+      standings_(parts_),
+      newcomers_(parts_, random),
+      sequences_(parts_),
+      lifecycle_(parts_),
+      links_(identity_of(options_), clock, data, lifecycle_),
+      slow_(parts_) {
   control.set_events(&sessions_);
   data.set_events(&links_);
   if (options_.receipts == nullptr) return;
@@ -94,7 +75,7 @@ CoordinatorMachine::~CoordinatorMachine() {
 }
 
 void CoordinatorMachine::on_timer() {
-  const TimePoint now = clock_.now();
+  const TimePoint now = parts_.clock_.now();
   sequences_.report_rates(now);
   sessions_.on_timer();
   lifecycle_.lose_overdue();
@@ -112,43 +93,13 @@ void CoordinatorMachine::on_timer() {
   lifecycle_.timer_ended(now);
 }
 
-void CoordinatorMachine::on_worker_registered(LinkId link) {
-  if (Node* node = registry_.find(link); node != nullptr) meet(*node);
-  if (Node* node = registry_.find(link); node != nullptr) holdings_.send_plan(*node);
-  lifecycle_.form();
-}
-
-void CoordinatorMachine::on_pipeline_frame(Epoch epoch, Frame frame) {
-  Pipeline* pipeline = pipelines_.find(epoch);
-  if (pipeline == nullptr) return;
-  const auto last = static_cast<std::uint32_t>(pipeline->members.size()) - 1;
-  const Status taken = sequences_.take_tokens(*pipeline, frame);
-  if (!taken.ok()) return lifecycle_.lose(epoch, last, taken.error().message);
-  sequences_.admit();
-}
-
-// What is said to the accused only this version of the program understands.
-void CoordinatorMachine::meet(Node& node) {
-  const auto peer = control_.peer(node.link);
-  if (!peer) return;
-  node.status.newcomer = options_.is_newcomer && options_.is_newcomer(peer->key);
-  if (options_.receipts == nullptr) return;
-  if (node.status.newcomer) options_.receipts->doubt(peer->key);
-  node.status.newcomer = options_.receipts->is_newcomer(peer->key);
-  node.status.barred = options_.receipts->why_barred(peer->key);
-  options_.receipts->meet_machine(peer->key, machine_of(node.status));
-  if (node.status.build == options_.receipts->build()) {
-    options_.receipts->meet(node.status.name, peer->key);
-  }
-}
-
 void CoordinatorMachine::follow_standing() {
   std::vector<std::string> names;  // ending a pipeline may lose a worker
   for (const Node* node : registry_.all()) names.push_back(node->status.name);
   for (const std::string& name : names) {
     Node* node = registry_.find(name);
     const auto peer = node != nullptr && node->state != Node::State::kLost
-                          ? control_.peer(node->link)
+                          ? parts_.control_.peer(node->link)
                           : std::nullopt;
     if (!peer) continue;
     follow_newcomer(*node, options_.receipts->is_newcomer(peer->key));
@@ -192,7 +143,7 @@ SwarmStatus CoordinatorMachine::status() const {
   SwarmStatus status = sequences_.status();
   status.ready = scheduler_.serves();
   if (!status.ready) status.missing = "no pipeline serves: " + lifecycle_.missing();
-  status.uncovered = uncovered_layers(options_, registry_, pipelines_);
+  status.uncovered = lifecycle_.uncovered();
   status.stages_wanted = options_.stages;
   if (options_.placement) status.objective = options_.placement->objective;
   status.nodes = registry_.snapshot();
@@ -208,7 +159,7 @@ SwarmStatus CoordinatorMachine::status() const {
   }
   status.links = pipelines_.ways().all();
   status.accused = holdings_.accused();
-  status.pipelines = pipeline_statuses(pipelines_, scheduler_, standings_);
+  status.pipelines = standings_.pipeline_statuses();
   if (options_.receipts != nullptr) status.audits = options_.receipts->audits();
   if (status.audits) status.audits->canaries_total = newcomers_.total();
   status.late_frames_total += links_.late_frames();

@@ -4,8 +4,11 @@
 
 #include <utility>
 
+#include "coordinator/machine/sequence_lifecycle.h"
 #include "coordinator/pipelines/checking.h"
+#include "coordinator/pipelines/pipelines.h"
 #include "coordinator/proof/ledger_service.h"
+#include "coordinator/scheduling/scheduler.h"
 
 namespace hearth::coordinator {
 namespace {
@@ -34,16 +37,6 @@ class CanaryEvents final : public SequenceEvents {
 
 }  // namespace
 
-NewcomerChecks::NewcomerChecks(const CoordinatorOptions& options, const Clock& clock,
-                               Random& random, const Pipelines& pipelines, Scheduler& scheduler,
-                               Submit submit)
-    : options_(options),
-      clock_(clock),
-      pipelines_(pipelines),
-      scheduler_(scheduler),
-      submit_(std::move(submit)),
-      canaries_(options.canary_words, options.shape, ledger::Policy().canary_rate, random) {}
-
 void NewcomerChecks::saw(const GenerateRequest& request) {
   canaries_.saw(request, scheduler_.has_checkers());
 }
@@ -60,8 +53,9 @@ void NewcomerChecks::on_timer() {
     random_bytes(order.salt.bytes);
     request.receipt = order;
     request.policy.owner = kOwner;
-    const auto taken = submit_(std::move(request), std::make_shared<CanaryEvents>(canaries_));
-    if (!taken) return;
+    std::vector<Submission> one;
+    one.push_back({std::move(request), std::make_shared<CanaryEvents>(canaries_)});
+    if (!sequences_.submit(std::move(one)).sequences.ok()) return;
     ++total_;
   }
 }

@@ -1,31 +1,23 @@
 // NewcomerChecks: the requests that the coordinator makes itself so that newcomers have something
 // to check (Canaries, ledger/PROTOCOL.md section 4), and what a newcomer waits for.
-//
-// One thread.
 #pragma once
 
 #include <cstdint>
-#include <functional>
-#include <memory>
 #include <string>
 
-#include "base/clock.h"
 #include "base/random.h"
-#include "coordinator/coordinator.h"
 #include "coordinator/machine/canaries.h"
-#include "coordinator/pipelines/pipelines.h"
-#include "coordinator/scheduling/scheduler.h"
+#include "coordinator/machine/machine_parts.h"
+#include "ledger/policy.h"
 
 namespace hearth::coordinator {
 
-class NewcomerChecks {
+class NewcomerChecks : MachineParts {
  public:
-  using Submit =
-      std::function<Result<SequenceId>(GenerateRequest, std::shared_ptr<SequenceEvents>)>;
-
-  // All outlive this object.
-  NewcomerChecks(const CoordinatorOptions& options, const Clock& clock, Random& random,
-                 const Pipelines& pipelines, Scheduler& scheduler, Submit submit);
+  // `random` outlives this object.
+  NewcomerChecks(const MachineParts& parts, Random& random)
+      : MachineParts(parts),
+        canaries_(options_.canary_words, options_.shape, ledger::Policy().canary_rate, random) {}
 
   // Submits the canaries that are due, while there are newcomers to check them.
   void on_timer();
@@ -36,11 +28,6 @@ class NewcomerChecks {
   std::uint64_t total() const { return total_; }
 
  private:
-  const CoordinatorOptions& options_;
-  const Clock& clock_;
-  const Pipelines& pipelines_;
-  Scheduler& scheduler_;
-  const Submit submit_;
   Canaries canaries_;
   std::uint64_t total_ = 0;
 };

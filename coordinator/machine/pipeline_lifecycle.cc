@@ -7,8 +7,13 @@
 #include <utility>
 
 #include "base/check.h"
-#include "coordinator/machine/missing.h"
+#include "coordinator/machine/sequence_lifecycle.h"
+#include "coordinator/machine/standing_view.h"
+#include "coordinator/machine/worker_holdings.h"
+#include "coordinator/machine/worker_sessions.h"
 #include "coordinator/proof/ledger_service.h"
+#include "coordinator/scheduling/scheduler.h"
+#include "coordinator/workers/registry.h"
 #include "proto/frame.h"
 
 namespace hearth::coordinator {
@@ -18,22 +23,6 @@ namespace {
 constexpr Duration kAsleep = std::chrono::milliseconds(500);
 
 }  // namespace
-
-PipelineLifecycle::PipelineLifecycle(const CoordinatorOptions& options, const Clock& clock,
-                                     PipelineParts parts)
-    : options_(options),
-      clock_(clock),
-      control_(parts.control),
-      data_(parts.data),
-      registry_(parts.registry),
-      pipelines_(parts.pipelines),
-      links_(parts.links),
-      scheduler_(parts.scheduler),
-      holdings_(parts.holdings),
-      standings_(parts.standings),
-      sessions_(parts.sessions),
-      sequences_(parts.sequences),
-      timer_at_(clock.now()) {}
 
 // Checking pipelines are formed of the nodes that are left over.
 void PipelineLifecycle::form() {
@@ -153,7 +142,17 @@ void PipelineLifecycle::serve_if_complete(Epoch epoch) {
   sequences_.admit();
 }
 
-void PipelineLifecycle::lose_link(Epoch epoch, std::uint32_t stage, const std::string& why) {
+void PipelineLifecycle::on_pipeline_frame(Epoch epoch, Frame frame) {
+  Pipeline* pipeline = pipelines_.find(epoch);
+  if (pipeline == nullptr) return;
+  const auto last = static_cast<std::uint32_t>(pipeline->members.size()) - 1;
+  const Status taken = sequences_.take_tokens(*pipeline, frame);
+  if (!taken.ok()) return lose(epoch, last, taken.error().message);
+  sequences_.admit();
+}
+
+void PipelineLifecycle::on_pipeline_link_lost(Epoch epoch, std::uint32_t stage,
+                                              const std::string& why) {
   const std::optional<std::uint32_t> silent = silent_stage(epoch);
   if (silent) return lose(epoch, *silent, "it gives no sign of life");
   lose(epoch, stage, "its data link to the coordinator: " + why);
@@ -207,10 +206,6 @@ void PipelineLifecycle::end(Epoch epoch, const std::string& sentence,
   sequences_.end(std::move(over), {ErrorCode::kUnavailable, sentence});
   form();
   sequences_.admit();
-}
-
-std::string PipelineLifecycle::missing() const {
-  return missing_sentence(options_, registry_, pipelines_, last_loss_);
 }
 
 void PipelineLifecycle::lose_overdue() {

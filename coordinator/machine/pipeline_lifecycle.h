@@ -2,11 +2,6 @@
 // what follows for its nodes, links, receipts and sequences. Pipelines decides which nodes stand
 // where. This class carries that out, finds the stage to blame for a loss, and ends a pipeline
 // without blame where an owner wants a machine or a pipeline is out of date.
-//
-// State is brought in order before anything is sent, since sending may lose a worker and an owner's
-// event may submit or cancel: a Pipeline pointer of the caller is not valid after a call.
-//
-// One thread.
 #pragma once
 
 #include <cstdint>
@@ -16,37 +11,17 @@
 
 #include "base/clock.h"
 #include "base/ids.h"
-#include "coordinator/coordinator.h"
-#include "coordinator/machine/sequence_lifecycle.h"
-#include "coordinator/machine/standing_view.h"
-#include "coordinator/machine/worker_holdings.h"
-#include "coordinator/machine/worker_sessions.h"
+#include "coordinator/machine/machine_parts.h"
 #include "coordinator/pipelines/pipeline_links.h"
 #include "coordinator/pipelines/pipelines.h"
-#include "coordinator/scheduling/scheduler.h"
-#include "coordinator/workers/registry.h"
 #include "proto/control.pb.h"
-#include "proto/link/transport.h"
 
 namespace hearth::coordinator {
 
-// The parts that a pipeline's life touches. All outlive the PipelineLifecycle.
-struct PipelineParts {
-  const Transport& control;  // knows the key at the other end of a link
-  const Transport& data;     // names the address that the last stage dials
-  Registry& registry;
-  Pipelines& pipelines;
-  PipelineLinks& links;
-  Scheduler& scheduler;
-  const WorkerHoldings& holdings;
-  StandingView& standings;
-  WorkerSessions& sessions;
-  SequenceLifecycle& sequences;
-};
-
-class PipelineLifecycle {
+class PipelineLifecycle final : public PipelineLinkEvents, MachineParts {
  public:
-  PipelineLifecycle(const CoordinatorOptions& options, const Clock& clock, PipelineParts parts);
+  explicit PipelineLifecycle(const MachineParts& parts)
+      : MachineParts(parts), timer_at_(clock_.now()) {}
 
   // Forms every pipeline that the free nodes allow, and tells its workers.
   void form();
@@ -60,8 +35,6 @@ class PipelineLifecycle {
   // Ends the pipeline by the fault of one stage. Its sequences go on elsewhere. Unknown epochs are
   // ignored.
   void lose(Epoch epoch, std::uint32_t stage, const std::string& why);
-  // The data link to this stage is lost; another stage is to blame where that one is silent.
-  void lose_link(Epoch epoch, std::uint32_t stage, const std::string& why);
   // Those that did not form in time.
   void lose_overdue();
   // Ends a pipeline that exists. No `culprits`: nothing failed.
@@ -76,8 +49,16 @@ class PipelineLifecycle {
 
   // The timer's call is over; it began at `now`.
   void timer_ended(TimePoint now) { timer_at_ = now; }
-  // Why no pipeline serves: a sentence for people.
+  // Why no pipeline serves, a sentence for people: how many workers are here, which of them are
+  // away or barred and why, which stages are not ready, and why the last pipeline ended.
   std::string missing() const;
+  // The layers that no worker here could serve, where layers are split evenly.
+  std::vector<LayerRange> uncovered() const;
+
+  void on_pipeline_linked(Epoch epoch) override { serve_if_complete(epoch); }
+  void on_pipeline_frame(Epoch epoch, Frame frame) override;
+  // Another stage is to blame where that one is silent.
+  void on_pipeline_link_lost(Epoch epoch, std::uint32_t stage, const std::string& why) override;
 
  private:
   void tell_assigned(Pipeline& pipeline);
@@ -89,20 +70,11 @@ class PipelineLifecycle {
   Duration silence_of(const std::vector<std::string>& names) const;
   std::optional<std::uint32_t> silent_stage(Epoch epoch) const;
 
-  const CoordinatorOptions& options_;
-  const Clock& clock_;
-  const Transport& control_;
-  const Transport& data_;
-  Registry& registry_;
-  Pipelines& pipelines_;
-  PipelineLinks& links_;
-  Scheduler& scheduler_;
-  const WorkerHoldings& holdings_;
-  StandingView& standings_;
-  WorkerSessions& sessions_;
-  SequenceLifecycle& sequences_;
   std::string last_loss_;  // why the last pipeline ended, until one serves again
-  TimePoint timer_at_{};   // its last call
+  TimePoint timer_at_;     // its last call
 };
+
+// "paused" or "drained".
+const char* verb_of(const Away& away);
 
 }  // namespace hearth::coordinator

@@ -6,8 +6,12 @@
 #include <utility>
 
 #include "base/check.h"
-#include "coordinator/machine/pipeline_statuses.h"
+#include "coordinator/machine/newcomer_checks.h"
+#include "coordinator/machine/pipeline_lifecycle.h"
+#include "coordinator/machine/standing_view.h"
+#include "coordinator/pipelines/pipeline_links.h"
 #include "coordinator/proof/ledger_service.h"
+#include "coordinator/scheduling/scheduler.h"
 #include "coordinator/scheduling/verifiable.h"
 #include "proto/defect.h"
 #include "proto/fixed_field.h"
@@ -67,22 +71,6 @@ Status check_tokens(const GenerateRequest& request, const StepShape& shape) {
 
 }  // namespace
 
-SequenceLifecycle::SequenceLifecycle(const CoordinatorOptions& options, const Clock& clock,
-                                     const Registry& registry, Pipelines& pipelines,
-                                     Scheduler& scheduler, PipelineLinks& links,
-                                     const StandingView& standings, NewcomerChecks& newcomers,
-                                     Missing missing)
-    : options_(options),
-      clock_(clock),
-      registry_(registry),
-      pipelines_(pipelines),
-      scheduler_(scheduler),
-      links_(links),
-      standings_(standings),
-      newcomers_(newcomers),
-      missing_(std::move(missing)),
-      without_pipeline_since_(clock.now()) {}
-
 RequestBounds SequenceLifecycle::bounds(const RequestPolicy& policy) const {
   RequestBounds out;
   out.positions = std::min(options_.shape.context,
@@ -90,8 +78,7 @@ RequestBounds SequenceLifecycle::bounds(const RequestPolicy& policy) const {
   if (policy.verify != Verify::kNone) {
     const AuditMode mode =
         options_.receipts != nullptr ? options_.receipts->audits().mode : AuditMode::kOff;
-    out.unverifiable =
-        why_unverifiable(mode, pipeline_statuses(pipelines_, scheduler_, standings_), policy);
+    out.unverifiable = why_unverifiable(mode, standings_.pipeline_statuses(), policy);
   }
   out.running = scheduler_.running() - scheduler_.running_of(kAuditor);
   out.waiting = scheduler_.waiting() - scheduler_.waiting_of(kAuditor);
@@ -149,7 +136,7 @@ Result<std::shared_ptr<Sequence>> SequenceLifecycle::make_sequence(Submission su
   sequence->events = std::move(submission.events);
   TRY_VOID(validate(sequence->open(), options_.shape));
   if (!scheduler_.serves()) {
-    return Error{ErrorCode::kUnavailable, "no pipeline serves: " + missing_()};
+    return Error{ErrorCode::kUnavailable, "no pipeline serves: " + lifecycle_.missing()};
   }
   TRY_VOID(scheduler_.fits_somewhere(*sequence));
   return sequence;
@@ -488,7 +475,7 @@ void SequenceLifecycle::expire_waiting() {
   if (clock_.now() - without_pipeline_since_ < kPipelinePatience) return;
   if (pipelines_.placing().hopes()) return;
   end(scheduler_.take_waiting(),
-      {ErrorCode::kUnavailable, "no pipeline came back in time: " + missing_()});
+      {ErrorCode::kUnavailable, "no pipeline came back in time: " + lifecycle_.missing()});
 }
 
 // As many as a pipeline takes are here and well, and will be one when they have rested.
@@ -522,7 +509,7 @@ void SequenceLifecycle::expire_interrupted() {
   }
   end(std::move(over),
       {ErrorCode::kUnavailable,
-       "no worker holds the lost layers, or has room for this sequence: " + missing_()});
+       "no worker holds the lost layers, or has room for this sequence: " + lifecycle_.missing()});
 }
 
 SwarmStatus SequenceLifecycle::status() const {

@@ -1,46 +1,29 @@
 // SequenceLifecycle: the life of every sequence: it is submitted, admitted, gets its tokens and the
 // hashes of its rows, waits for another pipeline when its own is lost, and ends; and what is
 // counted of all of them.
-//
-// Owners may call submit(), cancel() and stop() from inside their events, so state is brought in
-// order before any event is sent, and nothing is held across one but shared pointers.
-//
-// One thread.
 #pragma once
 
 #include <cstdint>
-#include <functional>
 #include <map>
 #include <memory>
-#include <string>
 #include <vector>
 
 #include "base/clock.h"
 #include "base/ids.h"
 #include "base/result.h"
-#include "coordinator/coordinator.h"
-#include "coordinator/machine/newcomer_checks.h"
-#include "coordinator/machine/standing_view.h"
-#include "coordinator/pipelines/pipeline_links.h"
+#include "coordinator/machine/machine_parts.h"
 #include "coordinator/pipelines/pipelines.h"
 #include "coordinator/proof/audit_case.h"
-#include "coordinator/scheduling/scheduler.h"
+#include "coordinator/scheduling/sequence.h"
 #include "coordinator/workers/counter_rate.h"
-#include "coordinator/workers/registry.h"
 #include "proto/control.pb.h"
-#include "proto/link/transport.h"
 
 namespace hearth::coordinator {
 
-class SequenceLifecycle {
+class SequenceLifecycle : MachineParts {
  public:
-  // A sentence: why no pipeline serves.
-  using Missing = std::function<std::string()>;
-
-  // All outlive this object. It calls `missing` when it refuses or ends a sequence.
-  SequenceLifecycle(const CoordinatorOptions& options, const Clock& clock, const Registry& registry,
-                    Pipelines& pipelines, Scheduler& scheduler, PipelineLinks& links,
-                    const StandingView& standings, NewcomerChecks& newcomers, Missing missing);
+  explicit SequenceLifecycle(const MachineParts& parts)
+      : MachineParts(parts), without_pipeline_since_(clock_.now()) {}
 
   // As of Coordinator.
   SubmitAnswer submit(std::vector<Submission> sequences);
@@ -94,20 +77,11 @@ class SequenceLifecycle {
   void expire_interrupted();
   bool enough_rest() const;
 
-  const CoordinatorOptions& options_;
-  const Clock& clock_;
-  const Registry& registry_;
-  Pipelines& pipelines_;
-  Scheduler& scheduler_;
-  PipelineLinks& links_;
-  const StandingView& standings_;
-  NewcomerChecks& newcomers_;
-  const Missing missing_;
   // Out of the scheduler and not told yet: the owner of one may cancel another.
   std::map<SequenceId, std::shared_ptr<Sequence>> ending_;
   // Owners of answers whose windows are all being audited; the oldest first.
   std::map<ledger::RequestId, std::shared_ptr<SequenceEvents>> audited_;
-  TimePoint without_pipeline_since_{};
+  TimePoint without_pipeline_since_;
   std::uint64_t next_sequence_ = 1;
   std::uint64_t late_frames_ = 0;  // of older epochs; dropped
   CounterRate token_rate_;         // reported by the timer

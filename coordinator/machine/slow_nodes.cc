@@ -8,6 +8,11 @@
 #include <vector>
 
 #include "base/check.h"
+#include "coordinator/machine/pipeline_lifecycle.h"
+#include "coordinator/machine/standing_view.h"
+#include "coordinator/machine/worker_holdings.h"
+#include "coordinator/scheduling/scheduler.h"
+#include "coordinator/workers/registry.h"
 
 namespace hearth::coordinator {
 namespace {
@@ -30,17 +35,6 @@ std::string how_slow(double times) {
 }
 
 }  // namespace
-
-SlowNodes::SlowNodes(const Clock& clock, Registry& registry, Pipelines& pipelines,
-                     Scheduler& scheduler, WorkerHoldings& holdings, const StandingView& standings,
-                     End end)
-    : clock_(clock),
-      registry_(registry),
-      pipelines_(pipelines),
-      scheduler_(scheduler),
-      holdings_(holdings),
-      standings_(standings),
-      end_(std::move(end)) {}
 
 std::optional<std::uint32_t> SlowNodes::slow_stage(const Pipeline& pipeline) {
   if (!pipeline.serving || pipeline.checking || pipeline.members.size() < 2) return std::nullopt;
@@ -94,7 +88,7 @@ void SlowNodes::route_around(Epoch epoch, std::uint32_t stage) {
   const auto pool = scheduler_.pools().find(epoch);
   const bool runs = pool != scheduler_.pools().end() && pool->second.running > 0;
   if (runs && !scheduler_.may_all_run_on(epoch, next, standings_.level_of(next))) return;
-  end_(epoch, pipeline->describe(stage) + " is slow: " + how);
+  lifecycle_.end(epoch, pipeline->describe(stage) + " is slow: " + how, {});
 }
 
 }  // namespace hearth::coordinator

@@ -4,6 +4,8 @@
 #include <utility>
 
 #include "coordinator/proof/ledger_service.h"
+#include "coordinator/scheduling/scheduler.h"
+#include "coordinator/workers/registry.h"
 
 namespace hearth::coordinator {
 namespace {
@@ -15,19 +17,11 @@ bool same_split(const Pipeline& a, const Pipeline& b) {
 
 }  // namespace
 
-StandingView::StandingView(const CoordinatorOptions& options, const Transport& control,
-                           const Registry& registry, Pipelines& pipelines, Scheduler& scheduler)
-    : options_(options),
-      control_(control),
-      registry_(registry),
-      pipelines_(pipelines),
-      scheduler_(scheduler) {}
-
 std::optional<NodeStanding> StandingView::of(LinkId link) const {
   const auto peer = control_.peer(link);
-  if (!standings_ || !peer) return std::nullopt;
-  const auto found = standings_->find(peer->key);
-  return found == standings_->end() ? std::nullopt : std::optional(found->second);
+  if (!standings_of_log_ || !peer) return std::nullopt;
+  const auto found = standings_of_log_->find(peer->key);
+  return found == standings_of_log_->end() ? std::nullopt : std::optional(found->second);
 }
 
 std::string StandingView::owner_name(LinkId link) const {
@@ -38,7 +32,7 @@ std::string StandingView::owner_name(LinkId link) const {
 
 ledger::Level StandingView::level_of(const std::vector<std::string>& nodes) const {
   ledger::Level lowest = ledger::Level::kVeteran;
-  if (!standings_) return ledger::Level::kNewcomer;
+  if (!standings_of_log_) return ledger::Level::kNewcomer;
   for (const Node* node : registry_.all()) {
     if (std::ranges::count(nodes, node->status.name) == 0) continue;
     if (node->status.newcomer) return ledger::Level::kNewcomer;
@@ -60,7 +54,7 @@ std::multiset<std::string> StandingView::owners_of(const Pipeline& pipeline) con
 
 std::vector<Epoch> StandingView::twins_of(const Pipeline& pipeline) const {
   std::vector<Epoch> twins;
-  if (!pipeline.model || !standings_ || pipeline.checking) return twins;
+  if (!pipeline.model || !standings_of_log_ || pipeline.checking) return twins;
   const std::multiset<std::string> own = owners_of(pipeline);
   for (const auto& [epoch, other] : pipelines_.all()) {
     if (epoch == pipeline.epoch || !other.serving || other.checking) continue;
@@ -74,11 +68,32 @@ std::vector<Epoch> StandingView::twins_of(const Pipeline& pipeline) const {
   return twins;
 }
 
+std::vector<PipelineStatus> StandingView::pipeline_statuses() const {
+  std::vector<PipelineStatus> out;
+  for (const auto& [epoch, pipeline] : pipelines_.all()) {
+    PipelineStatus one;
+    one.epoch = epoch;
+    one.state = !pipeline.serving ? "forming" : pipeline.checking ? "checking" : "serving";
+    for (const Member& member : pipeline.members) one.nodes.push_back(member.node);
+    const auto pool = scheduler_.pools().find(epoch);
+    if (pool != scheduler_.pools().end()) {
+      one.running = pool->second.running;
+      one.kv_pages_reserved = pool->second.reserved;
+      one.level = pool->second.level;
+      one.twins = twins_of(pipeline);
+    }
+    one.kv_pages = pipeline.kv_pages;
+    one.kv_page_tokens = pipeline.kv_page_tokens;
+    out.push_back(std::move(one));
+  }
+  return out;
+}
+
 void StandingView::refresh() {
   if (options_.receipts == nullptr) return;
   auto newest = options_.receipts->standings();
-  if (newest == standings_) return;
-  standings_ = std::move(newest);
+  if (newest == standings_of_log_) return;
+  standings_of_log_ = std::move(newest);
   rank_pools();
 }
 

@@ -1,7 +1,5 @@
 // StandingView: the standings of the ledger as the coordinator uses them: the level and the owner
 // of a node, the level of a pipeline, and which pipelines may audit which others.
-//
-// One thread.
 #pragma once
 
 #include <memory>
@@ -10,20 +8,14 @@
 #include <string>
 #include <vector>
 
-#include "coordinator/coordinator.h"
+#include "coordinator/machine/machine_parts.h"
 #include "coordinator/pipelines/pipelines.h"
-#include "coordinator/scheduling/scheduler.h"
-#include "coordinator/workers/registry.h"
-#include "ledger/standing.h"
-#include "proto/link/transport.h"
 
 namespace hearth::coordinator {
 
-class StandingView {
+class StandingView : MachineParts {
  public:
-  // All outlive this object. `control` knows the key at the other end of a link.
-  StandingView(const CoordinatorOptions& options, const Transport& control,
-               const Registry& registry, Pipelines& pipelines, Scheduler& scheduler);
+  explicit StandingView(const MachineParts& parts) : MachineParts(parts) {}
 
   // Takes the newest standings of the ledger, and ranks the pools by them when they changed.
   void refresh();
@@ -40,16 +32,13 @@ class StandingView {
   // The pipelines that may audit this one: of the same layer split, with no owner in common, and
   // with no owner of two stages (coordinator/proof/pipeline_owners.h).
   std::vector<Epoch> twins_of(const Pipeline& pipeline) const;
+  // Every pipeline, by epoch, with what its pool of the scheduler runs, its level and its twins.
+  std::vector<PipelineStatus> pipeline_statuses() const;
 
  private:
   std::multiset<std::string> owners_of(const Pipeline& pipeline) const;
 
-  const CoordinatorOptions& options_;
-  const Transport& control_;
-  const Registry& registry_;
-  Pipelines& pipelines_;
-  Scheduler& scheduler_;
-  std::shared_ptr<const Standings> standings_;
+  std::shared_ptr<const Standings> standings_of_log_;
 };
 
 }  // namespace hearth::coordinator

@@ -5,6 +5,7 @@
 #include <utility>
 
 #include "base/limits.h"
+#include "coordinator/machine/worker_sessions.h"
 #include "coordinator/workers/holdings.h"
 #include "proto/split.h"
 #include "proto/wrong_bytes.h"
@@ -12,10 +13,6 @@
 namespace hearth::coordinator {
 
 using control::v1::CoordinatorMessage;
-
-WorkerHoldings::WorkerHoldings(const CoordinatorOptions& options, Registry& registry,
-                               Transport& data, Send send)
-    : options_(options), registry_(registry), data_(data), send_(std::move(send)) {}
 
 void WorkerHoldings::send_plan(Node& node) {
   if (!node.status.partial || options_.placement || !options_.by_hand.empty()) return;
@@ -28,7 +25,7 @@ void WorkerHoldings::send_plan(Node& node, LayerRange layers, const std::string&
   INVARIANT(layers.end <= options_.layers, "a plan lies within the model");
   node.plan = layers;
   node.why = why;
-  send_(node.link, message(node));
+  sessions_.send(node.link, message(node));
 }
 
 CoordinatorMessage WorkerHoldings::message(const Node& node) const {
@@ -69,7 +66,7 @@ void WorkerHoldings::send_plans_again() {
   for (const std::string& name : names) {
     const Node* node = registry_.find(name);
     if (node == nullptr || node->state == Node::State::kLost) continue;
-    send_(node->link, message(*node));
+    sessions_.send(node->link, message(*node));
   }
 }
 
@@ -106,7 +103,7 @@ Status WorkerHoldings::take_wrong_bytes(Node& node, const control::v1::Heartbeat
   if (for_all) {
     send_plans_again();
   } else if (heard && node.plan.size() > 0) {
-    send_(node.link, message(node));
+    sessions_.send(node.link, message(node));
   }
   return ok_status();
 }

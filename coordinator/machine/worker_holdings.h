@@ -1,29 +1,21 @@
 // WorkerHoldings: which layers the workers without the whole model are told to hold, whom they may
 // fetch them from, and who is accused of having sent wrong bytes of the model.
-//
-// One thread. Sending may lose any worker: no Node pointer is valid after a call that sends.
 #pragma once
 
-#include <functional>
 #include <optional>
 #include <string>
 #include <vector>
 
-#include "base/ids.h"
 #include "base/result.h"
-#include "coordinator/coordinator.h"
+#include "coordinator/machine/machine_parts.h"
 #include "coordinator/workers/registry.h"
 #include "proto/control.pb.h"
-#include "proto/link/transport.h"
 
 namespace hearth::coordinator {
 
-class WorkerHoldings {
+class WorkerHoldings : MachineParts {
  public:
-  using Send = std::function<void(LinkId, const control::v1::CoordinatorMessage&)>;
-
-  // All outlive this object. `data` names the address at which this process serves layers.
-  WorkerHoldings(const CoordinatorOptions& options, Registry& registry, Transport& data, Send send);
+  explicit WorkerHoldings(const MachineParts& parts) : MachineParts(parts) {}
 
   // Tells a worker that has registered what to hold, where the layers are split evenly. Elsewhere a
   // worker is told by the pipeline that takes it.
@@ -46,10 +38,6 @@ class WorkerHoldings {
   Accusers* accusers_of(const std::string& holder);
   void send_plans_again();
 
-  const CoordinatorOptions& options_;
-  Registry& registry_;
-  Transport& data_;
-  const Send send_;
   std::optional<Hash256> model_;
   Accusers own_accusers_;  // of this process as a holder, each since it registered
 };

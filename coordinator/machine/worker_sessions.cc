@@ -7,7 +7,12 @@
 
 #include "base/check.h"
 #include "base/limits.h"
+#include "coordinator/machine/pipeline_lifecycle.h"
+#include "coordinator/machine/sequence_lifecycle.h"
+#include "coordinator/machine/worker_holdings.h"
+#include "coordinator/pipelines/pipelines.h"
 #include "coordinator/proof/ledger_service.h"
+#include "proto/address.h"
 #include "proto/frame.h"
 
 namespace hearth::coordinator {
@@ -18,18 +23,14 @@ using control::v1::WorkerMessage;
 
 constexpr Duration kRegisterPatience = std::chrono::seconds(5);
 
-}  // namespace
+// What a change of is logged. A port is another one with every start.
+std::string machine_of(const NodeStatus& status) {
+  const auto address = parse_address(status.data_address);
+  const std::string host = address.ok() ? address->host : status.data_address;
+  return status.build + "\n" + status.device + "\n" + status.isa + "\n" + host;
+}
 
-WorkerSessions::WorkerSessions(const CoordinatorOptions& options, const Clock& clock,
-                               Transport& control, Registry& registry, Pipelines& pipelines,
-                               WorkerHoldings& holdings, WorkerSessionEvents& events)
-    : options_(options),
-      clock_(clock),
-      control_(control),
-      registry_(registry),
-      pipelines_(pipelines),
-      holdings_(holdings),
-      events_(events) {}
+}  // namespace
 
 void WorkerSessions::on_timer() {
   const TimePoint now = clock_.now();
@@ -112,7 +113,9 @@ void WorkerSessions::on_first_message(LinkId link, const WorkerMessage& message)
   spdlog::info("worker {} registered: {} threads of {}, data links at {}", (*added)->status.name,
                (*added)->status.threads, (*added)->status.isa, (*added)->status.data_address);
   welcome(link, **added);
-  events_.on_worker_registered(link);
+  if (Node* node = registry_.find(link); node != nullptr) meet(*node);
+  if (Node* node = registry_.find(link); node != nullptr) holdings_.send_plan(*node);
+  lifecycle_.form();
 }
 
 void WorkerSessions::welcome(LinkId link, const Node& node) {
@@ -124,6 +127,21 @@ void WorkerSessions::welcome(LinkId link, const Node& node) {
   answer.mutable_registered()->set_measure(options_.placement && !node.status.measured);
   send(link, answer);
   send_roster(link);
+}
+
+// What is said to the accused only this version of the program understands.
+void WorkerSessions::meet(Node& node) {
+  const auto peer = control_.peer(node.link);
+  if (!peer) return;
+  node.status.newcomer = options_.is_newcomer && options_.is_newcomer(peer->key);
+  if (options_.receipts == nullptr) return;
+  if (node.status.newcomer) options_.receipts->doubt(peer->key);
+  node.status.newcomer = options_.receipts->is_newcomer(peer->key);
+  node.status.barred = options_.receipts->why_barred(peer->key);
+  options_.receipts->meet_machine(peer->key, machine_of(node.status));
+  if (node.status.build == options_.receipts->build()) {
+    options_.receipts->meet(node.status.name, peer->key);
+  }
 }
 
 void WorkerSessions::refuse(LinkId link, const std::string& why, bool may_pass) {
@@ -174,7 +192,7 @@ void WorkerSessions::lose(const std::string& name, const std::string& why) {
   if (options_.receipts != nullptr) options_.receipts->lose(name);
   registry_.lose(*node);
   INVARIANT(node->state == Node::State::kLost, "a worker is lost before its pipeline ends");
-  events_.on_worker_lost(epoch, stage, why);
+  lifecycle_.lose(epoch, stage, why);
 }
 
 template <typename Windows>
@@ -191,10 +209,10 @@ void WorkerSessions::on_message(Node& node, const WorkerMessage& message) {
   node.last_heard = clock_.now();
   switch (message.body_case()) {
     case WorkerMessage::kHeartbeat: return on_heartbeat(node, message.heartbeat());
-    case WorkerMessage::kStageReady: return events_.on_stage_ready(node, message.stage_ready());
-    case WorkerMessage::kStageFailed: return events_.on_stage_failed(node, message.stage_failed());
+    case WorkerMessage::kStageReady: return lifecycle_.stage_ready(node, message.stage_ready());
+    case WorkerMessage::kStageFailed: return lifecycle_.stage_failed(node, message.stage_failed());
     case WorkerMessage::kStepHashes: {
-      const Status taken = events_.on_step_hashes(node, message.step_hashes());
+      const Status taken = sequences_.take_hashes(node, message.step_hashes());
       if (!taken.ok()) lose(node.status.name, taken.error().message);
       return;
     }
@@ -246,7 +264,7 @@ void WorkerSessions::on_heartbeat(Node& node, const control::v1::Heartbeat& hear
   node.status.card.reset();
   if (heartbeat.has_card()) node.status.card = read_card(heartbeat.card());
   if (node.status.partial) take_holding(node, heartbeat.holding());
-  events_.on_worker_away(node, away_of(heartbeat));
+  lifecycle_.take_away(node, away_of(heartbeat));
   const Status taken = holdings_.take_wrong_bytes(node, heartbeat);
   if (!taken.ok()) lose(node.status.name, taken.error().message);
 }

@@ -1,9 +1,9 @@
-#include "coordinator/machine/missing.h"
-
 #include <algorithm>
 #include <cstdint>
 #include <numeric>
 
+#include "coordinator/machine/pipeline_lifecycle.h"
+#include "coordinator/workers/registry.h"
 #include "proto/split.h"
 
 namespace hearth::coordinator {
@@ -47,20 +47,19 @@ std::string missing_owners(const Registry& registry) {
 
 const char* verb_of(const Away& away) { return away.drain ? "drained" : "paused"; }
 
-std::string missing_sentence(const CoordinatorOptions& options, const Registry& registry,
-                             const Pipelines& pipelines, const std::string& last_loss) {
-  const std::uint32_t count = registry.here();
+std::string PipelineLifecycle::missing() const {
+  const std::uint32_t count = registry_.here();
   std::string sentence = std::to_string(count);
-  if (count <= options.stages && options.stages > 0) {
-    sentence += " of " + std::to_string(options.stages);
+  if (count <= options_.stages && options_.stages > 0) {
+    sentence += " of " + std::to_string(options_.stages);
   }
-  sentence += " workers are registered" + missing_owners(registry);
-  const std::string& waiting = pipelines.placing().waiting();
-  if (pipelines.none() && !waiting.empty()) sentence += "; " + waiting;
-  if (pipelines.none()) sentence += missing_room(options, registry);
+  sentence += " workers are registered" + missing_owners(registry_);
+  const std::string& waiting = pipelines_.placing().waiting();
+  if (pipelines_.none() && !waiting.empty()) sentence += "; " + waiting;
+  if (pipelines_.none()) sentence += missing_room(options_, registry_);
   std::uint32_t named = 0;
-  const std::vector<const Node*> here = registry.all();
-  for (const HandStage& stage : options.by_hand) {
+  const std::vector<const Node*> here = registry_.all();
+  for (const HandStage& stage : options_.by_hand) {
     const bool absent = std::none_of(here.begin(), here.end(), [&](const Node* node) {
       return node->status.name == stage.node;
     });
@@ -68,7 +67,7 @@ std::string missing_sentence(const CoordinatorOptions& options, const Registry& 
     sentence += "; the layers are placed by hand, and worker " + stage.node + " is not here";
     ++named;
   }
-  for (const auto& [epoch, pipeline] : pipelines.all()) {
+  for (const auto& [epoch, pipeline] : pipelines_.all()) {
     if (pipeline.checking) continue;
     for (std::uint32_t stage = 0; stage < pipeline.members.size(); ++stage) {
       if (pipeline.members[stage].ready || named == kMissingNamed) continue;
@@ -76,17 +75,16 @@ std::string missing_sentence(const CoordinatorOptions& options, const Registry& 
       ++named;
     }
   }
-  if (!last_loss.empty()) sentence += "; before, " + last_loss;
+  if (!last_loss_.empty()) sentence += "; before, " + last_loss_;
   return sentence;
 }
 
-std::vector<LayerRange> uncovered_layers(const CoordinatorOptions& options,
-                                         const Registry& registry, const Pipelines& pipelines) {
-  const bool even = !options.placement && options.by_hand.empty();
-  if (!pipelines.none() || !even) return {};
-  std::vector<LayerRange> layers = split_layers(options.layers, options.stages);
+std::vector<LayerRange> PipelineLifecycle::uncovered() const {
+  const bool even = !options_.placement && options_.by_hand.empty();
+  if (!pipelines_.none() || !even) return {};
+  std::vector<LayerRange> layers = split_layers(options_.layers, options_.stages);
   std::size_t others = 0;
-  for (const Node* node : registry.all()) {
+  for (const Node* node : registry_.all()) {
     if (!Registry::may_serve(*node)) continue;
     const auto own = std::ranges::find(layers, node->status.layers);
     const bool keeps = node->loaded && own != layers.end();
