@@ -112,18 +112,28 @@ Status Database::execute(const char* sql) {
   return ok_status();
 }
 
+Result<bool> Database::step(Statement& statement) {
+  const int code = statement.step();
+  if (code != SQLITE_ROW && code != SQLITE_DONE) return failed(code);
+  return code == SQLITE_ROW;
+}
+
+Status Database::run(Statement& statement) {
+  TRY_VOID(step(statement));
+  return ok_status();
+}
+
 Result<std::int64_t> Database::pragma(const char* sql) {
   Statement statement(*this, sql);
-  const int code = statement.step();
-  if (code != SQLITE_ROW) return failed(code);
+  TRY(const bool row, step(statement));
+  if (!row) return failed(SQLITE_DONE);
   return statement.number(0);
 }
 
 Status Database::check_whole() {
   Statement statement(*this, "PRAGMA integrity_check(1)");
-  const int code = statement.step();
-  if (code != SQLITE_ROW) return failed(code);
-  if (statement.text(0) != "ok") return damaged(statement.text(0));
+  TRY(const bool row, step(statement));
+  if (!row || statement.text(0) != "ok") return damaged(statement.text(0));
   return ok_status();
 }
 
@@ -148,8 +158,7 @@ Status Database::migrate() {
   if (version == 0) {
     Hash256 key;
     random_bytes(key.bytes);
-    const int code = Statement(*this, "INSERT INTO secret VALUES (0, ?)").add(key).step();
-    if (code != SQLITE_DONE) return failed(code);
+    TRY_VOID(run(Statement(*this, "INSERT INTO secret VALUES (0, ?)").add(key)));
     TRY_VOID(execute("UPDATE roster SET number = 0"));
   }
   TRY_VOID(execute(("PRAGMA application_id = " + std::to_string(kApplicationId)).c_str()));
@@ -166,12 +175,7 @@ Status Database::open(Flush flush) {
   TRY_VOID(execute("PRAGMA journal_mode = WAL"));
   TRY_VOID(execute(flush == Flush::kEveryCommit ? "PRAGMA synchronous = FULL"
                                                 : "PRAGMA synchronous = NORMAL"));
-  TRY_VOID(execute("BEGIN IMMEDIATE"));
-  if (const Status done = migrate(); !done.ok()) {
-    static_cast<void>(execute("ROLLBACK"));
-    return done;
-  }
-  return execute("COMMIT");
+  return transaction([this] { return migrate(); });
 }
 
 }  // namespace hearth::coordinator

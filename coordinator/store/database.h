@@ -9,11 +9,15 @@
 #include <optional>
 #include <string>
 #include <string_view>
+#include <type_traits>
+#include <vector>
 
 #include "base/crypto.h"
 #include "base/result.h"
 
 namespace hearth::coordinator {
+
+class Statement;
 
 // One connection. Not thread-safe: its owner locks. Errors: see open_store().
 class Database {
@@ -34,6 +38,10 @@ class Database {
   Error failed(int code) const;
   Error damaged(const std::string& what) const;
   Status execute(const char* sql);
+  // Whether there is one more row.
+  Result<bool> step(Statement& statement);
+  // A statement without rows, to its end.
+  Status run(Statement& statement);
 
   // All that `work` does, or nothing where it fails.
   template <typename Work>
@@ -65,45 +73,28 @@ class Statement {
   Statement(const Statement&) = delete;
   Statement& operator=(const Statement&) = delete;
 
-  Statement& add(std::int64_t value) {
-    return bound(sqlite3_bind_int64(statement_, ++index_, value));
-  }
-  Statement& add(std::string_view text) {
-    return bound(sqlite3_bind_text64(statement_, ++index_, text.data(), text.size(),
-                                     SQLITE_TRANSIENT, SQLITE_UTF8));
-  }
-  Statement& add(ByteSpan bytes) {
-    // A null pointer would be a NULL.
-    const void* data = bytes.empty() ? static_cast<const void*>("") : bytes.data();
-    return bound(sqlite3_bind_blob64(statement_, ++index_, data, bytes.size(), SQLITE_TRANSIENT));
-  }
-  Statement& add(const Hash256& hash) { return add(ByteSpan(hash.bytes)); }
-  Statement& add(const PublicKey& key) { return add(key.bytes()); }
-  Statement& add(const std::optional<PublicKey>& key) {
-    return add(key ? key->bytes() : ByteSpan());
+  // Binds the next parameters: numbers and enumerations, texts, lists of texts without a comma,
+  // bytes, hashes and keys (no key: no bytes).
+  template <typename... Values>
+  Statement& add(const Values&... values) {
+    (keep(bind(++index_, values)), ...);
+    return *this;
   }
 
   // SQLITE_ROW, SQLITE_DONE, or what went wrong.
   int step() { return code_ != SQLITE_OK ? code_ : sqlite3_step(statement_); }
 
+  // Reads the row's columns in their order. False: one has a value that no version writes.
+  template <typename... Values>
+  bool read(Values&... values) {
+    int column = 0;
+    return (get(column++, values) && ...);
+  }
   std::int64_t number(int column) { return sqlite3_column_int64(statement_, column); }
   std::string text(int column) {
     const auto* bytes = reinterpret_cast<const char*>(sqlite3_column_text(statement_, column));
     const auto size = static_cast<std::size_t>(sqlite3_column_bytes(statement_, column));
     return bytes == nullptr ? std::string() : std::string(bytes, size);
-  }
-  // Nothing when the column has not 32 bytes.
-  std::optional<Hash256> hash(int column) {
-    Hash256 out;
-    const ByteSpan bytes = blob(column);
-    if (bytes.size() != out.bytes.size()) return std::nullopt;
-    std::copy(bytes.begin(), bytes.end(), out.bytes.begin());
-    return out;
-  }
-  // Nothing when the column is no key.
-  std::optional<PublicKey> key(int column) {
-    const auto key = PublicKey::parse(blob(column));
-    return key.ok() ? std::optional(*key) : std::nullopt;
   }
   // Until the next step.
   ByteSpan blob(int column) {
@@ -111,13 +102,70 @@ class Statement {
     const auto size = static_cast<std::size_t>(sqlite3_column_bytes(statement_, column));
     return bytes == nullptr ? ByteSpan() : ByteSpan(bytes, size);
   }
-  bool empty(int column) { return blob(column).empty(); }
+
+  // The same of one column.
+  template <typename T>
+  requires(std::is_integral_v<T> || std::is_enum_v<T>) bool get(int column, T& out) {
+    out = static_cast<T>(number(column));
+    return !std::is_enum_v<T> || static_cast<std::int64_t>(out) == number(column);
+  }
+  bool get(int column, std::string& out) {
+    out = text(column);
+    return true;
+  }
+  bool get(int column, std::vector<std::string>& out) {
+    const std::string words = text(column);
+    for (std::size_t at = 0; at < words.size();) {
+      const std::size_t end = std::min(words.find(',', at), words.size());
+      out.push_back(words.substr(at, end - at));
+      at = end + 1;
+    }
+    return true;
+  }
+  bool get(int column, Hash256& out) {
+    const ByteSpan bytes = blob(column);
+    if (bytes.size() != out.bytes.size()) return false;
+    std::copy(bytes.begin(), bytes.end(), out.bytes.begin());
+    return true;
+  }
+  bool get(int column, PublicKey& out) {
+    const auto key = PublicKey::parse(blob(column));
+    if (key.ok()) out = *key;
+    return key.ok();
+  }
+  bool get(int column, std::optional<PublicKey>& out) {
+    return blob(column).empty() || get(column, out.emplace());
+  }
 
  private:
-  Statement& bound(int code) {
+  void keep(int code) {
     if (code_ == SQLITE_OK) code_ = code;
-    return *this;
   }
+
+  template <typename T>
+  requires(std::is_integral_v<T> || std::is_enum_v<T>) int bind(int index, T value) {
+    return sqlite3_bind_int64(statement_, index, static_cast<std::int64_t>(value));
+  }
+  int bind(int index, std::string_view text) {
+    return sqlite3_bind_text64(statement_, index, text.data(), text.size(), SQLITE_TRANSIENT,
+                               SQLITE_UTF8);
+  }
+  int bind(int index, const std::vector<std::string>& words) {
+    std::string text;
+    for (const std::string& word : words) text += (text.empty() ? "" : ",") + word;
+    return bind(index, text);
+  }
+  int bind(int index, ByteSpan bytes) {
+    // A null pointer would be a NULL.
+    const void* data = bytes.empty() ? static_cast<const void*>("") : bytes.data();
+    return sqlite3_bind_blob64(statement_, index, data, bytes.size(), SQLITE_TRANSIENT);
+  }
+  int bind(int index, const Hash256& hash) { return bind(index, ByteSpan(hash.bytes)); }
+  int bind(int index, const PublicKey& key) { return bind(index, key.bytes()); }
+  int bind(int index, const std::optional<PublicKey>& key) {
+    return bind(index, key ? key->bytes() : ByteSpan());
+  }
+
   sqlite3_stmt* statement_ = nullptr;
   int index_ = 0;
   int code_ = SQLITE_OK;

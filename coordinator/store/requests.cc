@@ -55,52 +55,45 @@ class SqliteRequestStore final : public RequestStore {
   }
 
  private:
-  Status done(Statement& statement) {
-    const int code = statement.step();
-    if (code != SQLITE_DONE) return db_.failed(code);
-    return ok_status();
-  }
   Status remove(std::int64_t id) {
-    TRY_VOID(done(Statement(db_, "DELETE FROM request_tokens WHERE request = ?").add(id)));
-    return done(Statement(db_, "DELETE FROM requests WHERE id = ?").add(id));
+    TRY_VOID(db_.run(Statement(db_, "DELETE FROM request_tokens WHERE request = ?").add(id)));
+    return db_.run(Statement(db_, "DELETE FROM requests WHERE id = ?").add(id));
   }
 
   Status apply(const RequestRemoval& removal) {
-    TRY_VOID(done(Statement(db_,
-                            "DELETE FROM request_tokens WHERE request = (SELECT id FROM requests "
-                            "WHERE name = ?)")
-                      .add(removal.name)));
-    return done(Statement(db_, "DELETE FROM requests WHERE name = ?").add(removal.name));
+    TRY_VOID(
+        db_.run(Statement(db_,
+                          "DELETE FROM request_tokens WHERE request = (SELECT id FROM requests "
+                          "WHERE name = ?)")
+                    .add(removal.name)));
+    return db_.run(Statement(db_, "DELETE FROM requests WHERE name = ?").add(removal.name));
   }
   Status apply(const RequestRow& row) {
     TRY_VOID(apply(RequestRemoval{row.name}));
     Statement insert(db_,
                      "INSERT INTO requests (name, digest, owner, ended, request) VALUES "
                      "(?, ?, ?, ?, ?)");
-    insert.add(row.name).add(row.digest).add(row.owner).add(row.ended);
-    TRY_VOID(done(insert.add(ByteSpan(row.request))));
+    insert.add(row.name, row.digest, row.owner, row.ended, ByteSpan(row.request));
+    TRY_VOID(db_.run(insert));
     for (const Bytes& tokens : row.tokens) TRY_VOID(apply(RequestTokens{row.name, tokens}));
     return ok_status();
   }
   Status apply(const RequestTokens& tokens) {
-    return done(
+    return db_.run(
         Statement(db_, "INSERT INTO request_tokens SELECT id, ? FROM requests WHERE name = ?")
-            .add(ByteSpan(tokens.tokens))
-            .add(tokens.name));
+            .add(ByteSpan(tokens.tokens), tokens.name));
   }
   Status apply(const RequestEnd& end) {
-    return done(Statement(db_, "UPDATE requests SET ended = ? WHERE name = ?")
-                    .add(end.ended)
-                    .add(end.name));
+    return db_.run(
+        Statement(db_, "UPDATE requests SET ended = ? WHERE name = ?").add(end.ended, end.name));
   }
 
   // Older texts stay in the log until it begins anew. Another process that reads the file now may
   // keep it from that; the next time will do.
   Status clear_log() {
     Statement first(db_, "SELECT 1 FROM requests LIMIT 1");
-    const int code = first.step();
-    if (code == SQLITE_ROW) return ok_status();
-    if (code != SQLITE_DONE) return db_.failed(code);
+    TRY(const bool kept, db_.step(first));
+    if (kept) return ok_status();
     Statement checkpoint(db_, "PRAGMA wal_checkpoint(TRUNCATE)");
     static_cast<void>(checkpoint.step());
     return ok_status();
@@ -112,21 +105,21 @@ class SqliteRequestStore final : public RequestStore {
                   "SELECT id, ended, length(name), length(digest), length(CAST(owner AS BLOB)), "
                   "length(request), name, digest, owner, request FROM requests ORDER BY id DESC");
     std::size_t room = limits::kKeptBytes;
-    int code = row.step();
-    for (; code == SQLITE_ROW; code = row.step()) {
+    while (true) {
+      TRY(const bool there, db_.step(row));
+      if (!there) return ok_status();
       const std::int64_t id = row.number(0);
       const bool sizes = row.number(2) == 32 && row.number(3) == 32 &&
                          row.number(4) <= static_cast<std::int64_t>(kOwnerBytes) &&
                          row.number(5) <= static_cast<std::int64_t>(limits::kKeptRequestBytes);
+      RequestRow out;
       if (!sizes || loaded.rows.size() >= limits::kKeptRequests ||
-          static_cast<std::size_t>(row.number(5)) > room) {
+          static_cast<std::size_t>(row.number(5)) > room || !row.get(6, out.name) ||
+          !row.get(7, out.digest)) {
         dropped.push_back(id);
         continue;
       }
-      RequestRow out;
       out.ended = row.number(1);
-      out.name = *row.hash(6);
-      out.digest = *row.hash(7);
       out.owner = row.text(8);
       const ByteSpan request = row.blob(9);
       out.request.assign(request.begin(), request.end());
@@ -138,8 +131,6 @@ class SqliteRequestStore final : public RequestStore {
         dropped.push_back(id);
       }
     }
-    if (code != SQLITE_DONE) return db_.failed(code);
-    return ok_status();
   }
 
   // False when there are more than `room`, or one of a size that no version writes.
@@ -148,16 +139,15 @@ class SqliteRequestStore final : public RequestStore {
                   "SELECT length(tokens), tokens FROM request_tokens WHERE request = ? "
                   "ORDER BY rowid");
     row.add(id);
-    int code = row.step();
-    for (; code == SQLITE_ROW; code = row.step()) {
+    while (true) {
+      TRY(const bool there, db_.step(row));
+      if (!there) return true;
       const auto size = static_cast<std::size_t>(row.number(0));
       if (size == 0 || size > limits::kKeptTokensBytes || size > room) return false;
       const ByteSpan tokens = row.blob(1);
       out.emplace_back(tokens.begin(), tokens.end());
       room -= size;
     }
-    if (code != SQLITE_DONE) return db_.failed(code);
-    return true;
   }
 
   std::mutex mutex_;

@@ -1,4 +1,3 @@
-#include <algorithm>
 #include <limits>
 #include <mutex>
 #include <utility>
@@ -9,107 +8,43 @@
 namespace hearth::coordinator {
 namespace {
 
-std::string joined(const std::vector<std::string>& words) {
-  std::string text;
-  for (const std::string& word : words) text += (text.empty() ? "" : ",") + word;
-  return text;
-}
-
-std::vector<std::string> split(const std::string& text) {
-  std::vector<std::string> words;
-  for (std::size_t at = 0; at < text.size();) {
-    const std::size_t end = std::min(text.find(',', at), text.size());
-    words.push_back(text.substr(at, end - at));
-    at = end + 1;
-  }
-  return words;
-}
-
 static_assert(static_cast<int>(Role::kWorker) == 1 && Role::kAdmin < Role::kCoordinator,
               "the roles that a node joins with are the first ones");
-std::optional<Role> role_number(std::int64_t number) {
-  if (number < 1 || number > static_cast<int>(Role::kAdmin)) return std::nullopt;
-  return static_cast<Role>(number);
-}
+bool joins_as(Role role) { return role >= Role::kWorker && role <= Role::kAdmin; }
 
 // Of what is written: the coordinator's role is no node's that joins.
 Status check_role(Role role) {
-  const auto number = static_cast<std::int64_t>(role);
-  REQUIRE(role_number(number),
-          "a node joins as worker, client or admin; its role is number " + std::to_string(number));
+  REQUIRE(joins_as(role), "a node joins as worker, client or admin; its role is number " +
+                              std::to_string(static_cast<int>(role)));
   return ok_status();
 }
 
+// The columns of the tables, in their order. False: a value that no version writes.
 bool read_row(Statement& row, TokenRecord& out) {
-  const auto hash = row.hash(1);
-  const auto role = role_number(row.number(2));
-  if (!hash || !role) return false;
-  out.id = row.text(0);
-  out.secret_hash = *hash;
-  out.role = *role;
-  out.created = row.number(3);
-  out.expires = row.number(4);
-  out.uses_left = static_cast<std::uint32_t>(row.number(5));
-  out.revoked = row.number(6) != 0;
-  out.owner = row.text(7);
-  out.newcomer = row.number(8) != 0;
-  return true;
+  return row.read(out.id, out.secret_hash, out.role, out.created, out.expires, out.uses_left,
+                  out.revoked, out.owner, out.newcomer) &&
+         joins_as(out.role);
 }
 
 bool read_row(Statement& row, NodeRecord& out) {
-  const auto key = row.key(0);
-  const auto role = role_number(row.number(2));
-  if (!key || !role) return false;
-  out.key = *key;
-  out.name = row.text(1);
-  out.role = *role;
-  out.enrolled = row.number(3);
-  out.revoked = row.number(4) != 0;
-  out.owner = row.text(5);
-  out.newcomer = row.number(6) != 0;
-  return true;
+  return row.read(out.key, out.name, out.role, out.enrolled, out.revoked, out.owner,
+                  out.newcomer) &&
+         joins_as(out.role);
 }
 
 bool read_row(Statement& row, ApiKey& out) {
-  const auto hash = row.hash(1);
-  if (!hash) return false;
-  out.id = row.text(0);
-  out.secret_hash = *hash;
-  out.name = row.text(2);
-  out.models = split(row.text(3));
-  out.admin = row.number(4) != 0;
-  out.requests_per_minute = static_cast<std::uint32_t>(row.number(5));
-  out.created = row.number(6);
-  out.revoked = row.number(7) != 0;
-  out.trust = split(row.text(8));
-  out.node = row.key(9);
-  out.account = row.key(10);
-  const std::int64_t verify = row.number(11);
-  const std::int64_t level = row.number(12);
-  if (verify < 0 || verify > static_cast<int>(Verify::kFull)) return false;
-  if (level < 0 || level > static_cast<int>(ledger::Level::kVeteran)) return false;
-  out.verify = static_cast<Verify>(verify);
-  out.min_level = static_cast<ledger::Level>(level);
-  return (out.node || row.empty(9)) && (out.account || row.empty(10));
+  return row.read(out.id, out.secret_hash, out.name, out.models, out.admin, out.requests_per_minute,
+                  out.created, out.revoked, out.trust, out.node, out.account, out.verify,
+                  out.min_level) &&
+         out.verify <= Verify::kFull && out.min_level <= ledger::Level::kVeteran;
 }
 
 bool read_row(Statement& row, WaitingNode& out) {
-  const auto key = row.key(0);
-  if (!key) return false;
-  out.key = *key;
-  out.name = row.text(1);
-  out.from = row.text(2);
-  out.since = row.number(3);
-  out.seen = row.number(4);
-  return true;
+  return row.read(out.key, out.name, out.from, out.since, out.seen);
 }
 
 bool read_row(Statement& row, Store::Machines::value_type& out) {
-  const auto key = row.key(0);
-  const auto machine = row.hash(1);
-  if (!key || !machine) return false;
-  out = {*key, *machine};
-  return true;
+  return row.read(out.first, out.second);
 }
 
 constexpr const char* kTokenColumns =
@@ -127,7 +62,12 @@ class SqliteStore final : public Store {
 
   Status open() {
     TRY_VOID(db_.open(Database::Flush::kEveryCommit));
-    return read_secret_key();
+    Statement statement(db_, "SELECT key FROM secret");
+    TRY(const bool there, db_.step(statement));
+    if (!there || !statement.read(secret_key_)) {
+      return db_.damaged("the key of its hashes is missing");
+    }
+    return ok_status();
   }
   const Hash256& secret_key() const override { return secret_key_; }
 
@@ -137,9 +77,8 @@ class SqliteStore final : public Store {
     Statement row(db_,
                   "INSERT INTO tokens (id, secret_hash, role, created, expires, uses_left, "
                   "revoked, owner, newcomer) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?)");
-    row.add(token.id).add(token.secret_hash).add(static_cast<std::int64_t>(token.role));
-    row.add(token.created).add(token.expires).add(std::int64_t{token.uses_left});
-    row.add(std::int64_t{token.revoked}).add(token.owner).add(std::int64_t{token.newcomer});
+    row.add(token.id, token.secret_hash, token.role, token.created, token.expires, token.uses_left,
+            token.revoked, token.owner, token.newcomer);
     return inserted(row, "a token with this id is there");
   }
   Result<std::optional<TokenRecord>> find_token(std::string_view id) override {
@@ -153,9 +92,7 @@ class SqliteStore final : public Store {
     Statement row(db_,
                   "SELECT 1 FROM tokens WHERE uses_left > 0 AND revoked = 0 AND expires > ? "
                   "LIMIT 1");
-    const int code = row.add(now).step();
-    if (code != SQLITE_ROW && code != SQLITE_DONE) return db_.failed(code);
-    return code == SQLITE_ROW;
+    return db_.step(row.add(now));
   }
   Result<bool> revoke_token(std::string_view id) override {
     const std::lock_guard lock(mutex_);
@@ -192,9 +129,8 @@ class SqliteStore final : public Store {
   Result<std::optional<std::uint64_t>> roster_number() override {
     const std::lock_guard lock(mutex_);
     Statement row(db_, "SELECT number FROM roster");
-    const int code = row.step();
-    if (code == SQLITE_DONE) return db_.damaged("the number of the roster is missing");
-    if (code != SQLITE_ROW) return db_.failed(code);
+    TRY(const bool there, db_.step(row));
+    if (!there) return db_.damaged("the number of the roster is missing");
     if (row.number(0) < 0) return std::optional<std::uint64_t>();
     return std::optional(static_cast<std::uint64_t>(row.number(0)));
   }
@@ -216,7 +152,7 @@ class SqliteStore final : public Store {
   Status put_waiting(const WaitingNode& node) override {
     const std::lock_guard lock(mutex_);
     Statement row(db_, "INSERT OR REPLACE INTO waiting VALUES (?, ?, ?, ?, ?)");
-    row.add(node.key).add(node.name).add(node.from).add(node.since).add(node.seen);
+    row.add(node.key, node.name, node.from, node.since, node.seen);
     return inserted(row, "a node waits under this key");
   }
   Result<std::vector<WaitingNode>> waiting() override {
@@ -236,7 +172,7 @@ class SqliteStore final : public Store {
     return transaction([&]() -> Status {
       for (const auto& [key, machine] : machines) {
         Statement row(db_, "INSERT OR REPLACE INTO machines VALUES (?, ?)");
-        TRY_VOID(inserted(row.add(key).add(machine), "this key has a machine"));
+        TRY_VOID(inserted(row.add(key, machine), "this key has a machine"));
       }
       return ok_status();
     });
@@ -272,8 +208,6 @@ class SqliteStore final : public Store {
   }
 
  private:
-  Status read_secret_key();
-
   template <typename Work>
   Status transaction(Work work) {
     const std::lock_guard lock(mutex_);
@@ -289,8 +223,7 @@ class SqliteStore final : public Store {
   }
   // Whether a row was changed.
   Result<bool> changed(Statement& statement) {
-    const int code = statement.step();
-    if (code != SQLITE_DONE) return db_.failed(code);
+    TRY_VOID(db_.run(statement));
     return sqlite3_changes(db_.handle()) > 0;
   }
   Status take_use(const std::string& token, std::int64_t now) {
@@ -298,8 +231,7 @@ class SqliteStore final : public Store {
         changed(Statement(db_,
                           "UPDATE tokens SET uses_left = uses_left - 1 "
                           "WHERE id = ? AND uses_left > 0 AND revoked = 0 AND expires > ?")
-                    .add(token)
-                    .add(now)));
+                    .add(token, now)));
     if (!taken) return Error{ErrorCode::kRefused, "token " + token + " has no use left"};
     return ok_status();
   }
@@ -324,18 +256,13 @@ class SqliteStore final : public Store {
     Statement row(db_,
                   "INSERT INTO nodes (public_key, name, role, enrolled, revoked, owner, newcomer) "
                   "VALUES (?, ?, ?, ?, ?, ?, ?)");
-    row.add(node.key).add(node.name).add(static_cast<std::int64_t>(node.role));
-    row.add(node.enrolled).add(std::int64_t{node.revoked}).add(node.owner);
-    row.add(std::int64_t{node.newcomer});
+    row.add(node.key, node.name, node.role, node.enrolled, node.revoked, node.owner, node.newcomer);
     return inserted(row, "a node with this key or the name '" + node.name + "' is there");
   }
   Status insert_key(const ApiKey& key) {
     Statement row(db_, "INSERT INTO keys VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)");
-    row.add(key.id).add(key.secret_hash).add(key.name).add(joined(key.models));
-    row.add(std::int64_t{key.admin}).add(std::int64_t{key.requests_per_minute});
-    row.add(key.created).add(std::int64_t{key.revoked}).add(joined(key.trust)).add(key.node);
-    row.add(key.account).add(static_cast<std::int64_t>(key.verify));
-    row.add(static_cast<std::int64_t>(key.min_level));
+    row.add(key.id, key.secret_hash, key.name, key.models, key.admin, key.requests_per_minute,
+            key.created, key.revoked, key.trust, key.node, key.account, key.verify, key.min_level);
     return inserted(row, "an API key with the name '" + key.name +
                              "' is there; choose another name, or revoke that one first (hearth "
                              "key revoke)");
@@ -345,9 +272,8 @@ class SqliteStore final : public Store {
   Result<std::optional<Row>> find(const std::string& sql, const Wanted& wanted) {
     const std::lock_guard lock(mutex_);
     Statement statement(db_, sql.c_str());
-    const int code = statement.add(wanted).step();
-    if (code == SQLITE_DONE) return std::optional<Row>();
-    if (code != SQLITE_ROW) return db_.failed(code);
+    TRY(const bool there, db_.step(statement.add(wanted)));
+    if (!there) return std::optional<Row>();
     Row row;
     if (!read_row(statement, row)) return db_.damaged("a row has values that no version writes");
     return std::optional<Row>(std::move(row));
@@ -357,30 +283,19 @@ class SqliteStore final : public Store {
     const std::lock_guard lock(mutex_);
     Statement statement(db_, sql.c_str());
     std::vector<Row> rows;
-    int code = statement.step();
-    for (; code == SQLITE_ROW; code = statement.step()) {
+    while (true) {
+      TRY(const bool there, db_.step(statement));
+      if (!there) return rows;
       if (!read_row(statement, rows.emplace_back())) {
         return db_.damaged("a row has values that no version writes");
       }
     }
-    if (code != SQLITE_DONE) return db_.failed(code);
-    return rows;
   }
 
   std::mutex mutex_;
   Database db_;
   Hash256 secret_key_;
 };
-
-Status SqliteStore::read_secret_key() {
-  Statement statement(db_, "SELECT key FROM secret");
-  const int code = statement.step();
-  if (code != SQLITE_ROW && code != SQLITE_DONE) return db_.failed(code);
-  const auto key = code == SQLITE_ROW ? statement.hash(0) : std::nullopt;
-  if (!key) return db_.damaged("the key of its hashes is missing");
-  secret_key_ = *key;
-  return ok_status();
-}
 
 }  // namespace
 
