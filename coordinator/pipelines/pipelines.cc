@@ -52,18 +52,15 @@ std::vector<Node*> Pipelines::by_stage(const std::vector<Node*>& free) const {
     return node->loaded && node->status.stage < options_.stages &&
            stages[node->status.stage] == nullptr;
   };
-  const auto doubtful = [](const Node* node) {
-    return node->strikes > 0 || node->late || node->slow;
-  };
   for (Node* node : free) {
-    if (claims(node) && !doubtful(node)) {
+    if (claims(node) && !doubtful(*node)) {
       stages[node->status.stage] = node;
     } else {
       others.push_back(node);
     }
   }
   std::stable_partition(others.begin(), others.end(),
-                        [&](const Node* node) { return !node->loaded && !doubtful(node); });
+                        [&](const Node* node) { return !node->loaded && !doubtful(*node); });
   const std::vector<LayerRange> all = split_layers(options_.layers, options_.stages);
   std::vector<std::uint32_t> open;
   std::vector<LayerRange> layers;
@@ -101,7 +98,7 @@ std::vector<LayerRange> Pipelines::choose(std::vector<Node*>& free) const {
 }
 
 std::vector<LayerRange> Pipelines::place(std::vector<Node*>& free) {
-  std::optional<Placing::Placed> placed = placing_.choose(free, !none());
+  std::optional<Placed> placed = placing_.choose(free, !none());
   if (!placed) return {};
   free = std::move(placed->nodes);
   return std::move(placed->layers);

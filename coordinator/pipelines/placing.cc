@@ -124,6 +124,19 @@ std::vector<Stage> with_what_is_there(const Problem& problem, const std::vector<
   return Filling(problem).best(std::move(there));
 }
 
+// Whom all wait for.
+std::string being_measured(const std::vector<Node*>& free) {
+  std::string names;
+  std::size_t more = 0;
+  for (const Node* node : free) {
+    if (node->status.measured) continue;
+    if (more++ < kNamed) names += (names.empty() ? "" : ", ") + node->status.name;
+  }
+  if (names.empty()) return "the ways between the nodes are being measured";
+  if (more > kNamed) names += " and " + std::to_string(more - kNamed) + " more";
+  return "being measured, one of a machine at a time: " + names;
+}
+
 }  // namespace
 
 // A question in whole, so that another thread can answer it.
@@ -180,23 +193,6 @@ std::string Placing::why_spare(const std::string& node) const {
   return hopes_ ? "" : waiting_;
 }
 
-namespace {
-
-// Whom all wait for.
-std::string being_measured(const std::vector<Node*>& free) {
-  std::string names;
-  std::size_t more = 0;
-  for (const Node* node : free) {
-    if (node->status.measured) continue;
-    if (more++ < kNamed) names += (names.empty() ? "" : ", ") + node->status.name;
-  }
-  if (names.empty()) return "the ways between the nodes are being measured";
-  if (more > kNamed) names += " and " + std::to_string(more - kNamed) + " more";
-  return "being measured, one of a machine at a time: " + names;
-}
-
-}  // namespace
-
 bool Placing::settled(const std::vector<Node*>& free) {
   for (const Node* node : free) {
     if (node->loaded) return true;
@@ -239,13 +235,8 @@ std::string Placing::question(const std::vector<Node*>& free) const {
 }
 
 Problem Placing::problem_of(const std::vector<Node*>& nodes) const {
-  Problem problem;
-  problem.model = options_.placement->model;
-  problem.kv_tokens = options_.placement->kv_tokens;
-  problem.objective = options_.placement->objective;
-  problem.stages = options_.stages;
+  Problem problem = problem_without_links(options_, nodes);
   for (const Node* from : nodes) {
-    problem.nodes.push_back(*from->status.measured);
     for (const Node* to : nodes) {
       problem.links.push_back(links_.find(from->status.name, to->status.name));
     }
@@ -253,23 +244,14 @@ Problem Placing::problem_of(const std::vector<Node*>& nodes) const {
   return problem;
 }
 
-std::optional<Placing::Placed> Placing::kept(const std::vector<Node*>& nodes, double most) const {
+std::optional<Placed> Placing::kept(const std::vector<Node*>& nodes, double most) const {
   const bool any = std::any_of(nodes.begin(), nodes.end(),
                                [](const Node* node) { return layers_of(*node).has_value(); });
   if (!any) return std::nullopt;
   const Problem problem = problem_of(nodes);
   const std::vector<Stage> stages = with_what_is_there(problem, nodes);
   if (stages.empty() || placement::cost_seconds(problem, stages) > most) return std::nullopt;
-  return placed(nodes, stages);
-}
-
-Placing::Placed Placing::placed(const std::vector<Node*>& nodes, const std::vector<Stage>& stages) {
-  Placed placed;
-  for (const Stage& stage : stages) {
-    placed.nodes.push_back(nodes[stage.node]);
-    placed.layers.push_back(stage.layers);
-  }
-  return placed;
+  return placed_on(nodes, stages);
 }
 
 std::vector<std::string> Placing::sure(const std::vector<Node*>& nodes) const {
@@ -279,7 +261,7 @@ std::vector<std::string> Placing::sure(const std::vector<Node*>& nodes) const {
   if (pool_.has_cut()) there = pool_.with_what_is_there(all);
   if (!there) {
     const std::vector<Stage> stages = with_what_is_there(problem_of(all), all);
-    if (!stages.empty()) there = placed(all, stages);
+    if (!stages.empty()) there = placed_on(all, stages);
   }
   if (!there) return {};
   for (std::size_t i = 0; i < there->nodes.size(); ++i) {
@@ -316,7 +298,7 @@ std::shared_ptr<const Placing::Search> Placing::search(const std::vector<Node*>&
   return done() ? search_ : nullptr;
 }
 
-std::optional<Placing::Placed> Placing::from_pool(const std::vector<Node*>& free, bool beside) {
+std::optional<Placed> Placing::from_pool(const std::vector<Node*>& free, bool beside) {
   std::string asked = question(free) + (beside ? " beside others" : "");
   if (asked == without_pipeline_) return std::nullopt;
   auto placed = pool_.next(free, beside);
@@ -329,7 +311,7 @@ std::optional<Placing::Placed> Placing::from_pool(const std::vector<Node*>& free
   return placed;
 }
 
-std::optional<Placing::Placed> Placing::choose(const std::vector<Node*>& free, bool beside) {
+std::optional<Placed> Placing::choose(const std::vector<Node*>& free, bool beside) {
   hopes_ = false;
   if (free.empty()) {
     waiting_.clear();
@@ -375,7 +357,7 @@ std::optional<Placing::Placed> Placing::choose(const std::vector<Node*>& free, b
 }
 
 // The question was the same, so that its nodes are among the free ones.
-Placing::Placed Placing::take(const Search& search, const std::vector<Node*>& free) {
+Placed Placing::take(const Search& search, const std::vector<Node*>& free) {
   const Search::Attempt& attempt = search.attempts[search.attempt];
   std::vector<Node*> nodes;
   for (const std::string& name : attempt.names) {
@@ -400,7 +382,7 @@ Placing::Placed Placing::take(const Search& search, const std::vector<Node*>& fr
   }
   const double best = placement::cost_seconds(attempt.problem, search.stages);
   auto same = kept(nodes, kHysteresis * best);
-  return same ? std::move(*same) : placed(nodes, search.stages);
+  return same ? std::move(*same) : placed_on(nodes, search.stages);
 }
 
 }  // namespace hearth::coordinator

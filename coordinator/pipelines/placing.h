@@ -28,8 +28,6 @@ namespace hearth::coordinator {
 
 class Placing {
  public:
-  using Placed = coordinator::Placed;
-
   Placing(const CoordinatorOptions& options, const Clock& clock, const LinkBook& links);
 
   // Of the free nodes, in their order; who is in doubt (late, or part of lost links) is taken where
@@ -63,8 +61,6 @@ class Placing {
   // Sets waiting() where a plan is kept of which there is no pipeline now.
   std::optional<Placed> from_pool(const std::vector<Node*>& free, bool beside);
   Placed take(const Search& search, const std::vector<Node*>& free);
-  static Placed placed(const std::vector<Node*>& nodes,
-                       const std::vector<placement::Stage>& stages);
 
   const CoordinatorOptions& options_;
   const Clock& clock_;

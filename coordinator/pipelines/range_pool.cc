@@ -38,13 +38,27 @@ std::vector<Node*> placeable(const std::vector<Node*>& nodes, bool all) {
   return some;
 }
 
-Problem RangePool::problem_of(const std::vector<Node*>& nodes) const {
+Placed placed_on(const std::vector<Node*>& nodes, const std::vector<Stage>& stages) {
+  Placed placed;
+  for (const Stage& stage : stages) {
+    placed.nodes.push_back(nodes[stage.node]);
+    placed.layers.push_back(stage.layers);
+  }
+  return placed;
+}
+
+Problem problem_without_links(const CoordinatorOptions& options, const std::vector<Node*>& nodes) {
   Problem problem;
-  problem.model = options_.placement->model;
-  problem.kv_tokens = options_.placement->kv_tokens;
-  problem.objective = options_.placement->objective;
-  problem.stages = options_.stages;
+  problem.model = options.placement->model;
+  problem.kv_tokens = options.placement->kv_tokens;
+  problem.objective = options.placement->objective;
+  problem.stages = options.stages;
   for (const Node* node : nodes) problem.nodes.push_back(*node->status.measured);
+  return problem;
+}
+
+Problem RangePool::problem_of(const std::vector<Node*>& nodes) const {
+  Problem problem = problem_without_links(options_, nodes);
   problem.links = links_.between({nodes.begin(), nodes.end()});
   return problem;
 }
@@ -101,12 +115,7 @@ std::optional<Placed> RangePool::way_through(const std::vector<Node*>& nodes, Ke
   if (beside && placement::ring_seconds(problem, way->stages, 1.0) > seconds_most_) {
     return std::nullopt;
   }
-  Placed placed;
-  for (const Stage& stage : way->stages) {
-    placed.nodes.push_back(nodes[stage.node]);
-    placed.layers.push_back(stage.layers);
-  }
-  return placed;
+  return placed_on(nodes, way->stages);
 }
 
 std::optional<Placed> RangePool::next(const std::vector<Node*>& free, bool beside) {

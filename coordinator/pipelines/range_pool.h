@@ -25,6 +25,12 @@ struct Placed {
   std::vector<LayerRange> layers;
 };
 
+// The stages of a placement of these nodes.
+Placed placed_on(const std::vector<Node*>& nodes, const std::vector<placement::Stage>& stages);
+// The problem of placing these nodes, without links.
+placement::Problem problem_without_links(const CoordinatorOptions& options,
+                                         const std::vector<Node*>& nodes);
+
 // It is late, or was part of lost links: taken where the others do not hold the model.
 bool doubtful(const Node& node);
 // Those that have measured themselves, with those in doubt where `all`.

@@ -42,14 +42,14 @@ struct PlacingTest : ::testing::Test {
     }
   }
   // As serving leaves it.
-  void load(const Placing::Placed& placed) {
+  void load(const Placed& placed) {
     for (std::uint32_t i = 0; i < placed.nodes.size(); ++i) {
       placed.nodes[i]->status.stage = i;
       placed.nodes[i]->status.layers = placed.layers[i];
       placed.nodes[i]->loaded = true;
     }
   }
-  static std::string text(const std::optional<Placing::Placed>& placed) {
+  static std::string text(const std::optional<Placed>& placed) {
     std::string text;
     for (std::size_t i = 0; placed && i < placed->nodes.size(); ++i) {
       text += placed->nodes[i]->status.name + " " + std::to_string(placed->layers[i].begin) + "-" +
