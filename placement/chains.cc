@@ -70,10 +70,9 @@ class Groups {
     Speed slowest = costs_.speed(nodes_[first]);
     for (std::size_t i = first + 1; i < first + pipelines_; ++i) {
       const Speed& speed = costs_.speed(nodes_[i]);
-      slowest.step = std::max(slowest.step, speed.step);
-      slowest.layer = std::max(slowest.layer, speed.layer);
-      slowest.head = std::max(slowest.head, speed.head);
-      slowest.bytes = std::max(slowest.bytes, speed.bytes);
+      for (const auto seconds : kSpeedSeconds) {
+        slowest.*seconds = std::max(slowest.*seconds, speed.*seconds);
+      }
       slowest.memory = std::min(slowest.memory, speed.memory);
       slowest.kv_budget = std::min(slowest.kv_budget, speed.kv_budget);
     }

@@ -29,9 +29,8 @@ struct Chains {
 };
 
 // kInvalidInput and kNoCapacity as of plan_ranges. Maximises the throughput of all pipelines
-// together, or for latency the rate of the quickest one; among plans within 2 % (5 % for latency)
-// of the best, the other figure decides. Steps for n nodes and L layers: those of plan_ranges, and
-// n L for each of n numbers of pipelines.
+// together, or for latency the rate of the quickest one, as best_alike(). Steps for n nodes and L
+// layers: those of plan_ranges, and n L for each of n numbers of pipelines.
 Result<Chains> plan_chains(const Problem& problem);
 
 }  // namespace hearth::placement

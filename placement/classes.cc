@@ -36,29 +36,19 @@ std::vector<std::vector<std::uint32_t>> runs(std::vector<std::uint32_t> nodes, d
 }
 
 NodeClass class_of(const Costs& costs, std::vector<std::uint32_t> nodes) {
+  INVARIANT(!nodes.empty(), "a class has a node");
   std::sort(nodes.begin(), nodes.end());
   NodeClass one;
   one.speed = costs.speed(nodes.front());
-  Speed sum;
-  for (const std::uint32_t node : nodes) {
-    const Speed& speed = costs.speed(node);
-    one.speed.memory = std::min(one.speed.memory, speed.memory);
-    one.speed.kv_budget = std::min(one.speed.kv_budget, speed.kv_budget);
-    sum.step += speed.step;
-    sum.one_layer += speed.one_layer;
-    sum.one_head += speed.one_head;
-    sum.layer += speed.layer;
-    sum.head += speed.head;
-    sum.bytes += speed.bytes;
+  for (const auto seconds : kSpeedSeconds) {
+    double sum = 0.0;
+    for (const std::uint32_t node : nodes) sum += costs.speed(node).*seconds;
+    one.speed.*seconds = sum / static_cast<double>(nodes.size());
   }
-  INVARIANT(!nodes.empty(), "a class has a node");
-  const auto count = static_cast<double>(nodes.size());
-  one.speed.step = sum.step / count;
-  one.speed.one_layer = sum.one_layer / count;
-  one.speed.one_head = sum.one_head / count;
-  one.speed.layer = sum.layer / count;
-  one.speed.head = sum.head / count;
-  one.speed.bytes = sum.bytes / count;
+  for (const std::uint32_t node : nodes) {
+    one.speed.memory = std::min(one.speed.memory, costs.speed(node).memory);
+    one.speed.kv_budget = std::min(one.speed.kv_budget, costs.speed(node).kv_budget);
+  }
   one.nodes = std::move(nodes);
   return one;
 }

@@ -52,8 +52,8 @@ Costs::Costs(const Problem& problem)
     }
     Speed& speed = speeds_.emplace_back(speed_of(problem, problem.nodes[from]));
     const double rate = median(rates);
-    speed.bytes =
-        rate > 0.0 ? batch / rate : 0.0;  // without a link the node can only hold the whole model
+    // Without a link the node can only hold the whole model.
+    speed.bytes = rate > 0.0 ? batch / rate : 0.0;
     delays_.push_back(median(delays));
   }
   INVARIANT(speeds_.size() == count && delays_.size() == count, "every node has its speed");

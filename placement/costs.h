@@ -2,6 +2,7 @@
 // The same figures as those of placement/problem.h but for the last bit of a sum.
 #pragma once
 
+#include <array>
 #include <cstdint>
 #include <vector>
 
@@ -22,6 +23,10 @@ struct Speed {
   std::uint64_t kv_budget = 0;
 };
 
+// Those of them that are seconds.
+constexpr std::array kSpeedSeconds = {&Speed::step,  &Speed::one_layer, &Speed::one_head,
+                                      &Speed::layer, &Speed::head,      &Speed::bytes};
+
 class Costs {
  public:
   // n^2 steps for n nodes: a node's usual outgoing link is the median of its links. Keeps a
@@ -31,9 +36,8 @@ class Costs {
   const Problem& problem() const { return problem_; }
   std::uint32_t layers() const { return static_cast<std::uint32_t>(bytes_.size() - 1); }
   const Speed& speed(std::uint32_t node) const { return speeds_[node]; }
-  double delay(std::uint32_t node) const {
-    return delays_[node];
-  }  // of the usual outgoing link, seconds
+  // Seconds, of the usual outgoing link.
+  double delay(std::uint32_t node) const { return delays_[node]; }
 
   // The weight of layers, in layers of mean size.
   double weight(LayerRange layers) const;

@@ -4,22 +4,19 @@
 // clients of Petals do, Borzunov et al. 2023).
 //
 // For throughput the slowest range sets the pace, and the replicas of each range together should
-// make it as quick as possible. For latency the route of one stream should be short. Among layer
-// splits within 2 % of the best throughput, or within 5 % of the shortest route, the other figure
-// decides.
+// make it as quick as possible. For latency the route of one stream should be short.
 //
 // Exact: the layer split for one class of equal nodes, and for more classes the best one in which
 // each range is of one class and the ranges of a class are neighbours (placement/classes.h); for
 // one class the replicas of a split; the quickest route. For latency one of the splits is that of
 // the exact search over the 16 quickest nodes (placement/plan.h).
-// Heuristic: the range of each node where nodes differ. Giving each machine to one of several
-// ranges so that the slowest gets as much as possible is NP-hard (the Santa Claus problem), and the
-// mixed-integer program that solves it takes minutes for 24 nodes (Helix, Mei et al. 2025). Here
-// the nodes that hold the fewest ranges choose first, the quickest before the others, each the
-// range with the lowest rate; then nodes move to the slowest range while that gains. The splits
-// that are tried are those of the classes, every number of equal ranges, and for throughput up to
-// eight rounds of neighbours of the best one (a boundary moved, removed or added). Every plan names
-// what may be lost: `bound`, a throughput that no placement of these nodes exceeds.
+// Heuristic: the range of each node where nodes differ (placement/replicas.h). Giving each machine
+// to one of several ranges so that the slowest gets as much as possible is NP-hard (the Santa Claus
+// problem), and the mixed-integer program that solves it takes minutes for 24 nodes (Helix, Mei et
+// al. 2025). The splits that are tried are those of the classes, every number of equal ranges, and
+// for throughput up to eight rounds of neighbours of the best one (a boundary moved, removed or
+// added). Every plan names what may be lost: `bound`, a throughput that no placement of these nodes
+// exceeds.
 #pragma once
 
 #include <cstdint>
