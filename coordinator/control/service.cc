@@ -18,6 +18,7 @@
 #include "base/clock.h"
 #include "base/limits.h"
 #include "coordinator/control/acceptor.h"
+#include "coordinator/membership/membership.h"
 #include "proto/address.h"
 #include "proto/control.grpc.pb.h"
 #include "proto/link/control_links.h"
@@ -141,7 +142,7 @@ class ControlService::OlderCalls final : public grpc::CallbackGenericService {
 // answer are gRPC's and live until finish().
 class ControlService::Stranger final : public grpc::ServerUnaryReactor {
  public:
-  using Work = std::function<hearth::Status(Admissions&)>;
+  using Work = std::function<hearth::Status(Membership&)>;
   Stranger(std::shared_ptr<Core> core, std::string from, Work work)
       : core_(std::move(core)), from_(std::move(from)), work_(std::move(work)) {}
 
@@ -242,8 +243,8 @@ class ControlService::Service final : public control::v1::Control::CallbackServi
   grpc::ServerUnaryReactor* Prove(grpc::CallbackServerContext* context,
                                   const control::v1::ProveRequest* /*request*/,
                                   control::v1::Proof* answer) override {
-    return answer_stranger(*context, [answer](Admissions& admissions) {
-      *answer = admissions.prove();
+    return answer_stranger(*context, [answer](Membership& membership) {
+      *answer = membership.prove();
       return ok_status();
     });
   }
@@ -253,9 +254,9 @@ class ControlService::Service final : public control::v1::Control::CallbackServi
                                   control::v1::Enrolled* answer) override {
     const auto key = peer_key(*context->auth_context());
     return answer_stranger(*context,
-                           [key, request, answer](Admissions& admissions) -> hearth::Status {
+                           [key, request, answer](Membership& membership) -> hearth::Status {
                              TRY(const PublicKey known, key);
-                             TRY(*answer, admissions.enrol(known, *request));
+                             TRY(*answer, membership.enrol(known, *request));
                              return ok_status();
                            });
   }
@@ -266,9 +267,9 @@ class ControlService::Service final : public control::v1::Control::CallbackServi
     const auto key = peer_key(*context->auth_context());
     return answer_stranger(*context,
                            [key, from = acceptor_->caller(context->peer()), request,
-                            answer](Admissions& admissions) -> hearth::Status {
+                            answer](Membership& membership) -> hearth::Status {
                              TRY(const PublicKey known, key);
-                             TRY(*answer, admissions.knock(known, from, *request));
+                             TRY(*answer, membership.knock(known, from, *request));
                              return ok_status();
                            });
   }
@@ -277,9 +278,9 @@ class ControlService::Service final : public control::v1::Control::CallbackServi
                                   const control::v1::LeaveRequest* /*request*/,
                                   control::v1::Left* /*answer*/) override {
     const auto key = peer_key(*context->auth_context());
-    return answer_stranger(*context, [key](Admissions& admissions) -> hearth::Status {
+    return answer_stranger(*context, [key](Membership& membership) -> hearth::Status {
       TRY(const PublicKey known, key);
-      return admissions.leave(known);
+      return membership.leave(known);
     });
   }
 
@@ -288,9 +289,9 @@ class ControlService::Service final : public control::v1::Control::CallbackServi
                                    control::v1::Located* answer) override {
     const auto key = peer_key(*context->auth_context());
     return answer_stranger(*context,
-                           [key, request, answer](Admissions& admissions) -> hearth::Status {
+                           [key, request, answer](Membership& membership) -> hearth::Status {
                              TRY(const PublicKey known, key);
-                             TRY(*answer, admissions.locate(known, request->node()));
+                             TRY(*answer, membership.locate(known, request->node()));
                              return ok_status();
                            });
   }
@@ -299,9 +300,9 @@ class ControlService::Service final : public control::v1::Control::CallbackServi
                                   const control::v1::ReachRequest* /*request*/,
                                   control::v1::Reached* answer) override {
     const auto key = peer_key(*context->auth_context());
-    return answer_stranger(*context, [key, answer](Admissions& admissions) -> hearth::Status {
+    return answer_stranger(*context, [key, answer](Membership& membership) -> hearth::Status {
       TRY(const PublicKey known, key);
-      TRY(*answer, admissions.reach(known));
+      TRY(*answer, membership.reach(known));
       return ok_status();
     });
   }
@@ -310,7 +311,7 @@ class ControlService::Service final : public control::v1::Control::CallbackServi
                                      const control::v1::DescribeRequest* /*request*/,
                                      control::v1::Description* answer) override {
     const auto key = peer_key(*context->auth_context());
-    return answer_stranger(*context, [core = core_, key, answer](Admissions&) -> hearth::Status {
+    return answer_stranger(*context, [core = core_, key, answer](Membership&) -> hearth::Status {
       TRY(const PublicKey known, key);
       const auto entry = core->options.roster->find(known);
       REQUIRE(entry && entry->role == Role::kWorker, "only a worker is told of the model");
@@ -371,10 +372,6 @@ ControlService::~ControlService() {
   if (service_ != nullptr) service_->stop();
 }
 
-Transport& ControlService::sessions() { return *sessions_; }
-
 std::string ControlService::address() const { return core_->address; }
-
-void ControlService::recheck_peers() { sessions_->recheck_peers(); }
 
 }  // namespace hearth::coordinator

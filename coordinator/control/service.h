@@ -1,6 +1,6 @@
 // The coordinator's side of the control plane, at one address: the control links of the roster's
 // workers, whose frames carry a serialised CoordinatorMessage out and a WorkerMessage in, and a
-// gRPC server of proto/control.proto over TLS 1.3, whose calls an Admissions answers.
+// gRPC server of proto/control.proto over TLS 1.3, whose calls a Membership answers.
 //
 // Threads: everything on the thread of the io_context.
 #pragma once
@@ -18,29 +18,13 @@
 
 namespace hearth::coordinator {
 
-// The way into a cluster, on the owner's thread.
-class Admissions {
- public:
-  virtual ~Admissions() = default;
-  virtual control::v1::Proof prove() = 0;
-  // The error is for the log: the peer hears kNotAdmitted.
-  virtual Result<control::v1::Enrolled> enrol(const PublicKey& key,
-                                              const control::v1::Enrolment& request) = 0;
-  // As above, of one without a token that dials from that host. An answer without a
-  // roster to a node that is not in it.
-  virtual Result<control::v1::Enrolled> knock(const PublicKey& key, const std::string& from,
-                                              const control::v1::Knocking& request) = 0;
-  // The node with this key wants out. The error is for the log.
-  virtual Status leave(const PublicKey& key) = 0;
-  virtual Result<control::v1::Located> locate(const PublicKey& key, const std::string& node) = 0;
-  virtual Result<control::v1::Reached> reach(const PublicKey& key) = 0;
-};
+class Membership;
 
 struct ControlOptions {
   std::string address;  // host:port, port 0 for any free one
   TlsIdentity identity;
   std::shared_ptr<const RosterBook> roster;
-  Admissions* admissions = nullptr;  // outlives the service; null: strangers get no connection
+  Membership* admissions = nullptr;  // outlives the service; null: strangers get no connection
   // Whether somebody who is not in the roster gets past the handshake; an error ends it, and is for
   // the log. Any thread. Null: everybody where there are admissions.
   std::function<Status(const PublicKey& key)> door{};
@@ -63,10 +47,10 @@ class ControlService final {
   ControlService& operator=(const ControlService&) = delete;
 
   // The control links. It lives as long as the service.
-  Transport& sessions();
+  Transport& sessions() { return *sessions_; }
   std::string address() const;
   // After a newer roster: sessions whose worker it names no longer are closed.
-  void recheck_peers();
+  void recheck_peers() { sessions_->recheck_peers(); }
 
  private:
   class OlderSession;

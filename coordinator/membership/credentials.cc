@@ -141,18 +141,12 @@ KeySecret new_key(const Store& store, const NewKey& wish, std::int64_t now,
                   const std::optional<PublicKey>& node) {
   const std::string secret = random_secret();
   KeySecret out;
+  static_cast<NewKey&>(out.key) = wish;
   out.key.id = random_id();
   out.key.secret_hash = secret_hash(store, "key", out.key.id, secret);
-  out.key.name = wish.name.empty() ? out.key.id : wish.name;
-  out.key.models = wish.models;
-  out.key.admin = wish.admin;
-  out.key.requests_per_minute = wish.requests_per_minute;
-  out.key.trust = wish.trust;
+  if (wish.name.empty()) out.key.name = out.key.id;
   out.key.created = now;
   out.key.node = node;
-  out.key.account = wish.account;
-  out.key.verify = wish.verify;
-  out.key.min_level = wish.min_level;
   out.text = std::string(kKeyPrefix) + out.key.id + "." + secret;
   return out;
 }

@@ -46,17 +46,6 @@ Status open_door(Store& store, std::int64_t now);
 Result<Role> check_token(Store& store, std::string_view id, std::string_view secret,
                          std::int64_t now);
 
-struct NewKey {
-  std::string name;                 // of printable ASCII; empty: the key's id
-  std::vector<std::string> models;  // empty: all
-  bool admin = false;
-  std::uint32_t requests_per_minute = 0;  // 0: any number
-  std::vector<std::string> trust = {};    // GenerateRequest::trust of requests without; empty: any
-  // As of ApiKey.
-  std::optional<PublicKey> account = {};
-  Verify verify = Verify::kNone;
-  ledger::Level min_level = ledger::Level::kNewcomer;
-};
 struct KeySecret {
   ApiKey key;
   std::string text;  // hk1.<id>.<secret>: what clients send; shown once

@@ -17,9 +17,9 @@
 #include "base/clock.h"
 #include "base/crypto.h"
 #include "base/result.h"
-#include "coordinator/control/service.h"
 #include "coordinator/coordinator.h"
 #include "coordinator/store/store.h"
+#include "proto/control.pb.h"
 #include "proto/roster.h"
 
 namespace hearth::coordinator {
@@ -52,7 +52,7 @@ struct MembershipOptions {
   std::function<void()> changed;
 };
 
-class Membership final : public Admissions {
+class Membership final {
  public:
   Membership(SecretKey cluster, MembershipOptions options, const Clock& clock);
 
@@ -65,15 +65,17 @@ class Membership final : public Admissions {
   // store cannot say, it did.
   std::function<bool(const PublicKey& key)> is_newcomer() const;
 
-  control::v1::Proof prove() override;
-  Result<control::v1::Enrolled> enrol(const PublicKey& key,
-                                      const control::v1::Enrolment& request) override;
+  // The calls of strangers. An error is for the log: the peer hears kNotAdmitted.
+  control::v1::Proof prove();
+  Result<control::v1::Enrolled> enrol(const PublicKey& key, const control::v1::Enrolment& request);
+  // Of one without a token that dials from that host. An answer without a roster to a node that is
+  // not in it.
   Result<control::v1::Enrolled> knock(const PublicKey& key, const std::string& from,
-                                      const control::v1::Knocking& request) override;
-  Status leave(const PublicKey& key) override;
-  Result<control::v1::Located> locate(const PublicKey& key, const std::string& node) override;
+                                      const control::v1::Knocking& request);
+  Status leave(const PublicKey& key);  // the node with this key wants out
+  Result<control::v1::Located> locate(const PublicKey& key, const std::string& node);
   // Dials nothing but what the worker of that key has registered.
-  Result<control::v1::Reached> reach(const PublicKey& key) override;
+  Result<control::v1::Reached> reach(const PublicKey& key);
 
   // A roster of `own` entry and the nodes of the store, newer than the one before. kRefused when
   // the store is an older copy than the roster (set_back.h).

@@ -43,23 +43,26 @@ struct NodeRecord {
   bool newcomer = false;   // it came in without being vouched for
 };
 
-struct ApiKey {
-  std::string id;
-  Hash256 secret_hash;
-  std::string name;                 // unique among those not revoked
+struct NewKey {
+  std::string name;                 // of printable ASCII, unique among those not revoked; or empty
   std::vector<std::string> models;  // that it may use; empty: all
-  std::vector<std::string> trust;   // nodes for requests that name none; empty: any
   bool admin = false;
   std::uint32_t requests_per_minute = 0;  // 0: any number
-  std::int64_t created = 0;
-  bool revoked = false;
-  std::optional<PublicKey> node = {};  // that it was given to; it is revoked with it
+  std::vector<std::string> trust = {};    // nodes for requests that name none; empty: any
   // Whose credit its requests spend; nothing: its node's, or its own
   // (coordinator/membership/accounts.h).
   std::optional<PublicKey> account = {};
   // The least that its requests get, whatever they say.
   Verify verify = Verify::kNone;
   ledger::Level min_level = ledger::Level::kNewcomer;
+};
+
+struct ApiKey : NewKey {  // a key without a name has its id as its name
+  std::string id;
+  Hash256 secret_hash;
+  std::int64_t created = 0;
+  bool revoked = false;
+  std::optional<PublicKey> node = {};  // that it was given to; it is revoked with it
 };
 
 // A node that asks a person to let it in.

@@ -152,7 +152,7 @@ class ControlAdapters : public ::testing::Test {
   }
 
   testing::Cluster cluster_;
-  coordinator::Admissions* admissions_ = nullptr;
+  coordinator::Membership* admissions_ = nullptr;
   Owner server_owner_;
   Owner client_owner_;
   Recorder server_events_{server_owner_};
