@@ -5,23 +5,53 @@
 // not saved up. A plain state machine, for the scheduler's thread.
 #pragma once
 
+#include <algorithm>
 #include <cstdint>
 #include <map>
 #include <string>
+
+#include "base/check.h"
 
 namespace hearth::coordinator {
 
 class FairShare {
  public:
   // One of the key's sequences begins to wait, or ends waiting.
-  void arrive(const std::string& key);
-  void leave(const std::string& key);
+  void arrive(const std::string& key) {
+    std::erase_if(shares_, [this](const auto& entry) {
+      return entry.second.waiting == 0 && entry.second.served <= floor_;
+    });
+    Share& share = shares_[key];
+    if (share.waiting++ == 0) share.served = std::max(share.served, floor_);
+  }
+  void leave(const std::string& key) {
+    const auto found = shares_.find(key);
+    INVARIANT(found != shares_.end() && found->second.waiting > 0,
+              "a key that leaves the queue was in it");
+    --found->second.waiting;
+  }
   // A sequence starts, or ends with tokens that it did not need.
-  void charge(const std::string& key, std::uint64_t cost);
-  void refund(const std::string& key, std::uint64_t cost);
+  void charge(const std::string& key, std::uint64_t cost) {
+    Share& share = shares_[key];
+    floor_ = std::max(floor_, share.served);
+    share.served += cost;
+  }
+  // Never below the floor: a key does not catch up with what others were given meanwhile.
+  void refund(const std::string& key, std::uint64_t cost) {
+    const auto found = shares_.find(key);
+    if (found == shares_.end() || found->second.served <= floor_) return;
+    found->second.served -= std::min(cost, found->second.served - floor_);
+    INVARIANT(found->second.served >= floor_, "a refund leaves a key at the floor or above it");
+  }
 
-  std::uint64_t served(const std::string& key) const;
-  std::uint32_t waiting(const std::string& key) const;
+  std::uint64_t served(const std::string& key) const {
+    const auto found = shares_.find(key);
+    return found == shares_.end() ? floor_ : found->second.served;
+  }
+  std::uint32_t waiting(const std::string& key) const {
+    const auto found = shares_.find(key);
+    return found == shares_.end() ? 0 : found->second.waiting;
+  }
 
  private:
   struct Share {
