@@ -32,8 +32,7 @@ class Groups {
     const std::size_t count = by_speed.size() / pipelines;
     nodes_.assign(by_speed.begin(),
                   by_speed.begin() + static_cast<std::ptrdiff_t>(count * pipelines));
-    std::stable_sort(nodes_.begin(), nodes_.end(),
-                     [&](std::uint32_t a, std::uint32_t b) { return class_of[a] < class_of[b]; });
+    std::ranges::stable_sort(nodes_, {}, [&](std::uint32_t node) { return class_of[node]; });
     for (std::size_t i = 0; i < count; ++i) speeds_.push_back(slowest_of(i * pipelines));
   }
 
@@ -116,18 +115,15 @@ std::vector<LayerSplit> splits_of_groups(const Costs& costs) {
   }
   std::vector<std::uint32_t> by_speed(count);
   std::iota(by_speed.begin(), by_speed.end(), 0U);
-  std::stable_sort(by_speed.begin(), by_speed.end(), [&](std::uint32_t a, std::uint32_t b) {
-    return costs.speed(a).layer < costs.speed(b).layer;
-  });
+  std::ranges::stable_sort(by_speed, {},
+                           [&](std::uint32_t node) { return costs.speed(node).layer; });
   std::vector<LayerSplit> splits;
   for (std::uint32_t pipelines = 1; pipelines <= count; ++pipelines) {
     auto split = Groups(costs, by_speed, class_of, pipelines).split();
     if (!split || (problem.stages != 0 && problem.stages != split->ranges.size())) continue;
     splits.push_back(std::move(*split));
   }
-  std::stable_sort(splits.begin(), splits.end(), [](const LayerSplit& a, const LayerSplit& b) {
-    return a.steps_per_second > b.steps_per_second;
-  });
+  std::ranges::stable_sort(splits, std::ranges::greater(), &LayerSplit::steps_per_second);
   if (splits.size() > kTried) splits.resize(kTried);
   return splits;
 }
@@ -156,7 +152,7 @@ Chains chains_of(const Costs& costs, LayerSplit split) {
   }
   while (auto route = quickest_route(problem, offers)) {
     std::erase_if(offers, [&](const Stage& offer) {
-      return std::find(route->stages.begin(), route->stages.end(), offer) != route->stages.end();
+      return std::ranges::find(route->stages, offer) != route->stages.end();
     });
     chains.all_tokens_per_second +=
         problem.batch_rows / pace_seconds(problem, route->stages, problem.batch_rows);

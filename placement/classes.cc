@@ -21,8 +21,7 @@ constexpr std::uint32_t kNone = std::numeric_limits<std::uint32_t>::max();
 template <typename Value>
 std::vector<std::vector<std::uint32_t>> runs(std::vector<std::uint32_t> nodes, double tolerance,
                                              Value value) {
-  std::stable_sort(nodes.begin(), nodes.end(),
-                   [&](std::uint32_t a, std::uint32_t b) { return value(a) < value(b); });
+  std::ranges::stable_sort(nodes, {}, value);
   std::vector<std::vector<std::uint32_t>> runs;
   double first = 0.0;
   for (const std::uint32_t node : nodes) {
@@ -37,7 +36,7 @@ std::vector<std::vector<std::uint32_t>> runs(std::vector<std::uint32_t> nodes, d
 
 NodeClass class_of(const Costs& costs, std::vector<std::uint32_t> nodes) {
   INVARIANT(!nodes.empty(), "a class has a node");
-  std::sort(nodes.begin(), nodes.end());
+  std::ranges::sort(nodes);
   NodeClass one;
   one.speed = costs.speed(nodes.front());
   for (const auto seconds : kSpeedSeconds) {
@@ -102,7 +101,7 @@ class ClassSplitter {
         boundaries.push_back(from_[end]);
       }
     }
-    std::reverse(boundaries.begin(), boundaries.end());
+    std::ranges::reverse(boundaries);
     return boundaries;
   }
 
@@ -234,9 +233,8 @@ std::vector<NodeClass> classes_of(const Costs& costs) {
     }
     if (classes.size() <= kMaxClasses) break;
   }
-  std::stable_sort(classes.begin(), classes.end(), [](const NodeClass& a, const NodeClass& b) {
-    return a.speed.memory > b.speed.memory;
-  });
+  std::ranges::stable_sort(classes, std::ranges::greater(),
+                           [](const NodeClass& one) { return one.speed.memory; });
   return classes;
 }
 

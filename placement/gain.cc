@@ -40,9 +40,7 @@ std::vector<Gain> largest_gains(const Problem& problem, double rate,
       for (Link& link : changed.links) link.delay_seconds /= 2;
     });
   }
-  std::stable_sort(gains.begin(), gains.end(), [](const Gain& a, const Gain& b) {
-    return a.after_tokens_per_second > b.after_tokens_per_second;
-  });
+  std::ranges::stable_sort(gains, std::ranges::greater(), &Gain::after_tokens_per_second);
   if (gains.size() > kMaxGains) gains.resize(kMaxGains);
   return gains;
 }

@@ -47,7 +47,7 @@ std::vector<std::vector<std::uint32_t>> candidates(const Problem& problem) {
   if (nodes.size() <= limits::kExactNodes) return {nodes};
   const auto first = [&](auto before) {
     std::vector<std::uint32_t> sorted = nodes;
-    std::stable_sort(sorted.begin(), sorted.end(), before);
+    std::ranges::stable_sort(sorted, before);
     sorted.resize(limits::kExactNodes);
     return sorted;
   };
@@ -64,11 +64,11 @@ std::vector<std::vector<std::uint32_t>> candidates(const Problem& problem) {
 
 Spare why_spare(const Problem& problem, const std::vector<std::uint32_t>& nodes,
                 const std::vector<Stage>& stages, std::uint32_t spare) {
-  if (std::find(nodes.begin(), nodes.end(), spare) == nodes.end()) return {spare};
+  if (std::ranges::find(nodes, spare) == nodes.end()) return {spare};
   if (const auto no_layer = holds_no_layer(problem, spare)) return *no_layer;
   const Problem part = part_of(problem, nodes);
   const auto bit = [&](std::uint32_t node) {
-    const auto place = std::find(nodes.begin(), nodes.end(), node) - nodes.begin();
+    const auto place = std::ranges::find(nodes, node) - nodes.begin();
     INVARIANT(place < static_cast<std::ptrdiff_t>(nodes.size()), "a stage is on a searched node");
     return std::uint32_t{1} << place;
   };
@@ -120,8 +120,7 @@ Result<Plan> plan(const Problem& problem) {
   plan.prediction = predict(problem, plan.stages);
   INVARIANT(plan.stages.size() <= problem.nodes.size(), "no node has two stages");
   for (std::uint32_t node = 0; node < problem.nodes.size(); ++node) {
-    const bool used = std::any_of(plan.stages.begin(), plan.stages.end(),
-                                  [&](const Stage& stage) { return stage.node == node; });
+    const bool used = std::ranges::count(plan.stages, node, &Stage::node) > 0;
     if (!used) plan.spares.push_back(why_spare(problem, one.nodes, plan.stages, node));
   }
   return plan;

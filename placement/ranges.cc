@@ -154,8 +154,7 @@ Spare slow_spare(const Costs& costs, const Route& route, std::uint32_t node, Lay
 }
 
 bool on_route(const Route& route, std::uint32_t node) {
-  return std::any_of(route.stages.begin(), route.stages.end(),
-                     [&](const Stage& stage) { return stage.node == node; });
+  return std::ranges::count(route.stages, node, &Stage::node) > 0;
 }
 
 void leave_out_slow_replicas(const Costs& costs, RangePlan& plan) {
@@ -205,8 +204,8 @@ bool fill(const Costs& costs, const std::vector<LayerRange>& ranges,
     range.nodes.push_back(node);
     range.all_tokens_per_second += rows_per_second(costs, node, range.layers);
   }
-  const bool all = std::all_of(plan.ranges.begin(), plan.ranges.end(),
-                               [](const Range& range) { return !range.nodes.empty(); });
+  const bool all =
+      std::ranges::all_of(plan.ranges, [](const Range& range) { return !range.nodes.empty(); });
   return all && predict_ranges(costs, plan);
 }
 
@@ -296,7 +295,7 @@ class Planner {
       if (range_of[node] == kNoRange) continue;
       rates[range_of[node]] += 1.0 / costs_.batch_seconds(node, ranges[range_of[node]]);
     }
-    return *std::min_element(rates.begin(), rates.end());
+    return *std::ranges::min_element(rates);
   }
 
   RangePlan chosen() {
@@ -315,8 +314,7 @@ class Planner {
       if (named[node]) continue;
       chosen->spares.push_back(without_range(costs_, chosen->ranges, node));
     }
-    std::sort(chosen->spares.begin(), chosen->spares.end(),
-              [](const Spare& a, const Spare& b) { return a.node < b.node; });
+    std::ranges::sort(chosen->spares, {}, &Spare::node);
     return std::move(*chosen);
   }
 

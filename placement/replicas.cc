@@ -53,9 +53,8 @@ class Giving {
     for (std::uint32_t node = 0; node < nodes_; ++node) {
       if (!fixed_[node] && held_[node] > 0) order.push_back(node);
     }
-    std::stable_sort(order.begin(), order.end(), [&](std::uint32_t a, std::uint32_t b) {
-      if (held_[a] != held_[b]) return held_[a] < held_[b];
-      return costs_.speed(a).layer < costs_.speed(b).layer;
+    std::ranges::stable_sort(order, {}, [&](std::uint32_t node) {
+      return std::pair(held_[node], costs_.speed(node).layer);
     });
     for (const std::uint32_t node : order) {
       std::uint32_t neediest = kNoRange;
@@ -116,8 +115,7 @@ class Giving {
   }
 
   std::uint32_t slowest_range() const {
-    return static_cast<std::uint32_t>(std::min_element(rates_.begin(), rates_.end()) -
-                                      rates_.begin());
+    return static_cast<std::uint32_t>(std::ranges::min_element(rates_) - rates_.begin());
   }
 
   void put(std::uint32_t node, std::uint32_t range) {
@@ -140,12 +138,11 @@ class Giving {
       const auto& before = replicas[(range + ranges_.size() - 1) % ranges_.size()];
       const auto& after = replicas[(range + 1) % ranges_.size()];
       for (const std::uint32_t node : replicas[range]) {
-        const bool in = std::any_of(before.begin(), before.end(), [&](std::uint32_t from) {
+        const bool in = std::ranges::any_of(before, [&](std::uint32_t from) {
           return problem.link(from, node).bytes_per_second > 0.0;
         });
-        const bool out = std::any_of(after.begin(), after.end(), [&](std::uint32_t to) {
-          return problem.link(node, to).bytes_per_second > 0.0;
-        });
+        const bool out = std::ranges::any_of(
+            after, [&](std::uint32_t to) { return problem.link(node, to).bytes_per_second > 0.0; });
         if (in && out) continue;
         range_of_[node] = kNoRange;
         dropped = true;
@@ -182,9 +179,7 @@ std::vector<std::uint32_t> quickest_each(const Costs& costs,
   }
   std::vector<std::uint32_t> order(ranges.size());
   std::iota(order.begin(), order.end(), 0U);
-  std::stable_sort(order.begin(), order.end(), [&](std::uint32_t a, std::uint32_t b) {
-    return holders[a].size() < holders[b].size();
-  });
+  std::ranges::stable_sort(order, {}, [&](std::uint32_t range) { return holders[range].size(); });
   std::vector<std::uint32_t> taken(nodes, kNoRange);
   for (const std::uint32_t range : order) {
     std::uint32_t quickest = kNoRange;

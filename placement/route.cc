@@ -32,7 +32,7 @@ class Router {
     for (const std::uint32_t first : begins_[0]) {
       if (open[first] < kNoRoute) firsts.emplace_back(open[first] + least_back(first), first);
     }
-    std::sort(firsts.begin(), firsts.end());
+    std::ranges::sort(firsts);
     Route best;
     best.seconds = kNoRoute;
     for (const auto& [least, first] : firsts) {

@@ -7,7 +7,6 @@
 
 #include "base/check.h"
 #include "base/limits.h"
-#include "placement/layer_split.h"
 #include "placement/search_input.h"
 
 namespace hearth::placement {
@@ -201,7 +200,7 @@ std::optional<double> Search::min_pace() {
   bound(kNever);
   const std::vector<double> all =
       in_.paces(best_ ? cost_seconds(problem_, *best_) * (1.0 - kSlack) : kNever);
-  const auto first_kept = std::partition_point(all.begin(), all.end(), [&](double pace) {
+  const auto first_kept = std::ranges::partition_point(all, [&](double pace) {
     bound(pace);
     return !keeps_pace();
   });
@@ -209,7 +208,7 @@ std::optional<double> Search::min_pace() {
 }
 
 void Search::read_paths(std::uint32_t first) {
-  std::fill(paths_.begin(), paths_.end(), kNever);
+  std::ranges::fill(paths_, kNever);
   const Set own = bit(first);
   path(own, first) = 0.0;
   // A longer path leaves too little time for the layers, were all of them on the quickest node.
@@ -268,7 +267,7 @@ std::vector<std::uint32_t> Search::order_of(Set set, std::uint32_t first,
     order.push_back(before);
   }
   INVARIANT(order.back() == first, "a path begins at the first node");
-  std::reverse(order.begin(), order.end());
+  std::ranges::reverse(order);
   return order;
 }
 
@@ -562,7 +561,7 @@ std::vector<Stage> Search::trace(Set set, std::uint32_t last, std::uint32_t begi
     stages.push_back({in_.node(last), {begin, end}});
   }
   stages.push_back({in_.node(lowest(set)), {0, begin}});
-  std::reverse(stages.begin(), stages.end());
+  std::ranges::reverse(stages);
   return stages;
 }
 
@@ -620,11 +619,10 @@ std::optional<std::vector<Stage>> Search::run() {
 // found that fits only where the large layers are not.
 std::optional<std::vector<Stage>> best_of_orders(const Problem& problem, Set required) {
   const auto& bytes = problem.model.layer_bytes;
-  const auto [smallest, largest] = std::minmax_element(bytes.begin(), bytes.end());
+  const auto [smallest, largest] = std::ranges::minmax_element(bytes);
   const auto mean = static_cast<std::uint64_t>(problem.model.mean_layer_bytes());
   const auto all_fit = [&](const std::vector<Stage>& stages) {
-    return std::all_of(stages.begin(), stages.end(),
-                       [&](const Stage& stage) { return fits(problem, stage); });
+    return std::ranges::all_of(stages, [&](const Stage& stage) { return fits(problem, stage); });
   };
   std::optional<std::vector<Stage>> best;
   for (const std::uint64_t each : {*largest, mean, *smallest}) {
@@ -642,6 +640,42 @@ std::optional<std::vector<Stage>> best_of_orders(const Problem& problem, Set req
 }
 
 }  // namespace
+
+std::vector<Stage> split_layers(const Problem& problem, const std::vector<Stage>& order) {
+  const std::uint32_t layers = problem.layers();
+  const bool latency = problem.objective == Objective::kLatency;
+  const double rows = latency ? 1.0 : problem.batch_rows;
+  const std::size_t count = order.size();
+  INVARIANT(count >= 1 && count <= layers, "every stage of an order has a layer");
+  // By stages and by where the layers of the last of them end.
+  std::vector<std::vector<double>> cost(count + 1, std::vector<double>(layers + 1, kNever));
+  std::vector<std::vector<std::uint32_t>> begins(count, std::vector<std::uint32_t>(layers + 1));
+  cost[0][0] = 0.0;
+  for (std::size_t i = 0; i < count; ++i) {
+    for (std::uint32_t end = static_cast<std::uint32_t>(i) + 1; end <= layers; ++end) {
+      for (std::uint32_t begin = end; begin-- > 0;) {
+        const Stage stage{order[i].node, {begin, end}};
+        if (!fits(problem, stage)) break;
+        if (cost[i][begin] == kNever) continue;
+        const double seconds = stage_seconds(problem, stage, rows);
+        const double sum = latency ? cost[i][begin] + seconds : std::max(cost[i][begin], seconds);
+        if (sum >= cost[i + 1][end]) continue;
+        cost[i + 1][end] = sum;
+        begins[i][end] = begin;
+      }
+    }
+  }
+  if (cost[count][layers] == kNever) return {};
+  std::vector<Stage> stages = order;
+  std::uint32_t end = layers;
+  for (std::size_t i = count; i-- > 0;) {
+    INVARIANT(begins[i][end] < end, "a stage has a layer");
+    stages[i].layers = {begins[i][end], end};
+    end = begins[i][end];
+  }
+  INVARIANT(end == 0, "a split begins at the first layer");
+  return stages;
+}
 
 std::optional<std::vector<Stage>> search(const Problem& problem, std::uint32_t required,
                                          Effort effort) {

@@ -48,4 +48,9 @@ std::optional<std::vector<Stage>> search_from(const Problem& problem,
                                               std::optional<std::vector<Stage>> known,
                                               std::uint32_t required = 0);
 
+// The best split of the layers over nodes in the order of `order`, whose layers are ignored. It
+// minimises the sum of the stages' seconds for latency, and the slowest stage for throughput. Empty
+// where no split fits into the nodes' memory. S L^2 / 2 steps for S stages and L layers.
+std::vector<Stage> split_layers(const Problem& problem, const std::vector<Stage>& order);
+
 }  // namespace hearth::placement

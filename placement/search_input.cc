@@ -10,7 +10,7 @@ namespace hearth::placement {
 
 bool has_equal_layers(const Problem& problem) {
   const std::vector<std::uint64_t>& values = problem.model.layer_bytes;
-  return std::adjacent_find(values.begin(), values.end(), std::not_equal_to<>()) == values.end();
+  return std::ranges::adjacent_find(values, std::not_equal_to<>()) == values.end();
 }
 
 SearchInput::SearchInput(const Problem& problem)
@@ -40,8 +40,7 @@ void SearchInput::read_nodes() {
   };
   nodes_.resize(count_);
   std::iota(nodes_.begin(), nodes_.end(), 0U);
-  std::stable_sort(nodes_.begin(), nodes_.end(),
-                   [&](std::uint32_t a, std::uint32_t b) { return layer(a) < layer(b); });
+  std::ranges::stable_sort(nodes_, {}, layer);
   for (const std::uint32_t node : nodes_) {
     const Speed& speed = costs_.speed(node);
     layer_.push_back(layer(node));
@@ -140,7 +139,7 @@ std::vector<double> SearchInput::paces(double below) const {
     }
     if (heaviest_[node][kAlone] > 0.0) add(seconds(node, {0, layers_}));
   }
-  std::sort(paces.begin(), paces.end());
+  std::ranges::sort(paces);
   paces.erase(std::unique(paces.begin(), paces.end()), paces.end());
   return paces;
 }

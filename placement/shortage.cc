@@ -14,7 +14,7 @@ namespace {
 // The sum of the largest ones, as many as stages were asked for.
 std::uint64_t sum_of_stages(const Problem& problem, std::vector<std::uint64_t> of_nodes) {
   INVARIANT(of_nodes.size() == problem.nodes.size(), "every node counts once");
-  std::sort(of_nodes.begin(), of_nodes.end(), std::greater<>());
+  std::ranges::sort(of_nodes, std::greater<>());
   if (problem.stages > 0 && problem.stages < of_nodes.size()) of_nodes.resize(problem.stages);
   return std::accumulate(of_nodes.begin(), of_nodes.end(), std::uint64_t{0});
 }
@@ -44,7 +44,7 @@ std::optional<Spare> holds_no_layer(const Problem& problem, std::uint32_t node) 
   INVARIANT(node < problem.nodes.size(), "a spare is one of the problem's nodes");
   const auto& bytes = problem.model.layer_bytes;
   const std::uint64_t kv = problem.model.kv_bytes * problem.kv_tokens;
-  const std::uint64_t layer = *std::min_element(bytes.begin(), bytes.end()) + kv;
+  const std::uint64_t layer = *std::ranges::min_element(bytes) + kv;
   if (problem.nodes[node].memory_bytes < layer) return Spare{node, SpareReason::kMemory, layer};
   if (problem.nodes[node].kv_budget_bytes < kv) return Spare{node, SpareReason::kKvBudget, kv};
   return std::nullopt;

@@ -255,7 +255,7 @@ void PipelineLifecycle::drain() {
   std::vector<std::pair<Epoch, std::uint32_t>> draining;
   for (const auto& [epoch, pipeline] : pipelines_.all()) {
     const auto& members = pipeline.members;
-    const auto away = std::find_if(members.begin(), members.end(), [&](const Member& member) {
+    const auto away = std::ranges::find_if(members, [&](const Member& member) {
       return registry_.find(member.node)->status.away.has_value();
     });
     scheduler_.close_pool(epoch, away != members.end());

@@ -60,9 +60,8 @@ std::string PipelineLifecycle::missing() const {
   std::uint32_t named = 0;
   const std::vector<const Node*> here = registry_.all();
   for (const HandStage& stage : options_.by_hand) {
-    const bool absent = std::none_of(here.begin(), here.end(), [&](const Node* node) {
-      return node->status.name == stage.node;
-    });
+    const bool absent = std::ranges::none_of(
+        here, [&](const Node* node) { return node->status.name == stage.node; });
     if (!absent || named == kMissingNamed) continue;
     sentence += "; the layers are placed by hand, and worker " + stage.node + " is not here";
     ++named;

@@ -491,9 +491,8 @@ bool SequenceLifecycle::enough_rest() const {
 // measured and searched for, or one serves that will have room.
 void SequenceLifecycle::expire_interrupted() {
   const auto& all = pipelines_.all();
-  const bool forming = std::any_of(all.begin(), all.end(), [](const auto& one) {
-    return !one.second.serving && !one.second.checking;
-  });
+  const bool forming = std::ranges::any_of(
+      all, [](const auto& one) { return !one.second.serving && !one.second.checking; });
   const bool coming = forming || enough_rest() || pipelines_.placing().hopes();
   const TimePoint now = clock_.now();
   std::vector<std::shared_ptr<Sequence>> over;

@@ -43,7 +43,7 @@ std::optional<std::uint32_t> SlowNodes::slow_stage(const Pipeline& pipeline) {
     Node* node = registry_.find(member.node);
     times.push_back(node == nullptr ? 1.0 : node->pace.slowness());
   }
-  const auto slowest = std::max_element(times.begin(), times.end());
+  const auto slowest = std::ranges::max_element(times);
   const auto stage = static_cast<std::uint32_t>(slowest - times.begin());
   const double most = *slowest;
   times.erase(slowest);

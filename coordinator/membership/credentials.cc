@@ -39,7 +39,7 @@ bool is_id(std::string_view text) {
 bool same(const Hash256& a, const Hash256& b) { return equal_secrets(a.bytes, b.bytes); }
 
 bool is_printable(std::string_view text) {
-  return std::all_of(text.begin(), text.end(), [](char c) { return c >= 0x20 && c <= 0x7E; });
+  return std::ranges::all_of(text, [](char c) { return c >= 0x20 && c <= 0x7E; });
 }
 
 // `kind` keeps the secret of a token from being one of a key, and the id from another's secret.

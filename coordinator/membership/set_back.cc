@@ -9,7 +9,7 @@ namespace {
 bool joined(const RosterEntry& entry) { return entry.role != Role::kCoordinator; }
 
 bool in_all(const std::vector<const Roster*>& rosters, const PublicKey& key) {
-  return std::all_of(rosters.begin(), rosters.end(), [&](const Roster* roster) {
+  return std::ranges::all_of(rosters, [&](const Roster* roster) {
     const RosterEntry* entry = roster->find(key);
     return entry != nullptr && joined(*entry);
   });
@@ -54,8 +54,7 @@ Result<Restored> restore_members(Store& store, const std::vector<Roster>& roster
   }
   std::vector<NodeRecord> in;
   for (const RosterEntry& entry : newest.front()->entries) {
-    const bool known = std::any_of(nodes.begin(), nodes.end(),
-                                   [&](const NodeRecord& node) { return node.key == entry.key; });
+    const bool known = std::ranges::count(nodes, entry.key, &NodeRecord::key) > 0;
     if (known || !in_all(newest, entry.key) || is_local(entry)) continue;
     constexpr bool kNewcomer = true;
     in.push_back({entry.key, entry.name, entry.role, now, false, "", kNewcomer});

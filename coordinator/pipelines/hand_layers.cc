@@ -45,8 +45,7 @@ Result<std::vector<HandStage>> parse_hand_layers(const std::string& text) {
     REQUIRE(stage.layers.begin == begin && stage.layers.begin < stage.layers.end,
             "the layers of " + stage.node + " must begin with " + std::to_string(begin) +
                 " and end with that or a later one");
-    REQUIRE(std::none_of(stages.begin(), stages.end(),
-                         [&](const HandStage& other) { return other.node == stage.node; }),
+    REQUIRE(std::ranges::count(stages, stage.node, &HandStage::node) == 0,
             stage.node + " is named twice");
     stages.push_back(std::move(stage));
     if (comma == std::string_view::npos) return stages;

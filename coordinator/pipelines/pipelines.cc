@@ -19,7 +19,7 @@ constexpr std::uint32_t kPageTokensMost = 65'536;
 }  // namespace
 
 bool Pipeline::all_ready() const {
-  return std::all_of(members.begin(), members.end(), [](const Member& m) { return m.ready; });
+  return std::ranges::all_of(members, [](const Member& m) { return m.ready; });
 }
 
 std::string Pipeline::describe(std::uint32_t stage) const {
@@ -73,7 +73,7 @@ std::vector<Node*> Pipelines::by_stage(const std::vector<Node*>& free) const {
   INVARIANT(others.size() >= open.size(), "each open stage has a free node");
   for (std::size_t i = 0; i < open.size(); ++i) {
     const Node* node = others[i];
-    const auto own = std::find(open.begin(), open.end(), node->status.stage);
+    const auto own = std::ranges::find(open, node->status.stage);
     if (node->status.partial || !node->loaded || own == open.end()) continue;
     Node*& there = others[static_cast<std::size_t>(own - open.begin())];
     if (!there->status.partial) std::swap(others[i], there);
@@ -92,8 +92,7 @@ std::vector<LayerRange> Pipelines::choose(std::vector<Node*>& free) const {
     return layers;
   }
   const auto room = [](const Node* node) { return node->status.layers_most - 1; };  // 0: any number
-  std::stable_sort(free.begin(), free.end(),
-                   [&](const Node* a, const Node* b) { return room(a) > room(b); });
+  std::ranges::stable_sort(free, std::ranges::greater(), room);
   return split(free);
 }
 
@@ -123,9 +122,8 @@ std::vector<LayerRange> Pipelines::by_hand(std::vector<Node*>& free) const {
   std::vector<Node*> nodes;
   std::vector<LayerRange> layers;
   for (const HandStage& stage : options_.by_hand) {
-    const auto named = std::find_if(free.begin(), free.end(), [&](const Node* node) {
-      return node->status.name == stage.node;
-    });
+    const auto named = std::ranges::find_if(
+        free, [&](const Node* node) { return node->status.name == stage.node; });
     if (named == free.end()) return {};
     nodes.push_back(*named);
     layers.push_back(stage.layers);
@@ -299,7 +297,7 @@ void Pipelines::end(Epoch epoch, const std::vector<std::string>& culprits) {
   for (const Member& member : found->second.members) {
     Node* node = registry_.find(member.node);
     if (node == nullptr || node->status.epoch != epoch) continue;
-    const bool culprit = std::count(culprits.begin(), culprits.end(), member.node) > 0;
+    const bool culprit = std::ranges::count(culprits, member.node) > 0;
     registry_.free(*node, culprit || (late && !member.ready) ? kRest : Duration::zero());
   }
   pipelines_.erase(found);

@@ -42,8 +42,7 @@ class Filling {
   explicit Filling(const Problem& problem) : problem_(problem) {}
 
   std::vector<Stage> best(std::vector<Stage> loaded) {
-    std::sort(loaded.begin(), loaded.end(),
-              [](const Stage& a, const Stage& b) { return a.layers.begin < b.layers.begin; });
+    std::ranges::sort(loaded, {}, [](const Stage& stage) { return stage.layers.begin; });
     std::uint32_t begin = 0;
     for (const Stage& stage : loaded) {
       if (stage.layers.begin < begin) continue;  // of another pipeline
@@ -210,8 +209,7 @@ bool Placing::measuring(const std::vector<Node*>& free) {
   for (const Node* node : free) {
     if (node->status.measured) measured.push_back(node);
   }
-  std::sort(measured.begin(), measured.end(),
-            [](const Node* a, const Node* b) { return a->measured_at < b->measured_at; });
+  std::ranges::sort(measured, {}, &Node::measured_at);
   const bool ways = links_.complete(measured);
   for (const Node* node : free) {
     const bool measured_now = node->status.measured.has_value();
@@ -245,8 +243,8 @@ Problem Placing::problem_of(const std::vector<Node*>& nodes) const {
 }
 
 std::optional<Placed> Placing::kept(const std::vector<Node*>& nodes, double most) const {
-  const bool any = std::any_of(nodes.begin(), nodes.end(),
-                               [](const Node* node) { return layers_of(*node).has_value(); });
+  const bool any =
+      std::ranges::any_of(nodes, [](const Node* node) { return layers_of(*node).has_value(); });
   if (!any) return std::nullopt;
   const Problem problem = problem_of(nodes);
   const std::vector<Stage> stages = with_what_is_there(problem, nodes);
@@ -361,8 +359,8 @@ Placed Placing::take(const Search& search, const std::vector<Node*>& free) {
   const Search::Attempt& attempt = search.attempts[search.attempt];
   std::vector<Node*> nodes;
   for (const std::string& name : attempt.names) {
-    const auto named = std::find_if(free.begin(), free.end(),
-                                    [&](const Node* node) { return node->status.name == name; });
+    const auto named =
+        std::ranges::find_if(free, [&](const Node* node) { return node->status.name == name; });
     INVARIANT(named != free.end(), "a question names the nodes of its answer");
     nodes.push_back(*named);
   }

@@ -79,8 +79,8 @@ void RangePool::drop() {
 }
 
 std::uint32_t RangePool::loaded_range(const Node& node) const {
-  const auto range = std::find_if(ranges_.begin(), ranges_.end(),
-                                  [&](LayerRange layers) { return has(node, layers); });
+  const auto range =
+      std::ranges::find_if(ranges_, [&](LayerRange layers) { return has(node, layers); });
   return range == ranges_.end() ? kNoRange : static_cast<std::uint32_t>(range - ranges_.begin());
 }
 

@@ -18,13 +18,13 @@ std::uint32_t pages_wanted(std::uint64_t tokens, const KvPool& pool) {
 }
 
 bool contains(const std::vector<std::string>& names, const std::string& name) {
-  return std::find(names.begin(), names.end(), name) != names.end();
+  return std::ranges::find(names, name) != names.end();
 }
 
 bool outside_trust(const Sequence& sequence, const std::vector<std::string>& nodes) {
   const std::vector<std::string>& trust = sequence.request.policy.trust;
-  return !trust.empty() && std::any_of(nodes.begin(), nodes.end(),
-                                       [&](const auto& node) { return !contains(trust, node); });
+  return !trust.empty() &&
+         std::ranges::any_of(nodes, [&](const auto& node) { return !contains(trust, node); });
 }
 
 // Whether the policy of the sequence forbids a pipeline.
@@ -111,8 +111,8 @@ void Scheduler::set_standing(Epoch epoch, ledger::Level level, bool audited) {
 }
 
 bool Scheduler::serves() const {
-  return std::any_of(pools_.begin(), pools_.end(),
-                     [](const auto& pool) { return !pool.second.closed && !pool.second.checking; });
+  return std::ranges::any_of(
+      pools_, [](const auto& pool) { return !pool.second.closed && !pool.second.checking; });
 }
 
 bool Scheduler::has_checkers() const {
@@ -133,7 +133,7 @@ bool Scheduler::others_have_room(Epoch from) const {
   for (const auto& entry : running_) {
     const std::shared_ptr<Sequence>& sequence = entry.second;
     if (sequence->epoch != from || sequence->ended) continue;
-    const auto place = std::find_if(others.begin(), others.end(), [&](const auto& other) {
+    const auto place = std::ranges::find_if(others, [&](const auto& other) {
       const KvPool& pool = other.second;
       const std::uint32_t wanted = pages_wanted(sequence->tokens_wanted(), pool);
       return !untrusted(*sequence, pool) && wanted <= pool.pages - pool.reserved;
@@ -146,7 +146,7 @@ bool Scheduler::others_have_room(Epoch from) const {
 
 bool Scheduler::may_all_run_on(Epoch from, const std::vector<std::string>& nodes,
                                ledger::Level level) const {
-  return std::all_of(running_.begin(), running_.end(), [&](const auto& one) {
+  return std::ranges::all_of(running_, [&](const auto& one) {
     const Sequence& sequence = *one.second;
     return sequence.epoch != from || sequence.ended || !untrusted(sequence, nodes, level);
   });
@@ -240,8 +240,7 @@ std::vector<Scheduler::Waiting::iterator> Scheduler::by_turn() {
   }
   std::vector<std::pair<std::uint64_t, const std::string*>> turns;
   for (const auto& [name, owner] : owners) turns.emplace_back(shares_.served(name), &name);
-  std::stable_sort(turns.begin(), turns.end(),
-                   [](const auto& a, const auto& b) { return a.first < b.first; });
+  std::ranges::stable_sort(turns, {}, [](const auto& turn) { return turn.first; });
   for (const auto& [served, name] : turns) {
     Owner& owner = owners[*name];
     const auto skips = background_skips_.find(*name);
@@ -345,7 +344,7 @@ std::shared_ptr<Sequence> Scheduler::reserve(Waiting::iterator place, Epoch epoc
 
 std::shared_ptr<Sequence> Scheduler::pop_unfit() {
   if (!fit_changed_ || !serves()) return nullptr;
-  const auto unfit = std::find_if(waiting_.begin(), waiting_.end(), [&](const auto& sequence) {
+  const auto unfit = std::ranges::find_if(waiting_, [&](const auto& sequence) {
     return !sequence->admitted && !fits_somewhere(*sequence).ok();
   });
   if (unfit == waiting_.end()) {
@@ -366,11 +365,11 @@ void Scheduler::charge(Sequence& sequence) {
   shares_.leave(owner);
   shares_.charge(owner, fair_cost(sequence.prompt_tokens, sequence.request.sampling.max_tokens));
   sequence.charged = true;
-  const bool passes = !sequence.request.background &&
-                      std::any_of(waiting_.begin(), waiting_.end(), [&](const auto& other) {
-                        return never_ran(other) && other->request.background &&
-                               other->request.policy.owner == owner;
-                      });
+  const bool passes =
+      !sequence.request.background && std::ranges::any_of(waiting_, [&](const auto& other) {
+        return never_ran(other) && other->request.background &&
+               other->request.policy.owner == owner;
+      });
   if (passes) {
     ++background_skips_[owner];
   } else {
@@ -388,7 +387,7 @@ void Scheduler::refund(Sequence& sequence) {
 }
 
 std::vector<std::shared_ptr<Sequence>> Scheduler::take_waiting() {
-  const auto fresh = std::find_if(waiting_.begin(), waiting_.end(), never_ran);
+  const auto fresh = std::ranges::find_if(waiting_, never_ran);
   std::vector<std::shared_ptr<Sequence>> all(fresh, waiting_.end());
   waiting_.erase(fresh, waiting_.end());
   for (const auto& sequence : all) shares_.leave(sequence->request.policy.owner);
@@ -400,15 +399,14 @@ void Scheduler::requeue(std::vector<std::shared_ptr<Sequence>> sequences) {
   admission_changed_ = true;
   for (auto& sequence : sequences) {
     INVARIANT(sequence->admitted && !sequence->ended, "only a sequence that ran waits again");
-    const auto place = std::find_if(waiting_.begin(), waiting_.end(), [&](const auto& other) {
-      return never_ran(other) || other->id > sequence->id;
-    });
+    const auto place = std::ranges::find_if(
+        waiting_, [&](const auto& other) { return never_ran(other) || other->id > sequence->id; });
     waiting_.insert(place, std::move(sequence));
   }
 }
 
 std::vector<std::shared_ptr<Sequence>> Scheduler::interrupted() const {
-  return {waiting_.begin(), std::find_if(waiting_.begin(), waiting_.end(), never_ran)};
+  return {waiting_.begin(), std::ranges::find_if(waiting_, never_ran)};
 }
 
 std::shared_ptr<Sequence> Scheduler::find(SequenceId id) const {
@@ -421,8 +419,8 @@ std::shared_ptr<Sequence> Scheduler::find(SequenceId id) const {
 }
 
 void Scheduler::remove_waiting(SequenceId id) {
-  const auto found = std::find_if(waiting_.begin(), waiting_.end(),
-                                  [&](const auto& sequence) { return sequence->id == id; });
+  const auto found =
+      std::ranges::find_if(waiting_, [&](const auto& sequence) { return sequence->id == id; });
   if (found == waiting_.end()) return;
   if (never_ran(*found)) shares_.leave((*found)->request.policy.owner);
   refund(**found);

@@ -24,9 +24,7 @@ static_assert(kPause < kPauseAfterFailure, "a failed write is retried more slowl
 
 std::vector<Bytes> encode_tokens(std::vector<SampledToken> tokens) {
   // In a message each choice has one run.
-  std::stable_sort(tokens.begin(), tokens.end(), [](const SampledToken& a, const SampledToken& b) {
-    return a.sequence < b.sequence;
-  });
+  std::ranges::stable_sort(tokens, {}, &SampledToken::sequence);
   std::vector<Bytes> out;
   for (std::size_t at = 0; at < tokens.size(); at += limits::kBatchRows) {
     const std::size_t end = std::min<std::size_t>(tokens.size(), at + limits::kBatchRows);

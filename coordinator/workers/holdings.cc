@@ -46,9 +46,8 @@ HoldChoice choose_holding(const std::vector<LayerRange>& stages, const Node& nod
       if (other->status.name != node.status.name && shares(*other, stages[i])) ++counts[i];
     }
   }
-  auto stage =
-      static_cast<std::size_t>(std::min_element(counts.begin(), counts.end()) - counts.begin());
-  const auto held = std::find(stages.begin(), stages.end(), node.status.held);
+  auto stage = static_cast<std::size_t>(std::ranges::min_element(counts) - counts.begin());
+  const auto held = std::ranges::find(stages, node.status.held);
   if (held != stages.end()) stage = static_cast<std::size_t>(held - stages.begin());
   HoldChoice choice;
   choice.layers = with_room(stages, stage, node.status.layers_most);
@@ -69,8 +68,8 @@ std::vector<Node*> arrange(const std::vector<LayerRange>& stages, std::vector<No
   const auto place = [&](const auto& fits) {
     for (std::size_t i = 0; i < stages.size(); ++i) {
       if (order[i] != nullptr) continue;
-      const auto found = std::find_if(free.begin(), free.end(),
-                                      [&](Node* node) { return fits(*node, stages[i]); });
+      const auto found =
+          std::ranges::find_if(free, [&](Node* node) { return fits(*node, stages[i]); });
       if (found == free.end()) continue;
       order[i] = *found;
       free.erase(found);

@@ -26,8 +26,8 @@ std::vector<const Node*> measured_of(const std::vector<const Node*>& nodes) {
     const bool here = node->state != Node::State::kLost && !node->status.away;
     if (here && node->status.measured) measured.push_back(node);
   }
-  std::sort(measured.begin(), measured.end(),
-            [](const Node* a, const Node* b) { return a->status.name < b->status.name; });
+  std::ranges::sort(measured, {},
+                    [](const Node* node) -> const std::string& { return node->status.name; });
   return measured;
 }
 
@@ -47,8 +47,7 @@ void take_usual_delay(OwnWays& own) {
 }
 
 bool among(const std::vector<const Node*>& nodes, const std::string& name) {
-  return std::any_of(nodes.begin(), nodes.end(),
-                     [&](const Node* node) { return node->status.name == name; });
+  return std::ranges::any_of(nodes, [&](const Node* node) { return node->status.name == name; });
 }
 
 }  // namespace
@@ -133,7 +132,7 @@ void LinkBook::take(const std::string& from, const control::v1::Probed& probed) 
 
 bool LinkBook::complete(const std::vector<const Node*>& nodes) const {
   const std::vector<Pair> pairs = wanted(measured_of(nodes));
-  return std::all_of(pairs.begin(), pairs.end(), [&](const Pair& pair) {
+  return std::ranges::all_of(pairs, [&](const Pair& pair) {
     const bool waits = under_way_ && pair_of(under_way_->from, under_way_->to) == pair;
     return !waits && tried_.contains(pair);
   });

@@ -19,8 +19,7 @@ Status check_text(const char* field, const std::string& text, std::size_t limit,
   REQUIRE(!text.empty() && text.size() <= limit,
           std::string(field) + " has " + std::to_string(text.size()) +
               " bytes; it must have 1 to " + std::to_string(limit));
-  const bool printable =
-      std::all_of(text.begin(), text.end(), [=](char c) { return c >= least && c < 0x7F; });
+  const bool printable = std::ranges::all_of(text, [=](char c) { return c >= least && c < 0x7F; });
   REQUIRE(printable, std::string(field) + " has a byte that is not visible ASCII");
   return ok_status();
 }
@@ -207,9 +206,8 @@ std::vector<Node*> Registry::free_of(bool newcomers) {
       nodes.push_back(&node);
     }
   }
-  std::sort(nodes.begin(), nodes.end(), [](const Node* a, const Node* b) {
-    return std::tie(a->late, a->slow, a->strikes, a->turn) <
-           std::tie(b->late, b->slow, b->strikes, b->turn);
+  std::ranges::sort(nodes, {}, [](const Node* node) {
+    return std::tie(node->late, node->slow, node->strikes, node->turn);
   });
   return nodes;
 }
@@ -228,8 +226,7 @@ void Registry::forget() {
   for (auto& [name, node] : nodes_) {
     if (node.state == Node::State::kLost) lost.push_back(&node);
   }
-  std::sort(lost.begin(), lost.end(),
-            [](const Node* a, const Node* b) { return a->lost_at < b->lost_at; });
+  std::ranges::sort(lost, {}, &Node::lost_at);
   std::size_t excess = lost.size() > limits::kWorkers ? lost.size() - limits::kWorkers : 0;
   for (Node* node : lost) {
     const bool old = clock_.now() - node->lost_at >= kLostRemembered;

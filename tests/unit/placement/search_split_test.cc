@@ -1,11 +1,10 @@
-#include "placement/layer_split.h"
-
 #include <gtest/gtest.h>
 
 #include <algorithm>
 #include <functional>
 #include <limits>
 
+#include "placement/search.h"
 #include "tests/unit/placement/instances.h"
 
 namespace hearth::placement {
