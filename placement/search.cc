@@ -27,28 +27,157 @@ struct Row {
 class Search {
  public:
   // `known`: a pipeline that the result has to beat, or is.
-  Search(const Problem& problem, std::optional<std::vector<Stage>> known, Set required);
-  std::optional<std::vector<Stage>> run();
+  Search(const Problem& problem, std::optional<std::vector<Stage>> known, Set required)
+      : problem_(problem),
+        in_(problem),
+        count_(in_.count()),
+        layers_(in_.layers()),
+        stages_(problem.stages),
+        max_stages_(std::min(count_, stages_ == 0 ? layers_ : stages_)),
+        all_(bit(count_) - 1),
+        equal_(in_.equal_layers()),
+        best_(std::move(known)) {
+    INVARIANT((required & ~all_) == 0, "a required node is one of the problem's");
+    for (std::uint32_t i = 0; i < count_; ++i) {
+      if ((required >> in_.node(i)) & 1U) required_ |= bit(i);
+    }
+    INVARIANT(size_of(required_) == size_of(required), "every required node has a number");
+    paths_.resize((std::size_t{all_} + 1) * count_);
+    reach_.resize(std::size_t{all_} + 1);
+    if (equal_) return;
+    slots_.resize((std::size_t{all_} + 1) * kMaxNodes);
+    for (auto& rests : rests_) rests.resize((std::size_t{all_} + 1) * kMaxNodes);
+    arrivals_.resize(layers_);
+  }
+
+  std::optional<std::vector<Stage>> run() {
+    bound(kNever);
+    if (problem_.objective == Objective::kLatency) {
+      if (best_) limit_ = cost_seconds(problem_, *best_) * (1.0 - kSlack);
+      solve();
+      return std::move(best_);
+    }
+    if (!equal_ && !best_ && !solve()) return std::nullopt;
+    rows_visited_ = 0;
+    const std::optional<double> pace = min_pace();
+    if (!pace) return std::move(best_);
+    bound(*pace);
+    if (solve()) return std::move(best_);
+    // The time round the ring takes more than S + 1 of that pace.
+    if (!best_) {
+      bound(kNever);
+      if (!solve()) return std::nullopt;
+    }
+    double low = *pace;
+    double high = cost_seconds(problem_, *best_);
+    while (high - low > kPrecision * high && rows_visited_ < kMaxPaceRows) {
+      const double middle = low + (high - low) / 2.0;
+      bound(middle);
+      if (solve()) {
+        high = std::min(middle, cost_seconds(problem_, *best_));
+      } else {
+        low = middle;
+      }
+    }
+    return std::move(best_);
+  }
 
  private:
   bool allowed(Set set) const {
     return (set & required_) == required_ && (stages_ == 0 || size_of(set) == stages_);
   }
   // From now on every stage and link keeps within `pace`.
-  void bound(double pace);
+  void bound(double pace) {
+    in_.bound(pace);
+    limit_ = equal_ ? kNever : pace * (1.0 + kSlack);
+  }
+
   // The limit for the ring of a pipeline of so many stages.
-  double max_seconds(std::uint32_t stages) const;
+  double max_seconds(std::uint32_t stages) const {
+    if (in_.pace() == kNever) return limit_;
+    if (equal_) return std::min(limit_, (stages + 1) * in_.pace() * (1.0 + kSlack));
+    return limit_ + stages * in_.pace();
+  }
 
   // Reads how far the nodes of a set reach, by their last node; the set's subsets were read before.
   // Where a node holds any layers at all, a longer reach never costs anything; where it holds some
   // layers only elsewhere, a set may be taken for possible that is not. True: they reach the end.
-  bool reach(std::uint32_t first, Set set);
-  std::uint32_t reached(Set set, std::uint32_t next) const;
-  bool keeps_pace();
-  std::optional<double> min_pace();
+  bool reach(std::uint32_t first, Set set) {
+    auto& reach = reach_[set];
+    reach.fill(0);
+    if (set == bit(first)) {
+      reach[first] = static_cast<std::uint16_t>(in_.far(first, 0));
+      return in_.heaviest(first, kAlone) > 0.0;
+    }
+    bool closes = false;
+    for (Set lasts = set & ~bit(first); lasts != 0; lasts &= lasts - 1) {
+      const std::uint32_t last = lowest(lasts);
+      const std::uint32_t begin = reached(set & ~bit(last), last);
+      if (begin == 0) continue;
+      closes = closes || (in_.holds_end(last, begin) && in_.delay(last, first) < kNever);
+      if (in_.heaviest(last, kInner) == 0.0) continue;
+      reach[last] = static_cast<std::uint16_t>(in_.far(last, begin));
+    }
+    return closes;
+  }
+
+  // Written so that a compiler takes all nodes at once.
+  std::uint32_t reached(Set set, std::uint32_t next) const {
+    const auto& reach = reach_[set];
+    const auto& from = in_.source_masks(next);
+    std::uint16_t farthest = 0;
+    for (std::uint32_t i = 0; i < kMaxNodes; ++i) {
+      const auto one = static_cast<std::uint16_t>(reach[i] & from[i]);
+      farthest = std::max(farthest, one);
+    }
+    return farthest;
+  }
+
+  bool keeps_pace() {
+    for (std::uint32_t first = 0; first < count_; ++first) {
+      for (Set set = bit(first); set <= all_; ++set) {
+        if ((set & bit(first)) == 0 || size_of(set) > max_stages_) continue;
+        if (reach(first, set) && allowed(set)) return true;
+      }
+    }
+    return false;
+  }
+
+  std::optional<double> min_pace() {
+    bound(kNever);
+    const std::vector<double> all =
+        in_.paces(best_ ? cost_seconds(problem_, *best_) * (1.0 - kSlack) : kNever);
+    const auto first_kept = std::ranges::partition_point(all, [&](double pace) {
+      bound(pace);
+      return !keeps_pace();
+    });
+    return first_kept == all.end() ? std::nullopt : std::optional(*first_kept);
+  }
 
   // Held and Karp: the shortest path from `first` through all of a set to its last node.
-  void read_paths(std::uint32_t first);
+  void read_paths(std::uint32_t first) {
+    std::ranges::fill(paths_, kNever);
+    const Set own = bit(first);
+    path(own, first) = 0.0;
+    // A longer path leaves too little time for the layers, were all of them on the quickest node.
+    const double max_length =
+        max_seconds(max_stages_) - in_.layer(0) * in_.all_weight() * (1.0 - kSlack);
+    for (Set set = own; set <= all_; ++set) {
+      if ((set & own) == 0 || size_of(set) >= max_stages_) continue;
+      for (Set members = set; members != 0; members &= members - 1) {
+        const std::uint32_t last = lowest(members);
+        const double so_far = path(set, last);
+        if (so_far >= max_length) continue;
+        for (Set left = all_ & ~set; left != 0; left &= left - 1) {
+          const std::uint32_t next = lowest(left);
+          if (!in_.linked(last, next)) continue;
+          double& there = path(set | bit(next), next);
+          there = std::min(there, so_far + in_.hop(last, next));
+        }
+      }
+    }
+  }
+
   double& path(Set set, std::uint32_t last) { return paths_[std::size_t{set} * count_ + last]; }
   double path(Set set, std::uint32_t last) const {
     return paths_[std::size_t{set} * count_ + last];
@@ -59,35 +188,370 @@ class Search {
     double price = 0.0;
     std::uint32_t last = kNone;
   };
-  Relaxed relax(Set set, std::uint32_t first, double below) const;
-  void solve_equal(std::uint32_t first);
-  std::vector<std::uint32_t> order_of(Set set, std::uint32_t first, std::uint32_t last) const;
-  std::vector<Stage> stages_of(Set set, std::uint32_t first, std::uint32_t last) const;
+  Relaxed relax(Set set, std::uint32_t first, double below) const {
+    Relaxed best{below};
+    const Set own = bit(first);
+    double stages = -1.0;  // seconds at least, whichever node is the last one
+    for (Set lasts = set == own ? own : set & ~own; lasts != 0; lasts &= lasts - 1) {
+      const std::uint32_t last = lowest(lasts);
+      const double back = set == own ? 0.0 : in_.delay(last, first);
+      const double ring = path(set, last) + back + in_.head(last);
+      if (ring >= best.seconds) continue;
+      if (stages < 0.0 && set != own) stages = in_.fill(set, first, kNone).seconds * (1.0 - kSlack);
+      if (ring + stages >= best.seconds) continue;
+      const SearchInput::Filled filled = in_.fill(set, first, last);
+      if (ring + filled.seconds >= best.seconds) continue;
+      best = {ring + filled.seconds, filled.price, last};
+    }
+    return best;
+  }
+
+  // The best relaxed pipeline is a real one.
+  void solve_equal(std::uint32_t first) {
+    read_paths(first);
+    Set best = 0;
+    std::uint32_t last = kNone;
+    for (Set set = bit(first); set <= all_; ++set) {
+      if ((set & bit(first)) == 0 || !allowed(set)) continue;
+      const Relaxed found = relax(set, first, max_seconds(size_of(set)));
+      if (found.last == kNone) continue;
+      INVARIANT(found.seconds < limit_, "a pipeline is taken for a better one only");
+      limit_ = found.seconds;
+      best = set;
+      last = found.last;
+    }
+    if (best != 0) best_ = stages_of(best, first, last);
+  }
+
+  std::vector<std::uint32_t> order_of(Set set, std::uint32_t first, std::uint32_t last) const {
+    std::vector<std::uint32_t> order{last};
+    while (set != bit(first)) {
+      const std::uint32_t next = order.back();
+      set &= ~bit(next);
+      double shortest = kNever;
+      std::uint32_t before = kNone;
+      for (Set members = set & in_.sources(next); members != 0; members &= members - 1) {
+        const std::uint32_t node = lowest(members);
+        const double length = path(set, node) + in_.hop(node, next);
+        if (length >= shortest) continue;
+        shortest = length;
+        before = node;
+      }
+      INVARIANT(before != kNone, "a path leads to every node of its set");
+      order.push_back(before);
+    }
+    INVARIANT(order.back() == first, "a path begins at the first node");
+    std::ranges::reverse(order);
+    return order;
+  }
+
+  // As SearchInput::fill() gives layers: all figures are whole where layers are equal.
+  std::vector<Stage> stages_of(Set set, std::uint32_t first, std::uint32_t last) const {
+    INVARIANT(equal_ && size_of(set) <= layers_, "every stage has a layer");
+    std::array<std::uint32_t, kMaxNodes> sizes{};
+    std::uint32_t left = layers_ - size_of(set);
+    for (Set members = set; members != 0; members &= members - 1) {
+      const std::uint32_t node = lowest(members);
+      const auto held = static_cast<std::uint32_t>(in_.heaviest(node, role_of(node, first, last)));
+      INVARIANT(held >= 1, "every node of a pipeline holds a layer");
+      const std::uint32_t more = std::min(left, held - 1);
+      sizes[node] = 1 + more;
+      left -= more;
+    }
+    INVARIANT(left == 0, "the nodes of a pipeline hold all layers");
+    std::vector<Stage> stages;
+    std::uint32_t begin = 0;
+    for (const std::uint32_t node : order_of(set, first, last)) {
+      stages.push_back({in_.node(node), {begin, begin + sizes[node]}});
+      begin += sizes[node];
+    }
+    return stages;
+  }
 
   // Marks the sets that may beat the limit with this first node; false: no set may.
-  bool mark(std::uint32_t first);
+  bool mark(std::uint32_t first) {
+    read_paths(first);
+    wanted_.assign(std::size_t{all_} + 1, 0);
+    double best = kNever;
+    double min_price = kNever;
+    double max_price = 0.0;
+    double best_price = 0.0;
+    for (Set set = bit(first); set <= all_; ++set) {
+      if ((set & bit(first)) == 0 || size_of(set) > max_stages_) continue;
+      if (!reach(first, set) || !allowed(set)) continue;
+      if (set == bit(first)) continue;  // solve() tries it
+      const Relaxed relaxed = relax(set, first, max_seconds(size_of(set)));
+      if (relaxed.last == kNone) continue;
+      wanted_[set] = 1;
+      min_price = std::min(min_price, relaxed.price);
+      max_price = std::max(max_price, relaxed.price);
+      const double seconds =
+          relaxed.seconds - (in_.pace() < kNever ? size_of(set) * in_.pace() : 0.0);
+      if (seconds >= best) continue;
+      best = seconds;
+      best_price = relaxed.price;
+    }
+    prices_ = {best_price};
+    if (min_price < best_price) prices_.push_back(min_price);
+    if (max_price > best_price) prices_.push_back(max_price);
+    INVARIANT(prices_.size() <= kPrices, "every price has its bounds");
+    return best < kNever;
+  }
+
   // Bounds of what is left after a path: with layers at a price each node takes as many as pay, and
   // the layers that are left are paid for.
-  void read_rests(std::uint32_t first);
-  double read_rest(Set set, std::uint32_t last, std::uint32_t first, std::size_t price) const;
+  void read_rests(std::uint32_t first) {
+    grows_.assign(std::size_t{all_} + 1, 0);
+    for (Set set = all_; set != 0; --set) {
+      if ((set & bit(first)) == 0) continue;
+      for (Set left = all_ & ~set; left != 0 && grows_[set] == 0; left &= left - 1) {
+        const Set with = set | bit(lowest(left));
+        if (wanted_[with] != 0 || grows_[with] != 0) grows_[set] = 1;
+      }
+      if (grows_[set] == 0) continue;
+      for (Set lasts = set; lasts != 0; lasts &= lasts - 1) {
+        for (std::size_t price = 0; price < prices_.size(); ++price) {
+          rest(set, lowest(lasts), price) = read_rest(set, lowest(lasts), first, price);
+        }
+      }
+    }
+  }
+
+  double read_rest(Set set, std::uint32_t last, std::uint32_t first, std::size_t price) const {
+    const auto stage = [&](std::uint32_t node, double heaviest) {
+      if (heaviest == 0.0) return kNever;
+      const double each = in_.layer(node) - prices_[price];
+      return in_.toll(node) + each * (each < 0.0 ? heaviest : in_.min_weight());
+    };
+    double shortest = kNever;
+    for (Set left = all_ & ~set; left != 0; left &= left - 1) {
+      const std::uint32_t next = lowest(left);
+      if (!in_.linked(last, next)) continue;
+      const Set with = set | bit(next);
+      double after = kNever;
+      if (wanted_[with] != 0) {
+        after = stage(next, in_.heaviest(next, kLast)) + in_.delay(next, first) + in_.head(next);
+      }
+      if (grows_[with] != 0) {
+        after = std::min(after, stage(next, in_.heaviest(next, kInner)) +
+                                    rests_[price][std::size_t{with} * kMaxNodes + next]);
+      }
+      shortest = std::min(shortest, in_.hop(last, next) + after);
+    }
+    return shortest;
+  }
+
   double& rest(Set set, std::uint32_t last, std::size_t price) {
     return rests_[price][std::size_t{set} * kMaxNodes + last];
   }
 
   // The best pipeline, or of unequal layers any that keeps the pace; false: none is within the
   // limit.
-  bool solve();
-  void solve_unequal(std::uint32_t first);
-  void close(Set set, std::uint32_t first);
+  bool solve() {
+    const double before = limit_;
+    for (std::uint32_t first = 0; first < count_; ++first) {
+      if (equal_) {
+        solve_equal(first);
+        continue;
+      }
+      if (allowed(bit(first)) && in_.heaviest(first, kAlone) > 0.0) {
+        const double alone =
+            in_.toll(first) + in_.layer(first) * in_.all_weight() + in_.head(first);
+        if (alone < limit_) take({{in_.node(first), {0, layers_}}}, alone);
+      }
+      if (in_.heaviest(first, kFirst) == 0.0 || !mark(first)) continue;
+      read_rests(first);
+      solve_unequal(first);
+      rows_visited_ += rows_.size();
+      const bool any = problem_.objective == Objective::kThroughput;
+      if (any && (limit_ < before || (in_.pace() < kNever && rows_visited_ >= kMaxPaceRows))) break;
+    }
+    INVARIANT(limit_ <= before, "a limit only falls");
+    const bool found = limit_ < before;
+    if (found) check_best();
+    return found;
+  }
+
+  // Subsets are visited before their supersets.
+  void solve_unequal(std::uint32_t first) {
+    rows_.assign(1, {});
+    seconds_.clear();
+    const Set own = bit(first);
+    for (Set set = own; set <= all_; ++set) {
+      if ((set & own) == 0) continue;
+      if (wanted_[set] != 0) close(set, first);
+      for (Set lasts = set; lasts != 0; lasts &= lasts - 1) slot(set, lowest(lasts)) = 0;
+      if (grows_[set] == 0) continue;
+      if (set == own) {
+        const Row row{1, in_.far(first, 0) + 1, 0};
+        for (std::uint32_t end = row.begin; end < row.end; ++end) {
+          seconds_.push_back(in_.toll(first) + in_.layer(first) * in_.weight_before(end));
+        }
+        keep(own, first, row);
+      }
+      for (Set lasts = set & ~own; lasts != 0; lasts &= lasts - 1) {
+        const std::uint32_t last = lowest(lasts);
+        if (arrive(set & ~bit(last), last)) keep(set, last, leave(last));
+      }
+    }
+  }
+
+  void close(Set set, std::uint32_t first) {
+    double best = limit_;
+    std::uint32_t last = first;
+    std::uint32_t from = 0;
+    for (Set lasts = set & ~bit(first); lasts != 0; lasts &= lasts - 1) {
+      const std::uint32_t node = lowest(lasts);
+      const double back = in_.delay(node, first) + in_.head(node) + in_.toll(node);
+      if (back == kNever || !arrive(set & ~bit(node), node)) continue;
+      for (std::uint32_t begin = arrivals_begin_; begin < arrivals_end_; ++begin) {
+        if (!in_.holds_end(node, begin)) continue;
+        const double all = arrivals_[begin] + in_.layer(node) * in_.weight({begin, layers_}) + back;
+        if (all >= best) continue;
+        best = all;
+        last = node;
+        from = begin;
+      }
+    }
+    if (last != first) take(trace(set, last, from), best);
+  }
+
   std::uint32_t& slot(Set set, std::uint32_t last) {
     return slots_[std::size_t{set} * kMaxNodes + last];
   }
-  bool arrive(Set before, std::uint32_t node);
-  Row leave(std::uint32_t node);
-  void keep(Set set, std::uint32_t last, Row row);
-  std::vector<Stage> trace(Set set, std::uint32_t last, std::uint32_t begin);
-  void take(std::vector<Stage> stages, double seconds);
-  void check_best() const;
+  // The seconds of the best path to each end of a set's layers from which the node may go on.
+  bool arrive(Set before, std::uint32_t node) {
+    arrivals_begin_ = layers_;
+    arrivals_end_ = 0;
+    for (Set lasts = before & in_.sources(node); lasts != 0; lasts &= lasts - 1) {
+      const Row& row = rows_[slot(before, lowest(lasts))];
+      if (row.begin == row.end) continue;
+      arrivals_begin_ = std::min(arrivals_begin_, row.begin);
+      arrivals_end_ = std::max(arrivals_end_, row.end);
+    }
+    if (arrivals_begin_ >= arrivals_end_) return false;
+    std::fill(arrivals_.begin() + arrivals_begin_, arrivals_.begin() + arrivals_end_, kNever);
+    for (Set lasts = before & in_.sources(node); lasts != 0; lasts &= lasts - 1) {
+      const std::uint32_t last = lowest(lasts);
+      const Row& row = rows_[slot(before, last)];
+      const double hop = in_.hop(last, node);
+      const double* const seconds = seconds_.data() + row.at;
+      double* const arrivals = arrivals_.data() + row.begin;
+      for (std::uint32_t i = 0; i < row.end - row.begin; ++i) {
+        arrivals[i] = std::min(arrivals[i], seconds[i] + hop);
+      }
+    }
+    return true;
+  }
+
+  // The node's stage after the arrivals: of every end the best begin. Later begins reach later
+  // ends, so that begins wait in a queue, each until a later one is better or the end is too far
+  // for it.
+  Row leave(std::uint32_t node) {
+    const double each = in_.layer(node);
+    const auto before = [&](std::uint32_t begin) {
+      return arrivals_[begin] - each * in_.weight_before(begin);
+    };
+    const Row row{arrivals_begin_ + 1, in_.far(node, arrivals_end_ - 1) + 1, seconds_.size()};
+    queue_.clear();
+    std::size_t front = 0;
+    for (std::uint32_t end = row.begin; end < row.end; ++end) {
+      const std::uint32_t begin = end - 1;
+      if (begin < arrivals_end_ && arrivals_[begin] < kNever) {
+        while (queue_.size() > front && before(queue_.back()) >= before(begin)) queue_.pop_back();
+        queue_.push_back(begin);
+      }
+      while (front < queue_.size() && in_.far(node, queue_[front]) < end) ++front;
+      const bool none = front == queue_.size();
+      seconds_.push_back(
+          none ? kNever : before(queue_[front]) + each * in_.weight_before(end) + in_.toll(node));
+    }
+    return row;
+  }
+
+  // Keeps of a row, the newest, the ends from which others may come round within the limit.
+  void keep(Set set, std::uint32_t last, Row row) {
+    double* const seconds = seconds_.data() + row.at;
+    Row kept{row.end, row.begin, row.at};
+    for (std::uint32_t end = row.begin; end < row.end; ++end) {
+      const double left = in_.weight({end, layers_});
+      double rest_seconds = 0.0;  // at least
+      for (std::size_t price = 0; price < prices_.size(); ++price) {
+        const double all = rest(set, last, price) + prices_[price] * left;
+        rest_seconds = price == 0 ? all : std::max(rest_seconds, all);
+      }
+      double& one = seconds[end - row.begin];
+      if (one + rest_seconds >= limit_) {
+        one = kNever;
+        continue;
+      }
+      kept.begin = std::min(kept.begin, end);
+      kept.end = end + 1;
+    }
+    if (kept.begin >= kept.end) {
+      seconds_.resize(row.at);
+      return;
+    }
+    seconds_.resize(row.at + (kept.end - row.begin));
+    kept.at += kept.begin - row.begin;
+    slot(set, last) = static_cast<std::uint32_t>(rows_.size());
+    INVARIANT(kept.at + (kept.end - kept.begin) <= seconds_.size(), "a row has its seconds");
+    rows_.push_back(kept);
+  }
+
+  // The pipeline whose last stage begins at `begin`, by the rows of its subsets.
+  std::vector<Stage> trace(Set set, std::uint32_t last, std::uint32_t begin) {
+    std::vector<Stage> stages{{in_.node(last), {begin, layers_}}};
+    for (set &= ~bit(last); size_of(set) > 1; set &= ~bit(last)) {
+      const std::uint32_t end = begin;
+      const std::uint32_t next = last;
+      const auto until = [&](std::uint32_t node) {
+        const Row& row = rows_[slot(set, node)];
+        return end < row.begin || end >= row.end ? kNever : seconds_[row.at + (end - row.begin)];
+      };
+      double shortest = kNever;
+      for (Set lasts = set & in_.sources(next); lasts != 0; lasts &= lasts - 1) {
+        const std::uint32_t node = lowest(lasts);
+        const double seconds = until(node) + in_.hop(node, next);
+        if (seconds >= shortest) continue;
+        shortest = seconds;
+        last = node;
+      }
+      INVARIANT(last != next, "a row leads to every stage but the first one");
+      arrive(set & ~bit(last), last);
+      shortest = kNever;
+      for (std::uint32_t from = arrivals_begin_; from < std::min(arrivals_end_, end); ++from) {
+        if (in_.far(last, from) < end) continue;
+        const double seconds = arrivals_[from] - in_.layer(last) * in_.weight_before(from);
+        if (seconds >= shortest) continue;
+        shortest = seconds;
+        begin = from;
+      }
+      INVARIANT(begin < end, "every stage has a layer");
+      stages.push_back({in_.node(last), {begin, end}});
+    }
+    stages.push_back({in_.node(lowest(set)), {0, begin}});
+    std::ranges::reverse(stages);
+    return stages;
+  }
+
+  void take(std::vector<Stage> stages, double seconds) {
+    INVARIANT(seconds < limit_, "a pipeline is taken for a better one only");
+    best_ = std::move(stages);
+    limit_ = seconds - kSlack * std::abs(seconds);
+  }
+
+  void check_best() const {
+    INVARIANT(best_ && !best_->empty(), "a limit falls by a pipeline");
+    INVARIANT(stages_ == 0 || best_->size() == stages_, "as many stages as were asked for");
+    std::uint32_t begin = 0;
+    for (const Stage& stage : *best_) {
+      INVARIANT(stage.layers.begin == begin && stage.layers.end > begin, "stages are neighbours");
+      INVARIANT(in_.costs().fits(stage.node, stage.layers), "a stage fits into its node's memory");
+      begin = stage.layers.end;
+    }
+    INVARIANT(begin == layers_, "a pipeline has all layers");
+  }
 
   const Problem& problem_;
   SearchInput in_;
@@ -120,500 +584,6 @@ class Search {
   std::uint32_t arrivals_end_ = 0;
   std::vector<std::uint32_t> queue_;  // of leave()
 };
-
-Search::Search(const Problem& problem, std::optional<std::vector<Stage>> known, Set required)
-    : problem_(problem),
-      in_(problem),
-      count_(in_.count()),
-      layers_(in_.layers()),
-      stages_(problem.stages),
-      max_stages_(std::min(count_, stages_ == 0 ? layers_ : stages_)),
-      all_(bit(count_) - 1),
-      equal_(in_.equal_layers()),
-      best_(std::move(known)) {
-  INVARIANT((required & ~all_) == 0, "a required node is one of the problem's");
-  for (std::uint32_t i = 0; i < count_; ++i) {
-    if ((required >> in_.node(i)) & 1U) required_ |= bit(i);
-  }
-  INVARIANT(size_of(required_) == size_of(required), "every required node has a number");
-  paths_.resize((std::size_t{all_} + 1) * count_);
-  reach_.resize(std::size_t{all_} + 1);
-  if (equal_) return;
-  slots_.resize((std::size_t{all_} + 1) * kMaxNodes);
-  for (auto& rests : rests_) rests.resize((std::size_t{all_} + 1) * kMaxNodes);
-  arrivals_.resize(layers_);
-}
-
-void Search::bound(double pace) {
-  in_.bound(pace);
-  limit_ = equal_ ? kNever : pace * (1.0 + kSlack);
-}
-
-double Search::max_seconds(std::uint32_t stages) const {
-  if (in_.pace() == kNever) return limit_;
-  if (equal_) return std::min(limit_, (stages + 1) * in_.pace() * (1.0 + kSlack));
-  return limit_ + stages * in_.pace();
-}
-
-// Written so that a compiler takes all nodes at once.
-std::uint32_t Search::reached(Set set, std::uint32_t next) const {
-  const auto& reach = reach_[set];
-  const auto& from = in_.source_masks(next);
-  std::uint16_t farthest = 0;
-  for (std::uint32_t i = 0; i < kMaxNodes; ++i) {
-    const auto one = static_cast<std::uint16_t>(reach[i] & from[i]);
-    farthest = std::max(farthest, one);
-  }
-  return farthest;
-}
-
-bool Search::reach(std::uint32_t first, Set set) {
-  auto& reach = reach_[set];
-  reach.fill(0);
-  if (set == bit(first)) {
-    reach[first] = static_cast<std::uint16_t>(in_.far(first, 0));
-    return in_.heaviest(first, kAlone) > 0.0;
-  }
-  bool closes = false;
-  for (Set lasts = set & ~bit(first); lasts != 0; lasts &= lasts - 1) {
-    const std::uint32_t last = lowest(lasts);
-    const std::uint32_t begin = reached(set & ~bit(last), last);
-    if (begin == 0) continue;
-    closes = closes || (in_.holds_end(last, begin) && in_.delay(last, first) < kNever);
-    if (in_.heaviest(last, kInner) == 0.0) continue;
-    reach[last] = static_cast<std::uint16_t>(in_.far(last, begin));
-  }
-  return closes;
-}
-
-bool Search::keeps_pace() {
-  for (std::uint32_t first = 0; first < count_; ++first) {
-    for (Set set = bit(first); set <= all_; ++set) {
-      if ((set & bit(first)) == 0 || size_of(set) > max_stages_) continue;
-      if (reach(first, set) && allowed(set)) return true;
-    }
-  }
-  return false;
-}
-
-std::optional<double> Search::min_pace() {
-  bound(kNever);
-  const std::vector<double> all =
-      in_.paces(best_ ? cost_seconds(problem_, *best_) * (1.0 - kSlack) : kNever);
-  const auto first_kept = std::ranges::partition_point(all, [&](double pace) {
-    bound(pace);
-    return !keeps_pace();
-  });
-  return first_kept == all.end() ? std::nullopt : std::optional(*first_kept);
-}
-
-void Search::read_paths(std::uint32_t first) {
-  std::ranges::fill(paths_, kNever);
-  const Set own = bit(first);
-  path(own, first) = 0.0;
-  // A longer path leaves too little time for the layers, were all of them on the quickest node.
-  const double max_length =
-      max_seconds(max_stages_) - in_.layer(0) * in_.all_weight() * (1.0 - kSlack);
-  for (Set set = own; set <= all_; ++set) {
-    if ((set & own) == 0 || size_of(set) >= max_stages_) continue;
-    for (Set members = set; members != 0; members &= members - 1) {
-      const std::uint32_t last = lowest(members);
-      const double so_far = path(set, last);
-      if (so_far >= max_length) continue;
-      for (Set left = all_ & ~set; left != 0; left &= left - 1) {
-        const std::uint32_t next = lowest(left);
-        if (!in_.linked(last, next)) continue;
-        double& there = path(set | bit(next), next);
-        there = std::min(there, so_far + in_.hop(last, next));
-      }
-    }
-  }
-}
-
-Search::Relaxed Search::relax(Set set, std::uint32_t first, double below) const {
-  Relaxed best{below};
-  const Set own = bit(first);
-  double stages = -1.0;  // seconds at least, whichever node is the last one
-  for (Set lasts = set == own ? own : set & ~own; lasts != 0; lasts &= lasts - 1) {
-    const std::uint32_t last = lowest(lasts);
-    const double back = set == own ? 0.0 : in_.delay(last, first);
-    const double ring = path(set, last) + back + in_.head(last);
-    if (ring >= best.seconds) continue;
-    if (stages < 0.0 && set != own) stages = in_.fill(set, first, kNone).seconds * (1.0 - kSlack);
-    if (ring + stages >= best.seconds) continue;
-    const SearchInput::Filled filled = in_.fill(set, first, last);
-    if (ring + filled.seconds >= best.seconds) continue;
-    best = {ring + filled.seconds, filled.price, last};
-  }
-  return best;
-}
-
-std::vector<std::uint32_t> Search::order_of(Set set, std::uint32_t first,
-                                            std::uint32_t last) const {
-  std::vector<std::uint32_t> order{last};
-  while (set != bit(first)) {
-    const std::uint32_t next = order.back();
-    set &= ~bit(next);
-    double shortest = kNever;
-    std::uint32_t before = kNone;
-    for (Set members = set & in_.sources(next); members != 0; members &= members - 1) {
-      const std::uint32_t node = lowest(members);
-      const double length = path(set, node) + in_.hop(node, next);
-      if (length >= shortest) continue;
-      shortest = length;
-      before = node;
-    }
-    INVARIANT(before != kNone, "a path leads to every node of its set");
-    order.push_back(before);
-  }
-  INVARIANT(order.back() == first, "a path begins at the first node");
-  std::ranges::reverse(order);
-  return order;
-}
-
-// As SearchInput::fill() gives layers: all figures are whole where layers are equal.
-std::vector<Stage> Search::stages_of(Set set, std::uint32_t first, std::uint32_t last) const {
-  INVARIANT(equal_ && size_of(set) <= layers_, "every stage has a layer");
-  std::array<std::uint32_t, kMaxNodes> sizes{};
-  std::uint32_t left = layers_ - size_of(set);
-  for (Set members = set; members != 0; members &= members - 1) {
-    const std::uint32_t node = lowest(members);
-    const auto held = static_cast<std::uint32_t>(in_.heaviest(node, role_of(node, first, last)));
-    INVARIANT(held >= 1, "every node of a pipeline holds a layer");
-    const std::uint32_t more = std::min(left, held - 1);
-    sizes[node] = 1 + more;
-    left -= more;
-  }
-  INVARIANT(left == 0, "the nodes of a pipeline hold all layers");
-  std::vector<Stage> stages;
-  std::uint32_t begin = 0;
-  for (const std::uint32_t node : order_of(set, first, last)) {
-    stages.push_back({in_.node(node), {begin, begin + sizes[node]}});
-    begin += sizes[node];
-  }
-  return stages;
-}
-
-// The best relaxed pipeline is a real one.
-void Search::solve_equal(std::uint32_t first) {
-  read_paths(first);
-  Set best = 0;
-  std::uint32_t last = kNone;
-  for (Set set = bit(first); set <= all_; ++set) {
-    if ((set & bit(first)) == 0 || !allowed(set)) continue;
-    const Relaxed found = relax(set, first, max_seconds(size_of(set)));
-    if (found.last == kNone) continue;
-    INVARIANT(found.seconds < limit_, "a pipeline is taken for a better one only");
-    limit_ = found.seconds;
-    best = set;
-    last = found.last;
-  }
-  if (best != 0) best_ = stages_of(best, first, last);
-}
-
-bool Search::mark(std::uint32_t first) {
-  read_paths(first);
-  wanted_.assign(std::size_t{all_} + 1, 0);
-  double best = kNever;
-  double min_price = kNever;
-  double max_price = 0.0;
-  double best_price = 0.0;
-  for (Set set = bit(first); set <= all_; ++set) {
-    if ((set & bit(first)) == 0 || size_of(set) > max_stages_) continue;
-    if (!reach(first, set) || !allowed(set)) continue;
-    if (set == bit(first)) continue;  // solve() tries it
-    const Relaxed relaxed = relax(set, first, max_seconds(size_of(set)));
-    if (relaxed.last == kNone) continue;
-    wanted_[set] = 1;
-    min_price = std::min(min_price, relaxed.price);
-    max_price = std::max(max_price, relaxed.price);
-    const double seconds =
-        relaxed.seconds - (in_.pace() < kNever ? size_of(set) * in_.pace() : 0.0);
-    if (seconds >= best) continue;
-    best = seconds;
-    best_price = relaxed.price;
-  }
-  prices_ = {best_price};
-  if (min_price < best_price) prices_.push_back(min_price);
-  if (max_price > best_price) prices_.push_back(max_price);
-  INVARIANT(prices_.size() <= kPrices, "every price has its bounds");
-  return best < kNever;
-}
-
-void Search::read_rests(std::uint32_t first) {
-  grows_.assign(std::size_t{all_} + 1, 0);
-  for (Set set = all_; set != 0; --set) {
-    if ((set & bit(first)) == 0) continue;
-    for (Set left = all_ & ~set; left != 0 && grows_[set] == 0; left &= left - 1) {
-      const Set with = set | bit(lowest(left));
-      if (wanted_[with] != 0 || grows_[with] != 0) grows_[set] = 1;
-    }
-    if (grows_[set] == 0) continue;
-    for (Set lasts = set; lasts != 0; lasts &= lasts - 1) {
-      for (std::size_t price = 0; price < prices_.size(); ++price) {
-        rest(set, lowest(lasts), price) = read_rest(set, lowest(lasts), first, price);
-      }
-    }
-  }
-}
-
-double Search::read_rest(Set set, std::uint32_t last, std::uint32_t first,
-                         std::size_t price) const {
-  const auto stage = [&](std::uint32_t node, double heaviest) {
-    if (heaviest == 0.0) return kNever;
-    const double each = in_.layer(node) - prices_[price];
-    return in_.toll(node) + each * (each < 0.0 ? heaviest : in_.min_weight());
-  };
-  double shortest = kNever;
-  for (Set left = all_ & ~set; left != 0; left &= left - 1) {
-    const std::uint32_t next = lowest(left);
-    if (!in_.linked(last, next)) continue;
-    const Set with = set | bit(next);
-    double after = kNever;
-    if (wanted_[with] != 0) {
-      after = stage(next, in_.heaviest(next, kLast)) + in_.delay(next, first) + in_.head(next);
-    }
-    if (grows_[with] != 0) {
-      after = std::min(after, stage(next, in_.heaviest(next, kInner)) +
-                                  rests_[price][std::size_t{with} * kMaxNodes + next]);
-    }
-    shortest = std::min(shortest, in_.hop(last, next) + after);
-  }
-  return shortest;
-}
-
-bool Search::solve() {
-  const double before = limit_;
-  for (std::uint32_t first = 0; first < count_; ++first) {
-    if (equal_) {
-      solve_equal(first);
-      continue;
-    }
-    if (allowed(bit(first)) && in_.heaviest(first, kAlone) > 0.0) {
-      const double alone = in_.toll(first) + in_.layer(first) * in_.all_weight() + in_.head(first);
-      if (alone < limit_) take({{in_.node(first), {0, layers_}}}, alone);
-    }
-    if (in_.heaviest(first, kFirst) == 0.0 || !mark(first)) continue;
-    read_rests(first);
-    solve_unequal(first);
-    rows_visited_ += rows_.size();
-    const bool any = problem_.objective == Objective::kThroughput;
-    if (any && (limit_ < before || (in_.pace() < kNever && rows_visited_ >= kMaxPaceRows))) break;
-  }
-  INVARIANT(limit_ <= before, "a limit only falls");
-  const bool found = limit_ < before;
-  if (found) check_best();
-  return found;
-}
-
-// Subsets are visited before their supersets.
-void Search::solve_unequal(std::uint32_t first) {
-  rows_.assign(1, {});
-  seconds_.clear();
-  const Set own = bit(first);
-  for (Set set = own; set <= all_; ++set) {
-    if ((set & own) == 0) continue;
-    if (wanted_[set] != 0) close(set, first);
-    for (Set lasts = set; lasts != 0; lasts &= lasts - 1) slot(set, lowest(lasts)) = 0;
-    if (grows_[set] == 0) continue;
-    if (set == own) {
-      const Row row{1, in_.far(first, 0) + 1, 0};
-      for (std::uint32_t end = row.begin; end < row.end; ++end) {
-        seconds_.push_back(in_.toll(first) + in_.layer(first) * in_.weight_before(end));
-      }
-      keep(own, first, row);
-    }
-    for (Set lasts = set & ~own; lasts != 0; lasts &= lasts - 1) {
-      const std::uint32_t last = lowest(lasts);
-      if (arrive(set & ~bit(last), last)) keep(set, last, leave(last));
-    }
-  }
-}
-
-void Search::close(Set set, std::uint32_t first) {
-  double best = limit_;
-  std::uint32_t last = first;
-  std::uint32_t from = 0;
-  for (Set lasts = set & ~bit(first); lasts != 0; lasts &= lasts - 1) {
-    const std::uint32_t node = lowest(lasts);
-    const double back = in_.delay(node, first) + in_.head(node) + in_.toll(node);
-    if (back == kNever || !arrive(set & ~bit(node), node)) continue;
-    for (std::uint32_t begin = arrivals_begin_; begin < arrivals_end_; ++begin) {
-      if (!in_.holds_end(node, begin)) continue;
-      const double all = arrivals_[begin] + in_.layer(node) * in_.weight({begin, layers_}) + back;
-      if (all >= best) continue;
-      best = all;
-      last = node;
-      from = begin;
-    }
-  }
-  if (last != first) take(trace(set, last, from), best);
-}
-
-// The seconds of the best path to each end of a set's layers from which the node may go on.
-bool Search::arrive(Set before, std::uint32_t node) {
-  arrivals_begin_ = layers_;
-  arrivals_end_ = 0;
-  for (Set lasts = before & in_.sources(node); lasts != 0; lasts &= lasts - 1) {
-    const Row& row = rows_[slot(before, lowest(lasts))];
-    if (row.begin == row.end) continue;
-    arrivals_begin_ = std::min(arrivals_begin_, row.begin);
-    arrivals_end_ = std::max(arrivals_end_, row.end);
-  }
-  if (arrivals_begin_ >= arrivals_end_) return false;
-  std::fill(arrivals_.begin() + arrivals_begin_, arrivals_.begin() + arrivals_end_, kNever);
-  for (Set lasts = before & in_.sources(node); lasts != 0; lasts &= lasts - 1) {
-    const std::uint32_t last = lowest(lasts);
-    const Row& row = rows_[slot(before, last)];
-    const double hop = in_.hop(last, node);
-    const double* const seconds = seconds_.data() + row.at;
-    double* const arrivals = arrivals_.data() + row.begin;
-    for (std::uint32_t i = 0; i < row.end - row.begin; ++i) {
-      arrivals[i] = std::min(arrivals[i], seconds[i] + hop);
-    }
-  }
-  return true;
-}
-
-// The node's stage after the arrivals: of every end the best begin. Later begins reach later ends,
-// so that begins wait in a queue, each until a later one is better or the end is too far for it.
-Row Search::leave(std::uint32_t node) {
-  const double each = in_.layer(node);
-  const auto before = [&](std::uint32_t begin) {
-    return arrivals_[begin] - each * in_.weight_before(begin);
-  };
-  const Row row{arrivals_begin_ + 1, in_.far(node, arrivals_end_ - 1) + 1, seconds_.size()};
-  queue_.clear();
-  std::size_t front = 0;
-  for (std::uint32_t end = row.begin; end < row.end; ++end) {
-    const std::uint32_t begin = end - 1;
-    if (begin < arrivals_end_ && arrivals_[begin] < kNever) {
-      while (queue_.size() > front && before(queue_.back()) >= before(begin)) queue_.pop_back();
-      queue_.push_back(begin);
-    }
-    while (front < queue_.size() && in_.far(node, queue_[front]) < end) ++front;
-    const bool none = front == queue_.size();
-    seconds_.push_back(
-        none ? kNever : before(queue_[front]) + each * in_.weight_before(end) + in_.toll(node));
-  }
-  return row;
-}
-
-// Keeps of a row, the newest, the ends from which others may come round within the limit.
-void Search::keep(Set set, std::uint32_t last, Row row) {
-  double* const seconds = seconds_.data() + row.at;
-  Row kept{row.end, row.begin, row.at};
-  for (std::uint32_t end = row.begin; end < row.end; ++end) {
-    const double left = in_.weight({end, layers_});
-    double rest_seconds = 0.0;  // at least
-    for (std::size_t price = 0; price < prices_.size(); ++price) {
-      const double all = rest(set, last, price) + prices_[price] * left;
-      rest_seconds = price == 0 ? all : std::max(rest_seconds, all);
-    }
-    double& one = seconds[end - row.begin];
-    if (one + rest_seconds >= limit_) {
-      one = kNever;
-      continue;
-    }
-    kept.begin = std::min(kept.begin, end);
-    kept.end = end + 1;
-  }
-  if (kept.begin >= kept.end) {
-    seconds_.resize(row.at);
-    return;
-  }
-  seconds_.resize(row.at + (kept.end - row.begin));
-  kept.at += kept.begin - row.begin;
-  slot(set, last) = static_cast<std::uint32_t>(rows_.size());
-  INVARIANT(kept.at + (kept.end - kept.begin) <= seconds_.size(), "a row has its seconds");
-  rows_.push_back(kept);
-}
-
-// The pipeline whose last stage begins at `begin`, by the rows of its subsets.
-std::vector<Stage> Search::trace(Set set, std::uint32_t last, std::uint32_t begin) {
-  std::vector<Stage> stages{{in_.node(last), {begin, layers_}}};
-  for (set &= ~bit(last); size_of(set) > 1; set &= ~bit(last)) {
-    const std::uint32_t end = begin;
-    const std::uint32_t next = last;
-    const auto until = [&](std::uint32_t node) {
-      const Row& row = rows_[slot(set, node)];
-      return end < row.begin || end >= row.end ? kNever : seconds_[row.at + (end - row.begin)];
-    };
-    double shortest = kNever;
-    for (Set lasts = set & in_.sources(next); lasts != 0; lasts &= lasts - 1) {
-      const std::uint32_t node = lowest(lasts);
-      const double seconds = until(node) + in_.hop(node, next);
-      if (seconds >= shortest) continue;
-      shortest = seconds;
-      last = node;
-    }
-    INVARIANT(last != next, "a row leads to every stage but the first one");
-    arrive(set & ~bit(last), last);
-    shortest = kNever;
-    for (std::uint32_t from = arrivals_begin_; from < std::min(arrivals_end_, end); ++from) {
-      if (in_.far(last, from) < end) continue;
-      const double seconds = arrivals_[from] - in_.layer(last) * in_.weight_before(from);
-      if (seconds >= shortest) continue;
-      shortest = seconds;
-      begin = from;
-    }
-    INVARIANT(begin < end, "every stage has a layer");
-    stages.push_back({in_.node(last), {begin, end}});
-  }
-  stages.push_back({in_.node(lowest(set)), {0, begin}});
-  std::ranges::reverse(stages);
-  return stages;
-}
-
-void Search::take(std::vector<Stage> stages, double seconds) {
-  INVARIANT(seconds < limit_, "a pipeline is taken for a better one only");
-  best_ = std::move(stages);
-  limit_ = seconds - kSlack * std::abs(seconds);
-}
-
-void Search::check_best() const {
-  INVARIANT(best_ && !best_->empty(), "a limit falls by a pipeline");
-  INVARIANT(stages_ == 0 || best_->size() == stages_, "as many stages as were asked for");
-  std::uint32_t begin = 0;
-  for (const Stage& stage : *best_) {
-    INVARIANT(stage.layers.begin == begin && stage.layers.end > begin, "stages are neighbours");
-    INVARIANT(in_.costs().fits(stage.node, stage.layers), "a stage fits into its node's memory");
-    begin = stage.layers.end;
-  }
-  INVARIANT(begin == layers_, "a pipeline has all layers");
-}
-
-std::optional<std::vector<Stage>> Search::run() {
-  bound(kNever);
-  if (problem_.objective == Objective::kLatency) {
-    if (best_) limit_ = cost_seconds(problem_, *best_) * (1.0 - kSlack);
-    solve();
-    return std::move(best_);
-  }
-  if (!equal_ && !best_ && !solve()) return std::nullopt;
-  rows_visited_ = 0;
-  const std::optional<double> pace = min_pace();
-  if (!pace) return std::move(best_);
-  bound(*pace);
-  if (solve()) return std::move(best_);
-  // The time round the ring takes more than S + 1 of that pace.
-  if (!best_) {
-    bound(kNever);
-    if (!solve()) return std::nullopt;
-  }
-  double low = *pace;
-  double high = cost_seconds(problem_, *best_);
-  while (high - low > kPrecision * high && rows_visited_ < kMaxPaceRows) {
-    const double middle = low + (high - low) / 2.0;
-    bound(middle);
-    if (solve()) {
-      high = std::min(middle, cost_seconds(problem_, *best_));
-    } else {
-      low = middle;
-    }
-  }
-  return std::move(best_);
-}
 
 // Layers taken as large as the largest one always fit. Taken as smaller ones they let an order be
 // found that fits only where the large layers are not.

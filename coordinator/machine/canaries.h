@@ -10,14 +10,17 @@
 // One thread.
 #pragma once
 
+#include <algorithm>
 #include <cstdint>
 #include <functional>
+#include <utility>
 #include <vector>
 
 #include "base/clock.h"
 #include "base/ids.h"
 #include "base/random.h"
 #include "coordinator/coordinator.h"
+#include "ledger/policy.h"
 
 namespace hearth::coordinator {
 
@@ -35,22 +38,90 @@ class Canaries {
       : words_(std::move(words)), shape_(shape), rate_(rate), random_(random) {}
 
   // A client's request runs; `checked`: there is somebody to check what is made for it.
-  void saw(const GenerateRequest& request, bool checked);
+  void saw(const GenerateRequest& request, bool checked) {
+    Shape shape;
+    shape.prompt_tokens = static_cast<std::uint32_t>(request.prompt.size());
+    shape.sampling = request.sampling;
+    // What says something of its content stays behind.
+    shape.sampling.seed = 0;
+    shape.sampling.logit_bias.clear();
+    shape.sampling.stop_tokens.clear();
+    keep(shapes_, kShapes, next_shape_, std::move(shape));
+    if (!checked || due_ >= kDueMost) return;
+    if (below(ledger::kMillion) < static_cast<std::uint64_t>(rate_)) ++due_;
+  }
+
   // What the model answered to one of these.
-  void heard(const std::vector<TokenId>& answer);
+  void heard(const std::vector<TokenId>& answer) {
+    for (const TokenId token : answer) {
+      if (std::ranges::count(words_.end_tokens, token) > 0) continue;
+      keep(text_, kTextTokens, next_token_, token);
+    }
+  }
+
   // Whether one is to be made now, which is then reckoned as made. `idle`: who checks has nothing
   // to do, and no client waits for an answer.
-  bool due(TimePoint now, bool idle);
+  bool due(TimePoint now, bool idle) {
+    if (due_ > 0) {
+      --due_;
+      return true;
+    }
+    if (!idle || now < next_idle_) return false;
+    const auto spread = static_cast<std::uint64_t>((kIdleMost - kIdleLeast).count());
+    next_idle_ = now + kIdleLeast + Duration(static_cast<Duration::rep>(below(spread)));
+    return true;
+  }
+
   // Without a name for receipts.
-  GenerateRequest make();
+  GenerateRequest make() {
+    Shape shape{kFirstPrompt, {}};
+    shape.sampling.max_tokens = kFirstAnswer;
+    if (!shapes_.empty()) shape = shapes_[below(shapes_.size())];
+    const auto prompt_of = [this](const std::vector<TokenId>& words) {
+      return words_.prompt_of ? words_.prompt_of(words) : words;
+    };
+    const std::size_t frame = prompt_of({}).size();
+    const std::size_t wanted = shape.prompt_tokens > frame ? shape.prompt_tokens - frame : 1;
+    GenerateRequest request;
+    request.prompt = prompt_of(text(wanted));
+    request.sampling = std::move(shape.sampling);
+    request.sampling.seed = random_.next();
+    request.sampling.stop_tokens = words_.end_tokens;
+    const auto room =
+        shape_.context - std::min<std::size_t>(request.prompt.size() + 1, shape_.context);
+    request.sampling.max_tokens =
+        std::clamp<std::uint32_t>(request.sampling.max_tokens, 1,
+                                  std::max<std::uint32_t>(1, static_cast<std::uint32_t>(room)));
+    request.origin = Origin::kCanary;
+    request.policy.share = true;
+    return request;
+  }
 
  private:
   struct Shape {
     std::uint32_t prompt_tokens = 0;
     SamplingParams sampling;  // without tokens of its owner's, and without its seed
   };
+  // Before any client has asked.
+  static constexpr std::uint32_t kFirstPrompt = 32;
+  static constexpr std::uint32_t kFirstAnswer = 64;
+
+  template <typename T>
+  static void keep(std::vector<T>& all, std::size_t most, std::size_t& next, T one) {
+    if (all.size() < most) return all.push_back(std::move(one));
+    all[next] = std::move(one);
+    next = (next + 1) % most;
+  }
   std::uint64_t below(std::uint64_t bound) { return random_.next() % bound; }
-  std::vector<TokenId> text(std::size_t tokens);
+  // Of what there is a piece from anywhere; before there is any, one word that means nothing.
+  std::vector<TokenId> text(std::size_t tokens) {
+    if (text_.empty()) return {static_cast<TokenId>(below(shape_.vocabulary))};
+    const std::size_t count = std::clamp<std::size_t>(tokens, 1, text_.size());
+    const std::size_t first = below(text_.size());
+    std::vector<TokenId> piece;
+    for (std::size_t i = 0; i < count; ++i) piece.push_back(text_[(first + i) % text_.size()]);
+    return piece;
+  }
 
   const CanaryWords words_;
   const StepShape shape_;
