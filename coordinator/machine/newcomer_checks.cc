@@ -5,7 +5,6 @@
 #include <utility>
 
 #include "coordinator/machine/sequence_lifecycle.h"
-#include "coordinator/pipelines/checking.h"
 #include "coordinator/pipelines/pipelines.h"
 #include "coordinator/proof/ledger_service.h"
 #include "coordinator/scheduling/scheduler.h"
@@ -65,7 +64,7 @@ std::string NewcomerChecks::describe(const NodeStatus& node) const {
   if (!node.newcomer || !here) return "";
   if (options_.receipts == nullptr) return "waits: this server keeps no ledger";
   if (options_.receipts->audits().mode == AuditMode::kOff) return "waits: nothing is audited here";
-  const std::string dues = dues_text({}, node.standing);
+  const std::string dues = dues_text(node.standing);
   if (node.state == "checking") return "checks others' results, " + dues;
   if (node.state == "loading") return "loads layers to check others' results with, " + dues;
   if (node.build != options_.receipts->build()) {
@@ -73,6 +72,14 @@ std::string NewcomerChecks::describe(const NodeStatus& node) const {
   }
   const std::string& why = pipelines_.why_newcomers_wait();
   return "waits" + (why.empty() ? "" : ": " + why) + "; " + dues;
+}
+
+std::string dues_text(const std::optional<NodeStanding>& standing) {
+  const ledger::Policy policy;
+  const NodeStanding one = standing.value_or(NodeStanding());
+  return std::to_string(one.checks) + " of " + std::to_string(policy.newcomer_audits) +
+         " windows, on " + std::to_string(one.check_days) + " of " +
+         std::to_string(policy.newcomer_days) + " days";
 }
 
 }  // namespace hearth::coordinator

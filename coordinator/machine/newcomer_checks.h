@@ -3,6 +3,7 @@
 #pragma once
 
 #include <cstdint>
+#include <optional>
 #include <string>
 
 #include "base/random.h"
@@ -31,5 +32,8 @@ class NewcomerChecks : MachineParts {
   Canaries canaries_;
   std::uint64_t total_ = 0;
 };
+
+// "12 of 100 windows, on 2 of 3 days" of the dues that the log shows; nothing there: none yet.
+std::string dues_text(const std::optional<NodeStanding>& standing);
 
 }  // namespace hearth::coordinator

@@ -1,9 +1,10 @@
 #include "coordinator/pipelines/pipelines.h"
 
 #include <algorithm>
+#include <numeric>
+#include <tuple>
 
 #include "base/check.h"
-#include "coordinator/pipelines/checking.h"
 #include "coordinator/workers/holdings.h"
 #include "proto/fixed_field.h"
 #include "proto/split.h"
@@ -15,6 +16,57 @@ namespace {
 constexpr Duration kRest = std::chrono::milliseconds(500);
 constexpr Duration kSettling = std::chrono::seconds(3);
 constexpr std::uint32_t kPageTokensMost = 65'536;
+
+std::uint32_t room_of(const Node& node) { return node.status.layers_most - 1; }  // 0: any number
+
+bool has_room(const Node& node, const LayerRange& layers) {
+  return room_of(node) >= layers.size() - 1;
+}
+
+// Takes the best of them for these layers out of `nodes`; null: no node has room.
+Node* take_best(std::vector<Node*>& nodes, const LayerRange& layers) {
+  const auto cost = [&](const Node* node) {
+    const bool loaded = node->loaded && node->status.layers == layers;
+    const bool held = !node->status.partial || holds(node->status, layers);
+    return std::tuple(!loaded, !held, room_of(*node));
+  };
+  auto best = nodes.end();
+  for (auto at = nodes.begin(); at != nodes.end(); ++at) {
+    if (!has_room(**at, layers)) continue;
+    if (best == nodes.end() || cost(*at) < cost(*best)) best = at;
+  }
+  if (best == nodes.end()) return nullptr;
+  Node* node = *best;
+  nodes.erase(best);
+  return node;
+}
+
+// Nodes for these layers, by stage, at least one of them a newcomer: newcomers first, each with
+// room for its layers, and of those who has loaded them, then who holds them, then who has the
+// least room. Nothing: no node is left for a stage, which `missing` then names.
+std::optional<Placed> place_checkers(const std::vector<LayerRange>& cut,
+                                     std::vector<Node*> newcomers, std::vector<Node*> spares,
+                                     LayerRange& missing) {
+  // The largest stage first: fewest have room for it.
+  std::vector<std::size_t> order(cut.size());
+  std::iota(order.begin(), order.end(), 0);
+  std::ranges::stable_sort(order, std::ranges::greater(),
+                           [&](std::size_t stage) { return cut[stage].size(); });
+  Placed placed{std::vector<Node*>(cut.size()), cut};
+  bool any = false;
+  for (const std::size_t stage : order) {
+    Node* node = take_best(newcomers, cut[stage]);
+    any = any || node != nullptr;
+    if (node == nullptr) node = take_best(spares, cut[stage]);
+    if (node == nullptr) {
+      missing = cut[stage];
+      return std::nullopt;
+    }
+    placed.nodes[stage] = node;
+  }
+  INVARIANT(std::ranges::count(placed.nodes, nullptr) == 0, "each stage has a node");
+  return any ? std::optional(std::move(placed)) : std::nullopt;
+}
 
 }  // namespace
 
@@ -91,8 +143,7 @@ std::vector<LayerRange> Pipelines::choose(std::vector<Node*>& free) const {
     free = std::move(stages);
     return layers;
   }
-  const auto room = [](const Node* node) { return node->status.layers_most - 1; };  // 0: any number
-  std::ranges::stable_sort(free, std::ranges::greater(), room);
+  std::ranges::stable_sort(free, std::ranges::greater(), [](Node* node) { return room_of(*node); });
   return split(free);
 }
 
@@ -189,7 +240,7 @@ Pipeline* Pipelines::form_checking(const std::string& build) {
     std::vector<LayerRange> cut;
     for (const Member& member : other.members) cut.push_back(member.layers);
     LayerRange missing;
-    const auto found = place_checkers(cut, newcomers, spares, &missing);
+    const auto found = place_checkers(cut, newcomers, spares, missing);
     if (!found) {
       why_newcomers_wait_ = "no free node has room for layers " + text_of(missing);
       continue;

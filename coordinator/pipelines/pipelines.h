@@ -29,7 +29,11 @@ struct Member {
   bool newcomer = false;  // when the pipeline was formed
 };
 
-// Of one that computes nothing but audits: how it was when it was formed.
+// A checking pipeline is one of newcomers, whose agreement moves only their own standing: they
+// compute again what pipelines that serve have computed (ledger/PROTOCOL.md, 4 and 5). They stand
+// in the same cut as one that serves, and no prompt reaches them but the coordinator's own and
+// those that their owners share. Where newcomers do not cover all layers, nodes of standing that no
+// pipeline has help, and go back as soon as one may want them. How it was when it was formed:
 struct Checking {
   std::size_t unplaced = 0;  // nodes of standing in no pipeline
   std::size_t serving = 0;   // pipelines that served
@@ -38,7 +42,7 @@ struct Checking {
 struct Pipeline {
   Epoch epoch;
   bool serving = false;              // or checking, where that is set
-  std::optional<Checking> checking;  // coordinator/pipelines/checking.h
+  std::optional<Checking> checking;  // set: it computes nothing but audits
   TimePoint deadline{};              // of forming
   std::vector<Member> members;       // by stage
   std::uint32_t kv_pages = 0;        // the smallest stage's, of those that are ready

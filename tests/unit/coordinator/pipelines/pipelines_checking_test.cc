@@ -1,5 +1,3 @@
-#include "coordinator/pipelines/checking.h"
-
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -7,6 +5,7 @@
 #include <set>
 
 #include "base/random.h"
+#include "coordinator/machine/newcomer_checks.h"
 #include "coordinator/pipelines/pipelines.h"
 #include "coordinator/scheduling/scheduler.h"
 #include "tests/unit/coordinator/workers/workers.h"
@@ -154,11 +153,11 @@ TEST_F(CheckingTest, WhatItsCutServedNoMoreEndsIt) {
 }
 
 TEST_F(CheckingTest, DuesAreSaid) {
-  EXPECT_EQ(dues_text({}, std::nullopt), "0 of 100 windows, on 0 of 3 days");
+  EXPECT_EQ(dues_text(std::nullopt), "0 of 100 windows, on 0 of 3 days");
   NodeStanding standing;
   standing.checks = 12;
   standing.check_days = 2;
-  EXPECT_EQ(dues_text({}, standing), "12 of 100 windows, on 2 of 3 days");
+  EXPECT_EQ(dues_text(standing), "12 of 100 windows, on 2 of 3 days");
 }
 
 // Random swarms whose nodes come, go, are paused, done with their dues and newcomers again; and
