@@ -40,6 +40,12 @@ class ByteReader {
     return value;
   }
 
+  // One value after the other.
+  template <typename... T>
+  void read_into(T&... values) {
+    (static_cast<void>(values = read<T>()), ...);
+  }
+
   // An empty span, and failed(), when fewer than `count` bytes are left.
   ByteSpan take(std::size_t count) {
     if (failed_ || count > bytes_.size() - offset_) {
@@ -65,10 +71,10 @@ class ByteWriter {
  public:
   explicit ByteWriter(Bytes& out) : out_(out) {}
 
-  template <typename T>
-  void write(T value) {
-    static_assert(std::is_arithmetic_v<T>);
-    append({reinterpret_cast<const std::byte*>(&value), sizeof(T)});
+  template <typename... T>
+  void write(T... values) {
+    static_assert((std::is_arithmetic_v<T> && ...));
+    (append({reinterpret_cast<const std::byte*>(&values), sizeof(T)}), ...);
   }
   void append(ByteSpan bytes) {
     if (bytes.empty()) return;

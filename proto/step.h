@@ -185,6 +185,7 @@ Bytes encode(const CancelMessage& cancel);
 
 // As a SequenceOpen has them: what a receipt commits to.
 Bytes encode(const SamplingParams& params);
+Result<SamplingParams> decode_sampling(ByteSpan bytes, std::uint32_t vocabulary);
 
 // Every count is checked against base/limits.h and the shape before anything is allocated, every
 // id and number against its range; bytes left over are refused. Errors are kInvalidInput.

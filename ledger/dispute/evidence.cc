@@ -9,7 +9,6 @@
 #include "base/hex.h"
 #include "base/limits.h"
 #include "proto/committed_sampling.h"
-#include "proto/sampling_codec.h"
 
 namespace hearth::ledger {
 namespace {

@@ -1,0 +1,416 @@
+#include "proto/step.h"
+
+#include <algorithm>
+#include <cmath>
+#include <string>
+#include <utility>
+
+#include "base/limits.h"
+
+namespace hearth {
+namespace {
+
+constexpr std::size_t kRowBytes = 8 + 4 + 4 + 1;
+constexpr std::size_t kTruncateBytes = 8 + 4;
+constexpr std::size_t kTokenBytesMin = 8 + 4 + 4 + 1 + 1 + 4 + 4;
+constexpr std::size_t kLogprobBytes = 4 + 4;
+constexpr std::uint8_t kKnownFlags = BatchRow::kSample | BatchRow::kFailed;
+// The byte behind an open's prompt_tokens.
+constexpr std::uint8_t kReportHashes = 1;
+constexpr std::uint8_t kMakeReceipt = 2;
+constexpr std::uint8_t kBackground = 4;
+
+static_assert(kRowBytes == sizeof(SequenceId::value) + sizeof(Position) + sizeof(TokenId) +
+                               sizeof(BatchRow::flags),
+              "kRowBytes counts every field of a row");
+static_assert(kTruncateBytes == sizeof(SequenceId::value) + sizeof(Position),
+              "kTruncateBytes counts every field of a truncate");
+static_assert(kKnownFlags < (1U << BatchRow::kReasonShift) &&
+                  static_cast<unsigned>(ErrorCode::kNumeric) < (1U << (8 - BatchRow::kReasonShift)),
+              "the flags and the reason of a row share one byte without overlap");
+static_assert(kLogprobBytes == sizeof(TokenId) + sizeof(float),
+              "kLogprobBytes counts every field of a log-probability");
+static_assert(static_cast<int>(FinishReason::kError) == 3, "the error of tokens.finish names 3");
+static_assert((kReportHashes | kMakeReceipt | kBackground) == 7,
+              "the three flags fill the lowest bits, so every value up to 7 is valid");
+
+// --- what the messages share ---
+
+// A list: a u32 count, at most `limit`, then items of at least `item_bytes`, which the rest must be
+// able to hold before anything is allocated; `read_item` gives the Result of the next one.
+template <typename ReadItem>
+auto read_list(ByteReader& reader, const char* field, std::size_t limit, std::size_t item_bytes,
+               const ReadItem& read_item)
+    -> Result<std::vector<std::decay_t<decltype(*read_item())>>> {
+  const auto count = reader.read<std::uint32_t>();
+  REQUIRE(!reader.failed(), std::string("the message ends before the count of ") + field);
+  REQUIRE(count <= limit, std::string(field) + " has " + std::to_string(count) +
+                              " entries; the limit is " + std::to_string(limit));
+  REQUIRE(count <= reader.remaining() / item_bytes,
+          std::string(field) + " has " + std::to_string(count) + " entries but only " +
+              std::to_string(reader.remaining()) + " bytes follow");
+  std::vector<std::decay_t<decltype(*read_item())>> items;
+  items.reserve(count);
+  for (std::uint32_t i = 0; i < count; ++i) {
+    TRY(auto item, read_item());
+    items.push_back(std::move(item));
+  }
+  return items;
+}
+
+template <typename Item, typename WriteItem>
+void write_list(ByteWriter& writer, const std::vector<Item>& items, const WriteItem& write_item) {
+  writer.write(static_cast<std::uint32_t>(items.size()));
+  for (const Item& item : items) write_item(item);
+}
+
+Result<TokenId> read_token(ByteReader& reader, const char* field, std::uint32_t vocabulary) {
+  const auto token = reader.read<TokenId>();
+  REQUIRE(token >= 0 && static_cast<std::uint32_t>(token) < vocabulary,
+          std::string(field) + " is token " + std::to_string(token) + "; the vocabulary has " +
+              std::to_string(vocabulary));
+  return token;
+}
+
+Result<Position> read_position(ByteReader& reader, const char* field, std::uint32_t context) {
+  const auto position = reader.read<Position>();
+  REQUIRE(position < context, std::string(field) + " is " + std::to_string(position) +
+                                  "; the context has " + std::to_string(context) + " positions");
+  return position;
+}
+
+Status check_distinct(std::vector<SequenceId> sequences, const char* field) {
+  std::sort(sequences.begin(), sequences.end());
+  const auto twice = std::adjacent_find(sequences.begin(), sequences.end());
+  REQUIRE(twice == sequences.end(),
+          std::string(field) + " names sequence " + std::to_string(twice->value) + " twice");
+  return ok_status();
+}
+
+// Distinct ids only: no message has a use for naming a sequence twice in one list.
+template <typename Item>
+Status check_sequences(const std::vector<Item>& items, const char* field) {
+  std::vector<SequenceId> ids;
+  for (const Item& item : items) ids.push_back(item.sequence);
+  return check_distinct(std::move(ids), field);
+}
+
+// Items of a sequence stand together, their positions ascending by one.
+template <typename Item>
+Status check_runs(const std::vector<Item>& items, const char* field) {
+  std::vector<SequenceId> runs;
+  for (std::size_t i = 0; i < items.size(); ++i) {
+    if (i == 0 || items[i].sequence != items[i - 1].sequence) {
+      runs.push_back(items[i].sequence);
+      continue;
+    }
+    const std::uint64_t before = items[i - 1].position;
+    REQUIRE(items[i].position == before + 1, std::string(field) + " of sequence " +
+                                                 std::to_string(items[i].sequence.value) +
+                                                 " go from position " + std::to_string(before) +
+                                                 " to " + std::to_string(items[i].position));
+  }
+  return check_distinct(std::move(runs), field);
+}
+
+Result<std::vector<SequenceId>> read_sequences(ByteReader& reader, const char* field,
+                                               std::size_t limit) {
+  TRY(std::vector<SequenceId> sequences,
+      read_list(reader, field, limit, sizeof(std::uint64_t),
+                [&] { return Result<SequenceId>(SequenceId(reader.read<std::uint64_t>())); }));
+  TRY_VOID(check_distinct(sequences, field));
+  return sequences;
+}
+
+void write_sequences(ByteWriter& writer, const std::vector<SequenceId>& sequences) {
+  write_list(writer, sequences, [&](SequenceId sequence) { writer.write(sequence.value); });
+}
+
+// Nothing was missing and nothing is left over.
+Status check_consumed(const ByteReader& reader, const char* message) {
+  REQUIRE(!reader.failed(), std::string("a ") + message + " message ends too early, after " +
+                                std::to_string(reader.offset()) + " bytes");
+  REQUIRE(reader.remaining() == 0, std::string("a ") + message + " message has " +
+                                       std::to_string(reader.remaining()) + " bytes after its end");
+  return ok_status();
+}
+
+// --- an open ---
+
+void write_sampling(ByteWriter& writer, const SamplingParams& params) {
+  writer.write(params.temperature, params.top_k, params.top_p, params.min_p,
+               params.repetition_penalty, params.presence_penalty, params.frequency_penalty,
+               params.seed);
+  write_list(writer, params.logit_bias,
+             [&](const auto& bias) { writer.write(bias.first, bias.second); });
+  writer.write(params.max_tokens);
+  write_list(writer, params.stop_tokens, [&](TokenId token) { writer.write(token); });
+  writer.write(static_cast<std::uint8_t>(params.logprobs ? 1 : 0), params.top_logprobs);
+}
+
+Result<SamplingParams> read_sampling(ByteReader& reader, std::uint32_t vocabulary) {
+  SamplingParams params;
+  reader.read_into(params.temperature, params.top_k, params.top_p, params.min_p,
+                   params.repetition_penalty, params.presence_penalty, params.frequency_penalty,
+                   params.seed);
+  using Bias = std::pair<TokenId, float>;
+  TRY(params.logit_bias, read_list(reader, "logit_bias", limits::kLogitBias, kLogprobBytes, [&] {
+        Bias bias;
+        reader.read_into(bias.first, bias.second);
+        return Result<Bias>(bias);
+      }));
+  params.max_tokens = reader.read<std::uint32_t>();
+  TRY(params.stop_tokens, read_list(reader, "stop_tokens", limits::kStopTokens, sizeof(TokenId),
+                                    [&] { return Result<TokenId>(reader.read<TokenId>()); }));
+  const auto logprobs = reader.read<std::uint8_t>();
+  REQUIRE(logprobs <= 1, "logprobs is " + std::to_string(logprobs) + "; it must be 0 or 1");
+  params.logprobs = logprobs == 1;
+  params.top_logprobs = reader.read<std::uint32_t>();
+  TRY_VOID(validate(params, vocabulary));
+  return params;
+}
+
+void write_open(ByteWriter& writer, const SequenceOpen& open) {
+  const auto flag = [](bool set, std::uint8_t bit) { return set ? bit : std::uint8_t{0}; };
+  const auto flags = static_cast<std::uint8_t>(flag(open.report_hashes, kReportHashes) |
+                                               flag(open.receipt.has_value(), kMakeReceipt) |
+                                               flag(open.background, kBackground));
+  writer.write(open.sequence.value, open.prompt_tokens, flags);
+  if (open.receipt) {
+    writer.append(open.receipt->request);
+    writer.append(open.receipt->salt.bytes);
+  }
+  write_sampling(writer, open.sampling);
+}
+
+Result<SequenceOpen> read_open(ByteReader& reader, const StepShape& shape) {
+  SequenceOpen open;
+  reader.read_into(open.sequence.value, open.prompt_tokens);
+  const auto flags = reader.read<std::uint8_t>();
+  REQUIRE(flags <= (kReportHashes | kMakeReceipt | kBackground),
+          "report_hashes is " + std::to_string(flags) + "; it must be 0 to 7");
+  open.report_hashes = (flags & kReportHashes) != 0;
+  open.background = (flags & kBackground) != 0;
+  if ((flags & kMakeReceipt) != 0) {
+    ReceiptOrder& order = open.receipt.emplace();
+    std::ranges::copy(reader.take(order.request.size()), order.request.begin());
+    std::ranges::copy(reader.take(order.salt.bytes.size()), order.salt.bytes.begin());
+  }
+  TRY(open.sampling, read_sampling(reader, shape.vocabulary));
+  REQUIRE(!reader.failed(), "the message ends inside an open");
+  TRY_VOID(validate(open, shape));
+  return open;
+}
+
+// Fewest bytes that an encoded SequenceOpen has.
+std::size_t open_bytes_min() {
+  static const std::size_t bytes = [] {
+    Bytes encoded;
+    ByteWriter writer(encoded);
+    write_open(writer, SequenceOpen{});
+    return encoded.size();
+  }();
+  return bytes;
+}
+
+// --- parts of a batch and of its answer ---
+
+Result<BatchRow> read_row(ByteReader& reader, const StepShape& shape) {
+  BatchRow row;
+  row.sequence = SequenceId(reader.read<std::uint64_t>());
+  TRY(row.position, read_position(reader, "rows.position", shape.context));
+  TRY(row.token, read_token(reader, "rows.token", shape.vocabulary));
+  row.flags = reader.read<std::uint8_t>();
+  const std::uint8_t lower = row.flags & ((1U << BatchRow::kReasonShift) - 1);
+  REQUIRE((lower & ~kKnownFlags) == 0,
+          "rows.flags is " + std::to_string(row.flags) + "; only bits 1 and 2 have a meaning");
+  REQUIRE(row.reason() <= ErrorCode::kNumeric && (row.failed() || lower == row.flags),
+          "rows.flags is " + std::to_string(row.flags) + "; its reason has no meaning");
+  return row;
+}
+
+Result<SequenceTruncate> read_truncate(ByteReader& reader, const StepShape& shape) {
+  SequenceTruncate truncate;
+  reader.read_into(truncate.sequence.value, truncate.length);
+  REQUIRE(truncate.length >= 1 && truncate.length <= shape.context,
+          "truncates.length is " + std::to_string(truncate.length) + "; allowed are 1 to " +
+              std::to_string(shape.context));
+  return truncate;
+}
+
+Result<float> read_logprob(ByteReader& reader, const char* field) {
+  const auto value = reader.read<float>();
+  REQUIRE(std::isfinite(value), std::string(field) + " is not a finite number");
+  return value;
+}
+
+Result<TokenLogprob> read_alternative(ByteReader& reader, const StepShape& shape) {
+  TokenLogprob entry;
+  TRY(entry.token, read_token(reader, "tokens.top.token", shape.vocabulary));
+  TRY(entry.logprob, read_logprob(reader, "tokens.top.logprob"));
+  return entry;
+}
+
+Result<SampledToken> read_sampled(ByteReader& reader, const StepShape& shape) {
+  SampledToken token;
+  token.sequence = SequenceId(reader.read<std::uint64_t>());
+  TRY(token.position, read_position(reader, "tokens.position", shape.context));
+  TRY(token.token, read_token(reader, "tokens.token", shape.vocabulary));
+  const auto finish = reader.read<std::uint8_t>();
+  REQUIRE(finish <= static_cast<std::uint8_t>(FinishReason::kError),
+          "tokens.finish is " + std::to_string(finish) + "; the largest known is 3");
+  token.finish = static_cast<FinishReason>(finish);
+  const auto error = reader.read<std::uint8_t>();
+  REQUIRE(error <= static_cast<std::uint8_t>(ErrorCode::kNumeric),
+          "tokens.error is " + std::to_string(error) + "; the largest known is " +
+              std::to_string(static_cast<int>(ErrorCode::kNumeric)));
+  token.error = static_cast<ErrorCode>(error);
+  TRY(token.logprob, read_logprob(reader, "tokens.logprob"));
+  TRY(token.top, read_list(reader, "tokens.top", limits::kTopLogprobs, kLogprobBytes,
+                           [&] { return read_alternative(reader, shape); }));
+  REQUIRE(std::ranges::is_sorted(token.top, std::ranges::greater(), &TokenLogprob::logprob),
+          "tokens.top is not descending");
+  return token;
+}
+
+Status check_submitted(std::size_t bytes, const SequenceOpen& open) {
+  const std::uint64_t least = open.prompt_tokens;
+  const std::uint64_t most = least + open.sampling.max_tokens - 1;
+  REQUIRE(bytes % sizeof(TokenId) == 0 && bytes / sizeof(TokenId) >= least &&
+              bytes / sizeof(TokenId) <= most,
+          "the tokens have " + std::to_string(bytes) + " bytes; a prompt of " +
+              std::to_string(least) + " that is to go on has " + std::to_string(least) + " to " +
+              std::to_string(most) + " tokens of 4 bytes");
+  return ok_status();
+}
+
+}  // namespace
+
+Bytes encode(const SamplingParams& params) {
+  Bytes out;
+  ByteWriter writer(out);
+  write_sampling(writer, params);
+  return out;
+}
+
+Result<SamplingParams> decode_sampling(ByteSpan bytes, std::uint32_t vocabulary) {
+  ByteReader reader(bytes);
+  TRY(SamplingParams params, read_sampling(reader, vocabulary));
+  TRY_VOID(check_consumed(reader, "sampling parameters"));
+  return params;
+}
+
+Bytes encode(const StepBatch& batch) {
+  Bytes out;
+  out.reserve(64 + batch.opens.size() * 128 + batch.truncates.size() * kTruncateBytes +
+              batch.releases.size() * 8 + batch.rows.size() * kRowBytes + batch.activations.size());
+  ByteWriter writer(out);
+  writer.write(batch.epoch.value, batch.step.value, batch.boundary);
+  write_list(writer, batch.opens, [&](const SequenceOpen& open) { write_open(writer, open); });
+  write_list(writer, batch.truncates, [&](const SequenceTruncate& truncate) {
+    writer.write(truncate.sequence.value, truncate.length);
+  });
+  write_sequences(writer, batch.releases);
+  write_list(writer, batch.rows, [&](const BatchRow& row) {
+    writer.write(row.sequence.value, row.position, row.token, row.flags);
+  });
+  writer.append(batch.activations);
+  return out;
+}
+
+Result<StepBatch> decode_step_batch(ByteSpan bytes, const StepShape& shape) {
+  ByteReader reader(bytes);
+  StepBatch batch;
+  reader.read_into(batch.epoch.value, batch.step.value, batch.boundary);
+  TRY(batch.opens, read_list(reader, "opens", limits::kBatchOpens, open_bytes_min(),
+                             [&] { return read_open(reader, shape); }));
+  TRY_VOID(check_sequences(batch.opens, "opens"));
+  TRY(batch.truncates, read_list(reader, "truncates", limits::kBatchTruncates, kTruncateBytes,
+                                 [&] { return read_truncate(reader, shape); }));
+  TRY_VOID(check_sequences(batch.truncates, "truncates"));
+  TRY(batch.releases, read_sequences(reader, "releases", limits::kBatchReleases));
+  TRY(batch.rows, read_list(reader, "rows", limits::kBatchRows, kRowBytes,
+                            [&] { return read_row(reader, shape); }));
+  TRY_VOID(check_runs(batch.rows, "rows"));
+  const std::size_t expected =
+      shape.with_activations ? batch.rows.size() * shape.hidden_size * 2 : 0;
+  REQUIRE(reader.remaining() == expected, "activations have " + std::to_string(reader.remaining()) +
+                                              " bytes; " + std::to_string(batch.rows.size()) +
+                                              " rows of this model need " +
+                                              std::to_string(expected));
+  const ByteSpan activations = reader.take(expected);
+  batch.activations.assign(activations.begin(), activations.end());
+  TRY_VOID(check_consumed(reader, "batch"));
+  return batch;
+}
+
+Bytes encode(const StepTokens& tokens) {
+  Bytes out;
+  ByteWriter writer(out);
+  writer.write(tokens.epoch.value, tokens.step.value);
+  write_list(writer, tokens.tokens, [&](const SampledToken& token) {
+    writer.write(token.sequence.value, token.position, token.token,
+                 static_cast<std::uint8_t>(token.finish), static_cast<std::uint8_t>(token.error),
+                 token.logprob);
+    write_list(writer, token.top,
+               [&](const TokenLogprob& entry) { writer.write(entry.token, entry.logprob); });
+  });
+  write_sequences(writer, tokens.released);
+  return out;
+}
+
+Result<StepTokens> decode_step_tokens(ByteSpan bytes, const StepShape& shape) {
+  ByteReader reader(bytes);
+  StepTokens tokens;
+  reader.read_into(tokens.epoch.value, tokens.step.value);
+  TRY(tokens.tokens, read_list(reader, "tokens", limits::kBatchRows, kTokenBytesMin,
+                               [&] { return read_sampled(reader, shape); }));
+  TRY_VOID(check_runs(tokens.tokens, "tokens"));
+  TRY(tokens.released, read_sequences(reader, "released", limits::kBatchReleases));
+  TRY_VOID(check_consumed(reader, "tokens"));
+  return tokens;
+}
+
+Bytes encode(const SubmitMessage& submit) {
+  Bytes out;
+  ByteWriter writer(out);
+  writer.write(submit.epoch.value);
+  write_open(writer, submit.open);
+  for (const TokenId token : submit.prompt) writer.write(token);
+  return out;
+}
+
+Result<SubmitMessage> decode_submit(ByteSpan bytes, const StepShape& shape) {
+  ByteReader reader(bytes);
+  SubmitMessage submit;
+  submit.epoch = Epoch(reader.read<std::uint64_t>());
+  TRY(submit.open, read_open(reader, shape));
+  TRY_VOID(check_submitted(reader.remaining(), submit.open));
+  const std::size_t count = reader.remaining() / sizeof(TokenId);
+  submit.prompt.reserve(count);
+  for (std::size_t i = 0; i < count; ++i) {
+    TRY(const TokenId token, read_token(reader, "tokens", shape.vocabulary));
+    submit.prompt.push_back(token);
+  }
+  TRY_VOID(check_consumed(reader, "submit"));
+  return submit;
+}
+
+Bytes encode(const CancelMessage& cancel) {
+  Bytes out;
+  ByteWriter writer(out);
+  writer.write(cancel.epoch.value);
+  write_sequences(writer, cancel.sequences);
+  return out;
+}
+
+Result<CancelMessage> decode_cancel(ByteSpan bytes) {
+  ByteReader reader(bytes);
+  CancelMessage cancel;
+  cancel.epoch = Epoch(reader.read<std::uint64_t>());
+  TRY(cancel.sequences, read_sequences(reader, "sequences", limits::kRunningSequences));
+  TRY_VOID(check_consumed(reader, "cancel"));
+  return cancel;
+}
+
+}  // namespace hearth
