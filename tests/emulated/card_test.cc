@@ -16,7 +16,7 @@
 #include "kernels/cuda/attention.h"
 #include "model/spec.h"
 #include "model/synthetic.h"
-#include "node/engine/card/card_segments.h"
+#include "node/engine/card/card_layers.h"
 #include "tests/e2e/trace.h"
 
 namespace hearth::node {

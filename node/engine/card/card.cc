@@ -7,11 +7,13 @@
 #include <utility>
 
 #include "base/limits.h"
+#include "kernels/cuda/product.h"
 #include "kernels/cuda/runtime.h"
+#include "kernels/cuda/tiles.h"
 #include "node/engine/card/card_context.h"
 #include "node/engine/card/card_forward.h"
-#include "node/engine/card/card_rate.h"
 #include "node/engine/card/card_stage.h"
+#include "node/engine/card/placement.h"
 #include "node/engine/kv_cache.h"
 #include "node/engine/watchdog.h"
 #include "proto/split.h"
@@ -24,12 +26,70 @@ namespace cuda = kernels::cuda;
 // Rows a multiprocessor of the matrix that the rate is measured with: 142 MB on a 4090, of which
 // its cache holds half.
 constexpr std::uint32_t kRateRows = 128;
+constexpr std::uint32_t kRateCols = 8'192;
+constexpr int kRateRounds = 5;    // the first one warms up; the best counts
+constexpr int kRateProducts = 8;  // of a round, so that starting one counts little
 
 std::string mib(std::uint64_t bytes) {
   char text[48];
   std::snprintf(text, sizeof text, "%.1f MiB",
                 static_cast<double>(bytes) / static_cast<double>(limits::kMiB));
   return text;
+}
+
+struct RateArrays {
+  cuda::CardMatrix matrix;
+  kernels::QuantizedRows x;
+  float* out = nullptr;
+  cuda::ProductSpace space;
+};
+
+RateArrays place(std::uint32_t rows, std::uint32_t cols, Placement& placement) {
+  const auto type = kernels::WeightType::kQ8_0;
+  const cuda::TileShape shape = cuda::tile_shape(type, rows, cols);
+  const std::uint32_t blocks = cols / kernels::kBlock;
+  RateArrays arrays;
+  arrays.matrix = {type, rows, cols, placement.take<std::byte>(shape.bytes()),
+                   placement.take<std::int32_t>(std::size_t{shape.tiles} * cuda::kTileRows)};
+  arrays.x.rows = 1;
+  arrays.x.cols = cols;
+  arrays.x.values = placement.take<std::int8_t>(cols);
+  arrays.x.scales = placement.take<float>(blocks);
+  arrays.x.sums = placement.take<float>(blocks);
+  arrays.x.block_sums = placement.take<std::int32_t>(blocks);
+  arrays.x.exponents = placement.take<std::int32_t>(1);
+  arrays.out = placement.take<float>(rows);
+  arrays.space.sums = placement.take<std::int32_t>(cuda::product_sums(rows));
+  arrays.space.tickets = placement.take<std::uint32_t>(cuda::product_tickets(rows));
+  return arrays;
+}
+
+// Bytes of Q8_0 weights a second, with the kernel of decoding, over a matrix of zeros of that
+// shape, which should be larger than the card's cache; takes its memory and gives it back. On the
+// card that the thread has chosen.
+Result<double> measure_card_rate(std::uint32_t rows, std::uint32_t cols) {
+  Placement counted;
+  place(rows, cols, counted);
+  TRY(cuda::DeviceMemory memory, cuda::DeviceMemory::allocate(counted.bytes()));
+  Placement placement(memory);
+  const RateArrays arrays = place(rows, cols, placement);
+  TRY(const cuda::OwnedStream stream, cuda::make_stream());
+  TRY_VOID(cuda::fill_zero(memory.data(), counted.bytes(), stream.get()));
+  TRY_VOID(cuda::synchronize(stream.get()));
+  const std::size_t bytes =
+      cuda::tile_shape(arrays.matrix.type, rows, cols).bytes() * std::size_t{kRateProducts};
+  double best = 0.0;
+  for (int round = 0; round < kRateRounds; ++round) {
+    const auto begun = std::chrono::steady_clock::now();
+    for (int i = 0; i < kRateProducts; ++i) {
+      TRY_VOID(
+          cuda::product(arrays.matrix, arrays.x, arrays.out, rows, arrays.space, stream.get()));
+    }
+    TRY_VOID(cuda::synchronize(stream.get()));
+    const std::chrono::duration<double> spent = std::chrono::steady_clock::now() - begun;
+    if (round > 0) best = std::max(best, static_cast<double>(bytes) / spent.count());
+  }
+  return best;
 }
 
 // A call to the card that is no part of a stage, under a watchdog of its own. `known`: that there
@@ -69,7 +129,7 @@ class Card final : public Device {
                       const EngineOptions& options) const override;
   Result<double> measure_weight_rate() const override {
     return ask(*context_, options_.step_limit,
-               [&] { return measure_card_rate(multiprocessors_ * kRateRows, 8'192); });
+               [&] { return measure_card_rate(multiprocessors_ * kRateRows, kRateCols); });
   }
   Result<std::unique_ptr<StageForward>> load(const model::GgufFile& file,
                                              const model::ModelSpec& spec,
@@ -137,21 +197,17 @@ Result<std::unique_ptr<StageForward>> Card::load(const model::GgufFile& file,
   CardForward::Setup setup;
   setup.context = context_;
   setup.spec = spec;
-  setup.layers = options.layers;
-  setup.batch_rows = options.batch_rows;
-  setup.kv_pages = static_cast<std::uint32_t>(kv_within(memory, most) / memory.page);
-  setup.score_floats = options_.score_floats;
+  const auto pages = static_cast<std::uint32_t>(kv_within(memory, most) / memory.page);
+  setup.shape = {&spec, options.layers, options.batch_rows, pages, options_.score_floats};
   setup.step_limit = options_.step_limit;
   setup.say = [this](const std::string& sentence) { say(name_ + ": " + sentence); };
   setup.progress = options_.progress;
   setup.cancelled = options.cancelled;
-  TRY(const CardStage::Bytes bytes,
-      CardStage::bytes_of(
-          file, {&spec, options.layers, options.batch_rows, setup.kv_pages, setup.score_floats}));
-  const std::uint64_t all = bytes.all(setup.kv_pages);
+  TRY(const CardStage::Bytes bytes, CardStage::bytes_of(file, setup.shape));
+  const std::uint64_t all = bytes.all(pages);
   say(name_ + ": will take " + mib(all) + ": weights " + mib(bytes.weights) + ", " +
-      std::to_string(setup.kv_pages) + " KV pages " + mib(bytes.kv_page * setup.kv_pages) +
-      ", buffers " + mib(bytes.buffers) + "; may take " + mib(most));
+      std::to_string(pages) + " KV pages " + mib(bytes.kv_page * pages) + ", buffers " +
+      mib(bytes.buffers) + "; may take " + mib(most));
   TRY(setup.pool, kernels::ThreadPool::create(options.threads, options.pin));
   TRY(const cuda::MemoryInfo before, memory_info());
   auto loaded = CardForward::load(file, std::move(setup));

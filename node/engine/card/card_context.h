@@ -24,9 +24,21 @@ class CardContext {
       : index_(index), on_lost_(std::move(on_lost)) {}
 
   std::uint32_t index() const { return index_; }
-  std::optional<Error> lost() const;
+  std::optional<Error> lost() const {
+    const MutexLock lock(mutex_);
+    return lost_;
+  }
   // Whatever the reason is, nothing reaches for the card any more.
-  void lose(const Error& error);
+  void lose(const Error& error) {
+    const Error named{error.code, "cuda:" + std::to_string(index_) + ": " + error.message};
+    {
+      const MutexLock lock(mutex_);
+      if (lost_) return;
+      lost_ = named;
+    }
+    kernels::cuda::LostCard::lose(error);
+    if (on_lost_) on_lost_(named);
+  }
 
   static Error unanswered(std::chrono::milliseconds limit) {
     return {ErrorCode::kIo,

@@ -5,15 +5,12 @@
 #include "base/check.h"
 
 namespace hearth::node {
-namespace {
 
 namespace cuda = kernels::cuda;
 
-}  // namespace
-
 CardForward::CardForward(Setup setup)
     : setup_(std::move(setup)),
-      pool_of_pages_(setup_.kv_pages),
+      pool_of_pages_(setup_.shape.kv_pages),
       stage_(shape()),
       input_(stage_, *setup_.pool),
       layers_(stage_, setup_.say),
@@ -29,7 +26,9 @@ CardForward::~CardForward() {
 }
 
 CardShape CardForward::shape() const {
-  return {&setup_.spec, setup_.layers, setup_.batch_rows, setup_.kv_pages, setup_.score_floats};
+  CardShape shape = setup_.shape;
+  shape.spec = &setup_.spec;
+  return shape;
 }
 
 // --- load ---
@@ -37,12 +36,16 @@ CardShape CardForward::shape() const {
 Result<std::unique_ptr<CardForward>> CardForward::load(const model::GgufFile& file, Setup setup) {
   INVARIANT(setup.context != nullptr && setup.pool != nullptr, "a stage has a GPU and threads");
   std::unique_ptr<CardForward> card(new CardForward(std::move(setup)));
+  const auto on_part = [&](std::uint64_t done, std::uint64_t all) {
+    card->watchdog_.begin();  // the limit is that of a part, not that of a model
+    if (card->setup_.progress) card->setup_.progress(done, all);
+  };
   TRY_VOID(card->guarded(
       [&]() -> Status {
         TRY_VOID(card->stage_.take_memory(file));
         TRY_VOID(card->make_events());
         TRY_VOID(card->stage_.clear_memory());
-        return card->load_weights(file);
+        return card->stage_.load_weights(file, *card->setup_.pool, on_part, card->setup_.cancelled);
       },
       CardContext::Loses::kWhereItFailed));
   TRY_VOID(card->verify_weights());
@@ -56,16 +59,6 @@ Status CardForward::make_events() {
     }
   }
   return head_.make_events();
-}
-
-Status CardForward::load_weights(const model::GgufFile& file) {
-  return stage_.load_weights(
-      file, *setup_.pool,
-      [&](std::uint64_t done, std::uint64_t all) {
-        watchdog_.begin();  // the limit is that of a part, not that of a model
-        if (setup_.progress) setup_.progress(done, all);
-      },
-      setup_.cancelled);
 }
 
 Status CardForward::verify_weights() {
@@ -97,7 +90,7 @@ bool CardForward::may_overlap() const {
 }
 
 Status CardForward::begin(std::span<const ForwardRow> rows, const Outputs& outputs) {
-  INVARIANT(!rows.empty() && rows.size() <= setup_.batch_rows, "a step has its bounds");
+  INVARIANT(!rows.empty() && rows.size() <= setup_.shape.rows, "a step has its bounds");
   if (const auto error = lost()) return *error;  // under_way_ means nothing any more
   INVARIANT(under_way_ < kStepsUnderWay && may_overlap(), "a step waits for its turn");
   if (under_way_ == 0) oldest_ = 0;

@@ -42,10 +42,7 @@ class CardForward final : public StageForward {
   struct Setup {
     std::shared_ptr<CardContext> context;
     model::ModelSpec spec;
-    LayerRange layers;
-    std::uint32_t batch_rows = 0;
-    std::uint32_t kv_pages = 0;
-    std::size_t score_floats = kScoreFloats;
+    CardShape shape;                            // its spec is the one above
     std::unique_ptr<kernels::ThreadPool> pool;  // packs weights and samples
     std::chrono::milliseconds step_limit{60'000};
     std::function<void(const std::string&)> say;
@@ -80,7 +77,6 @@ class CardForward final : public StageForward {
   explicit CardForward(Setup setup);
   CardShape shape() const;
   Status make_events();
-  Status load_weights(const model::GgufFile& file);
   // Runs `calls` to the GPU under the watchdog.
   template <typename Calls>
   Status guarded(const Calls& calls, CardContext::Loses loses = CardContext::Loses::kAlways) const;

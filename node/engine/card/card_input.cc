@@ -8,11 +8,8 @@
 #include "proto/split.h"
 
 namespace hearth::node {
-namespace {
 
 namespace cuda = kernels::cuda;
-
-}  // namespace
 
 CardInput::CardInput(const CardStage& stage, kernels::ThreadPool& pool)
     : stage_(stage), pool_(pool), frequencies_(stage.spec().rope_frequencies()) {

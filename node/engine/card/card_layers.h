@@ -15,11 +15,21 @@
 #include "kernels/cuda/attention.h"
 #include "node/engine/card/card_graphs.h"
 #include "node/engine/card/card_input.h"
-#include "node/engine/card/card_segments.h"
 #include "node/engine/card/card_stage.h"
 #include "node/engine/stage_forward.h"
 
 namespace hearth::node {
+
+// Rows of a step that attend together.
+struct AttentionSegment {
+  std::uint32_t begin = 0;
+  std::uint32_t rows = 0;
+  bool prompt = false;  // rows of one sequence, for cuda::attention_prompt; else cuda::attention
+};
+
+// The segments of a step, in order; neighbours that decode are one. `group`: query heads a kv head.
+void attention_segments(std::span<const ForwardRow> rows, std::uint32_t group,
+                        std::vector<AttentionSegment>& segments);
 
 class CardLayers {
  public:

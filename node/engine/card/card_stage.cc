@@ -1,18 +1,13 @@
 #include "node/engine/card/card_stage.h"
 
-#include <utility>
-
 #include "base/check.h"
 #include "kernels/cuda/product.h"
 #include "kernels/cuda/rows.h"
 #include "node/engine/kv_cache.h"
 
 namespace hearth::node {
-namespace {
 
 namespace cuda = kernels::cuda;
-
-}  // namespace
 
 Result<CardStage::Bytes> CardStage::bytes_of(const model::GgufFile& file, const CardShape& shape) {
   Bytes bytes;

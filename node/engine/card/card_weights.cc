@@ -73,26 +73,9 @@ PartShape shape_of(const CardTensor& tensor, std::uint32_t rows) {
 
 std::size_t bytes_of(const PartShape& shape) { return shape.tile_bytes + shape.exponent_bytes; }
 
-// What one part must hold: the longest vector, or one tile of rows of the widest matrix.
-std::size_t least_part(const std::vector<CardTensor>& tensors) {
-  std::size_t least = 0;
-  for (const CardTensor& tensor : tensors) {
-    const std::size_t bytes =
-        tensor.is_matrix ? bytes_of(shape_of(tensor, kTileRows)) : tensor.bytes;
-    least = std::max(least, bytes);
-  }
-  return least;
-}
-
-// No part need be larger than what is packed of the largest tensor.
-std::size_t most_part(const std::vector<CardTensor>& tensors) {
-  std::size_t most = 0;
-  for (const CardTensor& tensor : tensors) {
-    const std::size_t bytes =
-        tensor.is_matrix ? bytes_of(shape_of(tensor, tensor.rows)) : tensor.bytes;
-    most = std::max(most, bytes);
-  }
-  return most;
+// What `rows` rows of a matrix take, or a whole vector.
+std::size_t bytes_of(const CardTensor& tensor, std::uint32_t rows) {
+  return tensor.is_matrix ? bytes_of(shape_of(tensor, rows)) : tensor.bytes;
 }
 
 class Loader {
@@ -101,8 +84,13 @@ class Loader {
       : file_(file), pool_(pool), copies_(copies), pages_(file) {}
 
   Status prepare(const std::vector<CardTensor>& tensors) {
-    const std::size_t bytes =
-        std::max(least_part(tensors), std::min(kPartBytes, most_part(tensors)));
+    std::size_t least = 0;  // the longest vector, or one tile of rows of the widest matrix
+    std::size_t most = 0;   // what is packed of the largest tensor
+    for (const CardTensor& tensor : tensors) {
+      least = std::max(least, bytes_of(tensor, kTileRows));
+      most = std::max(most, bytes_of(tensor, tensor.rows));
+    }
+    const std::size_t bytes = std::max(least, std::min(kPartBytes, most));
     for (Part& part : parts_) {
       TRY(part.memory, cuda::PinnedMemory::allocate(bytes));
       TRY(part.sent, cuda::make_event());
@@ -284,10 +272,7 @@ Status CardWeights::verify(std::uint64_t* sums, std::byte* found, cuda::Stream s
 
 std::size_t CardWeights::bytes() const {
   std::size_t sum = 0;
-  for (const CardTensor& tensor : tensors_) {
-    sum += tensor.bytes;
-    if (tensor.is_matrix) sum += bytes_of(shape_of(tensor, tensor.rows)) - tensor.bytes;
-  }
+  for (const CardTensor& tensor : tensors_) sum += bytes_of(tensor, tensor.rows);
   return sum;
 }
 
