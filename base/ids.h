@@ -22,7 +22,6 @@ using Position = std::uint32_t;  // index of a token inside its sequence, from 0
 using SequenceId = Id<struct SequenceTag, std::uint64_t>;  // unique for a coordinator's lifetime
 using Epoch = Id<struct EpochTag, std::uint64_t>;          // one formation of one pipeline
 using StepId = Id<struct StepTag, std::uint64_t>;          // one StepBatch within an epoch
-using NodeId = Id<struct NodeTag, std::string>;            // a worker's name for its lifetime
 
 // Layers [begin, end) of a model. The first stage also embeds; the last also has the head.
 struct LayerRange {

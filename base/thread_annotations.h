@@ -16,18 +16,12 @@
 #define HEARTH_THREAD_ANNOTATION(x)
 #endif
 
-// Abseil, which gRPC includes, defines three of these names alike.
+// Abseil, which gRPC includes, defines this name alike.
 #undef GUARDED_BY
-#undef PT_GUARDED_BY
-#undef NO_THREAD_SAFETY_ANALYSIS
 #define GUARDED_BY(mutex) HEARTH_THREAD_ANNOTATION(guarded_by(mutex))
-#define PT_GUARDED_BY(mutex) HEARTH_THREAD_ANNOTATION(pt_guarded_by(mutex))
 #define REQUIRES_LOCK(...) HEARTH_THREAD_ANNOTATION(requires_capability(__VA_ARGS__))
-#define EXCLUDES_LOCK(...) HEARTH_THREAD_ANNOTATION(locks_excluded(__VA_ARGS__))
 #define ACQUIRES_LOCK(...) HEARTH_THREAD_ANNOTATION(acquire_capability(__VA_ARGS__))
 #define RELEASES_LOCK(...) HEARTH_THREAD_ANNOTATION(release_capability(__VA_ARGS__))
-// For a function whose locking the analysis cannot follow; give the reason beside it.
-#define NO_THREAD_SAFETY_ANALYSIS HEARTH_THREAD_ANNOTATION(no_thread_safety_analysis)
 
 namespace hearth {
 

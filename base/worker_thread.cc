@@ -20,31 +20,13 @@ WorkerThread::~WorkerThread() { stop(); }
 bool WorkerThread::post(Task task, std::size_t cost, Urgency urgency) {
   INVARIANT(task != nullptr, "a task can be run");
   const MutexLock lock(mutex_);
-  if (stopping_) return false;
-  if (!make_room(cost)) {
-    ++dropped_;
-    return false;
-  }
-  cost_ += cost;
   INVARIANT(cost_ <= options_.max_cost, "the queue keeps its bound");
+  if (stopping_ || cost > options_.max_cost - cost_) return false;
+  cost_ += cost;
   waiting_.push_back({std::move(task), cost});
   urgent_ = urgent_ || urgency == Urgency::kNow || cost_ > options_.gathered_cost;
   if (urgent_ || !gathering_) wake_.notify_all();
   return true;
-}
-
-bool WorkerThread::make_room(std::size_t cost) {
-  INVARIANT(running_cost_ <= cost_ && cost_ <= options_.max_cost, "the queue keeps its bound");
-  if (cost > options_.max_cost - running_cost_) return false;
-  if (options_.when_full == WhenFull::kDropOldest) {
-    while (cost_ > options_.max_cost - cost && !waiting_.empty()) {
-      INVARIANT(cost_ >= waiting_.front().cost, "a waiting task is part of the cost");
-      cost_ -= waiting_.front().cost;
-      waiting_.pop_front();
-      ++dropped_;
-    }
-  }
-  return cost_ <= options_.max_cost - cost;
 }
 
 void WorkerThread::post_after(Duration delay, Task task) {
@@ -67,16 +49,6 @@ bool WorkerThread::sleep_for(Duration duration) {
 bool WorkerThread::stopping() const {
   const MutexLock lock(mutex_);
   return stopping_;
-}
-
-std::size_t WorkerThread::cost() const {
-  const MutexLock lock(mutex_);
-  return cost_;
-}
-
-std::size_t WorkerThread::dropped() const {
-  const MutexLock lock(mutex_);
-  return dropped_;
 }
 
 void WorkerThread::stop() {
@@ -103,14 +75,12 @@ void WorkerThread::run() {
   MutexLock lock(mutex_);
   Waiting next;
   while (wait_for_task(next)) {
-    running_cost_ = next.cost;
     lock.unlock();
     next.task();
     next.task = nullptr;  // what it holds counts until it is freed
     lock.lock();
     INVARIANT(cost_ >= next.cost, "the running task is part of the cost");
     cost_ -= next.cost;
-    running_cost_ = 0;
   }
 }
 

@@ -2,10 +2,9 @@
 //
 // For work that must not hold up the thread that asks for it: hashing, writing to disk, reading
 // pieces of a file. Every task has a cost (1, or the bytes that it holds); the sum of the waiting
-// and the running tasks is bounded, and Options say what happens to a task beyond the bound and to
-// the tasks that wait when the thread stops. Results go back through a function that the owner
-// gives its tasks; a task must not outlive what it refers to, so that the owner declares the
-// WorkerThread last and it stops first.
+// and the running tasks is bounded, and Options say what happens to the tasks that wait when the
+// thread stops. Results go back through a function that the owner gives its tasks; a task must not
+// outlive what it refers to, so that the owner declares the WorkerThread last and it stops first.
 #pragma once
 
 #include <chrono>
@@ -25,10 +24,6 @@ class WorkerThread {
  public:
   using Task = std::function<void()>;
 
-  enum class WhenFull : std::uint8_t {
-    kRefuse,      // the new task is not taken
-    kDropOldest,  // waiting tasks are dropped, the oldest first, until the new one fits
-  };
   enum class WhenStopped : std::uint8_t {
     kDiscard,  // waiting tasks are destroyed without being run
     kFinish,   // they are run
@@ -40,7 +35,6 @@ class WorkerThread {
 
   struct Options {
     std::size_t max_cost = 0;  // at least 1
-    WhenFull when_full = WhenFull::kRefuse;
     WhenStopped when_stopped = WhenStopped::kDiscard;
     Duration gather{0};             // gathered tasks start after so long,
     std::size_t gathered_cost = 0;  // or when together they cost more than this
@@ -64,9 +58,6 @@ class WorkerThread {
   // Waits for the running task. Not from a task. Idempotent.
   void stop();
 
-  std::size_t cost() const;     // of the waiting and the running tasks
-  std::size_t dropped() const;  // tasks refused for their cost, or dropped for newer ones
-
   static constexpr std::size_t kMaxDelayed = 64;
 
  private:
@@ -80,7 +71,6 @@ class WorkerThread {
   };
 
   void run();
-  bool make_room(std::size_t cost) REQUIRES_LOCK(mutex_);
   // Waits for a task that may start. False: the thread stops, and none is to be run.
   bool wait_for_task(Waiting& next) REQUIRES_LOCK(mutex_);
   void gather() REQUIRES_LOCK(mutex_);
@@ -91,9 +81,7 @@ class WorkerThread {
   CondVar wake_;
   std::deque<Waiting> waiting_ GUARDED_BY(mutex_);
   std::vector<Delayed> delayed_ GUARDED_BY(mutex_);
-  std::size_t cost_ GUARDED_BY(mutex_) = 0;
-  std::size_t running_cost_ GUARDED_BY(mutex_) = 0;  // a part of that
-  std::size_t dropped_ GUARDED_BY(mutex_) = 0;
+  std::size_t cost_ GUARDED_BY(mutex_) = 0;    // of the waiting and the running tasks
   bool urgent_ GUARDED_BY(mutex_) = false;     // a waiting task starts at once, and all before it
   bool gathering_ GUARDED_BY(mutex_) = false;  // the thread wakes by itself soon
   bool stopping_ GUARDED_BY(mutex_) = false;

@@ -14,7 +14,6 @@ namespace {
 using std::chrono::hours;
 using std::chrono::milliseconds;
 using std::chrono::seconds;
-using WhenFull = WorkerThread::WhenFull;
 using WhenStopped = WorkerThread::WhenStopped;
 using Urgency = WorkerThread::Urgency;
 
@@ -54,30 +53,9 @@ TEST(WorkerThreadTest, AFullQueueRefusesANewTask) {
   EXPECT_TRUE(worker.post([&] { order += "a"; }, 6));
   EXPECT_FALSE(worker.post([&] { order += "b"; }, 1)) << "the running task counts";
   EXPECT_FALSE(worker.post([&] { order += "c"; }, 11));
-  EXPECT_EQ(worker.cost(), 10U);
-  EXPECT_EQ(worker.dropped(), 2U);
   gate.open();
   worker.stop();
   EXPECT_EQ(order, "a");
-  EXPECT_EQ(worker.cost(), 0U);
-}
-
-TEST(WorkerThreadTest, OrDropsTheOldestOnes) {
-  Gate gate;
-  std::string order;
-  WorkerThread worker(
-      {.max_cost = 4, .when_full = WhenFull::kDropOldest, .when_stopped = WhenStopped::kFinish});
-  ASSERT_TRUE(worker.post(gate.task(), 1));
-  gate.wait();
-  for (const char letter : {'a', 'b', 'c', 'd', 'e'}) {
-    EXPECT_TRUE(worker.post([&order, letter] { order += letter; }, 1));
-  }
-  EXPECT_TRUE(worker.post([&order] { order += 'f'; }, 2)) << "two go for it";
-  EXPECT_FALSE(worker.post([&order] { order += 'g'; }, 4)) << "the running task stays";
-  gate.open();
-  worker.stop();
-  EXPECT_EQ(order, "ef");
-  EXPECT_EQ(worker.dropped(), 5U);
 }
 
 TEST(WorkerThreadTest, WaitingTasksAreDiscardedWhenItStops) {
@@ -96,7 +74,6 @@ TEST(WorkerThreadTest, WaitingTasksAreDiscardedWhenItStops) {
   stopper.join();
   EXPECT_FALSE(ran);
   EXPECT_EQ(held.use_count(), 1) << "what a task holds is freed";
-  EXPECT_EQ(worker.cost(), 0U);
 }
 
 TEST(WorkerThreadTest, AGatheredTaskWaitsForAnUrgentOne) {
