@@ -7,15 +7,8 @@
 namespace hearth::node {
 
 Watchdog::Watchdog(std::chrono::milliseconds limit, std::function<void()> expired)
-    : limit_(limit), expired_(std::move(expired)), thread_([this] { watch(); }) {}
-
-Watchdog::~Watchdog() {
-  {
-    const MutexLock lock(mutex_);
-    stopping_ = true;
-    changed_.notify_one();
-  }
-  thread_.join();
+    : limit_(limit), expired_(std::move(expired)) {
+  worker_.post([this] { watch(); });
 }
 
 // begin() does not wake the thread, so that a call costs no context switch: the thread checks every
@@ -33,13 +26,12 @@ void Watchdog::end() {
 }
 
 void Watchdog::watch() {
-  MutexLock lock(mutex_);
-  while (!stopping_) {
-    changed_.wait_until(mutex_, std::chrono::steady_clock::now() + limit_ / 4);
-    if (stopping_ || !running_ || std::chrono::steady_clock::now() < deadline_) continue;
-    lock.unlock();
-    expired_();
-    return;
+  while (worker_.sleep_for(limit_ / 4)) {
+    {
+      const MutexLock lock(mutex_);
+      if (!running_ || std::chrono::steady_clock::now() < deadline_) continue;
+    }
+    return expired_();
   }
 }
 

@@ -4,9 +4,9 @@
 
 #include <chrono>
 #include <functional>
-#include <thread>
 
 #include "base/thread_annotations.h"
+#include "base/worker_thread.h"
 
 namespace hearth::node {
 
@@ -14,9 +14,6 @@ class Watchdog {
  public:
   // `expired` is called on the watchdog's thread, at most once in its life.
   Watchdog(std::chrono::milliseconds limit, std::function<void()> expired);
-  ~Watchdog();
-  Watchdog(const Watchdog&) = delete;
-  Watchdog& operator=(const Watchdog&) = delete;
 
   // A call begins and ends; between the two runs the limit. One call at a time.
   void begin();
@@ -28,11 +25,9 @@ class Watchdog {
   const std::chrono::milliseconds limit_;
   const std::function<void()> expired_;
   Mutex mutex_;
-  CondVar changed_;
   bool running_ GUARDED_BY(mutex_) = false;
-  bool stopping_ GUARDED_BY(mutex_) = false;
   std::chrono::steady_clock::time_point deadline_ GUARDED_BY(mutex_);
-  std::thread thread_;
+  WorkerThread worker_{{.max_cost = 1}};  // last: it uses all of the above
 };
 
 }  // namespace hearth::node

@@ -3,7 +3,6 @@
 #include <unistd.h>
 
 #include <array>
-#include <cstdio>
 
 #include "node/machine/shared_library.h"
 
@@ -123,17 +122,8 @@ Result<std::unique_ptr<CardSensors>> CardSensors::open(const std::string& bus_id
 }
 
 CardWatch::CardWatch(std::unique_ptr<CardSensors> sensors, std::chrono::milliseconds every)
-    : sensors_(std::move(sensors)),
-      latest_(sensors_->read()),
-      thread_([this, every] { watch(every); }) {}
-
-CardWatch::~CardWatch() {
-  {
-    const MutexLock lock(mutex_);
-    stopping_ = true;
-    changed_.notify_one();
-  }
-  thread_.join();
+    : sensors_(std::move(sensors)), latest_(sensors_->read()) {
+  worker_.post([this, every] { watch(every); });
 }
 
 CardReading CardWatch::latest() const {
@@ -142,14 +132,9 @@ CardReading CardWatch::latest() const {
 }
 
 void CardWatch::watch(std::chrono::milliseconds every) {
-  MutexLock lock(mutex_);
-  while (true) {
-    const auto next = std::chrono::steady_clock::now() + every;
-    while (!stopping_ && std::chrono::steady_clock::now() < next) changed_.wait_until(mutex_, next);
-    if (stopping_) return;
-    lock.unlock();
+  while (worker_.sleep_for(every)) {
     const CardReading reading = sensors_->read();
-    lock.lock();
+    const MutexLock lock(mutex_);
     latest_ = reading;
   }
 }

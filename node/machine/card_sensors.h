@@ -5,10 +5,10 @@
 #include <chrono>
 #include <memory>
 #include <string>
-#include <thread>
 
 #include "base/result.h"
 #include "base/thread_annotations.h"
+#include "base/worker_thread.h"
 #include "proto/card_reading.h"
 
 namespace hearth::node {
@@ -29,9 +29,6 @@ class CardWatch {
  public:
   explicit CardWatch(std::unique_ptr<CardSensors> sensors,
                      std::chrono::milliseconds every = std::chrono::seconds(2));
-  ~CardWatch();
-  CardWatch(const CardWatch&) = delete;
-  CardWatch& operator=(const CardWatch&) = delete;
   CardReading latest() const;  // from any thread
 
  private:
@@ -39,10 +36,8 @@ class CardWatch {
 
   const std::unique_ptr<CardSensors> sensors_;
   mutable Mutex mutex_;
-  CondVar changed_;
   CardReading latest_ GUARDED_BY(mutex_);
-  bool stopping_ GUARDED_BY(mutex_) = false;
-  std::thread thread_;
+  WorkerThread worker_{{.max_cost = 1}};  // last: it uses the above
 };
 
 }  // namespace hearth::node

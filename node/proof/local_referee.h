@@ -7,15 +7,12 @@
 // Threads: judge() may be called from any; `done` comes on the referee's own.
 #pragma once
 
-#include <condition_variable>
-#include <deque>
 #include <functional>
-#include <mutex>
 #include <string>
-#include <thread>
 #include <utility>
 
 #include "base/result.h"
+#include "base/worker_thread.h"
 #include "ledger/dispute/recompute.h"
 
 namespace hearth::node {
@@ -27,7 +24,7 @@ class LocalReferee {
   // `model`: the file that is served.
   explicit LocalReferee(std::string model) : model_(std::move(model)) {}
   // Gives up every case that is not answered; no `done` is called any more.
-  ~LocalReferee();
+  ~LocalReferee() { worker_.stop(); }
 
   using Done = std::function<void(Result<ledger::RefereeFinding>)>;
   // kUnavailable when kQueue cases wait already, or the model cannot be computed here; kTimeout
@@ -35,14 +32,10 @@ class LocalReferee {
   void judge(ledger::RefereeCase request, Done done);
 
  private:
-  void run();
+  void compute(const ledger::RefereeCase& request, const Done& done) const;
 
   const std::string model_;
-  std::mutex mutex_;
-  std::condition_variable wake_;
-  std::deque<std::pair<ledger::RefereeCase, Done>> waiting_;
-  bool stopping_ = false;
-  std::thread thread_;  // from the first case on
+  WorkerThread worker_{{.max_cost = kQueue + 1}};  // last: its tasks use the above
 };
 
 }  // namespace hearth::node
