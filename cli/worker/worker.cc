@@ -158,7 +158,8 @@ class Worker {
     Transport& data = pieces_ != nullptr ? static_cast<Transport&>(*pieces_) : *data_;
     open_receipts();
     open_witness(data_folder(options.data_dir));
-    stage_ = node::Stage::start(stage_options_, clock_, random_, *control_, data, *engine_);
+    stage_ =
+        std::make_unique<node::Stage>(stage_options_, clock_, random_, *control_, data, *engine_);
     spdlog::info("{}: {} threads of {}, {:.1f} GB/s of weights, data links at {}",
                  stage_options_.node, stage_options_.threads,
                  device_ != nullptr ? device_->name() : stage_options_.isa,

@@ -6,7 +6,6 @@
 
 #include "base/limits.h"
 #include "node/control/hold_messages.h"
-#include "node/control/measure_messages.h"
 #include "node/proof/receipt_maker.h"
 #include "proto/wrong_bytes.h"
 
@@ -24,17 +23,46 @@ constexpr Duration kRefusedPatience = std::chrono::seconds(10);
 constexpr std::uint32_t kHeartbeatShortest = 10;
 constexpr std::uint32_t kHeartbeatLongest = 60'000;
 
+WorkerMessage measured_message(const Measured& measured, std::uint64_t kv_budget_bytes) {
+  const StageRate& rate = measured.rate;
+  WorkerMessage message;
+  auto& body = *message.mutable_measured();
+  body.set_batch_rows(kRateRows);
+  body.set_step_seconds(rate.step_seconds);
+  body.set_layer_seconds(rate.layer.one);
+  body.set_layer_batch_seconds(rate.layer.batch);
+  body.set_head_seconds(rate.head.one);
+  body.set_head_batch_seconds(rate.head.batch);
+  body.set_memory_bytes(measured.memory_bytes);
+  body.set_kv_budget_bytes(kv_budget_bytes);
+  return message;
+}
+
+// The link to `node`; an error is told as its text.
+WorkerMessage probed_message(const std::string& node, const Result<LinkRate>& rate) {
+  WorkerMessage message;
+  auto& body = *message.mutable_probed();
+  body.set_node(node);
+  if (rate.ok()) {
+    body.set_round_trip_seconds(rate->round_trip_seconds);
+    body.set_to_bytes_per_second(rate->to_bytes_per_second);
+    body.set_from_bytes_per_second(rate->from_bytes_per_second);
+  } else {
+    body.set_error(decode_refused(as_bytes(rate.error().message)));
+  }
+  return message;
+}
+
 }  // namespace
 
 ControlSession::ControlSession(const StageOptions& options, std::string data_address,
                                const Clock& clock, Random& random, Transport& transport,
-                               ControlEvents& events, ProofPort& proof)
+                               ControlEvents& events)
     : options_(options),
       data_address_(std::move(data_address)),
       clock_(clock),
       transport_(transport),
       events_(events),
-      proof_(proof),
       backoff_(random) {}
 
 void ControlSession::dial() {
@@ -143,11 +171,11 @@ void ControlSession::on_frame(LinkId link, Frame frame) {
     case CoordinatorMessage::kRoster: return on_roster(message.roster());
     case CoordinatorMessage::kHold: return on_hold(message.hold());
     case CoordinatorMessage::kCheckpointOffer: return on_checkpoint(message.checkpoint_offer());
-    case CoordinatorMessage::kCountersign: return proof_.on_countersign(message.countersign());
-    case CoordinatorMessage::kSealOrder: return proof_.on_seal_order(message.seal_order());
-    case CoordinatorMessage::kOpenOrder: return proof_.on_open_order(message.open_order());
-    case CoordinatorMessage::kAccusation: return proof_.on_accusation(message.accusation());
-    case CoordinatorMessage::kSelfCheck: return proof_.on_self_check(message.self_check());
+    case CoordinatorMessage::kCountersign:
+    case CoordinatorMessage::kSealOrder:
+    case CoordinatorMessage::kOpenOrder:
+    case CoordinatorMessage::kAccusation:
+    case CoordinatorMessage::kSelfCheck: return events_.on_proof(message);
     case CoordinatorMessage::kEnded:
       return spdlog::error("{}: the coordinator gives this node no work any more: {}",
                            options_.node, message.ended().why());

@@ -11,7 +11,6 @@
 #include "base/clock.h"
 #include "base/random.h"
 #include "node/backoff.h"
-#include "node/control/proof_port.h"
 #include "node/stage_options.h"
 #include "proto/away.h"
 #include "proto/control.pb.h"
@@ -25,13 +24,16 @@ class ControlEvents {
   virtual void on_assign(const control::v1::Assign& assign) = 0;
   virtual void on_unassign(Epoch epoch) = 0;
   virtual void on_control_lost() = 0;
+  // An order about receipts, audits or disputes: Countersign, SealOrder, OpenOrder, Accusation or
+  // SelfCheck, unread.
+  virtual void on_proof(const control::v1::CoordinatorMessage& order) = 0;
   virtual void fill_heartbeat(control::v1::Heartbeat& heartbeat) = 0;
 };
 
 class ControlSession final : public TransportEvents {
  public:
   ControlSession(const StageOptions& options, std::string data_address, const Clock& clock,
-                 Random& random, Transport& transport, ControlEvents& events, ProofPort& proof);
+                 Random& random, Transport& transport, ControlEvents& events);
 
   void dial();
   void on_timer();
@@ -65,7 +67,6 @@ class ControlSession final : public TransportEvents {
   const Clock& clock_;
   Transport& transport_;
   ControlEvents& events_;
-  ProofPort& proof_;
   Backoff backoff_;
   State state_ = State::kWaiting;
   LinkId link_;

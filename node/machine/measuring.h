@@ -10,7 +10,7 @@
 #include <thread>
 
 #include "base/result.h"
-#include "node/pipeline/stage.h"
+#include "node/stage_options.h"
 
 namespace hearth::node {
 

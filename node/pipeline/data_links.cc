@@ -2,8 +2,6 @@
 
 #include <spdlog/spdlog.h>
 
-#include <vector>
-
 #include "base/check.h"
 #include "base/limits.h"
 
@@ -294,16 +292,13 @@ void DataLinks::accept(LinkId link, Incoming& in, Peer peer) {
   (void)transport_.send(link, {FrameType::kHello, encode(our_hello())}).ok();
 }
 
-void DataLinks::refuse(LinkId link, Incoming& in, const std::string& why) {
-  refuse(link, in, why, why);
-}
-
 void DataLinks::refuse(LinkId link, Incoming& in, const std::string& why, std::string_view told) {
   spdlog::warn("{}: refused a data link of {}: {}", identity_.node,
                in.hello.node.empty() ? "an unnamed peer" : in.hello.node, why);
   in.state = Incoming::State::kRefused;
   in.deadline = clock_.now() + kRefusedWait;
-  (void)transport_.send(link, {FrameType::kRefused, encode_refused(told)}).ok();
+  (void)transport_.send(link, {FrameType::kRefused, encode_refused(told.empty() ? why : told)})
+      .ok();
 }
 
 }  // namespace hearth::node

@@ -96,8 +96,8 @@ class DataLinks final : public TransportEvents {
   // That the peer of the link is who its Hello says, and the one that `node` names, if any.
   Status check_speaker(LinkId link, const Hello& hello, const std::string& node) const;
   void accept(LinkId link, Incoming& in, Peer peer);
-  void refuse(LinkId link, Incoming& in, const std::string& why);
-  void refuse(LinkId link, Incoming& in, const std::string& why, std::string_view told);
+  // `told`: to the peer, in place of what the log says.
+  void refuse(LinkId link, Incoming& in, const std::string& why, std::string_view told = {});
   Hello our_hello() const;
 
   Hello identity_;

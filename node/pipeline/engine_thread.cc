@@ -6,7 +6,7 @@
 
 #include <atomic>
 #include <deque>
-#include <optional>
+#include <functional>
 #include <thread>
 #include <utility>
 
@@ -32,17 +32,6 @@ struct LoadTask {
   std::uint64_t unloads = 0;  // asked for before
 };
 
-struct Task {
-  std::optional<LoadTask> load;  // else one of the next three, or a step
-  bool forget = false;
-  bool check = false;
-  bool unload = false;
-  StepBatch batch;
-  std::uint64_t generation = 0;  // loads and unloadings asked for before this step
-  bool refused = false;          // the queue was full; kept for the order of the answers
-  bool is_step() const { return !load && !forget && !check && !unload; }
-};
-
 // A step that the engine has begun, or that it will not compute: the error is its answer.
 struct Begun {
   StepBatch batch;
@@ -58,13 +47,18 @@ struct Computed {
 }  // namespace
 
 struct EngineThread::State : std::enable_shared_from_this<State> {
+  struct Task {
+    std::function<void(State&)> work;  // empty: a step
+    StepBatch batch = {};
+    std::uint64_t generation = 0;  // loads and unloadings asked for before this step
+    bool refused = false;          // the queue was full; kept for the order of the answers
+  };
+
   void run();
   bool may_take() const REQUIRES_LOCK(mutex);
   bool may_lend(const StepBatch& batch) const REQUIRES_LOCK(mutex);
   void take(Task task);
-  void answer_load(const LoadTask& task);
-  void answer_check();
-  void answer_unload();
+  Result<StageComputeEvents::Loaded> load(const LoadTask& task);
   Status begin(Task& task);
   bool ready() const { return !begun.front().status.ok() || engine->ready(); }
   Computed finished();
@@ -136,7 +130,7 @@ bool EngineThread::State::may_take() const {
   if (tasks.empty()) return false;
   if (begun.empty()) return true;
   const Task& next = tasks.front();
-  return next.is_step() && begun.back().status.ok() && engine->can_begin(next.batch);
+  return !next.work && begun.back().status.ok() && engine->can_begin(next.batch);
 }
 
 // Only where nothing was asked before that is not answered. Pinned threads compute where they are
@@ -147,22 +141,15 @@ bool EngineThread::State::may_lend(const StepBatch& batch) const {
 }
 
 void EngineThread::State::take(Task task) {
-  if (task.load) return answer_load(*task.load);
-  if (task.forget) {
-    if (engine != nullptr) engine->reset();
-    return;
-  }
-  if (task.check) return answer_check();
-  if (task.unload) return answer_unload();
+  if (task.work) return task.work(*this);
   begun_at = SystemClock().now();
   Status status = begin(task);
   begun.push_back({std::move(task.batch), std::move(status)});
 }
 
-void EngineThread::State::answer_load(const LoadTask& task) {
+Result<StageComputeEvents::Loaded> EngineThread::State::load(const LoadTask& task) {
   const bool same = engine != nullptr && loaded.layers == task.layers &&
                     loaded.stage == task.stage && loaded.batch_rows == task.batch_rows;
-  Status status = ok_status();
   if (same) {
     engine->keep();
   } else {
@@ -172,43 +159,11 @@ void EngineThread::State::answer_load(const LoadTask& task) {
     options.stage = task.stage;
     options.batch_rows = task.batch_rows;
     options.cancelled = [this, asked = task.unloads] { return unloads != asked; };
-    auto made = make_engine(options);
-    if (made) {
-      engine = std::move(*made);
-      loaded = task;
-    } else {
-      status = made.error();
-    }
+    TRY(engine, make_engine(options));
+    loaded = task;
   }
-  Result<StageComputeEvents::Loaded> answer = StageComputeEvents::Loaded{};
-  if (status) {
-    answer = StageComputeEvents::Loaded{engine->input_shape(), engine->kv_pages(),
-                                        engine->weight_bytes()};
-  } else {
-    answer = status.error();
-  }
-  to_owner([epoch = task.epoch, answer = std::move(answer)](StageComputeEvents& events) mutable {
-    events.on_loaded(epoch, std::move(answer));
-  });
-}
-
-void EngineThread::State::answer_check() {
-  Status status = engine != nullptr
-                      ? engine->verify_weights()
-                      : Status(Error{ErrorCode::kUnavailable, "no layers are loaded"});
-  to_owner([status = std::move(status)](StageComputeEvents& events) mutable {
-    events.on_weights_checked(std::move(status));
-  });
-}
-
-// What is freed goes back to the system: the allocator would keep much of it for itself.
-void EngineThread::State::answer_unload() {
-  engine.reset();
-  loaded = {};
-#ifdef __GLIBC__
-  malloc_trim(0);
-#endif
-  to_owner([](StageComputeEvents& events) { events.on_unloaded(); });
+  return StageComputeEvents::Loaded{engine->input_shape(), engine->kv_pages(),
+                                    engine->weight_bytes()};
 }
 
 Status EngineThread::State::begin(Task& task) {
@@ -266,7 +221,7 @@ void EngineThread::State::to_owner(std::function<void(StageComputeEvents&)> answ
 
 void EngineThread::State::push(Task task) {
   const MutexLock lock(mutex);
-  if (task.is_step() && tasks.size() >= limits::kComputeQueue) {
+  if (!task.work && tasks.size() >= limits::kComputeQueue) {
     task.refused = true;
     task.batch.activations = {};
     task.batch.rows = {};
@@ -300,13 +255,16 @@ void EngineThread::set_events(StageComputeEvents* events) { state_->events = eve
 void EngineThread::load(Epoch epoch, LayerRange layers, std::uint32_t stage,
                         std::uint32_t batch_rows) {
   state_->generation.fetch_add(1, std::memory_order_relaxed);
-  Task task;
-  task.load = LoadTask{epoch, layers, stage, batch_rows, state_->unloads};
-  state_->push(std::move(task));
+  const LoadTask task{epoch, layers, stage, batch_rows, state_->unloads};
+  state_->push({[task](State& state) {
+    state.to_owner([epoch = task.epoch, answer = state.load(task)](auto& events) mutable {
+      events.on_loaded(epoch, std::move(answer));
+    });
+  }});
 }
 
 void EngineThread::compute(StepBatch batch) {
-  Task task;
+  State::Task task;
   task.batch = std::move(batch);
   task.generation = state_->generation.load(std::memory_order_relaxed);
   bool lent = false;
@@ -322,23 +280,34 @@ void EngineThread::compute(StepBatch batch) {
 }
 
 void EngineThread::forget() {
-  Task task;
-  task.forget = true;
-  state_->push(std::move(task));
+  state_->push({[](State& state) {
+    if (state.engine != nullptr) state.engine->reset();
+  }});
 }
 
 void EngineThread::check_weights() {
-  Task task;
-  task.check = true;
-  state_->push(std::move(task));
+  state_->push({[](State& state) {
+    Status status = state.engine != nullptr
+                        ? state.engine->verify_weights()
+                        : Status(Error{ErrorCode::kUnavailable, "no layers are loaded"});
+    state.to_owner([status = std::move(status)](auto& events) mutable {
+      events.on_weights_checked(std::move(status));
+    });
+  }});
 }
 
+// What is freed goes back to the system: the allocator would keep much of it for itself.
 void EngineThread::unload() {
   state_->generation.fetch_add(1, std::memory_order_relaxed);
   ++state_->unloads;
-  Task task;
-  task.unload = true;
-  state_->push(std::move(task));
+  state_->push({[](State& state) {
+    state.engine.reset();
+    state.loaded = {};
+#ifdef __GLIBC__
+    malloc_trim(0);
+#endif
+    state.to_owner([](auto& events) { events.on_unloaded(); });
+  }});
 }
 
 EngineThread::Load engine_loader(std::shared_ptr<const model::GgufFile> file,

@@ -8,7 +8,6 @@
 #include "base/limits.h"
 #include "kernels/canonical.h"
 #include "node/control/hold_messages.h"
-#include "node/pipeline/stage_machine.h"
 #include "node/proof/receipt_maker.h"
 #include "proto/defect.h"
 
@@ -63,19 +62,14 @@ control::v1::WorkerMessage hashes_message(const Assignment& assignment, const St
 
 }  // namespace
 
-std::unique_ptr<Stage> Stage::start(StageOptions options, const Clock& clock, Random& random,
-                                    Transport& control, Transport& data, StageCompute& compute) {
-  return std::make_unique<StageMachine>(std::move(options), clock, random, control, data, compute);
-}
-
-StageMachine::StageMachine(StageOptions options, const Clock& clock, Random& random,
-                           Transport& control, Transport& data, StageCompute& compute)
+Stage::Stage(StageOptions options, const Clock& clock, Random& random, Transport& control,
+             Transport& data, StageCompute& compute)
     : options_(std::move(options)),
       clock_(clock),
       compute_(compute),
       proof_(options_, compute,
              [this](const control::v1::WorkerMessage& message) { control_.send(message); }),
-      control_(options_, data.address(), clock, random, control, *this, proof_),
+      control_(options_, data.address(), clock, random, control, *this),
       links_(identity_of(options_), clock, random, data, *this),
       figures_(clock) {
   control.set_events(&control_);
@@ -84,9 +78,7 @@ StageMachine::StageMachine(StageOptions options, const Clock& clock, Random& ran
   control_.dial();
 }
 
-StageMachine::~StageMachine() = default;
-
-void StageMachine::on_timer() {
+void Stage::on_timer() {
   figures_.on_timer();
   control_.on_timer();
   links_.on_timer();
@@ -97,7 +89,7 @@ void StageMachine::on_timer() {
   if (loaded && every > Duration{} && clock_.now() - weights_checked_ >= every) check_weights();
 }
 
-void StageMachine::check_weights() {
+void Stage::check_weights() {
   if (!serving_ || !serving_->loaded) {
     spdlog::info("{}: no layers are loaded, so there are no weights to check", options_.node);
     return;
@@ -106,7 +98,7 @@ void StageMachine::check_weights() {
   compute_.check_weights();
 }
 
-void StageMachine::on_weights_checked(Status status) {
+void Stage::on_weights_checked(Status status) {
   proof_.on_weights_checked(status);
   if (status.ok()) {
     spdlog::info("{}: the weights still are what was loaded", options_.node);
@@ -121,16 +113,14 @@ void StageMachine::on_weights_checked(Status status) {
 // --- the owner ---
 
 // The coordinator hears of it before a neighbour misses anything.
-void StageMachine::set_away(std::optional<Away> away) {
+void Stage::set_away(std::optional<Away> away) {
   if (away == away_) return;
   away_ = std::move(away);
   control_.set_away(away_);
   if (away_ && !(away_->drain && serving_)) unload();
 }
 
-bool StageMachine::rests() const { return away_ && unloading_ == 0 && !(away_->drain && serving_); }
-
-void StageMachine::unload() {
+void Stage::unload() {
   ++unloading_;
   compute_.unload();
   if (!serving_ || serving_->leave_by) return;
@@ -142,7 +132,7 @@ void StageMachine::unload() {
 
 // --- assignments ---
 
-void StageMachine::on_assign(const control::v1::Assign& assign) {
+void Stage::on_assign(const control::v1::Assign& assign) {
   const Epoch epoch(assign.epoch());
   auto assignment = read_assignment(assign, options_.layers);
   if (!assignment.ok()) return report_failure(epoch, assignment.error().message);
@@ -166,7 +156,7 @@ void StageMachine::on_assign(const control::v1::Assign& assign) {
   compute_.load(epoch, assignment->layers, assignment->stage, assignment->batch_rows);
 }
 
-void StageMachine::on_loaded(Epoch epoch, Result<Loaded> loaded) {
+void Stage::on_loaded(Epoch epoch, Result<Loaded> loaded) {
   if (!serves(epoch)) return;
   if (!loaded.ok()) {
     if (loaded.error().code == ErrorCode::kNoCapacity) {
@@ -181,9 +171,7 @@ void StageMachine::on_loaded(Epoch epoch, Result<Loaded> loaded) {
   become_ready();
 }
 
-void StageMachine::on_linked() { become_ready(); }
-
-void StageMachine::become_ready() {
+void Stage::become_ready() {
   if (!serving_ || serving_->ready || !serving_->loaded || !links_.linked()) return;
   serving_->ready = true;
   control::v1::WorkerMessage message;
@@ -195,21 +183,17 @@ void StageMachine::become_ready() {
   control_.send(message);
 }
 
-void StageMachine::on_unassign(Epoch epoch) {
-  if (assigned(epoch)) stop();
+void Stage::on_unassign(Epoch epoch) {
+  if (serving_ && serving_->assignment.epoch == epoch) stop();
 }
 
-void StageMachine::on_control_lost() {
+void Stage::on_control_lost() {
   proof_.on_control_lost();
   stop();
   compute_.forget();
 }
 
-void StageMachine::on_links_failed(const std::string& why, const std::string& peer) {
-  fail(why, peer);
-}
-
-void StageMachine::stop() {
+void Stage::stop() {
   if (!serving_) return;
   const Assignment assignment = std::move(serving_->assignment);
   const bool unloaded = serving_->leave_by.has_value();
@@ -222,14 +206,14 @@ void StageMachine::stop() {
   compute_.load(assignment.epoch, assignment.layers, assignment.stage, assignment.batch_rows);
 }
 
-void StageMachine::fail(const std::string& why, std::string peer) {
+void Stage::fail(const std::string& why, std::string peer) {
   if (!serving_) return;
   const Epoch epoch = serving_->assignment.epoch;
   stop();
   report_failure(epoch, why, peer);
 }
 
-void StageMachine::report_failure(Epoch epoch, const std::string& why, const std::string& peer) {
+void Stage::report_failure(Epoch epoch, const std::string& why, const std::string& peer) {
   spdlog::error("{}: epoch {} failed: {}", options_.node, epoch.value, why);
   control::v1::WorkerMessage message;
   message.mutable_stage_failed()->set_epoch(epoch.value);
@@ -238,7 +222,7 @@ void StageMachine::report_failure(Epoch epoch, const std::string& why, const std
   control_.send(message);
 }
 
-void StageMachine::fill_heartbeat(control::v1::Heartbeat& heartbeat) {
+void Stage::fill_heartbeat(control::v1::Heartbeat& heartbeat) {
   figures_.fill(heartbeat);
   heartbeat.set_late_frames_total(late_frames());
   if (serving_) {
@@ -251,7 +235,7 @@ void StageMachine::fill_heartbeat(control::v1::Heartbeat& heartbeat) {
 
 // --- frames in ---
 
-void StageMachine::on_peer_frame(Peer from, Frame frame) {
+void Stage::on_peer_frame(Peer from, Frame frame) {
   if (!serving_ || serving_->leave_by) {
     figures_.count_late_frame();
     return;
@@ -264,7 +248,7 @@ void StageMachine::on_peer_frame(Peer from, Frame frame) {
   start_steps();
 }
 
-Status StageMachine::take_frame(Peer from, const Frame& frame) {
+Status Stage::take_frame(Peer from, const Frame& frame) {
   REQUIRE(serving_->ready, "a frame came before this stage was ready");
   const bool first = serving_->assignment.is_first();
   if (from == Peer::kCoordinator) {
@@ -279,13 +263,13 @@ Status StageMachine::take_frame(Peer from, const Frame& frame) {
                         " does not belong on this link");
 }
 
-bool StageMachine::is_late(Epoch epoch) {
+bool Stage::is_late(Epoch epoch) {
   if (epoch >= serving_->assignment.epoch) return false;
   figures_.count_late_frame();
   return true;
 }
 
-Status StageMachine::Serving::check_step(StepId step) {
+Status Stage::Serving::check_step(StepId step) {
   REQUIRE(!last_step || step.value == last_step->value + 1,
           "step " + std::to_string(step.value) + " came after step " +
               std::to_string(last_step->value) + "; steps are numbered without a gap");
@@ -293,13 +277,13 @@ Status StageMachine::Serving::check_step(StepId step) {
   return ok_status();
 }
 
-std::uint64_t StageMachine::Serving::kv_tokens_used() const {
+std::uint64_t Stage::Serving::kv_tokens_used() const {
   std::uint64_t all = 0;
   for (const auto& [sequence, tokens] : kv_tokens) all += tokens;
   return all;
 }
 
-Status StageMachine::take_batch(const Frame& frame) {
+Status Stage::take_batch(const Frame& frame) {
   TRY(StepBatch batch, decode_step_batch(frame.payload, serving_->loaded->shape));
   if (!planted(SwarmDefect::kStaleBatchTaken) && is_late(batch.epoch)) return ok_status();
   REQUIRE(serves(batch.epoch), "epoch " + std::to_string(batch.epoch.value) + " is not assigned");
@@ -318,7 +302,7 @@ Status StageMachine::take_batch(const Frame& frame) {
   return ok_status();
 }
 
-Status StageMachine::take_tokens(const Frame& frame) {
+Status Stage::take_tokens(const Frame& frame) {
   TRY(const StepTokens tokens, decode_step_tokens(frame.payload, serving_->loaded->shape));
   if (!planted(SwarmDefect::kStaleTokensTaken) && is_late(tokens.epoch)) return ok_status();
   TRY_VOID(serving_->check_step(tokens.step));
@@ -326,7 +310,7 @@ Status StageMachine::take_tokens(const Frame& frame) {
 }
 
 // Answers come in the order of the steps.
-Status StageMachine::take_answer(const StepTokens& tokens) {
+Status Stage::take_answer(const StepTokens& tokens) {
   TRY_VOID(serving_->batcher->on_tokens(tokens));
   INVARIANT(!serving_->started.empty(), "the batcher accepts only answers to its own steps");
   figures_.count_round(clock_.now() - serving_->started.front());
@@ -334,7 +318,7 @@ Status StageMachine::take_answer(const StepTokens& tokens) {
   return ok_status();
 }
 
-Status StageMachine::take_submit(const Frame& frame) {
+Status Stage::take_submit(const Frame& frame) {
   TRY(SubmitMessage submit, decode_submit(frame.payload, serving_->loaded->shape));
   if (is_late(submit.epoch)) return ok_status();
   REQUIRE(serving_->batcher->sequences() < limits::kRunningSequences,
@@ -342,7 +326,7 @@ Status StageMachine::take_submit(const Frame& frame) {
   return serving_->batcher->submit(std::move(submit));
 }
 
-Status StageMachine::take_cancel(const Frame& frame) {
+Status Stage::take_cancel(const Frame& frame) {
   TRY(const CancelMessage cancel, decode_cancel(frame.payload));
   if (is_late(cancel.epoch)) return ok_status();
   REQUIRE(serves(cancel.epoch), "epoch " + std::to_string(cancel.epoch.value) + " is not assigned");
@@ -352,7 +336,7 @@ Status StageMachine::take_cancel(const Frame& frame) {
 
 // --- steps ---
 
-void StageMachine::start_steps() {
+void Stage::start_steps() {
   if (starting_steps_) return;
   starting_steps_ = true;
   while (serving_ && serving_->ready && serving_->batcher) {
@@ -366,7 +350,7 @@ void StageMachine::start_steps() {
   starting_steps_ = false;
 }
 
-void StageMachine::compute(StepBatch batch) {
+void Stage::compute(StepBatch batch) {
   ++serving_->computing;
   INVARIANT(serving_->computing <= serving_->assignment.batches_in_flight,
             "no more steps are computed than may be in flight");
@@ -374,7 +358,7 @@ void StageMachine::compute(StepBatch batch) {
   compute_.compute(std::move(batch));
 }
 
-void StageMachine::on_computed(StepBatch batch, StepResult result, Status status) {
+void Stage::on_computed(StepBatch batch, StepResult result, Status status) {
   figures_.step_ends();
   if (!serves(batch.epoch)) {
     figures_.count_late_frame();
@@ -401,7 +385,7 @@ void StageMachine::on_computed(StepBatch batch, StepResult result, Status status
   if (receipts) options_.receipts->step(std::move(batch), std::move(input), std::move(drawn));
 }
 
-void StageMachine::pass_on(const StepBatch& batch, StepResult result) {
+void Stage::pass_on(const StepBatch& batch, StepResult result) {
   if (!serving_->assignment.is_last()) {
     links_.send(Peer::kRing, {FrameType::kBatch, encode(batch)});
     return;
@@ -412,7 +396,7 @@ void StageMachine::pass_on(const StepBatch& batch, StepResult result) {
 }
 
 // The first stage before the coordinator: the next step waits for it.
-Status StageMachine::answer(StepTokens tokens) {
+Status Stage::answer(StepTokens tokens) {
   Bytes payload = encode(tokens);
   if (!serving_->batcher) links_.send(Peer::kRing, {FrameType::kTokens, payload});
   if (serving_) links_.send(Peer::kCoordinator, {FrameType::kTokens, std::move(payload)});
@@ -422,7 +406,7 @@ Status StageMachine::answer(StepTokens tokens) {
   return ok_status();
 }
 
-void StageMachine::count_step(const StepBatch& batch, const StepResult& result) {
+void Stage::count_step(const StepBatch& batch, const StepResult& result) {
   INVARIANT(result.replayed <= batch.rows.size(), "only rows of the batch are replayed");
   figures_.count_rows(batch.rows.size() - result.replayed, result.replayed);
   for (const auto& [sequence, length] : batch.truncates) {

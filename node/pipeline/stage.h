@@ -1,4 +1,5 @@
-// Stage: a worker's part in one pipeline after another, as a state machine over the seams.
+// Stage: a worker's part in one pipeline after another, as a state machine over the seams and over
+// its parts: a control session, data links, a StageCompute and, on the first stage, a Batcher.
 //
 //   control link  Register, Heartbeat, StageReady, StageFailed, StepHashes,
 //                 WindowClaims, Receipts, Seals, Openings                 ->  coordinator
@@ -6,21 +7,30 @@
 //   data links    previous stage -> us -> next stage; the last stage also answers the first and
 //                 the coordinator (proto/step.h)
 //
+//   idle -> Assign -> forming (loading and linking at once) -> StageReady -> serving
+//   any of them -> Unassign, a failure, or a lost coordinator -> idle
+//
 // Threads: everything on the owner's thread. Loading and computing are handed to a StageCompute,
 // which may run elsewhere and reports back on the owner's thread.
 #pragma once
 
 #include <cstdint>
-#include <memory>
+#include <deque>
 #include <optional>
 #include <string>
+#include <unordered_map>
 
 #include "base/clock.h"
-#include "base/crypto.h"
 #include "base/ids.h"
 #include "base/random.h"
 #include "base/result.h"
+#include "node/assignment.h"
+#include "node/control/session.h"
 #include "node/engine/engine.h"
+#include "node/pipeline/data_links.h"
+#include "node/pipeline/stage_figures.h"
+#include "node/pipeline/stage_proof.h"
+#include "node/runner/batcher.h"
 #include "node/stage_options.h"
 #include "proto/away.h"
 #include "proto/link/transport.h"
@@ -63,28 +73,112 @@ class StageCompute {
 
 // Dials the coordinator at once and for ever, with jittered back-off of 0.1 to 2 s; keeps weights
 // over reconnections. Ends only when destroyed, or when the coordinator refuses it for good.
-class Stage {
+class Stage final : public StageComputeEvents, private ControlEvents, private DataLinkEvents {
  public:
-  static std::unique_ptr<Stage> start(StageOptions options, const Clock& clock, Random& random,
-                                      Transport& control, Transport& data, StageCompute& compute);
-  virtual ~Stage() = default;
+  // All but `options` outlive it.
+  Stage(StageOptions options, const Clock& clock, Random& random, Transport& control,
+        Transport& data, StageCompute& compute);
+
   // Heartbeats, dialling again, deadlines. The owner calls it at least every 50 ms.
-  virtual void on_timer() = 0;
+  void on_timer();
   // Compares the weights of the loaded stage, between two steps, with what was loaded. What is
   // found goes to the log; a difference ends the assignment.
-  virtual void check_weights() = 0;
+  void check_weights();
   // That the machine is its owner's for now, or that it is not any more. The coordinator is told at
   // once. Paused, what is served ends at the next step boundary and its memory is given back, and
   // the neighbours keep their links until the coordinator has ended the pipeline, for at most a
   // second. Drained, the coordinator says when what is served ends.
-  virtual void set_away(std::optional<Away> away) = 0;
+  void set_away(std::optional<Away> away);
   // Away, with nothing of a model in memory; drained: and with nothing to serve.
-  virtual bool rests() const = 0;
+  bool rests() const { return away_ && unloading_ == 0 && !(away_->drain && serving_); }
   // Set when the coordinator refused this worker; the owner ends the process with this sentence.
-  virtual const std::string& refused() const = 0;
+  const std::string& refused() const { return control_.refused(); }
   // Set when this machine has no room for what it was assigned, which the same assignment would
   // only show again; the coordinator has been told. The owner ends the process with this error.
-  virtual const std::optional<Error>& no_room() const = 0;
+  const std::optional<Error>& no_room() const { return no_room_; }
+
+  // Frames and answers of epochs that were over when they came; dropped.
+  std::uint64_t late_frames() const { return figures_.late_frames() + links_.late_frames(); }
+
+  // Rows of sequences that came again, which were not computed again; see Engine::keep.
+  std::uint64_t replayed_rows() const { return figures_.replayed_rows(); }
+
+  void on_loaded(Epoch epoch, Result<Loaded> loaded) override;
+  void on_computed(StepBatch batch, StepResult result, Status status) override;
+  void on_weights_checked(Status status) override;
+  void on_unloaded() override { --unloading_; }
+
+ private:
+  // What lives as long as one assignment.
+  struct Serving {
+    Assignment assignment;
+    std::optional<Loaded> loaded;
+    bool ready = false;
+    std::optional<Batcher> batcher;   // first stage
+    std::uint32_t computing = 0;      // steps given to the StageCompute and not yet back
+    std::optional<StepId> last_step;  // that a peer sent
+    std::unordered_map<SequenceId, std::uint64_t> kv_tokens;
+    std::deque<TimePoint> started;  // of the batcher's steps that are not answered, oldest first
+    // Its memory is given back: no step is made and no frame taken. Until then, at the latest.
+    std::optional<TimePoint> leave_by;
+
+    // Steps of a peer follow each other without a gap.
+    Status check_step(StepId step);
+    std::uint64_t kv_tokens_used() const;
+  };
+
+  void on_assign(const control::v1::Assign& assign) override;
+  void on_unassign(Epoch epoch) override;
+  void on_control_lost() override;
+  void on_proof(const control::v1::CoordinatorMessage& order) override { proof_.take(order); }
+  void fill_heartbeat(control::v1::Heartbeat& heartbeat) override;
+  void on_linked() override { become_ready(); }
+  void on_peer_frame(Peer from, Frame frame) override;
+  void on_links_failed(const std::string& why, const std::string& peer) override {
+    fail(why, peer);
+  }
+
+  bool makes_receipts() const { return options_.receipts != nullptr && serving_->assignment.model; }
+  bool serves(Epoch epoch) const {
+    return serving_ && serving_->assignment.epoch == epoch && !serving_->leave_by;
+  }
+  void become_ready();
+  void unload();
+  // Ends the assignment without a word.
+  void stop();
+  // Ends it and tells the coordinator why.
+  // `peer` by value: ending the links ends what they call it.
+  void fail(const std::string& why, std::string peer = "");
+  void report_failure(Epoch epoch, const std::string& why, const std::string& peer = "");
+
+  // A frame of an older epoch is dropped and counted; true when this one is.
+  bool is_late(Epoch epoch);
+  Status take_frame(Peer from, const Frame& frame);
+  Status take_batch(const Frame& frame);
+  Status take_tokens(const Frame& frame);
+  Status take_submit(const Frame& frame);
+  Status take_cancel(const Frame& frame);
+  void start_steps();
+  void compute(StepBatch batch);
+  void count_step(const StepBatch& batch, const StepResult& result);
+  void pass_on(const StepBatch& batch, StepResult result);
+  Status answer(StepTokens tokens);
+  Status take_answer(const StepTokens& tokens);  // on the first stage
+
+  const StageOptions options_;
+  const Clock& clock_;
+  StageCompute& compute_;
+  StageProof proof_;
+  ControlSession control_;
+  DataLinks links_;
+  StageFigures figures_;
+  std::optional<Serving> serving_;
+  Epoch newest_epoch_;
+  std::optional<Error> no_room_;
+  std::optional<Away> away_;
+  std::uint32_t unloading_ = 0;  // asked of the StageCompute and not yet done
+  bool starting_steps_ = false;  // a StageCompute may answer inside compute()
+  TimePoint weights_checked_{};  // when that was last asked for, or done by loading
 };
 
 }  // namespace hearth::node

@@ -4,6 +4,7 @@
 
 #include <utility>
 
+#include "node/pipeline/stage.h"
 #include "node/proof/receipt_maker.h"
 #include "proto/defect.h"
 
@@ -27,20 +28,14 @@ void StageProof::on_control_lost() {
   if (options_.receipts != nullptr) options_.receipts->forget();
 }
 
-void StageProof::on_countersign(const control::v1::Countersign& message) {
-  if (options_.receipts != nullptr) options_.receipts->countersign(message);
-}
-
-void StageProof::on_seal_order(const control::v1::SealOrder& order) {
-  if (options_.receipts != nullptr) options_.receipts->seal(order);
-}
-
-void StageProof::on_open_order(const control::v1::OpenOrder& order) {
-  if (options_.receipts != nullptr) options_.receipts->open(order);
-}
-
-void StageProof::on_accusation(const control::v1::Accusation& accusation) {
+void StageProof::take(const control::v1::CoordinatorMessage& order) {
+  if (order.has_self_check()) return take_self_check(order.self_check());
   if (options_.receipts == nullptr) return;
+  if (order.has_accusation()) return take_accusation(order.accusation());
+  options_.receipts->take(order);
+}
+
+void StageProof::take_accusation(const control::v1::Accusation& accusation) {
   spdlog::warn("{}: entry {} of the ledger disputes what this stage sent", options_.node,
                accusation.entry());
   control::v1::Accusation own = accusation;
@@ -50,7 +45,7 @@ void StageProof::on_accusation(const control::v1::Accusation& accusation) {
   });
 }
 
-void StageProof::on_self_check(const control::v1::SelfCheck& check) {
+void StageProof::take_self_check(const control::v1::SelfCheck& check) {
   spdlog::warn("{}: this node gets no work until it has checked its weights and kernels: {}",
                options_.node, check.why());
   check_self([this, number = check.number()](const control::v1::SelfChecked& found) {

@@ -1,5 +1,6 @@
-// StageProof: a worker's ProofPort. It hands receipts' messages to the ReceiptMaker, and answers
-// accusations and self-checks after the loaded weights were hashed and the kernels tested.
+// StageProof: takes the coordinator's orders about receipts, audits and disputes. It hands those of
+// receipts to the ReceiptMaker, and answers accusations and self-checks after the loaded weights
+// were hashed and the kernels tested.
 //
 // Owner's thread.
 #pragma once
@@ -8,33 +9,32 @@
 #include <functional>
 
 #include "base/result.h"
-#include "node/control/proof_port.h"
-#include "node/pipeline/stage.h"
 #include "node/stage_options.h"
+#include "proto/control.pb.h"
 
 namespace hearth::node {
 
-class StageProof final : public ProofPort {
+class StageCompute;
+
+class StageProof {
  public:
   using Send = std::function<void(const control::v1::WorkerMessage&)>;
 
   // All outlive this object.
   StageProof(const StageOptions& options, StageCompute& compute, Send send);
-  ~StageProof() override;
+  ~StageProof();
 
+  // One of ControlEvents::on_proof().
+  void take(const control::v1::CoordinatorMessage& order);
   // The weights were hashed again: every self-check that waits is answered.
   void on_weights_checked(const Status& weights);
   // The coordinator is lost, and with it all that receipts waited for.
   void on_control_lost();
 
-  void on_countersign(const control::v1::Countersign& message) override;
-  void on_seal_order(const control::v1::SealOrder& order) override;
-  void on_open_order(const control::v1::OpenOrder& order) override;
-  void on_accusation(const control::v1::Accusation& accusation) override;
-  void on_self_check(const control::v1::SelfCheck& check) override;
-
  private:
   using Found = std::function<void(const control::v1::SelfChecked& found)>;
+  void take_accusation(const control::v1::Accusation& accusation);
+  void take_self_check(const control::v1::SelfCheck& check);
   void check_self(Found done);
 
   const StageOptions& options_;

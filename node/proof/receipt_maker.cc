@@ -31,20 +31,6 @@ struct ReceiptMaker::State : std::enable_shared_from_this<State> {
   bool push(Work work, std::size_t size, bool urgent = true);
   void send_claims();
   void to_owner(control::v1::WorkerMessage message);
-  // Behind what is being hashed; `fill` puts in what the owner is to send.
-  template <typename Order>
-  void answer(Order order,
-              void (*fill)(WindowReceipts&, const Order&, control::v1::WorkerMessage&)) {
-    const std::size_t size = order.ByteSizeLong();
-    push(
-        [order = std::move(order), fill](State& state) {
-          control::v1::WorkerMessage message;
-          fill(state.receipts, order, message);
-          state.to_owner(std::move(message));
-        },
-        size);
-  }
-
   // The thread's.
   WindowReceipts receipts;
   std::chrono::steady_clock::time_point next_claims{};
@@ -132,25 +118,22 @@ void ReceiptMaker::step(StepBatch batch, Bytes in, std::vector<SampledToken> dra
   spdlog::warn("hashing does not keep up with computing: some requests have no receipts");
 }
 
-void ReceiptMaker::countersign(control::v1::Countersign message) {
-  state_->answer<control::v1::Countersign>(
-      std::move(message), [](WindowReceipts& receipts, const auto& order, auto& answer) {
-        *answer.mutable_receipts() = receipts.countersign(order);
-      });
-}
-
-void ReceiptMaker::seal(control::v1::SealOrder order) {
-  state_->answer<control::v1::SealOrder>(
-      std::move(order), [](WindowReceipts& receipts, const auto& windows, auto& answer) {
-        *answer.mutable_seals() = receipts.seal(windows);
-      });
-}
-
-void ReceiptMaker::open(control::v1::OpenOrder order) {
-  state_->answer<control::v1::OpenOrder>(
-      std::move(order), [](WindowReceipts& receipts, const auto& entries, auto& answer) {
-        *answer.mutable_openings() = receipts.open(entries);
-      });
+// Behind what is being hashed.
+void ReceiptMaker::take(control::v1::CoordinatorMessage order) {
+  const std::size_t size = order.ByteSizeLong();
+  state_->push(
+      [order = std::move(order)](State& state) {
+        control::v1::WorkerMessage message;
+        if (order.has_countersign()) {
+          *message.mutable_receipts() = state.receipts.countersign(order.countersign());
+        } else if (order.has_seal_order()) {
+          *message.mutable_seals() = state.receipts.seal(order.seal_order());
+        } else {
+          *message.mutable_openings() = state.receipts.open(order.open_order());
+        }
+        state.to_owner(std::move(message));
+      },
+      size);
 }
 
 void ReceiptMaker::plead(control::v1::Accusation accusation, control::v1::SelfChecked found) {

@@ -28,9 +28,8 @@ class ReceiptMaker {
   // As of WindowReceipts.
   void begin(const Assignment& assignment, const Hash256& model);
   void step(StepBatch batch, Bytes in, std::vector<SampledToken> drawn = {});
-  void countersign(control::v1::Countersign message);
-  void seal(control::v1::SealOrder order);
-  void open(control::v1::OpenOrder order);
+  // A Countersign, a SealOrder or an OpenOrder.
+  void take(control::v1::CoordinatorMessage order);
   // What a self-check found, when the node is accused.
   void plead(control::v1::Accusation accusation, control::v1::SelfChecked found);
   void forget();

@@ -78,7 +78,7 @@ struct WorkerProcess {
           problem_of({machine}), {0, layers}, static_cast<double>(std::max<std::size_t>(rows, 1)));
       return std::chrono::duration_cast<Duration>(std::chrono::duration<double>(step));
     });
-    stage = node::Stage::start(options, world, world.random(), control, data, compute);
+    stage = std::make_unique<node::Stage>(options, world, world.random(), control, data, compute);
   }
   ~WorkerProcess() { *alive = false; }
 

@@ -5,7 +5,6 @@
 #include <set>
 
 #include "kernels/canonical.h"
-#include "node/pipeline/stage_machine.h"
 
 namespace hearth::sim {
 namespace {
@@ -35,7 +34,7 @@ struct WorkerProcess {
     options.isa = "sim";
     options.threads = 1;
     options.process_id = incarnation;
-    stage = node::Stage::start(options, world, world.random(), control, data, compute);
+    stage = std::make_unique<node::Stage>(options, world, world.random(), control, data, compute);
   }
 
   SimTransport control;
@@ -208,8 +207,8 @@ class Swarm {
   }
 
   void count_late(const WorkerProcess& worker) {
-    outcome_.late_frames += static_cast<const node::StageMachine&>(*worker.stage).late_frames();
-    outcome_.replayed += static_cast<const node::StageMachine&>(*worker.stage).replayed_rows();
+    outcome_.late_frames += worker.stage->late_frames();
+    outcome_.replayed += worker.stage->replayed_rows();
   }
   void count_coordinator() {
     outcome_.resumed += coordinator_->machine->status().resumed_total;

@@ -17,26 +17,20 @@ using control::v1::WorkerMessage;
 using std::chrono::milliseconds;
 using std::chrono::seconds;
 
-struct Orders final : ControlEvents, ProofPort {
+struct Orders final : ControlEvents {
   void on_assign(const control::v1::Assign& assign) override { assigned.push_back(assign.epoch()); }
   void on_unassign(Epoch epoch) override { unassigned.push_back(epoch.value); }
   void on_control_lost() override { ++lost; }
   void fill_heartbeat(control::v1::Heartbeat& heartbeat) override {
     heartbeat.set_steps_total(++beats);
   }
-  void on_countersign(const control::v1::Countersign& message) override {
-    countersigned += message.windows_size();
+  void on_proof(const CoordinatorMessage& order) override {
+    countersigned += order.countersign().windows_size();
+    to_seal += order.seal_order().windows_size();
+    to_open += order.open_order().entries_size();
+    if (order.has_accusation()) accused = order.accusation().entry();
+    if (order.has_self_check()) to_check = order.self_check().number();
   }
-  void on_seal_order(const control::v1::SealOrder& order) override {
-    to_seal += order.windows_size();
-  }
-  void on_open_order(const control::v1::OpenOrder& order) override {
-    to_open += order.entries_size();
-  }
-  void on_accusation(const control::v1::Accusation& accusation) override {
-    accused = accusation.entry();
-  }
-  void on_self_check(const control::v1::SelfCheck& check) override { to_check = check.number(); }
   std::uint64_t accused = 0;
   std::uint64_t to_check = 0;
   int to_seal = 0;
@@ -73,7 +67,7 @@ struct ControlSessionTest : ::testing::Test {
     };
     return options;
   }();
-  ControlSession session{options, "here:2", clock, random, transport, orders, orders};
+  ControlSession session{options, "here:2", clock, random, transport, orders};
   LinkId link;
 
   void SetUp() override {

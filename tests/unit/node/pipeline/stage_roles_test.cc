@@ -5,7 +5,7 @@
 #include <string>
 
 #include "base/limits.h"
-#include "node/pipeline/stage_machine.h"
+#include "node/pipeline/stage.h"
 #include "proto/control.pb.h"
 #include "tests/unit/proto/fake_transport.h"
 
@@ -68,7 +68,7 @@ struct StageRoles : ::testing::Test {
     options.control_address = "home:1";
     options.layers = 6;
     options.canonical_version = 1;
-    stage = Stage::start(options, clock, random, control, data, compute);
+    stage = std::make_unique<Stage>(options, clock, random, control, data, compute);
     join();
   }
   void join() {

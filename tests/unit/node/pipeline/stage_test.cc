@@ -5,7 +5,6 @@
 #include <deque>
 #include <functional>
 
-#include "node/pipeline/stage_machine.h"
 #include "proto/control.pb.h"
 #include "tests/unit/proto/fake_transport.h"
 
@@ -76,7 +75,7 @@ struct StageTest : ::testing::Test {
     options.control_address = "home:1";
     options.layers = 6;
     options.canonical_version = 1;
-    stage = Stage::start(options, clock, random, control, data, compute);
+    stage = std::make_unique<Stage>(options, clock, random, control, data, compute);
     session = control.open("home:1");
     tell([](auto& m) { m.mutable_registered()->set_heartbeat_milliseconds(250); });
   }
@@ -264,7 +263,7 @@ TEST_F(StageTest, RowsThatAreSaidAgainAreNotCountedAsComputed) {
   StepResult result;
   result.replayed = 1;
   compute.finish_step(std::move(result));
-  EXPECT_EQ(static_cast<StageMachine&>(*stage).replayed_rows(), 1u);
+  EXPECT_EQ(stage->replayed_rows(), 1u);
   clock.advance(milliseconds(250));
   stage->on_timer();
   EXPECT_EQ(said().heartbeat().replayed_rows_total(), 1u);
@@ -278,7 +277,7 @@ TEST_F(StageTest, LateFramesAreCountedAndDropped) {
   batch(1, 7);
   data.receive(old_previous, FrameType::kBatch, Bytes(9));
   EXPECT_TRUE(compute.steps.empty());
-  EXPECT_EQ(static_cast<StageMachine&>(*stage).late_frames(), 2u);
+  EXPECT_EQ(stage->late_frames(), 2u);
   EXPECT_FALSE(said().has_stage_failed());
 }
 
