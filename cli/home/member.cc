@@ -300,7 +300,7 @@ Status leave_cluster(const std::string& given, bool here_only) {
     TRY(const SecretKey key, read_key_file(node_key_file(folder)));
     TRY(const TlsIdentity identity, TlsIdentity::make(key));
     TRY(const auto roster, RosterFile::open(folder, member->cluster));
-    TRY_VOID(node::leave(member->coordinators, identity, roster->book(), kMemberPatience));
+    TRY_VOID(node::leave({member->coordinators, identity, roster->book(), kMemberPatience}));
   }
   // The key last: without it nothing of this could be tried again.
   std::error_code error;

@@ -17,7 +17,7 @@
 #include "cli/models/models.h"
 #include "cli/process/paths.h"
 #include "cli/terminal/interrupt.h"
-#include "node/control/description.h"
+#include "node/control/inquiry.h"
 #include "node/engine/stage_memory.h"
 #include "node/layers/peer_source.h"
 
@@ -69,8 +69,8 @@ Result<node::Holder> ask_manifest(Member& member, ManifestFile& manifest, HoldRe
   bool told = false;
   unsigned refused = 0;
   while (!interrupted()) {
-    const auto answer = node::describe(member.coordinators(), member.identity(),
-                                       member.roster().book(), kDescribePatience);
+    const auto answer = node::describe(
+        {member.coordinators(), member.identity(), member.roster().book(), kDescribePatience});
     if (answer.ok() && !answer->manifest.empty()) {
       TRY_VOID(manifest.take(answer->manifest));
       return answer->coordinator;

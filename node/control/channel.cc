@@ -21,12 +21,4 @@ std::shared_ptr<grpc::Channel> control_channel(const std::string& address,
                                    arguments);
 }
 
-AdmitKey admit_coordinator(std::shared_ptr<const RosterBook> roster) {
-  return [roster = std::move(roster)](const PublicKey& key) -> Status {
-    const auto entry = roster->find(key);
-    REQUIRE(entry && entry->role == Role::kCoordinator, "no coordinator of the roster");
-    return ok_status();
-  };
-}
-
 }  // namespace hearth::node

@@ -7,14 +7,10 @@
 #include <string>
 
 #include "proto/link/grpc_tls.h"
-#include "proto/roster.h"
 
 namespace hearth::node {
 
 std::shared_ptr<grpc::Channel> control_channel(const std::string& address,
                                                const TlsIdentity& identity, AdmitKey admit);
-
-// Only a coordinator of the roster.
-AdmitKey admit_coordinator(std::shared_ptr<const RosterBook> roster);
 
 }  // namespace hearth::node

@@ -255,29 +255,4 @@ Result<Enrolled> wait_to_enrol(const Waiting& waiting, const TlsIdentity& identi
                                         " s; on the coordinator's machine: hearth approve"};
 }
 
-Status leave(const std::vector<std::string>& addresses, const TlsIdentity& identity,
-             std::shared_ptr<const RosterBook> roster, Duration patience) {
-  const AdmitKey admit = admit_coordinator(std::move(roster));
-  Error last = Error::invalid("no address of a coordinator");
-  for (const std::string& address : addresses) {
-    const auto stub = control::v1::Control::NewStub(control_channel(address, identity, admit));
-    grpc::ClientContext context;
-    context.set_deadline(std::chrono::system_clock::now() + patience);
-    control::v1::Left answer;
-    const grpc::Status status = stub->Leave(&context, control::v1::LeaveRequest(), &answer);
-    if (status.ok()) return ok_status();
-    if (status.error_code() == grpc::StatusCode::UNAUTHENTICATED) {
-      return Error{ErrorCode::kRefused,
-                   "the coordinator at " + address +
-                       " does not know this machine: it was removed. Forget the cluster here as "
-                       "well: hearth leave --here-only"};
-    }
-    last = {ErrorCode::kUnavailable,
-            "no coordinator of the cluster answers at " + address +
-                "; try again when it does, or forget it here (hearth leave --here-only) and remove "
-                "this machine there (hearth nodes rm NAME)"};
-  }
-  return last;
-}
-
 }  // namespace hearth::node

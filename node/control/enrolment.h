@@ -69,9 +69,4 @@ struct Waiting {
 Result<Enrolled> wait_to_enrol(const Waiting& waiting, const TlsIdentity& identity,
                                const std::string& name, Duration patience);
 
-// Asks a coordinator of the roster, at one of the addresses, to take us out of it; blocks likewise.
-// kUnavailable when none answers, kRefused when one answers that it does not know us.
-Status leave(const std::vector<std::string>& addresses, const TlsIdentity& identity,
-             std::shared_ptr<const RosterBook> roster, Duration patience);
-
 }  // namespace hearth::node

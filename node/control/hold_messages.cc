@@ -1,10 +1,10 @@
 #include "node/control/hold_messages.h"
 
-#include <algorithm>
 #include <string>
 
 #include "base/limits.h"
 #include "proto/address.h"
+#include "proto/fixed_field.h"
 #include "proto/frame.h"
 
 namespace hearth::node {
@@ -24,10 +24,8 @@ Result<HoldMessage> read_hold(const control::v1::Hold& message, std::uint32_t mo
           "layers " + std::to_string(layers.begin) + " to " + std::to_string(layers.end) +
               " are no range of the model's " + std::to_string(model_layers));
   hold.plan.why = decode_refused(as_bytes(message.why()));
-  REQUIRE(message.model().empty() || message.model().size() == hold.model.bytes.size(),
+  REQUIRE(message.model().empty() || read_field(message.model(), hold.model.bytes),
           "the id of the model has " + std::to_string(message.model().size()) + " bytes");
-  std::copy_n(reinterpret_cast<const std::byte*>(message.model().data()), message.model().size(),
-              hold.model.bytes.begin());
   REQUIRE(static_cast<std::size_t>(message.holders_size()) <= limits::kHolders,
           std::to_string(message.holders_size()) + " holders; the limit is " +
               std::to_string(limits::kHolders));

@@ -5,6 +5,7 @@
 #include <chrono>
 #include <functional>
 #include <thread>
+#include <utility>
 
 #include "node/control/channel.h"
 #include "proto/address.h"
@@ -31,9 +32,40 @@ Error failed_inquiry(const grpc::Status& status, const std::string& address) {
   return {ErrorCode::kUnavailable, "no coordinator of the cluster answers at " + address};
 }
 
-// Asks each address until one answers.
-Status ask(const Inquirer& inquirer,
-           const std::function<grpc::Status(Control::Stub&, grpc::ClientContext&)>& question) {
+Error failed_description(const grpc::Status& status, const std::string& address) {
+  if (status.error_code() == grpc::StatusCode::UNAUTHENTICATED) {
+    return {ErrorCode::kRefused, "the coordinator at " + address + " does not know this node"};
+  }
+  return {ErrorCode::kUnavailable, "no coordinator answers at " + address + ": " +
+                                       decode_refused(as_bytes(status.error_message()))};
+}
+
+Error failed_leave(const grpc::Status& status, const std::string& address) {
+  if (status.error_code() == grpc::StatusCode::UNAUTHENTICATED) {
+    return {ErrorCode::kRefused,
+            "the coordinator at " + address +
+                " does not know this machine: it was removed. Forget the cluster here as well: "
+                "hearth leave --here-only"};
+  }
+  return {ErrorCode::kUnavailable,
+          "no coordinator of the cluster answers at " + address +
+              "; try again when it does, or forget it here (hearth leave --here-only) and remove "
+              "this machine there (hearth nodes rm NAME)"};
+}
+
+AdmitKey admit_coordinator(std::shared_ptr<const RosterBook> roster) {
+  return [roster = std::move(roster)](const PublicKey& key) -> Status {
+    const auto entry = roster->find(key);
+    REQUIRE(entry && entry->role == Role::kCoordinator, "no coordinator of the roster");
+    return ok_status();
+  };
+}
+
+using Failure = Error (*)(const grpc::Status& status, const std::string& address);
+using Question = std::function<grpc::Status(Control::Stub&, grpc::ClientContext&)>;
+
+// Asks each address until one answers; which one it was.
+Result<std::string> ask(const Inquirer& inquirer, Failure failure, const Question& question) {
   Error last = Error::invalid("no address of a coordinator");
   for (const std::string& address : inquirer.addresses) {
     const auto stub = Control::NewStub(
@@ -41,8 +73,8 @@ Status ask(const Inquirer& inquirer,
     grpc::ClientContext context;
     context.set_deadline(std::chrono::system_clock::now() + inquirer.patience);
     const grpc::Status status = question(*stub, context);
-    if (status.ok()) return ok_status();
-    last = failed_inquiry(status, address);
+    if (status.ok()) return address;
+    last = failure(status, address);
     if (last.code != ErrorCode::kUnavailable) return last;
   }
   return last;
@@ -54,7 +86,7 @@ Result<std::string> locate(const Inquirer& inquirer, const std::string& node) {
   control::v1::LocateRequest request;
   request.set_node(node);
   control::v1::Located answer;
-  TRY_VOID(ask(inquirer, [&](Control::Stub& stub, grpc::ClientContext& context) {
+  TRY_VOID(ask(inquirer, failed_inquiry, [&](Control::Stub& stub, grpc::ClientContext& context) {
     return stub.Locate(&context, request, &answer);
   }));
   if (answer.address().empty()) {
@@ -68,7 +100,7 @@ Result<std::string> locate(const Inquirer& inquirer, const std::string& node) {
 Result<Reached> reach(const Inquirer& inquirer) {
   for (int i = 0; i < kAsks; ++i) {
     control::v1::Reached answer;
-    TRY_VOID(ask(inquirer, [&](Control::Stub& stub, grpc::ClientContext& context) {
+    TRY_VOID(ask(inquirer, failed_inquiry, [&](Control::Stub& stub, grpc::ClientContext& context) {
       return stub.Reach(&context, control::v1::ReachRequest(), &answer);
     }));
     if (answer.address().empty()) {
@@ -81,6 +113,32 @@ Result<Reached> reach(const Inquirer& inquirer) {
     std::this_thread::sleep_for(kAskAgain);
   }
   return Error{ErrorCode::kTimeout, "the coordinator does not say whether it reaches this machine"};
+}
+
+Result<Description> describe(const Inquirer& inquirer) {
+  control::v1::Description answer;
+  Result<PublicKey> key = Error::invalid("nothing was asked");
+  TRY(const std::string address,
+      ask(inquirer, failed_description, [&](Control::Stub& stub, grpc::ClientContext& context) {
+        const auto status = stub.Describe(&context, control::v1::DescribeRequest(), &answer);
+        if (status.ok()) key = peer_key(*context.auth_context());
+        return status;
+      }));
+  TRY_VOID(key);
+  const auto entry = inquirer.roster->find(*key);
+  REQUIRE(entry.has_value(), "the coordinator at " + address + " has left the roster");
+  TRY_VOID(parse_address(answer.data_address()));
+  const ByteSpan manifest = as_bytes(answer.manifest());
+  return Description{Bytes(manifest.begin(), manifest.end()), answer.hashed(), answer.file_bytes(),
+                     Holder{entry->name, answer.data_address()}};
+}
+
+Status leave(const Inquirer& inquirer) {
+  control::v1::Left answer;
+  TRY_VOID(ask(inquirer, failed_leave, [&](Control::Stub& stub, grpc::ClientContext& context) {
+    return stub.Leave(&context, control::v1::LeaveRequest(), &answer);
+  }));
+  return ok_status();
 }
 
 }  // namespace hearth::node

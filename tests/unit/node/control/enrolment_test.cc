@@ -256,19 +256,19 @@ TEST(Enrolment, WhoLeavesIsOutAndOnlyTheCoordinatorIsAsked) {
   ASSERT_TRUE(enrolled);
   const auto book = std::make_shared<RosterBook>(enrolled->cluster);
   ASSERT_TRUE(book->offer(enrolled->roster));
-  const auto astray = node::leave(other.token().addresses, den, book, seconds(2));
+  const auto astray = node::leave({other.token().addresses, den, book, seconds(2)});
   ASSERT_FALSE(astray);
   EXPECT_EQ(astray.error().code, ErrorCode::kUnavailable);
   EXPECT_TRUE(home.book().find("den"));
   home.look();
-  const auto stranger = node::leave(token.addresses, somebody(), book, kPatience);
+  const auto stranger = node::leave({token.addresses, somebody(), book, kPatience});
   ASSERT_FALSE(stranger);
   EXPECT_EQ(stranger.error().code, ErrorCode::kRefused);
   EXPECT_TRUE(home.book().find("den"));
-  const auto left = node::leave(token.addresses, den, book, kPatience);
+  const auto left = node::leave({token.addresses, den, book, kPatience});
   ASSERT_TRUE(left) << left.error().message;
   EXPECT_FALSE(home.book().find("den"));
-  EXPECT_EQ(node::leave(token.addresses, den, book, kPatience).error().code, ErrorCode::kRefused);
+  EXPECT_EQ(node::leave({token.addresses, den, book, kPatience}).error().code, ErrorCode::kRefused);
 }
 
 TEST(Enrolment, NoAnswerComes) {
