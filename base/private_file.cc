@@ -4,14 +4,13 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-#include <algorithm>
 #include <cerrno>
 #include <cstring>
 #include <filesystem>
 #include <optional>
 #include <string_view>
-#include <utility>
 
+#include "base/descriptor.h"
 #include "base/hex.h"
 
 namespace hearth {
@@ -24,22 +23,6 @@ constexpr mode_t kOthers = S_IRWXG | S_IRWXO;
 Error io_error(const std::string& what) {
   return {ErrorCode::kIo, what + ": " + std::strerror(errno)};
 }
-
-class Descriptor {
- public:
-  explicit Descriptor(int number) : number_(number) {}
-  ~Descriptor() {
-    if (number_ >= 0) ::close(number_);
-  }
-  Descriptor(const Descriptor&) = delete;
-  Descriptor& operator=(const Descriptor&) = delete;
-  int operator*() const { return number_; }
-  // close() may be the first to hear of a full disk.
-  bool close() { return ::close(std::exchange(number_, -1)) == 0; }
-
- private:
-  int number_;
-};
 
 Status check_private(const std::string& path, const struct stat& found, std::size_t limit) {
   REQUIRE(S_ISREG(found.st_mode), path + " is not a plain file; remove it: rm " + path);
@@ -69,14 +52,14 @@ void sync_folder_of(const std::string& path) {
   std::string folder = std::filesystem::path(path).parent_path().string();
   if (folder.empty()) folder = ".";
   const Descriptor opened(::open(folder.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC));
-  if (*opened >= 0) (void)::fsync(*opened);
+  if (opened.open()) (void)::fsync(*opened);
 }
 
 // A draft beside the file, whole and on the disk; its name.
 Result<std::string> write_draft(const std::string& path, ByteSpan bytes) {
   std::string draft = path + ".XXXXXX";
   Descriptor file(::mkostemp(draft.data(), O_CLOEXEC));  // mode 0600
-  if (*file < 0) return io_error("writing " + path);
+  if (!file.open()) return io_error("writing " + path);
   Status written = write_all(*file, bytes, draft);
   if (written.ok() && ::fsync(*file) != 0) written = io_error("writing " + draft);
   if (!file.close() && written.ok()) written = io_error("writing " + draft);
@@ -90,11 +73,11 @@ Result<std::string> write_draft(const std::string& path, ByteSpan bytes) {
 Result<Bytes> read_private_file(const std::string& path, std::size_t limit) {
   // O_NONBLOCK: a FIFO of that name must not hold us; it changes nothing for a plain file.
   const Descriptor file(::open(path.c_str(), O_RDONLY | O_NOFOLLOW | O_NONBLOCK | O_CLOEXEC));
-  if (*file < 0 && errno == ENOENT) {
+  if (!file.open() && errno == ENOENT) {
     return Error{ErrorCode::kNotFound, "file " + path + " does not exist"};
   }
-  REQUIRE(*file >= 0 || errno != ELOOP, path + " is a symbolic link; remove it: rm " + path);
-  if (*file < 0) return io_error("opening " + path);
+  REQUIRE(file.open() || errno != ELOOP, path + " is a symbolic link; remove it: rm " + path);
+  if (!file.open()) return io_error("opening " + path);
   struct stat found {};
   if (::fstat(*file, &found) != 0) return io_error("reading " + path);
   TRY_VOID(check_private(path, found, limit));

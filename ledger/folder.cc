@@ -11,25 +11,13 @@
 #include <cstring>
 #include <utility>
 
+#include "base/descriptor.h"
+
 namespace hearth::ledger {
 namespace {
 
 constexpr mode_t kFileMode = 0644;  // nothing secret: the folder above restricts access
 constexpr mode_t kFolderMode = 0755;
-
-class Descriptor {
- public:
-  explicit Descriptor(int number) : number_(number) {}
-  Descriptor(Descriptor&& other) noexcept : number_(std::exchange(other.number_, -1)) {}
-  Descriptor& operator=(Descriptor&&) = delete;
-  ~Descriptor() {
-    if (number_ >= 0) ::close(number_);
-  }
-  int operator*() const { return number_; }
-
- private:
-  int number_;
-};
 
 class DiskFolder final : public LogFolder {
  public:

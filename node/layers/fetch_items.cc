@@ -8,6 +8,7 @@
 #include <cerrno>
 #include <cstring>
 
+#include "base/descriptor.h"
 #include "base/limits.h"
 #include "node/layers/fetch_journal.h"
 
@@ -15,21 +16,6 @@ namespace hearth::node {
 namespace {
 
 constexpr std::size_t kReadBytes = limits::kMiB;
-
-class OpenFile {
- public:
-  explicit OpenFile(const std::string& path)
-      : file_(::open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK)) {}
-  ~OpenFile() {
-    if (file_ >= 0) ::close(file_);
-  }
-  OpenFile(const OpenFile&) = delete;
-  OpenFile& operator=(const OpenFile&) = delete;
-  int get() const { return file_; }
-
- private:
-  const int file_;
-};
 
 // Which file it is, and whether it is still as it was; to this process alone, since a disk decays
 // without a date, and the owner of a file may set any date.
@@ -43,13 +29,8 @@ Hash256 identity(const Hash256& manifest, const struct stat& info) {
   ByteWriter out(bytes);
   out.append(kProcess.bytes);
   out.append(manifest.bytes);
-  out.write(static_cast<std::uint64_t>(info.st_dev));
-  out.write(static_cast<std::uint64_t>(info.st_ino));
-  out.write(static_cast<std::int64_t>(info.st_size));
-  out.write(static_cast<std::int64_t>(info.st_mtim.tv_sec));
-  out.write(static_cast<std::int64_t>(info.st_mtim.tv_nsec));
-  out.write(static_cast<std::int64_t>(info.st_ctim.tv_sec));
-  out.write(static_cast<std::int64_t>(info.st_ctim.tv_nsec));
+  out.write(info.st_dev, info.st_ino, info.st_size, info.st_mtim.tv_sec, info.st_mtim.tv_nsec,
+            info.st_ctim.tv_sec, info.st_ctim.tv_nsec);
   return blake2b(bytes);
 }
 
@@ -60,9 +41,9 @@ struct Checked {
 
 Result<Checked> check_file(const std::string& path, const model::Manifest& manifest,
                            const std::vector<FetchItem>& items, const FileSearch& search) {
-  const OpenFile file(path);
+  const Descriptor file(::open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK));
   struct stat info {};
-  if (file.get() < 0 || ::fstat(file.get(), &info) != 0 || !S_ISREG(info.st_mode) ||
+  if (!file.open() || ::fstat(*file, &info) != 0 || !S_ISREG(info.st_mode) ||
       static_cast<std::uint64_t>(info.st_size) != manifest.file_bytes) {
     return Checked{};
   }
@@ -71,7 +52,7 @@ Result<Checked> check_file(const std::string& path, const model::Manifest& manif
   TRY(const auto journal, FetchJournal::open(note, identity(manifest.id(), info), cancelled));
   for (const FetchItem& item : items) {
     if (journal->verified(item.number)) continue;
-    const auto hash = hash_range(file.get(), path, item.begin, item.end, search.step);
+    const auto hash = hash_range(*file, path, item.begin, item.end, search.step);
     if (!hash.ok() && hash.error().code == ErrorCode::kCancelled) return hash.error();
     if (!hash.ok() || *hash != item.sha256) {
       return Checked{false, item.number == 0 ? std::string() : item.name};

@@ -31,40 +31,13 @@ Hash256 check_of(const Hash256& key, ByteSpan record) {
 
 }  // namespace
 
-void RangeSet::add(std::uint64_t begin, std::uint64_t end) {
-  if (begin >= end) return;
-  auto at = ranges_.upper_bound(begin);
-  if (at != ranges_.begin() && std::prev(at)->second >= begin) --at;
-  while (at != ranges_.end() && at->first <= end) {
-    begin = std::min(begin, at->first);
-    end = std::max(end, at->second);
-    at = ranges_.erase(at);
-  }
-  ranges_[begin] = end;
-}
-
-void RangeSet::remove(std::uint64_t begin, std::uint64_t end) {
-  if (begin >= end) return;
-  auto at = ranges_.upper_bound(begin);
-  if (at != ranges_.begin() && std::prev(at)->second > begin) --at;
-  while (at != ranges_.end() && at->first < end) {
-    const auto [from, to] = *at;
-    at = ranges_.erase(at);
-    if (from < begin) ranges_[from] = begin;
-    if (to > end) ranges_[end] = to;
-  }
-}
-
 std::vector<std::pair<std::uint64_t, std::uint64_t>> RangeSet::missing(std::uint64_t begin,
                                                                        std::uint64_t end) const {
+  RangeSet rest;
+  rest.add(begin, end);
+  rest.ranges_ -= ranges_;
   std::vector<std::pair<std::uint64_t, std::uint64_t>> out;
-  auto at = ranges_.upper_bound(begin);
-  if (at != ranges_.begin()) begin = std::max(begin, std::prev(at)->second);
-  for (; at != ranges_.end() && at->first < end; ++at) {
-    if (at->first > begin) out.emplace_back(begin, at->first);
-    begin = std::max(begin, at->second);
-  }
-  if (begin < end) out.emplace_back(begin, end);
+  for (const auto& range : rest.ranges_) out.emplace_back(range.lower(), range.upper());
   return out;
 }
 
@@ -84,11 +57,13 @@ Error FetchJournal::io_error(const std::string& what) const {
 Result<std::unique_ptr<FetchJournal>> FetchJournal::open(const std::string& path,
                                                          const Hash256& key,
                                                          const std::function<bool()>& cancelled) {
-  const int file =
-      ::open(path.c_str(), O_RDWR | O_CREAT | O_CLOEXEC | O_NOFOLLOW | O_NONBLOCK, 0600);
-  if (file < 0) return Error{ErrorCode::kIo, "cannot open " + path + ": " + std::strerror(errno)};
-  std::unique_ptr<FetchJournal> journal(new FetchJournal(path, key, file));
-  while (::flock(file, LOCK_EX | LOCK_NB) != 0) {
+  Descriptor file(
+      ::open(path.c_str(), O_RDWR | O_CREAT | O_CLOEXEC | O_NOFOLLOW | O_NONBLOCK, 0600));
+  if (!file.open()) {
+    return Error{ErrorCode::kIo, "cannot open " + path + ": " + std::strerror(errno)};
+  }
+  std::unique_ptr<FetchJournal> journal(new FetchJournal(path, key, std::move(file)));
+  while (::flock(*journal->file_, LOCK_EX | LOCK_NB) != 0) {
     if (errno != EWOULDBLOCK && errno != EINTR) return journal->io_error("cannot lock");
     if (cancelled && cancelled()) return Error{ErrorCode::kCancelled, "interrupted"};
     std::this_thread::sleep_for(kLockPause);
@@ -97,16 +72,14 @@ Result<std::unique_ptr<FetchJournal>> FetchJournal::open(const std::string& path
   return journal;
 }
 
-FetchJournal::~FetchJournal() { ::close(file_); }
-
 Status FetchJournal::read() {
   struct stat info {};
-  if (::fstat(file_, &info) != 0) return io_error("cannot read");
+  if (::fstat(*file_, &info) != 0) return io_error("cannot read");
   REQUIRE(S_ISREG(info.st_mode), path_ + " is no regular file");
   const auto size = static_cast<std::uint64_t>(info.st_size);
   if (size <= limits::kFetchJournalBytes) {
     Bytes bytes(size);
-    const ssize_t got = ::pread(file_, bytes.data(), bytes.size(), 0);
+    const ssize_t got = ::pread(*file_, bytes.data(), bytes.size(), 0);
     if (got < 0) return io_error("cannot read");
     ByteReader in(ByteSpan(bytes).first(static_cast<std::size_t>(got)));
     while (in.remaining() >= kRecordBytes) {
@@ -125,7 +98,7 @@ Status FetchJournal::read() {
   }
   // What follows means nothing, and the next record must not follow it.
   const auto end = static_cast<off_t>(records_ * kRecordBytes);
-  if (static_cast<std::uint64_t>(end) != size && ::ftruncate(file_, end) != 0) {
+  if (static_cast<std::uint64_t>(end) != size && ::ftruncate(*file_, end) != 0) {
     return io_error("cannot write");
   }
   return ok_status();
@@ -143,15 +116,13 @@ bool FetchJournal::apply(Kind kind, std::uint64_t begin, std::uint64_t end) {
 Status FetchJournal::append(Kind kind, std::uint64_t begin, std::uint64_t end) {
   Bytes record;
   ByteWriter out(record);
-  out.write(static_cast<std::uint64_t>(kind));
-  out.write(begin);
-  out.write(end);
+  out.write(static_cast<std::uint64_t>(kind), begin, end);
   record.resize(kRecordBytes);
   const Hash256 check = check_of(key_, record);
   std::copy_n(check.bytes.begin(), kCheckBytes, record.end() - kCheckBytes);
   const auto at = static_cast<off_t>(records_ * kRecordBytes);
   errno = ENOSPC;  // what a short write means
-  if (::pwrite(file_, record.data(), record.size(), at) != ssize_t{kRecordBytes}) {
+  if (::pwrite(*file_, record.data(), record.size(), at) != ssize_t{kRecordBytes}) {
     return io_error("cannot write");
   }
   ++records_;
@@ -159,17 +130,8 @@ Status FetchJournal::append(Kind kind, std::uint64_t begin, std::uint64_t end) {
   return ok_status();
 }
 
-Status FetchJournal::add_written(std::uint64_t begin, std::uint64_t end) {
-  return append(Kind::kWritten, begin, end);
-}
-Status FetchJournal::forget_written(std::uint64_t begin, std::uint64_t end) {
-  return append(Kind::kForgotten, begin, end);
-}
-Status FetchJournal::add_verified(std::uint64_t item) {
-  return append(Kind::kVerified, item, item);
-}
 Status FetchJournal::clear() {
-  if (::ftruncate(file_, 0) != 0) return io_error("cannot write");
+  if (::ftruncate(*file_, 0) != 0) return io_error("cannot write");
   records_ = 0;
   written_ = {};
   verified_.clear();

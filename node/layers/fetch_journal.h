@@ -6,9 +6,9 @@
 // there on are as if they had never been.
 #pragma once
 
+#include <boost/icl/interval_set.hpp>
 #include <cstdint>
 #include <functional>
-#include <map>
 #include <memory>
 #include <set>
 #include <string>
@@ -16,6 +16,7 @@
 #include <vector>
 
 #include "base/crypto.h"
+#include "base/descriptor.h"
 #include "base/result.h"
 
 namespace hearth::node {
@@ -23,15 +24,16 @@ namespace hearth::node {
 // Disjoint ranges [begin, end).
 class RangeSet {
  public:
-  void add(std::uint64_t begin, std::uint64_t end);
-  void remove(std::uint64_t begin, std::uint64_t end);
+  void add(std::uint64_t begin, std::uint64_t end) { ranges_.add({begin, end}); }
+  void remove(std::uint64_t begin, std::uint64_t end) { ranges_.subtract({begin, end}); }
   std::uint64_t covered(std::uint64_t begin, std::uint64_t end) const;  // bytes
   // What of [begin, end) is not in the set, in order.
   std::vector<std::pair<std::uint64_t, std::uint64_t>> missing(std::uint64_t begin,
                                                                std::uint64_t end) const;
 
  private:
-  std::map<std::uint64_t, std::uint64_t> ranges_;  // begin to end; none touches another
+  boost::icl::interval_set<std::uint64_t, std::less, boost::icl::right_open_interval<std::uint64_t>>
+      ranges_;
 };
 
 // One process at a time has a journal open. Not thread-safe.
@@ -40,24 +42,26 @@ class FetchJournal {
   // Waits while another process has it, asking `cancelled` ten times a second (kCancelled). kIo.
   static Result<std::unique_ptr<FetchJournal>> open(const std::string& path, const Hash256& key,
                                                     const std::function<bool()>& cancelled);
-  ~FetchJournal();
-  FetchJournal(const FetchJournal&) = delete;
-  FetchJournal& operator=(const FetchJournal&) = delete;
 
   const RangeSet& written() const { return written_; }
   bool verified(std::uint64_t item) const { return verified_.contains(item); }
   bool empty() const { return records_ == 0; }
 
-  Status add_written(std::uint64_t begin, std::uint64_t end);
-  Status forget_written(std::uint64_t begin, std::uint64_t end);
-  Status add_verified(std::uint64_t item);  // once its bytes are on the disk
+  Status add_written(std::uint64_t begin, std::uint64_t end) {
+    return append(Kind::kWritten, begin, end);
+  }
+  Status forget_written(std::uint64_t begin, std::uint64_t end) {
+    return append(Kind::kForgotten, begin, end);
+  }
+  // Once its bytes are on the disk.
+  Status add_verified(std::uint64_t item) { return append(Kind::kVerified, item, item); }
   Status clear();
 
  private:
   enum class Kind : std::uint64_t { kWritten = 1, kForgotten = 2, kVerified = 3 };
 
-  FetchJournal(std::string path, const Hash256& key, int file)
-      : path_(std::move(path)), key_(key), file_(file) {}
+  FetchJournal(std::string path, const Hash256& key, Descriptor file)
+      : path_(std::move(path)), key_(key), file_(std::move(file)) {}
   Status read();
   Status append(Kind kind, std::uint64_t begin, std::uint64_t end);
   bool apply(Kind kind, std::uint64_t begin, std::uint64_t end);
@@ -65,7 +69,7 @@ class FetchJournal {
 
   const std::string path_;
   const Hash256 key_;
-  const int file_;
+  const Descriptor file_;
   std::uint64_t records_ = 0;
   RangeSet written_;
   std::set<std::uint64_t> verified_;

@@ -1,12 +1,8 @@
 #include "node/layers/layer_store.h"
 
-#include <atomic>
-#include <optional>
-#include <thread>
 #include <utility>
 
 #include "base/limits.h"
-#include "base/thread_annotations.h"
 #include "node/layers/fetch_items.h"
 
 namespace hearth::node {
@@ -15,10 +11,6 @@ namespace {
 using SteadyClock = std::chrono::steady_clock;
 
 constexpr auto kCancelPoll = std::chrono::milliseconds(50);  // whether a wait was given up
-
-bool within(LayerRange inner, LayerRange outer) {
-  return inner.begin >= outer.begin && inner.end <= outer.end;
-}
 
 // What belongs to no layer, to no embedding and to no head: a model's shape is not known without it
 // (rope_freqs.weight), and every stage has it.
@@ -40,151 +32,121 @@ bool try_elsewhere(const Error& error) {
 
 }  // namespace
 
-struct LayerStore::State {
-  explicit State(LayerStoreOptions given) : options(std::move(given)) {}
-
-  void run();
-  Result<Fetched> bring(const HoldPlan& plan, std::uint64_t number);
-  Result<Fetched> fetch(LayerRange layers, Sources sources, const std::function<bool()>& cancelled,
-                        bool quiet = false);
-  void settle(const HoldPlan& plan, const Result<Fetched>& fetched) REQUIRES_LOCK(mutex);
-  Status keep(LayerRange layers, const Fetched& fetched) REQUIRES_LOCK(mutex);
-  void plan_anew(HoldPlan plan) REQUIRES_LOCK(mutex);
-  void wait() REQUIRES_LOCK(mutex);
-  void report(LayerRange layers, std::uint64_t done, std::uint64_t total, bool quiet);
-  void note(const WrongBytes& wrong);
-  bool held(LayerRange layers) const REQUIRES_LOCK(mutex) {
-    return have && within(layers, have->layers);
-  }
-  bool waits() const REQUIRES_LOCK(mutex) {
-    return plan && !held(plan->layers) && !(failure && SteadyClock::now() < retry_at);
-  }
-
-  const LayerStoreOptions options;
-  const std::shared_ptr<SharedFile> shared = std::make_shared<SharedFile>();
-
-  mutable Mutex mutex;
-  CondVar changed;
-  std::atomic<bool> stopping{false};
-  std::atomic<std::uint64_t> plans{0};  // so many were made; the newest one counts
-  std::optional<HoldPlan> plan GUARDED_BY(mutex);
-  struct Have {
-    LayerRange layers;
-    std::string path;
-    std::uint64_t bytes = 0;
-  };
-  std::optional<Have> have GUARDED_BY(mutex);
-  std::optional<Error> failure GUARDED_BY(mutex);  // of the newest plan's last try
-  std::uint64_t tries GUARDED_BY(mutex) = 0;       // that ended, of all plans
-  SteadyClock::time_point retry_at GUARDED_BY(mutex){};
-  Holding holding GUARDED_BY(mutex);
-  std::vector<WrongBytes> wrong GUARDED_BY(mutex);  // not yet taken
-  std::thread thread;
-};
-
-void LayerStore::State::run() {
-  MutexLock lock(mutex);
-  while (!stopping) {
+void LayerStore::run() {
+  MutexLock lock(mutex_);
+  while (!stopping_) {
     if (!waits()) {
       wait();
       continue;
     }
-    const HoldPlan now = *plan;
-    const std::uint64_t number = plans;
+    const HoldPlan now = *plan_;
+    const std::uint64_t number = plans_;
     lock.unlock();
     const auto fetched = bring(now, number);
     lock.lock();
-    if (number != plans || stopping) continue;  // another plan is newer; the bytes that came stay
+    if (number != plans_ || stopping_) continue;  // another plan is newer; the bytes that came stay
     settle(now, fetched);
-    changed.notify_all();
+    changed_.notify_all();
     lock.unlock();
-    if (fetched.ok() && options.done) options.done(now, *fetched);
-    if (!fetched.ok() && options.failed) options.failed(fetched.error());
+    if (fetched.ok() && options_.done) options_.done(now, *fetched);
+    if (!fetched.ok() && options_.failed) options_.failed(fetched.error());
     lock.lock();
   }
 }
 
+bool LayerStore::held(LayerRange layers) const {
+  return have_ && layers.begin >= have_->layers.begin && layers.end <= have_->layers.end;
+}
+
+bool LayerStore::waits() const {
+  return plan_ && !held(plan_->layers) && !(failure_ && SteadyClock::now() < retry_at_);
+}
+
 // For a new plan, or for the time to try the present one again.
-void LayerStore::State::wait() {
-  const bool later = plan && failure && !held(plan->layers);
-  if (later && retry_at != SteadyClock::time_point::max()) {
-    changed.wait_until(mutex, retry_at);
+void LayerStore::wait() {
+  const bool later = plan_ && failure_ && !held(plan_->layers);
+  if (later && retry_at_ != SteadyClock::time_point::max()) {
+    changed_.wait_until(mutex_, retry_at_);
   } else {
-    changed.wait(mutex);
+    changed_.wait(mutex_);
   }
 }
 
-void LayerStore::State::settle(const HoldPlan& now, const Result<Fetched>& fetched) {
+void LayerStore::settle(const HoldPlan& now, const Result<Fetched>& fetched) {
   Status kept = fetched.ok() ? keep(now.layers, *fetched) : Status(fetched.error());
-  ++tries;
-  failure.reset();
+  ++tries_;
+  failure_.reset();
   if (kept.ok()) return;
   // Memory does not come back by waiting for it.
   const bool final = kept.error().code == ErrorCode::kNoCapacity;
-  retry_at = final ? SteadyClock::time_point::max() : SteadyClock::now() + options.pause;
-  failure = std::move(kept).error();
+  retry_at_ = final ? SteadyClock::time_point::max() : SteadyClock::now() + options_.pause;
+  failure_ = std::move(kept).error();
 }
 
-Status LayerStore::State::keep(LayerRange layers, const Fetched& fetched) {
-  TRY(const auto tensors, model::stage_tensors(options.manifest, layers));
-  TRY(const auto items, fetch_items(options.manifest, tensors));
-  TRY_VOID(shared->share(options.manifest.id(), fetched.path, ranges_of(items)));
-  have = Have{layers, fetched.path, fetched.wanted};
-  holding = {layers, fetched.wanted, fetched.wanted};
+Status LayerStore::keep(LayerRange layers, const Fetched& fetched) {
+  TRY(const auto tensors, model::stage_tensors(options_.manifest, layers));
+  TRY(const auto items, fetch_items(options_.manifest, tensors));
+  TRY_VOID(shared_->share(options_.manifest.id(), fetched.path, ranges_of(items)));
+  have_ = Have{layers, fetched.path, fetched.wanted};
+  holding_ = {layers, fetched.wanted, fetched.wanted};
   return ok_status();
 }
 
-Result<Fetched> LayerStore::State::bring(const HoldPlan& now, std::uint64_t number) {
-  TRY(const std::uint64_t bytes, bytes_of(options.manifest, now.layers));
-  if (options.begin) TRY_VOID(options.begin(now, bytes));
-  const auto cancelled = [this, number] { return stopping || number != plans; };
-  Sources peers;
-  if (options.peers) peers = options.peers(now.holders);
-  auto fetched = fetch(now.layers, std::move(peers), cancelled);
-  if (fetched.ok() || !try_elsewhere(fetched.error()) || !options.elsewhere) return fetched;
-  TRY(Sources others, options.elsewhere());
-  if (others.empty()) return fetched;
-  return fetch(now.layers, std::move(others), cancelled);
+Result<Fetched> LayerStore::bring(const HoldPlan& now, std::uint64_t number) {
+  TRY(const std::uint64_t bytes, bytes_of(options_.manifest, now.layers));
+  if (options_.begin) TRY_VOID(options_.begin(now, bytes));
+  TRY(const auto tensors, model::stage_tensors(options_.manifest, now.layers));
+  const auto cancelled = [this, number] { return stopping_ || number != plans_; };
+  return fetch(tensors, now.holders, how_to_fetch(now.layers, cancelled, false));
 }
 
-Result<Fetched> LayerStore::State::fetch(LayerRange layers, Sources sources,
-                                         const std::function<bool()>& cancelled, bool quiet) {
-  TRY(const auto tensors, model::stage_tensors(options.manifest, layers));
-  FetchOptions how = options.fetch;
-  how.sources = std::move(sources);
+FetchOptions LayerStore::how_to_fetch(LayerRange layers, const std::function<bool()>& cancelled,
+                                      bool quiet) {
+  FetchOptions how = options_.fetch;
+  how.sources.clear();
   how.cancelled = cancelled;
-  how.progress = [&](std::uint64_t done, std::uint64_t total) {
+  how.progress = [this, layers, cancelled, quiet](std::uint64_t done, std::uint64_t total) {
     if (!cancelled()) report(layers, done, total, quiet);
   };
-  how.wrong = [&](const WrongBytes& wrong) { note(wrong); };
-  return fetch_tensors(options.manifest, tensors, how);
+  how.wrong = [this](const WrongBytes& said) { note(said); };
+  return how;
+}
+
+// From those that hold it, and from elsewhere when they are of no use.
+Result<Fetched> LayerStore::fetch(const std::vector<std::size_t>& tensors,
+                                  const std::vector<Holder>& holders, FetchOptions how) {
+  if (options_.peers) how.sources = options_.peers(holders);
+  auto fetched = fetch_tensors(options_.manifest, tensors, how);
+  if (fetched.ok() || !try_elsewhere(fetched.error()) || !options_.elsewhere) return fetched;
+  TRY(how.sources, options_.elsewhere());
+  if (how.sources.empty()) return fetched;
+  return fetch_tensors(options_.manifest, tensors, how);
 }
 
 // Bytes that are here are not yet right: so it is never all of them before keep().
-void LayerStore::State::report(LayerRange layers, std::uint64_t done, std::uint64_t total,
-                               bool quiet) {
+void LayerStore::report(LayerRange layers, std::uint64_t done, std::uint64_t total, bool quiet) {
   const Holding now{layers, done < total ? done : total - 1, total};
   {
-    const MutexLock lock(mutex);
-    holding = now;
+    const MutexLock lock(mutex_);
+    holding_ = now;
   }
-  if (options.progress && !quiet) options.progress(now);
+  if (options_.progress && !quiet) options_.progress(now);
 }
 
 // Of a node one is enough.
-void LayerStore::State::note(const WrongBytes& said) {
-  const MutexLock lock(mutex);
-  std::erase_if(wrong, [&](const WrongBytes& each) { return each.node == said.node; });
-  if (wrong.size() < limits::kWrongBytesTold) wrong.push_back(said);
+void LayerStore::note(const WrongBytes& said) {
+  const MutexLock lock(mutex_);
+  std::erase_if(wrong_, [&](const WrongBytes& each) { return each.node == said.node; });
+  if (wrong_.size() < limits::kWrongBytesTold) wrong_.push_back(said);
 }
 
-void LayerStore::State::plan_anew(HoldPlan now) {
-  const bool same = plan && plan->layers == now.layers;
-  plan = std::move(now);
-  failure.reset();
-  if (!same) ++plans;
-  if (held(plan->layers)) holding = {have->layers, have->bytes, have->bytes};
-  changed.notify_all();
+void LayerStore::plan_anew(HoldPlan now) {
+  const bool same = plan_ && plan_->layers == now.layers;
+  plan_ = std::move(now);
+  failure_.reset();
+  if (!same) ++plans_;
+  if (held(plan_->layers)) holding_ = {have_->layers, have_->bytes, have_->bytes};
+  changed_.notify_all();
 }
 
 Result<std::uint64_t> bytes_of(const model::Manifest& manifest, LayerRange layers) {
@@ -194,88 +156,79 @@ Result<std::uint64_t> bytes_of(const model::Manifest& manifest, LayerRange layer
   return bytes;
 }
 
-LayerStore::LayerStore(LayerStoreOptions options)
-    : state_(std::make_unique<State>(std::move(options))) {
-  state_->thread = std::thread([state = state_.get()] { state->run(); });
+LayerStore::LayerStore(LayerStoreOptions options) : options_(std::move(options)) {
+  thread_ = std::thread([this] { run(); });
 }
 
 LayerStore::~LayerStore() {
   stop();
-  state_->thread.join();
+  thread_.join();
 }
 
 void LayerStore::stop() {
-  const MutexLock lock(state_->mutex);
-  state_->stopping = true;
-  state_->changed.notify_all();
+  const MutexLock lock(mutex_);
+  stopping_ = true;
+  changed_.notify_all();
 }
 
 Result<std::string> LayerStore::bring_header(const std::vector<Holder>& holders,
                                              const std::function<bool()>& cancelled) {
-  const std::vector<std::size_t> common = common_tensors(state_->options.manifest);
-  FetchOptions how = state_->options.fetch;
+  FetchOptions how = options_.fetch;
   how.cancelled = cancelled;
-  how.wrong = [&](const WrongBytes& wrong) { state_->note(wrong); };
-  if (state_->options.peers) how.sources = state_->options.peers(holders);
-  auto fetched = fetch_tensors(state_->options.manifest, common, how);
-  if (!fetched.ok() && try_elsewhere(fetched.error()) && state_->options.elsewhere) {
-    TRY(how.sources, state_->options.elsewhere());
-    if (!how.sources.empty()) fetched = fetch_tensors(state_->options.manifest, common, how);
-  }
-  TRY_VOID(fetched);
-  return fetched->path;
+  how.wrong = [this](const WrongBytes& said) { note(said); };
+  TRY(Fetched fetched, fetch(common_tensors(options_.manifest), holders, std::move(how)));
+  return std::move(fetched.path);
 }
 
 void LayerStore::recall(LayerRange layers) {
-  const auto stopped = [this] { return state_->stopping.load(); };
-  const auto fetched = state_->fetch(layers, {}, stopped, true);
+  const auto stopped = [this] { return stopping_.load(); };
+  const auto tensors = model::stage_tensors(options_.manifest, layers);
+  if (!tensors.ok()) return;
+  const auto fetched =
+      fetch_tensors(options_.manifest, *tensors, how_to_fetch(layers, stopped, true));
   if (!fetched.ok()) return;
   {
-    const MutexLock lock(state_->mutex);
-    if (!state_->keep(layers, *fetched).ok()) return;
+    const MutexLock lock(mutex_);
+    if (!keep(layers, *fetched).ok()) return;
   }
-  if (state_->options.done) state_->options.done({layers, "", {}}, *fetched);
+  if (options_.done) options_.done({layers, "", {}}, *fetched);
 }
 
 void LayerStore::want(HoldPlan plan) {
-  const MutexLock lock(state_->mutex);
-  state_->plan_anew(std::move(plan));
+  const MutexLock lock(mutex_);
+  plan_anew(std::move(plan));
 }
 
 Result<std::string> LayerStore::obtain(LayerRange layers, const std::function<bool()>& cancelled) {
-  State& state = *state_;
-  MutexLock lock(state.mutex);
-  if (!state.held(layers) && (!state.plan || state.plan->layers != layers)) {
-    const auto holders = state.plan ? state.plan->holders : std::vector<Holder>();
-    state.plan_anew({layers, "the pipeline that forms now needs them here", holders});
+  MutexLock lock(mutex_);
+  if (!held(layers) && (!plan_ || plan_->layers != layers)) {
+    const auto holders = plan_ ? plan_->holders : std::vector<Holder>();
+    plan_anew({layers, "the pipeline that forms now needs them here", holders});
   }
-  const std::uint64_t number = state.plans;
-  const std::uint64_t tries = state.tries;
+  const std::uint64_t number = plans_;
+  const std::uint64_t tries = tries_;
   const auto given_up = [&] { return cancelled && cancelled(); };
-  const auto over = [&]() REQUIRES_LOCK(state.mutex) {
-    const bool hopeless = state.failure && state.retry_at == SteadyClock::time_point::max();
-    return state.stopping || state.held(layers) || number != state.plans || tries != state.tries ||
-           hopeless || given_up();
+  const auto over = [&]() REQUIRES_LOCK(mutex_) {
+    const bool hopeless = failure_ && retry_at_ == SteadyClock::time_point::max();
+    return stopping_ || held(layers) || number != plans_ || tries != tries_ || hopeless ||
+           given_up();
   };
-  while (!over()) state.changed.wait_until(state.mutex, SteadyClock::now() + kCancelPoll);
-  if (state.held(layers)) return state.have->path;
-  if (state.stopping || number != state.plans || !state.failure || given_up()) {
+  while (!over()) changed_.wait_until(mutex_, SteadyClock::now() + kCancelPoll);
+  if (held(layers)) return have_->path;
+  if (stopping_ || number != plans_ || !failure_ || given_up()) {
     return Error{ErrorCode::kCancelled, "these layers are no longer needed"};
   }
-  return *state.failure;
+  return *failure_;
 }
 
 Holding LayerStore::holding() const {
-  const MutexLock lock(state_->mutex);
-  return state_->holding;
+  const MutexLock lock(mutex_);
+  return holding_;
 }
 
 std::vector<WrongBytes> LayerStore::take_wrong_bytes() {
-  const MutexLock lock(state_->mutex);
-  return std::exchange(state_->wrong, {});
+  const MutexLock lock(mutex_);
+  return std::exchange(wrong_, {});
 }
-
-std::shared_ptr<const SharedFile> LayerStore::shared() const { return state_->shared; }
-const model::Manifest& LayerStore::manifest() const { return state_->options.manifest; }
 
 }  // namespace hearth::node

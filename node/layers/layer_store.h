@@ -9,14 +9,19 @@
 // within bring_header() and recall().
 #pragma once
 
+#include <atomic>
+#include <chrono>
 #include <cstdint>
 #include <functional>
 #include <memory>
+#include <optional>
 #include <string>
+#include <thread>
 #include <vector>
 
 #include "base/ids.h"
 #include "base/result.h"
+#include "base/thread_annotations.h"
 #include "model/gguf/manifest.h"
 #include "node/holding.h"
 #include "node/layers/model_fetch.h"
@@ -69,12 +74,45 @@ class LayerStore {
   Holding holding() const;
   // Which nodes have sent wrong bytes since the last call; at most limits::kWrongBytesTold.
   std::vector<WrongBytes> take_wrong_bytes();
-  std::shared_ptr<const SharedFile> shared() const;
-  const model::Manifest& manifest() const;
+  std::shared_ptr<const SharedFile> shared() const { return shared_; }
+  const model::Manifest& manifest() const { return options_.manifest; }
 
  private:
-  struct State;
-  const std::unique_ptr<State> state_;
+  struct Have {
+    LayerRange layers;
+    std::string path;
+    std::uint64_t bytes = 0;
+  };
+
+  void run();
+  Result<Fetched> bring(const HoldPlan& plan, std::uint64_t number);
+  Result<Fetched> fetch(const std::vector<std::size_t>& tensors, const std::vector<Holder>& holders,
+                        FetchOptions how);
+  FetchOptions how_to_fetch(LayerRange layers, const std::function<bool()>& cancelled, bool quiet);
+  void settle(const HoldPlan& plan, const Result<Fetched>& fetched) REQUIRES_LOCK(mutex_);
+  Status keep(LayerRange layers, const Fetched& fetched) REQUIRES_LOCK(mutex_);
+  void plan_anew(HoldPlan plan) REQUIRES_LOCK(mutex_);
+  void wait() REQUIRES_LOCK(mutex_);
+  void report(LayerRange layers, std::uint64_t done, std::uint64_t total, bool quiet);
+  void note(const WrongBytes& said);
+  bool held(LayerRange layers) const REQUIRES_LOCK(mutex_);
+  bool waits() const REQUIRES_LOCK(mutex_);
+
+  const LayerStoreOptions options_;
+  const std::shared_ptr<SharedFile> shared_ = std::make_shared<SharedFile>();
+
+  mutable Mutex mutex_;
+  CondVar changed_;
+  std::atomic<bool> stopping_{false};
+  std::atomic<std::uint64_t> plans_{0};  // so many were made; the newest one counts
+  std::optional<HoldPlan> plan_ GUARDED_BY(mutex_);
+  std::optional<Have> have_ GUARDED_BY(mutex_);
+  std::optional<Error> failure_ GUARDED_BY(mutex_);  // of the newest plan's last try
+  std::uint64_t tries_ GUARDED_BY(mutex_) = 0;       // that ended, of all plans
+  std::chrono::steady_clock::time_point retry_at_ GUARDED_BY(mutex_){};
+  Holding holding_ GUARDED_BY(mutex_);
+  std::vector<WrongBytes> wrong_ GUARDED_BY(mutex_);  // not yet taken
+  std::thread thread_;
 };
 
 }  // namespace hearth::node

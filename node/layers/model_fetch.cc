@@ -16,6 +16,7 @@
 #include <thread>
 
 #include "base/check.h"
+#include "base/descriptor.h"
 #include "base/limits.h"
 #include "node/layers/fetch_items.h"
 #include "node/layers/fetch_journal.h"
@@ -64,11 +65,6 @@ class Fetch {
         items_(std::move(items)),
         path_(options.folder + "/" + manifest.id().hex() + ".gguf"),
         sources_(options.sources.size()) {}
-  ~Fetch() {
-    if (file_ >= 0) ::close(file_);
-  }
-  Fetch(const Fetch&) = delete;
-  Fetch& operator=(const Fetch&) = delete;
 
   Result<Fetched> run() {
     const std::string note = options_.folder + "/" + manifest_.id().hex() + ".journal";
@@ -105,15 +101,16 @@ class Fetch {
   }
 
   Status open_file() {
-    file_ = ::open(path_.c_str(), O_RDWR | O_CREAT | O_CLOEXEC | O_NOFOLLOW | O_NONBLOCK, 0600);
-    if (file_ < 0) return io_error("cannot open", errno);
+    file_ = Descriptor(
+        ::open(path_.c_str(), O_RDWR | O_CREAT | O_CLOEXEC | O_NOFOLLOW | O_NONBLOCK, 0600));
+    if (!file_.open()) return io_error("cannot open", errno);
     struct stat info {};
-    if (::fstat(file_, &info) != 0) return io_error("cannot read", errno);
+    if (::fstat(*file_, &info) != 0) return io_error("cannot read", errno);
     REQUIRE(S_ISREG(info.st_mode), path_ + " is no regular file");
     if (static_cast<std::uint64_t>(info.st_size) == manifest_.file_bytes) return ok_status();
     TRY_VOID(journal_->clear());  // of a file that is gone
-    if (::ftruncate(file_, 0) != 0 ||
-        ::ftruncate(file_, static_cast<off_t>(manifest_.file_bytes)) != 0) {
+    if (::ftruncate(*file_, 0) != 0 ||
+        ::ftruncate(*file_, static_cast<off_t>(manifest_.file_bytes)) != 0) {
       return io_error("cannot make room for", errno);
     }
     return ok_status();
@@ -127,7 +124,7 @@ class Fetch {
     };
     for (const FetchItem& item : items_) {
       if (!journal_->verified(item.number)) continue;
-      TRY(const Hash256 hash, hash_range(file_, path_, item.begin, item.end, step));
+      TRY(const Hash256 hash, hash_range(*file_, path_, item.begin, item.end, step));
       if (hash == item.sha256) {
         kept_.insert(item.number);
         continue;
@@ -157,7 +154,7 @@ class Fetch {
 
   Status check_room() {
     struct statvfs room {};
-    if (::fstatvfs(file_, &room) != 0) return ok_status();
+    if (::fstatvfs(*file_, &room) != 0) return ok_status();
     const std::uint64_t free = std::uint64_t{room.f_bavail} * room.f_frsize;
     if (free >= total_ - done_) return ok_status();
     return Error{ErrorCode::kIo,
@@ -267,7 +264,7 @@ class Fetch {
     TRY_VOID(transfer(job, source));
     std::vector<FetchItem> wrong;
     for (const FetchItem& item : job.items) {
-      const auto hash = hash_range(file_, path_, item.begin, item.end, {});
+      const auto hash = hash_range(*file_, path_, item.begin, item.end, {});
       if (!hash.ok()) return own_locked(hash.error());
       if (*hash != item.sha256) wrong.push_back(item);
     }
@@ -324,7 +321,7 @@ class Fetch {
 
   Status write(std::uint64_t at, ByteSpan bytes) {
     while (!bytes.empty()) {
-      const ssize_t wrote = ::pwrite(file_, bytes.data(), bytes.size(), static_cast<off_t>(at));
+      const ssize_t wrote = ::pwrite(*file_, bytes.data(), bytes.size(), static_cast<off_t>(at));
       if (wrote < 0 && errno == EINTR) continue;
       if (wrote < 0) return fail_to_write(errno);
       at += static_cast<std::uint64_t>(wrote);
@@ -361,7 +358,7 @@ class Fetch {
 
   Status settle(Job& job, std::vector<FetchItem> wrong) {
     // On the disk before the journal says so: after a loss of power it must not lie.
-    if (wrong.size() < job.items.size() && ::fdatasync(file_) != 0) {
+    if (wrong.size() < job.items.size() && ::fdatasync(*file_) != 0) {
       return fail_to_write(errno);
     }
     const std::lock_guard lock(mutex_);
@@ -392,7 +389,7 @@ class Fetch {
   const model::Manifest& manifest_;
   const std::vector<FetchItem> items_;
   const std::string path_;
-  int file_ = -1;
+  Descriptor file_;
   std::unique_ptr<FetchJournal> journal_;
   std::set<std::uint64_t> kept_;  // numbers of items that were right when this began
   std::uint64_t total_ = 0;       // bytes of all items

@@ -8,23 +8,19 @@
 
 namespace hearth::node {
 
-SharedFile::~SharedFile() {
-  if (file_ >= 0) ::close(file_);
-}
-
 Status SharedFile::share(const Hash256& model, const std::string& path, RangeSet ranges) {
-  const int file = ::open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK);
-  if (file < 0) return Error{ErrorCode::kIo, "cannot open " + path + ": " + std::strerror(errno)};
+  Descriptor file(::open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK));
+  if (!file.open())
+    return Error{ErrorCode::kIo, "cannot open " + path + ": " + std::strerror(errno)};
   const MutexLock lock(mutex_);
-  if (file_ >= 0) ::close(file_);
-  file_ = file;
+  file_ = std::move(file);
   model_ = model;
   ranges_ = std::move(ranges);
   return ok_status();
 }
 
 bool SharedFile::has(const Hash256& model, std::uint64_t offset, std::uint64_t bytes) const {
-  return file_ >= 0 && bytes > 0 && model == model_ && offset + bytes > offset &&
+  return file_.open() && bytes > 0 && model == model_ && offset + bytes > offset &&
          ranges_.covered(offset, offset + bytes) == bytes;
 }
 
@@ -41,7 +37,7 @@ Result<Bytes> SharedFile::read(const Hash256& model, std::uint64_t offset,
   std::uint64_t done = 0;
   while (done < bytes) {
     const ssize_t got =
-        ::pread(file_, out.data() + done, bytes - done, static_cast<off_t>(offset + done));
+        ::pread(*file_, out.data() + done, bytes - done, static_cast<off_t>(offset + done));
     if (got < 0 && errno == EINTR) continue;
     if (got <= 0) return Error{ErrorCode::kIo, "the model file here cannot be read"};
     done += static_cast<std::uint64_t>(got);

@@ -7,6 +7,7 @@
 
 #include "base/bytes.h"
 #include "base/crypto.h"
+#include "base/descriptor.h"
 #include "base/result.h"
 #include "base/thread_annotations.h"
 #include "node/layers/fetch_journal.h"
@@ -15,11 +16,6 @@ namespace hearth::node {
 
 class SharedFile {
  public:
-  SharedFile() = default;
-  ~SharedFile();
-  SharedFile(const SharedFile&) = delete;
-  SharedFile& operator=(const SharedFile&) = delete;
-
   // From now on these ranges of the file at `path` are read, of the model of this id
   // (model::Manifest::id()). kIo when it cannot be opened.
   Status share(const Hash256& model, const std::string& path, RangeSet ranges);
@@ -33,7 +29,7 @@ class SharedFile {
 
   mutable Mutex mutex_;
   Hash256 model_ GUARDED_BY(mutex_);
-  int file_ GUARDED_BY(mutex_) = -1;
+  Descriptor file_ GUARDED_BY(mutex_);
   RangeSet ranges_ GUARDED_BY(mutex_);
 };
 

@@ -6,6 +6,7 @@
 #include <functional>
 
 #include "base/clock.h"
+#include "base/descriptor.h"
 
 namespace hearth::node {
 
@@ -15,14 +16,11 @@ class MachineTurn {
   // cannot be made, it goes on without. Any thread but the owner's.
   MachineTurn(const std::filesystem::path& file, Duration limit,
               const std::function<bool()>& cancelled);
-  ~MachineTurn();  // gives it back
-  MachineTurn(const MachineTurn&) = delete;
-  MachineTurn& operator=(const MachineTurn&) = delete;
 
   bool held() const { return held_; }
 
  private:
-  int file_ = -1;
+  Descriptor file_;  // gives the lock back
   bool held_ = false;
 };
 

@@ -20,9 +20,9 @@ constexpr std::string_view kDrains = "{\"drain\":true";
 constexpr std::string_view kPauses = "{\"drain\":false";
 constexpr std::string_view kUntil = ",\"until\":";
 
-int open_lock(const std::string& folder) {
+Descriptor open_lock(const std::string& folder) {
   const std::string name = folder + "/pause.lock";
-  return ::open(name.c_str(), O_CREAT | O_RDWR | O_CLOEXEC, S_IRUSR | S_IWUSR);
+  return Descriptor(::open(name.c_str(), O_CREAT | O_RDWR | O_CLOEXEC, S_IRUSR | S_IWUSR));
 }
 
 std::string text_of(const OwnerOrder& order) {
@@ -71,23 +71,17 @@ Result<bool> remove_pause_file(const std::string& folder) {
 
 WorkShare::WorkShare(const std::string& folder) : lock_(open_lock(folder)) {}
 
-WorkShare::~WorkShare() {
-  if (lock_ >= 0) ::close(lock_);
-}
-
 void WorkShare::hold(bool wanted) {
-  if (lock_ < 0 || wanted == held_) return;
-  if (::flock(lock_, wanted ? LOCK_SH | LOCK_NB : LOCK_UN) == 0) held_ = wanted;
+  if (!lock_.open() || wanted == held_) return;
+  if (::flock(*lock_, wanted ? LOCK_SH | LOCK_NB : LOCK_UN) == 0) held_ = wanted;
 }
 
 Result<bool> workers_work(const std::string& folder) {
-  const int lock = open_lock(folder);
-  if (lock < 0) {
+  const Descriptor lock = open_lock(folder);
+  if (!lock.open()) {
     return Error{ErrorCode::kIo, "opening " + folder + "/pause.lock: " + std::strerror(errno)};
   }
-  const bool free = ::flock(lock, LOCK_EX | LOCK_NB) == 0;
-  ::close(lock);
-  return !free;
+  return ::flock(*lock, LOCK_EX | LOCK_NB) != 0;
 }
 
 }  // namespace hearth::node

@@ -5,12 +5,10 @@
 // A process that gets the exclusive lock knows that this memory is free, also after a crash.
 #pragma once
 
-#include <chrono>
-#include <functional>
-#include <memory>
 #include <optional>
 #include <string>
 
+#include "base/descriptor.h"
 #include "base/result.h"
 #include "node/machine/availability.h"
 
@@ -30,14 +28,11 @@ Result<bool> remove_pause_file(const std::string& folder);
 class WorkShare {
  public:
   explicit WorkShare(const std::string& folder);
-  ~WorkShare();
-  WorkShare(const WorkShare&) = delete;
-  WorkShare& operator=(const WorkShare&) = delete;
   // Never waits: an exclusive lock is only held for a moment, so callers try again.
   void hold(bool wanted);
 
  private:
-  const int lock_;
+  const Descriptor lock_;
   bool held_ = false;
 };
 
