@@ -319,7 +319,7 @@ Result<Draw> Sampler::sample(std::span<const float> logits, const SamplerParams&
   if (best_ == kExcluded) {
     return Error{ErrorCode::kNumeric, "the logit bias excludes every token of the vocabulary"};
   }
-  const std::uint64_t random = sampler_random(params.seed, position);
+  const std::uint64_t random = kernels::random_of(params.seed, position);
   if (params.greedy) {
     draw.token = best_token_;
   } else if (params.top_k == 0 && params.top_p >= kTopPOff && params.min_p == 0) {

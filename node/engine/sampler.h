@@ -2,7 +2,6 @@
 // kernels/CANONICAL.md, "Sampler".
 #pragma once
 
-#include <array>
 #include <cstdint>
 #include <span>
 #include <unordered_map>
@@ -115,12 +114,6 @@ class Sampler {
   std::int32_t best_ = 0;  // the largest of logits_, and the lowest id that has it
   TokenId best_token_ = 0;
 };
-
-// Philox4x32-10 (Salmon et al. 2011).
-std::array<std::uint32_t, 4> philox(std::array<std::uint32_t, 4> counter,
-                                    std::array<std::uint32_t, 2> key);
-// The 64 random bits of one position.
-std::uint64_t sampler_random(std::uint64_t seed, Position position);
 
 // 2^-(x * 2^-20) in 2^-40 units; 0 from 41 on.
 std::uint64_t sampler_weight(std::uint64_t x);

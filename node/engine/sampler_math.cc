@@ -1,4 +1,4 @@
-// The sampler's arithmetic: its generator, its exponential and its logarithm.
+// The sampler's arithmetic: its exponential and its logarithm.
 #include <bit>
 
 #include "base/check.h"
@@ -32,18 +32,6 @@ std::uint64_t sampler_weight(std::uint64_t x) {
   const std::uint64_t fraction =
       (std::uint64_t{kTables.high[(x >> 10) & 1023]} * kTables.low[x & 1023]) >> 30;
   return (fraction << 10) >> whole;
-}
-
-std::array<std::uint32_t, 4> philox(std::array<std::uint32_t, 4> counter,
-                                    std::array<std::uint32_t, 2> key) {
-  std::uint32_t c[4] = {counter[0], counter[1], counter[2], counter[3]};
-  std::uint32_t k[2] = {key[0], key[1]};
-  kernels::philox_rounds(c, k);
-  return {c[0], c[1], c[2], c[3]};
-}
-
-std::uint64_t sampler_random(std::uint64_t seed, Position position) {
-  return kernels::random_of(seed, position);
 }
 
 double sampler_log(std::uint64_t total) {

@@ -15,23 +15,47 @@ namespace {
 
 using kernels::PackedMatrix;
 
+Result<const model::TensorInfo*> vector_of(const model::GgufFile& file, const std::string& name,
+                                           std::uint32_t size) {
+  TRY(const model::TensorInfo* tensor, model::require_tensor(file, name, {size}));
+  REQUIRE(tensor->type == model::TensorType::kF32, "tensor " + name + " is not F32");
+  return tensor;
+}
+
+// Sums what the tensors will take, and reads none.
+class Counter {
+ public:
+  struct Nothing {};
+
+  Counter(const model::GgufFile& file, std::uint64_t& bytes) : file_(file), bytes_(bytes) {}
+
+  Status matrix(const std::string& name, std::uint32_t rows, std::uint32_t cols, Nothing&) const {
+    TRY(const model::TensorInfo* tensor, model::require_tensor(file_, name, {cols, rows}));
+    TRY(const kernels::WeightType type, model::weight_type(tensor->type, name));
+    bytes_ += PackedMatrix::bytes_of(type, rows, cols) + rows * sizeof(std::int32_t);
+    return ok_status();
+  }
+  Status vector(const std::string& name, std::uint32_t size, Nothing&) const {
+    TRY_VOID(vector_of(file_, name, size));
+    bytes_ += size * sizeof(float);
+    return ok_status();
+  }
+
+ private:
+  const model::GgufFile& file_;
+  std::uint64_t& bytes_;
+};
+
 class Reader {
  public:
   Reader(const model::GgufFile& file, kernels::ThreadPool* pool,
          const std::function<bool()>& cancelled)
       : file_(file), pool_(pool), pages_(file), cancelled_(cancelled) {}
-  // Takes nothing and reads nothing: counts what the tensors will take.
-  Reader(const model::GgufFile& file, std::uint64_t& bytes)
-      : file_(file), pages_(file), counted_(&bytes) {}
 
   Status matrix(const std::string& name, std::uint32_t rows, std::uint32_t cols,
                 PackedMatrix& out) const {
     TRY(const model::TensorInfo* tensor, model::require_tensor(file_, name, {cols, rows}));
     TRY(const kernels::WeightType type, model::weight_type(tensor->type, name));
-    if (counted_ != nullptr) {
-      *counted_ += PackedMatrix::bytes_of(type, rows, cols) + rows * sizeof(std::int32_t);
-      return ok_status();
-    }
     if (cancelled_ && cancelled_()) return Error{ErrorCode::kCancelled, "loading was cancelled"};
     const Status packed = pack(type, rows, cols, file_.tensor_bytes(*tensor), out);
     if (packed.ok()) return packed;
@@ -39,12 +63,7 @@ class Reader {
   }
 
   Status vector(const std::string& name, std::uint32_t size, std::vector<float>& out) const {
-    TRY(const model::TensorInfo* tensor, model::require_tensor(file_, name, {size}));
-    REQUIRE(tensor->type == model::TensorType::kF32, "tensor " + name + " is not F32");
-    if (counted_ != nullptr) {
-      *counted_ += size * sizeof(float);
-      return ok_status();
-    }
+    TRY(const model::TensorInfo* tensor, vector_of(file_, name, size));
     TRY_VOID(pages_.bring(file_.tensor_bytes(*tensor)));
     out.resize(size);
     std::memcpy(out.data(), file_.tensor_bytes(*tensor).data(), size * sizeof(float));
@@ -89,10 +108,9 @@ class Reader {
   static constexpr std::size_t kClaim = 1 << 20;  // bytes of a file that a thread packs at a time
 
   const model::GgufFile& file_;
-  kernels::ThreadPool* const pool_ = nullptr;
+  kernels::ThreadPool* const pool_;
   const FilePages pages_;
-  std::uint64_t* const counted_ = nullptr;
-  const std::function<bool()> cancelled_ = {};
+  const std::function<bool()>& cancelled_;
 };
 
 // Every step of it can be undone, so that one changed word always changes the sum of its group.
@@ -142,24 +160,32 @@ class Digest {
   std::uint64_t value_ = 1;
 };
 
-std::size_t layer_bytes(const LayerWeights& layer) {
-  std::size_t values = 0;
+// visit(tensor) for each of a layer: the matrices, then the vectors.
+template <typename Visit>
+void each_tensor(const LayerWeights& layer, const Visit& visit) {
+  for (const PackedMatrix* matrix :
+       {&layer.query, &layer.key, &layer.value, &layer.attention_output, &layer.gate, &layer.up,
+        &layer.down}) {
+    visit(*matrix);
+  }
   for (const std::vector<float>* vector :
        {&layer.attention_norm, &layer.query_bias, &layer.key_bias, &layer.value_bias,
         &layer.query_norm, &layer.key_norm, &layer.post_attention_norm, &layer.feed_forward_norm,
         &layer.post_feed_forward_norm}) {
-    values += vector->size();
+    visit(*vector);
   }
-  return values * sizeof(float) + layer.query.bytes() + layer.key.bytes() + layer.value.bytes() +
-         layer.attention_output.bytes() + layer.gate.bytes() + layer.up.bytes() +
-         layer.down.bytes();
 }
+
+std::size_t bytes_of(const PackedMatrix& matrix) { return matrix.bytes(); }
+std::size_t bytes_of(const std::vector<float>& vector) { return vector.size() * sizeof(float); }
 
 }  // namespace
 
 std::size_t StageWeights::bytes() const {
-  std::size_t sum = embedding.bytes() + head.bytes() + output_norm.size() * sizeof(float);
-  for (const LayerWeights& layer : layers) sum += layer_bytes(layer);
+  std::size_t sum = embedding.bytes() + head.bytes() + node::bytes_of(output_norm);
+  for (const LayerWeights& layer : layers) {
+    each_tensor(layer, [&](const auto& tensor) { sum += node::bytes_of(tensor); });
+  }
   return sum;
 }
 
@@ -167,17 +193,7 @@ std::vector<std::uint64_t> StageWeights::digests(kernels::ThreadPool& pool) cons
   std::vector<std::uint64_t> all;
   for (const LayerWeights& layer : layers) {
     Digest digest(pool);
-    for (const PackedMatrix* matrix :
-         {&layer.query, &layer.key, &layer.value, &layer.attention_output, &layer.gate, &layer.up,
-          &layer.down}) {
-      digest.add(*matrix);
-    }
-    for (const std::vector<float>* vector :
-         {&layer.attention_norm, &layer.query_bias, &layer.key_bias, &layer.value_bias,
-          &layer.query_norm, &layer.key_norm, &layer.post_attention_norm, &layer.feed_forward_norm,
-          &layer.post_feed_forward_norm}) {
-      digest.add(*vector);
-    }
+    each_tensor(layer, [&](const auto& tensor) { digest.add(tensor); });
     all.push_back(digest.value());
   }
   Digest rest(pool);
@@ -199,9 +215,18 @@ Result<StageWeights> StageWeights::load(const model::GgufFile& file, const model
 
 Result<std::uint64_t> StageWeights::bytes_of(const model::GgufFile& file,
                                              const model::ModelSpec& spec, LayerRange layers) {
-  StageWeights nothing;
+  StageTensors<Counter::Nothing, Counter::Nothing> nothing;
   std::uint64_t bytes = 0;
-  TRY_VOID(read_stage(Reader(file, bytes), spec, layers, nothing));
+  TRY_VOID(read_stage(Counter(file, bytes), spec, layers, nothing));
+  return bytes;
+}
+
+Result<std::uint64_t> StageWeights::layer_bytes_of(const model::GgufFile& file,
+                                                   const model::ModelSpec& spec,
+                                                   std::uint32_t layer) {
+  LayerTensors<Counter::Nothing, Counter::Nothing> nothing;
+  std::uint64_t bytes = 0;
+  TRY_VOID(read_layer(Counter(file, bytes), spec, layer, nothing));
   return bytes;
 }
 

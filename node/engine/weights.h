@@ -32,6 +32,9 @@ struct StageWeights : StageTensors<kernels::PackedMatrix, std::vector<float>> {
   // The bytes that load() will take, from the file's table of tensors alone, which it checks.
   static Result<std::uint64_t> bytes_of(const model::GgufFile& file, const model::ModelSpec& spec,
                                         LayerRange layers);
+  // Those of one layer, without an embedding or a head.
+  static Result<std::uint64_t> layer_bytes_of(const model::GgufFile& file,
+                                              const model::ModelSpec& spec, std::uint32_t layer);
 };
 
 }  // namespace hearth::node

@@ -2,7 +2,6 @@
 
 #include <algorithm>
 #include <string>
-#include <unordered_map>
 #include <utility>
 
 #include "base/limits.h"
@@ -12,132 +11,9 @@
 namespace hearth::node {
 namespace {
 
-class Pipeline final : public LocalRunner {
- public:
-  Pipeline(const model::ModelSpec& spec, const LocalOptions& options,
-           std::vector<std::unique_ptr<Engine>> engines);
-
-  Status submit(const SequenceOpen& open, std::vector<TokenId> prompt, Events events) override;
-  void cancel(SequenceId sequence) override;
-  Result<bool> step() override;
-  Result<std::vector<Hash256>> kv_hashes(SequenceId sequence) const override;
-  const model::ModelSpec& spec() const override { return spec_; }
-  std::size_t weight_bytes() const override;
-
- private:
-  struct Running {
-    Events events;
-    std::uint32_t pages = 0;  // reserved on every stage
-  };
-  void deliver(const std::vector<RowHash>& hashes);
-  void deliver(const StepTokens& tokens);
-
-  const model::ModelSpec spec_;
-  Batcher batcher_;
-  std::vector<std::unique_ptr<Engine>> engines_;
-  std::unordered_map<SequenceId, Running> running_;
-  std::uint32_t pages_ = 0;  // of the stage that has the fewest
-  std::uint32_t reserved_ = 0;
-};
-
 // One step at a time goes through all stages, so one batch holds every sequence.
 BatcherOptions batcher_options(const LocalOptions& options) {
   return {Epoch(1), options.batch_rows, options.prefill_rows, 1};
-}
-
-Pipeline::Pipeline(const model::ModelSpec& spec, const LocalOptions& options,
-                   std::vector<std::unique_ptr<Engine>> engines)
-    : spec_(spec), batcher_(batcher_options(options)), engines_(std::move(engines)) {
-  pages_ = engines_.front()->kv_pages();
-  for (const auto& engine : engines_) pages_ = std::min(pages_, engine->kv_pages());
-}
-
-Status Pipeline::submit(const SequenceOpen& open, std::vector<TokenId> prompt, Events events) {
-  TRY_VOID(validate(open.sampling, spec_.vocabulary));
-  for (const TokenId token : prompt) {
-    REQUIRE(token >= 0 && static_cast<std::uint32_t>(token) < spec_.vocabulary,
-            "token " + std::to_string(token) + " is not in the vocabulary of " +
-                std::to_string(spec_.vocabulary));
-  }
-  const std::uint64_t positions = std::uint64_t{open.prompt_tokens} + open.sampling.max_tokens;
-  if (positions > spec_.context) {
-    return Error{ErrorCode::kNoCapacity, "prompt and answer take " + std::to_string(positions) +
-                                             " positions, the context has " +
-                                             std::to_string(spec_.context)};
-  }
-  const std::uint32_t pages =
-      pages_for(static_cast<std::uint32_t>(positions), kernels::kPageTokens);
-  if (pages > pages_ - reserved_) {
-    return Error{ErrorCode::kNoCapacity, "prompt and answer take " + std::to_string(pages) +
-                                             " KV pages, " + std::to_string(pages_ - reserved_) +
-                                             " of " + std::to_string(pages_) + " are free"};
-  }
-  TRY_VOID(batcher_.submit({Epoch(1), open, std::move(prompt)}));
-  reserved_ += pages;
-  running_.emplace(open.sequence, Running{std::move(events), pages});
-  return ok_status();
-}
-
-void Pipeline::cancel(SequenceId sequence) {
-  batcher_.cancel(sequence);
-  const auto found = running_.find(sequence);
-  if (found != running_.end()) found->second.events = {};
-}
-
-void Pipeline::deliver(const std::vector<RowHash>& hashes) {
-  for (const RowHash& hash : hashes) {
-    const auto found = running_.find(hash.sequence);
-    if (found != running_.end() && found->second.events.on_hash) found->second.events.on_hash(hash);
-  }
-}
-
-// Listeners may submit and cancel.
-void Pipeline::deliver(const StepTokens& tokens) {
-  for (const SequenceId id : tokens.released) {
-    const auto found = running_.find(id);
-    if (found == running_.end()) continue;
-    reserved_ -= found->second.pages;
-    running_.erase(found);
-  }
-  for (const SampledToken& token : tokens.tokens) {
-    const auto found = running_.find(token.sequence);
-    if (found == running_.end() || !found->second.events.on_token) continue;
-    const auto on_token = found->second.events.on_token;
-    on_token(token);
-  }
-}
-
-Result<bool> Pipeline::step() {
-  std::optional<StepBatch> batch = batcher_.next();
-  if (!batch) return false;
-  StepTokens tokens{batch->epoch, batch->step, {}, {}};
-  std::vector<RowHash> hashes;
-  for (const auto& engine : engines_) {
-    StepResult result;
-    TRY_VOID(engine->step(*batch, result));
-    hashes.insert(hashes.end(), result.hashes.begin(), result.hashes.end());
-    tokens.tokens = std::move(result.tokens);
-    tokens.released = std::move(result.released);
-  }
-  TRY_VOID(batcher_.on_tokens(tokens));
-  deliver(hashes);
-  deliver(tokens);
-  return true;
-}
-
-Result<std::vector<Hash256>> Pipeline::kv_hashes(SequenceId sequence) const {
-  std::vector<Hash256> all;
-  for (const auto& engine : engines_) {
-    TRY(const std::vector<Hash256> part, engine->kv_hashes(sequence));
-    all.insert(all.end(), part.begin(), part.end());
-  }
-  return all;
-}
-
-std::size_t Pipeline::weight_bytes() const {
-  std::size_t sum = 0;
-  for (const auto& engine : engines_) sum += engine->weight_bytes();
-  return sum;
 }
 
 // Nothing to speak of where a device holds the stage.
@@ -164,6 +40,101 @@ Result<std::vector<LayerRange>> layers_of(const model::ModelSpec& spec,
 }
 
 }  // namespace
+
+LocalRunner::LocalRunner(const model::ModelSpec& spec, const LocalOptions& options,
+                         std::vector<std::unique_ptr<Engine>> engines)
+    : spec_(spec), batcher_(batcher_options(options)), engines_(std::move(engines)) {
+  pages_ = engines_.front()->kv_pages();
+  for (const auto& engine : engines_) pages_ = std::min(pages_, engine->kv_pages());
+}
+
+Status LocalRunner::submit(const SequenceOpen& open, std::vector<TokenId> prompt, Events events) {
+  TRY_VOID(validate(open.sampling, spec_.vocabulary));
+  for (const TokenId token : prompt) {
+    REQUIRE(token >= 0 && static_cast<std::uint32_t>(token) < spec_.vocabulary,
+            "token " + std::to_string(token) + " is not in the vocabulary of " +
+                std::to_string(spec_.vocabulary));
+  }
+  const std::uint64_t positions = std::uint64_t{open.prompt_tokens} + open.sampling.max_tokens;
+  if (positions > spec_.context) {
+    return Error{ErrorCode::kNoCapacity, "prompt and answer take " + std::to_string(positions) +
+                                             " positions, the context has " +
+                                             std::to_string(spec_.context)};
+  }
+  const std::uint32_t pages =
+      pages_for(static_cast<std::uint32_t>(positions), kernels::kPageTokens);
+  if (pages > pages_ - reserved_) {
+    return Error{ErrorCode::kNoCapacity, "prompt and answer take " + std::to_string(pages) +
+                                             " KV pages, " + std::to_string(pages_ - reserved_) +
+                                             " of " + std::to_string(pages_) + " are free"};
+  }
+  TRY_VOID(batcher_.submit({Epoch(1), open, std::move(prompt)}));
+  reserved_ += pages;
+  running_.emplace(open.sequence, Running{std::move(events), pages});
+  return ok_status();
+}
+
+void LocalRunner::cancel(SequenceId sequence) {
+  batcher_.cancel(sequence);
+  const auto found = running_.find(sequence);
+  if (found != running_.end()) found->second.events = {};
+}
+
+void LocalRunner::deliver(const std::vector<RowHash>& hashes) {
+  for (const RowHash& hash : hashes) {
+    const auto found = running_.find(hash.sequence);
+    if (found != running_.end() && found->second.events.on_hash) found->second.events.on_hash(hash);
+  }
+}
+
+// Listeners may submit and cancel.
+void LocalRunner::deliver(const StepTokens& tokens) {
+  for (const SequenceId id : tokens.released) {
+    const auto found = running_.find(id);
+    if (found == running_.end()) continue;
+    reserved_ -= found->second.pages;
+    running_.erase(found);
+  }
+  for (const SampledToken& token : tokens.tokens) {
+    const auto found = running_.find(token.sequence);
+    if (found == running_.end() || !found->second.events.on_token) continue;
+    const auto on_token = found->second.events.on_token;
+    on_token(token);
+  }
+}
+
+Result<bool> LocalRunner::step() {
+  std::optional<StepBatch> batch = batcher_.next();
+  if (!batch) return false;
+  StepTokens tokens{batch->epoch, batch->step, {}, {}};
+  std::vector<RowHash> hashes;
+  for (const auto& engine : engines_) {
+    StepResult result;
+    TRY_VOID(engine->step(*batch, result));
+    hashes.insert(hashes.end(), result.hashes.begin(), result.hashes.end());
+    tokens.tokens = std::move(result.tokens);
+    tokens.released = std::move(result.released);
+  }
+  TRY_VOID(batcher_.on_tokens(tokens));
+  deliver(hashes);
+  deliver(tokens);
+  return true;
+}
+
+Result<std::vector<Hash256>> LocalRunner::kv_hashes(SequenceId sequence) const {
+  std::vector<Hash256> all;
+  for (const auto& engine : engines_) {
+    TRY(const std::vector<Hash256> part, engine->kv_hashes(sequence));
+    all.insert(all.end(), part.begin(), part.end());
+  }
+  return all;
+}
+
+std::size_t LocalRunner::weight_bytes() const {
+  std::size_t sum = 0;
+  for (const auto& engine : engines_) sum += engine->weight_bytes();
+  return sum;
+}
 
 Result<std::unique_ptr<LocalRunner>> LocalRunner::load(std::shared_ptr<const model::GgufFile> file,
                                                        const LocalOptions& options) {
@@ -198,8 +169,7 @@ Result<std::unique_ptr<LocalRunner>> LocalRunner::load(std::shared_ptr<const mod
         memory[i].least() + kProcessBytes + (budget - least) / options.stages;
     TRY(engines.emplace_back(), Engine::load(file, spec, engine_options[i]));
   }
-  return std::unique_ptr<LocalRunner>(
-      std::make_unique<Pipeline>(spec, options, std::move(engines)));
+  return std::unique_ptr<LocalRunner>(new LocalRunner(spec, options, std::move(engines)));
 }
 
 }  // namespace hearth::node

@@ -6,6 +6,7 @@
 #include <functional>
 #include <memory>
 #include <string>
+#include <unordered_map>
 #include <vector>
 
 #include "base/result.h"
@@ -37,7 +38,6 @@ class LocalRunner {
  public:
   static Result<std::unique_ptr<LocalRunner>> load(std::shared_ptr<const model::GgufFile> file,
                                                    const LocalOptions& options);
-  virtual ~LocalRunner() = default;
 
   struct Events {
     std::function<void(const SampledToken&)> on_token;
@@ -45,16 +45,33 @@ class LocalRunner {
   };
   // `prompt`: as SubmitMessage's, with the answer so far of a sequence that goes on. kNoCapacity
   // when prompt + max_tokens does not fit the context or the KV pool now.
-  virtual Status submit(const SequenceOpen& open, std::vector<TokenId> prompt, Events events) = 0;
-  virtual void cancel(SequenceId sequence) = 0;
+  Status submit(const SequenceOpen& open, std::vector<TokenId> prompt, Events events);
+  void cancel(SequenceId sequence);
   // One step of the pipeline, start to end. False when there is nothing to do.
-  virtual Result<bool> step() = 0;
+  Result<bool> step();
 
   // Engine::kv_hashes of every layer; a sequence is open until the step after its last token.
-  virtual Result<std::vector<Hash256>> kv_hashes(SequenceId sequence) const = 0;
+  Result<std::vector<Hash256>> kv_hashes(SequenceId sequence) const;
 
-  virtual const model::ModelSpec& spec() const = 0;
-  virtual std::size_t weight_bytes() const = 0;
+  const model::ModelSpec& spec() const { return spec_; }
+  std::size_t weight_bytes() const;
+
+ private:
+  struct Running {
+    Events events;
+    std::uint32_t pages = 0;  // reserved on every stage
+  };
+  LocalRunner(const model::ModelSpec& spec, const LocalOptions& options,
+              std::vector<std::unique_ptr<Engine>> engines);
+  void deliver(const std::vector<RowHash>& hashes);
+  void deliver(const StepTokens& tokens);
+
+  const model::ModelSpec spec_;
+  Batcher batcher_;
+  std::vector<std::unique_ptr<Engine>> engines_;
+  std::unordered_map<SequenceId, Running> running_;
+  std::uint32_t pages_ = 0;  // of the stage that has the fewest
+  std::uint32_t reserved_ = 0;
 };
 
 }  // namespace hearth::node

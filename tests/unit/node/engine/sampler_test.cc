@@ -3,12 +3,14 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
+#include <array>
 #include <cmath>
 #include <limits>
 #include <numeric>
 #include <set>
 
 #include "base/random.h"
+#include "kernels/sampling.h"
 
 namespace hearth::node {
 namespace {
@@ -102,14 +104,22 @@ void expect_distribution(const std::vector<float>& logits, const SamplingParams&
   EXPECT_LT(statistic, bound) << freedom << " degrees of freedom";
 }
 
+using Four = std::array<std::uint32_t, 4>;
+
+Four philox(const Four& counter, const std::array<std::uint32_t, 2>& key) {
+  std::uint32_t c[4] = {counter[0], counter[1], counter[2], counter[3]};
+  std::uint32_t k[2] = {key[0], key[1]};
+  kernels::philox_rounds(c, k);
+  return {c[0], c[1], c[2], c[3]};
+}
+
 TEST(Sampler, PhiloxMatchesThePublishedVectors) {
-  using Four = std::array<std::uint32_t, 4>;
   EXPECT_EQ(philox({0, 0, 0, 0}, {0, 0}), (Four{0x6627e8d5, 0xe169c58d, 0xbc57ac4c, 0x9b00dbd8}));
   EXPECT_EQ(philox({0xffffffff, 0xffffffff, 0xffffffff, 0xffffffff}, {0xffffffff, 0xffffffff}),
             (Four{0x408f276d, 0x41c83b0e, 0xa20bc7c6, 0x6d5451fd}));
   EXPECT_EQ(philox({0x243f6a88, 0x85a308d3, 0x13198a2e, 0x03707344}, {0xa4093822, 0x299f31d0}),
             (Four{0xd16cfe09, 0x94fdcceb, 0x5001e420, 0x24126ea1}));
-  EXPECT_EQ(sampler_random(0, 0), 0xe169c58d6627e8d5ULL);
+  EXPECT_EQ(kernels::random_of(0, 0), 0xe169c58d6627e8d5ULL);
 }
 
 TEST(Sampler, WeightsFollowThePowerOfTwoAndNeverRise) {
