@@ -27,6 +27,35 @@ crypto_generichash_state* blake_state(void* at) {
 }
 crypto_hash_sha256_state* sha_state(void* at) { return static_cast<crypto_hash_sha256_state*>(at); }
 
+std::string base64_text(ByteSpan bytes, int variant) {
+  std::string text(sodium_base64_encoded_len(bytes.size(), variant), '\0');
+  sodium_bin2base64(text.data(), text.size(), raw(bytes), bytes.size(), variant);
+  text.pop_back();  // the closing NUL
+  return text;
+}
+
+// The check takes longer than all else that is done with an entry of the ledger, and nearly all
+// keys are of the few members of a swarm: each thread keeps some that it found valid.
+bool is_valid_point(ByteSpan bytes) {
+  using KeyBytes = std::array<std::byte, PublicKey::kBytes>;
+  thread_local std::array<std::optional<KeyBytes>, 1'024> valid;
+  std::uint16_t first = 0;
+  std::memcpy(&first, bytes.data(), sizeof(first));
+  auto& known = valid[first % valid.size()];
+  if (known && std::ranges::equal(*known, bytes)) return true;
+  if (crypto_core_ed25519_is_valid_point(raw(bytes)) != 1) return false;
+  std::ranges::copy(bytes, known.emplace().begin());
+  return true;
+}
+
+// The purpose ends with a zero byte, so that no purpose is the beginning of another.
+Bytes with_purpose(std::string_view purpose, ByteSpan message) {
+  Bytes all(purpose.size() + 1 + message.size());
+  std::copy_n(as_bytes(purpose).begin(), purpose.size(), all.begin());
+  std::copy(message.begin(), message.end(), all.begin() + purpose.size() + 1);
+  return all;
+}
+
 }  // namespace
 
 static_assert(sizeof(crypto_generichash_state) <= sizeof(Blake2b),
@@ -39,17 +68,6 @@ static_assert(PublicKey::kBytes == crypto_sign_PUBLICKEYBYTES &&
                   kSignatureBytes == crypto_sign_BYTES &&
                   SecretKey::kSeedBytes == crypto_sign_SEEDBYTES,
               "keys and signatures have the sizes of Ed25519");
-
-namespace {
-
-std::string base64_text(ByteSpan bytes, int variant) {
-  std::string text(sodium_base64_encoded_len(bytes.size(), variant), '\0');
-  sodium_bin2base64(text.data(), text.size(), raw(bytes), bytes.size(), variant);
-  text.pop_back();  // the closing NUL
-  return text;
-}
-
-}  // namespace
 
 std::string base64url(ByteSpan bytes) {
   return base64_text(bytes, sodium_base64_VARIANT_URLSAFE_NO_PADDING);
@@ -124,24 +142,6 @@ bool equal_secrets(ByteSpan a, ByteSpan b) {
   return a.size() == b.size() && sodium_memcmp(a.data(), b.data(), a.size()) == 0;
 }
 
-namespace {
-
-// The check takes longer than all else that is done with an entry of the ledger, and nearly all
-// keys are of the few members of a swarm: each thread keeps some that it found valid.
-bool is_valid_point(ByteSpan bytes) {
-  using KeyBytes = std::array<std::byte, PublicKey::kBytes>;
-  thread_local std::array<std::optional<KeyBytes>, 1'024> valid;
-  std::uint16_t first = 0;
-  std::memcpy(&first, bytes.data(), sizeof(first));
-  auto& known = valid[first % valid.size()];
-  if (known && std::ranges::equal(*known, bytes)) return true;
-  if (crypto_core_ed25519_is_valid_point(raw(bytes)) != 1) return false;
-  std::ranges::copy(bytes, known.emplace().begin());
-  return true;
-}
-
-}  // namespace
-
 Result<PublicKey> PublicKey::parse(ByteSpan bytes) {
   ensure_sodium();
   REQUIRE(bytes.size() == kBytes, "a public key has " + std::to_string(bytes.size()) +
@@ -179,18 +179,6 @@ Result<SecretKey> SecretKey::from_seed(ByteSpan seed) {
 SecretKey::~SecretKey() { sodium_memzero(secret_.data(), secret_.size()); }
 
 ByteSpan SecretKey::seed() const { return ByteSpan(secret_).first(kSeedBytes); }
-
-namespace {
-
-// The purpose ends with a zero byte, so that no purpose is the beginning of another.
-Bytes with_purpose(std::string_view purpose, ByteSpan message) {
-  Bytes all(purpose.size() + 1 + message.size());
-  std::copy_n(as_bytes(purpose).begin(), purpose.size(), all.begin());
-  std::copy(message.begin(), message.end(), all.begin() + purpose.size() + 1);
-  return all;
-}
-
-}  // namespace
 
 Signature SecretKey::sign(std::string_view purpose, ByteSpan message) const {
   return sign_plain(with_purpose(purpose, message));

@@ -49,11 +49,8 @@ Status check_node_name(std::string_view name) {
 Bytes encode(const Hello& hello) {
   Bytes out;
   ByteWriter writer(out);
-  writer.write(hello.protocol);
-  writer.write(hello.canonical);
-  writer.write(hello.epoch.value);
-  writer.write(hello.stage);
-  writer.write(static_cast<std::uint32_t>(hello.node.size()));
+  writer.write(hello.protocol, hello.canonical, hello.epoch.value, hello.stage,
+               static_cast<std::uint32_t>(hello.node.size()));
   writer.append(as_bytes(hello.node));
   return out;
 }
@@ -61,13 +58,11 @@ Bytes encode(const Hello& hello) {
 Result<Hello> decode_hello(ByteSpan payload) {
   ByteReader reader(payload);
   Hello hello;
-  hello.protocol = reader.read<std::uint32_t>();
-  hello.canonical = reader.read<std::uint32_t>();
+  reader.read_into(hello.protocol, hello.canonical);
   REQUIRE(!reader.failed(),
           "a hello of " + std::to_string(payload.size()) + " bytes is too short for its versions");
   if (hello.protocol < kProtocolOldest) return hello;
-  hello.epoch = Epoch(reader.read<std::uint64_t>());
-  hello.stage = reader.read<std::uint32_t>();
+  reader.read_into(hello.epoch.value, hello.stage);
   const auto name_bytes = reader.read<std::uint32_t>();
   REQUIRE(!reader.failed(),
           "a hello of " + std::to_string(payload.size()) + " bytes ends before its node name");
@@ -108,9 +103,7 @@ Bytes encode_header(FrameType type, std::size_t payload_bytes) {
   out.reserve(kFrameHeaderBytes);
   ByteWriter writer(out);
   writer.append({reinterpret_cast<const std::byte*>(kMagic), sizeof(kMagic)});
-  writer.write(static_cast<std::uint16_t>(type));
-  writer.write(std::uint16_t{0});
-  writer.write(std::uint64_t{payload_bytes});
+  writer.write(static_cast<std::uint16_t>(type), std::uint16_t{0}, std::uint64_t{payload_bytes});
   return out;
 }
 

@@ -28,8 +28,7 @@ Bytes encode(const PieceRequest& request) {
   Bytes out;
   ByteWriter writer(out);
   writer.append(request.model.bytes);
-  writer.write(request.offset);
-  writer.write(request.bytes);
+  writer.write(request.offset, request.bytes);
   return out;
 }
 
@@ -37,8 +36,7 @@ Result<PieceRequest> decode_piece_request(ByteSpan payload) {
   ByteReader reader(payload);
   PieceRequest request;
   const ByteSpan model = reader.take(request.model.bytes.size());
-  request.offset = reader.read<std::uint64_t>();
-  request.bytes = reader.read<std::uint32_t>();
+  reader.read_into(request.offset, request.bytes);
   REQUIRE(!reader.failed() && reader.remaining() == 0,
           "a piece request has " + std::to_string(payload.size()) + " bytes");
   std::copy(model.begin(), model.end(), request.model.bytes.begin());

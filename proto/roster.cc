@@ -83,34 +83,28 @@ Result<Role> parse_role(std::string_view name) {
 }
 
 const RosterEntry* Roster::find(const PublicKey& key) const {
-  for (const RosterEntry& entry : entries) {
-    if (entry.key == key) return &entry;
-  }
-  return nullptr;
+  const auto found = std::ranges::find(entries, key, &RosterEntry::key);
+  return found == entries.end() ? nullptr : &*found;
 }
 
 const RosterEntry* Roster::find(std::string_view name) const {
-  for (const RosterEntry& entry : entries) {
-    if (entry.name == name) return &entry;
-  }
-  return nullptr;
+  const auto found = std::ranges::find(entries, name, &RosterEntry::name);
+  return found == entries.end() ? nullptr : &*found;
 }
 
 Result<Bytes> sign_roster(Roster roster, const SecretKey& key) {
-  std::sort(roster.entries.begin(), roster.entries.end(),
-            [](const RosterEntry& a, const RosterEntry& b) { return a.key < b.key; });
+  std::ranges::sort(roster.entries, {}, &RosterEntry::key);
   TRY_VOID(check_entries(roster.entries));
   REQUIRE(roster.number >= 1, "a roster has number 0; numbers begin at 1");
   Bytes out;
   ByteWriter writer(out);
   writer.append(as_bytes(kRosterMagic));
   writer.append(key.public_key().bytes());
-  writer.write(roster.number);
-  writer.write(static_cast<std::uint32_t>(roster.entries.size()));
+  writer.write(roster.number, static_cast<std::uint32_t>(roster.entries.size()));
   for (const RosterEntry& entry : roster.entries) {
     writer.append(entry.key.bytes());
-    writer.write(static_cast<std::uint8_t>(entry.role));
-    writer.write(static_cast<std::uint8_t>(entry.name.size()));
+    writer.write(static_cast<std::uint8_t>(entry.role),
+                 static_cast<std::uint8_t>(entry.name.size()));
     writer.append(as_bytes(entry.name));
     writer.write(static_cast<std::uint8_t>(entry.addresses.size()));
     for (const std::string& address : entry.addresses) {

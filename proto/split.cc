@@ -5,15 +5,7 @@
 namespace hearth {
 
 std::vector<LayerRange> split_layers(std::uint32_t layers, std::uint32_t stages) {
-  INVARIANT(stages >= 1 && stages <= layers, "every stage needs a layer");
-  std::vector<LayerRange> ranges;
-  std::uint32_t begin = 0;
-  for (std::uint32_t i = 0; i < stages; ++i) {
-    const std::uint32_t size = layers / stages + (i < layers % stages ? 1 : 0);
-    ranges.push_back({begin, begin + size});
-    begin += size;
-  }
-  return ranges;
+  return split_layers(layers, std::vector<std::uint32_t>(stages));
 }
 
 // A layer at a time to the stage that has the fewest and room for one more: equal shares, the first

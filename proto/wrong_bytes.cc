@@ -1,16 +1,15 @@
 #include "proto/wrong_bytes.h"
 
-#include <algorithm>
-
 #include "base/limits.h"
 #include "proto/control.pb.h"
+#include "proto/fixed_field.h"
 #include "proto/frame.h"
 
 namespace hearth {
 
 void write_wrong_bytes(const WrongBytes& wrong, control::v1::WrongBytes& message) {
   message.set_node(wrong.node);
-  message.set_model(wrong.model.bytes.data(), wrong.model.bytes.size());
+  message.set_model(to_field(wrong.model.bytes));
   message.set_item(wrong.item);
   message.set_begin(wrong.begin);
   message.set_end(wrong.end);
@@ -20,11 +19,9 @@ Result<WrongBytes> read_wrong_bytes(const control::v1::WrongBytes& message) {
   WrongBytes wrong;
   wrong.node = message.node();
   TRY_VOID(check_node_name(wrong.node));
-  const ByteSpan model = as_bytes(message.model());
-  REQUIRE(model.size() == wrong.model.bytes.size(),
-          "the model of wrong bytes has an id of " + std::to_string(model.size()) +
+  REQUIRE(read_field(message.model(), wrong.model.bytes),
+          "the model of wrong bytes has an id of " + std::to_string(message.model().size()) +
               " bytes; it must have " + std::to_string(wrong.model.bytes.size()));
-  std::copy(model.begin(), model.end(), wrong.model.bytes.begin());
   REQUIRE(!message.item().empty() && message.item().size() <= limits::kWrongItemBytes,
           "the name of what is wrong has " + std::to_string(message.item().size()) +
               " bytes; it must have 1 to " + std::to_string(limits::kWrongItemBytes));
