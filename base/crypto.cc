@@ -144,8 +144,8 @@ bool equal_secrets(ByteSpan a, ByteSpan b) {
 
 Result<PublicKey> PublicKey::parse(ByteSpan bytes) {
   ensure_sodium();
-  REQUIRE(bytes.size() == kBytes, "a public key has " + std::to_string(bytes.size()) +
-                                      " bytes; an Ed25519 key must have " + std::to_string(kBytes));
+  REQUIRE(bytes.size() == kBytes, "a public key has ", bytes.size(),
+          " bytes; an Ed25519 key must have ", kBytes);
   REQUIRE(
       is_valid_point(bytes),
       "the bytes of a public key are not a valid Ed25519 key: not canonical, or of small order");
@@ -166,8 +166,8 @@ SecretKey SecretKey::generate() {
 
 Result<SecretKey> SecretKey::from_seed(ByteSpan seed) {
   ensure_sodium();
-  REQUIRE(seed.size() == kSeedBytes, "a secret key has " + std::to_string(seed.size()) +
-                                         " bytes; it must have " + std::to_string(kSeedBytes));
+  REQUIRE(seed.size() == kSeedBytes, "a secret key has ", seed.size(), " bytes; it must have ",
+          kSeedBytes);
   SecretKey key;
   std::array<std::byte, PublicKey::kBytes> point{};
   crypto_sign_seed_keypair(reinterpret_cast<unsigned char*>(point.data()),

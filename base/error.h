@@ -3,6 +3,7 @@
 
 #include <string>
 #include <string_view>
+#include <type_traits>
 #include <utility>
 
 namespace hearth {
@@ -22,6 +23,22 @@ enum class ErrorCode {
 };
 
 std::string_view error_code_name(ErrorCode code);
+
+// The parts one after the other: text as it is, numbers in decimal.
+template <typename... Parts>
+std::string message_of(const Parts&... parts) {
+  const auto written = []<typename Part>(const Part& part) {
+    static_assert(!std::is_same_v<Part, char>, "a character is no number");
+    if constexpr (std::is_arithmetic_v<Part>) {
+      return std::to_string(part);
+    } else {
+      return std::string_view(part);
+    }
+  };
+  std::string message;
+  ((message += written(parts)), ...);
+  return message;
+}
 
 struct Error {
   ErrorCode code = ErrorCode::kInvalidInput;

@@ -26,14 +26,12 @@ Error io_error(const std::string& what) {
 
 Status check_private(const std::string& path, const struct stat& found, std::size_t limit) {
   REQUIRE(S_ISREG(found.st_mode), path + " is not a plain file; remove it: rm " + path);
-  REQUIRE(found.st_uid == ::geteuid(), path + " belongs to user " + std::to_string(found.st_uid) +
-                                           ", not to the user that runs hearth; repair: chown " +
-                                           std::to_string(::geteuid()) + " " + path);
+  REQUIRE(found.st_uid == ::geteuid(), path, " belongs to user ", found.st_uid,
+          ", not to the user that runs hearth; repair: chown ", ::geteuid(), " ", path);
   REQUIRE((found.st_mode & kOthers) == 0,
           path + " may be used by others than its owner; repair: chmod 600 " + path);
-  REQUIRE(static_cast<std::size_t>(found.st_size) <= limit,
-          path + " has " + std::to_string(found.st_size) + " bytes; the limit is " +
-              std::to_string(limit));
+  REQUIRE(static_cast<std::size_t>(found.st_size) <= limit, path, " has ", found.st_size,
+          " bytes; the limit is ", limit);
   return ok_status();
 }
 
@@ -90,7 +88,7 @@ Result<Bytes> read_private_file(const std::string& path, std::size_t limit) {
     if (got == 0) break;
     filled += static_cast<std::size_t>(got);
   }
-  REQUIRE(filled <= limit, path + " grew past its limit of " + std::to_string(limit) + " bytes");
+  REQUIRE(filled <= limit, path, " grew past its limit of ", limit, " bytes");
   bytes.resize(filled);
   return bytes;
 }
@@ -117,10 +115,8 @@ Status make_private_folder(const std::string& path) {
     return Error{ErrorCode::kIo, "data folder " + path + ": " + std::strerror(errno)};
   }
   // A user who may write there may replace any of our files.
-  REQUIRE(found.st_uid == ::geteuid(),
-          "the folder " + path + " belongs to user " + std::to_string(found.st_uid) +
-              ", not to the one that runs this; choose another, or: chown " +
-              std::to_string(::geteuid()) + " " + path);
+  REQUIRE(found.st_uid == ::geteuid(), "the folder ", path, " belongs to user ", found.st_uid,
+          ", not to the one that runs this; choose another, or: chown ", ::geteuid(), " ", path);
   REQUIRE((found.st_mode & (S_IWGRP | S_IWOTH)) == 0,
           "other users may write in the folder " + path + "; to fix that: chmod go-w " + path);
   return ok_status();

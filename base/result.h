@@ -77,9 +77,9 @@ inline Status ok_status() { return Done{}; }
     if (!try_status_.ok()) return std::move(try_status_).error(); \
   } while (0)
 
-// REQUIRE(condition, message): input that breaks a rule becomes a typed error, never an abort.
-// The message is any expression convertible to std::string and is evaluated only on failure.
-#define REQUIRE(condition, message)                             \
-  do {                                                          \
-    if (!(condition)) return ::hearth::Error::invalid(message); \
+// REQUIRE(condition, message...): input that breaks a rule becomes a typed error, never an abort.
+// The message is in parts, as message_of() takes them, and is evaluated only on failure.
+#define REQUIRE(condition, ...)                                                           \
+  do {                                                                                    \
+    if (!(condition)) return ::hearth::Error::invalid(::hearth::message_of(__VA_ARGS__)); \
   } while (0)

@@ -8,27 +8,24 @@ namespace hearth::node {
 namespace {
 
 Status check_address(const char* field, const std::string& address) {
-  REQUIRE(!address.empty() && address.size() <= limits::kAddressBytes,
-          std::string(field) + " has " + std::to_string(address.size()) +
-              " bytes; it must have 1 to " + std::to_string(limits::kAddressBytes));
+  REQUIRE(!address.empty() && address.size() <= limits::kAddressBytes, field, " has ",
+          address.size(), " bytes; it must have 1 to ", limits::kAddressBytes);
   return ok_status();
 }
 
 Status check_layers(const Assignment& assignment, std::uint32_t model_layers) {
   const LayerRange layers = assignment.layers;
-  REQUIRE(layers.begin < layers.end && layers.end <= model_layers,
-          "assigned layers " + std::to_string(layers.begin) + " to " + std::to_string(layers.end) +
-              " are no range of the model's " + std::to_string(model_layers));
+  REQUIRE(layers.begin < layers.end && layers.end <= model_layers, "assigned layers ", layers.begin,
+          " to ", layers.end, " are no range of the model's ", model_layers);
   REQUIRE((layers.begin == 0) == assignment.is_first(),
           "the first stage, and no other, begins at layer 0");
   REQUIRE((layers.end == model_layers) == assignment.is_last(),
-          "the last stage, and no other, ends at layer " + std::to_string(model_layers));
+          "the last stage, and no other, ends at layer ", model_layers);
   return ok_status();
 }
 
 Status check_range(const char* field, std::uint32_t value, std::uint32_t limit) {
-  REQUIRE(value >= 1 && value <= limit, std::string(field) + " is " + std::to_string(value) +
-                                            "; it must be 1 to " + std::to_string(limit));
+  REQUIRE(value >= 1 && value <= limit, field, " is ", value, "; it must be 1 to ", limit);
   return ok_status();
 }
 
@@ -48,9 +45,8 @@ Result<Assignment> read_assignment(const control::v1::Assign& assign, std::uint3
   assignment.batches_in_flight = assign.batches_in_flight();
   REQUIRE(assignment.epoch.value != 0, "an assignment has epoch 0; epochs begin at 1");
   TRY_VOID(check_range("stages", assignment.stages, limits::kStages));
-  REQUIRE(assignment.stage < assignment.stages, "stage is " + std::to_string(assignment.stage) +
-                                                    "; it must be 0 to " +
-                                                    std::to_string(assignment.stages - 1));
+  REQUIRE(assignment.stage < assignment.stages, "stage is ", assignment.stage, "; it must be 0 to ",
+          assignment.stages - 1);
   TRY_VOID(check_layers(assignment, model_layers));
   TRY_VOID(check_range("batch_rows", assignment.batch_rows, limits::kBatchRows));
   TRY_VOID(check_range("batches_in_flight", assignment.batches_in_flight, limits::kStages + 1));
@@ -61,9 +57,8 @@ Result<Assignment> read_assignment(const control::v1::Assign& assign, std::uint3
   }
   if (!assign.model().empty()) {
     Hash256& model = assignment.model.emplace();
-    REQUIRE(read_field(assign.model(), model.bytes),
-            "model has " + std::to_string(assign.model().size()) + " bytes; it must have " +
-                std::to_string(model.bytes.size()));
+    REQUIRE(read_field(assign.model(), model.bytes), "model has ", assign.model().size(),
+            " bytes; it must have ", model.bytes.size());
   }
   if (assignment.is_last()) {
     TRY_VOID(check_address("coordinator_address", assignment.coordinator_address));

@@ -47,8 +47,8 @@ std::string Address::text() const {
 
 Result<Address> parse_address(std::string_view text) {
   const std::string name = "address \"" + shown(text) + "\"";
-  REQUIRE(text.size() <= limits::kAddressBytes,
-          name + " is longer than " + std::to_string(limits::kAddressBytes) + " bytes");
+  REQUIRE(text.size() <= limits::kAddressBytes, name, " is longer than ", limits::kAddressBytes,
+          " bytes");
   // inet_pton would read no further.
   REQUIRE(text.find('\0') == std::string_view::npos, name + " has a zero byte");
   const std::size_t colon = text.rfind(':');

@@ -38,9 +38,8 @@ std::string printable_text(std::string_view text) {
 }  // namespace
 
 Status check_node_name(std::string_view name) {
-  REQUIRE(!name.empty() && name.size() <= limits::kNodeNameBytes,
-          "a node name has " + std::to_string(name.size()) + " bytes; it must have 1 to " +
-              std::to_string(limits::kNodeNameBytes));
+  REQUIRE(!name.empty() && name.size() <= limits::kNodeNameBytes, "a node name has ", name.size(),
+          " bytes; it must have 1 to ", limits::kNodeNameBytes);
   REQUIRE(std::all_of(name.begin(), name.end(), printable),
           "a node name has a byte that is not printable ASCII");
   return ok_status();
@@ -59,20 +58,16 @@ Result<Hello> decode_hello(ByteSpan payload) {
   ByteReader reader(payload);
   Hello hello;
   reader.read_into(hello.protocol, hello.canonical);
-  REQUIRE(!reader.failed(),
-          "a hello of " + std::to_string(payload.size()) + " bytes is too short for its versions");
+  REQUIRE(!reader.failed(), "a hello of ", payload.size(), " bytes is too short for its versions");
   if (hello.protocol < kProtocolOldest) return hello;
   reader.read_into(hello.epoch.value, hello.stage);
   const auto name_bytes = reader.read<std::uint32_t>();
-  REQUIRE(!reader.failed(),
-          "a hello of " + std::to_string(payload.size()) + " bytes ends before its node name");
+  REQUIRE(!reader.failed(), "a hello of ", payload.size(), " bytes ends before its node name");
   REQUIRE(hello.stage < limits::kStages || hello.stage == Hello::kCoordinatorStage,
-          "a hello names stage " + std::to_string(hello.stage) + "; the limit is " +
-              std::to_string(limits::kStages));
+          "a hello names stage ", hello.stage, "; the limit is ", limits::kStages);
   const bool longer = hello.protocol > protocol_version() && name_bytes < reader.remaining();
-  REQUIRE(longer || name_bytes == reader.remaining(),
-          "a hello's node name has " + std::to_string(name_bytes) + " bytes but " +
-              std::to_string(reader.remaining()) + " follow");
+  REQUIRE(longer || name_bytes == reader.remaining(), "a hello's node name has ", name_bytes,
+          " bytes but ", reader.remaining(), " follow");
   hello.node = as_text(reader.take(name_bytes));
   TRY_VOID(check_node_name(hello.node));
   return hello;
@@ -81,12 +76,11 @@ Result<Hello> decode_hello(ByteSpan payload) {
 Status check_versions(const Hello& ours, const Hello& theirs) {
   const bool spoken = theirs.protocol >= kProtocolOldest;
   if (spoken && ours.canonical == theirs.canonical) return ok_status();
-  return Error{ErrorCode::kVersion,
-               "versions differ: we speak protocol " + std::to_string(kProtocolOldest) + " to " +
-                   std::to_string(ours.protocol) + " and canonical arithmetic " +
-                   std::to_string(ours.canonical) + ", the peer protocol " +
-                   std::to_string(theirs.protocol) + " and canonical arithmetic " +
-                   std::to_string(theirs.canonical)};
+  return Error{
+      ErrorCode::kVersion,
+      message_of("versions differ: we speak protocol ", kProtocolOldest, " to ", ours.protocol,
+                 " and canonical arithmetic ", ours.canonical, ", the peer protocol ",
+                 theirs.protocol, " and canonical arithmetic ", theirs.canonical)};
 }
 
 Bytes encode_refused(std::string_view sentence) {
@@ -108,25 +102,23 @@ Bytes encode_header(FrameType type, std::size_t payload_bytes) {
 }
 
 Result<FrameHeader> decode_header(ByteSpan header, LinkKind kind) {
-  REQUIRE(header.size() == kFrameHeaderBytes,
-          "a frame header has " + std::to_string(header.size()) + " bytes; it must have " +
-              std::to_string(kFrameHeaderBytes));
+  REQUIRE(header.size() == kFrameHeaderBytes, "a frame header has ", header.size(),
+          " bytes; it must have ", kFrameHeaderBytes);
   REQUIRE(std::memcmp(header.data(), kMagic, sizeof(kMagic)) == 0,
           "a frame does not begin with the magic HRT2");
   ByteReader reader(header.subspan(sizeof(kMagic)));
   const auto type = reader.read<std::uint16_t>();
   const bool control = kind == LinkKind::kControl;
-  REQUIRE(travels_on(kind, type), "frame type " + std::to_string(type) + " is unknown on a " +
-                                      (control ? "control" : "data") + " link");
+  REQUIRE(travels_on(kind, type), "frame type ", type, " is unknown on a ",
+          (control ? "control" : "data"), " link");
   const auto reserved = reader.read<std::uint16_t>();
-  REQUIRE(reserved == 0,
-          "a frame's reserved field is " + std::to_string(reserved) + "; it must be 0");
+  REQUIRE(reserved == 0, "a frame's reserved field is ", reserved, "; it must be 0");
   const auto payload_bytes = reader.read<std::uint64_t>();
   REQUIRE(type != static_cast<std::uint16_t>(FrameType::kBeat) || payload_bytes == 0,
           "a sign of life has a payload; it must have none");
   const std::size_t limit = control ? limits::kControlMessageBytes : limits::kFrameBytes;
-  REQUIRE(payload_bytes <= limit, "a frame's payload has " + std::to_string(payload_bytes) +
-                                      " bytes; the limit is " + std::to_string(limit));
+  REQUIRE(payload_bytes <= limit, "a frame's payload has ", payload_bytes, " bytes; the limit is ",
+          limit);
   FrameHeader decoded;
   decoded.type = static_cast<FrameType>(type);
   decoded.payload_bytes = static_cast<std::size_t>(payload_bytes);

@@ -22,9 +22,8 @@ static_assert(kHexadecimal.size() == 16 && kBase64url.size() == 64,
 Result<std::string> take(std::string_view& rest, char end, const char* part, std::size_t size,
                          std::string_view alphabet) {
   const std::size_t at = rest.find(end);
-  REQUIRE(at == size && rest.find_first_not_of(alphabet) >= at,
-          std::string("the join token's ") + part + " is not " + std::to_string(size) +
-              " characters as they should be; was the whole word copied?");
+  REQUIRE(at == size && rest.find_first_not_of(alphabet) >= at, "the join token's ", part,
+          " is not ", size, " characters as they should be; was the whole word copied?");
   std::string taken(rest.substr(0, at));
   rest.remove_prefix(at + 1);
   return taken;
@@ -39,8 +38,8 @@ std::string JoinToken::text() const {
 }
 
 Result<JoinToken> parse_join_token(std::string_view text) {
-  REQUIRE(text.size() <= kTokenBytes, "a join token of " + std::to_string(text.size()) +
-                                          " bytes; the limit is " + std::to_string(kTokenBytes));
+  REQUIRE(text.size() <= kTokenBytes, "a join token of ", text.size(), " bytes; the limit is ",
+          kTokenBytes);
   REQUIRE(text.starts_with(kVersion),
           "this is no join token: one begins with " + std::string(kVersion));
   std::string_view rest = text.substr(kVersion.size());
@@ -49,9 +48,8 @@ Result<JoinToken> parse_join_token(std::string_view text) {
   TRY(token.id, take(rest, '.', "id", JoinToken::kIdDigits, kHexadecimal));
   TRY(token.secret, take(rest, '@', "secret", JoinToken::kSecretCharacters, kBase64url));
   while (true) {
-    REQUIRE(
-        token.addresses.size() < limits::kRosterAddresses,
-        "a join token has more than " + std::to_string(limits::kRosterAddresses) + " addresses");
+    REQUIRE(token.addresses.size() < limits::kRosterAddresses, "a join token has more than ",
+            limits::kRosterAddresses, " addresses");
     const std::size_t comma = rest.find(',');
     TRY(const Address address, parse_address(rest.substr(0, comma)));
     token.addresses.push_back(address.text());

@@ -9,16 +9,14 @@ namespace hearth {
 namespace {
 
 Status check_length(std::uint64_t bytes) {
-  REQUIRE(bytes >= 1 && bytes <= limits::kPieceBytes, "a piece of " + std::to_string(bytes) +
-                                                          " bytes; it must have 1 to " +
-                                                          std::to_string(limits::kPieceBytes));
+  REQUIRE(bytes >= 1 && bytes <= limits::kPieceBytes, "a piece of ", bytes,
+          " bytes; it must have 1 to ", limits::kPieceBytes);
   return ok_status();
 }
 
 Status check_offset(std::uint64_t offset) {
-  REQUIRE(offset < limits::kModelFileBytes, "a piece at byte " + std::to_string(offset) +
-                                                "; a file has at most " +
-                                                std::to_string(limits::kModelFileBytes));
+  REQUIRE(offset < limits::kModelFileBytes, "a piece at byte ", offset, "; a file has at most ",
+          limits::kModelFileBytes);
   return ok_status();
 }
 
@@ -37,8 +35,8 @@ Result<PieceRequest> decode_piece_request(ByteSpan payload) {
   PieceRequest request;
   const ByteSpan model = reader.take(request.model.bytes.size());
   reader.read_into(request.offset, request.bytes);
-  REQUIRE(!reader.failed() && reader.remaining() == 0,
-          "a piece request has " + std::to_string(payload.size()) + " bytes");
+  REQUIRE(!reader.failed() && reader.remaining() == 0, "a piece request has ", payload.size(),
+          " bytes");
   std::copy(model.begin(), model.end(), request.model.bytes.begin());
   TRY_VOID(check_offset(request.offset));
   TRY_VOID(check_length(request.bytes));
@@ -58,8 +56,7 @@ Result<Piece> decode_piece(ByteSpan payload) {
   ByteReader reader(payload);
   Piece piece;
   piece.offset = reader.read<std::uint64_t>();
-  REQUIRE(!reader.failed(),
-          "a piece of " + std::to_string(payload.size()) + " bytes has no offset");
+  REQUIRE(!reader.failed(), "a piece of ", payload.size(), " bytes has no offset");
   TRY_VOID(check_offset(piece.offset));
   TRY_VOID(check_length(reader.remaining()));
   piece.bytes = reader.take(reader.remaining());

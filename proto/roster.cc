@@ -16,12 +16,10 @@ constexpr std::string_view kRosterPurpose = "hearth roster v1";
 
 Status check_entry(const RosterEntry& entry) {
   TRY_VOID(check_node_name(entry.name));
-  REQUIRE(entry.role >= Role::kWorker && entry.role <= Role::kCoordinator,
-          "roster entry " + entry.name + " has role " +
-              std::to_string(static_cast<int>(entry.role)) + "; roles are 1 to 4");
-  REQUIRE(entry.addresses.size() <= limits::kRosterAddresses,
-          "roster entry " + entry.name + " has " + std::to_string(entry.addresses.size()) +
-              " addresses; the limit is " + std::to_string(limits::kRosterAddresses));
+  REQUIRE(entry.role >= Role::kWorker && entry.role <= Role::kCoordinator, "roster entry ",
+          entry.name, " has role ", static_cast<int>(entry.role), "; roles are 1 to 4");
+  REQUIRE(entry.addresses.size() <= limits::kRosterAddresses, "roster entry ", entry.name, " has ",
+          entry.addresses.size(), " addresses; the limit is ", limits::kRosterAddresses);
   for (const std::string& address : entry.addresses) TRY_VOID(parse_address(address));
   return ok_status();
 }
@@ -29,9 +27,8 @@ Status check_entry(const RosterEntry& entry) {
 // What a signature alone does not promise: order, so that one roster has one encoding, and names
 // that mean one node.
 Status check_entries(const std::vector<RosterEntry>& entries) {
-  REQUIRE(entries.size() <= limits::kRosterEntries,
-          "a roster of " + std::to_string(entries.size()) + " entries; the limit is " +
-              std::to_string(limits::kRosterEntries));
+  REQUIRE(entries.size() <= limits::kRosterEntries, "a roster of ", entries.size(),
+          " entries; the limit is ", limits::kRosterEntries);
   std::set<std::string_view> names;
   for (std::size_t i = 0; i < entries.size(); ++i) {
     TRY_VOID(check_entry(entries[i]));
@@ -49,13 +46,12 @@ Result<RosterEntry> read_entry(ByteReader& reader) {
   const auto role = reader.read<std::uint8_t>();
   REQUIRE(role >= static_cast<std::uint8_t>(Role::kWorker) &&
               role <= static_cast<std::uint8_t>(Role::kCoordinator),
-          "role " + std::to_string(role) + " of a roster entry is unknown");
+          "role ", role, " of a roster entry is unknown");
   entry.role = static_cast<Role>(role);
   entry.name = as_text(reader.take(reader.read<std::uint8_t>()));
   const auto addresses = reader.read<std::uint8_t>();
-  REQUIRE(addresses <= limits::kRosterAddresses, "a roster entry has " + std::to_string(addresses) +
-                                                     " addresses; the limit is " +
-                                                     std::to_string(limits::kRosterAddresses));
+  REQUIRE(addresses <= limits::kRosterAddresses, "a roster entry has ", addresses,
+          " addresses; the limit is ", limits::kRosterAddresses);
   for (std::uint8_t i = 0; i < addresses; ++i) {
     entry.addresses.emplace_back(as_text(reader.take(reader.read<std::uint16_t>())));
   }
@@ -117,9 +113,8 @@ Result<Bytes> sign_roster(Roster roster, const SecretKey& key) {
 }
 
 Result<Roster> parse_roster(ByteSpan bytes) {
-  REQUIRE(bytes.size() <= limits::kRosterBytes, "a roster of " + std::to_string(bytes.size()) +
-                                                    " bytes; the limit is " +
-                                                    std::to_string(limits::kRosterBytes));
+  REQUIRE(bytes.size() <= limits::kRosterBytes, "a roster of ", bytes.size(),
+          " bytes; the limit is ", limits::kRosterBytes);
   REQUIRE(bytes.size() > kSignatureBytes && as_text(bytes).starts_with(kRosterMagic),
           "the bytes are no roster: they do not begin with " + std::string(kRosterMagic));
   const ByteSpan body = bytes.first(bytes.size() - kSignatureBytes);
@@ -132,15 +127,14 @@ Result<Roster> parse_roster(ByteSpan bytes) {
   roster.number = reader.read<std::uint64_t>();
   const auto count = reader.read<std::uint32_t>();
   REQUIRE(!reader.failed() && roster.number >= 1, "a roster has no number");
-  REQUIRE(count <= limits::kRosterEntries, "a roster of " + std::to_string(count) +
-                                               " entries; the limit is " +
-                                               std::to_string(limits::kRosterEntries));
+  REQUIRE(count <= limits::kRosterEntries, "a roster of ", count, " entries; the limit is ",
+          limits::kRosterEntries);
   for (std::uint32_t i = 0; i < count; ++i) {
     TRY(RosterEntry entry, read_entry(reader));
     roster.entries.push_back(std::move(entry));
   }
-  REQUIRE(reader.remaining() == 0,
-          "a roster has " + std::to_string(reader.remaining()) + " bytes behind its last entry");
+  REQUIRE(reader.remaining() == 0, "a roster has ", reader.remaining(),
+          " bytes behind its last entry");
   TRY_VOID(check_entries(roster.entries));
   return roster;
 }

@@ -9,29 +9,25 @@ namespace {
 
 // Negated comparisons, so that NaN is outside every range.
 Status check_closed(const char* name, float value, float low, float high) {
-  REQUIRE(value >= low && value <= high, std::string(name) + " is " + std::to_string(value) +
-                                             "; it must be in [" + std::to_string(low) + ", " +
-                                             std::to_string(high) + "]");
+  REQUIRE(value >= low && value <= high, name, " is ", value, "; it must be in [", low, ", ", high,
+          "]");
   return ok_status();
 }
 
 Status check_above_zero(const char* name, float value, float high) {
-  REQUIRE(value > 0.0F && value <= high, std::string(name) + " is " + std::to_string(value) +
-                                             "; it must be above 0 and at most " +
-                                             std::to_string(high));
+  REQUIRE(value > 0.0F && value <= high, name, " is ", value, "; it must be above 0 and at most ",
+          high);
   return ok_status();
 }
 
 Status check_count(const char* name, std::size_t count, std::size_t limit) {
-  REQUIRE(count <= limit, std::string(name) + " has " + std::to_string(count) +
-                              " entries; the limit is " + std::to_string(limit));
+  REQUIRE(count <= limit, name, " has ", count, " entries; the limit is ", limit);
   return ok_status();
 }
 
 Status check_token(const char* name, TokenId token, std::uint32_t vocabulary) {
-  REQUIRE(token >= 0 && static_cast<std::uint32_t>(token) < vocabulary,
-          std::string(name) + " names token " + std::to_string(token) + "; the vocabulary has " +
-              std::to_string(vocabulary));
+  REQUIRE(token >= 0 && static_cast<std::uint32_t>(token) < vocabulary, name, " names token ",
+          token, "; the vocabulary has ", vocabulary);
   return ok_status();
 }
 
@@ -55,16 +51,14 @@ Status validate(const SamplingParams& params, std::uint32_t vocabulary) {
   TRY_VOID(check_closed("presence_penalty", params.presence_penalty, -100.0F, 100.0F));
   TRY_VOID(check_closed("frequency_penalty", params.frequency_penalty, -100.0F, 100.0F));
   TRY_VOID(check_bias(params, vocabulary));
-  REQUIRE(params.max_tokens >= 1 && params.max_tokens <= limits::kModelContext,
-          "max_tokens is " + std::to_string(params.max_tokens) + "; it must be in [1, " +
-              std::to_string(limits::kModelContext) + "]");
+  REQUIRE(params.max_tokens >= 1 && params.max_tokens <= limits::kModelContext, "max_tokens is ",
+          params.max_tokens, "; it must be in [1, ", limits::kModelContext, "]");
   TRY_VOID(check_count("stop_tokens", params.stop_tokens.size(), limits::kStopTokens));
   for (const TokenId token : params.stop_tokens) {
     TRY_VOID(check_token("stop_tokens", token, vocabulary));
   }
-  REQUIRE(params.top_logprobs <= limits::kTopLogprobs,
-          "top_logprobs is " + std::to_string(params.top_logprobs) + "; the limit is " +
-              std::to_string(limits::kTopLogprobs));
+  REQUIRE(params.top_logprobs <= limits::kTopLogprobs, "top_logprobs is ", params.top_logprobs,
+          "; the limit is ", limits::kTopLogprobs);
   return ok_status();
 }
 
@@ -72,10 +66,8 @@ Status validate(const SequenceOpen& open, const StepShape& shape) {
   REQUIRE(open.prompt_tokens >= 1, "prompt_tokens is 0; a prompt has at least one token");
   TRY_VOID(validate(open.sampling, shape.vocabulary));
   const std::uint64_t total = std::uint64_t{open.prompt_tokens} + open.sampling.max_tokens;
-  REQUIRE(total <= shape.context,
-          "prompt_tokens " + std::to_string(open.prompt_tokens) + " and max_tokens " +
-              std::to_string(open.sampling.max_tokens) + " pass the context of " +
-              std::to_string(shape.context) + " tokens");
+  REQUIRE(total <= shape.context, "prompt_tokens ", open.prompt_tokens, " and max_tokens ",
+          open.sampling.max_tokens, " pass the context of ", shape.context, " tokens");
   return ok_status();
 }
 

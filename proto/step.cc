@@ -44,11 +44,9 @@ auto read_list(ByteReader& reader, const char* field, std::size_t limit, std::si
     -> Result<std::vector<std::decay_t<decltype(*read_item())>>> {
   const auto count = reader.read<std::uint32_t>();
   REQUIRE(!reader.failed(), std::string("the message ends before the count of ") + field);
-  REQUIRE(count <= limit, std::string(field) + " has " + std::to_string(count) +
-                              " entries; the limit is " + std::to_string(limit));
-  REQUIRE(count <= reader.remaining() / item_bytes,
-          std::string(field) + " has " + std::to_string(count) + " entries but only " +
-              std::to_string(reader.remaining()) + " bytes follow");
+  REQUIRE(count <= limit, field, " has ", count, " entries; the limit is ", limit);
+  REQUIRE(count <= reader.remaining() / item_bytes, field, " has ", count, " entries but only ",
+          reader.remaining(), " bytes follow");
   std::vector<std::decay_t<decltype(*read_item())>> items;
   items.reserve(count);
   for (std::uint32_t i = 0; i < count; ++i) {
@@ -66,24 +64,21 @@ void write_list(ByteWriter& writer, const std::vector<Item>& items, const WriteI
 
 Result<TokenId> read_token(ByteReader& reader, const char* field, std::uint32_t vocabulary) {
   const auto token = reader.read<TokenId>();
-  REQUIRE(token >= 0 && static_cast<std::uint32_t>(token) < vocabulary,
-          std::string(field) + " is token " + std::to_string(token) + "; the vocabulary has " +
-              std::to_string(vocabulary));
+  REQUIRE(token >= 0 && static_cast<std::uint32_t>(token) < vocabulary, field, " is token ", token,
+          "; the vocabulary has ", vocabulary);
   return token;
 }
 
 Result<Position> read_position(ByteReader& reader, const char* field, std::uint32_t context) {
   const auto position = reader.read<Position>();
-  REQUIRE(position < context, std::string(field) + " is " + std::to_string(position) +
-                                  "; the context has " + std::to_string(context) + " positions");
+  REQUIRE(position < context, field, " is ", position, "; the context has ", context, " positions");
   return position;
 }
 
 Status check_distinct(std::vector<SequenceId> sequences, const char* field) {
   std::sort(sequences.begin(), sequences.end());
   const auto twice = std::adjacent_find(sequences.begin(), sequences.end());
-  REQUIRE(twice == sequences.end(),
-          std::string(field) + " names sequence " + std::to_string(twice->value) + " twice");
+  REQUIRE(twice == sequences.end(), field, " names sequence ", twice->value, " twice");
   return ok_status();
 }
 
@@ -105,10 +100,8 @@ Status check_runs(const std::vector<Item>& items, const char* field) {
       continue;
     }
     const std::uint64_t before = items[i - 1].position;
-    REQUIRE(items[i].position == before + 1, std::string(field) + " of sequence " +
-                                                 std::to_string(items[i].sequence.value) +
-                                                 " go from position " + std::to_string(before) +
-                                                 " to " + std::to_string(items[i].position));
+    REQUIRE(items[i].position == before + 1, field, " of sequence ", items[i].sequence.value,
+            " go from position ", before, " to ", items[i].position);
   }
   return check_distinct(std::move(runs), field);
 }
@@ -128,10 +121,10 @@ void write_sequences(ByteWriter& writer, const std::vector<SequenceId>& sequence
 
 // Nothing was missing and nothing is left over.
 Status check_consumed(const ByteReader& reader, const char* message) {
-  REQUIRE(!reader.failed(), std::string("a ") + message + " message ends too early, after " +
-                                std::to_string(reader.offset()) + " bytes");
-  REQUIRE(reader.remaining() == 0, std::string("a ") + message + " message has " +
-                                       std::to_string(reader.remaining()) + " bytes after its end");
+  REQUIRE(!reader.failed(), "a ", message, " message ends too early, after ", reader.offset(),
+          " bytes");
+  REQUIRE(reader.remaining() == 0, "a ", message, " message has ", reader.remaining(),
+          " bytes after its end");
   return ok_status();
 }
 
@@ -163,7 +156,7 @@ Result<SamplingParams> read_sampling(ByteReader& reader, std::uint32_t vocabular
   TRY(params.stop_tokens, read_list(reader, "stop_tokens", limits::kStopTokens, sizeof(TokenId),
                                     [&] { return Result<TokenId>(reader.read<TokenId>()); }));
   const auto logprobs = reader.read<std::uint8_t>();
-  REQUIRE(logprobs <= 1, "logprobs is " + std::to_string(logprobs) + "; it must be 0 or 1");
+  REQUIRE(logprobs <= 1, "logprobs is ", logprobs, "; it must be 0 or 1");
   params.logprobs = logprobs == 1;
   params.top_logprobs = reader.read<std::uint32_t>();
   TRY_VOID(validate(params, vocabulary));
@@ -187,8 +180,8 @@ Result<SequenceOpen> read_open(ByteReader& reader, const StepShape& shape) {
   SequenceOpen open;
   reader.read_into(open.sequence.value, open.prompt_tokens);
   const auto flags = reader.read<std::uint8_t>();
-  REQUIRE(flags <= (kReportHashes | kMakeReceipt | kBackground),
-          "report_hashes is " + std::to_string(flags) + "; it must be 0 to 7");
+  REQUIRE(flags <= (kReportHashes | kMakeReceipt | kBackground), "report_hashes is ", flags,
+          "; it must be 0 to 7");
   open.report_hashes = (flags & kReportHashes) != 0;
   open.background = (flags & kBackground) != 0;
   if ((flags & kMakeReceipt) != 0) {
@@ -222,19 +215,18 @@ Result<BatchRow> read_row(ByteReader& reader, const StepShape& shape) {
   TRY(row.token, read_token(reader, "rows.token", shape.vocabulary));
   row.flags = reader.read<std::uint8_t>();
   const std::uint8_t lower = row.flags & ((1U << BatchRow::kReasonShift) - 1);
-  REQUIRE((lower & ~kKnownFlags) == 0,
-          "rows.flags is " + std::to_string(row.flags) + "; only bits 1 and 2 have a meaning");
+  REQUIRE((lower & ~kKnownFlags) == 0, "rows.flags is ", row.flags,
+          "; only bits 1 and 2 have a meaning");
   REQUIRE(row.reason() <= ErrorCode::kNumeric && (row.failed() || lower == row.flags),
-          "rows.flags is " + std::to_string(row.flags) + "; its reason has no meaning");
+          "rows.flags is ", row.flags, "; its reason has no meaning");
   return row;
 }
 
 Result<SequenceTruncate> read_truncate(ByteReader& reader, const StepShape& shape) {
   SequenceTruncate truncate;
   reader.read_into(truncate.sequence.value, truncate.length);
-  REQUIRE(truncate.length >= 1 && truncate.length <= shape.context,
-          "truncates.length is " + std::to_string(truncate.length) + "; allowed are 1 to " +
-              std::to_string(shape.context));
+  REQUIRE(truncate.length >= 1 && truncate.length <= shape.context, "truncates.length is ",
+          truncate.length, "; allowed are 1 to ", shape.context);
   return truncate;
 }
 
@@ -257,13 +249,12 @@ Result<SampledToken> read_sampled(ByteReader& reader, const StepShape& shape) {
   TRY(token.position, read_position(reader, "tokens.position", shape.context));
   TRY(token.token, read_token(reader, "tokens.token", shape.vocabulary));
   const auto finish = reader.read<std::uint8_t>();
-  REQUIRE(finish <= static_cast<std::uint8_t>(FinishReason::kError),
-          "tokens.finish is " + std::to_string(finish) + "; the largest known is 3");
+  REQUIRE(finish <= static_cast<std::uint8_t>(FinishReason::kError), "tokens.finish is ", finish,
+          "; the largest known is 3");
   token.finish = static_cast<FinishReason>(finish);
   const auto error = reader.read<std::uint8_t>();
-  REQUIRE(error <= static_cast<std::uint8_t>(ErrorCode::kNumeric),
-          "tokens.error is " + std::to_string(error) + "; the largest known is " +
-              std::to_string(static_cast<int>(ErrorCode::kNumeric)));
+  REQUIRE(error <= static_cast<std::uint8_t>(ErrorCode::kNumeric), "tokens.error is ", error,
+          "; the largest known is ", static_cast<int>(ErrorCode::kNumeric));
   token.error = static_cast<ErrorCode>(error);
   TRY(token.logprob, read_logprob(reader, "tokens.logprob"));
   TRY(token.top, read_list(reader, "tokens.top", limits::kTopLogprobs, kLogprobBytes,
@@ -278,9 +269,8 @@ Status check_submitted(std::size_t bytes, const SequenceOpen& open) {
   const std::uint64_t most = least + open.sampling.max_tokens - 1;
   REQUIRE(bytes % sizeof(TokenId) == 0 && bytes / sizeof(TokenId) >= least &&
               bytes / sizeof(TokenId) <= most,
-          "the tokens have " + std::to_string(bytes) + " bytes; a prompt of " +
-              std::to_string(least) + " that is to go on has " + std::to_string(least) + " to " +
-              std::to_string(most) + " tokens of 4 bytes");
+          "the tokens have ", bytes, " bytes; a prompt of ", least, " that is to go on has ", least,
+          " to ", most, " tokens of 4 bytes");
   return ok_status();
 }
 
@@ -334,10 +324,8 @@ Result<StepBatch> decode_step_batch(ByteSpan bytes, const StepShape& shape) {
   TRY_VOID(check_runs(batch.rows, "rows"));
   const std::size_t expected =
       shape.with_activations ? batch.rows.size() * shape.hidden_size * 2 : 0;
-  REQUIRE(reader.remaining() == expected, "activations have " + std::to_string(reader.remaining()) +
-                                              " bytes; " + std::to_string(batch.rows.size()) +
-                                              " rows of this model need " +
-                                              std::to_string(expected));
+  REQUIRE(reader.remaining() == expected, "activations have ", reader.remaining(), " bytes; ",
+          batch.rows.size(), " rows of this model need ", expected);
   const ByteSpan activations = reader.take(expected);
   batch.activations.assign(activations.begin(), activations.end());
   TRY_VOID(check_consumed(reader, "batch"));

@@ -19,18 +19,17 @@ Result<WrongBytes> read_wrong_bytes(const control::v1::WrongBytes& message) {
   WrongBytes wrong;
   wrong.node = message.node();
   TRY_VOID(check_node_name(wrong.node));
-  REQUIRE(read_field(message.model(), wrong.model.bytes),
-          "the model of wrong bytes has an id of " + std::to_string(message.model().size()) +
-              " bytes; it must have " + std::to_string(wrong.model.bytes.size()));
+  REQUIRE(read_field(message.model(), wrong.model.bytes), "the model of wrong bytes has an id of ",
+          message.model().size(), " bytes; it must have ", wrong.model.bytes.size());
   REQUIRE(!message.item().empty() && message.item().size() <= limits::kWrongItemBytes,
-          "the name of what is wrong has " + std::to_string(message.item().size()) +
-              " bytes; it must have 1 to " + std::to_string(limits::kWrongItemBytes));
+          "the name of what is wrong has ", message.item().size(), " bytes; it must have 1 to ",
+          limits::kWrongItemBytes);
   wrong.item = decode_refused(as_bytes(message.item()));
   wrong.begin = message.begin();
   wrong.end = message.end();
-  REQUIRE(wrong.begin < wrong.end && wrong.end <= limits::kModelFileBytes,
-          "wrong bytes from " + std::to_string(wrong.begin) + " to " + std::to_string(wrong.end) +
-              " are no range of a file of at most " + std::to_string(limits::kModelFileBytes));
+  REQUIRE(wrong.begin < wrong.end && wrong.end <= limits::kModelFileBytes, "wrong bytes from ",
+          wrong.begin, " to ", wrong.end, " are no range of a file of at most ",
+          limits::kModelFileBytes);
   return wrong;
 }
 

@@ -20,15 +20,13 @@ Result<HoldMessage> read_hold(const control::v1::Hold& message, std::uint32_t mo
   HoldMessage hold;
   hold.plan.layers = {message.layers().begin(), message.layers().end()};
   const LayerRange layers = hold.plan.layers;
-  REQUIRE(layers.begin < layers.end && layers.end <= model_layers,
-          "layers " + std::to_string(layers.begin) + " to " + std::to_string(layers.end) +
-              " are no range of the model's " + std::to_string(model_layers));
+  REQUIRE(layers.begin < layers.end && layers.end <= model_layers, "layers ", layers.begin, " to ",
+          layers.end, " are no range of the model's ", model_layers);
   hold.plan.why = decode_refused(as_bytes(message.why()));
   REQUIRE(message.model().empty() || read_field(message.model(), hold.model.bytes),
-          "the id of the model has " + std::to_string(message.model().size()) + " bytes");
+          "the id of the model has ", message.model().size(), " bytes");
   REQUIRE(static_cast<std::size_t>(message.holders_size()) <= limits::kHolders,
-          std::to_string(message.holders_size()) + " holders; the limit is " +
-              std::to_string(limits::kHolders));
+          message.holders_size(), " holders; the limit is ", limits::kHolders);
   for (const auto& each : message.holders()) {
     TRY_VOID(check_node_name(each.node()));
     TRY_VOID(parse_address(each.address()));

@@ -36,9 +36,8 @@ Status check_opens(const StepBatch& batch, const StageSequences& sequences, cons
                    KnownSequences& opened) {
   for (const SequenceOpen& open : batch.opens) {
     REQUIRE(!sequences.contains(open.sequence), name_of(open.sequence) + " is open already");
-    REQUIRE(open.prompt_tokens >= 1 && open.prompt_tokens <= shape.context,
-            name_of(open.sequence) + " has " + std::to_string(open.prompt_tokens) +
-                " prompt tokens, the context takes 1 to " + std::to_string(shape.context));
+    REQUIRE(open.prompt_tokens >= 1 && open.prompt_tokens <= shape.context, name_of(open.sequence),
+            " has ", open.prompt_tokens, " prompt tokens, the context takes 1 to ", shape.context);
     REQUIRE(opened.emplace(open.sequence, known_of(open, 0)).second,
             name_of(open.sequence) + " is opened twice in one step");
   }
@@ -54,10 +53,9 @@ Status check_truncates(const StepBatch& batch, const StageSequences& sequences,
     REQUIRE(truncated.insert(truncate.sequence).second, where + ": the second time in one step");
     Known* sequence = find(truncate.sequence, sequences, known);
     REQUIRE(sequence != nullptr, where + ": it was never opened");
-    REQUIRE(truncate.length <= sequence->next,
-            where + ": it has " + std::to_string(sequence->next) + " positions");
-    REQUIRE(truncate.length >= sequence->prompt_tokens,
-            where + ": its prompt has " + std::to_string(sequence->prompt_tokens) + " tokens");
+    REQUIRE(truncate.length <= sequence->next, where, ": it has ", sequence->next, " positions");
+    REQUIRE(truncate.length >= sequence->prompt_tokens, where, ": its prompt has ",
+            sequence->prompt_tokens, " tokens");
     sequence->next = truncate.length;
   }
   return ok_status();
@@ -65,17 +63,14 @@ Status check_truncates(const StepBatch& batch, const StageSequences& sequences,
 
 Status check_row(const BatchRow& row, const Known& known, const StepShape& shape) {
   const std::string where = name_of(row.sequence) + ", position " + std::to_string(row.position);
-  REQUIRE(row.position == known.next, where + ": the next one is " + std::to_string(known.next));
-  REQUIRE(row.position < shape.context,
-          where + ": the context ends at " + std::to_string(shape.context));
-  REQUIRE(row.position < known.positions,
-          where + ": prompt and answer have " + std::to_string(known.positions) + " positions");
-  REQUIRE(row.token >= 0 && static_cast<std::uint32_t>(row.token) < shape.vocabulary,
-          where + ": token " + std::to_string(row.token) + " is not in the vocabulary of " +
-              std::to_string(shape.vocabulary));
-  REQUIRE(
-      (row.flags & BatchRow::kSample) == 0 || row.position + 1 >= known.prompt_tokens,
-      where + ": sampled inside a prompt of " + std::to_string(known.prompt_tokens) + " tokens");
+  REQUIRE(row.position == known.next, where, ": the next one is ", known.next);
+  REQUIRE(row.position < shape.context, where, ": the context ends at ", shape.context);
+  REQUIRE(row.position < known.positions, where, ": prompt and answer have ", known.positions,
+          " positions");
+  REQUIRE(row.token >= 0 && static_cast<std::uint32_t>(row.token) < shape.vocabulary, where,
+          ": token ", row.token, " is not in the vocabulary of ", shape.vocabulary);
+  REQUIRE((row.flags & BatchRow::kSample) == 0 || row.position + 1 >= known.prompt_tokens, where,
+          ": sampled inside a prompt of ", known.prompt_tokens, " tokens");
   return ok_status();
 }
 
@@ -100,14 +95,12 @@ Status check_rows(const StepBatch& batch, const StageSequences& sequences, const
 
 Status check_batch(const StepBatch& batch, const StageSequences& sequences, const StepShape& shape,
                    std::uint32_t batch_rows) {
-  REQUIRE(batch.rows.size() <= batch_rows, "a step of " + std::to_string(batch.rows.size()) +
-                                               " rows, the limit is " + std::to_string(batch_rows));
+  REQUIRE(batch.rows.size() <= batch_rows, "a step of ", batch.rows.size(), " rows, the limit is ",
+          batch_rows);
   const std::size_t bytes =
       shape.with_activations ? batch.rows.size() * shape.hidden_size * sizeof(std::uint16_t) : 0;
-  REQUIRE(batch.activations.size() == bytes,
-          "a step of " + std::to_string(batch.rows.size()) + " rows brings " +
-              std::to_string(batch.activations.size()) + " bytes of activations, not " +
-              std::to_string(bytes));
+  REQUIRE(batch.activations.size() == bytes, "a step of ", batch.rows.size(), " rows brings ",
+          batch.activations.size(), " bytes of activations, not ", bytes);
   KnownSequences known;
   TRY_VOID(check_opens(batch, sequences, shape, known));
   TRY_VOID(check_truncates(batch, sequences, known));

@@ -561,7 +561,7 @@ void StageEngine::reset() {
 Result<std::vector<Hash256>> StageEngine::kv_hashes(SequenceId id) const {
   INVARIANT(under_way_ == 0, "keys and values are read between steps");
   const auto found = sequences_.find(id);
-  REQUIRE(found != sequences_.end(), "sequence " + std::to_string(id.value) + " is not open");
+  REQUIRE(found != sequences_.end(), "sequence ", id.value, " is not open");
   const StageSequence& sequence = found->second;
   const Position length = std::min(sequence.next, sequence.failed_at.value_or(sequence.next));
   INVARIANT(pages_for(length, kernels::kPageTokens) <= sequence.pages.size(),
@@ -585,16 +585,13 @@ Result<std::vector<Hash256>> StageEngine::kv_hashes(SequenceId id) const {
 }
 
 Status check_options(const model::ModelSpec& spec, const EngineOptions& options) {
-  REQUIRE(options.layers.begin < options.layers.end && options.layers.end <= spec.layers,
-          "layers " + std::to_string(options.layers.begin) + " to " +
-              std::to_string(options.layers.end) + " are not in the model, which has layers 0 to " +
-              std::to_string(spec.layers));
-  REQUIRE(options.batch_rows >= 1 && options.batch_rows <= limits::kBatchRows,
-          "batch rows are " + std::to_string(options.batch_rows) + ", allowed are 1 to " +
-              std::to_string(limits::kBatchRows));
-  REQUIRE(options.threads >= 1 && options.threads <= limits::kComputeThreads,
-          "threads are " + std::to_string(options.threads) + ", allowed are 1 to " +
-              std::to_string(limits::kComputeThreads));
+  REQUIRE(options.layers.begin < options.layers.end && options.layers.end <= spec.layers, "layers ",
+          options.layers.begin, " to ", options.layers.end,
+          " are not in the model, which has layers 0 to ", spec.layers);
+  REQUIRE(options.batch_rows >= 1 && options.batch_rows <= limits::kBatchRows, "batch rows are ",
+          options.batch_rows, ", allowed are 1 to ", limits::kBatchRows);
+  REQUIRE(options.threads >= 1 && options.threads <= limits::kComputeThreads, "threads are ",
+          options.threads, ", allowed are 1 to ", limits::kComputeThreads);
   return ok_status();
 }
 
@@ -637,8 +634,8 @@ Result<std::unique_ptr<Engine>> Engine::load(std::shared_ptr<const model::GgufFi
     return std::unique_ptr<Engine>(std::make_unique<StageEngine>(std::move(file), spec, options,
                                                                  std::move(forward), replay_bytes));
   } catch (const std::bad_alloc&) {
-    return Error{ErrorCode::kNoCapacity, "no memory for the working buffers of " +
-                                             std::to_string(options.batch_rows) + " rows"};
+    return Error{ErrorCode::kNoCapacity,
+                 message_of("no memory for the working buffers of ", options.batch_rows, " rows")};
   }
 }
 

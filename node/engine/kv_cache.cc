@@ -21,11 +21,10 @@ Result<KvCache> KvCache::create(std::uint32_t layers, kernels::KvLayout layout,
   INVARIANT(page_bytes != 0, "a KV cache has layers and heads");
   const std::size_t fitting = budget_bytes / page_bytes;
   if (fitting == 0) {
-    return Error{ErrorCode::kNoCapacity, "the KV budget of " + std::to_string(budget_bytes) +
-                                             " bytes holds no page: one page of " +
-                                             std::to_string(kernels::kPageTokens) +
-                                             " positions takes " + std::to_string(page_bytes) +
-                                             " bytes for " + std::to_string(layers) + " layers"};
+    return Error{ErrorCode::kNoCapacity,
+                 message_of("the KV budget of ", budget_bytes, " bytes holds no page: one page of ",
+                            kernels::kPageTokens, " positions takes ", page_bytes, " bytes for ",
+                            layers, " layers")};
   }
   const auto pages = static_cast<std::uint32_t>(std::min<std::size_t>(fitting, most_pages));
   try {
@@ -35,9 +34,8 @@ Result<KvCache> KvCache::create(std::uint32_t layers, kernels::KvLayout layout,
     cache.memory_ = AlignedBuffer<std::byte>(page_bytes * pages);
     return cache;
   } catch (const std::bad_alloc&) {
-    return Error{ErrorCode::kNoCapacity, "no memory for " + std::to_string(pages) +
-                                             " KV pages of " + std::to_string(page_bytes) +
-                                             " bytes"};
+    return Error{ErrorCode::kNoCapacity,
+                 message_of("no memory for ", pages, " KV pages of ", page_bytes, " bytes")};
   }
 }
 

@@ -57,11 +57,11 @@ Result<StageMemory> stage_memory(const model::GgufFile& file, const model::Model
       std::uint64_t{pages_for(spec.context, kernels::kPageTokens)} * limits::kRunningSequences;
   const std::uint64_t asked = options.kv_budget_bytes / memory.page;
   if (asked == 0) {
-    return Error{ErrorCode::kNoCapacity,
-                 "the KV budget of " + std::to_string(options.kv_budget_bytes) +
-                     " bytes holds no page: one page of " + std::to_string(kernels::kPageTokens) +
-                     " positions takes " + std::to_string(memory.page) + " bytes for " +
-                     std::to_string(options.layers.size()) + " layers"};
+    return Error{
+        ErrorCode::kNoCapacity,
+        message_of("the KV budget of ", options.kv_budget_bytes,
+                   " bytes holds no page: one page of ", kernels::kPageTokens, " positions takes ",
+                   memory.page, " bytes for ", options.layers.size(), " layers")};
   }
   memory.pages = static_cast<std::uint32_t>(std::min({asked, most, std::uint64_t{0xFFFFFFFF}}));
   const std::uint32_t positions = std::min(spec.context, limits::kDefaultMaxTokens);

@@ -68,8 +68,7 @@ class Reader {
     out.resize(size);
     std::memcpy(out.data(), file_.tensor_bytes(*tensor).data(), size * sizeof(float));
     for (std::uint32_t i = 0; i < size; ++i) {
-      REQUIRE(std::isfinite(out[i]),
-              "tensor " + name + ": value " + std::to_string(i) + " is not finite");
+      REQUIRE(std::isfinite(out[i]), "tensor ", name, ": value ", i, " is not finite");
     }
     return ok_status();
   }

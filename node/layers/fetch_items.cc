@@ -69,9 +69,8 @@ Result<std::vector<FetchItem>> fetch_items(const model::Manifest& manifest,
   std::vector<FetchItem> items;
   items.push_back({0, "the header", 0, manifest.header_bytes, manifest.header_sha256});
   for (const std::size_t index : tensors) {
-    REQUIRE(index < manifest.tensors.size(), "tensor " + std::to_string(index) +
-                                                 " of a manifest of " +
-                                                 std::to_string(manifest.tensors.size()));
+    REQUIRE(index < manifest.tensors.size(), "tensor ", index, " of a manifest of ",
+            manifest.tensors.size());
     const model::ManifestTensor& tensor = manifest.tensors[index];
     items.push_back({index + 1, "tensor " + tensor.name, tensor.offset,
                      tensor.offset + tensor.bytes, tensor.sha256});
@@ -101,8 +100,8 @@ Result<Hash256> hash_range(int file, const std::string& path, std::uint64_t begi
     const ssize_t got = ::pread(file, buffer.data(), wanted, static_cast<off_t>(begin));
     if (got < 0 && errno == EINTR) continue;
     if (got <= 0) {
-      return Error{ErrorCode::kIo, "cannot read " + path + " at byte " + std::to_string(begin) +
-                                       ": " + (got == 0 ? "it ends there" : std::strerror(errno))};
+      return Error{ErrorCode::kIo, message_of("cannot read ", path, " at byte ", begin, ": ",
+                                              (got == 0 ? "it ends there" : std::strerror(errno)))};
     }
     const auto count = static_cast<std::size_t>(got);
     hash.update(ByteSpan(buffer).first(count));

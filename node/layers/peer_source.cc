@@ -103,14 +103,11 @@ class PeerSource::Connection final : private TransportEvents {
       return Error{ErrorCode::kNotFound, "it refuses: " + decode_refused(frame.payload)};
     }
     REQUIRE(frame.type == FrameType::kPiece && unanswered_ > 0,
-            "it sends what was not asked for: a frame of type " +
-                std::to_string(static_cast<int>(frame.type)));
+            "it sends what was not asked for: a frame of type ", static_cast<int>(frame.type));
     TRY(const Piece piece, decode_piece(frame.payload));
     const std::uint64_t wanted = std::min<std::uint64_t>(limits::kPieceBytes, end_ - taken_);
-    REQUIRE(piece.offset == taken_ && piece.bytes.size() == wanted,
-            "it sends " + std::to_string(piece.bytes.size()) + " bytes from " +
-                std::to_string(piece.offset) + " instead of " + std::to_string(wanted) + " from " +
-                std::to_string(taken_));
+    REQUIRE(piece.offset == taken_ && piece.bytes.size() == wanted, "it sends ", piece.bytes.size(),
+            " bytes from ", piece.offset, " instead of ", wanted, " from ", taken_);
     --unanswered_;
     taken_ += wanted;
     return (*sink_)(piece.bytes);

@@ -259,8 +259,8 @@ Status Stage::take_frame(Peer from, const Frame& frame) {
   } else if (!first && frame.type == FrameType::kBatch) {
     return take_batch(frame);
   }
-  return Error::invalid("frame type " + std::to_string(static_cast<int>(frame.type)) +
-                        " does not belong on this link");
+  return Error::invalid(
+      message_of("frame type ", static_cast<int>(frame.type), " does not belong on this link"));
 }
 
 bool Stage::is_late(Epoch epoch) {
@@ -270,9 +270,8 @@ bool Stage::is_late(Epoch epoch) {
 }
 
 Status Stage::Serving::check_step(StepId step) {
-  REQUIRE(!last_step || step.value == last_step->value + 1,
-          "step " + std::to_string(step.value) + " came after step " +
-              std::to_string(last_step->value) + "; steps are numbered without a gap");
+  REQUIRE(!last_step || step.value == last_step->value + 1, "step ", step.value,
+          " came after step ", last_step->value, "; steps are numbered without a gap");
   last_step = step;
   return ok_status();
 }
@@ -286,18 +285,16 @@ std::uint64_t Stage::Serving::kv_tokens_used() const {
 Status Stage::take_batch(const Frame& frame) {
   TRY(StepBatch batch, decode_step_batch(frame.payload, serving_->loaded->shape));
   if (!planted(SwarmDefect::kStaleBatchTaken) && is_late(batch.epoch)) return ok_status();
-  REQUIRE(serves(batch.epoch), "epoch " + std::to_string(batch.epoch.value) + " is not assigned");
-  REQUIRE(batch.rows.size() <= serving_->assignment.batch_rows,
-          "a batch has " + std::to_string(batch.rows.size()) + " rows; the limit is " +
-              std::to_string(serving_->assignment.batch_rows));
+  REQUIRE(serves(batch.epoch), "epoch ", batch.epoch.value, " is not assigned");
+  REQUIRE(batch.rows.size() <= serving_->assignment.batch_rows, "a batch has ", batch.rows.size(),
+          " rows; the limit is ", serving_->assignment.batch_rows);
   TRY_VOID(serving_->check_step(batch.step));
   const std::uint32_t begin = serving_->assignment.layers.begin;
-  REQUIRE(batch.boundary == begin, "boundary is " + std::to_string(batch.boundary) +
-                                       "; this stage begins at layer " + std::to_string(begin));
+  REQUIRE(batch.boundary == begin, "boundary is ", batch.boundary, "; this stage begins at layer ",
+          begin);
   const std::size_t held = serving_->computing + links_.queued(Peer::kRing);
-  REQUIRE(
-      held < serving_->assignment.batches_in_flight,
-      "more steps are in flight than " + std::to_string(serving_->assignment.batches_in_flight));
+  REQUIRE(held < serving_->assignment.batches_in_flight, "more steps are in flight than ",
+          serving_->assignment.batches_in_flight);
   compute(std::move(batch));
   return ok_status();
 }
@@ -322,14 +319,14 @@ Status Stage::take_submit(const Frame& frame) {
   TRY(SubmitMessage submit, decode_submit(frame.payload, serving_->loaded->shape));
   if (is_late(submit.epoch)) return ok_status();
   REQUIRE(serving_->batcher->sequences() < limits::kRunningSequences,
-          "more sequences were submitted than " + std::to_string(limits::kRunningSequences));
+          "more sequences were submitted than ", limits::kRunningSequences);
   return serving_->batcher->submit(std::move(submit));
 }
 
 Status Stage::take_cancel(const Frame& frame) {
   TRY(const CancelMessage cancel, decode_cancel(frame.payload));
   if (is_late(cancel.epoch)) return ok_status();
-  REQUIRE(serves(cancel.epoch), "epoch " + std::to_string(cancel.epoch.value) + " is not assigned");
+  REQUIRE(serves(cancel.epoch), "epoch ", cancel.epoch.value, " is not assigned");
   for (const SequenceId sequence : cancel.sequences) serving_->batcher->cancel(sequence);
   return ok_status();
 }

@@ -31,8 +31,9 @@ std::uint32_t length_of(const ChoiceClaim& claim) {
 
 std::size_t answer_of(const ChoiceClaim& claim) { return claim.answer ? claim.answer->size() : 0; }
 
-Difference differs(Differs what, const ChoiceClaim& claim, std::string text) {
-  return {what, "choice " + std::to_string(claim.choice) + ": " + std::move(text), claim.choice};
+template <typename... Parts>
+Difference differs(Differs what, const ChoiceClaim& claim, const Parts&... text) {
+  return {what, message_of("choice ", claim.choice, ": ", text...), claim.choice};
 }
 
 // What the receipts say openly: how many positions, and how many of them a prompt's.
@@ -44,24 +45,20 @@ std::optional<Difference> check_size(const ChoiceClaim& claim) {
   const std::uint64_t length = length_of(claim);
   const std::uint64_t expected = std::min<std::uint64_t>(claim.prompt.size(), length);
   if (prompt != expected) {
-    return differs(Differs::kRequest, claim,
-                   "the receipts are of a prompt of " + std::to_string(prompt) +
-                       " tokens; this request's has " + std::to_string(claim.prompt.size()) +
-                       ": they are of another request");
+    return differs(Differs::kRequest, claim, "the receipts are of a prompt of ", prompt,
+                   " tokens; this request's has ", claim.prompt.size(),
+                   ": they are of another request");
   }
   const std::uint64_t most = claim.prompt.size() + claim.sampling.max_tokens - 1;
   if (length > most) {
-    return differs(Differs::kRequest, claim,
-                   "the receipts have " + std::to_string(length) +
-                       " positions; this request may have " + std::to_string(most) +
-                       ": they are of another request");
+    return differs(Differs::kRequest, claim, "the receipts have ", length,
+                   " positions; this request may have ", most, ": they are of another request");
   }
   const std::uint64_t least = claim.prompt.size() + answer_of(claim) - 1;
   if (answer_of(claim) > 0 && length < least) {
-    Difference out = differs(Differs::kRequest, claim,
-                             "this answer took " + std::to_string(least) +
-                                 " positions, the receipts have " + std::to_string(length) +
-                                 ": later windows are missing, or they are of another request");
+    Difference out = differs(Differs::kRequest, claim, "this answer took ", least,
+                             " positions, the receipts have ", length,
+                             ": later windows are missing, or they are of another request");
     out.position = static_cast<Position>(length);
     return out;
   }
@@ -128,14 +125,12 @@ Difference false_stage(const ChoiceClaim& claim, const ledger::WindowPlace& plac
                        const std::vector<Hash256>& rows) {
   const ledger::Receipt& receipt = receipt_of(claim, place.window, place.stage);
   const auto row = wrong_row(claim, place, rows);
-  Difference out =
-      differs(Differs::kStage, claim,
-              "window " + std::to_string(place.window) + ", stage " + std::to_string(place.stage) +
-                  ": what came in at layer " + std::to_string(receipt.layer_begin) +
-                  " is right, and what went out of layer " + std::to_string(receipt.layer_end - 1) +
-                  " is not what these layers give" +
-                  (row ? ", from position " + std::to_string(*row) + " on" : "") + "; signed by " +
-                  receipt.worker.hex());
+  Difference out = differs(Differs::kStage, claim, "window ", place.window, ", stage ", place.stage,
+                           ": what came in at layer ", receipt.layer_begin,
+                           " is right, and what went out of layer ", receipt.layer_end - 1,
+                           " is not what these layers give",
+                           (row ? ", from position " + std::to_string(*row) + " on" : ""),
+                           "; signed by ", receipt.worker.hex());
   out.window = place.window;
   out.stage = place.stage;
   out.position = row;
@@ -168,10 +163,8 @@ Difference changed_answer(const ChoiceClaim& claim, std::size_t at, std::optiona
                           std::string_view why) {
   const auto position = static_cast<Position>(claim.prompt.size() + at);
   Difference out =
-      differs(Differs::kAnswer, claim,
-              "token " + std::to_string(at) + " of the answer (position " +
-                  std::to_string(position) + ") is " + token_text((*claim.answer)[at]) + " here; " +
-                  std::string(why) + token_text(model));
+      differs(Differs::kAnswer, claim, "token ", at, " of the answer (position ", position, ") is ",
+              token_text((*claim.answer)[at]), " here; ", why, token_text(model));
   out.window = position / limits::kWindowPositions;
   out.position = position;
   return out;
@@ -183,10 +176,9 @@ Difference other_commitment(const ChoiceClaim& claim, std::size_t window, bool r
   const std::string where = "window " + std::to_string(window) + ": ";
   Difference out;
   if (roots_hold && stages_of(claim) > 1) {
-    out = differs(Differs::kSampling, claim,
-                  where +
-                      "what passed between the stages is right, and the commitment is not: the "
-                      "seed or a sampling parameter of this request is another than the receipts'");
+    out = differs(Differs::kSampling, claim, where,
+                  "what passed between the stages is right, and the commitment is not: the "
+                  "seed or a sampling parameter of this request is another than the receipts'");
   } else if (window == 0 || stages_of(claim) == 1) {
     out = differs(
         Differs::kSalt, claim,
@@ -194,9 +186,8 @@ Difference other_commitment(const ChoiceClaim& claim, std::size_t window, bool r
             (stages_of(claim) == 1 ? "or the seed or a sampling parameter, " : "") +
             "or the receipts are of another request");
   } else {
-    out =
-        differs(Differs::kStage, claim,
-                where + "its tokens are not those that the model gives; earlier windows are right");
+    out = differs(Differs::kStage, claim, where,
+                  "its tokens are not those that the model gives; earlier windows are right");
   }
   out.window = static_cast<std::uint32_t>(window);
   return out;

@@ -49,17 +49,15 @@ class LayerStream {
 Status LayerStream::check() const {
   std::uint32_t next = 0;
   for (const LayerRange& range : options_.split) {
-    REQUIRE(range.begin == next && range.end > next,
-            "stage of layers " + text_of(range) + " does not follow layer " + std::to_string(next));
+    REQUIRE(range.begin == next && range.end > next, "stage of layers ", text_of(range),
+            " does not follow layer ", next);
     next = range.end;
   }
-  REQUIRE(next == spec_.layers, "the stages have " + std::to_string(next) +
-                                    " layers, and the model " + std::to_string(spec_.layers));
+  REQUIRE(next == spec_.layers, "the stages have ", next, " layers, and the model ", spec_.layers);
   REQUIRE(sequence_.prompt >= 1 && sequence_.prompt <= sequence_.tokens.size() &&
               sequence_.tokens.size() < spec_.context,
-          "a sequence of " + std::to_string(sequence_.tokens.size()) + " tokens, " +
-              std::to_string(sequence_.prompt) +
-              " of them its prompt's, does not fit a context of " + std::to_string(spec_.context));
+          "a sequence of ", sequence_.tokens.size(), " tokens, ", sequence_.prompt,
+          " of them its prompt's, does not fit a context of ", spec_.context);
   return validate(sequence_.sampling, spec_.vocabulary);
 }
 

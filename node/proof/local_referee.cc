@@ -21,7 +21,7 @@ void LocalReferee::judge(ledger::RefereeCase request, Done done) {
       worker_.post([this, request = std::move(request), done] { compute(request, done); });
   if (taken) return;
   done(Error{ErrorCode::kUnavailable,
-             std::to_string(kQueue) + " requests wait for this server's referee"});
+             message_of(kQueue, " requests wait for this server's referee")});
 }
 
 void LocalReferee::compute(const ledger::RefereeCase& request, const Done& done) const {

@@ -152,14 +152,13 @@ class RefereeRun {
 Status RefereeRun::open(const std::string& model) {
   TRY(file_, model::GgufFile::open(model));
   TRY(spec_, model::ModelSpec::read(*file_));
-  REQUIRE(
-      !request_.split.empty() && request_.split.back().end == spec_->layers,
-      "the case has another number of layers than the model's " + std::to_string(spec_->layers));
+  REQUIRE(!request_.split.empty() && request_.split.back().end == spec_->layers,
+          "the case has another number of layers than the model's ", spec_->layers);
   const std::size_t prompt = request_.prompt.size();
   REQUIRE(request_.positions > 0 && request_.positions <= prompt + request_.answer.size() &&
               prompt <= request_.positions && request_.positions < spec_->context,
-          "the case has " + std::to_string(request_.positions) + " positions, and " +
-              std::to_string(prompt + request_.answer.size()) + " tokens");
+          "the case has ", request_.positions, " positions, and ", prompt + request_.answer.size(),
+          " tokens");
   return ok_status();
 }
 

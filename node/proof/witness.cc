@@ -21,8 +21,8 @@ using ledger::Judgement;
 
 Result<ledger::Offer> read_offer(const CheckpointOffer& message) {
   REQUIRE(message.proof_size() <= static_cast<int>(ledger::kProofHashes),
-          "an offered checkpoint has a proof of " + std::to_string(message.proof_size()) +
-              " hashes; the limit is " + std::to_string(ledger::kProofHashes));
+          "an offered checkpoint has a proof of ", message.proof_size(), " hashes; the limit is ",
+          ledger::kProofHashes);
   ledger::Offer offer;
   TRY(offer.checkpoint, ledger::parse_checkpoint(as_bytes(message.checkpoint())));
   offer.old_size = message.old_size();

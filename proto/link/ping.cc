@@ -18,12 +18,11 @@ Result<Ping> decode_ping(ByteSpan payload) {
   ByteReader reader(payload);
   Ping ping;
   ping.answer_bytes = reader.read<std::uint32_t>();
-  REQUIRE(!reader.failed(), "a ping of " + std::to_string(payload.size()) + " bytes is too short");
+  REQUIRE(!reader.failed(), "a ping of ", payload.size(), " bytes is too short");
   ping.filling = static_cast<std::uint32_t>(reader.remaining());
   REQUIRE(payload.size() <= limits::kPingBytes && ping.answer_bytes <= limits::kPingBytes,
-          "a ping of " + std::to_string(payload.size()) + " bytes asks for " +
-              std::to_string(ping.answer_bytes) + "; the limit of both is " +
-              std::to_string(limits::kPingBytes));
+          "a ping of ", payload.size(), " bytes asks for ", ping.answer_bytes,
+          "; the limit of both is ", limits::kPingBytes);
   return ping;
 }
 

@@ -103,9 +103,8 @@ class FrameReader {
       }
       TRY(const FrameHeader header,
           decode_header(ByteSpan(input_).subspan(taken_, kFrameHeaderBytes), kind_));
-      REQUIRE(header.payload_bytes <= frame_bytes_,
-              "a frame's payload has " + std::to_string(header.payload_bytes) +
-                  " bytes; the limit here is " + std::to_string(frame_bytes_));
+      REQUIRE(header.payload_bytes <= frame_bytes_, "a frame's payload has ", header.payload_bytes,
+              " bytes; the limit here is ", frame_bytes_);
       taken_ += kFrameHeaderBytes;
       type_ = header.type;
       expected_ = header.payload_bytes;
@@ -482,7 +481,7 @@ void TcpTransport::Link::check_deadlines(TimePoint time) {
   if (state == State::kOpen && time - read_at > core->options.silence) {
     const auto silent = std::chrono::duration_cast<std::chrono::milliseconds>(time - read_at);
     return fail({ErrorCode::kTimeout,
-                 "the peer gave no sign of life for " + std::to_string(silent.count()) + " ms"});
+                 message_of("the peer gave no sign of life for ", silent.count(), " ms")});
   }
   beat(time);
 }
@@ -671,9 +670,9 @@ LinkId TcpTransport::connect(std::string_view address) {
     return id;
   }
   if (core_->links.size() >= core_->options.connections) {
-    core_->post_closed(id, {ErrorCode::kNoCapacity, "this process holds " +
-                                                        std::to_string(core_->options.connections) +
-                                                        " links, which is the limit"});
+    core_->post_closed(
+        id, {ErrorCode::kNoCapacity, message_of("this process holds ", core_->options.connections,
+                                                " links, which is the limit")});
     return id;
   }
   const auto link = std::make_shared<Link>(core_, id, tcp::socket(core_->io));
@@ -721,15 +720,14 @@ Status TcpTransport::send(LinkId id, Frame&& frame) {
   if ((!open && !opening) || link.write_failed) return ok_status();
   const bool control = core_->options.kind == LinkKind::kControl;
   const std::size_t limit = control ? limits::kControlMessageBytes : limits::kFrameBytes;
-  REQUIRE(frame.payload.size() <= limit, "frame payload of " +
-                                             std::to_string(frame.payload.size()) +
-                                             " bytes passes the limit of " + std::to_string(limit));
+  REQUIRE(frame.payload.size() <= limit, "frame payload of ", frame.payload.size(),
+          " bytes passes the limit of ", limit);
   REQUIRE(!control || frame.type == FrameType::kControl,
           "only control frames travel on a control link");
   if (!link.enqueue(std::move(frame))) {
     return Error{ErrorCode::kNoCapacity,
-                 "the send queue of the link holds " + std::to_string(link.queued_bytes) +
-                     " bytes; the limit is " + std::to_string(core_->options.send_queue_bytes)};
+                 message_of("the send queue of the link holds ", link.queued_bytes,
+                            " bytes; the limit is ", core_->options.send_queue_bytes)};
   }
   return ok_status();
 }

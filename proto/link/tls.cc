@@ -155,9 +155,8 @@ Result<TlsIdentity> TlsIdentity::make(const SecretKey& key) {
 }
 
 Result<PublicKey> certificate_key(std::string_view pem) {
-  REQUIRE(pem.size() <= limits::kCertificateBytes,
-          "a certificate of " + std::to_string(pem.size()) + " bytes; the limit is " +
-              std::to_string(limits::kCertificateBytes));
+  REQUIRE(pem.size() <= limits::kCertificateBytes, "a certificate of ", pem.size(),
+          " bytes; the limit is ", limits::kCertificateBytes);
   const BioPtr text(BIO_new_mem_buf(pem.data(), static_cast<int>(pem.size())));
   const CertificatePtr certificate(PEM_read_bio_X509(text.get(), nullptr, nullptr, nullptr));
   ERR_clear_error();

@@ -100,7 +100,7 @@ Status TlsKey::derive() {
   TlsSecret key;
   REQUIRE(cipher_ != nullptr, "no memory for a link");
   REQUIRE(secret_.size == static_cast<std::size_t>(EVP_MD_get_size(hash)),
-          "the handshake has left a secret of " + std::to_string(secret_.size) + " bytes");
+          "the handshake has left a secret of ", secret_.size, " bytes");
   key.size = static_cast<std::size_t>(EVP_CIPHER_get_key_length(cipher));
   const bool ready = key.size <= key.bytes.size() &&
                      expand(hash, secret_, "key", key.bytes.data(), key.size) &&

@@ -234,16 +234,16 @@ Status check_capability(std::uint32_t index, const cuda::DeviceInfo& info) {
     known += (known.empty() ? "" : ", ") + capability(each / 10, each % 10);
   }
   return Error{ErrorCode::kUnsupported,
-               "cuda:" + std::to_string(index) + " " + info.name + " has compute capability " +
-                   capability(info.major, info.minor) + "; this program has code for " + known +
-                   "; use --device cpu"};
+               message_of("cuda:", index, " ", info.name, " has compute capability ",
+                          capability(info.major, info.minor), "; this program has code for ", known,
+                          "; use --device cpu")};
 }
 
 Result<cuda::DeviceInfo> card_info(std::uint32_t index) {
   TRY(const std::uint32_t count, cuda::device_count());
   if (index >= count) {
-    return Error{ErrorCode::kUnavailable, "no card cuda:" + std::to_string(index) +
-                                              ": the driver shows " + std::to_string(count)};
+    return Error{ErrorCode::kUnavailable,
+                 message_of("no card cuda:", index, ": the driver shows ", count)};
   }
   TRY(const cuda::DeviceInfo info, cuda::device_info(index));
   TRY_VOID(check_capability(index, info));

@@ -41,8 +41,7 @@ class CardContext {
   }
 
   static Error unanswered(std::chrono::milliseconds limit) {
-    return {ErrorCode::kIo,
-            "the card has not answered for " + std::to_string(limit.count()) + " ms"};
+    return {ErrorCode::kIo, message_of("the card has not answered for ", limit.count(), " ms")};
   }
 
   // Which errors of `calls` lose the card.

@@ -127,7 +127,7 @@ class Loader {
     for (std::size_t i = 0; i < bytes.size() / sizeof(float); ++i) {
       float value;
       std::memcpy(&value, bytes.data() + i * sizeof(float), sizeof(float));
-      REQUIRE(std::isfinite(value), "value " + std::to_string(i) + " is not finite");
+      REQUIRE(std::isfinite(value), "value ", i, " is not finite");
     }
     std::memcpy(part->memory.data(), bytes.data(), bytes.size());
     tensor.digest = cuda::digest_of(bytes, 0);
