@@ -190,28 +190,6 @@ class RealDoor final : public Door {
   Dialogue dialogue_;
 };
 
-}  // namespace
-
-Result<std::unique_ptr<Door>> Door::find(const std::string& address, const TlsIdentity& identity,
-                                         Duration patience) {
-  auto door = std::make_unique<RealDoor>(address, identity, patience);
-  TRY_VOID(door->open());
-  return std::unique_ptr<Door>(std::move(door));
-}
-
-Result<Enrolled> enrol(const JoinToken& token, const TlsIdentity& identity,
-                       const EnrolmentRequest& request, Duration patience) {
-  Result<Enrolled> last = Error::invalid("a join token without an address");
-  for (const std::string& address : token.addresses) {
-    last = enrol_at(address, token, identity, request, patience);
-    // A refusal holds for all addresses; only silence is a reason to try the next one.
-    if (last.ok() || last.error().code != ErrorCode::kUnavailable) return last;
-  }
-  return last;
-}
-
-namespace {
-
 constexpr auto kKnockEvery = std::chrono::milliseconds(500);
 
 // A closed door opens once a person there looks at who asks.
@@ -232,6 +210,24 @@ Result<std::unique_ptr<Door>> wait_for_door(const Waiting& waiting, const TlsIde
 
 }  // namespace
 
+Result<std::unique_ptr<Door>> Door::find(const std::string& address, const TlsIdentity& identity,
+                                         Duration patience) {
+  auto door = std::make_unique<RealDoor>(address, identity, patience);
+  TRY_VOID(door->open());
+  return std::unique_ptr<Door>(std::move(door));
+}
+
+Result<Enrolled> enrol(const JoinToken& token, const TlsIdentity& identity,
+                       const EnrolmentRequest& request, Duration patience) {
+  Result<Enrolled> last = Error::invalid("a join token without an address");
+  for (const std::string& address : token.addresses) {
+    last = enrol_at(address, token, identity, request, patience);
+    // A refusal holds for all addresses; only silence is a reason to try the next one.
+    if (last.ok() || last.error().code != ErrorCode::kUnavailable) return last;
+  }
+  return last;
+}
+
 Result<Enrolled> wait_to_enrol(const Waiting& waiting, const TlsIdentity& identity,
                                const std::string& name, Duration patience) {
   const auto deadline = std::chrono::steady_clock::now() + waiting.patience;
@@ -250,9 +246,9 @@ Result<Enrolled> wait_to_enrol(const Waiting& waiting, const TlsIdentity& identi
     std::this_thread::sleep_for(kKnockEvery);
   }
   if (!waiting.go_on()) return Error{ErrorCode::kCancelled, "asked no longer; nothing joined"};
-  return Error{ErrorCode::kTimeout, "this machine was not let in within " +
-                                        std::to_string(waiting.patience.count()) +
-                                        " s; on the coordinator's machine: hearth approve"};
+  return Error{ErrorCode::kTimeout,
+               message_of("this machine was not let in within ", waiting.patience.count(),
+                          " s; on the coordinator's machine: hearth approve")};
 }
 
 }  // namespace hearth::node

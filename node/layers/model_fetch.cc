@@ -147,9 +147,10 @@ class Fetch {
   }
 
   Error nothing_to_ask() const {
-    return {ErrorCode::kNotFound, std::to_string(total_ - done_) +
-                                      " bytes of the model are not on this machine and there is "
-                                      "no source to fetch them from"};
+    return {ErrorCode::kNotFound,
+            message_of(total_ - done_,
+                       " bytes of the model are not on this machine and there is "
+                       "no source to fetch them from")};
   }
 
   Status check_room() {
@@ -157,8 +158,7 @@ class Fetch {
     if (::fstatvfs(*file_, &room) != 0) return ok_status();
     const std::uint64_t free = std::uint64_t{room.f_bavail} * room.f_frsize;
     if (free >= total_ - done_) return ok_status();
-    return Error{ErrorCode::kIo,
-                 "only " + std::to_string(free) + " bytes are free; " + room_needed()};
+    return Error{ErrorCode::kIo, message_of("only ", free, " bytes are free; ", room_needed())};
   }
 
   void run_threads() {
@@ -262,13 +262,14 @@ class Fetch {
       job.origins.clear();
     }
     TRY_VOID(transfer(job, source));
+    std::vector<FetchItem> right;
     std::vector<FetchItem> wrong;
     for (const FetchItem& item : job.items) {
       const auto hash = hash_range(*file_, path_, item.begin, item.end, {});
       if (!hash.ok()) return own_locked(hash.error());
-      if (*hash != item.sha256) wrong.push_back(item);
+      (*hash == item.sha256 ? right : wrong).push_back(item);
     }
-    return settle(job, wrong);
+    return settle(job, right, std::move(wrong));
   }
 
   // An error of this machine ends everything; of a source, only its use.
@@ -356,19 +357,11 @@ class Fetch {
     return ok_status();
   }
 
-  Status settle(Job& job, std::vector<FetchItem> wrong) {
+  Status settle(Job& job, const std::vector<FetchItem>& right, std::vector<FetchItem> wrong) {
     // On the disk before the journal says so: after a loss of power it must not lie.
-    if (wrong.size() < job.items.size() && ::fdatasync(*file_) != 0) {
-      return fail_to_write(errno);
-    }
+    if (!right.empty() && ::fdatasync(*file_) != 0) return fail_to_write(errno);
     const std::lock_guard lock(mutex_);
-    const auto is_wrong = [&](const FetchItem& item) {
-      return std::any_of(wrong.begin(), wrong.end(),
-                         [&](const FetchItem& each) { return each.number == item.number; });
-    };
-    for (const FetchItem& item : job.items) {
-      if (!is_wrong(item)) TRY_VOID(own(journal_->add_verified(item.number)));
-    }
+    for (const FetchItem& item : right) TRY_VOID(own(journal_->add_verified(item.number)));
     if (wrong.empty()) return ok_status();
     TRY_VOID(own(forget(wrong)));
     const std::string what = wrong.front().name + " does not match the manifest";
@@ -424,9 +417,8 @@ Result<Fetched> fetch_tensors(const model::Manifest& manifest,
                               const std::vector<std::size_t>& tensors,
                               const FetchOptions& options) {
   TRY_VOID(manifest.check());
-  REQUIRE(options.sources.size() <= limits::kFetchSources,
-          "sources: " + std::to_string(options.sources.size()) + ", at most " +
-              std::to_string(limits::kFetchSources));
+  REQUIRE(options.sources.size() <= limits::kFetchSources, "sources: ", options.sources.size(),
+          ", at most ", limits::kFetchSources);
   TRY(const std::vector<FetchItem> items, fetch_items(manifest, tensors));
   const auto step = [&](std::uint64_t) { return !(options.cancelled && options.cancelled()); };
   TRY(const auto whole,

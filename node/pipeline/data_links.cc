@@ -60,14 +60,11 @@ void DataLinks::end() {
     }
     out = Outgoing{};
   }
-  for (auto it = incoming_.begin(); it != incoming_.end();) {
-    if (it->second.state == Incoming::State::kAccepted) {
-      transport_.close(it->first);
-      it = incoming_.erase(it);
-    } else {
-      ++it;
-    }
-  }
+  std::erase_if(incoming_, [this](const auto& entry) {
+    if (entry.second.state != Incoming::State::kAccepted) return false;
+    transport_.close(entry.first);
+    return true;
+  });
   assignment_.reset();
 }
 
@@ -118,20 +115,17 @@ void DataLinks::on_timer() {
   flush();
   for (Outgoing& out : outgoing_) outgoing_timer(out);
   const TimePoint now = clock_.now();
-  for (auto it = incoming_.begin(); it != incoming_.end();) {
-    auto& [link, in] = *it;
+  std::erase_if(incoming_, [&](auto& entry) {
+    auto& [link, in] = entry;
     if (in.state == Incoming::State::kHeld && now >= in.deadline) {
-      refuse(link, in, "epoch " + std::to_string(in.hello.epoch.value) + " is not assigned here");
+      refuse(link, in, message_of("epoch ", in.hello.epoch.value, " is not assigned here"));
     }
     const bool waiting =
         in.state == Incoming::State::kSilent || in.state == Incoming::State::kRefused;
-    if (waiting && now >= in.deadline) {
-      transport_.close(link);
-      it = incoming_.erase(it);
-    } else {
-      ++it;
-    }
-  }
+    if (!waiting || now < in.deadline) return false;
+    transport_.close(link);
+    return true;
+  });
 }
 
 void DataLinks::outgoing_timer(Outgoing& out) {
@@ -191,14 +185,13 @@ Status DataLinks::check_answer(const Outgoing& out, const Frame& frame) const {
     return Error{ErrorCode::kVersion, "refused by the peer: " + decode_refused(frame.payload)};
   }
   REQUIRE(out.state == Outgoing::State::kGreeted && frame.type == FrameType::kHello,
-          "the peer sent a frame of type " + std::to_string(static_cast<int>(frame.type)) +
-              " against the direction of the link");
+          "the peer sent a frame of type ", static_cast<int>(frame.type),
+          " against the direction of the link");
   TRY(const Hello theirs, decode_hello(frame.payload));
   TRY_VOID(check_versions(our_hello(), theirs));
-  REQUIRE(theirs.epoch == assignment_->epoch && theirs.stage == out.stage,
-          "expected stage " + std::to_string(out.stage) + " of epoch " +
-              std::to_string(assignment_->epoch.value) + ", found stage " +
-              std::to_string(theirs.stage) + " of epoch " + std::to_string(theirs.epoch.value));
+  REQUIRE(theirs.epoch == assignment_->epoch && theirs.stage == out.stage, "expected stage ",
+          out.stage, " of epoch ", assignment_->epoch.value, ", found stage ", theirs.stage,
+          " of epoch ", theirs.epoch.value);
   return check_speaker(out.link, theirs, out.node);
 }
 
@@ -206,8 +199,8 @@ Status DataLinks::check_speaker(LinkId link, const Hello& hello, const std::stri
   const bool coordinator = hello.stage == Hello::kCoordinatorStage;
   const Role role = coordinator ? Role::kCoordinator : Role::kWorker;
   TRY_VOID(check_peer(transport_, link, hello.node, role));
-  REQUIRE(node.empty() || hello.node == node,
-          hello.node + " speaks for stage " + std::to_string(hello.stage) + ", which is " + node);
+  REQUIRE(node.empty() || hello.node == node, hello.node, " speaks for stage ", hello.stage,
+          ", which is ", node);
   return ok_status();
 }
 
@@ -260,8 +253,8 @@ void DataLinks::judge(LinkId link, Incoming& in) {
   }
   if (!assignment_ || hello.epoch != assignment_->epoch) {
     return refuse(link, in,
-                  "epoch " + std::to_string(hello.epoch.value) + " is over; the newest here is " +
-                      std::to_string(newest_epoch_.value));
+                  message_of("epoch ", hello.epoch.value, " is over; the newest here is ",
+                             newest_epoch_.value));
   }
   if (hello.stage == Hello::kCoordinatorStage && assignment_->is_first()) {
     const Status speaker = check_speaker(link, hello, "");
@@ -275,9 +268,7 @@ void DataLinks::judge(LinkId link, Incoming& in) {
     if (!speaker.ok()) return refuse(link, in, speaker.error().message, kNotAdmitted);
     return accept(link, in, Peer::kRing);
   }
-  refuse(link, in,
-         "stage " + std::to_string(hello.stage) + " has no link to stage " +
-             std::to_string(assignment_->stage));
+  refuse(link, in, message_of("stage ", hello.stage, " has no link to stage ", assignment_->stage));
 }
 
 void DataLinks::accept(LinkId link, Incoming& in, Peer peer) {

@@ -11,9 +11,13 @@
 // A plain state machine: no clock, no threads, no I/O.
 #pragma once
 
+#include <array>
 #include <cstdint>
-#include <memory>
+#include <deque>
+#include <map>
 #include <optional>
+#include <unordered_map>
+#include <vector>
 
 #include "base/ids.h"
 #include "base/result.h"
@@ -31,9 +35,6 @@ struct BatcherOptions {
 class Batcher {
  public:
   explicit Batcher(const BatcherOptions& options);
-  ~Batcher();
-  Batcher(Batcher&&) noexcept;
-  Batcher& operator=(Batcher&&) noexcept;
 
   // kInvalidInput: unknown epoch, a sequence id seen before, no prompt, or as many
   // tokens as the sequence may have in all.
@@ -46,12 +47,68 @@ class Batcher {
   // The next step, when one may start and there is something to do. Call until empty.
   std::optional<StepBatch> next();
 
-  std::uint32_t sequences() const;
-  std::uint32_t steps_in_flight() const;
+  std::uint32_t sequences() const { return static_cast<std::uint32_t>(sequences_.size()); }
+  std::uint32_t steps_in_flight() const { return static_cast<std::uint32_t>(in_flight_.size()); }
 
  private:
-  struct State;
-  std::unique_ptr<State> state_;
+  // The ids of an epoch, as intervals: a coordinator counts them up, so there are few. Where
+  // several pipelines share the count every id may be an interval of its own: the lowest are
+  // forgotten, so that only the newest ones are known to have been here. A repeated id that still
+  // runs is found among the sequences; one that is over and forgotten does no harm on any stage.
+  class SeenIds {
+   public:
+    bool insert(std::uint64_t id);
+
+   private:
+    std::map<std::uint64_t, std::uint64_t> begins_;  // first id of an interval -> its last id
+  };
+
+  struct Sequence {
+    SequenceOpen open;
+    std::vector<TokenId> tokens;  // the submit's, given back once their last chunk has left
+    std::uint32_t submitted = 0;  // of them
+    Position next = 0;            // position of the next row to send
+    TokenId token = 0;            // of that row, once all that were submitted are sent
+    bool opened = false;          // some step carried its open
+    bool background = false;
+    bool decoding() const { return next >= submitted; }
+    // Of the rows that were submitted the last one, and where hashes are wanted each that has been
+    // sampled before: what a row says is part of its hash.
+    bool samples_next() const {
+      return next + 1 == submitted || (open.report_hashes && next + 1 >= open.prompt_tokens);
+    }
+  };
+
+  struct Sample {
+    SequenceId sequence;
+    Position position = 0;  // of the new token
+  };
+
+  struct StepInFlight {
+    StepId step;
+    std::vector<Sample> samples;
+  };
+
+  std::uint32_t decoding() const;
+  void add_decode_rows(StepBatch& batch);
+  void add_prompt_rows(StepBatch& batch);
+  bool add_prompt_rows(StepBatch& batch, std::deque<SequenceId>& waiting, std::uint32_t& left);
+  void add_ends(StepBatch& batch);
+  void add_row(StepBatch& batch, Sequence& sequence, TokenId token, bool sample);
+  Status check(const StepInFlight& step, const StepTokens& tokens) const;
+  void end(SequenceId sequence);
+
+  BatcherOptions options_;
+  std::uint64_t next_step_ = 0;
+  SeenIds seen_;
+  std::unordered_map<SequenceId, Sequence> sequences_;
+  // Not wholly sent, oldest first: those that somebody watches, and those in the background.
+  std::array<std::deque<SequenceId>, 2> prompts_;
+  bool background_first_ = false;       // in the next step that has both
+  std::deque<SequenceId> returned_;     // their token is back, in the order of its coming
+  std::deque<SequenceOpen> cancelled_;  // before their first row: opened and released in one step
+  std::deque<SequenceId> releases_;
+  std::deque<StepInFlight> in_flight_;
 };
 
 }  // namespace hearth::node

@@ -28,14 +28,12 @@ Result<std::vector<LayerRange>> layers_of(const model::ModelSpec& spec,
   if (options.layers.empty()) return split_layers(spec.layers, options.stages);
   std::uint32_t next = 0;
   for (const LayerRange& range : options.layers) {
-    REQUIRE(range.begin == next && range.end > next, "layers " + std::to_string(range.begin) +
-                                                         " to " + std::to_string(range.end) +
-                                                         " do not follow " + std::to_string(next));
+    REQUIRE(range.begin == next && range.end > next, "layers ", range.begin, " to ", range.end,
+            " do not follow ", next);
     next = range.end;
   }
-  REQUIRE(options.layers.size() == options.stages && next == spec.layers,
-          std::to_string(options.layers.size()) + " stages hold " + std::to_string(next) +
-              " layers; the model has " + std::to_string(spec.layers));
+  REQUIRE(options.layers.size() == options.stages && next == spec.layers, options.layers.size(),
+          " stages hold ", next, " layers; the model has ", spec.layers);
   return options.layers;
 }
 
@@ -51,22 +49,20 @@ LocalRunner::LocalRunner(const model::ModelSpec& spec, const LocalOptions& optio
 Status LocalRunner::submit(const SequenceOpen& open, std::vector<TokenId> prompt, Events events) {
   TRY_VOID(validate(open.sampling, spec_.vocabulary));
   for (const TokenId token : prompt) {
-    REQUIRE(token >= 0 && static_cast<std::uint32_t>(token) < spec_.vocabulary,
-            "token " + std::to_string(token) + " is not in the vocabulary of " +
-                std::to_string(spec_.vocabulary));
+    REQUIRE(token >= 0 && static_cast<std::uint32_t>(token) < spec_.vocabulary, "token ", token,
+            " is not in the vocabulary of ", spec_.vocabulary);
   }
   const std::uint64_t positions = std::uint64_t{open.prompt_tokens} + open.sampling.max_tokens;
   if (positions > spec_.context) {
-    return Error{ErrorCode::kNoCapacity, "prompt and answer take " + std::to_string(positions) +
-                                             " positions, the context has " +
-                                             std::to_string(spec_.context)};
+    return Error{ErrorCode::kNoCapacity, message_of("prompt and answer take ", positions,
+                                                    " positions, the context has ", spec_.context)};
   }
   const std::uint32_t pages =
       pages_for(static_cast<std::uint32_t>(positions), kernels::kPageTokens);
   if (pages > pages_ - reserved_) {
-    return Error{ErrorCode::kNoCapacity, "prompt and answer take " + std::to_string(pages) +
-                                             " KV pages, " + std::to_string(pages_ - reserved_) +
-                                             " of " + std::to_string(pages_) + " are free"};
+    return Error{ErrorCode::kNoCapacity,
+                 message_of("prompt and answer take ", pages, " KV pages, ", pages_ - reserved_,
+                            " of ", pages_, " are free")};
   }
   TRY_VOID(batcher_.submit({Epoch(1), open, std::move(prompt)}));
   reserved_ += pages;
@@ -139,9 +135,8 @@ std::size_t LocalRunner::weight_bytes() const {
 Result<std::unique_ptr<LocalRunner>> LocalRunner::load(std::shared_ptr<const model::GgufFile> file,
                                                        const LocalOptions& options) {
   TRY(const model::ModelSpec spec, model::ModelSpec::read(*file));
-  REQUIRE(
-      options.stages >= 1 && options.stages <= spec.layers,
-      std::to_string(options.stages) + " stages for " + std::to_string(spec.layers) + " layers");
+  REQUIRE(options.stages >= 1 && options.stages <= spec.layers, options.stages, " stages for ",
+          spec.layers, " layers");
   REQUIRE(options.prefill_rows >= 1, "prefill rows are 0");
   TRY(const std::vector<LayerRange> ranges, layers_of(spec, options));
   std::vector<EngineOptions> engine_options;
