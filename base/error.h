@@ -4,7 +4,6 @@
 #include <string>
 #include <string_view>
 #include <type_traits>
-#include <utility>
 
 namespace hearth {
 
@@ -44,8 +43,14 @@ struct Error {
   ErrorCode code = ErrorCode::kInvalidInput;
   std::string message;  // a sentence for a person: what is wrong, where, and the limit
 
-  static Error invalid(std::string message) {
-    return {ErrorCode::kInvalidInput, std::move(message)};
+  // The message in parts, as message_of() takes them.
+  template <typename... Parts>
+  static Error of(ErrorCode code, const Parts&... message) {
+    return {code, message_of(message...)};
+  }
+  template <typename... Parts>
+  static Error invalid(const Parts&... message) {
+    return of(ErrorCode::kInvalidInput, message...);
   }
 };
 

@@ -28,8 +28,8 @@ Status check_private(const std::string& path, const struct stat& found, std::siz
   REQUIRE(S_ISREG(found.st_mode), path + " is not a plain file; remove it: rm " + path);
   REQUIRE(found.st_uid == ::geteuid(), path, " belongs to user ", found.st_uid,
           ", not to the user that runs hearth; repair: chown ", ::geteuid(), " ", path);
-  REQUIRE((found.st_mode & kOthers) == 0,
-          path + " may be used by others than its owner; repair: chmod 600 " + path);
+  REQUIRE((found.st_mode & kOthers) == 0, path,
+          " may be used by others than its owner; repair: chmod 600 ", path);
   REQUIRE(static_cast<std::size_t>(found.st_size) <= limit, path, " has ", found.st_size,
           " bytes; the limit is ", limit);
   return ok_status();
@@ -117,8 +117,8 @@ Status make_private_folder(const std::string& path) {
   // A user who may write there may replace any of our files.
   REQUIRE(found.st_uid == ::geteuid(), "the folder ", path, " belongs to user ", found.st_uid,
           ", not to the one that runs this; choose another, or: chown ", ::geteuid(), " ", path);
-  REQUIRE((found.st_mode & (S_IWGRP | S_IWOTH)) == 0,
-          "other users may write in the folder " + path + "; to fix that: chmod go-w " + path);
+  REQUIRE((found.st_mode & (S_IWGRP | S_IWOTH)) == 0, "other users may write in the folder ", path,
+          "; to fix that: chmod go-w ", path);
   return ok_status();
 }
 

@@ -79,7 +79,7 @@ inline Status ok_status() { return Done{}; }
 
 // REQUIRE(condition, message...): input that breaks a rule becomes a typed error, never an abort.
 // The message is in parts, as message_of() takes them, and is evaluated only on failure.
-#define REQUIRE(condition, ...)                                                           \
-  do {                                                                                    \
-    if (!(condition)) return ::hearth::Error::invalid(::hearth::message_of(__VA_ARGS__)); \
+#define REQUIRE(condition, ...)                                     \
+  do {                                                              \
+    if (!(condition)) return ::hearth::Error::invalid(__VA_ARGS__); \
   } while (0)

@@ -73,10 +73,9 @@ Result<Address> parse_address(std::string_view text) {
 
 Result<Address> parse_loopback_address(std::string_view text) {
   TRY(Address address, parse_address(text));
-  REQUIRE(is_loopback(address.host),
-          "address \"" + address.text() +
-              "\" is not a loopback address: this server and its workers belong to this machine "
-              "alone; use 127.0.0.1");
+  REQUIRE(is_loopback(address.host), "address \"", address.text(),
+          "\" is not a loopback address: this server and its workers belong to this machine "
+          "alone; use 127.0.0.1");
   return address;
 }
 

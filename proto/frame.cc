@@ -76,11 +76,10 @@ Result<Hello> decode_hello(ByteSpan payload) {
 Status check_versions(const Hello& ours, const Hello& theirs) {
   const bool spoken = theirs.protocol >= kProtocolOldest;
   if (spoken && ours.canonical == theirs.canonical) return ok_status();
-  return Error{
-      ErrorCode::kVersion,
-      message_of("versions differ: we speak protocol ", kProtocolOldest, " to ", ours.protocol,
-                 " and canonical arithmetic ", ours.canonical, ", the peer protocol ",
-                 theirs.protocol, " and canonical arithmetic ", theirs.canonical)};
+  return Error::of(ErrorCode::kVersion, "versions differ: we speak protocol ", kProtocolOldest,
+                   " to ", ours.protocol, " and canonical arithmetic ", ours.canonical,
+                   ", the peer protocol ", theirs.protocol, " and canonical arithmetic ",
+                   theirs.canonical);
 }
 
 Bytes encode_refused(std::string_view sentence) {

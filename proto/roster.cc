@@ -32,8 +32,8 @@ Status check_entries(const std::vector<RosterEntry>& entries) {
   std::set<std::string_view> names;
   for (std::size_t i = 0; i < entries.size(); ++i) {
     TRY_VOID(check_entry(entries[i]));
-    REQUIRE(i == 0 || entries[i - 1].key < entries[i].key,
-            "roster entry " + entries[i].name + " has the key of another or is out of order");
+    REQUIRE(i == 0 || entries[i - 1].key < entries[i].key, "roster entry ", entries[i].name,
+            " has the key of another or is out of order");
     REQUIRE(names.insert(entries[i].name).second,
             "two roster entries have the name " + entries[i].name);
   }

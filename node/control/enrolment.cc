@@ -40,7 +40,7 @@ class OneKey {
 };
 
 Error refused_token(const std::string& address) {
-  return Error::invalid("the coordinator at " + address +
+  return Error::invalid("the coordinator at ", address,
                         " refuses this join token, or it is for another role, or a node of this "
                         "name is there already; its log says which. A new token: hearth token "
                         "create; another name: --name NAME");
@@ -49,10 +49,10 @@ Error refused_token(const std::string& address) {
 // What a failed call means. The server's own words are not shown: they are one text for everything.
 Error failure_of(const grpc::Status& status, const std::string& address) {
   if (status.error_code() == grpc::StatusCode::UNAUTHENTICATED) return refused_token(address);
-  return {ErrorCode::kUnavailable, "no coordinator answers at " + address + ": " +
-                                       decode_refused(as_bytes(status.error_message())) +
-                                       "; hearth serve must run there, and no firewall may close "
-                                       "that port"};
+  return Error::of(ErrorCode::kUnavailable, "no coordinator answers at ", address, ": ",
+                   decode_refused(as_bytes(status.error_message())),
+                   "; hearth serve must run there, and no firewall may close "
+                   "that port");
 }
 
 // It has shown its key and hung up on ours, before it read a word.
@@ -102,9 +102,9 @@ class Dialogue {
     if (status.error_code() != grpc::StatusCode::UNAUTHENTICATED) {
       return failure_of(status, address_);
     }
-    return Error{ErrorCode::kRefused, "the coordinator at " + address_ +
-                                          " admits no node without a token, or not under this "
-                                          "name; its log says which"};
+    return Error::of(ErrorCode::kRefused, "the coordinator at ", address_,
+                     " admits no node without a token, or not under this "
+                     "name; its log says which");
   }
 
   Result<control::v1::Enrolled> enrol(const JoinToken& token, const EnrolmentRequest& request) {
@@ -232,9 +232,9 @@ Result<Enrolled> wait_to_enrol(const Waiting& waiting, const TlsIdentity& identi
                                const std::string& name, Duration patience) {
   const auto deadline = std::chrono::steady_clock::now() + waiting.patience;
   TRY(const auto door, wait_for_door(waiting, identity, deadline, patience));
-  REQUIRE(!waiting.cluster || *waiting.cluster == door->cluster(),
-          "the machine at " + waiting.address + " belongs to another cluster (" +
-              three_words(door->cluster()) + ") than it announces");
+  REQUIRE(!waiting.cluster || *waiting.cluster == door->cluster(), "the machine at ",
+          waiting.address, " belongs to another cluster (", three_words(door->cluster()),
+          ") than it announces");
   if (!waiting.confirm(door->cluster(), identity.key)) {
     return Error{ErrorCode::kCancelled, "nothing was asked, and nothing joined"};
   }
@@ -246,9 +246,8 @@ Result<Enrolled> wait_to_enrol(const Waiting& waiting, const TlsIdentity& identi
     std::this_thread::sleep_for(kKnockEvery);
   }
   if (!waiting.go_on()) return Error{ErrorCode::kCancelled, "asked no longer; nothing joined"};
-  return Error{ErrorCode::kTimeout,
-               message_of("this machine was not let in within ", waiting.patience.count(),
-                          " s; on the coordinator's machine: hearth approve")};
+  return Error::of(ErrorCode::kTimeout, "this machine was not let in within ",
+                   waiting.patience.count(), " s; on the coordinator's machine: hearth approve");
 }
 
 }  // namespace hearth::node

@@ -22,12 +22,12 @@ constexpr int kAsks = 50;  // ten seconds; the coordinator gives up long before
 
 Error failed_inquiry(const grpc::Status& status, const std::string& address) {
   if (status.error_code() == grpc::StatusCode::UNAUTHENTICATED) {
-    return {ErrorCode::kRefused, "the coordinator at " + address +
-                                     " does not answer this machine; hearth nodes shows who is in"};
+    return Error::of(ErrorCode::kRefused, "the coordinator at ", address,
+                     " does not answer this machine; hearth nodes shows who is in");
   }
   if (status.error_code() == grpc::StatusCode::UNIMPLEMENTED) {
-    return {ErrorCode::kVersion,
-            "the coordinator at " + address + " is older than this program and cannot say"};
+    return Error::of(ErrorCode::kVersion, "the coordinator at ", address,
+                     " is older than this program and cannot say");
   }
   return {ErrorCode::kUnavailable, "no coordinator of the cluster answers at " + address};
 }
@@ -36,21 +36,21 @@ Error failed_description(const grpc::Status& status, const std::string& address)
   if (status.error_code() == grpc::StatusCode::UNAUTHENTICATED) {
     return {ErrorCode::kRefused, "the coordinator at " + address + " does not know this node"};
   }
-  return {ErrorCode::kUnavailable, "no coordinator answers at " + address + ": " +
-                                       decode_refused(as_bytes(status.error_message()))};
+  return Error::of(ErrorCode::kUnavailable, "no coordinator answers at ", address, ": ",
+                   decode_refused(as_bytes(status.error_message())));
 }
 
 Error failed_leave(const grpc::Status& status, const std::string& address) {
   if (status.error_code() == grpc::StatusCode::UNAUTHENTICATED) {
-    return {ErrorCode::kRefused,
-            "the coordinator at " + address +
-                " does not know this machine: it was removed. Forget the cluster here as well: "
-                "hearth leave --here-only"};
+    return Error::of(
+        ErrorCode::kRefused, "the coordinator at ", address,
+        " does not know this machine: it was removed. Forget the cluster here as well: "
+        "hearth leave --here-only");
   }
-  return {ErrorCode::kUnavailable,
-          "no coordinator of the cluster answers at " + address +
-              "; try again when it does, or forget it here (hearth leave --here-only) and remove "
-              "this machine there (hearth nodes rm NAME)"};
+  return Error::of(
+      ErrorCode::kUnavailable, "no coordinator of the cluster answers at ", address,
+      "; try again when it does, or forget it here (hearth leave --here-only) and remove "
+      "this machine there (hearth nodes rm NAME)");
 }
 
 AdmitKey admit_coordinator(std::shared_ptr<const RosterBook> roster) {
@@ -90,8 +90,8 @@ Result<std::string> locate(const Inquirer& inquirer, const std::string& node) {
     return stub.Locate(&context, request, &answer);
   }));
   if (answer.address().empty()) {
-    return Error{ErrorCode::kNotFound,
-                 "no node named " + node + " is connected; hearth status shows those that are"};
+    return Error::of(ErrorCode::kNotFound, "no node named ", node,
+                     " is connected; hearth status shows those that are");
   }
   TRY(const Address address, parse_address(answer.address()));
   return address.text();

@@ -634,8 +634,8 @@ Result<std::unique_ptr<Engine>> Engine::load(std::shared_ptr<const model::GgufFi
     return std::unique_ptr<Engine>(std::make_unique<StageEngine>(std::move(file), spec, options,
                                                                  std::move(forward), replay_bytes));
   } catch (const std::bad_alloc&) {
-    return Error{ErrorCode::kNoCapacity,
-                 message_of("no memory for the working buffers of ", options.batch_rows, " rows")};
+    return Error::of(ErrorCode::kNoCapacity, "no memory for the working buffers of ",
+                     options.batch_rows, " rows");
   }
 }
 

@@ -57,8 +57,8 @@ Status FilePages::bring(ByteSpan range) const {
   const Pages pages = pages_of(range, true);
   void* begin = reinterpret_cast<void*>(pages.begin);
   if (::madvise(begin, pages.end - pages.begin, kPopulate) != 0 && errno != EINVAL) {
-    return Error{ErrorCode::kIo, message_of("the model file cannot be read at byte ",
-                                            after - range.size(), ": ", std::strerror(errno))};
+    return Error::of(ErrorCode::kIo, "the model file cannot be read at byte ", after - range.size(),
+                     ": ", std::strerror(errno));
   }
   return ok_status();
 }

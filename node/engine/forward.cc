@@ -116,11 +116,10 @@ Status Forward::verify_weights() {
   for (std::size_t i = 0; i < now.size(); ++i) {
     if (now[i] == digests_[i]) continue;
     const bool is_layer = i < setup_.layers.size();
-    return Error{
-        ErrorCode::kNumeric,
-        message_of((is_layer ? "the weights of layer " + std::to_string(setup_.layers.begin + i)
-                             : std::string("the embedding, the head or the final norm")),
-                   " in memory are not what was loaded: test this machine's memory")};
+    return Error::of(ErrorCode::kNumeric,
+                     (is_layer ? "the weights of layer " + std::to_string(setup_.layers.begin + i)
+                               : std::string("the embedding, the head or the final norm")),
+                     " in memory are not what was loaded: test this machine's memory");
   }
   return ok_status();
 }

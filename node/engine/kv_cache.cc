@@ -21,10 +21,9 @@ Result<KvCache> KvCache::create(std::uint32_t layers, kernels::KvLayout layout,
   INVARIANT(page_bytes != 0, "a KV cache has layers and heads");
   const std::size_t fitting = budget_bytes / page_bytes;
   if (fitting == 0) {
-    return Error{ErrorCode::kNoCapacity,
-                 message_of("the KV budget of ", budget_bytes, " bytes holds no page: one page of ",
-                            kernels::kPageTokens, " positions takes ", page_bytes, " bytes for ",
-                            layers, " layers")};
+    return Error::of(ErrorCode::kNoCapacity, "the KV budget of ", budget_bytes,
+                     " bytes holds no page: one page of ", kernels::kPageTokens,
+                     " positions takes ", page_bytes, " bytes for ", layers, " layers");
   }
   const auto pages = static_cast<std::uint32_t>(std::min<std::size_t>(fitting, most_pages));
   try {
@@ -34,8 +33,8 @@ Result<KvCache> KvCache::create(std::uint32_t layers, kernels::KvLayout layout,
     cache.memory_ = AlignedBuffer<std::byte>(page_bytes * pages);
     return cache;
   } catch (const std::bad_alloc&) {
-    return Error{ErrorCode::kNoCapacity,
-                 message_of("no memory for ", pages, " KV pages of ", page_bytes, " bytes")};
+    return Error::of(ErrorCode::kNoCapacity, "no memory for ", pages, " KV pages of ", page_bytes,
+                     " bytes");
   }
 }
 

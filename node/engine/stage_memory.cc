@@ -57,11 +57,10 @@ Result<StageMemory> stage_memory(const model::GgufFile& file, const model::Model
       std::uint64_t{pages_for(spec.context, kernels::kPageTokens)} * limits::kRunningSequences;
   const std::uint64_t asked = options.kv_budget_bytes / memory.page;
   if (asked == 0) {
-    return Error{
-        ErrorCode::kNoCapacity,
-        message_of("the KV budget of ", options.kv_budget_bytes,
-                   " bytes holds no page: one page of ", kernels::kPageTokens, " positions takes ",
-                   memory.page, " bytes for ", options.layers.size(), " layers")};
+    return Error::of(ErrorCode::kNoCapacity, "the KV budget of ", options.kv_budget_bytes,
+                     " bytes holds no page: one page of ", kernels::kPageTokens,
+                     " positions takes ", memory.page, " bytes for ", options.layers.size(),
+                     " layers");
   }
   memory.pages = static_cast<std::uint32_t>(std::min({asked, most, std::uint64_t{0xFFFFFFFF}}));
   const std::uint32_t positions = std::min(spec.context, limits::kDefaultMaxTokens);
@@ -80,11 +79,10 @@ Status check_memory(const std::vector<StageMemory>& stages, std::uint64_t budget
   }
   const std::uint64_t needed = weights + kv + buffers + kProcessBytes;
   if (needed <= budget) return ok_status();
-  return Error{ErrorCode::kNoCapacity, "needs " + gib(needed) + " of memory: weights " +
-                                           gib(weights) + ", KV of one sequence " + gib(kv) +
-                                           ", buffers " + gib(buffers) + ", process " +
-                                           gib(kProcessBytes) + "; has " + gib(budget) +
-                                           " (--memory, or the available memory of the machine)"};
+  return Error::of(ErrorCode::kNoCapacity, "needs ", gib(needed), " of memory: weights ",
+                   gib(weights), ", KV of one sequence ", gib(kv), ", buffers ", gib(buffers),
+                   ", process ", gib(kProcessBytes), "; has ", gib(budget),
+                   " (--memory, or the available memory of the machine)");
 }
 
 std::uint64_t kv_within(const StageMemory& stage, std::uint64_t budget) {

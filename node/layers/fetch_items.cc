@@ -100,8 +100,8 @@ Result<Hash256> hash_range(int file, const std::string& path, std::uint64_t begi
     const ssize_t got = ::pread(file, buffer.data(), wanted, static_cast<off_t>(begin));
     if (got < 0 && errno == EINTR) continue;
     if (got <= 0) {
-      return Error{ErrorCode::kIo, message_of("cannot read ", path, " at byte ", begin, ": ",
-                                              (got == 0 ? "it ends there" : std::strerror(errno)))};
+      return Error::of(ErrorCode::kIo, "cannot read ", path, " at byte ", begin, ": ",
+                       (got == 0 ? "it ends there" : std::strerror(errno)));
     }
     const auto count = static_cast<std::size_t>(got);
     hash.update(ByteSpan(buffer).first(count));

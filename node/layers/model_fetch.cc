@@ -147,10 +147,9 @@ class Fetch {
   }
 
   Error nothing_to_ask() const {
-    return {ErrorCode::kNotFound,
-            message_of(total_ - done_,
-                       " bytes of the model are not on this machine and there is "
-                       "no source to fetch them from")};
+    return Error::of(ErrorCode::kNotFound, total_ - done_,
+                     " bytes of the model are not on this machine and there is "
+                     "no source to fetch them from");
   }
 
   Status check_room() {
@@ -158,7 +157,7 @@ class Fetch {
     if (::fstatvfs(*file_, &room) != 0) return ok_status();
     const std::uint64_t free = std::uint64_t{room.f_bavail} * room.f_frsize;
     if (free >= total_ - done_) return ok_status();
-    return Error{ErrorCode::kIo, message_of("only ", free, " bytes are free; ", room_needed())};
+    return Error::of(ErrorCode::kIo, "only ", free, " bytes are free; ", room_needed());
   }
 
   void run_threads() {

@@ -110,13 +110,12 @@ Result<std::unique_ptr<CardSensors>> CardSensors::open(const std::string& bus_id
   }
   TRY(const Functions nvml, functions_of(library));
   if (const int error = nvml.init(); error != kSuccess) {
-    return Error{ErrorCode::kUnavailable, message_of("NVML does not start: error ", error)};
+    return Error::of(ErrorCode::kUnavailable, "NVML does not start: error ", error);
   }
   NvmlDevice device = nullptr;
   if (const int error = nvml.by_bus_id(bus_id.c_str(), &device); error != kSuccess) {
     nvml.shutdown();
-    return Error{ErrorCode::kUnavailable,
-                 message_of("NVML knows no card at ", bus_id, ": error ", error)};
+    return Error::of(ErrorCode::kUnavailable, "NVML knows no card at ", bus_id, ": error ", error);
   }
   return std::unique_ptr<CardSensors>(std::make_unique<Nvml>(std::move(library), nvml, device));
 }

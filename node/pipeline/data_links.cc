@@ -115,11 +115,12 @@ void DataLinks::on_timer() {
   flush();
   for (Outgoing& out : outgoing_) outgoing_timer(out);
   const TimePoint now = clock_.now();
-  std::erase_if(incoming_, [&](auto& entry) {
-    auto& [link, in] = entry;
-    if (in.state == Incoming::State::kHeld && now >= in.deadline) {
-      refuse(link, in, message_of("epoch ", in.hello.epoch.value, " is not assigned here"));
-    }
+  for (auto& [link, in] : incoming_) {
+    if (in.state != Incoming::State::kHeld || now < in.deadline) continue;
+    refuse(link, in, message_of("epoch ", in.hello.epoch.value, " is not assigned here"));
+  }
+  std::erase_if(incoming_, [&](const auto& entry) {
+    const auto& [link, in] = entry;
     const bool waiting =
         in.state == Incoming::State::kSilent || in.state == Incoming::State::kRefused;
     if (!waiting || now < in.deadline) return false;

@@ -168,8 +168,8 @@ Result<StageComputeEvents::Loaded> EngineThread::State::load(const LoadTask& tas
 
 Status EngineThread::State::begin(Task& task) {
   if (task.refused) {
-    return Error{ErrorCode::kNoCapacity,
-                 message_of(limits::kComputeQueue, " steps wait here, which is the limit")};
+    return Error::of(ErrorCode::kNoCapacity, limits::kComputeQueue,
+                     " steps wait here, which is the limit");
   }
   if (task.generation != generation.load(std::memory_order_relaxed)) {
     return Error{ErrorCode::kCancelled, "the step belongs to an assignment that ended"};

@@ -53,8 +53,8 @@ void LinkProbe::on_frame(LinkId link, Frame frame) {
   }
   if (frame.type != FrameType::kPong || awaited_ == 0) return;
   if (frame.payload.size() != answer_bytes_) {
-    return finish(Error::invalid(
-        message_of("an answer of ", frame.payload.size(), " bytes to a ping for ", answer_bytes_)));
+    return finish(Error::invalid("an answer of ", frame.payload.size(), " bytes to a ping for ",
+                                 answer_bytes_));
   }
   if (--awaited_ == 0) answered();
 }

@@ -161,8 +161,8 @@ void Stage::on_loaded(Epoch epoch, Result<Loaded> loaded) {
   if (!loaded.ok()) {
     if (loaded.error().code == ErrorCode::kNoCapacity) {
       const LayerRange layers = serving_->assignment.layers;
-      no_room_ = Error{ErrorCode::kNoCapacity,
-                       "no room for layers " + text_of(layers) + ": " + loaded.error().message};
+      no_room_ = Error::of(ErrorCode::kNoCapacity, "no room for layers ", text_of(layers), ": ",
+                           loaded.error().message);
     }
     return fail("loading failed: " + loaded.error().message);
   }
@@ -259,8 +259,8 @@ Status Stage::take_frame(Peer from, const Frame& frame) {
   } else if (!first && frame.type == FrameType::kBatch) {
     return take_batch(frame);
   }
-  return Error::invalid(
-      message_of("frame type ", static_cast<int>(frame.type), " does not belong on this link"));
+  return Error::invalid("frame type ", static_cast<int>(frame.type),
+                        " does not belong on this link");
 }
 
 bool Stage::is_late(Epoch epoch) {

@@ -20,8 +20,7 @@ void LocalReferee::judge(ledger::RefereeCase request, Done done) {
   const bool taken =
       worker_.post([this, request = std::move(request), done] { compute(request, done); });
   if (taken) return;
-  done(Error{ErrorCode::kUnavailable,
-             message_of(kQueue, " requests wait for this server's referee")});
+  done(Error::of(ErrorCode::kUnavailable, kQueue, " requests wait for this server's referee"));
 }
 
 void LocalReferee::compute(const ledger::RefereeCase& request, const Done& done) const {

@@ -44,9 +44,8 @@ Result<std::optional<ledger::Checkpoint>> WitnessBook::latest() const {
   }
   if (!bytes) return bytes.error();
   auto checkpoint = ledger::parse_cosigned(*bytes, options_.cluster, options_.key.public_key());
-  REQUIRE(checkpoint, options_.file + " is not what this node wrote (" +
-                          checkpoint.error().message +
-                          "); who removes it makes the node forget what it cosigned");
+  REQUIRE(checkpoint, options_.file, " is not what this node wrote (", checkpoint.error().message,
+          "); who removes it makes the node forget what it cosigned");
   return std::optional(*std::move(checkpoint));
 }
 

@@ -97,9 +97,8 @@ Status Batcher::check(const StepInFlight& step, const StepTokens& tokens) const 
     expected = index + 1;
   }
   const auto missing = std::find(answered.begin(), answered.end(), false);
-  REQUIRE(missing == answered.end(),
-          where + " lacks the token of " +
-              name_of(step.samples[static_cast<std::size_t>(missing - answered.begin())].sequence));
+  REQUIRE(missing == answered.end(), where, " lacks the token of ",
+          name_of(step.samples[static_cast<std::size_t>(missing - answered.begin())].sequence));
   return ok_status();
 }
 

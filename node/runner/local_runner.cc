@@ -54,15 +54,14 @@ Status LocalRunner::submit(const SequenceOpen& open, std::vector<TokenId> prompt
   }
   const std::uint64_t positions = std::uint64_t{open.prompt_tokens} + open.sampling.max_tokens;
   if (positions > spec_.context) {
-    return Error{ErrorCode::kNoCapacity, message_of("prompt and answer take ", positions,
-                                                    " positions, the context has ", spec_.context)};
+    return Error::of(ErrorCode::kNoCapacity, "prompt and answer take ", positions,
+                     " positions, the context has ", spec_.context);
   }
   const std::uint32_t pages =
       pages_for(static_cast<std::uint32_t>(positions), kernels::kPageTokens);
   if (pages > pages_ - reserved_) {
-    return Error{ErrorCode::kNoCapacity,
-                 message_of("prompt and answer take ", pages, " KV pages, ", pages_ - reserved_,
-                            " of ", pages_, " are free")};
+    return Error::of(ErrorCode::kNoCapacity, "prompt and answer take ", pages, " KV pages, ",
+                     pages_ - reserved_, " of ", pages_, " are free");
   }
   TRY_VOID(batcher_.submit({Epoch(1), open, std::move(prompt)}));
   reserved_ += pages;

@@ -480,8 +480,8 @@ void TcpTransport::Link::check_deadlines(TimePoint time) {
   }
   if (state == State::kOpen && time - read_at > core->options.silence) {
     const auto silent = std::chrono::duration_cast<std::chrono::milliseconds>(time - read_at);
-    return fail({ErrorCode::kTimeout,
-                 message_of("the peer gave no sign of life for ", silent.count(), " ms")});
+    return fail(Error::of(ErrorCode::kTimeout, "the peer gave no sign of life for ", silent.count(),
+                          " ms"));
   }
   beat(time);
 }
@@ -529,8 +529,8 @@ Status TcpTransport::Core::admit(const PublicKey& key) const {
   const auto entry = options.roster->find(key);
   REQUIRE(entry.has_value(), "the key " + key.hex() + " is not in the roster");
   const bool admitted = std::ranges::find(options.peers, entry->role) != options.peers.end();
-  REQUIRE(admitted, entry->name + " is in the roster as " + std::string(role_name(entry->role)) +
-                        ", which no link here may be to");
+  REQUIRE(admitted, entry->name, " is in the roster as ", role_name(entry->role),
+          ", which no link here may be to");
   return ok_status();
 }
 
@@ -670,9 +670,8 @@ LinkId TcpTransport::connect(std::string_view address) {
     return id;
   }
   if (core_->links.size() >= core_->options.connections) {
-    core_->post_closed(
-        id, {ErrorCode::kNoCapacity, message_of("this process holds ", core_->options.connections,
-                                                " links, which is the limit")});
+    core_->post_closed(id, Error::of(ErrorCode::kNoCapacity, "this process holds ",
+                                     core_->options.connections, " links, which is the limit"));
     return id;
   }
   const auto link = std::make_shared<Link>(core_, id, tcp::socket(core_->io));
@@ -725,9 +724,8 @@ Status TcpTransport::send(LinkId id, Frame&& frame) {
   REQUIRE(!control || frame.type == FrameType::kControl,
           "only control frames travel on a control link");
   if (!link.enqueue(std::move(frame))) {
-    return Error{ErrorCode::kNoCapacity,
-                 message_of("the send queue of the link holds ", link.queued_bytes,
-                            " bytes; the limit is ", core_->options.send_queue_bytes)};
+    return Error::of(ErrorCode::kNoCapacity, "the send queue of the link holds ", link.queued_bytes,
+                     " bytes; the limit is ", core_->options.send_queue_bytes);
   }
   return ok_status();
 }

@@ -181,11 +181,10 @@ Status Card::check_memory(const model::GgufFile& file, const model::ModelSpec& s
   TRY(const std::uint64_t budget, this->budget());
   if (memory.least() <= budget) return ok_status();
   const std::uint64_t kv = memory.page * memory.pages_least;
-  return Error{ErrorCode::kNoCapacity,
-               name_ + ": needs " + mib(memory.least()) + ": weights " + mib(memory.weights) +
-                   ", KV of one sequence " + mib(kv) + ", buffers " + mib(memory.buffers) +
-                   "; may take " + mib(budget) +
-                   ", which is what is free less a tenth of the card, at least 1 GiB"};
+  return Error::of(ErrorCode::kNoCapacity, name_, ": needs ", mib(memory.least()), ": weights ",
+                   mib(memory.weights), ", KV of one sequence ", mib(kv), ", buffers ",
+                   mib(memory.buffers), "; may take ", mib(budget),
+                   ", which is what is free less a tenth of the card, at least 1 GiB");
 }
 
 Result<std::unique_ptr<StageForward>> Card::load(const model::GgufFile& file,
@@ -233,17 +232,15 @@ Status check_capability(std::uint32_t index, const cuda::DeviceInfo& info) {
     if (each / 10 == info.major && each % 10 <= info.minor) return ok_status();
     known += (known.empty() ? "" : ", ") + capability(each / 10, each % 10);
   }
-  return Error{ErrorCode::kUnsupported,
-               message_of("cuda:", index, " ", info.name, " has compute capability ",
-                          capability(info.major, info.minor), "; this program has code for ", known,
-                          "; use --device cpu")};
+  return Error::of(ErrorCode::kUnsupported, "cuda:", index, " ", info.name,
+                   " has compute capability ", capability(info.major, info.minor),
+                   "; this program has code for ", known, "; use --device cpu");
 }
 
 Result<cuda::DeviceInfo> card_info(std::uint32_t index) {
   TRY(const std::uint32_t count, cuda::device_count());
   if (index >= count) {
-    return Error{ErrorCode::kUnavailable,
-                 message_of("no card cuda:", index, ": the driver shows ", count)};
+    return Error::of(ErrorCode::kUnavailable, "no card cuda:", index, ": the driver shows ", count);
   }
   TRY(const cuda::DeviceInfo info, cuda::device_info(index));
   TRY_VOID(check_capability(index, info));

@@ -109,10 +109,10 @@ Status compare(Device& device, const Bytes& bytes, std::uint32_t prompt, const s
                      : found.tokens != known.tokens ? "tokens"
                                                     : nullptr;
   if (what == nullptr) return ok_status();
-  return Error{ErrorCode::kNumeric, "self-test of " + device.name() + ": " + what + " of a small " +
-                                        which +
-                                        " differ from the processor's; this card computes other "
-                                        "numbers than the swarm and must not serve"};
+  return Error::of(ErrorCode::kNumeric, "self-test of ", device.name(), ": ", what, " of a small ",
+                   which,
+                   " differ from the processor's; this card computes other "
+                   "numbers than the swarm and must not serve");
 }
 
 }  // namespace

@@ -41,7 +41,7 @@ class CardContext {
   }
 
   static Error unanswered(std::chrono::milliseconds limit) {
-    return {ErrorCode::kIo, message_of("the card has not answered for ", limit.count(), " ms")};
+    return Error::of(ErrorCode::kIo, "the card has not answered for ", limit.count(), " ms");
   }
 
   // Which errors of `calls` lose the card.

@@ -264,8 +264,8 @@ Status CardWeights::verify(std::uint64_t* sums, std::byte* found, cuda::Stream s
     std::uint64_t sum;
     std::memcpy(&sum, found + i * sizeof sum, sizeof sum);
     if (sum == tensors_[i].digest) continue;
-    return Error{ErrorCode::kNumeric, "the card's memory no longer holds tensor " +
-                                          tensors_[i].name + " as it was loaded"};
+    return Error::of(ErrorCode::kNumeric, "the card's memory no longer holds tensor ",
+                     tensors_[i].name, " as it was loaded");
   }
   return ok_status();
 }
