@@ -4,7 +4,7 @@
 Usage: tidy.py ROOT            checks the tree
        tidy.py --self-test     checks the checks: every rule must catch a planted breach
 
-Rules: the layering table of ARCHITECTURE.md (with its because) and no cycle between folders, fences
+Rules: the layering table of ARCHITECTURE.md (with what a folder is) and no cycle between folders, fences
 around third parties, sizes of files, functions, folders and classes, columns, markers of unfinished
 work, the mirror of the tests, a source's own header first, assertions, words, the documents' lengths
 and links, the form of commit subjects, formatting.
@@ -72,7 +72,7 @@ FENCES = [
 
 
 def layering_table(architecture):
-    """Rows of the table under '## Layering': {folder: (allowed, because)}."""
+    """Rows of the table under '## Layering': {folder: (allowed, what it is)}."""
     rows = {}
     section = architecture.split("## Layering", 1)[-1].split("\n## ", 1)[0]
     for line in section.splitlines():
@@ -124,12 +124,12 @@ def check_layering(root, found):
     for path in code_files(root):
         name = path.relative_to(root).as_posix()
         row = row_of(name, table)
-        allowed, because = table[row]
+        allowed, what = table[row]
         for include in includes(path.read_text()):
             if row != "tests" and row_of(include, table) not in ("", row) and not any(
                     allows(entry, row, include) for entry in allowed):
                 found.append(f"{name}: includes {include}; {row} may include "
-                             f"{', '.join(allowed) or 'nothing of ours'}, because {because}")
+                             f"{', '.join(allowed) or 'nothing of ours'} ({row}: {what})")
             for pattern, rooms, why in FENCES:
                 if re.match(pattern, include) and not any(name.startswith(r) for r in rooms):
                     found.append(f"{name}: includes {include}, because {why}")
