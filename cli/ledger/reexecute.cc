@@ -19,7 +19,7 @@
 #include "cli/worker/device.h"
 #include "coordinator/http/generation/generation.h"
 #include "coordinator/http/openai/choice.h"
-#include "coordinator/http/openai/sampling.h"
+#include "coordinator/http/openai/requests.h"
 #include "kernels/canonical.h"
 #include "kernels/kernels.h"
 #include "ledger/salt.h"

@@ -4,17 +4,13 @@
 
 #include <algorithm>
 #include <array>
+#include <boost/algorithm/string/case_conv.hpp>
+#include <boost/algorithm/string/predicate.hpp>
 #include <cctype>
+#include <charconv>
 
 namespace hearth::coordinator::http {
 namespace {
-
-std::string lower(std::string_view text) {
-  std::string out(text);
-  std::transform(out.begin(), out.end(), out.begin(),
-                 [](unsigned char c) { return static_cast<char>(std::tolower(c)); });
-  return out;
-}
 
 bool is_digits(std::string_view text) {
   return !text.empty() && std::all_of(text.begin(), text.end(),
@@ -39,34 +35,20 @@ std::string host_name(std::string_view host) {
       (rest[0] != ':' || rest.size() > 1 + kPortDigits || !is_digits(rest.substr(1)))) {
     return {};
   }
-  return lower(name);
+  return boost::to_lower_copy(std::string(name));
 }
 
 // 127.a.b.c, four decimal parts: "127.0.0.1.evil.example" is a name, not an address.
-bool is_loopback_v4(std::string_view name) {
-  if (!name.starts_with("127.")) return false;
-  int parts = 0;
-  while (true) {
-    const std::size_t dot = name.find('.');
-    const std::string_view part = name.substr(0, dot);
-    if (!is_digits(part) || part.size() > 3) return false;
-    ++parts;
-    if (dot == std::string_view::npos) return parts == 4;
-    name.remove_prefix(dot + 1);
-  }
+bool is_loopback_v4(const std::string& name) {
+  constexpr std::uint32_t kNetwork = 127;
+  in_addr address{};
+  return inet_pton(AF_INET, name.c_str(), &address) == 1 && ntohl(address.s_addr) >> 24 == kNetwork;
 }
 
 bool is_address(const std::string& name) {
   in6_addr bytes{};
   return inet_pton(AF_INET, name.c_str(), &bytes) == 1 ||
          inet_pton(AF_INET6, name.c_str(), &bytes) == 1;
-}
-
-int hex_digit(char c) {
-  if (c >= '0' && c <= '9') return c - '0';
-  if (c >= 'a' && c <= 'f') return c - 'a' + 10;
-  if (c >= 'A' && c <= 'F') return c - 'A' + 10;
-  return -1;
 }
 
 }  // namespace
@@ -79,7 +61,7 @@ bool host_allowed(std::string_view host, const HostNames& names) {
     return true;
   }
   return std::any_of(names.names.begin(), names.names.end(),
-                     [&](const std::string& each) { return name == lower(each); });
+                     [&](const std::string& each) { return boost::iequals(name, each); });
 }
 
 bool origin_allowed(std::string_view origin, std::string_view host, const HostNames& names) {
@@ -88,12 +70,11 @@ bool origin_allowed(std::string_view origin, std::string_view host, const HostNa
   for (const std::string_view shell : kShells) {
     if (origin.starts_with(shell)) return true;
   }
-  for (const std::string_view scheme :
-       {std::string_view("http://"), std::string_view("https://")}) {
+  for (const std::string_view scheme : {"http://", "https://"}) {
     if (!origin.starts_with(scheme)) continue;
     const std::string_view authority = origin.substr(scheme.size());
     // An Origin may not be any address: pages of other machines are not trusted.
-    return (!host.empty() && lower(authority) == lower(host)) ||
+    return (!host.empty() && boost::iequals(authority, host)) ||
            host_allowed(authority, {names.names, false});
   }
   return false;
@@ -105,10 +86,10 @@ bool decode_path(std::string_view raw, std::string& out) {
     char c = raw[i];
     if (c == '%') {
       if (i + 2 >= raw.size()) return false;
-      const int high = hex_digit(raw[i + 1]);
-      const int low = hex_digit(raw[i + 2]);
-      if (high < 0 || low < 0) return false;
-      c = static_cast<char>(high * 16 + low);
+      unsigned value = 0;
+      const char* end = raw.data() + i + 3;
+      if (std::from_chars(raw.data() + i + 1, end, value, 16).ptr != end) return false;
+      c = static_cast<char>(value);
       i += 2;
     }
     if (static_cast<unsigned char>(c) < 0x20 || c == 0x7F) return false;

@@ -85,12 +85,6 @@ struct Api {
   SlowTaskQueue slow_tasks;  // of the pool; one of its threads never runs any
   std::unordered_set<std::shared_ptr<Generation>> generations;  // running; socket thread only
 
-  // To the pool, with the body's size as the measure of the task.
-  void on_pool(std::size_t body_bytes, ThreadGate::Task task) {
-    if (body_bytes > limits::kHttpLightBytes) return slow_tasks.post(std::move(task));
-    pool.post(std::move(task));
-  }
-
   ModelBounds bounds() const { return {model.spec.vocabulary, model.spec.context}; }
 };
 

@@ -1,8 +1,10 @@
 #include "coordinator/http/api/authorization.h"
 
+#include <spdlog/fmt/fmt.h>
 #include <spdlog/spdlog.h>
 
 #include <algorithm>
+#include <boost/algorithm/string/predicate.hpp>
 #include <cmath>
 
 #include "base/limits.h"
@@ -14,21 +16,10 @@ namespace {
 
 constexpr double kMinute = 60.0;
 
-ApiError error_of(unsigned status, std::string type, std::string code, std::string message) {
-  ApiError error = ApiError::invalid(std::move(message), std::nullopt, std::move(code));
-  error.status = status;
-  error.type = std::move(type);
-  return error;
-}
-
 // The token of "Bearer TOKEN"; the scheme in any case (RFC 9110, 11.1). Empty: another scheme.
 std::string_view bearer_token(std::string_view value) {
   constexpr std::string_view kScheme = "bearer ";
-  if (value.size() < kScheme.size()) return {};
-  const bool bearer = std::equal(kScheme.begin(), kScheme.end(), value.begin(), [](char a, char b) {
-    return a == (b >= 'A' && b <= 'Z' ? b - 'A' + 'a' : b);
-  });
-  if (!bearer) return {};
+  if (!boost::istarts_with(value, kScheme)) return {};
   value.remove_prefix(kScheme.size());
   const std::size_t begin = std::min(value.find_first_not_of(' '), value.size());
   return value.substr(begin, value.find_last_not_of(" \t") + 1 - begin);
@@ -68,9 +59,10 @@ void Authorization::log_refusal(const std::string& reason) {
 
 ApiError Authorization::unauthorized(const std::string& reason) {
   log_refusal(reason);
-  return error_of(401, "authentication_error", "invalid_api_key",
-                  "this API needs a valid key in the header Authorization: Bearer hk1...; the "
-                  "server's owner creates keys with hearth key create");
+  return ApiError::of(401,
+                      "this API needs a valid key in the header Authorization: Bearer hk1...; the "
+                      "server's owner creates keys with hearth key create",
+                      "invalid_api_key", "authentication_error");
 }
 
 Authorization::Verdict Authorization::check(const RequestHead& head, Access access,
@@ -91,16 +83,17 @@ Authorization::Verdict Authorization::check(const RequestHead& head, Access acce
   }
   if (const std::uint32_t wait = rates_.take(key->id, key->requests_per_minute, clock_.now())) {
     ApiError error =
-        error_of(429, "rate_limit_error", "rate_limit_exceeded",
-                 "this key may send " + std::to_string(key->requests_per_minute) +
-                     " requests a minute; try again in " + std::to_string(wait) + " s");
+        ApiError::of(429,
+                     fmt::format("this key may send {} requests a minute; try again in {} s",
+                                 key->requests_per_minute, wait),
+                     "rate_limit_exceeded", "rate_limit_error");
     error.retry_after = wait;
     return {std::move(error)};
   }
   if (access == Access::kAdmin && !key->admin) {
     log_refusal("key " + key->id + " is not an admin key");
-    return {error_of(403, "permission_error", "admin_key_needed",
-                     "this route needs an admin key (hearth key create --admin)")};
+    return {ApiError::of(403, "this route needs an admin key (hearth key create --admin)",
+                         "admin_key_needed", "permission_error")};
   }
   Verdict verdict;
   verdict.model_allowed = key->models.empty() || std::find(key->models.begin(), key->models.end(),
@@ -111,8 +104,8 @@ Authorization::Verdict Authorization::check(const RequestHead& head, Access acce
   verdict.policy.verify = key->verify;
   verdict.policy.min_level = key->min_level;
   if (access == Access::kModel && !verdict.model_allowed) {
-    verdict.refusal = error_of(403, "permission_error", "model_not_allowed",
-                               "this key may not use the model '" + std::string(model) + "'");
+    verdict.refusal = ApiError::of(403, fmt::format("this key may not use the model '{}'", model),
+                                   "model_not_allowed", "permission_error");
   }
   return verdict;
 }

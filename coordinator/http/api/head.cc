@@ -1,9 +1,9 @@
 #include "coordinator/http/api/head.h"
 
+#include <spdlog/fmt/fmt.h>
+
 #include <algorithm>
-#include <array>
-#include <cctype>
-#include <cstdio>
+#include <boost/algorithm/string/predicate.hpp>
 #include <ctime>
 
 #include "base/limits.h"
@@ -13,18 +13,6 @@ namespace hearth::coordinator::http {
 namespace {
 
 constexpr std::size_t kTargetBytes = 8 * limits::kKiB;
-
-ApiError with_status(unsigned status, std::string message, std::string code) {
-  ApiError error = ApiError::invalid(std::move(message), std::nullopt, std::move(code));
-  error.status = status;
-  return error;
-}
-
-bool equals_ignoring_case(std::string_view a, std::string_view b) {
-  return std::equal(a.begin(), a.end(), b.begin(), b.end(), [](unsigned char x, unsigned char y) {
-    return std::tolower(x) == std::tolower(y);
-  });
-}
 
 std::string_view trimmed(std::string_view text) {
   while (!text.empty() && (text.front() == ' ' || text.front() == '\t')) text.remove_prefix(1);
@@ -36,33 +24,26 @@ std::string_view trimmed(std::string_view text) {
 // Content-Length or one `chunked` is refused.
 std::optional<ApiError> check_framing(const RequestHead& head) {
   if (head.content_lengths > 1) {
-    return with_status(400, "the request has more than one Content-Length header", "bad_framing");
+    return ApiError::of(400, "the request has more than one Content-Length header", "bad_framing");
   }
   if (head.transfer_encodings == 0) return std::nullopt;
   if (head.version < 11) {
-    return with_status(400, "Transfer-Encoding needs HTTP/1.1", "bad_framing");
+    return ApiError::of(400, "Transfer-Encoding needs HTTP/1.1", "bad_framing");
   }
   if (head.content_lengths > 0 || head.transfer_encodings > 1) {
-    return with_status(400,
-                       "the request has more than one header that gives the length of its body",
-                       "bad_framing");
+    return ApiError::of(400,
+                        "the request has more than one header that gives the length of its body",
+                        "bad_framing");
   }
-  if (!equals_ignoring_case(trimmed(head.transfer_encoding), "chunked")) {
-    return with_status(400, "Transfer-Encoding must be chunked", "bad_framing");
+  if (!boost::iequals(trimmed(head.transfer_encoding), "chunked")) {
+    return ApiError::of(400, "Transfer-Encoding must be chunked", "bad_framing");
   }
   return std::nullopt;
 }
 
-ApiError forbidden(std::string message, std::string code) {
-  ApiError error = with_status(403, std::move(message), std::move(code));
-  error.type = "permission_error";
-  return error;
-}
-
 // Path and, for the absolute form, authority of a target. False: neither form.
 bool split_target(std::string_view target, std::string& path, std::string& authority) {
-  for (const std::string_view scheme :
-       {std::string_view("http://"), std::string_view("https://")}) {
+  for (const std::string_view scheme : {"http://", "https://"}) {
     if (!target.starts_with(scheme)) continue;
     target.remove_prefix(scheme.size());
     const std::size_t slash = std::min(target.find('/'), target.size());
@@ -113,118 +94,107 @@ bool plain_value(const std::vector<std::string>& values, std::size_t limit) {
 
 std::optional<ApiError> check_return(const RequestHead& head) {
   const auto rule = [](const char* name, std::size_t limit) {
-    return std::string(name) + " must be one header of 1 to " + std::to_string(limit) +
-           " printable ASCII characters";
+    return fmt::format("{} must be one header of 1 to {} printable ASCII characters", name, limit);
   };
   if (!plain_value(head.idempotency_keys, limits::kIdempotencyKeyBytes)) {
-    return with_status(400, rule("Idempotency-Key", limits::kIdempotencyKeyBytes),
-                       "bad_idempotency_key");
+    return ApiError::of(400, rule("Idempotency-Key", limits::kIdempotencyKeyBytes),
+                        "bad_idempotency_key");
   }
   if (!plain_value(head.last_event_ids, limits::kLastEventIdBytes)) {
-    return with_status(400, rule("Last-Event-ID", limits::kLastEventIdBytes), "bad_last_event_id");
+    return ApiError::of(400, rule("Last-Event-ID", limits::kLastEventIdBytes), "bad_last_event_id");
   }
   if (!head.last_event_ids.empty() && head.idempotency_keys.empty()) {
-    return with_status(400,
-                       "Last-Event-ID needs the Idempotency-Key of the request that it continues",
-                       "bad_last_event_id");
+    return ApiError::of(400,
+                        "Last-Event-ID needs the Idempotency-Key of the request that it continues",
+                        "bad_last_event_id");
   }
   return std::nullopt;
+}
+
+// The target, Host and Origin. `path`: the decoded path.
+std::optional<ApiError> check_target(const RequestHead& head, const HostNames& names,
+                                     std::string& path) {
+  if (head.target.size() > kTargetBytes) {
+    return ApiError::of(414,
+                        fmt::format("the request target is longer than {} bytes", kTargetBytes),
+                        "target_too_long");
+  }
+  if (head.hosts > 1 || (head.hosts == 0 && head.version >= 11)) {
+    return ApiError::of(400, "the request must have exactly one Host header", "bad_host");
+  }
+  std::string authority = head.host;
+  const bool asterisk = head.method == "OPTIONS" && head.target == "*";
+  if (!asterisk && !split_target(head.target, path, authority)) {
+    return ApiError::of(400, "the request target is not a path", "bad_target");
+  }
+  const bool named = head.hosts > 0 || !authority.empty();
+  if (named &&
+      (!host_allowed(authority, names) || (head.hosts > 0 && !host_allowed(head.host, names)))) {
+    return ApiError::of(
+        403,
+        "the Host header names another machine; use localhost, or start the server with "
+        "--host-name NAME",
+        "host_not_allowed", "permission_error");
+  }
+  if (head.origin.empty() || origin_allowed(head.origin, head.host, names)) return std::nullopt;
+  return ApiError::of(403, "pages of other origins may not call this API (Origin header)",
+                      "origin_not_allowed", "permission_error");
 }
 
 }  // namespace
 
 HeadCheck check_head(const RequestHead& head, const HostNames& names) {
   HeadCheck out;
-  out.close = true;
   if (head.version != 10 && head.version != 11) {
-    out.error = with_status(505, "the HTTP version must be 1.0 or 1.1", "http_version");
-    return out;
+    out.error = ApiError::of(505, "the HTTP version must be 1.0 or 1.1", "http_version");
+  } else {
+    out.error = check_framing(head);
   }
-  if ((out.error = check_framing(head))) return out;
-  out.close = head.has_body();  // its body is not read
-  if (head.target.size() > kTargetBytes) {
-    out.error = with_status(
-        414, "the request target is longer than " + std::to_string(kTargetBytes) + " bytes",
-        "target_too_long");
-    return out;
-  }
-  if (head.hosts > 1 || (head.hosts == 0 && head.version >= 11)) {
-    out.error = with_status(400, "the request must have exactly one Host header", "bad_host");
-    return out;
-  }
-  std::string authority = head.host;
-  const bool asterisk = head.method == "OPTIONS" && head.target == "*";
-  if (!asterisk && !split_target(head.target, out.path, authority)) {
-    out.error = with_status(400, "the request target is not a path", "bad_target");
-    return out;
-  }
-  const bool named = head.hosts > 0 || !authority.empty();
-  if (named &&
-      (!host_allowed(authority, names) || (head.hosts > 0 && !host_allowed(head.host, names)))) {
-    out.error = forbidden(
-        "the Host header names another machine; use localhost, or start the server with "
-        "--host-name NAME",
-        "host_not_allowed");
-    return out;
-  }
-  if (!head.origin.empty() && !origin_allowed(head.origin, head.host, names)) {
-    out.error = forbidden("pages of other origins may not call this API (Origin header)",
-                          "origin_not_allowed");
-  }
+  // A body is not read after an error.
+  out.close = out.error || head.has_body();
+  if (!out.error) out.error = check_target(head, names, out.path);
   return out;
 }
 
 std::optional<ApiError> check_body_head(const RequestHead& head) {
   if (head.transfer_encodings == 0 && !head.content_length) {
-    return with_status(411, "the request needs a body and its Content-Length", "length_required");
+    return ApiError::of(411, "the request needs a body and its Content-Length", "length_required");
   }
   const std::string_view type =
       trimmed(std::string_view(head.content_type).substr(0, head.content_type.find(';')));
-  if (!type.empty() && !equals_ignoring_case(type, "application/json")) {
-    return with_status(415, "the body must be application/json", "unsupported_media_type");
+  if (!type.empty() && !boost::iequals(type, "application/json")) {
+    return ApiError::of(415, "the body must be application/json", "unsupported_media_type");
   }
   const std::string_view encoding = trimmed(head.content_encoding);
-  if (!encoding.empty() && !equals_ignoring_case(encoding, "identity")) {
-    return with_status(415, "the body must not have a Content-Encoding", "unsupported_media_type");
+  if (!encoding.empty() && !boost::iequals(encoding, "identity")) {
+    return ApiError::of(415, "the body must not have a Content-Encoding", "unsupported_media_type");
   }
-  if (!head.expect.empty() && !equals_ignoring_case(trimmed(head.expect), "100-continue")) {
-    return with_status(417, "Expect must be 100-continue", "expectation_failed");
+  if (!head.expect.empty() && !boost::iequals(trimmed(head.expect), "100-continue")) {
+    return ApiError::of(417, "Expect must be 100-continue", "expectation_failed");
   }
   return check_return(head);
 }
 
 std::string http_date(std::int64_t unix_seconds) {
-  constexpr std::array<const char*, 7> kDays = {"Sun", "Mon", "Tue", "Wed", "Thu", "Fri", "Sat"};
-  constexpr std::array<const char*, 12> kMonths = {"Jan", "Feb", "Mar", "Apr", "May", "Jun",
-                                                   "Jul", "Aug", "Sep", "Oct", "Nov", "Dec"};
   const std::time_t time = unix_seconds;
   std::tm utc{};
-  if (gmtime_r(&time, &utc) == nullptr) return "";
   char text[64];
-  std::snprintf(text, sizeof text, "%s, %02d %s %04d %02d:%02d:%02d GMT",
-                kDays[static_cast<std::size_t>(utc.tm_wday)], utc.tm_mday,
-                kMonths[static_cast<std::size_t>(utc.tm_mon)], utc.tm_year + 1900, utc.tm_hour,
-                utc.tm_min, utc.tm_sec);
-  return text;
+  // The server never leaves the locale "C", whose names of days and months are HTTP's.
+  if (gmtime_r(&time, &utc) == nullptr) return "";
+  return {text, std::strftime(text, sizeof text, "%a, %d %b %Y %H:%M:%S GMT", &utc)};
 }
 
 std::string response_head(const HttpResponse& response, const AnswerContext& context,
                           BodyFraming framing) {
-  std::string out = context.http10 ? "HTTP/1.0 " : "HTTP/1.1 ";
-  out += std::to_string(response.status);
-  out += ' ';
-  out += reason_phrase(response.status);
+  std::string out = fmt::format("HTTP/1.{} {} {}", context.http10 ? 0 : 1, response.status,
+                                reason_phrase(response.status));
   const auto field = [&out](std::string_view name, std::string_view value) {
-    out += "\r\n";
-    out += name;
-    out += ": ";
-    out += value;
+    fmt::format_to(std::back_inserter(out), "\r\n{}: {}", name, value);
   };
   if (response.status != 204) {
     field("Content-Type", response.content_type);
-    if (framing == BodyFraming::kLength) {
+    if (framing == BodyFraming::kLength)
       field("Content-Length", std::to_string(response.body.size()));
-    }
   }
   if (framing == BodyFraming::kChunked) field("Transfer-Encoding", "chunked");
   field("Cache-Control", "no-store");

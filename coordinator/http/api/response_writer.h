@@ -30,9 +30,9 @@ using HeaderFields = std::vector<std::pair<std::string, std::string>>;
 
 struct HttpResponse {
   unsigned status = 200;
-  std::string body;
+  std::string body = {};
   std::string content_type = "application/json";
-  HeaderFields headers;
+  HeaderFields headers = {};
 };
 
 class ResponseWriter {

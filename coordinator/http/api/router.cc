@@ -1,8 +1,8 @@
 #include "coordinator/http/api/router.h"
 
-#include <array>
+#include <spdlog/fmt/fmt.h>
 
-#include "coordinator/http/api/handlers.h"
+#include <array>
 
 namespace hearth::coordinator::http {
 namespace {
@@ -48,13 +48,11 @@ RouteMatch find_route(std::string_view method, std::string_view path) {
     if (row.method == wanted) {
       return {row.handler, std::nullopt, row.access, is_probe(row.handler)};
     }
-    ApiError error = ApiError::invalid(
-        std::string(path) + " supports the method " + std::string(row.method) + " only",
-        std::nullopt, "method_not_allowed");
-    error.status = 405;
-    HttpResponse refusal = error_response(error);
-    const std::string head = row.method == "GET" ? ", HEAD" : "";
-    refusal.headers.emplace_back("Allow", std::string(row.method) + head + ", OPTIONS");
+    HttpResponse refusal = error_response(
+        ApiError::of(405, fmt::format("{} supports the method {} only", path, row.method),
+                     "method_not_allowed"));
+    const char* head = row.method == "GET" ? ", HEAD" : "";
+    refusal.headers.emplace_back("Allow", fmt::format("{}{}, OPTIONS", row.method, head));
     return {nullptr, std::move(refusal)};
   }
   return {nullptr, error_response(ApiError::not_found(

@@ -1,5 +1,5 @@
-// The table of routes. It is looked up before a body is read, so that a wrong path or method costs
-// nothing.
+// The table of routes, and the handlers behind it. The table is looked up before a body is read, so
+// that a wrong path or method costs nothing.
 #pragma once
 
 #include <memory>
@@ -10,8 +10,47 @@
 
 namespace hearth::coordinator::http {
 
-using Handler = void (*)(const std::shared_ptr<Api>& api, HttpRequest request,
-                         std::shared_ptr<ResponseWriter> writer);
+// One request with all that its handler needs to answer it.
+struct Call {
+  std::shared_ptr<Api> api;
+  HttpRequest request;
+  std::shared_ptr<ResponseWriter> writer;
+
+  void respond(HttpResponse response) const { writer->respond(std::move(response)); }
+  void respond(const ApiError& error) const { writer->respond(error_response(error)); }
+};
+using Handler = void (*)(Call call);
+
+// Runs `task`, a function of the call, on the pool, with the body's size as its measure.
+template <typename Task>
+void on_pool(Call call, Task task) {
+  const std::shared_ptr<Api> api = call.api;
+  const bool slow = call.request.body.size() > limits::kHttpLightBytes;
+  auto run = [call = std::move(call), task]() mutable { task(std::move(call)); };
+  if (slow) return api->slow_tasks.post(std::move(run));
+  api->pool.post(std::move(run));
+}
+
+// routes/generate.cc
+void handle_chat(Call call);
+void handle_completion(Call call);
+// DELETE /v1/requests: ends and forgets the request with this Idempotency-Key
+void handle_forget(Call call);
+// routes/tokens.cc: the shapes of llama-server
+void handle_tokenize(Call call);
+void handle_detokenize(Call call);
+void handle_apply_template(Call call);
+// routes/models.cc
+void handle_models(Call call);
+void handle_model(Call call);
+// routes/state.cc: /livez is about this process, /readyz and /health about whether a prompt would
+// be answered
+void handle_live(Call call);
+void handle_ready(Call call);
+void handle_metrics(Call call);
+void handle_state(Call call);
+// routes/credits.cc
+void handle_grant(Call call);
 
 struct RouteMatch {
   Handler handler = nullptr;            // null: `refusal` says why

@@ -5,7 +5,6 @@
 
 #include "base/check.h"
 #include "base/limits.h"
-#include "coordinator/http/openai/sampling.h"
 
 namespace hearth::coordinator::http {
 

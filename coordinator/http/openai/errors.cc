@@ -41,18 +41,15 @@ constexpr std::array kRows = {
 
 ApiError ApiError::invalid(std::string message, std::optional<std::string> param,
                            std::string code) {
-  ApiError error;
-  error.message = std::move(message);
-  error.param = std::move(param);
-  error.code = std::move(code);
-  return error;
+  return {400, "invalid_request_error", std::move(message), std::move(param), std::move(code)};
 }
 
 ApiError ApiError::not_found(std::string message, std::string code) {
-  ApiError error = invalid(std::move(message), std::nullopt, std::move(code));
-  error.status = 404;
-  error.type = "not_found_error";
-  return error;
+  return of(404, std::move(message), std::move(code), "not_found_error");
+}
+
+ApiError ApiError::of(unsigned status, std::string message, std::string code, std::string type) {
+  return {status, std::move(type), std::move(message), std::nullopt, std::move(code)};
 }
 
 ApiError ApiError::not_supported(std::string message, std::string param, std::string code) {
@@ -79,21 +76,11 @@ ApiError from_coordinator(const Error& error, std::uint32_t retry_after) {
   return out;
 }
 
-ApiError out_of_credit(std::string message) {
-  ApiError error = ApiError::invalid(std::move(message), std::nullopt, "insufficient_quota");
-  error.status = 429;
-  error.type = "insufficient_quota";
-  error.final = true;
-  return error;
-}
-
 std::string error_body(const ApiError& error) {
   OrderedJson inner = {{"message", error.message}, {"type", error.type}};
   inner["param"] = error.param ? OrderedJson(*error.param) : OrderedJson(nullptr);
   inner["code"] = error.code ? OrderedJson(*error.code) : OrderedJson(nullptr);
-  OrderedJson body;
-  body["error"] = std::move(inner);
-  return dump(body);
+  return dump(OrderedJson{{"error", std::move(inner)}});
 }
 
 }  // namespace hearth::coordinator::http

@@ -19,21 +19,20 @@ struct ApiError {
   std::string message;
   std::optional<std::string> param;  // the field that is wrong
   std::optional<std::string> code;
-  std::optional<std::uint32_t> retry_after;  // seconds, 1 to 3600
-  bool final = false;                        // adds x-should-retry: false
+  std::optional<std::uint32_t> retry_after = {};  // seconds, 1 to 3600
+  bool final = false;                             // adds x-should-retry: false
 
   static ApiError invalid(std::string message, std::optional<std::string> param = std::nullopt,
                           std::string code = "invalid_value");
   static ApiError not_found(std::string message, std::string code);
+  static ApiError of(unsigned status, std::string message, std::string code,
+                     std::string type = "invalid_request_error");
   static ApiError not_supported(std::string message, std::string param,
                                 std::string code = "unsupported_value");
 };
 
 // The error of a coordinator, as a table maps it. `retry_after`: the predicted wait in seconds.
 ApiError from_coordinator(const Error& error, std::uint32_t retry_after);
-
-// 429: the account of the request cannot pay for it. The same request would be refused again.
-ApiError out_of_credit(std::string message);
 
 // The JSON body.
 std::string error_body(const ApiError& error);

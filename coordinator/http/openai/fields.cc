@@ -1,20 +1,11 @@
 #include "coordinator/http/openai/fields.h"
 
+#include <spdlog/fmt/fmt.h>
+
 #include <cmath>
 #include <limits>
-#include <sstream>
 
 namespace hearth::coordinator::http {
-namespace {
-
-std::string range_text(double low, double high) {
-  std::ostringstream out;
-  out << "must be between " << low << " and " << high;
-  return out.str();
-}
-
-}  // namespace
-
 std::optional<std::int64_t> as_integer(const Json& value) {
   if (value.is_number_unsigned()) {
     const auto number = value.get<std::uint64_t>();
@@ -63,36 +54,25 @@ std::optional<std::string> FieldReader::string(const char* name) {
   return std::nullopt;
 }
 
-std::optional<double> FieldReader::number(const char* name, double low, double high) {
+float FieldReader::number(const char* name, double low, double high, float otherwise) {
   const Json* value = find(name);
-  if (value == nullptr) return std::nullopt;
-  if (!value->is_number()) {
-    fail(name, "must be a number");
-    return std::nullopt;
-  }
-  const double number = value->get<double>();
-  if (!(number >= low && number <= high)) {
-    fail(name, range_text(low, high));
-    return std::nullopt;
-  }
-  return number;
+  if (value == nullptr) return otherwise;
+  const double number = value->is_number() ? value->get<double>() : low;
+  if (!value->is_number()) fail(name, "must be a number");
+  if (number >= low && number <= high) return static_cast<float>(number);
+  fail(name, fmt::format("must be between {} and {}", low, high));
+  return otherwise;
 }
 
 std::optional<std::int64_t> FieldReader::integer(const char* name, std::int64_t low,
                                                  std::int64_t high) {
   const Json* value = find(name);
   if (value == nullptr) return std::nullopt;
-  if (!value->is_number()) {
-    fail(name, "must be an integer");
-    return std::nullopt;
-  }
   const auto number = as_integer(*value);
-  if (!number || *number < low || *number > high) {
-    fail(name,
-         "must be an integer between " + std::to_string(low) + " and " + std::to_string(high));
-    return std::nullopt;
-  }
-  return number;
+  if (number && *number >= low && *number <= high) return number;
+  fail(name, value->is_number() ? fmt::format("must be an integer between {} and {}", low, high)
+                                : "must be an integer");
+  return std::nullopt;
 }
 
 void FieldReader::fail(ApiError error) {
@@ -100,8 +80,7 @@ void FieldReader::fail(ApiError error) {
 }
 
 void FieldReader::fail(const char* name, const std::string& what) {
-  const std::string field = prefix_ + name;
-  fail(ApiError::invalid("'" + field + "' " + what, field));
+  fail(ApiError::invalid(fmt::format("'{}{}' {}", prefix_, name, what), prefix_ + name));
 }
 
 }  // namespace hearth::coordinator::http

@@ -21,9 +21,16 @@ class FieldReader {
   const Json* find(const char* name) const;
   std::optional<bool> boolean(const char* name);
   std::optional<std::string> string(const char* name);
-  std::optional<double> number(const char* name, double low, double high);
+  // `otherwise`: the number of a field that is absent or wrong.
+  float number(const char* name, double low, double high, float otherwise);
   // Whole numbers only; 3.0 is accepted, 3.5 is not.
   std::optional<std::int64_t> integer(const char* name, std::int64_t low, std::int64_t high);
+  // `T`: a type that holds all numbers from `low` to `high`, or their two's complement.
+  template <typename T>
+  std::optional<T> integer(const char* name, std::int64_t low, std::int64_t high) {
+    const auto value = integer(name, low, high);
+    return value ? std::optional(static_cast<T>(*value)) : std::nullopt;
+  }
 
   void fail(ApiError error);
   // 400 invalid_value about a field, with the prefix put before its name.

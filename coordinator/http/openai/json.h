@@ -21,8 +21,7 @@ ApiResult<Json> parse_json(std::string_view text);
 // Invalid UTF-8 becomes U+FFFD.
 std::string dump(const OrderedJson& value);
 
-// Bytes as valid UTF-8: what is broken becomes U+FFFD.
+// Bytes as valid UTF-8: each that is broken becomes U+FFFD.
 std::string valid_utf8(std::string_view bytes);
-bool is_valid_utf8(std::string_view bytes);
 
 }  // namespace hearth::coordinator::http

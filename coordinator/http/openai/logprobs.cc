@@ -1,8 +1,11 @@
 #include "coordinator/http/openai/logprobs.h"
 
+#include <spdlog/fmt/fmt.h>
+
 #include <algorithm>
 #include <cmath>
-#include <cstdio>
+
+#include "model/gguf/untrusted_text.h"
 
 namespace hearth::coordinator::http {
 namespace {
@@ -29,13 +32,9 @@ OrderedJson token_object(TokenId token, float logprob, const model::Tokenizer& t
 // Keys of a JSON object must differ: tokens that are part of a character are spelled as bytes.
 std::string completion_key(TokenId token, const model::Tokenizer& tokenizer) {
   const std::string bytes = tokenizer.token_bytes(token, true);
-  if (is_valid_utf8(bytes)) return bytes;
+  if (model::is_utf8(bytes)) return bytes;
   std::string out = "bytes:";
-  for (const char c : bytes) {
-    char hex[5];
-    std::snprintf(hex, sizeof hex, "\\x%02x", static_cast<unsigned>(static_cast<unsigned char>(c)));
-    out += hex;
-  }
+  for (const char c : bytes) out += fmt::format("\\x{:02x}", static_cast<unsigned char>(c));
   return out;
 }
 

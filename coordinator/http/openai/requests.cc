@@ -1,16 +1,179 @@
 #include "coordinator/http/openai/requests.h"
 
+#include <spdlog/fmt/fmt.h>
+
 #include <algorithm>
+#include <charconv>
 #include <limits>
 
+#include "base/check.h"
 #include "base/limits.h"
 #include "coordinator/http/openai/fields.h"
-#include "coordinator/http/openai/sampling_fields.h"
+#include "proto/frame.h"
 
 namespace hearth::coordinator::http {
 namespace {
 
 constexpr std::int64_t kInt32Max = std::numeric_limits<std::int32_t>::max();
+
+constexpr double kBiasRange = 100.0;
+
+// A token id written as a JSON number, or as the string that JSON objects need for keys.
+std::optional<TokenId> bias_token(const Json& value, std::uint32_t vocabulary) {
+  std::optional<std::int64_t> id;
+  if (value.is_string()) {
+    const auto& text = value.get_ref<const std::string&>();
+    std::int64_t parsed = 0;
+    const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), parsed);
+    if (error == std::errc() && end == text.data() + text.size()) id = parsed;
+  } else {
+    id = as_integer(value);
+  }
+  if (!id || *id < 0 || *id >= static_cast<std::int64_t>(vocabulary)) return std::nullopt;
+  return static_cast<TokenId>(*id);
+}
+
+void add_bias(FieldReader& fields, const Json& token, const Json& bias, std::uint32_t vocabulary,
+              GenerationRequest& request) {
+  const auto id = bias_token(token, vocabulary);
+  if (!id) {
+    return fields.fail("logit_bias",
+                       fmt::format("names a token that is not an id from 0 to {}", vocabulary - 1));
+  }
+  float value = -std::numeric_limits<float>::infinity();  // false: never
+  if (bias.is_number()) {
+    const double number = bias.get<double>();
+    if (!(number >= -kBiasRange && number <= kBiasRange)) {
+      return fields.fail("logit_bias", "has a bias outside -100 to 100");
+    }
+    value = static_cast<float>(number);
+  } else if (bias != Json(false)) {
+    return fields.fail("logit_bias", "has a bias that is neither a number nor false");
+  }
+  request.sampling.logit_bias.emplace_back(*id, value);
+}
+
+// {"50256": -100} as OpenAI, [[50256, false]] as llama.cpp.
+void parse_logit_bias(FieldReader& fields, std::uint32_t vocabulary, GenerationRequest& request) {
+  const Json* map = fields.find("logit_bias");
+  if (map == nullptr) return;
+  if (!map->is_object() && !map->is_array()) {
+    return fields.fail("logit_bias", "must map token ids to numbers");
+  }
+  if (map->size() > limits::kLogitBias) {
+    return fields.fail("logit_bias", fmt::format("has more than {} entries", limits::kLogitBias));
+  }
+  if (map->is_object()) {
+    for (const auto& [key, bias] : map->items()) {
+      add_bias(fields, Json(key), bias, vocabulary, request);
+    }
+    return;
+  }
+  for (const Json& pair : *map) {
+    if (!pair.is_array() || pair.size() != 2) {
+      return fields.fail("logit_bias", "must hold pairs of token id and bias");
+    }
+    add_bias(fields, pair[0], pair[1], vocabulary, request);
+  }
+}
+
+void parse_trust(FieldReader& fields, GenerationRequest& request) {
+  const Json* trust = fields.find("trust");
+  if (trust == nullptr) return;
+  if (!trust->is_array() || trust->empty() || trust->size() > limits::kStages) {
+    return fields.fail("trust",
+                       fmt::format("must be an array of 1 to {} names of nodes", limits::kStages));
+  }
+  for (const Json& name : *trust) {
+    const bool valid = name.is_string() && check_node_name(name.get_ref<const std::string&>()).ok();
+    if (!valid)
+      return fields.fail("trust", "must hold names of nodes, as hearth status shows them");
+    request.asked.trust.push_back(name.get<std::string>());
+  }
+}
+
+void parse_hearth(FieldReader& fields, GenerationRequest& request) {
+  const Json* wish = fields.find("hearth");
+  if (wish == nullptr) return;
+  FieldReader inner(*wish, "hearth.");
+  if (const auto name = inner.string("verify")) {
+    request.asked.verify = verify_named(*name);
+    if (!request.asked.verify) inner.fail("verify", "must be none, spot or full");
+  }
+  if (const auto name = inner.string("min_level")) {
+    request.asked.min_level = level_named(*name);
+    if (!request.asked.min_level) {
+      inner.fail("min_level", "must be newcomer, probation, regular or veteran");
+    }
+  }
+  request.asked.share = inner.boolean("share").value_or(false);
+  if (inner.failed()) fields.fail(inner.error());
+}
+
+void parse_sampling(FieldReader& fields, const ModelBounds& bounds, GenerationRequest& request) {
+  SamplingParams& sampling = request.sampling;
+  sampling.temperature = fields.number("temperature", 0, 100, sampling.temperature);
+  sampling.top_p = fields.number("top_p", 0, 1, sampling.top_p);
+  if (sampling.top_p <= 0.0F) fields.fail("top_p", "must be more than 0 and at most 1");
+  sampling.min_p = fields.number("min_p", 0, 1, sampling.min_p);
+  if (const auto v = fields.integer("top_k", -1, kInt32Max)) {
+    // -1 (vLLM) and anything that covers the vocabulary mean off.
+    const bool off = *v <= 0 || *v >= static_cast<std::int64_t>(bounds.vocabulary);
+    sampling.top_k = off ? 0 : static_cast<std::uint32_t>(*v);
+  }
+  sampling.presence_penalty =
+      fields.number("presence_penalty", -100, 100, sampling.presence_penalty);
+  sampling.frequency_penalty =
+      fields.number("frequency_penalty", -100, 100, sampling.frequency_penalty);
+  for (const char* name : {"repetition_penalty", "repeat_penalty"}) {
+    sampling.repetition_penalty = fields.number(name, 0, 100, sampling.repetition_penalty);
+    if (sampling.repetition_penalty <= 0.0F) fields.fail(name, "must be more than 0");
+  }
+  // The whole of int64, negative ones in two's complement, as clients of OpenAI send it.
+  request.seed = fields.integer<std::uint64_t>("seed", std::numeric_limits<std::int64_t>::min(),
+                                               std::numeric_limits<std::int64_t>::max());
+  parse_logit_bias(fields, bounds.vocabulary, request);
+  request.ignore_eos = fields.boolean("ignore_eos").value_or(false);
+  request.return_token_ids = fields.boolean("return_token_ids").value_or(false);
+  request.return_hashes = fields.boolean("return_hashes").value_or(false);
+  parse_trust(fields, request);
+  parse_hearth(fields, request);
+  request.n = fields.integer<std::uint32_t>("n", 1, limits::kChoices).value_or(1);
+}
+
+void parse_stop(FieldReader& fields, GenerationRequest& request) {
+  const Json* stop = fields.find("stop");
+  if (stop == nullptr) return;
+  if (stop->is_string()) {
+    request.stop.push_back(stop->get<std::string>());
+  } else if (stop->is_array()) {
+    if (stop->size() > limits::kStopStrings) {
+      return fields.fail("stop", fmt::format("has more than {} strings", limits::kStopStrings));
+    }
+    for (const Json& text : *stop) {
+      if (!text.is_string()) return fields.fail("stop", "must hold strings");
+      request.stop.push_back(text.get<std::string>());
+    }
+  } else {
+    return fields.fail("stop", "must be a string or an array of strings");
+  }
+  for (const std::string& text : request.stop) {
+    if (text.empty()) return fields.fail("stop", "must not hold an empty string");
+    if (text.size() > limits::kStopStringBytes) {
+      return fields.fail(
+          "stop", fmt::format("has a string longer than {} bytes", limits::kStopStringBytes));
+    }
+  }
+}
+
+void parse_stream(FieldReader& fields, GenerationRequest& request) {
+  request.stream = fields.boolean("stream").value_or(false);
+  const Json* options = fields.find("stream_options");
+  if (options == nullptr) return;
+  FieldReader inner(*options, "stream_options.");
+  request.include_usage = inner.boolean("include_usage").value_or(false);
+  if (inner.failed()) fields.fail(inner.error());
+}
 
 // The parts of a content array, joined.
 std::string parse_parts(FieldReader& message, const Json& parts) {
@@ -19,9 +182,10 @@ std::string parse_parts(FieldReader& message, const Json& parts) {
     FieldReader fields(part, "content[].");
     const std::string type = fields.string("type").value_or("text");
     if (!fields.failed() && type != "text") {
-      message.fail(ApiError::not_supported("content parts of type '" + type.substr(0, 64) +
-                                               "' are not supported; this model reads text",
-                                           "messages", "unsupported_content"));
+      message.fail(ApiError::not_supported(
+          fmt::format("content parts of type '{}' are not supported; this model reads text",
+                      type.substr(0, 64)),
+          "messages", "unsupported_content"));
       return {};
     }
     const auto piece = fields.string("text");
@@ -36,7 +200,7 @@ std::string parse_parts(FieldReader& message, const Json& parts) {
 }
 
 model::ChatMessage parse_message(const Json& value, std::size_t index, FieldReader& fields) {
-  FieldReader message(value, "messages[" + std::to_string(index) + "].");
+  FieldReader message(value, fmt::format("messages[{}].", index));
   model::ChatMessage out;
   out.role = message.string("role").value_or("");
   if (out.role == "developer") out.role = "system";  // the newer name of the same role
@@ -63,7 +227,7 @@ model::ChatMessage parse_message(const Json& value, std::size_t index, FieldRead
 void refuse_unless_empty(FieldReader& fields, const char* name) {
   const Json* value = fields.find(name);
   if (value == nullptr || (value->is_array() && value->empty())) return;
-  fields.fail(ApiError::not_supported(std::string("'") + name + "' is not supported yet", name));
+  fields.fail(ApiError::not_supported(fmt::format("'{}' is not supported yet", name), name));
 }
 
 void refuse_formats(FieldReader& fields) {
@@ -82,29 +246,25 @@ void refuse_formats(FieldReader& fields) {
 void parse_max_tokens(FieldReader& fields, GenerationRequest& request) {
   // The newer name wins when both are there.
   for (const char* name : {"max_tokens", "max_completion_tokens"}) {
-    if (const auto v = fields.integer(name, 1, kInt32Max)) {
-      request.max_tokens = static_cast<std::uint32_t>(*v);
-    }
+    if (const auto v = fields.integer<std::uint32_t>(name, 1, kInt32Max)) request.max_tokens = v;
   }
 }
 
 void parse_chat_logprobs(FieldReader& fields, GenerationRequest& request) {
   request.sampling.logprobs = fields.boolean("logprobs").value_or(false);
-  const auto top = fields.integer("top_logprobs", 0, limits::kTopLogprobs);
-  if (!top) return;
-  if (*top > 0 && !request.sampling.logprobs) {
-    return fields.fail("top_logprobs", "needs 'logprobs' to be true");
+  request.sampling.top_logprobs =
+      fields.integer<std::uint32_t>("top_logprobs", 0, limits::kTopLogprobs).value_or(0);
+  if (request.sampling.top_logprobs > 0 && !request.sampling.logprobs) {
+    fields.fail("top_logprobs", "needs 'logprobs' to be true");
   }
-  request.sampling.top_logprobs = static_cast<std::uint32_t>(*top);
 }
 
 void parse_completion_logprobs(FieldReader& fields, GenerationRequest& request) {
   const Json* value = fields.find("logprobs");
   if (value == nullptr || *value == Json(false)) return;
-  if (const auto top = fields.integer("logprobs", 0, limits::kTopLogprobs)) {
-    request.sampling.logprobs = true;
-    request.sampling.top_logprobs = static_cast<std::uint32_t>(*top);
-  }
+  request.sampling.logprobs = true;
+  request.sampling.top_logprobs =
+      fields.integer<std::uint32_t>("logprobs", 0, limits::kTopLogprobs).value_or(0);
 }
 
 void parse_prompts(FieldReader& fields, const ModelBounds& bounds, GenerationRequest& request) {
@@ -123,7 +283,7 @@ void parse_prompts(FieldReader& fields, const ModelBounds& bounds, GenerationReq
     return;
   }
   if (prompt->size() > limits::kPrompts) {
-    return fields.fail("prompt", "has more than " + std::to_string(limits::kPrompts) + " prompts");
+    return fields.fail("prompt", fmt::format("has more than {} prompts", limits::kPrompts));
   }
   for (const Json& item : *prompt) {
     if (item.is_string()) {
@@ -171,7 +331,7 @@ std::optional<std::vector<TokenId>> parse_token_ids(FieldReader& fields, const c
   for (const Json& value : array) {
     const auto id = as_integer(value);
     if (!id || *id < 0 || *id >= static_cast<std::int64_t>(vocabulary)) {
-      fields.fail(name, "must hold token ids from 0 to " + std::to_string(vocabulary - 1));
+      fields.fail(name, fmt::format("must hold token ids from 0 to {}", vocabulary - 1));
       return std::nullopt;
     }
     ids.push_back(static_cast<TokenId>(*id));
@@ -187,8 +347,7 @@ std::vector<model::ChatMessage> parse_messages(FieldReader& fields) {
     return out;
   }
   if (!messages->is_array() || messages->empty() || messages->size() > limits::kMessages) {
-    fields.fail("messages",
-                "must be an array of 1 to " + std::to_string(limits::kMessages) + " messages");
+    fields.fail("messages", fmt::format("must be an array of 1 to {} messages", limits::kMessages));
     return out;
   }
   for (std::size_t i = 0; i < messages->size() && !fields.failed(); ++i) {
@@ -231,9 +390,7 @@ ApiResult<GenerationRequest> parse_completion_request(const Json& body, const Mo
   request.chat = false;
   request.model = parse_model(fields);
   parse_prompts(fields, bounds, request);
-  if (const auto v = fields.integer("max_tokens", 1, kInt32Max)) {
-    request.max_tokens = static_cast<std::uint32_t>(*v);
-  }
+  request.max_tokens = fields.integer<std::uint32_t>("max_tokens", 1, kInt32Max);
   parse_sampling(fields, bounds, request);
   parse_completion_logprobs(fields, request);
   parse_stop(fields, request);
@@ -241,11 +398,22 @@ ApiResult<GenerationRequest> parse_completion_request(const Json& body, const Mo
   refuse_formats(fields);
   refuse_completion_extras(fields, request);
   if (!fields.failed() && request.prompts.size() * request.n > limits::kHttpSequences) {
-    fields.fail("n", "times the number of prompts must be at most " +
-                         std::to_string(limits::kHttpSequences));
+    fields.fail(
+        "n", fmt::format("times the number of prompts must be at most {}", limits::kHttpSequences));
   }
   if (fields.failed()) return fields.error();
   return request;
+}
+
+SamplingParams sampling_params(const GenerationRequest& request, std::uint64_t seed,
+                               std::uint32_t choice, std::uint32_t max_tokens,
+                               const model::Tokenizer& tokenizer) {
+  INVARIANT(request.n > 0, "a request has a choice of each prompt");
+  SamplingParams out = request.sampling;
+  out.max_tokens = max_tokens;
+  out.seed = request.seed.value_or(seed) + choice % request.n;
+  if (!request.ignore_eos) out.stop_tokens = tokenizer.end_tokens();
+  return out;
 }
 
 }  // namespace hearth::coordinator::http

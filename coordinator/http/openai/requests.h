@@ -14,6 +14,7 @@
 #include "coordinator/http/openai/json.h"
 #include "coordinator/request.h"
 #include "model/chat_template.h"
+#include "model/text/tokenizer.h"
 #include "proto/step.h"
 
 namespace hearth::coordinator::http {
@@ -75,5 +76,12 @@ std::vector<model::ChatMessage> parse_messages(FieldReader& fields);
 // An array of token ids; nothing, and a failed reader, when an id is out of the vocabulary.
 std::optional<std::vector<TokenId>> parse_token_ids(FieldReader& fields, const char* name,
                                                     const Json& array, std::uint32_t vocabulary);
+
+// SamplingParams of one choice of a request: the one place where a request becomes what stages
+// sample by. `seed`: of the answer, for requests that name none. `choice`: its number in the whole
+// answer, all prompts counted; the choices of one prompt have consecutive seeds.
+SamplingParams sampling_params(const GenerationRequest& request, std::uint64_t seed,
+                               std::uint32_t choice, std::uint32_t max_tokens,
+                               const model::Tokenizer& tokenizer);
 
 }  // namespace hearth::coordinator::http

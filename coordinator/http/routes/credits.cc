@@ -1,5 +1,7 @@
 // POST /api/v1/grants {"to": "a node, a key or an account", "amount": 1000}
-#include "coordinator/http/api/handlers.h"
+#include <spdlog/fmt/fmt.h>
+
+#include "coordinator/http/api/router.h"
 #include "coordinator/http/openai/fields.h"
 
 namespace hearth::coordinator::http {
@@ -17,7 +19,7 @@ ApiResult<Wish> parse_grant(const Api& api, const std::string& body) {
   const auto to = fields.string("to");
   if (!to) fields.fail("to", "is required: a node, an API key or an account");
   const auto amount = fields.integer("amount", 1, ledger::kGrantMax);
-  if (!amount) fields.fail("amount", "is required: from 1 to " + std::to_string(ledger::kGrantMax));
+  if (!amount) fields.fail("amount", fmt::format("is required: from 1 to {}", ledger::kGrantMax));
   if (fields.failed()) return fields.error();
   const auto account = api.options.accounts->find(*to);
   if (!account && account.error().code == ErrorCode::kNotFound) {
@@ -29,29 +31,28 @@ ApiResult<Wish> parse_grant(const Api& api, const std::string& body) {
 
 }  // namespace
 
-void handle_grant(const std::shared_ptr<Api>& api, HttpRequest request,
-                  std::shared_ptr<ResponseWriter> writer) {
-  if (!api->options.credits) {
-    ApiError error = ApiError::invalid(
+void handle_grant(Call call) {
+  if (!call.api->options.credits) {
+    return call.respond(ApiError::of(
+        409,
         "this cluster has no credits; to enable them, stop the server and run hearth init "
         "--credits",
-        std::nullopt, "no_credits");
-    error.status = 409;
-    return writer->respond(error_response(error));
+        "no_credits"));
   }
-  api->on_pool(request.body.size(), [api, request = std::move(request), writer] {
-    auto wish = parse_grant(*api, request.body);
-    const auto respond = [api, writer](HttpResponse response) {
-      api->sockets.post([writer, response = std::move(response)] { writer->respond(response); });
+  on_pool(std::move(call), [](const Call& call) {
+    const auto respond = [call](const HttpResponse& response) {
+      call.api->sockets.post([call, response] { call.respond(response); });
     };
+    auto wish = parse_grant(*call.api, call.request.body);
     if (!wish.ok()) return respond(error_response(wish.error()));
-    api->options.grant(wish->to, wish->amount, [api, respond, wish = *wish](const Status& done) {
+    const HttpOptions& options = call.api->options;
+    options.grant(wish->to, wish->amount, [respond, &options, wish = *wish](const Status& done) {
       if (!done) return respond(error_response(from_coordinator(done.error(), 1)));
-      const Credits::Balance now = api->options.credits->balance(wish.to);
-      respond(json_response(dump(OrderedJson{{"account", wish.to.hex()},
-                                             {"amount", wish.amount},
-                                             {"balance", now.spendable},
-                                             {"reserved", now.reserved}})));
+      const Credits::Balance now = options.credits->balance(wish.to);
+      respond(json_response(dump({{"account", wish.to.hex()},
+                                  {"amount", wish.amount},
+                                  {"balance", now.spendable},
+                                  {"reserved", now.reserved}})));
     });
   });
 }

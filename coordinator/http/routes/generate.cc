@@ -1,8 +1,10 @@
 // POST /v1/chat/completions and /v1/completions: parse, render and tokenise on the pool, then hand
 // over to a Generation.
+#include <spdlog/fmt/fmt.h>
+
 #include <algorithm>
 
-#include "coordinator/http/api/handlers.h"
+#include "coordinator/http/api/router.h"
 #include "coordinator/http/generation/generation.h"
 #include "coordinator/http/routes/prompt.h"
 
@@ -20,10 +22,9 @@ std::optional<ApiError> check_bytes(const ServedModel& served, std::size_t bytes
   const std::uint64_t longest = served.tokenizer->longest_token_bytes();
   const std::uint64_t context = served.spec.context;
   if (longest == 0 || bytes <= context * longest) return std::nullopt;
-  return ApiError::invalid("the prompt has " + std::to_string(bytes) +
-                               " bytes; the model's context of " + std::to_string(context) +
-                               " tokens holds at most " + std::to_string(context * longest) +
-                               " (its longest token has " + std::to_string(longest) + ")",
+  return ApiError::invalid(fmt::format("the prompt has {} bytes; the model's context of {} tokens "
+                                       "holds at most {} (its longest token has {})",
+                                       bytes, context, context * longest, longest),
                            chat ? "messages" : "prompt", "context_length_exceeded");
 }
 
@@ -58,39 +59,26 @@ ApiResult<GenerationInput> prepare(const Api& api, const std::string& body, bool
   return tokenise(api.model, std::move(*parsed));
 }
 
-ApiError conflict(unsigned status, std::string message, std::string code) {
-  ApiError error = ApiError::invalid(std::move(message), std::nullopt, std::move(code));
-  error.status = status;
-  return error;
-}
-
 // How much of the answer the client has seen, by the id of the last event.
 ApiResult<std::optional<EventId>> seen_of(const HttpRequest& http, const GenerationInput& input) {
   if (!http.last_event_id) return std::optional<EventId>();
   auto seen = parse_event_id(*http.last_event_id);
   if (!seen || seen->told.size() != input.prompts.size() * input.request.n) {
-    return conflict(400, "Last-Event-ID is not the id of an event of this request",
-                    "bad_last_event_id");
+    return ApiError::of(400, "Last-Event-ID is not the id of an event of this request",
+                        "bad_last_event_id");
   }
   if (!input.request.stream) {
-    return conflict(400, "Last-Event-ID continues a stream, but 'stream' is false in this request",
-                    "bad_last_event_id");
+    return ApiError::of(400,
+                        "Last-Event-ID continues a stream, but 'stream' is false in this request",
+                        "bad_last_event_id");
   }
   if (seen->answer != input.keep->answer) {
-    return conflict(409,
-                    "Last-Event-ID belongs to an answer with another key, body, user or model; "
-                    "send the request again without it",
-                    "event_of_another_answer");
+    return ApiError::of(409,
+                        "Last-Event-ID belongs to an answer with another key, body, user or model; "
+                        "send the request again without it",
+                        "event_of_another_answer");
   }
   return seen;
-}
-
-ApiError never_sent() {
-  return conflict(
-      400,
-      "Last-Event-ID names an event that was not sent yet; send the request again with the id of "
-      "the last event that arrived, or without one",
-      "bad_last_event_id");
 }
 
 // Whether no process can have sent this event, where the answer is not known here.
@@ -101,45 +89,46 @@ bool beyond_all(const EventId& seen, const GenerationInput& input, std::uint32_t
 }
 
 // A request with an Idempotency-Key: attaches to the answer of that name, or starts it.
-void serve_kept(const std::shared_ptr<Api>& api, std::shared_ptr<ResponseWriter> writer,
-                const HttpRequest& http, GenerationInput input) {
-  const auto found = api->kept.find(input.keep->name);
+void serve_kept(Call call, GenerationInput input) {
+  const auto found = call.api->kept.find(input.keep->name);
   if (found && found->digest != input.keep->digest) {
-    return writer->respond(error_response(
-        conflict(422,
-                 "this Idempotency-Key was used with another body or path; a new request needs a "
-                 "new key",
-                 "idempotency_key_reused")));
+    return call.respond(ApiError::of(
+        422,
+        "this Idempotency-Key was used with another body or path; a new request needs a "
+        "new key",
+        "idempotency_key_reused"));
   }
-  auto seen = seen_of(http, input);
-  if (!seen.ok()) return writer->respond(error_response(seen.error()));
+  auto seen = seen_of(call.request, input);
+  if (!seen.ok()) return call.respond(seen.error());
   if (*seen && (found ? !found->generation->may_have_sent(**seen)
-                      : beyond_all(**seen, input, api->model.spec.context))) {
-    return writer->respond(error_response(never_sent()));
+                      : beyond_all(**seen, input, call.api->model.spec.context))) {
+    return call.respond(ApiError::of(
+        400,
+        "Last-Event-ID names an event that was not sent yet; send the request again with the id of "
+        "the last event that arrived, or without one",
+        "bad_last_event_id"));
   }
-  if (found) return found->generation->attach(std::move(writer), std::move(*seen));
-  Generation::start(api, std::move(writer), http, std::move(input), std::move(*seen));
+  if (found) return found->generation->attach(std::move(call.writer), std::move(*seen));
+  Generation::start(call.api, std::move(call.writer), call.request, std::move(input),
+                    std::move(*seen));
 }
 
-void handle_generation(const std::shared_ptr<Api>& api, HttpRequest request,
-                       std::shared_ptr<ResponseWriter> writer, bool chat) {
-  const std::size_t bytes = request.body.size();
-  api->on_pool(bytes, [api, request = std::move(request), writer, chat]() mutable {
-    auto input = prepare(*api, request.body, chat);
-    if (input.ok() && request.idempotency_key) {
-      input->keep = api->kept.keep(request.policy.owner, *request.idempotency_key, request.path,
-                                   request.body);
+void handle_generation(Call call, bool chat) {
+  on_pool(std::move(call), [chat](Call call) {
+    const std::shared_ptr<Api> api = call.api;
+    HttpRequest& http = call.request;
+    auto input = prepare(*api, http.body, chat);
+    if (input.ok() && http.idempotency_key) {
+      input->keep = api->kept.keep(http.policy.owner, *http.idempotency_key, http.path, http.body);
     }
-    request.body = {};
-    auto next = [api, request = std::move(request), writer = std::move(writer),
-                 input = std::move(input)]() mutable {
-      if (!input.ok()) return writer->respond(error_response(input.error()));
+    http.body = {};
+    api->sockets.post([call = std::move(call), input = std::move(input)]() mutable {
+      if (!input.ok()) return call.respond(input.error());
       input->request.policy =
-          merged_policy(request.policy, input->request.asked, api->options.policy);
-      if (input->keep) return serve_kept(api, std::move(writer), request, std::move(*input));
-      Generation::start(api, writer, request, std::move(*input));
-    };
-    api->sockets.post(std::move(next));
+          merged_policy(call.request.policy, input->request.asked, call.api->options.policy);
+      if (input->keep) return serve_kept(std::move(call), std::move(*input));
+      Generation::start(call.api, call.writer, call.request, std::move(*input));
+    });
   });
 }
 
@@ -170,32 +159,23 @@ ApiResult<GenerationInput> tokenise(const ServedModel& served, GenerationRequest
   return input;
 }
 
-void handle_chat(const std::shared_ptr<Api>& api, HttpRequest request,
-                 std::shared_ptr<ResponseWriter> writer) {
-  handle_generation(api, std::move(request), std::move(writer), true);
-}
+void handle_chat(Call call) { handle_generation(std::move(call), true); }
+void handle_completion(Call call) { handle_generation(std::move(call), false); }
 
-void handle_completion(const std::shared_ptr<Api>& api, HttpRequest request,
-                       std::shared_ptr<ResponseWriter> writer) {
-  handle_generation(api, std::move(request), std::move(writer), false);
-}
-
-void handle_forget(const std::shared_ptr<Api>& api, HttpRequest request,
-                   std::shared_ptr<ResponseWriter> writer) {
+void handle_forget(Call call) {
+  const auto& [api, request, writer] = call;
   if (!request.idempotency_key) {
-    return writer->respond(error_response(
-        ApiError::invalid("the header Idempotency-Key is required: it names the request",
-                          std::nullopt, "bad_idempotency_key")));
+    return call.respond(ApiError::of(400,
+                                     "the header Idempotency-Key is required: it names the request",
+                                     "bad_idempotency_key"));
   }
   const auto found = api->kept.find(api->kept.name(request.policy.owner, *request.idempotency_key));
   if (!found) {
-    return writer->respond(error_response(
-        ApiError::not_found("no request is kept under this Idempotency-Key", "request_not_found")));
+    return call.respond(
+        ApiError::not_found("no request is kept under this Idempotency-Key", "request_not_found"));
   }
   found->generation->forget();
-  HttpResponse gone;
-  gone.status = 204;
-  writer->respond(std::move(gone));
+  call.respond(HttpResponse{204});
 }
 
 }  // namespace hearth::coordinator::http

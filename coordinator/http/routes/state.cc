@@ -1,20 +1,39 @@
-// GET /api/v1/state: what `hearth status` and `hearth ps` show.
+// What the coordinator's status tells: GET /api/v1/state (`hearth status` and `hearth ps` show it),
+// /metrics, and whether a prompt would be answered.
 #include <algorithm>
+#include <chrono>
 #include <set>
 #include <string>
+#include <utility>
 
-#include "coordinator/http/api/handlers.h"
-#include "coordinator/http/routes/swarm_query.h"
+#include "coordinator/http/api/router.h"
 
 namespace hearth::coordinator::http {
 namespace {
 
-OrderedJson layers_value(const LayerRange& layers) {
-  OrderedJson out = OrderedJson::array();
-  out.push_back(layers.begin);
-  out.push_back(layers.end);
-  return out;
+// Answers with a function of the coordinator's SwarmStatus, on the socket thread. 503 when the
+// coordinator does not answer within HttpTimeouts::status.
+template <typename Function>
+void respond_with_status(Call call, Function function) {
+  const std::shared_ptr<Api> api = call.api;
+  // The first of the two tasks takes the call; both run on the socket thread.
+  auto open = std::make_shared<std::optional<Call>>(std::move(call));
+  const std::uint32_t seconds = api->options.timeouts.status;
+  if (api->later) {
+    api->later(std::chrono::seconds(seconds), [open, seconds] {
+      if (const auto taken = std::exchange(*open, std::nullopt)) {
+        taken->respond(silent_coordinator(seconds));
+      }
+    });
+  }
+  api->port.status([api, open = std::move(open), function](SwarmStatus status) {
+    api->sockets.post([open, function, status = std::move(status)] {
+      if (const auto taken = std::exchange(*open, std::nullopt)) taken->respond(function(status));
+    });
+  });
 }
+
+OrderedJson layers_value(const LayerRange& layers) { return {layers.begin, layers.end}; }
 
 // Only what the card tells.
 OrderedJson card_object(const CardReading& card) {
@@ -30,21 +49,12 @@ OrderedJson card_object(const CardReading& card) {
   return out;
 }
 
-OrderedJson away_object(const Away& away) {
-  OrderedJson out;
-  out["drain"] = away.drain;
-  out["until"] = away.until > 0 ? OrderedJson(away.until) : OrderedJson(nullptr);
-  out["why"] = away.why;
-  return out;
-}
-
 OrderedJson standing_object(const NodeStanding& standing) {
-  OrderedJson out;
-  out["level"] = ledger::level_name(standing.level);
-  out["audited_right"] = standing.audited_right;
-  out["faults"] = standing.faults;
-  out["tombstoned"] = standing.is_tombstoned;
-  out["disputes"] = standing.disputes;
+  OrderedJson out = {{"level", ledger::level_name(standing.level)},
+                     {"audited_right", standing.audited_right},
+                     {"faults", standing.faults},
+                     {"tombstoned", standing.is_tombstoned},
+                     {"disputes", standing.disputes}};
   if (standing.level == ledger::Level::kNewcomer) {
     out["checks"] = standing.checks;
     out["check_days"] = standing.check_days;
@@ -53,15 +63,17 @@ OrderedJson standing_object(const NodeStanding& standing) {
 }
 
 OrderedJson node_object(const NodeStatus& node) {
-  OrderedJson out;
-  out["name"] = node.name;
-  out["state"] = node.state;
-  if (node.away) out["away"] = away_object(*node.away);
-  out["data_address"] = node.data_address;
-  out["protocol"] = node.protocol;
-  out["isa"] = node.isa;
-  out["threads"] = node.threads;
-  out["device"] = node.device;
+  OrderedJson out = {{"name", node.name}, {"state", node.state}};
+  if (const auto& away = node.away) {
+    out["away"] = {{"drain", away->drain},
+                   {"until", away->until > 0 ? OrderedJson(away->until) : OrderedJson(nullptr)},
+                   {"why", away->why}};
+  }
+  out.update({{"data_address", node.data_address},
+              {"protocol", node.protocol},
+              {"isa", node.isa},
+              {"threads", node.threads},
+              {"device", node.device}});
   if (node.layers_most > 0) out["layers_most"] = node.layers_most;
   if (node.partial) {
     out["held"] = {{"layers", layers_value(node.held)},
@@ -69,24 +81,24 @@ OrderedJson node_object(const NodeStatus& node) {
                    {"bytes_total", node.held_total}};
   }
   if (node.card) out["card"] = card_object(*node.card);
-  out["process_id"] = node.process_id;
-  out["epoch"] = node.epoch.value;
-  out["stage"] = node.stage;
-  out["layers"] = layers_value(node.layers);
-  out["kv_pages"] = node.kv_pages;
-  out["weight_bytes"] = node.weight_bytes;
-  out["weight_bytes_per_second"] = node.weight_bytes_per_second;
-  out["steps_total"] = node.steps_total;
-  out["rows_total"] = node.rows_total;
-  out["busy_seconds_total"] = node.busy_seconds_total;
-  out["kv_tokens_used"] = node.kv_tokens_used;
-  out["ring_steps_total"] = node.ring_steps_total;
-  out["ring_seconds_total"] = node.ring_seconds_total;
-  out["late_frames_total"] = node.late_frames_total;
-  out["replayed_rows_total"] = node.replayed_rows_total;
-  out["rows_per_second"] = node.rows_per_second;
-  out["busy_ratio"] = node.busy_ratio;
-  out["heartbeat_age_seconds"] = node.heartbeat_age_seconds;
+  out.update({{"process_id", node.process_id},
+              {"epoch", node.epoch.value},
+              {"stage", node.stage},
+              {"layers", layers_value(node.layers)},
+              {"kv_pages", node.kv_pages},
+              {"weight_bytes", node.weight_bytes},
+              {"weight_bytes_per_second", node.weight_bytes_per_second},
+              {"steps_total", node.steps_total},
+              {"rows_total", node.rows_total},
+              {"busy_seconds_total", node.busy_seconds_total},
+              {"kv_tokens_used", node.kv_tokens_used},
+              {"ring_steps_total", node.ring_steps_total},
+              {"ring_seconds_total", node.ring_seconds_total},
+              {"late_frames_total", node.late_frames_total},
+              {"replayed_rows_total", node.replayed_rows_total},
+              {"rows_per_second", node.rows_per_second},
+              {"busy_ratio", node.busy_ratio},
+              {"heartbeat_age_seconds", node.heartbeat_age_seconds}});
   if (!node.spare.empty()) out["spare"] = node.spare;
   if (!node.slow.empty()) out["slow"] = node.slow;
   if (!node.barred.empty()) out["barred"] = node.barred;
@@ -98,9 +110,9 @@ OrderedJson node_object(const NodeStatus& node) {
 
 // As `hearth plan --nodes` reads it.
 OrderedJson measured_object(const SwarmStatus& status) {
-  OrderedJson out;
-  out["batch_rows"] = placement::Problem().batch_rows;
-  out["nodes"] = OrderedJson::array();
+  OrderedJson out = {{"batch_rows", placement::Problem().batch_rows},
+                     {"nodes", OrderedJson::array()},
+                     {"links", OrderedJson::array()}};
   std::set<std::string> names;
   for (const NodeStatus& node : status.nodes) {
     if (!node.measured || node.state == "lost" || node.away) continue;
@@ -113,7 +125,6 @@ OrderedJson measured_object(const SwarmStatus& status) {
                             {"head_seconds", {measured.head.one, measured.head.batch}},
                             {"step_seconds", measured.step_seconds}});
   }
-  out["links"] = OrderedJson::array();
   for (const LinkStatus& link : status.links) {
     if (!names.contains(link.from) || !names.contains(link.to)) continue;
     out["links"].push_back({{"from", link.from},
@@ -125,23 +136,21 @@ OrderedJson measured_object(const SwarmStatus& status) {
 }
 
 OrderedJson pipeline_object(const PipelineStatus& pipeline) {
-  OrderedJson out;
-  out["epoch"] = pipeline.epoch.value;
-  out["state"] = pipeline.state;
-  out["nodes"] = pipeline.nodes;
-  out["running"] = pipeline.running;
-  out["kv_pages"] = pipeline.kv_pages;
-  out["kv_pages_reserved"] = pipeline.kv_pages_reserved;
-  out["kv_page_tokens"] = pipeline.kv_page_tokens;
-  out["level"] = ledger::level_name(pipeline.level);
-  out["twins"] = OrderedJson::array();
-  for (const Epoch twin : pipeline.twins) out["twins"].push_back(twin.value);
-  return out;
+  OrderedJson twins = OrderedJson::array();
+  for (const Epoch twin : pipeline.twins) twins.push_back(twin.value);
+  return {{"epoch", pipeline.epoch.value},
+          {"state", pipeline.state},
+          {"nodes", pipeline.nodes},
+          {"running", pipeline.running},
+          {"kv_pages", pipeline.kv_pages},
+          {"kv_pages_reserved", pipeline.kv_pages_reserved},
+          {"kv_page_tokens", pipeline.kv_page_tokens},
+          {"level", ledger::level_name(pipeline.level)},
+          {"twins", std::move(twins)}};
 }
 
 OrderedJson uncovered_object(const LayerRange& layers, const std::vector<StageNeed>& needs) {
-  OrderedJson out;
-  out["layers"] = layers_value(layers);
+  OrderedJson out = {{"layers", layers_value(layers)}};
   for (const StageNeed& need : needs) {
     if (need.layers != layers) continue;
     out["weight_bytes"] = need.weight_bytes;
@@ -151,74 +160,68 @@ OrderedJson uncovered_object(const LayerRange& layers, const std::vector<StageNe
 }
 
 OrderedJson totals_object(const SwarmStatus& status) {
-  OrderedJson out;
-  out["admitted"] = status.admitted_total;
-  out["resumed"] = status.resumed_total;
-  out["late_frames"] = status.late_frames_total;
-  out["finished_stop"] = status.finished_stop_total;
-  out["finished_length"] = status.finished_length_total;
-  out["finished_error"] = status.finished_error_total;
-  out["cancelled"] = status.cancelled_total;
-  out["prompt_tokens"] = status.prompt_tokens_total;
-  out["generation_tokens"] = status.generation_tokens_total;
-  return out;
+  return {{"admitted", status.admitted_total},
+          {"resumed", status.resumed_total},
+          {"late_frames", status.late_frames_total},
+          {"finished_stop", status.finished_stop_total},
+          {"finished_length", status.finished_length_total},
+          {"finished_error", status.finished_error_total},
+          {"cancelled", status.cancelled_total},
+          {"prompt_tokens", status.prompt_tokens_total},
+          {"generation_tokens", status.generation_tokens_total}};
 }
 
 OrderedJson audits_object(const AuditStatus& audits) {
-  OrderedJson out;
-  out["mode"] = audits.mode == AuditMode::kFull   ? "full"
-                : audits.mode == AuditMode::kSpot ? "spot"
-                                                  : "off";
-  out["selected"] = audits.selected_total;
-  out["agreed"] = audits.agreed_total;
-  out["disputed"] = audits.disputed_total;
-  out["missed"] = audits.missed_total;
-  out["waiting"] = audits.waiting;
-  out["running"] = audits.running;
-  out["checked_by_newcomers"] = audits.checked_total;
-  out["canaries"] = audits.canaries_total;
+  OrderedJson out = {{"mode", audits.mode == AuditMode::kFull   ? "full"
+                              : audits.mode == AuditMode::kSpot ? "spot"
+                                                                : "off"},
+                     {"selected", audits.selected_total},
+                     {"agreed", audits.agreed_total},
+                     {"disputed", audits.disputed_total},
+                     {"missed", audits.missed_total},
+                     {"waiting", audits.waiting},
+                     {"running", audits.running},
+                     {"checked_by_newcomers", audits.checked_total},
+                     {"canaries", audits.canaries_total}};
   if (!audits.why_waiting.empty()) out["why_waiting"] = audits.why_waiting;
-  out["open_disputes"] = audits.open_disputes;
-  out["ended_disputes"] = audits.ended_disputes;
-  out["unjudged_disputes"] = audits.unjudged_disputes;
-  out["referee"] = {{"selected", audits.referee_selected_total},
-                    {"missed", audits.referee_missed_total},
-                    {"waiting", audits.referee_waiting}};
+  out.update({{"open_disputes", audits.open_disputes},
+              {"ended_disputes", audits.ended_disputes},
+              {"unjudged_disputes", audits.unjudged_disputes},
+              {"referee",
+               {{"selected", audits.referee_selected_total},
+                {"missed", audits.referee_missed_total},
+                {"waiting", audits.referee_waiting}}}});
   if (!audits.why_referee_missed.empty()) out["referee"]["why_missed"] = audits.why_referee_missed;
   return out;
 }
 
 OrderedJson state_of_model(const ServedModel& served) {
-  OrderedJson out;
-  out["id"] = served.id;
-  out["fingerprint"] = served.fingerprint;
-  out["file_bytes"] = served.file_bytes;
-  out["architecture"] = served.spec.family != nullptr
-                            ? OrderedJson(std::string(served.spec.family->architecture))
-                            : OrderedJson(nullptr);
-  out["name"] = served.spec.name;
-  out["layers"] = served.spec.layers;
-  out["context"] = served.spec.context;
-  out["parameters"] = served.spec.parameters;
-  return out;
+  const auto* family = served.spec.family;
+  return {{"id", served.id},
+          {"fingerprint", served.fingerprint},
+          {"file_bytes", served.file_bytes},
+          {"architecture", family != nullptr ? OrderedJson(family->architecture) : OrderedJson()},
+          {"name", served.spec.name},
+          {"layers", served.spec.layers},
+          {"context", served.spec.context},
+          {"parameters", served.spec.parameters}};
 }
 
 OrderedJson state_object(const Api& api, const SwarmStatus& status) {
-  OrderedJson out;
-  out["version"] = api.options.version;
-  out["joinable"] = api.options.joinable;
-  out["ready"] = status.ready;
+  OrderedJson out = {{"version", api.options.version},
+                     {"joinable", api.options.joinable},
+                     {"ready", status.ready}};
   if (!status.ready) out["missing"] = status.missing;
   out["uncovered"] = OrderedJson::array();
   for (const LayerRange& layers : status.uncovered) {
     out["uncovered"].push_back(uncovered_object(layers, api.model.stages));
   }
-  out["stages_wanted"] = status.stages_wanted;
-  out["running"] = status.running;
-  out["running_audits"] = status.running_audits;
-  out["waiting"] = status.waiting;
-  out["tokens_per_second"] = status.tokens_per_second;
-  out["prompt_tokens_per_second"] = status.prompt_tokens_per_second;
+  out.update({{"stages_wanted", status.stages_wanted},
+              {"running", status.running},
+              {"running_audits", status.running_audits},
+              {"waiting", status.waiting},
+              {"tokens_per_second", status.tokens_per_second},
+              {"prompt_tokens_per_second", status.prompt_tokens_per_second}});
   if (api.options.ledger != nullptr) {
     const std::string fault = api.options.ledger->fault();
     out["ledger"] = {{"logs", fault.empty()}};
@@ -251,12 +254,33 @@ OrderedJson state_object(const Api& api, const SwarmStatus& status) {
   return out;
 }
 
+HttpResponse healthy() { return json_response(R"({"status":"ok"})"); }
+
 }  // namespace
 
-void handle_state(const std::shared_ptr<Api>& api, HttpRequest,
-                  std::shared_ptr<ResponseWriter> writer) {
-  respond_with_status(api, std::move(writer), [api](const SwarmStatus& status) {
-    return json_response(dump(state_object(*api, status)));
+void handle_live(Call call) { call.respond(healthy()); }
+
+void handle_ready(Call call) {
+  respond_with_status(std::move(call), [](const SwarmStatus& status) {
+    if (status.ready) return healthy();
+    return error_response(from_coordinator({ErrorCode::kUnavailable, status.missing}, 1));
+  });
+}
+
+void handle_metrics(Call call) {
+  const Api& api = *call.api;
+  respond_with_status(std::move(call), [&api](const SwarmStatus& status) {
+    HttpResponse out;
+    out.content_type = Metrics::kContentType;
+    out.body = api.metrics.expose(status, api.options.ledger);
+    return out;
+  });
+}
+
+void handle_state(Call call) {
+  const Api& api = *call.api;
+  respond_with_status(std::move(call), [&api](const SwarmStatus& status) {
+    return json_response(dump(state_object(api, status)));
   });
 }
 

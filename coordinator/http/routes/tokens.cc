@@ -1,14 +1,15 @@
 #include "coordinator/http/routes/tokens.h"
 
-#include "coordinator/http/api/handlers.h"
+#include "coordinator/http/api/router.h"
 #include "coordinator/http/openai/fields.h"
 #include "coordinator/http/routes/prompt.h"
+#include "model/gguf/untrusted_text.h"
 
 namespace hearth::coordinator::http {
 namespace {
 
 OrderedJson piece_value(const std::string& bytes) {
-  if (is_valid_utf8(bytes)) return bytes;
+  if (model::is_utf8(bytes)) return bytes;
   OrderedJson numbers = OrderedJson::array();
   for (const char c : bytes) numbers.push_back(static_cast<unsigned char>(c));
   return numbers;
@@ -16,15 +17,14 @@ OrderedJson piece_value(const std::string& bytes) {
 
 using Function = ApiResult<OrderedJson> (*)(const ServedModel&, const Json&);
 
-void handle_on_pool(const std::shared_ptr<Api>& api, HttpRequest request,
-                    std::shared_ptr<ResponseWriter> writer, Function function) {
-  const std::size_t bytes = request.body.size();
-  api->on_pool(bytes, [api, request = std::move(request), writer = std::move(writer), function] {
-    auto json = parse_json(request.body);
-    auto result = json.ok() ? function(api->model, *json) : ApiResult<OrderedJson>(json.error());
+void handle_on_pool(Call call, Function function) {
+  on_pool(std::move(call), [function](const Call& call) {
+    auto json = parse_json(call.request.body);
+    auto result = json.ok() ? function(call.api->model, *json) : json.error();
     HttpResponse response =
         result.ok() ? json_response(dump(*result)) : error_response(result.error());
-    api->sockets.post([writer, response = std::move(response)] { writer->respond(response); });
+    call.api->sockets.post(
+        [writer = call.writer, response = std::move(response)] { writer->respond(response); });
   });
 }
 
@@ -47,14 +47,10 @@ ApiResult<OrderedJson> tokenize(const ServedModel& served, const Json& body) {
       tokens.push_back(id);
       continue;
     }
-    OrderedJson entry;
-    entry["id"] = id;
-    entry["piece"] = piece_value(served.tokenizer->token_bytes(id, true));
-    tokens.push_back(std::move(entry));
+    const std::string bytes = served.tokenizer->token_bytes(id, true);
+    tokens.push_back({{"id", id}, {"piece", piece_value(bytes)}});
   }
-  OrderedJson out;
-  out["tokens"] = std::move(tokens);
-  return out;
+  return OrderedJson{{"tokens", std::move(tokens)}};
 }
 
 ApiResult<OrderedJson> detokenize(const ServedModel& served, const Json& body) {
@@ -66,9 +62,7 @@ ApiResult<OrderedJson> detokenize(const ServedModel& served, const Json& body) {
   }
   const auto ids = parse_token_ids(fields, "tokens", *tokens, served.spec.vocabulary);
   if (fields.failed()) return fields.error();
-  OrderedJson out;
-  out["content"] = decode_tokens(served, *ids, true);
-  return out;
+  return OrderedJson{{"content", decode_tokens(served, *ids, true)}};
 }
 
 ApiResult<OrderedJson> apply_template(const ServedModel& served, const Json& body) {
@@ -80,24 +74,11 @@ ApiResult<OrderedJson> apply_template(const ServedModel& served, const Json& bod
   if (!pieces.ok()) return from_coordinator(pieces.error(), 1);
   std::string prompt;
   for (const model::PromptPiece& piece : *pieces) prompt += piece.text;
-  OrderedJson out;
-  out["prompt"] = std::move(prompt);
-  return out;
+  return OrderedJson{{"prompt", std::move(prompt)}};
 }
 
-void handle_tokenize(const std::shared_ptr<Api>& api, HttpRequest request,
-                     std::shared_ptr<ResponseWriter> writer) {
-  handle_on_pool(api, std::move(request), std::move(writer), tokenize);
-}
-
-void handle_detokenize(const std::shared_ptr<Api>& api, HttpRequest request,
-                       std::shared_ptr<ResponseWriter> writer) {
-  handle_on_pool(api, std::move(request), std::move(writer), detokenize);
-}
-
-void handle_apply_template(const std::shared_ptr<Api>& api, HttpRequest request,
-                           std::shared_ptr<ResponseWriter> writer) {
-  handle_on_pool(api, std::move(request), std::move(writer), apply_template);
-}
+void handle_tokenize(Call call) { handle_on_pool(std::move(call), tokenize); }
+void handle_detokenize(Call call) { handle_on_pool(std::move(call), detokenize); }
+void handle_apply_template(Call call) { handle_on_pool(std::move(call), apply_template); }
 
 }  // namespace hearth::coordinator::http

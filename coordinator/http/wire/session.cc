@@ -552,7 +552,7 @@ void SessionImpl::dispatch() {
   probe_client(socket_, std::chrono::seconds(api_->options.timeouts.write));
   request_.body = std::move(parser_->get().body());
   auto writer = std::make_shared<SessionWriter>(weak_from_this(), api_, serial_);
-  handler_(api_, std::move(request_), std::move(writer));
+  handler_({api_, std::move(request_), std::move(writer)});
 }
 
 // --- answering ---

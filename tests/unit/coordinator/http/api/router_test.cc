@@ -2,7 +2,7 @@
 
 #include <gtest/gtest.h>
 
-#include "coordinator/http/api/handlers.h"
+#include "model/gguf/untrusted_text.h"
 
 namespace hearth::coordinator::http {
 namespace {
@@ -75,7 +75,7 @@ TEST(RouterTest, RefusalsAreJsonWhateverThePathHolds) {
     ASSERT_TRUE(match.refusal.has_value());
     const Json body = Json::parse(match.refusal->body, nullptr, false);
     ASSERT_FALSE(body.is_discarded());
-    EXPECT_TRUE(is_valid_utf8(match.refusal->body));
+    EXPECT_TRUE(model::is_utf8(match.refusal->body));
   }
 }
 

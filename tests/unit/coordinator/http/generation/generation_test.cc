@@ -9,7 +9,7 @@
 #include <utility>
 
 #include "base/hex.h"
-#include "coordinator/http/api/handlers.h"
+#include "coordinator/http/api/router.h"
 #include "coordinator/http/routes/prompt.h"
 #include "ledger/salt.h"
 #include "tests/unit/coordinator/http/generation/played.h"
@@ -389,7 +389,7 @@ TEST_F(GenerationTest, AClosedServerCancelsWhatWasAccepted) {
 
 TEST_F(GenerationTest, UnreadinessSaysWhatIsMissing) {
   port.swarm.missing = "no pipeline serves: worker attic is gone";
-  handle_ready(api, HttpRequest(), client);
+  handle_ready({api, HttpRequest(), client});
   pump();
   ASSERT_TRUE(client->response.has_value());
   EXPECT_EQ(client->response->status, 503U);
@@ -406,7 +406,7 @@ TEST_F(GenerationTest, ASilentCoordinatorIsAnsweredForOnce) {
     for (const bool silent : {true, false}) {
       client = std::make_shared<PlayedClient>();
       port.swarm.ready = true;
-      handle(api, HttpRequest(), client);
+      handle({api, HttpRequest(), client});
       if (silent) deadline();
       pump();  // the coordinator's answer, late or not
       deadline();

@@ -6,7 +6,7 @@
 
 #include <deque>
 
-#include "coordinator/http/api/handlers.h"
+#include "coordinator/http/api/router.h"
 #include "coordinator/http/generation/generation.h"
 #include "tests/unit/coordinator/http/generation/played.h"
 #include "tests/unit/coordinator/http/routes/served_model.h"
@@ -75,7 +75,7 @@ struct Process {
     http.policy.owner = owner;
     if (!key.empty()) http.idempotency_key = key;
     if (!seen.empty()) http.last_event_id = seen;
-    handle_completion(api, std::move(http), client);
+    handle_completion({api, std::move(http), client});
     pump();
     return client;
   }
@@ -445,7 +445,7 @@ TEST_F(ResumeTest, AClientThatIsDoneTakesItsRequestWithIt) {
     HttpRequest http;
     http.policy.owner = owner;
     http.idempotency_key = "key";
-    handle_forget(process.api, http, done);
+    handle_forget({process.api, http, done});
     process.pump();
     return done->response->status;
   };

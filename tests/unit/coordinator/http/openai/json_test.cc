@@ -4,6 +4,7 @@
 
 #include "base/limits.h"
 #include "coordinator/http/openai/fields.h"
+#include "model/gguf/untrusted_text.h"
 
 namespace hearth::coordinator::http {
 namespace {
@@ -45,9 +46,9 @@ TEST(JsonTest, ValidUtf8ReplacesExactlyWhatIsBroken) {
   EXPECT_EQ(valid_utf8("a\xffz"), "a\xEF\xBF\xBDz");
   EXPECT_EQ(valid_utf8("\xE2\x82"), "\xEF\xBF\xBD\xEF\xBF\xBD");
   EXPECT_EQ(valid_utf8("\xF0\x9F\x98\x80"), "\xF0\x9F\x98\x80");
-  EXPECT_FALSE(is_valid_utf8("\xF4\x90\x80\x80"));
-  EXPECT_FALSE(is_valid_utf8("\xED\xA0\x80"));
-  EXPECT_TRUE(is_valid_utf8(std::string_view("\0", 1)));
+  EXPECT_FALSE(model::is_utf8("\xF4\x90\x80\x80"));
+  EXPECT_FALSE(model::is_utf8("\xED\xA0\x80"));
+  EXPECT_TRUE(model::is_utf8(std::string_view("\0", 1)));
 }
 
 TEST(FieldReaderTest, FirstErrorSticksAndNamesTheField) {

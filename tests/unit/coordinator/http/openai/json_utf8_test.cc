@@ -4,6 +4,7 @@
 #include "base/limits.h"
 #include "base/random.h"
 #include "coordinator/http/openai/json.h"
+#include "model/gguf/untrusted_text.h"
 
 namespace hearth::coordinator::http {
 namespace {
@@ -52,7 +53,7 @@ TEST(JsonUtf8, EveryCodePointAtABorderPasses) {
        {0x20U, 0x7FU, 0x80U, 0x7FFU, 0x800U, 0xFFFU, 0x1000U, 0xCFFFU, 0xD000U, 0xD7FFU, 0xE000U,
         0xFFFDU, 0xFFFFU, 0x10000U, 0x3FFFFU, 0x40000U, 0xFFFFFU, 0x100000U, 0x10FFFFU}) {
     const std::string text = encode(border);
-    EXPECT_TRUE(is_valid_utf8(text)) << border;
+    EXPECT_TRUE(model::is_utf8(text)) << border;
     EXPECT_EQ(valid_utf8(text), text) << border;
     auto parsed = parse_json("\"" + text + "\"");
     ASSERT_TRUE(parsed.ok()) << border;
@@ -63,7 +64,7 @@ TEST(JsonUtf8, EveryCodePointAtABorderPasses) {
 TEST(JsonUtf8, AllPairsAndRandomTextsAgreeWithTheOracle) {
   const auto check = [](const std::string& text) {
     const bool valid = oracle_valid(text);
-    ASSERT_EQ(is_valid_utf8(text), valid) << testing::PrintToString(text);
+    ASSERT_EQ(model::is_utf8(text), valid) << testing::PrintToString(text);
     const std::string mended = valid_utf8(text);
     ASSERT_TRUE(oracle_valid(mended)) << testing::PrintToString(text);
     ASSERT_EQ(mended == text, valid) << testing::PrintToString(text);

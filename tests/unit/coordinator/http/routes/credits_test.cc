@@ -4,7 +4,6 @@
 
 #include <deque>
 
-#include "coordinator/http/api/handlers.h"
 #include "coordinator/http/api/router.h"
 #include "coordinator/http/generation/generation.h"
 #include "coordinator/membership/credentials.h"
@@ -49,7 +48,7 @@ struct CreditsApiTest : ::testing::Test {
     client = std::make_shared<PlayedClient>();
     http.arrived = clock.now();
     http.body = body;
-    handle_completion(api, std::move(http), client);
+    handle_completion({api, std::move(http), client});
     pump();
   }
   Json error() const { return Json::parse(client->response->body)["error"]; }
@@ -231,7 +230,7 @@ TEST_F(CreditsApiTest, GrantsAreAnAdminsAndOfWholeAmounts) {
     client = std::make_shared<PlayedClient>();
     HttpRequest http;
     http.body = body;
-    handle_grant(api, std::move(http), client);
+    handle_grant({api, std::move(http), client});
     pump();
     return client->response->status;
   };

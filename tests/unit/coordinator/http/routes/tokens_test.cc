@@ -3,6 +3,7 @@
 #include <gtest/gtest.h>
 
 #include "base/random.h"
+#include "model/gguf/untrusted_text.h"
 #include "tests/unit/coordinator/http/routes/served_model.h"
 
 namespace hearth::coordinator::http {
@@ -75,7 +76,7 @@ TEST(TokensApi, PiecesJoinToTheText) {
     bytes = true;
     std::string part;
     for (const auto& byte : entry["piece"]) part += static_cast<char>(byte.get<int>());
-    EXPECT_FALSE(is_valid_utf8(part)) << "a text that could be a string";
+    EXPECT_FALSE(model::is_utf8(part)) << "a text that could be a string";
     joined += part;
   }
   EXPECT_EQ(joined, text);
@@ -112,7 +113,7 @@ TEST(TokensApi, ADetokenizedTextIsAlwaysUtf8) {
     }
     auto text = detokenize(served_tokens(), body);
     ASSERT_TRUE(text.ok());
-    ASSERT_TRUE(is_valid_utf8((*text)["content"].get<std::string>()));
+    ASSERT_TRUE(model::is_utf8((*text)["content"].get<std::string>()));
   }
 }
 
