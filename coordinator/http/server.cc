@@ -165,14 +165,18 @@ class HttpServerImpl final : public HttpServer {
         return !other.reserved() && (own || !is_own(other.from()));
       });
     }
-    if (!many() && !full()) return Session::start(std::move(socket), api_, table_, false);
+    if (!many() && !full()) return start(std::move(socket), false);
     const auto no_reserved = [&] { return table_->reserved >= limits::kHttpProbeConnections; };
     if (own && no_reserved()) make_room([](const Session& other) { return other.reserved(); });
-    if (own && !no_reserved()) return Session::start(std::move(socket), api_, table_, true);
+    if (own && !no_reserved()) return start(std::move(socket), true);
     if (api_->authorization.asks_keys()) {
       api_->authorization.log_refusal("too many connections at once");
     }
     Refusal::start(std::move(socket), crowded_answer(*api_), table_->refusals);
+  }
+
+  void start(tcp::socket socket, bool probes_only) {
+    std::make_shared<Session>(std::move(socket), api_, table_, probes_only)->begin();
   }
 
   // Closes the connection that has been idle for longest, of those that may go.

@@ -48,28 +48,25 @@ const Histogram::BucketBoundaries kLengthBuckets = [] {
 // Families that are read from a SwarmStatus, not counted here.
 class Families {
  public:
-  void add(MetricType type, const char* name, const char* help, double value, Labels labels = {}) {
-    if (out_.empty() || out_.back().name != name) {
-      MetricFamily family;
-      family.name = name;
-      family.help = help;
-      family.type = type;
-      out_.push_back(std::move(family));
-    }
-    ClientMetric metric;
-    for (auto& [key, text] : labels) metric.label.push_back({key, text});
-    (type == MetricType::Counter ? metric.counter.value : metric.gauge.value) = value;
-    out_.back().metric.push_back(std::move(metric));
+  template <typename Number>
+  void gauge(const char* name, const char* help, Number value, const Labels& labels = {}) {
+    add(MetricType::Gauge, name, help, static_cast<double>(value), labels);
   }
-  void gauge(const char* name, const char* help, double value, Labels labels = {}) {
-    add(MetricType::Gauge, name, help, value, std::move(labels));
-  }
-  void counter(const char* name, const char* help, double value, Labels labels = {}) {
-    add(MetricType::Counter, name, help, value, std::move(labels));
+  template <typename Number>
+  void counter(const char* name, const char* help, Number value, const Labels& labels = {}) {
+    add(MetricType::Counter, name, help, static_cast<double>(value), labels);
   }
   std::vector<MetricFamily> take() { return std::move(out_); }
 
  private:
+  void add(MetricType type, const char* name, const char* help, double value,
+           const Labels& labels) {
+    if (out_.empty() || out_.back().name != name) out_.push_back({name, help, type, {}});
+    ClientMetric& metric = out_.back().metric.emplace_back();
+    for (const auto& [key, text] : labels) metric.label.push_back({key, text});
+    (type == MetricType::Counter ? metric.counter.value : metric.gauge.value) = value;
+  }
+
   std::vector<MetricFamily> out_;
 };
 
@@ -106,60 +103,55 @@ void add_nodes(const SwarmStatus& status, Families& families) {
   for (const auto& [state, count] : states) {
     families.gauge("hearth_nodes", "Workers by state", count, {{"state", state}});
   }
-  const auto counter = [&](const char* name, const char* help, auto value) {
+  const auto counter = [&](const char* name, const char* help, auto member) {
     for (const NodeStatus& node : status.nodes) {
-      families.counter(name, help, static_cast<double>(value(node)), {{"node", node.name}});
+      families.counter(name, help, node.*member, {{"node", node.name}});
     }
   };
-  counter("hearth_node_steps_total", "Steps that a worker has computed",
-          [](const NodeStatus& node) { return node.steps_total; });
+  counter("hearth_node_steps_total", "Steps that a worker has computed", &NodeStatus::steps_total);
   counter("hearth_node_tokens_total",
-          "Positions that a worker has computed, of prompts and answers",
-          [](const NodeStatus& node) { return node.rows_total; });
+          "Positions that a worker has computed, of prompts and answers", &NodeStatus::rows_total);
   counter("hearth_node_busy_seconds_total", "Seconds that a worker has computed",
-          [](const NodeStatus& node) { return node.busy_seconds_total; });
+          &NodeStatus::busy_seconds_total);
   counter("hearth_node_ring_steps_total", "Steps of a first stage whose tokens came back",
-          [](const NodeStatus& node) { return node.ring_steps_total; });
+          &NodeStatus::ring_steps_total);
   counter("hearth_node_ring_seconds_total", "Seconds that those steps took together",
-          [](const NodeStatus& node) { return node.ring_seconds_total; });
+          &NodeStatus::ring_seconds_total);
   counter("hearth_node_late_frames_total", "Frames of a lost pipeline that were dropped",
-          [](const NodeStatus& node) { return static_cast<double>(node.late_frames_total); });
+          &NodeStatus::late_frames_total);
   counter("hearth_node_replayed_rows_total",
           "Positions replayed after a loss without being recomputed",
-          [](const NodeStatus& node) { return static_cast<double>(node.replayed_rows_total); });
-}
-
-// KV of the stages that serve; those of one pipeline may have different room.
-void add_stages(const SwarmStatus& status, Families& families) {
-  const auto gauge = [&](const char* name, const char* help, auto value) {
+          &NodeStatus::replayed_rows_total);
+  // KV of the stages that serve; those of one pipeline may have different room.
+  const auto gauge = [&](const char* name, const char* help, auto member) {
     for (const NodeStatus& node : status.nodes) {
       if (node.state != "serving") continue;
-      families.gauge(name, help, static_cast<double>(value(node)),
+      families.gauge(name, help, node.*member,
                      {{"node", node.name}, {"stage", std::to_string(node.stage)}});
     }
   };
-  gauge("hearth_stage_kv_pages", "KV pages of a serving stage",
-        [](const NodeStatus& node) { return node.kv_pages; });
+  gauge("hearth_stage_kv_pages", "KV pages of a serving stage", &NodeStatus::kv_pages);
   gauge("hearth_stage_kv_tokens_used", "Positions that have KV on a serving stage",
-        [](const NodeStatus& node) { return node.kv_tokens_used; });
+        &NodeStatus::kv_tokens_used);
 }
 
 void add_audits(const AuditStatus& audits, Families& families) {
-  const auto count = [&families](const char* name, const char* what, std::uint64_t value) {
-    families.counter(name, what, static_cast<double>(value));
-  };
-  count("hearth_audits_selected_total", "Windows selected for an audit", audits.selected_total);
-  count("hearth_audits_agreed_total", "Audits that agreed", audits.agreed_total);
-  count("hearth_audits_disputed_total", "Audits that found another result", audits.disputed_total);
-  count("hearth_audits_missed_total", "Windows that were not audited in time", audits.missed_total);
-  families.gauge("hearth_audits_waiting", "Windows that wait for their audit",
-                 static_cast<double>(audits.waiting));
-  count("hearth_audits_referee_selected_total",
-        "Windows that were drawn for the server's own referee", audits.referee_selected_total);
-  count("hearth_audits_referee_missed_total", "Windows that the referee did not recompute in time",
-        audits.referee_missed_total);
+  families.counter("hearth_audits_selected_total", "Windows selected for an audit",
+                   audits.selected_total);
+  families.counter("hearth_audits_agreed_total", "Audits that agreed", audits.agreed_total);
+  families.counter("hearth_audits_disputed_total", "Audits that found another result",
+                   audits.disputed_total);
+  families.counter("hearth_audits_missed_total", "Windows that were not audited in time",
+                   audits.missed_total);
+  families.gauge("hearth_audits_waiting", "Windows that wait for their audit", audits.waiting);
+  families.counter("hearth_audits_referee_selected_total",
+                   "Windows that were drawn for the server's own referee",
+                   audits.referee_selected_total);
+  families.counter("hearth_audits_referee_missed_total",
+                   "Windows that the referee did not recompute in time",
+                   audits.referee_missed_total);
   families.gauge("hearth_disputes_open", "Windows in dispute without a verdict",
-                 static_cast<double>(audits.open_disputes));
+                 audits.open_disputes);
 }
 
 void add_swarm(const SwarmStatus& status, const std::string& model, Families& families) {
@@ -176,130 +168,116 @@ void add_swarm(const SwarmStatus& status, const std::string& model, Families& fa
   families.gauge("hearth_kv_cache_usage_ratio", "KV pages reserved, 0 to 1", kv_usage(status),
                  of_model);
   families.counter("hearth_prompt_tokens_total", "Prompt tokens of admitted sequences",
-                   static_cast<double>(status.prompt_tokens_total), of_model);
+                   status.prompt_tokens_total, of_model);
   families.counter("hearth_generation_tokens_total", "Tokens generated",
-                   static_cast<double>(status.generation_tokens_total), of_model);
-  families.counter("hearth_admitted_total", "Sequences admitted",
-                   static_cast<double>(status.admitted_total));
+                   status.generation_tokens_total, of_model);
+  families.counter("hearth_admitted_total", "Sequences admitted", status.admitted_total);
   families.counter("hearth_num_preemptions_total",
                    "Times that a sequence was interrupted and prefilled again",
-                   static_cast<double>(status.resumed_total), of_model);
+                   status.resumed_total, of_model);
   families.counter("hearth_resumed_total",
                    "Times that a sequence continued after the loss of its pipeline",
-                   static_cast<double>(status.resumed_total));
+                   status.resumed_total);
   families.counter("hearth_late_frames_total",
                    "Frames of a lost pipeline that the coordinator dropped",
-                   static_cast<double>(status.late_frames_total));
+                   status.late_frames_total);
   families.counter("hearth_failed_total", "Sequences that ended with an error",
-                   static_cast<double>(status.finished_error_total));
+                   status.finished_error_total);
   families.counter("hearth_cancelled_total", "Sequences cancelled by their clients",
-                   static_cast<double>(status.cancelled_total));
+                   status.cancelled_total);
   families.gauge("hearth_layer_replicas_min", "Fewest serving holders of any layer",
                  min_replicas(status), {{"model", model}});
   if (status.audits) add_audits(*status.audits, families);
   add_nodes(status, families);
-  add_stages(status, families);
 }
 
 }  // namespace
 
 struct Metrics::State {
+  State(const std::string& version, std::string served) : model(std::move(served)) {
+    for (const char* reason : {"stop", "length"}) success.Add({{"finished_reason", reason}});
+    prometheus::BuildGauge()
+        .Name("hearth_build_info")
+        .Help("Version and model, always 1")
+        .Register(registry)
+        .Add({{"version", version}, {"model", model}})
+        .Set(1);
+  }
+  Histogram& histogram(const char* name, const char* help,
+                       const Histogram::BucketBoundaries& buckets) {
+    return prometheus::BuildHistogram()
+        .Name(name)
+        .Help(help)
+        .Labels({{kModelLabel, model}})
+        .Register(registry)
+        .Add({}, buckets);
+  }
+
   prometheus::Registry registry;
-  std::string model;
-  Histogram* first_token = nullptr;
-  Histogram* next_token = nullptr;
-  Histogram* queued = nullptr;
-  Histogram* prefilled = nullptr;
-  Histogram* decoded = nullptr;
-  Histogram* inferred = nullptr;
-  Histogram* per_token = nullptr;
-  Histogram* whole = nullptr;
-  Histogram* prompt_tokens = nullptr;
-  Histogram* generated_tokens = nullptr;
-  Histogram* max_tokens = nullptr;
-  Histogram* choices = nullptr;
-  prometheus::Family<prometheus::Counter>* success = nullptr;
-  prometheus::Family<prometheus::Counter>* answers = nullptr;
+  const std::string model;
+  Histogram& first_token = histogram("hearth_time_to_first_token_seconds",
+                                     "From the request to its first token", kFirstTokenBuckets);
+  Histogram& next_token = histogram("hearth_inter_token_latency_seconds",
+                                    "From one token of a sequence to the next", kTokenBuckets);
+  Histogram& queued =
+      histogram("hearth_request_queue_time_seconds", "Waiting for room", kRequestBuckets);
+  Histogram& prefilled = histogram("hearth_request_prefill_time_seconds",
+                                   "From admission to the first token", kRequestBuckets);
+  Histogram& decoded = histogram("hearth_request_decode_time_seconds",
+                                 "From the first token to the last", kRequestBuckets);
+  Histogram& whole =
+      histogram("hearth_e2e_request_latency_seconds", "The whole request", kRequestBuckets);
+  Histogram& inferred = histogram("hearth_request_inference_time_seconds",
+                                  "From admission to the last token", kRequestBuckets);
+  Histogram& per_token = histogram("hearth_request_time_per_output_token_seconds",
+                                   "Mean of a sequence, without its first token", kTokenBuckets);
+  Histogram& prompt_tokens =
+      histogram("hearth_request_prompt_tokens", "Prompt tokens of a sequence", kLengthBuckets);
+  Histogram& generated_tokens = histogram("hearth_request_generation_tokens",
+                                          "Tokens generated of a sequence", kLengthBuckets);
+  Histogram& max_tokens =
+      histogram("hearth_request_params_max_tokens", "max_tokens of a sequence", kLengthBuckets);
+  Histogram& choices =
+      histogram("hearth_request_params_n", "n of a sequence's request", kChoiceBuckets);
+  prometheus::Family<prometheus::Counter>& success = prometheus::BuildCounter()
+                                                         .Name("hearth_request_success_total")
+                                                         .Help("Finished sequences by reason")
+                                                         .Labels({{kModelLabel, model}})
+                                                         .Register(registry);
+  prometheus::Family<prometheus::Counter>& answers = prometheus::BuildCounter()
+                                                         .Name("hearth_http_answers_total")
+                                                         .Help("HTTP answers by status")
+                                                         .Register(registry);
   mutable std::mutex mutex;
   double mean_seconds = 1.0;
   double mean_generated = 0.0;
   double mean_max = 0.0;
-
-  Histogram* histogram(const char* name, const char* help,
-                       const Histogram::BucketBoundaries& buckets) {
-    return &prometheus::BuildHistogram()
-                .Name(name)
-                .Help(help)
-                .Labels({{kModelLabel, model}})
-                .Register(registry)
-                .Add({}, buckets);
-  }
 };
 
 Metrics::Metrics(const std::string& version, const std::string& model)
-    : state_(std::make_unique<State>()) {
-  State& s = *state_;
-  s.model = model;
-  s.first_token = s.histogram("hearth_time_to_first_token_seconds",
-                              "From the request to its first token", kFirstTokenBuckets);
-  s.next_token = s.histogram("hearth_inter_token_latency_seconds",
-                             "From one token of a sequence to the next", kTokenBuckets);
-  s.queued = s.histogram("hearth_request_queue_time_seconds", "Waiting for room", kRequestBuckets);
-  s.prefilled = s.histogram("hearth_request_prefill_time_seconds",
-                            "From admission to the first token", kRequestBuckets);
-  s.decoded = s.histogram("hearth_request_decode_time_seconds", "From the first token to the last",
-                          kRequestBuckets);
-  s.whole = s.histogram("hearth_e2e_request_latency_seconds", "The whole request", kRequestBuckets);
-  s.inferred = s.histogram("hearth_request_inference_time_seconds",
-                           "From admission to the last token", kRequestBuckets);
-  s.per_token = s.histogram("hearth_request_time_per_output_token_seconds",
-                            "Mean of a sequence, without its first token", kTokenBuckets);
-  s.prompt_tokens =
-      s.histogram("hearth_request_prompt_tokens", "Prompt tokens of a sequence", kLengthBuckets);
-  s.generated_tokens = s.histogram("hearth_request_generation_tokens",
-                                   "Tokens generated of a sequence", kLengthBuckets);
-  s.max_tokens =
-      s.histogram("hearth_request_params_max_tokens", "max_tokens of a sequence", kLengthBuckets);
-  s.choices = s.histogram("hearth_request_params_n", "n of a sequence's request", kChoiceBuckets);
-  s.success = &prometheus::BuildCounter()
-                   .Name("hearth_request_success_total")
-                   .Help("Finished sequences by reason")
-                   .Labels({{kModelLabel, model}})
-                   .Register(s.registry);
-  for (const char* reason : {"stop", "length"}) s.success->Add({{"finished_reason", reason}});
-  s.answers = &prometheus::BuildCounter()
-                   .Name("hearth_http_answers_total")
-                   .Help("HTTP answers by status")
-                   .Register(s.registry);
-  prometheus::BuildGauge()
-      .Name("hearth_build_info")
-      .Help("Version and model, always 1")
-      .Register(s.registry)
-      .Add({{"version", version}, {"model", model}})
-      .Set(1);
-}
+    : state_(std::make_unique<State>(version, model)) {}
 
 Metrics::~Metrics() = default;
 
-void Metrics::first_token(double seconds) { state_->first_token->Observe(seconds); }
-void Metrics::next_token(double seconds) { state_->next_token->Observe(seconds); }
-void Metrics::queued(double seconds) { state_->queued->Observe(seconds); }
-void Metrics::prefilled(double seconds) { state_->prefilled->Observe(seconds); }
+void Metrics::first_token(double seconds) { state_->first_token.Observe(seconds); }
+void Metrics::next_token(double seconds) { state_->next_token.Observe(seconds); }
+void Metrics::queued(double seconds) { state_->queued.Observe(seconds); }
+void Metrics::prefilled(double seconds) { state_->prefilled.Observe(seconds); }
 
 void Metrics::finished(const FinishedSequence& sequence) {
   constexpr double kWeight = 0.2;
   State& s = *state_;
-  s.whole->Observe(sequence.whole_seconds);
-  s.inferred->Observe(sequence.inference_seconds);
-  s.decoded->Observe(sequence.decode_seconds);
+  s.whole.Observe(sequence.whole_seconds);
+  s.inferred.Observe(sequence.inference_seconds);
+  s.decoded.Observe(sequence.decode_seconds);
   if (sequence.generated_tokens > 1) {
-    s.per_token->Observe(sequence.decode_seconds / (sequence.generated_tokens - 1));
+    s.per_token.Observe(sequence.decode_seconds / (sequence.generated_tokens - 1));
   }
-  s.prompt_tokens->Observe(sequence.prompt_tokens);
-  s.generated_tokens->Observe(sequence.generated_tokens);
-  s.max_tokens->Observe(sequence.max_tokens);
-  s.choices->Observe(sequence.choices);
-  s.success->Add({{"finished_reason", sequence.reason}}).Increment();
+  s.prompt_tokens.Observe(sequence.prompt_tokens);
+  s.generated_tokens.Observe(sequence.generated_tokens);
+  s.max_tokens.Observe(sequence.max_tokens);
+  s.choices.Observe(sequence.choices);
+  s.success.Add({{"finished_reason", sequence.reason}}).Increment();
   const std::lock_guard lock(s.mutex);
   s.mean_seconds += kWeight * (sequence.whole_seconds - s.mean_seconds);
   s.mean_generated += kWeight * (sequence.generated_tokens - s.mean_generated);
@@ -307,7 +285,7 @@ void Metrics::finished(const FinishedSequence& sequence) {
 }
 
 void Metrics::answered(unsigned status) {
-  state_->answers->Add({{"status", std::to_string(status)}}).Increment();
+  state_->answers.Add({{"status", std::to_string(status)}}).Increment();
 }
 
 double Metrics::mean_request_seconds() const {

@@ -110,28 +110,17 @@ std::uint64_t Answer::tokens_left(std::uint32_t choice) const {
 }
 
 AnswerHead Answer::head() const {
-  AnswerHead out;
-  out.chat = input_.request.chat;
-  out.id = identity_.id();
-  out.created = identity_.created();
-  out.model = model_.id;
-  out.fingerprint = model_.fingerprint;
-  out.include_usage = input_.request.include_usage;
-  return out;
+  return {input_.request.chat, identity_.id(),     identity_.created(),
+          model_.id,           model_.fingerprint, input_.request.include_usage};
 }
 
 Usage Answer::usage() const {
-  Usage out;
-  out.prompt_tokens = prompt_tokens_;
+  Usage out{prompt_tokens_};
   for (const Part& part : parts_) out.completion_tokens += part.choice.tokens();
   return out;
 }
 
 Timings Answer::timings() const {
-  Timings out;
-  const Usage total = usage();
-  out.prompt_tokens = total.prompt_tokens;
-  out.predicted_tokens = total.completion_tokens;
   TimePoint admitted = TimePoint::max();
   TimePoint first = TimePoint::max();
   TimePoint last = TimePoint::min();
@@ -141,9 +130,8 @@ Timings Answer::timings() const {
     last = std::max(last, part.last_token);
   }
   using Milliseconds = std::chrono::duration<double, std::milli>;
-  out.prompt_ms = Milliseconds(first - admitted).count();
-  out.predicted_ms = Milliseconds(last - first).count();
-  return out;
+  return {prompt_tokens_, Milliseconds(first - admitted).count(), usage().completion_tokens,
+          Milliseconds(last - first).count()};
 }
 
 OrderedJson Answer::hearth() const {

@@ -1,9 +1,10 @@
 #include "coordinator/http/generation/answer_identity.h"
 
+#include <spdlog/fmt/fmt.h>
+
 #include "base/check.h"
 #include "base/hex.h"
 #include "base/limits.h"
-#include "coordinator/http/generation/event_id.h"
 #include "ledger/salt.h"
 
 namespace hearth::coordinator::http {
@@ -16,7 +17,8 @@ AnswerIdentity::AnswerIdentity(const HttpOptions& options, Random& random,
   constexpr int kJsonExactShift = 64 - 53;
   seed_ = keep ? keep->seed : random.next() >> kJsonExactShift;
   if (request.seed) seed_ = *request.seed;
-  id_ = (request.chat ? "chatcmpl-" : "cmpl-") + hex16(keep ? keep->answer : random.next());
+  id_ = fmt::format("{}cmpl-{:016x}", request.chat ? "chat" : "",
+                    keep ? keep->answer : random.next());
   if (ledger_ != nullptr && ledger_->fault().empty()) {
     const Hash256 own = keyed_blake2b(secret_, as_bytes("receipt of " + id_));
     receipt_ = ledger::answer_name(created_, own.bytes);

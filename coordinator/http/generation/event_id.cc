@@ -1,7 +1,8 @@
 #include "coordinator/http/generation/event_id.h"
 
+#include <spdlog/fmt/fmt.h>
+
 #include <charconv>
-#include <cstdio>
 
 #include "base/limits.h"
 
@@ -21,22 +22,8 @@ std::optional<T> number(std::string_view text, int base) {
 
 }  // namespace
 
-std::string hex16(std::uint64_t value) {
-  char text[kAnswerDigits + 1];
-  std::snprintf(text, sizeof text, "%016llx", static_cast<unsigned long long>(value));
-  return text;
-}
-
 std::string event_id_text(const EventId& id) {
-  std::string out = hex16(id.answer);
-  char separator = '-';
-  for (const std::uint32_t told : id.told) {
-    out += separator;
-    out += std::to_string(told);
-    separator = '.';
-  }
-  if (id.usage) out += 'u';
-  return out;
+  return fmt::format("{:016x}-{}{}", id.answer, fmt::join(id.told, "."), id.usage ? "u" : "");
 }
 
 std::optional<EventId> parse_event_id(std::string_view text) {

@@ -25,7 +25,4 @@ std::string event_id_text(const EventId& id);
 // limits::kHttpSequences numbers.
 std::optional<EventId> parse_event_id(std::string_view text);
 
-// 16 digits.
-std::string hex16(std::uint64_t value);
-
 }  // namespace hearth::coordinator::http

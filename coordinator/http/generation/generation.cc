@@ -1,5 +1,7 @@
 #include "coordinator/http/generation/generation.h"
 
+#include <spdlog/fmt/fmt.h>
+
 #include <algorithm>
 #include <numeric>
 #include <utility>
@@ -7,7 +9,6 @@
 #include "base/check.h"
 #include "base/limits.h"
 #include "coordinator/http/generation/payment.h"
-#include "coordinator/http/generation/predicted_wait.h"
 
 namespace hearth::coordinator::http {
 namespace {
@@ -18,21 +19,22 @@ constexpr const char* kSuspended = "the server is shutting down; ask again in a 
 double seconds(Duration duration) { return std::chrono::duration<double>(duration).count(); }
 
 ApiError too_many_kept() {
-  ApiError error =
-      from_coordinator({ErrorCode::kNoCapacity,
-                        "too many requests with an Idempotency-Key run at once; the limit is " +
-                            std::to_string(limits::kKeptRequestsOwner) + " for one key"},
-                       1);
+  ApiError error = from_coordinator(
+      {ErrorCode::kNoCapacity,
+       fmt::format(
+           "too many requests with an Idempotency-Key run at once; the limit is {} for one key",
+           limits::kKeptRequestsOwner)},
+      1);
   error.code = "too_many_kept_requests";
   return error;
 }
 
 ApiError too_long(const Answer::Part& part, bool chat, std::uint64_t positions,
                   const std::string& where) {
-  return ApiError::invalid("the prompt has " + std::to_string(part.prompt_tokens) +
-                               " tokens and max_tokens is " + std::to_string(part.max_tokens) +
-                               "; together at most " + std::to_string(positions) + " fit " + where,
-                           chat ? "messages" : "prompt", "context_length_exceeded");
+  return ApiError::invalid(
+      fmt::format("the prompt has {} tokens and max_tokens is {}; together at most {} fit {}",
+                  part.prompt_tokens, part.max_tokens, positions, where),
+      chat ? "messages" : "prompt", "context_length_exceeded");
 }
 
 Answer make_answer(Api& api, GenerationInput input, std::int64_t created) {
@@ -106,7 +108,7 @@ void Generation::start(std::shared_ptr<Api> api, std::shared_ptr<ResponseWriter>
   if (keep && !api->kept.add(*keep, self)) {
     return writer->respond(error_response(too_many_kept()));
   }
-  if (seen) self->resumption_.told_elsewhere();
+  self->told_elsewhere_ = seen.has_value();
   api->generations.insert(self);
   self->answer_.set_default_lengths();
   self->attach(std::move(writer), std::move(seen));
@@ -118,7 +120,8 @@ bool Generation::resume(std::shared_ptr<Api> api, GenerationInput input, Begun b
   auto self = std::make_shared<Generation>(api, std::move(input), now, begun.created);
   Answer& answer = self->answer_;
   if (!api->kept.add(*answer.input().keep, self)) return false;
-  self->resumption_.resume(now + std::chrono::seconds(api->options.timeouts.resume));
+  self->told_elsewhere_ = true;
+  self->retry_until_ = now + std::chrono::seconds(api->options.timeouts.resume);
   self->accepted_ = true;
   answer.set_lengths(begun.lengths);
   for (std::uint32_t i = 0; i < answer.size(); ++i) {
@@ -337,7 +340,9 @@ void Generation::on_error(std::uint32_t choice, const Error& error) {
 }
 
 bool Generation::retries(const std::vector<std::uint32_t>& choices, const Error& error) {
-  if (!api_->later || !resumption_.may_retry(error, api_->clock.now())) return false;
+  // The workers may still come back, or the queue have room again.
+  const bool passes = error.code == ErrorCode::kUnavailable || error.code == ErrorCode::kNoCapacity;
+  if (!api_->later || !passes || !retry_until_ || api_->clock.now() >= *retry_until_) return false;
   std::vector<std::pair<std::uint32_t, std::uint32_t>> runs;  // with their numbers
   for (const std::uint32_t choice : choices) {
     runs_[choice].submitted = false;
@@ -358,16 +363,14 @@ bool Generation::retries(const std::vector<std::uint32_t>& choices, const Error&
 void Generation::observe(std::uint32_t choice) {
   const Answer::Part& part = answer_.part(choice);
   const TimePoint now = api_->clock.now();
-  FinishedSequence sequence;
-  sequence.reason = part.choice.finish_reason();
-  sequence.whole_seconds = seconds(now - arrived_);
-  sequence.inference_seconds = seconds(now - part.admitted);
-  sequence.decode_seconds = seconds(now - part.first_token);
-  sequence.prompt_tokens = static_cast<std::uint32_t>(part.prompt_tokens);
-  sequence.generated_tokens = part.choice.tokens();
-  sequence.max_tokens = part.max_tokens;
-  sequence.choices = answer_.request().n;
-  api_->metrics.finished(sequence);
+  api_->metrics.finished({.reason = part.choice.finish_reason(),
+                          .whole_seconds = seconds(now - arrived_),
+                          .inference_seconds = seconds(now - part.admitted),
+                          .decode_seconds = seconds(now - part.first_token),
+                          .prompt_tokens = static_cast<std::uint32_t>(part.prompt_tokens),
+                          .generated_tokens = part.choice.tokens(),
+                          .max_tokens = part.max_tokens,
+                          .choices = answer_.request().n});
 }
 
 std::uint64_t Generation::tokens_to_come() const {
@@ -379,7 +382,7 @@ std::uint64_t Generation::tokens_to_come() const {
 }
 
 bool Generation::may_have_sent(const EventId& seen) const {
-  const bool more = resumption_.may_have_told_more();
+  const bool more = told_elsewhere_;
   INVARIANT(seen.told.size() == answer_.size(), "an event id counts the tokens of each choice");
   for (std::uint32_t i = 0; i < answer_.size(); ++i) {
     const Answer::Part& part = answer_.part(i);
@@ -441,9 +444,10 @@ bool Generation::waits_for_audits() {
   api_->later(bound, [weak = weak_from_this(), bound] {
     const auto self = weak.lock();
     if (!self || self->ended_) return;
-    self->verification_.cannot("not all of its windows were recomputed within " +
-                               std::to_string(bound.count()) +
-                               " seconds; hearth ledger shows later results by the receipt");
+    self->verification_.cannot(
+        fmt::format("not all of its windows were recomputed within {} seconds; hearth ledger shows "
+                    "later results by the receipt",
+                    bound.count()));
     self->complete();
   });
   return true;
@@ -467,13 +471,10 @@ void Generation::on_audit(std::uint32_t choice, const AuditOutcome& outcome) {
 }
 
 OrderedJson Generation::closing() const {
-  OrderedJson out;
-  out["timings"] = timings_object(answer_.timings());
-  out["hearth"] = answer_.hearth();
-  if (api_->options.credits) out["hearth"]["credits"] = credits_object(*api_, answer_);
-  const OrderedJson verified = verification_.object();
-  for (const auto& [key, value] : verified.items()) out["hearth"][key] = value;
-  return out;
+  OrderedJson hearth = answer_.hearth();
+  if (api_->options.credits) hearth["credits"] = credits_object(*api_, answer_);
+  hearth.update(verification_.object());
+  return {{"timings", timings_object(answer_.timings())}, {"hearth", std::move(hearth)}};
 }
 
 void Generation::complete() {

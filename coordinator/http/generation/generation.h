@@ -4,7 +4,7 @@
 // A plain request has one client and ends with it. One with an Idempotency-Key may have several,
 // one after the other or at once: each is told what it has not been told before. Without any client
 // it runs on for a grace period; its answer is kept for a while (api/kept_requests.h), and so is
-// what another process needs to continue it (resumption.h).
+// what another process needs to continue it (kept_request.h).
 //
 // Everything on the socket thread; the coordinator's events come through Api::sockets.
 #pragma once
@@ -18,7 +18,6 @@
 #include "coordinator/http/generation/answer.h"
 #include "coordinator/http/generation/audience.h"
 #include "coordinator/http/generation/event_id.h"
-#include "coordinator/http/generation/resumption.h"
 #include "coordinator/http/generation/verification.h"
 
 namespace hearth::coordinator::http {
@@ -104,12 +103,15 @@ class Generation : public std::enable_shared_from_this<Generation> {
   Answer answer_;
   Verification verification_;
   Audience audience_;
-  Resumption resumption_;
   std::vector<Run> runs_;     // by choice
   std::uint64_t visits_ = 0;  // of clients; a grace period ends with the next one
-  bool accepted_ = false;     // by the coordinator, of this or an earlier process
-  bool ended_ = false;        // nothing is computed any more
-  bool verifying_ = false;    // the answer is whole and told, and waits for its audits
+  // An earlier process may have told its clients more of the answer than this one knows.
+  bool told_elsewhere_ = false;
+  // Of a request that an earlier process accepted: until then a refusal is no answer to it.
+  std::optional<TimePoint> retry_until_;
+  bool accepted_ = false;   // by the coordinator, of this or an earlier process
+  bool ended_ = false;      // nothing is computed any more
+  bool verifying_ = false;  // the answer is whole and told, and waits for its audits
 };
 
 }  // namespace hearth::coordinator::http

@@ -1,5 +1,7 @@
 #include "coordinator/http/generation/kept_request.h"
 
+#include <spdlog/fmt/fmt.h>
+
 #include "base/limits.h"
 #include "proto/frame.h"
 
@@ -37,17 +39,15 @@ void write_texts(ByteWriter& writer, const std::vector<std::string>& texts) {
 Result<ByteSpan> read_bytes(ByteReader& reader, const char* field, std::size_t limit) {
   const auto size = reader.read<std::uint32_t>();
   REQUIRE(!reader.failed() && size <= reader.remaining(),
-          std::string("the kept request ends inside ") + field);
-  REQUIRE(size <= limit, std::string(field) + " has " + std::to_string(size) +
-                             " bytes; the limit is " + std::to_string(limit));
+          fmt::format("the kept request ends inside {}", field));
+  REQUIRE(size <= limit, fmt::format("{} has {} bytes; the limit is {}", field, size, limit));
   return reader.take(size);
 }
 
 Result<std::uint32_t> read_count(ByteReader& reader, const char* field, std::size_t limit) {
   const auto count = reader.read<std::uint32_t>();
-  REQUIRE(!reader.failed(), std::string("the kept request ends before ") + field);
-  REQUIRE(count <= limit, std::string(field) + " has " + std::to_string(count) +
-                              " entries; the limit is " + std::to_string(limit));
+  REQUIRE(!reader.failed(), fmt::format("the kept request ends before {}", field));
+  REQUIRE(count <= limit, fmt::format("{} has {} entries; the limit is {}", field, count, limit));
   return count;
 }
 
@@ -70,8 +70,8 @@ Result<std::vector<SubmitMessage>> read_prompts(ByteReader& reader, const StepSh
     TRY(const ByteSpan bytes, read_bytes(reader, "prompts", limits::kKeptRequestBytes));
     TRY(SubmitMessage prompt, decode_submit(bytes, shape));
     REQUIRE(prompt.prompt.size() == prompt.open.prompt_tokens,
-            "a prompt of " + std::to_string(prompt.open.prompt_tokens) + " tokens has " +
-                std::to_string(prompt.prompt.size()));
+            fmt::format("a prompt of {} tokens has {}", prompt.open.prompt_tokens,
+                        prompt.prompt.size()));
     REQUIRE(prompts.empty() || prompt.open.report_hashes == prompts[0].open.report_hashes,
             "the prompts of the kept request disagree on reporting hashes");
     prompts.push_back(std::move(prompt));
@@ -83,8 +83,8 @@ Status check_texts(const KeptRequest& request) {
   for (const std::string& stop : request.stop) REQUIRE(!stop.empty(), "a stop string is empty");
   for (const std::string& name : request.policy.trust) TRY_VOID(check_node_name(name));
   REQUIRE(request.echoes.empty() || request.echoes.size() == request.prompts.size(),
-          "the kept request has " + std::to_string(request.echoes.size()) + " echoes and " +
-              std::to_string(request.prompts.size()) + " prompts; they must be equal in number");
+          fmt::format("the kept request has {} echoes and {} prompts; they must be equal in number",
+                      request.echoes.size(), request.prompts.size()));
   REQUIRE(!request.chat || (request.echoes.empty() && request.prompts.size() == 1),
           "a chat has one prompt and no echo");
   return ok_status();
@@ -119,8 +119,8 @@ Result<KeptRequest> decode_kept_request(ByteSpan bytes, const StepShape& shape,
   const auto flags = reader.read<std::uint8_t>();
   const int verify = flags >> kVerifyShift & kTwoBits;
   REQUIRE(verify <= static_cast<int>(Verify::kFull),
-          "flags are " + std::to_string(flags) + ", with verify " + std::to_string(verify) +
-              "; the largest known is " + std::to_string(static_cast<int>(Verify::kFull)));
+          fmt::format("flags are {}, with verify {}; the largest known is {}", flags, verify,
+                      static_cast<int>(Verify::kFull)));
   request.policy.verify = static_cast<Verify>(verify);
   request.policy.min_level = static_cast<ledger::Level>(flags >> kLevelShift & kTwoBits);
   request.chat = (flags & kChat) != 0;
@@ -131,18 +131,16 @@ Result<KeptRequest> decode_kept_request(ByteSpan bytes, const StepShape& shape,
   request.policy.share = (n & kShared) != 0;
   request.n = n & ~kShared;
   request.created = reader.read<std::int64_t>();
-  REQUIRE(request.n >= 1 && request.n <= limits::kChoices, "n is " + std::to_string(request.n) +
-                                                               "; it must be 1 to " +
-                                                               std::to_string(limits::kChoices));
+  REQUIRE(request.n >= 1 && request.n <= limits::kChoices,
+          fmt::format("n is {}; it must be 1 to {}", request.n, limits::kChoices));
   TRY(request.stop, read_texts(reader, "stop", limits::kStopStrings, limits::kStopStringBytes));
   TRY(request.policy.trust, read_texts(reader, "trust", limits::kStages, limits::kNodeNameBytes));
   TRY(request.echoes, read_texts(reader, "echoes", limits::kPrompts, limits::kTextBytes));
   TRY(request.prompts, read_prompts(reader, shape));
   REQUIRE(reader.remaining() == 0,
-          "the kept request has " + std::to_string(reader.remaining()) + " bytes after its end");
-  REQUIRE(
-      request.prompts.size() * request.n <= limits::kHttpSequences,
-      "the kept request has more than " + std::to_string(limits::kHttpSequences) + " sequences");
+          fmt::format("the kept request has {} bytes after its end", reader.remaining()));
+  REQUIRE(request.prompts.size() * request.n <= limits::kHttpSequences,
+          fmt::format("the kept request has more than {} sequences", limits::kHttpSequences));
   TRY_VOID(check_texts(request));
   return request;
 }

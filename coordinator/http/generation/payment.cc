@@ -1,9 +1,11 @@
 #include "coordinator/http/generation/payment.h"
 
+#include <algorithm>
+#include <cmath>
 #include <utility>
 
 #include "base/check.h"
-#include "coordinator/http/generation/predicted_wait.h"
+#include "coordinator/http/generation/generation.h"
 
 namespace hearth::coordinator::http {
 namespace {
@@ -36,7 +38,12 @@ std::optional<ApiError> hold_credit(const Api& api, const Answer& answer,
     items.push_back({answer.identity().receipt_order(i)->request, *price});
   }
   auto held = credits->reserve(answer.request().policy.account, items);
-  if (!held && held.error().code == ErrorCode::kRefused) return out_of_credit(held.error().message);
+  if (!held && held.error().code == ErrorCode::kRefused) {
+    ApiError error =
+        ApiError::of(429, held.error().message, "insufficient_quota", "insufficient_quota");
+    error.final = true;  // the same request would be refused again
+    return error;
+  }
   if (!held && held.error().code == ErrorCode::kUnavailable) {
     return unpayable(held.error().message, predicted_wait(api));
   }
@@ -58,11 +65,25 @@ OrderedJson credits_object(const Api& api, const Answer& answer) {
   }
   const PublicKey& account = answer.request().policy.account;
   const Credits::Balance left = api.options.credits->balance(account);
-  OrderedJson out;
-  out["price"] = price;
-  out["account"] = account.hex();
-  out["balance"] = left.spendable - left.reserved;
-  return out;
+  return {
+      {"price", price}, {"account", account.hex()}, {"balance", left.spendable - left.reserved}};
+}
+
+std::uint32_t predicted_wait(const Api& api) {
+  constexpr double kLongest = 3600.0;
+  constexpr double kAssumedRate = 100.0;  // tokens a second, until the first token is counted
+  const RequestBounds& swarm = api.last_bounds;
+  double tokens = 0.0;
+  for (const auto& generation : api.generations) {
+    tokens += static_cast<double>(generation->tokens_to_come());
+  }
+  // With no token ahead, the queue is assumed to move as it did, by whole requests.
+  const double running = std::max<double>(1.0, swarm.running);
+  const double rate = swarm.tokens_per_second > 0.0 ? swarm.tokens_per_second : kAssumedRate;
+  const double seconds = tokens > 0.0
+                             ? tokens * api.metrics.used_share() / rate
+                             : api.metrics.mean_request_seconds() * (swarm.waiting + 1) / running;
+  return static_cast<std::uint32_t>(std::clamp(std::ceil(seconds), 1.0, kLongest));
 }
 
 }  // namespace hearth::coordinator::http

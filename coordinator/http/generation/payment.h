@@ -1,5 +1,5 @@
-// What an answer costs where the cluster has credits: the credit that is held for it before it
-// starts, and what its client is told of the price. Socket thread only.
+// What an answer costs: the credit that is held for it before it starts where the cluster has
+// credits, what its client is told of the price, and the wait for room. Socket thread only.
 #pragma once
 
 #include <optional>
@@ -18,5 +18,9 @@ std::optional<ApiError> hold_credit(const Api& api, const Answer& answer,
 
 // `credits` of the hearth object: the price of the tokens that were fed, and the account's balance.
 OrderedJson credits_object(const Api& api, const Answer& answer);
+
+// Seconds after which a refused request may find room, 1 to 3600 (Retry-After): until what the
+// coordinator has accepted is done, at the rate at which tokens come now (Api::last_bounds).
+std::uint32_t predicted_wait(const Api& api);
 
 }  // namespace hearth::coordinator::http

@@ -6,11 +6,6 @@
 #include "base/check.h"
 
 namespace hearth::coordinator::http {
-namespace {
-
-using Kind = AuditOutcome::Kind;
-
-}  // namespace
 
 bool Verification::take(const Choice& claimed, const AuditOutcome& outcome) {
   INVARIANT(claimed.index() < outcomes_.size(), "an outcome is of a choice of this answer");
@@ -74,15 +69,13 @@ OrderedJson Verification::places(Kind kind) const {
   for (std::size_t choice = 0; choice < outcomes_.size(); ++choice) {
     const std::optional<Known>& known = outcomes_[choice];
     if (!known || known->outcome.kind != kind) continue;
-    OrderedJson& one = out.emplace_back();
-    one["choice"] = choice;
+    OrderedJson& one = out.emplace_back(OrderedJson{{"choice", choice}});
     if (kind == Kind::kFalse) {
-      one["from_token"] =
-          known->from_token ? OrderedJson(*known->from_token) : OrderedJson(nullptr);
+      one["from_token"] = known->from_token ? OrderedJson(*known->from_token) : OrderedJson();
     }
-    one["stage"] = known->outcome.stage;
-    one["window"] = known->outcome.window;
-    one["entry"] = known->outcome.entry;
+    one.update({{"stage", known->outcome.stage},
+                {"window", known->outcome.window},
+                {"entry", known->outcome.entry}});
   }
   return out;
 }

@@ -37,13 +37,14 @@ class Verification {
   OrderedJson object() const;
 
  private:
+  using Kind = AuditOutcome::Kind;
   struct Known {
     AuditOutcome outcome;
     std::optional<std::uint32_t> from_token;  // of a false choice: the first wrong token
   };
   std::string state() const;
   OrderedJson windows() const;
-  OrderedJson places(AuditOutcome::Kind kind) const;
+  OrderedJson places(Kind kind) const;
 
   Verify asked_;
   std::string why_not_;

@@ -22,11 +22,8 @@ OrderedJson token_object(TokenId token, float logprob, const model::Tokenizer& t
   const std::string bytes = tokenizer.token_bytes(token, true);
   OrderedJson numbers = OrderedJson::array();
   for (const char c : bytes) numbers.push_back(static_cast<unsigned char>(c));
-  OrderedJson out;
-  out["token"] = valid_utf8(bytes);
-  out["logprob"] = finite(logprob);
-  out["bytes"] = std::move(numbers);
-  return out;
+  return {
+      {"token", valid_utf8(bytes)}, {"logprob", finite(logprob)}, {"bytes", std::move(numbers)}};
 }
 
 // Keys of a JSON object must differ: tokens that are part of a character are spelled as bytes.
@@ -44,18 +41,14 @@ OrderedJson chat_logprobs(const std::vector<SampledToken>& tokens,
                           const model::Tokenizer& tokenizer) {
   OrderedJson content = OrderedJson::array();
   for (const SampledToken& sampled : tokens) {
-    OrderedJson entry = token_object(sampled.token, sampled.logprob, tokenizer);
-    OrderedJson top = OrderedJson::array();
+    OrderedJson& entry =
+        content.emplace_back(token_object(sampled.token, sampled.logprob, tokenizer));
+    OrderedJson& top = entry["top_logprobs"] = OrderedJson::array();
     for (const TokenLogprob& other : sampled.top) {
       top.push_back(token_object(other.token, other.logprob, tokenizer));
     }
-    entry["top_logprobs"] = std::move(top);
-    content.push_back(std::move(entry));
   }
-  OrderedJson out;
-  out["content"] = std::move(content);
-  out["refusal"] = nullptr;
-  return out;
+  return {{"content", std::move(content)}, {"refusal", nullptr}};
 }
 
 OrderedJson completion_logprobs(const std::vector<SampledToken>& tokens, std::uint64_t text_offset,
@@ -67,21 +60,18 @@ OrderedJson completion_logprobs(const std::vector<SampledToken>& tokens, std::ui
   for (const SampledToken& sampled : tokens) {
     strings.push_back(completion_key(sampled.token, tokenizer));
     logprobs.push_back(finite(sampled.logprob));
-    OrderedJson top = OrderedJson::object();
+    OrderedJson& top = tops.emplace_back(OrderedJson::object());
     // Of tokens that are spelled alike the likelier one, which comes first, is told.
     for (const TokenLogprob& other : sampled.top) {
       top.emplace(completion_key(other.token, tokenizer), finite(other.logprob));
     }
-    tops.push_back(std::move(top));
     offsets.push_back(text_offset);
     text_offset += utf8_characters(tokenizer.token_bytes(sampled.token, false));
   }
-  OrderedJson out;
-  out["tokens"] = std::move(strings);
-  out["token_logprobs"] = std::move(logprobs);
-  out["top_logprobs"] = std::move(tops);
-  out["text_offset"] = std::move(offsets);
-  return out;
+  return {{"tokens", std::move(strings)},
+          {"token_logprobs", std::move(logprobs)},
+          {"top_logprobs", std::move(tops)},
+          {"text_offset", std::move(offsets)}};
 }
 
 std::uint64_t utf8_characters(std::string_view text) {

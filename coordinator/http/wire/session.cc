@@ -1,21 +1,15 @@
 #include "coordinator/http/wire/session.h"
 
 #include <netinet/tcp.h>
+#include <spdlog/fmt/fmt.h>
 #include <spdlog/spdlog.h>
 
 #include <algorithm>
 #include <boost/asio/buffer.hpp>
-#include <boost/asio/steady_timer.hpp>
-#include <boost/beast/core/flat_buffer.hpp>
-#include <boost/beast/http/parser.hpp>
-#include <boost/beast/http/string_body.hpp>
 
 #include "base/check.h"
 #include "base/limits.h"
-#include "coordinator/http/api/head.h"
-#include "coordinator/http/api/router.h"
 #include "coordinator/http/wire/sse.h"
-#include "coordinator/http/wire/write_queue.h"
 
 namespace hearth::coordinator::http {
 namespace {
@@ -24,7 +18,7 @@ namespace asio = boost::asio;
 namespace beast = boost::beast;
 using asio::ip::tcp;
 using beast::error_code;
-using Parser = beast::http::request_parser<beast::http::string_body>;
+using Parser = Session::Parser;
 
 constexpr std::size_t kReadBytes = 16 * limits::kKiB;
 constexpr std::size_t kLingerBytes = 64 * limits::kMiB;  // read and dropped before a close
@@ -78,26 +72,19 @@ RequestHead read_head(const Parser& parser) {
 }
 
 ApiError body_too_large() {
-  ApiError out = ApiError::invalid(
-      "the body is larger than " + std::to_string(limits::kHttpBodyBytes) + " bytes", std::nullopt,
-      "body_too_large");
-  out.status = 413;
-  return out;
+  return ApiError::of(413, fmt::format("the body is larger than {} bytes", limits::kHttpBodyBytes),
+                      "body_too_large");
 }
 
 ApiError parse_failure(const error_code& failure) {
   using beast::http::error;
-  ApiError out = ApiError::invalid("the request is not valid HTTP: " + failure.message(),
-                                   std::nullopt, "bad_request");
+  if (failure == error::body_limit) return body_too_large();
   if (failure == error::header_limit || failure == error::buffer_overflow) {
-    out.status = 431;
-    out.message =
-        "the request's head is larger than " + std::to_string(limits::kHttpHeaderBytes) + " bytes";
-    out.code = "header_too_large";
-  } else if (failure == error::body_limit) {
-    return body_too_large();
+    return ApiError::of(
+        431, fmt::format("the request's head is larger than {} bytes", limits::kHttpHeaderBytes),
+        "header_too_large");
   }
-  return out;
+  return ApiError::of(400, "the request is not valid HTTP: " + failure.message(), "bad_request");
 }
 
 // Whether the other end has closed, behind bytes that are not read yet.
@@ -122,49 +109,6 @@ void probe_client(tcp::socket& socket, std::chrono::seconds patience) {
   socket.set_option(asio::socket_base::keep_alive(milliseconds > 0), ignored);
 }
 
-// Finds a line of a head that begins with a blank: some readers take it for a continuation of the
-// field before it (Beast does), others do not.
-class FoldDetector {
- public:
-  bool sees(const char* bytes, std::size_t size) {
-    for (std::size_t i = 0; i < size; ++i) {
-      if (line_begins_ && (bytes[i] == ' ' || bytes[i] == '\t')) return true;
-      line_begins_ = bytes[i] == '\n';
-    }
-    return false;
-  }
-
- private:
-  bool line_begins_ = false;
-};
-
-// The part of limits::kHttpBodiesBytes that the body of one request takes.
-class BodyRoom {
- public:
-  ~BodyRoom() { release(); }
-  bool reserve(SessionTable& table, const RequestHead& head) {
-    INVARIANT(bytes_ == 0, "one body is received at a time");
-    const std::size_t wanted = head.content_length ? static_cast<std::size_t>(*head.content_length)
-                                                   : limits::kHttpBodyBytes;
-    if (table.body_bytes + wanted > limits::kHttpBodiesBytes) return false;
-    table.body_bytes += wanted;
-    table_ = &table;
-    bytes_ = wanted;
-    return true;
-  }
-  void release() {
-    if (table_ == nullptr) return;
-    INVARIANT(table_->body_bytes >= bytes_, "room is released that was reserved");
-    table_->body_bytes -= bytes_;
-    table_ = nullptr;
-    bytes_ = 0;
-  }
-
- private:
-  SessionTable* table_ = nullptr;
-  std::size_t bytes_ = 0;
-};
-
 }  // namespace
 
 std::string crowded_answer(Api& api) {
@@ -185,189 +129,93 @@ asio::ip::address address_of(const tcp::socket& socket) {
   return from;
 }
 
-class SessionImpl final : public Session, public std::enable_shared_from_this<SessionImpl> {
- public:
-  SessionImpl(tcp::socket socket, std::shared_ptr<Api> api, std::shared_ptr<SessionTable> table,
-              bool probes_only)
-      : socket_(std::move(socket)),
-        api_(std::move(api)),
-        table_(std::move(table)),
-        deadline_(socket_.get_executor()),
-        ping_(socket_.get_executor()),
-        close_check_(socket_.get_executor()),
-        write_deadline_(socket_.get_executor()),
-        probes_only_(probes_only),
-        from_(address_of(socket_)),
-        queue_(limits::kHttpStreamBytes) {}
-
-  const asio::ip::address& from() const override { return from_; }
-  bool reserved() const override { return probes_only_; }
-  std::optional<TimePoint> idle_since() const override {
-    if (phase_ != Phase::kIdle && phase_ != Phase::kHead) return {};
-    error_code error;
-    const std::size_t unread = socket_.available(error);  // of a request that is about to be seen
-    return !error && unread > 0 ? std::nullopt : std::optional(idle_since_);
-  }
-  void give_way() override;
-
-  void begin() {
-    error_code ignored;
-    socket_.set_option(tcp::no_delay(true), ignored);
-    socket_.set_option(asio::socket_base::send_buffer_size(kSendBufferBytes), ignored);
-    idle_since_ = api_->clock.now();
-    // A client that sends nothing has as long as one that sends slowly.
-    arm_deadline(patience(api_->options.timeouts.header));
-    read();
-  }
-
-  void abort() override {
-    if (phase_ == Phase::kClosed) return;
-    const auto self = shared_from_this();
-    leave_table();
-    error_code ignored;
-    socket_.close(ignored);
-    if (auto callback = std::exchange(gone_, nullptr)) callback();
-  }
-
-  // --- calls of the ResponseWriter; `serial` is stale once its request was answered ---
-  bool current(std::uint64_t serial) const {
-    return serial == serial_ && phase_ == Phase::kAnswering;
-  }
-  bool gone(std::uint64_t serial) const { return !current(serial) || read_closed_; }
-  void set_gone(std::uint64_t serial, std::function<void()> callback) {
-    if (current(serial)) gone_ = std::move(callback);
-  }
-  void abandoned(std::uint64_t serial) {
-    if (current(serial) && !answered_) abort();
-  }
-  void respond(std::uint64_t serial, const HttpResponse& response);
-  void start_stream(std::uint64_t serial, HeaderFields headers);
-  void send_event(std::uint64_t serial, std::string_view event);
-  void finish_stream(std::uint64_t serial, bool broken);
-
- private:
-  enum class Phase : std::uint8_t { kIdle, kHead, kBody, kAnswering, kLinger, kClosed };
-
-  void leave_table();
-  void read();
-  void on_read(const error_code& error, std::size_t bytes);
-  void on_read_end();
-  void advance();
-  bool feed();
-  void begin_request();
-  void on_head();
-  void on_body_head(const RequestHead& head, Handler handler);
-  void dispatch();
-  void answer(const HttpResponse& response);
-  void answer_options(const RequestHead& head);
-  void refuse(const ApiError& error, bool close);
-  void refuse_unread(const ApiError& error);
-  void write();
-  void on_written();
-  void linger();
-  void arm_deadline(std::chrono::seconds time);
-  // Reserved places are few, so their clients have little time.
-  std::chrono::seconds patience(std::uint32_t seconds) const {
-    return std::chrono::seconds(probes_only_ ? std::min(seconds, limits::kHttpSecondsProbe)
-                                             : seconds);
-  }
-  void on_deadline();
-  void arm_ping();
-  void arm_close_check();
-  void cut_off(const std::string& why);
-  std::string silence() const {
-    return "its client took nothing for " + std::to_string(api_->options.timeouts.write) +
-           " seconds";
-  }
-  void queue_stream(std::string_view bytes);
-
-  tcp::socket socket_;
-  std::shared_ptr<Api> api_;
-  std::shared_ptr<SessionTable> table_;
-  asio::steady_timer deadline_;
-  asio::steady_timer ping_;
-  asio::steady_timer close_check_;
-  asio::steady_timer write_deadline_;
-  const bool probes_only_;
-  const asio::ip::address from_;
-
-  Phase phase_ = Phase::kIdle;
-  TimePoint idle_since_{};  // as long as no request is on it
-  beast::flat_buffer buffer_{limits::kHttpReadBytes};
-  std::optional<Parser> parser_;
-  bool reading_ = false;
-  bool read_closed_ = false;
-  std::size_t head_bytes_ = 0;
-  FoldDetector folds_;
-  std::size_t lingered_ = 0;
-  BodyRoom body_room_;
-
-  // Of the request being answered.
-  std::uint64_t serial_ = 0;
-  HttpRequest request_;
-  Handler handler_ = nullptr;
-  AnswerContext context_;
-  bool head_only_ = false;
-  bool answered_ = false;  // nothing more will be queued
-  bool streaming_ = false;
-  bool quiet_ = false;  // nothing was sent since the last ping was armed
-  std::function<void()> gone_;
-
-  WriteQueue queue_;
-};
-
-namespace {
+Session::Session(tcp::socket socket, std::shared_ptr<Api> api, std::shared_ptr<SessionTable> table,
+                 bool probes_only)
+    : socket_(std::move(socket)),
+      api_(std::move(api)),
+      table_(std::move(table)),
+      deadline_(socket_.get_executor()),
+      ping_(socket_.get_executor()),
+      close_check_(socket_.get_executor()),
+      write_deadline_(socket_.get_executor()),
+      probes_only_(probes_only),
+      from_(address_of(socket_)),
+      queue_(limits::kHttpStreamBytes) {}
 
 // The handler's end of one request. Dropped without an answer, it closes the connection.
-class SessionWriter final : public ResponseWriter {
+class Session::Writer final : public ResponseWriter {
  public:
-  SessionWriter(std::weak_ptr<SessionImpl> session, std::shared_ptr<Api> api, std::uint64_t serial)
+  Writer(std::weak_ptr<Session> session, std::shared_ptr<Api> api, std::uint64_t serial)
       : session_(std::move(session)), api_(std::move(api)), serial_(serial) {}
-  ~SessionWriter() override {
+  ~Writer() override {
     // This may run on the pool; the session belongs to the socket thread.
     api_->sockets.post([session = session_, serial = serial_] {
-      if (const auto alive = session.lock()) alive->abandoned(serial);
+      const auto s = session.lock();
+      if (s && s->current(serial) && !s->answered_) s->abort();
     });
   }
   void respond(HttpResponse response) override {
-    if (const auto s = session_.lock()) s->respond(serial_, response);
+    if (const auto s = current(); s && !s->answered_ && !s->streaming_) s->answer(response);
   }
   void start_stream(HeaderFields headers) override {
-    if (const auto s = session_.lock()) s->start_stream(serial_, std::move(headers));
+    if (const auto s = current(); s && !s->answered_) s->start_stream(std::move(headers));
   }
   void send(std::string_view event) override {
-    if (const auto s = session_.lock()) s->send_event(serial_, event);
+    if (const auto s = current(); s && s->streaming_ && !s->answered_) s->queue_stream(event);
   }
   void finish_stream(bool broken) override {
-    if (const auto s = session_.lock()) s->finish_stream(serial_, broken);
+    if (const auto s = current(); s && s->streaming_ && !s->answered_) s->finish_stream(broken);
   }
   void on_gone(std::function<void()> callback) override {
-    if (const auto s = session_.lock()) s->set_gone(serial_, std::move(callback));
+    if (const auto s = current()) s->gone_ = std::move(callback);
   }
   bool gone() const override {
-    const auto s = session_.lock();
-    return !s || s->gone(serial_);
+    const auto s = current();
+    return !s || s->read_closed_;
   }
 
  private:
-  std::weak_ptr<SessionImpl> session_;
+  // Nothing once the request was answered or its connection has ended.
+  std::shared_ptr<Session> current() const {
+    const auto s = session_.lock();
+    return s && s->current(serial_) ? s : nullptr;
+  }
+
+  std::weak_ptr<Session> session_;
   std::shared_ptr<Api> api_;
   std::uint64_t serial_;
 };
 
-}  // namespace
-
-void Session::start(tcp::socket socket, std::shared_ptr<Api> api,
-                    std::shared_ptr<SessionTable> table, bool probes_only) {
-  auto session =
-      std::make_shared<SessionImpl>(std::move(socket), std::move(api), table, probes_only);
-  table->open.emplace(session.get(), session);
-  ++table->from[session->from()];
-  if (probes_only) ++table->reserved;
-  session->begin();
+void Session::begin() {
+  table_->open.emplace(this, shared_from_this());
+  ++table_->from[from_];
+  if (probes_only_) ++table_->reserved;
+  error_code ignored;
+  socket_.set_option(tcp::no_delay(true), ignored);
+  socket_.set_option(asio::socket_base::send_buffer_size(kSendBufferBytes), ignored);
+  idle_since_ = api_->clock.now();
+  // A client that sends nothing has as long as one that sends slowly.
+  arm_deadline(patience(api_->options.timeouts.header));
+  read();
 }
 
-void SessionImpl::leave_table() {
+void Session::abort() {
+  if (phase_ == Phase::kClosed) return;
+  const auto self = shared_from_this();
+  leave_table();
+  error_code ignored;
+  socket_.close(ignored);
+  if (auto callback = std::exchange(gone_, nullptr)) callback();
+}
+
+std::optional<TimePoint> Session::idle_since() const {
+  if (phase_ != Phase::kIdle && phase_ != Phase::kHead) return {};
+  error_code error;
+  const std::size_t unread = socket_.available(error);  // of a request that is about to be seen
+  return !error && unread > 0 ? std::nullopt : std::optional(idle_since_);
+}
+
+void Session::leave_table() {
   phase_ = Phase::kClosed;
   table_->open.erase(this);
   if (probes_only_) --table_->reserved;
@@ -381,7 +229,7 @@ void SessionImpl::leave_table() {
   write_deadline_.cancel();
 }
 
-void SessionImpl::give_way() {
+void Session::give_way() {
   const auto self = shared_from_this();
   leave_table();
   error_code ignored;
@@ -391,7 +239,7 @@ void SessionImpl::give_way() {
 
 // --- reading ---
 
-void SessionImpl::read() {
+void Session::read() {
   if (reading_ || read_closed_ || phase_ == Phase::kClosed) return;
   const std::size_t room = limits::kHttpReadBytes - buffer_.size();
   if (room == 0) return arm_close_check();  // reading goes on when a request has been taken out
@@ -402,11 +250,17 @@ void SessionImpl::read() {
                           });
 }
 
-void SessionImpl::on_read(const error_code& error, std::size_t bytes) {
+void Session::on_read(const error_code& error, std::size_t bytes) {
   reading_ = false;
   if (phase_ == Phase::kClosed) return;
   if (error == asio::error::timed_out && phase_ == Phase::kAnswering) return cut_off(silence());
-  if (error) return on_read_end();
+  if (error) {
+    // A client that closes its sending half may still read the answer. A generation is cancelled
+    // anyway: most clients that close have left.
+    read_closed_ = true;
+    if (phase_ != Phase::kAnswering || gone_) abort();
+    return;
+  }
   if (phase_ == Phase::kLinger) {
     lingered_ += bytes;
     if (lingered_ > kLingerBytes) return abort();
@@ -416,21 +270,14 @@ void SessionImpl::on_read(const error_code& error, std::size_t bytes) {
   advance();
 }
 
-// A client that closes its sending half may still read the answer. A generation is cancelled
-// anyway: most clients that close have left.
-void SessionImpl::on_read_end() {
-  read_closed_ = true;
-  if (phase_ != Phase::kAnswering || gone_) abort();
-}
-
-void SessionImpl::advance() {
+void Session::advance() {
   if (phase_ == Phase::kIdle && buffer_.size() > 0) begin_request();
   while ((phase_ == Phase::kHead || phase_ == Phase::kBody) && feed()) {
   }
   read();
 }
 
-void SessionImpl::begin_request() {
+void Session::begin_request() {
   phase_ = Phase::kHead;
   ++serial_;
   context_ = AnswerContext{};
@@ -448,7 +295,7 @@ void SessionImpl::begin_request() {
 }
 
 // Feeds the parser from the read buffer. True when it made progress and may make more.
-bool SessionImpl::feed() {
+bool Session::feed() {
   if (buffer_.size() == 0) return false;
   error_code error;
   const std::size_t used = parser_->put(buffer_.data(), error);
@@ -456,8 +303,8 @@ bool SessionImpl::feed() {
   const bool folded = phase_ == Phase::kHead && folds_.sees(taken, used);
   buffer_.consume(used);
   if (folded) {
-    refuse_unread(ApiError::invalid("a header field continues on a second line (obsolete folding)",
-                                    std::nullopt, "bad_request"));
+    refuse_unread(ApiError::of(400, "a header field continues on a second line (obsolete folding)",
+                               "bad_request"));
     return false;
   }
   // Beast limits each field; this limits the whole head.
@@ -484,7 +331,7 @@ bool SessionImpl::feed() {
   return true;
 }
 
-void SessionImpl::on_head() {
+void Session::on_head() {
   const RequestHead head = read_head(*parser_);
   context_.http10 = head.version < 11;
   context_.keep_alive = head.keep_alive && !probes_only_;
@@ -523,12 +370,12 @@ void SessionImpl::on_head() {
   dispatch();
 }
 
-void SessionImpl::answer_options(const RequestHead& head) {
+void Session::answer_options(const RequestHead& head) {
   if (head.has_body()) context_.keep_alive = false;
   answer(options_response(head));
 }
 
-void SessionImpl::on_body_head(const RequestHead& head, Handler handler) {
+void Session::on_body_head(const RequestHead& head, Handler handler) {
   if (const auto error = check_body_head(head)) return refuse(*error, head.has_body());
   if (!body_room_.reserve(*table_, head)) {
     return refuse(from_coordinator({ErrorCode::kNoCapacity, "too many request bodies at once"}, 1),
@@ -546,34 +393,30 @@ void SessionImpl::on_body_head(const RequestHead& head, Handler handler) {
   }
 }
 
-void SessionImpl::dispatch() {
+void Session::dispatch() {
   deadline_.cancel();
   phase_ = Phase::kAnswering;
   probe_client(socket_, std::chrono::seconds(api_->options.timeouts.write));
   request_.body = std::move(parser_->get().body());
-  auto writer = std::make_shared<SessionWriter>(weak_from_this(), api_, serial_);
+  auto writer = std::make_shared<Writer>(weak_from_this(), api_, serial_);
   handler_({api_, std::move(request_), std::move(writer)});
 }
 
 // --- answering ---
 
-void SessionImpl::refuse(const ApiError& error, bool close) {
+void Session::refuse(const ApiError& error, bool close) {
   if (close) context_.keep_alive = false;
   answer(error_response(error));
 }
 
 // A head that could not be read may have had no key: then the connection closes without an answer.
-void SessionImpl::refuse_unread(const ApiError& error) {
+void Session::refuse_unread(const ApiError& error) {
   if (phase_ != Phase::kHead || !api_->authorization.asks_keys()) return refuse(error, true);
   api_->authorization.log_refusal(error.message);
   abort();
 }
 
-void SessionImpl::respond(std::uint64_t serial, const HttpResponse& response) {
-  if (current(serial) && !answered_ && !streaming_) answer(response);
-}
-
-void SessionImpl::answer(const HttpResponse& response) {
+void Session::answer(const HttpResponse& response) {
   deadline_.cancel();
   phase_ = Phase::kAnswering;
   answered_ = true;
@@ -586,8 +429,7 @@ void SessionImpl::answer(const HttpResponse& response) {
   write();
 }
 
-void SessionImpl::start_stream(std::uint64_t serial, HeaderFields headers) {
-  if (!current(serial) || answered_) return;
+void Session::start_stream(HeaderFields headers) {
   streaming_ = true;
   HttpResponse head;
   head.content_type = "text/event-stream; charset=utf-8";
@@ -601,22 +443,16 @@ void SessionImpl::start_stream(std::uint64_t serial, HeaderFields headers) {
   arm_ping();
 }
 
-void SessionImpl::queue_stream(std::string_view bytes) {
+void Session::queue_stream(std::string_view bytes) {
   const std::string chunk = context_.http10 ? std::string(bytes) : http_chunk(bytes);
   if (!queue_.push(chunk)) {
-    return cut_off("its client left " + std::to_string(limits::kHttpStreamBytes) +
-                   " bytes of it unread");
+    return cut_off(fmt::format("its client left {} bytes of it unread", limits::kHttpStreamBytes));
   }
   quiet_ = false;
   write();
 }
 
-void SessionImpl::send_event(std::uint64_t serial, std::string_view event) {
-  if (current(serial) && streaming_ && !answered_) queue_stream(event);
-}
-
-void SessionImpl::finish_stream(std::uint64_t serial, bool broken) {
-  if (!current(serial) || !streaming_ || answered_) return;
+void Session::finish_stream(bool broken) {
   ping_.cancel();
   answered_ = true;
   gone_ = nullptr;
@@ -626,17 +462,13 @@ void SessionImpl::finish_stream(std::uint64_t serial, bool broken) {
   write();
 }
 
-void SessionImpl::write() {
+void Session::write() {
   if (queue_.writing() || phase_ == Phase::kClosed) return;
   const std::string_view bytes = queue_.next();
   if (bytes.empty()) return on_written();
-  write_deadline_.expires_after(std::chrono::seconds(api_->options.timeouts.write));
-  write_deadline_.async_wait([weak = weak_from_this()](const error_code& error) {
-    const auto self = weak.lock();
-    if (error || !self || !self->queue_.writing()) return;
-    // A timer that was set again meanwhile has another expiry.
-    if (self->write_deadline_.expiry() > asio::steady_timer::clock_type::now()) return;
-    self->cut_off(self->silence());
+  const std::chrono::seconds longest(api_->options.timeouts.write);
+  after(write_deadline_, longest, [](Session& self) {
+    if (self.queue_.writing()) self.cut_off(self.silence());
   });
   socket_.async_write_some(asio::buffer(bytes),
                            [self = shared_from_this()](const error_code& error, std::size_t bytes) {
@@ -648,7 +480,7 @@ void SessionImpl::write() {
                            });
 }
 
-void SessionImpl::on_written() {
+void Session::on_written() {
   write_deadline_.cancel();
   if (!answered_) return;  // a stream that goes on
   parser_.reset();
@@ -663,7 +495,7 @@ void SessionImpl::on_written() {
 }
 
 // Closing with unread bytes would reset the connection, and the client could lose the answer.
-void SessionImpl::linger() {
+void Session::linger() {
   if (read_closed_) return abort();
   phase_ = Phase::kLinger;
   error_code ignored;
@@ -675,55 +507,55 @@ void SessionImpl::linger() {
 
 // --- time ---
 
-void SessionImpl::arm_deadline(std::chrono::seconds time) {
-  deadline_.expires_after(time);
-  deadline_.async_wait([weak = weak_from_this()](const error_code& error) {
+// Calls `then` after a time, unless the timer is set again or cancelled before.
+template <typename Then>
+void Session::after(asio::steady_timer& timer, Duration time, Then then) {
+  timer.expires_after(time);
+  timer.async_wait([weak = weak_from_this(), &timer, then](const error_code& error) {
     const auto self = weak.lock();
-    if (error || !self) return;
     // A timer that was set again meanwhile has another expiry.
-    if (self->deadline_.expiry() <= asio::steady_timer::clock_type::now()) self->on_deadline();
+    if (error || !self || timer.expiry() > asio::steady_timer::clock_type::now()) return;
+    then(*self);
   });
 }
 
-void SessionImpl::on_deadline() {
+void Session::arm_deadline(std::chrono::seconds time) {
+  after(deadline_, time, [](Session& self) { self.on_deadline(); });
+}
+
+void Session::on_deadline() {
   if (phase_ != Phase::kHead && phase_ != Phase::kBody) {
     if (phase_ != Phase::kAnswering) abort();
     return;
   }
-  ApiError error =
-      ApiError::invalid(phase_ == Phase::kHead ? "the request's head did not arrive in time"
-                                               : "the request's body did not arrive in time",
-                        std::nullopt, "request_timeout");
-  error.status = 408;
-  refuse_unread(error);
+  const char* part = phase_ == Phase::kHead ? "head" : "body";
+  refuse_unread(ApiError::of(408, fmt::format("the request's {} did not arrive in time", part),
+                             "request_timeout"));
 }
 
-void SessionImpl::arm_ping() {
+void Session::arm_ping() {
   quiet_ = true;
-  ping_.expires_after(std::chrono::seconds(api_->options.timeouts.ping));
-  ping_.async_wait([weak = weak_from_this(), serial = serial_](const error_code& error) {
-    const auto self = weak.lock();
-    if (error || !self || !self->current(serial) || self->answered_) return;
-    if (self->quiet_) self->queue_stream(kSsePing);
-    if (self->current(serial)) self->arm_ping();
-  });
+  after(ping_, std::chrono::seconds(api_->options.timeouts.ping),
+        [serial = serial_](Session& self) {
+          if (!self.current(serial) || self.answered_) return;
+          if (self.quiet_) self.queue_stream(kSsePing);
+          if (self.current(serial)) self.arm_ping();
+        });
 }
 
 // No read is pending while the read buffer is full, so a close behind the unread bytes is polled
 // for.
-void SessionImpl::arm_close_check() {
+void Session::arm_close_check() {
   if (phase_ != Phase::kAnswering || answered_) return;
-  close_check_.expires_after(kCloseCheckInterval);
-  close_check_.async_wait([weak = weak_from_this(), serial = serial_](const error_code& error) {
-    const auto self = weak.lock();
-    if (error || !self || !self->current(serial) || self->answered_) return;
-    if (self->gone_ && has_left(self->socket_)) return self->abort();
-    self->arm_close_check();
+  after(close_check_, kCloseCheckInterval, [serial = serial_](Session& self) {
+    if (!self.current(serial) || self.answered_) return;
+    if (self.gone_ && has_left(self.socket_)) return self.abort();
+    self.arm_close_check();
   });
 }
 
 // Ends the connection of a client that does not read.
-void SessionImpl::cut_off(const std::string& why) {
+void Session::cut_off(const std::string& why) {
   spdlog::warn("API: the answer to request {} was ended: {}", context_.request_id, why);
   abort();
 }

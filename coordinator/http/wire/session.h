@@ -5,15 +5,25 @@
 // server.cc includes this header: it needs Asio.
 #pragma once
 
+#include <spdlog/fmt/fmt.h>
+
 #include <boost/asio/ip/address.hpp>
 #include <boost/asio/ip/tcp.hpp>
+#include <boost/asio/steady_timer.hpp>
+#include <boost/beast/core/flat_buffer.hpp>
+#include <boost/beast/http/parser.hpp>
+#include <boost/beast/http/string_body.hpp>
 #include <cstdint>
 #include <map>
 #include <memory>
 #include <unordered_map>
 
-#include "coordinator/http/api/api.h"
+#include "base/check.h"
+#include "base/limits.h"
+#include "coordinator/http/api/head.h"
+#include "coordinator/http/api/router.h"
 #include "coordinator/http/wire/refusal.h"
+#include "coordinator/http/wire/write_queue.h"
 
 namespace hearth::coordinator::http {
 
@@ -34,21 +44,144 @@ std::string crowded_answer(Api& api);
 // The address of the client, mapped to IPv4 where possible; 0.0.0.0 when it has left already.
 boost::asio::ip::address address_of(const boost::asio::ip::tcp::socket& socket);
 
-class Session {
+// Finds a line of a head that begins with a blank: some readers take it for a continuation of the
+// field before it (Beast does), others do not.
+class FoldDetector {
  public:
+  bool sees(const char* bytes, std::size_t size) {
+    for (std::size_t i = 0; i < size; ++i) {
+      if (line_begins_ && (bytes[i] == ' ' || bytes[i] == '\t')) return true;
+      line_begins_ = bytes[i] == '\n';
+    }
+    return false;
+  }
+
+ private:
+  bool line_begins_ = false;
+};
+
+// The part of limits::kHttpBodiesBytes that the body of one request takes.
+class BodyRoom {
+ public:
+  ~BodyRoom() { release(); }
+  bool reserve(SessionTable& table, const RequestHead& head) {
+    INVARIANT(bytes_ == 0, "one body is received at a time");
+    const std::size_t wanted = head.content_length ? static_cast<std::size_t>(*head.content_length)
+                                                   : limits::kHttpBodyBytes;
+    if (table.body_bytes + wanted > limits::kHttpBodiesBytes) return false;
+    table.body_bytes += wanted;
+    table_ = &table;
+    bytes_ = wanted;
+    return true;
+  }
+  void release() {
+    if (table_ == nullptr) return;
+    INVARIANT(table_->body_bytes >= bytes_, "room is released that was reserved");
+    table_->body_bytes -= bytes_;
+    table_ = nullptr;
+    bytes_ = 0;
+  }
+
+ private:
+  SessionTable* table_ = nullptr;
+  std::size_t bytes_ = 0;
+};
+
+class Session : public std::enable_shared_from_this<Session> {
+ public:
+  using Parser = boost::beast::http::request_parser<boost::beast::http::string_body>;
+
   // `probes_only`: a reserved place. It answers one request, for monitoring or administration, and
   // refuses all others with 429.
-  static void start(boost::asio::ip::tcp::socket socket, std::shared_ptr<Api> api,
-                    std::shared_ptr<SessionTable> table, bool probes_only);
-  virtual ~Session() = default;
+  Session(boost::asio::ip::tcp::socket socket, std::shared_ptr<Api> api,
+          std::shared_ptr<SessionTable> table, bool probes_only);
+  // Takes its place in the table, and reads. Once.
+  void begin();
   // Closes without an answer; a running request is told that its client has left.
-  virtual void abort() = 0;
-  virtual const boost::asio::ip::address& from() const = 0;
-  virtual bool reserved() const = 0;  // it has one of the reserved places
+  void abort();
+  const boost::asio::ip::address& from() const { return from_; }
+  bool reserved() const { return probes_only_; }  // it has one of the reserved places
   // Since when it has had no request; nothing while it has one.
-  virtual std::optional<TimePoint> idle_since() const = 0;
+  std::optional<TimePoint> idle_since() const;
   // Makes room for another connection: its client gets 429.
-  virtual void give_way() = 0;
+  void give_way();
+
+ private:
+  class Writer;
+  enum class Phase : std::uint8_t { kIdle, kHead, kBody, kAnswering, kLinger, kClosed };
+
+  // Whether the request of this number is being answered; the number is stale after that.
+  bool current(std::uint64_t serial) const {
+    return serial == serial_ && phase_ == Phase::kAnswering;
+  }
+  void leave_table();
+  void read();
+  void on_read(const boost::system::error_code& error, std::size_t bytes);
+  void advance();
+  bool feed();
+  void begin_request();
+  void on_head();
+  void on_body_head(const RequestHead& head, Handler handler);
+  void dispatch();
+  void answer(const HttpResponse& response);
+  void answer_options(const RequestHead& head);
+  void refuse(const ApiError& error, bool close);
+  void refuse_unread(const ApiError& error);
+  void start_stream(HeaderFields headers);
+  void queue_stream(std::string_view bytes);
+  void finish_stream(bool broken);
+  void write();
+  void on_written();
+  void linger();
+  template <typename Then>
+  void after(boost::asio::steady_timer& timer, Duration time, Then then);
+  void arm_deadline(std::chrono::seconds time);
+  // Reserved places are few, so their clients have little time.
+  std::chrono::seconds patience(std::uint32_t seconds) const {
+    return std::chrono::seconds(probes_only_ ? std::min(seconds, limits::kHttpSecondsProbe)
+                                             : seconds);
+  }
+  void on_deadline();
+  void arm_ping();
+  void arm_close_check();
+  void cut_off(const std::string& why);
+  std::string silence() const {
+    return fmt::format("its client took nothing for {} seconds", api_->options.timeouts.write);
+  }
+
+  boost::asio::ip::tcp::socket socket_;
+  std::shared_ptr<Api> api_;
+  std::shared_ptr<SessionTable> table_;
+  boost::asio::steady_timer deadline_;
+  boost::asio::steady_timer ping_;
+  boost::asio::steady_timer close_check_;
+  boost::asio::steady_timer write_deadline_;
+  const bool probes_only_;
+  const boost::asio::ip::address from_;
+
+  Phase phase_ = Phase::kIdle;
+  TimePoint idle_since_{};  // as long as no request is on it
+  boost::beast::flat_buffer buffer_{limits::kHttpReadBytes};
+  std::optional<Parser> parser_;
+  bool reading_ = false;
+  bool read_closed_ = false;
+  std::size_t head_bytes_ = 0;
+  FoldDetector folds_;
+  std::size_t lingered_ = 0;
+  BodyRoom body_room_;
+
+  // Of the request being answered.
+  std::uint64_t serial_ = 0;
+  HttpRequest request_;
+  Handler handler_ = nullptr;
+  AnswerContext context_;
+  bool head_only_ = false;
+  bool answered_ = false;  // nothing more will be queued
+  bool streaming_ = false;
+  bool quiet_ = false;  // nothing was sent since the last ping was armed
+  std::function<void()> gone_;
+
+  WriteQueue queue_;
 };
 
 }  // namespace hearth::coordinator::http
