@@ -3,8 +3,6 @@
 #include <algorithm>
 #include <utility>
 
-#include "coordinator/http/openai/logprobs.h"
-
 namespace hearth::coordinator::http {
 
 Choice::Choice(std::uint32_t index, const GenerationRequest& request,

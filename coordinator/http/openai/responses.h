@@ -14,6 +14,18 @@
 
 namespace hearth::coordinator::http {
 
+// `logprobs` in the shapes of chat (content[] of objects) and of legacy completions (parallel
+// arrays). Token strings are valid UTF-8; chat also has the exact bytes.
+OrderedJson chat_logprobs(const std::vector<SampledToken>& tokens,
+                          const model::Tokenizer& tokenizer);
+
+// `text_offset`: characters of the completion before the first token.
+OrderedJson completion_logprobs(const std::vector<SampledToken>& tokens, std::uint64_t text_offset,
+                                const model::Tokenizer& tokenizer);
+
+// Characters of a UTF-8 text; what completion_logprobs counts.
+std::uint64_t utf8_characters(std::string_view text);
+
 // What all objects of one answer share.
 struct AnswerHead {
   bool chat = true;

@@ -1,8 +1,7 @@
-#include "coordinator/http/api/access.h"
+#include "coordinator/http/api/head.h"
 
 #include <gtest/gtest.h>
 
-#include "coordinator/http/api/head.h"
 
 namespace hearth::coordinator::http {
 namespace {

@@ -3,7 +3,6 @@
 #include <gtest/gtest.h>
 
 #include "base/limits.h"
-#include "coordinator/http/api/access.h"
 #include "coordinator/http/api/router.h"
 #include "coordinator/http/wire/sse.h"
 

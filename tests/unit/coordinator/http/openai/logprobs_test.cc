@@ -1,4 +1,4 @@
-#include "coordinator/http/openai/logprobs.h"
+#include "coordinator/http/openai/responses.h"
 
 #include <gtest/gtest.h>
 
@@ -6,7 +6,6 @@
 #include <limits>
 
 #include "coordinator/http/openai/choice.h"
-#include "coordinator/http/openai/responses.h"
 
 namespace hearth::coordinator::http {
 namespace {

@@ -6,7 +6,6 @@
 #include <limits>
 
 #include "coordinator/http/openai/choice.h"
-#include "coordinator/http/openai/logprobs.h"
 #include "coordinator/http/routes/prompt.h"
 #include "tests/unit/coordinator/http/routes/served_model.h"
 
