@@ -22,19 +22,15 @@ std::optional<ApiError> check_model(const Api& api, const std::string& name) {
 std::string new_request_id(Random& random) { return fmt::format("req-{:016x}", random.next()); }
 
 ApiError silent_coordinator(std::uint32_t seconds) {
-  ApiError error = from_coordinator(
-      {ErrorCode::kUnavailable, fmt::format("the coordinator did not answer in {} s", seconds)}, 1);
-  error.code = "coordinator_silent";
-  return error;
+  return from_coordinator(
+      {ErrorCode::kUnavailable, fmt::format("the coordinator did not answer in {} s", seconds)}, 1,
+      "coordinator_silent");
 }
 
 ApiError too_many_connections() {
-  ApiError error =
-      from_coordinator({ErrorCode::kNoCapacity,
-                        fmt::format("all {} connections are in use", limits::kHttpConnections)},
-                       1);
-  error.code = "too_many_connections";
-  return error;
+  return from_coordinator({ErrorCode::kNoCapacity,
+                           fmt::format("all {} connections are in use", limits::kHttpConnections)},
+                          1, "too_many_connections");
 }
 
 HttpResponse error_response(const ApiError& error) {

@@ -57,52 +57,41 @@ struct Api {
         port(port_in),
         clock(clock_in),
         random(random_in),
-        names(host_names(options)),
-        authorization(options.store, clock_in, options.policy.account, options.open),
-        metrics(options.version, model.id),
-        kept(options.secret, model.fingerprint,
-             options.requests ? std::make_unique<RequestJournal>(options.requests) : nullptr),
         sockets(std::move(to_sockets)),
-        pool(std::move(to_pool)),
-        slow_tasks([this](ThreadGate::Task task) { return pool.post(std::move(task)); },
-                   std::max(2U, options.pool_threads) - 1) {}
+        pool(std::move(to_pool)) {}
 
   HttpOptions options;
   ServedModel model;
   CoordinatorPort& port;
   const Clock& clock;
   Random& random;  // socket thread only
-  const HostNames names;
-  Authorization authorization;  // socket thread only
-  Metrics metrics;
-  KeptRequests kept;
+  const HostNames names = host_names(options);
+  // Socket thread only.
+  Authorization authorization{options.store, clock, options.policy.account, options.open};
+  Metrics metrics{options.version, model.id};
+  KeptRequests kept{
+      options.secret, model.fingerprint,
+      options.requests ? std::make_unique<RequestJournal>(options.requests) : nullptr};
   bool suspending = false;    // kept requests are interrupted: another process continues them
   RequestBounds last_bounds;  // of the last submission; socket thread only
   ThreadGate sockets;
   // Runs a task on the socket thread after a time; called there. Empty: there are no timers.
   std::function<void(Duration, ThreadGate::Task)> later;
   ThreadGate pool;
-  SlowTaskQueue slow_tasks;  // of the pool; one of its threads never runs any
+  // Of the pool; one of its threads never runs any.
+  SlowTaskQueue slow_tasks{[this](ThreadGate::Task task) { return pool.post(std::move(task)); },
+                           std::max(2U, options.pool_threads) - 1};
   std::unordered_set<std::shared_ptr<Generation>> generations;  // running; socket thread only
 
   ModelBounds bounds() const { return {model.spec.vocabulary, model.spec.context}; }
 };
 
-// "about 25 minutes"
-std::string wait_text(std::uint32_t seconds);
-
+std::string wait_text(std::uint32_t seconds);  // "about 25 minutes"
 // 404 model_not_found unless `name` is the served model's.
 std::optional<ApiError> check_model(const Api& api, const std::string& name);
-
-// x-request-id of one answer.
-std::string new_request_id(Random& random);
-
-// 503: no answer from the coordinator for so many seconds.
-ApiError silent_coordinator(std::uint32_t seconds);
-
-// 429: every place for a connection is taken.
-ApiError too_many_connections();
-
+std::string new_request_id(Random& random);          // x-request-id of one answer
+ApiError silent_coordinator(std::uint32_t seconds);  // 503
+ApiError too_many_connections();                     // 429
 HttpResponse error_response(const ApiError& error);
 HttpResponse json_response(const std::string& body);
 

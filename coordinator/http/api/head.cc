@@ -7,6 +7,7 @@
 #include <array>
 #include <boost/algorithm/string/case_conv.hpp>
 #include <boost/algorithm/string/predicate.hpp>
+#include <boost/beast/http/status.hpp>
 #include <cctype>
 #include <charconv>
 #include <ctime>
@@ -99,31 +100,13 @@ bool split_target(std::string_view target, std::string& path, std::string& autho
   return decode_path(target.substr(0, target.find_first_of("?#")), path);
 }
 
+// As RFC 9110 has them; Beast still has two of its predecessor.
 std::string_view reason_phrase(unsigned status) {
-  switch (status) {
-    case 200: return "OK";
-    case 204: return "No Content";
-    case 400: return "Bad Request";
-    case 401: return "Unauthorized";
-    case 403: return "Forbidden";
-    case 404: return "Not Found";
-    case 405: return "Method Not Allowed";
-    case 408: return "Request Timeout";
-    case 409: return "Conflict";
-    case 411: return "Length Required";
-    case 413: return "Content Too Large";
-    case 414: return "URI Too Long";
-    case 415: return "Unsupported Media Type";
-    case 417: return "Expectation Failed";
-    case 422: return "Unprocessable Content";
-    case 429: return "Too Many Requests";
-    case 431: return "Request Header Fields Too Large";
-    case 500: return "Internal Server Error";
-    case 503: return "Service Unavailable";
-    case 504: return "Gateway Timeout";
-    case 505: return "HTTP Version Not Supported";
-    default: return "Error";
-  }
+  if (status == 413) return "Content Too Large";
+  if (status == 422) return "Unprocessable Content";
+  const auto phrase =
+      boost::beast::http::obsolete_reason(boost::beast::http::int_to_status(status));
+  return {phrase.data(), phrase.size()};
 }
 
 // Whether there is at most one, of 1 to `limit` printable characters.

@@ -14,42 +14,31 @@ class SlowTaskQueue {
  public:
   using Task = std::function<void()>;
 
-  // `post`: hands a task to the pool; false when the pool has ended and the task was dropped.
+  // `post`: hands a task to the pool and does not run it; false when the pool has ended and the
+  // task was dropped.
   SlowTaskQueue(std::function<bool(Task)> post, std::uint32_t at_once)
       : post_(std::move(post)), free_(at_once) {}
 
   // From any thread. The queue outlives every task that it has handed to the pool.
   void post(Task task) {
-    {
-      const std::lock_guard lock(mutex_);
-      if (free_ == 0) {
-        waiting_.push_back(std::move(task));
-        return;
-      }
-      --free_;
-    }
-    start(std::move(task));
+    const std::lock_guard lock(mutex_);
+    waiting_.push_back(std::move(task));
+    hand_on();
   }
 
  private:
-  void start(Task task) {
-    post_([this, task = std::move(task)]() mutable {
-      std::exchange(task, nullptr)();
-      next();
-    });
-  }
-  void next() {
-    Task task;
-    {
-      const std::lock_guard lock(mutex_);
-      if (waiting_.empty()) {
+  // Under the mutex.
+  void hand_on() {
+    while (free_ > 0 && !waiting_.empty()) {
+      --free_;
+      post_([this, task = std::move(waiting_.front())]() mutable {
+        std::exchange(task, nullptr)();
+        const std::lock_guard lock(mutex_);
         ++free_;
-        return;
-      }
-      task = std::move(waiting_.front());
+        hand_on();
+      });
       waiting_.pop_front();
     }
-    start(std::move(task));
   }
 
   const std::function<bool(Task)> post_;

@@ -3,12 +3,12 @@
 #include <spdlog/fmt/fmt.h>
 
 #include <algorithm>
+#include <cmath>
 #include <numeric>
 #include <utility>
 
 #include "base/check.h"
 #include "base/limits.h"
-#include "coordinator/http/generation/payment.h"
 
 namespace hearth::coordinator::http {
 namespace {
@@ -19,22 +19,53 @@ constexpr const char* kSuspended = "the server is shutting down; ask again in a 
 double seconds(Duration duration) { return std::chrono::duration<double>(duration).count(); }
 
 ApiError too_many_kept() {
-  ApiError error = from_coordinator(
+  return from_coordinator(
       {ErrorCode::kNoCapacity,
        fmt::format(
            "too many requests with an Idempotency-Key run at once; the limit is {} for one key",
            limits::kKeptRequestsOwner)},
-      1);
-  error.code = "too_many_kept_requests";
-  return error;
+      1, "too_many_kept_requests");
 }
 
-ApiError too_long(const Answer::Part& part, bool chat, std::uint64_t positions,
-                  const std::string& where) {
-  return ApiError::invalid(
-      fmt::format("the prompt has {} tokens and max_tokens is {}; together at most {} fit {}",
-                  part.prompt_tokens, part.max_tokens, positions, where),
-      chat ? "messages" : "prompt", "context_length_exceeded");
+// Seconds after which a refused request may find room, 1 to 3600: until what the coordinator has
+// accepted is done, at the rate at which tokens come now.
+std::uint32_t predicted_wait(const Api& api) {
+  constexpr double kLongest = 3600.0;
+  constexpr double kAssumedRate = 100.0;  // tokens a second, until the first token is counted
+  const RequestBounds& swarm = api.last_bounds;
+  double tokens = 0.0;
+  for (const auto& generation : api.generations) {
+    tokens += static_cast<double>(generation->tokens_to_come());
+  }
+  // With no token ahead, the queue is assumed to move as it did, by whole requests.
+  const double running = std::max<double>(1.0, swarm.running);
+  const double rate = swarm.tokens_per_second > 0.0 ? swarm.tokens_per_second : kAssumedRate;
+  const double seconds = tokens > 0.0
+                             ? tokens * api.metrics.used_share() / rate
+                             : api.metrics.mean_request_seconds() * (swarm.waiting + 1) / running;
+  return static_cast<std::uint32_t>(std::clamp(std::ceil(seconds), 1.0, kLongest));
+}
+
+ApiError unpayable(const Api& api, const std::string& why) {
+  return from_coordinator({ErrorCode::kUnavailable, why}, predicted_wait(api),
+                          "ledger_unavailable");
+}
+
+// What the tokens that were fed cost, and the account's balance. The last token of an answer is
+// never fed. The log rounds the fee down by window and stage, so a few credits of it may be missing
+// there.
+OrderedJson credits_object(const Api& api, const Answer& answer) {
+  std::int64_t price = 0;
+  for (const Answer::Part& part : answer.parts()) {
+    const std::uint64_t tokens = part.choice.tokens();
+    const auto one =
+        dearest({}, api.model.spec.layers, part.prompt_tokens, tokens == 0 ? 0 : tokens - 1);
+    price += one ? *one : 0;  // hold_credit() has refused what has no price
+  }
+  const PublicKey& account = answer.request().policy.account;
+  const Credits::Balance left = api.options.credits->balance(account);
+  return {
+      {"price", price}, {"account", account.hex()}, {"balance", left.spendable - left.reserved}};
 }
 
 Answer make_answer(Api& api, GenerationInput input, std::int64_t created) {
@@ -149,7 +180,9 @@ bool Generation::resume(std::shared_ptr<Api> api, GenerationInput input, Begun b
 
 void Generation::begin() {
   if (ended_) return;
-  if (const auto error = check_lengths()) return fail(*error);
+  // By the context alone; the coordinator checks its KV memory.
+  const std::uint64_t context = api_->model.spec.context;
+  if (const auto error = too_long(context, "the model's context")) return fail(*error);
   if (verification_.asked() && !answer_.identity().has_receipts()) {
     verification_.cannot("this server keeps no ledger");
   }
@@ -159,21 +192,50 @@ void Generation::begin() {
   submit(std::move(all));
 }
 
-// By the context alone; the coordinator checks its KV memory.
-std::optional<ApiError> Generation::check_lengths() const {
-  const std::uint64_t context = api_->model.spec.context;
+std::optional<ApiError> Generation::too_long(std::uint64_t positions, const char* where) const {
   for (const Answer::Part& part : answer_.parts()) {
-    if (part.prompt_tokens + part.max_tokens <= context) continue;
-    return too_long(part, answer_.request().chat, context, "the model's context");
+    if (part.prompt_tokens + part.max_tokens <= positions) continue;
+    return ApiError::invalid(
+        fmt::format("the prompt has {} tokens and max_tokens is {}; together at most {} fit {}",
+                    part.prompt_tokens, part.max_tokens, positions, where),
+        answer_.request().chat ? "messages" : "prompt", "context_length_exceeded");
   }
   return std::nullopt;
 }
 
 std::optional<ApiError> Generation::hold_credit() {
-  std::vector<Credits::Hold> holds(runs_.size());
-  const auto refused = http::hold_credit(*api_, answer_, holds);
-  for (std::size_t i = 0; i < holds.size(); ++i) runs_[i].credit = std::move(holds[i]);
-  return refused;
+  Credits* const credits = api_->options.credits.get();
+  if (credits == nullptr) return std::nullopt;
+  if (!answer_.identity().has_receipts()) {
+    return unpayable(*api_, "the ledger cannot be written now, and this cluster runs with credits");
+  }
+  INVARIANT(runs_.size() == answer_.size(), "each choice has a hold");
+  std::vector<Credits::Item> items;
+  std::vector<std::uint32_t> choices;
+  for (std::uint32_t i = 0; i < answer_.size(); ++i) {
+    const Answer::Part& part = answer_.part(i);
+    if (part.settled) continue;
+    const auto price = dearest({}, api_->model.spec.layers, part.prompt_tokens, part.max_tokens);
+    if (!price) return from_coordinator(price.error(), 1);
+    choices.push_back(i);
+    items.push_back({answer_.identity().receipt_order(i)->request, *price});
+  }
+  auto held = credits->reserve(answer_.request().policy.account, items);
+  if (!held && held.error().code == ErrorCode::kRefused) {
+    ApiError error =
+        ApiError::of(429, held.error().message, "insufficient_quota", "insufficient_quota");
+    error.final = true;  // the same request would be refused again
+    return error;
+  }
+  if (!held && held.error().code == ErrorCode::kUnavailable) {
+    return unpayable(*api_, held.error().message);
+  }
+  if (!held) return from_coordinator(held.error(), predicted_wait(*api_));
+  INVARIANT(held->size() == choices.size(), "each item has a hold");
+  for (std::size_t i = 0; i < choices.size(); ++i) {
+    runs_[choices[i]].credit = std::move((*held)[i]);
+  }
+  return std::nullopt;
 }
 
 GenerateRequest Generation::request_of(std::uint32_t choice) const {
@@ -245,7 +307,8 @@ void Generation::accept(const std::vector<std::uint32_t>& choices, const SubmitA
   const bool written = keep && api_->kept.writes() &&
                        answer_.prompt_tokens() <= limits::kKeptRequestBytes / sizeof(TokenId);
   if (written) api_->kept.write(*keep, encode(answer_.kept_request()));
-  tell_all();
+  audience_.tell_all();
+  if (whole() && !ended_) complete();
 }
 
 void Generation::cancel(Run& run) {
@@ -308,13 +371,8 @@ void Generation::on_hashes(std::uint32_t choice, std::vector<RowHash> hashes) {
 
 ApiError Generation::refusal_of(const SubmitAnswer& answer) const {
   const Error& error = answer.sequences.error();
-  const RequestBounds& bounds = answer.bounds;
-  const GenerationRequest& request = answer_.request();
   if (error.code == ErrorCode::kNoCapacity || error.code == ErrorCode::kInvalidInput) {
-    for (const Answer::Part& part : answer_.parts()) {
-      if (part.prompt_tokens + part.max_tokens <= bounds.positions) continue;
-      return too_long(part, request.chat, bounds.positions, "the swarm's KV memory");
-    }
+    if (auto refusal = too_long(answer.bounds.positions, "the swarm's KV memory")) return *refusal;
   }
   return error_of(error);
 }
@@ -406,11 +464,6 @@ void Generation::attach(std::shared_ptr<ResponseWriter> writer, std::optional<Ev
   });
   // Not before the request is accepted: until then a refusal has an HTTP status of its own.
   if (accepted_) audience_.tell(*listener);
-}
-
-void Generation::tell_all() {
-  audience_.tell_all();
-  if (whole() && !ended_) complete();
 }
 
 // Also called while the audience is told.

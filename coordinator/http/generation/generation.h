@@ -19,6 +19,7 @@
 #include "coordinator/http/generation/audience.h"
 #include "coordinator/http/generation/event_id.h"
 #include "coordinator/http/generation/verification.h"
+#include "coordinator/proof/credits.h"
 
 namespace hearth::coordinator::http {
 
@@ -66,7 +67,10 @@ class Generation : public std::enable_shared_from_this<Generation> {
   };
 
   void begin();
-  std::optional<ApiError> check_lengths() const;
+  // The error of a prompt and its length that together exceed the positions.
+  std::optional<ApiError> too_long(std::uint64_t positions, const char* where) const;
+  // Holds credit for every choice that is not settled, at the price of its whole length. An error
+  // where the account cannot pay, or the ledger cannot be kept now.
   std::optional<ApiError> hold_credit();
   void submit(std::vector<std::uint32_t> choices);
   GenerateRequest request_of(std::uint32_t choice) const;
@@ -89,7 +93,6 @@ class Generation : public std::enable_shared_from_this<Generation> {
   void observe(std::uint32_t choice);
   OrderedJson closing() const;  // timings and the hearth object
 
-  void tell_all();
   void leave(Listener& listener);
   void arm_grace();
   bool waits_for_audits();

@@ -58,7 +58,7 @@ ApiError ApiError::not_supported(std::string message, std::string param, std::st
   return error;
 }
 
-ApiError from_coordinator(const Error& error, std::uint32_t retry_after) {
+ApiError from_coordinator(const Error& error, std::uint32_t retry_after, const char* code) {
   ApiError out;
   out.message = error.message;
   const auto row = std::ranges::find(kRows, error.code, &ErrorRow::error);
@@ -70,7 +70,7 @@ ApiError from_coordinator(const Error& error, std::uint32_t retry_after) {
   }
   out.status = row->status;
   out.type = row->type;
-  out.code = row->code;
+  out.code = code != nullptr ? code : row->code;
   if (row->retry == Retry::kAfterTheWait) out.retry_after = retry_after;
   out.final = row->retry == Retry::kNever;
   return out;

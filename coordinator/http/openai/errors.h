@@ -32,10 +32,10 @@ struct ApiError {
 };
 
 // The error of a coordinator, as a table maps it. `retry_after`: the predicted wait in seconds.
-ApiError from_coordinator(const Error& error, std::uint32_t retry_after);
-
-// The JSON body.
-std::string error_body(const ApiError& error);
+// `code`: the error's own, instead of the table's.
+ApiError from_coordinator(const Error& error, std::uint32_t retry_after,
+                          const char* code = nullptr);
+std::string error_body(const ApiError& error);  // JSON
 
 // A value or an ApiError.
 template <typename T>

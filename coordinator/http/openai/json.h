@@ -15,12 +15,8 @@ namespace hearth::coordinator::http {
 using Json = nlohmann::json;
 using OrderedJson = nlohmann::ordered_json;  // answers keep the order in which they are written
 
-// Never throws.
-ApiResult<Json> parse_json(std::string_view text);
-
-// Invalid UTF-8 becomes U+FFFD.
-std::string dump(const OrderedJson& value);
-
+ApiResult<Json> parse_json(std::string_view text);  // never throws
+std::string dump(const OrderedJson& value);         // invalid UTF-8 becomes U+FFFD
 // Bytes as valid UTF-8: each that is broken becomes U+FFFD.
 std::string valid_utf8(std::string_view bytes);
 

@@ -72,7 +72,6 @@ class FieldReader;
 
 // `messages` of a chat; shared with /apply-template.
 std::vector<model::ChatMessage> parse_messages(FieldReader& fields);
-
 // An array of token ids; nothing, and a failed reader, when an id is out of the vocabulary.
 std::optional<std::vector<TokenId>> parse_token_ids(FieldReader& fields, const char* name,
                                                     const Json& array, std::uint32_t vocabulary);

@@ -18,11 +18,9 @@ namespace hearth::coordinator::http {
 // arrays). Token strings are valid UTF-8; chat also has the exact bytes.
 OrderedJson chat_logprobs(const std::vector<SampledToken>& tokens,
                           const model::Tokenizer& tokenizer);
-
 // `text_offset`: characters of the completion before the first token.
 OrderedJson completion_logprobs(const std::vector<SampledToken>& tokens, std::uint64_t text_offset,
                                 const model::Tokenizer& tokenizer);
-
 // Characters of a UTF-8 text; what completion_logprobs counts.
 std::uint64_t utf8_characters(std::string_view text);
 
@@ -81,18 +79,15 @@ OrderedJson hearth_object(std::uint64_t seed, const std::optional<AnswerProof>& 
                           const std::vector<ChoiceHashes>& hashes, bool with_hashes);
 OrderedJson usage_object(const Usage& usage);
 OrderedJson timings_object(const Timings& timings);
-
 // The non-streaming answer.
 OrderedJson answer_object(const AnswerHead& head, const std::vector<ChoicePart>& choices,
                           const Usage& usage, const Timings& timings, OrderedJson hearth,
                           const model::Tokenizer& tokenizer);
-
 // One stream chunk with one choice. `extra` holds keys to add at the top (timings, hearth).
 OrderedJson chunk_object(const AnswerHead& head, const ChoicePart& part, OrderedJson extra,
                          const model::Tokenizer& tokenizer);
 // The last chunk of stream_options.include_usage: no choices.
 OrderedJson usage_chunk(const AnswerHead& head, const Usage& usage);
-
 // A chunk with the hearth object and no choices.
 OrderedJson hearth_chunk(const AnswerHead& head, OrderedJson hearth);
 

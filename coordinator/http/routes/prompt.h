@@ -19,13 +19,10 @@ Result<std::vector<model::PromptPiece>> render_chat(const ServedModel& served,
 // Pieces to ids, after BOS where the tokenizer requires it and the template did not write it.
 Result<std::vector<TokenId>> encode_pieces(const model::Tokenizer& tokenizer,
                                            const std::vector<model::PromptPiece>& pieces);
-
 // A completion's prompt: user text, after BOS where the tokenizer requires it.
 Result<std::vector<TokenId>> encode_text(const model::Tokenizer& tokenizer, std::string_view text);
-
 // The words of the coordinator's own requests: a chat in which a user says the text.
 CanaryWords canary_words(const ServedModel& served);
-
 // Token ids to valid UTF-8.
 std::string decode_tokens(const ServedModel& served, const std::vector<TokenId>& tokens,
                           bool show_special);

@@ -237,8 +237,6 @@ void Session::give_way() {
   Refusal::start(std::move(socket_), crowded_answer(*api_), table_->refusals);
 }
 
-// --- reading ---
-
 void Session::read() {
   if (reading_ || read_closed_ || phase_ == Phase::kClosed) return;
   const std::size_t room = limits::kHttpReadBytes - buffer_.size();
@@ -402,8 +400,6 @@ void Session::dispatch() {
   handler_({api_, std::move(request_), std::move(writer)});
 }
 
-// --- answering ---
-
 void Session::refuse(const ApiError& error, bool close) {
   if (close) context_.keep_alive = false;
   answer(error_response(error));
@@ -504,8 +500,6 @@ void Session::linger() {
   arm_deadline(kLingerTime);
   read();
 }
-
-// --- time ---
 
 // Calls `then` after a time, unless the timer is set again or cancelled before.
 template <typename Then>

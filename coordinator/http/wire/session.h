@@ -40,7 +40,6 @@ struct SessionTable {
 
 // The whole answer to a connection beyond the limit: 429.
 std::string crowded_answer(Api& api);
-
 // The address of the client, mapped to IPv4 where possible; 0.0.0.0 when it has left already.
 boost::asio::ip::address address_of(const boost::asio::ip::tcp::socket& socket);
 

@@ -7,6 +7,9 @@
 #include <cstddef>
 #include <string>
 #include <string_view>
+#include <utility>
+
+#include "base/check.h"
 
 namespace hearth::coordinator::http {
 
@@ -15,14 +18,32 @@ class WriteQueue {
   explicit WriteQueue(std::size_t limit) : limit_(limit) {}
 
   // False when the queue is full; nothing was added.
-  bool push(std::string_view bytes);
+  bool push(std::string_view bytes) {
+    if (waiting_ >= limit_) return false;
+    waiting_ += bytes.size() <= limit_ ? bytes.size() : limit_ / 2;
+    pending_ += bytes;
+    return true;
+  }
   // A write was handed out by next() and is not over.
   bool writing() const { return writing_; }
   // The bytes of the next write, which stay valid until written(). Empty: nothing is left to write,
   // and no write was begun. Never while writing().
-  std::string_view next();
+  std::string_view next() {
+    INVARIANT(!writing_, "a connection has one outstanding write");
+    if (written_ == out_.size()) {
+      out_ = std::exchange(pending_, {});
+      written_ = waiting_ = 0;
+    }
+    writing_ = written_ < out_.size();
+    return std::string_view(out_).substr(written_);
+  }
   // The outstanding write took so many of its bytes; next() gives the rest.
-  void written(std::size_t bytes);
+  void written(std::size_t bytes) {
+    INVARIANT(writing_ && bytes <= out_.size() - written_,
+              "a write takes no more than it was given");
+    writing_ = false;
+    written_ += bytes;
+  }
 
  private:
   const std::size_t limit_;

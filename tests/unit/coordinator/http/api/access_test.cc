@@ -1,7 +1,6 @@
-#include "coordinator/http/api/head.h"
-
 #include <gtest/gtest.h>
 
+#include "coordinator/http/api/head.h"
 
 namespace hearth::coordinator::http {
 namespace {

@@ -1,11 +1,10 @@
-#include "coordinator/http/openai/responses.h"
-
 #include <gtest/gtest.h>
 
 #include <cmath>
 #include <limits>
 
 #include "coordinator/http/openai/choice.h"
+#include "coordinator/http/openai/responses.h"
 
 namespace hearth::coordinator::http {
 namespace {
