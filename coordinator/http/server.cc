@@ -14,7 +14,6 @@
 
 #include "base/limits.h"
 #include "coordinator/http/generation/generation.h"
-#include "coordinator/http/generation/resume.h"
 #include "coordinator/http/wire/session.h"
 
 namespace hearth::coordinator::http {
@@ -196,11 +195,8 @@ class HttpServerImpl final : public HttpServer {
     error_code ignored;
     acceptor_.close(ignored);
     retry_.cancel();
-    std::vector<std::shared_ptr<Session>> sessions;
-    for (const auto& [key, session] : table_->open) {
-      sessions.push_back(session);
-    }
-    for (const auto& session : sessions) session->abort();
+    const auto open = table_->open;
+    for (const auto& [key, session] : open) session->abort();
     // Generations and the Api refer to each other.
     api_->generations.clear();
     api_->kept.clear();

@@ -6,8 +6,8 @@
 
 #include "base/check.h"
 #include "base/limits.h"
+#include "coordinator/http/generation/generation.h"
 #include "coordinator/http/generation/kept_request.h"
-#include "coordinator/http/generation/resume.h"
 
 namespace {
 

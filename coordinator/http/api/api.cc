@@ -42,6 +42,4 @@ HttpResponse error_response(const ApiError& error) {
   return out;
 }
 
-HttpResponse json_response(const std::string& body) { return {200, body}; }
-
 }  // namespace hearth::coordinator::http

@@ -3,7 +3,6 @@
 #pragma once
 
 #include <algorithm>
-#include <chrono>
 #include <functional>
 #include <memory>
 #include <mutex>
@@ -93,6 +92,6 @@ std::string new_request_id(Random& random);          // x-request-id of one answ
 ApiError silent_coordinator(std::uint32_t seconds);  // 503
 ApiError too_many_connections();                     // 429
 HttpResponse error_response(const ApiError& error);
-HttpResponse json_response(const std::string& body);
+inline HttpResponse json_response(std::string body) { return {200, std::move(body)}; }
 
 }  // namespace hearth::coordinator::http

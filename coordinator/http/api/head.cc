@@ -38,6 +38,7 @@ std::string host_name(std::string_view host) {
     rest = host.substr(colon);
   }
   constexpr std::size_t kPortDigits = 5;
+  if (name.find('\0') != std::string_view::npos) return {};  // where inet_pton() stops reading
   if (!rest.empty() &&
       (rest[0] != ':' || rest.size() > 1 + kPortDigits || !is_digits(rest.substr(1)))) {
     return {};
@@ -109,25 +110,27 @@ std::string_view reason_phrase(unsigned status) {
   return {phrase.data(), phrase.size()};
 }
 
-// Whether there is at most one, of 1 to `limit` printable characters.
-bool plain_value(const std::vector<std::string>& values, std::size_t limit) {
-  if (values.empty()) return true;
-  const std::string& value = values.front();
-  const bool printable =
-      std::all_of(value.begin(), value.end(), [](unsigned char c) { return c >= ' ' && c <= '~'; });
-  return values.size() == 1 && !value.empty() && value.size() <= limit && printable;
+// There may be one value, of 1 to `limit` printable characters.
+std::optional<ApiError> check_value(const std::vector<std::string>& values, const char* name,
+                                    std::size_t limit, const char* code) {
+  const auto printable = [](unsigned char c) { return c >= ' ' && c <= '~'; };
+  const auto plain = [&](const std::string& value) {
+    return !value.empty() && value.size() <= limit && std::ranges::all_of(value, printable);
+  };
+  if (values.empty() || (values.size() == 1 && plain(values.front()))) return std::nullopt;
+  return ApiError::of(
+      400, fmt::format("{} must be one header of 1 to {} printable ASCII characters", name, limit),
+      code);
 }
 
 std::optional<ApiError> check_return(const RequestHead& head) {
-  const auto rule = [](const char* name, std::size_t limit) {
-    return fmt::format("{} must be one header of 1 to {} printable ASCII characters", name, limit);
-  };
-  if (!plain_value(head.idempotency_keys, limits::kIdempotencyKeyBytes)) {
-    return ApiError::of(400, rule("Idempotency-Key", limits::kIdempotencyKeyBytes),
-                        "bad_idempotency_key");
+  if (auto error = check_value(head.idempotency_keys, "Idempotency-Key",
+                               limits::kIdempotencyKeyBytes, "bad_idempotency_key")) {
+    return error;
   }
-  if (!plain_value(head.last_event_ids, limits::kLastEventIdBytes)) {
-    return ApiError::of(400, rule("Last-Event-ID", limits::kLastEventIdBytes), "bad_last_event_id");
+  if (auto error = check_value(head.last_event_ids, "Last-Event-ID", limits::kLastEventIdBytes,
+                               "bad_last_event_id")) {
+    return error;
   }
   if (!head.last_event_ids.empty() && head.idempotency_keys.empty()) {
     return ApiError::of(400,
@@ -221,7 +224,7 @@ HeadCheck check_head(const RequestHead& head, const HostNames& names) {
   } else {
     out.error = check_framing(head);
   }
-  // A body is not read after an error.
+  // Where the next request would begin is unknown, or behind a body that is not read.
   out.close = out.error || head.has_body();
   if (!out.error) out.error = check_target(head, names, out.path);
   return out;
@@ -284,8 +287,7 @@ std::string response_head(const HttpResponse& response, const AnswerContext& con
 }
 
 HttpResponse options_response(const RequestHead& head) {
-  HttpResponse out;
-  out.status = 204;
+  HttpResponse out{204};
   out.headers.emplace_back("Allow", "GET, HEAD, POST, DELETE, OPTIONS");
   if (head.origin.empty()) return out;
   out.headers.emplace_back("Access-Control-Allow-Methods", "GET, HEAD, POST, DELETE, OPTIONS");

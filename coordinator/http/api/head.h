@@ -1,5 +1,6 @@
 // Heads of HTTP messages as plain data: the checks of a request's head before its body is read, and
-// the bytes of an answer's head.
+// the bytes of an answer's head. The check of Host stops DNS rebinding, that of Origin stops pages
+// of other sites; their defaults are ollama's.
 #pragma once
 
 #include <cstdint>
@@ -12,9 +13,6 @@
 #include "coordinator/http/openai/errors.h"
 
 namespace hearth::coordinator::http {
-
-// The checks of the Host and Origin headers: the former stops DNS rebinding, the latter stops pages
-// of other sites. Defaults are ollama's.
 
 // The names of this machine, in addition to those of loopback.
 struct HostNames {

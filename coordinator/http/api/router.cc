@@ -9,45 +9,39 @@ namespace {
 
 struct Row {
   std::string_view method;
-  std::string_view path;
-  bool is_prefix;
+  std::string_view path;  // with a slash at its end: of all paths below it
   Handler handler;
   Access access;
+  bool probe = false;
 };
 
 constexpr std::array kRoutes = {
-    Row{"POST", "/v1/chat/completions", false, handle_chat, Access::kModel},
-    Row{"POST", "/v1/completions", false, handle_completion, Access::kModel},
-    Row{"DELETE", "/v1/requests", false, handle_forget, Access::kKey},
-    Row{"GET", "/v1/models", false, handle_models, Access::kKey},
-    Row{"GET", "/v1/models/", true, handle_model, Access::kModel},
-    Row{"POST", "/tokenize", false, handle_tokenize, Access::kModel},
-    Row{"POST", "/detokenize", false, handle_detokenize, Access::kModel},
-    Row{"POST", "/apply-template", false, handle_apply_template, Access::kModel},
-    Row{"GET", "/health", false, handle_ready, Access::kKey},
-    Row{"GET", "/v1/health", false, handle_ready, Access::kKey},
-    Row{"GET", "/readyz", false, handle_ready, Access::kKey},
-    Row{"GET", "/livez", false, handle_live, Access::kLocal},
-    Row{"GET", "/metrics", false, handle_metrics, Access::kAdmin},
-    Row{"GET", "/api/v1/state", false, handle_state, Access::kAdmin},
-    Row{"POST", "/api/v1/grants", false, handle_grant, Access::kAdmin},
+    Row{"POST", "/v1/chat/completions", handle_chat, Access::kModel},
+    Row{"POST", "/v1/completions", handle_completion, Access::kModel},
+    Row{"DELETE", "/v1/requests", handle_forget, Access::kKey},
+    Row{"GET", "/v1/models", handle_models, Access::kKey},
+    Row{"GET", "/v1/models/", handle_model, Access::kModel},
+    Row{"POST", "/tokenize", handle_tokenize, Access::kModel},
+    Row{"POST", "/detokenize", handle_detokenize, Access::kModel},
+    Row{"POST", "/apply-template", handle_apply_template, Access::kModel},
+    Row{"GET", "/health", handle_ready, Access::kKey, true},
+    Row{"GET", "/v1/health", handle_ready, Access::kKey, true},
+    Row{"GET", "/readyz", handle_ready, Access::kKey, true},
+    Row{"GET", "/livez", handle_live, Access::kLocal, true},
+    Row{"GET", "/metrics", handle_metrics, Access::kAdmin, true},
+    Row{"GET", "/api/v1/state", handle_state, Access::kAdmin},
+    Row{"POST", "/api/v1/grants", handle_grant, Access::kAdmin},
 };
-
-bool is_probe(Handler handler) {
-  return handler == handle_live || handler == handle_ready || handler == handle_metrics;
-}
 
 }  // namespace
 
 RouteMatch find_route(std::string_view method, std::string_view path) {
   const std::string_view wanted = method == "HEAD" ? "GET" : method;
   for (const Row& row : kRoutes) {
-    const bool matches = row.is_prefix ? path.starts_with(row.path) && path.size() > row.path.size()
-                                       : path == row.path;
+    const bool matches =
+        row.path.ends_with('/') ? path.starts_with(row.path) && path != row.path : path == row.path;
     if (!matches) continue;
-    if (row.method == wanted) {
-      return {row.handler, std::nullopt, row.access, is_probe(row.handler)};
-    }
+    if (row.method == wanted) return {row.handler, std::nullopt, row.access, row.probe};
     HttpResponse refusal = error_response(
         ApiError::of(405, fmt::format("{} supports the method {} only", path, row.method),
                      "method_not_allowed"));

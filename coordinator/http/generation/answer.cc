@@ -111,8 +111,6 @@ void Answer::restore(std::uint32_t choice, std::vector<SampledToken> tokens, Tim
   if (part.choice.done()) settle(choice);
 }
 
-void Answer::admit(std::uint32_t choice, TimePoint now) { parts_[choice].admitted = now; }
-
 bool Answer::push(std::uint32_t choice, const SampledToken& token, TimePoint now) {
   Part& part = parts_[choice];
   INVARIANT(!part.settled && !part.choice.done(), "a token comes before the end of its choice");

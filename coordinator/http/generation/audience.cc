@@ -63,12 +63,10 @@ void Listener::send(const OrderedJson& event) {
 
 std::shared_ptr<Listener> Audience::make(std::shared_ptr<ResponseWriter> writer,
                                          std::optional<EventId> seen) const {
-  auto listener = std::make_shared<Listener>(std::move(writer), answer_.size());
-  if (const auto& keep = answer_.input().keep) {
-    EventId begin{keep->answer, std::vector<std::uint32_t>(answer_.size())};
-    listener->resumable(seen ? std::move(*seen) : std::move(begin));
-  }
-  return listener;
+  const auto& keep = answer_.input().keep;
+  EventId begin{keep ? keep->answer : 0, std::vector<std::uint32_t>(answer_.size())};
+  return std::make_shared<Listener>(std::move(writer), std::move(seen).value_or(std::move(begin)),
+                                    keep.has_value());
 }
 
 void Audience::add(std::shared_ptr<Listener> listener) {

@@ -17,16 +17,10 @@ namespace hearth::coordinator::http {
 // the events of a stream.
 class Listener {
  public:
-  Listener(std::shared_ptr<ResponseWriter> writer, std::size_t choices)
-      : writer_(std::move(writer)) {
-    place_.told.resize(choices);
-  }
+  // `place`: what the client has already. `with_ids`: its events carry ids.
+  Listener(std::shared_ptr<ResponseWriter> writer, EventId place, bool with_ids)
+      : writer_(std::move(writer)), place_(std::move(place)), with_ids_(with_ids) {}
 
-  // Its events carry ids; `place`: what the client has already.
-  void resumable(EventId place) {
-    place_ = std::move(place);
-    with_ids_ = true;
-  }
   bool gone() const { return gone_; }
   void leave() { gone_ = true; }
   // The whole answer, instead of a stream.
@@ -61,7 +55,7 @@ class Listener {
 
   std::shared_ptr<ResponseWriter> writer_;
   EventId place_;
-  bool with_ids_ = false;
+  const bool with_ids_;
   bool streams_ = false;
   bool gone_ = false;
 };

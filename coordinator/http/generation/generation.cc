@@ -86,32 +86,22 @@ class ChoiceEvents final : public SequenceEvents {
         run_(run),
         credit_(std::move(credit)) {}
 
-  void on_admitted() override {
-    deliver([choice = choice_](Generation& g) { g.on_admitted(choice); });
-  }
-  void on_token(const SampledToken& token) override {
-    deliver([choice = choice_, token](Generation& g) { g.on_token(choice, token); });
-  }
+  void on_admitted() override { deliver(&Generation::on_admitted); }
+  void on_token(const SampledToken& token) override { deliver(&Generation::on_token, token); }
   void on_hashes(std::vector<RowHash> hashes) override {
-    deliver([choice = choice_, hashes = std::move(hashes)](Generation& g) {
-      g.on_hashes(choice, hashes);
-    });
+    deliver(&Generation::on_hashes, std::move(hashes));
   }
-  void on_error(const Error& error) override {
-    deliver([choice = choice_, error](Generation& g) { g.on_error(choice, error); });
-  }
-  void on_audit(const AuditOutcome& outcome) override {
-    deliver([choice = choice_, outcome](Generation& g) { g.on_audit(choice, outcome); });
-  }
+  void on_error(const Error& error) override { deliver(&Generation::on_error, error); }
+  void on_audit(const AuditOutcome& outcome) override { deliver(&Generation::on_audit, outcome); }
 
  private:
-  template <typename Function>
-  void deliver(Function function) {
-    api_->sockets.post(
-        [generation = generation_, choice = choice_, run = run_, function = std::move(function)] {
-          const auto alive = generation.lock();
-          if (alive && alive->runs_[choice].number == run) function(*alive);
-        });
+  template <typename Method, typename... Event>
+  void deliver(Method method, Event... event) {
+    api_->sockets.post([generation = generation_, choice = choice_, run = run_, method,
+                        ... event = std::move(event)] {
+      const auto alive = generation.lock();
+      if (alive && alive->runs_[choice].number == run) ((*alive).*method)(choice, event...);
+    });
   }
   std::shared_ptr<Api> api_;
   std::weak_ptr<Generation> generation_;

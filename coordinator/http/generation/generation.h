@@ -20,6 +20,7 @@
 #include "coordinator/http/generation/event_id.h"
 #include "coordinator/http/generation/verification.h"
 #include "coordinator/proof/credits.h"
+#include "coordinator/store/requests.h"
 
 namespace hearth::coordinator::http {
 
@@ -116,5 +117,15 @@ class Generation : public std::enable_shared_from_this<Generation> {
   bool ended_ = false;      // nothing is computed any more
   bool verifying_ = false;  // the answer is whole and told, and waits for its audits
 };
+
+// Reads the requests that an earlier process stored, and continues those that were running; keeps
+// the answers of the others for their remaining time. The rows are untrusted: a program that can
+// write to the store's file may have written them. Those that cannot be read are logged and
+// removed. Socket thread, once, before the first request.
+void resume_requests(const std::shared_ptr<Api>& api, std::vector<RequestRow> rows);
+// By choice: its tokens from the first up to the first gap. `prompts`: their lengths, by choice.
+std::vector<std::vector<SampledToken>> read_answers(const std::vector<Bytes>& rows,
+                                                    const std::vector<std::size_t>& prompts,
+                                                    const StepShape& shape);
 
 }  // namespace hearth::coordinator::http

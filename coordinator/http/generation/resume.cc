@@ -1,5 +1,3 @@
-#include "coordinator/http/generation/resume.h"
-
 #include <spdlog/spdlog.h>
 
 #include <algorithm>

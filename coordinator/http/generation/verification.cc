@@ -24,8 +24,6 @@ bool Verification::take(const Choice& claimed, const AuditOutcome& outcome) {
   return true;
 }
 
-void Verification::correct(Choice choice) { corrected_.push_back(std::move(choice)); }
-
 const Choice& Verification::right(const Choice& claimed) const {
   const auto found = std::ranges::find(corrected_, claimed.index(), &Choice::index);
   return found == corrected_.end() ? claimed : *found;

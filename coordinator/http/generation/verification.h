@@ -8,6 +8,7 @@
 #include <cstdint>
 #include <optional>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "coordinator/coordinator.h"
@@ -28,7 +29,7 @@ class Verification {
   // `claimed`: the choice as it was told. False when the outcome is of no interest any more.
   bool take(const Choice& claimed, const AuditOutcome& outcome);
   // Replaces a choice that was told and is false by the one with the right tokens.
-  void correct(Choice choice);
+  void correct(Choice choice) { corrected_.push_back(std::move(choice)); }
   // The corrected choice, where there is one; else the choice as it was told.
   const Choice& right(const Choice& claimed) const;
   bool waits() const;  // for outcomes

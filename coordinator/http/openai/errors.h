@@ -9,7 +9,7 @@
 #include <variant>
 
 #include "base/check.h"
-#include "base/error.h"
+#include "base/result.h"
 
 namespace hearth::coordinator::http {
 
@@ -37,7 +37,7 @@ ApiError from_coordinator(const Error& error, std::uint32_t retry_after,
                           const char* code = nullptr);
 std::string error_body(const ApiError& error);  // JSON
 
-// A value or an ApiError.
+// A value or an ApiError; TRY works with it.
 template <typename T>
 class [[nodiscard]] ApiResult {
  public:
@@ -46,6 +46,7 @@ class [[nodiscard]] ApiResult {
   bool ok() const { return state_.index() == 0; }
   T& operator*() { return checked(); }
   T* operator->() { return &checked(); }
+  T&& value() && { return std::move(checked()); }
   const ApiError& error() const {
     INVARIANT(!ok(), "error() of a value");
     return std::get<1>(state_);

@@ -18,19 +18,19 @@ constexpr std::int64_t kInt32Max = std::numeric_limits<std::int32_t>::max();
 
 constexpr double kBiasRange = 100.0;
 
-// A token id written as a JSON number, or as the string that JSON objects need for keys.
-std::optional<TokenId> bias_token(const Json& value, std::uint32_t vocabulary) {
-  std::optional<std::int64_t> id;
-  if (value.is_string()) {
-    const auto& text = value.get_ref<const std::string&>();
-    std::int64_t parsed = 0;
-    const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), parsed);
-    if (error == std::errc() && end == text.data() + text.size()) id = parsed;
-  } else {
-    id = as_integer(value);
-  }
+std::optional<TokenId> token_id(std::optional<std::int64_t> id, std::uint32_t vocabulary) {
   if (!id || *id < 0 || *id >= static_cast<std::int64_t>(vocabulary)) return std::nullopt;
   return static_cast<TokenId>(*id);
+}
+
+// A token id written as a JSON number, or as the string that JSON objects need for keys.
+std::optional<TokenId> bias_token(const Json& value, std::uint32_t vocabulary) {
+  if (!value.is_string()) return token_id(as_integer(value), vocabulary);
+  const auto& text = value.get_ref<const std::string&>();
+  std::int64_t id = 0;
+  const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), id);
+  if (error != std::errc() || end != text.data() + text.size()) return std::nullopt;
+  return token_id(id, vocabulary);
 }
 
 void add_bias(FieldReader& fields, const Json& token, const Json& bias, std::uint32_t vocabulary,
@@ -243,13 +243,6 @@ void refuse_formats(FieldReader& fields) {
                                       "response_format"));
 }
 
-void parse_max_tokens(FieldReader& fields, GenerationRequest& request) {
-  // The newer name wins when both are there.
-  for (const char* name : {"max_tokens", "max_completion_tokens"}) {
-    if (const auto v = fields.integer<std::uint32_t>(name, 1, kInt32Max)) request.max_tokens = v;
-  }
-}
-
 void parse_chat_logprobs(FieldReader& fields, GenerationRequest& request) {
   request.sampling.logprobs = fields.boolean("logprobs").value_or(false);
   request.sampling.top_logprobs =
@@ -329,12 +322,12 @@ std::optional<std::vector<TokenId>> parse_token_ids(FieldReader& fields, const c
   std::vector<TokenId> ids;
   ids.reserve(array.size());
   for (const Json& value : array) {
-    const auto id = as_integer(value);
-    if (!id || *id < 0 || *id >= static_cast<std::int64_t>(vocabulary)) {
+    const auto id = token_id(as_integer(value), vocabulary);
+    if (!id) {
       fields.fail(name, fmt::format("must hold token ids from 0 to {}", vocabulary - 1));
       return std::nullopt;
     }
-    ids.push_back(static_cast<TokenId>(*id));
+    ids.push_back(*id);
   }
   return ids;
 }
@@ -374,7 +367,10 @@ ApiResult<GenerationRequest> parse_chat_request(const Json& body, const ModelBou
   request.chat = true;
   request.model = parse_model(fields);
   request.messages = parse_messages(fields);
-  parse_max_tokens(fields, request);
+  // The newer name wins when both are there.
+  for (const char* name : {"max_tokens", "max_completion_tokens"}) {
+    if (const auto v = fields.integer<std::uint32_t>(name, 1, kInt32Max)) request.max_tokens = v;
+  }
   parse_sampling(fields, bounds, request);
   parse_chat_logprobs(fields, request);
   parse_stop(fields, request);

@@ -13,9 +13,8 @@ struct Wish {
 };
 
 ApiResult<Wish> parse_grant(const Api& api, const std::string& body) {
-  auto json = parse_json(body);
-  if (!json.ok()) return json.error();
-  FieldReader fields(*json);
+  TRY(const Json json, parse_json(body));
+  FieldReader fields(json);
   const auto to = fields.string("to");
   if (!to) fields.fail("to", "is required: a node, an API key or an account");
   const auto amount = fields.integer("amount", 1, ledger::kGrantMax);

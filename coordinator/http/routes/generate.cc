@@ -50,13 +50,11 @@ ApiResult<std::vector<TokenId>> encode_chat(const ServedModel& served, Generatio
 
 // Parses and tokenises. Runs on the pool and reads only what never changes.
 ApiResult<GenerationInput> prepare(const Api& api, const std::string& body, bool chat) {
-  auto json = parse_json(body);
-  if (!json.ok()) return json.error();
-  auto parsed = chat ? parse_chat_request(*json, api.bounds())
-                     : parse_completion_request(*json, api.bounds());
-  if (!parsed.ok()) return parsed.error();
-  if (auto unknown = check_model(api, parsed->model)) return *unknown;
-  return tokenise(api.model, std::move(*parsed));
+  TRY(const Json json, parse_json(body));
+  const auto parse = chat ? parse_chat_request : parse_completion_request;
+  TRY(GenerationRequest request, parse(json, api.bounds()));
+  if (auto unknown = check_model(api, request.model)) return *unknown;
+  return tokenise(api.model, std::move(request));
 }
 
 // How much of the answer the client has seen, by the id of the last event.
@@ -139,18 +137,16 @@ ApiResult<GenerationInput> tokenise(const ServedModel& served, GenerationRequest
   input.request = std::move(request);
   const bool chat = input.request.chat;
   if (chat) {
-    auto ids = encode_chat(served, input.request);
-    if (!ids.ok()) return ids.error();
-    input.prompts.push_back(std::move(*ids));
+    TRY(std::vector<TokenId> ids, encode_chat(served, input.request));
+    input.prompts.push_back(std::move(ids));
   }
   for (const Prompt& prompt : input.request.prompts) {
-    auto ids = encode_prompt(served, prompt);
-    if (!ids.ok()) return ids.error();
+    TRY(std::vector<TokenId> ids, encode_prompt(served, prompt));
     if (input.request.echo) {
       const auto* text = std::get_if<std::string>(&prompt);
-      input.echoes.push_back(text != nullptr ? *text : decode_tokens(served, *ids, false));
+      input.echoes.push_back(text != nullptr ? *text : decode_tokens(served, ids, false));
     }
-    input.prompts.push_back(std::move(*ids));
+    input.prompts.push_back(std::move(ids));
   }
   for (const auto& ids : input.prompts) {
     if (!ids.empty()) continue;

@@ -270,10 +270,7 @@ void handle_ready(Call call) {
 void handle_metrics(Call call) {
   const Api& api = *call.api;
   respond_with_status(std::move(call), [&api](const SwarmStatus& status) {
-    HttpResponse out;
-    out.content_type = Metrics::kContentType;
-    out.body = api.metrics.expose(status, api.options.ledger);
-    return out;
+    return HttpResponse{200, api.metrics.expose(status, api.options.ledger), Metrics::kContentType};
   });
 }
 

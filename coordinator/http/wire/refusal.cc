@@ -26,7 +26,19 @@ void Refusal::start(asio::ip::tcp::socket socket, std::string answer, Refusals& 
   }
   const auto refusal = std::make_shared<Refusal>(std::move(socket), std::move(answer));
   all.open.push_back(refusal);
-  refusal->begin();
+  refusal->deadline_.expires_after(kTime);
+  refusal->deadline_.async_wait([weak = std::weak_ptr(refusal)](const error_code& error) {
+    const auto self = weak.lock();
+    if (!error && self) self->close();
+  });
+  asio::async_write(refusal->socket_, asio::buffer(refusal->answer_),
+                    [self = refusal](const error_code& error, std::size_t) {
+                      if (error) return self->close();
+                      error_code ignored;
+                      self->socket_.shutdown(asio::ip::tcp::socket::shutdown_send, ignored);
+                      self->answer_.assign(4 * limits::kKiB, '\0');
+                      self->drain();
+                    });
 }
 
 Refusal::Refusal(asio::ip::tcp::socket socket, std::string answer)
@@ -36,22 +48,6 @@ void Refusal::close() {
   error_code ignored;
   deadline_.cancel();
   socket_.close(ignored);
-}
-
-void Refusal::begin() {
-  deadline_.expires_after(kTime);
-  deadline_.async_wait([weak = weak_from_this()](const error_code& error) {
-    const auto self = weak.lock();
-    if (!error && self) self->close();
-  });
-  asio::async_write(socket_, asio::buffer(answer_),
-                    [self = shared_from_this()](const error_code& error, std::size_t) {
-                      if (error) return self->close();
-                      error_code ignored;
-                      self->socket_.shutdown(asio::ip::tcp::socket::shutdown_send, ignored);
-                      self->answer_.assign(4 * limits::kKiB, '\0');
-                      self->drain();
-                    });
 }
 
 void Refusal::drain() {

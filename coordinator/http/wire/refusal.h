@@ -29,7 +29,6 @@ class Refusal : public std::enable_shared_from_this<Refusal> {
   void close();
 
  private:
-  void begin();
   void drain();
 
   boost::asio::ip::tcp::socket socket_;

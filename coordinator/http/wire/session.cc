@@ -7,7 +7,6 @@
 #include <algorithm>
 #include <boost/asio/buffer.hpp>
 
-#include "base/check.h"
 #include "base/limits.h"
 #include "coordinator/http/wire/sse.h"
 
@@ -427,9 +426,7 @@ void Session::answer(const HttpResponse& response) {
 
 void Session::start_stream(HeaderFields headers) {
   streaming_ = true;
-  HttpResponse head;
-  head.content_type = "text/event-stream; charset=utf-8";
-  head.headers = std::move(headers);
+  const HttpResponse head{200, {}, "text/event-stream; charset=utf-8", std::move(headers)};
   if (context_.http10) context_.keep_alive = false;
   api_->metrics.answered(head.status);
   context_.date = http_date(api_->clock.unix_seconds());

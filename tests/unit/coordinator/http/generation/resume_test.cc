@@ -1,7 +1,5 @@
 // Requests that outlive their clients and their process, against a coordinator and clients that the
 // test plays; and rows of a store that somebody else has written into.
-#include "coordinator/http/generation/resume.h"
-
 #include <gtest/gtest.h>
 
 #include <deque>
