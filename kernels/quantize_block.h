@@ -5,8 +5,19 @@
 
 namespace hearth::kernels {
 
+struct QuantScales {
+  float scale;
+  float inverse;
+};
+
+// Of the largest magnitude as a bit pattern.
+static inline QuantScales scales_of(std::uint32_t largest) {
+  const float maximum = std::bit_cast<float>(largest);
+  if (maximum < kTiny) return {0.0F, 0.0F};
+  return {maximum / static_cast<float>(kQuantMax), static_cast<float>(kQuantMax) / maximum};
+}
+
 struct QuantizedBlock {
-  float maximum = 0.0F;  // of the magnitudes
   float scale = 0.0F;
   std::int32_t sum = 0;
 };
@@ -24,13 +35,10 @@ static inline std::uint32_t largest_magnitude(const float* x, std::uint32_t n) {
 
 // x must be finite.
 static inline QuantizedBlock quantize_block(const float* x, std::uint32_t n, std::int8_t* out) {
-  QuantizedBlock block;
-  block.maximum = std::bit_cast<float>(largest_magnitude(x, n));
-  const bool zero = block.maximum < kTiny;
-  block.scale = zero ? 0.0F : block.maximum / static_cast<float>(kQuantMax);
-  const float inverse = zero ? 0.0F : static_cast<float>(kQuantMax) / block.maximum;
+  const QuantScales scales = scales_of(largest_magnitude(x, n));
+  QuantizedBlock block{scales.scale, 0};
   for (std::uint32_t i = 0; i < n; ++i) {
-    const std::int32_t q = round_even(x[i] * inverse);
+    const std::int32_t q = round_even(x[i] * scales.inverse);
     out[i] = static_cast<std::int8_t>(q);
     block.sum += q;
   }

@@ -3,29 +3,22 @@
 // that no copy of it can serve code that must run without AVX2.
 #pragma once
 
-#include "kernels/kernels.h"
+#include "kernels/tables.h"
 
 namespace hearth::kernels::avx2 {
 
-void matmul(const PackedMatrix& w, const QuantizedRows& x, std::uint32_t group_begin,
-            std::uint32_t group_end, float* out, std::size_t out_stride);
-void matmul_partial(const PackedMatrix& w, const QuantizedRows& x, std::uint32_t group_begin,
-                    std::uint32_t group_end, std::uint32_t block_begin, std::uint32_t block_end,
-                    std::int32_t* out, std::size_t out_stride);
-bool kv_write(const KvLayout& layout, std::byte* page, std::uint32_t slot, const float* k,
-              const float* v);
-bool attention(const AttentionArgs& args);
+Entry<decltype(Kernels::matmul)> matmul;
+Entry<decltype(Kernels::matmul_partial)> matmul_partial;
+Entry<decltype(Kernels::kv_write)> kv_write;
+Entry<decltype(Kernels::attention)> attention;
 
 }  // namespace hearth::kernels::avx2
 
 // The entries that AVX-VNNI has of its own.
 namespace hearth::kernels::avxvnni {
 
-void matmul(const PackedMatrix& w, const QuantizedRows& x, std::uint32_t group_begin,
-            std::uint32_t group_end, float* out, std::size_t out_stride);
-void matmul_partial(const PackedMatrix& w, const QuantizedRows& x, std::uint32_t group_begin,
-                    std::uint32_t group_end, std::uint32_t block_begin, std::uint32_t block_end,
-                    std::int32_t* out, std::size_t out_stride);
+Entry<decltype(Kernels::matmul)> matmul;
+Entry<decltype(Kernels::matmul_partial)> matmul_partial;
 
 }  // namespace hearth::kernels::avxvnni
 
@@ -35,9 +28,22 @@ void matmul_partial(const PackedMatrix& w, const QuantizedRows& x, std::uint32_t
 #include <cstring>
 
 #include "kernels/defect.h"
-#include "kernels/elementary.h"
+#include "kernels/quantize_block.h"
 
 namespace hearth::kernels::avx2 {
+
+using Floats = __m256;
+using Ints = __m256i;
+static constexpr std::uint32_t kLanes = 8;
+
+static inline Floats load(const float* at) { return _mm256_loadu_ps(at); }
+static inline void store(float* at, Floats v) { _mm256_storeu_ps(at, v); }
+static inline Floats splat(float x) { return _mm256_set1_ps(x); }
+static inline Floats fused(Floats a, Floats b, Floats c) { return _mm256_fmadd_ps(a, b, c); }
+static inline Floats to_floats(Ints x) { return _mm256_cvtepi32_ps(x); }
+static inline Ints to_steps(Floats x) { return _mm256_cvtps_epi32(x); }
+static inline Ints add_ints(Ints a, Ints b) { return _mm256_add_epi32(a, b); }
+static inline Ints max_bits(Ints a, Ints b) { return _mm256_max_epu32(a, b); }
 
 static inline __m256i load_256(const void* at) {
   return _mm256_loadu_si256(static_cast<const __m256i*>(at));
@@ -86,17 +92,6 @@ static inline __m256 exp2_of(__m256 x) {
   return _mm256_andnot_ps(zero, _mm256_castsi256_ps(bits));
 }
 
-struct BlockScales {
-  float scale;
-  float inverse;
-};
-
-static inline BlockScales scales_of(std::uint32_t largest) {
-  const float maximum = std::bit_cast<float>(largest);
-  if (maximum < kTiny) return {0.0F, 0.0F};
-  return {maximum / static_cast<float>(kQuantMax), static_cast<float>(kQuantMax) / maximum};
-}
-
 // 32 values.
 struct Block {
   __m256 parts[4];
@@ -132,6 +127,74 @@ static inline std::int32_t store_quantized(const Block& x, float inverse, std::i
   const __m256i order = _mm256_setr_epi32(0, 4, 1, 5, 2, 6, 3, 7);
   _mm256_storeu_si256(reinterpret_cast<__m256i*>(out), _mm256_permutevar8x32_epi32(bytes, order));
   return sum_of(_mm256_add_epi32(_mm256_add_epi32(q[0], q[1]), _mm256_add_epi32(q[2], q[3])));
+}
+
+// 2^e of 8 rows, and 2^-e.
+static inline Floats powers_of_two(const std::int32_t* exponents) {
+  const __m256i biased = _mm256_add_epi32(load_256(exponents), _mm256_set1_epi32(127));
+  return _mm256_castsi256_ps(_mm256_slli_epi32(biased, 23));
+}
+
+static inline Floats inverse_powers_of_two(const std::int32_t* exponents) {
+  const __m256i biased = _mm256_sub_epi32(_mm256_set1_epi32(127), load_256(exponents));
+  return _mm256_castsi256_ps(_mm256_slli_epi32(biased, 23));
+}
+
+// The first `count` lanes.
+static inline __m256i lanes_below(std::uint32_t count) {
+  const __m256i index = _mm256_setr_epi32(0, 1, 2, 3, 4, 5, 6, 7);
+  return _mm256_cmpgt_epi32(_mm256_set1_epi32(static_cast<int>(count)), index);
+}
+
+static inline void store_first(std::uint32_t count, float* at, Floats v) {
+  _mm256_maskstore_ps(at, lanes_below(count), v);
+}
+
+static inline void store_first(std::uint32_t count, std::int32_t* at, Ints v) {
+  _mm256_maskstore_epi32(at, lanes_below(count), v);
+}
+
+// The 256 lanes as 32 vectors in memory.
+static inline float sum_of_squares(const float* x, std::uint32_t n) {
+  __m256 lanes[32];
+  for (__m256& lane : lanes) lane = _mm256_setzero_ps();
+  for (std::uint32_t i = 0; i < n; i += kNormLanes) {
+    const std::uint32_t vectors = n - i < kNormLanes ? (n - i) / 8 : 32;
+    for (std::uint32_t j = 0; j < vectors; ++j) {
+      const __m256 v = _mm256_loadu_ps(x + i + j * 8);
+      if (kDefect == Defect::kNormTail && vectors < 32) {
+        lanes[j] = _mm256_add_ps(_mm256_mul_ps(v, v), lanes[j]);
+        continue;
+      }
+      lanes[j] = _mm256_fmadd_ps(v, v, lanes[j]);
+    }
+  }
+  if constexpr (kDefect == Defect::kNormSumOrder) {
+    for (int j = 1; j < 32; ++j) lanes[0] = _mm256_add_ps(lanes[0], lanes[j]);
+    return sum_tree(lanes[0]);
+  }
+  for (int half = 16; half > 0; half /= 2) {
+    for (int j = 0; j < half; ++j) lanes[j] = _mm256_add_ps(lanes[j], lanes[j + half]);
+  }
+  return sum_tree(lanes[0]);
+}
+
+struct Pair {
+  __m256 first;
+  __m256 second;
+};
+
+// Even and odd elements of 16 consecutive ones, and back.
+static inline Pair deinterleave(__m256 a, __m256 b) {
+  const __m256 low = _mm256_permute2f128_ps(a, b, 0x20);
+  const __m256 high = _mm256_permute2f128_ps(a, b, 0x31);
+  return {_mm256_shuffle_ps(low, high, 0x88), _mm256_shuffle_ps(low, high, 0xDD)};
+}
+
+static inline Pair interleave(__m256 even, __m256 odd) {
+  const __m256 low = _mm256_unpacklo_ps(even, odd);
+  const __m256 high = _mm256_unpackhi_ps(even, odd);
+  return {_mm256_permute2f128_ps(low, high, 0x20), _mm256_permute2f128_ps(low, high, 0x31)};
 }
 
 // Exact dot products of 4 signed bytes a lane with 4 bytes of `values`, as pairs of 16-bit sums.

@@ -1,15 +1,11 @@
 // Attention with maddubs and madd: 8 positions a vector for the scores, 4 dimensions x 4 positions
 // a vector for the values.
-#include "kernels/matrix_view.h"
-#include "kernels/preconditions.h"
-#include "kernels/x86/avx2.h"
+#include "kernels/x86/kv_entries.h"
 
 namespace hearth::kernels::avx2 {
 namespace {
 
-constexpr std::uint32_t kBlocksMax = kHeadDimMax / kBlock;
 constexpr std::uint32_t kDims = 16;  // of one pass over the values
-constexpr std::uint32_t kFlushPages = 65'536 / kPageTokens;
 static_assert(65'536LL / 2 * 255 * kQuantMax < (1LL << 31),
               "byte planes fit 32 bits until flushed");
 
@@ -66,7 +62,7 @@ void quantize_query(const float* x, const AttentionArgs& args, Query& out) {
   const float factor = args.score_scale * kLog2E;
   for (std::uint32_t b = 0; b < args.layout.head_dim / kBlock; ++b) {
     const Block block = load_block(x + b * kBlock);
-    const BlockScales scales = scales_of(largest_of(block));
+    const QuantScales scales = scales_of(largest_of(block));
     store_quantized(block, scales.inverse, out.values + b * kBlock);
     out.scales[b] = scales.scale * factor;
   }
@@ -217,71 +213,7 @@ void combine(const Walk& walk, float* out) {
   }
 }
 
-bool in_range(const float* x, std::uint32_t n) {
-  __m256i largest = _mm256_setzero_si256();
-  for (std::uint32_t i = 0; i < n; i += 8) {
-    largest = _mm256_max_epu32(largest, magnitude_bits(_mm256_loadu_ps(x + i)));
-  }
-  return largest_of(largest) <= std::bit_cast<std::uint32_t>(kAttentionMax);
-}
-
-void write_key(const float* k, std::byte* keys, float* scales, std::uint32_t slot,
-               std::uint32_t head_dim) {
-  const std::uint32_t half = slot / 16;
-  const std::uint32_t lane = slot % 16;
-  for (std::uint32_t b = 0; b < head_dim / kBlock; ++b) {
-    const Block block = load_block(k + b * kBlock);
-    const BlockScales scale = scales_of(largest_of(block));
-    std::int8_t quants[kBlock];
-    store_quantized(block, scale.inverse, quants);
-    scales[(half * (head_dim / kBlock) + b) * 16 + lane] = scale.scale;
-    for (std::uint32_t g = 0; g < 8; ++g) {
-      std::uint32_t four = 0;
-      std::memcpy(&four, quants + g * 4, 4);
-      four ^= 0x80808080U;
-      std::memcpy(keys + ((half * (head_dim / 4) + b * 8 + g) * 16 + lane) * 4, &four, 4);
-    }
-  }
-}
-
-void write_value(const float* v, std::byte* values, float* scales, std::uint32_t slot,
-                 std::uint32_t head_dim) {
-  std::uint32_t largest = 0;
-  for (std::uint32_t i = 0; i < head_dim; i += kBlock) {
-    const std::uint32_t bits = largest_of(load_block(v + i));
-    largest = bits > largest ? bits : largest;
-  }
-  const BlockScales scale = scales_of(largest);
-  std::int8_t quants[kHeadDimMax];
-  for (std::uint32_t i = 0; i < head_dim; i += kBlock) {
-    store_quantized(load_block(v + i), scale.inverse, quants + i);
-  }
-  scales[slot] = scale.scale;
-  if constexpr (kDefect == Defect::kValueScaleHalf) {
-    scales[slot] = half_to_float(float_to_half(scale.scale));
-  }
-  std::byte* out = values + std::size_t{slot / 4} * head_dim * 4 + slot % 4;
-  for (std::uint32_t d = 0; d < head_dim; ++d) out[d * 4] = static_cast<std::byte>(quants[d]);
-}
-
 }  // namespace
-
-bool kv_write(const KvLayout& layout, std::byte* page, std::uint32_t slot, const float* k,
-              const float* v) {
-  check_kv_slot(layout, page, slot);
-  const std::uint32_t head_dim = layout.head_dim;
-  const std::uint32_t n = layout.kv_heads * head_dim;
-  if (!in_range(k, n) || !in_range(v, n)) return false;
-  const PageOffsets offsets = page_offsets(head_dim);
-  for (std::uint32_t h = 0; h < layout.kv_heads; ++h) {
-    std::byte* base = page + h * offsets.head_bytes;
-    const std::size_t at = std::size_t{h} * head_dim;
-    write_key(k + at, base, reinterpret_cast<float*>(base + offsets.key_scales), slot, head_dim);
-    write_value(v + at, base + offsets.values,
-                reinterpret_cast<float*>(base + offsets.value_scales), slot, head_dim);
-  }
-  return true;
-}
 
 bool attention(const AttentionArgs& args) {
   check_attention(args);

@@ -1,51 +1,14 @@
 // Matrix product of 8 rows, one a lane, with up to 4 tokens at a time. avxvnni_matmul.cc compiles
 // this file a second time, for processors that have vpdpbusd in 256 bits: avx2_dots.h differs.
-#include "kernels/matrix_view.h"
-#include "kernels/preconditions.h"
-#include "kernels/x86/avx2.h"
+#ifndef HEARTH_ENTRIES
+#define HEARTH_ENTRIES avx2
+#endif
 #include "kernels/x86/avx2_dots.h"
 #include "kernels/x86/avx2_weights.h"
-
-#ifndef HEARTH_AVX2_ENTRIES
-#define HEARTH_AVX2_ENTRIES avx2
-#endif
+#include "kernels/x86/product_entries.h"
 
 namespace hearth::kernels {
 namespace {
-
-using namespace avx2;  // NOLINT: the vector helpers
-
-constexpr std::uint32_t kLanes = 8;
-
-// The sum over blocks, one row a lane. tests/bench compiles this file with a plain float sum in its
-// place, to show what freedom from order costs.
-#ifndef HEARTH_PLAIN_FLOAT_SUM
-using Sum = __m256i;  // grid steps
-
-inline Sum no_sum() { return _mm256_setzero_si256(); }
-inline Sum plus(Sum sum, __m256 unit, __m256 dot) {
-  return _mm256_add_epi32(sum, _mm256_cvtps_epi32(_mm256_mul_ps(unit, dot)));
-}
-inline Sum plus(Sum sum, __m256 unit, __m256 dot, __m256 minimum, __m256 offset) {
-  if constexpr (kDefect == Defect::kMinimumRounded) {
-    return plus(plus(sum, unit, dot), minimum, offset);
-  }
-  const __m256 product = _mm256_fmadd_ps(unit, dot, _mm256_mul_ps(minimum, offset));
-  return _mm256_add_epi32(sum, _mm256_cvtps_epi32(product));
-}
-inline __m256 value_of(Sum sum) { return _mm256_cvtepi32_ps(sum); }
-inline __m256i steps_of(Sum sum) { return sum; }
-#else
-using Sum = __m256;
-
-inline Sum no_sum() { return _mm256_setzero_ps(); }
-inline Sum plus(Sum sum, __m256 unit, __m256 dot) { return _mm256_fmadd_ps(unit, dot, sum); }
-inline Sum plus(Sum sum, __m256 unit, __m256 dot, __m256 minimum, __m256 offset) {
-  return _mm256_fmadd_ps(unit, dot, _mm256_fmadd_ps(minimum, offset, sum));
-}
-inline __m256 value_of(Sum sum) { return sum; }
-inline __m256i steps_of(Sum sum) { return _mm256_castps_si256(sum); }
-#endif
 
 // The three kinds of blocks: sums[i] += grid steps of 8 rows with token i. `block` at the first
 // row's integer scale, `quants` at its first quant.
@@ -142,50 +105,11 @@ inline void add_floats(const __m256 (&factors)[2], const std::byte* block,
   }
 }
 
-// The destination of the sums of one tile: rounded outputs, or the sums themselves.
-struct Output {
-  float* values;
-  std::int32_t* partial;  // when values is null
-  std::size_t stride;
-};
-
-inline __m256i lanes_below(std::uint32_t count) {
-  const __m256i index = _mm256_setr_epi32(0, 1, 2, 3, 4, 5, 6, 7);
-  return _mm256_cmpgt_epi32(_mm256_set1_epi32(static_cast<int>(count)), index);
-}
-
-inline void store(const MatrixView& w, const QuantizedRows& x, std::uint32_t row, std::uint32_t t,
-                  const Output& out, Sum sum) {
-  const __m256i mask = lanes_below(w.rows - row < kLanes ? w.rows - row : kLanes);
-  const std::size_t at = t * out.stride + row;
-  if (out.values == nullptr) {
-    _mm256_maskstore_epi32(out.partial + at, mask, steps_of(sum));
-    return;
-  }
-  const __m256i exponents = load_256(w.exponents + row);
-  const __m256 row_factor = _mm256_castsi256_ps(
-      _mm256_slli_epi32(_mm256_add_epi32(exponents, _mm256_set1_epi32(127)), 23));
-  const __m256 token_factor = _mm256_set1_ps(power_of_two(x.exponents[t] - kGridBits));
-  const __m256 y = _mm256_mul_ps(_mm256_mul_ps(value_of(sum), row_factor), token_factor);
-  _mm256_maskstore_ps(out.values + at, mask, y);
-}
-
-struct BlockRange {
-  std::uint32_t begin;
-  std::uint32_t end;
-};
-
-// 2^-B of 8 rows.
-inline __m256 row_factors(const std::int32_t* exponents) {
-  const __m256i biased = _mm256_sub_epi32(_mm256_set1_epi32(127), load_256(exponents));
-  return _mm256_castsi256_ps(_mm256_slli_epi32(biased, 23));
-}
-
 // sums[v][i] += grid steps of rows 8 * (first + v) .. + 7 of a group with token i.
 template <WeightType type, std::uint32_t tokens, std::uint32_t vectors>
 inline void add_super_block(const std::byte* super, const __m256 (&factors)[vectors],
                             std::uint32_t first, const QuantizedRows& x, std::uint32_t t,
-                            std::uint32_t blocks, BlockRange range, Sum (&sums)[vectors][tokens]) {
+                            std::uint32_t blocks, Range range, Sum (&sums)[vectors][tokens]) {
   constexpr WeightLayout kLayout = layout_of(type);
   Scales headers[vectors];
 #pragma GCC unroll 2
@@ -215,7 +139,7 @@ inline void add_super_block(const std::byte* super, const __m256 (&factors)[vect
 // Rows 8 * first .. 8 * (first + vectors) - 1 of `group` against tokens [t, t + tokens).
 template <WeightType type, std::uint32_t tokens, std::uint32_t vectors>
 void tile(const MatrixView& w, const QuantizedRows& x, std::uint32_t group, std::uint32_t first,
-          std::uint32_t t, BlockRange range, const Output& out) {
+          std::uint32_t t, Range range, const Output& out) {
   constexpr WeightLayout kLayout = layout_of(type);
   const std::uint32_t row = group * kRowGroup + first * kLanes;
   const std::byte* super =
@@ -224,9 +148,9 @@ void tile(const MatrixView& w, const QuantizedRows& x, std::uint32_t group, std:
   Sum sums[vectors][tokens];
 #pragma GCC unroll 2
   for (std::uint32_t v = 0; v < vectors; ++v) {
-    factors[v] = row_factors(w.exponents + row + v * kLanes);
+    factors[v] = inverse_powers_of_two(w.exponents + row + v * kLanes);
 #pragma GCC unroll 4
-    for (std::uint32_t i = 0; i < tokens; ++i) sums[v][i] = no_sum();
+    for (std::uint32_t i = 0; i < tokens; ++i) sums[v][i] = Sum{};
   }
   for (std::uint32_t b = range.begin; b < range.end; super += kLayout.super_bytes()) {
     const std::uint32_t next = (b / kLayout.blocks + 1) * kLayout.blocks;
@@ -251,7 +175,7 @@ void tile(const MatrixView& w, const QuantizedRows& x, std::uint32_t group, std:
 // A whole group against tokens [t, t + tokens): 16 rows at once where there are registers for it.
 template <WeightType type, std::uint32_t tokens>
 void group_tile(const MatrixView& w, const QuantizedRows& x, std::uint32_t group, std::uint32_t t,
-                BlockRange range, const Output& out) {
+                Range range, const Output& out) {
   if constexpr (layout_of(type).form == BlockForm::kFloat || tokens <= 2) {
     tile<type, tokens, 2>(w, x, group, 0, t, range, out);
   } else {
@@ -260,16 +184,11 @@ void group_tile(const MatrixView& w, const QuantizedRows& x, std::uint32_t group
   }
 }
 
-struct GroupRange {
-  std::uint32_t begin;
-  std::uint32_t end;
-};
-
 template <WeightType type>
-void run(const MatrixView& w, const QuantizedRows& x, GroupRange groups, BlockRange range,
+void run(const MatrixView& w, const QuantizedRows& x, Range groups, Range range,
          const Output& out) {
   using Tile = void (*)(const MatrixView&, const QuantizedRows&, std::uint32_t, std::uint32_t,
-                        BlockRange, const Output&);
+                        Range, const Output&);
   static constexpr Tile kTiles[kTokens + 1] = {nullptr, group_tile<type, 1>, group_tile<type, 2>,
                                                group_tile<type, 3>, group_tile<type, 4>};
   for (std::uint32_t group = groups.begin; group < groups.end; ++group) {
@@ -279,48 +198,5 @@ void run(const MatrixView& w, const QuantizedRows& x, GroupRange groups, BlockRa
   }
 }
 
-void dispatch(const MatrixView& w, const QuantizedRows& x, GroupRange groups, BlockRange range,
-              const Output& out) {
-  check_product(w, x, groups.begin, groups.end, range.begin, range.end, out.stride);
-  using enum WeightType;
-  switch (w.type) {
-    case kF32: return run<kF32>(w, x, groups, range, out);
-    case kF16: return run<kF16>(w, x, groups, range, out);
-    case kBF16: return run<kBF16>(w, x, groups, range, out);
-    case kQ8_0: return run<kQ8_0>(w, x, groups, range, out);
-    case kQ4_0: return run<kQ4_0>(w, x, groups, range, out);
-    case kQ4_1: return run<kQ4_1>(w, x, groups, range, out);
-    case kQ5_0: return run<kQ5_0>(w, x, groups, range, out);
-    case kQ5_1: return run<kQ5_1>(w, x, groups, range, out);
-    case kIQ4_NL: return run<kIQ4_NL>(w, x, groups, range, out);
-    case kQ2_K: return run<kQ2_K>(w, x, groups, range, out);
-    case kQ3_K: return run<kQ3_K>(w, x, groups, range, out);
-    case kQ4_K: return run<kQ4_K>(w, x, groups, range, out);
-    case kQ5_K: return run<kQ5_K>(w, x, groups, range, out);
-    case kQ6_K: return run<kQ6_K>(w, x, groups, range, out);
-    case kIQ4_XS: return run<kIQ4_XS>(w, x, groups, range, out);
-  }
-}
-
 }  // namespace
-
-namespace HEARTH_AVX2_ENTRIES {
-
-void matmul(const PackedMatrix& w, const QuantizedRows& x, std::uint32_t group_begin,
-            std::uint32_t group_end, float* out, std::size_t out_stride) {
-  const MatrixView view = view_of(w);
-  dispatch(view, x, {group_begin, group_end}, {0, view.blocks}, {out, nullptr, out_stride});
-}
-
-void matmul_partial(const PackedMatrix& w, const QuantizedRows& x, std::uint32_t group_begin,
-                    std::uint32_t group_end, std::uint32_t block_begin, std::uint32_t block_end,
-                    std::int32_t* out, std::size_t out_stride) {
-  if constexpr (kDefect == Defect::kSplitBlock) {
-    block_begin -= block_begin % layout_of(w.type()).blocks;
-  }
-  dispatch(view_of(w), x, {group_begin, group_end}, {block_begin, block_end},
-           {nullptr, out, out_stride});
-}
-
-}  // namespace HEARTH_AVX2_ENTRIES
 }  // namespace hearth::kernels

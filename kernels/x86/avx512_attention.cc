@@ -1,18 +1,12 @@
 // Attention with vpdpbusd: 16 positions a vector for the scores, 16 dimensions a vector for the
 // values. Up to 4 query heads share each load of a key or a value.
-#include <cstring>
-
-#include "kernels/matrix_view.h"
-#include "kernels/preconditions.h"
-#include "kernels/x86/avx512.h"
+#include "kernels/x86/kv_entries.h"
 
 namespace hearth::kernels::avx512 {
 namespace {
 
-constexpr std::uint32_t kHeads = 4;  // of one pass
-constexpr std::uint32_t kBlocksMax = kHeadDimMax / kBlock;
+constexpr std::uint32_t kHeads = 4;      // of one pass
 constexpr std::uint32_t kDims = 2 * 16;  // of one pass over the values
-constexpr std::uint32_t kFlushPages = 65'536 / kPageTokens;
 static_assert(65'536LL * 255 * kQuantMax < (1LL << 31), "byte planes fit 32 bits until flushed");
 
 struct Query {
@@ -57,10 +51,9 @@ struct Pass {
 void quantize_query(const float* x, const AttentionArgs& args, Query& out) {
   const float factor = args.score_scale * kLog2E;
   for (std::uint32_t b = 0; b < args.layout.head_dim / kBlock; ++b) {
-    const __m512 low = _mm512_loadu_ps(x + b * kBlock);
-    const __m512 high = _mm512_loadu_ps(x + b * kBlock + 16);
-    const BlockScales scales = scales_of(largest_of(low, high));
-    out.bias[b] = -128 * store_quantized(low, high, scales.inverse, out.values + b * kBlock);
+    const Block block = load_block(x + b * kBlock);
+    const QuantScales scales = scales_of(largest_of(block));
+    out.bias[b] = -128 * store_quantized(block, scales.inverse, out.values + b * kBlock);
     out.scales[b] = scales.scale * factor;
   }
 }
@@ -254,68 +247,7 @@ void attend(Pass& pass, std::uint32_t first_head) {
   combine<heads>(pass, first_head);
 }
 
-bool in_range(const float* x, std::uint32_t n) {
-  __m512i largest = _mm512_setzero_si512();
-  for (std::uint32_t i = 0; i < n; i += 16) {
-    largest = _mm512_max_epu32(largest, magnitude_bits(_mm512_loadu_ps(x + i)));
-  }
-  return _mm512_reduce_max_epu32(largest) <= std::bit_cast<std::uint32_t>(kAttentionMax);
-}
-
-void write_key(const float* k, std::byte* keys, float* scales, std::uint32_t slot,
-               std::uint32_t head_dim) {
-  const std::uint32_t half = slot / 16;
-  const std::uint32_t lane = slot % 16;
-  for (std::uint32_t b = 0; b < head_dim / kBlock; ++b) {
-    const __m512 low = _mm512_loadu_ps(k + b * kBlock);
-    const __m512 high = _mm512_loadu_ps(k + b * kBlock + 16);
-    const BlockScales scale = scales_of(largest_of(low, high));
-    std::int8_t quants[kBlock];
-    store_quantized(low, high, scale.inverse, quants);
-    scales[(half * (head_dim / kBlock) + b) * 16 + lane] = scale.scale;
-    for (std::uint32_t g = 0; g < 8; ++g) {
-      std::uint32_t four = 0;
-      std::memcpy(&four, quants + g * 4, 4);
-      four ^= 0x80808080U;
-      std::memcpy(keys + ((half * (head_dim / 4) + b * 8 + g) * 16 + lane) * 4, &four, 4);
-    }
-  }
-}
-
-void write_value(const float* v, std::byte* values, float* scales, std::uint32_t slot,
-                 std::uint32_t head_dim) {
-  __m512i largest = _mm512_setzero_si512();
-  for (std::uint32_t i = 0; i < head_dim; i += 16) {
-    largest = _mm512_max_epu32(largest, magnitude_bits(_mm512_loadu_ps(v + i)));
-  }
-  const BlockScales scale = scales_of(_mm512_reduce_max_epu32(largest));
-  std::int8_t quants[kHeadDimMax];
-  for (std::uint32_t i = 0; i < head_dim; i += kBlock) {
-    store_quantized(_mm512_loadu_ps(v + i), _mm512_loadu_ps(v + i + 16), scale.inverse, quants + i);
-  }
-  scales[slot] = scale.scale;
-  std::byte* out = values + std::size_t{slot / 4} * head_dim * 4 + slot % 4;
-  for (std::uint32_t d = 0; d < head_dim; ++d) out[d * 4] = static_cast<std::byte>(quants[d]);
-}
-
 }  // namespace
-
-bool kv_write(const KvLayout& layout, std::byte* page, std::uint32_t slot, const float* k,
-              const float* v) {
-  check_kv_slot(layout, page, slot);
-  const std::uint32_t head_dim = layout.head_dim;
-  const std::uint32_t n = layout.kv_heads * head_dim;
-  if (!in_range(k, n) || !in_range(v, n)) return false;
-  const PageOffsets offsets = page_offsets(head_dim);
-  for (std::uint32_t h = 0; h < layout.kv_heads; ++h) {
-    std::byte* base = page + h * offsets.head_bytes;
-    const std::size_t at = std::size_t{h} * head_dim;
-    write_key(k + at, base, reinterpret_cast<float*>(base + offsets.key_scales), slot, head_dim);
-    write_value(v + at, base + offsets.values,
-                reinterpret_cast<float*>(base + offsets.value_scales), slot, head_dim);
-  }
-  return true;
-}
 
 bool attention(const AttentionArgs& args) {
   check_attention(args);

@@ -4,18 +4,14 @@
 // their values stay in the first cache and the weights in the second.
 #include <algorithm>
 
-#include "kernels/preconditions.h"
-#include "kernels/x86/avx512.h"
-#include "kernels/x86/avx512_weights.h"
-
-#ifndef HEARTH_AVX512_ENTRIES
-#define HEARTH_AVX512_ENTRIES avx512
+#ifndef HEARTH_ENTRIES
+#define HEARTH_ENTRIES avx512
 #endif
+#include "kernels/x86/avx512_weights.h"
+#include "kernels/x86/product_entries.h"
 
 namespace hearth::kernels {
 namespace {
-
-using namespace avx512;  // NOLINT: the vector helpers
 
 constexpr std::uint32_t kTokens = 8;        // of one register tile
 constexpr std::uint32_t kGroups = 8;        // that a tile of several tokens passes over
@@ -66,36 +62,6 @@ inline __m512i two_scale_dot(const Weights<type>& w, const TokenBlock& x) {
   return _mm512_dpwssd_epi32(dot, w.half_factor, _mm512_set1_epi32(*x.block_sum));
 }
 
-// The sum over blocks, one row a lane. tests/bench compiles this file with a plain float sum in its
-// place, to show what freedom from order costs.
-#ifndef HEARTH_PLAIN_FLOAT_SUM
-using Sum = __m512i;  // grid steps
-
-inline Sum no_sum() { return _mm512_setzero_si512(); }
-inline Sum plus(Sum sum, __m512 unit, __m512 dot) {
-  return _mm512_add_epi32(sum, _mm512_cvtps_epi32(_mm512_mul_ps(unit, dot)));
-}
-inline Sum plus(Sum sum, __m512 unit, __m512 dot, __m512 minimum, __m512 offset) {
-  if constexpr (kDefect == Defect::kMinimumRounded) {
-    return plus(plus(sum, unit, dot), minimum, offset);
-  }
-  const __m512 product = _mm512_fmadd_ps(unit, dot, _mm512_mul_ps(minimum, offset));
-  return _mm512_add_epi32(sum, _mm512_cvtps_epi32(product));
-}
-inline __m512 value_of(Sum sum) { return _mm512_cvtepi32_ps(sum); }
-inline __m512i steps_of(Sum sum) { return sum; }
-#else
-using Sum = __m512;
-
-inline Sum no_sum() { return _mm512_setzero_ps(); }
-inline Sum plus(Sum sum, __m512 unit, __m512 dot) { return _mm512_fmadd_ps(unit, dot, sum); }
-inline Sum plus(Sum sum, __m512 unit, __m512 dot, __m512 minimum, __m512 offset) {
-  return _mm512_fmadd_ps(unit, dot, _mm512_fmadd_ps(minimum, offset, sum));
-}
-inline __m512 value_of(Sum sum) { return sum; }
-inline __m512i steps_of(Sum sum) { return _mm512_castps_si512(sum); }
-#endif
-
 // `sum` and one block with one token.
 template <WeightType type>
 inline Sum plus_block(Sum sum, const Weights<type>& w, const TokenBlock& x) {
@@ -119,47 +85,9 @@ inline Sum plus_block(Sum sum, const Weights<type>& w, const TokenBlock& x) {
   return plus(sum, unit, dot, w.minimum, offset);
 }
 
-// The destination of the sums of one tile: rounded outputs, or the sums themselves.
-struct Output {
-  float* values;
-  std::int32_t* partial;  // when values is null
-  std::size_t stride;
-};
-
-inline void store(const MatrixView& w, const QuantizedRows& x, std::uint32_t group, std::uint32_t t,
-                  const Output& out, Sum sum) {
-  const std::uint32_t row = group * kRowGroup;
-  const std::uint32_t left = w.rows - row;
-  const auto mask = static_cast<__mmask16>(left >= 16 ? 0xFFFFU : (1U << left) - 1U);
-  const std::size_t at = t * out.stride + row;
-  if (out.values == nullptr) {
-    _mm512_mask_storeu_epi32(out.partial + at, mask, steps_of(sum));
-    return;
-  }
-  const __m512i exponents = _mm512_loadu_si512(w.exponents + row);
-  const __m512 row_factor = _mm512_castsi512_ps(
-      _mm512_slli_epi32(_mm512_add_epi32(exponents, _mm512_set1_epi32(127)), 23));
-  const __m512 token_factor = _mm512_set1_ps(power_of_two(x.exponents[t] - kGridBits));
-  const __m512 y = _mm512_mul_ps(_mm512_mul_ps(value_of(sum), row_factor), token_factor);
-  _mm512_mask_storeu_ps(out.values + at, mask, y);
-}
-
-// Blocks [begin, end) of a row.
-struct BlockRange {
-  std::uint32_t begin;
-  std::uint32_t end;
-};
-
-// The factor G of 16 rows.
-inline __m512 row_factors(const MatrixView& w, std::uint32_t group) {
-  const __m512i exponents = _mm512_loadu_si512(w.exponents + group * kRowGroup);
-  return _mm512_castsi512_ps(
-      _mm512_slli_epi32(_mm512_sub_epi32(_mm512_set1_epi32(127), exponents), 23));
-}
-
 // half_sums[b * tokens + i]: sums of columns 0..15 and 16..31 of block range.begin + b of token
 // t + i, as two int16.
-void sum_halves(const QuantizedRows& x, std::uint32_t t, std::uint32_t tokens, BlockRange range,
+void sum_halves(const QuantizedRows& x, std::uint32_t t, std::uint32_t tokens, Range range,
                 std::int32_t* half_sums) {
   const std::size_t blocks = x.cols / kBlock;
   for (std::uint32_t i = 0; i < tokens; ++i) {
@@ -189,10 +117,10 @@ inline void prefetch(const std::byte* at) {
 // out[i] += a group of rows with token t + i over a range of blocks.
 template <WeightType type, std::uint32_t tokens>
 void quant_tile(const MatrixView& w, const QuantizedRows& x, std::uint32_t group, std::uint32_t t,
-                BlockRange range, const std::int32_t* half_sums, Sum* out) {
+                Range range, const std::int32_t* half_sums, Sum* out) {
   constexpr WeightLayout kLayout = layout_of(type);
   constexpr std::uint32_t kBlocks = kLayout.blocks;
-  const __m512 factor = row_factors(w, group);
+  const __m512 factor = inverse_powers_of_two(w.exponents + group * kRowGroup);
   const std::size_t blocks = w.blocks;
   const std::size_t first = t * blocks;
   const std::byte* rows = w.data + group * w.group_bytes;
@@ -229,8 +157,8 @@ void quant_tile(const MatrixView& w, const QuantizedRows& x, std::uint32_t group
 // The same for floating weights.
 template <WeightType type, std::uint32_t tokens>
 void float_tile(const MatrixView& w, const QuantizedRows& x, std::uint32_t group, std::uint32_t t,
-                BlockRange range, const std::int32_t* /*half_sums*/, Sum* out) {
-  const __m512 factor = row_factors(w, group);
+                Range range, const std::int32_t* /*half_sums*/, Sum* out) {
+  const __m512 factor = inverse_powers_of_two(w.exponents + group * kRowGroup);
   const std::size_t first = std::size_t{t} * w.blocks;
   const std::byte* block =
       w.data + group * w.group_bytes + range.begin * layout_of(type).super_bytes();
@@ -263,8 +191,8 @@ void float_tile(const MatrixView& w, const QuantizedRows& x, std::uint32_t group
   }
 }
 
-using Tile = void (*)(const MatrixView&, const QuantizedRows&, std::uint32_t, std::uint32_t,
-                      BlockRange, const std::int32_t*, Sum*);
+using Tile = void (*)(const MatrixView&, const QuantizedRows&, std::uint32_t, std::uint32_t, Range,
+                      const std::int32_t*, Sum*);
 
 template <WeightType type, std::uint32_t tokens>
 constexpr Tile tile_of() {
@@ -277,8 +205,8 @@ constexpr Tile tile_of() {
 
 // Groups [begin, end), at most kGroups, with tokens t .. t + tokens.
 template <WeightType type>
-void run_tile(const MatrixView& w, const QuantizedRows& x, BlockRange groups, std::uint32_t t,
-              std::uint32_t tokens, BlockRange range, const Output& out) {
+void run_tile(const MatrixView& w, const QuantizedRows& x, Range groups, std::uint32_t t,
+              std::uint32_t tokens, Range range, const Output& out) {
   static constexpr Tile kTiles[kTokens + 1] = {nullptr,
                                                tile_of<type, 1>(),
                                                tile_of<type, 2>(),
@@ -289,10 +217,10 @@ void run_tile(const MatrixView& w, const QuantizedRows& x, BlockRange groups, st
                                                tile_of<type, 7>(),
                                                tile_of<type, 8>()};
   Sum sums[kGroups][kTokens];
-  for (auto& group : sums) std::fill_n(group, tokens, no_sum());
+  for (auto& group : sums) std::fill_n(group, tokens, Sum{});
   const std::uint32_t span = kHalfSums / tokens;
   std::int32_t half_sums[kHalfSums];
-  for (BlockRange part = range; part.begin < range.end; part.begin = part.end) {
+  for (Range part = range; part.begin < range.end; part.begin = part.end) {
     part.end = std::min(range.end, part.begin + span);
     if constexpr (layout_of(type).form == BlockForm::kTwoScales) {
       sum_halves(x, t, tokens, part, half_sums);
@@ -302,51 +230,22 @@ void run_tile(const MatrixView& w, const QuantizedRows& x, BlockRange groups, st
     }
   }
   for (std::uint32_t g = groups.begin; g < groups.end; ++g) {
-    for (std::uint32_t i = 0; i < tokens; ++i)
-      store(w, x, g, t + i, out, sums[g - groups.begin][i]);
+    for (std::uint32_t i = 0; i < tokens; ++i) {
+      store(w, x, g * kRowGroup, t + i, out, sums[g - groups.begin][i]);
+    }
   }
 }
 
 template <WeightType type>
-void run(const MatrixView& w, const QuantizedRows& x, std::uint32_t group_begin,
-         std::uint32_t group_end, BlockRange range, const Output& out) {
-  for (std::uint32_t group = group_begin; group < group_end; group += kGroups) {
-    const std::uint32_t end = std::min(group_end, group + kGroups);
+void run(const MatrixView& w, const QuantizedRows& x, Range groups, Range range,
+         const Output& out) {
+  for (std::uint32_t group = groups.begin; group < groups.end; group += kGroups) {
+    const std::uint32_t end = std::min(groups.end, group + kGroups);
     for (std::uint32_t t = 0; t < x.rows; t += kTokens) {
       run_tile<type>(w, x, {group, end}, t, std::min(x.rows - t, kTokens), range, out);
     }
   }
 }
 
-void dispatch(const PackedMatrix& matrix, const QuantizedRows& x, std::uint32_t group_begin,
-              std::uint32_t group_end, BlockRange range, const Output& out) {
-  using enum WeightType;
-  using Run = void (*)(const MatrixView&, const QuantizedRows&, std::uint32_t, std::uint32_t,
-                       BlockRange, const Output&);
-  static constexpr Run kRuns[kWeightTypes] = {// in the order of WeightType
-                                              run<kF32>,    run<kF16>,  run<kBF16>,  run<kQ8_0>,
-                                              run<kQ4_0>,   run<kQ4_1>, run<kQ5_0>,  run<kQ5_1>,
-                                              run<kIQ4_NL>, run<kQ2_K>, run<kQ3_K>,  run<kQ4_K>,
-                                              run<kQ5_K>,   run<kQ6_K>, run<kIQ4_XS>};
-  const MatrixView w = view_of(matrix);
-  check_product(w, x, group_begin, group_end, range.begin, range.end, out.stride);
-  kRuns[static_cast<std::size_t>(w.type)](w, x, group_begin, group_end, range, out);
-}
-
 }  // namespace
-
-namespace HEARTH_AVX512_ENTRIES {
-
-void matmul(const PackedMatrix& w, const QuantizedRows& x, std::uint32_t group_begin,
-            std::uint32_t group_end, float* out, std::size_t out_stride) {
-  dispatch(w, x, group_begin, group_end, {0, w.cols() / kBlock}, {out, nullptr, out_stride});
-}
-
-void matmul_partial(const PackedMatrix& w, const QuantizedRows& x, std::uint32_t group_begin,
-                    std::uint32_t group_end, std::uint32_t block_begin, std::uint32_t block_end,
-                    std::int32_t* out, std::size_t out_stride) {
-  dispatch(w, x, group_begin, group_end, {block_begin, block_end}, {nullptr, out, out_stride});
-}
-
-}  // namespace HEARTH_AVX512_ENTRIES
 }  // namespace hearth::kernels

@@ -1,3 +1,3 @@
 // The 256-bit matrix product with vpdpbusd, compiled for AVX-VNNI.
-#define HEARTH_AVX2_ENTRIES avxvnni
+#define HEARTH_ENTRIES avxvnni
 #include "kernels/x86/avx2_matmul.cc"  // NOLINT: one source, two instruction sets
