@@ -126,7 +126,7 @@ HEARTH_DEVICE BlockScales scales_from(const BlockScales& mine, std::uint32_t lan
 }
 
 // Brings the activations of `count` blocks from `first` on into shared memory. Tokens that are not
-// there are zero, and so are blocks that do not count.
+// there are zero.
 template <WeightType kType>
 HEARTH_DEVICE void stage_batch(const ProductArgs& args, std::uint32_t first, std::uint32_t count,
                                BatchShared& shared) {
@@ -136,7 +136,7 @@ HEARTH_DEVICE void stage_batch(const ProductArgs& args, std::uint32_t first, std
     const std::uint32_t b = i % count;
     const std::uint32_t place = b * kBatchTokens + token;
     const std::uint32_t low = 2 * b * kBatchTokens + token;
-    if (token >= args.tokens || first + b < args.begin || first + b >= args.end) {
+    if (token >= args.tokens) {
       shared.values.put(low, Words4{});
       shared.values.put(low + kBatchTokens, Words4{});
       shared.scales.put(place, 0.0F);
@@ -284,7 +284,7 @@ product_batch(ProductArgs args) {
       there ? power_of_two(-args.weight_exponents.get(row_tile * kTileRows + thread_index() % 32))
             : 0.0F;
   BatchSums sums = {};
-  const std::uint32_t begin = args.first_read + block_index_y() * args.share_blocks;
+  const std::uint32_t begin = block_index_y() * args.share_blocks;
   const std::uint32_t end = share_end(args, begin);
   for (std::uint32_t first = begin; first < end; first += kStepBlocks) {
     const std::uint32_t left = end - first;

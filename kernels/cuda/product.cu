@@ -45,20 +45,6 @@ std::uint32_t choose_tiles(std::uint32_t tiles, std::uint32_t shares) {
 
 constexpr unsigned kRowThreads = 128;
 
-// One thread a row of weights, one row of blocks a token.
-HEARTH_KERNEL(kRowThreads, 1)
-outputs(Global<const std::int32_t> weight_exponents, Global<const std::int32_t> exponents,
-        Global<const std::int32_t> sums, std::uint32_t rows, std::size_t stride,
-        Global<float> out) {
-  const std::uint32_t row = block_index_x() * kRowThreads + thread_index();
-  const std::uint32_t token = block_index_y();
-  if (row >= rows) return;
-  const std::size_t at = token * stride + row;
-  const float row_factor = power_of_two(weight_exponents.get(row));
-  const float token_factor = power_of_two(exponents.get(token) - kGridBits);
-  out.put(at, (static_cast<float>(sums.get(at)) * row_factor) * token_factor);
-}
-
 // One thread a block of 32 columns.
 template <WeightType kType>
 HEARTH_KERNEL(kRowThreads, 1)
@@ -126,70 +112,6 @@ Status check_matrix(const CardMatrix& w) {
   return ok_status();
 }
 
-Status check_operands(const CardMatrix& w, const QuantizedRows& x) {
-  TRY_VOID(check_matrix(w));
-  REQUIRE(x.cols == w.cols, "rows of " + std::to_string(x.cols) + " values for a matrix of " +
-                                std::to_string(w.cols) + " columns");
-  return ok_status();
-}
-
-// Blocks of 32 columns [begin, end), and where the results go: one of the two is null.
-struct Share {
-  std::uint32_t begin;
-  std::uint32_t end;
-  float* out;
-  std::int32_t* partial_out;
-};
-
-Status multiply(const CardMatrix& w, const QuantizedRows& x, const Share& share,
-                std::size_t out_stride, const ProductSpace& space, Stream stream,
-                std::uint32_t tiles_of_block) {
-  const TileShape shape = tile_shape(w.type, w.rows, w.cols);
-  const std::uint32_t blocks = w.cols / kBlock;
-  const std::uint32_t of_record = layout_of(w.type).blocks;
-  const std::uint32_t first_read = share.begin / of_record * of_record;
-  const std::uint32_t end_read =
-      share.begin == share.end ? first_read : (share.end + of_record - 1) / of_record * of_record;
-  const std::uint32_t shares =
-      std::max(1U, (end_read - first_read + kShareBlocks - 1) / kShareBlocks);
-  const std::uint32_t tiles =
-      tiles_of_block != 0 ? tiles_of_block : choose_tiles(shape.tiles, shares);
-  const Grid grid{(shape.tiles + tiles - 1) / tiles, shares};
-  for (std::uint32_t t = 0; t < x.rows;) {
-    const std::uint32_t tokens = std::min(tokens_of_launch(w.type, x.rows - t), x.rows - t);
-    const std::size_t at = std::size_t{t} * blocks;
-    const ProductArgs args{
-        Global(w.tiles),
-        Global(w.exponents),
-        shape.tile_bytes,
-        shape.tiles,
-        tiles,
-        w.rows,
-        blocks,
-        shape.records,
-        tokens,
-        Global<const std::int8_t>(x.values + at * kBlock),
-        Global<const float>(x.scales + at),
-        Global<const float>(x.sums + at),
-        Global<const std::int32_t>(x.block_sums + at),
-        Global<const std::int32_t>(x.exponents + t),
-        Global(share.out == nullptr ? nullptr : share.out + t * out_stride),
-        out_stride,
-        Global(space.sums),
-        Global(space.tickets),
-        share.begin,
-        share.end,
-        first_read,
-        end_read,
-        shares,
-        kShareBlocks,
-        Global(share.partial_out == nullptr ? nullptr : share.partial_out + t * out_stride)};
-    TRY_VOID(launched("product_tiles", run_type(w.type, args, grid, stream)));
-    t += tokens;
-  }
-  return ok_status();
-}
-
 }  // namespace
 
 std::size_t product_sums(std::uint32_t rows) {
@@ -204,29 +126,42 @@ std::size_t product_tickets(std::uint32_t rows) { return (rows + kTileRows - 1) 
 
 Status product(const CardMatrix& w, const QuantizedRows& x, float* out, std::size_t out_stride,
                const ProductSpace& space, Stream stream, std::uint32_t tiles_of_block) {
-  TRY_VOID(check_operands(w, x));
-  return multiply(w, x, {0, w.cols / kBlock, out, nullptr}, out_stride, space, stream,
-                  tiles_of_block);
-}
-
-Status product_partial(const CardMatrix& w, const QuantizedRows& x, std::uint32_t block_begin,
-                       std::uint32_t block_end, std::int32_t* out, std::size_t out_stride,
-                       const ProductSpace& space, Stream stream) {
-  TRY_VOID(check_operands(w, x));
-  REQUIRE(block_begin <= block_end && block_end <= w.cols / kBlock,
-          "blocks " + std::to_string(block_begin) + " to " + std::to_string(block_end) +
-              " of rows of " + std::to_string(w.cols / kBlock));
-  return multiply(w, x, {block_begin, block_end, nullptr, out}, out_stride, space, stream, 0);
-}
-
-Status grid_outputs(const CardMatrix& w, const QuantizedRows& x, const std::int32_t* sums,
-                    float* out, std::size_t stride, Stream stream) {
   TRY_VOID(check_matrix(w));
-  if (x.rows == 0) return ok_status();
-  return launched(
-      "outputs", launch(outputs, {(w.rows + kRowThreads - 1) / kRowThreads, x.rows}, kRowThreads, 0,
-                        stream, Global(w.exponents), Global<const std::int32_t>(x.exponents),
-                        Global(sums), w.rows, stride, Global(out)));
+  REQUIRE(x.cols == w.cols, "rows of " + std::to_string(x.cols) + " values for a matrix of " +
+                                std::to_string(w.cols) + " columns");
+  const TileShape shape = tile_shape(w.type, w.rows, w.cols);
+  const std::uint32_t blocks = w.cols / kBlock;
+  const std::uint32_t shares = (blocks + kShareBlocks - 1) / kShareBlocks;
+  const std::uint32_t tiles =
+      tiles_of_block != 0 ? tiles_of_block : choose_tiles(shape.tiles, shares);
+  const Grid grid{(shape.tiles + tiles - 1) / tiles, shares};
+  for (std::uint32_t t = 0; t < x.rows;) {
+    const std::uint32_t tokens = std::min(tokens_of_launch(w.type, x.rows - t), x.rows - t);
+    const std::size_t at = std::size_t{t} * blocks;
+    const ProductArgs args{Global(w.tiles),
+                           Global(w.exponents),
+                           shape.tile_bytes,
+                           shape.tiles,
+                           tiles,
+                           w.rows,
+                           blocks,
+                           shape.records,
+                           tokens,
+                           Global<const std::int8_t>(x.values + at * kBlock),
+                           Global<const float>(x.scales + at),
+                           Global<const float>(x.sums + at),
+                           Global<const std::int32_t>(x.block_sums + at),
+                           Global<const std::int32_t>(x.exponents + t),
+                           Global(out + t * out_stride),
+                           out_stride,
+                           Global(space.sums),
+                           Global(space.tickets),
+                           shares,
+                           kShareBlocks};
+    TRY_VOID(launched("product_tiles", run_type(w.type, args, grid, stream)));
+    t += tokens;
+  }
+  return ok_status();
 }
 
 Status dequantize_rows(const CardMatrix& w, const std::uint32_t* rows, std::uint32_t count,

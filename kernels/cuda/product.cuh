@@ -41,20 +41,13 @@ struct ProductArgs {
   std::size_t out_stride;
   Global<std::int32_t> shared_sums;
   Global<std::uint32_t> tickets;
-  // The blocks [begin, end) that count, and those of whole records around them that are read:
-  // activations of the others are staged as zeros, which add no grid step.
-  std::uint32_t begin;
-  std::uint32_t end;
-  std::uint32_t first_read;
-  std::uint32_t end_read;
-  std::uint32_t shares;              // of first_read .. end_read, at least one
-  std::uint32_t share_blocks;        // of a share, the last one's apart
-  Global<std::int32_t> partial_out;  // not null: the sums themselves go here, and none to `out`
+  std::uint32_t shares;        // of the columns, at least one
+  std::uint32_t share_blocks;  // of a share, the last one's apart
 };
 
 // Where the share ends that begins at block `begin`.
 HEARTH_DEVICE std::uint32_t share_end(const ProductArgs& args, std::uint32_t begin) {
-  return args.end_read - begin < args.share_blocks ? args.end_read : begin + args.share_blocks;
+  return args.blocks - begin < args.share_blocks ? args.blocks : begin + args.share_blocks;
 }
 
 template <int kTokens>
@@ -100,8 +93,7 @@ HEARTH_DEVICE std::uint32_t extra_of(const ProductArgs& args, std::size_t at) {
   }
 }
 
-// Brings the activations of the share into shared memory. Tokens that are not there are zero, and
-// so are blocks that do not count.
+// Brings the activations of the share into shared memory. Tokens that are not there are zero.
 template <WeightType kType, int kTokens>
 HEARTH_DEVICE void stage(const ProductArgs& args, std::uint32_t first, std::uint32_t count,
                          ProductShared<kTokens>& shared) {
@@ -110,7 +102,7 @@ HEARTH_DEVICE void stage(const ProductArgs& args, std::uint32_t first, std::uint
     const std::uint32_t t = i / kShareBlocks;
     const std::uint32_t b = i % kShareBlocks;
     if (b >= count) continue;
-    if (t >= args.tokens || first + b < args.begin || first + b >= args.end) {
+    if (t >= args.tokens) {
       shared.values.put(2 * i, Words4{});
       shared.values.put(2 * i + 1, Words4{});
       shared.scales.put(i, 0.0F);
@@ -284,10 +276,6 @@ HEARTH_DEVICE void load_batch(Global<const std::byte> unit, std::size_t tile_byt
 // Turns the sum of a row and token into the output.
 HEARTH_DEVICE void finish(const ProductArgs& args, std::uint32_t row, std::uint32_t token,
                           std::int32_t sum) {
-  if (!args.partial_out.is_null()) {
-    args.partial_out.put(token * args.out_stride + row, sum);
-    return;
-  }
   const float row_factor = power_of_two(args.weight_exponents.get(row));
   const float token_factor = power_of_two(args.exponents.get(token) - kGridBits);
   args.out.put(token * args.out_stride + row,
@@ -344,8 +332,8 @@ product_tiles(ProductArgs args) {
   ProductShared<kTokens>& shared = shared_memory<ProductShared<kTokens>>();
   const unsigned lane = thread_index() % 32;
   const unsigned warp = thread_index() / 32;
-  const std::uint32_t first = args.first_read + block_index_y() * kShareBlocks;
-  const std::uint32_t left = args.end_read - first;
+  const std::uint32_t first = block_index_y() * kShareBlocks;
+  const std::uint32_t left = args.blocks - first;
   const std::uint32_t count = left < kShareBlocks ? left : kShareBlocks;
   const std::uint32_t unit = warp * kUnitBlocks;
   const std::uint32_t unit_left = unit < count ? count - unit : 0;
@@ -394,11 +382,11 @@ product_tiles(ProductArgs args) {
 // `args` with the columns cut into shares of whole steps of `step` blocks, as many as it takes for
 // kBlocksOfBatch blocks where `grid` of them take the rows.
 inline ProductArgs in_shares(ProductArgs args, std::uint32_t grid, std::uint32_t step) {
-  const std::uint32_t steps = (args.end_read - args.first_read + step - 1) / step;
+  const std::uint32_t steps = (args.blocks + step - 1) / step;
   const std::uint32_t wanted = (kBlocksOfBatch + grid - 1) / grid;
   const std::uint32_t steps_of_share = (steps + wanted - 1) / wanted;
   args.share_blocks = steps_of_share * step;
-  args.shares = steps == 0 ? 1 : (steps + steps_of_share - 1) / steps_of_share;
+  args.shares = (steps + steps_of_share - 1) / steps_of_share;
   return args;
 }
 

@@ -30,18 +30,6 @@ std::size_t product_tickets(std::uint32_t rows);
 Status product(const CardMatrix& w, const QuantizedRows& x, float* out, std::size_t out_stride,
                const ProductSpace& space, Stream stream, std::uint32_t tiles_of_block = 0);
 
-// The grid sums of a share [block_begin, block_end) of the columns, as Kernels::matmul_partial: the
-// sums of all shares, added as integers, are what grid_outputs takes. Only the records that the
-// share touches are read. kInvalidInput also for blocks that w does not have.
-Status product_partial(const CardMatrix& w, const QuantizedRows& x, std::uint32_t block_begin,
-                       std::uint32_t block_end, std::int32_t* out, std::size_t out_stride,
-                       const ProductSpace& space, Stream stream);
-
-// The outputs of `product` from the added up sums of a split row, for every row of w and of x, of
-// which only the exponents are read. sums and out: element t * stride + r.
-Status grid_outputs(const CardMatrix& w, const QuantizedRows& x, const std::int32_t* sums,
-                    float* out, std::size_t stride, Stream stream);
-
 // out (count, w.cols): the dequantised rows of w that `rows`, in the card's memory, names. Each
 // must be below w.rows.
 Status dequantize_rows(const CardMatrix& w, const std::uint32_t* rows, std::uint32_t count,

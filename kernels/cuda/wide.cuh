@@ -53,12 +53,11 @@ HEARTH_DEVICE StagedPlace staged_place(const ProductArgs& args, std::uint32_t un
   const std::uint32_t in_tile = thread_index() / 32 * 8 + thread_index() % 8;
   const std::uint32_t block = unit + b;
   const std::uint32_t token = token_tile(args) * kWideTokens + in_tile;
-  return {b * kWideTokens + in_tile, block, token,
-          token < args.tokens && block >= args.begin && block < args.end};
+  return {b * kWideTokens + in_tile, block, token, token < args.tokens && block < args.blocks};
 }
 
 // Sends the values of the unit that begins at block `unit` on their way and loads the rest. Tokens
-// and blocks that do not count are zero.
+// and blocks that are not there are zero.
 template <WeightType kType>
 HEARTH_DEVICE void begin_unit(const ProductArgs& args, std::uint32_t unit, std::uint32_t stage,
                               WideShared& shared, Pending& pending) {
@@ -201,7 +200,7 @@ product_wide(ProductArgs args) {
   WideSums sums = {};
   Pending pending;
   const std::uint32_t share = args.shares == 1 ? 0 : block_index_x();
-  const std::uint32_t begin = args.first_read + share * args.share_blocks;
+  const std::uint32_t begin = share * args.share_blocks;
   const std::uint32_t end = share_end(args, begin);
   begin_unit<kType>(args, begin, 0, shared, pending);
   end_unit(args, begin, 0, shared, pending);
@@ -233,7 +232,7 @@ const char* run_wide(const ProductArgs& args, Stream stream) {
   const std::uint32_t rows = (args.row_tiles + kWideTiles - 1) / kWideTiles;
   ProductArgs shared = args;
   shared.shares = 1;
-  shared.share_blocks = args.end_read - args.first_read;
+  shared.share_blocks = args.blocks;
   if (token_tiles == 1) shared = in_shares(args, rows, kUnitBlocks);
   return launch(product_wide<kType>, {std::max(token_tiles, shared.shares), rows}, kProductThreads,
                 sizeof(WideShared), stream, shared);

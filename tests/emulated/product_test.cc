@@ -181,44 +181,6 @@ TEST_P(CudaProduct, SeedsAndTilesOfABlockChangeNoBit) {
   }
 }
 
-// Shares at any block border, within a record and beyond a block's share of the columns, empty ones
-// included: each has the scalar table's sums, and together they give its output.
-TEST_P(CudaProduct, SharesOfTheColumnsAddUp) {
-  const WeightType type = GetParam();
-  for (const Shape& shape :
-       {Shape{37, 2400, 2, 0}, Shape{33, 2400, 9, 0}, Shape{33, 2400, 65, 0}}) {
-    const std::uint32_t cols = columns_of(type, shape.cols);
-    const std::uint32_t blocks = cols / kBlock;
-    Generator random(shape.tokens);
-    const Both w(type, shape.rows, cols, weight_blocks(random, type, shape.rows, cols));
-    const auto x = activations(random, shape.tokens, cols);
-    const CardRows card(*x);
-    Space space(shape.rows);
-    const std::size_t stride = shape.rows + 2;
-    std::vector<std::int32_t> total(stride * shape.tokens, 0);
-    const std::uint32_t borders[] = {0, 3, 3, 8, 70, blocks};
-    for (std::size_t part = 0; part + 1 < std::size(borders); ++part) {
-      std::vector<std::int32_t> expected(total.size(), -7);
-      scalar().matmul_partial(w.packed, x->view, 0, w.packed.groups(), borders[part],
-                              borders[part + 1], expected.data(), stride);
-      Memory<std::int32_t> sums(std::vector<std::int32_t>(total.size(), -7));
-      card::set_seed(part);
-      ASSERT_TRUE(product_partial(w.view, card.view, borders[part], borders[part + 1], sums.data(),
-                                  stride, space.view, nullptr)
-                      .ok());
-      ASSERT_EQ(sums.values(), expected) << static_cast<int>(type) << " from " << borders[part];
-      ASSERT_TRUE(space.is_zero());
-      for (std::size_t i = 0; i < total.size(); ++i) total[i] += expected[i];
-    }
-    std::vector<float> expected(total.size(), -7.0F);
-    scalar().matmul(w.packed, x->view, 0, w.packed.groups(), expected.data(), stride);
-    const Input<std::int32_t> sums(total);
-    Memory<float> out(std::vector<float>(total.size(), -7.0F));
-    ASSERT_TRUE(grid_outputs(w.view, card.view, sums.data(), out.data(), stride, nullptr).ok());
-    ASSERT_TRUE(same_bits(out.values(), expected));
-  }
-}
-
 TEST_P(CudaProduct, RowsComeBackAsTheScalarTableHasThem) {
   const WeightType type = GetParam();
   Generator random(5);
@@ -316,9 +278,6 @@ TEST(CudaTiles, ProductsRefuseShapesThatDoNotMeet) {
   EXPECT_FALSE(product({WeightType::kQ4_K, 32, 96}, {1, 96}, nullptr, 32, {}, nullptr).ok());
   EXPECT_FALSE(dequantize_rows({WeightType::kF32, 0, 32}, nullptr, 1, nullptr, nullptr).ok());
   EXPECT_TRUE(product(w, {0, 256}, nullptr, 32, {}, nullptr).ok());
-  EXPECT_FALSE(product_partial(w, {1, 256}, 5, 4, nullptr, 32, {}, nullptr).ok());
-  EXPECT_FALSE(product_partial(w, {1, 256}, 0, 9, nullptr, 32, {}, nullptr).ok());
-  EXPECT_TRUE(grid_outputs(w, {0, 256}, nullptr, nullptr, 32, nullptr).ok());
 }
 
 }  // namespace

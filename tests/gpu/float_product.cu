@@ -92,8 +92,8 @@ float_tiles(ProductArgs args) {
   constexpr std::uint32_t blocks_of_record = Record<kType>::kLayout.blocks;
   ProductShared<1>& shared = shared_memory<ProductShared<1>>();
   const unsigned lane = thread_index() % 32;
-  const std::uint32_t first = args.first_read + block_index_y() * kShareBlocks;
-  const std::uint32_t left = args.end_read - first;
+  const std::uint32_t first = block_index_y() * kShareBlocks;
+  const std::uint32_t left = args.blocks - first;
   const std::uint32_t count = left < kShareBlocks ? left : kShareBlocks;
   const std::uint32_t unit = thread_index() / 32 * kUnitBlocks;
   const std::uint32_t unit_left = unit < count ? count - unit : 0;
@@ -233,7 +233,7 @@ float_wide(ProductArgs args) {
   FloatSums sums = {};
   Pending pending;
   const std::uint32_t share = args.shares == 1 ? 0 : block_index_x();
-  const std::uint32_t begin = args.first_read + share * args.share_blocks;
+  const std::uint32_t begin = share * args.share_blocks;
   const std::uint32_t end = share_end(args, begin);
   begin_unit<kType>(args, begin, 0, shared, pending);
   end_unit(args, begin, 0, shared, pending);
@@ -288,13 +288,8 @@ ProductArgs args_of(const CardMatrix& w, const QuantizedRows& x, float* out,
           w.rows,
           Global(space.sums),
           Global(space.tickets),
-          0,
-          blocks,
-          0,
-          blocks,
           shares,
-          kShareBlocks,
-          Global<std::int32_t>()};
+          kShareBlocks};
 }
 
 template <WeightType kType>
@@ -307,7 +302,7 @@ const char* run_typed(ProductArgs args, Stream stream) {
   const std::uint32_t token_tiles = (args.tokens + kWideTokens - 1) / kWideTokens;
   const std::uint32_t rows = (args.row_tiles + kWideTiles - 1) / kWideTiles;
   args.shares = 1;
-  args.share_blocks = args.end_read;
+  args.share_blocks = args.blocks;
   if (token_tiles == 1) args = in_shares(args, rows, kUnitBlocks);
   return launch(float_wide<kType>, {std::max(token_tiles, args.shares), rows}, kProductThreads,
                 sizeof(WideShared), stream, args);
