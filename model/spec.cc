@@ -2,6 +2,7 @@
 
 #include <cmath>
 #include <cstring>
+#include <optional>
 #include <set>
 #include <utility>
 
@@ -33,8 +34,10 @@ class Keys {
   bool has(std::string_view suffix) const { return file_.find(name(suffix)) != nullptr; }
   std::string name(std::string_view suffix) const { return prefix_ + std::string(suffix); }
 
-  Result<std::uint32_t> integer(std::string_view suffix, std::uint32_t low,
-                                std::uint32_t high) const {
+  // `absent`: the value where the file has no such key; nothing: that is an error.
+  Result<std::uint32_t> integer(std::string_view suffix, std::uint32_t low, std::uint32_t high,
+                                std::optional<std::uint32_t> absent = {}) const {
+    if (!has(suffix) && absent) return *absent;
     if (!has(suffix)) return bad(suffix, "is missing");
     TRY(const std::uint64_t value, file_.get_uint(name(suffix)));
     if (value < low || value > high) {
@@ -45,7 +48,9 @@ class Keys {
   }
 
   // Above `low`, up to `high`; never NaN.
-  Result<double> real(std::string_view suffix, double low, double high) const {
+  Result<double> real(std::string_view suffix, double low, double high,
+                      std::optional<double> absent = {}) const {
+    if (!has(suffix) && absent) return *absent;
     if (!has(suffix)) return bad(suffix, "is missing");
     TRY(const double value, file_.get_float(name(suffix)));
     if (!(value > low && value <= high)) {
@@ -116,10 +121,7 @@ Status read_sizes(const Keys& keys, ModelSpec& spec) {
 
 Status read_heads(const Keys& keys, ModelSpec& spec) {
   TRY(spec.heads, keys.integer("attention.head_count", 1, limits::kModelHeads));
-  spec.kv_heads = spec.heads;
-  if (keys.has("attention.head_count_kv")) {
-    TRY(spec.kv_heads, keys.integer("attention.head_count_kv", 1, spec.heads));
-  }
+  TRY(spec.kv_heads, keys.integer("attention.head_count_kv", 1, spec.heads, spec.heads));
   if (spec.heads % spec.kv_heads != 0) {
     return keys.bad("attention.head_count",
                     "is " + std::to_string(spec.heads) + "; it must be a multiple of the " +
@@ -187,12 +189,10 @@ Status refuse_variants(const Keys& keys) {
       return keys.not_served(suffix, "is " + std::to_string(value) + "; only 0 (none) is served");
     }
   }
-  if (keys.has("rope.scaling.attn_factor")) {
-    TRY(const double factor, keys.real("rope.scaling.attn_factor", 0.0, limits::kRopeScale));
-    if (factor != 1.0) {
-      return keys.not_served("rope.scaling.attn_factor",
-                             "is " + std::to_string(factor) + "; only 1 is served");
-    }
+  TRY(const double factor, keys.real("rope.scaling.attn_factor", 0.0, limits::kRopeScale, 1.0));
+  if (factor != 1.0) {
+    return keys.not_served("rope.scaling.attn_factor",
+                           "is " + std::to_string(factor) + "; only 1 is served");
   }
   return ok_status();
 }
@@ -250,20 +250,15 @@ Status read_numbers(const Keys& keys, ModelSpec& spec) {
   if (!(spec.rms_epsilon > 0.0F)) {
     return keys.bad("attention.layer_norm_rms_epsilon", "is too small for a 32-bit number");
   }
-  spec.rope_base = spec.family->rope_base;
-  if (keys.has("rope.freq_base")) {
-    TRY(spec.rope_base, keys.real("rope.freq_base", 1.0, limits::kRopeBase));
-  }
+  TRY(spec.rope_base, keys.real("rope.freq_base", 1.0, limits::kRopeBase, spec.family->rope_base));
   return read_rope_scale(keys, spec);
 }
 
 // A window in a family without local layers is refused where it could hide anything.
 Status read_sliding_window(const Keys& keys, ModelSpec& spec) {
   const std::uint32_t every = spec.family->global_every;
-  std::uint32_t window = 0;
-  if (keys.has("attention.sliding_window")) {
-    TRY(window, keys.integer("attention.sliding_window", 0, limits::kModelContext));
-  }
+  TRY(const std::uint32_t window,
+      keys.integer("attention.sliding_window", 0, limits::kModelContext, 0));
   if (every == 0) {
     if (window == 0 || window >= spec.context) return ok_status();
     return keys.not_served("attention.sliding_window",
@@ -280,9 +275,8 @@ Status read_sliding_window(const Keys& keys, ModelSpec& spec) {
           "is " + std::to_string(pattern) + "; only " + std::to_string(every) + " is served");
     }
   }
-  if (keys.has("rope.freq_base_swa")) {
-    TRY(spec.local_rope_base, keys.real("rope.freq_base_swa", 1.0, limits::kRopeBase));
-  }
+  TRY(spec.local_rope_base,
+      keys.real("rope.freq_base_swa", 1.0, limits::kRopeBase, spec.local_rope_base));
   return ok_status();
 }
 
@@ -366,6 +360,16 @@ Result<ModelSpec> read_spec(const GgufFile& file) {
   return spec;
 }
 
+// base^(-2i/d) of the pairs of a head.
+std::vector<double> powers_of(double base, std::uint32_t head_dim) {
+  std::vector<double> powers(head_dim / 2);
+  for (std::size_t i = 0; i < powers.size(); ++i) {
+    const double exponent = -(2.0 * static_cast<double>(i)) / static_cast<double>(head_dim);
+    powers[i] = kernels::pow_canonical(base, exponent);
+  }
+  return powers;
+}
+
 }  // namespace
 
 Result<ModelSpec> ModelSpec::read(const GgufFile& file) {
@@ -377,6 +381,29 @@ Result<ModelSpec> ModelSpec::read(const GgufFile& file) {
   const std::string path = quote(file.path());
   if (!error.message.starts_with(path)) error.message = path + ": " + error.message;
   return error;
+}
+
+// The power, then the pair's own factor, then the linear scale: three roundings in this order.
+std::vector<double> ModelSpec::rope_frequencies() const {
+  std::vector<double> frequencies = powers_of(rope_base, head_dim);
+  for (std::size_t i = 0; i < frequencies.size(); ++i) {
+    if (!rope_factors.empty()) frequencies[i] /= static_cast<double>(rope_factors[i]);
+    frequencies[i] /= rope_scale;
+  }
+  return frequencies;
+}
+
+std::vector<double> ModelSpec::local_rope_frequencies() const {
+  return powers_of(local_rope_base, head_dim);
+}
+
+float ModelSpec::score_scale() const {
+  const bool narrow = layers == family->narrow_score_layers;
+  return 1.0F / std::sqrt(static_cast<float>(narrow ? hidden / heads : head_dim));
+}
+
+float ModelSpec::embedding_scale() const {
+  return family->scale_embeddings ? std::sqrt(static_cast<float>(hidden)) : 1.0F;
 }
 
 Result<const TensorInfo*> require_tensor(const GgufFile& file, const std::string& name,

@@ -5,7 +5,6 @@
 #include <utility>
 
 #include "model/gguf/mapped_file.h"
-#include "model/gguf/parser.h"
 #include "model/gguf/untrusted_text.h"
 
 namespace hearth::model {
@@ -19,6 +18,14 @@ Error missing(const std::string& path, std::string_view key) {
   return {ErrorCode::kNotFound, quote(path) + ": key " + quote(key) + " is missing"};
 }
 
+template <typename T>
+Result<T> get_as(const GgufFile& file, std::string_view key, std::string_view wanted) {
+  const GgufValue* value = file.find(key);
+  if (value == nullptr) return missing(file.path(), key);
+  if (const T* found = std::get_if<T>(value)) return *found;
+  return wrong_kind(file.path(), key, wanted);
+}
+
 }  // namespace
 
 std::size_t GgufArray::size() const {
@@ -30,7 +37,7 @@ Result<std::shared_ptr<const GgufFile>> GgufFile::open(const std::string& path) 
   std::shared_ptr<GgufFile> file(new GgufFile);
   file->path_ = path;
   file->bytes_ = mapping.bytes();
-  TRY_VOID(GgufParser(*file).run());
+  TRY_VOID(file->read_header());
   TRY_VOID(mapping.check_unchanged());
   mapping.release();
   file->mapped_ = !file->bytes_.empty();
@@ -41,7 +48,7 @@ Result<std::shared_ptr<const GgufFile>> GgufFile::parse(ByteSpan bytes, std::str
   std::shared_ptr<GgufFile> file(new GgufFile);
   file->path_ = std::move(name);
   file->bytes_ = bytes;
-  TRY_VOID(GgufParser(*file).run());
+  TRY_VOID(file->read_header());
   return std::shared_ptr<const GgufFile>(std::move(file));
 }
 
@@ -83,24 +90,15 @@ Result<std::uint64_t> GgufFile::get_uint(std::string_view key) const {
 }
 
 Result<double> GgufFile::get_float(std::string_view key) const {
-  const GgufValue* value = find(key);
-  if (value == nullptr) return missing(path_, key);
-  if (const auto* number = std::get_if<double>(value)) return *number;
-  return wrong_kind(path_, key, "a floating-point number");
+  return get_as<double>(*this, key, "a floating-point number");
 }
 
 Result<std::string> GgufFile::get_string(std::string_view key) const {
-  const GgufValue* value = find(key);
-  if (value == nullptr) return missing(path_, key);
-  if (const auto* text = std::get_if<std::string>(value)) return *text;
-  return wrong_kind(path_, key, "a string");
+  return get_as<std::string>(*this, key, "a string");
 }
 
 Result<bool> GgufFile::get_bool(std::string_view key) const {
-  const GgufValue* value = find(key);
-  if (value == nullptr) return missing(path_, key);
-  if (const auto* flag = std::get_if<bool>(value)) return *flag;
-  return wrong_kind(path_, key, "a bool");
+  return get_as<bool>(*this, key, "a bool");
 }
 
 }  // namespace hearth::model

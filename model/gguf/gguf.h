@@ -105,6 +105,8 @@ class GgufFile {
 
  private:
   GgufFile() = default;
+  // Fills values, tensors and fingerprint from the bytes, once (parser.cc).
+  Status read_header();
   std::string path_;
   ByteSpan bytes_;
   bool mapped_ = false;

@@ -34,12 +34,6 @@ void store_bfloat(float value, std::byte* out) {
   std::memcpy(out, &half, sizeof(half));
 }
 
-float load_bfloat(const std::byte* in) {
-  std::uint16_t half = 0;
-  std::memcpy(&half, in, sizeof(half));
-  return std::bit_cast<float>(static_cast<std::uint32_t>(half) << 16);
-}
-
 // round(value / scale) + bias in [low, high]; a zero scale has one code only.
 int code(float value, float scale, int bias, int low, int high) {
   if (scale == 0.0F) return bias;
@@ -62,15 +56,6 @@ void pack_nibbles(const std::array<int, kBlockElements>& codes, std::byte* out) 
   for (std::size_t i = 0; i < kBlockElements / 2; ++i) {
     out[i] = static_cast<std::byte>(codes[i] | (codes[i + kBlockElements / 2] << 4));
   }
-}
-
-std::array<int, kBlockElements> unpack_nibbles(const std::byte* in) {
-  std::array<int, kBlockElements> codes{};
-  for (std::size_t i = 0; i < kBlockElements / 2; ++i) {
-    codes[i] = std::to_integer<int>(in[i]) & 15;
-    codes[i + kBlockElements / 2] = std::to_integer<int>(in[i]) >> 4;
-  }
-  return codes;
 }
 
 // (code - 8) * scale: the value of the largest magnitude gets code 0, so the scale has its
@@ -99,23 +84,6 @@ void quantize_q4_1(const float* in, std::byte* out) {
     codes[i] = code(in[i] - minimum, scale, 0, 0, 15);
   }
   pack_nibbles(codes, out + 4);
-}
-
-void dequantize_block(TensorType type, const std::byte* in, float* out) {
-  const float scale = load_half(in);
-  if (type == TensorType::kQ8_0) {
-    for (std::size_t i = 0; i < kBlockElements; ++i) {
-      out[i] = static_cast<float>(static_cast<std::int8_t>(in[2 + i])) * scale;
-    }
-    return;
-  }
-  const bool has_minimum = type == TensorType::kQ4_1;
-  const auto codes = unpack_nibbles(in + (has_minimum ? 4 : 2));
-  const float minimum = has_minimum ? load_half(in + 2) : 0.0F;
-  for (std::size_t i = 0; i < kBlockElements; ++i) {
-    const int value = has_minimum ? codes[i] : codes[i] - 8;
-    out[i] = static_cast<float>(value) * scale + minimum;
-  }
 }
 
 bool is_served(TensorType type) {
@@ -196,27 +164,6 @@ Status quantize_row(TensorType type, std::span<const float> row, MutableByteSpan
     if (type == TensorType::kQ8_0) quantize_q8_0(in, to);
     if (type == TensorType::kQ4_0) quantize_q4_0(in, to);
     if (type == TensorType::kQ4_1) quantize_q4_1(in, to);
-  }
-  return ok_status();
-}
-
-Status dequantize_row(TensorType type, ByteSpan bytes, std::span<float> out) {
-  TRY_VOID(check_sizes(type, out.size(), bytes.size()));
-  if (type == TensorType::kF32) {
-    std::memcpy(out.data(), bytes.data(), bytes.size());
-    return ok_status();
-  }
-  if (type == TensorType::kF16) {
-    for (std::size_t i = 0; i < out.size(); ++i) out[i] = load_half(bytes.data() + 2 * i);
-    return ok_status();
-  }
-  if (type == TensorType::kBF16) {
-    for (std::size_t i = 0; i < out.size(); ++i) out[i] = load_bfloat(bytes.data() + 2 * i);
-    return ok_status();
-  }
-  const std::uint64_t block_bytes = row_bytes(type, kBlockElements);
-  for (std::size_t block = 0; block < out.size() / kBlockElements; ++block) {
-    dequantize_block(type, bytes.data() + block * block_bytes, out.data() + block * kBlockElements);
   }
   return ok_status();
 }

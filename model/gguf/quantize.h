@@ -1,5 +1,5 @@
-// Rows of floats to the block types of GGUF files and back, plainly: for synthetic models, and as
-// a second opinion in tests. The engine never calls these; its own unpacking is in kernels/.
+// Rows of floats to the block types of GGUF files, plainly: for synthetic models, and as a second
+// opinion in tests. The engine never calls these; its own unpacking is in kernels/.
 #pragma once
 
 #include <cstdint>
@@ -21,6 +21,5 @@ std::uint64_t row_bytes(TensorType type, std::uint64_t elements);
 // F32, F16, BF16, Q8_0, Q4_0, Q4_1; kUnsupported names any other. Values are rounded to the nearest
 // code (ties to even) of the scale as it is stored. Sizes must match: row_bytes(type, row.size()).
 Status quantize_row(TensorType type, std::span<const float> row, MutableByteSpan out);
-Status dequantize_row(TensorType type, ByteSpan bytes, std::span<float> out);
 
 }  // namespace hearth::model

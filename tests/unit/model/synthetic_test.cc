@@ -8,6 +8,7 @@
 #include "model/gguf/quantize.h"
 #include "model/spec.h"
 #include "model/text/tokenizer.h"
+#include "tests/unit/model/dequantize.h"
 
 namespace hearth::model {
 namespace {

@@ -1,7 +1,5 @@
 // Files that lie. Every refusal must name what is wrong and where; none may crash or allocate by
 // what the file claims.
-#include "model/gguf/parser.h"
-
 #include <gtest/gtest.h>
 #include <sys/resource.h>
 

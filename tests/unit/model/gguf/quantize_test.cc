@@ -7,6 +7,8 @@
 #include <limits>
 #include <random>
 
+#include "tests/unit/model/dequantize.h"
+
 namespace hearth::model {
 namespace {
 
