@@ -1,36 +1,19 @@
 #include "model/jinja/builtins.h"
 
-#include <array>
-#include <chrono>
-
+#include "model/jinja/evaluator.h"
 #include "model/jinja/text.h"
 
 namespace hearth::model::jinja {
 namespace {
 
-using Test = Result<bool> (*)(Meter&, const Value&, const Value*);
-
-const Builtin* find_filter(std::string_view name) {
-  for (const Builtin* table : {text_filters(), list_filters()}) {
-    for (; table->call != nullptr; ++table) {
-      if (table->name == name) return table;
-    }
-  }
-  return nullptr;
+template <typename T>
+bool holds(const Value& value) {
+  return std::holds_alternative<T>(value);
 }
 
-Result<bool> ordered(Meter& meter, const Value& a, const Value* b, bool less, bool same) {
-  REQUIRE(b != nullptr, "needs an argument");
-  TRY(const int order, compare(meter, a, *b));
-  return order == 0 ? same : (order < 0) == less;
+bool is_number(const Value& value) {
+  return holds<std::int64_t>(value) || holds<double>(value) || holds<bool>(value);
 }
-
-Result<bool> equals(Meter& meter, const Value& a, const Value* b) {
-  REQUIRE(b != nullptr, "needs an argument");
-  return equal(meter, a, *b);
-}
-
-bool is_integer(const Value& value) { return std::holds_alternative<std::int64_t>(value); }
 
 bool is_sequence(const Value& value) {
   return is_undefined(value) || as_text(value) != nullptr || as_list(value) != nullptr ||
@@ -38,10 +21,10 @@ bool is_sequence(const Value& value) {
 }
 
 bool is_callable(const Value& value) {
-  return std::holds_alternative<const Macro*>(value) || std::holds_alternative<Function>(value);
+  return holds<const Macro*>(value) || holds<Function>(value);
 }
 
-Result<bool> divisible(const Value& value, const Value* by) {
+Result<bool> divisible(Meter&, const Value& value, const Value* by) {
   const auto* number = std::get_if<std::int64_t>(&value);
   const auto* divisor = by != nullptr ? std::get_if<std::int64_t>(by) : nullptr;
   REQUIRE(number != nullptr && divisor != nullptr && *divisor != 0,
@@ -49,13 +32,15 @@ Result<bool> divisible(const Value& value, const Value* by) {
   return *divisor == -1 || *number % *divisor == 0;
 }
 
-Result<bool> parity(const Value& value, std::int64_t wanted) {
+template <std::int64_t wanted>
+Result<bool> parity(Meter&, const Value& value, const Value*) {
   const auto* number = std::get_if<std::int64_t>(&value);
   REQUIRE(number != nullptr, "needs an integer");
   return (*number & 1) == wanted;
 }
 
-Result<bool> same_case(Meter& meter, const Value& value, bool upper) {
+template <bool upper>
+Result<bool> same_case(Meter& meter, const Value& value, const Value*) {
   TRY(const Value text, to_text(meter, value));
   TRY_VOID(meter.scan(as_text(text)->bytes.size()));
   bool cased = false;
@@ -68,95 +53,71 @@ Result<bool> same_case(Meter& meter, const Value& value, bool upper) {
   return cased;
 }
 
-struct NamedTest {
+struct Predicate {
   std::string_view name;
-  Test call;
+  bool (*holds)(const Value&);
+};
+constexpr Predicate kPredicates[] = {
+    {"defined", [](const Value& v) { return !is_undefined(v); }},
+    {"undefined", is_undefined},
+    {"none", holds<None>},
+    {"string", holds<TextPtr>},
+    {"number", is_number},
+    {"integer", holds<std::int64_t>},
+    {"float", holds<double>},
+    {"boolean", holds<bool>},
+    {"true", [](const Value& v) { return holds<bool>(v) && truthy(v); }},
+    {"false", [](const Value& v) { return holds<bool>(v) && !truthy(v); }},
+    {"mapping", holds<DictPtr>},
+    {"iterable", is_sequence},
+    {"sequence", is_sequence},
+    {"callable", is_callable},
 };
 
-constexpr NamedTest kTests[] = {
-    {"defined",
-     [](Meter&, const Value& v, const Value*) { return Result<bool>(!is_undefined(v)); }},
-    {"undefined",
-     [](Meter&, const Value& v, const Value*) { return Result<bool>(is_undefined(v)); }},
-    {"none", [](Meter&, const Value& v,
-                const Value*) { return Result<bool>(std::holds_alternative<None>(v)); }},
-    {"string",
-     [](Meter&, const Value& v, const Value*) { return Result<bool>(as_text(v) != nullptr); }},
-    {"number",
-     [](Meter&, const Value& v, const Value*) {
-       return Result<bool>(is_integer(v) || std::holds_alternative<double>(v) ||
-                           std::holds_alternative<bool>(v));
-     }},
-    {"integer", [](Meter&, const Value& v, const Value*) { return Result<bool>(is_integer(v)); }},
-    {"float", [](Meter&, const Value& v,
-                 const Value*) { return Result<bool>(std::holds_alternative<double>(v)); }},
-    {"boolean", [](Meter&, const Value& v,
-                   const Value*) { return Result<bool>(std::holds_alternative<bool>(v)); }},
-    {"true",
-     [](Meter&, const Value& v, const Value*) {
-       return Result<bool>(std::holds_alternative<bool>(v) && truthy(v));
-     }},
-    {"false",
-     [](Meter&, const Value& v, const Value*) {
-       return Result<bool>(std::holds_alternative<bool>(v) && !truthy(v));
-     }},
-    {"mapping",
-     [](Meter&, const Value& v, const Value*) { return Result<bool>(as_dict(v) != nullptr); }},
-    {"iterable", [](Meter&, const Value& v, const Value*) { return Result<bool>(is_sequence(v)); }},
-    {"sequence", [](Meter&, const Value& v, const Value*) { return Result<bool>(is_sequence(v)); }},
-    {"callable", [](Meter&, const Value& v, const Value*) { return Result<bool>(is_callable(v)); }},
-    {"odd", [](Meter&, const Value& v, const Value*) { return parity(v, 1); }},
-    {"even", [](Meter&, const Value& v, const Value*) { return parity(v, 0); }},
-    {"divisibleby", [](Meter&, const Value& v, const Value* a) { return divisible(v, a); }},
-    {"lower", [](Meter& m, const Value& v, const Value*) { return same_case(m, v, false); }},
-    {"upper", [](Meter& m, const Value& v, const Value*) { return same_case(m, v, true); }},
-    {"in",
-     [](Meter& m, const Value& v, const Value* a) {
-       if (a == nullptr) return Result<bool>(Error::invalid("needs an argument"));
-       return contains(m, *a, v);
-     }},
-    {"eq", equals},
-    {"equalto", equals},
-    {"ne",
-     [](Meter& m, const Value& v, const Value* a) {
-       Result<bool> same = equals(m, v, a);
-       if (same.ok()) same = !same.value();
-       return same;
-     }},
-    {"lt", [](Meter& m, const Value& v, const Value* a) { return ordered(m, v, a, true, false); }},
-    {"lessthan",
-     [](Meter& m, const Value& v, const Value* a) { return ordered(m, v, a, true, false); }},
-    {"le", [](Meter& m, const Value& v, const Value* a) { return ordered(m, v, a, true, true); }},
-    {"gt", [](Meter& m, const Value& v, const Value* a) { return ordered(m, v, a, false, false); }},
-    {"greaterthan",
-     [](Meter& m, const Value& v, const Value* a) { return ordered(m, v, a, false, false); }},
-    {"ge", [](Meter& m, const Value& v, const Value* a) { return ordered(m, v, a, false, true); }},
+struct Comparison {
+  std::string_view name;
+  Operator op;
 };
+constexpr Comparison kComparisons[] = {
+    {"in", Operator::kIn},          {"eq", Operator::kEqual},   {"equalto", Operator::kEqual},
+    {"ne", Operator::kNotEqual},    {"lt", Operator::kLess},    {"lessthan", Operator::kLess},
+    {"le", Operator::kLessEqual},   {"gt", Operator::kGreater}, {"greaterthan", Operator::kGreater},
+    {"ge", Operator::kGreaterEqual}};
 
-const NamedTest* find_test(std::string_view name) {
-  for (const NamedTest& one : kTests) {
-    if (one.name == name) return &one;
-  }
-  return nullptr;
+struct OtherTest {
+  std::string_view name;
+  Result<bool> (*call)(Meter&, const Value& value, const Value* argument);
+};
+constexpr OtherTest kOtherTests[] = {{"odd", parity<1>},
+                                     {"even", parity<0>},
+                                     {"divisibleby", divisible},
+                                     {"lower", same_case<false>},
+                                     {"upper", same_case<true>}};
+
+const Builtin* find_filter(std::string_view name) {
+  const Builtin* text = find_named(text_filters(), name);
+  return text != nullptr ? text : find_named(list_filters(), name);
 }
 
 }  // namespace
 
-Result<Bound> Bound::bind(const Arguments& arguments,
-                          std::initializer_list<std::string_view> parameters) {
+Result<Bound> Bound::bind(const Arguments& arguments, const Parameters& parameters) {
   Bound bound;
   bound.names_ = parameters;
-  bound.values_.assign(parameters.size(), nullptr);
-  REQUIRE(arguments.positional.size() <= parameters.size(),
-          "takes at most " + std::to_string(parameters.size()) + " arguments, not " +
-              std::to_string(arguments.positional.size()));
+  bound.all_ = &arguments;
+  if (parameters[0] == "*") return bound;
+  const auto count = static_cast<std::size_t>(std::find(parameters.begin(), parameters.end(), "") -
+                                              parameters.begin());
+  REQUIRE(arguments.positional.size() <= count, "takes at most " + std::to_string(count) +
+                                                    " arguments, not " +
+                                                    std::to_string(arguments.positional.size()));
   for (std::size_t i = 0; i < arguments.positional.size(); ++i) {
     bound.values_[i] = &arguments.positional[i];
   }
   for (const auto& [name, value] : arguments.named) {
-    std::size_t index = 0;
-    while (index < bound.names_.size() && bound.names_[index] != name) ++index;
-    REQUIRE(index < bound.names_.size(), "has no parameter '" + std::string(name) + "'");
+    const auto index = static_cast<std::size_t>(
+        std::find(parameters.begin(), parameters.begin() + count, name) - parameters.begin());
+    REQUIRE(index < count, "has no parameter '" + std::string(name) + "'");
     REQUIRE(bound.values_[index] == nullptr,
             "parameter '" + std::string(name) + "' is given twice");
     bound.values_[index] = &value;
@@ -179,7 +140,10 @@ Result<TextPtr> Bound::text(std::size_t index) const {
 }
 
 bool filter_exists(std::string_view name) { return find_filter(name) != nullptr; }
-bool test_exists(std::string_view name) { return find_test(name) != nullptr; }
+bool test_exists(std::string_view name) {
+  return find_named(kPredicates, name) != nullptr || find_named(kComparisons, name) != nullptr ||
+         find_named(kOtherTests, name) != nullptr;
+}
 
 Result<Value> apply_filter(Meter& meter, std::string_view name, const Value& input,
                            const Arguments& arguments) {
@@ -187,19 +151,24 @@ Result<Value> apply_filter(Meter& meter, std::string_view name, const Value& inp
   if (filter == nullptr) {
     return Error{ErrorCode::kUnsupported, "filter '" + std::string(name) + "' is not supported"};
   }
-  return filter->call(meter, input, arguments);
+  TRY(const Bound bound, Bound::bind(arguments, filter->parameters));
+  return filter->call(meter, input, bound);
 }
 
 Result<bool> apply_test(Meter& meter, std::string_view name, const Value& input,
                         const Arguments& arguments) {
-  const NamedTest* test = find_test(name);
-  if (test == nullptr) {
+  if (!test_exists(name)) {
     return Error{ErrorCode::kUnsupported, "test '" + std::string(name) + "' is not supported"};
   }
   REQUIRE(arguments.named.empty() && arguments.positional.size() <= 1,
           "test '" + std::string(name) + "' takes at most one argument");
-  return test->call(meter, input,
-                    arguments.positional.empty() ? nullptr : &arguments.positional[0]);
+  const Value* argument = arguments.positional.empty() ? nullptr : &arguments.positional[0];
+  if (const Predicate* test = find_named(kPredicates, name)) return test->holds(input);
+  if (const OtherTest* test = find_named(kOtherTests, name)) {
+    return test->call(meter, input, argument);
+  }
+  REQUIRE(argument != nullptr, "needs an argument");
+  return compare_by(meter, find_named(kComparisons, name)->op, input, *argument);
 }
 
 Result<Value> get_item(Meter& meter, const Value& object, const Value& key,

@@ -2,7 +2,10 @@
 // construct.
 #pragma once
 
-#include <optional>
+#include <algorithm>
+#include <array>
+#include <iterator>
+#include <span>
 #include <string>
 #include <string_view>
 #include <utility>
@@ -18,30 +21,45 @@ struct Arguments {
   std::vector<std::pair<std::string_view, Value>> named;
 };
 
+// The names of a function's parameters, empty ones last; "*": any arguments, which it reads itself.
+using Parameters = std::array<std::string_view, 4>;
+
 // The arguments of a call in the order of its parameters; null where one is not given.
 class Bound {
  public:
-  static Result<Bound> bind(const Arguments& arguments,
-                            std::initializer_list<std::string_view> parameters);
+  static Result<Bound> bind(const Arguments& arguments, const Parameters& parameters);
   const Value* get(std::size_t index) const { return values_[index]; }
   bool has(std::size_t index) const { return values_[index] != nullptr; }
-  bool flag(std::size_t index, bool fallback) const {
-    return has(index) ? truthy(*values_[index]) : fallback;
+  // Given, and not as none.
+  bool has_value(std::size_t index) const {
+    return has(index) && !std::holds_alternative<None>(*values_[index]);
   }
+  bool flag(std::size_t index) const { return has(index) && truthy(*values_[index]); }
   Result<std::int64_t> integer(std::size_t index, std::int64_t fallback) const;
   // A string; the error names the parameter.
   Result<TextPtr> text(std::size_t index) const;
+  const Arguments& all() const { return *all_; }
 
  private:
-  std::vector<std::string_view> names_;
-  std::vector<const Value*> values_;
+  Parameters names_{};
+  std::array<const Value*, 4> values_{};
+  const Arguments* all_ = nullptr;
 };
 
-using BuiltinFunction = Result<Value> (*)(Meter&, const Value&, const Arguments&);
+// A filter or method.
 struct Builtin {
   std::string_view name;
-  BuiltinFunction call;
+  Result<Value> (*call)(Meter& meter, const Value& input, const Bound& bound);
+  Parameters parameters = {};
 };
+
+// The row of a table with this name, or null.
+template <typename Rows>
+constexpr auto find_named(const Rows& rows, std::string_view name) -> decltype(std::data(rows)) {
+  const auto row = std::find_if(std::begin(rows), std::end(rows),
+                                [name](const auto& one) { return one.name == name; });
+  return row == std::end(rows) ? nullptr : &*row;
+}
 
 bool filter_exists(std::string_view name);
 bool test_exists(std::string_view name);
@@ -59,19 +77,17 @@ Result<Value> call_method(Meter& meter, const Value& object, std::string_view na
 Result<Value> get_item(Meter& meter, const Value& object, const Value& key,
                        const std::string* name);
 // json.dumps(value, ensure_ascii, indent, separators, sort_keys), as Hugging Face's tojson.
-Result<Value> filter_tojson(Meter& meter, const Value& input, const Arguments& arguments);
+Result<Value> filter_tojson(Meter& meter, const Value& input, const Bound& bound);
 
-// Filters that work on strings, and those that work on lists (tables end with an empty name).
-const Builtin* text_filters();
-const Builtin* list_filters();
+// Filters that work on strings, and those that work on lists.
+std::span<const Builtin> text_filters();
+std::span<const Builtin> list_filters();
 
 // Shared by filters and methods.
-Result<Value> strip(Meter& meter, const Text& text, const Value* characters, bool left, bool right);
 Result<Value> replace(Meter& meter, const Text& text, const Text& old, const Text& with,
                       std::int64_t count);
-Result<Value> change_case(Meter& meter, const Text& text,
-                          void (*change)(std::string&, std::uint32_t));
-Result<Value> capitalize(Meter& meter, const Text& text);
+// Words begin with a large letter and go on with small ones; `ends_word`: what stands between them.
+Result<Value> title(Meter& meter, const Text& text, bool (*ends_word)(std::uint32_t code));
 Result<Value> join(Meter& meter, const Value& items, const Text& separator);
 
 // The local calendar is UTC. Directives: a A b B d e H I j m M p S y Y and %, with '-' for no

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <iterator>
 
+#include "base/utf8.h"
 #include "model/jinja/text.h"
 
 namespace hearth::model::jinja {
@@ -147,10 +148,10 @@ void append_upper(std::string& out, std::uint32_t code) {
   if (code == 0xDF) {
     out += "SS";
   } else {
-    append_utf8(out, to_upper(code));
+    append_utf8(to_upper(code), out);
   }
 }
 
-void append_lower(std::string& out, std::uint32_t code) { append_utf8(out, to_lower(code)); }
+void append_lower(std::string& out, std::uint32_t code) { append_utf8(to_lower(code), out); }
 
 }  // namespace hearth::model::jinja

@@ -25,21 +25,56 @@ class Cursor {
   const Token& current() const { return tokens_[at_]; }
   // The token after the current one.
   const Token& next() const { return tokens_[at_ + 1 < tokens_.size() ? at_ + 1 : at_]; }
-  Token take();
-  bool at_name(std::string_view name) const;
-  bool at_operator(std::string_view text) const;
+  Token take() {
+    Token token = tokens_[at_];
+    if (at_ + 1 < tokens_.size()) ++at_;
+    INVARIANT(at_ < tokens_.size(), "the cursor stays within the tokens");
+    return token;
+  }
+  bool at_name(std::string_view name) const { return at(TokenKind::kName, name); }
+  bool at_operator(std::string_view text) const { return at(TokenKind::kOperator, text); }
   // True, and past the token, if the current token is this one.
-  bool skip_name(std::string_view name);
-  bool skip_operator(std::string_view text);
-  Status expect_operator(std::string_view text);
-  Result<std::string> expect_name(std::string_view what);
+  bool skip_name(std::string_view name) { return skip(TokenKind::kName, name); }
+  bool skip_operator(std::string_view text) { return skip(TokenKind::kOperator, text); }
+  Status expect_operator(std::string_view text) {
+    if (skip_operator(text)) return ok_status();
+    return fail(current().line,
+                "expected '" + std::string(text) + "', found " + describe_current());
+  }
+  Result<std::string> expect_name(std::string_view what) {
+    if (current().kind == TokenKind::kName) return take().text;
+    return fail(current().line,
+                "expected the name of a " + std::string(what) + ", found " + describe_current());
+  }
 
   // kInvalidInput, and kUnsupported for what Jinja has and the subset does not.
-  static Error fail(std::uint32_t line, const std::string& what);
-  static Error unsupported(std::uint32_t line, const std::string& what);
-  std::string describe_current() const;
+  static Error fail(std::uint32_t line, const std::string& what) {
+    return Error::invalid("chat template line " + std::to_string(line) + ": " + what);
+  }
+  static Error unsupported(std::uint32_t line, const std::string& what) {
+    return {ErrorCode::kUnsupported, fail(line, what + " is not supported").message};
+  }
+  std::string describe_current() const {
+    switch (current().kind) {
+      case TokenKind::kVariableEnd: return "'}}'";
+      case TokenKind::kBlockEnd: return "'%}'";
+      case TokenKind::kEnd: return "the end of the template";
+      case TokenKind::kString: return "a string";
+      default: return "'" + current().text + "'";
+    }
+  }
 
  private:
+  bool at(TokenKind kind, std::string_view text) const {
+    return current().kind == kind && current().text == text;
+  }
+  bool skip(TokenKind kind, std::string_view text) {
+    if (!at(kind, text)) return false;
+    ++at_;
+    INVARIANT(at_ < tokens_.size(), "the end of the source stands behind every other token");
+    return true;
+  }
+
   std::vector<Token> tokens_;
   std::size_t at_ = 0;
 };

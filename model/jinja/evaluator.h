@@ -57,7 +57,6 @@ class Evaluator {
   Result<Value> concat(const Expr& expr);
   Result<Value> conditional(const Expr& expr);
   Result<Value> comparison(const Expr& expr);
-  Result<bool> compare_once(Operator op, const Value& left, const Value& right);
   Result<Value> arithmetic(const Expr& expr);
   Result<Arguments> arguments(const Expr& expr);
 
@@ -71,6 +70,7 @@ class Evaluator {
 
 // left op right; kInvalidInput names the types that do not go together.
 Result<Value> calculate(Meter& meter, Operator op, const Value& left, const Value& right);
+Result<bool> compare_by(Meter& meter, Operator op, const Value& left, const Value& right);
 // "filter 'x'", for errors.
 std::string describe(const Expr& expr);
 std::string undefined_message(const Value& value);

@@ -10,22 +10,15 @@
 namespace hearth::model::jinja {
 namespace {
 
-// Parses operands by `next` and joins those that follow an operator into one flat node, so that a
-// long chain stays one level deep.
-template <typename Next, typename Match>
-Result<ExprPtr> chain(ExprPtr first, Next next, Match match, ExprPtr node) {
-  node->args.push_back(std::move(first));
-  while (match(*node)) {
-    TRY(ExprPtr operand, next());
-    node->args.push_back(std::move(operand));
-  }
-  return node;
-}
-
-struct Spelling {
-  std::string_view text;
-  Operator op;
-};
+constexpr Spelling kComparisonSigns[] = {
+    {"==", Operator::kEqual},     {"!=", Operator::kNotEqual}, {"<", Operator::kLess},
+    {"<=", Operator::kLessEqual}, {">", Operator::kGreater},   {">=", Operator::kGreaterEqual}};
+constexpr Spelling kSumSigns[] = {{"+", Operator::kAdd}, {"-", Operator::kSubtract}};
+constexpr Spelling kProductSigns[] = {{"*", Operator::kMultiply},
+                                      {"/", Operator::kDivide},
+                                      {"//", Operator::kFloorDivide},
+                                      {"%", Operator::kModulo}};
+constexpr Spelling kPowerSigns[] = {{"**", Operator::kPower}};
 
 }  // namespace
 
@@ -110,24 +103,56 @@ Result<ExprPtr> ExpressionParser::conditional_expression() {
   return value;
 }
 
-Result<ExprPtr> ExpressionParser::disjunction() {
-  TRY(ExprPtr first, conjunction());
-  if (!in_.at_name("or")) return first;
-  TRY(ExprPtr node,
-      chain(
-          std::move(first), [this] { return conjunction(); },
-          [this](Expr&) { return in_.skip_name("or"); }, make(ExprKind::kOr, in_.current().line)));
+Result<ExprPtr> ExpressionParser::joined(Rule next, ExprKind kind, std::string_view word) {
+  TRY(ExprPtr first, (this->*next)());
+  const auto follows = [&] { return in_.at_name(word) || in_.at_operator(word); };
+  if (!follows()) return first;
+  ExprPtr node = make(kind, in_.current().line);
+  node->args.push_back(std::move(first));
+  while (follows()) {
+    in_.take();
+    TRY(ExprPtr operand, (this->*next)());
+    node->args.push_back(std::move(operand));
+  }
   return finish(std::move(node));
 }
 
-Result<ExprPtr> ExpressionParser::conjunction() {
-  TRY(ExprPtr first, negation());
-  if (!in_.at_name("and")) return first;
-  TRY(ExprPtr node, chain(
-                        std::move(first), [this] { return negation(); },
-                        [this](Expr&) { return in_.skip_name("and"); },
-                        make(ExprKind::kAnd, in_.current().line)));
+Result<ExprPtr> ExpressionParser::computed(Rule next, ExprKind kind,
+                                           std::span<const Spelling> signs) {
+  ExprPtr node = make(kind, in_.current().line);
+  do {
+    TRY(ExprPtr operand, (this->*next)());
+    node->args.push_back(std::move(operand));
+  } while (take_sign(*node, signs));
+  if (node->ops.empty()) return std::move(node->args[0]);
   return finish(std::move(node));
+}
+
+// True, and past the operator, if one of these follows; comparisons also have 'in' and 'not in'.
+bool ExpressionParser::take_sign(Expr& node, std::span<const Spelling> signs) {
+  if (node.kind == ExprKind::kCompare) {
+    const bool negated =
+        in_.at_name("not") && in_.next().kind == TokenKind::kName && in_.next().text == "in";
+    if (negated) in_.take();
+    if (in_.skip_name("in")) {
+      node.ops.push_back(negated ? Operator::kNotIn : Operator::kIn);
+      return true;
+    }
+  }
+  for (const Spelling& sign : signs) {
+    if (!in_.skip_operator(sign.text)) continue;
+    node.ops.push_back(sign.op);
+    return true;
+  }
+  return false;
+}
+
+Result<ExprPtr> ExpressionParser::disjunction() {
+  return joined(&ExpressionParser::conjunction, ExprKind::kOr, "or");
+}
+
+Result<ExprPtr> ExpressionParser::conjunction() {
+  return joined(&ExpressionParser::negation, ExprKind::kAnd, "and");
 }
 
 Result<ExprPtr> ExpressionParser::negation() {
@@ -141,98 +166,23 @@ Result<ExprPtr> ExpressionParser::negation() {
 }
 
 Result<ExprPtr> ExpressionParser::comparison() {
-  constexpr Spelling kSpellings[] = {{"==", Operator::kEqual},  {"!=", Operator::kNotEqual},
-                                     {"<", Operator::kLess},    {"<=", Operator::kLessEqual},
-                                     {">", Operator::kGreater}, {">=", Operator::kGreaterEqual}};
-  const std::uint32_t line = in_.current().line;
-  TRY(ExprPtr first, sum());
-  const auto match = [&](Expr& node) {
-    if (in_.skip_name("in")) {
-      node.ops.push_back(Operator::kIn);
-      return true;
-    }
-    if (in_.at_name("not") && in_.next().kind == TokenKind::kName && in_.next().text == "in") {
-      in_.take();
-      in_.take();
-      node.ops.push_back(Operator::kNotIn);
-      return true;
-    }
-    for (const Spelling& spelling : kSpellings) {
-      if (!in_.skip_operator(spelling.text)) continue;
-      node.ops.push_back(spelling.op);
-      return true;
-    }
-    return false;
-  };
-  TRY(ExprPtr node,
-      chain(
-          std::move(first), [this] { return sum(); }, match, make(ExprKind::kCompare, line)));
-  if (node->ops.empty()) return std::move(node->args[0]);
-  return finish(std::move(node));
+  return computed(&ExpressionParser::sum, ExprKind::kCompare, kComparisonSigns);
 }
 
 Result<ExprPtr> ExpressionParser::sum() {
-  const std::uint32_t line = in_.current().line;
-  TRY(ExprPtr first, concatenation());
-  const auto match = [this](Expr& node) {
-    const bool add = in_.at_operator("+");
-    if (!add && !in_.at_operator("-")) return false;
-    in_.take();
-    node.ops.push_back(add ? Operator::kAdd : Operator::kSubtract);
-    return true;
-  };
-  TRY(ExprPtr node, chain(
-                        std::move(first), [this] { return concatenation(); }, match,
-                        make(ExprKind::kArithmetic, line)));
-  if (node->ops.empty()) return std::move(node->args[0]);
-  return finish(std::move(node));
+  return computed(&ExpressionParser::concatenation, ExprKind::kArithmetic, kSumSigns);
 }
 
 Result<ExprPtr> ExpressionParser::concatenation() {
-  TRY(ExprPtr first, product());
-  if (!in_.at_operator("~")) return first;
-  TRY(ExprPtr node, chain(
-                        std::move(first), [this] { return product(); },
-                        [this](Expr&) { return in_.skip_operator("~"); },
-                        make(ExprKind::kConcat, in_.current().line)));
-  return finish(std::move(node));
+  return joined(&ExpressionParser::product, ExprKind::kConcat, "~");
 }
 
 Result<ExprPtr> ExpressionParser::product() {
-  constexpr Spelling kSpellings[] = {{"*", Operator::kMultiply},
-                                     {"/", Operator::kDivide},
-                                     {"//", Operator::kFloorDivide},
-                                     {"%", Operator::kModulo}};
-  const std::uint32_t line = in_.current().line;
-  TRY(ExprPtr first, power());
-  const auto match = [&](Expr& node) {
-    for (const Spelling& spelling : kSpellings) {
-      if (!in_.skip_operator(spelling.text)) continue;
-      node.ops.push_back(spelling.op);
-      return true;
-    }
-    return false;
-  };
-  TRY(ExprPtr node,
-      chain(
-          std::move(first), [this] { return power(); }, match, make(ExprKind::kArithmetic, line)));
-  if (node->ops.empty()) return std::move(node->args[0]);
-  return finish(std::move(node));
+  return computed(&ExpressionParser::power, ExprKind::kArithmetic, kProductSigns);
 }
 
 Result<ExprPtr> ExpressionParser::power() {
-  const std::uint32_t line = in_.current().line;
-  TRY(ExprPtr first, unary(true));
-  const auto match = [this](Expr& node) {
-    if (!in_.skip_operator("**")) return false;
-    node.ops.push_back(Operator::kPower);
-    return true;
-  };
-  TRY(ExprPtr node, chain(
-                        std::move(first), [this] { return unary(true); }, match,
-                        make(ExprKind::kArithmetic, line)));
-  if (node->ops.empty()) return std::move(node->args[0]);
-  return finish(std::move(node));
+  return computed(&ExpressionParser::operand, ExprKind::kArithmetic, kPowerSigns);
 }
 
 Result<ExprPtr> ExpressionParser::unary(bool with_filter) {

@@ -3,6 +3,7 @@
 #pragma once
 
 #include <cstdint>
+#include <span>
 #include <string>
 #include <string_view>
 
@@ -13,6 +14,11 @@
 #include "model/jinja/symbol_table.h"
 
 namespace hearth::model::jinja {
+
+struct Spelling {
+  std::string_view text;
+  Operator op;
+};
 
 class ExpressionParser {
  public:
@@ -37,6 +43,13 @@ class ExpressionParser {
   }
 
  private:
+  using Rule = Result<ExprPtr> (ExpressionParser::*)();
+
+  // Operands by `next` and the operators between them, as one flat node, so that a long chain stays
+  // one level deep: those of a word, and those of one of several signs.
+  Result<ExprPtr> joined(Rule next, ExprKind kind, std::string_view word);
+  Result<ExprPtr> computed(Rule next, ExprKind kind, std::span<const Spelling> signs);
+  bool take_sign(Expr& node, std::span<const Spelling> signs);
   Result<ExprPtr> conditional_expression();
   Result<ExprPtr> disjunction();
   Result<ExprPtr> conjunction();
@@ -46,6 +59,7 @@ class ExpressionParser {
   Result<ExprPtr> concatenation();
   Result<ExprPtr> product();
   Result<ExprPtr> power();
+  Result<ExprPtr> operand() { return unary(true); }
   Result<ExprPtr> unary(bool with_filter);
   Result<ExprPtr> primary();
   Result<ExprPtr> name_expression(const Token& token);

@@ -39,9 +39,8 @@ Result<Value> key_of(Meter& meter, const Value& item, const KeyRule& rule) {
   if (rule.attribute != nullptr && !std::holds_alternative<None>(*rule.attribute)) {
     TRY(key, by_attribute(meter, item, *rule.attribute));
   }
-  const Text* text = as_text(key);
-  if (text == nullptr || rule.case_sensitive) return key;
-  return change_case(meter, *text, append_lower);
+  if (as_text(key) == nullptr || rule.case_sensitive) return key;
+  return call_method(meter, key, "lower", {});
 }
 
 using Keyed = std::pair<Value, Value>;  // key, item
@@ -87,15 +86,13 @@ Result<Value> list_of(Meter& meter, std::vector<Keyed> keyed) {
   return make_list(meter, std::move(items));
 }
 
-Result<Value> filter_sort(Meter& meter, const Value& input, const Arguments& arguments) {
-  TRY(const Bound bound, Bound::bind(arguments, {"reverse", "case_sensitive", "attribute"}));
-  TRY(std::vector<Keyed> keyed, keyed_items(meter, input, {bound.get(2), bound.flag(1, false)}));
-  TRY_VOID(sort_by_key(meter, keyed, bound.flag(0, false)));
+Result<Value> filter_sort(Meter& meter, const Value& input, const Bound& bound) {
+  TRY(std::vector<Keyed> keyed, keyed_items(meter, input, {bound.get(2), bound.flag(1)}));
+  TRY_VOID(sort_by_key(meter, keyed, bound.flag(0)));
   return list_of(meter, std::move(keyed));
 }
 
-Result<Value> filter_dictsort(Meter& meter, const Value& input, const Arguments& arguments) {
-  TRY(const Bound bound, Bound::bind(arguments, {"case_sensitive", "by", "reverse"}));
+Result<Value> filter_dictsort(Meter& meter, const Value& input, const Bound& bound) {
   const Dict* dict = as_dict(input);
   REQUIRE(dict != nullptr, "needs a dict, not a " + std::string(type_name(input)));
   std::size_t part = 0;
@@ -106,17 +103,16 @@ Result<Value> filter_dictsort(Meter& meter, const Value& input, const Arguments&
   }
   std::vector<Keyed> keyed;
   for (const auto& [name, value] : dict->items) {
-    TRY(Value key, key_of(meter, part == 0 ? name : value, {nullptr, bound.flag(0, false)}));
+    TRY(Value key, key_of(meter, part == 0 ? name : value, {nullptr, bound.flag(0)}));
     TRY(Value pair, make_list(meter, {name, value}, true));
     keyed.emplace_back(std::move(key), std::move(pair));
   }
-  TRY_VOID(sort_by_key(meter, keyed, bound.flag(2, false)));
+  TRY_VOID(sort_by_key(meter, keyed, bound.flag(2)));
   return list_of(meter, std::move(keyed));
 }
 
-Result<Value> filter_unique(Meter& meter, const Value& input, const Arguments& arguments) {
-  TRY(const Bound bound, Bound::bind(arguments, {"case_sensitive", "attribute"}));
-  TRY(std::vector<Keyed> keyed, keyed_items(meter, input, {bound.get(1), bound.flag(0, false)}));
+Result<Value> filter_unique(Meter& meter, const Value& input, const Bound& bound) {
+  TRY(std::vector<Keyed> keyed, keyed_items(meter, input, {bound.get(1), bound.flag(0)}));
   std::vector<Keyed> kept;
   for (Keyed& one : keyed) {
     bool known = false;
@@ -128,9 +124,10 @@ Result<Value> filter_unique(Meter& meter, const Value& input, const Arguments& a
   return list_of(meter, std::move(kept));
 }
 
-Result<Value> extreme(Meter& meter, const Value& input, const Arguments& arguments, int sign) {
-  TRY(const Bound bound, Bound::bind(arguments, {"case_sensitive", "attribute"}));
-  TRY(std::vector<Keyed> keyed, keyed_items(meter, input, {bound.get(1), bound.flag(0, false)}));
+// The smallest item with sign -1, the largest with 1.
+template <int sign>
+Result<Value> filter_extreme(Meter& meter, const Value& input, const Bound& bound) {
+  TRY(std::vector<Keyed> keyed, keyed_items(meter, input, {bound.get(1), bound.flag(0)}));
   if (keyed.empty()) return Value(Undefined{});
   std::size_t best = 0;
   for (std::size_t i = 1; i < keyed.size(); ++i) {
@@ -140,15 +137,7 @@ Result<Value> extreme(Meter& meter, const Value& input, const Arguments& argumen
   return keyed[best].second;
 }
 
-Result<Value> filter_min(Meter& meter, const Value& input, const Arguments& arguments) {
-  return extreme(meter, input, arguments, -1);
-}
-Result<Value> filter_max(Meter& meter, const Value& input, const Arguments& arguments) {
-  return extreme(meter, input, arguments, 1);
-}
-
-Result<Value> filter_length(Meter& meter, const Value& input, const Arguments& arguments) {
-  TRY_VOID(Bound::bind(arguments, {}));
+Result<Value> filter_length(Meter& meter, const Value& input, const Bound&) {
   std::size_t count = 0;
   if (const Text* text = as_text(input)) {
     TRY_VOID(meter.scan(text->bytes.size()));
@@ -163,26 +152,22 @@ Result<Value> filter_length(Meter& meter, const Value& input, const Arguments& a
   return Value(static_cast<std::int64_t>(count));
 }
 
-Result<Value> filter_list(Meter& meter, const Value& input, const Arguments& arguments) {
-  TRY_VOID(Bound::bind(arguments, {}));
+Result<Value> filter_list(Meter& meter, const Value& input, const Bound&) {
   TRY(std::vector<Value> items, iterate(meter, input));
   return make_list(meter, std::move(items));
 }
 
-Result<Value> filter_first(Meter& meter, const Value& input, const Arguments& arguments) {
-  TRY_VOID(Bound::bind(arguments, {}));
+Result<Value> filter_first(Meter& meter, const Value& input, const Bound&) {
   TRY(std::vector<Value> items, iterate(meter, input));
   return items.empty() ? Value(Undefined{}) : items.front();
 }
 
-Result<Value> filter_last(Meter& meter, const Value& input, const Arguments& arguments) {
-  TRY_VOID(Bound::bind(arguments, {}));
+Result<Value> filter_last(Meter& meter, const Value& input, const Bound&) {
   TRY(std::vector<Value> items, iterate(meter, input));
   return items.empty() ? Value(Undefined{}) : items.back();
 }
 
-Result<Value> filter_reverse(Meter& meter, const Value& input, const Arguments& arguments) {
-  TRY_VOID(Bound::bind(arguments, {}));
+Result<Value> filter_reverse(Meter& meter, const Value& input, const Bound&) {
   TRY(std::vector<Value> items, iterate(meter, input));
   std::reverse(items.begin(), items.end());
   if (as_text(input) == nullptr) return make_list(meter, std::move(items));
@@ -191,8 +176,7 @@ Result<Value> filter_reverse(Meter& meter, const Value& input, const Arguments& 
   return out.finish();
 }
 
-Result<Value> filter_join(Meter& meter, const Value& input, const Arguments& arguments) {
-  TRY(const Bound bound, Bound::bind(arguments, {"d", "attribute"}));
+Result<Value> filter_join(Meter& meter, const Value& input, const Bound& bound) {
   Value separator;
   if (bound.has(0)) {
     TRY(separator, to_text(meter, *bound.get(0)));
@@ -208,26 +192,20 @@ Result<Value> filter_join(Meter& meter, const Value& input, const Arguments& arg
   return join(meter, list, *as_text(separator));
 }
 
-Result<Value> filter_items(Meter& meter, const Value& input, const Arguments& arguments) {
-  TRY_VOID(Bound::bind(arguments, {}));
+Result<Value> filter_items(Meter& meter, const Value& input, const Bound&) {
   if (is_undefined(input)) return make_list(meter, {});
   REQUIRE(as_dict(input) != nullptr, "needs a dict, not a " + std::string(type_name(input)));
   return call_method(meter, input, "items", {});
 }
 
-Result<Value> filter_default(Meter&, const Value& input, const Arguments& arguments) {
-  TRY(const Bound bound, Bound::bind(arguments, {"default_value", "boolean"}));
-  if (!is_undefined(input) && (!bound.flag(1, false) || truthy(input))) return input;
+Result<Value> filter_default(Meter&, const Value& input, const Bound& bound) {
+  if (!is_undefined(input) && (!bound.flag(1) || truthy(input))) return input;
   return bound.has(0) ? *bound.get(0) : Value(std::make_shared<const Text>());
 }
 
-Result<Value> filter_safe(Meter&, const Value& input, const Arguments& arguments) {
-  TRY_VOID(Bound::bind(arguments, {}));
-  return input;
-}
+Result<Value> filter_safe(Meter&, const Value& input, const Bound&) { return input; }
 
-Result<Value> filter_sum(Meter& meter, const Value& input, const Arguments& arguments) {
-  TRY(const Bound bound, Bound::bind(arguments, {"attribute"}));
+Result<Value> filter_sum(Meter& meter, const Value& input, const Bound& bound) {
   TRY(std::vector<Value> items, iterate(meter, input));
   std::int64_t sum = 0;
   for (const Value& item : items) {
@@ -242,15 +220,16 @@ Result<Value> filter_sum(Meter& meter, const Value& input, const Arguments& argu
   return Value(sum);
 }
 
-Result<Value> filter_map(Meter& meter, const Value& input, const Arguments& arguments) {
+Result<Value> filter_map(Meter& meter, const Value& input, const Bound& bound) {
+  const Arguments& arguments = bound.all();
   if (!truthy(input)) return make_list(meter, {});  // none too, as in Jinja
   TRY(std::vector<Value> items, iterate(meter, input));
   if (arguments.positional.empty()) {
-    TRY(const Bound bound, Bound::bind(arguments, {"attribute", "default"}));
-    REQUIRE(bound.has(0), "needs a filter or an attribute");
+    TRY(const Bound named, Bound::bind(arguments, {"attribute", "default"}));
+    REQUIRE(named.has(0), "needs a filter or an attribute");
     for (Value& item : items) {
-      TRY(item, by_attribute(meter, item, *bound.get(0)));
-      if (is_undefined(item) && bound.has(1)) item = *bound.get(1);
+      TRY(item, by_attribute(meter, item, *named.get(0)));
+      if (is_undefined(item) && named.has(1)) item = *named.get(1);
     }
     return make_list(meter, std::move(items));
   }
@@ -267,11 +246,13 @@ Result<Value> filter_map(Meter& meter, const Value& input, const Arguments& argu
   return make_list(meter, std::move(items));
 }
 
-Result<Value> selected(Meter& meter, const Value& input, const Arguments& arguments, bool by_attr,
-                       bool wanted) {
+// The items that pass a test, or whose attribute does, with `wanted`; else the others.
+template <bool by_attr, bool wanted>
+Result<Value> filter_select(Meter& meter, const Value& input, const Bound& bound) {
+  const Arguments& arguments = bound.all();
   if (!truthy(input)) return make_list(meter, {});  // none too, as in Jinja
   TRY(const std::vector<Value> items, iterate(meter, input));
-  const std::size_t offset = by_attr ? 1 : 0;
+  constexpr std::size_t offset = by_attr ? 1 : 0;
   REQUIRE(arguments.positional.size() >= offset, "needs the name of an attribute");
   const Text* name = nullptr;
   Arguments rest;
@@ -297,19 +278,6 @@ Result<Value> selected(Meter& meter, const Value& input, const Arguments& argume
   return make_list(meter, std::move(kept));
 }
 
-Result<Value> filter_select(Meter& meter, const Value& input, const Arguments& arguments) {
-  return selected(meter, input, arguments, false, true);
-}
-Result<Value> filter_reject(Meter& meter, const Value& input, const Arguments& arguments) {
-  return selected(meter, input, arguments, false, false);
-}
-Result<Value> filter_selectattr(Meter& meter, const Value& input, const Arguments& arguments) {
-  return selected(meter, input, arguments, true, true);
-}
-Result<Value> filter_rejectattr(Meter& meter, const Value& input, const Arguments& arguments) {
-  return selected(meter, input, arguments, true, false);
-}
-
 }  // namespace
 
 Result<Value> join(Meter& meter, const Value& items, const Text& separator) {
@@ -323,30 +291,30 @@ Result<Value> join(Meter& meter, const Value& items, const Text& separator) {
   return out.finish();
 }
 
-const Builtin* list_filters() {
-  static constexpr Builtin kFilters[] = {{"count", filter_length},
-                                         {"d", filter_default},
-                                         {"default", filter_default},
-                                         {"dictsort", filter_dictsort},
-                                         {"first", filter_first},
-                                         {"items", filter_items},
-                                         {"join", filter_join},
-                                         {"last", filter_last},
-                                         {"length", filter_length},
-                                         {"list", filter_list},
-                                         {"map", filter_map},
-                                         {"max", filter_max},
-                                         {"min", filter_min},
-                                         {"reject", filter_reject},
-                                         {"rejectattr", filter_rejectattr},
-                                         {"reverse", filter_reverse},
-                                         {"safe", filter_safe},
-                                         {"select", filter_select},
-                                         {"selectattr", filter_selectattr},
-                                         {"sort", filter_sort},
-                                         {"sum", filter_sum},
-                                         {"unique", filter_unique},
-                                         {"", nullptr}};
+std::span<const Builtin> list_filters() {
+  static constexpr Builtin kFilters[] = {
+      {"count", filter_length},
+      {"d", filter_default, {"default_value", "boolean"}},
+      {"default", filter_default, {"default_value", "boolean"}},
+      {"dictsort", filter_dictsort, {"case_sensitive", "by", "reverse"}},
+      {"first", filter_first},
+      {"items", filter_items},
+      {"join", filter_join, {"d", "attribute"}},
+      {"last", filter_last},
+      {"length", filter_length},
+      {"list", filter_list},
+      {"map", filter_map, {"*"}},
+      {"max", filter_extreme<1>, {"case_sensitive", "attribute"}},
+      {"min", filter_extreme<-1>, {"case_sensitive", "attribute"}},
+      {"reject", filter_select<false, false>, {"*"}},
+      {"rejectattr", filter_select<true, false>, {"*"}},
+      {"reverse", filter_reverse},
+      {"safe", filter_safe},
+      {"select", filter_select<false, true>, {"*"}},
+      {"selectattr", filter_select<true, true>, {"*"}},
+      {"sort", filter_sort, {"reverse", "case_sensitive", "attribute"}},
+      {"sum", filter_sum, {"attribute"}},
+      {"unique", filter_unique, {"case_sensitive", "attribute"}}};
   return kFilters;
 }
 

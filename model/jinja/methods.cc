@@ -7,44 +7,69 @@
 namespace hearth::model::jinja {
 namespace {
 
-using Method = Result<Value> (*)(Meter&, const Value&, const Arguments&);
+Result<Value> change_case(Meter& meter, const Text& text,
+                          void (*change)(std::string&, std::uint32_t)) {
+  TextBuilder out(meter);
+  std::string run;  // bytes of one provenance, to append few times
+  bool user = false;
+  for (std::size_t at = 0; at < text.bytes.size() && !out.failed();) {
+    const Character one = character_at(text.bytes, at);
+    const bool now = is_user(text, at);
+    if (now != user || run.size() > 256) {
+      out.append(run, user);
+      run.clear();
+      user = now;
+    }
+    if (one.code == kBrokenCharacter) {
+      run += text.bytes[at];
+    } else {
+      change(run, one.code);
+    }
+    at += one.length;
+  }
+  out.append(run, user);
+  return out.finish();
+}
 
 template <bool kLeft, bool kRight>
-Result<Value> method_strip(Meter& meter, const Value& object, const Arguments& arguments) {
-  TRY(const Bound bound, Bound::bind(arguments, {"chars"}));
-  return strip(meter, *as_text(object), bound.get(0), kLeft, kRight);
+Result<Value> method_strip(Meter& meter, const Value& object, const Bound& bound) {
+  const Text& text = *as_text(object);
+  Range range;
+  std::size_t compared = 1;  // for each byte that goes
+  if (!bound.has_value(0)) {
+    range = strip_space(text.bytes, kLeft, kRight);
+  } else {
+    const Text* set = as_text(*bound.get(0));
+    REQUIRE(set != nullptr, "the characters to strip are no string");
+    REQUIRE(set->bytes.size() <= 64, "the characters to strip are over the limit of 64 bytes");
+    compared += set->bytes.size();
+    range = strip_characters(text.bytes, set->bytes, kLeft, kRight);
+  }
+  TRY_VOID(meter.scan((text.bytes.size() - (range.end - range.begin)) * compared));
+  return make_part(meter, text, range.begin, range.end);
 }
 
 template <void (*kChange)(std::string&, std::uint32_t)>
-Result<Value> method_case(Meter& meter, const Value& object, const Arguments& arguments) {
-  TRY_VOID(Bound::bind(arguments, {}));
+Result<Value> method_case(Meter& meter, const Value& object, const Bound&) {
   return change_case(meter, *as_text(object), kChange);
 }
 
-Result<Value> method_capitalize(Meter& meter, const Value& object, const Arguments& arguments) {
-  TRY_VOID(Bound::bind(arguments, {}));
-  return capitalize(meter, *as_text(object));
+Result<Value> method_capitalize(Meter& meter, const Value& object, const Bound&) {
+  const Text& text = *as_text(object);
+  if (text.bytes.empty()) return make_text(meter, "");
+  const std::size_t first = character_at(text.bytes, 0).length;
+  TRY(const Value head, make_part(meter, text, 0, first));
+  TRY(const Value tail, make_part(meter, text, first, text.bytes.size()));
+  TRY(const Value large, change_case(meter, *as_text(head), append_upper));
+  TRY(const Value small, change_case(meter, *as_text(tail), append_lower));
+  TextBuilder out(meter);
+  out.append(*as_text(large));
+  out.append(*as_text(small));
+  return out.finish();
 }
 
-// Every letter after a character other than a letter becomes upper case, all others lower case.
-Result<Value> method_title(Meter& meter, const Value& object, const Arguments& arguments) {
-  TRY_VOID(Bound::bind(arguments, {}));
-  const Text& text = *as_text(object);
-  TextBuilder out(meter);
-  bool start = true;
-  for (std::size_t at = 0; at < text.bytes.size() && !out.failed();) {
-    const Character one = character_at(text.bytes, at);
-    std::string changed(text.bytes, at, one.length);
-    const bool letter = is_cased(one.code);
-    if (letter) {
-      changed.clear();
-      (start ? append_upper : append_lower)(changed, one.code);
-    }
-    start = !letter;
-    out.append(changed, is_user(text, at));
-    at += one.length;
-  }
-  return out.finish();
+Result<Value> method_title(Meter& meter, const Value& object, const Bound&) {
+  return title(meter, *as_text(object), [](std::uint32_t code) { return !is_cased(code); });
 }
 
 Result<Value> split_space(Meter& meter, const Text& text, std::int64_t limit) {
@@ -67,8 +92,7 @@ Result<Value> split_space(Meter& meter, const Text& text, std::int64_t limit) {
   return make_list(meter, std::move(parts));
 }
 
-Result<Value> method_split(Meter& meter, const Value& object, const Arguments& arguments) {
-  TRY(const Bound bound, Bound::bind(arguments, {"sep", "maxsplit"}));
+Result<Value> method_split(Meter& meter, const Value& object, const Bound& bound) {
   const Text& text = *as_text(object);
   TRY(std::int64_t limit, bound.integer(1, -1));
   TRY_VOID(meter.scan(text.bytes.size()));
@@ -92,8 +116,7 @@ Result<Value> method_split(Meter& meter, const Value& object, const Arguments& a
   return make_list(meter, std::move(parts));
 }
 
-Result<Value> method_splitlines(Meter& meter, const Value& object, const Arguments& arguments) {
-  TRY_VOID(Bound::bind(arguments, {}));
+Result<Value> method_splitlines(Meter& meter, const Value& object, const Bound&) {
   const Text& text = *as_text(object);
   const std::string_view bytes = text.bytes;
   std::vector<Value> parts;
@@ -109,8 +132,9 @@ Result<Value> method_splitlines(Meter& meter, const Value& object, const Argumen
   return make_list(meter, std::move(parts));
 }
 
-Result<Value> affix(Meter& meter, const Value& object, const Arguments& arguments, bool start) {
-  TRY(const Bound bound, Bound::bind(arguments, {start ? "prefix" : "suffix"}));
+// startswith, or endswith.
+template <bool kStart>
+Result<Value> method_affix(Meter& meter, const Value& object, const Bound& bound) {
   REQUIRE(bound.has(0), "needs a string or a tuple of strings");
   const std::string_view bytes = as_text(object)->bytes;
   std::vector<Value> wanted = {*bound.get(0)};
@@ -121,43 +145,31 @@ Result<Value> affix(Meter& meter, const Value& object, const Arguments& argument
     const Text* text = as_text(one);
     REQUIRE(text != nullptr, "needs a string or a tuple of strings");
     TRY_VOID(meter.scan(text->bytes.size()));
-    if (start ? bytes.starts_with(text->bytes) : bytes.ends_with(text->bytes)) return Value(true);
+    if (kStart ? bytes.starts_with(text->bytes) : bytes.ends_with(text->bytes)) return Value(true);
   }
   return Value(false);
 }
 
-Result<Value> method_startswith(Meter& meter, const Value& object, const Arguments& arguments) {
-  return affix(meter, object, arguments, true);
-}
-Result<Value> method_endswith(Meter& meter, const Value& object, const Arguments& arguments) {
-  return affix(meter, object, arguments, false);
+// removeprefix, or removesuffix.
+template <bool kStart>
+Result<Value> method_remove(Meter& meter, const Value& object, const Bound& bound) {
+  TRY(const Value has, method_affix<kStart>(meter, object, bound));
+  const std::vector<Value>& given = bound.all().positional;
+  const Text* part = given.empty() ? nullptr : as_text(given[0]);
+  REQUIRE(part != nullptr, "needs a string");
+  const Text& text = *as_text(object);
+  const std::size_t cut = truthy(has) ? part->bytes.size() : 0;
+  return make_part(meter, text, kStart ? cut : 0, text.bytes.size() - (kStart ? 0 : cut));
 }
 
-Result<Value> method_removeprefix(Meter& meter, const Value& object, const Arguments& arguments) {
-  TRY(const Value has, affix(meter, object, arguments, true));
-  const Text* prefix = as_text(arguments.positional.empty() ? Value() : arguments.positional[0]);
-  REQUIRE(prefix != nullptr, "needs a string");
-  const Text& text = *as_text(object);
-  return make_part(meter, text, truthy(has) ? prefix->bytes.size() : 0, text.bytes.size());
-}
-Result<Value> method_removesuffix(Meter& meter, const Value& object, const Arguments& arguments) {
-  TRY(const Value has, affix(meter, object, arguments, false));
-  const Text* suffix = as_text(arguments.positional.empty() ? Value() : arguments.positional[0]);
-  REQUIRE(suffix != nullptr, "needs a string");
-  const Text& text = *as_text(object);
-  return make_part(meter, text, 0, text.bytes.size() - (truthy(has) ? suffix->bytes.size() : 0));
-}
-
-Result<Value> method_replace(Meter& meter, const Value& object, const Arguments& arguments) {
-  TRY(const Bound bound, Bound::bind(arguments, {"old", "new", "count"}));
+Result<Value> method_replace(Meter& meter, const Value& object, const Bound& bound) {
   TRY(const TextPtr old, bound.text(0));
   TRY(const TextPtr with, bound.text(1));
   TRY(const std::int64_t count, bound.integer(2, -1));
   return replace(meter, *as_text(object), *old, *with, count);
 }
 
-Result<Value> method_find(Meter& meter, const Value& object, const Arguments& arguments) {
-  TRY(const Bound bound, Bound::bind(arguments, {"sub"}));
+Result<Value> method_find(Meter& meter, const Value& object, const Bound& bound) {
   TRY(const TextPtr wanted, bound.text(0));
   const std::string_view bytes = as_text(object)->bytes;
   TRY_VOID(meter.scan(bytes.size() + wanted->bytes.size()));
@@ -166,8 +178,7 @@ Result<Value> method_find(Meter& meter, const Value& object, const Arguments& ar
   return Value(static_cast<std::int64_t>(count_characters(bytes.substr(0, found))));
 }
 
-Result<Value> method_count(Meter& meter, const Value& object, const Arguments& arguments) {
-  TRY(const Bound bound, Bound::bind(arguments, {"sub"}));
+Result<Value> method_count(Meter& meter, const Value& object, const Bound& bound) {
   TRY(const TextPtr wanted, bound.text(0));
   const std::string_view bytes = as_text(object)->bytes;
   TRY_VOID(meter.scan(bytes.size() + wanted->bytes.size()));
@@ -181,8 +192,7 @@ Result<Value> method_count(Meter& meter, const Value& object, const Arguments& a
   }
 }
 
-Result<Value> method_join(Meter& meter, const Value& object, const Arguments& arguments) {
-  TRY(const Bound bound, Bound::bind(arguments, {"iterable"}));
+Result<Value> method_join(Meter& meter, const Value& object, const Bound& bound) {
   REQUIRE(bound.has(0), "needs a list");
   TRY(const std::vector<Value> parts, iterate(meter, *bound.get(0)));
   for (const Value& part : parts) {
@@ -191,8 +201,7 @@ Result<Value> method_join(Meter& meter, const Value& object, const Arguments& ar
   return join(meter, *bound.get(0), *as_text(object));
 }
 
-Result<Value> method_isdigit(Meter& meter, const Value& object, const Arguments& arguments) {
-  TRY_VOID(Bound::bind(arguments, {}));
+Result<Value> method_isdigit(Meter& meter, const Value& object, const Bound&) {
   const std::string& bytes = as_text(object)->bytes;
   TRY_VOID(meter.scan(bytes.size()));
   return Value(!bytes.empty() && bytes.find_first_not_of("0123456789") == std::string::npos);
@@ -215,7 +224,7 @@ Result<Value> field_value(std::string_view field, std::size_t& next, const Argum
   return arguments.positional[index];
 }
 
-Result<Value> method_format(Meter& meter, const Value& object, const Arguments& arguments) {
+Result<Value> method_format(Meter& meter, const Value& object, const Bound& bound) {
   const Text& text = *as_text(object);
   TextBuilder out(meter);
   std::size_t next = 0;
@@ -231,7 +240,7 @@ Result<Value> method_format(Meter& meter, const Value& object, const Arguments& 
       if (field.find_first_of(":!.[") != std::string::npos) {
         return Error{ErrorCode::kUnsupported, "field '{" + field + "}' is not supported"};
       }
-      TRY(const Value value, field_value(field, next, arguments));
+      TRY(const Value value, field_value(field, next, bound.all()));
       append_str(out, value);
       at = close + 1;
     } else {
@@ -244,16 +253,14 @@ Result<Value> method_format(Meter& meter, const Value& object, const Arguments& 
   return out.finish();
 }
 
-Result<Value> method_get(Meter& meter, const Value& object, const Arguments& arguments) {
-  TRY(const Bound bound, Bound::bind(arguments, {"key", "default"}));
+Result<Value> method_get(Meter& meter, const Value& object, const Bound& bound) {
   REQUIRE(bound.has(0), "needs a key");
   TRY(const Value* found, find_key(meter, *as_dict(object), *bound.get(0)));
   if (found != nullptr) return *found;
   return bound.has(1) ? *bound.get(1) : Value(None{});
 }
 
-Result<Value> method_items(Meter& meter, const Value& object, const Arguments& arguments) {
-  TRY_VOID(Bound::bind(arguments, {}));
+Result<Value> method_items(Meter& meter, const Value& object, const Bound&) {
   std::vector<Value> pairs;
   for (const auto& [key, value] : as_dict(object)->items) {
     TRY(Value pair, make_list(meter, {key, value}, true));
@@ -262,21 +269,18 @@ Result<Value> method_items(Meter& meter, const Value& object, const Arguments& a
   return make_list(meter, std::move(pairs));
 }
 
-Result<Value> method_keys(Meter& meter, const Value& object, const Arguments& arguments) {
-  TRY_VOID(Bound::bind(arguments, {}));
+Result<Value> method_keys(Meter& meter, const Value& object, const Bound&) {
   TRY(std::vector<Value> keys, iterate(meter, object));
   return make_list(meter, std::move(keys));
 }
 
-Result<Value> method_values(Meter& meter, const Value& object, const Arguments& arguments) {
-  TRY_VOID(Bound::bind(arguments, {}));
+Result<Value> method_values(Meter& meter, const Value& object, const Bound&) {
   std::vector<Value> values;
   for (const auto& entry : as_dict(object)->items) values.push_back(entry.second);
   return make_list(meter, std::move(values));
 }
 
-Result<Value> method_list_count(Meter& meter, const Value& object, const Arguments& arguments) {
-  TRY(const Bound bound, Bound::bind(arguments, {"value"}));
+Result<Value> method_list_count(Meter& meter, const Value& object, const Bound& bound) {
   REQUIRE(bound.has(0), "needs a value");
   std::int64_t count = 0;
   for (const Value& item : as_list(object)->items) {
@@ -286,8 +290,7 @@ Result<Value> method_list_count(Meter& meter, const Value& object, const Argumen
   return Value(count);
 }
 
-Result<Value> method_list_index(Meter& meter, const Value& object, const Arguments& arguments) {
-  TRY(const Bound bound, Bound::bind(arguments, {"value"}));
+Result<Value> method_list_index(Meter& meter, const Value& object, const Bound& bound) {
   REQUIRE(bound.has(0), "needs a value");
   const std::vector<Value>& items = as_list(object)->items;
   for (std::size_t i = 0; i < items.size(); ++i) {
@@ -297,98 +300,71 @@ Result<Value> method_list_index(Meter& meter, const Value& object, const Argumen
   return Error::invalid("the value is not in the list");
 }
 
-// A null call: Python has the method, this subset does not. Templates change no value in place,
-// as in Hugging Face's immutable sandbox.
-constexpr Builtin kTextMethods[] = {{"strip", method_strip<true, true>},
-                                    {"lstrip", method_strip<true, false>},
-                                    {"rstrip", method_strip<false, true>},
-                                    {"split", method_split},
+constexpr Builtin kTextMethods[] = {{"strip", method_strip<true, true>, {"chars"}},
+                                    {"lstrip", method_strip<true, false>, {"chars"}},
+                                    {"rstrip", method_strip<false, true>, {"chars"}},
+                                    {"split", method_split, {"sep", "maxsplit"}},
                                     {"splitlines", method_splitlines},
-                                    {"startswith", method_startswith},
-                                    {"endswith", method_endswith},
-                                    {"removeprefix", method_removeprefix},
-                                    {"removesuffix", method_removesuffix},
-                                    {"replace", method_replace},
+                                    {"startswith", method_affix<true>, {"prefix"}},
+                                    {"endswith", method_affix<false>, {"suffix"}},
+                                    {"removeprefix", method_remove<true>, {"prefix"}},
+                                    {"removesuffix", method_remove<false>, {"suffix"}},
+                                    {"replace", method_replace, {"old", "new", "count"}},
                                     {"upper", method_case<append_upper>},
                                     {"lower", method_case<append_lower>},
                                     {"title", method_title},
                                     {"capitalize", method_capitalize},
-                                    {"find", method_find},
-                                    {"count", method_count},
-                                    {"join", method_join},
-                                    {"format", method_format},
-                                    {"isdigit", method_isdigit},
-                                    {"casefold", nullptr},
-                                    {"center", nullptr},
-                                    {"encode", nullptr},
-                                    {"expandtabs", nullptr},
-                                    {"format_map", nullptr},
-                                    {"index", nullptr},
-                                    {"isalnum", nullptr},
-                                    {"isalpha", nullptr},
-                                    {"isascii", nullptr},
-                                    {"isdecimal", nullptr},
-                                    {"isidentifier", nullptr},
-                                    {"islower", nullptr},
-                                    {"isnumeric", nullptr},
-                                    {"isprintable", nullptr},
-                                    {"isspace", nullptr},
-                                    {"istitle", nullptr},
-                                    {"isupper", nullptr},
-                                    {"ljust", nullptr},
-                                    {"maketrans", nullptr},
-                                    {"partition", nullptr},
-                                    {"rfind", nullptr},
-                                    {"rindex", nullptr},
-                                    {"rjust", nullptr},
-                                    {"rpartition", nullptr},
-                                    {"rsplit", nullptr},
-                                    {"swapcase", nullptr},
-                                    {"translate", nullptr},
-                                    {"zfill", nullptr}};
-constexpr Builtin kDictMethods[] = {
-    {"get", method_get},  {"items", method_items}, {"keys", method_keys}, {"values", method_values},
-    {"clear", nullptr},   {"copy", nullptr},       {"fromkeys", nullptr}, {"pop", nullptr},
-    {"popitem", nullptr}, {"setdefault", nullptr}, {"update", nullptr}};
-constexpr Builtin kListMethods[] = {{"count", method_list_count},
-                                    {"index", method_list_index},
-                                    {"append", nullptr},
-                                    {"clear", nullptr},
-                                    {"copy", nullptr},
-                                    {"extend", nullptr},
-                                    {"insert", nullptr},
-                                    {"pop", nullptr},
-                                    {"remove", nullptr},
-                                    {"reverse", nullptr},
-                                    {"sort", nullptr}};
+                                    {"find", method_find, {"sub"}},
+                                    {"count", method_count, {"sub"}},
+                                    {"join", method_join, {"iterable"}},
+                                    {"format", method_format, {"*"}},
+                                    {"isdigit", method_isdigit}};
+constexpr Builtin kDictMethods[] = {{"get", method_get, {"key", "default"}},
+                                    {"items", method_items},
+                                    {"keys", method_keys},
+                                    {"values", method_values}};
+constexpr Builtin kListMethods[] = {{"count", method_list_count, {"value"}},
+                                    {"index", method_list_index, {"value"}}};
 
-template <std::size_t kCount>
-const Builtin* find_method(const Builtin (&methods)[kCount], std::string_view name) {
-  for (const Builtin& one : methods) {
-    if (one.name == name) return &one;
-  }
-  return nullptr;
-}
+// Those that Python has and the subset does not. Templates change no value in place, as in Hugging
+// Face's immutable sandbox.
+constexpr std::string_view kOtherText[] = {
+    "casefold", "center",  "encode",     "expandtabs",   "format_map", "index",     "isalnum",
+    "isalpha",  "isascii", "isdecimal",  "isidentifier", "islower",    "isnumeric", "isprintable",
+    "isspace",  "istitle", "isupper",    "ljust",        "maketrans",  "partition", "rfind",
+    "rindex",   "rjust",   "rpartition", "rsplit",       "swapcase",   "translate", "zfill"};
+constexpr std::string_view kOtherDict[] = {"clear",   "copy",       "fromkeys", "pop",
+                                           "popitem", "setdefault", "update"};
+constexpr std::string_view kOtherList[] = {"append", "clear",  "copy",    "extend", "insert",
+                                           "pop",    "remove", "reverse", "sort"};
 
 const Builtin* method_of(const Value& object, std::string_view name) {
-  if (as_text(object) != nullptr) return find_method(kTextMethods, name);
-  if (as_dict(object) != nullptr) return find_method(kDictMethods, name);
-  if (as_list(object) != nullptr) return find_method(kListMethods, name);
+  if (as_text(object) != nullptr) return find_named(kTextMethods, name);
+  if (as_dict(object) != nullptr) return find_named(kDictMethods, name);
+  if (as_list(object) != nullptr) return find_named(kListMethods, name);
   return nullptr;
 }
 
 }  // namespace
 
 bool is_method(const Value& object, std::string_view name) {
-  return method_of(object, name) != nullptr;
+  if (method_of(object, name) != nullptr) return true;
+  std::span<const std::string_view> others;
+  if (as_text(object) != nullptr) others = kOtherText;
+  if (as_dict(object) != nullptr) others = kOtherDict;
+  if (as_list(object) != nullptr) others = kOtherList;
+  return std::find(others.begin(), others.end(), name) != others.end();
 }
 
 Result<Value> call_method(Meter& meter, const Value& object, std::string_view name,
                           const Arguments& arguments) {
   const Builtin* method = method_of(object, name);
-  if (method != nullptr && method->call != nullptr) return method->call(meter, object, arguments);
-  return Error{ErrorCode::kUnsupported, "a " + std::string(type_name(object)) + "'s method '" +
-                                            std::string(name) + "' is not supported"};
+  if (method == nullptr) {
+    return Error{ErrorCode::kUnsupported, "a " + std::string(type_name(object)) + "'s method '" +
+                                              std::string(name) + "' is not supported"};
+  }
+  TRY(const Bound bound, Bound::bind(arguments, method->parameters));
+  return method->call(meter, object, bound);
 }
 
 }  // namespace hearth::model::jinja

@@ -6,6 +6,7 @@
 #include <string>
 
 #include "base/check.h"
+#include "base/limits.h"
 #include "base/result.h"
 #include "model/jinja/value.h"
 
@@ -16,7 +17,17 @@ class Nesting {
   explicit Nesting(Meter& meter) : meter_(meter) {}
 
   // One level and one step. On success leave() ends the level; an error has entered nothing.
-  Status enter();
+  Status enter() {
+    TRY_VOID(meter_.steps(1));
+    INVARIANT(depth_ <= kEvaluationDepth, "no level is entered past the limit");
+    if (depth_ == kEvaluationDepth) {
+      return Error::invalid(
+          "statements, expressions and macro calls are nested deeper than the limit of " +
+          std::to_string(kEvaluationDepth));
+    }
+    ++depth_;
+    return ok_status();
+  }
   void leave() {
     INVARIANT(depth_ > 0, "every level that was entered is left once");
     --depth_;
@@ -25,11 +36,20 @@ class Nesting {
 
   // Puts line and construct before the message, unless an inner level has done so: the innermost
   // place counts.
-  Error located(Error error, std::uint32_t line, const std::string& construct);
+  Error located(Error error, std::uint32_t line, const std::string& construct) {
+    if (placed_) return error;
+    placed_ = true;
+    error.message =
+        "chat template line " + std::to_string(line) + ", " + construct + ": " + error.message;
+    return error;
+  }
   // The next error keeps its message as it is: raise_exception's stands alone.
   void leave_unplaced() { placed_ = true; }
 
  private:
+  // Statements, expressions and macro calls together; each is a few frames of the stack.
+  static constexpr std::uint32_t kEvaluationDepth = 8 * limits::kTemplateDepth;
+
   Meter& meter_;
   std::uint32_t depth_ = 0;
   bool placed_ = false;

@@ -17,18 +17,6 @@ Error cannot(Operator op, const Value& left, const Value& right) {
                         std::string(type_name(left)) + " and a " + std::string(type_name(right)));
 }
 
-std::optional<std::int64_t> whole_of(const Value& value) {
-  if (const auto* flag = std::get_if<bool>(&value)) return *flag ? 1 : 0;
-  if (const auto* whole = std::get_if<std::int64_t>(&value)) return *whole;
-  return std::nullopt;
-}
-
-std::optional<double> real_of(const Value& value) {
-  if (const auto* real = std::get_if<double>(&value)) return *real;
-  if (const auto whole = whole_of(value)) return static_cast<double>(*whole);
-  return std::nullopt;
-}
-
 Result<Value> whole_power(std::int64_t base, std::int64_t exponent) {
   if (exponent < 0) {
     REQUIRE(base != 0, "zero has no negative power");
@@ -217,6 +205,24 @@ Result<Value> calculate(Meter& meter, Operator op, const Value& left, const Valu
   return joined_lists(meter, *list, *as_list(right));
 }
 
+Result<bool> compare_by(Meter& meter, Operator op, const Value& left, const Value& right) {
+  if (op == Operator::kEqual || op == Operator::kNotEqual) {
+    TRY(const bool same, equal(meter, left, right));
+    return same == (op == Operator::kEqual);
+  }
+  if (op == Operator::kIn || op == Operator::kNotIn) {
+    TRY(const bool found, contains(meter, right, left));
+    return found == (op == Operator::kIn);
+  }
+  TRY(const int order, compare(meter, left, right));
+  switch (op) {
+    case Operator::kLess: return order < 0;
+    case Operator::kLessEqual: return order <= 0;
+    case Operator::kGreater: return order > 0;
+    default: return order >= 0;
+  }
+}
+
 Result<Value> Evaluator::arithmetic(const Expr& expr) {
   INVARIANT(expr.args.size() == expr.ops.size() + 1, "an operator stands between two operands");
   TRY(Value total, evaluate(*expr.args[0]));
@@ -255,33 +261,16 @@ Result<Value> Evaluator::sign(const Expr& expr) {
                    zero, value);
 }
 
-Result<bool> Evaluator::compare_once(Operator op, const Value& left, const Value& right) {
-  if (op == Operator::kEqual) return equal(meter_, left, right);
-  if (op == Operator::kNotEqual) {
-    TRY(const bool same, equal(meter_, left, right));
-    return !same;
-  }
-  if (op == Operator::kIn || op == Operator::kNotIn) {
-    TRY(const bool found, contains(meter_, right, left));
-    return found == (op == Operator::kIn);
-  }
-  REQUIRE(!is_undefined(left), undefined_message(left));
-  REQUIRE(!is_undefined(right), undefined_message(right));
-  TRY(const int order, compare(meter_, left, right));
-  switch (op) {
-    case Operator::kLess: return order < 0;
-    case Operator::kLessEqual: return order <= 0;
-    case Operator::kGreater: return order > 0;
-    default: return order >= 0;
-  }
-}
-
 Result<Value> Evaluator::comparison(const Expr& expr) {
   INVARIANT(expr.args.size() == expr.ops.size() + 1, "an operator stands between two operands");
   TRY(Value left, evaluate(*expr.args[0]));
   for (std::size_t i = 0; i < expr.ops.size(); ++i) {
     TRY(Value right, evaluate(*expr.args[i + 1]));
-    TRY(const bool holds, compare_once(expr.ops[i], left, right));
+    const Operator op = expr.ops[i];
+    const bool ordered = op >= Operator::kLess && op <= Operator::kGreaterEqual;
+    REQUIRE(!ordered || !is_undefined(left), undefined_message(left));
+    REQUIRE(!ordered || !is_undefined(right), undefined_message(right));
+    TRY(const bool holds, compare_by(meter_, op, left, right));
     if (!holds) return Value(false);
     left = std::move(right);
   }

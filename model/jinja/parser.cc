@@ -30,23 +30,251 @@ class Parser {
 
  private:
   // Up to and with one of the end tags' names, whose rest the caller reads.
-  Result<Body> statements(std::string_view construct, std::uint32_t line, Ends ends);
+  Result<Body> statements(std::string_view construct, std::uint32_t line, Ends ends) {
+    Body body;
+    if (++depth_ > limits::kTemplateDepth) {
+      return in_.fail(line, "statements are nested deeper than the limit of " +
+                                std::to_string(limits::kTemplateDepth));
+    }
+    while (true) {
+      const Token& token = in_.current();
+      if (token.kind == TokenKind::kEnd) {
+        if (ends.size() == 0) break;
+        return in_.fail(line, "'" + std::string(construct) + "' has no '" +
+                                  std::string(*(ends.end() - 1)) + "'");
+      }
+      if (token.kind == TokenKind::kData) {
+        StmtPtr stmt = make(StmtKind::kText, token.line);
+        auto text = std::make_shared<Text>();
+        text->bytes = in_.take().text;
+        stmt->text = std::move(text);
+        body.push_back(std::move(stmt));
+        continue;
+      }
+      if (token.kind == TokenKind::kVariableBegin) {
+        TRY(StmtPtr stmt, output());
+        body.push_back(std::move(stmt));
+        continue;
+      }
+      in_.take();  // '{%'
+      const bool ended = std::any_of(ends.begin(), ends.end(),
+                                     [this](std::string_view name) { return in_.at_name(name); });
+      if (ended) break;
+      TRY(StmtPtr stmt, statement());
+      body.push_back(std::move(stmt));
+    }
+    --depth_;
+    return body;
+  }
+
   // After a tag: its end, then the body.
-  Result<Body> block(std::string_view construct, std::uint32_t line, Ends ends);
-  // A body with names and an output of its own; no jump leads out of it.
-  Result<Body> captured_block(std::string_view construct, std::uint32_t line, std::string_view end);
-  Result<StmtPtr> statement();
-  Result<StmtPtr> output();
-  Result<StmtPtr> if_statement(std::uint32_t line);
-  Result<StmtPtr> for_statement(std::uint32_t line);
-  Result<StmtPtr> set_statement(std::uint32_t line);
-  Result<StmtPtr> macro_statement(std::uint32_t line);
-  Result<StmtPtr> filter_statement(std::uint32_t line);
-  Result<StmtPtr> generation_statement(std::uint32_t line);
-  Result<StmtPtr> jump_statement(StmtKind kind, std::uint32_t line);
-  Result<Target> target(bool attributes, std::string_view end);
-  Result<Target> one_target(bool attributes);
-  Status block_end();
+  Result<Body> block(std::string_view construct, std::uint32_t line, Ends ends) {
+    in_.skip_operator(":");
+    TRY_VOID(block_end());
+    return statements(construct, line, ends);
+  }
+
+  // A body with names and an output of its own, and its end tag; no jump leads out of it.
+  Result<Body> captured_block(std::string_view construct, std::uint32_t line,
+                              std::string_view end) {
+    const int loops = loops_;
+    loops_ = 0;
+    ++scopes_;
+    TRY(Body body, block(construct, line, {end}));
+    --scopes_;
+    loops_ = loops;
+    in_.skip_name(end);
+    TRY_VOID(block_end());
+    return body;
+  }
+
+  Result<StmtPtr> statement() {
+    const std::uint32_t line = in_.current().line;
+    if (in_.current().kind != TokenKind::kName) {
+      return in_.fail(line, "expected the name of a tag, found " + in_.describe_current());
+    }
+    const Token tag = in_.take();
+    const std::string_view name = tag.text;
+    if (name == "if") return if_statement(line);
+    if (name == "for") return for_statement(line);
+    if (name == "set") return set_statement(line);
+    if (name == "macro") return macro_statement(line);
+    if (name == "filter") return filter_statement(line);
+    if (name == "generation") return generation_statement(line);
+    if (name == "break") return jump_statement(StmtKind::kBreak, line);
+    if (name == "continue") return jump_statement(StmtKind::kContinue, line);
+    constexpr std::string_view kStray[] = {"elif",   "else",   "endif",     "endfor",
+                                           "endset", "endraw", "endfilter", "endmacro"};
+    if (std::find(std::begin(kStray), std::end(kStray), name) != std::end(kStray)) {
+      return in_.fail(line, "'" + tag.text + "' without a beginning");
+    }
+    return in_.unsupported(line, "tag '" + tag.text + "'");
+  }
+
+  Result<StmtPtr> output() {
+    StmtPtr stmt = make(StmtKind::kOutput, in_.take().line);
+    TRY(stmt->expr, expressions_.tuple(true, ""));
+    if (in_.current().kind != TokenKind::kVariableEnd) {
+      return in_.fail(stmt->line, "expected '}}', found " + in_.describe_current());
+    }
+    in_.take();
+    return stmt;
+  }
+
+  Result<StmtPtr> if_statement(std::uint32_t line) {
+    StmtPtr stmt = make(StmtKind::kIf, line);
+    expressions_.begin_conditional();
+    while (true) {
+      Branch branch;
+      TRY(branch.condition, expressions_.tuple(false, ""));
+      TRY(branch.body, block("if", line, {"elif", "else", "endif"}));
+      stmt->branches.push_back(std::move(branch));
+      if (in_.skip_name("elif")) continue;
+      if (in_.skip_name("else")) {
+        TRY(stmt->otherwise, block("if", line, {"endif"}));
+      }
+      in_.skip_name("endif");
+      break;
+    }
+    expressions_.end_conditional();
+    TRY_VOID(block_end());
+    return stmt;
+  }
+
+  Result<StmtPtr> for_statement(std::uint32_t line) {
+    StmtPtr stmt = make(StmtKind::kFor, line);
+    TRY(stmt->target, target(false, "in"));
+    if (!in_.skip_name("in")) {
+      return in_.fail(line, "'for' without 'in', found " + in_.describe_current());
+    }
+    TRY(stmt->expr, expressions_.tuple(false, "recursive"));
+    if (in_.skip_name("if")) {
+      TRY(stmt->condition, expressions_.expression());
+    }
+    if (in_.at_name("recursive")) return in_.unsupported(line, "a recursive 'for'");
+    ++loops_;
+    ++scopes_;
+    TRY(stmt->body, block("for", line, {"else", "endfor"}));
+    --loops_;
+    if (in_.skip_name("else")) {
+      TRY(stmt->otherwise, block("for", line, {"endfor"}));
+    }
+    --scopes_;
+    in_.skip_name("endfor");
+    TRY_VOID(block_end());
+    return stmt;
+  }
+
+  Result<StmtPtr> set_statement(std::uint32_t line) {
+    StmtPtr stmt = make(StmtKind::kSet, line);
+    TRY(stmt->target, target(true, ""));
+    if (in_.skip_operator("=")) {
+      TRY(stmt->expr, expressions_.tuple(true, ""));
+      TRY_VOID(block_end());
+    } else {
+      stmt->kind = StmtKind::kSetBlock;
+      TRY(stmt->expr, expressions_.filters(nullptr));
+      TRY(stmt->body, captured_block("set", line, "endset"));
+    }
+    return stmt;
+  }
+
+  Result<StmtPtr> macro_statement(std::uint32_t line) {
+    if (scopes_ > 0) return in_.unsupported(line, "a 'macro' inside a loop, macro or block");
+    StmtPtr stmt = make(StmtKind::kMacro, line);
+    stmt->macro = std::make_unique<Macro>();
+    Macro& macro = *stmt->macro;
+    TRY(macro.name, in_.expect_name("macro"));
+    macro.symbol = symbols_.of(macro.name);
+    TRY_VOID(in_.expect_operator("("));
+    while (!in_.at_operator(")")) {
+      Parameter parameter;
+      TRY(parameter.name, in_.expect_name("parameter"));
+      parameter.symbol = symbols_.of(parameter.name);
+      if (in_.skip_operator("=")) {
+        TRY(parameter.fallback, expressions_.expression());
+      } else if (!macro.parameters.empty() && macro.parameters.back().fallback != nullptr) {
+        return in_.fail(line, "macro '" + macro.name +
+                                  "': a parameter without a default follows one with a default");
+      }
+      macro.parameters.push_back(std::move(parameter));
+      if (!in_.skip_operator(",")) break;
+    }
+    TRY_VOID(in_.expect_operator(")"));
+    TRY(macro.body, captured_block("macro", line, "endmacro"));
+    return stmt;
+  }
+
+  Result<StmtPtr> filter_statement(std::uint32_t line) {
+    StmtPtr stmt = make(StmtKind::kFilterBlock, line);
+    TRY(stmt->expr, expressions_.first_filter());
+    TRY(stmt->body, captured_block("filter", line, "endfilter"));
+    return stmt;
+  }
+
+  Result<StmtPtr> generation_statement(std::uint32_t line) {
+    StmtPtr stmt = make(StmtKind::kScope, line);
+    TRY(stmt->body, captured_block("generation", line, "endgeneration"));
+    return stmt;
+  }
+
+  Result<StmtPtr> jump_statement(StmtKind kind, std::uint32_t line) {
+    if (loops_ == 0) {
+      return in_.fail(line, kind == StmtKind::kBreak ? "'break' outside of a loop"
+                                                     : "'continue' outside of a loop");
+    }
+    TRY_VOID(block_end());
+    return make(kind, line);
+  }
+
+  Result<Target> target(bool attributes, std::string_view end) {
+    const std::uint32_t line = in_.current().line;
+    const bool parentheses = in_.skip_operator("(");
+    TRY(Target first, one_target(attributes));
+    if (!in_.at_operator(",")) {
+      if (parentheses) TRY_VOID(in_.expect_operator(")"));
+      return first;
+    }
+    Target all;
+    all.kind = Target::Kind::kTuple;
+    all.parts.push_back(std::move(first));
+    while (in_.skip_operator(",")) {
+      if (in_.at_operator("=") || in_.at_operator(")") || (!end.empty() && in_.at_name(end))) break;
+      if (in_.at_operator("(")) return in_.unsupported(line, "a nested assignment target");
+      TRY(Target next, one_target(attributes));
+      all.parts.push_back(std::move(next));
+    }
+    if (parentheses) TRY_VOID(in_.expect_operator(")"));
+    return all;
+  }
+
+  Result<Target> one_target(bool attributes) {
+    const std::uint32_t line = in_.current().line;
+    if (in_.current().kind != TokenKind::kName) {
+      return in_.fail(line, "expected the name of a variable, found " + in_.describe_current());
+    }
+    const Token token = in_.take();
+    constexpr std::string_view kReserved[] = {"loop", "true",  "false", "none",
+                                              "True", "False", "None"};
+    if (std::find(std::begin(kReserved), std::end(kReserved), token.text) != std::end(kReserved)) {
+      return in_.fail(line, "cannot assign to '" + token.text + "'");
+    }
+    Target one;
+    one.symbol = symbols_.of(token.text);
+    if (attributes && in_.skip_operator(".")) {
+      one.kind = Target::Kind::kAttribute;
+      TRY(one.attribute, in_.expect_name("attribute"));
+    }
+    return one;
+  }
+
+  Status block_end() {
+    if (in_.current().kind == TokenKind::kBlockEnd) {
+      in_.take();
+      return ok_status();
+    }
+    return in_.fail(in_.current().line, "expected '%}', found " + in_.describe_current());
+  }
 
   StmtPtr make(StmtKind kind, std::uint32_t line) {
     auto stmt = std::make_unique<Stmt>();
@@ -62,255 +290,6 @@ class Parser {
   int loops_ = 0;   // for bodies around us within this macro
   int scopes_ = 0;  // anything around us that has names of its own
 };
-
-Status Parser::block_end() {
-  if (in_.current().kind == TokenKind::kBlockEnd) {
-    in_.take();
-    return ok_status();
-  }
-  return in_.fail(in_.current().line, "expected '%}', found " + in_.describe_current());
-}
-
-Result<Body> Parser::statements(std::string_view construct, std::uint32_t line, Ends ends) {
-  Body body;
-  if (++depth_ > limits::kTemplateDepth) {
-    return in_.fail(line, "statements are nested deeper than the limit of " +
-                              std::to_string(limits::kTemplateDepth));
-  }
-  while (true) {
-    const Token& token = in_.current();
-    if (token.kind == TokenKind::kEnd) {
-      if (ends.size() == 0) break;
-      return in_.fail(
-          line, "'" + std::string(construct) + "' has no '" + std::string(*(ends.end() - 1)) + "'");
-    }
-    if (token.kind == TokenKind::kData) {
-      StmtPtr stmt = make(StmtKind::kText, token.line);
-      auto text = std::make_shared<Text>();
-      text->bytes = in_.take().text;
-      stmt->text = std::move(text);
-      body.push_back(std::move(stmt));
-      continue;
-    }
-    if (token.kind == TokenKind::kVariableBegin) {
-      TRY(StmtPtr stmt, output());
-      body.push_back(std::move(stmt));
-      continue;
-    }
-    in_.take();  // '{%'
-    const bool ended = std::any_of(ends.begin(), ends.end(),
-                                   [this](std::string_view name) { return in_.at_name(name); });
-    if (ended) break;
-    TRY(StmtPtr stmt, statement());
-    body.push_back(std::move(stmt));
-  }
-  --depth_;
-  return body;
-}
-
-Result<Body> Parser::block(std::string_view construct, std::uint32_t line, Ends ends) {
-  in_.skip_operator(":");
-  TRY_VOID(block_end());
-  return statements(construct, line, ends);
-}
-
-Result<Body> Parser::captured_block(std::string_view construct, std::uint32_t line,
-                                    std::string_view end) {
-  const int loops = loops_;
-  loops_ = 0;
-  ++scopes_;
-  TRY(Body body, block(construct, line, {end}));
-  --scopes_;
-  loops_ = loops;
-  return body;
-}
-
-Result<StmtPtr> Parser::output() {
-  StmtPtr stmt = make(StmtKind::kOutput, in_.take().line);
-  TRY(stmt->expr, expressions_.tuple(true, ""));
-  if (in_.current().kind != TokenKind::kVariableEnd) {
-    return in_.fail(stmt->line, "expected '}}', found " + in_.describe_current());
-  }
-  in_.take();
-  return stmt;
-}
-
-Result<StmtPtr> Parser::statement() {
-  const std::uint32_t line = in_.current().line;
-  if (in_.current().kind != TokenKind::kName) {
-    return in_.fail(line, "expected the name of a tag, found " + in_.describe_current());
-  }
-  const Token tag = in_.take();
-  const std::string_view name = tag.text;
-  if (name == "if") return if_statement(line);
-  if (name == "for") return for_statement(line);
-  if (name == "set") return set_statement(line);
-  if (name == "macro") return macro_statement(line);
-  if (name == "filter") return filter_statement(line);
-  if (name == "generation") return generation_statement(line);
-  if (name == "break") return jump_statement(StmtKind::kBreak, line);
-  if (name == "continue") return jump_statement(StmtKind::kContinue, line);
-  constexpr std::string_view kStray[] = {"elif",   "else",   "endif",     "endfor",
-                                         "endset", "endraw", "endfilter", "endmacro"};
-  if (std::find(std::begin(kStray), std::end(kStray), name) != std::end(kStray)) {
-    return in_.fail(line, "'" + tag.text + "' without a beginning");
-  }
-  return in_.unsupported(line, "tag '" + tag.text + "'");
-}
-
-Result<StmtPtr> Parser::if_statement(std::uint32_t line) {
-  StmtPtr stmt = make(StmtKind::kIf, line);
-  expressions_.begin_conditional();
-  while (true) {
-    Branch branch;
-    TRY(branch.condition, expressions_.tuple(false, ""));
-    TRY(branch.body, block("if", line, {"elif", "else", "endif"}));
-    stmt->branches.push_back(std::move(branch));
-    if (in_.skip_name("elif")) continue;
-    if (in_.skip_name("else")) {
-      TRY(stmt->otherwise, block("if", line, {"endif"}));
-    }
-    in_.skip_name("endif");
-    break;
-  }
-  expressions_.end_conditional();
-  TRY_VOID(block_end());
-  return stmt;
-}
-
-Result<StmtPtr> Parser::for_statement(std::uint32_t line) {
-  StmtPtr stmt = make(StmtKind::kFor, line);
-  TRY(stmt->target, target(false, "in"));
-  if (!in_.skip_name("in")) {
-    return in_.fail(line, "'for' without 'in', found " + in_.describe_current());
-  }
-  TRY(stmt->expr, expressions_.tuple(false, "recursive"));
-  if (in_.skip_name("if")) {
-    TRY(stmt->condition, expressions_.expression());
-  }
-  if (in_.at_name("recursive")) return in_.unsupported(line, "a recursive 'for'");
-  ++loops_;
-  ++scopes_;
-  TRY(stmt->body, block("for", line, {"else", "endfor"}));
-  --loops_;
-  if (in_.skip_name("else")) {
-    TRY(stmt->otherwise, block("for", line, {"endfor"}));
-  }
-  --scopes_;
-  in_.skip_name("endfor");
-  TRY_VOID(block_end());
-  return stmt;
-}
-
-Result<StmtPtr> Parser::set_statement(std::uint32_t line) {
-  StmtPtr stmt = make(StmtKind::kSet, line);
-  TRY(stmt->target, target(true, ""));
-  if (in_.skip_operator("=")) {
-    TRY(stmt->expr, expressions_.tuple(true, ""));
-  } else {
-    stmt->kind = StmtKind::kSetBlock;
-    TRY(stmt->expr, expressions_.filters(nullptr));
-    TRY(stmt->body, captured_block("set", line, "endset"));
-    in_.skip_name("endset");
-  }
-  TRY_VOID(block_end());
-  return stmt;
-}
-
-Result<StmtPtr> Parser::macro_statement(std::uint32_t line) {
-  if (scopes_ > 0) return in_.unsupported(line, "a 'macro' inside a loop, macro or block");
-  StmtPtr stmt = make(StmtKind::kMacro, line);
-  stmt->macro = std::make_unique<Macro>();
-  Macro& macro = *stmt->macro;
-  TRY(macro.name, in_.expect_name("macro"));
-  macro.symbol = symbols_.of(macro.name);
-  TRY_VOID(in_.expect_operator("("));
-  while (!in_.at_operator(")")) {
-    Parameter parameter;
-    TRY(parameter.name, in_.expect_name("parameter"));
-    parameter.symbol = symbols_.of(parameter.name);
-    if (in_.skip_operator("=")) {
-      TRY(parameter.fallback, expressions_.expression());
-    } else if (!macro.parameters.empty() && macro.parameters.back().fallback != nullptr) {
-      return in_.fail(line, "macro '" + macro.name +
-                                "': a parameter without a default follows one with a default");
-    }
-    macro.parameters.push_back(std::move(parameter));
-    if (!in_.skip_operator(",")) break;
-  }
-  TRY_VOID(in_.expect_operator(")"));
-  TRY(macro.body, captured_block("macro", line, "endmacro"));
-  in_.skip_name("endmacro");
-  TRY_VOID(block_end());
-  return stmt;
-}
-
-Result<StmtPtr> Parser::filter_statement(std::uint32_t line) {
-  StmtPtr stmt = make(StmtKind::kFilterBlock, line);
-  TRY(stmt->expr, expressions_.first_filter());
-  TRY(stmt->body, captured_block("filter", line, "endfilter"));
-  in_.skip_name("endfilter");
-  TRY_VOID(block_end());
-  return stmt;
-}
-
-Result<StmtPtr> Parser::generation_statement(std::uint32_t line) {
-  StmtPtr stmt = make(StmtKind::kScope, line);
-  TRY(stmt->body, captured_block("generation", line, "endgeneration"));
-  in_.skip_name("endgeneration");
-  TRY_VOID(block_end());
-  return stmt;
-}
-
-Result<StmtPtr> Parser::jump_statement(StmtKind kind, std::uint32_t line) {
-  if (loops_ == 0) {
-    return in_.fail(line, kind == StmtKind::kBreak ? "'break' outside of a loop"
-                                                   : "'continue' outside of a loop");
-  }
-  TRY_VOID(block_end());
-  return make(kind, line);
-}
-
-Result<Target> Parser::target(bool attributes, std::string_view end) {
-  const std::uint32_t line = in_.current().line;
-  const bool parentheses = in_.skip_operator("(");
-  TRY(Target first, one_target(attributes));
-  if (!in_.at_operator(",")) {
-    if (parentheses) TRY_VOID(in_.expect_operator(")"));
-    return first;
-  }
-  Target all;
-  all.kind = Target::Kind::kTuple;
-  all.parts.push_back(std::move(first));
-  while (in_.skip_operator(",")) {
-    if (in_.at_operator("=") || in_.at_operator(")") || (!end.empty() && in_.at_name(end))) break;
-    if (in_.at_operator("(")) return in_.unsupported(line, "a nested assignment target");
-    TRY(Target next, one_target(attributes));
-    all.parts.push_back(std::move(next));
-  }
-  if (parentheses) TRY_VOID(in_.expect_operator(")"));
-  return all;
-}
-
-Result<Target> Parser::one_target(bool attributes) {
-  const std::uint32_t line = in_.current().line;
-  if (in_.current().kind != TokenKind::kName) {
-    return in_.fail(line, "expected the name of a variable, found " + in_.describe_current());
-  }
-  const Token token = in_.take();
-  constexpr std::string_view kReserved[] = {"loop", "true",  "false", "none",
-                                            "True", "False", "None"};
-  if (std::find(std::begin(kReserved), std::end(kReserved), token.text) != std::end(kReserved)) {
-    return in_.fail(line, "cannot assign to '" + token.text + "'");
-  }
-  Target one;
-  one.symbol = symbols_.of(token.text);
-  if (attributes && in_.skip_operator(".")) {
-    one.kind = Target::Kind::kAttribute;
-    TRY(one.attribute, in_.expect_name("attribute"));
-  }
-  return one;
-}
 
 }  // namespace
 

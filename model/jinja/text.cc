@@ -2,6 +2,8 @@
 
 #include <cstring>
 
+#include "base/utf8.h"
+
 namespace hearth::model::jinja {
 namespace {
 
@@ -46,19 +48,8 @@ Range strip_where(std::string_view text, bool left, bool right, Predicate drop) 
 }  // namespace
 
 Character character_at(std::string_view text, std::size_t at) {
-  const auto lead = static_cast<unsigned char>(text[at]);
-  if (lead < 0x80) return {lead, 1};
-  const std::size_t length = lead >= 0xF0 ? 4 : lead >= 0xE0 ? 3 : 2;
-  if (lead < 0xC2 || lead > 0xF4) return {kBrokenCharacter, 1};
-  std::uint32_t code = lead & (0xFFu >> (length + 1));
-  for (std::size_t i = 1; i < length; ++i) {
-    if (!continuation(text, at + i)) return {kBrokenCharacter, 1};
-    code = (code << 6) | (static_cast<unsigned char>(text[at + i]) & 0x3Fu);
-  }
-  const bool overlong = (length == 3 && code < 0x800) || (length == 4 && code < 0x10000);
-  const bool surrogate = code >= 0xD800 && code < 0xE000;
-  if (overlong || surrogate || code > 0x10FFFF) return {kBrokenCharacter, 1};
-  return {code, length};
+  const Utf8Char one = decode_utf8(text, at);
+  return one.valid ? Character{one.point, one.bytes} : Character{kBrokenCharacter, 1};
 }
 
 std::size_t count_characters(std::string_view text) {
@@ -71,25 +62,6 @@ std::size_t character_offset(std::string_view text, std::size_t index) {
   std::size_t at = 0;
   for (; index > 0 && at < text.size(); --index) at += character_at(text, at).length;
   return at;
-}
-
-void append_utf8(std::string& out, std::uint32_t code) {
-  const auto byte = [&out](std::uint32_t value) { out.push_back(static_cast<char>(value)); };
-  if (code < 0x80) {
-    byte(code);
-  } else if (code < 0x800) {
-    byte(0xC0 | (code >> 6));
-    byte(0x80 | (code & 0x3F));
-  } else if (code < 0x10000) {
-    byte(0xE0 | (code >> 12));
-    byte(0x80 | ((code >> 6) & 0x3F));
-    byte(0x80 | (code & 0x3F));
-  } else {
-    byte(0xF0 | (code >> 18));
-    byte(0x80 | ((code >> 12) & 0x3F));
-    byte(0x80 | ((code >> 6) & 0x3F));
-    byte(0x80 | (code & 0x3F));
-  }
 }
 
 bool is_space(std::uint32_t code) {

@@ -20,7 +20,6 @@ Character character_at(std::string_view text, std::size_t at);
 std::size_t count_characters(std::string_view text);
 // Byte offset of the character with this index; text.size() when there are fewer.
 std::size_t character_offset(std::string_view text, std::size_t index);
-void append_utf8(std::string& out, std::uint32_t code);
 
 bool is_space(std::uint32_t code);          // str.isspace
 bool is_line_boundary(std::uint32_t code);  // str.splitlines

@@ -14,71 +14,34 @@ Result<TextPtr> text_of(Meter& meter, const Value& value) {
   return std::get<TextPtr>(text);
 }
 
-Result<Value> filter_string(Meter& meter, const Value& input, const Arguments& arguments) {
-  TRY_VOID(Bound::bind(arguments, {}));
-  return to_text(meter, input);
-}
-
-Result<Value> filter_trim(Meter& meter, const Value& input, const Arguments& arguments) {
-  TRY(const Bound bound, Bound::bind(arguments, {"chars"}));
+Result<Value> filter_title(Meter& meter, const Value& input, const Bound&) {
   TRY(const TextPtr text, text_of(meter, input));
-  return strip(meter, *text, bound.get(0), true, true);
+  return title(meter, *text, [](std::uint32_t code) {
+    return is_space(code) || code == '-' || code == '(' || code == '{' || code == '[' ||
+           code == '<';
+  });
 }
 
-Result<Value> filter_upper(Meter& meter, const Value& input, const Arguments& arguments) {
-  TRY_VOID(Bound::bind(arguments, {}));
-  TRY(const TextPtr text, text_of(meter, input));
-  return change_case(meter, *text, append_upper);
+// A method of strings as a filter of anything.
+Result<Value> by_method(Meter& meter, std::string_view method, const Value& input,
+                        const Bound& bound) {
+  TRY(const Value text, to_text(meter, input));
+  return call_method(meter, text, method, bound.all());
 }
 
-Result<Value> filter_lower(Meter& meter, const Value& input, const Arguments& arguments) {
-  TRY_VOID(Bound::bind(arguments, {}));
-  TRY(const TextPtr text, text_of(meter, input));
-  return change_case(meter, *text, append_lower);
-}
-
-Result<Value> filter_capitalize(Meter& meter, const Value& input, const Arguments& arguments) {
-  TRY_VOID(Bound::bind(arguments, {}));
-  TRY(const TextPtr text, text_of(meter, input));
-  return capitalize(meter, *text);
-}
-
-// A word starts after white space, a hyphen or an opening bracket; the rest of it becomes small.
-Result<Value> filter_title(Meter& meter, const Value& input, const Arguments& arguments) {
-  TRY_VOID(Bound::bind(arguments, {}));
-  TRY(const TextPtr text, text_of(meter, input));
-  TextBuilder out(meter);
-  bool start = true;
-  for (std::size_t at = 0; at < text->bytes.size() && !out.failed();) {
-    const Character one = character_at(text->bytes, at);
-    std::string changed(text->bytes, at, one.length);
-    if (one.code != kBrokenCharacter) {
-      changed.clear();
-      (start ? append_upper : append_lower)(changed, one.code);
-    }
-    out.append(changed, is_user(*text, at));
-    start = is_space(one.code) || one.code == '-' || one.code == '(' || one.code == '{' ||
-            one.code == '[' || one.code == '<';
-    at += one.length;
-  }
-  return out.finish();
-}
-
-Result<Value> filter_replace(Meter& meter, const Value& input, const Arguments& arguments) {
-  TRY(const Bound bound, Bound::bind(arguments, {"old", "new", "count"}));
+Result<Value> filter_replace(Meter& meter, const Value& input, const Bound& bound) {
   REQUIRE(bound.has(0) && bound.has(1), "needs the parameters 'old' and 'new'");
   TRY(const TextPtr text, text_of(meter, input));
   TRY(const TextPtr old, text_of(meter, *bound.get(0)));
   TRY(const TextPtr with, text_of(meter, *bound.get(1)));
   std::int64_t count = -1;
-  if (bound.has(2) && !std::holds_alternative<None>(*bound.get(2))) {
+  if (bound.has_value(2)) {
     TRY(count, bound.integer(2, -1));
   }
   return replace(meter, *text, *old, *with, count);
 }
 
-Result<Value> filter_escape(Meter& meter, const Value& input, const Arguments& arguments) {
-  TRY_VOID(Bound::bind(arguments, {}));
+Result<Value> filter_escape(Meter& meter, const Value& input, const Bound&) {
   TRY(const TextPtr text, text_of(meter, input));
   TextBuilder out(meter);
   for (std::size_t at = 0; at < text->bytes.size() && !out.failed(); ++at) {
@@ -96,8 +59,7 @@ Result<Value> filter_escape(Meter& meter, const Value& input, const Arguments& a
   return out.finish();
 }
 
-Result<Value> filter_indent(Meter& meter, const Value& input, const Arguments& arguments) {
-  TRY(const Bound bound, Bound::bind(arguments, {"width", "first", "blank"}));
+Result<Value> filter_indent(Meter& meter, const Value& input, const Bound& bound) {
   TRY(const TextPtr text, text_of(meter, input));
   Text by;
   if (bound.has(0) && as_text(*bound.get(0)) != nullptr) {
@@ -108,14 +70,14 @@ Result<Value> filter_indent(Meter& meter, const Value& input, const Arguments& a
     by.bytes.assign(static_cast<std::size_t>(std::max<std::int64_t>(width, 0)), ' ');
   }
   TextBuilder out(meter);
-  if (bound.flag(1, false)) out.append(by);
+  if (bound.flag(1)) out.append(by);
   const std::string_view bytes = text->bytes;
   std::size_t begin = 0;
   for (bool first = true; begin <= bytes.size() && !out.failed(); first = false) {
     std::size_t end = begin;
     while (end < bytes.size() && !is_line_boundary(character_at(bytes, end).code)) ++end;
     if (!first) out.append("\n");
-    if (!first && (end > begin || bound.flag(2, false))) out.append(by);
+    if (!first && (end > begin || bound.flag(2))) out.append(by);
     out.append(*text, begin, end);
     if (end >= bytes.size()) break;
     begin = end + character_at(bytes, end).length;
@@ -131,43 +93,35 @@ std::string number_text(const Text& text) {
   return digits;
 }
 
-std::optional<double> read_real(const Text& text) {
+template <typename Number>
+std::optional<Number> read_number(const Text& text) {
   const std::string digits = number_text(text);
-  double real = 0;
+  Number number{};
   const char* end = digits.data() + digits.size();
-  const auto read = std::from_chars(digits.data(), end, real);
+  const auto read = std::from_chars(digits.data(), end, number);
   if (digits.empty() || read.ec != std::errc() || read.ptr != end) return std::nullopt;
-  return real;
+  return number;
 }
 
 std::optional<double> real_input(const Value& value) {
-  if (const auto* flag = std::get_if<bool>(&value)) return *flag ? 1.0 : 0.0;
-  if (const auto* whole = std::get_if<std::int64_t>(&value)) return static_cast<double>(*whole);
-  if (const auto* real = std::get_if<double>(&value)) return *real;
-  if (const Text* text = as_text(value)) return read_real(*text);
-  return std::nullopt;
+  if (const Text* text = as_text(value)) return read_number<double>(*text);
+  return real_of(value);
 }
 
-Result<Value> filter_int(Meter& meter, const Value& input, const Arguments& arguments) {
-  TRY(const Bound bound, Bound::bind(arguments, {"default"}));
+Result<Value> filter_int(Meter& meter, const Value& input, const Bound& bound) {
   REQUIRE(!is_undefined(input), "an undefined value cannot be used as a number");
   const Value fallback = bound.has(0) ? *bound.get(0) : Value(std::int64_t{0});
   if (std::holds_alternative<std::int64_t>(input)) return input;
   if (const Text* text = as_text(input)) {
     TRY_VOID(meter.scan(text->bytes.size()));
-    const std::string digits = number_text(*text);
-    std::int64_t whole = 0;
-    const char* end = digits.data() + digits.size();
-    const auto read = std::from_chars(digits.data(), end, whole);
-    if (!digits.empty() && read.ec == std::errc() && read.ptr == end) return Value(whole);
+    if (const auto whole = read_number<std::int64_t>(*text)) return Value(*whole);
   }
   const std::optional<double> real = real_input(input);
   if (!real || !std::isfinite(*real) || std::fabs(*real) >= 9.2e18) return fallback;
   return Value(static_cast<std::int64_t>(*real));
 }
 
-Result<Value> filter_float(Meter& meter, const Value& input, const Arguments& arguments) {
-  TRY(const Bound bound, Bound::bind(arguments, {"default"}));
+Result<Value> filter_float(Meter& meter, const Value& input, const Bound& bound) {
   REQUIRE(!is_undefined(input), "an undefined value cannot be used as a number");
   if (const Text* text = as_text(input)) TRY_VOID(meter.scan(text->bytes.size()));
   const std::optional<double> real = real_input(input);
@@ -175,16 +129,14 @@ Result<Value> filter_float(Meter& meter, const Value& input, const Arguments& ar
   return bound.has(0) ? *bound.get(0) : Value(0.0);
 }
 
-Result<Value> filter_abs(Meter&, const Value& input, const Arguments& arguments) {
-  TRY_VOID(Bound::bind(arguments, {}));
+Result<Value> filter_abs(Meter&, const Value& input, const Bound&) {
   if (const auto* real = std::get_if<double>(&input)) return Value(std::fabs(*real));
   const auto* whole = std::get_if<std::int64_t>(&input);
   REQUIRE(whole != nullptr && *whole != INT64_MIN, "needs a number");
   return Value(*whole < 0 ? -*whole : *whole);
 }
 
-Result<Value> filter_round(Meter&, const Value& input, const Arguments& arguments) {
-  TRY(const Bound bound, Bound::bind(arguments, {"precision", "method"}));
+Result<Value> filter_round(Meter&, const Value& input, const Bound& bound) {
   TRY(const std::int64_t precision, bound.integer(0, 0));
   REQUIRE(precision >= 0 && precision <= 15, "'precision' is outside of 0 to 15");
   std::string method = "common";
@@ -195,7 +147,7 @@ Result<Value> filter_round(Meter&, const Value& input, const Arguments& argument
   REQUIRE(method == "common" || method == "ceil" || method == "floor",
           "'method' must be common, ceil or floor");
   if (std::holds_alternative<std::int64_t>(input) && method == "common") return input;
-  const std::optional<double> real = as_text(input) != nullptr ? std::nullopt : real_input(input);
+  const std::optional<double> real = real_of(input);
   REQUIRE(real.has_value() && std::fabs(*real) < 1e18, "needs a number below 1e18");
   if (method != "common") {
     const double scale = std::pow(10.0, static_cast<double>(precision));
@@ -211,23 +163,6 @@ Result<Value> filter_round(Meter&, const Value& input, const Arguments& argument
 }
 
 }  // namespace
-
-Result<Value> strip(Meter& meter, const Text& text, const Value* characters, bool left,
-                    bool right) {
-  Range range;
-  std::size_t compared = 1;  // for each byte that goes
-  if (characters == nullptr || std::holds_alternative<None>(*characters)) {
-    range = strip_space(text.bytes, left, right);
-  } else {
-    const Text* set = as_text(*characters);
-    REQUIRE(set != nullptr, "the characters to strip are no string");
-    REQUIRE(set->bytes.size() <= 64, "the characters to strip are over the limit of 64 bytes");
-    compared += set->bytes.size();
-    range = strip_characters(text.bytes, set->bytes, left, right);
-  }
-  TRY_VOID(meter.scan((text.bytes.size() - (range.end - range.begin)) * compared));
-  return make_part(meter, text, range.begin, range.end);
-}
 
 Result<Value> replace(Meter& meter, const Text& text, const Text& old, const Text& with,
                       std::int64_t count) {
@@ -256,53 +191,42 @@ Result<Value> replace(Meter& meter, const Text& text, const Text& old, const Tex
   return out.finish();
 }
 
-Result<Value> change_case(Meter& meter, const Text& text,
-                          void (*change)(std::string&, std::uint32_t)) {
+Result<Value> title(Meter& meter, const Text& text, bool (*ends_word)(std::uint32_t code)) {
   TextBuilder out(meter);
-  std::string run;  // bytes of one provenance, to append few times
-  bool user = false;
+  bool start = true;
   for (std::size_t at = 0; at < text.bytes.size() && !out.failed();) {
     const Character one = character_at(text.bytes, at);
-    const bool now = is_user(text, at);
-    if (now != user || run.size() > 256) {
-      out.append(run, user);
-      run.clear();
-      user = now;
+    std::string changed(text.bytes, at, one.length);
+    if (one.code != kBrokenCharacter) {
+      changed.clear();
+      (start ? append_upper : append_lower)(changed, one.code);
     }
-    if (one.code == kBrokenCharacter) {
-      run += text.bytes[at];
-    } else {
-      change(run, one.code);
-    }
+    out.append(changed, is_user(text, at));
+    start = ends_word(one.code);
     at += one.length;
   }
-  out.append(run, user);
   return out.finish();
 }
 
-Result<Value> capitalize(Meter& meter, const Text& text) {
-  if (text.bytes.empty()) return make_text(meter, "");
-  const std::size_t first = character_at(text.bytes, 0).length;
-  TRY(const Value head, make_part(meter, text, 0, first));
-  TRY(const Value tail, make_part(meter, text, first, text.bytes.size()));
-  TRY(const Value large, change_case(meter, *as_text(head), append_upper));
-  TRY(const Value small, change_case(meter, *as_text(tail), append_lower));
-  TextBuilder out(meter);
-  out.append(*as_text(large));
-  out.append(*as_text(small));
-  return out.finish();
-}
-
-const Builtin* text_filters() {
+std::span<const Builtin> text_filters() {
+  using V = const Value&;
+  using B = const Bound&;
   static constexpr Builtin kFilters[] = {
-      {"abs", filter_abs},         {"capitalize", filter_capitalize},
-      {"e", filter_escape},        {"escape", filter_escape},
-      {"float", filter_float},     {"indent", filter_indent},
-      {"int", filter_int},         {"lower", filter_lower},
-      {"replace", filter_replace}, {"round", filter_round},
-      {"string", filter_string},   {"title", filter_title},
-      {"tojson", filter_tojson},   {"trim", filter_trim},
-      {"upper", filter_upper},     {"", nullptr}};
+      {"abs", filter_abs},
+      {"capitalize", [](Meter& m, V v, B b) { return by_method(m, "capitalize", v, b); }, {"*"}},
+      {"e", filter_escape},
+      {"escape", filter_escape},
+      {"float", filter_float, {"default"}},
+      {"indent", filter_indent, {"width", "first", "blank"}},
+      {"int", filter_int, {"default"}},
+      {"lower", [](Meter& m, V v, B b) { return by_method(m, "lower", v, b); }, {"*"}},
+      {"replace", filter_replace, {"old", "new", "count"}},
+      {"round", filter_round, {"precision", "method"}},
+      {"string", [](Meter& m, V v, B) { return to_text(m, v); }},
+      {"title", filter_title},
+      {"tojson", filter_tojson, {"ensure_ascii", "indent", "separators", "sort_keys"}},
+      {"trim", [](Meter& m, V v, B b) { return by_method(m, "strip", v, b); }, {"*"}},
+      {"upper", [](Meter& m, V v, B b) { return by_method(m, "upper", v, b); }, {"*"}}};
   return kFilters;
 }
 

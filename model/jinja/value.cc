@@ -46,23 +46,6 @@ Result<bool> equal_dicts(Meter& meter, const Dict& a, const Dict& b) {
   return true;
 }
 
-// A number that a bool, an integer or a float stands for.
-struct Number {
-  bool valid = false;
-  bool real = false;
-  std::int64_t whole = 0;
-  double value = 0;
-};
-
-Number number_of(const Value& value) {
-  if (const auto* flag = std::get_if<bool>(&value)) return {true, false, *flag, double(*flag)};
-  if (const auto* whole = std::get_if<std::int64_t>(&value)) {
-    return {true, false, *whole, static_cast<double>(*whole)};
-  }
-  if (const auto* real = std::get_if<double>(&value)) return {true, true, 0, *real};
-  return {};
-}
-
 Result<int> compare_lists(Meter& meter, const List& a, const List& b) {
   for (std::size_t i = 0; i < a.items.size() && i < b.items.size(); ++i) {
     TRY(const bool same, equal(meter, a.items[i], b.items[i]));
@@ -197,8 +180,7 @@ Result<Value> make_dict(Meter& meter, std::vector<std::pair<Value, Value>> items
 
 bool truthy(const Value& value) {
   if (is_undefined(value) || std::holds_alternative<None>(value)) return false;
-  const Number number = number_of(value);
-  if (number.valid) return number.real ? number.value != 0 : number.whole != 0;
+  if (const auto number = real_of(value)) return *number != 0;
   if (const Text* text = as_text(value)) return !text->bytes.empty();
   if (const List* list = as_list(value)) return !list->items.empty();
   if (const Dict* dict = as_dict(value)) return !dict->items.empty();
@@ -228,13 +210,26 @@ const Dict* as_dict(const Value& value) {
   return dict != nullptr ? dict->get() : nullptr;
 }
 
+std::optional<std::int64_t> whole_of(const Value& value) {
+  if (const auto* flag = std::get_if<bool>(&value)) return *flag ? 1 : 0;
+  if (const auto* whole = std::get_if<std::int64_t>(&value)) return *whole;
+  return std::nullopt;
+}
+
+std::optional<double> real_of(const Value& value) {
+  if (const auto* real = std::get_if<double>(&value)) return *real;
+  if (const auto whole = whole_of(value)) return static_cast<double>(*whole);
+  return std::nullopt;
+}
+
 Result<bool> equal(Meter& meter, const Value& a, const Value& b) {
   TRY_VOID(meter.steps(1));
-  const Number x = number_of(a);
-  const Number y = number_of(b);
-  if (x.valid || y.valid) {
-    if (!x.valid || !y.valid) return false;
-    return x.real || y.real ? x.value == y.value : x.whole == y.whole;
+  const auto x = real_of(a);
+  const auto y = real_of(b);
+  if (x || y) {
+    const auto p = whole_of(a);
+    const auto q = whole_of(b);
+    return p && q ? *p == *q : x && y && *x == *y;
   }
   if (a.index() != b.index()) return false;
   if (const Text* text = as_text(a)) {
@@ -253,12 +248,12 @@ Result<bool> equal(Meter& meter, const Value& a, const Value& b) {
 
 Result<int> compare(Meter& meter, const Value& a, const Value& b) {
   TRY_VOID(meter.steps(1));
-  const Number x = number_of(a);
-  const Number y = number_of(b);
-  if (x.valid && y.valid) {
-    if (x.real || y.real) return x.value < y.value ? -1 : x.value > y.value ? 1 : 0;
-    return x.whole < y.whole ? -1 : x.whole > y.whole ? 1 : 0;
-  }
+  const auto p = whole_of(a);
+  const auto q = whole_of(b);
+  if (p && q) return *p < *q ? -1 : *p > *q ? 1 : 0;
+  const auto x = real_of(a);
+  const auto y = real_of(b);
+  if (x && y) return *x < *y ? -1 : *x > *y ? 1 : 0;
   const Text* text = as_text(a);
   const Text* other = as_text(b);
   if (text != nullptr && other != nullptr) {

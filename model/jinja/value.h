@@ -5,6 +5,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <memory>
+#include <optional>
 #include <string>
 #include <string_view>
 #include <utility>
@@ -106,6 +107,9 @@ bool is_undefined(const Value& value);
 const Text* as_text(const Value& value);  // null for other types
 const List* as_list(const Value& value);
 const Dict* as_dict(const Value& value);
+// The number that a bool or an integer stands for, and a float too.
+std::optional<std::int64_t> whole_of(const Value& value);
+std::optional<double> real_of(const Value& value);
 
 Result<bool> equal(Meter& meter, const Value& a, const Value& b);
 // Negative, zero or positive; numbers, strings and lists only.
