@@ -155,9 +155,7 @@ Result<std::shared_ptr<const Tokenizer>> BpeTokenizer::build(const TokenizerSour
   std::shared_ptr<BpeTokenizer> tokenizer(
       new BpeTokenizer(std::move(entries), source, *pre, std::move(merges)));
   tokenizer->byte_symbols_ = bytes;
-  const auto& tokens = tokenizer->byte_tokens_;
-  const bool whole = std::all_of(tokens.begin(), tokens.end(), [](TokenId t) { return t >= 0; });
-  if (whole || !tokenizer->missing_.empty()) tokenizer->measure_tokens();
+  tokenizer->measure_tokens(!tokenizer->missing_.empty());
   return std::shared_ptr<const Tokenizer>(std::move(tokenizer));
 }
 
@@ -176,11 +174,7 @@ BpeTokenizer::BpeTokenizer(Vocabulary entries, const TokenizerSource& source, Pr
   }
   if (missing_.size() == kReplacementUtf8.size()) return;
   missing_.clear();
-  // Some files name a control token here; no text becomes one, so that it stands for nothing.
-  const TokenId unknown = source.unknown ? static_cast<TokenId>(*source.unknown) : -1;
-  if (unknown >= 0 && this->entries().kind(unknown) != TokenKind::kControl) {
-    missing_.push_back(unknown);
-  }
+  if (unknown_ >= 0) missing_.push_back(unknown_);
 }
 
 void BpeTokenizer::encode_text(std::string_view text, bool, std::vector<TokenId>& out) const {
@@ -241,11 +235,6 @@ void BpeTokenizer::encode_bytes(std::string_view bytes, std::vector<TokenId>& ou
 }
 
 std::string BpeTokenizer::text_bytes(TokenId token) const {
-  if (entries().kind(token) == TokenKind::kByte) {
-    if (const auto byte = named_byte(entries().text(token))) {
-      return std::string(1, static_cast<char>(*byte));
-    }
-  }
   return bpe_bytes(entries().text(token));
 }
 

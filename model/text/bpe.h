@@ -64,8 +64,7 @@ class BpeTokenizer final : public VocabularyTokenizer {
   bool whole_words_;  // a word that is an entry is that entry, whatever the merges say
   MergeTable merges_;
   std::array<std::uint32_t, 256> byte_symbols_{};
-  std::array<TokenId, 256> byte_tokens_{};  // -1: the vocabulary lacks this byte
-  std::vector<TokenId> missing_;            // what stands for a byte that it lacks
+  std::vector<TokenId> missing_;  // what stands for a byte that the vocabulary lacks
 };
 
 }  // namespace hearth::model

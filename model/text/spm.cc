@@ -70,9 +70,7 @@ Result<std::shared_ptr<const Tokenizer>> SpmTokenizer::build(const TokenizerSour
   TRY_VOID(check_scores(source));
   TRY(Vocabulary entries, Vocabulary::build(source));
   std::shared_ptr<SpmTokenizer> tokenizer(new SpmTokenizer(std::move(entries), source));
-  const auto& tokens = tokenizer->byte_tokens_;
-  const bool whole = std::all_of(tokens.begin(), tokens.end(), [](TokenId t) { return t >= 0; });
-  if (whole || tokenizer->unknown_ >= 0) tokenizer->measure_tokens();
+  tokenizer->measure_tokens(tokenizer->unknown_ >= 0);
   return std::shared_ptr<const Tokenizer>(std::move(tokenizer));
 }
 
@@ -81,13 +79,7 @@ SpmTokenizer::SpmTokenizer(Vocabulary vocabulary, const TokenizerSource& source)
       space_prefix_(source.add_space_prefix.value_or(true)),
       ranks_(ranks_of(source.scores)) {
   INVARIANT(ranks_.size() == entries().size(), "every entry has a rank");
-  // Some files name a control token here; no text becomes one, so that it stands for nothing.
-  if (source.unknown &&
-      entries().kind(static_cast<TokenId>(*source.unknown)) != TokenKind::kControl) {
-    unknown_ = static_cast<TokenId>(*source.unknown);
-  }
   replacement_ = find_piece(kReplacementUtf8);
-  byte_tokens_.fill(-1);
   for (TokenId token = 0; known(token); ++token) {
     if (entries().kind(token) != TokenKind::kByte) continue;
     if (const auto byte = named_byte(entries().text(token))) byte_tokens_[*byte] = token;
@@ -145,9 +137,6 @@ void SpmTokenizer::encode_unknown(std::string_view character, std::vector<TokenI
 
 std::string SpmTokenizer::text_bytes(TokenId token) const {
   const std::string_view text = entries().text(token);
-  if (entries().kind(token) == TokenKind::kByte) {
-    if (const auto byte = named_byte(text)) return std::string(1, static_cast<char>(*byte));
-  }
   std::string bytes;
   for (std::size_t at = 0; at < text.size();) {
     const bool space = text.substr(at).starts_with(kSpace);

@@ -2,7 +2,6 @@
 // form; text that no entry covers is encoded as bytes. Spaces are written U+2581 in the vocabulary.
 #pragma once
 
-#include <array>
 #include <memory>
 #include <string>
 #include <string_view>
@@ -31,10 +30,8 @@ class SpmTokenizer final : public VocabularyTokenizer {
   void encode_unknown(std::string_view character, std::vector<TokenId>& out) const;
 
   bool space_prefix_;
-  TokenId unknown_ = -1;
-  TokenId replacement_ = -1;              // the entry U+FFFD
-  std::vector<std::uint32_t> ranks_;      // by token: 0 is the best score
-  std::array<TokenId, 256> byte_tokens_;  // -1: none
+  TokenId replacement_ = -1;          // the entry U+FFFD
+  std::vector<std::uint32_t> ranks_;  // by token: 0 is the best score
 };
 
 }  // namespace hearth::model

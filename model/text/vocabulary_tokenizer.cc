@@ -54,6 +54,10 @@ VocabularyTokenizer::VocabularyTokenizer(Vocabulary entries, const TokenizerSour
   INVARIANT(bos_ < static_cast<TokenId>(vocabulary_) && eos_ < static_cast<TokenId>(vocabulary_),
             "the vocabulary checked the ids of its special tokens");
   adds_bos_ = source.add_bos.value_or(default_bos) && bos_ >= 0;
+  byte_tokens_.fill(-1);
+  // Some files name a control token here; no text becomes one, so that it stands for nothing.
+  const TokenId unknown = source.unknown ? static_cast<TokenId>(*source.unknown) : -1;
+  if (unknown >= 0 && entries_.kind(unknown) != TokenKind::kControl) unknown_ = unknown;
 }
 
 Result<std::vector<TokenId>> VocabularyTokenizer::encode(std::string_view text,
@@ -106,7 +110,10 @@ Result<std::vector<TokenId>> VocabularyTokenizer::encode_pieces(std::span<const 
   return ids;
 }
 
-void VocabularyTokenizer::measure_tokens() {
+void VocabularyTokenizer::measure_tokens(bool replaced) {
+  const bool whole =
+      std::all_of(byte_tokens_.begin(), byte_tokens_.end(), [](TokenId t) { return t >= 0; });
+  if (!whole && !replaced) return;
   longest_token_bytes_ = kCharacterBytes;  // of one that becomes the unknown token
   for (TokenId token = 0; known(token); ++token) {
     longest_token_bytes_ = std::max(longest_token_bytes_, token_bytes(token, true, false).size());
@@ -118,9 +125,12 @@ std::string VocabularyTokenizer::token_bytes(TokenId token, bool show_special, b
   if (entries_.special(token)) {
     return show_special ? std::string(entries_.text(token)) : std::string();
   }
-  std::string bytes = entries_.kind(token) == TokenKind::kUserDefined
-                          ? std::string(entries_.text(token))
-                          : text_bytes(token);
+  const std::string_view text = entries_.text(token);
+  const TokenKind kind = entries_.kind(token);
+  const auto byte = kind == TokenKind::kByte ? named_byte(text) : std::nullopt;
+  std::string bytes = byte                              ? std::string(1, static_cast<char>(*byte))
+                      : kind == TokenKind::kUserDefined ? std::string(text)
+                                                        : text_bytes(token);
   if (first && strips_first_space() && bytes.starts_with(' ')) bytes.erase(0, 1);
   return bytes;
 }

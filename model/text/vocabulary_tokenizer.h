@@ -1,6 +1,7 @@
 // The common part of all tokenizers: the vocabulary, splitting a text at special tokens, BOS.
 #pragma once
 
+#include <array>
 #include <memory>
 #include <optional>
 #include <span>
@@ -35,16 +36,19 @@ class VocabularyTokenizer : public Tokenizer {
   // behind a special token.
   virtual void encode_text(std::string_view text, bool after_special,
                            std::vector<TokenId>& out) const = 0;
-  // The bytes of an entry that is neither special nor user-defined.
+  // The bytes of an entry that is neither special nor user-defined and names no byte.
   virtual std::string text_bytes(TokenId token) const = 0;
   virtual bool strips_first_space() const { return false; }
-  // Finds longest_token_bytes(); for a vocabulary that leaves no byte out.
-  void measure_tokens();
+  // Finds longest_token_bytes(), unless some byte has no token and, not `replaced`, is left out.
+  void measure_tokens(bool replaced);
 
   bool known(TokenId token) const {
     return token >= 0 && token < static_cast<TokenId>(entries_.size());
   }
   const Vocabulary& entries() const { return entries_; }
+
+  std::array<TokenId, 256> byte_tokens_;  // of single bytes; -1: none
+  TokenId unknown_ = -1;                  // of text that has no other; -1: none
 
  private:
   Vocabulary entries_;
