@@ -10,7 +10,5 @@ Entry<decltype(Kernels::matmul_partial)> matmul_partial;
 Entry<decltype(Kernels::dequantize_row)> dequantize_row;
 Entry<decltype(Kernels::kv_write)> kv_write;
 Entry<decltype(Kernels::attention)> attention;
-// The inverse of kv_read: a slot of a page from its bytes, of which any are taken.
-void kv_place(const KvLayout& layout, const std::byte* stored, std::byte* page, std::uint32_t slot);
 
 }  // namespace hearth::kernels::scalar

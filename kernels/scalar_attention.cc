@@ -150,26 +150,6 @@ bool attention(const AttentionArgs& args) {
   return true;
 }
 
-void kv_place(const KvLayout& layout, const std::byte* stored, std::byte* page,
-              std::uint32_t slot) {
-  check_kv_slot(layout, page, slot);
-  const auto get = [&stored](auto& value) {
-    std::memcpy(&value, stored, sizeof(value));
-    stored += sizeof(value);
-  };
-  for (std::uint32_t h = 0; h < layout.kv_heads; ++h) {
-    const HeadPage head = head_page(layout, page, h);
-    for (std::uint32_t d = 0; d < layout.head_dim; ++d) {
-      std::int8_t key = 0;
-      get(key);
-      head.key(slot, d) = static_cast<std::byte>(key + 128);
-    }
-    for (std::uint32_t b = 0; b < layout.head_dim / kBlock; ++b) get(head.key_scale(slot, b));
-    for (std::uint32_t d = 0; d < layout.head_dim; ++d) get(head.value(slot, d));
-    get(head.value_scales[slot]);
-  }
-}
-
 }  // namespace hearth::kernels::scalar
 
 namespace hearth::kernels {

@@ -55,6 +55,16 @@ static inline __m256i broadcast_four(const void* at) {
   return _mm256_set1_epi32(four);
 }
 
+// fp16 and bf16 numbers.
+static inline Floats load_halves(const std::byte* at) {
+  return _mm256_cvtph_ps(_mm_loadu_si128(reinterpret_cast<const __m128i*>(at)));
+}
+
+static inline Floats load_brains(const std::byte* at) {
+  const __m128i high = _mm_loadu_si128(reinterpret_cast<const __m128i*>(at));
+  return _mm256_castsi256_ps(_mm256_slli_epi32(_mm256_cvtepu16_epi32(high), 16));
+}
+
 static inline __m256i magnitude_bits(__m256 x) {
   return _mm256_and_si256(_mm256_castps_si256(x), _mm256_set1_epi32(0x7FFFFFFF));
 }

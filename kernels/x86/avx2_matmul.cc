@@ -86,8 +86,8 @@ inline void add_floats(const __m256 (&factors)[2], const std::byte* block,
     }
   }
   for (std::uint32_t k = 0; k < kBlock; ++k, block += kRowGroup * kWidth) {
-    const __m256 low = load_weights<type>(block, factors[0]);
-    const __m256 high = load_weights<type>(block + kLanes * kWidth, factors[1]);
+    const __m256 low = load_floats<type>(block, factors[0]);
+    const __m256 high = load_floats<type>(block + kLanes * kWidth, factors[1]);
 #pragma GCC unroll 4
     for (std::uint32_t i = 0; i < tokens; ++i) {
       const __m256 value = _mm256_broadcast_ss(values[i] + k);

@@ -2,16 +2,11 @@
 // for files compiled for AVX2, FMA and F16C; everything has internal linkage.
 #pragma once
 
-#include "kernels/matrix_view.h"
-#include "kernels/x86/avx2.h"
+#include "kernels/x86/weight_loads.h"
 
 #if defined(__AVX2__) && defined(__FMA__) && defined(__F16C__)
 namespace hearth::kernels::avx2 {
 namespace {
-
-inline __m256 load_halves(const std::byte* at) {
-  return _mm256_cvtph_ps(_mm_loadu_si128(reinterpret_cast<const __m128i*>(at)));
-}
 
 inline __m128i load_eight_bytes(const std::byte* at) {
   return _mm_loadl_epi64(reinterpret_cast<const __m128i*>(at));
@@ -89,27 +84,6 @@ class StoredQuants {
   __m256i singles_;
 };
 
-// D * G and M * G of 8 rows, G = 2^-B of the row: of a super-block without its integer scales, or
-// of a block. Products with a power of two, and with integer scales, are exact.
-struct Scales {
-  __m256 scale;
-  __m256 minimum;
-};
-
-// `header` at the first row's d.
-template <WeightType type>
-inline Scales load_header(const std::byte* header, __m256 factor) {
-  constexpr WeightLayout kLayout = layout_of(type);
-  Scales s = {_mm256_mul_ps(load_halves(header), factor), _mm256_setzero_ps()};
-  if constexpr (kLayout.minimum) {
-    s.minimum = _mm256_mul_ps(load_halves(header + kRowGroup * 2), factor);
-    if constexpr (kLayout.blocks > 1) {
-      s.minimum = _mm256_xor_ps(s.minimum, _mm256_set1_ps(-0.0F));
-    }
-  }
-  return s;
-}
-
 // Scales of a block of a type with one scale a block; `block` at the first row's integer scale.
 template <WeightType type>
 inline Scales block_scales(const Scales& header, const std::byte* block) {
@@ -152,20 +126,6 @@ inline HalfScales half_scales(const std::byte* block) {
   s.each[0] = _mm256_or_si256(low, _mm256_slli_epi32(s.both, 16));
   s.each[1] = _mm256_blend_epi16(_mm256_srli_epi32(s.both, 16), s.both, 0xAA);
   return s;
-}
-
-// Weights of 8 rows in one column of a block of a floating type, times G; `at` at the first row's.
-template <WeightType type>
-inline __m256 load_weights(const std::byte* at, __m256 factor) {
-  if constexpr (type == WeightType::kF32) {
-    return _mm256_mul_ps(_mm256_loadu_ps(reinterpret_cast<const float*>(at)), factor);
-  } else if constexpr (type == WeightType::kF16) {
-    return _mm256_mul_ps(load_halves(at), factor);
-  } else {
-    const __m128i high = _mm_loadu_si128(reinterpret_cast<const __m128i*>(at));
-    const __m256i bits = _mm256_slli_epi32(_mm256_cvtepu16_epi32(high), 16);
-    return _mm256_mul_ps(_mm256_castsi256_ps(bits), factor);
-  }
 }
 
 }  // namespace

@@ -1,4 +1,6 @@
 // The AVX-512 table and those of its entries that AVX2 writes otherwise.
+#include "kernels/x86/avx512.h"
+
 #include "kernels/x86/row_entries.h"
 
 namespace hearth::kernels {

@@ -34,6 +34,16 @@ static inline Ints to_steps(Floats x) { return _mm512_cvtps_epi32(x); }
 static inline Ints add_ints(Ints a, Ints b) { return _mm512_add_epi32(a, b); }
 static inline Ints max_bits(Ints a, Ints b) { return _mm512_max_epu32(a, b); }
 
+// fp16 and bf16 numbers.
+static inline Floats load_halves(const std::byte* at) {
+  return _mm512_cvtph_ps(_mm256_loadu_si256(reinterpret_cast<const __m256i*>(at)));
+}
+
+static inline Floats load_brains(const std::byte* at) {
+  const __m256i high = _mm256_loadu_si256(reinterpret_cast<const __m256i*>(at));
+  return _mm512_castsi512_ps(_mm512_slli_epi32(_mm512_cvtepu16_epi32(high), 16));
+}
+
 static inline __m512i magnitude_bits(__m512 x) {
   return _mm512_and_si512(_mm512_castps_si512(x), _mm512_set1_epi32(0x7FFFFFFF));
 }

@@ -129,7 +129,7 @@ void quant_tile(const MatrixView& w, const QuantizedRows& x, std::uint32_t group
   for (std::uint32_t i = 0; i < tokens; ++i) sums[i] = out[i];
   for (std::uint32_t b = range.begin; b < range.end;) {
     const std::byte* header = rows + b / kBlocks * kLayout.super_bytes();
-    const SuperScales shared = load_super_scales<type>(header, factor);
+    const Scales shared = load_header<type>(header, factor);
     const std::byte* block = header + kLayout.header_bytes() + b % kBlocks * kLayout.block_bytes();
     const std::uint32_t end = std::min(range.end, (b / kBlocks + 1) * kBlocks);
     do {
@@ -158,6 +158,7 @@ void quant_tile(const MatrixView& w, const QuantizedRows& x, std::uint32_t group
 template <WeightType type, std::uint32_t tokens>
 void float_tile(const MatrixView& w, const QuantizedRows& x, std::uint32_t group, std::uint32_t t,
                 Range range, const std::int32_t* /*half_sums*/, Sum* out) {
+  constexpr std::size_t kWidth = layout_of(type).file_bytes / kBlock;
   const __m512 factor = inverse_powers_of_two(w.exponents + group * kRowGroup);
   const std::size_t first = std::size_t{t} * w.blocks;
   const std::byte* block =
@@ -176,7 +177,7 @@ void float_tile(const MatrixView& w, const QuantizedRows& x, std::uint32_t group
     }
 #pragma GCC unroll 4
     for (std::uint32_t k = 0; k < kBlock; ++k) {
-      const __m512 weights = _mm512_mul_ps(load_floats<type>(block, k), factor);
+      const __m512 weights = load_floats<type>(block + k * kRowGroup * kWidth, factor);
 #pragma GCC unroll 8
       for (std::uint32_t i = 0; i < tokens; ++i) {
         s[i] = _mm512_fmadd_ps(weights, _mm512_set1_ps(values[i][k]), s[i]);

@@ -4,17 +4,9 @@
 #pragma once
 
 #if defined(__AVX512VNNI__)
-#include <immintrin.h>
-
-#include "kernels/matrix_view.h"
+#include "kernels/x86/weight_loads.h"
 
 namespace hearth::kernels::avx512 {
-
-// The factors that the blocks of a super-block share: d * G and -dmin * G (or m * G), a row a lane.
-struct SuperScales {
-  __m512 scale;
-  __m512 minimum;
-};
 
 template <WeightType type>
 struct Weights {
@@ -29,26 +21,8 @@ struct Weights {
 // The offset to subtract from every column of Weights::quants.
 constexpr int quant_zero(const WeightLayout& layout) { return layout.codebook ? 128 : layout.zero; }
 
-static inline __m512 load_halves(const std::byte* at) {
-  return _mm512_cvtph_ps(_mm256_loadu_si256(reinterpret_cast<const __m256i*>(at)));
-}
-
 static inline __m128i load_bytes(const std::byte* at) {
   return _mm_loadu_si128(reinterpret_cast<const __m128i*>(at));
-}
-
-template <WeightType type>
-static inline SuperScales load_super_scales(const std::byte* header, __m512 factor) {
-  constexpr WeightLayout kLayout = layout_of(type);
-  SuperScales out;
-  out.scale = _mm512_mul_ps(load_halves(header), factor);
-  if constexpr (kLayout.minimum) {
-    out.minimum = _mm512_mul_ps(load_halves(header + kRowGroup * 2), factor);
-    if constexpr (kLayout.blocks > 1) {
-      out.minimum = _mm512_xor_ps(out.minimum, _mm512_set1_ps(-0.0F));
-    }
-  }
-  return out;
 }
 
 // Bits move by `left` within bytes, or to the right where it is negative. What crosses from a
@@ -161,7 +135,7 @@ static inline void load_two_scales(const std::byte* at, Weights<type>& out) {
 
 // A block whose super-block has the scales `shared`.
 template <WeightType type>
-static inline Weights<type> load_weights(const std::byte* block, const SuperScales& shared) {
+static inline Weights<type> load_weights(const std::byte* block, const Scales& shared) {
   constexpr WeightLayout kLayout = layout_of(type);
   Weights<type> w;
   w.scale = shared.scale;
@@ -178,16 +152,6 @@ static inline Weights<type> load_weights(const std::byte* block, const SuperScal
   }
   load_quants<type>(block + kRowGroup * kLayout.integer_bytes, w.quants);
   return w;
-}
-
-// Column `k` of a block of 16 rows of floating weights.
-template <WeightType type>
-static inline __m512 load_floats(const std::byte* block, std::uint32_t k) {
-  if constexpr (type == WeightType::kF32) return _mm512_loadu_ps(block + k * kRowGroup * 4);
-  const std::byte* at = block + k * kRowGroup * 2;
-  if constexpr (type == WeightType::kF16) return load_halves(at);
-  const __m256i high = _mm256_loadu_si256(reinterpret_cast<const __m256i*>(at));
-  return _mm512_castsi512_ps(_mm512_slli_epi32(_mm512_cvtepu16_epi32(high), 16));
 }
 
 }  // namespace hearth::kernels::avx512

@@ -1,0 +1,45 @@
+// What the loads of packed weights have in common for both widths: the scales of super-blocks, and
+// floating weights. Internal linkage throughout.
+#pragma once
+
+#include "kernels/matrix_view.h"
+#include "kernels/x86/vectors.h"
+
+#if defined(__AVX2__) && defined(__FMA__) && defined(__F16C__)
+namespace hearth::kernels {
+namespace {
+
+// D * G and M * G, one row a lane, G = 2^-B of the row: of a super-block without its integer
+// scales, or of a block. Products with a power of two, and with integer scales, are exact.
+struct Scales {
+  Floats scale;
+  Floats minimum;
+};
+
+// `header` at the first row's d.
+template <WeightType type>
+inline Scales load_header(const std::byte* header, Floats factor) {
+  constexpr WeightLayout kLayout = layout_of(type);
+  Scales s = {load_halves(header) * factor, Floats{}};
+  if constexpr (kLayout.minimum) {
+    s.minimum = load_halves(header + kRowGroup * 2) * factor;
+    if constexpr (kLayout.blocks > 1) s.minimum = -s.minimum;
+  }
+  return s;
+}
+
+// One column of a block of a floating type, times G; `at` at the first row's weight.
+template <WeightType type>
+inline Floats load_floats(const std::byte* at, Floats factor) {
+  if constexpr (type == WeightType::kF32) {
+    return load(reinterpret_cast<const float*>(at)) * factor;
+  } else if constexpr (type == WeightType::kF16) {
+    return load_halves(at) * factor;
+  } else {
+    return load_brains(at) * factor;
+  }
+}
+
+}  // namespace
+}  // namespace hearth::kernels
+#endif
