@@ -11,7 +11,7 @@
 #include "base/crypto_vrf.h"
 #include "base/result.h"
 #include "ledger/receipt.h"
-#include "ledger/seal.h"
+#include "ledger/statements.h"
 
 namespace hearth::ledger {
 
@@ -40,7 +40,7 @@ struct ReceiptEntry {
   PublicKey payer;  // zeros: a cluster without credits; the window costs nothing
   std::array<std::byte, kReceiptBytes> receipt{};
 };
-// 6: SealEntry (ledger/seal.h).
+// 6: SealEntry (ledger/statements.h).
 // 7: opens a seal: the root and the salt behind it.
 struct OpeningEntry {
   std::uint64_t receipt = 0;

@@ -6,6 +6,7 @@
 #include <tuple>
 
 #include "base/limits.h"
+#include "ledger/fields.h"
 #include "ledger/merkle.h"
 
 namespace hearth::ledger {
@@ -19,72 +20,11 @@ constexpr std::size_t kWorkerAt = 224;
 constexpr std::string_view kReceiptPurpose = "hearth receipt v1";
 constexpr std::string_view kEdgePurpose = "hearth edge v1";
 
-Bytes in_cluster(const PublicKey& cluster, ByteSpan bytes) {
-  Bytes all;
-  ByteWriter writer(all);
-  writer.append(cluster.bytes());
-  writer.append(bytes);
-  return all;
-}
-
-template <std::size_t kBytes>
-void read_into(ByteReader& reader, std::array<std::byte, kBytes>& to) {
-  const ByteSpan taken = reader.take(kBytes);
-  std::copy(taken.begin(), taken.end(), to.begin());
-}
-
-Bytes body_of(const Receipt& r) {
-  Bytes body;
-  ByteWriter writer(body);
-  writer.append(as_bytes(kReceiptMagic));
-  writer.write(r.slot.epoch);
-  writer.append(r.slot.request);
-  writer.append(r.program.bytes);
-  writer.write(r.layer_begin);
-  writer.write(r.layer_end);
-  writer.write(r.slot.stage);
-  writer.write(r.stages);
-  writer.write(r.slot.window);
-  writer.write(r.first_position);
-  writer.write(r.positions);
-  writer.write(r.prompt_positions);
-  writer.append(r.tokens.bytes);
-  writer.append(r.in_root.bytes);
-  writer.append(r.out_root.bytes);
-  writer.append(r.previous.bytes);
-  writer.write(r.begun_ms);
-  writer.write(r.took_ms);
-  writer.append(r.worker.bytes());
-  writer.append(r.in_edge);
-  writer.append(r.out_edge);
-  return body;
-}
-
-Result<Receipt> read_body(ByteSpan body) {
-  ByteReader reader(body.subspan(kReceiptMagic.size()));
-  Receipt r;
-  r.slot.epoch = reader.read<std::uint64_t>();
-  read_into(reader, r.slot.request);
-  read_into(reader, r.program.bytes);
-  r.layer_begin = reader.read<std::uint16_t>();
-  r.layer_end = reader.read<std::uint16_t>();
-  r.slot.stage = reader.read<std::uint16_t>();
-  r.stages = reader.read<std::uint16_t>();
-  r.slot.window = reader.read<std::uint32_t>();
-  r.first_position = reader.read<std::uint32_t>();
-  r.positions = reader.read<std::uint32_t>();
-  r.prompt_positions = reader.read<std::uint32_t>();
-  read_into(reader, r.tokens.bytes);
-  read_into(reader, r.in_root.bytes);
-  read_into(reader, r.out_root.bytes);
-  read_into(reader, r.previous.bytes);
-  r.begun_ms = reader.read<std::uint64_t>();
-  r.took_ms = reader.read<std::uint32_t>();
-  TRY(r.worker, PublicKey::parse(reader.take(PublicKey::kBytes)));
-  read_into(reader, r.in_edge);
-  read_into(reader, r.out_edge);
-  REQUIRE(!reader.failed() && reader.remaining() == 0, "a receipt has a wrong length");
-  return r;
+// The signed fields behind the magic.
+void receipt_fields(auto& a, Receipt& r) {
+  a(r.slot.epoch, r.slot.request, r.program, r.layer_begin, r.layer_end, r.slot.stage, r.stages,
+    r.slot.window, r.first_position, r.positions, r.prompt_positions, r.tokens, r.in_root,
+    r.out_root, r.previous, r.begun_ms, r.took_ms, r.worker, r.in_edge, r.out_edge);
 }
 
 Status check_fields(const Receipt& r) {
@@ -115,19 +55,8 @@ Status check_fields(const Receipt& r) {
   return ok_status();
 }
 
-void write_edge(const Edge& edge, ByteWriter& writer) {
-  writer.append(edge.request);
-  writer.write(edge.epoch);
-  writer.write(edge.below);
-  writer.write(edge.window);
-  writer.append(edge.root.bytes);
-}
-
-Bytes edge_bytes(const Edge& edge, const PublicKey& cluster) {
-  Bytes bytes;
-  ByteWriter writer(bytes);
-  write_edge(edge, writer);
-  return in_cluster(cluster, bytes);
+Bytes edge_bytes(const Edge& edge) {
+  return pack(edge.request, edge.epoch, edge.below, edge.window, edge.root);
 }
 
 std::vector<Hash256> boundary_leaves(const Hash256& salt, std::uint32_t first_position,
@@ -141,11 +70,7 @@ std::vector<Hash256> boundary_leaves(const Hash256& salt, std::uint32_t first_po
 
 // Of so many rows, the one that is to be shown.
 std::uint32_t shown_index(const Edge& edge, const Hash256& salt, std::uint32_t rows) {
-  Bytes all;
-  ByteWriter writer(all);
-  writer.append(as_bytes("shown"));
-  write_edge(edge, writer);
-  const Hash256 hash = keyed_blake2b(salt, all);
+  const Hash256 hash = keyed_blake2b(salt, pack("shown", edge_bytes(edge)));
   return static_cast<std::uint32_t>(ByteReader(hash.bytes).read<std::uint64_t>() % rows);
 }
 
@@ -153,7 +78,13 @@ Result<Receipt> read_form(ByteSpan bytes) {
   REQUIRE(bytes.size() == kReceiptBytes && as_text(bytes).starts_with(kReceiptMagic),
           "the bytes are no receipt: it has " + std::to_string(kReceiptBytes) +
               " bytes and begins with " + std::string(kReceiptMagic));
-  return read_body(bytes.first(kReceiptBytes - kSignatureBytes));
+  FieldReader reader{
+      ByteReader(bytes.first(kReceiptBytes - kSignatureBytes).subspan(kReceiptMagic.size()))};
+  Receipt receipt;
+  receipt_fields(reader, receipt);
+  TRY_VOID(reader.status);
+  REQUIRE(!reader.in.failed() && reader.in.remaining() == 0, "a receipt has a wrong length");
+  return receipt;
 }
 
 }  // namespace
@@ -186,17 +117,16 @@ std::int64_t asked_at(const AnswerName& answer) {
 Result<Bytes> sign_receipt(Receipt receipt, const PublicKey& cluster, const SecretKey& key) {
   receipt.worker = key.public_key();
   TRY_VOID(check_fields(receipt));
-  Bytes bytes = body_of(receipt);
-  const Signature signature = key.sign(kReceiptPurpose, in_cluster(cluster, bytes));
-  ByteWriter(bytes).append(signature);
-  return bytes;
+  FieldWriter out{pack(kReceiptMagic)};
+  receipt_fields(out, receipt);
+  out(key.sign(kReceiptPurpose, pack(cluster, out.bytes)));
+  return std::move(out.bytes);
 }
 
 Result<Receipt> parse_receipt(ByteSpan bytes, const PublicKey& cluster) {
   TRY(const Receipt receipt, read_form(bytes));
   const ByteSpan body = bytes.first(kReceiptBytes - kSignatureBytes);
-  REQUIRE(verify(receipt.worker, kReceiptPurpose, in_cluster(cluster, body),
-                 bytes.last(kSignatureBytes)),
+  REQUIRE(verify(receipt.worker, kReceiptPurpose, pack(cluster, body), bytes.last(kSignatureBytes)),
           "a receipt's signature is not its worker's");
   TRY_VOID(check_fields(receipt));
   return receipt;
@@ -211,55 +141,42 @@ Result<Receipt> reread_receipt(ByteSpan bytes) {
 RequestId request_in(ByteSpan receipt) { return slot_in(receipt).request; }
 
 Slot slot_in(ByteSpan receipt) {
-  ByteReader reader(receipt);
-  (void)reader.take(kReceiptMagic.size());
+  FieldReader reader{ByteReader(receipt)};
   Slot slot;
-  slot.epoch = reader.read<std::uint64_t>();
-  read_into(reader, slot.request);
-  (void)reader.take(kStageAt - kRequestAt - slot.request.size());
-  slot.stage = reader.read<std::uint16_t>();
-  (void)reader.read<std::uint16_t>();  // stages
-  slot.window = reader.read<std::uint32_t>();
+  std::uint16_t stages = 0;
+  (void)reader.in.take(kReceiptMagic.size());
+  reader(slot.epoch, slot.request);
+  (void)reader.in.take(kStageAt - kRequestAt - slot.request.size());
+  reader(slot.stage, stages, slot.window);
   return slot;
 }
 
 Hash256 worker_in(ByteSpan receipt) {
-  ByteReader reader(receipt);
-  (void)reader.take(kWorkerAt);
+  FieldReader reader{ByteReader(receipt)};
   Hash256 worker;
-  read_into(reader, worker.bytes);
+  (void)reader.in.take(kWorkerAt);
+  reader(worker);
   return worker;
 }
 
 Hash256 program_id(const Hash256& manifest, std::string_view build,
                    std::uint32_t canonical_version) {
-  Bytes all;
-  ByteWriter writer(all);
-  writer.append(manifest.bytes);
-  writer.write(canonical_version);
-  writer.append(as_bytes(build));
-  return blake2b(all);
+  return blake2b(pack(manifest, canonical_version, build));
+}
+
+Hash256 choice_salt(const Hash256& answer_salt, const RequestId& request) {
+  return keyed_blake2b(answer_salt, pack("choice", request));
 }
 
 Hash256 commit_tokens(const Hash256& salt, std::uint32_t first_position,
                       std::span<const std::uint32_t> tokens, ByteSpan sampling) {
-  Bytes all;
-  ByteWriter writer(all);
-  writer.append(as_bytes("tokens"));
-  writer.write(first_position);
-  writer.write(static_cast<std::uint32_t>(tokens.size()));
-  for (const std::uint32_t token : tokens) writer.write(token);
-  writer.append(sampling);
-  return keyed_blake2b(salt, all);
+  return keyed_blake2b(salt,
+                       pack("tokens", first_position, static_cast<std::uint32_t>(tokens.size()),
+                            std::as_bytes(tokens), sampling));
 }
 
 Hash256 boundary_leaf(const Hash256& salt, std::uint32_t position, const Hash256& row) {
-  Bytes all;
-  ByteWriter writer(all);
-  writer.append(as_bytes("row"));
-  writer.write(position);
-  writer.append(row.bytes);
-  return leaf_hash(keyed_blake2b(salt, all).bytes);
+  return leaf_hash(keyed_blake2b(salt, pack("row", position, row)).bytes);
 }
 
 Hash256 boundary_root(const Hash256& salt, std::uint32_t first_position,
@@ -279,12 +196,12 @@ Edge out_edge(const Receipt& receipt) {
 }
 
 Signature sign_edge(const Edge& edge, const PublicKey& cluster, const SecretKey& key) {
-  return key.sign(kEdgePurpose, edge_bytes(edge, cluster));
+  return key.sign(kEdgePurpose, pack(cluster, edge_bytes(edge)));
 }
 
 bool check_edge(const Edge& edge, const PublicKey& cluster, const PublicKey& signer,
                 const Signature& signature) {
-  return verify(signer, kEdgePurpose, edge_bytes(edge, cluster), signature);
+  return verify(signer, kEdgePurpose, pack(cluster, edge_bytes(edge)), signature);
 }
 
 ShownRow show_row(const Edge& edge, const Hash256& salt, std::uint32_t first_position,

@@ -98,6 +98,9 @@ RequestId request_in(ByteSpan receipt);
 Slot slot_in(ByteSpan receipt);
 Hash256 worker_in(ByteSpan receipt);  // the bytes of its key
 
+// The salt of the stages of one choice, derived from the answer's, which its client has.
+Hash256 choice_salt(const Hash256& answer_salt, const RequestId& request);
+
 Hash256 program_id(const Hash256& manifest, std::string_view build,
                    std::uint32_t canonical_version);
 

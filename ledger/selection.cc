@@ -1,12 +1,12 @@
 #include "ledger/selection.h"
 
 #include <algorithm>
-#include <cstring>
+
+#include "ledger/fields.h"
+#include "ledger/note.h"
 
 namespace hearth::ledger {
 namespace {
-
-constexpr std::string_view kDrawPurpose = "hearth draw v1";
 
 // n / 2^64 < rate / 10^6, exactly.
 bool is_below(std::uint64_t n, std::int64_t rate) {
@@ -17,37 +17,8 @@ bool is_below(std::uint64_t n, std::int64_t rate) {
 
 }  // namespace
 
-Bytes draw_message(const Checkpoint& checkpoint) {
-  std::vector<const NoteSignature*> lines;
-  for (const NoteSignature& line : checkpoint.note.signatures) {
-    const bool cosignature =
-        std::any_of(checkpoint.cosignatures.begin(), checkpoint.cosignatures.end(),
-                    [&](const Cosignature& one) { return line.name == witness_name(one.witness); });
-    if (cosignature) lines.push_back(&line);
-  }
-  std::sort(lines.begin(), lines.end(),
-            [](const NoteSignature* a, const NoteSignature* b) { return a->name < b->name; });
-  Bytes message;
-  ByteWriter writer(message);
-  writer.append(as_bytes(kDrawPurpose));
-  writer.write(std::uint8_t{0});
-  writer.append(as_bytes(checkpoint.note.text));
-  for (const NoteSignature* line : lines) {
-    writer.append(as_bytes(line->name));
-    writer.append(line->signature);
-  }
-  return message;
-}
-
 Bytes draw_message(std::uint64_t size, const Hash256& root, const PublicKey& log) {
-  Checkpoint checkpoint;
-  checkpoint.note.text = checkpoint_text(size, root, log);
-  return draw_message(checkpoint);
-}
-
-std::optional<Draw> Draw::open(const Checkpoint& checkpoint, const PublicKey& drawer,
-                               ByteSpan proof) {
-  return open(draw_message(checkpoint), drawer, proof);
+  return pack("hearth draw v1", std::uint8_t{0}, checkpoint_text(size, root, log));
 }
 
 std::optional<Draw> Draw::open(ByteSpan message, const PublicKey& drawer, ByteSpan proof) {
@@ -57,15 +28,8 @@ std::optional<Draw> Draw::open(ByteSpan message, const PublicKey& drawer, ByteSp
 }
 
 std::uint64_t Draw::number(std::string_view purpose, std::uint64_t entry, ByteSpan rest) const {
-  Bytes message;
-  ByteWriter writer(message);
-  writer.append(as_bytes(purpose));
-  writer.write(std::uint8_t{0});
-  writer.write(entry);
-  writer.append(rest);
-  std::uint64_t value = 0;
-  std::memcpy(&value, keyed_blake2b(seed_, message).bytes.data(), sizeof(value));
-  return value;
+  const Bytes message = pack(purpose, std::uint8_t{0}, entry, rest);
+  return ByteReader(keyed_blake2b(seed_, message).bytes).read<std::uint64_t>();
 }
 
 bool Draw::selects(std::uint64_t entry, std::int64_t rate) const {

@@ -1,11 +1,7 @@
 // Draw: which windows are audited and by which auditor, as a pure function of a checkpoint and a
 // VRF output over it. Receipts enter a signed checkpoint first. Then the drawer publishes the only
 // VRF output that it can compute for this checkpoint. So a worker cannot foresee an audit, and the
-// coordinator cannot spare a friend: every reader of the log can repeat the draw.
-//
-// Cosignatures of witnesses are part of the drawn message. A witness signs one tree of a size, so a
-// coordinator that asked it cannot try other orders of the entries. Without witnesses it can
-// (ledger/PROTOCOL.md, 7). Any thread.
+// coordinator cannot spare a friend: every reader of the log can repeat the draw. Any thread.
 #pragma once
 
 #include <cstdint>
@@ -14,23 +10,16 @@
 #include <vector>
 
 #include "base/crypto_vrf.h"
-#include "ledger/note.h"
 #include "ledger/policy.h"
 
 namespace hearth::ledger {
 
-// The VRF's input: the checkpoint's text and its cosignatures, in the order of names.
-Bytes draw_message(const Checkpoint& checkpoint);
-// The same for a checkpoint without cosignatures.
+// The VRF's input, for the checkpoint of all entries before the draw.
 Bytes draw_message(std::uint64_t size, const Hash256& root, const PublicKey& log);
 
 class Draw {
  public:
-  // Nothing when the proof is not valid for this drawer and checkpoint.
-  static std::optional<Draw> open(const Checkpoint& checkpoint, const PublicKey& drawer,
-                                  ByteSpan proof);
-
-  // The same for a message that draw_message() has returned.
+  // Nothing when the proof is not valid for this drawer and this draw_message().
   static std::optional<Draw> open(ByteSpan message, const PublicKey& drawer, ByteSpan proof);
 
   // Whether the window of this entry is audited, when `rate` parts in a million are. A window that

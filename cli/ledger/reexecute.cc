@@ -22,7 +22,6 @@
 #include "coordinator/http/openai/requests.h"
 #include "kernels/canonical.h"
 #include "kernels/kernels.h"
-#include "ledger/salt.h"
 #include "model/gguf/manifest.h"
 #include "node/engine/kv_cache.h"
 #include "proto/split.h"

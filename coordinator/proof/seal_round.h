@@ -16,7 +16,7 @@
 #include "coordinator/proof/audit_case.h"
 #include "coordinator/proof/barred_keys.h"
 #include "ledger/entry.h"
-#include "ledger/seal.h"
+#include "ledger/statements.h"
 
 namespace hearth::coordinator {
 

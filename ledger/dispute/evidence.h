@@ -16,7 +16,7 @@
 #include "ledger/books.h"
 #include "ledger/dispute/verdict.h"
 #include "ledger/receipt.h"
-#include "ledger/seal.h"
+#include "ledger/statements.h"
 
 namespace hearth::ledger {
 

@@ -7,10 +7,10 @@
 #include <string>
 
 #include "base/result.h"
-#include "ledger/answer.h"
 #include "ledger/dispute/compare_windows.h"
 #include "ledger/dispute/recompute.h"
 #include "ledger/entry.h"
+#include "ledger/statements.h"
 
 namespace hearth::ledger {
 

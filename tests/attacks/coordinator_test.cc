@@ -98,11 +98,6 @@ TEST_F(Attack, K04_GrindingTheOrderChoosesADrawWithoutWitnesses) {
   const double p = static_cast<double>(rate) / kMillion;
   const double deviation = std::sqrt(p * (1 - p) * kTries);
   EXPECT_NEAR(kTries - spared, p * kTries, 2.6 * deviation + 0.5);
-  // Witnesses who sign one tree of a size take the choice away: what is drawn from has their lines.
-  const Checkpoint plain = sign_checkpoint(9, world.books.root(), world.cluster);
-  Checkpoint cosigned = plain;
-  ASSERT_TRUE(add_cosignature(cosigned, cosign(plain, 1'700'000'000, world.auditor)));
-  EXPECT_NE(draw_message(plain), draw_message(cosigned));
 }
 
 TEST_F(Attack, K05_InventedVerdictIsRefusedWhereNobodyDisagreed) {

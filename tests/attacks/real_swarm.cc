@@ -5,7 +5,7 @@
 #include <algorithm>
 
 #include "kernels/canonical.h"
-#include "ledger/seal.h"
+#include "ledger/statements.h"
 #include "model/spec.h"
 #include "proto/fixed_field.h"
 

@@ -166,9 +166,9 @@ TEST_F(Attack, A08_AnotherReplicasSealIsWorthNothing) {
 TEST_F(Attack, A10_CheatingWhereAuditsAreNotExpectedChangesNothing) {
   // By whatever a window looks like: its number is drawn after it is in the log. Of windows of two
   // kinds, the share that is drawn is the same (chi-square with one degree of freedom, 99 %).
-  const ledger::Checkpoint checkpoint = ledger::sign_checkpoint(5, hash_of("root"), key_of(1));
-  const auto proof = vrf_prove(key_of(1), ledger::draw_message(checkpoint));
-  const auto draw = ledger::Draw::open(checkpoint, key_of(1).public_key(), proof);
+  const Bytes message = ledger::draw_message(5, hash_of("root"), key_of(1).public_key());
+  const auto proof = vrf_prove(key_of(1), message);
+  const auto draw = ledger::Draw::open(message, key_of(1).public_key(), proof);
   ASSERT_TRUE(draw);
   constexpr std::int64_t kRate = 50'000;
   double count[2] = {}, drawn[2] = {};

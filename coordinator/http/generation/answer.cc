@@ -7,7 +7,7 @@
 
 #include "base/check.h"
 #include "base/limits.h"
-#include "ledger/salt.h"
+#include "ledger/receipt.h"
 
 namespace hearth::coordinator::http {
 

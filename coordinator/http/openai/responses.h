@@ -69,7 +69,7 @@ struct ChoiceHashes {
 // the request does not contain.
 struct AnswerProof {
   std::string receipt;
-  std::string salt;              // hex, of ledger/salt.h
+  std::string salt;              // hex, of its receipts (PROTOCOL.md, 2)
   std::uint32_t max_tokens = 0;  // the length that each choice was allowed
 };
 

@@ -9,7 +9,7 @@
 
 #include "base/random.h"
 #include "ledger/receipt.h"
-#include "ledger/seal.h"
+#include "ledger/statements.h"
 
 namespace hearth::economy {
 namespace {

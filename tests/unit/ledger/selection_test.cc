@@ -10,13 +10,12 @@
 namespace hearth::ledger {
 namespace {
 
-Checkpoint checkpoint_of(std::uint64_t size) {
-  return sign_checkpoint(size, blake2b(as_bytes(std::to_string(size))), key_of(1));
+Bytes message_of(std::uint64_t size) {
+  return draw_message(size, blake2b(as_bytes(std::to_string(size))), key_of(1).public_key());
 }
 
-Draw draw_of(const Checkpoint& checkpoint) {
-  const VrfProof proof = vrf_prove(key_of(1), draw_message(checkpoint));
-  auto draw = Draw::open(checkpoint, key_of(1).public_key(), proof);
+Draw draw_of(const Bytes& message) {
+  auto draw = Draw::open(message, key_of(1).public_key(), vrf_prove(key_of(1), message));
   EXPECT_TRUE(draw);
   return *draw;
 }
@@ -31,30 +30,15 @@ std::vector<Draw::Candidate> candidates(unsigned count) {
 }
 
 TEST(Draw, OpensForItsCheckpointAndDrawerOnly) {
-  Checkpoint checkpoint = checkpoint_of(100);
-  const VrfProof proof = vrf_prove(key_of(1), draw_message(checkpoint));
-  EXPECT_TRUE(Draw::open(checkpoint, key_of(1).public_key(), proof));
-  EXPECT_FALSE(Draw::open(checkpoint, key_of(2).public_key(), proof));
-  EXPECT_FALSE(Draw::open(checkpoint_of(101), key_of(1).public_key(), proof));
-  ASSERT_TRUE(add_cosignature(checkpoint, cosign(checkpoint, 5, key_of(3))));
-  EXPECT_FALSE(Draw::open(checkpoint, key_of(1).public_key(), proof)) << "a witness came in";
-}
-
-// In which order cosignatures arrived is the coordinator's word, so it must not matter.
-TEST(Draw, TheOrderOfCosignaturesDoesNotMatter) {
-  Checkpoint one = checkpoint_of(100);
-  Checkpoint other = one;
-  const NoteSignature a = cosign(one, 5, key_of(3));
-  const NoteSignature b = cosign(one, 6, key_of(4));
-  ASSERT_TRUE(add_cosignature(one, a) && add_cosignature(one, b));
-  ASSERT_TRUE(add_cosignature(other, b) && add_cosignature(other, a));
-  EXPECT_EQ(draw_message(one), draw_message(other));
-  EXPECT_NE(draw_message(one), draw_message(checkpoint_of(100)));
+  const VrfProof proof = vrf_prove(key_of(1), message_of(100));
+  EXPECT_TRUE(Draw::open(message_of(100), key_of(1).public_key(), proof));
+  EXPECT_FALSE(Draw::open(message_of(100), key_of(2).public_key(), proof));
+  EXPECT_FALSE(Draw::open(message_of(101), key_of(1).public_key(), proof));
 }
 
 TEST(Draw, SelectsAtTheRateAskedFor) {
   constexpr std::uint64_t kWindows = 200'000;
-  const Draw draw = draw_of(checkpoint_of(7));
+  const Draw draw = draw_of(message_of(7));
   for (const std::int64_t rate : {5'000, 30'000, 50'000, 300'000, 900'000}) {
     std::uint64_t selected = 0;
     for (std::uint64_t i = 0; i < kWindows; ++i) selected += draw.selects(i, rate);
@@ -73,7 +57,7 @@ TEST(Draw, SelectsAtTheRateAskedFor) {
 // What was drawn before says nothing about the next: runs between selections are geometric.
 TEST(Draw, WindowsAreSelectedIndependently) {
   constexpr std::int64_t kRate = 100'000;
-  const Draw draw = draw_of(checkpoint_of(8));
+  const Draw draw = draw_of(message_of(8));
   std::map<std::uint64_t, int> gaps;
   std::uint64_t last = 0;
   int total = 0;
@@ -93,7 +77,7 @@ TEST(Draw, WindowsAreSelectedIndependently) {
 }
 
 TEST(Draw, TheRefereeLooksWhereverItWants) {
-  const Draw draw = draw_of(checkpoint_of(9));
+  const Draw draw = draw_of(message_of(9));
   const Policy policy;
   int both = 0;
   int referee = 0;
@@ -107,7 +91,7 @@ TEST(Draw, TheRefereeLooksWhereverItWants) {
 }
 
 TEST(Draw, EveryAuditorIsAsLikely) {
-  const Draw draw = draw_of(checkpoint_of(10));
+  const Draw draw = draw_of(message_of(10));
   const auto all = candidates(10);
   std::map<PublicKey, int> counts;
   for (std::uint64_t i = 0; i < 5'000; ++i) ++counts[*draw.auditor(i, all, {})];
@@ -117,7 +101,7 @@ TEST(Draw, EveryAuditorIsAsLikely) {
 }
 
 TEST(Draw, AnExcludedOwnerIsNeverTheAuditor) {
-  const Draw draw = draw_of(checkpoint_of(11));
+  const Draw draw = draw_of(message_of(11));
   auto all = candidates(6);
   all[1].owner = all[0].owner;
   const std::vector<Hash256> excluded{all[0].owner, all[2].owner};

@@ -10,9 +10,8 @@
 
 #include "base/limits.h"
 #include "coordinator/proof/receipt_collector.h"
-#include "ledger/answer.h"
 #include "ledger/receipt.h"
-#include "ledger/seal.h"
+#include "ledger/statements.h"
 #include "proto/committed_sampling.h"
 #include "proto/fixed_field.h"
 

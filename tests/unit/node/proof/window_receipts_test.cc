@@ -3,9 +3,8 @@
 #include <gtest/gtest.h>
 
 #include "kernels/canonical.h"
-#include "ledger/answer.h"
 #include "ledger/receipt.h"
-#include "ledger/seal.h"
+#include "ledger/statements.h"
 #include "proto/committed_sampling.h"
 #include "proto/fixed_field.h"
 #include "tests/unit/proto/fake_transport.h"

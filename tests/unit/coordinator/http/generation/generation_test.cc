@@ -11,7 +11,6 @@
 #include "base/hex.h"
 #include "coordinator/http/api/router.h"
 #include "coordinator/http/routes/prompt.h"
-#include "ledger/salt.h"
 #include "tests/unit/coordinator/http/generation/played.h"
 #include "tests/unit/coordinator/http/routes/served_model.h"
 #include "tests/unit/proto/fake_transport.h"

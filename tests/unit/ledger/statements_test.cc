@@ -1,4 +1,4 @@
-#include "ledger/answer.h"
+#include "ledger/statements.h"
 
 #include <gtest/gtest.h>
 
