@@ -54,24 +54,20 @@ CoordinatorMachine::CoordinatorMachine(CoordinatorOptions options, const Clock& 
   control.set_events(&sessions_);
   data.set_events(&links_);
   if (options_.receipts == nullptr) return;
-  options_.receipts->set_send(
-      [this](const std::string& name, const control::v1::CoordinatorMessage& message) {
-        const Node* node = registry_.find(name);
-        if (node == nullptr || node->state == Node::State::kLost) return;
-        sessions_.send(node->link, message);
-      });
-  options_.receipts->set_run([this](AuditRun run) { sequences_.submit_audit(std::move(run)); });
-  options_.receipts->set_outcome(
-      [this](const AuditOutcome& outcome) { sequences_.take_outcome(outcome); });
-  options_.receipts->set_on_standing([this] { follow_standing(); });
+  LedgerService::Listener listener;
+  listener.send = [this](const std::string& name, const control::v1::CoordinatorMessage& message) {
+    const Node* node = registry_.find(name);
+    if (node == nullptr || node->state == Node::State::kLost) return;
+    sessions_.send(node->link, message);
+  };
+  listener.run = [this](AuditRun run) { sequences_.submit_audit(std::move(run)); };
+  listener.outcome = [this](const AuditOutcome& outcome) { sequences_.take_outcome(outcome); };
+  listener.standing = [this] { follow_standing(); };
+  options_.receipts->listen(std::move(listener));
 }
 
 CoordinatorMachine::~CoordinatorMachine() {
-  if (options_.receipts == nullptr) return;
-  options_.receipts->set_send(nullptr);
-  options_.receipts->set_run(nullptr);
-  options_.receipts->set_outcome(nullptr);
-  options_.receipts->set_on_standing(nullptr);
+  if (options_.receipts != nullptr) options_.receipts->listen({});
 }
 
 void CoordinatorMachine::on_timer() {

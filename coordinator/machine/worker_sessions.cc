@@ -195,14 +195,13 @@ void WorkerSessions::lose(const std::string& name, const std::string& why) {
   lifecycle_.lose(epoch, stage, why);
 }
 
-template <typename Windows>
-void WorkerSessions::on_receipts(Node& node, const Windows& windows, int count) {
+void WorkerSessions::on_receipts(Node& node, const WorkerMessage& message, int windows) {
   constexpr int kMost = limits::kReceiptBatch;
-  if (count > kMost) {
-    return lose(node.status.name, "it spoke of " + std::to_string(count) +
+  if (windows > kMost) {
+    return lose(node.status.name, "it spoke of " + std::to_string(windows) +
                                       " windows at once; the limit is " + std::to_string(kMost));
   }
-  if (options_.receipts != nullptr) options_.receipts->take(node.status.name, windows);
+  if (options_.receipts != nullptr) options_.receipts->take(node.status.name, message);
 }
 
 void WorkerSessions::on_message(Node& node, const WorkerMessage& message) {
@@ -217,22 +216,15 @@ void WorkerSessions::on_message(Node& node, const WorkerMessage& message) {
       return;
     }
     case WorkerMessage::kWindowClaims:
-      return on_receipts(node, message.window_claims(), message.window_claims().windows_size());
+      return on_receipts(node, message, message.window_claims().windows_size());
     case WorkerMessage::kReceipts:
-      return on_receipts(node, message.receipts(), message.receipts().receipts_size());
-    case WorkerMessage::kSeals:
-      return on_receipts(node, message.seals(), message.seals().seals_size());
+      return on_receipts(node, message, message.receipts().receipts_size());
+    case WorkerMessage::kSeals: return on_receipts(node, message, message.seals().seals_size());
     case WorkerMessage::kOpenings:
-      return on_receipts(node, message.openings(), message.openings().openings_size());
+      return on_receipts(node, message, message.openings().openings_size());
     case WorkerMessage::kAnswer:
-      if (options_.receipts != nullptr) options_.receipts->take(node.status.name, message.answer());
-      return;
     case WorkerMessage::kSelfChecked:
-      if (options_.receipts == nullptr) return;
-      return options_.receipts->take(node.status.name, message.self_checked());
-    case WorkerMessage::kCosigned:
-      if (options_.receipts == nullptr) return;
-      return options_.receipts->take(node.status.name, message.cosigned());
+    case WorkerMessage::kCosigned: return on_receipts(node, message, 0);
     case WorkerMessage::kRoster:
       if (!options_.on_held_roster ||
           options_.on_held_roster(node.status.name, as_bytes(message.roster().roster()))) {

@@ -48,8 +48,7 @@ class WorkerSessions final : public TransportEvents, MachineParts {
   void meet(Node& node);
   void on_message(Node& node, const control::v1::WorkerMessage& message);
   void on_heartbeat(Node& node, const control::v1::Heartbeat& heartbeat);
-  template <typename Windows>
-  void on_receipts(Node& node, const Windows& windows, int count);
+  void on_receipts(Node& node, const control::v1::WorkerMessage& message, int windows);
   void on_measured(Node& node, const control::v1::Measured& measured);
   void take_holding(Node& node, const control::v1::Holding& holding);
   void send_roster(LinkId link);

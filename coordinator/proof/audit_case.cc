@@ -15,6 +15,27 @@ bool has_all(const Stages& stages, std::size_t count) {
          std::ranges::all_of(stages, [](const auto& one) { return one.has_value(); });
 }
 
+std::uint32_t stages_of(const AuditCase& request) {
+  return static_cast<std::uint32_t>(request.pipeline().stages.size());
+}
+
+ledger::RefereeCase case_of(const AuditCase& request, const std::vector<TokenId>& tokens,
+                            const SamplingParams& sampling) {
+  ledger::RefereeCase out;
+  out.salt = request.request().order.salt;
+  for (const ReceiptPipeline::Stage& stage : request.pipeline().stages) {
+    out.split.push_back(stage.layers);
+  }
+  out.sampling = sampling;
+  out.positions = std::min(request.positions(), static_cast<std::uint32_t>(tokens.size()));
+  const auto prompt = std::min(request.request().prompt_tokens, out.positions);
+  out.prompt.assign(tokens.begin(), tokens.begin() + prompt);
+  // Of a prompt that was cut short there is no answer.
+  const bool is_cut = prompt < request.request().prompt_tokens;
+  if (!is_cut) out.answer.assign(tokens.begin() + prompt, tokens.end());
+  return out;
+}
+
 }  // namespace
 
 bool AuditCase::Run::is_whole() const {
@@ -168,6 +189,17 @@ AuditRun AuditCase::feed(const ledger::RequestId& name) const {
   return run;
 }
 
+std::pair<AuditCase::Run, AuditRun> AuditCase::order(std::shared_ptr<const ReceiptPipeline> on,
+                                                     bool is_fed, std::int64_t now) const {
+  Hash256 own;
+  random_bytes(own.bytes);
+  const ledger::RequestId name = ledger::request_of(ledger::answer_name(now, own.bytes), 0);
+  AuditRun order = is_fed ? feed(name) : generate(name);
+  for (const ReceiptPipeline::Stage& stage : on->stages) order.nodes.push_back(stage.node);
+  order.for_newcomers = on->checks;
+  return {{name, std::move(on), is_fed, {}, {}}, std::move(order)};
+}
+
 bool AuditCase::same_tokens(const Run& run) const {
   const std::vector<TokenId>& claimed = request_.tokens;
   if (ended_by_itself()) return *run.tokens == claimed;
@@ -232,6 +264,72 @@ Result<AuditCase::Findings> AuditCase::judge(const Run& generated, const Run* fe
   }
   TRY(const bool differs, compare(*fed, false, findings.all));
   if (!differs) blame_sampling(generated, findings);
+  return findings;
+}
+
+AuditOutcome AuditCase::disputed(const Finding& finding) const {
+  AuditOutcome outcome{AuditOutcome::Kind::kDisputed, request_.order.request, request_.epoch};
+  outcome.entry = finding.entry;
+  outcome.stage = finding.stage;
+  outcome.window = finding.window;
+  outcome.node = pipeline_->stages[finding.stage].node;
+  return outcome;
+}
+
+// --- the referee ---
+
+ledger::RefereeCase claimed_case(const AuditCase& request) {
+  return case_of(request, request.request().tokens, request.request().sampling);
+}
+
+ledger::RefereeCase audited_case(const AuditCase& request, const AuditCase::Run& generated) {
+  return case_of(request, *generated.tokens, request.generate(generated.name).sampling);
+}
+
+Result<ledger::DisputedRoots> disputed_roots(const AuditCase& request,
+                                             const AuditCase::Finding& finding,
+                                             const AuditCase::Run& generated,
+                                             const AuditCase::Run* fed) {
+  const ledger::WindowPlace place{finding.window, finding.stage};
+  REQUIRE(request.is_logged() && finding.stage < stages_of(request) &&
+              request.windows().contains(finding.window),
+          ledger::place_name(place) + " is outside the request");
+  ledger::DisputedRoots out{request.out_roots(), place, finding.root};
+  if (fed != nullptr) out.generated = generated.out_roots();
+  return out;
+}
+
+bool is_right(const AuditCase& request, const ledger::RefereeFinding& claimed) {
+  const ledger::WindowRoots logged = request.out_roots();
+  return ledger::check_same_windows(logged, claimed.windows, stages_of(request)).ok() &&
+         !ledger::first_difference(logged, claimed.windows, stages_of(request)) &&
+         ledger::first_false_token(claimed_case(request), claimed) >=
+             request.request().tokens.size();
+}
+
+Result<AuditCase::Findings> findings_of(const AuditCase& request,
+                                        const ledger::RefereeFinding& claimed) {
+  const ledger::WindowRoots logged = request.out_roots();
+  const std::uint32_t stages = stages_of(request);
+  TRY_VOID(ledger::check_same_windows(logged, claimed.windows, stages));
+  const ledger::RefereeCase asked = claimed_case(request);
+  const ledger::WindowRoots truth = ledger::true_roots(asked, claimed);
+  const auto differs = ledger::first_difference(logged, truth, stages);
+  AuditCase::Findings findings;
+  for (const auto& [window, roots] : truth) {
+    for (std::uint32_t stage = 0; stage < stages; ++stage) {
+      const ledger::WindowPlace place{window, stage};
+      const bool agrees = place != differs;
+      findings.all.push_back({request.windows().at(window)[stage]->entry,
+                              static_cast<std::uint16_t>(stage), window, agrees, roots[stage],
+                              request.request().order.request, request.pipeline().epoch});
+      if (!agrees) return findings;
+    }
+  }
+  const std::size_t false_token = ledger::first_false_token(asked, claimed);
+  if (false_token < request.request().tokens.size()) {
+    findings.beyond = "token " + std::to_string(false_token) + " is not the model's";
+  }
   return findings;
 }
 

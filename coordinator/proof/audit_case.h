@@ -12,17 +12,20 @@
 #pragma once
 
 #include <cstdint>
+#include <functional>
 #include <map>
 #include <memory>
 #include <optional>
 #include <set>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "base/result.h"
 #include "coordinator/proof/receipt_collector.h"
 #include "coordinator/proof/window_claim.h"
-#include "ledger/dispute/compare_windows.h"
+#include "ledger/dispute/recompute.h"
+#include "ledger/dispute/verdict.h"
 
 namespace hearth::coordinator {
 
@@ -82,6 +85,9 @@ class AuditCase {
   bool ended_by_itself() const;
   AuditRun generate(const ledger::RequestId& name) const;
   AuditRun feed(const ledger::RequestId& name) const;
+  // A run of either kind by that pipeline, under a name of its own. `now`: unix seconds.
+  std::pair<Run, AuditRun> order(std::shared_ptr<const ReceiptPipeline> on, bool is_fed,
+                                 std::int64_t now) const;
   // Whether a run that generated came to the tokens that were claimed.
   bool same_tokens(const Run& run) const;
 
@@ -101,6 +107,9 @@ class AuditCase {
   // `fed`: null when `generated` has the same tokens. kInvalidInput when a run has not the
   // positions that it was asked for.
   Result<Findings> judge(const Run& generated, const Run* fed) const;
+
+  // That this finding disagrees, of the node whose window it is.
+  AuditOutcome disputed(const Finding& finding) const;
 
   // What its receipts say, by window and by stage.
   struct Logged {
@@ -128,5 +137,32 @@ class AuditCase {
   ReceiptRequest request_;
   std::map<std::uint32_t, std::vector<std::optional<Logged>>> windows_;
 };
+
+// --- what the coordinator asks its referee of an audited request, and reads from the answer ---
+
+// Computes a request again with all of the model. `done` comes once, on any thread. kUnavailable:
+// there is no referee now. kTimeout: not in time.
+using Referee = std::function<void(ledger::RefereeCase,
+                                   std::function<void(Result<ledger::RefereeFinding>)> done)>;
+
+// What the worker's pipeline claimed.
+ledger::RefereeCase claimed_case(const AuditCase& request);
+// What the auditor's pipeline came to when it generated.
+ledger::RefereeCase audited_case(const AuditCase& request, const AuditCase::Run& generated);
+
+// What its receipts and its auditor say. `finding` disagrees, and is of one of these runs; `fed` as
+// of AuditCase::judge(). kInvalidInput when the finding is not of this request.
+Result<ledger::DisputedRoots> disputed_roots(const AuditCase& request,
+                                             const AuditCase::Finding& finding,
+                                             const AuditCase::Run& generated,
+                                             const AuditCase::Run* fed);
+
+// Whether all that its receipts say is what the referee computed.
+bool is_right(const AuditCase& request, const ledger::RefereeFinding& claimed);
+
+// What a referee says of each window, from the first on, up to and including the first that he has
+// otherwise: as an auditor. kInvalidInput when he has not computed exactly the request's windows.
+Result<AuditCase::Findings> findings_of(const AuditCase& request,
+                                        const ledger::RefereeFinding& claimed);
 
 }  // namespace hearth::coordinator

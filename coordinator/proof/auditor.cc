@@ -10,7 +10,6 @@
 #include "base/hex.h"
 #include "base/limits.h"
 #include "coordinator/proof/pipeline_owners.h"
-#include "coordinator/proof/referee_case.h"
 #include "ledger/selection.h"
 #include "proto/fixed_field.h"
 
@@ -274,15 +273,9 @@ bool Auditor::is_for_newcomers(const Kept& kept) const {
 
 void Auditor::run(const Key& key, Kept& kept, std::shared_ptr<const ReceiptPipeline> on,
                   bool feed) {
-  Hash256 own;
-  random_bytes(own.bytes);
-  const ledger::RequestId name =
-      ledger::request_of(ledger::answer_name(clock_.unix_seconds(), own.bytes), 0);
-  AuditRun order = feed ? kept.request.feed(name) : kept.request.generate(name);
-  for (const ReceiptPipeline::Stage& stage : on->stages) order.nodes.push_back(stage.node);
-  order.for_newcomers = on->checks;
-  kept.run = {name, std::move(on), feed, {}, {}};
-  runs_[name] = key;
+  auto [begun, order] = kept.request.order(std::move(on), feed, clock_.unix_seconds());
+  kept.run = std::move(begun);
+  runs_[kept.run.name] = key;
   kept.enter(State::kRunning, clock_.now());
   to_run_.push_back(std::move(order));
 }

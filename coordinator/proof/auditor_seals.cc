@@ -6,7 +6,6 @@
 
 #include "base/hex.h"
 #include "coordinator/proof/auditor.h"
-#include "coordinator/proof/referee_case.h"
 #include "proto/fixed_field.h"
 
 namespace hearth::coordinator {
@@ -195,13 +194,8 @@ void Auditor::report_opening(Kept& kept, std::uint64_t entry, const AuditCase::F
     return kept.agreed.push_back({entry, finding.stage, finding.window, 1});
   }
   if (kept.dispute) return;
-  AuditOutcome disputed = kept.outcome(AuditOutcome::Kind::kDisputed);
-  disputed.entry = entry;
-  disputed.stage = finding.stage;
-  disputed.window = finding.window;
-  disputed.node = kept.request.pipeline().stages[finding.stage].node;
-  disputed.awaits_verdict = judged;
-  kept.dispute = std::move(disputed);
+  kept.dispute = kept.request.disputed(finding);
+  kept.dispute->awaits_verdict = judged;
 }
 
 }  // namespace hearth::coordinator

@@ -119,25 +119,10 @@ void DisputeResolver::ruled(std::uint64_t entry, Case& one) {
   run_again(entry, one);
 }
 
-// The window in dispute, and whose it is.
-AuditOutcome DisputeResolver::outcome_of(const Case& one) {
-  const Dispute& dispute = one.dispute;
-  const AuditCase& request = dispute.request;
-  AuditOutcome outcome;
-  outcome.kind = AuditOutcome::Kind::kDisputed;
-  outcome.request = request.request().order.request;
-  outcome.epoch = request.request().epoch;
-  outcome.entry = dispute.finding.entry;
-  outcome.stage = dispute.finding.stage;
-  outcome.window = dispute.finding.window;
-  outcome.node = request.pipeline().stages[dispute.finding.stage].node;
-  return outcome;
-}
-
 // For the client that asked for the request to be verified.
 void DisputeResolver::report(const Case& one) {
   const AuditCase& request = one.dispute.request;
-  AuditOutcome outcome = outcome_of(one);
+  AuditOutcome outcome = request.disputed(one.dispute.finding);
   if (one.ruling.who == ledger::Ruling::False::kWorker) {
     outcome.kind = AuditOutcome::Kind::kFalse;
     if (!one.claimed->is_cut) outcome.answer = one.claimed->tokens;
@@ -157,7 +142,8 @@ void DisputeResolver::report(const Case& one) {
 
 void DisputeResolver::leave_open(Cases::iterator at, const std::string& why) {
   spdlog::error("the dispute over entry {} stays open: {}", at->first, why);
-  outcomes_.push_back(outcome_of(at->second));
+  const Dispute& dispute = at->second.dispute;
+  outcomes_.push_back(dispute.request.disputed(dispute.finding));
   runs_.erase(at->second.again.name);
   cases_.erase(at);
 }
@@ -171,22 +157,14 @@ void DisputeResolver::run_again(std::uint64_t entry, Case& one) {
       is_worker ? dispute.request.pipeline().epoch : dispute.generated.pipeline->epoch;
   const auto pipeline = pipelines_.find(epoch);
   if (pipeline == pipelines_.end()) return accuse(entry, one);  // it does not stand any more
-  Hash256 own;
-  random_bytes(own.bytes);
-  const ledger::RequestId name =
-      ledger::request_of(ledger::answer_name(clock_.unix_seconds(), own.bytes), 0);
   const bool is_last =
       dispute.finding.stage + std::size_t{1} == dispute.request.pipeline().stages.size();
-  AuditRun order = is_last ? dispute.request.generate(name) : dispute.request.feed(name);
-  for (const ReceiptPipeline::Stage& stage : pipeline->second->stages) {
-    order.nodes.push_back(stage.node);
-  }
-  order.for_newcomers = pipeline->second->checks;
-  one.again = {name, pipeline->second, !is_last, {}, {}};
+  auto [run, order] = dispute.request.order(pipeline->second, !is_last, clock_.unix_seconds());
+  one.again = std::move(run);
   INVARIANT(one.state == State::kRefereed, "a window is computed again when the referee has ruled");
   one.state = State::kAgain;
   one.at = clock_.now();
-  runs_[name] = entry;
+  runs_[one.again.name] = entry;
   to_run_.push_back(std::move(order));
 }
 

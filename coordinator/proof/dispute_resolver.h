@@ -30,7 +30,6 @@
 #include "coordinator/audit_outcome.h"
 #include "coordinator/proof/audit_case.h"
 #include "coordinator/proof/barred_keys.h"
-#include "coordinator/proof/referee_case.h"
 #include "ledger/books.h"
 #include "ledger/dispute/verdict.h"
 #include "proto/control.pb.h"
@@ -147,7 +146,6 @@ class DisputeResolver {
   void send_accusation(std::uint64_t entry, Case& one);
   void judge(Cases::iterator at);
   void pronounce(Judgement judgement);
-  static AuditOutcome outcome_of(const Case& one);
   void report(const Case& one);
   void leave_open(Cases::iterator at, const std::string& why);
   Bytes evidence_of(std::uint64_t entry, const Case& one, ledger::Verdict verdict) const;

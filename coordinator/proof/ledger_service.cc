@@ -2,17 +2,16 @@
 
 #include <spdlog/spdlog.h>
 
+#include <atomic>
 #include <chrono>
-#include <condition_variable>
-#include <deque>
 #include <map>
 #include <mutex>
 #include <optional>
 #include <set>
-#include <thread>
 #include <utility>
 
 #include "base/limits.h"
+#include "base/worker_thread.h"
 #include "coordinator/proof/machine_history.h"
 #include "coordinator/proof/vesting.h"
 #include "coordinator/proof/witness_collector.h"
@@ -29,8 +28,6 @@ constexpr auto kSweepPause = std::chrono::milliseconds(100);
 }  // namespace
 
 struct LedgerService::State : std::enable_shared_from_this<State> {
-  using Work = std::function<void(State&)>;
-
   State(const SecretKey& cluster, const Clock& given_clock, AuditMode mode, Post given,
         std::shared_ptr<Credits> accounts)
       : clock(given_clock),
@@ -40,8 +37,12 @@ struct LedgerService::State : std::enable_shared_from_this<State> {
         witnesses(cluster.public_key(), clock),
         post(std::move(given)) {}
 
-  void push(Work task, std::size_t size);
-  void run();
+  // Runs a task on the thread, and then round(). `bytes`: that it holds. Any thread.
+  void push(std::size_t bytes, std::function<void(State&)> task);
+  void tick();
+  void round(bool is_last);
+  void take(const std::string& node, const control::v1::WorkerMessage& message);
+  void publish_status();
   void collect();
   void send_messages();
   void append();
@@ -79,14 +80,11 @@ struct LedgerService::State : std::enable_shared_from_this<State> {
   std::chrono::steady_clock::time_point next_sweep{};
   std::optional<std::uint64_t> counted;  // entries, when standings were
   std::optional<std::uint64_t> told;     // likewise, newcomers
+  bool is_round_due = false;
 
+  std::atomic<bool> late = false;  // said in the log already
   std::mutex mutex;
-  std::condition_variable wake;
-  std::deque<std::pair<Work, std::size_t>> work;
-  std::size_t bytes = 0;  // of all work
-  bool stopping = false;
-  bool late = false;  // said in the log already
-  Post post;          // empty once the owner is gone
+  Post post;  // empty once the owner is gone
   AuditStatus status;
   std::shared_ptr<const Standings> standings;  // null when nothing is audited
   std::string fault;
@@ -94,73 +92,80 @@ struct LedgerService::State : std::enable_shared_from_this<State> {
   std::set<PublicKey> newcomers;  // by the books
   std::set<PublicKey> unvouched;  // whom the books do not know
 
-  // The owner's.
-  Send send;
-  Run run_audit;
-  Outcome outcome;
-  std::function<void()> on_standing;
+  Listener listener;  // the owner's
 
-  std::thread thread;
+  std::optional<WorkerThread> worker;  // last: it uses all of the above
 };
 
-void LedgerService::State::push(Work task, std::size_t size) {
-  {
-    const std::lock_guard lock(mutex);
-    if (bytes + size <= limits::kReceiptQueueBytes) {
-      bytes += size;
-      work.emplace_back(std::move(task), size);
-      wake.notify_one();
-      return;
-    }
-    if (std::exchange(late, true)) return;
-  }
+void LedgerService::State::push(std::size_t bytes, std::function<void(State&)> task) {
+  auto run = [this, task = std::move(task)] {
+    task(*this);
+    // Behind the tasks that wait now, so that what follows from them is done once.
+    if (!std::exchange(is_round_due, true)) worker->post([this] { round(false); }, 0);
+  };
+  if (worker->post(std::move(run), bytes) || worker->stopping() || late.exchange(true)) return;
   spdlog::warn("checking receipts does not keep up: some requests have none");
 }
 
-void LedgerService::State::run() {
-  std::unique_lock lock(mutex);
-  for (;;) {
-    wake.wait_for(lock, kPause, [this] { return stopping || !work.empty(); });
-    std::deque<std::pair<Work, std::size_t>> tasks = std::exchange(work, {});
-    const bool last = stopping;
-    lock.unlock();
-    draw();
-    vest();
-    std::optional<AuditStatus> newest;
-    std::shared_ptr<const Standings> known;
-    std::size_t done = 0;
-    for (auto& [task, size] : tasks) {
-      task(*this);
-      done += size;
-    }
-    const auto now = std::chrono::steady_clock::now();
-    if (now >= next_timer) {
-      desk.on_timer();
-      audits.on_timer();
-      next_timer = now + std::chrono::seconds(1);
-      newest = audits.status();
-      if (newest->mode != AuditMode::kOff &&
-          std::exchange(counted, audits.books().entries()) != audits.books().entries()) {
-        known = std::make_shared<const Standings>(standings_of(audits.books()));
-      }
-    }
-    collect();
-    ask_referee();
-    free_credit();
-    if (!entries.empty() && (last || now >= next_append)) {
-      append();
-      next_append = std::chrono::steady_clock::now() + kPause;
-    }
-    witness();
-    store_machines();
-    tell_standing();
-    send_messages();
-    lock.lock();
-    if (newest) status = *newest;
-    if (known) standings = std::move(known);
-    if (newest && newest->mode == AuditMode::kOff) standings = nullptr;
-    bytes -= done;
-    if (last) return;
+void LedgerService::State::tick() {
+  round(false);
+  worker->post_after(kPause, [this] { tick(); });
+}
+
+void LedgerService::State::round(bool is_last) {
+  is_round_due = false;
+  const auto now = std::chrono::steady_clock::now();
+  if (now >= next_timer) {
+    next_timer = now + std::chrono::seconds(1);
+    desk.on_timer();
+    audits.on_timer();
+    publish_status();
+  }
+  collect();
+  ask_referee();
+  free_credit();
+  if (!entries.empty() && (is_last || now >= next_append)) {
+    append();
+    next_append = std::chrono::steady_clock::now() + kPause;
+  }
+  witness();
+  store_machines();
+  tell_standing();
+  send_messages();
+  if (is_last) return;
+  draw();
+  vest();
+}
+
+void LedgerService::State::publish_status() {
+  const AuditStatus newest = audits.status();
+  const bool is_off = newest.mode == AuditMode::kOff;
+  std::shared_ptr<const Standings> known;
+  if (!is_off && std::exchange(counted, audits.books().entries()) != audits.books().entries()) {
+    known = std::make_shared<const Standings>(standings_of(audits.books()));
+  }
+  const std::lock_guard lock(mutex);
+  status = newest;
+  if (known || is_off) standings = std::move(known);
+}
+
+void LedgerService::State::take(const std::string& node,
+                                const control::v1::WorkerMessage& message) {
+  using Message = control::v1::WorkerMessage;
+  switch (message.body_case()) {
+    case Message::kWindowClaims:
+      audits.take(node, message.window_claims());
+      return desk.take(node, message.window_claims());
+    case Message::kReceipts: return desk.take(node, message.receipts());
+    case Message::kSeals: return audits.take(node, message.seals());
+    case Message::kOpenings: return audits.take(node, message.openings());
+    case Message::kAnswer: return audits.verdicts().on_answer(node, message.answer());
+    case Message::kSelfChecked:
+      return audits.verdicts().keys().on_self_checked(node, message.self_checked());
+    case Message::kCosigned:
+      if (log != nullptr) witnesses.take(node, message.cosigned(), *log);
+      return;
+    default: return;
   }
 }
 
@@ -196,14 +201,14 @@ void LedgerService::State::ask_referee() {
   if (auto ask = audits.referee().take_ask(clock.unix_seconds())) {
     referee(std::move(ask->request), [self = shared_from_this(), number = ask->number](
                                          const Result<ledger::RefereeFinding>& finding) {
-      self->push([number, finding](State& state) { state.audits.refereed(number, finding); }, 0);
+      self->push(0, [number, finding](State& state) { state.audits.refereed(number, finding); });
     });
   }
   for (DisputeResolver::Ask& ask : audits.verdicts().take_asks()) {
     const auto done = [self = shared_from_this(),
                        entry = ask.entry](const Result<ledger::RefereeFinding>& finding) {
-      self->push([entry, finding](State& state) { state.audits.verdicts().found(entry, finding); },
-                 0);
+      self->push(0,
+                 [entry, finding](State& state) { state.audits.verdicts().found(entry, finding); });
     };
     if (referee) {
       referee(std::move(ask.request), done);
@@ -236,7 +241,7 @@ void LedgerService::State::tell_standing() {
   barred = std::move(now);
   if (!post) return;
   post([self = shared_from_this()] {
-    if (self->on_standing) self->on_standing();
+    if (self->listener.standing) self->listener.standing();
   });
 }
 
@@ -266,13 +271,13 @@ void LedgerService::State::send_messages() {
   post([self = shared_from_this(), messages = std::move(messages), runs = std::move(runs),
         outcomes = std::move(outcomes)] {
     for (const Auditor::Message& message : messages) {
-      if (self->send) self->send(message.node, message.body);
+      if (self->listener.send) self->listener.send(message.node, message.body);
     }
     for (const AuditRun& run : runs) {
-      if (self->run_audit) self->run_audit(run);
+      if (self->listener.run) self->listener.run(run);
     }
     for (const AuditOutcome& outcome : outcomes) {
-      if (self->outcome) self->outcome(outcome);
+      if (self->listener.outcome) self->listener.outcome(outcome);
     }
   });
 }
@@ -400,19 +405,22 @@ Result<std::unique_ptr<LedgerService>> LedgerService::open(
                             return known.ok() ? state->audits.recall(entry, leaf) : known;
                           }));
   }
-  if (state->credits) {
-    state->credits->begin(state->audits.books());
-    state->credits->set_queue([weak = std::weak_ptr(state)](const ledger::RequestId& request) {
-      const auto alive = weak.lock();
-      if (!alive) return;
-      alive->push([request](State& one) { one.credits->close(request); }, 0);
-    });
-  }
   state->newcomers = state->find_newcomers();
   state->desk.set_newcomers(state->newcomers);
   state->barred = state->audits.verdicts().keys().barred();
   for (const auto& [key, why] : state->barred) state->desk.bar(key);
-  state->thread = std::thread([raw = state.get()] { raw->run(); });
+  if (state->credits) state->credits->begin(state->audits.books());
+  WorkerThread::Options queue;
+  queue.max_cost = limits::kReceiptQueueBytes;
+  queue.when_stopped = WorkerThread::WhenStopped::kFinish;
+  state->worker.emplace(queue);
+  state->worker->post([raw = state.get()] { raw->tick(); });
+  if (state->credits) {
+    state->credits->set_queue([weak = std::weak_ptr(state)](const ledger::RequestId& request) {
+      const auto alive = weak.lock();
+      if (alive) alive->push(0, [request](State& one) { one.credits->close(request); });
+    });
+  }
   return std::unique_ptr<LedgerService>(new LedgerService(std::move(build), std::move(state)));
 }
 
@@ -420,17 +428,13 @@ LedgerService::LedgerService(std::string build, std::shared_ptr<State> state)
     : build_(std::move(build)), state_(std::move(state)) {}
 
 LedgerService::~LedgerService() {
-  state_->send = nullptr;
-  state_->run_audit = nullptr;
-  state_->outcome = nullptr;
-  state_->on_standing = nullptr;
+  state_->listener = {};
   {
     const std::lock_guard lock(state_->mutex);
-    state_->stopping = true;
     state_->post = nullptr;
-    state_->wake.notify_one();
   }
-  state_->thread.join();
+  state_->worker->stop();
+  state_->round(true);
 }
 
 std::string LedgerService::fault() const {
@@ -438,36 +442,26 @@ std::string LedgerService::fault() const {
   return state_->fault;
 }
 
-void LedgerService::set_send(Send send) { state_->send = std::move(send); }
-void LedgerService::set_run(Run run) { state_->run_audit = std::move(run); }
-void LedgerService::set_outcome(Outcome outcome) { state_->outcome = std::move(outcome); }
-
-void LedgerService::set_on_standing(std::function<void()> changed) {
-  state_->on_standing = std::move(changed);
-}
+void LedgerService::listen(Listener listener) { state_->listener = std::move(listener); }
 
 void LedgerService::set_referee(Referee referee, Keep keep, std::int64_t rate) {
-  state_->push(
-      [referee = std::move(referee), keep = std::move(keep), rate](State& state) {
-        state.audits.referee().set_rate(referee ? rate : 0);
-        state.referee = referee;
-        state.keep = keep;
-      },
-      0);
+  state_->push(0, [referee = std::move(referee), keep = std::move(keep), rate](State& state) {
+    state.audits.referee().set_rate(referee ? rate : 0);
+    state.referee = referee;
+    state.keep = keep;
+  });
 }
 
 void LedgerService::grant(const PublicKey& to, std::int64_t amount,
                           std::function<void(const Status&)> done) {
   state_->push(
-      [to, amount, done = std::move(done)](State& state) { state.grant(to, amount, done); }, 0);
+      0, [to, amount, done = std::move(done)](State& state) { state.grant(to, amount, done); });
 }
 
 void LedgerService::take_up_disputes(std::function<std::vector<Bytes>()> kept) {
-  state_->push(
-      [kept = std::move(kept)](State& state) {
-        if (!state.audits.books().disputes().empty()) state.audits.verdicts().take_up(kept());
-      },
-      0);
+  state_->push(0, [kept = std::move(kept)](State& state) {
+    if (!state.audits.books().disputes().empty()) state.audits.verdicts().take_up(kept());
+  });
 }
 
 std::string LedgerService::why_barred(const PublicKey& key) const {
@@ -481,13 +475,11 @@ void LedgerService::doubt(const PublicKey& key) {
     const std::lock_guard lock(state_->mutex);
     state_->unvouched.insert(key);
   }
-  state_->push(
-      [key](State& state) {
-        state.desk.doubt(key);
-        state.desk.enter(key);
-        state.told.reset();
-      },
-      0);
+  state_->push(0, [key](State& state) {
+    state.desk.doubt(key);
+    state.desk.enter(key);
+    state.told.reset();
+  });
 }
 
 bool LedgerService::is_newcomer(const PublicKey& key) const {
@@ -506,125 +498,73 @@ std::shared_ptr<const Standings> LedgerService::standings() const {
 }
 
 void LedgerService::begin(ReceiptPipeline pipeline) {
-  state_->push(
-      [pipeline = std::move(pipeline)](State& state) {
-        state.audits.begin(pipeline);
-        state.desk.begin(pipeline);
-      },
-      0);
+  state_->push(0, [pipeline = std::move(pipeline)](State& state) {
+    state.audits.begin(pipeline);
+    state.desk.begin(pipeline);
+  });
 }
 
 void LedgerService::start(Epoch epoch, const ledger::RequestId& request, std::uint64_t positions) {
-  state_->push(
-      [epoch, request, positions](State& state) {
-        // Of what is computed for an audit there are seals, and no receipts.
-        if (!state.audits.is_run(request)) state.desk.start(epoch, request, positions);
-      },
-      0);
+  state_->push(0, [epoch, request, positions](State& state) {
+    // Of what is computed for an audit there are seals, and no receipts.
+    if (!state.audits.is_run(request)) state.desk.start(epoch, request, positions);
+  });
 }
 
 void LedgerService::over(ReceiptRequest request) {
-  const std::size_t size = request.tokens.size() * sizeof(TokenId);
-  state_->push(
-      [request = std::move(request)](State& state) mutable {
-        state.audits.over(request);
-        if (state.credits) state.credits->over(request.order.request);
-        state.desk.over(std::move(request));
-      },
-      size);
+  const std::size_t bytes = request.tokens.size() * sizeof(TokenId);
+  state_->push(bytes, [request = std::move(request)](State& state) {
+    state.audits.over(request);
+    if (state.credits) state.credits->over(request.order.request);
+    state.desk.over(request);
+  });
 }
 
 void LedgerService::end(Epoch epoch) {
-  state_->push(
-      [epoch](State& state) {
-        state.audits.end(epoch);
-        state.desk.end(epoch);
-      },
-      0);
-}
-
-void LedgerService::take(const std::string& node, const control::v1::WindowClaims& claims) {
-  state_->push(
-      [node, claims](State& state) {
-        state.audits.take(node, claims);
-        state.desk.take(node, claims);
-      },
-      claims.ByteSizeLong());
-}
-
-void LedgerService::take(const std::string& node, const control::v1::Receipts& receipts) {
-  state_->push([node, receipts](State& state) { state.desk.take(node, receipts); },
-               receipts.ByteSizeLong());
-}
-
-void LedgerService::take(const std::string& node, const control::v1::Seals& seals) {
-  state_->push([node, seals](State& state) { state.audits.take(node, seals); },
-               seals.ByteSizeLong());
-}
-
-void LedgerService::take(const std::string& node, const control::v1::Openings& openings) {
-  state_->push([node, openings](State& state) { state.audits.take(node, openings); },
-               openings.ByteSizeLong());
+  state_->push(0, [epoch](State& state) {
+    state.audits.end(epoch);
+    state.desk.end(epoch);
+  });
 }
 
 void LedgerService::put_off(const ledger::RequestId& run, const std::string& why) {
-  state_->push([run, why](State& state) { state.audits.put_off(run, why); }, why.size());
+  state_->push(why.size(), [run, why](State& state) { state.audits.put_off(run, why); });
 }
 
 void LedgerService::give_up(const ledger::RequestId& run, const std::string& why) {
-  state_->push([run, why](State& state) { state.audits.give_up(run, why); }, why.size());
+  state_->push(why.size(), [run, why](State& state) { state.audits.give_up(run, why); });
 }
 
-void LedgerService::take(const std::string& node, const control::v1::Answer& answer) {
-  state_->push([node, answer](State& state) { state.audits.verdicts().on_answer(node, answer); },
-               answer.ByteSizeLong());
-}
-
-void LedgerService::take(const std::string& node, const control::v1::SelfChecked& found) {
-  state_->push(
-      [node, found](State& state) { state.audits.verdicts().keys().on_self_checked(node, found); },
-      found.ByteSizeLong());
-}
-
-void LedgerService::take(const std::string& node, const control::v1::Cosigned& answer) {
-  state_->push(
-      [node, answer](State& state) {
-        if (state.log != nullptr) state.witnesses.take(node, answer, *state.log);
-      },
-      answer.ByteSizeLong());
+void LedgerService::take(const std::string& node, const control::v1::WorkerMessage& message) {
+  state_->push(message.ByteSizeLong(),
+               [node, message](State& state) { state.take(node, message); });
 }
 
 void LedgerService::meet(const std::string& node, const PublicKey& key) {
-  state_->push(
-      [node, key](State& state) {
-        state.audits.verdicts().meet(node, key);
-        state.witnesses.meet(node, key);
-      },
-      0);
+  state_->push(0, [node, key](State& state) {
+    state.audits.verdicts().meet(node, key);
+    state.witnesses.meet(node, key);
+  });
 }
 
 void LedgerService::remember_machines(MachineHistory machines) {
-  state_->push([machines = std::move(machines)](State& state) { state.machines = machines; }, 0);
+  state_->push(0, [machines = std::move(machines)](State& state) { state.machines = machines; });
 }
 
 void LedgerService::meet_machine(const PublicKey& key, const std::string& machine) {
-  state_->push(
-      [key, machine](State& state) {
-        if (!state.machines.meet(key, machine)) return;
-        state.desk.enter(key);
-        state.desk.log(ledger::ChangeEntry{key});
-      },
-      machine.size());
+  state_->push(machine.size(), [key, machine](State& state) {
+    if (!state.machines.meet(key, machine)) return;
+    state.desk.enter(key);
+    state.desk.log(ledger::ChangeEntry{key});
+  });
 }
 
 void LedgerService::lose(const std::string& node) {
-  state_->push(
-      [node](State& state) {
-        state.desk.lose(node);
-        state.audits.verdicts().lose(node);
-        state.witnesses.lose(node);
-      },
-      0);
+  state_->push(0, [node](State& state) {
+    state.desk.lose(node);
+    state.audits.verdicts().lose(node);
+    state.witnesses.lose(node);
+  });
 }
 
 }  // namespace hearth::coordinator

@@ -23,10 +23,13 @@ namespace hearth::coordinator {
 class LedgerService final : public LedgerView {
  public:
   using Post = std::function<void(std::function<void()>)>;
-  using Send = std::function<void(const std::string& node, const control::v1::CoordinatorMessage&)>;
-  // A request that an audit wants to have computed.
-  using Run = std::function<void(AuditRun)>;
-  using Outcome = std::function<void(const AuditOutcome&)>;
+  // What the owner is told, on its thread; what is null is not told.
+  struct Listener {
+    std::function<void(const std::string& node, const control::v1::CoordinatorMessage&)> send = {};
+    std::function<void(AuditRun)> run = {};  // a request that an audit wants to have computed
+    std::function<void(const AuditOutcome&)> outcome = {};  // of audits of requests
+    std::function<void()> standing = {};  // why_barred() or is_newcomer() may say something else
+  };
   // Keeps a verdict's evidence under its BLAKE2b; when it returns, it is on the disk. Any thread.
   using Keep = std::function<Status(const Hash256& hash, ByteSpan evidence)>;
 
@@ -42,9 +45,7 @@ class LedgerService final : public LedgerView {
 
   const std::string& build() const { return build_; }
   std::string fault() const override;
-  void set_send(Send send);           // to a node; null: dropped
-  void set_run(Run run);              // null: nothing is audited
-  void set_outcome(Outcome outcome);  // of audits of requests; null: dropped
+  void listen(Listener listener);
   // Logs a grant; `done` hears, on this class's thread, once it is on the disk and can be spent.
   // kInvalidInput for an amount out of its range; kRefused without credits. Any thread.
   void grant(const PublicKey& to, std::int64_t amount, std::function<void(const Status&)> done);
@@ -59,8 +60,6 @@ class LedgerService final : public LedgerView {
   void take_up_disputes(std::function<std::vector<Bytes>()> kept);
   // What the machines of nodes were so far; without it no change of one is seen over a restart.
   void remember_machines(MachineHistory machines);
-  // Told when why_barred() or is_newcomer() may say something else, on the owner's thread.
-  void set_on_standing(std::function<void()> changed);
   // Why a node with this key may be given no work, a sentence for people; empty: it may.
   std::string why_barred(const PublicKey& key) const;
   // No member vouches for this key: where the log does not know it yet, it is a newcomer's.
@@ -76,15 +75,10 @@ class LedgerService final : public LedgerView {
   void start(Epoch epoch, const ledger::RequestId& request, std::uint64_t positions);
   void over(ReceiptRequest request);
   void end(Epoch epoch);
-  void take(const std::string& node, const control::v1::WindowClaims& claims);
-  void take(const std::string& node, const control::v1::Receipts& receipts);
-  void take(const std::string& node, const control::v1::Seals& seals);
-  void take(const std::string& node, const control::v1::Openings& openings);
   void put_off(const ledger::RequestId& run, const std::string& why);
   void give_up(const ledger::RequestId& run, const std::string& why);
-  void take(const std::string& node, const control::v1::Answer& answer);
-  void take(const std::string& node, const control::v1::SelfChecked& found);
-  void take(const std::string& node, const control::v1::Cosigned& answer);
+  // What a node says to the ledger; other messages are ignored.
+  void take(const std::string& node, const control::v1::WorkerMessage& message);
   void meet(const std::string& node, const PublicKey& key);  // it has a session, of this program
   // What its machine is, of this program or not (MachineHistory).
   void meet_machine(const PublicKey& key, const std::string& machine);

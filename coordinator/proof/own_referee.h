@@ -16,7 +16,7 @@
 
 #include "base/crypto.h"
 #include "base/ids.h"
-#include "coordinator/proof/referee_case.h"
+#include "coordinator/proof/audit_case.h"
 #include "ledger/entry.h"
 
 namespace hearth::coordinator {

@@ -7,6 +7,16 @@
 #include "proto/fixed_field.h"
 
 namespace hearth::coordinator {
+namespace {
+
+std::vector<NodeMessage> messages_of(
+    const std::map<std::string, control::v1::CoordinatorMessage>& orders) {
+  std::vector<NodeMessage> messages;
+  for (const auto& [node, body] : orders) messages.push_back({node, body});
+  return messages;
+}
+
+}  // namespace
 
 void SealRound::add(Asked asked) {
   const std::uint64_t entry = asked.finding.entry;
@@ -31,36 +41,24 @@ std::vector<std::uint64_t> SealRound::entries() const {
 }
 
 std::vector<NodeMessage> SealRound::seal_orders() const {
-  std::map<std::string, control::v1::SealOrder> orders;
+  std::map<std::string, control::v1::CoordinatorMessage> orders;
   for (const auto& [entry, one] : asked_) {
     if (one.node.empty() || one.seal) continue;
-    control::v1::AuditedWindow& window = *orders[one.node].add_windows();
+    control::v1::AuditedWindow& window = *orders[one.node].mutable_seal_order()->add_windows();
     window.set_request(to_field(one.finding.run));
     window.set_epoch(one.finding.epoch.value);
     window.set_window(one.finding.window);
     window.set_entry(entry);
   }
-  std::vector<NodeMessage> messages;
-  for (auto& [node, order] : orders) {
-    NodeMessage& message = messages.emplace_back();
-    message.node = node;
-    *message.body.mutable_seal_order() = std::move(order);
-  }
-  return messages;
+  return messages_of(orders);
 }
 
 std::vector<NodeMessage> SealRound::open_orders() const {
-  std::map<std::string, control::v1::OpenOrder> orders;
+  std::map<std::string, control::v1::CoordinatorMessage> orders;
   for (const auto& [entry, one] : asked_) {
-    if (!one.node.empty()) orders[one.node].add_entries(entry);
+    if (!one.node.empty()) orders[one.node].mutable_open_order()->add_entries(entry);
   }
-  std::vector<NodeMessage> messages;
-  for (auto& [node, order] : orders) {
-    NodeMessage& message = messages.emplace_back();
-    message.node = node;
-    *message.body.mutable_open_order() = std::move(order);
-  }
-  return messages;
+  return messages_of(orders);
 }
 
 Result<ledger::SealEntry> SealRound::take(const std::string& node, const control::v1::Seal& seal,

@@ -65,20 +65,31 @@ struct LedgerServiceTest : ::testing::Test {
     TRY(receipts, LedgerService::open(
                       std::move(folder), cluster, "build", audits, clock,
                       [this](std::function<void()> task) { post(std::move(task)); }, credits));
-    receipts->set_send(
-        [this](const std::string& node, const control::v1::CoordinatorMessage& message) {
-          ReceiptStage& stage = node == "a" ? stages[0] : stages[1];
-          receipts->take(node, stage.sign(message.countersign()));
-          ++signed_windows;
-        });
+    LedgerService::Listener listener;
+    listener.send = [this](const std::string& node,
+                           const control::v1::CoordinatorMessage& message) {
+      control::v1::WorkerMessage answer;
+      *answer.mutable_receipts() = stages[node == "a" ? 0 : 1].sign(message.countersign());
+      receipts->take(node, answer);
+      ++signed_windows;
+    };
+    listener.run = [this](AuditRun run) { asked.push_back(std::move(run)); };
+    receipts->listen(std::move(listener));
     receipts->begin(testing::receipt_pipeline(stages));
     return ok_status();
+  }
+  void claim(std::vector<testing::ReceiptStage>& of, const ReceiptRequest& request) {
+    for (testing::ReceiptStage& stage : of) {
+      control::v1::WorkerMessage message;
+      *message.mutable_window_claims() = stage.claim(request);
+      receipts->take(stage.node, message);
+    }
   }
   void answer(unsigned char number) {
     ReceiptRequest request = testing::receipt_request(number);
     // Books want a window that was begun lately.
     receipts->start(request.epoch, request.order.request, request.tokens.size());
-    for (ReceiptStage& stage : stages) receipts->take(stage.node, stage.claim(request));
+    claim(stages, request);
     receipts->over(request);
     run_until([this, wanted = signed_windows + 2] { return signed_windows == wanted; });
   }
@@ -174,7 +185,6 @@ TEST_F(LedgerServiceTest, WithCreditsThePayerIsInTheLogAndPays) {
 
 TEST_F(LedgerServiceTest, ACheckpointIsDrawnOver) {
   ASSERT_TRUE(open(testing::receipt_cluster(), AuditMode::kSpot));
-  receipts->set_run([this](AuditRun run) { asked.push_back(std::move(run)); });
   receipts->begin(testing::receipt_pipeline(others, Epoch(5)));
   answer(1);
   run_until([this] { return !asked.empty(); });
@@ -184,7 +194,7 @@ TEST_F(LedgerServiceTest, ACheckpointIsDrawnOver) {
   again.epoch = Epoch(5);
   again.order = asked[0].order;
   receipts->start(again.epoch, again.order.request, again.tokens.size());
-  for (ReceiptStage& stage : others) receipts->take(stage.node, stage.claim(again));
+  claim(others, again);
   EXPECT_EQ(logged(), 3u + 2u + 1u) << "rules, members, receipts, the draw";
 }
 
