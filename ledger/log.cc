@@ -223,11 +223,8 @@ Status Log::keep_cosigned(std::span<const Checkpoint> cosigned) {
 Result<Bytes> Log::read(std::uint64_t index) {
   TRY(const Proof proof, prove_inclusion(index));
   TileReader tiles(*folder_, size());
-  const std::uint64_t bundle = index / kTileWidth;
-  const std::uint32_t width = tile_width(Tile::kEntries, bundle, size());
-  TRY(const Bytes bytes, tiles.bundle({Tile::kEntries, bundle, width}));
-  TRY(const auto entries, parse_bundle(bytes, width));
-  const ByteSpan entry = entries[index % kTileWidth].bytes;
+  TRY(const Bundle bundle, tiles.bundle(index / kTileWidth));
+  const ByteSpan entry = bundle.entries[index % kTileWidth].bytes;
   TRY_VOID(check_inclusion(leaf_hash(entry), index, size(), proof, checkpoint_.root));
   return Bytes(entry.begin(), entry.end());
 }

@@ -25,34 +25,14 @@ bool is_of(ByteSpan receipt, const AnswerName& answer) {
   return std::equal(answer.begin(), answer.end(), request.begin());
 }
 
-class Bundles {
- public:
-  Bundles(LogFolder& folder, std::uint64_t size) : tiles_(folder, size), size_(size) {}
-
-  std::uint64_t count() const { return (size_ + kTileWidth - 1) / kTileWidth; }
-  Result<Bytes> read(std::uint64_t index) { return tiles_.bundle(tile(index)); }
-  // Parses a bundle that read() returned.
-  Result<std::vector<BundleEntry>> entries(std::uint64_t index, ByteSpan bundle) const {
-    return parse_bundle(bundle, tile(index).width);
-  }
-
- private:
-  Tile tile(std::uint64_t index) const {
-    return {Tile::kEntries, index, tile_width(0, index, size_)};
-  }
-  TileReader tiles_;
-  std::uint64_t size_;
-};
-
 // The first bundle that may hold an entry of this time or later.
-Result<std::uint64_t> first_bundle(Bundles& bundles, std::int64_t since) {
+Result<std::uint64_t> first_bundle(TileReader& tiles, std::uint64_t size, std::int64_t since) {
   std::uint64_t begin = 0;
-  std::uint64_t end = bundles.count();
+  std::uint64_t end = bundle_count(size);
   while (begin + 1 < end) {
     const std::uint64_t middle = begin + (end - begin) / 2;
-    TRY(const Bytes bundle, bundles.read(middle));
-    TRY(const auto entries, bundles.entries(middle, bundle));
-    (time_of(entries.front().bytes) < since ? begin : end) = middle;
+    TRY(const Bundle bundle, tiles.bundle(middle));
+    (time_of(bundle.entries.front().bytes) < since ? begin : end) = middle;
   }
   return begin;
 }
@@ -111,14 +91,13 @@ Status check_windows(const std::vector<Receipt>& receipts, const PublicKey& clus
 
 Result<std::vector<LoggedReceipt>> find_receipts(LogFolder& folder, const Checkpoint& checkpoint,
                                                  const AnswerName& answer) {
-  Bundles bundles(folder, checkpoint.size);
-  TRY(std::uint64_t index, first_bundle(bundles, asked_at(answer) - kClockSeconds));
+  TileReader tiles(folder, checkpoint.size);
+  TRY(std::uint64_t index, first_bundle(tiles, checkpoint.size, asked_at(answer) - kClockSeconds));
   std::vector<LoggedReceipt> found;
-  for (; index < bundles.count(); ++index) {
-    TRY(const Bytes bundle, bundles.read(index));
-    TRY(const auto entries, bundles.entries(index, bundle));
-    for (std::size_t i = 0; i < entries.size(); ++i) {
-      const ByteSpan bytes = entries[i].bytes;
+  for (; index < bundle_count(checkpoint.size); ++index) {
+    TRY(const Bundle bundle, tiles.bundle(index));
+    for (std::size_t i = 0; i < bundle.entries.size(); ++i) {
+      const ByteSpan bytes = bundle.entries[i].bytes;
       if (!is_of(receipt_in(bytes), answer)) continue;
       found.push_back({index * kTileWidth + i, Bytes(bytes.begin(), bytes.end())});
     }
@@ -172,11 +151,11 @@ Result<std::vector<LoggedAudits>> find_audits(LogFolder& folder, const Checkpoin
       (verdict->guilty == receipt.worker ? said->worker : said->auditor) = verdict->verdict;
     }
   };
-  Bundles bundles(folder, checkpoint.size);
-  for (std::uint64_t index = found.front().entry / kTileWidth; index < bundles.count(); ++index) {
-    TRY(const Bytes bundle, bundles.read(index));
-    TRY(const auto entries, bundles.entries(index, bundle));
-    for (const BundleEntry& one : entries) {
+  TileReader tiles(folder, checkpoint.size);
+  for (std::uint64_t index = found.front().entry / kTileWidth;
+       index < bundle_count(checkpoint.size); ++index) {
+    TRY(const Bundle bundle, tiles.bundle(index));
+    for (const BundleEntry& one : bundle.entries) {
       TRY(const Entry entry, parse_entry(one.bytes));
       take(entry.body);
     }

@@ -29,12 +29,10 @@ std::vector<Hash256> as_hashes(ByteSpan bytes) {
   return hashes;
 }
 
-// Verified entries of a bundle: all, or those before its first fault.
 struct Hashed {
-  Tile bundle;
-  Bytes bytes;
-  std::vector<BundleEntry> entries;
-  std::vector<Hash256> leaves;  // of these entries
+  Tile tile;
+  Bundle bundle;
+  std::vector<Hash256> leaves;  // of its entries: all, or those before its first fault
 };
 struct Ahead {
   std::vector<Hashed> bundles;
@@ -104,7 +102,7 @@ class Scanner {
   Status hash_entry(const Tile& bundle, std::uint32_t at, const BundleEntry& entry,
                     const Hash256& listed);
   Status visit(const Ahead& some) const;
-  std::uint64_t bundles() const { return (scan_.checkpoint.size + kTileWidth - 1) / kTileWidth; }
+  std::uint64_t bundles() const { return bundle_count(scan_.checkpoint.size); }
   Status check_tile(const Tile& tile, std::span<const Hash256> right);
   Status check_edge();
   Status check_beginnings() const;
@@ -173,17 +171,13 @@ Status Scanner::hash_entry(const Tile& bundle, std::uint32_t at, const BundleEnt
 }
 
 Status Scanner::hash_bundle(Hashed& next) {
-  const std::uint64_t number = next.bundle.index;
-  const std::uint32_t width = next.bundle.width;
-  TRY(next.bytes, tiles_.bundle(next.bundle));
-  TRY(const std::vector<BundleEntry> entries, parse_bundle(next.bytes, width));
-  TRY(const std::vector<Hash256> listed, tiles_.hashes({0, number, width}));
-  for (std::uint32_t i = 0; i < width; ++i) {
-    TRY_VOID(hash_entry(next.bundle, i, entries[i], listed[i]));
-    next.entries.push_back(entries[i]);
+  TRY(next.bundle, tiles_.bundle(next.tile));
+  TRY(const std::vector<Hash256> listed, tiles_.hashes({0, next.tile.index, next.tile.width}));
+  for (std::uint32_t i = 0; i < next.tile.width; ++i) {
+    TRY_VOID(hash_entry(next.tile, i, next.bundle.entries[i], listed[i]));
     next.leaves.push_back(listed[i]);
   }
-  if (!next.bundle.full()) scan_.bundle = next.bytes;
+  if (!next.tile.full()) scan_.bundle = next.bundle.bytes;
   return ok_status();
 }
 
@@ -192,23 +186,23 @@ Ahead Scanner::hash_some() {
   std::size_t bytes = 0;
   while (next_ < bundles() && some.bundles.size() < kBundlesAhead && bytes < kBytesAhead) {
     Hashed& next = some.bundles.emplace_back();
-    next.bundle = {Tile::kEntries, next_, tile_width(Tile::kEntries, next_, scan_.checkpoint.size)};
+    next.tile = {Tile::kEntries, next_, tile_width(Tile::kEntries, next_, scan_.checkpoint.size)};
     ++next_;
     some.fault = hash_bundle(next);
     if (!some.fault.ok()) break;
-    bytes += next.bytes.size();
+    bytes += next.bundle.bytes.size();
   }
   return some;
 }
 
 Status Scanner::visit(const Ahead& some) const {
   for (const Hashed& one : some.bundles) {
-    for (std::uint32_t i = 0; visit_ && i < one.entries.size(); ++i) {
-      const Status visited =
-          visit_(one.bundle.index * kTileWidth + i, one.entries[i].bytes, one.leaves[i]);
+    for (std::uint32_t i = 0; visit_ && i < one.leaves.size(); ++i) {
+      const BundleEntry& entry = one.bundle.entries[i];
+      const Status visited = visit_(one.tile.index * kTileWidth + i, entry.bytes, one.leaves[i]);
       if (visited.ok()) continue;
       return Error{visited.error().code,
-                   place(one.bundle, i, one.entries[i]) + ": " + visited.error().message};
+                   place(one.tile, i, entry) + ": " + visited.error().message};
     }
   }
   return some.fault;
@@ -298,9 +292,9 @@ Status Scanner::check_older_partial(const Tile& tile) {
   if (!older) return older.error();
   Bytes newer;
   if (tile.level == Tile::kEntries) {
-    TRY(newer, tiles_.bundle(now));
-    TRY(const auto entries, parse_bundle(newer, now.width));
-    if (tile.width < entries.size()) newer.resize(entries[tile.width].offset);
+    TRY(Bundle bundle, tiles_.bundle(now));
+    newer = std::move(bundle.bytes);
+    if (tile.width < now.width) newer.resize(bundle.entries[tile.width].offset);
   } else {
     TRY(std::vector<Hash256> hashes, tiles_.hashes(now));
     newer.resize(tile.width * sizeof(Hash256));
@@ -376,12 +370,15 @@ Result<TileReader::Contents> TileReader::read(const Tile& tile, std::size_t limi
   return Contents{*std::move(bytes), instead || tile.full() ? kTileWidth : tile.width};
 }
 
-Result<Bytes> TileReader::bundle(const Tile& tile) {
+Result<Bundle> TileReader::bundle(const Tile& tile) {
   TRY(Contents contents, read(tile, kBundleBytes));
-  const auto entries = parse_bundle(contents.bytes, contents.width);
+  auto entries = parse_bundle(contents.bytes, contents.width);
   if (!entries) return at_file(tile.path(), entries.error().message);
-  if (tile.width < entries->size()) contents.bytes.resize((*entries)[tile.width].offset);
-  return std::move(contents.bytes);
+  if (tile.width < entries->size()) {
+    contents.bytes.resize((*entries)[tile.width].offset);
+    entries->resize(tile.width);
+  }
+  return Bundle{std::move(contents.bytes), *std::move(entries)};
 }
 
 Result<std::vector<Hash256>> TileReader::hashes(const Tile& tile) {

@@ -39,6 +39,12 @@ class TreeEdge {
   std::uint64_t size_ = 0;
 };
 
+// An entry bundle; its entries point into its bytes, so it is moved and never copied.
+struct Bundle {
+  Bytes bytes;
+  std::vector<BundleEntry> entries;
+};
+
 // TileReader: the tiles of one checkpoint's tree, as nodes for proofs. It caches a few tiles and
 // trusts the files, so the caller checks a proof before using it. One thread.
 class TileReader {
@@ -47,7 +53,10 @@ class TileReader {
 
   // kInvalidInput when the file is missing or has the wrong length.
   Result<std::vector<Hash256>> hashes(const Tile& tile);
-  Result<Bytes> bundle(const Tile& tile);  // exactly tile.width entries, as parse_bundle() asks
+  Result<Bundle> bundle(const Tile& tile);      // exactly tile.width entries
+  Result<Bundle> bundle(std::uint64_t index) {  // all of its entries
+    return bundle(Tile{Tile::kEntries, index, tile_width(Tile::kEntries, index, size_)});
+  }
   Result<Hash256> node(unsigned level, std::uint64_t index);
   NodeReader nodes();
 

@@ -56,6 +56,10 @@ struct BundleEntry {
   std::size_t offset = 0;  // of the entry's length field in the bundle
   ByteSpan bytes;
 };
+// How many bundles a log of `size` entries has; the last may be partial.
+inline std::uint64_t bundle_count(std::uint64_t size) {
+  return (size + kTileWidth - 1) / kTileWidth;
+}
 // Parses a bundle of exactly `width` entries. An error names the byte.
 Result<std::vector<BundleEntry>> parse_bundle(ByteSpan bundle, std::uint32_t width);
 

@@ -15,17 +15,6 @@ namespace {
 
 constexpr std::uint32_t kAnyVocabulary = 0x7FFFFFFF;  // the model's own is checked with its file
 
-// The value of the line that begins with that name; empty: no such line.
-std::string_view value_of(std::string_view text, std::string_view name) {
-  while (!text.empty()) {
-    const std::string_view line = text.substr(0, text.find('\n'));
-    text.remove_prefix(std::min(text.size(), line.size() + 1));
-    const bool is_it = line.starts_with(name) && line.substr(name.size()).starts_with(' ');
-    if (is_it) return line.substr(name.size() + 1);
-  }
-  return {};
-}
-
 // Whether the evidence has the very receipt in dispute.
 bool is_of(std::string_view hex, const Receipt& disputed) {
   const auto bytes = from_hex(hex);
@@ -89,6 +78,10 @@ class Values {
     static const std::vector<std::string> none;
     const auto found = values_.find(name);
     return found == values_.end() ? none : found->second;
+  }
+  // Empty where there is none.
+  std::string first(const std::string& name) const {
+    return has(name) ? all(name).front() : std::string();
   }
   Result<std::string> one(const std::string& name) const {
     const auto& values = all(name);
@@ -411,47 +404,37 @@ Status check_ruling(const VerdictEvidence& evidence, const CheckedEvidence& chec
 }
 
 std::optional<VerdictEntry> verdict_in(ByteSpan evidence, const Books& books) {
-  std::string_view text = as_text(evidence);
-  if (!text.starts_with(kVerdictEvidence)) return std::nullopt;
-  text.remove_prefix(kVerdictEvidence.size());
-  if (value_of(text, "cluster") != books.cluster().hex()) return std::nullopt;
+  const auto values = Values::read(evidence);
+  if (!values || values->first("cluster") != books.cluster().hex()) return std::nullopt;
+  const auto number = values->number("entry", ~std::uint64_t{0});
+  if (!number) return std::nullopt;
   VerdictEntry out;
-  const std::string_view number = value_of(text, "entry");
-  const auto [end, failed] =
-      std::from_chars(number.data(), number.data() + number.size(), out.receipt);
-  if (failed != std::errc() || end != number.data() + number.size()) return std::nullopt;
+  out.receipt = *number;
   const std::vector<std::uint64_t> open = books.disputes();
-  const bool is_open = std::ranges::count(open, out.receipt) > 0;
-  if (!is_open || !is_of(value_of(text, "receipt"), *books.receipt(out.receipt))) {
-    return std::nullopt;
-  }
+  if (std::ranges::count(open, out.receipt) == 0) return std::nullopt;
+  const Receipt& disputed = *books.receipt(out.receipt);
+  if (!is_of(values->first("receipt"), disputed)) return std::nullopt;
   std::vector<PublicKey> sides = books.doubters(out.receipt);
-  sides.push_back(books.receipt(out.receipt)->worker);
-  const std::string_view guilty = value_of(text, "guilty");
-  const auto side = std::ranges::find(sides, guilty, &PublicKey::hex);
+  sides.push_back(disputed.worker);
+  const auto side = std::ranges::find(sides, values->first("guilty"), &PublicKey::hex);
   if (side == sides.end()) return std::nullopt;
   out.guilty = *side;
+  out.evidence = blake2b(evidence);
   for (const Verdict one : {Verdict::kFault, Verdict::kFraud}) {
-    if (value_of(text, "verdict") != verdict_name(one)) continue;
     out.verdict = one;
-    out.evidence = blake2b(evidence);
-    return out;
+    if (values->first("verdict") == verdict_name(one)) return out;
   }
   return std::nullopt;
 }
 
 Bytes unjudged_evidence(std::uint64_t entry, const Books& books) {
-  std::string text(kVerdictEvidence);
-  const auto add = [&text](std::string_view name, const std::string& value) {
-    text += std::string(name) + " " + value + "\n";
-  };
-  add("cluster", books.cluster().hex());
-  add("entry", std::to_string(entry));
-  for (const PublicKey& auditor : books.doubters(entry)) add("auditor", auditor.hex());
-  add("why", "the coordinator was started again, and had the request in its memory alone");
-  add("verdict", std::string(verdict_name(Verdict::kUnjudged)));
-  const ByteSpan bytes = as_bytes(text);
-  return Bytes(bytes.begin(), bytes.end());
+  Lines lines;
+  lines.add("cluster", books.cluster().hex());
+  lines.add("entry", std::to_string(entry));
+  for (const PublicKey& auditor : books.doubters(entry)) lines.add("auditor", auditor.hex());
+  lines.add("why", "the coordinator was started again, and had the request in its memory alone");
+  lines.add("verdict", std::string(verdict_name(Verdict::kUnjudged)));
+  return lines.bytes();
 }
 
 }  // namespace hearth::ledger
