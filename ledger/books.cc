@@ -60,7 +60,7 @@ std::int64_t Books::balance(const Account& account) const {
 std::vector<std::uint64_t> Books::disputes() const {
   std::vector<std::uint64_t> open;
   for (const auto& [entry, window] : windows_) {
-    if (!window.disagree.empty() && !window.is_settled) open.push_back(entry);
+    if (window.is_in_dispute()) open.push_back(entry);
   }
   return open;
 }
@@ -167,7 +167,7 @@ void Books::forget_old_windows() {
   for (auto at = windows_.begin(); at != windows_.end();) {
     const Window& window = at->second;
     if (time_ - window.time <= policy_.audit_seconds) break;
-    const bool is_open = !window.disagree.empty() && !window.is_settled;
+    const bool is_open = window.is_in_dispute();
     const bool is_first = !slots_.empty() && slots_.begin()->first == window.receipt.slot;
     if (!is_open && is_first) slots_.erase(slots_.begin());
     if (!is_open && !is_first) slots_.erase(window.receipt.slot);
@@ -322,7 +322,7 @@ Status Books::apply(const OpeningEntry& entry) {
 
 Status Books::apply(const VerdictEntry& entry) {
   TRY(Window* const disputed, window(entry.receipt));
-  REQUIRE(!disputed->disagree.empty() && !disputed->is_settled,
+  REQUIRE(disputed->is_in_dispute(),
           "a verdict on entry " + std::to_string(entry.receipt) + ", where nothing is in dispute");
   if (entry.verdict == Verdict::kUnjudged) {
     disputed->is_settled = true;
@@ -384,10 +384,8 @@ Status Books::apply(const EquivocationEntry& entry) {
 
 std::optional<std::uint64_t> Books::dispute_of(const PublicKey& key) const {
   for (const auto& [number, disputed] : windows_) {
-    const bool is_open = !disputed.disagree.empty() && !disputed.is_settled;
-    if (is_open && (disputed.receipt.worker == key || disputed.disagree.contains(key))) {
-      return number;
-    }
+    const bool is_party = disputed.receipt.worker == key || disputed.disagree.contains(key);
+    if (is_party && disputed.is_in_dispute()) return number;
   }
   return std::nullopt;
 }

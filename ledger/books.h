@@ -130,6 +130,8 @@ class Books {
     bool is_selected = false;
     bool is_refereed = false;
     bool is_audited = false;  // a newcomer's agreement does not set it
+
+    bool is_in_dispute() const { return !disagree.empty() && !is_settled; }
   };
 
   Status apply(const RulesEntry& entry);

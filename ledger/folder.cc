@@ -104,19 +104,16 @@ Status DiskFolder::write(std::span<const File> files) {
   for (std::size_t begin = 0; begin < files.size(); begin += kOpen) {
     const auto some = files.subspan(begin, std::min(kOpen, files.size() - begin));
     std::vector<Descriptor> opened;
+    opened.reserve(some.size());
     for (const File& file : some) {
       constexpr int kFlags = O_WRONLY | O_CREAT | O_TRUNC | O_NOFOLLOW;
-      Descriptor to = open(file.name, kFlags);
-      if (*to < 0 && errno == ENOENT) {
+      opened.push_back(open(file.name, kFlags));
+      if (*opened.back() < 0 && errno == ENOENT) {
         TRY_VOID(make_folders(file.name));
-        Descriptor again = open(file.name, kFlags);
-        if (*again < 0) return failed("writing", file.name);
-        opened.push_back(std::move(again));
-      } else if (*to < 0) {
-        return failed("writing", file.name);
-      } else {
-        opened.push_back(std::move(to));
+        opened.pop_back();
+        opened.push_back(open(file.name, kFlags));
       }
+      if (*opened.back() < 0) return failed("writing", file.name);
       TRY_VOID(write_all(*opened.back(), file));
     }
     for (std::size_t i = 0; i < some.size(); ++i) {

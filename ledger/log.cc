@@ -42,8 +42,8 @@ Result<std::unique_ptr<Log>> Log::create(std::unique_ptr<LogFolder> folder, cons
 }
 
 Result<std::unique_ptr<Log>> Log::open(std::unique_ptr<LogFolder> folder, const SecretKey& key,
-                                       const LeafVisitor& visit) {
-  TRY(Scan scan, scan_leaves(*folder, {key.public_key(), {}}, visit));
+                                       const EntryVisitor& visit) {
+  TRY(Scan scan, scan_log(*folder, {key.public_key(), {}}, visit));
   std::unique_ptr<Log> log(new Log(std::move(folder), key));
   log->checkpoint_ = std::move(scan.checkpoint);
   log->edge_ = std::move(scan.edge);
@@ -110,7 +110,7 @@ Status Log::sync_folders_of(const Draft& draft) {
   if (durable_.size() > kFoldersKept) durable_.clear();
   std::set<std::string> folders;
   for (const auto& [tile, bytes] : draft.files) {
-    std::string folder = tile.folder();
+    std::string folder = folder_of(tile.path());
     folders.insert(folder);
     while (!folder.empty() && !durable_.contains(folder)) {
       durable_.insert(folder);
@@ -218,30 +218,6 @@ Status Log::keep_cosigned(std::span<const Checkpoint> cosigned) {
     cosigned_.insert_or_assign(one.cosignatures.front().witness, one);
   }
   return ok_status();
-}
-
-Result<Bytes> Log::read(std::uint64_t index) {
-  TRY(const Proof proof, prove_inclusion(index));
-  TileReader tiles(*folder_, size());
-  TRY(const Bundle bundle, tiles.bundle(index / kTileWidth));
-  const ByteSpan entry = bundle.entries[index % kTileWidth].bytes;
-  TRY_VOID(check_inclusion(leaf_hash(entry), index, size(), proof, checkpoint_.root));
-  return Bytes(entry.begin(), entry.end());
-}
-
-Result<Proof> Log::prove_inclusion(std::uint64_t index) {
-  TileReader tiles(*folder_, size());
-  TRY(Proof proof, inclusion_proof(index, size(), tiles.nodes()));
-  TRY(const Hash256 leaf, tiles.node(0, index));
-  TRY_VOID(check_inclusion(leaf, index, size(), proof, checkpoint_.root));
-  return proof;
-}
-
-Result<Proof> Log::prove_consistency(std::uint64_t old_size, const Hash256& old_root) {
-  TileReader tiles(*folder_, size());
-  TRY(Proof proof, consistency_proof(old_size, size(), tiles.nodes()));
-  TRY_VOID(check_consistency(old_size, old_root, size(), checkpoint_.root, proof));
-  return proof;
 }
 
 Result<Offer> Log::offer(std::uint64_t old_size) {

@@ -28,7 +28,7 @@ class Log {
   // Opens the log of this key and scans all of it: the visitor sees every entry (scan.h). Removes
   // the leftovers of an append that did not finish.
   static Result<std::unique_ptr<Log>> open(std::unique_ptr<LogFolder> folder, const SecretKey& key,
-                                           const LeafVisitor& visit = {});
+                                           const EntryVisitor& visit = {});
 
   std::uint64_t size() const { return checkpoint_.size; }
   const Checkpoint& checkpoint() const { return checkpoint_; }  // the newest, on the disk
@@ -44,12 +44,8 @@ class Log {
   Status keep_cosigned(std::span<const Checkpoint> cosigned);
   const std::map<PublicKey, Checkpoint>& cosigned() const { return cosigned_; }
 
-  // These compare with the checkpoint's root before they return. kInvalidInput names the file when
-  // the disk's contents have changed.
-  Result<Bytes> read(std::uint64_t index);
-  Result<Proof> prove_inclusion(std::uint64_t index);
-  Result<Proof> prove_consistency(std::uint64_t old_size, const Hash256& old_root);
-  // The newest checkpoint with the proof that it extends the first `old_size` entries.
+  // The newest checkpoint with the proof that it extends the first `old_size` entries, which is
+  // checked. kInvalidInput names the file when the disk's contents have changed.
   Result<Offer> offer(std::uint64_t old_size);
 
  private:

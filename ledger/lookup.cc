@@ -120,10 +120,9 @@ Result<std::vector<Receipt>> check_receipts(LogFolder& folder, const Checkpoint&
     REQUIRE(receipt.ok(), name + receipt.error().message);
     receipts.push_back(*receipt);
   }
-  std::ranges::sort(receipts, {}, &Receipt::slot);
-  // By window first, then by stage.
-  std::ranges::stable_sort(
-      receipts, [](const Receipt& a, const Receipt& b) { return window_of(a) < window_of(b); });
+  std::ranges::sort(receipts, {}, [](const Receipt& one) {
+    return std::tuple_cat(window_of(one), std::tie(one.slot.stage));
+  });
   TRY_VOID(check_windows(receipts, checkpoint.log));
   return receipts;
 }

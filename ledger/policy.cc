@@ -77,23 +77,14 @@ Hash256 policy_hash(const Policy& policy) {
 }
 
 std::string_view level_name(Level level) {
-  switch (level) {
-    case Level::kNewcomer: return "newcomer";
-    case Level::kProbation: return "probation";
-    case Level::kRegular: return "regular";
-    case Level::kVeteran: return "veteran";
-  }
-  return "unknown";
+  constexpr std::string_view kNames[] = {"newcomer", "probation", "regular", "veteran"};
+  return kNames[static_cast<std::size_t>(level)];
 }
 
 std::int64_t lowest_audit_rate(const Policy& policy, Level level) {
-  switch (level) {
-    case Level::kNewcomer: return kMillion;
-    case Level::kProbation: return policy.probation_rate;
-    case Level::kRegular: return policy.regular_rate_floor;
-    case Level::kVeteran: return policy.veteran_rate;
-  }
-  return kMillion;
+  const std::int64_t rates[] = {kMillion, policy.probation_rate, policy.regular_rate_floor,
+                                policy.veteran_rate};
+  return rates[static_cast<std::size_t>(level)];
 }
 
 std::int64_t stake_rate(const Policy& policy, std::int64_t pay, std::int64_t escrow) {

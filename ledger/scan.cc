@@ -23,12 +23,6 @@ Error at_file(const std::string& file, const std::string& what) {
   return Error::invalid(file + ": " + what);
 }
 
-std::vector<Hash256> as_hashes(ByteSpan bytes) {
-  std::vector<Hash256> hashes(bytes.size() / sizeof(Hash256));
-  if (!hashes.empty()) std::memcpy(hashes.data(), bytes.data(), bytes.size());
-  return hashes;
-}
-
 struct Hashed {
   Tile tile;
   Bundle bundle;
@@ -85,7 +79,7 @@ Result<std::vector<Checkpoint>> read_cosigned(LogFolder& folder) {
 // One pass over a log.
 class Scanner {
  public:
-  Scanner(LogFolder& folder, const ScanOptions& options, const LeafVisitor& visit,
+  Scanner(LogFolder& folder, const ScanOptions& options, const EntryVisitor& visit,
           Checkpoint checkpoint, std::vector<Checkpoint> cosigned)
       : folder_(folder), options_(options), visit_(visit), tiles_(folder, checkpoint.size) {
     scan_.checkpoint = std::move(checkpoint);
@@ -95,7 +89,6 @@ class Scanner {
   Result<Scan> run();
 
  private:
-  Status check_key() const;
   Status expect_beginnings();
   Ahead hash_some();
   Status hash_bundle(Hashed& next);
@@ -112,20 +105,13 @@ class Scanner {
 
   LogFolder& folder_;
   const ScanOptions& options_;
-  const LeafVisitor& visit_;
+  const EntryVisitor& visit_;
   TileReader tiles_;
   std::uint64_t next_ = 0;  // bundle to be hashed
   Scan scan_;
   std::vector<Beginning> beginnings_;  // by size
   std::size_t met_ = 0;                // beginnings whose size was reached
 };
-
-Status Scanner::check_key() const {
-  REQUIRE(!options_.key || *options_.key == scan_.checkpoint.log,
-          "checkpoint: it is of another log than asked for: of " + scan_.checkpoint.log.hex() +
-              ", not of " + options_.key->hex());
-  return ok_status();
-}
 
 Status Scanner::expect_beginnings() {
   if (options_.earlier) {
@@ -307,7 +293,9 @@ Status Scanner::check_older_partial(const Tile& tile) {
 }
 
 Result<Scan> Scanner::run() {
-  TRY_VOID(check_key());
+  REQUIRE(!options_.key || *options_.key == scan_.checkpoint.log,
+          "checkpoint: it is of another log than asked for: of " + scan_.checkpoint.log.hex() +
+              ", not of " + options_.key->hex());
   TRY_VOID(expect_beginnings());
   // A second thread hashes ahead. Only that thread reads the folder meanwhile.
   Ahead some = hash_some();
@@ -390,7 +378,8 @@ Result<std::vector<Hash256>> TileReader::hashes(const Tile& tile) {
     return at_file(path, "it has " + decimal(contents.bytes.size()) + " bytes; " +
                              decimal(contents.width) + " hashes have " + decimal(right));
   }
-  std::vector<Hash256> hashes = as_hashes(contents.bytes);
+  std::vector<Hash256> hashes(contents.width);
+  std::memcpy(hashes.data(), contents.bytes.data(), right);
   hashes.resize(tile.width);
   if (kept_.size() >= kTilesKept) kept_.clear();
   kept_.emplace(path, hashes);
@@ -433,20 +422,10 @@ std::string witness_file(const PublicKey& witness) {
   return std::string(kWitnessFolder) + witness.hex();
 }
 
-Result<Scan> scan_leaves(LogFolder& folder, const ScanOptions& options, const LeafVisitor& visit) {
+Result<Scan> scan_log(LogFolder& folder, const ScanOptions& options, const EntryVisitor& visit) {
   TRY(std::vector<Checkpoint> cosigned, read_cosigned(folder));
   TRY(Checkpoint checkpoint, read_checkpoint(folder));
   return Scanner(folder, options, visit, std::move(checkpoint), std::move(cosigned)).run();
-}
-
-Result<Scan> scan_log(LogFolder& folder, const ScanOptions& options, const EntryVisitor& visit) {
-  LeafVisitor with_leaf;
-  if (visit) {
-    with_leaf = [&visit](std::uint64_t index, ByteSpan entry, const Hash256& /*leaf*/) {
-      return visit(index, entry);
-    };
-  }
-  return scan_leaves(folder, options, with_leaf);
 }
 
 }  // namespace hearth::ledger

@@ -77,10 +77,10 @@ Result<Checkpoint> read_checkpoint(LogFolder& folder);
 
 // Receives the entries in order, before the root has been compared: the caller must discard its
 // results when the scan fails. An error ends the scan, which returns it with the entry's place.
-// Called on the thread of scan_log(), while another thread reads ahead in the folder.
-using EntryVisitor = std::function<Status(std::uint64_t index, ByteSpan entry)>;
-// The same with the entry's leaf hash, which the scan has computed.
-using LeafVisitor = std::function<Status(std::uint64_t index, ByteSpan entry, const Hash256& leaf)>;
+// Called on the thread of scan_log(), while another thread reads ahead in the folder. `leaf`: the
+// entry's leaf_hash(), which the scan has computed.
+using EntryVisitor =
+    std::function<Status(std::uint64_t index, ByteSpan entry, const Hash256& leaf)>;
 
 // Witnesses of one log; further files are not read.
 inline constexpr std::size_t kWitnesses = 1'024;
@@ -99,6 +99,5 @@ struct ScanOptions {
   std::optional<Checkpoint> earlier;  // the log must extend this one
 };
 Result<Scan> scan_log(LogFolder& folder, const ScanOptions& options, const EntryVisitor& visit);
-Result<Scan> scan_leaves(LogFolder& folder, const ScanOptions& options, const LeafVisitor& visit);
 
 }  // namespace hearth::ledger

@@ -35,11 +35,6 @@ std::string Tile::partials() const { return full_path() + ".p/"; }
 
 std::string Tile::path() const { return full() ? full_path() : partials() + std::to_string(width); }
 
-std::string Tile::folder() const {
-  const std::string whole = path();
-  return whole.substr(0, whole.rfind('/') + 1);
-}
-
 std::optional<Tile> parse_tile_path(std::string_view path) {
   // Parses leniently, then compares with the result of path().
   const std::string_view whole = path;

@@ -36,7 +36,6 @@ struct Tile {
 
   bool full() const { return width == kTileWidth; }
   std::string path() const;
-  std::string folder() const;     // the file's folder, with a slash
   std::string full_path() const;  // the path of the full tile at this place
   std::string partials() const;   // the folder of its partial tiles, with a slash
   friend bool operator==(const Tile&, const Tile&) = default;

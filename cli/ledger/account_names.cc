@@ -59,8 +59,10 @@ Result<ledger::Books> read_books(const std::string& folder) {
   const std::string path = folder + "/ledger";
   if (!std::filesystem::exists(path + "/checkpoint")) return books;
   TRY(const auto log, ledger::open_log_folder(path, ledger::LogAccess::kRead));
-  TRY_VOID(ledger::scan_log(
-      *log, {}, [&books](std::uint64_t /*index*/, ByteSpan entry) { return books.apply(entry); }));
+  TRY_VOID(ledger::scan_log(*log, {},
+                            [&books](std::uint64_t /*index*/, ByteSpan entry, const Hash256& leaf) {
+                              return books.apply(entry, leaf);
+                            }));
   return books;
 }
 

@@ -101,9 +101,10 @@ Result<std::set<std::string>> check_evidence(
 Result<ledger::Scan> scan_and_fold(ledger::LogFolder& folder, const ledger::ScanOptions& options,
                                    Fold& fold) {
   TRY(ledger::Scan scan,
-      ledger::scan_log(folder, options, [&fold](std::uint64_t index, ByteSpan bytes) {
-        return fold.visit(index, bytes);
-      }));
+      ledger::scan_log(folder, options,
+                       [&fold](std::uint64_t index, ByteSpan bytes, const Hash256& /*leaf*/) {
+                         return fold.visit(index, bytes);
+                       }));
   TRY_VOID(fold.check_cluster(scan.checkpoint.log));
   // Evidence is on the disk before its verdict is logged, so that a verdict without it is a fault.
   TRY(fold.evidence, check_evidence(folder, fold.verdicts));

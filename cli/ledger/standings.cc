@@ -44,8 +44,8 @@ const PublicKey* first_named(const ledger::Entry& entry) {
 Result<Reading> read(ledger::LogFolder& folder, const ledger::ScanOptions& options,
                      const std::string& digits) {
   Reading reading;
-  const auto visit = [&](std::uint64_t index, ByteSpan bytes) -> Status {
-    TRY_VOID(reading.books.apply(bytes));
+  const auto visit = [&](std::uint64_t index, ByteSpan bytes, const Hash256& leaf) -> Status {
+    TRY_VOID(reading.books.apply(bytes, leaf));
     if (digits.empty()) return ok_status();
     TRY(const ledger::Entry entry, ledger::parse_entry(bytes));
     const PublicKey* const key = first_named(entry);

@@ -79,7 +79,7 @@ class Values {
     const auto found = values_.find(name);
     return found == values_.end() ? none : found->second;
   }
-  // Empty where there is none.
+  // Of several the first; empty: no such line.
   std::string first(const std::string& name) const {
     return has(name) ? all(name).front() : std::string();
   }

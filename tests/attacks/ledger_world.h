@@ -151,9 +151,10 @@ inline std::string fault_of(ledger::Image image,
                             std::optional<ledger::Checkpoint> earlier = std::nullopt,
                             ledger::Books* books = nullptr) {
   ledger::CrashDisk disk(std::move(image));
-  const auto scan = ledger::scan_log(
-      disk, {member_key(1).public_key(), std::move(earlier)},
-      [books](std::uint64_t, ByteSpan entry) { return books ? books->apply(entry) : ok_status(); });
+  const auto scan = ledger::scan_log(disk, {member_key(1).public_key(), std::move(earlier)},
+                                     [books](std::uint64_t, ByteSpan entry, const Hash256&) {
+                                       return books ? books->apply(entry) : ok_status();
+                                     });
   return scan ? "" : scan.error().message;
 }
 

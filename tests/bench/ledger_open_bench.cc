@@ -193,9 +193,10 @@ Status measure(const std::string& above, std::size_t entries) {
     ledger::Books books;
     const auto begun = Steady::now();
     const double used = processor_seconds();
-    TRY_VOID(ledger::scan_log(*folder, {}, [&books](std::uint64_t /*index*/, ByteSpan entry) {
-      return books.apply(entry);
-    }));
+    TRY_VOID(ledger::scan_log(
+        *folder, {}, [&books](std::uint64_t /*index*/, ByteSpan entry, const Hash256& /*leaf*/) {
+          return books.apply(entry);
+        }));
     print("folded by audit, which checks all signatures", kChecked, begun, used);
   }
   TRY(const auto checkpoint, ledger::read_checkpoint(*folder));

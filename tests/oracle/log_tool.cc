@@ -89,7 +89,8 @@ Status raw(int argc, char** argv) {
 
 Status read(const char* path) {
   TRY(auto folder, open_log_folder(path, LogAccess::kRead));
-  TRY(const Scan scan, scan_log(*folder, {}, [](std::uint64_t index, ByteSpan entry) {
+  TRY(const Scan scan,
+      scan_log(*folder, {}, [](std::uint64_t index, ByteSpan entry, const Hash256&) {
         const std::string_view text = as_text(entry);
         std::printf("%llu %.*s\n", static_cast<unsigned long long>(index),
                     static_cast<int>(text.size()), text.data());
@@ -111,7 +112,8 @@ Status proofs(const char* path, const char* seed) {
   TRY(const auto log, Log::open(std::move(folder), key));
   TRY(auto reader, open_log_folder(path, LogAccess::kRead));
   for (std::uint64_t i = 0; i < log->size(); i += 5) {
-    TRY(const Proof proof, log->prove_inclusion(i));
+    TileReader tiles(*reader, log->size());
+    TRY(const Proof proof, inclusion_proof(i, log->size(), tiles.nodes()));
     print("inclusion", i, proof);
   }
   for (std::uint64_t old_size = 1; old_size <= log->size(); old_size += 7) {

@@ -20,9 +20,9 @@ constexpr std::size_t kEntries = 64;
 std::string audit(const Image& image) {
   CrashDisk disk(image);
   Books books;
-  const auto scan =
-      scan_log(disk, {key_of(1).public_key(), {}},
-               [&books](std::uint64_t, ByteSpan entry) { return books.apply(entry); });
+  const auto scan = scan_log(
+      disk, {key_of(1).public_key(), {}},
+      [&books](std::uint64_t, ByteSpan entry, const Hash256&) { return books.apply(entry); });
   return scan ? "" : scan.error().message;
 }
 

@@ -32,7 +32,7 @@ class LogOnDisk : public ::testing::Test {
     EXPECT_TRUE(log) << log.error().message;
     return std::move(*log);
   }
-  Result<std::unique_ptr<Log>> open(const LeafVisitor& visit = {}) {
+  Result<std::unique_ptr<Log>> open(const EntryVisitor& visit = {}) {
     return Log::open(folder(LogAccess::kWrite), key_of(1), visit);
   }
   bool exists(const std::string& name) const { return fs::exists(path_ / name); }
@@ -76,23 +76,25 @@ TEST_F(LogOnDisk, KeepsWhatIsAppendedAndProvesIt) {
   ASSERT_TRUE(log) << log.error().message;
   EXPECT_EQ(seen, 812u);
   const Checkpoint& checkpoint = (*log)->checkpoint();
+  const auto disk = folder(LogAccess::kRead);
+  TileReader tiles(*disk, 812);
   for (std::uint64_t i = 0; i < 812; i += 7) {
-    const auto entry = (*log)->read(i);
-    ASSERT_TRUE(entry) << entry.error().message;
-    EXPECT_EQ(as_text(*entry), text_of(i));
-    const auto proof = (*log)->prove_inclusion(i);
+    const auto bundle = tiles.bundle(i / kTileWidth);
+    ASSERT_TRUE(bundle) << bundle.error().message;
+    const ByteSpan entry = bundle->entries[i % kTileWidth].bytes;
+    EXPECT_EQ(as_text(entry), text_of(i));
+    const auto proof = inclusion_proof(i, 812, tiles.nodes());
     ASSERT_TRUE(proof);
-    EXPECT_TRUE(check_inclusion(leaf_hash(*entry), i, 812, *proof, checkpoint.root));
+    EXPECT_TRUE(check_inclusion(leaf_hash(entry), i, 812, *proof, checkpoint.root));
   }
   for (const Earlier& one : earlier) {
-    const auto proof = (*log)->prove_consistency(one.size, one.root);
-    ASSERT_TRUE(proof) << proof.error().message;
-    EXPECT_TRUE(check_consistency(one.size, one.root, 812, checkpoint.root, *proof));
+    const auto offer = (*log)->offer(one.size);
+    ASSERT_TRUE(offer) << offer.error().message;
+    EXPECT_EQ(offer->old_root, one.root);
+    EXPECT_TRUE(check_consistency(one.size, one.root, 812, checkpoint.root, offer->proof));
   }
-  EXPECT_FALSE((*log)->read(812));
-  EXPECT_FALSE((*log)->prove_inclusion(812));
-  EXPECT_FALSE((*log)->prove_consistency(813, checkpoint.root));
-  EXPECT_FALSE((*log)->prove_consistency(7, earlier[0].root));
+  EXPECT_FALSE(tiles.node(0, 812));
+  EXPECT_FALSE((*log)->offer(813));
 }
 
 TEST_F(LogOnDisk, LiesOnTheDiskAsTheSpecificationHasIt) {  // its example: 70,000 entries
@@ -135,7 +137,7 @@ TEST_F(LogOnDisk, AReaderOfTheCheckpointBeforeIsServedByFullTiles) {
   fs::copy_file(above_ / "kept", path_ / "checkpoint", fs::copy_options::overwrite_existing);
   const auto reader = folder(LogAccess::kRead);
   std::uint64_t seen = 0;
-  const auto scan = scan_log(*reader, {}, [&](std::uint64_t, ByteSpan) {
+  const auto scan = scan_log(*reader, {}, [&](std::uint64_t, ByteSpan, const Hash256&) {
     ++seen;
     return ok_status();
   });
@@ -221,17 +223,20 @@ TEST_F(LogOnDisk, RefusesEntriesThatNoBundleHolds) {
   EXPECT_FALSE(log->append(many));
   ASSERT_TRUE(log->append(ByteSpan(longest)));
   ASSERT_TRUE(log->append(ByteSpan(longest).first(1)));
-  EXPECT_EQ(log->read(0)->size(), limits::kLogEntryBytes);
   EXPECT_EQ(log->size(), 2u);
+  const auto disk = folder(LogAccess::kRead);
+  const auto bundle = TileReader(*disk, 2).bundle(std::uint64_t{0});
+  ASSERT_TRUE(bundle);
+  EXPECT_EQ(bundle->entries[0].bytes.size(), limits::kLogEntryBytes);
 }
 
 TEST_F(LogOnDisk, SaysWhichFileNoLongerHoldsWhatItHeld) {
   const auto log = create();
   append_many(*log, 300);
   fs::resize_file(path_ / "tile/0/000", 100);
-  const auto proof = log->prove_inclusion(3);
-  ASSERT_FALSE(proof);
-  EXPECT_NE(proof.error().message.find("tile/0/000"), std::string::npos) << proof.error().message;
+  const auto offer = log->offer(3);
+  ASSERT_FALSE(offer);
+  EXPECT_NE(offer.error().message.find("tile/0/000"), std::string::npos) << offer.error().message;
 }
 
 }  // namespace

@@ -287,10 +287,11 @@ TEST(Scan, EachTamperingIsNamed) {
 
 TEST(Scan, AVisitorsErrorNamesTheEntry) {
   CrashDisk disk(build({64}).image);
-  const auto scanned = scan_log(disk, {}, [](std::uint64_t index, ByteSpan) -> Status {
-    REQUIRE(index != 33, "an entry of no known kind");
-    return ok_status();
-  });
+  const auto scanned =
+      scan_log(disk, {}, [](std::uint64_t index, ByteSpan, const Hash256&) -> Status {
+        REQUIRE(index != 33, "an entry of no known kind");
+        return ok_status();
+      });
   ASSERT_FALSE(scanned);
   EXPECT_NE(scanned.error().message.find("entry 33 at byte "), std::string::npos);
   EXPECT_NE(scanned.error().message.find("no known kind"), std::string::npos);

@@ -10,8 +10,6 @@ TEST(Tiles, PathsAreAsTheSpecificationHasThem) {
   EXPECT_EQ((Tile{1, 1'234'067, 256}.path()), "tile/1/x001/x234/067");
   EXPECT_EQ((Tile{Tile::kEntries, 1'234'067, 9}.path()), "tile/entries/x001/x234/067.p/9");
   EXPECT_EQ((Tile{0, 1'000, 255}.path()), "tile/0/x001/000.p/255");
-  EXPECT_EQ((Tile{0, 1'000, 255}.folder()), "tile/0/x001/000.p/");
-  EXPECT_EQ((Tile{0, 1'000, 256}.folder()), "tile/0/x001/");
   for (const Tile& tile : {Tile{0, 0, 1}, Tile{3, 999, 256}, Tile{Tile::kEntries, 1'000'000, 17}}) {
     EXPECT_EQ(parse_tile_path(tile.path()), tile) << tile.path();
   }

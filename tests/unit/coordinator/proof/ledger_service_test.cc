@@ -98,9 +98,11 @@ struct LedgerServiceTest : ::testing::Test {
     receipts.reset();  // which writes what it has
     auto folder = ledger::open_log_folder((above / "ledger").string(), ledger::LogAccess::kRead);
     ledger::Books books;
-    const auto scan = ledger::scan_log(
-        **folder, {testing::receipt_cluster().public_key(), {}},
-        [&books](std::uint64_t /*index*/, ByteSpan entry) { return books.apply(entry); });
+    const auto scan =
+        ledger::scan_log(**folder, {testing::receipt_cluster().public_key(), {}},
+                         [&books](std::uint64_t /*index*/, ByteSpan entry, const Hash256& leaf) {
+                           return books.apply(entry, leaf);
+                         });
     EXPECT_TRUE(scan) << scan.error().message;
     return scan ? scan->checkpoint.size : 0;
   }
