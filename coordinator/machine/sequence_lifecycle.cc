@@ -293,8 +293,7 @@ void SequenceLifecycle::release(Sequence& sequence) {
     std::vector<TokenId> tokens = sequence.request.prompt;
     tokens.insert(tokens.end(), sequence.answer.begin(), sequence.answer.end());
     options_.receipts->over({sequence.epoch, *sequence.request.receipt, sequence.prompt_tokens,
-                             std::move(tokens), sequence.request.sampling, policy.trust,
-                             policy.min_level, policy.verify, policy.share});
+                             std::move(tokens), sequence.request.sampling, policy});
   }
   const bool asked = policy.verify == Verify::kFull && !sequence.released;
   scheduler_.release(sequence);

@@ -173,7 +173,8 @@ bool AuditCase::ended_by_itself() const {
 
 AuditRun AuditCase::generate(const ledger::RequestId& name) const {
   const auto begin = request_.tokens.begin();
-  AuditRun run{{name, request_.order.salt}, {}, {}, {}, request_.sampling, request_.min_level};
+  AuditRun run{{name, request_.order.salt}, {}, {}, {}, request_.sampling,
+               request_.policy.min_level};
   const std::uint32_t prompt = std::min(request_.prompt_tokens, positions());
   run.prompt.assign(begin, begin + prompt);
   if (!ended_by_itself()) run.sampling.max_tokens = positions() - prompt + 1;

@@ -33,8 +33,7 @@ Auditor::Auditor(SecretKey cluster, const Clock& clock, AuditMode mode, bool fol
       mode_(mode),
       follows_(follows),
       books_({}, ledger::EntrySignatures::kTrusted),
-      verdicts_(cluster_.public_key(), clock, pipelines_, books_),
-      own_referee_(cluster_) {
+      verdicts_(cluster_.public_key(), clock, pipelines_, books_, out_) {
   counts_.mode = mode;
 }
 
@@ -100,7 +99,7 @@ void Auditor::on_receipt(std::uint64_t entry, const ledger::ReceiptEntry& said) 
   found->second.receipts[entry] = said.receipt;
   by_entry_[entry] = found->first;
   const bool all =
-      mode_ == AuditMode::kFull || found->second.request.request().verify == Verify::kFull;
+      mode_ == AuditMode::kFull || found->second.request.request().policy.verify == Verify::kFull;
   if (all) found->second.request.wanted.insert(entry);
 }
 
@@ -189,7 +188,7 @@ void Auditor::over(const ReceiptRequest& request) {
   if (mode_ == AuditMode::kOff || pipeline == pipelines_.end()) {
     AuditOutcome none{AuditOutcome::Kind::kUnaudited, request.order.request, request.epoch};
     none.why = mode_ == AuditMode::kOff ? "nothing is audited here" : "its pipeline was lost";
-    if (request.verify == Verify::kFull) outcomes_.push_back(std::move(none));
+    if (request.policy.verify == Verify::kFull) out_.outcomes.push_back(std::move(none));
     return;
   }
   const std::size_t bytes = request.tokens.size() * sizeof(TokenId);
@@ -216,15 +215,14 @@ void Auditor::forget(Cases::iterator one, const std::string& why) {
   }
   own_referee_.missed(kept.refereed.size(), why);
   if (kept.state == State::kRefereed) own_referee_.drop(key);
-  for (const std::uint64_t entry : kept.seals.entries()) own_referee_.discard(entry);
-  const bool asked = kept.request.request().verify == Verify::kFull;
+  const bool asked = kept.request.request().policy.verify == Verify::kFull;
   if (!why.empty() && (missed > 0 || asked) && !kept.dispute) {
-    outcomes_.push_back(kept.outcome(AuditOutcome::Kind::kUnaudited));
-    outcomes_.back().why = why;
+    out_.outcomes.push_back(kept.outcome(AuditOutcome::Kind::kUnaudited));
+    out_.outcomes.back().why = why;
   }
   if (kept.dispute) {
-    outcomes_.push_back(*kept.dispute);
-    outcomes_.back().windows = kept.agreed;
+    out_.outcomes.push_back(*kept.dispute);
+    out_.outcomes.back().windows = kept.agreed;
   }
   INVARIANT(bytes_ >= kept.bytes, "the bytes of each kept request are counted");
   bytes_ -= kept.bytes;
@@ -262,7 +260,7 @@ std::size_t Auditor::running(bool checks) const {
 
 // What its owner shares, or is the coordinator's own, and newcomers are there for: without a draw.
 bool Auditor::is_for_newcomers(const Kept& kept) const {
-  if (!kept.request.request().is_shared) return false;
+  if (!kept.request.request().policy.share) return false;
   const bool any = std::ranges::any_of(pipelines_, [&](const auto& one) {
     return one.second->checks && same_cut(*one.second, kept.request.pipeline());
   });
@@ -277,7 +275,7 @@ void Auditor::run(const Key& key, Kept& kept, std::shared_ptr<const ReceiptPipel
   kept.run = std::move(begun);
   runs_[kept.run.name] = key;
   kept.enter(State::kRunning, clock_.now());
-  to_run_.push_back(std::move(order));
+  out_.runs.push_back(std::move(order));
 }
 
 void Auditor::put_off(const ledger::RequestId& name, const std::string& why) {
@@ -350,22 +348,10 @@ Status Auditor::take_claim(const std::string& node, const control::v1::WindowCla
 // --- what is to be done ---
 
 Auditor::Output Auditor::take_output() {
-  Output out{std::exchange(to_run_, {}), std::exchange(messages_, {}),
-             std::exchange(outcomes_, {})};
-  const auto append = [](auto& to, auto from) {
-    for (auto& one : from) to.push_back(std::move(one));
-  };
-  append(out.runs, verdicts_.take_runs());
-  append(out.messages, verdicts_.take_messages());
-  append(out.outcomes, verdicts_.take_outcomes());
-  return out;
-}
-
-std::vector<Auditor::ForLog> Auditor::take_entries() {
-  for (DisputeResolver::Judgement& one : verdicts_.take_verdicts()) {
-    entries_.push_back({one.verdict.guilty, one.verdict, std::move(one.evidence)});
-  }
-  return std::exchange(entries_, {});
+  return {std::exchange(out_.runs, {}),
+          std::exchange(out_.messages, {}),
+          std::exchange(out_.outcomes, {}),
+          {}};
 }
 
 // --- time ---

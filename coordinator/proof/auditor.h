@@ -81,21 +81,12 @@ class Auditor {
   void take(const std::string& node, const control::v1::Openings& openings);
   void on_timer();  // once a second or so
 
-  // What is to be done since the last call, in order: requests to be run; messages; what is for the
-  // log, behind the membership of those who say it.
+  // What is to be done since the last call but for the log, and what is for the log.
   using Message = NodeMessage;
-  struct ForLog {
-    PublicKey member;  // the empty key: the entry is of no member
-    ledger::EntryBody body;
-    Bytes evidence = {};  // of a verdict, which is on the disk before the entry is
-  };
-  struct Output {
-    std::vector<AuditRun> runs;
-    std::vector<Message> messages;
-    std::vector<AuditOutcome> outcomes;  // of requests of which windows were to be audited
-  };
+  using ForLog = AuditOutput::ForLog;
+  using Output = AuditOutput;
   Output take_output();
-  std::vector<ForLog> take_entries();
+  std::vector<ForLog> take_entries() { return std::exchange(out_.entries, {}); }
 
   // The coordinator's own referee as an auditor, and what came of what it was asked.
   OwnReferee& referee() { return own_referee_; }
@@ -165,6 +156,7 @@ class Auditor {
   std::uint64_t undrawn_ = 0;  // receipts since the latest draw
   TimePoint next_draw_{};
   DisputeResolver::Pipelines pipelines_;
+  AuditOutput out_;
   DisputeResolver verdicts_;
   OwnReferee own_referee_;
   std::uint64_t verdicts_total_ = 0;  // of the log, with those that are unjudged
@@ -173,10 +165,6 @@ class Auditor {
   std::map<ledger::RequestId, Key> runs_;  // by the audit's own name
   std::map<std::uint64_t, Key> by_entry_;  // of what is kept
   AuditStatus counts_;
-  std::vector<AuditRun> to_run_;
-  std::vector<Message> messages_;
-  std::vector<ForLog> entries_;
-  std::vector<AuditOutcome> outcomes_;
 };
 
 }  // namespace hearth::coordinator

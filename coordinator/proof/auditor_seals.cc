@@ -43,7 +43,7 @@ void Auditor::ask_for_seals(const Key& key, Kept& kept, const AuditCase::Finding
     const ReceiptPipeline::Stage& stage = kept.run.pipeline->stages[one.stage];
     kept.seals.add({stage.node, stage.key, one});
   }
-  for (NodeMessage& order : kept.seals.seal_orders()) messages_.push_back(std::move(order));
+  for (NodeMessage& order : kept.seals.seal_orders()) out_.messages.push_back(std::move(order));
   kept.enter(State::kSealing, clock_.now());
   if (!kept.seals.is_empty()) return;
   forget(cases_.find(key), findings.beyond.empty() ? "what came in there was computed "
@@ -71,9 +71,7 @@ void Auditor::refereed(std::uint64_t number, const Result<ledger::RefereeFinding
     const bool is_wanted =
         kept.request.wanted.contains(found.entry) || kept.refereed.contains(found.entry);
     if (found.agrees && !is_wanted) continue;
-    const ledger::SealEntry seal = own_referee_.seal(found.entry, found.root);
-    kept.seals.add({"", own_referee_.key(), found, seal});
-    entries_.push_back({own_referee_.key(), seal});
+    out_.entries.push_back({cluster_.public_key(), kept.seals.seal_own(found, cluster_)});
   }
   kept.enter(State::kSealing, clock_.now());
 }
@@ -92,8 +90,8 @@ Result<SealRound*> Auditor::round_of(const std::string& node, std::uint64_t entr
   const std::string what = "entry " + std::to_string(entry);
   const auto key = by_entry_.find(entry);
   Kept* kept = key == by_entry_.end() ? nullptr : &cases_.at(key->second);
-  const SealRound::Asked* asked = kept == nullptr ? nullptr : kept->seals.find(entry, node);
-  REQUIRE(asked != nullptr && kept->state == state,
+  const SealRound::Asked* asked = kept == nullptr ? nullptr : kept->seals.find(entry);
+  REQUIRE(asked != nullptr && asked->node == node && kept->state == state,
           what + ": it was not asked for that " + (state == State::kSealing ? "seal" : "opening"));
   REQUIRE(!verdicts_.keys().is_ended(asked->key), what + ": a verdict has ended what it may check");
   return &kept->seals;
@@ -105,7 +103,7 @@ void Auditor::take(const std::string& node, const control::v1::Seals& seals) {
     const auto said = round ? (*round)->take(node, seal, cluster_.public_key())
                             : Result<ledger::SealEntry>(round.error());
     if (said) {
-      entries_.push_back({said->auditor, *said});
+      out_.entries.push_back({said->auditor, *said});
     } else {
       spdlog::error("node {}: no seal: {}", node, said.error().message);
     }
@@ -116,14 +114,14 @@ void Auditor::on_seal(const ledger::SealEntry& seal) {
   const auto key = by_entry_.find(seal.receipt);
   if (key == by_entry_.end()) return;
   Kept& kept = cases_.at(key->second);
-  const SealRound::Asked* asked = kept.seals.find(seal.receipt, seal.auditor);
-  if (asked == nullptr || !asked->seal) return;
+  const SealRound::Asked* asked = kept.seals.find(seal.receipt);
+  if (asked == nullptr || asked->key != seal.auditor || !asked->seal) return;
   kept.seals.sealed(seal.receipt);
   if (kept.state != State::kSealing || !kept.seals.is_all_sealed()) return;
-  for (const std::uint64_t entry : kept.seals.open_own()) {
-    entries_.push_back({own_referee_.key(), own_referee_.open(entry)});
+  for (const ledger::OpeningEntry& own : kept.seals.open_own()) {
+    out_.entries.push_back({cluster_.public_key(), own});
   }
-  for (NodeMessage& order : kept.seals.open_orders()) messages_.push_back(std::move(order));
+  for (NodeMessage& order : kept.seals.open_orders()) out_.messages.push_back(std::move(order));
   kept.enter(State::kOpening, clock_.now());
 }
 
@@ -135,7 +133,7 @@ void Auditor::take(const std::string& node, const control::v1::Openings& opening
     const auto said =
         round ? (*round)->take(node, opening) : Result<ledger::OpeningEntry>(round.error());
     if (said) {
-      entries_.push_back({said->auditor, *said});
+      out_.entries.push_back({said->auditor, *said});
     } else {
       spdlog::error("node {}: no opening: {}", node, said.error().message);
     }
@@ -147,8 +145,8 @@ void Auditor::on_opening(const ledger::OpeningEntry& opening) {
   if (key == by_entry_.end()) return;
   const auto one = cases_.find(key->second);
   Kept& kept = one->second;
-  const SealRound::Asked* sealed = kept.seals.find(opening.receipt, opening.auditor);
-  if (sealed == nullptr || !sealed->seal) return;
+  const SealRound::Asked* sealed = kept.seals.find(opening.receipt);
+  if (sealed == nullptr || sealed->key != opening.auditor || !sealed->seal) return;
   const SealRound::Asked asked = kept.seals.opened(opening.receipt);
   const AuditCase::Finding& finding = asked.finding;
   ++(finding.agrees ? counts_.agreed_total : counts_.disputed_total);
@@ -174,7 +172,7 @@ void Auditor::on_opening(const ledger::OpeningEntry& opening) {
   report_opening(kept, opening.receipt, finding, judged);
   if (!kept.seals.is_empty()) return;
   if (kept.request.wanted.empty() && !kept.dispute) {
-    outcomes_.push_back(kept.outcome(AuditOutcome::Kind::kAgreed));
+    out_.outcomes.push_back(kept.outcome(AuditOutcome::Kind::kAgreed));
     return forget(one, "");
   }
   forget(one, "what came in there was computed otherwise already");

@@ -114,10 +114,7 @@ std::map<PublicKey, std::string> BarredKeys::barred() const {
 
 // Whether it was repaired since, no entry says.
 void BarredKeys::recall(const ledger::Entry& entry) {
-  const auto* verdict = std::get_if<ledger::VerdictEntry>(&entry.body);
-  if (verdict == nullptr || verdict->verdict != ledger::Verdict::kFault) return;
-  if (verdict->guilty == cluster_) return;  // it is given no work anyway
-  quarantined_[verdict->guilty] = {verdict->receipt, 0, clock_.now()};
+  if (const auto* verdict = std::get_if<ledger::VerdictEntry>(&entry.body)) pronounced(*verdict);
 }
 
 void BarredKeys::logged(const ledger::Entry& entry) {

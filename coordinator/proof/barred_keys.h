@@ -34,9 +34,10 @@ class BarredKeys {
  public:
   static constexpr Duration kPatience = std::chrono::seconds(30);  // of a node to look at itself
 
-  // `books`: outlive it.
-  BarredKeys(const PublicKey& cluster, const Clock& clock, const ledger::Books& books)
-      : cluster_(cluster), clock_(clock), books_(books) {}
+  // `books` and `messages`, where it puts what nodes are told: outlive it.
+  BarredKeys(const PublicKey& cluster, const Clock& clock, const ledger::Books& books,
+             std::vector<NodeMessage>& messages)
+      : cluster_(cluster), clock_(clock), books_(books), messages_(messages) {}
 
   void meet(const std::string& node, const PublicKey& key);  // it has a session
   void lose(const std::string& node) { present_.erase(node); }
@@ -58,8 +59,6 @@ class BarredKeys {
   std::string why_barred(const PublicKey& key) const;
   std::map<PublicKey, std::string> barred() const;
 
-  std::vector<NodeMessage> take_messages() { return std::exchange(messages_, {}); }
-
  private:
   struct Quarantine {
     std::uint64_t entry = 0;   // of the verdict's receipt
@@ -74,12 +73,12 @@ class BarredKeys {
   const PublicKey cluster_;
   const Clock& clock_;
   const ledger::Books& books_;
+  std::vector<NodeMessage>& messages_;
   std::map<std::string, PublicKey> present_;  // by node
   std::map<PublicKey, Quarantine> quarantined_;
   std::set<PublicKey> refused_;
   std::set<PublicKey> ended_;  // by verdicts that are on their way to the log, too
   std::uint64_t next_check_ = 1;
-  std::vector<NodeMessage> messages_;
 };
 
 }  // namespace hearth::coordinator

@@ -47,7 +47,7 @@ Result<std::vector<Credits::Hold>> Credits::reserve(const PublicKey& payer,
       return Error{ErrorCode::kUnavailable, "the request has the name of another; ask again"};
     }
   }
-  Account& account = accounts_[payer];
+  Balance& account = accounts_[payer];
   if (sum > account.spendable - account.reserved) {
     const std::string kept =
         account.reserved > 0
@@ -90,8 +90,7 @@ void Credits::end_hold(const ledger::RequestId& request) {
 Credits::Balance Credits::balance(const PublicKey& account) const {
   const std::lock_guard lock(mutex_);
   const auto found = accounts_.find(account);
-  if (found == accounts_.end()) return {};
-  return {found->second.spendable, found->second.reserved};
+  return found == accounts_.end() ? Balance() : found->second;
 }
 
 std::int64_t Credits::in_circulation() const {
@@ -116,7 +115,7 @@ void Credits::posted(std::span<const ledger::Posting> postings) {
   for (const ledger::Posting& one : postings) {
     if (one.account.kind == ledger::Account::Kind::kTreasury) treasury_ += one.amount;
     if (one.account.kind != ledger::Account::Kind::kSpendable) continue;
-    Account& account = accounts_[one.account.key];
+    Balance& account = accounts_[one.account.key];
     account.spendable += one.amount;
     if (one.amount < 0) account.reserved += one.amount;
   }

@@ -49,7 +49,9 @@ class Credits : public std::enable_shared_from_this<Credits> {
   };
   struct Balance {
     std::int64_t spendable = 0;  // by the log, with what is kept
-    std::int64_t reserved = 0;   // of it, for requests that run or whose receipts are to come
+    // Of it, for requests that run or whose receipts are to come: what is left of its holds, and
+    // charges that are not folded yet.
+    std::int64_t reserved = 0;
   };
   // Its last copy goes when nothing more of the request will begin.
   using Hold = std::shared_ptr<const void>;
@@ -88,14 +90,10 @@ class Credits : public std::enable_shared_from_this<Credits> {
     std::optional<TimePoint> since = {};  // since when it is closed or over, as sweep() sees it
     bool is_done() const { return is_over || uses == 0; }
   };
-  struct Account {
-    std::int64_t spendable = 0;
-    std::int64_t reserved = 0;  // what is left of its holds, and charges that are not folded yet
-  };
   void end_hold(const ledger::RequestId& request);
 
   mutable std::mutex mutex_;
-  std::map<PublicKey, Account> accounts_;
+  std::map<PublicKey, Balance> accounts_;
   std::map<ledger::RequestId, Held> held_;
   std::set<ledger::RequestId> paid_before_;  // as the log began
   std::size_t done_ = 0;                     // of them

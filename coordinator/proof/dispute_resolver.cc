@@ -137,13 +137,13 @@ void DisputeResolver::report(const Case& one) {
     outcome.kind = AuditOutcome::Kind::kUnaudited;
     outcome.why = "its auditor was false, and what else is false in it is in no dispute";
   }
-  outcomes_.push_back(std::move(outcome));
+  out_.outcomes.push_back(std::move(outcome));
 }
 
 void DisputeResolver::leave_open(Cases::iterator at, const std::string& why) {
   spdlog::error("the dispute over entry {} stays open: {}", at->first, why);
   const Dispute& dispute = at->second.dispute;
-  outcomes_.push_back(dispute.request.disputed(dispute.finding));
+  out_.outcomes.push_back(dispute.request.disputed(dispute.finding));
   runs_.erase(at->second.again.name);
   cases_.erase(at);
 }
@@ -165,7 +165,7 @@ void DisputeResolver::run_again(std::uint64_t entry, Case& one) {
   one.state = State::kAgain;
   one.at = clock_.now();
   runs_[one.again.name] = entry;
-  to_run_.push_back(std::move(order));
+  out_.runs.push_back(std::move(order));
 }
 
 void DisputeResolver::over(const ReceiptRequest& request) {
@@ -235,7 +235,7 @@ void DisputeResolver::send_accusation(std::uint64_t entry, Case& one) {
   ++one.times;
   one.node = node;
   one.at = clock_.now();
-  NodeMessage& message = messages_.emplace_back();
+  NodeMessage& message = out_.messages.emplace_back();
   message.node = node;
   control::v1::Accusation& body = *message.body.mutable_accusation();
   body.set_entry(entry);
@@ -291,13 +291,13 @@ void DisputeResolver::judge(Cases::iterator at) {
                 one.judged.self_test_passed ? "pass their test" : "fail their test", again);
   Bytes evidence = evidence_of(entry, one, verdict);
   const Hash256 hash = blake2b(evidence);
-  pronounce({{entry, one.accused, verdict, hash}, std::move(evidence)});
+  pronounce({entry, one.accused, verdict, hash}, std::move(evidence));
   cases_.erase(at);
 }
 
-void DisputeResolver::pronounce(Judgement judgement) {
-  keys_.pronounced(judgement.verdict);
-  verdicts_.push_back(std::move(judgement));
+void DisputeResolver::pronounce(const ledger::VerdictEntry& verdict, Bytes evidence) {
+  keys_.pronounced(verdict);
+  out_.entries.push_back({verdict.guilty, verdict, std::move(evidence)});
 }
 
 void DisputeResolver::take_up(const std::vector<Bytes>& kept) {
@@ -308,14 +308,14 @@ void DisputeResolver::take_up(const std::vector<Bytes>& kept) {
     if (!verdict || open.erase(verdict->receipt) == 0) continue;
     spdlog::warn("entry {}: {} of {}, as the evidence says that the process before has left",
                  verdict->receipt, ledger::verdict_name(verdict->verdict), verdict->guilty.hex());
-    pronounce({*verdict, evidence});
+    pronounce(*verdict, evidence);
   }
   for (const std::uint64_t entry : open) {
     spdlog::warn("the dispute over entry {} ends unjudged: the process before had its request",
                  entry);
     Bytes evidence = ledger::unjudged_evidence(entry, books_);
     const Hash256 hash = blake2b(evidence);
-    pronounce({{entry, {}, ledger::Verdict::kUnjudged, hash}, std::move(evidence)});
+    pronounce({entry, {}, ledger::Verdict::kUnjudged, hash}, std::move(evidence));
   }
 }
 
@@ -361,11 +361,6 @@ void DisputeResolver::meet(const std::string& node, const PublicKey& key) {
   for (auto& [entry, one] : cases_) {
     if (one.state == State::kAccused && one.accused == key) send_accusation(entry, one);
   }
-}
-
-std::vector<NodeMessage> DisputeResolver::take_messages() {
-  for (NodeMessage& message : keys_.take_messages()) messages_.push_back(std::move(message));
-  return std::exchange(messages_, {});
 }
 
 // --- time ---

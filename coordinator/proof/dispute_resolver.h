@@ -36,6 +36,20 @@
 
 namespace hearth::coordinator {
 
+// What audits and disputes want done, in order.
+struct AuditOutput {
+  // An entry for the log, behind the membership of its member.
+  struct ForLog {
+    PublicKey member;  // the empty key: the entry is of no member
+    ledger::EntryBody body;
+    Bytes evidence = {};  // of a verdict, which is on the disk before the entry is
+  };
+  std::vector<AuditRun> runs;
+  std::vector<NodeMessage> messages;
+  std::vector<AuditOutcome> outcomes;  // of requests of which windows were to be audited
+  std::vector<ForLog> entries;
+};
+
 class DisputeResolver {
  public:
   static constexpr std::size_t kDisputes = 64;
@@ -44,14 +58,15 @@ class DisputeResolver {
 
   using Pipelines = std::map<Epoch, std::shared_ptr<const ReceiptPipeline>>;
 
-  // `pipelines` that serve now, and `books`: outlive it.
+  // `pipelines` that serve now, `books`, and `out`, where it puts what it wants: outlive it.
   DisputeResolver(const PublicKey& cluster, const Clock& clock, const Pipelines& pipelines,
-                  const ledger::Books& books)
+                  const ledger::Books& books, AuditOutput& out)
       : cluster_(cluster),
         clock_(clock),
         pipelines_(pipelines),
         books_(books),
-        keys_(cluster, clock, books) {}
+        out_(out),
+        keys_(cluster, clock, books, out.messages) {}
 
   // An opening that disagrees is in the log. begin() is false where it will not be judged; else
   // what it comes to is the last outcome of its request.
@@ -99,16 +114,6 @@ class DisputeResolver {
   BarredKeys& keys() { return keys_; }
   const BarredKeys& keys() const { return keys_; }
 
-  struct Judgement {
-    ledger::VerdictEntry verdict;
-    Bytes evidence;  // whose BLAKE2b the verdict names
-  };
-  std::vector<AuditRun> take_runs() { return std::exchange(to_run_, {}); }
-  std::vector<NodeMessage> take_messages();
-  std::vector<Judgement> take_verdicts() { return std::exchange(verdicts_, {}); }
-  // What the referee says of the requests themselves.
-  std::vector<AuditOutcome> take_outcomes() { return std::exchange(outcomes_, {}); }
-
   std::size_t open() const { return cases_.size(); }
 
  private:
@@ -145,7 +150,8 @@ class DisputeResolver {
   void accuse(std::uint64_t entry, Case& one);
   void send_accusation(std::uint64_t entry, Case& one);
   void judge(Cases::iterator at);
-  void pronounce(Judgement judgement);
+  // `evidence`: whose BLAKE2b the verdict names.
+  void pronounce(const ledger::VerdictEntry& verdict, Bytes evidence);
   void report(const Case& one);
   void leave_open(Cases::iterator at, const std::string& why);
   Bytes evidence_of(std::uint64_t entry, const Case& one, ledger::Verdict verdict) const;
@@ -154,15 +160,12 @@ class DisputeResolver {
   const Clock& clock_;
   const Pipelines& pipelines_;
   const ledger::Books& books_;
+  AuditOutput& out_;
   BarredKeys keys_;
   Cases cases_;
   std::optional<std::uint64_t> before_referee_;
   std::map<ledger::RequestId, std::uint64_t> runs_;  // the entry in dispute
   std::vector<Ask> asks_;
-  std::vector<AuditRun> to_run_;
-  std::vector<NodeMessage> messages_;
-  std::vector<Judgement> verdicts_;
-  std::vector<AuditOutcome> outcomes_;
 };
 
 }  // namespace hearth::coordinator

@@ -50,8 +50,7 @@ struct LedgerService::State : std::enable_shared_from_this<State> {
   void store_machines();
   void give_up_log(const std::string& why);
   void fold();
-  void draw();
-  void vest();
+  void draw_or_vest();
   void free_credit();
   void grant(const PublicKey& to, std::int64_t amount,
              const std::function<void(const Status&)>& done);
@@ -132,9 +131,7 @@ void LedgerService::State::round(bool is_last) {
   store_machines();
   tell_standing();
   send_messages();
-  if (is_last) return;
-  draw();
-  vest();
+  if (!is_last) draw_or_vest();
 }
 
 void LedgerService::State::publish_status() {
@@ -198,23 +195,23 @@ Status LedgerService::State::keep_evidence(const Auditor::ForLog& one) {
 
 // It answers on whatever thread it likes, perhaps after the listener is gone.
 void LedgerService::State::ask_referee() {
-  if (auto ask = audits.referee().take_ask(clock.unix_seconds())) {
-    referee(std::move(ask->request), [self = shared_from_this(), number = ask->number](
-                                         const Result<ledger::RefereeFinding>& finding) {
-      self->push(0, [number, finding](State& state) { state.audits.refereed(number, finding); });
+  const auto ask = [this](ledger::RefereeCase request, auto answered) {
+    const auto done = [self = shared_from_this(),
+                       answered](const Result<ledger::RefereeFinding>& finding) {
+      self->push(0, [answered, finding](State& state) { answered(state.audits, finding); });
+    };
+    if (referee) return referee(std::move(request), done);
+    done(Error{ErrorCode::kUnavailable, "this server has none"});
+  };
+  if (auto one = audits.referee().take_ask(clock.unix_seconds())) {
+    ask(std::move(one->request), [number = one->number](Auditor& auditor, const auto& finding) {
+      auditor.refereed(number, finding);
     });
   }
-  for (DisputeResolver::Ask& ask : audits.verdicts().take_asks()) {
-    const auto done = [self = shared_from_this(),
-                       entry = ask.entry](const Result<ledger::RefereeFinding>& finding) {
-      self->push(0,
-                 [entry, finding](State& state) { state.audits.verdicts().found(entry, finding); });
-    };
-    if (referee) {
-      referee(std::move(ask.request), done);
-    } else {
-      done(Error{ErrorCode::kUnavailable, "this server has none"});
-    }
+  for (DisputeResolver::Ask& one : audits.verdicts().take_asks()) {
+    ask(std::move(one.request), [entry = one.entry](Auditor& auditor, const auto& finding) {
+      auditor.verdicts().found(entry, finding);
+    });
   }
 }
 
@@ -256,28 +253,26 @@ std::set<PublicKey> LedgerService::State::find_newcomers() const {
 }
 
 void LedgerService::State::send_messages() {
-  auto [runs, messages, outcomes] = audits.take_output();
+  AuditOutput out = audits.take_output();
   for (ReceiptCollector::Message& message : desk.take_messages()) {
-    Auditor::Message& one = messages.emplace_back();
+    NodeMessage& one = out.messages.emplace_back();
     one.node = std::move(message.node);
     *one.body.mutable_countersign() = std::move(message.body);
   }
-  for (WitnessCollector::Message& one : witnesses.take_messages()) {
-    messages.push_back({std::move(one.node), std::move(one.body)});
-  }
-  if (messages.empty() && runs.empty() && outcomes.empty()) return;
+  for (NodeMessage& one : witnesses.take_messages()) out.messages.push_back(std::move(one));
+  if (out.messages.empty() && out.runs.empty() && out.outcomes.empty()) return;
   const std::lock_guard lock(mutex);
   if (!post) return;
-  post([self = shared_from_this(), messages = std::move(messages), runs = std::move(runs),
-        outcomes = std::move(outcomes)] {
-    for (const Auditor::Message& message : messages) {
-      if (self->listener.send) self->listener.send(message.node, message.body);
+  post([self = shared_from_this(), out = std::move(out)] {
+    const Listener& owner = self->listener;
+    for (const NodeMessage& one : out.messages) {
+      if (owner.send) owner.send(one.node, one.body);
     }
-    for (const AuditRun& run : runs) {
-      if (self->listener.run) self->listener.run(run);
+    for (const AuditRun& run : out.runs) {
+      if (owner.run) owner.run(run);
     }
-    for (const AuditOutcome& outcome : outcomes) {
-      if (self->listener.outcome) self->listener.outcome(outcome);
+    for (const AuditOutcome& outcome : out.outcomes) {
+      if (owner.outcome) owner.outcome(outcome);
     }
   });
 }
@@ -340,15 +335,6 @@ void LedgerService::State::fold() {
   }
 }
 
-// As the very next entries, by books that know all before: no dispute can come between.
-void LedgerService::State::vest() {
-  if (!credits || !entries.empty() || log == nullptr || !audits.follows()) return;
-  for (const ledger::VestEntry& one : vesting.due(audits.books(), clock.unix_seconds())) {
-    desk.log(one);
-  }
-  for (Bytes& entry : desk.take_entries()) entries.push_back(std::move(entry));
-}
-
 void LedgerService::State::free_credit() {
   const auto now = std::chrono::steady_clock::now();
   if (!credits || now < next_sweep) return;
@@ -381,13 +367,18 @@ void LedgerService::State::grant(const PublicKey& to, std::int64_t amount,
   next_append = {};
 }
 
-// At a checkpoint, when nothing else is to be the next entry.
-void LedgerService::State::draw() {
+// At a checkpoint, when nothing else is to be the next entry: a draw, or what vests by books that
+// know all before, so that no dispute can come between.
+void LedgerService::State::draw_or_vest() {
   if (!entries.empty() || log == nullptr) return;
   if (const auto drawn = audits.draw()) {
     desk.log(*drawn);
-    for (Bytes& entry : desk.take_entries()) entries.push_back(std::move(entry));
+  } else if (credits && audits.follows()) {
+    for (const ledger::VestEntry& one : vesting.due(audits.books(), clock.unix_seconds())) {
+      desk.log(one);
+    }
   }
+  entries = desk.take_entries();
 }
 
 Result<std::unique_ptr<LedgerService>> LedgerService::open(

@@ -43,20 +43,4 @@ std::optional<OwnReferee::Key> OwnReferee::answered(std::uint64_t number) {
   return key;
 }
 
-ledger::SealEntry OwnReferee::seal(std::uint64_t entry, const Hash256& root) {
-  Sealed& sealed = sealed_[entry];
-  sealed.root = root;
-  random_bytes(sealed.salt.bytes);
-  const Hash256 seal = ledger::seal_of(entry, key(), root, sealed.salt);
-  return ledger::sign_seal(entry, seal, key(), key_);
-}
-
-ledger::OpeningEntry OwnReferee::open(std::uint64_t entry) {
-  const auto found = sealed_.find(entry);
-  INVARIANT(found != sealed_.end(), "the referee opens what it has sealed");
-  const Sealed sealed = found->second;
-  sealed_.erase(found);
-  return {entry, key(), sealed.root, sealed.salt};
-}
-
 }  // namespace hearth::coordinator

@@ -9,7 +9,6 @@
 
 #include <cstdint>
 #include <deque>
-#include <map>
 #include <optional>
 #include <string>
 #include <utility>
@@ -17,7 +16,6 @@
 #include "base/crypto.h"
 #include "base/ids.h"
 #include "coordinator/proof/audit_case.h"
-#include "ledger/entry.h"
 
 namespace hearth::coordinator {
 
@@ -27,8 +25,6 @@ class OwnReferee {
   static constexpr std::size_t kQueue = 16;
   // For one request; a dispute waits that long for the same referee at most.
   static constexpr std::int64_t kSeconds = 1'200;
-
-  explicit OwnReferee(const SecretKey& cluster) : key_(cluster) {}
 
   // The share of windows that draws give it, in parts of a million; 0: there is no referee.
   void set_rate(std::int64_t rate) { rate_ = rate; }
@@ -57,24 +53,12 @@ class OwnReferee {
   // The request that this was about; nothing when the answer is stale.
   std::optional<Key> answered(std::uint64_t number);
 
-  // What it found of the window of that entry: sealed, and then opened, once.
-  ledger::SealEntry seal(std::uint64_t entry, const Hash256& root);
-  ledger::OpeningEntry open(std::uint64_t entry);
-  void discard(std::uint64_t entry) { sealed_.erase(entry); }  // it is opened no more
-  PublicKey key() const { return key_.public_key(); }
-
  private:
-  struct Sealed {
-    Hash256 root;
-    Hash256 salt;
-  };
-  const SecretKey& key_;
   std::int64_t rate_ = 0;
   Counts counts_;
   std::deque<std::pair<Key, ledger::RefereeCase>> waiting_;
   std::optional<std::pair<std::uint64_t, Key>> asked_;
   std::uint64_t next_ = 1;
-  std::map<std::uint64_t, Sealed> sealed_;  // by entry
 };
 
 }  // namespace hearth::coordinator

@@ -66,10 +66,10 @@ AuditorChoice choose_auditor(const ledger::Books& books,
   std::vector<std::shared_ptr<const ReceiptPipeline>> checking;
   bool owners_only = false;
   for (const auto& [epoch, one] : all) {
-    if (one->checks && !request.request().is_shared) continue;
+    if (one->checks && !request.request().policy.share) continue;
     if (!same_cut(*one, own) || share_a_node(*one, own) || tried.contains(epoch)) continue;
-    if (!is_within(*one, request.request().trust)) continue;
-    if (!is_at_level(books, *one, request.request().min_level)) continue;
+    if (!is_within(*one, request.request().policy.trust)) continue;
+    if (!is_at_level(books, *one, request.request().policy.min_level)) continue;
     const std::set<Hash256> owners = owners_of(books, *one);
     const bool is_shared = std::ranges::any_of(
         owners, [&](const Hash256& owner) { return own_owners.contains(owner); });

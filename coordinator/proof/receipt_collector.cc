@@ -335,7 +335,12 @@ void ReceiptCollector::take(const std::string& node, const control::v1::Receipts
     spdlog::error("node {} sent a receipt that is refused: {}", node, taken.error().message);
   }
   if (late) return;
-  Signer& signer = found->second;
+  give_up(node);
+}
+
+// What it was asked is not waited for any more.
+void ReceiptCollector::give_up(const std::string& node) {
+  Signer& signer = signers_.at(node);
   if (!signer.asked.empty()) {
     spdlog::warn("node {} gave no receipt for {} of its windows", node, signer.asked.size());
   }
@@ -450,12 +455,7 @@ void ReceiptCollector::on_timer() {
   for (const auto& [node, signer] : signers_) {
     if (!signer.asked.empty() && now - signer.asked_at >= kPatience) silent.push_back(node);
   }
-  for (const std::string& node : silent) {
-    Signer& signer = signers_[node];
-    spdlog::warn("node {} gave no receipt for {} of its windows", node, signer.asked.size());
-    signer.asked.clear();
-    ask(node);
-  }
+  for (const std::string& node : silent) give_up(node);
 }
 
 }  // namespace hearth::coordinator

@@ -34,9 +34,9 @@
 #include "base/clock.h"
 #include "base/crypto.h"
 #include "base/ids.h"
-#include "coordinator/audit_outcome.h"
 #include "coordinator/proof/credits.h"
 #include "coordinator/proof/window_claim.h"
+#include "coordinator/request.h"
 #include "ledger/entry.h"
 #include "ledger/receipt.h"
 #include "proto/control.pb.h"
@@ -66,10 +66,7 @@ struct ReceiptRequest {
   std::uint32_t prompt_tokens = 0;
   std::vector<TokenId> tokens;
   SamplingParams sampling;
-  std::vector<std::string> trust = {};                 // nodes that may see it; empty: any
-  ledger::Level min_level = ledger::Level::kNewcomer;  // of nodes that may
-  Verify verify = Verify::kNone;
-  bool is_shared = false;  // newcomers may compute it again
+  RequestPolicy policy = {};
 };
 
 class ReceiptCollector {
@@ -149,6 +146,7 @@ class ReceiptCollector {
   Status settle(Request& request, std::uint32_t window, const Claims& claims);
   void expire(const Request& request) const;
   void ask(const std::string& node);
+  void give_up(const std::string& node);
   Hash256& latest(const PublicKey& key);  // of a member, which it is from then on
 
   const SecretKey cluster_;

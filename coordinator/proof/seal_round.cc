@@ -24,20 +24,19 @@ void SealRound::add(Asked asked) {
   INVARIANT(is_new, "an entry is asked for once in a round");
 }
 
-const SealRound::Asked* SealRound::find(std::uint64_t entry, const PublicKey& auditor) const {
-  const auto found = asked_.find(entry);
-  return found == asked_.end() || found->second.key != auditor ? nullptr : &found->second;
+ledger::SealEntry SealRound::seal_own(const AuditCase::Finding& finding, const SecretKey& cluster) {
+  const PublicKey& key = cluster.public_key();
+  Hash256 salt;
+  random_bytes(salt.bytes);
+  const Hash256 seal = ledger::seal_of(finding.entry, key, finding.root, salt);
+  const ledger::SealEntry said = ledger::sign_seal(finding.entry, seal, key, cluster);
+  add({"", key, finding, said, salt});
+  return said;
 }
 
-const SealRound::Asked* SealRound::find(std::uint64_t entry, const std::string& node) const {
+const SealRound::Asked* SealRound::find(std::uint64_t entry) const {
   const auto found = asked_.find(entry);
-  return found == asked_.end() || found->second.node != node ? nullptr : &found->second;
-}
-
-std::vector<std::uint64_t> SealRound::entries() const {
-  std::vector<std::uint64_t> all;
-  for (const auto& [entry, one] : asked_) all.push_back(entry);
-  return all;
+  return found == asked_.end() ? nullptr : &found->second;
 }
 
 std::vector<NodeMessage> SealRound::seal_orders() const {
@@ -64,8 +63,8 @@ std::vector<NodeMessage> SealRound::open_orders() const {
 Result<ledger::SealEntry> SealRound::take(const std::string& node, const control::v1::Seal& seal,
                                           const PublicKey& cluster) {
   const std::string what = "entry " + std::to_string(seal.entry());
-  INVARIANT(find(seal.entry(), node) != nullptr, "a seal is taken from a node that is asked");
   Asked* asked = &asked_.at(seal.entry());
+  INVARIANT(asked->node == node, "a seal is taken from a node that is asked");
   REQUIRE(!asked->seal, what + ": it sealed that already");
   ledger::SealEntry said{seal.entry(), asked->key, {}, {}};
   REQUIRE(read_field(seal.seal(), said.seal.bytes) && read_field(seal.signature(), said.signature),
@@ -78,9 +77,8 @@ Result<ledger::SealEntry> SealRound::take(const std::string& node, const control
 Result<ledger::OpeningEntry> SealRound::take(const std::string& node,
                                              const control::v1::Opening& opening) {
   const std::string what = "entry " + std::to_string(opening.entry());
-  INVARIANT(find(opening.entry(), node) != nullptr,
-            "an opening is taken from a node that is asked");
   Asked* asked = &asked_.at(opening.entry());
+  INVARIANT(asked->node == node, "an opening is taken from a node that is asked");
   REQUIRE(!asked->is_opened, what + ": it opened that already");
   INVARIANT(asked->seal && asked->is_sealed, "what is opened was sealed in the log");
   ledger::OpeningEntry said{opening.entry(), asked->key, {}, {}};
@@ -104,12 +102,12 @@ bool SealRound::is_all_sealed() const {
   return std::ranges::all_of(asked_, [](const auto& one) { return one.second.is_sealed; });
 }
 
-std::vector<std::uint64_t> SealRound::open_own() {
-  std::vector<std::uint64_t> own;
+std::vector<ledger::OpeningEntry> SealRound::open_own() {
+  std::vector<ledger::OpeningEntry> own;
   for (auto& [entry, one] : asked_) {
     if (!one.node.empty()) continue;
     one.is_opened = true;
-    own.push_back(entry);
+    own.push_back({entry, one.key, one.finding.root, one.salt});
   }
   return own;
 }

@@ -27,17 +27,17 @@ class SealRound {
     PublicKey key;
     AuditCase::Finding finding;
     std::optional<ledger::SealEntry> seal = {};
+    Hash256 salt = {};       // of the own referee's
     bool is_sealed = false;  // in the log
     bool is_opened = false;
   };
 
   // An entry is asked for once in a round.
   void add(Asked asked);
+  // Of the coordinator's own referee, which seals what it found at once.
+  ledger::SealEntry seal_own(const AuditCase::Finding& finding, const SecretKey& cluster);
   bool is_empty() const { return asked_.empty(); }
-  // Null: no auditor is asked about that entry, or another key or node is.
-  const Asked* find(std::uint64_t entry, const PublicKey& auditor) const;
-  const Asked* find(std::uint64_t entry, const std::string& node) const;
-  std::vector<std::uint64_t> entries() const;
+  const Asked* find(std::uint64_t entry) const;  // null: no auditor is asked about that entry
   // The orders to seal, for nodes that have not sealed yet.
   std::vector<NodeMessage> seal_orders() const;
   // For all nodes that are asked: what each is to open.
@@ -51,9 +51,8 @@ class SealRound {
 
   void sealed(std::uint64_t entry);  // its seal is in the log
   bool is_all_sealed() const;
-  // The own referee's entries are opened by this process itself.
-  std::vector<std::uint64_t> open_own();
-  Asked opened(std::uint64_t entry);  // it is in the log, and leaves the round
+  std::vector<ledger::OpeningEntry> open_own();  // of what seal_own() sealed
+  Asked opened(std::uint64_t entry);             // it is in the log, and leaves the round
 
  private:
   std::map<std::uint64_t, Asked> asked_;  // by the entry that is audited

@@ -19,7 +19,20 @@ class Vesting {
   static constexpr std::size_t kMost = 64;             // entries of a look
 
   // Entries that the books allow now, each setting something free. `now`: unix seconds.
-  std::vector<ledger::VestEntry> due(const ledger::Books& books, std::int64_t now);
+  std::vector<ledger::VestEntry> due(const ledger::Books& books, std::int64_t now) {
+    std::vector<ledger::VestEntry> entries;
+    if (now - looked_ < kPause) return entries;
+    looked_ = now;
+    for (const PublicKey& key : books.keys()) {
+      if (entries.size() == kMost) break;
+      const auto latest = latest_.find(key);
+      if (latest != latest_.end() && now - latest->second < kMemberPause) continue;
+      if (books.ripe(key, now) == 0) continue;
+      latest_[key] = now;
+      entries.push_back({key});
+    }
+    return entries;
+  }
 
  private:
   std::int64_t looked_ = 0;

@@ -47,7 +47,7 @@ void WitnessCollector::offer(const std::string& node, Witness& witness, ledger::
   std::erase_if(plain.note.signatures, [&plain](const ledger::NoteSignature& line) {
     return line.name != ledger::log_name(plain.log);
   });
-  Message& message = messages_.emplace_back();
+  NodeMessage& message = messages_.emplace_back();
   message.node = node;
   auto& body = *message.body.mutable_checkpoint_offer();
   body.set_checkpoint(plain.text());

@@ -17,6 +17,7 @@
 
 #include "base/clock.h"
 #include "base/crypto.h"
+#include "coordinator/proof/barred_keys.h"
 #include "ledger/log.h"
 #include "proto/control.pb.h"
 
@@ -38,11 +39,7 @@ class WitnessCollector {
   // nothing more.
   Status on_timer(ledger::Log& log);
 
-  struct Message {
-    std::string node;
-    control::v1::CoordinatorMessage body;
-  };
-  std::vector<Message> take_messages() { return std::exchange(messages_, {}); }
+  std::vector<NodeMessage> take_messages() { return std::exchange(messages_, {}); }
   // Why nothing may be logged any more, a sentence; empty: all is well.
   const std::string& fault() const { return fault_; }
 
@@ -65,7 +62,7 @@ class WitnessCollector {
   const Clock& clock_;
   std::map<std::string, Witness> witnesses_;
   std::map<PublicKey, ledger::Checkpoint> cosigned_;  // to be stored
-  std::vector<Message> messages_;
+  std::vector<NodeMessage> messages_;
   std::string fault_;
 };
 

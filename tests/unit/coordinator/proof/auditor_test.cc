@@ -120,7 +120,7 @@ TEST_F(AuditorTest, NobodyAuditsHimselfAndNobodyOutsideATrustSet) {
   EXPECT_EQ(runs.size(), 1u) << "who comes later may still do it";
 
   ReceiptRequest secret = request(2);
-  secret.trust = {"a", "b", "c"};
+  secret.policy.trust = {"a", "b", "c"};
   answer(secret);
   later(Auditor::kDrawPause);
   EXPECT_EQ(runs.size(), 1u);
@@ -180,7 +180,7 @@ struct NewcomersAudit : AuditorTest {
   }
   static ReceiptRequest shared(unsigned char number) {
     ReceiptRequest one = request(number);
-    one.is_shared = true;
+    one.policy.share = true;
     return one;
   }
 };
@@ -188,18 +188,18 @@ struct NewcomersAudit : AuditorTest {
 TEST_F(NewcomersAudit, NoNewcomerEverComputesWhatIsPrivate) {
   for (unsigned char i = 1; i < 30; ++i) {
     ReceiptRequest one = request(i);
-    one.verify = i % 2 == 0 ? Verify::kFull : Verify::kNone;
+    one.policy.verify = i % 2 == 0 ? Verify::kFull : Verify::kNone;
     answer(one);
     later(Auditor::kDrawPause);
   }
   EXPECT_TRUE(runs.empty());
   EXPECT_EQ(audits->status().waiting, 2u * 29);
   ReceiptRequest high = shared(30);
-  high.min_level = ledger::Level::kProbation;
+  high.policy.min_level = ledger::Level::kProbation;
   answer(high);
   later(Auditor::kDrawPause);
   ReceiptRequest trusted = shared(31);
-  trusted.trust = {"a", "b"};
+  trusted.policy.trust = {"a", "b"};
   answer(trusted);
   later(Auditor::kDrawPause);
   EXPECT_TRUE(runs.empty()) << "who shares and names a level or nodes means both";
@@ -596,7 +596,7 @@ TEST_F(AuditorTest, ARequestHasAllItsWindowsAuditedThoughNoneIsDrawn) {
   ASSERT_LT(number, 200) << "everything was drawn";
   take_outcomes();
   ReceiptRequest whole = request(++number);
-  whole.verify = Verify::kFull;
+  whole.policy.verify = Verify::kFull;
   answer(whole);
   clock.advance(Auditor::kDrawPause);
   pump();
@@ -610,12 +610,12 @@ TEST_F(AuditorTest, ARequestHasAllItsWindowsAuditedThoughNoneIsDrawn) {
 
 TEST_F(AuditorTest, NobodyBelowItsLevelAuditsAPrivatePrompt) {
   ReceiptRequest secret = request(1);
-  secret.min_level = ledger::Level::kRegular;
+  secret.policy.min_level = ledger::Level::kRegular;
   answer(secret);
   EXPECT_TRUE(runs.empty()) << "all here are on probation";
   EXPECT_EQ(audits->status().waiting, 2u);
   ReceiptRequest open = request(2);
-  open.min_level = ledger::Level::kProbation;
+  open.policy.min_level = ledger::Level::kProbation;
   answer(open);
   clock.advance(Auditor::kDrawPause);
   pump();
@@ -628,7 +628,7 @@ TEST_F(AuditorTest, WhoAskedForAllIsToldWhyThereIsNoAudit) {
   ReceiptRequest whole = request(1);
   audits->over(whole);
   EXPECT_TRUE(take_outcomes().empty()) << "no client asked";
-  whole.verify = Verify::kFull;
+  whole.policy.verify = Verify::kFull;
   audits->over(whole);
   const std::vector<AuditOutcome> outcomes = take_outcomes();
   ASSERT_EQ(outcomes.size(), 1u);

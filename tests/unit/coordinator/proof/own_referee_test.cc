@@ -21,8 +21,7 @@ OwnReferee::Key referee_key(unsigned char number) {
 }
 
 TEST(OwnReferee, OneIsAskedAtATimeAndFewWait) {
-  const SecretKey cluster = testing::receipt_cluster();
-  OwnReferee referee(cluster);
+  OwnReferee referee;
   for (unsigned char i = 0; i < OwnReferee::kQueue; ++i) {
     EXPECT_TRUE(referee.add(referee_key(i), {}));
   }

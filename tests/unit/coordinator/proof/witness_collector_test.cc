@@ -52,7 +52,7 @@ struct WitnessCollectorTest : ::testing::Test {
   std::size_t tick() {
     EXPECT_TRUE(desk->on_timer(*log));
     const auto messages = desk->take_messages();
-    for (const WitnessCollector::Message& one : messages) {
+    for (const NodeMessage& one : messages) {
       desk->take(one.node, answer(one.node, one.body.checkpoint_offer()), *log);
     }
     EXPECT_TRUE(desk->on_timer(*log));
@@ -62,7 +62,7 @@ struct WitnessCollectorTest : ::testing::Test {
   }
   std::size_t tick_again() {
     const auto messages = desk->take_messages();
-    for (const WitnessCollector::Message& one : messages) {
+    for (const NodeMessage& one : messages) {
       desk->take(one.node, answer(one.node, one.body.checkpoint_offer()), *log);
     }
     EXPECT_TRUE(desk->on_timer(*log));
