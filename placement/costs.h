@@ -24,8 +24,8 @@ struct Speed {
 };
 
 // Those of them that are seconds.
-constexpr std::array kSpeedSeconds = {&Speed::step,  &Speed::one_layer, &Speed::one_head,
-                                      &Speed::layer, &Speed::head,      &Speed::bytes};
+inline constexpr std::array kSpeedSeconds = {&Speed::step,  &Speed::one_layer, &Speed::one_head,
+                                             &Speed::layer, &Speed::head,      &Speed::bytes};
 
 class Costs {
  public:
