@@ -5,7 +5,7 @@
 #include <exception>
 
 #include "base/limits.h"
-#include "model/text/unicode.h"
+#include "base/utf8.h"
 
 namespace hearth::coordinator::http {
 namespace {
@@ -85,8 +85,8 @@ std::string valid_utf8(std::string_view bytes) {
   std::string out;
   out.reserve(bytes.size());
   for (std::size_t at = 0; at < bytes.size();) {
-    const model::Utf8Char c = model::decode_utf8(bytes, at);
-    out += c.valid ? bytes.substr(at, c.bytes) : model::kReplacementUtf8;
+    const Utf8Char c = decode_utf8(bytes, at);
+    out += c.valid ? bytes.substr(at, c.bytes) : kReplacementUtf8;
     at += c.valid ? c.bytes : 1;
   }
   return out;
