@@ -2,6 +2,7 @@
 
 #include <CLI/CLI.hpp>
 
+#include "cli/terminal/exit_codes.h"
 #include "tests/tools/hashes.h"
 #include "tests/tools/make_model.h"
 #include "tests/tools/perplexity.h"
@@ -17,5 +18,6 @@ int main(int argc, char** argv) {
   add_soak(app, action);
   add_make_model(app, action);
   CLI11_PARSE(app, argc, argv);
-  return action();
+  const auto code = action();
+  return code.ok() ? *code : fail(code.error());
 }
