@@ -10,6 +10,7 @@
 
 #include "base/result.h"
 #include "node/engine/card/card_buffers.h"
+#include "node/engine/card/card_context.h"
 #include "node/engine/device.h"
 
 namespace hearth::node {
@@ -22,7 +23,7 @@ struct CardOptions {
   // The card failed or does not answer: the process must end, and nothing of it may reach for the
   // card again, destructors included. On any thread, at most once a Device.
   std::function<void(const Error&)> on_lost;
-  std::chrono::milliseconds step_limit{60'000};
+  std::chrono::milliseconds step_limit = kCardStepLimit;
   std::size_t score_floats = kScoreFloats;
 };
 

@@ -17,6 +17,14 @@
 
 namespace hearth::node {
 
+// How long a call of the driver may take before the GPU counts as lost. An emulated GPU computes a
+// prompt in minutes where the machine is busy.
+#ifdef HEARTH_EMULATED
+inline constexpr std::chrono::milliseconds kCardStepLimit{900'000};
+#else
+inline constexpr std::chrono::milliseconds kCardStepLimit{60'000};
+#endif
+
 class CardContext {
  public:
   // `on_lost`: on any thread.

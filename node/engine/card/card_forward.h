@@ -44,7 +44,7 @@ class CardForward final : public StageForward {
     model::ModelSpec spec;
     CardShape shape;                            // its spec is the one above
     std::unique_ptr<kernels::ThreadPool> pool;  // packs weights and samples
-    std::chrono::milliseconds step_limit{60'000};
+    std::chrono::milliseconds step_limit = kCardStepLimit;
     std::function<void(const std::string&)> say;
     CardWeights::Progress progress;
     std::function<bool()> cancelled = {};
