@@ -51,7 +51,7 @@ std::vector<std::vector<std::uint32_t>> candidates(const Problem& problem) {
     sorted.resize(limits::kExactNodes);
     return sorted;
   };
-  const bool latency = problem.objective == Objective::kLatency;
+  const bool latency = problem.objective != Objective::kThroughput;
   const auto seconds = [&](std::uint32_t node) {
     const RowSeconds& layer = problem.nodes[node].layer;
     return latency ? layer.one : layer.batch;
@@ -92,11 +92,29 @@ struct Placed {
   std::vector<Stage> stages;
 };
 
+// Under Objective::kAuto: the pipeline of the fewest stages that costs at most kAutoMargin of the
+// best one. Empty: the best one has the fewest.
+std::optional<std::vector<Stage>> with_fewest_stages(const Problem& problem,
+                                                     const std::vector<Stage>& best,
+                                                     Effort effort) {
+  if (problem.objective != Objective::kAuto || problem.stages != 0) return std::nullopt;
+  const double most = kAutoMargin * cost_seconds(problem, best);
+  Problem fixed = problem;
+  for (fixed.stages = 1; fixed.stages < best.size(); ++fixed.stages) {
+    auto found = search(fixed, 0, effort);
+    if (found && cost_seconds(problem, *found) <= most) return found;
+  }
+  return std::nullopt;
+}
+
 Result<Placed> placed(const Problem& problem, Effort effort) {
   TRY_VOID(check(problem));
   for (const std::vector<std::uint32_t>& nodes : candidates(problem)) {
-    const auto stages = search(part_of(problem, nodes), 0, effort);
-    if (stages) return Placed{nodes, numbered_as(nodes, *stages)};
+    const Problem part = part_of(problem, nodes);
+    auto stages = search(part, 0, effort);
+    if (!stages) continue;
+    if (auto fewer = with_fewest_stages(part, *stages, effort)) stages = std::move(fewer);
+    return Placed{nodes, numbered_as(nodes, *stages)};
   }
   return no_placement(problem);
 }

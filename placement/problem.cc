@@ -203,7 +203,7 @@ double pace_seconds(const Problem& problem, const std::vector<Stage>& stages, do
 }
 
 double cost_seconds(const Problem& problem, const std::vector<Stage>& stages) {
-  if (problem.objective == Objective::kLatency) return ring_seconds(problem, stages, 1.0);
+  if (problem.objective != Objective::kThroughput) return ring_seconds(problem, stages, 1.0);
   return pace_seconds(problem, stages, problem.batch_rows);
 }
 
@@ -222,7 +222,7 @@ Prediction predict(const Problem& problem, const std::vector<Stage>& stages) {
 }
 
 double rate_of(const Problem& problem, const Prediction& prediction) {
-  return problem.objective == Objective::kLatency ? prediction.tokens_per_second
+  return problem.objective != Objective::kThroughput ? prediction.tokens_per_second
                                                   : prediction.all_tokens_per_second;
 }
 

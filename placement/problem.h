@@ -18,14 +18,26 @@
 namespace hearth::placement {
 
 enum class Objective : std::uint8_t {
+  // The fewest stages with which a single stream is within kAutoMargin of the best: the nodes that
+  // are left form more pipelines, or are spares.
+  kAuto,
   kLatency,     // maximise the tokens a second of a single stream
   kThroughput,  // maximise those of all streams together
 };
 
 // As the flag --optimise spells it.
 constexpr std::string_view name_of(Objective objective) {
-  return objective == Objective::kLatency ? "latency" : "throughput";
+  switch (objective) {
+    case Objective::kAuto: return "auto";
+    case Objective::kLatency: return "latency";
+    case Objective::kThroughput: return "throughput";
+  }
+  return "";
 }
+
+// What a pipeline with fewer stages may cost under kAuto, as a factor of the best one's seconds.
+// A plan that runs is replaced only for one that gains more than this.
+constexpr double kAutoMargin = 1.1;
 
 struct Model {
   std::vector<std::uint64_t> layer_bytes;  // of weights in memory, of each layer

@@ -158,7 +158,7 @@ bool on_route(const Route& route, std::uint32_t node) {
 }
 
 void leave_out_slow_replicas(const Costs& costs, RangePlan& plan) {
-  const bool latency = costs.problem().objective == Objective::kLatency;
+  const bool latency = costs.problem().objective != Objective::kThroughput;
   const double max_seconds =
       (latency ? kDetourOfLatency : kDetourOfThroughput) * plan.route.seconds;
   for (Range& range : plan.ranges) {
@@ -214,7 +214,7 @@ class Planner {
   explicit Planner(const Problem& problem) : problem_(problem), costs_(problem) {}
 
   Result<RangePlan> run() {
-    const bool latency = problem_.objective == Objective::kLatency;
+    const bool latency = problem_.objective != Objective::kThroughput;
     if (latency) try_pipeline();
     try_split(ranges_between(boundaries_for_classes(costs_, classes_of(costs_))));
     const auto nodes = static_cast<std::uint32_t>(problem_.nodes.size());
@@ -242,7 +242,7 @@ class Planner {
   }
 
   void try_split(const std::vector<LayerRange>& ranges) {
-    const bool latency = problem_.objective == Objective::kLatency;
+    const bool latency = problem_.objective != Objective::kThroughput;
     try_split(ranges, latency ? quickest_each(costs_, ranges)
                               : std::vector<std::uint32_t>(problem_.nodes.size(), kNoRange));
   }
@@ -330,7 +330,7 @@ double range_rate_after(const Problem& changed) {
 
 // The throughput of the same nodes where the plan is for latency.
 std::optional<Gain> for_throughput(const Problem& problem, const RangePlan& plan) {
-  if (problem.objective != Objective::kLatency) return std::nullopt;
+  if (problem.objective == Objective::kThroughput) return std::nullopt;
   Problem changed = problem;
   changed.objective = Objective::kThroughput;
   const auto other = plan_ranges(changed);
@@ -344,7 +344,7 @@ std::optional<Gain> for_throughput(const Problem& problem, const RangePlan& plan
 }  // namespace
 
 std::size_t best_alike(Objective objective, const std::vector<std::pair<double, double>>& rates) {
-  const bool latency = objective == Objective::kLatency;
+  const bool latency = objective != Objective::kThroughput;
   const double alike = latency ? kAlikeLatency : kAlikeThroughput;
   const auto wanted = [&](std::size_t i) { return latency ? rates[i].first : rates[i].second; };
   const auto other = [&](std::size_t i) { return latency ? rates[i].second : rates[i].first; };

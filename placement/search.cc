@@ -52,7 +52,7 @@ class Search {
 
   std::optional<std::vector<Stage>> run() {
     bound(kNever);
-    if (problem_.objective == Objective::kLatency) {
+    if (problem_.objective != Objective::kThroughput) {
       if (best_) limit_ = cost_seconds(problem_, *best_) * (1.0 - kSlack);
       solve();
       return std::move(best_);
@@ -613,7 +613,7 @@ std::optional<std::vector<Stage>> best_of_orders(const Problem& problem, Set req
 
 std::vector<Stage> split_layers(const Problem& problem, const std::vector<Stage>& order) {
   const std::uint32_t layers = problem.layers();
-  const bool latency = problem.objective == Objective::kLatency;
+  const bool latency = problem.objective != Objective::kThroughput;
   const double rows = latency ? 1.0 : problem.batch_rows;
   const std::size_t count = order.size();
   INVARIANT(count >= 1 && count <= layers, "every stage of an order has a layer");

@@ -194,7 +194,7 @@ class SearchInput {
 
  private:
   void read_nodes() {
-    const bool latency = problem_.objective == Objective::kLatency;
+    const bool latency = problem_.objective != Objective::kThroughput;
     const auto layer = [&](std::uint32_t node) {
       const Speed& speed = costs_.speed(node);
       return latency ? speed.one_layer : speed.layer;
@@ -211,7 +211,7 @@ class SearchInput {
   }
 
   void read_links() {
-    const double rows = problem_.objective == Objective::kLatency ? 1.0 : problem_.batch_rows;
+    const double rows = problem_.objective != Objective::kThroughput ? 1.0 : problem_.batch_rows;
     const double bytes = rows * static_cast<double>(problem_.model.activation_bytes);
     for (std::uint32_t from = 0; from < count_; ++from) {
       for (std::uint32_t to = 0; to < count_; ++to) {

@@ -54,6 +54,27 @@ TEST(PlanTest, ANodeThatSlowsThePipelineIsSpareWithItsFigures) {
   EXPECT_NEAR(plan->spares[0].with_tokens_per_second, 1.0 / 8.201e-3, 1e-6);
 }
 
+// The second card halves the stages' seconds, but the hops cost most of what it gains.
+TEST(PlanTest, AutoTakesTheFewestStagesWithinItsMargin) {
+  Problem problem = cards(2);
+  problem.nodes[0].layer.one = 1.05e-3;
+  problem.nodes[1].layer.one = 0.9e-3;
+  problem.nodes[1].memory_bytes = 700;  // holds 7 of 8 layers
+  problem.objective = Objective::kLatency;
+  const auto quickest = placement::place(problem);
+  ASSERT_TRUE(quickest.ok());
+  EXPECT_EQ(quickest->size(), 2U);
+  problem.objective = Objective::kAuto;
+  auto plan = placement::place(problem);
+  ASSERT_TRUE(plan.ok());
+  EXPECT_EQ(*plan, (std::vector<Stage>{{0, {0, 8}}}));
+  // Beyond the margin the quickest counts.
+  problem.nodes[0].layer.one = 2e-3;
+  plan = placement::place(problem);
+  ASSERT_TRUE(plan.ok());
+  EXPECT_EQ(plan->size(), 2U);
+}
+
 TEST(PlanTest, ThroughputTakesBoth) {
   Problem problem = cards(2);
   problem.objective = Objective::kThroughput;
