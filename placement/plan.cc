@@ -144,6 +144,21 @@ Result<Plan> plan(const Problem& problem) {
   return plan;
 }
 
+Result<std::vector<std::vector<Stage>>> place_replicas(const Problem& problem) {
+  std::vector<std::uint32_t> left(problem.nodes.size());
+  std::iota(left.begin(), left.end(), 0U);
+  std::vector<std::vector<Stage>> pipelines;
+  while (!left.empty()) {
+    auto stages = place(part_of(problem, left));
+    if (!stages.ok() && pipelines.empty()) return stages.error();
+    if (!stages.ok()) break;
+    pipelines.push_back(numbered_as(left, std::move(*stages)));
+    for (const Stage& stage : pipelines.back()) std::erase(left, stage.node);
+  }
+  INVARIANT(pipelines.size() <= problem.nodes.size(), "every pipeline takes a node");
+  return pipelines;
+}
+
 Result<std::vector<Plan>> plan_replicas(const Problem& problem) {
   TRY(Plan first, plan(problem));
   std::vector<Plan> plans{std::move(first)};

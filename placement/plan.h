@@ -36,6 +36,9 @@ Result<std::vector<Stage>> place(const Problem& problem);
 // The plan, then one of its spares, and so on while they hold the model.
 Result<std::vector<Plan>> plan_replicas(const Problem& problem);
 
+// The stages of each of those plans, without the search for the reasons of spares.
+Result<std::vector<std::vector<Stage>>> place_replicas(const Problem& problem);
+
 // The changes that gain the most, each planned anew; at most kMaxGains, none that gains less than
 // kMinGain.
 std::vector<Gain> improvements(const Problem& problem, const Plan& plan);

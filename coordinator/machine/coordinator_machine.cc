@@ -83,6 +83,7 @@ void CoordinatorMachine::on_timer() {
   sessions_.measure_ways();
   lifecycle_.end_outdated();
   lifecycle_.form();
+  lifecycle_.improve();
   standings_.refresh();
   newcomers_.on_timer();
   sequences_.admit();

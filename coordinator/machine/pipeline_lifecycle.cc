@@ -14,6 +14,7 @@
 #include "coordinator/proof/ledger_service.h"
 #include "coordinator/scheduling/scheduler.h"
 #include "coordinator/workers/registry.h"
+#include "coordinator/workers/holdings.h"
 #include "proto/frame.h"
 
 namespace hearth::coordinator {
@@ -183,6 +184,13 @@ void PipelineLifecycle::lose(Epoch epoch, std::uint32_t stage, const std::string
 
 void PipelineLifecycle::end(Epoch epoch, const std::string& sentence,
                             const std::vector<std::string>& culprits) {
+  dissolve(epoch, sentence, culprits);
+  form();
+  sequences_.admit();
+}
+
+void PipelineLifecycle::dissolve(Epoch epoch, const std::string& sentence,
+                                 const std::vector<std::string>& culprits) {
   spdlog::log(culprits.empty() ? spdlog::level::info : spdlog::level::warn, "epoch {} ended: {}",
               epoch.value, sentence);
   const Pipeline* pipeline = pipelines_.find(epoch);
@@ -204,6 +212,32 @@ void PipelineLifecycle::end(Epoch epoch, const std::string& sentence,
     if (there && node->link == member.link) sessions_.send(member.link, message);
   }
   sequences_.end(std::move(over), {ErrorCode::kUnavailable, sentence});
+}
+
+void PipelineLifecycle::improve() {
+  const std::optional<Better> better = pipelines_.better();
+  if (!better) return;
+  bool is_held = true;
+  for (const Placed& pipeline : better->pipelines) {
+    for (std::size_t i = 0; i < pipeline.nodes.size(); ++i) {
+      Node& node = *pipeline.nodes[i];
+      const LayerRange layers = pipeline.layers[i];
+      if (holds(node.status, layers)) continue;
+      is_held = false;
+      const bool idle = node.state == Node::State::kFree && node.plan != layers;
+      // Sending may lose the worker, so it is the last thing.
+      if (idle) return holdings_.send_plan(node, layers, "a better placement: " + better->gain);
+    }
+  }
+  if (!is_held || scheduler_.running() + scheduler_.waiting() > 0) return;
+  pipelines_.adopt(*better);
+  std::vector<Epoch> epochs;
+  for (const auto& [epoch, pipeline] : pipelines_.all()) epochs.push_back(epoch);
+  for (const Epoch epoch : epochs) {
+    if (pipelines_.find(epoch) != nullptr) {
+      dissolve(epoch, "a better placement is known: " + better->gain, {});
+    }
+  }
   form();
   sequences_.admit();
 }

@@ -42,6 +42,10 @@ class PipelineLifecycle final : public PipelineLinkEvents, MachineParts {
   // The checking pipelines that are not wanted as they are.
   void end_outdated();
 
+  // Ends all pipelines for better ones (Pipelines::better) at a moment when no sequence runs or
+  // waits, and every node has its layers; before, free nodes are told to fetch theirs.
+  void improve();
+
   // An owner wants a machine, or has given it back.
   void take_away(Node& node, std::optional<Away> away);
   // Ends the pipelines of drained machines whose sequences have another place.
@@ -61,6 +65,8 @@ class PipelineLifecycle final : public PipelineLinkEvents, MachineParts {
   void on_pipeline_link_lost(Epoch epoch, std::uint32_t stage, const std::string& why) override;
 
  private:
+  // end() without forming others.
+  void dissolve(Epoch epoch, const std::string& sentence, const std::vector<std::string>& culprits);
   void tell_assigned(Pipeline& pipeline);
   Hash256 model_of_receipts() const;
   void begin_receipts(Pipeline& pipeline);

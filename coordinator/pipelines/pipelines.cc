@@ -341,6 +341,25 @@ std::vector<std::string> Pipelines::successor(const Pipeline& pipeline) const {
   return names;
 }
 
+std::optional<Better> Pipelines::better() {
+  if (!options_.placement || !options_.by_hand.empty()) return std::nullopt;
+  std::vector<Node*> nodes = registry_.free_nodes();
+  std::vector<Placed> running;
+  for (const auto& [epoch, pipeline] : pipelines_) {
+    if (pipeline.checking) continue;
+    if (!pipeline.serving) return std::nullopt;
+    Placed& placed = running.emplace_back();
+    for (const Member& member : pipeline.members) {
+      Node* node = registry_.find(member.node);
+      if (node == nullptr || node->status.away) return std::nullopt;
+      nodes.push_back(node);
+      placed.nodes.push_back(node);
+      placed.layers.push_back(member.layers);
+    }
+  }
+  return placing_.better(std::move(nodes), running);
+}
+
 void Pipelines::end(Epoch epoch, const std::vector<std::string>& culprits) {
   const auto found = pipelines_.find(epoch);
   if (found == pipelines_.end()) return;

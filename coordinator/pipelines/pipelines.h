@@ -82,6 +82,12 @@ class Pipelines {
   // took too long, rest before they are chosen again.
   void end(Epoch epoch, const std::vector<std::string>& culprits);
 
+  // Pipelines of all nodes that would do more than those that serve (Placing::better); nothing
+  // while one forms.
+  std::optional<Better> better();
+  // The next ones that form.
+  void adopt(const Better& better) { placing_.adopt(better); }
+
   // Read where layers are placed by what was measured.
   LinkBook& ways() { return ways_; }
   const LinkBook& ways() const { return ways_; }

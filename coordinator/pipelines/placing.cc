@@ -8,7 +8,9 @@
 #include "base/limits.h"
 #include "coordinator/pipelines/placement_text.h"
 #include "coordinator/workers/holdings.h"
+#include "placement/alike.h"
 #include "placement/plan.h"
+#include "proto/address.h"
 
 namespace hearth::coordinator {
 namespace {
@@ -18,6 +20,12 @@ using placement::Stage;
 
 // No node has joined for so long: then those that start together are all there.
 constexpr Duration kNodeSettling = std::chrono::seconds(3);
+// Under Objective::kAuto, where who comes later improves the plan: then, and for measurements.
+constexpr Duration kAutoSettling = std::chrono::seconds(1);
+constexpr Duration kAutoMeasuring = std::chrono::seconds(5);
+// Ways that are not measured, under Objective::kAuto: of a machine, and of a network of 1 Gbit/s.
+constexpr placement::Link kOwnLink{5e-5, 1e9};
+constexpr placement::Link kUsualLink{2e-4, 1.1e8};
 // For a node to measure itself, and as long again for its ways to be measured. Workers of one
 // machine take turns, so it counts anew when another one is done, up to so many seconds.
 constexpr Duration kMeasuring = std::chrono::seconds(20);
@@ -27,6 +35,11 @@ constexpr double kHysteresis = 1.05;
 // Of so many nodes every search takes milliseconds: each spare hears why, which is a search each.
 constexpr std::size_t kFew = 8;
 constexpr std::size_t kNamed = 4;  // of those that all wait for
+
+std::string host_of(const Node& node) {
+  const auto address = parse_address(node.status.data_address);
+  return address.ok() ? address->host : node.status.data_address;
+}
 
 bool linked(const Problem& problem, const std::vector<Stage>& stages) {
   for (std::size_t i = 0; i < stages.size() && stages.size() > 1; ++i) {
@@ -182,8 +195,70 @@ struct Placing::Search {
   }
 };
 
+// The same of all nodes at once, for when no pipeline ran.
+struct Placing::Improvement {
+  std::string question;
+  Problem problem;
+  std::vector<std::vector<Stage>> running;
+  // The answer, to be read when it is done.
+  std::vector<std::vector<Stage>> pipelines;  // empty: they would gain too little
+  std::string gain;
+  std::atomic<bool> done{false};
+
+  struct Rates {
+    double one = 0.0;  // tokens a second of a stream on the quickest pipeline
+    double all = 0.0;  // of all streams on all of them
+  };
+
+  Rates rates_of(const std::vector<std::vector<Stage>>& all) const {
+    Rates rates;
+    for (const std::vector<Stage>& stages : all) {
+      const placement::Prediction one = placement::predict(problem, stages);
+      rates.one = std::max(rates.one, one.tokens_per_second);
+      rates.all += one.all_tokens_per_second;
+    }
+    return rates;
+  }
+
+  void run() {
+    auto planned = placement::place_replicas(problem);
+    if (planned.ok()) {
+      const Rates now = rates_of(running);
+      const Rates then = rates_of(*planned);
+      const bool quicker = then.one > placement::kAutoMargin * now.one;
+      const bool more = then.one * placement::kAutoMargin >= now.one &&
+                        then.all > placement::kAutoMargin * now.all;
+      if (quicker || more) {
+        pipelines = std::move(*planned);
+        gain = "one stream " + rate_text(then.one) + " tokens/s instead of " + rate_text(now.one) +
+               ", all streams " + rate_text(then.all) + " instead of " + rate_text(now.all);
+      }
+    }
+    done.store(true, std::memory_order_release);
+  }
+};
+
 Placing::Placing(const CoordinatorOptions& options, const Clock& clock, const LinkBook& links)
     : options_(options), clock_(clock), links_(links), pool_(options, links) {}
+
+bool Placing::is_auto() const {
+  return options_.placement && options_.placement->objective == placement::Objective::kAuto;
+}
+
+bool Placing::is_searching() const {
+  const auto runs = [](const auto& work) {
+    return work != nullptr && !work->done.load(std::memory_order_acquire);
+  };
+  return runs(search_) || runs(improvement_);
+}
+
+// One at a time: whoever runs it waits for the one before.
+void Placing::run_elsewhere(std::size_t nodes, std::function<void()> work) {
+  INVARIANT(options_.placement.has_value(), "only measured placement searches");
+  const auto& elsewhere = options_.placement->elsewhere;
+  if (elsewhere && nodes > kFew) return elsewhere(std::move(work));
+  work();
+}
 
 std::string Placing::why_spare(const std::string& node) const {
   if (pool_.has_cut()) return pool_.why_spare(node);
@@ -196,8 +271,9 @@ bool Placing::settled(const std::vector<Node*>& free) {
   for (const Node* node : free) {
     if (node->loaded) return true;
   }
+  const Duration settling = is_auto() ? kAutoSettling : kNodeSettling;
   for (const Node* node : free) {
-    if (clock_.now() - node->since >= kNodeSettling) continue;
+    if (clock_.now() - node->since >= settling) continue;
     waiting_ = "nodes are coming; the last one is " + node->status.name;
     return false;
   }
@@ -210,11 +286,12 @@ bool Placing::measuring(const std::vector<Node*>& free) {
     if (node->status.measured) measured.push_back(node);
   }
   std::ranges::sort(measured, {}, &Node::measured_at);
-  const bool ways = links_.complete(measured);
+  const bool ways = is_auto() || links_.complete(measured);
+  const Duration patience = is_auto() ? kAutoMeasuring : kMeasuring;
   for (const Node* node : free) {
     const bool measured_now = node->status.measured.has_value();
     const TimePoint begin = measured_now ? node->measured_at : turn_of(*node, measured);
-    if (clock_.now() - begin >= kMeasuring || (measured_now && ways)) continue;
+    if (clock_.now() - begin >= patience || (measured_now && ways)) continue;
     waiting_ = being_measured(free);
     return true;
   }
@@ -236,10 +313,14 @@ Problem Placing::problem_of(const std::vector<Node*>& nodes) const {
   Problem problem = problem_without_links(options_, nodes);
   for (const Node* from : nodes) {
     for (const Node* to : nodes) {
-      problem.links.push_back(links_.find(from->status.name, to->status.name));
+      placement::Link link = links_.find(from->status.name, to->status.name);
+      if (is_auto() && link.bytes_per_second <= 0.0) {
+        link = host_of(*from) == host_of(*to) ? kOwnLink : kUsualLink;
+      }
+      problem.links.push_back(link);
     }
   }
-  return problem;
+  return is_auto() ? placement::with_alike_figures(std::move(problem)) : problem;
 }
 
 std::optional<Placed> Placing::kept(const std::vector<Node*>& nodes, double most) const {
@@ -273,8 +354,7 @@ std::vector<std::string> Placing::sure(const std::vector<Node*>& nodes) const {
 
 std::shared_ptr<const Placing::Search> Placing::search(const std::vector<Node*>& free,
                                                        const std::string& asked) {
-  const auto done = [&] { return search_->done.load(std::memory_order_acquire); };
-  if (search_ != nullptr && !done()) return nullptr;
+  if (is_searching()) return nullptr;
   if (search_ == nullptr || search_->question != asked) {
     search_ = std::make_shared<Search>();
     search_->question = asked;
@@ -286,14 +366,9 @@ std::shared_ptr<const Placing::Search> Placing::search(const std::vector<Node*>&
       attempt.problem = many ? pool_.problem_of(nodes) : problem_of(nodes);
       for (const Node* node : nodes) attempt.names.push_back(node->status.name);
     }
-    const auto& elsewhere = options_.placement->elsewhere;
-    if (elsewhere && free.size() > kFew) {
-      elsewhere([search = search_] { search->run(); });
-    } else {
-      search_->run();
-    }
+    run_elsewhere(free.size(), [search = search_] { search->run(); });
   }
-  return done() ? search_ : nullptr;
+  return is_searching() ? nullptr : search_;
 }
 
 std::optional<Placed> Placing::from_pool(const std::vector<Node*>& free, bool beside) {
@@ -309,12 +384,15 @@ std::optional<Placed> Placing::from_pool(const std::vector<Node*>& free, bool be
   return placed;
 }
 
-std::optional<Placed> Placing::choose(const std::vector<Node*>& free, bool beside) {
+std::optional<Placed> Placing::choose(std::vector<Node*> free, bool beside) {
   hopes_ = false;
   if (free.empty()) {
     waiting_.clear();
     return std::nullopt;
   }
+  if (auto adopted = next_adopted(free)) return adopted;
+  // Among nodes that are alike the order decides.
+  if (is_auto()) std::ranges::sort(free, {}, [](const Node* node) { return node->status.name; });
   if (pool_.has_cut()) {
     auto placed = from_pool(free, beside);
     if (placed || beside) return placed;
@@ -379,8 +457,76 @@ Placed Placing::take(const Search& search, const std::vector<Node*>& free) {
     }
   }
   const double best = placement::cost_seconds(attempt.problem, search.stages);
-  auto same = kept(nodes, kHysteresis * best);
+  auto same = kept(nodes, (is_auto() ? placement::kAutoMargin : kHysteresis) * best);
   return same ? std::move(*same) : placed_on(nodes, search.stages);
+}
+
+std::optional<Better> Placing::better(std::vector<Node*> nodes,
+                                      const std::vector<Placed>& running) {
+  if (!is_auto() || pool_.has_cut() || nodes.size() > limits::kExactNodes || running.empty()) {
+    return std::nullopt;
+  }
+  std::ranges::sort(nodes, {}, [](const Node* node) { return node->status.name; });
+  if (placeable(nodes, false).size() != nodes.size() ||
+      !links_.complete({nodes.begin(), nodes.end()})) {
+    return std::nullopt;
+  }
+  auto wanted = std::make_shared<Improvement>();
+  wanted->question = question(nodes);
+  for (const Placed& pipeline : running) {
+    std::vector<Stage>& stages = wanted->running.emplace_back();
+    for (std::size_t i = 0; i < pipeline.nodes.size(); ++i) {
+      const auto found = std::ranges::find(nodes, pipeline.nodes[i]);
+      if (found == nodes.end()) return std::nullopt;
+      stages.push_back(
+          {static_cast<std::uint32_t>(found - nodes.begin()), pipeline.layers[i]});
+      wanted->question += " " + std::to_string(stages.back().node) + ":" +
+                          text_of(pipeline.layers[i]);
+    }
+    wanted->question += ";";
+  }
+  if (is_searching()) return std::nullopt;
+  if (improvement_ == nullptr || improvement_->question != wanted->question) {
+    wanted->problem = problem_of(nodes);
+    improvement_ = std::move(wanted);
+    run_elsewhere(nodes.size(), [work = improvement_] { work->run(); });
+  }
+  if (is_searching() || improvement_->pipelines.empty()) return std::nullopt;
+  Better better{{}, improvement_->gain};
+  for (const auto& stages : improvement_->pipelines) {
+    better.pipelines.push_back(placed_on(nodes, stages));
+  }
+  return better;
+}
+
+void Placing::adopt(const Better& better) {
+  adopted_.clear();
+  for (const Placed& pipeline : better.pipelines) {
+    Adopted& one = adopted_.emplace_back();
+    for (const Node* node : pipeline.nodes) one.names.push_back(node->status.name);
+    one.layers = pipeline.layers;
+    INVARIANT(one.names.size() == one.layers.size(), "each stage has a node and its layers");
+  }
+}
+
+std::optional<Placed> Placing::next_adopted(const std::vector<Node*>& free) {
+  if (adopted_.empty()) return std::nullopt;
+  const Adopted next = std::move(adopted_.front());
+  adopted_.erase(adopted_.begin());
+  Placed placed{{}, next.layers};
+  for (const std::string& name : next.names) {
+    const auto found = std::ranges::find(free, name, [](const Node* node) -> const std::string& {
+      return node->status.name;
+    });
+    if (found == free.end()) {
+      adopted_.clear();  // something else has happened: the plan holds no more
+      return std::nullopt;
+    }
+    placed.nodes.push_back(*found);
+  }
+  spares_.clear();
+  waiting_.clear();
+  return placed;
 }
 
 }  // namespace hearth::coordinator
