@@ -223,7 +223,7 @@ Prediction predict(const Problem& problem, const std::vector<Stage>& stages) {
 
 double rate_of(const Problem& problem, const Prediction& prediction) {
   return problem.objective != Objective::kThroughput ? prediction.tokens_per_second
-                                                  : prediction.all_tokens_per_second;
+                                                     : prediction.all_tokens_per_second;
 }
 
 }  // namespace hearth::placement

@@ -92,12 +92,13 @@ Result<std::string> measured_nodes(PlanOptions& options) {
   const auto found = state.find("measured");
   if (found == state.end() || !found->is_object()) {
     return Error{ErrorCode::kUnavailable,
-                 "no node of the server has measured itself yet; start the server with --optimise, "
-                 "wait a few seconds, or give --nodes FILE"};
+                 "no node of the server has measured itself yet; start the server without --stages "
+                 "and --place, wait a few seconds, or give --nodes FILE"};
   }
   const auto optimise = state.find("optimise");
-  if (!options.objective && optimise != state.end() && *optimise == "throughput") {
-    options.objective = placement::Objective::kThroughput;
+  for (const auto objective : {placement::Objective::kLatency, placement::Objective::kThroughput}) {
+    if (options.objective || optimise == state.end()) continue;
+    if (*optimise == placement::name_of(objective)) options.objective = objective;
   }
   const auto stages = state.find("stages_wanted");
   if (!options.stages && stages != state.end() && stages->is_number_unsigned() &&
@@ -123,7 +124,7 @@ Result<Problem> read_problem(PlanOptions options) {
     const std::string where = options.nodes.empty() ? "the server's nodes" : options.nodes;
     return Error{problem.error().code, where + ": " + problem.error().message};
   }
-  problem->objective = options.objective.value_or(placement::Objective::kLatency);
+  problem->objective = options.objective.value_or(placement::Objective::kAuto);
   problem->stages = options.stages.value_or(0);
   problem->kv_tokens =
       options.tokens > 0 ? options.tokens : std::min(spec.context, limits::kDefaultMaxTokens);

@@ -30,8 +30,9 @@ std::string plan_title(const Problem& problem) {
   return std::to_string(problem.layers()) + " layers, " +
          format_bytes(weight_bytes_of(problem, {0, problem.layers()})) + " of weights, KV for " +
          std::to_string(problem.kv_tokens) + " positions; planned for " +
-         (problem.objective != placement::Objective::kThroughput ? "the latency of one stream"
-                                                              : "the throughput of many streams");
+         (problem.objective != placement::Objective::kThroughput
+              ? "the latency of one stream"
+              : "the throughput of many streams");
 }
 
 void append_figures(std::vector<std::string>& lines, const placement::Prediction& p) {

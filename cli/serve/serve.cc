@@ -79,8 +79,7 @@ std::uint32_t threads_of(const ServeOptions& options) {
 // 0: as many as are best.
 std::uint32_t stages_of(const ServeOptions& options) {
   if (!options.by_hand.empty()) return static_cast<std::uint32_t>(options.by_hand.size());
-  if (options.stages == 0 && options.optimise) return 0;
-  return options.stages > 0 ? options.stages : std::max(1U, options.local_workers);
+  return options.stages;
 }
 
 // What no start of a worker again would mend.
@@ -106,6 +105,15 @@ node::EngineOptions stage_engine(const ServeOptions& options, LayerRange layers)
 
 std::vector<std::string> devices_of(const ServeOptions& options) {
   return worker_devices(options.device, options.local_workers, cards_here());
+}
+
+// The memory of each local worker, where each places itself by what it has: they share what there
+// is. 0: all of it.
+std::uint64_t memory_of(const ServeOptions& options) {
+  if (options.memory_bytes > 0 || !options.optimise || options.local_workers < 2) {
+    return options.memory_bytes;
+  }
+  return node::memory_budget(0) / options.local_workers;
 }
 
 // That this machine holds the stages of its local workers, each of them and all together.
@@ -184,12 +192,13 @@ CoordinatorOptions coordinator_options(const ServeOptions& options, const Served
   return out;
 }
 
-std::vector<ChildSpec> local_workers(const ServeOptions& options, const std::string& model,
-                                     const std::string& control) {
+std::vector<ChildSpec> local_workers(const ServeOptions& options, bool in_cluster,
+                                     const std::string& model, const std::string& control) {
   const std::vector<std::string> devices = devices_of(options);
   std::vector<ChildSpec> specs;
   for (std::uint32_t i = 1; i <= options.local_workers; ++i) {
-    const std::string name = "local-" + std::to_string(i);
+    const bool only = in_cluster && options.local_workers == 1;
+    const std::string name = only ? host_name() : "local-" + std::to_string(i);
     std::vector<std::string> words = {"worker", "--no-log-file"};
     const auto add = [&](std::initializer_list<std::string> more) {
       words.insert(words.end(), more);
@@ -200,7 +209,9 @@ std::vector<ChildSpec> local_workers(const ServeOptions& options, const std::str
     add({"--log-level", options.log_level == "info" ? "warn" : options.log_level});
     if (!options.data_dir.empty()) add({"--data-dir", options.data_dir});
     if (options.pin) add({"--pin"});
-    if (options.memory_bytes > 0) add({"--memory", std::to_string(options.memory_bytes)});
+    const std::uint64_t memory =
+        devices[i - 1] == "cpu" ? memory_of(options) : options.memory_bytes;
+    if (memory > 0) add({"--memory", std::to_string(memory)});
     specs.push_back({name, std::move(words)});
   }
   return specs;
@@ -322,7 +333,7 @@ class Server {
     TRY_VOID(file_->write(info_));
     spdlog::info("{} at {}/v1, workers connect to {}", info_.model, info_.api, info_.control);
     children_ = std::make_unique<Children>(loop_.io());
-    children_->start(local_workers(options, file, info_.control));
+    children_->start(local_workers(options, cluster_.has_value(), file, info_.control));
     if (!options.no_announce) announce();
     return ok_status();
   }
@@ -579,7 +590,11 @@ class Server {
 
 }  // namespace
 
-int run_serve(const ServeOptions& options) {
+int run_serve(const ServeOptions& given) {
+  ServeOptions options = given;
+  if (options.stages == 0 && options.by_hand.empty() && !options.optimise) {
+    options.optimise = placement::Objective::kAuto;
+  }
   if (const Status log = start_process_log(options.log_level); !log) return misused(log.error());
   if (const Status host = check_host(options); !host) {
     return host.error().code == ErrorCode::kNotFound ? misused(host.error()) : fail(host.error());

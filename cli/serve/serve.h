@@ -14,12 +14,13 @@ namespace hearth::cli {
 struct ServeOptions {
   std::string model;     // file or pulled name
   std::string model_id;  // as clients name it; empty: from the file's name
-  std::uint32_t local_workers = 0;
-  // Workers of one pipeline; 0: as many as local workers, at least one, or as many as are best
-  // where layers are placed by what was measured.
-  std::uint32_t stages = 0;
-  std::optional<placement::Objective> optimise;  // then they are; else in equal shares
-  std::vector<coordinator::HandStage> by_hand;   // or like this
+  // Workers of this machine. A single one of a cluster has the machine's name.
+  std::uint32_t local_workers = 1;
+  // How layers are placed: for an objective, by what was measured; else in equal shares of so many
+  // stages; else by hand. Nothing given: for Objective::kAuto.
+  std::uint32_t stages = 0;  // 0, with an objective: as many as are best
+  std::optional<placement::Objective> optimise;
+  std::vector<coordinator::HandStage> by_hand;
   std::string host = "127.0.0.1";             // beyond loopback the API asks for keys (hearth key)
   std::vector<std::string> host_names;        // of this machine, beside its host name
   std::uint16_t port = 11'500;                // API; 0: any free one
@@ -46,6 +47,6 @@ struct ServeOptions {
 };
 
 // Until SIGINT or SIGTERM; running streams then end with an error event.
-int run_serve(const ServeOptions& options);
+int run_serve(const ServeOptions& given);
 
 }  // namespace hearth::cli

@@ -121,13 +121,16 @@ void add_logs(CLI::App& app, Action& action) {
 
 void add_objective(CLI::App& verb, std::optional<placement::Objective>& objective) {
   const std::map<std::string, placement::Objective> names = {
+      {"auto", placement::Objective::kAuto},
       {"latency", placement::Objective::kLatency},
       {"throughput", placement::Objective::kThroughput}};
   verb.add_option_function<std::string>(
           "--optimise",
           [&objective, names](const std::string& name) { objective = names.at(name); },
-          "place layers by measurements, for the latency of one stream or the throughput of many")
-      ->check(CLI::IsMember({"latency", "throughput"}));
+          "place layers by measurements: for a quick stream on few nodes (auto, the default), for "
+          "the "
+          "latency of one stream, or for the throughput of many")
+      ->check(CLI::IsMember({"auto", "latency", "throughput"}));
 }
 
 void add_observing_verbs(CLI::App& app, Action& action) {

@@ -17,12 +17,12 @@ namespace {
 
 // Who forms a pipeline, and with which layers.
 void add_pipeline(CLI::App& verb, const std::shared_ptr<ServeOptions>& o) {
-  verb.add_option("--local-workers", o->local_workers, "workers to run on this machine")
+  verb.add_option("--local-workers", o->local_workers,
+                  "workers to run on this machine (0: a server alone)")
       ->check(whole_number(0, limits::kStages))
       ->capture_default_str();
   verb.add_option("--stages", o->stages,
-                  "stages of a pipeline (0: with --optimise the best number, else the number of "
-                  "local workers)")
+                  "split the layers evenly into so many stages (0: place them by measurements)")
       ->check(whole_number(0, limits::kStages))
       ->capture_default_str();
   add_objective(verb, o->optimise);

@@ -44,8 +44,8 @@ std::optional<node::StageRate> known_rate(const std::filesystem::path& folder,
                                           const RateSubject& subject, std::int64_t unix_seconds) {
   const auto bytes = read_private_file(rate_file(folder, subject), kRateFileBytes);
   if (!bytes.ok()) return std::nullopt;
-  const auto figures = read_figures(
-      std::string_view(reinterpret_cast<const char*>(bytes->data()), bytes->size()));
+  const auto figures =
+      read_figures(std::string_view(reinterpret_cast<const char*>(bytes->data()), bytes->size()));
   if (!figures) return std::nullopt;
   const auto& [measured_at, weight_rate, step, layer, layer_batch, head, head_batch] = *figures;
   const double age = static_cast<double>(unix_seconds) - measured_at;

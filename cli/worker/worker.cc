@@ -22,6 +22,7 @@
 #include "cli/terminal/table.h"
 #include "cli/worker/device.h"
 #include "cli/worker/known_answers.h"
+#include "cli/worker/known_rates.h"
 #include "cli/worker/worker_model.h"
 #include "kernels/canonical.h"
 #include "kernels/kernels.h"
@@ -298,7 +299,16 @@ class Worker {
     node::Measured measured;
     const node::MachineTurn turn(cache_dir() / "measuring.lock", kTurn, engine.cancelled);
     TRY(measured.memory_bytes, *room_);
+    const RateSubject subject{stage_options_.model_fingerprint,
+                              device_ != nullptr ? device_->name() : stage_options_.isa,
+                              stage_options_.threads, stage_options_.weight_bytes_per_second};
+    const std::int64_t now = clock_.unix_seconds();
+    if (const auto known = known_rate(cache_dir(), subject, now)) {
+      measured.rate = *known;
+      return measured;
+    }
     TRY(measured.rate, node::measure_stage_rate(model_->file, model_->spec, engine));
+    keep_rate(cache_dir(), subject, measured.rate, now);
     return measured;
   }
 

@@ -13,8 +13,8 @@
 #include "coordinator/machine/worker_sessions.h"
 #include "coordinator/proof/ledger_service.h"
 #include "coordinator/scheduling/scheduler.h"
-#include "coordinator/workers/registry.h"
 #include "coordinator/workers/holdings.h"
+#include "coordinator/workers/registry.h"
 #include "proto/frame.h"
 
 namespace hearth::coordinator {

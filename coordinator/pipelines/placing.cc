@@ -252,7 +252,7 @@ bool Placing::is_searching() const {
   return runs(search_) || runs(improvement_);
 }
 
-// One at a time: whoever runs it waits for the one before.
+// One at a time: the next one waits for its predecessor.
 void Placing::run_elsewhere(std::size_t nodes, std::function<void()> work) {
   INVARIANT(options_.placement.has_value(), "only measured placement searches");
   const auto& elsewhere = options_.placement->elsewhere;
@@ -478,10 +478,9 @@ std::optional<Better> Placing::better(std::vector<Node*> nodes,
     for (std::size_t i = 0; i < pipeline.nodes.size(); ++i) {
       const auto found = std::ranges::find(nodes, pipeline.nodes[i]);
       if (found == nodes.end()) return std::nullopt;
-      stages.push_back(
-          {static_cast<std::uint32_t>(found - nodes.begin()), pipeline.layers[i]});
-      wanted->question += " " + std::to_string(stages.back().node) + ":" +
-                          text_of(pipeline.layers[i]);
+      stages.push_back({static_cast<std::uint32_t>(found - nodes.begin()), pipeline.layers[i]});
+      wanted->question +=
+          " " + std::to_string(stages.back().node) + ":" + text_of(pipeline.layers[i]);
     }
     wanted->question += ";";
   }
@@ -515,9 +514,8 @@ std::optional<Placed> Placing::next_adopted(const std::vector<Node*>& free) {
   adopted_.erase(adopted_.begin());
   Placed placed{{}, next.layers};
   for (const std::string& name : next.names) {
-    const auto found = std::ranges::find(free, name, [](const Node* node) -> const std::string& {
-      return node->status.name;
-    });
+    const auto found = std::ranges::find(
+        free, name, [](const Node* node) -> const std::string& { return node->status.name; });
     if (found == free.end()) {
       adopted_.clear();  // something else has happened: the plan holds no more
       return std::nullopt;

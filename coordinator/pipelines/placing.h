@@ -4,10 +4,11 @@
 // Before anything is loaded it waits until no node has joined for a while and every way is
 // measured; under Objective::kAuto only for the nodes themselves, and a way that is not measured
 // counts as an ordinary one. There, figures that are alike count as one (placement/alike.h), and a
-// plan that runs stays unless another one gains more than placement::kAutoMargin. Afterwards who has loaded a stage, or has its layers on the disk, keeps it where that
-// costs little: a lost stage goes to the node that makes the whole quickest, and no other node
-// loads anything. Of more than a few nodes what is loaded is kept whatever it costs, for the search
-// would hold everybody up, and where nothing is loaded the search is made elsewhere.
+// plan that runs stays unless another one gains more than placement::kAutoMargin. Afterwards who
+// has loaded a stage, or has its layers on the disk, keeps it where that costs little: a lost stage
+// goes to the node that makes the whole quickest, and no other node loads anything. Of more than a
+// few nodes what is loaded is kept whatever it costs, for the search would hold everybody up, and
+// where nothing is loaded the search is made elsewhere.
 //
 // Of more than limits::kExactNodes free nodes one cut is planned for all pipelines, and kept for as
 // long as one of them runs or can be formed (coordinator/pipelines/range_pool.h).
@@ -47,9 +48,9 @@ class Placing {
   // or by one node alone, and without fetching anything. Empty: unknown before the search.
   std::vector<std::string> sure(const std::vector<Node*>& nodes) const;
 
-  // Under Objective::kAuto: what the nodes, free ones and those of the running pipelines, would form
-  // if all pipelines ended now, where that gains more than placement::kAutoMargin. Nothing: they
-  // would not, or it is not known yet. Of more than limits::kExactNodes nodes nothing.
+  // Under Objective::kAuto: what the nodes, free ones and those of the running pipelines, would
+  // form if all pipelines ended now, where that gains more than placement::kAutoMargin. Nothing:
+  // they would not, or it is not known yet. Of more than limits::kExactNodes nodes nothing.
   std::optional<Better> better(std::vector<Node*> nodes, const std::vector<Placed>& running);
   // From here on choose() gives these pipelines, one after the other, while their nodes are free.
   void adopt(const Better& better);
@@ -95,8 +96,8 @@ class Placing {
   bool hopes_ = false;
   std::string unanswered_;  // the question to which there was no answer: it is not asked again
   std::string why_unanswered_;
-  std::string without_pipeline_;    // likewise, of the nodes that wait in the pool
-  std::shared_ptr<Search> search_;  // under way elsewhere, or its answer
+  std::string without_pipeline_;              // likewise, of the nodes that wait in the pool
+  std::shared_ptr<Search> search_;            // under way elsewhere, or its answer
   std::shared_ptr<Improvement> improvement_;  // likewise, of better()
   std::vector<Adopted> adopted_;              // that choose() gives next
   std::map<std::string, std::string> spares_;

@@ -98,6 +98,9 @@ class Machine:
         return done.returncode, done.stdout, done.stderr
 
     def start(self, *words):
+        """A server is one alone unless the words say otherwise."""
+        if words[0] == "serve" and "--local-workers" not in words:
+            words += ("--local-workers", "0")
         with open(self.log_path, "ab") as log:
             self.process = subprocess.Popen(self.wire.words(self.name, swarm.HEARTH, *words),
                                             stdout=log, stderr=log, env=self.environment())

@@ -169,7 +169,7 @@ class FromAServer(unittest.TestCase):
         with swarm.Swarm(1) as s:
             code, _, err = swarm.hearth("plan", swarm.MODEL, "--host", s.api)
             self.assertEqual(code, 3)
-            self.assertIn("--optimise", err)
+            self.assertIn("without --stages", err)
 
 
 if __name__ == "__main__":

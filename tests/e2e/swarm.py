@@ -95,6 +95,9 @@ class Swarm:
                  "--data-dir", str(self.data_dir), "--port", str(port or 0)]
         if control_port is not None:
             words += ["--control-port", str(control_port)]
+        # A test that does not say otherwise is about one pipeline of all workers.
+        if not {"--stages", "--optimise", "--place"} & set(map(str, flags)):
+            words += ["--stages", str(max(1, workers))]
         if "--referee-rate" not in flags:
             words += ["--referee-rate", "0"]
         (self.data_dir / "serve.json").unlink(missing_ok=True)

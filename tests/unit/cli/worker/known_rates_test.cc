@@ -63,9 +63,8 @@ TEST_F(KnownRatesTest, DamagedFilesAreUnknown) {
   const std::filesystem::path file = *std::filesystem::directory_iterator(folder_);
   std::string whole;
   std::getline(std::ifstream(file), whole, '\0');
-  for (const std::string& text :
-       {std::string(), whole.substr(0, whole.size() - 1), whole + "1\n", "nan" + whole,
-        "-" + whole, std::string(1'000, '1')}) {
+  for (const std::string& text : {std::string(), whole.substr(0, whole.size() - 1), whole + "1\n",
+                                  "nan" + whole, "-" + whole, std::string(1'000, '1')}) {
     std::ofstream(file, std::ios::trunc) << text;
     EXPECT_FALSE(known(subject_)) << text;
   }
