@@ -141,6 +141,83 @@ TEST_F(PlacingTest, WhoMeasuredNothingIsNotPlaced) {
   EXPECT_EQ(placing.why_spare("a"), "it has not measured itself");
 }
 
+struct AutoPlacingTest : PlacingTest {
+  AutoPlacingTest() { options.placement->objective = placement::Objective::kAuto; }
+
+  // Where nothing is loaded.
+  std::string chosen(std::vector<Node*> free) { return text(placing.choose(std::move(free))); }
+  Placed running(const std::vector<std::string>& names, std::vector<LayerRange> layers) {
+    Placed placed{{}, std::move(layers)};
+    for (const std::string& name : names) placed.nodes.push_back(registry.find(name));
+    return placed;
+  }
+};
+
+TEST_F(AutoPlacingTest, WaysThatAreNotMeasuredAreNotWaitedFor) {
+  add("b", 400);
+  add("a", 400);
+  EXPECT_FALSE(placing.choose(registry.free_nodes()));
+  clock.advance(std::chrono::seconds(1));
+  EXPECT_EQ(chosen(registry.free_nodes()), "a 0-4; b 4-8; ");
+}
+
+TEST_F(AutoPlacingTest, ANodeIsWaitedForWhileItMayMeasureItself) {
+  add("a", 800);
+  add("b", 800);
+  registry.find("b")->status.measured.reset();
+  clock.advance(std::chrono::seconds(4));
+  EXPECT_FALSE(placing.choose(registry.free_nodes()));
+  clock.advance(std::chrono::seconds(1));
+  EXPECT_EQ(chosen({registry.find("a"), registry.find("b")}), "a 0-8; ");
+}
+
+TEST_F(AutoPlacingTest, FewerStagesCountMoreThanATenth) {
+  add("a", 800, 1.2e-3);
+  add("b", 700, 1.1e-3);
+  settle();
+  EXPECT_EQ(chosen(registry.free_nodes()), "a 0-8; ");
+}
+
+TEST_F(AutoPlacingTest, WhatGainsMoreThanATenthReplacesWhatRuns) {
+  add("a", 400);
+  add("b", 400);
+  add("c", 800, 5e-4);
+  const std::vector<Placed> all = {running({"a", "b"}, {{0, 4}, {4, 8}})};
+  EXPECT_FALSE(placing.better(registry.free_nodes(), all)) << "its ways are not measured";
+  settle();
+  const auto better = placing.better(registry.free_nodes(), all);
+  ASSERT_TRUE(better);
+  ASSERT_EQ(better->pipelines.size(), 2U);
+  EXPECT_EQ(text(better->pipelines[0]), "c 0-8; ");
+  EXPECT_EQ(text(better->pipelines[1]), "a 0-4; b 4-8; ");
+  EXPECT_NE(better->gain.find("one stream 250 tokens/s instead of 122"), std::string::npos)
+      << better->gain;
+  placing.adopt(*better);
+  EXPECT_EQ(chosen(registry.free_nodes()), "c 0-8; ");
+  EXPECT_EQ(chosen({registry.find("b"), registry.find("a")}), "a 0-4; b 4-8; ");
+}
+
+TEST_F(AutoPlacingTest, WhatGainsLessDoesNot) {
+  add("a", 400);
+  add("b", 400);
+  add("c", 400, 9.5e-4);
+  settle();
+  EXPECT_FALSE(placing.better(registry.free_nodes(), {running({"a", "b"}, {{0, 4}, {4, 8}})}));
+  // Nor would one that costs the same.
+  EXPECT_FALSE(placing.better(registry.free_nodes(), {running({"a", "c"}, {{0, 4}, {4, 8}})}));
+}
+
+TEST_F(AutoPlacingTest, APlanWhoseNodesAreNotThereIsDropped) {
+  add("a", 800);
+  add("b", 800);
+  settle();
+  const auto better =
+      placing.better(registry.free_nodes(), {running({"a", "b"}, {{0, 4}, {4, 8}})});
+  ASSERT_TRUE(better);  // two pipelines of one node
+  placing.adopt(*better);
+  EXPECT_EQ(chosen({registry.find("b")}), "b 0-8; ");
+}
+
 TEST_F(PlacingTest, WaitsForThoseWhoMeasureInTurn) {
   const auto pass = [&](int seconds) {
     clock.advance(std::chrono::seconds(seconds));
