@@ -97,6 +97,12 @@ inline constexpr std::uint32_t kStages = 512;
 inline constexpr std::uint32_t kWorkers = 1'024;
 inline constexpr std::uint32_t kRunningSequences = 4'096;
 inline constexpr std::uint32_t kWaitingSequences = 512;
+// A coordinator's first epoch is the second of its clock times this: no two that start have the
+// same.
+inline constexpr std::uint64_t kEpochsOfSecond = std::uint64_t{1} << 20;
+// What a worker says of earlier epochs counts so far above the first one: a clock was 136 years
+// ahead. A false word is thus no lasting harm: a later start has a later bound.
+inline constexpr std::uint64_t kEpochLead = kEpochsOfSecond << 32;
 
 // Placement by what was measured (placement/problem.h, coordinator/workers/link_book.h,
 // cli/plan/nodes_file.h).

@@ -224,7 +224,9 @@ struct CoordinatorOptions {
   // Whether a node came in without being vouched for; null: all were.
   std::function<bool(const PublicKey& key)> is_newcomer = {};
   CanaryWords canary_words = {};
-  std::uint64_t first_epoch = 1;  // greater than any epoch of an earlier process
+  // Greater than any epoch of an earlier process, unless its clock was ahead: then pipelines go on
+  // above what workers say when they register (limits::kEpochLead).
+  std::uint64_t first_epoch = 1;
   // A worker shows the roster that it holds, against the one that it was sent. False when it
   // is not of this cluster: then the worker is lost. Null: rosters are not checked.
   std::function<bool(const std::string& node, ByteSpan roster)> on_held_roster = {};

@@ -66,7 +66,6 @@ using coordinator::http::StageNeed;
 constexpr auto kServerFarewell = std::chrono::milliseconds(300);
 constexpr const char* kCoordinatorName = "coordinator";
 constexpr unsigned kFollowTicks = 25;  // of the timer, half a second
-constexpr unsigned kEpochShift = 20;   // a million epochs a second before two processes could meet
 
 // Of each local worker: every core. With one stream a single stage works at a time: on two cores
 // three workers of two threads decode 300 tokens/s, of one thread 245. With many streams all stages
@@ -188,7 +187,7 @@ CoordinatorOptions coordinator_options(const ServeOptions& options, const Served
   out.shape = {served.spec.hidden, served.spec.vocabulary, served.spec.context, false};
   out.canonical_version = kernels::kCanonicalVersion;
   out.batch_rows = options.batch_rows;
-  out.first_epoch = static_cast<std::uint64_t>(clock.unix_seconds()) << kEpochShift;
+  out.first_epoch = static_cast<std::uint64_t>(clock.unix_seconds()) * limits::kEpochsOfSecond;
   return out;
 }
 

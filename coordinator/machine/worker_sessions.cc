@@ -112,6 +112,7 @@ void WorkerSessions::on_first_message(LinkId link, const WorkerMessage& message)
   }
   spdlog::info("worker {} registered: {} threads of {}, data links at {}", (*added)->status.name,
                (*added)->status.threads, (*added)->status.isa, (*added)->status.data_address);
+  pipelines_.go_on_above(Epoch(message.register_().newest_epoch()));
   welcome(link, **added);
   if (Node* node = registry_.find(link); node != nullptr) meet(*node);
   if (Node* node = registry_.find(link); node != nullptr) holdings_.send_plan(*node);

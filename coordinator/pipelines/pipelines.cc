@@ -159,7 +159,7 @@ std::vector<LayerRange> Pipelines::place(std::vector<Node*>& free) {
 // may be requests, which do not wait.
 bool Pipelines::settles(const std::vector<Node*>& nodes,
                         const std::vector<LayerRange>& layers) const {
-  if (next_epoch_ != options_.first_epoch) return false;
+  if (formed_) return false;
   for (std::size_t i = 0; i < layers.size(); ++i) {
     const NodeStatus& status = nodes[i]->status;
     const bool other =
@@ -200,6 +200,7 @@ Pipeline* Pipelines::form() {
 
 Pipeline& Pipelines::begin(const std::vector<Node*>& nodes, const std::vector<LayerRange>& layers) {
   const Epoch epoch(next_epoch_++);
+  formed_ = true;
   INVARIANT(!layers.empty() && nodes.size() >= layers.size(), "each stage has a node");
   INVARIANT(!pipelines_.contains(epoch), "an epoch names one pipeline");
   Pipeline& pipeline = pipelines_[epoch];

@@ -11,6 +11,7 @@
 
 #include "base/clock.h"
 #include "base/ids.h"
+#include "base/limits.h"
 #include "base/result.h"
 #include "coordinator/coordinator.h"
 #include "coordinator/pipelines/placing.h"
@@ -58,6 +59,12 @@ struct Pipeline {
 class Pipelines {
  public:
   Pipelines(const CoordinatorOptions& options, const Clock& clock, Registry& registry);
+
+  // A node was assigned this epoch once. One that this process has not given came of a coordinator
+  // whose clock was ahead, with others near it: pipelines that form from here on have greater ones.
+  void go_on_above(Epoch epoch) {
+    if (epoch.value >= next_epoch_) next_epoch_ = epoch.value + limits::kEpochsOfSecond;
+  }
 
   // The next pipeline when enough workers are free and have room for the model; its members are
   // assigned. Null otherwise.
@@ -117,6 +124,7 @@ class Pipelines {
   Placing placing_;
   std::map<Epoch, Pipeline> pipelines_;
   std::uint64_t next_epoch_;
+  bool formed_ = false;  // a pipeline, once
   std::string why_newcomers_wait_;
 };
 

@@ -63,6 +63,11 @@ Status Registry::check(const control::v1::Register& body) const {
     TRY_VOID(check_text("build", body.build(), limits::kBuildBytes, ' '));
   }
   TRY_VOID(check_holding(body.holding()));
+  const std::uint64_t first = options_.first_epoch;
+  REQUIRE(body.newest_epoch() <= first || body.newest_epoch() - first <= limits::kEpochLead,
+          "newest_epoch is " + std::to_string(body.newest_epoch()) + ", more than " +
+              std::to_string(limits::kEpochLead) + " above the coordinator's first one, " +
+              std::to_string(first) + "; a worker that is started again has none");
   REQUIRE(std::isfinite(body.weight_bytes_per_second()) && body.weight_bytes_per_second() >= 0.0,
           "weight_bytes_per_second is no finite number of at least 0");
   return ok_status();

@@ -146,6 +146,7 @@ void ControlSession::register_worker() {
   body.set_weight_bytes_per_second(options_.weight_bytes_per_second);
   body.set_process_id(options_.process_id);
   if (options_.receipts != nullptr) body.set_build(options_.receipts->build());
+  body.set_newest_epoch(newest_epoch_);
   if (options_.holding) write_holding(options_.holding(), *body.mutable_holding());
   if (away_) write_away(*away_, *body.mutable_away());
   send(message);
@@ -163,8 +164,9 @@ void ControlSession::on_frame(LinkId link, Frame frame) {
     case CoordinatorMessage::kRegistered: return on_registered(message.registered());
     case CoordinatorMessage::kRefused: return on_refused(message.refused());
     case CoordinatorMessage::kAssign:
-      if (state_ == State::kRegistered) events_.on_assign(message.assign());
-      return;
+      if (state_ != State::kRegistered) return;
+      newest_epoch_ = std::max<std::uint64_t>(newest_epoch_, message.assign().epoch());
+      return events_.on_assign(message.assign());
     case CoordinatorMessage::kUnassign:
       if (state_ == State::kRegistered) events_.on_unassign(Epoch(message.unassign().epoch()));
       return;

@@ -74,6 +74,7 @@ class ControlSession final : public TransportEvents {
   TimePoint next_heartbeat_{};
   Duration heartbeat_{};
   std::optional<Away> away_;
+  std::uint64_t newest_epoch_ = 0;  // that was assigned
   std::string refused_;
   std::optional<TimePoint> refused_since_;  // for a reason that may pass
 };

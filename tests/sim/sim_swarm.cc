@@ -4,6 +4,7 @@
 #include <optional>
 #include <set>
 
+#include "base/limits.h"
 #include "kernels/canonical.h"
 
 namespace hearth::sim {
@@ -119,8 +120,11 @@ class Swarm {
   }
 
   void start_coordinator() {
+    // Its clock jumps between two starts, each time in the other direction.
+    const std::uint64_t number = incarnation_++;
+    const std::uint64_t second = number % 2 == 0 ? 1'000'000 + number : 1'000'000 - number;
     coordinator_ = std::make_unique<CoordinatorProcess>(network_, world_, pool_, stages_,
-                                                        1 + 1'000'000 * incarnation_++);
+                                                        second * limits::kEpochsOfSecond);
   }
   void start_worker(std::size_t i) {
     workers_[i] =

@@ -69,6 +69,19 @@ TEST_F(RegistryTest, RefusesFieldsOutOfRange) {
   EXPECT_NE(refusal([](auto& body) { body.set_device(std::string(1'025, 'a')); }), "");
 }
 
+// A member may not bring the epochs of a swarm to their end.
+TEST_F(RegistryTest, ClaimsOfEpochsAreBounded) {
+  options.first_epoch = 1'000;
+  const auto claim = [&](std::uint64_t epoch) {
+    return refusal([&](auto& body) { body.set_newest_epoch(epoch); });
+  };
+  EXPECT_EQ(claim(0), "");
+  EXPECT_EQ(claim(1'000 + limits::kEpochLead), "");
+  for (const std::uint64_t epoch : {1'001 + limits::kEpochLead, ~std::uint64_t{0}}) {
+    EXPECT_NE(claim(epoch).find("newest_epoch is " + std::to_string(epoch)), std::string::npos);
+  }
+}
+
 TEST_F(RegistryTest, FreeNodesComeInTheOrderOfRegistrationAndTheRestedLast) {
   add(1, "b");
   add(2, "a");

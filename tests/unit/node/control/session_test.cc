@@ -108,6 +108,7 @@ TEST_F(ControlSessionTest, SaysWhoItIsAndBeatsAsItIsTold) {
   const auto body = said().register_();
   EXPECT_EQ(body.node(), "w1");
   EXPECT_EQ(body.layers(), 7U);
+  EXPECT_EQ(body.newest_epoch(), 0U);
   EXPECT_EQ(body.data_address(), "here:2");
   EXPECT_EQ(body.process_id(), 42U);
   EXPECT_EQ(body.protocol_version(), kProtocolVersion);

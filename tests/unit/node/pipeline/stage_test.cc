@@ -420,6 +420,16 @@ TEST_F(StageTest, UnassignEndsTheNamedEpochAlone) {
   EXPECT_EQ(compute.forgotten, 0) << "its sequences may come again";
 }
 
+// A coordinator whose clock was set back goes on above it.
+TEST_F(StageTest, ANewSessionSaysTheNewestEpoch) {
+  serve(2);
+  control.lose(session);
+  clock.advance(seconds(3));
+  stage->on_timer();
+  session = control.open("home:1");
+  EXPECT_EQ(said().register_().newest_epoch(), 2u);
+}
+
 const Away kPause{false, 0, "hearth pause"};
 const Away kDrain{true, 0, "hearth drain"};
 

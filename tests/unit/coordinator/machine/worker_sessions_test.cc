@@ -1,0 +1,48 @@
+// What workers say when they register.
+#include "coordinator/machine/worker_sessions.h"
+
+#include <gtest/gtest.h>
+
+#include "tests/unit/coordinator/machine/swarm.h"
+
+namespace hearth::coordinator {
+namespace {
+
+struct WorkerSessionsTest : ::testing::Test {
+  Swarm swarm{2};
+
+  CoordinatorMessage register_worker(const std::string& name, std::uint64_t newest_epoch) {
+    WorkerMessage message;
+    *message.mutable_register_() = testing::worker(name);
+    message.mutable_register_()->set_newest_epoch(newest_epoch);
+    swarm.sessions[name] = swarm.control.incoming();
+    swarm.say(swarm.sessions[name], message);
+    return last_told(name);
+  }
+  CoordinatorMessage last_told(const std::string& name) {
+    return swarm.told(swarm.sessions[name]).back();
+  }
+};
+
+// This coordinator began with an earlier clock than the one before it had.
+TEST_F(WorkerSessionsTest, PipelinesGoOnAboveTheEpochsThatWorkersWereAssigned) {
+  register_worker("a", 500);
+  const std::uint64_t epoch = register_worker("b", 700).assign().epoch();
+  EXPECT_GT(epoch, 700u);
+  EXPECT_EQ(last_told("a").assign().epoch(), epoch);
+  // One of a higher number comes while others serve: the pipelines that form afterwards follow.
+  register_worker("c", epoch + 900);
+  EXPECT_TRUE(register_worker("d", ~std::uint64_t{0}).has_refused());
+  EXPECT_GT(register_worker("e", 0).assign().epoch(), epoch + 900);
+}
+
+// Who comes back to the same coordinator changes nothing.
+TEST_F(WorkerSessionsTest, AnEpochOfThisCoordinatorIsNothingNew) {
+  register_worker("a", 0);
+  const std::uint64_t epoch = register_worker("b", 0).assign().epoch();
+  swarm.control.lose(swarm.sessions["b"]);
+  EXPECT_EQ(register_worker("b", epoch).assign().epoch(), epoch + 1);
+}
+
+}  // namespace
+}  // namespace hearth::coordinator
