@@ -12,7 +12,7 @@
 // another pipeline that serves, from their prompt and the tokens that their owners have: tokens are
 // a function of those and the seed, so the next one is the one that would have come. Where no node
 // holds the lost layers for 2 s from the fault on, and none is loading them, they end with one
-// typed error.
+// typed error. A lost node that fell silent may have lost its network: it has 10 s more to return.
 //
 // A node whose owner pauses it is like a lost one, but no node is blamed: its pipeline ends
 // at once. One that is drained gets nothing new; its pipeline ends when others can take over what

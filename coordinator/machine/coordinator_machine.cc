@@ -71,8 +71,7 @@ CoordinatorMachine::~CoordinatorMachine() {
 }
 
 void CoordinatorMachine::on_timer() {
-  const TimePoint now = parts_.clock_.now();
-  sequences_.report_rates(now);
+  sequences_.report_rates(parts_.clock_.now());
   sessions_.on_timer();
   lifecycle_.lose_overdue();
   registry_.forget();
@@ -87,7 +86,6 @@ void CoordinatorMachine::on_timer() {
   standings_.refresh();
   newcomers_.on_timer();
   sequences_.admit();
-  lifecycle_.timer_ended(now);
 }
 
 void CoordinatorMachine::follow_standing() {

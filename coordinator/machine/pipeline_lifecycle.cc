@@ -18,12 +18,7 @@
 #include "proto/frame.h"
 
 namespace hearth::coordinator {
-namespace {
-
-// Between two calls of the timer: more, and this process was frozen itself.
-constexpr Duration kAsleep = std::chrono::milliseconds(500);
-
-}  // namespace
+namespace {}  // namespace
 
 // Checking pipelines are formed of the nodes that are left over.
 void PipelineLifecycle::form() {
@@ -197,12 +192,11 @@ void PipelineLifecycle::dissolve(Epoch epoch, const std::string& sentence,
   INVARIANT(pipeline != nullptr, "a pipeline ends once");
   if (!pipeline->checking) last_loss_ = sentence;
   const std::vector<Member> members = pipeline->members;
-  const Duration silence = silence_of(culprits);
   pipelines_.end(epoch, culprits);
   if (options_.receipts != nullptr) options_.receipts->end(epoch);
   links_.close(epoch);
   std::vector<std::shared_ptr<Sequence>> over =
-      sequences_.interrupt(scheduler_.remove_pool(epoch), silence, !culprits.empty());
+      sequences_.interrupt(scheduler_.remove_pool(epoch), !culprits.empty());
   standings_.rank_pools();
   control::v1::CoordinatorMessage message;
   message.mutable_unassign()->set_epoch(epoch.value);
@@ -309,19 +303,6 @@ bool PipelineLifecycle::may_end_now(const Pipeline& pipeline) const {
   const std::vector<std::string> next = pipelines_.successor(pipeline);
   return !next.empty() &&
          scheduler_.may_all_run_on(pipeline.epoch, next, standings_.level_of(next));
-}
-
-// Nothing counts of what this process did not hear because it was frozen.
-Duration PipelineLifecycle::silence_of(const std::vector<std::string>& names) const {
-  const TimePoint now = clock_.now();
-  if (now - timer_at_ > kAsleep) return Duration::zero();
-  Duration longest = Duration::zero();
-  for (const std::string& name : names) {
-    const Node* node = registry_.find(name);
-    if (node != nullptr && registry_.late(*node))
-      longest = std::max(longest, now - node->last_heard);
-  }
-  return longest;
 }
 
 }  // namespace hearth::coordinator

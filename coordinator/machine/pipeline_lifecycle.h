@@ -20,8 +20,7 @@ namespace hearth::coordinator {
 
 class PipelineLifecycle final : public PipelineLinkEvents, MachineParts {
  public:
-  explicit PipelineLifecycle(const MachineParts& parts)
-      : MachineParts(parts), timer_at_(clock_.now()) {}
+  explicit PipelineLifecycle(const MachineParts& parts) : MachineParts(parts) {}
 
   // Forms every pipeline that the free nodes allow, and tells its workers.
   void form();
@@ -51,8 +50,6 @@ class PipelineLifecycle final : public PipelineLinkEvents, MachineParts {
   // Ends the pipelines of drained machines whose sequences have another place.
   void drain();
 
-  // The timer's call is over; it began at `now`.
-  void timer_ended(TimePoint now) { timer_at_ = now; }
   // Why no pipeline serves, a sentence for people: how many workers are here, which of them are
   // away or barred and why, which stages are not ready, and why the last pipeline ended.
   std::string missing() const;
@@ -73,11 +70,9 @@ class PipelineLifecycle final : public PipelineLinkEvents, MachineParts {
   // Ends the pipeline without blame: the owner of a stage's machine wants it.
   void withdraw(Epoch epoch, std::uint32_t stage);
   bool may_end_now(const Pipeline& pipeline) const;
-  Duration silence_of(const std::vector<std::string>& names) const;
   std::optional<std::uint32_t> silent_stage(Epoch epoch) const;
 
   std::string last_loss_;  // why the last pipeline ended, until one serves again
-  TimePoint timer_at_;     // its last call
 };
 
 // "paused" or "drained".

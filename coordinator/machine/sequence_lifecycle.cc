@@ -21,12 +21,11 @@ namespace {
 
 // How long sequences wait for a pipeline to come back.
 constexpr Duration kPipelinePatience = std::chrono::seconds(10);
-// How long sequences of a lost pipeline wait where no worker holds its layers, from the last sign
-// of life of the lost worker: enough for one that its supervisor starts again to register, after
-// which its loading is waited for. Where a worker fell silent, little of it is left when that is
-// found.
+// How long sequences of a lost pipeline wait where no worker holds its layers: enough for one that
+// its supervisor starts again to register, after which its loading is waited for.
 constexpr Duration kResumePatience = std::chrono::milliseconds(1'800);
-constexpr Duration kResumeAtLeast = std::chrono::milliseconds(200);
+// Before that, for a worker that fell silent: its cable may be pulled, or its radio away.
+constexpr Duration kReturnPatience = std::chrono::seconds(10);
 // Pipelines that a sequence may lose without a token between: one that brings them down is ended.
 constexpr std::uint32_t kFruitlessLosses = 5;
 // How long a last token waits for the hashes of its rows.
@@ -415,14 +414,13 @@ Status SequenceLifecycle::take_hashes(const Node& node, const control::v1::StepH
 }
 
 std::vector<std::shared_ptr<Sequence>> SequenceLifecycle::interrupt(
-    std::vector<std::shared_ptr<Sequence>> lost, Duration silence, bool failed) {
-  const Duration patience = std::max(kResumePatience - silence, kResumeAtLeast);
+    std::vector<std::shared_ptr<Sequence>> lost, bool failed) {
   std::vector<std::shared_ptr<Sequence>> again;
   std::vector<std::shared_ptr<Sequence>> over;
   for (auto& sequence : lost) {
     if (sequence->ended) continue;
     if (!sequence->waits_for_hashes() && sequence->fruitless < kFruitlessLosses) {
-      sequence->interrupt(clock_.now(), patience, failed);
+      sequence->interrupt(clock_.now(), kResumePatience, failed);
       INVARIANT(sequence->epoch == Epoch(), "an interrupted sequence has no pipeline");
       again.push_back(std::move(sequence));
     } else {
@@ -477,22 +475,29 @@ void SequenceLifecycle::expire_waiting() {
       {ErrorCode::kUnavailable, "no pipeline came back in time: " + lifecycle_.missing()});
 }
 
-// As many as a pipeline takes are here and well, and will be one when they have rested.
-bool SequenceLifecycle::enough_rest() const {
-  const auto rest = std::ranges::count_if(registry_.all(), [&](const Node* node) {
-    return node->state == Node::State::kFree && Registry::may_serve(*node) &&
-           !registry_.late(*node);
-  });
-  return options_.stages > 0 && static_cast<std::uint32_t>(rest) >= options_.stages;
+// As many as a pipeline takes are here and rest, or are silent and may come back. How many it takes
+// where layers are placed by measurements is unknown: any that may come back counts.
+bool SequenceLifecycle::enough_may_come() const {
+  std::uint32_t silent = 0;
+  std::uint32_t resting = 0;
+  for (const Node* node : registry_.known()) {
+    if (!Registry::may_serve(*node)) continue;
+    if (registry_.may_return(*node, kReturnPatience)) {
+      ++silent;
+    } else if (node->state == Node::State::kFree) {
+      ++resting;
+    }
+  }
+  return options_.stages > 0 ? silent + resting >= options_.stages : silent > 0;
 }
 
-// There is hope for as long as a pipeline forms, or will when its nodes have rested, or is being
-// measured and searched for, or one serves that will have room.
+// There is hope for as long as a pipeline forms, or will when its nodes have rested or come back,
+// or is being measured and searched for, or one serves that will have room.
 void SequenceLifecycle::expire_interrupted() {
   const auto& all = pipelines_.all();
   const bool forming = std::ranges::any_of(
       all, [](const auto& one) { return !one.second.serving && !one.second.checking; });
-  const bool coming = forming || enough_rest() || pipelines_.placing().hopes();
+  const bool coming = forming || enough_may_come() || pipelines_.placing().hopes();
   const TimePoint now = clock_.now();
   std::vector<std::shared_ptr<Sequence>> over;
   for (const auto& sequence : scheduler_.interrupted()) {

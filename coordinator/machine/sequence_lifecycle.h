@@ -44,10 +44,9 @@ class SequenceLifecycle : MachineParts {
   Status take_hashes(const Node& node, const control::v1::StepHashes& hashes);
 
   // Of a pipeline that is lost, out of the scheduler: those that can go on wait again, the others
-  // are given back for end(). `silence`: how long the lost worker has said nothing. `failed`: false
-  // when an owner took a machine.
+  // are given back for end(). `failed`: false when an owner took a machine.
   std::vector<std::shared_ptr<Sequence>> interrupt(std::vector<std::shared_ptr<Sequence>> lost,
-                                                   Duration silence, bool failed);
+                                                   bool failed);
   // Ends each with what it has where that is complete, and with the error otherwise.
   void end(std::vector<std::shared_ptr<Sequence>> sequences, const Error& error);
 
@@ -75,7 +74,7 @@ class SequenceLifecycle : MachineParts {
   void finish_held(bool only_overdue);
   void expire_waiting();
   void expire_interrupted();
-  bool enough_rest() const;
+  bool enough_may_come() const;
 
   // Out of the scheduler and not told yet: the owner of one may cancel another.
   std::map<SequenceId, std::shared_ptr<Sequence>> ending_;

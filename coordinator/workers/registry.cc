@@ -149,6 +149,12 @@ bool Registry::late(const Node& node) const {
   return clock_.now() - node.last_heard > 2 * options_.heartbeat;
 }
 
+bool Registry::may_return(const Node& node, Duration patience) const {
+  if (node.state != Node::State::kLost) return late(node);
+  return node.lost_at - node.last_heard >= options_.heartbeat_timeout &&
+         clock_.now() - node.lost_at < patience;
+}
+
 bool Registry::holds(const std::string& name) const {
   const auto found = nodes_.find(name);
   return found != nodes_.end() && found->second.state != Node::State::kLost &&

@@ -75,6 +75,9 @@ class Registry {
   bool slow(const Node& node) const { return clock_.now() < node.slow_until; }
   // Two heartbeats did not come: it may be frozen, or will be silent soon.
   bool late(const Node& node) const;
+  // It fell silent, without a word that it ends, and for no longer than `patience` since it was
+  // missed: its machine may have lost the network, and comes back with all that it has loaded.
+  bool may_return(const Node& node, Duration patience) const;
   // Whether a worker of this name has a session and was heard of lately.
   bool holds(const std::string& name) const;
   // The worker has no session any more; it is remembered for a minute.

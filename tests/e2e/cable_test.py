@@ -15,6 +15,15 @@ STALL_S = 6.0  # no end of the link says a word: as for a frozen process, and a 
 SLACK = 10  # times what an undisturbed answer takes: what a busy machine may add to it
 PROMPT = ("Tell me a long story about the sea.", "-n", "200", "--temp", "0.9", "--seed", "5",
           "--ignore-eos")
+STORY = {"prompt": PROMPT[0], "max_tokens": 200, "temperature": 0.9, "seed": 5, "ignore_eos": True,
+         "stream": True}
+# Prints each event of a stream as it comes, as a client that sends no Idempotency-Key.
+READ = """import sys, urllib.request
+body, address = sys.argv[1:]
+headers = {"Content-Type": "application/json"}
+for line in urllib.request.urlopen(urllib.request.Request(address, body.encode(), headers)):
+    print(line.decode().strip(), flush=True)
+"""
 ASK = """import json, sys, urllib.request
 key, body, address = sys.argv[1:]
 headers = {"Authorization": "Bearer " + key, "Content-Type": "application/json"}
@@ -74,6 +83,50 @@ class Cable(machines.Household):
                 self.plug(victim, "up")
                 swarm.wait_until(lambda: sum(n["state"] in ("serving", "free")
                                              for n in self.nodes()) == 3, "its return")
+
+    def api_stream(self, model, seconds=0, cut=None):
+        """The text of an answer, while a cable is pulled for so long once it has begun."""
+        body = json.dumps({"model": model, **STORY})
+        run = subprocess.Popen(
+            self.wire.words("home", sys.executable, "-c", READ, body,
+                            "http://127.0.0.1:11500/v1/completions"),
+            stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+        self.addCleanup(run.kill)
+        text, pieces = "", 0
+        for line in run.stdout:
+            if not line.startswith("data: ") or line.startswith("data: [DONE]"):
+                continue
+            event = json.loads(line[len("data: "):])
+            self.assertNotIn("error", event)
+            text += "".join(choice["text"] for choice in event["choices"])
+            pieces += 1
+            if cut is not None and pieces == 20:
+                self.plug(cut, "down")
+                time.sleep(seconds)  # the fault itself, and no wait for anything
+                self.plug(cut, "up")
+        _, err = run.communicate(timeout=swarm.PATIENCE_S)
+        self.assertEqual(run.returncode, 0, err)
+        self.assertTrue(pieces > 20 or cut is None)
+        return text
+
+    def test_a_short_interruption_ends_no_stream_where_no_node_is_spare(self):
+        self.good(self.home, "init", "testhome")
+        self.home.start("serve", "--model", swarm.MODEL, "--stages", "2")
+        self.answers()
+        token = self.good(self.home, "token", "create", "--uses", "2")
+        workers = (self.desk, self.attic)
+        for worker in workers:
+            worker.start("join", token, "--model", swarm.MODEL, "--name", worker.name)
+        self.ready()
+        model = self.model()
+        expected = self.api_stream(model)
+        for seconds in (1, 4):
+            for cut in ("desk", "attic", "home"):
+                with self.subTest(seconds=seconds, cut=cut):
+                    self.assertEqual(self.api_stream(model, seconds, cut), expected)
+                    self.ready()
+        for machine in workers:
+            self.assertIsNone(machine.process.poll(), machine.log())
 
     def used(self):
         return sum(n["kv_tokens_used"] for n in self.nodes())

@@ -257,6 +257,7 @@ TEST(CoordinatorSwarm, EveryBreachOfTheLastStageEndsThePipelineByName) {
     EXPECT_FALSE(owner->failed) << breach.name << ": another pipeline may take it";
     const auto heard = swarm.told(swarm.sessions["a"]);
     EXPECT_TRUE(heard.back().has_unassign()) << breach.name;
+    swarm.control.lose(swarm.sessions["a"]);
     swarm.clock.advance(seconds(2));
     swarm.machine->on_timer();
     EXPECT_TRUE(owner->over) << breach.name;
