@@ -1,9 +1,15 @@
 #include "cli/home/identity.h"
 
+#include <fcntl.h>
 #include <spdlog/spdlog.h>
+#include <sys/file.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
+#include <cerrno>
+#include <cstring>
 #include <filesystem>
+#include <thread>
 
 #include "base/fingerprint.h"
 #include "base/limits.h"
@@ -16,6 +22,12 @@ namespace {
 
 constexpr std::size_t kEvidenceFiles = 16;
 
+constexpr auto kLockPoll = std::chrono::milliseconds(50);
+
+// Names may hold any printable character; names of files may not.
+std::string local_file(const std::string& folder, const std::string& name, const char* ending) {
+  return folder + "/local/" + blake2b(as_bytes(name)).hex().substr(0, 32) + ending;
+}
 }  // namespace
 
 void keep_evidence(const std::string& folder, const std::string& what, std::uint64_t number,
@@ -108,9 +120,25 @@ Result<ServerIdentity> ServerIdentity::open(const std::string& given) {
   return ServerIdentity{cluster, std::move(shown), std::move(roster)};
 }
 
-// Names may hold any printable character; names of files may not.
 std::string local_key_file(const std::string& folder, const std::string& name) {
-  return folder + "/local/" + blake2b(as_bytes(name)).hex().substr(0, 32) + ".key";
+  return local_file(folder, name, ".key");
+}
+
+Result<Descriptor> lock_worker(const std::string& folder, const std::string& name,
+                               std::chrono::milliseconds patience) {
+  TRY_VOID(make_private_folder(folder + "/local"));
+  const std::string path = local_file(folder, name, ".lock");
+  Descriptor file(::open(path.c_str(), O_CREAT | O_RDWR | O_CLOEXEC, S_IRUSR | S_IWUSR));
+  if (!file.open()) return Error{ErrorCode::kIo, "opening " + path + ": " + std::strerror(errno)};
+  for (auto waited = kLockPoll; ::flock(*file, LOCK_EX | LOCK_NB) != 0; waited += kLockPoll) {
+    if (waited > patience) {
+      return Error{ErrorCode::kRefused, "worker " + name + " runs already with the data folder " +
+                                            folder +
+                                            "; stop that, or pass another --name or --data-dir"};
+    }
+    std::this_thread::sleep_for(kLockPoll);
+  }
+  return file;
 }
 
 std::string local_token_file(const std::string& folder) { return folder + "/local.token"; }

@@ -6,16 +6,19 @@
 //                                                             contradict it (proto/roster.h)
 //   local.token   while a server runs: with it, processes of the same user join it as workers
 //   local/*.key   of those workers, by their names
+//   local/*.lock  held by each worker of the folder that runs
 //
 // All are readable by their user only (base/private_file.h).
 #pragma once
 
+#include <chrono>
 #include <memory>
 #include <optional>
 #include <string>
 #include <vector>
 
 #include "base/crypto.h"
+#include "base/descriptor.h"
 #include "base/result.h"
 #include "proto/join_token.h"
 #include "proto/link/tls.h"
@@ -62,6 +65,10 @@ struct ServerIdentity {
 std::string local_key_file(const std::string& folder, const std::string& name);
 std::string local_token_file(const std::string& folder);
 bool has_local_key(const std::string& folder, const PublicKey& key);
+// Held by the worker of that name while it runs. kRefused when one does and has not ended within
+// `patience`, as one that is being restarted has.
+Result<Descriptor> lock_worker(const std::string& folder, const std::string& name,
+                               std::chrono::milliseconds patience);
 
 // The token of a running server for its own machine; the file goes with it.
 class LocalToken {

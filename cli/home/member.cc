@@ -1,7 +1,6 @@
 #include "cli/home/member.h"
 
 #include <spdlog/spdlog.h>
-#include <unistd.h>
 
 #include <chrono>
 #include <filesystem>
@@ -29,6 +28,8 @@ constexpr std::size_t kMemberFileBytes = 16 * limits::kKiB;
 constexpr auto kLocalPatience = std::chrono::seconds(5);
 constexpr auto kInquiryPatience = std::chrono::seconds(5);
 constexpr auto kMemberPatience = std::chrono::seconds(10);  // with each address of a coordinator
+constexpr auto kRestartPatience = std::chrono::seconds(3);  // with one that is ending
+constexpr std::uint32_t kUnnamedWorkers = 64;               // of one folder
 
 std::string member_file(const std::string& folder) { return folder + "/member.json"; }
 std::string node_key_file(const std::string& folder) { return folder + "/node.key"; }
@@ -80,14 +81,32 @@ class LocalMember final : public Member {
  public:
   static Result<std::unique_ptr<Member>> enter(const std::string& folder,
                                                const std::string& given) {
-    const std::string name = given.empty() ? host_name() + "-" + std::to_string(::getpid()) : given;
-    TRY_VOID(check_node_name(name));
     TRY(const JoinToken token, read_local_token(folder));
     TRY(const auto cluster, read_cluster(folder));
-    TRY_VOID(make_private_folder(folder + "/local"));
+    if (!given.empty()) return enter_as(folder, given, token, kRestartPatience);
+    // The same name at each start, so that nothing of an earlier one is left in the roster.
+    auto entered = enter_as(folder, host_name(), token, {});
+    for (std::uint32_t number = 2; number <= kUnnamedWorkers && is_taken(entered); ++number) {
+      entered = enter_as(folder, host_name() + "-" + std::to_string(number), token, {});
+    }
+    return entered;
+  }
+
+  // By a worker that runs here, or by another node of the cluster.
+  static bool is_taken(const Result<std::unique_ptr<Member>>& entered) {
+    return !entered.ok() && (entered.error().code == ErrorCode::kRefused ||
+                             entered.error().code == ErrorCode::kInvalidInput);
+  }
+
+  static Result<std::unique_ptr<Member>> enter_as(const std::string& folder,
+                                                  const std::string& name, const JoinToken& token,
+                                                  std::chrono::milliseconds patience) {
+    TRY_VOID(check_node_name(name));
+    TRY(Descriptor lock, lock_worker(folder, name, patience));
     TRY(const SecretKey key, own_key_file(local_key_file(folder, name)));
     auto member = std::make_unique<LocalMember>();
     member->folder_ = folder;
+    member->lock_ = std::move(lock);
     member->name_ = name;
     if (cluster) member->host_ = cluster->host;
     member->key_ = key;
@@ -143,6 +162,7 @@ class JoinedMember final : public Member {
     TRY(const SecretKey key, read_key_file(node_key_file(folder)));
     auto member = std::make_unique<JoinedMember>();
     member->name_ = file.node;
+    TRY(member->lock_, lock_worker(folder, file.node, kRestartPatience));
     member->key_ = key;
     CoordinatorFinderOptions finder;
     finder.cluster = file.cluster;

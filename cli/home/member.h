@@ -13,6 +13,7 @@
 #include <vector>
 
 #include "base/crypto.h"
+#include "base/descriptor.h"
 #include "base/result.h"
 #include "cli/home/identity.h"
 #include "node/control/enrolment.h"
@@ -61,9 +62,10 @@ Result<node::Inquirer> own_inquirer(const std::string& folder);
 class Member {
  public:
   // Enters as the folder says. `name`: of a worker of this machine's server, which it enrols under
-  // (empty: host name and process id); one that has joined has a name already, and may only be
-  // given that. kUnavailable when the folder is no member's and no server runs there, kRefused when
-  // the roster that it holds does not name it.
+  // (empty: the host name, or with -2, -3 and so on the first that no other worker has); one that
+  // has joined has a name already, and may only be given that. kUnavailable when the folder is no
+  // member's and no server runs there, kRefused when the roster that it holds does not name it, or
+  // a worker of that name runs with this folder.
   static Result<std::unique_ptr<Member>> enter(const std::string& folder, const std::string& name);
   virtual ~Member() = default;
   static Error removed();  // for a worker that the roster does not name any more
@@ -90,6 +92,7 @@ class Member {
   std::string name_;
   TlsIdentity identity_;
   std::optional<SecretKey> key_;  // of the identity
+  Descriptor lock_;  // while this worker runs
   std::unique_ptr<RosterFile> roster_;
 };
 

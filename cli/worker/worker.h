@@ -21,7 +21,7 @@ struct WorkerOptions {
   bool json = false;                       // what is held and fetched, on stdout
   std::string coordinator;                 // its control address; empty: as data_dir says
   std::string data_dir;                    // empty: cli/process/paths.h
-  std::string name;                        // unique in the swarm; empty: host name and process id
+  std::string name;                        // unique in the swarm; empty: cli/home/member.h
   std::string listen;                      // data links; empty: cli/home/member.h
   std::uint32_t threads = 0;               // 0: all cores
   bool pin = false;                        // each thread on a cpu of its own, where there is one

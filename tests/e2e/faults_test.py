@@ -123,6 +123,32 @@ class CoordinatorLoss(unittest.TestCase):
                     worker.kill()
                     worker.wait()
 
+    def test_workers_without_a_name_have_the_same_ones_at_each_start(self):
+        with tempfile.TemporaryDirectory() as folder:
+            with swarm.Swarm(0, "--stages", "2", data_dir=folder, ready=False) as s:
+                environment = {**os.environ, "HEARTH_DATA_DIR": folder}
+                words = [swarm.HEARTH, "worker", "--model", swarm.MODEL]
+                names = set()
+                for _ in range(2):
+                    workers = [subprocess.Popen(words, stdout=s.log, stderr=s.log, env=environment)
+                               for _ in range(2)]
+                    try:
+                        pids = sorted(worker.pid for worker in workers)
+                        swarm.wait_until(lambda: sorted(s.worker_pids().values()) == pids,
+                                         "both workers")
+                        names |= set(s.worker_pids())
+                        code, _, err = swarm.hearth("worker", "--model", swarm.MODEL, "--name",
+                                                    min(names), env=environment)
+                        self.assertEqual(code, 5, err)
+                        self.assertIn("runs already", err)
+                    finally:
+                        for worker in workers:
+                            worker.kill()
+                            worker.wait()
+                first, second = sorted(names, key=len)
+                self.assertEqual(second, first + "-2")
+                self.assertEqual(len(list(pathlib.Path(folder, "local").glob("*.key"))), 2)
+
     def test_workers_of_the_same_folder_find_a_coordinator_on_another_port(self):
         with tempfile.TemporaryDirectory() as folder:
             first = swarm.Swarm(0, "--stages", "2", data_dir=folder, ready=False)

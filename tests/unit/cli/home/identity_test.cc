@@ -118,6 +118,18 @@ TEST_F(IdentityTest, AServerKeepsItsKeys) {
   EXPECT_NE(refused.error().message.find("chmod 600"), std::string::npos);
 }
 
+TEST_F(IdentityTest, OneWorkerOfANameRunsInAFolder) {
+  auto first = lock_worker(folder_, "den", {});
+  ASSERT_TRUE(first) << first.error().message;
+  const auto second = lock_worker(folder_, "den", {});
+  ASSERT_FALSE(second);
+  EXPECT_EQ(second.error().code, ErrorCode::kRefused);
+  EXPECT_NE(second.error().message.find("worker den runs already"), std::string::npos);
+  EXPECT_TRUE(lock_worker(folder_, "attic", {}));
+  first->close();
+  EXPECT_TRUE(lock_worker(folder_, "den", {})) << "it has ended";
+}
+
 TEST_F(IdentityTest, ALocalTokenOpensForEveryReaderOfItsFile) {
   const std::string path = folder_ + "/local.token";
   {

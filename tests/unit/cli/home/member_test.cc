@@ -57,6 +57,7 @@ TEST_F(MemberTest, WhoHasJoinedKeepsNameKeyAndCoordinators) {
     const auto member = Member::enter(folder_, name);
     ASSERT_TRUE(member) << member.error().message;
     EXPECT_EQ((*member)->name(), "den");
+    EXPECT_FALSE(lock_worker(folder_, "den", {})) << "it runs";
     EXPECT_EQ((*member)->identity().key, key->public_key());
     EXPECT_EQ((*member)->roster().book()->cluster(), cluster_);
     EXPECT_TRUE((*member)->beyond_loopback());
