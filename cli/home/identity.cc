@@ -14,6 +14,7 @@
 #include "base/fingerprint.h"
 #include "base/limits.h"
 #include "base/private_file.h"
+#include "cli/home/member.h"
 #include "cli/process/paths.h"
 #include "coordinator/membership/credentials.h"
 
@@ -113,6 +114,11 @@ std::vector<Roster> RosterFile::evidence() const {
 Result<ServerIdentity> ServerIdentity::open(const std::string& given) {
   const std::string folder = data_folder(given);
   TRY_VOID(make_private_folder(folder));
+  TRY(const auto member, read_member_file(folder));  // before anything of a server is made there
+  REQUIRE(!member, "this machine is " + std::string(role_name(member->role)) + " " + member->node +
+                       " of the cluster " + three_words(member->cluster) +
+                       "; a server needs a folder of its own (--data-dir FOLDER), or leave that "
+                       "cluster first (hearth leave)");
   TRY(const SecretKey cluster, own_key_file(folder + "/cluster.key"));
   TRY(const SecretKey node, own_key_file(folder + "/node.key"));
   TRY(TlsIdentity shown, TlsIdentity::make(node));

@@ -51,8 +51,8 @@ Result<std::unique_ptr<ServerFile>> ServerFile::lock(const std::string& folder) 
   if (lock < 0) return Error{ErrorCode::kIo, "opening " + name + ": " + std::strerror(errno)};
   if (::flock(lock, LOCK_EX | LOCK_NB) != 0) {
     ::close(lock);
-    return Error{ErrorCode::kIo, "another server runs with the data folder " + path +
-                                     "; stop that, or pass another --data-dir"};
+    return Error{ErrorCode::kIo, "the server of the data folder " + path +
+                                     " runs; stop it first, or pass another --data-dir"};
   }
   return std::unique_ptr<ServerFile>(new ServerFile(path, lock));
 }

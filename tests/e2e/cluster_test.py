@@ -36,7 +36,7 @@ class Joining(cluster.Cluster):
         self.refused(self.home, "belongs to a server", "leave")
         self.refused(self.home, "belongs to a server", "join", self.token(), "--model", swarm.MODEL)
         with self.serve() as s:
-            self.refused(self.home, "another server runs", "init", "other")
+            self.refused(self.home, "the server of the data folder", "init", "other")
             self.assertIn("127.0.0.1", s.info["control"])
 
     def test_tokens(self):
@@ -273,7 +273,7 @@ class Joining(cluster.Cluster):
             self.refused(self.folder("spy"), "removed", "worker", "--model", swarm.MODEL, code=5)
             self.refused(self.folder("late"), "refuses this join token", "join", left, "--model",
                          swarm.MODEL, "--name", "late")
-            self.refused(self.home, "another server runs", "nodes", "restore")
+            self.refused(self.home, "the server of the data folder", "nodes", "restore")
 
     def test_a_folder_that_is_set_back_is_found_out_by_a_member(self):
         self.init()

@@ -118,6 +118,16 @@ TEST_F(IdentityTest, AServerKeepsItsKeys) {
   EXPECT_NE(refused.error().message.find("chmod 600"), std::string::npos);
 }
 
+TEST_F(IdentityTest, AMembersFolderIsNoServers) {
+  const std::string json = R"({"cluster": ")" + cluster_.public_key().hex() +
+                           R"(", "node": "den", "coordinators": ["127.0.0.1:9"]})";
+  ASSERT_TRUE(write_private_file(folder_ + "/member.json", as_bytes(json)));
+  const auto refused = ServerIdentity::open(folder_);
+  ASSERT_FALSE(refused);
+  EXPECT_NE(refused.error().message.find("this machine is worker den"), std::string::npos);
+  EXPECT_FALSE(std::filesystem::exists(folder_ + "/cluster.key"));
+}
+
 TEST_F(IdentityTest, OneWorkerOfANameRunsInAFolder) {
   auto first = lock_worker(folder_, "den", {});
   ASSERT_TRUE(first) << first.error().message;
