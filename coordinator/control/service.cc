@@ -21,6 +21,7 @@
 #include "coordinator/membership/membership.h"
 #include "proto/address.h"
 #include "proto/control.grpc.pb.h"
+#include "proto/link/admission.h"
 #include "proto/link/control_links.h"
 #include "proto/link/grpc_tls.h"
 
@@ -57,9 +58,10 @@ void say_refused(const std::string& why) {
   }
 }
 
-// One text for every reason, so that a stranger learns nothing by asking.
-grpc::Status not_admitted() {
-  return {grpc::StatusCode::UNAUTHENTICATED, std::string(kNotAdmitted)};
+// One text for every reason, so that a stranger learns nothing by asking; to one that has shown its
+// token's secret or its own key, as told_refusal() says.
+grpc::Status not_admitted(std::string_view told = kNotAdmitted) {
+  return {grpc::StatusCode::UNAUTHENTICATED, std::string(told)};
 }
 
 }  // namespace
@@ -180,7 +182,7 @@ class ControlService::Stranger final : public grpc::ServerUnaryReactor {
                   Error::invalid("this server admits no nodes; join through a server that does"))
             : work_(*core.options.admissions);
     if (!done.ok()) spdlog::warn("refused {}: {}", from_, done.error().message);
-    finish(done.ok() ? grpc::Status::OK : not_admitted());
+    finish(done.ok() ? grpc::Status::OK : not_admitted(told_refusal(done.error())));
   }
   void finish(const grpc::Status& status) {
     if (!std::exchange(finished_, true)) Finish(status);

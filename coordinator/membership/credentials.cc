@@ -6,6 +6,7 @@
 #include "base/hex.h"
 #include "base/limits.h"
 #include "proto/join_token.h"
+#include "proto/link/admission.h"
 
 namespace hearth::coordinator {
 namespace {
@@ -131,9 +132,10 @@ Result<Role> check_token(Store& store, std::string_view id, std::string_view sec
   const std::string which = "token " + std::string(id);
   if (!token) return refused(which + " is unknown");
   if (!right) return refused(which + ": wrong secret");
-  if (token->revoked) return refused(which + " was revoked");
-  if (now >= token->expires) return refused(which + " has expired");
-  if (token->uses_left == 0) return refused(which + " has no use left");
+  const std::string spent = std::string(kTokenSpent) + ": " + which;
+  if (token->revoked) return refused(spent + " was revoked");
+  if (now >= token->expires) return refused(spent + " has expired");
+  if (token->uses_left == 0) return refused(spent + " has no use left");
   return token->role;
 }
 

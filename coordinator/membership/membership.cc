@@ -11,12 +11,18 @@
 #include "proto/address.h"
 #include "proto/frame.h"
 #include "proto/join_token.h"
+#include "proto/link/admission.h"
 #include "proto/link/handshakes.h"
 
 namespace hearth::coordinator {
 namespace {
 
 bool asks_the_api(Role role) { return role == Role::kClient || role == Role::kAdmin; }
+
+Error other_role(const std::string& token, Role granted, Role wanted) {
+  return Error::of(ErrorCode::kRefused, kTokenOfOtherRole, ": token ", token, " grants the role ",
+                   role_name(granted), ", not ", role_name(wanted));
+}
 
 KeySecret key_of(const Store& store, const RosterEntry& entry, std::int64_t now) {
   NewKey wish;
@@ -90,8 +96,10 @@ Result<Membership::Wish> Membership::read_wish(const PublicKey& key,
 // the one was written and before the other.
 Result<std::optional<RosterEntry>> Membership::find_known(const PublicKey& key) const {
   TRY(const auto node, options_.store->find_node(key));
-  REQUIRE(!node || !node->revoked, "the node was removed as " + node->name +
-                                       "; it comes back only with a new key (hearth leave)");
+  if (node && node->revoked) {
+    return Error::of(ErrorCode::kRefused, kNodeRemoved, ": the node was removed as ", node->name,
+                     ", and comes back only with a new key (hearth leave --here-only)");
+  }
   if (auto entry = options_.roster->find(key)) return entry;
   if (!node) return std::optional<RosterEntry>();
   return std::optional(RosterEntry{key, node->name, node->role, {}});
@@ -100,30 +108,31 @@ Result<std::optional<RosterEntry>> Membership::find_known(const PublicKey& key) 
 Status Membership::check_room(const RosterEntry& entry) const {
   const auto now = options_.roster->roster();
   REQUIRE(now != nullptr, "the coordinator has no roster yet");
-  REQUIRE(now->find(entry.name) == nullptr, "another node is named " + entry.name + " already");
+  if (now->find(entry.name) != nullptr) {
+    return Error::of(ErrorCode::kRefused, kNameTaken, ": another node is named ", entry.name,
+                     " already");
+  }
   REQUIRE(
       now->entries.size() < limits::kRosterEntries,
       "the roster holds " + std::to_string(limits::kRosterEntries) + " nodes, which is its limit");
   return ok_status();
 }
 
+// Who has a token that is good: whatever is wrong beside it may be said.
+Result<Role> Membership::granted_role(const control::v1::Enrolment& request) const {
+  if (options_.is_local(request.token_id(), request.secret())) return Role::kWorker;
+  return check_token(*options_.store, request.token_id(), request.secret(), clock_.unix_seconds());
+}
+
 // Into the store with the use of its token, or nowhere. The API key's text, where it gets one.
 Result<std::string> Membership::admit(RosterEntry& entry, const Wish& wish,
                                       const control::v1::Enrolment& request) {
-  const auto grant = [&](Role granted) -> Status {
-    entry.role = wish.role.value_or(granted);
-    REQUIRE(entry.role == granted, "token " + request.token_id() + " grants the role " +
-                                       std::string(role_name(granted)) + ", not " +
-                                       std::string(role_name(entry.role)));
-    return ok_status();
-  };
-  if (options_.is_local(request.token_id(), request.secret())) {
-    TRY_VOID(grant(Role::kWorker));
-    return std::string();
-  }
+  TRY(const Role granted, granted_role(request));
+  entry.role = wish.role.value_or(granted);
+  if (entry.role != granted) return other_role(request.token_id(), granted, entry.role);
+  TRY_VOID(check_room(entry));
+  if (options_.is_local(request.token_id(), request.secret())) return std::string();
   const std::int64_t now = clock_.unix_seconds();
-  TRY(const Role granted, check_token(*options_.store, request.token_id(), request.secret(), now));
-  TRY_VOID(grant(granted));
   TRY(const auto token, options_.store->find_token(request.token_id()));
   Admission admission{{entry.key, entry.name, entry.role, now, false, token ? token->owner : "",
                        token && token->newcomer},
@@ -155,14 +164,17 @@ Result<control::v1::Enrolled> Membership::enrol(const PublicKey& key,
   RosterEntry entry = known.value_or(wish.entry);
   std::string api_key;
   // Somebody who is in asks again after a lost answer, or to leave its role: neither needs a token
-  // again, and neither gets more than it has.
+  // again, and neither gets more than it has. A token for another role is no such question.
   if (known) {
     REQUIRE(entry.name == wish.entry.name && wish.role.value_or(entry.role) == entry.role,
             std::string(role_name(entry.role)) + " " + entry.name + " asks to be enrolled as " +
                 std::string(role_name(wish.role.value_or(entry.role))) + " " + wish.entry.name);
+    const auto granted = granted_role(request);
+    if (granted.ok() && *granted != entry.role) {
+      return other_role(request.token_id(), *granted, entry.role);
+    }
     TRY(api_key, key_again(entry));
   } else {
-    TRY_VOID(check_room(entry));
     TRY(api_key, admit(entry, wish, request));
   }
   if (!options_.roster->find(key)) TRY_VOID(add(entry));
@@ -298,7 +310,9 @@ Status Membership::follow_store() {
     if (node.revoked || now->find(node.key) != nullptr || left_out_.contains(node.key)) continue;
     const Status added = add({node.key, node.name, node.role, {}});
     if (added.ok()) continue;
-    if (added.error().code != ErrorCode::kInvalidInput) return added;  // the disk: again later
+    const ErrorCode code = added.error().code;
+    const bool no_room = code == ErrorCode::kInvalidInput || code == ErrorCode::kRefused;
+    if (!no_room) return added;  // the disk: again later
     spdlog::error("{} {} was let in, but: {}", role_name(node.role), node.name,
                   added.error().message);
     left_out_.insert(node.key);

@@ -65,7 +65,7 @@ class Membership final {
   // store cannot say, it did.
   std::function<bool(const PublicKey& key)> is_newcomer() const;
 
-  // The calls of strangers. An error is for the log: the peer hears kNotAdmitted.
+  // The calls of strangers. An error is for the log: the peer hears told_refusal() of it.
   control::v1::Proof prove();
   Result<control::v1::Enrolled> enrol(const PublicKey& key, const control::v1::Enrolment& request);
   // Of one without a token that dials from that host. An answer without a roster to a node that is
@@ -89,6 +89,7 @@ class Membership final {
  private:
   struct Wish;
   static Result<Wish> read_wish(const PublicKey& key, const control::v1::Enrolment& request);
+  Result<Role> granted_role(const control::v1::Enrolment& request) const;
   Result<std::optional<RosterEntry>> find_known(const PublicKey& key) const;
   Result<RosterEntry> find_server(const PublicKey& key) const;
   Status check_room(const RosterEntry& entry) const;

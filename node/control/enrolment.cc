@@ -15,6 +15,7 @@
 #include "proto/address.h"
 #include "proto/control.grpc.pb.h"
 #include "proto/frame.h"
+#include "proto/link/admission.h"
 
 namespace hearth::node {
 namespace {
@@ -39,16 +40,39 @@ class OneKey {
   std::optional<PublicKey> key_;
 };
 
-Error refused_token(const std::string& address) {
-  return Error::invalid("the coordinator at ", address,
-                        " refuses this join token, or it is for another role, or a node of this "
-                        "name is there already; its log says which. A new token: hearth token "
-                        "create; another name: --name NAME");
+// What the coordinator told us, as what a person does next. Its own words are not shown. Nothing
+// that it told: it does not know this token, or is an older program, which never says why.
+Error refusal_of(std::string_view told, const std::string& address) {
+  const std::string at = "the coordinator at " + address;
+  if (told == kNodeRemoved) {
+    return {ErrorCode::kRefused,
+            at + " has removed this machine from its cluster; to rejoin: hearth leave --here-only, "
+                 "then hearth join with a new token"};
+  }
+  if (told == kNameTaken) {
+    return Error::invalid(at, " has another node of this name; pass another one: --name NAME");
+  }
+  if (told == kTokenSpent) {
+    return Error::invalid(at,
+                          " refuses this join token, which is used up, has expired or was "
+                          "revoked; create another one there: hearth token create");
+  }
+  if (told == kTokenOfOtherRole) {
+    return Error::invalid(at,
+                          " refuses this join token, which is for another role than this "
+                          "machine has or asks for; create one for that role there (hearth "
+                          "token create --role ROLE), or join with another --data-dir");
+  }
+  return Error::invalid(at,
+                        " refuses this join token, and its log says why; create another one "
+                        "there: hearth token create");
 }
 
-// What a failed call means. The server's own words are not shown: they are one text for everything.
+// What a failed call means.
 Error failure_of(const grpc::Status& status, const std::string& address) {
-  if (status.error_code() == grpc::StatusCode::UNAUTHENTICATED) return refused_token(address);
+  if (status.error_code() == grpc::StatusCode::UNAUTHENTICATED) {
+    return refusal_of(status.error_message(), address);
+  }
   return Error::of(ErrorCode::kUnavailable, "no coordinator answers at ", address, ": ",
                    decode_refused(as_bytes(status.error_message())),
                    "; hearth serve must run there, and no firewall may close "
@@ -102,6 +126,7 @@ class Dialogue {
     if (status.error_code() != grpc::StatusCode::UNAUTHENTICATED) {
       return failure_of(status, address_);
     }
+    if (status.error_message() == kNodeRemoved) return refusal_of(kNodeRemoved, address_);
     return Error::of(ErrorCode::kRefused, "the coordinator at ", address_,
                      " admits no node without a token, or not under this "
                      "name; its log says which");
@@ -160,7 +185,9 @@ Result<Enrolled> enrol_at(const std::string& address, const JoinToken& token,
   Dialogue dialogue(address, identity, patience);
   const auto cluster = dialogue.check(token.fingerprint);
   // With a token that is good it would be heard.
-  if (!cluster.ok() && cluster.error().code == ErrorCode::kRefused) return refused_token(address);
+  if (!cluster.ok() && cluster.error().code == ErrorCode::kRefused) {
+    return refusal_of(kTokenSpent, address);
+  }
   TRY_VOID(cluster);
   TRY(const control::v1::Enrolled answer, dialogue.enrol(token, request));
   return read_answer(answer, *cluster, identity.key, request);

@@ -33,7 +33,7 @@ struct Enrolled {
 // Asks at the token's addresses, one after another, `patience` each; blocks. The secret is sent
 // only to a machine that has proved, over the same connection, to be the coordinator of the token's
 // cluster. kUnavailable without an answer; kInvalidInput when another machine answers or the
-// coordinator refuses, whose log alone says why.
+// coordinator refuses, kRefused when it has removed this node (proto/link/admission.h).
 Result<Enrolled> enrol(const JoinToken& token, const TlsIdentity& identity,
                        const EnrolmentRequest& request, Duration patience);
 

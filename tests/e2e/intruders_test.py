@@ -22,6 +22,12 @@ import swarm
 INTRUDER = os.environ.get("HEARTH_INTRUDER", "build/tests/e2e/intruder")
 GENERIC = "this node is not admitted here"
 UNAUTHENTICATED = "16 " + GENERIC
+# What one hears that has shown the secret of a token, or its own key (proto/link/admission.h).
+TOLD = (("has expired|was revoked|has no use left",
+         "16 this join token is used up, has expired or was revoked"),
+        ("grants the role", "16 this join token is for another role"),
+        ("another node is named", "16 another node of the cluster has this name"),
+        ("was removed as", "16 this node was removed from the cluster"))
 ALERT = "^handshake: .*(alert|closed|reset|end of file)"
 CONTROL = b"\x01"  # goes before the handshake of a control link
 PAUSE = 0.08  # between two handshakes of one address: see proto/link/handshakes.h
@@ -148,7 +154,8 @@ class Intruders(cluster.Cluster):
                  many),
                 ("a removed key again", "the node was removed as gone", self.key("gone"), "gone",
                  "", many)):
-            self.intrude(kind, log, reason, "^" + UNAUTHENTICATED + "$", "enrol", control, key,
+            heard = next((said for what, said in TOLD if re.search(what, reason)), UNAUTHENTICATED)
+            self.intrude(kind, log, reason, "^" + heard + "$", "enrol", control, key,
                          name, role, *credential[:2])
         left = {one["id"]: one["uses_left"]
                 for one in json.loads(self.good(self.home, "token", "list", "--json"))}

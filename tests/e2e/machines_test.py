@@ -133,7 +133,8 @@ class Cluster(machines.Household):
             code, _, err = self.attic.run("worker", "--model", swarm.MODEL)
             self.assertEqual(code, 5, err)
             code, _, err = self.attic.run("join", token, "--model", swarm.MODEL, "--name", "attic")
-            self.assertEqual(code, 1, err)
+            self.assertEqual(code, 5, err)
+            self.assertIn("has removed this machine from its cluster", err)
             self.assertNotIn(token.split("@")[0].rsplit(".", 1)[1],
                              self.home.log() + self.attic.log() + err)
 

@@ -12,6 +12,7 @@
 #include "base/limits.h"
 #include "coordinator/membership/credentials.h"
 #include "proto/join_token.h"
+#include "proto/link/admission.h"
 #include "tests/unit/coordinator/store/store_folder.h"
 #include "tests/unit/proto/fake_transport.h"
 
@@ -190,6 +191,35 @@ TEST_F(MembershipTest, RefusalsLeaveTheRosterAsItWas) {
   disk_full = true;
   EXPECT_FALSE(membership.enrol(key(), request("attic", word)));
   EXPECT_EQ(book->bytes(), before);
+}
+
+// Each is told its one cause; without the secret of a token, or the key of a member, nothing.
+TEST_F(MembershipTest, ARefusalTellsItsCauseToWhoHasAToken) {
+  const auto heard = [&](const PublicKey& who, const control::v1::Enrolment& message) {
+    const auto refused = membership.enrol(who, message);
+    return refused.ok() ? std::string("let in") : std::string(told_refusal(refused.error()));
+  };
+  const TokenSecret good = token(Role::kWorker, 100);
+  const TokenSecret spent = token();
+  const PublicKey den = key();
+  const PublicKey gone = key();
+  ASSERT_TRUE(membership.enrol(den, request("den", spent)));
+  ASSERT_TRUE(membership.enrol(gone, request("gone", good)));
+  ASSERT_TRUE(*store->revoke_node(gone));
+  ASSERT_TRUE(membership.follow_store());
+  const std::string bad(good.secret.rbegin(), good.secret.rend());
+  EXPECT_EQ(heard(key(), request("attic", spent)), kTokenSpent);
+  EXPECT_EQ(heard(key(), request("attic", {spent.id, bad})), kNotAdmitted);
+  EXPECT_EQ(heard(key(), request("den", good)), kNameTaken);
+  EXPECT_EQ(heard(key(), request("den", {good.id, bad})), kNotAdmitted);
+  EXPECT_EQ(heard(key(), request("den", new_token_secret())), kNotAdmitted);
+  EXPECT_EQ(heard(key(), request("attic", good, "client")), kTokenOfOtherRole);
+  EXPECT_EQ(heard(den, request("den", token(Role::kClient), "")), kTokenOfOtherRole);
+  EXPECT_EQ(heard(den, request("den", {}, "")), "let in") << "it only looks whether it is in";
+  EXPECT_EQ(heard(gone, request("gone", {})), kNodeRemoved);
+  const auto knocked = knock(gone, "gone");
+  ASSERT_FALSE(knocked.ok());
+  EXPECT_EQ(told_refusal(knocked.error()), kNodeRemoved);
 }
 
 TEST_F(MembershipTest, WhoIsInNeedsNoTokenToHearSo) {

@@ -7,6 +7,7 @@
 #include <spdlog/spdlog.h>
 
 #include <atomic>
+#include <map>
 #include <set>
 #include <sstream>
 #include <thread>
@@ -282,9 +283,9 @@ TEST(Enrolment, NoAnswerComes) {
   EXPECT_TRUE(enrol(token, somebody(), {"den", Role::kWorker, {}}, seconds(5)));
 }
 
-// 300 attempts without a right: every one is refused in the same words, changes nothing, and its
-// exact reason is in the log.
-TEST(Enrolment, ThreeHundredAttemptsAreRefusedInOneText) {
+// 300 attempts: every one is refused, changes nothing, and its exact reason is in the log. Who does
+// not show the secret of a token, or its own key, hears one text for every reason.
+TEST(Enrolment, ThreeHundredAttemptsAreRefusedAndStrangersHearOneText) {
   Home home;
   const TlsIdentity member = somebody();
   ASSERT_TRUE(enrol(home.token(), member, {"den", Role::kWorker, {}}, kPatience));
@@ -318,17 +319,29 @@ TEST(Enrolment, ThreeHundredAttemptsAreRefusedInOneText) {
     attempts.push_back({home.token(), member, {"den", Role::kAdmin, {}}, "asks to be enrolled as"});
   }
   ASSERT_EQ(attempts.size(), 300u);
-  std::set<std::string> texts;
+  std::map<std::string, std::set<std::string>> texts;
   for (const Attempt& one : attempts) {
     log.str("");
     const auto enrolled = enrol(one.token, one.identity, one.request, kPatience);
     ASSERT_FALSE(enrolled) << one.reason;
-    texts.insert(enrolled.error().message);
+    texts[one.reason].insert(enrolled.error().message);
     EXPECT_NE(log.str().find(one.reason), std::string::npos) << one.reason << ": " << log.str();
     EXPECT_EQ(log.str().find(one.token.secret), std::string::npos) << "a secret in the log";
   }
   spdlog::set_default_logger(previous);
-  EXPECT_EQ(texts.size(), 1u);
+  ASSERT_EQ(texts.size(), 6u);
+  for (const auto& [reason, heard] : texts) EXPECT_EQ(heard.size(), 1u) << reason;
+  const std::string& stranger = *texts["wrong secret"].begin();
+  for (const char* reason : {"is unknown", "asks to be enrolled as"}) {
+    EXPECT_EQ(*texts[reason].begin(), stranger) << reason;
+  }
+  const auto hears = [&](const char* reason, const char* part) {
+    EXPECT_NE(texts[reason].begin()->find(part), std::string::npos) << *texts[reason].begin();
+    EXPECT_EQ(stranger.find(part), std::string::npos);
+  };
+  hears("no use left", "used up");
+  hears("grants the role", "for another role");
+  hears("named den already", "--name NAME");
   EXPECT_EQ(home.book().bytes(), grown);
 }
 
