@@ -12,9 +12,11 @@
 #include "base/random.h"
 #include "cli/cluster/cluster.h"
 #include "cli/home/announcements.h"
+#include "cli/home/identity.h"
 #include "cli/home/member.h"
 #include "cli/home/own_address.h"
 #include "cli/models/models.h"
+#include "cli/process/paths.h"
 #include "cli/terminal/exit_codes.h"
 #include "cli/terminal/interrupt.h"
 #include "cli/terminal/table.h"
@@ -62,8 +64,22 @@ std::string next_step(const MemberFile& member) {
          (member.role == Role::kAdmin ? ", hearth status" : "");
 }
 
+// A second worker of one key would only be refused, and a word for a client is for another folder.
+Status check_no_worker_runs(const JoinOptions& options, const JoinToken& token) {
+  const std::string folder = data_folder(options.worker.data_dir);
+  const auto before = read_member_file(folder);
+  const bool same = before.ok() && *before && fingerprint((*before)->cluster) == token.fingerprint;
+  if (!same || lock_worker(folder, (*before)->node, {}).ok()) return ok_status();
+  return Error{ErrorCode::kRefused,
+               "this machine is " + std::string(role_name((*before)->role)) + " " +
+                   (*before)->node +
+                   " of this cluster already, and its worker runs; to send prompts from here too: "
+                   "hearth join TOKEN --name NAME --data-dir FOLDER with a token for a client"};
+}
+
 Result<MemberFile> join_with_token(const JoinOptions& options) {
   TRY(const JoinToken token, parse_join_token(options.target));
+  TRY_VOID(check_no_worker_runs(options, token));
   const bool serves = !options.worker.model.empty();
   TRY_VOID(check_model(options.worker));
   const auto role = serves ? std::optional(Role::kWorker) : std::nullopt;

@@ -97,6 +97,8 @@ class Joining(cluster.Cluster):
             swarm.wait_until(lambda: run_as("admin", "status", "--wait", "1")[0] == 0,
                              "an admin's look")
             self.assertEqual(run_as("client", "status")[0], 5, "a client has none")
+            self.refused(self.folder("desk"), "its worker runs", "join",
+                         self.token("--role", "client"), code=5)
             model = json.loads(run_as("admin", "status", "--json")[1])["model"]["id"]
             for role in ("client", "admin"):
                 code, out, err = run_as(role, "run", model, "Hi", "-n", "4")
