@@ -34,6 +34,7 @@ constexpr std::uint32_t kUnnamedWorkers = 64;               // of one folder
 std::string member_file(const std::string& folder) { return folder + "/member.json"; }
 std::string node_key_file(const std::string& folder) { return folder + "/node.key"; }
 std::string api_key_file(const std::string& folder) { return folder + "/api.key"; }
+std::string leaving_file(const std::string& folder) { return folder + "/leaving"; }
 
 Result<MemberFile> parse_member_file(std::string_view text) try {
   const Json json = Json::parse(text);
@@ -82,7 +83,6 @@ class LocalMember final : public Member {
   static Result<std::unique_ptr<Member>> enter(const std::string& folder,
                                                const std::string& given) {
     TRY(const JoinToken token, read_local_token(folder));
-    TRY(const auto cluster, read_cluster(folder));
     if (!given.empty()) return enter_as(folder, given, token, kRestartPatience);
     // The same name at each start, so that nothing of an earlier one is left in the roster.
     auto entered = enter_as(folder, host_name(), token, {});
@@ -102,11 +102,12 @@ class LocalMember final : public Member {
                                                   const std::string& name, const JoinToken& token,
                                                   std::chrono::milliseconds patience) {
     TRY_VOID(check_node_name(name));
+    TRY(const auto cluster, read_cluster(folder));
     TRY(Descriptor lock, lock_worker(folder, name, patience));
     TRY(const SecretKey key, own_key_file(local_key_file(folder, name)));
     auto member = std::make_unique<LocalMember>();
-    member->folder_ = folder;
     member->lock_ = std::move(lock);
+    member->folder_ = folder;
     member->name_ = name;
     if (cluster) member->host_ = cluster->host;
     member->key_ = key;
@@ -161,8 +162,8 @@ class JoinedMember final : public Member {
             ", which cannot serve; to serve, leave (hearth leave) and join with a worker token");
     TRY(const SecretKey key, read_key_file(node_key_file(folder)));
     auto member = std::make_unique<JoinedMember>();
-    member->name_ = file.node;
     TRY(member->lock_, lock_worker(folder, file.node, kRestartPatience));
+    member->name_ = file.node;
     member->key_ = key;
     CoordinatorFinderOptions finder;
     finder.cluster = file.cluster;
@@ -186,7 +187,7 @@ class JoinedMember final : public Member {
     TRY(member->identity_, TlsIdentity::make(key));
     TRY(member->roster_, RosterFile::open(folder, file.cluster));
     const auto roster = member->roster_->book()->roster();
-    if (roster != nullptr && roster->find(key.public_key()) == nullptr) return removed();
+    if (roster != nullptr && roster->find(key.public_key()) == nullptr) return removed(folder);
     return std::unique_ptr<Member>(std::move(member));
   }
 
@@ -320,13 +321,19 @@ Status leave_cluster(const std::string& given, bool here_only) {
     TRY(const SecretKey key, read_key_file(node_key_file(folder)));
     TRY(const TlsIdentity identity, TlsIdentity::make(key));
     TRY(const auto roster, RosterFile::open(folder, member->cluster));
-    TRY_VOID(node::leave({member->coordinators, identity, roster->book(), kMemberPatience}));
+    // A worker that runs here is out before these files are gone, and looks why.
+    TRY_VOID(write_private_file(leaving_file(folder), {}));
+    const Status left =
+        node::leave({member->coordinators, identity, roster->book(), kMemberPatience});
+    std::error_code ignored;
+    if (!left) std::filesystem::remove(leaving_file(folder), ignored);
+    TRY_VOID(left);
   }
   // The key last: without it nothing of this could be tried again.
   std::error_code error;
   bool any = false;
-  for (const std::string& path :
-       {member_file(folder), folder + "/roster", api_key_file(folder), node_key_file(folder)}) {
+  for (const std::string& path : {member_file(folder), folder + "/roster", api_key_file(folder),
+                                  node_key_file(folder), leaving_file(folder)}) {
     any = std::filesystem::remove(path, error) || any;
     if (error) return Error{ErrorCode::kIo, "removing " + path + ": " + error.message()};
   }
@@ -362,15 +369,23 @@ Result<node::Inquirer> own_inquirer(const std::string& given) {
   TRY(const SecretKey key, read_key_file(node_key_file(folder)));
   TRY(const auto roster, RosterFile::open(folder, cluster));
   own.roster = roster->book();
-  if (!own.roster->find(key.public_key())) return Member::removed();
+  if (!own.roster->find(key.public_key())) return Member::removed(folder);
   TRY(own.identity, TlsIdentity::make(key));
   return own;
 }
 
-Error Member::removed() {
+Error Member::removed(const std::string& given) {
+  const std::string folder = data_folder(given);
+  std::error_code ignored;
+  const auto has = [&](const std::string& path) { return std::filesystem::exists(path, ignored); };
+  const bool has_left = !has(member_file(folder)) && !has(folder + "/cluster.key");
+  if (has_left || has(leaving_file(folder))) {
+    return {ErrorCode::kRefused,
+            "this machine has left the cluster; to rejoin: hearth join with a new token"};
+  }
   return {ErrorCode::kRefused,
-          "this machine was removed from the cluster or has left it; to rejoin: hearth leave "
-          "--here-only, then hearth join with a new token"};
+          "this machine was removed from the cluster; to rejoin: hearth leave --here-only, then "
+          "hearth join with a new token"};
 }
 
 Result<std::unique_ptr<Member>> Member::enter(const std::string& given, const std::string& name) {

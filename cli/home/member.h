@@ -68,7 +68,9 @@ class Member {
   // a worker of that name runs with this folder.
   static Result<std::unique_ptr<Member>> enter(const std::string& folder, const std::string& name);
   virtual ~Member() = default;
-  static Error removed();  // for a worker that the roster does not name any more
+  // For a worker that the roster does not name any more: it was removed, or `hearth leave` has left
+  // from its folder.
+  static Error removed(const std::string& folder);
 
   const std::string& name() const { return name_; }
   const TlsIdentity& identity() const { return identity_; }
@@ -90,9 +92,9 @@ class Member {
  protected:
   Member() = default;
   std::string name_;
+  Descriptor lock_;  // while this worker runs
   TlsIdentity identity_;
   std::optional<SecretKey> key_;  // of the identity
-  Descriptor lock_;  // while this worker runs
   std::unique_ptr<RosterFile> roster_;
 };
 

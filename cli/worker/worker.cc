@@ -100,6 +100,7 @@ class Worker {
   }
 
   Status start(const WorkerOptions& options) {
+    folder_ = options.data_dir;
     const auto& file = model_->file;
     const model::ModelSpec& spec = model_->spec;
     TRY_VOID(check_kv_budget(options.kv_budget_bytes, spec, 1));
@@ -184,7 +185,7 @@ class Worker {
         [this] { loop_.stop(); });
     if (drained_) return kExitDone;
     if (stage_->no_room()) return fail(*stage_->no_room());
-    if (removed_) return fail(Member::removed());
+    if (removed_) return fail(Member::removed(folder_));
     if (changed_) {
       return fail({ErrorCode::kRefused,
                    "the coordinator serves another model than this worker has; restart the worker: "
@@ -375,6 +376,7 @@ class Worker {
   }
 
   const std::unique_ptr<WorkerModel> model_;
+  std::string folder_;  // as given
   Loop loop_;
   bool leaving_ = false;
   bool removed_ = false;  // the newest roster has us no longer

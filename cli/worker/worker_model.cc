@@ -65,7 +65,8 @@ void write_holding(const std::string& folder, LayerRange layers) {
 }
 
 // The newest manifest, from the coordinator; from an earlier run while none answers.
-Result<node::Holder> ask_manifest(Member& member, ManifestFile& manifest, HoldReport& report) {
+Result<node::Holder> ask_manifest(const std::string& folder, Member& member, ManifestFile& manifest,
+                                  HoldReport& report) {
   bool told = false;
   unsigned refused = 0;
   while (!interrupted()) {
@@ -82,7 +83,7 @@ Result<node::Holder> ask_manifest(Member& member, ManifestFile& manifest, HoldRe
     }
     // It may have had too many strangers at its door: removed is who hears it again and again.
     const bool may_pass = answer.error().code == ErrorCode::kRefused && ++refused < kRefusals;
-    if (answer.error().code == ErrorCode::kRefused && !may_pass) return Member::removed();
+    if (answer.error().code == ErrorCode::kRefused && !may_pass) return Member::removed(folder);
     if (answer.error().code != ErrorCode::kUnavailable && !may_pass) return answer.error();
     if (manifest.manifest() && !may_pass) return node::Holder{};
     if (!told) spdlog::warn("{}; retrying until it does", answer.error().message);
@@ -182,7 +183,7 @@ Status open_joined(WorkerModel& model, const WorkerOptions& options, const std::
                    const MemberFile& joined) {
   TRY(model.member, Member::enter(folder, options.name));
   TRY(ManifestFile manifest, ManifestFile::open(folder, joined.cluster));
-  TRY(const node::Holder coordinator, ask_manifest(*model.member, manifest, *model.report));
+  TRY(const node::Holder coordinator, ask_manifest(folder, *model.member, manifest, *model.report));
   node::LayerStoreOptions store = store_options(model, options, folder, *manifest.manifest());
   TRY_VOID(make_private_folder(store.fetch.folder));
   TRY(store.fetch.files, files_here(options, manifest.manifest()->file_bytes));

@@ -2,6 +2,7 @@
 
 #include <spdlog/spdlog.h>
 
+#include <set>
 #include <utility>
 #include <vector>
 
@@ -14,6 +15,7 @@
 #include "coordinator/proof/ledger_service.h"
 #include "proto/address.h"
 #include "proto/frame.h"
+#include "proto/roster.h"
 
 namespace hearth::coordinator {
 namespace {
@@ -168,6 +170,11 @@ void WorkerSessions::send(LinkId link, const CoordinatorMessage& message) {
 
 void WorkerSessions::publish_roster(Bytes roster) {
   roster_ = std::move(roster);
+  if (const auto parsed = parse_roster(roster_); parsed.ok()) {
+    std::set<std::string> names;
+    for (const RosterEntry& entry : parsed->entries) names.insert(entry.name);
+    registry_.set_members(std::move(names));
+  }
   std::vector<LinkId> links;  // sending may lose a worker
   for (const NodeStatus& node : registry_.snapshot()) {
     const Node* known = registry_.find(node.name);

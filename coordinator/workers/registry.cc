@@ -240,8 +240,9 @@ void Registry::forget() {
   std::ranges::sort(lost, {}, &Node::lost_at);
   std::size_t excess = lost.size() > limits::kWorkers ? lost.size() - limits::kWorkers : 0;
   for (Node* node : lost) {
+    const bool is_out = !members_.empty() && !members_.contains(node->status.name);
     const bool old = clock_.now() - node->lost_at >= kLostRemembered;
-    if (!old && excess == 0) break;
+    if (!is_out && !old && excess == 0) continue;
     if (excess > 0) --excess;
     nodes_.erase(std::string(node->status.name));
   }

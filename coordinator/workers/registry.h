@@ -7,6 +7,7 @@
 #include <optional>
 #include <set>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "base/clock.h"
@@ -96,7 +97,8 @@ class Registry {
   // Of standing, and in no pipeline, whether it may be chosen now or rests.
   std::size_t unplaced() const;
   std::vector<Node*> silent_nodes();  // heard of too long ago
-  void forget();                      // workers lost long ago
+  void forget();                      // workers lost long ago, and lost ones that are no members
+  void set_members(std::set<std::string> names) { members_ = std::move(names); }
 
   std::vector<NodeStatus> snapshot() const;
   std::vector<const Node*> all() const;    // that have sessions
@@ -113,6 +115,7 @@ class Registry {
   const CoordinatorOptions& options_;
   const Clock& clock_;
   std::map<std::string, Node> nodes_;
+  std::set<std::string> members_;  // of the roster; empty: unknown
   std::uint64_t next_turn_ = 0;
 };
 

@@ -165,6 +165,9 @@ class Cluster(machines.Household):
         with self.subTest("leave"):
             self.good(self.desk, "leave")
             self.assertEqual(self.desk.process.wait(swarm.PATIENCE_S), 5, self.desk.log())
+            self.assertIn("this machine has left the cluster", self.desk.log())
+            swarm.wait_until(lambda: "desk" not in {node["name"] for node in self.nodes()},
+                             "that it is not even shown as lost")
             self.assertEqual(self.names(self.home), {"coordinator", "attic"})
             self.assertFalse((self.desk.folder / "node.key").exists())
             self.assertEqual(self.desk.run("leave")[0], 1)

@@ -101,6 +101,20 @@ TEST_F(MemberTest, WhoseRosterNamesItNoLongerDoesNotStart) {
   EXPECT_TRUE(Member::enter(folder_, ""));
 }
 
+TEST_F(MemberTest, WhoLeavesIsToldSoAndNotThatItWasRemoved) {
+  const auto says = [&](const char* part) {
+    return Member::removed(folder_).message.find(part) != std::string::npos;
+  };
+  write("member.json", member_json(cluster_.hex()));
+  EXPECT_TRUE(says("was removed"));
+  write("leaving", "");  // hearth leave waits for the coordinator's word
+  EXPECT_TRUE(says("has left"));
+  ASSERT_TRUE(own_key_file(folder_ + "/node.key"));
+  ASSERT_TRUE(leave_cluster(folder_, true));
+  EXPECT_TRUE(says("has left"));
+  EXPECT_FALSE(has("leaving"));
+}
+
 TEST_F(MemberTest, ADamagedFileIsNamedAndNotBelieved) {
   const std::string good = cluster_.hex();
   for (const std::string& text :

@@ -44,5 +44,25 @@ TEST_F(WorkerSessionsTest, AnEpochOfThisCoordinatorIsNothingNew) {
   EXPECT_EQ(register_worker("b", epoch).assign().epoch(), epoch + 1);
 }
 
+TEST_F(WorkerSessionsTest, WhoIsRemovedFromTheRosterIsNotShownAsLost) {
+  register_worker("a", 0);
+  register_worker("b", 0);
+  const auto publish = [&](std::uint64_t number, const std::vector<std::string>& names) {
+    Roster roster;
+    roster.number = number;
+    for (const std::string& name : names) {
+      roster.entries.push_back({SecretKey::generate().public_key(), name, Role::kWorker, {}});
+    }
+    swarm.machine->publish_roster(*sign_roster(roster, SecretKey::generate()));
+  };
+  publish(1, {"a", "b"});
+  swarm.control.lose(swarm.sessions["b"]);
+  swarm.machine->on_timer();
+  EXPECT_EQ(status_of(swarm, "b").state, "lost");
+  publish(2, {"a"});
+  swarm.machine->on_timer();
+  EXPECT_EQ(swarm.machine->status().nodes.size(), 1u);
+}
+
 }  // namespace
 }  // namespace hearth::coordinator
