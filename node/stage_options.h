@@ -38,7 +38,7 @@ struct StageOptions {
   std::string node;             // unique name
   std::string control_address;  // the coordinator's control address
   // Asked before each dial: where the coordinator is now. Empty, or giving nothing: as above.
-  std::function<std::string()> find_coordinator;
+  std::function<Result<std::string>()> find_coordinator;
   // Told of every roster that the coordinator sends, before anything that it sends afterwards. What
   // contradicts one that is held is answered with the latter; else the answer is empty.
   std::function<Bytes(ByteSpan roster)> take_roster;

@@ -242,10 +242,10 @@ class Worker {
     stage_options_.control_address = options.coordinator;
     // Asked before each dial: a coordinator that starts again may have another port, and knows the
     // workers of its own machine only by its new token.
-    stage_options_.find_coordinator = [this, given = options.coordinator] {
-      const auto address = member_->coordinator();
-      if (!address) spdlog::debug("{}", address.error().message);
-      return given.empty() && address ? *address : given;
+    stage_options_.find_coordinator = [this, given = options.coordinator]() -> Result<std::string> {
+      auto address = member_->coordinator();
+      if (!given.empty()) return given;
+      return address;
     };
     stage_options_.take_roster = [this](ByteSpan roster) { return take_roster(roster); };
     TcpOptions tcp;

@@ -68,8 +68,12 @@ ControlSession::ControlSession(const StageOptions& options, std::string data_add
 void ControlSession::dial() {
   state_ = State::kDialling;
   deadline_ = clock_.now() + kStepPatience;
-  address_ = options_.find_coordinator ? options_.find_coordinator() : std::string();
-  if (address_.empty()) address_ = options_.control_address;
+  address_ = options_.control_address;
+  if (options_.find_coordinator) {
+    const Result<std::string> found = options_.find_coordinator();
+    if (!found.ok()) return lose(found.error().message);
+    if (!found->empty()) address_ = *found;
+  }
   link_ = transport_.connect(address_);
 }
 
@@ -275,8 +279,8 @@ void ControlSession::lose(const std::string& why) {
   refused_since_.reset();
   const Duration pause = backoff_.next();
   deadline_ = clock_.now() + pause;
-  spdlog::warn("{}: no session with the coordinator at {}: {}; dialling again in {} ms",
-               options_.node, address_, why, pause.count() / 1'000'000);
+  spdlog::warn("{}: no session with the coordinator{}: {}; dialling again in {} ms", options_.node,
+               address_.empty() ? "" : " at " + address_, why, pause.count() / 1'000'000);
   if (had_session) events_.on_control_lost();
 }
 

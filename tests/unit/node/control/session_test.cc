@@ -103,6 +103,20 @@ struct ControlSessionTest : ::testing::Test {
   }
 };
 
+// As a worker of this machine's server while that is down.
+TEST_F(ControlSessionTest, DialsNothingWhileThereIsNoAddress) {
+  Result<std::string> found = Error{ErrorCode::kUnavailable, "no server runs"};
+  options.find_coordinator = [&found] { return found; };
+  const std::size_t before = transport.dialled.size();
+  session.dial();
+  pass(seconds(3));
+  EXPECT_EQ(transport.dialled.size(), before);
+  found = std::string("home:2");
+  pass(seconds(3));
+  ASSERT_EQ(transport.dialled.size(), before + 1);
+  EXPECT_EQ(transport.dialled.back().second, "home:2");
+}
+
 TEST_F(ControlSessionTest, SaysWhoItIsAndBeatsAsItIsTold) {
   begin();
   const auto body = said().register_();
