@@ -22,13 +22,13 @@ namespace hearth::cli {
 namespace {
 
 constexpr std::size_t kEvidenceFiles = 16;
-
 constexpr auto kLockPoll = std::chrono::milliseconds(50);
 
 // Names may hold any printable character; names of files may not.
 std::string local_file(const std::string& folder, const std::string& name, const char* ending) {
   return folder + "/local/" + blake2b(as_bytes(name)).hex().substr(0, 32) + ending;
 }
+
 }  // namespace
 
 void keep_evidence(const std::string& folder, const std::string& what, std::uint64_t number,

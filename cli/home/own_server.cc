@@ -69,7 +69,9 @@ std::string no_server_step() {
            "; run hearth status on its coordinator's machine to see the swarm";
   }
   return "this machine is " + (*member)->node +
-         " of a cluster; on the coordinator's machine run hearth serve ... --host 0.0.0.0";
+         " of a cluster. Where hearth serve ... --host 0.0.0.0 runs on the coordinator's machine, "
+         "its address has changed; here then, once: hearth join ADDRESS:" +
+         std::to_string(kClusterPort);
 }
 
 std::string server_base(const std::string& given, std::string& api_key) {
