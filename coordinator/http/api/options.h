@@ -45,7 +45,7 @@ struct ServedModel {
 struct HttpTimeouts {
   std::uint32_t idle = limits::kHttpSecondsIdle;      // between requests
   std::uint32_t header = limits::kHttpSecondsHeader;  // to send the whole head
-  std::uint32_t body = limits::kHttpSecondsBody;      // to send the whole body
+  std::uint32_t body = limits::kHttpSecondsBody;      // to send more of a body
   std::uint32_t write = limits::kHttpSecondsWrite;    // for a write to make progress
   std::uint32_t ping = limits::kHttpSecondsPing;      // of silence before a stream is pinged
   std::uint32_t status = limits::kHttpSecondsStatus;  // for the coordinator's answer

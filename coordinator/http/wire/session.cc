@@ -75,6 +75,15 @@ ApiError body_too_large() {
                       "body_too_large");
 }
 
+ApiError no_body_room() {
+  return from_coordinator(
+      {ErrorCode::kNoCapacity,
+       fmt::format("the bodies and answers of this key or address take too much memory at once; "
+                   "the limit is twice what they leave of {} bytes for all",
+                   limits::kHttpBodiesBytes)},
+      1, "too_many_bodies");
+}
+
 ApiError parse_failure(const error_code& failure) {
   using beast::http::error;
   if (failure == error::body_limit) return body_too_large();
@@ -154,7 +163,8 @@ class Session::Writer final : public ResponseWriter {
     });
   }
   void respond(HttpResponse response) override {
-    if (const auto s = current(); s && !s->answered_ && !s->streaming_) s->answer(response);
+    if (const auto s = current(); s && !s->answered_ && !s->streaming_)
+      s->answer(std::move(response));
   }
   void start_stream(HeaderFields headers) override {
     if (const auto s = current(); s && !s->answered_) s->start_stream(std::move(headers));
@@ -320,6 +330,11 @@ bool Session::feed() {
     refuse_unread(parse_failure(error));
     return false;
   }
+  if (phase_ == Phase::kBody &&
+      !body_room_.hold(table_->bodies, client_, parser_->get().body().size())) {
+    refuse(no_body_room(), true);
+    return false;
+  }
   if (phase_ == Phase::kHead && parser_->is_header_done()) {
     on_head();
   } else if (phase_ == Phase::kBody && parser_->is_done()) {
@@ -359,6 +374,7 @@ void Session::on_head() {
   request_ = HttpRequest{head.method, check.path, {}, context_.request_id, api_->clock.now()};
   request_.model_allowed = verdict.model_allowed;
   request_.policy = verdict.policy;
+  client_ = verdict.policy.owner.empty() ? from_.to_string() : verdict.policy.owner;
   if (!head.idempotency_keys.empty()) request_.idempotency_key = head.idempotency_keys.front();
   if (!head.last_event_ids.empty()) request_.last_event_id = head.last_event_ids.front();
   handler_ = match.handler;
@@ -374,14 +390,11 @@ void Session::answer_options(const RequestHead& head) {
 
 void Session::on_body_head(const RequestHead& head, Handler handler) {
   if (const auto error = check_body_head(head)) return refuse(*error, head.has_body());
-  if (!body_room_.reserve(*table_, head)) {
-    return refuse(from_coordinator({ErrorCode::kNoCapacity, "too many request bodies at once"}, 1),
-                  true);
-  }
   handler_ = handler;
   phase_ = Phase::kBody;
   parser_->body_limit(limits::kHttpBodyBytes);
   parser_->eager(true);
+  body_bytes_ = 0;
   arm_deadline(std::chrono::seconds(api_->options.timeouts.body));
   if (parser_->is_done()) return dispatch();
   if (!head.expect.empty() && !context_.http10) {
@@ -411,21 +424,28 @@ void Session::refuse_unread(const ApiError& error) {
   abort();
 }
 
-void Session::answer(const HttpResponse& response) {
+void Session::answer(HttpResponse response) {
+  // The body is not needed any more. An answer larger than a stream's buffer takes room in its
+  // place until its client has read it.
+  const std::size_t bytes = response.body.size();
+  if (!body_room_.hold(table_->bodies, client_, bytes > limits::kHttpStreamBytes ? bytes : 0)) {
+    response = error_response(no_body_room());
+  }
   deadline_.cancel();
   phase_ = Phase::kAnswering;
   answered_ = true;
   gone_ = nullptr;
   api_->metrics.answered(response.status);
   context_.date = http_date(api_->clock.unix_seconds());
-  std::string bytes = response_head(response, context_, BodyFraming::kLength);
-  if (!head_only_) bytes += response.body;
-  queue_.push(bytes);
+  std::string text = response_head(response, context_, BodyFraming::kLength);
+  if (!head_only_) text += response.body;
+  queue_.push(std::move(text));
   write();
 }
 
 void Session::start_stream(HeaderFields headers) {
   streaming_ = true;
+  body_room_.release();  // the body has become tokens
   const HttpResponse head{200, {}, "text/event-stream; charset=utf-8", std::move(headers)};
   if (context_.http10) context_.keep_alive = false;
   api_->metrics.answered(head.status);
@@ -451,7 +471,7 @@ void Session::finish_stream(bool broken) {
   gone_ = nullptr;
   if (broken) context_.keep_alive = false;
   // The queue takes the last chunk unless it is full.
-  if (!context_.http10 && !queue_.push(kLastChunk)) return abort();
+  if (!context_.http10 && !queue_.push(std::string(kLastChunk))) return abort();
   write();
 }
 
@@ -519,9 +539,22 @@ void Session::on_deadline() {
     if (phase_ != Phase::kAnswering) abort();
     return;
   }
-  const char* part = phase_ == Phase::kHead ? "head" : "body";
-  refuse_unread(ApiError::of(408, fmt::format("the request's {} did not arrive in time", part),
-                             "request_timeout"));
+  const std::uint32_t seconds = api_->options.timeouts.body;
+  if (phase_ == Phase::kHead) {
+    return refuse_unread(
+        ApiError::of(408, "the request's head did not arrive in time", "request_timeout"));
+  }
+  const std::size_t come = parser_->get().body().size();
+  if (come - body_bytes_ >= seconds * limits::kHttpBodyBytesPerSecond) {
+    body_bytes_ = come;
+    return arm_deadline(std::chrono::seconds(seconds));
+  }
+  refuse(ApiError::of(408,
+                      fmt::format("the request's body comes too slowly: {} bytes in {} s; send at "
+                                  "least {} a second",
+                                  come - body_bytes_, seconds, limits::kHttpBodyBytesPerSecond),
+                      "request_timeout"),
+         true);
 }
 
 void Session::arm_ping() {

@@ -18,10 +18,10 @@
 #include <memory>
 #include <unordered_map>
 
-#include "base/check.h"
 #include "base/limits.h"
 #include "coordinator/http/api/head.h"
 #include "coordinator/http/api/router.h"
+#include "coordinator/http/wire/body_room.h"
 #include "coordinator/http/wire/refusal.h"
 #include "coordinator/http/wire/write_queue.h"
 
@@ -29,11 +29,11 @@ namespace hearth::coordinator::http {
 
 class Session;
 
-// Every open connection, and the memory that their request bodies take together.
+// Every open connection, and the memory that their requests take together.
 struct SessionTable {
   std::unordered_map<Session*, std::shared_ptr<Session>> open;
   std::map<boost::asio::ip::address, std::uint32_t> from;  // connections of each
-  std::size_t body_bytes = 0;
+  BodyBytes bodies;
   std::size_t reserved = 0;  // open connections in reserved places
   Refusals refusals;
 };
@@ -59,36 +59,19 @@ class FoldDetector {
   bool line_begins_ = false;
 };
 
-// The part of limits::kHttpBodiesBytes that the body of one request takes.
-class BodyRoom {
- public:
-  ~BodyRoom() { release(); }
-  bool reserve(SessionTable& table, const RequestHead& head) {
-    INVARIANT(bytes_ == 0, "one body is received at a time");
-    const std::size_t wanted = head.content_length ? static_cast<std::size_t>(*head.content_length)
-                                                   : limits::kHttpBodyBytes;
-    if (table.body_bytes + wanted > limits::kHttpBodiesBytes) return false;
-    table.body_bytes += wanted;
-    table_ = &table;
-    bytes_ = wanted;
-    return true;
-  }
-  void release() {
-    if (table_ == nullptr) return;
-    INVARIANT(table_->body_bytes >= bytes_, "room is released that was reserved");
-    table_->body_bytes -= bytes_;
-    table_ = nullptr;
-    bytes_ = 0;
-  }
-
- private:
-  SessionTable* table_ = nullptr;
-  std::size_t bytes_ = 0;
+// The text of a body, which takes memory as it comes: string_body takes that of the Content-Length.
+struct BodyText : boost::beast::http::string_body {
+  struct reader : boost::beast::http::string_body::reader {
+    using boost::beast::http::string_body::reader::reader;
+    void init(const boost::optional<std::uint64_t>&, boost::beast::error_code& error) {
+      error = {};
+    }
+  };
 };
 
 class Session : public std::enable_shared_from_this<Session> {
  public:
-  using Parser = boost::beast::http::request_parser<boost::beast::http::string_body>;
+  using Parser = boost::beast::http::request_parser<BodyText>;
 
   // `probes_only`: a reserved place. It answers one request, for monitoring or administration, and
   // refuses all others with 429.
@@ -122,7 +105,7 @@ class Session : public std::enable_shared_from_this<Session> {
   void on_head();
   void on_body_head(const RequestHead& head, Handler handler);
   void dispatch();
-  void answer(const HttpResponse& response);
+  void answer(HttpResponse response);
   void answer_options(const RequestHead& head);
   void refuse(const ApiError& error, bool close);
   void refuse_unread(const ApiError& error);
@@ -168,6 +151,8 @@ class Session : public std::enable_shared_from_this<Session> {
   FoldDetector folds_;
   std::size_t lingered_ = 0;
   BodyRoom body_room_;
+  std::string client_;          // that it is counted for: an API key, or an address
+  std::size_t body_bytes_ = 0;  // of the body, when its rate was last looked at
 
   // Of the request being answered.
   std::uint64_t serial_ = 0;

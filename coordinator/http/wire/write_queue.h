@@ -18,10 +18,14 @@ class WriteQueue {
   explicit WriteQueue(std::size_t limit) : limit_(limit) {}
 
   // False when the queue is full; nothing was added.
-  bool push(std::string_view bytes) {
+  bool push(std::string bytes) {
     if (waiting_ >= limit_) return false;
     waiting_ += bytes.size() <= limit_ ? bytes.size() : limit_ / 2;
-    pending_ += bytes;
+    if (pending_.empty()) {
+      pending_ = std::move(bytes);
+    } else {
+      pending_ += bytes;
+    }
     return true;
   }
   // A write was handed out by next() and is not over.

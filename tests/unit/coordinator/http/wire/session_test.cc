@@ -414,8 +414,28 @@ TEST_F(HostileTest, IdleConnectionsMakeRoom) {
   EXPECT_TRUE(clients[1]->closed());
 }
 
+// Of bodies counts what has come, not what was announced.
+TEST_F(HostileTest, BodiesThatDoNotComeTakeNoRoom) {
+  auto server = HttpServer::start({}, tiny_model().served, port_, clock_, random_);
+  ASSERT_TRUE(server.ok());
+  std::vector<std::unique_ptr<RawClient>> clients;
+  for (std::size_t i = 0; i < 2 * limits::kHttpBodiesBytes / limits::kHttpBodyBytes; ++i) {
+    clients.push_back(std::make_unique<RawClient>((*server)->port()));
+    const std::string length =
+        i % 2 == 0 ? "Transfer-Encoding: chunked\r\n"
+                   : "Content-Length: " + std::to_string(limits::kHttpBodyBytes) + "\r\n";
+    clients.back()->send("POST /tokenize HTTP/1.1\r\n" + host + json + "Expect: 100-continue\r\n" +
+                         length + "\r\n");
+    EXPECT_TRUE(clients.back()->read_until("100 Continue")) << i;
+  }
+  RawClient other((*server)->port());
+  other.send(post("/tokenize", R"({"content":"a"})"));
+  EXPECT_EQ(other.read_answer().status, 200);
+}
+
 TEST_F(HostileTest, BusyConnectionsLeaveAnAnswerToWhoLooksAfterThem) {
   HttpOptions options;
+  options.timeouts.body = 600;  // none of them ends while the others are opened
   auto server = HttpServer::start(options, tiny_model().served, port_, clock_, random_);
   ASSERT_TRUE(server.ok());
   std::vector<std::unique_ptr<RawClient>> clients;
