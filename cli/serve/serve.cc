@@ -35,6 +35,7 @@
 #include "coordinator/http/routes/prompt.h"
 #include "coordinator/http/server.h"
 #include "coordinator/machine/coordinator_gate.h"
+#include "coordinator/membership/credentials.h"
 #include "coordinator/membership/dial_back.h"
 #include "coordinator/membership/membership.h"
 #include "coordinator/proof/ledger_service.h"
@@ -216,6 +217,17 @@ std::vector<ChildSpec> local_workers(const ServeOptions& options, bool in_cluste
   return specs;
 }
 
+// The id of the key that hearth init left in the folder; empty: none, or it was revoked.
+Result<std::string> owner_key_id(const ServeOptions& options, coordinator::Store& store) {
+  const auto file = read_admin_key(data_folder(options.data_dir));
+  if (!file && file.error().code == ErrorCode::kNotFound) return std::string();
+  if (!file) return file.error();
+  const std::string_view text = as_text(*file);
+  const auto key = coordinator::check_key(store, text.substr(0, text.find('\n')));
+  if (!key && key.error().code != ErrorCode::kRefused) return key.error();
+  return key ? key->id : std::string();
+}
+
 // The API of this machine is open to its users; beyond it, who has a key may use it.
 Result<coordinator::http::HttpOptions> api_options(const ServeOptions& options,
                                                    std::shared_ptr<coordinator::Store> store) {
@@ -231,6 +243,7 @@ Result<coordinator::http::HttpOptions> api_options(const ServeOptions& options,
   http.policy.min_level = options.min_level;
   http.store = std::move(store);
   http.open = client::is_loopback_address(options.host);
+  TRY(http.owner_key, owner_key_id(options, *http.store));
   if (http.open) return http;
   http.names = options.host_names;
   http.names.insert(http.names.end(), {host_name(), host_name() + ".local"});  // so mDNS knows it
@@ -245,9 +258,14 @@ Result<coordinator::http::HttpOptions> api_options(const ServeOptions& options,
 }
 
 // Nothing can be reached from beyond this machine until it has an identity for others. kNotFound
-// names what makes one.
+// names what is to be done.
 Status check_host(const ServeOptions& options) {
-  if (client::is_loopback_address(options.host)) return ok_status();
+  if (client::is_loopback_address(options.host)) {
+    if (options.host_names.empty()) return ok_status();
+    return Error{ErrorCode::kNotFound,
+                 "--host-name names this machine for others, and the API on " + options.host +
+                     " is for this machine alone; add --host ADDRESS, or omit --host-name"};
+  }
   const auto cluster = need_cluster(options.data_dir);
   if (cluster.ok()) return ok_status();
   return Error{

@@ -111,8 +111,10 @@ class Credits(swarm.InOneFolder):
         self.assertIn("has 0", message)
         self.assertIn("hearth ledger grant " + account["account"], message)
 
-        # Only an admin grants, and only what an amount can be.
-        self.assertIn("admin", self.grant("laptop", GRANT, key=laptop, code=5))
+        # Only the owner's key grants, no other admin's, and only what an amount can be.
+        another = self.run_here("key", "create", "another", "--admin")
+        for key in (laptop, another):
+            self.assertIn("admin.key", self.grant("laptop", GRANT, key=key, code=5))
         for amount in ("0", "1.5", "9007199254740993", "much"):
             self.grant("laptop", amount, code=2)
         self.grant("stranger", 5, code=1)
@@ -249,7 +251,7 @@ class Credits(swarm.InOneFolder):
     def test_with_a_log_only_no_client_pays(self):
         with swarm.Swarm(1, data_dir=self.folder) as s:
             status, said = s.post("/api/v1/grants", {"to": "coordinator", "amount": 5})
-            self.assertEqual((status, said["error"]["code"]), (409, "no_credits"))
+            self.assertEqual((status, said["error"]["code"]), (403, "owner_key_needed"))
             status, said = s.post("/v1/chat/completions",
                                   {"model": s.model, "messages": QUESTION, "max_tokens": 2})
             self.assertEqual(status, 200)

@@ -66,7 +66,8 @@ struct Api {
   Random& random;  // socket thread only
   const HostNames names = host_names(options);
   // Socket thread only.
-  Authorization authorization{options.store, clock, options.policy.account, options.open};
+  Authorization authorization{options.store, clock, options.policy.account, options.open,
+                              options.owner_key};
   Metrics metrics{options.version, model.id};
   KeptRequests kept{
       options.secret, model.fingerprint,

@@ -65,15 +65,29 @@ ApiError Authorization::unauthorized(const std::string& reason) {
                       "invalid_api_key", "authentication_error");
 }
 
+ApiError Authorization::owner_needed(const std::string& reason) {
+  log_refusal(reason);
+  return ApiError::of(
+      403,
+      "this route needs the key that hearth init wrote to admin.key in the server's data "
+      "folder; run the command on the server's machine, as the user that runs it",
+      "owner_key_needed", "permission_error");
+}
+
 Authorization::Verdict Authorization::check(const RequestHead& head, Access access,
                                             std::string_view model, bool local) {
-  if (!store_ || (access == Access::kLocal && local)) return {};
-  // Clients that must send some key send a placeholder, which is ignored; anything that contains a
-  // key of ours is checked.
-  if (open_ && head.authorizations <= 1 && !has_key(head.authorization)) return {};
-  if (head.authorizations != 1) {
-    return {unauthorized(head.authorizations == 0 ? "no Authorization header"
-                                                  : "two Authorization headers")};
+  if (access == Access::kLocal && local) return {};
+  // A proxy carries requests of clients that are not this machine's users. Clients that must send
+  // some key send a placeholder, which is ignored; anything that contains a key of ours is checked.
+  const bool open = (!store_ || open_) && !head.forwarded;
+  if (open && (!store_ || (head.authorizations <= 1 && !has_key(head.authorization)))) {
+    if (access != Access::kOwner) return {};
+    return {owner_needed("no key of the server's owner")};
+  }
+  if (!store_ || head.authorizations != 1) {
+    return {unauthorized(head.authorizations > 1 ? "two Authorization headers"
+                         : head.forwarded        ? "no Authorization header, through a proxy"
+                                                 : "no Authorization header")};
   }
   const auto key = check_key(*store_, bearer_token(head.authorization));
   if (!key.ok()) {
@@ -89,6 +103,9 @@ Authorization::Verdict Authorization::check(const RequestHead& head, Access acce
                      "rate_limit_exceeded", "rate_limit_error");
     error.retry_after = wait;
     return {std::move(error)};
+  }
+  if (access == Access::kOwner && key->id != owner_key_) {
+    return {owner_needed("key " + key->id + " is not that of the server's owner")};
   }
   if (access == Access::kAdmin && !key->admin) {
     log_refusal("key " + key->id + " is not an admin key");

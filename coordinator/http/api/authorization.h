@@ -17,12 +17,14 @@
 
 namespace hearth::coordinator::http {
 
-// The key that a route needs. Without a store every route is open.
+// The key that a route needs; docs/security.md has the table. Without a store every route but those
+// of the owner is open.
 enum class Access : std::uint8_t {
   kLocal,  // none from this machine, any key from others: liveness
   kKey,    // any key
   kModel,  // a key whose models include the served one
   kAdmin,  // an admin key
+  kOwner,  // the one key in the file admin.key of the server's own folder, even where none is asked
 };
 
 // RequestRates: a token bucket for each key: a minute's requests at once, then one whenever its
@@ -44,9 +46,14 @@ class Authorization {
  public:
   // `store`: null, there are no keys. `own`: the account of this machine's users and of admins.
   // `open`: a request needs no key; with a key it may do what the key allows, and no more.
+  // `owner_key`: the id of the key that Access::kOwner asks for; empty: no key has it.
   Authorization(std::shared_ptr<Store> store, const Clock& clock, const PublicKey& own = {},
-                bool open = false)
-      : store_(std::move(store)), clock_(clock), own_(own), open_(open) {}
+                bool open = false, std::string owner_key = {})
+      : store_(std::move(store)),
+        clock_(clock),
+        own_(own),
+        open_(open),
+        owner_key_(std::move(owner_key)) {}
 
   // Whether requests need a key; unauthenticated clients then learn nothing else.
   bool asks_keys() const { return store_ != nullptr && !open_; }
@@ -58,18 +65,20 @@ class Authorization {
     bool model_allowed = true;
     RequestPolicy policy = {};  // the key's; without a key, that of this machine's users
   };
-  // `local`: the connection comes from this machine's loopback.
+  // `local`: the connection comes from this machine's loopback, and not through a proxy.
   Verdict check(const RequestHead& head, Access access, std::string_view model, bool local);
   // Logs why a request was refused, which its sender is not told; at most one line a second.
   void log_refusal(const std::string& reason);
 
  private:
   ApiError unauthorized(const std::string& reason);
+  ApiError owner_needed(const std::string& reason);
 
   const std::shared_ptr<Store> store_;
   const Clock& clock_;
   const PublicKey own_;
   const bool open_;
+  const std::string owner_key_;
   RequestRates rates_;
   std::optional<TimePoint> logged_;  // the last refusal
 };

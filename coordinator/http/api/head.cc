@@ -159,6 +159,10 @@ std::optional<ApiError> check_target(const RequestHead& head, const HostNames& n
   const bool named = head.hosts > 0 || !authority.empty();
   if (named &&
       (!host_allowed(authority, names) || (head.hosts > 0 && !host_allowed(head.host, names)))) {
+  if (!head.repeated.empty()) {
+    return ApiError::of(400, fmt::format("the request has more than one {} header", head.repeated),
+                        "bad_request");
+  }
     return ApiError::of(
         403,
         "the Host header names another machine; use localhost, or start the server with "

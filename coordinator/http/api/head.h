@@ -52,6 +52,8 @@ struct RequestHead {
   std::string expect;
   std::string requested_method;   // Access-Control-Request-Method
   std::string requested_headers;  // Access-Control-Request-Headers
+  bool forwarded = false;         // a proxy says that it forwards the request of another machine
+  std::string repeated;           // a field that has one value and came more than once; empty: none
   std::vector<std::string> idempotency_keys;
   std::vector<std::string> last_event_ids;
   bool keep_alive = true;

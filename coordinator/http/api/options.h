@@ -63,6 +63,8 @@ struct HttpOptions {
   std::shared_ptr<Store> store;
   // Requests without a key are this machine's users'; a key that is shown still limits its request.
   bool open = false;
+  // The id of the key in the data folder's admin.key, which alone may grant credit. Empty: none.
+  std::string owner_key;
   // Stores requests for the next process. Null: they are kept in memory only.
   std::shared_ptr<RequestStore> requests;
   // Keys the names of kept requests and the salts of receipts: Store::secret_key().

@@ -5,6 +5,7 @@
 #include <spdlog/spdlog.h>
 
 #include <algorithm>
+#include <boost/algorithm/string/case_conv.hpp>
 #include <boost/asio/buffer.hpp>
 
 #include "base/limits.h"
@@ -45,6 +46,26 @@ std::vector<std::string> values(const Parser& parser, std::string_view name) {
 RequestHead read_head(const Parser& parser) {
   using beast::http::field;
   const auto text = [&parser](field name) { return http::field(parser, name); };
+// Proxies name the client that they speak for in one of these.
+bool is_forwarded(const Parser& parser) {
+  return std::ranges::any_of(parser.get(), [](const auto& each) {
+    const std::string name = boost::to_lower_copy(std::string(each.name_string()));
+    return name == "forwarded" || name == "via" || name == "x-real-ip" ||
+           name.starts_with("x-forwarded-");
+  });
+}
+
+// A reader that takes the first of two values may take another one than the proxy before it.
+std::string repeated_field(const Parser& parser) {
+  using beast::http::field;
+  for (const field name :
+       {field::origin, field::content_type, field::content_encoding, field::expect,
+        field::access_control_request_method, field::access_control_request_headers}) {
+    if (parser.get().count(name) > 1) return std::string(beast::http::to_string(name));
+  }
+  return {};
+}
+
   const auto& message = parser.get();
   RequestHead head;
   head.method = std::string(message.method_string().data(), message.method_string().size());
@@ -67,6 +88,8 @@ RequestHead read_head(const Parser& parser) {
   head.idempotency_keys = values(parser, "Idempotency-Key");
   head.last_event_ids = values(parser, "Last-Event-ID");
   head.keep_alive = parser.keep_alive();
+  head.forwarded = is_forwarded(parser);
+  head.repeated = repeated_field(parser);
   return head;
 }
 
@@ -351,7 +374,7 @@ void Session::on_head() {
   HeadCheck check = check_head(head, api_->names);
   if (!check.error) context_.origin = head.origin;
   // Browsers on this machine get an answer to their preflight without a key.
-  const bool local = from_.is_loopback() && !check.error;
+  const bool local = from_.is_loopback() && !head.forwarded && !check.error;
   if (local && head.is_preflight()) return answer_options(head);
   RouteMatch match = find_route(head.method, check.path);
   const auto verdict = api_->authorization.check(head, match.access, api_->model.id, local);
@@ -360,7 +383,8 @@ void Session::on_head() {
   if (verdict.unauthenticated()) return refuse(*verdict.refusal, check.close);
   if (check.error) return refuse(*check.error, check.close);
   if (head.method == "OPTIONS") return answer_options(head);
-  if (probes_only_ && !match.probe && match.access != Access::kAdmin) {
+  const bool administers = match.access == Access::kAdmin || match.access == Access::kOwner;
+  if (probes_only_ && !match.probe && !administers) {
     return refuse(too_many_connections(), true);
   }
   if (verdict.refusal) return refuse(*verdict.refusal, head.has_body());  // which is not read

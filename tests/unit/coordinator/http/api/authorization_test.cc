@@ -48,7 +48,7 @@ TEST(RoutesTest, LivenessAloneIsOpen) {
   for (const char* path : {"/metrics", "/api/v1/state"}) {
     EXPECT_EQ(find_route("GET", path).access, Access::kAdmin) << path;
   }
-  EXPECT_EQ(find_route("POST", "/api/v1/grants").access, Access::kAdmin);
+  EXPECT_EQ(find_route("POST", "/api/v1/grants").access, Access::kOwner);
   EXPECT_EQ(find_route("GET", "/v1/models/x").access, Access::kModel);
   for (const char* path :
        {"/v1/chat/completions", "/v1/completions", "/tokenize", "/detokenize", "/apply-template"}) {
@@ -144,6 +144,82 @@ TEST_F(KeyedServerTest, WhereNoKeyIsNeededOneThatIsShownCounts) {
   twice.authorization = "Bearer ollama";
   twice.authorizations = 2;
   EXPECT_TRUE(authorization.check(twice, Access::kModel, "tiny", true).refusal);
+}
+
+// The table of docs/security.md, "Who may do what".
+TEST_F(KeyedServerTest, WhoMayDoWhat) {
+  enum Who { kNone, kUser, kOther, kAdminKey, kOwnerKey };
+  auto owner = create_key(*store_, {"owner", {}, true, 0}, 1);
+  ASSERT_TRUE(owner.ok());
+  const std::string keys[] = {"", user_, key({"other", {"another"}, false, 0}), admin_,
+                              owner->text};
+  Authorization open(store_, clock_, {}, true, owner->key.id);
+  Authorization keyed(store_, clock_, {}, false, owner->key.id);
+  const auto status = [&](Authorization& api, const std::string& method, const std::string& path,
+                          Who who, bool forwarded = false) {
+    RequestHead head;
+    head.forwarded = forwarded;
+    head.authorizations = keys[who].empty() ? 0 : 1;
+    head.authorization = "Bearer " + keys[who];
+    const auto access = find_route(method, path).access;
+    const auto verdict = api.check(head, access, "tiny", !forwarded);
+    return verdict.refusal ? verdict.refusal->status : 200U;
+  };
+  struct Row {
+    const char* method;
+    const char* path;
+    unsigned open;   // from loopback without a key, where no keys are asked for
+    unsigned of[5];  // by key, where keys are asked for
+  };
+  const Row rows[] = {
+      {"GET", "/livez", 200, {200, 200, 200, 200, 200}},
+      {"GET", "/readyz", 200, {401, 200, 200, 200, 200}},
+      {"GET", "/v1/models", 200, {401, 200, 200, 200, 200}},
+      {"DELETE", "/v1/requests", 200, {401, 200, 200, 200, 200}},
+      {"POST", "/v1/chat/completions", 200, {401, 200, 403, 200, 200}},
+      {"POST", "/v1/completions", 200, {401, 200, 403, 200, 200}},
+      {"POST", "/tokenize", 200, {401, 200, 403, 200, 200}},
+      {"POST", "/detokenize", 200, {401, 200, 403, 200, 200}},
+      {"POST", "/apply-template", 200, {401, 200, 403, 200, 200}},
+      {"GET", "/metrics", 200, {401, 403, 403, 200, 200}},
+      {"GET", "/api/v1/state", 200, {401, 403, 403, 200, 200}},
+      {"POST", "/api/v1/grants", 403, {401, 403, 403, 403, 200}},
+  };
+  for (const Row& row : rows) {
+    EXPECT_EQ(status(open, row.method, row.path, kNone), row.open) << row.path;
+    for (const Who who : {kNone, kUser, kOther, kAdminKey, kOwnerKey}) {
+      EXPECT_EQ(status(keyed, row.method, row.path, who), row.of[who]) << row.path << who;
+      if (who == kNone) continue;
+      EXPECT_EQ(status(open, row.method, row.path, who), row.of[who]) << row.path << who;
+      EXPECT_EQ(status(open, row.method, row.path, who, true), row.of[who]) << row.path << who;
+    }
+    EXPECT_EQ(status(open, row.method, row.path, kNone, true), 401U) << "through a proxy";
+  }
+  Authorization without(nullptr, clock_);
+  EXPECT_EQ(status(without, "POST", "/api/v1/grants", kNone), 403U);
+  Authorization no_owner(store_, clock_);
+  EXPECT_EQ(status(no_owner, "POST", "/api/v1/grants", kOwnerKey), 403U) << "no admin.key";
+}
+
+// A proxy on this machine brings the world to a server that is open to this machine's users.
+TEST_F(KeyedServerTest, WhatAProxyForwardsNeedsAKey) {
+  HttpOptions options;
+  options.store = store_;
+  options.open = true;
+  const auto open = HttpServer::start(options, tiny_model().served, port_, clock_, random_);
+  ASSERT_TRUE(open.ok()) << open.error().message;
+  const auto asked = [&](const std::string& headers) {
+    RawClient client((*open)->port());
+    client.send(get("/v1/models", headers));
+    return client.read_answer().status;
+  };
+  EXPECT_EQ(asked(""), 200);
+  for (const char* field :
+       {"X-Forwarded-For: 203.0.113.9", "x-forwarded-for:", "Forwarded: for=203.0.113.9",
+        "Via: 1.1 proxy", "X-Real-IP: 203.0.113.9", "X-Forwarded-Proto: https"}) {
+    EXPECT_EQ(asked(field + std::string("\r\n")), 401) << field;
+    EXPECT_EQ(asked(field + std::string("\r\n") + bearer(user_)), 200) << field;
+  }
 }
 
 TEST_F(KeyedServerTest, OthersNeedAKeyToHearThatItLives) {

@@ -224,8 +224,8 @@ TEST_F(CreditsApiTest, WhatAKeysOwnerSetIsAFloor) {
   EXPECT_EQ(asked(R"({"min_level": "veteran", "verify": "full"})").verify, Verify::kFull);
 }
 
-TEST_F(CreditsApiTest, GrantsAreAnAdminsAndOfWholeAmounts) {
-  EXPECT_EQ(find_route("POST", "/api/v1/grants").access, Access::kAdmin);
+TEST_F(CreditsApiTest, GrantsAreTheOwnersAndOfWholeAmounts) {
+  EXPECT_EQ(find_route("POST", "/api/v1/grants").access, Access::kOwner);
   const auto post = [&](const std::string& body) {
     client = std::make_shared<PlayedClient>();
     HttpRequest http;

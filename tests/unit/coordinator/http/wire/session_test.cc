@@ -111,6 +111,13 @@ std::vector<Case> head_cases() {
        "host_not_allowed"},
       {"foreign Origin", get("/v1/models", "Origin: https://evil.example\r\n"), 403,
        "origin_not_allowed"},
+      {"two Origins",
+       get("/v1/models", "Origin: http://localhost\r\nOrigin: http://evil.example\r\n"), 400,
+       "bad_request"},
+      {"two encodings",
+       "POST /tokenize HTTP/1.1\r\n" + host + json +
+           "Content-Encoding: identity\r\nContent-Encoding: gzip\r\nContent-Length: 2\r\n\r\n{}",
+       400, "bad_request"},
       {"gzip body",
        "POST /tokenize HTTP/1.1\r\n" + host + json +
            "Content-Encoding: gzip\r\nContent-Length: 2\r\n\r\n{}",
