@@ -45,7 +45,14 @@ RequestJournal::~RequestJournal() { worker_.stop(); }
 
 void RequestJournal::begin(RequestRow row) {
   const std::size_t bytes = kEntryBytes + row.request.size();
-  add(std::move(row), bytes);
+  const Hash256 name = row.name;
+  {
+    const MutexLock lock(mutex_);
+    unwritten_.erase(name);
+  }
+  if (add(std::move(row), bytes)) return;
+  const MutexLock lock(mutex_);
+  unwritten_.insert(name);
 }
 
 void RequestJournal::token(const Hash256& name, const SampledToken& token) {
@@ -56,19 +63,35 @@ void RequestJournal::end(const Hash256& name, std::int64_t unix_seconds) {
   add(RequestEnd{name, unix_seconds}, kEntryBytes);
 }
 
-void RequestJournal::remove(const Hash256& name) { add(RequestRemoval{name}, 0); }
+void RequestJournal::remove(const Hash256& name) { add(RequestRemoval{name}, kEntryBytes); }
 
-// Removals are always taken: there are no more of them than requests. One flush waits where entries
-// wait, and one may run.
-void RequestJournal::add(Entry entry, std::size_t bytes) {
+// Removals are always taken: those that wait for long are of rows in the store. One flush waits
+// where entries wait, and one may run.
+bool RequestJournal::add(Entry entry, std::size_t bytes) {
   {
     const MutexLock lock(mutex_);
-    if (bytes > 0 && waiting_bytes_ + bytes > limits::kJournalBytes) return;
+    const bool removes = std::holds_alternative<RequestRemoval>(entry);
+    if (!removes && waiting_bytes_ + bytes > limits::kJournalBytes) return false;
     waiting_bytes_ += bytes;
     waiting_.push_back(std::move(entry));
-    if (waiting_.size() > 1) return;  // a flush waits
+    if (waiting_.size() > 1) return true;  // a flush waits
   }
   (void)worker_.post([this] { flush(); });  // refused only once the thread stops
+  return true;
+}
+
+// Of a transaction that failed: each name once, and none whose row failed with it.
+void RequestJournal::retry_removals(const std::vector<RequestChange>& changes) {
+  std::set<Hash256> lost;
+  std::set<Hash256> again;
+  for (const RequestChange& change : changes) {
+    if (const auto* row = std::get_if<RequestRow>(&change)) lost.insert(row->name);
+    const auto* removal = std::get_if<RequestRemoval>(&change);
+    if (removal != nullptr && lost.erase(removal->name) == 0) again.insert(removal->name);
+  }
+  for (const Hash256& name : again) add(RequestRemoval{name}, kEntryBytes);
+  const MutexLock lock(mutex_);
+  unwritten_.merge(lost);
 }
 
 void RequestJournal::flush() {
@@ -105,10 +128,12 @@ void RequestJournal::write(std::vector<Entry> entries) {
       changes.emplace_back(*end);
     } else if (const auto* removal = std::get_if<RequestRemoval>(&entry)) {
       tokens.erase(removal->name);
-      changes.emplace_back(*removal);
+      const MutexLock lock(mutex_);
+      if (unwritten_.erase(removal->name) == 0) changes.emplace_back(*removal);
     }
   }
   while (!tokens.empty()) put_tokens(tokens.begin()->first);
+  if (changes.empty()) return;
   const Status written = store_->write(changes);
   if (written.ok()) {
     failing_ = false;
@@ -118,9 +143,7 @@ void RequestJournal::write(std::vector<Entry> entries) {
     spdlog::error("answers that run now may begin anew after a restart: {}",
                   written.error().message);
   }
-  for (const RequestChange& change : changes) {
-    if (const auto* removal = std::get_if<RequestRemoval>(&change)) remove(removal->name);
-  }
+  retry_removals(changes);
 }
 
 }  // namespace hearth::coordinator

@@ -3,11 +3,13 @@
 //
 // Its callers never wait. What it cannot write in time or at all is left out and reported once in
 // the log: missing tokens are computed again, and tokens behind a gap are not read. A removal is
-// retried until it is done, for prompts are private.
+// retried until it is done, for prompts are private. Entries of limits::kJournalBytes wait at most;
+// removals count and are always taken, so that no more rows are written while they wait.
 #pragma once
 
 #include <cstdint>
 #include <memory>
+#include <set>
 #include <variant>
 #include <vector>
 
@@ -37,7 +39,8 @@ class RequestJournal {
   };
   using Entry = std::variant<RequestRow, Told, RequestEnd, RequestRemoval>;
 
-  void add(Entry entry, std::size_t bytes);
+  bool add(Entry entry, std::size_t bytes);  // false: it is left out
+  void retry_removals(const std::vector<RequestChange>& changes);
   void flush();
   void write(std::vector<Entry> entries);
 
@@ -45,6 +48,8 @@ class RequestJournal {
   Mutex mutex_;
   std::vector<Entry> waiting_ GUARDED_BY(mutex_);
   std::size_t waiting_bytes_ GUARDED_BY(mutex_) = 0;
+  // Requests whose row was left out: there is nothing to remove.
+  std::set<Hash256> unwritten_ GUARDED_BY(mutex_);
   bool failing_ = false;  // the writing thread's: reported in the log
   WorkerThread worker_;   // last: its tasks use all of the above
 };

@@ -5,6 +5,7 @@
 #include <chrono>
 #include <map>
 #include <mutex>
+#include <set>
 
 #include "base/limits.h"
 
@@ -18,6 +19,9 @@ struct PlayedStore final : RequestStore {
   Status write(const std::vector<RequestChange>& changes) override {
     const std::lock_guard lock(mutex);
     ++writes;
+    for (const RequestChange& change : changes) {
+      if (const auto* row = std::get_if<RequestRow>(&change)) seen.insert(row->name);
+    }
     if (broken) return Error{ErrorCode::kIo, "the disk is full"};
     for (const RequestChange& change : changes) {
       if (const auto* row = std::get_if<RequestRow>(&change)) rows[row->name] = *row;
@@ -27,7 +31,10 @@ struct PlayedStore final : RequestStore {
       if (const auto* end = std::get_if<RequestEnd>(&change)) {
         if (rows.contains(end->name)) rows[end->name].ended = end->ended;
       }
-      if (const auto* gone = std::get_if<RequestRemoval>(&change)) rows.erase(gone->name);
+      if (const auto* gone = std::get_if<RequestRemoval>(&change)) {
+        rows.erase(gone->name);
+        ++removals;
+      }
     }
     return ok_status();
   }
@@ -40,7 +47,9 @@ struct PlayedStore final : RequestStore {
   }
   std::mutex mutex;
   std::map<Hash256, RequestRow> rows;
+  std::set<Hash256> seen;  // rows, written or not
   int writes = 0;
+  int removals = 0;
   bool broken = false;
 };
 
@@ -127,6 +136,42 @@ TEST(RequestJournalTest, ADiskThatRefusesCostsRowsAndNoRemoval) {
     ASSERT_LT(std::chrono::steady_clock::now(), deadline) << "removed at the second try";
     std::this_thread::sleep_for(std::chrono::milliseconds(10));
   }
+}
+
+// However many requests come and go while the disk is full: of rows that were never written nothing
+// is removed.
+TEST(RequestJournalTest, RemovalsDoNotPileUpOnAFullDisk) {
+  const auto store = std::make_shared<PlayedStore>();
+  store->rows[hash("old")] = {};
+  RequestJournal journal(store);
+  {
+    const std::lock_guard lock(store->mutex);
+    store->broken = true;
+  }
+  for (int i = 0; i < 500; ++i) {
+    journal.begin({hash(std::to_string(i)), {}, "", 0, {}});
+    journal.remove(hash(std::to_string(i)));
+  }
+  journal.begin({hash("marker"), {}, "", 0, {}});
+  const auto deadline = std::chrono::steady_clock::now() + std::chrono::seconds(120);
+  const auto wait_until = [&](const auto& is_so) {
+    while (true) {
+      {
+        const std::lock_guard lock(store->mutex);
+        if (is_so()) return true;
+      }
+      if (std::chrono::steady_clock::now() > deadline) return false;
+      std::this_thread::sleep_for(std::chrono::milliseconds(1));
+    }
+  };
+  ASSERT_TRUE(wait_until([&] { return store->seen.contains(hash("marker")); }));
+  {
+    const std::lock_guard lock(store->mutex);
+    store->broken = false;
+  }
+  journal.remove(hash("old"));
+  ASSERT_TRUE(wait_until([&] { return store->rows.empty(); }));
+  EXPECT_EQ(store->removals, 1);
 }
 
 TEST(RequestJournalTest, TokensBeyondTheBoundAreLeftOut) {
