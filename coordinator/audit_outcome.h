@@ -59,8 +59,10 @@ struct AuditOutcome {
   std::string node = {};
   bool awaits_verdict = false;  // of kDisputed: somebody is asked who is right
   bool is_last() const { return kind != Kind::kDisputed || !awaits_verdict; }
-  // Of kFalse: the answer as it is right, from its first token on.
+  // Of kFalse: the answer as it is right, from its first token on. Where is_cut, the rest could not
+  // be computed, and its last token is the first that differs.
   std::vector<TokenId> answer = {};
+  bool is_cut = false;
   std::string why = {};  // of kUnaudited
 };
 

@@ -125,7 +125,8 @@ void DisputeResolver::report(const Case& one) {
   AuditOutcome outcome = request.disputed(one.dispute.finding);
   if (one.ruling.who == ledger::Ruling::False::kWorker) {
     outcome.kind = AuditOutcome::Kind::kFalse;
-    if (!one.claimed->is_cut) outcome.answer = one.claimed->tokens;
+    outcome.answer = one.claimed->tokens;
+    outcome.is_cut = one.claimed->is_cut;
   } else if (is_right(request, *one.claimed)) {
     outcome.kind = AuditOutcome::Kind::kAgreed;
     for (const auto& [window, stages] : request.windows()) {

@@ -500,7 +500,8 @@ void Generation::on_audit(std::uint32_t choice, const AuditOutcome& outcome) {
   const Choice& claimed = answer_.part(choice).choice;
   if (ended_ || !verification_.take(claimed, outcome)) return;
   if (outcome.kind == AuditOutcome::Kind::kFalse) {
-    if (!outcome.answer.empty() && outcome.answer != claimed.token_ids()) {
+    const bool whole = !outcome.is_cut && !outcome.answer.empty();
+    if (whole && outcome.answer != claimed.token_ids()) {
       verification_.correct(corrected_choice(
           choice, answer_.request(), answer_.prompt(choice), answer_.echo(choice), outcome.answer,
           api_->model.tokenizer, answer_.sampling(choice).stop_tokens));

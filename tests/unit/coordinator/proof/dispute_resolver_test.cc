@@ -277,6 +277,24 @@ TEST_F(DisputeResolverTest, WhoSampledOtherwiseIsFoundByTheModelsOwnTokens) {
   EXPECT_EQ(verdict().verdict, ledger::Verdict::kFraud);
 }
 
+TEST_F(DisputeResolverTest, ARefereeThatCannotFinishTellsTheFirstRightToken) {
+  answer(request(1));
+  compute(runs.at(0), {1, 2, 3, 4, 5, 9, 7});
+  compute(runs.at(1));
+  runs.clear();
+  for (const DisputeResolver::Ask& ask : audits->verdicts().take_asks()) {
+    ledger::RefereeFinding found = finding_of(ask.request, {9, 7});
+    found.tokens = {9};
+    found.is_cut = true;
+    audits->verdicts().found(ask.entry, found);
+  }
+  pump();
+  const std::vector<AuditOutcome> outcomes = take_outcomes();
+  ASSERT_FALSE(outcomes.empty());
+  EXPECT_EQ(outcomes.back().answer, std::vector<TokenId>{9});
+  EXPECT_TRUE(outcomes.back().is_cut) << "from which token on the answer is false is known";
+}
+
 TEST_F(DisputeResolverTest, AnHonestLastStageIsNotBlamedForALieFurtherUp) {
   answer(request(1));
   // The auditing first stage lies while it generates, and other tokens come of it.

@@ -91,8 +91,9 @@ struct VerifiedAnswer : ::testing::Test {
     }
     pump();
   }
-  void audit(Kind kind, std::vector<TokenId> right = {}, bool awaits = false) {
+  void audit(Kind kind, std::vector<TokenId> right = {}, bool awaits = false, bool cut = false) {
     AuditOutcome outcome;
+    outcome.is_cut = cut;
     outcome.kind = kind;
     outcome.awaits_verdict = awaits;
     outcome.windows = {{12, 0, 0, 1}};
@@ -194,6 +195,17 @@ TEST_F(VerifiedAnswer, AFalseWindowOfRightTokensChangesNoText) {
   audit(Kind::kFalse, {70, 71});
   EXPECT_EQ(answer()["choices"][0]["token_ids"], Json::parse("[70, 71]"));
   EXPECT_EQ(answer()["hearth"]["retracted"][0]["from_token"], nullptr);
+  EXPECT_TRUE(answer()["hearth"]["corrected"].empty());
+}
+
+// The server has no memory for the whole model, and knows the first right token alone.
+TEST_F(VerifiedAnswer, AFalseAnswerThatCannotBeCorrectedSaysFromWhere) {
+  ask(false);
+  compute();
+  audit(Kind::kFalse, {70, 75}, false, true);
+  ASSERT_TRUE(client->response);
+  EXPECT_EQ(answer()["choices"][0]["token_ids"], Json::parse("[70, 71]"));
+  EXPECT_EQ(answer()["hearth"]["retracted"][0]["from_token"], 1);
   EXPECT_TRUE(answer()["hearth"]["corrected"].empty());
 }
 
