@@ -51,16 +51,19 @@ std::optional<KeptRequests::Found> KeptRequests::find(const Hash256& name) const
   return Found{found->second.generation, found->second.digest};
 }
 
-bool KeptRequests::add(const Keep& keep, std::shared_ptr<Generation> generation) {
+std::optional<std::size_t> KeptRequests::add(const Keep& keep,
+                                             std::shared_ptr<Generation> generation) {
   const auto of_owner = std::count_if(entries_.begin(), entries_.end(), [&](const auto& each) {
     return each.second.owner == keep.owner;
   });
   const bool owner_full =
       !keep.owner.empty() && of_owner >= static_cast<std::ptrdiff_t>(limits::kKeptRequestsOwner);
-  if (owner_full && !drop_oldest(&keep.owner)) return false;
-  if (entries_.size() >= limits::kKeptRequests && !drop_oldest(nullptr)) return false;
+  if (owner_full && !drop_oldest(&keep.owner)) return limits::kKeptRequestsOwner;
+  if (entries_.size() >= limits::kKeptRequests && !drop_oldest(nullptr)) {
+    return limits::kKeptRequests;
+  }
   entries_.emplace(keep.name, Entry{std::move(generation), keep.digest, keep.owner});
-  return true;
+  return std::nullopt;
 }
 
 void KeptRequests::finished(const Keep& keep, std::size_t bytes, std::int64_t since) {

@@ -49,8 +49,8 @@ class KeptRequests {
     Hash256 digest;
   };
   std::optional<Found> find(const Hash256& name) const;
-  // False when the limit is reached and all of them are running.
-  bool add(const Keep& keep, std::shared_ptr<Generation> generation);
+  // The limit that is reached, where all of them are running; nothing when it was added.
+  std::optional<std::size_t> add(const Keep& keep, std::shared_ptr<Generation> generation);
   // The answer is whole and takes this many bytes. `since`: unix seconds.
   void finished(const Keep& keep, std::size_t bytes, std::int64_t since);
   // Together with its row, if the name still belongs to this generation.

@@ -18,12 +18,12 @@ constexpr const char* kSuspended = "the server is shutting down; ask again in a 
 
 double seconds(Duration duration) { return std::chrono::duration<double>(duration).count(); }
 
-ApiError too_many_kept() {
+ApiError too_many_kept(std::size_t limit) {
+  const char* whose = limit == limits::kKeptRequestsOwner ? "one API key" : "all clients together";
   return from_coordinator(
       {ErrorCode::kNoCapacity,
-       fmt::format(
-           "too many requests with an Idempotency-Key run at once; the limit is {} for one key",
-           limits::kKeptRequestsOwner)},
+       fmt::format("too many requests with an Idempotency-Key run at once; the limit is {} for {}",
+                   limit, whose)},
       1, "too_many_kept_requests");
 }
 
@@ -126,8 +126,8 @@ void Generation::start(std::shared_ptr<Api> api, std::shared_ptr<ResponseWriter>
   const std::int64_t created = api->clock.unix_seconds();
   auto self = std::make_shared<Generation>(api, std::move(input), http.arrived, created);
   const std::optional<Keep>& keep = self->answer_.input().keep;
-  if (keep && !api->kept.add(*keep, self)) {
-    return writer->respond(error_response(too_many_kept()));
+  if (const auto full = keep ? api->kept.add(*keep, self) : std::nullopt) {
+    return writer->respond(error_response(too_many_kept(*full)));
   }
   self->told_elsewhere_ = seen.has_value();
   api->generations.insert(self);
@@ -140,7 +140,7 @@ bool Generation::resume(std::shared_ptr<Api> api, GenerationInput input, Begun b
   const TimePoint now = api->clock.now();
   auto self = std::make_shared<Generation>(api, std::move(input), now, begun.created);
   Answer& answer = self->answer_;
-  if (!api->kept.add(*answer.input().keep, self)) return false;
+  if (api->kept.add(*answer.input().keep, self)) return false;
   self->told_elsewhere_ = true;
   self->retry_until_ = now + std::chrono::seconds(api->options.timeouts.resume);
   self->accepted_ = true;
