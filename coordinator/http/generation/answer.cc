@@ -84,9 +84,10 @@ void Answer::set_default_lengths() {
   for (Part& part : parts_) {
     const auto used = static_cast<std::uint32_t>(part.prompt_tokens);
     const std::uint32_t left = context > used ? context - used : 1;
-    const std::uint32_t usual =
-        request.chat ? std::min(left, limits::kDefaultMaxTokens) : kCompletionMaxTokens;
-    part.max_tokens = request.max_tokens.value_or(usual);
+    const std::uint32_t usual = request.fills_context ? left
+                                : request.chat        ? limits::kDefaultMaxTokens
+                                                      : kCompletionMaxTokens;
+    part.max_tokens = request.max_tokens.value_or(std::min(left, usual));
   }
 }
 

@@ -4,6 +4,7 @@
 #include <utility>
 
 #include "base/check.h"
+#include "base/limits.h"
 #include "coordinator/http/api/api.h"
 #include "coordinator/http/wire/sse.h"
 
@@ -128,8 +129,9 @@ void Audience::tell_verification() const {
   });
 }
 
-void Audience::finish(Listener& listener) const {
+void Audience::finish(const std::shared_ptr<Listener>& client) const {
   INVARIANT(answer_.settled(), "only a whole answer ends");
+  Listener& listener = *client;
   if (listener.gone()) return;
   const AnswerHead head = answer_.head();
   if (answer_.request().stream) {
@@ -145,15 +147,20 @@ void Audience::finish(Listener& listener) const {
     parts.push_back(right.part(0));
     parts.back().finish_reason = right.finish_reason();
   }
-  const OrderedJson closing = closing_();
-  HttpResponse whole = json_response(dump(answer_object(
-      head, parts, answer_.usage(), answer_.timings(), closing["hearth"], *tokenizer_)));
-  whole.headers = answer_.identity().headers();
-  listener.respond(std::move(whole));
+  Make make = [head, parts = std::move(parts), usage = answer_.usage(), timings = answer_.timings(),
+               hearth = closing_()["hearth"], tokenizer = tokenizer_,
+               headers = answer_.identity().headers()] {
+    HttpResponse whole =
+        json_response(dump(answer_object(head, parts, usage, timings, hearth, *tokenizer)));
+    whole.headers = headers;
+    return whole;
+  };
+  if (answer_.bytes() <= limits::kHttpLightBytes) return listener.respond(make());
+  elsewhere_(std::move(make), [client](HttpResponse whole) { client->respond(std::move(whole)); });
 }
 
 void Audience::finish_all() {
-  for (const auto& listener : take()) finish(*listener);
+  for (const auto& listener : take()) finish(listener);
 }
 
 void Audience::fail_all(const ApiError& error, bool interrupt) {

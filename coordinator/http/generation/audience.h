@@ -65,13 +65,18 @@ class Listener {
 class Audience {
  public:
   // All of them outlive the audience. `closing`: keys that the last chunk of a stream carries, and
-  // a whole answer.
+  // a whole answer. `elsewhere`: makes a large whole answer on another thread, and hands it over on
+  // the socket thread.
+  using Make = std::function<HttpResponse()>;
+  using Take = std::function<void(HttpResponse)>;
   Audience(const Answer& answer, const Verification& verification,
-           std::shared_ptr<const model::Tokenizer> tokenizer, std::function<OrderedJson()> closing)
+           std::shared_ptr<const model::Tokenizer> tokenizer, std::function<OrderedJson()> closing,
+           std::function<void(Make, Take)> elsewhere)
       : answer_(answer),
         verification_(verification),
         tokenizer_(std::move(tokenizer)),
-        closing_(std::move(closing)) {}
+        closing_(std::move(closing)),
+        elsewhere_(std::move(elsewhere)) {}
 
   // A client that has seen so much already. It is told nothing yet, and is not part of the
   // audience.
@@ -87,7 +92,7 @@ class Audience {
   void tell_verification() const;  // to all that stream
 
   // The rest of the answer, and its end.
-  void finish(Listener& listener) const;
+  void finish(const std::shared_ptr<Listener>& listener) const;
   void finish_all();
   // Ends every client with the error. `interrupt`: streams break off instead, so that their clients
   // come back for the rest.
@@ -105,6 +110,7 @@ class Audience {
   const Verification& verification_;
   std::shared_ptr<const model::Tokenizer> tokenizer_;
   std::function<OrderedJson()> closing_;
+  std::function<void(Make, Take)> elsewhere_;
   std::vector<std::shared_ptr<Listener>> listeners_;  // those that have gone, too, for a while
 };
 

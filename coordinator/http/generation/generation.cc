@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <functional>
 #include <numeric>
 #include <utility>
 
@@ -73,6 +74,13 @@ Answer make_answer(Api& api, GenerationInput input, std::int64_t created) {
   return Answer(api.model, std::move(input), std::move(identity));
 }
 
+// A long answer with logprobs takes most of a second to write as JSON.
+void make_on_pool(const std::shared_ptr<Api>& api, Audience::Make make, Audience::Take take) {
+  api->slow_tasks.post([api, make = std::move(make), take = std::move(take)] {
+    api->sockets.post([take, whole = make()]() mutable { take(std::move(whole)); });
+  });
+}
+
 }  // namespace
 
 // Carries the events of one sequence to the socket thread. Does not keep the generation alive.
@@ -116,7 +124,9 @@ Generation::Generation(std::shared_ptr<Api> api, GenerationInput input, TimePoin
       arrived_(arrived),
       answer_(make_answer(*api_, std::move(input), created)),
       verification_(answer_.request().policy.verify, answer_.size()),
-      audience_(answer_, verification_, api_->model.tokenizer, [this] { return closing(); }),
+      audience_(
+          answer_, verification_, api_->model.tokenizer, [this] { return closing(); },
+          std::bind_front(make_on_pool, api_)),
       runs_(answer_.size()) {}
 
 void Generation::start(std::shared_ptr<Api> api, std::shared_ptr<ResponseWriter> writer,
@@ -238,7 +248,7 @@ GenerateRequest Generation::request_of(std::uint32_t choice) const {
   out.policy = request.policy;
   // No user watches a whole answer come: a chat's titles and tags, and batch work.
   out.background = !request.stream;
-  out.may_shorten = request.chat && !request.max_tokens;
+  out.may_shorten = !request.max_tokens;
   out.answer = answer_.part(choice).choice.token_ids();
   return out;
 }

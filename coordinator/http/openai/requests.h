@@ -51,6 +51,7 @@ struct GenerationRequest {
   bool include_usage = false;
   std::optional<std::uint32_t> max_tokens;  // absent: the default of the endpoint
   std::optional<std::uint64_t> seed;        // absent: a random one, reported back
+  bool fills_context = false;               // max_tokens is -1: all that the context has room for
   std::vector<std::string> stop;
   // Without seed, max_tokens and stop_tokens: sampling_params() adds them.
   SamplingParams sampling;

@@ -17,21 +17,10 @@ ApiError prompt_error(const Error& error, bool chat) {
   return out;
 }
 
-// Refuses a prompt that cannot fit by its number of bytes, before it is tokenised.
-std::optional<ApiError> check_bytes(const ServedModel& served, std::size_t bytes, bool chat) {
-  const std::uint64_t longest = served.tokenizer->longest_token_bytes();
-  const std::uint64_t context = served.spec.context;
-  if (longest == 0 || bytes <= context * longest) return std::nullopt;
-  return ApiError::invalid(fmt::format("the prompt has {} bytes; the model's context of {} tokens "
-                                       "holds at most {} (its longest token has {})",
-                                       bytes, context, context * longest, longest),
-                           chat ? "messages" : "prompt", "context_length_exceeded");
-}
-
 ApiResult<std::vector<TokenId>> encode_prompt(const ServedModel& served, const Prompt& prompt) {
   if (const auto* ids = std::get_if<std::vector<TokenId>>(&prompt)) return *ids;
   const std::string& text = std::get<std::string>(prompt);
-  if (auto error = check_bytes(served, text.size(), false)) return *error;
+  if (auto error = check_bytes(served, text.size(), "prompt")) return *error;
   auto ids = encode_text(*served.tokenizer, text);
   if (!ids.ok()) return prompt_error(ids.error(), false);
   return std::move(*ids);
@@ -42,7 +31,7 @@ ApiResult<std::vector<TokenId>> encode_chat(const ServedModel& served, Generatio
   if (!pieces.ok()) return prompt_error(pieces.error(), true);
   std::size_t bytes = 0;
   for (const model::PromptPiece& piece : *pieces) bytes += piece.text.size();
-  if (auto error = check_bytes(served, bytes, true)) return *error;
+  if (auto error = check_bytes(served, bytes, "messages")) return *error;
   auto ids = encode_pieces(*served.tokenizer, *pieces);
   if (!ids.ok()) return prompt_error(ids.error(), true);
   return std::move(*ids);

@@ -1,5 +1,7 @@
 #include "coordinator/http/routes/prompt.h"
 
+#include <spdlog/fmt/fmt.h>
+
 namespace hearth::coordinator::http {
 namespace {
 
@@ -46,7 +48,18 @@ Result<std::vector<TokenId>> encode_pieces(const model::Tokenizer& tokenizer,
 }
 
 Result<std::vector<TokenId>> encode_text(const model::Tokenizer& tokenizer, std::string_view text) {
-  return tokenizer.encode(text, model::SpecialTokens::kText, true);
+  return encode_pieces(tokenizer, {{std::string(text), false}});
+}
+
+std::optional<ApiError> check_bytes(const ServedModel& served, std::size_t bytes,
+                                    const char* param) {
+  const std::uint64_t longest = served.tokenizer->longest_token_bytes();
+  const std::uint64_t context = served.spec.context;
+  if (longest == 0 || bytes <= context * longest) return std::nullopt;
+  return ApiError::invalid(fmt::format("the text has {} bytes; the model's context of {} tokens "
+                                       "holds at most {} (its longest token has {})",
+                                       bytes, context, context * longest, longest),
+                           param, "context_length_exceeded");
 }
 
 CanaryWords canary_words(const ServedModel& served) {

@@ -1,12 +1,14 @@
 // Turns messages or text into token ids. User text never becomes a control token.
 #pragma once
 
+#include <optional>
 #include <string_view>
 #include <vector>
 
 #include "base/ids.h"
 #include "base/result.h"
 #include "coordinator/http/api/options.h"
+#include "coordinator/http/openai/errors.h"
 
 namespace hearth::coordinator::http {
 
@@ -24,6 +26,10 @@ Result<std::vector<TokenId>> encode_text(const model::Tokenizer& tokenizer, std:
 // The words of the coordinator's own requests: a chat in which a user says the text.
 CanaryWords canary_words(const ServedModel& served);
 // Token ids to valid UTF-8.
+// Refuses a text that no context can hold by its number of bytes, before it is tokenised. `param`:
+// the field that has it.
+std::optional<ApiError> check_bytes(const ServedModel& served, std::size_t bytes,
+                                    const char* param);
 std::string decode_tokens(const ServedModel& served, const std::vector<TokenId>& tokens,
                           bool show_special);
 

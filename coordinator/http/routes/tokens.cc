@@ -1,5 +1,7 @@
 #include "coordinator/http/routes/tokens.h"
 
+#include <spdlog/fmt/fmt.h>
+
 #include "coordinator/http/api/router.h"
 #include "coordinator/http/openai/fields.h"
 #include "coordinator/http/routes/prompt.h"
@@ -16,6 +18,13 @@ OrderedJson piece_value(const std::string& bytes) {
 }
 
 using Function = ApiResult<OrderedJson> (*)(const ServedModel&, const Json&);
+std::optional<ApiError> check_count(const char* param, std::size_t tokens, std::size_t most) {
+  if (tokens <= most) return std::nullopt;
+  return ApiError::invalid(
+      fmt::format("'{}' has {} tokens; the limit is {}, send it in parts", param, tokens, most),
+      param, "context_length_exceeded");
+}
+
 
 void handle_on_pool(Call call, Function function) {
   on_pool(std::move(call), [function](const Call& call) {
@@ -23,8 +32,9 @@ void handle_on_pool(Call call, Function function) {
     auto result = json.ok() ? function(call.api->model, *json) : json.error();
     HttpResponse response =
         result.ok() ? json_response(dump(*result)) : error_response(result.error());
-    call.api->sockets.post(
-        [writer = call.writer, response = std::move(response)] { writer->respond(response); });
+    call.api->sockets.post([writer = call.writer, response = std::move(response)]() mutable {
+      writer->respond(std::move(response));
+    });
   });
 }
 
@@ -40,8 +50,10 @@ ApiResult<OrderedJson> tokenize(const ServedModel& served, const Json& body) {
   if (fields.failed()) return fields.error();
   const auto kind = parse_special ? model::SpecialTokens::kParse : model::SpecialTokens::kText;
   auto ids = served.tokenizer->encode(*content, kind, add_special);
+  if (auto error = check_bytes(served, content->size(), "content")) return *error;
   if (!ids.ok()) return from_coordinator(ids.error(), 1);
   OrderedJson tokens = OrderedJson::array();
+  if (auto error = check_count("content", ids->size(), limits::kJsonValues)) return *error;
   for (const TokenId id : *ids) {
     if (!with_pieces) {
       tokens.push_back(id);
@@ -61,6 +73,7 @@ ApiResult<OrderedJson> detokenize(const ServedModel& served, const Json& body) {
     return fields.error();
   }
   const auto ids = parse_token_ids(fields, "tokens", *tokens, served.spec.vocabulary);
+  if (auto error = check_count("tokens", tokens->size(), served.spec.context)) return *error;
   if (fields.failed()) return fields.error();
   return OrderedJson{{"content", decode_tokens(served, *ids, true)}};
 }

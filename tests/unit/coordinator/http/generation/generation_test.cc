@@ -23,11 +23,13 @@ struct GenerationTest : ::testing::Test {
   SeededRandom random{1};
   PlayedPort port;
   std::deque<ThreadGate::Task> tasks;
+  std::deque<ThreadGate::Task> pool_tasks;
   std::map<std::size_t, Position> generated;  // tokens of a prompt of three
   std::shared_ptr<PlayedClient> client = std::make_shared<PlayedClient>();
   std::shared_ptr<Api> api = std::make_shared<Api>(
       HttpOptions(), tiny_model().served, port, clock, random,
-      [this](ThreadGate::Task task) { tasks.push_back(std::move(task)); }, [](ThreadGate::Task) {});
+      [this](ThreadGate::Task task) { tasks.push_back(std::move(task)); },
+      [this](ThreadGate::Task task) { pool_tasks.push_back(std::move(task)); });
 
   void pump() {
     while (!tasks.empty()) {
@@ -97,6 +99,64 @@ TEST_F(GenerationTest, DefaultLengthsSeedsAndEndTokens) {
   ASSERT_EQ(port.submitted.size(), 4U);
   EXPECT_EQ(port.submitted[3].request.sampling.max_tokens, 12U) << "what the context leaves";
   EXPECT_TRUE(port.submitted[3].request.sampling.stop_tokens.empty());
+}
+
+// Which no client has asked for.
+TEST_F(GenerationTest, ADefaultLengthIsWhatTheContextLeaves) {
+  start(completion(), api->model.spec.context - 2);
+  ASSERT_EQ(port.submitted.size(), 1U);
+  EXPECT_EQ(port.submitted[0].request.sampling.max_tokens, 2U);
+  EXPECT_TRUE(port.submitted[0].request.may_shorten) << "to the KV memory, too";
+  GenerationRequest whole = completion();
+  whole.fills_context = true;
+  client = std::make_shared<PlayedClient>();
+  start(whole, 100);
+  ASSERT_EQ(port.submitted.size(), 2U);
+  EXPECT_EQ(port.submitted[1].request.sampling.max_tokens, api->model.spec.context - 100);
+  GenerationRequest named = completion();
+  named.max_tokens = 16;
+  client = std::make_shared<PlayedClient>();
+  start(named, api->model.spec.context - 2);
+  EXPECT_EQ(client->response->status, 400U);
+}
+
+// All other clients wait while the socket thread writes JSON.
+TEST_F(GenerationTest, ALongAnswerIsMadeOnThePool) {
+  GenerationRequest request = completion();
+  request.sampling.logprobs = true;
+  request.max_tokens = 200;
+  start(request);
+  accept(0);
+  for (std::uint32_t i = 0; i < 200; ++i) {
+    SampledToken sampled;
+    sampled.sequence = SequenceId(1);
+    sampled.position = 3 + i;
+    sampled.token = 70;
+    sampled.top = std::vector<TokenLogprob>(limits::kTopLogprobs * 8);
+    if (i == 199) sampled.finish = FinishReason::kLength;
+    port.submitted[0].events->on_token(sampled);
+    pump();
+  }
+  EXPECT_FALSE(client->response) << "not on this thread";
+  ASSERT_EQ(pool_tasks.size(), 1U);
+  pool_tasks.front()();
+  EXPECT_FALSE(client->response) << "not from the pool";
+  pump();
+  ASSERT_TRUE(client->response);
+  const Json answer = Json::parse(client->response->body);
+  EXPECT_EQ(answer["choices"][0]["logprobs"]["tokens"].size(), 200U);
+}
+
+// Of all clients together, or of one key.
+TEST_F(GenerationTest, TooManyKeptRequestsNameTheLimitThatIsReached) {
+  for (const auto& [owner, limit] :
+       {std::pair{"", limits::kKeptRequests}, std::pair{"key", limits::kKeptRequestsOwner}}) {
+    KeptRequests kept(Hash256{}, "fp", nullptr);
+    for (std::size_t i = 0; i < limit; ++i) {
+      EXPECT_EQ(kept.add(kept.keep(owner, std::to_string(i), "/", ""), nullptr), std::nullopt);
+    }
+    EXPECT_EQ(kept.add(kept.keep(owner, "one more", "/", ""), nullptr), limit);
+  }
 }
 
 TEST_F(GenerationTest, AnAnswerNamesItsReceipts) {

@@ -61,6 +61,25 @@ TEST(TokensApi, SpecialTokensAreParsedOnlyWhereAsked) {
   EXPECT_EQ((*tokenize(served_tokens(), {{"content", ""}})).dump(), R"({"tokens":[]})");
 }
 
+// As a chat: what no context can hold costs nothing.
+TEST(TokensApi, TextsAndTokensBeyondTheContextAreRefused) {
+  const ServedModel& served = served_tokens();
+  const std::size_t most = served.spec.context * served.tokenizer->longest_token_bytes();
+  const auto refusal = [](ApiResult<OrderedJson> result) {
+    return result.ok() ? std::string("accepted")
+                       : result.error().code.value_or("") + " " + result.error().param.value_or("");
+  };
+  EXPECT_EQ(refusal(tokenize(served, {{"content", std::string(most, ' ')}})), "accepted");
+  for (const bool pieces : {false, true}) {
+    const Json body = {{"content", std::string(most + 1, ' ')}, {"with_pieces", pieces}};
+    EXPECT_EQ(refusal(tokenize(served, body)), "context_length_exceeded content");
+  }
+  std::vector<TokenId> ids(served.spec.context, 70);
+  EXPECT_EQ(refusal(detokenize(served, {{"tokens", ids}})), "accepted");
+  ids.push_back(70);
+  EXPECT_EQ(refusal(detokenize(served, {{"tokens", ids}})), "context_length_exceeded tokens");
+}
+
 TEST(TokensApi, PiecesJoinToTheText) {
   const std::string text = "h\xC3\xA9llo \xF0\x9F\x98\x80<|im_start|>";
   const Json body = {{"content", text}, {"with_pieces", true}};
