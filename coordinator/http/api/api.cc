@@ -12,7 +12,7 @@ std::string wait_text(std::uint32_t seconds) {
 }
 
 std::optional<ApiError> check_model(const Api& api, const std::string& name) {
-  if (name == api.model.id) return std::nullopt;
+  if (name.empty() || name == api.model.id) return std::nullopt;
   return ApiError::not_found(
       fmt::format("the model '{}' is not served here; this swarm serves '{}'",
                   valid_utf8(name.substr(0, 128)), api.model.id),

@@ -87,7 +87,7 @@ struct Api {
 };
 
 std::string wait_text(std::uint32_t seconds);  // "about 25 minutes"
-// 404 model_not_found unless `name` is the served model's.
+// 404 model_not_found unless `name` is the served model's, or empty: there is one only.
 std::optional<ApiError> check_model(const Api& api, const std::string& name);
 std::string new_request_id(Random& random);          // x-request-id of one answer
 ApiError silent_coordinator(std::uint32_t seconds);  // 503

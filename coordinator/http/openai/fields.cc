@@ -79,6 +79,10 @@ void FieldReader::fail(ApiError error) {
   if (!error_) error_ = std::move(error);
 }
 
+void FieldReader::refuse(const char* name, const std::string& what) {
+  fail(ApiError::not_supported(fmt::format("'{}{}' {}", prefix_, name, what), prefix_ + name));
+}
+
 void FieldReader::fail(const char* name, const std::string& what) {
   fail(ApiError::invalid(fmt::format("'{}{}' {}", prefix_, name, what), prefix_ + name));
 }

@@ -35,6 +35,8 @@ class FieldReader {
   void fail(ApiError error);
   // 400 invalid_value about a field, with the prefix put before its name.
   void fail(const char* name, const std::string& what);
+  // 400 unsupported_value about a field, likewise.
+  void refuse(const char* name, const std::string& what);
   bool failed() const { return error_.has_value(); }
   const ApiError& error() const { return *error_; }
 

@@ -9,6 +9,7 @@
 #include "base/check.h"
 #include "base/limits.h"
 #include "coordinator/http/openai/fields.h"
+#include "coordinator/http/openai/unsupported.h"
 #include "proto/frame.h"
 
 namespace hearth::coordinator::http {
@@ -17,6 +18,7 @@ namespace {
 constexpr std::int64_t kInt32Max = std::numeric_limits<std::int32_t>::max();
 
 constexpr double kBiasRange = 100.0;
+constexpr std::uint64_t kAnySeed = ~std::uint64_t{0};  // -1: another one each time, as absent
 
 std::optional<TokenId> token_id(std::optional<std::int64_t> id, std::uint32_t vocabulary) {
   if (!id || *id < 0 || *id >= static_cast<std::int64_t>(vocabulary)) return std::nullopt;
@@ -113,8 +115,9 @@ void parse_hearth(FieldReader& fields, GenerationRequest& request) {
 void parse_sampling(FieldReader& fields, const ModelBounds& bounds, GenerationRequest& request) {
   SamplingParams& sampling = request.sampling;
   sampling.temperature = fields.number("temperature", 0, 100, sampling.temperature);
-  sampling.top_p = fields.number("top_p", 0, 1, sampling.top_p);
-  if (sampling.top_p <= 0.0F) fields.fail("top_p", "must be more than 0 and at most 1");
+  // 0 keeps the likeliest token alone, as does the least number that stages take.
+  sampling.top_p =
+      std::max(fields.number("top_p", 0, 1, sampling.top_p), std::numeric_limits<float>::min());
   sampling.min_p = fields.number("min_p", 0, 1, sampling.min_p);
   if (const auto v = fields.integer("top_k", -1, kInt32Max)) {
     // -1 (vLLM) and anything that covers the vocabulary mean off.
@@ -132,6 +135,7 @@ void parse_sampling(FieldReader& fields, const ModelBounds& bounds, GenerationRe
   // The whole of int64, negative ones in two's complement, as clients of OpenAI send it.
   request.seed = fields.integer<std::uint64_t>("seed", std::numeric_limits<std::int64_t>::min(),
                                                std::numeric_limits<std::int64_t>::max());
+  if (request.seed == kAnySeed) request.seed.reset();
   parse_logit_bias(fields, bounds.vocabulary, request);
   request.ignore_eos = fields.boolean("ignore_eos").value_or(false);
   request.return_token_ids = fields.boolean("return_token_ids").value_or(false);
@@ -220,19 +224,12 @@ model::ChatMessage parse_message(const Json& value, std::size_t index, FieldRead
   } else {
     message.fail("content", "must be a string or an array of text parts");
   }
+  refuse_unsupported_message(message);
   if (message.failed()) fields.fail(message.error());
   return out;
 }
 
-void refuse_unless_empty(FieldReader& fields, const char* name) {
-  const Json* value = fields.find(name);
-  if (value == nullptr || (value->is_array() && value->empty())) return;
-  fields.fail(ApiError::not_supported(fmt::format("'{}' is not supported yet", name), name));
-}
-
 void refuse_formats(FieldReader& fields) {
-  refuse_unless_empty(fields, "tools");
-  refuse_unless_empty(fields, "functions");
   const Json* format = fields.find("response_format");
   if (format == nullptr) return;
   FieldReader inner(*format, "response_format.");
@@ -291,10 +288,17 @@ void parse_prompts(FieldReader& fields, const ModelBounds& bounds, GenerationReq
   }
 }
 
-std::string parse_model(FieldReader& fields) {
-  auto name = fields.string("model");
-  if (!name) fields.fail("model", "is required");
-  return name.value_or("");
+std::string parse_model(FieldReader& fields) { return fields.string("model").value_or(""); }
+
+void parse_max_tokens(FieldReader& fields, const char* name, GenerationRequest& request) {
+  const auto number = fields.integer(name, -1, kInt32Max);
+  if (number == 0) {
+    fields.fail(name, "must be at least 1, or -1 for all that the context has room for");
+  }
+  if (!number) return;
+  request.fills_context = *number == -1;
+  request.max_tokens.reset();
+  if (*number > 0) request.max_tokens = static_cast<std::uint32_t>(*number);
 }
 
 // best_of and suffix are accepted only where they change nothing.
@@ -369,13 +373,14 @@ ApiResult<GenerationRequest> parse_chat_request(const Json& body, const ModelBou
   request.messages = parse_messages(fields);
   // The newer name wins when both are there.
   for (const char* name : {"max_tokens", "max_completion_tokens"}) {
-    if (const auto v = fields.integer<std::uint32_t>(name, 1, kInt32Max)) request.max_tokens = v;
+    parse_max_tokens(fields, name, request);
   }
   parse_sampling(fields, bounds, request);
   parse_chat_logprobs(fields, request);
   parse_stop(fields, request);
   parse_stream(fields, request);
   refuse_formats(fields);
+  refuse_unsupported(fields);
   if (fields.failed()) return fields.error();
   return request;
 }
@@ -386,12 +391,13 @@ ApiResult<GenerationRequest> parse_completion_request(const Json& body, const Mo
   request.chat = false;
   request.model = parse_model(fields);
   parse_prompts(fields, bounds, request);
-  request.max_tokens = fields.integer<std::uint32_t>("max_tokens", 1, kInt32Max);
+  parse_max_tokens(fields, "max_tokens", request);
   parse_sampling(fields, bounds, request);
   parse_completion_logprobs(fields, request);
   parse_stop(fields, request);
   parse_stream(fields, request);
   refuse_formats(fields);
+  refuse_unsupported(fields, "echo");
   refuse_completion_extras(fields, request);
   if (!fields.failed() && request.prompts.size() * request.n > limits::kHttpSequences) {
     fields.fail(

@@ -1,6 +1,7 @@
 // Parses bodies of /v1/chat/completions and /v1/completions into one checked GenerationRequest.
-// Unknown fields are ignored, null equals absent, every number has a range, and errors name the
-// field. Pure functions that never throw.
+// Fields that would change the answer and are not supported are refused by name
+// (openai/unsupported.h), other unknown fields are ignored, null equals absent, every number has a
+// range, and errors name the field. Pure functions that never throw.
 #pragma once
 
 #include <cstdint>
@@ -42,7 +43,7 @@ RequestPolicy merged_policy(const RequestPolicy& key, const PolicyFields& body,
 
 struct GenerationRequest {
   bool chat = true;
-  std::string model;
+  std::string model;                         // empty: the one that is served
   std::vector<model::ChatMessage> messages;  // chat
   std::vector<Prompt> prompts;               // completions, at least one
 
@@ -50,8 +51,8 @@ struct GenerationRequest {
   bool stream = false;
   bool include_usage = false;
   std::optional<std::uint32_t> max_tokens;  // absent: the default of the endpoint
-  std::optional<std::uint64_t> seed;        // absent: a random one, reported back
   bool fills_context = false;               // max_tokens is -1: all that the context has room for
+  std::optional<std::uint64_t> seed;        // absent: a random one, reported back
   std::vector<std::string> stop;
   // Without seed, max_tokens and stop_tokens: sampling_params() adds them.
   SamplingParams sampling;

@@ -4,6 +4,7 @@
 
 #include "coordinator/http/api/router.h"
 #include "coordinator/http/openai/fields.h"
+#include "coordinator/http/openai/unsupported.h"
 #include "coordinator/http/routes/prompt.h"
 #include "model/gguf/untrusted_text.h"
 
@@ -17,7 +18,6 @@ OrderedJson piece_value(const std::string& bytes) {
   return numbers;
 }
 
-using Function = ApiResult<OrderedJson> (*)(const ServedModel&, const Json&);
 std::optional<ApiError> check_count(const char* param, std::size_t tokens, std::size_t most) {
   if (tokens <= most) return std::nullopt;
   return ApiError::invalid(
@@ -25,6 +25,7 @@ std::optional<ApiError> check_count(const char* param, std::size_t tokens, std::
       param, "context_length_exceeded");
 }
 
+using Function = ApiResult<OrderedJson> (*)(const ServedModel&, const Json&);
 
 void handle_on_pool(Call call, Function function) {
   on_pool(std::move(call), [function](const Call& call) {
@@ -49,11 +50,11 @@ ApiResult<OrderedJson> tokenize(const ServedModel& served, const Json& body) {
   const bool with_pieces = fields.boolean("with_pieces").value_or(false);
   if (fields.failed()) return fields.error();
   const auto kind = parse_special ? model::SpecialTokens::kParse : model::SpecialTokens::kText;
-  auto ids = served.tokenizer->encode(*content, kind, add_special);
   if (auto error = check_bytes(served, content->size(), "content")) return *error;
+  auto ids = served.tokenizer->encode(*content, kind, add_special);
   if (!ids.ok()) return from_coordinator(ids.error(), 1);
-  OrderedJson tokens = OrderedJson::array();
   if (auto error = check_count("content", ids->size(), limits::kJsonValues)) return *error;
+  OrderedJson tokens = OrderedJson::array();
   for (const TokenId id : *ids) {
     if (!with_pieces) {
       tokens.push_back(id);
@@ -72,8 +73,8 @@ ApiResult<OrderedJson> detokenize(const ServedModel& served, const Json& body) {
     fields.fail("tokens", "must be an array of token ids");
     return fields.error();
   }
-  const auto ids = parse_token_ids(fields, "tokens", *tokens, served.spec.vocabulary);
   if (auto error = check_count("tokens", tokens->size(), served.spec.context)) return *error;
+  const auto ids = parse_token_ids(fields, "tokens", *tokens, served.spec.vocabulary);
   if (fields.failed()) return fields.error();
   return OrderedJson{{"content", decode_tokens(served, *ids, true)}};
 }
@@ -82,6 +83,7 @@ ApiResult<OrderedJson> apply_template(const ServedModel& served, const Json& bod
   FieldReader fields(body);
   auto messages = parse_messages(fields);
   const bool add_prompt = fields.boolean("add_generation_prompt").value_or(true);
+  refuse_unsupported(fields, "add_generation_prompt");
   if (fields.failed()) return fields.error();
   auto pieces = render_chat(served, std::move(messages), add_prompt);
   if (!pieces.ok()) return from_coordinator(pieces.error(), 1);

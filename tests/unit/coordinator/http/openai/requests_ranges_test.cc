@@ -42,7 +42,7 @@ std::vector<Range> number_ranges() {
   const double below = std::nextafter(-100.0, -200.0);
   return {
       {"temperature", {0, -0.0, 1e-40, 0.7, 2, 100}, {-1e-9, -1, above, 1e308}},
-      {"top_p", {1e-30, 0.5, 1, 1.0}, {0, -0.0, 1e-60, -0.1, std::nextafter(1.0, 2.0), 2}},
+      {"top_p", {0, -0.0, 1e-60, 1e-30, 0.5, 1, 1.0}, {-0.1, std::nextafter(1.0, 2.0), 2}},
       {"min_p", {0, 1e-60, 0.5, 1}, {-1e-300, std::nextafter(1.0, 2.0), 5}},
       {"presence_penalty", {-100, -2, 0, 2, 100}, {above, below, 1e300}},
       {"frequency_penalty", {-100, -2, 0, 2, 100}, {above, below, -1e300}},
@@ -56,8 +56,8 @@ std::vector<Range> integer_ranges() {
   return {
       {"top_k", {-1, 0, 1, 999, 1000, int32, 40.0}, {-2, int32 + 1, 1.5, -1.5, 1e300}},
       {"n", {1, 8, 2.0}, {0, -1, 9, 1.5, 1000000000}},
-      {"max_tokens", {1, int32, 5.0}, {0, -1, int32 + 1, 0.5}},
-      {"max_completion_tokens", {1, int32}, {0, -1, int32 + 1, 0.5}, true, false},
+      {"max_tokens", {-1, 1, int32, 5.0}, {0, -2, int32 + 1, 0.5}},
+      {"max_completion_tokens", {-1, 1, int32}, {0, -2, int32 + 1, 0.5}, true, false},
       {"seed", {0, -1, INT64_MIN, INT64_MAX, -3.0}, {UINT64_MAX, 0.5, 1e19, -1e19}},
       {"best_of", {1, 1.0}, {0, 2, -1, 1.5}, false, true},
       {"logprobs", {0, 1, 20}, {-1, 21, 0.5}, false, true},
@@ -298,8 +298,8 @@ TEST(RequestsRanges, MessagesOfEveryWrongShape) {
   EXPECT_FALSE(parse(true, "messages", many).ok());
 }
 
-TEST(RequestsRanges, ModelIsRequiredAndAString) {
-  for (const Json& value : {Json(nullptr), Json(5), Json::array({"m"}), Json(true)}) {
+TEST(RequestsRanges, ModelIsAString) {
+  for (const Json& value : {Json(5), Json::array({"m"}), Json(true)}) {
     for (const bool chat : {true, false}) {
       auto parsed = parse(chat, "model", value);
       ASSERT_FALSE(parsed.ok()) << value;

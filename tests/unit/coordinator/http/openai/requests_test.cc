@@ -37,7 +37,7 @@ TEST(RequestsTest, ReadsEveryField) {
   const GenerationRequest r = chat(R"({
     "max_tokens": 5, "max_completion_tokens": 6, "temperature": 0.5, "top_p": 0.9, "top_k": 40,
     "min_p": 0.1, "repeat_penalty": 1.1, "presence_penalty": -1, "frequency_penalty": 2,
-    "seed": -1, "n": 8, "stop": ["a", "b"], "stream": true,
+    "seed": -2, "n": 8, "stop": ["a", "b"], "stream": true,
     "stream_options": {"include_usage": true}, "logprobs": true, "top_logprobs": 20,
     "ignore_eos": true, "return_token_ids": true, "return_hashes": true, "trust": ["den", "attic"],
     "hearth": {"verify": "full", "min_level": "regular",
@@ -51,7 +51,7 @@ TEST(RequestsTest, ReadsEveryField) {
   EXPECT_EQ(r.sampling.repetition_penalty, 1.1F);
   EXPECT_EQ(r.sampling.presence_penalty, -1.0F);
   EXPECT_EQ(r.sampling.frequency_penalty, 2.0F);
-  EXPECT_EQ(r.seed, UINT64_MAX);  // two's complement
+  EXPECT_EQ(r.seed, UINT64_MAX - 1);  // two's complement
   EXPECT_EQ(r.n, 8U);
   EXPECT_EQ(r.stop, (std::vector<std::string>{"a", "b"}));
   EXPECT_TRUE(r.stream && r.include_usage && r.ignore_eos && r.return_token_ids && r.return_hashes);
@@ -65,11 +65,28 @@ TEST(RequestsTest, ReadsEveryField) {
   EXPECT_FALSE(chat("{}").asked.share) << "sharing is opt-in";
 }
 
+TEST(RequestsTest, WhatHasOneObviousMeaningIsAccepted) {
+  EXPECT_EQ(chat(R"({"seed": -1})").seed, std::nullopt) << "another one each time";
+  const GenerationRequest whole = chat(R"({"max_tokens": -1})");
+  EXPECT_TRUE(whole.fills_context);
+  EXPECT_EQ(whole.max_tokens, std::nullopt);
+  EXPECT_FALSE(chat(R"({"max_tokens": -1, "max_completion_tokens": 3})").fills_context);
+  const float least = chat(R"({"top_p": 0})").sampling.top_p;
+  EXPECT_GT(least, 0.0F);
+  EXPECT_LT(least, 1e-30F) << "the likeliest token alone";
+  auto zero = parse_chat_request(chat_body(R"({"max_tokens": 0})"), kBounds);
+  EXPECT_NE(zero.error().message.find("'max_tokens' must be at least 1"), std::string::npos);
+  const Json unnamed = Json::parse(R"({"prompt": "a", "suffix": null, "best_of": 1})");
+  auto completed = parse_completion_request(unnamed, kBounds);
+  ASSERT_TRUE(completed.ok());
+  EXPECT_EQ(completed->model, "") << "there is one only";
+}
+
 TEST(RequestsTest, NullEqualsAbsentAndUnknownFieldsAreIgnored) {
   const GenerationRequest request = chat(R"({
     "temperature": null, "top_p": null, "max_tokens": null, "stop": null, "seed": null, "n": null,
     "logit_bias": null, "stream_options": null, "tools": [], "response_format": {"type": "text"},
-    "user": "u", "metadata": {"a": [1, {"b": 2}]}, "store": true, "reasoning_effort": "high"})");
+    "user": "u", "metadata": {"a": [1, {"b": 2}]}, "store": true, "reasoning_effort": null})");
   EXPECT_EQ(request.sampling, SamplingParams{});
 }
 
@@ -101,8 +118,7 @@ TEST(RequestsTest, ChatRefusalsNameTheField) {
        "unsupported_content"},
       {R"({"temperature": 101})", "temperature", "invalid_value"},
       {R"({"temperature": "hot"})", "temperature", "invalid_value"},
-      {R"({"top_p": 0})", "top_p", "invalid_value"},
-      {R"({"top_p": 1e-60})", "top_p", "invalid_value"},
+      {R"({"top_p": -0.1})", "top_p", "invalid_value"},
       {R"({"top_k": -2})", "top_k", "invalid_value"},
       {R"({"repeat_penalty": 0})", "repeat_penalty", "invalid_value"},
       {R"({"n": 9})", "n", "invalid_value"},
@@ -139,6 +155,56 @@ TEST(RequestsTest, ChatRefusalsNameTheField) {
       EXPECT_EQ(parsed.error().param, refusal.param) << parsed.error().message;
     }
   }
+}
+
+// What would change the answer is refused by name, in the request and in its messages.
+TEST(RequestsTest, NothingThatChangesTheAnswerIsIgnored) {
+  const RefusedRequest refusals[] = {
+      {R"({"chat_template_kwargs": {"enable_thinking": false}})", "chat_template_kwargs", ""},
+      {R"({"enable_thinking": false})", "enable_thinking", ""},
+      {R"({"reasoning_effort": "low"})", "reasoning_effort", ""},
+      {R"({"think": true})", "think", ""},
+      {R"({"continue_final_message": true})", "continue_final_message", ""},
+      {R"({"add_generation_prompt": false})", "add_generation_prompt", ""},
+      {R"({"tool_choice": "required"})", "tool_choice", ""},
+      {R"({"tool_choice": {"type": "function", "function": {"name": "f"}}})", "tool_choice", ""},
+      {R"({"function_call": {"name": "f"}})", "function_call", ""},
+      {R"({"grammar": "root ::= \"a\""})", "grammar", ""},
+      {R"({"json_schema": {"type": "object"}})", "json_schema", ""},
+      {R"({"guided_choice": ["a", "b"]})", "guided_choice", ""},
+      {R"({"stop_token_ids": [2]})", "stop_token_ids", ""},
+      {R"({"min_tokens": 5})", "min_tokens", ""},
+      {R"({"n_predict": 5})", "n_predict", ""},
+      {R"({"mirostat": 2})", "mirostat", ""},
+      {R"({"typical_p": 0.5})", "typical_p", ""},
+      {R"({"echo": true})", "echo", ""},
+      {R"({"options": {"temperature": 0}})", "options", ""},
+      {R"({"messages": [{"role": "user", "content": "a"},
+                        {"role": "assistant", "tool_calls": [{"id": "c"}]}]})",
+       "messages[1].tool_calls", ""},
+      {R"({"messages": [{"role": "assistant", "content": "", "function_call": {"name": "f"}}]})",
+       "messages[0].function_call", ""},
+      {R"({"messages": [{"role": "assistant", "content": "a", "prefix": true}]})",
+       "messages[0].prefix", ""},
+      {R"({"messages": [{"role": "assistant", "content": "a", "reasoning_content": "b"}]})",
+       "messages[0].reasoning_content", ""},
+  };
+  for (const RefusedRequest& refusal : refusals) {
+    auto parsed = parse_chat_request(chat_body(refusal.fields), kBounds);
+    ASSERT_FALSE(parsed.ok()) << refusal.fields;
+    EXPECT_EQ(parsed.error().code, "unsupported_value");
+    EXPECT_EQ(parsed.error().param, refusal.param) << parsed.error().message;
+    EXPECT_NE(parsed.error().message.find(refusal.param), std::string::npos);
+  }
+  chat(R"({"tools": [], "tool_choice": "none", "function_call": "auto", "grammar": "",
+    "json_schema": {}, "guided_json": null, "chat_template_kwargs": {}, "stop_token_ids": [],
+    "add_generation_prompt": true, "continue_final_message": false, "min_tokens": 0,
+    "typical_p": 1.0, "mirostat": 0, "do_sample": true, "skip_special_tokens": true,
+    "modalities": ["text"], "echo": false, "cache_prompt": true, "user": "u", "id_slot": -1,
+    "service_tier": "auto", "parallel_tool_calls": true, "messages": [
+      {"role": "user", "content": "a", "name": "ada"},
+      {"role": "assistant", "content": "b", "tool_calls": [], "refusal": null, "audio": null,
+       "annotations": []}]})");
 }
 
 TEST(RequestsTest, StopListLimits) {
