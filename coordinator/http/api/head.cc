@@ -10,6 +10,7 @@
 #include <boost/beast/http/status.hpp>
 #include <cctype>
 #include <charconv>
+#include <cstring>
 #include <ctime>
 
 #include "base/limits.h"
@@ -46,11 +47,18 @@ std::string host_name(std::string_view host) {
   return boost::to_lower_copy(std::string(name));
 }
 
-// 127.a.b.c, four decimal parts: "127.0.0.1.evil.example" is a name, not an address.
-bool is_loopback_v4(const std::string& name) {
+// ::1, or 127.a.b.c in four decimal parts, also within IPv6: "127.0.0.1.evil.example" is a name.
+bool is_loopback(const std::string& name) {
   constexpr std::uint32_t kNetwork = 127;
-  in_addr address{};
-  return inet_pton(AF_INET, name.c_str(), &address) == 1 && ntohl(address.s_addr) >> 24 == kNetwork;
+  in_addr v4{};
+  in6_addr v6{};
+  if (inet_pton(AF_INET6, name.c_str(), &v6) == 1) {
+    if (!IN6_IS_ADDR_V4MAPPED(&v6)) return IN6_IS_ADDR_LOOPBACK(&v6);
+    std::memcpy(&v4, &v6.s6_addr[sizeof v6 - sizeof v4], sizeof v4);
+  } else if (inet_pton(AF_INET, name.c_str(), &v4) != 1) {
+    return false;
+  }
+  return ntohl(v4.s_addr) >> 24 == kNetwork;
 }
 
 bool is_address(const std::string& name) {
@@ -151,6 +159,10 @@ std::optional<ApiError> check_target(const RequestHead& head, const HostNames& n
   if (head.hosts > 1 || (head.hosts == 0 && head.version >= 11)) {
     return ApiError::of(400, "the request must have exactly one Host header", "bad_host");
   }
+  if (!head.repeated.empty()) {
+    return ApiError::of(400, fmt::format("the request has more than one {} header", head.repeated),
+                        "bad_request");
+  }
   std::string authority = head.host;
   const bool asterisk = head.method == "OPTIONS" && head.target == "*";
   if (!asterisk && !split_target(head.target, path, authority)) {
@@ -159,14 +171,12 @@ std::optional<ApiError> check_target(const RequestHead& head, const HostNames& n
   const bool named = head.hosts > 0 || !authority.empty();
   if (named &&
       (!host_allowed(authority, names) || (head.hosts > 0 && !host_allowed(head.host, names)))) {
-  if (!head.repeated.empty()) {
-    return ApiError::of(400, fmt::format("the request has more than one {} header", head.repeated),
-                        "bad_request");
-  }
     return ApiError::of(
         403,
-        "the Host header names another machine; use localhost, or start the server with "
-        "--host-name NAME",
+        fmt::format(
+            "the Host header is '{0}', which is no name of this machine; use localhost, or "
+            "start the server with --host ADDRESS --host-name {0}",
+            host_name(host_allowed(authority, names) ? head.host : authority).substr(0, 128)),
         "host_not_allowed", "permission_error");
   }
   if (head.origin.empty() || origin_allowed(head.origin, head.host, names)) return std::nullopt;
@@ -177,12 +187,11 @@ std::optional<ApiError> check_target(const RequestHead& head, const HostNames& n
 }  // namespace
 
 bool host_allowed(std::string_view host, const HostNames& names) {
-  const std::string name = host_name(host);
+  std::string name = host_name(host);
   if (name.empty()) return false;
-  if (name == "localhost" || name.ends_with(".localhost") || name == "::1" ||
-      is_loopback_v4(name) || (names.any_address && is_address(name))) {
-    return true;
-  }
+  if (is_loopback(name) || (names.any_address && is_address(name))) return true;
+  if (name.size() > 1 && name.ends_with('.')) name.pop_back();  // of the root of all names
+  if (name == "localhost" || name.ends_with(".localhost")) return true;
   return std::any_of(names.names.begin(), names.names.end(),
                      [&](const std::string& each) { return boost::iequals(name, each); });
 }
@@ -240,8 +249,10 @@ std::optional<ApiError> check_body_head(const RequestHead& head) {
   }
   const std::string_view type =
       trimmed(std::string_view(head.content_type).substr(0, head.content_type.find(';')));
-  if (!type.empty() && !boost::iequals(type, "application/json")) {
-    return ApiError::of(415, "the body must be application/json", "unsupported_media_type");
+  if (!type.empty() && !boost::iequals(type, "application/json") &&
+      !boost::iequals(type, "text/plain")) {
+    return ApiError::of(415, "the body must be application/json or text/plain",
+                        "unsupported_media_type");
   }
   const std::string_view encoding = trimmed(head.content_encoding);
   if (!encoding.empty() && !boost::iequals(encoding, "identity")) {

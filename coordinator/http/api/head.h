@@ -23,7 +23,7 @@ struct HostNames {
 };
 
 // A Host header (or the authority of an absolute target) that names this machine: localhost,
-// *.localhost, 127.0.0.0/8, [::1], or one of `names`. Any port.
+// *.localhost, 127.0.0.0/8, [::1], [::ffff:127.0.0.1], or one of `names`. Any port.
 bool host_allowed(std::string_view host, const HostNames& names);
 
 // An Origin on this machine (http or https on localhost, a loopback address or one of the names),

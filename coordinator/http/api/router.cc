@@ -33,14 +33,18 @@ constexpr std::array kRoutes = {
     Row{"POST", "/api/v1/grants", handle_grant, Access::kOwner},
 };
 
+bool matches(std::string_view row, std::string_view path) {
+  if (row.ends_with('/') ? path.starts_with(row) && path != row : path == row) return true;
+  constexpr std::string_view kVersion = "/v1";  // many clients leave it out
+  return row.starts_with("/v1/") && matches(row.substr(kVersion.size()), path);
+}
+
 }  // namespace
 
 RouteMatch find_route(std::string_view method, std::string_view path) {
   const std::string_view wanted = method == "HEAD" ? "GET" : method;
   for (const Row& row : kRoutes) {
-    const bool matches =
-        row.path.ends_with('/') ? path.starts_with(row.path) && path != row.path : path == row.path;
-    if (!matches) continue;
+    if (!matches(row.path, path)) continue;
     if (row.method == wanted) return {row.handler, std::nullopt, row.access, row.probe};
     HttpResponse refusal = error_response(
         ApiError::of(405, fmt::format("{} supports the method {} only", path, row.method),

@@ -456,7 +456,7 @@ void Generation::attach(std::shared_ptr<ResponseWriter> writer, std::optional<Ev
   if (writer->gone()) return;
   const std::shared_ptr<Listener> listener = audience_.make(writer, std::move(seen));
   ++visits_;
-  if (ended_ && whole()) return audience_.finish(*listener);
+  if (ended_ && whole()) return audience_.finish(listener);
   if (ended_) return listener->fail(from_coordinator({ErrorCode::kUnavailable, kSuspended}, 1));
   audience_.add(listener);
   writer->on_gone([weak = weak_from_this(), listener] {

@@ -159,7 +159,10 @@ OrderedJson answer_object(const AnswerHead& head, const std::vector<ChoicePart>&
   for (const ChoicePart& part : choices) {
     OrderedJson& choice = list.emplace_back(OrderedJson{{"index", part.index}});
     if (head.chat) {
-      choice["message"] = {{"role", "assistant"}, {"content", part.text}, {"refusal", nullptr}};
+      choice["message"] = {{"role", "assistant"},
+                           {"content", part.text},
+                           {"refusal", nullptr},
+                           {"annotations", OrderedJson::array()}};
     } else {
       choice["text"] = part.text;
     }

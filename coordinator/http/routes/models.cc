@@ -31,7 +31,9 @@ void handle_models(Call call) {
 }
 
 void handle_model(Call call) {
-  const std::string name = call.request.path.substr(std::string_view("/v1/models/").size());
+  constexpr std::string_view kBefore = "/models/";
+  const std::string& path = call.request.path;
+  const std::string name = path.substr(path.find(kBefore) + kBefore.size());
   if (const auto unknown = check_model(*call.api, name)) return call.respond(*unknown);
   call.respond(json_response(dump(model_object(call.api->model))));
 }

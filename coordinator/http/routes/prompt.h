@@ -1,4 +1,4 @@
-// Turns messages or text into token ids. User text never becomes a control token.
+// Turns messages or text into token ids. Text of a chat's messages never becomes a control token.
 #pragma once
 
 #include <optional>
@@ -21,15 +21,16 @@ Result<std::vector<model::PromptPiece>> render_chat(const ServedModel& served,
 // Pieces to ids, after BOS where the tokenizer requires it and the template did not write it.
 Result<std::vector<TokenId>> encode_pieces(const model::Tokenizer& tokenizer,
                                            const std::vector<model::PromptPiece>& pieces);
-// A completion's prompt: user text, after BOS where the tokenizer requires it.
+// A completion's prompt, which its client writes as the model reads it: control tokens may be
+// spelled in it. After BOS where the tokenizer requires it and the text does not begin with it.
 Result<std::vector<TokenId>> encode_text(const model::Tokenizer& tokenizer, std::string_view text);
 // The words of the coordinator's own requests: a chat in which a user says the text.
 CanaryWords canary_words(const ServedModel& served);
-// Token ids to valid UTF-8.
 // Refuses a text that no context can hold by its number of bytes, before it is tokenised. `param`:
 // the field that has it.
 std::optional<ApiError> check_bytes(const ServedModel& served, std::size_t bytes,
                                     const char* param);
+// Token ids to valid UTF-8.
 std::string decode_tokens(const ServedModel& served, const std::vector<TokenId>& tokens,
                           bool show_special);
 

@@ -28,6 +28,9 @@ constexpr auto kLingerTime = std::chrono::seconds(2);
 constexpr int kSendBufferBytes = 128 * static_cast<int>(limits::kKiB);
 // How often a connection whose read buffer is full is checked for a close.
 constexpr auto kCloseCheckInterval = std::chrono::milliseconds(100);
+// Between the last two probes of a client that has closed its sending half.
+constexpr Duration kLongestProbe = std::chrono::seconds(2);
+constexpr std::string_view kContinue = "HTTP/1.1 100 Continue\r\n\r\n";
 
 std::string field(const Parser& parser, beast::http::field name) {
   const auto value = parser.get()[name];
@@ -43,9 +46,6 @@ std::vector<std::string> values(const Parser& parser, std::string_view name) {
   return out;
 }
 
-RequestHead read_head(const Parser& parser) {
-  using beast::http::field;
-  const auto text = [&parser](field name) { return http::field(parser, name); };
 // Proxies name the client that they speak for in one of these.
 bool is_forwarded(const Parser& parser) {
   return std::ranges::any_of(parser.get(), [](const auto& each) {
@@ -66,6 +66,9 @@ std::string repeated_field(const Parser& parser) {
   return {};
 }
 
+RequestHead read_head(const Parser& parser) {
+  using beast::http::field;
+  const auto text = [&parser](field name) { return http::field(parser, name); };
   const auto& message = parser.get();
   RequestHead head;
   head.method = std::string(message.method_string().data(), message.method_string().size());
@@ -85,11 +88,11 @@ std::string repeated_field(const Parser& parser) {
   head.expect = text(field::expect);
   head.requested_method = text(field::access_control_request_method);
   head.requested_headers = text(field::access_control_request_headers);
+  head.forwarded = is_forwarded(parser);
+  head.repeated = repeated_field(parser);
   head.idempotency_keys = values(parser, "Idempotency-Key");
   head.last_event_ids = values(parser, "Last-Event-ID");
   head.keep_alive = parser.keep_alive();
-  head.forwarded = is_forwarded(parser);
-  head.repeated = repeated_field(parser);
   return head;
 }
 
@@ -118,12 +121,17 @@ ApiError parse_failure(const error_code& failure) {
   return ApiError::of(400, "the request is not valid HTTP: " + failure.message(), "bad_request");
 }
 
-// Whether the other end has closed, behind bytes that are not read yet.
-bool has_left(tcp::socket& socket) {
+int tcp_state(tcp::socket& socket) {
   tcp_info info{};
   socklen_t size = sizeof info;
-  if (::getsockopt(socket.native_handle(), IPPROTO_TCP, TCP_INFO, &info, &size) != 0) return false;
-  return info.tcpi_state == TCP_CLOSE_WAIT || info.tcpi_state == TCP_CLOSE;
+  const int native = socket.native_handle();
+  return ::getsockopt(native, IPPROTO_TCP, TCP_INFO, &info, &size) == 0 ? info.tcpi_state : 0;
+}
+
+// Whether the other end has closed, behind bytes that are not read yet.
+bool has_left(tcp::socket& socket) {
+  const int state = tcp_state(socket);
+  return state == TCP_CLOSE_WAIT || state == TCP_CLOSE;
 }
 
 // While a request is answered, the kernel probes a silent client every second and closes the
@@ -201,10 +209,7 @@ class Session::Writer final : public ResponseWriter {
   void on_gone(std::function<void()> callback) override {
     if (const auto s = current()) s->gone_ = std::move(callback);
   }
-  bool gone() const override {
-    const auto s = current();
-    return !s || s->read_closed_;
-  }
+  bool gone() const override { return !current(); }
 
  private:
   // Nothing once the request was answered or its connection has ended.
@@ -285,11 +290,9 @@ void Session::on_read(const error_code& error, std::size_t bytes) {
   if (phase_ == Phase::kClosed) return;
   if (error == asio::error::timed_out && phase_ == Phase::kAnswering) return cut_off(silence());
   if (error) {
-    // A client that closes its sending half may still read the answer. A generation is cancelled
-    // anyway: most clients that close have left.
     read_closed_ = true;
-    if (phase_ != Phase::kAnswering || gone_) abort();
-    return;
+    if (phase_ != Phase::kAnswering || error != asio::error::eof) return abort();
+    return arm_probe(kCloseCheckInterval);
   }
   if (phase_ == Phase::kLinger) {
     lingered_ += bytes;
@@ -422,7 +425,7 @@ void Session::on_body_head(const RequestHead& head, Handler handler) {
   arm_deadline(std::chrono::seconds(api_->options.timeouts.body));
   if (parser_->is_done()) return dispatch();
   if (!head.expect.empty() && !context_.http10) {
-    queue_.push("HTTP/1.1 100 Continue\r\n\r\n");
+    queue_.push(std::string(kContinue));
     write();
   }
 }
@@ -469,7 +472,8 @@ void Session::answer(HttpResponse response) {
 
 void Session::start_stream(HeaderFields headers) {
   streaming_ = true;
-  body_room_.release();  // the body has become tokens
+  body_room_.release();                             // the body has become tokens
+  headers.emplace_back("X-Accel-Buffering", "no");  // else nginx holds events back
   const HttpResponse head{200, {}, "text/event-stream; charset=utf-8", std::move(headers)};
   if (context_.http10) context_.keep_alive = false;
   api_->metrics.answered(head.status);
@@ -589,6 +593,25 @@ void Session::arm_ping() {
           if (self.quiet_) self.queue_stream(kSsePing);
           if (self.current(serial)) self.arm_ping();
         });
+}
+
+// A client that has closed its sending half may have left, as most do, or still read the answer.
+// One that has left resets the connection when something comes, so it is sent what means nothing.
+void Session::arm_probe(Duration wait) {
+  after(close_check_, wait, [serial = serial_, wait](Session& self) {
+    if (!self.current(serial) || self.answered_) return;
+    const bool mute = self.context_.http10 && !self.streaming_;
+    if (tcp_state(self.socket_) == TCP_CLOSE || (mute && self.gone_)) return self.abort();
+    if (!mute && wait <= kLongestProbe) {
+      if (self.streaming_) {
+        self.queue_stream(kSsePing);
+      } else {
+        self.queue_.push(std::string(kContinue));
+        self.write();
+      }
+    }
+    if (self.current(serial)) self.arm_probe(std::min<Duration>(2 * wait, kLongestProbe * 2));
+  });
 }
 
 // No read is pending while the read buffer is full, so a close behind the unread bytes is polled

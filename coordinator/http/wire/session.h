@@ -126,6 +126,7 @@ class Session : public std::enable_shared_from_this<Session> {
   void on_deadline();
   void arm_ping();
   void arm_close_check();
+  void arm_probe(Duration wait);
   void cut_off(const std::string& why);
   std::string silence() const {
     return fmt::format("its client took nothing for {} seconds", api_->options.timeouts.write);

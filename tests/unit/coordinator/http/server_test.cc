@@ -265,6 +265,40 @@ TEST_F(ServerTest, DisconnectCancels) {
   }
 }
 
+TEST_F(ServerTest, WhatClientsLeaveOutOrAddIsUnderstood) {
+  const std::string body = R"({"messages":[{"role":"user","content":"hi"}],"max_tokens":1})";
+  const RawAnswer answer =
+      ask("POST /chat/completions HTTP/1.1\r\nHost: localhost\r\nContent-Type: text/plain\r\n"
+          "Content-Length: " +
+          std::to_string(body.size()) + "\r\n\r\n" + body);
+  ASSERT_EQ(answer.status, 200) << answer.body;
+  EXPECT_EQ(answer.json()["choices"][0]["message"]["annotations"], Json::array());
+  EXPECT_EQ(ask(get("/models/tiny")).json()["id"], "tiny");
+  const RawAnswer stream = complete({{"stream", true}, {"max_tokens", 1}});
+  EXPECT_EQ(stream.headers.at("x-accel-buffering"), "no") << "else nginx collects events";
+}
+
+TEST_F(ServerTest, AClientThatHasClosedItsSendingHalfGetsItsAnswer) {
+  for (const bool stream : {false, true}) {
+    port_.paused = true;
+    RawClient client(server_->port());
+    const Json body = {{"model", "tiny"}, {"prompt", "hi"}, {"max_tokens", 3}, {"stream", stream}};
+    client.send(post("/v1/completions", body.dump()));
+    client.finish_sending();
+    const std::string probe = stream ? ": ping\n\n" : "100 Continue\r\n\r\n";
+    ASSERT_TRUE(client.read_until(probe));
+    if (!stream) {
+      ASSERT_TRUE(client.read_until(probe + "HTTP/1.1 " + probe)) << "a few times";
+    }
+    port_.paused = false;
+    const RawAnswer answer = client.read_answer();
+    EXPECT_EQ(answer.status, 200);
+    EXPECT_TRUE(answer.complete);
+    wait_idle();
+  }
+  EXPECT_EQ(port_.cancelled, 0U);
+}
+
 TEST_F(ServerTest, SilentStreamIsKeptAlive) {
   port_.paused = true;
   RawClient client(server_->port());

@@ -317,7 +317,7 @@ TEST_F(KeyedServerTest, AStrangersMistakesAreNotToldApart) {
   both("POST /tokenize", host, 411);
   both("POST /tokenize", host + "Content-Length: 9000000\r\n", 413);
   both("GET /v1/models", host + "Content-Length: 18446744073709551615\r\n", 413);
-  both("POST /tokenize", host + "Content-Length: 2\r\nContent-Type: text/plain\r\n", 415);
+  both("POST /tokenize", host + "Content-Length: 2\r\nContent-Type: text/html\r\n", 415);
   both("POST /tokenize", host + "Content-Length: 2\r\nExpect: tea\r\n", 417);
 }
 

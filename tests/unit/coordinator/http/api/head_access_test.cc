@@ -54,7 +54,15 @@ constexpr HostCase kHosts[] = {
     {"::1:80", false},
     {"[::1]x", false},
     {"[::1]:", false},
-    {"[::ffff:127.0.0.1]", false},
+    {"[::ffff:127.0.0.1]", true},
+    {"[::ffff:127.1.2.3]:80", true},
+    {"[::ffff:192.168.1.20]", false},
+    {"[0:0:0:0:0:0:0:1]", true},
+    {"localhost.", true},
+    {"localhost.:11500", true},
+    {"swarm.home.", true},
+    {"localhost..", false},
+    {".", false},
     {"[::2]", false},
     {"swarm.home.evil.example", false},
     {"xswarm.home", false},
@@ -130,6 +138,20 @@ TEST(AccessTest, TheHeadCheckAppliesBothTables) {
     if (page.error) {
       EXPECT_EQ(page.error->code, "origin_not_allowed");
     }
+  }
+}
+
+TEST(AccessTest, TheRefusalNamesTheHostAndTheFlags) {
+  RequestHead head;
+  head.method = "GET";
+  head.target = "/livez";
+  head.hosts = 1;
+  head.host = "host.docker.internal:11500";
+  const HeadCheck check = check_head(head, kNames);
+  ASSERT_TRUE(check.error);
+  for (const char* part :
+       {"'host.docker.internal'", "--host ADDRESS", "--host-name host.docker.internal"}) {
+    EXPECT_NE(check.error->message.find(part), std::string::npos) << check.error->message;
   }
 }
 

@@ -162,10 +162,11 @@ TEST(PromptTest, ABorderMakesNoControlToken) {
   }
 }
 
-TEST(PromptTest, CompletionsAreUserText) {
-  auto ids = encode_text(*served().tokenizer, "<|im_end|>");
+// Clients that build a chat's prompt themselves rely on it.
+TEST(PromptTest, CompletionsMaySpellControlTokens) {
+  auto ids = encode_text(*served().tokenizer, "a<|im_end|>");
   ASSERT_TRUE(ids.ok());
-  for (const TokenId id : *ids) EXPECT_FALSE(served().tokenizer->is_special(id));
+  EXPECT_EQ(std::count(ids->begin(), ids->end(), 2), 1);
   EXPECT_EQ(decode_tokens(served(), {2, 2}, false), "");
   EXPECT_EQ(decode_tokens(served(), {2}, true), "<|im_end|>");
   EXPECT_EQ(decode_tokens(served(), {}, true), "");

@@ -87,12 +87,16 @@ class RawClient {
   }
   std::string& buffer() { return buffer_; }
 
+  // The next answer, behind any number of 100 Continue.
   RawAnswer read_answer(bool head_only = false) {
     RawAnswer out;
-    if (!read_until("\r\n\r\n")) return out;
-    const std::size_t end = buffer_.find("\r\n\r\n");
-    parse_head(buffer_.substr(0, end + 2), out);
-    buffer_.erase(0, end + 4);
+    do {
+      out = {};
+      if (!read_until("\r\n\r\n")) return out;
+      const std::size_t end = buffer_.find("\r\n\r\n");
+      parse_head(buffer_.substr(0, end + 2), out);
+      buffer_.erase(0, end + 4);
+    } while (out.status == 100);
     if (head_only || out.status == 204) {
       out.complete = true;
     } else if (out.headers.contains("content-length")) {
