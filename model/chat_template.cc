@@ -54,6 +54,10 @@ class JinjaChatTemplate final : public ChatTemplate {
         {"messages", std::move(messages)}, {"add_generation_prompt", input.add_generation_prompt},
         {"bos_token", std::move(bos)},     {"eos_token", std::move(eos)},
         {"tools", jinja::None{}},          {"documents", jinja::None{}}};
+    for (const auto& [name, token] : input.named_tokens) {
+      TRY(jinja::Value text, jinja::make_text(meter, token));
+      environment.variables.emplace_back(name, std::move(text));
+    }
     TRY(const jinja::Text text, jinja::run_program(*program_, environment, meter));
     return pieces_of(text);
   }

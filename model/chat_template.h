@@ -8,6 +8,7 @@
 #include <optional>
 #include <string>
 #include <string_view>
+#include <utility>
 #include <vector>
 
 #include "base/result.h"
@@ -25,8 +26,11 @@ struct ChatTemplateInput {
   bool add_generation_prompt = true;
   std::string bos_token;
   std::string eos_token;
-  // The time that strftime_now gives to templates that write the date (in UTC, English names).
-  // Without it the function is undefined, so that a prompt depends on nothing but its input.
+  // Others that transformers defines where the vocabulary has them: ("pad_token", "<pad>").
+  std::vector<std::pair<std::string_view, std::string>> named_tokens;
+  // The time that strftime_now gives to templates that write the date: that of the request, in UTC
+  // and with English names, so that every machine renders the same prompt again. Without it the
+  // function is undefined.
   std::optional<std::int64_t> unix_seconds;
 };
 

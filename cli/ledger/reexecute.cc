@@ -93,7 +93,9 @@ struct Prepared {
   }
 };
 
-Result<Prepared> prepare(const model::GgufFile& file, const nlohmann::json& body) {
+// `asked`: the unix seconds of the request, which its prompt may state.
+Result<Prepared> prepare(const model::GgufFile& file, const nlohmann::json& body,
+                         std::int64_t asked) {
   Prepared out;
   TRY(out.texts, read_texts(file));
   const http::ModelBounds bounds{out.texts.spec.vocabulary, out.texts.spec.context};
@@ -103,7 +105,7 @@ Result<Prepared> prepare(const model::GgufFile& file, const nlohmann::json& body
     return Error::invalid("a server would refuse this request: " + error.message);
   };
   if (!request.ok()) return bad(request.error());
-  auto input = http::tokenise(out.texts, std::move(*request));
+  auto input = http::tokenise(out.texts, std::move(*request), asked);
   if (!input.ok()) return bad(input.error());
   out.input = std::move(*input);
   return out;
@@ -319,7 +321,7 @@ Result<Reexecuted> reexecute(const ReexecuteOptions& options, const client::Save
   TRY(const ReceiptModel of_file, check_model(*file, path.string(), spec, receipts));
   out.difference = of_file.difference;
   if (out.difference) return out;
-  TRY(const Prepared prepared, prepare(*file, saved.request));
+  TRY(const Prepared prepared, prepare(*file, saved.request, ledger::asked_at(name)));
   const std::map<std::uint32_t, Receipts> choices = by_choice(receipts);
   out.difference = check_prepared(prepared, saved, name, choices);
   out.choices = prepared.choices();

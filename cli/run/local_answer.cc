@@ -62,7 +62,8 @@ class LocalAnswerer final : public Answerer {
     if (question.messages.empty()) {
       return coordinator::http::encode_text(*model_.tokenizer, question.raw_prompt);
     }
-    TRY(auto pieces, coordinator::http::render_chat(model_, question.messages));
+    TRY(auto pieces,
+        coordinator::http::render_chat(model_, SystemClock().unix_seconds(), question.messages));
     return coordinator::http::encode_pieces(*model_.tokenizer, pieces);
   }
 

@@ -321,7 +321,7 @@ class Server {
     wiring.receipts = receipts_.get();
     wiring.owner_of = [this](const PublicKey& key) { return membership_->owner_of(key); };
     wiring.is_newcomer = membership_->is_newcomer();
-    wiring.canary_words = coordinator::http::canary_words(served);
+    wiring.canary_words = coordinator::http::canary_words(served, clock_);
     pieces_ = std::make_unique<node::PieceServer>(*data_, shared_, loop_.poster());
     coordinator_ = Coordinator::start(wiring, clock_, random_, control_->sessions(), *pieces_);
     coordinator_->publish_roster(identity_->roster->book()->bytes());

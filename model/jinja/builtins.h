@@ -90,8 +90,8 @@ Result<Value> replace(Meter& meter, const Text& text, const Text& old, const Tex
 Result<Value> title(Meter& meter, const Text& text, bool (*ends_word)(std::uint32_t code));
 Result<Value> join(Meter& meter, const Value& items, const Text& separator);
 
-// The local calendar is UTC. Directives: a A b B d e H I j m M p S y Y and %, with '-' for no
-// padding.
+// The local calendar is UTC. Directives: those of strftime in the C locale without zones (z, Z) and
+// white space (n, t), with '-' for no padding.
 Result<std::string> format_time(std::string_view format, std::int64_t unix_seconds);
 
 }  // namespace hearth::model::jinja

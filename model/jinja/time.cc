@@ -11,7 +11,8 @@ namespace {
 // Empty for a directive that the subset lacks.
 std::string directive(char letter, bool bare, const std::tm& at) {
   static const locale_t english = newlocale(LC_ALL_MASK, "C", nullptr);
-  if (std::string_view("AaBbdeHIjMmpSYy%").find(letter) == std::string_view::npos) return "";
+  if (std::string_view("AaBbCcDdeFGgHhIjMmpRSTUuVWwXxYy%").find(letter) == std::string_view::npos)
+    return "";
   const char format[] = {'%', bare ? '-' : letter, bare ? letter : '\0', '\0'};
   char text[32];
   return std::string(text, strftime_l(text, sizeof text, format, &at, english));

@@ -73,6 +73,16 @@ Status read_ids(const GgufFile& file, TokenizerSource& source) {
       {"tokenizer.ggml.fim_sep_token_id", &source.fim_separator},
   };
   for (const auto& [key, id] : keys) TRY_VOID(optional_key(*id, file.get_uint(key)));
+  // Templates may name these; nothing else needs them, so that a broken one counts as absent.
+  const std::pair<std::string_view, std::optional<std::uint64_t>*> named[] = {
+      {"tokenizer.ggml.padding_token_id", &source.padding},
+      {"tokenizer.ggml.seperator_token_id", &source.separator},  // as converters spell it
+      {"tokenizer.ggml.cls_token_id", &source.classifier},
+      {"tokenizer.ggml.mask_token_id", &source.mask},
+  };
+  for (const auto& [key, id] : named) {
+    if (const auto token = file.get_uint(key); token.ok()) *id = *token;
+  }
   TRY_VOID(optional_key(source.add_bos, file.get_bool("tokenizer.ggml.add_bos_token")));
   return optional_key(source.add_space_prefix, file.get_bool("tokenizer.ggml.add_space_prefix"));
 }

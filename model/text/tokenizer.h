@@ -7,6 +7,7 @@
 #include <span>
 #include <string>
 #include <string_view>
+#include <utility>
 #include <vector>
 
 #include "base/ids.h"
@@ -51,6 +52,11 @@ class Tokenizer {
   const std::vector<TokenId>& end_tokens() const { return end_tokens_; }
   TokenId bos() const { return bos_; }  // -1: none
   TokenId eos() const { return eos_; }
+  // What templates know as unk_token, pad_token, sep_token, cls_token and mask_token: those that
+  // the file names.
+  const std::vector<std::pair<std::string_view, TokenId>>& named_tokens() const {
+    return named_tokens_;
+  }
   bool adds_bos() const { return adds_bos_; }
   // No token stands for more bytes of a text, so that n bytes are at least n divided by this many
   // tokens. 0: nothing is known, for some bytes are left out by this vocabulary.
@@ -65,6 +71,7 @@ class Tokenizer {
   std::vector<TokenId> end_tokens_;
   TokenId bos_ = -1;
   TokenId eos_ = -1;
+  std::vector<std::pair<std::string_view, TokenId>> named_tokens_;
   bool adds_bos_ = false;
   std::size_t longest_token_bytes_ = 0;
   std::string_view kind_;

@@ -35,6 +35,7 @@ struct TokenizerSource {
   std::span<const std::string_view> merges;  // "gpt2" only: "left right", best first
   std::optional<std::uint64_t> bos, eos, eot, eom, unknown;
   std::optional<std::uint64_t> fim_pad, fim_repo, fim_separator;
+  std::optional<std::uint64_t> padding, separator, classifier, mask;  // templates name them
   std::optional<bool> add_bos, add_space_prefix;
 };
 

@@ -53,6 +53,14 @@ VocabularyTokenizer::VocabularyTokenizer(Vocabulary entries, const TokenizerSour
   if (source.eos) eos_ = static_cast<TokenId>(*source.eos);
   INVARIANT(bos_ < static_cast<TokenId>(vocabulary_) && eos_ < static_cast<TokenId>(vocabulary_),
             "the vocabulary checked the ids of its special tokens");
+  const std::pair<std::string_view, std::optional<std::uint64_t>> named[] = {
+      {"unk_token", source.unknown},   {"pad_token", source.padding},
+      {"sep_token", source.separator}, {"cls_token", source.classifier},
+      {"mask_token", source.mask},
+  };
+  for (const auto& [name, id] : named) {
+    if (id && *id < vocabulary_) named_tokens_.emplace_back(name, static_cast<TokenId>(*id));
+  }
   adds_bos_ = source.add_bos.value_or(default_bos) && bos_ >= 0;
   byte_tokens_.fill(-1);
   // Some files name a control token here; no text becomes one, so that it stands for nothing.

@@ -62,6 +62,10 @@ struct GenerationInput {
   std::vector<std::vector<TokenId>> prompts;
   std::vector<std::string> echoes;  // one text a prompt, with request.echo
   std::optional<Keep> keep = {};    // its clients may come back to it
+  // The time that its chat template was given, in unix seconds; nothing: when its answer begins. It
+  // is the answer's `created` and stands in the names of its receipts, so that the prompt can be
+  // rendered again.
+  std::optional<std::int64_t> created = {};
 };
 
 class Answer {

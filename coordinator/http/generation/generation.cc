@@ -133,7 +133,7 @@ void Generation::start(std::shared_ptr<Api> api, std::shared_ptr<ResponseWriter>
                        const HttpRequest& http, GenerationInput input,
                        std::optional<EventId> seen) {
   if (writer->gone()) return;
-  const std::int64_t created = api->clock.unix_seconds();
+  const std::int64_t created = input.created.value_or(api->clock.unix_seconds());
   auto self = std::make_shared<Generation>(api, std::move(input), http.arrived, created);
   const std::optional<Keep>& keep = self->answer_.input().keep;
   if (const auto full = keep ? api->kept.add(*keep, self) : std::nullopt) {

@@ -24,8 +24,10 @@
 
 namespace hearth::coordinator::http {
 
-// Turns a parsed request into the tokens of its prompts. Slow; any thread.
-ApiResult<GenerationInput> tokenise(const ServedModel& served, GenerationRequest request);
+// Turns a request that was made at `created` (unix seconds) into the tokens of its prompts. Slow;
+// any thread.
+ApiResult<GenerationInput> tokenise(const ServedModel& served, GenerationRequest request,
+                                    std::int64_t created);
 
 // What an earlier process has done for a request.
 struct Begun {

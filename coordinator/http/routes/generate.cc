@@ -26,8 +26,9 @@ ApiResult<std::vector<TokenId>> encode_prompt(const ServedModel& served, const P
   return std::move(*ids);
 }
 
-ApiResult<std::vector<TokenId>> encode_chat(const ServedModel& served, GenerationRequest& request) {
-  auto pieces = render_chat(served, std::move(request.messages));
+ApiResult<std::vector<TokenId>> encode_chat(const ServedModel& served, GenerationRequest& request,
+                                            std::int64_t created) {
+  auto pieces = render_chat(served, created, std::move(request.messages));
   if (!pieces.ok()) return prompt_error(pieces.error(), true);
   std::size_t bytes = 0;
   for (const model::PromptPiece& piece : *pieces) bytes += piece.text.size();
@@ -38,12 +39,13 @@ ApiResult<std::vector<TokenId>> encode_chat(const ServedModel& served, Generatio
 }
 
 // Parses and tokenises. Runs on the pool and reads only what never changes.
-ApiResult<GenerationInput> prepare(const Api& api, const std::string& body, bool chat) {
+ApiResult<GenerationInput> prepare(const Api& api, const std::string& body, bool chat,
+                                   std::int64_t created) {
   TRY(const Json json, parse_json(body));
   const auto parse = chat ? parse_chat_request : parse_completion_request;
   TRY(GenerationRequest request, parse(json, api.bounds()));
   if (auto unknown = check_model(api, request.model)) return *unknown;
-  return tokenise(api.model, std::move(request));
+  return tokenise(api.model, std::move(request), created);
 }
 
 // How much of the answer the client has seen, by the id of the last event.
@@ -101,10 +103,11 @@ void serve_kept(Call call, GenerationInput input) {
 }
 
 void handle_generation(Call call, bool chat) {
-  on_pool(std::move(call), [chat](Call call) {
+  const std::int64_t created = call.api->clock.unix_seconds();
+  on_pool(std::move(call), [chat, created](Call call) {
     const std::shared_ptr<Api> api = call.api;
     HttpRequest& http = call.request;
-    auto input = prepare(*api, http.body, chat);
+    auto input = prepare(*api, http.body, chat, created);
     if (input.ok() && http.idempotency_key) {
       input->keep = api->kept.keep(http.policy.owner, *http.idempotency_key, http.path, http.body);
     }
@@ -121,12 +124,14 @@ void handle_generation(Call call, bool chat) {
 
 }  // namespace
 
-ApiResult<GenerationInput> tokenise(const ServedModel& served, GenerationRequest request) {
+ApiResult<GenerationInput> tokenise(const ServedModel& served, GenerationRequest request,
+                                    std::int64_t created) {
   GenerationInput input;
+  input.created = created;
   input.request = std::move(request);
   const bool chat = input.request.chat;
   if (chat) {
-    TRY(std::vector<TokenId> ids, encode_chat(served, input.request));
+    TRY(std::vector<TokenId> ids, encode_chat(served, input.request, created));
     input.prompts.push_back(std::move(ids));
   }
   for (const Prompt& prompt : input.request.prompts) {

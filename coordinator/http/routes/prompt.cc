@@ -12,13 +12,18 @@ std::string special_text(const model::Tokenizer& tokenizer, TokenId token) {
 }  // namespace
 
 Result<std::vector<model::PromptPiece>> render_chat(const ServedModel& served,
+                                                    std::int64_t unix_seconds,
                                                     std::vector<model::ChatMessage> messages,
                                                     bool add_generation_prompt) {
   model::ChatTemplateInput input;
   input.messages = std::move(messages);
   input.add_generation_prompt = add_generation_prompt;
+  input.unix_seconds = unix_seconds;
   input.bos_token = special_text(*served.tokenizer, served.tokenizer->bos());
   input.eos_token = special_text(*served.tokenizer, served.tokenizer->eos());
+  for (const auto& [name, token] : served.tokenizer->named_tokens()) {
+    input.named_tokens.emplace_back(name, special_text(*served.tokenizer, token));
+  }
   TRY(std::vector<model::PromptPiece> pieces, served.chat_template->render(input));
   std::vector<model::PromptPiece> joined;
   for (model::PromptPiece& piece : pieces) {
@@ -62,11 +67,12 @@ std::optional<ApiError> check_bytes(const ServedModel& served, std::size_t bytes
                            param, "context_length_exceeded");
 }
 
-CanaryWords canary_words(const ServedModel& served) {
+CanaryWords canary_words(const ServedModel& served, const Clock& clock) {
   CanaryWords words;
   words.end_tokens = served.tokenizer->end_tokens();
-  words.prompt_of = [served](const std::vector<TokenId>& text) {
-    const auto pieces = render_chat(served, {{"user", decode_tokens(served, text, false)}});
+  words.prompt_of = [served, &clock](const std::vector<TokenId>& text) {
+    const auto pieces =
+        render_chat(served, clock.unix_seconds(), {{"user", decode_tokens(served, text, false)}});
     auto ids = pieces ? encode_pieces(*served.tokenizer, *pieces)
                       : Result<std::vector<TokenId>>(pieces.error());
     return ids ? *std::move(ids) : text;

@@ -1,10 +1,12 @@
 // Turns messages or text into token ids. Text of a chat's messages never becomes a control token.
 #pragma once
 
+#include <cstdint>
 #include <optional>
 #include <string_view>
 #include <vector>
 
+#include "base/clock.h"
 #include "base/ids.h"
 #include "base/result.h"
 #include "coordinator/http/api/options.h"
@@ -13,8 +15,10 @@
 namespace hearth::coordinator::http {
 
 // The chat template's output as pieces. Adjacent pieces of one kind are joined, so that the
-// tokenizer can merge across their border.
+// tokenizer can merge across their border. `unix_seconds`: of the request, for templates that write
+// the date.
 Result<std::vector<model::PromptPiece>> render_chat(const ServedModel& served,
+                                                    std::int64_t unix_seconds,
                                                     std::vector<model::ChatMessage> messages,
                                                     bool add_generation_prompt = true);
 
@@ -24,8 +28,9 @@ Result<std::vector<TokenId>> encode_pieces(const model::Tokenizer& tokenizer,
 // A completion's prompt, which its client writes as the model reads it: control tokens may be
 // spelled in it. After BOS where the tokenizer requires it and the text does not begin with it.
 Result<std::vector<TokenId>> encode_text(const model::Tokenizer& tokenizer, std::string_view text);
-// The words of the coordinator's own requests: a chat in which a user says the text.
-CanaryWords canary_words(const ServedModel& served);
+// The words of the coordinator's own requests: a chat in which a user says the text. `clock`
+// outlives them.
+CanaryWords canary_words(const ServedModel& served, const Clock& clock);
 // Refuses a text that no context can hold by its number of bytes, before it is tokenised. `param`:
 // the field that has it.
 std::optional<ApiError> check_bytes(const ServedModel& served, std::size_t bytes,

@@ -2,6 +2,8 @@
 
 #include <spdlog/fmt/fmt.h>
 
+#include <functional>
+
 #include "coordinator/http/api/router.h"
 #include "coordinator/http/openai/fields.h"
 #include "coordinator/http/openai/unsupported.h"
@@ -25,10 +27,10 @@ std::optional<ApiError> check_count(const char* param, std::size_t tokens, std::
       param, "context_length_exceeded");
 }
 
-using Function = ApiResult<OrderedJson> (*)(const ServedModel&, const Json&);
+using Function = std::function<ApiResult<OrderedJson>(const ServedModel&, const Json&)>;
 
 void handle_on_pool(Call call, Function function) {
-  on_pool(std::move(call), [function](const Call& call) {
+  on_pool(std::move(call), [function = std::move(function)](const Call& call) {
     auto json = parse_json(call.request.body);
     auto result = json.ok() ? function(call.api->model, *json) : json.error();
     HttpResponse response =
@@ -79,13 +81,14 @@ ApiResult<OrderedJson> detokenize(const ServedModel& served, const Json& body) {
   return OrderedJson{{"content", decode_tokens(served, *ids, true)}};
 }
 
-ApiResult<OrderedJson> apply_template(const ServedModel& served, const Json& body) {
+ApiResult<OrderedJson> apply_template(const ServedModel& served, const Json& body,
+                                      std::int64_t unix_seconds) {
   FieldReader fields(body);
   auto messages = parse_messages(fields);
   const bool add_prompt = fields.boolean("add_generation_prompt").value_or(true);
   refuse_unsupported(fields, "add_generation_prompt");
   if (fields.failed()) return fields.error();
-  auto pieces = render_chat(served, std::move(messages), add_prompt);
+  auto pieces = render_chat(served, unix_seconds, std::move(messages), add_prompt);
   if (!pieces.ok()) return from_coordinator(pieces.error(), 1);
   std::string prompt;
   for (const model::PromptPiece& piece : *pieces) prompt += piece.text;
@@ -94,6 +97,11 @@ ApiResult<OrderedJson> apply_template(const ServedModel& served, const Json& bod
 
 void handle_tokenize(Call call) { handle_on_pool(std::move(call), tokenize); }
 void handle_detokenize(Call call) { handle_on_pool(std::move(call), detokenize); }
-void handle_apply_template(Call call) { handle_on_pool(std::move(call), apply_template); }
+void handle_apply_template(Call call) {
+  const std::int64_t now = call.api->clock.unix_seconds();
+  handle_on_pool(std::move(call), [now](const ServedModel& served, const Json& body) {
+    return apply_template(served, body, now);
+  });
+}
 
 }  // namespace hearth::coordinator::http

@@ -10,7 +10,8 @@ namespace hearth::coordinator::http {
 ApiResult<OrderedJson> tokenize(const ServedModel& served, const Json& body);
 // {tokens: [...]} -> {content}
 ApiResult<OrderedJson> detokenize(const ServedModel& served, const Json& body);
-// {messages: [...], add_generation_prompt=true} -> {prompt}
-ApiResult<OrderedJson> apply_template(const ServedModel& served, const Json& body);
+// {messages: [...], add_generation_prompt=true} -> {prompt}, as a chat at `unix_seconds` has it
+ApiResult<OrderedJson> apply_template(const ServedModel& served, const Json& body,
+                                      std::int64_t unix_seconds);
 
 }  // namespace hearth::coordinator::http

@@ -176,6 +176,15 @@ TEST(ChatTemplate, DateIsAnArgument) {
   input.unix_seconds = 1'717'245'296;
   EXPECT_EQ(marked(source, input), "01 June 2024");
   EXPECT_EQ(marked("{{ strftime_now('%d %b %H:%M %-d %j') }}", input), "01 Jun 12:34 1 153");
+  EXPECT_EQ(marked("{{ strftime_now('%F %T %c %x %X %D %R %u %w %V %G %C') }}", input),
+            "2024-06-01 12:34:56 Sat Jun  1 12:34:56 2024 06/01/24 12:34:56 06/01/24 12:34 6 6 22 "
+            "2024 20");
+}
+
+TEST(ChatTemplate, OtherTokensAreThoseThatTheVocabularyNames) {
+  ChatTemplateInput input = conversation("x");
+  input.named_tokens = {{"pad_token", "<pad>"}};
+  EXPECT_EQ(marked("{{ pad_token }}{{ unk_token is defined }}", input), "<pad>False");
 }
 
 TEST(ChatTemplate, LimitsHold) {

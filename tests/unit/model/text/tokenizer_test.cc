@@ -3,11 +3,13 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
+#include <functional>
 #include <string>
 #include <vector>
 
 #include "base/limits.h"
 #include "base/random.h"
+#include "model/gguf/writer.h"
 #include "tests/unit/model/small_vocabulary.h"
 
 namespace hearth::model {
@@ -179,6 +181,35 @@ TEST(Tokenizer, IdsOfTheFileAreChecked) {
       EXPECT_EQ(refusal(v).find(key), 0U) << refusal(v);
     }
   }
+}
+
+// A vocabulary as a file, with more keys.
+Result<std::shared_ptr<const Tokenizer>> load(const SmallVocabulary& v,
+                                              const std::function<void(GgufWriter&)>& add) {
+  GgufWriter writer;
+  writer.add("tokenizer.ggml.model", std::string(v.source.model));
+  writer.add_array("tokenizer.ggml.tokens", v.tokens);
+  writer.add_array("tokenizer.ggml.token_type", v.types);
+  add(writer);
+  TRY(const Bytes bytes, writer.bytes());
+  TRY(const auto file, GgufFile::parse(bytes, "small"));
+  return Tokenizer::load(*file);
+}
+
+TEST(Tokenizer, NamedTokensAreThoseThatTheFileNamesWithinTheVocabulary) {
+  const SmallVocabulary v = small_bpe();
+  const auto t = load(v, [&](GgufWriter& writer) {
+    writer.add_array("tokenizer.ggml.merges", v.merges);
+    writer.add("tokenizer.ggml.padding_token_id", std::uint32_t{7});
+    writer.add("tokenizer.ggml.seperator_token_id", std::uint32_t{99'999});
+    writer.add("tokenizer.ggml.cls_token_id", std::int32_t{-1});
+    writer.add("tokenizer.ggml.mask_token_id", std::string("[MASK]"));
+    writer.add("tokenizer.ggml.unknown_token_id", std::uint32_t{3});
+  });
+  ASSERT_TRUE(t.ok()) << t.error().message;
+  const std::vector<std::pair<std::string_view, TokenId>> expected = {{"unk_token", 3},
+                                                                      {"pad_token", 7}};
+  EXPECT_EQ((*t)->named_tokens(), expected);
 }
 
 TEST(Tokenizer, EmptyEntriesArePadding) {

@@ -117,7 +117,7 @@ TEST(ResponsesTest, ChunksOfBothEndpoints) {
 
 TEST(PromptTest, PiecesOfOneKindAreJoinedAndUserTextStaysText) {
   const ServedModel& served = tiny_model().served;
-  auto pieces = render_chat(served, {{"user", "<|im_end|>"}, {"user", "b"}});
+  auto pieces = render_chat(served, 0, {{"user", "<|im_end|>"}, {"user", "b"}});
   ASSERT_TRUE(pieces.ok());
   ASSERT_EQ(pieces->size(), 5U);  // template, user, template, user, template
   auto ids = encode_pieces(tokenizer(), *pieces);

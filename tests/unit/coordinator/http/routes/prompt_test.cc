@@ -5,12 +5,16 @@
 #include <algorithm>
 
 #include "base/random.h"
+#include "coordinator/http/generation/generation.h"
+#include "coordinator/http/routes/tokens.h"
 #include "tests/unit/coordinator/http/routes/served_model.h"
 
 namespace hearth::coordinator::http {
 namespace {
 
 const ServedModel& served() { return tiny_model().served; }
+
+constexpr std::int64_t kAsked = 1'717'245'296;  // 2024-06-01 12:34:56 UTC
 
 // A template that writes BOS itself, user text between, and empty pieces.
 class BosTemplate final : public model::ChatTemplate {
@@ -75,7 +79,7 @@ ServedModel with_bytes(bool adds_bos) {
 TEST(PromptTest, PiecesAlternateAndJoinToTheWholeText) {
   for (std::size_t count = 1; count < 6; ++count) {
     const std::vector<model::ChatMessage> messages(count, {"user", "x"});
-    auto pieces = render_chat(with_bytes(true), messages);
+    auto pieces = render_chat(with_bytes(true), kAsked, messages);
     ASSERT_TRUE(pieces.ok());
     std::string whole;
     for (std::size_t i = 0; i < pieces->size(); ++i) {
@@ -93,7 +97,7 @@ TEST(PromptTest, PiecesAlternateAndJoinToTheWholeText) {
 
 TEST(PromptTest, BosComesFirstAndOnce) {
   const ServedModel model = with_bytes(true);
-  auto pieces = render_chat(model, {{"user", "a"}});
+  auto pieces = render_chat(model, kAsked, {{"user", "a"}});
   ASSERT_TRUE(pieces.ok());
   EXPECT_EQ(*encode_pieces(*model.tokenizer, *pieces), (std::vector<TokenId>{256, '[', 'a'}))
       << "the template wrote it";
@@ -107,8 +111,25 @@ TEST(PromptTest, BosComesFirstAndOnce) {
   EXPECT_TRUE(encode_pieces(*without.tokenizer, {})->empty());
 }
 
+TEST(PromptTest, TemplatesWriteTheDateOfTheRequest) {
+  ServedModel model = with_bytes(true);
+  model.chat_template =
+      *model::ChatTemplate::parse("{{ strftime_now('%d %b %Y') }} {{ messages[0].content }}");
+  EXPECT_EQ((*render_chat(model, kAsked, {{"user", "a"}}))[0].text, "01 Jun 2024 ");
+  GenerationRequest request;
+  request.messages = {{"user", "a"}};
+  auto input = tokenise(model, request, kAsked);
+  ASSERT_TRUE(input.ok());
+  EXPECT_EQ(input->created, kAsked);
+  EXPECT_EQ(decode_tokens(model, input->prompts[0], false), "<s>01 Jun 2024 a");
+  EXPECT_NE(input->prompts, tokenise(model, request, kAsked + 86'400)->prompts);
+  auto applied = apply_template(
+      model, Json::parse(R"({"messages": [{"role": "user", "content": "a"}]})"), kAsked);
+  EXPECT_EQ((*applied)["prompt"], "01 Jun 2024 a");
+}
+
 TEST(PromptTest, ATemplatesRefusalIsHandedOn) {
-  auto pieces = render_chat(with_bytes(true), {{"user", "raise"}});
+  auto pieces = render_chat(with_bytes(true), kAsked, {{"user", "raise"}});
   ASSERT_FALSE(pieces.ok());
   EXPECT_EQ(pieces.error().code, ErrorCode::kInvalidInput);
 }

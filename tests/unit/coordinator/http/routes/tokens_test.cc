@@ -13,6 +13,10 @@ const ServedModel& served_tokens() { return tiny_model().served; }
 
 using Function = ApiResult<OrderedJson> (*)(const ServedModel&, const Json&);
 
+ApiResult<OrderedJson> applied(const ServedModel& served, const Json& body) {
+  return apply_template(served, body, 0);
+}
+
 std::string param_of(Function function, const char* body) {
   auto result = function(served_tokens(), Json::parse(body));
   if (result.ok()) return "accepted";
@@ -34,13 +38,13 @@ TEST(TokensApi, WrongBodiesNameTheField) {
     const std::string body = std::string(R"({"tokens": )") + tokens + "}";
     EXPECT_EQ(param_of(detokenize, body.c_str()), "tokens") << tokens;
   }
-  EXPECT_EQ(param_of(apply_template, "{}"), "messages");
-  EXPECT_EQ(param_of(apply_template, R"({"messages": [{"role": "user"}]})"), "messages[0].content");
-  EXPECT_EQ(param_of(apply_template,
+  EXPECT_EQ(param_of(applied, "{}"), "messages");
+  EXPECT_EQ(param_of(applied, R"({"messages": [{"role": "user"}]})"), "messages[0].content");
+  EXPECT_EQ(param_of(applied,
                      R"({"messages": [{"role": "user", "content": ""}],
                          "add_generation_prompt": 1})"),
             "add_generation_prompt");
-  for (const Function function : {tokenize, detokenize, apply_template}) {
+  for (const Function function : {tokenize, detokenize, applied}) {
     for (const char* body : {"[]", "5", "\"x\"", "null"}) {
       EXPECT_EQ(param_of(function, body), "none") << body;
     }
@@ -138,7 +142,7 @@ TEST(TokensApi, ADetokenizedTextIsAlwaysUtf8) {
 
 TEST(TokensApi, TemplatesAreRendered) {
   const auto prompt = [](const char* body) {
-    return (*apply_template(served_tokens(), Json::parse(body)))["prompt"].get<std::string>();
+    return (*applied(served_tokens(), Json::parse(body)))["prompt"].get<std::string>();
   };
   EXPECT_EQ(prompt(R"({"messages": [{"role": "developer", "content": "x"}],
                        "add_generation_prompt": false})"),
