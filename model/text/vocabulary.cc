@@ -14,39 +14,48 @@ namespace hearth::model {
 
 namespace {
 
-// Texts that end a generation whatever the file says of them, as in llama.cpp: files often name
-// only one of several. Such an entry is a control token even where the file calls it a normal one.
-constexpr std::string_view kEndTexts[] = {
-    "<|eot_id|>",
-    "<|im_end|>",
-    "<|end|>",
-    "<|return|>",
-    "<|call|>",
-    "<|flush|>",
-    "<|calls|>",
-    "<end_of_turn>",
-    "<|endoftext|>",
-    "</s>",
-    "<|eom_id|>",
-    "<EOT>",
-    "_<EOT>",
-    "[EOT]",
-    "[EOS]",
-    "<|end_of_text|>",
-    "<eos>",
-    "<end_of_utterance>",
-    "<\xEF\xBD\x9C"
-    "end\xE2\x96\x81of\xE2\x96\x81sentence\xEF\xBD\x9C>",  // DeepSeek
+// Marks of chats and of fill-in-the-middle, known by their text, because files often name or type
+// only some of them. Each group holds the spellings of one mark. A spelling that the file calls a
+// normal or user-defined token is text (Gemma's "<s>" is an HTML tag), unless the vocabulary has no
+// other spelling and the file's key names none: then it is the mark that the file failed to type.
+struct MarkGroup {
+  std::optional<std::uint64_t> TokenizerSource::*id = nullptr;  // the file's key for this mark
+  bool ends = false;                                            // it ends a generation
+  std::array<std::string_view, 13> texts;                       // empty ones last
+};
+constexpr MarkGroup kMarks[] = {
+    // The end of a turn.
+    {&TokenizerSource::eot,
+     true,
+     {"<|eot_id|>", "<|im_end|>", "<|end|>", "<|return|>", "<|call|>", "<|flush|>", "<|calls|>",
+      "<end_of_turn>", "<|eom_id|>", "<EOT>", "_<EOT>", "[EOT]", "<end_of_utterance>"}},
+    // The end of a text; the last is DeepSeek's.
+    {&TokenizerSource::eos,
+     true,
+     {"<|endoftext|>", "</s>", "[EOS]", "<|end_of_text|>", "<eos>",
+      "<\xEF\xBD\x9C"
+      "end\xE2\x96\x81of\xE2\x96\x81sentence\xEF\xBD\x9C>"}},
+    // Marks that no user's text may become.
+    {&TokenizerSource::bos, false, {"<|begin_of_text|>", "<bos>", "<s>"}},
+    {nullptr, false, {"<|im_start|>", "<|start_header_id|>", "<start_of_turn>"}},
+    {nullptr, false, {"<|end_header_id|>"}},
+    {nullptr, false, {"<|system|>"}},
+    {nullptr, false, {"<|user|>"}},
+    {nullptr, false, {"<|assistant|>"}},
+    {nullptr, false, {"<|fim_prefix|>", "<fim_prefix>", "<fim-prefix>", "<PRE>"}},
+    {nullptr, false, {"<|fim_suffix|>", "<fim_suffix>", "<fim-suffix>", "<SUF>"}},
+    {nullptr, false, {"<|fim_middle|>", "<fim_middle>", "<fim-middle>", "<MID>"}},
 };
 
 // Fill-in-the-middle padding, repository and file marks end a generation too; of each group only
-// one entry is taken: the file's key, else the first of these that the vocabulary has.
-struct MarkGroup {
+// one entry is taken: the file's key, else the first of these that the file calls special, else the
+// first that the vocabulary has.
+struct FillMark {
   std::string_view key;
   std::optional<std::uint64_t> TokenizerSource::*id;
   std::array<std::string_view, 5> texts;
 };
-constexpr MarkGroup kMarks[] = {
+constexpr FillMark kFillMarks[] = {
     {"tokenizer.ggml.fim_pad_token_id",
      &TokenizerSource::fim_pad,
      {"<|fim_pad|>", "<fim-pad>", "<fim_pad>", "<PAD>", "[PAD]"}},
@@ -56,33 +65,6 @@ constexpr MarkGroup kMarks[] = {
     {"tokenizer.ggml.fim_sep_token_id",
      &TokenizerSource::fim_separator,
      {"<|file_sep|>", "", "", "", ""}},
-};
-
-// Template marks that some files call user-defined: control tokens all the same, since no user's
-// text may become one.
-constexpr std::string_view kControlTexts[] = {
-    "<|im_start|>",
-    "<|start_header_id|>",
-    "<|end_header_id|>",
-    "<|begin_of_text|>",
-    "<start_of_turn>",
-    "<|system|>",
-    "<|user|>",
-    "<|assistant|>",
-    "<|fim_prefix|>",
-    "<|fim_suffix|>",
-    "<|fim_middle|>",
-    "<fim_prefix>",
-    "<fim_suffix>",
-    "<fim_middle>",
-    "<fim-prefix>",
-    "<fim-suffix>",
-    "<fim-middle>",
-    "<PRE>",
-    "<SUF>",
-    "<MID>",
-    "<bos>",
-    "<s>",
 };
 
 std::string entry_name(std::size_t at) {
@@ -206,23 +188,40 @@ Status Vocabulary::mark_special(const TokenizerSource& source) {
     TRY_VOID(check_token_id(key, *id, size()));
     if (*id) end(static_cast<TokenId>(**id));
   }
-  for (const MarkGroup& group : kMarks) {
-    const std::optional<std::uint64_t>& id = source.*group.id;
-    TRY_VOID(check_token_id(group.key, id, size()));
+  for (const FillMark& mark : kFillMarks) {
+    const std::optional<std::uint64_t>& id = source.*mark.id;
+    TRY_VOID(check_token_id(mark.key, id, size()));
     TokenId token = id ? static_cast<TokenId>(*id) : -1;
-    for (const std::string_view text : group.texts) {
-      if (token < 0) token = find(text);
+    for (const bool any : {false, true}) {
+      for (const std::string_view text : mark.texts) {
+        if (const TokenId one = find(text); token < 0 && one >= 0 && (any || special(one))) {
+          token = one;
+        }
+      }
     }
     if (token >= 0) end(token);
   }
   TRY_VOID(check_token_id("tokenizer.ggml.bos_token_id", source.bos, size()));
   if (source.bos) control(static_cast<TokenId>(*source.bos));
-  for (const std::string_view text : kEndTexts) {
-    if (const TokenId token = find(text); token >= 0) end(token);
-  }
-  for (const std::string_view text : kControlTexts) {
-    const TokenId token = find(text);
-    if (token >= 0 && kind(token) == TokenKind::kUserDefined) control(token);
+  for (const MarkGroup& group : kMarks) {
+    const auto is_special = [this](std::string_view text) {
+      const TokenId token = find(text);
+      return token >= 0 && special(token);
+    };
+    const bool named = group.id != nullptr && (source.*group.id).has_value();
+    const bool has_other =
+        !source.types.empty() && (named || std::ranges::any_of(group.texts, is_special));
+    for (const std::string_view text : group.texts) {
+      const TokenId token = find(text);
+      if (token < 0) continue;
+      const bool user_defined = kind(token) == TokenKind::kUserDefined;
+      if (has_other && (user_defined || kind(token) == TokenKind::kNormal)) continue;
+      if (group.ends) {
+        end(token);
+      } else if (user_defined) {
+        control(token);
+      }
+    }
   }
   std::sort(end_tokens_.begin(), end_tokens_.end());
   end_tokens_.erase(std::unique(end_tokens_.begin(), end_tokens_.end()), end_tokens_.end());

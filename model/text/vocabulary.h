@@ -63,7 +63,8 @@ class Vocabulary {
     return token >= 0 && !special(token) ? token : -1;
   }
   std::size_t longest() const { return longest_; }  // bytes
-  // Tokens that end a generation, ascending: those that the file names, and those known by text.
+  // Tokens that end a generation, ascending: those that the file names, and those known by text
+  // that are control tokens by their type, or the only ones of their kind.
   const std::vector<TokenId>& end_tokens() const { return end_tokens_; }
 
  private:

@@ -125,7 +125,7 @@ TEST(Tokenizer, EndTokensAreThoseOfTheKeysAndThoseKnownByText) {
   SmallVocabulary v = small_bpe();
   const TokenId odd = v.add("[finish]");
   v.source.eot = static_cast<std::uint64_t>(odd);
-  v.add("<end_of_turn>", TokenKind::kUserDefined);
+  v.add("<end_of_turn>", TokenKind::kControl);
   v.add("<|eom_id|>", TokenKind::kControl);
   const auto t = *v.build();
   EXPECT_EQ(t->end_tokens(), (Ids{v.id("<|im_end|>"), v.id("<|endoftext|>"), odd,

@@ -2,6 +2,7 @@
 
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <functional>
 #include <string>
 
@@ -96,6 +97,59 @@ TEST(Vocabulary, EndTokensAreThoseOfTheKeysAndThoseKnownByText) {
   for (const TokenId token : {plain, normal_mark}) {
     EXPECT_FALSE(vocabulary->special(token));
     EXPECT_EQ(vocabulary->find_text(vocabulary->text(token)), token);
+  }
+}
+
+// Gemma's vocabulary has HTML tags that look like another model's marks.
+TEST(Vocabulary, WhatTheFileCallsTextIsTextWhereAnotherTokenIsTheMark) {
+  const struct {
+    std::string_view mark;
+    TokenKind mark_kind;
+    std::string_view text;
+  } cases[] = {
+      {"<bos>", TokenKind::kControl, "<s>"},
+      {"<eos>", TokenKind::kControl, "</s>"},
+      {"<|end_of_text|>", TokenKind::kUnknown, "<|endoftext|>"},
+      {"<|im_end|>", TokenKind::kControl, "<end_of_turn>"},
+      {"<|end|>", TokenKind::kControl, "<EOT>"},
+      {"<|im_start|>", TokenKind::kControl, "<start_of_turn>"},
+      {"<|fim_prefix|>", TokenKind::kControl, "<PRE>"},
+      {"<fim_suffix>", TokenKind::kControl, "<SUF>"},
+      {"<|fim_pad|>", TokenKind::kControl, "[PAD]"},
+      {"[PAD]", TokenKind::kControl, "<PAD>"},
+  };
+  for (const auto& one : cases) {
+    for (const TokenKind kind : {TokenKind::kNormal, TokenKind::kUserDefined}) {
+      SmallVocabulary v;
+      const TokenId text = v.add(std::string(one.text), kind);
+      const TokenId mark = v.add(std::string(one.mark), one.mark_kind);
+      const auto vocabulary = *Vocabulary::build(v.view());
+      EXPECT_EQ(vocabulary.kind(text), kind) << one.text;
+      EXPECT_EQ(vocabulary.find_text(one.text), text);
+      EXPECT_TRUE(vocabulary.special(mark));
+      EXPECT_FALSE(std::ranges::count(vocabulary.end_tokens(), text)) << one.text;
+    }
+    SmallVocabulary alone;
+    const TokenId only = alone.add(std::string(one.text), TokenKind::kUserDefined);
+    EXPECT_TRUE((*Vocabulary::build(alone.view())).special(only)) << one.text;
+  }
+}
+
+TEST(Vocabulary, AKeyOfTheFileIsTheOtherMark) {
+  using Id = std::optional<std::uint64_t> TokenizerSource::*;
+  const std::pair<Id, std::string> cases[] = {{&TokenizerSource::bos, "<s>"},
+                                              {&TokenizerSource::eos, "</s>"},
+                                              {&TokenizerSource::eot, "<end_of_turn>"}};
+  for (const auto& [id, text] : cases) {
+    SmallVocabulary v;
+    const TokenId token = v.add(text, TokenKind::kUserDefined);
+    v.source.*id = static_cast<std::uint64_t>(v.add("mark"));
+    EXPECT_FALSE((*Vocabulary::build(v.view())).special(token)) << text;
+    v.source.*id = static_cast<std::uint64_t>(token);
+    EXPECT_TRUE((*Vocabulary::build(v.view())).special(token)) << text;
+    v.source.*id = 1;
+    v.types.clear();  // the file calls nothing anything
+    EXPECT_EQ((*Vocabulary::build(v.view())).special(token), text != "<s>") << text;
   }
 }
 
