@@ -1,5 +1,6 @@
 #include "model/text/tokenizer.h"
 
+#include <limits>
 #include <optional>
 #include <utility>
 #include <variant>
@@ -61,6 +62,32 @@ Status optional_key(std::optional<T>& out, Result<T> value) {
   return ok_status();
 }
 
+// Without one of its lists a tokenizer would give other tokens than the model was trained with.
+Status check_lists(const GgufFile& file, std::string_view model) {
+  const auto need = [&](std::string_view key) -> Status {
+    REQUIRE(file.find(key) != nullptr,
+            "key '" + std::string(key) + "' is missing; a tokenizer of kind " + std::string(model) +
+                " needs it: convert the model again");
+    return ok_status();
+  };
+  TRY_VOID(need("tokenizer.ggml.tokens"));
+  if (model == "gpt2") return need("tokenizer.ggml.merges");
+  if (model != "llama") return ok_status();
+  TRY_VOID(need("tokenizer.ggml.scores"));
+  return need("tokenizer.ggml.token_type");
+}
+
+// Writers say -1 for "no such token", some of them as an unsigned number of 32 bits. Any other id
+// outside of the vocabulary is an error.
+bool says_none(const GgufFile& file, std::string_view key) {
+  const GgufValue* value = file.find(key);
+  if (value == nullptr) return false;
+  const auto* number = std::get_if<std::int64_t>(value);
+  const auto* natural = std::get_if<std::uint64_t>(value);
+  return (number != nullptr && *number == -1) ||
+         (natural != nullptr && *natural == std::numeric_limits<std::uint32_t>::max());
+}
+
 Status read_ids(const GgufFile& file, TokenizerSource& source) {
   const std::pair<std::string_view, std::optional<std::uint64_t>*> keys[] = {
       {"tokenizer.ggml.bos_token_id", &source.bos},
@@ -72,7 +99,9 @@ Status read_ids(const GgufFile& file, TokenizerSource& source) {
       {"tokenizer.ggml.fim_rep_token_id", &source.fim_repo},
       {"tokenizer.ggml.fim_sep_token_id", &source.fim_separator},
   };
-  for (const auto& [key, id] : keys) TRY_VOID(optional_key(*id, file.get_uint(key)));
+  for (const auto& [key, id] : keys) {
+    if (!says_none(file, key)) TRY_VOID(optional_key(*id, file.get_uint(key)));
+  }
   // Templates may name these; nothing else needs them, so that a broken one counts as absent.
   const std::pair<std::string_view, std::optional<std::uint64_t>*> named[] = {
       {"tokenizer.ggml.padding_token_id", &source.padding},
@@ -101,6 +130,7 @@ Result<std::shared_ptr<const Tokenizer>> Tokenizer::load(const GgufFile& file) {
   TokenizerSource source;
   TRY(const std::string model, file.get_string("tokenizer.ggml.model"));
   source.model = model;
+  TRY_VOID(check_lists(file, model));
   std::optional<std::string> pre;
   TRY_VOID(optional_key(pre, file.get_string("tokenizer.ggml.pre")));
   if (pre) source.pre = *pre;

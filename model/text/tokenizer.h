@@ -29,7 +29,8 @@ struct TextPiece {
 
 class Tokenizer {
  public:
-  // kInvalidInput or kUnsupported names the key. The file need not outlive the tokenizer.
+  // kInvalidInput or kUnsupported names the key. The file need not outlive the tokenizer. A special
+  // id of -1 (or 2^32 - 1) says that there is no such token.
   static Result<std::shared_ptr<const Tokenizer>> load(const GgufFile& file);
   virtual ~Tokenizer() = default;
 

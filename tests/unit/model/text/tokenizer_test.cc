@@ -212,6 +212,59 @@ TEST(Tokenizer, NamedTokensAreThoseThatTheFileNamesWithinTheVocabulary) {
   EXPECT_EQ((*t)->named_tokens(), expected);
 }
 
+TEST(Tokenizer, AListThatIsNeededAndAbsentIsNamed) {
+  const auto missing = [](SmallVocabulary v, std::string_view left_out) {
+    GgufWriter writer;
+    writer.add("tokenizer.ggml.model", std::string(v.source.model));
+    const auto add = [&](std::string_view key, const auto& items) {
+      if (key != left_out) writer.add_array("tokenizer.ggml." + std::string(key), items);
+    };
+    add("tokens", v.tokens);
+    add("token_type", v.types);
+    add("scores", v.scores);
+    add("merges", v.merges);
+    const Bytes bytes = *writer.bytes();
+    const auto built = Tokenizer::load(**GgufFile::parse(bytes, "small"));
+    return built.ok() ? std::string("loaded") : built.error().message;
+  };
+  for (const char* key : {"tokens", "merges"}) {
+    EXPECT_NE(
+        missing(small_bpe(), key).find(std::string("'tokenizer.ggml.") + key + "' is missing"),
+        std::string::npos)
+        << key;
+  }
+  for (const char* key : {"tokens", "scores", "token_type"}) {
+    EXPECT_NE(
+        missing(small_spm(), key).find(std::string("'tokenizer.ggml.") + key + "' is missing"),
+        std::string::npos)
+        << key;
+  }
+  EXPECT_EQ(missing(small_bpe(), "scores"), "loaded");
+  EXPECT_EQ(missing(small_bpe(), "token_type"), "loaded");
+  EXPECT_EQ(missing(small_spm(), "merges"), "loaded");
+}
+
+TEST(Tokenizer, AnIdOfMinusOneIsNoToken) {
+  const SmallVocabulary v = small_bpe();
+  for (const char* name :
+       {"bos", "eos", "eot", "eom", "unknown", "fim_pad", "fim_rep", "fim_sep"}) {
+    const std::string key = "tokenizer.ggml." + std::string(name) + "_token_id";
+    const auto with = [&](auto id) {
+      const auto t = load(v, [&](GgufWriter& writer) {
+        writer.add_array("tokenizer.ggml.merges", v.merges);
+        writer.add(key, id);
+      });
+      return t.ok() ? std::string("loaded") : t.error().message;
+    };
+    EXPECT_EQ(with(std::int32_t{-1}), "loaded");
+    EXPECT_EQ(with(std::int64_t{-1}), "loaded");
+    EXPECT_EQ(with(~std::uint32_t{0}), "loaded");
+    EXPECT_NE(with(std::int32_t{-2}).find(key), std::string::npos) << with(std::int32_t{-2});
+    EXPECT_NE(with(std::uint32_t{999}).find(key), std::string::npos);
+    EXPECT_NE(with(~std::uint64_t{0}).find(key), std::string::npos);
+  }
+}
+
 TEST(Tokenizer, EmptyEntriesArePadding) {
   SmallVocabulary v = small_bpe();
   v.add("");
