@@ -74,6 +74,15 @@ Result<std::shared_ptr<const ChatTemplate>> ChatTemplate::parse(std::string_view
       std::make_shared<const JinjaChatTemplate>(std::move(program)));
 }
 
+Result<std::shared_ptr<const ChatTemplate>> ChatTemplate::load(const GgufFile& file,
+                                                               const Tokenizer& tokenizer) {
+  constexpr std::string_view kKey = "tokenizer.chat_template";
+  if (file.find(kKey) == nullptr) return parse(default_chat_template(tokenizer));
+  TRY(const std::string source, file.get_string(kKey));
+  const bool blank = source.find_first_not_of(" \t\r\n") == std::string::npos;
+  return parse(blank ? default_chat_template(tokenizer) : source);
+}
+
 std::string_view chat_template_of(ChatMarks marks) {
   if (marks == ChatMarks::kTurns) {
     return "{% set system = '' %}"

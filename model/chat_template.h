@@ -46,6 +46,10 @@ class ChatTemplate {
  public:
   // Parses once; kInvalidInput names line and construct, kUnsupported what lies outside the subset.
   static Result<std::shared_ptr<const ChatTemplate>> parse(std::string_view source);
+  // The file's template, or default_chat_template() where it has none or a blank one. A key that is
+  // no string is refused: another template would give prompts that the model does not know.
+  static Result<std::shared_ptr<const ChatTemplate>> load(const GgufFile& file,
+                                                          const Tokenizer& tokenizer);
   virtual ~ChatTemplate() = default;
   // The prompt as pieces whose texts, joined, are the rendered string; no two neighbours are of
   // one kind and none is empty. Limits: steps, depth, output and work of base/limits.h.

@@ -94,10 +94,10 @@ struct Prepared {
 };
 
 // `asked`: the unix seconds of the request, which its prompt may state.
-Result<Prepared> prepare(const model::GgufFile& file, const nlohmann::json& body,
-                         std::int64_t asked) {
+Result<Prepared> prepare(const ReexecuteOptions& options, const model::GgufFile& file,
+                         const nlohmann::json& body, std::int64_t asked) {
   Prepared out;
-  TRY(out.texts, read_texts(file));
+  TRY(out.texts, read_texts(file, options.chat_template));
   const http::ModelBounds bounds{out.texts.spec.vocabulary, out.texts.spec.context};
   auto request = body.contains("messages") ? http::parse_chat_request(body, bounds)
                                            : http::parse_completion_request(body, bounds);
@@ -321,7 +321,7 @@ Result<Reexecuted> reexecute(const ReexecuteOptions& options, const client::Save
   TRY(const ReceiptModel of_file, check_model(*file, path.string(), spec, receipts));
   out.difference = of_file.difference;
   if (out.difference) return out;
-  TRY(const Prepared prepared, prepare(*file, saved.request, ledger::asked_at(name)));
+  TRY(const Prepared prepared, prepare(options, *file, saved.request, ledger::asked_at(name)));
   const std::map<std::uint32_t, Receipts> choices = by_choice(receipts);
   out.difference = check_prepared(prepared, saved, name, choices);
   out.choices = prepared.choices();

@@ -21,6 +21,7 @@ struct ReexecuteOptions {
   std::uint32_t threads = 0;       // 0: all cores
   std::uint64_t memory_bytes = 0;  // 0: what the machine has available
   std::string device = "auto";     // cli/worker/device.h
+  std::string chat_template;       // the file that the server was given; empty: the model's own
 };
 
 struct Reexecuted {

@@ -8,6 +8,7 @@
 #include <system_error>
 
 #include "base/crypto.h"
+#include "base/limits.h"
 #include "cli/process/paths.h"
 #include "cli/terminal/interrupt.h"
 #include "cli/terminal/progress.h"
@@ -95,6 +96,24 @@ Result<fs::path> resolve_model(const std::string& name_or_path) {
       "no file and no pulled model is called \"" + name_or_path + "\"; " +
           (known.empty() ? "get one with hearth pull (a path, https://... or hf:org/repo/file)"
                          : "pulled models:" + known + "; hearth pull gets another")};
+}
+
+Result<std::shared_ptr<const model::ChatTemplate>> read_chat_template(
+    const model::GgufFile& model, const model::Tokenizer& tokenizer, const std::string& path) {
+  if (path.empty()) {
+    auto own = model::ChatTemplate::load(model, tokenizer);
+    if (own.ok()) return own;
+    Error error = std::move(own).error();
+    error.message += " (in the model's file; --chat-template FILE takes another template)";
+    return error;
+  }
+  TRY(const std::string source, read_text(path, limits::kTemplateBytes));
+  REQUIRE(!source.empty(), path + " is empty; a chat template is text in Jinja");
+  auto given = model::ChatTemplate::parse(source);
+  if (given.ok()) return given;
+  Error error = std::move(given).error();
+  error.message = path + ": " + error.message;
+  return error;
 }
 
 Status write_model_record(const LocalModel& model) {

@@ -4,11 +4,14 @@
 
 #include <cstdint>
 #include <filesystem>
+#include <memory>
 #include <string>
 #include <string_view>
 #include <vector>
 
 #include "base/result.h"
+#include "model/chat_template.h"
+#include "model/gguf/gguf.h"
 
 namespace hearth::cli {
 
@@ -32,6 +35,11 @@ std::string model_name(const std::filesystem::path& file);
 
 // [a-z0-9._-], 1 to 128 characters, not beginning with a dot: also a safe file name.
 Status check_model_name(std::string_view name);
+
+// The chat template of the file at `path`, or the model's own where `path` is empty. Errors name
+// the place, and how to serve another one.
+Result<std::shared_ptr<const model::ChatTemplate>> read_chat_template(
+    const model::GgufFile& model, const model::Tokenizer& tokenizer, const std::string& path);
 
 Status write_model_record(const LocalModel& model);
 Result<std::string> sha256_of_file(const std::filesystem::path& path, const std::string& message,

@@ -90,8 +90,9 @@ int chat_loop(RunOptions options, Answerer& answerer);
 // Loads the model; options.model, stages and threads are fixed from here on.
 Result<std::unique_ptr<Answerer>> local_answerer(const RunOptions& options);
 // The shape, tokenizer and chat template of a file's model, which turn a request into tokens and
-// tokens into text.
-Result<coordinator::http::ServedModel> read_texts(const model::GgufFile& file);
+// tokens into text. `chat_template`: a file with another template, or empty.
+Result<coordinator::http::ServedModel> read_texts(const model::GgufFile& file,
+                                                  const std::string& chat_template);
 // Prints the state of verification on stderr. True when a corrected answer is to be printed after
 // it.
 bool print_verified(const client::Verified& verified);

@@ -21,7 +21,7 @@ class LocalAnswerer final : public Answerer {
     const AnswerTimes loading;
     TRY(auto path, resolve_model(options.model));
     TRY(auto file, model::GgufFile::open(path.string()));
-    TRY(self->model_, read_texts(*file));
+    TRY(self->model_, read_texts(*file, options.chat_template));
     const model::ModelSpec& spec = self->model_.spec;
     node::LocalOptions local;
     local.stages = options.stages;
@@ -154,14 +154,12 @@ class LocalAnswerer final : public Answerer {
 
 }  // namespace
 
-Result<coordinator::http::ServedModel> read_texts(const model::GgufFile& file) {
+Result<coordinator::http::ServedModel> read_texts(const model::GgufFile& file,
+                                                  const std::string& chat_template) {
   coordinator::http::ServedModel texts;
   TRY(texts.spec, model::ModelSpec::read(file));
   TRY(texts.tokenizer, model::Tokenizer::load(file));
-  const auto source = file.get_string("tokenizer.chat_template");
-  TRY(texts.chat_template,
-      model::ChatTemplate::parse(
-          source.ok() ? *source : std::string(model::default_chat_template(*texts.tokenizer))));
+  TRY(texts.chat_template, read_chat_template(file, *texts.tokenizer, chat_template));
   return texts;
 }
 

@@ -45,6 +45,7 @@ struct RunOptions {
   std::uint32_t threads = 0;       // --local: 0 = all cores
   std::uint64_t memory_bytes = 0;  // --local: 0 = what the machine has available
   std::string device = "auto";     // --local: cli/worker/device.h
+  std::string chat_template;       // --local: a file; empty: the model's own
   double timeout_seconds = 0.0;
   bool no_resume = false;          // ends with its connection; the server keeps nothing of it
   std::vector<std::string> trust;  // nodes of which all stages must be; empty: the key's, or any

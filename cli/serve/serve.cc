@@ -160,10 +160,7 @@ Result<ServedModel> read_model(const ServeOptions& options, const std::filesyste
   TRY_VOID(check_local_memory(options, *file, served.spec));
   served.stages = stage_needs(options, *file, served.spec);
   TRY(served.tokenizer, model::Tokenizer::load(*file));
-  const auto source = file->get_string("tokenizer.chat_template");
-  TRY(served.chat_template,
-      model::ChatTemplate::parse(
-          source ? *source : std::string(model::default_chat_template(*served.tokenizer))));
+  TRY(served.chat_template, read_chat_template(*file, *served.tokenizer, options.chat_template));
   return served;
 }
 

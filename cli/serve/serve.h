@@ -12,8 +12,9 @@
 namespace hearth::cli {
 
 struct ServeOptions {
-  std::string model;     // file or pulled name
-  std::string model_id;  // as clients name it; empty: from the file's name
+  std::string model;          // file or pulled name
+  std::string model_id;       // as clients name it; empty: from the file's name
+  std::string chat_template;  // a file; empty: the model's own
   // Workers of this machine. A single one of a cluster has the machine's name.
   std::uint32_t local_workers = 1;
   // How layers are placed: for an objective, by what was measured; else in equal shares of so many

@@ -49,6 +49,8 @@ void add_verify(CLI::App& app, Action& action) {
                    "a file with the body of the request, if the answer's file has none");
   verb->add_option("--model", o->machine.model,
                    "file or pulled name: with --re-execute (default: as the request names it)");
+  verb->add_option("--chat-template", o->machine.chat_template,
+                   "with --re-execute: the Jinja file that the server was started with");
   verb->add_option("-t,--threads", o->machine.threads,
                    "with --re-execute: compute threads (0: all cores)")
       ->check(whole_number(0, limits::kComputeThreads));

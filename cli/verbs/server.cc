@@ -77,6 +77,8 @@ void add_serve(CLI::App& app, Action& action) {
   verb->add_option("-m,--model", o->model, "GGUF file or pulled name")->required();
   verb->add_option("--model-id,--alias", o->model_id, "name of the model in the API")
       ->check(text_within(limits::kModelNameBytes));
+  verb->add_option("--chat-template", o->chat_template,
+                   "a Jinja file in place of the model's chat template");
   add_pipeline(*verb, o);
   verb->add_option("--host", o->host,
                    "address of the API, with or without port; beyond loopback, requests need a key")

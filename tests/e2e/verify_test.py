@@ -117,6 +117,21 @@ class Verify(unittest.TestCase):
         self.assertEqual(code, 0, err)
         self.assertIn("computed again: the answer and every root of", out)
 
+    def test_the_date_in_a_prompt_is_that_of_its_request(self):
+        template = self.folder / "dated.jinja"
+        template.write_text("{{ strftime_now('%F %T') }}{% for m in messages %} {{ m.content }}"
+                            "{% endfor %}")
+        self.swarm = swarm.Swarm(1, "--chat-template", template, data_dir=self.folder)
+        self.addCleanup(self.swarm.stop)
+        status, reply = self.swarm.post("/apply-template",
+                                        {"messages": [{"role": "user", "content": "Hi"}]})
+        self.assertEqual(status, 200, reply)
+        self.assertRegex(reply["prompt"], r"^20\d\d-\d\d-\d\d \d\d:\d\d:\d\d Hi$")
+        self.run_saved("dated.json", "--max-tokens", "8")
+        self.proved(self.folder / "dated.json", "--chat-template", template)
+        code, _, err = self.verify(self.folder / "dated.json")  # the model's own template
+        self.assertEqual(code, 6, err)
+
     def test_what_any_client_saved_is_proved(self):
         self.start()
         chat = {"model": self.swarm.model, "messages": [{"role": "user", "content": PROMPT}],

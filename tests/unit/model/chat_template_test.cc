@@ -6,6 +6,7 @@
 #include <string>
 
 #include "base/limits.h"
+#include "model/gguf/writer.h"
 #include "model/synthetic.h"
 
 namespace hearth::model {
@@ -82,6 +83,36 @@ TEST(ChatTemplate, TheDefaultFollowsTheVocabulary) {
   };
   EXPECT_EQ(default_of("qwen2"), chat_template_of(ChatMarks::kChatMl));
   EXPECT_EQ(default_of("gemma3"), chat_template_of(ChatMarks::kTurns));
+}
+
+TEST(ChatTemplate, ABlankOneIsNoneAndOneThatIsNoStringIsRefused) {
+  SyntheticOptions options;
+  options.layers = 1;
+  const Bytes model = synthetic_model_bytes(options).value();
+  const auto tokenizer = Tokenizer::load(*GgufFile::parse(model, "m").value()).value();
+  const auto with = [&](const auto& add) {
+    GgufWriter writer;
+    add(writer);
+    const Bytes bytes = writer.bytes().value();
+    const auto loaded = ChatTemplate::load(*GgufFile::parse(bytes, "m").value(), *tokenizer);
+    if (!loaded.ok()) return "error: " + loaded.error().message;
+    return joined((*loaded)->render(conversation("Hi")).value());
+  };
+  const std::string key = "tokenizer.chat_template";
+  const std::string chat_ml = "<|im_start|>user\nHi<|im_end|>\n<|im_start|>assistant\n";
+  EXPECT_EQ(with([&](GgufWriter& writer) { writer.add(key, "{{ 'own' }}"); }), "own");
+  EXPECT_EQ(with([](GgufWriter& writer) { writer.add("other", "x"); }), chat_ml);
+  for (const char* blank : {"", " ", "\n\t\r\n"}) {
+    EXPECT_EQ(with([&](GgufWriter& writer) { writer.add(key, blank); }), chat_ml);
+  }
+  const auto refused = [&](const auto& value) {
+    const std::string error = with([&](GgufWriter& writer) { value(writer); });
+    EXPECT_EQ(error, "error: 'm': key 'tokenizer.chat_template' must be a string");
+  };
+  refused(
+      [&](GgufWriter& writer) { writer.add_array(key, std::vector<std::string>{"{{ 'a' }}"}); });
+  refused([&](GgufWriter& writer) { writer.add(key, std::uint32_t{1}); });
+  refused([&](GgufWriter& writer) { writer.add(key, true); });
 }
 
 TEST(ChatTemplate, NeighbouringPiecesDiffer) {

@@ -5,6 +5,9 @@
 #include <cstdlib>
 #include <fstream>
 
+#include "base/limits.h"
+#include "model/synthetic.h"
+
 namespace hearth::cli {
 namespace {
 
@@ -75,6 +78,34 @@ TEST_F(ModelsFolder, Sha256OfAFile) {
   EXPECT_EQ(*sha256_of_file(folder_ / "x", "x", true),
             "ba7816bf8f01cfea414140de5dae2223b00361a396177a9cb410ff61f20015ad");
   EXPECT_FALSE(sha256_of_file(folder_ / "none", "x", true).ok());
+}
+
+TEST_F(ModelsFolder, AChatTemplateOfAFileTakesThePlaceOfTheModelsOwn) {
+  const Bytes bytes = model::synthetic_model_bytes({}).value();
+  const auto file = model::GgufFile::parse(bytes, "m").value();
+  const auto tokenizer = model::Tokenizer::load(*file).value();
+  const auto text_of = [&](const std::string& path) {
+    const auto read = read_chat_template(*file, *tokenizer, path);
+    if (!read.ok()) return read.error().message;
+    model::ChatTemplateInput input;
+    input.messages = {{"user", "Hi"}};
+    std::string text;
+    for (const auto& piece : (*read)->render(input).value()) text += piece.text;
+    return text;
+  };
+  const std::string path = folder_ / "t.jinja";
+  const auto with = [&](std::string_view source) {
+    std::ofstream(path) << source;
+    return text_of(path);
+  };
+  EXPECT_TRUE(text_of("").starts_with("<|im_start|>user")) << text_of("");
+  EXPECT_EQ(with("{{ messages[0].content }}!"), "Hi!");
+  EXPECT_TRUE(with("").starts_with(path + " is empty")) << with("");
+  const std::string go = with("{{ if .System }}{{ .System }}{{ end }}{{ .Prompt }}");
+  EXPECT_TRUE(go.starts_with(path + ": chat template line 1: ")) << go;
+  EXPECT_NE(text_of(folder_ / "none").find("there is no file"), std::string::npos);
+  EXPECT_NE(with(std::string(limits::kTemplateBytes + 1, 'x')).find("limit of 1048576"),
+            std::string::npos);
 }
 
 }  // namespace
