@@ -40,6 +40,7 @@ inline constexpr std::size_t kTokenBytes = 4 * kKiB;  // bytes of one vocabulary
 inline constexpr std::size_t kTextBytes = 8 * kMiB;
 inline constexpr std::size_t kTemplateBytes = 1 * kMiB;
 inline constexpr std::uint64_t kTemplateSteps = 2'000'000;
+inline constexpr std::uint64_t kTemplateMessageSteps = 10'000;  // more, for each message
 inline constexpr std::size_t kTemplateOutputBytes = 16 * kMiB;
 inline constexpr std::size_t kTemplateWorkBytes = 256 * kMiB;  // all that a rendering creates
 inline constexpr std::uint32_t kTemplateDepth = 64;

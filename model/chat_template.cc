@@ -44,7 +44,7 @@ class JinjaChatTemplate final : public ChatTemplate {
       : program_(std::move(program)) {}
 
   Result<std::vector<PromptPiece>> render(const ChatTemplateInput& input) const override {
-    jinja::Meter meter;
+    jinja::Meter meter(input.messages.size());
     jinja::Environment environment;
     environment.unix_seconds = input.unix_seconds;
     TRY(jinja::Value messages, message_list(meter, input.messages));

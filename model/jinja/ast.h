@@ -14,7 +14,7 @@ namespace hearth::model::jinja {
 enum class ExprKind : std::uint8_t {
   kConstant,     // constant
   kName,         // name, symbol
-  kLoop,         // name: the attribute of the innermost loop
+  kLoop,         // name: the attribute of the innermost loop; empty: the loop itself
   kList,         // args
   kTuple,        // args
   kDict,         // args: key, value, key, value ...
@@ -33,6 +33,7 @@ enum class ExprKind : std::uint8_t {
   kConditional,  // args: value, condition, otherwise (may be null)
   kCompare,      // args: n, ops: n - 1
   kArithmetic,   // args: n, ops: n - 1, from the left
+  kUnsupported,  // name: what the subset lacks
 };
 
 enum class Operator : std::uint8_t {
@@ -87,6 +88,7 @@ enum class StmtKind : std::uint8_t {
   kSetBlock,     // target, expr: filters (may be null), body
   kFilterBlock,  // expr: filters, body
   kScope,        // body: a generation block
+  kWith,         // target, expr: tuples of as many parts; body
   kBreak,
   kContinue,
   kMacro,  // macro
@@ -111,6 +113,8 @@ struct Macro {
   std::uint32_t symbol = 0;
   std::vector<Parameter> parameters;
   Body body;
+  bool nested = false;   // its text stands in a scope, whose names it sees
+  bool of_call = false;  // the block of a call statement, which the macro called knows as 'caller'
 };
 
 struct Stmt {

@@ -139,12 +139,6 @@ Result<TextPtr> Bound::text(std::size_t index) const {
   return *text;
 }
 
-bool filter_exists(std::string_view name) { return find_filter(name) != nullptr; }
-bool test_exists(std::string_view name) {
-  return find_named(kPredicates, name) != nullptr || find_named(kComparisons, name) != nullptr ||
-         find_named(kOtherTests, name) != nullptr;
-}
-
 Result<Value> apply_filter(Meter& meter, std::string_view name, const Value& input,
                            const Arguments& arguments) {
   const Builtin* filter = find_filter(name);
@@ -157,24 +151,29 @@ Result<Value> apply_filter(Meter& meter, std::string_view name, const Value& inp
 
 Result<bool> apply_test(Meter& meter, std::string_view name, const Value& input,
                         const Arguments& arguments) {
-  if (!test_exists(name)) {
+  const Comparison* const comparison = find_named(kComparisons, name);
+  const Predicate* const predicate = find_named(kPredicates, name);
+  const OtherTest* const other = find_named(kOtherTests, name);
+  if (comparison == nullptr && predicate == nullptr && other == nullptr) {
     return Error{ErrorCode::kUnsupported, "test '" + std::string(name) + "' is not supported"};
   }
   REQUIRE(arguments.named.empty() && arguments.positional.size() <= 1,
           "test '" + std::string(name) + "' takes at most one argument");
   const Value* argument = arguments.positional.empty() ? nullptr : &arguments.positional[0];
-  if (const Predicate* test = find_named(kPredicates, name)) return test->holds(input);
-  if (const OtherTest* test = find_named(kOtherTests, name)) {
-    return test->call(meter, input, argument);
-  }
+  if (predicate != nullptr) return predicate->holds(input);
+  if (other != nullptr) return other->call(meter, input, argument);
   REQUIRE(argument != nullptr, "needs an argument");
-  return compare_by(meter, find_named(kComparisons, name)->op, input, *argument);
+  return compare_by(meter, comparison->op, input, *argument);
 }
 
 Result<Value> get_item(Meter& meter, const Value& object, const Value& key,
                        const std::string* name) {
   REQUIRE(!is_undefined(object), "an attribute of an undefined value");
   const Value absent = Undefined{name};
+  if (const auto* function = std::get_if<Function>(&object);
+      function != nullptr && *function == Function::kLoop) {
+    return Error{ErrorCode::kUnsupported, "'loop' as a value is not supported"};
+  }
   if (const Dict* dict = as_dict(object)) {
     TRY(const Value* found, find_key(meter, *dict, key));
     return found != nullptr ? *found : absent;

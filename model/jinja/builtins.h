@@ -61,8 +61,6 @@ constexpr auto find_named(const Rows& rows, std::string_view name) -> decltype(s
   return row == std::end(rows) ? nullptr : &*row;
 }
 
-bool filter_exists(std::string_view name);
-bool test_exists(std::string_view name);
 Result<Value> apply_filter(Meter& meter, std::string_view name, const Value& input,
                            const Arguments& arguments);
 Result<bool> apply_test(Meter& meter, std::string_view name, const Value& input,
@@ -87,7 +85,9 @@ std::span<const Builtin> list_filters();
 Result<Value> replace(Meter& meter, const Text& text, const Text& old, const Text& with,
                       std::int64_t count);
 // Words begin with a large letter and go on with small ones; `ends_word`: what stands between them.
-Result<Value> title(Meter& meter, const Text& text, bool (*ends_word)(std::uint32_t code));
+// `apart`: the small letters of a word are changed as a text of their own.
+Result<Value> title(Meter& meter, const Text& text, bool apart,
+                    bool (*ends_word)(std::uint32_t code));
 Result<Value> join(Meter& meter, const Value& items, const Text& separator);
 
 // The local calendar is UTC. Directives: those of strftime in the C locale without zones (z, Z) and

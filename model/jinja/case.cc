@@ -2,6 +2,7 @@
 // case. Every stride-th character from first to last is mapped.
 #include <algorithm>
 #include <iterator>
+#include <utility>
 
 #include "base/utf8.h"
 #include "model/jinja/text.h"
@@ -128,6 +129,40 @@ std::uint32_t mapped(const CaseRun (&runs)[kRuns], std::uint32_t code) {
   return code + static_cast<std::uint32_t>(run.distance);
 }
 
+// Of case-ignorable characters those that stand within and beside Greek words: signs, modifier
+// letters, combining marks, and characters without a width.
+bool is_case_ignorable(std::uint32_t code) {
+  constexpr std::pair<std::uint32_t, std::uint32_t> kRanges[] = {
+      {0x27, 0x27},     {0x2E, 0x2E},     {0x3A, 0x3A},     {0x5E, 0x5E},     {0x60, 0x60},
+      {0xA8, 0xA8},     {0xAD, 0xAD},     {0xAF, 0xAF},     {0xB4, 0xB4},     {0xB7, 0xB8},
+      {0x2B0, 0x36F},   {0x374, 0x375},   {0x37A, 0x37A},   {0x384, 0x385},   {0x387, 0x387},
+      {0x483, 0x489},   {0x1AB0, 0x1ACE}, {0x1DC0, 0x1DFF}, {0x1FBD, 0x1FBD}, {0x1FBF, 0x1FC1},
+      {0x1FCD, 0x1FCF}, {0x1FDD, 0x1FDF}, {0x1FED, 0x1FEF}, {0x1FFD, 0x1FFE}, {0x200B, 0x200F},
+      {0x2018, 0x2019}, {0x2024, 0x2024}, {0x2027, 0x2027}, {0x202A, 0x202E}, {0x2060, 0x2064},
+      {0x20D0, 0x20F0}, {0xFE00, 0xFE0F}, {0xFE20, 0xFE2F}, {0xFEFF, 0xFEFF}};
+  return std::ranges::any_of(
+      kRanges, [code](const auto& range) { return code >= range.first && code <= range.second; });
+}
+
+// Whether a cased character comes before text[at], or after the character there, with nothing but
+// case-ignorable ones between.
+bool cased_before(std::string_view text, std::size_t at) {
+  while (at > 0) {
+    at = previous_character(text, at);
+    const std::uint32_t code = character_at(text, at).code;
+    if (!is_case_ignorable(code)) return is_cased(code);
+  }
+  return false;
+}
+bool cased_after(std::string_view text, std::size_t at) {
+  for (at += character_at(text, at).length; at < text.size();) {
+    const Character one = character_at(text, at);
+    if (!is_case_ignorable(one.code)) return is_cased(one.code);
+    at += one.length;
+  }
+  return false;
+}
+
 }  // namespace
 
 std::uint32_t to_upper(std::uint32_t code) {
@@ -153,5 +188,13 @@ void append_upper(std::string& out, std::uint32_t code) {
 }
 
 void append_lower(std::string& out, std::uint32_t code) { append_utf8(to_lower(code), out); }
+
+void append_lower_at(std::string& out, std::string_view text, std::size_t at) {
+  constexpr std::uint32_t kCapitalSigma = 0x3A3;
+  constexpr std::uint32_t kFinalSigma = 0x3C2;
+  const std::uint32_t code = character_at(text, at).code;
+  const bool last = code == kCapitalSigma && cased_before(text, at) && !cased_after(text, at);
+  append_lower(out, last ? kFinalSigma : code);
+}
 
 }  // namespace hearth::model::jinja

@@ -20,6 +20,7 @@ std::string_view construct_name(StmtKind kind) {
     case StmtKind::kSetBlock: return "'set'";
     case StmtKind::kFilterBlock: return "'filter'";
     case StmtKind::kScope: return "'generation'";
+    case StmtKind::kWith: return "'with'";
     case StmtKind::kBreak: return "'break'";
     case StmtKind::kContinue: return "'continue'";
     case StmtKind::kMacro: return "'macro'";
@@ -115,6 +116,12 @@ class Interpreter {
         const Variables::Scope inner(variables_);
         TRY_VOID(run_body(stmt.body));
         break;
+      }
+      case StmtKind::kWith: {
+        TRY(Value values, evaluator_.evaluate(*stmt.expr));
+        const Variables::Scope inner(variables_);
+        TRY_VOID(assign(stmt.target, std::move(values)));
+        return run_body(stmt.body);
       }
       case StmtKind::kBreak: return Flow::kBreak;
       case StmtKind::kContinue: return Flow::kContinue;

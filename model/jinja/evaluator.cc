@@ -80,12 +80,16 @@ Result<Value> Evaluator::evaluate_kind(const Expr& expr) {
     case ExprKind::kConditional: return conditional(expr);
     case ExprKind::kCompare: return comparison(expr);
     case ExprKind::kArithmetic: return arithmetic(expr);
+    case ExprKind::kUnsupported:
+      return Error{ErrorCode::kUnsupported, expr.name + " is not supported"};
   }
   return Value(None{});
 }
 
 Result<Value> Evaluator::loop_attribute(const Expr& expr) {
   const Variables::Loop* loop = variables_.loop();
+  static const std::string kLoopName = "loop";
+  if (expr.name.empty()) return loop != nullptr ? Value(Function::kLoop) : Undefined{&kLoopName};
   REQUIRE(loop != nullptr, "'loop' is undefined");
   INVARIANT(!loop->ended(), "the body of a loop runs for one of its items");
   const auto index = static_cast<std::int64_t>(loop->index());
@@ -96,6 +100,7 @@ Result<Value> Evaluator::loop_attribute(const Expr& expr) {
   if (name == "first") return Value(index == 0);
   if (name == "last") return Value(index + 1 == length);
   if (name == "length") return Value(length);
+  if (name == "depth" || name == "depth0") return Value(std::int64_t{name == "depth"});
   if (name == "revindex") return Value(length - index);
   if (name == "revindex0") return Value(length - index - 1);
   if (name == "previtem") {
@@ -140,7 +145,8 @@ Result<Value> Evaluator::attribute(const Expr& expr) {
   if (is_method(object, expr.name)) {
     return Error{ErrorCode::kUnsupported, "a method that is not called is not supported"};
   }
-  const bool named = as_dict(object) != nullptr || std::holds_alternative<Namespace*>(object);
+  const bool named = as_dict(object) != nullptr || std::holds_alternative<Namespace*>(object) ||
+                     std::holds_alternative<Function>(object);
   if (!named) return Value(Undefined{&expr.name});
   Text name;
   name.bytes = expr.name;
@@ -191,6 +197,11 @@ Status Evaluator::bind_parameters(const Macro& macro, const Arguments& given) {
               " arguments, not " + std::to_string(given.positional.size()));
   TRY_VOID(meter_.steps(given.named.size() * macro.parameters.size() / 16));
   for (const auto& [name, value] : given.named) {
+    const auto* block = name == "caller" ? std::get_if<const Macro*>(&value) : nullptr;
+    if (block != nullptr && (*block)->of_call) {
+      TRY_VOID(variables_.set((*block)->symbol, value));
+      continue;
+    }
     bool known = false;
     for (std::size_t i = 0; i < macro.parameters.size() && !known; ++i) {
       known = macro.parameters[i].name == name && i >= given.positional.size();
@@ -214,14 +225,19 @@ Status Evaluator::bind_parameters(const Macro& macro, const Arguments& given) {
   return ok_status();
 }
 
-// A macro sees the globals and its parameters, and nothing of where it is called.
+// A macro sees its parameters and the names around its text, and nothing of where it is called.
 Result<Value> Evaluator::call_macro(const Macro& macro, const Arguments& given) {
-  const Variables::Scope frame(variables_, Variables::Scope::Around::kHidden);
+  TRY(Variables::Scope* const around, variables_.around(macro));
+  const Variables::Scope frame(variables_, around);
+  if (macro.of_call) TRY_VOID(variables_.set(macro.symbol, Undefined{&macro.name}));
   TRY_VOID(bind_parameters(macro, given));
   return capture_(macro.body);
 }
 
 Result<Value> Evaluator::call_function(Function function, const Arguments& given) {
+  if (function == Function::kLoop) {
+    return Error{ErrorCode::kUnsupported, "a call of a recursive 'for' is not supported"};
+  }
   if (function == Function::kNamespace) return variables_.make_namespace(given);
   if (function == Function::kDict) {
     REQUIRE(given.positional.empty(), "takes arguments with names only");

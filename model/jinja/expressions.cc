@@ -35,6 +35,12 @@ ExprPtr ExpressionParser::make(ExprKind kind, std::uint32_t line) {
   return node;
 }
 
+ExprPtr ExpressionParser::unsupported(std::uint32_t line, std::string what) {
+  ExprPtr node = make(ExprKind::kUnsupported, line);
+  node->name = std::move(what);
+  return node;
+}
+
 Result<ExprPtr> ExpressionParser::finish(ExprPtr node) {
   INVARIANT(node != nullptr && node->height == 1, "a node is finished once");
   for (const ExprPtr& arg : node->args) {
@@ -89,7 +95,6 @@ Result<ExprPtr> ExpressionParser::conditional_expression() {
   TRY(ExprPtr value, disjunction());
   while (in_.at_name("if")) {
     ExprPtr node = make(ExprKind::kConditional, in_.take().line);
-    begin_conditional();
     TRY(ExprPtr condition, disjunction());
     node->args.push_back(std::move(value));
     node->args.push_back(std::move(condition));
@@ -97,7 +102,6 @@ Result<ExprPtr> ExpressionParser::conditional_expression() {
     if (in_.skip_name("else")) {
       TRY(node->args[2], expression());
     }
-    end_conditional();
     TRY(value, finish(std::move(node)));
   }
   return value;
@@ -236,10 +240,9 @@ Result<ExprPtr> ExpressionParser::name_expression(const Token& token) {
   } else {
     node->kind = name == "loop" ? ExprKind::kLoop : ExprKind::kName;
     if (node->kind == ExprKind::kLoop) {
-      if (!in_.skip_operator(".")) {
-        return in_.unsupported(token.line, "'loop' other than by its attributes");
+      if (in_.skip_operator(".")) {
+        TRY(node->name, in_.expect_name("loop attribute"));
       }
-      TRY(node->name, in_.expect_name("loop attribute"));
       return node;
     }
     node->name = name;

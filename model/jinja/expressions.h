@@ -32,15 +32,9 @@ class ExpressionParser {
   Result<ExprPtr> filters(ExprPtr input);
   // The filters of a filter block: `name(...) | name ...`, the innermost without an input.
   Result<ExprPtr> first_filter();
-
-  // Between the two, a rendering may never reach what is parsed, so a filter or test that the
-  // subset lacks is an error of the rendering and not of the parser. An error in between ends the
-  // parsing.
-  void begin_conditional() { ++conditional_; }
-  void end_conditional() {
-    INVARIANT(conditional_ > 0, "every conditional part that was begun is ended once");
-    --conditional_;
-  }
+  // Stands for what Jinja has and the subset lacks. It is an error of the rendering that reaches it
+  // and not of the parser, because a template's other branches may never do so.
+  static ExprPtr unsupported(std::uint32_t line, std::string what);
 
  private:
   using Rule = Result<ExprPtr> (ExpressionParser::*)();
@@ -88,7 +82,6 @@ class ExpressionParser {
   Cursor& in_;
   SymbolTable& symbols_;
   std::uint32_t depth_ = 0;
-  std::uint32_t conditional_ = 0;  // conditional parts around what is parsed
 };
 
 }  // namespace hearth::model::jinja

@@ -192,6 +192,49 @@ Result<Value> filter_join(Meter& meter, const Value& input, const Bound& bound) 
   return join(meter, list, *as_text(separator));
 }
 
+constexpr std::int64_t kMostParts = 100'000;
+
+// Lists of so many items, the last filled up where something is given to fill it with.
+Result<Value> filter_batch(Meter& meter, const Value& input, const Bound& bound) {
+  TRY(const std::int64_t size, bound.integer(0, 0));
+  REQUIRE(size > 0 && size <= kMostParts, "'linecount' is outside of 1 to 100000");
+  TRY(const std::vector<Value> items, iterate(meter, input));
+  const auto step = static_cast<std::size_t>(size);
+  std::vector<Value> batches;
+  for (std::size_t at = 0; at < items.size(); at += step) {
+    std::vector<Value> batch(
+        items.begin() + static_cast<std::ptrdiff_t>(at),
+        items.begin() + static_cast<std::ptrdiff_t>(std::min(at + step, items.size())));
+    if (bound.has_value(1)) {
+      TRY_VOID(meter.create((step - batch.size()) * sizeof(Value)));
+      batch.resize(step, *bound.get(1));
+    }
+    TRY(Value list, make_list(meter, std::move(batch)));
+    batches.push_back(std::move(list));
+  }
+  return make_list(meter, std::move(batches));
+}
+
+// So many lists, the first ones longer by one where the items do not divide evenly.
+Result<Value> filter_slice(Meter& meter, const Value& input, const Bound& bound) {
+  TRY(const std::int64_t count, bound.integer(0, 0));
+  REQUIRE(count > 0 && count <= kMostParts, "'slices' is outside of 1 to 100000");
+  TRY(const std::vector<Value> items, iterate(meter, input));
+  const auto slices = static_cast<std::size_t>(count);
+  const std::size_t longer = items.size() % slices;
+  std::vector<Value> lists;
+  auto next = items.begin();
+  for (std::size_t i = 0; i < slices; ++i) {
+    const auto end = next + static_cast<std::ptrdiff_t>(items.size() / slices + (i < longer));
+    std::vector<Value> slice(next, end);
+    next = end;
+    if (bound.has_value(1) && i >= longer) slice.push_back(*bound.get(1));
+    TRY(Value list, make_list(meter, std::move(slice)));
+    lists.push_back(std::move(list));
+  }
+  return make_list(meter, std::move(lists));
+}
+
 Result<Value> filter_items(Meter& meter, const Value& input, const Bound&) {
   if (is_undefined(input)) return make_list(meter, {});
   REQUIRE(as_dict(input) != nullptr, "needs a dict, not a " + std::string(type_name(input)));
@@ -293,6 +336,7 @@ Result<Value> join(Meter& meter, const Value& items, const Text& separator) {
 
 std::span<const Builtin> list_filters() {
   static constexpr Builtin kFilters[] = {
+      {"batch", filter_batch, {"linecount", "fill_with"}},
       {"count", filter_length},
       {"d", filter_default, {"default_value", "boolean"}},
       {"default", filter_default, {"default_value", "boolean"}},
@@ -312,6 +356,7 @@ std::span<const Builtin> list_filters() {
       {"safe", filter_safe},
       {"select", filter_select<false, true>, {"*"}},
       {"selectattr", filter_select<true, true>, {"*"}},
+      {"slice", filter_slice, {"slices", "fill_with"}},
       {"sort", filter_sort, {"reverse", "case_sensitive", "attribute"}},
       {"sum", filter_sum, {"attribute"}},
       {"unique", filter_unique, {"case_sensitive", "attribute"}}};

@@ -7,12 +7,12 @@
 namespace hearth::model::jinja {
 namespace {
 
-Result<Value> change_case(Meter& meter, const Text& text,
-                          void (*change)(std::string&, std::uint32_t)) {
+// From text[from] on; what comes before counts as what stands before it.
+Result<Value> change_case(Meter& meter, const Text& text, bool upper, std::size_t from = 0) {
   TextBuilder out(meter);
   std::string run;  // bytes of one provenance, to append few times
   bool user = false;
-  for (std::size_t at = 0; at < text.bytes.size() && !out.failed();) {
+  for (std::size_t at = from; at < text.bytes.size() && !out.failed();) {
     const Character one = character_at(text.bytes, at);
     const bool now = is_user(text, at);
     if (now != user || run.size() > 256) {
@@ -22,8 +22,10 @@ Result<Value> change_case(Meter& meter, const Text& text,
     }
     if (one.code == kBrokenCharacter) {
       run += text.bytes[at];
+    } else if (upper) {
+      append_upper(run, one.code);
     } else {
-      change(run, one.code);
+      append_lower_at(run, text.bytes, at);
     }
     at += one.length;
   }
@@ -49,9 +51,9 @@ Result<Value> method_strip(Meter& meter, const Value& object, const Bound& bound
   return make_part(meter, text, range.begin, range.end);
 }
 
-template <void (*kChange)(std::string&, std::uint32_t)>
+template <bool kUpper>
 Result<Value> method_case(Meter& meter, const Value& object, const Bound&) {
-  return change_case(meter, *as_text(object), kChange);
+  return change_case(meter, *as_text(object), kUpper);
 }
 
 Result<Value> method_capitalize(Meter& meter, const Value& object, const Bound&) {
@@ -59,9 +61,8 @@ Result<Value> method_capitalize(Meter& meter, const Value& object, const Bound&)
   if (text.bytes.empty()) return make_text(meter, "");
   const std::size_t first = character_at(text.bytes, 0).length;
   TRY(const Value head, make_part(meter, text, 0, first));
-  TRY(const Value tail, make_part(meter, text, first, text.bytes.size()));
-  TRY(const Value large, change_case(meter, *as_text(head), append_upper));
-  TRY(const Value small, change_case(meter, *as_text(tail), append_lower));
+  TRY(const Value large, change_case(meter, *as_text(head), true));
+  TRY(const Value small, change_case(meter, text, false, first));
   TextBuilder out(meter);
   out.append(*as_text(large));
   out.append(*as_text(small));
@@ -69,7 +70,7 @@ Result<Value> method_capitalize(Meter& meter, const Value& object, const Bound&)
 }
 
 Result<Value> method_title(Meter& meter, const Value& object, const Bound&) {
-  return title(meter, *as_text(object), [](std::uint32_t code) { return !is_cased(code); });
+  return title(meter, *as_text(object), false, [](std::uint32_t code) { return !is_cased(code); });
 }
 
 Result<Value> split_space(Meter& meter, const Text& text, std::int64_t limit) {
@@ -310,8 +311,8 @@ constexpr Builtin kTextMethods[] = {{"strip", method_strip<true, true>, {"chars"
                                     {"removeprefix", method_remove<true>, {"prefix"}},
                                     {"removesuffix", method_remove<false>, {"suffix"}},
                                     {"replace", method_replace, {"old", "new", "count"}},
-                                    {"upper", method_case<append_upper>},
-                                    {"lower", method_case<append_lower>},
+                                    {"upper", method_case<true>},
+                                    {"lower", method_case<false>},
                                     {"title", method_title},
                                     {"capitalize", method_capitalize},
                                     {"find", method_find, {"sub"}},

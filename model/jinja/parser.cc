@@ -101,14 +101,39 @@ class Parser {
     if (name == "macro") return macro_statement(line);
     if (name == "filter") return filter_statement(line);
     if (name == "generation") return generation_statement(line);
+    if (name == "with") return with_statement(line);
+    if (name == "call") return call_statement(line);
     if (name == "break") return jump_statement(StmtKind::kBreak, line);
     if (name == "continue") return jump_statement(StmtKind::kContinue, line);
-    constexpr std::string_view kStray[] = {"elif",   "else",   "endif",     "endfor",
-                                           "endset", "endraw", "endfilter", "endmacro"};
+    constexpr std::string_view kStray[] = {"elif",   "else",      "endif",    "endfor",  "endset",
+                                           "endraw", "endfilter", "endmacro", "endwith", "endcall"};
     if (std::find(std::begin(kStray), std::end(kStray), name) != std::end(kStray)) {
       return in_.fail(line, "'" + tag.text + "' without a beginning");
     }
+    for (const std::string_view known : {"include", "import", "from", "extends"}) {
+      if (name == known) return unsupported_statement(tag, "");
+    }
+    if (name == "block") return unsupported_statement(tag, "endblock");
+    if (name == "autoescape") return unsupported_statement(tag, "endautoescape");
     return in_.unsupported(line, "tag '" + tag.text + "'");
+  }
+
+  // A tag of Jinja that the subset lacks, up to its end tag if it has one: an error when it is run.
+  Result<StmtPtr> unsupported_statement(const Token& tag, std::string_view end) {
+    StmtPtr stmt = make(StmtKind::kOutput, tag.line);
+    stmt->expr = expressions_.unsupported(tag.line, "tag '" + tag.text + "'");
+    const auto skip_rest = [this] {
+      while (in_.current().kind != TokenKind::kBlockEnd && in_.current().kind != TokenKind::kEnd) {
+        in_.take();
+      }
+    };
+    skip_rest();
+    if (!end.empty()) {
+      TRY(stmt->body, block(tag.text, tag.line, {end}));
+      skip_rest();
+    }
+    TRY_VOID(block_end());
+    return stmt;
   }
 
   Result<StmtPtr> output() {
@@ -123,7 +148,6 @@ class Parser {
 
   Result<StmtPtr> if_statement(std::uint32_t line) {
     StmtPtr stmt = make(StmtKind::kIf, line);
-    expressions_.begin_conditional();
     while (true) {
       Branch branch;
       TRY(branch.condition, expressions_.tuple(false, ""));
@@ -136,7 +160,6 @@ class Parser {
       in_.skip_name("endif");
       break;
     }
-    expressions_.end_conditional();
     TRY_VOID(block_end());
     return stmt;
   }
@@ -151,7 +174,7 @@ class Parser {
     if (in_.skip_name("if")) {
       TRY(stmt->condition, expressions_.expression());
     }
-    if (in_.at_name("recursive")) return in_.unsupported(line, "a recursive 'for'");
+    in_.skip_name("recursive");  // only a call of 'loop' needs it
     ++loops_;
     ++scopes_;
     TRY(stmt->body, block("for", line, {"else", "endfor"}));
@@ -180,12 +203,19 @@ class Parser {
   }
 
   Result<StmtPtr> macro_statement(std::uint32_t line) {
-    if (scopes_ > 0) return in_.unsupported(line, "a 'macro' inside a loop, macro or block");
     StmtPtr stmt = make(StmtKind::kMacro, line);
     stmt->macro = std::make_unique<Macro>();
     Macro& macro = *stmt->macro;
     TRY(macro.name, in_.expect_name("macro"));
     macro.symbol = symbols_.of(macro.name);
+    macro.nested = scopes_ > 0;
+    TRY_VOID(parameters(macro, line));
+    TRY(macro.body, captured_block("macro", line, "endmacro"));
+    return stmt;
+  }
+
+  // `(a, b=1)`
+  Status parameters(Macro& macro, std::uint32_t line) {
     TRY_VOID(in_.expect_operator("("));
     while (!in_.at_operator(")")) {
       Parameter parameter;
@@ -200,8 +230,50 @@ class Parser {
       macro.parameters.push_back(std::move(parameter));
       if (!in_.skip_operator(",")) break;
     }
-    TRY_VOID(in_.expect_operator(")"));
-    TRY(macro.body, captured_block("macro", line, "endmacro"));
+    return in_.expect_operator(")");
+  }
+
+  // The called macro gets the block as an argument of its own, 'caller'.
+  Result<StmtPtr> call_statement(std::uint32_t line) {
+    StmtPtr stmt = make(StmtKind::kOutput, line);
+    stmt->macro = std::make_unique<Macro>();
+    Macro& block = *stmt->macro;
+    block.name = "caller";
+    block.symbol = symbols_.of(block.name);
+    block.of_call = true;
+    if (in_.at_operator("(")) TRY_VOID(parameters(block, line));
+    TRY(stmt->expr, expressions_.expression());
+    if (stmt->expr->kind != ExprKind::kCall) {
+      return in_.fail(line, "'call' without a call of a macro");
+    }
+    TRY(block.body, captured_block("call", line, "endcall"));
+    auto argument = std::make_unique<Expr>();
+    argument->line = line;
+    argument->constant = static_cast<const Macro*>(&block);
+    stmt->expr->named.emplace_back(block.name, std::move(argument));
+    return stmt;
+  }
+
+  // Every value is computed before the first name is set.
+  Result<StmtPtr> with_statement(std::uint32_t line) {
+    StmtPtr stmt = make(StmtKind::kWith, line);
+    stmt->target.kind = Target::Kind::kTuple;
+    stmt->expr = std::make_unique<Expr>();
+    stmt->expr->kind = ExprKind::kTuple;
+    stmt->expr->line = line;
+    while (in_.current().kind != TokenKind::kBlockEnd) {
+      TRY(Target name, one_target(false));
+      TRY_VOID(in_.expect_operator("="));
+      TRY(ExprPtr value, expressions_.expression());
+      stmt->target.parts.push_back(std::move(name));
+      stmt->expr->args.push_back(std::move(value));
+      if (!in_.skip_operator(",")) break;
+    }
+    ++scopes_;
+    TRY(stmt->body, block("with", line, {"endwith"}));
+    --scopes_;
+    in_.skip_name("endwith");
+    TRY_VOID(block_end());
     return stmt;
   }
 
@@ -228,28 +300,31 @@ class Parser {
   }
 
   Result<Target> target(bool attributes, std::string_view end) {
-    const std::uint32_t line = in_.current().line;
-    const bool parentheses = in_.skip_operator("(");
     TRY(Target first, one_target(attributes));
-    if (!in_.at_operator(",")) {
-      if (parentheses) TRY_VOID(in_.expect_operator(")"));
-      return first;
-    }
+    if (!in_.at_operator(",")) return first;
     Target all;
     all.kind = Target::Kind::kTuple;
     all.parts.push_back(std::move(first));
     while (in_.skip_operator(",")) {
       if (in_.at_operator("=") || in_.at_operator(")") || (!end.empty() && in_.at_name(end))) break;
-      if (in_.at_operator("(")) return in_.unsupported(line, "a nested assignment target");
       TRY(Target next, one_target(attributes));
       all.parts.push_back(std::move(next));
     }
-    if (parentheses) TRY_VOID(in_.expect_operator(")"));
     return all;
   }
 
   Result<Target> one_target(bool attributes) {
     const std::uint32_t line = in_.current().line;
+    if (in_.skip_operator("(")) {
+      if (++depth_ > limits::kTemplateDepth) {
+        return in_.fail(line, "names are nested deeper than the limit of " +
+                                  std::to_string(limits::kTemplateDepth));
+      }
+      TRY(Target inner, target(attributes, ""));
+      --depth_;
+      TRY_VOID(in_.expect_operator(")"));
+      return inner;
+    }
     if (in_.current().kind != TokenKind::kName) {
       return in_.fail(line, "expected the name of a variable, found " + in_.describe_current());
     }

@@ -1,5 +1,4 @@
 // Expressions after a primary: attributes, subscripts, calls, filters and tests.
-#include "model/jinja/builtins.h"
 #include "model/jinja/expressions.h"
 
 namespace hearth::model::jinja {
@@ -61,7 +60,12 @@ Result<ExprPtr> ExpressionParser::subscript(ExprPtr object) {
       TRY(node->args.back(), expression());
     }
   }
-  if (in_.at_operator(",")) return in_.unsupported(node->line, "a subscript of several parts");
+  while (in_.skip_operator(",")) {
+    node->kind = ExprKind::kUnsupported;
+    node->name = "a subscript of several parts";
+    TRY(ExprPtr part, expression());
+    node->args.push_back(std::move(part));
+  }
   TRY_VOID(in_.expect_operator("]"));
   return finish(std::move(node));
 }
@@ -76,9 +80,10 @@ Result<ExprPtr> ExpressionParser::call(ExprPtr callee) {
 Status ExpressionParser::arguments(Expr& node) {
   TRY_VOID(in_.expect_operator("("));
   while (!in_.at_operator(")")) {
-    if (in_.at_operator("*") || in_.at_operator("**")) {
-      return in_.unsupported(node.line,
-                             "an argument list unpacked with '" + in_.current().text + "'");
+    const bool unpacked = in_.skip_operator("*") || in_.skip_operator("**");
+    if (unpacked) {
+      node.kind = ExprKind::kUnsupported;
+      node.name = "an argument list unpacked with '*'";
     }
     const bool named = in_.current().kind == TokenKind::kName &&
                        in_.next().kind == TokenKind::kOperator && in_.next().text == "=";
@@ -88,7 +93,7 @@ Status ExpressionParser::arguments(Expr& node) {
       TRY(ExprPtr value, expression());
       node.named.emplace_back(std::move(name), std::move(value));
     } else {
-      if (!node.named.empty()) {
+      if (!node.named.empty() && !unpacked) {
         return in_.fail(node.line, "an argument without a name follows one with a name");
       }
       TRY(ExprPtr value, expression());
@@ -112,9 +117,6 @@ Result<ExprPtr> ExpressionParser::one_filter(ExprPtr input) {
   ExprPtr node = make(ExprKind::kFilter, in_.current().line);
   TRY(node->name, dotted_name("filter"));
   node->args.push_back(std::move(input));
-  if (conditional_ == 0 && !filter_exists(node->name)) {
-    return in_.unsupported(node->line, "filter '" + node->name + "'");
-  }
   if (in_.at_operator("(")) TRY_VOID(arguments(*node));
   return finish(std::move(node));
 }
@@ -136,9 +138,6 @@ Result<ExprPtr> ExpressionParser::test(ExprPtr input) {
   const bool negated = in_.skip_name("not");
   TRY(node->name, dotted_name("test"));
   node->args.push_back(std::move(input));
-  if (conditional_ == 0 && !test_exists(node->name)) {
-    return in_.unsupported(node->line, "test '" + node->name + "'");
-  }
   const TokenKind kind = in_.current().kind;
   const bool value = kind == TokenKind::kString || kind == TokenKind::kInteger ||
                      kind == TokenKind::kFloat || in_.at_operator("[") || in_.at_operator("{") ||

@@ -20,15 +20,6 @@ bool contains_character(std::string_view characters, std::string_view wanted) {
   return false;
 }
 
-// Start of the last character of text[0, end); end > 0.
-std::size_t previous_character(std::string_view text, std::size_t end) {
-  for (std::size_t back = 1; back <= 4 && back <= end; ++back) {
-    if (continuation(text, end - back)) continue;
-    return character_at(text, end - back).length == back ? end - back : end - 1;
-  }
-  return end - 1;
-}
-
 template <typename Predicate>
 Range strip_where(std::string_view text, bool left, bool right, Predicate drop) {
   Range range{0, text.size()};
@@ -50,6 +41,14 @@ Range strip_where(std::string_view text, bool left, bool right, Predicate drop) 
 Character character_at(std::string_view text, std::size_t at) {
   const Utf8Char one = decode_utf8(text, at);
   return one.valid ? Character{one.point, one.bytes} : Character{kBrokenCharacter, 1};
+}
+
+std::size_t previous_character(std::string_view text, std::size_t end) {
+  for (std::size_t back = 1; back <= 4 && back <= end; ++back) {
+    if (continuation(text, end - back)) continue;
+    return character_at(text, end - back).length == back ? end - back : end - 1;
+  }
+  return end - 1;
 }
 
 std::size_t count_characters(std::string_view text) {

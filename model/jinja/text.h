@@ -19,6 +19,8 @@ inline constexpr std::uint32_t kBrokenCharacter = 0x110000;
 Character character_at(std::string_view text, std::size_t at);
 std::size_t count_characters(std::string_view text);
 // Byte offset of the character with this index; text.size() when there are fewer.
+// Start of the last character of text[0, end); end > 0.
+std::size_t previous_character(std::string_view text, std::size_t end);
 std::size_t character_offset(std::string_view text, std::size_t index);
 
 bool is_space(std::uint32_t code);          // str.isspace
@@ -31,6 +33,9 @@ bool is_cased(std::uint32_t code);
 // with iota) stay as they are.
 void append_upper(std::string& out, std::uint32_t code);
 void append_lower(std::string& out, std::uint32_t code);
+// As append_lower, of the character at text[at], which decides by the characters around it: a
+// capital sigma at the end of a word becomes a final one.
+void append_lower_at(std::string& out, std::string_view text, std::size_t at);
 
 struct Range {
   std::size_t begin = 0;

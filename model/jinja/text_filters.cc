@@ -16,7 +16,7 @@ Result<TextPtr> text_of(Meter& meter, const Value& value) {
 
 Result<Value> filter_title(Meter& meter, const Value& input, const Bound&) {
   TRY(const TextPtr text, text_of(meter, input));
-  return title(meter, *text, [](std::uint32_t code) {
+  return title(meter, *text, true, [](std::uint32_t code) {
     return is_space(code) || code == '-' || code == '(' || code == '{' || code == '[' ||
            code == '<';
   });
@@ -162,6 +162,133 @@ Result<Value> filter_round(Meter&, const Value& input, const Bound& bound) {
   return Value(rounded);
 }
 
+// length counts characters, `end` included; up to `leeway` more are left as they are.
+Result<Value> filter_truncate(Meter& meter, const Value& input, const Bound& bound) {
+  TRY(const TextPtr text, text_of(meter, input));
+  TRY(const std::int64_t length, bound.integer(0, 255));
+  Text end;
+  end.bytes = "...";
+  if (bound.has(2)) {
+    TRY(const TextPtr given, bound.text(2));
+    end = *given;
+  }
+  std::int64_t leeway = 5;
+  if (bound.has_value(3)) {
+    TRY(leeway, bound.integer(3, leeway));
+  }
+  TRY_VOID(meter.scan(text->bytes.size() + end.bytes.size()));
+  const auto end_length = static_cast<std::int64_t>(count_characters(end.bytes));
+  REQUIRE(length >= end_length && leeway >= 0,
+          "needs a 'length' of at least that of 'end', and a "
+          "'leeway' of at least 0");
+  const auto whole = static_cast<std::int64_t>(count_characters(text->bytes));
+  if (whole <= length || whole - length <= leeway) return Value(text);
+  std::size_t cut = character_offset(text->bytes, static_cast<std::size_t>(length - end_length));
+  const std::size_t space = cut == 0 ? std::string::npos : text->bytes.rfind(' ', cut - 1);
+  if (!bound.flag(1) && space != std::string::npos) cut = space;
+  TextBuilder out(meter);
+  out.append(*text, 0, cut);
+  out.append(end);
+  return out.finish();
+}
+
+// As urllib's quote: in a query a slash is written in hex too, and a space as '+'.
+void append_url(TextBuilder& out, const Text& text, bool query) {
+  constexpr std::string_view kPlain = "_.-~";
+  constexpr char kHex[] = "0123456789ABCDEF";
+  for (std::size_t at = 0; at < text.bytes.size() && !out.failed(); ++at) {
+    const char c = text.bytes[at];
+    const auto byte = static_cast<unsigned char>(c);
+    const bool letter = (c >= '0' && c <= '9') || (c >= 'A' && c <= 'Z') || (c >= 'a' && c <= 'z');
+    const char escaped[] = {'%', kHex[byte >> 4], kHex[byte & 15]};
+    if (letter || kPlain.find(c) != std::string_view::npos || (c == '/' && !query)) {
+      out.append(text, at, at + 1);
+    } else if (c == ' ' && query) {
+      out.append("+", is_user(text, at));
+    } else {
+      out.append(std::string_view(escaped, sizeof(escaped)), is_user(text, at));
+    }
+  }
+}
+
+// A text, or the pairs of a dict or list as a query.
+Result<Value> filter_urlencode(Meter& meter, const Value& input, const Bound&) {
+  TextBuilder out(meter);
+  if (as_list(input) == nullptr && as_dict(input) == nullptr) {
+    TRY(const TextPtr text, text_of(meter, input));
+    append_url(out, *text, false);
+    return out.finish();
+  }
+  Value pairs = input;
+  if (as_dict(input) != nullptr) {
+    TRY(pairs, call_method(meter, input, "items", {}));
+  }
+  bool first = true;
+  for (const Value& item : as_list(pairs)->items) {
+    const List* pair = as_list(item);
+    REQUIRE(pair != nullptr && pair->items.size() == 2, "needs a text, a dict or a list of pairs");
+    TRY(const TextPtr key, text_of(meter, pair->items[0]));
+    TRY(const TextPtr value, text_of(meter, pair->items[1]));
+    if (!first) out.append("&");
+    first = false;
+    append_url(out, *key, true);
+    out.append("=");
+    append_url(out, *value, true);
+  }
+  return out.finish();
+}
+
+// Python's '%' with the directives s, d, i, r and '%', in their order or by name: "%(x)s".
+Result<Value> filter_format(Meter& meter, const Value& input, const Bound& bound) {
+  TRY(const TextPtr text, text_of(meter, input));
+  const std::string_view bytes = text->bytes;
+  const Arguments& given = bound.all();
+  REQUIRE(given.positional.empty() || given.named.empty(),
+          "takes arguments with names or without, not both");
+  TextBuilder out(meter);
+  std::size_t next = 0;
+  for (std::size_t at = 0; at < bytes.size() && !out.failed();) {
+    const std::size_t sign = std::min(bytes.find('%', at), bytes.size());
+    out.append(*text, at, sign);
+    if (sign == bytes.size()) break;
+    at = sign + 1;
+    const Value* value = nullptr;
+    if (bytes.substr(at).starts_with('(')) {
+      const std::size_t close = std::min(bytes.find(')', at), bytes.size());
+      for (const auto& [name, one] : given.named) {
+        if (name == bytes.substr(at + 1, close - at - 1)) value = &one;
+      }
+      REQUIRE(value != nullptr, "a name in the format has no argument");
+      at = close + 1;
+    }
+    const char kind = at < bytes.size() ? bytes[at] : '\0';
+    ++at;
+    if (kind == '%') {
+      out.append(*text, at - 1, at);
+      continue;
+    }
+    if (kind != 's' && kind != 'r' && kind != 'd' && kind != 'i') {
+      return Error{ErrorCode::kUnsupported,
+                   "a format other than %s, %r, %d and %i is not supported"};
+    }
+    if (value == nullptr) {
+      REQUIRE(next < given.positional.size(), "a directive of the format has no argument");
+      value = &given.positional[next++];
+    }
+    if (kind == 's') {
+      append_str(out, *value);
+    } else if (kind == 'r') {
+      append_repr(out, *value);
+    } else {
+      const auto whole = whole_of(*value);
+      REQUIRE(whole.has_value(), "a %d of the format needs an integer");
+      out.append(std::to_string(*whole));
+    }
+  }
+  REQUIRE(next == given.positional.size(), "an argument has no directive in the format");
+  return out.finish();
+}
+
 }  // namespace
 
 Result<Value> replace(Meter& meter, const Text& text, const Text& old, const Text& with,
@@ -191,16 +318,23 @@ Result<Value> replace(Meter& meter, const Text& text, const Text& old, const Tex
   return out.finish();
 }
 
-Result<Value> title(Meter& meter, const Text& text, bool (*ends_word)(std::uint32_t code)) {
+Result<Value> title(Meter& meter, const Text& text, bool apart,
+                    bool (*ends_word)(std::uint32_t code)) {
   TextBuilder out(meter);
   bool start = true;
+  std::size_t context = 0;  // up to where the characters before a small letter count
   for (std::size_t at = 0; at < text.bytes.size() && !out.failed();) {
     const Character one = character_at(text.bytes, at);
     std::string changed(text.bytes, at, one.length);
     if (one.code != kBrokenCharacter) {
       changed.clear();
-      (start ? append_upper : append_lower)(changed, one.code);
+      if (start) {
+        append_upper(changed, one.code);
+      } else {
+        append_lower_at(changed, std::string_view(text.bytes).substr(context), at - context);
+      }
     }
+    if (start && apart) context = at + one.length;
     out.append(changed, is_user(text, at));
     start = ends_word(one.code);
     at += one.length;
@@ -217,6 +351,7 @@ std::span<const Builtin> text_filters() {
       {"e", filter_escape},
       {"escape", filter_escape},
       {"float", filter_float, {"default"}},
+      {"format", filter_format, {"*"}},
       {"indent", filter_indent, {"width", "first", "blank"}},
       {"int", filter_int, {"default"}},
       {"lower", [](Meter& m, V v, B b) { return by_method(m, "lower", v, b); }, {"*"}},
@@ -226,7 +361,9 @@ std::span<const Builtin> text_filters() {
       {"title", filter_title},
       {"tojson", filter_tojson, {"ensure_ascii", "indent", "separators", "sort_keys"}},
       {"trim", [](Meter& m, V v, B b) { return by_method(m, "strip", v, b); }, {"*"}},
-      {"upper", [](Meter& m, V v, B b) { return by_method(m, "upper", v, b); }, {"*"}}};
+      {"truncate", filter_truncate, {"length", "killwords", "end", "leeway"}},
+      {"upper", [](Meter& m, V v, B b) { return by_method(m, "upper", v, b); }, {"*"}},
+      {"urlencode", filter_urlencode}};
   return kFilters;
 }
 

@@ -57,16 +57,20 @@ Result<int> compare_lists(Meter& meter, const List& a, const List& b) {
 }  // namespace
 
 static_assert(limits::kTemplateWorkBytes <= ~std::uint32_t{0}, "a place in a text has 32 bits");
-static_assert(limits::kTemplateSteps <= (~std::uint64_t{0} >> 8) / kBytesPerStep,
+static_assert(limits::kTemplateSteps + limits::kMessages * limits::kTemplateMessageSteps <=
+                  (~std::uint64_t{0} >> 8) / kBytesPerStep,
               "the work of a rendering is a number of 64 bits");
+
+Meter::Meter(std::size_t messages)
+    : steps_max_(limits::kTemplateSteps + std::min<std::size_t>(messages, limits::kMessages) *
+                                              limits::kTemplateMessageSteps) {}
 
 Status Meter::steps(std::uint64_t count) { return scan(count * kBytesPerStep); }
 
 Status Meter::scan(std::size_t bytes) {
   work_ += bytes;
-  REQUIRE(work_ <= limits::kTemplateSteps * kBytesPerStep,
-          "the template takes more than the limit of " + std::to_string(limits::kTemplateSteps) +
-              " steps");
+  REQUIRE(work_ <= steps_max_ * kBytesPerStep,
+          "the template takes more than the limit of " + std::to_string(steps_max_) + " steps");
   return ok_status();
 }
 

@@ -20,12 +20,15 @@ namespace hearth::model::jinja {
 // memory together. Errors name the limit; the interpreter adds line and construct.
 class Meter {
  public:
+  // A conversation of more messages may take more steps; at most kMessages of base/limits.h count.
+  explicit Meter(std::size_t messages = 0);
   Status steps(std::uint64_t count);
   // Work over this many bytes that creates nothing: searching, comparing, counting.
   Status scan(std::size_t bytes);
   Status create(std::size_t bytes);
 
  private:
+  std::uint64_t steps_max_;
   std::uint64_t work_ = 0;  // in bytes looked at; a step counts as several
   std::uint64_t bytes_ = 0;
 };
@@ -46,7 +49,14 @@ struct Undefined {
   const std::string* name = nullptr;  // points into the parsed template; for errors
 };
 struct None {};
-enum class Function : std::uint8_t { kRange, kNamespace, kDict, kRaiseException, kStrftimeNow };
+enum class Function : std::uint8_t {
+  kRange,
+  kNamespace,
+  kDict,
+  kRaiseException,
+  kStrftimeNow,
+  kLoop
+};
 struct Macro;  // ast.h; lives as long as the parsed template
 struct List;
 struct Dict;

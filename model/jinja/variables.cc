@@ -4,13 +4,19 @@
 
 namespace hearth::model::jinja {
 
-Variables::Scope::Scope(Variables& of, Around around)
+Variables::Scope::Scope(Variables& of)
+    : of_(of), outer_(of.scope_), outer_loop_(of.loop_), parent_(of.scope_), loop_(of.loop_) {
+  of_.scope_ = this;
+}
+
+Variables::Scope::Scope(Variables& of, Scope* around)
     : of_(of),
       outer_(of.scope_),
       outer_loop_(of.loop_),
-      parent_(around == Around::kVisible ? of.scope_ : nullptr) {
+      parent_(around),
+      loop_(around != nullptr ? around->loop_ : nullptr) {
   of_.scope_ = this;
-  if (around == Around::kHidden) of_.loop_ = nullptr;
+  of_.loop_ = loop_;
 }
 
 Variables::Scope::~Scope() {
@@ -80,6 +86,21 @@ Status Variables::set(std::uint32_t symbol, Value value) {
   }
   scope_->names_.emplace_back(symbol, std::move(value));
   return ok_status();
+}
+
+// The scope that holds the macro under its own name: that of its definition, or, for the block of a
+// call, that of the macro which was called there.
+Result<Variables::Scope*> Variables::around(const Macro& macro) const {
+  if (!macro.nested && !macro.of_call) return static_cast<Scope*>(nullptr);
+  for (Scope* scope = scope_; scope != nullptr; scope = scope->parent_) {
+    TRY_VOID(meter_.steps(1 + scope->names_.size() / 16));
+    for (const auto& [symbol, value] : scope->names_) {
+      const auto* held = symbol == macro.symbol ? std::get_if<const Macro*>(&value) : nullptr;
+      if (held != nullptr && *held == &macro) return macro.of_call ? scope->outer_ : scope;
+    }
+  }
+  return Error{ErrorCode::kUnsupported,
+               "a call of macro '" + macro.name + "' under another name is not supported"};
 }
 
 Status Variables::set_attribute(std::uint32_t symbol, const std::string& attribute, Value value) {

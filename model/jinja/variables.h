@@ -27,11 +27,10 @@ class Variables {
   // Names of their own, for a block or for a call of a macro.
   class Scope {
    public:
-    enum class Around {
-      kVisible,  // of a block, which sees the scopes and the loop around it
-      kHidden,   // of a macro, which sees the globals and its parameters only
-    };
-    explicit Scope(Variables& of, Around around = Around::kVisible);
+    // Of a block, which sees the scopes and the loop around it.
+    explicit Scope(Variables& of);
+    // Of a macro, which sees the scopes around its text: around(macro).
+    Scope(Variables& of, Scope* around);
     ~Scope();
     Scope(const Scope&) = delete;
     Scope& operator=(const Scope&) = delete;
@@ -42,6 +41,7 @@ class Variables {
     Scope* const outer_;
     Loop* const outer_loop_;
     Scope* const parent_;  // null: above are the globals
+    Loop* const loop_;     // that the block or the text of the macro sees
     std::vector<std::pair<std::uint32_t, Value>> names_;
   };
 
@@ -75,8 +75,11 @@ class Variables {
   // The attribute of the namespace that the symbol names.
   Status set_attribute(std::uint32_t symbol, const std::string& attribute, Value value);
   Result<Value> make_namespace(const Arguments& given);
+  // The scope in which the text of a macro stands; null: it sees the globals alone. An error where
+  // that scope has ended or is not to be seen from here.
+  Result<Scope*> around(const Macro& macro) const;
 
-  const Loop* loop() const { return loop_; }  // null outside of every loop of this macro
+  const Loop* loop() const { return loop_; }  // null where the text stands in no loop
   bool at_globals() const { return scope_ == nullptr && loop_ == nullptr; }
 
  private:
@@ -84,7 +87,7 @@ class Variables {
   Meter& meter_;
   std::vector<Value> globals_;  // by symbol
   Scope* scope_ = nullptr;      // innermost
-  Loop* loop_ = nullptr;        // innermost of this macro
+  Loop* loop_ = nullptr;        // innermost around the text
   std::vector<std::unique_ptr<Namespace>> namespaces_;
 };
 

@@ -182,12 +182,29 @@ TEST(ChatTemplate, ErrorsNameLineAndConstruct) {
 
 TEST(ChatTemplate, OutsideOfTheSubsetIsUnsupported) {
   for (const std::string_view source :
-       {"{% include 'x' %}", "{% import 'x' as y %}", "{% extends 'x' %}", "{% block a %}",
-        "{% call f() %}", "{{ 1 | nosuch }}", "{{ 1 is nosuch }}", "{{ f(*x) }}",
-        "{% for x in y recursive %}{% endfor %}", "{{ messages.append(1) }}", "{{ 'a'.zfill(3) }}",
-        "{{ 'a' % 1 }}", "{{ messages[0].items }}", "{{ loop }}",
+       {"{% include 'x' %}",
+        "{% import 'x' as y %}",
+        "{% extends 'x' %}",
+        "{% block a %}{% endblock a %}",
+        "{% autoescape true %}{% endautoescape %}",
+        "{% trans %}{% endtrans %}",
+        "{{ 1 | nosuch }}",
+        "{{ 1 is nosuch }}",
+        "{{ f(*x) }}",
+        "{{ f(a=1, **x) }}",
+        "{{ messages[0, 1] }}",
+        "{{ messages | groupby('role') }}",
+        "{{ '%5d' | format(1) }}",
+        "{{ messages.append(1) }}",
+        "{{ 'a'.zfill(3) }}",
+        "{{ 'a' % 1 }}",
+        "{{ messages[0].items }}",
         "{% for x in [1] %}{{ loop.cycle('a') }}{% endfor %}",
-        "{% for x in [1] %}{% macro m() %}{% endmacro %}{% endfor %}"}) {
+        "{% for x in [1] recursive %}{{ loop([2]) }}{% endfor %}",
+        "{% for x in [1] %}{% set outer = loop %}{{ outer.index }}{% endfor %}",
+        "{% for x in [1] %}{{ loop['index'] }}{% endfor %}",
+        "{% macro f(g) %}{{ g() }}{% endmacro %}{% macro h() %}{{ f(caller) }}{% endmacro %}"
+        "{% call h() %}{% endcall %}"}) {
     const Error error = refusal(source);
     EXPECT_EQ(error.code, ErrorCode::kUnsupported) << source << ": " << error.message;
     EXPECT_TRUE(error.message.starts_with("chat template line 1")) << error.message;
@@ -197,6 +214,33 @@ TEST(ChatTemplate, OutsideOfTheSubsetIsUnsupported) {
 TEST(ChatTemplate, UnknownFilterUnderAConditionIsRefusedOnlyWhenReached) {
   EXPECT_EQ(marked("{% if false %}{{ 1 | nosuch }}{% endif %}ok", "x"), "ok");
   EXPECT_EQ(refusal("{% if true %}{{ 1 | nosuch }}{% endif %}").code, ErrorCode::kUnsupported);
+}
+
+TEST(ChatTemplate, WhatTheSubsetLacksIsRefusedOnlyWhenReached) {
+  for (const std::string source :
+       {"{{ messages | groupby('role') }}", "{{ 'a b' | wordwrap(1) }}", "{{ 1 is filter }}",
+        "{{ f(*messages) }}", "{{ messages[0, 1] }}", "{% include 'x' %}",
+        "{% from 'x' import y %}", "{% block a %}{{ 1 | nosuch }}{% endblock %}",
+        "{% for x in y recursive %}{{ loop(x) }}{% endfor %}"}) {
+    EXPECT_EQ(marked("{% for never in [] %}" + source + "{% endfor %}ok", "x"), "ok") << source;
+    EXPECT_EQ(marked("{% macro never() %}" + source + "{% endmacro %}ok", "x"), "ok") << source;
+  }
+}
+
+TEST(ChatTemplate, AMacroSeesTheNamesAroundItsText) {
+  EXPECT_EQ(
+      marked("{% for x in [1, 2] %}{% macro m(y) %}{{ loop.index }}{{ x }}{{ y }}{% endmacro %}"
+             "{{ m(messages[0].content) }}{% endfor %}",
+             "u"),
+      "11[u]22[u]");
+  EXPECT_EQ(marked("{% set t = 'out' %}{% macro m(t) %}<{{ t }}{{ caller(t) }}>{% endmacro %}"
+                   "{% call(v) m(messages[0].content) %}{{ t }}{{ v }}{% endcall %}",
+                   "u"),
+            "<[u]out[u]>");
+  EXPECT_EQ(marked("{% set a = 1 %}{% with a = 2, b = a %}{{ a }}{{ b }}{% endwith %}{{ a }}", "u"),
+            "211");
+  EXPECT_EQ(marked("{{ loop is defined }}{% for x in [1] %}{{ loop is defined }}{% endfor %}", "u"),
+            "FalseTrue");
 }
 
 TEST(ChatTemplate, DateIsAnArgument) {
@@ -255,6 +299,24 @@ TEST(ChatTemplate, LimitsHold) {
   limited("{% for i in range(100000) %}" + names + "{% endfor %}");
 }
 
+TEST(ChatTemplate, StepsGrowWithTheConversationAndStayBounded) {
+  ChatTemplateInput input;
+  for (int i = 0; i < 1'000; ++i) input.messages.push_back({"user", "x"});
+  // Every message looks at all before it.
+  const auto rendered = render(
+      "{% for m in messages %}{% set n = namespace(seen=0) %}{% for i in range(loop.index0) %}"
+      "{% if messages[i].role == 'user' %}{% set n.seen = i %}{% endif %}{% endfor %}.{% endfor %}",
+      input);
+  ASSERT_TRUE(rendered.ok()) << rendered.error().message;
+  EXPECT_EQ(joined(*rendered), std::string(1'000, '.'));
+  const auto endless = render(
+      "{% for i in range(1000) %}{% for m in messages %}{% for n in messages %}{% endfor %}"
+      "{% endfor %}{% endfor %}",
+      input);
+  ASSERT_FALSE(endless.ok());
+  EXPECT_NE(endless.error().message.find("limit of"), std::string::npos);
+}
+
 TEST(ChatTemplate, NestingIsBounded) {
   const auto repeat = [](std::string_view text, int times) {
     std::string out;
@@ -266,6 +328,11 @@ TEST(ChatTemplate, NestingIsBounded) {
          {"(", "[", "{1:", "-", "not ", "1 if 1 else ", "f(", "x[", "[[", "1|e("}) {
       EXPECT_FALSE(ChatTemplate::parse("{{ " + repeat(open, times) + " }}").ok()) << open;
     }
+    EXPECT_FALSE(ChatTemplate::parse("{% for " + repeat("(", times) + "a" + repeat(")", times) +
+                                     " in x %}{% endfor %}")
+                     .ok());
+    EXPECT_FALSE(ChatTemplate::parse(repeat("{% with %}", times)).ok());
+    EXPECT_FALSE(ChatTemplate::parse(repeat("{% call f() %}", times)).ok());
     for (const std::string_view after : {".a", "[0]", "()", "|trim"}) {
       const auto parsed = ChatTemplate::parse("{{ x" + repeat(after, times) + " }}");
       ASSERT_FALSE(parsed.ok()) << after;

@@ -90,15 +90,41 @@ constexpr JinjaRow kFilters[] = {
     {"[{'a': 1}, {'a': 0}] | selectattr('a') | list", "[{'a': 1}]"},
     {"{'b': 1, 'a': 2} | dictsort", "[('a', 2), ('b', 1)]"},
     {"'abc' | list", "['a', 'b', 'c']"},
+    {"[1, 2, 3] | batch(2) | list", "[[1, 2], [3]]"},
+    {"[1, 2, 3] | batch(2, 'x') | list", "[[1, 2], [3, 'x']]"},
+    {"[1, 2, 3, 4, 5] | slice(3) | list", "[[1, 2], [3, 4], [5]]"},
+    {"[1, 2, 3, 4, 5] | slice(3, 'x') | list", "[[1, 2], [3, 4], [5, 'x']]"},
+    {"'foo bar baz qux' | truncate(9)", "foo..."},
+    {"'foo bar baz qux' | truncate(9, true)", "foo ba..."},
+    {"'foo bar baz qux' | truncate(11)", "foo bar baz qux"},
+    {"'ab c/\u00f1?&' | urlencode", "ab%20c/%C3%B1%3F%26"},
+    {"{'a b': 'c/d', 'e': 1} | urlencode", "a+b=c%2Fd&e=1"},
+    {"'%s, %d%% %r' | format('a', 1, 'b')", "a, 1% 'b'"},
+    {"'%(x)s' | format(x=2)", "2"},
+    // A capital sigma at the end of a word is written another way.
+    {"'\u0391\u03a3 \u03a3\u0391' | lower", "\u03b1\u03c2 \u03c3\u03b1"},
+    {"'\u0391\u03a3'.title()", "\u0391\u03c2"},
+    {"'\u0391\u03a3' | title", "\u0391\u03c3"},
+    {"'\u0391\u03a3' | capitalize", "\u0391\u03c2"},
+    {"\"\u0391\u03a3'\u03a3\" | lower", "\u03b1\u03c3'\u03c2"},
 };
 
 TEST(JinjaFilters, DoAsInJinja) { expect_rows(kFilters); }
 
 TEST(JinjaFilters, RefuseWhatTheyCannotDo) {
-  for (const std::string_view expression :
-       {"missing | int", "missing | float", "'a' | abs", "none | abs", "'a' | round",
-        "1.5 | round(1, 'up')", "1.5 | round(16)", "'a' | replace('a')", "'a' | trim(1)",
-        "'a' | indent(2000)", "5 | length", "5 | first", "[1, 'a'] | sort", "'a' | upper(1)"}) {
+  for (const std::string_view expression : {"missing | int",       "missing | float",
+                                            "'a' | abs",           "none | abs",
+                                            "'a' | round",         "1.5 | round(1, 'up')",
+                                            "1.5 | round(16)",     "'a' | replace('a')",
+                                            "'a' | trim(1)",       "'a' | indent(2000)",
+                                            "5 | length",          "5 | first",
+                                            "[1, 'a'] | sort",     "'a' | upper(1)",
+                                            "[1] | batch(0)",      "[1] | batch(100001, 'x')",
+                                            "[1] | slice(0)",      "[1] | slice(100001)",
+                                            "'abc' | truncate(2)", "[1] | urlencode",
+                                            "'%s' | format",       "'%s' | format(1, 2)",
+                                            "'%d' | format('x')",  "'%(x)s' | format(y=1)",
+                                            "'%' | format(1)"}) {
     EXPECT_TRUE(rendered(expression).starts_with("error: "))
         << expression << " gives " << rendered(expression);
   }
