@@ -1,7 +1,9 @@
 #include "model/spec.h"
 
+#include <algorithm>
 #include <cmath>
 #include <cstring>
+#include <iterator>
 #include <optional>
 #include <set>
 #include <utility>
@@ -34,12 +36,29 @@ class Keys {
   bool has(std::string_view suffix) const { return file_.find(name(suffix)) != nullptr; }
   std::string name(std::string_view suffix) const { return prefix_ + std::string(suffix); }
 
+  // A number, or an array that has the same one for every layer.
+  Result<std::uint64_t> whole(std::string_view suffix) const {
+    const GgufValue* value = file_.find(name(suffix));
+    const auto* array = value != nullptr ? std::get_if<GgufArray>(value) : nullptr;
+    if (array == nullptr) return file_.get_uint(name(suffix));
+    const auto constant = [](const auto* items) {
+      return items != nullptr && !items->empty() &&
+             std::ranges::count(*items, items->front()) == std::ssize(*items);
+    };
+    const auto* naturals = std::get_if<std::vector<std::uint64_t>>(&array->items);
+    const auto* integers = std::get_if<std::vector<std::int64_t>>(&array->items);
+    if (constant(naturals)) return naturals->front();
+    if (constant(integers) && integers->front() >= 0)
+      return static_cast<std::uint64_t>(integers->front());
+    return not_served(suffix, "is an array; only the same number for every layer is served");
+  }
+
   // `absent`: the value where the file has no such key; nothing: that is an error.
   Result<std::uint32_t> integer(std::string_view suffix, std::uint32_t low, std::uint32_t high,
                                 std::optional<std::uint32_t> absent = {}) const {
     if (!has(suffix) && absent) return *absent;
     if (!has(suffix)) return bad(suffix, "is missing");
-    TRY(const std::uint64_t value, file_.get_uint(name(suffix)));
+    TRY(const std::uint64_t value, whole(suffix));
     if (value < low || value > high) {
       return bad(suffix, "is " + std::to_string(value) + "; it must be from " +
                              std::to_string(low) + " to " + std::to_string(high));
@@ -169,7 +188,7 @@ Status read_heads(const Keys& keys, ModelSpec& spec) {
 // Variants of the architecture that would need other code.
 Status refuse_variants(const Keys& keys) {
   if (keys.has("expert_count")) {
-    TRY(const std::uint64_t experts, keys.file().get_uint(keys.name("expert_count")));
+    TRY(const std::uint64_t experts, keys.whole("expert_count"));
     if (experts > 0) {
       return keys.not_served(
           "expert_count",
@@ -254,6 +273,19 @@ Status read_numbers(const Keys& keys, ModelSpec& spec) {
   return read_rope_scale(keys, spec);
 }
 
+// Whether the key is an array that says of every layer whether it is local, and says what the
+// family does.
+bool says_local_layers(const Keys& keys, std::string_view suffix, const ModelSpec& spec) {
+  const GgufValue* value = keys.file().find(keys.name(suffix));
+  const auto* array = std::get_if<GgufArray>(value);
+  const auto* local = array != nullptr ? std::get_if<std::vector<bool>>(&array->items) : nullptr;
+  if (local == nullptr || local->size() != spec.layers) return false;
+  for (std::uint32_t layer = 0; layer < spec.layers; ++layer) {
+    if ((*local)[layer] != ((layer + 1) % spec.family->global_every != 0)) return false;
+  }
+  return true;
+}
+
 // A window in a family without local layers is refused where it could hide anything.
 Status read_sliding_window(const Keys& keys, ModelSpec& spec) {
   const std::uint32_t every = spec.family->global_every;
@@ -266,13 +298,12 @@ Status read_sliding_window(const Keys& keys, ModelSpec& spec) {
                                std::to_string(spec.context) + "; no layer of this family has one");
   }
   spec.sliding_window = window;
-  if (keys.has("attention.sliding_window_pattern")) {
-    TRY(const std::uint64_t pattern,
-        keys.file().get_uint(keys.name("attention.sliding_window_pattern")));
+  constexpr std::string_view kPattern = "attention.sliding_window_pattern";
+  if (keys.has(kPattern) && !says_local_layers(keys, kPattern, spec)) {
+    TRY(const std::uint64_t pattern, keys.whole(kPattern));
     if (pattern != every) {
-      return keys.not_served(
-          "attention.sliding_window_pattern",
-          "is " + std::to_string(pattern) + "; only " + std::to_string(every) + " is served");
+      return keys.not_served(kPattern, "is " + std::to_string(pattern) + "; only " +
+                                           std::to_string(every) + " is served");
     }
   }
   TRY(spec.local_rope_base,
@@ -319,6 +350,11 @@ Status check_tensor(const GgufFile& file, const ExpectedTensor& expected) {
   return ok_status();
 }
 
+// Of a vision tower and of its projection into the text model, which is whole without them.
+bool is_vision(std::string_view tensor) {
+  return tensor.starts_with("v.") || tensor.starts_with("mm.");
+}
+
 Status check_tensors(const GgufFile& file, const ModelSpec& spec) {
   std::set<std::string> names;
   const auto check_all = [&](std::vector<ExpectedTensor> list) -> Status {
@@ -333,7 +369,7 @@ Status check_tensors(const GgufFile& file, const ModelSpec& spec) {
     TRY_VOID(check_all(layer_tensors(spec, layer)));
   }
   for (const TensorInfo& tensor : file.tensors()) {
-    if (names.count(tensor.name) != 0) continue;
+    if (names.count(tensor.name) != 0 || is_vision(tensor.name)) continue;
     return unsupported("tensor " + quote(tensor.name) + " has no place in a " +
                        std::string(spec.family->architecture) + " model of " +
                        std::to_string(spec.layers) + " layers");
@@ -356,7 +392,13 @@ Result<ModelSpec> read_spec(const GgufFile& file) {
   TRY_VOID(read_rope_factors(file, spec));
   spec.tied_embeddings = file.find_tensor("output.weight") == nullptr;
   TRY_VOID(check_tensors(file, spec));
-  for (const TensorInfo& tensor : file.tensors()) spec.parameters += tensor.elements();
+  for (const TensorInfo& tensor : file.tensors()) {
+    if (is_vision(tensor.name)) {
+      ++spec.vision_tensors;
+    } else {
+      spec.parameters += tensor.elements();
+    }
+  }
   return spec;
 }
 

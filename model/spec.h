@@ -58,11 +58,12 @@ struct ModelSpec {
   std::uint32_t sliding_window = 0;  // positions that a local layer sees; 0: no layer is local
   double local_rope_base = 10000.0;  // of the local layers, which have neither factors nor scale
   bool tied_embeddings = false;      // no output.weight: the head is token_embd.weight
-  std::uint64_t parameters = 0;      // elements of all tensors
+  std::uint64_t parameters = 0;      // elements of all tensors, those of a vision tower left out
+  std::uint32_t vision_tensors = 0;  // in the file, and not computed
 
   // Every key and every tensor of the whole model is checked, so that an engine of any layer range
   // finds what it needs. A tensor that the family does not use is refused too: ignoring it would
-  // compute another model. kInvalidInput for what breaks a rule, kUnsupported for what is well
+  // compute another model. Only a vision tower is left out, which no text needs. kInvalidInput for what breaks a rule, kUnsupported for what is well
   // formed and of a kind that this build does not run; both name key or tensor and the limit.
   static Result<ModelSpec> read(const GgufFile& file);
   // Frequencies of the pairs of a head, factors and scale applied: (head_dim / 2). Pinned

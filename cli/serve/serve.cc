@@ -156,6 +156,12 @@ Result<ServedModel> read_model(const ServeOptions& options, const std::filesyste
   served.created = SystemClock().unix_seconds();
   served.fingerprint = file->fingerprint().hex();
   TRY(served.spec, model::ModelSpec::read(*file));
+  if (served.spec.vision_tensors > 0) {
+    spdlog::info(
+        "the model's file has {} tensors of a vision tower; they are left out, and text "
+        "alone is served",
+        served.spec.vision_tensors);
+  }
   TRY_VOID(check_split(options, served.spec));
   TRY_VOID(check_local_memory(options, *file, served.spec));
   served.stages = stage_needs(options, *file, served.spec);

@@ -7,6 +7,8 @@
 #include <functional>
 #include <limits>
 #include <map>
+#include <utility>
+#include <vector>
 
 #include "model/gguf/writer.h"
 
@@ -312,6 +314,46 @@ TEST(SpecRefusal, Tensors) {
   expect_refusal(extra.read().error().message, "'blk.0.attn_q.bias' has no place in a llama model");
 }
 
+TEST(Spec, AVisionTowerIsLeftOut) {
+  const auto text = Model().read();
+  Model model;
+  model.tensors["v.blk.0.attn_q.weight"] = {TensorType::kF16, {64, 64}};
+  model.tensors["mm.mm_input_projection.weight"] = {TensorType::kF32, {128, 64}};
+  const auto spec = model.read();
+  ASSERT_TRUE(spec.ok()) << spec.error().message;
+  EXPECT_EQ(spec->vision_tensors, 2U);
+  EXPECT_EQ(spec->parameters, text->parameters);
+  model.tensors["vision.weight"] = {TensorType::kF32, {64}};
+  expect_refusal(model.read().error().message, "'vision.weight' has no place");
+}
+
+template <typename T>
+AddKey array(std::vector<T> items) {
+  return [items](GgufWriter& writer, const std::string& key) { writer.add_array(key, items); };
+}
+
+TEST(Spec, AnArrayOfOneNumberIsThatNumber) {
+  for (const char* key : {"llama.attention.head_count_kv", "llama.attention.sliding_window"}) {
+    expect_refusal(with_key(key, array<std::uint32_t>({2, 3})),
+                   "key '" + std::string(key) + "' is an array");
+    EXPECT_EQ(code_with_key(key, array<std::uint32_t>({2, 3})), ErrorCode::kUnsupported);
+    EXPECT_EQ(code_with_key(key, array<std::int32_t>({-1, -1})), ErrorCode::kUnsupported);
+    EXPECT_EQ(code_with_key(key, array<std::uint32_t>({})), ErrorCode::kUnsupported);
+    EXPECT_EQ(code_with_key(key, array<std::string>({"2", "2"})), ErrorCode::kUnsupported);
+  }
+  Model model;
+  model.keys["llama.attention.head_count"] = array<std::int32_t>({4, 4});
+  model.keys["llama.attention.head_count_kv"] = array<std::uint32_t>({2, 2});
+  model.keys["llama.feed_forward_length"] = array<std::uint64_t>({96, 96});
+  const auto spec = model.read();
+  ASSERT_TRUE(spec.ok()) << spec.error().message;
+  EXPECT_EQ(spec->heads, 4U);
+  EXPECT_EQ(spec->kv_heads, 2U);
+  EXPECT_EQ(spec->feed_forward, 96U);
+  expect_refusal(with_key("llama.attention.head_count_kv", array<std::uint32_t>({5, 5})),
+                 "from 1 to 4");
+}
+
 TEST(SpecRefusal, RopeFactors) {
   for (const float bad : {std::numeric_limits<float>::quiet_NaN(), -1.0F, 1e9F}) {
     Model model;
@@ -416,6 +458,12 @@ TEST(Spec, GemmaKeysOfTheLocalLayers) {
                              {"rope.freq_base_swa", value(5000.0F)}});
   ASSERT_TRUE(own.ok()) << own.error().message;
   EXPECT_EQ(own->local_rope_base, 5000.0);
+  const auto layers = [](std::vector<bool> local) {
+    return gemma(7, {{"attention.sliding_window_pattern", array<bool>(std::move(local))}});
+  };
+  EXPECT_TRUE(layers({true, true, true, true, true, false, true}).ok());
+  EXPECT_FALSE(layers({true, true, true, true, true, true, true}).ok());
+  EXPECT_FALSE(layers({true, true, true, true, true, false}).ok());
   const auto pattern = gemma(2, {{"attention.sliding_window_pattern", u32(4)}});
   expect_refusal(pattern.error().message, "is 4; only 6 is served");
   EXPECT_EQ(pattern.error().code, ErrorCode::kUnsupported);
