@@ -160,16 +160,16 @@ int CommandLine::run(const std::vector<std::string>& words) {
     parse(words);
   } catch (const CLI::CallForAllHelp& asked) {
     show_variables_();
-    return app_.exit(asked) == 0 ? kExitDone : kExitFailed;
+    return finish_output(app_.exit(asked) == 0 ? kExitDone : kExitFailed);
   } catch (const CLI::Success& asked) {  // --help, --version
-    return app_.exit(asked) == 0 ? kExitDone : kExitFailed;
+    return finish_output(app_.exit(asked) == 0 ? kExitDone : kExitFailed);
   } catch (const CLI::ParseError& wrong) {
     std::fprintf(stderr, "hearth: %s\nSee: %s --help\n", usage_error(wrong).c_str(),
                  full_name(chosen_verb(app_)).c_str());
     return kExitUsage;
   }
   const Result<int> code = action_();
-  return code ? *code : fail(code.error());
+  return finish_output(code ? *code : fail(code.error()));
 }
 
 }  // namespace hearth::cli

@@ -28,6 +28,14 @@ int fail(const Error& error) {
   return exit_code(error.code);
 }
 
+int finish_output(int code) {
+  const bool lost = std::fflush(stdout) != 0 || std::ferror(stdout) != 0;
+  if (!lost || code != kExitDone) return code;
+  return fail({ErrorCode::kIo,
+               "cannot write to standard output, so that the result is incomplete; free space "
+               "there, or name another file"});
+}
+
 int misused(const Error& error) {
   fail(error);
   return kExitUsage;

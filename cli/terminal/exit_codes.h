@@ -25,5 +25,8 @@ int succeed(const std::string& result);
 // Prints "hearth: message" on stderr and returns the exit code.
 int fail(const Error& error);
 int misused(const Error& error);  // the same, and kExitUsage
+// Flushes stdout. kExitDone becomes kExitFailed, with a sentence on stderr, when anything that was
+// written there since the start was lost.
+int finish_output(int code);
 
 }  // namespace hearth::cli

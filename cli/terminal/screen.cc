@@ -113,8 +113,9 @@ class Screen {
     std::fflush(stdout);
   }
 
-  // False when the user has typed q or Ctrl-C by then.
+  // False when the user has typed q or Ctrl-C by then, and when pictures cannot be written.
   bool wait(std::chrono::milliseconds time) {
+    if (std::ferror(stdout) != 0) return false;
     const auto end = std::chrono::steady_clock::now() + time;
     for (;;) {
       if (interrupted()) return false;

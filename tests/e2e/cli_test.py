@@ -82,6 +82,16 @@ class Verbs(unittest.TestCase):
             self.assertIn("hearth serve", err)
             self.assertNotIn("reach Couldn't", err)
 
+    def test_a_result_that_cannot_be_written_is_a_failure(self):
+        with tempfile.TemporaryDirectory() as home, open("/dev/full", "w") as full:
+            for words in (["--help"], ["version"], ["ls"], ["completion", "bash"],
+                          ["key", "create", "x", "--data-dir", home + "/data"],
+                          ["run", "--local", str(swarm.MODEL), "Hi", "-n", "2"]):
+                done = subprocess.run([swarm.HEARTH, *words], stdout=full, text=True,
+                                      stderr=subprocess.PIPE, timeout=swarm.PATIENCE_S)
+                self.assertEqual(done.returncode, 1, words)
+                self.assertIn("cannot write to standard output", done.stderr)
+
     def test_what_is_no_host_is_refused(self):
         for host in ("127.1", "https://127.0.0.1", "user@den", "[::1"):
             code, out, err = swarm.hearth("run", "m", "hi", "--host", host)
