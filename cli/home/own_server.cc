@@ -108,7 +108,7 @@ Result<SwarmAnswer> fetch_swarm(client::HttpClient& http, const std::string& api
   for (const int said : {401, 403, 429, 503}) {
     if (reply->status == said) return client::api_error(*reply, url);
   }
-  const auto state = nlohmann::json::parse(reply->body, nullptr, false);
+  const auto state = client::parse_reply(reply->body);
   if (reply->status != 200 || !state.is_object()) {
     return Error{ErrorCode::kUnavailable, api_base + " is not a Hearth server (it answers " +
                                               std::to_string(reply->status) + ")"};

@@ -157,7 +157,7 @@ class SwarmAnswerer final : public Answerer {
       done_ = true;
       return true;
     }
-    const Json chunk = Json::parse(event, nullptr, false);
+    const Json chunk = client::parse_reply(event);
     if (!chunk.is_object()) {
       error_ = Error::invalid("the server sent an event that is not a JSON object");
       return false;

@@ -2,10 +2,14 @@
 
 #include <nlohmann/json.hpp>
 
+#include "base/limits.h"
+
 namespace hearth::client {
 namespace {
 
 using Json = nlohmann::json;
+
+constexpr int kReplyDepth = 2 * limits::kJsonDepth;  // a saved answer wraps a request of that depth
 
 ErrorCode code_of(long status) {
   switch (status) {
@@ -25,6 +29,17 @@ HttpClient::Headers api_headers(const std::string& api_key) {
   return {{"Authorization", "Bearer " + api_key}};
 }
 
+Json parse_reply(std::string_view text) {
+  bool deep = false;
+  const auto keep = [&](int depth, Json::parse_event_t, Json&) {
+    const bool fits = depth <= kReplyDepth;
+    deep = deep || !fits;
+    return fits;
+  };
+  Json value = Json::parse(text, keep, false);
+  return deep ? Json(Json::value_t::discarded) : value;
+}
+
 std::string error_sentence(const Json& error) {
   if (error.is_object() && error.contains("message") && error["message"].is_string()) {
     return error["message"];
@@ -34,7 +49,7 @@ std::string error_sentence(const Json& error) {
 
 Error api_error(const HttpReply& reply, const std::string& url) {
   std::string message = url + " answers " + std::to_string(reply.status);
-  const Json body = Json::parse(reply.body, nullptr, false);
+  const Json body = parse_reply(reply.body);
   if (body.is_object() && body.contains("error") && body["error"].is_object()) {
     const Json sentence = body["error"].value("message", Json());
     if (sentence.is_string()) message = sentence;

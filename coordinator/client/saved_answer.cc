@@ -4,6 +4,7 @@
 #include <utility>
 
 #include "base/hex.h"
+#include "coordinator/client/api_client.h"
 
 namespace hearth::client {
 namespace {
@@ -107,7 +108,7 @@ void take_answer(const Json& answer, SavedAnswer& out) {
 }
 
 Json parse(std::string_view text) {
-  Json value = Json::parse(text, nullptr, false);
+  Json value = parse_reply(text);
   if (!value.is_object()) throw std::string("it is no JSON object");
   return value;
 }

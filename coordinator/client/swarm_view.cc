@@ -3,6 +3,8 @@
 #include <map>
 #include <nlohmann/json.hpp>
 
+#include "coordinator/client/api_client.h"
+
 namespace hearth::client {
 namespace {
 
@@ -155,7 +157,7 @@ SwarmView view_of(const Json& state) {
 }  // namespace
 
 Result<SwarmView> read_swarm_view(const std::string& json) {
-  const Json state = Json::parse(json, nullptr, false);
+  const Json state = parse_reply(json);
   REQUIRE(state.is_object(), "the server's state is no JSON object");
   try {
     return view_of(state);

@@ -58,5 +58,15 @@ TEST(SwarmAnswer, FieldsOfAnotherKindAreRefused) {
   }
 }
 
+// Copying or printing them would recurse to the end of the stack.
+TEST(SwarmAnswer, ChunksThatNestDeepAreRefused) {
+  const std::string deep = std::string(1'000'000, '[') + std::string(1'000'000, ']');
+  for (const std::string name : {"error", "hearth", "choices"}) {
+    const auto answer = ask("data: {\"" + name + "\":" + deep + "}\n\n");
+    ASSERT_FALSE(answer.ok()) << name;
+    EXPECT_EQ(answer.error().code, ErrorCode::kInvalidInput) << answer.error().message;
+  }
+}
+
 }  // namespace
 }  // namespace hearth::cli

@@ -2,6 +2,8 @@
 
 #include <gtest/gtest.h>
 
+#include <nlohmann/json.hpp>
+
 namespace hearth::client {
 namespace {
 
@@ -34,6 +36,16 @@ TEST(ApiClient, AnyBodyIsSurvived) {
                            R"({"error":{"message":1}})", R"({"error":{"message":null}})"}) {
     EXPECT_EQ(error_of(500, body).message, "http://den/x answers 500") << body;
   }
+}
+
+TEST(ApiClient, ABodyThatWouldExhaustTheStackIsNoJson) {
+  const auto nested = [](std::size_t depth) {
+    return R"({"error":{"message":)" + std::string(depth, '[') + std::string(depth, ']') + "}}";
+  };
+  EXPECT_TRUE(parse_reply(nested(100)).is_object());
+  EXPECT_TRUE(parse_reply(nested(200)).is_discarded());
+  EXPECT_TRUE(parse_reply(std::string(1'000'000, '[')).is_discarded());
+  EXPECT_EQ(error_of(500, nested(1'000'000)).message, "http://den/x answers 500");
 }
 
 }  // namespace
