@@ -10,6 +10,7 @@
 #include "base/limits.h"
 #include "cli/bench/bench.h"
 #include "cli/models/models.h"
+#include "cli/terminal/escape.h"
 #include "cli/terminal/exit_codes.h"
 #include "cli/terminal/interrupt.h"
 #include "cli/terminal/progress.h"
@@ -223,14 +224,18 @@ int run_bench_model(const BenchModelOptions& options) {
       const Statistics figures = statistics(row);
       const std::string test =
           row.n_gen > 0 ? "tg" + std::to_string(row.n_gen) : "pp" + std::to_string(row.n_prompt);
-      std::printf("%-24.24s %9s %9s %8u %8u %10s %12.2f ± %7.2f\n", spec->name.c_str(),
-                  format_bytes((*file)->file_bytes()).c_str(), isa.c_str(), row.threads, row.batch,
-                  test.c_str(), figures.average_rate, figures.deviation_rate);
+      std::printf("%-24.24s %9s %9s %8u %8u %10s %12.2f ± %7.2f\n",
+                  escape_control(spec->name).c_str(), format_bytes((*file)->file_bytes()).c_str(),
+                  isa.c_str(), row.threads, row.batch, test.c_str(), figures.average_rate,
+                  figures.deviation_rate);
       std::fflush(stdout);
     });
     if (!status.ok()) return fail(status.error());
   }
-  if (options.json) std::printf("%s\n", all.dump(2).c_str());
+  if (options.json) {
+    constexpr auto kReplace = nlohmann::ordered_json::error_handler_t::replace;
+    std::printf("%s\n", escape_json(all.dump(2, ' ', false, kReplace)).c_str());
+  }
   return kExitDone;
 }
 

@@ -17,6 +17,7 @@
 #include "cli/home/own_address.h"
 #include "cli/models/models.h"
 #include "cli/process/paths.h"
+#include "cli/terminal/escape.h"
 #include "cli/terminal/exit_codes.h"
 #include "cli/terminal/interrupt.h"
 #include "cli/terminal/table.h"
@@ -180,7 +181,7 @@ Result<std::optional<MemberFile>> join_without_token(const JoinOptions& options)
   catch_interrupts();
   waiting->patience = std::chrono::seconds(options.wait_seconds);
   waiting->closed = [](const Error& why) {
-    std::fprintf(stderr, "%s; waiting for it\n", why.message.c_str());
+    std::fprintf(stderr, "%s; waiting for it\n", escape_lines(why.message).c_str());
   };
   waiting->confirm = [&](const PublicKey& cluster, const PublicKey& own) {
     return confirm(cluster, own, options);

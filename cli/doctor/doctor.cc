@@ -60,7 +60,7 @@ int run_doctor(const DoctorOptions& options) {
   const std::vector<Finding> findings = judge(probe_machine(options), HEARTH_VERSION);
   if (interrupted()) return kExitInterrupted;
   if (options.json) {
-    std::printf("%s\n", doctor_json(findings, HEARTH_VERSION).c_str());
+    std::printf("%s\n", escape_json(doctor_json(findings, HEARTH_VERSION)).c_str());
   } else {
     for (const std::string& line : doctor_lines(findings)) std::printf("%s\n", line.c_str());
   }

@@ -44,7 +44,7 @@ Result<Json> ask(const GrantOptions& options, std::int64_t amount) {
     return error;
   }
   if (reply->status != 200) return client::api_error(*reply, url);
-  Json said = Json::parse(reply->body, nullptr, false);
+  Json said = client::parse_reply(reply->body);
   const bool right = said.is_object() && said.value("account", Json()).is_string() &&
                      said.value("balance", Json()).is_number_integer();
   if (!right) {
@@ -65,7 +65,7 @@ int run_grant(const GrantOptions& options) {
   const auto said = ask(options, *amount);
   if (!said.ok()) return fail(said.error());
   if (options.json) {
-    print_line("{}", said->dump());
+    print_line("{}", escape_json(said->dump()));
   } else {
     print_line("{} has {} credits now, {} of them new", escape_control(options.to),
                said->at("balance").get<std::int64_t>(), *amount);

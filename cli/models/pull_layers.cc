@@ -13,6 +13,7 @@
 #include "cli/models/model_finder.h"
 #include "cli/models/models.h"
 #include "cli/process/paths.h"
+#include "cli/terminal/escape.h"
 #include "cli/terminal/exit_codes.h"
 #include "cli/terminal/interrupt.h"
 #include "cli/terminal/print_line.h"
@@ -83,7 +84,9 @@ Result<node::Fetched> pull_layers(const PullLayersOptions& options) {
   fetch.files = files_of_size(model_folders(options.model_folders), manifest.file_bytes);
   fetch.connections = options.connections;
   fetch.cancelled = [] { return interrupted(); };
-  fetch.warn = [](const std::string& text) { std::fprintf(stderr, "hearth: %s\n", text.c_str()); };
+  fetch.warn = [](const std::string& text) {
+    std::fprintf(stderr, "hearth: %s\n", escape_lines(text).c_str());
+  };
   client::HttpClient http(interrupted);
   for (const std::string& source : options.sources) {
     if (options.offline) break;

@@ -6,6 +6,7 @@
 
 #include "cli/command/nearest.h"
 #include "cli/run/answer.h"
+#include "cli/terminal/escape.h"
 #include "cli/terminal/exit_codes.h"
 #include "cli/terminal/interrupt.h"
 #include "cli/terminal/line_editor.h"
@@ -80,7 +81,7 @@ class Chat {
       set(what, words);
     } else {
       const std::vector<std::string> known = {"/set", "/show", "/clear", "/help", "/bye"};
-      std::fprintf(stderr, "Unknown command %s%s\n", verb.c_str(),
+      std::fprintf(stderr, "Unknown command %s%s\n", escape_control(verb).c_str(),
                    did_you_mean(verb, known).c_str());
     }
   }
@@ -117,18 +118,14 @@ class Chat {
   void say(const std::string& text) {
     const Question question = question_of(options_, history_, text);
     clear_interrupt();
-    auto answer = answerer_.ask(options_, question, [](std::string_view piece) {
-      std::fwrite(piece.data(), 1, piece.size(), stdout);
-      std::fflush(stdout);
-    });
-    std::printf("\n\n");
-    std::fflush(stdout);
+    auto answer = answerer_.ask(options_, question, print_foreign);
+    print_foreign("\n\n");
     clear_interrupt();
     if (!answer.ok()) {
       exit_ = fail(answer.error());
       return;
     }
-    if (print_verified(answer->verified)) std::printf("%s\n\n", answer->text.c_str());
+    if (print_verified(answer->verified)) print_foreign(answer->text + "\n\n");
     exit_ = answer->verified.is_doubtful() ? kExitVerification : kExitDone;
     history_.push_back({"user", text});
     history_.push_back({"assistant", answer->text});

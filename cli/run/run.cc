@@ -81,21 +81,16 @@ Result<int> one_shot(const RunOptions& options, Answerer& answerer, const std::s
   auto answer = answerer.ask(options, question_of(options, {}, prompt), [&](std::string_view text) {
     if (!streams) return;
     wrote = true;
-    std::fwrite(text.data(), 1, text.size(), stdout);
-    std::fflush(stdout);
+    print_foreign(text);
   });
   if (!answer.ok()) {
-    if (wrote) std::printf("\n");
-    std::fflush(stdout);
+    if (wrote) print_foreign("\n");
     return answer.error();
   }
   if (options.token_ids) print_ids(answer->token_ids);
   if (options.json) print_json(options, *answer);
-  if (streams) std::printf("\n");
-  if (text && !streams) std::printf("%s\n", answer->text.c_str());
-  std::fflush(stdout);
-  if (print_verified(answer->verified) && streams) std::printf("%s\n", answer->text.c_str());
-  std::fflush(stdout);
+  if (text) print_foreign(streams ? "\n" : answer->text + "\n");
+  if (print_verified(answer->verified) && streams) print_foreign(answer->text + "\n");
   if (!options.hashes_file.empty()) TRY_VOID(write_hashes(options.hashes_file, answer->hashes));
   if (!options.receipt_file.empty()) TRY_VOID(write_receipt(options.receipt_file, answer->saved));
   if (options.verbose) print_figures(answer->figures);

@@ -1,5 +1,7 @@
 #include "cli/terminal/escape.h"
 
+#include <unistd.h>
+
 #include <cstdio>
 #include <nlohmann/json.hpp>
 
@@ -52,6 +54,12 @@ std::string escape(std::string_view text, std::string_view kept) {
 
 std::string escape_control(std::string_view text) { return escape(text, ""); }
 std::string escape_lines(std::string_view text) { return escape(text, "\n\t"); }
+
+void print_foreign(std::string_view text) {
+  const std::string shown = isatty(STDOUT_FILENO) == 1 ? escape_lines(text) : std::string(text);
+  std::fwrite(shown.data(), 1, shown.size(), stdout);
+  std::fflush(stdout);
+}
 
 std::string escape_json(std::string_view json) {
   std::string out;

@@ -12,6 +12,9 @@ namespace hearth::cli {
 std::string escape_control(std::string_view text);
 // The same, but newlines and tabs stay.
 std::string escape_lines(std::string_view text);
+// Writes foreign text to stdout at once: on a terminal as escape_lines() shows it, to a file or a
+// pipe as it is.
+void print_foreign(std::string_view text);
 // JSON that says the same without DEL and those controls.
 std::string escape_json(std::string_view json);
 // Prints it so on one line of stdout; what is not UTF-8 is replaced.

@@ -11,6 +11,7 @@
 #include <vector>
 
 #include "cli/home/member.h"
+#include "cli/terminal/escape.h"
 #include "cli/terminal/exit_codes.h"
 #include "cli/terminal/interrupt.h"
 #include "cli/terminal/progress.h"
@@ -145,7 +146,7 @@ void say(const PingOptions& options, const std::string& address, const Result<Pr
   if (options.json) return;
   if (!probe.ok()) {
     std::printf("no answer from %s (%s): %s\n", options.node.c_str(), address.c_str(),
-                probe.error().message.c_str());
+                escape_control(probe.error().message).c_str());
   } else {
     std::printf("answer from %s (%s) direct: %s, after %s to connect\n", options.node.c_str(),
                 address.c_str(), milliseconds(probe->seconds).c_str(),
@@ -182,7 +183,7 @@ void print_json(const PingOptions& options, const std::string& address,
   if (rates.to > 0.0) {
     out["bytes_per_second"] = {{"to", rates.to}, {"from", rates.from}};
   }
-  std::printf("%s\n", out.dump(-1, ' ', false, OrderedJson::error_handler_t::replace).c_str());
+  print_escaped(out);
 }
 
 void print_summary(const PingOptions& options, const std::vector<Result<Probe>>& probes,

@@ -9,6 +9,7 @@
 
 #include "cli/home/own_server.h"
 #include "cli/models/models.h"
+#include "cli/terminal/escape.h"
 #include "cli/terminal/exit_codes.h"
 #include "cli/terminal/interrupt.h"
 #include "cli/terminal/progress.h"
@@ -54,7 +55,7 @@ int watch_swarm(const StatusOptions& options,
     TRY(const SwarmAnswer answer, std::exchange(waited, true)
                                       ? fetch_swarm(http, options.api_base, options.api_key)
                                       : wait_for_state(options));
-    return options.json ? Lines{answer.json} : lines_of(answer.view);
+    return options.json ? Lines{escape_json(answer.json)} : lines_of(answer.view);
   });
 }
 
@@ -103,7 +104,7 @@ Result<int> run_status(const StatusOptions& options) {
   if (options.watch) return watch_swarm(options, status_lines);
   catch_interrupts();
   TRY(const SwarmAnswer answer, wait_for_state(options));
-  return succeed(options.json ? answer.json
+  return succeed(options.json ? escape_json(answer.json)
                               : boost::algorithm::join(status_lines(answer.view), "\n"));
 }
 
@@ -121,13 +122,13 @@ Result<int> run_ps(const StatusOptions& options) {
     const Json& model = state.at("model");
     const Json& pipelines = state.at("pipelines");
     if (options.json) {
-      return succeed(Json::array({{{"name", model.at("id")},
-                                   {"bytes", model.at("file_bytes")},
-                                   {"context", model.at("context")},
-                                   {"pipelines", pipelines},
-                                   {"running", state.at("running")},
-                                   {"waiting", state.at("waiting")}}})
-                         .dump());
+      return succeed(escape_json(Json::array({{{"name", model.at("id")},
+                                               {"bytes", model.at("file_bytes")},
+                                               {"context", model.at("context")},
+                                               {"pipelines", pipelines},
+                                               {"running", state.at("running")},
+                                               {"waiting", state.at("waiting")}}})
+                                     .dump()));
     }
     const client::SwarmView& view = answer.view;
     Table table({"NAME", "SIZE", "CONTEXT", "PIPELINES", "RUNNING", "WAITING"});
@@ -152,12 +153,12 @@ Result<int> run_ls(bool json) {
                      {"source", model.source},
                      {"modified", model.modified}});
     }
-    return succeed(all.dump());
+    return succeed(escape_json(all.dump(-1, ' ', false, Json::error_handler_t::replace)));
   }
   std::printf("%-40s %-14s %-10s %s\n", "NAME", "ID", "SIZE", "MODIFIED");
   for (const LocalModel& model : models) {
     const std::string id = model.sha256.empty() ? "-" : model.sha256.substr(0, 12);
-    std::printf("%-40s %-14s %-10s %s\n", model.name.c_str(), id.c_str(),
+    std::printf("%-40s %-14s %-10s %s\n", escape_control(model.name).c_str(), id.c_str(),
                 format_bytes(model.bytes).c_str(), date_text(model.modified).c_str());
   }
   return kExitDone;
@@ -168,10 +169,13 @@ Result<int> run_show(const std::string& name, bool json) {
   TRY(const auto file, model::GgufFile::open(path.string()));
   TRY(const model::ModelSpec spec, model::ModelSpec::read(*file));
   const Json description = describe(*file, spec);
-  if (json) return succeed(description.dump());
+  const auto text_of = [](const Json& value) {  // a file's text may be no UTF-8
+    return value.dump(-1, ' ', false, Json::error_handler_t::replace);
+  };
+  if (json) return succeed(escape_json(text_of(description)));
   for (const auto& [key, value] : description.items()) {
-    std::printf("%-22s %s\n", key.c_str(),
-                value.is_string() ? value.get<std::string>().c_str() : value.dump().c_str());
+    const std::string text = value.is_string() ? value.get<std::string>() : text_of(value);
+    std::printf("%-22s %s\n", key.c_str(), escape_control(text).c_str());
   }
   return kExitDone;
 }

@@ -16,6 +16,7 @@
 #include "cli/models/model_finder.h"
 #include "cli/models/models.h"
 #include "cli/process/paths.h"
+#include "cli/terminal/escape.h"
 #include "cli/terminal/interrupt.h"
 #include "node/control/inquiry.h"
 #include "node/engine/stage_memory.h"
@@ -34,7 +35,7 @@ constexpr unsigned kRefusals = 3;
 constexpr Duration kReportEvery = std::chrono::milliseconds(500);
 
 void say(const OrderedJson& json) {
-  std::printf("%s\n", json.dump(-1, ' ', false, OrderedJson::error_handler_t::replace).c_str());
+  print_escaped(json);
   std::fflush(stdout);
 }
 
@@ -235,7 +236,7 @@ void HoldReport::plan(const Plan& plan) {
                      std::to_string(plan.model_layers) + ": " + format_bytes(plan.bytes) +
                      " on disk, " + format_bytes(plan.memory) + " of memory";
   if (plan.budget > 0) text += " of the " + format_bytes(plan.budget) + " that it may use";
-  std::fprintf(stderr, "%s\nwhy: %s\n", text.c_str(), plan.why.c_str());
+  std::fprintf(stderr, "%s\nwhy: %s\n", text.c_str(), escape_lines(plan.why).c_str());
 }
 
 void HoldReport::bar(const std::string& message, std::uint64_t done, std::uint64_t total) {
@@ -288,7 +289,7 @@ void HoldReport::failed(const Error& error) {
   const std::lock_guard lock(mutex_);
   bar_.reset();
   if (json_) return say({{"event", "failed"}, {"error", error.message}});
-  std::fprintf(stderr, "%s\n", error.message.c_str());
+  std::fprintf(stderr, "%s\n", escape_lines(error.message).c_str());
 }
 
 void HoldReport::hashing(std::uint64_t done, std::uint64_t total) {

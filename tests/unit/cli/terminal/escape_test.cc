@@ -1,6 +1,12 @@
 #include "cli/terminal/escape.h"
 
 #include <gtest/gtest.h>
+#include <pty.h>
+#include <termios.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <cstdio>
 
 namespace hearth::cli {
 namespace {
@@ -37,6 +43,35 @@ TEST(Escape, NamesAreShownInTheirOrder) {
 
 TEST(Escape, LinesStayLines) {
   EXPECT_EQ(escape_lines("a\n\tb\x1b\r\xc2\x9b\xff✓"), "a\n\tb\\x1b\\x0d\\xc2\\x9b\\xff✓");
+}
+
+// What stands on stdout, where that is a terminal or a pipe, after the text was printed.
+std::string printed(bool terminal, std::string_view text) {
+  int ends[2] = {-1, -1};
+  if (terminal) {
+    termios raw{};
+    cfmakeraw(&raw);
+    EXPECT_EQ(openpty(&ends[0], &ends[1], nullptr, &raw, nullptr), 0);
+  } else {
+    EXPECT_EQ(pipe(ends), 0);
+  }
+  std::fflush(stdout);
+  const int before = dup(STDOUT_FILENO);
+  dup2(ends[1], STDOUT_FILENO);
+  print_foreign(text);
+  dup2(before, STDOUT_FILENO);
+  char seen[256];
+  const ssize_t bytes = read(ends[0], seen, sizeof seen);
+  for (const int fd : {before, ends[0], ends[1]}) close(fd);
+  return {seen, static_cast<std::size_t>(std::max<ssize_t>(bytes, 0))};
+}
+
+TEST(Escape, ForeignTextSteersNoTerminal) {
+  const std::string text =
+      "a\tb\n\x1b]0;x\x07\xc2\x9b"
+      "2J ✓";
+  EXPECT_EQ(printed(true, text), "a\tb\n\\x1b]0;x\\x07\\xc2\\x9b2J ✓");
+  EXPECT_EQ(printed(false, text), text) << "a file gets it as it is";
 }
 
 TEST(Escape, JsonSaysTheSame) {
