@@ -23,9 +23,10 @@ CLI::Validator listen_host() {
   const auto check = [](const std::string& text) -> std::string {
     const auto address = client::parse_api_address(text);
     if (!address.ok()) return address.error().message;
-    if (client::is_ip_address(address->host)) return "";
+    if (address->host == "localhost" || client::is_ip_address(address->host)) return "";
     return "'" + text.substr(0, 64) +
-           "' is a name; give an address of this machine, or 0.0.0.0 for all of them";
+           "' is a name, or has a zone; give an address of this machine, or 0.0.0.0 for all of "
+           "them";
   };
   return CLI::Validator(check, "");
 }

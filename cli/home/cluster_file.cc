@@ -7,6 +7,7 @@
 #include "cli/home/member.h"
 #include "cli/home/own_address.h"
 #include "cli/process/paths.h"
+#include "coordinator/client/api_address.h"
 #include "coordinator/store/store.h"
 #include "proto/address.h"
 #include "proto/frame.h"
@@ -78,7 +79,7 @@ Result<Cluster> need_cluster(const std::string& folder) {
 }
 
 Status check_own_address(const Cluster& cluster) {
-  if (is_own_host(cluster.host)) return ok_status();
+  if (client::is_own_host(cluster.host)) return ok_status();
   const auto now = own_host();
   return Error{ErrorCode::kUnavailable, "the cluster " + cluster.name + " has the address " +
                                             cluster.host + ", which this machine does not have" +

@@ -35,16 +35,6 @@ Result<std::string> own_host_towards(const Address& peer) {
                "this machine has no route to " + peer.host + ": " + error.message()};
 }
 
-bool is_own_host(const std::string& host) {
-  boost::asio::io_context io;
-  ip::udp::socket probe(io);
-  boost::system::error_code error;
-  const ip::udp::endpoint own(ip::make_address(host, error), 0);
-  if (!error) probe.open(own.protocol(), error);
-  if (!error) probe.bind(own, error);
-  return !error;
-}
-
 std::string host_name() {
   boost::system::error_code error;
   const std::string name = ip::host_name(error);

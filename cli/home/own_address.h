@@ -10,8 +10,6 @@ namespace hearth::cli {
 
 // The numeric host from which a packet to `peer` would leave. kUnavailable without a way there.
 Result<std::string> own_host_towards(const Address& peer);
-// Whether this machine could listen at that numeric host.
-bool is_own_host(const std::string& host);
 // The host name; "worker" where there is no name.
 std::string host_name();
 // The address of the default route, else of the first interface that is up and has an IPv4 address

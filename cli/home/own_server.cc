@@ -10,7 +10,6 @@
 
 #include "cli/home/cluster_file.h"
 #include "cli/home/member.h"
-#include "cli/home/own_address.h"
 #include "cli/home/server_file.h"
 #include "cli/process/paths.h"
 #include "coordinator/client/api_address.h"
@@ -39,7 +38,7 @@ std::string own_admin_key(const std::string& address) {
   }
   // At another address of this machine somebody else may listen on that port, unless it has all.
   const bool all = running->listens == "0.0.0.0" || running->listens == "::";
-  const bool ours = all && client::is_ip_address(asked->host) && is_own_host(asked->host);
+  const bool ours = all && client::is_ip_address(asked->host) && client::is_own_host(asked->host);
   if (asked->host != served->host && !ours) return "";
   const auto key = read_admin_key(data_folder(""));
   if (!key.ok()) return "";
@@ -85,8 +84,19 @@ std::string server_base(const std::string& given, std::string& api_key) {
     text = member->address;
     if (api_key.empty()) api_key = member->key;
   }
+  auto address = client::parse_api_address(text);
+  // As the server here listens. Where there is none, 127.0.0.1 and ::1 are tried, without its key.
+  if (address.ok() && address->host == "localhost") {
+    const auto running = read_server_file("");
+    const auto served = client::parse_api_address(running.ok() ? running->api : "");
+    const bool same =
+        served.ok() && served->port == address->port.value_or(client::kDefaultApiPort);
+    if (same && client::is_loopback_address(served->host)) {
+      address->host = served->host;
+      text = running->api;
+    }
+  }
   if (api_key.empty()) api_key = own_admin_key(text);
-  const auto address = client::parse_api_address(text);
   return client::api_base(address.ok() ? *address
                                        : client::ApiAddress{"127.0.0.1", client::kDefaultApiPort});
 }

@@ -127,7 +127,7 @@ void add_serve(CLI::App& app, Action& action) {
   verb->callback([o, port, &action] {
     const auto address = client::parse_api_address(o->host);  // checked above
     if (address.ok()) {
-      o->host = address->host;
+      o->host = address->host == "localhost" ? "127.0.0.1" : address->host;
       if (address->port && port->count() == 0) o->port = *address->port;
     }
     action = [o] { return run_serve(*o); };

@@ -13,13 +13,16 @@ namespace hearth::client {
 inline constexpr std::uint16_t kDefaultApiPort = 11'500;
 
 struct ApiAddress {
-  std::string host;  // an address without brackets ("localhost" became 127.0.0.1), or a name
+  std::string host;  // an address without brackets, which may end with a zone (fe80::1%eth0), or a
+                     // name; "localhost" is 127.0.0.1 or ::1, where a server listens
   std::optional<std::uint16_t> port;
 };
 
 // Plain HTTP alone: the server speaks no other.
 Result<ApiAddress> parse_api_address(const std::string& text);
 bool is_ip_address(const std::string& host);
+// Whether this machine could listen at that numeric host.
+bool is_own_host(const std::string& host);
 bool is_loopback_address(const std::string& host);  // 127.0.0.0/8 or ::1
 // 0.0.0.0 or ::, which is every address of a machine; as something to dial, it is loopback.
 std::string dialled_host(const std::string& listened);

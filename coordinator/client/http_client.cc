@@ -4,10 +4,12 @@
 
 #include <boost/algorithm/string/case_conv.hpp>
 #include <boost/algorithm/string/trim.hpp>
+#include <cstdlib>
 #include <ctime>
 #include <utility>
 
 #include "base/limits.h"
+#include "coordinator/client/api_address.h"
 
 namespace hearth::client {
 namespace {
@@ -69,7 +71,7 @@ int on_progress(void* user, curl_off_t, curl_off_t, curl_off_t, curl_off_t) {
 }
 
 Error curl_error(CURLcode code, const std::string& url) {
-  const std::string what = url + " (" + curl_easy_strerror(code) + ")";
+  const std::string what = without_secrets(url) + " (" + curl_easy_strerror(code) + ")";
   switch (code) {
     case CURLE_ABORTED_BY_CALLBACK: return {ErrorCode::kCancelled, "interrupted"};
     case CURLE_OPERATION_TIMEDOUT: return {ErrorCode::kTimeout, "no answer in time from " + what};
@@ -96,6 +98,27 @@ bool is_plain_loopback(CURLU* address) {
          (host == "127.0.0.1" || host == "localhost" || host == "[::1]");
 }
 
+std::unique_ptr<CURLU, void (*)(CURLU*)> parsed(const std::string& url) {
+  std::unique_ptr<CURLU, void (*)(CURLU*)> address(curl_url(), curl_url_cleanup);
+  if (curl_url_set(address.get(), CURLUPART_URL, url.c_str(), 0) != CURLUE_OK) address.reset();
+  return address;
+}
+
+// The hosts that are asked without a proxy: those of the environment, and this machine.
+std::string hosts_without_proxy(const std::string& url) {
+  std::string hosts;
+  for (const char* name : {"no_proxy", "NO_PROXY"}) {
+    const char* const given = std::getenv(name);
+    if (hosts.empty() && given != nullptr) hosts = given;
+  }
+  if (hosts == "*") return hosts;
+  hosts += ",localhost,127.0.0.1,::1";
+  const auto address = parsed(url);
+  std::string host = address ? part_of(address.get(), CURLUPART_HOST) : "";
+  std::erase_if(host, [](char c) { return c == '[' || c == ']'; });
+  return is_own_host(host) ? hosts + "," + host : hosts;
+}
+
 // The value of a line of an event stream, if the line has that field.
 std::optional<std::string_view> value_of(std::string_view line, std::string_view field) {
   if (!line.starts_with(field)) return std::nullopt;
@@ -109,6 +132,7 @@ std::optional<std::string_view> value_of(std::string_view line, std::string_view
 struct HttpClient::State {
   CURL* curl = nullptr;
   bool connected = false;
+  bool answered = false;
   const HttpClient::Cancelled cancelled;
 
   explicit State(HttpClient::Cancelled when) : cancelled(std::move(when)) {
@@ -128,6 +152,7 @@ struct HttpClient::State {
     curl_easy_setopt(curl, CURLOPT_URL, url.c_str());
     curl_easy_setopt(curl, CURLOPT_PROTOCOLS_STR, "http,https");
     curl_easy_setopt(curl, CURLOPT_REDIR_PROTOCOLS_STR, "http,https");  // see check_redirect()
+    curl_easy_setopt(curl, CURLOPT_NOPROXY, hosts_without_proxy(url).c_str());
     curl_easy_setopt(curl, CURLOPT_NOSIGNAL, 1L);
     curl_easy_setopt(curl, CURLOPT_CONNECTTIMEOUT_MS, 10'000L);
     curl_easy_setopt(curl, CURLOPT_TIMEOUT_MS, static_cast<long>(options.timeout.count()));
@@ -147,6 +172,7 @@ struct HttpClient::State {
     const CURLcode code = curl_easy_perform(curl);
     connected = code != CURLE_COULDNT_CONNECT && code != CURLE_COULDNT_RESOLVE_HOST;
     curl_easy_getinfo(curl, CURLINFO_RESPONSE_CODE, &transfer.reply.status);
+    answered = transfer.reply.status != 0;
     curl_slist_free_all(list);
     curl_easy_reset(curl);
     if (!transfer.failed.ok()) return std::move(transfer.failed).error();
@@ -184,6 +210,7 @@ HttpClient::HttpClient(Cancelled cancelled)
 HttpClient::~HttpClient() = default;
 
 bool HttpClient::connected() const { return state_->connected; }
+bool HttpClient::answered() const { return state_->answered; }
 
 Result<HttpReply> HttpClient::get(const std::string& url, const Options& options) {
   return state_->fetch(url, options);
@@ -239,8 +266,8 @@ Result<HttpReply> HttpClient::download(const std::string& url, std::uint64_t off
       const std::string& sent = transfer.reply.headers["content-range"];
       const std::string begin = "bytes " + std::to_string(offset) + "-";
       if (!sent.starts_with(begin)) {
-        return Error{ErrorCode::kUnsupported, "asked " + url + " for " + begin + ", it sends \"" +
-                                                  sent.substr(0, 64) + "\""};
+        return Error{ErrorCode::kUnsupported, "asked " + without_secrets(url) + " for " + begin +
+                                                  ", it sends \"" + sent.substr(0, 64) + "\""};
       }
     }
     if (!begun && offset > 0 && status == kOk) TRY_VOID(restart());
@@ -278,15 +305,34 @@ std::optional<std::int64_t> date_of(const HttpReply& reply) {
   return seconds < 0 ? std::nullopt : std::optional<std::int64_t>(seconds);
 }
 
+bool is_fetchable(const std::string& url) {
+  const auto address = parsed(url);
+  if (!address) return false;
+  return part_of(address.get(), CURLUPART_SCHEME) == "https" || is_plain_loopback(address.get());
+}
+
+std::string without_secrets(std::string url) {
+  if (const auto query = url.find_first_of("?#"); query != std::string::npos) {
+    url.replace(query, std::string::npos, "?...");
+  }
+  const auto scheme = url.find("//");
+  if (scheme == std::string::npos) return url;
+  const auto host = scheme + 2;
+  const auto at = url.substr(0, url.find('/', host)).rfind('@');
+  if (at != std::string::npos && at >= host) url.replace(host, at - host, "...");
+  return url;
+}
+
 Status check_redirect(const std::string& from, const std::string& location) {
   const auto refused = [&] {
     return Error{ErrorCode::kRefused,
-                 from + " redirects to " + location.substr(0, kLocationShown) +
+                 without_secrets(from) + " redirects to " +
+                     without_secrets(location.substr(0, kLocationShown)) +
                      ": only https:// addresses are followed, and from http:// ones of this "
                      "machine those of this machine; use the final https:// address"};
   };
-  const std::unique_ptr<CURLU, void (*)(CURLU*)> address(curl_url(), curl_url_cleanup);
-  if (curl_url_set(address.get(), CURLUPART_URL, from.c_str(), 0) != CURLUE_OK) return refused();
+  const auto address = parsed(from);
+  if (!address) return refused();
   const bool from_here = is_plain_loopback(address.get());
   if (curl_url_set(address.get(), CURLUPART_URL, location.c_str(), 0) != CURLUE_OK) {
     return refused();

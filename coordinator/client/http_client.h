@@ -1,5 +1,6 @@
 // An HTTP client, on libcurl: requests to a Hearth server, streams of server-sent events, and
-// downloads. One object a thread; every call blocks.
+// downloads. One object a thread; every call blocks. Proxies are those of the environment
+// (http_proxy, https_proxy, all_proxy, no_proxy), but never for addresses of this machine.
 #pragma once
 
 #include <chrono>
@@ -52,8 +53,9 @@ class HttpClient {
   // An answer of another type than text/event-stream is the reply.
   Result<HttpReply> post_stream(const std::string& url, std::string_view body,
                                 const Options& options, const OnEvent& on_event);
-  // Whether the last request of this client reached a server.
+  // Whether the last request of this client reached a server, and whether any HTTP came back.
   bool connected() const;
+  bool answered() const;
   // GETs from byte `offset` on and hands the body to `sink` piece by piece. When the server ignores
   // the range, `restart` is called first; kUnsupported when it sends another range.
   Result<HttpReply> download(const std::string& url, std::uint64_t offset, const Options& options,
@@ -71,6 +73,10 @@ class HttpClient {
   std::unique_ptr<State> state_;
 };
 
+// Whether files may be fetched from this address: https://, or plain http on this machine.
+bool is_fetchable(const std::string& url);
+// An address as it may be shown and kept: user, password and query, which may be secret, as "...".
+std::string without_secrets(std::string url);
 // The time of the answer's Date header, in unix seconds; nothing when it has none that is valid.
 std::optional<std::int64_t> date_of(const HttpReply& reply);
 // Whether a download from one address may follow a redirect to another: to https://, and from plain

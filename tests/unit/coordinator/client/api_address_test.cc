@@ -7,11 +7,15 @@ namespace {
 
 TEST(ApiAddress, ReadsWhatUsersWrite) {
   for (const auto& [text, base] : {std::pair{"127.0.0.1", "http://127.0.0.1:11500"},
-                                   {"localhost", "http://127.0.0.1:11500"},
+                                   {"localhost", "http://localhost:11500"},
+                                   {"gaming_pc", "http://gaming_pc:11500"},
+                                   {"_x.local:7", "http://_x.local:7"},
+                                   {"fe80::1%eth0", "http://[fe80::1%25eth0]:11500"},
+                                   {"[fe80::1%wlp3s0.2]:80", "http://[fe80::1%25wlp3s0.2]:80"},
                                    {"::1", "http://[::1]:11500"},
                                    {"[::1]:80", "http://[::1]:80"},
                                    {"127.0.0.1:9", "http://127.0.0.1:9"},
-                                   {"http://localhost:7", "http://127.0.0.1:7"},
+                                   {"http://localhost:7", "http://localhost:7"},
                                    {"http://127.0.0.1:7/", "http://127.0.0.1:7"},
                                    {"http://127.0.0.1:7/v1", "http://127.0.0.1:7"},
                                    {"http://127.0.0.1:7/v1/", "http://127.0.0.1:7"},
@@ -29,10 +33,29 @@ TEST(ApiAddress, ReadsWhatUsersWrite) {
 }
 
 TEST(ApiAddress, RefusesWhatIsNoHost) {
-  for (const char* text :
-       {"", ":80", "https://127.0.0.1", "127.1", "127.0.0.256", "1", "127.0.0.1@evil", "den..local",
-        "-den", ".den", "http://", "http://user@den", "[::1", "[den]:80", "::g", "a b", "den\n",
-        "den\r\nX: y"}) {
+  for (const char* text : {"",
+                           ":80",
+                           "https://127.0.0.1",
+                           "127.1",
+                           "127.0.0.256",
+                           "1",
+                           "127.0.0.1@evil",
+                           "den..local",
+                           "-den",
+                           ".den",
+                           "http://",
+                           "http://user@den",
+                           "[::1",
+                           "[den]:80",
+                           "::g",
+                           "a b",
+                           "den\n",
+                           "den\r\nX: y",
+                           "fe80::1%",
+                           "fe80::1%a/b",
+                           "fe80::1%eth0:80",
+                           "127.0.0.1%lo",
+                           "fe80::1%interface-of-many-letters"}) {
     const auto address = parse_api_address(text);
     ASSERT_FALSE(address.ok()) << text;
     EXPECT_NE(address.error().message.find("e.g. 127.0.0.1:11500"), std::string::npos) << text;
@@ -42,6 +65,13 @@ TEST(ApiAddress, RefusesWhatIsNoHost) {
     const auto address = parse_api_address(text);
     ASSERT_FALSE(address.ok()) << text;
     EXPECT_NE(address.error().message.find("0 to 65535"), std::string::npos) << text;
+  }
+}
+
+TEST(ApiAddress, OnlyAHostOfThisMachineIsItsOwn) {
+  for (const char* host : {"127.0.0.1", "127.0.0.77"}) EXPECT_TRUE(is_own_host(host)) << host;
+  for (const char* host : {"192.0.2.1", "2001:db8::1", "den", "localhost", ""}) {
+    EXPECT_FALSE(is_own_host(host)) << host;
   }
 }
 

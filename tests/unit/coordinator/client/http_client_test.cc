@@ -2,6 +2,7 @@
 
 #include <gtest/gtest.h>
 
+#include <cstdlib>
 #include <optional>
 #include <vector>
 
@@ -98,6 +99,54 @@ TEST(HttpClient, AnUnboundedStreamEndsWithAnError) {
                                       [](std::string_view, const std::string&) { return true; });
   ASSERT_FALSE(got.ok());
   EXPECT_EQ(got.error().code, ErrorCode::kInvalidInput);
+}
+
+TEST(HttpClient, ThisMachineIsNeverAskedThroughAProxy) {
+  WebServer server([](const std::string& head) { return reply("200 OK", "", "here", head); });
+  for (const char* name : {"http_proxy", "all_proxy", "ALL_PROXY"}) {
+    for (const char* others : {"", "example.org", "*"}) {
+      setenv(name, "http://127.0.0.1:9", 1);
+      setenv("no_proxy", others, 1);
+      HttpClient client;
+      std::string address = server.address();
+      const auto numeric = client.get(address, {});
+      const auto named = client.get(address.replace(7, 9, "localhost"), {});
+      unsetenv(name);
+      unsetenv("no_proxy");
+      ASSERT_TRUE(numeric.ok()) << name << ": " << numeric.error().message;
+      EXPECT_EQ(numeric->body, "here");
+      EXPECT_TRUE(named.ok()) << name;
+    }
+  }
+}
+
+TEST(HttpClient, OtherMachinesAreAskedThroughTheProxy) {
+  WebServer proxy([](const std::string& head) { return reply("200 OK", "", "proxied", head); });
+  setenv("http_proxy", proxy.address().c_str(), 1);
+  HttpClient client;
+  const auto got = client.get("http://192.0.2.1/x", {});
+  unsetenv("http_proxy");
+  ASSERT_TRUE(got.ok()) << got.error().message;
+  EXPECT_TRUE(proxy.heads()[0].starts_with("GET http://192.0.2.1/x ")) << proxy.heads()[0];
+}
+
+TEST(HttpClient, AnAddressIsShownWithoutWhatMayBeSecret) {
+  for (const auto& [url, shown] : std::vector<std::pair<std::string, std::string>>{
+           {"https://a.org/m.gguf", "https://a.org/m.gguf"},
+           {"https://u:p@a.org/m@1.gguf", "https://...@a.org/m@1.gguf"},
+           {"https://u:p@q@a.org", "https://...@a.org"},
+           {"https://a.org/m.gguf?sig=1#x", "https://a.org/m.gguf?..."},
+           {"https://a.org/m.gguf#x", "https://a.org/m.gguf?..."},
+           {"//u:p@a.org/m", "//...@a.org/m"},
+           {"/m?sig=1", "/m?..."}}) {
+    EXPECT_EQ(without_secrets(url), shown);
+  }
+  HttpClient client;
+  const auto lost = client.get("http://user:secret@127.0.0.1:9/x?key=secret", {});
+  ASSERT_FALSE(lost.ok());
+  EXPECT_EQ(lost.error().message.find("secret"), std::string::npos) << lost.error().message;
+  const auto refused = check_redirect("https://a.org/x?secret", "http://b.org/y?secret");
+  EXPECT_EQ(refused.error().message.find("secret"), std::string::npos) << refused.error().message;
 }
 
 TEST(HttpClient, RedirectsStayEncryptedOrOnThisMachine) {
