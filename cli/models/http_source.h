@@ -17,14 +17,18 @@ class HttpSource final : public node::RangeSource {
   // without a byte, then the request is given up.
   HttpSource(Remote remote, std::uint64_t file_bytes,
              std::chrono::seconds stall = std::chrono::seconds(30))
-      : remote_(std::move(remote)), file_bytes_(file_bytes), stall_(stall) {}
+      : name_(client::without_secrets(remote.url)),
+        remote_(std::move(remote)),
+        file_bytes_(file_bytes),
+        stall_(stall) {}
 
-  const std::string& name() const override { return remote_.url; }
+  const std::string& name() const override { return name_; }
   Status read(std::uint64_t begin, std::uint64_t end, const Sink& sink) override;
 
  private:
   std::unique_ptr<client::HttpClient> take_client();
 
+  const std::string name_;  // as it may be shown
   const Remote remote_;
   const std::uint64_t file_bytes_;
   const std::chrono::seconds stall_;

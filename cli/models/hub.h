@@ -20,9 +20,14 @@ struct Remote {
 // kInvalidInput unless it is https://, or http:// of this machine.
 Status check_url(const std::string& url);
 
+// Whether other machines may be told that a model came from there: hf:..., and https://... without
+// user, password and query, which may be secret.
+bool may_be_published(const std::string& source);
+
 bool is_sha256(const std::string& text);
 
-// org/repo/path/to/file[@revision] through the hub's resolve address (HF_ENDPOINT, HF_TOKEN).
+// org/repo/path/to/file[@revision] through the hub's resolve address (HF_ENDPOINT, HF_TOKEN), which
+// may be another one by now. Names are as people write them, with blanks if they have any.
 Result<Remote> resolve_hub(client::HttpClient& http, std::string reference);
 
 }  // namespace hearth::cli

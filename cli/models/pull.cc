@@ -1,7 +1,9 @@
 #include "cli/models/pull.h"
 
 #include <fcntl.h>
+#include <linux/fs.h>
 #include <sys/file.h>
+#include <sys/ioctl.h>
 #include <unistd.h>
 
 #include <cerrno>
@@ -13,6 +15,8 @@
 #include <thread>
 #include <vector>
 
+#include "base/bytes.h"
+#include "base/crypto.h"
 #include "cli/models/hub.h"
 #include "cli/process/paths.h"
 #include "cli/terminal/exit_codes.h"
@@ -75,7 +79,13 @@ class Download {
   // A partial file of another address or version cannot be continued.
   Status match_earlier() {
     const fs::path note = partial_.string() + ".json";
-    const auto wanted = nlohmann::json{{"url", remote_.url}, {"sha256", remote_.sha256}};
+    const std::string shown = client::without_secrets(remote_.url);
+    auto wanted = nlohmann::json{{"url", shown}, {"sha256", remote_.sha256}};
+    if (shown != remote_.url) {
+      Sha256 whole;
+      whole.update(as_bytes(remote_.url));
+      wanted["url_sha256"] = whole.finish().hex();
+    }
     std::ifstream file(note);
     const auto found = file ? nlohmann::json::parse(file, nullptr, false) : nlohmann::json();
     if (found == wanted) return ok_status();
@@ -102,6 +112,7 @@ class Download {
     if (::lseek(fd, static_cast<off_t>(offset), SEEK_SET) < 0) {
       return io_error("cannot write", partial_);
     }
+    const std::string shown = client::without_secrets(remote_.url);
     std::uint64_t done = offset;
     ProgressBar bar(label_, remote_.bytes, offset, quiet_);
     const auto restart = [&]() -> Status {
@@ -131,16 +142,15 @@ class Download {
     TRY(const client::HttpReply reply, std::move(got));
     if (reply.status == 416 && offset > 0) {  // our partial file is not a beginning of that file
       TRY_VOID(restart());
-      return Error{ErrorCode::kUnavailable, remote_.url + " has nothing after byte " +
+      return Error{ErrorCode::kUnavailable, shown + " has nothing after byte " +
                                                 std::to_string(offset) + "; pull again to restart"};
     }
     if (reply.status >= 500 || reply.status == 429 || reply.status == 408) {
-      return Error{ErrorCode::kUnavailable,
-                   remote_.url + " answers " + std::to_string(reply.status)};
+      return Error{ErrorCode::kUnavailable, shown + " answers " + std::to_string(reply.status)};
     }
     if (reply.status >= 400) {
-      return Error{ErrorCode::kNotFound, remote_.url + " answers " + std::to_string(reply.status) +
-                                             "; check the address"};
+      return Error{ErrorCode::kNotFound,
+                   shown + " answers " + std::to_string(reply.status) + "; check the address"};
     }
     bar.finish();
     return ok_status();
@@ -153,11 +163,22 @@ class Download {
   bool quiet_;
 };
 
+// Where the file system can, both files share their blocks until one of them changes.
+bool clone_file(const fs::path& from, const fs::path& to) {
+  const int in = ::open(from.c_str(), O_RDONLY | O_CLOEXEC);
+  const int out = ::open(to.c_str(), O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0644);
+  const bool cloned = in >= 0 && out >= 0 && ::ioctl(out, FICLONE, in) == 0;
+  for (const int fd : {in, out}) {
+    if (fd >= 0) ::close(fd);
+  }
+  return cloned;
+}
+
+// A link would change with the file.
 Status copy_local(const fs::path& from, const fs::path& partial, bool quiet) {
   std::error_code failed;
   fs::remove(partial, failed);
-  fs::create_hard_link(fs::canonical(from, failed), partial, failed);
-  if (!failed) return ok_status();
+  if (clone_file(from, partial)) return ok_status();
   std::ifstream in(from, std::ios::binary);
   std::ofstream out(partial, std::ios::binary);
   if (!in) return io_error("cannot read", from);
@@ -170,6 +191,8 @@ Status copy_local(const fs::path& from, const fs::path& partial, bool quiet) {
     if (!out) return io_error("cannot write", partial);
     bar.set(done += static_cast<std::uint64_t>(in.gcount()));
   }
+  out.close();
+  if (!out) return io_error("cannot write", partial);
   bar.finish();
   return ok_status();
 }
@@ -219,33 +242,51 @@ Result<std::string> bring(const PullOptions& options, const fs::path& partial) {
   return remote.sha256;
 }
 
+// As it may be shown and kept; a path is no address.
+std::string shown_source(const std::string& source) {
+  return source.find("://") == std::string::npos ? source : client::without_secrets(source);
+}
+
+// What to do about a file that is not a model but a page about it.
+std::string page_hint(const fs::path& file, const std::string& source) {
+  char first = '\0';
+  std::ifstream(file, std::ios::binary) >> first;
+  if (first != '<') return "";
+  std::string direct = source;
+  const auto page = direct.find("/blob/");
+  if (page == std::string::npos) return "; it is a web page: use the address of the file itself";
+  direct.replace(page, 6, "/resolve/");
+  return "; it is a web page about the file, which is at " + direct;
+}
+
 // Verifies the file and renames it to its final name.
 Result<LocalModel> admit(const PullOptions& options, const fs::path& partial,
                          const fs::path& target, const std::string& wanted) {
+  const std::string source = shown_source(options.source);
   TRY(std::string digest, sha256_of_file(partial, "verifying sha256", options.quiet));
   if (!wanted.empty() && digest != wanted) {
     std::error_code ignored;
     fs::remove(partial, ignored);
-    return Error::invalid("SHA-256 of " + options.source + " is " + digest + ", expected " +
-                          wanted + "; the bad copy is deleted, pull again");
+    return Error::invalid("SHA-256 of " + source + " is " + digest + ", expected " + wanted +
+                          "; the bad copy is deleted, pull again");
   }
   auto parsed = model::GgufFile::open(partial.string());
   if (!parsed.ok()) {
+    const std::string hint = page_hint(partial, source);
     std::error_code ignored;
     fs::remove(partial, ignored);
-    return Error::invalid(options.source + " is not a usable GGUF file: " + parsed.error().message);
+    return Error::invalid(source + " is not a usable GGUF file: " + parsed.error().message + hint);
   }
   std::error_code failed;
   fs::rename(partial, target, failed);
   if (failed) return Error{ErrorCode::kIo, "cannot create " + target.string()};
-  fs::remove(partial, failed);  // still there when both names are links to one file
   fs::remove(partial.string() + ".json", failed);
   LocalModel model;
   model.name = target.stem().string();
   model.path = target;
   model.bytes = fs::file_size(target, failed);
   model.sha256 = digest;
-  model.source = options.source;
+  model.source = source;
   TRY_VOID(write_model_record(model));
   return model;
 }

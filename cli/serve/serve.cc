@@ -18,6 +18,7 @@
 #include "cli/home/identity.h"
 #include "cli/home/own_address.h"
 #include "cli/home/server_file.h"
+#include "cli/models/hub.h"
 #include "cli/models/models.h"
 #include "cli/process/build_name.h"
 #include "cli/process/children.h"
@@ -294,8 +295,7 @@ std::vector<std::string> sources_of(const std::string& path) {
   for (const LocalModel& model : list_models()) {
     std::error_code ignored;
     if (!std::filesystem::equivalent(model.path, path, ignored) || ignored) continue;
-    const std::string& from = model.source;
-    if (from.starts_with("hf:") || from.starts_with("https://")) return {from};
+    if (may_be_published(model.source)) return {model.source};
   }
   return {};
 }

@@ -102,8 +102,8 @@ Result<node::Sources> sources_beyond(const model::Manifest& manifest, std::chron
     remote.url = source;
     if (source.starts_with("hf:")) {
       TRY(remote, resolve_hub(http, source.substr(3)));
-    } else if (!source.starts_with("https://") && !source.starts_with("http://")) {
-      continue;
+    } else if (!source.starts_with("https://")) {
+      continue;  // a manifest must not make this machine ask other ones, or itself, over http
     }
     sources.push_back(std::make_shared<HttpSource>(std::move(remote), manifest.file_bytes, stall));
   }

@@ -3,10 +3,13 @@
 #include <gtest/gtest.h>
 #include <unistd.h>
 
+#include <algorithm>
+#include <cctype>
 #include <cstdlib>
 #include <filesystem>
 #include <fstream>
 
+#include "cli/models/hub.h"
 #include "model/synthetic.h"
 #include "tests/unit/coordinator/client/web_server.h"
 
@@ -64,9 +67,10 @@ TEST_F(PullTest, NamesThatAreNoFileNamesAreRefusedBeforeAnythingIsWritten) {
     upper.sha256 = sha;
     EXPECT_FALSE(pull_model(upper).ok()) << sha;
   }
-  for (const char* source : {"http://example.org/m.gguf", "ftp://x/m.gguf", "file:///m.gguf",
-                             "http://127.0.0.1.evil.org/m.gguf", "http://localhostx/m.gguf",
-                             "hf:only/repo", "hf:a/../b/m.gguf"}) {
+  for (const char* source :
+       {"http://example.org/m.gguf", "ftp://x/m.gguf", "file:///m.gguf",
+        "http://127.0.0.1.evil.org/m.gguf", "http://localhostx/m.gguf",
+        "http://127.0.0.1:80@example.org/m.gguf", "hf:only/repo", "hf:a/../b/m.gguf"}) {
     EXPECT_EQ(pull_model(from(source, "m")).error().code, ErrorCode::kInvalidInput) << source;
   }
   EXPECT_FALSE(fs::exists(folder / "models" / "m.gguf"));
@@ -74,7 +78,7 @@ TEST_F(PullTest, NamesThatAreNoFileNamesAreRefusedBeforeAnythingIsWritten) {
 
 TEST_F(PullTest, ALocalFileIsTakenUnderItsSafeNameAndLeavesNothingBehind) {
   PullOptions options = from((folder / "My Model.gguf").string());
-  for (int round = 0; round < 2; ++round) {  // the second time both names are links to one file
+  for (int round = 0; round < 2; ++round) {
     const auto model = pull_model(options);
     ASSERT_TRUE(model.ok()) << model.error().message;
     EXPECT_EQ(model->name, "my-model");
@@ -90,6 +94,89 @@ TEST_F(PullTest, ALocalFileIsTakenUnderItsSafeNameAndLeavesNothingBehind) {
   EXPECT_NE(pull_model(from((folder / "text.gguf").string())).error().message.find("GGUF"),
             std::string::npos);
   EXPECT_FALSE(left_over("text"));
+}
+
+TEST_F(PullTest, WhatChangesInTheLocalFileLaterIsNotPulled) {
+  const fs::path source = folder / "My Model.gguf";
+  ASSERT_TRUE(pull_model(from(source.string())).ok());
+  std::fstream(source, std::ios::binary | std::ios::in | std::ios::out) << "gone";
+  EXPECT_EQ(pulled("my-model"), file);
+}
+
+TEST_F(PullTest, SecretsOfAnAddressAreNeitherKeptNorShown) {
+  bool page = false;
+  WebServer server([&](const std::string& head) {
+    return reply("200 OK", "", page ? std::string("<html>") : file, head);
+  });
+  std::string address = server.address() + "/m.gguf?sig=query-secret";
+  address.insert(std::string("http://").size(), "user:pass-secret@");
+  const auto model = pull_model(from(address));
+  ASSERT_TRUE(model.ok()) << model.error().message;
+  EXPECT_NE(model->source.find("/m.gguf?..."), std::string::npos) << model->source;
+  EXPECT_FALSE(may_be_published(model->source));
+  PullOptions again = from(address, "other");
+  page = true;
+  const auto refused = pull_model(again);
+  ASSERT_FALSE(refused.ok());
+  EXPECT_NE(refused.error().message.find("it is a web page"), std::string::npos);
+  std::string kept = refused.error().message;
+  for (const auto& entry : fs::recursive_directory_iterator(folder)) {
+    if (entry.path().extension() != ".json") continue;
+    std::ifstream in(entry.path());
+    kept.append(std::istreambuf_iterator<char>(in), {});
+  }
+  EXPECT_EQ(kept.find("secret"), std::string::npos) << kept;
+}
+
+TEST_F(PullTest, OnlySourcesWithoutSecretsMayBePublished) {
+  for (const char* source : {"hf:org/repo/m.gguf@main", "https://a.org/m.gguf"}) {
+    EXPECT_TRUE(may_be_published(source)) << source;
+  }
+  for (const char* source : {"http://a.org/m.gguf", "https://u:p@a.org/m.gguf", "/home/m.gguf",
+                             "https://a.org/m.gguf?sig=1", "https://a.org/m.gguf#x"}) {
+    EXPECT_FALSE(may_be_published(source)) << source;
+  }
+}
+
+TEST_F(PullTest, APageOfAHubIsNoModelAndTheHintNamesTheFile) {
+  WebServer server(
+      [&](const std::string& head) { return reply("200 OK", "", "<!doctype html>", head); });
+  const auto refused = pull_model(from(server.address() + "/org/repo/blob/main/m.gguf"));
+  ASSERT_FALSE(refused.ok());
+  EXPECT_NE(refused.error().message.find(server.address() + "/org/repo/resolve/main/m.gguf"),
+            std::string::npos)
+      << refused.error().message;
+}
+
+TEST_F(PullTest, NamesOfAHubAreEncoded) {
+  WebServer hub([&](const std::string& head) { return reply("200 OK", "", file, head); });
+  setenv("HF_ENDPOINT", hub.address().c_str(), 1);
+  const auto model = pull_model(from("hf:org/repo/a b/my model?#%.gguf@refs/pr/1", "m"));
+  ASSERT_TRUE(model.ok()) << model.error().message;
+  EXPECT_TRUE(hub.heads()[0].starts_with(
+      "HEAD /org/repo/resolve/refs%2Fpr%2F1/a%20b/my%20model%3F%23%25.gguf "))
+      << hub.heads()[0];
+}
+
+TEST_F(PullTest, ARenamedRepositoryIsFollowedToItsDigestAndCommit) {
+  std::string upper = digest();
+  std::ranges::transform(upper, upper.begin(), [](unsigned char c) { return std::toupper(c); });
+  WebServer hub([&](const std::string& head) {
+    if (head.find(" /old/") != std::string::npos) {
+      return reply("307 Temporary Redirect", "Location: /new/repo/resolve/main/m.gguf\r\n", "",
+                   head);
+    }
+    return reply("200 OK", "X-Linked-Etag: \"" + upper + "\"\r\nX-Repo-Commit: abc\r\n", file,
+                 head);
+  });
+  setenv("HF_ENDPOINT", hub.address().c_str(), 1);
+  PullOptions options = from("hf:old/repo/m.gguf");
+  const auto model = pull_model(options);
+  ASSERT_TRUE(model.ok()) << model.error().message;
+  EXPECT_TRUE(hub.heads().back().starts_with("GET /new/repo/resolve/abc/m.gguf "));
+  file[file.size() - 1] ^= 1;
+  options.force = true;
+  EXPECT_NE(pull_model(options).error().message.find("SHA-256"), std::string::npos);
 }
 
 TEST_F(PullTest, TheHubsEtagIsTheDigestHoweverItIsQuoted) {
