@@ -1,9 +1,13 @@
 #include "cli/command/command_line.h"
 
 #include <algorithm>
+#include <boost/algorithm/string/join.hpp>
 #include <cstdio>
 #include <cstdlib>
+#include <map>
 #include <memory>
+#include <sstream>
+#include <utility>
 
 #include "cli/command/nearest.h"
 #include "cli/command/variables.h"
@@ -35,23 +39,66 @@ std::string full_name(const CLI::App& verb) {
   return parent == nullptr ? verb.get_name() : full_name(*parent) + " " + verb.get_name();
 }
 
-// The configuration file, less the keys whose HEARTH_* variable is set: CLI11 alone would let the
-// file beat the environment. An unknown key is an error that names the nearest known one.
+// The configuration file, less the tables of other verbs than the chosen one, and less the keys
+// whose HEARTH_* variable is set: CLI11 alone would let the file beat the environment. An unknown
+// key is an error that names the nearest known one.
 class ConfigBelowEnvironment : public CLI::ConfigTOML {
  public:
-  explicit ConfigBelowEnvironment(const CLI::App& app) : app_(app) {}
+  // `tables`: gets the table of each option that the file sets.
+  ConfigBelowEnvironment(const CLI::App& app, std::map<const CLI::Option*, std::string>& tables)
+      : app_(app), tables_(tables) {}
 
   std::vector<CLI::ConfigItem> from_config(std::istream& input) const override {
+    skip_mark(input);
     std::vector<CLI::ConfigItem> items = CLI::ConfigTOML::from_config(input);
+    for (const CLI::ConfigItem& item : items) {
+      if (!is_table_mark(item)) static_cast<void>(option_of(verb_of(item), item));
+    }
+    share_worker_tables(items);
     std::erase_if(items, [this](const CLI::ConfigItem& item) {
-      const bool table_mark = item.name == "++" || item.name == "--";
+      if (is_table_mark(item)) return false;
       const CLI::App& verb = verb_of(item);
-      return !table_mark && overridden(option_of(verb, item));
+      const CLI::Option& option = option_of(verb, item);
+      if (!verb.parsed() || overridden(option)) return true;
+      tables_[&option] = boost::algorithm::join(item.parents, ".");
+      return false;
     });
     return items;
   }
 
  private:
+  static bool is_table_mark(const CLI::ConfigItem& item) {
+    return item.name == "++" || item.name == "--";
+  }
+
+  // Some editors begin a text with the mark of its encoding.
+  static void skip_mark(std::istream& input) {
+    for (const unsigned char byte : {0xEFU, 0xBBU, 0xBFU}) {
+      if (input.peek() != byte) return;
+      input.get();
+    }
+  }
+
+  // A worker obeys one table however it was started: [worker] holds for the one that `hearth join`
+  // became, and [join] for the one that `hearth worker` starts later. Its own table comes first.
+  void share_worker_tables(std::vector<CLI::ConfigItem>& items) const {
+    using Words = std::vector<std::string>;
+    for (const auto& [from, to] : {std::pair("worker", "join"), std::pair("join", "worker")}) {
+      const auto named = [name = to](const CLI::App* sub) { return sub->check_name(name); };
+      const auto verbs = app_.get_subcommands(named);
+      if (verbs.empty() || !verbs.front()->parsed()) continue;
+      const auto is_own = [&](const std::string& name) {
+        return std::ranges::any_of(items, [&](const CLI::ConfigItem& item) {
+          return item.parents == Words{to} && item.name == name;
+        });
+      };
+      for (CLI::ConfigItem& item : items) {
+        const bool known = verbs.front()->get_option_no_throw("--" + item.name) != nullptr;
+        if (item.parents == Words{from} && known && !is_own(item.name)) item.parents = {to};
+      }
+    }
+  }
+
   [[noreturn]] void refuse(const std::string& message) const {
     const std::string file = app_.get_config_ptr()->as<std::string>();
     throw CLI::ConfigError("configuration file " + file + ": " + message,
@@ -88,7 +135,54 @@ class ConfigBelowEnvironment : public CLI::ConfigTOML {
   }
 
   const CLI::App& app_;
+  std::map<const CLI::Option*, std::string>& tables_;
 };
+
+constexpr std::size_t kHelpColumns = 80;
+
+// A line of help that is broken at blanks; what follows stands below the text of its column.
+std::string wrap_line(std::string line) {
+  const std::size_t begin = std::min(line.find_first_not_of(' '), line.size());
+  const std::size_t gap = line.find("  ", begin);
+  std::size_t column = gap == std::string::npos ? begin : line.find_first_not_of(' ', gap);
+  if (column >= kHelpColumns / 2) column = begin;
+  std::string out;
+  while (line.size() > kHelpColumns) {
+    std::size_t end = line.rfind(' ', kHelpColumns);
+    if (end == std::string::npos || end <= column) end = line.find(' ', kHelpColumns);
+    if (end == std::string::npos) break;
+    out += line.substr(0, line.find_last_not_of(' ', end) + 1) + "\n";
+    line = std::string(column, ' ') + line.substr(end + 1);
+  }
+  return out + line;
+}
+
+class WrappedHelp : public CLI::Formatter {
+ public:
+  std::string make_help(const CLI::App* app, std::string name,
+                        CLI::AppFormatMode mode) const override {
+    std::istringstream help(CLI::Formatter::make_help(app, std::move(name), mode));
+    std::string out;
+    for (std::string line; std::getline(help, line);) out += wrap_line(std::move(line)) + "\n";
+    return out;
+  }
+};
+
+// A required option that is absent, and what it can be; empty: none is.
+std::string missing_option(const CLI::App& verb) {
+  const std::map<std::string, std::string> lists = {
+      {"model", "; hearth ps names the models being served, hearth ls those on this disk"},
+      {"node", "; hearth nodes lists them"},
+      {"key", "; hearth key list shows them"},
+      {"id", "; hearth token list shows them"}};
+  for (const CLI::Option* option : verb.get_options()) {
+    if (!option->get_required() || option->count() > 0) continue;
+    const auto list = lists.find(option->get_single_name());
+    return option->get_name() + " is required: " + option->get_description() +
+           (list == lists.end() ? "" : list->second);
+  }
+  return "";
+}
 
 // The verb that the words have chosen, "bench model" rather than "bench".
 const CLI::App& chosen_verb(const CLI::App& app) {
@@ -105,7 +199,8 @@ CommandLine::CommandLine(AddVerbs add_verbs)
   app_.set_version_flag("--version,-v", "hearth " HEARTH_VERSION);
   app_.set_config("--config", config_file().string(),
                   "TOML file with one table per command and the flags as keys");
-  app_.config_formatter(std::make_shared<ConfigBelowEnvironment>(app_));
+  app_.config_formatter(std::make_shared<ConfigBelowEnvironment>(app_, tables_));
+  app_.formatter(std::make_shared<WrappedHelp>());  // before the verbs, which inherit it
   app_.allow_config_extras(CLI::config_extras_mode::error);
   app_.footer("A flag overrides its HEARTH_* variable, which overrides the configuration file.");
   add_verbs(app_, action_);
@@ -114,7 +209,11 @@ CommandLine::CommandLine(AddVerbs add_verbs)
 
 void CommandLine::parse(const std::vector<std::string>& words) {
   words_ = words;
-  std::vector<std::string> reversed(words.rbegin(), words.rend());  // as CLI11 takes them
+  if (!words_.empty() && words_.front() == "help") {  // "help run" is "run --help"
+    words_.erase(words_.begin());
+    words_.push_back("--help");
+  }
+  std::vector<std::string> reversed(words_.rbegin(), words_.rend());  // as CLI11 takes them
   app_.parse(std::move(reversed));
 }
 
@@ -130,7 +229,10 @@ std::string CommandLine::usage_error(const CLI::ParseError& error) {
     for (const std::string& name : verbs) list += (list.empty() ? "" : ", ") + name;
     return "no command given; commands of " + full_name(verb) + " are " + list;
   }
-  if (unknown.empty()) return escape_control(error.what());
+  if (unknown.empty()) {
+    const std::string missing = missing_option(verb);
+    return missing.empty() ? escape_control(error.what()) : missing;
+  }
   const std::string word = unknown.front().substr(0, unknown.front().find('='));
   const std::string said = "'" + escape_control(word.substr(0, 64)) + "'";
   if (word.starts_with('-')) {
@@ -146,6 +248,12 @@ std::string CommandLine::origin(const CLI::ParseError& error) {
   for (const CLI::Option* option : verb.get_options()) {
     const char* value = std::getenv(option->get_envname().c_str());
     const bool meant = std::string(error.what()).starts_with(option->get_name() + ": ");
+    const auto table = tables_.find(option);
+    if (meant && table != tables_.end()) {
+      const std::string file = app_.get_config_ptr()->as<std::string>();
+      return " (from " + (table->second.empty() ? "" : "[" + table->second + "] of ") +
+             escape_control(file) + ")";
+    }
     if (!meant || value == nullptr || *value == '\0') continue;
     const bool said = std::any_of(words_.begin(), words_.end(), [&](const std::string& word) {
       return option->check_name(word.substr(0, word.find('=')));

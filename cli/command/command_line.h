@@ -4,6 +4,7 @@
 
 #include <CLI/CLI.hpp>
 #include <functional>
+#include <map>
 #include <string>
 #include <vector>
 
@@ -30,11 +31,13 @@ class CommandLine {
   std::string usage_error(const CLI::ParseError& error);
 
  private:
-  // " (from HEARTH_TOP_K)" where the refused value is no word of the command line.
+  // " (from HEARTH_TOP_K)", or the table and the file, where the refused value is no word of the
+  // command line.
   std::string origin(const CLI::ParseError& error);
 
   CLI::App app_;
   Action action_;
+  std::map<const CLI::Option*, std::string> tables_;  // of the configuration file, by what they set
   std::vector<std::string> words_;
   std::function<void()> show_variables_;
 };

@@ -41,7 +41,7 @@ complete -c hearth -f -a '(__hearth_complete)'
 )";
 
 bool takes_model(const std::string& verb) {
-  return verb == "run" || verb == "show" || verb == "model";
+  return verb == "run" || verb == "rm" || verb == "show" || verb == "model";
 }
 
 // What may follow a flag, or stand for a positional word, that takes one of few.

@@ -5,7 +5,6 @@
 namespace hearth::cli {
 namespace {
 
-constexpr std::size_t kOffered = 3;
 constexpr std::size_t kWordBytes = 64;  // no known word is longer; the table stays small
 
 }  // namespace
@@ -29,23 +28,13 @@ std::size_t edit_distance(std::string_view from, std::string_view to) {
   return table.back();
 }
 
-std::string did_you_mean(std::string_view word, std::vector<std::string> known) {
-  if (known.empty()) return "";
+std::string did_you_mean(std::string_view word, const std::vector<std::string>& known) {
   word = word.substr(0, kWordBytes);
-  std::stable_sort(known.begin(), known.end(), [&](const std::string& a, const std::string& b) {
-    return edit_distance(word, a) < edit_distance(word, b);
-  });
+  const auto distance = [&](const std::string& other) { return edit_distance(word, other); };
+  const auto nearest = std::ranges::min_element(known, {}, distance);
   const std::size_t near = std::max<std::size_t>(1, word.size() / 3);
-  if (edit_distance(word, known.front()) <= near || known.size() == 1) {
-    return "; did you mean '" + known.front() + "'?";
-  }
-  known.resize(std::min(known.size(), kOffered));
-  std::string list;
-  for (std::size_t i = 0; i < known.size(); ++i) {
-    if (i > 0) list += i + 1 == known.size() ? " or " : ", ";
-    list += "'" + known[i] + "'";
-  }
-  return "; did you mean " + list + "?";
+  if (nearest == known.end() || distance(*nearest) > near) return "";
+  return "; did you mean '" + *nearest + "'?";
 }
 
 }  // namespace hearth::cli

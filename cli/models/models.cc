@@ -116,6 +116,20 @@ Result<std::shared_ptr<const model::ChatTemplate>> read_chat_template(
   return error;
 }
 
+Status remove_model(const std::string& name) {
+  TRY_VOID(check_model_name(name));
+  const fs::path path = models_dir() / (name + ".gguf");
+  std::error_code failed;
+  if (!fs::remove(path, failed)) {
+    return Error{failed ? ErrorCode::kIo : ErrorCode::kNotFound,
+                 "cannot delete " + path.string() +
+                     (failed ? ": " + failed.message() : ": there is no such pulled model") +
+                     "; hearth ls shows the pulled models"};
+  }
+  fs::remove(record_path(path), failed);
+  return ok_status();
+}
+
 Status write_model_record(const LocalModel& model) {
   const fs::path path = record_path(model.path);
   std::ofstream file(path);

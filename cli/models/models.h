@@ -40,6 +40,8 @@ Status check_model_name(std::string_view name);
 // the place, and how to serve another one.
 Result<std::shared_ptr<const model::ChatTemplate>> read_chat_template(
     const model::GgufFile& model, const model::Tokenizer& tokenizer, const std::string& path);
+// Deletes a pulled model and its record. kNotFound for what is not in models_dir().
+Status remove_model(const std::string& name);
 
 Status write_model_record(const LocalModel& model);
 Result<std::string> sha256_of_file(const std::filesystem::path& path, const std::string& message,

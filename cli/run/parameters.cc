@@ -84,8 +84,10 @@ const std::vector<Parameter>& parameters() {
 Status set_parameter(RunOptions& options, const std::string& name, const std::string& value) {
   std::string plain = name;
   std::replace(plain.begin(), plain.end(), '-', '_');
+  std::vector<std::string> known;
   for (const Parameter& parameter : parameters()) {
     const auto& names = parameter.names;
+    known.insert(known.end(), names.begin(), names.end());
     if (std::find(names.begin(), names.end(), plain) == names.end()) continue;
     if (names.front() == "stop" && value.empty()) {
       options.stop.clear();
@@ -98,8 +100,7 @@ Status set_parameter(RunOptions& options, const std::string& name, const std::st
     parameter.set(options, value);
     return ok_status();
   }
-  return Error::invalid("unknown parameter '" + name + "'" +
-                        did_you_mean(plain, parameter_names()));
+  return Error::invalid("unknown parameter '" + name + "'" + did_you_mean(plain, known));
 }
 
 std::vector<std::string> parameter_lines(const RunOptions& options) {

@@ -181,7 +181,9 @@ Result<int> run_run(RunOptions options) {
     return misused(Error::invalid("the prompt is not valid UTF-8; convert it first, e.g. iconv"));
   }
   if (!chat && prompt.empty()) {
-    return misused(Error::invalid("the prompt is empty; give one as an argument or on stdin"));
+    return misused(Error::invalid("the prompt is empty, since '" + options.model.substr(0, 64) +
+                                  "' is taken for the model; write hearth run MODEL PROMPT, or "
+                                  "give the prompt on stdin. hearth ps names the served models"));
   }
   if (!options.receipt_file.empty() && (chat || options.local)) {
     return misused(Error::invalid("--receipt needs one answer of a swarm; it does not work with " +

@@ -5,6 +5,7 @@
 
 #include "base/limits.h"
 #include "cli/command/values.h"
+#include "cli/models/models.h"
 #include "cli/models/pull.h"
 #include "cli/models/pull_layers.h"
 #include "cli/run/run.h"
@@ -147,6 +148,16 @@ void add_models(CLI::App& app, Action& action) {
   ls->alias("list");
   ls->add_flag("--json", *json, "print JSON");
   ls->callback([json, &action] { action = [json] { return run_ls(*json); }; });
+
+  auto removed = std::make_shared<std::string>();
+  CLI::App* rm = app.add_subcommand("rm", "Delete a pulled model from this disk");
+  rm->add_option("model", *removed, "pulled name")->required();
+  rm->callback([removed, &action] {
+    action = [removed] {
+      const Status gone = remove_model(*removed);
+      return gone.ok() ? kExitDone : fail(gone.error());
+    };
+  });
 
   auto shown = std::make_shared<std::string>();
   auto show_json = std::make_shared<bool>(false);

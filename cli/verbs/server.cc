@@ -7,6 +7,7 @@
 #include "cli/command/values.h"
 #include "cli/command/verbs.h"
 #include "cli/serve/serve.h"
+#include "cli/terminal/exit_codes.h"
 #include "cli/worker/device.h"
 #include "cli/worker/worker.h"
 #include "coordinator/client/api_address.h"
@@ -74,7 +75,8 @@ void add_audits(CLI::App& verb, const std::shared_ptr<ServeOptions>& o) {
 void add_serve(CLI::App& app, Action& action) {
   const auto o = std::make_shared<ServeOptions>();
   CLI::App* verb = app.add_subcommand("serve", "Run the coordinator and its API");
-  verb->add_option("-m,--model", o->model, "GGUF file or pulled name")->required();
+  verb->add_option("-m,--model", o->model, "GGUF file or pulled name; needs no flag");
+  verb->add_option("model", o->model, "the same");
   verb->add_option("--model-id,--alias", o->model_id, "name of the model in the API")
       ->check(text_within(limits::kModelNameBytes));
   verb->add_option("--chat-template", o->chat_template,
@@ -130,7 +132,11 @@ void add_serve(CLI::App& app, Action& action) {
       o->host = address->host == "localhost" ? "127.0.0.1" : address->host;
       if (address->port && port->count() == 0) o->port = *address->port;
     }
-    action = [o] { return run_serve(*o); };
+    action = [o] {
+      if (!o->model.empty()) return run_serve(*o);
+      return misused(Error::invalid(
+          "no model is given: hearth serve MODEL, a GGUF file or a name that hearth ls shows"));
+    };
   });
 }
 

@@ -27,8 +27,8 @@ class Verbs(unittest.TestCase):
 
     def test_wrong_words_are_named_first_with_the_nearest_known(self):
         for words, start, near in ((["stauts"], "unknown command 'stauts'", "'status'"),
-                                   (["bogus"], "unknown command 'bogus'", "did you mean"),
-                                   (["run", "--nope"], "unknown option '--nope'", "did you mean"),
+                                   (["bogus"], "unknown command 'bogus'", ""),
+                                   (["run", "--nope"], "unknown option '--nope'", ""),
                                    (["run", "m", "hi", "--tmep", "1"], "unknown option '--tmep'",
                                     "'--temp'")):
             code, out, err = swarm.hearth(*words)

@@ -66,6 +66,18 @@ TEST_F(ModelsFolder, ListsResolvesAndRemembers) {
   EXPECT_FALSE(resolve_model("../" + folder_.filename().string() + "/m").ok());
 }
 
+TEST_F(ModelsFolder, ARemovedModelIsGoneWithItsRecord) {
+  std::ofstream(folder_ / "m.gguf") << "1";
+  std::ofstream(folder_ / "m.json") << "{}";
+  std::ofstream(folder_ / "n.gguf") << "1";
+  EXPECT_TRUE(remove_model("m").ok());
+  EXPECT_FALSE(std::filesystem::exists(folder_ / "m.json"));
+  ASSERT_EQ(list_models().size(), 1U);
+  EXPECT_EQ(remove_model("m").error().code, ErrorCode::kNotFound);
+  EXPECT_EQ(remove_model("../m").error().code, ErrorCode::kInvalidInput);
+  EXPECT_EQ(remove_model((folder_ / "n.gguf").string()).error().code, ErrorCode::kInvalidInput);
+}
+
 TEST_F(ModelsFolder, ABrokenRecordIsNoRecord) {
   std::ofstream(folder_ / "m.gguf") << "1";
   std::ofstream(folder_ / "m.json") << "{\"sha256\": [1, ";
