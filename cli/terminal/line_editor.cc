@@ -9,7 +9,9 @@
 #include <cstdlib>
 #include <cstring>
 #include <iostream>
+#include <string_view>
 
+#include "base/limits.h"
 #include "cli/terminal/interrupt.h"
 
 namespace hearth::cli {
@@ -21,6 +23,29 @@ constexpr int kHistoryLines = 1'000;
 void use_utf8() {
   setlocale(LC_CTYPE, "");
   if (std::strcmp(nl_langinfo(CODESET), "UTF-8") != 0) setlocale(LC_CTYPE, "C.UTF-8");
+}
+
+// Between these marks a terminal sends what was pasted, once it was asked to with kPasteOn.
+constexpr const char* kPasteOn = "\033[?2004h";
+constexpr char kPasteOff[] = "\033[?2004l";
+constexpr std::wstring_view kPasteEnd = L"\033[201~";
+
+// Puts what is pasted into the line, with its line breaks, instead of sending line after line.
+unsigned char take_paste(EditLine* line, int /*key*/) {
+  std::wstring text;
+  wchar_t c = L'\0';
+  while (!text.ends_with(kPasteEnd)) {
+    if (el_wgetc(line, &c) != 1) return CC_EOF;
+    text += c == L'\r' ? L'\n' : c;
+    if (text.size() > limits::kTextBytes) text.erase(0, text.size() - kPasteEnd.size());
+  }
+  text.resize(text.size() - kPasteEnd.size());
+  return el_winsertstr(line, text.c_str()) == 0 ? CC_REFRESH : CC_ERROR;
+}
+
+// After the second Ctrl-C, inside a signal handler.
+void end_paste_mode() {
+  static_cast<void>(!::write(STDERR_FILENO, kPasteOff, sizeof kPasteOff - 1));
 }
 
 bool can_edit() {
@@ -62,10 +87,15 @@ LineEditor::LineEditor() {
   el_set(editor->line, EL_EDITOR, "emacs");
   el_set(editor->line, EL_HIST, history, editor->history);
   el_source(editor->line, nullptr);  // ~/.editrc, where there is one
+  el_set(editor->line, EL_ADDFN, "hearth-paste", "Insert what is pasted", take_paste);
+  el_set(editor->line, EL_BIND, "\\e[200~", "hearth-paste", nullptr);
+  on_forced_end(end_paste_mode);
   editor_ = std::move(editor);
 }
 
-LineEditor::~LineEditor() = default;
+LineEditor::~LineEditor() {
+  if (editor_ != nullptr) on_forced_end(nullptr);
+}
 
 bool LineEditor::read(const char* prompt, std::string& line) {
   for (;;) {
@@ -89,7 +119,9 @@ bool LineEditor::read_once(const char* prompt, std::string& line) {
   }
   editor_->prompt = prompt;
   int bytes = 0;
+  std::fputs(kPasteOn, stderr);
   const char* text = el_gets(editor_->line, &bytes);
+  std::fputs(kPasteOff, stderr);
   if (text == nullptr || bytes <= 0) {
     if (interrupted()) el_reset(editor_->line);
     return false;

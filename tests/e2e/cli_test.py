@@ -299,6 +299,15 @@ class Chat(unittest.TestCase):
         chat.command(b"/help", b"/set NAME VALUE")
         chat.leave(self)
 
+    def test_a_paste_of_several_lines_is_one_message(self):
+        chat = Terminal(*self.WORDS, "-n", "3", "--verbose")
+        chat.await_text(b">>> ")
+        chat.type("\033[200~one \u00e4\rtwo\rthree\033[201~".encode())
+        chat.await_text(b"three")
+        chat.command(b"", b"eval count")
+        self.assertEqual(chat.seen.count(b"eval rate"), 2)  # of the prompt and of the answer
+        chat.leave(self)
+
     def test_arrows_and_history(self):
         chat = Terminal(*self.WORDS)
         chat.await_text(b">>> ")
