@@ -12,6 +12,10 @@
 #include "base/result.h"
 #include "cli/worker/worker.h"
 
+namespace hearth::coordinator {
+class Store;
+}
+
 namespace hearth::cli {
 
 struct InitOptions {
@@ -35,6 +39,9 @@ struct JoinOptions {
   bool yes = false;                  // without a token: no question before asking
   WorkerOptions worker;
 };
+// What a person pasted after `hearth join`: of a join token the token alone, whatever stands before
+// it, without quotes and blanks.
+std::string join_target(std::string pasted);
 // With a model this machine is to be a worker, and runs until SIGINT or SIGTERM; without, it
 // becomes what the token grants.
 Result<int> run_join(const JoinOptions& options);
@@ -84,6 +91,10 @@ struct TokenOptions {
 Result<int> run_token_create(const TokenOptions& options);  // prints it; it cannot be shown again
 Result<int> run_token_list(const TokenOptions& options);
 Result<int> run_token_revoke(const TokenOptions& options);
+
+// One key that opens every route of the API, for this machine's user: admin.key. The one that it
+// replaces, if any, is worthless from here on.
+Status make_admin_key(const std::string& folder, coordinator::Store& store);
 
 struct KeyOptions {
   std::string name;                       // to create: empty, its id; to revoke: name or id

@@ -1,9 +1,7 @@
 #include <cstdio>
 #include <nlohmann/json.hpp>
 
-#include "base/clock.h"
 #include "base/fingerprint.h"
-#include "base/private_file.h"
 #include "cli/cluster/cluster.h"
 #include "cli/home/cluster_file.h"
 #include "cli/home/identity.h"
@@ -12,7 +10,6 @@
 #include "cli/home/server_file.h"
 #include "cli/process/paths.h"
 #include "cli/terminal/exit_codes.h"
-#include "coordinator/membership/credentials.h"
 #include "coordinator/store/store.h"
 #include "proto/address.h"
 #include "proto/frame.h"
@@ -21,18 +18,6 @@ namespace hearth::cli {
 namespace {
 
 using OrderedJson = nlohmann::ordered_json;
-
-constexpr const char* kAdminKey = "admin";
-
-// One key that opens every route of the API, for this machine's user. An earlier one, of an init
-// that was interrupted, is worthless from here on.
-Status make_admin_key(const std::string& folder) {
-  TRY(const auto store, coordinator::open_store(folder));
-  TRY_VOID(store->revoke_key(kAdminKey));
-  TRY(const coordinator::KeySecret key,
-      coordinator::create_key(*store, {kAdminKey, {}, true, 0}, SystemClock().unix_seconds()));
-  return write_private_file(admin_key_file(folder), as_bytes(key.text + "\n"));
-}
 
 struct Made {
   Cluster cluster;
@@ -71,10 +56,13 @@ Result<Made> init(const InitOptions& options) {
   TRY(const Address address,
       parse_address(Address{made.cluster.host, made.cluster.control_port}.text()));
   made.cluster.host = address.host;
-  if (before) TRY_VOID(check_own_address(made.cluster));
+  TRY_VOID(check_own_address(made.cluster));
   TRY(const ServerIdentity identity, ServerIdentity::open(made.folder));
   made.key = identity.cluster.public_key();
-  if (!before) TRY_VOID(make_admin_key(made.folder));
+  if (!before) {
+    TRY(const auto store, coordinator::open_store(made.folder));
+    TRY_VOID(make_admin_key(made.folder, *store));
+  }
   // Last: with it the cluster is there.
   TRY_VOID(write_cluster(made.folder, made.cluster));
   return made;

@@ -1,6 +1,7 @@
 #include <unistd.h>
 
 #include <boost/algorithm/string/join.hpp>
+#include <boost/algorithm/string/trim.hpp>
 #include <chrono>
 #include <cstdio>
 #include <iostream>
@@ -12,6 +13,7 @@
 #include "base/random.h"
 #include "cli/cluster/cluster.h"
 #include "cli/home/announcements.h"
+#include "cli/home/cluster_file.h"
 #include "cli/home/identity.h"
 #include "cli/home/member.h"
 #include "cli/home/own_address.h"
@@ -28,6 +30,8 @@
 
 namespace hearth::cli {
 namespace {
+
+constexpr std::string_view kToken = "hh1.";
 
 // Before anything is asked: what would keep the worker from starting.
 Status check_model(const WorkerOptions& options) {
@@ -52,9 +56,11 @@ std::string another_name(const std::string& name) {
 }
 
 // What a person does next on a machine that has joined.
-std::string next_step(const MemberFile& member) {
+std::string next_step(const MemberFile& member, const std::string& data_dir) {
   if (member.role == Role::kWorker) {
-    return "the coordinator assigns its layers\nafter a restart of this machine: hearth worker";
+    return "the coordinator assigns its layers; this window must stay open\nafter a restart of "
+           "this machine: hearth worker" +
+           (data_dir.empty() ? "" : " --data-dir " + data_dir);
   }
   if (member.api.empty()) {
     return "the API accepts only connections of its own machine; start it there with hearth serve "
@@ -130,7 +136,10 @@ Result<FoundCluster> find_named(std::vector<FoundCluster> fit, const std::string
 // Whom to ask, as the user says; nothing when he has only looked, or chosen none.
 Result<std::optional<node::Waiting>> find_door(const JoinOptions& options) {
   node::Waiting waiting;
-  if (const auto address = parse_address(options.target); address.ok()) {
+  for (const std::string& text : {options.target, Address{options.target, kClusterPort}.text(),
+                                  options.target + ":" + std::to_string(kClusterPort)}) {
+    const auto address = parse_address(text);
+    if (!address.ok()) continue;
     waiting.address = address->text();
     return std::optional(waiting);
   }
@@ -206,9 +215,18 @@ Result<int> find_again(const JoinOptions& options) {
 
 }  // namespace
 
+std::string join_target(std::string pasted) {
+  constexpr std::string_view kCommand = "hearth join ";
+  std::erase_if(pasted, [](char c) { return c == '"' || c == '\'' || c == '`'; });
+  boost::algorithm::trim(pasted);
+  while (pasted.starts_with(kCommand)) pasted.erase(0, kCommand.size());
+  if (pasted.starts_with(kToken)) std::erase_if(pasted, [](unsigned char c) { return c <= ' '; });
+  return pasted;
+}
+
 Result<int> run_join(const JoinOptions& options) {
   const auto before = read_member_file(options.worker.data_dir);
-  const bool by_token = options.target.starts_with("hh1.");
+  const bool by_token = options.target.starts_with(kToken);
   if (before.ok() && *before && !options.target.empty() && !by_token) return find_again(options);
   std::optional<MemberFile> member;
   if (by_token) {
@@ -219,7 +237,7 @@ Result<int> run_join(const JoinOptions& options) {
   if (!member) return kExitDone;
   std::fprintf(stderr, "joined the cluster %s as %s %s; %s\n", three_words(member->cluster).c_str(),
                std::string(role_name(member->role)).c_str(), member->node.c_str(),
-               next_step(*member).c_str());
+               next_step(*member, options.worker.data_dir).c_str());
   return member->role == Role::kWorker ? run_worker(options.worker) : Result<int>(kExitDone);
 }
 

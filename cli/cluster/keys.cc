@@ -25,6 +25,8 @@ using coordinator::ApiKey;
 using coordinator::Store;
 using OrderedJson = nlohmann::ordered_json;
 
+constexpr const char* kAdminKey = "admin";
+
 // `made`: where there was none yet; else such a folder is refused: most likely another is meant.
 Result<std::shared_ptr<Store>> open_folder(const KeyOptions& options, bool* made = nullptr) {
   const std::string folder = data_folder(options.data_dir);
@@ -69,6 +71,18 @@ OrderedJson key_object(const ApiKey& key) {
 
 std::string list_text(const std::vector<std::string>& names, const char* none) {
   return names.empty() ? none : boost::algorithm::join(names, ",");
+}
+
+// The id of the key in admin.key, with which this machine's own commands reach the API, while it is
+// valid; else empty.
+Result<std::string> own_key_id(const std::string& folder, Store& store) {
+  const auto file = read_admin_key(folder);
+  if (!file.ok()) return std::string();
+  TRY(const auto keys, store.keys());
+  for (const ApiKey& key : keys) {
+    if (!key.revoked && as_text(*file).starts_with("hk1." + key.id + ".")) return key.id;
+  }
+  return std::string();
 }
 
 // What keys can spend, where the cluster runs with credits.
@@ -125,11 +139,25 @@ void print_table(const std::vector<ApiKey>& keys) {
 
 }  // namespace
 
+Status make_admin_key(const std::string& folder, Store& store) {
+  TRY_VOID(store.revoke_key(kAdminKey));
+  TRY(const coordinator::KeySecret key,
+      coordinator::create_key(store, {kAdminKey, {}, true, 0}, SystemClock().unix_seconds()));
+  return write_private_file(admin_key_file(folder), as_bytes(key.text + "\n"));
+}
+
 Result<int> run_key_create(const KeyOptions& options) {
   bool first = false;
   TRY(const auto store, open_folder(options, &first));
   TRY(const auto wish, wish_of(options));
+  const std::string folder = data_folder(options.data_dir);
   TRY(const auto made, coordinator::create_key(*store, wish, SystemClock().unix_seconds()));
+  TRY(const auto cluster, read_cluster(options.data_dir));
+  TRY(const std::string own, own_key_id(folder, *store));
+  if (wish.admin && cluster && own.empty()) {  // as after its admin.key was lost
+    TRY_VOID(write_private_file(admin_key_file(folder), as_bytes(made.text + "\n")));
+    std::fputs("this machine's own commands use this key from now on (admin.key)\n", stderr);
+  }
   if (options.json) {
     OrderedJson out = key_object(made.key);
     const auto purse = open_purse(options.data_dir, store->secret_key());
@@ -145,7 +173,7 @@ Result<int> run_key_create(const KeyOptions& options) {
     std::fprintf(stderr,
                  "no server has used the data folder %s yet; keys matter once other machines reach "
                  "it (hearth init NAME, then hearth serve --host ADDRESS)\n",
-                 data_folder(options.data_dir).c_str());
+                 folder.c_str());
   }
   return succeed(made.text);
 }
@@ -169,13 +197,19 @@ Result<int> run_key_list(const KeyOptions& options) {
 
 Result<int> run_key_revoke(const KeyOptions& options) {
   TRY(const auto store, open_folder(options));
+  const std::string folder = data_folder(options.data_dir);
+  TRY(const std::string own, own_key_id(folder, *store));
   TRY(const bool revoked, store->revoke_key(options.name));
   if (!revoked) {
     return Error{ErrorCode::kNotFound, "there is no valid API key called \"" + options.name +
                                            "\"; hearth key list shows them"};
   }
+  TRY(const std::string left, own_key_id(folder, *store));
+  const bool replaced = left != own;
+  if (replaced) TRY_VOID(make_admin_key(folder, *store));  // else its user is locked out
   if (options.json) return succeed(OrderedJson{{"revoked", options.name}}.dump());
-  std::fprintf(stderr, "revoked: %s\n", options.name.c_str());
+  std::fprintf(stderr, "revoked: %s%s\n", options.name.c_str(),
+               replaced ? "; this machine's own commands use a new key (admin.key)" : "");
   return kExitDone;
 }
 

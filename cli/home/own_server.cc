@@ -14,6 +14,7 @@
 #include "cli/process/paths.h"
 #include "coordinator/client/api_address.h"
 #include "coordinator/client/api_client.h"
+#include "proto/address.h"
 
 namespace hearth::cli {
 namespace {
@@ -73,6 +74,19 @@ std::string no_server_step() {
          std::to_string(kClusterPort);
 }
 
+Error no_server(const client::HttpClient& http, const std::string& api_base) {
+  if (!http.connected() || http.answered()) {
+    return {ErrorCode::kUnavailable, "no server at " + api_base + "; " + no_server_step()};
+  }
+  const auto asked = client::parse_api_address(api_base);
+  const std::string host = asked.ok() ? asked->host : "";
+  return {ErrorCode::kUnavailable, "what listens at " + api_base +
+                                       " does not answer as an API; it may be the port that " +
+                                       "workers connect to (" + std::to_string(kClusterPort) +
+                                       " by default). The API's is another one: --host " +
+                                       Address{host, client::kDefaultApiPort}.text()};
+}
+
 std::string server_base(const std::string& given, std::string& api_key) {
   std::string text = given;
   if (text.empty()) {
@@ -85,7 +99,7 @@ std::string server_base(const std::string& given, std::string& api_key) {
     if (api_key.empty()) api_key = member->key;
   }
   auto address = client::parse_api_address(text);
-  // As the server here listens. Where there is none, 127.0.0.1 and ::1 are tried, without its key.
+  // As the server here listens; without one 127.0.0.1 and ::1 are tried, and no key is sent there.
   if (address.ok() && address->host == "localhost") {
     const auto running = read_server_file("");
     const auto served = client::parse_api_address(running.ok() ? running->api : "");
@@ -111,7 +125,7 @@ Result<SwarmAnswer> fetch_swarm(client::HttpClient& http, const std::string& api
   if (!reply.ok()) {
     Error error = std::move(reply).error();
     if (error.code == ErrorCode::kUnavailable) {
-      error.message = "no server at " + api_base + "; " + no_server_step();
+      return no_server(http, api_base);
     }
     return error;
   }

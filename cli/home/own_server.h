@@ -16,6 +16,8 @@ namespace hearth::cli {
 std::string server_base(const std::string& given, std::string& api_key);
 // What to do when no server answers; depends on whether this machine has joined a cluster.
 std::string no_server_step();
+// The error of a request to `api_base` that no server answered, with what to do.
+Error no_server(const client::HttpClient& http, const std::string& api_base);
 // kRefused, with how to get a key, on a machine that joined as a worker and has no API key. `given`
 // and `api_key` as server_base() takes them.
 Status check_can_ask(const std::string& given, const std::string& api_key);

@@ -39,7 +39,7 @@ Result<Json> ask(const GrantOptions& options, std::int64_t amount) {
   if (!reply.ok()) {
     Error error = std::move(reply).error();
     if (error.code == ErrorCode::kUnavailable) {
-      error.message = "no server at " + options.api_base + "; " + no_server_step();
+      return no_server(http, options.api_base);
     }
     return error;
   }

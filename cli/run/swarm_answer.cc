@@ -21,6 +21,7 @@ using Json = nlohmann::json;
 constexpr auto kRetryPause = std::chrono::milliseconds(250);
 constexpr auto kFarewell = std::chrono::milliseconds(1000);
 constexpr auto kAnswerPatience = std::chrono::seconds(60);  // without a word of the server
+constexpr int kSilentMost = 3;  // connections without any HTTP, from the first one on: no API there
 
 class SwarmAnswerer final : public Answerer {
  public:
@@ -34,7 +35,8 @@ class SwarmAnswerer final : public Answerer {
     answer_.figures.seed = question.seed;
     last_event_.clear();
     done_ = false;
-    reached_ = again_ = false;
+    reached_ = again_ = answered_ = false;
+    silent_ = 0;
     times_ = AnswerTimes();
     heard_ = clock_.now();
     headers_ = client::api_headers(options_.api_key);
@@ -89,6 +91,8 @@ class SwarmAnswerer final : public Answerer {
           return on_event(event, id, on_text);
         });
     reached_ = reached_ || http_.connected();
+    answered_ = answered_ || http_.answered();
+    if (http_.connected() && !answered_) ++silent_;
     if (!error_.ok()) return std::move(error_).error();
     if (!reply.ok()) {
       Error error = std::move(reply).error();
@@ -96,6 +100,7 @@ class SwarmAnswerer final : public Answerer {
         return answer_timed_out(options_);
       }
       lost_ = error.code == ErrorCode::kUnavailable;
+      if (lost_ && silent_ == kSilentMost) return no_server(http_, options_.api_base);
       if (lost_ && !reached_) {
         error.message += "; no server answers there; " + no_server_step();
       }
@@ -114,6 +119,7 @@ class SwarmAnswerer final : public Answerer {
 
   bool comes_back() {
     if (options_.no_resume || interrupted() || !lost_ || !reached_) return false;
+    if (silent_ == kSilentMost) return false;
     again_ = true;
     return clock_.now() - heard_ < kAnswerPatience;
   }
@@ -250,9 +256,11 @@ class SwarmAnswerer final : public Answerer {
   std::string last_event_;  // its id; after a new connection the answer goes on behind it
   Status error_ = ok_status();
   bool done_ = false;
-  bool reached_ = false;  // a server, some time
-  bool again_ = false;    // this is not the first connection for this answer
-  bool lost_ = false;     // the last connection ended without an answer
+  bool reached_ = false;   // a server, some time
+  bool answered_ = false;  // likewise, with HTTP
+  int silent_ = 0;         // connections before that
+  bool again_ = false;     // this is not the first connection for this answer
+  bool lost_ = false;      // the last connection ended without an answer
   AnswerTimes times_;
   TimePoint heard_{};  // of the server
 };

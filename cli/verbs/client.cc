@@ -142,13 +142,7 @@ std::shared_ptr<PullLayersOptions> add_layers(CLI::App& pull) {
   return o;
 }
 
-void add_models(CLI::App& app, Action& action) {
-  auto json = std::make_shared<bool>(false);
-  CLI::App* ls = app.add_subcommand("ls", "List the models on this disk");
-  ls->alias("list");
-  ls->add_flag("--json", *json, "print JSON");
-  ls->callback([json, &action] { action = [json] { return run_ls(*json); }; });
-
+void add_rm(CLI::App& app, Action& action) {
   auto removed = std::make_shared<std::string>();
   CLI::App* rm = app.add_subcommand("rm", "Delete a pulled model from this disk");
   rm->add_option("model", *removed, "pulled name")->required();
@@ -158,6 +152,14 @@ void add_models(CLI::App& app, Action& action) {
       return gone.ok() ? kExitDone : fail(gone.error());
     };
   });
+}
+
+void add_models(CLI::App& app, Action& action) {
+  auto json = std::make_shared<bool>(false);
+  CLI::App* ls = app.add_subcommand("ls", "List the models on this disk");
+  ls->alias("list");
+  ls->add_flag("--json", *json, "print JSON");
+  ls->callback([json, &action] { action = [json] { return run_ls(*json); }; });
 
   auto shown = std::make_shared<std::string>();
   auto show_json = std::make_shared<bool>(false);
@@ -220,6 +222,7 @@ void add_client_verbs(CLI::App& app, Action& action) {
   add_run(app, action);
   add_ps(app, action);
   add_models(app, action);
+  add_rm(app, action);
 }
 
 }  // namespace hearth::cli

@@ -1,8 +1,10 @@
 #include "cli/cluster/cluster.h"
 
 #include <CLI/CLI.hpp>
+#include <boost/algorithm/string/join.hpp>
 #include <memory>
 #include <string>
+#include <vector>
 
 #include "base/limits.h"
 #include "cli/command/network_values.h"
@@ -86,13 +88,17 @@ void add_token(CLI::App& app, Action& action) {
 }
 
 void add_join(CLI::App& app, Action& action) {
-  const auto [verb, o] =
-      add_verb(app, "join", "Join a cluster; a worker starts to serve", action, run_join);
-  verb->add_option(
-          "token", o->target,
-          "a join token (hh1....) from hearth token create; or the address, name or words of a "
-          "cluster, to ask without a token (default: list the clusters on this network)")
+  const auto o = std::make_shared<JoinOptions>();
+  const auto words = std::make_shared<std::vector<std::string>>();
+  CLI::App* verb = app.add_subcommand("join", "Join a cluster; a worker starts to serve");
+  verb->add_option("token", *words,
+                   "TOKEN from hearth token create; or ADDRESS[:11501], a cluster's name or its "
+                   "words, to ask for admission (default: list the clusters on this network)")
       ->check(text_within(kTokenTextBytes));
+  verb->callback([o, words, &action] {
+    o->target = join_target(boost::algorithm::join(*words, " "));
+    action = [o] { return run_join(*o); };
+  });
   verb->add_option("--wait", o->wait_seconds,
                    "without a token: how long to wait for approval, e.g. 10m")
       ->transform(duration(1, limits::kTokenSeconds))

@@ -15,6 +15,7 @@ NewVerb<Options> add_server_verb(CLI::App& parent, const char* name, const char*
   const auto host = std::make_shared<std::string>();
   add_server(verb.app, *host, verb.options->api_key);
   verb.app->callback([o = verb.options, host, run, &action] {
+    if constexpr (requires { o->host; }) o->host = *host;
     o->api_base = server_base(*host, o->api_key);
     action = [o, run] { return run(*o); };
   });

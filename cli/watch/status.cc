@@ -26,14 +26,17 @@ namespace {
 using Json = nlohmann::json;
 using SteadyClock = std::chrono::steady_clock;
 
-// With --wait: asks until the swarm is ready or the time is up.
-Result<SwarmAnswer> wait_for_state(const StatusOptions& options) {
+// With --wait: asks until the swarm is ready or the time is up. A server of this machine may still
+// be starting: its address and this machine's key for it are looked up until there is a key.
+Result<SwarmAnswer> wait_for_state(StatusOptions options) {
   client::HttpClient http(interrupted);
   const auto deadline = SteadyClock::now() + std::chrono::duration<double>(options.wait_seconds);
   for (;;) {
+    if (options.api_key.empty()) options.api_base = server_base(options.host, options.api_key);
     auto answer = fetch_swarm(http, options.api_base, options.api_key);
     if (options.wait_seconds <= 0.0) return answer;
-    if (!answer.ok() && answer.error().code == ErrorCode::kRefused) return answer;
+    const bool refused = !answer.ok() && answer.error().code == ErrorCode::kRefused;
+    if (refused && (!options.host.empty() || !options.api_key.empty())) return answer;
     if (answer.ok() && answer->view.ready) return answer;
     if (interrupted()) return Error{ErrorCode::kCancelled, "interrupted"};
     if (SteadyClock::now() >= deadline) {

@@ -14,8 +14,9 @@
 namespace hearth::cli {
 
 struct StatusOptions {
-  std::string api_base;
-  std::string api_key;  // empty: none
+  std::string host;      // as given; empty: this machine's server
+  std::string api_base;  // by host
+  std::string api_key;   // empty: none
   bool json = false;
   double wait_seconds = 0.0;  // until a prompt would be answered; 0: do not wait
   bool watch = false;         // again and again

@@ -248,8 +248,8 @@ std::uint32_t layer_count(const Manifest& manifest) {
 Result<std::vector<std::size_t>> stage_tensors(const Manifest& manifest, LayerRange layers) {
   const std::uint32_t count = layer_count(manifest);
   REQUIRE(layers.begin < layers.end && layers.end <= count,
-          "layers " + std::to_string(layers.begin) + " to " + std::to_string(layers.end) +
-              " (exclusive): the model has " + std::to_string(count));
+          "layers " + text_of(layers) + ": the model has " + std::to_string(count) + " layers, 0-" +
+              std::to_string(std::max(count, 1U) - 1));
   const bool first = layers.begin == 0;
   const bool last = layers.end == count;
   const bool tied = std::none_of(manifest.tensors.begin(), manifest.tensors.end(),

@@ -58,6 +58,21 @@ TEST(SwarmAnswer, FieldsOfAnotherKindAreRefused) {
   }
 }
 
+// As the port for workers does, which speaks another protocol.
+TEST(SwarmAnswer, WhatSpeaksNoHttpIsNamedAfterAFewConnections) {
+  WebServer other([](const std::string&) { return std::string(); });
+  RunOptions options;
+  options.api_base = other.address();
+  Question question;
+  question.messages = {{"user", "Hello"}};
+  const auto answer = swarm_answerer()->ask(options, question, [](std::string_view) {});
+  ASSERT_FALSE(answer.ok());
+  EXPECT_EQ(answer.error().code, ErrorCode::kUnavailable);
+  EXPECT_NE(answer.error().message.find("--host 127.0.0.1:11500"), std::string::npos)
+      << answer.error().message;
+  EXPECT_LT(other.heads().size(), 10U);
+}
+
 // Copying or printing them would recurse to the end of the stack.
 TEST(SwarmAnswer, ChunksThatNestDeepAreRefused) {
   const std::string deep = std::string(1'000'000, '[') + std::string(1'000'000, ']');
