@@ -73,7 +73,7 @@ void print_credits(const Made& made) {
     std::printf(
         "it runs with credits: accounts pay for prompts, and nodes earn by computing and auditing. "
         "All accounts are empty; to fund this machine's own prompts while hearth serve runs: "
-        "hearth ledger grant coordinator 1000000\n");
+        "hearth ledger grant coordinator 10000000\n");
   } else if (made.switched) {
     std::printf("credits are off: the ledger is only a log, and prompts are free\n");
   }

@@ -22,6 +22,15 @@ Result<PublicKey> Accounts::of_key(std::string_view id) const {
   return account_of(*key, store_->secret_key(), own_);
 }
 
+std::string Accounts::name_of(std::string_view key, const PublicKey& account) const {
+  const auto found = store_->find_key(key);
+  if (!found.ok() || !*found) return account.hex();
+  const auto meant = find((*found)->name);
+  const bool usable = meant.ok() && *meant == account &&
+                      (*found)->name.find_first_of(" '\"\\$`") == std::string::npos;
+  return usable ? (*found)->name : account.hex();
+}
+
 Result<PublicKey> Accounts::find(std::string_view name) const {
   if (name.size() == 2 * PublicKey::kBytes) {
     if (const auto bytes = from_hex(name)) return PublicKey::parse(*bytes);

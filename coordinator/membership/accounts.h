@@ -31,6 +31,9 @@ class Accounts {
   // Of requests that came with this API key, by its id; empty: with none. kNotFound: it was never
   // there.
   Result<PublicKey> of_key(std::string_view id) const;
+  // What find() takes for this account, of requests that came with this API key: its name, where
+  // there is one that means it; else the digits.
+  std::string name_of(std::string_view key, const PublicKey& account) const;
   // A node's name, an API key's name or id, or 64 hex digits. kNotFound for others; kInvalidInput
   // for a name of two.
   Result<PublicKey> find(std::string_view name) const;

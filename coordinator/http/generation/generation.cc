@@ -3,6 +3,7 @@
 #include <spdlog/fmt/fmt.h>
 
 #include <algorithm>
+#include <boost/algorithm/string/replace.hpp>
 #include <cmath>
 #include <functional>
 #include <numeric>
@@ -222,8 +223,13 @@ std::optional<ApiError> Generation::hold_credit() {
   }
   auto held = credits->reserve(answer_.request().policy.account, items);
   if (!held && held.error().code == ErrorCode::kRefused) {
-    ApiError error =
-        ApiError::of(429, held.error().message, "insufficient_quota", "insufficient_quota");
+    std::string said = held.error().message;
+    const RequestPolicy& policy = answer_.request().policy;
+    if (const auto& accounts = api_->options.accounts) {  // people know a key by its name
+      boost::algorithm::replace_first(said, policy.account.hex(),
+                                      accounts->name_of(policy.owner, policy.account));
+    }
+    ApiError error = ApiError::of(429, said, "insufficient_quota", "insufficient_quota");
     error.final = true;  // the same request would be refused again
     return error;
   }

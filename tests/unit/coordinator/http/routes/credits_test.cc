@@ -176,6 +176,10 @@ TEST_F(CreditsApiTest, AKeyPaysFromItsAccountAndFromNoOther) {
   EXPECT_EQ(api->options.accounts->find("mine").value(), account);
   EXPECT_EQ(api->options.accounts->find(node.hex()).value(), node);
   EXPECT_FALSE(api->options.accounts->find("unknown"));
+  EXPECT_EQ(api->options.accounts->name_of(mine->key.id, account), "mine");
+  EXPECT_EQ(api->options.accounts->name_of(mine->key.id, own), own.hex())
+      << "the name means another";
+  EXPECT_EQ(api->options.accounts->name_of("", own), own.hex());
   EXPECT_FALSE(api->options.accounts->find(std::string(64, '0'))) << "no key";
   RequestHead head;
   head.method = "POST";
