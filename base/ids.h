@@ -37,6 +37,11 @@ inline std::string text_of(LayerRange layers) {
   return std::to_string(layers.begin) + "-" + std::to_string(layers.end - 1);
 }
 
+// "1 window", "2 windows".
+inline std::string counted(std::uint64_t count, const std::string& what) {
+  return std::to_string(count) + " " + what + (count == 1 ? "" : "s");
+}
+
 }  // namespace hearth
 
 template <typename Tag, typename Rep>

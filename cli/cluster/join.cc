@@ -205,7 +205,7 @@ Result<int> find_again(const JoinOptions& options) {
   TRY(const auto door, find_door(options));
   INVARIANT(door.has_value(), "a target was named");
   TRY(const MemberFile member, find_coordinator_at(options.worker.data_dir, door->address));
-  std::fprintf(stderr, "the coordinator of the cluster %s is at %s; %s\n",
+  std::fprintf(stderr, "new address of the cluster %s noted: %s; %s\n",
                three_words(member.cluster).c_str(), member.coordinators.front().c_str(),
                member.role == Role::kWorker
                    ? "a running worker reconnects there, else start one: hearth worker"

@@ -5,6 +5,7 @@
 #include <nlohmann/json.hpp>
 
 #include "base/clock.h"
+#include "base/ids.h"
 #include "base/private_file.h"
 #include "cli/cluster/cluster.h"
 #include "cli/home/cluster_file.h"
@@ -125,15 +126,23 @@ void print_balances(const std::vector<ApiKey>& keys, const Purse& purse) {
 }
 
 void print_table(const std::vector<ApiKey>& keys) {
-  std::printf("%-18s%-22s%-8s%-12s%-18s%-10s%-18s%s\n", "ID", "NAME", "ROLE", "RATE/MIN", "CREATED",
-              "STATE", "MODELS", "TRUST");
+  std::printf("%-18s%-22s%-8s%-12s%-18s%-18s%s\n", "ID", "NAME", "ROLE", "RATE/MIN", "CREATED",
+              "MODELS", "TRUST");
+  std::size_t revoked = 0;
   for (const ApiKey& key : keys) {
+    if (key.revoked) {
+      ++revoked;
+      continue;
+    }
     const std::string rate =
         key.requests_per_minute == 0 ? "any" : std::to_string(key.requests_per_minute);
-    std::printf("%-18s%-22s%-8s%-12s%-18s%-10s%-18s%s\n", key.id.c_str(), key.name.c_str(),
+    std::printf("%-18s%-22s%-8s%-12s%-18s%-18s%s\n", key.id.c_str(), key.name.c_str(),
                 key.admin ? "admin" : "user", rate.c_str(), date_text(key.created).c_str(),
-                key.revoked ? "revoked" : "valid", list_text(key.models, "all").c_str(),
-                list_text(key.trust, "any").c_str());
+                list_text(key.models, "all").c_str(), list_text(key.trust, "any").c_str());
+  }
+  if (revoked > 0) {
+    std::fprintf(stderr, "not shown: %s (--json has all)\n",
+                 counted(revoked, "revoked key").c_str());
   }
 }
 

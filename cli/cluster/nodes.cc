@@ -1,4 +1,5 @@
 #include <algorithm>
+#include <boost/algorithm/string/join.hpp>
 #include <chrono>
 #include <cstdio>
 #include <filesystem>
@@ -27,6 +28,7 @@ using coordinator::NodeRecord;
 using OrderedJson = nlohmann::ordered_json;
 
 constexpr auto kFollowPatience = std::chrono::seconds(5);
+constexpr std::size_t kShownKeyDigits = 16;  // --json has all
 
 // The roster that this folder holds, of its own cluster or of the one it has joined.
 Result<Roster> read_roster(const std::string& folder) {
@@ -137,17 +139,22 @@ Result<int> run_nodes(const NodesOptions& options) {
         {"cluster", fingerprint(roster.cluster)}, {"number", roster.number}, {"nodes", nodes}};
     return succeed(json.dump());
   }
-  std::printf("cluster %s, roster %llu\n", three_words(roster.cluster).c_str(),
+  TRY(const auto cluster, read_cluster(options.data_dir));
+  const std::string words = three_words(roster.cluster);
+  std::printf("cluster %s, roster %llu\n",
+              (cluster ? cluster->name + " (" + words + ")" : words).c_str(),
               static_cast<unsigned long long>(roster.number));
-  std::printf("%-24s%-13s%-18s%-66s%s\n", "NAME", "ROLE", "JOINED", "KEY", "OWNER");
-  for (const RosterEntry& entry : roster.entries) {
+  Table table({"NAME", "ROLE", "JOINED", "KEY", "OWNER"});
+  std::vector<RosterEntry> entries = roster.entries;
+  std::ranges::sort(entries, {}, &RosterEntry::name);
+  for (const RosterEntry& entry : entries) {
     const NodeRecord record = record_of(stored, entry.key);
-    std::printf("%-24s%-13s%-18s%-66s%s\n", entry.name.c_str(),
-                std::string(role_name(entry.role)).c_str(),
-                record.enrolled == 0 ? "-" : date_text(record.enrolled).c_str(),
-                entry.key.hex().c_str(), record.owner.empty() ? "-" : record.owner.c_str());
+    table.add({entry.name, std::string(role_name(entry.role)),
+               record.enrolled == 0 ? "-" : date_text(record.enrolled),
+               entry.key.hex().substr(0, kShownKeyDigits),
+               record.owner.empty() ? "-" : record.owner});
   }
-  return kExitDone;
+  return succeed(boost::algorithm::join(table.lines(), "\n"));
 }
 
 Result<int> run_nodes_rm(const NodesOptions& options) {

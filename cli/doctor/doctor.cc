@@ -7,6 +7,7 @@
 #include <nlohmann/json.hpp>
 #include <sstream>
 
+#include "base/ids.h"
 #include "cli/terminal/escape.h"
 #include "cli/terminal/exit_codes.h"
 #include "cli/terminal/interrupt.h"
@@ -35,7 +36,7 @@ std::vector<std::string> doctor_lines(const std::vector<Finding>& findings) {
     }
   }
   lines.push_back(std::to_string(count_of(findings, Health::kFailed)) + " failed, " +
-                  std::to_string(count_of(findings, Health::kWarning)) + " warnings");
+                  counted(count_of(findings, Health::kWarning), "warning"));
   return lines;
 }
 

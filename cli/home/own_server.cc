@@ -66,7 +66,8 @@ std::string no_server_step() {
   if (!member.ok() || !*member) return "start one: hearth serve --model MODEL";
   if ((*member)->role == Role::kWorker) {
     return "this machine serves as worker " + (*member)->node +
-           "; run hearth status on its coordinator's machine to see the swarm";
+           "; run hearth status on its coordinator's machine, " + (*member)->coordinators.front() +
+           ", to see the swarm";
   }
   return "this machine is " + (*member)->node +
          " of a cluster. Where hearth serve ... --host 0.0.0.0 runs on the coordinator's machine, "
@@ -128,6 +129,12 @@ Result<SwarmAnswer> fetch_swarm(client::HttpClient& http, const std::string& api
       return no_server(http, api_base);
     }
     return error;
+  }
+  if (reply->status == 403 && reply->body.find("admin_key_needed") != std::string::npos) {
+    return Error{
+        ErrorCode::kRefused,
+        "the state of the swarm needs an admin key, and this key may only send prompts; on "
+        "the coordinator's machine: hearth key create NAME --admin"};
   }
   for (const int said : {401, 403, 429, 503}) {
     if (reply->status == said) return client::api_error(*reply, url);

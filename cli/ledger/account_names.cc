@@ -31,6 +31,12 @@ std::map<PublicKey, std::string> account_names(const std::string& folder,
   // Opening would make one.
   if (!std::filesystem::exists(folder + "/hearth.db")) return names;
   const auto store = coordinator::open_store(folder);
+  const auto nodes = store ? (*store)->nodes() : store.error();
+  if (nodes) {  // those that have left, too: the log names them for ever
+    for (const coordinator::NodeRecord& node : *nodes) {
+      names.emplace(node.key, node.name + (node.revoked ? " (removed)" : ""));
+    }
+  }
   const auto keys = store ? (*store)->keys() : store.error();
   if (!keys) return names;
   for (const coordinator::ApiKey& key : *keys) {

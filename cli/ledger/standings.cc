@@ -6,6 +6,7 @@
 #include <optional>
 #include <vector>
 
+#include "base/ids.h"
 #include "cli/ledger/account_names.h"
 #include "cli/ledger/audit.h"
 #include "cli/process/paths.h"
@@ -231,21 +232,22 @@ void print_node(const Reading& reading, const PublicKey& key, const std::string&
           open);
     }
     if (const std::uint64_t ended = books.unjudged(key); ended > 0) {
-      print_line("  unjudged  {} disputes that it was in ended without a verdict", ended);
+      print_line("  unjudged  {} that it was in ended without a verdict",
+                 counted(ended, "dispute"));
     }
     if (standing->is_tombstoned()) {
       print_line("  banned    for fraud or equivocation: it neither serves nor audits again");
     }
     if (const std::size_t others = others_of_owner(books, key); others > 0) {
-      print_line("  owner     {}, who has {} other nodes: they do not audit one another",
-                 books.owner(key)->hex().substr(0, 16), others);
+      print_line("  owner     {}, who has {}: they do not audit one another",
+                 books.owner(key)->hex().substr(0, 16), counted(others, "other node"));
     }
     if (standing->level(books.policy(), books.time()) == ledger::Level::kNewcomer) {
       print_line("  dues      checked {} of {} windows, on {} of {} days", standing->checks(),
                  books.policy().newcomer_audits, standing->check_days(),
                  books.policy().newcomer_days);
     }
-    print_line("  served    {} windows", standing->served());
+    print_line("  served    {}", counted(standing->served(), "window"));
     print_line("  escrow    {} credits", standing->escrow());
   } else {
     print_line("  standing  none: it has not served or checked");
@@ -256,7 +258,7 @@ void print_node(const Reading& reading, const PublicKey& key, const std::string&
     print_line("  cosigned  {} of {} entries, at {}", latest.size, books.entries(),
                date_text(static_cast<std::int64_t>(latest.cosignatures.front().time)));
   }
-  if (history.forgotten() > 0) print_line("  earlier   {} events", history.forgotten());
+  if (history.forgotten() > 0) print_line("  earlier   {}", counted(history.forgotten(), "event"));
   for (const Event& event : history.events()) {
     print_line("  {}  {}", date_text(event.time), sentence(event));
   }

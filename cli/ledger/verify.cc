@@ -7,6 +7,7 @@
 #include <optional>
 
 #include "base/hex.h"
+#include "base/ids.h"
 #include "cli/ledger/audit.h"
 #include "cli/process/paths.h"
 #include "cli/terminal/escape.h"
@@ -130,8 +131,8 @@ void print_verified_json(const VerifiedAnswer& verified) {
 }
 
 void print_text(const VerifiedAnswer& verified) {
-  print_line("{} receipts, each signed, in the log's tree, and one with its neighbours",
-             verified.receipts.size());
+  print_line("{}, each signed, in the log's tree, and one with its neighbours",
+             counted(verified.receipts.size(), "receipt"));
   print_line("  log           {}, {} entries", verified.checkpoint.log.hex(),
              verified.checkpoint.size);
   for (const ledger::Receipt& r : verified.receipts) {
@@ -141,7 +142,7 @@ void print_text(const VerifiedAnswer& verified) {
   }
   const auto audited = std::ranges::count_if(
       verified.audits, [](const ledger::LoggedAudits& one) { return one.agreed > 0; });
-  print_line("  audited       {} of them, by others who came to the same", audited);
+  print_line("  audited       {} of them, by other nodes with the same result", audited);
   print_line("  checked in    {:.1f} ms", verified.milliseconds);
   if (!verified.again) return;
   print_line("  computed again: the answer and every root of {} positions are equal ({:.1f} s)",

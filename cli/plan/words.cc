@@ -6,6 +6,7 @@
 #include <nlohmann/json.hpp>
 #include <utility>
 
+#include "base/ids.h"
 #include "cli/terminal/escape.h"
 #include "cli/terminal/progress.h"
 #include "coordinator/pipelines/placement_text.h"
@@ -27,7 +28,7 @@ std::uint64_t weight_bytes_of(const Problem& problem, LayerRange layers) {
 }
 
 std::string plan_title(const Problem& problem) {
-  return std::to_string(problem.layers()) + " layers, " +
+  return counted(problem.layers(), "layer") + ", " +
          format_bytes(weight_bytes_of(problem, {0, problem.layers()})) + " of weights, KV for " +
          std::to_string(problem.kv_tokens) + " positions; planned for " +
          (problem.objective != placement::Objective::kThroughput

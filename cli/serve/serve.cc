@@ -12,6 +12,7 @@
 #include <thread>
 
 #include "base/clock.h"
+#include "base/ids.h"
 #include "base/random.h"
 #include "cli/home/announcements.h"
 #include "cli/home/cluster_file.h"
@@ -86,8 +87,8 @@ std::uint32_t stages_of(const ServeOptions& options) {
 // What no start of a worker again would mend.
 Status check_split(const ServeOptions& options, const model::ModelSpec& spec) {
   const std::uint32_t stages = stages_of(options);
-  REQUIRE(stages <= spec.layers, "the model has " + std::to_string(spec.layers) +
-                                     " layers, fewer than " + std::to_string(stages) + " stages");
+  REQUIRE(stages <= spec.layers, "the model has " + counted(spec.layers, "layer") +
+                                     ", fewer than " + std::to_string(stages) + " stages");
   REQUIRE(options.by_hand.empty() || options.by_hand.back().layers.end == spec.layers,
           "--place must end with the model's last layer, " + std::to_string(spec.layers - 1));
   if (options.local_workers == 0) return ok_status();
@@ -339,6 +340,7 @@ class Server {
     info_.model = served.id;
     TRY(coordinator::http::HttpOptions http, api_options(options, store_));
     http.joinable = cluster_.has_value();
+    if (cluster_) http.cluster = cluster_->name;
     http.ledger = receipts_.get();
     pay_by_credits(http);
     TRY(http_, HttpServer::start(http, std::move(served), *gate_, clock_, random_));
@@ -352,6 +354,7 @@ class Server {
         LocalToken::write(options.data_dir, identity_->cluster.public_key(), info_.control));
     TRY_VOID(file_->write(info_));
     spdlog::info("{} at {}/v1, workers connect to {}", info_.model, info_.api, info_.control);
+    say_next_step(options);
     children_ = std::make_unique<Children>(loop_.io());
     children_->start(local_workers(options, cluster_.has_value(), file, info_.control));
     if (!options.no_announce) announce();
@@ -416,6 +419,19 @@ class Server {
       if (node.name == name && node.state != "lost") return node.data_address;
     }
     return "";
+  }
+
+  void say_next_step(const ServeOptions& options) const {
+    if (!api_address_.empty()) {
+      spdlog::info("on other machines the API is http://{}/v1 (with an API key)", api_address_);
+    }
+    if (!cluster_) return;
+    const std::uint32_t others =
+        stages_of(options) - std::min(stages_of(options), options.local_workers);
+    spdlog::info("cluster {}: {}; for each: hearth token create here, then hearth join TOKEN there",
+                 cluster_->name,
+                 others == 0 ? "it can serve with this machine alone, and more may join"
+                             : "it needs " + counted(others, "other machine"));
   }
 
   // For hearth join without a token; pointless on loopback.

@@ -62,7 +62,7 @@ Status ServedManifest::make(const std::stop_token& stop) {
   manifest.sources = options_.sources;
   TRY_VOID(kept->publish(std::move(manifest), options_.cluster));
   TRY_VOID(write_private_file(note, as_bytes(identity)));
-  spdlog::info("the model's manifest has number {}; nodes can join without the model file",
+  spdlog::info("machines that join fetch their layers from here (manifest {})",
                kept->manifest()->number);
   options_.post([ready = options_.ready, kept] { ready(*kept); });
   return ok_status();

@@ -33,12 +33,15 @@ Error no_file_of(const std::string& node, const std::string& data_dir) {
     return {ErrorCode::kNotFound, "several workers log in " + folder + "; name one: " + names};
   }
   return {ErrorCode::kNotFound,
-          node + " has no log file in " + folder + "; workers with files: " +
-              (names.empty() ? "none; lines of local workers are in the server's log" : names)};
+          node + " has no log file in " + folder +
+              "; a node of another machine logs there (hearth logs on it), and a local worker in "
+              "the server's log; workers with files: " +
+              (names.empty() ? "none" : names)};
 }
 
 Result<std::string> find_file(const LogsOptions& options) {
   const std::string server = server_log_file(options.data_dir);
+  if (options.node == "coordinator" && exists(server)) return server;
   if (options.node.empty()) {
     if (exists(server)) return server;
     const std::vector<std::string> workers = workers_with_files(options.data_dir);

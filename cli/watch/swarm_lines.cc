@@ -1,6 +1,8 @@
 #include <algorithm>
 #include <cmath>
 #include <cstdio>
+#include <set>
+#include <string>
 
 #include "cli/terminal/escape.h"
 #include "cli/terminal/progress.h"
@@ -22,10 +24,6 @@ std::string percentage(double share) {
   char text[32];
   std::snprintf(text, sizeof text, "%.0f%%", 100.0 * std::clamp(share, 0.0, 1.0));
   return text;
-}
-
-std::string counted(std::size_t count, const char* what) {
-  return std::to_string(count) + " " + what + (count == 1 ? "" : "s");
 }
 
 std::string rates_text(const client::SwarmView& view) {
@@ -158,6 +156,22 @@ void add_barred(const client::SwarmView& view, Lines& lines) {
   }
 }
 
+// Whether audits and standing say anything: machines of one owner in one pipeline have no reason to
+// check each other, and none to be told so.
+bool shows_trust(const client::SwarmView& view) {
+  const client::AuditsView& audits = view.audits;
+  std::set<std::string> owners;
+  bool trouble = audits.disputed + audits.open_disputes + audits.ended_disputes > 0;
+  for (const client::NodeView& node : view.nodes) {
+    owners.insert(node.owner);
+    trouble = trouble || !node.newcomer.empty() || !node.barred.empty();
+    if (!node.standing) continue;
+    const client::NodeView::Standing& one = *node.standing;
+    trouble = trouble || one.faults > 0 || one.disputes > 0 || one.tombstoned;
+  }
+  return view.pipelines > 1 || owners.size() > 1 || trouble;
+}
+
 // Nothing before the first audit has come to an end. Counts are of this server's process, but for
 // disputes, which are the log's.
 void add_audits(const client::SwarmView& view, Lines& lines) {
@@ -166,9 +180,11 @@ void add_audits(const client::SwarmView& view, Lines& lines) {
       audits.open_disputes + audits.ended_disputes + audits.unjudged_disputes;
   const bool any = audits.agreed + audits.disputed + audits.missed + disputes > 0;
   if (any) {
-    lines.push_back("audits  since the server started: " + std::to_string(audits.agreed) +
-                    " windows agree, " + std::to_string(audits.disputed) + " differ, " +
-                    std::to_string(audits.missed) + " were given up");
+    lines.push_back(
+        "audits  since the server started: " + counted(audits.agreed, "window") +
+        (audits.agreed == 1 ? " agrees, " : " agree, ") + std::to_string(audits.disputed) +
+        (audits.disputed == 1 ? " differs, " : " differ, ") + std::to_string(audits.missed) +
+        (audits.missed == 1 ? " was given up" : " were given up"));
     if (disputes > 0) {
       lines.push_back("        disputes in the ledger: " + std::to_string(audits.open_disputes) +
                       " open, " + std::to_string(audits.ended_disputes) + " ended by a verdict");
@@ -177,7 +193,7 @@ void add_audits(const client::SwarmView& view, Lines& lines) {
       lines.back() += ", " + std::to_string(audits.unjudged_disputes) + " ended without one";
     }
   }
-  if (audits.waiting > 0 && any) {
+  if (audits.waiting > 0 && any && shows_trust(view)) {
     lines.push_back("        " + counted(audits.waiting, "window") +
                     (audits.waiting == 1 ? " waits: " : " wait: ") +
                     escape_control(audits.why_waiting));
@@ -204,8 +220,22 @@ void add_ledger(const client::SwarmView& view, Lines& lines) {
   }
 }
 
+std::string cluster_text(const client::SwarmView& view) {
+  return view.cluster.empty() ? "" : "  in cluster " + escape_control(view.cluster);
+}
+
+// Whom only an order of its owner keeps away, and how that ends.
+void add_away(const client::SwarmView& view, Lines& lines) {
+  for (const client::NodeView& node : view.nodes) {
+    if (!node.away || node.away->until > 0 || !node.away->why.starts_with("hearth ")) continue;
+    lines.push_back("away    " + escape_control(node.name) +
+                    ": to serve again, on its machine: hearth resume");
+  }
+}
+
 void add_remarks(const client::SwarmView& view, Lines& lines) {
-  for (const auto add : {add_why, add_slow, add_wrong, add_barred, add_audits, add_ledger}) {
+  for (const auto add :
+       {add_why, add_away, add_slow, add_wrong, add_barred, add_audits, add_ledger}) {
     add(view, lines);
   }
 }
@@ -243,8 +273,10 @@ std::string standing_text(const client::NodeView& node) {
 class NodeTable {
  public:
   NodeTable(const client::SwarmView& view, std::vector<std::string> head)
-      : standings_(std::ranges::any_of(
-            view.nodes, [](const client::NodeView& node) { return node.standing.has_value(); })),
+      : standings_(shows_trust(view) && std::ranges::any_of(view.nodes,
+                                                            [](const client::NodeView& node) {
+                                                              return node.standing.has_value();
+                                                            })),
         owners_(std::ranges::any_of(
             view.nodes, [](const client::NodeView& node) { return !node.owner.empty(); })),
         table_(with(std::move(head), "STANDING", "OWNER")) {}
@@ -269,7 +301,7 @@ class NodeTable {
 
 Lines status_lines(const client::SwarmView& view) {
   Lines lines = {"model   " + escape_control(view.model) + "  (" + std::to_string(view.layers) +
-                     " layers, " + format_bytes(view.model_bytes) + ")",
+                     " layers, " + format_bytes(view.model_bytes) + ")" + cluster_text(view),
                  std::string("ready   ") + (view.ready ? "yes" : "no"),
                  "rates   " + rates_text(view)};
   add_remarks(view, lines);
@@ -277,7 +309,7 @@ Lines status_lines(const client::SwarmView& view) {
                          "BUSY", "ROWS"});
   for (const client::NodeView& node : view.nodes) {
     table.add(node,
-              {node.name, state_text(node), node.placed ? std::to_string(node.stage) : "-",
+              {node.name, state_text(node), node.placed ? std::to_string(node.stage + 1) : "-",
                node.placed ? text_of(node.layers) : "-", node.isa, std::to_string(node.threads),
                node.placed ? format_bytes(node.weight_bytes) : "-", rate(node.rows_per_second),
                percentage(node.busy_ratio), std::to_string(node.rows_total)});

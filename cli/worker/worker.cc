@@ -68,6 +68,7 @@ node::EngineOptions one_layer(const WorkerOptions& options, const model::ModelSp
 std::string text_for_log(const Away& away) {
   std::string text = (away.drain ? "drained: " : "paused: ") + away.why;
   if (away.until > 0) text += ", until " + date_text(away.until);
+  if (away.until == 0 && away.why.starts_with("hearth ")) text += "; to serve again: hearth resume";
   return text;
 }
 
@@ -220,8 +221,7 @@ class Worker {
   void obey_owner() {
     const std::optional<Away> away = owner_->look();
     if (away != away_) {
-      spdlog::info("{}: {}", stage_options_.node,
-                   away ? text_for_log(*away) : "its owner's no more");
+      spdlog::info("{}: {}", stage_options_.node, away ? text_for_log(*away) : "may serve again");
       away_ = away;
     }
     stage_->set_away(away);

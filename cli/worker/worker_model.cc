@@ -4,6 +4,7 @@
 
 #include <chrono>
 #include <cstdio>
+#include <filesystem>
 #include <nlohmann/json.hpp>
 #include <thread>
 #include <utility>
@@ -116,6 +117,13 @@ Result<std::vector<std::string>> files_here(const WorkerOptions& options, std::u
   if (!options.model.empty()) {
     TRY(const auto path, resolve_model(options.model));
     files.push_back(path.string());
+    std::error_code unreadable;
+    if (const auto size = std::filesystem::file_size(path, unreadable); size != bytes) {
+      spdlog::warn(
+          "--model {} is not the model that the coordinator serves, which has {} bytes: its layers "
+          "are fetched instead",
+          path.string(), bytes);
+    }
   }
   for (std::string& path : files_of_size(model_folders(options.model_folders), bytes)) {
     files.push_back(std::move(path));

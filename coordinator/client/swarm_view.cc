@@ -107,6 +107,7 @@ NodeView node_of(const Json& json, const std::map<std::uint64_t, std::uint64_t>&
 SwarmView view_of(const Json& state) {
   SwarmView view;
   view.version = state.value("version", "");
+  view.cluster = state.value("cluster", "");
   const Json& model = state.at("model");
   view.model = model.at("id");
   view.layers = count_of<std::uint32_t>(model, "layers");
@@ -128,6 +129,7 @@ SwarmView view_of(const Json& state) {
     page_tokens[count_of<std::uint64_t>(pipeline, "epoch")] =
         count_of<std::uint32_t>(pipeline, "kv_page_tokens");
   }
+  view.pipelines = page_tokens.size();
   for (const Json& node : state.at("nodes")) view.nodes.push_back(node_of(node, page_tokens));
   for (const Json& gap : state.value("uncovered", Json::array())) {
     view.gaps.push_back({range_of(gap.at("layers")), count_of<std::uint64_t>(gap, "weight_bytes"),

@@ -80,6 +80,7 @@ struct AuditsView {
 
 struct SwarmView {
   std::string version;
+  std::string cluster;  // its name; empty: other machines know of none
   std::string model;
   std::uint32_t layers = 0;
   std::uint64_t model_bytes = 0;
@@ -87,6 +88,7 @@ struct SwarmView {
   std::string missing;    // why not
   bool joinable = false;  // by other machines
   std::uint32_t stages_wanted = 0;
+  std::size_t pipelines = 0;
   std::uint32_t running = 0;
   std::uint32_t waiting = 0;
   double tokens_per_second = 0.0;

@@ -8,7 +8,7 @@ namespace {
 using Json = nlohmann::json;
 
 std::string place_of(const Json& place) {
-  return "stage " + std::to_string(place.at("stage").get<std::uint32_t>()) + ", window " +
+  return "stage " + std::to_string(place.at("stage").get<std::uint32_t>() + 1) + ", window " +
          std::to_string(place.at("window").get<std::uint32_t>()) + " (entry " +
          std::to_string(place.at("entry").get<std::uint64_t>()) + " of the ledger)";
 }
@@ -27,9 +27,11 @@ std::string verified_text(const Json& verified) {
     const auto count = window.at("others").get<std::uint32_t>();
     others = std::min(others.value_or(count), count);
   }
-  return "verified: all " + std::to_string(windows.size()) +
-         " windows were computed again, each by " + std::to_string(others.value_or(0)) +
-         " other or more, with the same result";
+  const std::string by = "by " + counted(others.value_or(0), "other node") + " or more";
+  if (windows.size() == 1)
+    return "verified: the answer was computed again " + by + ", and is right";
+  return "verified: all " + std::to_string(windows.size()) + " windows were computed again, each " +
+         by + ", with the same result";
 }
 
 std::string sentence_of(const std::string& state, const Json& hearth) {

@@ -76,7 +76,7 @@ bool Pipeline::all_ready() const {
 
 std::string Pipeline::describe(std::uint32_t stage) const {
   const Member& member = members[stage];
-  return "worker " + member.node + " (stage " + std::to_string(stage) + " of " +
+  return "worker " + member.node + " (stage " + std::to_string(stage + 1) + " of " +
          std::to_string(members.size()) + ", layers " + text_of(member.layers) + ")";
 }
 

@@ -3,6 +3,7 @@
 #include <cstdint>
 #include <cstdio>
 
+#include "base/ids.h"
 #include "base/limits.h"
 
 namespace hearth::coordinator {
@@ -33,7 +34,7 @@ std::string comparison_text(const Spare& spare) {
 }
 
 std::string stages_text(const Problem& problem) {
-  return problem.stages == 0 ? "" : " in " + std::to_string(problem.stages) + " stages";
+  return problem.stages == 0 ? "" : " in " + counted(problem.stages, "stage");
 }
 
 }  // namespace

@@ -87,9 +87,8 @@ Status AuditCase::check_whole(const Run& run) const {
     REQUIRE(stages.front()->in_root == ends && stages.back()->out_root == ends,
             "its first or its last stage had other tokens than this server");
     for (std::size_t i = 1; i < stages.size(); ++i) {
-      REQUIRE(
-          stages[i]->in_root == stages[i - 1]->out_root,
-          "what went out of stage " + std::to_string(i - 1) + " is not what came in at the next");
+      REQUIRE(stages[i]->in_root == stages[i - 1]->out_root,
+              "what went out of stage " + std::to_string(i) + " is not what came in at the next");
     }
   }
   return ok_status();

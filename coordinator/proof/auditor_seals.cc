@@ -81,7 +81,7 @@ void Auditor::report_beyond(const Key& key, const Kept& kept, const std::string&
   spdlog::error(
       "request {}: {}, which is in no receipt: stage {} of pipeline {} lies, or the "
       "auditor does",
-      to_hex(key.first), what, kept.request.pipeline().stages.size() - 1, key.second.value);
+      to_hex(key.first), what, kept.request.pipeline().stages.size(), key.second.value);
   ++counts_.disputed_total;
 }
 
@@ -156,7 +156,7 @@ void Auditor::on_opening(const ledger::OpeningEntry& opening) {
     spdlog::error(
         "in dispute: entry {}, request {}, window {}, stage {} (layers {}): node {} and its "
         "auditor {} had the same input and come to different output",
-        opening.receipt, to_hex(one->first.first), finding.window, finding.stage,
+        opening.receipt, to_hex(one->first.first), finding.window, finding.stage + 1,
         text_of(own.stages[finding.stage].layers), own.stages[finding.stage].node,
         asked.node.empty() ? "(this server's referee)" : asked.node);
     judged = verdicts_.begin({kept.request, finding, kept.generated ? *kept.generated : kept.run,

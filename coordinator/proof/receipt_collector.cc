@@ -24,7 +24,7 @@ Hash256 as_hash(const PublicKey& key) {
 }
 
 std::string describe(const ReceiptPipeline& pipeline, std::size_t stage) {
-  return "node " + pipeline.stages[stage].node + " (stage " + std::to_string(stage) + ")";
+  return "node " + pipeline.stages[stage].node + " (stage " + std::to_string(stage + 1) + ")";
 }
 
 std::string describe(const ledger::RequestId& request, std::uint32_t window) {
@@ -403,7 +403,7 @@ void ReceiptCollector::hold_against(const std::string& sender, ByteSpan receipt)
   spdlog::error(
       "{}, stage {}: key {} signed two receipts that contradict each other; node {} sent "
       "the second",
-      describe(other->slot.request, other->slot.window), other->slot.stage, other->worker.hex(),
+      describe(other->slot.request, other->slot.window), other->slot.stage + 1, other->worker.hex(),
       sender);
   ledger::EquivocationEntry proof;
   proof.one = found->second;

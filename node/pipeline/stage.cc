@@ -142,7 +142,7 @@ void Stage::on_assign(const control::v1::Assign& assign) {
                                      std::to_string(newest_epoch_.value));
   }
   spdlog::info("{}: epoch {}: stage {} of {}, layers {}", options_.node, epoch.value,
-               assignment->stage, assignment->stages, text_of(assignment->layers));
+               assignment->stage + 1, assignment->stages, text_of(assignment->layers));
   newest_epoch_ = epoch;
   serving_.emplace();
   serving_->assignment = *assignment;
@@ -174,6 +174,7 @@ void Stage::on_loaded(Epoch epoch, Result<Loaded> loaded) {
 void Stage::become_ready() {
   if (!serving_ || serving_->ready || !serving_->loaded || !links_.linked()) return;
   serving_->ready = true;
+  spdlog::info("{}: serves layers {}", options_.node, text_of(serving_->assignment.layers));
   control::v1::WorkerMessage message;
   auto& ready = *message.mutable_stage_ready();
   ready.set_epoch(serving_->assignment.epoch.value);

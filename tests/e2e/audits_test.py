@@ -112,7 +112,7 @@ class Audits(swarm.InOneFolder):
         self.assertEqual({name for name, one in events.items() if "fraud" in one}, {"w0"})
         self.assertEqual(self.standing("w0")["standing"], "ended")
         log = s.read_log()
-        self.assertRegex(log, rf"in dispute: entry \d+, .*, stage 0 \(layers 0-14\): "
+        self.assertRegex(log, rf"in dispute: entry \d+, .*, stage 1 \(layers 0-14\): "
                               rf"node (w0 and its auditor {other}|{other} and its auditor w0)")
         self.assertRegex(log, r"fraud of node w0: it concedes; its weights are whole, its kernels "
                               r"pass their test; computed again, the same came out")
@@ -231,7 +231,7 @@ class Audits(swarm.InOneFolder):
         ended = self.verdict_of(s)
         swarm.wait_until(lambda: s.state()["audits"]["ended_disputes"] == 1, "its count")
         self.assertEqual(s.state()["audits"]["referee"]["selected"], 2)
-        self.assertRegex(s.read_log(), rf"in dispute: entry \d+, .*, stage 0 .*: node {ended} and "
+        self.assertRegex(s.read_log(), rf"in dispute: entry \d+, .*, stage 1 .*: node {ended} and "
                                        r"its auditor \(this server's referee\)")
         # The log says who has audited it: the holder of the log's key.
         cluster = json.loads(swarm.hearth("audit", self.folder, "--json")[1])["key"]

@@ -79,7 +79,7 @@ class Verified(swarm.InOneFolder):
         # Which of the two pipelines served, the scheduler decided: w0 lied as the one or the other.
         if "the referee computes otherwise than node w0, which served it" in s.read_log():
             self.assertEqual(code, 6, err)
-            self.assertRegex(err, r"retracted.*: stage 0, window 0 \(entry \d+ of the ledger\)")
+            self.assertRegex(err, r"retracted.*: stage 1, window 0 \(entry \d+ of the ledger\)")
         else:
             self.assertIn("the referee computes otherwise than node w0, which audited it",
                           s.read_log())

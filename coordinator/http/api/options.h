@@ -81,6 +81,7 @@ struct HttpOptions {
       grant;
   std::uint16_t port = 0;  // 0: any free one
   std::string version;
+  std::string cluster;             // its name, where other machines know of one
   bool joinable = false;           // other machines may join the cluster (hearth init)
   std::uint32_t pool_threads = 2;  // at least 2: one never runs slow tasks
   HttpTimeouts timeouts;

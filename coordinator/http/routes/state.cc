@@ -211,6 +211,7 @@ OrderedJson state_object(const Api& api, const SwarmStatus& status) {
   OrderedJson out = {{"version", api.options.version},
                      {"joinable", api.options.joinable},
                      {"ready", status.ready}};
+  if (!api.options.cluster.empty()) out["cluster"] = api.options.cluster;
   if (!status.ready) out["missing"] = status.missing;
   out["uncovered"] = OrderedJson::array();
   for (const LayerRange& layers : status.uncovered) {

@@ -21,7 +21,7 @@ TEST(Doctor, LinesForPeople) {
                 "                      mend: sudo ip link",
                 "                      mend: sudo ip \\x1b[2J", "failed   permissions  open",
                 "                      mend: chmod 600 x", "skipped  coordinator  none",
-                "1 failed, 1 warnings"}));
+                "1 failed, 1 warning"}));
 }
 
 TEST(Doctor, JsonForPrograms) {

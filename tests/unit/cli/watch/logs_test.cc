@@ -23,6 +23,7 @@ TEST_F(LogsTest, ShowsTheServersFileByDefault) {
   EXPECT_EQ(*command(""), (Words{"tail", "-n", "100", "--", folder.file("serve.log")}));
   EXPECT_EQ(*command("", true), (Words{"tail", "-n", "100", "-F", "--", folder.file("serve.log")}));
   EXPECT_EQ(command("den")->back(), folder.file("worker-den.log"));
+  EXPECT_EQ(command("coordinator")->back(), folder.file("serve.log"));
 }
 
 TEST_F(LogsTest, ANodeWithoutAFileIsAnErrorThatNamesTheOthers) {
@@ -31,6 +32,7 @@ TEST_F(LogsTest, ANodeWithoutAFileIsAnErrorThatNamesTheOthers) {
   EXPECT_NE(error("local-1").find("in the server's log"), std::string::npos);
   folder.append("worker-den.log", "x\n");
   EXPECT_NE(error("local-1").find("workers with files: den"), std::string::npos);
+  EXPECT_NE(error("attic").find("another machine logs there"), std::string::npos);
   EXPECT_FALSE(command("../logs/worker-den").ok());
 }
 

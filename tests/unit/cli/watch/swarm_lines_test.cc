@@ -1,5 +1,7 @@
 #include <gtest/gtest.h>
 
+#include <algorithm>
+
 #include "cli/terminal/table.h"
 #include "cli/watch/watch.h"
 
@@ -68,6 +70,42 @@ TEST(StatusLines, StandingStandsBesideEachNodeWhereALedgerNamesOne) {
   }
 }
 
+TEST(StatusLines, OneOwnersMachinesInOnePipelineHaveNoStanding) {
+  client::SwarmView view = serving();
+  view.pipelines = 1;
+  for (client::NodeView& node : view.nodes) {
+    node.standing = client::NodeView::Standing{"probation", 0, 0, false};
+  }
+  view.audits = {1, 0, 1, 33, "no other pipeline with the same layer split serves"};
+  const auto shown = [&](const char* word) {
+    const Lines lines = status_lines(view);
+    return std::ranges::any_of(
+        lines, [&](const std::string& line) { return line.find(word) != std::string::npos; });
+  };
+  EXPECT_FALSE(shown("STANDING"));
+  EXPECT_FALSE(shown("33 windows wait"));
+  EXPECT_TRUE(shown("1 window agrees, 0 differ, 1 was given up"));
+  view.pipelines = 2;
+  EXPECT_TRUE(shown("STANDING") && shown("33 windows wait"));
+  view.pipelines = 1;
+  view.nodes[0].owner = "ada";
+  EXPECT_TRUE(shown("STANDING") && shown("33 windows wait"));
+}
+
+TEST(StatusLines, TheClusterIsNamed) {
+  client::SwarmView view = serving();
+  view.cluster = "ho\x1bme";
+  EXPECT_EQ(status_lines(view)[0], "model   tiny  (20 layers, 145 MB)  in cluster ho\\x1bme");
+}
+
+TEST(StatusLines, WhoWasSentAwayLearnsHowToComeBack) {
+  client::SwarmView view = serving();
+  view.nodes[0].away = Away{true, 0, "hearth drain"};
+  EXPECT_EQ(status_lines(view)[3], "away    den: to serve again, on its machine: hearth resume");
+  view.nodes[0].away = Away{false, 0, "a game runs"};
+  EXPECT_FALSE(status_lines(view)[3].starts_with("away"));
+}
+
 TEST(StatusLines, ALogThatFailedIsSaid) {
   client::SwarmView view = serving();
   view.ledger_fault = "no space\n left";
@@ -93,15 +131,15 @@ TEST(StatusLines, NodesRangesStatesAndRates) {
             (Lines{"model   tiny  (20 layers, 145 MB)", "ready   yes",
                    "rates   200 tokens/s in, 30.5 out; 1 request running, 3 waiting",
                    "NODE   STATE    STAGE  LAYERS  ISA   THREADS  WEIGHTS  TOK/S  BUSY  ROWS",
-                   "den    serving  0      0-9     avx2  2        36.0 MB  120    50%   1234",
-                   "attic  serving  1      10-19   avx2  2        36.0 MB  120    50%   1234"}));
+                   "den    serving  1      0-9     avx2  2        36.0 MB  120    50%   1234",
+                   "attic  serving  2      10-19   avx2  2        36.0 MB  120    50%   1234"}));
 }
 
 TEST(StatusLines, WhoIsAwayUntilWhenAndWhy) {
   client::SwarmView view = serving();
   const std::string until = date_text(1'700'000'000);
   view.nodes[0].away = Away{true, 1'700'000'000, "hearth drain"};
-  EXPECT_NE(status_lines(view)[4].find("serving, draining until " + until + " (hearth drain)  0 "),
+  EXPECT_NE(status_lines(view)[4].find("serving, draining until " + until + " (hearth drain)  1 "),
             std::string::npos)
       << status_lines(view)[4];
   view.nodes[0] = node("den", "paused", 0, {});
@@ -135,7 +173,7 @@ TEST(StatusLines, WhatBecameOfAudits) {
   const Lines lines = status_lines(view);
   ASSERT_EQ(lines.size(), before + 2);
   EXPECT_EQ(lines[3],
-            "audits  since the server started: 14 windows agree, 1 differ, 3 were given up");
+            "audits  since the server started: 14 windows agree, 1 differs, 3 were given up");
   EXPECT_TRUE(lines[4].starts_with("        2 windows wait: no node")) << lines[4];
   EXPECT_EQ(lines[4].find('\x1b'), std::string::npos);
   EXPECT_EQ(top_lines(view, "api", "now")[2], lines[3]);

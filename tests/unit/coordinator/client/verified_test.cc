@@ -19,9 +19,10 @@ TEST(Verified, HowManyWindowsAndOthersIsSaid) {
   const Verified all = read_verified(Json::parse(R"({"verified": {"state": "verified", "windows": [
       {"choice": 0, "stage": 0, "window": 0, "entry": 4, "others": 2},
       {"choice": 0, "stage": 1, "window": 0, "entry": 5, "others": 1}]}})"));
-  EXPECT_EQ(all.sentence,
-            "verified: all 2 windows were computed again, each by 1 other or more, with the same "
-            "result");
+  EXPECT_EQ(
+      all.sentence,
+      "verified: all 2 windows were computed again, each by 1 other node or more, with the same "
+      "result");
   EXPECT_FALSE(all.is_doubtful());
 }
 
@@ -39,7 +40,7 @@ TEST(Verified, ADisputeNamesItsPlace) {
       "disputed": [{"choice": 0, "stage": 1, "window": 2, "entry": 9}]}})"));
   EXPECT_TRUE(open.is_doubtful());
   EXPECT_EQ(open.sentence,
-            "in dispute: an auditor has another result for stage 1, window 2 (entry 9 of the "
+            "in dispute: an auditor has another result for stage 2, window 2 (entry 9 of the "
             "ledger); there is no verdict yet");
 }
 
@@ -51,7 +52,7 @@ TEST(Verified, ARetractedAnswerBringsTheRightOne) {
       })"));
   EXPECT_TRUE(bad.is_doubtful());
   EXPECT_EQ(bad.sentence,
-            "retracted from token 3 on: stage 0, window 0 (entry 7 of the ledger) was computed "
+            "retracted from token 3 on: stage 1, window 0 (entry 7 of the ledger) was computed "
             "falsely");
   ASSERT_TRUE(bad.right);
   EXPECT_EQ(bad.right->text, "right");

@@ -262,7 +262,7 @@ TEST(CoordinatorSwarm, EveryBreachOfTheLastStageEndsThePipelineByName) {
     swarm.machine->on_timer();
     EXPECT_TRUE(owner->over) << breach.name;
     if (owner->failed) {
-      EXPECT_NE(owner->message.find("worker a (stage 0 of 1"), std::string::npos) << breach.name;
+      EXPECT_NE(owner->message.find("worker a (stage 1 of 1"), std::string::npos) << breach.name;
       EXPECT_NE(owner->message.find(breach.says), std::string::npos) << owner->message;
     }
   }

@@ -332,7 +332,7 @@ TEST_F(CoordinatorTest, WhereNobodyHoldsTheLayersTheyEndWithOneErrorByName) {
   clock.advance(milliseconds(600));
   machine->on_timer();
   EXPECT_EQ(one->log, "admitted unavailable ");
-  EXPECT_NE(one->message.find("worker b (stage 1 of 2, layers 2-3)"), std::string::npos)
+  EXPECT_NE(one->message.find("worker b (stage 2 of 2, layers 2-3)"), std::string::npos)
       << one->message;
   EXPECT_EQ(machine->status().waiting, 0u);
 }
@@ -438,7 +438,7 @@ TEST_F(CoordinatorTest, OfALostLinkTheEndThatIsSilentIsToBlame) {
   failed.mutable_stage_failed()->set_peer("a");
   say(b, failed);
   EXPECT_EQ(machine->status().nodes[1].state, "free");
-  EXPECT_NE(machine->status().missing.find("worker a (stage 0 of 2"), std::string::npos)
+  EXPECT_NE(machine->status().missing.find("worker a (stage 1 of 2"), std::string::npos)
       << machine->status().missing;
   EXPECT_EQ(one->log, "admitted ");
 }
@@ -452,7 +452,7 @@ TEST_F(CoordinatorTest, WhoHangsUpOnASilentNeighbourIsNotToBlame) {
   say(a, beat);
   data.lose(first);
   EXPECT_NE(
-      machine->status().missing.find("worker b (stage 1 of 2, layers 2-3) failed: it gives no"),
+      machine->status().missing.find("worker b (stage 2 of 2, layers 2-3) failed: it gives no"),
       std::string::npos)
       << machine->status().missing;
 }
@@ -543,11 +543,11 @@ TEST_F(CoordinatorTest, UnreadinessNamesTheWorkerAndTheLayersThatAreMissing) {
   serve();
   EXPECT_EQ(machine->status().missing, "");
   control.lose(b);
-  says("1 of 2 workers are registered; before, worker b (stage 1 of 2, layers ");
+  says("1 of 2 workers are registered; before, worker b (stage 2 of 2, layers ");
   says("control session ended");
   b = join(testing::worker("b"));
   ready(a, 2);
-  says("2 of 2 workers are registered; worker b (stage 1 of 2, layers ");
+  says("2 of 2 workers are registered; worker b (stage 2 of 2, layers ");
   says("is not ready yet");
 }
 

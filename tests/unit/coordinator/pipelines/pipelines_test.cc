@@ -46,7 +46,7 @@ TEST_F(PipelinesTest, FormsWhenEnoughAreFreeWithLayersSplitAndRingClosed) {
   EXPECT_EQ(last.layers().end(), 4u);
   EXPECT_EQ(last.next_address(), "a:data");
   EXPECT_EQ(last.coordinator_address(), "here:1");
-  EXPECT_EQ(pipeline->describe(1), "worker b (stage 1 of 3, layers 2-2)");
+  EXPECT_EQ(pipeline->describe(1), "worker b (stage 2 of 3, layers 2-2)");
 }
 
 TEST_F(PipelinesTest, ByHandItIsThoseThatAreNamedWithTheirLayersAndNobodyElse) {
