@@ -49,9 +49,11 @@ TEST(Escape, LinesStayLines) {
 std::string printed(bool terminal, std::string_view text) {
   int ends[2] = {-1, -1};
   if (terminal) {
+    EXPECT_EQ(openpty(&ends[0], &ends[1], nullptr, nullptr, nullptr), 0);
     termios raw{};
-    cfmakeraw(&raw);
-    EXPECT_EQ(openpty(&ends[0], &ends[1], nullptr, &raw, nullptr), 0);
+    tcgetattr(ends[1], &raw);
+    cfmakeraw(&raw);  // line breaks stay as they are
+    tcsetattr(ends[1], TCSANOW, &raw);
   } else {
     EXPECT_EQ(pipe(ends), 0);
   }
