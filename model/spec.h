@@ -63,8 +63,9 @@ struct ModelSpec {
 
   // Every key and every tensor of the whole model is checked, so that an engine of any layer range
   // finds what it needs. A tensor that the family does not use is refused too: ignoring it would
-  // compute another model. Only a vision tower is left out, which no text needs. kInvalidInput for what breaks a rule, kUnsupported for what is well
-  // formed and of a kind that this build does not run; both name key or tensor and the limit.
+  // compute another model. Only a vision tower is left out, which no text needs. kInvalidInput for
+  // what breaks a rule, kUnsupported for what is well formed and of a kind that this build does not
+  // run; both name key or tensor and the limit.
   static Result<ModelSpec> read(const GgufFile& file);
   // Frequencies of the pairs of a head, factors and scale applied: (head_dim / 2). Pinned
   // arithmetic, no libm (CANONICAL.md, RoPE).

@@ -137,7 +137,7 @@ class Fewest(machines.Household):
 class TwoOfThree(Fewest):
     """No machine holds the model alone."""
 
-    words = ("--memory", "115MB")
+    words = ("--memory", "150MB")
 
     def setUp(self):
         super().setUp()
