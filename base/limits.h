@@ -51,14 +51,17 @@ inline constexpr std::uint32_t kBatchOpens = 256;
 inline constexpr std::uint32_t kBatchTruncates = 512;
 inline constexpr std::uint32_t kBatchReleases = 4'096;
 inline constexpr std::size_t kFrameBytes = 64 * kMiB;
-inline constexpr std::size_t kSendQueueBytes = 128 * kMiB;  // per connection, then back-pressure
-inline constexpr std::uint32_t kConnections = 256;          // per data listener
-inline constexpr std::uint32_t kFirstFrameSeconds = 5;      // for an incoming link to say hello
-inline constexpr std::uint32_t kLinkStallSeconds = 30;      // a frame that stops half-way
-inline constexpr std::size_t kReadStepBytes = 256 * kKiB;   // payload taken on a peer's word
-inline constexpr std::size_t kNodeNameBytes = 128;          // printable ASCII
-inline constexpr std::size_t kAddressBytes = 256;           // "host:port"
-inline constexpr std::size_t kReasonBytes = 1 * kKiB;       // of a refusal or failure, one sentence
+// Frames that are being sent, and received: of one peer, then back-pressure, and of all links.
+inline constexpr std::size_t kSendQueueBytes = 128 * kMiB;
+inline constexpr std::size_t kLinksBytes = 512 * kMiB;
+inline constexpr std::uint32_t kConnections = 256;         // per data listener
+inline constexpr std::uint32_t kLinksOfPeer = 32;          // of those, incoming, of one peer
+inline constexpr std::uint32_t kFirstFrameSeconds = 5;     // for an incoming link to say hello
+inline constexpr std::uint32_t kLinkStallSeconds = 30;     // a frame that stops half-way
+inline constexpr std::size_t kReadStepBytes = 256 * kKiB;  // payload taken on a peer's word
+inline constexpr std::size_t kNodeNameBytes = 128;         // printable ASCII
+inline constexpr std::size_t kAddressBytes = 256;          // "host:port"
+inline constexpr std::size_t kReasonBytes = 1 * kKiB;      // of a refusal or failure, one sentence
 
 // One engine (node/engine/engine.h).
 inline constexpr std::uint32_t kComputeThreads = 256;
@@ -211,12 +214,17 @@ inline constexpr std::uint32_t kWaitingSeconds = 60;      // after it has asked 
 inline constexpr std::uint32_t kDoorSeconds = 600;        // that they may come, once one looks
 inline constexpr std::size_t kFoundClusters = 64;         // that a network announces
 inline constexpr std::size_t kPingBytes = 1024 * 1024;    // of a ping, and of its answer
+inline constexpr std::uint32_t kPings = 16;               // of a link that wait for their answers
 inline constexpr std::uint32_t kDialBacks = 64;           // under way or remembered
 inline constexpr std::uint32_t kDialBackSeconds = 10;     // that one is remembered
 
 static_assert(kBatchRows * std::size_t{kModelWidth} * 2 < kFrameBytes,
               "a full batch of the widest model fits one frame");
 static_assert(kFrameBytes < kSendQueueBytes, "at least one frame fits a send queue");
+static_assert(kSendQueueBytes <= kLinksBytes / 4, "one peer leaves room to others");
+static_assert(kFetchConnections < kLinksOfPeer && kLinksOfPeer < kConnections,
+              "a peer that fetches a model has links left, and leaves links to others");
+static_assert(kPings * kPingBytes < kSendQueueBytes, "the pings of a link fit its peer's share");
 static_assert(kControlMessageBytes < kControlQueueBytes, "at least one message fits a queue");
 static_assert(kControlStrangerBytes < kControlWorkerBytes &&
                   kControlWorkerBytes < kControlMessageBytes && kControlMessageBytes < kFrameBytes,

@@ -11,7 +11,6 @@
 #include <boost/asio/ip/tcp.hpp>
 #include <boost/asio/post.hpp>
 #include <boost/asio/steady_timer.hpp>
-#include <cstring>
 #include <deque>
 #include <unordered_map>
 #include <utility>
@@ -20,6 +19,7 @@
 #include "base/check.h"
 #include "proto/address.h"
 #include "proto/link/control_links.h"
+#include "proto/link/frame_reader.h"
 #include "proto/link/ping.h"
 
 namespace hearth {
@@ -29,7 +29,6 @@ namespace asio = boost::asio;
 using asio::ip::tcp;
 using ErrorCondition = boost::system::error_code;
 
-constexpr std::size_t kInputBytes = 32 * limits::kKiB;
 // Of one link, then others have a turn, and the timers that send signs of life: where each frame is
 // computed as it comes, the next one is always there already.
 constexpr std::size_t kReadTurnBytes = 1 * limits::kMiB;
@@ -73,94 +72,6 @@ void tune(tcp::socket& socket) {
   set(TCP_USER_TIMEOUT, 10'000);
 }
 
-// Takes frames apart as their bytes arrive. The payload grows with what was received, so that an
-// announced length costs nothing.
-class FrameReader {
- public:
-  FrameReader(LinkKind kind, std::size_t frame_bytes)
-      : kind_(kind), frame_bytes_(frame_bytes), input_(kInputBytes) {}
-
-  // Where the next bytes go: the rest of the payload first, then the input buffer.
-  MutableByteSpan space() {
-    if (payload_filled_ == payload_.size() && payload_filled_ < expected_) grow();
-    if (payload_filled_ < payload_.size())
-      return MutableByteSpan(payload_).subspan(payload_filled_);
-    return MutableByteSpan(input_).subspan(filled_);
-  }
-
-  void received(std::size_t bytes) {
-    const std::size_t direct = std::min(bytes, payload_.size() - payload_filled_);
-    payload_filled_ += direct;
-    filled_ += bytes - direct;
-  }
-
-  // True when `frame` was filled; false when more bytes are needed.
-  Result<bool> next(Frame& frame) {
-    if (!in_payload_) {
-      if (filled_ - taken_ < kFrameHeaderBytes) {
-        compact();
-        return false;
-      }
-      TRY(const FrameHeader header,
-          decode_header(ByteSpan(input_).subspan(taken_, kFrameHeaderBytes), kind_));
-      REQUIRE(header.payload_bytes <= frame_bytes_, "a frame's payload has ", header.payload_bytes,
-              " bytes; the limit here is ", frame_bytes_);
-      taken_ += kFrameHeaderBytes;
-      type_ = header.type;
-      expected_ = header.payload_bytes;
-      in_payload_ = true;
-    }
-    fill_from_input();
-    if (payload_filled_ < expected_) return false;
-    frame = {type_, std::exchange(payload_, {})};
-    in_payload_ = false;
-    payload_filled_ = expected_ = 0;
-    return true;
-  }
-
-  bool inside_frame() const { return in_payload_ || filled_ > taken_; }
-
-  // Forgets what has come.
-  void drop() {
-    taken_ = filled_ = payload_filled_ = expected_ = 0;
-    in_payload_ = false;
-    payload_.clear();
-  }
-
- private:
-  void grow() {
-    const std::size_t step = std::max(limits::kReadStepBytes, payload_filled_);
-    payload_.resize(std::min(expected_, payload_filled_ + step));
-  }
-
-  void fill_from_input() {
-    const std::size_t count = std::min(filled_ - taken_, expected_ - payload_filled_);
-    if (payload_.size() < payload_filled_ + count) grow();
-    if (count > 0) std::memcpy(payload_.data() + payload_filled_, input_.data() + taken_, count);
-    payload_filled_ += count;
-    taken_ += count;
-    compact();
-  }
-
-  void compact() {
-    if (taken_ == 0) return;
-    INVARIANT(taken_ <= filled_, "a reader takes only bytes that it has received");
-    std::memmove(input_.data(), input_.data() + taken_, filled_ - taken_);
-    filled_ -= std::exchange(taken_, 0);
-  }
-
-  const LinkKind kind_;
-  const std::size_t frame_bytes_;
-  Bytes input_;
-  std::size_t taken_ = 0;   // consumed bytes of input_
-  std::size_t filled_ = 0;  // received bytes of input_
-  FrameType type_ = FrameType::kHello;
-  bool in_payload_ = false;
-  std::size_t expected_ = 0;
-  Bytes payload_;
-  std::size_t payload_filled_ = 0;
-};
-
 struct Outgoing {
   Bytes header;
   Bytes payload;
@@ -184,6 +95,11 @@ struct TcpTransport::Link : std::enable_shared_from_this<Link> {
   bool take(std::size_t bytes);
   void deliver();
   bool answer(ByteSpan payload);
+  void answer_next();
+  std::size_t sending() const { return queued_bytes; }
+  std::size_t receiving() const { return reader.payload_bytes(); }
+  bool same_peer(const Link& other) const;
+  bool has_room(std::size_t (Link::*held)() const, std::size_t more) const;
   bool enqueue(Frame&& frame);
   void write();
   void wait_to_write(tcp::socket::wait_type what);
@@ -212,6 +128,7 @@ struct TcpTransport::Link : std::enable_shared_from_this<Link> {
   std::deque<Outgoing> queue;
   std::size_t sent_of_front = 0;
   std::size_t queued_bytes = 0;
+  std::deque<std::uint32_t> pings;  // sizes of the answers that wait until the queue is empty
   Bytes gathered;  // the next record, where the queue does not hold it in one piece
   bool waiting_to_write = false;
   bool write_failed = false;
@@ -344,6 +261,10 @@ bool TcpTransport::Link::take(std::size_t bytes) {
     reader.received(bytes);
     deliver();
   }
+  if (state == State::kOpen && !has_room(&Link::receiving, 0)) {
+    fail(
+        {ErrorCode::kNoCapacity, "the peer's frames under way take more than its share of memory"});
+  }
   return state != State::kDead;
 }
 
@@ -363,21 +284,58 @@ void TcpTransport::Link::deliver() {
   }
 }
 
-// False when the link has ended by it. A queue that is full is an answer as well: the peer waits.
+// False when the link has ended by it. An answer takes memory only when it is its turn to be sent.
 bool TcpTransport::Link::answer(ByteSpan payload) {
   const auto ping = decode_ping(payload);
   if (!ping) {
     misspoke(ping.error());
     return false;
   }
-  enqueue({FrameType::kPong, Bytes(ping->answer_bytes)});
+  if (pings.size() >= limits::kPings) {
+    misspoke(Error::invalid("more than ", limits::kPings, " pings wait for their answers"));
+    return false;
+  }
+  pings.push_back(ping->answer_bytes);
+  answer_next();
   return state != State::kDead;
+}
+
+// A ping for which there is no room is not answered: the peer waits.
+void TcpTransport::Link::answer_next() {
+  while (state == State::kOpen && queue.empty() && !pings.empty()) {
+    const std::uint32_t bytes = pings.front();
+    pings.pop_front();
+    if (has_room(&Link::sending, kFrameHeaderBytes + bytes)) {
+      enqueue({FrameType::kPong, Bytes(bytes)});
+    }
+  }
+}
+
+bool TcpTransport::Link::same_peer(const Link& other) const {
+  const auto known = [](const Link& link) {
+    return link.state == State::kOpen || link.state == State::kLingering;
+  };
+  return this == &other || (known(*this) && known(other) && tls->peer() == other.tls->peer());
+}
+
+// Whether the frames that are sent, or received, may take so many bytes more: no peer takes more
+// than its share, nor more than it leaves to all others. An idle link has room for a small frame.
+bool TcpTransport::Link::has_room(std::size_t (Link::*held)() const, std::size_t more) const {
+  if ((this->*held)() + more <= limits::kReadStepBytes) return true;
+  std::size_t all = more;
+  std::size_t own = more;
+  for (const auto& [number, other] : core->links) {
+    const std::size_t bytes = (other.get()->*held)();
+    all += bytes;
+    if (same_peer(*other)) own += bytes;
+  }
+  return own <= core->options.send_queue_bytes && all + own <= core->options.all_queue_bytes;
 }
 
 // Whether there was room, without which the frame is left as it was; its size is within its limit.
 bool TcpTransport::Link::enqueue(Frame&& frame) {
   const std::size_t bytes = kFrameHeaderBytes + frame.payload.size();
-  if (queued_bytes + bytes > core->options.send_queue_bytes) return false;
+  if (!has_room(&Link::sending, bytes)) return false;
   if (queue.empty()) written_at = now();
   Bytes header = encode_header(frame.type, frame.payload.size());
   queued_bytes += bytes;
@@ -405,6 +363,7 @@ void TcpTransport::Link::write() {
         return;
     }
   }
+  answer_next();
   if (state == State::kLingering) {
     tls->records().shutdown();
     ErrorCondition ignored;
@@ -725,7 +684,8 @@ Status TcpTransport::send(LinkId id, Frame&& frame) {
           "only control frames travel on a control link");
   if (!link.enqueue(std::move(frame))) {
     return Error::of(ErrorCode::kNoCapacity, "the send queue of the link holds ", link.queued_bytes,
-                     " bytes; the limit is ", core_->options.send_queue_bytes);
+                     " bytes; the limit is ", core_->options.send_queue_bytes,
+                     " for all links of a peer and ", core_->options.all_queue_bytes, " for all");
   }
   return ok_status();
 }

@@ -38,9 +38,10 @@ struct TcpOptions {
   // and which peer's bytes were none that it may send.
   std::function<void(const std::string& why)> on_refused{};
   std::uint32_t connections = limits::kConnections;        // links in all; more are closed at once
-  std::uint32_t links_of_key = limits::kConnections;       // open and incoming, of one peer
+  std::uint32_t links_of_key = limits::kLinksOfPeer;       // open and incoming, of one peer
   std::size_t frame_bytes = limits::kFrameBytes;           // of a frame that comes in
-  std::size_t send_queue_bytes = limits::kSendQueueBytes;  // per link
+  std::size_t send_queue_bytes = limits::kSendQueueBytes;  // of one peer, on all its links
+  std::size_t all_queue_bytes = limits::kLinksBytes;       // of all peers
   // An incoming link that has not sent a whole frame by then is closed; connecting likewise.
   Duration first_frame_deadline = std::chrono::seconds(limits::kFirstFrameSeconds);
   // From the first byte of an incoming link to the end of its handshake; likewise of ours.

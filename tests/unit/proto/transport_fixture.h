@@ -211,8 +211,8 @@ class TransportTest : public ::testing::Test {
   std::size_t received(Side& side, LinkId link) { return side.events.frames[link].size(); }
 
   // A node of the roster at the far end of an open link of `side`.
-  TlsPeer known_peer(Side& side) {
-    TlsPeer peer(side.transport->address(), cluster_.identity("peer"));
+  TlsPeer known_peer(Side& side, const std::string& name = "peer") {
+    TlsPeer peer(side.transport->address(), cluster_.identity(name));
     const std::size_t before = side.events.opened.size();
     EXPECT_TRUE(run_until([&] { return peer.greeted() && side.events.opened.size() > before; }));
     return peer;

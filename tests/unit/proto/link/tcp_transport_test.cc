@@ -313,7 +313,9 @@ TEST_F(TcpTransportTest, AnAnnouncedLengthCostsNoMemory) {
 #endif
   Side b;
   // None of a hundred peers says another word.
-  open(b, {.stall_deadline = std::chrono::minutes(10), .silence = std::chrono::minutes(10)});
+  open(b, {.links_of_key = 100,
+           .stall_deadline = std::chrono::minutes(10),
+           .silence = std::chrono::minutes(10)});
   std::vector<TlsPeer> peers;
   Bytes header = wire(FrameType::kBatch, {});
   const std::uint64_t length = limits::kFrameBytes;
