@@ -16,6 +16,7 @@
 #include <utility>
 
 #include "base/check.h"
+#include "base/peer_host.h"
 #include "proto/link/control_links.h"
 
 namespace hearth::coordinator {

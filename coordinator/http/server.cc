@@ -13,6 +13,7 @@
 #include <vector>
 
 #include "base/limits.h"
+#include "base/peer_host.h"
 #include "coordinator/http/generation/generation.h"
 #include "coordinator/http/wire/session.h"
 
@@ -23,8 +24,8 @@ namespace asio = boost::asio;
 using asio::ip::tcp;
 using boost::system::error_code;
 
-// Shares of limits::kHttpConnections: the most from one address other than this machine, and the
-// places that only this machine may take.
+// Shares of limits::kHttpConnections: the most from one peer (peer_of_host) but this machine, and
+// the places that only this machine may take.
 constexpr std::uint32_t kConnectionsAddress = limits::kHttpConnections / 4;
 constexpr std::uint32_t kConnectionsOwn = limits::kHttpConnections / 8;
 
@@ -150,15 +151,16 @@ class HttpServerImpl final : public HttpServer {
   // Other machines never lock out this machine's users, and one address never locks out all others.
   void admit(tcp::socket socket) {
     const asio::ip::address from = address_of(socket);
+    const std::string peer = peer_of_host(from.to_string());
     const bool own = is_own(from);
     const auto many = [&] {
-      const auto found = table_->from.find(from);
+      const auto found = table_->from.find(peer);
       return !own && found != table_->from.end() && found->second >= kConnectionsAddress;
     };
     const std::size_t places = limits::kHttpConnections - (own ? 0 : kConnectionsOwn);
     const auto full = [&] { return table_->open.size() - table_->reserved >= places; };
     if (many()) {
-      make_room([&](const Session& other) { return other.from() == from; });
+      make_room([&](const Session& other) { return other.peer() == peer; });
     } else if (full()) {
       make_room([&](const Session& other) {
         return !other.reserved() && (own || !is_own(other.from()));

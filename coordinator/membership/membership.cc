@@ -6,13 +6,13 @@
 
 #include "base/fingerprint.h"
 #include "base/limits.h"
+#include "base/peer_host.h"
 #include "coordinator/membership/credentials.h"
 #include "coordinator/membership/set_back.h"
 #include "proto/address.h"
 #include "proto/frame.h"
 #include "proto/join_token.h"
 #include "proto/link/admission.h"
-#include "proto/link/handshakes.h"
 
 namespace hearth::coordinator {
 namespace {

@@ -1,15 +1,10 @@
 #include "proto/link/handshakes.h"
 
-#include <arpa/inet.h>
-#include <netinet/in.h>
-
 #include <algorithm>
 #include <chrono>
 #include <iterator>
 
-#include "base/bytes.h"
 #include "base/check.h"
-#include "base/hex.h"
 
 namespace hearth {
 
@@ -67,14 +62,6 @@ void Handshakes::end(const std::string& address) {
             "every end has its begin");
   --found->second.under_way;
   --under_way_;
-}
-
-std::string peer_of_host(const std::string& host) {
-  in6_addr six{};
-  if (inet_pton(AF_INET6, host.c_str(), &six) != 1) return host;
-  const ByteSpan bytes(reinterpret_cast<const std::byte*>(&six), sizeof(six));
-  if (IN6_IS_ADDR_V4MAPPED(&six)) return "v4 " + to_hex(bytes.last(4));
-  return "v6 " + to_hex(bytes.first(8));
 }
 
 }  // namespace hearth

@@ -52,8 +52,4 @@ class Handshakes {
   std::map<std::string, Address> addresses_;
 };
 
-// What of a numeric host stands for one peer: an IPv4 address, or the /64 of an IPv6 address, all
-// of which any household may use.
-std::string peer_of_host(const std::string& host);
-
 }  // namespace hearth

@@ -17,6 +17,7 @@
 #include <vector>
 
 #include "base/check.h"
+#include "base/peer_host.h"
 #include "proto/address.h"
 #include "proto/link/control_links.h"
 #include "proto/link/frame_reader.h"

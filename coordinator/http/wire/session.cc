@@ -225,7 +225,7 @@ class Session::Writer final : public ResponseWriter {
 
 void Session::begin() {
   table_->open.emplace(this, shared_from_this());
-  ++table_->from[from_];
+  ++table_->from[peer_];
   if (probes_only_) ++table_->reserved;
   error_code ignored;
   socket_.set_option(tcp::no_delay(true), ignored);
@@ -256,7 +256,7 @@ void Session::leave_table() {
   phase_ = Phase::kClosed;
   table_->open.erase(this);
   if (probes_only_) --table_->reserved;
-  if (const auto found = table_->from.find(from_); --found->second == 0) {
+  if (const auto found = table_->from.find(peer_); --found->second == 0) {
     table_->from.erase(found);
   }
   body_room_.release();

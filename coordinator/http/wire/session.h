@@ -19,6 +19,7 @@
 #include <unordered_map>
 
 #include "base/limits.h"
+#include "base/peer_host.h"
 #include "coordinator/http/api/head.h"
 #include "coordinator/http/api/router.h"
 #include "coordinator/http/wire/body_room.h"
@@ -32,7 +33,7 @@ class Session;
 // Every open connection, and the memory that their requests take together.
 struct SessionTable {
   std::unordered_map<Session*, std::shared_ptr<Session>> open;
-  std::map<boost::asio::ip::address, std::uint32_t> from;  // connections of each
+  std::map<std::string, std::uint32_t> from;  // connections of each peer
   BodyBytes bodies;
   std::size_t reserved = 0;  // open connections in reserved places
   Refusals refusals;
@@ -82,7 +83,8 @@ class Session : public std::enable_shared_from_this<Session> {
   // Closes without an answer; a running request is told that its client has left.
   void abort();
   const boost::asio::ip::address& from() const { return from_; }
-  bool reserved() const { return probes_only_; }  // it has one of the reserved places
+  const std::string& peer() const { return peer_; }  // as whom it is counted
+  bool reserved() const { return probes_only_; }     // it has one of the reserved places
   // Since when it has had no request; nothing while it has one.
   std::optional<TimePoint> idle_since() const;
   // Makes room for another connection: its client gets 429.
@@ -141,6 +143,7 @@ class Session : public std::enable_shared_from_this<Session> {
   boost::asio::steady_timer write_deadline_;
   const bool probes_only_;
   const boost::asio::ip::address from_;
+  const std::string peer_ = peer_of_host(from_.to_string());
 
   Phase phase_ = Phase::kIdle;
   TimePoint idle_since_{};  // as long as no request is on it

@@ -74,13 +74,5 @@ TEST(Handshakes, RememberABoundedNumberOfAddresses) {
   EXPECT_TRUE(limits.begin("other", kStart + seconds(2)));
 }
 
-TEST(PeerOfHost, IsAnAddressOrAHousehold) {
-  EXPECT_EQ(peer_of_host("10.0.0.1"), "10.0.0.1");
-  EXPECT_NE(peer_of_host("10.0.0.1"), peer_of_host("10.0.0.2"));
-  EXPECT_EQ(peer_of_host("2001:db8::1"), peer_of_host("2001:db8::ffff:1"));
-  EXPECT_NE(peer_of_host("2001:db8::1"), peer_of_host("2001:db8:0:1::1"));
-  EXPECT_NE(peer_of_host("::ffff:10.0.0.1"), peer_of_host("::ffff:10.0.0.2"));
-}
-
 }  // namespace
 }  // namespace hearth
