@@ -6,6 +6,7 @@
 #include <charconv>
 
 #include "base/limits.h"
+#include "base/peer_host.h"
 
 namespace hearth {
 namespace {
@@ -77,6 +78,14 @@ Result<Address> parse_loopback_address(std::string_view text) {
           "\" is not a loopback address: this server and its workers belong to this machine "
           "alone; use 127.0.0.1");
   return address;
+}
+
+Status check_own_host(const Address& own, const std::string& speaker) {
+  const bool here = is_loopback(own.host) && is_loopback(peer_of_host(speaker));
+  REQUIRE(speaker.empty() || here || peer_of_host(own.host) == peer_of_host(speaker), "address \"",
+          own.text(), "\" is not on the machine that speaks, ", speaker,
+          "; omit --listen, or pass ", "--listen ", Address{speaker, own.port}.text());
+  return ok_status();
 }
 
 }  // namespace hearth

@@ -23,4 +23,9 @@ Result<Address> parse_address(std::string_view text);
 // parse_address, and the host must be loopback: for what no other machine may reach.
 Result<Address> parse_loopback_address(std::string_view text);
 
+// That an address which a peer gives as its own is on the machine that it speaks from (both
+// loopback: this one); `speaker` empty: that is not known. Else a member could send others to any
+// machine and port.
+Status check_own_host(const Address& own, const std::string& speaker);
+
 }  // namespace hearth

@@ -32,6 +32,15 @@ std::string machine_of(const NodeStatus& status) {
   return status.build + "\n" + status.device + "\n" + status.isa + "\n" + host;
 }
 
+// Others are told to dial this address, and `hearth doctor` lets the coordinator do so.
+Status check_place(const std::string& speaker, const std::string& data_address) {
+  if (speaker.empty()) return ok_status();
+  TRY(const Address address, parse_address(data_address));
+  const Status own = check_own_host(address, speaker);
+  if (!own.ok()) return Error::invalid("data_address: ", own.error().message);
+  return ok_status();
+}
+
 }  // namespace
 
 void WorkerSessions::on_timer() {
@@ -86,7 +95,8 @@ void WorkerSessions::on_first_message(LinkId link, const WorkerMessage& message)
     spdlog::warn("refused a worker: {}", speaker.error().message);
     return refuse(link, std::string(kNotAdmitted));
   }
-  const Status fit = registry_.check(message.register_());
+  Status fit = registry_.check(message.register_());
+  if (fit.ok()) fit = check_place(control_.host(link), message.register_().data_address());
   if (!fit.ok()) return refuse(link, fit.error().message);
   const std::string& name = message.register_().node();
   if (registry_.holds(name)) {

@@ -36,6 +36,7 @@ class PieceServer final : public Transport, private TransportEvents {
   Status send(LinkId link, Frame&& frame) override;
   void close(LinkId link) override { transport_.close(link); }
   std::optional<RosterEntry> peer(LinkId link) const override { return transport_.peer(link); }
+  std::string host(LinkId link) const override { return transport_.host(link); }
   std::string address() const override { return transport_.address(); }
 
  private:

@@ -711,6 +711,14 @@ std::optional<RosterEntry> TcpTransport::peer(LinkId id) const {
   return core_->options.roster->find(found->second->tls->peer());
 }
 
+std::string TcpTransport::host(LinkId id) const {
+  const auto found = core_->links.find(id);
+  if (found == core_->links.end()) return "";
+  ErrorCondition error;
+  const tcp::endpoint from = found->second->socket.remote_endpoint(error);
+  return error ? "" : from.address().to_string();
+}
+
 void TcpTransport::recheck_peers() {
   asio::post(core_->io, [core = core_] {
     const auto links = core->links;  // an event may end any of them

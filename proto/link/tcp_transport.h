@@ -79,6 +79,7 @@ class TcpTransport final : public Transport {
   void close(LinkId link) override;
   std::string address() const override;
   std::optional<RosterEntry> peer(LinkId link) const override;
+  std::string host(LinkId link) const override;
 
   // After a newer roster: links whose peer it names no longer are closed, with kUnavailable.
   void recheck_peers();

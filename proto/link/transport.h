@@ -47,6 +47,8 @@ class Transport {
   // Who is at the far end of an open link, by its key: what a peer says of itself is compared with
   // this. Nothing when the link is not open, or the roster names its peer no longer.
   virtual std::optional<RosterEntry> peer(LinkId link) const = 0;
+  // The address of the machine at the far end of an open link; empty when that is not known.
+  virtual std::string host(LinkId /*link*/) const { return ""; }
   // Where peers reach us, "host:port"; empty when not listening.
   virtual std::string address() const = 0;
 };

@@ -48,6 +48,26 @@ TEST(Address, LoopbackOnly) {
   }
 }
 
+TEST(Address, APeersOwnIsOnTheMachineThatSpeaks) {
+  const auto fits = [](const char* own, const char* speaker) {
+    return check_own_host(parse_address(own).value(), speaker).ok();
+  };
+  EXPECT_TRUE(fits("10.0.0.1:1", "10.0.0.1"));
+  EXPECT_TRUE(fits("10.0.0.1:1", "::ffff:10.0.0.1"));
+  EXPECT_TRUE(fits("[2001:db8::5]:1", "2001:db8::6")) << "addresses of one machine change";
+  EXPECT_TRUE(fits("127.0.0.2:1", "127.0.0.1"));
+  EXPECT_TRUE(fits("[::1]:1", "127.0.0.1"));
+  EXPECT_TRUE(fits("10.0.0.1:1", "")) << "it is not known where that is";
+  EXPECT_FALSE(fits("10.0.0.2:1", "10.0.0.1"));
+  EXPECT_FALSE(fits("127.0.0.1:1", "10.0.0.1"));
+  EXPECT_FALSE(fits("[::ffff:127.0.0.1]:1", "10.0.0.1"));
+  EXPECT_FALSE(fits("10.0.0.1:1", "127.0.0.1"));
+  EXPECT_FALSE(fits("[2001:db8:0:1::5]:1", "2001:db8::6"));
+  EXPECT_FALSE(fits("0.0.0.0:1", "10.0.0.1"));
+  const Status refused = check_own_host(parse_address("10.0.0.2:7").value(), "10.0.0.1");
+  EXPECT_NE(refused.error().message.find("--listen 10.0.0.1:7"), std::string::npos);
+}
+
 TEST(Address, ErrorsCarryNoControlCharacters) {
   const Result<Address> refused = parse_address("\x1b[2Jevil\n:1");
   ASSERT_FALSE(refused);

@@ -63,6 +63,10 @@ class FakeTransport final : public Transport {
     const auto found = peers.find(link);
     return found == peers.end() ? std::nullopt : found->second;
   }
+  std::string host(LinkId link) const override {
+    const auto found = hosts.find(link);
+    return found == hosts.end() ? "" : found->second;
+  }
   void receive(LinkId link, FrameType type, Bytes payload) {
     introduce(link, type, payload);
     events_->on_frame(link, {type, std::move(payload)});
@@ -76,6 +80,7 @@ class FakeTransport final : public Transport {
   std::set<LinkId> closed;
   std::set<LinkId> full;
   std::map<LinkId, std::optional<RosterEntry>> peers;
+  std::map<LinkId, std::string> hosts;
 
  private:
   void introduce(LinkId link, FrameType type, const Bytes& payload) {

@@ -50,6 +50,17 @@ TEST_F(TcpTransportTlsTest, EachSideKnowsTheOtherByItsKey) {
   EXPECT_FALSE(a.transport->peer(at_a));
 }
 
+TEST_F(TcpTransportTlsTest, KnowsTheMachineAtTheFarEnd) {
+  Side a, b;
+  open(a);
+  open(b);
+  LinkId at_a, at_b;
+  link(a, b, at_a, at_b);
+  EXPECT_EQ(b.transport->host(at_b), "127.0.0.1");
+  EXPECT_EQ(a.transport->host(at_a), "127.0.0.1");
+  EXPECT_EQ(b.transport->host(LinkId(1'000)), "");
+}
+
 TEST_F(TcpTransportTlsTest, AStrangersKeyGetsNoLink) {
   Side a, b;
   open(a);
