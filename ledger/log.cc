@@ -43,11 +43,12 @@ Result<std::unique_ptr<Log>> Log::create(std::unique_ptr<LogFolder> folder, cons
 
 Result<std::unique_ptr<Log>> Log::open(std::unique_ptr<LogFolder> folder, const SecretKey& key,
                                        const EntryVisitor& visit) {
-  TRY(Scan scan, scan_log(*folder, {key.public_key(), {}}, visit));
+  TRY(Scan scan, scan_log(*folder, {key.public_key(), {}, true}, visit));
   std::unique_ptr<Log> log(new Log(std::move(folder), key));
   log->checkpoint_ = std::move(scan.checkpoint);
   log->edge_ = std::move(scan.edge);
   log->bundle_ = std::move(scan.bundle);
+  log->damaged_ = std::move(scan.damaged);
   for (Checkpoint& one : scan.cosigned) {
     const PublicKey witness = one.cosignatures.front().witness;
     log->cosigned_.emplace(witness, std::move(one));

@@ -26,7 +26,8 @@ class Log {
   static Result<std::unique_ptr<Log>> create(std::unique_ptr<LogFolder> folder,
                                              const SecretKey& key);
   // Opens the log of this key and scans all of it: the visitor sees every entry (scan.h). Removes
-  // the leftovers of an append that did not finish.
+  // the leftovers of an append that did not finish. A damaged file of a witness is passed over: it
+  // holds a copy of what that witness knows and gives again.
   static Result<std::unique_ptr<Log>> open(std::unique_ptr<LogFolder> folder, const SecretKey& key,
                                            const EntryVisitor& visit = {});
 
@@ -43,6 +44,7 @@ class Log {
   // witness had cosigned before. Lines for the newest checkpoint are also added to it.
   Status keep_cosigned(std::span<const Checkpoint> cosigned);
   const std::map<PublicKey, Checkpoint>& cosigned() const { return cosigned_; }
+  const std::vector<std::string>& damaged() const { return damaged_; }  // what was passed over
 
   // The newest checkpoint with the proof that it extends the first `old_size` entries, which is
   // checked. kInvalidInput names the file when the disk's contents have changed.
@@ -67,7 +69,8 @@ class Log {
   TreeEdge edge_;
   Bytes bundle_;
   std::map<PublicKey, Checkpoint> cosigned_;  // by witness, on the disk
-  std::set<std::string> durable_;             // folders whose names are on the disk
+  std::vector<std::string> damaged_;
+  std::set<std::string> durable_;  // folders whose names are on the disk
   std::optional<Error> ended_;
 };
 

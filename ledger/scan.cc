@@ -55,8 +55,18 @@ std::optional<PublicKey> witness_of(std::string_view name) {
   return key && witness_file(*key) == name ? std::optional(*key) : std::nullopt;
 }
 
+Result<Checkpoint> read_cosigned(LogFolder& folder, const std::string& name,
+                                 const PublicKey& witness) {
+  TRY(const Bytes bytes, folder.read(name, limits::kNoteBytes));
+  auto checkpoint = parse_checkpoint(bytes, ForeignLines::kRefuse);
+  if (checkpoint) checkpoint = parse_cosigned(bytes, checkpoint->log, witness);
+  if (!checkpoint) return at_file(name, checkpoint.error().message);
+  return checkpoint;
+}
+
 // Must be called before the log's checkpoint is read, so that the checkpoint covers each of these.
-Result<std::vector<Checkpoint>> read_cosigned(LogFolder& folder) {
+Result<std::vector<Checkpoint>> read_all_cosigned(LogFolder& folder, const ScanOptions& options,
+                                                  std::vector<std::string>& damaged) {
   std::vector<Checkpoint> cosigned;
   const auto names = folder.list(std::string(kWitnessFolder));
   if (!names && names.error().code == ErrorCode::kNotFound) return cosigned;
@@ -67,11 +77,13 @@ Result<std::vector<Checkpoint>> read_cosigned(LogFolder& folder) {
     if (!witness) continue;  // reported as a strange file by the walk
     REQUIRE(cosigned.size() < kWitnesses,
             std::string(kWitnessFolder) + ": more than " + decimal(kWitnesses) + " witnesses");
-    TRY(const Bytes bytes, folder.read(whole, limits::kNoteBytes));
-    auto checkpoint = parse_checkpoint(bytes, ForeignLines::kRefuse);
-    if (checkpoint) checkpoint = parse_cosigned(bytes, checkpoint->log, *witness);
-    if (!checkpoint) return at_file(whole, checkpoint.error().message);
-    cosigned.push_back(*std::move(checkpoint));
+    auto checkpoint = read_cosigned(folder, whole, *witness);
+    if (!checkpoint && !options.passes_over) return checkpoint.error();
+    if (checkpoint) {
+      cosigned.push_back(*std::move(checkpoint));
+    } else {
+      damaged.push_back(checkpoint.error().message);
+    }
   }
   return cosigned;
 }
@@ -423,9 +435,12 @@ std::string witness_file(const PublicKey& witness) {
 }
 
 Result<Scan> scan_log(LogFolder& folder, const ScanOptions& options, const EntryVisitor& visit) {
-  TRY(std::vector<Checkpoint> cosigned, read_cosigned(folder));
+  std::vector<std::string> damaged;
+  TRY(std::vector<Checkpoint> cosigned, read_all_cosigned(folder, options, damaged));
   TRY(Checkpoint checkpoint, read_checkpoint(folder));
-  return Scanner(folder, options, visit, std::move(checkpoint), std::move(cosigned)).run();
+  TRY(Scan scan, Scanner(folder, options, visit, std::move(checkpoint), std::move(cosigned)).run());
+  scan.damaged = std::move(damaged);
+  return scan;
 }
 
 }  // namespace hearth::ledger

@@ -92,11 +92,13 @@ struct Scan {
   Bytes bundle;                       // the entries after the last full bundle
   std::vector<std::string> leftover;  // files of an unfinished append, beyond the checkpoint
   std::vector<std::string> strange;   // files that do not belong to a log
+  std::vector<std::string> damaged;   // files of witnesses that were passed over, and why
 };
 
 struct ScanOptions {
   std::optional<PublicKey> key;       // the expected key; absent: the one in the checkpoint
   std::optional<Checkpoint> earlier;  // the log must extend this one
+  bool passes_over = false;           // damaged files of witnesses; else one ends the scan
 };
 Result<Scan> scan_log(LogFolder& folder, const ScanOptions& options, const EntryVisitor& visit);
 

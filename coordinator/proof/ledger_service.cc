@@ -396,6 +396,9 @@ Result<std::unique_ptr<LedgerService>> LedgerService::open(
                             return known.ok() ? state->audits.recall(entry, leaf) : known;
                           }));
   }
+  for (const std::string& what : state->log->damaged()) {
+    spdlog::error("{}; this copy is passed over, until its witness cosigns again", what);
+  }
   state->newcomers = state->find_newcomers();
   state->desk.set_newcomers(state->newcomers);
   state->barred = state->audits.verdicts().keys().barred();

@@ -315,6 +315,19 @@ TEST(Scan, FilesThatAreNoneOfTheLogAreToldApart) {
   EXPECT_TRUE(disk.now().contains("notes.txt"));
 }
 
+TEST(Scan, ALogOpensWithoutTheDamagedFileOfAWitness) {
+  Image image = build({64}).image;
+  image[kWitness] = Bytes(3, std::byte{7});
+  EXPECT_FALSE(scan(image)) << "for an audit that is a fault";
+  CrashDisk disk(image);
+  const auto log = Log::open(borrow(disk), key_of(1));
+  ASSERT_TRUE(log) << log.error().message;
+  ASSERT_EQ((*log)->damaged().size(), 1U);
+  EXPECT_TRUE((*log)->damaged().front().starts_with(kWitness)) << (*log)->damaged().front();
+  EXPECT_TRUE((*log)->cosigned().empty());
+  EXPECT_TRUE((*log)->append(as_bytes("it goes on")));
+}
+
 TEST(Scan, AnEmptyFolderHoldsNoLog) { EXPECT_EQ(scan({}).error().code, ErrorCode::kNotFound); }
 
 }  // namespace
