@@ -1,5 +1,6 @@
 #include "cli/process/process_log.h"
 
+#include <spdlog/fmt/fmt.h>
 #include <spdlog/pattern_formatter.h>
 #include <spdlog/sinks/rotating_file_sink.h>
 #include <spdlog/sinks/stdout_sinks.h>
@@ -11,9 +12,11 @@
 #include <filesystem>
 #include <memory>
 #include <mutex>
+#include <optional>
 #include <utility>
 
 #include "base/private_file.h"
+#include "cli/process/log_limiter.h"
 #include "cli/terminal/escape.h"
 #include "proto/link/grpc_tls.h"
 
@@ -32,7 +35,6 @@ class EscapedMessage final : public spdlog::custom_flag_formatter {
   }
 };
 
-constexpr std::uint32_t kFailedHandshakesPerSecond = 20;
 constexpr const char* kChild = "child";  // logger of lines that are whole already
 
 std::unique_ptr<spdlog::pattern_formatter> line_formatter(const char* time) {
@@ -59,37 +61,43 @@ class FileFormatter final : public spdlog::formatter {
 
 std::shared_ptr<spdlog::logger> children;  // to the file alone; null: no file
 
-// Any thread; many at once are only counted.
-void log_failed_handshake(std::string_view why) {
-  static std::mutex mutex;
-  static std::chrono::steady_clock::time_point second;
-  static std::uint32_t said = 0;
-  static std::uint32_t unsaid = 0;
-  const auto now = std::chrono::steady_clock::now();
-  const std::lock_guard lock(mutex);
-  if (now - second >= std::chrono::seconds(1)) {
-    if (unsaid > 0) spdlog::warn("{} more control handshakes failed", unsaid);
-    second = now;
-    said = unsaid = 0;
+// Warnings and errors are limited by their kind.
+class LimitedLogger final : public spdlog::logger {
+ public:
+  using logger::logger;
+
+ private:
+  void sink_it_(const spdlog::details::log_msg& message) override {
+    if (message.level < spdlog::level::warn) return logger::sink_it_(message);
+    const std::string_view line(message.payload.data(), message.payload.size());
+    const auto left_out = admit(line);
+    if (!left_out) return;
+    if (*left_out == 0) return logger::sink_it_(message);
+    const std::string text = fmt::format("{} (and {} more like this)", line, *left_out);
+    spdlog::details::log_msg longer = message;
+    longer.payload = text;
+    logger::sink_it_(longer);
   }
-  if (said >= kFailedHandshakesPerSecond) {
-    ++unsaid;
-    return;
+  std::optional<std::uint64_t> admit(std::string_view line) {
+    const std::lock_guard lock(mutex_);
+    return limiter_.admit(line, std::chrono::steady_clock::now());
   }
-  ++said;
-  spdlog::warn("a control handshake failed: {}", why);
-}
+
+  std::mutex mutex_;
+  LogLimiter limiter_;
+};
 
 }  // namespace
 
 Status start_process_log(const std::string& level) {
-  on_failed_handshake(log_failed_handshake);
+  on_failed_handshake(
+      [](std::string_view why) { spdlog::warn("a control handshake failed: {}", why); });
   const auto parsed = spdlog::level::from_str(level);
   REQUIRE(
       parsed != spdlog::level::off || level == "off",
       "log level \"" + escape_control(level) + "\" must be trace, debug, info, warn, error or off");
   auto logger =
-      std::make_shared<spdlog::logger>("hearth", std::make_shared<spdlog::sinks::stderr_sink_mt>());
+      std::make_shared<LimitedLogger>("hearth", std::make_shared<spdlog::sinks::stderr_sink_mt>());
   logger->set_formatter(line_formatter("%H:%M:%S.%e"));
   logger->set_level(parsed);
   logger->flush_on(spdlog::level::trace);

@@ -1,5 +1,6 @@
 // The log of a long-running process, on stderr and in a file. Control characters are escaped,
-// because names and messages of peers appear in it. `hearth logs` shows the file.
+// because names and messages of peers appear in it; warnings are limited by kind (log_limiter.h).
+// `hearth logs` shows the file.
 #pragma once
 
 #include <string>

@@ -6,7 +6,6 @@
 #include <spdlog/spdlog.h>
 
 #include <algorithm>
-#include <atomic>
 #include <boost/asio/io_context.hpp>
 #include <boost/asio/post.hpp>
 #include <chrono>
@@ -15,7 +14,6 @@
 #include <utility>
 #include <vector>
 
-#include "base/clock.h"
 #include "base/limits.h"
 #include "coordinator/control/acceptor.h"
 #include "coordinator/membership/membership.h"
@@ -44,18 +42,6 @@ Bytes to_bytes(const ByteBuffer& buffer) {
     bytes.insert(bytes.end(), begin, begin + slice.size());
   }
   return bytes;
-}
-
-// At most once a second: strangers decide how often there is something to say.
-void say_refused(const std::string& why) {
-  static std::atomic<std::int64_t> said{0};
-  const std::int64_t now = SystemClock().now().count();
-  std::int64_t before = said.load();
-  const auto pause = std::chrono::duration_cast<Duration>(std::chrono::seconds(1)).count();
-  if (before != 0 && now - before < pause) return;
-  if (said.compare_exchange_strong(before, now)) {
-    spdlog::warn("refused a control connection: {}", why);
-  }
 }
 
 // One text for every reason, so that a stranger learns nothing by asking; to one that has shown its
@@ -209,7 +195,9 @@ class ControlService::Service final : public control::v1::Control::CallbackServi
       REQUIRE(open, "the key " + key.hex() + " is not in the roster");
       // A peer that gets past may ask to be enrolled; a session is for the roster alone.
       const hearth::Status passed = door ? door(key) : ok_status();
-      if (!passed.ok()) say_refused(passed.error().message);
+      if (!passed.ok()) {
+        spdlog::warn("refused a control connection: {}", passed.error().message);
+      }
       return passed;
     };
     grpc::ServerBuilder builder;

@@ -401,7 +401,7 @@ void Session::on_head() {
   request_ = HttpRequest{head.method, check.path, {}, context_.request_id, api_->clock.now()};
   request_.model_allowed = verdict.model_allowed;
   request_.policy = verdict.policy;
-  client_ = verdict.policy.owner.empty() ? from_.to_string() : verdict.policy.owner;
+  client_ = verdict.policy.owner.empty() ? peer_ : verdict.policy.owner;
   if (!head.idempotency_keys.empty()) request_.idempotency_key = head.idempotency_keys.front();
   if (!head.last_event_ids.empty()) request_.last_event_id = head.last_event_ids.front();
   handler_ = match.handler;

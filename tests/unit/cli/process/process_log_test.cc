@@ -4,8 +4,10 @@
 #include <spdlog/spdlog.h>
 #include <sys/stat.h>
 
+#include <algorithm>
 #include <fstream>
 
+#include "cli/process/log_limiter.h"
 #include "tests/unit/cli/process/logs_folder.h"
 
 namespace hearth::cli {
@@ -84,6 +86,19 @@ TEST_F(ProcessLogTest, WithoutAFileTheLogGoesOn) {
   EXPECT_EQ(log_to_file(folder.file("serve.log")).error().code, ErrorCode::kIo);
   log_to_file_or_warn(folder.file("serve.log"));
   EXPECT_NE(::testing::internal::GetCapturedStderr().find("warning"), std::string::npos);
+}
+
+TEST_F(ProcessLogTest, AFloodOfWarningsIsCut) {
+  ::testing::internal::CaptureStderr();
+  ASSERT_TRUE(start_process_log("info").ok());
+  for (int i = 0; i < 5'000; ++i) spdlog::warn("refused a data link: {}", i);
+  for (int i = 0; i < 500; ++i) spdlog::info("not limited");
+  spdlog::error("another kind");
+  const std::string err = ::testing::internal::GetCapturedStderr();
+  const auto lines = static_cast<std::size_t>(std::count(err.begin(), err.end(), '\n'));
+  EXPECT_GE(lines, 501U + LogLimiter::kBurst);
+  EXPECT_LT(lines, 600U + 2 * LogLimiter::kBurst);
+  EXPECT_NE(err.find("error another kind"), std::string::npos);
 }
 
 TEST_F(ProcessLogTest, LevelsAreNamed) {

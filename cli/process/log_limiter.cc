@@ -1,0 +1,53 @@
+#include "cli/process/log_limiter.h"
+
+#include <algorithm>
+#include <utility>
+
+namespace hearth::cli {
+namespace {
+
+constexpr std::size_t kWords = 12;  // of a line, which say of what kind it is
+constexpr std::size_t kKindBytes = 128;
+
+// The first words. One with a digit is an id, an address or a number, and differs line by line.
+std::string kind_of(std::string_view line) {
+  std::string kind;
+  for (std::size_t words = 0; words < kWords && kind.size() < kKindBytes && !line.empty();) {
+    const std::string_view word = line.substr(0, line.find(' '));
+    line.remove_prefix(std::min(line.size(), word.size() + 1));
+    if (word.find_first_of("0123456789") != std::string_view::npos) continue;
+    kind.append(word.substr(0, kKindBytes)).append(" ");
+    ++words;
+  }
+  return kind;
+}
+
+}  // namespace
+
+std::optional<std::uint64_t> LogLimiter::admit(std::string_view line, Time now) {
+  std::string name = kind_of(line);
+  if (!kinds_.contains(name) && kinds_.size() >= kKinds) {
+    forget(now);
+    if (kinds_.size() >= kKinds) name.clear();
+  }
+  Kind& kind = kinds_.try_emplace(name, Kind{kBurst, now, 0}).first->second;
+  const std::chrono::duration<double> passed = now - kind.filled;
+  kind.tokens = std::min<double>(kBurst, kind.tokens + passed / kInterval);
+  kind.filled = now;
+  if (kind.tokens < 1.0) {
+    ++kind.left_out;
+    return std::nullopt;
+  }
+  kind.tokens -= 1.0;
+  return std::exchange(kind.left_out, 0);
+}
+
+// Each that may write as many lines as one that was never seen.
+void LogLimiter::forget(Time now) {
+  std::erase_if(kinds_, [now](const auto& one) {
+    const std::chrono::duration<double> passed = now - one.second.filled;
+    return one.second.tokens + passed / kInterval >= kBurst;
+  });
+}
+
+}  // namespace hearth::cli
