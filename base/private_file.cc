@@ -1,6 +1,7 @@
 #include "base/private_file.h"
 
 #include <fcntl.h>
+#include <sys/file.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
@@ -19,9 +20,12 @@ namespace {
 constexpr std::string_view kKeyFileHead = "hearth ed25519 secret key v1\n";
 constexpr std::size_t kKeyFileBytes = kKeyFileHead.size() + 2 * SecretKey::kSeedBytes + 1;
 constexpr mode_t kOthers = S_IRWXG | S_IRWXO;
+constexpr std::string_view kDraftEnd = ".draft-";  // and six characters
 
 Error io_error(const std::string& what) {
-  return {ErrorCode::kIo, what + ": " + std::strerror(errno)};
+  const bool full = errno == ENOSPC || errno == EDQUOT;
+  return {ErrorCode::kIo,
+          what + ": " + std::strerror(errno) + (full ? "; make room on this disk" : "")};
 }
 
 Status check_private(const std::string& path, const struct stat& found, std::size_t limit) {
@@ -53,17 +57,44 @@ void sync_folder_of(const std::string& path) {
   if (opened.open()) (void)::fsync(*opened);
 }
 
-// A draft beside the file, whole and on the disk; its name.
-Result<std::string> write_draft(const std::string& path, ByteSpan bytes) {
-  std::string draft = path + ".XXXXXX";
-  Descriptor file(::mkostemp(draft.data(), O_CLOEXEC));  // mode 0600
-  if (!file.open()) return io_error("writing " + path);
-  Status written = write_all(*file, bytes, draft);
-  if (written.ok() && ::fsync(*file) != 0) written = io_error("writing " + draft);
-  if (!file.close() && written.ok()) written = io_error("writing " + draft);
+struct Draft {
+  std::string path;
+  Descriptor file;  // locked for as long as the draft is somebody's
+};
+
+Result<Draft> open_draft(const std::string& path) {
+  while (true) {
+    Draft draft{path + std::string(kDraftEnd) + "XXXXXX", {}};
+    draft.file = Descriptor(::mkostemp(draft.path.data(), O_CLOEXEC));  // mode 0600
+    if (!draft.file.open()) return io_error("writing " + path);
+    struct stat found {};
+    const bool cleared = ::flock(*draft.file, LOCK_EX) == 0 && ::fstat(*draft.file, &found) == 0 &&
+                         found.st_nlink == 0;
+    if (!cleared) return draft;
+  }
+}
+
+// A draft beside the file, whole and on the disk.
+Result<Draft> write_draft(const std::string& path, ByteSpan bytes) {
+  TRY(Draft draft, open_draft(path));
+  Status written = write_all(*draft.file, bytes, draft.path);
+  if (written.ok() && ::fsync(*draft.file) != 0) written = io_error("writing " + draft.path);
   if (written.ok()) return draft;
-  ::unlink(draft.c_str());
+  ::unlink(draft.path.c_str());
   return written.error();
+}
+
+// What a process that was killed has left; the drafts of one that runs are locked.
+void clear_drafts(const std::string& folder) {
+  std::error_code error;
+  for (const auto& entry : std::filesystem::directory_iterator(folder, error)) {
+    const std::string name = entry.path().filename().string();
+    const std::size_t end = name.rfind(kDraftEnd);
+    if (end == std::string::npos || name.size() != end + kDraftEnd.size() + 6) continue;
+    const Descriptor draft(
+        ::open(entry.path().c_str(), O_RDONLY | O_NOFOLLOW | O_NONBLOCK | O_CLOEXEC));
+    if (draft.open() && ::flock(*draft, LOCK_EX | LOCK_NB) == 0) ::unlink(entry.path().c_str());
+  }
 }
 
 }  // namespace
@@ -94,10 +125,10 @@ Result<Bytes> read_private_file(const std::string& path, std::size_t limit) {
 }
 
 Status write_private_file(const std::string& path, ByteSpan bytes) {
-  TRY(const std::string draft, write_draft(path, bytes));
-  if (::rename(draft.c_str(), path.c_str()) != 0) {
+  TRY(const Draft draft, write_draft(path, bytes));
+  if (::rename(draft.path.c_str(), path.c_str()) != 0) {
     const Error error = io_error("writing " + path);
-    ::unlink(draft.c_str());
+    ::unlink(draft.path.c_str());
     return error;
   }
   sync_folder_of(path);
@@ -119,6 +150,7 @@ Status make_private_folder(const std::string& path) {
           ", not to the one that runs this; choose another, or: chown ", ::geteuid(), " ", path);
   REQUIRE((found.st_mode & (S_IWGRP | S_IWOTH)) == 0, "other users may write in the folder ", path,
           "; to fix that: chmod go-w ", path);
+  clear_drafts(path);
   return ok_status();
 }
 
@@ -143,9 +175,9 @@ Status write_key_file(const std::string& path, const SecretKey& key) {
   wipe({reinterpret_cast<std::byte*>(text.data()), text.size()});
   if (!draft) return draft.error();
   // link(), unlike rename(), takes no name that exists.
-  const bool linked = ::link(draft->c_str(), path.c_str()) == 0;
+  const bool linked = ::link(draft->path.c_str(), path.c_str()) == 0;
   const int why = errno;
-  ::unlink(draft->c_str());
+  ::unlink(draft->path.c_str());
   REQUIRE(linked || why != EEXIST, path + " exists already; no key is overwritten");
   if (!linked) return Error{ErrorCode::kIo, "writing " + path + ": " + std::strerror(why)};
   sync_folder_of(path);

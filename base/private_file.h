@@ -19,8 +19,9 @@ Result<Bytes> read_private_file(const std::string& path, std::size_t limit);
 // Replaces or creates the file with mode 0600, at once or not at all, and durably.
 Status write_private_file(const std::string& path, ByteSpan bytes);
 
-// Creates the folder, with its parents, for this user alone. kIo with the reason; kInvalidInput,
-// with the command that fixes it, for a folder that another user owns or may write in.
+// Creates the folder, with its parents, for this user alone, and removes what a process that was
+// killed has left there of a write_private_file(). kIo with the reason; kInvalidInput, with the
+// command that fixes it, for a folder that another user owns or may write in.
 Status make_private_folder(const std::string& path);
 
 // A file of write_key_file(). The errors of read_private_file().

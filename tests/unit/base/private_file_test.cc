@@ -1,6 +1,8 @@
 #include "base/private_file.h"
 
+#include <fcntl.h>
 #include <gtest/gtest.h>
+#include <sys/file.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
@@ -132,6 +134,22 @@ TEST_F(PrivateFileTest, AFolderIsMadeForItsUserAloneAndOneThatOthersWriteInIsRef
   EXPECT_NE(refused.error().message.find("chmod go-w " + folder), std::string::npos);
   ASSERT_TRUE(write_private_file(path("file"), {}).ok());
   EXPECT_EQ(make_private_folder(path("file/below")).error().code, ErrorCode::kIo);
+}
+
+TEST_F(PrivateFileTest, WhatAKilledProcessLeftIsCleared) {
+  for (const char* name : {"roster.draft-aB3dE6", "roster.draft-mine", "roster.backup"}) {
+    std::ofstream(path(name)) << "x";
+  }
+  const std::string held = path("token.draft-aB3dE6");
+  const int file = ::open(held.c_str(), O_CREAT | O_WRONLY, 0600);
+  ASSERT_EQ(::flock(file, LOCK_EX), 0);
+  ASSERT_TRUE(make_private_folder(folder_).ok());
+  EXPECT_EQ(files(), 3U);
+  EXPECT_FALSE(std::filesystem::exists(path("roster.draft-aB3dE6")));
+  EXPECT_TRUE(std::filesystem::exists(held)) << "another process writes it now";
+  ::close(file);
+  ASSERT_TRUE(make_private_folder(folder_).ok());
+  EXPECT_FALSE(std::filesystem::exists(held));
 }
 
 }  // namespace
