@@ -267,6 +267,7 @@ void ControlAcceptor::Core::accept() {
           self->adopt(std::move(socket));
           return self->accept();
         }
+        if (error == asio::error::no_descriptors) self->make_room();
         self->accept_timer.expires_after(kAcceptBackoff);
         self->accept_timer.async_wait([self](const ErrorCondition&) {
           if (!self->stopped) self->accept();

@@ -139,7 +139,7 @@ class HttpServerImpl final : public HttpServer {
     acceptor_.async_accept([this](const error_code& error, tcp::socket socket) {
       if (error == asio::error::operation_aborted) return;
       if (!error) admit(std::move(socket));
-      if (!error) return accept();
+      if (!error || free_descriptor(error)) return accept();
       // Most likely there are no file descriptors left: retrying at once would spin.
       retry_.expires_after(std::chrono::milliseconds(100));
       retry_.async_wait([this](const error_code& stopped) {
@@ -180,8 +180,20 @@ class HttpServerImpl final : public HttpServer {
     std::make_shared<Session>(std::move(socket), api_, table_, probes_only)->begin();
   }
 
-  // Closes the connection that has been idle for longest, of those that may go.
   void make_room(const std::function<bool(const Session&)>& may_go) {
+    if (const auto session = idlest(may_go)) session->give_way();
+  }
+
+  // Without an answer, which would hold the descriptor for longer. Nothing where that is no help.
+  bool free_descriptor(const error_code& error) {
+    if (error != asio::error::no_descriptors) return false;
+    const auto session = idlest([](const Session&) { return true; });
+    if (session) session->abort();
+    return session != nullptr;
+  }
+
+  // The connection that has been idle for longest, of those that may go.
+  std::shared_ptr<Session> idlest(const std::function<bool(const Session&)>& may_go) const {
     std::shared_ptr<Session> longest;
     std::optional<TimePoint> since;
     for (const auto& [key, session] : table_->open) {
@@ -190,7 +202,7 @@ class HttpServerImpl final : public HttpServer {
       since = idle;
       longest = session;
     }
-    if (longest) longest->give_way();
+    return longest;
   }
 
   void close() {

@@ -528,7 +528,8 @@ void TcpTransport::Core::accept() {
           self->adopt(std::move(socket));
           return self->accept();
         }
-        // Out of descriptors, most likely: the pending connection stays pending.
+        // The pending connection stays pending.
+        if (error == asio::error::no_descriptors) self->make_room();
         self->accept_timer.expires_after(kAcceptBackoff);
         self->accept_timer.async_wait([self](const ErrorCondition&) {
           if (!self->stopped) self->accept();

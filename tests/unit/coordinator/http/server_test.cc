@@ -2,7 +2,10 @@
 #include "coordinator/http/server.h"
 
 #include <gtest/gtest.h>
+#include <sys/resource.h>
+#include <unistd.h>
 
+#include <algorithm>
 #include <set>
 #include <thread>
 
@@ -527,6 +530,26 @@ TEST_F(ServerTest, StopsWithRequestsInFlight) {
   server_.reset();
   EXPECT_FALSE(client.read_until("[DONE]"));
   while (port_.cancelled < 1) std::this_thread::yield();
+}
+
+TEST_F(ServerTest, AnIdleConnectionGivesWayForWantOfDescriptors) {
+  RawClient idle(server_->port());
+  idle.send(get("/livez"));
+  ASSERT_EQ(idle.read_answer().status, 200);
+  rlimit before{};
+  ASSERT_EQ(::getrlimit(RLIMIT_NOFILE, &before), 0);
+  std::vector<int> held;
+  const auto take_all = [&](int socket) {
+    const rlimit few{std::min<rlim_t>(before.rlim_cur, 512), before.rlim_max};
+    ASSERT_EQ(::setrlimit(RLIMIT_NOFILE, &few), 0);
+    for (int more = ::dup(socket); more >= 0; more = ::dup(socket)) held.push_back(more);
+  };
+  RawClient late(server_->port(), 0, take_all);
+  late.send(get("/livez"));
+  EXPECT_EQ(late.read_answer().status, 200);
+  EXPECT_TRUE(idle.closed());
+  for (const int one : held) ::close(one);
+  EXPECT_EQ(::setrlimit(RLIMIT_NOFILE, &before), 0);
 }
 
 }  // namespace

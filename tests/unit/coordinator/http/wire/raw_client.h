@@ -10,6 +10,7 @@
 
 #include <algorithm>
 #include <cctype>
+#include <functional>
 #include <map>
 #include <string>
 #include <string_view>
@@ -32,8 +33,11 @@ struct RawAnswer {
 
 class RawClient {
  public:
-  explicit RawClient(std::uint16_t port, int receive_buffer = 0) {
+  // `prepare` is called with the socket before it connects.
+  explicit RawClient(std::uint16_t port, int receive_buffer = 0,
+                     const std::function<void(int)>& prepare = {}) {
     socket_ = ::socket(AF_INET, SOCK_STREAM, 0);
+    if (prepare) prepare(socket_);
     if (receive_buffer > 0) {
       setsockopt(socket_, SOL_SOCKET, SO_RCVBUF, &receive_buffer, sizeof receive_buffer);
     }
