@@ -63,6 +63,11 @@ inline constexpr std::size_t kNodeNameBytes = 128;         // printable ASCII
 inline constexpr std::size_t kAddressBytes = 256;          // "host:port"
 inline constexpr std::size_t kReasonBytes = 1 * kKiB;      // of a refusal or failure, one sentence
 
+// A server or a worker (cli/process/own_process.h). All connections that it may hold fit the files.
+inline constexpr std::uint32_t kDescriptors = 8'192;
+inline constexpr std::uint32_t kDescriptorsLeast = 64;
+inline constexpr std::uint32_t kThreadsLeast = 16;
+
 // One engine (node/engine/engine.h).
 inline constexpr std::uint32_t kComputeThreads = 256;
 
@@ -276,6 +281,9 @@ static_assert(kReceiptBatch <= kReceiptWindows && kReceiptRequests >= kRunningSe
               "receipts wait for every running sequence");
 static_assert(kHttpLightBytes < kHttpBodyBytes && kHttpBodyBytes < kHttpBodiesBytes,
               "several bodies are received at a time");
+static_assert(2 * (kHttpConnections + kHttpProbeConnections + kWorkers + 3 * kConnections) <
+                  kDescriptors,
+              "every connection of each kind has a descriptor");
 static_assert(kHttpProbeConnections < kHttpConnections, "probes are few");
 static_assert(kStopStrings * kStopStringBytes < kHttpBodyBytes, "all stop strings fit a body");
 static_assert(kIdempotencyKeyBytes + kLastEventIdBytes < kHttpHeaderBytes,

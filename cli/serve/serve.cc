@@ -24,6 +24,7 @@
 #include "cli/process/build_name.h"
 #include "cli/process/children.h"
 #include "cli/process/loop.h"
+#include "cli/process/own_process.h"
 #include "cli/process/paths.h"
 #include "cli/process/process_log.h"
 #include "cli/serve/evidence_folder.h"
@@ -632,6 +633,7 @@ int run_serve(const ServeOptions& given) {
     options.optimise = placement::Objective::kAuto;
   }
   if (const Status log = start_process_log(options.log_level); !log) return misused(log.error());
+  if (const Status ready = prepare_service(); !ready) return fail(ready.error());
   if (const Status host = check_host(options); !host) {
     return host.error().code == ErrorCode::kNotFound ? misused(host.error()) : fail(host.error());
   }

@@ -16,6 +16,7 @@
 #include "cli/home/member.h"
 #include "cli/process/build_name.h"
 #include "cli/process/loop.h"
+#include "cli/process/own_process.h"
 #include "cli/process/paths.h"
 #include "cli/process/process_log.h"
 #include "cli/terminal/exit_codes.h"
@@ -419,6 +420,7 @@ Status check_kv_budget(std::uint64_t bytes, const model::ModelSpec& spec, std::u
 
 int run_worker(const WorkerOptions& options) {
   if (const Status log = start_process_log(options.log_level); !log) return misused(log.error());
+  if (const Status ready = prepare_service(); !ready) return fail(ready.error());
   if (!options.no_log_file)
     log_to_file_or_warn(worker_log_file(options.data_dir, logged_as(options)));
   if (const int code = check_known_answers(); code != kExitDone) return code;
