@@ -2,6 +2,7 @@
 
 #include <fcntl.h>
 #include <spdlog/spdlog.h>
+#include <sys/auxv.h>
 #include <sys/prctl.h>
 #include <sys/syscall.h>
 #include <sys/wait.h>
@@ -48,12 +49,20 @@ constexpr std::size_t kLinesKnown = 64;
   sigemptyset(&none);
   sigprocmask(SIG_SETMASK, &none, nullptr);
   execv(program, arguments);
+  for (const char* text : {"cannot run ", program, "\n"}) (void)!write(2, text, std::strlen(text));
   _exit(127);
+}
+
+// This program, where it is not named by /proc (a container may have none), as it was started.
+const char* own_program() {
+  constexpr const char* kSelf = "/proc/self/exe";
+  const auto* started = reinterpret_cast<const char*>(getauxval(AT_EXECFN));
+  return access(kSelf, X_OK) == 0 || started == nullptr ? kSelf : started;
 }
 
 // The process, and the end of the pipe that its log comes from.
 Result<std::pair<pid_t, int>> spawn(const ChildSpec& spec) {
-  const char* program = spec.program.empty() ? "/proc/self/exe" : spec.program.c_str();
+  const char* program = spec.program.empty() ? own_program() : spec.program.c_str();
   std::vector<std::string> all = {spec.program.empty() ? "hearth" : spec.program};
   all.insert(all.end(), spec.words.begin(), spec.words.end());
   std::vector<char*> arguments;

@@ -1,26 +1,42 @@
 #include "cli/process/loop.h"
 
+#include <sys/time.h>
 #include <unistd.h>
 
+#include <array>
 #include <boost/asio/post.hpp>
 #include <chrono>
 #include <csignal>
-#include <thread>
 #include <utility>
+
+#include "cli/process/own_process.h"
 
 namespace hearth::cli {
 namespace {
 
 constexpr auto kTick = std::chrono::milliseconds(20);
 // From the signal to the end, whatever hangs.
-constexpr auto kStopDeadline = std::chrono::milliseconds(1800);
+constexpr suseconds_t kStopMicroseconds = 800'000;
+constexpr itimerval kStopDeadline{{0, 0}, {1, kStopMicroseconds}};
+constexpr unsigned kMemoryTicks = 500;  // 10 s
+constexpr std::array kStopSignals = {SIGINT, SIGTERM, SIGHUP};
+
+void end_at_once(int /*signal*/) { _exit(0); }
+
+// As nohup does it for what is to outlive its terminal.
+bool ignored(int signal) {
+  struct sigaction now {};
+  return signal == SIGHUP && sigaction(signal, nullptr, &now) == 0 && now.sa_handler == SIG_IGN;
+}
 
 }  // namespace
 
 Loop::Loop() : timer_(io_), signals_(io_), user_signals_(io_) {
-  std::signal(SIGPIPE, SIG_IGN);  // a peer or a reader of our log that went away is an error code
-  signals_.add(SIGINT);
-  signals_.add(SIGTERM);
+  // A peer or a reader of our log that went away is an error code, and so is a file at its limit.
+  for (const int signal : {SIGPIPE, SIGXFSZ, SIGUSR1}) std::signal(signal, SIG_IGN);
+  for (const int signal : kStopSignals) {
+    if (!ignored(signal)) std::signal(signal, end_at_once);
+  }
 }
 
 std::function<void(std::function<void()>)> Loop::poster() {
@@ -31,8 +47,15 @@ void Loop::run(std::function<void()> on_timer, std::function<void()> on_stop) {
   on_timer_ = std::move(on_timer);
   on_stop_ = std::move(on_stop);
   tick();
+  add_signals();
   wait_for_signal();
   io_.run();
+}
+
+void Loop::add_signals() {
+  for (const int signal : kStopSignals) {
+    if (!ignored(signal)) signals_.add(signal);
+  }
 }
 
 void Loop::tick() {
@@ -40,6 +63,7 @@ void Loop::tick() {
   timer_.async_wait([this](const boost::system::error_code& error) {
     if (error) return;
     on_timer_();
+    if (++ticks_ % kMemoryTicks == 0) return_free_memory();
     tick();
   });
 }
@@ -47,11 +71,9 @@ void Loop::tick() {
 void Loop::wait_for_signal() {
   signals_.async_wait([this](const boost::system::error_code& error, int /*signal*/) {
     if (error) return;
-    signals_.clear();  // the next signal has its default action
-    std::thread([] {
-      std::this_thread::sleep_for(kStopDeadline);
-      _exit(0);
-    }).detach();
+    signals_.clear();                   // the next signal has its default action
+    std::signal(SIGALRM, end_at_once);  // a timer of the system, which needs no thread
+    ::setitimer(ITIMER_REAL, &kStopDeadline, nullptr);
     on_stop_();
   });
 }

@@ -1,6 +1,7 @@
 #include "cli/process/children.h"
 
 #include <gtest/gtest.h>
+#include <spdlog/spdlog.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -12,7 +13,11 @@
 #include <filesystem>
 #include <fstream>
 #include <functional>
+#include <iterator>
 #include <string>
+
+#include "cli/process/process_log.h"
+#include "tests/unit/cli/process/logs_folder.h"
 
 namespace hearth::cli {
 namespace {
@@ -138,6 +143,22 @@ TEST_F(ChildrenTest, TheDestructorEndsWhatDoesNotListen) {
   }
   EXPECT_FALSE(alive(pids[0]));
   EXPECT_EQ(waitpid(pids[0], nullptr, WNOHANG), -1) << "no zombie is left";
+}
+
+TEST_F(ChildrenTest, AProgramThatCannotRunIsNamed) {
+  const auto before = spdlog::default_logger();
+  const LogsFolder logs;
+  ASSERT_TRUE(start_process_log("info").ok());
+  ASSERT_TRUE(log_to_file(logs.file("serve.log")).ok());
+  Children children(io);
+  children.start({{"one", {}, "/nowhere/hearth"}});
+  EXPECT_TRUE(until([&] {
+    std::ifstream file(logs.file("serve.log"));
+    const std::string text{std::istreambuf_iterator<char>(file), {}};
+    return text.find("[one] cannot run /nowhere/hearth\n") != std::string::npos;
+  }));
+  children.stop();
+  spdlog::set_default_logger(before);
 }
 
 }  // namespace
