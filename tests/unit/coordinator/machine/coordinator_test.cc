@@ -225,19 +225,6 @@ TEST_F(CoordinatorTest, RefusesOtherVersionsModelsAndStrangers) {
   EXPECT_TRUE(machine->status().nodes.empty());
 }
 
-TEST_F(CoordinatorTest, AWorkersAddressIsOnTheMachineOfItsSession) {
-  for (const char* host : {"10.0.0.9", "10.0.0.5"}) {
-    WorkerMessage message;
-    *message.mutable_register_() = testing::worker("desk");
-    message.mutable_register_()->set_data_address(std::string(host) + ":22");
-    const LinkId link = control.incoming();
-    control.hosts[link] = "10.0.0.5";
-    say(link, message);
-    const bool refused = heard(link).refused().reason().find("data_address") != std::string::npos;
-    EXPECT_EQ(refused, host == std::string("10.0.0.9"));
-  }
-}
-
 TEST_F(CoordinatorTest, RefusesDataLinksOfOtherVersionsEpochsAndNodes) {
   serve();
   const auto refusal = [&](Bytes payload) {

@@ -44,6 +44,20 @@ TEST_F(WorkerSessionsTest, AnEpochOfThisCoordinatorIsNothingNew) {
   EXPECT_EQ(register_worker("b", epoch).assign().epoch(), epoch + 1);
 }
 
+TEST_F(WorkerSessionsTest, AWorkersAddressIsOnTheMachineOfItsSession) {
+  for (const std::string host : {"10.0.0.9", "10.0.0.5"}) {
+    WorkerMessage message;
+    *message.mutable_register_() = testing::worker("desk");
+    message.mutable_register_()->set_data_address(host + ":22");
+    const LinkId link = swarm.control.incoming();
+    swarm.control.hosts[link] = "10.0.0.5";
+    swarm.sessions["desk"] = link;
+    swarm.say(link, message);
+    const std::string reason = last_told("desk").refused().reason();
+    EXPECT_EQ(reason.find("data_address") != std::string::npos, host == "10.0.0.9");
+  }
+}
+
 TEST_F(WorkerSessionsTest, WhoIsRemovedFromTheRosterIsNotShownAsLost) {
   register_worker("a", 0);
   register_worker("b", 0);
