@@ -246,19 +246,18 @@ std::string CommandLine::usage_error(const CLI::ParseError& error) {
 std::string CommandLine::origin(const CLI::ParseError& error) {
   const CLI::App& verb = chosen_verb(app_);
   for (const CLI::Option* option : verb.get_options()) {
-    const char* value = std::getenv(option->get_envname().c_str());
     const bool meant = std::string(error.what()).starts_with(option->get_name() + ": ");
-    const auto table = tables_.find(option);
-    if (meant && table != tables_.end()) {
+    const bool said = std::any_of(words_.begin(), words_.end(), [&](const std::string& word) {
+      return option->check_name(word.substr(0, word.find('=')));
+    });
+    if (!meant || said) continue;
+    if (const auto table = tables_.find(option); table != tables_.end()) {
       const std::string file = app_.get_config_ptr()->as<std::string>();
       return " (from " + (table->second.empty() ? "" : "[" + table->second + "] of ") +
              escape_control(file) + ")";
     }
-    if (!meant || value == nullptr || *value == '\0') continue;
-    const bool said = std::any_of(words_.begin(), words_.end(), [&](const std::string& word) {
-      return option->check_name(word.substr(0, word.find('=')));
-    });
-    if (!said) return " (from " + option->get_envname() + ")";
+    const char* value = std::getenv(option->get_envname().c_str());
+    if (value != nullptr && *value != '\0') return " (from " + option->get_envname() + ")";
   }
   return "";
 }
