@@ -13,7 +13,8 @@ namespace hearth::coordinator::http {
 
 AnswerIdentity::AnswerIdentity(const HttpOptions& options, Random& random,
                                const GenerationRequest& request, const std::optional<Keep>& keep,
-                               std::int64_t created)
+                               std::int64_t created,
+                               const std::optional<ledger::AnswerName>& receipt)
     : ledger_(options.ledger), secret_(options.secret), created_(created) {
   // A seed of 53 bits comes back unchanged through every JSON reader.
   constexpr int kJsonExactShift = 64 - 53;
@@ -22,9 +23,15 @@ AnswerIdentity::AnswerIdentity(const HttpOptions& options, Random& random,
   id_ = fmt::format("{}cmpl-{:016x}", request.chat ? "chat" : "",
                     keep ? keep->answer : random.next());
   if (ledger_ != nullptr && ledger_->fault().empty()) {
-    const Hash256 own = keyed_blake2b(secret_, as_bytes("receipt of " + id_));
-    receipt_ = ledger::answer_name(created_, own.bytes);
+    receipt_ = receipt ? receipt : new_receipt(random, keep.has_value());
   }
+}
+
+ledger::AnswerName AnswerIdentity::new_receipt(Random& random, bool is_kept) const {
+  // The id of a kept request is its client's choice, and may come again.
+  const std::string drawn = is_kept ? fmt::format(" {:016x}", random.next()) : "";
+  const Hash256 own = keyed_blake2b(secret_, as_bytes("receipt of " + id_ + drawn));
+  return ledger::answer_name(created_, own.bytes);
 }
 
 Hash256 AnswerIdentity::salt() const {
@@ -192,6 +199,7 @@ KeptRequest Answer::kept_request() const {
   out.return_token_ids = request.return_token_ids;
   out.n = request.n;
   out.created = identity_.created();
+  out.receipt = identity_.receipt();
   out.stop = request.stop;
   out.policy = request.policy;
   if (request.echo) out.echoes = input_.echoes;

@@ -23,13 +23,15 @@
 namespace hearth::coordinator::http {
 
 // AnswerIdentity: the names of one answer: its id, its seed, and the name and salt of its receipts.
-// Immutable. With an Idempotency-Key all of it follows from owner, key and body, so that another
-// process gives the same answer the same names.
+// Immutable. With an Idempotency-Key id and seed follow from owner, key and body, so that another
+// process gives the same answer the same ones. The name of its receipts is drawn for each
+// computation and is kept with the request: the same key may be computed again in the same second.
 class AnswerIdentity {
  public:
-  // `created`: unix seconds.
+  // `created`: unix seconds. `receipt`: the name that an earlier process gave; nothing: a new one.
   AnswerIdentity(const HttpOptions& options, Random& random, const GenerationRequest& request,
-                 const std::optional<Keep>& keep, std::int64_t created);
+                 const std::optional<Keep>& keep, std::int64_t created,
+                 const std::optional<ledger::AnswerName>& receipt = std::nullopt);
 
   const std::string& id() const { return id_; }
   std::uint64_t seed() const { return seed_; }
@@ -37,6 +39,7 @@ class AnswerIdentity {
 
   // Whether its stages make receipts.
   bool has_receipts() const { return receipt_.has_value(); }
+  const std::optional<ledger::AnswerName>& receipt() const { return receipt_; }
   // What the stages need to make those of one choice.
   std::optional<ReceiptOrder> receipt_order(std::uint32_t choice) const;
   // Nothing when receipts are not made, or the ledger has failed since.
@@ -45,6 +48,7 @@ class AnswerIdentity {
   HeaderFields headers() const;
 
  private:
+  ledger::AnswerName new_receipt(Random& random, bool is_kept) const;
   std::string receipt_text() const { return receipt_ ? to_hex(*receipt_) : ""; }
   Hash256 salt() const;  // known to this server and its client
 

@@ -70,8 +70,9 @@ OrderedJson credits_object(const Api& api, const Answer& answer) {
       {"price", price}, {"account", account.hex()}, {"balance", left.spendable - left.reserved}};
 }
 
-Answer make_answer(Api& api, GenerationInput input, std::int64_t created) {
-  AnswerIdentity identity(api.options, api.random, input.request, input.keep, created);
+Answer make_answer(Api& api, GenerationInput input, std::int64_t created,
+                   const std::optional<ledger::AnswerName>& receipt) {
+  AnswerIdentity identity(api.options, api.random, input.request, input.keep, created, receipt);
   return Answer(api.model, std::move(input), std::move(identity));
 }
 
@@ -120,10 +121,10 @@ class ChoiceEvents final : public SequenceEvents {
 };
 
 Generation::Generation(std::shared_ptr<Api> api, GenerationInput input, TimePoint arrived,
-                       std::int64_t created)
+                       std::int64_t created, const std::optional<ledger::AnswerName>& receipt)
     : api_(std::move(api)),
       arrived_(arrived),
-      answer_(make_answer(*api_, std::move(input), created)),
+      answer_(make_answer(*api_, std::move(input), created, receipt)),
       verification_(answer_.request().policy.verify, answer_.size()),
       audience_(
           answer_, verification_, api_->model.tokenizer, [this] { return closing(); },
@@ -149,7 +150,8 @@ void Generation::start(std::shared_ptr<Api> api, std::shared_ptr<ResponseWriter>
 
 bool Generation::resume(std::shared_ptr<Api> api, GenerationInput input, Begun begun) {
   const TimePoint now = api->clock.now();
-  auto self = std::make_shared<Generation>(api, std::move(input), now, begun.created);
+  auto self =
+      std::make_shared<Generation>(api, std::move(input), now, begun.created, begun.receipt);
   Answer& answer = self->answer_;
   if (api->kept.add(*answer.input().keep, self)) return false;
   self->told_elsewhere_ = true;

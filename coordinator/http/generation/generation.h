@@ -32,6 +32,7 @@ ApiResult<GenerationInput> tokenise(const ServedModel& served, GenerationRequest
 // What an earlier process has done for a request.
 struct Begun {
   std::int64_t created = 0;
+  std::optional<ledger::AnswerName> receipt = {};  // as it named its receipts
   std::vector<std::uint32_t> lengths;              // max_tokens, by prompt
   std::vector<std::vector<SampledToken>> answers;  // by choice: tokens in order, from the first
   std::chrono::seconds kept{};                     // how long a whole answer stays
@@ -47,7 +48,7 @@ class Generation : public std::enable_shared_from_this<Generation> {
   // serves. False when too many requests are kept.
   static bool resume(std::shared_ptr<Api> api, GenerationInput input, Begun begun);
   Generation(std::shared_ptr<Api> api, GenerationInput input, TimePoint arrived,
-             std::int64_t created);
+             std::int64_t created, const std::optional<ledger::AnswerName>& receipt = std::nullopt);
 
   // One more client.
   void attach(std::shared_ptr<ResponseWriter> writer, std::optional<EventId> seen);

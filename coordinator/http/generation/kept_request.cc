@@ -2,6 +2,8 @@
 
 #include <spdlog/fmt/fmt.h>
 
+#include <algorithm>
+
 #include "base/limits.h"
 #include "proto/frame.h"
 
@@ -16,6 +18,7 @@ constexpr int kVerifyShift = 4;
 constexpr int kLevelShift = 6;
 constexpr std::uint8_t kTwoBits = 3;
 constexpr std::uint32_t kShared = std::uint32_t{1} << 31;  // beside n
+constexpr std::uint32_t kNamed = std::uint32_t{1} << 30;   // likewise
 constexpr std::size_t kFingerprintBytes = 128;
 
 std::uint8_t flags_of(const KeptRequest& request) {
@@ -97,8 +100,9 @@ Bytes encode(const KeptRequest& request) {
   ByteWriter writer(out);
   write_bytes(writer, as_bytes(request.fingerprint));
   writer.write(flags_of(request));
-  writer.write(request.n | (request.policy.share ? kShared : 0));
+  writer.write(request.n | (request.policy.share ? kShared : 0) | (request.receipt ? kNamed : 0));
   writer.write(request.created);
+  if (request.receipt) writer.append(*request.receipt);
   write_texts(writer, request.stop);
   write_texts(writer, request.policy.trust);
   write_texts(writer, request.echoes);
@@ -129,8 +133,15 @@ Result<KeptRequest> decode_kept_request(ByteSpan bytes, const StepShape& shape,
   request.return_token_ids = (flags & kTokenIds) != 0;
   const auto n = reader.read<std::uint32_t>();
   request.policy.share = (n & kShared) != 0;
-  request.n = n & ~kShared;
+  request.n = n & ~(kShared | kNamed);
   request.created = reader.read<std::int64_t>();
+  if ((n & kNamed) != 0) {
+    ledger::AnswerName name{};
+    const ByteSpan bytes_of_name = reader.take(name.size());
+    REQUIRE(!reader.failed(), "the kept request ends inside the name of its receipts");
+    std::ranges::copy(bytes_of_name, name.begin());
+    request.receipt = name;
+  }
   REQUIRE(request.n >= 1 && request.n <= limits::kChoices,
           fmt::format("n is {}; it must be 1 to {}", request.n, limits::kChoices));
   TRY(request.stop, read_texts(reader, "stop", limits::kStopStrings, limits::kStopStringBytes));

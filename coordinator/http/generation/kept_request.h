@@ -3,12 +3,14 @@
 #pragma once
 
 #include <cstdint>
+#include <optional>
 #include <string>
 #include <vector>
 
 #include "base/bytes.h"
 #include "base/result.h"
 #include "coordinator/request.h"
+#include "ledger/receipt.h"
 #include "proto/step.h"
 
 namespace hearth::coordinator::http {
@@ -23,6 +25,8 @@ struct KeptRequest {
   RequestPolicy policy = {};
   std::uint32_t n = 1;  // choices of each prompt
   std::int64_t created = 0;
+  // The name of its receipts, which no other computation has; nothing: it has none.
+  std::optional<ledger::AnswerName> receipt = {};
   std::vector<std::string> stop;
   std::vector<std::string> echoes;  // one a prompt, or none
   // One a prompt, with the seed of its first choice; sequence and epoch mean nothing.
@@ -33,8 +37,8 @@ struct KeptRequest {
 // Layout: a fingerprint, a byte of flags (bits 0 to 3: the booleans in their order, 4 and 5:
 // verify, 6 and 7: min_level), then n, created, stop, trust, echoes and prompts, little-endian, no
 // padding; each vector and string as a u32 count, then its items, a prompt as a count of bytes and
-// encode(SubmitMessage). The highest bit of n is `share`: versions before it refuse shared
-// requests.
+// encode(SubmitMessage). The highest bit of n is `share`, the next one says that `receipt` follows
+// created: versions before them refuse such requests.
 Bytes encode(const KeptRequest& request);
 
 // Every count is checked against base/limits.h before anything is allocated, every number against

@@ -56,6 +56,7 @@ Status resume_request(const std::shared_ptr<Api>& api, RequestRow& row, Keep kee
   }
   TRY(KeptRequest kept, decode_kept_request(row.request, shape, api->model.fingerprint));
   begun.created = kept.created;
+  begun.receipt = kept.receipt;
   begun.answers = read_answers(row.tokens, prompt_lengths(kept), shape);
   for (const SubmitMessage& prompt : kept.prompts) {
     begun.lengths.push_back(prompt.open.sampling.max_tokens);

@@ -212,6 +212,54 @@ TEST_F(GenerationTest, AnAnswerNamesItsReceipts) {
   EXPECT_FALSE(Json::parse(client->response->body)["hearth"].contains("receipt"));
 }
 
+// In one second of the clock: the same key, body and time make another computation of it.
+TEST_F(GenerationTest, WhatIsComputedAgainUnderItsKeyHasReceiptsOfItsOwn) {
+  struct Ledger final : LedgerView {
+    std::string fault() const override { return ""; }
+  } ledger;
+  api->options.ledger = &ledger;
+  const Keep keep = api->kept.keep("owner", "key", "/v1/completions", "body");
+  const auto begin = [&] {
+    client = std::make_shared<PlayedClient>();
+    GenerationInput input;
+    input.request = completion();
+    input.prompts = {{70, 70, 70}};
+    input.keep = keep;
+    HttpRequest http;
+    http.arrived = clock.now();
+    Generation::start(api, client, http, std::move(input));
+    pump();
+    return *port.submitted.back().request.receipt;
+  };
+  const ReceiptOrder first = begin();
+  accept(0);
+  api->kept.find(keep.name)->generation->forget();
+  const ReceiptOrder second = begin();
+  EXPECT_NE(second.request, first.request);
+  EXPECT_NE(second.salt, first.salt);
+  EXPECT_EQ(port.submitted[0].request.sampling.seed, port.submitted[1].request.sampling.seed);
+}
+
+TEST_F(GenerationTest, AnotherProcessNamesTheReceiptsAsTheFirstOne) {
+  struct Ledger final : LedgerView {
+    std::string fault() const override { return ""; }
+  } ledger;
+  api->options.ledger = &ledger;
+  GenerationInput input;
+  input.request = completion();
+  input.prompts = {{70, 70, 70}};
+  input.keep = api->kept.keep("owner", "key", "/v1/completions", "body");
+  Begun begun;
+  begun.created = clock.unix_seconds() - 5;
+  begun.receipt = ledger::answer_name(begun.created, Bytes(10, std::byte{7}));
+  begun.lengths = {4};
+  begun.answers.resize(1);
+  ASSERT_TRUE(Generation::resume(api, std::move(input), begun));
+  pump();
+  ASSERT_EQ(port.submitted.size(), 1U);
+  EXPECT_EQ(port.submitted[0].request.receipt->request, ledger::request_of(*begun.receipt, 0));
+}
+
 TEST_F(GenerationTest, WhatDoesNotFitIsRefusedBeforeAnySubmission) {
   GenerationRequest request = completion();
   request.max_tokens = 510;

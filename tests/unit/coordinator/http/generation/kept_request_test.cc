@@ -17,6 +17,7 @@ KeptRequest a_request() {
   request.stream = request.include_usage = request.return_token_ids = true;
   request.n = 2;
   request.created = 1'700'000'000;
+  request.receipt = ledger::answer_name(request.created, Bytes(10, std::byte{7}));
   request.stop = {"END", "\n\n"};
   request.policy.trust = {"den", "attic"};
   request.policy.verify = Verify::kFull;
@@ -43,6 +44,9 @@ TEST(KeptRequestTest, WhatIsWrittenIsRead) {
   const auto read = decode(encode(a_request()));
   ASSERT_TRUE(read.ok()) << read.error().message;
   EXPECT_EQ(*read, a_request());
+  KeptRequest unnamed = a_request();
+  unnamed.receipt.reset();
+  EXPECT_EQ(*decode(encode(unnamed)), unnamed) << "where no ledger is kept";
 }
 
 TEST(KeptRequestTest, EveryOtherLengthIsRefused) {
