@@ -165,18 +165,25 @@ Status Books::apply(ByteSpan bytes, const Hash256& leaf) {
 void Books::forget_old_windows() {
   // Entries are in the order of their times; one in dispute stays until its verdict.
   for (auto at = windows_.begin(); at != windows_.end();) {
-    const Window& window = at->second;
-    if (time_ - window.time <= policy_.audit_seconds) break;
-    const bool is_open = window.is_in_dispute();
-    const bool is_first = !slots_.empty() && slots_.begin()->first == window.receipt.slot;
-    if (!is_open && is_first) slots_.erase(slots_.begin());
-    if (!is_open && !is_first) slots_.erase(window.receipt.slot);
-    if (!is_open && window.is_selected && !window.is_audited) ++audits_.missed;
-    if (!is_open && window.is_refereed && !window.opened.contains(cluster_)) {
-      ++audits_.referee_missed;
-    }
-    at = is_open ? std::next(at) : windows_.erase(at);
+    if (time_ - at->second.time <= policy_.audit_seconds) break;
+    at = at->second.is_in_dispute() ? std::next(at) : forget(at);
   }
+}
+
+void Books::forget_windows(std::size_t most, const std::function<bool(std::uint64_t entry)>& keep) {
+  for (auto at = windows_.begin(); at != windows_.end() && windows_.size() > most;) {
+    at = at->second.is_in_dispute() || keep(at->first) ? std::next(at) : forget(at);
+  }
+}
+
+Books::Windows::iterator Books::forget(Windows::iterator at) {
+  const Window& window = at->second;
+  const bool is_first = !slots_.empty() && slots_.begin()->first == window.receipt.slot;
+  if (is_first) slots_.erase(slots_.begin());
+  if (!is_first) slots_.erase(window.receipt.slot);
+  if (window.is_selected && !window.is_audited) ++audits_.missed;
+  if (window.is_refereed && !window.opened.contains(cluster_)) ++audits_.referee_missed;
+  return windows_.erase(at);
 }
 
 Status Books::apply(const RulesEntry& entry) {

@@ -7,6 +7,7 @@
 #pragma once
 
 #include <compare>
+#include <functional>
 #include <map>
 #include <optional>
 #include <set>
@@ -104,7 +105,10 @@ class Books {
   // policy's coordinator_rate is the minimum.
   std::vector<std::uint64_t> refereed(std::int64_t rate) const;
   std::size_t windows() const { return windows_.size(); }  // auditable or in dispute
-  std::uint64_t drawn() const { return drawn_; }           // entries before this one were drawn
+  // For a reader whose memory is bounded, and that applies no seal of what it forgets: forgets the
+  // oldest windows until `most` are left, but those in dispute and those to `keep`.
+  void forget_windows(std::size_t most, const std::function<bool(std::uint64_t entry)>& keep);
+  std::uint64_t drawn() const { return drawn_; }  // entries before this one were drawn
   const AuditCounts& audits() const { return audits_; }
   // The Merkle root of all entries so far, which the checkpoint states and the next draw uses.
   Hash256 root() const { return edge_.root(); }
@@ -155,6 +159,8 @@ class Books {
   std::optional<std::uint64_t> dispute_of(const PublicKey& key) const;
   Result<Window*> window(std::uint64_t entry);
   void forget_old_windows();
+  using Windows = std::map<std::uint64_t, Window>;
+  Windows::iterator forget(Windows::iterator at);
 
   Policy policy_;
   EntrySignatures signatures_;
@@ -163,8 +169,8 @@ class Books {
   std::int64_t time_ = 0;
   std::map<PublicKey, Member> members_;
   std::map<Account, std::int64_t> balances_;
-  std::map<std::uint64_t, Window> windows_;  // auditable or in dispute, by entry
-  Slots slots_;                              // of these windows
+  Windows windows_;  // auditable or in dispute, by entry
+  Slots slots_;      // of these windows
   std::vector<Posting> postings_;
   TreeEdge edge_;
   std::optional<Draw> draw_;

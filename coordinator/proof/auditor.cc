@@ -27,11 +27,13 @@ static_assert(Auditor::kChecksKept < Auditor::kKeptCases, "checks leave room for
 
 }  // namespace
 
-Auditor::Auditor(SecretKey cluster, const Clock& clock, AuditMode mode, bool follows)
+Auditor::Auditor(SecretKey cluster, const Clock& clock, AuditMode mode, bool follows,
+                 std::size_t folded)
     : cluster_(std::move(cluster)),
       clock_(clock),
       mode_(mode),
       follows_(follows),
+      folded_(folded),
       books_({}, ledger::EntrySignatures::kTrusted),
       verdicts_(cluster_.public_key(), clock, pipelines_, books_, out_) {
   counts_.mode = mode;
@@ -42,6 +44,7 @@ Auditor::Auditor(SecretKey cluster, const Clock& clock, AuditMode mode, bool fol
 // Where nothing is audited, too: who was found a fraud before is given no work.
 Status Auditor::recall(ByteSpan bytes, const Hash256& leaf) {
   TRY_VOID(books_.apply(bytes, leaf));
+  bound_windows();
   TRY(const ledger::Entry entry, ledger::parse_entry(bytes));
   verdicts_.keys().recall(entry);
   if (std::holds_alternative<ledger::VerdictEntry>(entry.body)) ++verdicts_total_;
@@ -53,24 +56,22 @@ Status Auditor::recall(ByteSpan bytes, const Hash256& leaf) {
 Status Auditor::logged(ByteSpan bytes) {
   if (!follows()) return ok_status();
   const std::uint64_t index = books_.entries();
-  Status applied = books_.apply(bytes);
-  if (!applied.ok()) follows_ = false;
-  if (applied.ok() && mode_ == AuditMode::kOff) return ok_status();
-  if (applied.ok() && books_.windows() > kFoldedWindows) {
-    applied = Error{ErrorCode::kNoCapacity,
-                    "more than " + std::to_string(kFoldedWindows) +
-                        " windows are young enough to be audited; begin anew with --audit off"};
-  }
+  const Status applied = books_.apply(bytes);
   if (!applied.ok()) {
+    follows_ = false;
     mode_ = AuditMode::kOff;
     return applied;
   }
+  bound_windows();
+  if (mode_ == AuditMode::kOff) return ok_status();
   TRY(const ledger::Entry entry, ledger::parse_entry(bytes));
   if (const auto* receipt = std::get_if<ledger::ReceiptEntry>(&entry.body)) {
     on_receipt(index, *receipt);
   } else if (const auto* seal = std::get_if<ledger::SealEntry>(&entry.body)) {
+    unlogged_.extract(seal->receipt);
     on_seal(*seal);
   } else if (const auto* opening = std::get_if<ledger::OpeningEntry>(&entry.body)) {
+    unlogged_.extract(opening->receipt);
     on_opening(*opening);
   } else if (std::holds_alternative<ledger::DrawEntry>(entry.body)) {
     on_drawn();
@@ -79,6 +80,14 @@ Status Auditor::logged(ByteSpan bytes) {
   }
   verdicts_.keys().logged(entry);
   return ok_status();
+}
+
+// Several at a time, for each look passes over those that are kept.
+void Auditor::bound_windows() {
+  if (books_.windows() <= folded_) return;
+  books_.forget_windows(folded_ - folded_ / 16, [this](std::uint64_t entry) {
+    return by_entry_.contains(entry) || unlogged_.contains(entry);
+  });
 }
 
 std::optional<ledger::DrawEntry> Auditor::draw() {
@@ -191,16 +200,27 @@ void Auditor::over(const ReceiptRequest& request) {
     if (request.policy.verify == Verify::kFull) out_.outcomes.push_back(std::move(none));
     return;
   }
-  const std::size_t bytes = request.tokens.size() * sizeof(TokenId);
-  while (!cases_.empty() && (bytes_ + bytes > kKeptBytes || cases_.size() >= kKeptCases)) {
-    forget(cases_.begin(), "too many requests wait for their audit");
+  const Key key(request.order.request, request.epoch);
+  if (cases_.contains(key)) {
+    spdlog::error("request {} was computed in this pipeline before: again it is not audited",
+                  to_hex(key.first));
+    return;
+  }
+  const std::string& owner = request.policy.owner;
+  const std::size_t cost =
+      std::max(request.tokens.size() * sizeof(TokenId), kKeptBytes / kKeptCases);
+  while (!cases_.empty() && costs_.total() + cost > kKeptBytes) {
+    const auto heaviest = std::ranges::find(cases_, costs_.heaviest(), [](const auto& one) {
+      return one.second.request.request().policy.owner;
+    });
+    INVARIANT(heaviest != cases_.end(), "who holds most of what is kept has some of it");
+    forget(heaviest, "too many requests wait for their audit");
   }
   Kept kept{AuditCase(pipeline->second, request)};
-  kept.bytes = bytes;
+  kept.cost = cost;
   kept.since = clock_.unix_seconds();
-  if (cases_.emplace(Key(request.order.request, request.epoch), std::move(kept)).second) {
-    bytes_ += bytes;
-  }
+  costs_.take(owner, cost);
+  cases_.emplace(key, std::move(kept));
 }
 
 // Whatever it still wants is missed.
@@ -224,8 +244,7 @@ void Auditor::forget(Cases::iterator one, const std::string& why) {
     out_.outcomes.push_back(*kept.dispute);
     out_.outcomes.back().windows = kept.agreed;
   }
-  INVARIANT(bytes_ >= kept.bytes, "the bytes of each kept request are counted");
-  bytes_ -= kept.bytes;
+  costs_.give_back(kept.request.request().policy.owner, kept.cost);
   runs_.erase(kept.run.name);
   for (const std::uint64_t entry : kept.request.entries()) by_entry_.erase(entry);
   cases_.erase(one);
@@ -358,6 +377,8 @@ Auditor::Output Auditor::take_output() {
 
 void Auditor::on_timer() {
   verdicts_.on_timer();
+  std::erase_if(unlogged_,
+                [this](std::uint64_t entry) { return books_.receipt(entry) == nullptr; });
   const std::int64_t unix = clock_.unix_seconds();
   const std::int64_t most = books_.policy().audit_seconds - kMarginSeconds;
   for (auto one = cases_.begin(); one != cases_.end();) {

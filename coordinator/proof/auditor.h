@@ -5,7 +5,9 @@
 // differs stands in the log as a dispute, which a DisputeResolver ends.
 //
 // A request's tokens are kept in memory from its end to its audit, and never written: for at most
-// the policy's audit_seconds, and within kKeptBytes, where the oldest gives way. What cannot be
+// the policy's audit_seconds, and within kKeptBytes, where the oldest of the API key that holds
+// most gives way. Of more windows than kFoldedWindows the oldest are not audited any more, but
+// those whose tokens are kept: a load that is too high costs audits while it lasts. What cannot be
 // audited is counted and said: where no other node holds the layers, where a restart or the limit
 // took the tokens, where an auditor does not seal or open what it claimed.
 //
@@ -33,6 +35,7 @@
 #include "coordinator/coordinator.h"
 #include "coordinator/proof/audit_case.h"
 #include "coordinator/proof/dispute_resolver.h"
+#include "coordinator/proof/key_shares.h"
 #include "coordinator/proof/own_referee.h"
 #include "coordinator/proof/seal_round.h"
 #include "ledger/books.h"
@@ -42,7 +45,7 @@ namespace hearth::coordinator {
 class Auditor {
  public:
   static constexpr std::size_t kKeptBytes = std::size_t{16} << 20;  // of tokens
-  static constexpr std::size_t kKeptCases = 8'192;
+  static constexpr std::size_t kKeptCases = 8'192;                  // each costs its part at least
   static constexpr std::size_t kFoldedWindows = 300'000;  // of the log's latest audit_seconds
   static constexpr std::size_t kRunsAtOnce = 4;
   static constexpr std::size_t kChecksAtOnce = 4;  // of newcomers, besides
@@ -53,14 +56,16 @@ class Auditor {
   // Of an auditor, to claim, to seal and to open.
   static constexpr Duration kPatience = std::chrono::seconds(30);
 
-  // `follows`: the log is folded whatever becomes of audits, for its balances are needed.
-  Auditor(SecretKey cluster, const Clock& clock, AuditMode mode, bool follows = false);
+  // `follows`: the log is folded whatever becomes of audits, for its balances are needed. `folded`:
+  // windows that may be audited, at most.
+  Auditor(SecretKey cluster, const Clock& clock, AuditMode mode, bool follows = false,
+          std::size_t folded = kFoldedWindows);
 
   // The log of earlier processes, entry by entry, each with its leaf_hash(). kInvalidInput: the
   // rules do not allow it.
   Status recall(ByteSpan entry, const Hash256& leaf);
-  // What follows, as it is on the disk. kInvalidInput likewise, and kNoCapacity beyond
-  // kFoldedWindows: nothing is audited any more. The entry is in the books while follows().
+  // What follows, as it is on the disk. kInvalidInput likewise: nothing is audited any more. The
+  // entry is in the books while follows().
   Status logged(ByteSpan entry);
   bool follows() const { return follows_ || mode_ != AuditMode::kOff; }
   // To be the very next entry, when nothing else waits to be one. Nothing: it is not time.
@@ -103,7 +108,7 @@ class Auditor {
   enum class State { kKept, kRefereed, kWaiting, kRunning, kSealing, kOpening };
   struct Kept {
     AuditCase request;
-    std::size_t bytes = 0;
+    std::size_t cost = 0;    // of kKeptBytes
     std::int64_t since = 0;  // unix seconds
     State state = State::kKept;
     TimePoint at{};  // when it came to its state; kWaiting: when it may be tried
@@ -128,6 +133,12 @@ class Auditor {
   };
   using Cases = std::map<Key, Kept>;  // the oldest request first: names begin with a time
 
+  void bound_windows();
+  template <typename Said>  // a seal or an opening
+  void say(const PublicKey& auditor, const Said& said) {
+    unlogged_.insert(said.receipt);
+    out_.entries.push_back({auditor, said});
+  }
   void on_receipt(std::uint64_t entry, const ledger::ReceiptEntry& receipt);
   void on_drawn();
   void on_seal(const ledger::SealEntry& seal);
@@ -152,6 +163,7 @@ class Auditor {
   const Clock& clock_;
   AuditMode mode_;
   bool follows_;
+  const std::size_t folded_;
   ledger::Books books_;
   std::uint64_t undrawn_ = 0;  // receipts since the latest draw
   TimePoint next_draw_{};
@@ -161,9 +173,10 @@ class Auditor {
   OwnReferee own_referee_;
   std::uint64_t verdicts_total_ = 0;  // of the log, with those that are unjudged
   Cases cases_;
-  std::size_t bytes_ = 0;
+  KeyShares costs_;
   std::map<ledger::RequestId, Key> runs_;  // by the audit's own name
   std::map<std::uint64_t, Key> by_entry_;  // of what is kept
+  std::multiset<std::uint64_t> unlogged_;  // entries of which seals and openings are to be logged
   AuditStatus counts_;
 };
 

@@ -71,7 +71,7 @@ void Auditor::refereed(std::uint64_t number, const Result<ledger::RefereeFinding
     const bool is_wanted =
         kept.request.wanted.contains(found.entry) || kept.refereed.contains(found.entry);
     if (found.agrees && !is_wanted) continue;
-    out_.entries.push_back({cluster_.public_key(), kept.seals.seal_own(found, cluster_)});
+    say(cluster_.public_key(), kept.seals.seal_own(found, cluster_));
   }
   kept.enter(State::kSealing, clock_.now());
 }
@@ -103,7 +103,7 @@ void Auditor::take(const std::string& node, const control::v1::Seals& seals) {
     const auto said = round ? (*round)->take(node, seal, cluster_.public_key())
                             : Result<ledger::SealEntry>(round.error());
     if (said) {
-      out_.entries.push_back({said->auditor, *said});
+      say(said->auditor, *said);
     } else {
       spdlog::error("node {}: no seal: {}", node, said.error().message);
     }
@@ -119,7 +119,7 @@ void Auditor::on_seal(const ledger::SealEntry& seal) {
   kept.seals.sealed(seal.receipt);
   if (kept.state != State::kSealing || !kept.seals.is_all_sealed()) return;
   for (const ledger::OpeningEntry& own : kept.seals.open_own()) {
-    out_.entries.push_back({cluster_.public_key(), own});
+    say(cluster_.public_key(), own);
   }
   for (NodeMessage& order : kept.seals.open_orders()) out_.messages.push_back(std::move(order));
   kept.enter(State::kOpening, clock_.now());
@@ -133,7 +133,7 @@ void Auditor::take(const std::string& node, const control::v1::Openings& opening
     const auto said =
         round ? (*round)->take(node, opening) : Result<ledger::OpeningEntry>(round.error());
     if (said) {
-      out_.entries.push_back({said->auditor, *said});
+      say(said->auditor, *said);
     } else {
       spdlog::error("node {}: no opening: {}", node, said.error().message);
     }

@@ -544,6 +544,53 @@ TEST_F(AuditorTest, WhatIsKeptIsBoundedAndForgotten) {
   EXPECT_EQ(audits->status().missed_total, 2u) << "the oldest gives way, and is counted";
 }
 
+TEST_F(AuditorTest, OneKeyTakesNoOthersAudits) {
+  audits->end(Epoch(5));
+  ReceiptRequest quiet = request(1);
+  quiet.policy.owner = "quiet";
+  answer(quiet);
+  for (unsigned char i = 2; i < 5; ++i) {
+    ReceiptRequest flood = request(i);
+    flood.policy.owner = "flood";
+    flood.tokens.resize(Auditor::kKeptBytes / sizeof(TokenId) / 2, 1);
+    audits->over(flood);
+  }
+  EXPECT_EQ(audits->status().waiting, 2u);
+  EXPECT_EQ(audits->status().missed_total, 0u);
+}
+
+TEST_F(AuditorTest, MoreWindowsThanAreFoldedEndNoAudits) {
+  constexpr std::size_t kFolded = 6;
+  audits = std::make_unique<Auditor>(testing::receipt_cluster(), clock, AuditMode::kSpot, false,
+                                     kFolded);
+  begin(testing::receipt_pipeline(stages));
+  begin(testing::receipt_pipeline(others, Epoch(5)));
+  for (unsigned char i = 1; i <= 10; ++i) {
+    const ReceiptRequest one = request(i);  // its tokens are not kept
+    desk->start(one.epoch, one.order.request, one.tokens.size());
+    for (ReceiptStage& stage : stages) desk->take(stage.node, stage.claim(one));
+    desk->over(one);
+    pump();
+    EXPECT_LE(audits->books().windows(), kFolded);
+  }
+  EXPECT_EQ(audits->status().mode, AuditMode::kSpot);
+  EXPECT_TRUE(audits->follows() && runs.empty());
+  later(Auditor::kDrawPause);
+  EXPECT_GT(audits->status().missed_total, 0u) << "they are counted";
+  answer(request(11));
+  for (unsigned char i = 12; i <= 20; ++i) {
+    const ReceiptRequest one = request(i);
+    desk->start(one.epoch, one.order.request, one.tokens.size());
+    for (ReceiptStage& stage : stages) desk->take(stage.node, stage.claim(one));
+    desk->over(one);
+    pump();
+  }
+  later(Auditor::kDrawPause);
+  ASSERT_EQ(runs.size(), 1u) << "what is kept is audited, however many come after it";
+  compute(runs[0]);
+  EXPECT_EQ(audits->status().agreed_total, 2u);
+}
+
 TEST_F(AuditorTest, AnotherProcessAuditsWhatItSees) {
   answer(request(1));
   open(AuditMode::kSpot);
