@@ -199,15 +199,18 @@ inline constexpr std::size_t kControlWorkerBytes = 64 * kKiB;  // 512 rows' hash
 inline constexpr std::uint64_t kLogEntries = std::uint64_t{1} << 40;
 inline constexpr std::size_t kLogEntryBytes = 65'535;  // C2SP tlog-tiles: a length of two bytes
 inline constexpr std::size_t kLogBatch = 65'536;       // entries of one append
+inline constexpr std::uint64_t kLogFreeBytes = kGiB;   // of its disk; below it is warned of
 inline constexpr std::size_t kNoteBytes = 128 * kKiB;
 inline constexpr std::size_t kNoteSignatures = 64;
 
 // Receipts on their way (node/proof/receipt_maker.h, coordinator/proof/receipt_collector.h).
 inline constexpr std::uint32_t kWindowPositions = 4'096;  // of a receipt; the last has what is left
 inline constexpr std::uint32_t kReceiptBatch = 64;        // windows in one control message
+inline constexpr std::uint32_t kReceiptsAsked = 128;      // receipts, which are shorter
 inline constexpr std::size_t kReceiptWindows = 8'192;     // of a worker that wait for signatures
+inline constexpr std::size_t kReceiptClaims = 2'048;      // of those, that are still to be claimed
 inline constexpr std::size_t kReceiptRequests = 8'192;    // at the coordinator, running or waiting
-inline constexpr std::size_t kReceiptsSeen = 1'000'000;   // requests of an hour that have some
+inline constexpr std::size_t kReceiptsSeen = 1'000'000;   // names of an hour, the newest
 inline constexpr std::size_t kReceiptQueueBytes = 64 * kMiB;  // that wait for a thread
 inline constexpr std::uint32_t kReceiptSeconds = 30;  // from a request's end to its receipts
 inline constexpr std::size_t kBuildBytes = 64;        // a program's name in receipts
@@ -277,8 +280,12 @@ static_assert(kPieceLinks < kConnections, "links for pieces leave room for links
 static_assert(kBatchOpens <= kBatchRows && kRunningSequences <= kBatchReleases,
               "a batch opens a sequence a row, and can release all that run");
 static_assert(kWindowPositions >= kBatchRows, "a batch lies in at most two windows");
-static_assert(kReceiptBatch <= kReceiptWindows && kReceiptRequests >= kRunningSequences,
-              "receipts wait for every running sequence");
+static_assert(kReceiptBatch <= kReceiptWindows && kReceiptRequests / 2 >= kRunningSequences,
+              "receipts wait for every running sequence, though one key has them all");
+static_assert(kReceiptsAsked * std::size_t{448 + 8} < kControlWorkerBytes,
+              "a worker's receipts fit a message");
+static_assert(kReceiptClaims <= kReceiptWindows / 4,
+              "a window is claimed long before it gives way to newer ones");
 static_assert(kHttpLightBytes < kHttpBodyBytes && kHttpBodyBytes < kHttpBodiesBytes,
               "several bodies are received at a time");
 static_assert(2 * (kHttpConnections + kHttpProbeConnections + kWorkers + 3 * kConnections) <

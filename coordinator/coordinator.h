@@ -27,8 +27,10 @@
 
 #include <cstdint>
 #include <functional>
+#include <map>
 #include <memory>
 #include <optional>
+#include <set>
 #include <string>
 #include <vector>
 
@@ -91,6 +93,8 @@ struct NodeStatus {
   std::optional<NodeStanding> standing;     // where audits are; nothing before the log names it
   std::string slow;                         // how slow it was found lately; empty: it was not
   std::string barred;                       // why the ledger lets it have no work; empty: it may
+  std::string unreceipted;                  // why its work has no receipts; empty: it has some
+  std::uint64_t unreceipted_windows = 0;    // of its, since the server began
   std::string owner;                        // of the machine; empty: unknown
   // It checks what others computed and serves no requests; then what it does, or why it waits.
   bool newcomer = false;
@@ -118,6 +122,15 @@ enum class AuditMode : std::uint8_t {
   kFull,  // every window
 };
 
+// Windows of stages that were computed and have no receipt (coordinator/proof/unreceipted.h), since
+// this process began.
+struct UnreceiptedStatus {
+  std::uint64_t total = 0;
+  std::map<std::string, std::uint64_t> by_node = {};  // that gave none
+  std::map<std::string, std::uint64_t> by_key = {};   // id of the API key, "no key", "others"
+  std::set<std::string> silent = {};                  // nodes that give none lately
+};
+
 // Windows of requests that others compute again (coordinator/proof/auditor.h), since this
 // process began.
 struct AuditStatus {
@@ -140,6 +153,7 @@ struct AuditStatus {
   std::uint64_t open_disputes = 0;      // windows
   std::uint64_t ended_disputes = 0;     // verdicts
   std::uint64_t unjudged_disputes = 0;  // that ended without one
+  UnreceiptedStatus unreceipted = {};
 };
 
 struct PipelineStatus {

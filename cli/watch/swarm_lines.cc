@@ -205,6 +205,28 @@ void add_audits(const client::SwarmView& view, Lines& lines) {
   }
 }
 
+// What no reader of the log can verify, with the key that asked for most of it and the nodes to
+// blame.
+void add_unreceipted(const client::SwarmView& view, Lines& lines) {
+  const client::AuditsView& audits = view.audits;
+  if (audits.unreceipted > 0) {
+    lines.push_back("missing " + counted(audits.unreceipted, "window") +
+                    " without a receipt since the server started: neither audited nor paid");
+    const auto most = std::ranges::max_element(audits.unreceipted_by_key, {},
+                                               [](const auto& one) { return one.second; });
+    if (most != audits.unreceipted_by_key.end()) {
+      lines.push_back("        most of them, " + std::to_string(most->second) +
+                      ", of API key: " + escape_control(most->first));
+    }
+  }
+  for (const client::NodeView& node : view.nodes) {
+    if (node.unreceipted_windows == 0 && node.unreceipted.empty()) continue;
+    lines.push_back("missing " + escape_control(node.name) + ": no receipt for " +
+                    counted(node.unreceipted_windows, "window") +
+                    (node.unreceipted.empty() ? "" : "; " + escape_control(node.unreceipted)));
+  }
+}
+
 void add_ledger(const client::SwarmView& view, Lines& lines) {
   if (!view.ledger_fault.empty()) {
     lines.push_back("ledger  answers have no receipts until the server restarts: " +
@@ -235,7 +257,8 @@ void add_away(const client::SwarmView& view, Lines& lines) {
 
 void add_remarks(const client::SwarmView& view, Lines& lines) {
   for (const auto add :
-       {add_why, add_away, add_slow, add_wrong, add_barred, add_audits, add_ledger}) {
+       {add_why, add_away, add_slow, add_wrong, add_barred, add_audits, add_unreceipted,
+        add_ledger}) {
     add(view, lines);
   }
 }

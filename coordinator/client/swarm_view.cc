@@ -97,6 +97,10 @@ NodeView node_of(const Json& json, const std::map<std::uint64_t, std::uint64_t>&
   node.spare = json.value("spare", "");
   node.slow = json.value("slow", "");
   node.barred = json.value("barred", "");
+  node.unreceipted = json.value("unreceipted", "");
+  if (json.contains("unreceipted_windows")) {
+    node.unreceipted_windows = count_of<std::uint64_t>(json, "unreceipted_windows");
+  }
   node.owner = json.value("owner", "");
   node.newcomer = json.value("newcomer", "");
   node.standing = standing_of(json);
@@ -152,6 +156,13 @@ SwarmView view_of(const Json& state) {
                    count("unjudged_disputes"),
                    count_of<std::uint64_t>(referee, "missed"),
                    referee.value("why_missed", "")};
+    if (const Json none = audits.value("unreceipted", Json::object()); !none.empty()) {
+      view.audits.unreceipted = count_of<std::uint64_t>(none, "windows");
+      const Json by_key = none.value("by_key", Json::object());
+      for (const auto& [key, windows] : by_key.items()) {
+        view.audits.unreceipted_by_key[key] = count_of<std::uint64_t>(by_key, key.c_str());
+      }
+    }
   }
   return view;
 }

@@ -3,6 +3,7 @@
 #pragma once
 
 #include <cstdint>
+#include <map>
 #include <optional>
 #include <string>
 #include <vector>
@@ -45,8 +46,10 @@ struct NodeView {
     std::uint64_t disputes = 0;  // open ones that it is a party of
   };
   std::optional<Standing> standing;
-  std::string barred;  // why the ledger lets it have no work; empty: it may
-  std::string owner;   // of the node; empty: none
+  std::string barred;       // why the ledger lets it have no work; empty: it may
+  std::string unreceipted;  // why its work has no receipts; empty: it has some, or it is not said
+  std::uint64_t unreceipted_windows = 0;
+  std::string owner;  // of the node; empty: none
 };
 
 // A stage for which no worker is here.
@@ -76,6 +79,8 @@ struct AuditsView {
   std::uint64_t unjudged_disputes = 0;
   std::uint64_t referee_missed = 0;  // windows that draws gave to the server's own referee
   std::string why_referee_missed = {};
+  std::uint64_t unreceipted = 0;  // windows that were computed and have no receipt
+  std::map<std::string, std::uint64_t> unreceipted_by_key = {};  // ids of API keys
 };
 
 struct SwarmView {

@@ -100,6 +100,7 @@ void CoordinatorMachine::follow_standing() {
     follow_newcomer(*node, options_.receipts->is_newcomer(peer->key));
     node = registry_.find(name);
     if (node == nullptr || node->state == Node::State::kLost) continue;
+    node->status.unreceipted = options_.receipts->why_unreceipted(name, node->status.build);
     const std::string why = options_.receipts->why_barred(peer->key);
     if (why == node->status.barred) continue;
     node->status.barred = why;
@@ -134,6 +135,17 @@ void CoordinatorMachine::follow_newcomer(Node& node, bool newcomer) {
       pipeline->describe(node.status.stage) + " is a newcomer again, and serves no client", {});
 }
 
+// Which nodes' work has no receipts. Where an audit finds no other pipeline, such nodes may be why.
+void CoordinatorMachine::add_unreceipted(SwarmStatus& status) {
+  AuditStatus& audits = *status.audits;
+  for (NodeStatus& node : status.nodes) {
+    const auto windows = audits.unreceipted.by_node.find(node.name);
+    if (windows != audits.unreceipted.by_node.end()) node.unreceipted_windows = windows->second;
+    if (audits.waiting == 0 || node.unreceipted.empty() || node.state != "serving") continue;
+    audits.why_waiting += "; nothing is audited with node " + node.name + ": " + node.unreceipted;
+  }
+}
+
 SwarmStatus CoordinatorMachine::status() const {
   SwarmStatus status = sequences_.status();
   status.ready = scheduler_.serves();
@@ -156,6 +168,7 @@ SwarmStatus CoordinatorMachine::status() const {
   status.accused = holdings_.accused();
   status.pipelines = standings_.pipeline_statuses();
   if (options_.receipts != nullptr) status.audits = options_.receipts->audits();
+  if (status.audits) add_unreceipted(status);
   if (status.audits) status.audits->canaries_total = newcomers_.total();
   status.late_frames_total += links_.late_frames();
   return status;

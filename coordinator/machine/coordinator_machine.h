@@ -49,6 +49,7 @@ class CoordinatorMachine final : public Coordinator {
   // Nodes that a verdict bars from work, or not any more.
   void follow_standing();
   void follow_newcomer(Node& node, bool newcomer);
+  static void add_unreceipted(SwarmStatus& status);
 
   const CoordinatorOptions options_;
   const MachineParts parts_;

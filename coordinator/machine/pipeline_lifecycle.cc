@@ -68,20 +68,23 @@ Hash256 PipelineLifecycle::model_of_receipts() const {
   return holdings_.model() ? *holdings_.model() : blake2b(as_bytes(options_.model_fingerprint));
 }
 
-// Where every stage makes them, with this very program: neighbours must name the same one.
+// Where every stage makes them, with this very program: neighbours must name the same one. Else the
+// windows of all stages are counted, and those of other programs are named.
 void PipelineLifecycle::begin_receipts(Pipeline& pipeline) {
   if (options_.receipts == nullptr) return;
   ReceiptPipeline stages{pipeline.epoch, {}, {}, pipeline.checking.has_value()};
   for (const Member& member : pipeline.members) {
     const auto peer = control_.peer(member.link);
     if (!peer || registry_.find(member.node)->status.build != options_.receipts->build()) {
-      spdlog::info("epoch {}: no receipts, for {} makes none like those of this program",
+      spdlog::warn("epoch {}: no receipts, for {} makes none like those of this program",
                    pipeline.epoch.value, member.node);
-      return;
+      pipeline.foreign.push_back(member.node);
+      continue;
     }
     const auto owner = options_.owner_of ? options_.owner_of(peer->key) : std::nullopt;
     stages.stages.push_back({member.node, peer->key, member.layers, owner ? owner->id : Hash256()});
   }
+  if (!pipeline.foreign.empty()) return;
   pipeline.model = model_of_receipts();
   stages.program =
       ledger::program_id(*pipeline.model, options_.receipts->build(), options_.canonical_version);

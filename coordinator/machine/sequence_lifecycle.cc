@@ -249,7 +249,7 @@ void SequenceLifecycle::start_sequence(Sequence& sequence) {
   sequence.receipts = sequence.request.receipt && pipeline != nullptr && pipeline->model;
   if (sequence.receipts) {
     options_.receipts->start(sequence.epoch, sequence.request.receipt->request,
-                             sequence.tokens_wanted());
+                             sequence.tokens_wanted(), sequence.request.policy.owner);
   }
   SubmitMessage message = sequence.submit();
   message.open.background = sequence.request.background;
@@ -292,7 +292,16 @@ void SequenceLifecycle::release(Sequence& sequence) {
     std::vector<TokenId> tokens = sequence.request.prompt;
     tokens.insert(tokens.end(), sequence.answer.begin(), sequence.answer.end());
     options_.receipts->over({sequence.epoch, *sequence.request.receipt, sequence.prompt_tokens,
-                             std::move(tokens), sequence.request.sampling, policy});
+                             std::move(tokens), sequence.request.sampling, policy,
+                             sequence.request.origin == Origin::kAudit});
+  }
+  const Pipeline* pipeline = pipelines_.find(sequence.epoch);
+  const bool is_unreceipted = sequence.request.receipt && !sequence.receipts &&
+                              !sequence.released && !sequence.answer.empty() &&
+                              sequence.request.origin != Origin::kAudit;
+  if (is_unreceipted && pipeline != nullptr && !pipeline->foreign.empty()) {
+    options_.receipts->skip(pipeline->foreign, pipeline->members.size(), policy.owner,
+                            sequence.tokens_known());
   }
   const bool asked = policy.verify == Verify::kFull && !sequence.released;
   scheduler_.release(sequence);

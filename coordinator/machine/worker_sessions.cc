@@ -151,6 +151,7 @@ void WorkerSessions::meet(Node& node) {
   if (node.status.newcomer) options_.receipts->doubt(peer->key);
   node.status.newcomer = options_.receipts->is_newcomer(peer->key);
   node.status.barred = options_.receipts->why_barred(peer->key);
+  node.status.unreceipted = options_.receipts->why_unreceipted(node.status.name, node.status.build);
   options_.receipts->meet_machine(peer->key, machine_of(node.status));
   if (node.status.build == options_.receipts->build()) {
     options_.receipts->meet(node.status.name, peer->key);
@@ -214,10 +215,10 @@ void WorkerSessions::lose(const std::string& name, const std::string& why) {
 }
 
 void WorkerSessions::on_receipts(Node& node, const WorkerMessage& message, int windows) {
-  constexpr int kMost = limits::kReceiptBatch;
-  if (windows > kMost) {
+  const int most = message.has_receipts() ? limits::kReceiptsAsked : limits::kReceiptBatch;
+  if (windows > most) {
     return lose(node.status.name, "it spoke of " + std::to_string(windows) +
-                                      " windows at once; the limit is " + std::to_string(kMost));
+                                      " windows at once; the limit is " + std::to_string(most));
   }
   if (options_.receipts != nullptr) options_.receipts->take(node.status.name, message);
 }

@@ -28,7 +28,9 @@ bool has(const Node& node, LayerRange layers) {
 
 }  // namespace
 
-bool doubtful(const Node& node) { return node.strikes > 0 || node.late || node.slow; }
+bool doubtful(const Node& node) {
+  return node.strikes > 0 || node.late || node.slow || node.unreceipted;
+}
 
 std::vector<Node*> placeable(const std::vector<Node*>& nodes, bool all) {
   std::vector<Node*> some;

@@ -24,6 +24,11 @@ namespace {
 constexpr auto kPause = std::chrono::milliseconds(500);
 // Between two looks at which requests have no receipts to come.
 constexpr auto kSweepPause = std::chrono::milliseconds(100);
+// By which a request that begins waits for this thread at most, where its key has most of them.
+constexpr auto kBehind = std::chrono::seconds(2);
+constexpr auto kDiskPause = std::chrono::seconds(60);  // between two looks at the disk
+// From here on the log's time is not told from that of a clock that is kept right.
+constexpr std::int64_t kAheadSeconds = 60;
 
 }  // namespace
 
@@ -43,6 +48,7 @@ struct LedgerService::State : std::enable_shared_from_this<State> {
   void round(bool is_last);
   void take(const std::string& node, const control::v1::WorkerMessage& message);
   void publish_status();
+  void post_standing();
   void collect();
   void send_messages();
   void append();
@@ -135,15 +141,26 @@ void LedgerService::State::round(bool is_last) {
 }
 
 void LedgerService::State::publish_status() {
-  const AuditStatus newest = audits.status();
+  AuditStatus newest = audits.status();
+  newest.unreceipted = desk.unreceipted().counts();
   const bool is_off = newest.mode == AuditMode::kOff;
   std::shared_ptr<const Standings> known;
   if (!is_off && std::exchange(counted, audits.books().entries()) != audits.books().entries()) {
     known = std::make_shared<const Standings>(standings_of(audits.books()));
   }
   const std::lock_guard lock(mutex);
-  status = newest;
+  const bool same = newest.unreceipted.silent == status.unreceipted.silent;
+  status = std::move(newest);
   if (known || is_off) standings = std::move(known);
+  if (!same) post_standing();
+}
+
+// With the mutex.
+void LedgerService::State::post_standing() {
+  if (!post) return;
+  post([self = shared_from_this()] {
+    if (self->listener.standing) self->listener.standing();
+  });
 }
 
 void LedgerService::State::take(const std::string& node,
@@ -236,10 +253,7 @@ void LedgerService::State::tell_standing() {
   }
   for (const auto& [key, why] : now) desk.bar(key);
   barred = std::move(now);
-  if (!post) return;
-  post([self = shared_from_this()] {
-    if (self->listener.standing) self->listener.standing();
-  });
+  post_standing();
 }
 
 std::set<PublicKey> LedgerService::State::find_newcomers() const {
@@ -464,6 +478,20 @@ std::string LedgerService::why_barred(const PublicKey& key) const {
   return found == state_->barred.end() ? "" : found->second;
 }
 
+std::string LedgerService::why_unreceipted(const std::string& node,
+                                           const std::string& build) const {
+  const std::lock_guard lock(state_->mutex);
+  if (state_->status.mode == AuditMode::kOff) return "";
+  if (build.empty()) return "its program makes no receipts";
+  if (build != build_) {
+    return "its program makes other receipts than this server's, " + build + " instead of " +
+           build_ + ": install the same version on both";
+  }
+  return state_->status.unreceipted.silent.contains(node)
+             ? "it gave no receipts for its latest windows: hearth logs on its machine may say why"
+             : "";
+}
+
 void LedgerService::doubt(const PublicKey& key) {
   {
     const std::lock_guard lock(state_->mutex);
@@ -498,10 +526,25 @@ void LedgerService::begin(ReceiptPipeline pipeline) {
   });
 }
 
-void LedgerService::start(Epoch epoch, const ledger::RequestId& request, std::uint64_t positions) {
-  state_->push(0, [epoch, request, positions](State& state) {
+void LedgerService::start(Epoch epoch, const ledger::RequestId& request, std::uint64_t positions,
+                          const std::string& owner) {
+  const TimePoint since = state_->clock.now();
+  state_->push(0, [epoch, request, positions, owner, since](State& state) {
+    const bool is_behind = state.clock.now() - since > kBehind && state.desk.heaviest() == owner;
     // Of what is computed for an audit there are seals, and no receipts.
-    if (!state.audits.is_run(request)) state.desk.start(epoch, request, positions);
+    if (is_behind || state.audits.is_run(request)) return;
+    state.desk.start(epoch, request, positions, owner);
+  });
+}
+
+void LedgerService::skip(const std::vector<std::string>& foreign, std::size_t stages,
+                         const std::string& owner, std::uint64_t tokens) {
+  // The last token is never fed.
+  const std::uint64_t windows =
+      (tokens - 1 + limits::kWindowPositions - 1) / limits::kWindowPositions;
+  state_->push(0, [foreign, stages, owner, windows](State& state) {
+    for (const std::string& node : foreign) state.desk.unreceipted().add(node, owner, windows);
+    state.desk.unreceipted().add("", owner, windows * (stages - foreign.size()));
   });
 }
 

@@ -2,7 +2,9 @@
 // thread of their own, so that no request waits for a signature or a disk. Entries of about half a
 // second meet the disk together. What the thread cannot keep up with (limits::kReceiptQueueBytes)
 // is left out; requests that it belongs to have no receipts. A log that fails takes nothing more
-// until it is opened again, and requests go on without receipts: fault() says why.
+// until it is opened again, and requests go on without receipts: fault() says why. Where the thread
+// is seconds behind, requests of the key that has most are refused their receipts as they begin,
+// and cost it nothing more: it is never so far behind that all are too late.
 //
 // Threads: made, called and destroyed on the owner's; `post` hands messages to it and may be called
 // from any.
@@ -62,6 +64,9 @@ class LedgerService final : public LedgerView {
   void remember_machines(MachineHistory machines);
   // Why a node with this key may be given no work, a sentence for people; empty: it may.
   std::string why_barred(const PublicKey& key) const;
+  // Why a node's work has no receipts, by its program's name in receipts or for what it has not
+  // signed lately; empty: it has, or nothing is audited.
+  std::string why_unreceipted(const std::string& node, const std::string& build) const;
   // No member vouches for this key: where the log does not know it yet, it is a newcomer's.
   void doubt(const PublicKey& key);
   // By the log, and by what it is about to be told.
@@ -72,7 +77,12 @@ class LedgerService final : public LedgerView {
 
   // As of ReceiptCollector and Auditor.
   void begin(ReceiptPipeline pipeline);
-  void start(Epoch epoch, const ledger::RequestId& request, std::uint64_t positions);
+  void start(Epoch epoch, const ledger::RequestId& request, std::uint64_t positions,
+             const std::string& owner = {});
+  // A request of so many tokens was computed by so many stages, some of which, `foreign`, make no
+  // receipts like this program's: it is counted.
+  void skip(const std::vector<std::string>& foreign, std::size_t stages, const std::string& owner,
+            std::uint64_t tokens);
   void over(ReceiptRequest request);
   void end(Epoch epoch);
   void put_off(const ledger::RequestId& run, const std::string& why);

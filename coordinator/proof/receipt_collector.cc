@@ -14,6 +14,8 @@ namespace hearth::coordinator {
 namespace {
 
 constexpr Duration kPatience = std::chrono::seconds(limits::kReceiptSeconds);
+// Windows that may wait for a node at the least, so that one key alone fills a message.
+constexpr std::size_t kLeastWaiting = 2 * limits::kReceiptsAsked;
 // Tokens that requests hold while they wait for their receipts.
 constexpr std::size_t kTokens = limits::kReceiptQueueBytes / sizeof(TokenId);
 
@@ -59,6 +61,15 @@ bool is_in_place(const std::map<std::uint32_t, std::uint32_t>& settled, std::uin
   const auto behind = settled.upper_bound(window);
   if (behind != settled.end() && positions < limits::kWindowPositions) return false;
   return behind == settled.begin() || std::prev(behind)->second == limits::kWindowPositions;
+}
+
+// Windows that were computed of it, at least. How much of a prompt was, without a token, is
+// unknown.
+std::uint32_t windows_of(const ReceiptRequest& over) {
+  if (over.tokens.size() <= over.prompt_tokens) return 0;
+  const std::size_t positions = over.tokens.size() - 1;  // the last token is never fed
+  return static_cast<std::uint32_t>((positions + limits::kWindowPositions - 1) /
+                                    limits::kWindowPositions);
 }
 
 // Whose standing an entry needs, if anybody's. A receipt's worker is looked at as it is taken.
@@ -133,37 +144,97 @@ void ReceiptCollector::begin(ReceiptPipeline pipeline) {
   pipelines_[epoch] = std::make_shared<const ReceiptPipeline>(std::move(pipeline));
 }
 
-void ReceiptCollector::start(Epoch epoch, const ledger::RequestId& request,
-                             std::uint64_t positions) {
+void ReceiptCollector::start(Epoch epoch, const ledger::RequestId& request, std::uint64_t positions,
+                             const std::string& owner) {
   const auto pipeline = pipelines_.find(epoch);
-  if (pipeline == pipelines_.end() || requests_.size() >= limits::kReceiptRequests) return;
-  if (seen_.size() >= limits::kReceiptsSeen) return;
-  if (!seen_.emplace(RequestKey{request, epoch}, clock_.unix_seconds()).second) return;
-  Request& begun = requests_[{request, epoch}];
+  if (pipeline == pipelines_.end()) return;
+  // What is refused is counted when it is over. Until then its claims cost nothing.
+  if (!has_room(*pipeline->second, owner)) return;
+  while (!places_.has_room(owner, limits::kReceiptRequests)) {
+    if (!drop_idle()) return;
+  }
+  const RequestKey key{request, epoch};
+  if (!seen_.emplace(key, clock_.now()).second) {
+    spdlog::error("request {} was computed in this pipeline before: again it has no receipts",
+                  to_hex(request));
+    return;
+  }
+  seen_order_.push_back(key);
+  if (seen_order_.size() > limits::kReceiptsSeen) {
+    seen_.erase(seen_order_.front());
+    seen_order_.pop_front();
+  }
+  Request& begun = requests_[key];
   begun.pipeline = pipeline->second;
   begun.most = positions;
+  begun.owner = owner;
+  places_.take(owner);
+}
+
+// Whether every stage may be asked for one more receipt.
+bool ReceiptCollector::has_room(const ReceiptPipeline& pipeline, const std::string& owner) const {
+  return std::ranges::all_of(pipeline.stages, [&](const ReceiptPipeline::Stage& stage) {
+    const auto signer = signers_.find(stage.node);
+    return signer == signers_.end() || signer->second.shares.has_room(owner, signer->second.most);
+  });
+}
+
+// Cancelled before its first token, and no stage has claimed anything of it: most likely there is
+// nothing to claim, so that it waits only as long as no other one wants its place.
+bool ReceiptCollector::is_idle(const Request& request) const {
+  return request.over && windows_of(*request.over) == 0 && request.windows.empty() &&
+         request.positions == 0;
+}
+
+// The one that waits for longest; false: no request is idle.
+bool ReceiptCollector::drop_idle() {
+  while (!idle_.empty()) {
+    const auto found = requests_.find(idle_.front());
+    idle_.pop_front();
+    if (found == requests_.end() || !is_idle(found->second)) continue;
+    drop(found);
+    return true;
+  }
+  return false;
+}
+
+void ReceiptCollector::drop(Requests::iterator one) {
+  const Request& request = one->second;
+  places_.give_back(request.owner);
+  if (request.over) tokens_.give_back(request.owner, request.over->tokens.size());
+  requests_.erase(one);
 }
 
 void ReceiptCollector::over(ReceiptRequest request) {
   const RequestKey key{request.order.request, request.epoch};
   const auto found = requests_.find(key);
-  if (found == requests_.end() || found->second.over) return;
-  if (tokens_ + request.tokens.size() > kTokens) {
-    spdlog::warn("request {} has no receipts: too many wait for theirs", to_hex(key.first));
-    requests_.erase(found);
+  if (found != requests_.end() && found->second.over) return;
+  const std::size_t tokens = request.tokens.size();
+  const std::string& owner = request.policy.owner;
+  const auto pipeline = pipelines_.find(request.epoch);
+  if (found == requests_.end() || !tokens_.has_room(found->second.owner, kTokens, tokens)) {
+    if (pipeline != pipelines_.end() && !request.is_audit) {
+      unreceipted_.add("", owner, windows_of(request) * pipeline->second->stages.size());
+    }
+    if (found != requests_.end()) drop(found);
     return;
   }
-  tokens_ += request.tokens.size();
+  tokens_.take(found->second.owner, tokens);
   found->second.over = std::move(request);
   found->second.over_at = clock_.now();
+  if (is_idle(found->second)) idle_.push_back(key);
   settle(key);
 }
 
 void ReceiptCollector::end(Epoch epoch) {
   pipelines_.erase(epoch);
   std::erase_if(seen_, [epoch](const auto& one) { return one.first.second == epoch; });
-  std::erase_if(requests_,
-                [epoch](const auto& one) { return one.first.second == epoch && !one.second.over; });
+  std::erase_if(seen_order_, [epoch](const RequestKey& one) { return one.second == epoch; });
+  for (auto one = requests_.begin(); one != requests_.end();) {
+    const auto next = std::next(one);
+    if (one->first.second == epoch && !one->second.over) drop(one);
+    one = next;
+  }
 }
 
 // --- claims ---
@@ -221,15 +292,16 @@ void ReceiptCollector::settle(const RequestKey& key) {
     if (!settled.ok()) {
       spdlog::error("no receipts of {}: {}", describe(key.first, window->first),
                     settled.error().message);
+      unreceipted_.add("", request.owner, claims.size());
     }
+    request.claimed.insert(window->first);
     request.positions += claims.front()->positions;
     window = request.windows.erase(window);
   }
   for (const ReceiptPipeline::Stage& stage : request.pipeline->stages) ask(stage.node);
   // The last token is never fed; that of a cancelled request may be.
   if (request.positions + 1 < request.over->tokens.size()) return;
-  tokens_ -= request.over->tokens.size();
-  requests_.erase(found);
+  drop(found);
 }
 
 // Every stage is to sign its receipt, if all of them say the same.
@@ -253,6 +325,10 @@ Status ReceiptCollector::settle(Request& request, std::uint32_t window, const Cl
           "it or a window before it has fewer than " + std::to_string(limits::kWindowPositions) +
               " positions, and is not the request's last");
   request.settled[window] = facts.positions;
+  if (!has_room(pipeline, request.owner)) {
+    unreceipted_.add("", request.owner, stages);
+    return ok_status();
+  }
 
   const std::uint32_t end = facts.first + facts.positions;
   const auto cluster_signs = [&](std::uint16_t below) {
@@ -281,28 +357,32 @@ Status ReceiptCollector::settle(Request& request, std::uint32_t window, const Cl
                                        : claims[i + 1]->in_signature;
     if (tombstoned_.contains(receipt.worker) || newcomers_.contains(receipt.worker)) continue;
     Signer& signer = signers_[pipeline.stages[i].node];
-    if (signer.next.size() < limits::kReceiptWindows) signer.next.push_back(std::move(receipt));
+    signer.next.push_back({std::move(receipt), request.owner});
+    signer.shares.take(request.owner);
   }
   return ok_status();
 }
 
 // --- receipts ---
 
+ReceiptCollector::Wanted ReceiptCollector::Signer::take_oldest() {
+  Wanted oldest = std::move(next.front());
+  next.pop_front();
+  shares.give_back(oldest.owner);
+  return oldest;
+}
+
 void ReceiptCollector::ask(const std::string& node) {
   const auto found = signers_.find(node);
   if (found == signers_.end()) return;
   Signer& signer = found->second;
-  if (!signer.asked.empty()) return;
-  if (signer.next.empty()) {
-    signers_.erase(found);
-    return;
-  }
+  if (!signer.asked.empty() || signer.next.empty()) return;
   Message& message = messages_.emplace_back();
   message.node = node;
-  message.body.set_previous(to_field(latest(signer.next.front().worker).bytes));
-  while (!signer.next.empty() && signer.asked.size() < limits::kReceiptBatch) {
-    const ledger::Receipt& receipt = signer.asked.emplace_back(std::move(signer.next.front()));
-    signer.next.pop_front();
+  message.body.set_previous(to_field(latest(signer.next.front().receipt.worker).bytes));
+  message.body.set_now_ms(static_cast<std::uint64_t>(clock_.unix_seconds()) * 1'000);
+  while (!signer.next.empty() && signer.asked.size() < limits::kReceiptsAsked) {
+    const ledger::Receipt& receipt = signer.asked.emplace_back(signer.take_oldest()).receipt;
     control::v1::Countersigned& window = *message.body.add_windows();
     window.set_request(to_field(receipt.slot.request));
     window.set_epoch(receipt.slot.epoch);
@@ -316,10 +396,10 @@ void ReceiptCollector::ask(const std::string& node) {
 void ReceiptCollector::take(const std::string& node, const control::v1::Receipts& receipts) {
   const auto found = signers_.find(node);
   const auto was_asked = [](const Signer& signer, const std::string& bytes) {
-    return std::ranges::any_of(
-        signer.asked, [request = ledger::request_in(as_bytes(bytes))](const ledger::Receipt& one) {
-          return one.slot.request == request;
-        });
+    return std::ranges::any_of(signer.asked,
+                               [request = ledger::request_in(as_bytes(bytes))](const Wanted& one) {
+                                 return one.receipt.slot.request == request;
+                               });
   };
   // A late one answers what was given up; what is asked now is still to be answered. What is late,
   // or behind a refused one in its worker's chain, is no receipt, and may still contradict one.
@@ -329,9 +409,12 @@ void ReceiptCollector::take(const std::string& node, const control::v1::Receipts
   for (const std::string& bytes : receipts.receipts()) {
     hold_against(node, as_bytes(bytes));
     if (!taking) continue;
-    const Status taken = take_receipt(found->second, as_bytes(bytes));
+    const Status taken = take_receipt(node, found->second, as_bytes(bytes));
     taking = taken.ok();
-    if (taking) continue;
+    if (taking) {
+      unreceipted_.receipted(node);
+      continue;
+    }
     spdlog::error("node {} sent a receipt that is refused: {}", node, taken.error().message);
   }
   if (late) return;
@@ -343,19 +426,41 @@ void ReceiptCollector::give_up(const std::string& node) {
   Signer& signer = signers_.at(node);
   if (!signer.asked.empty()) {
     spdlog::warn("node {} gave no receipt for {} of its windows", node, signer.asked.size());
+    signer.is_behind = true;
   }
+  for (const Wanted& one : signer.asked) unreceipted_.add(node, one.owner, 1);
   signer.asked.clear();
+  signer.most = std::exchange(signer.is_behind, false)
+                    ? std::max<std::size_t>(signer.most / 2, kLeastWaiting)
+                    : std::min(signer.most + limits::kReceiptsAsked, limits::kReceiptWindows);
+  // The oldest it has forgotten, or will have by the time that it is asked.
+  while (signer.next.size() > signer.most) {
+    unreceipted_.add("", signer.take_oldest().owner, 1);
+  }
   ask(node);
 }
 
-// It must say what was settled, and may say when that was.
-Status ReceiptCollector::take_receipt(Signer& signer, ByteSpan bytes) {
+Status ReceiptCollector::take_receipt(const std::string& node, Signer& signer, ByteSpan bytes) {
   TRY(const ledger::Receipt said, ledger::parse_receipt(bytes, cluster_.public_key()));
+  const auto asked = std::ranges::find(signer.asked, said.slot,
+                                       [](const Wanted& one) { return one.receipt.slot; });
+  REQUIRE(asked != signer.asked.end(),
+          describe(said.slot.request, said.slot.window) + ": this receipt was not asked for");
+  for (auto one = signer.asked.begin(); one != asked; ++one) {
+    unreceipted_.add(node, one->owner, 1);
+    signer.is_behind = true;  // it is forgotten there
+  }
+  Wanted wanted = std::move(*asked);
+  signer.asked.erase(signer.asked.begin(), asked + 1);
+  Status logged = log_receipt(std::move(wanted.receipt), said, bytes);
+  if (!logged.ok()) unreceipted_.add(node, wanted.owner, 1);
+  return logged;
+}
+
+// It must say what was settled, and may say when that was.
+Status ReceiptCollector::log_receipt(ledger::Receipt expected, const ledger::Receipt& said,
+                                     ByteSpan bytes) {
   const std::string what = describe(said.slot.request, said.slot.window);
-  const auto asked = std::ranges::find(signer.asked, said.slot, &ledger::Receipt::slot);
-  REQUIRE(asked != signer.asked.end(), what + ": this receipt was not asked for");
-  ledger::Receipt expected = std::move(*asked);
-  signer.asked.erase(signer.asked.begin(), asked + 1);  // what is before it was forgotten there
   REQUIRE(said.worker == expected.worker, what + ": it is signed by another key than its node's");
   REQUIRE(!tombstoned_.contains(said.worker), what + ": its worker has lost its standing for good");
   REQUIRE(!barred_.contains(said.worker), what + ": a verdict bars its worker");
@@ -417,22 +522,40 @@ std::set<ledger::RequestId> ReceiptCollector::unsettled() const {
   std::set<ledger::RequestId> found;
   for (const auto& [key, request] : requests_) found.insert(key.first);
   for (const auto& [node, signer] : signers_) {
-    for (const ledger::Receipt& one : signer.next) found.insert(one.slot.request);
-    for (const ledger::Receipt& one : signer.asked) found.insert(one.slot.request);
+    for (const Wanted& one : signer.next) found.insert(one.receipt.slot.request);
+    for (const Wanted& one : signer.asked) found.insert(one.receipt.slot.request);
   }
   return found;
 }
 
 // --- what does not come ---
 
-void ReceiptCollector::lose(const std::string& node) { signers_.erase(node); }
+void ReceiptCollector::lose(const std::string& node) {
+  const auto found = signers_.find(node);
+  if (found == signers_.end()) return;
+  for (const auto* list : {&found->second.next, &found->second.asked}) {
+    for (const Wanted& one : *list) unreceipted_.add("", one.owner, 1);
+  }
+  signers_.erase(found);
+}
 
-void ReceiptCollector::expire(const Request& request) const {
-  for (const auto& [window, claims] : request.windows) {
-    for (std::size_t i = 0; i < claims.size(); ++i) {
-      if (claims[i]) continue;
+bool ReceiptCollector::is_asking() const {
+  return std::ranges::any_of(signers_, [](const auto& one) { return !one.second.asked.empty(); });
+}
+
+// Of a window without all claims, no stage has a receipt, and those are named that claimed nothing.
+void ReceiptCollector::expire(const Request& request) {
+  const ReceiptPipeline& pipeline = *request.pipeline;
+  for (std::uint32_t window = 0; window < windows_of(*request.over); ++window) {
+    const auto claims = request.windows.find(window);
+    const bool any = claims != request.windows.end();
+    if (!any && request.claimed.contains(window)) continue;
+    for (std::size_t i = 0; i < pipeline.stages.size(); ++i) {
+      const bool is_claimed = any && claims->second[i];
+      unreceipted_.add(is_claimed ? "" : pipeline.stages[i].node, request.owner, 1);
+      if (is_claimed) continue;
       spdlog::warn("no receipts of {}: {} said nothing of it",
-                   describe(request.over->order.request, window), describe(*request.pipeline, i));
+                   describe(request.over->order.request, window), describe(pipeline, i));
     }
   }
 }
@@ -440,22 +563,31 @@ void ReceiptCollector::expire(const Request& request) const {
 void ReceiptCollector::on_timer() {
   const TimePoint now = clock_.now();
   for (auto one = requests_.begin(); one != requests_.end();) {
+    const auto next = std::next(one);
     const Request& request = one->second;
-    if (!request.over || now - request.over_at < kPatience) {
-      ++one;
-      continue;
+    if (request.over && now - request.over_at >= kPatience) {
+      expire(request);
+      drop(one);
     }
-    expire(request);
-    tokens_ -= request.over->tokens.size();
-    one = requests_.erase(one);
+    one = next;
   }
-  const std::int64_t old = clock_.unix_seconds() - ledger::Policy().audit_seconds;
-  std::erase_if(seen_, [old](const auto& one) { return one.second < old; });
+  while (!idle_.empty() && !requests_.contains(idle_.front())) idle_.pop_front();
+  const auto old = std::chrono::seconds(ledger::Policy().audit_seconds);
+  while (!seen_order_.empty() && now - seen_.at(seen_order_.front()) > old) {
+    seen_.erase(seen_order_.front());
+    seen_order_.pop_front();
+  }
   std::vector<std::string> silent;
   for (const auto& [node, signer] : signers_) {
     if (!signer.asked.empty() && now - signer.asked_at >= kPatience) silent.push_back(node);
   }
   for (const std::string& node : silent) give_up(node);
+  for (auto one = signers_.begin(); one != signers_.end();) {
+    Signer& signer = one->second;
+    const bool is_idle = signer.asked.empty() && signer.next.empty();
+    if (is_idle) signer.most += limits::kReceiptsAsked;
+    one = is_idle && signer.most >= limits::kReceiptWindows ? signers_.erase(one) : std::next(one);
+  }
 }
 
 }  // namespace hearth::coordinator

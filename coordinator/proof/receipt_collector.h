@@ -17,6 +17,10 @@
 // With credits a window is paid from what was kept for its request; without, or when nothing was,
 // no account pays.
 //
+// Under more load than can be signed, windows are refused before they wait: as many wait for a node
+// as it was just seen to sign before it forgets them. API keys share all places fairly
+// (key_shares.h), and what has no receipt is counted (unreceipted.h).
+//
 // Any bytes may come from a node. Bounded by base/limits.h. A plain state machine: one thread.
 #pragma once
 
@@ -35,6 +39,8 @@
 #include "base/crypto.h"
 #include "base/ids.h"
 #include "coordinator/proof/credits.h"
+#include "coordinator/proof/key_shares.h"
+#include "coordinator/proof/unreceipted.h"
 #include "coordinator/proof/window_claim.h"
 #include "coordinator/request.h"
 #include "ledger/entry.h"
@@ -67,6 +73,7 @@ struct ReceiptRequest {
   std::vector<TokenId> tokens;
   SamplingParams sampling;
   RequestPolicy policy = {};
+  bool is_audit = false;  // of another request: it has seals in place of receipts
 };
 
 class ReceiptCollector {
@@ -82,8 +89,9 @@ class ReceiptCollector {
   Status recall(ByteSpan entry);
 
   void begin(ReceiptPipeline pipeline);
-  // On that pipeline; it will have no more positions than so many.
-  void start(Epoch epoch, const ledger::RequestId& request, std::uint64_t positions);
+  // On that pipeline; it will have no more positions than so many. `owner`: the API key's id.
+  void start(Epoch epoch, const ledger::RequestId& request, std::uint64_t positions,
+             const std::string& owner = {});
   void over(ReceiptRequest request);
   // The pipeline is gone. Its requests that are not over have no receipts there.
   void end(Epoch epoch);
@@ -109,6 +117,13 @@ class ReceiptCollector {
   // Whether it has contradicted itself: the books allow nothing of it.
   bool contradicted(const PublicKey& key) const { return contradicted_.contains(key); }
 
+  // Whether some node is to answer with receipts.
+  bool is_asking() const;
+  // The API key with most requests here; empty: those without a key have most, or nothing is here.
+  std::string heaviest() const { return places_.heaviest(); }
+  // Also of windows that never come here.
+  Unreceipted& unreceipted() { return unreceipted_; }
+
   // What is to be sent and to be logged since the last call, in order.
   struct Message {
     std::string node;
@@ -122,29 +137,47 @@ class ReceiptCollector {
   struct Request {
     std::shared_ptr<const ReceiptPipeline> pipeline;
     std::uint64_t most = 0;  // positions
+    std::string owner;
     std::map<std::uint32_t, Claims> windows;
     std::optional<ReceiptRequest> over;
     TimePoint over_at{};
     std::map<std::uint32_t, std::uint32_t> settled;  // windows, and how many positions each has
-    std::uint64_t positions = 0;                     // of windows that were looked at
+    std::set<std::uint32_t> claimed;                 // windows, by all stages
+    std::uint64_t positions = 0;                     // of these
   };
   using ReceiptBytes = std::array<std::byte, ledger::kReceiptBytes>;
   using SignedSlot = std::pair<Hash256, ledger::Slot>;  // of a worker, by its key
   using RequestKey = std::pair<ledger::RequestId, Epoch>;
-  // A node that signs: what it is to be asked, and what it has been.
+  using Requests = std::map<RequestKey, Request>;
+  struct Wanted {
+    ledger::Receipt receipt;
+    std::string owner;
+  };
+  // A node that signs: what it is to be asked, and what it has been. Where it knows a window no
+  // more when it is asked, less may wait for it: half of it, until it keeps up again.
   struct Signer {
-    std::deque<ledger::Receipt> next;
-    std::deque<ledger::Receipt> asked;  // in the order of the Countersign
+    std::deque<Wanted> next;
+    KeyShares shares;  // of `next`
+    std::size_t most = limits::kReceiptWindows;
+    std::deque<Wanted> asked;  // in the order of the Countersign
     TimePoint asked_at{};
+    bool is_behind = false;  // some of what it was asked it knew no more
+
+    Wanted take_oldest();
   };
 
   Status take_claim(const std::string& node, const control::v1::WindowClaim& claim);
-  Status take_receipt(Signer& signer, ByteSpan bytes);
+  Status take_receipt(const std::string& node, Signer& signer, ByteSpan bytes);
+  Status log_receipt(ledger::Receipt expected, const ledger::Receipt& said, ByteSpan bytes);
   void remember(ByteSpan receipt);
   void hold_against(const std::string& sender, ByteSpan receipt);
   void settle(const RequestKey& key);
   Status settle(Request& request, std::uint32_t window, const Claims& claims);
-  void expire(const Request& request) const;
+  bool has_room(const ReceiptPipeline& pipeline, const std::string& owner) const;
+  bool is_idle(const Request& request) const;
+  bool drop_idle();
+  void drop(Requests::iterator one);
+  void expire(const Request& request);
   void ask(const std::string& node);
   void give_up(const std::string& node);
   Hash256& latest(const PublicKey& key);  // of a member, which it is from then on
@@ -153,9 +186,13 @@ class ReceiptCollector {
   const Clock& clock_;
   const std::shared_ptr<Credits> credits_;
   std::map<Epoch, std::shared_ptr<const ReceiptPipeline>> pipelines_;
-  std::map<RequestKey, Request> requests_;
-  std::map<RequestKey, std::int64_t> seen_;  // requests of the last hour: a slot has one receipt
-  std::size_t tokens_ = 0;                   // that requests hold
+  Requests requests_;
+  KeyShares places_;             // of requests_
+  KeyShares tokens_;             // that they hold
+  std::deque<RequestKey> idle_;  // over, and nothing was computed of them yet that is known
+  std::map<RequestKey, TimePoint> seen_;  // requests of the last hour: a slot has one receipt
+  std::deque<RequestKey> seen_order_;     // the oldest first
+  Unreceipted unreceipted_;
   std::map<std::string, Signer> signers_;
   std::map<PublicKey, Hash256> owners_;  // of nodes that are not their own
   std::map<Hash256, Hash256> latest_;    // of members, by key: BLAKE2b of its latest, or zeros

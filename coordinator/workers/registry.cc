@@ -211,6 +211,7 @@ std::vector<Node*> Registry::free_of(bool newcomers) {
     if (clock_.now() - node.struck_at >= kStruck) node.strikes = 0;
     node.late = late(node);
     node.slow = slow(node);
+    node.unreceipted = !node.status.unreceipted.empty();
     const bool free = node.state == Node::State::kFree && !node.status.away &&
                       node.status.barred.empty() && node.status.newcomer == newcomers;
     if (free && clock_.now() >= node.rests_until) {
@@ -218,7 +219,7 @@ std::vector<Node*> Registry::free_of(bool newcomers) {
     }
   }
   std::ranges::sort(nodes, {}, [](const Node* node) {
-    return std::tie(node->late, node->slow, node->strikes, node->turn);
+    return std::tie(node->late, node->unreceipted, node->slow, node->strikes, node->turn);
   });
   return nodes;
 }

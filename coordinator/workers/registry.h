@@ -48,9 +48,10 @@ struct Node {
   bool late = false;  // with its heartbeats, when free_nodes() last looked
   StepPace pace;      // of the layers that it has now
   TimePoint slow_until{};
-  bool slow = false;    // when free_nodes() last looked
-  bool checks = false;  // the pipeline that has it is a checking one
-  CounterRate rows;     // of its heartbeats
+  bool slow = false;         // when free_nodes() last looked
+  bool unreceipted = false;  // likewise: its work has no receipts, and audits are on
+  bool checks = false;       // the pipeline that has it is a checking one
+  CounterRate rows;          // of its heartbeats
   CounterRate busy_seconds;
 };
 
@@ -89,9 +90,9 @@ class Registry {
   // A link was lost that had this node at one end, and the faulty end is unknown: a node with
   // several such losses is chosen last.
   void strike(Node& node);
-  // In the order in which they are chosen: who is late may be frozen, and comes last, and before it
-  // who is slow. None that is
-  // away, none that the ledger bars, and no newcomer.
+  // In the order in which they are chosen: who is late may be frozen, and comes last, before it
+  // whose work has no receipts, and before it who is slow. None that is away, none that the ledger
+  // bars, and no newcomer.
   std::vector<Node*> free_nodes() { return free_of(false); }
   std::vector<Node*> free_newcomers() { return free_of(true); }
   // Of standing, and in no pipeline, whether it may be chosen now or rests.

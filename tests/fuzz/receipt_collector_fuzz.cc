@@ -67,7 +67,7 @@ class Play {
       step();
       for (ReceiptCollector::Message& message : desk_.take_messages()) {
         const auto windows = static_cast<std::uint32_t>(message.body.windows_size());
-        INVARIANT(windows > 0 && windows <= limits::kReceiptBatch, "what is asked is bounded");
+        INVARIANT(windows > 0 && windows <= limits::kReceiptsAsked, "what is asked is bounded");
         asked_[message.node] = std::move(message.body);
       }
       for (const Bytes& entry : desk_.take_entries()) {

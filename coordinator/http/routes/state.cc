@@ -102,6 +102,8 @@ OrderedJson node_object(const NodeStatus& node) {
   if (!node.spare.empty()) out["spare"] = node.spare;
   if (!node.slow.empty()) out["slow"] = node.slow;
   if (!node.barred.empty()) out["barred"] = node.barred;
+  if (!node.unreceipted.empty()) out["unreceipted"] = node.unreceipted;
+  if (node.unreceipted_windows > 0) out["unreceipted_windows"] = node.unreceipted_windows;
   if (!node.owner.empty()) out["owner"] = node.owner;
   if (!node.checking.empty()) out["newcomer"] = node.checking;
   if (node.standing) out["standing"] = standing_object(*node.standing);
@@ -192,6 +194,11 @@ OrderedJson audits_object(const AuditStatus& audits) {
                 {"missed", audits.referee_missed_total},
                 {"waiting", audits.referee_waiting}}}});
   if (!audits.why_referee_missed.empty()) out["referee"]["why_missed"] = audits.why_referee_missed;
+  if (audits.unreceipted.total > 0) {
+    out["unreceipted"] = {{"windows", audits.unreceipted.total},
+                          {"by_node", audits.unreceipted.by_node},
+                          {"by_key", audits.unreceipted.by_key}};
+  }
   return out;
 }
 

@@ -2,6 +2,8 @@
 
 #include <gtest/gtest.h>
 
+#include <cstring>
+
 #include "base/limits.h"
 #include "base/random.h"
 #include "ledger/books.h"
@@ -281,6 +283,82 @@ TEST_F(ReceiptCollectorTest, ARequestIsSeenOnceInAPipeline) {
     sign_all();
   }
   EXPECT_EQ(log(), kBegin + 2) << "a slot has one receipt";
+  EXPECT_EQ(desk->unreceipted().counts().by_key.at("no key"), 2u) << "and it is counted";
+}
+
+// A node that forgets what it is asked before it is asked is asked for less, until it keeps up.
+TEST_F(ReceiptCollectorTest, UnderLoadNoMoreWaitsThanIsSigned) {
+  unsigned char number = 0;
+  const auto compute = [&](const std::string& owner) {
+    ReceiptRequest one = testing::receipt_request(++number);
+    one.policy.owner = owner;
+    desk->start(one.epoch, one.order.request, one.tokens.size(), owner);
+    claim_all(one);
+    desk->over(one);
+  };
+  std::size_t most = limits::kReceiptWindows;
+  std::uint64_t forgotten = 0;
+  for (; most > 2 * limits::kReceiptsAsked; most /= 2, ++forgotten) {
+    compute("flood");
+    for (const auto& message : desk->take_messages()) {
+      desk->take(message.node, control::v1::Receipts());
+    }
+  }
+  compute("flood");  // which both are asked for; what follows waits
+  const std::size_t taken = most / 2;
+  for (std::size_t i = 0; i < taken + 2; ++i) compute("flood");
+  compute("quiet");
+  sign_all();
+  EXPECT_EQ(log(), kBegin + 2 * (1 + taken + 1));
+  const UnreceiptedStatus& counts = desk->unreceipted().counts();
+  EXPECT_EQ(counts.by_key.at("flood"), 2 * (forgotten + 2));
+  EXPECT_FALSE(counts.by_key.contains("quiet")) << "another key finds room";
+  EXPECT_EQ(counts.by_node.at("a"), forgotten);
+  EXPECT_TRUE(counts.silent.empty());
+}
+
+TEST_F(ReceiptCollectorTest, WhatIsCancelledBeforeItsFirstRowHoldsNoPlace) {
+  for (std::size_t i = 0; i < limits::kReceiptRequests; ++i) {
+    ReceiptRequest cancelled = testing::receipt_request(0);
+    std::memcpy(cancelled.order.request.data(), &i, sizeof i);
+    cancelled.order.request.back() = std::byte{1};
+    cancelled.tokens.resize(cancelled.prompt_tokens);
+    desk->start(cancelled.epoch, cancelled.order.request, 100);
+    desk->over(cancelled);
+  }
+  const ReceiptRequest one = request(1);
+  claim_all(one);
+  desk->over(one);
+  sign_all();
+  EXPECT_EQ(log(), kBegin + 2);
+  EXPECT_EQ(desk->unreceipted().counts().total, 0u) << "nothing was computed of them";
+}
+
+TEST_F(ReceiptCollectorTest, WhoClaimsNothingIsCountedAndNamed) {
+  unsigned char number = 0;
+  for (std::uint64_t i = 1; i <= Unreceipted::kSilentWindows; ++i) {
+    EXPECT_TRUE(desk->unreceipted().counts().silent.empty());
+    const ReceiptRequest one = request(++number);
+    desk->take("a", stages[0].claim(one));
+    desk->over(one);
+    clock.advance(std::chrono::seconds(limits::kReceiptSeconds + 1));
+    desk->on_timer();
+  }
+  const UnreceiptedStatus& counts = desk->unreceipted().counts();
+  EXPECT_EQ(counts.silent, (std::set<std::string>{"b"}));
+  EXPECT_EQ(counts.by_node.at("b"), Unreceipted::kSilentWindows);
+  EXPECT_FALSE(counts.by_node.contains("a"));
+  EXPECT_EQ(counts.total, 2 * Unreceipted::kSilentWindows) << "of both stages none has a receipt";
+  const ReceiptRequest unclaimed = request(++number);  // by any stage
+  desk->over(unclaimed);
+  clock.advance(std::chrono::seconds(limits::kReceiptSeconds + 1));
+  desk->on_timer();
+  EXPECT_EQ(counts.by_node.at("a"), 1u);
+  const ReceiptRequest good = request(++number);
+  claim_all(good);
+  desk->over(good);
+  sign_all();
+  EXPECT_TRUE(counts.silent.empty()) << "until it signs again";
 }
 
 // What stage 0 says of a request, and the same with another root.

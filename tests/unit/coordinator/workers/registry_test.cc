@@ -9,6 +9,7 @@
 
 #include "base/limits.h"
 #include "base/random.h"
+#include "coordinator/pipelines/range_pool.h"
 #include "tests/unit/coordinator/workers/workers.h"
 #include "tests/unit/proto/fake_transport.h"
 
@@ -97,6 +98,15 @@ TEST_F(RegistryTest, FreeNodesComeInTheOrderOfRegistrationAndTheRestedLast) {
   free = registry.free_nodes();
   ASSERT_EQ(free.size(), 3u);
   EXPECT_EQ(free[2]->status.name, "b");
+}
+
+TEST_F(RegistryTest, WhoseWorkHasNoReceiptsIsChosenLast) {
+  add(1, "a")->status.unreceipted = "another build";
+  add(2, "b");
+  const auto free = registry.free_nodes();
+  ASSERT_EQ(free.size(), 2u);
+  EXPECT_EQ(free[0]->status.name, "b");
+  EXPECT_TRUE(doubtful(*free[1]) && !doubtful(*free[0])) << "placed where others do not suffice";
 }
 
 TEST_F(RegistryTest, FindsTheSilentAndForgetsTheLost) {

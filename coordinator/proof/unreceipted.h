@@ -1,0 +1,46 @@
+// Unreceipted: windows of stages that were computed and have no receipt, counted by the node that
+// gave none and by the API key whose request it was. Bounded: limits::kWorkers names of each kind,
+// further ones are counted together. One thread.
+#pragma once
+
+#include <cstdint>
+#include <map>
+#include <string>
+
+#include "base/limits.h"
+#include "coordinator/coordinator.h"
+
+namespace hearth::coordinator {
+
+class Unreceipted {
+ public:
+  // A node that gave no receipt for so many windows in a row is silent until it gives one.
+  static constexpr std::uint64_t kSilentWindows = 8;
+
+  // `node`: empty where no node is to blame.
+  void add(const std::string& node, const std::string& key, std::uint64_t windows) {
+    if (windows == 0) return;
+    counts_.total += windows;
+    count(counts_.by_key, key.empty() ? "no key" : key) += windows;
+    if (node.empty()) return;
+    count(counts_.by_node, node) += windows;
+    if ((count(in_a_row_, node) += windows) >= kSilentWindows) counts_.silent.insert(node);
+  }
+  void receipted(const std::string& node) {
+    in_a_row_.erase(node);
+    counts_.silent.erase(node);
+  }
+  const UnreceiptedStatus& counts() const { return counts_; }
+
+ private:
+  using Counts = std::map<std::string, std::uint64_t>;
+  static std::uint64_t& count(Counts& counts, const std::string& name) {
+    const bool is_full = counts.size() >= limits::kWorkers && !counts.contains(name);
+    return counts[is_full ? "others" : name];
+  }
+
+  UnreceiptedStatus counts_;
+  Counts in_a_row_;
+};
+
+}  // namespace hearth::coordinator
