@@ -4,6 +4,7 @@
 #include <fcntl.h>
 #include <sys/file.h>
 #include <sys/stat.h>
+#include <sys/statvfs.h>
 #include <unistd.h>
 
 #include <algorithm>
@@ -29,6 +30,11 @@ class DiskFolder final : public LogFolder {
   Status rename(const std::string& from, const std::string& to) override;
   Status remove(const std::string& name) override;
   Result<std::vector<std::string>> list(const std::string& folder) override;
+  std::optional<std::uint64_t> free_bytes() override {
+    struct statvfs disk = {};
+    if (::fstatvfs(*root_, &disk) != 0) return std::nullopt;
+    return std::uint64_t{disk.f_bavail} * disk.f_frsize;
+  }
 
  private:
   Error failed(const std::string& what, const std::string& name) const {

@@ -32,6 +32,7 @@ class Log {
                                            const EntryVisitor& visit = {});
 
   std::uint64_t size() const { return checkpoint_.size; }
+  std::optional<std::uint64_t> free_bytes() { return folder_->free_bytes(); }  // of its disk
   const Checkpoint& checkpoint() const { return checkpoint_; }  // the newest, on the disk
 
   // Appends at most limits::kLogBatch entries and returns the index of the first.
