@@ -8,6 +8,7 @@
 
 #include "base/limits.h"
 #include "cli/terminal/progress.h"
+#include "coordinator/client/swarm_view.h"
 #include "coordinator/http/wire/refusal.h"
 
 namespace hearth::cli {
@@ -219,6 +220,15 @@ std::vector<Finding> judge_coordinator(const CoordinatorFacts& coordinator,
   }
   if (!coordinator.ready) {
     findings.push_back(warning("coordinator", coordinator.missing, "hearth status"));
+  }
+  if (coordinator.ledger_ahead_seconds > client::kLedgerAheadSeconds) {
+    findings.push_back(warning("coordinator",
+                               "the ledger's time is " +
+                                   std::to_string(coordinator.ledger_ahead_seconds) +
+                                   " s ahead of the server's clock: the clock is wrong, or was "
+                                   "ahead when the ledger was written. Receipts go on by the "
+                                   "ledger's time",
+                               "timedatectl"));
   }
   return findings;
 }

@@ -67,7 +67,8 @@ struct CoordinatorFacts {
   std::string refused;  // why it does not say how it is; empty: it does
   std::string version;  // empty: not known
   bool ready = false;
-  std::string missing;  // why not ready
+  std::string missing;                    // why not ready
+  std::int64_t ledger_ahead_seconds = 0;  // of the server's clock
 };
 std::vector<Finding> judge_coordinator(const CoordinatorFacts& coordinator,
                                        const std::string& our_version);

@@ -197,6 +197,7 @@ CoordinatorFacts probe_coordinator(const DoctorOptions& options, const ServerFac
   facts.version = answer->view.version;
   facts.ready = answer->view.ready;
   facts.missing = answer->view.missing;
+  facts.ledger_ahead_seconds = answer->view.ledger_ahead_seconds;
   return facts;
 }
 

@@ -4,6 +4,7 @@
 #include <set>
 #include <string>
 
+#include "base/limits.h"
 #include "cli/terminal/escape.h"
 #include "cli/terminal/progress.h"
 #include "cli/terminal/table.h"
@@ -228,6 +229,15 @@ void add_unreceipted(const client::SwarmView& view, Lines& lines) {
 }
 
 void add_ledger(const client::SwarmView& view, Lines& lines) {
+  if (view.ledger_ahead_seconds > client::kLedgerAheadSeconds) {
+    lines.push_back("ledger  its time is " + std::to_string(view.ledger_ahead_seconds) +
+                    " s ahead of the server's clock, which is wrong or was ahead once; receipts go "
+                    "on by the ledger's time");
+  }
+  if (view.ledger_free_bytes && *view.ledger_free_bytes < limits::kLogFreeBytes) {
+    lines.push_back("ledger  its disk has " + format_bytes(*view.ledger_free_bytes) +
+                    " left; without any, answers have no receipts: make room");
+  }
   if (!view.ledger_fault.empty()) {
     lines.push_back("ledger  answers have no receipts until the server restarts: " +
                     escape_control(view.ledger_fault));

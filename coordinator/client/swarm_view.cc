@@ -119,7 +119,14 @@ SwarmView view_of(const Json& state) {
   view.ready = state.at("ready");
   view.missing = state.value("missing", "");
   view.joinable = state.value("joinable", false);
-  view.ledger_fault = state.value("ledger", Json::object()).value("fault", "");
+  const Json ledger = state.value("ledger", Json::object());
+  view.ledger_fault = ledger.value("fault", "");
+  if (const Json ahead = ledger.value("ahead_seconds", Json()); ahead.is_number_integer()) {
+    view.ledger_ahead_seconds = ahead.get<std::int64_t>();
+  }
+  if (ledger.contains("free_bytes")) {
+    view.ledger_free_bytes = count_of<std::uint64_t>(ledger, "free_bytes");
+  }
   if (const Json credits = state.value("credits", Json()); credits.is_object()) {
     view.credits = {credits.at("balance"), credits.at("reserved")};
   }

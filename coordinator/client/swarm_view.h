@@ -67,6 +67,9 @@ struct AccusedView {
   bool out = false;  // no node is told to fetch from it
 };
 
+// By which a ledger's time may be ahead of a clock that is kept right.
+inline constexpr std::int64_t kLedgerAheadSeconds = 60;
+
 // Windows that were computed again, or should have been.
 struct AuditsView {
   std::uint64_t agreed = 0;
@@ -102,6 +105,8 @@ struct SwarmView {
   std::vector<GapView> gaps;
   std::vector<AccusedView> accused;
   AuditsView audits;
+  std::int64_t ledger_ahead_seconds = 0;           // of the server's clock
+  std::optional<std::uint64_t> ledger_free_bytes;  // of its disk
   std::string ledger_fault;  // why nothing is logged any more; empty: it is, or there is no ledger
   // Of the account of the server's own machine, where the cluster runs with credits.
   struct Credits {

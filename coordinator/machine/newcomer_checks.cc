@@ -48,7 +48,9 @@ void NewcomerChecks::on_timer() {
     Hash256 own;
     random_bytes(own.bytes);
     ReceiptOrder order;
-    order.request = ledger::request_of(ledger::answer_name(clock_.unix_seconds(), own.bytes), 0);
+    // As requests of clients are named, so that no node can tell.
+    const std::int64_t now = options_.receipts->time().value_or(clock_.unix_seconds());
+    order.request = ledger::request_of(ledger::answer_name(now, own.bytes), 0);
     random_bytes(order.salt.bytes);
     request.receipt = order;
     request.policy.owner = kOwner;

@@ -12,6 +12,7 @@
 
 #include "base/limits.h"
 #include "base/worker_thread.h"
+#include "coordinator/proof/ledger_clock.h"
 #include "coordinator/proof/machine_history.h"
 #include "coordinator/proof/vesting.h"
 #include "coordinator/proof/witness_collector.h"
@@ -33,9 +34,9 @@ constexpr std::int64_t kAheadSeconds = 60;
 }  // namespace
 
 struct LedgerService::State : std::enable_shared_from_this<State> {
-  State(const SecretKey& cluster, const Clock& given_clock, AuditMode mode, Post given,
+  State(const SecretKey& cluster, const Clock& wall, AuditMode mode, Post given,
         std::shared_ptr<Credits> accounts)
-      : clock(given_clock),
+      : clock(wall),
         credits(std::move(accounts)),
         desk(cluster, clock, credits),
         audits(cluster, clock, mode, credits != nullptr),
@@ -54,6 +55,8 @@ struct LedgerService::State : std::enable_shared_from_this<State> {
   void append();
   void witness();
   void store_machines();
+  void watch_disk();
+  void warn_of_time() const;
   void give_up_log(const std::string& why);
   void fold();
   void draw_or_vest();
@@ -65,7 +68,7 @@ struct LedgerService::State : std::enable_shared_from_this<State> {
   void tell_standing();
   std::set<PublicKey> find_newcomers() const;
 
-  const Clock& clock;
+  LedgerClock clock;
   const std::shared_ptr<Credits> credits;
 
   // The thread's.
@@ -83,6 +86,7 @@ struct LedgerService::State : std::enable_shared_from_this<State> {
   std::chrono::steady_clock::time_point next_append{};
   std::chrono::steady_clock::time_point next_timer{};
   std::chrono::steady_clock::time_point next_sweep{};
+  TimePoint next_disk{};
   std::optional<std::uint64_t> counted;  // entries, when standings were
   std::optional<std::uint64_t> told;     // likewise, newcomers
   bool is_round_due = false;
@@ -93,6 +97,7 @@ struct LedgerService::State : std::enable_shared_from_this<State> {
   AuditStatus status;
   std::shared_ptr<const Standings> standings;  // null when nothing is audited
   std::string fault;
+  std::optional<std::uint64_t> free;  // bytes of the log's disk
   std::map<PublicKey, std::string> barred;
   std::set<PublicKey> newcomers;  // by the books
   std::set<PublicKey> unvouched;  // whom the books do not know
@@ -122,9 +127,12 @@ void LedgerService::State::round(bool is_last) {
   const auto now = std::chrono::steady_clock::now();
   if (now >= next_timer) {
     next_timer = now + std::chrono::seconds(1);
+    collect();  // what was said before has a time before that of what follows
+    clock.follow(desk.is_asking());
     desk.on_timer();
     audits.on_timer();
     publish_status();
+    watch_disk();
   }
   collect();
   ask_referee();
@@ -220,7 +228,7 @@ void LedgerService::State::ask_referee() {
     if (referee) return referee(std::move(request), done);
     done(Error{ErrorCode::kUnavailable, "this server has none"});
   };
-  if (auto one = audits.referee().take_ask(clock.unix_seconds())) {
+  if (auto one = audits.referee().take_ask(clock.wall().unix_seconds())) {
     ask(std::move(one->request), [number = one->number](Auditor& auditor, const auto& finding) {
       auditor.refereed(number, finding);
     });
@@ -337,6 +345,30 @@ void LedgerService::State::store_machines() {
   if (!stored.ok()) spdlog::error("cannot store the machines of nodes: {}", stored.error().message);
 }
 
+void LedgerService::State::watch_disk() {
+  const TimePoint now = clock.now();
+  if (log == nullptr || now < next_disk) return;
+  next_disk = now + kDiskPause;
+  const auto left = log->free_bytes();
+  if (left && *left < limits::kLogFreeBytes) {
+    spdlog::warn(
+        "the disk of the ledger has {} MiB left; without any, no receipts are logged: make "
+        "room, or move the data folder",
+        *left / limits::kMiB);
+  }
+  const std::lock_guard lock(mutex);
+  free = left;
+}
+
+void LedgerService::State::warn_of_time() const {
+  const std::int64_t ahead = clock.unix_seconds() - clock.wall().unix_seconds();
+  if (ahead <= kAheadSeconds) return;
+  spdlog::warn(
+      "the ledger's time is {} s ahead of this machine's clock, which is wrong or was "
+      "ahead once; receipts go on by the ledger's time",
+      ahead);
+}
+
 void LedgerService::State::fold() {
   for (const Bytes& entry : entries) {
     const Status folded = audits.logged(entry);
@@ -413,6 +445,9 @@ Result<std::unique_ptr<LedgerService>> LedgerService::open(
   for (const std::string& what : state->log->damaged()) {
     spdlog::error("{}; this copy is passed over, until its witness cosigns again", what);
   }
+  state->clock.begin_at(state->audits.books().time());
+  state->warn_of_time();
+  state->status = state->audits.status();
   state->newcomers = state->find_newcomers();
   state->desk.set_newcomers(state->newcomers);
   state->barred = state->audits.verdicts().keys().barred();
@@ -448,6 +483,13 @@ LedgerService::~LedgerService() {
 std::string LedgerService::fault() const {
   const std::lock_guard lock(state_->mutex);
   return state_->fault;
+}
+
+std::optional<std::int64_t> LedgerService::time() const { return state_->clock.unix_seconds(); }
+
+std::optional<std::uint64_t> LedgerService::free_bytes() const {
+  const std::lock_guard lock(state_->mutex);
+  return state_->free;
 }
 
 void LedgerService::listen(Listener listener) { state_->listener = std::move(listener); }

@@ -1,6 +1,8 @@
 // LedgerView: what the API says of the ledger that its server keeps. Any thread.
 #pragma once
 
+#include <cstdint>
+#include <optional>
 #include <string>
 
 namespace hearth::coordinator {
@@ -10,6 +12,10 @@ class LedgerView {
   virtual ~LedgerView() = default;
   // Why nothing is logged any more, so that answers name no receipts; empty: all is well.
   virtual std::string fault() const = 0;
+  // The log's time (ledger_clock.h), by which receipts are named; nothing: that of the wall clock.
+  virtual std::optional<std::int64_t> time() const { return std::nullopt; }
+  // Of the disk that has the log; nothing: unknown.
+  virtual std::optional<std::uint64_t> free_bytes() const { return std::nullopt; }
 };
 
 }  // namespace hearth::coordinator

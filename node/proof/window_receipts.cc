@@ -139,17 +139,17 @@ void WindowReceipts::finish(Open& open) {
   open.tokens.clear();
   open.in.clear();
   open.out.clear();
-  claim(receipt, shown);
+  claim(receipt, open.begun, shown);
 }
 
-void WindowReceipts::claim(const ledger::Receipt& receipt,
+void WindowReceipts::claim(const ledger::Receipt& receipt, TimePoint begun,
                            const std::optional<ledger::ShownRow>& shown) {
-  if (claims_.size() >= limits::kReceiptWindows) claims_.pop_front();
+  if (claims_.size() >= limits::kReceiptClaims) claims_.pop_front();
   if (waiting_.size() >= limits::kReceiptWindows) waiting_.erase(waiting_.begin());
   const ledger::Slot& slot = receipt.slot;
-  waiting_.insert_or_assign({slot.request, slot.epoch, slot.window}, receipt);
+  waiting_.insert_or_assign({slot.request, slot.epoch, slot.window}, Waiting{receipt, begun});
   control::v1::WindowClaim& claim = claims_.emplace_back();
-  INVARIANT(claims_.size() <= limits::kReceiptWindows && waiting_.size() <= limits::kReceiptWindows,
+  INVARIANT(claims_.size() <= limits::kReceiptClaims && waiting_.size() <= limits::kReceiptWindows,
             "a full list drops its oldest window before it takes another one");
   claim.set_request(to_field(slot.request));
   claim.set_epoch(slot.epoch);
@@ -184,7 +184,12 @@ control::v1::Receipts WindowReceipts::countersign(const control::v1::Countersign
     if (!read_field(signed_by_both.request(), window.request)) continue;
     const auto found = waiting_.find(window);
     if (found == waiting_.end()) continue;
-    ledger::Receipt receipt = found->second;
+    ledger::Receipt receipt = found->second.receipt;
+    if (message.now_ms() > 0) {
+      const auto age =
+          std::chrono::duration_cast<std::chrono::milliseconds>(clock_.now() - found->second.begun);
+      receipt.begun_ms = message.now_ms() - std::min<std::uint64_t>(message.now_ms(), age.count());
+    }
     waiting_.erase(found);
     receipt.previous = previous;
     if (!read_field(signed_by_both.in_signature(), receipt.in_edge) ||
@@ -206,7 +211,7 @@ control::v1::Seals WindowReceipts::seal(const control::v1::SealOrder& order) {
     if (!read_field(audited.request(), window.request)) continue;
     const auto found = waiting_.find(window);
     if (found == waiting_.end()) continue;
-    Sealed sealed{found->second.out_root, {}};
+    Sealed sealed{found->second.receipt.out_root, {}};
     waiting_.erase(found);
     random_bytes(sealed.salt.bytes);
     const std::uint64_t entry = audited.entry();

@@ -7,8 +7,10 @@
 // which entries of the log they are audits, seals what it found, and opens that when it is asked
 // to. What others claimed or sealed it never hears.
 //
-// Bounded: what waits for signatures beyond limits::kReceiptWindows goes, the oldest first. Rows
-// that do not follow what was seen of their request end its receipts in this pipeline. One thread.
+// Bounded: what waits for signatures beyond limits::kReceiptWindows goes, and what waits to be
+// claimed beyond kReceiptClaims, the oldest first. When a window was begun is said by the time that
+// comes with the signatures, where one does: this machine's clock may be wrong. Rows that do not
+// follow what was seen of their request end its receipts in this pipeline. One thread.
 #pragma once
 
 #include <compare>
@@ -100,14 +102,19 @@ class WindowReceipts {
   void add_row(const BatchRow& row, ByteSpan in, ByteSpan out);
   void note_drawn(std::span<const SampledToken> drawn);
   void finish(Open& open);
-  void claim(const ledger::Receipt& receipt, const std::optional<ledger::ShownRow>& shown);
+  void claim(const ledger::Receipt& receipt, TimePoint begun,
+             const std::optional<ledger::ShownRow>& shown);
 
   const ReceiptIdentity identity_;
   const Clock& clock_;
   Assignment assignment_;
   Hash256 program_;
   std::unordered_map<SequenceId, Open> open_;
-  std::map<Window, ledger::Receipt> waiting_;  // for signatures; requests' names begin with a time
+  struct Waiting {
+    ledger::Receipt receipt;
+    TimePoint begun{};
+  };
+  std::map<Window, Waiting> waiting_;  // for signatures; requests' names begin with a time
   std::deque<control::v1::WindowClaim> claims_;
   std::map<std::uint64_t, Sealed> sealed_;  // by the entry of the log, which only grows
 };

@@ -31,7 +31,7 @@ ledger::AnswerName AnswerIdentity::new_receipt(Random& random, bool is_kept) con
   // The id of a kept request is its client's choice, and may come again.
   const std::string drawn = is_kept ? fmt::format(" {:016x}", random.next()) : "";
   const Hash256 own = keyed_blake2b(secret_, as_bytes("receipt of " + id_ + drawn));
-  return ledger::answer_name(created_, own.bytes);
+  return ledger::answer_name(ledger_->time().value_or(created_), own.bytes);
 }
 
 Hash256 AnswerIdentity::salt() const {

@@ -234,6 +234,10 @@ OrderedJson state_object(const Api& api, const SwarmStatus& status) {
     const std::string fault = api.options.ledger->fault();
     out["ledger"] = {{"logs", fault.empty()}};
     if (!fault.empty()) out["ledger"]["fault"] = fault;
+    if (const auto time = api.options.ledger->time()) {
+      out["ledger"]["ahead_seconds"] = *time - api.clock.unix_seconds();
+    }
+    if (const auto left = api.options.ledger->free_bytes()) out["ledger"]["free_bytes"] = *left;
   }
   if (api.options.credits) {
     const Credits::Balance own = api.options.credits->balance(api.options.policy.account);

@@ -111,6 +111,9 @@ TEST(DoctorCoordinator, EveryOutcome) {
   facts.ready = true;
   EXPECT_EQ(told(judge_coordinator(facts, "1")), "ok: \n");
   EXPECT_EQ(told(judge_coordinator(facts, "2")), "warning: \n");
+  facts.ledger_ahead_seconds = 34'560'000;
+  EXPECT_EQ(told(judge_coordinator(facts, "1")), "ok: \nwarning: timedatectl\n");
+  facts.ledger_ahead_seconds = 2;
   facts.ready = false;
   EXPECT_EQ(told(judge_coordinator(facts, "1")), "ok: \nwarning: hearth status\n");
   facts.refused = "no key";

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 
+#include "base/limits.h"
 #include "cli/terminal/table.h"
 #include "cli/watch/watch.h"
 
@@ -162,6 +163,34 @@ TEST(StatusLines, WhoIsSaidToHaveSentWrongBytes) {
   EXPECT_NE(lines[4].find("no node fetches from it until it restarts"), std::string::npos);
   EXPECT_EQ(lines[4].find('\x1b'), std::string::npos);
   EXPECT_EQ(top_lines(view, "api", "now")[2], lines[3]);
+}
+
+TEST(StatusLines, WhatHasNoReceipts) {
+  client::SwarmView view = serving();
+  view.audits.unreceipted = 12;
+  view.audits.unreceipted_by_key = {{"quiet", 2}, {"flood\x1b", 10}};
+  view.nodes[0].unreceipted_windows = 1;
+  view.nodes[0].unreceipted = "another build\x1b";
+  const Lines lines = status_lines(view);
+  EXPECT_EQ(lines[3],
+            "missing 12 windows without a receipt since the server started: neither audited nor "
+            "paid");
+  EXPECT_TRUE(lines[4].starts_with("        most of them, 10, of API key: flood")) << lines[4];
+  EXPECT_TRUE(lines[5].starts_with("missing den: no receipt for 1 window; another build"));
+  EXPECT_EQ((lines[4] + lines[5]).find('\x1b'), std::string::npos);
+}
+
+TEST(StatusLines, AClockThatWasAheadAndADiskThatIsNearlyFull) {
+  client::SwarmView view = serving();
+  const std::size_t before = status_lines(view).size();
+  view.ledger_ahead_seconds = 2;
+  view.ledger_free_bytes = limits::kLogFreeBytes;
+  EXPECT_EQ(status_lines(view).size(), before);
+  view.ledger_ahead_seconds = 86'400;
+  view.ledger_free_bytes = 5'000'000;
+  const Lines lines = status_lines(view);
+  EXPECT_TRUE(lines[3].starts_with("ledger  its time is 86400 s ahead")) << lines[3];
+  EXPECT_NE(lines[4].find("5.0 MB left"), std::string::npos) << lines[4];
 }
 
 TEST(StatusLines, WhatBecameOfAudits) {

@@ -72,6 +72,21 @@ TEST(SwarmView, WhoIsSaidToHaveSentWrongBytes) {
   }
 }
 
+TEST(SwarmView, WhatHasNoReceipts) {
+  const auto view =
+      read_swarm_view(replaced("\"pipelines\":",
+                               R"("ledger":{"logs":true,"ahead_seconds":86400,"free_bytes":7},
+         "audits":{"agreed":0,"disputed":0,"missed":0,"waiting":0,"open_disputes":0,
+                   "ended_disputes":0,"unjudged_disputes":0,"referee":{"missed":0},
+                   "unreceipted":{"windows":3,"by_node":{"den":1},"by_key":{"k":3}}},
+         "pipelines":)"));
+  ASSERT_TRUE(view.ok()) << view.error().message;
+  EXPECT_EQ(view->ledger_ahead_seconds, 86'400);
+  EXPECT_EQ(view->ledger_free_bytes, 7U);
+  EXPECT_EQ(view->audits.unreceipted, 3U);
+  EXPECT_EQ(view->audits.unreceipted_by_key.at("k"), 3U);
+}
+
 TEST(SwarmView, WhatBecameOfAudits) {
   const auto view = read_swarm_view(
       replaced("\"pipelines\":", R"("audits":{"mode":"spot","agreed":14,"disputed":1,"missed":3,

@@ -11,6 +11,7 @@
 #include <mutex>
 #include <thread>
 
+#include "base/limits.h"
 #include "ledger/books.h"
 #include "ledger/scan.h"
 #include "tests/unit/coordinator/proof/receipt_stage.h"
@@ -110,7 +111,8 @@ struct LedgerServiceTest : ::testing::Test {
   using ReceiptStage = testing::ReceiptStage;
   struct OldClock final : Clock {  // of the windows that stages play
     TimePoint now() const override { return SystemClock().now(); }
-    std::int64_t unix_seconds() const override { return 1'700'000'100; }
+    std::int64_t unix_seconds() const override { return unix_; }
+    std::atomic<std::int64_t> unix_ = 1'700'000'100;
   } clock;
   fs::path above;
   std::atomic<bool> full = false;
@@ -183,6 +185,46 @@ TEST_F(LedgerServiceTest, WithCreditsThePayerIsInTheLogAndPays) {
   ASSERT_TRUE(open());
   EXPECT_EQ(credits->balance(payer).spendable, 101 - kPrice) << "as the log has it";
   EXPECT_EQ(credits->balance(payer).reserved, 0);
+}
+
+TEST_F(LedgerServiceTest, AClockThatIsWrongCostsNoReceipts) {
+  constexpr std::int64_t kDay = 24 * 3'600;
+  const std::int64_t right = clock.unix_;
+  clock.unix_ = right + 400 * kDay;
+  ASSERT_TRUE(open());
+  answer(1);
+  EXPECT_EQ(logged(), 3u + 2u);
+  clock.unix_ = right;
+  ASSERT_TRUE(open()) << "with the right clock";
+  EXPECT_GE(*receipts->time(), right + 400 * kDay) << "a log's time does not go back";
+  answer(2);
+  clock.unix_ = right - kDay;  // while it runs
+  answer(3);
+  clock.unix_ = right + 401 * kDay;
+  answer(4);
+  EXPECT_EQ(logged(), 3u + 8u);
+  clock.unix_ = right - 400 * kDay;
+  ASSERT_TRUE(open());
+  answer(5);
+  EXPECT_EQ(logged(), 3u + 10u);
+}
+
+TEST_F(LedgerServiceTest, WhoMakesOtherReceiptsIsToldWhy) {
+  ASSERT_TRUE(open());
+  EXPECT_EQ(receipts->why_unreceipted("a", "other"), "") << "nothing is audited";
+  receipts.reset();
+  ASSERT_TRUE(open(testing::receipt_key(1), AuditMode::kSpot));
+  EXPECT_EQ(receipts->why_unreceipted("a", "build"), "");
+  EXPECT_NE(receipts->why_unreceipted("a", "other").find("other instead of build"),
+            std::string::npos);
+  EXPECT_NE(receipts->why_unreceipted("a", ""), "");
+  receipts->skip({"a"}, 3, "key", limits::kWindowPositions + 2);
+  const auto deadline = std::chrono::steady_clock::now() + std::chrono::seconds(60);
+  while (receipts->audits().unreceipted.total == 0 && std::chrono::steady_clock::now() < deadline) {
+    std::this_thread::yield();
+  }
+  EXPECT_EQ(receipts->audits().unreceipted.by_node.at("a"), 2u);
+  EXPECT_EQ(receipts->audits().unreceipted.by_key.at("key"), 6u);
 }
 
 TEST_F(LedgerServiceTest, ACheckpointIsDrawnOver) {

@@ -94,6 +94,7 @@ class ReceiptStage {
       receipt.previous = previous;
       (void)read_field(window.in_signature(), receipt.in_edge);
       (void)read_field(window.out_signature(), receipt.out_edge);
+      if (message.now_ms() > 0) receipt.begun_ms = message.now_ms();
       if (spoil) spoil(receipt);
       const auto bytes = ledger::sign_receipt(receipt, receipt_cluster().public_key(), key_);
       if (!bytes) continue;

@@ -288,6 +288,51 @@ TEST_F(WindowReceiptsTest, ClaimsGoOutInBatchesAndAreForgotten) {
   EXPECT_EQ(stages[1].countersign(message).receipts_size(), 0);
 }
 
+// Else what is claimed last is what gives way next, and all that is asked for is gone already.
+TEST_F(WindowReceiptsTest, OfMoreThanCanBeClaimedTheNewestAre) {
+  for (std::uint64_t i = 1; i <= limits::kReceiptClaims + 1; ++i) {
+    rows(i, 0, 1, opening(i, 1));
+    release(i);
+  }
+  control::v1::WindowClaims claims = stages[1].take_claims();
+  EXPECT_EQ(claims.windows(0).request(), to_field(order_of(2).request)) << "the oldest is left out";
+  std::size_t count = 0;
+  for (;; claims = stages[1].take_claims()) {
+    count += static_cast<std::size_t>(claims.windows_size());
+    if (!stages[1].has_claims()) break;
+  }
+  EXPECT_EQ(count, limits::kReceiptClaims);
+}
+
+TEST_F(WindowReceiptsTest, AWindowIsBegunByTheTimeOfTheLog) {
+  std::uint64_t sequence = 0;
+  for (const std::uint64_t now_ms : {0U, 1'000U, 9'000'000U}) {
+    ++sequence;
+    rows(sequence, 0, 3, opening(sequence, 2));
+    release(sequence);
+    const std::int64_t begun = clock.unix_seconds();
+    clock.advance(std::chrono::seconds(2));
+    const control::v1::WindowClaim claim = stages[0].take_claims().windows(0);
+    control::v1::Countersign message;
+    message.set_previous(std::string(32, '\0'));
+    message.set_now_ms(now_ms);
+    control::v1::Countersigned& window = *message.add_windows();
+    window.set_request(claim.request());
+    window.set_epoch(claim.epoch());
+    window.set_in_signature(claim.in_signature());
+    window.set_out_signature(claim.out_signature());
+    const control::v1::Receipts signed_here = stages[0].countersign(message);
+    ASSERT_EQ(signed_here.receipts_size(), 1);
+    const auto receipt =
+        ledger::parse_receipt(as_bytes(signed_here.receipts(0)), kCluster.public_key());
+    ASSERT_TRUE(receipt) << receipt.error().message;
+    const std::uint64_t wanted = now_ms == 0      ? static_cast<std::uint64_t>(begun) * 1'000
+                                 : now_ms < 2'000 ? 0
+                                                  : now_ms - 2'000;
+    EXPECT_EQ(receipt->begun_ms, wanted);
+  }
+}
+
 TEST_F(WindowReceiptsTest, AnAuditIsSealedOnceAndOpenedAsItWasSealed) {
   rows(1, 0, 3, opening(1, 2));
   release(1);

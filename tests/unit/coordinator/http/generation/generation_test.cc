@@ -216,6 +216,7 @@ TEST_F(GenerationTest, AnAnswerNamesItsReceipts) {
 TEST_F(GenerationTest, WhatIsComputedAgainUnderItsKeyHasReceiptsOfItsOwn) {
   struct Ledger final : LedgerView {
     std::string fault() const override { return ""; }
+    std::optional<std::int64_t> time() const override { return 1'800'000'000; }
   } ledger;
   api->options.ledger = &ledger;
   const Keep keep = api->kept.keep("owner", "key", "/v1/completions", "body");
@@ -236,6 +237,9 @@ TEST_F(GenerationTest, WhatIsComputedAgainUnderItsKeyHasReceiptsOfItsOwn) {
   api->kept.find(keep.name)->generation->forget();
   const ReceiptOrder second = begin();
   EXPECT_NE(second.request, first.request);
+  ledger::AnswerName name{};
+  std::copy_n(second.request.begin(), name.size(), name.begin());
+  EXPECT_EQ(ledger::asked_at(name), 1'800'000'000) << "by the time of the log";
   EXPECT_NE(second.salt, first.salt);
   EXPECT_EQ(port.submitted[0].request.sampling.seed, port.submitted[1].request.sampling.seed);
 }
