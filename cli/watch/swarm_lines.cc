@@ -266,9 +266,8 @@ void add_away(const client::SwarmView& view, Lines& lines) {
 }
 
 void add_remarks(const client::SwarmView& view, Lines& lines) {
-  for (const auto add :
-       {add_why, add_away, add_slow, add_wrong, add_barred, add_audits, add_unreceipted,
-        add_ledger}) {
+  for (const auto add : {add_why, add_away, add_slow, add_wrong, add_barred, add_audits,
+                         add_unreceipted, add_ledger}) {
     add(view, lines);
   }
 }
