@@ -209,7 +209,7 @@ Result<int> find_again(const JoinOptions& options) {
                three_words(member.cluster).c_str(), member.coordinators.front().c_str(),
                member.role == Role::kWorker
                    ? "a running worker reconnects there, else start one: hearth worker"
-                   : next_step(member).c_str());
+                   : next_step(member, options.worker.data_dir).c_str());
   return kExitDone;
 }
 
