@@ -37,19 +37,24 @@ class BodyRoom {
         all <= limits::kHttpBodiesBytes && mine <= 2 * (limits::kHttpBodiesBytes - all);
     if (bytes > bytes_ && !fits) return false;
     bodies.all = all;
-    bodies.of[client] = mine;
+    if (mine == 0) {
+      bodies.of.erase(client);
+    } else {
+      bodies.of[client] = mine;
+    }
     bodies_ = &bodies;
     client_ = client;
     bytes_ = bytes;
     return true;
   }
   void release() {
-    if (bodies_ == nullptr) return;
-    const auto mine = bodies_->of.find(client_);
-    INVARIANT(bodies_->all >= bytes_ && mine != bodies_->of.end() && mine->second >= bytes_,
-              "room is released that was held");
-    bodies_->all -= bytes_;
-    if ((mine->second -= bytes_) == 0) bodies_->of.erase(mine);
+    if (bytes_ > 0) {
+      const auto mine = bodies_->of.find(client_);
+      INVARIANT(bodies_->all >= bytes_ && mine != bodies_->of.end() && mine->second >= bytes_,
+                "room is released that was held");
+      bodies_->all -= bytes_;
+      if ((mine->second -= bytes_) == 0) bodies_->of.erase(mine);
+    }
     bodies_ = nullptr;
     bytes_ = 0;
   }

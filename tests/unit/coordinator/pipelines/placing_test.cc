@@ -211,11 +211,9 @@ TEST_F(AutoPlacingTest, APlanWhoseNodesAreNotThereIsDropped) {
   add("a", 800);
   add("b", 800);
   settle();
-  const auto better =
-      placing.better(registry.free_nodes(), {running({"a", "b"}, {{0, 4}, {4, 8}})});
-  ASSERT_TRUE(better);  // two pipelines of one node
-  placing.adopt(*better);
-  EXPECT_EQ(chosen({registry.find("b")}), "b 0-8; ");
+  placing.adopt({{running({"a"}, {{0, 8}}), running({"b"}, {{0, 8}})}, ""});
+  EXPECT_EQ(chosen({registry.find("b")}), "b 0-8; ") << "as without it";
+  EXPECT_EQ(chosen(registry.free_nodes()), "a 0-8; ");
 }
 
 TEST_F(PlacingTest, WaitsForThoseWhoMeasureInTurn) {

@@ -26,6 +26,18 @@ TEST(BodyRoomTest, CountsWhatARequestTakesNow) {
   EXPECT_TRUE(bodies.of.empty());
 }
 
+TEST(BodyRoomTest, RequestsOfOneClientThatTakeNothingYetEndInAnyOrder) {
+  BodyBytes bodies;
+  BodyRoom one;
+  BodyRoom two;
+  EXPECT_TRUE(one.hold(bodies, "a", 0));
+  EXPECT_TRUE(two.hold(bodies, "a", 0));
+  one.release();
+  EXPECT_TRUE(two.hold(bodies, "a", 5));
+  two.release();
+  EXPECT_TRUE(bodies.of.empty());
+}
+
 // However many greedy clients there are, the next one finds room, and memory has its limit.
 TEST(BodyRoomTest, EachClientLeavesRoomForTheNext) {
   BodyBytes bodies;
