@@ -102,6 +102,7 @@ class HttpServerImpl final : public HttpServer {
     if (!error) acceptor_.set_option(asio::socket_base::reuse_address(true), error);
     if (!error) acceptor_.bind(endpoint, error);
     if (!error) acceptor_.listen(kBacklog, error);
+    if (!error) acceptor_.non_blocking(true, error);
     if (error) {
       return Error{ErrorCode::kIo, "cannot listen on " + api_->options.host + " port " +
                                        std::to_string(api_->options.port) + ": " + error.message()};
@@ -135,11 +136,14 @@ class HttpServerImpl final : public HttpServer {
   }
 
  private:
+  // Only where one waits: without a free descriptor the system refuses even an accept of none.
   void accept() {
-    acceptor_.async_accept([this](const error_code& error, tcp::socket socket) {
-      if (error == asio::error::operation_aborted) return;
+    acceptor_.async_wait(tcp::acceptor::wait_read, [this](const error_code& waited) {
+      if (waited == asio::error::operation_aborted) return;
+      error_code error;
+      tcp::socket socket = acceptor_.accept(error);
       if (!error) admit(std::move(socket));
-      if (!error || free_descriptor(error)) return accept();
+      if (!error || error == asio::error::would_block || free_descriptor(error)) return accept();
       // Most likely there are no file descriptors left: retrying at once would spin.
       retry_.expires_after(std::chrono::milliseconds(100));
       retry_.async_wait([this](const error_code& stopped) {
