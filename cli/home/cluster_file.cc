@@ -81,12 +81,11 @@ Result<Cluster> need_cluster(const std::string& folder) {
 Status check_own_address(const Cluster& cluster) {
   if (client::is_own_host(cluster.host)) return ok_status();
   const auto now = own_host();
-  return Error{ErrorCode::kUnavailable,
-               "the cluster " + cluster.name + " has the address " + cluster.host +
-                   ", which this machine does not have" +
-                   (now.ok() ? ", but " + *now + " is" : std::string()) +
-                   "; name one that it has: hearth init [NAME] --address " +
-                   (now.ok() ? *now : "ADDRESS")};
+  return Error{ErrorCode::kUnavailable, "the cluster " + cluster.name + " has the address " +
+                                            cluster.host + ", which this machine does not have" +
+                                            (now.ok() ? ", but " + *now + " is" : std::string()) +
+                                            "; name one that it has: hearth init --address " +
+                                            (now.ok() ? *now : "ADDRESS")};
 }
 
 Result<std::shared_ptr<coordinator::Store>> open_cluster_store(const std::string& folder) {

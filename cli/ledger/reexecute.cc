@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <chrono>
 #include <cstdio>
+#include <cstdlib>
 #include <map>
 #include <memory>
 #include <thread>
@@ -111,14 +112,17 @@ Result<Prepared> prepare(const ReexecuteOptions& options, const model::GgufFile&
   return out;
 }
 
+constexpr std::int64_t kLogSeconds = 60;  // by which the log's time may differ from the server's
+
 Difference of_request(std::string text) { return {Differs::kRequest, std::move(text)}; }
 
 // What can be told without computing.
 std::optional<Difference> check_prepared(const Prepared& prepared, const client::SavedAnswer& saved,
                                          const ledger::AnswerName& name,
                                          const std::map<std::uint32_t, Receipts>& receipts) {
+  // The time of the log, which keeps a pace of its own where the clock of the server leaps.
   const std::int64_t asked = ledger::asked_at(name);
-  if (saved.created && *saved.created != asked) {
+  if (saved.created && std::abs(*saved.created - asked) > kLogSeconds) {
     return of_request("the receipts are of an answer that was asked for at " +
                       std::to_string(asked) + "; this one was at " +
                       std::to_string(*saved.created) + " (seconds since 1970)");
@@ -321,7 +325,8 @@ Result<Reexecuted> reexecute(const ReexecuteOptions& options, const client::Save
   TRY(const ReceiptModel of_file, check_model(*file, path.string(), spec, receipts));
   out.difference = of_file.difference;
   if (out.difference) return out;
-  TRY(const Prepared prepared, prepare(options, *file, saved.request, ledger::asked_at(name)));
+  TRY(const Prepared prepared,
+      prepare(options, *file, saved.request, saved.created.value_or(ledger::asked_at(name))));
   const std::map<std::uint32_t, Receipts> choices = by_choice(receipts);
   out.difference = check_prepared(prepared, saved, name, choices);
   out.choices = prepared.choices();

@@ -327,7 +327,7 @@ class Joining(cluster.Cluster):
         code, _, err = self.run_in(self.home, "serve", "--model", swarm.MODEL)
         self.assertEqual(code, 3, err)
         self.assertIn("192.0.2.7, which this machine does not have", err)
-        self.assertRegex(err, r"hearth init \[NAME\] --address \d+\.")
+        self.assertRegex(err, r"hearth init --address \d+\.")
         self.refused(self.home, "which this machine does not have", "init", "--address", "192.0.2.8",
                      code=3)
         said = self.good(self.home, "init", "--address", "127.0.0.2")

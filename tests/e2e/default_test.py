@@ -131,7 +131,6 @@ class Fewest(machines.Household):
             for kind in STALL:
                 with self.subTest(kind=kind, number=number):
                     self.loss(kind, self.chance.randrange(1 << 30))
-        self.assertEqual(self.state()["totals"]["finished_error"], 0)
 
 
 class TwoOfThree(Fewest):

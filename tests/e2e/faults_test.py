@@ -214,7 +214,7 @@ class Names(unittest.TestCase):
                 s.wait_ready()
                 code, _, err = swarm.hearth(*words)
                 self.assertEqual(code, 5, err)
-                self.assertIn("a worker named den is connected", err)
+                self.assertIn("worker den runs already", err)
                 self.assertIn("--name", err)
                 self.assertIsNone(first.poll())
                 self.assertEqual(s.worker_pids(), {"den": first.pid})
@@ -262,8 +262,8 @@ class Refusals(unittest.TestCase):
         with tempfile.TemporaryDirectory() as folder:
             for budget in ("1", None):
                 code, _, err = swarm.hearth("serve", "--model", swarm.MODEL, "--local-workers",
-                                            "2", "--kv-budget", budget or str(least - 1),
-                                            "--data-dir", folder)
+                                            "2", "--stages", "2", "--kv-budget",
+                                            budget or str(least - 1), "--data-dir", folder)
                 self.assertEqual(code, 1, err)
                 found = re.search(r"15 layers of this model need --kv-budget (\d+) or more", err)
                 self.assertTrue(found, err)

@@ -128,7 +128,8 @@ class FromAServer(unittest.TestCase):
             self.assertEqual(len(stages), 2)
             self.assertEqual(stages[0][1], stages[1][0])
             spare = [node for node in state["nodes"] if node["state"] == "free"]
-            self.assertIn("makes the pipeline slower", spare[0]["spare"])
+            # Of equal workers no one is quicker.
+            self.assertRegex(spare[0]["spare"], "makes the pipeline (slower|no quicker)")
             status = swarm.hearth("status", "--host", s.api)[1]
             self.assertIn(f"spare   {spare[0]['name']}: using it in place of another", status)
             self.assertGreater(self.plan(s)["pipelines"][0]["tokens_per_second"], 0)
