@@ -85,7 +85,8 @@ class Memory(unittest.TestCase):
         weights = os.path.getsize(LARGE) / GIB
         with tempfile.TemporaryDirectory() as folder:
             for words in (["bench", "model", LARGE], ["run", "--local", LARGE, "Hi"],
-                          ["serve", "--model", LARGE, "--local-workers", "1", "--port", "0",
+                          # Placed by measurement, it would wait for more machines.
+                          ["serve", "--model", LARGE, "--stages", "1", "--port", "0",
                            "--data-dir", folder],
                           # Before it is told a range: no server listens there.
                           ["worker", "--model", LARGE, "--coordinator", "127.0.0.1:9"]):
@@ -122,8 +123,8 @@ class Memory(unittest.TestCase):
                 tempfile.TemporaryDirectory() as folder:
             one = self.needed("worker", "--model", SMALL, "--coordinator",
                               s.info["control"])
-            all_layers = self.needed("serve", "--model", SMALL, "--local-workers", "1",
-                                     "--port", "0", "--data-dir", folder)
+            all_layers = self.needed("serve", "--model", SMALL, "--stages", "1", "--port", "0",
+                                     "--data-dir", folder)
             self.assertGreater(all_layers, one + 0.02)  # GiB: something lies between
             budget = int((one + all_layers) / 2 * GIB)
             code, _, err = swarm.hearth("worker", "--model", SMALL, "--coordinator",
