@@ -14,6 +14,7 @@
 #include "cli/process/paths.h"
 #include "coordinator/client/api_address.h"
 #include "coordinator/client/api_client.h"
+#include "coordinator/client/parse_reply.h"
 #include "proto/address.h"
 
 namespace hearth::cli {

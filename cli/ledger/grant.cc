@@ -11,6 +11,7 @@
 #include "cli/terminal/print_line.h"
 #include "coordinator/client/api_client.h"
 #include "coordinator/client/http_client.h"
+#include "coordinator/client/parse_reply.h"
 #include "ledger/books.h"
 
 namespace hearth::cli {

@@ -11,6 +11,7 @@
 #include "cli/terminal/interrupt.h"
 #include "coordinator/client/api_client.h"
 #include "coordinator/client/http_client.h"
+#include "coordinator/client/parse_reply.h"
 #include "coordinator/client/saved_answer.h"
 
 namespace hearth::cli {

@@ -2,14 +2,12 @@
 
 #include <nlohmann/json.hpp>
 
-#include "base/limits.h"
+#include "coordinator/client/parse_reply.h"
 
 namespace hearth::client {
 namespace {
 
 using Json = nlohmann::json;
-
-constexpr int kReplyDepth = 2 * limits::kJsonDepth;  // a saved answer wraps a request of that depth
 
 ErrorCode code_of(long status) {
   switch (status) {
@@ -27,17 +25,6 @@ ErrorCode code_of(long status) {
 HttpClient::Headers api_headers(const std::string& api_key) {
   if (api_key.empty()) return {};
   return {{"Authorization", "Bearer " + api_key}};
-}
-
-Json parse_reply(std::string_view text) {
-  bool deep = false;
-  const auto keep = [&](int depth, Json::parse_event_t, Json&) {
-    const bool fits = depth <= kReplyDepth;
-    deep = deep || !fits;
-    return fits;
-  };
-  Json value = Json::parse(text, keep, false);
-  return deep ? Json(Json::value_t::discarded) : value;
 }
 
 std::string error_sentence(const Json& error) {

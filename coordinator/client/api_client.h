@@ -12,9 +12,6 @@ namespace hearth::client {
 
 // Authorization with the key; nothing for an empty one.
 HttpClient::Headers api_headers(const std::string& api_key);
-// JSON that a server sent; discarded where it is not valid, and where it nests deeper than
-// 2 * limits::kJsonDepth: copying and printing it recurse, and would end at the end of the stack.
-nlohmann::json parse_reply(std::string_view text);
 // The message of an `error` object; the object itself, as JSON, where it has none that is a string.
 std::string error_sentence(const nlohmann::json& error);
 // The error of an answer with a status of 400 or more: the server's own sentence where it sent one.

@@ -4,7 +4,7 @@
 #include <utility>
 
 #include "base/hex.h"
-#include "coordinator/client/api_client.h"
+#include "coordinator/client/parse_reply.h"
 
 namespace hearth::client {
 namespace {

@@ -3,7 +3,7 @@
 #include <map>
 #include <nlohmann/json.hpp>
 
-#include "coordinator/client/api_client.h"
+#include "coordinator/client/parse_reply.h"
 
 namespace hearth::client {
 namespace {

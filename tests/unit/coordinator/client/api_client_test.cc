@@ -4,6 +4,8 @@
 
 #include <nlohmann/json.hpp>
 
+#include "coordinator/client/parse_reply.h"
+
 namespace hearth::client {
 namespace {
 
