@@ -344,7 +344,7 @@ class Joining(cluster.Cluster):
             self.assertEqual(where["coordinators"][0], "127.0.0.2:" + port)
             self.good(self.home, "nodes", "rm", "desk")
             self.assertEqual(process.wait(swarm.PATIENCE_S), 5, log.read_text())
-            self.refused(self.folder("desk"), "removed", "join", "127.0.0.2:" + port)
+            self.refused(self.folder("desk"), "removed", "join", "127.0.0.2:" + port, code=5)
 
 
 if __name__ == "__main__":
