@@ -91,11 +91,9 @@ void add_run(CLI::App& app, Action& action) {
                    "only nodes of at least this level may see it: newcomer, probation, regular or "
                    "veteran (hearth ledger shows levels)")
       ->check(level_text());
-  CLI::Option* const local =
-      verb->add_flag("--local", o->local, "compute in this process, without a swarm");
+  verb->add_flag("--local", o->local, "compute in this process, without a swarm");
   verb->add_option("--chat-template", o->chat_template,
-                   "with --local: a Jinja file in place of the model's chat template")
-      ->needs(local);
+                   "with --local: a Jinja file in place of the model's chat template");
   verb->add_option("--stages", o->stages, "with --local: number of engines that share the layers")
       ->check(whole_number(1, limits::kStages));
   verb->add_option("-t,--threads", o->threads, "with --local: compute threads (0: all cores)")

@@ -100,7 +100,7 @@ TEST_F(ModelsFolder, AChatTemplateOfAFileTakesThePlaceOfTheModelsOwn) {
     const auto read = read_chat_template(*file, *tokenizer, path);
     if (!read.ok()) return read.error().message;
     model::ChatTemplateInput input;
-    input.messages = {{"user", "Hi"}};
+    input.messages.push_back({"user", "Hi"});
     std::string text;
     for (const auto& piece : (*read)->render(input).value()) text += piece.text;
     return text;
