@@ -101,8 +101,9 @@ TEST_F(ModelsFolder, AChatTemplateOfAFileTakesThePlaceOfTheModelsOwn) {
     if (!read.ok()) return read.error().message;
     model::ChatTemplateInput input;
     input.messages.push_back({"user", "Hi"});
+    const auto pieces = (*read)->render(input).value();
     std::string text;
-    for (const auto& piece : (*read)->render(input).value()) text += piece.text;
+    for (const auto& piece : pieces) text += piece.text;
     return text;
   };
   const std::string path = folder_ / "t.jinja";
