@@ -5,7 +5,6 @@
 #include <algorithm>
 #include <chrono>
 #include <cstdio>
-#include <cstdlib>
 #include <map>
 #include <memory>
 #include <thread>
@@ -112,17 +111,14 @@ Result<Prepared> prepare(const ReexecuteOptions& options, const model::GgufFile&
   return out;
 }
 
-constexpr std::int64_t kLogSeconds = 60;  // by which the log's time may differ from the server's
-
 Difference of_request(std::string text) { return {Differs::kRequest, std::move(text)}; }
 
 // What can be told without computing.
 std::optional<Difference> check_prepared(const Prepared& prepared, const client::SavedAnswer& saved,
                                          const ledger::AnswerName& name,
                                          const std::map<std::uint32_t, Receipts>& receipts) {
-  // The time of the log, which keeps a pace of its own where the clock of the server leaps.
   const std::int64_t asked = ledger::asked_at(name);
-  if (saved.created && std::abs(*saved.created - asked) > kLogSeconds) {
+  if (saved.created && *saved.created != asked) {
     return of_request("the receipts are of an answer that was asked for at " +
                       std::to_string(asked) + "; this one was at " +
                       std::to_string(*saved.created) + " (seconds since 1970)");

@@ -243,6 +243,9 @@ class Verify(unittest.TestCase):
             other["answer"]["hearth"]["receipt"] = of["answer"]["hearth"]["receipt"]
             other["answer"]["created"] = of["answer"]["created"]
             self.refused(self.save(other), "request" if of is longer else "salt", choice=0)
+            if of["answer"]["created"] != answer["created"]:
+                other["answer"]["created"] = answer["created"]
+                self.assertIn("asked for at", self.refused(self.save(other), "request"))
             other["answer"]["created"] -= 3600
             self.assertIn("asked for at", self.refused(self.save(other), "request"))
 
