@@ -54,10 +54,10 @@ TEST(PlanTest, ANodeThatSlowsThePipelineIsSpareWithItsFigures) {
   EXPECT_NEAR(plan->spares[0].with_tokens_per_second, 1.0 / 8.201e-3, 1e-6);
 }
 
-// The second card halves the stages' seconds, but the hops cost most of what it gains.
+// The second card gains 8.5 %: 8.16 ms alone, 7.52 ms with it and two hops.
 TEST(PlanTest, AutoTakesTheFewestStagesWithinItsMargin) {
   Problem problem = cards(2);
-  problem.nodes[0].layer.one = 1.05e-3;
+  problem.nodes[0].layer.one = 1.02e-3;
   problem.nodes[1].layer.one = 0.9e-3;
   problem.nodes[1].memory_bytes = 700;  // holds 7 of 8 layers
   problem.objective = Objective::kLatency;

@@ -147,15 +147,17 @@ TEST(Bpe, MergesOfPartsOutsideOfTheVocabularyLeadOnAndFallApart) {
 
 TEST(Bpe, NoMergeMakesASpecialToken) {
   SmallVocabulary v = small_bpe();
-  const TokenId end = v.add("</s>");  // ends a generation by its text, whatever its type
-  v.merges.insert(v.merges.begin(), {"< /", "s >", "</ s>"});
-  v.add("</");
-  v.add("s>");
+  // Typed as text, yet the vocabulary has no other padding mark: it ends a generation.
+  const TokenId end = v.add("<PAD>");
+  v.merges.insert(v.merges.begin(), {"< P", "A D", "AD >", "<P AD>"});
+  v.add("<P");
+  v.add("AD");
+  v.add("AD>");
   const Built t = build(v);
   EXPECT_TRUE(t->is_special(end));
-  const Ids ids = encode(*t, "</s>");
+  const Ids ids = encode(*t, "<PAD>");
   EXPECT_EQ(std::count(ids.begin(), ids.end(), end), 0);
-  EXPECT_EQ(decode(*t, ids), "</s>");
+  EXPECT_EQ(decode(*t, ids), "<PAD>");
   SmallVocabulary whole = small_bpe("llama-bpe");
   whole.add("[EOS]");
   EXPECT_EQ(encode(*build(whole), "[EOS]").size(), 5U);
