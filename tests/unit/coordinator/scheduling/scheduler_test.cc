@@ -39,7 +39,7 @@ TEST(Scheduler, CountsWhatRunsAndWaitsForOneOwner) {
   Scheduler scheduler;
   scheduler.add_pool(Epoch(1), 2, 32, {"a", "b"});
   for (std::uint64_t id = 1; id <= 3; ++id) {
-    const auto one = sequence(id, 20, 4);
+    const auto one = new_sequence(id, 20, 4);
     one->request.policy.owner = id == 1 ? "the audits" : "";
     ASSERT_TRUE(scheduler.enqueue(one).ok());
   }
@@ -132,7 +132,7 @@ TEST(Scheduler, TheQuickestWithoutRoomIsPassedOver) {
 
 std::uint32_t fill(Scheduler& scheduler, const std::string& owner, std::uint64_t first_id) {
   for (std::uint32_t count = 0;; ++count) {
-    auto one = sequence(first_id + count, 1, 1);
+    auto one = new_sequence(first_id + count, 1, 1);
     one->request.policy.owner = owner;
     const Status queued = scheduler.enqueue(std::move(one));
     if (queued.ok()) continue;
@@ -175,7 +175,7 @@ TEST(Scheduler, WhatFitsNowhereIsTakenOutOfTheWay) {
 
 std::shared_ptr<Sequence> trusting(std::uint64_t id, std::uint32_t prompt,
                                    std::vector<std::string> nodes) {
-  auto made = sequence(id, prompt, 32);
+  auto made = new_sequence(id, prompt, 32);
   made->request.policy.trust = std::move(nodes);
   return made;
 }
@@ -206,7 +206,7 @@ TEST(Scheduler, APrivatePromptReachesNoNodeBelowItsLevel) {
   scheduler.set_standing(Epoch(1), Level::kProbation, false);
   scheduler.set_standing(Epoch(2), Level::kRegular, false);
   const auto at_least = [](std::uint64_t id, Level level) {
-    auto made = sequence(id, 32, 32);
+    auto made = new_sequence(id, 32, 32);
     made->request.policy.min_level = level;
     return made;
   };
@@ -243,7 +243,7 @@ TEST(Scheduler, WhatIsToBeVerifiedGoesWhereItCanBeAndToStanding) {
   scheduler.set_standing(Epoch(2), Level::kProbation, true);
   scheduler.set_standing(Epoch(3), Level::kRegular, true);
   const auto placed = [&](std::uint64_t id, Verify verify) {
-    auto made = sequence(id, 32, 32);
+    auto made = new_sequence(id, 32, 32);
     made->request.policy.verify = verify;
     EXPECT_TRUE(scheduler.enqueue(std::move(made)).ok());
     return scheduler.admit()->epoch;
