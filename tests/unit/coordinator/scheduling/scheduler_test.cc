@@ -168,9 +168,9 @@ TEST(Scheduler, WhatFitsNowhereIsTakenOutOfTheWay) {
   EXPECT_EQ(scheduler.pop_unfit()->id, SequenceId(1));
   EXPECT_FALSE(scheduler.pop_unfit());
   EXPECT_EQ(scheduler.admit()->id, SequenceId(2));
-  EXPECT_NE(scheduler.fits_somewhere(*sequence(3, 128, 1)).error().message.find("room for 128"),
+  EXPECT_NE(scheduler.fits_somewhere(*new_sequence(3, 128, 1)).error().message.find("room for 128"),
             std::string::npos);
-  EXPECT_TRUE(scheduler.fits_somewhere(*sequence(3, 127, 1)).ok());
+  EXPECT_TRUE(scheduler.fits_somewhere(*new_sequence(3, 127, 1)).ok());
 }
 
 std::shared_ptr<Sequence> trusting(std::uint64_t id, std::uint32_t prompt,
