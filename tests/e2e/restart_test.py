@@ -198,18 +198,18 @@ class Restart(unittest.TestCase):
 
     def test_nobody_comes_back(self):
         # Many tokens, for they must outlast the grace of ten seconds on any machine.
-        choices = 8
-        body = request(model=self.model, tokens=1900, seed=4, n=choices)
+        body = request(model=self.model, tokens=1900, seed=4, n=8)
         client = Client(self.swarm.api, body, "gone")
         swarm.wait_until(lambda: len(client.ids) >= 5, "tokens")
         client.done = True  # the thread ends with its connection
         self.swarm.kill()
         self.start_again()
-        self.swarm.wait_ready()
-        swarm.wait_until(lambda: self.swarm.state()["totals"]["cancelled"] == choices,
-                         "the end of the grace")
-        swarm.wait_until(lambda: self.swarm.state()["running"] == 0, "its release")
+        # The grace may end before the workers of a busy machine serve again: then nothing has begun.
         swarm.wait_until(lambda: self.rows() == (0, 0), "an empty table")
+        self.swarm.wait_ready()
+        swarm.wait_until(self.idle, "its release")
+        totals = self.swarm.state()["totals"]
+        self.assertEqual((totals["finished_length"], totals["finished_stop"]), (0, 0), totals)
 
     def test_a_plain_stop_and_a_server_that_writes_nothing(self):
         body = request(model=self.model, seed=5)
