@@ -38,12 +38,16 @@ Range strip_where(std::string_view text, bool left, bool right, Predicate drop) 
 
 }  // namespace
 
+// ASCII apart: within its steps a rendering may strip hundreds of megabytes of it.
 Character character_at(std::string_view text, std::size_t at) {
+  const auto first = static_cast<unsigned char>(text[at]);
+  if (first < 0x80) return {first, 1};
   const Utf8Char one = decode_utf8(text, at);
   return one.valid ? Character{one.point, one.bytes} : Character{kBrokenCharacter, 1};
 }
 
 std::size_t previous_character(std::string_view text, std::size_t end) {
+  if (static_cast<unsigned char>(text[end - 1]) < 0x80) return end - 1;
   for (std::size_t back = 1; back <= 4 && back <= end; ++back) {
     if (continuation(text, end - back)) continue;
     return character_at(text, end - back).length == back ? end - back : end - 1;
