@@ -259,7 +259,9 @@ class Coordinator {
   virtual ~Coordinator() = default;
   virtual void on_timer() = 0;  // at least every 50 ms
 
-  // Takes all of the sequences or none. kUnavailable: no pipeline serves. kInvalidInput: a field
+  // Takes all of the sequences or none. While no pipeline serves, those of clients wait for one for
+  // as long as one may come, at most forming_timeout, and end with kUnavailable when none may.
+  // kUnavailable: no pipeline serves, and none may come soon. kInvalidInput: a field
   // breaks its range, or prompt + max_tokens exceeds the context. kNoCapacity: a sequence needs
   // more KV than any pipeline has in all (it never fits), or the queue holds
   // limits::kWaitingSequences (the message says which). kRefused: every pipeline that serves has a

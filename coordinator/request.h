@@ -80,8 +80,10 @@ struct Submission {
 // What a request may have at the time of its submission, and how busy the swarm is.
 struct RequestBounds {
   // Prompt and answer of one sequence together: the model's context, or the KV memory of the
-  // largest pipeline that serves and that the request's policy allows, where that is less.
+  // largest pipeline that serves and that the request's policy allows, where that is less. While
+  // none serves, of the last one that did.
   std::uint32_t positions = 0;
+  bool serves = true;        // a pipeline serves; else what is taken waits for one
   std::string unverifiable;  // why its answer cannot be verified; empty: it can, or need not
   std::uint32_t running = 0;
   std::uint32_t waiting = 0;

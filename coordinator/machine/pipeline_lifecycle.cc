@@ -127,7 +127,10 @@ void PipelineLifecycle::serve_if_complete(Epoch epoch) {
   if (!pipeline->all_ready() || !links_.linked(epoch)) return;
   pipeline->serving = true;
   const bool checks = pipeline->checking.has_value();
-  if (!checks) last_loss_.clear();
+  if (!checks) {
+    last_loss_.clear();
+    failed_at_.reset();
+  }
   for (const Member& member : pipeline->members) {
     registry_.find(member.node)->state = Node::State::kServing;
   }
@@ -193,7 +196,10 @@ void PipelineLifecycle::dissolve(Epoch epoch, const std::string& sentence,
               epoch.value, sentence);
   const Pipeline* pipeline = pipelines_.find(epoch);
   INVARIANT(pipeline != nullptr, "a pipeline ends once");
-  if (!pipeline->checking) last_loss_ = sentence;
+  if (!pipeline->checking) {
+    last_loss_ = sentence;
+    if (!culprits.empty()) failed_at_ = clock_.now();
+  }
   const std::vector<Member> members = pipeline->members;
   pipelines_.end(epoch, culprits);
   if (options_.receipts != nullptr) options_.receipts->end(epoch);

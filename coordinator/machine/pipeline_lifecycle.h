@@ -50,6 +50,11 @@ class PipelineLifecycle final : public PipelineLinkEvents, MachineParts {
   // Ends the pipelines of drained machines whose sequences have another place.
   void drain();
 
+  // Whether there will be a pipeline, or another one: it forms, or is being measured and searched
+  // for, or will form when its nodes have rested or a silent one comes back.
+  bool comes() const;
+  // Or a pipeline failed so lately that what failed may have been started again.
+  bool may_come() const;
   // Why no pipeline serves, a sentence for people: how many workers are here, which of them are
   // away or barred and why, which stages are not ready, and why the last pipeline ended.
   std::string missing() const;
@@ -72,7 +77,10 @@ class PipelineLifecycle final : public PipelineLinkEvents, MachineParts {
   bool may_end_now(const Pipeline& pipeline) const;
   std::optional<std::uint32_t> silent_stage(Epoch epoch) const;
 
+  bool enough_may_return() const;
+
   std::string last_loss_;  // why the last pipeline ended, until one serves again
+  std::optional<TimePoint> failed_at_;  // likewise, when the last one failed
 };
 
 // "paused" or "drained".

@@ -9,6 +9,10 @@
 namespace hearth::coordinator {
 namespace {
 
+// What failed may register again for so long: a supervisor has started it, or its owner has.
+constexpr Duration kRestartPatience = std::chrono::seconds(10);
+// A node that fell silent may return for so long: its cable may be pulled, or its radio away.
+constexpr Duration kReturnPatience = std::chrono::seconds(10);
 constexpr std::uint32_t kMissingNamed = 4;  // stages, in one sentence
 constexpr std::uint32_t kOwnersNamed = 4;   // workers that are away or barred, in one sentence
 
@@ -46,6 +50,33 @@ std::string missing_owners(const Registry& registry) {
 }  // namespace
 
 const char* verb_of(const Away& away) { return away.drain ? "drained" : "paused"; }
+
+// As many as a pipeline takes are here and rest, or are silent and may come back. How many it takes
+// where layers are placed by measurements is unknown: any that may come back counts.
+bool PipelineLifecycle::enough_may_return() const {
+  std::uint32_t silent = 0;
+  std::uint32_t resting = 0;
+  for (const Node* node : registry_.known()) {
+    if (!Registry::may_serve(*node)) continue;
+    if (registry_.may_return(*node, kReturnPatience)) {
+      ++silent;
+    } else if (node->state == Node::State::kFree) {
+      ++resting;
+    }
+  }
+  return options_.stages > 0 ? silent + resting >= options_.stages : silent > 0;
+}
+
+bool PipelineLifecycle::comes() const {
+  const bool forming = std::ranges::any_of(pipelines_.all(), [](const auto& one) {
+    return !one.second.serving && !one.second.checking;
+  });
+  return forming || enough_may_return() || pipelines_.placing().hopes();
+}
+
+bool PipelineLifecycle::may_come() const {
+  return comes() || (failed_at_ && clock_.now() - *failed_at_ < kRestartPatience);
+}
 
 std::string PipelineLifecycle::missing() const {
   const std::uint32_t count = registry_.here();

@@ -19,13 +19,9 @@
 namespace hearth::coordinator {
 namespace {
 
-// How long sequences wait for a pipeline to come back.
-constexpr Duration kPipelinePatience = std::chrono::seconds(10);
 // How long sequences of a lost pipeline wait where no worker holds its layers: enough for one that
 // its supervisor starts again to register, after which its loading is waited for.
 constexpr Duration kResumePatience = std::chrono::milliseconds(1'800);
-// Before that, for a worker that fell silent: its cable may be pulled, or its radio away.
-constexpr Duration kReturnPatience = std::chrono::seconds(10);
 // Pipelines that a sequence may lose without a token between: one that brings them down is ended.
 constexpr std::uint32_t kFruitlessLosses = 5;
 // How long a last token waits for the hashes of its rows.
@@ -70,14 +66,17 @@ Status check_tokens(const GenerateRequest& request, const StepShape& shape) {
 
 }  // namespace
 
-RequestBounds SequenceLifecycle::bounds(const RequestPolicy& policy) const {
+RequestBounds SequenceLifecycle::bounds(const RequestPolicy& policy) {
   RequestBounds out;
-  out.positions = std::min(options_.shape.context,
-                           scheduler_.largest_sequence(policy).value_or(options_.shape.context));
+  const std::optional<std::uint32_t> largest = scheduler_.largest_sequence(policy);
+  if (largest) last_largest_ = *largest;
+  out.positions = std::min(options_.shape.context, largest.value_or(last_largest_));
+  out.serves = scheduler_.serves();
   if (policy.verify != Verify::kNone) {
     const AuditMode mode =
         options_.receipts != nullptr ? options_.receipts->audits().mode : AuditMode::kOff;
-    out.unverifiable = why_unverifiable(mode, standings_.pipeline_statuses(), policy);
+    const bool is_known = mode == AuditMode::kOff || out.serves;
+    if (is_known) out.unverifiable = why_unverifiable(mode, standings_.pipeline_statuses(), policy);
   }
   out.running = scheduler_.running() - scheduler_.running_of(kAuditor);
   out.waiting = scheduler_.waiting() - scheduler_.waiting_of(kAuditor);
@@ -134,11 +133,13 @@ Result<std::shared_ptr<Sequence>> SequenceLifecycle::make_sequence(Submission su
   sequence->request = std::move(request);
   sequence->events = std::move(submission.events);
   TRY_VOID(validate(sequence->open(), options_.shape));
-  if (!scheduler_.serves()) {
-    return Error{ErrorCode::kUnavailable, "no pipeline serves: " + lifecycle_.missing()};
+  if (scheduler_.serves()) {
+    TRY_VOID(scheduler_.fits_somewhere(*sequence));
+    return sequence;
   }
-  TRY_VOID(scheduler_.fits_somewhere(*sequence));
-  return sequence;
+  const bool waits = sequence->request.origin == Origin::kClient && lifecycle_.may_come();
+  if (waits) return sequence;  // whether it fits is known when there is a pipeline (pop_unfit)
+  return Error{ErrorCode::kUnavailable, "no pipeline serves: " + lifecycle_.missing()};
 }
 
 // The audit gets its tokens with the receipts (release()); its events only report a failure.
@@ -474,39 +475,20 @@ void SequenceLifecycle::end(std::vector<std::shared_ptr<Sequence>> sequences, co
 }
 
 void SequenceLifecycle::expire_waiting() {
-  if (scheduler_.serves()) {
-    without_pipeline_since_ = clock_.now();
+  const bool none = scheduler_.waiting() == scheduler_.interrupted().size();
+  if (scheduler_.serves() || none) {
+    unserved_since_ = clock_.now();
     return;
   }
-  if (clock_.now() - without_pipeline_since_ < kPipelinePatience) return;
-  if (pipelines_.placing().hopes()) return;
+  const bool in_time = clock_.now() - unserved_since_ < options_.forming_timeout;
+  if (in_time && lifecycle_.may_come()) return;
   end(scheduler_.take_waiting(),
       {ErrorCode::kUnavailable, "no pipeline came back in time: " + lifecycle_.missing()});
 }
 
-// As many as a pipeline takes are here and rest, or are silent and may come back. How many it takes
-// where layers are placed by measurements is unknown: any that may come back counts.
-bool SequenceLifecycle::enough_may_come() const {
-  std::uint32_t silent = 0;
-  std::uint32_t resting = 0;
-  for (const Node* node : registry_.known()) {
-    if (!Registry::may_serve(*node)) continue;
-    if (registry_.may_return(*node, kReturnPatience)) {
-      ++silent;
-    } else if (node->state == Node::State::kFree) {
-      ++resting;
-    }
-  }
-  return options_.stages > 0 ? silent + resting >= options_.stages : silent > 0;
-}
-
-// There is hope for as long as a pipeline forms, or will when its nodes have rested or come back,
-// or is being measured and searched for, or one serves that will have room.
+// There is hope for as long as a pipeline comes, or one serves that will have room.
 void SequenceLifecycle::expire_interrupted() {
-  const auto& all = pipelines_.all();
-  const bool forming = std::ranges::any_of(
-      all, [](const auto& one) { return !one.second.serving && !one.second.checking; });
-  const bool coming = forming || enough_may_come() || pipelines_.placing().hopes();
+  const bool coming = lifecycle_.comes();
   const TimePoint now = clock_.now();
   std::vector<std::shared_ptr<Sequence>> over;
   for (const auto& sequence : scheduler_.interrupted()) {

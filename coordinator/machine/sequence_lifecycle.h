@@ -23,7 +23,9 @@ namespace hearth::coordinator {
 class SequenceLifecycle : MachineParts {
  public:
   explicit SequenceLifecycle(const MachineParts& parts)
-      : MachineParts(parts), without_pipeline_since_(clock_.now()) {}
+      : MachineParts(parts),
+        unserved_since_(clock_.now()),
+        last_largest_(options_.shape.context) {}
 
   // As of Coordinator.
   SubmitAnswer submit(std::vector<Submission> sequences);
@@ -62,7 +64,7 @@ class SequenceLifecycle : MachineParts {
   // space.
   static constexpr char kAuditor[] = "the audits";
 
-  RequestBounds bounds(const RequestPolicy& policy) const;
+  RequestBounds bounds(const RequestPolicy& policy);
   Status enqueue(std::vector<Submission>& sequences, SubmitAnswer& answer);
   Result<std::shared_ptr<Sequence>> make_sequence(Submission submission) const;
   void start_sequence(Sequence& sequence);
@@ -74,13 +76,13 @@ class SequenceLifecycle : MachineParts {
   void finish_held(bool only_overdue);
   void expire_waiting();
   void expire_interrupted();
-  bool enough_may_come() const;
 
   // Out of the scheduler and not told yet: the owner of one may cancel another.
   std::map<SequenceId, std::shared_ptr<Sequence>> ending_;
   // Owners of answers whose windows are all being audited; the oldest first.
   std::map<ledger::RequestId, std::shared_ptr<SequenceEvents>> audited_;
-  TimePoint without_pipeline_since_;
+  TimePoint unserved_since_;    // sequences that never ran wait, and no pipeline serves
+  std::uint32_t last_largest_;  // positions of one sequence, when a pipeline served
   std::uint64_t next_sequence_ = 1;
   std::uint64_t late_frames_ = 0;  // of older epochs; dropped
   CounterRate token_rate_;         // reported by the timer

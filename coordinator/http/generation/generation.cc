@@ -157,6 +157,7 @@ bool Generation::resume(std::shared_ptr<Api> api, GenerationInput input, Begun b
   self->told_elsewhere_ = true;
   self->retry_until_ = now + std::chrono::seconds(api->options.timeouts.resume);
   self->accepted_ = true;
+  self->open_ = true;
   answer.set_lengths(begun.lengths);
   for (std::uint32_t i = 0; i < answer.size(); ++i) {
     answer.restore(i, std::move(begun.answers[i]), now);
@@ -315,8 +316,13 @@ void Generation::accept(const std::vector<std::uint32_t>& choices, const SubmitA
   const bool written = keep && api_->kept.writes() &&
                        answer_.prompt_tokens() <= limits::kKeptRequestBytes / sizeof(TokenId);
   if (written) api_->kept.write(*keep, encode(answer_.kept_request()));
-  audience_.tell_all();
+  // One that waits for a pipeline may yet be refused.
+  if (answer.bounds.serves) open();
   if (whole() && !ended_) complete();
+}
+
+void Generation::open() {
+  if (!std::exchange(open_, true)) audience_.tell_all();
 }
 
 void Generation::cancel(Run& run) {
@@ -330,6 +336,7 @@ void Generation::on_admitted(std::uint32_t choice) {
   const TimePoint now = api_->clock.now();
   answer_.admit(choice, now);
   api_->metrics.queued(seconds(now - arrived_));
+  if (accepted_ && !ended_) open();
 }
 
 void Generation::on_token(std::uint32_t choice, const SampledToken& token) {
@@ -470,8 +477,7 @@ void Generation::attach(std::shared_ptr<ResponseWriter> writer, std::optional<Ev
   writer->on_gone([weak = weak_from_this(), listener] {
     if (const auto alive = weak.lock()) alive->leave(*listener);
   });
-  // Not before the request is accepted: until then a refusal has an HTTP status of its own.
-  if (accepted_) audience_.tell(*listener);
+  if (open_) audience_.tell(*listener);
 }
 
 // Also called while the audience is told.

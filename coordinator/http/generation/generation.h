@@ -92,6 +92,7 @@ class Generation : public std::enable_shared_from_this<Generation> {
 
   // All choices are settled, and the coordinator has accepted the request.
   bool whole() const { return answer_.settled() && accepted_; }
+  void open();  // begins the streams of all listeners
   void stop_sequence(std::uint32_t choice);
   void settle(std::uint32_t choice);  // after its last event
   void observe(std::uint32_t choice);
@@ -117,6 +118,7 @@ class Generation : public std::enable_shared_from_this<Generation> {
   // Of a request that an earlier process accepted: until then a refusal is no answer to it.
   std::optional<TimePoint> retry_until_;
   bool accepted_ = false;   // by the coordinator, of this or an earlier process
+  bool open_ = false;       // streams have begun: a refusal has no HTTP status of its own any more
   bool ended_ = false;      // nothing is computed any more
   bool verifying_ = false;  // the answer is whole and told, and waits for its audits
 };

@@ -79,6 +79,7 @@ TEST(CoordinatorOwners, WhereNobodyTakesOverTheErrorNamesWhoIsPaused) {
       std::string::npos)
       << swarm.machine->status().missing;
   ASSERT_EQ(swarm.machine->status().uncovered.size(), 1u);
+  EXPECT_EQ(swarm.submit(8, 8)->code, ErrorCode::kUnavailable) << "none will come by itself";
   for (int i = 0; i < 8; ++i) {
     swarm.clock.advance(milliseconds(250));
     own(swarm, "a", kPause);

@@ -15,6 +15,13 @@ struct SequenceLifecycleTest : ::testing::Test {
     swarm.join("b");
     swarm.complete_all(8);  // of eight tokens
   }
+  void pass(Duration time, const std::vector<std::string>& alive) {
+    for (Duration passed{}; passed < time; passed += milliseconds(50)) {
+      swarm.clock.advance(milliseconds(50));
+      for (const std::string& name : alive) swarm.beat(name);
+      swarm.machine->on_timer();
+    }
+  }
   // One submission of so many sequences, all with prompts of two tokens.
   SubmitAnswer submit(const std::vector<std::uint32_t>& lengths, bool may_shorten = false,
                       const RequestPolicy& policy = {}) {
@@ -77,6 +84,74 @@ TEST_F(SequenceLifecycleTest, AFullQueueTakesNoPartOfASubmission) {
   EXPECT_EQ(submit({62, 62}, false, policy).sequences.error().code, ErrorCode::kNoCapacity);
   EXPECT_EQ(swarm.machine->status().waiting, limits::kWaitingSequences - 1);
   EXPECT_TRUE(submit({62}, false, policy).sequences.ok());
+}
+
+// As where a cable is pulled for a moment: its client asks as if nothing had happened.
+TEST_F(SequenceLifecycleTest, ARequestWaitsForASilentNodeThatMayReturn) {
+  serve();
+  pass(seconds(2), {"a"});
+  ASSERT_FALSE(swarm.machine->status().ready) << "b is missed";
+  const SubmitAnswer waits = submit({1'000}, true);
+  ASSERT_TRUE(waits.sequences.ok()) << waits.sequences.error().message;
+  EXPECT_FALSE(waits.bounds.serves);
+  EXPECT_EQ(waits.max_tokens, std::vector<std::uint32_t>{62}) << "as of the pipeline that was";
+  const SubmitAnswer large = submit({64});
+  EXPECT_EQ(large.sequences.error().code, ErrorCode::kInvalidInput);
+  const auto owner = owners.front();
+  pass(seconds(8), {"a"});
+  EXPECT_FALSE(owner->admitted || owner->over);
+  swarm.join("b");
+  swarm.complete_all(8);
+  EXPECT_TRUE(owner->admitted);
+  EXPECT_TRUE(submit({8}).bounds.serves);
+}
+
+TEST_F(SequenceLifecycleTest, ARequestEndsWhenTheSilentNodeDoesNotReturn) {
+  serve();
+  pass(seconds(2), {"a"});
+  ASSERT_TRUE(submit({8}).sequences.ok());
+  pass(seconds(11), {"a"});
+  EXPECT_EQ(owners[0]->code, ErrorCode::kUnavailable);
+  EXPECT_NE(owners[0]->message.find("worker b (stage 2 of 2"), std::string::npos)
+      << owners[0]->message;
+  EXPECT_EQ(swarm.machine->status().waiting, 0U);
+  const SubmitAnswer late = submit({8});
+  ASSERT_FALSE(late.sequences.ok()) << "nobody is waited for any more";
+  EXPECT_EQ(late.sequences.error().code, ErrorCode::kUnavailable);
+}
+
+// Its supervisor may start it again.
+TEST_F(SequenceLifecycleTest, ARequestWaitsForAWorkerThatFailedLately) {
+  serve();
+  swarm.control.lose(swarm.sessions["b"]);
+  ASSERT_TRUE(submit({8}).sequences.ok());
+  pass(seconds(6), {"a"});
+  EXPECT_FALSE(owners[0]->over);
+  swarm.join("b");
+  swarm.complete_all(8);
+  EXPECT_TRUE(owners[0]->admitted);
+}
+
+TEST_F(SequenceLifecycleTest, ARequestWaitsWhileThePipelineForms) {
+  swarm.join("a");
+  EXPECT_FALSE(submit({8}).sequences.ok()) << "one of two";
+  swarm.join("b");
+  ASSERT_TRUE(submit({8}).sequences.ok());
+  pass(seconds(12), {"a", "b"});
+  EXPECT_FALSE(owners[1]->over);
+  swarm.complete_all(8);
+  EXPECT_TRUE(owners[1]->admitted);
+}
+
+TEST_F(SequenceLifecycleTest, ARequestThatIsToBeVerifiedWaitsWithoutAWordOfIt) {
+  swarm.join("a");
+  swarm.join("b");
+  RequestPolicy policy;
+  policy.verify = Verify::kFull;
+  const SubmitAnswer waits = submit({8}, false, policy);
+  ASSERT_TRUE(waits.sequences.ok());
+  EXPECT_NE(waits.bounds.unverifiable.find("audits are off"), std::string::npos)
+      << "which is so whatever pipeline comes";
 }
 
 TEST_F(SequenceLifecycleTest, VerificationThatIsImpossibleIsToldWithTheBounds) {

@@ -421,6 +421,29 @@ TEST_F(GenerationTest, ErrorsSayWhetherWorkWasDone) {
   }
 }
 
+// So that a client's library comes back by itself.
+TEST_F(GenerationTest, AStreamThatWaitsForAPipelineIsRefusedWithAStatus) {
+  port.serves = false;
+  start(completion(1, true));
+  port.submitted[0].done(SequenceId(1));
+  pump();
+  EXPECT_FALSE(client->streaming);
+  port.submitted[0].events->on_error({ErrorCode::kUnavailable, "no pipeline came back in time"});
+  pump();
+  ASSERT_TRUE(client->response.has_value());
+  EXPECT_EQ(client->response->status, 503U);
+
+  client = std::make_shared<PlayedClient>();
+  port.submitted.clear();
+  start(completion(1, true));
+  port.submitted[0].done(SequenceId(2));
+  pump();
+  EXPECT_FALSE(client->streaming);
+  port.submitted[0].events->on_admitted();
+  pump();
+  EXPECT_TRUE(client->streaming) << "as soon as it runs";
+}
+
 TEST_F(GenerationTest, AnErrorInAStreamIsItsLastEvent) {
   start(completion(2, true));
   accept(0);

@@ -66,6 +66,7 @@ struct PlayedPort final : CoordinatorPort {
       if (may_use(policy, one)) largest = std::max(largest, one.kv_pages * one.kv_page_tokens);
     }
     if (largest > 0) out.positions = largest;
+    out.serves = serves;
     const AuditMode mode = swarm.audits ? swarm.audits->mode : AuditMode::kOff;
     if (policy.verify != Verify::kNone) {
       out.unverifiable = why_unverifiable(mode, swarm.pipelines, policy);
@@ -81,6 +82,7 @@ struct PlayedPort final : CoordinatorPort {
   }
   void status(std::function<void(SwarmStatus)> done) override { done(swarm); }
 
+  bool serves = true;  // a pipeline does; else what is submitted waits
   std::vector<Submitted> submitted;
   std::vector<std::uint64_t> cancelled;
   std::vector<std::pair<std::uint64_t, Position>> stopped;
