@@ -2,11 +2,14 @@
 
 #include <fcntl.h>
 #include <sys/stat.h>
+#include <sys/statvfs.h>
 #include <unistd.h>
 
 #include <array>
 #include <cerrno>
 #include <cstring>
+
+#include "base/limits.h"
 
 namespace hearth::coordinator {
 namespace {
@@ -65,6 +68,13 @@ ALTER TABLE nodes ADD COLUMN newcomer INTEGER NOT NULL DEFAULT 0;
 };
 constexpr int kVersion = static_cast<int>(kMigrations.size());
 static_assert(kVersion > 0, "version 0 is a new, empty store");
+constexpr std::uint64_t kRoomLeast = limits::kMiB;  // for the files beside a database, and its own
+
+bool is_disk_full(const std::string& path) {
+  struct statvfs disk = {};
+  return ::statvfs(path.c_str(), &disk) == 0 &&
+         std::uint64_t{disk.f_bavail} * disk.f_frsize < kRoomLeast;
+}
 
 }  // namespace
 
@@ -80,7 +90,9 @@ Error Database::failed(int code) const {
     return {ErrorCode::kUnavailable, "the store " + path_ + " is locked by another process"};
   }
   std::string message = "the store " + path_ + ": " + sqlite3_errstr(code);
-  if (primary == SQLITE_FULL) message += "; free some space and try again";
+  // On a full disk a file beside the database cannot grow, which is an I/O error to SQLite.
+  const bool full = primary == SQLITE_FULL || (primary == SQLITE_IOERR && is_disk_full(path_));
+  if (full) message += "; its disk is full: free 1 MiB or more and try again";
   return {ErrorCode::kIo, message};
 }
 

@@ -1,7 +1,10 @@
 #include "coordinator/store/store.h"
 
+#include <sys/mount.h>
 #include <sys/stat.h>
 
+#include <cerrno>
+#include <cstring>
 #include <fstream>
 #include <iterator>
 #include <map>
@@ -88,6 +91,21 @@ TEST(StoreTest, NobodyJoinsWithARoleThatIsNone) {
     EXPECT_FALSE(store->find_node(a_node("den").key).ok()) << role;
     EXPECT_FALSE(store->nodes().ok());
   }
+}
+
+// As after a power cut of a machine that has filled its disk.
+TEST(StoreTest, AFullDiskIsNamed) {
+  const StoreFolder folder;
+  if (::mount("none", folder.path().c_str(), "tmpfs", 0, "size=512k") != 0) {
+    GTEST_SKIP() << "no small disk here: " << std::strerror(errno);
+  }
+  EXPECT_NE(folder.open(), nullptr);
+  std::ofstream(folder.path() + "/rest", std::ios::binary) << std::string(512 << 10, 'x');
+  const auto store = open_store(folder.path());
+  ::umount2(folder.path().c_str(), MNT_DETACH);
+  ASSERT_FALSE(store.ok());
+  EXPECT_NE(store.error().message.find("its disk is full: free 1 MiB or more"), std::string::npos)
+      << store.error().message;
 }
 
 TEST(StoreTest, KeepsWhatItWasTold) {
