@@ -188,7 +188,7 @@ struct SwarmStatus {
   std::uint64_t resumed_total = 0;  // that went on from tokens, on another pipeline or process
   std::uint64_t finished_stop_total = 0;
   std::uint64_t finished_length_total = 0;
-  std::uint64_t finished_error_total = 0;
+  std::uint64_t finished_error_total = 0;  // without audits
   std::uint64_t cancelled_total = 0;
   std::uint64_t prompt_tokens_total = 0;
   std::uint64_t generation_tokens_total = 0;

@@ -346,7 +346,7 @@ Status SequenceLifecycle::take_token(Epoch epoch, const SampledToken& token) {
 void SequenceLifecycle::deliver(const std::shared_ptr<Sequence>& sequence,
                                 const SampledToken& token) {
   if (token.finish == FinishReason::kError) {
-    ++totals_.finished_error_total;
+    count_error(*sequence);
     scheduler_.end(*sequence);
     const std::string position = "position " + std::to_string(token.position);
     sequence->events->on_error({token.error, token.error == ErrorCode::kNoCapacity
@@ -362,6 +362,11 @@ void SequenceLifecycle::deliver(const std::shared_ptr<Sequence>& sequence,
   sequence->held = token;
   sequence->held_until = clock_.now() + kHashPatience;
   finish_held(false);
+}
+
+// An audit that fails is asked for again, and counted where audits are.
+void SequenceLifecycle::count_error(const Sequence& sequence) {
+  if (sequence.request.origin != Origin::kAudit) ++totals_.finished_error_total;
 }
 
 void SequenceLifecycle::finish(const std::shared_ptr<Sequence>& sequence,
@@ -469,7 +474,7 @@ void SequenceLifecycle::end(std::vector<std::shared_ptr<Sequence>> sequences, co
       continue;
     }
     scheduler_.end(*sequence);
-    ++totals_.finished_error_total;
+    count_error(*sequence);
     sequence->events->on_error(error);
   }
 }

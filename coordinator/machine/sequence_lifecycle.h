@@ -71,6 +71,7 @@ class SequenceLifecycle : MachineParts {
   Status take_token(Epoch epoch, const SampledToken& token);
   void deliver(const std::shared_ptr<Sequence>& sequence, const SampledToken& token);
   void release(Sequence& sequence);
+  void count_error(const Sequence& sequence);
   void finish(const std::shared_ptr<Sequence>& sequence, const SampledToken& token);
   void finish_stopped(const std::shared_ptr<Sequence>& sequence);
   void finish_held(bool only_overdue);

@@ -154,6 +154,22 @@ TEST_F(SequenceLifecycleTest, ARequestThatIsToBeVerifiedWaitsWithoutAWordOfIt) {
       << "which is so whatever pipeline comes";
 }
 
+// Its nodes died, and no client had an error.
+TEST_F(SequenceLifecycleTest, AnAuditThatFailsIsNoFailedRequest) {
+  serve();
+  GenerateRequest request{{1, 1}, {}, false, {}};
+  request.sampling.max_tokens = 8;
+  request.origin = Origin::kAudit;
+  const auto audit = std::make_shared<Owner>();
+  ASSERT_TRUE(swarm.machine->submit(std::move(request), audit).ok());
+  ASSERT_TRUE(submit({8}).sequences.ok());
+  swarm.control.lose(swarm.sessions["b"]);
+  pass(seconds(3), {"a"});
+  EXPECT_TRUE(audit->failed);
+  EXPECT_TRUE(owners[0]->failed);
+  EXPECT_EQ(swarm.machine->status().finished_error_total, 1U);
+}
+
 TEST_F(SequenceLifecycleTest, VerificationThatIsImpossibleIsToldWithTheBounds) {
   serve();
   RequestPolicy policy;
