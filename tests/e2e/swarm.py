@@ -87,7 +87,7 @@ class Swarm:
     compute itself (one of 200 else, in place of those whom a test waits for) only where flags say so."""
 
     def __init__(self, workers=3, *flags, data_dir=None, control_port=None, port=None,
-                 ready=True, model=None):
+                 ready=True, model=None, plain=False):
         self._folder = None if data_dir else tempfile.TemporaryDirectory()
         self.data_dir = pathlib.Path(data_dir or self._folder.name)
         self.log = open(self.data_dir / "serve.log", "ab")
@@ -95,10 +95,10 @@ class Swarm:
                  "--data-dir", str(self.data_dir), "--port", str(port or 0)]
         if control_port is not None:
             words += ["--control-port", str(control_port)]
-        # A test that does not say otherwise is about one pipeline of all workers.
-        if not {"--stages", "--optimise", "--place"} & set(map(str, flags)):
+        # A test that does not say otherwise (or plain) is about one pipeline of all workers.
+        if not plain and not {"--stages", "--optimise", "--place"} & set(map(str, flags)):
             words += ["--stages", str(max(1, workers))]
-        if "--referee-rate" not in flags:
+        if not plain and "--referee-rate" not in flags:
             words += ["--referee-rate", "0"]
         (self.data_dir / "serve.json").unlink(missing_ok=True)
         self.process = subprocess.Popen([*words, *map(str, flags)], stdout=self.log,
