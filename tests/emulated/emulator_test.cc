@@ -3,11 +3,14 @@
 #include "tests/emulated/emulator.h"
 
 #include <gtest/gtest.h>
+#include <unistd.h>
 
+#include <fstream>
 #include <numeric>
 #include <string>
 
 #include "kernels/cuda/device.cuh"
+#include "tests/emulated/shadow.h"
 
 namespace hearth::kernels::cuda {
 namespace {
@@ -422,6 +425,24 @@ void warp_values(Global<std::int32_t> out) {
   sum += shuffle_down(mine, 4) * 100'000 + (shuffle_xor(mine, 3) == (mine ^ 3) ? 1 : 0);
   if (warp_ballot(t % 2 == 0) != 0x55555555U || warp_any(t > 63)) sum = -1;
   out.put(t, sum);
+}
+
+// A KV cache of a GiB, of which a prompt touches little, is not accounted for byte by byte.
+TEST(Emulator, MemoryThatNobodyTouchesTakesNoAccount) {
+  const auto resident = [] {
+    std::uint64_t all = 0;
+    std::uint64_t pages = 0;
+    std::ifstream("/proc/self/statm") >> all >> pages;
+    return pages * static_cast<std::uint64_t>(::sysconf(_SC_PAGESIZE));
+  };
+  constexpr std::size_t kBytes = 32 << 20;
+  const std::uint64_t before = resident();
+  emulated::Shadow shadow(kBytes, false, true);
+  EXPECT_FALSE(shadow.filled(kBytes / 2, 4));
+  shadow.fill(kBytes / 2, 4);
+  EXPECT_TRUE(shadow.filled(kBytes / 2, 4));
+  EXPECT_FALSE(shadow.filled(kBytes / 2 + 1, 4));
+  EXPECT_LT(resident() - before, kBytes) << "less than a byte for each";
 }
 
 TEST(Emulator, LanesExchangeValues) {

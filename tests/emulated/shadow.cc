@@ -1,6 +1,8 @@
 #include "tests/emulated/shadow.h"
 
 #include <algorithm>
+#include <new>
+#include <type_traits>
 
 namespace hearth::emulated {
 bool Shadow::updates_before(const Cell& cell, const Moment& now) {
@@ -10,8 +12,12 @@ bool Shadow::updates_before(const Cell& cell, const Moment& now) {
 }
 
 Shadow::Shadow(std::size_t bytes, bool written, bool writable)
-    : cells_(bytes), writable_(writable) {
-  for (Cell& cell : cells_) cell.written = written;
+    : cells_(static_cast<Cell*>(std::calloc(std::max<std::size_t>(bytes, 1), sizeof(Cell)))),
+      bytes_(bytes),
+      writable_(writable) {
+  static_assert(std::is_trivially_copyable_v<Cell>, "zeroed memory is cells that nobody touched");
+  if (cells_ == nullptr) throw std::bad_alloc();
+  for (std::size_t i = 0; written && i < bytes; ++i) cells_[i].written = true;
 }
 
 Shadow::Cell& Shadow::cell_at(std::size_t at, const Moment& now) {

@@ -6,7 +6,8 @@
 
 #include <cstddef>
 #include <cstdint>
-#include <vector>
+#include <cstdlib>
+#include <memory>
 
 #include "tests/emulated/block_order.h"
 
@@ -36,7 +37,7 @@ class Shadow {
   void fill(std::size_t at, std::size_t bytes);
   bool filled(std::size_t at, std::size_t bytes) const;
 
-  std::size_t size() const { return cells_.size(); }
+  std::size_t size() const { return bytes_; }
 
  private:
   struct Cell {
@@ -52,7 +53,13 @@ class Shadow {
   static bool updates_before(const Cell& cell, const Moment& now);
   Cell& cell_at(std::size_t at, const Moment& now);
   const char* overwrite(std::size_t at, std::size_t bytes, const Moment& now);
-  std::vector<Cell> cells_;
+  struct Free {
+    void operator()(Cell* cells) const { std::free(cells); }
+  };
+  // By byte. The system gives memory for a cell when it is first touched, as most of a KV cache
+  // never is.
+  std::unique_ptr<Cell[], Free> cells_;
+  std::size_t bytes_;
   bool writable_;
 };
 
