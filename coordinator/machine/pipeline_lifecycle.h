@@ -79,7 +79,7 @@ class PipelineLifecycle final : public PipelineLinkEvents, MachineParts {
 
   bool enough_may_return() const;
 
-  std::string last_loss_;  // why the last pipeline ended, until one serves again
+  std::string last_loss_;               // why the last pipeline ended, until one serves again
   std::optional<TimePoint> failed_at_;  // likewise, when the last one failed
 };
 

@@ -23,9 +23,7 @@ namespace hearth::coordinator {
 class SequenceLifecycle : MachineParts {
  public:
   explicit SequenceLifecycle(const MachineParts& parts)
-      : MachineParts(parts),
-        unserved_since_(clock_.now()),
-        last_largest_(options_.shape.context) {}
+      : MachineParts(parts), unserved_since_(clock_.now()), last_largest_(options_.shape.context) {}
 
   // As of Coordinator.
   SubmitAnswer submit(std::vector<Submission> sequences);

@@ -184,8 +184,8 @@ class TwoOfThree(Fewest):
 
 
 class FourLocal(Losses, unittest.TestCase):
-    """Four workers of one server, which starts a killed one again. A pause takes all workers of a
-    machine, so there is none of one of them."""
+    """Four workers of one server, which starts a killed one again. `hearth pause` takes all workers
+    of a machine, so no single one is paused."""
 
     machines_count = 4
     kinds = ("killed", "frozen")

@@ -428,7 +428,7 @@ void warp_values(Global<std::int32_t> out) {
 }
 
 // A KV cache of a GiB, of which a prompt touches little, is not accounted for byte by byte.
-TEST(Emulator, MemoryThatNobodyTouchesTakesNoAccount) {
+TEST(Emulator, UntouchedMemoryTakesNoAccount) {
   const auto resident = [] {
     std::uint64_t all = 0;
     std::uint64_t pages = 0;

@@ -15,7 +15,7 @@ Shadow::Shadow(std::size_t bytes, bool written, bool writable)
     : cells_(static_cast<Cell*>(std::calloc(std::max<std::size_t>(bytes, 1), sizeof(Cell)))),
       bytes_(bytes),
       writable_(writable) {
-  static_assert(std::is_trivially_copyable_v<Cell>, "zeroed memory is cells that nobody touched");
+  static_assert(std::is_trivially_copyable_v<Cell>, "zeroed memory is untouched cells");
   if (cells_ == nullptr) throw std::bad_alloc();
   for (std::size_t i = 0; written && i < bytes; ++i) cells_[i].written = true;
 }

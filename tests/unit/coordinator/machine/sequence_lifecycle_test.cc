@@ -116,7 +116,7 @@ TEST_F(SequenceLifecycleTest, ARequestEndsWhenTheSilentNodeDoesNotReturn) {
       << owners[0]->message;
   EXPECT_EQ(swarm.machine->status().waiting, 0U);
   const SubmitAnswer late = submit({8});
-  ASSERT_FALSE(late.sequences.ok()) << "nobody is waited for any more";
+  ASSERT_FALSE(late.sequences.ok()) << "the wait is over";
   EXPECT_EQ(late.sequences.error().code, ErrorCode::kUnavailable);
 }
 
