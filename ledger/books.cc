@@ -89,6 +89,11 @@ std::optional<Hash256> Books::owner(const PublicKey& key) const {
   return found == members_.end() ? std::nullopt : std::optional(found->second.owner);
 }
 
+Hash256 Books::latest(const PublicKey& key) const {
+  const auto found = members_.find(key);
+  return found == members_.end() ? Hash256() : found->second.latest;
+}
+
 std::vector<std::uint64_t> Books::refereed(std::int64_t rate) const {
   std::vector<std::uint64_t> found;
   for (const auto& [entry, first] : shared_) {

@@ -62,6 +62,8 @@ struct AuditCounts {
 // kTrusted: the caller has checked all signatures before. Every other rule is still checked.
 enum class EntrySignatures { kChecked, kTrusted };
 
+class BooksState;
+
 class Books {
  public:
   explicit Books(const Policy& policy = {}, EntrySignatures signatures = EntrySignatures::kChecked)
@@ -96,6 +98,8 @@ class Books {
   std::uint64_t unjudged(const PublicKey& key) const;
   // Requests with a paid window that can be audited or is in dispute.
   std::set<RequestId> paid() const;
+  // BLAKE2b of a member's latest receipt; zeros when it has none or the key is not a member.
+  Hash256 latest(const PublicKey& key) const;
   // The owner's hash of a member; nothing when the key is not a member.
   std::optional<Hash256> owner(const PublicKey& key) const;
   // The latest draw, and the entries of the windows that it selected.
@@ -115,6 +119,8 @@ class Books {
   Hash256 hash() const;
 
  private:
+  friend class BooksState;  // writes and reads all of it
+
   struct Member {
     Hash256 owner;
     Hash256 latest;  // BLAKE2b of its latest receipt; zeros before the first

@@ -173,6 +173,13 @@ Result<std::vector<std::string>> DiskFolder::list(const std::string& folder) {
 
 }  // namespace
 
+Status replace_file(LogFolder& folder, const std::string& name, ByteSpan bytes) {
+  const LogFolder::File draft{name + ".new", bytes};
+  TRY_VOID(folder.write({&draft, 1}));
+  TRY_VOID(folder.rename(draft.name, name));
+  return folder.sync_names("");
+}
+
 Result<std::unique_ptr<LogFolder>> open_log_folder(const std::string& path, LogAccess access) {
   const auto failed = [&](const char* what) {
     return Error{errno == ENOENT ? ErrorCode::kNotFound : ErrorCode::kIo,

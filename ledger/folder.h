@@ -41,6 +41,9 @@ class LogFolder {
   virtual std::optional<std::uint64_t> free_bytes() { return std::nullopt; }
 };
 
+// Puts a file of the folder itself in place of an older one. After a crash either is there.
+Status replace_file(LogFolder& folder, const std::string& name, ByteSpan bytes);
+
 // kRead: another process may append meanwhile. kWrite: excludes other writers until the result is
 // destroyed; kUnavailable when another one has the folder. kCreate: as kWrite, and makes the
 // folder.

@@ -42,8 +42,8 @@ Result<std::unique_ptr<Log>> Log::create(std::unique_ptr<LogFolder> folder, cons
 }
 
 Result<std::unique_ptr<Log>> Log::open(std::unique_ptr<LogFolder> folder, const SecretKey& key,
-                                       const EntryVisitor& visit) {
-  TRY(Scan scan, scan_log(*folder, {key.public_key(), {}, true}, visit));
+                                       const EntryVisitor& visit, std::uint64_t by_hash) {
+  TRY(Scan scan, scan_log(*folder, {key.public_key(), {}, true, by_hash}, visit));
   std::unique_ptr<Log> log(new Log(std::move(folder), key));
   log->checkpoint_ = std::move(scan.checkpoint);
   log->edge_ = std::move(scan.edge);
@@ -219,6 +219,11 @@ Status Log::keep_cosigned(std::span<const Checkpoint> cosigned) {
     cosigned_.insert_or_assign(one.cosignatures.front().witness, one);
   }
   return ok_status();
+}
+
+Status Log::keep_snapshot(ByteSpan bytes) {
+  if (ended_) return *ended_;
+  return replace_file(*folder_, std::string(kSnapshotFile), bytes);
 }
 
 Result<Offer> Log::offer(std::uint64_t old_size) {

@@ -28,8 +28,10 @@ class Log {
   // Opens the log of this key and scans all of it: the visitor sees every entry (scan.h). Removes
   // the leftovers of an append that did not finish. A damaged file of a witness is passed over: it
   // holds a copy of what that witness knows and gives again.
+  // `by_hash`: as ScanOptions has it.
   static Result<std::unique_ptr<Log>> open(std::unique_ptr<LogFolder> folder, const SecretKey& key,
-                                           const EntryVisitor& visit = {});
+                                           const EntryVisitor& visit = {},
+                                           std::uint64_t by_hash = 0);
 
   std::uint64_t size() const { return checkpoint_.size; }
   std::optional<std::uint64_t> free_bytes() { return folder_->free_bytes(); }  // of its disk
@@ -46,6 +48,10 @@ class Log {
   Status keep_cosigned(std::span<const Checkpoint> cosigned);
   const std::map<PublicKey, Checkpoint>& cosigned() const { return cosigned_; }
   const std::vector<std::string>& damaged() const { return damaged_; }  // what was passed over
+
+  // Puts the file kSnapshotFile beside the log, in place of an older one. It is no part of the log,
+  // so that a failure does not end it.
+  Status keep_snapshot(ByteSpan bytes);
 
   // The newest checkpoint with the proof that it extends the first `old_size` entries, which is
   // checked. kInvalidInput names the file when the disk's contents have changed.

@@ -12,7 +12,6 @@ namespace {
 
 constexpr std::size_t kTilesKept = 64;
 constexpr std::size_t kPathBytes = 80;  // longer than every name in a log
-constexpr std::string_view kDraftEnd = ".new";
 // Bounds of the bundles that are hashed ahead of the visitor.
 constexpr std::size_t kBundlesAhead = 16;
 constexpr std::size_t kBytesAhead = std::size_t{4} << 20;
@@ -106,6 +105,10 @@ class Scanner {
   Status hash_bundle(Hashed& next);
   Status hash_entry(const Tile& bundle, std::uint32_t at, const BundleEntry& entry,
                     const Hash256& listed);
+  Status add_leaf(const Hash256& hash);
+  bool is_by_hash(std::uint64_t bundle) const {
+    return (bundle + 1) * kTileWidth <= options_.by_hash;
+  }
   Status visit(const Ahead& some) const;
   std::uint64_t bundles() const { return bundle_count(scan_.checkpoint.size); }
   Status check_tile(const Tile& tile, std::span<const Hash256> right);
@@ -158,6 +161,10 @@ Status Scanner::hash_entry(const Tile& bundle, std::uint32_t at, const BundleEnt
   REQUIRE(hash == listed, place(bundle, at, entry) + " has the hash " + hash.hex() + ", but byte " +
                               decimal(at * sizeof(Hash256)) + " of " + leaves.path() + " says " +
                               listed.hex());
+  return add_leaf(hash);
+}
+
+Status Scanner::add_leaf(const Hash256& hash) {
   TRY_VOID(scan_.edge.push(hash, [this](const Tile& tile, std::span<const Hash256> hashes) {
     return tile.level == 0 ? ok_status() : check_tile(tile, hashes);
   }));
@@ -169,6 +176,11 @@ Status Scanner::hash_entry(const Tile& bundle, std::uint32_t at, const BundleEnt
 }
 
 Status Scanner::hash_bundle(Hashed& next) {
+  if (is_by_hash(next.tile.index)) {
+    TRY(const std::vector<Hash256> listed, tiles_.hashes({0, next.tile.index, next.tile.width}));
+    for (const Hash256& hash : listed) TRY_VOID(add_leaf(hash));
+    return ok_status();
+  }
   TRY(next.bundle, tiles_.bundle(next.tile));
   TRY(const std::vector<Hash256> listed, tiles_.hashes({0, next.tile.index, next.tile.width}));
   for (std::uint32_t i = 0; i < next.tile.width; ++i) {
@@ -264,7 +276,10 @@ Status Scanner::check_file(const std::string& name) {
   if (name == kCheckpointFile) return ok_status();
   if (witness_of(name)) return ok_status();
   const std::size_t before = name.size() - std::min(name.size(), kDraftEnd.size());
-  const bool is_draft = name.ends_with(kDraftEnd) && witness_of(name.substr(0, before));
+  const std::string whole = name.substr(0, before);  // of a draft
+  const bool is_beside = whole == kArchiveFile || whole == kSnapshotFile;
+  const bool is_draft = name.ends_with(kDraftEnd) && (is_beside || witness_of(whole));
+  if (name == kArchiveFile || name == kSnapshotFile) return ok_status();
   if (name == kCheckpointDraft || is_draft) {
     scan_.leftover.push_back(name);
     return ok_status();
@@ -285,6 +300,10 @@ Status Scanner::check_file(const std::string& name) {
 // A partial tile of an earlier checkpoint must be the beginning of the present tile.
 Status Scanner::check_older_partial(const Tile& tile) {
   const Tile now{tile.level, tile.index, tile_width(tile.level, tile.index, scan_.checkpoint.size)};
+  if (tile.level == Tile::kEntries && is_by_hash(tile.index)) {
+    scan_.strange.push_back(tile.path());
+    return ok_status();
+  }
   auto older = folder_.read(tile.path(), kBundleBytes);
   if (!older && older.error().code == ErrorCode::kNotFound) return ok_status();  // just removed
   if (!older) return older.error();

@@ -1,6 +1,7 @@
 // Scan: reads a log from its folder and its key alone, as an auditor does. A scan hashes every
 // entry and compares every file with the signed checkpoint. The first fault is an error that names
-// file, byte and entry. Nothing is skipped. Memory is bounded by a few bundles.
+// file, byte and entry. Nothing is skipped but what ScanOptions::by_hash names. Memory is bounded
+// by a few bundles.
 #pragma once
 
 #include <array>
@@ -20,6 +21,11 @@ namespace hearth::ledger {
 inline constexpr std::string_view kCheckpointFile = "checkpoint";
 inline constexpr std::string_view kCheckpointDraft = "checkpoint.new";
 inline constexpr std::string_view kWitnessFolder = "witnesses/";
+// Beside the log, and no part of it: where its archived bundles are (archive.h), and what the
+// coordinator's fold came to (coordinator/proof/ledger_snapshot.h).
+inline constexpr std::string_view kArchiveFile = "archive";
+inline constexpr std::string_view kSnapshotFile = "snapshot";
+inline constexpr std::string_view kDraftEnd = ".new";  // of a file that is renamed once it is whole
 // The file with a witness's latest cosigned checkpoint; it has that one cosignature only.
 std::string witness_file(const PublicKey& witness);
 
@@ -35,6 +41,8 @@ class TreeEdge {
   Hash256 root() const;
 
  private:
+  friend class BooksState;
+
   std::array<std::vector<Hash256>, kTileLevels> levels_;
   std::uint64_t size_ = 0;
 };
@@ -99,6 +107,9 @@ struct ScanOptions {
   std::optional<PublicKey> key;       // the expected key; absent: the one in the checkpoint
   std::optional<Checkpoint> earlier;  // the log must extend this one
   bool passes_over = false;           // damaged files of witnesses; else one ends the scan
+  // The bundles of entries before this one, in whole bundles, are not read: the hashes in their
+  // tiles stand for them, which the signed root proves, and no visitor sees them.
+  std::uint64_t by_hash = 0;
 };
 Result<Scan> scan_log(LogFolder& folder, const ScanOptions& options, const EntryVisitor& visit);
 

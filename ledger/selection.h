@@ -38,6 +38,8 @@ class Draw {
                                    std::span<const Hash256> excluded_owners) const;
 
  private:
+  friend class BooksState;
+
   explicit Draw(const Hash256& seed) : seed_(seed) {}
   std::uint64_t number(std::string_view purpose, std::uint64_t entry, ByteSpan rest = {}) const;
 

@@ -13,6 +13,7 @@ namespace hearth::ledger {
 
 class Standing {
  public:
+  Standing() = default;  // for BooksState, which reads all of it
   // `vouched`: the key begins on probation instead of as a newcomer.
   Standing(std::int64_t joined, bool vouched) : joined_(joined), paid_dues_(vouched) {}
 
@@ -50,6 +51,8 @@ class Standing {
   Hash256 hash() const;  // of the whole state: equal for equal histories
 
  private:
+  friend class BooksState;
+
   struct Earned {
     std::int64_t amount = 0;
     std::int64_t time = 0;

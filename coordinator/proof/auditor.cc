@@ -47,10 +47,25 @@ Status Auditor::recall(ByteSpan bytes, const Hash256& leaf) {
   bound_windows();
   TRY(const ledger::Entry entry, ledger::parse_entry(bytes));
   verdicts_.keys().recall(entry);
-  if (std::holds_alternative<ledger::VerdictEntry>(entry.body)) ++verdicts_total_;
+  if (const auto* verdict = std::get_if<ledger::VerdictEntry>(&entry.body)) {
+    pronounced_.push_back(*verdict);
+  }
   if (!ledger::receipt_in(bytes).empty()) ++undrawn_;
   if (books_.drawn() + 1 == books_.entries()) undrawn_ = 0;
   return ok_status();
+}
+
+Status Auditor::restore(LedgerSnapshot snapshot) {
+  TRY(books_, snapshot.books.take());
+  undrawn_ = snapshot.undrawn;
+  pronounced_ = std::move(snapshot.verdicts);
+  for (const ledger::VerdictEntry& one : pronounced_) verdicts_.keys().recall({0, one});
+  return ok_status();
+}
+
+std::optional<Bytes> Auditor::snapshot() const {
+  if (!is_folded_) return std::nullopt;
+  return write_snapshot(cluster_, books_, undrawn_, pronounced_);
 }
 
 Status Auditor::logged(ByteSpan bytes) {
@@ -59,12 +74,16 @@ Status Auditor::logged(ByteSpan bytes) {
   const Status applied = books_.apply(bytes);
   if (!applied.ok()) {
     follows_ = false;
+    is_folded_ = false;
     mode_ = AuditMode::kOff;
     return applied;
   }
   bound_windows();
-  if (mode_ == AuditMode::kOff) return ok_status();
   TRY(const ledger::Entry entry, ledger::parse_entry(bytes));
+  if (const auto* verdict = std::get_if<ledger::VerdictEntry>(&entry.body)) {
+    pronounced_.push_back(*verdict);
+  }
+  if (mode_ == AuditMode::kOff) return ok_status();
   if (const auto* receipt = std::get_if<ledger::ReceiptEntry>(&entry.body)) {
     on_receipt(index, *receipt);
   } else if (const auto* seal = std::get_if<ledger::SealEntry>(&entry.body)) {
@@ -75,8 +94,6 @@ Status Auditor::logged(ByteSpan bytes) {
     on_opening(*opening);
   } else if (std::holds_alternative<ledger::DrawEntry>(entry.body)) {
     on_drawn();
-  } else if (std::holds_alternative<ledger::VerdictEntry>(entry.body)) {
-    ++verdicts_total_;
   }
   verdicts_.keys().logged(entry);
   return ok_status();
@@ -419,7 +436,7 @@ AuditStatus Auditor::status() const {
   status.referee_waiting = static_cast<std::uint32_t>(own_referee_.waiting());
   status.open_disputes = books_.disputes().size();
   status.unjudged_disputes = books_.audits().unjudged;
-  status.ended_disputes = verdicts_total_ - status.unjudged_disputes;
+  status.ended_disputes = pronounced_.size() - status.unjudged_disputes;
   if (status.waiting == 0) {
     status.why_waiting.clear();
   } else if (status.why_waiting.empty()) {

@@ -36,6 +36,7 @@
 #include "coordinator/proof/audit_case.h"
 #include "coordinator/proof/dispute_resolver.h"
 #include "coordinator/proof/key_shares.h"
+#include "coordinator/proof/ledger_snapshot.h"
 #include "coordinator/proof/own_referee.h"
 #include "coordinator/proof/seal_round.h"
 #include "ledger/books.h"
@@ -64,6 +65,10 @@ class Auditor {
   // The log of earlier processes, entry by entry, each with its leaf_hash(). kInvalidInput: the
   // rules do not allow it.
   Status recall(ByteSpan entry, const Hash256& leaf);
+  // In place of recall() with each of its entries. kInvalidInput: receipts are missing in it.
+  Status restore(LedgerSnapshot snapshot);
+  // As bytes, of all entries so far; nothing once the books cannot be used.
+  std::optional<Bytes> snapshot() const;
   // What follows, as it is on the disk. kInvalidInput likewise: nothing is audited any more. The
   // entry is in the books while follows().
   Status logged(ByteSpan entry);
@@ -165,13 +170,14 @@ class Auditor {
   bool follows_;
   const std::size_t folded_;
   ledger::Books books_;
+  bool is_folded_ = true;      // the books have taken every entry
   std::uint64_t undrawn_ = 0;  // receipts since the latest draw
   TimePoint next_draw_{};
   DisputeResolver::Pipelines pipelines_;
   AuditOutput out_;
   DisputeResolver verdicts_;
   OwnReferee own_referee_;
-  std::uint64_t verdicts_total_ = 0;  // of the log, with those that are unjudged
+  std::vector<ledger::VerdictEntry> pronounced_;  // by the log, with those that are unjudged
   Cases cases_;
   KeyShares costs_;
   std::map<ledger::RequestId, Key> runs_;  // by the audit's own name

@@ -13,9 +13,11 @@
 #include "base/limits.h"
 #include "base/worker_thread.h"
 #include "coordinator/proof/ledger_clock.h"
+#include "coordinator/proof/ledger_snapshot.h"
 #include "coordinator/proof/machine_history.h"
 #include "coordinator/proof/vesting.h"
 #include "coordinator/proof/witness_collector.h"
+#include "ledger/archive.h"
 #include "ledger/log.h"
 
 namespace hearth::coordinator {
@@ -28,6 +30,8 @@ constexpr auto kSweepPause = std::chrono::milliseconds(100);
 // By which a request that begins waits for this thread at most, where its key has most of them.
 constexpr auto kBehind = std::chrono::seconds(2);
 constexpr auto kDiskPause = std::chrono::seconds(60);  // between two looks at the disk
+// Of those that a snapshot spares the fold, the latest, whose receipts are remembered.
+constexpr std::uint64_t kRecalledEntries = 4 * ReceiptCollector::kRemembered;
 // From here on the log's time is not told from that of a clock that is kept right.
 constexpr std::int64_t kAheadSeconds = 60;
 
@@ -48,6 +52,8 @@ struct LedgerService::State : std::enable_shared_from_this<State> {
   void tick();
   void round(bool is_last);
   void take(const std::string& node, const control::v1::WorkerMessage& message);
+  Status open_log(std::unique_ptr<ledger::LogFolder> folder, const SecretKey& cluster);
+  void store_snapshot(std::uint64_t least);
   void publish_status();
   void post_standing();
   void collect();
@@ -87,6 +93,7 @@ struct LedgerService::State : std::enable_shared_from_this<State> {
   std::chrono::steady_clock::time_point next_timer{};
   std::chrono::steady_clock::time_point next_sweep{};
   TimePoint next_disk{};
+  std::uint64_t stored = 0;              // entries of the latest snapshot
   std::optional<std::uint64_t> counted;  // entries, when standings were
   std::optional<std::uint64_t> told;     // likewise, newcomers
   bool is_round_due = false;
@@ -311,6 +318,7 @@ void LedgerService::State::append() {
     }
     if (written.ok()) {
       fold();
+      store_snapshot(kSnapshotEvery);
     } else {
       give_up_log(written.error().message);
     }
@@ -318,6 +326,20 @@ void LedgerService::State::append() {
   entries.clear();
   granted = 0;
   for (const auto& tell : std::exchange(appended, {})) tell(written);
+}
+
+// When at least so many entries are not in the latest one. One that fails is not tried again soon.
+void LedgerService::State::store_snapshot(std::uint64_t least) {
+  const std::uint64_t entries = audits.books().entries();
+  if (log == nullptr || entries < stored + least) return;
+  stored = entries;
+  const std::optional<Bytes> snapshot = audits.snapshot();
+  if (!snapshot || snapshot->size() > kSnapshotBytes) return;
+  const Status kept = log->keep_snapshot(*snapshot);
+  if (!kept.ok()) {
+    spdlog::warn("the next start folds more of the ledger: its snapshot cannot be stored: {}",
+                 kept.error().message);
+  }
 }
 
 void LedgerService::State::give_up_log(const std::string& why) {
@@ -427,6 +449,40 @@ void LedgerService::State::draw_or_vest() {
   entries = desk.take_entries();
 }
 
+// Scans the log, and folds what is behind its snapshot. Where that covers what is archived, nothing
+// is read in the archive.
+Status LedgerService::State::open_log(std::unique_ptr<ledger::LogFolder> folder,
+                                      const SecretKey& cluster) {
+  TRY(const ledger::Checkpoint checkpoint, ledger::read_checkpoint(*folder));
+  TRY(const auto archived, ledger::read_archive_note(*folder));
+  std::optional<LedgerSnapshot> known = find_snapshot(cluster, *folder, checkpoint);
+  const std::uint64_t from = known ? known->books.entries() : 0;
+  const std::uint64_t by_hash =
+      known && archived ? std::min(archived->entries, known->books.first_window()) : 0;
+  const auto begin_fold = [this, &known]() -> Status {
+    if (!known) return ok_status();
+    const Status restored = audits.restore(*std::exchange(known, std::nullopt));
+    REQUIRE(restored.ok(), std::string(ledger::kSnapshotFile) + ": " + restored.error().message +
+                               "; without this file the whole log is folded");
+    desk.recall(audits.books());
+    return ok_status();
+  };
+  const auto visit = [&](std::uint64_t index, ByteSpan entry, const Hash256& leaf) -> Status {
+    if (index < from) {
+      if (index + kRecalledEntries >= from) desk.remember_entry(entry);
+      return known->books.reread(index, entry);
+    }
+    TRY_VOID(begin_fold());
+    TRY_VOID(desk.recall(entry));
+    return audits.recall(entry, leaf);
+  };
+  TRY(log, ledger::Log::open(std::move(folder), cluster, visit, by_hash));
+  TRY_VOID(begin_fold());
+  stored = from;
+  store_snapshot(kSnapshotEvery);
+  return ok_status();
+}
+
 Result<std::unique_ptr<LedgerService>> LedgerService::open(
     std::unique_ptr<ledger::LogFolder> folder, const SecretKey& cluster, std::string build,
     AuditMode audits, const Clock& clock, Post post, std::shared_ptr<Credits> credits) {
@@ -435,12 +491,7 @@ Result<std::unique_ptr<LedgerService>> LedgerService::open(
   if (!found && found.error().code == ErrorCode::kNotFound) {
     TRY(state->log, ledger::Log::create(std::move(folder), cluster));
   } else {
-    TRY(state->log,
-        ledger::Log::open(std::move(folder), cluster,
-                          [&state](std::uint64_t /*index*/, ByteSpan entry, const Hash256& leaf) {
-                            const Status known = state->desk.recall(entry);
-                            return known.ok() ? state->audits.recall(entry, leaf) : known;
-                          }));
+    TRY_VOID(state->open_log(std::move(folder), cluster));
   }
   for (const std::string& what : state->log->damaged()) {
     spdlog::error("{}; this copy is passed over, until its witness cosigns again", what);
@@ -478,6 +529,7 @@ LedgerService::~LedgerService() {
   }
   state_->worker->stop();
   state_->round(true);
+  state_->store_snapshot(1);
 }
 
 std::string LedgerService::fault() const {

@@ -112,6 +112,19 @@ Status ReceiptCollector::recall(ByteSpan bytes) {
   return ok_status();
 }
 
+void ReceiptCollector::recall(const ledger::Books& books) {
+  begun_ = begun_ || books.entries() > 0;
+  time_ = std::max(time_, books.time());
+  for (const PublicKey& key : books.keys()) {
+    latest_[as_hash(key)] = books.latest(key);
+    if (books.standing(key)->is_tombstoned()) tombstoned_.insert(key);
+  }
+}
+
+void ReceiptCollector::remember_entry(ByteSpan entry) {
+  if (const ByteSpan receipt = ledger::receipt_in(entry); !receipt.empty()) remember(receipt);
+}
+
 void ReceiptCollector::log(ledger::EntryBody body) {
   if (const auto party = party_of(body); party && tombstoned_.contains(*party)) return;
   if (const auto gone = tombstoned_by(body)) tombstoned_.insert(*gone);

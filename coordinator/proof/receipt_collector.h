@@ -43,6 +43,7 @@
 #include "coordinator/proof/unreceipted.h"
 #include "coordinator/proof/window_claim.h"
 #include "coordinator/request.h"
+#include "ledger/books.h"
 #include "ledger/entry.h"
 #include "ledger/receipt.h"
 #include "proto/control.pb.h"
@@ -87,6 +88,10 @@ class ReceiptCollector {
 
   // Every entry of the log so far, in order. Receipts were checked when they were logged.
   Status recall(ByteSpan entry);
+  // In place of these: the books of the entries so far, and before that the latest of these
+  // entries, a few times kRemembered, from which receipts are remembered.
+  void recall(const ledger::Books& books);
+  void remember_entry(ByteSpan entry);
 
   void begin(ReceiptPipeline pipeline);
   // On that pipeline; it will have no more positions than so many. `owner`: the API key's id.

@@ -1,7 +1,8 @@
 // How long a server takes to open its ledger, by its size, and what a check without trust
-// costs: a log of receipts as two stages make them is opened as `hearth serve` opens it, and
-// folded as `hearth audit` folds it; one answer's receipts are found and checked as `hearth verify`
-// does. Asserts nothing.
+// costs: a log of receipts as two stages make them, with a draw each two seconds of log time, is
+// opened as `hearth serve` opens it, first without and then with the snapshot that the first time
+// leaves, and folded as `hearth audit` folds it; one answer's receipts are found and checked as
+// `hearth verify` does. Asserts nothing.
 //   bench_ledger_open FOLDER [ENTRIES]     a folder on the disk to measure; a log is made in it
 #include <sys/resource.h>
 
@@ -27,7 +28,9 @@ using Steady = std::chrono::steady_clock;
 constexpr std::size_t kBatch = 10'000;
 constexpr std::size_t kChecked = 20'001;  // entries, every signature of which is made and checked
 constexpr std::int64_t kBegin = 1'700'000'000;
-constexpr std::int64_t kPerSecond = 10;  // requests, as a busy swarm answers them
+constexpr std::int64_t kPerSecond = 2;  // requests
+// As many as a server logs between two draws at that rate (Auditor::kDrawPause).
+constexpr std::uint64_t kReceiptsADraw = 2 * 2 * kPerSecond;
 
 double seconds_since(Steady::time_point begun) {
   return std::chrono::duration<double>(Steady::now() - begun).count();
@@ -46,14 +49,23 @@ SecretKey key_of(unsigned char seed) {
   return SecretKey::from_seed(Bytes(SecretKey::kSeedBytes, std::byte{seed})).value();
 }
 
-// Receipts of two stages in turns, of one window a request.
+// Receipts of two stages in turns, of one window a request, and draws over them.
 class Maker {
  public:
   explicit Maker(bool is_signed) : is_signed_(is_signed) {}
 
   Bytes next() {
+    Bytes entry = make();
+    (void)edge_.push(ledger::leaf_hash(entry), [](const auto&, auto) { return ok_status(); });
+    return entry;
+  }
+  const SecretKey& cluster() const { return cluster_; }
+  const ledger::AnswerName& latest() const { return latest_; }
+
+ private:
+  Bytes make() {
     const std::uint64_t index = made_++;
-    const std::int64_t time = kBegin + static_cast<std::int64_t>((index + 1) / 2) / kPerSecond;
+    const std::int64_t time = kBegin + static_cast<std::int64_t>(receipts_ / 2) / kPerSecond;
     if (index == 0) {
       return write({time, ledger::RulesEntry{ledger::policy_hash({}), cluster_.public_key()}});
     }
@@ -61,12 +73,13 @@ class Maker {
       const PublicKey& key = workers_[index - 1].public_key();
       return write({time, ledger::MemberEntry{key, blake2b(key.bytes()), true}});
     }
-    return write({time, receipt((index - 3) / 2, (index - 3) % 2, time)});
+    if (receipts_ % kReceiptsADraw == 0 && std::exchange(drawn_, receipts_) != receipts_) {
+      const Bytes message = ledger::draw_message(index, edge_.root(), cluster_.public_key());
+      return write({time, ledger::DrawEntry{vrf_prove(cluster_, message)}});
+    }
+    const std::uint64_t number = receipts_++;
+    return write({time, receipt(number / 2, number % 2, time)});
   }
-  const SecretKey& cluster() const { return cluster_; }
-  const ledger::AnswerName& latest() const { return latest_; }
-
- private:
   static Bytes write(ledger::Entry entry) { return ledger::write_entry(entry); }
 
   ledger::ReceiptEntry receipt(std::uint64_t request, std::size_t stage, std::int64_t time) {
@@ -131,6 +144,9 @@ class Maker {
   const SecretKey workers_[2] = {key_of(2), key_of(3)};
   const Hash256 program_ = blake2b(as_bytes("program"));
   std::uint64_t made_ = 0;
+  std::uint64_t receipts_ = 0;
+  std::uint64_t drawn_ = 0;  // receipts, by the latest draw
+  ledger::TreeEdge edge_;
   Hash256 previous_[2];
   Bytes moulds_[2];
   ledger::AnswerName latest_{};
@@ -171,6 +187,14 @@ Status open(const std::string& path, const SecretKey& cluster, std::size_t entri
   return ok_status();
 }
 
+std::uintmax_t size_of(const std::string& path) {
+  std::uintmax_t bytes = 0;
+  for (const auto& one : std::filesystem::recursive_directory_iterator(path)) {
+    if (one.is_regular_file() && one.path().filename() != "snapshot") bytes += one.file_size();
+  }
+  return bytes;
+}
+
 Status measure(const std::string& above, std::size_t entries) {
   const std::string path = above + "/hearth-ledger-open-bench";
   Maker large(false);
@@ -182,10 +206,14 @@ Status measure(const std::string& above, std::size_t entries) {
     TRY_VOID(ledger::scan_log(*folder, {}, {}));
     print("scanned: every entry hashed and compared", entries, begun, used);
   }
-  TRY_VOID(open(path, large.cluster(), entries, coordinator::AuditMode::kOff,
-                "opened by serve --audit off"));
   TRY_VOID(open(path, large.cluster(), entries, coordinator::AuditMode::kSpot,
-                "opened by serve, which folds it"));
+                "opened by serve without a snapshot"));
+  TRY_VOID(open(path, large.cluster(), entries, coordinator::AuditMode::kSpot,
+                "opened by serve with its snapshot"));
+  std::printf("the snapshot has %ju bytes, the log's folder %ju KiB, %.1f bytes an entry\n",
+              static_cast<std::uintmax_t>(std::filesystem::file_size(path + "/snapshot")),
+              static_cast<std::uintmax_t>(size_of(path) / 1'024),
+              static_cast<double>(size_of(path)) / static_cast<double>(entries));
   Maker checked(true);
   TRY_VOID(make(path, checked, kChecked));
   TRY(auto folder, ledger::open_log_folder(path, ledger::LogAccess::kRead));
