@@ -34,7 +34,7 @@ Result<ArchiveNote> parse_note(std::string_view text) {
     text.remove_prefix(kNoteFolder.size());
     note.folder = text.substr(0, text.size() - std::min<std::size_t>(text.size(), 1));
   }
-  const bool is_right = !note.folder.empty() && note.folder.front() == '/' &&
+  const bool is_right = note.entries > 0 && !note.folder.empty() && note.folder.front() == '/' &&
                         note.folder.find('\n') == std::string::npos &&
                         note.entries % kTileWidth == 0 && note.entries <= limits::kLogEntries &&
                         note_text(note) == whole;
@@ -94,7 +94,8 @@ class ArchivedFolder final : public Beside {
                  tile.path() + ": entries " + std::to_string(first) + " to " +
                      std::to_string(first + kTileWidth - 1) + " are archived in " + from +
                      " and cannot be read there (" + archived.error().message +
-                     "): make that folder readable, or say with --archive where it is now"};
+                     "): make that folder readable; `hearth ledger archive FOLDER` names another "
+                     "place for good, --archive FOLDER for one audit, verify or ledger"};
   }
   Result<Bytes> read_from(const std::string& path, const std::string& name, std::size_t limit) {
     if (archive_ == nullptr || opened_ != path) {
@@ -158,8 +159,9 @@ Result<Archived> copy(LogFolder& log, LogFolder& archive, std::uint64_t begin, s
     copied.bytes += bytes->size();
     const auto there = archive.read(name, kBundleBytes);
     REQUIRE(!there || *there == *bytes,
-            name + ": the archive has another bundle under this name; give an empty folder or "
-                   "this log's own archive");
+            name +
+                ": the archive has another bundle under this name; give an empty folder or "
+                "this log's own archive");
     if (there) continue;
     if (there.error().code != ErrorCode::kNotFound) return there.error();
     bundles.emplace_back(name, *std::move(bytes));

@@ -160,9 +160,8 @@ Status BooksState::check() const {
   REQUIRE(b.windows_.empty() || b.windows_.rbegin()->first < b.entries_,
           "a window has no entry in the books");
   for (const auto& [entry, window] : b.windows_) {
-    const bool all = std::ranges::all_of(window.disagree, [&b](const PublicKey& key) {
-      return b.members_.contains(key);
-    });
+    const bool all = std::ranges::all_of(
+        window.disagree, [&b](const PublicKey& key) { return b.members_.contains(key); });
     REQUIRE(all, "an auditor of entry " + std::to_string(entry) + " is no member");
   }
   const bool is_drawn = b.draw_.has_value() || b.shared_.empty();

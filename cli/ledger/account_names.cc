@@ -7,7 +7,7 @@
 #include "cli/home/identity.h"
 #include "coordinator/membership/accounts.h"
 #include "coordinator/store/store.h"
-#include "ledger/folder.h"
+#include "ledger/archive.h"
 #include "ledger/scan.h"
 
 namespace hearth::cli {
@@ -64,7 +64,7 @@ Result<ledger::Books> read_books(const std::string& folder) {
   ledger::Books books({}, ledger::EntrySignatures::kTrusted);
   const std::string path = folder + "/ledger";
   if (!std::filesystem::exists(path + "/checkpoint")) return books;
-  TRY(const auto log, ledger::open_log_folder(path, ledger::LogAccess::kRead));
+  TRY(const auto log, ledger::open_archived_log(path, ledger::LogAccess::kRead));
   TRY_VOID(ledger::scan_log(*log, {},
                             [&books](std::uint64_t /*index*/, ByteSpan entry, const Hash256& leaf) {
                               return books.apply(entry, leaf);

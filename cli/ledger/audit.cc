@@ -13,6 +13,7 @@
 #include "cli/terminal/exit_codes.h"
 #include "cli/terminal/print_line.h"
 #include "cli/terminal/table.h"
+#include "ledger/archive.h"
 #include "ledger/books.h"
 #include "ledger/dispute/evidence.h"
 #include "ledger/scan.h"
@@ -59,10 +60,12 @@ Status keep_checkpoint(const AuditOptions& options, const ledger::Checkpoint& ch
 struct Fold {
   ledger::Books books;
   bool is_ledger = false;
+  bool is_partial = false;  // archived entries are not read, so that nothing is folded
   std::map<std::uint64_t, ledger::VerdictEntry> verdicts;  // by their entries
   std::set<std::string> evidence;                          // files of the log's folder
 
   Status visit(std::uint64_t index, ByteSpan bytes) {
+    if (is_partial) return ok_status();
     const auto entry = ledger::parse_entry(bytes);
     if (index == 0) is_ledger = entry && std::holds_alternative<ledger::RulesEntry>(entry->body);
     REQUIRE(is_ledger || !entry,
@@ -100,6 +103,7 @@ Result<std::set<std::string>> check_evidence(
 
 Result<ledger::Scan> scan_and_fold(ledger::LogFolder& folder, const ledger::ScanOptions& options,
                                    Fold& fold) {
+  fold.is_partial = options.by_hash > 0;
   TRY(ledger::Scan scan,
       ledger::scan_log(folder, options,
                        [&fold](std::uint64_t index, ByteSpan bytes, const Hash256& /*leaf*/) {
@@ -108,8 +112,11 @@ Result<ledger::Scan> scan_and_fold(ledger::LogFolder& folder, const ledger::Scan
   TRY_VOID(fold.check_cluster(scan.checkpoint.log));
   // Evidence is on the disk before its verdict is logged, so that a verdict without it is a fault.
   TRY(fold.evidence, check_evidence(folder, fold.verdicts));
-  std::erase_if(scan.strange,
-                [&fold](const std::string& name) { return fold.evidence.contains(name); });
+  std::erase_if(scan.strange, [&fold](const std::string& name) {
+    // Which verdicts have evidence, only all entries say.
+    const bool is_known = fold.is_partial && name.starts_with(kEvidenceFolder);
+    return is_known || fold.evidence.contains(name);
+  });
   return scan;
 }
 
@@ -132,6 +139,11 @@ OrderedJson books_json(const Fold& fold) {
 }
 
 void print_books(const Fold& fold) {
+  if (fold.is_partial) {
+    return print_line(
+        "  books         not replayed: that needs the archived entries (without "
+        "--without-archive)");
+  }
   if (!fold.is_ledger) {
     return print_line(
         "books         none: the entries are not a ledger's; only the log was verified");
@@ -154,7 +166,17 @@ void print_books(const Fold& fold) {
              audits.refereed, audits.referee_missed);
 }
 
-void print_json(const AuditOptions& options, const ledger::Scan& scan, const Fold& fold) {
+using Archive = std::optional<ledger::ArchiveNote>;
+
+OrderedJson archive_json(const AuditOptions& options, const Archive& archive) {
+  if (!archive) return OrderedJson();
+  return {{"entries", archive->entries},
+          {"folder", options.archive.empty() ? archive->folder : options.archive},
+          {"read", !options.without_archive}};
+}
+
+void print_json(const AuditOptions& options, const ledger::Scan& scan, const Fold& fold,
+                const Archive& archive) {
   OrderedJson cosignatures = OrderedJson::array();
   for (const ledger::Cosignature& one : scan.checkpoint.cosignatures) {
     cosignatures.push_back({{"key", one.witness.hex()}, {"time", one.time}});
@@ -171,6 +193,7 @@ void print_json(const AuditOptions& options, const ledger::Scan& scan, const Fol
                             {"root", scan.checkpoint.root.hex()},
                             {"cosignatures", cosignatures},
                             {"witnesses", witnesses},
+                            {"archived", archive_json(options, archive)},
                             {"books", books_json(fold)},
                             {"leftover", scan.leftover},
                             {"strange", scan.strange}};
@@ -178,7 +201,7 @@ void print_json(const AuditOptions& options, const ledger::Scan& scan, const Fol
 }
 
 void print_text(const AuditOptions& options, const std::string& folder, const ledger::Scan& scan,
-                const Fold& fold) {
+                const Fold& fold, const Archive& archive) {
   const ledger::Checkpoint& checkpoint = scan.checkpoint;
   print_line("the log in {} is sound", escape_control(folder));
   print_line("  key           {}", checkpoint.log.hex());
@@ -186,7 +209,16 @@ void print_text(const AuditOptions& options, const std::string& folder, const le
     print_line(
         "                taken from the log itself; compare it with the key that you know (--key)");
   }
-  print_line("  entries       {}, each hashed and compared", checkpoint.size);
+  if (archive && options.without_archive) {
+    print_line("  entries       {}; 0 to {} are archived, and only their hashes were compared",
+               checkpoint.size, archive->entries - 1);
+  } else {
+    print_line("  entries       {}, each hashed and compared", checkpoint.size);
+  }
+  if (archive && !options.without_archive) {
+    print_line("                0 to {} in the archive {}", archive->entries - 1,
+               escape_control(options.archive.empty() ? archive->folder : options.archive));
+  }
   print_line("  root          {}", checkpoint.root.hex());
   print_line("  cosignatures  {} of these entries", checkpoint.cosignatures.size());
   print_line("  witnesses     {}, each of this history", scan.cosigned.size());
@@ -267,18 +299,22 @@ int run_audit(const AuditOptions& options) {
     return kExitUsage;
   }
   if (!options.fork.empty()) return show_fork(options);
-  const auto what = scan_options(options);
+  auto what = scan_options(options);
   if (!what) return fail(what.error());
   const std::string path = log_folder(options.folder);
-  auto folder = ledger::open_log_folder(path, ledger::LogAccess::kRead);
+  auto folder = ledger::open_archived_log(path, ledger::LogAccess::kRead, options.archive);
   if (!folder) return fail(folder.error());
+  const auto archive = ledger::read_archive_note(**folder);
+  if (!archive) return fail({archive.error().code, path + ": " + archive.error().message});
+  if (*archive && options.without_archive) what->by_hash = (*archive)->entries;
   Fold fold;
   const auto scan = scan_and_fold(**folder, *what, fold);
   if (scan) {
     if (const Status kept = keep_checkpoint(options, scan->checkpoint); !kept) {
       return fail(kept.error());
     }
-    options.json ? print_json(options, *scan, fold) : print_text(options, path, *scan, fold);
+    options.json ? print_json(options, *scan, fold, *archive)
+                 : print_text(options, path, *scan, fold, *archive);
     return kExitDone;
   }
   if (scan.error().code != ErrorCode::kInvalidInput) {

@@ -17,6 +17,8 @@ struct AuditOptions {
   // The same, but written anew with the log's checkpoint when that is sound; a first time it need
   // not be there. Empty: nothing is kept.
   std::string keep;
+  std::string archive;  // where archived bundles are now; empty: where the log's folder says
+  bool without_archive = false;  // archived entries count by their hashes; no books then
   std::string fork;  // instead of a folder: a file of a node that saw two histories of a log
   bool json = false;
 };

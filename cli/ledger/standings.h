@@ -14,6 +14,7 @@ struct StandingsOptions {
                          // everybody
   std::string folder;    // as AuditOptions; empty: this machine's
   std::string key;       // as AuditOptions
+  std::string archive;   // as AuditOptions
   bool by_work = false;  // who served most comes first
   std::uint32_t most = 0;  // rows; 0: all
   bool json = false;

@@ -15,8 +15,9 @@ struct VerifyOptions {
   std::string request;  // a file with the body of the request; empty: it is beside the answer
   bool re_execute = false;
   ReexecuteOptions machine;
-  std::string folder;  // a server's data folder or a log's own; empty: this machine's
-  std::string key;     // the log's; empty: the one that it names
+  std::string folder;   // a server's data folder or a log's own; empty: this machine's
+  std::string key;      // the log's; empty: the one that it names
+  std::string archive;  // as AuditOptions
   bool json = false;
 };
 

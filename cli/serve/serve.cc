@@ -521,7 +521,7 @@ class Server {
 
   Status open_ledger(const ServeOptions& options, const std::string& model) {
     const std::string path = data_folder(options.data_dir) + "/ledger";
-    TRY(auto folder, ledger::open_log_folder(path, ledger::LogAccess::kCreate));
+    TRY(auto folder, ledger::open_archived_log(path, ledger::LogAccess::kCreate));
     auto receipts =
         coordinator::LedgerService::open(std::move(folder), identity_->cluster, receipt_build(),
                                          options.audits, clock_, loop_.poster(), credits_);

@@ -3,6 +3,7 @@
 
 #include "base/limits.h"
 #include "cli/command/values.h"
+#include "cli/ledger/archive.h"
 #include "cli/ledger/audit.h"
 #include "cli/ledger/standings.h"
 #include "cli/ledger/verify.h"
@@ -11,6 +12,14 @@
 
 namespace hearth::cli {
 namespace {
+
+constexpr int kArchiveDaysMax = 36'500;
+
+void add_archive_option(CLI::App* verb, std::string& archive) {
+  verb->add_option("--archive", archive,
+                   "where the log's archived bundles are now (default: where hearth ledger archive "
+                   "put them)");
+}
 
 void add_audit(CLI::App& app, Action& action) {
   const auto [verb, o] = add_verb(
@@ -27,6 +36,10 @@ void add_audit(CLI::App& app, Action& action) {
       ->excludes(earlier);
   verb->add_option("--fork", o->fork,
                    "instead of a folder: a witness's file that proves two histories of one log");
+  add_archive_option(verb, o->archive);
+  verb->add_flag("--without-archive", o->without_archive,
+                 "verify archived entries by their hashes alone; the books are not replayed then")
+      ->excludes("--archive");
   verb->add_flag("--json", o->json, "print JSON");
 }
 
@@ -42,6 +55,7 @@ void add_verify(CLI::App& app, Action& action) {
                    "a server's data folder, or a log's own (default: this machine's)");
   verb->add_option("--key", o->key, "the log's key, 64 hex digits (default: the key that it names)")
       ->envname("HEARTH_LEDGER_KEY");
+  add_archive_option(verb, o->archive);
   verb->add_flag("--json", o->json, "print JSON");
   verb->add_flag("--re-execute", o->re_execute,
                  "recompute the answer with a model file on this machine, and compare");
@@ -68,7 +82,24 @@ void add_log_options(CLI::App* verb, const std::shared_ptr<StandingsOptions>& o)
                    "a server's data folder, or a log's own (default: this machine's)");
   verb->add_option("--key", o->key, "the log's key, 64 hex digits (default: the key that it names)")
       ->envname("HEARTH_LEDGER_KEY");
+  add_archive_option(verb, o->archive);
   verb->add_flag("--json", o->json, "print JSON");
+}
+
+void add_archive(CLI::App* ledger, Action& action) {
+  const auto [archive, o] =
+      add_verb(*ledger, "archive",
+               "Move old entries of the log to another folder, where every reader finds them",
+               action, run_archive);
+  archive->add_option("to", o->to, "the archive's folder, outside of the log's")->required();
+  archive->add_option("--folder", o->folder,
+                      "a server's data folder, or a log's own (default: this machine's)");
+  archive
+      ->add_option("--older-than", o->older_than_days,
+                   "days by which an entry must be older than the log's latest one")
+      ->check(whole_number(0, kArchiveDaysMax))
+      ->capture_default_str();
+  archive->add_flag("--json", o->json, "print JSON");
 }
 
 void add_policy(CLI::App* ledger, Action& action) {
@@ -99,6 +130,7 @@ void add_ledger(CLI::App& app, Action& action) {
   ledger->callback([o, ledger, &action] {
     if (ledger->get_subcommands().empty()) action = [o] { return run_standings(*o); };
   });
+  add_archive(ledger, action);
   add_policy(ledger, action);
   add_grant(ledger, action);
 
@@ -115,6 +147,7 @@ void add_ledger(CLI::App& app, Action& action) {
     };
     if (is_before("--folder")) t->folder = o->folder;
     if (is_before("--key")) t->key = o->key;
+    if (is_before("--archive")) t->archive = o->archive;
     if (is_before("--json")) t->json = o->json;
     action = [t] { return run_standings(*t); };
   });

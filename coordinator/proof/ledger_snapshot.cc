@@ -30,8 +30,8 @@ Result<LedgerSnapshot> fitting(const SecretKey& cluster, ledger::LogFolder& fold
                                           std::to_string(checkpoint.size));
   ledger::TileReader tiles(folder, checkpoint.size);
   TRY(const Hash256 root, ledger::tree_root(entries, tiles.nodes()));
-  REQUIRE(root == found.books.root(), "it is of other entries than the log's first " +
-                                          std::to_string(entries));
+  REQUIRE(root == found.books.root(),
+          "it is of other entries than the log's first " + std::to_string(entries));
   return found;
 }
 
