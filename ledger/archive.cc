@@ -168,8 +168,14 @@ Result<Archived> copy(LogFolder& log, LogFolder& archive, std::uint64_t begin, s
   }
   if (copied.moved == 0) return copied;
   std::vector<LogFolder::File> files;
-  for (const auto& [name, bytes] : bundles) files.push_back({name, bytes});
+  for (const auto& [name, bytes] : bundles) {
+    files.push_back({name + std::string(kDraftEnd), bytes});
+  }
+  // Under its own name a bundle is whole, also after a crash.
   TRY_VOID(archive.write(files));
+  for (std::size_t i = 0; i < files.size(); ++i) {
+    TRY_VOID(archive.rename(files[i].name, bundles[i].first));
+  }
   TRY_VOID(sync_above(archive, bundle_name(begin), bundle_name(end - 1)));
   for (const auto& [name, bytes] : bundles) {
     TRY(const Bytes there, archive.read(name, kBundleBytes));

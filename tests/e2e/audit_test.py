@@ -225,6 +225,63 @@ class Audit(unittest.TestCase):
         self.assertEqual((code, out), (6, ""), err)
         self.assertIn("not sound", err)
 
+    def test_old_bundles_are_archived_and_the_log_verifies(self):
+        log, to, moved = (self.folder / name for name in ("days", "archive", "moved"))
+        subprocess.run([TOOL, "ledger", log, SEED, "", "700"], check=True)
+        standings = swarm.hearth("ledger", "--folder", log, "--json")
+        books = json.loads(swarm.hearth("audit", log, "--json")[1])["books"]
+        code, out, err = swarm.hearth("ledger", "archive", log / "in", "--folder", log)
+        self.assertEqual((code, out), (1, ""))
+        self.assertIn("in the log's own folder", err)
+        code, out, err = swarm.hearth("ledger", "archive", to, "--folder", log, "--older-than", "500")
+        self.assertEqual(code, 0, err)
+        self.assertIn("nothing to move", out)
+        self.assertIn("500 days", out)
+        code, out, err = swarm.hearth("ledger", "archive", to, "--folder", log)
+        self.assertEqual(code, 0, err)
+        self.assertIn("moved 2 bundles of 256 entries", out)
+        self.assertIn("archived: entries 0 to 511", out)
+        self.assertFalse((log / "tile/entries/000").exists())
+
+        code, out, err = swarm.hearth("audit", log)
+        self.assertEqual(code, 0, err)
+        self.assertIn("704, each hashed and compared", out)
+        self.assertIn(f"0 to 511 in the archive {to}", out)
+        self.assertEqual(json.loads(swarm.hearth("audit", log, "--json")[1])["books"], books)
+        self.assertEqual(swarm.hearth("ledger", "--folder", log, "--json"), standings)
+
+        to.rename(moved)
+        for words in (("audit", log), ("ledger", "--folder", log)):
+            code, out, err = swarm.hearth(*words)
+            self.assertNotIn(code, (0, 6), "the log may be sound")
+            self.assertEqual(out, "")
+            self.assertIn(f"entries 0 to 255 are archived in {to}", err)
+            self.assertIn("--archive", err)
+        code, out, err = swarm.hearth("audit", log, "--without-archive")
+        self.assertEqual(code, 0, err)
+        self.assertIn("0 to 511 are archived, and only their hashes were compared", out)
+        self.assertIn("not replayed", out)
+        found = json.loads(swarm.hearth("audit", log, "--without-archive", "--json")[1])
+        self.assertEqual((found["archived"]["entries"], found["archived"]["read"]), (512, False))
+        self.assertIsNone(found["books"])
+        self.assertEqual(swarm.hearth("audit", log, "--archive", moved)[0], 0)
+        self.assertEqual(swarm.hearth("ledger", "--folder", log, "--archive", moved, "--json"),
+                         standings)
+        flip(moved / "tile/entries/001", 5)
+        code, _, err = swarm.hearth("audit", log, "--archive", moved)
+        self.assertEqual(code, 6)
+        self.assertIn("tile/entries/001: entry 256 at byte 0", err)
+        self.assertEqual(swarm.hearth("ledger", "archive", moved, "--folder", log)[0], 1)
+        flip(moved / "tile/entries/001", 5)
+        code, out, err = swarm.hearth("ledger", "archive", moved, "--folder", log)
+        self.assertEqual(code, 0, err)
+        self.assertEqual(swarm.hearth("audit", log)[0], 0, "it is found there from now on")
+        # What was archived may come back.
+        shutil.copytree(moved / "tile", log / "tile", dirs_exist_ok=True)
+        (log / "archive").unlink()
+        shutil.rmtree(moved)
+        self.assertEqual(swarm.hearth("audit", log)[0], 0)
+
     def test_what_is_no_log(self):
         for folder in (self.folder / "nowhere", tempfile.mkdtemp(dir=self.folder)):
             code, out, err = swarm.hearth("audit", str(folder))

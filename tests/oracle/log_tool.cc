@@ -1,8 +1,8 @@
 // A log for the oracle of its formats.
 //   log_tool write FOLDER SEED SIZES WITNESS...   appends "entry N" in batches of these sizes
 //                                                 (1,2,300); each witness is the seed of its key
-//   log_tool ledger FOLDER SEED EXTRA             a ledger of a few entries; EXTRA is one more, in
-//                                                 hex
+//   log_tool ledger FOLDER SEED EXTRA [DAYS]      a ledger of a few entries; EXTRA is one more, in
+//                                                 hex; then one a day for so many days
 //   log_tool raw FOLDER SEED ENTRY...             a log of these entries, in hex
 //   log_tool read FOLDER                          prints every entry of a verified log
 //   log_tool proofs FOLDER SEED                   inclusion of every 5th entry, consistency from
@@ -59,7 +59,7 @@ Status write(int argc, char** argv) {
   return ok_status();
 }
 
-Status ledger_of(const char* path, const char* seed, const char* extra) {
+Status ledger_of(const char* path, const char* seed, const char* extra, std::uint64_t days) {
   TRY(const SecretKey key, key_of(seed));
   TRY(auto folder, open_log_folder(path, LogAccess::kCreate));
   TRY(const auto log, Log::create(std::move(folder), key));
@@ -72,6 +72,13 @@ Status ledger_of(const char* path, const char* seed, const char* extra) {
   }
   const auto last = from_hex(extra);
   if (last && !last->empty()) TRY_VOID(log->append(*last));
+  std::vector<Bytes> changes;
+  for (std::uint64_t day = 1; day <= days; ++day) {
+    changes.push_back(
+        write_entry({now + static_cast<std::int64_t>(day) * 86'400, ChangeEntry{node}}));
+  }
+  if (changes.empty()) return ok_status();
+  TRY_VOID(log->append(std::vector<ByteSpan>(changes.begin(), changes.end())));
   return ok_status();
 }
 
@@ -140,7 +147,10 @@ int main(int argc, char** argv) {
   const std::string_view verb = argc > 2 ? argv[1] : "";
   Status done = Error::invalid("usage: see the head of log_tool.cc");
   if (verb == "write" && argc > 4) done = write(argc, argv);
-  if (verb == "ledger" && argc == 5) done = ledger_of(argv[2], argv[3], argv[4]);
+  if (verb == "ledger" && (argc == 5 || argc == 6)) {
+    const std::uint64_t days = argc == 6 ? std::strtoull(argv[5], nullptr, 10) : 0;
+    done = ledger_of(argv[2], argv[3], argv[4], days);
+  }
   if (verb == "raw" && argc > 3) done = raw(argc, argv);
   if (verb == "read") done = read(argv[2]);
   if (verb == "vrf" && argc == 4) done = vrf(argv[2], argv[3]);

@@ -7,11 +7,14 @@
 #include <condition_variable>
 #include <deque>
 #include <filesystem>
+#include <fstream>
 #include <future>
 #include <mutex>
 #include <thread>
 
 #include "base/limits.h"
+#include "coordinator/proof/ledger_snapshot.h"
+#include "ledger/archive.h"
 #include "ledger/books.h"
 #include "ledger/scan.h"
 #include "tests/unit/coordinator/proof/receipt_stage.h"
@@ -61,7 +64,7 @@ struct LedgerServiceTest : ::testing::Test {
   Status open(const SecretKey& cluster = testing::receipt_cluster(),
               AuditMode audits = AuditMode::kOff) {
     TRY(auto folder,
-        ledger::open_log_folder((above / "ledger").string(), ledger::LogAccess::kCreate));
+        ledger::open_archived_log((above / "ledger").string(), ledger::LogAccess::kCreate));
     folder = std::make_unique<FullDisk>(std::move(folder), full);
     TRY(receipts, LedgerService::open(
                       std::move(folder), cluster, "build", audits, clock,
@@ -97,7 +100,7 @@ struct LedgerServiceTest : ::testing::Test {
   // How many entries the log on the disk has, all of them as the rules want them.
   std::uint64_t logged() {
     receipts.reset();  // which writes what it has
-    auto folder = ledger::open_log_folder((above / "ledger").string(), ledger::LogAccess::kRead);
+    auto folder = ledger::open_archived_log((above / "ledger").string(), ledger::LogAccess::kRead);
     ledger::Books books;
     const auto scan =
         ledger::scan_log(**folder, {testing::receipt_cluster().public_key(), {}},
@@ -277,6 +280,110 @@ TEST_F(LedgerServiceTest, ADamagedOrForeignLogIsRefused) {
   ASSERT_FALSE(damaged.ok());
   EXPECT_NE(damaged.error().message.find("tile/entries/000.p/5"), std::string::npos)
       << damaged.error().message;
+}
+
+// A bundle of entries, an hour and more old when the server stops.
+struct OldLedgerTest : LedgerServiceTest {
+  static constexpr std::int64_t kHour = 3'600;
+
+  void live() {
+    ASSERT_TRUE(open(testing::receipt_cluster(), AuditMode::kSpot));
+    for (int i = 0; i < 130; ++i) answer(static_cast<unsigned char>(i));
+    EXPECT_GE(logged(), 3u + 260u);
+    clock.unix_ += 2 * kHour;
+    ASSERT_TRUE(open(testing::receipt_cluster(), AuditMode::kSpot));
+    answer(130);
+    EXPECT_GE(logged(), 3u + 262u);
+  }
+  void archive() {
+    const auto log = ledger::open_log_folder((above / "ledger").string(), ledger::LogAccess::kRead);
+    const std::string to = (above / "archive").string();
+    const auto folder = ledger::open_log_folder(to, ledger::LogAccess::kCreate);
+    const auto done = ledger::archive_bundles(**log, **folder, to, kHour);
+    ASSERT_TRUE(done) << done.error().message;
+    EXPECT_EQ(done->moved, 1u);
+  }
+  fs::path snapshot() const { return above / "ledger/snapshot"; }
+};
+
+TEST_F(OldLedgerTest, AStartGoesOnFromTheSnapshotWithoutTheArchive) {
+  live();
+  archive();
+  ASSERT_TRUE(fs::exists(snapshot()));
+  fs::rename(above / "archive", above / "away");
+  ASSERT_TRUE(open(testing::receipt_cluster(), AuditMode::kSpot)) << "no archived entry is needed";
+  answer(131);
+  receipts.reset();
+  ASSERT_TRUE(open());
+  answer(132);
+  receipts.reset();
+  // Without the snapshot it is, and the error says where it was.
+  fs::rename(snapshot(), above / "snapshot");
+  const Status lost = open();
+  ASSERT_FALSE(lost.ok());
+  EXPECT_EQ(lost.error().code, ErrorCode::kUnavailable);
+  EXPECT_NE(lost.error().message.find("entries 0 to 255 are archived in"), std::string::npos)
+      << lost.error().message;
+  fs::rename(above / "away", above / "archive");
+  ASSERT_TRUE(open());
+  EXPECT_GE(logged(), 3u + 266u) << "and the books allow all of it";
+}
+
+TEST_F(OldLedgerTest, ASnapshotThatDoesNotFitIsPassedOver) {
+  live();
+  const std::string path = snapshot().string();
+  const auto folder =
+      ledger::open_log_folder((above / "ledger").string(), ledger::LogAccess::kRead);
+  const ledger::Checkpoint checkpoint = ledger::read_checkpoint(**folder).value();
+  const SecretKey cluster = testing::receipt_cluster();
+  const Bytes whole = (*folder)->read("snapshot", kSnapshotBytes).value();
+  const auto found = [&](const Bytes& bytes) {
+    EXPECT_TRUE(ledger::replace_file(**folder, "snapshot", bytes));
+    return find_snapshot(cluster, **folder, checkpoint).has_value();
+  };
+  EXPECT_TRUE(found(whole));
+  EXPECT_FALSE(find_snapshot(testing::receipt_key(2), **folder, checkpoint)) << "another cluster";
+  for (const std::size_t at :
+       {std::size_t{3}, std::size_t{30}, std::size_t{80}, whole.size() - 1}) {
+    Bytes other = whole;
+    other[at] ^= std::byte{1};
+    EXPECT_FALSE(found(other)) << at;
+    other.resize(at);
+    EXPECT_FALSE(found(other)) << at;
+  }
+  // The cluster's own, of other entries, and of more than there are.
+  ledger::Books strange({}, ledger::EntrySignatures::kTrusted);
+  const auto grow = [&](std::int64_t time, const ledger::EntryBody& body) {
+    EXPECT_TRUE(strange.apply(ledger::write_entry({time, body})));
+  };
+  grow(1, ledger::RulesEntry{ledger::policy_hash({}), cluster.public_key()});
+  EXPECT_FALSE(found(write_snapshot(cluster, strange, 0, {})));
+  grow(1, ledger::MemberEntry{cluster.public_key(), Hash256(), true});
+  while (strange.entries() <= checkpoint.size) {
+    grow(1, ledger::ChangeEntry{cluster.public_key()});
+  }
+  EXPECT_FALSE(found(write_snapshot(cluster, strange, 0, {})));
+  ASSERT_TRUE(open()) << "which folds the whole log";
+  answer(131);
+  EXPECT_GE(logged(), 3u + 264u);
+  EXPECT_TRUE(find_snapshot(cluster, **folder, ledger::read_checkpoint(**folder).value()))
+      << "and keeps one that fits";
+}
+
+TEST_F(OldLedgerTest, AChangedEntryIsFoundThoughTheSnapshotHasItsFold) {
+  live();
+  const std::string path = (above / "ledger/tile/entries/000").string();
+  std::string bytes;
+  {
+    std::ifstream in(path, std::ios::binary);
+    bytes.assign(std::istreambuf_iterator<char>(in), {});
+  }
+  bytes[20] ^= 1;
+  std::ofstream(path, std::ios::binary) << bytes;
+  const Status changed = open();
+  ASSERT_FALSE(changed.ok());
+  EXPECT_NE(changed.error().message.find("tile/entries/000: entry 0"), std::string::npos)
+      << changed.error().message;
 }
 
 }  // namespace
