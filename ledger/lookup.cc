@@ -5,6 +5,7 @@
 #include <string>
 #include <tuple>
 
+#include "ledger/archive.h"
 #include "ledger/tiles.h"
 
 namespace hearth::ledger {
@@ -25,10 +26,17 @@ bool is_of(ByteSpan receipt, const AnswerName& answer) {
   return std::equal(answer.begin(), answer.end(), request.begin());
 }
 
-// The first bundle that may hold an entry of this time or later.
-Result<std::uint64_t> first_bundle(TileReader& tiles, std::uint64_t size, std::int64_t since) {
+// The first bundle that may hold an entry of this time or later. Where that is behind the archived
+// ones, none of these is read.
+Result<std::uint64_t> first_bundle(LogFolder& folder, TileReader& tiles, std::uint64_t size,
+                                   std::int64_t since) {
   std::uint64_t begin = 0;
   std::uint64_t end = bundle_count(size);
+  TRY(const std::optional<ArchiveNote> archived, read_archive_note(folder));
+  if (const std::uint64_t here = archived ? archived->entries / kTileWidth : 0; here < end) {
+    TRY(const Bundle bundle, tiles.bundle(here));
+    (time_of(bundle.entries.front().bytes) < since ? begin : end) = here;
+  }
   while (begin + 1 < end) {
     const std::uint64_t middle = begin + (end - begin) / 2;
     TRY(const Bundle bundle, tiles.bundle(middle));
@@ -92,7 +100,8 @@ Status check_windows(const std::vector<Receipt>& receipts, const PublicKey& clus
 Result<std::vector<LoggedReceipt>> find_receipts(LogFolder& folder, const Checkpoint& checkpoint,
                                                  const AnswerName& answer) {
   TileReader tiles(folder, checkpoint.size);
-  TRY(std::uint64_t index, first_bundle(tiles, checkpoint.size, asked_at(answer) - kClockSeconds));
+  TRY(std::uint64_t index,
+      first_bundle(folder, tiles, checkpoint.size, asked_at(answer) - kClockSeconds));
   std::vector<LoggedReceipt> found;
   for (; index < bundle_count(checkpoint.size); ++index) {
     TRY(const Bundle bundle, tiles.bundle(index));

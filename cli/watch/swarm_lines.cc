@@ -235,8 +235,9 @@ void add_ledger(const client::SwarmView& view, Lines& lines) {
                     "on by the ledger's time");
   }
   if (view.ledger_free_bytes && *view.ledger_free_bytes < limits::kLogFreeBytes) {
-    lines.push_back("ledger  its disk has " + format_bytes(*view.ledger_free_bytes) +
-                    " left; without any, answers have no receipts: make room");
+    lines.push_back(
+        "ledger  its disk has " + format_bytes(*view.ledger_free_bytes) +
+        " left; without any, answers have no receipts: make room (hearth ledger archive)");
   }
   if (!view.ledger_fault.empty()) {
     lines.push_back("ledger  answers have no receipts until the server restarts: " +

@@ -375,7 +375,7 @@ void LedgerService::State::watch_disk() {
   if (left && *left < limits::kLogFreeBytes) {
     spdlog::warn(
         "the disk of the ledger has {} MiB left; without any, no receipts are logged: make "
-        "room, or move the data folder",
+        "room, or move old entries (hearth ledger archive FOLDER)",
         *left / limits::kMiB);
   }
   const std::lock_guard lock(mutex);

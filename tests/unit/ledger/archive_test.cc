@@ -7,6 +7,7 @@
 
 #include "ledger/entry.h"
 #include "ledger/log.h"
+#include "ledger/lookup.h"
 #include "tests/unit/ledger/crash_disk.h"
 #include "tests/unit/ledger/test_keys.h"
 
@@ -216,7 +217,17 @@ TEST(Archive, AReaderFindsABundleInTheArchiveOrSaysWhereItIs) {
   EXPECT_EQ(lost.error().code, ErrorCode::kUnavailable) << "that is no fault of the log";
   EXPECT_NE(lost.error().message.find("entries 0 to 255 are archived in " + to), std::string::npos)
       << lost.error().message;
+  // A later answer is looked up without what is archived, an earlier one is not.
+  const auto log = open_archived_log(path, LogAccess::kRead);
+  const Checkpoint checkpoint = read_checkpoint(**log).value();
+  const auto name_at = [](std::int64_t time) { return answer_name(time, Bytes(10)); };
+  EXPECT_TRUE(find_receipts(**log, checkpoint, name_at(515 * kDay)));
+  const auto early = find_receipts(**log, checkpoint, name_at(400 * kDay));
+  ASSERT_FALSE(early);
+  EXPECT_EQ(early.error().code, ErrorCode::kUnavailable);
   const std::string moved = (above / "moved").string();
+  EXPECT_TRUE(find_receipts(**open_archived_log(path, LogAccess::kRead, moved), checkpoint,
+                            name_at(400 * kDay)));
   EXPECT_TRUE(scan_log(**open_archived_log(path, LogAccess::kRead, moved), {}, {}));
   fs::resize_file(above / "moved/tile/entries/001", 100);
   const auto cut = scan_log(**open_archived_log(path, LogAccess::kRead, moved), {}, {});
