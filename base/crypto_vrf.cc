@@ -157,7 +157,7 @@ VrfProof vrf_prove(const SecretKey& key, ByteSpan message) {
 
 std::optional<VrfOutput> vrf_verify(const PublicKey& key, ByteSpan message, ByteSpan proof) {
   if (proof.size() != VrfProof().size() || key == PublicKey()) return std::nullopt;
-  Block gamma = half(proof.first(kPointBytes));
+  const Block gamma = half(proof.first(kPointBytes));
   Challenge challenge;
   std::copy_n(proof.begin() + kPointBytes, challenge.size(), challenge.begin());
   const Block s = half(proof.last(32));
@@ -174,8 +174,14 @@ std::optional<VrfOutput> vrf_verify(const PublicKey& key, ByteSpan message, Byte
       challenge_of({key.bytes(), point, gamma, u, v}) != challenge) {
     return std::nullopt;
   }
+  return vrf_output(proof);
+}
+
+std::optional<VrfOutput> vrf_output(ByteSpan proof) {
   constexpr std::byte kFront{3};
   constexpr std::byte kBack{0};
+  if (proof.size() != VrfProof().size()) return std::nullopt;
+  Block gamma = half(proof.first(kPointBytes));
   if (!times_cofactor(gamma)) return std::nullopt;
   return sha512({{&kSuite, 1}, {&kFront, 1}, gamma, {&kBack, 1}});
 }

@@ -359,7 +359,9 @@ Status Books::apply(const VerdictEntry& entry) {
 // Selects among all windows since the previous draw, each at its worker's present rate. The stages
 // of a window share one number, because recomputing a window for one stage recomputes it for all.
 Status Books::apply(const DrawEntry& entry) {
-  draw_ = Draw::open(draw_message(entries_, root(), cluster_), cluster_, entry.proof);
+  draw_ = signatures_ == EntrySignatures::kTrusted
+              ? Draw::reopen(entry.proof)
+              : Draw::open(draw_message(entries_, root(), cluster_), cluster_, entry.proof);
   REQUIRE(draw_, "a draw's proof is not the cluster's over the checkpoint of the " +
                      std::to_string(entries_) + " entries before it");
   selected_.clear();

@@ -59,7 +59,8 @@ struct AuditCounts {
   std::uint64_t unjudged = 0;  // disputes that ended without a verdict
 };
 
-// kTrusted: the caller has checked all signatures before. Every other rule is still checked.
+// kTrusted: the caller has checked all signatures and draws' proofs before. Every other rule is
+// still checked.
 enum class EntrySignatures { kChecked, kTrusted };
 
 class BooksState;

@@ -33,7 +33,8 @@ Result<std::uint64_t> first_bundle(LogFolder& folder, TileReader& tiles, std::ui
   std::uint64_t begin = 0;
   std::uint64_t end = bundle_count(size);
   TRY(const std::optional<ArchiveNote> archived, read_archive_note(folder));
-  if (const std::uint64_t here = archived ? archived->entries / kTileWidth : 0; here < end) {
+  const std::uint64_t here = archived ? archived->entries / kTileWidth : 0;
+  if (here > 0 && here < end) {
     TRY(const Bundle bundle, tiles.bundle(here));
     (time_of(bundle.entries.front().bytes) < since ? begin : end) = here;
   }

@@ -27,6 +27,12 @@ std::optional<Draw> Draw::open(ByteSpan message, const PublicKey& drawer, ByteSp
   return Draw(blake2b(*output));
 }
 
+std::optional<Draw> Draw::reopen(ByteSpan proof) {
+  const auto output = vrf_output(proof);
+  if (!output) return std::nullopt;
+  return Draw(blake2b(*output));
+}
+
 std::uint64_t Draw::number(std::string_view purpose, std::uint64_t entry, ByteSpan rest) const {
   const Bytes message = pack(purpose, std::uint8_t{0}, entry, rest);
   return ByteReader(keyed_blake2b(seed_, message).bytes).read<std::uint64_t>();

@@ -22,6 +22,9 @@ class Draw {
   // Nothing when the proof is not valid for this drawer and this draw_message().
   static std::optional<Draw> open(ByteSpan message, const PublicKey& drawer, ByteSpan proof);
 
+  // The same for a proof that was checked before.
+  static std::optional<Draw> reopen(ByteSpan proof);
+
   // Whether the window of this entry is audited, when `rate` parts in a million are. A window that
   // is selected at one rate is selected at every higher rate.
   bool selects(std::uint64_t entry, std::int64_t rate) const;

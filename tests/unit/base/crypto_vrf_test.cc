@@ -45,6 +45,8 @@ TEST(Vrf, KnownAnswers) {  // RFC 9381, appendix B.3, examples 16 to 18
     const auto output = vrf_verify(key.public_key(), message, proof);
     ASSERT_TRUE(output);
     EXPECT_EQ(to_hex(*output), example.output);
+    EXPECT_EQ(vrf_output(proof), output) << "without the check";
+    EXPECT_FALSE(vrf_output(ByteSpan(proof).first(79)));
   }
 }
 

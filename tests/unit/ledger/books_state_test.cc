@@ -62,6 +62,14 @@ TEST(BooksState, AFoldThatGoesOnFromAnyEntryComesToTheSame) {
   EXPECT_EQ(books.disputes().size(), 1u);
 }
 
+// As a coordinator folds its own log.
+TEST(BooksState, WhoTrustsSignaturesComesToTheSame) {
+  const Lived world;
+  Books trusted({}, EntrySignatures::kTrusted);
+  for (const Bytes& entry : world.log) ASSERT_TRUE(trusted.apply(entry));
+  EXPECT_EQ(BooksState::write(trusted), BooksState::write(world.books)) << "draws, too";
+}
+
 TEST(BooksState, WindowsWithoutTheirReceiptsAreRefused) {
   const Lived world;
   const Bytes state = BooksState::write(world.books);
