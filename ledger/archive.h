@@ -1,13 +1,13 @@
 // Archive: a folder, perhaps on another disk, that holds old entry bundles of a log under the names
 // that they have in the log. The log's hashes stay where they are, so the log is verified as
-// before; whoever needs an archived entry finds its bundle in the archive. The log's file `archive`
+// before, and a reader that needs an archived entry finds its bundle in the archive. The log's file `archive`
 // says which entries are there and where:
 //
 //   hearth archive v1
 //   entries 51200
 //   folder /mnt/disk/ledger
 //
-// That file is nobody's proof: a bundle counts by its hashes wherever it is read from. Copying the
+// That file proves nothing: a bundle counts by its hashes wherever it is read from. Copying the
 // archive's `tile` folder over the log's and removing the file undoes it. One thread.
 #pragma once
 

@@ -8,8 +8,8 @@
 namespace hearth::cli {
 
 struct ArchiveOptions {
-  std::string to;      // the archive; made where its parent folder is there
-  std::string folder;  // as AuditOptions; empty: this machine's
+  std::string to;                      // the archive; made where its parent folder is there
+  std::string folder;                  // as AuditOptions; empty: this machine's
   std::uint32_t older_than_days = 30;  // than the log's latest entry
   bool json = false;
 };

@@ -55,7 +55,7 @@ Status Auditor::recall(ByteSpan bytes, const Hash256& leaf) {
   return ok_status();
 }
 
-Status Auditor::restore(LedgerSnapshot snapshot) {
+Status Auditor::recall(LedgerSnapshot snapshot) {
   TRY(books_, snapshot.books.take());
   undrawn_ = snapshot.undrawn;
   pronounced_ = std::move(snapshot.verdicts);
@@ -88,10 +88,10 @@ Status Auditor::logged(ByteSpan bytes) {
     on_receipt(index, *receipt);
   } else if (const auto* seal = std::get_if<ledger::SealEntry>(&entry.body)) {
     unlogged_.extract(seal->receipt);
-    on_seal(*seal);
+    on_entry(*seal);
   } else if (const auto* opening = std::get_if<ledger::OpeningEntry>(&entry.body)) {
     unlogged_.extract(opening->receipt);
-    on_opening(*opening);
+    on_entry(*opening);
   } else if (std::holds_alternative<ledger::DrawEntry>(entry.body)) {
     on_drawn();
   }

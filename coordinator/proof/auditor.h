@@ -65,8 +65,8 @@ class Auditor {
   // The log of earlier processes, entry by entry, each with its leaf_hash(). kInvalidInput: the
   // rules do not allow it.
   Status recall(ByteSpan entry, const Hash256& leaf);
-  // In place of recall() with each of its entries. kInvalidInput: receipts are missing in it.
-  Status restore(LedgerSnapshot snapshot);
+  // In place of that for each of its entries. kInvalidInput: receipts are missing in it.
+  Status recall(LedgerSnapshot snapshot);
   // As bytes, of all entries so far; nothing once the books cannot be used.
   std::optional<Bytes> snapshot() const;
   // What follows, as it is on the disk. kInvalidInput likewise: nothing is audited any more. The
@@ -146,8 +146,8 @@ class Auditor {
   }
   void on_receipt(std::uint64_t entry, const ledger::ReceiptEntry& receipt);
   void on_drawn();
-  void on_seal(const ledger::SealEntry& seal);
-  void on_opening(const ledger::OpeningEntry& opening);
+  void on_entry(const ledger::SealEntry& seal);
+  void on_entry(const ledger::OpeningEntry& opening);
   void hand_out(Cases::iterator one);
   bool is_for_newcomers(const Kept& kept) const;
   std::size_t running(bool checks) const;

@@ -110,7 +110,7 @@ void Auditor::take(const std::string& node, const control::v1::Seals& seals) {
   }
 }
 
-void Auditor::on_seal(const ledger::SealEntry& seal) {
+void Auditor::on_entry(const ledger::SealEntry& seal) {
   const auto key = by_entry_.find(seal.receipt);
   if (key == by_entry_.end()) return;
   Kept& kept = cases_.at(key->second);
@@ -140,7 +140,7 @@ void Auditor::take(const std::string& node, const control::v1::Openings& opening
   }
 }
 
-void Auditor::on_opening(const ledger::OpeningEntry& opening) {
+void Auditor::on_entry(const ledger::OpeningEntry& opening) {
   const auto key = by_entry_.find(opening.receipt);
   if (key == by_entry_.end()) return;
   const auto one = cases_.find(key->second);

@@ -461,7 +461,7 @@ Status LedgerService::State::open_log(std::unique_ptr<ledger::LogFolder> folder,
       known && archived ? std::min(archived->entries, known->books.first_window()) : 0;
   const auto begin_fold = [this, &known]() -> Status {
     if (!known) return ok_status();
-    const Status restored = audits.restore(*std::exchange(known, std::nullopt));
+    const Status restored = audits.recall(*std::exchange(known, std::nullopt));
     REQUIRE(restored.ok(), std::string(ledger::kSnapshotFile) + ": " + restored.error().message +
                                "; without this file the whole log is folded");
     desk.recall(audits.books());

@@ -59,7 +59,7 @@ Result<LedgerSnapshot> read_snapshot(const SecretKey& cluster, ByteSpan bytes) {
   for (; left > 0 && !fields.failed(); --left) {
     TRY(const ledger::Entry entry, ledger::parse_entry(fields.take(kVerdictBytes)));
     const auto* verdict = std::get_if<ledger::VerdictEntry>(&entry.body);
-    REQUIRE(verdict != nullptr, "what it has for a verdict is none");
+    REQUIRE(verdict != nullptr, "what it has for a verdict is another entry");
     verdicts.push_back(*verdict);
   }
   REQUIRE(!fields.failed(), "it ends too early");

@@ -37,8 +37,8 @@ Bytes write_snapshot(const SecretKey& cluster, const ledger::Books& books, std::
                      std::span<const ledger::VerdictEntry> verdicts);
 // kInvalidInput says why the bytes are no snapshot of this cluster and program.
 Result<LedgerSnapshot> read_snapshot(const SecretKey& cluster, ByteSpan bytes);
-// The snapshot in a log's folder. Nothing where there is none that fits the log; the process log
-// says why. It trusts the log's tiles, so the log must be scanned after that.
+// The snapshot in a log's folder. Nothing where it is missing or does not fit the log; the process
+// log says why. It trusts the log's tiles, so the log must be scanned after that.
 std::optional<LedgerSnapshot> find_snapshot(const SecretKey& cluster, ledger::LogFolder& folder,
                                             const ledger::Checkpoint& checkpoint);
 

@@ -16,7 +16,7 @@ namespace {
 
 namespace fs = std::filesystem;
 
-constexpr std::int64_t kDay = 24 * 3'600;
+constexpr std::int64_t kEachDay = 24 * 3'600;
 constexpr char kPath[] = "/archive";
 
 // A ledger's entries, one a day, in two batches.
@@ -26,8 +26,8 @@ void fill(std::unique_ptr<LogFolder> folder, std::uint64_t size) {
     std::vector<Bytes> some;
     for (const std::uint64_t end = at < 300 ? std::min<std::uint64_t>(300, size) : size; at < end;
          ++at) {
-      some.push_back(
-          write_entry({static_cast<std::int64_t>(at) * kDay, ChangeEntry{key_of(2).public_key()}}));
+      some.push_back(write_entry(
+          {static_cast<std::int64_t>(at) * kEachDay, ChangeEntry{key_of(2).public_key()}}));
     }
     ASSERT_TRUE(log->append(std::vector<ByteSpan>(some.begin(), some.end())));
   }
@@ -56,7 +56,7 @@ TEST(Archive, OldBundlesMoveAndTheRestStays) {
   const Image before = ledger_of(1'100);
   CrashDisk log(before);
   CrashDisk archive;
-  auto done = archive_bundles(log, archive, kPath, 400 * kDay);
+  auto done = archive_bundles(log, archive, kPath, 400 * kEachDay);
   ASSERT_TRUE(done) << done.error().message;
   EXPECT_EQ(done->entries, 512u) << "entry 767 is 332 days older than the last";
   EXPECT_EQ(done->moved, 2u);
@@ -71,7 +71,7 @@ TEST(Archive, OldBundlesMoveAndTheRestStays) {
   EXPECT_EQ((*note)->entries, 512u);
   EXPECT_EQ((*note)->folder, kPath);
   // Again, by less: nothing comes back. By more, to another place that has what was archived.
-  done = archive_bundles(log, archive, kPath, 2'000 * kDay);
+  done = archive_bundles(log, archive, kPath, 2'000 * kEachDay);
   ASSERT_TRUE(done);
   EXPECT_EQ(done->moved, 0u);
   EXPECT_EQ(done->entries, 512u);
@@ -89,7 +89,7 @@ TEST(Archive, OldBundlesMoveAndTheRestStays) {
 TEST(Archive, TheLogVerifiesByItsHashesAndGoesOn) {
   CrashDisk log(ledger_of(1'100));
   CrashDisk archive;
-  ASSERT_TRUE(archive_bundles(log, archive, kPath, 400 * kDay));
+  ASSERT_TRUE(archive_bundles(log, archive, kPath, 400 * kEachDay));
   std::vector<std::uint64_t> seen;
   const auto visit = [&seen](std::uint64_t index, ByteSpan, const Hash256&) {
     seen.push_back(index);
@@ -108,7 +108,7 @@ TEST(Archive, TheLogVerifiesByItsHashesAndGoesOn) {
   log.now().at("tile/0/001")[3] ^= std::byte{1};
   auto opened = Log::open(borrow(log), key_of(1), {}, 512);
   ASSERT_TRUE(opened) << opened.error().message;
-  const Bytes entry = write_entry({2'000 * kDay, ChangeEntry{key_of(2).public_key()}});
+  const Bytes entry = write_entry({2'000 * kEachDay, ChangeEntry{key_of(2).public_key()}});
   EXPECT_EQ((*opened)->append(entry).value(), 1'100u);
   EXPECT_TRUE(scan_log(log, by_hash, {}));
 }
@@ -221,13 +221,13 @@ TEST(Archive, AReaderFindsABundleInTheArchiveOrSaysWhereItIs) {
   const auto log = open_archived_log(path, LogAccess::kRead);
   const Checkpoint checkpoint = read_checkpoint(**log).value();
   const auto name_at = [](std::int64_t time) { return answer_name(time, Bytes(10)); };
-  EXPECT_TRUE(find_receipts(**log, checkpoint, name_at(515 * kDay)));
-  const auto early = find_receipts(**log, checkpoint, name_at(400 * kDay));
+  EXPECT_TRUE(find_receipts(**log, checkpoint, name_at(515 * kEachDay)));
+  const auto early = find_receipts(**log, checkpoint, name_at(400 * kEachDay));
   ASSERT_FALSE(early);
   EXPECT_EQ(early.error().code, ErrorCode::kUnavailable);
   const std::string moved = (above / "moved").string();
   EXPECT_TRUE(find_receipts(**open_archived_log(path, LogAccess::kRead, moved), checkpoint,
-                            name_at(400 * kDay)));
+                            name_at(400 * kEachDay)));
   EXPECT_TRUE(scan_log(**open_archived_log(path, LogAccess::kRead, moved), {}, {}));
   fs::resize_file(above / "moved/tile/entries/001", 100);
   const auto cut = scan_log(**open_archived_log(path, LogAccess::kRead, moved), {}, {});
