@@ -143,6 +143,7 @@ Result<BooksState> BooksState::read(ByteSpan bytes, const Policy& policy,
   if (is_drawn) state.books_.draw_ = Draw(seed);
   TRY_VOID(in.status);
   REQUIRE(!in.in.failed() && in.in.remaining() == 0, "the books have another length");
+  REQUIRE(std::ranges::equal(write(state.books_), bytes), "the books are not in their order");
   TRY_VOID(state.check());
   return state;
 }
