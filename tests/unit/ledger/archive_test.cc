@@ -86,6 +86,34 @@ TEST(Archive, OldBundlesMoveAndTheRestStays) {
       << lost.error().message;
 }
 
+// PROTOCOL.md, 2, and docs/verification.md state these numbers.
+TEST(Archive, AWindowOfFourStagesTakesWhatIsStated) {
+  constexpr std::uint64_t kWindows = 4'096;
+  CrashDisk log;
+  {
+    auto written = Log::create(borrow(log), key_of(1)).value();
+    ReceiptEntry receipt;
+    for (std::uint64_t done = 0; done < 4 * kWindows; done += 1'024) {
+      std::vector<Bytes> some;
+      for (std::uint64_t i = 0; i < 1'024; ++i) {
+        random_bytes(receipt.receipt);
+        some.push_back(write_entry({kEachDay, receipt}));
+      }
+      ASSERT_TRUE(written->append(std::vector<ByteSpan>(some.begin(), some.end())));
+    }
+  }
+  const auto bytes_a_window = [&log] {
+    std::size_t bytes = 0;
+    for (const auto& [name, contents] : log.now()) bytes += contents.size();
+    return static_cast<double>(bytes) / kWindows;
+  };
+  // And partial tiles of upper levels, which are there until the full ones are.
+  EXPECT_NEAR(bytes_a_window(), 2'095, 3);
+  CrashDisk archive;
+  ASSERT_TRUE(archive_bundles(log, archive, kPath, 0));
+  EXPECT_NEAR(bytes_a_window(), 131, 3) << "once all of it is archived";
+}
+
 TEST(Archive, TheLogVerifiesByItsHashesAndGoesOn) {
   CrashDisk log(ledger_of(1'100));
   CrashDisk archive;
