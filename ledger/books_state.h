@@ -3,9 +3,10 @@
 // has them: reread() gives them back. The reader takes any bytes, but only who wrote them can know
 // that they are the fold of a log: callers keep them under a key of theirs. One thread.
 //
-// Little-endian: "hearth books v1", a zero byte, hash of the policy, cluster, entries, time; then
-// members, balances, windows, the tree's edge, the latest draw and the counts of audits. A list has
-// its number of elements (8 bytes) before it.
+// A change of the fold, or of what it keeps, must change the name below, so that older bytes are
+// refused. Little-endian: "hearth books v1", a zero byte, hash of the policy, cluster, entries,
+// time; then members, balances, windows, the tree's edge, the latest draw and the counts of audits.
+// A list has its number of elements (8 bytes) before it.
 #pragma once
 
 #include <cstdint>
