@@ -4,6 +4,7 @@
 #include <filesystem>
 #include <nlohmann/json.hpp>
 
+#include "base/ids.h"
 #include "cli/ledger/audit.h"
 #include "cli/process/paths.h"
 #include "cli/terminal/escape.h"
