@@ -1,7 +1,7 @@
 // Archive: a folder, perhaps on another disk, that holds old entry bundles of a log under the names
 // that they have in the log. The log's hashes stay where they are, so the log is verified as
-// before, and a reader that needs an archived entry finds its bundle in the archive. The log's file `archive`
-// says which entries are there and where:
+// before, and a reader that needs an archived entry finds its bundle in the archive. The log's file
+// `archive` says which entries are there and where:
 //
 //   hearth archive v1
 //   entries 51200
