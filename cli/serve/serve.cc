@@ -43,6 +43,7 @@
 #include "coordinator/membership/membership.h"
 #include "coordinator/proof/ledger_service.h"
 #include "kernels/canonical.h"
+#include "ledger/archive.h"
 #include "ledger/folder.h"
 #include "model/chat_template.h"
 #include "model/gguf/gguf.h"
