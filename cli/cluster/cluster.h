@@ -25,6 +25,7 @@ struct InitOptions {
   std::string data_dir;
   bool json = false;
   std::optional<bool> credits = {};  // nothing: none, or unchanged
+  std::uint32_t invite = 0;  // of a new cluster: a join token for so many machines is made, too
 };
 // Makes this machine the coordinator of a cluster (cli/home/cluster_file.h), or changes the address
 // or the credits of the cluster that it has.
@@ -37,6 +38,7 @@ struct JoinOptions {
   std::string target;
   std::uint32_t wait_seconds = 600;  // without a token: for somebody to let this machine in
   bool yes = false;                  // without a token: no question before asking
+  bool detach = false;               // a worker goes on in the background
   WorkerOptions worker;
 };
 // What a person pasted after `hearth join`: of a join token the token alone, whatever stands before
@@ -88,6 +90,8 @@ struct TokenOptions {
   std::string data_dir;
   bool json = false;
 };
+// A new one, as proto/join_token.h writes it.
+Result<std::string> make_join_token(const TokenOptions& options);
 Result<int> run_token_create(const TokenOptions& options);  // prints it; it cannot be shown again
 Result<int> run_token_list(const TokenOptions& options);
 Result<int> run_token_revoke(const TokenOptions& options);

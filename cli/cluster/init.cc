@@ -96,14 +96,24 @@ int print_moved(const Made& made, const std::string& address) {
 }  // namespace
 
 Result<int> run_init(const InitOptions& options) {
+  REQUIRE(options.invite == 0 || !options.name.empty(),
+          "--invite is for a new cluster; for more machines of this one: hearth token create");
   TRY(const Made made, init(options));
+  std::string token;
+  if (options.invite > 0) {
+    TokenOptions wish;
+    wish.uses = options.invite;
+    wish.data_dir = options.data_dir;
+    TRY(token, make_join_token(wish));
+  }
   const std::string address = Address{made.cluster.host, made.cluster.control_port}.text();
   if (options.json) {
-    const OrderedJson json = {
+    OrderedJson json = {
         {"cluster", made.cluster.name},   {"fingerprint", fingerprint(made.key)},
         {"words", three_words(made.key)}, {"control", address},
         {"data_dir", made.folder},        {"admin_key_file", admin_key_file(made.folder)},
         {"credits", made.cluster.credits}};
+    if (!token.empty()) json["join_token"] = token;
     return succeed(json.dump());
   }
   if (made.was_there) return print_moved(made, address);
@@ -114,7 +124,10 @@ Result<int> run_init(const InitOptions& options) {
       "other machines connect to %s; open this port, and those of the workers, in firewalls\n",
       address.c_str());
   print_credits(made);
-  return succeed("next:\n  hearth serve --model MODEL --stages 2\n  hearth token create");
+  std::printf("next:\n  hearth serve --model MODEL\n");
+  if (token.empty()) return succeed("  hearth token create");
+  return succeed("on " + std::to_string(options.invite) +
+                 " other machines, within a day:\n  hearth join " + token);
 }
 
 }  // namespace hearth::cli

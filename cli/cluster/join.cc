@@ -18,6 +18,7 @@
 #include "cli/home/member.h"
 #include "cli/home/own_address.h"
 #include "cli/models/models.h"
+#include "cli/process/background.h"
 #include "cli/process/paths.h"
 #include "cli/terminal/escape.h"
 #include "cli/terminal/exit_codes.h"
@@ -56,9 +57,11 @@ std::string another_name(const std::string& name) {
 }
 
 // What a person does next on a machine that has joined.
-std::string next_step(const MemberFile& member, const std::string& data_dir) {
+std::string next_step(const MemberFile& member, const std::string& data_dir, bool detach) {
   if (member.role == Role::kWorker) {
-    return "the coordinator assigns its layers; this window must stay open\nafter a restart of "
+    return std::string("the coordinator assigns its layers") +
+           (detach ? "" : "; this window must stay open (hearth join --detach needs none)") +
+           "\nafter a restart of "
            "this machine: hearth worker" +
            (data_dir.empty() ? "" : " --data-dir " + data_dir);
   }
@@ -209,7 +212,7 @@ Result<int> find_again(const JoinOptions& options) {
                three_words(member.cluster).c_str(), member.coordinators.front().c_str(),
                member.role == Role::kWorker
                    ? "a running worker reconnects there, else start one: hearth worker"
-                   : next_step(member, options.worker.data_dir).c_str());
+                   : next_step(member, options.worker.data_dir, options.detach).c_str());
   return kExitDone;
 }
 
@@ -225,6 +228,7 @@ std::string join_target(std::string pasted) {
 }
 
 Result<int> run_join(const JoinOptions& options) {
+  if (options.detach) TRY_VOID(go_to_background());
   const auto before = read_member_file(options.worker.data_dir);
   const bool by_token = options.target.starts_with(kToken);
   if (before.ok() && *before && !options.target.empty() && !by_token) return find_again(options);
@@ -237,7 +241,7 @@ Result<int> run_join(const JoinOptions& options) {
   if (!member) return kExitDone;
   std::fprintf(stderr, "joined the cluster %s as %s %s; %s\n", three_words(member->cluster).c_str(),
                std::string(role_name(member->role)).c_str(), member->node.c_str(),
-               next_step(*member, options.worker.data_dir).c_str());
+               next_step(*member, options.worker.data_dir, options.detach).c_str());
   return member->role == Role::kWorker ? run_worker(options.worker) : Result<int>(kExitDone);
 }
 

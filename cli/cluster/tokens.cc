@@ -69,6 +69,11 @@ int print_table(const std::vector<TokenRecord>& tokens) {
 
 }  // namespace
 
+Result<std::string> make_join_token(const TokenOptions& options) {
+  TRY(const JoinToken token, create(options));
+  return token.text();
+}
+
 Result<int> run_token_create(const TokenOptions& options) {
   TRY(const JoinToken token, create(options));
   if (options.json) {

@@ -53,5 +53,7 @@ void add_objective(CLI::App& verb, std::optional<placement::Objective>& objectiv
 struct WorkerOptions;
 // What worker and join have in common. The option of the model: one of them cannot do without.
 void add_worker_options(CLI::App& verb, WorkerOptions& options);
+// --detach, of a verb that has --no-log-file already.
+void add_detach(CLI::App& verb, bool& detach);
 
 }  // namespace hearth::cli

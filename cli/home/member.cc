@@ -16,6 +16,7 @@
 #include "cli/home/own_address.h"
 #include "cli/home/server_file.h"
 #include "cli/process/paths.h"
+#include "coordinator/client/member_link.h"
 #include "proto/address.h"
 #include "proto/frame.h"
 
@@ -273,6 +274,25 @@ std::optional<MemberApi> read_member_api(const std::string& given) {
   if (!key.ok()) return std::nullopt;
   const std::string_view text = as_text(*key);
   return MemberApi{(*member)->api, std::string(text.substr(0, text.find('\n')))};
+}
+
+std::optional<std::string> open_own_link(const std::string& given) {
+  const std::string folder = data_folder(given);
+  const auto member = read_member_file(folder);
+  if (!member.ok() || !*member || (*member)->role != Role::kWorker) return std::nullopt;
+  const auto key = read_key_file(node_key_file(folder));
+  if (!key.ok()) return std::nullopt;
+  auto identity = TlsIdentity::make(*key);
+  const auto file = RosterFile::open(folder, (*member)->cluster);
+  const auto roster = file.ok() ? (*file)->book()->roster() : nullptr;
+  if (!identity.ok() || roster == nullptr) return std::nullopt;
+  for (const RosterEntry& entry : roster->entries) {
+    if (entry.role != Role::kCoordinator) continue;
+    const auto base = client::open_member_link(
+        {(*member)->coordinators.front(), std::move(*identity), entry.key});
+    return base.ok() ? std::optional(*base) : std::nullopt;
+  }
+  return std::nullopt;
 }
 
 Result<MemberFile> join_cluster(const std::string& given, const JoinToken& token,

@@ -40,6 +40,9 @@ struct MemberApi {
   std::string key;
 };
 std::optional<MemberApi> read_member_api(const std::string& folder);
+// The base URL of the API over this machine's own link to its coordinator, as
+// client::open_member_link(); nothing on a machine that has joined no cluster as a worker.
+std::optional<std::string> open_own_link(const std::string& folder);
 // Enrols this machine: member.json and what belongs to it. `role` none: as the token grants. With a
 // token of the cluster that it is in already it only looks whether it still is. kInvalidInput when
 // the folder is a server's or of another cluster, and for whatever node::enrol() refuses.

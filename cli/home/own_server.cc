@@ -50,25 +50,14 @@ std::string own_admin_key(const std::string& address) {
 
 }  // namespace
 
-Status check_can_ask(const std::string& given, const std::string& api_key) {
-  if (!given.empty() || !api_key.empty() || read_server_file("").ok()) return ok_status();
-  const auto member = read_member_file("");
-  if (!member.ok() || !*member || (*member)->role != Role::kWorker) return ok_status();
-  return Error{
-      ErrorCode::kRefused,
-      "this machine serves as worker " + (*member)->node +
-          ", which has no API key. To send prompts from here too: hearth token create --role "
-          "client on the coordinator's machine, then here, with a data folder of its own, hearth "
-          "join TOKEN --name NAME --data-dir FOLDER and HEARTH_DATA_DIR=FOLDER hearth run ..."};
-}
-
 std::string no_server_step() {
   const auto member = read_member_file("");
   if (!member.ok() || !*member) return "start one: hearth serve --model MODEL";
   if ((*member)->role == Role::kWorker) {
-    return "this machine serves as worker " + (*member)->node +
-           "; run hearth status on its coordinator's machine, " + (*member)->coordinators.front() +
-           ", to see the swarm";
+    return "this machine is worker " + (*member)->node +
+           " and asks its coordinator there; start hearth serve on that machine, or, if its "
+           "address has changed, here, once: hearth join ADDRESS:" +
+           std::to_string(kClusterPort);
   }
   return "this machine is " + (*member)->node +
          " of a cluster. Where hearth serve ... --host 0.0.0.0 runs on the coordinator's machine, "
@@ -99,6 +88,9 @@ std::string server_base(const std::string& given, std::string& api_key) {
       member && (text.empty() || text == member->address)) {
     text = member->address;
     if (api_key.empty()) api_key = member->key;
+  }
+  if (text.empty()) {
+    if (const auto link = open_own_link("")) return *link;
   }
   auto address = client::parse_api_address(text);
   // As the server here listens; without one 127.0.0.1 and ::1 are tried, and no key is sent there.

@@ -10,18 +10,15 @@
 namespace hearth::cli {
 
 // The base URL of the server: the flag, HEARTH_HOST, the server that runs on this machine, the one
-// of the cluster that it has joined, the default. A machine that has joined has a key of that
-// server's API, which becomes `api_key` where none is given; so does hearth init's admin key on the
-// coordinator's own machine. Neither is sent to any other server.
+// of the cluster that it has joined (a worker over its own link, without a key), the default. A
+// client's machine that has joined has a key of that server's API, which becomes `api_key` where
+// none is given; so does hearth init's admin key on the coordinator's own machine. Neither is sent
+// to any other server.
 std::string server_base(const std::string& given, std::string& api_key);
 // What to do when no server answers; depends on whether this machine has joined a cluster.
 std::string no_server_step();
 // The error of a request to `api_base` that no server answered, with what to do.
 Error no_server(const client::HttpClient& http, const std::string& api_base);
-// kRefused, with how to get a key, on a machine that joined as a worker and has no API key. `given`
-// and `api_key` as server_base() takes them.
-Status check_can_ask(const std::string& given, const std::string& api_key);
-
 struct SwarmAnswer {
   std::string json;  // one line
   client::SwarmView view;

@@ -7,10 +7,12 @@
 #include <filesystem>
 #include <fstream>
 #include <nlohmann/json.hpp>
+#include <utility>
 
 #include "base/limits.h"
 #include "base/private_file.h"
 #include "base/random.h"
+#include "cli/models/models.h"
 #include "cli/run/answer.h"
 #include "cli/terminal/escape.h"
 #include "cli/terminal/exit_codes.h"
@@ -70,6 +72,27 @@ Status write_hashes(const std::string& path, const std::vector<HashLine>& hashes
   }
   file.close();
   if (!file) return Error{ErrorCode::kIo, "cannot write " + path};
+  return ok_status();
+}
+
+// Without a name the served model answers, since a server has one; in this process, the one that is
+// pulled. A single word with a blank in it is a prompt: no name of a served model has one.
+Status choose_model(RunOptions& options) {
+  if (!options.local) {
+    if (options.prompt.empty() && options.model.find(' ') != std::string::npos) {
+      options.prompt.push_back(std::exchange(options.model, {}));
+    }
+    return ok_status();
+  }
+  if (!options.model.empty()) return ok_status();
+  const auto models = list_models();
+  REQUIRE(!models.empty(),
+          "no model is given, and none is pulled: hearth pull MODEL, then hearth run "
+          "--local MODEL");
+  std::vector<std::string> names;
+  for (const LocalModel& each : models) names.push_back(each.name);
+  REQUIRE(names.size() == 1, "no model is given; name one: " + boost::algorithm::join(names, ", "));
+  options.model = names.front();
   return ok_status();
 }
 
@@ -167,6 +190,7 @@ void print_figures(const RunFigures& figures) {
 
 Result<int> run_run(RunOptions options) {
   catch_interrupts();
+  TRY_VOID(choose_model(options));
   SystemRandom random;
   if (!options.seed) options.seed = static_cast<std::int64_t>(random.next() >> 1);
 
@@ -181,8 +205,11 @@ Result<int> run_run(RunOptions options) {
     return misused(Error::invalid("the prompt is not valid UTF-8; convert it first, e.g. iconv"));
   }
   if (!chat && prompt.empty()) {
-    return misused(Error::invalid("the prompt is empty, since '" + options.model.substr(0, 64) +
-                                  "' is taken for the model; write hearth run MODEL PROMPT, or "
+    const std::string taken = options.model.empty() ? ""
+                                                    : ", since '" + options.model.substr(0, 64) +
+                                                          "' is taken for the model";
+    return misused(Error::invalid("the prompt is empty" + taken +
+                                  "; write hearth run MODEL PROMPT, or "
                                   "give the prompt on stdin. hearth ps names the served models"));
   }
   if (!options.receipt_file.empty() && (chat || options.local)) {

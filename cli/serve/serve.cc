@@ -21,6 +21,7 @@
 #include "cli/home/server_file.h"
 #include "cli/models/hub.h"
 #include "cli/models/models.h"
+#include "cli/process/background.h"
 #include "cli/process/build_name.h"
 #include "cli/process/children.h"
 #include "cli/process/loop.h"
@@ -55,6 +56,7 @@
 #include "node/proof/local_referee.h"
 #include "proto/address.h"
 #include "proto/link/tcp_transport.h"
+#include "proto/link/tls.h"
 #include "proto/split.h"
 
 namespace hearth::cli {
@@ -343,6 +345,7 @@ class Server {
     TRY(coordinator::http::HttpOptions http, api_options(options, store_));
     http.joinable = cluster_.has_value();
     if (cluster_) http.cluster = cluster_->name;
+    if (cluster_) http.members = member_links();
     http.ledger = receipts_.get();
     pay_by_credits(http);
     TRY(http_, HttpServer::start(http, std::move(served), *gate_, clock_, random_));
@@ -360,6 +363,9 @@ class Server {
     children_ = std::make_unique<Children>(loop_.io());
     children_->start(local_workers(options, cluster_.has_value(), file, info_.control));
     if (!options.no_announce) announce();
+    report_ready("the server runs in the background as process " + std::to_string(info_.pid) +
+                 "; to end it: kill " + std::to_string(info_.pid) +
+                 "\nnext:  hearth status, hearth logs");
     return ok_status();
   }
 
@@ -490,6 +496,13 @@ class Server {
     control.admissions = &*membership_;
     control.door = membership_->door();
     control.describe = [this] { return describe(); };
+    control.on_member = [this](int socket) {
+      if (http_ == nullptr) {
+        ::close(socket);
+        return;
+      }
+      http_->adopt(socket);
+    };
     control.canonical_version = kernels::kCanonicalVersion;
     control.on_refused = [](const std::string& why) {
       spdlog::warn("refused a control session: {}", why);
@@ -509,6 +522,21 @@ class Server {
     }
     credits_ = std::make_shared<coordinator::Credits>();
     return ok_status();
+  }
+
+  // Whoever is in the roster may ask over the link that it has.
+  coordinator::http::MemberLinks member_links() const {
+    coordinator::http::MemberLinks links;
+    links.certificate = identity_->node.certificate;
+    links.private_key = identity_->node.private_key;
+    links.key_of = handshake_key;
+    links.find = [book = identity_->roster->book()](
+                     const PublicKey& key) -> std::optional<coordinator::http::Member> {
+      const auto entry = book->find(key);
+      if (!entry || entry->role == Role::kCoordinator) return std::nullopt;
+      return coordinator::http::Member{key, entry->name, entry->role};
+    };
+    return links;
   }
 
   void pay_by_credits(coordinator::http::HttpOptions& http) {
@@ -632,6 +660,9 @@ int run_serve(const ServeOptions& given) {
   ServeOptions options = given;
   if (options.stages == 0 && options.by_hand.empty() && !options.optimise) {
     options.optimise = placement::Objective::kAuto;
+  }
+  if (options.detach) {
+    if (const Status apart = go_to_background(); !apart) return fail(apart.error());
   }
   if (const Status log = start_process_log(options.log_level); !log) return misused(log.error());
   if (const Status ready = prepare_service(); !ready) return fail(ready.error());

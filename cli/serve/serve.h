@@ -44,6 +44,7 @@ struct ServeOptions {
   coordinator::Verify verify = coordinator::Verify::kNone;
   ledger::Level min_level = ledger::Level::kNewcomer;
   std::string log_level = "info";
+  bool detach = false;       // goes on in the background
   bool no_log_file = false;  // but stderr alone: cli/process/process_log.h
 };
 

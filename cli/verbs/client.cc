@@ -58,9 +58,10 @@ void add_run(CLI::App& app, Action& action) {
   auto o = std::make_shared<RunOptions>();
   auto host = std::make_shared<std::string>();
   CLI::App* verb = app.add_subcommand("run", "Answer a prompt, or start a chat");
-  verb->add_option("model", o->model,
-                   "name of the served model; with --local a file or pulled name")
-      ->required();
+  verb->add_option(
+      "model", o->model,
+      "name of the served model; with --local a file or pulled name (default: the only "
+      "one)");
   verb->add_option("prompt", o->prompt, "the prompt (default: stdin; on a terminal, a chat)");
   add_server(verb, *host, o->api_key);
   add_sampling(verb, *o);
@@ -106,9 +107,8 @@ void add_run(CLI::App& app, Action& action) {
       ->check(device_text())
       ->capture_default_str();
   verb->callback([o, host, &action] {
-    const Status can = o->local ? ok_status() : check_can_ask(*host, o->api_key);
     o->api_base = server_base(*host, o->api_key);
-    action = [o, can] { return can.ok() ? run_run(*o) : fail(can.error()); };
+    action = [o] { return run_run(*o); };
   });
 }
 

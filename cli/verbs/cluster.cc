@@ -34,6 +34,10 @@ void add_init(CLI::App& app, Action& action) {
       verb->add_flag("--credits", *credits,
                      "accounts pay for prompts, and nodes earn by computing and auditing (default: "
                      "off for a new cluster; --credits=false switches them off)");
+  verb->add_option(
+          "--invite", o->invite,
+          "of a new cluster: also create a join token for so many machines, valid for a day")
+      ->check(whole_number(1, limits::kTokenUses));
   verb->add_option("--data-dir", o->data_dir, "data folder");
   verb->add_flag("--json", o->json, "print JSON");
   verb->callback([o, credits, paid, &action] {
@@ -105,6 +109,7 @@ void add_join(CLI::App& app, Action& action) {
       ->default_str("10m");
   verb->add_flag("-y,--yes", o->yes, "without a token: ask without comparing the keys here");
   add_worker_options(*verb, o->worker);
+  add_detach(*verb, o->detach);
 }
 
 void add_approve(CLI::App& app, Action& action) {

@@ -126,6 +126,7 @@ void add_serve(CLI::App& app, Action& action) {
       ->check(log_level())
       ->capture_default_str();
   verb->add_flag("--no-log-file", o->no_log_file, "log to stderr only, not to the data folder");
+  add_detach(*verb, o->detach);
   verb->callback([o, port, &action] {
     const auto address = client::parse_api_address(o->host);  // checked above
     if (address.ok()) {
@@ -149,6 +150,12 @@ void add_worker(CLI::App& app, Action& action) {
 }
 
 }  // namespace
+
+void add_detach(CLI::App& verb, bool& detach) {
+  verb.add_flag("-d,--detach", detach,
+                "go on in the background once it runs; hearth logs shows its log")
+      ->excludes("--no-log-file");
+}
 
 void add_worker_options(CLI::App& verb, WorkerOptions& o) {
   verb.add_option("-m,--model", o.model,

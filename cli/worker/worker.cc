@@ -14,6 +14,7 @@
 #include "base/clock.h"
 #include "base/random.h"
 #include "cli/home/member.h"
+#include "cli/process/background.h"
 #include "cli/process/build_name.h"
 #include "cli/process/loop.h"
 #include "cli/process/own_process.h"
@@ -369,7 +370,14 @@ class Worker {
     const auto taken = member_->roster().take(roster);
     const auto book = member_->roster().book();
     if (taken == Offer::kRollback || taken == Offer::kFork) return book->bytes();
-    if (taken) member_->on_reached(*book->roster());
+    if (taken) {
+      member_->on_reached(*book->roster());
+      report_ready(
+          "worker " + member_->name() + " runs in the background as process " +
+          std::to_string(getpid()) +
+          "\nnext:  hearth run, hearth status, hearth logs; to end it: hearth drain, or for "
+          "good hearth leave");
+    }
     if (taken != Offer::kNewer) return {};
     data_->recheck_peers();
     removed_ = !book->find(member_->identity().key).has_value();

@@ -10,6 +10,7 @@
 
 #include "base/limits.h"
 #include "coordinator/client/api_address.h"
+#include "coordinator/client/member_link.h"
 
 namespace hearth::client {
 namespace {
@@ -80,8 +81,41 @@ Error curl_error(CURLcode code, const std::string& url) {
     case CURLE_GOT_NOTHING:
     case CURLE_RECV_ERROR:
     case CURLE_PARTIAL_FILE: return {ErrorCode::kUnavailable, "lost the connection to " + what};
+    case CURLE_SSL_PINNEDPUBKEYNOTMATCH:
+      return {ErrorCode::kRefused,
+              "the machine at " + what + " is not the coordinator of this machine's cluster"};
     default: return {ErrorCode::kIo, "the transfer failed: " + what};
   }
+}
+
+// libcurl speaks TLS over a socket that has been dialled and announced as a member's.
+void go_by_link(CURL* curl, const MemberLink& link) {
+  const auto pem = [curl](CURLoption option, const std::string& text) {
+    curl_blob blob{const_cast<char*>(text.data()), text.size(), CURL_BLOB_COPY};
+    curl_easy_setopt(curl, option, &blob);
+  };
+  pem(CURLOPT_SSLCERT_BLOB, link.identity.certificate);
+  pem(CURLOPT_SSLKEY_BLOB, link.identity.private_key);
+  curl_easy_setopt(curl, CURLOPT_SSLCERTTYPE, "PEM");
+  curl_easy_setopt(curl, CURLOPT_SSLKEYTYPE, "PEM");
+  curl_easy_setopt(curl, CURLOPT_SSLVERSION, static_cast<long>(CURL_SSLVERSION_TLSv1_3));
+  // No authority signs a node's certificate: its key is all that counts.
+  curl_easy_setopt(curl, CURLOPT_SSL_VERIFYPEER, 0L);
+  curl_easy_setopt(curl, CURLOPT_SSL_VERIFYHOST, 0L);
+  curl_easy_setopt(curl, CURLOPT_PINNEDPUBLICKEY, pinned_key(link.coordinator).c_str());
+  curl_easy_setopt(curl, CURLOPT_SSL_ENABLE_ALPN, 0L);
+  curl_easy_setopt(curl, CURLOPT_PROXY, "");
+  curl_easy_setopt(curl, CURLOPT_OPENSOCKETDATA, &link);
+  curl_easy_setopt(
+      curl, CURLOPT_OPENSOCKETFUNCTION,
+      +[](void* user, curlsocktype /*purpose*/, curl_sockaddr* /*to*/) {
+        return dial_member_link(*static_cast<const MemberLink*>(user));
+      });
+  curl_easy_setopt(
+      curl, CURLOPT_SOCKOPTFUNCTION,
+      +[](void* /*user*/, curl_socket_t /*socket*/, curlsocktype /*purpose*/) {
+        return static_cast<int>(CURL_SOCKOPT_ALREADY_CONNECTED);
+      });
 }
 
 std::string part_of(CURLU* address, CURLUPart part) {
@@ -167,6 +201,7 @@ struct HttpClient::State {
     curl_easy_setopt(curl, CURLOPT_NOPROGRESS, watched ? 0L : 1L);
     curl_easy_setopt(curl, CURLOPT_XFERINFOFUNCTION, on_progress);
     curl_easy_setopt(curl, CURLOPT_XFERINFODATA, &cancelled);
+    if (const MemberLink* link = member_link_of(url)) go_by_link(curl, *link);
     transfer.curl = curl;
     transfer.follows = options.follow_redirects;
     const CURLcode code = curl_easy_perform(curl);

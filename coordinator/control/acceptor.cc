@@ -150,7 +150,7 @@ void ControlAcceptor::Connection::see_first_byte() {
   const ssize_t got = ::recv(peer.native_handle(), &first, 1, MSG_PEEK | MSG_DONTWAIT);
   if (got < 0 && errno == EAGAIN) return wait_for_first_byte();
   if (got != 1) return end();
-  if (first != kControlByte) {
+  if (first != kControlByte && first != kMemberByte) {
     if (!open_pair()) return end();
     carry_in();
     return carry_out();
@@ -159,7 +159,8 @@ void ControlAcceptor::Connection::see_first_byte() {
   ErrorCondition error;
   const int socket = peer.release(error);
   end();
-  if (!error) core->hands.session(socket);
+  if (error) return;
+  first == kMemberByte ? core->hands.member(socket) : core->hands.session(socket);
 }
 
 bool ControlAcceptor::Connection::open_pair() {

@@ -1,5 +1,6 @@
 // Accepts the connections of the control port. One that begins with kControlByte is a worker's and
-// becomes a control link (proto/link/control_links.h). Every other one may be a stranger's that
+// becomes a control link (proto/link/control_links.h); one that begins with kMemberByte asks the
+// API. Every other one may be a stranger's that
 // asks one of gRPC's calls: its bytes are carried to gRPC and back over a socket pair, within
 // bounds that gRPC 1.51 does not have. These count connections as handshakes of links are counted,
 // and limit how long one lasts and what it may say altogether; gRPC never sees a byte beyond them.
@@ -42,6 +43,7 @@ class ControlAcceptor {
   struct Hands {
     std::function<void(int socket)> session;  // of a worker, behind its first byte
     std::function<void(int socket)> call;     // gRPC's end of the pair
+    std::function<void(int socket)> member;   // of one that asks the API, behind its first byte
   };
 
   // kIo when the address is taken. `io` outlives the acceptor.

@@ -4,6 +4,7 @@
 #include <grpcpp/grpcpp.h>
 #include <grpcpp/resource_quota.h>
 #include <spdlog/spdlog.h>
+#include <unistd.h>
 
 #include <algorithm>
 #include <boost/asio/io_context.hpp>
@@ -217,6 +218,13 @@ class ControlService::Service final : public control::v1::Control::CallbackServi
       ExternalConnectionAcceptor::NewConnectionParameters connection;
       connection.fd = socket;
       entry->HandleNewConnection(&connection);
+    };
+    hands.member = [take = options.on_member](int socket) {
+      if (!take) {
+        ::close(socket);
+        return;
+      }
+      take(socket);
     };
     TRY(acceptor_, ControlAcceptor::open(core_->io, address, options.limits, std::move(hands)));
     core_->address = acceptor_->address().text();

@@ -30,6 +30,8 @@ struct ControlOptions {
   std::function<Status(const PublicKey& key)> door{};
   // The model, for workers of the roster, on the owner's thread; null: none is described.
   std::function<Result<control::v1::Description>()> describe{};
+  // Takes over the socket of a member that asks the API, before its handshake; null: it is closed.
+  std::function<void(int socket)> on_member{};
   std::uint32_t canonical_version = 0;  // kernels::kCanonicalVersion, for refusals of older workers
   // For the log: why a control link was refused before it opened, or which peer sent bytes that it
   // may not send.

@@ -1,14 +1,18 @@
 #include "coordinator/http/server.h"
 
 #include <spdlog/spdlog.h>
+#include <sys/socket.h>
+#include <unistd.h>
 
 #include <boost/asio/io_context.hpp>
 #include <boost/asio/ip/address.hpp>
 #include <boost/asio/ip/tcp.hpp>
 #include <boost/asio/post.hpp>
+#include <boost/asio/ssl/context.hpp>
 #include <boost/asio/steady_timer.hpp>
 #include <boost/asio/thread_pool.hpp>
 #include <future>
+#include <optional>
 #include <thread>
 #include <vector>
 
@@ -33,6 +37,28 @@ constexpr int kBacklog = 4'096;  // connections not accepted yet; the kernel may
 
 bool is_own(const asio::ip::address& from) {
   return from == asio::ip::address_v4::loopback() || from == asio::ip::address_v6::loopback();
+}
+
+// TLS 1.3 alone, without resumption. Any certificate ends the handshake well; whose key it holds is
+// looked at behind it, and again at each request.
+Result<asio::ssl::context> member_context(const MemberLinks& links) {
+  asio::ssl::context context(asio::ssl::context::tlsv13_server);
+  error_code error;
+  context.use_certificate_chain(asio::buffer(links.certificate), error);
+  if (!error) {
+    context.use_private_key(asio::buffer(links.private_key), asio::ssl::context::pem, error);
+  }
+  if (!error) {
+    context.set_verify_mode(asio::ssl::verify_peer | asio::ssl::verify_fail_if_no_peer_cert |
+                                asio::ssl::verify_client_once,
+                            error);
+  }
+  if (!error)
+    context.set_verify_callback([](bool, asio::ssl::verify_context&) { return true; }, error);
+  if (error) return Error{ErrorCode::kIo, "links of members to the API: " + error.message()};
+  ::SSL_CTX_set_num_tickets(context.native_handle(), 0);
+  ::SSL_CTX_set_max_cert_list(context.native_handle(), limits::kCertificateBytes);
+  return context;
 }
 
 // The API listens beyond loopback only when there are keys.
@@ -130,6 +156,29 @@ class HttpServerImpl final : public HttpServer {
     if (thread_.joinable()) thread_.join();
   }
 
+  void adopt(int native) override {
+    asio::post(io_, [this, native] {
+      tcp::socket socket(io_);
+      sockaddr_storage at{};
+      socklen_t size = sizeof at;
+      ::getsockname(native, reinterpret_cast<sockaddr*>(&at), &size);
+      error_code error;
+      socket.assign(at.ss_family == AF_INET6 ? tcp::v6() : tcp::v4(), native, error);
+      if (error) {
+        ::close(native);
+        return;
+      }
+      if (member_tls_) admit(std::move(socket), &*member_tls_);
+    });
+  }
+
+  // Called before the first connection is served.
+  Status open_member_links() {
+    if (!api_->options.members) return ok_status();
+    TRY(member_tls_, member_context(*api_->options.members));
+    return ok_status();
+  }
+
   std::uint16_t port() const override { return port_; }
   void suspend() override {
     api_->sockets.post([api = api_] { api->suspending = true; });
@@ -153,10 +202,10 @@ class HttpServerImpl final : public HttpServer {
   }
 
   // Other machines never lock out this machine's users, and one address never locks out all others.
-  void admit(tcp::socket socket) {
+  void admit(tcp::socket socket, asio::ssl::context* tls = nullptr) {
     const asio::ip::address from = address_of(socket);
     const std::string peer = peer_of_host(from.to_string());
-    const bool own = is_own(from);
+    const bool own = is_own(from) && tls == nullptr;
     const auto many = [&] {
       const auto found = table_->from.find(peer);
       return !own && found != table_->from.end() && found->second >= kConnectionsAddress;
@@ -170,18 +219,19 @@ class HttpServerImpl final : public HttpServer {
         return !other.reserved() && (own || !is_own(other.from()));
       });
     }
-    if (!many() && !full()) return start(std::move(socket), false);
+    if (!many() && !full()) return start(std::move(socket), false, tls);
     const auto no_reserved = [&] { return table_->reserved >= limits::kHttpProbeConnections; };
     if (own && no_reserved()) make_room([](const Session& other) { return other.reserved(); });
     if (own && !no_reserved()) return start(std::move(socket), true);
-    if (api_->authorization.asks_keys()) {
+    if (tls != nullptr || api_->authorization.asks_keys()) {
       api_->authorization.log_refusal("too many connections at once");
     }
+    if (tls != nullptr) return;
     Refusal::start(std::move(socket), crowded_answer(*api_), table_->refusals);
   }
 
-  void start(tcp::socket socket, bool probes_only) {
-    std::make_shared<Session>(std::move(socket), api_, table_, probes_only)->begin();
+  void start(tcp::socket socket, bool probes_only, asio::ssl::context* tls = nullptr) {
+    std::make_shared<Session>(std::move(socket), api_, table_, probes_only, tls)->begin();
   }
 
   void make_room(const std::function<bool(const Session&)>& may_go) {
@@ -224,6 +274,7 @@ class HttpServerImpl final : public HttpServer {
   asio::executor_work_guard<asio::io_context::executor_type> work_ = asio::make_work_guard(io_);
   tcp::acceptor acceptor_;
   asio::steady_timer retry_;
+  std::optional<asio::ssl::context> member_tls_;
   std::shared_ptr<SessionTable> table_;
   asio::thread_pool pool_;
   std::shared_ptr<Api> api_;
@@ -236,6 +287,7 @@ Result<std::unique_ptr<HttpServer>> HttpServer::start(HttpOptions options, Serve
                                                       Random& random) {
   auto server =
       std::make_unique<HttpServerImpl>(std::move(options), std::move(model), port, clock, random);
+  TRY_VOID(server->open_member_links());
   TRY_VOID(server->resume());
   TRY_VOID(server->listen());
   return std::unique_ptr<HttpServer>(std::move(server));

@@ -17,12 +17,23 @@ PublicKey account_of(const ApiKey& key, const Hash256& secret, const PublicKey& 
 
 Result<PublicKey> Accounts::of_key(std::string_view id) const {
   if (id.empty()) return own_;
+  if (id.starts_with(kMemberOwner)) {
+    const auto bytes = from_hex(id.substr(kMemberOwner.size()));
+    REQUIRE(bytes.has_value(), "'" + std::string(id) + "' names no node's key");
+    TRY(const PublicKey node, PublicKey::parse(*bytes));
+    const auto entry = roster_->find(node);
+    return entry && entry->role == Role::kAdmin ? own_ : node;
+  }
   TRY(const auto key, store_->find_key(id));
   if (!key) return Error{ErrorCode::kNotFound, "no API key has the id " + std::string(id)};
   return account_of(*key, store_->secret_key(), own_);
 }
 
 std::string Accounts::name_of(std::string_view key, const PublicKey& account) const {
+  if (key.starts_with(kMemberOwner)) {
+    const auto entry = roster_->find(account);
+    return entry ? entry->name : account.hex();
+  }
   const auto found = store_->find_key(key);
   if (!found.ok() || !*found) return account.hex();
   const auto meant = find((*found)->name);

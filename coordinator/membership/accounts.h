@@ -21,6 +21,10 @@ namespace hearth::coordinator {
 // has: it discloses neither the API key, its name or its id, nor whether two are of one store.
 PublicKey account_of(const ApiKey& key, const Hash256& secret, const PublicKey& own);
 
+// Before the 64 digits of a node's key: the owner of requests that a member sends over its own
+// link, in the place of an API key's id, which has no colon.
+inline constexpr std::string_view kMemberOwner = "node:";
+
 class Accounts {
  public:
   // `own`: of this machine's users, who show no key.
@@ -28,7 +32,8 @@ class Accounts {
       : store_(std::move(store)), roster_(std::move(roster)), own_(own) {}
 
   const PublicKey& own() const { return own_; }
-  // Of requests that came with this API key, by its id; empty: with none. kNotFound: it was never
+  // Of requests that came with this API key, by its id, or of this member, by kMemberOwner and its
+  // key; empty: with none. kNotFound: it was never
   // there.
   Result<PublicKey> of_key(std::string_view id) const;
   // What find() takes for this account, of requests that came with this API key: its name, where

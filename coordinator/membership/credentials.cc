@@ -162,20 +162,46 @@ Result<KeySecret> create_key(Store& store, const NewKey& wish, std::int64_t now)
 
 bool has_key(std::string_view text) { return text.find(kKeyPrefix) != std::string_view::npos; }
 
-Result<ApiKey> check_key(Store& store, std::string_view text) {
+namespace {
+
+struct ShownKey {
+  std::string id;
+  std::optional<ApiKey> key;  // nothing: unknown
+  bool right = false;         // its secret was shown
+};
+
+// An unknown id takes the time of a wrong secret.
+Result<ShownKey> look_at_key(Store& store, std::string_view text) {
   const bool shaped = text.size() == kKeyPrefix.size() + kIdDigits + 1 + kSecretCharacters &&
                       text.starts_with(kKeyPrefix) && text[kKeyPrefix.size() + kIdDigits] == '.';
   if (!shaped) return refused("no API key");
-  const std::string_view id = text.substr(kKeyPrefix.size(), kIdDigits);
-  if (!is_id(id)) return refused("no API key");
+  ShownKey shown;
+  shown.id = text.substr(kKeyPrefix.size(), kIdDigits);
+  if (!is_id(shown.id)) return refused("no API key");
   const std::string_view secret = text.substr(kKeyPrefix.size() + kIdDigits + 1);
-  const Hash256 given = secret_hash(store, "key", id, secret);
-  TRY(auto key, store.find_key(id));
-  const bool right = same(given, key ? key->secret_hash : store.secret_key());
-  if (!key) return refused("key " + std::string(id) + " is unknown");
-  if (!right) return refused("key " + std::string(id) + ": wrong secret");
-  if (key->revoked) return refused("key " + std::string(id) + " was revoked");
-  return std::move(*key);
+  const Hash256 given = secret_hash(store, "key", shown.id, secret);
+  TRY(shown.key, store.find_key(shown.id));
+  const bool same_hash = same(given, shown.key ? shown.key->secret_hash : store.secret_key());
+  shown.right = shown.key && same_hash;
+  return shown;
+}
+
+}  // namespace
+
+Result<ApiKey> check_key(Store& store, std::string_view text) {
+  TRY(ShownKey shown, look_at_key(store, text));
+  if (!shown.key) return refused("key " + shown.id + " is unknown");
+  if (!shown.right) return refused("key " + shown.id + ": wrong secret");
+  if (shown.key->revoked) return refused("key " + shown.id + " was revoked");
+  return std::move(*shown.key);
+}
+
+Result<std::optional<ApiKey>> find_revoked_key(Store& store, std::string_view text) {
+  auto shown = look_at_key(store, text);
+  if (!shown && shown.error().code == ErrorCode::kRefused) return std::optional<ApiKey>();
+  if (!shown) return shown.error();
+  if (!shown->right || !shown->key->revoked) return std::optional<ApiKey>();
+  return std::move(shown->key);
 }
 
 }  // namespace hearth::coordinator

@@ -1,8 +1,9 @@
 // Control links: the links of the control plane, one a worker, which dials the coordinator and
 // keeps it open for its life. They carry kControl frames alone, beside signs of life.
 //
-// The coordinator has one address for them and for gRPC, so one byte in clear goes before the
-// handshake of a control link: kControlByte.
+// The coordinator has one address for them, for gRPC and for requests of members to the API, so one
+// byte in clear goes before the handshake of a control link, kControlByte, and of a member that
+// speaks HTTP, kMemberByte.
 #pragma once
 
 #include <cstddef>
@@ -12,8 +13,9 @@
 
 namespace hearth {
 
-// No record of TLS begins with it, and no text protocol that scanners try.
+// No record of TLS begins with them, and no text protocol that scanners try.
 inline constexpr std::byte kControlByte{0x01};
+inline constexpr std::byte kMemberByte{0x02};
 
 // Of a worker: it dials coordinators of the roster, and does not listen.
 TcpOptions worker_control_options(const TlsIdentity& identity,

@@ -163,6 +163,8 @@ Result<PublicKey> certificate_key(std::string_view pem) {
   return key_of(certificate.get());
 }
 
+Result<PublicKey> handshake_key(ssl_st& tls) { return key_of(SSL_get0_peer_certificate(&tls)); }
+
 Result<std::unique_ptr<TlsContext>> TlsContext::make(const TlsIdentity& identity, Admit admit) {
   std::unique_ptr<TlsContext> made(new TlsContext());
   made->admit_ = std::move(admit);

@@ -174,20 +174,24 @@ class Joining(cluster.Cluster):
         with self.serve():
             self.enrol("desk", self.token())
             where = {"HEARTH_DATA_DIR": self.folder("desk")}
-            code, _, err = swarm.hearth("run", "m", "Hi", env=where)
-            self.assertEqual(code, 5, err)
-            self.assertIn("hearth token create --role client", err)
+            # Over its own link it asks without a key: it sees the swarm, and is no admin.
+            code, out, err = swarm.hearth("status", "--json", env=where)
+            self.assertEqual(code, 0, err)
+            self.assertTrue(json.loads(out)["model"]["id"])
             code, out, err = swarm.hearth("status", "--host", "127.0.0.1:9", env=where)
             self.assertEqual((code, out), (3, ""), err)
-            self.assertIn("this machine serves as worker desk; "
-                          "run hearth status on its coordinator's machine", err)
+            self.assertIn("this machine is worker desk and asks its coordinator there", err)
+            self.good(self.home, "nodes", "rm", "desk")
+            swarm.wait_until(lambda: swarm.hearth("status", env=where)[0] != 0, "the removal")
+            self.enrol("desk2", self.token())
+            where = {"HEARTH_DATA_DIR": self.folder("desk2")}
             for words in (["create", "mine"], ["list"], ["revoke", "mine"]):
-                self.refused(self.folder("desk"), "another machine's cluster", "key", *words)
+                self.refused(self.folder("desk2"), "another machine's cluster", "key", *words)
             for words in (["create"], ["list"], ["revoke", "mine"]):
-                self.refused(self.folder("desk"), "this machine is desk in another machine's "
+                self.refused(self.folder("desk2"), "this machine is desk2 in another machine's "
                              "cluster; run this on its coordinator's machine", "token",
                              *words)
-            self.assertFalse(pathlib.Path(self.folder("desk"), "hearth.db").exists())
+            self.assertFalse(pathlib.Path(self.folder("desk2"), "hearth.db").exists())
             found = json.loads(swarm.hearth("doctor", "--json", env=where)[1])["findings"]
             [one] = [each for each in found if each["check"] == "coordinator"]
             self.assertIn("the coordinator of this machine's cluster is at 127.0.0.1:",

@@ -132,8 +132,9 @@ class Beyond(unittest.TestCase):
         client = self.client(text)
         self.ask(client)
         key(self.folder.name, "revoke", "short-lived")
-        with self.assertRaises(openai.AuthenticationError):
+        with self.assertRaises(openai.AuthenticationError) as refused:
             self.ask(client)
+        self.assertIn("(short-lived) was revoked", str(refused.exception))
 
     def test_scope_and_rate(self):
         scoped = key(self.folder.name, "create", "scoped", "--models", "another")

@@ -27,6 +27,8 @@ std::string_view bearer_token(std::string_view value) {
 
 }  // namespace
 
+std::string member_owner(const PublicKey& key) { return std::string(kMemberOwner) + key.hex(); }
+
 std::uint32_t RequestRates::take(const std::string& key_id, std::uint32_t requests_per_minute,
                                  TimePoint now) {
   if (requests_per_minute == 0) return 0;
@@ -65,6 +67,17 @@ ApiError Authorization::unauthorized(const std::string& reason) {
                       "invalid_api_key", "authentication_error");
 }
 
+// Told to nobody but who has shown its secret.
+ApiError Authorization::revoked_key(const ApiKey& key) {
+  log_refusal("key " + key.id + " was revoked");
+  const std::string name = key.name.empty() || key.name == key.id ? "" : " (" + key.name + ")";
+  return ApiError::of(401,
+                      "the API key " + key.id + name +
+                          " was revoked; send another one: the server's owner creates keys with "
+                          "hearth key create",
+                      "invalid_api_key", "authentication_error");
+}
+
 ApiError Authorization::owner_needed(const std::string& reason) {
   log_refusal(reason);
   return ApiError::of(
@@ -74,12 +87,34 @@ ApiError Authorization::owner_needed(const std::string& reason) {
       "owner_key_needed", "permission_error");
 }
 
+ApiError Authorization::admin_needed(const std::string& reason) {
+  log_refusal(reason);
+  return ApiError::of(403, "this route needs an admin key (hearth key create --admin)",
+                      "admin_key_needed", "permission_error");
+}
+
+Authorization::Verdict Authorization::check_member(const Member& member, Access access) {
+  const bool admin = member.role == Role::kAdmin;
+  const std::string who = std::string(role_name(member.role)) + " " + member.name;
+  if (access == Access::kOwner) return {owner_needed(who + " is not the server's owner")};
+  if (access == Access::kAdmin && !admin) return {admin_needed(who + " is no admin")};
+  if (access == Access::kState && member.role == Role::kClient) {
+    return {admin_needed(who + " may only send prompts")};
+  }
+  Verdict verdict;
+  verdict.policy.owner = member_owner(member.key);
+  verdict.policy.account = admin ? own_ : member.key;
+  return verdict;
+}
+
 Authorization::Verdict Authorization::check(const RequestHead& head, Access access,
-                                            std::string_view model, bool local) {
+                                            std::string_view model, bool local,
+                                            const Member* member) {
+  if (member != nullptr && !has_key(head.authorization)) return check_member(*member, access);
   if (access == Access::kLocal && local) return {};
   // A proxy carries requests of clients that are not this machine's users. Clients that must send
   // some key send a placeholder, which is ignored; anything that contains a key of ours is checked.
-  const bool open = (!store_ || open_) && !head.forwarded;
+  const bool open = (!store_ || open_) && !head.forwarded && member == nullptr;
   if (open && (!store_ || (head.authorizations <= 1 && !has_key(head.authorization)))) {
     if (access != Access::kOwner) return {};
     return {owner_needed("no key of the server's owner")};
@@ -91,7 +126,11 @@ Authorization::Verdict Authorization::check(const RequestHead& head, Access acce
   }
   const auto key = check_key(*store_, bearer_token(head.authorization));
   if (!key.ok()) {
-    if (key.error().code == ErrorCode::kRefused) return {unauthorized(key.error().message)};
+    if (key.error().code == ErrorCode::kRefused) {
+      const auto revoked = find_revoked_key(*store_, bearer_token(head.authorization));
+      if (revoked.ok() && *revoked) return {revoked_key(**revoked)};
+      return {unauthorized(key.error().message)};
+    }
     spdlog::error("API: {}", key.error().message);
     return {std::nullopt, true};
   }
@@ -107,10 +146,8 @@ Authorization::Verdict Authorization::check(const RequestHead& head, Access acce
   if (access == Access::kOwner && key->id != owner_key_) {
     return {owner_needed("key " + key->id + " is not that of the server's owner")};
   }
-  if (access == Access::kAdmin && !key->admin) {
-    log_refusal("key " + key->id + " is not an admin key");
-    return {ApiError::of(403, "this route needs an admin key (hearth key create --admin)",
-                         "admin_key_needed", "permission_error")};
+  if ((access == Access::kAdmin || access == Access::kState) && !key->admin) {
+    return {admin_needed("key " + key->id + " is not an admin key")};
   }
   Verdict verdict;
   verdict.model_allowed = key->models.empty() || std::find(key->models.begin(), key->models.end(),

@@ -23,9 +23,19 @@ enum class Access : std::uint8_t {
   kLocal,  // none from this machine, any key from others: liveness
   kKey,    // any key
   kModel,  // a key whose models include the served one
+  kState,  // an admin key, or a member that computes
   kAdmin,  // an admin key
   kOwner,  // the one key in the file admin.key of the server's own folder, even where none is asked
 };
+
+// A node of the roster that asks over its own link, without a key.
+struct Member {
+  PublicKey key;  // also its account
+  std::string name;
+  Role role = Role::kWorker;
+};
+// As whom a member's requests share the queue and keep their answers: no id of an API key.
+std::string member_owner(const PublicKey& key);
 
 // RequestRates: a token bucket for each key: a minute's requests at once, then one whenever its
 // share of a minute has passed.
@@ -66,11 +76,17 @@ class Authorization {
     RequestPolicy policy = {};  // the key's; without a key, that of this machine's users
   };
   // `local`: the connection comes from this machine's loopback, and not through a proxy.
-  Verdict check(const RequestHead& head, Access access, std::string_view model, bool local);
+  // `member`: who holds the far end of the link; null where there is none. A key that the request
+  // shows counts instead.
+  Verdict check(const RequestHead& head, Access access, std::string_view model, bool local,
+                const Member* member = nullptr);
   // Logs why a request was refused, which its sender is not told; at most one line a second.
   void log_refusal(const std::string& reason);
 
  private:
+  Verdict check_member(const Member& member, Access access);
+  ApiError admin_needed(const std::string& reason);
+  ApiError revoked_key(const ApiKey& key);
   ApiError unauthorized(const std::string& reason);
   ApiError owner_needed(const std::string& reason);
 

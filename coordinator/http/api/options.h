@@ -5,12 +5,14 @@
 #include <cstdint>
 #include <functional>
 #include <memory>
+#include <optional>
 #include <string>
 #include <vector>
 
 #include "base/limits.h"
 #include "base/result.h"
 #include "coordinator/coordinator.h"
+#include "coordinator/http/api/authorization.h"
 #include "coordinator/membership/accounts.h"
 #include "coordinator/proof/credits.h"
 #include "coordinator/proof/ledger_view.h"
@@ -19,6 +21,8 @@
 #include "model/chat_template.h"
 #include "model/spec.h"
 #include "model/text/tokenizer.h"
+
+struct ssl_st;
 
 namespace hearth::coordinator::http {
 
@@ -56,6 +60,15 @@ struct HttpTimeouts {
   std::uint32_t verify = 60;
 };
 
+// Members that ask over a link of their own (HttpServer::adopt): TLS 1.3 with a certificate from
+// both sides. Any thread.
+struct MemberLinks {
+  std::string certificate;  // ours, in PEM, and its key
+  std::string private_key;
+  std::function<Result<PublicKey>(ssl_st& tls)> key_of;  // of the peer, after the handshake
+  std::function<std::optional<Member>(const PublicKey& key)> find;  // nothing: it is no member now
+};
+
 struct HttpOptions {
   std::string host = "127.0.0.1";  // an address; beyond loopback only with a store
   std::vector<std::string> names;  // of this machine, allowed in Host headers
@@ -79,7 +92,8 @@ struct HttpOptions {
   std::function<void(const PublicKey& to, std::int64_t amount,
                      std::function<void(const Status&)> done)>
       grant;
-  std::uint16_t port = 0;  // 0: any free one
+  std::optional<MemberLinks> members;  // nothing: no socket is adopted
+  std::uint16_t port = 0;              // 0: any free one
   std::string version;
   std::string cluster;             // its name, where other machines know of one
   bool joinable = false;           // other machines may join the cluster (hearth init)

@@ -29,7 +29,7 @@ constexpr std::array kRoutes = {
     Row{"GET", "/readyz", handle_ready, Access::kKey, true},
     Row{"GET", "/livez", handle_live, Access::kLocal, true},
     Row{"GET", "/metrics", handle_metrics, Access::kAdmin, true},
-    Row{"GET", "/api/v1/state", handle_state, Access::kAdmin},
+    Row{"GET", "/api/v1/state", handle_state, Access::kState},
     Row{"POST", "/api/v1/grants", handle_grant, Access::kOwner},
 };
 

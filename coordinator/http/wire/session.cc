@@ -169,8 +169,10 @@ asio::ip::address address_of(const tcp::socket& socket) {
 }
 
 Session::Session(tcp::socket socket, std::shared_ptr<Api> api, std::shared_ptr<SessionTable> table,
-                 bool probes_only)
+                 bool probes_only, asio::ssl::context* tls)
     : socket_(std::move(socket)),
+      tls_(tls == nullptr ? nullptr
+                          : std::make_unique<asio::ssl::stream<tcp::socket&>>(socket_, *tls)),
       api_(std::move(api)),
       table_(std::move(table)),
       deadline_(socket_.get_executor()),
@@ -233,7 +235,26 @@ void Session::begin() {
   idle_since_ = api_->clock.now();
   // A client that sends nothing has as long as one that sends slowly.
   arm_deadline(patience(api_->options.timeouts.header));
-  read();
+  tls_ ? shake_hands() : read();
+}
+
+// Who is no member gets no byte beyond the handshake.
+void Session::shake_hands() {
+  tls_->async_handshake(
+      asio::ssl::stream_base::server, [self = shared_from_this()](const error_code& error) {
+        if (self->phase_ == Phase::kClosed) return;
+        const MemberLinks& members = *self->api_->options.members;
+        const auto key = error ? Result<PublicKey>(Error{ErrorCode::kIo, error.message()})
+                               : members.key_of(*self->tls_->native_handle());
+        if (key.ok() && members.find(*key)) {
+          self->member_ = *key;
+          return self->read();
+        }
+        self->api_->authorization.log_refusal(
+            "a member's link from " + self->peer_ + ": " +
+            (key.ok() ? "the key " + key->hex() + " is not in the roster" : key.error().message));
+        self->abort();
+      });
 }
 
 void Session::abort() {
@@ -270,6 +291,10 @@ void Session::give_way() {
   const auto self = shared_from_this();
   leave_table();
   error_code ignored;
+  if (tls_) {
+    socket_.close(ignored);
+    return;
+  }
   socket_.cancel(ignored);
   Refusal::start(std::move(socket_), crowded_answer(*api_), table_->refusals);
 }
@@ -279,10 +304,12 @@ void Session::read() {
   const std::size_t room = limits::kHttpReadBytes - buffer_.size();
   if (room == 0) return arm_close_check();  // reading goes on when a request has been taken out
   reading_ = true;
-  socket_.async_read_some(buffer_.prepare(std::min(room, kReadBytes)),
-                          [self = shared_from_this()](const error_code& error, std::size_t bytes) {
-                            self->on_read(error, bytes);
-                          });
+  const auto into = buffer_.prepare(std::min(room, kReadBytes));
+  auto then = [self = shared_from_this()](const error_code& error, std::size_t bytes) {
+    self->on_read(error, bytes);
+  };
+  tls_ ? tls_->async_read_some(into, std::move(then))
+       : socket_.async_read_some(into, std::move(then));
 }
 
 void Session::on_read(const error_code& error, std::size_t bytes) {
@@ -291,7 +318,8 @@ void Session::on_read(const error_code& error, std::size_t bytes) {
   if (error == asio::error::timed_out && phase_ == Phase::kAnswering) return cut_off(silence());
   if (error) {
     read_closed_ = true;
-    if (phase_ != Phase::kAnswering || error != asio::error::eof) return abort();
+    // A member that has ended its side of the link reads nothing more.
+    if (tls_ || phase_ != Phase::kAnswering || error != asio::error::eof) return abort();
     return arm_probe(kCloseCheckInterval);
   }
   if (phase_ == Phase::kLinger) {
@@ -371,16 +399,20 @@ bool Session::feed() {
 
 void Session::on_head() {
   const RequestHead head = read_head(*parser_);
+  const auto member = member_ ? api_->options.members->find(*member_) : std::nullopt;
+  if (member_ && !member) return abort();  // removed since its last request
   context_.http10 = head.version < 11;
   context_.keep_alive = head.keep_alive && !probes_only_;
   head_only_ = head.method == "HEAD";
-  HeadCheck check = check_head(head, api_->names);
+  // No page reaches a member's link, whose client names any address of ours.
+  HeadCheck check = check_head(head, member ? HostNames{api_->names.names, true} : api_->names);
   if (!check.error) context_.origin = head.origin;
   // Browsers on this machine get an answer to their preflight without a key.
-  const bool local = from_.is_loopback() && !head.forwarded && !check.error;
+  const bool local = !member && from_.is_loopback() && !head.forwarded && !check.error;
   if (local && head.is_preflight()) return answer_options(head);
   RouteMatch match = find_route(head.method, check.path);
-  const auto verdict = api_->authorization.check(head, match.access, api_->model.id, local);
+  const auto verdict = api_->authorization.check(head, match.access, api_->model.id, local,
+                                                 member ? &*member : nullptr);
   if (verdict.silent) return abort();
   // First: an unauthenticated client gets no other answer than 401.
   if (verdict.unauthenticated()) return refuse(*verdict.refusal, check.close);
@@ -511,14 +543,14 @@ void Session::write() {
   after(write_deadline_, longest, [](Session& self) {
     if (self.queue_.writing()) self.cut_off(self.silence());
   });
-  socket_.async_write_some(asio::buffer(bytes),
-                           [self = shared_from_this()](const error_code& error, std::size_t bytes) {
-                             if (error == asio::error::timed_out)
-                               return self->cut_off(self->silence());
-                             if (error) return self->abort();
-                             self->queue_.written(bytes);
-                             self->write();
-                           });
+  auto then = [self = shared_from_this()](const error_code& error, std::size_t written) {
+    if (error == asio::error::timed_out) return self->cut_off(self->silence());
+    if (error) return self->abort();
+    self->queue_.written(written);
+    self->write();
+  };
+  tls_ ? tls_->async_write_some(asio::buffer(bytes), std::move(then))
+       : socket_.async_write_some(asio::buffer(bytes), std::move(then));
 }
 
 void Session::on_written() {

@@ -9,6 +9,8 @@
 
 #include <boost/asio/ip/address.hpp>
 #include <boost/asio/ip/tcp.hpp>
+#include <boost/asio/ssl/context.hpp>
+#include <boost/asio/ssl/stream.hpp>
 #include <boost/asio/steady_timer.hpp>
 #include <boost/beast/core/flat_buffer.hpp>
 #include <boost/beast/http/parser.hpp>
@@ -16,6 +18,7 @@
 #include <cstdint>
 #include <map>
 #include <memory>
+#include <optional>
 #include <unordered_map>
 
 #include "base/limits.h"
@@ -75,9 +78,11 @@ class Session : public std::enable_shared_from_this<Session> {
   using Parser = boost::beast::http::request_parser<BodyText>;
 
   // `probes_only`: a reserved place. It answers one request, for monitoring or administration, and
-  // refuses all others with 429.
+  // refuses all others with 429. `tls`: a member's link, which begins with a handshake; it takes no
+  // answer in clear.
   Session(boost::asio::ip::tcp::socket socket, std::shared_ptr<Api> api,
-          std::shared_ptr<SessionTable> table, bool probes_only);
+          std::shared_ptr<SessionTable> table, bool probes_only,
+          boost::asio::ssl::context* tls = nullptr);
   // Takes its place in the table, and reads. Once.
   void begin();
   // Closes without an answer; a running request is told that its client has left.
@@ -99,6 +104,7 @@ class Session : public std::enable_shared_from_this<Session> {
     return serial == serial_ && phase_ == Phase::kAnswering;
   }
   void leave_table();
+  void shake_hands();
   void read();
   void on_read(const boost::system::error_code& error, std::size_t bytes);
   void advance();
@@ -135,6 +141,8 @@ class Session : public std::enable_shared_from_this<Session> {
   }
 
   boost::asio::ip::tcp::socket socket_;
+  std::unique_ptr<boost::asio::ssl::stream<boost::asio::ip::tcp::socket&>> tls_;  // a member's link
+  std::optional<PublicKey> member_;                                               // its key
   std::shared_ptr<Api> api_;
   std::shared_ptr<SessionTable> table_;
   boost::asio::steady_timer deadline_;

@@ -45,9 +45,8 @@ TEST(RoutesTest, LivenessAloneIsOpen) {
                            "/livez/../metrics", "/LIVEZ"}) {
     EXPECT_EQ(find_route("GET", path).access, Access::kKey) << path;
   }
-  for (const char* path : {"/metrics", "/api/v1/state"}) {
-    EXPECT_EQ(find_route("GET", path).access, Access::kAdmin) << path;
-  }
+  EXPECT_EQ(find_route("GET", "/metrics").access, Access::kAdmin);
+  EXPECT_EQ(find_route("GET", "/api/v1/state").access, Access::kState);
   EXPECT_EQ(find_route("POST", "/api/v1/grants").access, Access::kOwner);
   EXPECT_EQ(find_route("GET", "/v1/models/x").access, Access::kModel);
   for (const char* path :
@@ -116,6 +115,39 @@ TEST_F(KeyedServerTest, ThoseWithAKeyAreServed) {
   EXPECT_EQ(ask(get("/v1/models", bearer(user_))).json()["data"].size(), 1U);
   EXPECT_EQ(ask(get("/readyz", bearer(user_))).status, 200);
   EXPECT_EQ(ask(get("/livez")).status, 200) << "of this machine, without any";
+}
+
+// The table of docs/security.md, for members without a key, also where this machine's users need
+// none.
+TEST_F(KeyedServerTest, AMemberMayDoWhatItsRoleMay) {
+  const PublicKey node = SecretKey::generate().public_key();
+  const PublicKey own = SecretKey::generate().public_key();
+  for (const bool open : {false, true}) {
+    Authorization authorization(store_, clock_, own, open, "owner");
+    const auto ask = [&](Role role, Access access, const std::string& key = "") {
+      RequestHead head;
+      head.authorization = key.empty() ? "" : "Bearer " + key;
+      head.authorizations = key.empty() ? 0 : 1;
+      const Member member{node, "den", role};
+      return authorization.check(head, access, "tiny", false, &member);
+    };
+    const auto may = [&](Role role, Access access) { return !ask(role, access).refusal; };
+    for (const Role role : {Role::kWorker, Role::kClient, Role::kAdmin}) {
+      EXPECT_TRUE(may(role, Access::kKey));
+      EXPECT_TRUE(may(role, Access::kModel));
+      EXPECT_EQ(may(role, Access::kState), role != Role::kClient);
+      EXPECT_EQ(may(role, Access::kAdmin), role == Role::kAdmin);
+      EXPECT_FALSE(may(role, Access::kOwner));
+    }
+    const auto worker = ask(Role::kWorker, Access::kModel);
+    EXPECT_EQ(worker.policy.account, node) << "it pays for itself";
+    EXPECT_EQ(worker.policy.owner, member_owner(node));
+    EXPECT_EQ(ask(Role::kAdmin, Access::kModel).policy.account, own);
+    EXPECT_FALSE(ask(Role::kWorker, Access::kAdmin, admin_).refusal)
+        << "a key that it shows counts";
+    EXPECT_TRUE(ask(Role::kWorker, Access::kState, user_).refusal);
+    EXPECT_EQ(ask(Role::kWorker, Access::kKey, "hk1.0.0").refusal->status, 401U);
+  }
 }
 
 TEST_F(KeyedServerTest, WhereNoKeyIsNeededOneThatIsShownCounts) {
@@ -244,7 +276,7 @@ TEST_F(KeyedServerTest, EverybodyElseHearsOneSentence) {
   const StoreFolder elsewhere;
   const auto other_store = elsewhere.open();
   const std::string other = create_key(*other_store, {"other", {}, true, 0}, 1)->text;
-  const std::string gone = key({"gone", {}, true, 0});
+  std::string gone = key({"gone", {}, true, 0});
   ASSERT_EQ(complete(bearer(gone)).status, 200);
   ASSERT_TRUE(*store_->revoke_key("gone"));
   std::string wrong = user_;
@@ -264,6 +296,11 @@ TEST_F(KeyedServerTest, EverybodyElseHearsOneSentence) {
   refused(complete(bearer(user_.substr(0, user_.size() - 1))));
   refused(complete(bearer(std::string(20'000, 'a'))));
   refused(complete(bearer(other)));
+  // Whoever has its secret is told which key was revoked, and never the secret.
+  const std::string told = complete(bearer(gone)).json()["error"]["message"];
+  EXPECT_NE(told.find(gone.substr(4, gone.rfind('.') - 4) + " (gone) was revoked"), told.npos);
+  EXPECT_EQ(told.find(gone.substr(gone.rfind('.') + 1)), told.npos);
+  gone.back() = gone.back() == 'A' ? 'B' : 'A';
   refused(complete(bearer(gone)));
   EXPECT_EQ(port_.submitted, 1U) << "only before the key was revoked";
 }
