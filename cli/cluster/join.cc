@@ -209,7 +209,7 @@ Result<int> find_again(const JoinOptions& options) {
   INVARIANT(door.has_value(), "a target was named");
   TRY(const MemberFile member, find_coordinator_at(options.worker.data_dir, door->address));
   std::fprintf(stderr, "new address of the cluster %s noted: %s; %s\n",
-               three_words(member.cluster).c_str(), member.coordinators.front().c_str(),
+               cluster_text(member).c_str(), member.coordinators.front().c_str(),
                member.role == Role::kWorker
                    ? "a running worker reconnects there, else start one: hearth worker"
                    : next_step(member, options.worker.data_dir, options.detach).c_str());
@@ -239,7 +239,7 @@ Result<int> run_join(const JoinOptions& options) {
     TRY(member, join_without_token(options));
   }
   if (!member) return kExitDone;
-  std::fprintf(stderr, "joined the cluster %s as %s %s; %s\n", three_words(member->cluster).c_str(),
+  std::fprintf(stderr, "joined the cluster %s as %s %s; %s\n", cluster_text(*member).c_str(),
                std::string(role_name(member->role)).c_str(), member->node.c_str(),
                next_step(*member, options.worker.data_dir, options.detach).c_str());
   return member->role == Role::kWorker ? run_worker(options.worker) : Result<int>(kExitDone);

@@ -140,9 +140,11 @@ Result<int> run_nodes(const NodesOptions& options) {
     return succeed(json.dump());
   }
   TRY(const auto cluster, read_cluster(options.data_dir));
-  const std::string words = three_words(roster.cluster);
-  std::printf("cluster %s, roster %llu\n",
-              (cluster ? cluster->name + " (" + words + ")" : words).c_str(),
+  TRY(const auto member, read_member_file(folder));
+  MemberFile shown;
+  shown.cluster = roster.cluster;
+  shown.cluster_name = cluster ? cluster->name : member ? member->cluster_name : "";
+  std::printf("cluster %s, roster %llu\n", cluster_text(shown).c_str(),
               static_cast<unsigned long long>(roster.number));
   Table table({"NAME", "ROLE", "JOINED", "KEY", "OWNER"});
   std::vector<RosterEntry> entries = roster.entries;

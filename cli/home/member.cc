@@ -50,6 +50,8 @@ Result<MemberFile> parse_member_file(std::string_view text) try {
           "coordinators must list 1 to 4 addresses");
   for (const std::string& address : member.coordinators) TRY_VOID(parse_address(address));
   TRY(member.role, parse_role(json.value("role", "worker")));
+  member.cluster_name = json.value("name", "");
+  if (!member.cluster_name.empty()) TRY_VOID(check_node_name(member.cluster_name));
   member.api = json.value("api", "");
   if (!member.api.empty()) TRY_VOID(parse_address(member.api));
   return member;
@@ -62,7 +64,8 @@ Status write_member_file(const std::string& folder, const MemberFile& member) {
                      {"node", member.node},
                      {"coordinators", member.coordinators},
                      {"role", role_name(member.role)},
-                     {"api", member.api}};
+                     {"api", member.api},
+                     {"name", member.cluster_name}};
   return write_private_file(member_file(folder), as_bytes(json.dump(2) + "\n"));
 }
 
@@ -228,7 +231,7 @@ Result<TlsIdentity> identity_to_join(const std::string& folder, const std::strin
   if (std::filesystem::exists(folder + "/cluster.key")) return not_for_members(folder);
   TRY(const auto before, read_member_file(folder));
   REQUIRE(!before || fingerprint(before->cluster) == cluster,
-          "this machine is in another cluster (" + three_words(before->cluster) +
+          "this machine is in another cluster (" + cluster_text(*before) +
               ") already; leave that first (hearth leave), or pass another --data-dir");
   REQUIRE(!before || before->node == name,
           "this machine is " + before->node + " in this cluster already, not " + name);
@@ -248,12 +251,18 @@ Result<MemberFile> keep_membership(const std::string& folder, const node::Enroll
   if (!enrolled.api_key.empty()) {
     TRY_VOID(write_private_file(api_key_file(folder), as_bytes(enrolled.api_key + "\n")));
   }
-  MemberFile member{enrolled.cluster, name, coordinators, enrolled.role, enrolled.api_address};
+  MemberFile member{enrolled.cluster,     name, coordinators, enrolled.role, enrolled.api_address,
+                    enrolled.cluster_name};
   TRY_VOID(write_member_file(folder, member));
   return member;
 }
 
 }  // namespace
+
+std::string cluster_text(const MemberFile& member) {
+  const std::string words = three_words(member.cluster);
+  return member.cluster_name.empty() ? words : member.cluster_name + " (" + words + ")";
+}
 
 Result<std::optional<MemberFile>> read_member_file(const std::string& given) {
   const std::string path = member_file(data_folder(given));

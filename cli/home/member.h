@@ -29,7 +29,11 @@ struct MemberFile {
   std::vector<std::string> coordinators;  // "host:port" of control ports, at least one
   Role role = Role::kWorker;
   std::string api;  // "host:port", of a client or an admin; empty: not reachable from here
+  std::string cluster_name = {};  // empty: not told
 };
+
+// "home (falcon-horizon-aspen)": the cluster's name, where it is known, and the words of its key.
+std::string cluster_text(const MemberFile& member);
 
 // member.json of a folder; nothing when this machine has joined no cluster with it.
 Result<std::optional<MemberFile>> read_member_file(const std::string& folder);

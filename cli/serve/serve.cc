@@ -408,6 +408,7 @@ class Server {
     membership.is_local_key = std::bind_front(has_local_key, data_folder(options.data_dir));
     membership.keep = [this](ByteSpan roster) { return identity_->roster->keep(roster); };
     membership.answers_knocks = cluster_.has_value();
+    if (cluster_) membership.cluster_name = cluster_->name;
     membership.api_address = [this] { return api_address_; };
     membership.locate = [this](std::string_view node) { return locate(node); };
     membership.dial_back = [this](const std::string& address) { return dial_back_.ask(address); };
@@ -524,7 +525,7 @@ class Server {
     return ok_status();
   }
 
-  // Whoever is in the roster may ask over the link that it has.
+  // Every node of the roster may ask over the link that it has.
   coordinator::http::MemberLinks member_links() const {
     coordinator::http::MemberLinks links;
     links.certificate = identity_->node.certificate;

@@ -21,7 +21,7 @@ struct MemberLink {
 };
 
 // The base URL ("https://host:port") whose requests every HttpClient of this process sends over the
-// link from now on. kInvalidInput when the address is none.
+// link from now on. kInvalidInput for what is no address.
 Result<std::string> open_member_link(MemberLink link);
 // The link of a URL that begins with such a base; null: it has none. It lives as long as the
 // process.

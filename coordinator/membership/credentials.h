@@ -60,8 +60,8 @@ bool has_key(std::string_view text);
 // The key of a text that a client sent; kRefused as above.
 Result<ApiKey> check_key(Store& store, std::string_view text);
 
-// The revoked key of a text that has its right secret; nothing for every other text. Whoever sends
-// it held the key, and may be told which one it is.
+// The revoked key of a text that has its right secret; nothing for every other text. Its sender
+// held the key, and may be told which one it is.
 Result<std::optional<ApiKey>> find_revoked_key(Store& store, std::string_view text);
 
 }  // namespace hearth::coordinator

@@ -187,6 +187,7 @@ control::v1::Enrolled Membership::answer_to(const RosterEntry& entry,
   const Bytes roster = options_.roster->bytes();
   answer.set_roster(roster.data(), roster.size());
   answer.set_api_key(api_key);
+  answer.set_cluster(options_.cluster_name);
   if (asks_the_api(entry.role)) answer.set_api_address(options_.api_address());
   return answer;
 }

@@ -41,6 +41,7 @@ struct MembershipOptions {
   std::function<Status(ByteSpan roster)> keep;
   // Whether a worker of this machine's user has that key, in the roster or not yet. Any thread.
   std::function<bool(const PublicKey& key)> is_local_key;
+  std::string cluster_name;     // as check_node_name; empty: it has none
   bool answers_knocks = false;  // others were told of the cluster
   // Where nodes of the roster reach the API, "host:port"; empty when they cannot.
   std::function<std::string()> api_address;

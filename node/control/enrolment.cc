@@ -173,6 +173,8 @@ Result<Enrolled> read_answer(const control::v1::Enrolled& answer, const PublicKe
               std::all_of(key.begin(), key.end(), [](char c) { return c > 0x20 && c <= 0x7E; }),
           "the coordinator sent an invalid API key");
   enrolled.api_key = key;
+  if (!answer.cluster().empty()) TRY_VOID(check_node_name(answer.cluster()));
+  enrolled.cluster_name = answer.cluster();
   if (answer.api_address().empty()) return enrolled;
   TRY(const Address api, parse_address(answer.api_address()));
   enrolled.api_address = api.text();

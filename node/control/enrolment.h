@@ -26,8 +26,9 @@ struct Enrolled {
   PublicKey cluster;  // that of the token's fingerprint
   Bytes roster;       // signed by it, with us inside
   Role role = Role::kWorker;
-  std::string api_key;      // of a client or an admin
-  std::string api_address;  // for these two; empty: the API serves its own machine alone
+  std::string cluster_name;  // empty: not told
+  std::string api_key;       // of a client or an admin
+  std::string api_address;   // for these two; empty: the API serves its own machine alone
 };
 
 // Asks at the token's addresses, one after another, `patience` each; blocks. The secret is sent

@@ -33,7 +33,8 @@ struct TlsIdentity {
 // about who sent it: that the handshake does.
 Result<PublicKey> certificate_key(std::string_view pem);
 
-// Of the side that has proved to hold it, after a handshake of OpenSSL that asked for a certificate.
+// Of the side that has proved to hold it, after a handshake of OpenSSL that asked for a
+// certificate.
 Result<PublicKey> handshake_key(ssl_st& tls);
 
 // What all links of a transport share.

@@ -90,7 +90,7 @@ class Discovery(machines.Household):
             self.good(self.home, "approve", own)
             self.assertEqual(self.waiting(), [])
             self.assertEqual(self.names(self.home), {"coordinator", "desk"})
-            swarm.wait_until(lambda: "joined the cluster " + words in self.desk.log(),
+            swarm.wait_until(lambda: f"joined the cluster cosy home ({words})" in self.desk.log(),
                              "the desk is in")
             swarm.wait_until(lambda: self.home.run("status", "--wait", "1")[0] == 0, "readiness")
 

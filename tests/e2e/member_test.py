@@ -65,6 +65,8 @@ class FromNothing(machines.Household):
         for machine in (self.den, self.attic):
             self.assertIn(machine.name, self.good(machine, "status"))
             self.assertIn(machine.name, self.good(machine, "logs"))
+            self.assertIn("joined the cluster testhome (", machine.log())
+            self.assertIn("cluster testhome (", self.good(machine, "nodes"))
             self.assertTrue(os.path.exists(f"/proc/{workers[machine]}"))
         # A member that left may ask no more, and its worker ends.
         self.good(self.den, "leave")

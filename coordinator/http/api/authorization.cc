@@ -67,7 +67,7 @@ ApiError Authorization::unauthorized(const std::string& reason) {
                       "invalid_api_key", "authentication_error");
 }
 
-// Told to nobody but who has shown its secret.
+// Told only to a sender that has shown its secret.
 ApiError Authorization::revoked_key(const ApiKey& key) {
   log_refusal("key " + key.id + " was revoked");
   const std::string name = key.name.empty() || key.name == key.id ? "" : " (" + key.name + ")";

@@ -76,7 +76,7 @@ class Authorization {
     RequestPolicy policy = {};  // the key's; without a key, that of this machine's users
   };
   // `local`: the connection comes from this machine's loopback, and not through a proxy.
-  // `member`: who holds the far end of the link; null where there is none. A key that the request
+  // `member`: who holds the far end of the link; null without such a link. A key that the request
   // shows counts instead.
   Verdict check(const RequestHead& head, Access access, std::string_view model, bool local,
                 const Member* member = nullptr);

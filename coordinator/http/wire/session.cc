@@ -238,7 +238,7 @@ void Session::begin() {
   tls_ ? shake_hands() : read();
 }
 
-// Who is no member gets no byte beyond the handshake.
+// A peer that is no member gets no byte beyond the handshake.
 void Session::shake_hands() {
   tls_->async_handshake(
       asio::ssl::stream_base::server, [self = shared_from_this()](const error_code& error) {

@@ -52,6 +52,7 @@ class Home {
     };
     options.keep = [](ByteSpan) { return ok_status(); };
     options.answers_knocks = true;
+    options.cluster_name = "cosy";
     options.locate = [](std::string_view name) {
       return std::string(name == "den" ? "[::1]:7" : "");
     };
@@ -143,6 +144,7 @@ TEST(Enrolment, AClientsWordBringsAKey) {
   EXPECT_EQ(enrolled->role, Role::kClient);
   EXPECT_TRUE(enrolled->api_key.starts_with("hk1."));
   EXPECT_EQ(enrolled->api_address, "10.0.0.1:11500");
+  EXPECT_EQ(enrolled->cluster_name, "cosy");
 }
 
 TEST(Enrolment, ADoorOpensByAPersonsWord) {

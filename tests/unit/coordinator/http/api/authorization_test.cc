@@ -296,7 +296,7 @@ TEST_F(KeyedServerTest, EverybodyElseHearsOneSentence) {
   refused(complete(bearer(user_.substr(0, user_.size() - 1))));
   refused(complete(bearer(std::string(20'000, 'a'))));
   refused(complete(bearer(other)));
-  // Whoever has its secret is told which key was revoked, and never the secret.
+  // A sender that has its secret is told which key was revoked, and never the secret.
   const std::string told = complete(bearer(gone)).json()["error"]["message"];
   EXPECT_NE(told.find(gone.substr(4, gone.rfind('.') - 4) + " (gone) was revoked"), told.npos);
   EXPECT_EQ(told.find(gone.substr(gone.rfind('.') + 1)), told.npos);
