@@ -56,7 +56,7 @@ class FromNothing(machines.Household):
             workers[machine] = self.background(machine, "join", token, "--name", machine.name,
                                                "--detach")
         model = json.loads(self.good(self.home, "status", "--wait", "60", "--json"))["model"]["id"]
-        answer, _ = self.type(self.den, "run", model, "The capital of France is", *ANSWER)
+        answer, _ = self.type(self.den, "run", "The capital of France is", *ANSWER)
         self.assertLessEqual(self.typed, COMMANDS)
         self.assertTrue(answer.strip())
         for machine in (self.attic, self.home):

@@ -7,6 +7,7 @@
 #include <sys/un.h>
 #include <unistd.h>
 
+#include <array>
 #include <chrono>
 #include <mutex>
 #include <optional>
@@ -27,7 +28,8 @@ class ControlAcceptorTest : public ::testing::Test {
  protected:
   ControlAcceptor::Hands hands() {
     return {[this](int socket) { keep(sessions_, socket); },
-            [this](int socket) { keep(calls_, socket); }};
+            [this](int socket) { keep(calls_, socket); },
+            [this](int socket) { keep(members_, socket); }};
   }
   void open(const ControlLimits& limits) {
     owner_.call([&] {
@@ -40,6 +42,7 @@ class ControlAcceptorTest : public ::testing::Test {
     owner_.call([&] { acceptor_.reset(); });
     for (const int socket : sessions_) ::close(socket);
     for (const int socket : calls_) ::close(socket);
+    for (const int socket : members_) ::close(socket);
     for (const int link : links_) ::close(link);
   }
 
@@ -131,6 +134,7 @@ class ControlAcceptorTest : public ::testing::Test {
   mutable std::mutex mutex_;
   std::vector<int> sessions_;
   std::vector<int> calls_;
+  std::vector<int> members_;
   std::vector<int> links_;
   testing::Owner owner_;
   std::unique_ptr<ControlAcceptor> acceptor_;
@@ -141,6 +145,18 @@ class ControlAcceptorTest : public ::testing::Test {
     sockets.push_back(socket);
   }
 };
+
+TEST_F(ControlAcceptorTest, AMembersByteLeadsToTheApiAndIsNotHandedOn) {
+  open({});
+  const int link = dial();
+  const std::array<std::byte, 2> bytes = {kMemberByte, std::byte{0x16}};
+  ASSERT_EQ(::send(link, bytes.data(), bytes.size(), MSG_NOSIGNAL), 2);
+  ASSERT_TRUE(soon([&] { return size_of(members_) == 1; }));
+  std::byte first{};
+  ASSERT_EQ(::recv(members_.front(), &first, 1, 0), 1);
+  EXPECT_EQ(first, std::byte{0x16});
+  EXPECT_EQ(size_of(calls_) + size_of(sessions_), 0U);
+}
 
 TEST_F(ControlAcceptorTest, ACallIsCarriedBothWaysUntilGrpcEndsIt) {
   open(small());
