@@ -12,10 +12,31 @@ using SteadyClock = std::chrono::steady_clock;
 WorkerThread::WorkerThread(const Options& options) : options_(options) {
   INVARIANT(options.max_cost >= 1, "a queue has a bound, and room for a task");
   INVARIANT(options.gather >= Duration(0), "a delay is not negative");
-  thread_ = std::thread([this] { run(); });
+  if (!options_.schedule) thread_ = std::thread([this] { run(); });
 }
 
 WorkerThread::~WorkerThread() { stop(); }
+
+void WorkerThread::schedule(Duration delay, Task task) {
+  options_.schedule(delay, [alive = alive_, task = std::move(task)] {
+    if (*alive) task();
+  });
+}
+
+// In place of the thread: all that waits, in its order.
+void WorkerThread::run_waiting() {
+  MutexLock lock(mutex_);
+  while (!waiting_.empty()) {
+    Waiting next = std::move(waiting_.front());
+    waiting_.pop_front();
+    lock.unlock();
+    next.task();
+    next.task = nullptr;
+    lock.lock();
+    INVARIANT(cost_ >= next.cost, "the running task is part of the cost");
+    cost_ -= next.cost;
+  }
+}
 
 bool WorkerThread::post(Task task, std::size_t cost, Urgency urgency) {
   INVARIANT(task != nullptr, "a task can be run");
@@ -25,6 +46,11 @@ bool WorkerThread::post(Task task, std::size_t cost, Urgency urgency) {
   cost_ += cost;
   waiting_.push_back({std::move(task), cost});
   urgent_ = urgent_ || urgency == Urgency::kNow || cost_ > options_.gathered_cost;
+  if (options_.schedule) {
+    schedule(std::exchange(urgent_, false) ? Duration(0) : options_.gather,
+             [this] { run_waiting(); });
+    return true;
+  }
   if (urgent_ || !gathering_) wake_.notify_all();
   return true;
 }
@@ -33,6 +59,7 @@ void WorkerThread::post_after(Duration delay, Task task) {
   INVARIANT(task != nullptr, "a task can be run");
   const MutexLock lock(mutex_);
   if (stopping_) return;
+  if (options_.schedule) return schedule(delay, std::move(task));
   INVARIANT(delayed_.size() < kMaxDelayed, "few tasks are delayed at a time");
   delayed_.push_back({SteadyClock::now() + delay, std::move(task)});
   wake_.notify_all();
@@ -57,9 +84,15 @@ void WorkerThread::stop() {
     stopping_ = true;
     wake_.notify_all();
   }
-  if (!thread_.joinable()) return;
-  INVARIANT(std::this_thread::get_id() != thread_.get_id(), "a task does not join its own thread");
-  thread_.join();
+  if (options_.schedule) {
+    *alive_ = false;
+    if (options_.when_stopped == WhenStopped::kFinish) run_waiting();
+  } else {
+    if (!thread_.joinable()) return;
+    INVARIANT(std::this_thread::get_id() != thread_.get_id(),
+              "a task does not join its own thread");
+    thread_.join();
+  }
   std::deque<Waiting> discarded;
   std::vector<Delayed> delayed;
   {

@@ -5,6 +5,9 @@
 // and the running tasks is bounded, and Options say what happens to the tasks that wait when the
 // thread stops. Results go back through a function that the owner gives its tasks; a task must not
 // outlive what it refers to, so that the owner declares the WorkerThread last and it stops first.
+//
+// With a Schedule the tasks run where and when that says, in place of a thread: a simulation gives
+// the work of such a thread its place in simulated time.
 #pragma once
 
 #include <chrono>
@@ -12,6 +15,7 @@
 #include <cstdint>
 #include <deque>
 #include <functional>
+#include <memory>
 #include <thread>
 #include <vector>
 
@@ -23,6 +27,8 @@ namespace hearth {
 class WorkerThread {
  public:
   using Task = std::function<void()>;
+  // Runs the task after the delay, later than this call returns, on the owner's thread.
+  using Schedule = std::function<void(Duration delay, Task task)>;
 
   enum class WhenStopped : std::uint8_t {
     kDiscard,  // waiting tasks are destroyed without being run
@@ -38,6 +44,7 @@ class WorkerThread {
     WhenStopped when_stopped = WhenStopped::kDiscard;
     Duration gather{0};             // gathered tasks start after so long,
     std::size_t gathered_cost = 0;  // or when together they cost more than this
+    Schedule schedule = {};         // null: a thread is started
   };
 
   explicit WorkerThread(const Options& options);
@@ -51,7 +58,8 @@ class WorkerThread {
   // cost nothing and are discarded when the thread stops. Any thread.
   void post_after(Duration delay, Task task);
 
-  // On the thread, inside a task: waits for so long, or until the thread stops: then false.
+  // On the thread, inside a task: waits for so long, or until the thread stops: then false. Not
+  // with a Schedule.
   bool sleep_for(Duration duration);
   bool stopping() const;
 
@@ -71,6 +79,8 @@ class WorkerThread {
   };
 
   void run();
+  void schedule(Duration delay, Task task);
+  void run_waiting();
   // Waits for a task that may start. False: the thread stops, and none is to be run.
   bool wait_for_task(Waiting& next) REQUIRES_LOCK(mutex_);
   void gather() REQUIRES_LOCK(mutex_);
@@ -85,6 +95,7 @@ class WorkerThread {
   bool urgent_ GUARDED_BY(mutex_) = false;     // a waiting task starts at once, and all before it
   bool gathering_ GUARDED_BY(mutex_) = false;  // the thread wakes by itself soon
   bool stopping_ GUARDED_BY(mutex_) = false;
+  const std::shared_ptr<bool> alive_ = std::make_shared<bool>(true);  // of scheduled tasks
   std::thread thread_;  // last: it uses all of the above
 };
 

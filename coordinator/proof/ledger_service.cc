@@ -11,7 +11,6 @@
 #include <utility>
 
 #include "base/limits.h"
-#include "base/worker_thread.h"
 #include "coordinator/proof/ledger_clock.h"
 #include "coordinator/proof/ledger_snapshot.h"
 #include "coordinator/proof/machine_history.h"
@@ -89,9 +88,9 @@ struct LedgerService::State : std::enable_shared_from_this<State> {
   std::vector<std::function<void(const Status&)>> appended;  // told when they are on the disk
   Referee referee;
   Keep keep;
-  std::chrono::steady_clock::time_point next_append{};
-  std::chrono::steady_clock::time_point next_timer{};
-  std::chrono::steady_clock::time_point next_sweep{};
+  TimePoint next_append{};
+  TimePoint next_timer{};
+  TimePoint next_sweep{};
   TimePoint next_disk{};
   std::uint64_t stored = 0;              // entries of the latest snapshot
   std::optional<std::uint64_t> counted;  // entries, when standings were
@@ -131,7 +130,7 @@ void LedgerService::State::tick() {
 
 void LedgerService::State::round(bool is_last) {
   is_round_due = false;
-  const auto now = std::chrono::steady_clock::now();
+  const auto now = clock.now();
   if (now >= next_timer) {
     next_timer = now + std::chrono::seconds(1);
     collect();  // what was said before has a time before that of what follows
@@ -146,7 +145,7 @@ void LedgerService::State::round(bool is_last) {
   free_credit();
   if (!entries.empty() && (is_last || now >= next_append)) {
     append();
-    next_append = std::chrono::steady_clock::now() + kPause;
+    next_append = clock.now() + kPause;
   }
   witness();
   store_machines();
@@ -404,7 +403,7 @@ void LedgerService::State::fold() {
 }
 
 void LedgerService::State::free_credit() {
-  const auto now = std::chrono::steady_clock::now();
+  const auto now = clock.now();
   if (!credits || now < next_sweep) return;
   next_sweep = now + kSweepPause;
   credits->sweep([this] { return desk.unsettled(); }, clock.now());
@@ -485,7 +484,8 @@ Status LedgerService::State::open_log(std::unique_ptr<ledger::LogFolder> folder,
 
 Result<std::unique_ptr<LedgerService>> LedgerService::open(
     std::unique_ptr<ledger::LogFolder> folder, const SecretKey& cluster, std::string build,
-    AuditMode audits, const Clock& clock, Post post, std::shared_ptr<Credits> credits) {
+    AuditMode audits, const Clock& clock, Post post, std::shared_ptr<Credits> credits,
+    WorkerThread::Schedule schedule) {
   auto state = std::make_shared<State>(cluster, clock, audits, std::move(post), std::move(credits));
   const auto found = ledger::read_checkpoint(*folder);
   if (!found && found.error().code == ErrorCode::kNotFound) {
@@ -507,6 +507,7 @@ Result<std::unique_ptr<LedgerService>> LedgerService::open(
   WorkerThread::Options queue;
   queue.max_cost = limits::kReceiptQueueBytes;
   queue.when_stopped = WorkerThread::WhenStopped::kFinish;
+  queue.schedule = std::move(schedule);
   state->worker.emplace(queue);
   state->worker->post([raw = state.get()] { raw->tick(); });
   if (state->credits) {

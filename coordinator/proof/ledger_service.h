@@ -14,6 +14,7 @@
 #include <memory>
 #include <string>
 
+#include "base/worker_thread.h"
 #include "coordinator/proof/auditor.h"
 #include "coordinator/proof/ledger_view.h"
 #include "coordinator/proof/machine_history.h"
@@ -37,12 +38,14 @@ class LedgerService final : public LedgerView {
 
   // Begins a log in an empty folder, or goes on with the cluster's own, which it reads whole:
   // kInvalidInput when that is not sound. `build`: of this program, by which a node's is judged.
-  // `credits`: by which windows are paid; null: a ledger that is a log only.
+  // `credits`: by which windows are paid; null: a ledger that is a log only. `schedule`: in place
+  // of the thread.
   static Result<std::unique_ptr<LedgerService>> open(std::unique_ptr<ledger::LogFolder> folder,
                                                      const SecretKey& cluster, std::string build,
                                                      AuditMode audits, const Clock& clock,
                                                      Post post,
-                                                     std::shared_ptr<Credits> credits = nullptr);
+                                                     std::shared_ptr<Credits> credits = nullptr,
+                                                     WorkerThread::Schedule schedule = {});
   ~LedgerService() override;  // what is settled is logged
 
   const std::string& build() const { return build_; }

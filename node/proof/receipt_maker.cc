@@ -7,7 +7,6 @@
 
 #include "base/limits.h"
 #include "base/thread_annotations.h"
-#include "base/worker_thread.h"
 
 namespace hearth::node {
 namespace {
@@ -24,16 +23,23 @@ constexpr std::size_t kGatheredBytes = 256 << 10;
 struct ReceiptMaker::State : std::enable_shared_from_this<State> {
   using Work = std::function<void(State&)>;
 
-  State(ReceiptIdentity given, const Clock& clock, Post to)
-      : receipts(std::move(given), clock), post(std::move(to)) {}
+  State(ReceiptIdentity given, const Clock& time, Post to, WorkerThread::Schedule schedule)
+      : clock(time),
+        receipts(std::move(given), time),
+        post(std::move(to)),
+        worker({.max_cost = limits::kReceiptQueueBytes,
+                .gather = kGather,
+                .gathered_cost = kGatheredBytes,
+                .schedule = std::move(schedule)}) {}
 
   // `urgent`: a peer waits for it, or for what it leads to. False: the queue is full.
   bool push(Work work, std::size_t size, bool urgent = true);
   void send_claims();
   void to_owner(control::v1::WorkerMessage message);
   // The thread's.
+  const Clock& clock;
   WindowReceipts receipts;
-  std::chrono::steady_clock::time_point next_claims{};
+  TimePoint next_claims{};
   bool claims_wait = false;  // for next_claims
 
   Mutex mutex;
@@ -44,9 +50,7 @@ struct ReceiptMaker::State : std::enable_shared_from_this<State> {
   bool gap = false;   // the latest step was left out
   bool late = false;  // said in the log already
 
-  WorkerThread worker{{.max_cost = limits::kReceiptQueueBytes,
-                       .gather = kGather,
-                       .gathered_cost = kGatheredBytes}};  // last: its tasks use all of the above
+  WorkerThread worker;  // last: its tasks use all of the above
 };
 
 bool ReceiptMaker::State::push(Work task, std::size_t size, bool urgent) {
@@ -60,7 +64,7 @@ bool ReceiptMaker::State::push(Work task, std::size_t size, bool urgent) {
 
 void ReceiptMaker::State::send_claims() {
   if (!receipts.has_claims() || claims_wait) return;
-  const auto now = std::chrono::steady_clock::now();
+  const TimePoint now = clock.now();
   if (now >= next_claims) {
     next_claims = now + kClaimPause;
     control::v1::WorkerMessage message;
@@ -83,9 +87,11 @@ void ReceiptMaker::State::to_owner(control::v1::WorkerMessage message) {
   });
 }
 
-ReceiptMaker::ReceiptMaker(ReceiptIdentity identity, const Clock& clock, Post post)
+ReceiptMaker::ReceiptMaker(ReceiptIdentity identity, const Clock& clock, Post post,
+                           WorkerThread::Schedule schedule)
     : build_(identity.build),
-      state_(std::make_shared<State>(std::move(identity), clock, std::move(post))) {}
+      state_(std::make_shared<State>(std::move(identity), clock, std::move(post),
+                                     std::move(schedule))) {}
 
 ReceiptMaker::~ReceiptMaker() {
   state_->send = nullptr;

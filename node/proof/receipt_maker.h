@@ -10,6 +10,7 @@
 #include <memory>
 #include <vector>
 
+#include "base/worker_thread.h"
 #include "node/proof/window_receipts.h"
 
 namespace hearth::node {
@@ -19,7 +20,9 @@ class ReceiptMaker {
   using Post = std::function<void(std::function<void()>)>;
   using Send = std::function<void(const control::v1::WorkerMessage&)>;
 
-  ReceiptMaker(ReceiptIdentity identity, const Clock& clock, Post post);
+  // `schedule`: in place of the thread; null: there is one.
+  ReceiptMaker(ReceiptIdentity identity, const Clock& clock, Post post,
+               WorkerThread::Schedule schedule = {});
   ~ReceiptMaker();
 
   const std::string& build() const { return build_; }

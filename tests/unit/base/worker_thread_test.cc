@@ -7,6 +7,8 @@
 #include <memory>
 #include <string>
 #include <thread>
+#include <utility>
+#include <vector>
 
 namespace hearth {
 namespace {
@@ -42,6 +44,39 @@ TEST(WorkerThreadTest, TasksRunInTheirOrder) {
   }
   worker.stop();
   EXPECT_EQ(order, "abc");
+}
+
+TEST(WorkerThreadTest, AScheduleStandsInForTheThread) {
+  std::vector<std::pair<Duration, WorkerThread::Task>> scheduled;
+  std::string order;
+  const auto letter = [&order](char of) { return [&order, of] { order += of; }; };
+  {
+    WorkerThread worker({.max_cost = 10,
+                         .when_stopped = WhenStopped::kFinish,
+                         .gather = milliseconds(20),
+                         .gathered_cost = 5,
+                         .schedule = [&](Duration delay, WorkerThread::Task task) {
+                           scheduled.emplace_back(delay, std::move(task));
+                         }});
+    ASSERT_TRUE(worker.post(letter('a'), 1, Urgency::kGathered));
+    ASSERT_TRUE(worker.post(letter('b'), 1, Urgency::kNow));
+    worker.post_after(hours(1), letter('c'));
+    EXPECT_FALSE(worker.post(letter('x'), 9)) << "the queue is bounded";
+    EXPECT_EQ(order, "") << "nothing runs before it is due";
+    ASSERT_EQ(scheduled.size(), 3u);
+    EXPECT_EQ(scheduled[0].first, milliseconds(20));
+    EXPECT_EQ(scheduled[1].first, Duration(0));
+    EXPECT_EQ(scheduled[2].first, hours(1));
+    scheduled[1].second();
+    EXPECT_EQ(order, "ab") << "in the order in which they came";
+    scheduled[0].second();
+    scheduled[2].second();
+    EXPECT_EQ(order, "abc");
+    ASSERT_TRUE(worker.post(letter('d'), 10)) << "each gave its cost back";
+  }
+  EXPECT_EQ(order, "abcd") << "what waits is finished";
+  scheduled.back().second();
+  EXPECT_EQ(order, "abcd");
 }
 
 TEST(WorkerThreadTest, AFullQueueRefusesANewTask) {
