@@ -6,10 +6,12 @@
 //
 // A request's tokens are kept in memory from its end to its audit, and never written: for at most
 // the policy's audit_seconds, and within kKeptBytes, where the oldest of the API key that holds
-// most gives way. Of more windows than kFoldedWindows the oldest are not audited any more, but
-// those whose tokens are kept: a load that is too high costs audits while it lasts. What cannot be
-// audited is counted and said: where no other node holds the layers, where a restart or the limit
-// took the tokens, where an auditor does not seal or open what it claimed.
+// most gives way. The books keep of the log's windows those that may still be sealed here: that no
+// draw was over yet, that wait for their audit, or that are in dispute. Of more windows than
+// kFoldedWindows the oldest are not audited any more, but those whose tokens are kept: a load that
+// is too high costs audits while it lasts. What cannot be audited is counted and said: where no
+// other node holds the layers, where a restart or the limit took the tokens, where an auditor does
+// not seal or open what it claimed.
 //
 // Where the coordinator has a referee of its own, a draw gives him windows too. He computes their
 // requests in place of a pipeline, and so finds what all holders of a layer range agree on and is

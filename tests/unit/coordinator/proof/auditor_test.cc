@@ -326,6 +326,8 @@ TEST_F(AuditorTest, AtLowRatesMostIsForgottenAtOnce) {
   EXPECT_EQ(status.agreed_total, books.audits().selected);
   EXPECT_LT(books.audits().selected, 300u) << "100 of probation's beginning, then 30 %, then less";
   EXPECT_GT(books.audits().selected, 100u);
+  EXPECT_EQ(books.windows(), 2u * 249) << "the rules allow an audit for an hour";
+  EXPECT_LE(audits->books().windows(), 4u) << "but none is made of what no draw wanted";
 }
 
 // --- attacks (verification.md, 5) ---
