@@ -1,5 +1,6 @@
 #include "tests/sim/sim_client.h"
 
+#include <optional>
 #include <utility>
 
 #include "base/result.h"
@@ -20,6 +21,7 @@ struct SimClient::Stream final : coordinator::SequenceEvents {
   bool open = true;
   bool complete = false;
   bool background = false;
+  std::optional<ReceiptOrder> receipt;
   std::uint64_t order = 0;  // of its submission
 
   std::string name() const { return "sequence " + std::to_string(id.value); }
@@ -60,6 +62,7 @@ struct SimClient::Stream final : coordinator::SequenceEvents {
     open = false;
     complete = true;
     ++client.tally_.finished;
+    if (receipt) client.receipts_.finished(*receipt);
   }
 
   void on_hashes(std::vector<RowHash> hashes) override {
@@ -109,6 +112,7 @@ int SimClient::submit(Coordinator& coordinator, int request) {
   coordinator::GenerateRequest order = reference_.request(index);
   order.report_hashes = order.report_hashes && stages_ > 0;
   order.background = stream->background;
+  if (receipts_.order) order.receipt = stream->receipt = receipts_.order();
   const Result<SequenceId> taken = coordinator.submit(std::move(order), stream);
   if (!taken.ok()) {
     ++tally_.refused;
@@ -120,13 +124,13 @@ int SimClient::submit(Coordinator& coordinator, int request) {
   }
   stream->id = *taken;
   world_.trace("submit " + std::to_string(index) + " as " + std::to_string(stream->id.value));
-  streams_.push_back(std::move(stream));
-  return static_cast<int>(streams_.size()) - 1;
+  streams_[next_stream_] = std::move(stream);
+  return next_stream_++;
 }
 
 void SimClient::cancel_one(Coordinator& coordinator) {
   std::vector<std::shared_ptr<Stream>> open;
-  for (const auto& stream : streams_) {
+  for (const auto& [number, stream] : streams_) {
     if (stream->open) open.push_back(stream);
   }
   if (open.empty()) return;
@@ -138,7 +142,7 @@ void SimClient::cancel_one(Coordinator& coordinator) {
 }
 
 void SimClient::abandon() {
-  for (const auto& stream : streams_) {
+  for (const auto& [number, stream] : streams_) {
     if (!stream->open) continue;
     stream->open = false;
     ++tally_.abandoned;
@@ -146,12 +150,17 @@ void SimClient::abandon() {
 }
 
 bool SimClient::finished(int stream) const {
-  return stream >= 0 && streams_[static_cast<std::size_t>(stream)]->complete;
+  const auto found = streams_.find(stream);
+  return found != streams_.end() && found->second->complete;
+}
+
+void SimClient::forget_ended() {
+  std::erase_if(streams_, [](const auto& one) { return !one.second->open; });
 }
 
 std::uint32_t SimClient::open_streams() const {
   std::uint32_t open = 0;
-  for (const auto& stream : streams_) open += stream->open ? 1 : 0;
+  for (const auto& [number, stream] : streams_) open += stream->open ? 1 : 0;
   return open;
 }
 

@@ -2,8 +2,11 @@
 #pragma once
 
 #include <cstdint>
+#include <functional>
+#include <map>
 #include <memory>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "coordinator/coordinator.h"
@@ -30,11 +33,21 @@ class SimClient {
   // `stages`: of every pipeline; 0: they differ, and no request asks for hashes.
   SimClient(SimWorld& world, const Reference& reference, std::uint32_t stages);
 
+  // From here on every request wants receipts, by the order that `order` makes; `finished` is told
+  // of each whose answer is whole.
+  struct Receipts {
+    std::function<ReceiptOrder()> order = {};
+    std::function<void(const ReceiptOrder& of)> finished = {};
+  };
+  void want_receipts(Receipts receipts) { receipts_ = std::move(receipts); }
+
   // A random request, or the given one. Returns its index among all streams, or -1 when refused.
   int submit(coordinator::Coordinator& coordinator, int request = -1);
   void cancel_one(coordinator::Coordinator& coordinator);
   // The coordinator's process died: its open streams end unheard, its ids begin again.
   void abandon();
+  // Those that have ended; finished() does not know them any more.
+  void forget_ended();
 
   bool finished(int stream) const;
   std::uint32_t open_streams() const;
@@ -48,7 +61,9 @@ class SimClient {
   SimWorld& world_;
   const Reference& reference_;
   std::uint32_t stages_;
-  std::vector<std::shared_ptr<Stream>> streams_;
+  std::map<int, std::shared_ptr<Stream>> streams_;
+  int next_stream_ = 0;
+  Receipts receipts_;
   std::uint64_t last_admitted_ = 0;
   Tally tally_;
   std::vector<std::string> violations_;

@@ -4,15 +4,22 @@
 // sim --seed S: runs one, printing its trace.
 // sim --many N [--first S]: N swarms of 24 to 60 nodes that are placed by measurement, each twice.
 // sim --served N [--first S]: how much N of those serve, and what no placement exceeds.
+// sim --hours N [--first S] [--short 1]: N hours of one swarm with receipts, audits and wrong
+// clocks, or so many short ones of some minutes. Salts of audits are the system's: two runs may
+// differ.
 // --defect D plants one of proto/defect.h, in a build that has them.
 #include <spdlog/spdlog.h>
 
+#include <algorithm>
 #include <cstdio>
 #include <cstdlib>
 #include <cstring>
 #include <set>
+#include <utility>
+#include <vector>
 
 #include "proto/defect.h"
+#include "tests/sim/sim_days.h"
 #include "tests/sim/sim_many.h"
 #include "tests/sim/sim_swarm.h"
 
@@ -174,6 +181,76 @@ int serve_many_of(std::uint64_t first, std::uint64_t seeds) {
   return 0;
 }
 
+// Bytes a request, by least squares, over the hours from `first` on.
+double heap_slope(const std::vector<Footprint>& hours, std::size_t first) {
+  double count = 0;
+  double mean_x = 0;
+  double mean_y = 0;
+  for (std::size_t i = first; i < hours.size(); ++i) {
+    ++count;
+    mean_x += (static_cast<double>(hours[i].requests) - mean_x) / count;
+    mean_y += (static_cast<double>(hours[i].heap_bytes) - mean_y) / count;
+  }
+  double both = 0;
+  double square = 0;
+  for (std::size_t i = first; i < hours.size(); ++i) {
+    const double x = static_cast<double>(hours[i].requests) - mean_x;
+    both += x * (static_cast<double>(hours[i].heap_bytes) - mean_y);
+    square += x * x;
+  }
+  return square > 0 ? both / square : 0;
+}
+
+// What an hour leaves behind must not grow, once all that is bounded is full.
+bool is_flat(const std::vector<Footprint>& hours) {
+  constexpr double kSlope = 128;  // bytes a request
+  constexpr std::size_t kFull = 24;
+  const Footprint& early = hours[hours.size() / 2];
+  const Footprint& last = hours.back();
+  bool flat =
+      last.links <= early.links && last.nodes <= early.nodes && last.pending <= 2 * early.pending;
+  if (hours.size() > 2 * kFull) {
+    const double slope = heap_slope(hours, kFull);
+    std::printf("heap without the log: %+.0f bytes a request after hour %zu\n", slope, kFull);
+    flat = flat && slope < kSlope;
+  }
+  if (!flat) std::printf("memory grows\n");
+  return flat;
+}
+
+int run_days_of(std::uint64_t seed, std::uint32_t hours, bool short_hours, bool trace) {
+  EnginePool pool;
+  const Reference reference(pool);
+  const DaysOutcome o = run_days(seed, hours, short_hours, pool, reference, trace);
+  for (std::size_t i = 0; i < o.footprints.size(); i += std::max<std::size_t>(1, hours / 12)) {
+    const Footprint& one = o.footprints[i];
+    std::printf(
+        "hour %zu: %llu requests, heap %.2f MB, log %.2f MB, %zu ends of links, %zu events\n",
+        i + 1, long_of(one.requests), static_cast<double>(one.heap_bytes) / 1e6,
+        static_cast<double>(one.log_bytes) / 1e6, one.links, one.pending);
+  }
+  for (const std::string& violation : o.violations) std::printf("%s\n", violation.c_str());
+  const Tally& t = o.tally;
+  std::printf(
+      "%u hours, %u jumps of clocks, %u crashes, %u freezes, %u pauses and drains, %u coordinator "
+      "restarts, %u other faults; %llu times a sequence went on elsewhere\n",
+      o.hours, o.jumps, o.crashes, o.freezes, o.pauses, o.restarts, o.other_faults,
+      long_of(o.resumed));
+  std::printf(
+      "%llu submitted: %llu finished as the reference, %llu failed, %llu refused, %llu cancelled, "
+      "%llu abandoned; %llu finished in quiet times\n",
+      long_of(t.submitted), long_of(t.finished), long_of(t.failed), long_of(t.refused),
+      long_of(t.cancelled), long_of(t.abandoned), long_of(o.quiet_requests));
+  std::printf(
+      "%llu answers with all receipts in a sound log of %llu entries; %llu windows audited, %llu "
+      "missed in time of faults\n",
+      long_of(o.receipted), long_of(o.log_entries), long_of(o.audited), long_of(o.missed));
+  const bool much = o.jumps > 0 && o.crashes > 0 && o.pauses > 0 && o.restarts > 0 &&
+                    o.resumed > 0 && o.quiet_requests > 0 && o.audited > 0;
+  if (!much) std::printf("too little happened\n");
+  return o.violations.empty() && much && is_flat(o.footprints) ? 0 : 1;
+}
+
 }  // namespace
 }  // namespace hearth::sim
 
@@ -183,6 +260,8 @@ int main(int argc, char** argv) {
   std::uint64_t least = 0;
   std::uint64_t many = 0;
   std::uint64_t served = 0;
+  std::uint64_t hours = 0;
+  bool is_short = false;
   bool replay = false;
   for (int i = 1; i + 1 < argc; i += 2) {
     const std::uint64_t value = std::strtoull(argv[i + 1], nullptr, 10);
@@ -199,12 +278,19 @@ int main(int argc, char** argv) {
       many = value;
     } else if (std::strcmp(argv[i], "--served") == 0) {
       served = value;
+    } else if (std::strcmp(argv[i], "--hours") == 0) {
+      hours = value;
+    } else if (std::strcmp(argv[i], "--short") == 0) {
+      is_short = value != 0;
     } else if (std::strcmp(argv[i], "--defect") == 0 && !hearth::sim::plant(value)) {
       std::printf("this build has no planted defects: -DHEARTH_SWARM_DEFECTS=ON\n");
       return 2;
     }
   }
   spdlog::set_level(spdlog::level::off);
+  if (hours > 0) {
+    return hearth::sim::run_days_of(first, static_cast<std::uint32_t>(hours), is_short, replay);
+  }
   if (many > 0) return hearth::sim::run_many_nodes_of(first, many, many == 1);
   if (served > 0) return hearth::sim::serve_many_of(first, served);
   hearth::sim::EnginePool pool;

@@ -73,7 +73,11 @@ std::optional<RosterEntry> SimTransport::peer(LinkId id) const {
   if (found == network_.ends_.end()) return std::nullopt;
   const auto& [link, end] = found->second;
   const std::string& host = link->host[1 - end];
-  return RosterEntry{{}, host, host == "coordinator" ? Role::kCoordinator : Role::kWorker, {}};
+  const auto key = network_.keys_.find(host);
+  return RosterEntry{key != network_.keys_.end() ? key->second : PublicKey(),
+                     host,
+                     host == "coordinator" ? Role::kCoordinator : Role::kWorker,
+                     {}};
 }
 
 SimTransport* SimNetwork::find(std::uint64_t endpoint) const {

@@ -39,6 +39,7 @@ class SimNetwork {
   // Holds back everything between one host and all others, dialling included, until healed.
   void partition(const std::string& host);
   void heal() { partitioned_.clear(); }
+  void heal(const std::string& host) { partitioned_.erase(host); }
   // Delivers nothing to the host, as to a stopped process, until thawed; its links stay.
   void freeze(const std::string& host);
   void thaw(const std::string& host);
@@ -48,6 +49,9 @@ class SimNetwork {
   // The next frame of a random data link comes twice, or behind the one after it.
   void disturb_a_link(bool twice);
   void undisturb();  // those whose next frame has not come
+  // The key that peers of a host see; zeros else: most simulations have no keys.
+  void set_key(const std::string& host, const PublicKey& key) { keys_[host] = key; }
+  std::size_t links() const { return ends_.size(); }
   // Closes the data links that have been silent for too long; at least every 100 ms.
   void on_timer();
 
@@ -100,6 +104,7 @@ class SimNetwork {
   std::map<std::uint64_t, SimTransport*> endpoints_;
   std::map<std::uint64_t, LinkPtr> links_;  // by the dialler's link id
   std::map<LinkId, std::pair<LinkPtr, int>> ends_;
+  std::map<std::string, PublicKey> keys_;
   std::set<std::string> partitioned_;
   std::set<std::string> frozen_;
   std::vector<Frame> past_;  // a few data frames
@@ -116,7 +121,7 @@ class SimTransport final : public Transport {
   Status send(LinkId link, Frame&& frame) override;
   void close(LinkId link) override;
   std::string address() const override { return address_; }
-  // Hosts are what they are: the simulation has no keys.
+  // Hosts are what they are, by SimNetwork::set_key().
   std::optional<RosterEntry> peer(LinkId link) const override;
 
  private:

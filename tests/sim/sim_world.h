@@ -40,6 +40,7 @@ class SimWorld final : public Clock {
   void trace(const std::string& line);
   std::uint64_t trace_hash() const { return trace_hash_; }
   std::uint64_t events() const { return next_order_; }
+  std::size_t pending() const { return queue_.size(); }
 
  private:
   struct Event {
