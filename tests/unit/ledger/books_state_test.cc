@@ -8,7 +8,6 @@ namespace hearth::ledger {
 namespace {
 
 using attacks::hash_of;
-using attacks::kDay;
 using attacks::LedgerWorld;
 
 // Every kind of entry but equivocation, two disputes, one of them open, and a fraud.
@@ -20,7 +19,7 @@ struct Lived : LedgerWorld {
     add(draw());
     audited(2, newcomer);
     add(ChangeEntry{lower.public_key()});
-    now += 50 * kDay;
+    now += 50 * attacks::kDay;
     add(VestEntry{upper.public_key()});
     add_window(0, 3);
     add_window(1, 3);
