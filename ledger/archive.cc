@@ -139,8 +139,7 @@ Status sync_above(LogFolder& folder, const std::string& first, const std::string
   std::vector<std::string> folders = folders_above(first);
   for (std::string& one : folders_above(last)) folders.push_back(std::move(one));
   std::ranges::sort(folders);
-  const auto same = std::ranges::unique(folders);
-  folders.erase(same.begin(), same.end());
+  folders.erase(std::unique(folders.begin(), folders.end()), folders.end());
   for (const std::string& one : folders) TRY_VOID(folder.sync_names(one));
   return ok_status();
 }
