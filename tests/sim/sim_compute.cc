@@ -3,6 +3,7 @@
 #include <algorithm>
 
 #include "base/check.h"
+#include "kernels/canonical.h"
 #include "model/synthetic.h"
 
 namespace hearth::sim {
@@ -139,6 +140,20 @@ void SimCompute::compute(StepBatch batch) {
     Status status = engine_->step(batch, result);
     events_->on_computed(std::move(batch), std::move(result), std::move(status));
   });
+}
+
+node::StageOptions stage_options(const std::string& node, const EnginePool& pool,
+                                 std::uint32_t incarnation) {
+  node::StageOptions options;
+  options.node = node;
+  options.control_address = kControlAddress;
+  options.model_fingerprint = "00ff";
+  options.layers = pool.spec().layers;
+  options.canonical_version = kernels::kCanonicalVersion;
+  options.isa = "sim";
+  options.threads = 1;
+  options.process_id = incarnation;
+  return options;
 }
 
 }  // namespace hearth::sim

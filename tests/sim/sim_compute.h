@@ -5,6 +5,7 @@
 #include <functional>
 #include <map>
 #include <memory>
+#include <string>
 #include <tuple>
 #include <vector>
 
@@ -18,6 +19,9 @@ namespace hearth::sim {
 
 // Room for a few sequences at once, so that admission has something to refuse.
 constexpr std::size_t kKvBytesPerLayer = 160 * 1024;
+
+// Where the coordinator of a simulation listens.
+constexpr const char* kControlAddress = "coordinator:control";
 
 // The model of all swarms, and engines that are loaded once and lent to one stage at a time.
 class EnginePool {
@@ -81,5 +85,9 @@ class SimCompute final : public node::StageCompute {
   LayerRange layers_;
   std::uint32_t stage_ = 0;
 };
+
+// Of the stage of a simulated node in its `incarnation`: what all simulations have in common.
+node::StageOptions stage_options(const std::string& node, const EnginePool& pool,
+                                 std::uint32_t incarnation);
 
 }  // namespace hearth::sim

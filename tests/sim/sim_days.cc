@@ -26,7 +26,6 @@ using std::chrono::milliseconds;
 using std::chrono::minutes;
 using std::chrono::seconds;
 
-constexpr const char* kControlAddress = "coordinator:control";
 constexpr const char* kBuild = "simulated";
 constexpr std::uint32_t kStages = 2;
 constexpr std::size_t kWorkers = 5;  // two pipelines, which audit each other, and a spare node
@@ -73,15 +72,7 @@ struct WorkerProcess {
         compute(pool, world, 1),
         receipts({key_of(name), key_of("cluster").public_key(), kBuild}, clock, post_of(world),
                  schedule_of(world)) {
-    node::StageOptions options;
-    options.node = name;
-    options.control_address = kControlAddress;
-    options.model_fingerprint = "00ff";
-    options.layers = pool.spec().layers;
-    options.canonical_version = kernels::kCanonicalVersion;
-    options.isa = "sim";
-    options.threads = 1;
-    options.process_id = incarnation;
+    node::StageOptions options = stage_options(name, pool, incarnation);
     options.receipts = &receipts;
     stage = std::make_unique<node::Stage>(options, clock, world.random(), control, data, compute);
   }

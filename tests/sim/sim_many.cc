@@ -23,7 +23,6 @@ constexpr Duration kSettled = seconds(45);
 constexpr Duration kTurmoil = seconds(6);
 constexpr Duration kQuiet = seconds(20);
 constexpr Duration kReturn = seconds(2);
-constexpr const char* kControlAddress = "coordinator:control";
 constexpr std::uint64_t kLayerBytes = 100;
 
 // One machine: what it says that it measured is what its steps take.
@@ -49,15 +48,7 @@ struct WorkerProcess {
       : control(network, world, machine.name, machine.name + ":control"),
         data(network, world, machine.name, machine.name + ":data" + std::to_string(incarnation)),
         compute(pool, world, 1) {
-    node::StageOptions options;
-    options.node = machine.name;
-    options.control_address = kControlAddress;
-    options.model_fingerprint = "00ff";
-    options.layers = pool.spec().layers;
-    options.canonical_version = kernels::kCanonicalVersion;
-    options.isa = "sim";
-    options.threads = 1;
-    options.process_id = incarnation;
+    node::StageOptions options = stage_options(machine.name, pool, incarnation);
     const placement::Node& own = machine.figures;
     options.measure = [own](const std::function<void(const node::Measured&)>& done) {
       node::Measured measured;

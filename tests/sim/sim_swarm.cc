@@ -17,7 +17,6 @@ constexpr Duration kTurmoil = seconds(6);
 constexpr Duration kReturn =
     seconds(2);  // for a worker to be noticed, to rest, and to be free again
 constexpr Duration kQuiet = seconds(25);  // for every stream to end, and service to come back
-constexpr const char* kControlAddress = "coordinator:control";
 
 // The process of one worker; its destruction is a crash.
 struct WorkerProcess {
@@ -26,15 +25,7 @@ struct WorkerProcess {
       : control(network, world, name, name + ":control"),
         data(network, world, name, name + ":data" + std::to_string(incarnation)),
         compute(pool, world, slowness) {
-    node::StageOptions options;
-    options.node = name;
-    options.control_address = kControlAddress;
-    options.model_fingerprint = "00ff";
-    options.layers = pool.spec().layers;
-    options.canonical_version = kernels::kCanonicalVersion;
-    options.isa = "sim";
-    options.threads = 1;
-    options.process_id = incarnation;
+    const node::StageOptions options = stage_options(name, pool, incarnation);
     stage = std::make_unique<node::Stage>(options, world, world.random(), control, data, compute);
   }
 
