@@ -45,6 +45,21 @@ inline constexpr std::size_t kTemplateOutputBytes = 16 * kMiB;
 inline constexpr std::size_t kTemplateWorkBytes = 256 * kMiB;  // all that a rendering creates
 inline constexpr std::uint32_t kTemplateDepth = 64;
 
+// Grammars (model/grammar/grammar.h).
+inline constexpr std::size_t kGrammarSourceBytes = 256 * kKiB;
+inline constexpr std::size_t kGrammarBytes = 64 * kKiB;  // compiled, as it travels
+inline constexpr std::uint32_t kGrammarStates = 16'384;  // of one automaton, and of a grammar
+inline constexpr std::uint32_t kGrammarRules = 4'096;
+inline constexpr std::uint32_t kGrammarRepeat = 65'535;  // of a count that is not "any number"
+inline constexpr std::uint32_t kGrammarNesting = 64;     // of a source: brackets, groups, keywords
+inline constexpr std::uint64_t kGrammarSteps = 8'000'000;
+// Of one position of an answer: alternatives that are followed at a time, and their nesting.
+inline constexpr std::uint32_t kGrammarStacks = 32;
+inline constexpr std::uint32_t kGrammarVisits = 256;
+inline constexpr std::uint32_t kGrammarDepth = 128;
+// Masks that are kept for one grammar, then all are dropped and made anew.
+inline constexpr std::size_t kGrammarMaskBytes = 64 * kMiB;
+
 // One step batch (proto/step.h) and its frame (proto/frame.h).
 inline constexpr std::uint32_t kBatchRows = 512;
 inline constexpr std::uint32_t kBatchOpens = 256;
@@ -229,6 +244,10 @@ inline constexpr std::uint32_t kDialBackSeconds = 10;     // that one is remembe
 static_assert(kBatchRows * std::size_t{kModelWidth} * 2 < kFrameBytes,
               "a full batch of the widest model fits one frame");
 static_assert(kFrameBytes < kSendQueueBytes, "at least one frame fits a send queue");
+static_assert(kBatchOpens * (kGrammarBytes + 16 * kKiB) +
+                      kBatchRows * std::size_t{kModelWidth} * 2 <
+                  kFrameBytes,
+              "a batch of opens with grammars and of activations fits a frame");
 static_assert(kSendQueueBytes <= kLinksBytes / 4, "one peer leaves room to others");
 static_assert(kFetchConnections < kLinksOfPeer && kLinksOfPeer < kConnections,
               "a peer that fetches a model has links left, and leaves links to others");

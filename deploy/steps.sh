@@ -170,3 +170,20 @@ llamacpp_source() {
   fi
   echo "$folder/vendor/llama.cpp"
 }
+
+# The JSON-Schema-Test-Suite in jsonschema's source: data for the oracle of grammars.
+schema_suite() {
+  local version=4.26.0 folder="$cache/jsonschema-4.26.0"
+  if [ ! -d "$folder/json/tests" ]; then
+    say "fetching the JSON-Schema-Test-Suite (source of jsonschema $version)"
+    local work="$cache/sdist"
+    rm -rf "$work" && mkdir -p "$work"
+    python3 -m pip download -q --disable-pip-version-check --no-deps --no-binary :all: \
+      -d "$work" "jsonschema==$version" >&2 ||
+      stop "the source distribution of jsonschema $version could not be fetched"
+    tar -xzf "$work"/jsonschema-*.tar.gz -C "$work"
+    rm -rf "$folder" && mv "$work"/jsonschema-"$version" "$folder"
+    rm -rf "$work"
+  fi
+  echo "$folder/json/tests"
+}

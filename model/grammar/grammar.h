@@ -30,8 +30,8 @@ struct GrammarSource {
   std::string text;
 };
 
-// The pushdown automaton. Rules are deterministic automata whose edges read one byte or call a rule.
-// A call is counted: it repeats its rule from `min` to `max` times.
+// The pushdown automaton. Rules are deterministic automata whose edges read one byte or call a
+// rule. A call is counted: it repeats its rule from `min` to `max` times.
 class Grammar {
  public:
   static constexpr std::uint32_t kNoLimit = 0xFFFFFFFF;
@@ -52,6 +52,7 @@ class Grammar {
     std::uint32_t bytes = 0;  // index of the first edge; the next state's is the end
     std::uint32_t calls = 0;
     bool final = false;        // the rule may end here
+    bool empty = false;        // it can end from here without a byte; derived
     std::uint32_t height = 0;  // fewest frames above its own in which the rule can end; derived
   };
 

@@ -1,0 +1,30 @@
+// A JSON text in memory: members in their order, numbers as they are written.
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <string_view>
+#include <utility>
+#include <vector>
+
+#include "base/result.h"
+
+namespace hearth::model {
+
+struct Json {
+  enum class Kind : std::uint8_t { kNull, kFalse, kTrue, kNumber, kString, kArray, kObject };
+  Kind kind = Kind::kNull;
+  std::string text;  // of a string, in UTF-8; of a number, its digits
+  std::vector<Json> items;
+  std::vector<std::pair<std::string, Json>> members;
+
+  bool is(Kind wanted) const { return kind == wanted; }
+  bool is_bool() const { return kind == Kind::kFalse || kind == Kind::kTrue; }
+  const Json* find(std::string_view name) const;  // nullptr: none
+};
+
+// kInvalidInput names the byte. Of two members with one name the last counts. Nesting is bounded by
+// limits::kGrammarNesting, the text by limits::kGrammarSourceBytes.
+Result<Json> parse_json(std::string_view text);
+
+}  // namespace hearth::model

@@ -1,0 +1,45 @@
+// Runs grammars for the oracle beside it. Each line of stdin is an object: `kind` (schema, object,
+// gbnf, regex, choice), `text`, and `cases`, a list of texts. The line of stdout that answers it
+// has `error` with its `code`, or `bytes` of the compiled form and for each case whether it is a
+// text of the grammar.
+#include <iostream>
+#include <map>
+#include <nlohmann/json.hpp>
+#include <string>
+
+#include "base/error.h"
+#include "model/grammar/grammar.h"
+#include "model/grammar/grammar_state.h"
+
+using hearth::model::GrammarSource;
+using hearth::model::GrammarState;
+
+int main() {
+  const std::map<std::string, GrammarSource::Kind> kinds{
+      {"schema", GrammarSource::Kind::kJsonSchema},
+      {"object", GrammarSource::Kind::kJsonObject},
+      {"gbnf", GrammarSource::Kind::kGbnf},
+      {"regex", GrammarSource::Kind::kRegex},
+      {"choice", GrammarSource::Kind::kChoice}};
+  for (std::string line; std::getline(std::cin, line);) {
+    const auto request = nlohmann::json::parse(line);
+    const GrammarSource source{kinds.at(request.at("kind").get<std::string>()),
+                               request.at("text").get<std::string>()};
+    nlohmann::json answer;
+    const auto grammar = hearth::model::compile_grammar(source);
+    if (!grammar.ok()) {
+      answer["error"] = grammar.error().message;
+      answer["code"] = hearth::error_code_name(grammar.error().code);
+    } else {
+      answer["bytes"] = (*grammar)->bytes().size();
+      answer["accepted"] = nlohmann::json::array();
+      for (const auto& text : request.at("cases")) {
+        GrammarState state(**grammar);
+        const bool read = state.accept(text.get<std::string>());
+        answer["accepted"].push_back(read && state.may_end());
+      }
+    }
+    std::cout << answer.dump() << std::endl;
+  }
+  return 0;
+}

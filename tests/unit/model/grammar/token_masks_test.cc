@@ -1,0 +1,135 @@
+#include "model/grammar/token_masks.h"
+
+#include <gtest/gtest.h>
+
+#include <random>
+#include <set>
+#include <string>
+#include <vector>
+
+#include "tests/unit/model/small_vocabulary.h"
+
+namespace hearth::model {
+namespace {
+
+using Kind = GrammarSource::Kind;
+
+// All bytes, pieces of JSON, and random pieces; the last but one is an end token, the last special.
+std::shared_ptr<const GrammarVocabulary> vocabulary_of(std::uint32_t seed) {
+  std::mt19937 random(seed);
+  std::vector<std::string> texts;
+  for (int byte = 0; byte < 256; ++byte) texts.emplace_back(1, static_cast<char>(byte));
+  for (const char* text : {"{\"", "\":",  "\",",   "\"}",      "\", \"", "}}",   "]}",    "},{\"",
+                           ", ",  "true", "false", "null",     "[[",     "]]",   "\\u00", "\\n",
+                           "  ",  "12",   "000",   "a\":1,\"", "ab",     "abc\""}) {
+    texts.emplace_back(text);
+  }
+  const std::string letters = "abx01\"{}[]:, \\u\xC3\xA9";
+  for (int i = 0; i < 300; ++i) {
+    std::string text;
+    for (std::size_t n = 1 + random() % 5; n > 0; --n) text += letters[random() % letters.size()];
+    texts.push_back(text);
+  }
+  texts.emplace_back("");
+  texts.emplace_back("");
+  const auto end = static_cast<TokenId>(texts.size() - 2);
+  return GrammarVocabulary::build(std::move(texts), {end});
+}
+
+const std::vector<GrammarSource>& sources() {
+  static const std::vector<GrammarSource> all{
+      {Kind::kJsonObject, ""},
+      {Kind::kJsonSchema, R"({"type":"object","properties":{"a":{"type":"string","maxLength":5},
+        "b":{"type":"array","items":{"type":"integer"},"maxItems":4}},"required":["a"]})"},
+      {Kind::kJsonSchema, R"({"type":"string","minLength":3,"maxLength":700})"},
+      {Kind::kJsonSchema, R"({"anyOf":[{"type":"object","properties":{"a":{"type":"integer"}}},
+        {"type":"object","properties":{"a":{"type":"string"},"ab":{"$ref":"#"}}}]})"},
+      {Kind::kRegex, "(ab|a|b)*x{3,40}[^\"]*"},
+      {Kind::kGbnf, "root ::= \"[\" root? \"]\" root | \"a\"*"},
+      {Kind::kGbnf,
+       "root ::= (a | b | c)*\na ::= \"a\" \"b\"?\nb ::= \"a\"? \"b\"\nc ::= a b | b a | "
+       "\"x\"{1,3}"},
+      {Kind::kGbnf, "root ::= x x x x\nx ::= (\"a\" | \"ab\" | \"b\")*"},
+  };
+  return all;
+}
+
+TEST(TokenMasks, AgreeWithTheStateOnEveryToken) {
+  const auto vocabulary = vocabulary_of(1);
+  for (std::size_t source = 0; source < sources().size(); ++source) {
+    SCOPED_TRACE(source);
+    const auto grammar = compile_grammar(sources()[source]);
+    ASSERT_TRUE(grammar.ok()) << grammar.error().message;
+    TokenMasks masks(*grammar, vocabulary);
+    std::mt19937 random(static_cast<std::uint32_t>(source));
+    for (int walk = 0; walk < 12; ++walk) {
+      TokenState state = masks.start();
+      for (int step = 0; step < 30; ++step) {
+        const auto mask = masks.mask(state);
+        std::vector<TokenId> allowed;
+        for (std::uint32_t i = 0; i < vocabulary->size(); ++i) {
+          const auto token = static_cast<TokenId>(i);
+          GrammarState text = state.text;
+          const std::string& bytes = vocabulary->text(token);
+          const bool fits = vocabulary->is_end(token)
+                                ? state.over || state.text.may_end()
+                                : !state.over && !bytes.empty() && text.accept(bytes);
+          ASSERT_EQ(masks.allows(*mask, token), fits) << "token " << token << " '" << bytes << "'";
+          if (fits) allowed.push_back(token);
+        }
+        ASSERT_FALSE(allowed.empty());
+        masks.accept(state, allowed[random() % allowed.size()]);
+      }
+    }
+  }
+}
+
+TEST(TokenMasks, EndTokensComeWhereTheTextMayEnd) {
+  const auto grammar = compile_grammar({Kind::kChoice, R"(["q#"])"});
+  const auto vocabulary = vocabulary_of(1);
+  TokenMasks masks(*grammar, vocabulary);
+  const TokenId end = vocabulary->end_tokens()[0];
+  TokenState state = masks.start();
+  EXPECT_FALSE(masks.allows(*masks.mask(state), end));
+  EXPECT_EQ(masks.forced_bytes(state, 8), "q#");
+  masks.accept(state, 'q');
+  EXPECT_EQ(TokenMasks::only(*masks.mask(state)), TokenId{'#'});
+  masks.accept(state, '#');
+  EXPECT_EQ(TokenMasks::only(*masks.mask(state)), end);
+  masks.accept(state, end);
+  EXPECT_TRUE(state.over);
+  EXPECT_EQ(TokenMasks::only(*masks.mask(state)), end);
+}
+
+TEST(TokenMasks, ATokenThatIsNotAllowedEndsTheText) {
+  const auto grammar = compile_grammar({Kind::kChoice, R"(["q#"])"});
+  const auto vocabulary = vocabulary_of(1);
+  TokenMasks masks(*grammar, vocabulary);
+  for (const TokenId token : {TokenId{'x'}, TokenId{-1}, static_cast<TokenId>(vocabulary->size()),
+                              vocabulary->end_tokens()[0], vocabulary->end_tokens()[0] + 1}) {
+    TokenState state = masks.start();
+    masks.accept(state, token);
+    EXPECT_TRUE(state.over) << token;
+    EXPECT_EQ(TokenMasks::only(*masks.mask(state)), vocabulary->end_tokens()[0]);
+  }
+}
+
+TEST(TokenMasks, SpecialTokensAreNoText) {
+  SmallVocabulary small = small_bpe();
+  const auto tokenizer = small.build();
+  ASSERT_TRUE(tokenizer.ok());
+  const auto vocabulary = GrammarVocabulary::build(**tokenizer);
+  const auto grammar = compile_grammar({Kind::kRegex, "[^]*"});
+  ASSERT_TRUE(grammar.ok()) << grammar.error().message;
+  TokenMasks masks(*grammar, vocabulary);
+  const TokenState state = masks.start();
+  const auto mask = masks.mask(state);
+  for (std::uint32_t i = 0; i < vocabulary->size(); ++i) {
+    const auto token = static_cast<TokenId>(i);
+    if (!(*tokenizer)->is_special(token)) continue;
+    EXPECT_EQ(masks.allows(*mask, token), vocabulary->is_end(token)) << token;
+  }
+}
+
+}  // namespace
+}  // namespace hearth::model
