@@ -239,10 +239,7 @@ TokenMasks::Cache::Entry TokenMasks::Cache::walk(const Stacks& from) {
       continue;
     }
     for (std::uint32_t i = nodes[at].tokens; i < nodes[at + 1].tokens; ++i) {
-      // Of the texts that begin here, only those that end here are no longer than the path.
-      const TokenId token = vocabulary.tokens()[i];
-      if (vocabulary.text(token).size() != path.size()) break;
-      set(mask, token);
+      set(mask, vocabulary.tokens()[i]);
     }
     path.push_back({nodes[at].end, static_cast<std::uint32_t>(to)});
     ++at;

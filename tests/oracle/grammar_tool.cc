@@ -8,6 +8,7 @@
 #include <string>
 
 #include "base/error.h"
+#include "base/hex.h"
 #include "model/grammar/grammar.h"
 #include "model/grammar/grammar_state.h"
 
@@ -31,7 +32,7 @@ int main() {
       answer["error"] = grammar.error().message;
       answer["code"] = hearth::error_code_name(grammar.error().code);
     } else {
-      answer["bytes"] = (*grammar)->bytes().size();
+      answer["bytes"] = hearth::to_hex((*grammar)->bytes());
       answer["accepted"] = nlohmann::json::array();
       for (const auto& text : request.at("cases")) {
         GrammarState state(**grammar);
