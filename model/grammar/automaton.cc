@@ -6,6 +6,7 @@
 
 #include "base/check.h"
 #include "base/limits.h"
+#include "base/utf8.h"
 
 namespace hearth::model {
 namespace {
@@ -341,6 +342,16 @@ Dfa word(std::u32string_view text) {
   }
   out.states.back().final = true;
   return out;
+}
+
+std::u32string code_points_of(std::string_view text) {
+  std::u32string points;
+  for (std::size_t at = 0; at < text.size();) {
+    const Utf8Char c = decode_utf8(text, at);
+    points.push_back(c.point);
+    at += std::max<std::uint32_t>(c.bytes, 1);
+  }
+  return points;
 }
 
 bool accepts(const Dfa& a, std::u32string_view text) {

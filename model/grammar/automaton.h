@@ -6,6 +6,7 @@
 
 #include <cstdint>
 #include <functional>
+#include <string>
 #include <string_view>
 #include <vector>
 
@@ -89,6 +90,8 @@ Dfa minimise(const Dfa& a, Budget& budget);
 // All words over code points, and one word.
 Dfa all_words();
 Dfa word(std::u32string_view text);
+// Of UTF-8; what is broken becomes U+FFFD.
+std::u32string code_points_of(std::string_view text);
 bool accepts(const Dfa& a, std::u32string_view text);
 // Words of `min` to `max` code points. `max` is at most limits::kGrammarStates.
 Result<Dfa> words_of_length(std::uint32_t min, std::uint32_t max, bool bounded, Budget& budget);

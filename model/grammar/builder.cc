@@ -15,9 +15,7 @@
 namespace hearth::model {
 namespace {
 
-using Id = Expressions::Id;
-
-Result<std::u32string> points_of(std::string_view text) {
+Result<std::u32string> checked_points(std::string_view text) {
   std::u32string points;
   for (std::size_t at = 0; at < text.size();) {
     const Utf8Char c = decode_utf8(text, at);
@@ -28,21 +26,22 @@ Result<std::u32string> points_of(std::string_view text) {
   return points;
 }
 
-Result<Id> choice_expression(std::string_view text, Expressions& out) {
+Result<ExpressionId> choice_expression(std::string_view text, Expressions& out) {
   auto list = parse_json(text);
   if (!list.ok()) return Error::of(list.error().code, "choice: ", list.error().message);
   REQUIRE(list->is(Json::Kind::kArray) && !list->items.empty(),
           "choice: must be a list of strings that is not empty");
-  std::vector<Id> parts;
+  std::vector<ExpressionId> parts;
   for (const Json& item : list->items) {
     REQUIRE(item.is(Json::Kind::kString), "choice: must be a list of strings");
-    TRY(const std::u32string points, points_of(item.text));
+    TRY(const std::u32string points, checked_points(item.text));
     parts.push_back(out.literal(points));
   }
   return out.alternatives(std::move(parts));
 }
 
-Result<Id> source_expression(const GrammarSource& source, Expressions& out, Budget& budget) {
+Result<ExpressionId> source_expression(const GrammarSource& source, Expressions& out,
+                                       Budget& budget) {
   switch (source.kind) {
     case GrammarSource::Kind::kJsonSchema: return schema_expression(source.text, out, budget);
     case GrammarSource::Kind::kJsonObject: return any_object_expression(out, budget);
@@ -65,7 +64,7 @@ struct GrammarBuilder::Parts {
   std::optional<Error> error;
 
   // A part that stands for a failure is never built.
-  Part keep(Result<Id> made, std::string_view name = {}) {
+  Part keep(Result<ExpressionId> made, std::string_view name = {}) {
     if (made.ok()) return *made;
     if (!error) {
       error = made.error();
@@ -74,18 +73,20 @@ struct GrammarBuilder::Parts {
     return expressions.nothing();
   }
   Result<Dfa> holds(std::string_view text) {
-    TRY(const std::u32string points, points_of(text));
+    TRY(const std::u32string points, checked_points(text));
     REQUIRE(!points.empty(), "a text that ends a part must not be empty");
-    const Id any = expressions.repeat(expressions.set(all_code_points()), 0, Grammar::kNoLimit);
+    const ExpressionId any =
+        expressions.repeat(expressions.set(all_code_points()), 0, Grammar::kNoLimit);
     return expressions.automaton_of(expressions.sequence({any, expressions.literal(points), any}),
                                     budget);
   }
-  Result<Id> until(std::string_view end) {
-    TRY(const std::u32string points, points_of(end));
+  Result<ExpressionId> until(std::string_view end) {
+    TRY(const std::u32string points, checked_points(end));
     TRY(const Dfa held, holds(end));
     // Words that end in it, and hold it nowhere sooner: none of their beginnings holds it.
-    const Id any = expressions.repeat(expressions.set(all_code_points()), 0, Grammar::kNoLimit);
-    const Id more = expressions.set(all_code_points());
+    const ExpressionId any =
+        expressions.repeat(expressions.set(all_code_points()), 0, Grammar::kNoLimit);
+    const ExpressionId more = expressions.set(all_code_points());
     TRY(const Dfa ends,
         expressions.automaton_of(expressions.sequence({any, expressions.literal(points)}), budget));
     TRY(const Dfa longer,
@@ -93,7 +94,7 @@ struct GrammarBuilder::Parts {
     TRY(Dfa first, combine(ends, longer, SetOperation::kOnlyFirst, budget));
     return expressions.words(std::move(first));
   }
-  Result<Id> without(const std::vector<std::string>& literals) {
+  Result<ExpressionId> without(const std::vector<std::string>& literals) {
     Dfa left = all_words();
     for (const std::string& literal : literals) {
       TRY(const Dfa held, holds(literal));
@@ -107,7 +108,7 @@ GrammarBuilder::GrammarBuilder() : parts_(std::make_unique<Parts>()) {}
 GrammarBuilder::~GrammarBuilder() = default;
 
 GrammarBuilder::Part GrammarBuilder::literal(std::string_view text) {
-  const auto points = points_of(text);
+  const auto points = checked_points(text);
   if (!points.ok()) return parts_->keep(points.error());
   return parts_->expressions.literal(*points);
 }

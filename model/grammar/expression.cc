@@ -15,7 +15,7 @@ namespace {
 constexpr std::uint64_t kInlineCost = 96;  // states of a repeat that is written out
 constexpr std::size_t kNfaStates = 512 * 1024;
 
-constexpr SymbolRange kAscii{0, 0x7F};
+constexpr SymbolRange kSingleByte{0, 0x7F};
 
 }  // namespace
 
@@ -58,7 +58,7 @@ void Expressions::Lowering::utf8(std::uint32_t from, SymbolRange range, std::uin
       return utf8(from, {last + 1, range.high}, to);
     }
   }
-  if (range.high <= kAscii.high) return nfa.edge(from, range, to);
+  if (range.high <= kSingleByte.high) return nfa.edge(from, range, to);
   const int tail = range.high <= kLast[1] ? 1 : range.high <= kLast[2] ? 2 : 3;
   for (int i = 1; i <= tail; ++i) {
     const Symbol mask = (Symbol{1} << (6 * i)) - 1;

@@ -13,9 +13,11 @@
 
 namespace hearth::model {
 
+using ExpressionId = std::uint32_t;
+
 class Expressions {
  public:
-  using Id = std::uint32_t;
+  using Id = ExpressionId;
   using Rule = std::uint32_t;
 
   Id nothing() { return alternatives({}); }  // no text at all

@@ -12,8 +12,6 @@
 namespace hearth::model {
 namespace {
 
-using Id = Expressions::Id;
-
 bool is_name(char c) {
   return (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || (c >= '0' && c <= '9') || c == '-' ||
          c == '_';
@@ -23,7 +21,7 @@ class GbnfParser {
  public:
   GbnfParser(std::string_view text, Expressions& out) : text_(text), out_(out) {}
 
-  Result<Id> parse() {
+  Result<ExpressionId> parse() {
     space(true);
     while (!done()) TRY_VOID(rule());
     for (const auto& [name, entry] : rules_) {
@@ -68,14 +66,14 @@ class GbnfParser {
   }
   Result<Entry*> name();
   Status rule();
-  Result<Id> alternatives(bool nested, std::uint32_t depth);
-  Result<Id> sequence(bool nested, std::uint32_t depth);
-  Result<std::optional<Id>> item(std::uint32_t depth);
-  Result<Id> literal();
-  Result<Id> bracket();
+  Result<ExpressionId> alternatives(bool nested, std::uint32_t depth);
+  Result<ExpressionId> sequence(bool nested, std::uint32_t depth);
+  Result<std::optional<ExpressionId>> item(std::uint32_t depth);
+  Result<ExpressionId> literal();
+  Result<ExpressionId> bracket();
   Result<Symbol> point();
   Result<std::uint32_t> number();
-  Result<Id> quantified(Id item, bool nested);
+  Result<ExpressionId> quantified(ExpressionId item, bool nested);
 
   std::string_view text_;
   Expressions& out_;
@@ -104,7 +102,7 @@ Status GbnfParser::rule() {
   if (entry->defined) return wrong("a rule is defined for the second time");
   entry->defined = true;
   space(true);
-  TRY(const Id body, alternatives(false, 0));
+  TRY(const ExpressionId body, alternatives(false, 0));
   out_.define(entry->rule, body);
   if (!done() && peek() != '\n' && peek() != '\r')
     return wrong("a rule goes on with what is no item");
@@ -112,12 +110,12 @@ Status GbnfParser::rule() {
   return ok_status();
 }
 
-Result<Id> GbnfParser::alternatives(bool nested, std::uint32_t depth) {
+Result<ExpressionId> GbnfParser::alternatives(bool nested, std::uint32_t depth) {
   REQUIRE_SUPPORTED(depth <= limits::kGrammarNesting, "GBNF: groups nest more than ",
                     limits::kGrammarNesting, " deep on line ", line());
-  std::vector<Id> parts;
+  std::vector<ExpressionId> parts;
   for (;;) {
-    TRY(const Id part, sequence(nested, depth));
+    TRY(const ExpressionId part, sequence(nested, depth));
     parts.push_back(part);
     if (!take("|")) break;
     space(true);
@@ -125,36 +123,36 @@ Result<Id> GbnfParser::alternatives(bool nested, std::uint32_t depth) {
   return out_.alternatives(std::move(parts));
 }
 
-Result<Id> GbnfParser::sequence(bool nested, std::uint32_t depth) {
-  std::vector<Id> parts;
+Result<ExpressionId> GbnfParser::sequence(bool nested, std::uint32_t depth) {
+  std::vector<ExpressionId> parts;
   for (;;) {
-    TRY(const std::optional<Id> one, item(depth));
+    TRY(const std::optional<ExpressionId> one, item(depth));
     if (!one) break;
     space(nested);
-    TRY(const Id many, quantified(*one, nested));
+    TRY(const ExpressionId many, quantified(*one, nested));
     parts.push_back(many);
   }
   return out_.sequence(std::move(parts));
 }
 
 // Empty where no item begins.
-Result<std::optional<Id>> GbnfParser::item(std::uint32_t depth) {
+Result<std::optional<ExpressionId>> GbnfParser::item(std::uint32_t depth) {
   if (take("\"")) {
-    TRY(const Id id, literal());
+    TRY(const ExpressionId id, literal());
     return std::optional(id);
   }
   if (take("[")) {
-    TRY(const Id id, bracket());
+    TRY(const ExpressionId id, bracket());
     return std::optional(id);
   }
   if (take(".")) return std::optional(out_.set(all_code_points()));
   if (take("(")) {
     space(true);
-    TRY(const Id id, alternatives(true, depth + 1));
+    TRY(const ExpressionId id, alternatives(true, depth + 1));
     if (!take(")")) return wrong("a closing parenthesis is missing");
     return std::optional(id);
   }
-  if (!is_name(peek())) return std::optional<Id>();
+  if (!is_name(peek())) return std::optional<ExpressionId>();
   TRY(const Entry* entry, name());
   return std::optional(out_.call(entry->rule));
 }
@@ -198,7 +196,7 @@ Result<Symbol> GbnfParser::point() {
   return value;
 }
 
-Result<Id> GbnfParser::literal() {
+Result<ExpressionId> GbnfParser::literal() {
   std::u32string text;
   while (!take("\"")) {
     if (done() || peek() == '\n') return wrong("a closing quote is missing");
@@ -208,7 +206,7 @@ Result<Id> GbnfParser::literal() {
   return out_.literal(text);
 }
 
-Result<Id> GbnfParser::bracket() {
+Result<ExpressionId> GbnfParser::bracket() {
   const bool invert = take("^");
   SymbolSet set;
   while (!take("]")) {
@@ -239,7 +237,7 @@ Result<std::uint32_t> GbnfParser::number() {
   return static_cast<std::uint32_t>(value);
 }
 
-Result<Id> GbnfParser::quantified(Id item, bool nested) {
+Result<ExpressionId> GbnfParser::quantified(ExpressionId item, bool nested) {
   // Of quantifiers that follow each other, each is of what stands before it.
   for (std::uint32_t many = 0;; ++many) {
     std::uint32_t min = 0;
@@ -277,7 +275,7 @@ Result<Id> GbnfParser::quantified(Id item, bool nested) {
 
 }  // namespace
 
-Result<Id> parse_gbnf(std::string_view text, Expressions& out) {
+Result<ExpressionId> parse_gbnf(std::string_view text, Expressions& out) {
   REQUIRE_SUPPORTED(text.size() <= limits::kGrammarSourceBytes, "GBNF: ", text.size(),
                     " bytes; the limit is ", limits::kGrammarSourceBytes);
   return GbnfParser(text, out).parse();

@@ -13,8 +13,6 @@
 namespace hearth::model {
 namespace {
 
-using Id = Expressions::Id;
-
 // Anchors are symbols at first. No symbol of a text touches them, so they never join its ranges.
 constexpr Symbol kBegin = 0x120000;
 constexpr Symbol kEnd = 0x120002;
@@ -61,8 +59,8 @@ class RegexParser {
  public:
   RegexParser(std::string_view text, Expressions& out) : text_(text), out_(out) {}
 
-  Result<Id> parse() {
-    TRY(const Id all, alternatives(0));
+  Result<ExpressionId> parse() {
+    TRY(const ExpressionId all, alternatives(0));
     if (!done()) return wrong("a closing parenthesis without an opening one");
     return all;
   }
@@ -83,10 +81,10 @@ class RegexParser {
                      " is not supported");
   }
 
-  Result<Id> alternatives(std::uint32_t depth);
-  Result<Id> sequence(std::uint32_t depth);
-  Result<Id> atom(std::uint32_t depth);
-  Result<Id> quantified(Id atom);
+  Result<ExpressionId> alternatives(std::uint32_t depth);
+  Result<ExpressionId> sequence(std::uint32_t depth);
+  Result<ExpressionId> atom(std::uint32_t depth);
+  Result<ExpressionId> quantified(ExpressionId atom);
   Result<std::uint32_t> number();
   Result<Symbol> point();
   Result<SymbolSet> escape(bool in_class);
@@ -100,22 +98,22 @@ class RegexParser {
   std::size_t at_ = 0;
 };
 
-Result<Id> RegexParser::alternatives(std::uint32_t depth) {
+Result<ExpressionId> RegexParser::alternatives(std::uint32_t depth) {
   REQUIRE_SUPPORTED(depth <= limits::kGrammarNesting, "regular expression: groups nest more than ",
                     limits::kGrammarNesting, " deep");
-  std::vector<Id> parts;
+  std::vector<ExpressionId> parts;
   do {
-    TRY(const Id part, sequence(depth));
+    TRY(const ExpressionId part, sequence(depth));
     parts.push_back(part);
   } while (take("|"));
   return out_.alternatives(std::move(parts));
 }
 
-Result<Id> RegexParser::sequence(std::uint32_t depth) {
-  std::vector<Id> parts;
+Result<ExpressionId> RegexParser::sequence(std::uint32_t depth) {
+  std::vector<ExpressionId> parts;
   while (!done() && !next_is("|") && !next_is(")")) {
-    TRY(const Id one, atom(depth));
-    TRY(const Id many, quantified(one));
+    TRY(const ExpressionId one, atom(depth));
+    TRY(const ExpressionId many, quantified(one));
     parts.push_back(many);
   }
   return out_.sequence(std::move(parts));
@@ -128,7 +126,7 @@ Result<Symbol> RegexParser::point() {
   return static_cast<Symbol>(c.point);
 }
 
-Result<Id> RegexParser::atom(std::uint32_t depth) {
+Result<ExpressionId> RegexParser::atom(std::uint32_t depth) {
   if (take("^")) return out_.set({{kBegin, kBegin}});
   if (take("$")) return out_.set({{kEnd, kEnd}});
   if (take(".")) return out_.set(inverted(kLineEnds));
@@ -142,7 +140,7 @@ Result<Id> RegexParser::atom(std::uint32_t depth) {
     } else if (next_is("?") && !take("?:")) {
       return unserved("this kind of group");
     }
-    TRY(const Id inside, alternatives(depth + 1));
+    TRY(const ExpressionId inside, alternatives(depth + 1));
     if (!take(")")) return wrong("a missing closing parenthesis");
     return inside;
   }
@@ -173,7 +171,7 @@ Result<std::uint32_t> RegexParser::number() {
   return static_cast<std::uint32_t>(value);
 }
 
-Result<Id> RegexParser::quantified(Id atom) {
+Result<ExpressionId> RegexParser::quantified(ExpressionId atom) {
   std::uint32_t min = 1;
   std::uint32_t max = 1;
   // A brace that begins no count is itself.
@@ -376,9 +374,10 @@ Result<Dfa> regex_automaton(std::string_view regex, RegexMatch match, Budget& bu
                     "regular expression: ", regex.size(), " bytes; the limit is ",
                     limits::kGrammarSourceBytes);
   Expressions expressions;
-  TRY(Id id, RegexParser(regex, expressions).parse());
+  TRY(ExpressionId id, RegexParser(regex, expressions).parse());
   if (match == RegexMatch::kSearch) {
-    const Id any = expressions.repeat(expressions.set(all_code_points()), 0, Grammar::kNoLimit);
+    const ExpressionId any =
+        expressions.repeat(expressions.set(all_code_points()), 0, Grammar::kNoLimit);
     id = expressions.sequence({any, id, any});
   }
   TRY(const Dfa marked, expressions.automaton_of(id, budget));

@@ -7,7 +7,6 @@
 
 #include "base/check.h"
 #include "base/limits.h"
-#include "base/utf8.h"
 #include "model/grammar/encoding.h"
 #include "model/grammar/numbers.h"
 #include "model/grammar/schema_reader.h"
@@ -15,21 +14,10 @@
 namespace hearth::model {
 namespace {
 
-using Id = Expressions::Id;
 using Graph = Expressions::Graph;
 
 constexpr std::size_t kPatterns = 4;  // of names in one object: each splits the rest in two
 constexpr std::size_t kPlaces = 16'384;
-
-std::u32string points_of(std::string_view text) {
-  std::u32string points;
-  for (std::size_t at = 0; at < text.size();) {
-    const Utf8Char c = decode_utf8(text, at);
-    points.push_back(c.point);
-    at += std::max<std::uint32_t>(c.bytes, 1);
-  }
-  return points;
-}
 
 class SchemaEmitter {
  public:
@@ -39,22 +27,22 @@ class SchemaEmitter {
     comma_ = out_.sequence({out_.literal(","), space_});
   }
 
-  Result<Id> emit(const SchemaKey& root) {
-    const Id call = call_of(root);
+  Result<ExpressionId> emit(const SchemaKey& root) {
+    const ExpressionId call = call_of(root);
     while (!open_.empty()) {
       const SchemaKey key = open_.back();
       open_.pop_back();
       REQUIRE_SUPPORTED(rules_.size() <= limits::kGrammarRules, "JSON schema: more than ",
                         limits::kGrammarRules, " different schemas");
       TRY(const SchemaValue* value, reader_.value_of(key));
-      TRY(const Id body, value_expression(*value));
+      TRY(const ExpressionId body, value_expression(*value));
       out_.define(rules_.at(key), body);
     }
     return call;
   }
 
  private:
-  Id call_of(const SchemaKey& key) {
+  ExpressionId call_of(const SchemaKey& key) {
     const auto [found, added] = rules_.try_emplace(key);
     if (added) {
       found->second = out_.add_rule();
@@ -62,28 +50,30 @@ class SchemaEmitter {
     }
     return out_.call(found->second);
   }
-  Id separated(bool first, Id part) { return first ? part : out_.sequence({comma_, part}); }
-  Id member(Id name, const SchemaKey& key) {
+  ExpressionId separated(bool first, ExpressionId part) {
+    return first ? part : out_.sequence({comma_, part});
+  }
+  ExpressionId member(ExpressionId name, const SchemaKey& key) {
     return out_.sequence({out_.literal("\""), name, out_.literal("\":"), space_, call_of(key)});
   }
-  Id character();
-  Id any_string();
-  Id any_number();
-  Result<Id> value_expression(const SchemaValue& value);
-  Result<Id> string_expression(const StringShape& shape);
-  Result<Id> array_expression(const ArrayShape& shape);
-  Result<Id> counted_array(const ArrayShape& shape);
-  Result<Id> object_expression(const ObjectShape& shape);
+  ExpressionId character();
+  ExpressionId any_string();
+  ExpressionId any_number();
+  Result<ExpressionId> value_expression(const SchemaValue& value);
+  Result<ExpressionId> string_expression(const StringShape& shape);
+  Result<ExpressionId> array_expression(const ArrayShape& shape);
+  Result<ExpressionId> counted_array(const ArrayShape& shape);
+  Result<ExpressionId> object_expression(const ObjectShape& shape);
   Result<std::optional<Dfa>> allowed_names(const ObjectShape& shape);
-  Result<std::vector<Id>> other_members(const ObjectShape& shape,
-                                        const std::vector<std::string>& declared,
-                                        const std::optional<Dfa>& allowed);
+  Result<std::vector<ExpressionId>> other_members(const ObjectShape& shape,
+                                                  const std::vector<std::string>& declared,
+                                                  const std::optional<Dfa>& allowed);
 
   SchemaReader& reader_;
   Expressions& out_;
   Budget& budget_;
-  Id space_ = 0;
-  Id comma_ = 0;
+  ExpressionId space_ = 0;
+  ExpressionId comma_ = 0;
   std::map<SchemaKey, Expressions::Rule> rules_;
   std::vector<SchemaKey> open_;
   std::optional<Expressions::Rule> character_;
@@ -92,21 +82,21 @@ class SchemaEmitter {
 };
 
 // One code point of a string: as itself, by a short escape, or by \u, of surrogates both halves.
-Id SchemaEmitter::character() {
+ExpressionId SchemaEmitter::character() {
   if (!character_) {
     character_ = out_.add_rule();
     const SymbolSet hex{{'0', '9'}, {'A', 'F'}, {'a', 'f'}};
-    const Id digit = out_.set(hex);
+    const ExpressionId digit = out_.set(hex);
     const auto first = [&](SymbolSet set) { return out_.set(std::move(set)); };
-    const Id plain = out_.alternatives(
+    const ExpressionId plain = out_.alternatives(
         {out_.sequence({first({{'0', '9'}, {'A', 'C'}, {'a', 'c'}, {'E', 'F'}, {'e', 'f'}}), digit,
                         digit, digit}),
          out_.sequence({first({{'D', 'D'}, {'d', 'd'}}), first({{'0', '7'}}), digit, digit})});
-    const Id pair =
+    const ExpressionId pair =
         out_.sequence({first({{'D', 'D'}, {'d', 'd'}}), first({{'8', '9'}, {'A', 'B'}, {'a', 'b'}}),
                        digit, digit, out_.literal("\\u"), first({{'D', 'D'}, {'d', 'd'}}),
                        first({{'C', 'F'}, {'c', 'f'}}), digit, digit});
-    const Id escape = out_.sequence(
+    const ExpressionId escape = out_.sequence(
         {out_.literal("\\"),
          out_.alternatives(
              {out_.set({{'"', '"'},
@@ -118,31 +108,31 @@ Id SchemaEmitter::character() {
                         {'r', 'r'},
                         {'t', 't'}}),
               out_.sequence({out_.literal("u"), out_.alternatives({plain, pair})})})});
-    const Id raw = out_.set(inverted({{0, 0x1F}, {'"', '"'}, {'\\', '\\'}}));
+    const ExpressionId raw = out_.set(inverted({{0, 0x1F}, {'"', '"'}, {'\\', '\\'}}));
     out_.define(*character_, out_.alternatives({raw, escape}));
   }
   return out_.call(*character_);
 }
 
-Id SchemaEmitter::any_string() {
+ExpressionId SchemaEmitter::any_string() {
   if (!string_) {
     string_ = out_.add_rule();
-    const Id quote = out_.literal("\"");
+    const ExpressionId quote = out_.literal("\"");
     out_.define(*string_,
                 out_.sequence({quote, out_.repeat(character(), 0, Grammar::kNoLimit), quote}));
   }
   return out_.call(*string_);
 }
 
-Id SchemaEmitter::any_number() {
+ExpressionId SchemaEmitter::any_number() {
   if (!number_) {
     number_ = out_.add_rule();
-    const Id digit = out_.set({{'0', '9'}});
-    const Id digits = out_.repeat(digit, 1, Grammar::kNoLimit);
-    const Id whole = out_.alternatives(
+    const ExpressionId digit = out_.set({{'0', '9'}});
+    const ExpressionId digits = out_.repeat(digit, 1, Grammar::kNoLimit);
+    const ExpressionId whole = out_.alternatives(
         {out_.literal("0"),
          out_.sequence({out_.set({{'1', '9'}}), out_.repeat(digit, 0, Grammar::kNoLimit)})});
-    const Id sign = out_.optional(out_.set({{'+', '+'}, {'-', '-'}}));
+    const ExpressionId sign = out_.optional(out_.set({{'+', '+'}, {'-', '-'}}));
     out_.define(
         *number_,
         out_.sequence(
@@ -153,8 +143,8 @@ Id SchemaEmitter::any_number() {
   return out_.call(*number_);
 }
 
-Result<Id> SchemaEmitter::value_expression(const SchemaValue& value) {
-  std::vector<Id> parts;
+Result<ExpressionId> SchemaEmitter::value_expression(const SchemaValue& value) {
+  std::vector<ExpressionId> parts;
   if (value.null) parts.push_back(out_.literal("null"));
   if (value.no) parts.push_back(out_.literal("false"));
   if (value.yes) parts.push_back(out_.literal("true"));
@@ -165,22 +155,22 @@ Result<Id> SchemaEmitter::value_expression(const SchemaValue& value) {
     parts.push_back(out_.words(std::move(texts)));
   }
   for (const StringShape& shape : value.strings) {
-    TRY(const Id id, string_expression(shape));
+    TRY(const ExpressionId id, string_expression(shape));
     parts.push_back(id);
   }
   for (const ArrayShape& shape : value.arrays) {
-    TRY(const Id id, array_expression(shape));
+    TRY(const ExpressionId id, array_expression(shape));
     parts.push_back(id);
   }
   for (const ObjectShape& shape : value.objects) {
-    TRY(const Id id, object_expression(shape));
+    TRY(const ExpressionId id, object_expression(shape));
     parts.push_back(id);
   }
   return out_.alternatives(std::move(parts));
 }
 
-Result<Id> SchemaEmitter::string_expression(const StringShape& shape) {
-  const Id quote = out_.literal("\"");
+Result<ExpressionId> SchemaEmitter::string_expression(const StringShape& shape) {
+  const ExpressionId quote = out_.literal("\"");
   if (!shape.any) return out_.sequence({quote, out_.json_words(shape.words), quote});
   if (shape.min == 0 && shape.max == kUnbounded) return any_string();
   const std::uint32_t most = std::min(shape.max, limits::kGrammarRepeat);
@@ -190,7 +180,7 @@ Result<Id> SchemaEmitter::string_expression(const StringShape& shape) {
   return out_.sequence({quote, out_.repeat(character(), shape.min, max), quote});
 }
 
-Result<Id> SchemaEmitter::array_expression(const ArrayShape& shape) {
+Result<ExpressionId> SchemaEmitter::array_expression(const ArrayShape& shape) {
   if (shape.unique != nullptr && shape.max > 1) {
     return reader_.error_at(
         shape.unique, "uniqueItems",
@@ -212,8 +202,8 @@ Result<Id> SchemaEmitter::array_expression(const ArrayShape& shape) {
                                   : std::min(shape.max - places, limits::kGrammarRepeat);
     REQUIRE_SUPPORTED(min <= limits::kGrammarRepeat, "JSON schema: minItems of ", shape.min,
                       "; the limit is ", limits::kGrammarRepeat);
-    const Id rest = call_of(shape.rest);
-    const Id more = out_.sequence({comma_, rest});
+    const ExpressionId rest = call_of(shape.rest);
+    const ExpressionId more = out_.sequence({comma_, rest});
     if (places > 0) {
       graph.edges.push_back({places, out_.repeat(more, min, max), end});
     } else {
@@ -227,7 +217,7 @@ Result<Id> SchemaEmitter::array_expression(const ArrayShape& shape) {
 }
 
 // Places count the elements, and those of them that match `contains`; each as far as it matters.
-Result<Id> SchemaEmitter::counted_array(const ArrayShape& shape) {
+Result<ExpressionId> SchemaEmitter::counted_array(const ArrayShape& shape) {
   const bool bounded = shape.max != kUnbounded;
   const std::uint64_t elements =
       bounded ? shape.max : std::max<std::uint64_t>({shape.min, shape.prefix.size(), 1});
@@ -287,9 +277,9 @@ Result<std::optional<Dfa>> SchemaEmitter::allowed_names(const ObjectShape& shape
 }
 
 // Members that no schema names: for each set of patterns that a name may match, its rules.
-Result<std::vector<Id>> SchemaEmitter::other_members(const ObjectShape& shape,
-                                                     const std::vector<std::string>& declared,
-                                                     const std::optional<Dfa>& allowed) {
+Result<std::vector<ExpressionId>> SchemaEmitter::other_members(
+    const ObjectShape& shape, const std::vector<std::string>& declared,
+    const std::optional<Dfa>& allowed) {
   struct Region {
     Dfa names;
     SchemaKey key;
@@ -298,7 +288,7 @@ Result<std::vector<Id>> SchemaEmitter::other_members(const ObjectShape& shape,
   const std::uint32_t start = taken.add();
   for (const std::string& name : declared) {
     std::uint32_t at = start;
-    for (const char32_t point : points_of(name)) {
+    for (const char32_t point : code_points_of(name)) {
       const std::uint32_t next = taken.add();
       taken.edge(at, {point, point}, next);
       at = next;
@@ -333,7 +323,7 @@ Result<std::vector<Id>> SchemaEmitter::other_members(const ObjectShape& shape,
       regions.push_back(std::move(region));
     }
   }
-  std::vector<Id> out;
+  std::vector<ExpressionId> out;
   for (Region& region : regions) {
     if (region.names.empty() || forbids(region.key)) continue;
     out.push_back(member(out_.json_words(std::move(region.names)), region.key));
@@ -341,7 +331,7 @@ Result<std::vector<Id>> SchemaEmitter::other_members(const ObjectShape& shape,
   return out;
 }
 
-Result<Id> SchemaEmitter::object_expression(const ObjectShape& shape) {
+Result<ExpressionId> SchemaEmitter::object_expression(const ObjectShape& shape) {
   std::vector<std::string> declared;
   const auto declare = [&](const std::string& name) {
     if (std::ranges::find(declared, name) == declared.end()) declared.push_back(name);
@@ -352,7 +342,7 @@ Result<Id> SchemaEmitter::object_expression(const ObjectShape& shape) {
   }
   for (const std::string& name : shape.required) declare(name);
   TRY(const std::optional<Dfa> allowed, allowed_names(shape));
-  TRY(const std::vector<Id> others, other_members(shape, declared, allowed));
+  TRY(const std::vector<ExpressionId> others, other_members(shape, declared, allowed));
 
   const auto needed = static_cast<std::uint32_t>(shape.required.size());
   const bool bounded = shape.max != kUnbounded;
@@ -378,8 +368,8 @@ Result<Id> SchemaEmitter::object_expression(const ObjectShape& shape) {
     const std::string& name = declared[i];
     const SchemaKey key = shape.member(name);
     const bool required = std::ranges::find(shape.required, name) != shape.required.end();
-    const bool out = forbids(key) || (allowed && !accepts(*allowed, points_of(name)));
-    const Id one = out ? 0 : member(out_.json_words(word(points_of(name))), key);
+    const bool out = forbids(key) || (allowed && !accepts(*allowed, code_points_of(name)));
+    const ExpressionId one = out ? 0 : member(out_.json_words(word(code_points_of(name))), key);
     for (std::uint64_t written = 0; written <= std::min(i, most); ++written) {
       TRY_VOID(budget_.spend(1));
       if (!required)
@@ -389,7 +379,7 @@ Result<Id> SchemaEmitter::object_expression(const ObjectShape& shape) {
           {place(i, written), separated(written == 0, one), place(i + 1, written + 1)});
     }
   }
-  const Id other = others.empty() ? 0 : out_.alternatives(others);
+  const ExpressionId other = others.empty() ? 0 : out_.alternatives(others);
   for (std::uint64_t written = 0; written <= most; ++written) {
     graph.final[place(count, written)] = written >= shape.min;
     if (others.empty() || (bounded && written == most)) continue;
@@ -401,7 +391,7 @@ Result<Id> SchemaEmitter::object_expression(const ObjectShape& shape) {
 
 }  // namespace
 
-Result<Id> schema_expression(std::string_view schema, Expressions& out, Budget& budget) {
+Result<ExpressionId> schema_expression(std::string_view schema, Expressions& out, Budget& budget) {
   auto root = parse_json(schema);
   if (!root.ok()) return Error::of(root.error().code, "JSON schema: ", root.error().message);
   REQUIRE(root->is_bool() || root->is(Json::Kind::kObject),
@@ -410,7 +400,7 @@ Result<Id> schema_expression(std::string_view schema, Expressions& out, Budget& 
   return SchemaEmitter(reader, out, budget).emit(reader.root_key());
 }
 
-Result<Id> any_object_expression(Expressions& out, Budget& budget) {
+Result<ExpressionId> any_object_expression(Expressions& out, Budget& budget) {
   return schema_expression("{\"type\": \"object\"}", out, budget);
 }
 

@@ -6,7 +6,6 @@
 
 #include "base/check.h"
 #include "base/limits.h"
-#include "base/utf8.h"
 #include "model/grammar/encoding.h"
 #include "model/grammar/formats.h"
 #include "model/grammar/numbers.h"
@@ -18,16 +17,6 @@ namespace {
 using Kind = Json::Kind;
 
 constexpr std::size_t kReadDepth = 128;  // of schemas that say something of one value
-
-std::u32string points_of(std::string_view text) {
-  std::u32string points;
-  for (std::size_t at = 0; at < text.size();) {
-    const Utf8Char c = decode_utf8(text, at);
-    points.push_back(c.point);
-    at += std::max<std::uint32_t>(c.bytes, 1);
-  }
-  return points;
-}
 
 Result<std::uint32_t> count_of(const Json& value) {
   REQUIRE(value.is(Kind::kNumber), "must be a number");
@@ -221,13 +210,13 @@ Result<SchemaValue> SchemaReader::read_constant(const Json& constant) {
     case Kind::kTrue: out.yes = true; break;
     case Kind::kNumber: {
       TRY(const Decimal number, parse_decimal(constant.text));
-      out.numbers = word(points_of(text_of(number)));
+      out.numbers = word(code_points_of(text_of(number)));
       break;
     }
     case Kind::kString: {
       StringShape shape;
       shape.any = false;
-      shape.words = word(points_of(constant.text));
+      shape.words = word(code_points_of(constant.text));
       TRY_VOID(budget_.spend(shape.words.states.size()));
       out.strings.push_back(std::move(shape));
       break;

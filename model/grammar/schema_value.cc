@@ -4,7 +4,6 @@
 #include <iterator>
 
 #include "base/check.h"
-#include "base/utf8.h"
 #include "model/grammar/encoding.h"
 #include "model/grammar/numbers.h"
 
@@ -248,12 +247,7 @@ SchemaKey ObjectShape::member(const std::string& name) const {
       named = true;
       key = joined(key, schema);
     }
-    std::u32string points;
-    for (std::size_t at = 0; at < name.size();) {
-      const Utf8Char c = decode_utf8(name, at);
-      points.push_back(c.point);
-      at += std::max<std::uint32_t>(c.bytes, 1);
-    }
+    const std::u32string points = code_points_of(name);
     for (const auto& [pattern, schema] : one.patterns) {
       if (!accepts(pattern, points)) continue;
       named = true;

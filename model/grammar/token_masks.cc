@@ -13,16 +13,16 @@
 namespace hearth::model {
 namespace {
 
-using Frame = GrammarState::Frame;
+using StackFrame = GrammarState::Frame;
 
 // Of a walk's states: their stacks one after the other, with where each ends, or a byte's outcome.
 struct Stacks {
-  std::vector<Frame> frames;
+  std::vector<StackFrame> frames;
   std::vector<std::uint32_t> ends;
   friend auto operator<=>(const Stacks&, const Stacks&) = default;
 };
 
-constexpr std::int32_t kUnknown = -1;
+constexpr std::int32_t kNotStepped = -1;
 constexpr std::int32_t kDead = -2;
 constexpr std::int32_t kBelow = -3;  // the byte leaves the frames that are known
 constexpr std::size_t kWalkStates = 8'192;
@@ -115,7 +115,7 @@ struct TokenMasks::Cache {
 
   // The first frames from the top of each stack, at most so many.
   Stacks top_of(const GrammarState& state, std::size_t frames) const;
-  Frame alike(Frame frame) const;
+  StackFrame alike(StackFrame frame) const;
   Entry walk(const Stacks& from);
   std::uint32_t number_of(Stacks stacks);
   std::int32_t step_from(std::uint32_t state, std::uint8_t byte);
@@ -138,7 +138,7 @@ struct TokenMasks::Cache {
 };
 
 // A repeat whose bounds no single token reaches is like others.
-Frame TokenMasks::Cache::alike(Frame frame) const {
+StackFrame TokenMasks::Cache::alike(StackFrame frame) const {
   const Grammar::CallEdge& edge = grammar.call_edges()[frame.at];
   if (grammar.states()[edge.start].empty) return frame;
   const std::uint64_t reach = vocabulary.longest() + 2;
@@ -157,7 +157,7 @@ Stacks TokenMasks::Cache::top_of(const GrammarState& state, std::size_t frames) 
     const auto stack = state.stack(i);
     const std::size_t skipped = stack.size() > frames ? stack.size() - frames : 0;
     if (skipped > 0) out.frames.push_back(GrammarStep::kCut);
-    for (const Frame& frame : stack.subspan(skipped)) {
+    for (const StackFrame& frame : stack.subspan(skipped)) {
       out.frames.push_back(&frame == &stack.back() ? frame : alike(frame));
     }
     out.ends.push_back(static_cast<std::uint32_t>(out.frames.size()));
@@ -171,7 +171,7 @@ std::uint32_t TokenMasks::Cache::number_of(Stacks stacks) {
   if (added) {
     auto one = std::make_unique<Walked>();
     one->stacks = found->first;
-    one->next.fill(kUnknown);
+    one->next.fill(kNotStepped);
     one->cut = has_cut(one->stacks);
     walked.push_back(std::move(one));
   }
@@ -217,7 +217,7 @@ TokenMasks::Cache::Entry TokenMasks::Cache::walk(const Stacks& from) {
     while (path.back().end <= at) path.pop_back();
     const std::uint32_t state = path.back().state;
     std::int32_t to = walked[state]->next[nodes[at].byte];
-    if (to == kUnknown) {
+    if (to == kNotStepped) {
       to = step_from(state, nodes[at].byte);
       if (walked.size() > 2 * kWalkStates) {
         // What lies on the path is all that is still needed.

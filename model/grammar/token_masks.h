@@ -31,8 +31,8 @@ class GrammarVocabulary {
   // A node of the tree, in the order of a walk: its children follow it, up to `end`.
   struct Node {
     std::uint32_t end = 0;
-    // Index of the first token whose text ends here; the next node's is the end. A text's beginnings
-    // sort ahead of it, so no other token stands between them.
+    // Index of the first token whose text ends here; the next node's is the end. A text sorts
+    // behind its beginnings, so no other token stands between them.
     std::uint32_t tokens = 0;
     std::uint8_t byte = 0;
   };

@@ -47,14 +47,16 @@ const std::vector<Case>& cases() {
   using Kind = GrammarSource::Kind;
   static const std::vector<Case> all{
       {"person", {Kind::kJsonSchema, R"({"type":"object","properties":{"name":{"type":"string"},
-        "age":{"type":"integer","minimum":0,"maximum":150},"email":{"type":"string","format":"email"},
+        "age":{"type":"integer","minimum":0,"maximum":150},
+        "email":{"type":"string","format":"email"},
         "tags":{"type":"array","items":{"type":"string"},"maxItems":8}},
         "required":["name","age","tags"],"additionalProperties":false})"}},
-      {"tool call",
-       {Kind::kJsonSchema, R"({"type":"object","properties":{"name":{"enum":["get_weather",
+      {"tool call", {Kind::kJsonSchema, R"({"type":"object","properties":{"name":{"enum":[
+        "get_weather",
         "search","send_mail"]},"arguments":{"type":"object","properties":{"city":{"type":"string"},
         "unit":{"enum":["C","F"]},"days":{"type":"integer"}},"required":["city"],
-        "additionalProperties":false}},"required":["name","arguments"],"additionalProperties":false})"}},
+        "additionalProperties":false}},"required":["name","arguments"],
+        "additionalProperties":false})"}},
       {"string of 200",
        {Kind::kJsonSchema, R"({"type":"object","properties":{"summary":{"type":"string",
         "maxLength":200}},"required":["summary"],"additionalProperties":false})"}},

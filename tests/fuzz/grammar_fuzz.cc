@@ -1,5 +1,5 @@
-// The encoded form of a grammar, as it comes from a peer: whatever is read is canonical, and no text
-// of it runs into a state without a next byte.
+// The encoded form of a grammar, as it comes from a peer: whatever is read is canonical, and no
+// text of it runs into a state without a next byte.
 #include <algorithm>
 #include <cstdint>
 #include <cstdlib>
