@@ -59,6 +59,8 @@ Status validate(const SamplingParams& params, std::uint32_t vocabulary) {
   }
   REQUIRE(params.top_logprobs <= limits::kTopLogprobs, "top_logprobs is ", params.top_logprobs,
           "; the limit is ", limits::kTopLogprobs);
+  REQUIRE(params.grammar.size() <= limits::kGrammarBytes, "grammar has ", params.grammar.size(),
+          " bytes; the limit is ", limits::kGrammarBytes);
   return ok_status();
 }
 

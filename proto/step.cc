@@ -20,6 +20,10 @@ constexpr std::uint8_t kReportHashes = 1;
 constexpr std::uint8_t kMakeReceipt = 2;
 constexpr std::uint8_t kBackground = 4;
 
+// Bits of the byte of sampling parameters that said once whether there are log probabilities.
+constexpr std::uint8_t kLogprobs = 1;
+constexpr std::uint8_t kGrammar = 2;
+
 static_assert(kRowBytes == sizeof(SequenceId::value) + sizeof(Position) + sizeof(TokenId) +
                                sizeof(BatchRow::flags),
               "kRowBytes counts every field of a row");
@@ -138,7 +142,13 @@ void write_sampling(ByteWriter& writer, const SamplingParams& params) {
              [&](const auto& bias) { writer.write(bias.first, bias.second); });
   writer.write(params.max_tokens);
   write_list(writer, params.stop_tokens, [&](TokenId token) { writer.write(token); });
-  writer.write(static_cast<std::uint8_t>(params.logprobs ? 1 : 0), params.top_logprobs);
+  // A request without a grammar keeps the bytes of a build that knows none.
+  const auto flags = static_cast<std::uint8_t>((params.logprobs ? kLogprobs : 0) |
+                                               (params.grammar.empty() ? 0 : kGrammar));
+  writer.write(flags, params.top_logprobs);
+  if (params.grammar.empty()) return;
+  writer.write(static_cast<std::uint32_t>(params.grammar.size()));
+  writer.append(params.grammar);
 }
 
 Result<SamplingParams> read_sampling(ByteReader& reader, std::uint32_t vocabulary) {
@@ -155,10 +165,17 @@ Result<SamplingParams> read_sampling(ByteReader& reader, std::uint32_t vocabular
   params.max_tokens = reader.read<std::uint32_t>();
   TRY(params.stop_tokens, read_list(reader, "stop_tokens", limits::kStopTokens, sizeof(TokenId),
                                     [&] { return Result<TokenId>(reader.read<TokenId>()); }));
-  const auto logprobs = reader.read<std::uint8_t>();
-  REQUIRE(logprobs <= 1, "logprobs is ", logprobs, "; it must be 0 or 1");
-  params.logprobs = logprobs == 1;
+  const auto flags = reader.read<std::uint8_t>();
+  REQUIRE(flags <= (kLogprobs | kGrammar), "logprobs is ", flags, "; it must be 0 to 3");
+  params.logprobs = (flags & kLogprobs) != 0;
   params.top_logprobs = reader.read<std::uint32_t>();
+  if ((flags & kGrammar) != 0) {
+    const auto size = reader.read<std::uint32_t>();
+    REQUIRE(size >= 1 && size <= limits::kGrammarBytes, "grammar has ", size,
+            " bytes; it must have 1 to ", limits::kGrammarBytes);
+    const ByteSpan bytes = reader.take(size);
+    params.grammar.assign(bytes.begin(), bytes.end());
+  }
   TRY_VOID(validate(params, vocabulary));
   return params;
 }

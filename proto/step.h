@@ -42,6 +42,7 @@ struct SamplingParams {
   std::vector<TokenId> stop_tokens;  // end of generation; empty = run to max_tokens
   bool logprobs = false;
   std::uint32_t top_logprobs = 0;  // alternatives reported a token, at most limits::kTopLogprobs
+  Bytes grammar;  // the encoded form of a grammar that masks the tokens; empty: none
   friend bool operator==(const SamplingParams&, const SamplingParams&) = default;
 };
 

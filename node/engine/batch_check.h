@@ -8,6 +8,7 @@
 #include "base/error.h"
 #include "base/ids.h"
 #include "base/result.h"
+#include "node/engine/answer_grammar.h"
 #include "node/engine/kv_cache.h"
 #include "node/engine/sampler.h"
 #include "proto/step.h"
@@ -26,6 +27,7 @@ struct StageSequence {
   ErrorCode why = ErrorCode::kNumeric;
   SamplerParams sampler;  // these two on the last stage only
   TokenHistory history;
+  std::optional<AnswerGrammar> grammar;  // likewise, of sequences that have one
 
   bool failed(Position position) const { return failed_at && position >= *failed_at; }
   void fail(Position position, ErrorCode reason) {

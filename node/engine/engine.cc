@@ -43,7 +43,9 @@ struct Step {
   std::vector<ForwardRow> rows;
   std::vector<std::uint32_t> replayed;  // rows of the batch whose output was kept
   Bytes said;
-  std::vector<DrawRequest> draws;   // what rows point to; last stage only
+  std::vector<DrawRequest> draws;  // what rows point to; last stage only
+  // One a row of the batch, of those that a grammar masks; empty when there are none.
+  std::vector<std::shared_ptr<const model::TokenMask>> masks;
   std::vector<SampledToken> drawn;  // one a row of the batch; likewise
   std::vector<StageSequences::node_type> released;
   StageForward::Outputs outputs;
@@ -85,6 +87,7 @@ class StageEngine final : public Engine {
   void truncate(const StepBatch& batch);
   void enter(Step& step);
   void admit(Step& step);
+  void follow_grammar(Step& step, std::uint32_t index);
   bool grow(StageSequence& sequence, Position position);
   bool replay(Step& step, std::uint32_t index);
   Hash256 hash_input(const Step& step, std::size_t index) const;
@@ -111,6 +114,7 @@ class StageEngine final : public Engine {
   const EngineOptions options_;
   const std::unique_ptr<StageForward> forward_;
   std::vector<Sampler> samplers_;  // one a thread; last stage only
+  GrammarStore grammars_;          // last stage only
   StageSequences sequences_;
   Replay replay_;
   std::array<Step, kStepsUnderWay> steps_;  // from oldest_ on, as many as are under way
@@ -125,6 +129,7 @@ StageEngine::StageEngine(std::shared_ptr<const model::GgufFile> file, const mode
       spec_(spec),
       options_(options),
       forward_(std::move(forward)),
+      grammars_(*file_),
       replay_(kv_pages(), is_last() ? 0 : row_bytes(), replay_bytes) {
   if (is_last()) samplers_.assign(forward_->threads(), Sampler(spec_.vocabulary));
   for (Step& step : steps_) {
@@ -224,7 +229,17 @@ void StageEngine::open(const StepBatch& batch) {
   for (const SequenceOpen& open : batch.opens) {
     StageSequence sequence;
     sequence.open = open;
-    if (is_last()) sequence.sampler = SamplerParams(open.sampling);
+    if (is_last()) {
+      sequence.sampler = SamplerParams(open.sampling);
+      if (!open.sampling.grammar.empty()) {
+        auto masks = grammars_.masks_of(open.sampling.grammar);
+        if (masks.ok()) {
+          sequence.grammar.emplace(*std::move(masks));
+        } else {
+          sequence.fail(0, masks.error().code);
+        }
+      }
+    }
     if (auto kept = replay_.take(open.sequence)) {
       sequence.pages = std::move(kept->pages);
       sequence.known = kept->length;
@@ -245,6 +260,7 @@ void StageEngine::truncate(const StepBatch& batch) {
     sequence.known = std::min(sequence.known, length);
     forward_->pages().shrink(sequence.pages, length);
     sequence.history.keep_generated(length - sequence.open.prompt_tokens);
+    if (sequence.grammar) sequence.grammar->keep(length - sequence.open.prompt_tokens);
     if (sequence.failed_at && *sequence.failed_at >= length) sequence.failed_at.reset();
   }
 }
@@ -278,6 +294,7 @@ void StageEngine::admit(Step& step) {
   step.rows.clear();
   step.replayed.clear();
   step.said = {};
+  step.masks.clear();
   for (std::uint32_t i = 0; i < step.batch.rows.size(); ++i) {
     const BatchRow& row = step.batch.rows[i];
     StageSequence& sequence = *step.sequences[i];
@@ -290,8 +307,19 @@ void StageEngine::admit(Step& step) {
     if (sequence.sampler.penalties) {
       sequence.history.add(row.token, row.position >= sequence.open.prompt_tokens);
     }
+    if (sequence.grammar) follow_grammar(step, i);
     if (!sequence.failed(row.position) && !replay(step, i)) add_row(step, i);
   }
+}
+
+// The mask is made now: later rows of the step, which may be drafts, move the state on.
+void StageEngine::follow_grammar(Step& step, std::uint32_t index) {
+  const BatchRow& row = step.batch.rows[index];
+  StageSequence& sequence = *step.sequences[index];
+  if (row.position >= sequence.open.prompt_tokens) sequence.grammar->add(row.token);
+  if ((row.flags & BatchRow::kSample) == 0 || sequence.failed(row.position)) return;
+  step.masks.resize(step.batch.rows.size());
+  step.masks[index] = sequence.grammar->mask();
 }
 
 bool StageEngine::grow(StageSequence& sequence, Position position) {
@@ -341,18 +369,22 @@ void StageEngine::add_row(Step& step, std::uint32_t index) {
 DrawRequest StageEngine::draw_request(const Step& step, std::uint32_t computed) {
   const StageSequence& sequence = *step.computed[computed].sequence;
   const Position position = step.rows[computed].position + 1;
-  return {&sequence.sampler, &sequence.history, position,
-          sequence.history.generated_behind(position - sequence.open.prompt_tokens)};
+  DrawRequest request{&sequence.sampler, &sequence.history, position,
+                      sequence.history.generated_behind(position - sequence.open.prompt_tokens)};
+  const std::uint32_t index = step.computed[computed].index;
+  if (index < step.masks.size() && step.masks[index]) request.mask = *step.masks[index];
+  return request;
 }
 
-// Requests a draw for every token without log probabilities; those need the logits.
+// Requests a draw for every token without log probabilities and without a grammar; those need the
+// logits here.
 void StageEngine::request_draws(Step& step) const {
   step.drawn.assign(step.batch.rows.size(), SampledToken{});
   step.draws.clear();
   for (std::uint32_t i = 0; i < step.computed.size(); ++i) {
     const ComputedRow& row = step.computed[i];
     if ((step.batch.rows[row.index].flags & BatchRow::kSample) == 0) continue;
-    if (row.sequence->sampler.logprobs) continue;
+    if (row.sequence->sampler.logprobs || row.sequence->grammar) continue;
     step.rows[i].draw = &step.draws.emplace_back(draw_request(step, i));
   }
 }
@@ -420,7 +452,7 @@ void StageEngine::sample(Step& step, std::uint32_t computed, unsigned thread,
                          std::span<const float> logits) {
   const DrawRequest request = draw_request(step, computed);
   auto draw = samplers_[thread].sample(logits, *request.params, *request.history, request.position,
-                                       request.later);
+                                       request.later, request.mask);
   if (!draw.ok()) return on_token(step, computed, draw.error());
   SampledToken& out = step.drawn[step.computed[computed].index];
   out.logprob = draw->logprob;

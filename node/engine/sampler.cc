@@ -167,6 +167,19 @@ void Sampler::adjust(const SamplerParams& params, const TokenHistory& history,
   }
 }
 
+void Sampler::apply(std::span<const std::uint64_t> mask) {
+  INVARIANT(mask.size() == (logits_.size() + 63) / 64, "a mask has one bit a token");
+  for (std::size_t word = 0; word < mask.size(); ++word) {
+    const std::uint64_t bits = mask[word];
+    if (bits == ~0ULL) continue;
+    const std::size_t begin = 64 * word;
+    const std::size_t end = std::min(begin + 64, logits_.size());
+    for (std::size_t i = begin; i < end; ++i) {
+      if ((bits >> (i - begin) & 1) == 0) logits_[i] = kExcluded;
+    }
+  }
+}
+
 TokenId Sampler::draw_all(const SamplerParams& params, std::uint64_t random) {
   const std::uint64_t factor = params.exponent_factor;
   const std::uint64_t limit = distance_limit(factor);
@@ -302,7 +315,7 @@ void Sampler::report(const SamplerParams& params, double log_sum, Draw& draw) {
 
 Result<Draw> Sampler::sample(std::span<const float> logits, const SamplerParams& params,
                              const TokenHistory& history, Position position,
-                             std::span<const TokenId> later) {
+                             std::span<const TokenId> later, std::span<const std::uint64_t> mask) {
   INVARIANT(logits.size() == logits_.size(), "a sampler serves one vocabulary");
   if (!load(logits)) return Error{ErrorCode::kNumeric, "a logit is not finite"};
   Draw draw;
@@ -315,9 +328,11 @@ Result<Draw> Sampler::sample(std::span<const float> logits, const SamplerParams&
     report(params, log_sum, draw);
   }
   adjust(params, history, later);
+  if (!mask.empty()) apply(mask);
   find_best();
   if (best_ == kExcluded) {
-    return Error{ErrorCode::kNumeric, "the logit bias excludes every token of the vocabulary"};
+    return Error{ErrorCode::kNumeric,
+                 "the logit bias and the grammar exclude every token of the vocabulary"};
   }
   const std::uint64_t random = kernels::random_of(params.seed, position);
   if (params.greedy) {

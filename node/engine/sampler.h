@@ -70,8 +70,9 @@ class TokenHistory {
 struct DrawRequest {
   const SamplerParams* params = nullptr;
   const TokenHistory* history = nullptr;
-  Position position = 0;           // of the new token
-  std::span<const TokenId> later;  // of the history: behind the row, and not counted
+  Position position = 0;                     // of the new token
+  std::span<const TokenId> later;            // of the history: behind the row, and not counted
+  std::span<const std::uint64_t> mask = {};  // one bit a token that may come; empty: all may
 };
 
 struct Draw {
@@ -86,11 +87,12 @@ class Sampler {
   explicit Sampler(std::uint32_t vocabulary);
 
   // `logits`: one a vocabulary entry. `position`: of the new token. `later`: generated tokens of
-  // the history that stand behind this row, and do not count. kNumeric when a logit is not finite
-  // or every token is excluded.
+  // the history that stand behind this row, and do not count. `mask`: as in a DrawRequest. kNumeric
+  // when a logit is not finite or every token is excluded.
   Result<Draw> sample(std::span<const float> logits, const SamplerParams& params,
                       const TokenHistory& history, Position position,
-                      std::span<const TokenId> later = {});
+                      std::span<const TokenId> later = {},
+                      std::span<const std::uint64_t> mask = {});
 
  private:
   struct Cut;
@@ -100,6 +102,7 @@ class Sampler {
   double log_total() const;
   void adjust(const SamplerParams& params, const TokenHistory& history,
               std::span<const TokenId> later);
+  void apply(std::span<const std::uint64_t> mask);
   void penalise(const SamplerParams& params, const TokenHistory& history,
                 std::span<const TokenId> later);
   TokenId draw_all(const SamplerParams& params, std::uint64_t random);

@@ -28,6 +28,7 @@ inline SequenceOpen sample_open(std::uint64_t id) {
   open.sampling.stop_tokens = {2, 99};
   open.sampling.logprobs = true;
   open.sampling.top_logprobs = 2;
+  if (id % 3 == 0) open.sampling.grammar = {std::byte{1}, std::byte{1}, std::byte{1}, std::byte{0}};
   if (id % 2 == 0) open.receipt.emplace().request.fill(std::byte{7});
   return open;
 }

@@ -47,6 +47,34 @@ TEST(SamplingParams, EveryFloatIsBoundedAndNeverNaN) {
   }
 }
 
+// A build that knows no grammar reads requests without one, and refuses the others.
+TEST(SamplingParams, AGrammarIsTheLastFieldAndOnlyWhereThereIsOne) {
+  SamplingParams params = testing::sample_open(1).sampling;
+  const Bytes plain = encode(params);
+  params.grammar = {std::byte{1}, std::byte{2}, std::byte{3}};
+  const Bytes with = encode(params);
+  ASSERT_EQ(with.size(), plain.size() + 4 + 3);
+  const std::size_t flags = plain.size() - 5;
+  EXPECT_EQ(plain[flags], std::byte{1});
+  EXPECT_EQ(with[flags], std::byte{3});
+  const auto again = decode_sampling(with, kVocabulary);
+  ASSERT_TRUE(again.ok());
+  EXPECT_EQ(*again, params);
+  Bytes empty(with.begin(), with.end() - 3);
+  empty[plain.size()] = std::byte{0};
+  EXPECT_EQ(decode_sampling(empty, kVocabulary).error().message,
+            "grammar has 0 bytes; it must have 1 to 65536");
+  Bytes cut(with.begin(), with.end() - 1);
+  EXPECT_FALSE(decode_sampling(cut, kVocabulary).ok());
+  Bytes unknown = plain;
+  unknown[flags] = std::byte{4};
+  EXPECT_FALSE(decode_sampling(unknown, kVocabulary).ok());
+  EXPECT_NE(refusal([](SamplingParams& p) {
+              p.grammar.resize(limits::kGrammarBytes + 1);
+            }).find("grammar has 65537 bytes"),
+            std::string::npos);
+}
+
 TEST(SamplingParams, LogitBiasMayForbidButNotBeNaN) {
   const auto with = [](TokenId token, float bias) {
     return refusal([&](SamplingParams& p) { p.logit_bias = {{token, bias}}; });

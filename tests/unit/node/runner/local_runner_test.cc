@@ -4,6 +4,7 @@
 
 #include "base/random.h"
 #include "kernels/kernels.h"
+#include "model/grammar/grammar.h"
 #include "model/synthetic.h"
 #include "tests/e2e/trace.h"
 
@@ -24,6 +25,15 @@ SamplingParams sampled(std::uint64_t seed) {
   return params;
 }
 
+const Bytes& grammar_bytes() {
+  static const Bytes bytes =
+      model::compile_grammar({model::GrammarSource::Kind::kJsonSchema,
+                              R"({"type":"array","items":{"enum":["red","green",12]}})"})
+          .value()
+          ->bytes();
+  return bytes;
+}
+
 std::vector<Request> requests_of(std::uint64_t seed, std::uint32_t count, std::uint64_t first_id,
                                  std::uint32_t vocabulary) {
   SeededRandom random(seed);
@@ -40,6 +50,10 @@ std::vector<Request> requests_of(std::uint64_t seed, std::uint32_t count, std::u
     request.sampling.seed = random.next();
     request.sampling.max_tokens = 6 + random.next() % 8;
     request.sampling.logprobs = i % 2 == 0;
+    if (i % 4 == 1) {
+      request.sampling.grammar = grammar_bytes();
+      request.sampling.max_tokens = 14;
+    }
     requests.push_back(std::move(request));
   }
   return requests;
