@@ -176,7 +176,7 @@ schema_suite() {
   local version=4.26.0 folder="$cache/jsonschema-4.26.0"
   if [ ! -d "$folder/json/tests" ]; then
     say "fetching the JSON-Schema-Test-Suite (source of jsonschema $version)"
-    local work="$cache/sdist"
+    local work="$cache/sdist-schema"
     rm -rf "$work" && mkdir -p "$work"
     python3 -m pip download -q --disable-pip-version-check --no-deps --no-binary :all: \
       -d "$work" "jsonschema==$version" >&2 ||
