@@ -16,14 +16,40 @@
 
 namespace hearth::model {
 
+// A call that an assistant's message made.
+struct ChatToolCall {
+  std::string id;
+  std::string name;
+  std::string arguments;  // JSON text of an object
+};
+
 struct ChatMessage {
-  std::string role;
+  std::string role;  // system, user, assistant or tool
   std::string content;
+  std::string name = {};                      // of the tool that answers, or of a participant
+  std::vector<ChatToolCall> tool_calls = {};  // assistant
+  std::string tool_call_id = {};              // tool: the call that it answers
+  std::string reasoning = {};                 // assistant: what it thought before the content
+};
+
+// A function that a model may call.
+struct ChatTool {
+  std::string name;
+  std::string description;
+  std::string parameters;  // JSON text of the schema of its arguments
+  bool strict = false;     // a call's arguments match the schema
+  std::string text;        // JSON text of the whole tool in OpenAI's form, as the request wrote it
 };
 
 struct ChatTemplateInput {
   std::vector<ChatMessage> messages;
+  std::vector<ChatTool> tools = {};
   bool add_generation_prompt = true;
+  // The prompt ends inside the last message, which the model continues; needs a last message and no
+  // generation prompt.
+  bool continue_final_message = false;
+  // chat_template_kwargs: names and JSON texts ("enable_thinking", "false").
+  std::vector<std::pair<std::string, std::string>> variables = {};
   std::string bos_token;
   std::string eos_token;
   // Others that transformers defines where the vocabulary has them: ("pad_token", "<pad>").

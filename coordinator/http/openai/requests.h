@@ -15,6 +15,7 @@
 #include "coordinator/http/openai/json.h"
 #include "coordinator/request.h"
 #include "model/chat_template.h"
+#include "model/grammar/grammar.h"
 #include "model/text/tokenizer.h"
 #include "proto/step.h"
 
@@ -41,11 +42,35 @@ struct PolicyFields {
 RequestPolicy merged_policy(const RequestPolicy& key, const PolicyFields& body,
                             const RequestPolicy& server);
 
+enum class ToolChoice : std::uint8_t {
+  kAuto,
+  kNone,      // tools are shown to the model and not called
+  kRequired,  // at least one call
+  kNamed,     // at least one call, of tool_name alone
+};
+
+// All dialects parse into this one message. With `chat`, messages and all that follows them up to
+// continue_final_message are of the chat.
 struct GenerationRequest {
   bool chat = true;
   std::string model;                         // empty: the one that is served
   std::vector<model::ChatMessage> messages;  // chat
   std::vector<Prompt> prompts;               // completions, at least one
+
+  std::vector<model::ChatTool> tools;
+  ToolChoice tool_choice = ToolChoice::kAuto;
+  std::string tool_name;            // with kNamed
+  bool parallel_tool_calls = true;  // an answer may hold several calls
+  // What the whole content must match: response_format and its like. Completions have it, too.
+  std::optional<model::GrammarSource> format;
+  // Names and JSON texts for the chat template: chat_template_kwargs, enable_thinking,
+  // reasoning_effort.
+  std::vector<std::pair<std::string, std::string>> template_variables;
+  // What the model thinks is told apart from the content; false: it stays in the content, as the
+  // model wrote it.
+  bool separate_reasoning = true;
+  bool add_generation_prompt = true;
+  bool continue_final_message = false;  // the answer continues the last message (prefill)
 
   std::uint32_t n = 1;  // choices of each prompt
   bool stream = false;

@@ -47,17 +47,28 @@ struct Timings {
   double predicted_ms = 0.0;
 };
 
+// A part of one call. The first part of a call carries its id and name, and the arguments of all
+// parts, joined, are the JSON text of an object.
+struct ToolCallPart {
+  std::uint32_t index = 0;  // of the call in its choice
+  std::string id;           // empty: a later part
+  std::string name;         // likewise
+  std::string arguments;
+};
+
 // A part of one choice: what is new since its last chunk, or the whole.
 struct ChoicePart {
   std::uint32_t index = 0;
   std::string text;
-  bool first = false;              // chat: the delta that carries the role
-  std::vector<TokenId> token_ids;  // written when `with_token_ids`
+  std::string reasoning;                 // chat: what the model thinks, beside the text
+  std::vector<ToolCallPart> tool_calls;  // chat, in order of their index
+  bool first = false;                    // chat: the delta that carries the role
+  std::vector<TokenId> token_ids;        // written when `with_token_ids`
   bool with_token_ids = false;
   std::vector<SampledToken> logprobs;  // written when `with_logprobs`
   bool with_logprobs = false;
   std::uint64_t text_offset = 0;  // legacy logprobs: characters before the first of them
-  std::string finish_reason;      // "stop", "length"; empty while it goes on
+  std::string finish_reason;      // "stop", "length", "tool_calls"; empty while it goes on
 };
 
 struct ChoiceHashes {
