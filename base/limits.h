@@ -60,6 +60,12 @@ inline constexpr std::uint32_t kGrammarDepth = 128;
 // Masks that are kept for one grammar, then all are dropped and made anew.
 inline constexpr std::size_t kGrammarMaskBytes = 64 * kMiB;
 
+// Tools (model/chat/).
+inline constexpr std::uint32_t kTools = 512;  // of a request, and arguments of a call
+inline constexpr std::size_t kToolNameBytes = 256;
+inline constexpr std::size_t kToolCallBytes = 2 * kMiB;  // of one call; what is longer is text
+inline constexpr std::uint32_t kToolCalls = 256;         // of one message
+
 // One step batch (proto/step.h) and its frame (proto/frame.h).
 inline constexpr std::uint32_t kBatchRows = 512;
 inline constexpr std::uint32_t kBatchOpens = 256;

@@ -45,6 +45,9 @@ struct ChatTemplateInput {
   std::vector<ChatMessage> messages;
   std::vector<ChatTool> tools = {};
   bool add_generation_prompt = true;
+  // Arguments of calls are dicts; false: their JSON text, which some templates write as it is
+  // (ChatSyntax says which a template expects).
+  bool object_arguments = true;
   // The prompt ends inside the last message, which the model continues; needs a last message and no
   // generation prompt.
   bool continue_final_message = false;
@@ -79,8 +82,8 @@ class ChatTemplate {
   virtual ~ChatTemplate() = default;
   // The prompt as pieces whose texts, joined, are the rendered string; no two neighbours are of
   // one kind and none is empty. Limits: steps, depth, output and work of base/limits.h.
-  // raise_exception(...) becomes kInvalidInput with its message. tools and documents are none, as
-  // Hugging Face passes them. Safe to call from several threads.
+  // raise_exception(...) becomes kInvalidInput with its message. Tools that there are none of, and
+  // documents, are none, as Hugging Face passes them. Safe to call from several threads.
   virtual Result<std::vector<PromptPiece>> render(const ChatTemplateInput& input) const = 0;
 };
 

@@ -111,6 +111,10 @@ Result<Value> make_list(Meter& meter, std::vector<Value> items, bool tuple = fal
 // Later values of a key win, at the place of the first; keys must be hashable.
 Result<Value> make_dict(Meter& meter, std::vector<std::pair<Value, Value>> items);
 
+// The value of a JSON text; all its strings, keys too, came from the request. kInvalidInput names
+// the byte.
+Result<Value> value_of_json(Meter& meter, std::string_view text);
+
 bool truthy(const Value& value);
 std::string_view type_name(const Value& value);  // Python's, for errors
 bool is_undefined(const Value& value);

@@ -3,26 +3,35 @@
 #include <spdlog/fmt/fmt.h>
 
 #include <exception>
+#include <unordered_set>
+#include <utility>
+#include <vector>
 
+#include "base/check.h"
 #include "base/limits.h"
 #include "base/utf8.h"
 
 namespace hearth::coordinator::http {
 namespace {
 
-// First pass: counts and checks without building the value. The second pass builds it.
-class Bounds final : public nlohmann::json_sax<Json> {
+// Counts, checks and builds in one pass. Members are appended without a look for equal keys, which
+// would cost the square of their number; close() drops all but the last of them.
+class Builder final : public nlohmann::json_sax<Json> {
  public:
-  bool null() override { return value(); }
-  bool boolean(bool) override { return value(); }
-  bool number_integer(number_integer_t) override { return value(); }
-  bool number_unsigned(number_unsigned_t) override { return value(); }
-  bool number_float(number_float_t, const string_t&) override { return value(); }
-  bool string(string_t&) override { return value(); }
-  bool binary(binary_t&) override { return value(); }
-  bool key(string_t&) override { return value(); }
-  bool start_object(std::size_t) override { return open(); }
-  bool start_array(std::size_t) override { return open(); }
+  bool null() override { return value(nullptr); }
+  bool boolean(bool flag) override { return value(flag); }
+  bool number_integer(number_integer_t number) override { return value(number); }
+  bool number_unsigned(number_unsigned_t number) override { return value(number); }
+  bool number_float(number_float_t number, const string_t&) override { return value(number); }
+  bool string(string_t& text) override { return value(std::move(text)); }
+  bool binary(binary_t&) override { return false; }  // JSON text has none
+  bool key(string_t& name) override {
+    if (!count()) return false;
+    keys_.back() = std::move(name);
+    return true;
+  }
+  bool start_object(std::size_t) override { return open(Json::object()); }
+  bool start_array(std::size_t) override { return open(Json::array()); }
   bool end_object() override { return close(); }
   bool end_array() override { return close(); }
 
@@ -36,25 +45,71 @@ class Bounds final : public nlohmann::json_sax<Json> {
   }
 
   const std::string& error() const { return error_; }
+  Json take() { return std::move(whole_); }
 
  private:
-  bool value() {
+  bool count() {
     if (++values_ <= limits::kJsonValues) return true;
     error_ = fmt::format("the body has more than {} JSON values", limits::kJsonValues);
     return false;
   }
-  bool open() {
-    if (++depth_ <= limits::kJsonDepth) return value();
-    error_ = fmt::format("the body nests deeper than {} levels", limits::kJsonDepth);
-    return false;
+  bool value(Json value) {
+    if (!count()) return false;
+    put(std::move(value));
+    return true;
+  }
+  bool open(Json value) {
+    if (open_.size() >= limits::kJsonDepth) {
+      error_ = fmt::format("the body nests deeper than {} levels", limits::kJsonDepth);
+      return false;
+    }
+    if (!count()) return false;
+    open_.push_back(std::move(value));
+    keys_.emplace_back();
+    return true;
   }
   bool close() {
-    --depth_;
+    INVARIANT(!open_.empty(), "the reader closes what it opened");
+    Json value = std::move(open_.back());
+    open_.pop_back();
+    keys_.pop_back();
+    if (value.is_object()) drop_equal_keys(value.get_ref<Json::object_t&>());
+    put(std::move(value));
     return true;
+  }
+  void put(Json value) {
+    if (open_.empty()) {
+      whole_ = std::move(value);
+    } else if (open_.back().is_array()) {
+      open_.back().push_back(std::move(value));
+    } else {
+      using Members = std::vector<std::pair<const std::string, Json>>;
+      static_cast<Members&>(open_.back().get_ref<Json::object_t&>())
+          .emplace_back(std::move(keys_.back()), std::move(value));
+    }
+  }
+
+  static void drop_equal_keys(Json::object_t& object) {
+    std::unordered_set<std::string_view> seen;
+    std::vector<bool> keeps(object.size(), true);
+    bool all = true;
+    for (std::size_t i = object.size(); i-- > 0;) {
+      keeps[i] = seen.insert(object[i].first).second;
+      all = all && keeps[i];
+    }
+    if (all) return;
+    using Members = std::vector<std::pair<const std::string, Json>>;
+    Members kept;
+    for (std::size_t i = 0; i < object.size(); ++i) {
+      if (keeps[i]) kept.emplace_back(object[i].first, std::move(object[i].second));
+    }
+    static_cast<Members&>(object) = std::move(kept);
   }
 
   std::uint32_t values_ = 0;
-  std::uint32_t depth_ = 0;
+  std::vector<Json> open_;
+  std::vector<std::string> keys_;  // of the member that comes next, one an open value
+  Json whole_;
   std::string error_;
 };
 
@@ -67,11 +122,11 @@ ApiResult<Json> parse_json(std::string_view text) {
                         "invalid_json");
   }
   try {
-    Bounds bounds;
-    if (!Json::sax_parse(text.begin(), text.end(), &bounds)) {
-      return ApiError::of(400, bounds.error(), "invalid_json");
+    Builder builder;
+    if (!Json::sax_parse(text.begin(), text.end(), &builder)) {
+      return ApiError::of(400, builder.error(), "invalid_json");
     }
-    return Json::parse(text.begin(), text.end());
+    return builder.take();
   } catch (const std::exception&) {
     return ApiError::of(400, "the body is not valid JSON", "invalid_json");
   }

@@ -1,5 +1,6 @@
 // Parses untrusted JSON with bounds: the caller limits the size, limits::kJsonDepth the depth,
-// limits::kJsonValues the number of values. The last of duplicate keys counts. An error names what
+// limits::kJsonValues the number of values. Objects keep the order of their keys, which chat
+// templates show to the model. The last of duplicate keys counts. An error names what
 // is wrong: numbers that overflow a double, NaN and Infinity, lone surrogates, invalid UTF-8, bytes
 // after the value.
 #pragma once
@@ -12,8 +13,8 @@
 
 namespace hearth::coordinator::http {
 
-using Json = nlohmann::json;
 using OrderedJson = nlohmann::ordered_json;  // answers keep the order in which they are written
+using Json = OrderedJson;
 
 ApiResult<Json> parse_json(std::string_view text);  // never throws
 std::string dump(const OrderedJson& value);         // invalid UTF-8 becomes U+FFFD

@@ -1,0 +1,518 @@
+#include "model/chat/syntax.h"
+
+#include <algorithm>
+#include <optional>
+#include <string_view>
+
+#include "model/chat/literal.h"
+
+namespace hearth::model {
+namespace {
+
+// Words that no template has of its own.
+constexpr std::string_view kTool = "probetool";
+constexpr std::string_view kKey = "probekey";
+constexpr std::string_view kValue = "probevalue";
+constexpr std::string_view kId = "probeid01";  // nine letters and digits, as Mistral wants
+constexpr std::string_view kOtherTool = "othertool";
+constexpr std::string_view kOtherKey = "otherkey";
+constexpr std::string_view kOtherValue = "othervalue";
+constexpr std::string_view kOtherId = "otherid02";
+constexpr std::string_view kContent = "probecontent";
+constexpr std::string_view kThought = "probethought";
+constexpr std::string_view kSpaces = " \t\r\n";
+
+std::string_view trimmed(std::string_view text) {
+  const std::size_t begin = text.find_first_not_of(kSpaces);
+  if (begin == text.npos) return {};
+  return text.substr(begin, text.find_last_not_of(kSpaces) + 1 - begin);
+}
+
+std::string quoted(std::string_view text) { return '"' + std::string(text) + '"'; }
+
+ChatTool tool(std::string_view name, std::string_view key) {
+  ChatTool out;
+  out.name = name;
+  out.description = "A function.";
+  out.parameters = R"({"type": "object", "properties": {")" + std::string(key) +
+                   R"(": {"type": "string", "description": "A text."}}, "required": [")" +
+                   std::string(key) + R"("]})";
+  out.text = R"({"type": "function", "function": {"name": ")" + out.name +
+             R"(", "description": ")" + out.description + R"(", "parameters": )" + out.parameters +
+             "}}";
+  return out;
+}
+
+ChatToolCall call(std::string_view id, std::string_view name, std::string_view key,
+                  std::string_view value) {
+  return {std::string(id), std::string(name), "{" + quoted(key) + ": " + quoted(value) + "}"};
+}
+
+// Where a mark begins that the text does not close; its end where there is none.
+std::size_t open_mark(std::string_view text) {
+  const std::size_t open = text.find_last_of("<[");
+  const std::size_t close = text.find_last_of(">]");
+  const bool unclosed = open != text.npos && (close == text.npos || close < open);
+  return unclosed ? open : text.size();
+}
+
+class Prober {
+ public:
+  explicit Prober(const ChatTemplate& chat_template) : template_(chat_template) {}
+
+  // A user's message, then these; nothing when the template refuses them.
+  std::optional<std::string> render(std::vector<ChatMessage> messages, bool with_tools,
+                                    bool objects = true, bool prompt = false) const {
+    ChatTemplateInput input;
+    input.messages = {{"user", "A question."}};
+    for (ChatMessage& message : messages) input.messages.push_back(std::move(message));
+    if (with_tools) input.tools = {tool(kTool, kKey), tool(kOtherTool, kOtherKey)};
+    input.object_arguments = objects;
+    input.add_generation_prompt = prompt;
+    input.bos_token = "<s>";
+    input.eos_token = "</s>";
+    input.unix_seconds = 1'700'000'000;
+    const auto pieces = template_.render(input);
+    if (!pieces.ok()) return std::nullopt;
+    std::string out;
+    for (const PromptPiece& piece : pieces.value()) out += piece.text;
+    return out;
+  }
+
+  // What a message with these calls has in place of the text of one with content, from its role's
+  // header to its end.
+  std::optional<std::string> calls(const std::vector<ChatToolCall>& calls, bool objects) const {
+    ChatMessage message{"assistant", ""};
+    message.tool_calls = calls;
+    std::vector<ChatMessage> said = {message};
+    for (const ChatToolCall& each : calls) {
+      ChatMessage result{"tool", "A result."};
+      result.name = each.name;
+      result.tool_call_id = each.id;
+      said.push_back(std::move(result));
+    }
+    // Most templates render a history that ends with calls, and those that do not want results.
+    auto with = render({message}, true, objects);
+    if (!with) with = render(said, true, objects);
+    const auto without = render({{"assistant", std::string(kContent)}}, true, objects);
+    if (!with || !without) return std::nullopt;
+    const std::size_t content = without->find(kContent);
+    if (content == without->npos) return std::nullopt;
+    const std::string_view before = std::string_view(*without).substr(0, content);
+    const std::string_view after = std::string_view(*without).substr(content + kContent.size());
+    // The mark of a call may begin as that of content does.
+    std::size_t begin = 0;
+    while (begin < before.size() && begin < with->size() && before[begin] == (*with)[begin])
+      ++begin;
+    begin = std::min(begin, open_mark(before.substr(0, begin)));
+    std::string_view body = std::string_view(*with).substr(begin);
+    if (const std::size_t result = body.find("A result."); result != body.npos) {
+      body = body.substr(0, body.find(trimmed(after)));
+    } else if (!after.empty() && body.ends_with(after)) {
+      body.remove_suffix(after.size());
+    } else if (!trimmed(after).empty() && trimmed(body).ends_with(trimmed(after))) {
+      body = trimmed(body);
+      body.remove_suffix(trimmed(after).size());
+    }
+    return std::string(body);
+  }
+
+ private:
+  const ChatTemplate& template_;
+};
+
+// The brackets of the JSON value around `at`.
+std::optional<std::pair<std::size_t, std::size_t>> object_around(std::string_view text,
+                                                                 std::size_t at) {
+  for (std::size_t open = text.rfind('{', at); open != text.npos;
+       open = open == 0 ? text.npos : text.rfind('{', open - 1)) {
+    LiteralScanner scanner(false);
+    const auto size = scanner.end(text.substr(open));
+    if (size && open + *size > at && literal_to_json(text.substr(open, *size))) {
+      return std::pair(open, open + *size);
+    }
+  }
+  return std::nullopt;
+}
+
+std::string common_suffix(std::string_view a, std::string_view b) {
+  std::size_t n = 0;
+  while (n < a.size() && n < b.size() && a[a.size() - 1 - n] == b[b.size() - 1 - n]) ++n;
+  return std::string(a.substr(a.size() - n));
+}
+
+std::string common_prefix(std::string_view a, std::string_view b) {
+  const auto ends = std::ranges::mismatch(a, b);
+  return std::string(a.substr(0, static_cast<std::size_t>(ends.in1 - a.begin())));
+}
+
+// From what stands before the first call, between two calls and after the last one to marks.
+void set_marks(std::string_view before, std::string_view between, std::string_view after,
+               ChatSyntax& out) {
+  out.call_end = common_prefix(after, between);
+  out.call_end.resize(open_mark(out.call_end));
+  const std::string_view next = between.substr(out.call_end.size());
+  out.call_begin = common_suffix(before, next);
+  // A mark is not cut within its brackets.
+  if (out.call_begin.size() < before.size()) {
+    const std::size_t open = out.call_begin.find_first_of("<[");
+    const std::size_t close = out.call_begin.find_first_of(">]");
+    if (close != std::string::npos && (open == std::string::npos || close < open)) {
+      out.call_begin.erase(0, close + 1);
+    }
+  }
+  out.section_begin = before.substr(0, before.size() - out.call_begin.size());
+  out.separator = next.substr(0, next.size() - std::min(next.size(), out.call_begin.size()));
+  out.section_end = after.substr(out.call_end.size());
+}
+
+// Marks without what belongs to the thoughts before them and to the turn after them.
+void tidy_marks(ChatSyntax& out) {
+  const std::size_t thought = out.section_begin.find(out.think_end);
+  if (thought != std::string::npos) {
+    out.section_begin.erase(0, thought + out.think_end.size());
+  }
+  if (trimmed(out.section_begin).empty()) {
+    out.section_begin.clear();
+    out.section_end.clear();
+  }
+  const std::size_t close = out.section_end.find('>');
+  if (close != std::string::npos) out.section_end.resize(close + 1);
+  if (out.form == CallForm::kNamed && trimmed(out.call_begin + out.section_begin).empty()) {
+    out.call_begin = trimmed(out.separator);
+    out.separator.clear();
+  }
+  // NAME:INDEX
+  std::size_t digits = 1;
+  while (digits < out.name_end.size() && out.name_end[digits] >= '0' &&
+         out.name_end[digits] <= '9') {
+    ++digits;
+  }
+  if (out.name_end.starts_with(':') && digits > 1) {
+    out.name_end.erase(0, digits);
+    out.name_in_id = true;
+  }
+}
+
+struct Span2 {
+  std::size_t begin;
+  std::size_t end;
+};
+
+// {"name": "probetool", "arguments": {...}}, alone or in a list.
+bool read_objects(std::string_view one, std::string_view two, ChatSyntax& out) {
+  const auto find = [](std::string_view text, std::string_view name) -> std::optional<Span2> {
+    const std::size_t at = text.find(quoted(name));
+    const auto object = at == text.npos ? std::nullopt : object_around(text, at);
+    if (!object) return std::nullopt;
+    return Span2{object->first, object->second};
+  };
+  const auto first = find(one, kTool);
+  const auto left = find(two, kTool);
+  const auto right = find(two, kOtherTool);
+  if (!first) return false;
+  const std::string_view text = one.substr(first->begin, first->end - first->begin);
+  const auto object = read_literal_object(text, '{', '}');
+  if (!object) return false;
+  bool named = false;
+  for (const auto& [key, json] : object->entries) {
+    if (json == quoted(kTool)) {
+      out.name_key = key;
+      named = true;
+    } else if (json == quoted(kId)) {
+      out.id_key = key;
+    } else if (json.find(kKey) != json.npos) {
+      out.arguments_key = key;
+    }
+  }
+  // Some nest the function in an object with a type: the object around it is the call.
+  if (!named || text.find(kKey) == text.npos) return false;
+  out.form = CallForm::kObject;
+  const std::string_view before = one.substr(0, first->begin);
+  const std::string_view after = one.substr(first->end);
+  if (left && right && right->begin >= left->end) {
+    set_marks(before, two.substr(left->end, right->begin - left->end), after, out);
+  } else {
+    out.call_begin = before;
+    out.call_end = after;
+  }
+  return true;
+}
+
+// NAME mark {"probekey": "probevalue"}
+bool read_named(std::string_view one, std::string_view two, ChatSyntax& out) {
+  std::size_t name = one.find(kTool);
+  std::size_t name_size = kTool.size();
+  const std::size_t id = one.find(kId);
+  if (name == one.npos && id != one.npos) {
+    out.name_in_id = true;
+    name = id;
+    name_size = kId.size();
+  }
+  const std::size_t key = name == one.npos ? name : one.find(kKey, name);
+  if (key == one.npos) return false;
+  const auto find_end = [](std::string_view text, std::size_t open, const ChatSyntax& syntax) {
+    LiteralScanner scanner(syntax.arguments == ArgumentForm::kPython, syntax.quote);
+    const auto size = scanner.end(text.substr(open));
+    return size ? open + *size : text.npos;
+  };
+  const std::size_t open = one.find_last_of("{(", key);
+  if (open == one.npos || open < name) return false;
+  const std::string_view head = one.substr(open + 1, key - open - 1);
+  const std::size_t value = one.find(kValue, key);
+  if (value == one.npos) return false;
+  const std::string_view mid = one.substr(key + kKey.size(), value - key - kKey.size());
+  if (one[open] == '(' && head.empty() && mid.starts_with('=')) {
+    out.arguments = ArgumentForm::kPython;
+  } else if (one[open] == '{' && trimmed(head) == "\"" && trimmed(mid).starts_with('"')) {
+    out.arguments = ArgumentForm::kJson;
+  } else if (one[open] == '{' && head.empty() && mid.starts_with(':')) {
+    out.arguments = ArgumentForm::kQuoted;
+    out.quote = trimmed(mid.substr(1));
+    if (out.quote == "\"") out.quote.clear();
+  } else {
+    return false;
+  }
+  const std::size_t end = find_end(one, open, out);
+  if (end == one.npos) return false;
+  out.form = CallForm::kNamed;
+  const std::string_view between = one.substr(name + name_size, open - name - name_size);
+  out.name_end = between;
+  if (!out.name_in_id && id != one.npos && id > name && id < open) {
+    out.name_end = one.substr(name + name_size, id - name - name_size);
+    out.id_end = one.substr(id + kId.size(), open - id - kId.size());
+  }
+  const std::string_view other = out.name_in_id ? kOtherId : kOtherTool;
+  const std::size_t next = two.find(other);
+  const std::size_t first = two.find(out.name_in_id ? kId : kTool);
+  const std::size_t first_open = first == two.npos ? first : two.find(one[open], first);
+  const std::size_t first_end =
+      first_open == two.npos ? first_open : find_end(two, first_open, out);
+  if (first_end != two.npos && next != two.npos && next >= first_end) {
+    set_marks(one.substr(0, name), two.substr(first_end, next - first_end), one.substr(end), out);
+  } else {
+    out.call_begin = one.substr(0, name);
+    out.call_end = one.substr(end);
+  }
+  return true;
+}
+
+// NAME mark (mark KEY mark VALUE mark)*
+bool read_tagged(std::string_view one, std::string_view two, std::string_view pair,
+                 ChatSyntax& out) {
+  const std::size_t name = one.find(kTool);
+  const std::size_t key = name == one.npos ? name : one.find(kKey, name);
+  const std::size_t value = key == one.npos ? key : one.find(kValue, key);
+  if (value == one.npos) return false;
+  const std::string_view before_key = one.substr(name + kTool.size(), key - name - kTool.size());
+  out.key_end = one.substr(key + kKey.size(), value - key - kKey.size());
+  const std::string_view rest = one.substr(value + kValue.size());
+  // Of two arguments, what stands between them ends a value and begins a parameter.
+  const std::size_t pair_value = pair.find(kValue);
+  const std::size_t pair_key =
+      pair_value == pair.npos ? pair_value : pair.find(kOtherKey, pair_value);
+  if (pair_key == pair.npos || trimmed(out.key_end).empty()) return false;
+  const std::size_t value_end = pair_value + kValue.size();
+  const std::string_view middle = pair.substr(value_end, pair_key - value_end);
+  const std::string common = common_suffix(before_key, middle);
+  const std::size_t open = common.find('<') == common.npos ? common.find('[') : common.find('<');
+  if (open == common.npos) return false;
+  out.parameter_begin = common.substr(open);
+  out.name_end = before_key.substr(0, before_key.size() - out.parameter_begin.size());
+  const std::string_view end = middle.substr(0, middle.size() - out.parameter_begin.size());
+  out.value_end = common_prefix(end, rest);
+  if (trimmed(out.value_end).empty()) return false;
+  out.form = CallForm::kTagged;
+  const std::string_view after = rest.substr(out.value_end.size());
+  const std::size_t second = two.find(kOtherTool);
+  const std::size_t first_value = two.find(kValue);
+  const std::size_t left =
+      first_value == two.npos ? first_value : first_value + kValue.size() + out.value_end.size();
+  if (second != two.npos && left <= second) {
+    set_marks(one.substr(0, name), two.substr(left, second - left), after, out);
+  } else {
+    out.call_begin = one.substr(0, name);
+    out.call_end = after;
+  }
+  return !trimmed(out.call_end).empty() && !trimmed(out.call_begin).empty();
+}
+
+bool read_calls(const Prober& probe, ChatSyntax& out) {
+  const ChatToolCall first = call(kId, kTool, kKey, kValue);
+  const ChatToolCall second = call(kOtherId, kOtherTool, kOtherKey, kOtherValue);
+  ChatToolCall both = first;
+  both.arguments = "{" + quoted(kKey) + ": " + quoted(kValue) + ", " + quoted(kOtherKey) + ": " +
+                   quoted(kOtherValue) + "}";
+  // Text first: a template that writes it as it is gives back what the model wrote.
+  for (const bool objects : {false, true}) {
+    const auto one = probe.calls({first}, objects);
+    if (!one || one->find(kKey) == one->npos) continue;
+    // Written as a string, or within brackets of the template's own.
+    const std::size_t raw = one->find(first.arguments);
+    if (!objects && (raw == one->npos || (raw > 0 && (*one)[raw - 1] == '{'))) continue;
+    const std::string two = probe.calls({first, second}, objects).value_or("");
+    const std::string pair = probe.calls({both}, objects).value_or("");
+    ChatSyntax found = out;
+    found.object_arguments = objects;
+    if (one->find("<|channel|>") != one->npos && one->find("<|message|>") != one->npos) {
+      found.form = CallForm::kHarmony;
+    } else if (ChatSyntax form = found; read_objects(*one, two, form)) {
+      found = form;
+    } else if (form = found; read_named(*one, two, form)) {
+      found = form;
+    } else if (form = found; read_tagged(*one, two, pair, form)) {
+      found = form;
+    } else {
+      continue;
+    }
+    tidy_marks(found);
+    out = found;
+    return true;
+  }
+  return false;
+}
+
+// Templates that write tools and no calls say in words how to call.
+bool read_words(std::string_view text, ChatSyntax& out) {
+  const auto has = [&](std::string_view word) { return text.find(word) != text.npos; };
+  if (has("<|tool_list_start|>") || has("<|tool_call_start|>")) {  // LFM2
+    out.form = CallForm::kNamed;
+    out.arguments = ArgumentForm::kPython;
+    out.section_begin = "<|tool_call_start|>[";
+    out.section_end = "]<|tool_call_end|>";
+    out.separator = ", ";
+  } else if (has("[func_name1(")) {  // Llama 3.2 and 4
+    out.form = CallForm::kNamed;
+    out.arguments = ArgumentForm::kPython;
+    out.separator = ", ";
+  } else if (has("<|tool_call|>") || has("<|tool|>")) {  // Granite 3, Phi 4
+    out.section_begin = "<|tool_call|>[";
+    out.section_end = has("<|tool|>") ? "]<|/tool_call|>" : "]";
+    out.separator = ", ";
+  } else if (has("functools[")) {  // Firefunction
+    out.section_begin = " functools[";
+    out.section_end = "]";
+    out.separator = ", ";
+  } else {
+    return false;
+  }
+  return true;
+}
+
+// The pairs of marks that models think between.
+constexpr std::pair<std::string_view, std::string_view> kThoughts[] = {
+    {"<think>", "</think>"},
+    {"[THINK]", "[/THINK]"},
+    {"<seed:think>", "</seed:think>"},
+    {"<|START_THINKING|>", "<|END_THINKING|>"},
+    {"<|channel>thought", "<channel|>"},
+    {"<thinking>", "</thinking>"},
+    {"<mm:think>", "</mm:think>"},
+    {"<|think|>", "<|/think|>"},
+};
+
+void read_thoughts(const Prober& probe, ChatSyntax& out) {
+  std::string seen;
+  ChatMessage message{"assistant", std::string(kContent)};
+  message.reasoning = kThought;
+  for (const bool last : {true, false}) {
+    std::vector<ChatMessage> messages = {message};
+    if (!last) messages.push_back({"user", "Another."});
+    const auto text = probe.render(messages, false);
+    if (text && text->find(kThought) != text->npos) seen += *text;
+  }
+  if (const auto prompt = probe.render({}, false, true, true)) seen += *prompt;
+  for (const auto& [begin, end] : kThoughts) {
+    if (seen.find(begin) == seen.npos) continue;
+    out.think_begin = begin;
+    out.think_end = end;
+    return;
+  }
+}
+
+}  // namespace
+
+std::vector<std::string> ChatSyntax::marks() const {
+  std::vector<std::string> out = {section_begin,   section_end, call_begin, call_end, separator,
+                                  name_end,        id_end,      quote,      key_end,  value_end,
+                                  parameter_begin, think_begin, think_end};
+  if (form == CallForm::kHarmony) {
+    for (const char* mark : {"<|start|>", "<|channel|>", "<|message|>", "<|end|>", "<|call|>",
+                             "<|return|>", "<|constrain|>"}) {
+      out.emplace_back(mark);
+    }
+  }
+  std::erase_if(out, [](const std::string& mark) { return trimmed(mark).empty(); });
+  return out;
+}
+
+ChatSyntax find_chat_syntax(const ChatTemplate& chat_template) {
+  const Prober probe(chat_template);
+  ChatSyntax out;
+  read_thoughts(probe, out);
+  if (read_calls(probe, out)) return out;
+  out.describes_tools = true;
+  out.object_arguments = false;
+  out.form = CallForm::kObject;
+  out.call_begin = "<tool_call>\n";
+  out.call_end = "\n</tool_call>";
+  out.separator = "\n";
+  // A template that writes tools and no calls has a form that only its words tell.
+  const auto with = probe.render({}, true, true, true);
+  const auto without = probe.render({}, false, true, true);
+  if (!with || !without || *with == *without) return out;
+  ChatSyntax told;
+  told.object_arguments = false;
+  told.think_begin = out.think_begin;
+  told.think_end = out.think_end;
+  if (read_words(*with, told)) return told;
+  out.describes_tools = false;
+  return out;
+}
+
+void describe_tools(const ChatSyntax& syntax, ChatTemplateInput& input) {
+  if (!syntax.describes_tools) return;
+  std::string words;
+  if (!input.tools.empty()) {
+    words = "You may call functions. They are described in JSON, one a line:\n";
+    for (const ChatTool& each : input.tools) words += each.text + "\n";
+    words += "To call one, write a JSON object with its name and arguments, alone:\n" +
+             syntax.call_begin + R"({"name": "NAME", "arguments": {}})" + syntax.call_end;
+  }
+  input.tools.clear();
+  for (ChatMessage& message : input.messages) {
+    for (const ChatToolCall& each : message.tool_calls) {
+      if (!message.content.empty()) message.content += "\n";
+      message.content += syntax.call_begin + "{\"" + syntax.name_key +
+                         "\": " + json_string(each.name) + ", \"" + syntax.arguments_key +
+                         "\": " + each.arguments + "}" + syntax.call_end;
+    }
+    message.tool_calls.clear();
+    if (message.role != "tool") continue;
+    message.role = "user";
+    message.content = "<tool_response>\n" + message.content + "\n</tool_response>";
+    message.tool_call_id.clear();
+    message.name.clear();
+  }
+  // Results of one turn are one message: many templates want the roles to alternate.
+  std::vector<ChatMessage> joined;
+  bool result = false;
+  for (ChatMessage& message : input.messages) {
+    const bool now = message.role == "user" && message.content.starts_with("<tool_response>\n");
+    if (now && result) {
+      joined.back().content += "\n" + message.content;
+    } else {
+      joined.push_back(std::move(message));
+    }
+    result = now;
+  }
+  input.messages = std::move(joined);
+  if (words.empty()) return;
+  if (!input.messages.empty() && input.messages.front().role == "system") {
+    input.messages.front().content += "\n\n" + words;
+  } else {
+    input.messages.insert(input.messages.begin(), {"system", words});
+  }
+}
+
+}  // namespace hearth::model

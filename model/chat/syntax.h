@@ -1,0 +1,72 @@
+// ChatSyntax: how a model writes what is not plain content: what it thinks, and its calls of tools.
+// One description serves the parser of answers (parser.h) and the grammar that enforces calls
+// (call_grammar.h), so what may be generated is what can be parsed. It is found by probing the chat
+// template: rendering messages with calls and looking at what appears around them, never by the
+// name of a model. Immutable.
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "model/chat_template.h"
+
+namespace hearth::model {
+
+enum class CallForm : std::uint8_t {
+  kObject,   // {"name": "f", "arguments": {...}}
+  kNamed,    // f, then the arguments in one bracketed value
+  kTagged,   // f, then each argument between marks of its own
+  kHarmony,  // messages with channels and recipients (gpt-oss)
+};
+enum class ArgumentForm : std::uint8_t {
+  kJson,
+  kPython,  // (a=1, b='x')
+  kQuoted,  // {a:1,b:<|"|>x<|"|>} with ChatSyntax::quote (Gemma 4)
+};
+
+struct ChatSyntax {
+  CallForm form = CallForm::kObject;
+  // The template writes no tools. Then a system message describes them, and calls and results are
+  // written as text.
+  bool describes_tools = false;
+  bool object_arguments = true;  // ChatTemplateInput::object_arguments
+
+  // Marks as the template writes them. Parsers ignore the white space at their ends.
+  std::string section_begin = {};  // around all calls of an answer; may be empty
+  std::string section_end = {};
+  std::string call_begin = {};  // around each call, before its object or name; may be empty
+  std::string call_end = {};
+  std::string separator = {};  // between calls
+
+  // kObject
+  std::string name_key = "name";
+  std::string arguments_key = "arguments";
+  std::string id_key = {};  // empty: no id
+  // kNamed and kTagged: between the name and the arguments
+  std::string name_end = {};
+  std::string id_end = {};  // where an id follows the name: between id and arguments
+  bool name_in_id = false;  // the name is written as functions.NAME:INDEX (Kimi)
+  ArgumentForm arguments = ArgumentForm::kJson;
+  std::string quote = {};
+  // kTagged: KEY between parameter_begin and key_end, then its value up to value_end
+  std::string parameter_begin = {};
+  std::string key_end = {};
+  std::string value_end = {};
+
+  // Around what the model thinks.
+  std::string think_begin = "<think>";
+  std::string think_end = "</think>";
+
+  // Every mark that a special token may spell; the tokens are then not hidden from the parser.
+  std::vector<std::string> marks() const;
+};
+
+// Renders probes of the template. A template that refuses them all gets the generic form.
+ChatSyntax find_chat_syntax(const ChatTemplate& chat_template);
+
+// For a template that writes no tools: the same messages, with the tools described in the system
+// message and calls and results written as text. Others are left as they are.
+void describe_tools(const ChatSyntax& syntax, ChatTemplateInput& input);
+
+}  // namespace hearth::model
