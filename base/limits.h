@@ -63,8 +63,10 @@ inline constexpr std::size_t kGrammarMaskBytes = 64 * kMiB;
 // Tools (model/chat/).
 inline constexpr std::uint32_t kTools = 512;  // of a request, and arguments of a call
 inline constexpr std::size_t kToolNameBytes = 256;
-inline constexpr std::size_t kToolCallBytes = 2 * kMiB;  // of one call; what is longer is text
-inline constexpr std::uint32_t kToolCalls = 256;         // of one message
+inline constexpr std::size_t kToolCallBytes = 2 * kMiB;    // of one call; what is longer is text
+inline constexpr std::size_t kPromptTailBytes = 4 * kKiB;  // of a prompt that an answer continues
+inline constexpr std::size_t kToolsBytes = 1 * kMiB;       // of a kept request, all together
+inline constexpr std::uint32_t kToolCalls = 256;           // of one message
 
 // One step batch (proto/step.h) and its frame (proto/frame.h).
 inline constexpr std::uint32_t kBatchRows = 512;

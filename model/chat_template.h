@@ -39,6 +39,7 @@ struct ChatTool {
   std::string parameters;  // JSON text of the schema of its arguments
   bool strict = false;     // a call's arguments match the schema
   std::string text;        // JSON text of the whole tool in OpenAI's form, as the request wrote it
+  friend bool operator==(const ChatTool&, const ChatTool&) = default;
 };
 
 struct ChatTemplateInput {

@@ -95,7 +95,7 @@ struct Prepared {
 
 // `asked`: the unix seconds of the request, which its prompt may state.
 Result<Prepared> prepare(const ReexecuteOptions& options, const model::GgufFile& file,
-                         const nlohmann::json& body, std::int64_t asked) {
+                         const http::Json& body, std::int64_t asked) {
   Prepared out;
   TRY(out.texts, read_texts(file, options.chat_template));
   const http::ModelBounds bounds{out.texts.spec.vocabulary, out.texts.spec.context};

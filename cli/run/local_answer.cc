@@ -160,6 +160,7 @@ Result<coordinator::http::ServedModel> read_texts(const model::GgufFile& file,
   TRY(texts.spec, model::ModelSpec::read(file));
   TRY(texts.tokenizer, model::Tokenizer::load(file));
   TRY(texts.chat_template, read_chat_template(file, *texts.tokenizer, chat_template));
+  texts.syntax = std::make_shared<model::ChatSyntax>(model::find_chat_syntax(*texts.chat_template));
   return texts;
 }
 

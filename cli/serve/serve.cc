@@ -173,6 +173,8 @@ Result<ServedModel> read_model(const ServeOptions& options, const std::filesyste
   served.stages = stage_needs(options, *file, served.spec);
   TRY(served.tokenizer, model::Tokenizer::load(*file));
   TRY(served.chat_template, read_chat_template(*file, *served.tokenizer, options.chat_template));
+  served.syntax =
+      std::make_shared<model::ChatSyntax>(model::find_chat_syntax(*served.chat_template));
   return served;
 }
 

@@ -18,6 +18,7 @@
 #include "coordinator/proof/ledger_view.h"
 #include "coordinator/store/requests.h"
 #include "coordinator/store/store.h"
+#include "model/chat/syntax.h"
 #include "model/chat_template.h"
 #include "model/spec.h"
 #include "model/text/tokenizer.h"
@@ -43,6 +44,7 @@ struct ServedModel {
   std::vector<StageNeed> stages;  // for users who ask what is missing; may be empty
   std::shared_ptr<const model::Tokenizer> tokenizer;
   std::shared_ptr<const model::ChatTemplate> chat_template;
+  std::shared_ptr<const model::ChatSyntax> syntax;  // of the template; null: answers are content
 };
 
 // Seconds; see base/limits.h. Tests that wait for one make it short.

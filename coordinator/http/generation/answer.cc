@@ -75,7 +75,9 @@ Answer::Answer(const ServedModel& model, GenerationInput input, AnswerIdentity i
     prompt_tokens_ += prompt.size();
     for (std::uint32_t i = 0; i < request.n; ++i) {
       const auto index = static_cast<std::uint32_t>(parts_.size());
-      parts_.push_back({Choice(index, request, prompt, echo(index), model_.tokenizer)});
+      AnswerForm form{model_.syntax, input_.prompt_tail, identity_.id()};
+      parts_.push_back(
+          {Choice(index, request, prompt, echo(index), model_.tokenizer, std::move(form))});
       parts_.back().prompt_tokens = prompt.size();
     }
   }
@@ -212,6 +214,11 @@ KeptRequest Answer::kept_request() const {
   out.receipt = identity_.receipt();
   out.stop = request.stop;
   out.policy = request.policy;
+  if (request.chat) {
+    out.answer = {input_.prompt_tail, request.tools, request.parallel_tool_calls,
+                  request.separate_reasoning};
+    if (request.tool_choice == ToolChoice::kNone) out.answer.tools.clear();
+  }
   if (request.echo) out.echoes = input_.echoes;
   for (std::uint32_t i = 0; i < size(); i += request.n) {
     SequenceOpen open{

@@ -70,6 +70,7 @@ struct GenerationInput {
   // is the answer's `created` and stands in the names of its receipts, so that the prompt can be
   // rendered again.
   std::optional<std::int64_t> created = {};
+  std::string prompt_tail = {};  // of a chat: AnswerForm
 };
 
 class Answer {

@@ -29,7 +29,8 @@ void Listener::tell(const AnswerHead& head, const Choice& choice, bool ended, Or
     told = 1;
     send(chunk_object(head, role, {}, tokenizer));
   }
-  const bool news = !part.text.empty() || (!ended && !part.token_ids.empty());
+  const bool news = !part.text.empty() || !part.reasoning.empty() || !part.tool_calls.empty() ||
+                    (!ended && !part.token_ids.empty());
   if (all > std::max(told, 1U) && news) {
     told = all;
     send(chunk_object(head, part, {}, tokenizer));
@@ -37,6 +38,8 @@ void Listener::tell(const AnswerHead& head, const Choice& choice, bool ended, Or
     part.logprobs.clear();
   }
   part.text.clear();
+  part.reasoning.clear();
+  part.tool_calls.clear();
   if (!ended) return;
   part.finish_reason = choice.finish_reason();
   part.with_logprobs = part.with_logprobs && !part.logprobs.empty();

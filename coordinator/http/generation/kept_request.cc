@@ -17,8 +17,11 @@ constexpr std::uint8_t kTokenIds = 8;
 constexpr int kVerifyShift = 4;
 constexpr int kLevelShift = 6;
 constexpr std::uint8_t kTwoBits = 3;
-constexpr std::uint32_t kShared = std::uint32_t{1} << 31;  // beside n
-constexpr std::uint32_t kNamed = std::uint32_t{1} << 30;   // likewise
+constexpr std::uint32_t kShared = std::uint32_t{1} << 31;     // beside n
+constexpr std::uint32_t kNamed = std::uint32_t{1} << 30;      // likewise
+constexpr std::uint32_t kHasAnswer = std::uint32_t{1} << 29;  // likewise
+constexpr std::uint8_t kParallel = 1;
+constexpr std::uint8_t kSeparate = 2;
 constexpr std::size_t kFingerprintBytes = 128;
 
 std::uint8_t flags_of(const KeptRequest& request) {
@@ -82,6 +85,37 @@ Result<std::vector<SubmitMessage>> read_prompts(ByteReader& reader, const StepSh
   return prompts;
 }
 
+void write_answer(ByteWriter& writer, const KeptAnswer& answer) {
+  writer.write(static_cast<std::uint8_t>((answer.parallel_tool_calls ? kParallel : 0) |
+                                         (answer.separate_reasoning ? kSeparate : 0)));
+  write_bytes(writer, as_bytes(answer.prompt_tail));
+  std::vector<std::string> texts;
+  for (const model::ChatTool& tool : answer.tools) {
+    texts.push_back(tool.name);
+    texts.push_back(tool.parameters);
+  }
+  write_texts(writer, texts);
+}
+
+Result<KeptAnswer> read_answer(ByteReader& reader) {
+  KeptAnswer answer;
+  const auto flags = reader.read<std::uint8_t>();
+  REQUIRE(flags <= (kParallel | kSeparate), fmt::format("the flags of an answer are {}", flags));
+  answer.parallel_tool_calls = (flags & kParallel) != 0;
+  answer.separate_reasoning = (flags & kSeparate) != 0;
+  TRY(const ByteSpan tail, read_bytes(reader, "prompt tail", limits::kPromptTailBytes));
+  answer.prompt_tail = as_text(tail);
+  TRY(const auto texts, read_texts(reader, "tools", 2 * limits::kTools, limits::kToolsBytes));
+  REQUIRE(texts.size() % 2 == 0, "a tool has a name and no parameters");
+  for (std::size_t i = 0; i < texts.size(); i += 2) {
+    model::ChatTool tool;
+    tool.name = texts[i];
+    tool.parameters = texts[i + 1];
+    answer.tools.push_back(std::move(tool));
+  }
+  return answer;
+}
+
 Status check_texts(const KeptRequest& request) {
   for (const std::string& stop : request.stop) REQUIRE(!stop.empty(), "a stop string is empty");
   for (const std::string& name : request.policy.trust) TRY_VOID(check_node_name(name));
@@ -100,9 +134,12 @@ Bytes encode(const KeptRequest& request) {
   ByteWriter writer(out);
   write_bytes(writer, as_bytes(request.fingerprint));
   writer.write(flags_of(request));
-  writer.write(request.n | (request.policy.share ? kShared : 0) | (request.receipt ? kNamed : 0));
+  const bool has_answer = request.chat && request.answer != KeptAnswer{};
+  writer.write(request.n | (request.policy.share ? kShared : 0) | (request.receipt ? kNamed : 0) |
+               (has_answer ? kHasAnswer : 0));
   writer.write(request.created);
   if (request.receipt) writer.append(*request.receipt);
+  if (has_answer) write_answer(writer, request.answer);
   write_texts(writer, request.stop);
   write_texts(writer, request.policy.trust);
   write_texts(writer, request.echoes);
@@ -133,7 +170,7 @@ Result<KeptRequest> decode_kept_request(ByteSpan bytes, const StepShape& shape,
   request.return_token_ids = (flags & kTokenIds) != 0;
   const auto n = reader.read<std::uint32_t>();
   request.policy.share = (n & kShared) != 0;
-  request.n = n & ~(kShared | kNamed);
+  request.n = n & ~(kShared | kNamed | kHasAnswer);
   request.created = reader.read<std::int64_t>();
   if ((n & kNamed) != 0) {
     ledger::AnswerName name{};
@@ -141,6 +178,11 @@ Result<KeptRequest> decode_kept_request(ByteSpan bytes, const StepShape& shape,
     REQUIRE(!reader.failed(), "the kept request ends inside the name of its receipts");
     std::ranges::copy(bytes_of_name, name.begin());
     request.receipt = name;
+  }
+  if ((n & kHasAnswer) != 0) {
+    REQUIRE(request.chat, "only a chat says how its answer is read");
+    TRY(request.answer, read_answer(reader));
+    REQUIRE(request.answer != KeptAnswer{}, "what an answer is read by is the default");
   }
   REQUIRE(request.n >= 1 && request.n <= limits::kChoices,
           fmt::format("n is {}; it must be 1 to {}", request.n, limits::kChoices));

@@ -1,5 +1,6 @@
 // KeptRequest: what another process needs to continue a request with the answer that this one would
-// have given: token ids and numbers, and no text except stop strings, names and echoes.
+// have given: token ids and numbers, and of texts stop strings, names, echoes, tools and the end of
+// a chat's prompt.
 #pragma once
 
 #include <cstdint>
@@ -11,9 +12,19 @@
 #include "base/result.h"
 #include "coordinator/request.h"
 #include "ledger/receipt.h"
+#include "model/chat_template.h"
 #include "proto/step.h"
 
 namespace hearth::coordinator::http {
+
+// How the answer of a chat is read: what AnswerForm and the request say of it.
+struct KeptAnswer {
+  std::string prompt_tail;
+  std::vector<model::ChatTool> tools;  // their names and parameters alone
+  bool parallel_tool_calls = true;
+  bool separate_reasoning = true;
+  friend bool operator==(const KeptAnswer&, const KeptAnswer&) = default;
+};
 
 struct KeptRequest {
   std::string fingerprint;  // of the model; hex
@@ -27,6 +38,7 @@ struct KeptRequest {
   std::int64_t created = 0;
   // The name of its receipts, which no other computation has; nothing: it has none.
   std::optional<ledger::AnswerName> receipt = {};
+  KeptAnswer answer = {};
   std::vector<std::string> stop;
   std::vector<std::string> echoes;  // one a prompt, or none
   // One a prompt, with the seed of its first choice; sequence and epoch mean nothing.
@@ -38,7 +50,9 @@ struct KeptRequest {
 // verify, 6 and 7: min_level), then n, created, stop, trust, echoes and prompts, little-endian, no
 // padding; each vector and string as a u32 count, then its items, a prompt as a count of bytes and
 // encode(SubmitMessage). The highest bit of n is `share`, the next one says that `receipt` follows
-// created: versions before them refuse such requests.
+// created: versions before them refuse such requests. In a chat the bit after those says that
+// `answer` follows created and receipt: a byte of flags (bit 0: several calls, bit 1: reasoning
+// apart), the tail, and names and parameters of tools in turn.
 Bytes encode(const KeptRequest& request);
 
 // Every count is checked against base/limits.h before anything is allocated, every number against

@@ -26,6 +26,10 @@ GenerationInput input_of(KeptRequest&& kept, Keep keep) {
   request.policy = std::move(kept.policy);
   request.policy.owner = keep.owner;
   request.echo = !kept.echoes.empty();
+  request.tools = std::move(kept.answer.tools);
+  request.parallel_tool_calls = kept.answer.parallel_tool_calls;
+  request.separate_reasoning = kept.answer.separate_reasoning;
+  input.prompt_tail = std::move(kept.answer.prompt_tail);
   input.echoes = std::move(kept.echoes);
   for (SubmitMessage& prompt : kept.prompts) input.prompts.push_back(std::move(prompt.prompt));
   input.keep = std::move(keep);

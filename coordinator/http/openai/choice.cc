@@ -1,21 +1,40 @@
 #include "coordinator/http/openai/choice.h"
 
+#include <spdlog/fmt/fmt.h>
+
 #include <algorithm>
 #include <utility>
 
+#include "base/crypto.h"
+
 namespace hearth::coordinator::http {
+namespace {
+
+constexpr std::size_t kCallIdBytes = 9;
+
+}  // namespace
 
 Choice::Choice(std::uint32_t index, const GenerationRequest& request,
                const std::vector<TokenId>& prompt, std::string echo,
-               std::shared_ptr<const model::Tokenizer> tokenizer)
+               std::shared_ptr<const model::Tokenizer> tokenizer, AnswerForm form)
     : index_(index),
       logprobs_wanted_(request.sampling.logprobs),
       ids_wanted_(request.return_token_ids),
       chat_(request.chat),
       detokenizer_(tokenizer, false),
       matcher_(request.stop),
+      name_(std::move(form.name)),
       text_(std::move(echo)),
       tokenizer_(std::move(tokenizer)) {
+  if (chat_ && form.syntax) {
+    marks_ = form.syntax->marks();
+    model::AnswerRules rules;
+    if (request.tool_choice != ToolChoice::kNone) rules.tools = request.tools;
+    rules.parallel_calls = request.parallel_tool_calls;
+    rules.separate_reasoning = request.separate_reasoning;
+    rules.prompt_tail = std::move(form.prompt_tail);
+    parser_.emplace(std::move(form.syntax), std::move(rules));
+  }
   // A completion goes on after its prompt: the space that SentencePiece strips from the first token
   // of a text belongs to it. A chat answer begins a text of its own.
   if (!chat_ && !prompt.empty()) detokenizer_.push(prompt.back());
@@ -27,7 +46,7 @@ bool Choice::push(const SampledToken& token) {
   const bool end_token = token.finish == FinishReason::kStop;
   std::string shown;
   if (!end_token) {
-    shown = matcher_.push(detokenizer_.push(token.token));
+    shown = matcher_.push(shown_by(token.token));
     if (logprobs_wanted_) {
       logprobs_.push_back(token);
       if (!chat_) {
@@ -42,9 +61,44 @@ bool Choice::push(const SampledToken& token) {
     finish_reason_ = end_token ? "stop" : "length";
   }
   if (matcher_.matched()) finish_reason_ = "stop";
-  text_ += shown;
-  ends_.push_back(text_.size());
-  return !shown.empty() || done();
+  const Ends before = ends_.empty() ? Ends{text_.size()} : ends_.back();
+  if (parser_) {
+    show(parser_->push(shown));
+    if (done()) show(parser_->finish());
+    if (finish_reason_ == "stop" && !calls_.empty()) finish_reason_ = "tool_calls";
+  } else {
+    text_ += shown;
+  }
+  ends_.push_back({text_.size(), reasoning_.size(), calls_.size()});
+  return text_.size() > before.text || reasoning_.size() > before.reasoning ||
+         calls_.size() > before.calls || done();
+}
+
+// Special tokens are hidden, but for those that the parser needs.
+std::string Choice::shown_by(TokenId token) {
+  if (parser_ && tokenizer_->is_special(token)) {
+    std::string text = tokenizer_->token_bytes(token, true);
+    const bool mark = !text.empty() && std::ranges::any_of(marks_, [&](const std::string& each) {
+      return each.find(text) != std::string::npos;
+    });
+    if (mark) return text;
+  }
+  return detokenizer_.push(token);
+}
+
+void Choice::show(model::AnswerPart part) {
+  text_ += part.content;
+  reasoning_ += part.reasoning;
+  for (model::ChatToolCall& call : part.calls) {
+    const auto index = static_cast<std::uint32_t>(calls_.size());
+    std::string id = std::move(call.id);
+    if (id.empty()) {
+      // Nine letters and digits: the templates of some models refuse others.
+      const std::string source = fmt::format("{} choice {} call {}", name_, index_, index);
+      id = blake2b(as_bytes(source)).hex().substr(0, kCallIdBytes);
+    }
+    calls_.push_back({index, std::move(id), std::move(call.name), std::move(call.arguments)});
+  }
 }
 
 ChoicePart Choice::part(std::uint32_t from) const {
@@ -53,17 +107,22 @@ ChoicePart Choice::part(std::uint32_t from) const {
   out.with_logprobs = logprobs_wanted_;
   out.with_token_ids = ids_wanted_;
   const std::size_t first = std::min<std::size_t>(from, ids_.size());
-  out.text = text_.substr(first == 0 ? 0 : ends_[first - 1]);
+  const Ends told = first == 0 ? Ends{} : ends_[first - 1];
+  out.text = text_.substr(told.text);
+  out.reasoning = reasoning_.substr(told.reasoning);
+  out.tool_calls.assign(calls_.begin() + static_cast<std::ptrdiff_t>(told.calls), calls_.end());
   if (ids_wanted_)
     out.token_ids.assign(ids_.begin() + static_cast<std::ptrdiff_t>(first), ids_.end());
-  const std::size_t told = std::min(first, logprobs_.size());
-  out.logprobs.assign(logprobs_.begin() + static_cast<std::ptrdiff_t>(told), logprobs_.end());
-  out.text_offset = told == 0 || offsets_.empty() ? 0 : offsets_[told - 1];
+  const std::size_t scored = std::min(first, logprobs_.size());
+  out.logprobs.assign(logprobs_.begin() + static_cast<std::ptrdiff_t>(scored), logprobs_.end());
+  out.text_offset = scored == 0 || offsets_.empty() ? 0 : offsets_[scored - 1];
   return out;
 }
 
 std::size_t Choice::bytes() const {
-  std::size_t bytes = text_.size() + ids_.size() * (sizeof(std::size_t) + sizeof(TokenId));
+  std::size_t bytes =
+      text_.size() + reasoning_.size() + ids_.size() * (sizeof(Ends) + sizeof(TokenId));
+  for (const ToolCallPart& call : calls_) bytes += sizeof call + call.arguments.size();
   for (const SampledToken& token : logprobs_) {
     bytes += sizeof token + token.top.size() * sizeof(TokenLogprob);
   }

@@ -1,25 +1,34 @@
 // Choice: one sequence of an answer, from sampled tokens to text. It detokenises, cuts at stop
-// strings and keeps the whole text, so that any number of clients can be told of it from any token
-// on. A plain state machine.
+// strings, tells content, thoughts and calls of a chat apart, and keeps the whole, so that any
+// number of clients can be told of it from any token on. A plain state machine.
 #pragma once
 
 #include <cstdint>
 #include <memory>
+#include <optional>
 #include <string>
 #include <vector>
 
 #include "coordinator/http/openai/requests.h"
 #include "coordinator/http/openai/responses.h"
+#include "model/chat/parser.h"
 #include "model/text/stop_strings.h"
 #include "model/text/tokenizer.h"
 
 namespace hearth::coordinator::http {
 
+// How the answer of a chat is read. Without a syntax all of it is content.
+struct AnswerForm {
+  std::shared_ptr<const model::ChatSyntax> syntax = nullptr;
+  std::string prompt_tail = {};  // of the chat's prompt: model::AnswerRules
+  std::string name = {};         // of the answer; ids of calls that the model gives none follow it
+};
+
 class Choice {
  public:
   // `echo`: text that precedes the generated text.
   Choice(std::uint32_t index, const GenerationRequest& request, const std::vector<TokenId>& prompt,
-         std::string echo, std::shared_ptr<const model::Tokenizer> tokenizer);
+         std::string echo, std::shared_ptr<const model::Tokenizer> tokenizer, AnswerForm form = {});
 
   // Takes one token. True when something may be sent: new text, or the end.
   bool push(const SampledToken& token);
@@ -43,8 +52,23 @@ class Choice {
   bool chat_;
   model::Detokenizer detokenizer_;
   model::StopMatcher matcher_;
+  // What is shown with a token, by its end in each.
+  struct Ends {
+    std::size_t text = 0;
+    std::size_t reasoning = 0;
+    std::size_t calls = 0;
+  };
+
+  std::string shown_by(TokenId token);
+  void show(model::AnswerPart part);
+
+  std::optional<model::AnswerParser> parser_;
+  std::vector<std::string> marks_;  // special tokens that spell these are shown to the parser
+  std::string name_;
   std::string text_;
-  std::vector<std::size_t> ends_;  // by token: the length of the text that is shown with it
+  std::string reasoning_;
+  std::vector<ToolCallPart> calls_;
+  std::vector<Ends> ends_;  // by token
   std::vector<TokenId> ids_;
   std::vector<SampledToken> logprobs_;  // where requested, by token, without the end token
   std::vector<std::uint64_t> offsets_;  // of a completion, by token: characters up to its end

@@ -89,7 +89,9 @@ class Builder final : public nlohmann::json_sax<Json> {
     }
   }
 
-  static void drop_equal_keys(Json::object_t& object) {
+  static void drop_equal_keys(Json::object_t& members) {
+    using Members = std::vector<std::pair<const std::string, Json>>;
+    Members& object = members;
     std::unordered_set<std::string_view> seen;
     std::vector<bool> keeps(object.size(), true);
     bool all = true;
@@ -98,12 +100,11 @@ class Builder final : public nlohmann::json_sax<Json> {
       all = all && keeps[i];
     }
     if (all) return;
-    using Members = std::vector<std::pair<const std::string, Json>>;
     Members kept;
     for (std::size_t i = 0; i < object.size(); ++i) {
       if (keeps[i]) kept.emplace_back(object[i].first, std::move(object[i].second));
     }
-    static_cast<Members&>(object) = std::move(kept);
+    object.swap(kept);
   }
 
   std::uint32_t values_ = 0;

@@ -3,12 +3,14 @@
 #include <spdlog/fmt/fmt.h>
 
 #include <algorithm>
+#include <array>
 #include <charconv>
 #include <limits>
 
 #include "base/check.h"
 #include "base/limits.h"
 #include "coordinator/http/openai/fields.h"
+#include "coordinator/http/openai/tools.h"
 #include "coordinator/http/openai/unsupported.h"
 #include "proto/frame.h"
 
@@ -208,12 +210,19 @@ model::ChatMessage parse_message(const Json& value, std::size_t index, FieldRead
   model::ChatMessage out;
   out.role = message.string("role").value_or("");
   if (out.role == "developer") out.role = "system";  // the newer name of the same role
-  if (out.role == "tool" || out.role == "function") {
-    message.fail(ApiError::not_supported("tools are not supported yet: role '" + out.role + "'",
-                                         "messages"));
-  } else if (out.role != "system" && out.role != "user" && out.role != "assistant") {
-    message.fail("role", "must be system, developer, user or assistant");
+  constexpr std::array kRoles = {"system", "user", "assistant", "tool"};
+  if (std::ranges::find(kRoles, out.role) == kRoles.end()) {
+    message.fail("role", "must be system, developer, user, assistant or tool");
   }
+  out.name = message.string("name").value_or("");
+  for (const char* name : {"reasoning_content", "reasoning"}) {
+    if (out.reasoning.empty()) out.reasoning = message.string(name).value_or("");
+  }
+  out.tool_calls = parse_tool_calls(message);
+  if (!out.tool_calls.empty() && out.role != "assistant") {
+    message.fail("tool_calls", "belong to messages of the assistant");
+  }
+  out.tool_call_id = message.string("tool_call_id").value_or("");
   const Json* content = message.find("content");
   if (content == nullptr) {
     if (out.role != "assistant") message.fail("content", "is required");
@@ -227,17 +236,6 @@ model::ChatMessage parse_message(const Json& value, std::size_t index, FieldRead
   refuse_unsupported_message(message);
   if (message.failed()) fields.fail(message.error());
   return out;
-}
-
-void refuse_formats(FieldReader& fields) {
-  const Json* format = fields.find("response_format");
-  if (format == nullptr) return;
-  FieldReader inner(*format, "response_format.");
-  const std::string type = inner.string("type").value_or("");
-  if (inner.failed()) return fields.fail(inner.error());
-  if (type == "text") return;
-  fields.fail(ApiError::not_supported("'response_format' other than text is not supported yet",
-                                      "response_format"));
 }
 
 void parse_chat_logprobs(FieldReader& fields, GenerationRequest& request) {
@@ -379,7 +377,9 @@ ApiResult<GenerationRequest> parse_chat_request(const Json& body, const ModelBou
   parse_chat_logprobs(fields, request);
   parse_stop(fields, request);
   parse_stream(fields, request);
-  refuse_formats(fields);
+  parse_tools(fields, request);
+  parse_format(fields, request);
+  parse_template_fields(fields, request);
   refuse_unsupported(fields);
   if (fields.failed()) return fields.error();
   return request;
@@ -396,8 +396,9 @@ ApiResult<GenerationRequest> parse_completion_request(const Json& body, const Mo
   parse_completion_logprobs(fields, request);
   parse_stop(fields, request);
   parse_stream(fields, request);
-  refuse_formats(fields);
+  parse_format(fields, request);
   refuse_unsupported(fields, "echo");
+  refuse_chat_fields(fields);
   refuse_completion_extras(fields, request);
   if (!fields.failed() && request.prompts.size() * request.n > limits::kHttpSequences) {
     fields.fail(

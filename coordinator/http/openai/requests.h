@@ -63,6 +63,7 @@ struct GenerationRequest {
   bool parallel_tool_calls = true;  // an answer may hold several calls
   // What the whole content must match: response_format and its like. Completions have it, too.
   std::optional<model::GrammarSource> format;
+  std::string format_field;  // that asked for it
   // Names and JSON texts for the chat template: chat_template_kwargs, enable_thinking,
   // reasoning_effort.
   std::vector<std::pair<std::string, std::string>> template_variables;

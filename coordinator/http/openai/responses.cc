@@ -63,6 +63,30 @@ void finish_choice(const AnswerHead& head, const ChoicePart& part,
   if (part.with_token_ids) choice["token_ids"] = part.token_ids;
 }
 
+// The calls of a part. `streamed`: with their index, and without what an earlier part told.
+OrderedJson calls_of(const ChoicePart& part, bool streamed) {
+  OrderedJson list = OrderedJson::array();
+  for (const ToolCallPart& call : part.tool_calls) {
+    OrderedJson& out = list.emplace_back(OrderedJson::object());
+    if (streamed) out["index"] = call.index;
+    if (!call.id.empty()) {
+      out["id"] = valid_utf8(call.id);
+      out["type"] = "function";
+    }
+    OrderedJson& function = out["function"] = OrderedJson::object();
+    if (!call.name.empty()) function["name"] = valid_utf8(call.name);
+    function["arguments"] = call.arguments;
+  }
+  return list;
+}
+
+// Clients look for it under either name.
+void add_reasoning(const ChoicePart& part, OrderedJson& message) {
+  if (part.reasoning.empty()) return;
+  message["reasoning_content"] = part.reasoning;
+  message["reasoning"] = part.reasoning;
+}
+
 double per_second(std::uint64_t count, double ms) {
   return ms > 0.0 ? static_cast<double>(count) * 1000.0 / ms : 0.0;
 }
@@ -159,10 +183,15 @@ OrderedJson answer_object(const AnswerHead& head, const std::vector<ChoicePart>&
   for (const ChoicePart& part : choices) {
     OrderedJson& choice = list.emplace_back(OrderedJson{{"index", part.index}});
     if (head.chat) {
-      choice["message"] = {{"role", "assistant"},
-                           {"content", part.text},
-                           {"refusal", nullptr},
-                           {"annotations", OrderedJson::array()}};
+      OrderedJson& message = choice["message"] = {{"role", "assistant"},
+                                                  {"content", part.text},
+                                                  {"refusal", nullptr},
+                                                  {"annotations", OrderedJson::array()}};
+      add_reasoning(part, message);
+      if (!part.tool_calls.empty()) {
+        if (part.text.empty()) message["content"] = nullptr;
+        message["tool_calls"] = calls_of(part, false);
+      }
     } else {
       choice["text"] = part.text;
     }
@@ -184,6 +213,8 @@ OrderedJson chunk_object(const AnswerHead& head, const ChoicePart& part, Ordered
     OrderedJson& delta = choice["delta"] = OrderedJson::object();
     if (part.first) delta["role"] = "assistant";
     if (part.first || !part.text.empty()) delta["content"] = part.text;
+    add_reasoning(part, delta);
+    if (!part.tool_calls.empty()) delta["tool_calls"] = calls_of(part, true);
   } else {
     choice["text"] = part.text;
   }

@@ -19,20 +19,9 @@ constexpr std::string_view kOne = "[1]";
 
 constexpr std::array kFields = {
     // tools, and what an answer looks like
-    Unsupported{"tools", kEmpty},
     Unsupported{"functions", kEmpty},
-    Unsupported{"tool_choice", R"(["none", "auto"])"},
     Unsupported{"function_call", R"(["none", "auto"])"},
-    Unsupported{"grammar", kOff},
-    Unsupported{"json_schema", kOff},
-    Unsupported{"ebnf", kOff},
-    Unsupported{"regex", kOff},
     Unsupported{"format", kOff},
-    Unsupported{"structured_outputs", kOff},
-    Unsupported{"guided_json", kOff},
-    Unsupported{"guided_regex", kOff},
-    Unsupported{"guided_choice", kOff},
-    Unsupported{"guided_grammar", kOff},
     Unsupported{"modalities", R"([["text"], []])"},
     Unsupported{"audio", kNone},
     Unsupported{"web_search_options", kNone},
@@ -44,20 +33,15 @@ constexpr std::array kFields = {
     Unsupported{"echo", "[false]"},
     // how much a model thinks
     Unsupported{"reasoning", "[{}]"},
-    Unsupported{"reasoning_effort", kNone},
     Unsupported{"reasoning_budget", "[-1]"},
     Unsupported{"thinking", kNone},
     Unsupported{"thinking_budget", kNone},
     Unsupported{"think", kNone},
-    Unsupported{"enable_thinking", kNone},
     Unsupported{"verbosity", R"(["medium"])"},
     // the prompt
     Unsupported{"chat_template", kOff},
-    Unsupported{"chat_template_kwargs", "[{}]"},
     Unsupported{"template", kOff},
-    Unsupported{"add_generation_prompt", "[true]"},
     Unsupported{"add_special_tokens", kNone},
-    Unsupported{"continue_final_message", "[false]"},
     Unsupported{"documents", kEmpty},
     Unsupported{"images", kEmpty},
     Unsupported{"image_data", kEmpty},
@@ -123,12 +107,21 @@ constexpr std::array kFields = {
     Unsupported{"xtc_probability", "[0]"},
 };
 
+// What only a chat has.
+constexpr std::array kChatFields = {
+    Unsupported{"tools", kEmpty},
+    Unsupported{"tool_choice", R"(["none", "auto"])"},
+    Unsupported{"reasoning_effort", kNone},
+    Unsupported{"enable_thinking", kNone},
+    Unsupported{"chat_template_kwargs", "[{}]"},
+    Unsupported{"add_generation_prompt", "[true]"},
+    Unsupported{"continue_final_message", "[false]"},
+};
+
 constexpr std::array kMessageFields = {
-    Unsupported{"tool_calls", kEmpty},      Unsupported{"function_call", kNone},
-    Unsupported{"tool_call_id", kOff},      Unsupported{"audio", kNone},
-    Unsupported{"images", kEmpty},          Unsupported{"partial", "[false]"},
-    Unsupported{"prefix", "[false]"},       Unsupported{"reasoning", kOff},
-    Unsupported{"reasoning_content", kOff}, Unsupported{"refusal", kOff},
+    Unsupported{"function_call", kNone}, Unsupported{"audio", kNone},
+    Unsupported{"images", kEmpty},       Unsupported{"partial", "[false]"},
+    Unsupported{"prefix", "[false]"},    Unsupported{"refusal", kOff},
     Unsupported{"thinking", kOff},
 };
 
@@ -148,6 +141,8 @@ void refuse(FieldReader& fields, std::span<const Unsupported> list, std::string_
 void refuse_unsupported(FieldReader& request, std::string_view supported) {
   refuse(request, kFields, supported);
 }
+
+void refuse_chat_fields(FieldReader& request) { refuse(request, kChatFields, {}); }
 
 void refuse_unsupported_message(FieldReader& message) { refuse(message, kMessageFields, {}); }
 

@@ -11,6 +11,8 @@ namespace hearth::coordinator::http {
 
 // `supported`: a field of the list that this route supports.
 void refuse_unsupported(FieldReader& request, std::string_view supported = {});
+// Fields of a chat, in a completion.
+void refuse_chat_fields(FieldReader& request);
 // The same for one message of a chat.
 void refuse_unsupported_message(FieldReader& message);
 

@@ -6,6 +6,7 @@
 
 #include "coordinator/http/api/router.h"
 #include "coordinator/http/generation/generation.h"
+#include "coordinator/http/openai/tools.h"
 #include "coordinator/http/routes/prompt.h"
 
 namespace hearth::coordinator::http {
@@ -26,16 +27,28 @@ ApiResult<std::vector<TokenId>> encode_prompt(const ServedModel& served, const P
   return std::move(*ids);
 }
 
-ApiResult<std::vector<TokenId>> encode_chat(const ServedModel& served, GenerationRequest& request,
+ApiResult<std::vector<TokenId>> encode_chat(const ServedModel& served, GenerationInput& input,
                                             std::int64_t created) {
-  auto pieces = render_chat(served, created, std::move(request.messages));
+  auto pieces = render_prompt(served, created, template_input(input.request));
   if (!pieces.ok()) return prompt_error(pieces.error(), true);
   std::size_t bytes = 0;
   for (const model::PromptPiece& piece : *pieces) bytes += piece.text.size();
   if (auto error = check_bytes(served, bytes, "messages")) return *error;
+  input.prompt_tail = prompt_tail(*pieces, input.request.continue_final_message);
   auto ids = encode_pieces(*served.tokenizer, *pieces);
   if (!ids.ok()) return prompt_error(ids.error(), true);
   return std::move(*ids);
+}
+
+// Sets what the sampler masks the answer by. The one place that a mask is asked for: until stages
+// have one, what needs it is refused by name.
+std::optional<ApiError> constrain(const ServedModel&, GenerationRequest& request) {
+  const char* field = field_that_needs_mask(request);
+  if (field == nullptr) return std::nullopt;
+  return ApiError::not_supported(
+      fmt::format("'{}' needs a grammar mask, which is not supported yet; omit it{}", field,
+                  std::string_view(field) == "tools" ? " or send 'strict': false" : ""),
+      field);
 }
 
 // Parses and tokenises. Runs on the pool and reads only what never changes.
@@ -130,8 +143,9 @@ ApiResult<GenerationInput> tokenise(const ServedModel& served, GenerationRequest
   input.created = created;
   input.request = std::move(request);
   const bool chat = input.request.chat;
+  if (auto refused = constrain(served, input.request)) return *refused;
   if (chat) {
-    TRY(std::vector<TokenId> ids, encode_chat(served, input.request, created));
+    TRY(std::vector<TokenId> ids, encode_chat(served, input, created));
     input.prompts.push_back(std::move(ids));
   }
   for (const Prompt& prompt : input.request.prompts) {

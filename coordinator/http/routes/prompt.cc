@@ -2,6 +2,10 @@
 
 #include <spdlog/fmt/fmt.h>
 
+#include <algorithm>
+
+#include "base/limits.h"
+
 namespace hearth::coordinator::http {
 namespace {
 
@@ -18,6 +22,37 @@ Result<std::vector<model::PromptPiece>> render_chat(const ServedModel& served,
   model::ChatTemplateInput input;
   input.messages = std::move(messages);
   input.add_generation_prompt = add_generation_prompt;
+  return render_prompt(served, unix_seconds, std::move(input));
+}
+
+model::ChatTemplateInput template_input(GenerationRequest& request) {
+  model::ChatTemplateInput input;
+  input.messages = std::move(request.messages);
+  input.tools = request.tools;
+  input.variables = request.template_variables;
+  input.add_generation_prompt = request.add_generation_prompt;
+  input.continue_final_message = request.continue_final_message;
+  return input;
+}
+
+std::string prompt_tail(const std::vector<model::PromptPiece>& pieces, bool continued) {
+  if (pieces.empty()) return {};
+  std::string tail = pieces.back().text;
+  if (pieces.back().from_user) {
+    if (!continued) return {};
+    // What the answer continues may have begun a thought.
+    if (pieces.size() > 1) tail.insert(0, pieces[pieces.size() - 2].text);
+  }
+  return tail.substr(tail.size() - std::min(tail.size(), limits::kPromptTailBytes));
+}
+
+Result<std::vector<model::PromptPiece>> render_prompt(const ServedModel& served,
+                                                      std::int64_t unix_seconds,
+                                                      model::ChatTemplateInput input) {
+  if (served.syntax) {
+    input.object_arguments = served.syntax->object_arguments;
+    model::describe_tools(*served.syntax, input);
+  }
   input.unix_seconds = unix_seconds;
   input.bos_token = special_text(*served.tokenizer, served.tokenizer->bos());
   input.eos_token = special_text(*served.tokenizer, served.tokenizer->eos());

@@ -11,6 +11,7 @@
 #include "base/result.h"
 #include "coordinator/http/api/options.h"
 #include "coordinator/http/openai/errors.h"
+#include "coordinator/http/openai/requests.h"
 
 namespace hearth::coordinator::http {
 
@@ -21,6 +22,14 @@ Result<std::vector<model::PromptPiece>> render_chat(const ServedModel& served,
                                                     std::int64_t unix_seconds,
                                                     std::vector<model::ChatMessage> messages,
                                                     bool add_generation_prompt = true);
+// The same with tools and all else that a template takes; the tokens and the time are added here.
+Result<std::vector<model::PromptPiece>> render_prompt(const ServedModel& served,
+                                                      std::int64_t unix_seconds,
+                                                      model::ChatTemplateInput input);
+// What the template is given of a request; its messages are moved.
+model::ChatTemplateInput template_input(GenerationRequest& request);
+// model::AnswerRules::prompt_tail of a prompt. `continued`: the answer goes on in a message.
+std::string prompt_tail(const std::vector<model::PromptPiece>& pieces, bool continued);
 
 // Pieces to ids, after BOS where the tokenizer requires it and the template did not write it.
 Result<std::vector<TokenId>> encode_pieces(const model::Tokenizer& tokenizer,

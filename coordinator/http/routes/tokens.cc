@@ -6,6 +6,7 @@
 
 #include "coordinator/http/api/router.h"
 #include "coordinator/http/openai/fields.h"
+#include "coordinator/http/openai/tools.h"
 #include "coordinator/http/openai/unsupported.h"
 #include "coordinator/http/routes/prompt.h"
 #include "model/gguf/untrusted_text.h"
@@ -84,11 +85,13 @@ ApiResult<OrderedJson> detokenize(const ServedModel& served, const Json& body) {
 ApiResult<OrderedJson> apply_template(const ServedModel& served, const Json& body,
                                       std::int64_t unix_seconds) {
   FieldReader fields(body);
-  auto messages = parse_messages(fields);
-  const bool add_prompt = fields.boolean("add_generation_prompt").value_or(true);
-  refuse_unsupported(fields, "add_generation_prompt");
+  GenerationRequest request;
+  request.messages = parse_messages(fields);
+  parse_tools(fields, request);
+  parse_template_fields(fields, request);
+  refuse_unsupported(fields);
   if (fields.failed()) return fields.error();
-  auto pieces = render_chat(served, unix_seconds, std::move(messages), add_prompt);
+  auto pieces = render_prompt(served, unix_seconds, template_input(request));
   if (!pieces.ok()) return from_coordinator(pieces.error(), 1);
   std::string prompt;
   for (const model::PromptPiece& piece : *pieces) prompt += piece.text;
