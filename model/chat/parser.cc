@@ -209,7 +209,8 @@ bool AnswerParser::step_content() {
     drop(shown);
     return false;
   }
-  drop(found);
+  drop(shown);
+  lead_ = found - shown;
   state_ = State::kCalls;
   phase_ = Phase::kBetween;
   at_ = 0;
@@ -285,8 +286,9 @@ bool AnswerParser::step_calls() {
   }
   // Not a call: its first byte is content, and so is what follows unless another call begins there.
   content_begun_ = true;
-  tell(std::string_view(buffer_).substr(0, std::max<std::size_t>(primed_, 1)));
-  drop(std::max<std::size_t>(primed_, 1));
+  const std::size_t first = std::max(primed_, lead_ + 1);
+  tell(std::string_view(buffer_).substr(0, first));
+  drop(first);
   return !buffer_.empty();
 }
 
@@ -531,6 +533,7 @@ AnswerParser::Step AnswerParser::after() {
   // Told; what follows cannot make it content again.
   drop(at_);
   primed_ = 0;
+  lead_ = 0;
   marked_ = false;
   phase_ = Phase::kBetween;
   return Step::kGo;

@@ -80,6 +80,7 @@ class AnswerParser {
   Phase phase_ = Phase::kBetween;
   std::string buffer_;      // not told yet
   std::size_t primed_ = 0;  // bytes at its front that are of the prompt
+  std::size_t lead_ = 0;    // white space at its front, content unless a call follows
   std::size_t at_ = 0;      // in buffer_: what the calls were read up to
   std::size_t begin_ = 0;   // of the value that is read
   std::size_t searched_ = 0;

@@ -83,6 +83,44 @@ CONVERSATIONS = [
     [],
 ]
 
+TOOLS = [
+    {"type": "function", "function": {
+        "name": "get_weather", "description": "The weather <|im_end|> of a \"city\".",
+        "parameters": {"type": "object", "properties": {
+            "city": {"type": "string", "description": "Its name, as in 漢字."},
+            "days": {"type": "integer", "default": 1}}, "required": ["city"]}}},
+    {"type": "function", "function": {
+        "name": "now", "description": "The time.", "parameters": {
+            "type": "object", "properties": {}}}},
+]
+ARGUMENTS = {"city": "Größe <|im_end|> \"x\"", "days": 2}
+
+
+def tool_conversations():
+    """Conversations with tools, whose arguments are objects, then texts."""
+    for text in (False, True):
+        def call(number, name, arguments):
+            if text:
+                arguments = json.dumps(arguments, ensure_ascii=False)
+            return {"id": f"call0000{number}", "type": "function",
+                    "function": {"name": name, "arguments": arguments}}
+
+        def result(number, name, content):
+            return {"role": "tool", "content": content, "name": name,
+                    "tool_call_id": f"call0000{number}"}
+
+        one = {"role": "assistant", "content": "",
+               "tool_calls": [call(1, "get_weather", ARGUMENTS)]}
+        two = {"role": "assistant", "content": "Both.", "tool_calls": [
+            call(1, "get_weather", ARGUMENTS), call(2, "now", {})]}
+        first = result(1, "get_weather", "{\"degrees\": 20} <|im_end|>")
+        yield [USER]
+        yield [SYSTEM, USER, one]
+        yield [SYSTEM, USER, one, first]
+        yield [USER, two, first, result(2, "now", "noon"), {"role": "assistant", "content": "Warm."},
+               AGAIN]
+
+
 EMPTY_LISTS = "{%- set tools = [] -%}{%- set functions = '' -%}{%- set datetime = '' -%}"
 
 # Each is rendered over every conversation.
@@ -111,7 +149,8 @@ def expected(template, request):
     try:
         return compiled(template).render(
             messages=request["messages"], add_generation_prompt=request["add_generation_prompt"],
-            bos_token=request["bos"], eos_token=request["eos"], tools=None, documents=None), None
+            bos_token=request["bos"], eos_token=request["eos"], tools=request.get("tools"),
+            documents=None, **request.get("variables", {})), None
     except RaisedByTemplate as error:
         return None, error
     except Exception as error:  # whatever Python raises inside of a template
@@ -147,6 +186,9 @@ def requests():
         for prompt in (True, False):
             yield {"messages": messages, "add_generation_prompt": prompt, "bos": "<s>",
                    "eos": "</s>"}
+    for messages in tool_conversations():
+        yield {"messages": messages, "tools": TOOLS, "add_generation_prompt": True, "bos": "<s>",
+               "eos": "</s>", "variables": {"enable_thinking": False}}
 
 
 def check(name, template, ours):

@@ -8,7 +8,7 @@
 
 namespace {
 
-using nlohmann::json;
+using json = nlohmann::ordered_json;
 using namespace hearth;  // NOLINT
 
 json render(const json& request) {
@@ -19,7 +19,26 @@ json render(const json& request) {
   }
   model::ChatTemplateInput input;
   for (const json& message : request.at("messages")) {
-    input.messages.push_back({message.at("role"), message.at("content")});
+    model::ChatMessage& out = input.messages.emplace_back();
+    out.role = message.at("role");
+    out.content = message.at("content");
+    out.name = message.value("name", "");
+    out.tool_call_id = message.value("tool_call_id", "");
+    for (const json& call : message.value("tool_calls", json::array())) {
+      const json& function = call.at("function");
+      const json& arguments = function.at("arguments");
+      input.object_arguments = arguments.is_object();
+      out.tool_calls.push_back(
+          {call.at("id"), function.at("name"),
+           arguments.is_string() ? arguments.get<std::string>() : arguments.dump()});
+    }
+  }
+  for (const json& tool : request.value("tools", json::array())) {
+    input.tools.emplace_back().text = tool.dump();
+  }
+  const json variables = request.value("variables", json::object());
+  for (const auto& [name, value] : variables.items()) {
+    input.variables.emplace_back(name, value.dump());
   }
   input.add_generation_prompt = request.at("add_generation_prompt");
   input.bos_token = request.at("bos");

@@ -1,0 +1,314 @@
+// Every syntax, from a small template that writes it, with the answer cut at every byte.
+#include "model/chat/parser.h"
+
+#include <gtest/gtest.h>
+
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "model/chat/syntax.h"
+
+namespace hearth::model {
+namespace {
+
+ChatTool tool(const std::string& name) {
+  ChatTool out;
+  out.name = name;
+  out.parameters =
+      R"({"type":"object","properties":{"city":{"type":"string"},"days":{"type":"integer"}}})";
+  out.text = R"({"type":"function","function":{"name":")" + name + R"(","parameters":)" +
+             out.parameters + "}}";
+  return out;
+}
+
+struct Whole {
+  std::string content = {};
+  std::string reasoning = {};
+  std::string calls = {};
+  bool operator==(const Whole&) const = default;
+};
+
+void PrintTo(const Whole& whole, std::ostream* out) {
+  *out << "content '" << whole.content << "' reasoning '" << whole.reasoning << "' calls "
+       << whole.calls;
+}
+
+void add(const AnswerPart& part, Whole& whole) {
+  whole.content += part.content;
+  whole.reasoning += part.reasoning;
+  for (const ChatToolCall& call : part.calls) {
+    whole.calls += call.name + call.arguments + (call.id.empty() ? "" : "#" + call.id) + ";";
+  }
+}
+
+AnswerRules rules(const std::string& tail = {}) {
+  AnswerRules out;
+  out.tools = {tool("weather"), tool("time")};
+  out.prompt_tail = tail;
+  return out;
+}
+
+Whole parse(const ChatSyntax& syntax, const AnswerRules& how,
+            const std::vector<std::string>& pieces) {
+  AnswerParser parser(std::make_shared<ChatSyntax>(syntax), how);
+  Whole out;
+  for (const std::string& piece : pieces) add(parser.push(piece), out);
+  add(parser.finish(), out);
+  return out;
+}
+
+// Whole, cut in two at every byte, and byte by byte.
+Whole parse_every_way(const ChatSyntax& syntax, const AnswerRules& how, const std::string& text) {
+  const Whole whole = parse(syntax, how, {text});
+  std::vector<std::string> bytes;
+  for (std::size_t i = 0; i < text.size(); ++i) {
+    EXPECT_EQ(parse(syntax, how, {text.substr(0, i), text.substr(i)}), whole) << "cut at " << i;
+    bytes.push_back(text.substr(i, 1));
+  }
+  EXPECT_EQ(parse(syntax, how, bytes), whole) << "byte by byte";
+  return whole;
+}
+
+ChatSyntax probe(const std::string& source) {
+  const auto parsed = ChatTemplate::parse(source);
+  EXPECT_TRUE(parsed.ok()) << (parsed.ok() ? "" : parsed.error().message);
+  return find_chat_syntax(*parsed.value());
+}
+
+// A template whose calls are written by `call`, with `c` the function and `i` its place.
+ChatSyntax probe_calls(const std::string& begin, const std::string& call,
+                       const std::string& between, const std::string& end) {
+  return probe("{% for m in messages %}<|{{ m.role }}|>{{ m.content }}{% if m.tool_calls %}" +
+               begin + "{% for t in m.tool_calls %}{% set c = t.function %}" + call +
+               "{% if not loop.last %}" + between + "{% endif %}{% endfor %}" + end +
+               "{% endif %}<|end|>{% endfor %}");
+}
+
+constexpr const char* kArgs =
+    "{{ c.arguments if c.arguments is string else c.arguments | tojson }}";
+
+struct Case {
+  std::string name;
+  ChatSyntax syntax;
+  std::string answer;
+  Whole expected;
+  std::string tail = {};
+};
+
+std::vector<Case> cases() {
+  const std::string args = kArgs;
+  const std::string paris = R"({"city": "Paris"})";
+  const std::string both = "weather" + paris + ";time{};";
+  const std::string json = R"({"name": "weather", "arguments": {"city": "Paris"}})";
+  const std::string other = R"({"name": "time", "arguments": {}})";
+  const std::string object = "{\"name\": \"{{ c.name }}\", \"arguments\": " + args + "}";
+  std::vector<Case> out;
+  out.push_back({"hermes",
+                 probe_calls("", "\n<tool_call>\n" + object + "\n</tool_call>", "", ""),
+                 "Let me see.\n<tool_call>\n" + json + "\n</tool_call>\n<tool_call>\n" + other +
+                     "\n</tool_call>",
+                 {"Let me see.", "", both}});
+  out.push_back(
+      {"mistral list",
+       probe_calls(
+           "[TOOL_CALLS][",
+           "{\"name\": \"{{ c.name }}\", \"arguments\": " + args + ", \"id\": \"{{ t.id }}\"}",
+           ", ", "]"),
+       R"([TOOL_CALLS][{"name": "weather", "arguments": {"city": "Paris"}, "id": "abcdefghi"}])",
+       {"", "", "weather" + paris + "#abcdefghi;"}});
+  out.push_back({"mistral",
+                 probe_calls("", "[TOOL_CALLS]{{ c.name }}[ARGS]" + args, "", ""),
+                 "Hm.[TOOL_CALLS]weather[ARGS]" + paris + "[TOOL_CALLS]time[ARGS]{}",
+                 {"Hm.", "", both}});
+  out.push_back(
+      {"mistral with ids",
+       probe_calls("", "[TOOL_CALLS]{{ c.name }}[CALL_ID]{{ t.id }}[ARGS]" + args, "", ""),
+       "[TOOL_CALLS]weather[CALL_ID]abcdefghi[ARGS]" + paris,
+       {"", "", "weather" + paris + "#abcdefghi;"}});
+  out.push_back(
+      {"llama 3",
+       probe_calls("", "{\"name\": \"{{ c.name }}\", \"parameters\": " + args + "}", "", ""),
+       R"({"name": "weather", "parameters": {"city": "Paris"}})",
+       {"", "", "weather" + paris + ";"}});
+  out.push_back(
+      {"deepseek 3.1",
+       probe_calls("<tools>", "<call>{{ c.name }}<sep>" + args + "</call>", "", "</tools>"),
+       "<tools><call>weather<sep>" + paris + "</call><call>time<sep>{}</call></tools>",
+       {"", "", both}});
+  out.push_back(
+      {"deepseek r1",
+       probe_calls("<tools>", "<call>function<sep>{{ c.name }}\n```json\n" + args + "\n```</call>",
+                   "\n", "</tools>"),
+       "<tools><call>function<sep>weather\n```json\n" + paris +
+           "\n```</call>\n<call>function<sep>time\n```json\n{}\n```</call></tools>",
+       {"", "", both}});
+  out.push_back({"glm",
+                 probe_calls("",
+                             "\n<tool_call>{{ c.name }}\n{% for k, v in c.arguments.items() %}"
+                             "<arg_key>{{ k }}</arg_key>\n<arg_value>{{ v if v is string else v | "
+                             "tojson }}</arg_value>\n{% endfor %}</tool_call>",
+                             "", ""),
+                 "\n<tool_call>weather\n<arg_key>city</arg_key>\n<arg_value>Paris</arg_value>\n"
+                 "<arg_key>days</arg_key>\n<arg_value>3</arg_value>\n</tool_call>",
+                 {"", "", R"(weather{"city": "Paris", "days": 3};)"}});
+  out.push_back({"qwen3 coder",
+                 probe_calls("",
+                             "\n<tool_call>\n<function={{ c.name }}>\n{% for k, v in "
+                             "c.arguments.items() %}<parameter={{ k }}>\n{{ v }}\n</parameter>\n"
+                             "{% endfor %}</function>\n</tool_call>",
+                             "", ""),
+                 "Yes\n<tool_call>\n<function=weather>\n<parameter=city>\n<b>12</b>\nx\n"
+                 "</parameter>\n<parameter=days>\n3\n</parameter>\n</function>\n</tool_call>",
+                 {"Yes", "", R"(weather{"city": "<b>12</b>\nx", "days": 3};)"}});
+  out.push_back({"command r",
+                 probe_calls("<|START_ACTION|>[",
+                             "\n    {\"tool_call_id\": \"{{ loop.index0 }}\", \"tool_name\": "
+                             "\"{{ c.name }}\", \"parameters\": " +
+                                 args + "}",
+                             ",", "\n]<|END_ACTION|>"),
+                 "<|START_ACTION|>[\n    {\"tool_call_id\": \"0\", \"tool_name\": \"weather\", "
+                 "\"parameters\": {\"city\": \"Paris\"}},\n    {\"tool_call_id\": \"1\", "
+                 "\"tool_name\": \"time\", \"parameters\": {}}\n]<|END_ACTION|>",
+                 {"", "", both}});
+  out.push_back({"kimi",
+                 probe_calls("<|section_begin|>",
+                             "<|call_begin|>functions.{{ c.name }}:{{ loop.index0 }}<|args|>" +
+                                 args + "<|call_end|>",
+                             "", "<|section_end|>"),
+                 "<|section_begin|><|call_begin|>functions.weather:0<|args|>" + paris +
+                     "<|call_end|><|section_end|>",
+                 {"", "", "weather" + paris + "#weather:0;"}});
+  out.push_back({"functionary 3.1",
+                 probe_calls("", "<function={{ c.name }}>" + args + "</function>", "", ""),
+                 "<function=weather>" + paris + "</function><function=time>{}</function>",
+                 {"", "", both}});
+  ChatSyntax functionary;
+  functionary.form = CallForm::kNamed;
+  functionary.call_begin = ">>>";
+  functionary.name_end = "\n";
+  out.push_back({"functionary 3.2",
+                 functionary,
+                 "all\nHello\n>>>weather\n" + paris,
+                 {"Hello", "", "weather" + paris + ";"},
+                 "assistant\n\n>>>"});
+  out.push_back({"gemma 4",
+                 probe_calls("",
+                             "<|tool_call>call:{{ c.name }}{ {%- for k, v in c.arguments.items() %}"
+                             "{{ k }}:<|\"|>{{ v }}<|\"|>{% endfor %}}<tool_call|>",
+                             "", ""),
+                 "<|tool_call>call:weather{city:<|\"|>Pa}\"ris<|\"|>,days:3}<tool_call|>",
+                 {"", "", R"(weather{"city": "Pa}\"ris", "days": 3};)"}});
+  out.push_back({"pythonic",
+                 probe_calls("<|tool_call_start|>[",
+                             "{{ c.name }}({% for k, v in c.arguments.items() %}{{ k }}=\"{{ v }}\""
+                             "{% endfor %})",
+                             ", ", "]<|tool_call_end|>"),
+                 "<|tool_call_start|>[weather(city='Pa)ris', days=3), time()]<|tool_call_end|>Done",
+                 {"Done", "", R"(weather{"city": "Pa)ris", "days": 3};time{};)"}});
+  ChatSyntax bare;
+  bare.form = CallForm::kNamed;
+  bare.arguments = ArgumentForm::kPython;
+  out.push_back({"llama pythonic", bare, "[weather(city=\"Paris\"), time()]", {"", "", both}});
+  ChatSyntax granite;
+  granite.section_begin = "<|tool_call|>[";
+  granite.section_end = "]";
+  out.push_back({"granite", granite, "<|tool_call|>[" + json + ", " + other + "]", {"", "", both}});
+  ChatSyntax harmony;
+  harmony.form = CallForm::kHarmony;
+  out.push_back(
+      {"harmony",
+       harmony,
+       "<|channel|>analysis<|message|>Hm.<|end|><|start|>assistant<|channel|>final"
+       "<|message|>So.<|end|><|start|>assistant<|channel|>commentary to=functions.weather "
+       "<|constrain|>json<|message|>" +
+           paris + "<|call|>",
+       {"So.", "Hm.", "weather" + paris + ";"},
+       "<|start|>assistant"});
+  return out;
+}
+
+TEST(AnswerParserTest, EverySyntaxGivesItsCallsHoweverTheAnswerIsCut) {
+  for (const Case& each : cases()) {
+    SCOPED_TRACE(each.name);
+    EXPECT_EQ(parse_every_way(each.syntax, rules(each.tail), each.answer), each.expected);
+  }
+}
+
+TEST(AnswerParserTest, ThoughtsAreToldApart) {
+  const ChatSyntax syntax = probe("{% for m in messages %}{{ m.content }}{% endfor %}");
+  EXPECT_EQ(parse_every_way(syntax, rules(), "<think>\nHm < x.\n</think>\n\nYes."),
+            (Whole{"Yes.", "Hm < x.", ""}));
+  EXPECT_EQ(parse_every_way(syntax, rules("<|assistant|>\n<think>\n"), "Hm.\n</think>\n\nYes."),
+            (Whole{"Yes.", "Hm.", ""}));
+  // A prompt that closed the thought leaves none to come.
+  EXPECT_EQ(parse_every_way(syntax, rules("<think>\n\n</think>\n\n"), "Yes. <think>"),
+            (Whole{"Yes. <think>", "", ""}));
+  AnswerRules together = rules();
+  together.separate_reasoning = false;
+  EXPECT_EQ(parse_every_way(syntax, together, "<think>\nHm.\n</think>\n\nYes."),
+            (Whole{"<think>\nHm.\n</think>\n\nYes.", "", ""}));
+}
+
+TEST(AnswerParserTest, WhatIsNoCallIsContent) {
+  ChatSyntax hermes;
+  hermes.call_begin = "<tool_call>\n";
+  hermes.call_end = "\n</tool_call>";
+  for (const std::string text :
+       {"a <tool_call> b", "<tool_call>\n{\"name\": 3}\n</tool_call>", "<tool_call>{\"name\": \"w",
+        "<tool_call>{]}", "1 < 2 <tool", "<tool_call>{\"name\": \"weather\", \"arguments\": 7}"}) {
+    SCOPED_TRACE(text);
+    const Whole whole = parse_every_way(hermes, rules(), text);
+    EXPECT_EQ(whole.content, text);
+    EXPECT_EQ(whole.calls, "");
+  }
+  ChatSyntax bare;  // JSON without marks
+  for (const std::string text : {R"({"answer": 1})", R"({"name": "Bob", "age": 3})", "{", "[1]"}) {
+    SCOPED_TRACE(text);
+    EXPECT_EQ(parse_every_way(bare, rules(), text), (Whole{text, "", ""}));
+  }
+  AnswerRules none = rules();
+  none.tools.clear();
+  EXPECT_EQ(parse_every_way(hermes, none, "<tool_call>\n{}\n</tool_call>").content,
+            "<tool_call>\n{}\n</tool_call>");
+}
+
+TEST(AnswerParserTest, TextThatCannotBecomeACallIsToldAtOnce) {
+  ChatSyntax hermes;
+  hermes.call_begin = "<tool_call>\n";
+  hermes.call_end = "\n</tool_call>";
+  AnswerParser parser(std::make_shared<ChatSyntax>(hermes), rules());
+  EXPECT_EQ(parser.push("Hello").content, "Hello");
+  EXPECT_EQ(parser.push(" there <").content, " there");
+  EXPECT_EQ(parser.push("b>").content, " <b>");
+}
+
+TEST(AnswerParserTest, OneCallWhereSeveralAreNotWanted) {
+  ChatSyntax hermes;
+  hermes.call_begin = "<tool_call>\n";
+  hermes.call_end = "\n</tool_call>";
+  AnswerRules one = rules();
+  one.parallel_calls = false;
+  const std::string call = "<tool_call>\n{\"name\": \"time\", \"arguments\": {}}\n</tool_call>\n";
+  EXPECT_EQ(parse_every_way(hermes, one, call + call), (Whole{"", "", "time{};"}));
+}
+
+TEST(ChatSyntaxTest, ATemplateWithoutToolsGetsThemDescribed) {
+  const ChatSyntax syntax =
+      probe("{% for m in messages %}{{ m.role }}:{{ m.content }}{% endfor %}");
+  ASSERT_TRUE(syntax.describes_tools);
+  ChatTemplateInput input;
+  input.messages = {{"user", "Q"}, {"assistant", ""}, {"tool", "9"}};
+  input.messages[1].tool_calls = {{"1", "time", "{}"}};
+  input.tools = {tool("time")};
+  describe_tools(syntax, input);
+  ASSERT_EQ(input.messages.size(), 4U);
+  EXPECT_NE(input.messages[0].content.find(tool("time").text), std::string::npos);
+  EXPECT_EQ(input.messages[2].content,
+            "<tool_call>\n{\"name\": \"time\", \"arguments\": {}}\n</tool_call>");
+  EXPECT_EQ(input.messages[3].role, "user");
+  EXPECT_EQ(input.messages[3].content, "<tool_response>\n9\n</tool_response>");
+}
+
+}  // namespace
+}  // namespace hearth::model
