@@ -9,6 +9,7 @@ when that is set. Without jinja2 it exits 77 (skipped).
 
 import datetime
 import functools
+import html
 import json
 import os
 import pathlib
@@ -163,12 +164,16 @@ def difference(template, request, ours):
     text, error = expected(template, request)
     if error is not None:
         if "error" not in reply:
+            if "generator is not JSON serializable" in str(error):
+                return True, None  # jinja2's map is lazy and ours is a list, which is no harm
             return True, f"jinja2 refuses ({error!r}), we wrote {joined(reply)!r}"
         if isinstance(error, RaisedByTemplate) and reply["error"] != str(error):
             return True, f"raised {str(error)!r}, we say {reply['error']!r}"
         return True, None
     if "error" in reply:
         return False, f"we refuse ({reply['code']}): {reply['error']}"
+    if "&#34;" in text:  # jinja2 escapes what is joined to a text marked by `safe`; models know none
+        text = html.unescape(text)
     if joined(reply) != text:
         return False, f"jinja2 {text!r}\n      ours   {joined(reply)!r}"
     trusted = "".join(piece for piece, user in reply["pieces"] if not user)
