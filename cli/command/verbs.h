@@ -38,7 +38,7 @@ NewVerb<Options> add_verb(CLI::App& parent, const char* name, const char* text, 
 using AddVerbs = void (*)(CLI::App& app, Action& action);
 
 void add_all_verbs(CLI::App& app, Action& action);        // all below
-void add_client_verbs(CLI::App& app, Action& action);     // run ps ls rm show pull manifest
+void add_client_verbs(CLI::App& app, Action& action);     // run launch ps ls rm show pull manifest
 void add_observing_verbs(CLI::App& app, Action& action);  // status top ping plan doctor logs
 void add_server_verbs(CLI::App& app, Action& action);     // serve worker
 void add_owner_verbs(CLI::App& app, Action& action);      // pause resume drain

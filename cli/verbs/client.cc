@@ -5,6 +5,8 @@
 
 #include "base/limits.h"
 #include "cli/command/values.h"
+#include "cli/launch/clients.h"
+#include "cli/launch/launch.h"
 #include "cli/models/models.h"
 #include "cli/models/pull.h"
 #include "cli/models/pull_layers.h"
@@ -214,10 +216,22 @@ void add_models(CLI::App& app, Action& action) {
   manifest->add_flag("--json", made->json, "print JSON");
 }
 
+void add_launch(CLI::App& app, Action& action) {
+  const auto [verb, o] = add_server_verb(
+      app, "launch", "Run a client program, such as claude or aider, on this server", action,
+      run_launch);
+  verb->add_option("client", o->client, "one of " + known_clients());
+  verb->add_option("arguments", o->arguments, "arguments of the client, after --");
+  verb->add_option("-m,--model", o->model, "the model (default: the one that is served)")
+      ->check(text_within(limits::kModelNameBytes));
+  verb->add_flag("--print", o->print, "print the variables and the command, and start nothing");
+}
+
 }  // namespace
 
 void add_client_verbs(CLI::App& app, Action& action) {
   add_run(app, action);
+  add_launch(app, action);
   add_ps(app, action);
   add_models(app, action);
   add_rm(app, action);
