@@ -25,7 +25,7 @@ StopMatcher::StopMatcher(std::vector<std::string> stops) : stops_(std::move(stop
 }
 
 std::string StopMatcher::push(std::string_view text) {
-  if (matched_) return {};
+  if (matched()) return {};
   held_ += text;
   std::size_t first = std::string::npos;
   std::size_t first_end = std::string::npos;
@@ -38,10 +38,10 @@ std::string StopMatcher::push(std::string_view text) {
     if (std::pair(at + stop.size(), at) < std::pair(first_end, first)) {
       first = at;
       first_end = at + stop.size();
+      match_ = stop;
     }
   }
-  if (first != std::string::npos) {
-    matched_ = true;
+  if (matched()) {
     std::string shown = held_.substr(0, first);
     held_.clear();
     return shown;
@@ -54,6 +54,6 @@ std::string StopMatcher::push(std::string_view text) {
   return shown;
 }
 
-std::string StopMatcher::finish() { return matched_ ? std::string() : std::exchange(held_, {}); }
+std::string StopMatcher::finish() { return matched() ? std::string() : std::exchange(held_, {}); }
 
 }  // namespace hearth::model

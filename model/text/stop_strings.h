@@ -17,12 +17,13 @@ class StopMatcher {
   std::string push(std::string_view text);
   // The end of the text: what was held back and never became a stop string.
   std::string finish();
-  bool matched() const { return matched_; }
+  bool matched() const { return !match_.empty(); }
+  const std::string& match() const { return match_; }  // the stop string that was found; or empty
 
  private:
   std::vector<std::string> stops_;
   std::string held_;
-  bool matched_ = false;
+  std::string match_;
 };
 
 }  // namespace hearth::model

@@ -11,8 +11,10 @@ std::string wait_text(std::uint32_t seconds) {
   return fmt::format("about {} minutes", (seconds + kMinute - 1) / kMinute);
 }
 
-std::optional<ApiError> check_model(const Api& api, const std::string& name) {
+std::optional<ApiError> check_model(const Api& api, const std::string& name, Dialect dialect) {
   if (name.empty() || name == api.model.id) return std::nullopt;
+  const bool ollama = dialect == Dialect::kOllama || dialect == Dialect::kOllamaGenerate;
+  if (ollama && name == api.model.id + ":latest") return std::nullopt;
   return ApiError::not_found(
       fmt::format("the model '{}' is not served here; this swarm serves '{}'",
                   valid_utf8(name.substr(0, 128)), api.model.id),
@@ -33,8 +35,8 @@ ApiError too_many_connections() {
                           1, "too_many_connections");
 }
 
-HttpResponse error_response(const ApiError& error) {
-  HttpResponse out{error.status, error_body(error)};
+HttpResponse error_response(const ApiError& error, Dialect dialect) {
+  HttpResponse out{status_of(error, dialect), error_body(error, dialect)};
   if (error.retry_after)
     out.headers.emplace_back("Retry-After", std::to_string(*error.retry_after));
   if (error.status == 401) out.headers.emplace_back("WWW-Authenticate", "Bearer realm=\"hearth\"");

@@ -88,11 +88,13 @@ struct Api {
 
 std::string wait_text(std::uint32_t seconds);  // "about 25 minutes"
 // 404 model_not_found unless `name` is the served model's, or empty: there is one only.
-std::optional<ApiError> check_model(const Api& api, const std::string& name);
+// Ollama's clients may add the tag `:latest`.
+std::optional<ApiError> check_model(const Api& api, const std::string& name,
+                                    Dialect dialect = Dialect::kOpenAi);
 std::string new_request_id(Random& random);          // x-request-id of one answer
 ApiError silent_coordinator(std::uint32_t seconds);  // 503
 ApiError too_many_connections();                     // 429
-HttpResponse error_response(const ApiError& error);
+HttpResponse error_response(const ApiError& error, Dialect dialect = Dialect::kOpenAi);
 inline HttpResponse json_response(std::string body) { return {200, std::move(body)}; }
 
 }  // namespace hearth::coordinator::http

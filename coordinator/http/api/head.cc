@@ -289,6 +289,7 @@ std::string response_head(const HttpResponse& response, const AnswerContext& con
   field("Cache-Control", "no-store");
   if (!context.date.empty()) field("Date", context.date);
   field("x-request-id", context.request_id);
+  if (context.anthropic) field("request-id", context.request_id);
   if (!context.origin.empty()) {
     field("Access-Control-Allow-Origin", context.origin);
     field("Access-Control-Expose-Headers",

@@ -87,6 +87,7 @@ struct AnswerContext {
   std::string date;    // http_date(), or empty
   bool keep_alive = true;
   bool http10 = false;
+  bool anthropic = false;  // its clients read the id from `request-id`
 };
 
 // "Sun, 06 Nov 1994 08:49:37 GMT" (RFC 9110, 5.6.7).

@@ -9,6 +9,7 @@
 #include <vector>
 
 #include "base/clock.h"
+#include "coordinator/http/dialects/answer_writer.h"
 #include "coordinator/request.h"
 
 namespace hearth::coordinator::http {
@@ -24,6 +25,7 @@ struct HttpRequest {
   RequestPolicy policy = {};
   std::optional<std::string> idempotency_key = {};
   std::optional<std::string> last_event_id = {};
+  Dialect dialect = Dialect::kOpenAi;  // the route's
 };
 
 using HeaderFields = std::vector<std::pair<std::string, std::string>>;
@@ -40,8 +42,9 @@ class ResponseWriter {
   virtual ~ResponseWriter() = default;
   // The whole answer; once, and only without a stream.
   virtual void respond(HttpResponse response) = 0;
-  // 200 text/event-stream and a first ping; `: ping` again after every silence.
-  virtual void start_stream(HeaderFields headers) = 0;
+  // 200 and a first ping; another one after every silence: `: ping` of text/event-stream, a space
+  // before the next line of application/x-ndjson.
+  virtual void start_stream(StreamForm form, HeaderFields headers) = 0;
   virtual void send(std::string_view event) = 0;
   // Ends the body. `broken`: after an error event; the connection is closed as well.
   virtual void finish_stream(bool broken) = 0;

@@ -13,11 +13,29 @@ struct Row {
   Handler handler;
   Access access;
   bool probe = false;
+  Dialect dialect = Dialect::kOpenAi;
 };
 
 constexpr std::array kRoutes = {
     Row{"POST", "/v1/chat/completions", handle_chat, Access::kModel},
     Row{"POST", "/v1/completions", handle_completion, Access::kModel},
+    Row{"POST", "/v1/chat/completions/input_tokens", handle_count_input, Access::kModel},
+    Row{"POST", "/v1/embeddings", handle_embeddings, Access::kModel},
+    Row{"POST", "/v1/responses", handle_responses, Access::kModel, false, Dialect::kResponses},
+    Row{"POST", "/v1/responses/input_tokens", handle_count_input, Access::kModel, false,
+        Dialect::kResponses},
+    Row{"POST", "/v1/messages", handle_messages, Access::kModel, false, Dialect::kAnthropic},
+    Row{"POST", "/v1/messages/count_tokens", handle_count_messages, Access::kModel, false,
+        Dialect::kAnthropic},
+    Row{"POST", "/api/chat", handle_ollama_chat, Access::kModel, false, Dialect::kOllama},
+    Row{"POST", "/api/generate", handle_ollama_generate, Access::kModel, false,
+        Dialect::kOllamaGenerate},
+    Row{"GET", "/api/tags", handle_ollama_tags, Access::kKey, false, Dialect::kOllama},
+    Row{"POST", "/api/show", handle_ollama_show, Access::kModel, false, Dialect::kOllama},
+    Row{"GET", "/api/ps", handle_ollama_running, Access::kKey, false, Dialect::kOllama},
+    Row{"GET", "/api/version", handle_ollama_version, Access::kKey, false, Dialect::kOllama},
+    Row{"POST", "/api/embed", handle_embeddings, Access::kModel, false, Dialect::kOllama},
+    Row{"POST", "/api/embeddings", handle_embeddings, Access::kModel, false, Dialect::kOllama},
     Row{"DELETE", "/v1/requests", handle_forget, Access::kKey},
     Row{"GET", "/v1/models", handle_models, Access::kKey},
     Row{"GET", "/v1/models/", handle_model, Access::kModel},
@@ -39,22 +57,35 @@ bool matches(std::string_view row, std::string_view path) {
   return row.starts_with("/v1/") && matches(row.substr(kVersion.size()), path);
 }
 
+// Of a path that no row has: its client expects an error of its own dialect all the same.
+Dialect guessed_dialect(std::string_view path) {
+  if (path.starts_with("/api/") && !path.starts_with("/api/v1")) return Dialect::kOllama;
+  return path.starts_with("/v1/messages") ? Dialect::kAnthropic : Dialect::kOpenAi;
+}
+
 }  // namespace
 
 RouteMatch find_route(std::string_view method, std::string_view path) {
   const std::string_view wanted = method == "HEAD" ? "GET" : method;
   for (const Row& row : kRoutes) {
     if (!matches(row.path, path)) continue;
-    if (row.method == wanted) return {row.handler, std::nullopt, row.access, row.probe};
+    if (row.method == wanted) {
+      return {row.handler, std::nullopt, row.access, row.probe, row.dialect};
+    }
     HttpResponse refusal = error_response(
         ApiError::of(405, fmt::format("{} supports the method {} only", path, row.method),
-                     "method_not_allowed"));
+                     "method_not_allowed"),
+        row.dialect);
     const char* head = row.method == "GET" ? ", HEAD" : "";
     refusal.headers.emplace_back("Allow", fmt::format("{}{}, OPTIONS", row.method, head));
-    return {nullptr, std::move(refusal)};
+    return {nullptr, std::move(refusal), Access::kKey, false, row.dialect};
   }
-  return {nullptr, error_response(ApiError::not_found(
-                       "unknown path: " + valid_utf8(path.substr(0, 256)), "not_found"))};
+  const Dialect dialect = guessed_dialect(path);
+  return {nullptr,
+          error_response(
+              ApiError::not_found("unknown path: " + valid_utf8(path.substr(0, 256)), "not_found"),
+              dialect),
+          Access::kKey, false, dialect};
 }
 
 }  // namespace hearth::coordinator::http

@@ -17,7 +17,9 @@ struct Call {
   std::shared_ptr<ResponseWriter> writer;
 
   void respond(HttpResponse response) const { writer->respond(std::move(response)); }
-  void respond(const ApiError& error) const { writer->respond(error_response(error)); }
+  void respond(const ApiError& error) const {
+    writer->respond(error_response(error, request.dialect));
+  }
 };
 using Handler = void (*)(Call call);
 
@@ -31,11 +33,30 @@ void on_pool(Call call, Task task) {
   api->pool.post(std::move(run));
 }
 
+// Answers with a function of the coordinator's SwarmStatus, on the socket thread. 503 when the
+// coordinator does not answer within HttpTimeouts::status. In routes/state.cc.
+void respond_with_status(Call call, std::function<HttpResponse(const SwarmStatus&)> function);
+
 // routes/generate.cc
 void handle_chat(Call call);
 void handle_completion(Call call);
 // DELETE /v1/requests: ends and forgets the request with this Idempotency-Key
 void handle_forget(Call call);
+// The same in other dialects.
+void handle_messages(Call call);
+void handle_responses(Call call);
+void handle_ollama_chat(Call call);
+void handle_ollama_generate(Call call);
+// routes/count.cc: the number of tokens of the prompt that a body makes
+void handle_count_messages(Call call);
+void handle_count_input(Call call);
+// routes/embeddings.cc: a refusal
+void handle_embeddings(Call call);
+// routes/ollama.cc: what Ollama's clients ask of a model
+void handle_ollama_tags(Call call);
+void handle_ollama_show(Call call);
+void handle_ollama_running(Call call);
+void handle_ollama_version(Call call);
 // routes/tokens.cc: the shapes of llama-server
 void handle_tokenize(Call call);
 void handle_detokenize(Call call);
@@ -57,6 +78,7 @@ struct RouteMatch {
   std::optional<HttpResponse> refusal;  // 404, or 405 with Allow
   Access access = Access::kKey;         // for unknown paths, too: they are not revealed
   bool probe = false;                   // a short answer, for monitoring
+  Dialect dialect = Dialect::kOpenAi;   // of the answer and of every error
 };
 
 // HEAD is GET without its body. The session answers OPTIONS itself.

@@ -174,6 +174,10 @@ AnswerHead Answer::head() const {
           model_.id,           model_.fingerprint, input_.request.include_usage};
 }
 
+AnswerStart Answer::start() const {
+  return {head(), prompt_tokens_, input_.frame, model_.tokenizer};
+}
+
 Usage Answer::usage() const {
   Usage out{prompt_tokens_};
   for (const Part& part : parts_) out.completion_tokens += part.choice.tokens();

@@ -71,6 +71,8 @@ struct GenerationInput {
   // rendered again.
   std::optional<std::int64_t> created = {};
   std::string prompt_tail = {};  // of a chat: AnswerForm
+  Dialect dialect = Dialect::kOpenAi;
+  OrderedJson frame = {};  // AnswerStart::frame
 };
 
 class Answer {
@@ -130,6 +132,7 @@ class Answer {
 
   // What is told of it.
   AnswerHead head() const;
+  AnswerStart start() const;
   Usage usage() const;
   Timings timings() const;
   OrderedJson hearth() const;

@@ -12,28 +12,25 @@ namespace hearth::coordinator::http {
 
 void Listener::begin(HeaderFields headers) {
   if (std::exchange(streams_, true) || gone_) return;
-  writer_->start_stream(std::move(headers));
+  writer_->start_stream(answer_->form(), std::move(headers));
 }
 
-void Listener::tell(const AnswerHead& head, const Choice& choice, bool ended, OrderedJson closing,
-                    const model::Tokenizer& tokenizer) {
+void Listener::tell(const Choice& choice, bool ended, const OrderedJson& closing) {
   std::uint32_t& told = place_.told[choice.index()];
   const std::uint32_t all = choice.tokens() + 1;
   if (told > all) return;  // its end, or more than this process has again yet
   ChoicePart part = choice.part(std::max(told, 1U) - 1);
-  if (told == 0 && head.chat) {
-    ChoicePart role;
-    role.index = part.index;
-    role.first = true;
-    role.with_token_ids = part.with_token_ids;
-    told = 1;
-    send(chunk_object(head, role, {}, tokenizer));
+  if (told == 0) {
+    // Of a completion nothing precedes the text.
+    const StreamEvents begun = answer_->begin(part);
+    if (!begun.empty()) told = 1;
+    send(begun);
   }
   const bool news = !part.text.empty() || !part.reasoning.empty() || !part.tool_calls.empty() ||
                     (!ended && !part.token_ids.empty());
   if (all > std::max(told, 1U) && news) {
     told = all;
-    send(chunk_object(head, part, {}, tokenizer));
+    send(answer_->add(part));
     part.token_ids.clear();
     part.logprobs.clear();
   }
@@ -44,33 +41,45 @@ void Listener::tell(const AnswerHead& head, const Choice& choice, bool ended, Or
   part.finish_reason = choice.finish_reason();
   part.with_logprobs = part.with_logprobs && !part.logprobs.empty();
   told = all + 1;
-  send(chunk_object(head, part, std::move(closing), tokenizer));
+  send(answer_->end(part, closing));
 }
 
-void Listener::close(const AnswerHead& head, const std::optional<Usage>& usage) {
-  if (usage && !std::exchange(place_.usage, true)) send(usage_chunk(head, *usage));
-  if (!gone_) writer_->send(sse_event(kSseDone));
+void Listener::close(const AnswerEnd& end) {
+  if (!std::exchange(place_.usage, true)) send(answer_->close(end));
+  send(answer_->mark(), false);
   if (!gone_) writer_->finish_stream(false);
 }
 
 void Listener::fail(const ApiError& error) {
   if (gone_) return;
-  if (!streams_) return writer_->respond(error_response(error));
-  writer_->send(sse_event(error_body(error)));
+  if (!streams_) return writer_->respond(error_response(error, answer_->dialect()));
+  send(answer_->fail(error), false);
   if (!gone_) writer_->finish_stream(true);
 }
 
-void Listener::send(const OrderedJson& event) {
-  if (gone_) return;
-  writer_->send(sse_event(dump(event), with_ids_ ? event_id_text(place_) : std::string()));
+void Listener::send(const StreamEvents& events, bool with_id) {
+  std::string text;
+  for (const StreamEvent& event : events) {
+    if (answer_->form().lines) {
+      text += event.data + "\n";
+      continue;
+    }
+    const bool last = &event == &events.back();
+    text += sse_event(event.data, with_id && with_ids_ && last ? event_id_text(place_) : "",
+                      event.name);
+  }
+  if (!gone_ && !text.empty()) writer_->send(text);
 }
 
 std::shared_ptr<Listener> Audience::make(std::shared_ptr<ResponseWriter> writer,
                                          std::optional<EventId> seen) const {
   const auto& keep = answer_.input().keep;
   EventId begin{keep ? keep->answer : 0, std::vector<std::uint32_t>(answer_.size())};
-  return std::make_shared<Listener>(std::move(writer), std::move(seen).value_or(std::move(begin)),
-                                    keep.has_value());
+  // Only a chunk of OpenAI's means the same wherever a stream continues.
+  const bool with_ids = keep && answer_.input().dialect == Dialect::kOpenAi;
+  return std::make_shared<Listener>(std::move(writer),
+                                    make_answer_writer(answer_.input().dialect, answer_.start()),
+                                    std::move(seen).value_or(std::move(begin)), with_ids);
 }
 
 void Audience::add(std::shared_ptr<Listener> listener) {
@@ -97,7 +106,7 @@ void Audience::tell(Listener& listener) const {
     listener.begin(answer_.identity().headers());
     // What cannot be verified is said before the first token.
     if (verification_.asked() && !verification_.can()) {
-      listener.tell_hearth(answer_.head(), verification_.object());
+      listener.tell_hearth(verification_.object());
     }
   }
   for (const Answer::Part& part : answer_.parts()) tell(listener, part);
@@ -123,26 +132,28 @@ void Audience::tell(Listener& listener, const Answer::Part& part) const {
     });
     if (last) closing = closing_();
   }
-  listener.tell(answer_.head(), part.choice, part.settled, std::move(closing), *tokenizer_);
+  listener.tell(part.choice, part.settled, closing);
 }
 
 void Audience::tell_verification() const {
   each([this](Listener& listener) {
-    if (listener.streams()) listener.tell_hearth(answer_.head(), verification_.object());
+    if (listener.streams()) listener.tell_hearth(verification_.object());
   });
+}
+
+AnswerEnd Audience::end() const {
+  return {answer_.usage(), answer_.timings(), closing_()["hearth"]};
 }
 
 void Audience::finish(const std::shared_ptr<Listener>& client) const {
   INVARIANT(answer_.settled(), "only a whole answer ends");
   Listener& listener = *client;
   if (listener.gone()) return;
-  const AnswerHead head = answer_.head();
   if (answer_.request().stream) {
     if (!listener.streams()) listener.begin(answer_.identity().headers());
     for (const Answer::Part& part : answer_.parts()) tell(listener, part);
-    if (verification_.asked()) listener.tell_hearth(head, verification_.object());
-    const bool wanted = answer_.request().include_usage;
-    return listener.close(head, wanted ? std::optional(answer_.usage()) : std::nullopt);
+    if (verification_.asked()) listener.tell_hearth(verification_.object());
+    return listener.close(end());
   }
   std::vector<ChoicePart> parts;
   for (const Answer::Part& part : answer_.parts()) {
@@ -150,11 +161,9 @@ void Audience::finish(const std::shared_ptr<Listener>& client) const {
     parts.push_back(right.part(0));
     parts.back().finish_reason = right.finish_reason();
   }
-  Make make = [head, parts = std::move(parts), usage = answer_.usage(), timings = answer_.timings(),
-               hearth = closing_()["hearth"], tokenizer = tokenizer_,
+  Make make = [writer = listener.answer_writer(), parts = std::move(parts), end = end(),
                headers = answer_.identity().headers()] {
-    HttpResponse whole =
-        json_response(dump(answer_object(head, parts, usage, timings, hearth, *tokenizer)));
+    HttpResponse whole = json_response(writer->whole(parts, end));
     whole.headers = headers;
     return whole;
   };

@@ -13,13 +13,17 @@
 
 namespace hearth::coordinator::http {
 
-// Listener: one client of an answer, and how much of it the client was sent. It turns choices into
-// the events of a stream.
+// Listener: one client of an answer, and how much of it the client was sent. Its AnswerWriter turns
+// choices into the events of a stream.
 class Listener {
  public:
   // `place`: what the client has already. `with_ids`: its events carry ids.
-  Listener(std::shared_ptr<ResponseWriter> writer, EventId place, bool with_ids)
-      : writer_(std::move(writer)), place_(std::move(place)), with_ids_(with_ids) {}
+  Listener(std::shared_ptr<ResponseWriter> writer, std::shared_ptr<AnswerWriter> answer,
+           EventId place, bool with_ids)
+      : writer_(std::move(writer)),
+        answer_(std::move(answer)),
+        place_(std::move(place)),
+        with_ids_(with_ids) {}
 
   bool gone() const { return gone_; }
   void leave() { gone_ = true; }
@@ -32,17 +36,16 @@ class Listener {
   void begin(HeaderFields headers);
   bool streams() const { return streams_; }
   // Sends what is new of a choice; with `ended` its end, too, with the keys of `closing`.
-  void tell(const AnswerHead& head, const Choice& choice, bool ended, OrderedJson closing,
-            const model::Tokenizer& tokenizer);
+  void tell(const Choice& choice, bool ended, const OrderedJson& closing);
   bool has_end(const Choice& choice) const {
     return place_.told[choice.index()] > choice.tokens() + 1;
   }
-  // Sends a chunk with the hearth object.
-  void tell_hearth(const AnswerHead& head, OrderedJson hearth) {
-    send(hearth_chunk(head, std::move(hearth)));
-  }
-  // Ends the stream; `usage`: where it was requested.
-  void close(const AnswerHead& head, const std::optional<Usage>& usage);
+  // Sends the hearth object by itself.
+  void tell_hearth(const OrderedJson& hearth) { send(answer_->tell_hearth(hearth)); }
+  // Ends the stream.
+  void close(const AnswerEnd& end);
+  // Of a whole answer; it outlives the listener.
+  std::shared_ptr<const AnswerWriter> answer_writer() const { return answer_; }
   // Sends an error, in the stream or instead of an answer.
   void fail(const ApiError& error);
   // Breaks off a stream, so that its client comes back for the rest.
@@ -51,9 +54,11 @@ class Listener {
   }
 
  private:
-  void send(const OrderedJson& event);
+  // Sends them together; the last one carries the id of what the client has then.
+  void send(const StreamEvents& events, bool with_id = true);
 
   std::shared_ptr<ResponseWriter> writer_;
+  std::shared_ptr<AnswerWriter> answer_;
   EventId place_;
   const bool with_ids_;
   bool streams_ = false;
@@ -70,11 +75,9 @@ class Audience {
   using Make = std::function<HttpResponse()>;
   using Take = std::function<void(HttpResponse)>;
   Audience(const Answer& answer, const Verification& verification,
-           std::shared_ptr<const model::Tokenizer> tokenizer, std::function<OrderedJson()> closing,
-           std::function<void(Make, Take)> elsewhere)
+           std::function<OrderedJson()> closing, std::function<void(Make, Take)> elsewhere)
       : answer_(answer),
         verification_(verification),
-        tokenizer_(std::move(tokenizer)),
         closing_(std::move(closing)),
         elsewhere_(std::move(elsewhere)) {}
 
@@ -104,11 +107,11 @@ class Audience {
   template <typename Function>
   void each(const Function& function) const;
   void tell(Listener& listener, const Answer::Part& part) const;
+  AnswerEnd end() const;
   std::vector<std::shared_ptr<Listener>> take();
 
   const Answer& answer_;
   const Verification& verification_;
-  std::shared_ptr<const model::Tokenizer> tokenizer_;
   std::function<OrderedJson()> closing_;
   std::function<void(Make, Take)> elsewhere_;
   std::vector<std::shared_ptr<Listener>> listeners_;  // those that have gone, too, for a while

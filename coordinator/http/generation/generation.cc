@@ -127,7 +127,7 @@ Generation::Generation(std::shared_ptr<Api> api, GenerationInput input, TimePoin
       answer_(make_answer(*api_, std::move(input), created, receipt)),
       verification_(answer_.request().policy.verify, answer_.size()),
       audience_(
-          answer_, verification_, api_->model.tokenizer, [this] { return closing(); },
+          answer_, verification_, [this] { return closing(); },
           std::bind_front(make_on_pool, api_)),
       runs_(answer_.size()) {}
 
@@ -139,7 +139,7 @@ void Generation::start(std::shared_ptr<Api> api, std::shared_ptr<ResponseWriter>
   auto self = std::make_shared<Generation>(api, std::move(input), http.arrived, created);
   const std::optional<Keep>& keep = self->answer_.input().keep;
   if (const auto full = keep ? api->kept.add(*keep, self) : std::nullopt) {
-    return writer->respond(error_response(too_many_kept(*full)));
+    return writer->respond(error_response(too_many_kept(*full), self->answer_.input().dialect));
   }
   self->told_elsewhere_ = seen.has_value();
   api->generations.insert(self);
@@ -313,7 +313,9 @@ void Generation::accept(const std::vector<std::uint32_t>& choices, const SubmitA
     verification_.cannot(answer.bounds.unverifiable);
   }
   const std::optional<Keep>& keep = answer_.input().keep;
-  const bool written = keep && api_->kept.writes() &&
+  // What a dialect repeats of its request is not stored: after a restart its client gets the same
+  // answer again, computed once more.
+  const bool written = keep && api_->kept.writes() && answer_.input().dialect == Dialect::kOpenAi &&
                        answer_.prompt_tokens() <= limits::kKeptRequestBytes / sizeof(TokenId);
   if (written) api_->kept.write(*keep, encode(answer_.kept_request()));
   // One that waits for a pipeline may yet be refused.

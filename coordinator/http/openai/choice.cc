@@ -115,6 +115,7 @@ ChoicePart Choice::part(std::uint32_t from) const {
     out.token_ids.assign(ids_.begin() + static_cast<std::ptrdiff_t>(first), ids_.end());
   const std::size_t scored = std::min(first, logprobs_.size());
   out.logprobs.assign(logprobs_.begin() + static_cast<std::ptrdiff_t>(scored), logprobs_.end());
+  out.stop_string = matcher_.match();
   out.text_offset = scored == 0 || offsets_.empty() ? 0 : offsets_[scored - 1];
   return out;
 }

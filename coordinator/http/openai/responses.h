@@ -69,6 +69,7 @@ struct ChoicePart {
   bool with_logprobs = false;
   std::uint64_t text_offset = 0;  // legacy logprobs: characters before the first of them
   std::string finish_reason;      // "stop", "length", "tool_calls"; empty while it goes on
+  std::string stop_string;        // the one that ended it; or empty
 };
 
 struct ChoiceHashes {

@@ -1,10 +1,11 @@
-// POST /v1/chat/completions and /v1/completions: parse, render and tokenise on the pool, then hand
+// The routes that generate, of every dialect: parse, render and tokenise on the pool, then hand
 // over to a Generation.
 #include <spdlog/fmt/fmt.h>
 
 #include <algorithm>
 
 #include "coordinator/http/api/router.h"
+#include "coordinator/http/dialects/translate.h"
 #include "coordinator/http/generation/generation.h"
 #include "coordinator/http/openai/tools.h"
 #include "coordinator/http/routes/prompt.h"
@@ -51,14 +52,40 @@ std::optional<ApiError> constrain(const ServedModel&, GenerationRequest& request
       field);
 }
 
-// Parses and tokenises. Runs on the pool and reads only what never changes.
-ApiResult<GenerationInput> prepare(const Api& api, const std::string& body, bool chat,
-                                   std::int64_t created) {
-  TRY(const Json json, parse_json(body));
+ApiResult<TranslatedRequest> parse(const Api& api, const Json& body, Dialect dialect, bool chat) {
+  if (dialect != Dialect::kOpenAi) return translate_request(dialect, body, api.bounds());
   const auto parse = chat ? parse_chat_request : parse_completion_request;
-  TRY(GenerationRequest request, parse(json, api.bounds()));
-  if (auto unknown = check_model(api, request.model)) return *unknown;
-  return tokenise(api.model, std::move(request), created);
+  TRY(GenerationRequest request, parse(body, api.bounds()));
+  return TranslatedRequest{std::move(request)};
+}
+
+// Parses and tokenises. Runs on the pool and reads only what never changes.
+ApiResult<GenerationInput> prepare(const Api& api, const HttpRequest& http, bool chat,
+                                   std::int64_t created) {
+  TRY(const Json json, parse_json(http.body));
+  TRY(TranslatedRequest translated, parse(api, json, http.dialect, chat));
+  if (auto unknown = check_model(api, translated.request.model, http.dialect)) return *unknown;
+  GenerationInput input;
+  // Without a prompt there is nothing to generate.
+  if (!translated.only_loads) {
+    TRY(GenerationInput tokens, tokenise(api.model, std::move(translated.request), created));
+    input = std::move(tokens);
+  }
+  input.dialect = http.dialect;
+  input.frame = std::move(translated.frame);
+  return input;
+}
+
+// Ollama's clients send no prompt to have a model loaded; the one that is served is.
+HttpResponse loaded_response(const Api& api, Dialect dialect, std::int64_t created) {
+  OrderedJson out = {{"model", api.model.id}, {"created_at", rfc3339(created)}};
+  if (dialect == Dialect::kOllama) {
+    out["message"] = {{"role", "assistant"}, {"content", ""}};
+  } else {
+    out["response"] = "";
+  }
+  out.update({{"done", true}, {"done_reason", "load"}});
+  return json_response(dump(out));
 }
 
 // How much of the answer the client has seen, by the id of the last event.
@@ -67,6 +94,12 @@ ApiResult<std::optional<EventId>> seen_of(const HttpRequest& http, const Generat
   auto seen = parse_event_id(*http.last_event_id);
   if (!seen || seen->told.size() != input.prompts.size() * input.request.n) {
     return ApiError::of(400, "Last-Event-ID is not the id of an event of this request",
+                        "bad_last_event_id");
+  }
+  if (input.dialect != Dialect::kOpenAi) {
+    return ApiError::of(400,
+                        "Last-Event-ID continues streams of chat completions and completions only; "
+                        "send the request again without it, and the stream begins anew",
                         "bad_last_event_id");
   }
   if (!input.request.stream) {
@@ -120,7 +153,14 @@ void handle_generation(Call call, bool chat) {
   on_pool(std::move(call), [chat, created](Call call) {
     const std::shared_ptr<Api> api = call.api;
     HttpRequest& http = call.request;
-    auto input = prepare(*api, http.body, chat, created);
+    auto input = prepare(*api, http, chat, created);
+    const bool only_loads = input.ok() && input->prompts.empty();
+    if (only_loads) {
+      api->sockets.post([call = std::move(call), created] {
+        call.respond(loaded_response(*call.api, call.request.dialect, created));
+      });
+      return;
+    }
     if (input.ok() && http.idempotency_key) {
       input->keep = api->kept.keep(http.policy.owner, *http.idempotency_key, http.path, http.body);
     }
@@ -165,6 +205,11 @@ ApiResult<GenerationInput> tokenise(const ServedModel& served, GenerationRequest
 
 void handle_chat(Call call) { handle_generation(std::move(call), true); }
 void handle_completion(Call call) { handle_generation(std::move(call), false); }
+
+void handle_messages(Call call) { handle_generation(std::move(call), true); }
+void handle_responses(Call call) { handle_generation(std::move(call), true); }
+void handle_ollama_chat(Call call) { handle_generation(std::move(call), true); }
+void handle_ollama_generate(Call call) { handle_generation(std::move(call), true); }
 
 void handle_forget(Call call) {
   const auto& [api, request, writer] = call;

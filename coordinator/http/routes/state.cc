@@ -11,28 +11,6 @@
 namespace hearth::coordinator::http {
 namespace {
 
-// Answers with a function of the coordinator's SwarmStatus, on the socket thread. 503 when the
-// coordinator does not answer within HttpTimeouts::status.
-template <typename Function>
-void respond_with_status(Call call, Function function) {
-  const std::shared_ptr<Api> api = call.api;
-  // The first of the two tasks takes the call; both run on the socket thread.
-  auto open = std::make_shared<std::optional<Call>>(std::move(call));
-  const std::uint32_t seconds = api->options.timeouts.status;
-  if (api->later) {
-    api->later(std::chrono::seconds(seconds), [open, seconds] {
-      if (const auto taken = std::exchange(*open, std::nullopt)) {
-        taken->respond(silent_coordinator(seconds));
-      }
-    });
-  }
-  api->port.status([api, open = std::move(open), function](SwarmStatus status) {
-    api->sockets.post([open, function, status = std::move(status)] {
-      if (const auto taken = std::exchange(*open, std::nullopt)) taken->respond(function(status));
-    });
-  });
-}
-
 OrderedJson layers_value(const LayerRange& layers) { return {layers.begin, layers.end}; }
 
 // Only what the card tells.
@@ -269,6 +247,27 @@ OrderedJson state_object(const Api& api, const SwarmStatus& status) {
 HttpResponse healthy() { return json_response(R"({"status":"ok"})"); }
 
 }  // namespace
+
+void respond_with_status(Call call, std::function<HttpResponse(const SwarmStatus&)> function) {
+  const std::shared_ptr<Api> api = call.api;
+  // The first of the two tasks takes the call; both run on the socket thread.
+  auto open = std::make_shared<std::optional<Call>>(std::move(call));
+  const std::uint32_t seconds = api->options.timeouts.status;
+  if (api->later) {
+    api->later(std::chrono::seconds(seconds), [open, seconds] {
+      if (const auto taken = std::exchange(*open, std::nullopt)) {
+        taken->respond(silent_coordinator(seconds));
+      }
+    });
+  }
+  api->port.status(
+      [api, open = std::move(open), function = std::move(function)](SwarmStatus status) {
+        api->sockets.post([open, function, status = std::move(status)] {
+          if (const auto taken = std::exchange(*open, std::nullopt))
+            taken->respond(function(status));
+        });
+      });
+}
 
 void handle_live(Call call) { call.respond(healthy()); }
 

@@ -79,6 +79,11 @@ RequestHead read_head(const Parser& parser) {
   head.origin = text(field::origin);
   head.authorizations = static_cast<std::uint32_t>(message.count(field::authorization));
   head.authorization = text(field::authorization);
+  if (head.authorizations == 0) {  // the header of Anthropic's clients
+    const std::vector<std::string> keys = values(parser, "x-api-key");
+    head.authorizations = static_cast<std::uint32_t>(keys.size());
+    if (!keys.empty()) head.authorization = "Bearer " + keys.front();
+  }
   head.content_lengths = static_cast<std::uint32_t>(message.count(field::content_length));
   if (const auto length = parser.content_length()) head.content_length = *length;
   head.transfer_encodings = static_cast<std::uint32_t>(message.count(field::transfer_encoding));
@@ -199,8 +204,8 @@ class Session::Writer final : public ResponseWriter {
     if (const auto s = current(); s && !s->answered_ && !s->streaming_)
       s->answer(std::move(response));
   }
-  void start_stream(HeaderFields headers) override {
-    if (const auto s = current(); s && !s->answered_) s->start_stream(std::move(headers));
+  void start_stream(StreamForm form, HeaderFields headers) override {
+    if (const auto s = current(); s && !s->answered_) s->start_stream(form, std::move(headers));
   }
   void send(std::string_view event) override {
     if (const auto s = current(); s && s->streaming_ && !s->answered_) s->queue_stream(event);
@@ -345,6 +350,7 @@ void Session::begin_request() {
   context_.request_id = new_request_id(api_->random);
   answered_ = false;
   streaming_ = false;
+  dialect_ = Dialect::kOpenAi;
   head_only_ = false;
   head_bytes_ = 0;
   folds_ = {};
@@ -411,6 +417,8 @@ void Session::on_head() {
   const bool local = !member && from_.is_loopback() && !head.forwarded && !check.error;
   if (local && head.is_preflight()) return answer_options(head);
   RouteMatch match = find_route(head.method, check.path);
+  dialect_ = match.dialect;
+  context_.anthropic = dialect_ == Dialect::kAnthropic;
   const auto verdict = api_->authorization.check(head, match.access, api_->model.id, local,
                                                  member ? &*member : nullptr);
   if (verdict.silent) return abort();
@@ -434,6 +442,7 @@ void Session::on_head() {
   request_ = HttpRequest{head.method, check.path, {}, context_.request_id, api_->clock.now()};
   request_.model_allowed = verdict.model_allowed;
   request_.policy = verdict.policy;
+  request_.dialect = match.dialect;
   client_ = verdict.policy.owner.empty() ? peer_ : verdict.policy.owner;
   if (!head.idempotency_keys.empty()) request_.idempotency_key = head.idempotency_keys.front();
   if (!head.last_event_ids.empty()) request_.last_event_id = head.last_event_ids.front();
@@ -474,7 +483,7 @@ void Session::dispatch() {
 
 void Session::refuse(const ApiError& error, bool close) {
   if (close) context_.keep_alive = false;
-  answer(error_response(error));
+  answer(error_response(error, dialect_));
 }
 
 // A head that could not be read may have had no key: then the connection closes without an answer.
@@ -489,7 +498,7 @@ void Session::answer(HttpResponse response) {
   // place until its client has read it.
   const std::size_t bytes = response.body.size();
   if (!body_room_.hold(table_->bodies, client_, bytes > limits::kHttpStreamBytes ? bytes : 0)) {
-    response = error_response(no_body_room());
+    response = error_response(no_body_room(), dialect_);
   }
   deadline_.cancel();
   phase_ = Phase::kAnswering;
@@ -503,17 +512,19 @@ void Session::answer(HttpResponse response) {
   write();
 }
 
-void Session::start_stream(HeaderFields headers) {
+void Session::start_stream(StreamForm form, HeaderFields headers) {
   streaming_ = true;
+  stream_ping_ = form.lines ? kLinePing : kSsePing;
   body_room_.release();                             // the body has become tokens
   headers.emplace_back("X-Accel-Buffering", "no");  // else nginx holds events back
-  const HttpResponse head{200, {}, "text/event-stream; charset=utf-8", std::move(headers)};
+  const char* type = form.lines ? "application/x-ndjson" : "text/event-stream; charset=utf-8";
+  const HttpResponse head{200, {}, type, std::move(headers)};
   if (context_.http10) context_.keep_alive = false;
   api_->metrics.answered(head.status);
   context_.date = http_date(api_->clock.unix_seconds());
   queue_.push(response_head(head, context_,
                             context_.http10 ? BodyFraming::kUntilClose : BodyFraming::kChunked));
-  queue_stream(kSsePing);
+  queue_stream(stream_ping_);
   arm_ping();
 }
 
@@ -623,7 +634,7 @@ void Session::arm_ping() {
   after(ping_, std::chrono::seconds(api_->options.timeouts.ping),
         [serial = serial_](Session& self) {
           if (!self.current(serial) || self.answered_) return;
-          if (self.quiet_) self.queue_stream(kSsePing);
+          if (self.quiet_) self.queue_stream(self.stream_ping_);
           if (self.current(serial)) self.arm_ping();
         });
 }
@@ -637,7 +648,7 @@ void Session::arm_probe(Duration wait) {
     if (tcp_state(self.socket_) == TCP_CLOSE || (mute && self.gone_)) return self.abort();
     if (!mute && wait <= kLongestProbe) {
       if (self.streaming_) {
-        self.queue_stream(kSsePing);
+        self.queue_stream(self.stream_ping_);
       } else {
         self.queue_.push(std::string(kContinue));
         self.write();

@@ -117,7 +117,7 @@ class Session : public std::enable_shared_from_this<Session> {
   void answer_options(const RequestHead& head);
   void refuse(const ApiError& error, bool close);
   void refuse_unread(const ApiError& error);
-  void start_stream(HeaderFields headers);
+  void start_stream(StreamForm form, HeaderFields headers);
   void queue_stream(std::string_view bytes);
   void finish_stream(bool broken);
   void write();
@@ -174,7 +174,9 @@ class Session : public std::enable_shared_from_this<Session> {
   bool head_only_ = false;
   bool answered_ = false;  // nothing more will be queued
   bool streaming_ = false;
-  bool quiet_ = false;  // nothing was sent since the last ping was armed
+  std::string_view stream_ping_;
+  Dialect dialect_ = Dialect::kOpenAi;  // of the errors
+  bool quiet_ = false;                  // nothing was sent since the last ping was armed
   std::function<void()> gone_;
 
   WriteQueue queue_;

@@ -1,4 +1,4 @@
-// Server-sent events: their framing. Pure functions.
+// Streams: the framing of server-sent events and of lines of JSON. Pure functions.
 #pragma once
 
 #include <spdlog/fmt/fmt.h>
@@ -8,13 +8,17 @@
 
 namespace hearth::coordinator::http {
 
-// "data: ...\n\n", with "id: ...\n" before it unless that is empty.
-inline std::string sse_event(std::string_view data, std::string_view id = {}) {
-  return id.empty() ? fmt::format("data: {}\n\n", data)
-                    : fmt::format("id: {}\ndata: {}\n\n", id, data);
+// "data: ...\n\n", with "id: ...\n" and "event: ...\n" before it unless they are empty.
+inline std::string sse_event(std::string_view data, std::string_view id = {},
+                             std::string_view name = {}) {
+  std::string out;
+  if (!id.empty()) out += fmt::format("id: {}\n", id);
+  if (!name.empty()) out += fmt::format("event: {}\n", name);
+  return out + fmt::format("data: {}\n\n", data);
 }
 inline constexpr std::string_view kSsePing = ": ping\n\n";  // a comment: clients skip it
-inline constexpr std::string_view kSseDone = "[DONE]";
+// Where every line is JSON: blank space before the next one means nothing.
+inline constexpr std::string_view kLinePing = " ";
 
 // One chunk of HTTP/1.1 chunked transfer coding. Nothing for no bytes: an empty chunk ends the
 // body.

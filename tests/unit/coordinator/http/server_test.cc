@@ -314,6 +314,41 @@ TEST_F(ServerTest, SilentStreamIsKeptAlive) {
   EXPECT_TRUE(client.read_until("data: [DONE]"));
 }
 
+TEST_F(ServerTest, ALineOfJsonIsNeverInterrupted) {
+  port_.paused = true;
+  RawClient client(server_->port());
+  client.send(post("/api/chat", R"({"model":"tiny:latest","options":{"num_predict":3},
+                                    "messages":[{"role":"user","content":"hi"}]})"));
+  // Two pings, each a chunk of one space.
+  ASSERT_TRUE(client.read_until("1\r\n \r\n1\r\n \r\n"));
+  EXPECT_NE(client.buffer().find("application/x-ndjson"), std::string::npos);
+  port_.paused = false;
+  EXPECT_TRUE(client.read_until("\"done\":true"));
+}
+
+TEST_F(ServerTest, DialectsAnswerTheSame) {
+  const Json plain = Json::parse(chat({{"max_tokens", 4}, {"seed", 5}}).body);
+  const std::string text = plain["choices"][0]["message"]["content"];
+  const Json message = Json::parse(ask(post("/v1/messages", R"({"max_tokens":4,"seed":5,
+                                   "messages":[{"role":"user","content":"hello"}]})"))
+                                       .body);
+  EXPECT_EQ(message["content"][0]["text"], text);
+  const Json response = Json::parse(
+      ask(post("/v1/responses", R"({"max_output_tokens":4,"seed":5,"input":"hello"})")).body);
+  EXPECT_EQ(response["output"][0]["content"][0]["text"], text);
+  const Json said = Json::parse(ask(post("/api/generate", R"({"prompt":"hello","stream":false,
+                                    "options":{"num_predict":4,"seed":5}})"))
+                                    .body);
+  EXPECT_EQ(said["response"], text);
+  const Json counted = Json::parse(
+      ask(post("/v1/messages/count_tokens", R"({"messages":[{"role":"user","content":"hello"}]})"))
+          .body);
+  EXPECT_EQ(counted["input_tokens"], plain["usage"]["prompt_tokens"]);
+  EXPECT_EQ(ask(post("/v1/messages", "{}")).status, 400);
+  EXPECT_EQ(ask(post("/api/generate", R"({"model":"other"})")).status, 404);
+  EXPECT_EQ(ask(post("/api/embed", R"({"input":"x"})")).status, 400);
+}
+
 TEST_F(ServerTest, CoordinatorErrorsBecomeStatusCodes) {
   port_.refuse_with = ErrorCode::kUnavailable;
   RawAnswer answer = complete({});

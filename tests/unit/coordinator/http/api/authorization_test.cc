@@ -272,6 +272,14 @@ TEST_F(KeyedServerTest, OthersNeedAKeyToHearThatItLives) {
   EXPECT_FALSE(open.check(head, Access::kLocal, "tiny", false).refusal) << "no keys are asked for";
 }
 
+TEST_F(KeyedServerTest, TheHeaderOfAnthropicsClientsIsAKey) {
+  EXPECT_EQ(complete("x-api-key: " + user_ + "\r\n").status, 200);
+  const RawAnswer answer = ask(post("/v1/messages", "{}", "x-api-key: hk1wrong\r\n"));
+  EXPECT_EQ(answer.status, 401);
+  EXPECT_EQ(Json::parse(answer.body)["error"]["type"], "authentication_error");
+  EXPECT_TRUE(answer.headers.at("request-id").starts_with("req-"));
+}
+
 TEST_F(KeyedServerTest, EverybodyElseHearsOneSentence) {
   const StoreFolder elsewhere;
   const auto other_store = elsewhere.open();
@@ -289,7 +297,9 @@ TEST_F(KeyedServerTest, EverybodyElseHearsOneSentence) {
   refused(complete("Authorization: " + user_ + "\r\n"));
   refused(complete("Authorization: Bearer" + user_ + "\r\n"));
   refused(complete("Authorization: Bearer sk-anything\r\n"));
-  refused(complete("x-api-key: " + user_ + "\r\n"));
+  refused(complete("x-api-key: " + wrong + "\r\n"));
+  refused(complete("x-api-key: " + user_ + "\r\nx-api-key: " + user_ + "\r\n"));
+  refused(complete("Authorization: Bearer x\r\nx-api-key: " + user_ + "\r\n"));
   refused(complete(bearer(user_) + bearer(user_)));
   refused(complete(bearer(wrong)));
   refused(complete(bearer(user_ + "x")));

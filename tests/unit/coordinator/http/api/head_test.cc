@@ -113,7 +113,7 @@ TEST(RouterTest, MethodsAndPaths) {
   EXPECT_EQ(wrong.refusal->status, 405U);
   EXPECT_EQ(wrong.refusal->headers.front().first, "Allow");
   EXPECT_EQ(find_route("GET", "/v1/models/").refusal->status, 404U);
-  EXPECT_EQ(find_route("POST", "/v1/embeddings").refusal->status, 404U);
+  EXPECT_EQ(find_route("POST", "/v1/audio/speech").refusal->status, 404U);
 }
 
 TEST(SseTest, Frames) {

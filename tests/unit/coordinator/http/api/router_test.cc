@@ -48,7 +48,12 @@ const RouteCase kRoutes[] = {
     {"//livez", nullptr},
     {"/metrics?x", nullptr},
     {"/v1/chat/completions/", nullptr},
-    {"/v1/embeddings", nullptr},
+    {"/v1/embeddings", kPost, handle_embeddings},
+    {"/embeddings", kPost, handle_embeddings},
+    {"/v1/responses", kPost, handle_responses},
+    {"/v1/chat/completions/input_tokens", kPost, handle_count_input},
+    {"/v1/responses/input_tokens", kPost, handle_count_input},
+    {"/v1/responses/resp_1", nullptr},
     {"/api/v1", nullptr},
 };
 
@@ -71,6 +76,21 @@ TEST(RouterTest, EveryMethodOnEveryPath) {
       EXPECT_EQ(allow, route.allow == nullptr ? "" : route.allow) << route.path;
     }
   }
+}
+
+TEST(RouterTest, RefusalsHaveTheShapeOfTheirDialect) {
+  const auto body = [](const char* method, const char* path) {
+    return Json::parse(find_route(method, path).refusal->body);
+  };
+  EXPECT_EQ(body("GET", "/v1/messages")["type"], "error");
+  EXPECT_EQ(body("POST", "/v1/messages/batches")["error"]["type"], "not_found_error");
+  EXPECT_TRUE(body("POST", "/api/pull")["error"].is_string());
+  EXPECT_TRUE(body("GET", "/api/chat")["error"].is_string());
+  EXPECT_TRUE(body("GET", "/api/v1/nothing")["error"].is_object());
+  EXPECT_EQ(find_route("POST", "/v1/messages/count_tokens").handler, handle_count_messages);
+  EXPECT_EQ(find_route("POST", "/v1/messages").dialect, Dialect::kAnthropic);
+  EXPECT_EQ(find_route("POST", "/api/generate").dialect, Dialect::kOllamaGenerate);
+  EXPECT_EQ(find_route("POST", "/v1/chat/completions").dialect, Dialect::kOpenAi);
 }
 
 TEST(RouterTest, RefusalsAreJsonWhateverThePathHolds) {

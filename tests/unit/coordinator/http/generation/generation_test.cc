@@ -38,8 +38,10 @@ struct GenerationTest : ::testing::Test {
       task();
     }
   }
-  void start(GenerationRequest request, std::size_t prompt_tokens = 3) {
+  void start(GenerationRequest request, std::size_t prompt_tokens = 3,
+             Dialect dialect = Dialect::kOpenAi) {
     GenerationInput input;
+    input.dialect = dialect;
     generated.clear();
     input.request = std::move(request);
     input.prompts = {std::vector<TokenId>(prompt_tokens, 70)};
@@ -99,6 +101,76 @@ TEST_F(GenerationTest, DefaultLengthsSeedsAndEndTokens) {
   ASSERT_EQ(port.submitted.size(), 4U);
   EXPECT_EQ(port.submitted[3].request.sampling.max_tokens, 12U) << "what the context leaves";
   EXPECT_TRUE(port.submitted[3].request.sampling.stop_tokens.empty());
+}
+
+// The names of the events of a stream.
+std::vector<std::string> event_names(const std::string& text) {
+  std::vector<std::string> out;
+  constexpr std::string_view kField = "event: ";
+  for (std::size_t at = text.find(kField); at != std::string::npos; at = text.find(kField, at)) {
+    at += kField.size();
+    out.push_back(text.substr(at, text.find('\n', at) - at));
+  }
+  return out;
+}
+
+TEST_F(GenerationTest, AStreamSpeaksItsDialect) {
+  GenerationRequest request;
+  request.stream = true;
+  start(request, 3, Dialect::kAnthropic);
+  accept(0);
+  token(0, 70);
+  token(0, 71, FinishReason::kLength);
+  EXPECT_EQ(event_names(client->text),
+            (std::vector<std::string>{"message_start", "ping", "content_block_start",
+                                      "content_block_delta", "content_block_delta",
+                                      "content_block_stop", "message_delta", "message_stop"}));
+  EXPECT_TRUE(client->finished && !client->broken);
+  EXPECT_EQ(client->text.find("[DONE]"), std::string::npos);
+}
+
+TEST_F(GenerationTest, LinesOfOllamaAreNoEvents) {
+  GenerationRequest request;
+  request.stream = true;
+  start(request, 3, Dialect::kOllama);
+  accept(0);
+  token(0, 70);
+  token(0, 71, FinishReason::kLength);
+  EXPECT_TRUE(client->form.lines);
+  std::string said;
+  std::string_view rest = client->text;
+  Json last;
+  while (!rest.empty()) {
+    const std::size_t end = rest.find('\n');
+    ASSERT_NE(end, std::string_view::npos);
+    last = Json::parse(rest.substr(0, end));
+    said += last["message"]["content"].get<std::string>();
+    rest.remove_prefix(end + 1);
+  }
+  EXPECT_EQ(said, text_of({70, 71}));
+  EXPECT_EQ(last["done_reason"], "length");
+  EXPECT_EQ(last["eval_count"], 2);
+}
+
+TEST_F(GenerationTest, ErrorsHaveTheShapeOfTheDialect) {
+  GenerationRequest request;
+  start(request, 3, Dialect::kAnthropic);
+  port.submitted[0].done(Error{ErrorCode::kUnavailable, "no pipeline"});
+  pump();
+  ASSERT_TRUE(client->response);
+  EXPECT_EQ(client->response->status, 529U);
+  EXPECT_EQ(error()["type"], "overloaded_error");
+  EXPECT_NE(header(*client->response, "Retry-After"), "");
+
+  request.stream = true;
+  client = std::make_shared<PlayedClient>();
+  start(request, 3, Dialect::kResponses);
+  accept(1);
+  token(1, 70);
+  port.submitted[1].events->on_error({ErrorCode::kNumeric, "it left its range"});
+  pump();
+  EXPECT_TRUE(client->broken);
+  EXPECT_EQ(event_names(client->text).back(), "response.failed");
 }
 
 // Which no client has asked for.

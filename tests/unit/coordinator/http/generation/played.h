@@ -94,8 +94,9 @@ struct PlayedClient final : ResponseWriter {
     EXPECT_FALSE(response || streaming) << "one answer only";
     response = std::move(answer);
   }
-  void start_stream(HeaderFields fields) override {
+  void start_stream(StreamForm stream_form, HeaderFields fields) override {
     EXPECT_FALSE(response || streaming);
+    form = stream_form;
     headers = std::move(fields);
     streaming = true;
   }
@@ -146,6 +147,7 @@ struct PlayedClient final : ResponseWriter {
   std::string text;
   std::string last_id;   // once events() was called
   HeaderFields headers;  // of the stream
+  StreamForm form;
   bool streaming = false;
   bool finished = false;
   bool broken = false;

@@ -1,0 +1,45 @@
+// Translates bodies of other dialects into bodies of OpenAI's chat completions and completions,
+// which parse_chat_request() and parse_completion_request() check: so one parser decides what is
+// allowed. A field that a dialect does not define means what it means there: Hearth's own fields
+// work in every dialect, and what is not supported is refused by the same list. Errors name the
+// dialect's fields. Pure functions that never throw.
+#pragma once
+
+#include <string>
+
+#include "coordinator/http/dialects/dialect.h"
+#include "coordinator/http/openai/requests.h"
+
+namespace hearth::coordinator::http {
+
+struct TranslatedRequest {
+  GenerationRequest request;
+  OrderedJson frame = {};   // AnswerStart::frame
+  bool only_loads = false;  // Ollama: no prompt, a client that wants the model in memory
+};
+
+// The request in a body of a dialect other than kOpenAi. `counts`: the body only asks for the
+// number of its prompt's tokens, so that what is required for an answer may be absent.
+ApiResult<TranslatedRequest> translate_request(Dialect dialect, const Json& body,
+                                               const ModelBounds& bounds, bool counts = false);
+
+// What translate_request() is made of.
+struct TranslatedBody {
+  Json body = Json::object();  // of a chat, or of a completion
+  bool chat = true;
+  OrderedJson frame = {};
+  bool only_loads = false;
+};
+ApiResult<TranslatedBody> translate_anthropic(const Json& body, bool counts);
+ApiResult<TranslatedBody> translate_responses(const Json& body);
+ApiResult<TranslatedBody> translate_ollama(const Json& body, bool chat);
+
+class FieldReader;
+// Copies the fields of `from` that are none of `known`.
+void copy_others(const Json& from, std::initializer_list<std::string_view> known, Json& to);
+// {"type": "text", "text": ...}, as a chat has it.
+Json text_part(std::string text);
+// {"type": "json_schema", ...} of a chat.
+Json schema_format(const Json& schema, const Json& name, const Json& strict);
+
+}  // namespace hearth::coordinator::http
