@@ -9,7 +9,7 @@
 namespace hearth::model {
 namespace {
 
-bool is_name_byte(char c) {
+bool is_bare_byte(char c) {
   return (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || (c >= '0' && c <= '9') || c == '_' ||
          c == '-' || c == '.';
 }
@@ -105,7 +105,7 @@ class LiteralReader {
     if (at_string()) return read_string(out);
     strict_ = false;
     const std::size_t begin = at_;
-    while (at_ < text_.size() && is_name_byte(text_[at_])) ++at_;
+    while (at_ < text_.size() && is_bare_byte(text_[at_])) ++at_;
     out = text_.substr(begin, at_ - begin);
     return at_ > begin;
   }
@@ -144,7 +144,7 @@ class LiteralReader {
         {"True", "true"}, {"False", "false"}, {"None", "null"}};
     for (const auto& [name, json] : kWords) {
       if (!text_.substr(at_).starts_with(name)) continue;
-      if (at_ + name.size() < text_.size() && is_name_byte(text_[at_ + name.size()])) return false;
+      if (at_ + name.size() < text_.size() && is_bare_byte(text_[at_ + name.size()])) return false;
       at_ += name.size();
       strict_ = strict_ && name == json;
       out += json;
@@ -169,7 +169,7 @@ class LiteralReader {
       if (!take("+")) take("-");
       if (!digits()) return false;
     }
-    if (at_ < text_.size() && is_name_byte(text_[at_])) return false;
+    if (at_ < text_.size() && is_bare_byte(text_[at_])) return false;
     out += text_.substr(begin, at_ - begin);
     return true;
   }
@@ -227,6 +227,12 @@ class LiteralReader {
 };
 
 }  // namespace
+
+std::string_view trimmed(std::string_view text) {
+  const std::size_t begin = text.find_first_not_of(kSpaces);
+  if (begin == text.npos) return {};
+  return text.substr(begin, text.find_last_not_of(kSpaces) + 1 - begin);
+}
 
 const std::string* LiteralObject::find(std::string_view key) const {
   const auto it =

@@ -9,14 +9,7 @@
 namespace hearth::model {
 namespace {
 
-constexpr std::string_view kSpaces = " \t\r\n";
 constexpr std::size_t kHeaderBytes = 512;  // of a harmony message
-
-std::string_view trimmed(std::string_view text) {
-  const std::size_t begin = text.find_first_not_of(kSpaces);
-  if (begin == text.npos) return {};
-  return text.substr(begin, text.find_last_not_of(kSpaces) + 1 - begin);
-}
 
 std::size_t without_spaces(std::string_view text, std::size_t end) {
   while (end > 0 && kSpaces.find(text[end - 1]) != kSpaces.npos) --end;

@@ -20,13 +20,6 @@ constexpr std::string_view kOtherValue = "othervalue";
 constexpr std::string_view kOtherId = "otherid02";
 constexpr std::string_view kContent = "probecontent";
 constexpr std::string_view kThought = "probethought";
-constexpr std::string_view kSpaces = " \t\r\n";
-
-std::string_view trimmed(std::string_view text) {
-  const std::size_t begin = text.find_first_not_of(kSpaces);
-  if (begin == text.npos) return {};
-  return text.substr(begin, text.find_last_not_of(kSpaces) + 1 - begin);
-}
 
 std::string quoted(std::string_view text) { return '"' + std::string(text) + '"'; }
 
@@ -48,7 +41,7 @@ ChatToolCall call(std::string_view id, std::string_view name, std::string_view k
   return {std::string(id), std::string(name), "{" + quoted(key) + ": " + quoted(value) + "}"};
 }
 
-// Where a mark begins that the text does not close; its end where there is none.
+// Where a mark begins that the text does not close; the text's end without such a mark.
 std::size_t open_mark(std::string_view text) {
   const std::size_t open = text.find_last_of("<[");
   const std::size_t close = text.find_last_of(">]");

@@ -19,7 +19,7 @@ constexpr Symbol kEnd = 0x120002;
 
 const SymbolSet kDigits{{'0', '9'}};
 const SymbolSet kWordPoints{{'0', '9'}, {'A', 'Z'}, {'_', '_'}, {'a', 'z'}};
-const SymbolSet kSpaces{{0x09, 0x0D},     {0x20, 0x20},     {0xA0, 0xA0},     {0x1680, 0x1680},
+const SymbolSet kUnicodeSpaces{{0x09, 0x0D},     {0x20, 0x20},     {0xA0, 0xA0},     {0x1680, 0x1680},
                         {0x2000, 0x200A}, {0x2028, 0x2029}, {0x202F, 0x202F}, {0x205F, 0x205F},
                         {0x3000, 0x3000}, {0xFEFF, 0xFEFF}};
 const SymbolSet kLineEnds{{'\n', '\n'}, {'\r', '\r'}, {0x2028, 0x2029}};
@@ -252,8 +252,8 @@ Result<SymbolSet> RegexParser::escape(bool in_class) {
     case 'D': return inverted(kDigits);
     case 'w': return kWordPoints;
     case 'W': return inverted(kWordPoints);
-    case 's': return kSpaces;
-    case 'S': return inverted(kSpaces);
+    case 's': return kUnicodeSpaces;
+    case 'S': return inverted(kUnicodeSpaces);
     case 't': return one('\t');
     case 'n': return one('\n');
     case 'v': return one('\v');

@@ -9,6 +9,7 @@
 #include "coordinator/http/generation/generation.h"
 #include "coordinator/http/openai/tools.h"
 #include "coordinator/http/routes/prompt.h"
+#include "model/chat/call_grammar.h"
 
 namespace hearth::coordinator::http {
 namespace {
@@ -41,15 +42,47 @@ ApiResult<std::vector<TokenId>> encode_chat(const ServedModel& served, Generatio
   return std::move(*ids);
 }
 
-// Sets what the sampler masks the answer by. The one place that a mask is asked for: until stages
-// have one, what needs it is refused by name.
-std::optional<ApiError> constrain(const ServedModel&, GenerationRequest& request) {
+// A mark that a control token spells cannot be part of a grammar, which is one of texts.
+bool has_control(const ServedModel& served, const std::string& mark) {
+  const auto ids = served.tokenizer->encode(mark, model::SpecialTokens::kParse, false);
+  return !ids.ok() ||
+         std::ranges::any_of(*ids, [&](TokenId id) { return served.tokenizer->is_special(id); });
+}
+
+// Sets what the sampler masks the answer by. The one place that a mask is asked for.
+std::optional<ApiError> constrain(const ServedModel& served, GenerationInput& input) {
+  GenerationRequest& request = input.request;
   const char* field = field_that_needs_mask(request);
   if (field == nullptr) return std::nullopt;
-  return ApiError::not_supported(
-      fmt::format("'{}' needs a grammar mask, which is not supported yet; omit it{}", field,
-                  std::string_view(field) == "tools" ? " or send 'strict': false" : ""),
-      field);
+  const model::ChatSyntax plain;
+  const model::ChatSyntax& syntax = served.syntax ? *served.syntax : plain;
+  model::AnswerConstraint asked{.content = request.format,
+                                .parallel_calls = request.parallel_tool_calls,
+                                .prompt_tail = input.prompt_tail};
+  asked.calls_required =
+      request.tool_choice == ToolChoice::kRequired || request.tool_choice == ToolChoice::kNamed;
+  if (request.chat && request.tool_choice != ToolChoice::kNone) asked.tools = request.tools;
+  if (request.tool_choice == ToolChoice::kNamed) {
+    std::erase_if(asked.tools, [&](const auto& tool) { return tool.name != request.tool_name; });
+  }
+  std::vector<std::string> marks;
+  if (!asked.tools.empty()) marks = syntax.marks();
+  if (input.prompt_tail.find(syntax.think_begin) != std::string::npos) {
+    marks.push_back(syntax.think_end);
+  }
+  for (const std::string& mark : marks) {
+    if (!has_control(served, mark)) continue;
+    return ApiError::not_supported(
+        fmt::format("'{}' needs a grammar, and this model writes '{}' as a control token, which no "
+                    "grammar has yet; omit it",
+                    field, mark),
+        field);
+  }
+  const auto grammar = model::answer_grammar(syntax, asked);
+  if (!grammar.ok()) return ApiError::invalid(grammar.error().message, field);
+  const Bytes& bytes = (*grammar)->bytes();
+  request.sampling.grammar.assign(bytes.begin(), bytes.end());
+  return std::nullopt;
 }
 
 ApiResult<TranslatedRequest> parse(const Api& api, const Json& body, Dialect dialect, bool chat) {
@@ -183,11 +216,11 @@ ApiResult<GenerationInput> tokenise(const ServedModel& served, GenerationRequest
   input.created = created;
   input.request = std::move(request);
   const bool chat = input.request.chat;
-  if (auto refused = constrain(served, input.request)) return *refused;
   if (chat) {
     TRY(std::vector<TokenId> ids, encode_chat(served, input, created));
     input.prompts.push_back(std::move(ids));
   }
+  if (auto refused = constrain(served, input)) return *refused;
   for (const Prompt& prompt : input.request.prompts) {
     TRY(std::vector<TokenId> ids, encode_prompt(served, prompt));
     if (input.request.echo) {

@@ -60,7 +60,8 @@ TEST(ToolsTest, ToolsKeepTheOrderOfTheirKeys) {
   const GenerationRequest request = parsed_with(R"({
     "tools": [{"type": "function", "function": {"name": "f", "strict": true,
       "parameters": {"type": "object", "properties": {"z": {}, "a": {}}}}}],
-    "tool_choice": {"type": "function", "function": {"name": "f"}}, "parallel_tool_calls": false})");
+    "tool_choice": {"type": "function", "function": {"name": "f"}},
+    "parallel_tool_calls": false})");
   ASSERT_EQ(request.tools.size(), 1U);
   EXPECT_EQ(request.tools[0].parameters, R"({"type":"object","properties":{"z":{},"a":{}}})");
   EXPECT_TRUE(request.tools[0].text.starts_with(R"({"type":"function","function":{"name":"f")"));

@@ -1,0 +1,253 @@
+#include "model/chat/call_grammar.h"
+
+#include <algorithm>
+
+#include "base/check.h"
+#include "base/limits.h"
+#include "model/chat/literal.h"
+
+namespace hearth::model {
+namespace {
+
+using Part = GrammarBuilder::Part;
+using Kind = GrammarSource::Kind;
+
+std::string left_trimmed(std::string_view text) {
+  return std::string(text.substr(std::min(text.find_first_not_of(kSpaces), text.size())));
+}
+
+std::string member(const std::optional<LiteralObject>& object, std::string_view name) {
+  const std::string* json = object ? object->find(name) : nullptr;
+  return json != nullptr ? *json : std::string();
+}
+
+class CallGrammar {
+ public:
+  CallGrammar(const ChatSyntax& syntax, const AnswerConstraint& constraint)
+      : syntax_(syntax), constraint_(constraint) {
+    bare_list_ = syntax.form == CallForm::kNamed && trigger().empty();
+  }
+
+  Result<std::shared_ptr<const Grammar>> build() {
+    INVARIANT(!constraint_.calls_required || !constraint_.tools.empty(),
+              "a call that is required has tools");
+    std::vector<Part> ways;
+    if (!constraint_.tools.empty()) {
+      TRY(const Part calls, calls_part());
+      ways.push_back(calls);
+    }
+    if (!constraint_.calls_required && constraint_.content) {
+      ways.push_back(grammar_.source(*constraint_.content));
+    } else if (!constraint_.calls_required) {
+      if (trigger().empty()) {
+        return Error::of(ErrorCode::kUnsupported,
+                         "calls of this model begin with no mark, so they have no grammar "
+                         "beside free text; send tool_choice 'required'");
+      }
+      // Text that begins no call, and then calls or nothing.
+      const Part text = grammar_.text_without({trigger()});
+      ways = {grammar_.sequence({text, grammar_.repeat(ways.front(), 0, 1)})};
+    }
+    Part whole = grammar_.alternatives(ways);
+    if (thinks()) {
+      const Part spaces = grammar_.source({Kind::kRegex, "[ \\t\\r\\n]{0,4}"});
+      whole = grammar_.sequence({grammar_.until(trimmed(syntax_.think_end)), spaces, whole});
+    }
+    return grammar_.build(whole);
+  }
+
+ private:
+  // What tells a call from content.
+  std::string trigger() const {
+    const std::string_view section = trimmed(syntax_.section_begin);
+    return std::string(section.empty() ? trimmed(syntax_.call_begin) : section);
+  }
+
+  bool thinks() const {
+    const std::string_view tail = constraint_.prompt_tail;
+    const std::string_view begin = trimmed(syntax_.think_begin);
+    const std::string_view end = trimmed(syntax_.think_end);
+    if (begin.empty() || end.empty()) return false;
+    const std::size_t opened = tail.rfind(begin);
+    const std::size_t closed = tail.rfind(end);
+    return opened != tail.npos && (closed == tail.npos || closed < opened);
+  }
+
+  Result<Part> calls_part() {
+    const bool known =
+        syntax_.form != CallForm::kHarmony &&
+        (syntax_.form != CallForm::kNamed || syntax_.arguments != ArgumentForm::kQuoted) &&
+        !(bare_list_ && syntax_.arguments != ArgumentForm::kPython);
+    if (!known)
+      return Error::of(ErrorCode::kUnsupported, "calls in the form of this model have no grammar");
+    std::vector<Part> first;
+    std::vector<Part> next;
+    const bool section = !trimmed(syntax_.section_begin).empty();
+    for (const ChatTool& tool : constraint_.tools) {
+      TRY(const Part call, call_part(tool));
+      const Part end = grammar_.literal(syntax_.call_end);
+      const std::string begin = section ? syntax_.call_begin : left_trimmed(syntax_.call_begin);
+      first.push_back(grammar_.sequence({grammar_.literal(begin), call, end}));
+      next.push_back(grammar_.sequence(
+          {grammar_.literal(syntax_.separator), grammar_.literal(syntax_.call_begin), call, end}));
+    }
+    const std::string begin = bare_list_ ? "[" : left_trimmed(syntax_.section_begin);
+    const std::string end = bare_list_ ? "]" : std::string(syntax_.section_end);
+    std::vector<Part> parts = {grammar_.literal(begin), grammar_.alternatives(first)};
+    // Without any mark the parser takes one object for a call, and what follows it for text.
+    if (constraint_.parallel_calls && (bare_list_ || !trigger().empty())) {
+      parts.push_back(grammar_.repeat(grammar_.alternatives(next), 0, limits::kToolCalls - 1));
+    }
+    parts.push_back(grammar_.literal(end));
+    return grammar_.sequence(parts);
+  }
+
+  Result<Part> call_part(const ChatTool& tool) {
+    if (syntax_.form == CallForm::kObject) {
+      std::vector<Part> parts = {
+          grammar_.literal("{\"" + syntax_.name_key + "\": " + json_string(tool.name) + ", \"" +
+                           syntax_.arguments_key + "\": "),
+          arguments(tool)};
+      if (!syntax_.id_key.empty()) {
+        parts.push_back(grammar_.literal(", \"" + syntax_.id_key + "\": \""));
+        parts.push_back(id());
+        parts.push_back(grammar_.literal("\""));
+      }
+      parts.push_back(grammar_.literal("}"));
+      return grammar_.sequence(parts);
+    }
+    std::vector<Part> parts;
+    if (syntax_.name_in_id) {
+      parts.push_back(grammar_.literal("functions." + tool.name + ":"));
+      parts.push_back(grammar_.source({Kind::kRegex, "[0-9]{1,3}"}));
+    } else {
+      parts.push_back(grammar_.literal(tool.name));
+    }
+    parts.push_back(grammar_.literal(syntax_.name_end));
+    if (!trimmed(syntax_.id_end).empty()) {
+      parts.push_back(id());
+      parts.push_back(grammar_.literal(syntax_.id_end));
+    }
+    if (syntax_.form == CallForm::kNamed && syntax_.arguments == ArgumentForm::kJson) {
+      parts.push_back(arguments(tool));
+    } else {
+      TRY(const Part list, parameters(tool));
+      parts.push_back(list);
+    }
+    return grammar_.sequence(parts);
+  }
+
+  Part id() { return grammar_.source({Kind::kRegex, "[a-zA-Z0-9]{9}"}); }
+
+  // A schema that names no type says nothing of what is not an object; arguments are one.
+  Part arguments(const ChatTool& tool) {
+    std::string schema = tool.parameters;
+    const auto object = read_literal_object(schema, '{', '}');
+    if (object && object->find("type") == nullptr) {
+      LiteralObject typed = *object;
+      typed.entries.emplace_back("type", "\"object\"");
+      schema = object_json(typed);
+    }
+    return grammar_.source({Kind::kJsonSchema, schema}, "tool " + tool.name);
+  }
+
+  // Arguments one by one, in the order of the schema; those that are not required may be absent.
+  Result<Part> parameters(const ChatTool& tool) {
+    const auto schema = read_literal_object(tool.parameters, '{', '}');
+    REQUIRE(schema, "tool ", tool.name, ": its parameters must be a JSON schema, an object");
+    for (const auto& [key, json] : schema->entries) {
+      const bool read = key == "type" || key == "properties" || key == "required" ||
+                        key == "additionalProperties" || key == "$defs" || key == "definitions" ||
+                        key == "description" || key == "title" || key == "$schema";
+      if (!read) {
+        return Error::of(ErrorCode::kUnsupported, "tool ", tool.name, ": '", key,
+                         "' has no grammar in the form of calls of this model: /", key);
+      }
+    }
+    const auto properties = read_literal_object(
+        schema->find("properties") != nullptr ? member(schema, "properties") : "{}", '{', '}');
+    REQUIRE(properties, "tool ", tool.name, ": 'properties' must be an object: /properties");
+    const std::string required = member(schema, "required");
+    const bool python = syntax_.form == CallForm::kNamed;
+    // From the last to the first: `rest` follows an argument, `open` follows none.
+    Part rest = grammar_.literal(python ? ")" : "");
+    Part open = rest;
+    for (auto each = properties->entries.rbegin(); each != properties->entries.rend(); ++each) {
+      const auto& [key, json] = *each;
+      TRY(const Part value,
+          python ? python_value(tool, *schema, key, json) : tagged_value(tool, *schema, key, json));
+      const bool needed = required.find(json_string(key)) != required.npos;
+      const Part first = grammar_.sequence({value, rest});
+      const Part later = python ? grammar_.sequence({grammar_.literal(", "), value, rest}) : first;
+      open = needed ? first : grammar_.alternatives({first, open});
+      rest = needed ? later : grammar_.alternatives({later, rest});
+    }
+    return python ? grammar_.sequence({grammar_.literal("("), open}) : open;
+  }
+
+  // A property's schema with the definitions that it may refer to.
+  static std::string with_definitions(const LiteralObject& schema, const std::string& property) {
+    LiteralObject out;
+    for (const char* key : {"$defs", "definitions"}) {
+      if (const std::string* json = schema.find(key)) out.entries.emplace_back(key, *json);
+    }
+    if (out.entries.empty()) return property;
+    out.entries.emplace_back("allOf", "[" + property + "]");
+    return object_json(out);
+  }
+
+  Part json_value(const ChatTool& tool, const LiteralObject& schema, const std::string& key,
+                  const std::string& json) {
+    return grammar_.source({Kind::kJsonSchema, with_definitions(schema, json)},
+                           "tool " + tool.name + ", argument " + key);
+  }
+
+  Result<Part> python_value(const ChatTool& tool, const LiteralObject& schema,
+                            const std::string& key, const std::string& json) {
+    return grammar_.sequence({grammar_.literal(key + "="), json_value(tool, schema, key, json)});
+  }
+
+  Result<Part> tagged_value(const ChatTool& tool, const LiteralObject& schema,
+                            const std::string& key, const std::string& json) {
+    const Part begin = grammar_.literal(syntax_.parameter_begin + key + syntax_.key_end);
+    const auto property = read_literal_object(json, '{', '}');
+    if (member(property, "type") != "\"string\"") {
+      return grammar_.sequence(
+          {begin, json_value(tool, schema, key, json), grammar_.literal(syntax_.value_end)});
+    }
+    for (const auto& [keyword, value] : property->entries) {
+      const bool read = keyword == "type" || keyword == "enum" || keyword == "description" ||
+                        keyword == "title" || keyword == "default" || keyword == "examples";
+      if (!read) {
+        return Error::of(ErrorCode::kUnsupported, "tool ", tool.name, ": '", keyword,
+                         "' of a text has no grammar in the form of calls of this "
+                         "model: /properties/",
+                         key, "/", keyword);
+      }
+    }
+    const std::string_view mark = trimmed(syntax_.value_end);
+    if (const std::string* list = property->find("enum")) {
+      REQUIRE(list->find(mark) == list->npos, "tool ", tool.name,
+              ": a text must not hold the mark that ends it: /properties/", key, "/enum");
+      return grammar_.sequence({begin, grammar_.source({Kind::kChoice, *list}, "tool " + tool.name),
+                                grammar_.literal(syntax_.value_end)});
+    }
+    const std::size_t end = syntax_.value_end.rfind(mark) + mark.size();
+    return grammar_.sequence(
+        {begin, grammar_.until(mark), grammar_.literal(syntax_.value_end.substr(end))});
+  }
+
+  const ChatSyntax& syntax_;
+  const AnswerConstraint& constraint_;
+  GrammarBuilder grammar_;
+  bool bare_list_ = false;  // [f(a=1), g()] without any mark
+};
+
+}  // namespace
+
+Result<std::shared_ptr<const Grammar>> answer_grammar(const ChatSyntax& syntax,
+                                                      const AnswerConstraint& constraint) {
+  return CallGrammar(syntax, constraint).build();
+}
+
+}  // namespace hearth::model

@@ -1,0 +1,29 @@
+// The grammar of an answer that calls tools, from the ChatSyntax that also parses it: what may be
+// generated is what can be parsed. Pure function.
+#pragma once
+
+#include <memory>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "base/result.h"
+#include "model/chat/syntax.h"
+#include "model/grammar/grammar.h"
+
+namespace hearth::model {
+
+struct AnswerConstraint {
+  std::optional<GrammarSource> content = {};  // what the answer is where it calls nothing
+  std::vector<ChatTool> tools = {};           // that may be called
+  bool calls_required = false;                // at least one call
+  bool parallel_calls = true;                 // false: at most one
+  std::string prompt_tail = {};               // AnswerRules::prompt_tail
+};
+
+// Every call's arguments match its tool's schema. A thought that the prompt has begun comes first.
+// kUnsupported: the syntax, or a schema in it, has no grammar; kInvalidInput: a schema is wrong.
+Result<std::shared_ptr<const Grammar>> answer_grammar(const ChatSyntax& syntax,
+                                                      const AnswerConstraint& constraint);
+
+}  // namespace hearth::model
