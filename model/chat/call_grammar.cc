@@ -10,7 +10,7 @@ namespace hearth::model {
 namespace {
 
 using Part = GrammarBuilder::Part;
-using Kind = GrammarSource::Kind;
+using SourceKind = GrammarSource::Kind;
 
 std::string left_trimmed(std::string_view text) {
   return std::string(text.substr(std::min(text.find_first_not_of(kSpaces), text.size())));
@@ -50,7 +50,7 @@ class CallGrammar {
     }
     Part whole = grammar_.alternatives(ways);
     if (thinks()) {
-      const Part spaces = grammar_.source({Kind::kRegex, "[ \\t\\r\\n]{0,4}"});
+      const Part spaces = grammar_.source({SourceKind::kRegex, "[ \\t\\r\\n]{0,4}"});
       whole = grammar_.sequence({grammar_.until(trimmed(syntax_.think_end)), spaces, whole});
     }
     return grammar_.build(whole);
@@ -119,7 +119,7 @@ class CallGrammar {
     std::vector<Part> parts;
     if (syntax_.name_in_id) {
       parts.push_back(grammar_.literal("functions." + tool.name + ":"));
-      parts.push_back(grammar_.source({Kind::kRegex, "[0-9]{1,3}"}));
+      parts.push_back(grammar_.source({SourceKind::kRegex, "[0-9]{1,3}"}));
     } else {
       parts.push_back(grammar_.literal(tool.name));
     }
@@ -137,7 +137,7 @@ class CallGrammar {
     return grammar_.sequence(parts);
   }
 
-  Part id() { return grammar_.source({Kind::kRegex, "[a-zA-Z0-9]{9}"}); }
+  Part id() { return grammar_.source({SourceKind::kRegex, "[a-zA-Z0-9]{9}"}); }
 
   // A schema that names no type says nothing of what is not an object; arguments are one.
   Part arguments(const ChatTool& tool) {
@@ -148,7 +148,7 @@ class CallGrammar {
       typed.entries.emplace_back("type", "\"object\"");
       schema = object_json(typed);
     }
-    return grammar_.source({Kind::kJsonSchema, schema}, "tool " + tool.name);
+    return grammar_.source({SourceKind::kJsonSchema, schema}, "tool " + tool.name);
   }
 
   // Arguments one by one, in the order of the schema; those that are not required may be absent.
@@ -198,7 +198,7 @@ class CallGrammar {
 
   Part json_value(const ChatTool& tool, const LiteralObject& schema, const std::string& key,
                   const std::string& json) {
-    return grammar_.source({Kind::kJsonSchema, with_definitions(schema, json)},
+    return grammar_.source({SourceKind::kJsonSchema, with_definitions(schema, json)},
                            "tool " + tool.name + ", argument " + key);
   }
 
@@ -229,7 +229,8 @@ class CallGrammar {
     if (const std::string* list = property->find("enum")) {
       REQUIRE(list->find(mark) == list->npos, "tool ", tool.name,
               ": a text must not hold the mark that ends it: /properties/", key, "/enum");
-      return grammar_.sequence({begin, grammar_.source({Kind::kChoice, *list}, "tool " + tool.name),
+      return grammar_.sequence({begin,
+                                grammar_.source({SourceKind::kChoice, *list}, "tool " + tool.name),
                                 grammar_.literal(syntax_.value_end)});
     }
     const std::size_t end = syntax_.value_end.rfind(mark) + mark.size();

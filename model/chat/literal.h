@@ -26,9 +26,9 @@ std::optional<LiteralObject> read_literal_object(std::string_view text, char ope
                                                  std::string_view quote = {});
 // {"key": value, ...}
 std::string object_json(const LiteralObject& object);
-constexpr std::string_view kSpaces = " \t\r\n";  // white space of JSON, and around marks
+constexpr std::string_view kSpaces = " \t\r\n";   // white space of JSON, and around marks
 std::string_view trimmed(std::string_view text);  // without kSpaces at its ends
-std::string json_string(std::string_view text);  // with its quotes; invalid UTF-8 becomes U+FFFD
+std::string json_string(std::string_view text);   // with its quotes; invalid UTF-8 becomes U+FFFD
 // The text of a JSON string; nothing for another value.
 std::optional<std::string> text_of_json(std::string_view json);
 

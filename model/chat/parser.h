@@ -1,7 +1,8 @@
 // AnswerParser: an answer's text to content, reasoning and calls, while it comes. However the text
 // is cut, the joined parts are the same. Text that cannot become a mark or a call is told at once;
 // a call is told when it is whole, so its arguments are always valid JSON; what begins like a call
-// and is not one is content. Memory: at most limits::kToolCallBytes of text are held. For one thread.
+// and is not one is content. Memory: at most limits::kToolCallBytes of text are held. For one
+// thread.
 #pragma once
 
 #include <cstddef>
