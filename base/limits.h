@@ -58,7 +58,7 @@ inline constexpr std::uint32_t kGrammarStacks = 32;
 inline constexpr std::uint32_t kGrammarVisits = 256;
 inline constexpr std::uint32_t kGrammarDepth = 128;
 // Masks that are kept for one grammar, then all are dropped and made anew.
-inline constexpr std::size_t kGrammarMaskBytes = 64 * kMiB;
+inline constexpr std::size_t kGrammarMaskBytes = 16 * kMiB;
 
 // Tools (model/chat/).
 inline constexpr std::uint32_t kTools = 512;  // of a request, and arguments of a call
