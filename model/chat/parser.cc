@@ -75,6 +75,7 @@ void AnswerParser::begin_harmony() {
 }
 
 AnswerPart AnswerParser::push(std::string_view text) {
+  INVARIANT(!final_, "nothing follows the end of an answer");
   buffer_ += text;
   run();
   return std::exchange(out_, {});
@@ -115,6 +116,7 @@ void AnswerParser::drop(std::size_t bytes) {
 
 // `text` is the front of buffer_; what the prompt holds of it is not told again.
 void AnswerParser::tell(std::string_view text) {
+  INVARIANT(primed_ <= buffer_.size(), "what the prompt holds is at the front of the text");
   text.remove_prefix(std::min(primed_, text.size()));
   if (after_mark_) {
     const std::size_t begin = std::min(text.find_first_not_of(kSpaces), text.size());
@@ -381,6 +383,7 @@ std::string AnswerParser::tool_name(std::string_view name) const {
 }
 
 AnswerParser::Step AnswerParser::value() {
+  INVARIANT(begin_ <= buffer_.size(), "a value begins in the text");
   const auto size = scanner_.end(std::string_view(buffer_).substr(begin_));
   if (scanner_.broken()) return Step::kBroken;
   if (!size) return Step::kWait;
@@ -523,6 +526,7 @@ AnswerParser::Step AnswerParser::after() {
   } else {
     at_ = end;
   }
+  INVARIANT(in_section_ > 0, "what is told is a call");
   // Told; what follows cannot make it content again.
   drop(at_);
   primed_ = 0;

@@ -4,6 +4,7 @@
 #include <optional>
 #include <string_view>
 
+#include "base/check.h"
 #include "model/chat/literal.h"
 
 namespace hearth::model {
@@ -142,6 +143,7 @@ std::string common_prefix(std::string_view a, std::string_view b) {
 // From what stands before the first call, between two calls and after the last one to marks.
 void set_marks(std::string_view before, std::string_view between, std::string_view after,
                ChatSyntax& out) {
+  INVARIANT(out.form != CallForm::kHarmony, "marks are of calls, not of messages");
   out.call_end = common_prefix(after, between);
   out.call_end.resize(open_mark(out.call_end));
   const std::string_view next = between.substr(out.call_end.size());

@@ -237,6 +237,83 @@ class Suite(unittest.TestCase):
         self.assertEqual(len(logprobs.top_logprobs), 12)
         self.assertEqual(logprobs.text_offset[0], 0)
 
+    # --- tools, formats and prefill ---
+
+    def test_json_formats(self):
+        answer = self.chat(response_format={"type": "json_object"}, max_tokens=400, seed=5,
+                           temperature=0.7)
+        if answer.choices[0].finish_reason == "stop":
+            self.assertIsInstance(json.loads(answer.choices[0].message.content), dict)
+        schema = {"type": "object", "additionalProperties": False, "required": ["city", "days"],
+                  "properties": {"city": {"enum": ["Oslo", "Bern"]},
+                                 "days": {"type": "integer", "minimum": 1, "maximum": 9}}}
+        wanted = {"type": "json_schema", "json_schema": {"name": "trip", "schema": schema}}
+        for seed in range(5):
+            answer = self.chat(response_format=wanted, max_tokens=60, seed=seed, temperature=1.5)
+            self.assertEqual(answer.choices[0].finish_reason, "stop")
+            trip = json.loads(answer.choices[0].message.content)
+            self.assertEqual(sorted(trip), ["city", "days"])
+            self.assertIn(trip["city"], ["Oslo", "Bern"])
+            self.assertIn(trip["days"], range(1, 10))
+
+    def test_other_formats(self):
+        def text(**body):
+            answer = self.complete(max_tokens=12, temperature=1.5, extra_body=body)
+            self.assertEqual(answer.choices[0].finish_reason, "stop")
+            return answer.choices[0].text
+        self.assertIn(text(guided_choice=["red", "green"]), ["red", "green"])
+        self.assertRegex(text(guided_regex="[a-f]{3}-[0-9]{2}"), "^[a-f]{3}-[0-9]{2}$")
+        self.assertIn(text(grammar='root ::= "a" | "b" "c"'), ["a", "bc"])
+        self.assertRegex(text(structured_outputs={"regex": "x[yz]"}), "^x[yz]$")
+
+    TOOLS = [{"type": "function", "function": {
+        "name": name, "description": "Counts.", "parameters": {
+            "type": "object", "properties": {"to": {"type": "integer", "maximum": 99}},
+            "required": ["to"], "additionalProperties": False}}} for name in ("count", "rest")]
+
+    def test_required_and_named_calls(self):
+        named = {"type": "function", "function": {"name": "rest"}}
+        for choice, names in (("required", ("count", "rest")), (named, ("rest",))):
+            answer = self.chat(tools=self.TOOLS, tool_choice=choice, max_tokens=200, seed=3,
+                               temperature=1.0, parallel_tool_calls=False)
+            self.assertEqual(answer.choices[0].finish_reason, "tool_calls")
+            call, = answer.choices[0].message.tool_calls
+            self.assertIn(call.function.name, names)
+            self.assertEqual(list(json.loads(call.function.arguments)), ["to"])
+
+    def test_streamed_call_is_the_same(self):
+        fields = {"tools": self.TOOLS, "tool_choice": "required", "max_tokens": 200, "seed": 3,
+                  "parallel_tool_calls": False}
+        whole = self.chat(**fields).choices[0].message.tool_calls[0]
+        deltas = [delta for chunk in self.stream(**fields) if chunk.choices
+                  for delta in chunk.choices[0].delta.tool_calls or []]
+        self.assertEqual(deltas[0].id, whole.id)
+        self.assertEqual(deltas[0].function.name, whole.function.name)
+        self.assertEqual("".join(delta.function.arguments or "" for delta in deltas),
+                         whole.function.arguments)
+
+    def test_calls_and_results_are_messages(self):
+        call = {"id": "call00001", "type": "function",
+                "function": {"name": "count", "arguments": '{"to": 3}'}}
+        answer = self.chat(tools=self.TOOLS, extra_body={"ignore_eos": True}, messages=[
+            *SAY, {"role": "assistant", "content": None, "tool_calls": [call]},
+            {"role": "tool", "tool_call_id": "call00001", "content": "1, 2, 3"}])
+        self.assertEqual(answer.usage.completion_tokens, 12)
+
+    def test_reasoning_fields_are_taken(self):
+        answer = self.chat(reasoning_effort="low", extra_body={
+            "ignore_eos": True, "chat_template_kwargs": {"enable_thinking": False}})
+        self.assertEqual(answer.usage.completion_tokens, 12)
+
+    def test_prefill_is_continued(self):
+        """The prompt ends with the message's text, so a completion of it goes on the same way."""
+        messages = [*SAY, {"role": "assistant", "content": "1, 2,"}]
+        exact = {"seed": 5, "extra_body": {"ignore_eos": True}}
+        answer = self.chat(messages=messages, **exact)
+        prompt = post("/apply-template", {"messages": SAY})["prompt"] + "1, 2,"
+        self.assertEqual(self.complete(prompt, **exact).choices[0].text,
+                         answer.choices[0].message.content)
+
     # --- errors ---
 
     def assert_refused(self, error_class, status, code, **fields):
@@ -255,10 +332,11 @@ class Suite(unittest.TestCase):
         refused(openai.BadRequestError, 400, "invalid_value", n=9)
         refused(openai.BadRequestError, 400, "context_length_exceeded", max_tokens=2**31 - 1)
         refused(openai.BadRequestError, 400, "unsupported_value",
-                response_format={"type": "json_object"})
+                extra_body={"function_call": {"name": "f"}})
+        refused(openai.BadRequestError, 400, "invalid_value", response_format={"type": "yaml"})
         refused(openai.BadRequestError, 400, "unsupported_content", messages=[
             {"role": "user", "content": [{"type": "image_url", "image_url": {"url": "x"}}]}])
-        with self.assertRaises(openai.NotFoundError):
+        with self.assertRaises(openai.BadRequestError):
             self.client.embeddings.create(model=self.model, input="x")
         with self.assertRaises(openai.PermissionDeniedError):
             self.client.models.list(extra_headers={"Origin": "https://evil.example"})

@@ -46,6 +46,7 @@ class OllamaWriter final : public AnswerWriter {
   StreamEvents tell_hearth(const OrderedJson&) override { return {}; }
 
   StreamEvents close(const AnswerEnd& end) override {
+    INVARIANT(!reason_.empty(), "the only choice has ended");
     OrderedJson out = line("", "", {});
     finish(out, reason_, end);
     return {{{}, dump(out)}};

@@ -180,6 +180,7 @@ class ResponsesWriter final : public AnswerWriter {
   }
 
   void add_text(StreamEvents& out, const std::string& text, const OrderedJson& logprobs) {
+    INVARIANT(kind_ == Item::kReasoning || kind_ == Item::kMessage, "text is of an open item");
     text_ += text;
     logprobs_.insert(logprobs_.end(), logprobs.begin(), logprobs.end());
     OrderedJson fields = {{"delta", text}};

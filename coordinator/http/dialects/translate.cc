@@ -7,6 +7,8 @@
 #include <span>
 #include <utility>
 
+#include "base/check.h"
+
 namespace hearth::coordinator::http {
 namespace {
 
@@ -86,6 +88,7 @@ Json schema_format(const Json& schema, const Json& name, const Json& strict) {
 
 ApiResult<TranslatedRequest> translate_request(Dialect dialect, const Json& body,
                                                const ModelBounds& bounds, bool counts) {
+  INVARIANT(dialect != Dialect::kOpenAi, "bodies of OpenAI's chats are parsed as they are");
   TRY(TranslatedBody translated, translate_body(dialect, body, counts));
   TranslatedRequest out;
   out.only_loads = translated.only_loads;

@@ -85,8 +85,7 @@ ChatSyntax probe_calls(const std::string& begin, const std::string& call,
                "{% endif %}<|end|>{% endfor %}");
 }
 
-constexpr const char* kArgs =
-    "{{ c.arguments if c.arguments is string else c.arguments | tojson }}";
+const std::string kArgs = "{{ c.arguments if c.arguments is string else c.arguments | tojson }}";
 
 struct Case {
   std::string name;
@@ -96,53 +95,103 @@ struct Case {
   std::string tail = {};
 };
 
-std::vector<Case> cases() {
-  const std::string args = kArgs;
-  const std::string paris = R"({"city": "Paris"})";
-  const std::string both = "weather" + paris + ";time{};";
-  const std::string json = R"({"name": "weather", "arguments": {"city": "Paris"}})";
-  const std::string other = R"({"name": "time", "arguments": {}})";
-  const std::string object = "{\"name\": \"{{ c.name }}\", \"arguments\": " + args + "}";
+// The calls that most cases make, and what the parser tells of them.
+const std::string kParis = R"({"city": "Paris"})";
+const std::string kJson = R"({"name": "weather", "arguments": {"city": "Paris"}})";
+const std::string kOther = R"({"name": "time", "arguments": {}})";
+const std::string kBoth = "weather" + kParis + ";time{};";
+
+// Calls that are one JSON object.
+std::vector<Case> object_cases() {
+  const std::string object = "{\"name\": \"{{ c.name }}\", \"arguments\": " + kArgs + "}";
   std::vector<Case> out;
   out.push_back({"hermes",
                  probe_calls("", "\n<tool_call>\n" + object + "\n</tool_call>", "", ""),
-                 "Let me see.\n<tool_call>\n" + json + "\n</tool_call>\n<tool_call>\n" + other +
+                 "Let me see.\n<tool_call>\n" + kJson + "\n</tool_call>\n<tool_call>\n" + kOther +
                      "\n</tool_call>",
-                 {"Let me see.", "", both}});
+                 {"Let me see.", "", kBoth}});
   out.push_back(
       {"mistral list",
        probe_calls(
            "[TOOL_CALLS][",
-           "{\"name\": \"{{ c.name }}\", \"arguments\": " + args + ", \"id\": \"{{ t.id }}\"}",
+           "{\"name\": \"{{ c.name }}\", \"arguments\": " + kArgs + ", \"id\": \"{{ t.id }}\"}",
            ", ", "]"),
        R"([TOOL_CALLS][{"name": "weather", "arguments": {"city": "Paris"}, "id": "abcdefghi"}])",
-       {"", "", "weather" + paris + "#abcdefghi;"}});
-  out.push_back({"mistral",
-                 probe_calls("", "[TOOL_CALLS]{{ c.name }}[ARGS]" + args, "", ""),
-                 "Hm.[TOOL_CALLS]weather[ARGS]" + paris + "[TOOL_CALLS]time[ARGS]{}",
-                 {"Hm.", "", both}});
-  out.push_back(
-      {"mistral with ids",
-       probe_calls("", "[TOOL_CALLS]{{ c.name }}[CALL_ID]{{ t.id }}[ARGS]" + args, "", ""),
-       "[TOOL_CALLS]weather[CALL_ID]abcdefghi[ARGS]" + paris,
-       {"", "", "weather" + paris + "#abcdefghi;"}});
+       {"", "", "weather" + kParis + "#abcdefghi;"}});
   out.push_back(
       {"llama 3",
-       probe_calls("", "{\"name\": \"{{ c.name }}\", \"parameters\": " + args + "}", "", ""),
+       probe_calls("", "{\"name\": \"{{ c.name }}\", \"parameters\": " + kArgs + "}", "", ""),
        R"({"name": "weather", "parameters": {"city": "Paris"}})",
-       {"", "", "weather" + paris + ";"}});
+       {"", "", "weather" + kParis + ";"}});
+  out.push_back({"command r",
+                 probe_calls("<|START_ACTION|>[",
+                             "\n    {\"tool_call_id\": \"{{ loop.index0 }}\", \"tool_name\": "
+                             "\"{{ c.name }}\", \"parameters\": " +
+                                 kArgs + "}",
+                             ",", "\n]<|END_ACTION|>"),
+                 "<|START_ACTION|>[\n    {\"tool_call_id\": \"0\", \"tool_name\": \"weather\", "
+                 "\"parameters\": {\"city\": \"Paris\"}},\n    {\"tool_call_id\": \"1\", "
+                 "\"tool_name\": \"time\", \"parameters\": {}}\n]<|END_ACTION|>",
+                 {"", "", kBoth}});
+  ChatSyntax granite;
+  granite.section_begin = "<|tool_call|>[";
+  granite.section_end = "]";
+  out.push_back(
+      {"granite", granite, "<|tool_call|>[" + kJson + ", " + kOther + "]", {"", "", kBoth}});
+  return out;
+}
+
+// A name, then the arguments in JSON.
+std::vector<Case> named_cases() {
+  std::vector<Case> out;
+  out.push_back({"mistral",
+                 probe_calls("", "[TOOL_CALLS]{{ c.name }}[ARGS]" + kArgs, "", ""),
+                 "Hm.[TOOL_CALLS]weather[ARGS]" + kParis + "[TOOL_CALLS]time[ARGS]{}",
+                 {"Hm.", "", kBoth}});
+  out.push_back(
+      {"mistral with ids",
+       probe_calls("", "[TOOL_CALLS]{{ c.name }}[CALL_ID]{{ t.id }}[ARGS]" + kArgs, "", ""),
+       "[TOOL_CALLS]weather[CALL_ID]abcdefghi[ARGS]" + kParis,
+       {"", "", "weather" + kParis + "#abcdefghi;"}});
   out.push_back(
       {"deepseek 3.1",
-       probe_calls("<tools>", "<call>{{ c.name }}<sep>" + args + "</call>", "", "</tools>"),
-       "<tools><call>weather<sep>" + paris + "</call><call>time<sep>{}</call></tools>",
-       {"", "", both}});
+       probe_calls("<tools>", "<call>{{ c.name }}<sep>" + kArgs + "</call>", "", "</tools>"),
+       "<tools><call>weather<sep>" + kParis + "</call><call>time<sep>{}</call></tools>",
+       {"", "", kBoth}});
   out.push_back(
       {"deepseek r1",
-       probe_calls("<tools>", "<call>function<sep>{{ c.name }}\n```json\n" + args + "\n```</call>",
+       probe_calls("<tools>", "<call>function<sep>{{ c.name }}\n```json\n" + kArgs + "\n```</call>",
                    "\n", "</tools>"),
-       "<tools><call>function<sep>weather\n```json\n" + paris +
+       "<tools><call>function<sep>weather\n```json\n" + kParis +
            "\n```</call>\n<call>function<sep>time\n```json\n{}\n```</call></tools>",
-       {"", "", both}});
+       {"", "", kBoth}});
+  out.push_back({"kimi",
+                 probe_calls("<|section_begin|>",
+                             "<|call_begin|>functions.{{ c.name }}:{{ loop.index0 }}<|args|>" +
+                                 kArgs + "<|call_end|>",
+                             "", "<|section_end|>"),
+                 "<|section_begin|><|call_begin|>functions.weather:0<|args|>" + kParis +
+                     "<|call_end|><|section_end|>",
+                 {"", "", "weather" + kParis + "#weather:0;"}});
+  out.push_back({"functionary 3.1",
+                 probe_calls("", "<function={{ c.name }}>" + kArgs + "</function>", "", ""),
+                 "<function=weather>" + kParis + "</function><function=time>{}</function>",
+                 {"", "", kBoth}});
+  ChatSyntax functionary;
+  functionary.form = CallForm::kNamed;
+  functionary.call_begin = ">>>";
+  functionary.name_end = "\n";
+  out.push_back({"functionary 3.2",
+                 functionary,
+                 "all\nHello\n>>>weather\n" + kParis,
+                 {"Hello", "", "weather" + kParis + ";"},
+                 "assistant\n\n>>>"});
+  return out;
+}
+
+// Arguments one by one, or not in JSON.
+std::vector<Case> other_cases() {
+  std::vector<Case> out;
   out.push_back({"glm",
                  probe_calls("",
                              "\n<tool_call>{{ c.name }}\n{% for k, v in c.arguments.items() %}"
@@ -161,37 +210,6 @@ std::vector<Case> cases() {
                  "Yes\n<tool_call>\n<function=weather>\n<parameter=city>\n<b>12</b>\nx\n"
                  "</parameter>\n<parameter=days>\n3\n</parameter>\n</function>\n</tool_call>",
                  {"Yes", "", R"(weather{"city": "<b>12</b>\nx", "days": 3};)"}});
-  out.push_back({"command r",
-                 probe_calls("<|START_ACTION|>[",
-                             "\n    {\"tool_call_id\": \"{{ loop.index0 }}\", \"tool_name\": "
-                             "\"{{ c.name }}\", \"parameters\": " +
-                                 args + "}",
-                             ",", "\n]<|END_ACTION|>"),
-                 "<|START_ACTION|>[\n    {\"tool_call_id\": \"0\", \"tool_name\": \"weather\", "
-                 "\"parameters\": {\"city\": \"Paris\"}},\n    {\"tool_call_id\": \"1\", "
-                 "\"tool_name\": \"time\", \"parameters\": {}}\n]<|END_ACTION|>",
-                 {"", "", both}});
-  out.push_back({"kimi",
-                 probe_calls("<|section_begin|>",
-                             "<|call_begin|>functions.{{ c.name }}:{{ loop.index0 }}<|args|>" +
-                                 args + "<|call_end|>",
-                             "", "<|section_end|>"),
-                 "<|section_begin|><|call_begin|>functions.weather:0<|args|>" + paris +
-                     "<|call_end|><|section_end|>",
-                 {"", "", "weather" + paris + "#weather:0;"}});
-  out.push_back({"functionary 3.1",
-                 probe_calls("", "<function={{ c.name }}>" + args + "</function>", "", ""),
-                 "<function=weather>" + paris + "</function><function=time>{}</function>",
-                 {"", "", both}});
-  ChatSyntax functionary;
-  functionary.form = CallForm::kNamed;
-  functionary.call_begin = ">>>";
-  functionary.name_end = "\n";
-  out.push_back({"functionary 3.2",
-                 functionary,
-                 "all\nHello\n>>>weather\n" + paris,
-                 {"Hello", "", "weather" + paris + ";"},
-                 "assistant\n\n>>>"});
   out.push_back({"gemma 4",
                  probe_calls("",
                              "<|tool_call>call:{{ c.name }}{ {%- for k, v in c.arguments.items() %}"
@@ -209,11 +227,7 @@ std::vector<Case> cases() {
   ChatSyntax bare;
   bare.form = CallForm::kNamed;
   bare.arguments = ArgumentForm::kPython;
-  out.push_back({"llama pythonic", bare, "[weather(city=\"Paris\"), time()]", {"", "", both}});
-  ChatSyntax granite;
-  granite.section_begin = "<|tool_call|>[";
-  granite.section_end = "]";
-  out.push_back({"granite", granite, "<|tool_call|>[" + json + ", " + other + "]", {"", "", both}});
+  out.push_back({"llama pythonic", bare, "[weather(city=\"Paris\"), time()]", {"", "", kBoth}});
   ChatSyntax harmony;
   harmony.form = CallForm::kHarmony;
   out.push_back(
@@ -222,9 +236,17 @@ std::vector<Case> cases() {
        "<|channel|>analysis<|message|>Hm.<|end|><|start|>assistant<|channel|>final"
        "<|message|>So.<|end|><|start|>assistant<|channel|>commentary to=functions.weather "
        "<|constrain|>json<|message|>" +
-           paris + "<|call|>",
-       {"So.", "Hm.", "weather" + paris + ";"},
+           kParis + "<|call|>",
+       {"So.", "Hm.", "weather" + kParis + ";"},
        "<|start|>assistant"});
+  return out;
+}
+
+std::vector<Case> cases() {
+  std::vector<Case> out;
+  for (auto make : {object_cases, named_cases, other_cases}) {
+    for (Case& each : make()) out.push_back(std::move(each));
+  }
   return out;
 }
 

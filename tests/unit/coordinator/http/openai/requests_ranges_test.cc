@@ -240,24 +240,54 @@ TEST(RequestsRanges, StreamOptions) {
 }
 
 TEST(RequestsRanges, WhatIsNotSupportedSaysSo) {
-  const std::pair<const char*, const char*> fields[] = {
-      {"tools", R"([{"type": "function"}])"},
-      {"tools", "{}"},
-      {"functions", R"([{"name": "f"}])"},
-      {"response_format", R"({"type": "json_schema", "json_schema": {}})"},
-      {"response_format", "{}"},
+  const auto expect_refused = [](bool chat, const char* name, const char* text) {
+    auto parsed = parse(chat, name, Json::parse(text));
+    ASSERT_FALSE(parsed.ok()) << name << text;
+    EXPECT_EQ(parsed.error().type, "not_supported_error");
+    EXPECT_EQ(parsed.error().code, "unsupported_value");
+    EXPECT_EQ(parsed.error().param, name);
+    EXPECT_TRUE(parse(chat, name, nullptr).ok());
   };
-  for (const auto& [name, text] : fields) {
-    for (const bool chat : {true, false}) {
-      auto parsed = parse(chat, name, Json::parse(text));
-      ASSERT_FALSE(parsed.ok()) << name << text;
-      EXPECT_EQ(parsed.error().type, "not_supported_error");
-      EXPECT_EQ(parsed.error().code, "unsupported_value");
-      EXPECT_EQ(parsed.error().param, name);
-    }
-    EXPECT_TRUE(parse(true, name, nullptr).ok());
+  for (const bool chat : {true, false}) {
+    expect_refused(chat, "functions", R"([{"name": "f"}])");
+    expect_refused(chat, "logits_processors", R"(["f"])");
   }
-  EXPECT_EQ(parse(true, "response_format", {{"type", 5}}).error().param, "response_format.type");
+  // A completion has no messages, so it has no tools, no thoughts and no template.
+  const char* tool = R"([{"type": "function", "function": {"name": "f"}}])";
+  EXPECT_EQ(parse(true, "tools", Json::parse(tool))->tools.size(), 1U);
+  expect_refused(false, "tools", tool);
+  expect_refused(false, "tool_choice", R"("required")");
+  expect_refused(false, "reasoning_effort", R"("low")");
+  expect_refused(false, "chat_template_kwargs", R"({"enable_thinking": false})");
+  expect_refused(false, "continue_final_message", "true");
+}
+
+TEST(RequestsRanges, AFormatIsTakenByBothEndpoints) {
+  using Kind = model::GrammarSource::Kind;
+  const std::pair<const char*, Kind> formats[] = {
+      {R"({"type": "json_object"})", Kind::kJsonObject},
+      {R"({"type": "json_schema", "json_schema": {"name": "n", "schema": {"type": "object"}}})",
+       Kind::kJsonSchema},
+  };
+  for (const bool chat : {true, false}) {
+    for (const auto& [text, kind] : formats) {
+      auto parsed = parse(chat, "response_format", Json::parse(text));
+      ASSERT_TRUE(parsed.ok()) << text << parsed.error().message;
+      ASSERT_TRUE(parsed->format) << text;
+      EXPECT_EQ(parsed->format->kind, kind);
+    }
+    EXPECT_FALSE(parse(chat, "response_format", {{"type", "text"}})->format);
+    EXPECT_FALSE(parse(chat, "response_format", nullptr)->format);
+    for (const char* text :
+         {"{}", R"({"type": "json_schema"})", R"({"type": "json_schema", "json_schema": {}})",
+          R"({"type": "json_schema", "json_schema": {"schema": 5}})", R"({"type": "yaml"})"}) {
+      auto parsed = parse(chat, "response_format", Json::parse(text));
+      ASSERT_FALSE(parsed.ok()) << text;
+      EXPECT_EQ(parsed.error().code, "invalid_value");
+      EXPECT_TRUE(parsed.error().param->starts_with("response_format")) << *parsed.error().param;
+    }
+    EXPECT_EQ(parse(chat, "response_format", {{"type", 5}}).error().param, "response_format.type");
+  }
 }
 
 TEST(RequestsRanges, MessagesOfEveryWrongShape) {

@@ -36,6 +36,14 @@ std::string chat_bytes(const std::string& content) {
       "/v1/chat/completions",
       R"({"model":"tiny","max_tokens":1,"messages":[{"role":"user","content":)" + content + "}]}");
 }
+// A tool whose schema has an expression that cannot be compiled.
+std::string tool_bytes(const std::string& fields) {
+  return post("/v1/chat/completions",
+              R"({"model":"tiny","max_tokens":1,"messages":[{"role":"user","content":"a"}],)"
+              R"("tools":[{"type":"function","function":{"name":"f","parameters":{"properties":)"
+              R"({"a":{"type":"string","pattern":"("}}}}}])" +
+                  fields + "}");
+}
 std::string chunked(const std::string& chunks) {
   return "POST /tokenize HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/json\r\n"
          "Transfer-Encoding: chunked\r\n\r\n" +
@@ -186,10 +194,18 @@ std::vector<Case> sampling_cases() {
       {"seed 2^64", completion_bytes(R"("seed":18446744073709551616)"), 400, "invalid_value"},
       {"unknown fields", completion_bytes(R"("store":true,"x":{"y":[1]},"max_tokens":1)"), 200,
        nullptr},
-      {"tools",
+      {"tools of a completion",
        completion_bytes(
            R"("tools":[{"type":"function","function":{"parameters":{"pattern":"("}}}])"),
        400, "unsupported_value"},
+      {"a schema that masks nothing is not compiled", tool_bytes(""), 200, nullptr},
+      {"a broken pattern", tool_bytes(R"(,"tool_choice":"required")"), 400, "invalid_value"},
+      {"a grammar that calls itself first",
+       completion_bytes(R"("grammar":"root ::= root \"a\" | \"a\"")"), 400, "invalid_value"},
+      {"a choice of 10^5",
+       completion_bytes(R"("guided_choice":["a")" + repeat(",\"a\"", 100000) +
+                        "],\"max_tokens\":1"),
+       400, "invalid_value"},
       {"embeddings in the request", chat_bytes(R"([{"type":"image_url","image_url":{"url":"x"}}])"),
        400, "unsupported_content"},
       {"a URL is not fetched", chat_bytes(R"([{"type":"input_audio"}])"), 400,
