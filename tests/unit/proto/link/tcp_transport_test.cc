@@ -314,6 +314,7 @@ TEST_F(TcpTransportTest, AnAnnouncedLengthCostsNoMemory) {
   Side b;
   // None of a hundred peers says another word.
   open(b, {.links_of_key = 100,
+           .first_frame_deadline = std::chrono::minutes(10),
            .stall_deadline = std::chrono::minutes(10),
            .silence = std::chrono::minutes(10)});
   std::vector<TlsPeer> peers;
