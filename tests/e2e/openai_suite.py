@@ -287,7 +287,9 @@ class Suite(unittest.TestCase):
         whole = self.chat(**fields).choices[0].message.tool_calls[0]
         deltas = [delta for chunk in self.stream(**fields) if chunk.choices
                   for delta in chunk.choices[0].delta.tool_calls or []]
-        self.assertEqual(deltas[0].id, whole.id)
+        for call in (deltas[0], whole):  # an id belongs to one answer
+            self.assertRegex(call.id, r"^[0-9A-Za-z]{9}$")
+        self.assertNotEqual(deltas[0].id, whole.id)
         self.assertEqual(deltas[0].function.name, whole.function.name)
         self.assertEqual("".join(delta.function.arguments or "" for delta in deltas),
                          whole.function.arguments)

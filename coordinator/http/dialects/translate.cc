@@ -73,8 +73,14 @@ ApiResult<TranslatedBody> translate_body(Dialect dialect, const Json& body, bool
 }  // namespace
 
 void copy_others(const Json& from, std::initializer_list<std::string_view> known, Json& to) {
+  const Json own = to;  // few members, whatever the body has
   for (const auto& [key, value] : from.items()) {
-    if (std::find(known.begin(), known.end(), key) == known.end()) to[key] = value;
+    if (std::find(known.begin(), known.end(), key) != known.end()) continue;
+    if (own.contains(key)) {
+      to[key] = value;
+    } else {
+      append_member(to, key, value);
+    }
   }
 }
 

@@ -14,6 +14,8 @@
 namespace hearth::coordinator::http {
 namespace {
 
+using Members = std::vector<std::pair<const std::string, Json>>;
+
 // Counts, checks and builds in one pass. Members are appended without a look for equal keys, which
 // would cost the square of their number; close() drops all but the last of them.
 class Builder final : public nlohmann::json_sax<Json> {
@@ -83,14 +85,11 @@ class Builder final : public nlohmann::json_sax<Json> {
     } else if (open_.back().is_array()) {
       open_.back().push_back(std::move(value));
     } else {
-      using Members = std::vector<std::pair<const std::string, Json>>;
-      static_cast<Members&>(open_.back().get_ref<Json::object_t&>())
-          .emplace_back(std::move(keys_.back()), std::move(value));
+      append_member(open_.back(), std::move(keys_.back()), std::move(value));
     }
   }
 
   static void drop_equal_keys(Json::object_t& members) {
-    using Members = std::vector<std::pair<const std::string, Json>>;
     Members& object = members;
     std::unordered_set<std::string_view> seen;
     std::vector<bool> keeps(object.size(), true);
@@ -115,6 +114,12 @@ class Builder final : public nlohmann::json_sax<Json> {
 };
 
 }  // namespace
+
+void append_member(Json& object, std::string key, Json value) {
+  INVARIANT(object.is_object(), "only an object has members");
+  static_cast<Members&>(object.get_ref<Json::object_t&>())
+      .emplace_back(std::move(key), std::move(value));
+}
 
 ApiResult<Json> parse_json(std::string_view text) {
   // The parser takes a NUL for the end of the text and would not see what follows.

@@ -17,7 +17,10 @@ using OrderedJson = nlohmann::ordered_json;  // answers keep the order in which 
 using Json = OrderedJson;
 
 ApiResult<Json> parse_json(std::string_view text);  // never throws
-std::string dump(const OrderedJson& value);         // invalid UTF-8 becomes U+FFFD
+// Adds a member without a look for an equal key, which the caller excludes: operator[] looks
+// through all members, so a body of many would cost the square of their number.
+void append_member(Json& object, std::string key, Json value);
+std::string dump(const OrderedJson& value);  // invalid UTF-8 becomes U+FFFD
 // Bytes as valid UTF-8: each that is broken becomes U+FFFD.
 std::string valid_utf8(std::string_view bytes);
 

@@ -7,7 +7,8 @@ namespace {
 
 constexpr ModelBounds kTranslateBounds{1000, 2048};
 
-Json body_of(ApiResult<TranslatedBody> translated) {
+// Its order of keys has no meaning here.
+nlohmann::json body_of(ApiResult<TranslatedBody> translated) {
   if (!translated.ok()) {
     ADD_FAILURE() << translated.error().message;
     return {};
@@ -15,9 +16,13 @@ Json body_of(ApiResult<TranslatedBody> translated) {
   return translated->body;
 }
 
-Json anthropic(const char* body) { return body_of(translate_anthropic(Json::parse(body), false)); }
-Json responses(const char* body) { return body_of(translate_responses(Json::parse(body))); }
-Json ollama(const char* body, bool chat = true) {
+nlohmann::json anthropic(const char* body) {
+  return body_of(translate_anthropic(Json::parse(body), false));
+}
+nlohmann::json responses(const char* body) {
+  return body_of(translate_responses(Json::parse(body)));
+}
+nlohmann::json ollama(const char* body, bool chat = true) {
   return body_of(translate_ollama(Json::parse(body), chat));
 }
 
@@ -30,17 +35,25 @@ ApiError refusal(Dialect dialect, const char* body) {
 }
 
 TEST(TranslateAnthropic, ABodyBecomesAChat) {
-  EXPECT_EQ(anthropic(R"({"model":"m","max_tokens":5,"temperature":0.5,"top_k":3,"seed":9,
+  EXPECT_EQ(
+      anthropic(R"({"model":"m","max_tokens":5,"temperature":0.5,"top_k":3,"seed":9,
       "system":[{"type":"text","text":"Be brief.","cache_control":{"type":"ephemeral"}}],
       "messages":[{"role":"user","content":"Hi"}],"stop_sequences":["END"]})"),
-            Json::parse(R"({"model":"m","max_tokens":5,"temperature":0.5,"top_k":3,"seed":9,
+      nlohmann::json::parse(R"({"model":"m","max_tokens":5,"temperature":0.5,"top_k":3,"seed":9,
       "stop":["END"],"messages":[
         {"role":"system","content":[{"type":"text","text":"Be brief."}]},
         {"role":"user","content":"Hi"}]})"));
 }
 
+TEST(TranslateAnthropic, ManyUnknownFieldsCostTheirNumberOnly) {
+  Json body = Json::parse(R"({"max_tokens":5,"messages":[{"role":"user","content":"x"}]})");
+  constexpr int kMany = 400'000;  // their square is a day's work
+  for (int i = 0; i < kMany; ++i) append_member(body, std::to_string(i), 0);
+  EXPECT_EQ(body_of(translate_anthropic(body, false)).size(), std::size_t{kMany} + 2);
+}
+
 TEST(TranslateAnthropic, BlocksOfToolsBecomeCallsAndToolMessages) {
-  const Json chat = anthropic(R"({"max_tokens":5,"messages":[
+  const nlohmann::json chat = anthropic(R"({"max_tokens":5,"messages":[
     {"role":"assistant","content":[{"type":"thinking","thinking":"hm","signature":""},
       {"type":"text","text":"I look."},
       {"type":"tool_use","id":"t1","name":"f","input":{"a":1}}]},
@@ -48,7 +61,7 @@ TEST(TranslateAnthropic, BlocksOfToolsBecomeCallsAndToolMessages) {
       {"type":"tool_result","tool_use_id":"t1","content":[{"type":"text","text":"42"}]},
       {"type":"tool_result","tool_use_id":"t2","content":"no","is_error":true},
       {"type":"text","text":"So?"}]}]})");
-  EXPECT_EQ(chat["messages"], Json::parse(R"([
+  EXPECT_EQ(chat["messages"], nlohmann::json::parse(R"([
     {"role":"assistant","content":[{"type":"text","text":"I look."}],"reasoning_content":"hm",
      "tool_calls":[{"id":"t1","type":"function","function":{"name":"f","arguments":"{\"a\":1}"}}]},
     {"role":"tool","tool_call_id":"t1","content":[{"type":"text","text":"42"}]},
@@ -58,12 +71,14 @@ TEST(TranslateAnthropic, BlocksOfToolsBecomeCallsAndToolMessages) {
 }
 
 TEST(TranslateAnthropic, ToolsAndTheirChoice) {
-  const Json chat = anthropic(R"({"max_tokens":5,"messages":[{"role":"user","content":"x"}],
+  const nlohmann::json chat =
+      anthropic(R"({"max_tokens":5,"messages":[{"role":"user","content":"x"}],
     "tools":[{"name":"f","description":"d","input_schema":{"type":"object"}}],
     "tool_choice":{"type":"tool","name":"f","disable_parallel_tool_use":true}})");
-  EXPECT_EQ(chat["tools"], Json::parse(R"([{"type":"function","function":
+  EXPECT_EQ(chat["tools"], nlohmann::json::parse(R"([{"type":"function","function":
     {"name":"f","description":"d","parameters":{"type":"object"}}}])"));
-  EXPECT_EQ(chat["tool_choice"], Json::parse(R"({"type":"function","function":{"name":"f"}})"));
+  EXPECT_EQ(chat["tool_choice"],
+            nlohmann::json::parse(R"({"type":"function","function":{"name":"f"}})"));
   EXPECT_EQ(chat["parallel_tool_calls"], false);
   EXPECT_EQ(anthropic(R"({"max_tokens":5,"messages":[{"role":"user","content":"x"}],
     "tool_choice":{"type":"any"}})")["tool_choice"],
@@ -71,7 +86,7 @@ TEST(TranslateAnthropic, ToolsAndTheirChoice) {
 }
 
 TEST(TranslateAnthropic, ThinkingAndPrefill) {
-  const Json chat = anthropic(R"({"max_tokens":5,"thinking":{"type":"disabled"},
+  const nlohmann::json chat = anthropic(R"({"max_tokens":5,"thinking":{"type":"disabled"},
     "output_config":{"effort":"max","format":{"type":"json_schema","schema":{"type":"object"}}},
     "messages":[{"role":"user","content":"x"},{"role":"assistant","content":"The"}]})");
   EXPECT_EQ(chat["chat_template_kwargs"]["enable_thinking"], false);
@@ -113,16 +128,16 @@ TEST(TranslateAnthropic, CountsWithoutALength) {
 }
 
 TEST(TranslateResponses, TextAndInstructions) {
-  const Json chat = responses(R"({"model":"m","input":"Hi","instructions":"Be brief.",
+  const nlohmann::json chat = responses(R"({"model":"m","input":"Hi","instructions":"Be brief.",
     "max_output_tokens":5,"store":true,"temperature":0})");
-  EXPECT_EQ(chat["messages"], Json::parse(R"([{"role":"system","content":"Be brief."},
+  EXPECT_EQ(chat["messages"], nlohmann::json::parse(R"([{"role":"system","content":"Be brief."},
                                               {"role":"user","content":"Hi"}])"));
   EXPECT_EQ(chat["max_tokens"], 5);
   EXPECT_EQ(chat["temperature"], 0);
 }
 
 TEST(TranslateResponses, ItemsOfOneTurnAreOneMessage) {
-  const Json chat = responses(R"({"input":[
+  const nlohmann::json chat = responses(R"({"input":[
     {"role":"user","content":[{"type":"input_text","text":"Go"}]},
     {"type":"reasoning","id":"rs_1","summary":[],
      "content":[{"type":"reasoning_text","text":"hm"}]},
@@ -137,22 +152,24 @@ TEST(TranslateResponses, ItemsOfOneTurnAreOneMessage) {
   EXPECT_EQ(said["content"][0]["text"], "I look.");
   EXPECT_EQ(said["tool_calls"].size(), 2U);
   EXPECT_EQ(chat["messages"][2],
-            Json::parse(R"({"role":"tool","tool_call_id":"c1","content":"1"})"));
+            nlohmann::json::parse(R"({"role":"tool","tool_call_id":"c1","content":"1"})"));
   EXPECT_EQ(chat["messages"][3]["tool_call_id"], "c2");
 }
 
 TEST(TranslateResponses, ToolsFormatAndEffort) {
-  const Json chat = responses(R"({"input":"x","reasoning":{"effort":"low","summary":"auto"},
+  const nlohmann::json chat =
+      responses(R"({"input":"x","reasoning":{"effort":"low","summary":"auto"},
     "tools":[
       {"type":"function","name":"f","parameters":{"type":"object"},"strict":true}],
     "tool_choice":{"type":"function","name":"f"},
     "text":{
       "format":{"type":"json_schema","name":"n","schema":{"type":"object"},"strict":true}}})");
-  EXPECT_EQ(chat["tools"][0], Json::parse(R"({"type":"function","function":
+  EXPECT_EQ(chat["tools"][0], nlohmann::json::parse(R"({"type":"function","function":
     {"name":"f","parameters":{"type":"object"},"strict":true}})"));
-  EXPECT_EQ(chat["tool_choice"], Json::parse(R"({"type":"function","function":{"name":"f"}})"));
+  EXPECT_EQ(chat["tool_choice"],
+            nlohmann::json::parse(R"({"type":"function","function":{"name":"f"}})"));
   EXPECT_EQ(chat["reasoning_effort"], "low");
-  EXPECT_EQ(chat["response_format"], Json::parse(R"({"type":"json_schema","json_schema":
+  EXPECT_EQ(chat["response_format"], nlohmann::json::parse(R"({"type":"json_schema","json_schema":
     {"name":"n","schema":{"type":"object"},"strict":true}})"));
 }
 
@@ -186,12 +203,13 @@ TEST(TranslateResponses, RefusesByName) {
 TEST(TranslateOllama, AChat) {
   EXPECT_EQ(ollama(R"({"model":"m","messages":[{"role":"user","content":"Hi"}],"keep_alive":"5m",
       "options":{"num_predict":5,"num_ctx":9,"seed":1,"repeat_penalty":1.1,"stop":["a"]}})"),
-            Json::parse(R"({"model":"m","messages":[{"role":"user","content":"Hi"}],"stream":true,
+            nlohmann::json::parse(
+                R"({"model":"m","messages":[{"role":"user","content":"Hi"}],"stream":true,
       "max_tokens":5,"seed":1,"repetition_penalty":1.1,"stop":["a"]})"));
 }
 
 TEST(TranslateOllama, CallsHaveObjectsAndNoIds) {
-  const Json chat = ollama(R"({"messages":[
+  const nlohmann::json chat = ollama(R"({"messages":[
     {"role":"assistant","content":"","thinking":"hm",
      "tool_calls":[{"function":{"name":"f","arguments":{"a":1}}}]},
     {"role":"tool","content":"42","tool_name":"f"}]})");
@@ -203,7 +221,8 @@ TEST(TranslateOllama, CallsHaveObjectsAndNoIds) {
 }
 
 TEST(TranslateOllama, Generations) {
-  const Json chat = ollama(R"({"prompt":"Hi","system":"Be brief.","stream":false})", false);
+  const nlohmann::json chat =
+      ollama(R"({"prompt":"Hi","system":"Be brief.","stream":false})", false);
   EXPECT_EQ(chat["messages"].size(), 2U);
   EXPECT_EQ(chat["stream"], false);
   auto raw = translate_ollama(Json::parse(R"({"prompt":"Hi","raw":true})"), false);
@@ -219,11 +238,11 @@ TEST(TranslateOllama, Generations) {
 }
 
 TEST(TranslateOllama, FormatAndThink) {
-  const Json chat = ollama(R"({"messages":[{"role":"user","content":"x"}],"format":"json",
+  const nlohmann::json chat = ollama(R"({"messages":[{"role":"user","content":"x"}],"format":"json",
                                "think":"low"})");
   EXPECT_EQ(chat["response_format"]["type"], "json_object");
   EXPECT_EQ(chat["reasoning_effort"], "low");
-  const Json other = ollama(R"({"messages":[{"role":"user","content":"x"}],
+  const nlohmann::json other = ollama(R"({"messages":[{"role":"user","content":"x"}],
                                 "format":{"type":"object"},"think":true})");
   EXPECT_EQ(other["response_format"]["json_schema"]["schema"]["type"], "object");
   EXPECT_EQ(other["chat_template_kwargs"]["enable_thinking"], true);

@@ -310,7 +310,7 @@ TEST(RequestsRanges, MessagesOfEveryWrongShape) {
       {R"([{"role": "user", "content": [{"type": "text"}]}])", "content[].text"},
       {R"([{"role": "user", "content": [{"type": 3, "text": "x"}]}])", "content[].type"},
       {R"([{"role": "user", "content": [{"type": "text", "text": 3}]}])", "content[].text"},
-      {R"([{"role": "function", "content": "x"}])", "messages"},
+      {R"([{"role": "function", "content": "x"}])", "messages[0].role"},
   };
   for (const Case& each : cases) {
     auto parsed = parse(true, "messages", Json::parse(each.text));
