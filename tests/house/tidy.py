@@ -369,9 +369,17 @@ def check_format(root, found):
                  for name in bad)
 
 
+def check_scripts(root, found):
+    """Python looks for modules in the current folder first, which may be anybody's; -I does not."""
+    for path in sorted((root / "deploy").glob("*")):
+        for number, line in enumerate(path.read_text().splitlines(), 1):
+            if re.search(r"\bpython3? (?!-I\b)-", line):
+                found.append(f"{path.relative_to(root)}:{number}: python3 without -I")
+
+
 CHECKS = [check_layering, check_cycles, check_sizes, check_folders, check_classes, check_mirror,
           check_own_header, check_ratio, check_assertions, check_words, check_documents,
-          check_subjects, check_format]
+          check_subjects, check_scripts, check_format]
 
 
 def self_test():
@@ -415,6 +423,7 @@ def self_test():
         "folder": ({"base/utils/b.h": "#pragma once\n"}, "says nothing"),
         "full folder": ({f"base/b{n}.h": "#pragma once\n" for n in range(40)}, "at most 40"),
         "own header": ({"base/a.cc": '#include <vector>\n#include "base/a.h"\n'}, "first"),
+        "script": ({"deploy/x": "python3 -I -c 1\npython3 -m pip\n"}, "deploy/x:2: python3 without"),
         "ratio": ({"base/b.cc": "int x;\n" * 50}, "at least"),
     }
     failures = 0
