@@ -82,6 +82,55 @@ class Verbs(unittest.TestCase):
             self.assertIn("hearth serve", err)
             self.assertNotIn("reach Couldn't", err)
 
+    def test_a_hostile_server_steers_no_terminal_and_ends_nothing(self):
+        """Whatever it answers, the client says a sentence and ends by itself."""
+        said = {"body": b"", "type": "text/event-stream"}
+
+        class Server(http.server.BaseHTTPRequestHandler):
+            def do_POST(self):
+                self.rfile.read(int(self.headers["Content-Length"]))
+                self.send_response(200)
+                self.send_header("Content-Type", said["type"])
+                self.send_header("Content-Length", str(len(said["body"])))
+                self.end_headers()
+                self.wfile.write(said["body"])
+
+            do_GET = do_DELETE = lambda self: self.send_error(404)
+
+            def log_message(self, *words):
+                pass
+
+        server = http.server.ThreadingHTTPServer(("127.0.0.1", 0), Server)
+        self.addCleanup(server.server_close)
+        threading.Thread(target=server.serve_forever, daemon=True).start()
+        self.addCleanup(server.shutdown)
+        words = ("run", "m", "hi", "--host", f"127.0.0.1:{server.server_port}")
+        steering = "a\x1b]0;owned\x07\x1b[2J\x1b]52;c;eA==\x07\u009b2Jz"
+        chunk = {"object": "chat.completion.chunk", "choices": [
+            {"index": 0, "delta": {"content": steering}, "finish_reason": "stop"}]}
+        said["body"] = b"data: " + json.dumps(chunk).encode() + b"\n\ndata: [DONE]\n\n"
+        code, out, err = swarm.hearth(*words)
+        self.assertEqual((code, out), (0, steering + "\n"), err)
+        seen = Terminal(*words)
+        self.assertEqual(seen.process.wait(swarm.PATIENCE_S), 0)
+        seen.reader.join(swarm.PATIENCE_S)
+        os.close(seen.main)
+        self.assertIn(b"a\\x1b]0;owned\\x07", seen.seen)
+        for byte in (b"\x1b]", b"\x1b[2J", b"\x07", b"\xc2\x9b"):
+            self.assertNotIn(byte, seen.seen)
+        for odd in ({"error": {"message": 1}}, {"error": [1]}, {"error": "no"}, {"error": {}},
+                    {"hearth": {"receipt": 5}}, {"hearth": 7}, {"hearth": {"salt": []}},
+                    {"choices": 7}, {"choices": [7]}, {"choices": [{"delta": 7}]},
+                    {"choices": [{"delta": {"content": {}}}]}, {"choices": [{"index": "x"}]},
+                    {"choices": [{"finish_reason": 3}]}, {"usage": "u"}, {"usage": {"x": {}}},
+                    {"timings": [1]}, {"id": {}}, {"created": "x"}, {"model": 1}, [], 1, None, "x"):
+            said["body"] = b"data: " + json.dumps(odd).encode() + b"\n\ndata: [DONE]\n\n"
+            for more in ((), ("--json", "--verify=full")):
+                code, _, err = swarm.hearth(*words, *more)
+                self.assertGreaterEqual(code, 0, f"{odd} {more}: {err}")
+                self.assertLess(code, 100, f"{odd} {more}: {err}")
+                self.assertNotIn("terminate called", err)
+
     def test_a_result_that_cannot_be_written_is_a_failure(self):
         with tempfile.TemporaryDirectory() as home, open("/dev/full", "w") as full:
             for words in (["--help"], ["version"], ["ls"], ["completion", "bash"],
