@@ -20,7 +20,7 @@ constexpr const char* kOwnersOnly =
     "of every other pipeline with the same cut, some owner has a stage of this one too, or two";
 constexpr Duration kPutOff = std::chrono::seconds(2);  // before a request is tried again
 // What is kept without receipts, which come within limits::kReceiptSeconds or not at all.
-constexpr std::int64_t kUnloggedSeconds = 3 * limits::kReceiptSeconds;
+constexpr Duration kUnlogged = std::chrono::seconds(3 * limits::kReceiptSeconds);
 // Seals and openings must reach the log while the window may be audited.
 constexpr std::int64_t kMarginSeconds = 120;
 static_assert(Auditor::kChecksKept < Auditor::kKeptCases, "checks leave room for audits");
@@ -241,6 +241,7 @@ void Auditor::over(const ReceiptRequest& request) {
   Kept kept{AuditCase(pipeline->second, request)};
   kept.cost = cost;
   kept.since = clock_.unix_seconds();
+  kept.at = clock_.now();
   costs_.take(owner, cost);
   cases_.emplace(key, std::move(kept));
 }
@@ -277,6 +278,11 @@ void Auditor::forget(Cases::iterator one, const std::string& why) {
 void Auditor::start_runs() {
   const bool checks =
       std::ranges::any_of(pipelines_, [](const auto& p) { return p.second->checks; });
+  const auto running = [this](bool for_checks) {
+    return static_cast<std::size_t>(std::ranges::count_if(runs_, [&](const auto& one) {
+      return cases_.at(one.second).run.pipeline->checks == for_checks;
+    }));
+  };
   std::size_t runs = kRunsAtOnce - std::min(kRunsAtOnce, running(false));
   std::size_t more = checks ? kChecksAtOnce - std::min(kChecksAtOnce, running(true)) : 0;
   for (auto& [key, kept] : cases_) {
@@ -291,12 +297,6 @@ void Auditor::start_runs() {
     --left;
     run(key, kept, std::move(on), false);
   }
-}
-
-std::size_t Auditor::running(bool checks) const {
-  return static_cast<std::size_t>(std::ranges::count_if(runs_, [&](const auto& one) {
-    return cases_.at(one.second).run.pipeline->checks == checks;
-  }));
 }
 
 // What its owner shares, or is the coordinator's own, and newcomers are there for: without a draw.
@@ -412,7 +412,8 @@ void Auditor::on_timer() {
     if (age >= most) {
       forget(one, kept.has_owners_only ? kOwnersOnly
                                        : "no other node computed these layers again in time");
-    } else if (kept.state == State::kKept && !kept.request.is_logged() && age >= kUnloggedSeconds) {
+    } else if (kept.state == State::kKept && !kept.request.is_logged() &&
+               clock_.now() - kept.at >= kUnlogged) {
       forget(one, "it has no receipts of all its stages");
     } else if (late && waits_for_claims) {
       try_again(key, kept, "its stages did not claim all of it");

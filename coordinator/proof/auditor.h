@@ -92,6 +92,8 @@ class Auditor {
   void take(const std::string& node, const control::v1::Seals& seals);
   void take(const std::string& node, const control::v1::Openings& openings);
   void on_timer();  // once a second or so
+  // Whether windows wait for their audit or for its entries: the rules allow these for an hour.
+  bool is_pending() const { return !cases_.empty() || !unlogged_.empty(); }
 
   // What is to be done since the last call but for the log, and what is for the log.
   using Message = NodeMessage;
@@ -152,7 +154,6 @@ class Auditor {
   void on_entry(const ledger::OpeningEntry& opening);
   void hand_out(Cases::iterator one);
   bool is_for_newcomers(const Kept& kept) const;
-  std::size_t running(bool checks) const;
   void start_runs();
   void run(const Key& key, Kept& kept, std::shared_ptr<const ReceiptPipeline> on, bool feed);
   Status take_claim(const std::string& node, const control::v1::WindowClaim& claim);

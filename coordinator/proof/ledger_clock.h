@@ -8,7 +8,6 @@
 #include <algorithm>
 #include <atomic>
 #include <chrono>
-#include <optional>
 
 #include "base/clock.h"
 
@@ -19,8 +18,9 @@ class LedgerClock final : public Clock {
   // The wall clock may be set ahead by so much, or back, as it is kept right.
   static constexpr std::int64_t kLeapSeconds = 600;
   static constexpr std::int64_t kBackSeconds = 60;
-  // For which a leap waits while receipts are on their way: they say when they were begun.
-  static constexpr Duration kLeapPatience = std::chrono::seconds(30);
+  // Of a leap, with each follow() while what is under way must not become old: with one a second,
+  // an hour of the log, in which a window may be audited, is more than five minutes.
+  static constexpr std::int64_t kBusySeconds = 10;
 
   explicit LedgerClock(const Clock& wall)
       : wall_(wall), offset_(std::max<std::int64_t>(wall.unix_seconds(), 0) - steady()) {}
@@ -33,16 +33,12 @@ class LedgerClock final : public Clock {
   void begin_at(std::int64_t unix_seconds) {
     offset_ = std::max<std::int64_t>(offset_, unix_seconds - steady());
   }
-  // Once a second or so. `is_busy`: receipts are on their way.
+  // Once a second or so. `is_busy`: receipts are on their way, or windows wait for their audit.
   void follow(bool is_busy) {
     const std::int64_t wanted = wall_.unix_seconds() - steady();
     if (wanted < offset_ - kBackSeconds) return;
-    if (wanted > offset_ + kLeapSeconds && is_busy) {
-      if (!leap_since_) leap_since_ = now();
-      if (now() - *leap_since_ < kLeapPatience) return;
-    }
-    leap_since_.reset();
-    offset_ = wanted;
+    const bool leaps = wanted > offset_ + kLeapSeconds;
+    offset_ = leaps && is_busy ? offset_ + kBusySeconds : wanted;
   }
 
  private:
@@ -52,7 +48,6 @@ class LedgerClock final : public Clock {
 
   const Clock& wall_;
   std::atomic<std::int64_t> offset_;
-  std::optional<TimePoint> leap_since_;
 };
 
 }  // namespace hearth::coordinator

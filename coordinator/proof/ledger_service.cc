@@ -134,7 +134,7 @@ void LedgerService::State::round(bool is_last) {
   if (now >= next_timer) {
     next_timer = now + std::chrono::seconds(1);
     collect();  // what was said before has a time before that of what follows
-    clock.follow(desk.is_asking());
+    clock.follow(desk.is_asking() || audits.is_pending());
     desk.on_timer();
     audits.on_timer();
     publish_status();

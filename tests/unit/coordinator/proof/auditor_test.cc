@@ -48,6 +48,17 @@ TEST_F(AuditorTest, WhatIsDrawnIsComputedByOthersSealedAndOpened) {
   EXPECT_EQ(status.disputed_total + status.missed_total + status.waiting + status.running, 0u);
 }
 
+TEST_F(AuditorTest, WhatWaitsForItsAuditIsPendingUntilItIsLogged) {
+  EXPECT_FALSE(audits->is_pending());
+  answer(request(1));
+  EXPECT_TRUE(audits->is_pending());
+  later(std::chrono::seconds(1));
+  EXPECT_TRUE(audits->is_pending());
+  compute(runs.at(0));
+  EXPECT_EQ(audits->status().agreed_total, 2u);
+  EXPECT_FALSE(audits->is_pending());
+}
+
 TEST_F(AuditorTest, AStageThatLiedIsNamedAndNoOther) {
   for (ReceiptStage& stage : stages) stage.boundary = "one unit off";
   answer(request(1));

@@ -13,6 +13,7 @@
 #include <thread>
 
 #include "base/limits.h"
+#include "coordinator/proof/ledger_clock.h"
 #include "coordinator/proof/ledger_snapshot.h"
 #include "ledger/archive.h"
 #include "ledger/books.h"
@@ -243,6 +244,25 @@ TEST_F(LedgerServiceTest, ACheckpointIsDrawnOver) {
   receipts->start(again.epoch, again.order.request, again.tokens.size());
   claim(others, again);
   EXPECT_EQ(logged(), 3u + 2u + 1u) << "rules, members, receipts, the draw";
+}
+
+TEST_F(LedgerServiceTest, AClockThatLeapsCostsNoAuditThatIsUnderWay) {
+  ASSERT_TRUE(open(testing::receipt_cluster(), AuditMode::kSpot));
+  receipts->begin(testing::receipt_pipeline(others, Epoch(5)));
+  answer(1);
+  run_until([this] { return !asked.empty(); });
+  clock.unix_ += 400 * 24 * std::int64_t{3'600};
+  for (int i = 0; i < 2; ++i) {
+    const std::int64_t before = *receipts->time();
+    const auto deadline = std::chrono::steady_clock::now() + std::chrono::seconds(60);
+    while (*receipts->time() < before + LedgerClock::kBusySeconds &&
+           std::chrono::steady_clock::now() < deadline) {
+      std::this_thread::yield();
+    }
+  }
+  EXPECT_LT(*receipts->time(), clock.unix_) << "an audit is under way";
+  EXPECT_EQ(receipts->audits().running, 1u);
+  EXPECT_EQ(receipts->audits().missed_total, 0u);
 }
 
 TEST_F(LedgerServiceTest, ALogThatFailsSaysSoAndTheRestGoesOn) {
