@@ -297,8 +297,8 @@ std::optional<std::string> open_own_link(const std::string& given) {
   if (!identity.ok() || roster == nullptr) return std::nullopt;
   for (const RosterEntry& entry : roster->entries) {
     if (entry.role != Role::kCoordinator) continue;
-    const auto base = client::open_member_link(
-        {(*member)->coordinators.front(), std::move(*identity), entry.key});
+    const auto base =
+        client::open_member_link({(*member)->coordinators, std::move(*identity), entry.key});
     return base.ok() ? std::optional(*base) : std::nullopt;
   }
   return std::nullopt;

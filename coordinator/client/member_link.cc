@@ -6,13 +6,17 @@
 #include <sys/socket.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <array>
 #include <cerrno>
+#include <chrono>
+#include <iterator>
 #include <map>
 #include <memory>
 #include <mutex>
 #include <span>
 #include <utility>
+#include <vector>
 
 #include "proto/address.h"
 #include "proto/link/control_links.h"
@@ -20,7 +24,10 @@
 namespace hearth::client {
 namespace {
 
-constexpr int kDialMilliseconds = 10'000;
+constexpr auto kDialTime = std::chrono::seconds(10);
+constexpr auto kStagger = std::chrono::milliseconds(250);  // before the next address, too
+
+using Steady = std::chrono::steady_clock;
 
 struct Links {
   std::mutex mutex;
@@ -32,32 +39,63 @@ Links& links() {
   return all;
 }
 
-bool connected(int socket) {
-  pollfd waiting{socket, POLLOUT, 0};
-  if (::poll(&waiting, 1, kDialMilliseconds) != 1) return false;
-  int error = 0;
-  socklen_t size = sizeof error;
-  return ::getsockopt(socket, SOL_SOCKET, SO_ERROR, &error, &size) == 0 && error == 0;
+// A socket that connects, or -1.
+int begin_dial(const std::string& text) {
+  const auto address = parse_address(text);
+  if (!address.ok()) return -1;
+  addrinfo hints{};
+  hints.ai_socktype = SOCK_STREAM;
+  hints.ai_flags = AI_NUMERICHOST | AI_NUMERICSERV;
+  addrinfo* to = nullptr;
+  const std::string port = std::to_string(address->port);
+  if (::getaddrinfo(address->host.c_str(), port.c_str(), &hints, &to) != 0) return -1;
+  int socket = ::socket(to->ai_family, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, IPPROTO_TCP);
+  if (socket >= 0 && ::connect(socket, to->ai_addr, to->ai_addrlen) != 0 && errno != EINPROGRESS) {
+    ::close(socket);
+    socket = -1;
+  }
+  ::freeaddrinfo(to);
+  return socket;
 }
 
-int dial(const addrinfo& to) {
-  const int socket =
-      ::socket(to.ai_family, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, IPPROTO_TCP);
-  if (socket < 0) return -1;
-  const bool begun = ::connect(socket, to.ai_addr, to.ai_addrlen) == 0 || errno == EINPROGRESS;
-  if (begun && connected(socket) && ::send(socket, &kMemberByte, 1, MSG_NOSIGNAL) == 1) {
-    return socket;
+bool greets(int socket) {
+  int error = 0;
+  socklen_t size = sizeof error;
+  return ::getsockopt(socket, SOL_SOCKET, SO_ERROR, &error, &size) == 0 && error == 0 &&
+         ::send(socket, &kMemberByte, 1, MSG_NOSIGNAL) == 1;
+}
+
+// The first of them that is connected until then; those that failed are closed and dropped.
+int wait_for_one(std::vector<pollfd>& dialled, Steady::time_point until) {
+  while (!dialled.empty()) {
+    const auto left = std::chrono::ceil<std::chrono::milliseconds>(until - Steady::now()).count();
+    const int ready =
+        ::poll(dialled.data(), dialled.size(), static_cast<int>(std::max<std::int64_t>(left, 0)));
+    if (ready < 0 && errno == EINTR) continue;
+    if (ready <= 0) return -1;
+    for (auto one = dialled.begin(); one != dialled.end();) {
+      if (one->revents == 0) {
+        ++one;
+        continue;
+      }
+      const int socket = one->fd;
+      one = dialled.erase(one);
+      if (greets(socket)) return socket;
+      ::close(socket);
+    }
   }
-  ::close(socket);
   return -1;
 }
 
 }  // namespace
 
 Result<std::string> open_member_link(MemberLink link) {
-  TRY(const Address address, parse_address(link.address));
-  link.address = address.text();
-  std::string base = "https://" + link.address;
+  REQUIRE(!link.addresses.empty(), "the coordinator has no address");
+  for (std::string& each : link.addresses) {
+    TRY(const Address address, parse_address(each));
+    each = address.text();
+  }
+  std::string base = "https://" + link.addresses.front();
   const std::lock_guard lock(links().mutex);
   links().by_base.try_emplace(base, std::make_unique<const MemberLink>(std::move(link)));
   return base;
@@ -82,16 +120,16 @@ std::string pinned_key(const PublicKey& key) {
 }
 
 int dial_member_link(const MemberLink& link) {
-  const auto address = parse_address(link.address);
-  if (!address.ok()) return -1;
-  addrinfo hints{};
-  hints.ai_socktype = SOCK_STREAM;
-  hints.ai_flags = AI_NUMERICHOST | AI_NUMERICSERV;
-  addrinfo* found = nullptr;
-  const std::string port = std::to_string(address->port);
-  if (::getaddrinfo(address->host.c_str(), port.c_str(), &hints, &found) != 0) return -1;
-  const int socket = dial(*found);
-  ::freeaddrinfo(found);
+  const auto deadline = Steady::now() + kDialTime;
+  std::vector<pollfd> dialled;
+  int socket = -1;
+  for (auto next = link.addresses.begin(); socket < 0 && next != link.addresses.end(); ++next) {
+    const int begun = begin_dial(*next);
+    if (begun >= 0) dialled.push_back({begun, POLLOUT, 0});
+    const bool last = std::next(next) == link.addresses.end();
+    socket = wait_for_one(dialled, last ? deadline : std::min(deadline, Steady::now() + kStagger));
+  }
+  for (const pollfd& other : dialled) ::close(other.fd);
   return socket;
 }
 

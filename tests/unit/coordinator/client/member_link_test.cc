@@ -1,8 +1,13 @@
 #include "coordinator/client/member_link.h"
 
+#include <arpa/inet.h>
 #include <gtest/gtest.h>
+#include <poll.h>
+#include <sys/socket.h>
+#include <unistd.h>
 
 #include "base/hex.h"
+#include "proto/link/control_links.h"
 
 namespace hearth::client {
 namespace {
@@ -11,7 +16,7 @@ TlsIdentity identity() { return *TlsIdentity::make(SecretKey::generate()); }
 
 TEST(MemberLinkTest, ItsBaseLeadsToItAndNoOther) {
   const TlsIdentity own = identity();
-  const auto base = open_member_link({"10.1.2.3:11501", own, identity().key});
+  const auto base = open_member_link({{"10.1.2.3:11501", "10.1.2.4:11501"}, own, identity().key});
   ASSERT_TRUE(base.ok()) << base.error().message;
   EXPECT_EQ(*base, "https://10.1.2.3:11501");
   const MemberLink* link = member_link_of(*base + "/v1/models");
@@ -21,7 +26,8 @@ TEST(MemberLinkTest, ItsBaseLeadsToItAndNoOther) {
   EXPECT_EQ(member_link_of("http://10.1.2.3:11501/v1/models"), nullptr);
   EXPECT_EQ(member_link_of("https://10.1.2.3:115011/"), nullptr);
   EXPECT_EQ(member_link_of("https://10.1.2.3/"), nullptr);
-  EXPECT_FALSE(open_member_link({"nowhere", own, own.key}).ok());
+  EXPECT_FALSE(open_member_link({{"10.1.2.3:11501", "nowhere"}, own, own.key}).ok());
+  EXPECT_FALSE(open_member_link({{}, own, own.key}).ok());
 }
 
 // openssl pkey -pubin -outform DER | sha256sum, of the public key of RFC 8032, 7.1, test 1.
@@ -33,7 +39,65 @@ TEST(MemberLinkTest, AKeyIsPinnedByTheHashOfItsSubjectPublicKeyInfo) {
 }
 
 TEST(MemberLinkTest, NothingListensThere) {
-  EXPECT_EQ(dial_member_link({"127.0.0.1:1", identity(), identity().key}), -1);
+  EXPECT_EQ(dial_member_link({{"127.0.0.1:1"}, identity(), identity().key}), -1);
+  EXPECT_EQ(dial_member_link({{"127.0.0.1:1", "127.0.0.2:1"}, identity(), identity().key}), -1);
+}
+
+// A socket that listens on loopback, and once filled lets every caller wait.
+class Listener {
+ public:
+  Listener() {
+    socket_ = ::socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
+    sockaddr_in at{};
+    at.sin_family = AF_INET;
+    at.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
+    socklen_t size = sizeof at;
+    auto* const name = reinterpret_cast<sockaddr*>(&at);
+    EXPECT_EQ(::bind(socket_, name, size), 0);
+    EXPECT_EQ(::listen(socket_, 0), 0);
+    EXPECT_EQ(::getsockname(socket_, name, &size), 0);
+    port_ = ntohs(at.sin_port);
+  }
+  ~Listener() {
+    for (const int each : filling_) ::close(each);
+    ::close(socket_);
+  }
+  std::string address() const { return "127.0.0.1:" + std::to_string(port_); }
+  void fill() {
+    sockaddr_in at{};
+    at.sin_family = AF_INET;
+    at.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
+    at.sin_port = htons(port_);
+    for (bool connects = true; connects;) {
+      filling_.push_back(::socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0));
+      (void)::connect(filling_.back(), reinterpret_cast<const sockaddr*>(&at), sizeof at);
+      pollfd one{filling_.back(), POLLOUT, 0};
+      connects = ::poll(&one, 1, 500) == 1;
+    }
+  }
+  char first_byte() const {
+    const int from = ::accept(socket_, nullptr, nullptr);
+    char byte = 0;
+    EXPECT_EQ(::recv(from, &byte, 1, 0), 1);
+    ::close(from);
+    return byte;
+  }
+
+ private:
+  int socket_ = -1;
+  std::uint16_t port_ = 0;
+  std::vector<int> filling_;
+};
+
+TEST(MemberLinkTest, OfSeveralAddressesTheOneThatAnswersCounts) {
+  Listener silent;
+  silent.fill();
+  const Listener answers;
+  const int socket = dial_member_link(
+      {{"127.0.0.1:1", silent.address(), answers.address()}, identity(), identity().key});
+  ASSERT_GE(socket, 0);
+  EXPECT_EQ(std::byte(answers.first_byte()), kMemberByte);
+  ::close(socket);
 }
 
 }  // namespace
