@@ -50,8 +50,10 @@ Result<Made> init(const InitOptions& options) {
   made.switched = before && before->credits != made.cluster.credits;
   if (!options.host.empty()) {
     made.cluster.host = options.host;
+    made.cluster.follows = false;
   } else if (!before) {
     TRY(made.cluster.host, own_host());
+    made.cluster.follows = true;
   }
   TRY(const Address address,
       parse_address(Address{made.cluster.host, made.cluster.control_port}.text()));

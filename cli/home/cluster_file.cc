@@ -34,6 +34,7 @@ Result<Cluster> parse_cluster(std::string_view text) try {
       parse_address(Address{json.value("host", ""), cluster.control_port}.text()));
   cluster.host = address.host;
   cluster.credits = json.value("credits", false);
+  cluster.follows = json.value("follows", false);
   return cluster;
 } catch (const OrderedJson::exception&) {
   return Error::invalid("it is not JSON that hearth wrote");
@@ -47,7 +48,8 @@ Status write_cluster(const std::string& folder, const Cluster& cluster) {
   const OrderedJson json = {{"name", cluster.name},
                             {"host", cluster.host},
                             {"control_port", cluster.control_port},
-                            {"credits", cluster.credits}};
+                            {"credits", cluster.credits},
+                            {"follows", cluster.follows}};
   return write_private_file(cluster_file(folder), as_bytes(json.dump(2) + "\n"));
 }
 
@@ -86,6 +88,15 @@ Status check_own_address(const Cluster& cluster) {
                                             (now.ok() ? ", but " + *now + " is" : std::string()) +
                                             "; name one that it has: hearth init --address " +
                                             (now.ok() ? *now : "ADDRESS")};
+}
+
+Status settle_address(const std::string& folder, Cluster& cluster) {
+  const auto now = default_host();
+  if (cluster.follows && now.ok() && !client::is_own_host(cluster.host)) {
+    cluster.host = *now;
+    TRY_VOID(write_cluster(data_folder(folder), cluster));
+  }
+  return check_own_address(cluster);
 }
 
 Result<std::shared_ptr<coordinator::Store>> open_cluster_store(const std::string& folder) {

@@ -23,6 +23,7 @@ struct Cluster {
   std::string host;  // a numeric address of this machine: links listen there and nowhere else
   std::uint16_t control_port = kClusterPort;
   bool credits = false;  // who sends prompts pays; else the ledger is a log only
+  bool follows = false;  // hearth init found the host: it changes as the machine's address does
 };
 
 // Nothing before hearth init: the server of the folder then serves this machine alone.
@@ -31,6 +32,9 @@ Result<std::optional<Cluster>> read_cluster(const std::string& folder);
 Result<Cluster> need_cluster(const std::string& folder);
 // kUnavailable, with what fixes it, when the cluster's address is not one of this machine any more.
 Status check_own_address(const Cluster& cluster);
+// The same, after a cluster that follows its machine has got the address of the default route
+// where the one that it had is gone.
+Status settle_address(const std::string& folder, Cluster& cluster);
 Status write_cluster(const std::string& folder, const Cluster& cluster);
 // The folder's admin key: kNotFound when it does not exist, kInvalidInput when others may read it.
 std::string admin_key_file(const std::string& folder);

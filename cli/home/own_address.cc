@@ -41,8 +41,10 @@ std::string host_name() {
   return error || name.empty() ? "worker" : name;
 }
 
+Result<std::string> default_host() { return own_host_towards(kSomewhere); }
+
 Result<std::string> own_host() {
-  if (auto host = own_host_towards(kSomewhere); host.ok()) return host;
+  if (auto host = default_host(); host.ok()) return host;
   ifaddrs* list = nullptr;
   if (::getifaddrs(&list) != 0) {
     return Error{ErrorCode::kIo,
@@ -59,6 +61,14 @@ Result<std::string> own_host() {
   return Error{ErrorCode::kNotFound,
                "this machine has no address that others can reach; connect it to a network, or "
                "pass --address"};
+}
+
+bool AddressWatch::has_moved(TimePoint now, const std::string& other) {
+  if (other != other_) since_ = other.empty() ? std::nullopt : std::optional(now);
+  other_ = other;
+  if (!since_ || now - *since_ < kPatience) return false;
+  since_.reset();
+  return true;
 }
 
 }  // namespace hearth::cli

@@ -1,8 +1,10 @@
 // The name of this machine, and the address at which others reach it.
 #pragma once
 
+#include <optional>
 #include <string>
 
+#include "base/clock.h"
 #include "base/result.h"
 #include "proto/address.h"
 
@@ -12,8 +14,26 @@ namespace hearth::cli {
 Result<std::string> own_host_towards(const Address& peer);
 // The host name; "worker" where there is no name.
 std::string host_name();
-// The address of the default route, else of the first interface that is up and has an IPv4 address
-// other than loopback; else kNotFound.
+// The address of the default route. kUnavailable without one.
+Result<std::string> default_host();
+// The same, else of the first interface that is up and has an IPv4 address other than loopback;
+// else kNotFound.
 Result<std::string> own_host();
+
+// Notices that a machine has left an address for another one: a lease that ended, another network.
+// A plain state machine.
+class AddressWatch {
+ public:
+  // A network that comes back brings the same address sooner, as a rule.
+  static constexpr Duration kPatience = std::chrono::seconds(10);
+
+  // Once a second or so. `other`: the address instead of the watched one, empty while the machine
+  // has that or none. True once, when it has been the same for kPatience.
+  bool has_moved(TimePoint now, const std::string& other);
+
+ private:
+  std::string other_;
+  std::optional<TimePoint> since_;  // nothing: there is no other, or it was told
+};
 
 }  // namespace hearth::cli

@@ -312,6 +312,9 @@ class Server {
  public:
   Status start(const ServeOptions& options) {
     TRY_VOID(check(options));
+    folder_ = data_folder(options.data_dir);
+    const bool beyond = !client::is_loopback_address(options.host);
+    is_bound_ = beyond && client::dialled_host(options.host) == options.host;
     TRY(const auto path, resolve_model(options.model));
     TRY(ServedModel served, read_model(options, path));
     CoordinatorOptions wiring = coordinator_options(options, served, clock_);
@@ -377,6 +380,8 @@ class Server {
     http_.reset();
     return set_back_ ? fail(*set_back_) : kExitDone;
   }
+  // It ended because the cluster has another address now, where another Server is to serve.
+  bool has_moved() const { return has_moved_; }
 
  private:
   static Status check(const ServeOptions& options) {
@@ -395,7 +400,7 @@ class Server {
     if (!admin_key && admin_key.error().code != ErrorCode::kNotFound) return admin_key.error();
     TRY(store_, coordinator::open_store(data_folder(options.data_dir)));
     TRY(cluster_, read_cluster(options.data_dir));
-    if (cluster_) TRY_VOID(check_own_address(*cluster_));
+    if (cluster_) TRY_VOID(settle_address(folder_, *cluster_));
     identity_.emplace(std::move(identity));
     coordinator::MembershipOptions membership;
     membership.node = identity_->node.key;
@@ -603,6 +608,7 @@ class Server {
     if (++ticks_ % kFollowTicks == 0) {  // hearth nodes rm writes to the store alone
       const Status followed = membership_->follow_store();
       if (!followed) spdlog::error("cannot read the store: {}", followed.error().message);
+      watch_address();
     }
     if (ready_ || ticks_ % 5 != 0) return;
     const coordinator::SwarmStatus status = coordinator_->status();
@@ -616,10 +622,37 @@ class Server {
     spdlog::info("ready: {} at {}/v1, layers: {}", info_.model, info_.api, stages);
   }
 
+  // Members dial the cluster's address, and links listen there alone: sockets of an address that
+  // is gone are reached by no worker, not even by a local one.
+  void watch_address() {
+    if (!cluster_ || has_moved_) return;
+    std::string other;
+    if (!client::is_own_host(cluster_->host)) {
+      const auto now = default_host();
+      if (now.ok()) other = *now;
+    }
+    if (!address_watch_.has_moved(clock_.now(), other)) return;
+    const Status has =
+        is_bound_ ? check_own_address(*cluster_) : settle_address(folder_, *cluster_);
+    if (!has) return spdlog::error("{}", has.error().message);
+    spdlog::warn(
+        "this machine's address has changed: the cluster {} is at {} now, and the server starts "
+        "again there; members find it by themselves where Avahi runs on both machines; on other "
+        "members, once: hearth join {}",
+        cluster_->name, cluster_->host, Address{cluster_->host, cluster_->control_port}.text());
+    has_moved_ = true;
+    end("the server starts again at its machine's new address");
+  }
+
   void on_stop() {
+    has_moved_ = false;
     spdlog::info("stopping");
+    end("the server is shutting down");
+  }
+
+  void end(const std::string& why) {
     http_->suspend();
-    gate_->end_all({ErrorCode::kUnavailable, "the server is shutting down"});
+    gate_->end_all({ErrorCode::kUnavailable, why});
     children_->stop();
     farewell_.expires_after(kServerFarewell);
     farewell_.async_wait([this](const boost::system::error_code&) { loop_.stop(); });
@@ -630,6 +663,10 @@ class Server {
   SystemClock clock_;
   SystemRandom random_;
   std::optional<Error> set_back_;  // why it ends by itself
+  std::string folder_;
+  bool is_bound_ = false;   // the API listens at one address of the machine
+  bool has_moved_ = false;  // it ends, and another one serves at the machine's new address
+  AddressWatch address_watch_;
   ServerInfo info_;
   std::string api_address_;  // as other machines of the cluster dial it; empty: they cannot
   bool ready_ = false;
@@ -676,9 +713,13 @@ int run_serve(const ServeOptions& given) {
   if (options.local_workers > 0) {
     if (const int code = check_known_answers(); code != kExitDone) return code;
   }
-  Server server;
-  if (const Status started = server.start(options); !started) return fail(started.error());
-  return server.run();
+  for (;;) {
+    Server server;
+    if (const Status started = server.start(options); !started) return fail(started.error());
+    const int code = server.run();
+    if (!server.has_moved()) return code;
+    options.no_log_file = true;  // it is open
+  }
 }
 
 }  // namespace hearth::cli

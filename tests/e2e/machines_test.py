@@ -67,6 +67,31 @@ class Cluster(machines.Household):
         self.assertEqual(code, 0, err)
         self.assertIn("model", json.loads(out))
 
+    def test_a_server_follows_its_machine_to_another_address(self):
+        """As with a new DHCP lease: it serves on there, and a member needs to be told once."""
+        space = self.wire.prefix + "home"
+        self.good(self.home, "init", "testhome")
+        self.home.start("serve", "--model", swarm.MODEL, "--stages", "1", "--local-workers", "1")
+        self.ready()
+        self.join(self.desk, self.good(self.home, "token", "create"))
+        here = lambda: {node["name"] for node in self.nodes() if node["state"] != "lost"}
+        swarm.wait_until(lambda: "desk" in here(), "the desk")
+        asked = ("run", self.model(), "Count to five.", "-n", "12", "--temp", "0", "--seed", "1")
+        answer = self.good(self.home, *asked)
+        machines.ip("-n", space, "addr", "del", machines.NETWORK + "1/24", "dev", "eth0")
+        machines.ip("-n", space, "addr", "add", machines.NETWORK + "9/24", "dev", "eth0")
+        machines.ip("-n", space, "route", "add", "default", "dev", "eth0")
+        moved = f"the cluster testhome is at {machines.NETWORK}9 now"
+        swarm.wait_until(lambda: moved in self.home.log(), "the new address")
+        self.ready()
+        self.assertEqual(self.good(self.home, *asked), answer)
+        self.assertIn(f"@{machines.NETWORK}9:", self.good(self.home, "token", "create"))
+        self.good(self.desk, "join", machines.NETWORK + "9")
+        swarm.wait_until(lambda: "desk" in here(), "the desk at the new address")
+        self.assertIsNone(self.desk.process.poll(), self.desk.log())
+        self.home.stop()
+        self.assertEqual(self.home.process.returncode, 0, self.home.log())
+
     def test_init_join_run_remove_restart_leave(self):
         began = time.monotonic()
         said = self.good(self.home, "init", "testhome")
@@ -126,6 +151,7 @@ class Cluster(machines.Household):
             self.assertEqual(self.attic.process.wait(swarm.PATIENCE_S), 5, self.attic.log())
             self.assertIn("removed from the cluster", self.attic.log())
             self.assertEqual(self.names(self.home), {"coordinator", "desk"})
+            self.assertIn("attic (removed)", self.good(self.home, "ledger"))
             code, _, err = self.home.run("nodes", "rm", "attic")
             self.assertEqual(code, 1, err)
             code, _, _ = self.home.run("run", self.model(), "Hi", "-n", "1")

@@ -5,6 +5,7 @@
 #include "base/private_file.h"
 #include "cli/cluster/cluster.h"
 #include "cli/home/cluster_file.h"
+#include "cli/home/own_address.h"
 #include "coordinator/store/store.h"
 
 namespace hearth::cli {
@@ -69,6 +70,38 @@ TEST_F(ClusterTest, ADamagedFileIsNamedAndNotBelieved) {
     ASSERT_FALSE(cluster) << text;
     EXPECT_NE(cluster.error().message.find("cluster.json"), std::string::npos);
   }
+}
+
+TEST_F(ClusterTest, OnlyAnAddressThatInitFoundFollowsTheMachine) {
+  const auto now = default_host();
+  for (const bool follows : {false, true}) {
+    write(R"({"name": "home", "host": "192.0.2.1", "control_port": 9, "follows": )" +
+          std::string(follows ? "true}" : "false}"));
+    Cluster cluster = *need_cluster(folder_);
+    EXPECT_EQ(cluster.follows, follows);
+    const Status settled = settle_address(folder_, cluster);
+    const bool moves = follows && now.ok();
+    EXPECT_EQ(settled.ok(), moves);
+    EXPECT_EQ(cluster.host, moves ? *now : "192.0.2.1");
+    EXPECT_EQ(need_cluster(folder_)->host, cluster.host);
+    EXPECT_EQ(need_cluster(folder_)->follows, follows);
+  }
+  InitOptions options;
+  options.name = "other";
+  options.data_dir = folder_ + "/found";
+  if (own_host().ok()) {
+    ASSERT_TRUE(run_init(options));
+    EXPECT_TRUE(need_cluster(options.data_dir)->follows);
+    options.name.clear();
+    options.host = "127.0.0.1";
+    ASSERT_TRUE(run_init(options));
+    EXPECT_FALSE(need_cluster(options.data_dir)->follows) << "a person has named one";
+  }
+  options.name = "named";
+  options.host = "127.0.0.1";
+  options.data_dir = folder_ + "/named";
+  ASSERT_TRUE(run_init(options));
+  EXPECT_FALSE(need_cluster(options.data_dir)->follows);
 }
 
 TEST_F(ClusterTest, InitRefusesABadNameAndAFolderThatHasOne) {

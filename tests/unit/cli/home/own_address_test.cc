@@ -23,6 +23,28 @@ TEST(OwnAddress, OfTheMachineIsNumericAndBeyondLoopback) {
   EXPECT_FALSE(parse_loopback_address(Address{*own, 1}.text()));
 }
 
+TEST(AddressWatchTest, AnAddressCountsOnceItHasStayed) {
+  AddressWatch watch;
+  TimePoint now{};
+  const auto later = [&](std::chrono::seconds time, const std::string& other) {
+    now += time;
+    return watch.has_moved(now, other);
+  };
+  using std::chrono::seconds;
+  EXPECT_FALSE(later(seconds(60), ""));
+  EXPECT_FALSE(later(seconds(1), "10.0.0.2"));
+  EXPECT_FALSE(later(seconds(9), "10.0.0.2"));
+  EXPECT_FALSE(later(seconds(1), "")) << "the old one is back";
+  EXPECT_FALSE(later(seconds(1), "10.0.0.2"));
+  EXPECT_FALSE(later(seconds(9), "10.0.0.3"));
+  EXPECT_FALSE(later(seconds(9), "10.0.0.3"));
+  EXPECT_TRUE(later(seconds(1), "10.0.0.3"));
+  EXPECT_FALSE(later(seconds(60), "10.0.0.3")) << "it was told";
+  EXPECT_FALSE(later(seconds(1), ""));
+  EXPECT_FALSE(later(seconds(1), "10.0.0.3"));
+  EXPECT_TRUE(later(seconds(10), "10.0.0.3")) << "it was lost once more";
+}
+
 TEST(HostName, IsNeverEmpty) { EXPECT_FALSE(host_name().empty()); }
 
 }  // namespace
