@@ -23,6 +23,8 @@ using Parser = Session::Parser;
 constexpr std::size_t kReadBytes = 16 * limits::kKiB;
 constexpr std::size_t kLingerBytes = 64 * limits::kMiB;  // read and dropped before a close
 constexpr auto kLingerTime = std::chrono::seconds(2);
+// A handshake counts as idle for so much longer than it is.
+constexpr auto kHandshakeLead = std::chrono::hours(24);
 // The kernel's send buffer of a connection; the kernel doubles this number. It bounds the memory of
 // all connections; what does not fit there waits in the session's queue.
 constexpr int kSendBufferBytes = 128 * static_cast<int>(limits::kKiB);
@@ -275,7 +277,9 @@ std::optional<TimePoint> Session::idle_since() const {
   if (phase_ != Phase::kIdle && phase_ != Phase::kHead) return {};
   error_code error;
   const std::size_t unread = socket_.available(error);  // of a request that is about to be seen
-  return !error && unread > 0 ? std::nullopt : std::optional(idle_since_);
+  if (!error && unread > 0) return {};
+  // A link that has not shown a member's key gives way before a client that has been served.
+  return tls_ && !member_ ? idle_since_ - kHandshakeLead : idle_since_;
 }
 
 void Session::leave_table() {

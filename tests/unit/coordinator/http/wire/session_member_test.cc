@@ -8,7 +8,9 @@
 #include <boost/asio/ssl.hpp>
 #include <boost/asio/write.hpp>
 #include <string>
+#include <vector>
 
+#include "base/limits.h"
 #include "coordinator/http/server.h"
 #include "proto/link/tls.h"
 #include "tests/unit/coordinator/http/wire/local_port.h"
@@ -27,6 +29,7 @@ class MemberSessionTest : public ::testing::Test {
     HttpOptions options;
     options.open = true;  // users of this machine need no key; a member is not one of them
     options.version = "test";
+    options.timeouts.header = 3'600;  // no handshake ends by itself
     options.store = folder_.open();
     options.members =
         MemberLinks{server_identity_.certificate, server_identity_.private_key, handshake_key,
@@ -43,12 +46,7 @@ class MemberSessionTest : public ::testing::Test {
   // A link of that node, or one without a certificate, through its handshake; nothing when that
   // fails.
   std::unique_ptr<Stream> dial(const TlsIdentity* identity) {
-    tcp::acceptor listener(io_, tcp::endpoint(asio::ip::address_v4::loopback(), 0));
-    tcp::socket near(io_);
-    near.connect(listener.local_endpoint());
-    tcp::socket far = listener.accept();
-    far.non_blocking(true);
-    server_->adopt(far.release());
+    tcp::socket near = connect();
     asio::ssl::context context(asio::ssl::context::tlsv13_client);
     if (identity != nullptr) {
       context.use_certificate_chain(asio::buffer(identity->certificate));
@@ -58,6 +56,22 @@ class MemberSessionTest : public ::testing::Test {
     boost::system::error_code error;
     stream->handshake(asio::ssl::stream_base::client, error);
     return error ? nullptr : std::move(stream);
+  }
+  // A socket behind the member's byte, which the server has taken over.
+  tcp::socket connect() {
+    tcp::acceptor listener(io_, tcp::endpoint(asio::ip::address_v4::loopback(), 0));
+    tcp::socket near(io_);
+    near.connect(listener.local_endpoint());
+    tcp::socket far = listener.accept();
+    far.non_blocking(true);
+    server_->adopt(far.release());
+    return near;
+  }
+  // That the server closes it.
+  static bool ends(tcp::socket& socket) {
+    boost::system::error_code error;
+    char byte = 0;
+    return asio::read(socket, asio::buffer(&byte, 1), error) == 0 && error;
   }
   // The answer up to its end, or empty when the connection ends without one.
   static std::string ask(Stream& stream, const std::string& path, const std::string& more = "") {
@@ -109,6 +123,19 @@ TEST_F(MemberSessionTest, NoOtherPeerGetsAByte) {
   EXPECT_TRUE(link == nullptr || ask(*link, "/livez").empty());
   const auto bare = dial(nullptr);
   EXPECT_TRUE(bare == nullptr || ask(*bare, "/livez").empty());
+}
+
+TEST_F(MemberSessionTest, HandshakesGiveWayBeforeAMemberThatWasServed) {
+  const auto first = dial(&member_);
+  ASSERT_NE(first, nullptr);
+  EXPECT_TRUE(ask(*first, "/v1/models").starts_with("HTTP/1.1 200"));
+  std::vector<tcp::socket> silent;  // as many as one address may have, and one more
+  for (std::uint32_t i = 0; i < limits::kHttpConnections / 4; ++i) silent.push_back(connect());
+  EXPECT_TRUE(ends(silent.front()));
+  const auto second = dial(&member_);
+  ASSERT_NE(second, nullptr) << "while all places are taken";
+  EXPECT_TRUE(ask(*second, "/v1/models").starts_with("HTTP/1.1 200"));
+  EXPECT_TRUE(ask(*first, "/v1/models").starts_with("HTTP/1.1 200"));
 }
 
 TEST_F(MemberSessionTest, WithoutMembersASocketIsClosed) {
