@@ -71,6 +71,8 @@ struct StageOptions {
   std::function<void(const control::v1::CheckpointOffer& offer,
                      std::function<void(const control::v1::Cosigned& answer)> done)>
       witness;
+  // Told of layers that are assigned, and once more when they are served. Null: no matter.
+  std::function<void(LayerRange layers, bool served)> on_layers;
   // The layers to hold, of the model with this manifest id (zero: the coordinator has none yet).
   std::function<void(HoldPlan plan, const Hash256& model)> take_plan;
 };

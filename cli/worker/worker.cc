@@ -58,6 +58,9 @@ constexpr std::chrono::hours kCheckWeightsEvery{4};
 // for the next one, up to eighty for all of a machine.
 constexpr std::chrono::seconds kTurn{60};
 constexpr std::size_t kKeyDigits = 16;  // of a key, in a file's name
+// --detach waits so long for an assignment, for a worker may be spare, and for its layers.
+constexpr std::chrono::seconds kAssignmentPatience{10};
+constexpr std::chrono::seconds kLayersPatience{60};
 
 node::EngineOptions one_layer(const WorkerOptions& options, const model::ModelSpec& spec) {
   node::EngineOptions engine;
@@ -179,6 +182,12 @@ class Worker {
           obey_owner();
           stage_->on_timer();
           if (probe_ != nullptr) probe_->on_timer();
+          if (report_by_ && measuring_->works()) {  // for its placement
+            report_by_ = std::max(*report_by_, clock_.now() + kAssignmentPatience);
+          }
+          if (report_by_ && clock_.now() >= *report_by_) {
+            report("serves as soon as the coordinator has assigned it layers and they are here");
+          }
           if (removed_ || changed_ || !stage_->refused().empty()) loop_.stop();
           if (!stage_->no_room()) return;
           // The next beat: the coordinator hears why first.
@@ -200,6 +209,14 @@ class Worker {
   }
 
  private:
+  void report(const std::string& what) {
+    report_by_.reset();
+    report_ready("worker " + member_->name() + " runs in the background as process " +
+                 std::to_string(getpid()) + " and " + what +
+                 "\nnext:  hearth run, hearth status, hearth logs; to end it: hearth drain, or for "
+                 "good hearth leave");
+  }
+
   Status watch_owner(const WorkerOptions& options) {
     node::OwnerWatchOptions watch;
     watch.folder = data_folder(options.data_dir);
@@ -248,6 +265,10 @@ class Worker {
       auto address = member_->coordinator();
       if (!given.empty()) return given;
       return address;
+    };
+    stage_options_.on_layers = [this](LayerRange layers, bool served) {
+      if (served) return report("serves layers " + text_of(layers));
+      if (report_by_) report_by_ = clock_.now() + kLayersPatience;
     };
     stage_options_.take_roster = [this](ByteSpan roster) { return take_roster(roster); };
     TcpOptions tcp;
@@ -372,11 +393,7 @@ class Worker {
     if (taken == Offer::kRollback || taken == Offer::kFork) return book->bytes();
     if (taken) {
       member_->on_reached(*book->roster());
-      report_ready(
-          "worker " + member_->name() + " runs in the background as process " +
-          std::to_string(getpid()) +
-          "\nnext:  hearth run, hearth status, hearth logs; to end it: hearth drain, or for "
-          "good hearth leave");
+      if (!std::exchange(reached_, true)) report_by_ = clock_.now() + kAssignmentPatience;
     }
     if (taken != Offer::kNewer) return {};
     data_->recheck_peers();
@@ -408,6 +425,8 @@ class Worker {
   std::optional<Away> away_;  // as it was last said
   bool was_drained_ = false;  // before this process
   bool drained_ = false;
+  bool reached_ = false;                // the coordinator has answered
+  std::optional<TimePoint> report_by_;  // what --detach waits for, until then
   std::unique_ptr<node::EngineThread> engine_;
   std::unique_ptr<node::ReceiptMaker> receipts_;
   std::unique_ptr<node::Witness> witness_;

@@ -143,6 +143,7 @@ void Stage::on_assign(const control::v1::Assign& assign) {
   }
   spdlog::info("{}: epoch {}: stage {} of {}, layers {}", options_.node, epoch.value,
                assignment->stage + 1, assignment->stages, text_of(assignment->layers));
+  if (options_.on_layers) options_.on_layers(assignment->layers, false);
   newest_epoch_ = epoch;
   serving_.emplace();
   serving_->assignment = *assignment;
@@ -175,6 +176,7 @@ void Stage::become_ready() {
   if (!serving_ || serving_->ready || !serving_->loaded || !links_.linked()) return;
   serving_->ready = true;
   spdlog::info("{}: serves layers {}", options_.node, text_of(serving_->assignment.layers));
+  if (options_.on_layers) options_.on_layers(serving_->assignment.layers, true);
   control::v1::WorkerMessage message;
   auto& ready = *message.mutable_stage_ready();
   ready.set_epoch(serving_->assignment.epoch.value);

@@ -4,6 +4,7 @@ workers go on in the background. Exits 77 where namespaces are not permitted.
 
 import json
 import os
+import re
 import signal
 import subprocess
 
@@ -47,6 +48,20 @@ class FromNothing(machines.Household):
         except ProcessLookupError:
             pass
 
+    def test_who_joins_is_told_what_it_serves(self):
+        said, _ = self.type(self.home, "init", "testhome", "--invite", "2")
+        token = said.split("hearth join ")[1].strip()
+        self.background(self.home, "serve", swarm.MODEL, "--local-workers", "0", "--stages", "1",
+                        "--detach")
+        self.assertIn("cluster testhome: it needs 1 other machine; for each: hearth token create",
+                      self.home.log())
+        self.background(self.den, "join", token, "--name", "den", "--data-dir",
+                        str(self.den.folder), "--detach")
+        self.assertIn(f"hearth worker --data-dir {self.den.folder}\n", self.den.log())
+        self.assertRegex(self.den.log(), r"process \d+ and serves layers 0-\d+\n")
+        self.background(self.attic, "join", token, "--name", "attic", "--detach")
+        self.assertRegex(self.attic.log(), r"process \d+ and serves as soon as the coordinator")
+
     def test_three_machines_answer_after_five_commands(self):
         said, _ = self.type(self.home, "init", "testhome", "--invite", "2")
         token = said.split("hearth join ")[1].strip()
@@ -66,7 +81,12 @@ class FromNothing(machines.Household):
             self.assertIn(machine.name, self.good(machine, "status"))
             self.assertIn(machine.name, self.good(machine, "logs"))
             self.assertIn("joined the cluster testhome (", machine.log())
-            self.assertIn("cluster testhome (", self.good(machine, "nodes"))
+            nodes = self.good(machine, "nodes").splitlines()
+            self.assertIn("cluster testhome (", nodes[0])
+            self.assertLess(max(map(len, nodes)), 100, nodes)
+            order = [re.search("attic|coordinator|den", line) for line in nodes[1:]]
+            names = [name[0] for name in order if name]
+            self.assertEqual(names, sorted(names), nodes)
             self.assertTrue(os.path.exists(f"/proc/{workers[machine]}"))
         # A member that left may ask no more, and its worker ends.
         self.good(self.den, "leave")

@@ -62,6 +62,7 @@ struct StageTest : ::testing::Test {
   PausedCompute compute;
   std::unique_ptr<Stage> stage;
   LinkId session, next, previous;
+  std::vector<bool> told_layers;
 
   void SetUp() override {
     StageOptions options;
@@ -71,6 +72,7 @@ struct StageTest : ::testing::Test {
       reading.celsius = 61;
       return reading;
     };
+    options.on_layers = [this](LayerRange, bool served) { told_layers.push_back(served); };
     options.node = "w1";
     options.control_address = "home:1";
     options.layers = 6;
@@ -145,6 +147,7 @@ TEST_F(StageTest, RegistersBeatsAndBecomesReadyWhenLoadedAndLinked) {
   data.receive(next, FrameType::kHello, hello(1, 2));
   EXPECT_EQ(said().stage_ready().epoch(), 1u);
   EXPECT_EQ(said().stage_ready().kv_pages(), 8u);
+  EXPECT_EQ(told_layers, (std::vector<bool>{false, true})) << "assigned, and served";
 }
 
 TEST_F(StageTest, ABeatSaysWhatTheCardSays) {
