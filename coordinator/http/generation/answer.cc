@@ -112,7 +112,7 @@ void Answer::set_default_lengths() {
 
 void Answer::set_length(std::uint32_t choice, std::uint32_t max_tokens) {
   INVARIANT(max_tokens > 0 && max_tokens <= parts_[choice].max_tokens,
-            "the coordinator lowers a length and never raises it");
+            "a length is lowered and never raised");
   parts_[choice].max_tokens = max_tokens;
 }
 

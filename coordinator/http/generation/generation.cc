@@ -190,6 +190,7 @@ void Generation::begin() {
   if (verification_.asked() && !answer_.identity().has_receipts()) {
     verification_.cannot("this server keeps no ledger");
   }
+  shorten_to_credit();
   if (const auto refused = hold_credit()) return fail(*refused);
   std::vector<std::uint32_t> all(answer_.size());
   std::iota(all.begin(), all.end(), 0);
@@ -205,6 +206,37 @@ std::optional<ApiError> Generation::too_long(std::uint64_t positions, const char
         answer_.request().chat ? "messages" : "prompt", "context_length_exceeded");
   }
   return std::nullopt;
+}
+
+void Generation::shorten_to_credit() {
+  const Credits* const credits = api_->options.credits.get();
+  if (credits == nullptr || answer_.request().max_tokens) return;
+  const Credits::Balance balance = credits->balance(answer_.request().policy.account);
+  const std::int64_t available = balance.spendable - balance.reserved;
+  // Of all choices, with so many tokens each at most.
+  const auto is_paid = [&](std::uint32_t most, std::int64_t left) {
+    for (const Answer::Part& part : answer_.parts()) {
+      const auto price =
+          dearest({}, api_->model.spec.layers, part.prompt_tokens, std::min(part.max_tokens, most));
+      if (!price || *price > left) return false;
+      left -= *price;
+    }
+    return true;
+  };
+  for (const std::int64_t budget : {available / 2, available}) {
+    std::uint32_t paid = 0;
+    std::uint32_t unpaid = 1;
+    for (const auto& part : answer_.parts()) unpaid = std::max(unpaid, part.max_tokens + 1);
+    while (unpaid - paid > 1) {
+      const std::uint32_t middle = paid + (unpaid - paid) / 2;
+      (is_paid(middle, budget) ? paid : unpaid) = middle;
+    }
+    if (paid == 0) continue;
+    for (std::uint32_t i = 0; i < answer_.size(); ++i) {
+      answer_.set_length(i, std::min(answer_.part(i).max_tokens, paid));
+    }
+    return;
+  }
 }
 
 std::optional<ApiError> Generation::hold_credit() {

@@ -73,6 +73,9 @@ class Generation : public std::enable_shared_from_this<Generation> {
   void begin();
   // The error of a prompt and its length that together exceed the positions.
   std::optional<ApiError> too_long(std::uint64_t positions, const char* where) const;
+  // Of a request that names no length: as many tokens as half of what its account has free pays
+  // for, so that the next request finds some beside it; all of it where half pays for none.
+  void shorten_to_credit();
   // Holds credit for every choice that is not settled, at the price of its whole length. An error
   // where the account cannot pay, or the ledger cannot be kept now.
   std::optional<ApiError> hold_credit();

@@ -101,6 +101,36 @@ TEST_F(CreditsApiTest, OutOfCreditIsRefusedForGood) {
   EXPECT_EQ(client->response->status, 429u) << "while the first one runs";
 }
 
+TEST_F(CreditsApiTest, WithoutALengthAnAnswerIsAsLongAsHalfOfTheCreditPaysFor) {
+  constexpr const char* kOpen = R"({"model": "tiny", "prompt": [70, 71, 72]})";
+  const auto length = [&] { return port.submitted.back().request.sampling.max_tokens; };
+  grant(own, 10'000'000);
+  ask(kOpen);
+  const std::uint32_t whole = length();
+  ASSERT_GT(whole, 8u);
+  port.submitted.clear();
+  api->options.credits = std::make_shared<Credits>();
+
+  grant(own, 2 * price(8));
+  ask(kOpen);
+  ASSERT_EQ(port.submitted.size(), 1u);
+  EXPECT_EQ(length(), 8u);
+  EXPECT_EQ(reserved(), price(8));
+  ask(kOpen);
+  ASSERT_EQ(port.submitted.size(), 2u) << "beside the first one";
+  EXPECT_LT(length(), 8u);
+  ask(kBody);
+  EXPECT_EQ(client->response->status, 429u) << "a length that was asked for stands";
+  EXPECT_EQ(port.submitted.size(), 2u);
+  while (api->options.credits->balance(own).spendable - reserved() >= price(1)) {
+    const auto before = port.submitted.size();
+    ask(kOpen);
+    ASSERT_EQ(port.submitted.size(), before + 1) << "the last of it, too";
+  }
+  ask(kOpen);
+  EXPECT_EQ(client->response->status, 429u);
+}
+
 TEST_F(CreditsApiTest, AllChoicesArePaidOrNone) {
   grant(own, 3 * price(8) - 1);
   const std::string three = R"({"model": "tiny", "prompt": [70, 71, 72], "max_tokens": 8, "n": 3})";
