@@ -131,6 +131,18 @@ Result<Problem> read_problem(PlanOptions options) {
   return problem;
 }
 
+// Of the first plan's spares, those that no later one uses.
+std::vector<placement::Spare> unused(const std::vector<Plan>& plans) {
+  std::vector<placement::Spare> spares = plans.front().spares;
+  std::erase_if(spares, [&](const placement::Spare& spare) {
+    return std::any_of(plans.begin() + 1, plans.end(), [&](const Plan& later) {
+      return std::any_of(later.stages.begin(), later.stages.end(),
+                         [&](const placement::Stage& stage) { return stage.node == spare.node; });
+    });
+  });
+  return spares;
+}
+
 int print(const std::vector<std::string>& lines) {
   for (const std::string& line : lines) std::printf("%s\n", line.c_str());
   return kExitDone;
@@ -158,7 +170,7 @@ std::vector<std::string> plan_lines(const Problem& problem, const std::vector<Pl
     lines.push_back("a second pipeline, of spares:");
     append(lines, problem, plans[i]);
   }
-  append_end(lines, problem, plans.front().spares, improvements);
+  append_end(lines, problem, unused(plans), improvements);
   return lines;
 }
 
@@ -168,7 +180,7 @@ std::string plan_json(const Problem& problem, const std::vector<Plan>& plans,
   json["objective"] = placement::name_of(problem.objective);
   json["pipelines"] = OrderedJson::array();
   for (const Plan& plan : plans) json["pipelines"].push_back(plan_object(problem, plan));
-  return plan_text(std::move(json), problem, plans.front().spares, improvements);
+  return plan_text(std::move(json), problem, unused(plans), improvements);
 }
 
 int run_plan(const PlanOptions& options) {

@@ -26,11 +26,15 @@ class FromAFile(unittest.TestCase):
             return swarm.hearth("plan", swarm.MODEL, "--nodes", path, *words)
 
     def test_who_slows_the_whole_is_spare(self):
-        code, out, err = self.plan(nodes())
+        code, out, err = self.plan(nodes(memory=(8_000_000_000, 60_000_000)))
         self.assertEqual(code, 0, err)
         self.assertRegex(out, r"STAGE +NODE +LAYERS")
         self.assertRegex(out, r"\n1 +den ")
         self.assertRegex(out, r"spare attic: adding it makes the pipeline slower: [\d.]+ instead of")
+        code, out, err = self.plan(nodes())
+        self.assertEqual(code, 0, err)
+        self.assertRegex(out, r"a second pipeline, of spares:\nSTAGE[^\n]*\n1 +attic ")
+        self.assertNotIn("spare attic", out)
 
     def test_json_covers_every_layer_once(self):
         layers = json.loads(swarm.hearth("show", swarm.MODEL, "--json")[1])["layers"]

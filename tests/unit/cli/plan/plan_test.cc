@@ -45,6 +45,22 @@ TEST(PlanVerb, ShowsPlacementMemoryFiguresAndWhoIsSpare) {
   EXPECT_EQ(text.find('\x1b'), std::string::npos);
 }
 
+TEST(PlanVerb, WhoStandsInTheSecondPipelineIsNoSpare) {
+  Problem given = problem();
+  given.nodes[0].memory_bytes = given.nodes[2].memory_bytes = 20'000'000;
+  given.nodes[1].memory_bytes = 500'000;
+  const auto plans = placement::plan_replicas(given);
+  ASSERT_TRUE(plans.ok());
+  ASSERT_EQ(plans->size(), 2U);
+  const std::string text = all_of(plan_lines(given, *plans, {}));
+  EXPECT_NE(text.find("a second pipeline, of spares:"), std::string::npos) << text;
+  EXPECT_EQ(text.find("spare old"), std::string::npos) << text;
+  EXPECT_NE(text.find("spare loft"), std::string::npos) << text;
+  const auto json = nlohmann::json::parse(plan_json(given, *plans, {}));
+  ASSERT_EQ(json["spares"].size(), 1U);
+  EXPECT_EQ(json["spares"][0]["node"], "loft");
+}
+
 TEST(PlanVerb, JsonHasTheSame) {
   const Problem given = problem();
   const auto plans = placement::plan_replicas(given);
