@@ -60,6 +60,10 @@ bool may_be_published(const std::string& source) {
          (source.starts_with("https://") && source.find_first_of("?#@") == std::string::npos);
 }
 
+bool may_be_asked(const std::string& source) {
+  return source.starts_with("hf:") || source.starts_with("https://");
+}
+
 bool is_sha256(const std::string& text) {
   return text.size() == 64 && text.find_first_not_of("0123456789abcdef") == std::string::npos;
 }

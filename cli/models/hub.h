@@ -24,6 +24,10 @@ Status check_url(const std::string& url);
 // user, password and query, which may be secret.
 bool may_be_published(const std::string& source);
 
+// Whether a worker asks there for a model of a manifest: hf:... and https://... alone. A manifest
+// must not make a machine ask others, or itself, over http.
+bool may_be_asked(const std::string& source);
+
 bool is_sha256(const std::string& text);
 
 // org/repo/path/to/file[@revision] through the hub's resolve address (HF_ENDPOINT, HF_TOKEN), which

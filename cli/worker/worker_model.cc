@@ -99,13 +99,10 @@ Result<node::Sources> sources_beyond(const model::Manifest& manifest, std::chron
   node::Sources sources;
   client::HttpClient http(interrupted);
   for (const std::string& source : manifest.sources) {
+    if (!may_be_asked(source)) continue;
     Remote remote;
     remote.url = source;
-    if (source.starts_with("hf:")) {
-      TRY(remote, resolve_hub(http, source.substr(3)));
-    } else if (!source.starts_with("https://")) {
-      continue;  // a manifest must not make this machine ask other ones, or itself, over http
-    }
+    if (source.starts_with("hf:")) TRY(remote, resolve_hub(http, source.substr(3)));
     sources.push_back(std::make_shared<HttpSource>(std::move(remote), manifest.file_bytes, stall));
   }
   return sources;

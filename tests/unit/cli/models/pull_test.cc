@@ -128,6 +128,16 @@ TEST_F(PullTest, SecretsOfAnAddressAreNeitherKeptNorShown) {
   EXPECT_EQ(kept.find("secret"), std::string::npos) << kept;
 }
 
+TEST_F(PullTest, AManifestMakesNobodyAskOverHttp) {
+  for (const char* source : {"hf:org/repo/m.gguf@main", "https://a.org/m.gguf?sig=1"}) {
+    EXPECT_TRUE(may_be_asked(source)) << source;
+  }
+  for (const char* source : {"http://a.org/m.gguf", "http://127.0.0.1:80/m.gguf", "/home/m.gguf",
+                             "file:///home/m.gguf", "ftp://a.org/m.gguf", ""}) {
+    EXPECT_FALSE(may_be_asked(source)) << source;
+  }
+}
+
 TEST_F(PullTest, OnlySourcesWithoutSecretsMayBePublished) {
   for (const char* source : {"hf:org/repo/m.gguf@main", "https://a.org/m.gguf"}) {
     EXPECT_TRUE(may_be_published(source)) << source;
