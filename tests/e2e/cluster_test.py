@@ -157,6 +157,8 @@ class Joining(cluster.Cluster):
         serve = ("serve", "--model", swarm.MODEL, "--stages", "1", "--port", "0", "--host",
                  "0.0.0.0")
         self.refused(self.home, "hearth init NAME", *serve, code=2)
+        self.refused(self.home, "add --host ADDRESS", "serve", "--model", swarm.MODEL,
+                     "--host-name", "den.local", code=2)
         self.good(self.home, "key", "create", "laptop")
         err = self.refused(self.home, "hearth init NAME", *serve, code=2)
         self.assertIn("--host 0.0.0.0", err)

@@ -205,12 +205,15 @@ class Join(machines.Household):
         self.assertEqual(told, self.good(self.home, "run", "--local", self.file, *self.prompt()))
 
         with self.subTest("either side starts again and fetches nothing"):
-            for machine in (self.desk, self.attic):
+            other = pathlib.Path(self.folder, "other.gguf")
+            other.write_bytes(pathlib.Path(self.file).read_bytes() + b"\0")
+            for machine, more in ((self.desk, ()), (self.attic, ("--model", other))):
                 machine.stop()
-                machine.start("worker", "--json")
+                machine.start("worker", "--json", *more)
             self.assertEqual(self.desk.held(2)["fetched"], 0)
             self.assertEqual(self.desk.held(2)["layers"], first["layers"])
             self.assertEqual(self.attic.held(2)["fetched"], 0)
+            self.assertIn(f"{other} is not the model that the coordinator serves", self.attic.log())
             self.ready()
             before = self.desk.received()
             self.home.stop(signal.SIGKILL)

@@ -47,6 +47,7 @@ class Keys(unittest.TestCase):
             self.assertEqual(code, 1)
             self.assertIn("hearth key list", err)
             self.assertTrue(json.loads(key(folder, "list", "--json"))[0]["revoked"])
+            self.assertNotIn("laptop", key(folder, "list"))
 
     def test_a_folder_that_is_no_servers(self):
         with tempfile.TemporaryDirectory() as folder:

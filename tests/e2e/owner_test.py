@@ -239,6 +239,7 @@ class Owner(cluster.Cluster):
         self.assertEqual(stream.answer(), expected)
         self.assertEqual(self.workers[name].wait(swarm.PATIENCE_S), 0)
         self.assertEqual(self.s.state()["totals"]["finished_error"], 0)
+        self.assertIn("to serve again: hearth resume", self.good(self.folder(name), "logs"))
         self.assertEqual(self.good(self.folder(name), "resume"), "resumed")
         self.assertIn("nothing was paused here", self.good(self.folder(name), "resume"))
 

@@ -130,7 +130,9 @@ TEST_F(ManifestTest, HashingCanBeStopped) {
 
 TEST_F(ManifestTest, AStageNamesItsLayers) {
   EXPECT_EQ(layer_count(manifest), 4U);
-  EXPECT_FALSE(stage_tensors(manifest, {0, 5}).ok());
+  const auto beyond = stage_tensors(manifest, {0, 5});
+  ASSERT_FALSE(beyond.ok());
+  EXPECT_EQ(beyond.error().message, "layers 0-4: the model has 4 layers, 0-3");
   EXPECT_FALSE(stage_tensors(manifest, {2, 2}).ok());
   EXPECT_FALSE(stage_tensors(manifest, {3, 2}).ok());
   EXPECT_EQ(stage_tensors(manifest, {0, 4})->size(), manifest.tensors.size());
