@@ -4,6 +4,7 @@
 
 #include <deque>
 #include <functional>
+#include <vector>
 
 #include "proto/control.pb.h"
 #include "tests/unit/proto/fake_transport.h"
