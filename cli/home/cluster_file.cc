@@ -1,6 +1,7 @@
 #include "cli/home/cluster_file.h"
 
 #include <nlohmann/json.hpp>
+#include <utility>
 
 #include "base/limits.h"
 #include "base/private_file.h"
@@ -93,8 +94,10 @@ Status check_own_address(const Cluster& cluster) {
 Status settle_address(const std::string& folder, Cluster& cluster) {
   const auto now = default_host();
   if (cluster.follows && now.ok() && !client::is_own_host(cluster.host)) {
-    cluster.host = *now;
-    TRY_VOID(write_cluster(data_folder(folder), cluster));
+    Cluster moved = cluster;
+    moved.host = *now;
+    TRY_VOID(write_cluster(data_folder(folder), moved));
+    cluster = std::move(moved);
   }
   return check_own_address(cluster);
 }
