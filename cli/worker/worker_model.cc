@@ -102,7 +102,9 @@ Result<node::Sources> sources_beyond(const model::Manifest& manifest, std::chron
     if (!may_be_asked(source)) continue;
     Remote remote;
     remote.url = source;
-    if (source.starts_with("hf:")) TRY(remote, resolve_hub(http, source.substr(3)));
+    if (source.starts_with("hf:")) {
+      TRY(remote, resolve_hub(http, source.substr(3)));
+    }
     sources.push_back(std::make_shared<HttpSource>(std::move(remote), manifest.file_bytes, stall));
   }
   return sources;
