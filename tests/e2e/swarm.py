@@ -38,12 +38,14 @@ PATIENCE_S = 240
 
 
 def wait_until(condition, what="the condition"):
-    deadline = time.monotonic() + PATIENCE_S
-    while time.monotonic() < deadline:
+    """Looks again and again, with a pause as long as the look (of 20 to 250 ms): a look may start a
+    process, and what it waits for needs the processor too."""
+    begun = time.monotonic()
+    while (look := time.monotonic()) < begun + PATIENCE_S:
         value = condition()
         if value:
             return value
-        time.sleep(0.02)
+        time.sleep(min(max(0.02, time.monotonic() - look), 0.25))
     raise AssertionError(f"{what} did not hold within {PATIENCE_S} s")
 
 
