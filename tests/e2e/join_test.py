@@ -225,7 +225,7 @@ class Join(machines.Household):
                 self.assertTrue(all(each["fetched"] == 0 for each in machine.events("held")[1:]))
 
     def test_the_counters_of_the_wire(self):
-        self.make("--shape", "8b", "--layers", "2", "--type", "Q4_0", "--vocabulary", "4000")
+        self.make("--shape", "8b", "--layers", "2", "--type", "Q2_K", "--vocabulary", "4000")
         self.init()
         self.join(self.desk)
         self.join(self.attic)

@@ -47,11 +47,11 @@ class Overload(unittest.TestCase):
         with swarm.Swarm(2, "--kv-budget", "16MB") as s:
             body.model = s.model
             carried = sum(len(answer.ids) for answer in asyncio.run(load.closed(s.api, 64, 3, body)))
-            # 150 a second ask for three times the tokens a second that were carried, on any machine.
-            tokens = max(16, carried // 150)
+            # 300 a second ask for three times the tokens a second that were carried, on any machine.
+            tokens = max(4, carried // 300)
             print(f"{carried / 3:.0f} tokens a second; {tokens} asked for by each", flush=True)
             expected = alone(s.api, tokens)
-            answers = asyncio.run(load.opened(s.api, 150, 8, lambda number: body(number, tokens)))
+            answers = asyncio.run(load.opened(s.api, 300, 3, lambda number: body(number, tokens)))
             seen = {}
             for number, answer in enumerate(answers):
                 self.assertIn(answer.status, (200, 429), answer.error)
@@ -150,12 +150,12 @@ class Readers(unittest.TestCase):
 
     def test_an_answer_that_fits_the_buffer_waits_for_its_reader(self):
         with swarm.Swarm(2) as s:
-            wanted = {"model": s.model, "prompt": "x y z", "max_tokens": 400, "ignore_eos": True,
-                      "seed": 3, "n": 2, "logprobs": 5}
+            wanted = {"model": s.model, "prompt": "x y z", "max_tokens": 150, "ignore_eos": True,
+                      "seed": 3, "n": 2, "logprobs": 20}
             known = Reader(s.api, wanted)
             while known.read():
                 pass
-            self.assertEqual([len(ids) for ids in known.ids().values()], [400] * 2)
+            self.assertEqual([len(ids) for ids in known.ids().values()], [150] * 2)
             sleeper = Reader(s.api, wanted)
             swarm.wait_until(lambda: s.state()["totals"]["finished_length"] == 4,
                              "the end of an answer that its client does not read")
@@ -180,7 +180,7 @@ class Readers(unittest.TestCase):
 
     def test_who_reads_slowly_has_all_of_it(self):
         with swarm.Swarm(2) as s:
-            wanted = {"model": s.model, "prompt": "x y z", "max_tokens": 200, "ignore_eos": True,
+            wanted = {"model": s.model, "prompt": "x y z", "max_tokens": 100, "ignore_eos": True,
                       "seed": 3, "n": 2, "logprobs": 5}
             known, slow = Reader(s.api, wanted), Reader(s.api, wanted)
             while known.read():
@@ -207,7 +207,7 @@ class Crowds(unittest.TestCase):
 
     def test_who_finds_no_place_is_told_so(self):
         with swarm.Swarm(1) as s:
-            wanted = {"model": s.model, "prompt": "x", "max_tokens": 8, "ignore_eos": True,
+            wanted = {"model": s.model, "prompt": "x", "max_tokens": 1, "ignore_eos": True,
                       "stream": True}
 
             def ask(_):

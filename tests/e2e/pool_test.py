@@ -12,7 +12,7 @@ import swarm
 
 WORKERS = 18
 STAGES = 3
-TOKENS = 250
+TOKENS = 120
 
 
 class Pool(unittest.TestCase):

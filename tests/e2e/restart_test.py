@@ -20,7 +20,7 @@ import swarm
 
 TOKENS = 80
 PROMPT = "Tell me a long story about the sea."
-LONG_PROMPT = "The quick brown fox jumps over the lazy dog. " * 90
+LONG_PROMPT = "The quick brown fox jumps over the lazy dog. " * 45
 
 
 def request(prompt=PROMPT, tokens=TOKENS, **more):
