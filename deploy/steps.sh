@@ -5,6 +5,7 @@ set -euo pipefail
 root=$(cd "$(dirname "${BASH_SOURCE[0]}")/.." && pwd)
 cache="${HEARTH_CACHE_DIR:-${XDG_CACHE_HOME:-$HOME/.cache}/hearth}"
 jobs=$(nproc)
+configure=()  # flags of the first configuring, beyond the preset's
 
 say() { printf '==> %s\n' "$*" >&2; }
 stop() { printf 'hearth: %s\n' "$*" >&2; exit 1; }
@@ -81,7 +82,7 @@ build() {
   check_memory
   if [ ! -f "$root/build/build.ninja" ]; then
     say "configuring (build/)"
-    cmake -S "$root" --preset release >"$root/build-configure.log" 2>&1 ||
+    cmake -S "$root" --preset release "${configure[@]}" >"$root/build-configure.log" 2>&1 ||
       { tail -n 20 "$root/build-configure.log" >&2; stop "configuring failed"; }
     rm -f "$root/build-configure.log"
   fi
