@@ -10,9 +10,10 @@
 // A lost worker, or a lost link, ends its pipeline and no sequence. The other members become free;
 // with the spare nodes they form the next one, and the interrupted sequences go on there, or on
 // another pipeline that serves, from their prompt and the tokens that their owners have: tokens are
-// a function of those and the seed, so the next one is the one that would have come. Where no node
-// holds the lost layers for 2 s from the fault on, and none is loading them, they end with one
-// typed error. A lost node that fell silent may have lost its network: it has 10 s more to return.
+// a function of those and the seed, so the next one is the one that would have come. A node that
+// failed or fell silent has 20 s to return: it may be started again, or have lost its network.
+// Where no node holds the lost layers for 2 s after that, and none is loading them, they end with
+// one typed error.
 //
 // A node whose owner pauses it is like a lost one, but no node is blamed: its pipeline ends
 // at once. One that is drained gets nothing new; its pipeline ends when others can take over what

@@ -51,9 +51,8 @@ class PipelineLifecycle final : public PipelineLinkEvents, MachineParts {
   void drain();
 
   // Whether there will be a pipeline, or another one: it forms, or is being measured and searched
-  // for, or will form when its nodes have rested or a silent one comes back.
-  bool comes() const;
-  // Or a pipeline failed so lately that what failed may have been started again.
+  // for, or will form when its nodes have rested, or when one that fell silent or failed lately is
+  // back.
   bool may_come() const;
   // Why no pipeline serves, a sentence for people: how many workers are here, which of them are
   // away or barred and why, which stages are not ready, and why the last pipeline ended.

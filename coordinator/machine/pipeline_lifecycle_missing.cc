@@ -9,10 +9,9 @@
 namespace hearth::coordinator {
 namespace {
 
-// What failed may register again for so long: a supervisor has started it, or its owner has.
-constexpr Duration kRestartPatience = std::chrono::seconds(10);
-// A node that fell silent may return for so long: its cable may be pulled, or its radio away.
-constexpr Duration kReturnPatience = std::chrono::seconds(10);
+// What failed or fell silent may be here again for so long: its supervisor or its owner starts it,
+// and a slow or busy machine takes its time; its cable was pulled, or its radio away.
+constexpr Duration kReturnPatience = std::chrono::seconds(20);
 constexpr std::uint32_t kMissingNamed = 4;  // stages, in one sentence
 constexpr std::uint32_t kOwnersNamed = 4;   // workers that are away or barred, in one sentence
 
@@ -67,15 +66,12 @@ bool PipelineLifecycle::enough_may_return() const {
   return options_.stages > 0 ? silent + resting >= options_.stages : silent > 0;
 }
 
-bool PipelineLifecycle::comes() const {
+bool PipelineLifecycle::may_come() const {
   const bool forming = std::ranges::any_of(pipelines_.all(), [](const auto& one) {
     return !one.second.serving && !one.second.checking;
   });
-  return forming || enough_may_return() || pipelines_.placing().hopes();
-}
-
-bool PipelineLifecycle::may_come() const {
-  return comes() || (failed_at_ && clock_.now() - *failed_at_ < kRestartPatience);
+  const bool failed_lately = failed_at_ && clock_.now() - *failed_at_ < kReturnPatience;
+  return forming || failed_lately || enough_may_return() || pipelines_.placing().hopes();
 }
 
 std::string PipelineLifecycle::missing() const {

@@ -19,8 +19,8 @@
 namespace hearth::coordinator {
 namespace {
 
-// How long sequences of a lost pipeline wait where no worker holds its layers: enough for one that
-// its supervisor starts again to register, after which its loading is waited for.
+// How long sequences of a lost pipeline wait once none may come: between two pipelines that may not
+// be known for a moment, and an owner who paused a machine may think better of it.
 constexpr Duration kResumePatience = std::chrono::milliseconds(1'800);
 // Pipelines that a sequence may lose without a token between: one that brings them down is ended.
 constexpr std::uint32_t kFruitlessLosses = 5;
@@ -493,7 +493,7 @@ void SequenceLifecycle::expire_waiting() {
 
 // There is hope for as long as a pipeline comes, or one serves that will have room.
 void SequenceLifecycle::expire_interrupted() {
-  const bool coming = lifecycle_.comes();
+  const bool coming = lifecycle_.may_come();
   const TimePoint now = clock_.now();
   std::vector<std::shared_ptr<Sequence>> over;
   for (const auto& sequence : scheduler_.interrupted()) {

@@ -98,7 +98,7 @@ TEST_F(SequenceLifecycleTest, ARequestWaitsForASilentNodeThatMayReturn) {
   const SubmitAnswer large = submit({64});
   EXPECT_EQ(large.sequences.error().code, ErrorCode::kInvalidInput);
   const auto owner = owners.front();
-  pass(seconds(8), {"a"});
+  pass(seconds(18), {"a"});
   EXPECT_FALSE(owner->admitted || owner->over);
   swarm.join("b");
   swarm.complete_all(8);
@@ -110,7 +110,7 @@ TEST_F(SequenceLifecycleTest, ARequestEndsWhenTheSilentNodeDoesNotReturn) {
   serve();
   pass(seconds(2), {"a"});
   ASSERT_TRUE(submit({8}).sequences.ok());
-  pass(seconds(11), {"a"});
+  pass(seconds(21), {"a"});
   EXPECT_EQ(owners[0]->code, ErrorCode::kUnavailable);
   EXPECT_NE(owners[0]->message.find("worker b (stage 2 of 2"), std::string::npos)
       << owners[0]->message;
@@ -125,11 +125,25 @@ TEST_F(SequenceLifecycleTest, ARequestWaitsForAWorkerThatFailedLately) {
   serve();
   swarm.control.lose(swarm.sessions["b"]);
   ASSERT_TRUE(submit({8}).sequences.ok());
-  pass(seconds(6), {"a"});
+  pass(seconds(18), {"a"});
   EXPECT_FALSE(owners[0]->over);
   swarm.join("b");
   swarm.complete_all(8);
   EXPECT_TRUE(owners[0]->admitted);
+}
+
+// As one that came after the loss does.
+TEST_F(SequenceLifecycleTest, ARunningAnswerWaitsForAWorkerThatFailed) {
+  serve();
+  ASSERT_TRUE(submit({8}).sequences.ok());
+  swarm.control.lose(swarm.sessions["b"]);
+  pass(seconds(18), {"a"});
+  EXPECT_FALSE(owners[0]->over);
+  swarm.join("b");
+  swarm.complete_all(8);
+  pass(seconds(6), {"a", "b"});
+  EXPECT_FALSE(owners[0]->over);
+  EXPECT_EQ(swarm.machine->status().resumed_total, 1U);
 }
 
 TEST_F(SequenceLifecycleTest, ARequestWaitsWhileThePipelineForms) {
@@ -164,7 +178,7 @@ TEST_F(SequenceLifecycleTest, AnAuditThatFailsIsNoFailedRequest) {
   ASSERT_TRUE(swarm.machine->submit(std::move(request), audit).ok());
   ASSERT_TRUE(submit({8}).sequences.ok());
   swarm.control.lose(swarm.sessions["b"]);
-  pass(seconds(3), {"a"});
+  pass(seconds(23), {"a"});
   EXPECT_TRUE(audit->failed);
   EXPECT_TRUE(owners[0]->failed);
   EXPECT_EQ(swarm.machine->status().finished_error_total, 1U);
