@@ -185,7 +185,7 @@ schema_suite() {
     say "fetching the JSON-Schema-Test-Suite (source of jsonschema $version)"
     local work="$cache/sdist-schema"
     rm -rf "$work" && mkdir -p "$work"
-    python3 -m pip download -q --disable-pip-version-check --no-deps --no-binary :all: \
+    python3 -I -m pip download -q --disable-pip-version-check --no-deps --no-binary :all: \
       -d "$work" "jsonschema==$version" >&2 ||
       stop "the source distribution of jsonschema $version could not be fetched"
     tar -xzf "$work"/jsonschema-*.tar.gz -C "$work"
