@@ -108,7 +108,7 @@ TEST(CoordinatorSwarm, ASequenceCancelledWhileItsPipelineEndsHearsNothing) {
   };
   swarm.control.lose(swarm.sessions["a"]);
   EXPECT_FALSE(owners[0]->over);
-  swarm.clock.advance(seconds(2));
+  swarm.clock.advance(seconds(22));
   swarm.machine->on_timer();
   EXPECT_TRUE(owners[0]->failed);
   EXPECT_TRUE(owners[1]->failed);
@@ -130,7 +130,7 @@ TEST(CoordinatorSwarm, TheSameWhenWaitingSequencesExpire) {
     EXPECT_EQ(swarm.submit(1, 1)->code, ErrorCode::kUnavailable);
   };
   swarm.control.lose(swarm.sessions["a"]);
-  swarm.clock.advance(seconds(11));
+  swarm.clock.advance(seconds(21));
   swarm.machine->on_timer();
   EXPECT_TRUE(waiting[0]->failed && waiting[2]->failed);
   EXPECT_FALSE(waiting[1]->failed);
@@ -179,7 +179,7 @@ TEST(CoordinatorSwarm, ASequenceThatNoPipelineLeftCanHoldEndsByItsSize) {
   EXPECT_NE(large->message.find("40"), std::string::npos) << large->message;
   EXPECT_TRUE(small->admitted);
   EXPECT_FALSE(fills->over) << "a larger pipeline may come back";
-  swarm.clock.advance(seconds(2));
+  swarm.clock.advance(seconds(22));
   swarm.beat("small");
   swarm.machine->on_timer();
   EXPECT_TRUE(fills->failed);
@@ -258,7 +258,7 @@ TEST(CoordinatorSwarm, EveryBreachOfTheLastStageEndsThePipelineByName) {
     const auto heard = swarm.told(swarm.sessions["a"]);
     EXPECT_TRUE(heard.back().has_unassign()) << breach.name;
     swarm.control.lose(swarm.sessions["a"]);
-    swarm.clock.advance(seconds(2));
+    swarm.clock.advance(seconds(22));
     swarm.machine->on_timer();
     EXPECT_TRUE(owner->over) << breach.name;
     if (owner->failed) {

@@ -260,7 +260,7 @@ TEST_F(LedgerServiceTest, AClockThatLeapsCostsNoAuditThatIsUnderWay) {
       std::this_thread::yield();
     }
   }
-  EXPECT_LT(*receipts->time(), clock.unix_) << "an audit is under way";
+  EXPECT_LT(*receipts->time(), clock.unix_.load()) << "an audit is under way";
   EXPECT_EQ(receipts->audits().running, 1u);
   EXPECT_EQ(receipts->audits().missed_total, 0u);
 }
