@@ -19,6 +19,7 @@
 #include "cli/worker/device.h"
 #include "coordinator/http/generation/generation.h"
 #include "coordinator/http/openai/choice.h"
+#include "coordinator/http/openai/json.h"
 #include "coordinator/http/openai/requests.h"
 #include "kernels/canonical.h"
 #include "kernels/kernels.h"
@@ -93,6 +94,10 @@ struct Prepared {
   }
 };
 
+Error refused(const http::ApiError& error) {
+  return Error::invalid("a server would refuse this request: " + error.message);
+}
+
 // `asked`: the unix seconds of the request, which its prompt may state.
 Result<Prepared> prepare(const ReexecuteOptions& options, const model::GgufFile& file,
                          const http::Json& body, std::int64_t asked) {
@@ -101,12 +106,9 @@ Result<Prepared> prepare(const ReexecuteOptions& options, const model::GgufFile&
   const http::ModelBounds bounds{out.texts.spec.vocabulary, out.texts.spec.context};
   auto request = body.contains("messages") ? http::parse_chat_request(body, bounds)
                                            : http::parse_completion_request(body, bounds);
-  const auto bad = [](const http::ApiError& error) {
-    return Error::invalid("a server would refuse this request: " + error.message);
-  };
-  if (!request.ok()) return bad(request.error());
+  if (!request.ok()) return refused(request.error());
   auto input = http::tokenise(out.texts, std::move(*request), asked);
-  if (!input.ok()) return bad(input.error());
+  if (!input.ok()) return refused(input.error());
   out.input = std::move(*input);
   return out;
 }
@@ -147,6 +149,27 @@ std::optional<Difference> check_prepared(const Prepared& prepared, const client:
   return std::nullopt;
 }
 
+// The first byte at which a saved text is not the computed one, or the beginning of it.
+std::optional<std::size_t> differs_at(const std::string& saved, const std::string& computed,
+                                      bool is_whole) {
+  const std::string text = http::valid_utf8(computed);  // as JSON has it
+  const auto at = static_cast<std::size_t>(std::ranges::mismatch(saved, text).in1 - saved.begin());
+  if (at == saved.size() && (!is_whole || saved.size() == text.size())) return std::nullopt;
+  return at;
+}
+
+// The first saved call that is not the computed one, or the first that is missing.
+std::optional<std::size_t> other_call(const std::vector<client::SavedCall>& saved,
+                                      const std::vector<http::ToolCallPart>& computed,
+                                      bool is_whole) {
+  const auto same = [](const client::SavedCall& one, const http::ToolCallPart& other) {
+    return one.name == http::valid_utf8(other.name) && one.arguments == other.arguments;
+  };
+  const auto [at, other] = std::ranges::mismatch(saved, computed, same);
+  if (at == saved.end() && (!is_whole || other == computed.end())) return std::nullopt;
+  return static_cast<std::size_t>(at - saved.begin());
+}
+
 // What the client has been shown is what the tokens say.
 std::optional<Difference> check_shown(const Prepared& prepared, const ChoiceClaim& claim,
                                       const client::SavedChoice& saved,
@@ -154,9 +177,10 @@ std::optional<Difference> check_shown(const Prepared& prepared, const ChoiceClai
   const http::GenerationInput& input = prepared.input;
   const std::size_t prompt = claim.choice / input.request.n;
   http::Choice choice(claim.choice, input.request, input.prompts[prompt],
-                      input.request.echo ? input.echoes[prompt] : "", prepared.texts.tokenizer);
+                      input.request.echo ? input.echoes[prompt] : "", prepared.texts.tokenizer,
+                      {prepared.texts.syntax, input.prompt_tail});
   for (const SampledToken& token : tokens) choice.push(token);
-  const std::string text = http::valid_utf8(choice.part(0).text);  // as JSON has it
+  const http::ChoicePart part = choice.part(0);
   const auto differs = [&claim](std::string what) {
     Difference out{Differs::kAnswer,
                    "choice " + std::to_string(claim.choice) + ": " + std::move(what)};
@@ -168,13 +192,22 @@ std::optional<Difference> check_shown(const Prepared& prepared, const ChoiceClai
                    " tokens, the one that was computed " +
                    std::to_string(choice.token_ids().size()));
   }
-  const auto at = std::ranges::mismatch(saved.text, text).in1 - saved.text.begin();
-  const bool whole = static_cast<std::size_t>(at) == saved.text.size() &&
-                     (!saved.finish_reason || saved.text.size() == text.size());
-  if (!whole) {
+  const bool is_whole = saved.finish_reason.has_value();
+  if (const auto at = differs_at(saved.text, part.text, is_whole)) {
     return differs(
         "the text here is not that of the tokens that were computed; it differs at byte " +
-        std::to_string(at));
+        std::to_string(*at));
+  }
+  if (saved.reasoning) {
+    if (const auto at = differs_at(*saved.reasoning, part.reasoning, is_whole)) {
+      return differs(
+          "the reasoning here is not that of the tokens that were computed; it differs at byte " +
+          std::to_string(*at));
+    }
+  }
+  if (const auto call = other_call(saved.calls, part.tool_calls, is_whole)) {
+    return differs("call " + std::to_string(*call) +
+                   " of the answer here is not that of the tokens that were computed");
   }
   if (saved.finish_reason && *saved.finish_reason != choice.finish_reason()) {
     return differs("the answer here ends by \"" + *saved.finish_reason +
@@ -310,9 +343,11 @@ Result<Reexecuted> reexecute(const ReexecuteOptions& options, const client::Save
                              const std::vector<ledger::Receipt>& receipts) {
   const auto begun = SteadyClock::now();
   Reexecuted out;
+  auto body = http::parse_json(saved.request);
+  if (!body.ok()) return refused(body.error());
   std::string model = options.model;
-  if (model.empty() && saved.request.contains("model") && saved.request["model"].is_string()) {
-    model = saved.request["model"];
+  if (model.empty() && body->contains("model") && (*body)["model"].is_string()) {
+    model = (*body)["model"];
   }
   REQUIRE(!model.empty(), "the request names no model; give its file with --model");
   TRY(const auto path, resolve_model(model));
@@ -322,7 +357,7 @@ Result<Reexecuted> reexecute(const ReexecuteOptions& options, const client::Save
   out.difference = of_file.difference;
   if (out.difference) return out;
   TRY(const Prepared prepared,
-      prepare(options, *file, saved.request, saved.created.value_or(ledger::asked_at(name))));
+      prepare(options, *file, *body, saved.created.value_or(ledger::asked_at(name))));
   const std::map<std::uint32_t, Receipts> choices = by_choice(receipts);
   out.difference = check_prepared(prepared, saved, name, choices);
   out.choices = prepared.choices();

@@ -1,9 +1,11 @@
 #include "coordinator/client/saved_answer.h"
 
 #include <algorithm>
+#include <nlohmann/json.hpp>
 #include <utility>
 
 #include "base/hex.h"
+#include "base/limits.h"
 #include "coordinator/client/parse_reply.h"
 
 namespace hearth::client {
@@ -30,15 +32,39 @@ Hash256 hash(const Json& value, const char* what) {
   return out;
 }
 
-std::string text_of(const Json& choice) {
+std::string string_of(const Json& object, const char* name) {
+  const Json text = object.value(name, Json());
+  return text.is_string() ? text.get<std::string>() : "";
+}
+
+// Of a stream each names its place by `index`; a whole answer has them in order.
+void take_calls(const Json& list, std::vector<SavedCall>& out) {
+  for (std::size_t i = 0; i < list.size(); ++i) {
+    const Json& call = list[i];
+    const Json function = call.is_object() ? call.value("function", Json()) : Json();
+    if (!function.is_object()) throw std::string("tool_calls[] has no function");
+    const Json index = call.value("index", Json());
+    const auto at = whole<std::uint32_t>(index.is_null() ? Json(i) : index, limits::kToolCalls - 1,
+                                         "tool_calls[].index");
+    if (out.size() <= at) out.resize(at + 1);
+    out[at].name += string_of(function, "name");
+    out[at].arguments += string_of(function, "arguments");
+  }
+}
+
+void take_text(const Json& choice, SavedChoice& out) {
   for (const char* name : {"message", "delta"}) {
     const Json inner = choice.value(name, Json());
     if (!inner.is_object()) continue;
-    const Json content = inner.value("content", Json());
-    return content.is_string() ? content.get<std::string>() : "";
+    out.text += string_of(inner, "content");
+    if (const std::string thought = string_of(inner, "reasoning_content"); !thought.empty()) {
+      out.reasoning = out.reasoning.value_or("") + thought;
+    }
+    const Json calls = inner.value("tool_calls", Json());
+    if (calls.is_array()) take_calls(calls, out.calls);
+    return;
   }
-  const Json text = choice.value("text", Json());
-  return text.is_string() ? text.get<std::string>() : "";
+  out.text += string_of(choice, "text");
 }
 
 void take_choice(const Json& choice, SavedAnswer& out) {
@@ -47,7 +73,7 @@ void take_choice(const Json& choice, SavedAnswer& out) {
   const auto number =
       index.is_null() ? 0 : whole<std::uint32_t>(index, kSavedChoices - 1, "choices[].index");
   SavedChoice& saved = out.choices[number];
-  saved.text += text_of(choice);
+  take_text(choice, saved);
   if (const Json reason = choice.value("finish_reason", Json()); !reason.is_null()) {
     if (!reason.is_string()) throw std::string("choices[].finish_reason is no text");
     saved.finish_reason = reason.get<std::string>();
@@ -113,6 +139,33 @@ Json parse(std::string_view text) {
   return value;
 }
 
+// The last member `name` of an object, as it is written; empty: it has none, or an escape
+// spells the name. `text` is valid JSON up to the first NUL.
+std::string member_text(std::string_view text, std::string_view name) {
+  const std::string key = '"' + std::string(name) + '"';
+  std::string out;
+  int depth = 0;
+  bool is_value = false;
+  std::size_t begin = 0;  // of the key, or of the value
+  std::string_view member;
+  for (std::size_t at = 0; at < text.size(); ++at) {
+    const char c = text[at];
+    if (c == '"') {
+      const std::size_t first = at++;
+      for (; at < text.size() && text[at] != '"'; ++at) at += text[at] == '\\' ? 1 : 0;
+      if (depth == 1 && !is_value) member = text.substr(first, at + 1 - first);
+    } else if (depth == 1 && c == ':') {
+      is_value = true;
+      begin = at + 1;
+    } else if (depth == 1 && (c == ',' || c == '}')) {
+      if (is_value && member == key) out = text.substr(begin, at - begin);
+      is_value = false;
+    }
+    depth += c == '{' || c == '[' ? 1 : (c == '}' || c == ']' ? -1 : 0);
+  }
+  return out;
+}
+
 // One `data:` line an event; other lines do not matter here. Without any it is no stream.
 void take_stream(std::string_view text, SavedAnswer& out) {
   constexpr std::string_view kData = "data:";
@@ -141,12 +194,15 @@ SavedAnswer read(std::string_view answer, std::string_view request) {
     Json value = parse(answer);
     if (value.contains("answer")) {
       take_answer(value["answer"], out);
-      out.request = std::move(value["request"]);
+      if (value.value("request", Json()).is_object()) out.request = member_text(answer, "request");
     } else {
       take_answer(value, out);
     }
   }
-  if (!request.empty()) out.request = parse(request);
+  if (!request.empty()) {
+    (void)parse(request);
+    out.request = request;
+  }
   return out;
 }
 
@@ -168,7 +224,7 @@ Result<SavedAnswer> read_saved_answer(std::string_view answer, std::string_view 
   REQUIRE(!out.receipt.empty(),
           "the answer names no receipt in hearth.receipt: its server makes none, or its stream was "
           "not saved to the end");
-  REQUIRE(out.request.is_object(),
+  REQUIRE(!out.request.empty(),
           "it says nothing of what was asked; give the body of the request with --request FILE");
   REQUIRE(out.salt != Hash256() && out.max_tokens > 0,
           "the answer has no hearth.salt or no hearth.max_tokens, by which its receipts are "

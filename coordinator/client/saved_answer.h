@@ -8,7 +8,7 @@
 
 #include <cstdint>
 #include <map>
-#include <nlohmann/json.hpp>
+#include <nlohmann/json_fwd.hpp>
 #include <optional>
 #include <string>
 #include <string_view>
@@ -23,17 +23,26 @@ namespace hearth::client {
 inline constexpr std::size_t kSavedAnswerBytes = std::size_t{64} << 20;
 inline constexpr std::uint32_t kSavedChoices = 65'536;  // as a receipt can number them
 
+struct SavedCall {
+  std::string name;
+  std::string arguments;
+};
+
 struct SavedChoice {
   std::string text;
-  std::optional<std::vector<TokenId>> token_ids;  // where return_token_ids was asked for
-  std::optional<std::string> finish_reason;       // nothing: it is not whole
+  std::optional<std::string> reasoning = {};  // nothing: it was not saved
+  std::vector<SavedCall> calls = {};
+  std::optional<std::vector<TokenId>> token_ids = {};  // where return_token_ids was asked for
+  std::optional<std::string> finish_reason = {};       // nothing: it is not whole
   // What left a stage at a position, where return_hashes was asked for: [stage][position].
   std::map<std::uint32_t, std::map<Position, Hash256>> hashes = {};
 };
 
 struct SavedAnswer {
-  nlohmann::json request;  // an object
-  std::string receipt;     // hearth.receipt, unchecked
+  // The body of the request, a JSON object. Its text, for templates and schemas read the order of
+  // its members.
+  std::string request;
+  std::string receipt;  // hearth.receipt, unchecked
   Hash256 salt;
   std::uint64_t seed = 0;
   std::uint32_t max_tokens = 0;

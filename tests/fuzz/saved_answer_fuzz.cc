@@ -16,7 +16,7 @@ extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size
       INVARIANT(!read.error().message.empty(), "a refusal says why");
       continue;
     }
-    INVARIANT(read->request.is_object() && !read->receipt.empty() && read->max_tokens > 0,
+    INVARIANT(!read->request.empty() && !read->receipt.empty() && read->max_tokens > 0,
               "what is read is whole");
     INVARIANT(!read->choices.empty() && read->choices.rbegin()->first < client::kSavedChoices,
               "choices are as receipts number them");

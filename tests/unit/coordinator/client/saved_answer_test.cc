@@ -2,6 +2,8 @@
 
 #include <gtest/gtest.h>
 
+#include <nlohmann/json.hpp>
+
 namespace hearth::client {
 namespace {
 
@@ -32,7 +34,7 @@ std::string why_not(const Json& changed, const std::string& request = kRequest.d
 TEST(SavedAnswer, TheBodiesOfAClient) {
   const auto read = read_saved_answer(answer().dump(), kRequest.dump());
   ASSERT_TRUE(read.ok()) << read.error().message;
-  EXPECT_EQ(read->request, kRequest);
+  EXPECT_EQ(read->request, kRequest.dump());
   EXPECT_EQ(read->receipt, kName);
   EXPECT_EQ(read->salt.hex(), kAnswerSalt);
   EXPECT_EQ(static_cast<std::int64_t>(read->seed), -3);
@@ -71,11 +73,68 @@ TEST(SavedAnswer, TheFileOfRunIsReadAgain) {
     const std::string file = write_saved_answer(request, head, "text", {1, 2, 3}, "length");
     const auto read = read_saved_answer(file, "");
     ASSERT_TRUE(read.ok()) << read.error().message;
-    EXPECT_EQ(read->request, request);
+    EXPECT_EQ(read->request, request.dump());
     EXPECT_EQ(read->choices.at(0).text, "text");
     EXPECT_EQ(read->choices.at(0).token_ids, (std::vector<TokenId>{1, 2, 3}));
     EXPECT_EQ(read->created, 9);
   }
+}
+
+// The order of members is what templates show and schemas ask for.
+TEST(SavedAnswer, TheRequestIsAsItWasSent) {
+  const std::string sent =
+      R"({"prompt": "\"request\": {\\", "response_format": {"z": 1, "a": {"request": 2}},
+          "model":"m"} )";
+  const auto beside = read_saved_answer(answer().dump(), sent);
+  ASSERT_TRUE(beside.ok()) << beside.error().message;
+  EXPECT_EQ(beside->request, sent);
+  const auto inside = read_saved_answer(
+      "{\"b\":[{\"request\":1}],\"request\":" + sent + ",\"answer\":" + answer().dump() + "}", "");
+  ASSERT_TRUE(inside.ok()) << inside.error().message;
+  EXPECT_EQ(inside->request, sent);
+  for (const char* none : {"7", "null", "[1]", "\"a\""}) {
+    const std::string file =
+        std::string("{\"request\":") + none + ",\"answer\":" + answer().dump() + "}";
+    EXPECT_FALSE(read_saved_answer(file, "").ok()) << none;
+  }
+  using namespace std::string_literals;
+  (void)read_saved_answer("{\"request\":{},\"answer\":{}}\0\"\\"s, "");
+}
+
+TEST(SavedAnswer, CallsAndReasoningOfBothForms) {
+  const Json call = {{"id", "c1"},
+                     {"type", "function"},
+                     {"function", {{"name", "find"}, {"arguments", "{\"a\":1}"}}}};
+  Json whole = answer();
+  whole["choices"][0]["message"] = {
+      {"content", nullptr}, {"reasoning_content", "Hm."}, {"tool_calls", {call, call}}};
+  Json streamed = call;
+  streamed["index"] = 1;
+  const auto event = [](const Json& delta) {
+    return "data: " + Json{{"choices", {{{"index", 0}, {"delta", delta}}}}}.dump() + "\n\n";
+  };
+  Json first = call;
+  first["index"] = 0;
+  const std::string stream =
+      event({{"reasoning_content", "H"}}) + event({{"reasoning_content", "m."}}) +
+      event({{"tool_calls", {first}}}) + event({{"tool_calls", {streamed}}}) +
+      "data: {\"hearth\":" + hearth().dump() + "}\n\n";
+  for (const std::string& file : {whole.dump(), stream}) {
+    const auto read = read_saved_answer(file, kRequest.dump());
+    ASSERT_TRUE(read.ok()) << read.error().message;
+    const SavedChoice& choice = read->choices.at(0);
+    EXPECT_EQ(choice.text, "");
+    EXPECT_EQ(choice.reasoning, "Hm.");
+    ASSERT_EQ(choice.calls.size(), 2U);
+    for (const SavedCall& one : choice.calls) {
+      EXPECT_EQ(one.name, "find");
+      EXPECT_EQ(one.arguments, "{\"a\":1}");
+    }
+  }
+  EXPECT_FALSE(read_saved_answer(answer().dump(), kRequest.dump())->choices.at(0).reasoning);
+  streamed["index"] = 1'000'000'000;
+  EXPECT_FALSE(
+      read_saved_answer(event({{"tool_calls", {streamed}}}) + stream, kRequest.dump()).ok());
 }
 
 TEST(SavedAnswer, HashesAreReadByStageAndPosition) {
