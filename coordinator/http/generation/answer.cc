@@ -75,9 +75,7 @@ Answer::Answer(const ServedModel& model, GenerationInput input, AnswerIdentity i
     prompt_tokens_ += prompt.size();
     for (std::uint32_t i = 0; i < request.n; ++i) {
       const auto index = static_cast<std::uint32_t>(parts_.size());
-      AnswerForm form{model_.syntax, input_.prompt_tail, identity_.id()};
-      parts_.push_back(
-          {Choice(index, request, prompt, echo(index), model_.tokenizer, std::move(form))});
+      parts_.push_back({Choice(index, request, prompt, echo(index), model_.tokenizer, form())});
       parts_.back().prompt_tokens = prompt.size();
     }
   }

@@ -105,6 +105,7 @@ class Answer {
   const std::vector<TokenId>& prompt(std::uint32_t choice) const;
   std::string echo(std::uint32_t choice) const;
   SamplingParams sampling(std::uint32_t choice) const;
+  AnswerForm form() const { return {model_.syntax, input_.prompt_tail, identity_.id()}; }
 
   // The length that each choice may have: what the request says, else the endpoint's default,
   // within the context. The coordinator may lower it, and an earlier process has fixed it by

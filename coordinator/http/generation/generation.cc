@@ -562,7 +562,7 @@ void Generation::on_audit(std::uint32_t choice, const AuditOutcome& outcome) {
     if (whole && outcome.answer != claimed.token_ids()) {
       verification_.correct(corrected_choice(
           choice, answer_.request(), answer_.prompt(choice), answer_.echo(choice), outcome.answer,
-          api_->model.tokenizer, answer_.sampling(choice).stop_tokens));
+          api_->model.tokenizer, answer_.sampling(choice).stop_tokens, answer_.form()));
     }
     // A restarted server would not know that the answer is false: it computes it again.
     if (answer_.input().keep) api_->kept.remove_row(*answer_.input().keep);

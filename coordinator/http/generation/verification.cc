@@ -4,6 +4,7 @@
 #include <utility>
 
 #include "base/check.h"
+#include "coordinator/http/openai/responses.h"
 
 namespace hearth::coordinator::http {
 
@@ -103,6 +104,8 @@ OrderedJson Verification::object() const {
     OrderedJson& one = out["corrected"].emplace_back();
     one["choice"] = part.index;
     one["text"] = part.text;
+    if (!part.reasoning.empty()) one["reasoning_content"] = part.reasoning;
+    if (!part.tool_calls.empty()) one["tool_calls"] = calls_of(part, false);
     if (part.with_token_ids) one["token_ids"] = part.token_ids;
     one["finish_reason"] = choice.finish_reason();
   }
@@ -113,9 +116,9 @@ Choice corrected_choice(std::uint32_t index, GenerationRequest request,
                         const std::vector<TokenId>& prompt, const std::string& echo,
                         const std::vector<TokenId>& answer,
                         const std::shared_ptr<const model::Tokenizer>& tokenizer,
-                        const std::vector<TokenId>& stop_tokens) {
+                        const std::vector<TokenId>& stop_tokens, AnswerForm form) {
   request.sampling.logprobs = false;  // audits do not know them
-  Choice choice(index, request, prompt, echo, tokenizer);
+  Choice choice(index, request, prompt, echo, tokenizer, std::move(form));
   for (std::size_t i = 0; i < answer.size(); ++i) {
     SampledToken token;
     token.position = static_cast<Position>(prompt.size() + i);

@@ -58,6 +58,6 @@ Choice corrected_choice(std::uint32_t index, GenerationRequest request,
                         const std::vector<TokenId>& prompt, const std::string& echo,
                         const std::vector<TokenId>& answer,
                         const std::shared_ptr<const model::Tokenizer>& tokenizer,
-                        const std::vector<TokenId>& stop_tokens);
+                        const std::vector<TokenId>& stop_tokens, AnswerForm form);
 
 }  // namespace hearth::coordinator::http

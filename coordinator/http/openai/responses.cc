@@ -63,7 +63,19 @@ void finish_choice(const AnswerHead& head, const ChoicePart& part,
   if (part.with_token_ids) choice["token_ids"] = part.token_ids;
 }
 
-// The calls of a part. `streamed`: with their index, and without what an earlier part told.
+// Clients look for it under either name.
+void add_reasoning(const ChoicePart& part, OrderedJson& message) {
+  if (part.reasoning.empty()) return;
+  message["reasoning_content"] = part.reasoning;
+  message["reasoning"] = part.reasoning;
+}
+
+double per_second(std::uint64_t count, double ms) {
+  return ms > 0.0 ? static_cast<double>(count) * 1000.0 / ms : 0.0;
+}
+
+}  // namespace
+
 OrderedJson calls_of(const ChoicePart& part, bool streamed) {
   OrderedJson list = OrderedJson::array();
   for (const ToolCallPart& call : part.tool_calls) {
@@ -79,19 +91,6 @@ OrderedJson calls_of(const ChoicePart& part, bool streamed) {
   }
   return list;
 }
-
-// Clients look for it under either name.
-void add_reasoning(const ChoicePart& part, OrderedJson& message) {
-  if (part.reasoning.empty()) return;
-  message["reasoning_content"] = part.reasoning;
-  message["reasoning"] = part.reasoning;
-}
-
-double per_second(std::uint64_t count, double ms) {
-  return ms > 0.0 ? static_cast<double>(count) * 1000.0 / ms : 0.0;
-}
-
-}  // namespace
 
 OrderedJson chat_logprobs(const std::vector<SampledToken>& tokens,
                           const model::Tokenizer& tokenizer) {

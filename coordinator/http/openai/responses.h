@@ -90,6 +90,8 @@ struct AnswerProof {
 OrderedJson hearth_object(std::uint64_t seed, const std::optional<AnswerProof>& proof,
                           const std::vector<ChoiceHashes>& hashes, bool with_hashes);
 OrderedJson usage_object(const Usage& usage);
+// The calls of a part. `streamed`: with their index, and without what an earlier part told.
+OrderedJson calls_of(const ChoicePart& part, bool streamed);
 OrderedJson timings_object(const Timings& timings);
 // The non-streaming answer.
 OrderedJson answer_object(const AnswerHead& head, const std::vector<ChoicePart>& choices,

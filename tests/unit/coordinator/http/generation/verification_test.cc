@@ -49,7 +49,7 @@ struct VerifiedAnswer : ::testing::Test {
     HttpOptions options;
     options.ledger = &ledger;
     api = std::make_shared<Api>(
-        std::move(options), tiny_model().served, port, clock, random,
+        std::move(options), with_syntax(tiny_model().served), port, clock, random,
         [this](ThreadGate::Task task) { tasks.push_back(std::move(task)); },
         [](ThreadGate::Task) {});
     api->later = [this](Duration time, ThreadGate::Task task) { bounds.emplace_back(time, task); };
@@ -62,9 +62,13 @@ struct VerifiedAnswer : ::testing::Test {
       task();
     }
   }
-  void ask(bool stream, Verify verify = Verify::kFull) {
+  static ServedModel with_syntax(ServedModel served) {
+    served.syntax = std::make_shared<model::ChatSyntax>();
+    return served;
+  }
+  void ask(bool stream, Verify verify = Verify::kFull, bool chat = false) {
     GenerationInput input;
-    input.request.chat = false;
+    input.request.chat = chat;
     input.request.stream = stream;
     input.request.policy.verify = verify;
     input.request.return_token_ids = true;
@@ -139,6 +143,20 @@ TEST_F(VerifiedAnswer, AStreamEndsWhenAllItsWindowsWereComputedAgain) {
   EXPECT_EQ(said()[0]["verified"], Json::parse(R"({"asked": "full", "state": "verified",
       "windows": [{"choice": 0, "stage": 0, "window": 0, "entry": 12, "others": 1}]})"));
   audit(Kind::kDisputed);  // nothing more is said
+}
+
+TEST_F(VerifiedAnswer, TheRightAnswerOfAChatIsReadAsTheFalseOneWas) {
+  const auto right = tiny_model().served.tokenizer->encode("<think>Hm.</think>Yes",
+                                                           model::SpecialTokens::kText, false);
+  ASSERT_TRUE(right.ok());
+  ask(true, Verify::kFull, true);
+  compute();
+  audit(Kind::kFalse, *right);
+  ASSERT_TRUE(client->done());
+  const Json corrected = said().back()["corrected"];
+  ASSERT_EQ(corrected.size(), 1u);
+  EXPECT_EQ(corrected[0]["reasoning_content"], "Hm.");
+  EXPECT_EQ(corrected[0]["text"], "Yes");
 }
 
 TEST_F(VerifiedAnswer, OneThatIsNoStreamComesWithItsReport) {
