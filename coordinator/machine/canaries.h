@@ -46,6 +46,7 @@ class Canaries {
     shape.sampling.seed = 0;
     shape.sampling.logit_bias.clear();
     shape.sampling.stop_tokens.clear();
+    shape.sampling.grammar.clear();
     keep(shapes_, kShapes, next_shape_, std::move(shape));
     if (!checked || due_ >= kDueMost) return;
     if (below(ledger::kMillion) < static_cast<std::uint64_t>(rate_)) ++due_;

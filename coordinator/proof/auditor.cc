@@ -230,7 +230,8 @@ void Auditor::over(const ReceiptRequest& request) {
   }
   const std::string& owner = request.policy.owner;
   const std::size_t cost =
-      std::max(request.tokens.size() * sizeof(TokenId), kKeptBytes / kKeptCases);
+      std::max(request.tokens.size() * sizeof(TokenId) + request.sampling.grammar.size(),
+               kKeptBytes / kKeptCases);
   while (!cases_.empty() && costs_.total() + cost > kKeptBytes) {
     const auto heaviest = std::ranges::find(cases_, costs_.heaviest(), [](const auto& one) {
       return one.second.request.request().policy.owner;

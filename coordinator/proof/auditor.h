@@ -47,7 +47,7 @@ namespace hearth::coordinator {
 
 class Auditor {
  public:
-  static constexpr std::size_t kKeptBytes = std::size_t{16} << 20;  // of tokens
+  static constexpr std::size_t kKeptBytes = std::size_t{16} << 20;  // of tokens and grammars
   static constexpr std::size_t kKeptCases = 8'192;                  // each costs its part at least
   static constexpr std::size_t kFoldedWindows = 300'000;  // of the log's latest audit_seconds
   static constexpr std::size_t kRunsAtOnce = 4;

@@ -644,7 +644,8 @@ void LedgerService::skip(const std::vector<std::string>& foreign, std::size_t st
 }
 
 void LedgerService::over(ReceiptRequest request) {
-  const std::size_t bytes = request.tokens.size() * sizeof(TokenId);
+  const std::size_t bytes =
+      request.tokens.size() * sizeof(TokenId) + request.sampling.grammar.size();
   state_->push(bytes, [request = std::move(request)](State& state) {
     state.audits.over(request);
     if (state.credits) state.credits->over(request.order.request);

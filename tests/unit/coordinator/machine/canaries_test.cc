@@ -20,6 +20,7 @@ GenerateRequest asked(std::uint32_t prompt, std::uint32_t answer) {
   request.sampling.seed = 4'711;
   request.sampling.logit_bias = {{999, 5.0F}};
   request.sampling.stop_tokens = {998};
+  request.sampling.grammar = {std::byte{9}};
   return request;
 }
 
@@ -82,6 +83,7 @@ TEST_F(CanariesTest, TheyAreAsLongAsWhatClientsAskAndHoldNoWordOfIt) {
     EXPECT_EQ(std::ranges::count(one.prompt, 999), 0);
     EXPECT_TRUE(one.sampling.logit_bias.empty());
     EXPECT_EQ(one.sampling.stop_tokens, std::vector<TokenId>{2}) << "those of every chat";
+    EXPECT_TRUE(one.sampling.grammar.empty()) << "it says what its client asks for";
     EXPECT_EQ(one.sampling.temperature, 0.5F);
     EXPECT_EQ(one.origin, Origin::kCanary);
     EXPECT_TRUE(one.policy.share);

@@ -557,6 +557,18 @@ TEST_F(AuditorTest, WhatIsKeptIsBoundedAndForgotten) {
   EXPECT_EQ(audits->status().missed_total, 2u) << "the oldest gives way, and is counted";
 }
 
+TEST_F(AuditorTest, AGrammarCountsAmongWhatIsKept) {
+  audits->end(Epoch(5));
+  answer(request(1));
+  EXPECT_EQ(audits->status().waiting, 2u);
+  for (unsigned char i = 2; i < 5; ++i) {
+    ReceiptRequest other = request(i);
+    other.sampling.grammar.resize(Auditor::kKeptBytes / 2);
+    audits->over(other);
+  }
+  EXPECT_EQ(audits->status().missed_total, 2u);
+}
+
 TEST_F(AuditorTest, OneKeyTakesNoOthersAudits) {
   audits->end(Epoch(5));
   ReceiptRequest quiet = request(1);
