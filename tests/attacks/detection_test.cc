@@ -138,6 +138,19 @@ TEST_F(Detection, TheLikeliestTokenInsteadOfADraw) {
   });
 }
 
+TEST_F(Detection, AMaskThatIsIgnored) {
+  // In every third answer.
+  swarm.grammar = any_object_grammar();
+  unsigned number = 0;
+  swarm.stage(0, 2).compute = [&number](node::Engine& engine, StepBatch& batch,
+                                        node::StepResult& result) {
+    number += static_cast<unsigned>(batch.opens.size());
+    return number % 3 == 0 ? compute_without_mask(engine, batch, result)
+                           : engine.step(batch, result);
+  };
+  measure(2, [&number](const RealSwarm::Answer&) { return number % 3 == 0; });
+}
+
 TEST_F(Detection, InThePromptAlone) {
   unsigned number = 0;
   swarm.stage(0, 0).lie = [&](StepBatch& batch, const Bytes&) {

@@ -6,6 +6,7 @@
 
 #include "kernels/canonical.h"
 #include "ledger/statements.h"
+#include "model/grammar/grammar.h"
 #include "model/spec.h"
 #include "proto/fixed_field.h"
 
@@ -90,6 +91,18 @@ void set_residual(StepBatch& batch, std::size_t row, std::size_t place, std::uin
   const std::size_t at = row * (batch.activations.size() / batch.rows.size()) + 2 * place;
   batch.activations[at] = std::byte(value & 0xff);
   batch.activations[at + 1] = std::byte(value >> 8);
+}
+
+Bytes any_object_grammar() {
+  return (*model::compile_grammar({model::GrammarSource::Kind::kJsonObject, {}}))->bytes();
+}
+
+Status compute_without_mask(node::Engine& engine, StepBatch& batch, node::StepResult& result) {
+  const std::vector<SequenceOpen> opens = batch.opens;
+  for (SequenceOpen& open : batch.opens) open.sampling.grammar.clear();
+  const Status done = engine.step(batch, result);
+  batch.opens = opens;
+  return done;
 }
 
 // --- a pipeline ---
@@ -218,6 +231,7 @@ RealSwarm::Answer RealSwarm::ask(std::vector<TokenId> prompt, std::uint32_t max_
   request.sampling.temperature = temperature;
   request.sampling.seed = number;
   request.sampling.max_tokens = max_tokens;
+  request.sampling.grammar = grammar;
   desk.start(pipeline.epoch, request.order.request, prompt.size() + max_tokens);
   const auto tokens = pipeline.compute(open(prompt, request.sampling, request.order), prompt);
   EXPECT_TRUE(tokens) << tokens.error().message;

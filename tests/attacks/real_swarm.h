@@ -40,6 +40,12 @@ std::unique_ptr<node::Engine> load_engine(const std::shared_ptr<const model::Ggu
 std::uint16_t residual(const StepBatch& batch, std::size_t row, std::size_t place);
 void set_residual(StepBatch& batch, std::size_t row, std::size_t place, std::uint16_t value);
 
+// The encoded grammar of any JSON object.
+Bytes any_object_grammar();
+// RealStage::compute of one that ignores grammars: it claims what it sampled under the request's
+// own parameters.
+Status compute_without_mask(node::Engine& engine, StepBatch& batch, node::StepResult& result);
+
 struct RealStage {
   std::string node;
   SecretKey key;
@@ -126,6 +132,7 @@ class RealSwarm {
   std::map<ledger::RequestId, double> unseen;
   std::set<ledger::RequestId> drawn;
   std::string refusal;      // of the stranger's books, the latest
+  Bytes grammar;            // of the requests that follow; empty: none
   bool runs_audits = true;  // else they wait in `runs`
   bool willing = true;      // auditors seal and open
   std::vector<coordinator::AuditRun> runs;

@@ -7,6 +7,7 @@
 
 #include "ledger/selection.h"
 #include "model/synthetic.h"
+#include "proto/committed_sampling.h"
 #include "tests/attacks/ledger_world.h"
 #include "tests/attacks/real_swarm.h"
 
@@ -430,6 +431,35 @@ TEST_F(Attack, A22_RowsOfAnotherSizeAreRefusedBeforeTheyAreRead) {
     if (!read) continue;
     EXPECT_EQ(read->rows.size(), 2u);
   }
+}
+
+TEST_F(Attack, A23_AMaskThatIsIgnored) {
+  // A last stage that saves itself the mask, and claims what it sampled under the request's own
+  // parameters.
+  swarm.grammar = any_object_grammar();
+  expect_fraud(2, [](RealStage& stage) { stage.compute = compute_without_mask; });
+}
+
+TEST_F(Attack, A23_WhoComputesWithAnotherGrammarCommitsToAnother) {
+  // What is signed has the grammar in it, so that another one is no receipt of this request.
+  SamplingParams sampling;
+  sampling.grammar = any_object_grammar();
+  SamplingParams without = sampling;
+  without.grammar.clear();
+  const auto commitment = [](const SamplingParams& params) {
+    const std::uint32_t fed = 30;
+    return ledger::commit_tokens(blake2b(as_bytes("salt")), 0, {&fed, 1}, encode_committed(params));
+  };
+  EXPECT_EQ(commitment(sampling), commitment(sampling));
+  EXPECT_NE(commitment(sampling), commitment(without));
+
+  swarm.grammar = any_object_grammar();
+  swarm.stage(0, 0).compute = [](node::Engine& engine, StepBatch& batch, node::StepResult& result) {
+    for (SequenceOpen& open : batch.opens) open.sampling.grammar.clear();  // for all that follow
+    return engine.step(batch, result);
+  };
+  swarm.ask(1);
+  EXPECT_TRUE(swarm.receipts().empty()) << "all stages agree, and it is not what was asked for";
 }
 
 }  // namespace
