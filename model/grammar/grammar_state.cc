@@ -17,6 +17,8 @@ std::uint64_t mix_of(std::span<const GrammarState::Frame> frames) {
   return mix;
 }
 
+bool is_far(std::uint32_t count) { return count >= GrammarStep::kFarInside; }
+
 }  // namespace
 
 GrammarStep::GrammarStep(const Grammar& grammar, std::uint32_t depth)
@@ -28,7 +30,7 @@ void GrammarStep::clear() {
   visited_.clear();
   visited_ends_.clear();
   mixes_.clear();
-  may_end_ = reached_cut_ = false;
+  may_end_ = reached_cut_ = lost_count_ = false;
   deepest_ = 0;
 }
 
@@ -49,6 +51,7 @@ bool GrammarStep::seen() {
     if (mixes_[i] != mix) continue;
     const std::size_t begin = i == 0 ? 0 : visited_ends_[i - 1];
     if (std::ranges::equal(std::span(visited_).subspan(begin, visited_ends_[i] - begin), at_)) {
+      lost_count_ = lost_count_ || std::ranges::any_of(at_, is_far, &Frame::count);
       return true;
     }
   }
@@ -106,10 +109,10 @@ void GrammarStep::follow() {
 void GrammarStep::begin_repeat(std::uint32_t call, std::uint32_t count) {
   const Grammar::CallEdge& edge = grammar_.call_edges()[call];
   const auto& states = grammar_.states();
-  const bool bounded = edge.max != Grammar::kNoLimit;
+  const bool bounded = edge.max != Grammar::kNoLimit && !is_far(count);
   if (bounded && count > edge.max) return;
   // Past the least number, an unbounded call need not count on.
-  if (!bounded) count = std::min(count, std::max<std::uint32_t>(edge.min, 1));
+  if (!bounded && !is_far(count)) count = std::min(count, std::max<std::uint32_t>(edge.min, 1));
   // Nothing follows the last repeat but the end of the calling rule: its frame is left out.
   const Grammar::State& next = states[edge.next];
   const Grammar::State& after = states[edge.next + 1];
@@ -139,8 +142,9 @@ void GrammarStep::leave() {
     const Frame frame = at_.back();
     at_.pop_back();
     const Grammar::CallEdge& edge = grammar_.call_edges()[frame.at];
-    begin_repeat(frame.at, frame.count + 1);
-    if (frame.count >= edge.min && fits(at_.size(), edge.next)) {
+    begin_repeat(frame.at, is_far(frame.count) ? frame.count : frame.count + 1);
+    const bool enough = frame.count >= edge.min && frame.count != kFarBelow;
+    if (enough && fits(at_.size(), edge.next)) {
       at_.push_back({edge.next, 0});
       follow();
       at_.pop_back();

@@ -64,6 +64,10 @@ class GrammarStep {
   using Frame = GrammarState::Frame;
   // The lowest frame of a stack whose lower frames are left out.
   static constexpr Frame kCut{0xFFFFFFFF, 0};
+  // Counts of repeats that stay as far from their bounds as they are: at least the least number,
+  // and below it.
+  static constexpr std::uint32_t kFarInside = 0xFFFFFFFD;
+  static constexpr std::uint32_t kFarBelow = 0xFFFFFFFE;
 
   // `depth`: of frames in one stack.
   explicit GrammarStep(const Grammar& grammar, std::uint32_t depth);
@@ -78,6 +82,8 @@ class GrammarStep {
   const std::vector<std::uint32_t>& ends() const { return ends_; }
   bool may_end() const { return may_end_; }
   bool reached_cut() const { return reached_cut_; }
+  // Two stacks with a far count became one, though they may be two by their counts.
+  bool lost_count() const { return lost_count_; }
   // The most frames that something needed to be kept; more than the depth: it was not.
   std::uint32_t deepest() const { return deepest_; }
   // The stacks that were followed without a byte.
@@ -104,6 +110,7 @@ class GrammarStep {
   std::vector<Frame> at_;             // the stack that is being followed
   bool may_end_ = false;
   bool reached_cut_ = false;
+  bool lost_count_ = false;
   std::uint32_t deepest_ = 0;
 };
 

@@ -33,13 +33,13 @@ constexpr std::size_t kCutRoom = limits::kGrammarStacks / kCutStacks;
 constexpr std::size_t kCutVisits = limits::kGrammarVisits / kCutStacks;
 static_assert(kCutStacks * kCutRoom <= limits::kGrammarStacks);
 
-bool has_cut(const Stacks& stacks) {
-  std::size_t begin = 0;
-  for (const std::uint32_t end : stacks.ends) {
-    if (stacks.frames[begin] == GrammarStep::kCut) return true;
-    begin = end;
-  }
-  return false;
+// A count that is nearer to its bound than this is not taken for a far one.
+constexpr std::uint32_t kNear = 9;
+
+bool stands_for_several(const Stacks& stacks) {
+  return std::ranges::any_of(stacks.frames, [](const StackFrame& frame) {
+    return frame == GrammarStep::kCut || frame.count >= GrammarStep::kFarInside;
+  });
 }
 
 }  // namespace
@@ -62,6 +62,9 @@ std::shared_ptr<const GrammarVocabulary> GrammarVocabulary::build(std::vector<st
     if (known) out->end_tokens_.push_back(token);
   }
   std::sort(out->end_tokens_.begin(), out->end_tokens_.end());
+  for (const std::string& text : out->texts_) {
+    INVARIANT(text.size() <= limits::kTokenBytes, "a tokenizer has read short texts only");
+  }
   std::vector<TokenId> order(out->texts_.size());
   std::iota(order.begin(), order.end(), 0);
   std::stable_sort(order.begin(), order.end(),
@@ -70,7 +73,11 @@ std::shared_ptr<const GrammarVocabulary> GrammarVocabulary::build(std::vector<st
   std::string before;
   const auto close = [&](std::size_t depth) {
     for (; path.size() > depth; path.pop_back()) {
-      out->nodes_[path.back()].end = static_cast<std::uint32_t>(out->nodes_.size());
+      Node& closed = out->nodes_[path.back()];
+      closed.end = static_cast<std::uint32_t>(out->nodes_.size());
+      if (path.size() == 1) continue;
+      Node& parent = out->nodes_[path[path.size() - 2]];
+      parent.reach = std::max(parent.reach, closed.reach);
     }
   };
   for (const TokenId token : order) {
@@ -80,15 +87,16 @@ std::shared_ptr<const GrammarVocabulary> GrammarVocabulary::build(std::vector<st
     close(static_cast<std::size_t>(split.first - text.begin()));
     for (std::size_t i = path.size(); i < text.size(); ++i) {
       path.push_back(static_cast<std::uint32_t>(out->nodes_.size()));
-      out->nodes_.push_back(
-          {0, static_cast<std::uint32_t>(out->tokens_.size()), static_cast<std::uint8_t>(text[i])});
+      const auto depth = static_cast<std::uint16_t>(i + 1);
+      out->nodes_.push_back({0, static_cast<std::uint32_t>(out->tokens_.size()), depth, depth,
+                             static_cast<std::uint8_t>(text[i])});
     }
     out->tokens_.push_back(token);
     out->longest_ = std::max(out->longest_, text.size());
     before = text;
   }
   close(0);
-  out->nodes_.push_back({0, static_cast<std::uint32_t>(out->tokens_.size()), 0});
+  out->nodes_.push_back({0, static_cast<std::uint32_t>(out->tokens_.size()), 0, 0, 0});
   return out;
 }
 
@@ -97,28 +105,53 @@ bool GrammarVocabulary::is_end(TokenId token) const {
 }
 
 struct TokenMasks::Cache {
+  // What the upper frames of some stacks decide.
   struct Entry {
-    // Nothing: the frames of the key do not suffice.
-    std::shared_ptr<const TokenMask> inside;
+    std::shared_ptr<const TokenMask> inside;  // what surely may come
     std::shared_ptr<const TokenMask> with_end;
-    std::uint32_t deepest = 0;
+    // The nodes, in order, whose texts leave these frames: they and those below them are open.
+    std::vector<std::uint32_t> open;
+    std::uint32_t deepest = 0;  // the most frames that a decision needed
   };
   struct Walked {
     Stacks stacks;
     std::array<std::int32_t, 256> next;
     std::uint32_t deepest = 0;  // of the steps from here
-    bool cut = false;
+    bool is_several = false;    // its stacks may stand for more
   };
 
   Cache(const Grammar& of, const GrammarVocabulary& over)
       : grammar(of), vocabulary(over), step(of, limits::kGrammarDepth) {}
 
-  // The first frames from the top of each stack, at most so many.
-  Stacks top_of(const GrammarState& state, std::size_t frames) const;
-  StackFrame alike(StackFrame frame) const;
-  Entry walk(const Stacks& from);
+  struct Top {
+    Stacks stacks;
+    // A text of so many bytes leaves no far count's range.
+    std::uint32_t settled = 0xFFFFFFFF;
+  };
+  // The first frames from the top of each stack, at most so many. `far`: with far counts.
+  Top top_of(const GrammarState& state, std::size_t frames, bool far) const;
+  void set_far(StackFrame& frame, Top& top) const;
+  // From `upper`, which has fewer frames of the same stacks, by `more`; null: from nothing.
+  std::shared_ptr<Entry> decide(const Stacks& from, const Entry* upper, std::uint32_t more);
+  // From one with far counts, where texts longer than `settled` are still to be decided.
+  std::shared_ptr<Entry> decide_long(const Stacks& from, const Entry& far, std::uint32_t settled);
   std::uint32_t number_of(Stacks stacks);
   std::int32_t step_from(std::uint32_t state, std::uint8_t byte);
+  std::shared_ptr<Entry> entry_of(const GrammarState& state);
+  // The entry of a key, null where it is new. Where masks take too much memory, all others go.
+  std::shared_ptr<Entry>& kept(const Stacks& key) {
+    const auto found = entries.find(key);
+    if (found != entries.end()) return found->second;
+    if (bytes > limits::kGrammarMaskBytes) {
+      entries.clear();
+      bytes = 0;
+    }
+    return entries[key];
+  }
+  std::size_t mask_bytes() const { return (vocabulary.size() + 63) / 64 * sizeof(std::uint64_t); }
+  std::size_t bytes_of(const Entry& entry) const {
+    return mask_bytes() + entry.open.size() * sizeof(std::uint32_t);
+  }
   TokenMask empty_mask() const { return TokenMask((vocabulary.size() + 63) / 64); }
   void add_end_tokens(TokenMask& mask) const {
     for (const TokenId token : vocabulary.end_tokens()) set(mask, token);
@@ -126,41 +159,44 @@ struct TokenMasks::Cache {
   static void set(TokenMask& mask, TokenId token) {
     mask[static_cast<std::size_t>(token) / 64] |= std::uint64_t{1} << (token % 64);
   }
+  static void clear(TokenMask& mask, TokenId token) {
+    mask[static_cast<std::size_t>(token) / 64] &= ~(std::uint64_t{1} << (token % 64));
+  }
 
   const Grammar& grammar;
   const GrammarVocabulary& vocabulary;
   GrammarStep step;
   std::map<Stacks, std::uint32_t> numbers;
   std::vector<std::unique_ptr<Walked>> walked;
-  std::map<Stacks, Entry> entries;
-  std::size_t bytes = 0;  // of the entries' masks
+  std::map<Stacks, std::shared_ptr<Entry>> entries;
+  std::size_t bytes = 0;  // of the entries
   std::shared_ptr<const TokenMask> ended;
 };
 
-// A repeat whose bounds no single token reaches is like others.
-StackFrame TokenMasks::Cache::alike(StackFrame frame) const {
+// A repeat that no short text brings to a bound is like others. Each byte ends one repeat at most.
+void TokenMasks::Cache::set_far(StackFrame& frame, Top& top) const {
   const Grammar::CallEdge& edge = grammar.call_edges()[frame.at];
-  if (grammar.states()[edge.start].empty) return frame;
-  const std::uint64_t reach = vocabulary.longest() + 2;
-  const std::uint32_t least = std::max<std::uint32_t>(edge.min, 1);
-  if (frame.count + reach < edge.min) {
-    frame.count = 1;
-  } else if (frame.count >= edge.min && frame.count + reach < edge.max) {
-    frame.count = std::min(frame.count, least);
-  }
-  return frame;
+  const bool below = frame.count < edge.min;
+  if (grammar.states()[edge.start].empty || (!below && edge.max == Grammar::kNoLimit)) return;
+  const std::uint32_t room = (below ? edge.min : edge.max) - frame.count;
+  if (room < kNear) return;
+  top.settled = std::min(top.settled, room - 3);
+  frame.count = below ? GrammarStep::kFarBelow : GrammarStep::kFarInside;
 }
 
-Stacks TokenMasks::Cache::top_of(const GrammarState& state, std::size_t frames) const {
-  Stacks out;
+TokenMasks::Cache::Top TokenMasks::Cache::top_of(const GrammarState& state, std::size_t frames,
+                                                 bool far) const {
+  Top out;
+  Stacks& stacks = out.stacks;
   for (std::size_t i = 0; i < state.stacks(); ++i) {
     const auto stack = state.stack(i);
     const std::size_t skipped = stack.size() > frames ? stack.size() - frames : 0;
-    if (skipped > 0) out.frames.push_back(GrammarStep::kCut);
+    if (skipped > 0) stacks.frames.push_back(GrammarStep::kCut);
     for (const StackFrame& frame : stack.subspan(skipped)) {
-      out.frames.push_back(&frame == &stack.back() ? frame : alike(frame));
+      stacks.frames.push_back(frame);
+      if (far && &frame != &stack.back()) set_far(stacks.frames.back(), out);
     }
-    out.ends.push_back(static_cast<std::uint32_t>(out.frames.size()));
+    stacks.ends.push_back(static_cast<std::uint32_t>(stacks.frames.size()));
   }
   return out;
 }
@@ -172,7 +208,7 @@ std::uint32_t TokenMasks::Cache::number_of(Stacks stacks) {
     auto one = std::make_unique<Walked>();
     one->stacks = found->first;
     one->next.fill(kNotStepped);
-    one->cut = has_cut(one->stacks);
+    one->is_several = stands_for_several(one->stacks);
     walked.push_back(std::move(one));
   }
   return found->second;
@@ -187,9 +223,10 @@ std::int32_t TokenMasks::Cache::step_from(std::uint32_t state, std::uint8_t byte
     begin = end;
   }
   from.deepest = std::max(from.deepest, step.deepest());
-  const bool crowded = from.cut && (step.ends().size() > kCutRoom || step.visits() > kCutVisits);
+  const bool crowded =
+      from.is_several && (step.ends().size() > kCutRoom || step.visits() > kCutVisits);
   std::int32_t to = kDead;
-  if (step.reached_cut() || crowded) {
+  if (step.reached_cut() || step.lost_count() || crowded) {
     to = kBelow;
   } else if (!step.ends().empty() || step.may_end()) {
     to = static_cast<std::int32_t>(number_of({step.frames(), step.ends()}));
@@ -198,54 +235,203 @@ std::int32_t TokenMasks::Cache::step_from(std::uint32_t state, std::uint8_t byte
   return to;
 }
 
-// Follows the tree of the vocabulary's texts.
-TokenMasks::Cache::Entry TokenMasks::Cache::walk(const Stacks& from) {
-  struct Open {
-    std::uint32_t end;
+// A walk over the tree of the vocabulary's texts, from some stacks.
+class TokenMasks::Walk {
+ public:
+  Walk(Cache& cache, const Stacks& from) : cache_(cache) {
+    if (cache_.walked.size() > kWalkStates) {
+      cache_.numbers.clear();
+      cache_.walked.clear();
+    }
+    path_.push_back({0, cache_.number_of(from)});
+  }
+
+  // The texts at the nodes from `begin` up to `end`, which stand below the path.
+  void below(std::uint32_t begin, std::uint32_t end, TokenMask& mask) {
+    const auto& nodes = cache_.vocabulary.nodes();
+    const std::size_t root = path_.size();
+    for (std::uint32_t at = begin; at < end;) {
+      while (path_.size() > root && path_.back().end <= at) path_.pop_back();
+      const std::int32_t to = next(nodes[at].byte);
+      if (to == kBelow) open.push_back(at);
+      if (to == kBelow || to == kDead) {
+        at = nodes[at].end;
+        continue;
+      }
+      accept(at, mask);
+      path_.push_back({nodes[at].end, static_cast<std::uint32_t>(to)});
+      ++at;
+    }
+    path_.resize(root);
+  }
+
+  // The same of one node and all below it.
+  void at(std::uint32_t node, TokenMask& mask) {
+    const std::string_view text = cache_.vocabulary.text_to(node);
+    for (const char byte : text) {
+      const std::int32_t to = next(static_cast<std::uint8_t>(byte));
+      if (to < 0) {
+        if (to == kBelow) open.push_back(node);
+        path_.resize(1);
+        return;
+      }
+      path_.push_back({0, static_cast<std::uint32_t>(to)});
+    }
+    accept(node, mask);
+    below(node + 1, cache_.vocabulary.nodes()[node].end, mask);
+    path_.resize(1);
+  }
+
+  // The texts that are longer than `settled`, of all; the mask has the others.
+  void beyond(std::uint32_t settled, TokenMask& mask) {
+    const auto& nodes = cache_.vocabulary.nodes();
+    const auto count = static_cast<std::uint32_t>(nodes.size() - 1);
+    for (std::uint32_t at = 0; at < count;) {
+      while (path_.size() > 1 && path_.back().end <= at) path_.pop_back();
+      if (nodes[at].reach <= settled) {
+        at = nodes[at].end;
+        continue;
+      }
+      const std::int32_t to = next(nodes[at].byte);
+      if (to == kBelow) open.push_back(at);
+      if (to == kBelow || to == kDead) {
+        for (std::uint32_t i = nodes[at].tokens; i < nodes[nodes[at].end].tokens; ++i) {
+          Cache::clear(mask, cache_.vocabulary.tokens()[i]);
+        }
+        at = nodes[at].end;
+        continue;
+      }
+      accept(at, mask);
+      path_.push_back({nodes[at].end, static_cast<std::uint32_t>(to)});
+      ++at;
+    }
+    path_.resize(1);
+  }
+
+  std::vector<std::uint32_t> open;
+  std::uint32_t deepest = 0;
+
+ private:
+  struct Step {
+    std::uint32_t end;  // of the node's subtree
     std::uint32_t state;
   };
-  Entry out;
-  TokenMask mask = empty_mask();
-  const auto& nodes = vocabulary.nodes();
-  const auto count = static_cast<std::uint32_t>(nodes.size() - 1);
-  if (walked.size() > kWalkStates) {
-    numbers.clear();
-    walked.clear();
+
+  void accept(std::uint32_t node, TokenMask& mask) {
+    const auto& nodes = cache_.vocabulary.nodes();
+    for (std::uint32_t i = nodes[node].tokens; i < nodes[node + 1].tokens; ++i) {
+      Cache::set(mask, cache_.vocabulary.tokens()[i]);
+    }
   }
-  std::vector<Open> path{{count, number_of(from)}};
-  for (std::uint32_t at = 0; at < count;) {
-    while (path.back().end <= at) path.pop_back();
-    const std::uint32_t state = path.back().state;
-    std::int32_t to = walked[state]->next[nodes[at].byte];
+
+  std::int32_t next(std::uint8_t byte) {
+    auto& walked = cache_.walked;
+    const std::uint32_t state = path_.back().state;
+    std::int32_t to = walked[state]->next[byte];
     if (to == kNotStepped) {
-      to = step_from(state, nodes[at].byte);
-      if (walked.size() > 2 * kWalkStates) {
-        // What lies on the path is all that is still needed.
-        std::vector<Stacks> kept;
-        for (const Open& open : path) kept.push_back(walked[open.state]->stacks);
-        Stacks reached;
-        if (to >= 0) reached = walked[static_cast<std::size_t>(to)]->stacks;
-        for (const auto& one : walked) out.deepest = std::max(out.deepest, one->deepest);
-        numbers.clear();
-        walked.clear();
-        for (std::size_t i = 0; i < path.size(); ++i) path[i].state = number_of(std::move(kept[i]));
-        if (to >= 0) to = static_cast<std::int32_t>(number_of(std::move(reached)));
-      }
+      to = cache_.step_from(state, byte);
+      if (walked.size() > 2 * kWalkStates) to = forget_but_path(to);
     }
-    if (to == kBelow) return {};
-    out.deepest = std::max(out.deepest, walked[path.back().state]->deepest);
-    if (to == kDead) {
-      at = nodes[at].end;
-      continue;
-    }
-    for (std::uint32_t i = nodes[at].tokens; i < nodes[at + 1].tokens; ++i) {
-      set(mask, vocabulary.tokens()[i]);
-    }
-    path.push_back({nodes[at].end, static_cast<std::uint32_t>(to)});
-    ++at;
+    deepest = std::max(deepest, walked[path_.back().state]->deepest);
+    return to;
   }
-  out.inside = std::make_shared<const TokenMask>(std::move(mask));
+
+  // What lies on the path, and the state that was reached, are all that is still needed.
+  std::int32_t forget_but_path(std::int32_t to) {
+    auto& walked = cache_.walked;
+    std::vector<Stacks> kept;
+    for (const Step& step : path_) kept.push_back(walked[step.state]->stacks);
+    Stacks reached;
+    if (to >= 0) reached = walked[static_cast<std::size_t>(to)]->stacks;
+    for (const auto& one : walked) deepest = std::max(deepest, one->deepest);
+    cache_.numbers.clear();
+    walked.clear();
+    for (std::size_t i = 0; i < path_.size(); ++i) {
+      path_[i].state = cache_.number_of(std::move(kept[i]));
+    }
+    return to >= 0 ? static_cast<std::int32_t>(cache_.number_of(std::move(reached))) : to;
+  }
+
+  Cache& cache_;
+  std::vector<Step> path_;
+};
+
+// What fewer frames decided holds with more of them.
+std::shared_ptr<TokenMasks::Cache::Entry> TokenMasks::Cache::decide(const Stacks& from,
+                                                                    const Entry* upper,
+                                                                    std::uint32_t more) {
+  auto out = std::make_shared<Entry>();
+  Walk walk(*this, from);
+  TokenMask mask = upper != nullptr ? *upper->inside : empty_mask();
+  if (upper != nullptr) {
+    INVARIANT(!upper->open.empty(), "frames are added where fewer do not suffice");
+    for (const std::uint32_t node : upper->open) walk.at(node, mask);
+    walk.deepest = std::max(walk.deepest, upper->deepest + more);
+  } else {
+    walk.below(0, static_cast<std::uint32_t>(vocabulary.nodes().size() - 1), mask);
+  }
+  out->inside = std::make_shared<const TokenMask>(std::move(mask));
+  out->open = std::move(walk.open);
+  out->deepest = walk.deepest;
   return out;
+}
+
+std::shared_ptr<TokenMasks::Cache::Entry> TokenMasks::Cache::decide_long(const Stacks& from,
+                                                                         const Entry& far,
+                                                                         std::uint32_t settled) {
+  INVARIANT(far.open.empty(), "far counts have decided all that is short");
+  auto out = std::make_shared<Entry>();
+  Walk walk(*this, from);
+  TokenMask mask = *far.inside;
+  walk.beyond(settled, mask);
+  out->inside = std::make_shared<const TokenMask>(std::move(mask));
+  out->open = std::move(walk.open);
+  out->deepest = std::max(walk.deepest, far.deepest);
+  return out;
+}
+
+// The entry that decides every text: of as few frames and as few counts as do.
+std::shared_ptr<TokenMasks::Cache::Entry> TokenMasks::Cache::entry_of(const GrammarState& state) {
+  std::size_t deepest = 0;
+  for (std::size_t i = 0; i < state.stacks(); ++i) {
+    deepest = std::max(deepest, state.stack(i).size());
+  }
+  std::shared_ptr<Entry> entry;
+  for (std::size_t before = 0, frames = 1; state.stacks() <= kCutStacks;
+       before = frames, frames *= 2) {
+    const bool whole = frames >= deepest;
+    const std::size_t skipped = whole ? 0 : deepest - frames;
+    // What the left out frames may put beyond the depth is decided by whole stacks.
+    const auto fits = [&](const Entry& one) {
+      return whole || one.deepest + skipped <= limits::kGrammarDepth;
+    };
+    const Top top = top_of(state, frames, true);
+    std::shared_ptr<Entry>& found = kept(top.stacks);
+    if (found == nullptr) {
+      found = decide(top.stacks, entry.get(), static_cast<std::uint32_t>(frames - before));
+      bytes += bytes_of(*found);
+    }
+    entry = found;
+    if (!fits(*entry) || (whole && !entry->open.empty())) break;
+    if (!entry->open.empty()) continue;
+    if (top.settled >= vocabulary.longest()) return entry;
+    const Stacks counted = top_of(state, frames, false).stacks;
+    std::shared_ptr<Entry>& near = kept(counted);
+    if (near == nullptr) {
+      near = decide_long(counted, *entry, top.settled);
+      bytes += bytes_of(*near);
+    }
+    if (near->open.empty() && fits(*near)) return near;
+    break;
+  }
+  const Stacks all = top_of(state, deepest, false).stacks;
+  std::shared_ptr<Entry>& found = kept(all);
+  if (found == nullptr) {
+    found = decide(all, nullptr, 0);
+    bytes += bytes_of(*found);
+  }
+  INVARIANT(found->open.empty(), "whole stacks leave nothing open");
+  return found;
 }
 
 TokenMasks::TokenMasks(std::shared_ptr<const Grammar> grammar,
@@ -271,35 +457,13 @@ std::shared_ptr<const TokenMask> TokenMasks::mask(const TokenState& state) {
   const MutexLock lock(mutex_);
   Cache& cache = *cache_;
   if (state.over || !state.text.can_go_on()) return cache.ended;
-  std::size_t deepest = 0;
-  for (std::size_t i = 0; i < state.text.stacks(); ++i) {
-    deepest = std::max(deepest, state.text.stack(i).size());
-  }
-  Cache::Entry* entry = nullptr;
-  for (std::size_t frames = state.text.stacks() <= kCutStacks ? 2 : deepest; entry == nullptr;
-       frames *= 2) {
-    const bool whole = frames >= deepest;
-    Stacks key = cache.top_of(state.text, frames);
-    auto found = cache.entries.find(key);
-    if (found == cache.entries.end()) {
-      if (cache.bytes > limits::kGrammarMaskBytes) {
-        cache.entries.clear();
-        cache.bytes = 0;
-      }
-      Cache::Entry made = cache.walk(key);
-      cache.bytes += 2 * 8 * cache.ended->size();
-      found = cache.entries.emplace(std::move(key), std::move(made)).first;
-    }
-    const std::size_t skipped = whole ? 0 : deepest - frames;
-    const bool fits = found->second.deepest + skipped <= limits::kGrammarDepth || whole;
-    if (found->second.inside != nullptr && fits) entry = &found->second;
-    INVARIANT(entry != nullptr || !whole, "whole stacks leave nothing open");
-  }
+  const std::shared_ptr<Cache::Entry> entry = cache.entry_of(state.text);
   if (!state.text.may_end()) return entry->inside;
   if (entry->with_end == nullptr) {
     TokenMask with_end = *entry->inside;
     cache.add_end_tokens(with_end);
     entry->with_end = std::make_shared<const TokenMask>(std::move(with_end));
+    cache.bytes += cache.mask_bytes();
   }
   return entry->with_end;
 }

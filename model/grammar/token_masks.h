@@ -10,7 +10,7 @@
 #include <optional>
 #include <span>
 #include <string>
-#include <unordered_map>
+#include <string_view>
 #include <vector>
 
 #include "base/ids.h"
@@ -34,6 +34,8 @@ class GrammarVocabulary {
     // Index of the first token whose text ends here; the next node's is the end. A text sorts
     // behind its beginnings, so no other token stands between them.
     std::uint32_t tokens = 0;
+    std::uint16_t depth = 0;  // bytes of its text, at least 1
+    std::uint16_t reach = 0;  // the greatest depth of it and the nodes below it
     std::uint8_t byte = 0;
   };
 
@@ -48,6 +50,11 @@ class GrammarVocabulary {
   const std::vector<TokenId>& end_tokens() const { return end_tokens_; }
   bool is_end(TokenId token) const;
   const std::string& text(TokenId token) const { return texts_[static_cast<std::size_t>(token)]; }
+  // What leads to a node: the beginning of the first token's text at or below it.
+  std::string_view text_to(std::uint32_t node) const {
+    const TokenId token = tokens_[nodes_[node].tokens];
+    return std::string_view(text(token)).substr(0, nodes_[node].depth);
+  }
   std::size_t longest() const { return longest_; }  // bytes
 
  private:
@@ -91,6 +98,7 @@ class TokenMasks {
 
  private:
   struct Cache;
+  class Walk;
   std::shared_ptr<const Grammar> grammar_;
   std::shared_ptr<const GrammarVocabulary> vocabulary_;
   Mutex mutex_;

@@ -14,12 +14,18 @@ using namespace hearth::model;  // NOLINT
 
 namespace {
 
-// Bytes, then words, words with a space, numbers, and runs of punctuation as in code.
+// Bytes, then words, words with a space, numbers, runs of punctuation as in code, and lines of one
+// character, which are the longest tokens of most models.
 std::shared_ptr<const GrammarVocabulary> vocabulary() {
   std::mt19937 random(7);
   std::vector<std::string> texts;
   for (int byte = 0; byte < 256; ++byte) texts.emplace_back(1, static_cast<char>(byte));
   for (int i = 0; i < 1000; ++i) texts.push_back(std::to_string(i));
+  for (const char character : std::string(" -=*#_/~\t\n")) {
+    for (std::size_t length = 4; length <= 128; length *= 2) {
+      texts.emplace_back(length, character);
+    }
+  }
   const std::string marks = "{}[]\":,.()<>=\n/ -_";
   for (int i = 0; i < 6000; ++i) {
     std::string text;
@@ -60,6 +66,10 @@ const std::vector<Case>& cases() {
       {"string of 200",
        {Kind::kJsonSchema, R"({"type":"object","properties":{"summary":{"type":"string",
         "maxLength":200}},"required":["summary"],"additionalProperties":false})"}},
+      {"strings of 40",
+       {Kind::kJsonSchema, R"({"type":"array","items":{"type":"object","properties":{
+        "title":{"type":"string","maxLength":40},"by":{"type":"string","minLength":1,
+        "maxLength":24}},"required":["title","by"],"additionalProperties":false}})"}},
       {"tree",
        {Kind::kJsonSchema, R"({"$ref":"#/$defs/t","$defs":{"t":{"type":"object","properties":{
         "value":{"type":"number"},"kids":{"type":"array","items":{"$ref":"#/$defs/t"}}},

@@ -30,6 +30,13 @@ std::shared_ptr<const GrammarVocabulary> vocabulary_of(std::uint32_t seed) {
     for (std::size_t n = 1 + random() % 5; n > 0; --n) text += letters[random() % letters.size()];
     texts.push_back(text);
   }
+  for (std::size_t length = 8; length <= 40; length += 4) {
+    texts.emplace_back(length, 'a');
+    std::string both;
+    while (both.size() < length) both += "ab";
+    texts.push_back(both);
+    texts.push_back(both + '"');
+  }
   texts.emplace_back("");
   texts.emplace_back("");
   const auto end = static_cast<TokenId>(texts.size() - 2);
@@ -50,6 +57,12 @@ const std::vector<GrammarSource>& sources() {
        "root ::= (a | b | c)*\na ::= \"a\" \"b\"?\nb ::= \"a\"? \"b\"\nc ::= a b | b a | "
        "\"x\"{1,3}"},
       {Kind::kGbnf, "root ::= x x x x\nx ::= (\"a\" | \"ab\" | \"b\")*"},
+      // Counts near their bounds and far from them, of one reading and of several.
+      {Kind::kJsonSchema, R"({"type":"array","minItems":2,"maxItems":14,"items":{"type":"array",
+        "maxItems":11,"items":{"type":"string","minLength":12,"maxLength":34}}})"},
+      {Kind::kRegex, "(a|aa){0,60}x{2,}"},
+      {Kind::kGbnf, "root ::= x{1,12}\nx ::= y{11,40} \"x\"\ny ::= \"a\" | \"ab\" | \"b\""},
+      {Kind::kGbnf, "root ::= (\"a\" | \"ab\" | \"b\"){10,30} [^x]{12,15}"},
   };
   return all;
 }
