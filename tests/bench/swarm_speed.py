@@ -4,7 +4,8 @@
     tests/bench/swarm_speed.py --model FILE [--llama-bench PATH] [--rounds 5]
 
 Prints: decode of one process against llama.cpp on the same file with the same threads; one stream
-through three loopback workers against one process; sixteen streams against one. Asserts nothing.
+through three loopback workers against one process; sixteen streams against one, and with a schema
+against without. `--only schema` measures the last alone. Asserts nothing.
 """
 
 import argparse
@@ -30,6 +31,7 @@ def arguments():
     parser.add_argument("--llama-bench", help="llama.cpp's llama-bench, for the ratio to it")
     parser.add_argument("--rounds", type=int, default=5)
     parser.add_argument("--tokens", type=int, default=128)
+    parser.add_argument("--only", choices=["schema"])
     parser.add_argument("--threads", type=int, default=os.cpu_count())
     return parser.parse_args()
 
@@ -39,10 +41,10 @@ def bench_rate(command):
     return rows[-1]["avg_ts"]
 
 
-def stream_rate(swarm_module, api, model, tokens, seed):
+def stream_rate(swarm_module, api, model, tokens, seed, **more):
     """Tokens a second after the first one, and the times of first and last token."""
     body = {"model": model, "prompt": "Once", "max_tokens": tokens + 1, "ignore_eos": True,
-            "seed": seed, "temperature": 0, "return_token_ids": True}
+            "seed": seed, "temperature": 0, "return_token_ids": True, **more}
     times = []
     for when, event in swarm_module.stream(api + "/v1/completions", body):
         if event != "[DONE]" and event["choices"] and event["choices"][0].get("token_ids"):
@@ -58,14 +60,33 @@ def run_rate(swarm_module, model, tokens, *flags):
     return float(next(line.split()[2] for line in err.splitlines() if line.startswith("eval rate")))
 
 
-def many_streams(swarm_module, api, model, tokens, streams):
+def many_streams(swarm_module, api, model, tokens, streams, **more):
     """All tokens over the time from the first token of all to the last."""
     with concurrent.futures.ThreadPoolExecutor(streams) as pool:
-        jobs = [pool.submit(stream_rate, swarm_module, api, model, tokens, i)
+        jobs = [pool.submit(stream_rate, swarm_module, api, model, tokens, i, **more)
                 for i in range(streams)]
         done = [job.result() for job in jobs]
     first, last = min(d[1] for d in done), max(d[2] for d in done)
     return sum(d[3] for d in done) / (last - first)
+
+
+# More people than any answer here has room for.
+PEOPLE = {"type": "array", "minItems": 1_000, "items": {"type": "object", "properties": {
+    "name": {"type": "string", "maxLength": 40}, "age": {"type": "integer", "minimum": 0,
+                                                         "maximum": 150},
+    "email": {"type": "string", "format": "email"},
+    "tags": {"type": "array", "items": {"type": "string", "maxLength": 20}, "maxItems": 8}},
+    "required": ["name", "age", "tags"], "additionalProperties": False}}
+
+
+def schema_rates(swarm_module, s, model, tokens, add):
+    """Sixteen answers that differ, without a schema and with one; its masks are made in the run."""
+    drawn = {"temperature": 1}
+    schema = {"type": "json_schema", "json_schema": {"name": "people", "schema": PEOPLE}}
+    add("three workers, 16 streams, drawn",
+        many_streams(swarm_module, s.api, model, tokens, 16, **drawn))
+    add("three workers, 16 streams, schema",
+        many_streams(swarm_module, s.api, model, tokens, 16, response_format=schema, **drawn))
 
 
 def cpu_name():
@@ -83,6 +104,11 @@ def main():
     figures = {}
     add = lambda name, value: figures.setdefault(name, []).append(value)
     for _ in range(options.rounds):
+        if options.only:
+            with swarm.Swarm(3) as s:
+                stream_rate(swarm, s.api, s.model, 16, 0)
+                schema_rates(swarm, s, s.model, options.tokens, add)
+            continue
         if options.llama_bench:
             add("llama.cpp, decode", bench_rate(
                 [options.llama_bench, "-m", options.model, "-p", "0", "-n", str(options.tokens),
@@ -104,17 +130,21 @@ def main():
                 run_rate(swarm, model, options.tokens, "--host", s.api))
             add("three workers, one stream", stream_rate(swarm, s.api, model, options.tokens, 1)[0])
             add("three workers, 16 streams", many_streams(swarm, s.api, model, options.tokens, 16))
+            schema_rates(swarm, s, model, options.tokens, add)
 
     print(f"{cpu_name()}, {options.threads} threads, {os.path.basename(options.model)}, "
           f"{options.tokens} tokens, medians of {options.rounds} interleaved rounds")
     medians = {name: statistics.median(values) for name, values in figures.items()}
     for name, value in medians.items():
-        print(f"{name:28} {value:9.1f} tokens/s   ({min(figures[name]):.1f} to "
+        print(f"{name:33} {value:9.1f} tokens/s   ({min(figures[name]):.1f} to "
               f"{max(figures[name]):.1f})")
     ratio = lambda a, b: print(f"{a} / {b}: {medians[a] / medians[b]:.2f}")
     if options.llama_bench:
         ratio("one process, decode", "llama.cpp, decode")
         ratio("one process, prefill 512", "llama.cpp, prefill 512")
+    ratio("three workers, 16 streams, schema", "three workers, 16 streams, drawn")
+    if options.only:
+        return
     ratio("three workers, hearth run", "one process, hearth run")
     ratio("three workers, one stream", "one process, decode")
     ratio("three workers, 16 streams", "three workers, one stream")

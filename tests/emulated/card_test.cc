@@ -14,6 +14,7 @@
 #include "card.h"
 #include "kernels/canonical.h"
 #include "kernels/cuda/attention.h"
+#include "model/grammar/grammar.h"
 #include "model/spec.h"
 #include "model/synthetic.h"
 #include "node/engine/card/card_layers.h"
@@ -207,6 +208,8 @@ TEST(CardEngine, DrawsTheSameTokensForEveryParameter) {
   params(4).top_logprobs = 3;
   params(5).top_p = 0.5F;
   params(5).repetition_penalty = 0.5F;
+  params(6).grammar =
+      (*model::compile_grammar({model::GrammarSource::Kind::kJsonObject, {}}))->bytes();
   const Traces base = run_plan(file, plan_of(1, 40), requests);
   const auto device = first_card();
   for (const bool observed : {false, true}) {

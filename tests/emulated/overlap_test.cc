@@ -17,6 +17,7 @@
 #include "base/random.h"
 #include "card.h"
 #include "kernels/canonical.h"
+#include "model/grammar/grammar.h"
 #include "model/synthetic.h"
 #include "node/engine/card/card.h"
 #include "node/engine/engine.h"
@@ -27,6 +28,13 @@ namespace {
 constexpr std::uint32_t kVocabulary = 384;
 constexpr std::uint32_t kHidden = 64;
 constexpr std::uint32_t kRows = 9;
+
+// Of which most random tokens are a part.
+const Bytes& any_text() {
+  static const Bytes bytes =
+      (*model::compile_grammar({model::GrammarSource::Kind::kRegex, "[^x]*"}))->bytes();
+  return bytes;
+}
 
 // Steps of a stage, valid ones and a few that are not.
 class Steps {
@@ -94,6 +102,7 @@ class Steps {
     if (one_in(4)) open.sampling.logit_bias = {{5, 3.0F}, {6, -2.0F}};
     if (one_in(5)) open.sampling.logprobs = true;
     open.sampling.top_logprobs = open.sampling.logprobs ? 2 : 0;
+    if (one_in(4)) open.sampling.grammar = any_text();
   }
 
   void add_rows(StepBatch& batch, std::uint64_t id, Known& sequence) {

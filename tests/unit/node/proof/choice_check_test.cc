@@ -4,6 +4,7 @@
 
 #include <algorithm>
 
+#include "model/grammar/grammar.h"
 #include "model/synthetic.h"
 #include "proto/committed_sampling.h"
 
@@ -176,6 +177,34 @@ TEST_F(ChoiceCheckTest, ATokenThatWasNotSampledIsTheLastStages) {
   own[4] = own[4] == 50 ? 51 : 50;
   sign(own);  // and all that follows from it is right
   expect(Differs::kStage, kStages - 1, static_cast<Position>(claim.prompt.size() + 4));
+}
+
+// The grammar is among the parameters that receipts commit to, and decides what is sampled.
+TEST_F(ChoiceCheckTest, AnAnswerUnderAGrammarIsProvedAndUnderNoOther) {
+  const auto grammar = [](const char* schema) {
+    return (*model::compile_grammar({model::GrammarSource::Kind::kJsonSchema, schema}))->bytes();
+  };
+  claim.sampling.grammar = grammar(R"({"enum":["red","green","blue","a longer colour"]})");
+  const std::vector<TokenId> own = answer();
+  sign(own);
+  const ChoiceChecked found = check();
+  EXPECT_FALSE(found.difference) << found.difference->text;
+  ASSERT_EQ(found.tokens.size(), own.size());
+  for (std::size_t i = 0; i < own.size(); ++i) EXPECT_EQ(found.tokens[i].token, own[i]);
+  const Bytes right = claim.sampling.grammar;
+  claim.sampling.grammar = grammar(R"({"enum":["red","green","blue","a longer colours"]})");
+  EXPECT_TRUE(check().difference);
+  claim.sampling.grammar.clear();
+  EXPECT_TRUE(check().difference);
+  // A last stage that does without masks, and signs that it has them.
+  const std::vector<TokenId> free = answer();
+  ASSERT_NE(free, own);
+  claim.sampling.grammar = right;
+  sign(free);
+  const ChoiceChecked lied = check();
+  ASSERT_TRUE(lied.difference);
+  EXPECT_EQ(lied.difference->what, Differs::kStage) << lied.difference->text;
+  EXPECT_EQ(lied.difference->stage, kStages - 1);
 }
 
 TEST_F(ChoiceCheckTest, WhatTheClientHasChangedIsToldFromThat) {

@@ -2,6 +2,7 @@
 
 #include <gtest/gtest.h>
 
+#include "model/grammar/grammar.h"
 #include "model/synthetic.h"
 #include "node/proof/recompute.h"
 
@@ -25,6 +26,8 @@ struct LayerStreamTest : ::testing::TestWithParam<std::string> {
     sequence.sampling.repetition_penalty = 1.2F;
     sequence.sampling.seed = 11;
     sequence.sampling.max_tokens = 40;
+    sequence.sampling.grammar =
+        (*model::compile_grammar({model::GrammarSource::Kind::kRegex, "[^]*"}))->bytes();
     options_.split = {{0, 1}, {1, 4}, {4, kStreamLayers}};
     options_.batch_rows = 16;
   }

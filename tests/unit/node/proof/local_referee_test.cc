@@ -7,6 +7,7 @@
 #include <fstream>
 #include <future>
 
+#include "model/grammar/grammar.h"
 #include "model/synthetic.h"
 #include "node/proof/recompute.h"
 
@@ -35,6 +36,8 @@ struct LocalRefereeTest : ::testing::Test {
     request.sampling.temperature = 0.9F;
     request.sampling.seed = 11;
     request.sampling.max_tokens = kAnswer;
+    request.sampling.grammar =
+        (*model::compile_grammar({model::GrammarSource::Kind::kRegex, "[^a-m]*"}))->bytes();
   }
   ~LocalRefereeTest() override { std::filesystem::remove(path); }
 
@@ -54,6 +57,18 @@ struct LocalRefereeTest : ::testing::Test {
   std::filesystem::path path;
   RefereeCase request;
 };
+
+TEST_F(LocalRefereeTest, TheGrammarIsAPartOfWhatIsJudged) {
+  const std::vector<TokenId> answer = own();
+  const Bytes grammar = std::exchange(request.sampling.grammar, {});
+  const std::vector<TokenId> free = own();
+  ASSERT_NE(free, answer) << "the grammar excludes something that is sampled without it";
+  request.sampling.grammar = grammar;
+  claim(free);
+  const auto found = compute();
+  ASSERT_TRUE(found.ok()) << found.error().message;
+  EXPECT_EQ(found->tokens, answer);
+}
 
 TEST_F(LocalRefereeTest, WhatIsTrueIsFoundWhole) {
   const std::vector<TokenId> answer = own();

@@ -31,6 +31,7 @@ KeptRequest a_request() {
     open.sampling.logit_bias = {{5, -1.5F}};
     open.sampling.stop_tokens = {2};
     open.sampling.max_tokens = 20;
+    open.sampling.grammar = {std::byte{1}, std::byte{200}};
     request.prompts.push_back({{}, open, prompt});
   }
   return request;
