@@ -31,6 +31,19 @@ class CallGrammar {
   Result<std::shared_ptr<const Grammar>> build() {
     INVARIANT(!constraint_.calls_required || !constraint_.tools.empty(),
               "a call that is required has tools");
+    Part whole = 0;
+    if (syntax_.form == CallForm::kHarmony) {
+      TRY(whole, messages_part());
+    } else {
+      TRY(whole, answer_part());
+    }
+    if (unmet_) return *unmet_;
+    return grammar_.build(whole);
+  }
+
+ private:
+  // Calls, or what else the answer may be; behind the thought that the prompt has begun.
+  Result<Part> answer_part() {
     std::vector<Part> ways;
     if (!constraint_.tools.empty()) {
       TRY(const Part calls, calls_part());
@@ -48,15 +61,108 @@ class CallGrammar {
       const Part text = grammar_.text_without({trigger()});
       ways = {grammar_.sequence({text, grammar_.repeat(ways.front(), 0, 1)})};
     }
-    Part whole = grammar_.alternatives(ways);
-    if (thinks()) {
-      const Part spaces = grammar_.source({SourceKind::kRegex, "[ \\t\\r\\n]{0,4}"});
-      whole = grammar_.sequence({grammar_.until(trimmed(syntax_.think_end)), spaces, whole});
-    }
-    return grammar_.build(whole);
+    const Part whole = grammar_.alternatives(ways);
+    if (!thinks()) return whole;
+    const Part spaces = grammar_.source({SourceKind::kRegex, "[ \\t\\r\\n]{0,4}"});
+    return grammar_.sequence({until(trimmed(syntax_.think_end)), spaces, whole});
   }
 
- private:
+  // The text of a mark. Control tokens in it come as themselves.
+  Part mark(std::string_view text) {
+    std::vector<Part> parts;
+    while (!text.empty()) {
+      // Of those that begin first, the longest.
+      std::size_t at = text.npos;
+      const ControlToken* found = nullptr;
+      for (const ControlToken& each : constraint_.controls) {
+        const std::size_t begin = each.text.empty() ? text.npos : text.find(each.text);
+        const bool longer =
+            begin == at && found != nullptr && each.text.size() > found->text.size();
+        if (begin == text.npos || (begin >= at && !longer)) continue;
+        at = begin;
+        found = &each;
+      }
+      parts.push_back(grammar_.literal(text.substr(0, at)));
+      if (found == nullptr) break;
+      if (found->ends && !unmet_) {
+        unmet_ = Error::of(ErrorCode::kUnsupported, "this model writes '", found->text,
+                           "' inside of calls and ends its answers with it, so they have no "
+                           "grammar");
+      }
+      parts.push_back(grammar_.control(found->token));
+      text.remove_prefix(at + found->text.size());
+    }
+    return grammar_.sequence(parts);
+  }
+
+  bool has_control(std::string_view text) const {
+    return std::ranges::any_of(constraint_.controls, [&](const ControlToken& each) {
+      return !each.text.empty() && text.find(each.text) != text.npos;
+    });
+  }
+  bool ends_answer(std::string_view text) const {
+    return std::ranges::any_of(constraint_.controls, [&](const ControlToken& each) {
+      return each.ends && each.text == text;
+    });
+  }
+
+  // Any text up to the mark, and the mark. No text holds a control token; one that spells it would
+  // end it for the parser.
+  Part until(std::string_view end) {
+    if (!has_control(end)) return grammar_.until(end);
+    return grammar_.sequence({grammar_.text_without({std::string(end)}), mark(end)});
+  }
+
+  // Harmony (gpt-oss): messages of a channel, each with a header. What the parser takes for the end
+  // of a message is not in its text.
+  Part message_text() {
+    return grammar_.text_without({"<|end|>", "<|call|>", "<|return|>", "<|start|>"});
+  }
+  Result<Part> messages_part() {
+    const std::string_view tail = constraint_.prompt_tail;
+    const std::size_t begun = tail.rfind("<|message|>");
+    const std::size_t start = tail.rfind("<|start|>");
+    if (begun != tail.npos && (start == tail.npos || start < begun)) {
+      // What is continued is the text of a message.
+      if (constraint_.calls_required) {
+        return Error::of(ErrorCode::kUnsupported,
+                         "the answer continues the text of the last message, so it calls nothing");
+      }
+      return constraint_.content ? grammar_.source(*constraint_.content) : message_text();
+    }
+    std::vector<Part> ways;
+    if (!constraint_.tools.empty()) ways.push_back(message_calls());
+    if (!constraint_.calls_required) ways.push_back(final_message());
+    const Part whole = grammar_.alternatives(ways);
+    if (ends_answer("<|end|>")) return whole;
+    return grammar_.sequence({thought_message(), whole});
+  }
+  // A thought comes first, or none.
+  Part thought_message() {
+    const Part thought = grammar_.sequence({mark("<|channel|>analysis<|message|>"), message_text(),
+                                            mark("<|end|><|start|>assistant")});
+    return grammar_.repeat(thought, 0, 1);
+  }
+  Part final_message() {
+    const Part text = constraint_.content ? grammar_.source(*constraint_.content) : message_text();
+    return grammar_.sequence({mark("<|channel|>final<|message|>"), text});
+  }
+  // One call: its end is an end token. The recipient stands before the channel or behind it.
+  Part message_calls() {
+    std::vector<Part> ways;
+    const Part type = grammar_.alternatives(
+        {grammar_.literal(" json"), mark(" <|constrain|>json"), grammar_.literal("")});
+    const Part message = mark("<|message|>");
+    for (const ChatTool& tool : constraint_.tools) {
+      const std::string to = " to=functions." + tool.name;
+      const Part header = grammar_.alternatives(
+          {grammar_.sequence({mark("<|channel|>commentary"), grammar_.literal(to)}),
+           grammar_.sequence({grammar_.literal(to), mark("<|channel|>commentary")})});
+      ways.push_back(grammar_.sequence({header, type, message, arguments(tool)}));
+    }
+    return grammar_.alternatives(ways);
+  }
+
   // What tells a call from content.
   std::string trigger() const {
     const std::string_view section = trimmed(syntax_.section_begin);
@@ -75,7 +181,6 @@ class CallGrammar {
 
   Result<Part> calls_part() {
     const bool known =
-        syntax_.form != CallForm::kHarmony &&
         (syntax_.form != CallForm::kNamed || syntax_.arguments != ArgumentForm::kQuoted) &&
         !(bare_list_ && syntax_.arguments != ArgumentForm::kPython);
     if (!known)
@@ -85,20 +190,20 @@ class CallGrammar {
     const bool section = !trimmed(syntax_.section_begin).empty();
     for (const ChatTool& tool : constraint_.tools) {
       TRY(const Part call, call_part(tool));
-      const Part end = grammar_.literal(syntax_.call_end);
+      const Part end = mark(syntax_.call_end);
       const std::string begin = section ? syntax_.call_begin : left_trimmed(syntax_.call_begin);
-      first.push_back(grammar_.sequence({grammar_.literal(begin), call, end}));
-      next.push_back(grammar_.sequence(
-          {grammar_.literal(syntax_.separator), grammar_.literal(syntax_.call_begin), call, end}));
+      first.push_back(grammar_.sequence({mark(begin), call, end}));
+      next.push_back(
+          grammar_.sequence({mark(syntax_.separator), mark(syntax_.call_begin), call, end}));
     }
     const std::string begin = bare_list_ ? "[" : left_trimmed(syntax_.section_begin);
     const std::string end = bare_list_ ? "]" : std::string(syntax_.section_end);
-    std::vector<Part> parts = {grammar_.literal(begin), grammar_.alternatives(first)};
+    std::vector<Part> parts = {mark(begin), grammar_.alternatives(first)};
     // Without any mark the parser takes one object for a call, and what follows it for text.
     if (constraint_.parallel_calls && (bare_list_ || !trigger().empty())) {
       parts.push_back(grammar_.repeat(grammar_.alternatives(next), 0, limits::kToolCalls - 1));
     }
-    parts.push_back(grammar_.literal(end));
+    parts.push_back(mark(end));
     return grammar_.sequence(parts);
   }
 
@@ -123,10 +228,10 @@ class CallGrammar {
     } else {
       parts.push_back(grammar_.literal(tool.name));
     }
-    parts.push_back(grammar_.literal(syntax_.name_end));
+    parts.push_back(mark(syntax_.name_end));
     if (!trimmed(syntax_.id_end).empty()) {
       parts.push_back(id());
-      parts.push_back(grammar_.literal(syntax_.id_end));
+      parts.push_back(mark(syntax_.id_end));
     }
     if (syntax_.form == CallForm::kNamed && syntax_.arguments == ArgumentForm::kJson) {
       parts.push_back(arguments(tool));
@@ -209,11 +314,12 @@ class CallGrammar {
 
   Result<Part> tagged_value(const ChatTool& tool, const LiteralObject& schema,
                             const std::string& key, const std::string& json) {
-    const Part begin = grammar_.literal(syntax_.parameter_begin + key + syntax_.key_end);
+    const Part begin = grammar_.sequence(
+        {mark(syntax_.parameter_begin), grammar_.literal(key), mark(syntax_.key_end)});
     const auto property = read_literal_object(json, '{', '}');
     if (member(property, "type") != "\"string\"") {
       return grammar_.sequence(
-          {begin, json_value(tool, schema, key, json), grammar_.literal(syntax_.value_end)});
+          {begin, json_value(tool, schema, key, json), mark(syntax_.value_end)});
     }
     for (const auto& [keyword, value] : property->entries) {
       const bool read = keyword == "type" || keyword == "enum" || keyword == "description" ||
@@ -225,23 +331,23 @@ class CallGrammar {
                          key, "/", keyword);
       }
     }
-    const std::string_view mark = trimmed(syntax_.value_end);
+    const std::string_view value_end = trimmed(syntax_.value_end);
     if (const std::string* list = property->find("enum")) {
-      REQUIRE(list->find(mark) == list->npos, "tool ", tool.name,
+      REQUIRE(list->find(value_end) == list->npos, "tool ", tool.name,
               ": a text must not hold the mark that ends it: /properties/", key, "/enum");
       return grammar_.sequence({begin,
                                 grammar_.source({SourceKind::kChoice, *list}, "tool " + tool.name),
-                                grammar_.literal(syntax_.value_end)});
+                                mark(syntax_.value_end)});
     }
-    const std::size_t end = syntax_.value_end.rfind(mark) + mark.size();
-    return grammar_.sequence(
-        {begin, grammar_.until(mark), grammar_.literal(syntax_.value_end.substr(end))});
+    const std::size_t end = syntax_.value_end.rfind(value_end) + value_end.size();
+    return grammar_.sequence({begin, until(value_end), mark(syntax_.value_end.substr(end))});
   }
 
   const ChatSyntax& syntax_;
   const AnswerConstraint& constraint_;
   GrammarBuilder grammar_;
   bool bare_list_ = false;  // [f(a=1), g()] without any mark
+  std::optional<Error> unmet_;
 };
 
 }  // namespace

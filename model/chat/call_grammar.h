@@ -7,11 +7,19 @@
 #include <string>
 #include <vector>
 
+#include "base/ids.h"
 #include "base/result.h"
 #include "model/chat/syntax.h"
 #include "model/grammar/grammar.h"
 
 namespace hearth::model {
+
+// A control token of the vocabulary that spells a part of a mark.
+struct ControlToken {
+  std::string text = {};
+  TokenId token = 0;
+  bool ends = false;  // it ends an answer, so nothing follows it
+};
 
 struct AnswerConstraint {
   std::optional<GrammarSource> content = {};  // what the answer is where it calls nothing
@@ -19,6 +27,9 @@ struct AnswerConstraint {
   bool calls_required = false;                // at least one call
   bool parallel_calls = true;                 // false: at most one
   std::string prompt_tail = {};               // AnswerRules::prompt_tail
+  // Those of ChatSyntax::marks(). What they spell in a mark is generated as the token, never as
+  // text.
+  std::vector<ControlToken> controls = {};
 };
 
 // Every call's arguments match its tool's schema. A thought that the prompt has begun comes first.

@@ -113,6 +113,10 @@ GrammarBuilder::Part GrammarBuilder::literal(std::string_view text) {
   return parts_->expressions.literal(*points);
 }
 
+GrammarBuilder::Part GrammarBuilder::control(TokenId token) {
+  return parts_->expressions.bytes(control_token_bytes(token));
+}
+
 GrammarBuilder::Part GrammarBuilder::source(const GrammarSource& source, std::string_view name) {
   if (parts_->error) return parts_->expressions.nothing();
   return parts_->keep(source_expression(source, parts_->expressions, parts_->budget), name);

@@ -204,6 +204,15 @@ Expressions::Id Expressions::call(Rule rule) {
   return add(std::move(node));
 }
 
+Expressions::Id Expressions::bytes(std::string bytes) {
+  INVARIANT(!bytes.empty(), "bytes are at least one");
+  Node node;
+  node.kind = Kind::kBytes;
+  node.index = static_cast<std::uint32_t>(bytes_.size());
+  bytes_.push_back(std::move(bytes));
+  return add(std::move(node));
+}
+
 Expressions::Rule Expressions::add_rule() {
   rules_.push_back(nothing());
   return static_cast<Rule>(rules_.size() - 1);
@@ -223,6 +232,7 @@ std::uint64_t Expressions::cost(Id id, std::uint64_t most) const {
     case Kind::kWords:
     case Kind::kJsonWords: return 2 * automata_[node.index].states.size();
     case Kind::kCall: return 1;
+    case Kind::kBytes: return bytes_[node.index].size();
     case Kind::kGraph:
     case Kind::kSequence:
     case Kind::kAlternatives:
@@ -242,7 +252,8 @@ std::uint64_t Expressions::cost(Id id, std::uint64_t most) const {
 bool Expressions::nullable(Id id) const {
   const Node& node = nodes_[id];
   switch (node.kind) {
-    case Kind::kSet: return false;
+    case Kind::kSet:
+    case Kind::kBytes: return false;
     case Kind::kWords:
     case Kind::kJsonWords: return automata_[node.index].states[0].final;
     case Kind::kCall: return node.index < nullable_.size() && nullable_[node.index];
@@ -383,6 +394,10 @@ Status Expressions::lower(Lowering& out, Id id, std::uint32_t from, std::uint32_
     }
     case Kind::kWords:
     case Kind::kJsonWords: return lower_words(out, node, from, to);
+    case Kind::kBytes:
+      INVARIANT(out.bytes, "automata over code points read no bytes");
+      out.chain(from, bytes_[node.index], to);
+      return ok_status();
     case Kind::kCall: {
       INVARIANT(out.bytes, "automata over code points call no rules");
       const auto symbol = static_cast<Symbol>(kFirstCall + out.calls->size());

@@ -4,6 +4,7 @@
 
 #include <cstdint>
 #include <memory>
+#include <string>
 #include <string_view>
 #include <vector>
 
@@ -45,6 +46,8 @@ class Expressions {
   Id words(Dfa dfa);
   Id json_words(Dfa dfa);
   Id call(Rule rule);
+  // These bytes, of which code points know nothing; at least one.
+  Id bytes(std::string bytes);
 
   Rule add_rule();  // of no text until it is defined
   void define(Rule rule, Id body);
@@ -65,6 +68,7 @@ class Expressions {
     kWords,
     kJsonWords,
     kCall,
+    kBytes,
   };
   struct Node {
     Kind kind = Kind::kSet;
@@ -72,7 +76,7 @@ class Expressions {
     std::vector<Id> parts;
     std::uint32_t min = 1;
     std::uint32_t max = 1;
-    std::uint32_t index = 0;  // of an automaton, a graph or a rule
+    std::uint32_t index = 0;  // of an automaton, a graph, a rule or a text of bytes
   };
   struct Call {
     Rule rule = 0;
@@ -95,6 +99,7 @@ class Expressions {
   std::vector<Node> nodes_;
   std::vector<Graph> graphs_;
   std::vector<Dfa> automata_;
+  std::vector<std::string> bytes_;
   std::vector<Id> rules_;
   std::vector<bool> nullable_;  // by rule
 };

@@ -334,4 +334,12 @@ Result<std::shared_ptr<const Grammar>> Grammar::parse(ByteSpan bytes) {
   return GrammarReader(bytes).read();
 }
 
+std::string control_token_bytes(TokenId token) {
+  INVARIANT(token >= 0, "a token of the vocabulary has an id");
+  const auto id = static_cast<std::uint32_t>(token);
+  std::string out(1, static_cast<char>(kControlByte));
+  for (int shift = 24; shift >= 0; shift -= 8) out += static_cast<char>(id >> shift & 0xFF);
+  return out;
+}
+
 }  // namespace hearth::model

@@ -14,6 +14,7 @@
 
 #include "base/bytes.h"
 #include "base/crypto.h"
+#include "base/ids.h"
 #include "base/result.h"
 
 namespace hearth::model {
@@ -83,6 +84,12 @@ class Grammar {
   std::vector<CallEdge> call_edges_;
 };
 
+// A byte that no text has, of which the bytes of a control token in a grammar begin.
+inline constexpr std::uint8_t kControlByte = 0xFF;
+// What a grammar reads where this control token comes: kControlByte and the id, the highest byte
+// first. `token` is at least 0.
+std::string control_token_bytes(TokenId token);
+
 // kInvalidInput: malformed or contradictory. kUnsupported: understood, but not expressible, or past
 // a limit of base/limits.h. For schemas the message ends in the keyword and its JSON pointer, for
 // GBNF and regular expressions in the place. Bounded in time and memory for every text.
@@ -115,6 +122,8 @@ class GrammarBuilder {
   Part repeat(Part part, std::uint32_t min, std::uint32_t max);
   // Any UTF-8 text up to the first occurrence of `end`, and `end` itself; `end` must not be empty.
   Part until(std::string_view end);
+  // This control token of the vocabulary, itself and not a text that spells it.
+  Part control(TokenId token);
   // Any UTF-8 text that holds none of these; with none given, any text.
   Part text_without(const std::vector<std::string>& literals);
 

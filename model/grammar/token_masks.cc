@@ -48,7 +48,13 @@ std::shared_ptr<const GrammarVocabulary> GrammarVocabulary::build(const Tokenize
   std::vector<std::string> texts(tokenizer.vocabulary());
   for (std::uint32_t i = 0; i < texts.size(); ++i) {
     const auto token = static_cast<TokenId>(i);
-    if (!tokenizer.is_special(token)) texts[i] = tokenizer.token_bytes(token, false);
+    if (tokenizer.is_special(token)) {
+      texts[i] = control_token_bytes(token);
+      continue;
+    }
+    texts[i] = tokenizer.token_bytes(token, false);
+    // No byte of a text may begin the name of a control token.
+    if (texts[i].find(static_cast<char>(kControlByte)) != std::string::npos) texts[i].clear();
   }
   return build(std::move(texts), tokenizer.end_tokens());
 }

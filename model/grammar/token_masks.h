@@ -1,8 +1,9 @@
 // Masks of a grammar over a vocabulary: which tokens may come next.
 //
-// A token may come when its bytes continue a text of the grammar. End tokens may come where a text
-// may end, and after it; special and empty tokens never. So a mask allows something wherever the
-// vocabulary has every byte, or an end token where the text is complete.
+// A token may come when its bytes continue a text of the grammar; a control token where the grammar
+// names it. End tokens may come where a text may end, and after it; empty tokens never. So a mask
+// allows something wherever the vocabulary has every byte and the control tokens that the grammar
+// names, or an end token where the text is complete.
 #pragma once
 
 #include <cstdint>

@@ -223,6 +223,11 @@ Status Vocabulary::mark_special(const TokenizerSource& source) {
       }
     }
   }
+  // Where turns end in both of these, as in gpt-oss, the third ends a message within a turn.
+  const auto ends = [&](std::string_view text) {
+    return std::ranges::count(end_tokens_, find(text));
+  };
+  if (ends("<|return|>") > 0 && ends("<|call|>") > 0) std::erase(end_tokens_, find("<|end|>"));
   std::sort(end_tokens_.begin(), end_tokens_.end());
   end_tokens_.erase(std::unique(end_tokens_.begin(), end_tokens_.end()), end_tokens_.end());
   return ok_status();

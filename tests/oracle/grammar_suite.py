@@ -78,6 +78,20 @@ def files(suite):
                 yield draft, path, True
 
 
+def check_controls(ask, wrong):
+    """A control token in the encoded form: the oracle reads it and no text that spells it."""
+    for token in (0, 7, 255, 256, 65_536, 199_999, 2**31 - 1):
+        answer = ask({"kind": "control", "text": str(token), "cases": ["ab", f"a{token}b"]})
+        automaton = grammar.Grammar(bytes.fromhex(answer["bytes"]))
+        named, other = grammar.control(token), grammar.control(token ^ 1)
+        for text, allowed in ((b"a" + named + b"b", True), (b"a" + 2 * named + b"b", True), (b"ab", False),
+                              (b"a" + 3 * named + b"b", False), (b"a" + other + b"b", False)):
+            if grammar.allows(automaton, text) != allowed:
+                wrong.append(f"control token {token}: the oracle reads {text} otherwise")
+        if any(answer["accepted"]):
+            wrong.append(f"control token {token}: a text is accepted in its place")
+
+
 def main():
     verbose = "-v" in sys.argv
     given = [a for a in sys.argv[1:] if a != "-v"]
@@ -94,6 +108,7 @@ def main():
             process.stdin.flush()
             return json.loads(process.stdout.readline())
 
+        check_controls(ask, wrong)
         for draft, path, formats in files(suite):
             for group in json.loads(path.read_text()):
                 schema = group["schema"]

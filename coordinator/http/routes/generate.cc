@@ -42,11 +42,21 @@ ApiResult<std::vector<TokenId>> encode_chat(const ServedModel& served, Generatio
   return std::move(*ids);
 }
 
-// A mark that a control token spells cannot be part of a grammar, which is one of texts.
-bool has_control(const ServedModel& served, const std::string& mark) {
-  const auto ids = served.tokenizer->encode(mark, model::SpecialTokens::kParse, false);
-  return !ids.ok() ||
-         std::ranges::any_of(*ids, [&](TokenId id) { return served.tokenizer->is_special(id); });
+// The control tokens that spell parts of these marks.
+std::vector<model::ControlToken> controls_of(const model::Tokenizer& tokenizer,
+                                             const std::vector<std::string>& marks) {
+  std::vector<model::ControlToken> out;
+  for (const std::string& mark : marks) {
+    const auto ids = tokenizer.encode(mark, model::SpecialTokens::kParse, false);
+    if (!ids.ok()) continue;
+    for (const TokenId id : *ids) {
+      const bool known = std::ranges::count(out, id, &model::ControlToken::token) > 0;
+      if (known || !tokenizer.is_special(id)) continue;
+      const bool ends = std::ranges::count(tokenizer.end_tokens(), id) > 0;
+      out.push_back({tokenizer.token_bytes(id, true), id, ends});
+    }
+  }
+  return out;
 }
 
 // Sets what the sampler masks the answer by. The one place that a mask is asked for.
@@ -65,19 +75,7 @@ std::optional<ApiError> constrain(const ServedModel& served, GenerationInput& in
   if (request.tool_choice == ToolChoice::kNamed) {
     std::erase_if(asked.tools, [&](const auto& tool) { return tool.name != request.tool_name; });
   }
-  std::vector<std::string> marks;
-  if (!asked.tools.empty()) marks = syntax.marks();
-  if (input.prompt_tail.find(syntax.think_begin) != std::string::npos) {
-    marks.push_back(syntax.think_end);
-  }
-  for (const std::string& mark : marks) {
-    if (!has_control(served, mark)) continue;
-    return ApiError::not_supported(
-        fmt::format("'{}' needs a grammar, and this model writes '{}' as a control token, which no "
-                    "grammar has yet; omit it",
-                    field, mark),
-        field);
-  }
+  asked.controls = controls_of(*served.tokenizer, syntax.marks());
   const auto grammar = model::answer_grammar(syntax, asked);
   if (!grammar.ok()) return ApiError::invalid(grammar.error().message, field);
   const Bytes& bytes = (*grammar)->bytes();

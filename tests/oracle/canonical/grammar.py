@@ -100,6 +100,11 @@ class Step:
             self.enter(frames + ((name, count),), start)
 
 
+def control(token):
+    """The bytes of a control token; no text has the first of them."""
+    return b"\xff" + token.to_bytes(4, "big")
+
+
 def begin(grammar):
     step = Step(grammar)
     step.enter((), 0)

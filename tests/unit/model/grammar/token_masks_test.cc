@@ -127,6 +127,41 @@ TEST(TokenMasks, ATokenThatIsNotAllowedEndsTheText) {
   }
 }
 
+TEST(TokenMasks, AControlTokenComesWhereTheGrammarNamesIt) {
+  SmallVocabulary small = small_bpe();
+  const auto tokenizer = small.build();
+  ASSERT_TRUE(tokenizer.ok());
+  const auto vocabulary = GrammarVocabulary::build(**tokenizer);
+  TokenId control = -1;
+  for (std::uint32_t i = 0; i < vocabulary->size(); ++i) {
+    const auto token = static_cast<TokenId>(i);
+    if ((*tokenizer)->is_special(token) && !vocabulary->is_end(token)) control = token;
+  }
+  ASSERT_GE(control, 0);
+  const std::string spelled = (*tokenizer)->token_bytes(control, true);
+  GrammarBuilder g;
+  const auto grammar = g.build(g.sequence(
+      {g.repeat(g.control(control), 1, 2), g.alternatives({g.literal("x"), g.literal(spelled)})}));
+  ASSERT_TRUE(grammar.ok()) << grammar.error().message;
+  EXPECT_EQ((*Grammar::parse((*grammar)->bytes()))->hash(), (*grammar)->hash());
+  TokenMasks masks(*grammar, vocabulary);
+  TokenState state = masks.start();
+  EXPECT_EQ(TokenMasks::only(*masks.mask(state)), control) << "no byte begins it";
+  EXPECT_TRUE(masks.forced_bytes(state, 5) == control_token_bytes(control));
+  masks.accept(state, control);
+  EXPECT_FALSE(state.over);
+  const auto mask = masks.mask(state);
+  EXPECT_TRUE(masks.allows(*mask, control));
+  EXPECT_EQ(TokenMasks::only(*mask), std::nullopt) << "a text may follow";
+  masks.accept(state, control);
+  EXPECT_FALSE(masks.allows(*masks.mask(state), control)) << "twice is all";
+  TokenState text = masks.start();
+  for (const TokenId token : *(*tokenizer)->encode(spelled, SpecialTokens::kText, false)) {
+    masks.accept(text, token);
+  }
+  EXPECT_TRUE(text.over) << "a text that spells it is another";
+}
+
 TEST(TokenMasks, SpecialTokensAreNoText) {
   SmallVocabulary small = small_bpe();
   const auto tokenizer = small.build();

@@ -100,6 +100,21 @@ TEST(Vocabulary, EndTokensAreThoseOfTheKeysAndThoseKnownByText) {
   }
 }
 
+// gpt-oss ends a message with one mark, a turn with two others.
+TEST(Vocabulary, TheEndOfAMessageWithinATurnIsNoEndToken) {
+  SmallVocabulary v;
+  const TokenId end = v.add("<|end|>", TokenKind::kControl);
+  const TokenId back = v.add("<|return|>", TokenKind::kControl);
+  auto vocabulary = Vocabulary::build(v.view());
+  ASSERT_TRUE(vocabulary.ok());
+  EXPECT_EQ(vocabulary->end_tokens(), (std::vector<TokenId>{end, back}));
+  const TokenId call = v.add("<|call|>", TokenKind::kControl);
+  vocabulary = Vocabulary::build(v.view());
+  ASSERT_TRUE(vocabulary.ok());
+  EXPECT_EQ(vocabulary->end_tokens(), (std::vector<TokenId>{back, call}));
+  EXPECT_TRUE(vocabulary->special(end));
+}
+
 // Gemma's vocabulary has HTML tags that look like another model's marks.
 TEST(Vocabulary, WhatTheFileCallsTextIsTextWhereAnotherTokenIsTheMark) {
   const struct {
