@@ -351,6 +351,7 @@ bool read_calls(const Prober& probe, ChatSyntax& out) {
     found.object_arguments = objects;
     if (one->find("<|channel|>") != one->npos && one->find("<|message|>") != one->npos) {
       found.form = CallForm::kHarmony;
+      found.thinks = true;
     } else if (ChatSyntax form = found; read_objects(*one, two, form)) {
       found = form;
     } else if (form = found; read_named(*one, two, form)) {
@@ -419,6 +420,7 @@ void read_thoughts(const Prober& probe, ChatSyntax& out) {
   if (const auto prompt = probe.render({}, false, true, true)) seen += *prompt;
   for (const auto& [begin, end] : kThoughts) {
     if (seen.find(begin) == seen.npos) continue;
+    out.thinks = true;
     out.think_begin = begin;
     out.think_end = end;
     return;
@@ -458,6 +460,7 @@ ChatSyntax find_chat_syntax(const ChatTemplate& chat_template) {
   if (!with || !without || *with == *without) return out;
   ChatSyntax told;
   told.object_arguments = false;
+  told.thinks = out.thinks;
   told.think_begin = out.think_begin;
   told.think_end = out.think_end;
   if (read_words(*with, told)) return told;

@@ -54,7 +54,8 @@ struct ChatSyntax {
   std::string key_end = {};
   std::string value_end = {};
 
-  // Around what the model thinks.
+  // Around what the model thinks. The template writes thoughts; else these are the usual marks.
+  bool thinks = false;
   std::string think_begin = "<think>";
   std::string think_end = "</think>";
 

@@ -38,6 +38,14 @@ OrderedJson model_object_of(const ServedModel& served) {
           {"details", details_object(served)}};
 }
 
+// What a request may ask of the model.
+OrderedJson capabilities(const ServedModel& served) {
+  OrderedJson out = OrderedJson::array({"completion"});
+  if (served.syntax) out.push_back("tools");
+  if (served.syntax && served.syntax->thinks) out.push_back("thinking");
+  return out;
+}
+
 OrderedJson show_object(const ServedModel& served) {
   const std::string family = architecture(served);
   const model::ModelSpec& spec = served.spec;
@@ -57,7 +65,7 @@ OrderedJson show_object(const ServedModel& served) {
             {family + ".feed_forward_length", spec.feed_forward},
             {family + ".attention.head_count", spec.heads},
             {family + ".attention.head_count_kv", spec.kv_heads}}},
-          {"capabilities", {"completion", "tools"}}};
+          {"capabilities", capabilities(served)}};
 }
 
 }  // namespace

@@ -326,6 +326,26 @@ TEST_F(ServerTest, ALineOfJsonIsNeverInterrupted) {
   EXPECT_TRUE(client.read_until("\"done\":true"));
 }
 
+TEST_F(ServerTest, CapabilitiesAreThoseOfTheTemplate) {
+  const auto shown = [](HttpServer& server) {
+    RawClient client(server.port());
+    client.send(post("/api/show", R"({"model":"tiny"})"));
+    return client.read_answer().json()["capabilities"];
+  };
+  EXPECT_EQ(shown(*server_), Json::parse(R"(["completion"])")) << "no syntax of a template";
+  ServedModel served = tiny_model().served;
+  model::ChatSyntax syntax;
+  for (const bool thinks : {false, true}) {
+    syntax.thinks = thinks;
+    served.syntax = std::make_shared<model::ChatSyntax>(syntax);
+    LocalPort port;
+    const auto server = HttpServer::start(HttpOptions{}, served, port, clock_, random_);
+    ASSERT_TRUE(server.ok());
+    EXPECT_EQ(shown(**server), Json::parse(thinks ? R"(["completion","tools","thinking"])"
+                                                  : R"(["completion","tools"])"));
+  }
+}
+
 TEST_F(ServerTest, DialectsAnswerTheSame) {
   const Json plain = Json::parse(chat({{"max_tokens", 4}, {"seed", 5}}).body);
   const std::string text = plain["choices"][0]["message"]["content"];
