@@ -202,9 +202,9 @@ function_calls() {
     say "fetching the cases of the Berkeley Function Calling Leaderboard (bfcl-eval $version)"
     local work="$cache/bfcl"
     rm -rf "$work" && mkdir -p "$work"
-    python3 -m pip download -q --disable-pip-version-check --no-deps --only-binary :all: \
+    python3 -I -m pip download -q --disable-pip-version-check --no-deps --only-binary :all: \
       -d "$work" "bfcl-eval==$version" >&2 || stop "bfcl-eval $version could not be fetched"
-    python3 -m zipfile -e "$work"/bfcl_eval-*.whl "$work/out"
+    python3 -I -m zipfile -e "$work"/bfcl_eval-*.whl "$work/out"
     rm -rf "$folder" && mv "$work/out" "$folder"
     rm -rf "$work"
   fi

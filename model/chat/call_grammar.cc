@@ -58,13 +58,13 @@ class CallGrammar {
                          "beside free text; send tool_choice 'required'");
       }
       // Text that begins no call, and then calls or nothing.
-      const Part text = grammar_.text_without({trigger()});
+      const Part text = grammar_.text_without(syntax_.call_triggers());
       ways = {grammar_.sequence({text, grammar_.repeat(ways.front(), 0, 1)})};
     }
     const Part whole = grammar_.alternatives(ways);
     if (!thinks()) return whole;
     const Part spaces = grammar_.source({SourceKind::kRegex, "[ \\t\\r\\n]{0,4}"});
-    return grammar_.sequence({until(trimmed(syntax_.think_end)), spaces, whole});
+    return grammar_.sequence({thought(), spaces, whole});
   }
 
   // The text of a mark. Control tokens in it come as themselves.
@@ -177,6 +177,16 @@ class CallGrammar {
     const std::size_t opened = tail.rfind(begin);
     const std::size_t closed = tail.rfind(end);
     return opened != tail.npos && (closed == tail.npos || closed < opened);
+  }
+
+  // Up to its end. The parser takes a call in a thought for one that is made, where nothing
+  // follows.
+  Part thought() {
+    const std::string end(trimmed(syntax_.think_end));
+    if (constraint_.tools.empty()) return until(end);
+    std::vector<std::string> marks = syntax_.call_triggers();
+    marks.push_back(end);
+    return grammar_.sequence({grammar_.text_without(marks), mark(end)});
   }
 
   Result<Part> calls_part() {

@@ -25,6 +25,40 @@ std::size_t partial(std::string_view text, std::string_view mark) {
   return 0;
 }
 
+// A trimmed mark at the front of a text. Where the mark has white space, the text may have any or
+// none: models vary it.
+struct MarkMatch {
+  bool is_whole = false;
+  bool may_come = false;  // the text ends within the mark
+  std::size_t size = 0;   // in the text
+};
+
+MarkMatch match_mark(std::string_view text, std::string_view mark) {
+  std::size_t at = 0;
+  for (std::size_t i = 0; i < mark.size(); ++i) {
+    if (kSpaces.find(mark[i]) != kSpaces.npos) {
+      at = std::min(text.find_first_not_of(kSpaces, at), text.size());
+      continue;
+    }
+    if (at == text.size()) return {.may_come = true};
+    if (text[at] != mark[i]) return {};
+    ++at;
+  }
+  return {.is_whole = true, .size = at};
+}
+
+// Where the mark stands in the text from `from` on; npos: not at all.
+std::pair<std::size_t, std::size_t> find_mark(std::string_view text, std::string_view mark,
+                                              std::size_t from) {
+  if (mark.empty()) return {text.npos, 0};
+  for (std::size_t at = text.find(mark.front(), from); at != text.npos;
+       at = text.find(mark.front(), at + 1)) {
+    const MarkMatch match = match_mark(text.substr(at), mark);
+    if (match.is_whole) return {at, match.size};
+  }
+  return {text.npos, 0};
+}
+
 bool is_name_byte(char c) {
   return (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || (c >= '0' && c <= '9') ||
          std::string_view("_-.:/$").find(c) != std::string_view::npos;
@@ -42,10 +76,7 @@ AnswerParser::AnswerParser(std::shared_ptr<const ChatSyntax> syntax, AnswerRules
     begin_harmony();
     return;
   }
-  for (const std::string* mark : {&syntax_->section_begin, &syntax_->call_begin}) {
-    const std::string_view text = trimmed(*mark);
-    if (!text.empty() && !rules_.tools.empty()) triggers_.emplace_back(text);
-  }
+  if (!rules_.tools.empty()) triggers_ = syntax_->call_triggers();
   const std::string_view tail = rules_.prompt_tail;
   const std::string_view begin = trimmed(syntax_->think_begin);
   const std::string_view end = trimmed(syntax_->think_end);
@@ -84,6 +115,7 @@ AnswerPart AnswerParser::push(std::string_view text) {
 AnswerPart AnswerParser::finish() {
   final_ = true;
   run();
+  if (in_thought_) end_thought_calls(Step::kDone);
   tell(buffer_);
   drop(buffer_.size());
   return std::exchange(out_, {});
@@ -159,6 +191,17 @@ bool AnswerParser::step_start() {
 bool AnswerParser::step_reasoning() {
   const std::string_view mark = trimmed(syntax_->think_end);
   const std::size_t found = mark.empty() ? buffer_.npos : buffer_.find(mark);
+  std::size_t held = final_ ? 0 : partial(buffer_, mark);
+  std::size_t call = buffer_.npos;
+  for (const std::string& trigger : triggers_) {
+    call = std::min(call, buffer_.find(trigger));
+    if (!final_) held = std::max(held, partial(buffer_, trigger));
+  }
+  if (call < found) {
+    tell_reasoning(std::string_view(buffer_).substr(0, without_spaces(buffer_, call)));
+    in_thought_ = true;
+    return begin_calls(call);
+  }
   if (found != buffer_.npos) {
     if (rules_.separate_reasoning) {
       tell_reasoning(std::string_view(buffer_).substr(0, without_spaces(buffer_, found)));
@@ -170,8 +213,7 @@ bool AnswerParser::step_reasoning() {
     after_mark_ = rules_.separate_reasoning;
     return true;
   }
-  std::size_t ready = buffer_.size() - (final_ ? 0 : partial(buffer_, mark));
-  ready = without_spaces(buffer_, ready);
+  const std::size_t ready = without_spaces(buffer_, buffer_.size() - held);
   tell_reasoning(std::string_view(buffer_).substr(0, ready));
   drop(final_ ? buffer_.size() : ready);
   return false;
@@ -204,6 +246,12 @@ bool AnswerParser::step_content() {
     drop(shown);
     return false;
   }
+  return begin_calls(found);
+}
+
+// `found` in buffer_; what stands before is told, but for the white space at its end.
+bool AnswerParser::begin_calls(std::size_t found) {
+  const std::size_t shown = without_spaces(buffer_, found);
   drop(shown);
   lead_ = found - shown;
   state_ = State::kCalls;
@@ -253,12 +301,10 @@ void AnswerParser::skip_spaces() {
 AnswerParser::Step AnswerParser::take_mark(std::string_view mark) {
   mark = trimmed(mark);
   if (mark.empty()) return Step::kBroken;
-  const std::string_view rest = std::string_view(buffer_).substr(at_);
-  if (rest.starts_with(mark)) {
-    at_ += mark.size();
-    return Step::kGo;
-  }
-  return !final_ && mark.starts_with(rest) ? Step::kWait : Step::kBroken;
+  const MarkMatch match = match_mark(std::string_view(buffer_).substr(at_), mark);
+  at_ += match.size;
+  if (match.is_whole) return Step::kGo;
+  return !final_ && match.may_come ? Step::kWait : Step::kBroken;
 }
 
 bool AnswerParser::step_calls() {
@@ -273,6 +319,7 @@ bool AnswerParser::step_calls() {
     }
   }
   if (step == Step::kWait && !final_ && buffer_.size() <= limits::kToolCallBytes) return false;
+  if (in_thought_) return end_thought_calls(step);
   state_ = State::kContent;
   if (step == Step::kDone) {
     drop(at_);
@@ -287,6 +334,31 @@ bool AnswerParser::step_calls() {
   return !buffer_.empty();
 }
 
+bool AnswerParser::end_thought_calls(Step step) {
+  skip_spaces();
+  const bool at_end = step == Step::kDone && at_ == buffer_.size();
+  if (at_end && !final_) return false;
+  in_thought_ = false;
+  if (at_end) {
+    out_.calls.insert(out_.calls.end(), pending_.begin(), pending_.end());
+    drop(buffer_.size());
+    state_ = State::kContent;
+  } else {
+    // Something follows, so the calls were thought of, not made.
+    INVARIANT(told_calls_ >= pending_.size(), "a call that is pending is counted");
+    told_calls_ -= pending_.size();
+    if (thought_.empty()) {
+      thought_ = buffer_.substr(0, lead_ + 1);
+      drop(thought_.size());
+    }
+    tell_reasoning(thought_);
+    state_ = State::kReasoning;
+  }
+  pending_.clear();
+  thought_.clear();
+  return !buffer_.empty();
+}
+
 AnswerParser::Step AnswerParser::between() {
   skip_spaces();
   bool wait = at_ == buffer_.size() && !final_;
@@ -296,7 +368,7 @@ AnswerParser::Step AnswerParser::between() {
     return step == Step::kGo;
   };
   if (in_section_ > 0 && take(syntax_->section_end)) return Step::kDone;
-  if (take(syntax_->section_begin) || take(syntax_->call_begin)) {
+  if (take(syntax_->section_begin) || take(syntax_->call_begin) || take(syntax_->inner_begin())) {
     marked_ = true;
     return Step::kGo;
   }
@@ -441,7 +513,7 @@ bool AnswerParser::emit(ChatToolCall call) {
   if (told_calls_ >= limits::kToolCalls) return false;
   if (told_calls_ > 0 && !rules_.parallel_calls) return true;
   ++told_calls_;
-  out_.calls.push_back(std::move(call));
+  (in_thought_ ? pending_ : out_.calls).push_back(std::move(call));
   return true;
 }
 
@@ -461,8 +533,8 @@ AnswerParser::Step AnswerParser::parameters() {
       return Step::kWait;
     }
     searched_ = 0;
-    std::size_t key = buffer_.find(key_end, at_);
-    std::size_t text = key == buffer_.npos ? key : key + key_end.size();
+    auto [key, mark_size] = find_mark(buffer_, key_end, at_);
+    std::size_t text = key == buffer_.npos ? key : key + mark_size;
     if (key >= end && key_end.size() > 2 && key_end.front() == '"' && key_end.back() == '>') {
       // The mark may say more of the value than that of the probe did.
       key = buffer_.find('"', at_);
@@ -491,8 +563,9 @@ AnswerParser::Step AnswerParser::parameters() {
 
 // The value of an argument that is written without quotes: text where the schema wants text.
 std::string AnswerParser::parameter_json(std::string_view key, std::string_view text) const {
-  if (text.starts_with('\n')) text.remove_prefix(1);
-  if (text.ends_with('\n')) text.remove_suffix(1);
+  const std::string_view before = syntax_->key_end;
+  if (before.ends_with('\n') && text.starts_with('\n')) text.remove_prefix(1);
+  if (syntax_->value_end.starts_with('\n') && text.ends_with('\n')) text.remove_suffix(1);
   const auto member = [](const std::optional<LiteralObject>& object, std::string_view name) {
     const std::string* json = object ? object->find(name) : nullptr;
     return json ? *json : std::string();
@@ -527,13 +600,14 @@ AnswerParser::Step AnswerParser::after() {
     at_ = end;
   }
   INVARIANT(in_section_ > 0, "what is told is a call");
+  if (in_thought_) thought_.append(buffer_, 0, at_);
   // Told; what follows cannot make it content again.
   drop(at_);
   primed_ = 0;
   lead_ = 0;
   marked_ = false;
   phase_ = Phase::kBetween;
-  return Step::kGo;
+  return thought_.size() > limits::kToolCallBytes ? Step::kBroken : Step::kGo;
 }
 
 bool AnswerParser::step_header() {

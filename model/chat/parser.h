@@ -1,8 +1,8 @@
 // AnswerParser: an answer's text to content, reasoning and calls, while it comes. However the text
 // is cut, the joined parts are the same. Text that cannot become a mark or a call is told at once;
 // a call is told when it is whole, so its arguments are always valid JSON; what begins like a call
-// and is not one is content. Memory: at most limits::kToolCallBytes of text are held. For one
-// thread.
+// and is not one is content. Calls in a thought that nothing follows end it; others are part of it.
+// Memory: at most limits::kToolCallBytes of text are held, twice that in a thought. For one thread.
 #pragma once
 
 #include <cstddef>
@@ -72,6 +72,9 @@ class AnswerParser {
   void drop(std::size_t bytes);
   // The mark, without white space at its ends, stands at `at_`: it is skipped. kWait: it may come.
   Step take_mark(std::string_view mark);
+  bool begin_calls(std::size_t found);
+  // A thought that ends in calls, without its own mark, ends where they begin.
+  bool end_thought_calls(Step step);
   void skip_spaces();
 
   std::shared_ptr<const ChatSyntax> syntax_;
@@ -89,6 +92,9 @@ class AnswerParser {
   bool content_begun_ = false;
   bool after_mark_ = false;  // white space that follows is dropped
   bool marked_ = false;      // a mark has begun the call
+  bool in_thought_ = false;  // kCalls: the calls stand in a thought, and are pending until its end
+  std::string thought_;      // kCalls, then: what was read of them
+  std::vector<ChatToolCall> pending_;
   std::size_t in_section_ = 0;
   std::size_t told_calls_ = 0;
   std::string name_;

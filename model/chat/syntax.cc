@@ -371,7 +371,8 @@ bool read_calls(const Prober& probe, ChatSyntax& out) {
 // Templates that write tools and no calls say in words how to call.
 bool read_words(std::string_view text, ChatSyntax& out) {
   const auto has = [&](std::string_view word) { return text.find(word) != text.npos; };
-  if (has("<|tool_list_start|>") || has("<|tool_call_start|>")) {  // LFM2
+  if (has("<|tool_list_start|>") || has("<|tool_call_start|>") ||
+      has("List of tools: [")) {  // LFM2
     out.form = CallForm::kNamed;
     out.arguments = ArgumentForm::kPython;
     out.section_begin = "<|tool_call_start|>[";
@@ -440,6 +441,26 @@ std::vector<std::string> ChatSyntax::marks() const {
     }
   }
   std::erase_if(out, [](const std::string& mark) { return trimmed(mark).empty(); });
+  return out;
+}
+
+std::string ChatSyntax::inner_begin() const {
+  const std::string_view mark = trimmed(call_begin);
+  const std::size_t space = mark.find_last_of(kSpaces);
+  if (space == mark.npos) return {};
+  const std::string_view last = mark.substr(space + 1);
+  const bool is_tag = last.size() > 2 && last.front() == '<';
+  return is_tag ? std::string(last) : std::string();
+}
+
+std::vector<std::string> ChatSyntax::call_triggers() const {
+  std::vector<std::string> out;
+  for (const std::string* mark : {&section_begin, &call_begin}) {
+    const std::string_view text = trimmed(*mark);
+    out.emplace_back(text.substr(0, text.find_first_of(kSpaces)));
+  }
+  out.push_back(inner_begin());
+  std::erase_if(out, [](const std::string& each) { return each.empty(); });
   return out;
 }
 

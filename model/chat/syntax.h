@@ -61,6 +61,11 @@ struct ChatSyntax {
 
   // Every mark that a special token may spell; the tokens are then not hidden from the parser.
   std::vector<std::string> marks() const;
+  // What begins calls in an answer. Of marks with white space within, the first word: models vary
+  // the space; and the last one where it is a tag, for models leave out the tag around it.
+  std::vector<std::string> call_triggers() const;
+  // The last word of call_begin, where it is a tag within another: "<function=" in Qwen3-Coder's.
+  std::string inner_begin() const;
 };
 
 // Renders probes of the template. A template that refuses them all gets the generic form.

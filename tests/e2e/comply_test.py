@@ -1,6 +1,6 @@
 """Runs llm-comply, a judge of APIs that others wrote, against a real swarm: OpenAI's chat completions
 and Responses, and Anthropic's messages. The model is scripted (small_model.py), so that every
-answer ends by itself, and begins with a thought: the judge tries thoughts where a model's name says so.
+answer ends by itself.
 
 DIFFERENCES are the tests that fail, with their reason; one more that fails is a fault, and so is one
 of these that passes.
@@ -17,9 +17,11 @@ import tempfile
 import small_model
 import swarm
 
-NAME = "gpt-5-claude-4"
-SAYS = ["First", " think", "</", "think", ">", *small_model.words("One two three four")]
-FORMATS = ["openai-chat", "open-responses", "anthropic"]
+# What the judge tries of thoughts, it tries where a model's name says that it thinks.
+MODELS = {"scripted": (small_model.words("One two three four"), None),
+          "gpt-5-claude-4": (["First", " think", "</", "think", ">", "One"], small_model.THINKS)}
+THOUGHTS = {"openai-chat": "chat-reasoning-summary", "open-responses": "reasoning-summary",
+            "anthropic": "anth-thinking-display"}
 IMAGES = "the models that are served read text; an image is refused by name"
 ONLY = "it sends no 'model', which stands for the only one that is served"
 DIFFERENCES = {
@@ -31,11 +33,11 @@ DIFFERENCES = {
 }
 
 
-def judge(api, model, form):
+def judge(api, model, form, *words):
     """The results of one format."""
     program = pathlib.Path(sys.executable).with_name("llm-comply")
     done = subprocess.run([program, "run", "--json", "-u", api + "/v1", "-k", "none", "-m", model,
-                           "--format", form, "--timeout", str(swarm.PATIENCE_S)],
+                           "--format", form, "--timeout", str(swarm.PATIENCE_S), *words],
                           capture_output=True, text=True)
     assert done.stdout, f"llm-comply said nothing: {done.stderr}"
     return json.loads(done.stdout)["results"]
@@ -45,14 +47,15 @@ def main():
     if not os.path.exists(swarm.MODEL):
         print("HEARTH_DEMO_MODEL names no file: the suite is not run")
         sys.exit(77)
-    with tempfile.TemporaryDirectory() as folder:
-        model = pathlib.Path(folder, NAME + ".gguf")
-        small_model.script(swarm.MODEL, model, SAYS, template=small_model.THINKS)
-        with swarm.Swarm(3, model=model) as s:
-            status, models = s.get("/v1/models")
-            assert status == 200, models
-            results = [each for form in FORMATS
-                       for each in judge(s.api, models["data"][0]["id"], form)]
+    results = []
+    for name, (says, template) in MODELS.items():
+        with tempfile.TemporaryDirectory() as folder:
+            model = pathlib.Path(folder, name + ".gguf")
+            small_model.script(swarm.MODEL, model, says, template=template)
+            with swarm.Swarm(3, model=model) as s:
+                for form, thought in THOUGHTS.items():
+                    words = ["-f", thought] if template else []
+                    results += judge(s.api, name, form, *words)
     wrong = 0
     for each in results:
         known = each["id"] in DIFFERENCES

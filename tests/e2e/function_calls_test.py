@@ -47,6 +47,8 @@ def cases(folder, count):
     """(id, messages, tools) of cases from all files, the same each time."""
     rows = []
     for path in sorted(pathlib.Path(folder).glob("BFCL_v4_*.json")):
+        if "format" in path.name:  # no cases
+            continue
         for line in path.read_text().splitlines():
             row = json.loads(line)
             if "function" in row and "question" in row:

@@ -93,21 +93,21 @@ inline bool string_ends_with(const std::string&, const std::string&) { return tr
 #define LOG_INF(...)
 #define LOG_ERR(...)
 #define GGML_ASSERT(...)
-#define throw if (false) throw
+#define throw \
+  if (false) throw
 static std::string g_template_filter;
 
-inline nlohmann::json message_json(const common_chat_msg& from) {
+inline nlohmann::ordered_json message_json(const common_chat_msg& from) {
   std::string content = from.content;
   for (const auto& part : from.content_parts) content += part.text;
-  nlohmann::json out = {{"role", from.role},
-                        {"content", content},
-                        {"reasoning", from.reasoning_content},
-                        {"name", from.tool_name},
-                        {"tool_call_id", from.tool_call_id},
-                        {"calls", nlohmann::json::array()}};
+  nlohmann::ordered_json out = {{"role", from.role},
+                                {"content", content},
+                                {"reasoning", from.reasoning_content},
+                                {"name", from.tool_name},
+                                {"tool_call_id", from.tool_call_id},
+                                {"calls", nlohmann::ordered_json::array()}};
   for (const auto& call : from.tool_calls) {
-    out["calls"].push_back(
-        {{"name", call.name}, {"arguments", call.arguments}, {"id", call.id}});
+    out["calls"].push_back({{"name", call.name}, {"arguments", call.arguments}, {"id", call.id}});
   }
   return out;
 }
@@ -117,20 +117,21 @@ class peg_test_builder {
   peg_test_builder(std::string path, std::string input)
       : case_({{"template", std::move(path)},
                {"answer", std::move(input)},
-               {"messages", nlohmann::json::array()},
-               {"tools", nlohmann::json::array()}}) {}
+               {"messages", nlohmann::ordered_json::array()},
+               {"tools", nlohmann::ordered_json::array()}}) {}
 
   peg_test_builder& reasoning_format(common_reasoning_format form) {
     return set("separate_reasoning", form != COMMON_REASONING_FORMAT_NONE);
   }
   peg_test_builder& tools(const std::vector<common_chat_tool>& tools) {
-    case_["tools"] = nlohmann::json::array();
+    case_["tools"] = nlohmann::ordered_json::array();
     for (const auto& tool : tools) {
-      case_["tools"].push_back({{"type", "function"},
-                                {"function",
-                                 {{"name", tool.name},
-                                  {"description", tool.description},
-                                  {"parameters", nlohmann::json::parse(tool.parameters)}}}});
+      case_["tools"].push_back(
+          {{"type", "function"},
+           {"function",
+            {{"name", tool.name},
+             {"description", tool.description},
+             {"parameters", nlohmann::ordered_json::parse(tool.parameters)}}}});
     }
     return *this;
   }
@@ -163,7 +164,7 @@ class peg_test_builder {
     return set("tool_choice", static_cast<int>(choice));
   }
   peg_test_builder& messages(const std::vector<common_chat_msg>& messages) {
-    case_["messages"] = nlohmann::json::array();
+    case_["messages"] = nlohmann::ordered_json::array();
     for (const auto& message : messages) case_["messages"].push_back(message_json(message));
     return *this;
   }
@@ -179,7 +180,7 @@ class peg_test_builder {
     return *this;
   }
 
-  nlohmann::json case_;
+  nlohmann::ordered_json case_;
   common_chat_msg expected_;
 };
 

@@ -1,7 +1,7 @@
 // Runs answers of models through our chat syntaxes for the oracle beside it. Each line of stdin is
 // an object: `template`, `messages`, `tools` (OpenAI's form), `required`, `parallel_calls`,
-// `variables`, `add_generation_prompt`, `continue_final_message`, `separate_reasoning`, `schema` (of
-// the content, or null), `partial` and `answer`, the text of a model. The line of stdout that
+// `variables`, `add_generation_prompt`, `continue_final_message`, `separate_reasoning`, `schema`
+// (of the content, or null), `partial` and `answer`, the text of a model. The line of stdout that
 // answers it has `content`, `reasoning` and `calls`, as they come when the text comes byte by byte,
 // `tail` of the prompt, and `grammar`: whether the answer is a text of its grammar, or why there is
 // none.
@@ -56,9 +56,11 @@ ChatTemplateInput input_of(const json& request) {
 }
 
 std::string tail_of(const std::vector<PromptPiece>& pieces, bool continued) {
-  std::string text;
-  for (const PromptPiece& piece : pieces) text += piece.text;
-  if (!pieces.empty() && pieces.back().from_user && !continued) return {};
+  std::string text = pieces.empty() ? "" : pieces.back().text;
+  if (!pieces.empty() && pieces.back().from_user) {
+    if (!continued) return {};
+    if (pieces.size() > 1) text.insert(0, pieces[pieces.size() - 2].text);
+  }
   return text.substr(text.size() - std::min(text.size(), limits::kPromptTailBytes));
 }
 
@@ -66,8 +68,7 @@ void add_part(const AnswerPart& part, json& reply) {
   reply["content"] = reply["content"].get<std::string>() + part.content;
   reply["reasoning"] = reply["reasoning"].get<std::string>() + part.reasoning;
   for (const ChatToolCall& call : part.calls) {
-    reply["calls"].push_back(
-        {{"id", call.id}, {"name", call.name}, {"arguments", call.arguments}});
+    reply["calls"].push_back({{"id", call.id}, {"name", call.name}, {"arguments", call.arguments}});
   }
 }
 

@@ -97,10 +97,7 @@ class AnthropicWriter final : public AnswerWriter {
       content.push_back({{"type", "text"}, {"text", part.text}, {"citations", nullptr}});
     }
     for (const ToolCallPart& call : part.tool_calls) {
-      content.push_back({{"type", "tool_use"},
-                         {"id", call.id},
-                         {"name", call.name},
-                         {"input", arguments_object(call.arguments)}});
+      content.push_back(tool_use(call, arguments_object(call.arguments)));
     }
     OrderedJson out = message_head();
     out["content"] = std::move(content);
@@ -119,6 +116,15 @@ class AnthropicWriter final : public AnswerWriter {
             {"model", head().model},
             {"container", nullptr},
             {"stop_details", nullptr}};
+  }
+
+  // The caller is the model itself: none of Anthropic's servers runs code that calls.
+  static OrderedJson tool_use(const ToolCallPart& call, OrderedJson input) {
+    return {{"type", "tool_use"},
+            {"id", call.id},
+            {"name", call.name},
+            {"input", std::move(input)},
+            {"caller", {{"type", "direct"}}}};
   }
 
   static StreamEvent event(const char* type, OrderedJson fields) {
@@ -151,11 +157,7 @@ class AnthropicWriter final : public AnswerWriter {
   void add_call(StreamEvents& out, const ToolCallPart& call) {
     if (open_ != Block::kTool || call_ != call.index) {
       call_ = call.index;
-      open(out, Block::kTool,
-           {{"type", "tool_use"},
-            {"id", call.id},
-            {"name", call.name},
-            {"input", OrderedJson::object()}});
+      open(out, Block::kTool, tool_use(call, OrderedJson::object()));
     }
     if (call.arguments.empty()) return;
     delta(out, {{"type", "input_json_delta"}, {"partial_json", call.arguments}});

@@ -28,7 +28,7 @@ class OpenAiWriter final : public AnswerWriter {
   }
   StreamEvents close(const AnswerEnd& end) override {
     if (!head().include_usage) return {};
-    return {{{}, dump(usage_chunk(head(), end.usage))}};
+    return {{{}, dump(usage_chunk(head(), end.usage, end.timings))}};
   }
   StreamEvents mark() override { return {{{}, "[DONE]"}}; }
   StreamEvents fail(const ApiError& error) override { return {{{}, error_body(error)}}; }

@@ -114,7 +114,7 @@ class ResponsesWriter final : public AnswerWriter {
                         {{"input_tokens", usage.prompt_tokens},
                          {"input_tokens_details", {{"cached_tokens", 0}}},
                          {"output_tokens", usage.completion_tokens},
-                         {"output_tokens_details", {{"reasoning_tokens", 0}}},
+                         {"output_tokens_details", {{"reasoning_tokens", usage.reasoning_tokens}}},
                          {"total_tokens", usage.prompt_tokens + usage.completion_tokens}});
     if (cut) {
       out["incomplete_details"] = {{"reason", "max_output_tokens"}};

@@ -178,7 +178,10 @@ AnswerStart Answer::start() const {
 
 Usage Answer::usage() const {
   Usage out{prompt_tokens_};
-  for (const Part& part : parts_) out.completion_tokens += part.choice.tokens();
+  for (const Part& part : parts_) {
+    out.completion_tokens += part.choice.tokens();
+    out.reasoning_tokens += part.choice.reasoning_tokens();
+  }
   return out;
 }
 

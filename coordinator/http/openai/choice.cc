@@ -120,6 +120,13 @@ ChoicePart Choice::part(std::uint32_t from) const {
   return out;
 }
 
+std::uint32_t Choice::reasoning_tokens() const {
+  std::size_t last = ends_.size();
+  const auto thought = [&](std::size_t end) { return end == 0 ? 0 : ends_[end - 1].reasoning; };
+  while (last > 0 && thought(last) == thought(last - 1)) --last;
+  return static_cast<std::uint32_t>(last);
+}
+
 std::size_t Choice::bytes() const {
   std::size_t bytes =
       text_.size() + reasoning_.size() + ids_.size() * (sizeof(Ends) + sizeof(TokenId));

@@ -39,6 +39,7 @@ class Choice {
   bool stopped_by_text() const { return matcher_.matched(); }
   const std::string& finish_reason() const { return finish_reason_; }
   std::uint32_t tokens() const { return static_cast<std::uint32_t>(ids_.size()); }
+  std::uint32_t reasoning_tokens() const;  // up to the last one that the model thought with
   const std::vector<TokenId>& token_ids() const { return ids_; }
   std::size_t bytes() const;  // of memory, about
 

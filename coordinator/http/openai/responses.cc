@@ -162,7 +162,8 @@ OrderedJson usage_object(const Usage& usage) {
   return {{"prompt_tokens", usage.prompt_tokens},
           {"completion_tokens", usage.completion_tokens},
           {"total_tokens", usage.prompt_tokens + usage.completion_tokens},
-          {"prompt_tokens_details", {{"cached_tokens", 0}}}};
+          {"prompt_tokens_details", {{"cached_tokens", 0}}},
+          {"completion_tokens_details", {{"reasoning_tokens", usage.reasoning_tokens}}}};
 }
 
 OrderedJson timings_object(const Timings& timings) {
@@ -230,9 +231,10 @@ OrderedJson hearth_chunk(const AnswerHead& head, OrderedJson hearth) {
   return out;
 }
 
-OrderedJson usage_chunk(const AnswerHead& head, const Usage& usage) {
+OrderedJson usage_chunk(const AnswerHead& head, const Usage& usage, const Timings& timings) {
   OrderedJson out = chunk_head(head);
   out["usage"] = usage_object(usage);
+  out["timings"] = timings_object(timings);
   return out;
 }
 

@@ -37,6 +37,7 @@ struct AnswerHead {
 struct Usage {
   std::uint64_t prompt_tokens = 0;
   std::uint64_t completion_tokens = 0;
+  std::uint64_t reasoning_tokens = 0;  // of the completion: up to the end of what the model thought
 };
 
 // llama-server's `timings`.
@@ -101,7 +102,7 @@ OrderedJson answer_object(const AnswerHead& head, const std::vector<ChoicePart>&
 OrderedJson chunk_object(const AnswerHead& head, const ChoicePart& part, OrderedJson extra,
                          const model::Tokenizer& tokenizer);
 // The last chunk of stream_options.include_usage: no choices.
-OrderedJson usage_chunk(const AnswerHead& head, const Usage& usage);
+OrderedJson usage_chunk(const AnswerHead& head, const Usage& usage, const Timings& timings);
 // A chunk with the hearth object and no choices.
 OrderedJson hearth_chunk(const AnswerHead& head, OrderedJson hearth);
 

@@ -190,6 +190,31 @@ void parse_one_format(FieldReader& fields, GenerationRequest& request, std::stri
   if (value == Json(true)) set_format(fields, request, name, Kind::kJsonObject, {});
 }
 
+// {"effort", "enabled", "summary"} of OpenRouter and of OpenAI's Responses. A summary is told
+// beside the thought, which is told whole here.
+struct Reasoning {
+  std::optional<std::string> effort;
+  std::optional<bool> enabled;
+};
+
+Reasoning parse_reasoning(FieldReader& fields) {
+  Reasoning out;
+  const Json* value = fields.find("reasoning");
+  if (value == nullptr) return out;
+  FieldReader inner(*value, "reasoning.");
+  out.effort = inner.string("effort");
+  out.enabled = inner.boolean("enabled");
+  for (const char* name : {"max_tokens", "exclude"}) {
+    const Json* other = inner.find(name);
+    if (other != nullptr && *other != Json(false)) {
+      inner.refuse(name,
+                   "is not supported yet, and without it the answer would be another; omit it");
+    }
+  }
+  if (inner.failed()) fields.fail(inner.error());
+  return out;
+}
+
 }  // namespace
 
 void parse_tools(FieldReader& fields, GenerationRequest& request) {
@@ -257,10 +282,14 @@ void parse_template_fields(FieldReader& fields, GenerationRequest& request) {
     std::erase_if(variables, [&](const auto& each) { return each.first == name; });
     variables.emplace_back(name, std::move(json));
   };
-  if (const auto effort = fields.string("reasoning_effort")) {
+  const Reasoning reasoning = parse_reasoning(fields);
+  auto effort = fields.string("reasoning_effort");
+  if (!effort) effort = reasoning.effort;
+  if (effort) {
     set("reasoning_effort", dump(*effort));
     if (*effort == "none") set("enable_thinking", "false");
   }
+  if (reasoning.enabled) set("enable_thinking", *reasoning.enabled ? "true" : "false");
   if (const auto thinks = fields.boolean("enable_thinking")) {
     set("enable_thinking", *thinks ? "true" : "false");
   }

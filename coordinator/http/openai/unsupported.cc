@@ -32,7 +32,6 @@ constexpr std::array kFields = {
     Unsupported{"include_stop_str_in_output", "[false]"},
     Unsupported{"echo", "[false]"},
     // how much a model thinks
-    Unsupported{"reasoning", "[{}]"},
     Unsupported{"reasoning_budget", "[-1]"},
     Unsupported{"thinking", kNone},
     Unsupported{"thinking_budget", kNone},
@@ -111,6 +110,7 @@ constexpr std::array kFields = {
 constexpr std::array kChatFields = {
     Unsupported{"tools", kEmpty},
     Unsupported{"tool_choice", R"(["none", "auto"])"},
+    Unsupported{"reasoning", "[{}]"},
     Unsupported{"reasoning_effort", kNone},
     Unsupported{"enable_thinking", kNone},
     Unsupported{"chat_template_kwargs", "[{}]"},

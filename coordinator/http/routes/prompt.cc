@@ -59,7 +59,14 @@ Result<std::vector<model::PromptPiece>> render_prompt(const ServedModel& served,
   for (const auto& [name, token] : served.tokenizer->named_tokens()) {
     input.named_tokens.emplace_back(name, special_text(*served.tokenizer, token));
   }
-  TRY(std::vector<model::PromptPiece> pieces, served.chat_template->render(input));
+  auto rendered = served.chat_template->render(input);
+  if (!rendered.ok() && input.tools.empty()) {
+    // Some templates walk over the tools even where there are none, which is no list (Hermes).
+    input.variables.insert(input.variables.end(), {{"tools", "[]"}, {"documents", "[]"}});
+    auto again = served.chat_template->render(input);
+    if (again.ok()) rendered = std::move(again);
+  }
+  TRY(std::vector<model::PromptPiece> pieces, std::move(rendered));
   std::vector<model::PromptPiece> joined;
   for (model::PromptPiece& piece : pieces) {
     if (piece.text.empty()) continue;

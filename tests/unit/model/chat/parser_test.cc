@@ -315,6 +315,58 @@ TEST(AnswerParserTest, OneCallWhereSeveralAreNotWanted) {
   EXPECT_EQ(parse_every_way(hermes, one, call + call), (Whole{"", "", "time{};"}));
 }
 
+// Qwen 3.5 and DeepSeek 4 often call without closing the thought that the prompt began.
+TEST(AnswerParserTest, CallsThatEndAThoughtAreMade) {
+  ChatSyntax hermes;
+  hermes.call_begin = "<tool_call>\n";
+  hermes.call_end = "\n</tool_call>";
+  const AnswerRules thinks = rules("<think>\n");
+  const std::string call = "<tool_call>\n" + kJson + "\n</tool_call>";
+  const std::string other = "<tool_call>" + kOther + "</tool_call>\n";
+  EXPECT_EQ(parse_every_way(hermes, thinks, "Hm.\n" + call + "\n" + other),
+            (Whole{"", "Hm.", kBoth}));
+  // Where something follows, the thought is about a call.
+  EXPECT_EQ(parse_every_way(hermes, thinks, "I may " + call + " now.\n</think>\n\n" + call),
+            (Whole{"", "I may " + call + " now.", "weather" + kParis + ";"}));
+  EXPECT_EQ(parse_every_way(hermes, thinks, "Hm " + call + "</think>No."),
+            (Whole{"No.", "Hm " + call, ""}));
+  for (const std::string text : {"<tool_call>", "a <tool_call> b", "<tool_call>{]}"}) {
+    EXPECT_EQ(parse_every_way(hermes, thinks, text), (Whole{"", text, ""}));
+  }
+  AnswerRules one = thinks;
+  one.parallel_calls = false;
+  EXPECT_EQ(parse_every_way(hermes, one, call + " or " + call),
+            (Whole{"", call + " or", "weather" + kParis + ";"}));
+}
+
+// Models write marks with other white space than the template does, and leave out the outer tag.
+TEST(AnswerParserTest, MarksMayVary) {
+  const std::vector<Case> all = other_cases();
+  const ChatSyntax& glm = all[0].syntax;
+  const Whole expected{"", "", R"(weather{"city": "Paris", "days": 3};)"};
+  EXPECT_EQ(parse_every_way(glm, rules(),
+                            "<tool_call>weather<arg_key>city</arg_key><arg_value>Paris</arg_value>"
+                            "<arg_key>days</arg_key> <arg_value>3</arg_value></tool_call>"),
+            expected);
+  const ChatSyntax& coder = all[1].syntax;
+  EXPECT_EQ(parse_every_way(coder, rules(),
+                            "I look.\n<function=weather>\n<parameter=city>\nParis\n</parameter>\n"
+                            "<parameter=days>\n3\n</parameter>\n</function>\n</tool_call>"),
+            (Whole{"I look.", "", expected.calls}));
+  EXPECT_EQ(parse_every_way(coder, rules(), "<tool_call><function=time></function></tool_call>"),
+            (Whole{"", "", "time{};"}));
+}
+
+// A newline that the template does not write around a value is part of it.
+TEST(AnswerParserTest, ValuesKeepTheirNewlines) {
+  ChatSyntax seed = other_cases()[1].syntax;
+  seed.key_end = ">";
+  seed.value_end = "</parameter>";
+  const std::string text = "<tool_call>\n<function=weather>\n<parameter=city>a\n</parameter>\n";
+  EXPECT_EQ(parse_every_way(seed, rules(), text + "</function>\n</tool_call>"),
+            (Whole{"", "", R"(weather{"city": "a\n"};)"}));
+}
+
 TEST(ChatSyntaxTest, ATemplateWithoutToolsGetsThemDescribed) {
   const ChatSyntax syntax =
       probe("{% for m in messages %}{{ m.role }}:{{ m.content }}{% endfor %}");

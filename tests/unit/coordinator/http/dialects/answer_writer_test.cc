@@ -134,7 +134,8 @@ TEST(AnthropicWriter, AWholeCallHasItsInputAsAnObject) {
   part.finish_reason = "tool_calls";
   const Json whole = Json::parse(writer->whole({part}, end_of()));
   EXPECT_EQ(whole["content"],
-            Json::parse(R"([{"type":"tool_use","id":"call_0","name":"f","input":{"a":[1]}}])"));
+            Json::parse(R"([{"type":"tool_use","id":"call_0","name":"f","input":{"a":[1]},
+                             "caller":{"type":"direct"}}])"));
   EXPECT_EQ(arguments_object(R"({"a":)"), (OrderedJson{{"arguments", R"({"a":)"}}));
 }
 

@@ -96,6 +96,22 @@ TEST(ChoiceTest, StopStringAcrossTokens) {
   EXPECT_EQ(choice.finish_reason(), "stop");
 }
 
+TEST(ChoiceTest, CountsTheTokensOfAThought) {
+  GenerationRequest request;
+  request.chat = true;
+  AnswerForm form{std::make_shared<model::ChatSyntax>(), "<think>", "a"};
+  Choice choice(0, request, {1}, "", tiny_model().served.tokenizer, std::move(form));
+  for (const char letter : std::string("hm</think>yes")) {
+    choice.push(sampled(token_of(std::string(1, letter))));
+  }
+  EXPECT_EQ(choice.part(0).reasoning, "hm");
+  EXPECT_EQ(choice.part(0).text, "yes");
+  EXPECT_EQ(choice.reasoning_tokens(), 2U);
+  EXPECT_EQ(choice.tokens(), 13U);
+  const Usage usage{1, choice.tokens(), choice.reasoning_tokens()};
+  EXPECT_EQ(usage_object(usage)["completion_tokens_details"]["reasoning_tokens"], 2);
+}
+
 TEST(ResponsesTest, ChunksOfBothEndpoints) {
   AnswerHead head;
   head.id = "chatcmpl-1";

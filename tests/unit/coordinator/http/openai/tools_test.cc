@@ -35,6 +35,8 @@ TEST(ToolsTest, RefusalsNameTheField) {
       {R"({"tool_choice": "required"})", "tool_choice"},
       {R"({"tool_choice": {"type": "function", "function": {"name": "f"}}})", "tool_choice"},
       {R"({"response_format": {"type": "yaml"}})", "response_format"},
+      {R"({"reasoning": {"max_tokens": 9}})", "reasoning.max_tokens"},
+      {R"({"reasoning": {"exclude": true}})", "reasoning.exclude"},
       {R"({"response_format": {"type": "json_schema"}})", "response_format"},
       {R"({"grammar": "root ::= \"a\"", "guided_choice": ["a"]})", "guided_choice"},
       {R"({"guided_choice": [1]})", "guided_choice"},
@@ -135,6 +137,15 @@ TEST(ToolsTest, TemplateVariables) {
   const std::vector<std::pair<std::string, std::string>> expected = {
       {"reasoning_effort", "\"low\""}, {"enable_thinking", "false"}, {"x", "[1]"}};
   EXPECT_EQ(request.template_variables, expected);
+}
+
+TEST(ToolsTest, ReasoningAsAnObject) {
+  const GenerationRequest request =
+      parsed_with(R"({"reasoning": {"effort": "low", "summary": "auto", "enabled": true}})");
+  const std::vector<std::pair<std::string, std::string>> expected = {
+      {"reasoning_effort", "\"low\""}, {"enable_thinking", "true"}};
+  EXPECT_EQ(request.template_variables, expected);
+  EXPECT_EQ(parsed_with(R"({"reasoning": {}})").template_variables.size(), 0U);
 }
 
 }  // namespace

@@ -134,6 +134,18 @@ TEST(PromptTest, ATemplatesRefusalIsHandedOn) {
   EXPECT_EQ(pieces.error().code, ErrorCode::kInvalidInput);
 }
 
+// Hermes' own template walks over its tools whether there are any or not.
+TEST(PromptTest, ATemplateThatNeedsAListOfToolsGetsAnEmptyOne) {
+  ServedModel model = with_bytes(true);
+  model.chat_template = *model::ChatTemplate::parse(
+      "{% for tool in tools %}{{ tool }}{% endfor %}{{ messages[0].content }}");
+  EXPECT_EQ((*render_chat(model, kAsked, {{"user", "a"}}))[0].text, "a");
+  // Others look whether there are none.
+  model.chat_template =
+      *model::ChatTemplate::parse("{{ 'no list' if tools is not iterable else 'a list' }}");
+  EXPECT_EQ((*render_chat(model, kAsked, {{"user", "a"}}))[0].text, "no list");
+}
+
 // Whatever users write, in however many pieces, only the template's own words become control
 // tokens.
 TEST(PromptTest, UserTextNeverBecomesAControlToken) {
