@@ -87,38 +87,132 @@ Dfa trimmed(const Dfa& a) {
   return out;
 }
 
-// Classes of states by what can follow: refined until no class splits. Empty: over the budget.
-std::vector<std::uint32_t> classes_of(const Dfa& a, Budget& budget, std::uint32_t& count) {
-  std::vector<std::uint32_t> of(a.states.size());
-  for (std::size_t i = 0; i < of.size(); ++i) of[i] = a.states[i].final ? 1 : 0;
-  std::uint64_t work = a.states.size();
-  for (const Dfa::State& state : a.states) work += state.edges.size();
-  count = 0;
-  for (;;) {
-    // A quarter at most: an automaton that is not the least one is right, too.
-    if (work > budget.left() / 4 || !budget.spend(work).ok()) return {};
-    std::map<std::vector<std::uint32_t>, std::uint32_t> seen;
-    std::vector<std::uint32_t> next(of.size());
-    std::vector<std::uint32_t> key;
-    for (std::size_t i = 0; i < of.size(); ++i) {
-      key.assign(1, of[i]);
-      for (const Dfa::Edge& edge : a.states[i].edges) {
-        const std::uint32_t to = of[edge.next];
-        const bool joins = key.size() > 1 && key.back() == to && edge.on.low < kFirstCall &&
-                           key[key.size() - 2] + 1 == edge.on.low;
-        if (joins) {
-          key[key.size() - 2] = edge.on.high;
-        } else {
-          key.insert(key.end(), {edge.on.low, edge.on.high, to});
-        }
-      }
-      next[i] = seen.try_emplace(key, static_cast<std::uint32_t>(seen.size())).first->second;
+// What a state does, where states are known by their classes.
+std::vector<std::uint32_t> signature(const Dfa::State& state,
+                                     const std::vector<std::uint32_t>& of) {
+  std::vector<std::uint32_t> out;
+  for (const Dfa::Edge& edge : state.edges) {
+    const std::uint32_t to = of[edge.next];
+    const bool joins = !out.empty() && out.back() == to && edge.on.low < kFirstCall &&
+                       out[out.size() - 2] + 1 == edge.on.low;
+    if (joins) {
+      out[out.size() - 2] = edge.on.high;
+    } else {
+      out.insert(out.end(), {edge.on.low, edge.on.high, to});
     }
-    const bool stable = seen.size() == count;
-    count = static_cast<std::uint32_t>(seen.size());
-    of = std::move(next);
-    if (stable) return of;
   }
+  return out;
+}
+
+// Splits classes until the states of each do the same. A state is looked at again only where one
+// that it leads to went to another class, and of a class that splits the largest part stays: so the
+// work is near that of one look at each (after Hopcroft, 1971).
+class ClassSplitter {
+ public:
+  ClassSplitter(const Dfa& a, Budget& budget)
+      : a_(a), budget_(budget), of_(a.states.size()), place_(of_.size()), before_(of_.size()) {
+    for (const bool final : {false, true}) {
+      const auto begin = static_cast<std::uint32_t>(order_.size());
+      for (std::uint32_t i = 0; i < of_.size(); ++i) {
+        if (a_.states[i].final != final) continue;
+        of_[i] = static_cast<std::uint32_t>(classes_.size());
+        place_[i] = static_cast<std::uint32_t>(order_.size());
+        order_.push_back(i);
+      }
+      classes_.push_back({begin, static_cast<std::uint32_t>(order_.size())});
+    }
+    for (std::uint32_t i = 0; i < of_.size(); ++i) {
+      open_.push_back(i);
+      for (const Dfa::Edge& edge : a_.states[i].edges) before_[edge.next].push_back(i);
+    }
+  }
+
+  // Class of each state, numbered in the order of their first states. Empty: over the budget.
+  std::vector<std::uint32_t> run() {
+    while (!open_.empty()) {
+      std::sort(open_.begin(), open_.end());
+      open_.erase(std::unique(open_.begin(), open_.end()), open_.end());
+      std::map<std::uint32_t, std::vector<std::uint32_t>> by_class;
+      for (const std::uint32_t state : std::exchange(open_, {})) {
+        by_class[of_[state]].push_back(state);
+      }
+      for (const auto& [number, looked] : by_class) {
+        if (!split(number, looked)) return {};
+      }
+    }
+    std::vector<std::uint32_t> numbers(classes_.size(), kNowhere);
+    std::uint32_t next = 0;
+    for (std::uint32_t& number : of_) {
+      if (numbers[number] == kNowhere) numbers[number] = next++;
+      number = numbers[number];
+    }
+    return of_;
+  }
+
+ private:
+  struct Class {  // in order_
+    std::uint32_t begin = 0;
+    std::uint32_t end = 0;
+  };
+
+  // `looked`: those of its states that may do something else than the others do now. The others
+  // all do the same, and none of these does it.
+  bool split(std::uint32_t number, const std::vector<std::uint32_t>& looked) {
+    std::map<std::vector<std::uint32_t>, std::vector<std::uint32_t>> parts;
+    for (const std::uint32_t state : looked) {
+      if (!budget_.spend(1 + a_.states[state].edges.size()).ok()) return false;
+      parts[signature(a_.states[state], of_)].push_back(state);
+    }
+    const Class whole = classes_[number];
+    std::size_t stays = whole.end - whole.begin - looked.size();  // the others
+    const std::vector<std::uint32_t>* largest = nullptr;
+    for (const auto& [does, states] : parts) {
+      if (states.size() <= stays) continue;
+      stays = states.size();
+      largest = &states;
+    }
+    for (const auto& [does, states] : parts) {
+      if (&states != largest) move_out(number, states);
+    }
+    if (largest == nullptr) return true;
+    // What is left beside the largest part are the others, which are fewer.
+    std::vector<std::uint32_t> others;
+    for (std::uint32_t i = classes_[number].begin; i < classes_[number].end; ++i) {
+      if (!std::ranges::binary_search(looked, order_[i])) others.push_back(order_[i]);
+    }
+    if (!others.empty()) move_out(number, others);
+    return true;
+  }
+
+  void move_out(std::uint32_t number, const std::vector<std::uint32_t>& states) {
+    const std::uint32_t end = classes_[number].end;
+    for (const std::uint32_t state : states) {
+      const std::uint32_t last = --classes_[number].end;
+      const std::uint32_t other = order_[last];
+      std::swap(order_[place_[state]], order_[last]);
+      std::swap(place_[state], place_[other]);
+      of_[state] = static_cast<std::uint32_t>(classes_.size());
+      open_.insert(open_.end(), before_[state].begin(), before_[state].end());
+    }
+    classes_.push_back({classes_[number].end, end});
+    INVARIANT(classes_[number].begin < classes_[number].end, "a part of every class stays");
+  }
+
+  const Dfa& a_;
+  Budget& budget_;
+  std::vector<std::uint32_t> of_;     // class, by state
+  std::vector<std::uint32_t> place_;  // in order_, by state
+  std::vector<std::uint32_t> order_;  // states, class by class
+  std::vector<Class> classes_;
+  std::vector<std::vector<std::uint32_t>> before_;
+  std::vector<std::uint32_t> open_;  // to be looked at
+};
+
+// Classes of states by what can follow. Empty: over the budget.
+std::vector<std::uint32_t> classes_of(const Dfa& a, Budget& budget, std::uint32_t& count) {
+  std::vector<std::uint32_t> of = ClassSplitter(a, budget).run();
+  for (const std::uint32_t number : of) count = std::max(count, number + 1);
+  return of;
 }
 
 }  // namespace
