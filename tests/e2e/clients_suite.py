@@ -6,6 +6,7 @@ The packages are those of clients.txt. The server is started by clients_test.py 
 model of small_model.py, which says WORDS and calls a tool only where it must.
 """
 
+import json
 import os
 import subprocess
 import sys
@@ -155,7 +156,7 @@ class Llm(unittest.TestCase):
 
     def test_schema(self):
         got = self.llm("Count.", "--schema", "city, rooms int")
-        self.assertEqual(sorted(__import__("json").loads(got)), ["city", "rooms"])
+        self.assertEqual(sorted(json.loads(got)), ["city", "rooms"])
 
     def test_json(self):
         self.assertTrue(self.llm("Count.", "-o", "json_object", "1").startswith("{"))

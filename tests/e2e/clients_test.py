@@ -27,4 +27,5 @@ if __name__ == "__main__":
             suite = pathlib.Path(__file__).with_name("clients_suite.py")
             sys.exit(subprocess.run([python, suite, *sys.argv[1:]], env={
                 **os.environ, "HEARTH_API_ROOT": s.api, "HEARTH_WORDS": WORDS,
+                "LITELLM_LOCAL_MODEL_COST_MAP": "True",
                 "HEARTH_MODEL_ID": models["data"][0]["id"]}).returncode)
