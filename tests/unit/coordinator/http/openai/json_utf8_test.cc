@@ -64,10 +64,10 @@ TEST(JsonUtf8, EveryCodePointAtABorderPasses) {
 TEST(JsonUtf8, AllPairsAndRandomTextsAgreeWithTheOracle) {
   const auto check = [](const std::string& text) {
     const bool valid = oracle_valid(text);
-    ASSERT_EQ(model::is_utf8(text), valid) << testing::PrintToString(text);
+    ASSERT_EQ(model::is_utf8(text), valid) << ::testing::PrintToString(text);
     const std::string mended = valid_utf8(text);
-    ASSERT_TRUE(oracle_valid(mended)) << testing::PrintToString(text);
-    ASSERT_EQ(mended == text, valid) << testing::PrintToString(text);
+    ASSERT_TRUE(oracle_valid(mended)) << ::testing::PrintToString(text);
+    ASSERT_EQ(mended == text, valid) << ::testing::PrintToString(text);
     ASSERT_EQ(valid_utf8(mended), mended);
   };
   for (int a = 0; a < 256; ++a) {
@@ -135,7 +135,7 @@ TEST(JsonUtf8, NothingIsReadPastOrBesideTheValue) {
                                  "\xEF\xBB"s,
                                  " "s}) {
     auto parsed = parse_json(bad);
-    ASSERT_FALSE(parsed.ok()) << testing::PrintToString(bad);
+    ASSERT_FALSE(parsed.ok()) << ::testing::PrintToString(bad);
     EXPECT_EQ(parsed.error().code, "invalid_json");
     EXPECT_NE(parsed.error().message.find("byte"), std::string::npos) << parsed.error().message;
   }
