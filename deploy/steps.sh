@@ -194,19 +194,3 @@ schema_suite() {
   fi
   echo "$folder/json/tests"
 }
-
-# The cases of the Berkeley Function Calling Leaderboard in bfcl-eval: data for e2e.function_calls_test.
-function_calls() {
-  local version=2026.3.23 folder="$cache/bfcl-eval-2026.3.23"
-  if [ ! -d "$folder/bfcl_eval/data" ]; then
-    say "fetching the cases of the Berkeley Function Calling Leaderboard (bfcl-eval $version)"
-    local work="$cache/bfcl"
-    rm -rf "$work" && mkdir -p "$work"
-    python3 -I -m pip download -q --disable-pip-version-check --no-deps --only-binary :all: \
-      -d "$work" "bfcl-eval==$version" >&2 || stop "bfcl-eval $version could not be fetched"
-    python3 -I -m zipfile -e "$work"/bfcl_eval-*.whl "$work/out"
-    rm -rf "$folder" && mv "$work/out" "$folder"
-    rm -rf "$work"
-  fi
-  echo "$folder/bfcl_eval/data"
-}
