@@ -153,10 +153,11 @@ class JinjaChatTemplate final : public ChatTemplate {
       TRY(jinja::Value text, jinja::make_text(meter, token));
       environment.variables.emplace_back(name, std::move(text));
     }
-    for (const auto& [name, json] : input.variables) {
-      TRY(jinja::Value value, jinja::value_of_json(meter, json));
-      std::erase_if(environment.variables, [&](const auto& each) { return each.first == name; });
-      environment.variables.emplace_back(name, std::move(value));
+    for (const auto& variable : input.variables) {
+      TRY(jinja::Value value, jinja::value_of_json(meter, variable.second));
+      std::erase_if(environment.variables,
+                    [&](const auto& each) { return each.first == variable.first; });
+      environment.variables.emplace_back(variable.first, std::move(value));
     }
     TRY(jinja::Text text, jinja::run_program(*program_, environment, meter));
     if (!input.continue_final_message) return pieces_of(text);

@@ -2,6 +2,8 @@
 
 #include <algorithm>
 #include <nlohmann/json.hpp>
+#include <unordered_set>
+#include <utility>
 
 #include "base/check.h"
 #include "base/limits.h"
@@ -59,8 +61,8 @@ class JsonBuilder : public nlohmann::json_sax<nlohmann::json> {
     }
     Json& in = *open_.back();
     if (in.is(Json::Kind::kArray)) return &in.items.emplace_back(std::move(value));
-    std::erase_if(in.members, [&](const auto& member) { return member.first == name_; });
-    return &in.members.emplace_back(name_, std::move(value)).second;
+    in.members.push_back({name_, std::move(value)});
+    return &in.members.back().value;
   }
   // What is open is the last of its parent, which therefore does not grow: pointers stay.
   bool open(Json::Kind kind) {
@@ -73,8 +75,21 @@ class JsonBuilder : public nlohmann::json_sax<nlohmann::json> {
   }
   bool close() {
     INVARIANT(!open_.empty(), "what ends was begun");
+    drop_equal_names(open_.back()->members);
     open_.pop_back();
     return true;
+  }
+  // All but the last of equal names, once for all: a look at each would cost the square.
+  static void drop_equal_names(std::vector<JsonMember>& members) {
+    std::unordered_set<std::string_view> later;
+    std::vector<bool> keeps(members.size());
+    for (std::size_t i = members.size(); i-- > 0;) keeps[i] = later.insert(members[i].name).second;
+    if (later.size() == members.size()) return;
+    std::vector<JsonMember> kept;
+    for (std::size_t i = 0; i < members.size(); ++i) {
+      if (keeps[i]) kept.push_back(std::move(members[i]));
+    }
+    members = std::move(kept);
   }
 
   Json root_;
@@ -87,9 +102,8 @@ class JsonBuilder : public nlohmann::json_sax<nlohmann::json> {
 }  // namespace
 
 const Json* Json::find(std::string_view name) const {
-  const auto found =
-      std::ranges::find_if(members, [&](const auto& member) { return member.first == name; });
-  return found == members.end() ? nullptr : &found->second;
+  const auto found = std::ranges::find(members, name, &JsonMember::name);
+  return found == members.end() ? nullptr : &found->value;
 }
 
 Result<Json> parse_json(std::string_view text) {
