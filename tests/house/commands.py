@@ -81,6 +81,8 @@ def main():
         for number, code in code_of(path.read_text()):
             for match in COMMAND.finditer(code):
                 words = [word.strip("[]\"'") for word in match.group(2).split()]
+                if "--" in words:  # what follows goes to another program
+                    words = words[:words.index("--")]
                 commands += 1
                 if wrong := check_command(match.group(1), programs[match.group(1)], words):
                     found.append(f"{name}:{number}: {wrong}: {code}")
