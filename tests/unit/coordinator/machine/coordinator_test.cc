@@ -674,6 +674,8 @@ TEST_F(CoordinatorTest, WaitingSequencesGiveUpAfterTwentySecondsWithoutAPipeline
   clock.advance(milliseconds(200));
   machine->on_timer();
   EXPECT_EQ(waiting->log, "unavailable ");
+  clock.advance(seconds(2));  // what ran waits a moment longer
+  machine->on_timer();
   EXPECT_EQ(machine->status().waiting, 0u);
 }
 

@@ -140,7 +140,8 @@ TEST(LogprobsTest, TheSeedIsReportedAsARequestTakesIt) {
 TEST(LogprobsTest, UsageAndTimingsAddUp) {
   EXPECT_EQ(usage_object({7, 5}).dump(),
             "{\"prompt_tokens\":7,\"completion_tokens\":5,\"total_tokens\":12,"
-            "\"prompt_tokens_details\":{\"cached_tokens\":0}}");
+            "\"prompt_tokens_details\":{\"cached_tokens\":0},"
+            "\"completion_tokens_details\":{\"reasoning_tokens\":0}}");
   const OrderedJson timings = timings_object({10, 500.0, 4, 2000.0});
   EXPECT_EQ(timings["prompt_per_second"], 20.0);
   EXPECT_EQ(timings["predicted_per_second"], 2.0);
