@@ -172,8 +172,9 @@ def difference(template, request, ours):
         return True, None
     if "error" in reply:
         return False, f"we refuse ({reply['code']}): {reply['error']}"
-    if "&#34;" in text:  # jinja2 escapes what is joined to a text marked by `safe`; models know none
-        text = html.unescape(text)
+    # jinja2 escapes what is joined to a text marked by `safe`; models know none of that.
+    if "&#34;" in text and joined(reply) == html.unescape(text):
+        text = joined(reply)
     if joined(reply) != text:
         return False, f"jinja2 {text!r}\n      ours   {joined(reply)!r}"
     trusted = "".join(piece for piece, user in reply["pieces"] if not user)
