@@ -5,8 +5,7 @@
 // sim --many N [--first S]: N swarms of 24 to 60 nodes that are placed by measurement, each twice.
 // sim --served N [--first S]: how much N of those serve, and what no placement exceeds.
 // sim --hours N [--first S] [--short 1]: N hours of one swarm with receipts, audits and wrong
-// clocks, or so many short ones of some minutes. Salts of audits are the system's: two runs may
-// differ.
+// clocks, or so many short ones of some minutes. A seed gives the same run everywhere.
 // --defect D plants one of proto/defect.h, in a build that has them.
 #include <spdlog/spdlog.h>
 
@@ -19,6 +18,7 @@
 #include <vector>
 
 #include "proto/defect.h"
+#include "tests/sim/seeded_system.h"
 #include "tests/sim/sim_days.h"
 #include "tests/sim/sim_many.h"
 #include "tests/sim/sim_swarm.h"
@@ -290,6 +290,7 @@ int main(int argc, char** argv) {
   }
   spdlog::set_level(spdlog::level::off);
   if (hours > 0) {
+    hearth::sim::seed_system_random(first);
     return hearth::sim::run_days_of(first, static_cast<std::uint32_t>(hours), is_short, replay);
   }
   if (many > 0) return hearth::sim::run_many_nodes_of(first, many, many == 1);
