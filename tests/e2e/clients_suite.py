@@ -18,9 +18,18 @@ import instructor
 import litellm
 import openai
 import pydantic
+import pydantic_ai
+import smolagents
 from langchain_core.messages import HumanMessage
 from langchain_core.tools import tool
 from langchain_openai import ChatOpenAI
+from llama_index.core.llms import ChatMessage
+from llama_index.core.prompts import PromptTemplate
+from llama_index.core.tools import FunctionTool
+from llama_index.llms.openai_like import OpenAILike
+from pydantic_ai.models.openai import OpenAIChatModel
+from pydantic_ai.providers.openai import OpenAIProvider
+from smolagents.models import CODEAGENT_RESPONSE_FORMAT
 
 ROOT = os.environ.get("HEARTH_API_ROOT", "")
 MODEL = os.environ.get("HEARTH_MODEL_ID", "")
@@ -128,6 +137,84 @@ class Instructor(unittest.TestCase):
                     model=MODEL, messages=SAY, response_model=Place, max_retries=0)
                 self.assertIn(got.kind, ("house", "flat"))
                 self.assertTrue(1 <= got.rooms <= 9)
+
+
+class LlamaIndex(unittest.TestCase):
+    def model(self):
+        return OpenAILike(model=MODEL, api_base=ROOT + "/v1", api_key="any", is_chat_model=True,
+                          is_function_calling_model=True, should_use_structured_outputs=True,
+                          context_window=8192, max_retries=0, timeout=PATIENCE_S)
+
+    def test_text_and_stream(self):
+        self.assertEqual(self.model().complete("Count.").text, WORDS)
+        asked = [ChatMessage(role="user", content="Count.")]
+        self.assertEqual(self.model().chat(asked).message.content, WORDS)
+        text = "".join(part.delta or "" for part in self.model().stream_chat(asked))
+        self.assertEqual(text, WORDS)
+
+    def test_chat_with_tools(self):
+        def add(a: int, b: int) -> int:
+            """Adds two numbers."""
+            return a + b
+        answer = self.model().chat_with_tools([FunctionTool.from_defaults(add)], "Add 1 and 2.",
+                                              tool_required=True)
+        call = self.model().get_tool_calls_from_response(answer)[0]
+        self.assertEqual(call.tool_name, "add")
+        self.assertEqual(sorted(call.tool_kwargs), ["a", "b"])
+
+    def test_structured_predict(self):
+        got = self.model().structured_predict(Place, PromptTemplate("Where does Ann live?"))
+        self.assertIsInstance(got, Place)
+
+
+class PydanticAi(unittest.TestCase):
+    def agent(self, **fields):
+        client = openai.AsyncOpenAI(base_url=ROOT + "/v1", api_key="any", max_retries=0,
+                                    timeout=PATIENCE_S)
+        model = OpenAIChatModel(MODEL, provider=OpenAIProvider(openai_client=client))
+        return pydantic_ai.Agent(model, instructions="Be brief.", **fields)
+
+    def test_text(self):
+        self.assertEqual(self.agent().run_sync("Count.").output, WORDS)
+
+    def test_tools_are_offered(self):
+        def add(a: int, b: int) -> int:
+            """Adds two numbers."""
+            return a + b
+        self.assertEqual(self.agent(tools=[add]).run_sync("Count.").output, WORDS)
+
+    def test_output_types(self):
+        for form in (pydantic_ai.ToolOutput, pydantic_ai.NativeOutput):
+            with self.subTest(form.__name__):
+                got = self.agent(output_type=form(Place)).run_sync("Where does Ann live?").output
+                self.assertIsInstance(got, Place)
+
+
+class SmolAgents(unittest.TestCase):
+    def model(self):
+        return smolagents.OpenAIServerModel(
+            MODEL, api_base=ROOT + "/v1", api_key="any",
+            client_kwargs={"max_retries": 0, "timeout": PATIENCE_S})
+
+    def test_text_stream_and_stop(self):
+        self.assertEqual(self.model().generate(SAY).content, WORDS)
+        text = "".join(part.content or "" for part in self.model().generate_stream(SAY))
+        self.assertEqual(text, WORDS)
+        stop = WORDS.split()[2]
+        self.assertEqual(self.model().generate(SAY, stop_sequences=[stop]).content.strip(),
+                         WORDS.partition(stop)[0].strip())
+
+    def test_code_agents_format(self):
+        got = self.model().generate(SAY, response_format=CODEAGENT_RESPONSE_FORMAT).content
+        self.assertEqual(sorted(json.loads(got)), ["code", "thought"])
+
+    def test_tool_calling_agent(self):
+        agent = smolagents.ToolCallingAgent(tools=[], model=self.model(), max_steps=1,
+                                            verbosity_level=0)
+        agent.run("Count.")
+        calls = [call.name for step in agent.memory.steps
+                 for call in getattr(step, "tool_calls", None) or []]
+        self.assertEqual(calls, ["final_answer"])
 
 
 class Llm(unittest.TestCase):
