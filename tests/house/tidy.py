@@ -310,6 +310,10 @@ def check_documents(root, found):
             found.append(f"{name} is missing; say in a few lines what is in the folder")
         elif len(path.read_text().splitlines()) > most:
             found.append(f"{name}: {len(path.read_text().splitlines())} lines, at most {most}")
+        if name.endswith("/README.md") and path.exists() and path.read_text():
+            heading = f"# {name.removesuffix('README.md')}"
+            if path.read_text().splitlines()[0] != heading:
+                found.append(f"{name}: the first line is not \"{heading}\"")
     for path in text_files(root):
         if path.suffix != ".md":
             continue
@@ -417,6 +421,7 @@ def self_test():
         "words": ({"base/b.md": ("it is no" + "body\n") * (RIDDLES_MAX + 1)}, "who does what"),
         "long document": ({"README.md": "line\n" * 121}, "at most 120"),
         "long folder document": ({"base/README.md": "line\n" * 16}, "at most 15"),
+        "heading": ({"base/README.md": "#base /\n"}, "the first line is not"),
         "no folder document": ({"base/b/b.h": "#pragma once\n"}, "README.md is missing"),
         "link": ({"base/README.md": "[there](nowhere.md)\n"}, "leads nowhere"),
         "mirror": ({"tests/unit/base/zzz_test.cc": "int b;\n"}, "mirrors no file"),
