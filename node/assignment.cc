@@ -16,11 +16,12 @@ Status check_address(const char* field, const std::string& address) {
 Status check_layers(const Assignment& assignment, std::uint32_t model_layers) {
   const LayerRange layers = assignment.layers;
   REQUIRE(layers.begin < layers.end && layers.end <= model_layers, "assigned layers ", layers.begin,
-          " to ", layers.end, " are no range of the model's ", model_layers);
+          " to ", layers.end, " are not a range of the model, which has layers 0 to ",
+          model_layers);
   REQUIRE((layers.begin == 0) == assignment.is_first(),
-          "the first stage, and no other, begins at layer 0");
-  REQUIRE((layers.end == model_layers) == assignment.is_last(),
-          "the last stage, and no other, ends at layer ", model_layers);
+          "layers must begin at 0 on the first stage and only there");
+  REQUIRE((layers.end == model_layers) == assignment.is_last(), "layers must end at ", model_layers,
+          " on the last stage and only there");
   return ok_status();
 }
 

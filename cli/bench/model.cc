@@ -78,7 +78,8 @@ Result<double> run_once(node::LocalRunner& runner, const Row& row, std::uint64_t
     if (interrupted()) return Error{ErrorCode::kCancelled, "interrupted"};
     TRY(bool stepped, runner.step());
     if (!failed.ok()) return std::move(failed).error();
-    if (!stepped && running > 0) return Error{ErrorCode::kNoCapacity, "the engine stalled"};
+    if (!stepped && running > 0)
+      return Error{ErrorCode::kNoCapacity, "the engine stopped although the answer is incomplete"};
   }
   return std::chrono::duration<double, std::nano>(SteadyClock::now() - start).count();
 }

@@ -38,7 +38,7 @@ Result<Cluster> parse_cluster(std::string_view text) try {
   cluster.follows = json.value("follows", false);
   return cluster;
 } catch (const OrderedJson::exception&) {
-  return Error::invalid("it is not JSON that hearth wrote");
+  return Error::invalid("the file is not the JSON that hearth writes");
 }
 
 }  // namespace

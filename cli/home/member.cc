@@ -41,7 +41,7 @@ Result<MemberFile> parse_member_file(std::string_view text) try {
   const Json json = Json::parse(text);
   MemberFile member;
   const auto cluster = from_hex(json.value("cluster", ""));
-  REQUIRE(cluster.has_value(), "no cluster");
+  REQUIRE(cluster.has_value(), "the field cluster is missing");
   TRY(member.cluster, PublicKey::parse(*cluster));
   member.node = json.value("node", "");
   TRY_VOID(check_node_name(member.node));
@@ -56,7 +56,7 @@ Result<MemberFile> parse_member_file(std::string_view text) try {
   if (!member.api.empty()) TRY_VOID(parse_address(member.api));
   return member;
 } catch (const Json::exception&) {
-  return Error::invalid("it is not JSON that hearth wrote");
+  return Error::invalid("the file is not the JSON that hearth writes");
 }
 
 Status write_member_file(const std::string& folder, const MemberFile& member) {
@@ -199,7 +199,7 @@ class JoinedMember final : public Member {
   std::vector<std::string> coordinators() override { return finder_->all(); }
   void on_reached(const Roster& roster) override { finder_->reached(roster); }
   Result<std::string> listen_address() const override {
-    Result<std::string> host = Error::invalid("no coordinator");
+    Result<std::string> host = Error::invalid("this machine knows no address of the coordinator");
     for (const std::string& coordinator : finder_->known()) {
       TRY(const Address address, parse_address(coordinator));
       host = own_host_towards(address);
@@ -377,9 +377,9 @@ Result<node::Inquirer> own_inquirer(const std::string& given) {
   PublicKey cluster;
   TRY(const auto member, read_member_file(folder));
   if (member && member->role != Role::kWorker) {
-    return Error{ErrorCode::kRefused, "this machine has joined as " +
-                                          std::string(role_name(member->role)) +
-                                          ", which has no data links"};
+    return Error{ErrorCode::kRefused,
+                 "this machine has joined as " + std::string(role_name(member->role)) +
+                     ", which has no data links; run this on a worker or on the server"};
   }
   if (member) {
     cluster = member->cluster;

@@ -134,8 +134,9 @@ Result<SwarmAnswer> fetch_swarm(client::HttpClient& http, const std::string& api
   }
   const auto state = client::parse_reply(reply->body);
   if (reply->status != 200 || !state.is_object()) {
-    return Error{ErrorCode::kUnavailable, api_base + " is not a Hearth server (it answers " +
-                                              std::to_string(reply->status) + ")"};
+    return Error{ErrorCode::kUnavailable,
+                 api_base + " is not a Hearth server; pass another --host (the answer has status " +
+                     std::to_string(reply->status) + ")"};
   }
   SwarmAnswer answer;
   TRY(answer.view, client::read_swarm_view(reply->body));

@@ -143,7 +143,7 @@ Result<LaunchPlan> launch_plan(const std::string& client, const LaunchServer& se
   }
   return Error{ErrorCode::kNotFound,
                client.empty() ? "no client given: pass one of " + known_clients()
-                              : fmt::format("'{}' is no client that hearth launch knows; pass one "
+                              : fmt::format("hearth launch does not know the client '{}'; pass one "
                                             "of {}, or set its base URL to {}/v1 yourself",
                                             client, known_clients(), server.base)};
 }

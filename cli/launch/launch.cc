@@ -35,7 +35,8 @@ Result<std::string> served_model(const LaunchOptions& options) {
   const auto data = list.is_object() ? list.value("data", nlohmann::json()) : nlohmann::json();
   const bool named = data.is_array() && !data.empty() && data.front().is_object();
   const auto id = named ? data.front().value("id", nlohmann::json()) : nlohmann::json();
-  REQUIRE(id.is_string(), options.api_base + " lists no model that this key may use");
+  REQUIRE(id.is_string(),
+          options.api_base + " lists no model for this API key; pass another --api-key");
   return id.get<std::string>();
 }
 

@@ -94,8 +94,9 @@ Result<std::set<std::string>> check_evidence(
     const std::string at = "the verdict at entry " + std::to_string(index);
     const std::string name = kEvidenceFolder + verdict.evidence.hex();
     const auto bytes = folder.read(name, ledger::kEvidenceBytes);
-    REQUIRE(bytes, name + ": the evidence of " + at + " cannot be read: " + bytes.error().message);
-    REQUIRE(blake2b(*bytes) == verdict.evidence, name + ": not the evidence that " + at + " names");
+    REQUIRE(bytes, name + ": cannot read the evidence of " + at + ": " + bytes.error().message);
+    REQUIRE(blake2b(*bytes) == verdict.evidence,
+            name + ": the file's hash is not the one in " + at);
     files.insert(name);
   }
   return files;
@@ -248,7 +249,8 @@ int show_fork(const AuditOptions& options) {
   if (!fork) return fail(Error::invalid(options.fork + ": " + fork.error().message));
   const PublicKey& log = fork->one.log;
   if (*key && **key != log) {
-    return fail(Error::invalid(options.fork + ": it belongs to another log, " + log.hex()));
+    return fail(Error::invalid(options.fork + ": the proof is about another log; --key must be " +
+                               log.hex()));
   }
   if (options.json) {
     const auto side = [](const ledger::Checkpoint& one) {
@@ -260,7 +262,7 @@ int show_fork(const AuditOptions& options) {
                               {"root_of_the_first_in_the_second", fork->root.hex()}};
     print_line("{}", json.dump());
   }
-  fail(Error::invalid("two histories of one log are proved: its key " + log.hex() + " signed " +
+  fail(Error::invalid("the log has two histories: its key " + log.hex() + " signed " +
                       std::to_string(fork->one.size) + " entries with the root " +
                       fork->one.root.hex() + ", and " + std::to_string(fork->other.size) +
                       " with the root " + fork->other.root.hex() + ", the first " +

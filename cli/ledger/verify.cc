@@ -47,7 +47,7 @@ Result<ledger::AnswerName> parse_name(const std::string& text) {
   const auto bytes = from_hex(digits);
   REQUIRE(bytes && bytes->size() == name.size(),
           "a receipt is " + std::to_string(2 * name.size()) +
-              " hex digits, as an answer has them in hearth.receipt and x-hearth-receipt");
+              " hex digits: the field hearth.receipt or the header x-hearth-receipt of an answer");
   std::ranges::copy(*bytes, name.begin());
   return name;
 }
@@ -57,10 +57,9 @@ Result<Asked> read_asked(const VerifyOptions& options) {
   std::error_code ignored;
   if (!std::filesystem::is_regular_file(options.receipt, ignored)) {
     TRY(out.name, parse_name(options.receipt));
-    REQUIRE(
-        !options.re_execute && options.request.empty(),
-        "a receipt says nothing of what was asked: to compute it again, give the file of hearth "
-        "run --receipt in its place, or the saved answer and --request FILE");
+    REQUIRE(!options.re_execute && options.request.empty(),
+            "a receipt does not contain the request, which --re-execute and --request need: pass "
+            "the file of hearth run --receipt, or a saved answer with --request FILE");
     return out;
   }
   TRY(const std::string answer, read_text(options.receipt, client::kSavedAnswerBytes));
@@ -78,7 +77,7 @@ Result<VerifiedAnswer> verify(const VerifyOptions& options, const ledger::Answer
   VerifiedAnswer out;
   TRY(out.checkpoint, ledger::read_checkpoint(folder));
   REQUIRE(options.key.empty() || out.checkpoint.log.hex() == options.key,
-          "the log is of key " + out.checkpoint.log.hex() + ", not of the one that is given");
+          "--key: the log is signed by " + out.checkpoint.log.hex() + ", not by this key");
   TRY(out.found, ledger::find_receipts(folder, out.checkpoint, name));
   REQUIRE(!out.found.empty(),
           "the log has no receipt of this answer; a running server logs within a second of its "
@@ -91,11 +90,12 @@ Result<VerifiedAnswer> verify(const VerifyOptions& options, const ledger::Answer
   for (std::size_t i = 0; i < out.found.size(); ++i) {
     const ledger::LoggedAudits& said = out.audits[i];
     const std::string what = "entry " + std::to_string(out.found[i].entry) + ": ";
-    REQUIRE(!said.worker, what +
-                              "an audit computed another result, and the ledger has judged that "
-                              "the worker was false");
+    REQUIRE(
+        !said.worker,
+        what +
+            "an audit found another result, and the verdict is that the worker's result is false");
     REQUIRE(said.differed == 0 || said.auditor,
-            what + "an audit computed another result, and the ledger has no verdict on it");
+            what + "an audit found another result, and the ledger has no verdict yet");
   }
   return out;
 }
@@ -172,9 +172,9 @@ int print_difference(const node::Difference& difference, bool json) {
 
 int run_verify(const VerifyOptions& options) {
   if (options.receipt.empty()) {
-    return fail(Error::invalid(
-        "verify what? Give an answer's receipt, or a file with the answer (hearth run --receipt "
-        "FILE)"));
+    return fail(
+        Error::invalid("no receipt given: pass a receipt id or an answer file, for example hearth "
+                       "verify answer.json"));
   }
   std::error_code ignored;
   if (std::filesystem::is_regular_file(options.receipt, ignored)) {

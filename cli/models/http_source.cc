@@ -30,7 +30,7 @@ Status HttpSource::read(std::uint64_t begin, std::uint64_t end, const Sink& sink
   if (status < 400) return ok_status();
   const bool passing = status >= 500 || status == 408 || status == 429;
   return Error{passing ? ErrorCode::kUnavailable : ErrorCode::kNotFound,
-               "it answers " + std::to_string(status)};
+               "the server answers with status " + std::to_string(status)};
 }
 
 }  // namespace hearth::cli

@@ -72,7 +72,8 @@ class LocalAnswerer final : public Answerer {
     const std::uint32_t context = runner_->spec().context;
     REQUIRE(!prompt.empty(), "the prompt has no tokens; give some text");
     REQUIRE(prompt.size() < context, "the prompt has " + std::to_string(prompt.size()) +
-                                         " tokens; the context holds " + std::to_string(context));
+                                         " tokens; the limit is the model's context of " +
+                                         std::to_string(context));
     SequenceOpen open;
     open.sequence = SequenceId(next_id_++);
     open.prompt_tokens = static_cast<std::uint32_t>(prompt.size());
@@ -135,7 +136,9 @@ class LocalAnswerer final : public Answerer {
         break;
       }
       TRY(bool stepped, runner_->step());
-      if (!stepped && !done) return Error{ErrorCode::kNoCapacity, "the engine stalled"};
+      if (!stepped && !done)
+        return Error{ErrorCode::kNoCapacity,
+                     "the engine stopped although the answer is incomplete"};
     }
     runner_->cancel(open.sequence);
     for (bool more = true; more;) {  // frees its KV before the next question

@@ -96,7 +96,7 @@ Status set_parameter(RunOptions& options, const std::string& name, const std::st
     const std::string wrong = parameter.range(value);
     REQUIRE(wrong.empty(), names.front() + ": " + wrong);
     REQUIRE(names.front() != "stop" || options.stop.size() < limits::kStopStrings,
-            "stop: there are already " + std::to_string(limits::kStopStrings) + ", the limit");
+            "stop: at most " + std::to_string(limits::kStopStrings) + " stop strings may be set");
     parameter.set(options, value);
     return ok_status();
   }

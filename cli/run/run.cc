@@ -33,8 +33,9 @@ Result<std::string> read_stdin() {
     if (count < 0) return Error{ErrorCode::kIo, "cannot read standard input"};
     if (count == 0) return text;
     text.append(buffer, static_cast<std::size_t>(count));
-    REQUIRE(text.size() <= limits::kTextBytes,
-            "the prompt is over " + std::to_string(limits::kTextBytes) + " bytes");
+    REQUIRE(
+        text.size() <= limits::kTextBytes,
+        "the prompt is larger than " + std::to_string(limits::kTextBytes) + " bytes, the limit");
   }
 }
 

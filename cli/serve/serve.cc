@@ -274,8 +274,8 @@ Status check_host(const ServeOptions& options) {
   if (client::is_loopback_address(options.host)) {
     if (options.host_names.empty()) return ok_status();
     return Error{ErrorCode::kNotFound,
-                 "--host-name names this machine for others, and the API on " + options.host +
-                     " is for this machine alone; add --host ADDRESS, or omit --host-name"};
+                 "--host-name is for clients on other machines, but the API on " + options.host +
+                     " accepts only this machine; add --host ADDRESS, or omit --host-name"};
   }
   const auto cluster = need_cluster(options.data_dir);
   if (cluster.ok()) return ok_status();
@@ -387,7 +387,7 @@ class Server {
   static Status check(const ServeOptions& options) {
     TRY_VOID(check_device_choice(options.device));
     REQUIRE(options.stages <= limits::kStages && options.local_workers <= limits::kStages,
-            "--stages and --local-workers are limited to " + std::to_string(limits::kStages));
+            "--stages and --local-workers must be at most " + std::to_string(limits::kStages));
     REQUIRE(options.batch_rows >= 1 && options.batch_rows <= limits::kBatchRows,
             "--batch-rows must be from 1 to " + std::to_string(limits::kBatchRows));
     return ok_status();
@@ -584,7 +584,7 @@ class Server {
     all.add(0, manifest.manifest()->file_bytes);
     const Status shared = shared_->share(id, path, std::move(all));
     if (!shared)
-      spdlog::error("no node can fetch the model from this server: {}", shared.error().message);
+      spdlog::error("nodes cannot fetch the model from this server: {}", shared.error().message);
     if (manifest.bytes().size() + limits::kReasonBytes > limits::kControlMessageBytes) {
       spdlog::error("the model has too many tensors: nodes need the model file to join");
       return;
@@ -594,7 +594,8 @@ class Server {
   }
 
   Result<control::v1::Description> describe() const {
-    REQUIRE(manifest_ != nullptr, "this server has no cluster that others know");
+    REQUIRE(manifest_ != nullptr,
+            "other machines cannot join this server's cluster; create one with hearth init");
     control::v1::Description description;
     description.set_manifest(described_.data(), described_.size());
     description.set_data_address(data_->address());

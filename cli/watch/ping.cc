@@ -80,9 +80,12 @@ class PingLink final : public TransportEvents {
   Status wait(Condition condition) {
     const auto deadline = SteadyClock::now() + kConnectPatience;
     while (!condition()) {
-      if (!refusal_.empty()) return Error{ErrorCode::kRefused, "the node says: " + refusal_};
+      if (!refusal_.empty())
+        return Error{ErrorCode::kRefused, "the node refused the link: " + refusal_};
       if (closed_) return Error{ErrorCode::kUnavailable, closed_->message};
-      if (SteadyClock::now() >= deadline) return Error{ErrorCode::kTimeout, "no answer in time"};
+      if (SteadyClock::now() >= deadline)
+        return Error{ErrorCode::kTimeout, "the node did not answer within " +
+                                              std::to_string(kConnectPatience.count()) + " s"};
       io_.restart();
       io_.run_one_for(std::chrono::milliseconds(50));
     }
@@ -113,7 +116,7 @@ Result<Probe> probe(const node::Inquirer& own, const std::string& node,
                     const std::string& address) {
   TRY(const auto link, PingLink::open(own, address));
   // The roster says whose key answers there.
-  REQUIRE(link->peer() == node, "at " + address + " answers " + link->peer() + ", not " + node);
+  REQUIRE(link->peer() == node, "the node at " + address + " is " + link->peer() + ", not " + node);
   TRY(const double seconds, link->ping(1, {}));
   return Probe{link->connected_seconds(), seconds};
 }

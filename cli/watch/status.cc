@@ -140,7 +140,8 @@ Result<int> run_ps(const StatusOptions& options) {
                std::to_string(view.waiting)});
     return succeed(boost::algorithm::join(table.lines(), "\n"));
   } catch (const Json::exception& bad) {
-    return Error::invalid(std::string("the server's state is of another version: ") + bad.what());
+    return Error::invalid(std::string("the server has another version than this program: ") +
+                          bad.what());
   }
 }
 

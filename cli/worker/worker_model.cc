@@ -218,9 +218,8 @@ Result<std::unique_ptr<WorkerModel>> open_worker_model(const WorkerOptions& opti
     TRY_VOID(open_joined(*model, options, folder, *joined));
     return model;
   }
-  REQUIRE(
-      !options.model.empty(),
-      "no --model is given, and this machine is in no cluster that names one (hearth join TOKEN)");
+  REQUIRE(!options.model.empty(),
+          "no model given: pass --model FILE, or join a cluster (hearth join TOKEN)");
   TRY(const auto path, resolve_model(options.model));
   TRY(model->file, model::GgufFile::open(path.string()));
   TRY(model->spec, model::ModelSpec::read(*model->file));

@@ -55,7 +55,9 @@ Result<asio::ssl::context> member_context(const MemberLinks& links) {
   }
   if (!error)
     context.set_verify_callback([](bool, asio::ssl::verify_context&) { return true; }, error);
-  if (error) return Error{ErrorCode::kIo, "links of members to the API: " + error.message()};
+  if (error)
+    return Error{ErrorCode::kIo,
+                 "cannot set up TLS for the members' links to the API: " + error.message()};
   ::SSL_CTX_set_num_tickets(context.native_handle(), 0);
   ::SSL_CTX_set_max_cert_list(context.native_handle(), limits::kCertificateBytes);
   return context;

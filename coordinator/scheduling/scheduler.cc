@@ -209,11 +209,12 @@ Status Scheduler::enqueue(std::shared_ptr<Sequence> sequence) {
   const std::size_t room =
       limits::kWaitingSequences - std::min<std::size_t>(waiting_.size(), limits::kWaitingSequences);
   if (room == 0 || shares_.waiting(owner) >= 2 * room) {
-    return Error{ErrorCode::kNoCapacity,
-                 "the queue is full: " + std::to_string(waiting_.size()) + " of " +
-                     std::to_string(limits::kWaitingSequences) + " sequences wait, " +
-                     std::to_string(shares_.waiting(owner)) +
-                     " of them from this key, which may have twice as many as places are left"};
+    return Error{
+        ErrorCode::kNoCapacity,
+        "the queue is full: " + std::to_string(waiting_.size()) + " of " +
+            std::to_string(limits::kWaitingSequences) + " sequences wait, " +
+            std::to_string(shares_.waiting(owner)) +
+            " of them of this API key, which may have at most twice the free places; retry later"};
   }
   shares_.arrive(owner);
   waiting_.push_back(std::move(sequence));

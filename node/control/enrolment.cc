@@ -27,7 +27,7 @@ class OneKey {
   Status admit(const PublicKey& key) {
     const std::lock_guard lock(mutex_);
     if (!key_) key_ = key;
-    REQUIRE(*key_ == key, "the machine there has changed its key");
+    REQUIRE(*key_ == key, "the machine at this address has changed its key");
     return ok_status();
   }
   std::optional<PublicKey> key() const {
@@ -75,8 +75,7 @@ Error failure_of(const grpc::Status& status, const std::string& address) {
   }
   return Error::of(ErrorCode::kUnavailable, "no coordinator answers at ", address, ": ",
                    decode_refused(as_bytes(status.error_message())),
-                   "; hearth serve must run there, and no firewall may close "
-                   "that port");
+                   "; check that hearth serve runs there and that no firewall closes the port");
 }
 
 // It has shown its key and hung up on ours, before it read a word.
@@ -108,7 +107,7 @@ class Dialogue {
     const auto node = key_->key();
     if (node && status.error_code() == grpc::StatusCode::UNAVAILABLE) return closed_door(address_);
     if (!status.ok()) return failure_of(status, address_);
-    REQUIRE(node.has_value(), "the machine at " + address_ + " has shown no key");
+    REQUIRE(node.has_value(), "the machine at " + address_ + " did not show a key");
     const ByteSpan shown = as_bytes(proof.cluster_key());
     TRY(const PublicKey claimed, PublicKey::parse(shown));
     return check_coordinator(expected.empty() ? fingerprint(claimed) : expected, shown,
@@ -128,8 +127,8 @@ class Dialogue {
     }
     if (status.error_message() == kNodeRemoved) return refusal_of(kNodeRemoved, address_);
     return Error::of(ErrorCode::kRefused, "the coordinator at ", address_,
-                     " admits no node without a token, or not under this "
-                     "name; its log says which");
+                     " does not admit this node without a join token or under this name; the log "
+                     "of hearth serve has the reason");
   }
 
   Result<control::v1::Enrolled> enrol(const JoinToken& token, const EnrolmentRequest& request) {
@@ -166,7 +165,7 @@ Result<Enrolled> read_answer(const control::v1::Enrolled& answer, const PublicKe
   const RosterEntry* entry = roster.find(own);
   REQUIRE(entry != nullptr && entry->name == request.name &&
               request.role.value_or(entry->role) == entry->role,
-          "the coordinator's roster does not hold what was asked for");
+          "the coordinator's roster does not have this node with the requested name and role");
   enrolled.role = entry->role;
   const std::string& key = answer.api_key();
   REQUIRE(key.size() <= limits::kApiKeyNameBytes &&
@@ -229,7 +228,8 @@ Result<std::unique_ptr<Door>> wait_for_door(const Waiting& waiting, const TlsIde
     auto door = Door::find(waiting.address, identity, patience);
     if (door.ok() || door.error().code != ErrorCode::kRefused) return door;
     if (!told) waiting.closed(door.error());
-    if (!waiting.go_on()) return Error{ErrorCode::kCancelled, "nothing was asked"};
+    if (!waiting.go_on())
+      return Error{ErrorCode::kCancelled, "interrupted; this machine did not join"};
     if (std::chrono::steady_clock::now() >= deadline) {
       return Error{ErrorCode::kTimeout, door.error().message};
     }
@@ -248,7 +248,7 @@ Result<std::unique_ptr<Door>> Door::find(const std::string& address, const TlsId
 
 Result<Enrolled> enrol(const JoinToken& token, const TlsIdentity& identity,
                        const EnrolmentRequest& request, Duration patience) {
-  Result<Enrolled> last = Error::invalid("a join token without an address");
+  Result<Enrolled> last = Error::invalid("the join token has no address");
   for (const std::string& address : token.addresses) {
     last = enrol_at(address, token, identity, request, patience);
     // A refusal holds for all addresses; only silence is a reason to try the next one.
@@ -265,7 +265,7 @@ Result<Enrolled> wait_to_enrol(const Waiting& waiting, const TlsIdentity& identi
           waiting.address, " belongs to another cluster (", three_words(door->cluster()),
           ") than it announces");
   if (!waiting.confirm(door->cluster(), identity.key)) {
-    return Error{ErrorCode::kCancelled, "nothing was asked, and nothing joined"};
+    return Error{ErrorCode::kCancelled, "not confirmed; this machine did not join"};
   }
   while (std::chrono::steady_clock::now() < deadline && waiting.go_on()) {
     auto answer = door->knock(name, patience);
@@ -274,9 +274,11 @@ Result<Enrolled> wait_to_enrol(const Waiting& waiting, const TlsIdentity& identi
     if (!answer.ok() && answer.error().code != ErrorCode::kUnavailable) return answer.error();
     std::this_thread::sleep_for(kKnockEvery);
   }
-  if (!waiting.go_on()) return Error{ErrorCode::kCancelled, "asked no longer; nothing joined"};
-  return Error::of(ErrorCode::kTimeout, "this machine was not let in within ",
-                   waiting.patience.count(), " s; on the coordinator's machine: hearth approve");
+  if (!waiting.go_on())
+    return Error{ErrorCode::kCancelled, "interrupted; this machine did not join"};
+  return Error::of(ErrorCode::kTimeout, "this machine was not admitted within ",
+                   waiting.patience.count(),
+                   " s; run hearth approve on the coordinator's machine, then join again");
 }
 
 }  // namespace hearth::node

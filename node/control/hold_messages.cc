@@ -21,7 +21,7 @@ Result<HoldMessage> read_hold(const control::v1::Hold& message, std::uint32_t mo
   hold.plan.layers = {message.layers().begin(), message.layers().end()};
   const LayerRange layers = hold.plan.layers;
   REQUIRE(layers.begin < layers.end && layers.end <= model_layers, "layers ", layers.begin, " to ",
-          layers.end, " are no range of the model's ", model_layers);
+          layers.end, " are not a range of the model, which has layers 0 to ", model_layers);
   hold.plan.why = decode_refused(as_bytes(message.why()));
   REQUIRE(message.model().empty() || read_field(message.model(), hold.model.bytes),
           "the id of the model has ", message.model().size(), " bytes");

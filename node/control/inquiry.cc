@@ -23,11 +23,11 @@ constexpr int kAsks = 50;  // ten seconds; the coordinator gives up long before
 Error failed_inquiry(const grpc::Status& status, const std::string& address) {
   if (status.error_code() == grpc::StatusCode::UNAUTHENTICATED) {
     return Error::of(ErrorCode::kRefused, "the coordinator at ", address,
-                     " does not answer this machine; hearth nodes shows who is in");
+                     " does not know this machine; hearth nodes on the server lists the members");
   }
   if (status.error_code() == grpc::StatusCode::UNIMPLEMENTED) {
     return Error::of(ErrorCode::kVersion, "the coordinator at ", address,
-                     " is older than this program and cannot say");
+                     " is older than this program and does not support this request; update it");
   }
   return {ErrorCode::kUnavailable, "no coordinator of the cluster answers at " + address};
 }
@@ -56,7 +56,8 @@ Error failed_leave(const grpc::Status& status, const std::string& address) {
 AdmitKey admit_coordinator(std::shared_ptr<const RosterBook> roster) {
   return [roster = std::move(roster)](const PublicKey& key) -> Status {
     const auto entry = roster->find(key);
-    REQUIRE(entry && entry->role == Role::kCoordinator, "no coordinator of the roster");
+    REQUIRE(entry && entry->role == Role::kCoordinator,
+            "the machine at this address is not the coordinator of the roster");
     return ok_status();
   };
 }
@@ -66,7 +67,7 @@ using Question = std::function<grpc::Status(Control::Stub&, grpc::ClientContext&
 
 // Asks each address until one answers; which one it was.
 Result<std::string> ask(const Inquirer& inquirer, Failure failure, const Question& question) {
-  Error last = Error::invalid("no address of a coordinator");
+  Error last = Error::invalid("this machine knows no address of the coordinator");
   for (const std::string& address : inquirer.addresses) {
     const auto stub = Control::NewStub(
         control_channel(address, inquirer.identity, admit_coordinator(inquirer.roster)));
@@ -112,7 +113,8 @@ Result<Reached> reach(const Inquirer& inquirer) {
     }
     std::this_thread::sleep_for(kAskAgain);
   }
-  return Error{ErrorCode::kTimeout, "the coordinator does not say whether it reaches this machine"};
+  return Error{ErrorCode::kTimeout,
+               "the coordinator did not report within 10 s whether it reaches this machine"};
 }
 
 Result<Description> describe(const Inquirer& inquirer) {

@@ -183,7 +183,7 @@ void ControlSession::on_frame(LinkId link, Frame frame) {
     case CoordinatorMessage::kAccusation:
     case CoordinatorMessage::kSelfCheck: return events_.on_proof(message);
     case CoordinatorMessage::kEnded:
-      return spdlog::error("{}: the coordinator gives this node no work any more: {}",
+      return spdlog::error("{}: this node gets no more work from the coordinator: {}",
                            options_.node, message.ended().why());
     case CoordinatorMessage::kProbe:
       if (state_ == State::kRegistered) on_probe(message.probe());

@@ -119,7 +119,7 @@ Status Forward::verify_weights() {
     return Error::of(ErrorCode::kNumeric,
                      (is_layer ? "the weights of layer " + std::to_string(setup_.layers.begin + i)
                                : std::string("the embedding, the head or the final norm")),
-                     " in memory are not what was loaded: test this machine's memory");
+                     " have changed in memory since loading: test this machine's memory");
   }
   return ok_status();
 }

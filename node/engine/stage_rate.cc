@@ -62,7 +62,7 @@ class Timed {
     TRY_VOID(engine_.step(batch, result));
     const bool failed = std::any_of(batch.rows.begin(), batch.rows.end(),
                                     [](const BatchRow& row) { return row.failed(); });
-    REQUIRE(!failed, "a measured row could not be computed");
+    REQUIRE(!failed, "the measurement failed: a row could not be computed");
     position_ = (position_ + 1) % std::min(kPositions, spec_.context - 1);
     return ok_status();
   }

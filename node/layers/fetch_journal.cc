@@ -75,7 +75,7 @@ Result<std::unique_ptr<FetchJournal>> FetchJournal::open(const std::string& path
 Status FetchJournal::read() {
   struct stat info {};
   if (::fstat(*file_, &info) != 0) return io_error("cannot read");
-  REQUIRE(S_ISREG(info.st_mode), path_ + " is no regular file");
+  REQUIRE(S_ISREG(info.st_mode), path_ + " is not a regular file");
   const auto size = static_cast<std::uint64_t>(info.st_size);
   if (size <= limits::kFetchJournalBytes) {
     Bytes bytes(size);

@@ -106,7 +106,7 @@ class Fetch {
     if (!file_.open()) return io_error("cannot open", errno);
     struct stat info {};
     if (::fstat(*file_, &info) != 0) return io_error("cannot read", errno);
-    REQUIRE(S_ISREG(info.st_mode), path_ + " is no regular file");
+    REQUIRE(S_ISREG(info.st_mode), path_ + " is not a regular file");
     if (static_cast<std::uint64_t>(info.st_size) == manifest_.file_bytes) return ok_status();
     TRY_VOID(journal_->clear());  // of a file that is gone
     if (::ftruncate(*file_, 0) != 0 ||
@@ -301,7 +301,7 @@ class Fetch {
       std::uint64_t at = range.first;
       std::uint64_t noted = at;
       const auto sink = [&](ByteSpan bytes) -> Status {
-        REQUIRE(bytes.size() <= range.second - at, "it sends more than was asked for");
+        REQUIRE(bytes.size() <= range.second - at, "the source sends more bytes than requested");
         TRY_VOID(write(at, bytes));
         at += bytes.size();
         TRY_VOID(count(source, bytes.size()));
@@ -313,7 +313,7 @@ class Fetch {
       TRY_VOID(note(job, noted, at));
       TRY_VOID(read);
       if (at != range.second) {
-        return Error{ErrorCode::kUnavailable, "it ended before the range did"};
+        return Error{ErrorCode::kUnavailable, "the source ended before the end of the range"};
       }
     }
     return ok_status();
@@ -405,7 +405,7 @@ Status check_table(const std::string& path, const model::Manifest& manifest,
     const model::ManifestTensor& wanted = manifest.tensors[item.number - 1];
     const model::TensorInfo* tensor = file->find_tensor(wanted.name);
     REQUIRE(tensor != nullptr && tensor->offset == wanted.offset && tensor->bytes == wanted.bytes,
-            "the manifest and the model's own header disagree about " + item.name);
+            "the manifest and the model's header have different places for " + item.name);
   }
   return ok_status();
 }

@@ -38,7 +38,7 @@ class PeerSource::Connection final : private TransportEvents {
       io_.restart();
       io_.run_one_for(kWait);
       if (!over_ && SteadyClock::now() - moved_ > options_.stall) {
-        end_with({ErrorCode::kTimeout, "it sends nothing"});
+        end_with({ErrorCode::kTimeout, "the node sends nothing"});
       }
     }
     return over_ ? Status(*over_) : ok_status();
@@ -78,7 +78,7 @@ class PeerSource::Connection final : private TransportEvents {
     if (incoming || link != link_) return;
     const auto peer = transport_->peer(link);
     if (!peer || peer->name != holder_.node) {
-      return end_with(Error::invalid("the key there is not the one of " + holder_.node));
+      return end_with(Error::invalid("the node at this address is not " + holder_.node));
     }
     opened_ = true;
     moved_ = SteadyClock::now();
@@ -100,14 +100,16 @@ class PeerSource::Connection final : private TransportEvents {
 
   Status take(const Frame& frame) {
     if (frame.type == FrameType::kRefused) {
-      return Error{ErrorCode::kNotFound, "it refuses: " + decode_refused(frame.payload)};
+      return Error{ErrorCode::kNotFound, "the node refuses: " + decode_refused(frame.payload)};
     }
     REQUIRE(frame.type == FrameType::kPiece && unanswered_ > 0,
-            "it sends what was not asked for: a frame of type ", static_cast<int>(frame.type));
+            "the node sends a frame that was not requested, of type ",
+            static_cast<int>(frame.type));
     TRY(const Piece piece, decode_piece(frame.payload));
     const std::uint64_t wanted = std::min<std::uint64_t>(limits::kPieceBytes, end_ - taken_);
-    REQUIRE(piece.offset == taken_ && piece.bytes.size() == wanted, "it sends ", piece.bytes.size(),
-            " bytes from ", piece.offset, " instead of ", wanted, " from ", taken_);
+    REQUIRE(piece.offset == taken_ && piece.bytes.size() == wanted, "the node sends ",
+            piece.bytes.size(), " bytes from ", piece.offset, " instead of ", wanted, " from ",
+            taken_);
     --unanswered_;
     taken_ += wanted;
     return (*sink_)(piece.bytes);

@@ -177,14 +177,14 @@ bool PieceServer::take_over(LinkId link) {
 void PieceServer::on_request(LinkId link, const Frame& frame) {
   auto request = frame.type == FrameType::kPieceRequest
                      ? decode_piece_request(frame.payload)
-                     : Result<PieceRequest>(Error::invalid("a frame that is no piece request"));
+                     : Result<PieceRequest>(Error::invalid("the frame is not a piece request"));
   if (!request.ok()) return refuse(link, request.error().message);
   const auto asker = transport_.peer(link);
   if (!asker || (asker->role != Role::kWorker && asker->role != Role::kCoordinator)) {
     return refuse(link, std::string(kNotAdmitted));
   }
   if (!state_->file->holds(request->model, request->offset, request->bytes)) {
-    return refuse(link, "these bytes are not here");
+    return refuse(link, "this node does not have these bytes");
   }
   bool full = false;
   bool wake = false;

@@ -32,14 +32,15 @@ bool SharedFile::holds(const Hash256& model, std::uint64_t offset, std::uint64_t
 Result<Bytes> SharedFile::read(const Hash256& model, std::uint64_t offset,
                                std::uint64_t bytes) const {
   const MutexLock lock(mutex_);
-  if (!has(model, offset, bytes)) return Error{ErrorCode::kNotFound, "these bytes are not here"};
+  if (!has(model, offset, bytes))
+    return Error{ErrorCode::kNotFound, "this node does not have these bytes"};
   Bytes out(bytes);
   std::uint64_t done = 0;
   while (done < bytes) {
     const ssize_t got =
         ::pread(*file_, out.data() + done, bytes - done, static_cast<off_t>(offset + done));
     if (got < 0 && errno == EINTR) continue;
-    if (got <= 0) return Error{ErrorCode::kIo, "the model file here cannot be read"};
+    if (got <= 0) return Error{ErrorCode::kIo, "cannot read the model file of this node"};
     done += static_cast<std::uint64_t>(got);
   }
   return out;

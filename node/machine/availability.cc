@@ -58,7 +58,7 @@ std::optional<Away> Availability::triggered(TimePoint now, const Signs& signs) {
   const bool battery = holds(battery_, now, triggers_.battery && signs.on_battery, {});
   const bool used = holds(foreign_, now, foreign, kForeignFor);
   if (games) return Away{false, 0, "a game runs"};
-  if (used) return Away{false, 0, "others use the card"};
+  if (used) return Away{false, 0, "other programs use the GPU"};
   if (battery) return Away{false, 0, "it runs on battery"};
   if (!triggers_.hours || within(*triggers_.hours, signs.minute)) return std::nullopt;
   const std::uint32_t left = (triggers_.hours->begin + kDayMinutes - signs.minute) % kDayMinutes;

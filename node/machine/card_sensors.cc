@@ -106,16 +106,16 @@ Result<std::unique_ptr<CardSensors>> CardSensors::open(const std::string& bus_id
                                                        const std::string& name) {
   SharedLibrary library = open_library(name);
   if (library == nullptr) {
-    return Error{ErrorCode::kUnavailable, "no NVML here: " + std::string(dlerror())};
+    return Error{ErrorCode::kUnavailable, "cannot load NVML: " + std::string(dlerror())};
   }
   TRY(const Functions nvml, functions_of(library));
   if (const int error = nvml.init(); error != kSuccess) {
-    return Error::of(ErrorCode::kUnavailable, "NVML does not start: error ", error);
+    return Error::of(ErrorCode::kUnavailable, "NVML cannot start: error ", error);
   }
   NvmlDevice device = nullptr;
   if (const int error = nvml.by_bus_id(bus_id.c_str(), &device); error != kSuccess) {
     nvml.shutdown();
-    return Error::of(ErrorCode::kUnavailable, "NVML knows no card at ", bus_id, ": error ", error);
+    return Error::of(ErrorCode::kUnavailable, "NVML knows no GPU at ", bus_id, ": error ", error);
   }
   return std::unique_ptr<CardSensors>(std::make_unique<Nvml>(std::move(library), nvml, device));
 }

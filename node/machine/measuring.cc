@@ -46,7 +46,7 @@ void Measuring::end(Result<Measured> measured) {
   if (!measured.ok() && measured.error().code == ErrorCode::kCancelled) return begin();
   const Done done = std::exchange(done_, nullptr);
   if (!measured.ok()) {
-    spdlog::error("this machine is not placed, for it could not be measured: {}",
+    spdlog::error("this machine gets no layers, because its speed could not be measured: {}",
                   measured.error().message);
     return;
   }

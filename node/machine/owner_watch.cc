@@ -68,7 +68,7 @@ void OwnerWatch::look_at_order() {
     order_ = *order;
     return;
   }
-  spdlog::error("paused, for what was said cannot be read: {}", order.error().message);
+  spdlog::error("paused, because the owner's order cannot be read: {}", order.error().message);
   order_ = OwnerOrder{};
 }
 

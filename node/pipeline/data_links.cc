@@ -200,7 +200,7 @@ Status DataLinks::check_speaker(LinkId link, const Hello& hello, const std::stri
   const bool coordinator = hello.stage == Hello::kCoordinatorStage;
   const Role role = coordinator ? Role::kCoordinator : Role::kWorker;
   TRY_VOID(check_peer(transport_, link, hello.node, role));
-  REQUIRE(node.empty() || hello.node == node, hello.node, " speaks for stage ", hello.stage,
+  REQUIRE(node.empty() || hello.node == node, hello.node, " claims to be stage ", hello.stage,
           ", which is ", node);
   return ok_status();
 }

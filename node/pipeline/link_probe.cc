@@ -19,7 +19,8 @@ LinkProbe::LinkProbe(Transport& transport, const Clock& clock)
 
 void LinkProbe::start(std::string node, const std::string& address, Done done) {
   // The measurement under way ends; its `done` hears that another one has begun.
-  if (step_ != Step::kIdle) finish(Error{ErrorCode::kUnavailable, "another way is measured now"});
+  if (step_ != Step::kIdle)
+    finish(Error{ErrorCode::kUnavailable, "replaced by the measurement of another link"});
   step_ = Step::kDialling;
   node_ = std::move(node);
   done_ = std::move(done);
@@ -31,7 +32,7 @@ void LinkProbe::start(std::string node, const std::string& address, Done done) {
 
 void LinkProbe::on_timer() {
   if (step_ == Step::kIdle || clock_.now() < deadline_) return;
-  finish(Error{ErrorCode::kUnavailable, "no answer in time"});
+  finish(Error{ErrorCode::kUnavailable, "the node did not answer in time"});
 }
 
 void LinkProbe::on_link_open(LinkId link, bool incoming) {
@@ -49,12 +50,13 @@ void LinkProbe::on_link_closed(LinkId link, const Error& why) {
 void LinkProbe::on_frame(LinkId link, Frame frame) {
   if (link != link_ || step_ == Step::kIdle) return;
   if (frame.type == FrameType::kRefused) {
-    return finish(Error{ErrorCode::kRefused, "the node says: " + decode_refused(frame.payload)});
+    return finish(
+        Error{ErrorCode::kRefused, "the node refused the link: " + decode_refused(frame.payload)});
   }
   if (frame.type != FrameType::kPong || awaited_ == 0) return;
   if (frame.payload.size() != answer_bytes_) {
-    return finish(Error::invalid("an answer of ", frame.payload.size(), " bytes to a ping for ",
-                                 answer_bytes_));
+    return finish(Error::invalid("the node answered a ping with ", frame.payload.size(),
+                                 " bytes instead of ", answer_bytes_));
   }
   if (--awaited_ == 0) answered();
 }

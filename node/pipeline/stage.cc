@@ -107,7 +107,7 @@ void Stage::on_weights_checked(Status status) {
   if (status.error().code == ErrorCode::kUnavailable) return;  // unloaded meanwhile
   spdlog::error("{}: {}", options_.node, status.error().message);
   unload();  // the next assignment reads them anew
-  fail("the weights were checked: " + status.error().message);
+  fail("the check of the weights failed: " + status.error().message);
 }
 
 // --- the owner ---

@@ -26,7 +26,7 @@ void LocalReferee::judge(ledger::RefereeCase request, Done done) {
 void LocalReferee::compute(const ledger::RefereeCase& request, const Done& done) const {
   // Of this thread, and of those that it will start.
   if (::setpriority(PRIO_PROCESS, 0, kNiceness) != 0) {
-    spdlog::warn("the referee computes at the priority of the server");
+    spdlog::warn("cannot lower the referee's priority; it competes with the server");
   }
   RefereeOptions options;
   options.threads = std::max(1U, std::thread::hardware_concurrency() / 4);
@@ -36,7 +36,7 @@ void LocalReferee::compute(const ledger::RefereeCase& request, const Done& done)
   };
   auto found = compute_case(model_, request, options, events);
   if (!found && found.error().code == ErrorCode::kCancelled) {
-    found = Error{ErrorCode::kTimeout, "this machine does not compute it in time"};
+    found = Error{ErrorCode::kTimeout, "the referee did not finish the recomputation in time"};
   }
   if (!worker_.stopping()) done(std::move(found));
 }

@@ -113,7 +113,8 @@ Result<RecomputedRun> RunnerRun::run(const RecomputeEvents& events) {
       break;
     }
     TRY(const bool stepped, runner_.step());
-    if (!stepped && !done_) ended = Error{ErrorCode::kNoCapacity, "the engine stalled"};
+    if (!stepped && !done_)
+      ended = Error{ErrorCode::kNoCapacity, "the engine stopped although the window is incomplete"};
     if (events.progress) events.progress(std::min(rows_, order_.positions), order_.positions);
   }
   runner_.cancel(opened.sequence);

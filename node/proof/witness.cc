@@ -26,10 +26,11 @@ Result<ledger::Offer> read_offer(const CheckpointOffer& message) {
   ledger::Offer offer;
   TRY(offer.checkpoint, ledger::parse_checkpoint(as_bytes(message.checkpoint())));
   offer.old_size = message.old_size();
-  REQUIRE(read_field(message.old_root(), offer.old_root.bytes), "an old root is no hash");
+  REQUIRE(read_field(message.old_root(), offer.old_root.bytes),
+          "the old root of a checkpoint is not a hash");
   for (const std::string& bytes : message.proof()) {
     Hash256& hash = offer.proof.emplace_back();
-    REQUIRE(read_field(bytes, hash.bytes), "a proof holds what is no hash");
+    REQUIRE(read_field(bytes, hash.bytes), "a proof contains a field that is not a hash");
   }
   return offer;
 }
@@ -44,8 +45,8 @@ Result<std::optional<ledger::Checkpoint>> WitnessBook::latest() const {
   }
   if (!bytes) return bytes.error();
   auto checkpoint = ledger::parse_cosigned(*bytes, options_.cluster, options_.key.public_key());
-  REQUIRE(checkpoint, options_.file, " is not what this node wrote (", checkpoint.error().message,
-          "); who removes it makes the node forget what it cosigned");
+  REQUIRE(checkpoint, options_.file, " is damaged (", checkpoint.error().message,
+          "); if you remove the file, the node forgets which checkpoint it cosigned");
   return std::optional(*std::move(checkpoint));
 }
 

@@ -121,7 +121,7 @@ class Audits(swarm.InOneFolder):
             nodes = [node for p in self.serving(s) for node in p["nodes"]]
             return nodes and "w0" not in nodes
         swarm.wait_until(without, "a pipeline without w0")
-        swarm.wait_until(lambda: "gives this node no work any more" in s.read_log(),
+        swarm.wait_until(lambda: "this node gets no more work" in s.read_log(),
                          "w0 hears of it")
         ask(s.api, body(s.model, PROMPTS[1]))
         spare = next(n for n in s.state()["nodes"] if n["name"] == "w0")["spare"]
@@ -137,7 +137,7 @@ class Audits(swarm.InOneFolder):
         # Its evidence is beside the log, and is part of what an audit checks.
         evidence = self.evidence()
         self.refused(evidence, lambda b: b.replace(b"verdict fraud", b"verdict fault"),
-                     "not the evidence")
+                     "hash is not the one in")
         self.proves(evidence, "auditor" if "w0" in self.auditors(s) else "worker")
         stranger = self.folder / "ledger" / "disputes" / "notes"
         stranger.write_text("of somebody\n")
@@ -290,7 +290,7 @@ class Audits(swarm.InOneFolder):
         s, again = self.again()
         self.assertEqual((again["unjudged"], again["hash"]), (1, books["hash"]))
         why, = (self.folder / "ledger" / "disputes").iterdir()
-        self.refused(why, lambda b: b.replace(b"unjudged", b"fraud"), "not the evidence")
+        self.refused(why, lambda b: b.replace(b"unjudged", b"fraud"), "hash is not the one in")
 
     def test_a_verdict_whose_evidence_was_kept_is_logged_by_the_next_process(self):
         entry, liar, _ = self.left_open()

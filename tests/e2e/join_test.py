@@ -409,7 +409,7 @@ class Elsewhere(Join):
     def test_a_web_server_with_every_failing_and_then_with_none(self):
         self.server.status = 416
         self.join(self.desk, "--stall", "1")
-        self.fails("it answers 416")
+        self.fails("answers with status 416")
         self.assertRegex(self.desk.log(), r"coordinator at \S+ is dropped: tensor \S+ does not match")
         honest = self.data
         wrong = bytearray(honest)

@@ -193,7 +193,7 @@ class Beyond(unittest.TestCase):
         swarm.hearth(*words)
         code, out, err = swarm.hearth(*words)
         self.assertEqual((code, out), (4, ""), err)
-        self.assertRegex(err, r"this key may send 1 requests a minute; try again in \d+ s")
+        self.assertRegex(err, r"rate limit is 1 requests a minute; retry in \d+ s")
 
     def test_the_log_names_the_reason(self):
         with self.assertRaises(openai.AuthenticationError):

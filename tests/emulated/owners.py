@@ -142,7 +142,7 @@ class OfSomebodyElse(Cards):
         began = time.monotonic()
         self.foreign.write_text(str(3 << 30))
         self.gone(began)
-        self.assertEqual(self.node("den")["away"]["why"], "others use the card")
+        self.assertEqual(self.node("den")["away"]["why"], "other programs use the GPU")
         self.foreign.write_text("0")
         self.back()
 

@@ -104,7 +104,7 @@ class ProcessesOnACard(unittest.TestCase):
             return False
 
         swarm.wait_until(ended, "the worker's end")
-        self.expect_restart(pid, "no longer holds tensor token_embd.weight", "code 7")
+        self.expect_restart(pid, "GPU's memory of tensor token_embd.weight has changed", "code 7")
         self.assertEqual(self.of_the_swarm(), expected)
 
     def test_a_card_that_is_too_small_is_refused_with_the_figures(self):
@@ -145,7 +145,7 @@ class ProcessesOnACard(unittest.TestCase):
         """One that ends at once would be started again and again."""
         for device, env, expected, said in (
                 ("cuda", {"HEARTH_EMULATED_CAPABILITY": "10"}, 1, "compute capability 10.0"),
-                ("cuda:1", {}, 3, "no card cuda:1: the driver shows 1")):
+                ("cuda:1", {}, 3, "no GPU cuda:1: the number must be below 1")):
             code, _, err = swarm.hearth("serve", "--model", swarm.MODEL, "--local-workers", "1",
                                         "--port", "0", "--data-dir", self.folder.name,
                                         "--device", device, env=env)

@@ -25,14 +25,17 @@ std::string new_request_id(Random& random) { return fmt::format("req-{:016x}", r
 
 ApiError silent_coordinator(std::uint32_t seconds) {
   return from_coordinator(
-      {ErrorCode::kUnavailable, fmt::format("the coordinator did not answer in {} s", seconds)}, 1,
-      "coordinator_silent");
+      {ErrorCode::kUnavailable,
+       fmt::format("the coordinator did not answer the API within {} s; retry later", seconds)},
+      1, "coordinator_silent");
 }
 
 ApiError too_many_connections() {
-  return from_coordinator({ErrorCode::kNoCapacity,
-                           fmt::format("all {} connections are in use", limits::kHttpConnections)},
-                          1, "too_many_connections");
+  return from_coordinator(
+      {ErrorCode::kNoCapacity,
+       fmt::format("too many connections: all {} of the API are in use; retry later",
+                   limits::kHttpConnections)},
+      1, "too_many_connections");
 }
 
 HttpResponse error_response(const ApiError& error, Dialect dialect) {

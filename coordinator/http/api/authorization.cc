@@ -137,14 +137,14 @@ Authorization::Verdict Authorization::check(const RequestHead& head, Access acce
   if (const std::uint32_t wait = rates_.take(key->id, key->requests_per_minute, clock_.now())) {
     ApiError error =
         ApiError::of(429,
-                     fmt::format("this key may send {} requests a minute; try again in {} s",
+                     fmt::format("the API key's rate limit is {} requests a minute; retry in {} s",
                                  key->requests_per_minute, wait),
                      "rate_limit_exceeded", "rate_limit_error");
     error.retry_after = wait;
     return {std::move(error)};
   }
   if (access == Access::kOwner && key->id != owner_key_) {
-    return {owner_needed("key " + key->id + " is not that of the server's owner")};
+    return {owner_needed("key " + key->id + " is not the key in the server's admin.key")};
   }
   if ((access == Access::kAdmin || access == Access::kState) && !key->admin) {
     return {admin_needed("key " + key->id + " is not an admin key")};
@@ -158,7 +158,10 @@ Authorization::Verdict Authorization::check(const RequestHead& head, Access acce
   verdict.policy.verify = key->verify;
   verdict.policy.min_level = key->min_level;
   if (access == Access::kModel && !verdict.model_allowed) {
-    verdict.refusal = ApiError::of(403, fmt::format("this key may not use the model '{}'", model),
+    verdict.refusal = ApiError::of(403,
+                                   fmt::format("this API key may not use the model '{0}'; create a "
+                                               "key with hearth key create --models {0}",
+                                               model),
                                    "model_not_allowed", "permission_error");
   }
   return verdict;

@@ -166,7 +166,8 @@ std::optional<ApiError> check_target(const RequestHead& head, const HostNames& n
   std::string authority = head.host;
   const bool asterisk = head.method == "OPTIONS" && head.target == "*";
   if (!asterisk && !split_target(head.target, path, authority)) {
-    return ApiError::of(400, "the request target is not a path", "bad_target");
+    return ApiError::of(400, "the request target must be a path that begins with '/'",
+                        "bad_target");
   }
   const bool named = head.hosts > 0 || !authority.empty();
   if (named &&
@@ -174,7 +175,7 @@ std::optional<ApiError> check_target(const RequestHead& head, const HostNames& n
     return ApiError::of(
         403,
         fmt::format(
-            "the Host header is '{0}', which is no name of this machine; use localhost, or "
+            "the Host header is '{0}', which is not a name of this machine; use localhost, or "
             "start the server with --host ADDRESS --host-name {0}",
             host_name(host_allowed(authority, names) ? head.host : authority).substr(0, 128)),
         "host_not_allowed", "permission_error");

@@ -16,7 +16,7 @@ namespace hearth::coordinator::http {
 namespace {
 
 constexpr auto kRetryPause = std::chrono::milliseconds(100);
-constexpr const char* kSuspended = "the server is shutting down; ask again in a moment";
+constexpr const char* kSuspended = "the server is shutting down; retry in a moment";
 
 double seconds(Duration duration) { return std::chrono::duration<double>(duration).count(); }
 

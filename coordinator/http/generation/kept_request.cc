@@ -76,10 +76,10 @@ Result<std::vector<SubmitMessage>> read_prompts(ByteReader& reader, const StepSh
     TRY(const ByteSpan bytes, read_bytes(reader, "prompts", limits::kKeptRequestBytes));
     TRY(SubmitMessage prompt, decode_submit(bytes, shape));
     REQUIRE(prompt.prompt.size() == prompt.open.prompt_tokens,
-            fmt::format("a prompt of {} tokens has {}", prompt.open.prompt_tokens,
-                        prompt.prompt.size()));
+            fmt::format("a prompt of the kept request declares {} tokens and has {}",
+                        prompt.open.prompt_tokens, prompt.prompt.size()));
     REQUIRE(prompts.empty() || prompt.open.report_hashes == prompts[0].open.report_hashes,
-            "the prompts of the kept request disagree on reporting hashes");
+            "only some prompts of the kept request report hashes; all or none must");
     prompts.push_back(std::move(prompt));
   }
   return prompts;
@@ -100,7 +100,8 @@ void write_answer(ByteWriter& writer, const KeptAnswer& answer) {
 Result<KeptAnswer> read_answer(ByteReader& reader) {
   KeptAnswer answer;
   const auto flags = reader.read<std::uint8_t>();
-  REQUIRE(flags <= (kParallel | kSeparate), fmt::format("the flags of an answer are {}", flags));
+  REQUIRE(flags <= (kParallel | kSeparate),
+          fmt::format("the parse settings of the kept request have the unknown flags {}", flags));
   answer.parallel_tool_calls = (flags & kParallel) != 0;
   answer.separate_reasoning = (flags & kSeparate) != 0;
   TRY(const ByteSpan tail, read_bytes(reader, "prompt tail", limits::kPromptTailBytes));
@@ -155,7 +156,7 @@ Result<KeptRequest> decode_kept_request(ByteSpan bytes, const StepShape& shape,
   TRY(const ByteSpan model, read_bytes(reader, "fingerprint", kFingerprintBytes));
   request.fingerprint = as_text(model);
   if (request.fingerprint != fingerprint) {
-    return Error{ErrorCode::kVersion, "it is for another model than is served now"};
+    return Error{ErrorCode::kVersion, "the kept request is for another model than the served one"};
   }
   const auto flags = reader.read<std::uint8_t>();
   const int verify = flags >> kVerifyShift & kTwoBits;
@@ -180,9 +181,10 @@ Result<KeptRequest> decode_kept_request(ByteSpan bytes, const StepShape& shape,
     request.receipt = name;
   }
   if ((n & kHasAnswer) != 0) {
-    REQUIRE(request.chat, "only a chat says how its answer is read");
+    REQUIRE(request.chat, "the kept request is a completion with the parse settings of a chat");
     TRY(request.answer, read_answer(reader));
-    REQUIRE(request.answer != KeptAnswer{}, "what an answer is read by is the default");
+    REQUIRE(request.answer != KeptAnswer{},
+            "the parse settings of the kept request are the defaults, which must be omitted");
   }
   REQUIRE(request.n >= 1 && request.n <= limits::kChoices,
           fmt::format("n is {}; it must be 1 to {}", request.n, limits::kChoices));

@@ -55,7 +55,7 @@ Status resume_request(const std::shared_ptr<Api>& api, RequestRow& row, Keep kee
     // The clock may have been wrong when the row was written.
     const std::int64_t age =
         std::clamp<std::int64_t>(now - std::max<std::int64_t>(row.ended, 0), 0, longest);
-    if (age == longest) return Error{ErrorCode::kTimeout, "its time is over"};
+    if (age == longest) return Error{ErrorCode::kTimeout, "the kept request has expired"};
     begun.kept -= std::chrono::seconds(age);
   }
   TRY(KeptRequest kept, decode_kept_request(row.request, shape, api->model.fingerprint));
@@ -70,7 +70,7 @@ Status resume_request(const std::shared_ptr<Api>& api, RequestRow& row, Keep kee
     TRY(input.request.policy.account, api->options.accounts->of_key(input.request.policy.owner));
   }
   if (!Generation::resume(api, std::move(input), std::move(begun))) {
-    return Error{ErrorCode::kNoCapacity, "the limit of kept requests is reached"};
+    return Error{ErrorCode::kNoCapacity, "too many kept requests run; some cannot be continued"};
   }
   return ok_status();
 }

@@ -154,7 +154,7 @@ void parse_stop(FieldReader& fields, GenerationRequest& request) {
     request.stop.push_back(stop->get<std::string>());
   } else if (stop->is_array()) {
     if (stop->size() > limits::kStopStrings) {
-      return fields.fail("stop", fmt::format("has more than {} strings", limits::kStopStrings));
+      return fields.fail("stop", fmt::format("must have at most {} strings", limits::kStopStrings));
     }
     for (const Json& text : *stop) {
       if (!text.is_string()) return fields.fail("stop", "must hold strings");

@@ -80,7 +80,7 @@ void parse_tool_choice(FieldReader& fields, GenerationRequest& request) {
     if (!known) return fields.fail("tool_choice", "names a function that 'tools' does not have");
   }
   if (request.tools.empty() && request.tool_choice == ToolChoice::kRequired) {
-    fields.fail("tool_choice", "is 'required', but 'tools' has none");
+    fields.fail("tool_choice", "is 'required', but 'tools' is empty");
   }
 }
 
@@ -121,7 +121,7 @@ void set_format(FieldReader& fields, GenerationRequest& request, const char* nam
                 std::string text) {
   if (fields.failed()) return;
   if (request.format) {
-    return fields.fail(name, fmt::format("and '{}' both say what the answer must be; send one",
+    return fields.fail(name, fmt::format("and '{}' both fix the form of the answer; send only one",
                                          request.format_field));
   }
   request.format = model::GrammarSource{kind, std::move(text)};
@@ -302,7 +302,7 @@ void parse_template_fields(FieldReader& fields, GenerationRequest& request) {
         if (name == own) {
           return fields.fail(
               "chat_template_kwargs",
-              fmt::format("must not set '{}', which the request itself gives", name));
+              fmt::format("must not set '{}': other fields of the request set it", name));
         }
       }
       set(name, dump(value));

@@ -124,19 +124,17 @@ ApiResult<std::optional<EventId>> seen_of(const HttpRequest& http, const Generat
   if (!http.last_event_id) return std::optional<EventId>();
   auto seen = parse_event_id(*http.last_event_id);
   if (!seen || seen->told.size() != input.prompts.size() * input.request.n) {
-    return ApiError::of(400, "Last-Event-ID is not the id of an event of this request",
+    return ApiError::of(400, "Last-Event-ID must be the id of an event of this request",
                         "bad_last_event_id");
   }
   if (input.dialect != Dialect::kOpenAi) {
     return ApiError::of(400,
                         "Last-Event-ID continues streams of chat completions and completions only; "
-                        "send the request again without it, and the stream begins anew",
+                        "send the request without it to start from the beginning",
                         "bad_last_event_id");
   }
   if (!input.request.stream) {
-    return ApiError::of(400,
-                        "Last-Event-ID continues a stream, but 'stream' is false in this request",
-                        "bad_last_event_id");
+    return ApiError::of(400, "Last-Event-ID needs 'stream' to be true", "bad_last_event_id");
   }
   if (seen->answer != input.keep->answer) {
     return ApiError::of(409,

@@ -111,9 +111,10 @@ ApiError body_too_large() {
 ApiError no_body_room() {
   return from_coordinator(
       {ErrorCode::kNoCapacity,
-       fmt::format("the bodies and answers of this key or address take too much memory at once; "
-                   "the limit is twice what they leave of {} bytes for all",
-                   limits::kHttpBodiesBytes)},
+       fmt::format(
+           "too many request bodies and answers in memory: this API key (without a key: this "
+           "address) may hold at most twice the memory that is still free of {} bytes; retry later",
+           limits::kHttpBodiesBytes)},
       1, "too_many_bodies");
 }
 
@@ -121,9 +122,10 @@ ApiError parse_failure(const error_code& failure) {
   using beast::http::error;
   if (failure == error::body_limit) return body_too_large();
   if (failure == error::header_limit || failure == error::buffer_overflow) {
-    return ApiError::of(
-        431, fmt::format("the request's head is larger than {} bytes", limits::kHttpHeaderBytes),
-        "header_too_large");
+    return ApiError::of(431,
+                        fmt::format("the request line and headers are larger than {} bytes",
+                                    limits::kHttpHeaderBytes),
+                        "header_too_large");
   }
   return ApiError::of(400, "the request is not valid HTTP: " + failure.message(), "bad_request");
 }
@@ -626,8 +628,8 @@ void Session::on_deadline() {
     return arm_deadline(std::chrono::seconds(seconds));
   }
   refuse(ApiError::of(408,
-                      fmt::format("the request's body comes too slowly: {} bytes in {} s; send at "
-                                  "least {} a second",
+                      fmt::format("the request's body arrives too slowly: {} bytes in {} s; send "
+                                  "at least {} bytes a second",
                                   come - body_bytes_, seconds, limits::kHttpBodyBytesPerSecond),
                       "request_timeout"),
          true);

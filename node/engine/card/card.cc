@@ -98,7 +98,7 @@ template <typename Call>
 auto ask(CardContext& context, std::chrono::milliseconds limit, const Call& call, bool known = true)
     -> decltype(call()) {
   Watchdog watchdog(limit, [&] { context.lose(CardContext::unanswered(limit)); });
-  decltype(call()) answer = Error{ErrorCode::kIo, "the card was not asked"};
+  decltype(call()) answer = Error{ErrorCode::kIo, "the GPU got no request"};
   watchdog.begin();
   const auto keep = [&]() -> Status {
     answer = call();
@@ -144,7 +144,7 @@ class Card final : public Device {
     return {error.code, name_ + ": " + error.message + "; the stage takes " + mib(all) + " and " +
                             mib(free) +
                             " were free as it began to load: another process has taken memory of "
-                            "the card or of this machine since"};
+                            "the GPU or of this machine since"};
   }
 
   Result<cuda::MemoryInfo> memory_info() const {
@@ -184,7 +184,7 @@ Status Card::check_memory(const model::GgufFile& file, const model::ModelSpec& s
   return Error::of(ErrorCode::kNoCapacity, name_, ": needs ", mib(memory.least()), ": weights ",
                    mib(memory.weights), ", KV of one sequence ", mib(kv), ", buffers ",
                    mib(memory.buffers), "; may take ", mib(budget),
-                   ", which is what is free less a tenth of the card, at least 1 GiB");
+                   ": the free memory less a reserve of a tenth of the GPU, at least 1 GiB");
 }
 
 Result<std::unique_ptr<StageForward>> Card::load(const model::GgufFile& file,
@@ -240,7 +240,8 @@ Status check_capability(std::uint32_t index, const cuda::DeviceInfo& info) {
 Result<cuda::DeviceInfo> card_info(std::uint32_t index) {
   TRY(const std::uint32_t count, cuda::device_count());
   if (index >= count) {
-    return Error::of(ErrorCode::kUnavailable, "no card cuda:", index, ": the driver shows ", count);
+    return Error::of(ErrorCode::kUnavailable, "no GPU cuda:", index, ": the number must be below ",
+                     count, ", the driver's count");
   }
   TRY(const cuda::DeviceInfo info, cuda::device_info(index));
   TRY_VOID(check_capability(index, info));

@@ -21,7 +21,7 @@ Result<Bytes> model_bytes(const std::string& family, const std::vector<model::Te
   model::SyntheticOptions options;
   options.family = family;
   const model::FamilyTraits* traits = model::find_family(family);
-  REQUIRE(traits != nullptr, "no known answers for the family " + family);
+  REQUIRE(traits != nullptr, "the self-test has no known answers for the model family " + family);
   options.layers = std::max(2U, traits->global_every);  // local layers and one that sees all
   options.hidden = 256;
   options.feed_forward = 256;
@@ -111,8 +111,8 @@ Status compare(Device& device, const Bytes& bytes, std::uint32_t prompt, const s
   if (what == nullptr) return ok_status();
   return Error::of(ErrorCode::kNumeric, "self-test of ", device.name(), ": ", what, " of a small ",
                    which,
-                   " differ from the processor's; this card computes other "
-                   "numbers than the swarm and must not serve");
+                   " differ from the CPU's; this GPU would give wrong results and must not serve: "
+                   "use --device cpu");
 }
 
 }  // namespace

@@ -231,7 +231,7 @@ Status CardWeights::load(const model::GgufFile& file, kernels::ThreadPool& pool,
   Status loaded = ok_status();
   for (std::size_t i = 0; i < tensors_.size() && loaded.ok(); ++i) {
     if (cancelled && cancelled()) {
-      loaded = Error{ErrorCode::kCancelled, "loading was given up"};
+      loaded = Error{ErrorCode::kCancelled, "loading was cancelled"};
       break;
     }
     loaded = loader.load(tensors_[i], [&](std::uint64_t bytes) {
@@ -264,8 +264,8 @@ Status CardWeights::verify(std::uint64_t* sums, std::byte* found, cuda::Stream s
     std::uint64_t sum;
     std::memcpy(&sum, found + i * sizeof sum, sizeof sum);
     if (sum == tensors_[i].digest) continue;
-    return Error::of(ErrorCode::kNumeric, "the card's memory no longer holds tensor ",
-                     tensors_[i].name, " as it was loaded");
+    return Error::of(ErrorCode::kNumeric, "the GPU's memory of tensor ", tensors_[i].name,
+                     " has changed since loading: test the GPU");
   }
   return ok_status();
 }

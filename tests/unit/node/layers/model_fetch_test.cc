@@ -334,7 +334,7 @@ TEST_F(ModelFetchTest, MoreThanWasAskedForIsRefused) {
   source("generous")->too_much = true;
   const auto fetched = fetch();
   ASSERT_FALSE(fetched.ok());
-  EXPECT_NE(fetched.error().message.find("more than was asked for"), std::string::npos);
+  EXPECT_NE(fetched.error().message.find("more bytes than requested"), std::string::npos);
 }
 
 TEST_F(ModelFetchTest, NoSourceIsSaidAtOnce) {

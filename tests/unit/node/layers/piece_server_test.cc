@@ -176,7 +176,7 @@ TEST_F(PieceServerTest, WhatIsNotHereIsRefused) {
 TEST_F(PieceServerTest, OnlyTheNamedNodeIsBelieved) {
   const auto got = read(*source("somebody"), 1'000, 2'000);
   ASSERT_FALSE(got.ok());
-  EXPECT_NE(got.error().message.find("not the one of somebody"), std::string::npos);
+  EXPECT_NE(got.error().message.find("is not somebody"), std::string::npos);
 }
 
 TEST_F(PieceServerTest, NoStrangerGetsAByte) {

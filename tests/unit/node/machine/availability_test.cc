@@ -71,9 +71,9 @@ TEST_F(AvailabilityTest, OthersMustUseTheCardForAWhile) {
   EXPECT_EQ(why(milliseconds(1)), "") << "not more than they may";
   signs.foreign_memory = triggers.foreign_memory + 1;
   EXPECT_EQ(why(seconds(1)), "");
-  EXPECT_EQ(why(seconds(3)), "others use the card");
+  EXPECT_EQ(why(seconds(3)), "other programs use the GPU");
   signs.foreign_memory.reset();
-  EXPECT_EQ(why(seconds(9)), "others use the card");
+  EXPECT_EQ(why(seconds(9)), "other programs use the GPU");
   EXPECT_EQ(why(seconds(1)), "");
 }
 

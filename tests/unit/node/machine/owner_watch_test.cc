@@ -80,7 +80,7 @@ TEST_F(OwnerWatchTest, NoticesTheBatteryAndOthersOnTheCard) {
   EXPECT_EQ(why(seconds(10)), "");
   foreign = std::uint64_t{5} << 30;
   why(seconds(1));
-  EXPECT_EQ(why(seconds(3)), "others use the card");
+  EXPECT_EQ(why(seconds(3)), "other programs use the GPU");
 }
 
 }  // namespace
