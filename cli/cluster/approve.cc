@@ -53,8 +53,7 @@ int list(const std::vector<WaitingNode>& all, bool json) {
     table.add({node.name, three_words(node.key), node.from, date_text(node.since)});
   }
   succeed(boost::algorithm::join(table.lines(), "\n"));
-  std::fputs("if these words match those that the node itself shows: hearth approve NAME\n",
-             stderr);
+  std::fputs("if the node shows the same words: hearth approve NAME\n", stderr);
   return kExitDone;
 }
 
@@ -63,11 +62,12 @@ Result<WaitingNode> find(std::vector<WaitingNode> fit, const std::string& wanted
     return node.name != wanted && three_words(node.key) != wanted;
   });
   if (fit.size() == 1) return fit.front();
-  return Error{ErrorCode::kNotFound,
-               fit.empty() ? "no node asks to join as " + wanted +
-                                 "; hearth approve lists the nodes that ask"
-                           : "more than one node asks as " + wanted +
-                                 "; name it by its words instead (hearth approve lists them)"};
+  return Error{
+      ErrorCode::kNotFound,
+      fit.empty()
+          ? "no node asks to join as " + wanted + "; hearth approve lists the nodes that ask"
+          : "several nodes ask to join as " + wanted +
+                "; pass the three words of its key instead (hearth approve lists them)"};
 }
 
 Status let_in(const ApproveOptions& options, Store& store, const WaitingNode& node) {

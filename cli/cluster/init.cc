@@ -73,9 +73,9 @@ Result<Made> init(const InitOptions& options) {
 void print_credits(const Made& made) {
   if (made.cluster.credits) {
     std::printf(
-        "it runs with credits: accounts pay for prompts, and nodes earn by computing and auditing. "
-        "All accounts are empty; to fund this machine's own prompts while hearth serve runs: "
-        "hearth ledger grant coordinator 10000000\n");
+        "the cluster has credits: accounts pay for prompts, and nodes earn by computing and "
+        "auditing. All accounts are empty. To fund the prompts of this machine while hearth serve "
+        "runs: hearth ledger grant coordinator 10000000\n");
   } else if (made.switched) {
     std::printf("credits are off: the ledger is only a log, and prompts are free\n");
   }
@@ -122,9 +122,8 @@ Result<int> run_init(const InitOptions& options) {
   std::printf("cluster %s (%s): its keys are in %s, the admin key of its API is %s\n",
               made.cluster.name.c_str(), three_words(made.key).c_str(), made.folder.c_str(),
               admin_key_file(made.folder).c_str());
-  std::printf(
-      "other machines connect to %s; open this port, and those of the workers, in firewalls\n",
-      address.c_str());
+  std::printf("other machines connect to %s; open this port and the workers' ports in firewalls\n",
+              address.c_str());
   print_credits(made);
   std::printf("next:\n  hearth serve --model MODEL\n");
   if (token.empty()) return succeed("  hearth token create");

@@ -60,7 +60,7 @@ std::string another_name(const std::string& name) {
 std::string next_step(const MemberFile& member, const std::string& data_dir, bool detach) {
   if (member.role == Role::kWorker) {
     return std::string("the coordinator assigns its layers") +
-           (detach ? "" : "; this window must stay open (hearth join --detach needs none)") +
+           (detach ? "" : "; keep this window open, or use hearth join --detach") +
            "\nafter a restart of "
            "this machine: hearth worker" +
            (data_dir.empty() ? "" : " --data-dir " + data_dir);
@@ -80,11 +80,11 @@ Status check_no_worker_runs(const JoinOptions& options, const JoinToken& token) 
   const auto before = read_member_file(folder);
   const bool same = before.ok() && *before && fingerprint((*before)->cluster) == token.fingerprint;
   if (!same || lock_worker(folder, (*before)->node, {}).ok()) return ok_status();
-  return Error{ErrorCode::kRefused,
-               "this machine is " + std::string(role_name((*before)->role)) + " " +
-                   (*before)->node +
-                   " of this cluster already, and its worker runs; to send prompts from here too: "
-                   "hearth join TOKEN --name NAME --data-dir FOLDER with a token for a client"};
+  return Error{
+      ErrorCode::kRefused,
+      "this machine is " + std::string(role_name((*before)->role)) + " " + (*before)->node +
+          " of this cluster already, and its worker runs; to also send prompts from this machine: "
+          "hearth join TOKEN --name NAME --data-dir FOLDER with a join token for a client"};
 }
 
 Result<MemberFile> join_with_token(const JoinOptions& options) {

@@ -180,8 +180,8 @@ Result<int> run_key_create(const KeyOptions& options) {
                made.key.name.c_str());
   if (first) {
     std::fprintf(stderr,
-                 "no server has used the data folder %s yet; keys matter once other machines reach "
-                 "it (hearth init NAME, then hearth serve --host ADDRESS)\n",
+                 "no server has used the data folder %s yet; keys are needed only when other "
+                 "machines use the API (hearth init NAME, then hearth serve --host ADDRESS)\n",
                  folder.c_str());
   }
   return succeed(made.text);

@@ -164,13 +164,14 @@ Result<int> run_nodes_rm(const NodesOptions& options) {
   TRY(const PublicKey key, revoke(options));
   const bool out = wait_for_roster(folder, key, false);
   if (!out && read_server_file(folder).ok()) {
-    return Error{ErrorCode::kUnavailable, options.name +
-                                              " is revoked, but the running server has not told "
-                                              "the other members yet; hearth logs says why"};
+    return Error{ErrorCode::kUnavailable,
+                 options.name +
+                     " is revoked, but the running server could not inform the other members yet; "
+                     "hearth logs shows why"};
   }
   if (options.json) return succeed(OrderedJson{{"removed", options.name}}.dump());
   std::fprintf(stderr, "removed: %s%s\n", options.name.c_str(),
-               out ? "" : "; the other members learn so when the server starts next");
+               out ? "" : "; the other members learn this at the server's next start");
   return kExitDone;
 }
 
@@ -186,9 +187,9 @@ Result<int> run_nodes_restore(const NodesOptions& options) {
   }
   for (const std::string& name : restored.added) {
     std::fprintf(stderr,
-                 "added again: %s; it joined after this copy was made, so it has no owner and is a "
-                 "newcomer unless the ledger knows its key. To change that: hearth nodes rm %s, "
-                 "and let it join again\n",
+                 "added again: %s. This node joined after the backup, so it has no owner, and it "
+                 "is a newcomer unless the ledger knows its key. To change that: hearth nodes rm "
+                 "%s, then hearth join on the node\n",
                  name.c_str(), name.c_str());
   }
   std::fprintf(stderr,
@@ -207,9 +208,10 @@ Result<int> run_leave(const NodesOptions& options) {
     out["coordinator_told"] = !options.here_only;
     return succeed(out.dump());
   }
-  std::fprintf(stderr, options.here_only ? "the cluster is forgotten here; remove this node on the "
-                                           "coordinator's machine too: hearth nodes rm NAME\n"
-                                         : "left the cluster; this machine's key is deleted\n");
+  std::fprintf(stderr, options.here_only
+                           ? "this machine has left the cluster, but the coordinator does not "
+                             "know; on the coordinator's machine: hearth nodes rm NAME\n"
+                           : "left the cluster; this machine's key is deleted\n");
   return kExitDone;
 }
 

@@ -198,7 +198,7 @@ std::vector<Finding> judge_coordinator(const CoordinatorFacts& coordinator,
                                        "doctor --host HOST --api-key hk1...)")};
   }
   if (!coordinator.named)
-    return {skipped("coordinator", "no server is named, and no server runs here")};
+    return {skipped("coordinator", "no --host is given, and no server runs on this machine")};
   if (!coordinator.asked) return {skipped("coordinator", at + " is not asked (--offline)")};
   if (!coordinator.error.empty()) {
     return {failed("coordinator", at + " is not reachable: " + coordinator.error,
@@ -216,7 +216,8 @@ std::vector<Finding> judge_coordinator(const CoordinatorFacts& coordinator,
                                    our_version + "; install the same version on both",
                                ""));
   } else {
-    findings.push_back(ok("coordinator", at + " answers; it has our version, " + our_version));
+    findings.push_back(
+        ok("coordinator", at + " answers and has this program's version, " + our_version));
   }
   if (!coordinator.ready) {
     findings.push_back(warning("coordinator", coordinator.missing, "hearth status"));

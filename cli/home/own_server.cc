@@ -55,13 +55,13 @@ std::string no_server_step() {
   if (!member.ok() || !*member) return "start one: hearth serve --model MODEL";
   if ((*member)->role == Role::kWorker) {
     return "this machine is worker " + (*member)->node +
-           " and asks its coordinator there; start hearth serve on that machine, or, if its "
-           "address has changed, here, once: hearth join ADDRESS:" +
+           " and its coordinator should be there; start hearth serve on that machine. If that "
+           "machine's address has changed, run once on this machine: hearth join ADDRESS:" +
            std::to_string(kClusterPort);
   }
   return "this machine is " + (*member)->node +
-         " of a cluster. Where hearth serve ... --host 0.0.0.0 runs on the coordinator's machine, "
-         "its address has changed; here then, once: hearth join ADDRESS:" +
+         " of a cluster. If hearth serve ... --host 0.0.0.0 runs on the coordinator's machine, the "
+         "address of that machine has changed; run once on this machine: hearth join ADDRESS:" +
          std::to_string(kClusterPort);
 }
 

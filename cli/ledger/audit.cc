@@ -147,7 +147,7 @@ void print_books(const Fold& fold) {
   }
   if (!fold.is_ledger) {
     return print_line(
-        "books         none: the entries are not a ledger's; only the log was verified");
+        "books         none: the log has no ledger entries; only the log itself was verified");
   }
   print_line("  books         members: {}; credits in circulation: {}; open disputes: {}",
              fold.books.members(), -fold.books.balance({}), fold.books.disputes().size());

@@ -121,9 +121,9 @@ std::optional<Difference> check_prepared(const Prepared& prepared, const client:
                                          const std::map<std::uint32_t, Receipts>& receipts) {
   const std::int64_t asked = ledger::asked_at(name);
   if (saved.created && *saved.created != asked) {
-    return of_request("the receipts are of an answer that was asked for at " +
-                      std::to_string(asked) + "; this one was at " +
-                      std::to_string(*saved.created) + " (seconds since 1970)");
+    return of_request("the receipts belong to a request of " + std::to_string(asked) +
+                      "; this one was at " + std::to_string(*saved.created) +
+                      " (seconds since 1970)");
   }
   const auto& most = prepared.input.request.max_tokens;
   if (most && *most != saved.max_tokens) {
@@ -194,23 +194,21 @@ std::optional<Difference> check_shown(const Prepared& prepared, const ChoiceClai
   }
   const bool is_whole = saved.finish_reason.has_value();
   if (const auto at = differs_at(saved.text, part.text, is_whole)) {
-    return differs(
-        "the text here is not that of the tokens that were computed; it differs at byte " +
-        std::to_string(*at));
+    return differs("the saved text does not match the computed tokens; it differs at byte " +
+                   std::to_string(*at));
   }
   if (saved.reasoning) {
     if (const auto at = differs_at(*saved.reasoning, part.reasoning, is_whole)) {
-      return differs(
-          "the reasoning here is not that of the tokens that were computed; it differs at byte " +
-          std::to_string(*at));
+      return differs("the saved reasoning does not match the computed tokens; it differs at byte " +
+                     std::to_string(*at));
     }
   }
   if (const auto call = other_call(saved.calls, part.tool_calls, is_whole)) {
     return differs("call " + std::to_string(*call) +
-                   " of the answer here is not that of the tokens that were computed");
+                   " of the saved answer does not match the computed tokens");
   }
   if (saved.finish_reason && *saved.finish_reason != choice.finish_reason()) {
-    return differs("the answer here ends by \"" + *saved.finish_reason +
+    return differs("the saved answer ends by \"" + *saved.finish_reason +
                    "\", the one that was computed by \"" + choice.finish_reason() + "\"");
   }
   return std::nullopt;
@@ -384,8 +382,8 @@ Result<Reexecuted> reexecute(const ReexecuteOptions& options, const client::Save
   }
   if (out.difference && out.difference->what == Differs::kStage && of_file.by_header) {
     out.difference->text += "; or " + path.string() +
-                            " has other weights: the server made no manifest of its model, so that "
-                            "these receipts know it by its header alone";
+                            " may have other weights: the server made no manifest of its model, so "
+                            "these receipts identify the model by its header alone";
   }
   out.seconds = std::chrono::duration<double>(SteadyClock::now() - begun).count();
   return out;

@@ -233,14 +233,13 @@ void print_node(const Reading& reading, const PublicKey& key, const std::string&
           open);
     }
     if (const std::uint64_t ended = books.unjudged(key); ended > 0) {
-      print_line("  unjudged  {} that it was in ended without a verdict",
-                 counted(ended, "dispute"));
+      print_line("  unjudged  {} of this node ended without a verdict", counted(ended, "dispute"));
     }
     if (standing->is_tombstoned()) {
       print_line("  banned    for fraud or equivocation: it neither serves nor audits again");
     }
     if (const std::size_t others = others_of_owner(books, key); others > 0) {
-      print_line("  owner     {}, who has {}: they do not audit one another",
+      print_line("  owner     {} has {}: these nodes do not audit each other",
                  books.owner(key)->hex().substr(0, 16), counted(others, "other node"));
     }
     if (standing->level(books.policy(), books.time()) == ledger::Level::kNewcomer) {

@@ -80,8 +80,8 @@ Result<VerifiedAnswer> verify(const VerifyOptions& options, const ledger::Answer
           "--key: the log is signed by " + out.checkpoint.log.hex() + ", not by this key");
   TRY(out.found, ledger::find_receipts(folder, out.checkpoint, name));
   REQUIRE(!out.found.empty(),
-          "the log has no receipt of this answer; a running server logs within a second of its "
-          "end, and none for an answer whose worker was lost or made no receipts");
+          "the log has no receipt of this answer: the server logs receipts within a second after "
+          "the answer, and an answer has none when its worker was lost or made no receipts");
   const auto begin = std::chrono::steady_clock::now();
   TRY(out.receipts, ledger::check_receipts(folder, out.checkpoint, out.found));
   const auto took = std::chrono::steady_clock::now() - begin;
@@ -150,8 +150,8 @@ void print_text(const VerifiedAnswer& verified) {
              verified.again->positions, verified.again->seconds);
   if (!verified.says_verified) return;
   print_line(
-      "  not compared  what the answer says of its audits (hearth.verified): it is the server's "
-      "word, and no node signs it");
+      "  not compared  the field hearth.verified of the answer: only the server states it, and no "
+      "node signs it");
 }
 
 // The receipts are in order, and the answer, or who computed it, is not.
@@ -164,7 +164,7 @@ int print_difference(const node::Difference& difference, bool json) {
     if (difference.position) where["position"] = *difference.position;
     print_escaped({{"sound", false}, {"fault", difference.text}, {"differs", std::move(where)}});
   }
-  return not_proved("computed again, it is not what the receipts say: " + difference.text, "",
+  return not_proved("the recomputed answer differs from the receipts: " + difference.text, "",
                     false);
 }
 

@@ -233,8 +233,8 @@ Result<std::string> bring(const PullOptions& options, const fs::path& partial) {
   } else {
     return Error{ErrorCode::kNotFound,
                  "source \"" + options.source +
-                     "\": neither a file nor a model that is already here; give a path, "
-                     "https://... or hf:org/repo/file (deploy/quickstart fetches the demo model "
+                     "\": not a file and not a pulled model; pass a path, https://... or "
+                     "hf:org/repo/file (deploy/quickstart fetches the demo model "
                      "smollm2-135m)"};
   }
   if (!options.sha256.empty()) remote.sha256 = options.sha256;

@@ -88,8 +88,8 @@ Status choose_model(RunOptions& options) {
   if (!options.model.empty()) return ok_status();
   const auto models = list_models();
   REQUIRE(!models.empty(),
-          "no model is given, and none is pulled: hearth pull MODEL, then hearth run "
-          "--local MODEL");
+          "no model given, and no model on this disk: hearth pull MODEL, then hearth run --local "
+          "MODEL");
   std::vector<std::string> names;
   for (const LocalModel& each : models) names.push_back(each.name);
   REQUIRE(names.size() == 1, "no model is given; name one: " + boost::algorithm::join(names, ", "));

@@ -262,8 +262,8 @@ Result<coordinator::http::HttpOptions> api_options(const ServeOptions& options,
   const auto valid = [](const coordinator::ApiKey& key) { return !key.revoked; };
   if (std::none_of(keys.begin(), keys.end(), valid)) {
     return Error{ErrorCode::kRefused,
-                 "an API beyond this machine (--host) requires a key, and there is no valid one; "
-                 "create one: hearth key create NAME"};
+                 "--host opens the API to other machines, which requires an API key, and no valid "
+                 "key exists: hearth key create NAME"};
   }
   return http;
 }
@@ -444,10 +444,12 @@ class Server {
     if (!cluster_) return;
     const std::uint32_t others =
         stages_of(options) - std::min(stages_of(options), options.local_workers);
-    spdlog::info("cluster {}: {}; for each: hearth token create here, then hearth join TOKEN there",
-                 cluster_->name,
-                 others == 0 ? "it can serve with this machine alone, and more may join"
-                             : "it needs " + counted(others, "other machine"));
+    spdlog::info(
+        "cluster {}: {}; for each of them: hearth token create on this machine, then hearth join "
+        "TOKEN on the other",
+        cluster_->name,
+        others == 0 ? "this machine alone can serve, and more may join"
+                    : "it needs " + counted(others, "other machine"));
   }
 
   // For hearth join without a token; pointless on loopback.
@@ -637,8 +639,8 @@ class Server {
         is_bound_ ? check_own_address(*cluster_) : settle_address(folder_, *cluster_);
     if (!has) return spdlog::error("{}", has.error().message);
     spdlog::warn(
-        "this machine's address has changed: the cluster {} is at {} now, and the server starts "
-        "again there; members find it by themselves where Avahi runs on both machines; on other "
+        "this machine's address has changed: the cluster {} is at {} now, and the server restarts "
+        "at this address. Members find it by themselves if Avahi runs on both machines; on other "
         "members, once: hearth join {}",
         cluster_->name, cluster_->host, Address{cluster_->host, cluster_->control_port}.text());
     has_moved_ = true;

@@ -191,8 +191,8 @@ void add_models(CLI::App& app, Action& action) {
     if (whole ? !part->sources.empty() : part->manifest.empty() || part->layers.empty()) {
       action = [] {
         std::fputs(
-            "hearth: --layers needs --manifest and the other way round, and --mirror needs both; "
-            "hearth manifest MODEL writes a manifest\n",
+            "hearth: --layers and --manifest need each other, and --mirror needs both; hearth "
+            "manifest MODEL writes a manifest\n",
             stderr);
         return kExitUsage;
       };

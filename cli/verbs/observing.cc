@@ -48,7 +48,7 @@ void add_doctor(CLI::App& app, Action& action) {
   CLI::App* verb = app.add_subcommand(
       "doctor", "Diagnose this machine, with the command that fixes each problem");
   add_server(verb, *host, o->api_key);
-  verb->add_option("-p,--port", o->api_port, "port that a server here would take")
+  verb->add_option("-p,--port", o->api_port, "port that a server on this machine would use")
       ->check(whole_number(1, 65'535))
       ->capture_default_str();
   verb->add_option("--clock", o->clocks,

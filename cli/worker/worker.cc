@@ -186,7 +186,9 @@ class Worker {
             report_by_ = std::max(*report_by_, clock_.now() + kAssignmentPatience);
           }
           if (report_by_ && clock_.now() >= *report_by_) {
-            report("serves as soon as the coordinator has assigned it layers and they are here");
+            report(
+                "serves as soon as the coordinator has assigned layers to it and the layers are on "
+                "this machine");
           }
           if (removed_ || changed_ || !stage_->refused().empty()) loop_.stop();
           if (!stage_->no_room()) return;

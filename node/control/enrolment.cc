@@ -58,14 +58,14 @@ Error refusal_of(std::string_view told, const std::string& address) {
                           "revoked; create another one there: hearth token create");
   }
   if (told == kTokenOfOtherRole) {
-    return Error::invalid(at,
-                          " refuses this join token, which is for another role than this "
-                          "machine has or asks for; create one for that role there (hearth "
-                          "token create --role ROLE), or join with another --data-dir");
+    return Error::invalid(
+        at,
+        " refuses this join token: it is for another role than this machine's. Create a join token "
+        "for that role there (hearth token create --role ROLE), or join with another --data-dir");
   }
-  return Error::invalid(at,
-                        " refuses this join token, and its log says why; create another one "
-                        "there: hearth token create");
+  return Error::invalid(
+      at,
+      " refuses this join token; its log shows why. Create a new one there: hearth token create");
 }
 
 // What a failed call means.

@@ -47,10 +47,9 @@ Error failed_leave(const grpc::Status& status, const std::string& address) {
         " does not know this machine: it was removed. Forget the cluster here as well: "
         "hearth leave --here-only");
   }
-  return Error::of(
-      ErrorCode::kUnavailable, "no coordinator of the cluster answers at ", address,
-      "; try again when it does, or forget it here (hearth leave --here-only) and remove "
-      "this machine there (hearth nodes rm NAME)");
+  return Error::of(ErrorCode::kUnavailable, "no coordinator of the cluster answers at ", address,
+                   "; retry later, or run hearth leave --here-only on this machine and hearth "
+                   "nodes rm NAME on the server");
 }
 
 AdmitKey admit_coordinator(std::shared_ptr<const RosterBook> roster) {

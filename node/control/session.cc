@@ -161,7 +161,7 @@ void ControlSession::on_frame(LinkId link, Frame frame) {
   CoordinatorMessage message;
   if (frame.type != FrameType::kControl || frame.payload.size() > limits::kControlMessageBytes ||
       !message.ParseFromArray(frame.payload.data(), static_cast<int>(frame.payload.size()))) {
-    lose("the coordinator sent bytes that are no control message");
+    lose("the coordinator sent bytes that are not a control message");
     return;
   }
   switch (message.body_case()) {

@@ -130,7 +130,8 @@ class Fetch {
         continue;
       }
       if (options_.warn) {
-        options_.warn(item.name + " in " + path_ + " is not what it was; it is fetched again");
+        options_.warn(item.name + " in " + path_ +
+                      " has changed on this disk and is fetched again");
       }
       TRY_VOID(journal_->forget_written(item.begin, item.end));
     }

@@ -182,7 +182,7 @@ class Joining(cluster.Cluster):
             self.assertTrue(json.loads(out)["model"]["id"])
             code, out, err = swarm.hearth("status", "--host", "127.0.0.1:9", env=where)
             self.assertEqual((code, out), (3, ""), err)
-            self.assertIn("this machine is worker desk and asks its coordinator there", err)
+            self.assertIn("this machine is worker desk and its coordinator should be there", err)
             self.good(self.home, "nodes", "rm", "desk")
             swarm.wait_until(lambda: swarm.hearth("status", env=where)[0] != 0, "the removal")
             self.enrol("desk2", self.token())

@@ -120,7 +120,7 @@ class Discovery(machines.Household):
             self.assertLessEqual(len(self.waiting()), 4)
             code, _, err = self.home.run("approve", "spy")
             self.assertEqual(code, 1)
-            self.assertIn("more than one node asks as spy", err)
+            self.assertIn("several nodes ask to join as spy", err)
 
         with self.subTest("a coordinator that has moved is found again"):
             self.home.stop()

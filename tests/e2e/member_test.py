@@ -53,8 +53,8 @@ class FromNothing(machines.Household):
         token = said.split("hearth join ")[1].strip()
         self.background(self.home, "serve", swarm.MODEL, "--local-workers", "0", "--stages", "1",
                         "--detach")
-        self.assertIn("cluster testhome: it needs 1 other machine; for each: hearth token create",
-                      self.home.log())
+        self.assertIn("cluster testhome: it needs 1 other machine; for each of them: hearth "
+                      "token create on this machine", self.home.log())
         self.background(self.den, "join", token, "--name", "den", "--data-dir",
                         str(self.den.folder), "--detach")
         self.assertIn(f"hearth worker --data-dir {self.den.folder}\n", self.den.log())

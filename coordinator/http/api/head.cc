@@ -181,7 +181,9 @@ std::optional<ApiError> check_target(const RequestHead& head, const HostNames& n
         "host_not_allowed", "permission_error");
   }
   if (head.origin.empty() || origin_allowed(head.origin, head.host, names)) return std::nullopt;
-  return ApiError::of(403, "pages of other origins may not call this API (Origin header)",
+  return ApiError::of(403,
+                      "the Origin header is of another site, whose pages may not call this API; "
+                      "let the page's own server call it",
                       "origin_not_allowed", "permission_error");
 }
 

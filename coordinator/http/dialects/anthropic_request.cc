@@ -168,10 +168,9 @@ void translate_tools(FieldReader& fields, Json& chat) {
     FieldReader tool((*tools)[i], fmt::format("tools[{}].", i));
     const std::string type = tool.string("type").value_or("custom");
     if (!tool.failed() && type != "custom") {
-      tool.refuse("type",
-                  fmt::format("'{}' names a tool of Anthropic's servers, which is not here; "
-                              "give a tool with its input_schema",
-                              shown(type)));
+      tool.refuse("type", fmt::format("'{}' is a tool of Anthropic's servers, which Hearth does "
+                                      "not have; pass a tool with an input_schema",
+                                      shown(type)));
     }
     Json function = Json::object();
     const auto name = tool.string("name");

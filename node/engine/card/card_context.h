@@ -49,7 +49,7 @@ class CardContext {
   }
 
   static Error unanswered(std::chrono::milliseconds limit) {
-    return Error::of(ErrorCode::kIo, "the card has not answered for ", limit.count(), " ms");
+    return Error::of(ErrorCode::kIo, "the GPU has not answered for ", limit.count(), " ms");
   }
 
   // Which errors of `calls` lose the card.
