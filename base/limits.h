@@ -97,6 +97,8 @@ inline constexpr std::uint32_t kComputeThreads = 256;
 // Sampling and stopping (proto/step.h, coordinator/api.h).
 inline constexpr std::uint32_t kLogitBias = 1'024;
 inline constexpr std::uint32_t kTopLogprobs = 20;
+inline constexpr std::uint32_t kScoredTokens = 8'192;  // of a prompt whose tokens are scored
+inline constexpr std::uint32_t kScores = 512 * 1'024;  // of a request: tokens and alternatives
 inline constexpr std::uint32_t kStopStrings = 16;
 inline constexpr std::size_t kStopStringBytes = 512;
 inline constexpr std::uint32_t kStopTokens = 64;
@@ -252,10 +254,10 @@ inline constexpr std::uint32_t kDialBackSeconds = 10;     // that one is remembe
 static_assert(kBatchRows * std::size_t{kModelWidth} * 2 < kFrameBytes,
               "a full batch of the widest model fits one frame");
 static_assert(kFrameBytes < kSendQueueBytes, "at least one frame fits a send queue");
-static_assert(kBatchOpens * (kGrammarBytes + 16 * kKiB) +
+static_assert(kBatchOpens * (kGrammarBytes + kScoredTokens * sizeof(std::int32_t) + 16 * kKiB) +
                       kBatchRows * std::size_t{kModelWidth} * 2 <
                   kFrameBytes,
-              "a batch of opens with grammars and of activations fits a frame");
+              "a batch of opens with grammars and scored prompts and of activations fits a frame");
 static_assert(kSendQueueBytes <= kLinksBytes / 4, "one peer leaves room to others");
 static_assert(kFetchConnections < kLinksOfPeer && kLinksOfPeer < kConnections,
               "a peer that fetches a model has links left, and leaves links to others");

@@ -54,6 +54,9 @@ struct GenerateRequest {
   std::optional<ReceiptOrder> receipt = {};  // used where CoordinatorOptions::receipts is set
   Origin origin = Origin::kClient;
   bool for_newcomers = false;  // an audit that a checking pipeline is to compute
+  // Its events tell the log probability of each token of the prompt but the first, with
+  // sampling.top_logprobs alternatives. A prompt of at most limits::kScoredTokens.
+  bool score_prompt = false;
 };
 
 // What happens to one sequence, in order, on the owner's thread. After on_token with a `finish`
@@ -63,6 +66,9 @@ class SequenceEvents {
  public:
   virtual ~SequenceEvents() = default;
   virtual void on_admitted() = 0;
+  // Of a prompt that is scored, in pieces, before the first token. A pipeline that takes over from
+  // a lost one says them again, the same.
+  virtual void on_scores(std::vector<SampledToken> /*scores*/) {}
   virtual void on_token(const SampledToken& token) = 0;
   // All hashes of the sequence, sorted by position then stage, before its last token.
   virtual void on_hashes(std::vector<RowHash> hashes) = 0;

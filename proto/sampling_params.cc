@@ -70,6 +70,11 @@ Status validate(const SequenceOpen& open, const StepShape& shape) {
   const std::uint64_t total = std::uint64_t{open.prompt_tokens} + open.sampling.max_tokens;
   REQUIRE(total <= shape.context, "prompt_tokens ", open.prompt_tokens, " and max_tokens ",
           open.sampling.max_tokens, " pass the context of ", shape.context, " tokens");
+  if (open.scored.empty()) return ok_status();
+  REQUIRE(open.scored.size() == open.prompt_tokens, "scored has ", open.scored.size(),
+          " tokens; the prompt has ", open.prompt_tokens);
+  TRY_VOID(check_count("scored", open.scored.size(), limits::kScoredTokens));
+  for (const TokenId token : open.scored) TRY_VOID(check_token("scored", token, shape.vocabulary));
   return ok_status();
 }
 

@@ -19,6 +19,7 @@ constexpr std::uint8_t kKnownFlags = BatchRow::kSample | BatchRow::kFailed;
 constexpr std::uint8_t kReportHashes = 1;
 constexpr std::uint8_t kMakeReceipt = 2;
 constexpr std::uint8_t kBackground = 4;
+constexpr std::uint8_t kScored = 8;
 
 // Bits of the byte of sampling parameters that said once whether there are log probabilities.
 constexpr std::uint8_t kLogprobs = 1;
@@ -35,8 +36,8 @@ static_assert(kKnownFlags < (1U << BatchRow::kReasonShift) &&
 static_assert(kLogprobBytes == sizeof(TokenId) + sizeof(float),
               "kLogprobBytes counts every field of a log-probability");
 static_assert(static_cast<int>(FinishReason::kError) == 3, "the error of tokens.finish names 3");
-static_assert((kReportHashes | kMakeReceipt | kBackground) == 7,
-              "the three flags fill the lowest bits, so every value up to 7 is valid");
+static_assert((kReportHashes | kMakeReceipt | kBackground | kScored) == 15,
+              "the four flags fill the lowest bits, so every value up to 15 is valid");
 
 // --- what the messages share ---
 
@@ -182,13 +183,16 @@ Result<SamplingParams> read_sampling(ByteReader& reader, std::uint32_t vocabular
 
 void write_open(ByteWriter& writer, const SequenceOpen& open) {
   const auto flag = [](bool set, std::uint8_t bit) { return set ? bit : std::uint8_t{0}; };
-  const auto flags = static_cast<std::uint8_t>(flag(open.report_hashes, kReportHashes) |
-                                               flag(open.receipt.has_value(), kMakeReceipt) |
-                                               flag(open.background, kBackground));
+  const auto flags = static_cast<std::uint8_t>(
+      flag(open.report_hashes, kReportHashes) | flag(open.receipt.has_value(), kMakeReceipt) |
+      flag(open.background, kBackground) | flag(!open.scored.empty(), kScored));
   writer.write(open.sequence.value, open.prompt_tokens, flags);
   if (open.receipt) {
     writer.append(open.receipt->request);
     writer.append(open.receipt->salt.bytes);
+  }
+  if (!open.scored.empty()) {
+    write_list(writer, open.scored, [&](TokenId token) { writer.write(token); });
   }
   write_sampling(writer, open.sampling);
 }
@@ -197,14 +201,19 @@ Result<SequenceOpen> read_open(ByteReader& reader, const StepShape& shape) {
   SequenceOpen open;
   reader.read_into(open.sequence.value, open.prompt_tokens);
   const auto flags = reader.read<std::uint8_t>();
-  REQUIRE(flags <= (kReportHashes | kMakeReceipt | kBackground), "report_hashes is ", flags,
-          "; it must be 0 to 7");
+  REQUIRE(flags <= (kReportHashes | kMakeReceipt | kBackground | kScored), "report_hashes is ",
+          flags, "; it must be 0 to 15");
   open.report_hashes = (flags & kReportHashes) != 0;
   open.background = (flags & kBackground) != 0;
   if ((flags & kMakeReceipt) != 0) {
     ReceiptOrder& order = open.receipt.emplace();
     std::ranges::copy(reader.take(order.request.size()), order.request.begin());
     std::ranges::copy(reader.take(order.salt.bytes.size()), order.salt.bytes.begin());
+  }
+  if ((flags & kScored) != 0) {
+    TRY(open.scored, read_list(reader, "scored", limits::kScoredTokens, sizeof(TokenId),
+                               [&] { return read_token(reader, "scored", shape.vocabulary); }));
+    REQUIRE(!open.scored.empty(), "scored has no tokens; a prompt that is scored has some");
   }
   TRY(open.sampling, read_sampling(reader, shape.vocabulary));
   REQUIRE(!reader.failed(), "the message ends inside an open");
@@ -352,15 +361,17 @@ Result<StepBatch> decode_step_batch(ByteSpan bytes, const StepShape& shape) {
 Bytes encode(const StepTokens& tokens) {
   Bytes out;
   ByteWriter writer(out);
-  writer.write(tokens.epoch.value, tokens.step.value);
-  write_list(writer, tokens.tokens, [&](const SampledToken& token) {
+  const auto write_sampled = [&](const SampledToken& token) {
     writer.write(token.sequence.value, token.position, token.token,
                  static_cast<std::uint8_t>(token.finish), static_cast<std::uint8_t>(token.error),
                  token.logprob);
     write_list(writer, token.top,
                [&](const TokenLogprob& entry) { writer.write(entry.token, entry.logprob); });
-  });
+  };
+  writer.write(tokens.epoch.value, tokens.step.value);
+  write_list(writer, tokens.tokens, write_sampled);
   write_sequences(writer, tokens.released);
+  if (!tokens.scores.empty()) write_list(writer, tokens.scores, write_sampled);
   return out;
 }
 
@@ -372,6 +383,12 @@ Result<StepTokens> decode_step_tokens(ByteSpan bytes, const StepShape& shape) {
                                [&] { return read_sampled(reader, shape); }));
   TRY_VOID(check_runs(tokens.tokens, "tokens"));
   TRY(tokens.released, read_sequences(reader, "released", limits::kBatchReleases));
+  if (reader.remaining() > 0) {
+    TRY(tokens.scores, read_list(reader, "scores", limits::kBatchRows, kTokenBytesMin,
+                                 [&] { return read_sampled(reader, shape); }));
+    TRY_VOID(check_runs(tokens.scores, "scores"));
+    REQUIRE(!tokens.scores.empty(), "scores has no entries; without any it is left out");
+  }
   TRY_VOID(check_consumed(reader, "tokens"));
   return tokens;
 }

@@ -62,6 +62,9 @@ struct SequenceOpen {
   // To the first stage alone, and from protocol 6 on: prompts that are not in the background need
   // not wait for its own.
   bool background = false;
+  // The prompt, where the last stage scores its tokens (StepTokens::scores): every row of it then
+  // has logits. Else empty. At most limits::kScoredTokens.
+  std::vector<TokenId> scored = {};
   friend bool operator==(const SequenceOpen&, const SequenceOpen&) = default;
 };
 
@@ -140,6 +143,9 @@ struct StepTokens {
   StepId step;
   std::vector<SampledToken> tokens;
   std::vector<SequenceId> released;
+  // Of prompts that are scored: each token of them but the first, once, with its log probability,
+  // before or with the sequence's first token. Stands as `tokens` do. `finish` means nothing.
+  std::vector<SampledToken> scores = {};
   friend bool operator==(const StepTokens&, const StepTokens&) = default;
 };
 
@@ -176,9 +182,10 @@ struct StepShape {
 };
 
 // Layout: fields in the order of the structs, little-endian, no padding; each vector as a u32
-// count, then its items; an open's choices (hashes, receipt, background) are bits of one byte. Two
-// sizes are not sent because the receiver computes them: the activations (rows x hidden_size x 2
-// bytes, to the end) and a SubmitMessage's prompt (likewise, 4 bytes).
+// count, then its items; an open's choices (hashes, receipt, background, scored) are bits of one
+// byte; scores follow only where there are some. Two sizes are not sent because the receiver
+// computes them: the activations (rows x hidden_size x 2 bytes, to the end) and a SubmitMessage's
+// prompt (likewise, 4 bytes).
 Bytes encode(const StepBatch& batch);
 Bytes encode(const StepTokens& tokens);
 Bytes encode(const SubmitMessage& submit);

@@ -21,6 +21,9 @@ class CoordinatorGate::Tracked final : public SequenceEvents {
       : state_(state), events_(std::move(events)) {}
 
   void on_admitted() override { events_->on_admitted(); }
+  void on_scores(std::vector<SampledToken> scores) override {
+    events_->on_scores(std::move(scores));
+  }
   void on_token(const SampledToken& token) override {
     const auto events = events_;
     if (token.finish != FinishReason::kNone) forget();

@@ -262,7 +262,7 @@ Status SequenceLifecycle::take_tokens(Pipeline& pipeline, const Frame& frame) {
                                                 std::to_string(static_cast<int>(frame.type)) +
                                                 " does not belong on this link");
   REQUIRE(pipeline.serving, "tokens came before the pipeline served");
-  TRY(const StepTokens tokens, decode_step_tokens(frame.payload, options_.shape));
+  TRY(StepTokens tokens, decode_step_tokens(frame.payload, options_.shape));
   const Epoch epoch = pipeline.epoch;
   if (tokens.epoch < epoch &&
       !planted(SwarmDefect::kStaleAnswerTaken)) {  // late, of a pipeline that is over
@@ -275,6 +275,7 @@ Status SequenceLifecycle::take_tokens(Pipeline& pipeline, const Frame& frame) {
           "the answer to step " + std::to_string(tokens.step.value) + " follows the one to step " +
               std::to_string(pipeline.last_step->value));
   pipeline.last_step = tokens.step;
+  TRY_VOID(take_scores(epoch, std::move(tokens.scores)));
   for (const SampledToken& token : tokens.tokens) TRY_VOID(take_token(epoch, token));
   for (const SequenceId id : tokens.released) {
     const std::shared_ptr<Sequence> sequence = scheduler_.find(id);
@@ -324,6 +325,31 @@ void SequenceLifecycle::take_outcome(const AuditOutcome& outcome) {
   const std::shared_ptr<SequenceEvents> events = found->second;
   if (outcome.is_last()) audited_.erase(found);
   events->on_audit(outcome);
+}
+
+// Scores of one sequence stand together.
+Status SequenceLifecycle::take_scores(Epoch epoch, std::vector<SampledToken> scores) {
+  for (auto begin = scores.begin(); begin != scores.end();) {
+    const SequenceId id = begin->sequence;
+    const auto end = std::find_if(begin, scores.end(),
+                                  [id](const SampledToken& score) { return score.sequence != id; });
+    const std::shared_ptr<Sequence> sequence = scheduler_.find(id);
+    REQUIRE(sequence && sequence->epoch == epoch && !sequence->released,
+            "scores of sequence " + std::to_string(id.value) + ", which is not on this pipeline");
+    const bool asked = sequence->request.score_prompt && sequence->answer.empty();
+    REQUIRE(asked && begin->position >= 1 && (end - 1)->position < sequence->prompt_tokens,
+            "scores of sequence " + std::to_string(id.value) + " that were not asked for");
+    for (auto score = begin; score != end; ++score) {
+      REQUIRE(score->token == sequence->request.prompt[score->position],
+              "a score of sequence " + std::to_string(id.value) + " at position " +
+                  std::to_string(score->position) + " is of another token than the prompt's");
+    }
+    if (!sequence->ended && !sequence->stopped) {
+      sequence->events->on_scores({std::make_move_iterator(begin), std::make_move_iterator(end)});
+    }
+    begin = end;
+  }
+  return ok_status();
 }
 
 Status SequenceLifecycle::take_token(Epoch epoch, const SampledToken& token) {

@@ -55,8 +55,11 @@ void Sequence::interrupt(TimePoint now, Duration patience, bool failed) {
 }
 
 SequenceOpen Sequence::open() const {
-  return {id, prompt_tokens, request.report_hashes, request.sampling,
-          receipts ? request.receipt : std::nullopt};
+  SequenceOpen open{id, prompt_tokens, request.report_hashes, request.sampling,
+                    receipts ? request.receipt : std::nullopt};
+  // With the first token all of them are known.
+  if (request.score_prompt && answer.empty()) open.scored = request.prompt;
+  return open;
 }
 
 SubmitMessage Sequence::submit() const {

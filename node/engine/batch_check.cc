@@ -38,6 +38,13 @@ Status check_opens(const StepBatch& batch, const StageSequences& sequences, cons
     REQUIRE(!sequences.contains(open.sequence), name_of(open.sequence) + " is open already");
     REQUIRE(open.prompt_tokens >= 1 && open.prompt_tokens <= shape.context, name_of(open.sequence),
             " has ", open.prompt_tokens, " prompt tokens, the context takes 1 to ", shape.context);
+    REQUIRE(open.scored.empty() || open.scored.size() == open.prompt_tokens, name_of(open.sequence),
+            " has ", open.scored.size(), " scored tokens, its prompt has ", open.prompt_tokens);
+    for (const TokenId token : open.scored) {
+      REQUIRE(token >= 0 && static_cast<std::uint32_t>(token) < shape.vocabulary,
+              name_of(open.sequence), " has the scored token ", token,
+              ", which is not in the vocabulary of ", shape.vocabulary);
+    }
     REQUIRE(opened.emplace(open.sequence, known_of(open, 0)).second,
             name_of(open.sequence) + " is opened twice in one step");
   }

@@ -47,6 +47,9 @@ struct Step {
   // One a row of the batch, of those that a grammar masks; empty when there are none.
   std::vector<std::shared_ptr<const model::TokenMask>> masks;
   std::vector<SampledToken> drawn;  // one a row of the batch; likewise
+  // One a row of the batch: the score of the token behind a row of a prompt, where one is made.
+  // Empty when no prompt is scored.
+  std::vector<std::optional<SampledToken>> scores;
   std::vector<StageSequences::node_type> released;
   StageForward::Outputs outputs;
 };
@@ -95,6 +98,11 @@ class StageEngine final : public Engine {
   Status compute(Step& step);
   void settle(Step& step);
   bool observed(const BatchRow& row) const;
+  // The last stage says how likely the prompt's next token is.
+  bool scores(const StageSequence& sequence, Position position) const {
+    return is_last() && std::size_t{position} + 1 < sequence.open.scored.size();
+  }
+  void score(Step& step, std::uint32_t index, unsigned thread, std::span<const float> logits);
   void on_logits(Step& step, std::uint32_t computed, unsigned thread,
                  std::span<const float> logits);
   void sample(Step& step, std::uint32_t computed, unsigned thread, std::span<const float> logits);
@@ -229,6 +237,7 @@ void StageEngine::open(const StepBatch& batch) {
   for (const SequenceOpen& open : batch.opens) {
     StageSequence sequence;
     sequence.open = open;
+    if (!is_last()) sequence.open.scored = {};
     if (is_last()) {
       sequence.sampler = SamplerParams(open.sampling);
       if (!open.sampling.grammar.empty()) {
@@ -295,6 +304,7 @@ void StageEngine::admit(Step& step) {
   step.replayed.clear();
   step.said = {};
   step.masks.clear();
+  step.scores.clear();
   for (std::uint32_t i = 0; i < step.batch.rows.size(); ++i) {
     const BatchRow& row = step.batch.rows[i];
     StageSequence& sequence = *step.sequences[i];
@@ -341,7 +351,8 @@ bool StageEngine::replay(Step& step, std::uint32_t index) {
     sequence.known = row.position;
     return false;
   }
-  if (is_last() && ((row.flags & BatchRow::kSample) != 0 || observed(row))) return false;
+  const bool wanted = (row.flags & BatchRow::kSample) != 0 || observed(row);
+  if (is_last() && (wanted || scores(sequence, row.position))) return false;
   const Position said = planted(SwarmDefect::kRowBeforeReplayed) && row.position > 0
                             ? row.position - 1
                             : row.position;
@@ -362,7 +373,10 @@ void StageEngine::add_row(Step& step, std::uint32_t index) {
   computed.position = row.position;
   computed.pages = &step.sequences[index]->pages;
   computed.observed = is_last() && observed(row);
-  computed.sample = is_last() && ((row.flags & BatchRow::kSample) != 0 || computed.observed);
+  const bool scored = scores(*step.sequences[index], row.position);
+  computed.sample =
+      is_last() && ((row.flags & BatchRow::kSample) != 0 || computed.observed || scored);
+  if (scored) step.scores.resize(step.batch.rows.size());
 }
 
 // The history holds every row of the step, those behind this one too.
@@ -460,6 +474,21 @@ void StageEngine::sample(Step& step, std::uint32_t computed, unsigned thread,
   on_token(step, computed, draw->token);
 }
 
+// On a thread of the pool. A token has no score where the logits before it are not finite: the
+// answer is the same whether it is scored or not.
+void StageEngine::score(Step& step, std::uint32_t index, unsigned thread,
+                        std::span<const float> logits) {
+  INVARIANT(index < step.scores.size(), "a scored row has a place for its score");
+  const BatchRow& row = step.batch.rows[index];
+  const SequenceOpen& open = step.sequences[index]->open;
+  const TokenId token = open.scored[std::size_t{row.position} + 1];
+  auto draw = samplers_[thread].score(logits, token, open.sampling.top_logprobs);
+  if (!draw.ok()) return;
+  step.scores[index] = SampledToken{row.sequence,        row.position + 1,    token,
+                                    FinishReason::kNone, ErrorCode::kNumeric, draw->logprob,
+                                    std::move(draw->top)};
+}
+
 void StageEngine::on_token(Step& step, std::uint32_t computed, const Result<TokenId>& token) const {
   INVARIANT(computed < step.computed.size() && step.rows[computed].sample,
             "a token belongs to a sampled row");
@@ -485,6 +514,11 @@ void StageEngine::on_token(Step& step, std::uint32_t computed, const Result<Toke
 }
 
 void StageEngine::collect_tokens(Step& step) {
+  for (std::size_t i = 0; i < step.scores.size(); ++i) {
+    if (step.scores[i] && !step.batch.rows[i].failed()) {
+      step.result.scores.push_back(*std::move(step.scores[i]));
+    }
+  }
   for (std::size_t i = 0; i < step.batch.rows.size(); ++i) {
     const BatchRow& row = step.batch.rows[i];
     if ((row.flags & BatchRow::kSample) == 0) continue;
@@ -555,7 +589,9 @@ bool StageEngine::observed(const BatchRow& row) const {
 // On a thread of the pool.
 void StageEngine::on_logits(Step& step, std::uint32_t computed, unsigned thread,
                             std::span<const float> logits) {
-  const BatchRow& row = step.batch.rows[step.computed[computed].index];
+  const std::uint32_t index = step.computed[computed].index;
+  const BatchRow& row = step.batch.rows[index];
+  if (scores(*step.sequences[index], row.position)) score(step, index, thread, logits);
   if (step.rows[computed].observed) {
     options_.logits->on_logits(row.sequence, row.position, logits);
   }

@@ -66,6 +66,7 @@ struct EngineOptions {
 struct StepResult {
   std::vector<SampledToken> tokens;  // last stage only
   std::vector<SequenceId> released;  // sequences whose KV this step gave back
+  std::vector<SampledToken> scores;  // StepTokens::scores; last stage only
   std::vector<RowHash> hashes;       // rows of sequences that asked for them
   std::uint32_t replayed = 0;        // rows that were said again and not computed; see keep()
   Bytes input;                       // the batch's activations as they came in

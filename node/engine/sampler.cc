@@ -293,8 +293,8 @@ double Sampler::log_total() const {
 }
 
 // The most likely tokens of the unmodified logits.
-void Sampler::report(const SamplerParams& params, double log_sum, Draw& draw) {
-  const std::size_t wanted = std::min<std::size_t>(params.top_logprobs, logits_.size());
+void Sampler::report(std::uint32_t top, double log_sum, Draw& draw) {
+  const std::size_t wanted = std::min<std::size_t>(top, logits_.size());
   if (wanted == 0) return;
   keys_.clear();
   std::int64_t worst = -1;  // distance of the last one kept
@@ -325,7 +325,7 @@ Result<Draw> Sampler::sample(std::span<const float> logits, const SamplerParams&
     find_best();
     largest = static_cast<double>(best_);
     log_sum = log_total();
-    report(params, log_sum, draw);
+    report(params.top_logprobs, log_sum, draw);
   }
   adjust(params, history, later);
   if (!mask.empty()) apply(mask);
@@ -347,6 +347,22 @@ Result<Draw> Sampler::sample(std::span<const float> logits, const SamplerParams&
     const double x = std::clamp(logits[static_cast<std::size_t>(draw.token)], -16384.0F, 16384.0F);
     draw.logprob = static_cast<float>((std::nearbyint(x * 65536.0) - largest) * 0x1p-16 - log_sum);
   }
+  return draw;
+}
+
+Result<Draw> Sampler::score(std::span<const float> logits, TokenId token, std::uint32_t top) {
+  INVARIANT(logits.size() == logits_.size(), "a sampler serves one vocabulary");
+  INVARIANT(token >= 0 && static_cast<std::size_t>(token) < logits_.size(),
+            "a checked prompt has tokens of the vocabulary");
+  if (!load(logits)) return Error{ErrorCode::kNumeric, "a logit is not finite"};
+  find_best();
+  Draw draw;
+  draw.token = token;
+  const double log_sum = log_total();
+  report(top, log_sum, draw);
+  const double below =
+      static_cast<double>(logits_[static_cast<std::size_t>(token)]) - static_cast<double>(best_);
+  draw.logprob = static_cast<float>(below * 0x1p-16 - log_sum);
   return draw;
 }
 

@@ -93,12 +93,15 @@ class Sampler {
                       const TokenHistory& history, Position position,
                       std::span<const TokenId> later = {},
                       std::span<const std::uint64_t> mask = {});
+  // The log probability of a token that was not drawn here, and the `top` likeliest ones. kNumeric
+  // when a logit is not finite.
+  Result<Draw> score(std::span<const float> logits, TokenId token, std::uint32_t top);
 
  private:
   struct Cut;
   bool load(std::span<const float> logits);
   void find_best();
-  void report(const SamplerParams& params, double log_sum, Draw& draw);
+  void report(std::uint32_t top, double log_sum, Draw& draw);
   double log_total() const;
   void adjust(const SamplerParams& params, const TokenHistory& history,
               std::span<const TokenId> later);

@@ -390,8 +390,8 @@ void Stage::pass_on(const StepBatch& batch, StepResult result) {
     links_.send(Peer::kRing, {FrameType::kBatch, encode(batch)});
     return;
   }
-  const Status answered =
-      answer({batch.epoch, batch.step, std::move(result.tokens), std::move(result.released)});
+  const Status answered = answer({batch.epoch, batch.step, std::move(result.tokens),
+                                  std::move(result.released), std::move(result.scores)});
   if (!answered.ok()) fail(answered.error().message);
 }
 

@@ -90,6 +90,12 @@ void LocalRunner::deliver(const StepTokens& tokens) {
     reserved_ -= found->second.pages;
     running_.erase(found);
   }
+  for (const SampledToken& score : tokens.scores) {
+    const auto found = running_.find(score.sequence);
+    if (found != running_.end() && found->second.events.on_score) {
+      found->second.events.on_score(score);
+    }
+  }
   for (const SampledToken& token : tokens.tokens) {
     const auto found = running_.find(token.sequence);
     if (found == running_.end() || !found->second.events.on_token) continue;
@@ -109,6 +115,7 @@ Result<bool> LocalRunner::step() {
     hashes.insert(hashes.end(), result.hashes.begin(), result.hashes.end());
     tokens.tokens = std::move(result.tokens);
     tokens.released = std::move(result.released);
+    tokens.scores = std::move(result.scores);
   }
   TRY_VOID(batcher_.on_tokens(tokens));
   deliver(hashes);

@@ -42,6 +42,8 @@ class LocalRunner {
   struct Events {
     std::function<void(const SampledToken&)> on_token;
     std::function<void(const RowHash&)> on_hash;  // may be null
+    // Of StepTokens::scores; may be null.
+    std::function<void(const SampledToken&)> on_score = {};
   };
   // `prompt`: as SubmitMessage's, with the answer so far of a sequence that goes on. kNoCapacity
   // when prompt + max_tokens does not fit the context or the KV pool now.

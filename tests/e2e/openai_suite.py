@@ -237,6 +237,26 @@ class Suite(unittest.TestCase):
         self.assertEqual(len(logprobs.top_logprobs), 12)
         self.assertEqual(logprobs.text_offset[0], 0)
 
+    def test_echo_with_logprobs_scores_the_prompt(self):
+        """As evaluation tools ask; each score is the log probability of the token where it is forced."""
+        ids = post("/tokenize", {"content": "The capital of France is Paris, a city"})["tokens"]
+        scored = self.complete(ids, echo=True, logprobs=2, max_tokens=1).choices[0].logprobs
+        self.assertEqual(len(scored.token_logprobs), len(ids) + 1)
+        self.assertIsNone(scored.token_logprobs[0])
+        for i in range(1, len(ids)):
+            forced = self.complete(ids[:i], max_tokens=1, temperature=0, logprobs=2,
+                                   logit_bias={str(ids[i]): 100},
+                                   extra_body={"ignore_eos": True}).choices[0].logprobs
+            self.assertEqual(scored.token_logprobs[i], forced.token_logprobs[0])
+            self.assertEqual(scored.top_logprobs[i], forced.top_logprobs[0])
+        text = "The capital of France is"
+        alone = self.complete(text, echo=True, logprobs=1, max_tokens=0)
+        self.assertEqual(alone.choices[0].text, text)
+        self.assertEqual(alone.usage.completion_tokens, 0)
+        many = self.complete([ids, ids[:4]], echo=True, logprobs=2, max_tokens=1).choices
+        self.assertEqual(many[0].logprobs.token_logprobs[:-1], scored.token_logprobs[:-1])
+        self.assertEqual(many[1].logprobs.token_logprobs[:4], scored.token_logprobs[:4])
+
     # --- tools, formats and prefill ---
 
     def test_json_formats(self):

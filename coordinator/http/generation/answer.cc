@@ -129,6 +129,10 @@ void Answer::restore(std::uint32_t choice, std::vector<SampledToken> tokens, Tim
   if (part.choice.done()) settle(choice);
 }
 
+void Answer::score(std::uint32_t choice, std::vector<SampledToken> scores) {
+  for (SampledToken& score : scores) parts_[choice].choice.score(std::move(score));
+}
+
 bool Answer::push(std::uint32_t choice, const SampledToken& token, TimePoint now) {
   Part& part = parts_[choice];
   INVARIANT(!part.settled && !part.choice.done(), "a token comes before the end of its choice");
@@ -179,6 +183,7 @@ AnswerStart Answer::start() const {
 Usage Answer::usage() const {
   Usage out{prompt_tokens_};
   for (const Part& part : parts_) {
+    if (input_.request.only_prompt) continue;
     out.completion_tokens += part.choice.tokens();
     out.reasoning_tokens += part.choice.reasoning_tokens();
   }

@@ -117,6 +117,7 @@ class Answer {
   // What happens to a choice, in order.
   void restore(std::uint32_t choice, std::vector<SampledToken> tokens, TimePoint now);
   void admit(std::uint32_t choice, TimePoint now) { parts_[choice].admitted = now; }
+  void score(std::uint32_t choice, std::vector<SampledToken> scores);
   // True when something of it may be told: new text, or its end.
   bool push(std::uint32_t choice, const SampledToken& token, TimePoint now);
   // True when the choice was waiting for them.

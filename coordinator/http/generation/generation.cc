@@ -97,6 +97,9 @@ class ChoiceEvents final : public SequenceEvents {
         credit_(std::move(credit)) {}
 
   void on_admitted() override { deliver(&Generation::on_admitted); }
+  void on_scores(std::vector<SampledToken> scores) override {
+    deliver(&Generation::on_scores, std::move(scores));
+  }
   void on_token(const SampledToken& token) override { deliver(&Generation::on_token, token); }
   void on_hashes(std::vector<RowHash> hashes) override {
     deliver(&Generation::on_hashes, std::move(hashes));
@@ -285,6 +288,7 @@ GenerateRequest Generation::request_of(std::uint32_t choice) const {
   out.prompt = answer_.prompt(choice);
   out.sampling = answer_.sampling(choice);
   out.report_hashes = request.return_hashes;
+  out.score_prompt = request.scores_prompt();
   out.receipt = answer_.identity().receipt_order(choice);
   out.policy = request.policy;
   // No user watches a whole answer come: a chat's titles and tags, and batch work.
@@ -345,9 +349,10 @@ void Generation::accept(const std::vector<std::uint32_t>& choices, const SubmitA
     verification_.cannot(answer.bounds.unverifiable);
   }
   const std::optional<Keep>& keep = answer_.input().keep;
-  // What a dialect repeats of its request is not stored: after a restart its client gets the same
-  // answer again, computed once more.
+  // What a dialect repeats of its request is not stored, nor are the scores of a prompt: after a
+  // restart their clients get the same answer again, computed once more.
   const bool written = keep && api_->kept.writes() && answer_.input().dialect == Dialect::kOpenAi &&
+                       !answer_.request().scores_prompt() &&
                        answer_.prompt_tokens() <= limits::kKeptRequestBytes / sizeof(TokenId);
   if (written) api_->kept.write(*keep, encode(answer_.kept_request()));
   // One that waits for a pipeline may yet be refused.
@@ -371,6 +376,11 @@ void Generation::on_admitted(std::uint32_t choice) {
   answer_.admit(choice, now);
   api_->metrics.queued(seconds(now - arrived_));
   if (accepted_ && !ended_) open();
+}
+
+void Generation::on_scores(std::uint32_t choice, std::vector<SampledToken> scores) {
+  if (ended_ || answer_.part(choice).choice.tokens() > 0) return;
+  answer_.score(choice, std::move(scores));
 }
 
 void Generation::on_token(std::uint32_t choice, const SampledToken& token) {

@@ -3,8 +3,10 @@
 #include <spdlog/fmt/fmt.h>
 
 #include <algorithm>
+#include <limits>
 #include <utility>
 
+#include "base/check.h"
 #include "base/crypto.h"
 
 namespace hearth::coordinator::http {
@@ -21,6 +23,7 @@ Choice::Choice(std::uint32_t index, const GenerationRequest& request,
       logprobs_wanted_(request.sampling.logprobs),
       ids_wanted_(request.return_token_ids),
       chat_(request.chat),
+      only_prompt_(request.only_prompt),
       detokenizer_(tokenizer, false),
       matcher_(request.stop),
       name_(std::move(form.name)),
@@ -38,6 +41,19 @@ Choice::Choice(std::uint32_t index, const GenerationRequest& request,
   // A completion goes on after its prompt: the space that SentencePiece strips from the first token
   // of a text belongs to it. A chat answer begins a text of its own.
   if (!chat_ && !prompt.empty()) detokenizer_.push(prompt.back());
+  if (!request.scores_prompt()) return;
+  for (const TokenId token : prompt) {
+    SampledToken& one = prompt_logprobs_.emplace_back();
+    one.token = token;
+    one.logprob = -std::numeric_limits<float>::infinity();  // until its score comes
+    prompt_characters_ += utf8_characters(tokenizer_->token_bytes(token, false));
+  }
+}
+
+void Choice::score(SampledToken token) {
+  INVARIANT(token.position > 0 && token.position < prompt_logprobs_.size(),
+            "a score is of a token of the prompt behind the first");
+  prompt_logprobs_[token.position] = std::move(token);
 }
 
 bool Choice::push(const SampledToken& token) {
@@ -45,20 +61,20 @@ bool Choice::push(const SampledToken& token) {
   ids_.push_back(token.token);
   const bool end_token = token.finish == FinishReason::kStop;
   std::string shown;
-  if (!end_token) {
-    shown = matcher_.push(shown_by(token.token));
-    if (logprobs_wanted_) {
-      logprobs_.push_back(token);
-      if (!chat_) {
-        const std::size_t characters = utf8_characters(tokenizer_->token_bytes(token.token, false));
-        offsets_.push_back((offsets_.empty() ? 0 : offsets_.back()) + characters);
-      }
+  if (!end_token && !only_prompt_) shown = matcher_.push(shown_by(token.token));
+  // Programs that score prompts drop the last entry, so there is one for the end token, too.
+  const bool told = !only_prompt_ && (!end_token || !prompt_logprobs_.empty());
+  if (logprobs_wanted_ && told) {
+    logprobs_.push_back(token);
+    if (!chat_) {
+      const std::size_t characters = utf8_characters(tokenizer_->token_bytes(token.token, false));
+      offsets_.push_back((offsets_.empty() ? prompt_characters_ : offsets_.back()) + characters);
     }
   }
   if (token.finish != FinishReason::kNone) {
-    shown += matcher_.push(detokenizer_.finish());
+    if (!only_prompt_) shown += matcher_.push(detokenizer_.finish());
     shown += matcher_.finish();
-    finish_reason_ = end_token ? "stop" : "length";
+    finish_reason_ = end_token && !only_prompt_ ? "stop" : "length";
   }
   if (matcher_.matched()) finish_reason_ = "stop";
   const Ends before = ends_.empty() ? Ends{text_.size()} : ends_.back();
@@ -111,12 +127,18 @@ ChoicePart Choice::part(std::uint32_t from) const {
   out.text = text_.substr(told.text);
   out.reasoning = reasoning_.substr(told.reasoning);
   out.tool_calls.assign(calls_.begin() + static_cast<std::ptrdiff_t>(told.calls), calls_.end());
-  if (ids_wanted_)
+  if (ids_wanted_ && !only_prompt_)
     out.token_ids.assign(ids_.begin() + static_cast<std::ptrdiff_t>(first), ids_.end());
   const std::size_t scored = std::min(first, logprobs_.size());
-  out.logprobs.assign(logprobs_.begin() + static_cast<std::ptrdiff_t>(scored), logprobs_.end());
+  // The echo and its scores stand before the first token.
+  if (first == 0) out.logprobs = prompt_logprobs_;
+  out.begins_prompt = !out.logprobs.empty();
+  out.logprobs.insert(out.logprobs.end(), logprobs_.begin() + static_cast<std::ptrdiff_t>(scored),
+                      logprobs_.end());
   out.stop_string = matcher_.match();
-  out.text_offset = scored == 0 || offsets_.empty() ? 0 : offsets_[scored - 1];
+  if (!out.begins_prompt) {
+    out.text_offset = scored == 0 || offsets_.empty() ? prompt_characters_ : offsets_[scored - 1];
+  }
   return out;
 }
 
@@ -131,8 +153,10 @@ std::size_t Choice::bytes() const {
   std::size_t bytes =
       text_.size() + reasoning_.size() + ids_.size() * (sizeof(Ends) + sizeof(TokenId));
   for (const ToolCallPart& call : calls_) bytes += sizeof call + call.arguments.size();
-  for (const SampledToken& token : logprobs_) {
-    bytes += sizeof token + token.top.size() * sizeof(TokenLogprob);
+  for (const auto* list : {&prompt_logprobs_, &logprobs_}) {
+    for (const SampledToken& token : *list) {
+      bytes += sizeof token + token.top.size() * sizeof(TokenLogprob);
+    }
   }
   return bytes;
 }

@@ -30,6 +30,8 @@ class Choice {
   Choice(std::uint32_t index, const GenerationRequest& request, const std::vector<TokenId>& prompt,
          std::string echo, std::shared_ptr<const model::Tokenizer> tokenizer, AnswerForm form = {});
 
+  // Takes the log probability of a token of the prompt, which an echo tells.
+  void score(SampledToken token);
   // Takes one token. True when something may be sent: new text, or the end.
   bool push(const SampledToken& token);
 
@@ -51,6 +53,7 @@ class Choice {
   bool logprobs_wanted_;
   bool ids_wanted_;
   bool chat_;
+  bool only_prompt_;
   model::Detokenizer detokenizer_;
   model::StopMatcher matcher_;
   // What is shown with a token, by its end in each.
@@ -71,7 +74,10 @@ class Choice {
   std::vector<ToolCallPart> calls_;
   std::vector<Ends> ends_;  // by token
   std::vector<TokenId> ids_;
-  std::vector<SampledToken> logprobs_;  // where requested, by token, without the end token
+  std::vector<SampledToken> prompt_logprobs_;  // of an echo, by token of the prompt
+  std::uint64_t prompt_characters_ = 0;        // of them
+  // Where requested, by token; without the end token, unless the prompt's are told as well.
+  std::vector<SampledToken> logprobs_;
   std::vector<std::uint64_t> offsets_;  // of a completion, by token: characters up to its end
   std::string finish_reason_;
   std::shared_ptr<const model::Tokenizer> tokenizer_;

@@ -290,6 +290,11 @@ std::string parse_model(FieldReader& fields) { return fields.string("model").val
 
 void parse_max_tokens(FieldReader& fields, const char* name, GenerationRequest& request) {
   const auto number = fields.integer(name, -1, kInt32Max);
+  if (number == 0 && request.echo) {
+    request.only_prompt = true;
+    request.max_tokens = 1;
+    return;
+  }
   if (number == 0) {
     fields.fail(name, "must be at least 1, or -1 for all that the context has room for");
   }
@@ -308,11 +313,6 @@ void refuse_completion_extras(FieldReader& fields, GenerationRequest& request) {
   const auto suffix = fields.string("suffix");
   if (suffix && !suffix->empty()) {
     fields.fail(ApiError::not_supported("'suffix' is not supported", "suffix"));
-  }
-  request.echo = fields.boolean("echo").value_or(false);
-  if (request.echo && request.sampling.logprobs) {
-    fields.fail(
-        ApiError::not_supported("'echo' together with 'logprobs' is not supported", "echo"));
   }
 }
 
@@ -391,6 +391,7 @@ ApiResult<GenerationRequest> parse_completion_request(const Json& body, const Mo
   request.chat = false;
   request.model = parse_model(fields);
   parse_prompts(fields, bounds, request);
+  request.echo = fields.boolean("echo").value_or(false);
   parse_max_tokens(fields, "max_tokens", request);
   parse_sampling(fields, bounds, request);
   parse_completion_logprobs(fields, request);

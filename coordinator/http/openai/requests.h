@@ -85,9 +85,15 @@ struct GenerationRequest {
   bool ignore_eos = false;
   bool return_token_ids = false;
   bool return_hashes = false;
-  bool echo = false;     // completions
+  bool echo = false;  // completions
+  // With echo: max_tokens is 0, so that the answer is the prompt. One token is computed and not
+  // told.
+  bool only_prompt = false;
   PolicyFields asked;    // by the body
   RequestPolicy policy;  // that it has: merged_policy()
+
+  // The log probabilities of the prompt's tokens are told, too.
+  bool scores_prompt() const { return echo && sampling.logprobs; }
 };
 
 // Completions that name no max_tokens get OpenAI's default.

@@ -56,7 +56,8 @@ void finish_choice(const AnswerHead& head, const ChoicePart& part,
   OrderedJson& logprobs = choice["logprobs"];
   if (part.with_logprobs) {
     logprobs = head.chat ? chat_logprobs(part.logprobs, tokenizer)
-                         : completion_logprobs(part.logprobs, part.text_offset, tokenizer);
+                         : completion_logprobs(part.logprobs, part.text_offset, tokenizer,
+                                               part.begins_prompt);
   }
   OrderedJson& reason = choice["finish_reason"];
   if (!part.finish_reason.empty()) reason = part.finish_reason;
@@ -107,15 +108,16 @@ OrderedJson chat_logprobs(const std::vector<SampledToken>& tokens,
 }
 
 OrderedJson completion_logprobs(const std::vector<SampledToken>& tokens, std::uint64_t text_offset,
-                                const model::Tokenizer& tokenizer) {
+                                const model::Tokenizer& tokenizer, bool begins_prompt) {
   OrderedJson strings = OrderedJson::array();
   OrderedJson logprobs = OrderedJson::array();
   OrderedJson tops = OrderedJson::array();
   OrderedJson offsets = OrderedJson::array();
   for (const SampledToken& sampled : tokens) {
     strings.push_back(completion_key(sampled.token, tokenizer));
-    logprobs.push_back(finite(sampled.logprob));
-    OrderedJson& top = tops.emplace_back(OrderedJson::object());
+    const bool unpredicted = begins_prompt && strings.size() == 1;
+    logprobs.push_back(unpredicted ? OrderedJson() : OrderedJson(finite(sampled.logprob)));
+    OrderedJson& top = tops.emplace_back(unpredicted ? OrderedJson() : OrderedJson::object());
     // Of tokens that are spelled alike the likelier one, which comes first, is told.
     for (const TokenLogprob& other : sampled.top) {
       top.emplace(completion_key(other.token, tokenizer), finite(other.logprob));

@@ -18,9 +18,10 @@ namespace hearth::coordinator::http {
 // arrays). Token strings are valid UTF-8; chat also has the exact bytes.
 OrderedJson chat_logprobs(const std::vector<SampledToken>& tokens,
                           const model::Tokenizer& tokenizer);
-// `text_offset`: characters of the completion before the first token.
+// `text_offset`: characters of the completion before the first token. `begins_prompt`: the first is
+// a prompt's, which nothing predicts: its log probability is null.
 OrderedJson completion_logprobs(const std::vector<SampledToken>& tokens, std::uint64_t text_offset,
-                                const model::Tokenizer& tokenizer);
+                                const model::Tokenizer& tokenizer, bool begins_prompt = false);
 // Characters of a UTF-8 text; what completion_logprobs counts.
 std::uint64_t utf8_characters(std::string_view text);
 
@@ -68,6 +69,7 @@ struct ChoicePart {
   bool with_token_ids = false;
   std::vector<SampledToken> logprobs;  // written when `with_logprobs`
   bool with_logprobs = false;
+  bool begins_prompt = false;     // they begin with those of an echoed prompt
   std::uint64_t text_offset = 0;  // legacy logprobs: characters before the first of them
   std::string finish_reason;      // "stop", "length", "tool_calls"; empty while it goes on
   std::string stop_string;        // the one that ended it; or empty

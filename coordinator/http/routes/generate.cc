@@ -4,6 +4,7 @@
 
 #include <algorithm>
 
+#include "base/limits.h"
 #include "coordinator/http/api/router.h"
 #include "coordinator/http/dialects/translate.h"
 #include "coordinator/http/generation/generation.h"
@@ -81,6 +82,28 @@ std::optional<ApiError> constrain(const ServedModel& served, GenerationInput& in
   const Bytes& bytes = (*grammar)->bytes();
   request.sampling.grammar.assign(bytes.begin(), bytes.end());
   return std::nullopt;
+}
+
+// How many log probabilities of prompts an answer may tell.
+std::optional<ApiError> check_scores(const GenerationInput& input) {
+  const GenerationRequest& request = input.request;
+  if (!request.scores_prompt()) return std::nullopt;
+  std::uint64_t scores = 0;
+  for (const auto& prompt : input.prompts) {
+    if (prompt.size() > limits::kScoredTokens) {
+      return ApiError::invalid(
+          fmt::format("'echo' with 'logprobs' takes prompts of at most {} tokens; one has {}",
+                      limits::kScoredTokens, prompt.size()),
+          "prompt");
+    }
+    scores += std::uint64_t{request.n} * prompt.size() * (1 + request.sampling.top_logprobs);
+  }
+  if (scores <= limits::kScores) return std::nullopt;
+  return ApiError::invalid(
+      fmt::format("'echo' with 'logprobs' asks for {} log probabilities: tokens of all prompts "
+                  "times n times (1 + 'logprobs'); the limit is {}: send fewer prompts at a time",
+                  scores, limits::kScores),
+      "prompt");
 }
 
 ApiResult<TranslatedRequest> parse(const Api& api, const Json& body, Dialect dialect, bool chat) {
@@ -229,6 +252,7 @@ ApiResult<GenerationInput> tokenise(const ServedModel& served, GenerationRequest
     if (!ids.empty()) continue;
     return ApiError::invalid("the prompt has no tokens", chat ? "messages" : "prompt");
   }
+  if (auto error = check_scores(input)) return *error;
   return input;
 }
 

@@ -29,7 +29,7 @@ TEST(SubmitCodec, RoundTripsAndConsumesExactly) {
   EXPECT_FALSE(decode_submit(bytes, small_shape(false)).ok());
 }
 
-TEST(SubmitCodec, KnowsEightSetsOfChoicesAndNoOthers) {
+TEST(SubmitCodec, KnowsFourChoicesAndNoOthers) {
   constexpr std::size_t kChoices = 8 + 8 + 4;  // behind epoch, id and prompt_tokens
   SubmitMessage submit = sample_submit();
   for (const bool background : {false, true}) {
@@ -40,13 +40,34 @@ TEST(SubmitCodec, KnowsEightSetsOfChoicesAndNoOthers) {
     ASSERT_TRUE(decoded.ok());
     EXPECT_EQ(*decoded, submit);
   }
-  for (int bit = 3; bit < 8; ++bit) {
+  for (int bit = 4; bit < 8; ++bit) {
     Bytes bytes = encode(sample_submit());
     bytes[kChoices] |= std::byte(1 << bit);
     const auto decoded = decode_submit(bytes, small_shape(false));
     ASSERT_FALSE(decoded.ok());
-    EXPECT_NE(decoded.error().message.find("0 to 7"), std::string::npos);
+    EXPECT_NE(decoded.error().message.find("0 to 15"), std::string::npos);
   }
+}
+
+TEST(SubmitCodec, BringsThePromptThatIsScored) {
+  SubmitMessage submit = sample_submit();
+  submit.open.scored = {1, 2, 99};
+  const Bytes bytes = encode(submit);
+  const auto decoded = decode_submit(bytes, small_shape(false));
+  ASSERT_TRUE(decoded.ok()) << decoded.error().message;
+  EXPECT_EQ(*decoded, submit);
+  for (std::size_t size = 0; size < bytes.size(); ++size) {
+    EXPECT_FALSE(decode_submit(ByteSpan(bytes).first(size), small_shape(false)).ok());
+  }
+  submit.open.scored = {1, 2};
+  EXPECT_EQ(refusal(submit), "scored has 2 tokens; the prompt has 3");
+  submit.open.scored = {1, 2, 100};
+  EXPECT_NE(refusal(submit).find("scored is token 100"), std::string::npos);
+  submit.open.scored.assign(limits::kScoredTokens + 1, 1);
+  EXPECT_NE(refusal(submit).find("the limit is 8192"), std::string::npos);
+  Bytes empty = encode(sample_submit());
+  empty[8 + 8 + 4] |= std::byte{8};
+  EXPECT_FALSE(decode_submit(empty, small_shape(false)).ok());
 }
 
 // A submit with a prompt and as many tokens as it asks for leaves nothing to compute.

@@ -30,6 +30,38 @@ TEST(StepTokensCodec, RoundTripsAndConsumesExactly) {
   EXPECT_FALSE(decode_step_tokens(bytes, small_shape(false)).ok());
 }
 
+TEST(StepTokensCodec, ScoresFollowWhereThereAreSome) {
+  const Bytes without = encode(sample_tokens());
+  StepTokens tokens = sample_tokens();
+  tokens.scores = {{SequenceId(7), 1, 5, FinishReason::kNone, ErrorCode::kNumeric, -2.5F, {}},
+                   {SequenceId(7),
+                    2,
+                    6,
+                    FinishReason::kNone,
+                    ErrorCode::kNumeric,
+                    -0.5F,
+                    {{6, -0.5F}, {3, -2}}}};
+  Bytes bytes = encode(tokens);
+  EXPECT_TRUE(std::equal(without.begin(), without.end(), bytes.begin()))
+      << "a message without scores is one of a build that knows none";
+  const auto decoded = decode_step_tokens(bytes, small_shape(false));
+  ASSERT_TRUE(decoded.ok()) << decoded.error().message;
+  EXPECT_EQ(*decoded, tokens);
+  EXPECT_EQ(encode(*decoded), bytes);
+  for (std::size_t size = without.size() + 1; size < bytes.size(); ++size) {
+    EXPECT_FALSE(decode_step_tokens(ByteSpan(bytes).first(size), small_shape(false)).ok());
+  }
+  tokens.scores[1].position = 3;
+  EXPECT_NE(refusal(tokens).find("scores of sequence 7 go from position 1 to 3"),
+            std::string::npos);
+  tokens.scores[1].position = 2;
+  tokens.scores[0].logprob = std::nanf("");
+  EXPECT_NE(refusal(tokens).find("logprob"), std::string::npos);
+  Bytes empty = without;
+  empty.insert(empty.end(), 4, std::byte{0});
+  EXPECT_FALSE(decode_step_tokens(empty, small_shape(false)).ok()) << "an empty list is left out";
+}
+
 TEST(StepTokensCodec, RefusesNumbersThatAreNone) {
   StepTokens tokens = sample_tokens();
   tokens.tokens[0].logprob = std::nanf("");

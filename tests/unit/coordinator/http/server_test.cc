@@ -236,6 +236,48 @@ TEST_F(ServerTest, LogitBiasForcesAToken) {
   for (const Json& id : never["choices"][0]["token_ids"]) EXPECT_NE(id, 70);
 }
 
+TEST_F(ServerTest, AnEchoWithLogprobsScoresThePrompt) {
+  const std::vector<TokenId> ids = {72, 105, 33, 72, 105, 34};
+  const Json answer =
+      complete({{"prompt", ids}, {"echo", true}, {"logprobs", 1}, {"max_tokens", 1}}).json();
+  const Json& told = answer["choices"][0]["logprobs"];
+  ASSERT_EQ(told["token_logprobs"].size(), ids.size() + 1) << answer.dump();
+  EXPECT_TRUE(told["token_logprobs"][0].is_null());
+  for (std::size_t i = 1; i < ids.size(); ++i) {
+    const std::vector<TokenId> before(ids.begin(), ids.begin() + static_cast<std::ptrdiff_t>(i));
+    const Json forced = complete({{"prompt", before},
+                                  {"max_tokens", 1},
+                                  {"temperature", 0},
+                                  {"logprobs", 1},
+                                  {"ignore_eos", true},
+                                  {"logit_bias", {{std::to_string(ids[i]), 100}}}})
+                            .json()["choices"][0]["logprobs"];
+    EXPECT_EQ(told["token_logprobs"][i], forced["token_logprobs"][0]) << i;
+    EXPECT_EQ(told["top_logprobs"][i], forced["top_logprobs"][0]) << i;
+  }
+  const Json none =
+      complete({{"prompt", ids}, {"echo", true}, {"logprobs", 0}, {"max_tokens", 0}}).json();
+  EXPECT_EQ(none["choices"][0]["text"], "Hi!Hi\"");
+  EXPECT_EQ(none["choices"][0]["logprobs"]["token_logprobs"].size(), ids.size());
+  EXPECT_EQ(none["usage"]["completion_tokens"], 0);
+  const RawAnswer stream = complete(
+      {{"prompt", ids}, {"echo", true}, {"logprobs", 1}, {"max_tokens", 1}, {"stream", true}});
+  Json joined = Json::array();
+  for (const Json& event : events(stream)) {
+    if (event["choices"].empty() || event["choices"][0]["logprobs"].is_null()) continue;
+    for (const Json& one : event["choices"][0]["logprobs"]["token_logprobs"]) joined.push_back(one);
+  }
+  EXPECT_EQ(joined.size(), ids.size() + 1) << stream.body;
+  const RawAnswer many =
+      complete({{"prompt", std::vector<std::vector<TokenId>>(64, std::vector<TokenId>(400, 65))},
+                {"n", 2},
+                {"echo", true},
+                {"logprobs", 20},
+                {"max_tokens", 1}});
+  EXPECT_EQ(many.status, 400);
+  EXPECT_NE(many.body.find("the limit is 524288"), std::string::npos) << many.body;
+}
+
 TEST_F(ServerTest, HashesCoverEveryPositionAndStage) {
   const Json json = complete({{"prompt", Json::array({65, 66, 67})},
                               {"max_tokens", 3},

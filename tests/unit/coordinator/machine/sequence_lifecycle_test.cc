@@ -184,6 +184,91 @@ TEST_F(SequenceLifecycleTest, AnAuditThatFailsIsNoFailedRequest) {
   EXPECT_EQ(swarm.machine->status().finished_error_total, 1U);
 }
 
+struct ScoresTest : SequenceLifecycleTest {
+  static SampledToken score(std::uint64_t id, Position position, TokenId token) {
+    return {SequenceId(id), position, token, FinishReason::kNone, ErrorCode::kNumeric, -1.0F, {}};
+  }
+  // A prompt of three tokens, to be scored or not.
+  std::shared_ptr<Owner> ask(bool scored) {
+    GenerateRequest request{{1, 2, 3}, {}, false, {}};
+    request.sampling.max_tokens = 8;
+    request.score_prompt = scored;
+    auto owner = std::make_shared<Owner>();
+    owner->prompt = 3;
+    owner->id = swarm.machine->submit(std::move(request), owner)->value;
+    return owner;
+  }
+  void answer(std::vector<SampledToken> scores, std::vector<SampledToken> tokens = {}) {
+    const PipelineStatus pipeline = swarm.machine->status().pipelines.front();
+    Ring& ring = swarm.rings.at(pipeline.epoch.value);
+    swarm.data.receive(
+        ring.last, FrameType::kTokens,
+        encode(StepTokens{
+            pipeline.epoch, StepId(ring.step++), std::move(tokens), {}, std::move(scores)}));
+  }
+  SequenceOpen opened() {
+    const Ring& ring = swarm.rings.rbegin()->second;
+    return decode_submit(swarm.data.sent[ring.first].back().payload, swarm.options.shape)->open;
+  }
+};
+
+TEST_F(ScoresTest, GoToTheirOwnerBeforeTheFirstToken) {
+  serve();
+  ask(false);
+  EXPECT_TRUE(opened().scored.empty());
+  const auto owner = ask(true);
+  EXPECT_EQ(opened().scored, (std::vector<TokenId>{1, 2, 3}));
+  answer({score(owner->id, 1, 2)});
+  answer({score(owner->id, 2, 3)}, {score(owner->id, 3, 5)});
+  ASSERT_EQ(owner->scores.size(), 2U);
+  EXPECT_EQ(owner->scores[1], score(owner->id, 2, 3));
+  EXPECT_EQ(owner->tokens, 1U);
+  EXPECT_TRUE(swarm.machine->status().ready);
+}
+
+TEST_F(ScoresTest, AfterALossTheyAreAskedForUntilTheFirstTokenIsThere) {
+  for (const bool has_token : {false, true}) {
+    swarm.join("a");
+    swarm.join("b");
+    swarm.complete_all(8);
+    const auto owner = ask(true);
+    if (has_token)
+      answer({score(owner->id, 1, 2), score(owner->id, 2, 3)}, {score(owner->id, 3, 5)});
+    swarm.control.lose(swarm.sessions["b"]);
+    swarm.join("b");
+    swarm.complete_all(8);
+    EXPECT_EQ(opened().scored.empty(), has_token);
+    swarm.machine->cancel(SequenceId(owner->id));
+    swarm.control.lose(swarm.sessions["a"]);
+    swarm.control.lose(swarm.sessions["b"]);
+  }
+}
+
+// What no stage that keeps the protocol says ends its pipeline, not the process.
+TEST_F(ScoresTest, ThoseThatNobodyAskedForEndThePipeline) {
+  using Make = std::function<std::vector<SampledToken>(std::uint64_t id, std::uint64_t unscored)>;
+  const Make wrong[] = {
+      [](auto id, auto) { return std::vector{score(id, 0, 1)}; },
+      [](auto id, auto) { return std::vector{score(id, 3, 1)}; },
+      [](auto id, auto) { return std::vector{score(id, 1, 7)}; },
+      [](auto, auto unscored) { return std::vector{score(unscored, 1, 2)}; },
+      [](auto, auto) { return std::vector{score(999, 1, 2)}; },
+  };
+  for (const Make& make : wrong) {
+    swarm.join("a");
+    swarm.join("b");
+    swarm.complete_all(8);
+    const auto plain = ask(false);
+    const auto owner = ask(true);
+    ASSERT_TRUE(swarm.machine->status().ready);
+    answer(make(owner->id, plain->id));
+    EXPECT_FALSE(swarm.machine->status().ready);
+    EXPECT_TRUE(owner->scores.empty());
+    for (const auto& each : {plain, owner}) swarm.machine->cancel(SequenceId(each->id));
+    for (const char* name : {"a", "b"}) swarm.control.lose(swarm.sessions[name]);
+  }
+}
+
 TEST_F(SequenceLifecycleTest, VerificationThatIsImpossibleIsToldWithTheBounds) {
   serve();
   RequestPolicy policy;

@@ -34,6 +34,10 @@ struct Owner final : SequenceEvents {
     if (order != nullptr) order->push_back(this);
     if (then) then(*this);
   }
+  void on_scores(std::vector<SampledToken> more) override {
+    EXPECT_TRUE(admitted && !over && tokens == 0) << id;
+    scores.insert(scores.end(), more.begin(), more.end());
+  }
   void on_token(const SampledToken& token) override {
     EXPECT_TRUE(admitted && !over) << id;
     EXPECT_EQ(token.position, prompt + tokens) << id << ": a gap, or a token twice";
@@ -56,6 +60,7 @@ struct Owner final : SequenceEvents {
   bool over = false;  // ended, or cancelled: nothing may follow
   bool failed = false;
   std::uint32_t tokens = 0;
+  std::vector<SampledToken> scores;
   ErrorCode code = ErrorCode::kNumeric;
   std::string message;
   std::vector<Owner*>* order = nullptr;

@@ -114,6 +114,14 @@ const Violation kViolations[] = {
     {"a prompt past the context",
      [](StepBatch& b) { b.opens[0].prompt_tokens = 21; },
      {"sequence 9", "21", "20"}},
+    {"scored tokens that are not of the prompt",
+     [](StepBatch& b) { b.opens[0].scored = {1}; },
+     {"sequence 9", "1 scored", "2"}},
+    {"a scored token past the vocabulary",
+     [](StepBatch& b) {
+       b.opens[0].scored = {1, 50};
+     },
+     {"sequence 9", "token 50", "vocabulary"}},
     {"released twice",
      [](StepBatch& b) {
        b.releases = {kOld, kFull, kOld};

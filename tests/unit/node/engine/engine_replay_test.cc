@@ -102,6 +102,28 @@ TEST_F(EngineReplayTest, ASecondLossBeforeAllCameAgainKeepsTheRest) {
   EXPECT_EQ(step(*engine, batch).replayed, 40U);
 }
 
+// Rows whose scores are wanted are computed again by the last stage, and say the same.
+TEST_F(EngineReplayTest, ScoresComeAgainAfterALoss) {
+  auto engine = load({0, 4}, kRoom);
+  const auto scored = [](Position end) {
+    StepBatch batch = rows_of(kA, 1, 0, end);
+    batch.opens[0].prompt_tokens = 40;
+    for (const BatchRow& row : rows_of(kA, 1, 0, 40).rows) {
+      batch.opens[0].scored.push_back(row.token);
+    }
+    return batch;
+  };
+  StepBatch first = scored(25);
+  const std::vector<SampledToken> before = step(*engine, first).scores;
+  ASSERT_EQ(before.size(), 25U);
+  engine->keep();
+  StepBatch again = scored(40);
+  const StepResult all = step(*engine, again);
+  ASSERT_EQ(all.scores.size(), 39U) << "the last row scores nothing";
+  EXPECT_TRUE(std::equal(before.begin(), before.end(), all.scores.begin()));
+  EXPECT_EQ(all.replayed, 0U);
+}
+
 // The last stage says no row again that it draws a token from, and draws the same.
 TEST_F(EngineReplayTest, TheLastStageDrawsTheSame) {
   auto before = load({0, 3}, 0);

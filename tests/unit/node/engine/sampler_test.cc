@@ -449,6 +449,27 @@ TEST(Sampler, LogprobsAreThoseOfTheUnmodifiedLogits) {
   }
 }
 
+// Whatever token is asked for: the bits that it would have had, had it been drawn.
+TEST(Sampler, AScoreIsTheLogprobOfADraw) {
+  const std::vector<float> logits = random_logits(2000, 5);
+  Sampler sampler(2000);
+  SamplingParams params;
+  params.logprobs = true;
+  params.top_logprobs = 7;
+  for (TokenId token = 0; token < 2000; token += 13) {
+    params.logit_bias = {{token, 100.0F}};
+    const auto drawn = sampler.sample(logits, SamplerParams(params), {}, 0);
+    ASSERT_TRUE(drawn.ok());
+    ASSERT_EQ(drawn->token, token);
+    const auto scored = sampler.score(logits, token, 7);
+    ASSERT_TRUE(scored.ok());
+    EXPECT_EQ(scored->token, token);
+    EXPECT_EQ(scored->logprob, drawn->logprob);
+    EXPECT_EQ(scored->top, drawn->top);
+  }
+  EXPECT_TRUE(sampler.score(logits, 3, 0)->top.empty());
+}
+
 TEST(Sampler, RefusesLogitsThatAreNotFinite) {
   Sampler sampler(100);
   for (const float bad : {kInfinity, -kInfinity, std::numeric_limits<float>::quiet_NaN()}) {
@@ -457,6 +478,7 @@ TEST(Sampler, RefusesLogitsThatAreNotFinite) {
     const auto result = sampler.sample(logits, SamplerParams(SamplingParams{}), {}, 0);
     ASSERT_FALSE(result.ok());
     EXPECT_EQ(result.error().code, ErrorCode::kNumeric);
+    EXPECT_FALSE(sampler.score(logits, 7, 0).ok());
   }
 }
 

@@ -141,6 +141,85 @@ TEST_F(LocalRunnerTest, TheAnswerDoesNotDependOnStrangers) {
   }
 }
 
+// A prompt that is scored, and what its sequence says.
+struct Scored {
+  std::vector<SampledToken> scores;
+  std::vector<SampledToken> tokens;
+};
+
+Scored run_scored(LocalRunner& runner, const std::vector<TokenId>& prompt, bool scored) {
+  Scored out;
+  SequenceOpen open;
+  open.sequence = SequenceId(1);
+  open.prompt_tokens = static_cast<std::uint32_t>(prompt.size());
+  open.sampling = sampled(11);
+  open.sampling.logprobs = true;
+  open.sampling.top_logprobs = 3;
+  open.sampling.max_tokens = 5;
+  if (scored) open.scored = prompt;
+  LocalRunner::Events events;
+  events.on_token = [&out](const SampledToken& token) { out.tokens.push_back(token); };
+  events.on_score = [&out](const SampledToken& score) {
+    EXPECT_TRUE(out.tokens.empty()) << "scores come before the first token";
+    out.scores.push_back(score);
+  };
+  EXPECT_TRUE(runner.submit(open, prompt, events).ok());
+  while (step(runner)) {
+  }
+  return out;
+}
+
+// The score of a prompt's token is the log probability that it has as a token of an answer.
+TEST_F(LocalRunnerTest, ScoresAreThoseOfTheTokensAsAnswers) {
+  const std::vector<TokenId>& prompt = requests_[0].prompt;
+  ASSERT_GT(prompt.size(), 2U);
+  auto runner = LocalRunner::load(file_, plan_of(1, 1, 128, "scalar").options).value();
+  const Scored scored = run_scored(*runner, prompt, true);
+  ASSERT_EQ(scored.scores.size(), prompt.size() - 1);
+  for (std::size_t i = 1; i < prompt.size(); ++i) {
+    SequenceOpen open;
+    open.sequence = SequenceId(1);
+    open.prompt_tokens = static_cast<std::uint32_t>(i);
+    open.sampling.max_tokens = 1;
+    open.sampling.logprobs = true;
+    open.sampling.top_logprobs = 3;
+    open.sampling.temperature = 0.0F;
+    open.sampling.logit_bias = {{prompt[i], 100.0F}};
+    SampledToken answer;
+    const std::vector<TokenId> before(prompt.begin(),
+                                      prompt.begin() + static_cast<std::ptrdiff_t>(i));
+    ASSERT_TRUE(
+        runner->submit(open, before, {[&](const SampledToken& token) { answer = token; }, nullptr})
+            .ok());
+    while (step(*runner)) {
+    }
+    ASSERT_EQ(answer.token, prompt[i]);
+    answer.finish = FinishReason::kNone;  // of the one-token answer
+    EXPECT_EQ(scored.scores[i - 1], answer) << i;
+  }
+}
+
+TEST_F(LocalRunnerTest, ScoresDependOnNothingAndChangeNothing) {
+  const std::vector<TokenId>& prompt = requests_[0].prompt;
+  auto plain = LocalRunner::load(file_, plan_of(1, 1, 512, "scalar").options).value();
+  const Scored base = run_scored(*plain, prompt, true);
+  EXPECT_EQ(run_scored(*plain, prompt, false).tokens, base.tokens);
+  for (const kernels::Kernels* table : kernels::available_kernels()) {
+    for (const std::uint32_t rows : {1U, 7U, 512U}) {
+      for (const std::uint32_t stages : {1U, 3U}) {
+        auto runner =
+            LocalRunner::load(file_, plan_of(stages, 2, rows, table->name).options).value();
+        for (const Request& stranger : strangers_) submit(*runner, stranger, nullptr);
+        const Scored got = run_scored(*runner, prompt, true);
+        const std::string what = std::string(table->name) + ", chunk " + std::to_string(rows) +
+                                 ", stages " + std::to_string(stages);
+        EXPECT_EQ(got.scores, base.scores) << what;
+        EXPECT_EQ(got.tokens, base.tokens) << what;
+      }
+    }
+  }
+}
+
 TEST_F(LocalRunnerTest, DifferentSeedsAndPromptsGiveDifferentTraces) {
   std::vector<Request> changed = requests_;
   for (Request& request : changed) {

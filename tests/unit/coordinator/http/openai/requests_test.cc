@@ -232,8 +232,13 @@ TEST(RequestsTest, CompletionExtras) {
   EXPECT_TRUE(completion(R"({"prompt": "a", "best_of": 2, "n": 2, "suffix": ""})").ok());
   EXPECT_FALSE(completion(R"({"prompt": "a", "best_of": 2})").ok());
   EXPECT_FALSE(completion(R"({"prompt": "a", "suffix": "z"})").ok());
-  EXPECT_FALSE(completion(R"({"prompt": "a", "echo": true, "logprobs": 1})").ok());
+  EXPECT_TRUE(completion(R"({"prompt": "a", "echo": true, "logprobs": 1})")->scores_prompt());
+  EXPECT_FALSE(completion(R"({"prompt": "a", "logprobs": 1})")->scores_prompt());
   EXPECT_TRUE(completion(R"({"prompt": "a", "echo": true})")->echo);
+  const GenerationRequest none = *completion(R"({"prompt": "a", "echo": true, "max_tokens": 0})");
+  EXPECT_TRUE(none.only_prompt);
+  EXPECT_EQ(none.max_tokens, 1U);
+  EXPECT_FALSE(completion(R"({"prompt": "a", "echo": false, "max_tokens": 0})").ok());
   const GenerationRequest logprobs = *completion(R"({"prompt": "a", "logprobs": 0})");
   EXPECT_TRUE(logprobs.sampling.logprobs);
   EXPECT_EQ(logprobs.sampling.top_logprobs, 0U);

@@ -112,6 +112,59 @@ TEST(ChoiceTest, CountsTheTokensOfAThought) {
   EXPECT_EQ(usage_object(usage)["completion_tokens_details"]["reasoning_tokens"], 2);
 }
 
+SampledToken score_at(Position position, TokenId token) {
+  SampledToken out = sampled(token);
+  out.position = position;
+  out.logprob = -static_cast<float>(position);
+  out.top = {{token, out.logprob}};
+  return out;
+}
+
+TEST(ChoiceTest, AnEchoTellsTheScoresOfItsPromptOnce) {
+  GenerationRequest request;
+  request.chat = false;
+  request.echo = true;
+  request.sampling.logprobs = true;
+  const std::vector<TokenId> prompt = {token_of("a"), token_of("b"), token_of("\xC3"),
+                                       token_of("\xA9")};
+  Choice choice(0, request, prompt, "ab\xC3\xA9", tiny_model().served.tokenizer);
+  for (Position i = 1; i < 3; ++i) choice.score(score_at(i, prompt[i]));
+  EXPECT_TRUE(choice.push(sampled(token_of("c"))));
+  EXPECT_TRUE(choice.push(sampled(2, FinishReason::kStop)));
+  ChoicePart part = choice.part(0);
+  EXPECT_EQ(part.text,
+            "ab\xC3\xA9"
+            "c");
+  ASSERT_EQ(part.logprobs.size(), 6U) << "the end token has one here";
+  AnswerHead head;
+  head.chat = false;
+  const OrderedJson told =
+      answer_object(head, {part}, {}, {}, {}, tokenizer())["choices"][0]["logprobs"];
+  EXPECT_EQ(told["token_logprobs"], OrderedJson::parse("[null, -1.0, -2.0, -9999.0, -0.5, -0.5]"));
+  EXPECT_TRUE(told["top_logprobs"][0].is_null());
+  EXPECT_EQ(told["top_logprobs"][1], (OrderedJson{{"b", -1.0}}));
+  EXPECT_EQ(told["text_offset"], OrderedJson::parse("[0, 1, 2, 3, 3, 4]"));
+  part = choice.part(1);
+  EXPECT_EQ(part.logprobs.size(), 1U) << "a later part has none of the prompt";
+  EXPECT_FALSE(part.begins_prompt);
+  EXPECT_EQ(part.text_offset, 4U);
+}
+
+TEST(ChoiceTest, AnAnswerThatIsThePromptTellsNoToken) {
+  GenerationRequest request;
+  request.chat = false;
+  request.echo = request.only_prompt = request.return_token_ids = true;
+  request.sampling.logprobs = true;
+  Choice choice(0, request, {token_of("a"), token_of("b")}, "ab", tiny_model().served.tokenizer);
+  choice.score(score_at(1, token_of("b")));
+  EXPECT_TRUE(choice.push(sampled(token_of("c"), FinishReason::kStop)));
+  const ChoicePart part = choice.part(0);
+  EXPECT_EQ(part.text, "ab");
+  EXPECT_EQ(part.logprobs.size(), 2U);
+  EXPECT_TRUE(part.token_ids.empty());
+  EXPECT_EQ(choice.finish_reason(), "length");
+}
+
 TEST(ResponsesTest, ChunksOfBothEndpoints) {
   AnswerHead head;
   head.id = "chatcmpl-1";
