@@ -257,7 +257,10 @@ TEST_F(ServerTest, AnEchoWithLogprobsScoresThePrompt) {
   }
   const Json none =
       complete({{"prompt", ids}, {"echo", true}, {"logprobs", 0}, {"max_tokens", 0}}).json();
-  EXPECT_EQ(none["choices"][0]["text"], "Hi!Hi\"");
+  EXPECT_EQ(none["choices"][0]["text"],
+            "Ef\x1E"
+            "Ef\x1F")
+      << "id 3 is the byte 0";
   EXPECT_EQ(none["choices"][0]["logprobs"]["token_logprobs"].size(), ids.size());
   EXPECT_EQ(none["usage"]["completion_tokens"], 0);
   const RawAnswer stream = complete(

@@ -145,12 +145,16 @@ TEST_F(LocalRunnerTest, TheAnswerDoesNotDependOnStrangers) {
 struct Scored {
   std::vector<SampledToken> scores;
   std::vector<SampledToken> tokens;
+  std::vector<RowHash> hashes;
 };
 
-Scored run_scored(LocalRunner& runner, const std::vector<TokenId>& prompt, bool scored) {
+// `id` is new to the runner. What comes back has 0, so that runs compare.
+Scored run_scored(LocalRunner& runner, const std::vector<TokenId>& prompt, bool scored,
+                  std::uint64_t id = 1) {
   Scored out;
   SequenceOpen open;
-  open.sequence = SequenceId(1);
+  open.sequence = SequenceId(id);
+  open.report_hashes = true;
   open.prompt_tokens = static_cast<std::uint32_t>(prompt.size());
   open.sampling = sampled(11);
   open.sampling.logprobs = true;
@@ -158,10 +162,15 @@ Scored run_scored(LocalRunner& runner, const std::vector<TokenId>& prompt, bool 
   open.sampling.max_tokens = 5;
   if (scored) open.scored = prompt;
   LocalRunner::Events events;
-  events.on_token = [&out](const SampledToken& token) { out.tokens.push_back(token); };
+  events.on_token = [&out](const SampledToken& token) {
+    out.tokens.emplace_back(token).sequence = SequenceId(0);
+  };
   events.on_score = [&out](const SampledToken& score) {
     EXPECT_TRUE(out.tokens.empty()) << "scores come before the first token";
-    out.scores.push_back(score);
+    out.scores.emplace_back(score).sequence = SequenceId(0);
+  };
+  events.on_hash = [&out](const RowHash& hash) {
+    out.hashes.emplace_back(hash).sequence = SequenceId(0);
   };
   EXPECT_TRUE(runner.submit(open, prompt, events).ok());
   while (step(runner)) {
@@ -178,7 +187,7 @@ TEST_F(LocalRunnerTest, ScoresAreThoseOfTheTokensAsAnswers) {
   ASSERT_EQ(scored.scores.size(), prompt.size() - 1);
   for (std::size_t i = 1; i < prompt.size(); ++i) {
     SequenceOpen open;
-    open.sequence = SequenceId(1);
+    open.sequence = SequenceId(1 + i);
     open.prompt_tokens = static_cast<std::uint32_t>(i);
     open.sampling.max_tokens = 1;
     open.sampling.logprobs = true;
@@ -195,6 +204,7 @@ TEST_F(LocalRunnerTest, ScoresAreThoseOfTheTokensAsAnswers) {
     }
     ASSERT_EQ(answer.token, prompt[i]);
     answer.finish = FinishReason::kNone;  // of the one-token answer
+    answer.sequence = SequenceId(0);
     EXPECT_EQ(scored.scores[i - 1], answer) << i;
   }
 }
@@ -203,7 +213,10 @@ TEST_F(LocalRunnerTest, ScoresDependOnNothingAndChangeNothing) {
   const std::vector<TokenId>& prompt = requests_[0].prompt;
   auto plain = LocalRunner::load(file_, plan_of(1, 1, 512, "scalar").options).value();
   const Scored base = run_scored(*plain, prompt, true);
-  EXPECT_EQ(run_scored(*plain, prompt, false).tokens, base.tokens);
+  const Scored without = run_scored(*plain, prompt, false, 2);
+  EXPECT_TRUE(without.scores.empty());
+  EXPECT_EQ(without.tokens, base.tokens);
+  EXPECT_EQ(without.hashes, base.hashes) << "receipts are of the same work";
   for (const kernels::Kernels* table : kernels::available_kernels()) {
     for (const std::uint32_t rows : {1U, 7U, 512U}) {
       for (const std::uint32_t stages : {1U, 3U}) {
