@@ -261,6 +261,20 @@ Status Budget::spend(std::uint64_t steps) {
   return ok_status();
 }
 
+// The states of one set. The next set begins without a pass over all states: large grammars have
+// hundred thousands of both.
+struct Nfa::Marks {
+  std::vector<std::uint32_t> of;  // by state: the last set that it was added to
+  std::uint32_t set = 0;
+
+  void begin() {
+    INVARIANT(set < kNowhere, "sets are fewer than the steps of a budget");
+    ++set;
+  }
+  // False when it was in the set.
+  bool add(std::uint32_t state) { return std::exchange(of[state], set) != set; }
+};
+
 std::uint32_t Nfa::add() {
   states_.emplace_back();
   return static_cast<std::uint32_t>(states_.size() - 1);
@@ -277,20 +291,19 @@ void Nfa::skip(std::uint32_t from, std::uint32_t to) {
 }
 
 // Adds what skips lead to; sorted.
-Status Nfa::close(std::vector<std::uint32_t>& set, Budget& budget) const {
+Status Nfa::close(std::vector<std::uint32_t>& set, Marks& in, Budget& budget) const {
+  INVARIANT(in.of.size() == states_.size(), "every state has a mark");
   std::sort(set.begin(), set.end());
   set.erase(std::unique(set.begin(), set.end()), set.end());
   std::vector<std::uint32_t> open = set;
-  std::vector<bool> in(states_.size());
-  TRY_VOID(budget.spend(states_.size() / 64 + 1));
-  for (const std::uint32_t state : set) in[state] = true;
+  in.begin();
+  for (const std::uint32_t state : set) in.add(state);
   while (!open.empty()) {
     const std::uint32_t state = open.back();
     open.pop_back();
     TRY_VOID(budget.spend(1 + states_[state].skips.size()));
     for (const std::uint32_t to : states_[state].skips) {
-      if (in[to]) continue;
-      in[to] = true;
+      if (!in.add(to)) continue;
       open.push_back(to);
       set.push_back(to);
     }
@@ -307,7 +320,8 @@ Result<Dfa> Nfa::determinise(std::uint32_t start, Budget& budget) const {
   std::map<std::vector<std::uint32_t>, std::uint32_t> numbers;
   std::vector<std::vector<std::uint32_t>> sets;
   std::vector<std::uint32_t> first{start};
-  TRY_VOID(close(first, budget));
+  Marks marks{std::vector<std::uint32_t>(states_.size())};
+  TRY_VOID(close(first, marks, budget));
   numbers.emplace(first, 0);
   sets.push_back(std::move(first));
   Dfa out;
@@ -335,7 +349,7 @@ Result<Dfa> Nfa::determinise(std::uint32_t start, Budget& budget) const {
       std::vector<std::uint32_t> targets;
       for (const Dfa::Edge& edge : active) targets.push_back(edge.next);
       TRY_VOID(budget.spend(targets.size()));
-      TRY_VOID(close(targets, budget));
+      TRY_VOID(close(targets, marks, budget));
       const auto [found, added] =
           numbers.try_emplace(targets, static_cast<std::uint32_t>(sets.size()));
       if (added) sets.push_back(std::move(targets));

@@ -77,7 +77,8 @@ class Nfa {
     std::vector<std::uint32_t> skips;
     bool final = false;
   };
-  Status close(std::vector<std::uint32_t>& set, Budget& budget) const;
+  struct Marks;
+  Status close(std::vector<std::uint32_t>& set, Marks& in, Budget& budget) const;
   std::vector<State> states_;
 };
 

@@ -17,6 +17,14 @@ constexpr std::size_t kNfaStates = 512 * 1024;
 
 constexpr SymbolRange kSingleByte{0, 0x7F};
 
+// Whether this edge and the one behind it read every code point past ASCII and lead to one state.
+bool reads_beyond_ascii(const std::vector<Dfa::Edge>& edges,
+                        std::vector<Dfa::Edge>::const_iterator edge) {
+  const auto next = edge + 1;
+  return next != edges.end() && next->next == edge->next && edge->on.low <= 0x80 &&
+         edge->on.high == 0xD7FF && next->on.low == 0xE000 && next->on.high == kLastCodePoint;
+}
+
 }  // namespace
 
 struct Expressions::Lowering {
@@ -24,19 +32,36 @@ struct Expressions::Lowering {
   bool bytes = false;
   Budget* budget = nullptr;
   std::map<Call, Symbol>* calls = nullptr;
+  std::map<std::pair<SymbolRange, std::uint32_t>, std::uint32_t> ways;  // of before()
 
   Status check() const {
     if (nfa.size() <= kNfaStates) return budget->spend(1);
     return Error::of(ErrorCode::kUnsupported, "the grammar needs an automaton of more than ",
                      kNfaStates, " states with choices");
   }
-  void chain(std::uint32_t from, std::string_view text, std::uint32_t to) {
-    for (std::size_t i = 0; i < text.size(); ++i) {
-      const std::uint32_t next = i + 1 == text.size() ? to : nfa.add();
-      const Symbol byte = static_cast<unsigned char>(text[i]);
-      nfa.edge(from, {byte, byte}, next);
-      from = next;
+  // The state that reads this and goes on in `to`. Every way through the same bytes to the same
+  // state is one: names have the code points past ASCII and the escapes at each of their places,
+  // and all of them lead to few states.
+  std::uint32_t before(SymbolRange on, std::uint32_t to) {
+    const auto [found, added] = ways.try_emplace({on, to});
+    if (added) {
+      found->second = nfa.add();
+      nfa.edge(found->second, on, to);
     }
+    return found->second;
+  }
+  void chain(std::uint32_t from, std::string_view text, std::uint32_t to) {
+    INVARIANT(!text.empty(), "a chain has a first byte");
+    const auto byte = [&](std::size_t i) -> SymbolRange {
+      return {static_cast<unsigned char>(text[i]), static_cast<unsigned char>(text[i])};
+    };
+    for (std::size_t i = text.size() - 1; i > 0; --i) to = before(byte(i), to);
+    nfa.edge(from, byte(0), to);
+  }
+  void call(const Call& called, std::uint32_t from, std::uint32_t to) {
+    const auto symbol = static_cast<Symbol>(kFirstCall + calls->size());
+    const Symbol on = calls->try_emplace(called, symbol).first->second;
+    nfa.edge(from, {on, on}, to);
   }
   void points(std::uint32_t from, SymbolRange range, std::uint32_t to) {
     if (bytes) {
@@ -46,6 +71,7 @@ struct Expressions::Lowering {
     }
   }
   void utf8(std::uint32_t from, SymbolRange range, std::uint32_t to);
+  void control(std::uint32_t from, SymbolRange range, std::uint32_t to);
   void json(std::uint32_t from, SymbolRange range, std::uint32_t to);
 };
 
@@ -73,19 +99,25 @@ void Expressions::Lowering::utf8(std::uint32_t from, SymbolRange range, std::uin
     }
   }
   static constexpr std::array<Symbol, 4> kLead{0, 0xC0, 0xE0, 0xF0};
-  for (int i = tail; i >= 0; --i) {
-    Symbol low = range.low >> (6 * i);
-    Symbol high = range.high >> (6 * i);
-    if (i == tail) {
-      low |= kLead[static_cast<std::size_t>(tail)];
-      high |= kLead[static_cast<std::size_t>(tail)];
-    } else {
-      low = 0x80 | (low & 0x3F);
-      high = 0x80 | (high & 0x3F);
+  for (int i = 0; i < tail; ++i) {
+    to = before({0x80 | (range.low >> (6 * i) & 0x3F), 0x80 | (range.high >> (6 * i) & 0x3F)}, to);
+  }
+  const Symbol lead = kLead[static_cast<std::size_t>(tail)];
+  nfa.edge(from, {lead | range.low >> (6 * tail), lead | range.high >> (6 * tail)}, to);
+}
+
+// Control characters, by \u and four digits.
+void Expressions::Lowering::control(std::uint32_t from, SymbolRange range, std::uint32_t to) {
+  static constexpr std::array<std::pair<SymbolRange, char>, 3> kDigits{
+      {{{0, 9}, '0'}, {{10, 15}, 'A'}, {{10, 15}, 'a'}}};
+  for (const Symbol row : {Symbol{0x00}, Symbol{0x10}}) {
+    for (const auto& [values, first] : kDigits) {
+      const Symbol low = std::max(range.low, row + values.low);
+      const Symbol high = std::min(range.high, row + values.high);
+      if (low > high) continue;
+      const Symbol digit = static_cast<unsigned char>(first) - row - values.low;
+      chain(from, row == 0 ? "\\u000" : "\\u001", before({digit + low, digit + high}, to));
     }
-    const std::uint32_t next = i == 0 ? to : nfa.add();
-    nfa.edge(from, {low, high}, next);
-    from = next;
   }
 }
 
@@ -103,16 +135,7 @@ void Expressions::Lowering::json(std::uint32_t from, SymbolRange range, std::uin
     if (range.low > point || point > range.high) continue;
     chain(from, {std::array{'\\', kLetters[i]}.data(), 2}, to);
   }
-  for (Symbol point = range.low; point <= std::min<Symbol>(range.high, 0x1F); ++point) {
-    static constexpr std::string_view kLower = "0123456789abcdef";
-    static constexpr std::string_view kUpper = "0123456789ABCDEF";
-    const std::uint32_t after = nfa.add();
-    chain(from, point < 0x10 ? "\\u000" : "\\u001", after);
-    for (const std::string_view digits : {kLower, kUpper}) {
-      const auto digit = static_cast<Symbol>(digits[point & 15]);
-      nfa.edge(after, {digit, digit}, to);
-    }
-  }
+  control(from, range, to);
 }
 
 Expressions::Id Expressions::add(Node node) {
@@ -299,10 +322,7 @@ Status Expressions::lower_repeat(Lowering& out, const Node& node, std::uint32_t 
   // Counting what may be empty is counting from zero.
   const std::uint32_t min = nullable(body) ? 0 : node.min;
   if (out.bytes && nodes_[body].kind == Kind::kCall) {
-    const Call call{nodes_[body].index, min, node.max};
-    const auto symbol = static_cast<Symbol>(kFirstCall + out.calls->size());
-    const Symbol on = out.calls->try_emplace(call, symbol).first->second;
-    out.nfa.edge(from, {on, on}, to);
+    out.call({nodes_[body].index, min, node.max}, from, to);
     return ok_status();
   }
   std::uint32_t at = from;
@@ -336,12 +356,19 @@ Status Expressions::lower_words(Lowering& out, const Node& node, std::uint32_t f
   out.nfa.skip(from, states[0]);
   for (std::size_t i = 0; i < dfa.states.size(); ++i) {
     if (dfa.states[i].final) out.nfa.skip(states[i], to);
-    for (const Dfa::Edge& edge : dfa.states[i].edges) {
+    const std::vector<Dfa::Edge>& edges = dfa.states[i].edges;
+    for (auto edge = edges.begin(); edge != edges.end(); ++edge) {
       if (node.kind == Kind::kJsonWords) {
         INVARIANT(out.bytes, "JSON text is made of bytes");
-        out.json(states[i], edge.on, states[edge.next]);
+        if (beyond_ascii_ && reads_beyond_ascii(edges, edge)) {
+          out.call({*beyond_ascii_, 1, 1}, states[i], states[edge->next]);
+          if (edge->on.low < 0x80) out.json(states[i], {edge->on.low, 0x7F}, states[edge->next]);
+          ++edge;  // the other half
+        } else {
+          out.json(states[i], edge->on, states[edge->next]);
+        }
       } else {
-        out.points(states[i], edge.on, states[edge.next]);
+        out.points(states[i], edge->on, states[edge->next]);
       }
       TRY_VOID(out.check());
     }
@@ -398,13 +425,10 @@ Status Expressions::lower(Lowering& out, Id id, std::uint32_t from, std::uint32_
       INVARIANT(out.bytes, "automata over code points read no bytes");
       out.chain(from, bytes_[node.index], to);
       return ok_status();
-    case Kind::kCall: {
+    case Kind::kCall:
       INVARIANT(out.bytes, "automata over code points call no rules");
-      const auto symbol = static_cast<Symbol>(kFirstCall + out.calls->size());
-      const Symbol on = out.calls->try_emplace(Call{node.index, 1, 1}, symbol).first->second;
-      out.nfa.edge(from, {on, on}, to);
+      out.call({node.index, 1, 1}, from, to);
       return ok_status();
-    }
   }
   INVARIANT(false, "every kind is lowered");
 }
@@ -421,6 +445,18 @@ Result<Dfa> Expressions::automaton_of(Id id, Budget& budget) const {
 
 Result<std::shared_ptr<const Grammar>> Expressions::assemble(Rule root, Budget& budget) {
   extract_counts();
+  TRY(Bytes form, form_of(root, budget));
+  if (form.size() > limits::kGrammarBytes) {
+    // Each place in a name that is not declared has edges for the first bytes of UTF-8, nearly half
+    // of the form. One call instead of them takes less room, and more time of a mask.
+    beyond_ascii_ = add_rule();
+    define(*beyond_ascii_, set(inverted({kSingleByte})));
+    TRY(form, form_of(root, budget));
+  }
+  return Grammar::parse(form);
+}
+
+Result<Bytes> Expressions::form_of(Rule root, Budget& budget) {
   find_nullable();
   std::map<Call, Symbol> symbols;
   std::map<Rule, std::uint32_t> numbers{{root, 0}};
@@ -475,7 +511,7 @@ Result<std::shared_ptr<const Grammar>> Expressions::assemble(Rule root, Budget& 
       }
     }
   }
-  return Grammar::parse(encode_states(encoded));
+  return encode_states(encoded);
 }
 
 }  // namespace hearth::model

@@ -4,10 +4,12 @@
 
 #include <cstdint>
 #include <memory>
+#include <optional>
 #include <string>
 #include <string_view>
 #include <vector>
 
+#include "base/bytes.h"
 #include "base/result.h"
 #include "model/grammar/automaton.h"
 #include "model/grammar/grammar.h"
@@ -55,7 +57,7 @@ class Expressions {
 
   // Over code points; the expression calls no rule.
   Result<Dfa> automaton_of(Id id, Budget& budget) const;
-  // Over bytes, of all rules that the first one reaches.
+  // Over bytes, of all rules that the first one reaches. Once.
   Result<std::shared_ptr<const Grammar>> assemble(Rule root, Budget& budget);
 
  private:
@@ -93,6 +95,7 @@ class Expressions {
   std::uint64_t cost(Id id, std::uint64_t most) const;
   bool nullable(Id id) const;
   void find_nullable();
+  Result<Bytes> form_of(Rule root, Budget& budget);
   // Repeats that are too large to be written out become calls of rules of their own.
   void extract_counts();
 
@@ -102,6 +105,8 @@ class Expressions {
   std::vector<std::string> bytes_;
   std::vector<Id> rules_;
   std::vector<bool> nullable_;  // by rule
+  // One code point past ASCII: where free names call it, for a smaller form.
+  std::optional<Rule> beyond_ascii_;
 };
 
 }  // namespace hearth::model

@@ -2,9 +2,11 @@
 
 #include <gtest/gtest.h>
 
+#include <cstdint>
 #include <string>
 #include <vector>
 
+#include "base/limits.h"
 #include "model/grammar/grammar_state.h"
 
 namespace hearth::model {
@@ -79,6 +81,57 @@ TEST(Schema, MembersComeInDeclaredOrder) {
   expect(R"({"type":"object","dependentRequired":{"a":["b"]},"properties":{"a":true,"b":true},
              "additionalProperties":false})",
          {"{}", R"({"b":1})", R"({"a":1,"b":1})"}, {R"({"a":1})"});
+}
+
+// Members that are all optional, with names of their own.
+std::string optional_members(std::uint32_t count, const std::string& begin) {
+  std::string out = R"({"type":"object","properties":{)";
+  for (std::uint32_t i = 0; i < count; ++i) {
+    out += (i > 0 ? ",\"" : "\"") + begin + std::to_string(i) + R"(":{"type":"integer"})";
+  }
+  return out + "}}";
+}
+
+TEST(Schema, ManyMembersMayBeAbsent) {
+  expect(optional_members(60, "some_long_name_"),
+         {"{}", R"({"some_long_name_0":1,"some_long_name_7":2,"some_long_name_59":3})",
+          R"({"some_long_name_59":3,"some_long_name_60":"free"})",
+          R"({"some_long_name_3\u001f":1,"some_long_name_3\u000A":1,"some_long_name_\n":[]})",
+          R"({"some_long_name_1Ã©":true})"},
+         {R"({"some_long_name_7":2,"some_long_name_6":1})", R"({"some_long_name_7":"x"})",
+          R"({"some_long_name_60":1,"some_long_name_7":2})", R"({"some_long_name_3\u0020":1})",
+          R"({"some_long_name_7":1,"some_long_name_7":1})", R"({"some_long_name_3\u001g":1})",
+          "{\"some_long_name_1\xC3\":true}"});
+}
+
+TEST(Schema, ManyMembersOfDifferentNamesFit) {
+  for (const std::uint32_t count : {10U, 30U, 50U}) {
+    std::string schema = R"({"type":"object","properties":{)";
+    for (std::uint32_t i = 0; i < count; ++i) {
+      schema += (i > 0 ? ",\"" : "\"") + std::string(3, static_cast<char>('a' + i % 26)) +
+                "_long_name_" + std::to_string(i) + R"(":{"type":"integer"})";
+    }
+    expect(schema + "}}", {R"({"aaa_long_name_0":1,"jjj_long_name_9":2,"jjj_long_name_":"free"})"},
+           {R"({"jjj_long_name_9":2,"aaa_long_name_0":1})"});
+  }
+}
+
+// The form of these is past its limit where free names have an edge for each first byte of UTF-8.
+TEST(Schema, FreeNamesOfManyObjectsTakeLittleRoom) {
+  std::string schema = R"({"type":"array","prefixItems":[)";
+  for (char each = 'a'; each < 'h'; ++each) {
+    schema += (each > 'a' ? "," : "") + optional_members(12, "the_name_" + std::string(6, each));
+  }
+  schema += "]}";
+  const auto grammar = compile_grammar({GrammarSource::Kind::kJsonSchema, schema});
+  ASSERT_TRUE(grammar.ok()) << grammar.error().message;
+  EXPECT_LE((*grammar)->bytes().size(), limits::kGrammarBytes);
+  EXPECT_GT((*grammar)->bytes().size(), limits::kGrammarBytes / 2) << "too small to need it";
+  expect(schema,
+         {R"([{"the_name_aaaaaa3":1,"the_name_aaaaaa11":2,"the_":[]},{"the_name_é":1,"é":2}])",
+          "[{},{},{\"the_name_cccccc\xF0\x9F\x98\x80\":true}]"},
+         {R"([{"the_name_aaaaaa11":2,"the_name_aaaaaa3":1}])", "[{\"the_name_\xC3\":true}]",
+          "[{\"\xED\xA0\x80\":true}]", "[{\"\xC0\x80\":true}]"});
 }
 
 TEST(Schema, ArraysCount) {
