@@ -253,9 +253,36 @@ class Suite(unittest.TestCase):
         alone = self.complete(text, echo=True, logprobs=1, max_tokens=0)
         self.assertEqual(alone.choices[0].text, text)
         self.assertEqual(alone.usage.completion_tokens, 0)
+        chunks = list(self.complete(ids, echo=True, logprobs=2, max_tokens=1, stream=True))
+        streamed = [chunk.choices[0].logprobs for chunk in chunks
+                    if chunk.choices and chunk.choices[0].logprobs]
+        self.assertEqual(sum((part.token_logprobs for part in streamed), [])[:-1],
+                         scored.token_logprobs[:-1])
+        self.assertEqual(sum((part.text_offset for part in streamed), []), scored.text_offset)
         many = self.complete([ids, ids[:4]], echo=True, logprobs=2, max_tokens=1).choices
         self.assertEqual(many[0].logprobs.token_logprobs[:-1], scored.token_logprobs[:-1])
         self.assertEqual(many[1].logprobs.token_logprobs[:4], scored.token_logprobs[:4])
+
+    def test_an_evaluation_tool_scores_continuations(self):
+        """As lm-evaluation-harness does: the tokens behind a context, and whether each is the likeliest."""
+        def score(context, continuation):
+            whole = post("/tokenize", {"content": context + continuation})["tokens"]
+            begin = len(post("/tokenize", {"content": context})["tokens"])
+            told = self.complete(whole, echo=True, logprobs=1, max_tokens=1, temperature=0,
+                                 seed=1234).choices[0].logprobs
+            scores = told.token_logprobs[begin:-1]
+            self.assertEqual(len(scores), len(whole) - begin)
+            greedy = all(max(top, key=top.get) == token for top, token in
+                         zip(told.top_logprobs[begin:-1], told.tokens[begin:-1]))
+            return sum(scores), greedy
+
+        likely, _ = score("One, two, three, four,", " five")
+        unlikely, greedy = score("One, two, three, four,", " walrus")
+        self.assertGreater(likely, unlikely)
+        self.assertFalse(greedy)
+        answer = self.complete("One, two, three,", max_tokens=4, temperature=0,
+                               extra_body={"ignore_eos": True}).choices[0].text
+        self.assertTrue(score("One, two, three,", answer)[1])
 
     # --- tools, formats and prefill ---
 
