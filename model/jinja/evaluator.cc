@@ -167,6 +167,26 @@ Result<Arguments> Evaluator::arguments(const Expr& expr) {
   return out;
 }
 
+// Whether the value is a list that this name, or this attribute of a namespace, has alone. A list
+// that something else holds, too, would change there as well, and could come to hold itself.
+Result<bool> Evaluator::holds_alone(const Expr& place, const Value& object) const {
+  const auto* list = std::get_if<ListPtr>(&object);
+  if (list == nullptr || (*list)->tuple || list->use_count() != 2) return false;
+  if (place.kind == ExprKind::kName) return true;
+  if (place.kind != ExprKind::kAttribute || place.args[0]->kind != ExprKind::kName) return false;
+  TRY(const Value space, variables_.lookup(place.args[0]->symbol));
+  return std::holds_alternative<Namespace*>(space);
+}
+
+Result<Value> Evaluator::append_to(const Value& object, const Arguments& given) {
+  TRY(const Bound bound, Bound::bind(given, {"object"}));
+  REQUIRE(bound.has(0), "'append' takes a value");
+  // Lists are made to be changed, and known as what is not changed.
+  const auto list = std::const_pointer_cast<List>(std::get<ListPtr>(object));
+  TRY_VOID(append_item(meter_, *list, *bound.get(0)));
+  return Value(None{});
+}
+
 Result<Value> Evaluator::call(const Expr& expr) {
   const Expr& callee = *expr.args[0];
   if (callee.kind == ExprKind::kAttribute) {
@@ -174,6 +194,10 @@ Result<Value> Evaluator::call(const Expr& expr) {
     REQUIRE(!is_undefined(object), undefined_message(object));
     if (is_method(object, callee.name)) {
       TRY(const Arguments given, arguments(expr));
+      if (callee.name == "append") {
+        TRY(const bool own, holds_alone(*callee.args[0], object));
+        if (own) return append_to(object, given);
+      }
       return call_method(meter_, object, callee.name, given);
     }
     REQUIRE(as_text(object) == nullptr && as_list(object) == nullptr,

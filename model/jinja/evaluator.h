@@ -46,6 +46,8 @@ class Evaluator {
   Result<Value> slice(const Expr& expr);
   Result<Value> attribute(const Expr& expr);
   Result<Value> call(const Expr& expr);
+  Result<Value> append_to(const Value& object, const Arguments& given);
+  Result<bool> holds_alone(const Expr& place, const Value& object) const;
   Result<Value> call_value(const Value& callee, const Arguments& given);
   Result<Value> call_macro(const Macro& macro, const Arguments& given);
   Status bind_parameters(const Macro& macro, const Arguments& given);

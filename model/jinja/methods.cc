@@ -328,7 +328,7 @@ constexpr Builtin kListMethods[] = {{"count", method_list_count, {"value"}},
                                     {"index", method_list_index, {"value"}}};
 
 // Those that Python has and the subset does not. Templates change no value in place, as in Hugging
-// Face's immutable sandbox.
+// Face's immutable sandbox; but they may append to a list that one name alone has (Evaluator).
 constexpr std::string_view kOtherText[] = {
     "casefold", "center",  "encode",     "expandtabs",   "format_map", "index",     "isalnum",
     "isalpha",  "isascii", "isdecimal",  "isidentifier", "islower",    "isnumeric", "isprintable",

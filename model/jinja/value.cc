@@ -163,6 +163,16 @@ Result<Value> make_list(Meter& meter, std::vector<Value> items, bool tuple) {
   return Value(ListPtr(std::move(list)));
 }
 
+Status append_item(Meter& meter, List& list, Value item) {
+  INVARIANT(!list.tuple, "a tuple does not grow");
+  TRY_VOID(meter.create(2 * sizeof(Value)));  // with the room that a vector takes ahead
+  const std::uint32_t depth = std::max(list.depth, 1 + depth_of(item));
+  TRY_VOID(check_depth(depth));
+  list.depth = depth;
+  list.items.push_back(std::move(item));
+  return ok_status();
+}
+
 Result<Value> make_dict(Meter& meter, std::vector<std::pair<Value, Value>> items) {
   TRY_VOID(meter.create(kListOverhead + items.size() * 2 * sizeof(Value)));
   auto dict = std::make_shared<Dict>();

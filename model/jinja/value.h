@@ -108,6 +108,8 @@ bool is_user(const Text& text, std::size_t at);
 Result<Value> make_text(Meter& meter, std::string_view bytes, bool user = false);
 Result<Value> make_part(Meter& meter, const Text& text, std::size_t begin, std::size_t end);
 Result<Value> make_list(Meter& meter, std::vector<Value> items, bool tuple = false);
+// Behind the others. No other value holds the list, so nothing that knows its depth changes.
+Status append_item(Meter& meter, List& list, Value item);
 // Later values of a key win, at the place of the first; keys must be hashable.
 Result<Value> make_dict(Meter& meter, std::vector<std::pair<Value, Value>> items);
 

@@ -216,6 +216,41 @@ TEST(ChatTemplate, UnknownFilterUnderAConditionIsRefusedOnlyWhenReached) {
   EXPECT_EQ(refusal("{% if true %}{{ 1 | nosuch }}{% endif %}").code, ErrorCode::kUnsupported);
 }
 
+TEST(ChatTemplate, AListThatOneNameAloneHasGrows) {
+  EXPECT_EQ(marked("{% set ids = [] %}{% for m in messages %}{% set _ = ids.append(m.content) %}"
+                   "{% endfor %}{{ ids.append('b') }}{{ ids | join(',') }}",
+                   "x"),
+            "None[x],b");
+  EXPECT_EQ(
+      marked("{% set q = namespace(ids=[]) %}{% for i in range(3) %}"
+             "{% set _ = q.ids.append('id' ~ i) %}{% endfor %}{{ q.ids[1] }}{{ q.ids | length }}",
+             "x"),
+      "id13");
+  // What something else holds, too, stays as it is: a change would show there.
+  for (const char* source :
+       {"{% set a = [] %}{% set b = a %}{{ a.append(1) }}", "{% set a = [] %}{{ a.append(a) }}",
+        "{% set a = [] %}{{ a.append([a]) }}", "{% set a = [[]] %}{{ a[0].append(1) }}",
+        "{% set a = {'b': []} %}{{ a.b.append(1) }}", "{% set a = (1, 2) %}{{ a.append(1) }}",
+        "{% set a = [[]] %}{% for b in a %}{{ b.append(1) }}{% endfor %}",
+        "{% set a = namespace(b=[]) %}{% set c = a.b %}{{ a.b.append(1) }}",
+        "{% set a = [] %}{{ [a, a.append(1)] }}", "{{ messages.append(1) }}"}) {
+    EXPECT_EQ(refusal(source).code, ErrorCode::kUnsupported) << source << refusal(source).message;
+  }
+  for (const char* source :
+       {"{% set a = [] %}{{ a.append() }}", "{% set a = [] %}{{ a.append(1, 2) }}"}) {
+    EXPECT_EQ(refusal(source).code, ErrorCode::kInvalidInput) << source;
+  }
+  // Depth and memory keep their bounds.
+  EXPECT_TRUE(marked("{% set n = namespace(a=[]) %}{% for i in range(99) %}{% set b = [] %}"
+                     "{% set _ = b.append(n.a) %}{% set n.a = b %}{% endfor %}",
+                     "x")
+                  .starts_with("error: "));
+  EXPECT_TRUE(marked("{% set a = [] %}{% for i in range(99999) %}{% for j in range(99999) %}"
+                     "{% set _ = a.append(i) %}{% endfor %}{% endfor %}",
+                     "x")
+                  .starts_with("error: "));
+}
+
 TEST(ChatTemplate, WhatTheSubsetLacksIsRefusedOnlyWhenReached) {
   for (const std::string source :
        {"{{ messages | groupby('role') }}", "{{ 'a b' | wordwrap(1) }}", "{{ 1 is filter }}",
