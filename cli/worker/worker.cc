@@ -43,6 +43,7 @@
 #include "node/pipeline/engine_thread.h"
 #include "node/pipeline/link_probe.h"
 #include "node/pipeline/stage.h"
+#include "node/pipeline/vocabulary_thread.h"
 #include "node/proof/receipt_maker.h"
 #include "node/proof/witness.h"
 #include "proto/address.h"
@@ -158,6 +159,7 @@ class Worker {
         },
         loop_.poster());
     stage_options_.measure = std::bind_front(&node::Measuring::ask, measuring_.get());
+    engine.vocabulary = &vocabulary_;
     engine_ = std::make_unique<node::EngineThread>(
         engine,
         model_->store == nullptr ? node::engine_loader(file, spec)
@@ -429,6 +431,7 @@ class Worker {
   bool drained_ = false;
   bool reached_ = false;                // the coordinator has answered
   std::optional<TimePoint> report_by_;  // what --detach waits for, until then
+  node::VocabularyThread vocabulary_;   // of the engine
   std::unique_ptr<node::EngineThread> engine_;
   std::unique_ptr<node::ReceiptMaker> receipts_;
   std::unique_ptr<node::Witness> witness_;

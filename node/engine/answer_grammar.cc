@@ -8,6 +8,16 @@
 
 namespace hearth::node {
 
+Result<std::shared_ptr<const model::GrammarVocabulary>> read_vocabulary(
+    const model::GgufFile& file) {
+  auto tokenizer = model::Tokenizer::load(file);
+  if (!tokenizer.ok()) {
+    return Error::of(ErrorCode::kUnsupported,
+                     "a grammar needs the model's tokenizer: ", tokenizer.error().message);
+  }
+  return model::GrammarVocabulary::build(**tokenizer);
+}
+
 Result<std::shared_ptr<model::TokenMasks>> GrammarStore::masks_of(ByteSpan grammar) {
   const Hash256 hash = blake2b(grammar);
   const auto found = std::ranges::find(kept_, hash, &Kept::hash);
@@ -17,12 +27,7 @@ Result<std::shared_ptr<model::TokenMasks>> GrammarStore::masks_of(ByteSpan gramm
   }
   TRY(auto parsed, model::Grammar::parse(grammar));
   if (vocabulary_ == nullptr) {
-    auto tokenizer = model::Tokenizer::load(file_);
-    if (!tokenizer.ok()) {
-      return Error::of(ErrorCode::kUnsupported,
-                       "a grammar needs the model's tokenizer: ", tokenizer.error().message);
-    }
-    vocabulary_ = model::GrammarVocabulary::build(**tokenizer);
+    TRY(vocabulary_, reader_ != nullptr ? reader_->get() : read_vocabulary(file_));
   }
   if (kept_.size() == kKept) kept_.erase(kept_.begin());
   kept_.push_back({hash, std::make_shared<model::TokenMasks>(std::move(parsed), vocabulary_)});

@@ -137,9 +137,10 @@ StageEngine::StageEngine(std::shared_ptr<const model::GgufFile> file, const mode
       spec_(spec),
       options_(options),
       forward_(std::move(forward)),
-      grammars_(*file_),
+      grammars_(*file_, options.vocabulary),
       replay_(kv_pages(), is_last() ? 0 : row_bytes(), replay_bytes) {
   if (is_last()) samplers_.assign(forward_->threads(), Sampler(spec_.vocabulary));
+  if (is_last() && options_.vocabulary != nullptr) options_.vocabulary->begin(file_);
   for (Step& step : steps_) {
     step.sequences.reserve(options_.batch_rows);
     step.computed.reserve(options_.batch_rows);

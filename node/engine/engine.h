@@ -26,6 +26,7 @@
 namespace hearth::node {
 
 class Device;
+class VocabularyReader;
 
 // LogitsObserver: receives the logits of chosen positions, whether or not a token is sampled there;
 // perplexity is measured with it. Those of a sequence that ends in kError mean nothing.
@@ -58,6 +59,9 @@ struct EngineOptions {
   // Runs the layers in place of the processor; outlives the engine. `threads` then pack and sample,
   // and memory_bytes says nothing of the device's memory.
   Device* device = nullptr;
+  // The last stage lets it begin when it is loaded; outlives the engine. Null: the vocabulary is
+  // read in the step that opens the first sequence with a grammar.
+  VocabularyReader* vocabulary = nullptr;
   // Called between two tensors while weights are loaded; true cancels the load (kCancelled). Empty:
   // never.
   std::function<bool()> cancelled = {};

@@ -34,9 +34,10 @@ class AnswerGrammarTest : public ::testing::Test {
     tokenizer_ = model::Tokenizer::load(*file_).value();
   }
 
-  std::unique_ptr<Engine> load() {
+  std::unique_ptr<Engine> load(VocabularyReader* vocabulary = nullptr, LayerRange layers = {}) {
     EngineOptions options;
-    options.layers = {0, spec_.layers};
+    options.layers = layers.end > 0 ? layers : LayerRange{0, spec_.layers};
+    options.vocabulary = vocabulary;
     options.kv_budget_bytes = 16 << 20;
     options.batch_rows = 64;
     return Engine::load(file_, spec_, options).value();
@@ -160,6 +161,35 @@ TEST_F(AnswerGrammarTest, BytesThatAreNoGrammarFailTheSequenceAlone) {
   ASSERT_EQ(result.tokens.size(), 1U);
   EXPECT_EQ(result.tokens[0].finish, FinishReason::kError);
   EXPECT_EQ(result.tokens[0].error, ErrorCode::kInvalidInput);
+}
+
+// What a test sees of it: who asked, and how often.
+struct CountingReader final : VocabularyReader {
+  void begin(std::shared_ptr<const model::GgufFile> of) override {
+    ++begun;
+    file = std::move(of);
+  }
+  Result<std::shared_ptr<const model::GrammarVocabulary>> get() override {
+    ++asked;
+    return read_vocabulary(*file);
+  }
+  std::shared_ptr<const model::GgufFile> file;
+  int begun = 0;
+  int asked = 0;
+};
+
+TEST_F(AnswerGrammarTest, TheLastStageBeginsToReadTheVocabularyWhenItIsLoaded) {
+  CountingReader reader;
+  ASSERT_GT(spec_.layers, 1U);
+  const auto first = load(&reader, {0, 1});
+  EXPECT_EQ(reader.begun, 0) << "a stage that draws no token needs none";
+  const auto engine = load(&reader);
+  EXPECT_EQ(reader.begun, 1);
+  EXPECT_EQ(reader.asked, 0);
+  const auto alone = load();
+  const Bytes grammar = grammar_bytes(kSchema);
+  EXPECT_EQ(answer(*engine, prompt(grammar)), answer(*alone, prompt(grammar)));
+  EXPECT_EQ(reader.asked, 1);
 }
 
 TEST_F(AnswerGrammarTest, KeepGoesBackToAnyLength) {
