@@ -4,7 +4,7 @@
 #include <array>
 #include <bit>
 #include <map>
-#include <numeric>
+#include <span>
 #include <utility>
 
 #include "base/check.h"
@@ -44,72 +44,6 @@ bool stands_for_several(const Stacks& stacks) {
 
 }  // namespace
 
-std::shared_ptr<const GrammarVocabulary> GrammarVocabulary::build(const Tokenizer& tokenizer) {
-  std::vector<std::string> texts(tokenizer.vocabulary());
-  for (std::uint32_t i = 0; i < texts.size(); ++i) {
-    const auto token = static_cast<TokenId>(i);
-    if (tokenizer.is_special(token)) {
-      texts[i] = control_token_bytes(token);
-      continue;
-    }
-    texts[i] = tokenizer.token_bytes(token, false);
-    // No byte of a text may begin the name of a control token.
-    if (texts[i].find(static_cast<char>(kControlByte)) != std::string::npos) texts[i].clear();
-  }
-  return build(std::move(texts), tokenizer.end_tokens());
-}
-
-std::shared_ptr<const GrammarVocabulary> GrammarVocabulary::build(std::vector<std::string> texts,
-                                                                  std::vector<TokenId> end_tokens) {
-  auto out = std::make_shared<GrammarVocabulary>();
-  out->texts_ = std::move(texts);
-  for (const TokenId token : end_tokens) {
-    const bool known = token >= 0 && static_cast<std::size_t>(token) < out->texts_.size();
-    if (known) out->end_tokens_.push_back(token);
-  }
-  std::sort(out->end_tokens_.begin(), out->end_tokens_.end());
-  for (const std::string& text : out->texts_) {
-    INVARIANT(text.size() <= limits::kTokenBytes, "a tokenizer has read short texts only");
-  }
-  std::vector<TokenId> order(out->texts_.size());
-  std::iota(order.begin(), order.end(), 0);
-  std::stable_sort(order.begin(), order.end(),
-                   [&](TokenId a, TokenId b) { return out->text(a) < out->text(b); });
-  std::vector<std::uint32_t> path;  // the nodes of the text before
-  std::string before;
-  const auto close = [&](std::size_t depth) {
-    for (; path.size() > depth; path.pop_back()) {
-      Node& closed = out->nodes_[path.back()];
-      closed.end = static_cast<std::uint32_t>(out->nodes_.size());
-      if (path.size() == 1) continue;
-      Node& parent = out->nodes_[path[path.size() - 2]];
-      parent.reach = std::max(parent.reach, closed.reach);
-    }
-  };
-  for (const TokenId token : order) {
-    const std::string& text = out->text(token);
-    if (text.empty() || out->is_end(token)) continue;
-    const auto split = std::mismatch(text.begin(), text.end(), before.begin(), before.end());
-    close(static_cast<std::size_t>(split.first - text.begin()));
-    for (std::size_t i = path.size(); i < text.size(); ++i) {
-      path.push_back(static_cast<std::uint32_t>(out->nodes_.size()));
-      const auto depth = static_cast<std::uint16_t>(i + 1);
-      out->nodes_.push_back({0, static_cast<std::uint32_t>(out->tokens_.size()), depth, depth,
-                             static_cast<std::uint8_t>(text[i])});
-    }
-    out->tokens_.push_back(token);
-    out->longest_ = std::max(out->longest_, text.size());
-    before = text;
-  }
-  close(0);
-  out->nodes_.push_back({0, static_cast<std::uint32_t>(out->tokens_.size()), 0, 0, 0});
-  return out;
-}
-
-bool GrammarVocabulary::is_end(TokenId token) const {
-  return std::binary_search(end_tokens_.begin(), end_tokens_.end(), token);
-}
-
 struct TokenMasks::Cache {
   // What the upper frames of some stacks decide.
   struct Entry {
@@ -127,7 +61,16 @@ struct TokenMasks::Cache {
   };
 
   Cache(const Grammar& of, const GrammarVocabulary& over)
-      : grammar(of), vocabulary(over), step(of, limits::kGrammarDepth) {}
+      : grammar(of), vocabulary(over), step(of, limits::kGrammarDepth) {
+    std::array<bool, 257> begins{};
+    begins[256] = true;
+    for (const Grammar::ByteEdge& edge : of.byte_edges()) {
+      begins[edge.low] = begins[std::size_t{edge.high} + 1] = true;
+    }
+    for (std::size_t byte = 256; byte-- > 0;) {
+      last_alike[byte] = begins[byte + 1] ? static_cast<std::uint8_t>(byte) : last_alike[byte + 1];
+    }
+  }
 
   struct Top {
     Stacks stacks;
@@ -172,6 +115,8 @@ struct TokenMasks::Cache {
   const Grammar& grammar;
   const GrammarVocabulary& vocabulary;
   GrammarStep step;
+  // No edge tells the bytes up to this one apart: they lead to the same.
+  std::array<std::uint8_t, 256> last_alike{};
   std::map<Stacks, std::uint32_t> numbers;
   std::vector<std::unique_ptr<Walked>> walked;
   std::map<Stacks, std::shared_ptr<Entry>> entries;
@@ -237,7 +182,10 @@ std::int32_t TokenMasks::Cache::step_from(std::uint32_t state, std::uint8_t byte
   } else if (!step.ends().empty() || step.may_end()) {
     to = static_cast<std::int32_t>(number_of({step.frames(), step.ends()}));
   }
-  walked[state]->next[byte] = to;
+  for (unsigned same = byte; same <= last_alike[byte]; ++same) walked[state]->next[same] = to;
+  for (unsigned same = byte; same-- > 0 && last_alike[same] == last_alike[byte];) {
+    walked[state]->next[same] = to;
+  }
   return to;
 }
 
@@ -249,68 +197,50 @@ class TokenMasks::Walk {
       cache_.numbers.clear();
       cache_.walked.clear();
     }
-    path_.push_back({0, cache_.number_of(from)});
+    push(0, static_cast<std::int32_t>(cache_.number_of(from)));
   }
 
-  // The texts at the nodes from `begin` up to `end`, which stand below the path.
-  void below(std::uint32_t begin, std::uint32_t end, TokenMask& mask) {
-    const auto& nodes = cache_.vocabulary.nodes();
-    const std::size_t root = path_.size();
-    for (std::uint32_t at = begin; at < end;) {
-      while (path_.size() > root && path_.back().end <= at) path_.pop_back();
-      const std::int32_t to = next(nodes[at].byte);
-      if (to == kBelow) open.push_back(at);
-      if (to == kBelow || to == kDead) {
-        at = nodes[at].end;
-        continue;
+  // Before the others: the runs that are known to go on come into the mask, and those that are
+  // known to end go; neither is walked. `settled`: bytes of texts that the mask has already.
+  void take_runs(std::uint32_t settled, TokenMask& mask) {
+    decided_.fill(settled);
+    clears_ = settled > 0;
+    if (settled >= GrammarVocabulary::kRunPoints) return;  // few are longer
+    for (std::size_t run = 0; run < GrammarVocabulary::kRuns.size(); ++run) {
+      const Reach reach = reach_of(path_.back().state, GrammarVocabulary::kRuns[run]);
+      if (reach.points == 0 && !reach.ends) continue;
+      const auto& vocabulary = cache_.vocabulary;
+      const TokenMask& on = vocabulary.runs(GrammarVocabulary::kRuns[run], reach.points);
+      const TokenMask& all = vocabulary.runs(GrammarVocabulary::kRuns[run], kAnyRun);
+      for (std::size_t i = 0; i < mask.size(); ++i) {
+        if (reach.ends && clears_) mask[i] &= ~all[i];
+        mask[i] |= on[i];
       }
-      accept(at, mask);
-      path_.push_back({nodes[at].end, static_cast<std::uint32_t>(to)});
-      ++at;
+      for (std::size_t alike = 0; alike < decided_.size(); ++alike) {
+        if ((alike >> run & 1) == 0) continue;
+        decided_[alike] = std::max(decided_[alike], reach.ends ? kAnyRun : reach.points);
+      }
     }
-    path_.resize(root);
   }
 
-  // The same of one node and all below it.
+  // All texts that are not decided.
+  void all(TokenMask& mask) { below(0, node_count(), mask); }
+
+  // One node and all below it.
   void at(std::uint32_t node, TokenMask& mask) {
-    const std::string_view text = cache_.vocabulary.text_to(node);
-    for (const char byte : text) {
-      const std::int32_t to = next(static_cast<std::uint8_t>(byte));
+    const GrammarVocabulary::Node& first = cache_.vocabulary.nodes()[node];
+    if (first.reach <= decided_[first.alike]) return;
+    for (const char byte : cache_.vocabulary.text_to(node)) {
+      const std::int32_t to = step(static_cast<std::uint8_t>(byte));
       if (to < 0) {
         if (to == kBelow) open.push_back(node);
         path_.resize(1);
         return;
       }
-      path_.push_back({0, static_cast<std::uint32_t>(to)});
+      push(0, to);
     }
     accept(node, mask);
-    below(node + 1, cache_.vocabulary.nodes()[node].end, mask);
-    path_.resize(1);
-  }
-
-  // The texts that are longer than `settled`, of all; the mask has the others.
-  void beyond(std::uint32_t settled, TokenMask& mask) {
-    const auto& nodes = cache_.vocabulary.nodes();
-    const auto count = static_cast<std::uint32_t>(nodes.size() - 1);
-    for (std::uint32_t at = 0; at < count;) {
-      while (path_.size() > 1 && path_.back().end <= at) path_.pop_back();
-      if (nodes[at].reach <= settled) {
-        at = nodes[at].end;
-        continue;
-      }
-      const std::int32_t to = next(nodes[at].byte);
-      if (to == kBelow) open.push_back(at);
-      if (to == kBelow || to == kDead) {
-        for (std::uint32_t i = nodes[at].tokens; i < nodes[nodes[at].end].tokens; ++i) {
-          Cache::clear(mask, cache_.vocabulary.tokens()[i]);
-        }
-        at = nodes[at].end;
-        continue;
-      }
-      accept(at, mask);
-      path_.push_back({nodes[at].end, static_cast<std::uint32_t>(to)});
-      ++at;
-    }
+    below(node + 1, first.end, mask);
     path_.resize(1);
   }
 
@@ -321,24 +251,141 @@ class TokenMasks::Walk {
   struct Step {
     std::uint32_t end;  // of the node's subtree
     std::uint32_t state;
+    const Cache::Walked* walked;  // of the state
   };
 
+  std::uint32_t node_count() const {
+    return static_cast<std::uint32_t>(cache_.vocabulary.nodes().size() - 1);
+  }
+
+  struct Reach {
+    std::uint32_t points = 0;  // of every run that goes on; kAnyRun: all go on
+    bool ends = false;         // no longer one does
+  };
+  Reach reach_of(std::uint32_t state, GrammarVocabulary::Run run) {
+    for (std::uint32_t points = 0; points < GrammarVocabulary::kRunPoints; ++points) {
+      const std::int32_t to = step_run(state, run);
+      if (to < 0) return {points, to == kDead};
+      if (static_cast<std::uint32_t>(to) == state) return {kAnyRun, false};
+      state = static_cast<std::uint32_t>(to);
+    }
+    return {GrammarVocabulary::kRunPoints, false};
+  }
+  // Where every code point of the run leads, kDead where none goes on; kBelow: that differs, or is
+  // not known.
+  std::int32_t step_run(std::uint32_t state, GrammarVocabulary::Run run) {
+    std::int32_t to = kNotStepped;
+    for (unsigned byte = 0; byte < 0x80; ++byte) {
+      if (!GrammarVocabulary::is_of(run, byte)) continue;
+      if (!agrees(step_at(state, static_cast<std::uint8_t>(byte)), to)) return kBelow;
+    }
+    if (run != GrammarVocabulary::Run::kText) return to;
+    for (const auto& bytes : kBeyondAscii) {
+      if (!leads(state, bytes, to)) return kBelow;
+    }
+    return to;
+  }
+  static bool agrees(std::int32_t next, std::int32_t& to) {
+    if (to == kNotStepped) to = next;
+    return next != kBelow && next == to;
+  }
+  struct ByteRange {
+    std::uint8_t low;
+    std::uint8_t high;
+  };
+  // RFC 3629, 4: the code points past ASCII.
+  static constexpr ByteRange kTail{0x80, 0xBF};
+  static constexpr std::array<std::array<ByteRange, 4>, 8> kBeyondAscii{{
+      {{{0xC2, 0xDF}, kTail, {}, {}}},
+      {{{0xE0, 0xE0}, {0xA0, 0xBF}, kTail, {}}},
+      {{{0xE1, 0xEC}, kTail, kTail, {}}},
+      {{{0xED, 0xED}, {0x80, 0x9F}, kTail, {}}},
+      {{{0xEE, 0xEF}, kTail, kTail, {}}},
+      {{{0xF0, 0xF0}, {0x90, 0xBF}, kTail, kTail}},
+      {{{0xF1, 0xF3}, kTail, kTail, kTail}},
+      {{{0xF4, 0xF4}, {0x80, 0x8F}, kTail, kTail}},
+  }};
+  // Whether all texts of these bytes lead to `to`, which they set where it is not set yet.
+  bool leads(std::uint32_t state, std::span<const ByteRange> bytes, std::int32_t& to) {
+    const bool last = bytes.size() == 1 || bytes[1].high == 0;
+    std::int32_t seen = kNotStepped;
+    for (unsigned byte = bytes[0].low; byte <= bytes[0].high; ++byte) {
+      const std::int32_t next = step_at(state, static_cast<std::uint8_t>(byte));
+      if (next == seen) continue;
+      seen = next;
+      const bool same = last || next < 0
+                            ? agrees(next, to)
+                            : leads(static_cast<std::uint32_t>(next), bytes.subspan(1), to);
+      if (!same) return false;
+    }
+    return true;
+  }
+  // The states stay: these are few, and no path is forgotten between two of them.
+  std::int32_t step_at(std::uint32_t state, std::uint8_t byte) {
+    std::int32_t to = cache_.walked[state]->next[byte];
+    if (to == kNotStepped) to = cache_.step_from(state, byte);
+    deepest = std::max(deepest, cache_.walked[state]->deepest);
+    return to;
+  }
+
+  // The texts at the nodes from `begin` up to `end`, which stand below the path, but those that are
+  // decided. Most nodes of a large vocabulary have nothing below them, so they never come on the
+  // path.
+  void below(std::uint32_t begin, std::uint32_t end, TokenMask& mask) {
+    const GrammarVocabulary::Node* const nodes = cache_.vocabulary.nodes().data();
+    const std::size_t root = path_.size();
+    for (std::uint32_t at = begin; at < end;) {
+      while (path_.size() > root && path_.back().end <= at) path_.pop_back();
+      const GrammarVocabulary::Node& node = nodes[at];
+      if (node.reach <= decided_[node.alike]) {
+        at = node.end;
+        continue;
+      }
+      const std::int32_t to = step(node.byte);
+      if (to < 0) {
+        if (to == kBelow) open.push_back(at);
+        if (clears_) clear(at, mask);
+        at = node.end;
+        continue;
+      }
+      accept(at, mask);
+      if (node.end > ++at) push(node.end, to);
+    }
+    path_.resize(root);
+  }
+
   void accept(std::uint32_t node, TokenMask& mask) {
-    const auto& nodes = cache_.vocabulary.nodes();
+    const GrammarVocabulary::Node* const nodes = cache_.vocabulary.nodes().data();
     for (std::uint32_t i = nodes[node].tokens; i < nodes[node + 1].tokens; ++i) {
       Cache::set(mask, cache_.vocabulary.tokens()[i]);
     }
   }
-
-  std::int32_t next(std::uint8_t byte) {
-    auto& walked = cache_.walked;
-    const std::uint32_t state = path_.back().state;
-    std::int32_t to = walked[state]->next[byte];
-    if (to == kNotStepped) {
-      to = cache_.step_from(state, byte);
-      if (walked.size() > 2 * kWalkStates) to = forget_but_path(to);
+  // The texts of a node and of all below it.
+  void clear(std::uint32_t node, TokenMask& mask) {
+    const auto& nodes = cache_.vocabulary.nodes();
+    for (std::uint32_t i = nodes[node].tokens; i < nodes[nodes[node].end].tokens; ++i) {
+      Cache::clear(mask, cache_.vocabulary.tokens()[i]);
     }
-    deepest = std::max(deepest, walked[path_.back().state]->deepest);
+  }
+
+  void push(std::uint32_t end, std::int32_t to) {
+    INVARIANT(to >= 0, "the path has states");
+    const auto state = static_cast<std::uint32_t>(to);
+    path_.push_back({end, state, cache_.walked[state].get()});
+    deepest = std::max(deepest, path_.back().walked->deepest);
+  }
+
+  // From the end of the path.
+  std::int32_t step(std::uint8_t byte) {
+    const std::int32_t to = path_.back().walked->next[byte];
+    return to != kNotStepped ? to : first_step(byte);
+  }
+  std::int32_t first_step(std::uint8_t byte) {
+    auto& walked = cache_.walked;
+    const Step from = path_.back();
+    std::int32_t to = cache_.step_from(from.state, byte);
+    deepest = std::max(deepest, from.walked->deepest);
+    if (walked.size() > 2 * kWalkStates) to = forget_but_path(to);
     return to;
   }
 
@@ -354,12 +401,18 @@ class TokenMasks::Walk {
     walked.clear();
     for (std::size_t i = 0; i < path_.size(); ++i) {
       path_[i].state = cache_.number_of(std::move(kept[i]));
+      path_[i].walked = walked[path_[i].state].get();
     }
     return to >= 0 ? static_cast<std::int32_t>(cache_.number_of(std::move(reached))) : to;
   }
 
+  static constexpr std::uint32_t kAnyRun = 0xFFFFFFFF;
+
   Cache& cache_;
   std::vector<Step> path_;
+  // Bytes of the longest texts that are decided, by GrammarVocabulary::Node::alike.
+  std::array<std::uint32_t, 1U << GrammarVocabulary::kRuns.size()> decided_{};
+  bool clears_ = false;  // the mask may have what does not go on
 };
 
 // What fewer frames decided holds with more of them.
@@ -369,12 +422,13 @@ std::shared_ptr<TokenMasks::Cache::Entry> TokenMasks::Cache::decide(const Stacks
   auto out = std::make_shared<Entry>();
   Walk walk(*this, from);
   TokenMask mask = upper != nullptr ? *upper->inside : empty_mask();
+  walk.take_runs(0, mask);
   if (upper != nullptr) {
     INVARIANT(!upper->open.empty(), "frames are added where fewer do not suffice");
     for (const std::uint32_t node : upper->open) walk.at(node, mask);
     walk.deepest = std::max(walk.deepest, upper->deepest + more);
   } else {
-    walk.below(0, static_cast<std::uint32_t>(vocabulary.nodes().size() - 1), mask);
+    walk.all(mask);
   }
   out->inside = std::make_shared<const TokenMask>(std::move(mask));
   out->open = std::move(walk.open);
@@ -389,7 +443,8 @@ std::shared_ptr<TokenMasks::Cache::Entry> TokenMasks::Cache::decide_long(const S
   auto out = std::make_shared<Entry>();
   Walk walk(*this, from);
   TokenMask mask = *far.inside;
-  walk.beyond(settled, mask);
+  walk.take_runs(settled, mask);
+  walk.all(mask);
   out->inside = std::make_shared<const TokenMask>(std::move(mask));
   out->open = std::move(walk.open);
   out->deepest = std::max(walk.deepest, far.deepest);

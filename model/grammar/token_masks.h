@@ -9,9 +9,7 @@
 #include <cstdint>
 #include <memory>
 #include <optional>
-#include <span>
 #include <string>
-#include <string_view>
 #include <vector>
 
 #include "base/ids.h"
@@ -19,52 +17,9 @@
 #include "base/thread_annotations.h"
 #include "model/grammar/grammar.h"
 #include "model/grammar/grammar_state.h"
-#include "model/text/tokenizer.h"
+#include "model/grammar/grammar_vocabulary.h"
 
 namespace hearth::model {
-
-// One bit a token, from the lowest bit of the first word on.
-using TokenMask = std::vector<std::uint64_t>;
-
-// The texts of a vocabulary as a tree by bytes. Immutable, safe to share.
-class GrammarVocabulary {
- public:
-  // A node of the tree, in the order of a walk: its children follow it, up to `end`.
-  struct Node {
-    std::uint32_t end = 0;
-    // Index of the first token whose text ends here; the next node's is the end. A text sorts
-    // behind its beginnings, so no other token stands between them.
-    std::uint32_t tokens = 0;
-    std::uint16_t depth = 0;  // bytes of its text, at least 1
-    std::uint16_t reach = 0;  // the greatest depth of it and the nodes below it
-    std::uint8_t byte = 0;
-  };
-
-  static std::shared_ptr<const GrammarVocabulary> build(const Tokenizer& tokenizer);
-  // Of `texts`, by token; an empty text is a token that no grammar allows.
-  static std::shared_ptr<const GrammarVocabulary> build(std::vector<std::string> texts,
-                                                        std::vector<TokenId> end_tokens);
-
-  std::uint32_t size() const { return static_cast<std::uint32_t>(texts_.size()); }
-  const std::vector<Node>& nodes() const { return nodes_; }  // one more than there are
-  const std::vector<TokenId>& tokens() const { return tokens_; }
-  const std::vector<TokenId>& end_tokens() const { return end_tokens_; }
-  bool is_end(TokenId token) const;
-  const std::string& text(TokenId token) const { return texts_[static_cast<std::size_t>(token)]; }
-  // What leads to a node: the beginning of the first token's text at or below it.
-  std::string_view text_to(std::uint32_t node) const {
-    const TokenId token = tokens_[nodes_[node].tokens];
-    return std::string_view(text(token)).substr(0, nodes_[node].depth);
-  }
-  std::size_t longest() const { return longest_; }  // bytes
-
- private:
-  std::vector<std::string> texts_;
-  std::vector<TokenId> end_tokens_;
-  std::vector<Node> nodes_;
-  std::vector<TokenId> tokens_;
-  std::size_t longest_ = 0;
-};
 
 // Where an answer stands: a state of the grammar, or over.
 struct TokenState {

@@ -37,6 +37,19 @@ std::shared_ptr<const GrammarVocabulary> vocabulary_of(std::uint32_t seed) {
     texts.push_back(both);
     texts.push_back(both + '"');
   }
+  // Runs of every kind and length, alone and before what is none, whole and cut in a character.
+  for (std::size_t length = 1; length <= 24; ++length) {
+    texts.push_back(std::string(length, 'q') + '7');
+    texts.push_back(std::string(length, 'Q'));
+    texts.push_back(' ' + std::string(length, 'a') + '-');
+    std::string wide;
+    for (std::size_t i = 0; i < length; ++i) wide += i % 3 == 0 ? "é" : i % 3 == 1 ? "漢" : "😀";
+    texts.push_back(wide);
+    texts.push_back(wide + 'a');
+    texts.push_back(wide + "\xE6\xBC");
+    texts.push_back("\x80" + wide);
+    texts.push_back(wide + '\\');
+  }
   texts.emplace_back("");
   texts.emplace_back("");
   const auto end = static_cast<TokenId>(texts.size() - 2);
@@ -63,6 +76,12 @@ const std::vector<GrammarSource>& sources() {
       {Kind::kRegex, "(a|aa){0,60}x{2,}"},
       {Kind::kGbnf, "root ::= x{1,12}\nx ::= y{11,40} \"x\"\ny ::= \"a\" | \"ab\" | \"b\""},
       {Kind::kGbnf, "root ::= (\"a\" | \"ab\" | \"b\"){10,30} [^x]{12,15}"},
+      // Runs that all go on, to a length, or not alike.
+      {Kind::kJsonSchema, R"({"type":"object","properties":{"a":{"format":"email","type":"string"},
+        "b":{"type":"string","maxLength":17},"ab":{"type":"string","pattern":"^[a-z]{2,9}$"}},
+        "required":["a","b","ab"],"additionalProperties":{"type":"string","minLength":3}})"},
+      {Kind::kRegex, "[a-zA-Z0-9]{1,19}([^a]|aé)+[\\u0080-\\u{10FFFF}]{0,14}"},
+      {Kind::kRegex, "[^\"\\\\]{0,18}(é|漢x)*"},
   };
   return all;
 }
@@ -94,6 +113,31 @@ TEST(TokenMasks, AgreeWithTheStateOnEveryToken) {
         masks.accept(state, allowed[random() % allowed.size()]);
       }
     }
+  }
+}
+
+TEST(GrammarVocabulary, KnowsWhichTokensAreRuns) {
+  using Run = GrammarVocabulary::Run;
+  const auto vocabulary = GrammarVocabulary::build(
+      {"abc", "aB1", "é b", "a\"", "\xC3", "", "x\n", std::string(20, 'z')}, {0});
+  const auto has = [](const TokenMask& mask) {
+    std::set<int> out;
+    for (int i = 0; i < 8; ++i) {
+      if ((mask[0] >> i & 1) != 0) out.insert(i);
+    }
+    return out;
+  };
+  EXPECT_EQ(has(vocabulary->runs(Run::kText, 100)), (std::set<int>{1, 2, 7})) << "0 ends answers";
+  EXPECT_EQ(has(vocabulary->runs(Run::kText, 2)), (std::set<int>{}));
+  EXPECT_EQ(has(vocabulary->runs(Run::kText, 3)), (std::set<int>{1, 2})) << "é is one";
+  EXPECT_EQ(has(vocabulary->runs(Run::kWord, 16)), (std::set<int>{1}));
+  EXPECT_EQ(has(vocabulary->runs(Run::kLower, 17)), (std::set<int>{7}));
+  for (std::size_t i = 0; i + 1 < vocabulary->nodes().size(); ++i) {
+    const std::string_view text = vocabulary->text_to(static_cast<std::uint32_t>(i));
+    if (text == "z") EXPECT_EQ(vocabulary->nodes()[i].alike, 7) << "below it is one text";
+    if (text == "a") EXPECT_EQ(vocabulary->nodes()[i].alike, 0) << "a\" is below it";
+    if (text == "aB") EXPECT_EQ(vocabulary->nodes()[i].alike, 3);
+    if (text == "é") EXPECT_EQ(vocabulary->nodes()[i].alike, 1);
   }
 }
 
