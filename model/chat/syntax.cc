@@ -177,7 +177,7 @@ void tidy_marks(ChatSyntax& out) {
     out.call_begin = trimmed(out.separator);
     out.separator.clear();
   }
-  // NAME:INDEX
+  // functions.NAME:INDEX, which is the id as well.
   std::size_t digits = 1;
   while (digits < out.name_end.size() && out.name_end[digits] >= '0' &&
          out.name_end[digits] <= '9') {
@@ -186,6 +186,10 @@ void tidy_marks(ChatSyntax& out) {
   if (out.name_end.starts_with(':') && digits > 1) {
     out.name_end.erase(0, digits);
     out.name_in_id = true;
+    constexpr std::string_view kNamespace = "functions.";
+    if (out.call_begin.ends_with(kNamespace)) {
+      out.call_begin.resize(out.call_begin.size() - kNamespace.size());
+    }
   }
 }
 

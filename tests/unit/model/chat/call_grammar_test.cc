@@ -3,6 +3,7 @@
 #include <gtest/gtest.h>
 
 #include "model/chat/parser.h"
+#include "model/chat_template.h"
 #include "model/grammar/grammar_state.h"
 
 namespace hearth::model {
@@ -58,6 +59,23 @@ TEST(CallGrammar, PythonCallsNeedTheirArguments) {
   EXPECT_TRUE(allows(syntax, required(), R"([weather(city="Oslo", days=2)])"));
   EXPECT_TRUE(allows(syntax, required(), R"([weather(city="Oslo"), weather(city="Bern")])"));
   EXPECT_FALSE(allows(syntax, required(), "[weather(days=2)]"));
+}
+
+// Kimi K2: the name is in the id, once.
+TEST(CallGrammar, ANameInAnIdIsWrittenOnce) {
+  const auto parsed = ChatTemplate::parse(
+      "{% for m in messages %}{{ m.content }}{% if m.tool_calls %}<calls>"
+      "{% for c in m.tool_calls %}<call>functions.{{ c.function.name }}:{{ loop.index0 }}<args>"
+      "{{ c.function.arguments | tojson }}</call>{% endfor %}</calls>{% endif %}{% endfor %}");
+  ASSERT_TRUE(parsed.ok()) << parsed.error().message;
+  const ChatSyntax syntax = find_chat_syntax(**parsed);
+  ASSERT_TRUE(syntax.name_in_id);
+  const std::string begin = "<calls><call>functions.weather:";
+  EXPECT_TRUE(allows(syntax, required(), begin + R"(0<args>{"city": "Oslo"}</call></calls>)"));
+  EXPECT_FALSE(allows(syntax, required(), begin + R"(0<args>{"city": 1}</call></calls>)"));
+  EXPECT_FALSE(
+      allows(syntax, required(),
+             R"(<calls><call>functions.functions.weather:0<args>{"city": "Oslo"}</call></calls>)"));
 }
 
 // The text with its control tokens as a grammar reads them.

@@ -172,7 +172,7 @@ std::vector<Case> named_cases() {
                              "", "<|section_end|>"),
                  "<|section_begin|><|call_begin|>functions.weather:0<|args|>" + kParis +
                      "<|call_end|><|section_end|>",
-                 {"", "", "weather" + kParis + "#weather:0;"}});
+                 {"", "", "weather" + kParis + "#functions.weather:0;"}});
   out.push_back({"functionary 3.1",
                  probe_calls("", "<function={{ c.name }}>" + kArgs + "</function>", "", ""),
                  "<function=weather>" + kParis + "</function><function=time>{}</function>",
