@@ -135,7 +135,6 @@ class Worker {
     if (device_ == nullptr) {
       stage_options_.self_test = [kernels] { return kernels::self_test(*kernels); };
     }
-
     node::EngineOptions engine;
     engine.kv_budget_bytes = options.kv_budget_bytes;
     engine.memory_bytes = options.memory_bytes;

@@ -18,6 +18,7 @@
 #include "model/spec.h"
 #include "model/synthetic.h"
 #include "node/engine/card/card_layers.h"
+#include "node/runner/local_runner.h"
 #include "tests/e2e/trace.h"
 
 namespace hearth::node {
@@ -225,6 +226,42 @@ TEST(CardEngine, DrawsTheSameTokensForEveryParameter) {
       EXPECT_EQ(trace.logits.empty(), !observed);
     }
   }
+}
+
+// More rows than logits are held at once, none of them drawn; beside a sequence that the card
+// draws.
+TEST(CardEngine, ScoresOfAPromptAreTheProcessors) {
+  Bytes bytes;
+  const auto file = model_of("llama", bytes, 1);
+  const std::vector<Request> requests = requests_of(12, 1, {45, 9});
+  const auto run = [&](std::uint32_t rows, std::vector<Device*> devices) {
+    auto runner = LocalRunner::load(file, plan_of(1, rows, std::move(devices)).options).value();
+    std::vector<SampledToken> out;
+    for (const Request& request : requests) {
+      SequenceOpen open;
+      open.sequence = request.id;
+      open.prompt_tokens = static_cast<std::uint32_t>(request.prompt.size());
+      open.sampling = request.sampling;
+      if (request.id == requests[0].id) {
+        open.sampling.logprobs = true;
+        open.sampling.top_logprobs = 2;
+        open.scored = request.prompt;
+      }
+      LocalRunner::Events events;
+      events.on_token = events.on_score = [&out](const SampledToken& one) { out.push_back(one); };
+      EXPECT_TRUE(runner->submit(open, request.prompt, events).ok());
+    }
+    for (auto more = runner->step(); more.ok() && *more; more = runner->step()) {
+    }
+    std::ranges::sort(
+        out, {}, [](const SampledToken& one) { return std::pair(one.sequence, one.position); });
+    return out;
+  };
+  const std::vector<SampledToken> base = run(40, {});
+  EXPECT_EQ(base.size(), 44U + 4 + 4);
+  const auto device = first_card();
+  card::set_seed(1);
+  for (const std::uint32_t rows : {40U, 7U}) EXPECT_EQ(run(rows, {device.get()}), base) << rows;
 }
 
 TEST(CardSegments, RowsOfAPromptAttendTogether) {

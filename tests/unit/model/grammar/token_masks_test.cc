@@ -37,7 +37,7 @@ std::shared_ptr<const GrammarVocabulary> vocabulary_of(std::uint32_t seed) {
     texts.push_back(both);
     texts.push_back(both + '"');
   }
-  // Runs of every kind and length, alone and before what is none, whole and cut in a character.
+  // Runs of every kind and length: by themselves, next to another byte, cut within a character.
   for (std::size_t length = 1; length <= 24; ++length) {
     texts.push_back(std::string(length, 'q') + '7');
     texts.push_back(std::string(length, 'Q'));
