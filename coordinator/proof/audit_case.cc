@@ -22,6 +22,7 @@ std::uint32_t stages_of(const AuditCase& request) {
 ledger::RefereeCase case_of(const AuditCase& request, const std::vector<TokenId>& tokens,
                             const SamplingParams& sampling) {
   ledger::RefereeCase out;
+  out.model = request.pipeline().model;
   out.salt = request.request().order.salt;
   for (const ReceiptPipeline::Stage& stage : request.pipeline().stages) {
     out.split.push_back(stage.layers);

@@ -17,6 +17,7 @@ namespace hearth::ledger {
 using WindowRoots = std::map<std::uint32_t, std::vector<Hash256>>;
 
 struct RefereeCase {
+  Hash256 model = {};             // its manifest's id
   Hash256 salt;                   // of the request
   std::vector<LayerRange> split;  // by stage; all layers of the model
   std::vector<TokenId> prompt;

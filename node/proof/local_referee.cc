@@ -24,6 +24,11 @@ void LocalReferee::judge(ledger::RefereeCase request, Done done) {
 }
 
 void LocalReferee::compute(const ledger::RefereeCase& request, const Done& done) const {
+  auto found = compute(request);
+  if (!worker_.stopping()) done(std::move(found));
+}
+
+Result<ledger::RefereeFinding> LocalReferee::compute(const ledger::RefereeCase& request) const {
   // Of this thread, and of those that it will start.
   if (::setpriority(PRIO_PROCESS, 0, kNiceness) != 0) {
     spdlog::warn("cannot lower the referee's priority; it competes with the server");
@@ -34,11 +39,12 @@ void LocalReferee::compute(const ledger::RefereeCase& request, const Done& done)
   events.stopped = [this, until = request.until] {
     return worker_.stopping() || (until != 0 && SystemClock().unix_seconds() >= until);
   };
-  auto found = compute_case(model_, request, options, events);
+  TRY(const std::string model, file_of_(request.model));
+  auto found = compute_case(model, request, options, events);
   if (!found && found.error().code == ErrorCode::kCancelled) {
     found = Error{ErrorCode::kTimeout, "the referee did not finish the recomputation in time"};
   }
-  if (!worker_.stopping()) done(std::move(found));
+  return found;
 }
 
 }  // namespace hearth::node

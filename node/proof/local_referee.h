@@ -22,7 +22,11 @@ class LocalReferee {
   static constexpr std::size_t kQueue = 4;  // cases that wait
 
   // `model`: the file that is served.
-  explicit LocalReferee(std::string model) : model_(std::move(model)) {}
+  explicit LocalReferee(const std::string& model)
+      : LocalReferee([model](const Hash256& /*id*/) { return Result<std::string>(model); }) {}
+  // `file_of`: of a model, by its manifest's id. Called on the referee's own thread.
+  using FileOf = std::function<Result<std::string>(const Hash256& model)>;
+  explicit LocalReferee(FileOf file_of) : file_of_(std::move(file_of)) {}
   // Gives up every case that is not answered; no `done` is called any more.
   ~LocalReferee() { worker_.stop(); }
 
@@ -33,8 +37,9 @@ class LocalReferee {
 
  private:
   void compute(const ledger::RefereeCase& request, const Done& done) const;
+  Result<ledger::RefereeFinding> compute(const ledger::RefereeCase& request) const;
 
-  const std::string model_;
+  const FileOf file_of_;
   WorkerThread worker_{{.max_cost = kQueue + 1}};  // last: its tasks use the above
 };
 

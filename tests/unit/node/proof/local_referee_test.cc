@@ -155,5 +155,25 @@ TEST_F(LocalRefereeTest, ItAnswersFromAThreadOfItsOwn) {
   EXPECT_EQ(found->tokens, request.answer);
 }
 
+TEST_F(LocalRefereeTest, ItComputesWithTheModelThatTheCaseNames) {
+  claim(own());
+  request.model = blake2b(as_bytes("a model"));
+  LocalReferee referee(LocalReferee::FileOf([this](const Hash256& model) -> Result<std::string> {
+    if (model == request.model) return path.string();
+    return Error{ErrorCode::kUnavailable, "no such model"};
+  }));
+  const auto judge = [&referee](const RefereeCase& one) {
+    std::promise<Result<RefereeFinding>> answered;
+    referee.judge(one, [&](Result<RefereeFinding> found) { answered.set_value(std::move(found)); });
+    return answered.get_future().get();
+  };
+  const auto found = judge(request);
+  ASSERT_TRUE(found) << found.error().message;
+  EXPECT_EQ(found->tokens, request.answer);
+  RefereeCase other = request;
+  other.model = Hash256();
+  EXPECT_EQ(judge(other).error().message, "no such model");
+}
+
 }  // namespace
 }  // namespace hearth::node
