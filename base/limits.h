@@ -131,6 +131,7 @@ inline constexpr std::uint32_t kStages = 512;
 inline constexpr std::uint32_t kWorkers = 1'024;
 inline constexpr std::uint32_t kRunningSequences = 4'096;
 inline constexpr std::uint32_t kWaitingSequences = 512;
+inline constexpr std::uint32_t kServedModels = 64;  // of one server
 // A coordinator's first epoch is the second of its clock times this: no two that start have the
 // same.
 inline constexpr std::uint64_t kEpochsOfSecond = std::uint64_t{1} << 20;

@@ -169,6 +169,16 @@ struct PipelineStatus {
   std::vector<Epoch> twins;  // that serve with the same cut, so that each can audit the other
 };
 
+// A model of a server that has several.
+struct ModelStatus {
+  std::string name;
+  // ready; loading; waiting: requests wait for it, and another model has its turn; unloaded;
+  // failed: it could not be loaded lately.
+  std::string state;
+  std::string why;            // of failed
+  std::uint32_t waiting = 0;  // requests that wait for it to be loaded
+};
+
 struct SwarmStatus {
   bool ready = false;   // a prompt sent now would be answered
   std::string missing;  // else why not: which workers and layers, as a sentence
@@ -196,6 +206,10 @@ struct SwarmStatus {
   std::uint64_t late_frames_total = 0;    // that came to the coordinator itself
   double tokens_per_second = 0.0;         // generated, over the last seconds
   double prompt_tokens_per_second = 0.0;  // of admitted sequences, likewise
+  // While no pipeline serves: one may come by itself, and what is submitted waits for it.
+  bool may_come = false;
+  std::vector<ModelStatus> models;  // of a server that has several; else empty
+  std::uint32_t model = 0;          // of them, that the workers have or load
 };
 
 // Layers are placed by what nodes and links were measured to do.
@@ -242,6 +256,9 @@ struct CoordinatorOptions {
   // Greater than any epoch of an earlier process, unless its clock was ahead: then pipelines go on
   // above what workers say when they register (limits::kEpochLead).
   std::uint64_t first_epoch = 1;
+  std::uint64_t first_sequence = 1;  // likewise, of the ids that this process gives
+  // Fingerprints of the server's other models: a worker that holds one of them may come again.
+  std::set<std::string> other_models = {};
   // A worker shows the roster that it holds, against the one that it was sent. False when it
   // is not of this cluster: then the worker is lost. Null: rosters are not checked.
   std::function<bool(const std::string& node, ByteSpan roster)> on_held_roster = {};
@@ -281,6 +298,19 @@ class Coordinator {
   virtual void publish_roster(Bytes roster) = 0;
   // The id of the model's manifest, likewise.
   virtual void publish_model(const Hash256& model) = 0;
+
+  // Where another model is to take this one's place. While it is wanted no audit and no canary
+  // begins. True: nothing waits or runs, and no receipt of what ran is still to come, or none came
+  // for so long that none will.
+  virtual bool wind_down(bool wanted) = 0;
+  // Ends all pipelines and sessions, and forms no pipeline any more. Then the next one may have its
+  // transports.
+  virtual void retire() = 0;
+  struct Next {
+    std::uint64_t epoch = 0;
+    std::uint64_t sequence = 0;
+  };
+  virtual Next next() const = 0;  // that it has not given
 };
 
 }  // namespace hearth::coordinator

@@ -57,6 +57,17 @@ struct GenerateRequest {
   // Its events tell the log probability of each token of the prompt but the first, with
   // sampling.top_logprobs alternatives. A prompt of at most limits::kScoredTokens.
   bool score_prompt = false;
+  std::uint32_t model = 0;  // of the server's models, by its number
+};
+
+// What a request waits for whose model is not loaded (coordinator/machine/model_switch.h).
+struct LoadProgress {
+  std::string model;
+  bool loading = false;           // else another model finishes its requests first
+  std::uint32_t workers = 0;      // that have come for the model
+  std::uint64_t bytes = 0;        // of its layers that these workers have fetched
+  std::uint64_t bytes_total = 0;  // that they fetch; 0: they have the file
+  friend bool operator==(const LoadProgress&, const LoadProgress&) = default;
 };
 
 // What happens to one sequence, in order, on the owner's thread. After on_token with a `finish`
@@ -76,6 +87,8 @@ class SequenceEvents {
   // The audit of an answer with Verify::kFull, some time after its end. It may never come: a caller
   // that waits for it sets a deadline.
   virtual void on_audit(const AuditOutcome& /*outcome*/) {}
+  // Before on_admitted, while the model is not loaded; not more than once a second.
+  virtual void on_loading(const LoadProgress& /*progress*/) {}
 };
 
 struct Submission {

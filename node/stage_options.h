@@ -75,6 +75,9 @@ struct StageOptions {
   std::function<void(LayerRange layers, bool served)> on_layers;
   // The layers to hold, of the model with this manifest id (zero: the coordinator has none yet).
   std::function<void(HoldPlan plan, const Hash256& model)> take_plan;
+  // The coordinator has loaded another one of its models: this worker's is not wanted now. Null: it
+  // dials again until it is.
+  std::function<void()> on_other_model;
 };
 
 }  // namespace hearth::node

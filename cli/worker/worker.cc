@@ -197,19 +197,21 @@ class Worker {
           if (leaving_) loop_.stop();
           leaving_ = true;
         },
-        [this] { loop_.stop(); });
+        [this] {
+          stopped_ = true;
+          loop_.stop();
+        });
     if (drained_) return kExitDone;
     if (stage_->no_room()) return fail(*stage_->no_room());
     if (removed_) return fail(Member::removed(folder_));
-    if (changed_) {
-      return fail({ErrorCode::kRefused,
-                   "the coordinator serves another model than this worker has; restart the worker: "
-                   "hearth worker"});
-    }
+    if (changed_) return kExitDone;
     if (stage_->refused().empty()) return kExitDone;
     fail({ErrorCode::kInvalidInput, stage_->refused()});
     return kExitRefused;
   }
+
+  // It ended because the coordinator serves another model now, which the next one is to open.
+  bool has_other_model() const { return changed_ && !stopped_ && !drained_ && !removed_; }
 
  private:
   void report(const std::string& what) {
@@ -349,6 +351,7 @@ class Worker {
       changed_ = model != Hash256() && model != store.manifest().id();
       if (!changed_) store.want(std::move(plan));
     };
+    stage_options_.on_other_model = [this] { changed_ = true; };
   }
 
   void open_receipts() {
@@ -410,6 +413,7 @@ class Worker {
   bool leaving_ = false;
   bool removed_ = false;  // the newest roster has us no longer
   bool changed_ = false;  // the coordinator's model is another one
+  bool stopped_ = false;  // by a signal
   SystemClock clock_;
   SystemRandom random_;
   node::StageOptions stage_options_;
@@ -455,11 +459,15 @@ int run_worker(const WorkerOptions& options) {
   if (!options.no_log_file)
     log_to_file_or_warn(worker_log_file(options.data_dir, logged_as(options)));
   if (const int code = check_known_answers(); code != kExitDone) return code;
-  auto model = open_worker_model(options);
-  if (!model.ok()) return fail(model.error());
-  Worker worker(std::move(*model));
-  if (const Status started = worker.start(options); !started) return fail(started.error());
-  return worker.run();
+  for (;;) {
+    auto model = open_worker_model(options);
+    if (!model.ok()) return fail(model.error());
+    Worker worker(std::move(*model));
+    if (const Status started = worker.start(options); !started) return fail(started.error());
+    const int code = worker.run();
+    if (!worker.has_other_model()) return code;
+    spdlog::info("the coordinator serves another model now: this worker opens that one");
+  }
 }
 
 }  // namespace hearth::cli

@@ -40,6 +40,7 @@ class CoordinatorGate::Tracked final : public SequenceEvents {
     events->on_error(error);
   }
   void on_audit(const AuditOutcome& outcome) override { events_->on_audit(outcome); }
+  void on_loading(const LoadProgress& progress) override { events_->on_loading(progress); }
 
   SequenceId id;  // set once it is accepted
   bool over = false;

@@ -12,6 +12,11 @@
 namespace hearth::coordinator {
 namespace {
 
+// For the receipts of what ran last; they take a second or two.
+constexpr Duration kReceiptPatience = std::chrono::seconds(15);
+// For the audits that owners of answers wait for.
+constexpr Duration kAuditPatience = std::chrono::seconds(60);
+
 Hello identity_of(const CoordinatorOptions& options) {
   Hello hello;
   hello.canonical = options.canonical_version;
@@ -60,7 +65,10 @@ CoordinatorMachine::CoordinatorMachine(CoordinatorOptions options, const Clock& 
     if (node == nullptr || node->state == Node::State::kLost) return;
     sessions_.send(node->link, message);
   };
-  listener.run = [this](AuditRun run) { sequences_.submit_audit(std::move(run)); };
+  listener.run = [this](AuditRun run) {
+    if (!puts_off_audits()) return sequences_.submit_audit(std::move(run));
+    options_.receipts->put_off(run.order.request, "another model is to be loaded");
+  };
   listener.outcome = [this](const AuditOutcome& outcome) { sequences_.take_outcome(outcome); };
   listener.standing = [this] { follow_standing(); };
   options_.receipts->listen(std::move(listener));
@@ -84,8 +92,48 @@ void CoordinatorMachine::on_timer() {
   lifecycle_.form();
   lifecycle_.improve();
   standings_.refresh();
-  newcomers_.on_timer();
+  if (!winds_down_since_) newcomers_.on_timer();
   sequences_.admit();
+}
+
+bool CoordinatorMachine::puts_off_audits() const {
+  if (!winds_down_since_) return false;
+  return !sequences_.awaits_audits() || parts_.clock_.now() - *winds_down_since_ >= kAuditPatience;
+}
+
+bool CoordinatorMachine::wind_down(bool wanted) {
+  const TimePoint now = parts_.clock_.now();
+  if (!wanted) winds_down_since_.reset();
+  if (wanted && !winds_down_since_) winds_down_since_ = now;
+  const bool quiet = wanted && scheduler_.running() + scheduler_.waiting() == 0;
+  if (!quiet) quiet_since_.reset();
+  if (!quiet || !puts_off_audits()) return false;
+  if (!quiet_since_) {
+    quiet_since_ = now;
+    settling_ = std::make_shared<Settling>();
+  }
+  return options_.receipts == nullptr || is_settled();
+}
+
+bool CoordinatorMachine::is_settled() {
+  INVARIANT(quiet_since_ && settling_, "receipts settle once nothing runs");
+  if (settling_->is_settled) return true;
+  if (parts_.clock_.now() - *quiet_since_ >= kReceiptPatience) {
+    spdlog::warn("receipts or seals of the last answers did not come in time");
+    return true;
+  }
+  if (std::exchange(settling_->is_asked, true)) return false;
+  options_.receipts->ask_settled([settling = settling_](bool settled) {
+    settling->is_asked = false;
+    settling->is_settled = settled;
+  });
+  return settling_->is_settled;
+}
+
+void CoordinatorMachine::retire() {
+  lifecycle_.retire("another model is loaded");
+  sessions_.close_all();
+  INVARIANT(registry_.all().empty(), "a retired coordinator has no worker");
 }
 
 void CoordinatorMachine::follow_standing() {
@@ -149,7 +197,10 @@ void CoordinatorMachine::add_unreceipted(SwarmStatus& status) {
 SwarmStatus CoordinatorMachine::status() const {
   SwarmStatus status = sequences_.status();
   status.ready = scheduler_.serves();
-  if (!status.ready) status.missing = "no pipeline serves: " + lifecycle_.missing();
+  if (!status.ready) {
+    status.missing = "no pipeline serves: " + lifecycle_.missing();
+    status.may_come = lifecycle_.may_come();
+  }
   status.uncovered = lifecycle_.uncovered();
   status.stages_wanted = options_.stages;
   if (options_.placement) status.objective = options_.placement->objective;

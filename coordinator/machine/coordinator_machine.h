@@ -7,6 +7,8 @@
 // order before any event is sent, and nothing is held across one but shared pointers.
 #pragma once
 
+#include <memory>
+#include <optional>
 #include <utility>
 #include <vector>
 
@@ -44,8 +46,19 @@ class CoordinatorMachine final : public Coordinator {
   SwarmStatus status() const override;
   void publish_roster(Bytes roster) override { sessions_.publish_roster(std::move(roster)); }
   void publish_model(const Hash256& model) override { holdings_.publish_model(model); }
+  bool wind_down(bool wanted) override;
+  void retire() override;
+  Next next() const override { return {pipelines_.next_epoch(), sequences_.next_sequence()}; }
 
  private:
+  // What the ledger's thread says of the receipts that are still to come; it may say so later.
+  struct Settling {
+    bool is_asked = false;
+    bool is_settled = false;
+  };
+  // An owner who waits for the audits of an answer gets them first, unless they take too long.
+  bool puts_off_audits() const;
+  bool is_settled();
   // Nodes that a verdict bars from work, or not any more.
   void follow_standing();
   void follow_newcomer(Node& node, bool newcomer);
@@ -64,6 +77,9 @@ class CoordinatorMachine final : public Coordinator {
   PipelineLifecycle lifecycle_;
   PipelineLinks links_;
   SlowNodes slow_;
+  std::optional<TimePoint> winds_down_since_;
+  std::optional<TimePoint> quiet_since_;  // then, nothing waits or runs
+  std::shared_ptr<Settling> settling_;    // since then
 };
 
 }  // namespace hearth::coordinator

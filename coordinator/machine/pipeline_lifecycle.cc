@@ -22,6 +22,7 @@ namespace {}  // namespace
 
 // Checking pipelines are formed of the nodes that are left over.
 void PipelineLifecycle::form() {
+  if (retired_) return;
   while (Pipeline* pipeline = pipelines_.form()) tell_assigned(*pipeline);
   if (options_.receipts == nullptr) return;
   while (Pipeline* pipeline = pipelines_.form_checking(options_.receipts->build())) {
@@ -215,6 +216,16 @@ void PipelineLifecycle::dissolve(Epoch epoch, const std::string& sentence,
     if (there && node->link == member.link) sessions_.send(member.link, message);
   }
   sequences_.end(std::move(over), {ErrorCode::kUnavailable, sentence});
+}
+
+void PipelineLifecycle::retire(const std::string& sentence) {
+  retired_ = true;
+  std::vector<Epoch> epochs;
+  for (const auto& [epoch, pipeline] : pipelines_.all()) epochs.push_back(epoch);
+  for (const Epoch epoch : epochs) {
+    if (pipelines_.find(epoch) != nullptr) dissolve(epoch, sentence, {});
+  }
+  INVARIANT(pipelines_.all().empty(), "no pipeline forms once all are retired");
 }
 
 void PipelineLifecycle::improve() {

@@ -40,6 +40,8 @@ class PipelineLifecycle final : public PipelineLinkEvents, MachineParts {
   void end(Epoch epoch, const std::string& sentence, const std::vector<std::string>& culprits);
   // The checking pipelines that are not wanted as they are.
   void end_outdated();
+  // Ends all, and forms none any more.
+  void retire(const std::string& sentence);
 
   // Ends all pipelines for better ones (Pipelines::better) at a moment when no sequence runs or
   // waits, and every node has its layers; before, free nodes are told to fetch theirs.
@@ -78,6 +80,7 @@ class PipelineLifecycle final : public PipelineLinkEvents, MachineParts {
 
   bool enough_may_return() const;
 
+  bool retired_ = false;
   std::string last_loss_;               // why the last pipeline ended, until one serves again
   std::optional<TimePoint> failed_at_;  // likewise, when the last one failed
 };

@@ -23,12 +23,19 @@ namespace hearth::coordinator {
 class SequenceLifecycle : MachineParts {
  public:
   explicit SequenceLifecycle(const MachineParts& parts)
-      : MachineParts(parts), unserved_since_(clock_.now()), last_largest_(options_.shape.context) {}
+      : MachineParts(parts),
+        unserved_since_(clock_.now()),
+        last_largest_(options_.shape.context),
+        next_sequence_(options_.first_sequence) {}
 
   // As of Coordinator.
   SubmitAnswer submit(std::vector<Submission> sequences);
   void cancel(SequenceId sequence);
   void stop(SequenceId sequence, Position position);
+
+  std::uint64_t next_sequence() const { return next_sequence_; }
+  // Owners of answers wait for their audits.
+  bool awaits_audits() const { return !audited_.empty(); }
 
   // Computes a request again for an audit.
   void submit_audit(AuditRun run);
@@ -83,7 +90,7 @@ class SequenceLifecycle : MachineParts {
   std::map<ledger::RequestId, std::shared_ptr<SequenceEvents>> audited_;
   TimePoint unserved_since_;    // sequences that never ran wait, and no pipeline serves
   std::uint32_t last_largest_;  // positions of one sequence, when a pipeline served
-  std::uint64_t next_sequence_ = 1;
+  std::uint64_t next_sequence_;
   std::uint64_t late_frames_ = 0;  // of older epochs; dropped
   CounterRate token_rate_;         // reported by the timer
   CounterRate prompt_rate_;

@@ -95,6 +95,9 @@ void WorkerSessions::on_first_message(LinkId link, const WorkerMessage& message)
     spdlog::warn("refused a worker: {}", speaker.error().message);
     return refuse(link, std::string(kNotAdmitted));
   }
+  if (options_.other_models.contains(message.register_().model_fingerprint())) {
+    return refuse(link, "the server has another of its models loaded now", Refusal::kOtherModel);
+  }
   Status fit = registry_.check(message.register_());
   if (fit.ok()) fit = check_place(control_.host(link), message.register_().data_address());
   if (!fit.ok()) return refuse(link, fit.error().message);
@@ -112,7 +115,7 @@ void WorkerSessions::on_first_message(LinkId link, const WorkerMessage& message)
                       "folder is a copy of its folder. A copy needs a key of its own: hearth leave "
                       "--here-only, then hearth join with a new token; a second worker of the "
                       "server's own machine another --name",
-                  true);
+                  Refusal::kMayPass);
   }
   lose(name, "no heartbeat came in time");  // connected still, but silent for too long
   auto added = registry_.add(link, message.register_());
@@ -158,11 +161,14 @@ void WorkerSessions::meet(Node& node) {
   }
 }
 
-void WorkerSessions::refuse(LinkId link, const std::string& why, bool may_pass) {
-  spdlog::warn("refused a worker: {}", why);
+void WorkerSessions::refuse(LinkId link, const std::string& why, Refusal kind) {
+  const bool is_expected = kind == Refusal::kOtherModel;
+  spdlog::log(is_expected ? spdlog::level::debug : spdlog::level::warn, "refused a worker: {}",
+              why);
   CoordinatorMessage message;
   message.mutable_refused()->set_reason(decode_refused(as_bytes(why)));
-  message.mutable_refused()->set_may_pass(may_pass);
+  message.mutable_refused()->set_may_pass(kind != Refusal::kForGood);
+  message.mutable_refused()->set_other_model(is_expected);
   Frame frame{FrameType::kControl, Bytes(message.ByteSizeLong())};
   message.SerializeToArray(frame.payload.data(), static_cast<int>(frame.payload.size()));
   // The worker hangs up when it has read this; the deadline is for one that does not.
@@ -177,6 +183,19 @@ void WorkerSessions::send(LinkId link, const CoordinatorMessage& message) {
   if (sent.ok()) return;
   const Node* node = registry_.find(link);
   if (node != nullptr) lose(node->status.name, sent.error().message);
+}
+
+void WorkerSessions::close_all() {
+  for (const auto& [link, stranger] : std::exchange(strangers_, {})) control_.close(link);
+  std::vector<std::string> names;
+  for (const Node* node : registry_.all()) names.push_back(node->status.name);
+  for (const std::string& name : names) {
+    Node* node = registry_.find(name);
+    control_.close(node->link);
+    if (options_.receipts != nullptr) options_.receipts->lose(name);
+    registry_.lose(*node);
+    INVARIANT(node->state == Node::State::kLost, "a worker whose session is closed is lost");
+  }
 }
 
 void WorkerSessions::publish_roster(Bytes roster) {

@@ -30,6 +30,8 @@ class WorkerSessions final : public TransportEvents, MachineParts {
   void measure_ways();
   // Loses the worker at this link where the message cannot be sent.
   void send(LinkId link, const control::v1::CoordinatorMessage& message);
+  // Ends every session. The pipelines of its workers have ended before.
+  void close_all();
   // Tells every worker, now and when it registers.
   void publish_roster(Bytes roster);
 
@@ -52,7 +54,8 @@ class WorkerSessions final : public TransportEvents, MachineParts {
   void on_measured(Node& node, const control::v1::Measured& measured);
   void take_holding(Node& node, const control::v1::Holding& holding);
   void send_roster(LinkId link);
-  void refuse(LinkId link, const std::string& why, bool may_pass = false);
+  enum class Refusal : std::uint8_t { kForGood, kMayPass, kOtherModel };
+  void refuse(LinkId link, const std::string& why, Refusal kind = Refusal::kForGood);
   void lose(const std::string& name, const std::string& why);
 
   Bytes roster_;                          // empty before the first one

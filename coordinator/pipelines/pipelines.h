@@ -67,6 +67,8 @@ class Pipelines {
     if (epoch.value >= next_epoch_) next_epoch_ = epoch.value + limits::kEpochsOfSecond;
   }
 
+  std::uint64_t next_epoch() const { return next_epoch_; }
+
   // The next pipeline when enough workers are free and have room for the model; its members are
   // assigned. Null otherwise.
   Pipeline* form();

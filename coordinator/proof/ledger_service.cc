@@ -609,6 +609,15 @@ AuditStatus LedgerService::audits() const {
   return state_->status;
 }
 
+void LedgerService::ask_settled(std::function<void(bool settled)> done) {
+  state_->push(0, [done = std::move(done)](State& state) {
+    const bool settled = state.desk.is_settled() && state.audits.status().running == 0;
+    const std::lock_guard lock(state.mutex);
+    if (!state.post) return;
+    state.post([done, settled] { done(settled); });
+  });
+}
+
 std::shared_ptr<const Standings> LedgerService::standings() const {
   const std::lock_guard lock(state_->mutex);
   return state_->standings;

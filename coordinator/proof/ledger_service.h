@@ -77,6 +77,9 @@ class LedgerService final : public LedgerView {
   // By the log, and by what it is about to be told.
   bool is_newcomer(const PublicKey& key) const;
   AuditStatus audits() const;
+  // Whether nothing that a node is to say of requests that are over is still to come: receipts, and
+  // seals and openings of audits. `done` hears it on the owner's thread, while there is a listener.
+  void ask_settled(std::function<void(bool settled)> done);
   // By the latest entries of the log; null while nothing is audited.
   std::shared_ptr<const Standings> standings() const;
 

@@ -531,6 +531,12 @@ void ReceiptCollector::hold_against(const std::string& sender, ByteSpan receipt)
   log(proof);
 }
 
+bool ReceiptCollector::is_settled() const {
+  return requests_.empty() && std::ranges::all_of(signers_, [](const auto& one) {
+           return one.second.next.empty() && one.second.asked.empty();
+         });
+}
+
 std::set<ledger::RequestId> ReceiptCollector::unsettled() const {
   std::set<ledger::RequestId> found;
   for (const auto& [key, request] : requests_) found.insert(key.first);

@@ -117,6 +117,8 @@ class ReceiptCollector {
   // From here on the books allow, or may allow, no receipt of this key: none of it is taken.
   void bar(const PublicKey& key) { barred_.insert(key); }
   void unbar(const PublicKey& key) { barred_.erase(key); }
+  // Nothing is kept of any request: no receipt is still to come.
+  bool is_settled() const;
   // Requests that receipts may still come of.
   std::set<ledger::RequestId> unsettled() const;
   // Whether it has contradicted itself: the books allow nothing of it.

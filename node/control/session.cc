@@ -247,6 +247,11 @@ void ControlSession::on_checkpoint(const control::v1::CheckpointOffer& offer) {
 void ControlSession::on_refused(const control::v1::Refused& refused) {
   const bool had_session = state_ == State::kRegistered;
   const std::string reason = decode_refused(as_bytes(refused.reason()));
+  if (refused.other_model()) {
+    lose("refused: " + reason);
+    if (options_.on_other_model) options_.on_other_model();
+    return;
+  }
   if (refused.may_pass()) {
     const TimePoint since = refused_since_.value_or(clock_.now());
     if (clock_.now() - since < kRefusedPatience) {

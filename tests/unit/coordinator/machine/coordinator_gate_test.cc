@@ -28,6 +28,9 @@ struct FakeCoordinator final : Coordinator {
   }
   void publish_roster(Bytes /*roster*/) override {}
   void publish_model(const Hash256& /*model*/) override {}
+  bool wind_down(bool /*wanted*/) override { return true; }
+  void retire() override {}
+  Next next() const override { return {}; }
   void cancel(SequenceId sequence) override { cancelled.push_back(sequence.value); }
   void stop(SequenceId sequence, Position position) override {
     stopped.emplace_back(sequence.value, position);
@@ -47,7 +50,9 @@ struct Seen final : SequenceEvents {
   void on_token(const SampledToken& token) override { tokens.push_back(token.token); }
   void on_hashes(std::vector<RowHash> hashes) override { hash_rows += hashes.size(); }
   void on_error(const Error& error) override { errors.push_back(error.message); }
+  void on_loading(const LoadProgress& progress) override { loading.push_back(progress.model); }
   int admitted = 0;
+  std::vector<std::string> loading;
   std::size_t hash_rows = 0;
   std::vector<TokenId> tokens;
   std::vector<std::string> errors;
@@ -88,6 +93,8 @@ TEST_F(CoordinatorGateTest, PassesEverythingOn) {
   const auto seen = std::make_shared<Seen>();
   ASSERT_TRUE(submit(seen));
   SequenceEvents& events = *coordinator_.sequences[0];
+  events.on_loading({"small"});
+  EXPECT_EQ(seen->loading, (std::vector<std::string>{"small"}));
   events.on_admitted();
   events.on_token(token(7));
   events.on_hashes(std::vector<RowHash>(3));

@@ -1,0 +1,366 @@
+#include "coordinator/machine/model_switch.h"
+
+#include <gtest/gtest.h>
+
+#include <map>
+#include <memory>
+#include <set>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "base/limits.h"
+#include "tests/unit/proto/fake_transport.h"
+
+namespace hearth::coordinator {
+namespace {
+
+using std::chrono::milliseconds;
+using std::chrono::seconds;
+
+// What the tests see and set of the coordinators, of which there is one at a time.
+struct World {
+  std::uint32_t model = 0;
+  bool ready = false;
+  bool settled = true;  // its receipts
+  bool may_come = true;
+  bool retired = false;
+  bool winds_down = false;
+  std::string missing = "no workers";
+  std::vector<std::uint32_t> loaded;
+  std::uint64_t next_sequence = 1;
+  std::map<std::uint64_t, Submission> running;
+  std::vector<std::uint64_t> cancelled;
+  std::vector<std::string> rosters;
+  std::string unverifiable;
+};
+
+class OneModel final : public Coordinator {
+ public:
+  OneModel(World& world, Next begin) : world_(world) {
+    EXPECT_TRUE(world.running.empty()) << "a coordinator was replaced that had work";
+    EXPECT_GE(begin.sequence, world.next_sequence) << "an id was given twice";
+    world_.next_sequence = begin.sequence;
+    world_.retired = world_.ready = world_.winds_down = false;
+  }
+  void on_timer() override { EXPECT_FALSE(world_.retired); }
+  SubmitAnswer submit(std::vector<Submission> sequences) override {
+    EXPECT_FALSE(world_.winds_down) << "a request began while the model was to be unloaded";
+    SubmitAnswer answer;
+    answer.bounds.unverifiable = world_.unverifiable;
+    std::vector<SequenceId> ids;
+    for (Submission& one : sequences) {
+      EXPECT_EQ(one.request.model, world_.model) << "a request reached another model";
+      answer.max_tokens.push_back(one.request.sampling.max_tokens);
+      ids.emplace_back(world_.next_sequence);
+      world_.running.emplace(world_.next_sequence++, std::move(one));
+    }
+    answer.sequences = std::move(ids);
+    return answer;
+  }
+  void cancel(SequenceId sequence) override {
+    world_.cancelled.push_back(sequence.value);
+    world_.running.erase(sequence.value);
+  }
+  void stop(SequenceId sequence, Position /*position*/) override { cancel(sequence); }
+  SwarmStatus status() const override {
+    SwarmStatus status;
+    status.ready = world_.ready;
+    status.missing = world_.missing;
+    status.may_come = world_.may_come;
+    status.running = static_cast<std::uint32_t>(world_.running.size());
+    status.admitted_total = 1;
+    return status;
+  }
+  void publish_roster(Bytes roster) override { world_.rosters.emplace_back(as_text(roster)); }
+  void publish_model(const Hash256& /*model*/) override {}
+  bool wind_down(bool wanted) override {
+    world_.winds_down = wanted;
+    return wanted && world_.running.empty() && world_.settled;
+  }
+  void retire() override { world_.retired = true; }
+  Next next() const override { return {7, world_.next_sequence}; }
+
+ private:
+  World& world_;
+};
+
+struct Client final : SequenceEvents {
+  void on_admitted() override {}
+  void on_token(const SampledToken& /*token*/) override { ++tokens; }
+  void on_hashes(std::vector<RowHash> /*hashes*/) override {}
+  void on_error(const Error& why) override { error = why.message; }
+  void on_audit(const AuditOutcome& outcome) override { unaudited = outcome.why; }
+  void on_loading(const LoadProgress& now) override { progress.push_back(now); }
+  SequenceId id;
+  int tokens = 0;
+  std::string error;
+  std::string unaudited;
+  std::vector<LoadProgress> progress;
+};
+
+struct ModelSwitchTest : ::testing::Test {
+  ModelSwitch::Options options() {
+    ModelSwitch::Options out;
+    out.models = {{"small", 64}, {"large", 128}, {"other", 128}};
+    out.load = [this](std::uint32_t model, Coordinator::Next begin) {
+      world.model = model;
+      world.loaded.push_back(model);
+      return std::make_unique<OneModel>(world, begin);
+    };
+    out.why_no_room = [this](std::uint32_t model, const SwarmStatus&) {
+      return too_large.contains(model) ? std::string("it needs 9 GB and there are 4") : "";
+    };
+    return out;
+  }
+  std::shared_ptr<Client> ask(std::uint32_t model, const std::string& key = "",
+                              std::size_t sequences = 1) {
+    std::vector<Submission> all;
+    const auto client = std::make_shared<Client>();
+    for (std::size_t i = 0; i < sequences; ++i) {
+      GenerateRequest request;
+      request.prompt = {1};
+      request.sampling.max_tokens = 4;
+      request.policy.owner = key;
+      request.model = model;
+      all.push_back({std::move(request), client});
+    }
+    answer = models.submit(std::move(all));
+    if (answer.sequences.ok()) client->id = answer.sequences->front();
+    return client;
+  }
+  void tick(Duration time = milliseconds(50)) {
+    clock.advance(time);
+    models.on_timer();
+  }
+  void finish_all() {
+    auto running = std::exchange(world.running, {});
+    for (auto& [id, one] : running) {
+      SampledToken token;
+      token.finish = FinishReason::kStop;
+      one.events->on_token(token);
+    }
+  }
+  // The model comes up after `time`.
+  void come_up(Duration time = seconds(1)) {
+    clock.advance(time);
+    world.ready = true;
+    models.on_timer();
+  }
+  std::string state(std::uint32_t model) { return models.status().models[model].state; }
+
+  hearth::testing::FakeClock clock;
+  World world;
+  std::set<std::uint32_t> too_large;
+  SubmitAnswer answer;
+  ModelSwitch models{options(), clock};
+};
+
+TEST_F(ModelSwitchTest, LoadsTheFirstModelAndPassesItsRequestsOn) {
+  EXPECT_EQ(world.loaded, (std::vector<std::uint32_t>{0}));
+  const auto early = ask(0);
+  EXPECT_TRUE(world.running.empty()) << "it waits until the model is loaded";
+  tick();
+  ASSERT_EQ(early->progress.size(), 1U);
+  EXPECT_EQ(early->progress[0].model, "small");
+  EXPECT_TRUE(early->progress[0].loading);
+  EXPECT_EQ(state(0), "loading");
+  come_up();
+  EXPECT_EQ(world.running.size(), 1U);
+  const auto next = ask(0);
+  EXPECT_EQ(world.running.size(), 2U);
+  EXPECT_TRUE(world.running.contains(next->id.value)) << "nothing stands between";
+  finish_all();
+  EXPECT_EQ(early->tokens, 1);
+  EXPECT_EQ(state(0), "ready");
+  EXPECT_EQ(state(1), "unloaded");
+}
+
+TEST_F(ModelSwitchTest, ARequestForAnotherModelLoadsItWhenTheFirstHasFinished) {
+  come_up();
+  const auto first = ask(0);
+  tick(seconds(5));
+  const auto second = ask(1);
+  tick();
+  EXPECT_EQ(state(1), "waiting");
+  EXPECT_FALSE(second->progress.at(0).loading);
+  const auto late = ask(0);
+  EXPECT_EQ(world.running.size(), 1U) << "its turn is over: it waits for the next one";
+  for (int i = 0; i < 100; ++i) tick(seconds(10));
+  EXPECT_EQ(world.loaded.size(), 1U) << "a running request is never ended for another model";
+  finish_all();
+  EXPECT_EQ(first->tokens, 1);
+  world.settled = false;
+  tick();
+  EXPECT_EQ(world.loaded.size(), 1U) << "its receipts come first";
+  world.settled = true;
+  tick();
+  EXPECT_EQ(world.loaded, (std::vector<std::uint32_t>{0, 1}));
+  come_up();
+  EXPECT_EQ(world.running.size(), 1U);
+  finish_all();
+  EXPECT_EQ(second->tokens, 1);
+  EXPECT_EQ(late->tokens, 0);
+  tick(seconds(2));
+  EXPECT_EQ(world.loaded, (std::vector<std::uint32_t>{0, 1, 0}));
+  come_up();
+  finish_all();
+  EXPECT_EQ(late->tokens, 1);
+}
+
+TEST_F(ModelSwitchTest, AModelStaysAsLongAsItsLoadingTook) {
+  come_up();
+  tick(seconds(5));
+  ask(1);
+  tick();
+  come_up(seconds(20));
+  finish_all();
+  ask(0);
+  for (int i = 0; i < 19; ++i) {
+    tick(seconds(1));
+    EXPECT_EQ(world.model, 1U) << "after " << i + 1 << " s";
+    const auto more = ask(1);
+    EXPECT_EQ(world.running.size(), 1U) << "it takes requests in its turn";
+    finish_all();
+    EXPECT_EQ(more->tokens, 1);
+  }
+  tick(seconds(2));
+  EXPECT_EQ(world.model, 0U);
+}
+
+TEST_F(ModelSwitchTest, TheModelWhoseRequestWaitsLongestIsNext) {
+  come_up();
+  ask(0);
+  tick(seconds(5));
+  ask(2);
+  tick(seconds(1));
+  ask(1);
+  ask(1);
+  finish_all();
+  tick();
+  EXPECT_EQ(world.model, 2U);
+  ask(2);
+  ask(0);
+  come_up();
+  finish_all();
+  tick(seconds(5));
+  EXPECT_EQ(world.model, 1U);
+}
+
+TEST_F(ModelSwitchTest, AModelWithoutRoomIsRefusedBeforeAnythingIsUnloaded) {
+  come_up();
+  too_large = {1};
+  tick(seconds(5));
+  ask(1);
+  ASSERT_FALSE(answer.sequences.ok());
+  EXPECT_EQ(answer.sequences.error().code, ErrorCode::kUnavailable);
+  EXPECT_EQ(answer.sequences.error().message,
+            "the model 'large' cannot be loaded: it needs 9 GB and there are 4");
+  tick();
+  EXPECT_EQ(world.loaded.size(), 1U);
+}
+
+TEST_F(ModelSwitchTest, AModelThatDoesNotComeUpEndsItsRequestsAndGivesWay) {
+  come_up();
+  tick(seconds(5));
+  const auto doomed = ask(1);
+  tick();
+  ASSERT_EQ(world.model, 1U);
+  world.may_come = false;
+  world.missing = "no pipeline serves: 0 workers are registered";
+  tick();
+  tick(seconds(59));
+  EXPECT_EQ(doomed->error, "");
+  tick(seconds(2));
+  EXPECT_EQ(doomed->error,
+            "the model 'large' could not be loaded: no pipeline serves: 0 workers are registered");
+  EXPECT_EQ(world.model, 0U) << "the model that was served before comes back";
+  EXPECT_EQ(state(1), "failed");
+  ask(1);
+  EXPECT_FALSE(answer.sequences.ok()) << "it is not tried again at once";
+  come_up();
+  clock.advance(ModelSwitch::kFailedFor);
+  ask(1);
+  EXPECT_TRUE(answer.sequences.ok());
+}
+
+TEST_F(ModelSwitchTest, WhatHelpsALoadIsWaitedFor) {
+  come_up();
+  tick(seconds(5));
+  const auto patient = ask(1);
+  tick();
+  world.may_come = false;
+  for (int i = 0; i < 10; ++i) {
+    world.missing = "stage " + std::to_string(i);  // something happens
+    tick(seconds(50));
+  }
+  EXPECT_EQ(patient->error, "");
+  come_up();
+  EXPECT_EQ(world.running.size(), 1U);
+  finish_all();
+}
+
+TEST_F(ModelSwitchTest, ARequestThatItsClientGivesUpIsNotLoadedFor) {
+  come_up();
+  tick(seconds(5));
+  const auto gone = ask(1);
+  models.cancel(gone->id);
+  tick(seconds(5));
+  EXPECT_EQ(world.loaded.size(), 1U);
+  ask(0);  // keeps the model busy
+  const auto leaves = ask(1);
+  tick(seconds(5));
+  const auto held = ask(0);
+  EXPECT_EQ(world.running.size(), 1U);
+  models.cancel(leaves->id);
+  tick();
+  EXPECT_EQ(world.running.size(), 2U) << "no request waits for another model: its turn goes on";
+  EXPECT_FALSE(world.winds_down);
+  models.cancel(held->id);
+  EXPECT_EQ(world.running.size(), 1U) << "one that waited is cancelled where it runs";
+  models.cancel(held->id);
+  finish_all();
+}
+
+TEST_F(ModelSwitchTest, OneKeyNeverFillsTheQueue) {
+  come_up();
+  ask(0);
+  std::size_t taken = 0;
+  for (ask(1, "greedy"); answer.sequences.ok(); ask(1, "greedy")) ++taken;
+  EXPECT_EQ(answer.sequences.error().code, ErrorCode::kNoCapacity);
+  EXPECT_GT(taken, limits::kWaitingSequences / 2);
+  EXPECT_LT(taken, limits::kWaitingSequences);
+  ask(2, "modest");
+  EXPECT_TRUE(answer.sequences.ok());
+  ask(2, "modest", limits::kWaitingSequences);
+  EXPECT_FALSE(answer.sequences.ok()) << "a request is taken whole or not at all";
+  EXPECT_EQ(models.status().waiting, taken + 1);
+  finish_all();
+}
+
+TEST_F(ModelSwitchTest, WhatIsKnownLaterIsToldLater) {
+  come_up();
+  tick(seconds(5));
+  models.publish_roster(Bytes(as_bytes("roster").begin(), as_bytes("roster").end()));
+  world.unverifiable = "nothing is audited here";
+  const auto client = ask(1);
+  tick();
+  EXPECT_EQ(world.rosters, (std::vector<std::string>{"roster", "roster"}));
+  come_up();
+  EXPECT_EQ(client->unaudited, "nothing is audited here");
+  EXPECT_EQ(models.status().admitted_total, 2U) << "of both coordinators";
+  finish_all();
+}
+
+TEST_F(ModelSwitchTest, ProgressIsToldOnceASecondAtMost) {
+  come_up();
+  tick(seconds(5));
+  const auto client = ask(1);
+  for (int i = 0; i < 100; ++i) tick(milliseconds(50));
+  EXPECT_LE(client->progress.size(), 6U);
+  EXPECT_GE(client->progress.size(), 1U);
+  EXPECT_TRUE(client->progress.back().loading);
+}
+
+}  // namespace
+}  // namespace hearth::coordinator
