@@ -90,14 +90,14 @@ HostNames host_names(const HttpOptions& options) {
 
 class HttpServerImpl final : public HttpServer {
  public:
-  HttpServerImpl(HttpOptions options, ServedModel model, CoordinatorPort& port, const Clock& clock,
-                 Random& random)
+  HttpServerImpl(HttpOptions options, ServedModels models, CoordinatorPort& port,
+                 const Clock& clock, Random& random)
       : acceptor_(io_),
         retry_(io_),
         table_(std::make_shared<SessionTable>()),
         pool_(std::max(2U, options.pool_threads)) {
     api_ = std::make_shared<Api>(
-        std::move(options), std::move(model), port, clock, random,
+        std::move(options), std::move(models), port, clock, random,
         [this](ThreadGate::Task task) { asio::post(io_, std::move(task)); },
         [this](ThreadGate::Task task) { asio::post(pool_, std::move(task)); });
     api_->later = [this](Duration time, ThreadGate::Task task) {
@@ -284,11 +284,11 @@ class HttpServerImpl final : public HttpServer {
   std::uint16_t port_ = 0;
 };
 
-Result<std::unique_ptr<HttpServer>> HttpServer::start(HttpOptions options, ServedModel model,
+Result<std::unique_ptr<HttpServer>> HttpServer::start(HttpOptions options, ServedModels models,
                                                       CoordinatorPort& port, const Clock& clock,
                                                       Random& random) {
   auto server =
-      std::make_unique<HttpServerImpl>(std::move(options), std::move(model), port, clock, random);
+      std::make_unique<HttpServerImpl>(std::move(options), std::move(models), port, clock, random);
   TRY_VOID(server->open_member_links());
   TRY_VOID(server->resume());
   TRY_VOID(server->listen());

@@ -18,7 +18,7 @@ class HttpServer {
  public:
   // kInvalidInput: the host is not an address, or it is reachable from other machines and there are
   // no keys. kIo: the port is in use.
-  static Result<std::unique_ptr<HttpServer>> start(HttpOptions options, ServedModel model,
+  static Result<std::unique_ptr<HttpServer>> start(HttpOptions options, ServedModels models,
                                                    CoordinatorPort& port, const Clock& clock,
                                                    Random& random);
   virtual ~HttpServer() = default;  // stops accepting, closes every connection, joins

@@ -11,14 +11,43 @@ std::string wait_text(std::uint32_t seconds) {
   return fmt::format("about {} minutes", (seconds + kMinute - 1) / kMinute);
 }
 
-std::optional<ApiError> check_model(const Api& api, const std::string& name, Dialect dialect) {
-  if (name.empty() || name == api.model.id) return std::nullopt;
+namespace {
+
+constexpr std::string_view kLatest = ":latest";
+
+const ServedModel* named(const Api& api, std::string_view name, Dialect dialect) {
+  if (name.empty()) return &api.model;
+  const ServedModel* found = api.models.named(name);
   const bool ollama = dialect == Dialect::kOllama || dialect == Dialect::kOllamaGenerate;
-  if (ollama && name == api.model.id + ":latest") return std::nullopt;
-  return ApiError::not_found(
-      fmt::format("the model '{}' is not served here; this swarm serves '{}'",
-                  valid_utf8(name.substr(0, 128)), api.model.id),
-      "model_not_found");
+  if (found != nullptr || !ollama || !name.ends_with(kLatest)) return found;
+  return api.models.named(name.substr(0, name.size() - kLatest.size()));
+}
+
+}  // namespace
+
+ApiResult<const ServedModel*> find_model(const Api& api, const HttpRequest& http,
+                                         const std::string& name) {
+  const ServedModel* found = named(api, name, http.dialect);
+  if (found == nullptr) {
+    std::string served;
+    for (const std::string& each : api.models.names()) {
+      if (http.may_use(each)) served += (served.empty() ? "'" : ", '") + each + "'";
+    }
+    return ApiError::not_found(
+        fmt::format("the model '{}' is not served here; this swarm serves {}",
+                    valid_utf8(name.substr(0, 128)), served),
+        "model_not_found");
+  }
+  if (!http.may_use(found->id)) return model_not_allowed(found->id);
+  return found;
+}
+
+const ServedModel& model_to_parse(const Api& api, const Json& body, Dialect dialect) {
+  if (!body.is_object()) return api.model;
+  const auto name = body.find("model");
+  if (name == body.end() || !name->is_string()) return api.model;
+  const ServedModel* found = named(api, name->get_ref<const std::string&>(), dialect);
+  return found != nullptr ? *found : api.model;
 }
 
 std::string new_request_id(Random& random) { return fmt::format("req-{:016x}", random.next()); }

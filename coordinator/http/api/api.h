@@ -16,6 +16,7 @@
 #include "coordinator/http/api/response_writer.h"
 #include "coordinator/http/api/slow_task_queue.h"
 #include "coordinator/http/openai/errors.h"
+#include "coordinator/http/openai/json.h"
 #include "coordinator/http/openai/requests.h"
 
 namespace hearth::coordinator::http {
@@ -48,11 +49,11 @@ class ThreadGate {
 HostNames host_names(const HttpOptions& options);
 
 struct Api {
-  Api(HttpOptions options_in, ServedModel model_in, CoordinatorPort& port_in, const Clock& clock_in,
-      Random& random_in, std::function<void(ThreadGate::Task)> to_sockets,
+  Api(HttpOptions options_in, ServedModels models_in, CoordinatorPort& port_in,
+      const Clock& clock_in, Random& random_in, std::function<void(ThreadGate::Task)> to_sockets,
       std::function<void(ThreadGate::Task)> to_pool)
       : options(std::move(options_in)),
-        model(std::move(model_in)),
+        models(std::move(models_in)),
         port(port_in),
         clock(clock_in),
         random(random_in),
@@ -60,7 +61,8 @@ struct Api {
         pool(std::move(to_pool)) {}
 
   HttpOptions options;
-  ServedModel model;
+  const ServedModels models;
+  const ServedModel& model = models.first();  // of requests that name none
   CoordinatorPort& port;
   const Clock& clock;
   Random& random;  // socket thread only
@@ -68,7 +70,7 @@ struct Api {
   // Socket thread only.
   Authorization authorization{options.store, clock, options.policy.account, options.open,
                               options.owner_key};
-  Metrics metrics{options.version, model.id};
+  Metrics metrics{options.version, models.size() == 1 ? model.id : "several"};
   KeptRequests kept{
       options.secret, model.fingerprint,
       options.requests ? std::make_unique<RequestJournal>(options.requests) : nullptr};
@@ -82,15 +84,20 @@ struct Api {
   SlowTaskQueue slow_tasks{[this](ThreadGate::Task task) { return pool.post(std::move(task)); },
                            std::max(2U, options.pool_threads) - 1};
   std::unordered_set<std::shared_ptr<Generation>> generations;  // running; socket thread only
-
-  ModelBounds bounds() const { return {model.spec.vocabulary, model.spec.context}; }
 };
 
+inline ModelBounds bounds_of(const ServedModel& served) {
+  return {served.spec.vocabulary, served.spec.context};
+}
+
 std::string wait_text(std::uint32_t seconds);  // "about 25 minutes"
-// 404 model_not_found unless `name` is the served model's, or empty: there is one only.
-// Ollama's clients may add the tag `:latest`.
-std::optional<ApiError> check_model(const Api& api, const std::string& name,
-                                    Dialect dialect = Dialect::kOpenAi);
+// The model that a request names; empty: the first one. Ollama's clients may add the tag `:latest`.
+// 404 model_not_found: there is no such model. 403: the request's key may not use it.
+ApiResult<const ServedModel*> find_model(const Api& api, const HttpRequest& http,
+                                         const std::string& name);
+// The model that a body names, to parse the body by. The first one where it names none that is
+// served: find_model() refuses it afterwards.
+const ServedModel& model_to_parse(const Api& api, const Json& body, Dialect dialect);
 std::string new_request_id(Random& random);          // x-request-id of one answer
 ApiError silent_coordinator(std::uint32_t seconds);  // 503
 ApiError too_many_connections();                     // 429

@@ -107,8 +107,15 @@ Authorization::Verdict Authorization::check_member(const Member& member, Access 
   return verdict;
 }
 
+ApiError model_not_allowed(const std::string& model) {
+  return ApiError::of(403, fmt::format("this API key may not use the model '{0}'; create a key with "
+                                       "hearth key create --models {0}",
+                                       model),
+                      "model_not_allowed", "permission_error");
+}
+
 Authorization::Verdict Authorization::check(const RequestHead& head, Access access,
-                                            std::string_view model, bool local,
+                                            const std::vector<std::string>& served, bool local,
                                             const Member* member) {
   if (member != nullptr && !has_key(head.authorization)) return check_member(*member, access);
   if (access == Access::kLocal && local) return {};
@@ -150,20 +157,17 @@ Authorization::Verdict Authorization::check(const RequestHead& head, Access acce
     return {admin_needed("key " + key->id + " is not an admin key")};
   }
   Verdict verdict;
-  verdict.model_allowed = key->models.empty() || std::find(key->models.begin(), key->models.end(),
-                                                           model) != key->models.end();
+  verdict.models = key->models;
   verdict.policy.trust = key->trust;
   verdict.policy.owner = key->id;
   verdict.policy.account = account_of(*key, store_->secret_key(), own_);
   verdict.policy.verify = key->verify;
   verdict.policy.min_level = key->min_level;
-  if (access == Access::kModel && !verdict.model_allowed) {
-    verdict.refusal = ApiError::of(403,
-                                   fmt::format("this API key may not use the model '{0}'; create a "
-                                               "key with hearth key create --models {0}",
-                                               model),
-                                   "model_not_allowed", "permission_error");
-  }
+  const bool has_one =
+      key->models.empty() || std::ranges::any_of(served, [&](const std::string& model) {
+        return std::ranges::find(key->models, model) != key->models.end();
+      });
+  if (access == Access::kModel && !has_one) verdict.refusal = model_not_allowed(served.front());
   return verdict;
 }
 

@@ -22,7 +22,7 @@ namespace hearth::coordinator::http {
 enum class Access : std::uint8_t {
   kLocal,  // none from this machine, any key from others: liveness
   kKey,    // any key
-  kModel,  // a key whose models include the served one
+  kModel,  // a key whose models include a served one
   kState,  // an admin key, or a member that computes
   kAdmin,  // an admin key
   kOwner,  // the one key in the file admin.key of the server's own folder, even where none is asked
@@ -52,6 +52,8 @@ class RequestRates {
   std::map<std::string, Bucket> buckets_;  // by key, of those used in the last minute
 };
 
+ApiError model_not_allowed(const std::string& model);  // 403
+
 class Authorization {
  public:
   // `store`: null, there are no keys. `own`: the account of this machine's users and of admins.
@@ -72,14 +74,15 @@ class Authorization {
     std::optional<ApiError> refusal;  // 401; with a valid key 403 or 429
     bool silent = false;  // the keys cannot be read now: the connection is closed without an answer
     bool unauthenticated() const { return silent || (refusal && refusal->status == 401); }
-    bool model_allowed = true;
-    RequestPolicy policy = {};  // the key's; without a key, that of this machine's users
+    std::vector<std::string> models = {};  // that the key may use; empty: all
+    RequestPolicy policy = {};             // the key's; without a key, that of this machine's users
   };
   // `local`: the connection comes from this machine's loopback, and not through a proxy.
   // `member`: who holds the far end of the link; null without such a link. A key that the request
   // shows counts instead.
-  Verdict check(const RequestHead& head, Access access, std::string_view model, bool local,
-                const Member* member = nullptr);
+  // `served`: the names of the models.
+  Verdict check(const RequestHead& head, Access access, const std::vector<std::string>& served,
+                bool local, const Member* member = nullptr);
   // Logs why a request was refused, which its sender is not told; at most one line a second.
   void log_refusal(const std::string& reason);
 

@@ -31,14 +31,16 @@ Hash256 KeptRequests::name(const std::string& owner, std::string_view key) const
 }
 
 Keep KeptRequests::keep(const std::string& owner, std::string_view key, std::string_view path,
-                        std::string_view body) const {
+                        std::string_view body, std::string_view fingerprint) const {
   return keep(name(owner, key), hash_of(secret_, {"body", path, text_of(blake2b(as_bytes(body)))}),
-              owner);
+              owner, fingerprint);
 }
 
-Keep KeptRequests::keep(const Hash256& name, const Hash256& digest, std::string owner) const {
+Keep KeptRequests::keep(const Hash256& name, const Hash256& digest, std::string owner,
+                        std::string_view fingerprint) const {
   Keep out{name, digest, std::move(owner)};
-  const Hash256 answer = hash_of(secret_, {"answer", text_of(name), text_of(digest), fingerprint_});
+  const std::string_view model = fingerprint.empty() ? std::string_view(fingerprint_) : fingerprint;
+  const Hash256 answer = hash_of(secret_, {"answer", text_of(name), text_of(digest), model});
   std::memcpy(&out.answer, answer.bytes.data(), sizeof out.answer);
   std::memcpy(&out.seed, answer.bytes.data() + sizeof out.answer, sizeof out.seed);
   out.seed >>= kJsonExactShift;

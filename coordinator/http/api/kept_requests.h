@@ -39,9 +39,11 @@ class KeptRequests {
 
   // Any thread.
   Hash256 name(const std::string& owner, std::string_view key) const;
+  // `fingerprint`: of the model; empty: the first one's.
   Keep keep(const std::string& owner, std::string_view key, std::string_view path,
-            std::string_view body) const;
-  Keep keep(const Hash256& name, const Hash256& digest, std::string owner) const;
+            std::string_view body, std::string_view fingerprint = {}) const;
+  Keep keep(const Hash256& name, const Hash256& digest, std::string owner,
+            std::string_view fingerprint = {}) const;
 
   // The following on the socket thread.
   struct Found {

@@ -157,6 +157,10 @@ void add_audits(const AuditStatus& audits, Families& families) {
 void add_swarm(const SwarmStatus& status, const std::string& model, Families& families) {
   families.gauge("hearth_ready", "1 when a prompt would be answered", status.ready ? 1 : 0);
   const Labels of_model = {{kModelLabel, model}};
+  for (const ModelStatus& one : status.models) {
+    families.gauge("hearth_model_ready", "1 when the model is loaded and answers",
+                   one.state == "ready" ? 1 : 0, {{kModelLabel, one.name}});
+  }
   families.gauge("hearth_num_requests_running", "Sequences being generated", status.running,
                  of_model);
   families.gauge("hearth_num_audits_running", "Requests being recomputed by audits",

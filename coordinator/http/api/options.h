@@ -2,11 +2,14 @@
 // it works with.
 #pragma once
 
+#include <algorithm>
 #include <cstdint>
 #include <functional>
 #include <memory>
 #include <optional>
 #include <string>
+#include <string_view>
+#include <utility>
 #include <vector>
 
 #include "base/limits.h"
@@ -34,9 +37,10 @@ struct StageNeed {
   std::uint64_t memory_bytes = 0;  // at least: weights, KV of one sequence, the process
 };
 
-// The model that the API serves. Immutable.
+// A model that the API serves. Immutable.
 struct ServedModel {
-  std::string id;  // as clients name it, e.g. "smollm2-135m-instruct"
+  std::uint32_t number = 0;  // GenerateRequest::model
+  std::string id;            // as clients name it, e.g. "smollm2-135m-instruct"
   std::uint64_t file_bytes = 0;
   std::int64_t created = 0;  // unix seconds
   std::string fingerprint;   // system_fingerprint: same fingerprint + seed, same bytes
@@ -45,6 +49,41 @@ struct ServedModel {
   std::shared_ptr<const model::Tokenizer> tokenizer;
   std::shared_ptr<const model::ChatTemplate> chat_template;
   std::shared_ptr<const model::ChatSyntax> syntax;  // of the template; null: answers are content
+};
+
+// The models that the API serves, by their numbers. The first one serves requests that name none.
+// Immutable.
+class ServedModels {
+ public:
+  ServedModels(ServedModel only) { add(std::move(only)); }  // NOLINT(google-explicit-constructor)
+  explicit ServedModels(std::vector<ServedModel> all) {
+    for (ServedModel& one : all) add(std::move(one));
+  }
+
+  const std::vector<ServedModel>& all() const { return all_; }
+  std::size_t size() const { return all_.size(); }
+  const ServedModel& first() const { return all_.front(); }
+  const ServedModel& at(std::uint32_t number) const { return all_[number]; }
+  // Null: no model has it.
+  const ServedModel* named(std::string_view name) const { return find(&ServedModel::id, name); }
+  const ServedModel* of_fingerprint(std::string_view fingerprint) const {
+    return find(&ServedModel::fingerprint, fingerprint);
+  }
+  const std::vector<std::string>& names() const { return names_; }
+
+ private:
+  void add(ServedModel one) {
+    one.number = static_cast<std::uint32_t>(all_.size());
+    names_.push_back(one.id);
+    all_.push_back(std::move(one));
+  }
+  const ServedModel* find(std::string ServedModel::*field, std::string_view text) const {
+    const auto found = std::ranges::find(all_, text, field);
+    return found == all_.end() ? nullptr : &*found;
+  }
+
+  std::vector<ServedModel> all_;
+  std::vector<std::string> names_;
 };
 
 // Seconds; see base/limits.h. Tests that wait for one make it short.

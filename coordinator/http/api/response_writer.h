@@ -2,6 +2,7 @@
 // Everything on the socket thread.
 #pragma once
 
+#include <algorithm>
 #include <functional>
 #include <optional>
 #include <string>
@@ -20,12 +21,16 @@ struct HttpRequest {
   std::string body;
   std::string id;  // x-request-id of the answer
   TimePoint arrived{};
-  bool model_allowed = true;  // the key may use the served model
+  std::vector<std::string> models = {};  // that the key may use; empty: all
   // The API key's: defaults of trust, and the least of verify and min_level that a request gets.
   RequestPolicy policy = {};
   std::optional<std::string> idempotency_key = {};
   std::optional<std::string> last_event_id = {};
   Dialect dialect = Dialect::kOpenAi;  // the route's
+
+  bool may_use(const std::string& model) const {
+    return models.empty() || std::ranges::find(models, model) != models.end();
+  }
 };
 
 using HeaderFields = std::vector<std::pair<std::string, std::string>>;

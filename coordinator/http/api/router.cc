@@ -45,6 +45,7 @@ constexpr std::array kRoutes = {
     Row{"GET", "/health", handle_ready, Access::kKey, true},
     Row{"GET", "/v1/health", handle_ready, Access::kKey, true},
     Row{"GET", "/readyz", handle_ready, Access::kKey, true},
+    Row{"GET", "/readyz/", handle_model_ready, Access::kModel, true},
     Row{"GET", "/livez", handle_live, Access::kLocal, true},
     Row{"GET", "/metrics", handle_metrics, Access::kAdmin, true},
     Row{"GET", "/api/v1/state", handle_state, Access::kState},

@@ -68,6 +68,7 @@ void handle_model(Call call);
 // be answered
 void handle_live(Call call);
 void handle_ready(Call call);
+void handle_model_ready(Call call);  // of one model: /readyz/NAME
 void handle_metrics(Call call);
 void handle_state(Call call);
 // routes/credits.cc

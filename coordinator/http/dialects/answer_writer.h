@@ -61,6 +61,8 @@ class AnswerWriter {
   // The last part of a choice, with its finish reason. `closing`: keys of the last event that has
   // choices; null for the others.
   virtual StreamEvents end(const ChoicePart& part, const OrderedJson& closing) = 0;
+  // What is waited for while the model is not loaded; a dialect without an event for it has none.
+  virtual StreamEvents tell_loading(const OrderedJson& /*loading*/) { return {}; }
   // The hearth object by itself.
   virtual StreamEvents tell_hearth(const OrderedJson& hearth) = 0;
   // After the last choice.

@@ -23,6 +23,11 @@ class OpenAiWriter final : public AnswerWriter {
   StreamEvents end(const ChoicePart& part, const OrderedJson& closing) override {
     return chunk(part, closing);
   }
+  // With an empty choice, for many clients read one in each chunk.
+  StreamEvents tell_loading(const OrderedJson& loading) override {
+    ChoicePart nothing;
+    return chunk(nothing, {{"hearth", {{"loading", loading}}}});
+  }
   StreamEvents tell_hearth(const OrderedJson& hearth) override {
     return {{{}, dump(hearth_chunk(head(), hearth))}};
   }

@@ -66,6 +66,7 @@ struct GenerationInput {
   std::vector<std::vector<TokenId>> prompts;
   std::vector<std::string> echoes;  // one text a prompt, with request.echo
   std::optional<Keep> keep = {};    // its clients may come back to it
+  std::uint32_t model = 0;          // ServedModel::number
   // The time that its chat template was given, in unix seconds; nothing: when its answer begins. It
   // is the answer's `created` and stands in the names of its receipts, so that the prompt can be
   // rendered again.
@@ -93,6 +94,7 @@ class Answer {
 
   Answer(const ServedModel& model, GenerationInput input, AnswerIdentity identity);
 
+  const ServedModel& model() const { return model_; }
   const GenerationInput& input() const { return input_; }
   const GenerationRequest& request() const { return input_.request; }
   const AnswerIdentity& identity() const { return identity_; }

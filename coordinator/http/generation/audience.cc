@@ -9,6 +9,21 @@
 #include "coordinator/http/wire/sse.h"
 
 namespace hearth::coordinator::http {
+namespace {
+
+OrderedJson loading_object(const LoadProgress& progress) {
+  OrderedJson out = {{"model", progress.model},
+                     {"state", progress.loading ? "loading" : "waiting"}};
+  if (!progress.loading) return out;
+  out["workers"] = progress.workers;
+  if (progress.bytes_total > 0) {
+    out["bytes"] = progress.bytes;
+    out["bytes_total"] = progress.bytes_total;
+  }
+  return out;
+}
+
+}  // namespace
 
 void Listener::begin(HeaderFields headers) {
   if (std::exchange(streams_, true) || gone_) return;
@@ -138,6 +153,13 @@ void Audience::tell(Listener& listener, const Answer::Part& part) const {
 void Audience::tell_verification() const {
   each([this](Listener& listener) {
     if (listener.streams()) listener.tell_hearth(verification_.object());
+  });
+}
+
+void Audience::tell_loading(const LoadProgress& progress) const {
+  const OrderedJson loading = loading_object(progress);
+  each([&loading](Listener& listener) {
+    if (listener.streams()) listener.tell_loading(loading);
   });
 }
 

@@ -40,6 +40,8 @@ class Listener {
   bool has_end(const Choice& choice) const {
     return place_.told[choice.index()] > choice.tokens() + 1;
   }
+  // Sends what is waited for while the model is not loaded.
+  void tell_loading(const OrderedJson& loading) { send(answer_->tell_loading(loading), false); }
   // Sends the hearth object by itself.
   void tell_hearth(const OrderedJson& hearth) { send(answer_->tell_hearth(hearth)); }
   // Ends the stream.
@@ -92,7 +94,8 @@ class Audience {
   void tell(Listener& listener) const;
   void tell_all() const;
   void tell_choice(std::uint32_t choice) const;
-  void tell_verification() const;  // to all that stream
+  void tell_verification() const;                         // to all that stream
+  void tell_loading(const LoadProgress& progress) const;  // likewise
 
   // The rest of the answer, and its end.
   void finish(const std::shared_ptr<Listener>& listener) const;

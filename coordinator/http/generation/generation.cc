@@ -61,7 +61,7 @@ OrderedJson credits_object(const Api& api, const Answer& answer) {
   for (const Answer::Part& part : answer.parts()) {
     const std::uint64_t tokens = part.choice.tokens();
     const auto one =
-        dearest({}, api.model.spec.layers, part.prompt_tokens, tokens == 0 ? 0 : tokens - 1);
+        dearest({}, answer.model().spec.layers, part.prompt_tokens, tokens == 0 ? 0 : tokens - 1);
     price += one ? *one : 0;  // hold_credit() has refused what has no price
   }
   const PublicKey& account = answer.request().policy.account;
@@ -73,7 +73,8 @@ OrderedJson credits_object(const Api& api, const Answer& answer) {
 Answer make_answer(Api& api, GenerationInput input, std::int64_t created,
                    const std::optional<ledger::AnswerName>& receipt) {
   AnswerIdentity identity(api.options, api.random, input.request, input.keep, created, receipt);
-  return Answer(api.model, std::move(input), std::move(identity));
+  const ServedModel& model = api.models.at(input.model);
+  return Answer(model, std::move(input), std::move(identity));
 }
 
 // A long answer with logprobs takes most of a second to write as JSON.
@@ -106,6 +107,9 @@ class ChoiceEvents final : public SequenceEvents {
   }
   void on_error(const Error& error) override { deliver(&Generation::on_error, error); }
   void on_audit(const AuditOutcome& outcome) override { deliver(&Generation::on_audit, outcome); }
+  void on_loading(const LoadProgress& progress) override {
+    deliver(&Generation::on_loading, progress);
+  }
 
  private:
   template <typename Method, typename... Event>
@@ -188,7 +192,7 @@ bool Generation::resume(std::shared_ptr<Api> api, GenerationInput input, Begun b
 void Generation::begin() {
   if (ended_) return;
   // By the context alone; the coordinator checks its KV memory.
-  const std::uint64_t context = api_->model.spec.context;
+  const std::uint64_t context = answer_.model().spec.context;
   if (const auto error = too_long(context, "the model's context")) return fail(*error);
   if (verification_.asked() && !answer_.identity().has_receipts()) {
     verification_.cannot("this server keeps no ledger");
@@ -219,8 +223,8 @@ void Generation::shorten_to_credit() {
   // Of all choices, with so many tokens each at most.
   const auto is_paid = [&](std::uint32_t most, std::int64_t left) {
     for (const Answer::Part& part : answer_.parts()) {
-      const auto price =
-          dearest({}, api_->model.spec.layers, part.prompt_tokens, std::min(part.max_tokens, most));
+      const auto price = dearest({}, answer_.model().spec.layers, part.prompt_tokens,
+                                 std::min(part.max_tokens, most));
       if (!price || *price > left) return false;
       left -= *price;
     }
@@ -254,7 +258,8 @@ std::optional<ApiError> Generation::hold_credit() {
   for (std::uint32_t i = 0; i < answer_.size(); ++i) {
     const Answer::Part& part = answer_.part(i);
     if (part.settled) continue;
-    const auto price = dearest({}, api_->model.spec.layers, part.prompt_tokens, part.max_tokens);
+    const auto price =
+        dearest({}, answer_.model().spec.layers, part.prompt_tokens, part.max_tokens);
     if (!price) return from_coordinator(price.error(), 1);
     choices.push_back(i);
     items.push_back({answer_.identity().receipt_order(i)->request, *price});
@@ -291,6 +296,7 @@ GenerateRequest Generation::request_of(std::uint32_t choice) const {
   out.score_prompt = request.scores_prompt();
   out.receipt = answer_.identity().receipt_order(choice);
   out.policy = request.policy;
+  out.model = answer_.model().number;
   // No user watches a whole answer come: a chat's titles and tags, and batch work.
   out.background = !request.stream;
   out.may_shorten = !request.max_tokens;
@@ -366,6 +372,11 @@ void Generation::open() {
 
 void Generation::cancel(Run& run) {
   if (std::exchange(run.submitted, false)) api_->port.cancel(run.sequence);
+}
+
+// All choices wait together: the first one tells.
+void Generation::on_loading(std::uint32_t choice, const LoadProgress& progress) {
+  if (!ended_ && choice == 0) audience_.tell_loading(progress);
 }
 
 void Generation::on_admitted(std::uint32_t choice) {
@@ -572,7 +583,7 @@ void Generation::on_audit(std::uint32_t choice, const AuditOutcome& outcome) {
     if (whole && outcome.answer != claimed.token_ids()) {
       verification_.correct(corrected_choice(
           choice, answer_.request(), answer_.prompt(choice), answer_.echo(choice), outcome.answer,
-          api_->model.tokenizer, answer_.sampling(choice).stop_tokens, answer_.form()));
+          answer_.model().tokenizer, answer_.sampling(choice).stop_tokens, answer_.form()));
     }
     // A restarted server would not know that the answer is false: it computes it again.
     if (answer_.input().keep) api_->kept.remove_row(*answer_.input().keep);

@@ -84,6 +84,7 @@ class Generation : public std::enable_shared_from_this<Generation> {
   void on_submitted(const std::vector<std::uint32_t>& choices, const SubmitAnswer& answer);
   void accept(const std::vector<std::uint32_t>& choices, const SubmitAnswer& answer);
   void cancel(Run& run);
+  void on_loading(std::uint32_t choice, const LoadProgress& progress);
   void on_admitted(std::uint32_t choice);
   void on_scores(std::uint32_t choice, std::vector<SampledToken> scores);
   void on_token(std::uint32_t choice, const SampledToken& token);

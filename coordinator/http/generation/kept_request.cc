@@ -149,6 +149,12 @@ Bytes encode(const KeptRequest& request) {
   return out;
 }
 
+Result<std::string> kept_fingerprint(ByteSpan bytes) {
+  ByteReader reader(bytes);
+  TRY(const ByteSpan model, read_bytes(reader, "fingerprint", kFingerprintBytes));
+  return std::string(as_text(model));
+}
+
 Result<KeptRequest> decode_kept_request(ByteSpan bytes, const StepShape& shape,
                                         std::string_view fingerprint) {
   ByteReader reader(bytes);

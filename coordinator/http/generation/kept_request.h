@@ -55,6 +55,9 @@ struct KeptRequest {
 // apart), the tail, and names and parameters of tools in turn.
 Bytes encode(const KeptRequest& request);
 
+// The model that encoded bytes are for. Any bytes.
+Result<std::string> kept_fingerprint(ByteSpan bytes);
+
 // Every count is checked against base/limits.h before anything is allocated, every number against
 // its range and the model's shape; bytes left over are refused. Errors are kInvalidInput; kVersion
 // for the request of another model.

@@ -44,8 +44,16 @@ std::vector<std::size_t> prompt_lengths(const KeptRequest& kept) {
   return lengths;
 }
 
-Status resume_request(const std::shared_ptr<Api>& api, RequestRow& row, Keep keep) {
-  const model::ModelSpec& spec = api->model.spec;
+// Of a model that is not served any more, the first one, which refuses it.
+const ServedModel& model_of(const Api& api, const RequestRow& row) {
+  const auto fingerprint = kept_fingerprint(row.request);
+  const ServedModel* found = fingerprint.ok() ? api.models.of_fingerprint(*fingerprint) : nullptr;
+  return found != nullptr ? *found : api.model;
+}
+
+Status resume_request(const std::shared_ptr<Api>& api, RequestRow& row, const ServedModel& served,
+                      Keep keep) {
+  const model::ModelSpec& spec = served.spec;
   const StepShape shape{spec.hidden, spec.vocabulary, spec.context, false};
   const std::int64_t now = api->clock.unix_seconds();
   const std::int64_t longest = api->options.timeouts.kept;
@@ -58,7 +66,7 @@ Status resume_request(const std::shared_ptr<Api>& api, RequestRow& row, Keep kee
     if (age == longest) return Error{ErrorCode::kTimeout, "the kept request has expired"};
     begun.kept -= std::chrono::seconds(age);
   }
-  TRY(KeptRequest kept, decode_kept_request(row.request, shape, api->model.fingerprint));
+  TRY(KeptRequest kept, decode_kept_request(row.request, shape, served.fingerprint));
   begun.created = kept.created;
   begun.receipt = kept.receipt;
   begun.answers = read_answers(row.tokens, prompt_lengths(kept), shape);
@@ -66,6 +74,7 @@ Status resume_request(const std::shared_ptr<Api>& api, RequestRow& row, Keep kee
     begun.lengths.push_back(prompt.open.sampling.max_tokens);
   }
   GenerationInput input = input_of(std::move(kept), std::move(keep));
+  input.model = served.number;
   if (api->options.accounts) {
     TRY(input.request.policy.account, api->options.accounts->of_key(input.request.policy.owner));
   }
@@ -102,8 +111,9 @@ void resume_requests(const std::shared_ptr<Api>& api, std::vector<RequestRow> ro
   std::size_t resumed_rows = 0;
   // The oldest first.
   for (auto row = rows.rbegin(); row != rows.rend(); ++row) {
-    Keep keep = api->kept.keep(row->name, row->digest, row->owner);
-    const Status resumed = resume_request(api, *row, keep);
+    const ServedModel& served = model_of(*api, *row);
+    Keep keep = api->kept.keep(row->name, row->digest, row->owner, served.fingerprint);
+    const Status resumed = resume_request(api, *row, served, keep);
     if (!resumed.ok()) {
       if (resumed.error().code != ErrorCode::kTimeout) {
         spdlog::warn("a kept request cannot be continued: {}", resumed.error().message);

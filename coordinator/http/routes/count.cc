@@ -10,14 +10,15 @@ namespace {
 ApiResult<std::size_t> count(const Api& api, const HttpRequest& http, std::int64_t created) {
   TRY(const Json json, parse_json(http.body));
   GenerationRequest request;
+  const ModelBounds bounds = bounds_of(model_to_parse(api, json, http.dialect));
   if (http.dialect == Dialect::kOpenAi) {
-    TRY(request, parse_chat_request(json, api.bounds()));
+    TRY(request, parse_chat_request(json, bounds));
   } else {
-    TRY(TranslatedRequest translated, translate_request(http.dialect, json, api.bounds(), true));
+    TRY(TranslatedRequest translated, translate_request(http.dialect, json, bounds, true));
     request = std::move(translated.request);
   }
-  if (auto unknown = check_model(api, request.model, http.dialect)) return *unknown;
-  TRY(const GenerationInput input, tokenise(api.model, std::move(request), created));
+  TRY(const ServedModel* const served, find_model(api, http, request.model));
+  TRY(const GenerationInput input, tokenise(*served, std::move(request), created));
   return input.prompts.front().size();
 }
 

@@ -7,10 +7,13 @@
 namespace hearth::coordinator::http {
 
 void handle_embeddings(Call call) {
+  auto body = parse_json(call.request.body);
+  const ServedModel& served =
+      body.ok() ? model_to_parse(*call.api, *body, call.request.dialect) : call.api->model;
   call.respond(ApiError::not_supported(
       fmt::format("the model '{}' gives no embeddings: it generates text; use a server with an "
                   "embedding model",
-                  call.api->model.id),
+                  served.id),
       "model"));
 }
 

@@ -107,9 +107,10 @@ std::optional<ApiError> check_scores(const GenerationInput& input) {
 }
 
 ApiResult<TranslatedRequest> parse(const Api& api, const Json& body, Dialect dialect, bool chat) {
-  if (dialect != Dialect::kOpenAi) return translate_request(dialect, body, api.bounds());
+  const ModelBounds bounds = bounds_of(model_to_parse(api, body, dialect));
+  if (dialect != Dialect::kOpenAi) return translate_request(dialect, body, bounds);
   const auto parse = chat ? parse_chat_request : parse_completion_request;
-  TRY(GenerationRequest request, parse(body, api.bounds()));
+  TRY(GenerationRequest request, parse(body, bounds));
   return TranslatedRequest{std::move(request)};
 }
 
@@ -118,21 +119,22 @@ ApiResult<GenerationInput> prepare(const Api& api, const HttpRequest& http, bool
                                    std::int64_t created) {
   TRY(const Json json, parse_json(http.body));
   TRY(TranslatedRequest translated, parse(api, json, http.dialect, chat));
-  if (auto unknown = check_model(api, translated.request.model, http.dialect)) return *unknown;
+  TRY(const ServedModel* const served, find_model(api, http, translated.request.model));
   GenerationInput input;
   // Without a prompt there is nothing to generate.
   if (!translated.only_loads) {
-    TRY(GenerationInput tokens, tokenise(api.model, std::move(translated.request), created));
+    TRY(GenerationInput tokens, tokenise(*served, std::move(translated.request), created));
     input = std::move(tokens);
   }
+  input.model = served->number;
   input.dialect = http.dialect;
   input.frame = std::move(translated.frame);
   return input;
 }
 
 // Ollama's clients send no prompt to have a model loaded; the one that is served is.
-HttpResponse loaded_response(const Api& api, Dialect dialect, std::int64_t created) {
-  OrderedJson out = {{"model", api.model.id}, {"created_at", rfc3339(created)}};
+HttpResponse loaded_response(const ServedModel& served, Dialect dialect, std::int64_t created) {
+  OrderedJson out = {{"model", served.id}, {"created_at", rfc3339(created)}};
   if (dialect == Dialect::kOllama) {
     out["message"] = {{"role", "assistant"}, {"content", ""}};
   } else {
@@ -188,7 +190,7 @@ void serve_kept(Call call, GenerationInput input) {
   auto seen = seen_of(call.request, input);
   if (!seen.ok()) return call.respond(seen.error());
   if (*seen && (found ? !found->generation->may_have_sent(**seen)
-                      : beyond_all(**seen, input, call.api->model.spec.context))) {
+                      : beyond_all(**seen, input, call.api->models.at(input.model).spec.context))) {
     return call.respond(ApiError::of(
         400,
         "Last-Event-ID names an event that was not sent yet; send the request again with the id of "
@@ -208,13 +210,15 @@ void handle_generation(Call call, bool chat) {
     auto input = prepare(*api, http, chat, created);
     const bool only_loads = input.ok() && input->prompts.empty();
     if (only_loads) {
-      api->sockets.post([call = std::move(call), created] {
-        call.respond(loaded_response(*call.api, call.request.dialect, created));
+      const ServedModel& served = api->models.at(input->model);
+      api->sockets.post([call = std::move(call), &served, created] {
+        call.respond(loaded_response(served, call.request.dialect, created));
       });
       return;
     }
     if (input.ok() && http.idempotency_key) {
-      input->keep = api->kept.keep(http.policy.owner, *http.idempotency_key, http.path, http.body);
+      input->keep = api->kept.keep(http.policy.owner, *http.idempotency_key, http.path, http.body,
+                                   api->models.at(input->model).fingerprint);
     }
     http.body = {};
     api->sockets.post([call = std::move(call), input = std::move(input)]() mutable {

@@ -72,9 +72,10 @@ OrderedJson show_object(const ServedModel& served) {
 
 void handle_ollama_tags(Call call) {
   OrderedJson models = OrderedJson::array();
-  if (call.request.model_allowed) {
-    models.push_back(model_object_of(call.api->model));
-    models.back()["modified_at"] = rfc3339(call.api->model.created);
+  for (const ServedModel& served : call.api->models.all()) {
+    if (!call.request.may_use(served.id)) continue;
+    models.push_back(model_object_of(served));
+    models.back()["modified_at"] = rfc3339(served.created);
   }
   call.respond(json_response(dump({{"models", std::move(models)}})));
 }
@@ -86,20 +87,23 @@ void handle_ollama_show(Call call) {
   const auto name = fields.string(fields.find("model") != nullptr ? "model" : "name");
   if (!name) fields.fail("model", "is required");
   if (fields.failed()) return call.respond(fields.error());
-  if (auto unknown = check_model(*call.api, *name, Dialect::kOllama)) return call.respond(*unknown);
-  call.respond(json_response(dump(show_object(call.api->model))));
+  auto served = find_model(*call.api, call.request, *name);
+  if (!served.ok()) return call.respond(served.error());
+  call.respond(json_response(dump(show_object(**served))));
 }
 
 void handle_ollama_running(Call call) {
   const std::shared_ptr<Api> api = call.api;
-  const bool allowed = call.request.model_allowed;
-  respond_with_status(std::move(call), [api, allowed](const SwarmStatus& status) {
+  const HttpRequest request = call.request;
+  respond_with_status(std::move(call), [api, request](const SwarmStatus& status) {
     OrderedJson models = OrderedJson::array();
-    if (status.ready && allowed) {
-      OrderedJson& one = models.emplace_back(model_object_of(api->model));
-      one["expires_at"] = "9999-12-31T23:59:59Z";  // it stays as long as the swarm serves it
-      one["size_vram"] = api->model.file_bytes;
-      one["context_length"] = api->model.spec.context;
+    const ServedModel& served = api->models.at(status.model);
+    if (status.ready && request.may_use(served.id)) {
+      OrderedJson& one = models.emplace_back(model_object_of(served));
+      // It stays until another one is asked for.
+      one["expires_at"] = "9999-12-31T23:59:59Z";
+      one["size_vram"] = served.file_bytes;
+      one["context_length"] = served.spec.context;
     }
     return json_response(dump({{"models", std::move(models)}}));
   });

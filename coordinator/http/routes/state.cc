@@ -198,9 +198,10 @@ OrderedJson state_object(const Api& api, const SwarmStatus& status) {
                      {"ready", status.ready}};
   if (!api.options.cluster.empty()) out["cluster"] = api.options.cluster;
   if (!status.ready) out["missing"] = status.missing;
+  const ServedModel& served = api.models.at(status.model);
   out["uncovered"] = OrderedJson::array();
   for (const LayerRange& layers : status.uncovered) {
-    out["uncovered"].push_back(uncovered_object(layers, api.model.stages));
+    out["uncovered"].push_back(uncovered_object(layers, served.stages));
   }
   out.update({{"stages_wanted", status.stages_wanted},
               {"running", status.running},
@@ -224,7 +225,13 @@ OrderedJson state_object(const Api& api, const SwarmStatus& status) {
                       {"reserved", own.reserved},
                       {"in_circulation", api.options.credits->in_circulation()}};
   }
-  out["model"] = state_of_model(api.model);
+  out["model"] = state_of_model(served);
+  if (!status.models.empty()) out["models"] = OrderedJson::array();
+  for (const ModelStatus& one : status.models) {
+    OrderedJson& model = out["models"].emplace_back(
+        OrderedJson{{"id", one.name}, {"state", one.state}, {"waiting", one.waiting}});
+    if (!one.why.empty()) model["why"] = one.why;
+  }
   out["nodes"] = OrderedJson::array();
   for (const NodeStatus& node : status.nodes) out["nodes"].push_back(node_object(node));
   out["wrong_bytes"] = OrderedJson::array();
@@ -275,6 +282,25 @@ void handle_ready(Call call) {
   respond_with_status(std::move(call), [](const SwarmStatus& status) {
     if (status.ready) return healthy();
     return error_response(from_coordinator({ErrorCode::kUnavailable, status.missing}, 1));
+  });
+}
+
+void handle_model_ready(Call call) {
+  constexpr std::string_view kBefore = "/readyz/";
+  auto found = find_model(*call.api, call.request, call.request.path.substr(kBefore.size()));
+  if (!found.ok()) return call.respond(found.error());
+  const ServedModel& served = **found;
+  respond_with_status(std::move(call), [&served](const SwarmStatus& status) {
+    const bool current = status.model == served.number;
+    if (status.ready && current) return healthy();
+    std::string why = "the model '" + served.id + "' is not loaded";
+    if (current) {
+      why += ": " + status.missing;
+    } else {
+      const ModelStatus& now = status.models[served.number];
+      why += now.state == "failed" ? ": " + now.why : "; a request for it loads it";
+    }
+    return error_response(from_coordinator({ErrorCode::kUnavailable, why}, 1, "model_not_loaded"));
   });
 }
 

@@ -30,10 +30,20 @@ std::optional<ApiError> check_count(const char* param, std::size_t tokens, std::
 
 using Function = std::function<ApiResult<OrderedJson>(const ServedModel&, const Json&)>;
 
+ApiResult<OrderedJson> compute(const Call& call, const Function& function) {
+  const Api& api = *call.api;
+  TRY(const Json json, parse_json(call.request.body));
+  if (api.models.size() == 1) return function(api.model, json);
+  FieldReader fields(json);
+  const std::string name = fields.string("model").value_or("");
+  if (fields.failed()) return fields.error();
+  TRY(const ServedModel* const served, find_model(api, call.request, name));
+  return function(*served, json);
+}
+
 void handle_on_pool(Call call, Function function) {
   on_pool(std::move(call), [function = std::move(function)](const Call& call) {
-    auto json = parse_json(call.request.body);
-    auto result = json.ok() ? function(call.api->model, *json) : json.error();
+    auto result = compute(call, function);
     HttpResponse response =
         result.ok() ? json_response(dump(*result)) : error_response(result.error());
     call.api->sockets.post([writer = call.writer, response = std::move(response)]() mutable {

@@ -425,7 +425,7 @@ void Session::on_head() {
   RouteMatch match = find_route(head.method, check.path);
   dialect_ = match.dialect;
   context_.anthropic = dialect_ == Dialect::kAnthropic;
-  const auto verdict = api_->authorization.check(head, match.access, api_->model.id, local,
+  const auto verdict = api_->authorization.check(head, match.access, api_->models.names(), local,
                                                  member ? &*member : nullptr);
   if (verdict.silent) return abort();
   // First: an unauthenticated client gets no other answer than 401.
@@ -446,7 +446,7 @@ void Session::on_head() {
     return answer(*match.refusal);
   }
   request_ = HttpRequest{head.method, check.path, {}, context_.request_id, api_->clock.now()};
-  request_.model_allowed = verdict.model_allowed;
+  request_.models = verdict.models;
   request_.policy = verdict.policy;
   request_.dialect = match.dialect;
   client_ = verdict.policy.owner.empty() ? peer_ : verdict.policy.owner;

@@ -129,7 +129,7 @@ TEST_F(KeyedServerTest, AMemberMayDoWhatItsRoleMay) {
       head.authorization = key.empty() ? "" : "Bearer " + key;
       head.authorizations = key.empty() ? 0 : 1;
       const Member member{node, "den", role};
-      return authorization.check(head, access, "tiny", false, &member);
+      return authorization.check(head, access, {"tiny"}, false, &member);
     };
     const auto may = [&](Role role, Access access) { return !ask(role, access).refusal; };
     for (const Role role : {Role::kWorker, Role::kClient, Role::kAdmin}) {
@@ -158,7 +158,7 @@ TEST_F(KeyedServerTest, WhereNoKeyIsNeededOneThatIsShownCounts) {
     RequestHead head;
     head.authorization = sent;
     head.authorizations = sent.empty() ? 0 : 1;
-    const auto verdict = authorization.check(head, access, "tiny", true);
+    const auto verdict = authorization.check(head, access, {"tiny"}, true);
     return verdict.refusal ? verdict.refusal->status : 200U;
   };
   EXPECT_EQ(status("", Access::kAdmin), 200U);
@@ -175,7 +175,7 @@ TEST_F(KeyedServerTest, WhereNoKeyIsNeededOneThatIsShownCounts) {
   RequestHead twice;
   twice.authorization = "Bearer ollama";
   twice.authorizations = 2;
-  EXPECT_TRUE(authorization.check(twice, Access::kModel, "tiny", true).refusal);
+  EXPECT_TRUE(authorization.check(twice, Access::kModel, {"tiny"}, true).refusal);
 }
 
 // The table of docs/security.md, "Who may do what".
@@ -194,7 +194,7 @@ TEST_F(KeyedServerTest, WhoMayDoWhat) {
     head.authorizations = keys[who].empty() ? 0 : 1;
     head.authorization = "Bearer " + keys[who];
     const auto access = find_route(method, path).access;
-    const auto verdict = api.check(head, access, "tiny", !forwarded);
+    const auto verdict = api.check(head, access, {"tiny"}, !forwarded);
     return verdict.refusal ? verdict.refusal->status : 200U;
   };
   struct Row {
@@ -258,7 +258,7 @@ TEST_F(KeyedServerTest, OthersNeedAKeyToHearThatItLives) {
   Authorization authorization(store_, clock_);
   RequestHead head;
   const auto status = [&](Access access, bool local) {
-    const auto verdict = authorization.check(head, access, "tiny", local);
+    const auto verdict = authorization.check(head, access, {"tiny"}, local);
     return verdict.refusal ? verdict.refusal->status : 200U;
   };
   EXPECT_EQ(status(Access::kLocal, true), 200U);
@@ -269,7 +269,8 @@ TEST_F(KeyedServerTest, OthersNeedAKeyToHearThatItLives) {
   EXPECT_EQ(status(Access::kLocal, false), 200U);
   Authorization open(nullptr, clock_);
   head = {};
-  EXPECT_FALSE(open.check(head, Access::kLocal, "tiny", false).refusal) << "no keys are asked for";
+  EXPECT_FALSE(open.check(head, Access::kLocal, {"tiny"}, false).refusal)
+      << "no keys are asked for";
 }
 
 TEST_F(KeyedServerTest, TheHeaderOfAnthropicsClientsIsAKey) {

@@ -216,7 +216,7 @@ TEST_F(CreditsApiTest, AKeyPaysFromItsAccountAndFromNoOther) {
   head.authorizations = 1;
   head.authorization = "Bearer " + mine->text;
   Authorization keys(store, clock);
-  EXPECT_EQ(keys.check(head, Access::kModel, "tiny", false).policy.account, account);
+  EXPECT_EQ(keys.check(head, Access::kModel, {"tiny"}, false).policy.account, account);
   // The body names an account, which the client may not choose.
   grant(node, 1'000);
   HttpRequest http;
@@ -238,7 +238,7 @@ TEST_F(CreditsApiTest, WhatAKeysOwnerSetIsAFloor) {
   head.method = "POST";
   head.authorizations = 1;
   head.authorization = "Bearer " + key->text;
-  const auto verdict = Authorization(store, clock).check(head, Access::kModel, "tiny", false);
+  const auto verdict = Authorization(store, clock).check(head, Access::kModel, {"tiny"}, false);
   grant(verdict.policy.account, 100'000);
   HttpRequest http;
   http.policy = verdict.policy;

@@ -1,0 +1,166 @@
+#include <gtest/gtest.h>
+
+#include <deque>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "coordinator/http/api/router.h"
+#include "coordinator/http/generation/generation.h"
+#include "tests/unit/coordinator/http/generation/played.h"
+#include "tests/unit/coordinator/http/routes/served_model.h"
+#include "tests/unit/proto/fake_transport.h"
+
+namespace hearth::coordinator::http {
+namespace {
+
+// A server with two models, of which the second is loaded.
+struct ModelsTest : ::testing::Test {
+  ModelsTest() {
+    port.swarm.ready = true;
+    port.swarm.model = 1;
+    port.swarm.models = {{"tiny", "waiting", "", 3}, {"large", "ready", "", 0}};
+  }
+  static ServedModels two() {
+    std::vector<ServedModel> models(2, tiny_model().served);
+    models[1].id = "large";
+    models[1].fingerprint = "fp_large";
+    models[1].spec.context = 32;
+    return ServedModels(std::move(models));
+  }
+  Json call(const std::string& method, const std::string& path, const std::string& body = "",
+            std::vector<std::string> allowed = {}) {
+    client = std::make_shared<PlayedClient>();
+    const RouteMatch match = find_route(method, path);
+    HttpRequest http{method, path, body};
+    http.arrived = clock.now();
+    http.models = std::move(allowed);
+    http.dialect = match.dialect;
+    match.handler({api, std::move(http), client});
+    pump();
+    return client->response ? Json::parse(client->response->body) : Json();
+  }
+  void pump() {
+    while (!tasks.empty()) {
+      const ThreadGate::Task task = std::move(tasks.front());
+      tasks.pop_front();
+      task();
+    }
+  }
+  unsigned status() const { return client->response ? client->response->status : 0; }
+
+  hearth::testing::FakeClock clock;
+  SeededRandom random{1};
+  PlayedPort port;
+  std::deque<ThreadGate::Task> tasks;
+  std::shared_ptr<PlayedClient> client;
+  std::shared_ptr<Api> api = std::make_shared<Api>(
+      HttpOptions(), two(), port, clock, random,
+      [this](ThreadGate::Task task) { tasks.push_back(std::move(task)); },
+      [this](ThreadGate::Task task) { tasks.push_back(std::move(task)); });
+};
+
+TEST_F(ModelsTest, TheListSaysWhichAreReady) {
+  const Json list = call("GET", "/v1/models")["data"];
+  ASSERT_EQ(list.size(), 2u);
+  EXPECT_EQ(list[0]["status"]["value"], "unloaded");
+  EXPECT_EQ(list[0]["hearth"], (Json{{"state", "waiting"}, {"waiting", 3}}));
+  EXPECT_EQ(list[1]["status"]["value"], "loaded");
+  EXPECT_EQ(call("GET", "/v1/models/large")["max_model_len"], 32);
+  port.swarm.models[0] = {"tiny", "failed", "the model 'tiny' could not be loaded: why", 0};
+  const Json failed = call("GET", "/v1/models/tiny");
+  EXPECT_EQ(failed["status"]["value"], "failed");
+  EXPECT_EQ(failed["hearth"]["why"], "the model 'tiny' could not be loaded: why");
+  EXPECT_EQ(call("GET", "/api/tags")["models"].size(), 2u);
+  const Json running = call("GET", "/api/ps")["models"];
+  ASSERT_EQ(running.size(), 1u);
+  EXPECT_EQ(running[0]["name"], "large");
+  const Json state = call("GET", "/api/v1/state");
+  EXPECT_EQ(state["model"]["id"], "large");
+  EXPECT_EQ(state["models"][0]["state"], "failed");
+}
+
+TEST_F(ModelsTest, EachModelHasItsReadiness) {
+  call("GET", "/readyz");
+  EXPECT_EQ(status(), 200u);
+  call("GET", "/readyz/large");
+  EXPECT_EQ(status(), 200u);
+  Json error = call("GET", "/readyz/tiny")["error"];
+  EXPECT_EQ(status(), 503u);
+  EXPECT_EQ(error["code"], "model_not_loaded");
+  EXPECT_EQ(error["message"], "the model 'tiny' is not loaded; a request for it loads it");
+  call("GET", "/readyz/none");
+  EXPECT_EQ(status(), 404u);
+  port.swarm.ready = false;
+  port.swarm.missing = "the model 'large' is being loaded; 0 workers are registered";
+  error = call("GET", "/readyz/large")["error"];
+  EXPECT_EQ(status(), 503u);
+  EXPECT_NE(std::string(error["message"]).find("0 workers"), std::string::npos);
+}
+
+TEST_F(ModelsTest, ARequestReachesTheModelThatItNames) {
+  const auto ask = [this](const std::string& model) {
+    port.submitted.clear();
+    return call("POST", "/v1/completions",
+                "{\"prompt\": [70, 71], \"max_tokens\": 4" + model + "}");
+  };
+  ask("");
+  ASSERT_EQ(port.submitted.size(), 1u);
+  EXPECT_EQ(port.submitted[0].request.model, 0u) << "without a name, the first one";
+  ask(R"(, "model": "large")");
+  ASSERT_EQ(port.submitted.size(), 1u);
+  EXPECT_EQ(port.submitted[0].request.model, 1u);
+  const Json error = ask(R"(, "model": "none")")["error"];
+  EXPECT_EQ(status(), 404u);
+  EXPECT_EQ(error["message"],
+            "the model 'none' is not served here; this swarm serves 'tiny', 'large'");
+  EXPECT_TRUE(port.submitted.empty());
+  const Json large = call("POST", "/v1/completions",
+                          R"({"model": "large", "prompt": [70, 71], "max_tokens": 40})")["error"];
+  EXPECT_EQ(large["code"], "context_length_exceeded") << "by its own context";
+  EXPECT_EQ(
+      call("POST", "/api/show", R"({"model": "large:latest"})")["model_info"]["general.basename"],
+      "large");
+}
+
+TEST_F(ModelsTest, AKeySeesAndUsesItsModelsAlone) {
+  const std::vector<std::string> one = {"large"};
+  const Json list = call("GET", "/v1/models", "", one)["data"];
+  ASSERT_EQ(list.size(), 1u);
+  EXPECT_EQ(list[0]["id"], "large");
+  EXPECT_EQ(call("GET", "/api/tags", "", one)["models"].size(), 1u);
+  for (const char* model : {"tiny", ""}) {
+    const std::string body = std::string(R"({"prompt": [70], "model": ")") + model + "\"}";
+    EXPECT_EQ(call("POST", "/v1/completions", body, one)["error"]["code"], "model_not_allowed");
+    EXPECT_EQ(status(), 403u);
+  }
+  const Json error =
+      call("POST", "/v1/completions", R"({"prompt": [70], "model": "none"})", one)["error"];
+  EXPECT_EQ(std::string(error["message"]).find("tiny"), std::string::npos)
+      << "a name that the key may not use is not told";
+  EXPECT_TRUE(port.submitted.empty());
+}
+
+TEST_F(ModelsTest, AStreamThatWaitsIsToldWhy) {
+  call("POST", "/v1/chat/completions",
+       R"({"model": "tiny", "messages": [{"role": "user", "content": "a"}], "max_tokens": 4,
+           "stream": true})");
+  ASSERT_EQ(port.submitted.size(), 1u);
+  port.submitted[0].done(SequenceId(1));
+  pump();
+  EXPECT_TRUE(client->streaming) << "at once";
+  port.submitted[0].events->on_loading({"tiny", false});
+  port.submitted[0].events->on_loading({"tiny", true, 2, 10, 40});
+  pump();
+  const std::vector<Json> events = client->events();
+  ASSERT_EQ(events.size(), 2u);
+  EXPECT_EQ(events[0]["hearth"], (Json{{"loading", {{"model", "tiny"}, {"state", "waiting"}}}}));
+  EXPECT_EQ(events[1]["hearth"]["loading"]["bytes_total"], 40);
+  EXPECT_EQ(events[1]["hearth"]["loading"]["workers"], 2);
+  ASSERT_EQ(events[1]["choices"].size(), 1u) << "clients read a choice in each chunk";
+  EXPECT_EQ(events[1]["choices"][0]["delta"], Json::object());
+  EXPECT_TRUE(events[1]["choices"][0]["finish_reason"].is_null());
+}
+
+}  // namespace
+}  // namespace hearth::coordinator::http
