@@ -4,12 +4,16 @@
 #include <unistd.h>
 
 #include <algorithm>
+#include <atomic>
 #include <boost/asio/steady_timer.hpp>
 #include <chrono>
 #include <filesystem>
 #include <functional>
+#include <map>
 #include <memory>
+#include <mutex>
 #include <thread>
+#include <vector>
 
 #include "base/clock.h"
 #include "base/ids.h"
@@ -29,6 +33,7 @@
 #include "cli/process/paths.h"
 #include "cli/process/process_log.h"
 #include "cli/serve/evidence_folder.h"
+#include "cli/serve/offered_models.h"
 #include "cli/serve/served_manifest.h"
 #include "cli/terminal/exit_codes.h"
 #include "cli/worker/device.h"
@@ -39,6 +44,7 @@
 #include "coordinator/http/routes/prompt.h"
 #include "coordinator/http/server.h"
 #include "coordinator/machine/coordinator_gate.h"
+#include "coordinator/machine/model_switch.h"
 #include "coordinator/membership/credentials.h"
 #include "coordinator/membership/dial_back.h"
 #include "coordinator/membership/membership.h"
@@ -46,18 +52,13 @@
 #include "kernels/canonical.h"
 #include "ledger/archive.h"
 #include "ledger/folder.h"
-#include "model/chat_template.h"
 #include "model/gguf/gguf.h"
-#include "model/spec.h"
-#include "model/text/tokenizer.h"
-#include "node/engine/placement_model.h"
 #include "node/engine/stage_memory.h"
 #include "node/layers/piece_server.h"
 #include "node/proof/local_referee.h"
 #include "proto/address.h"
 #include "proto/link/tcp_transport.h"
 #include "proto/link/tls.h"
-#include "proto/split.h"
 
 namespace hearth::cli {
 namespace {
@@ -67,51 +68,14 @@ using coordinator::Coordinator;
 using coordinator::CoordinatorOptions;
 using coordinator::http::HttpServer;
 using coordinator::http::ServedModel;
-using coordinator::http::StageNeed;
+using coordinator::http::ServedModels;
 
 // From the signal on: streams get their error event, then connections and workers are closed.
 constexpr auto kServerFarewell = std::chrono::milliseconds(300);
 constexpr const char* kCoordinatorName = "coordinator";
 constexpr unsigned kFollowTicks = 25;  // of the timer, half a second
-
-// Of each local worker: every core. With one stream a single stage works at a time: on two cores
-// three workers of two threads decode 300 tokens/s, of one thread 245. With many streams all stages
-// work at once, with no measurable loss (982 and 995). Figures: tests/bench/swarm_speed.py.
-std::uint32_t threads_of(const ServeOptions& options) {
-  return options.worker_threads > 0 ? options.worker_threads
-                                    : std::max(1U, std::thread::hardware_concurrency());
-}
-
-// 0: as many as are best.
-std::uint32_t stages_of(const ServeOptions& options) {
-  if (!options.by_hand.empty()) return static_cast<std::uint32_t>(options.by_hand.size());
-  return options.stages;
-}
-
-// What no start of a worker again would mend.
-Status check_split(const ServeOptions& options, const model::ModelSpec& spec) {
-  const std::uint32_t stages = stages_of(options);
-  REQUIRE(stages <= spec.layers, "the model has " + counted(spec.layers, "layer") +
-                                     ", fewer than " + std::to_string(stages) + " stages");
-  REQUIRE(options.by_hand.empty() || options.by_hand.back().layers.end == spec.layers,
-          "--place must end with the model's last layer, " + std::to_string(spec.layers - 1));
-  if (options.local_workers == 0) return ok_status();
-  const std::uint32_t layers = stages == 0 ? 1 : split_layers(spec.layers, stages).front().size();
-  return check_kv_budget(options.kv_budget_bytes, spec, layers);
-}
-
-node::EngineOptions stage_engine(const ServeOptions& options, LayerRange layers) {
-  node::EngineOptions engine;
-  engine.layers = layers;
-  engine.kv_budget_bytes = options.kv_budget_bytes;
-  engine.batch_rows = options.batch_rows;
-  engine.threads = threads_of(options);
-  return engine;
-}
-
-std::vector<std::string> devices_of(const ServeOptions& options) {
-  return worker_devices(options.device, options.local_workers, cards_here());
-}
+// Of local workers that are to make room for another model's; then they are killed.
+constexpr auto kWorkersFarewell = std::chrono::seconds(5);
 
 // The memory of each local worker, where each places itself by what it has: they share what there
 // is. 0: all of it.
@@ -122,72 +86,24 @@ std::uint64_t memory_of(const ServeOptions& options) {
   return node::memory_budget(0) / options.local_workers;
 }
 
-// That this machine holds the stages of its local workers, each of them and all together.
-Status check_local_memory(const ServeOptions& options, const model::GgufFile& file,
-                          const model::ModelSpec& spec) {
-  // Else each worker says what it holds.
-  if (options.optimise || !options.by_hand.empty()) return ok_status();
-  const std::vector<LayerRange> ranges = split_layers(spec.layers, stages_of(options));
-  std::vector<node::StageMemory> all;
-  const std::vector<std::string> devices = devices_of(options);
-  for (std::size_t i = 0; i < std::min<std::size_t>(ranges.size(), options.local_workers); ++i) {
-    if (devices[i] != "cpu") continue;  // a card's memory is its worker's to look at
-    TRY(all.emplace_back(), node::stage_memory(file, spec, stage_engine(options, ranges[i])));
-    if (options.memory_bytes == 0) continue;
-    TRY_VOID(node::check_memory({all.back()}, options.memory_bytes));
+// The files of models by the ids of their manifests, for the referee's thread.
+class ModelFiles {
+ public:
+  void add(const Hash256& id, const std::string& path) {
+    const std::lock_guard lock(mutex_);
+    files_[id] = path;
   }
-  if (all.empty()) return ok_status();
-  return node::check_memory(all, node::memory_budget(0));
-}
-
-// For those who ask what to add; a stage that cannot be worked out is left out, and refused where
-// it is loaded.
-std::vector<StageNeed> stage_needs(const ServeOptions& options, const model::GgufFile& file,
-                                   const model::ModelSpec& spec) {
-  std::vector<StageNeed> needs;
-  if (options.optimise || !options.by_hand.empty()) return needs;
-  for (const LayerRange& layers : split_layers(spec.layers, stages_of(options))) {
-    const auto memory = node::stage_memory(file, spec, stage_engine(options, layers));
-    if (!memory.ok()) continue;
-    needs.push_back({layers, memory->weights, memory->least() + node::kProcessBytes});
+  Result<std::string> find(const Hash256& id) const {
+    const std::lock_guard lock(mutex_);
+    const auto found = files_.find(id);
+    if (found != files_.end()) return found->second;
+    return Error{ErrorCode::kUnavailable, "this server has no model " + id.hex()};
   }
-  return needs;
-}
 
-Result<ServedModel> read_model(const ServeOptions& options, const std::filesystem::path& path) {
-  TRY(const auto file, model::GgufFile::open(path.string()));
-  ServedModel served;
-  served.id = options.model_id.empty() ? model_name(path) : options.model_id;
-  served.file_bytes = file->file_bytes();
-  served.created = SystemClock().unix_seconds();
-  served.fingerprint = file->fingerprint().hex();
-  TRY(served.spec, model::ModelSpec::read(*file));
-  if (served.spec.vision_tensors > 0) {
-    spdlog::info(
-        "the model's file has {} tensors of a vision tower; they are left out, and text "
-        "alone is served",
-        served.spec.vision_tensors);
-  }
-  TRY_VOID(check_split(options, served.spec));
-  TRY_VOID(check_local_memory(options, *file, served.spec));
-  served.stages = stage_needs(options, *file, served.spec);
-  TRY(served.tokenizer, model::Tokenizer::load(*file));
-  TRY(served.chat_template, read_chat_template(*file, *served.tokenizer, options.chat_template));
-  served.syntax =
-      std::make_shared<model::ChatSyntax>(model::find_chat_syntax(*served.chat_template));
-  return served;
-}
-
-Result<coordinator::MeasuredPlacement> measured_placement(const ServeOptions& options,
-                                                          const std::string& path,
-                                                          const model::ModelSpec& spec) {
-  TRY(const auto file, model::GgufFile::open(path));
-  coordinator::MeasuredPlacement placement;
-  TRY(placement.model, node::placement_model(*file, spec));
-  placement.objective = *options.optimise;
-  placement.kv_tokens = std::min(spec.context, limits::kDefaultMaxTokens);
-  return placement;
-}
+ private:
+  mutable std::mutex mutex_;
+  std::map<Hash256, std::string> files_;
+};
 
 CoordinatorOptions coordinator_options(const ServeOptions& options, const ServedModel& served,
                                        const Clock& clock) {
@@ -315,45 +231,33 @@ class Server {
     folder_ = data_folder(options.data_dir);
     const bool beyond = !client::is_loopback_address(options.host);
     is_bound_ = beyond && client::dialled_host(options.host) == options.host;
-    TRY(const auto path, resolve_model(options.model));
-    TRY(ServedModel served, read_model(options, path));
-    CoordinatorOptions wiring = coordinator_options(options, served, clock_);
-    wiring.on_held_roster = std::bind_front(&Server::on_held_roster, this);
-    if (options.optimise) {
-      TRY(wiring.placement, measured_placement(options, path.string(), served.spec));
-      wiring.placement->elsewhere = [this](std::function<void()> work) {
-        searching_ = std::jthread(std::move(work));
-      };
+    options_ = options;
+    TRY(models_, offer_models(options));
+    // Receipts know a model by its header until its manifest is made.
+    for (const OfferedModel& each : models_) {
+      files_.add(blake2b(as_bytes(each.served.fingerprint)), each.path);
     }
     TRY(file_, ServerFile::lock(options.data_dir));
     if (!options.no_log_file) log_to_file_or_warn(server_log_file(options.data_dir));
     TRY_VOID(open_membership(options));
     TRY_VOID(open_links(options));
     TRY_VOID(open_credits(options));
-    if (!options.no_receipts) TRY_VOID(open_ledger(options, path.string()));
-    wiring.receipts = receipts_.get();
-    wiring.owner_of = [this](const PublicKey& key) { return membership_->owner_of(key); };
-    wiring.is_newcomer = membership_->is_newcomer();
-    wiring.canary_words = coordinator::http::canary_words(served, clock_);
+    if (!options.no_receipts) TRY_VOID(open_ledger(options));
     pieces_ = std::make_unique<node::PieceServer>(*data_, shared_, loop_.poster());
-    coordinator_ = Coordinator::start(wiring, clock_, random_, control_->sessions(), *pieces_);
+    start_coordinator();
     coordinator_->publish_roster(identity_->roster->book()->bytes());
-    const std::string file = std::filesystem::absolute(path).string();
-    if (cluster_) {  // for machines that join without the model's file
-      manifest_ = std::make_unique<ServedManifest>(ServedManifest::Options{
-          data_folder(options.data_dir), identity_->cluster, file, sources_of(file), loop_.poster(),
-          [this, file](const ManifestFile& manifest) { on_manifest(manifest, file); }});
-    }
     gate_ = std::make_unique<coordinator::CoordinatorGate>(*coordinator_, loop_.poster());
 
-    info_.model = served.id;
+    info_.model = models_.front().served.id;
     TRY(coordinator::http::HttpOptions http, api_options(options, store_));
     http.joinable = cluster_.has_value();
     if (cluster_) http.cluster = cluster_->name;
     if (cluster_) http.members = member_links();
     http.ledger = receipts_.get();
     pay_by_credits(http);
-    TRY(http_, HttpServer::start(http, std::move(served), *gate_, clock_, random_));
+    std::vector<ServedModel> served;
+    for (const OfferedModel& each : models_) served.push_back(each.served);
+    TRY(http_, HttpServer::start(http, ServedModels(std::move(served)), *gate_, clock_, random_));
     info_.api = "http://" + Address{client::dialled_host(options.host), http_->port()}.text();
     api_address_ = api_address_of(options, cluster_, http_->port());
     info_.control = control_->address();
@@ -366,7 +270,7 @@ class Server {
     spdlog::info("{} at {}/v1, workers connect to {}", info_.model, info_.api, info_.control);
     say_next_step(options);
     children_ = std::make_unique<Children>(loop_.io());
-    children_->start(local_workers(options, cluster_.has_value(), file, info_.control));
+    start_workers();
     if (!options.no_announce) announce();
     report_ready("the server runs in the background as process " + std::to_string(info_.pid) +
                  "; to end it: kill " + std::to_string(info_.pid) +
@@ -425,6 +329,91 @@ class Server {
     // For members: a coordinator that moves is found again by those that reach it once.
     if (cluster_) own.addresses = {control_address(options)};
     return membership_->restart(own);
+  }
+
+  void start_coordinator() {
+    if (models_.size() == 1) {
+      coordinator_ = open_model(0, {});
+      return;
+    }
+    coordinator::ModelSwitch::Options options;
+    for (const OfferedModel& each : models_) {
+      options.models.push_back({each.served.id, each.served.spec.context});
+    }
+    options.load = [this](std::uint32_t model, Coordinator::Next begin) {
+      auto coordinator = open_model(model, begin);
+      if (workers_ == nullptr) return coordinator;  // the first one: they are not started yet
+      workers_->stop();
+      replace_by_ = clock_.now() + kWorkersFarewell;
+      return coordinator;
+    };
+    options.why_no_room = [this](std::uint32_t model, const coordinator::SwarmStatus& now) {
+      return why_no_room(models_[model], now);
+    };
+    coordinator_ = std::make_unique<coordinator::ModelSwitch>(std::move(options), clock_);
+  }
+
+  // The coordinator of one model, in place of any before.
+  std::unique_ptr<Coordinator> open_model(std::uint32_t model, Coordinator::Next begin) {
+    const OfferedModel& offered = models_[model];
+    model_ = model;
+    CoordinatorOptions wiring = coordinator_options(options_, offered.served, clock_);
+    wiring.first_epoch = std::max(wiring.first_epoch, begin.epoch);
+    wiring.first_sequence = std::max(wiring.first_sequence, begin.sequence);
+    for (const OfferedModel& each : models_) {
+      if (&each != &offered) wiring.other_models.insert(each.served.fingerprint);
+    }
+    wiring.on_held_roster = std::bind_front(&Server::on_held_roster, this);
+    wiring.placement = offered.placement;
+    if (wiring.placement) {
+      wiring.placement->elsewhere = [this](std::function<void()> work) { search(std::move(work)); };
+    }
+    wiring.receipts = receipts_.get();
+    wiring.owner_of = [this](const PublicKey& key) { return membership_->owner_of(key); };
+    wiring.is_newcomer = membership_->is_newcomer();
+    wiring.canary_words = coordinator::http::canary_words(offered.served, clock_);
+    described_.clear();
+    if (cluster_) {  // for machines that join without the model's file
+      ServedManifest::Options manifest{
+          folder_,        identity_->cluster,
+          offered.path,   sources_of(offered.path),
+          loop_.poster(), [this, model](const ManifestFile& made) { on_manifest(made, model); }};
+      if (const auto known = manifests_.find(model); known != manifests_.end()) {
+        manifest.known = known->second;
+      }
+      manifest_.reset();  // its thread ends first: both write one file
+      manifest_ = std::make_unique<ServedManifest>(std::move(manifest));
+    }
+    auto coordinator = Coordinator::start(wiring, clock_, random_, control_->sessions(), *pieces_);
+    // Its receipts name the same model as those before it was unloaded.
+    if (const auto known = manifests_.find(model); known != manifests_.end()) {
+      coordinator->publish_model(known->second.id());
+    }
+    return coordinator;
+  }
+
+  // On a thread of its own. One for a model that was unloaded may still run.
+  void search(std::function<void()> work) {
+    std::erase_if(searches_, [](const Search& each) { return each.is_over->load(); });
+    auto is_over = std::make_shared<std::atomic<bool>>(false);
+    std::jthread thread([work = std::move(work), is_over] {
+      work();
+      is_over->store(true);
+    });
+    searches_.push_back({std::move(thread), std::move(is_over)});
+  }
+
+  // Of the model that is loaded. Those of the model before have ended.
+  void start_workers() {
+    workers_.reset();
+    workers_ = std::make_unique<Children>(loop_.io());
+    workers_->start(
+        local_workers(options_, cluster_.has_value(), models_[model_].path, info_.control));
+  }
+  void replace_workers() {
+    if (!replace_by_ || (workers_->running() > 0 && clock_.now() < *replace_by_)) return;
+    replace_by_.reset();
+    start_workers();
   }
 
   // Of the coordinator's own data links too.
@@ -558,7 +547,7 @@ class Server {
     http.grant = std::bind_front(&coordinator::LedgerService::grant, receipts_.get());
   }
 
-  Status open_ledger(const ServeOptions& options, const std::string& model) {
+  Status open_ledger(const ServeOptions& options) {
     const std::string path = data_folder(options.data_dir) + "/ledger";
     TRY(auto folder, ledger::open_archived_log(path, ledger::LogAccess::kCreate));
     auto receipts =
@@ -573,15 +562,22 @@ class Server {
     TRY(const auto machines, store_->machines());
     receipts_->remember_machines(coordinator::MachineHistory(
         machines, [store = store_](const auto& changed) { return store->put_machines(changed); }));
-    referee_ = std::make_unique<node::LocalReferee>(model);
+    referee_ = models_.size() == 1
+                   ? std::make_unique<node::LocalReferee>(models_.front().path)
+                   : std::make_unique<node::LocalReferee>(
+                         node::LocalReferee::FileOf(std::bind_front(&ModelFiles::find, &files_)));
     receipts_->set_referee(std::bind_front(&node::LocalReferee::judge, referee_.get()),
                            std::bind_front(keep_verdict, path + "/disputes"), options.referee_rate);
     receipts_->take_up_disputes(std::bind_front(kept_verdicts, path + "/disputes"));
     return ok_status();
   }
 
-  void on_manifest(const ManifestFile& manifest, const std::string& path) {
+  void on_manifest(const ManifestFile& manifest, std::uint32_t model) {
     const Hash256 id = manifest.manifest()->id();
+    const std::string& path = models_[model].path;
+    files_.add(id, path);
+    manifests_[model] = *manifest.manifest();
+    if (model != model_) return;  // of a model that was unloaded meanwhile
     node::RangeSet all;
     all.add(0, manifest.manifest()->file_bytes);
     const Status shared = shared_->share(id, path, std::move(all));
@@ -608,6 +604,7 @@ class Server {
 
   void on_timer() {
     coordinator_->on_timer();
+    replace_workers();
     if (++ticks_ % kFollowTicks == 0) {  // hearth nodes rm writes to the store alone
       const Status followed = membership_->follow_store();
       if (!followed) spdlog::error("cannot read the store: {}", followed.error().message);
@@ -657,10 +654,17 @@ class Server {
     http_->suspend();
     gate_->end_all({ErrorCode::kUnavailable, why});
     children_->stop();
+    if (workers_ != nullptr) workers_->stop();
+    replace_by_.reset();
     farewell_.expires_after(kServerFarewell);
     farewell_.async_wait([this](const boost::system::error_code&) { loop_.stop(); });
   }
 
+  ServeOptions options_;
+  std::vector<OfferedModel> models_;
+  std::uint32_t model_ = 0;  // of them, that the workers have or load
+  ModelFiles files_;
+  std::map<std::uint32_t, model::Manifest> manifests_;  // by model, of those that were loaded
   Loop loop_;
   boost::asio::steady_timer farewell_{loop_.io()};
   SystemClock clock_;
@@ -674,7 +678,11 @@ class Server {
   std::string api_address_;  // as other machines of the cluster dial it; empty: they cannot
   bool ready_ = false;
   unsigned ticks_ = 0;
-  std::jthread searching_;  // for the best placement
+  struct Search {
+    std::jthread thread;
+    std::shared_ptr<std::atomic<bool>> is_over;
+  };
+  std::vector<Search> searches_;  // for the best placement
   std::unique_ptr<ServerFile> file_;
   std::optional<ServerIdentity> identity_;
   std::shared_ptr<coordinator::Store> store_;
@@ -694,7 +702,9 @@ class Server {
   std::unique_ptr<Coordinator> coordinator_;
   std::unique_ptr<coordinator::CoordinatorGate> gate_;
   std::unique_ptr<HttpServer> http_;
-  std::unique_ptr<Children> children_;
+  std::unique_ptr<Children> children_;   // but the workers
+  std::unique_ptr<Children> workers_;    // of this machine
+  std::optional<TimePoint> replace_by_;  // they make room for another model's, until then
 };
 
 }  // namespace

@@ -12,7 +12,8 @@
 namespace hearth::cli {
 
 struct ServeOptions {
-  std::string model;          // file or pulled name
+  // Files, pulled names or folders. Of several models the workers hold one at a time.
+  std::vector<std::string> models;
   std::string model_id;       // as clients name it; empty: from the file's name
   std::string chat_template;  // a file; empty: the model's own
   // Workers of this machine. A single one of a cluster has the machine's name.

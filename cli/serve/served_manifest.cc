@@ -47,9 +47,11 @@ Status ServedManifest::make(const std::stop_token& stop) {
   TRY(const std::string identity, identity_of(options_.model));
   const std::string note = options_.folder + "/manifest.of";
   const auto noted = read_private_file(note, 64 * 1024);
-  const bool known = kept->manifest() && noted.ok() && as_text(*noted) == identity;
+  const bool noted_known = kept->manifest() && noted.ok() && as_text(*noted) == identity;
   model::Manifest manifest;
-  if (known) {
+  if (options_.known) {
+    manifest = *options_.known;
+  } else if (noted_known) {
     manifest = *kept->manifest();
   } else {
     TRY(const auto file, model::GgufFile::open(options_.model));

@@ -5,6 +5,7 @@
 #include <atomic>
 #include <cstdint>
 #include <functional>
+#include <optional>
 #include <string>
 #include <thread>
 #include <vector>
@@ -24,6 +25,7 @@ class ServedManifest {
     std::vector<std::string> sources;
     std::function<void(std::function<void()>)> post;  // to the owner's thread
     std::function<void(const ManifestFile&)> ready;   // there, once
+    std::optional<model::Manifest> known = {};        // of this file, which is not hashed again
   };
   explicit ServedManifest(Options options);  // the destructor gives up
 

@@ -72,15 +72,23 @@ void add_audits(CLI::App& verb, const std::shared_ptr<ServeOptions>& o) {
       ->default_str("newcomer");
 }
 
+void add_models(CLI::App& verb, ServeOptions& o) {
+  verb.add_option("-m,--model", o.models,
+                  "GGUF file, pulled name, or a folder of files; needs no flag. Of several models "
+                  "(repeatable) each is loaded when it is asked for")
+      ->allow_extra_args(false)
+      ->multi_option_policy(CLI::MultiOptionPolicy::TakeAll);
+  verb.add_option("model", o.models, "the same");
+  verb.add_option("--model-id,--alias", o.model_id, "name of the model in the API")
+      ->check(text_within(limits::kModelNameBytes));
+  verb.add_option("--chat-template", o.chat_template,
+                  "a Jinja file in place of the model's chat template");
+}
+
 void add_serve(CLI::App& app, Action& action) {
   const auto o = std::make_shared<ServeOptions>();
   CLI::App* verb = app.add_subcommand("serve", "Run the coordinator and its API");
-  verb->add_option("-m,--model", o->model, "GGUF file or pulled name; needs no flag");
-  verb->add_option("model", o->model, "the same");
-  verb->add_option("--model-id,--alias", o->model_id, "name of the model in the API")
-      ->check(text_within(limits::kModelNameBytes));
-  verb->add_option("--chat-template", o->chat_template,
-                   "a Jinja file in place of the model's chat template");
+  add_models(*verb, *o);
   add_pipeline(*verb, o);
   verb->add_option("--host", o->host,
                    "address of the API, with or without port; beyond loopback, requests need a key")
@@ -134,7 +142,7 @@ void add_serve(CLI::App& app, Action& action) {
       if (address->port && port->count() == 0) o->port = *address->port;
     }
     action = [o] {
-      if (!o->model.empty()) return run_serve(*o);
+      if (!o->models.empty()) return run_serve(*o);
       return misused(Error::invalid(
           "no model is given: hearth serve MODEL, a GGUF file or a name that hearth ls shows"));
     };

@@ -1,0 +1,206 @@
+#include "cli/serve/offered_models.h"
+
+#include <spdlog/spdlog.h>
+
+#include <algorithm>
+#include <filesystem>
+#include <numeric>
+#include <thread>
+
+#include "base/clock.h"
+#include "base/ids.h"
+#include "base/limits.h"
+#include "cli/models/models.h"
+#include "cli/serve/model_list.h"
+#include "cli/terminal/progress.h"
+#include "cli/worker/device.h"
+#include "cli/worker/worker.h"
+#include "model/chat_template.h"
+#include "model/gguf/gguf.h"
+#include "model/spec.h"
+#include "model/text/tokenizer.h"
+#include "node/engine/placement_model.h"
+#include "node/engine/stage_memory.h"
+#include "proto/split.h"
+
+namespace hearth::cli {
+
+using coordinator::http::ServedModel;
+using coordinator::http::StageNeed;
+
+// Of each local worker: every core. With one stream a single stage works at a time: on two cores
+// three workers of two threads decode 300 tokens/s, of one thread 245. With many streams all stages
+// work at once, with no measurable loss (982 and 995). Figures: tests/bench/swarm_speed.py.
+std::uint32_t threads_of(const ServeOptions& options) {
+  return options.worker_threads > 0 ? options.worker_threads
+                                    : std::max(1U, std::thread::hardware_concurrency());
+}
+
+// 0: as many as are best.
+std::uint32_t stages_of(const ServeOptions& options) {
+  if (!options.by_hand.empty()) return static_cast<std::uint32_t>(options.by_hand.size());
+  return options.stages;
+}
+
+std::vector<std::string> devices_of(const ServeOptions& options) {
+  return worker_devices(options.device, options.local_workers, cards_here());
+}
+
+namespace {
+
+// What no start of a worker again would mend.
+Status check_split(const ServeOptions& options, const model::ModelSpec& spec) {
+  const std::uint32_t stages = stages_of(options);
+  REQUIRE(stages <= spec.layers, "the model has " + counted(spec.layers, "layer") +
+                                     ", fewer than " + std::to_string(stages) + " stages");
+  REQUIRE(options.by_hand.empty() || options.by_hand.back().layers.end == spec.layers,
+          "--place must end with the model's last layer, " + std::to_string(spec.layers - 1));
+  if (options.local_workers == 0) return ok_status();
+  const std::uint32_t layers = stages == 0 ? 1 : split_layers(spec.layers, stages).front().size();
+  return check_kv_budget(options.kv_budget_bytes, spec, layers);
+}
+
+node::EngineOptions stage_engine(const ServeOptions& options, LayerRange layers) {
+  node::EngineOptions engine;
+  engine.layers = layers;
+  engine.kv_budget_bytes = options.kv_budget_bytes;
+  engine.batch_rows = options.batch_rows;
+  engine.threads = threads_of(options);
+  return engine;
+}
+
+// That this machine holds the stages of its local workers, each of them and all together.
+Status check_local_memory(const ServeOptions& options, const model::GgufFile& file,
+                          const model::ModelSpec& spec) {
+  // Else each worker says what it holds.
+  if (options.optimise || !options.by_hand.empty()) return ok_status();
+  const std::vector<LayerRange> ranges = split_layers(spec.layers, stages_of(options));
+  std::vector<node::StageMemory> all;
+  const std::vector<std::string> devices = devices_of(options);
+  for (std::size_t i = 0; i < std::min<std::size_t>(ranges.size(), options.local_workers); ++i) {
+    if (devices[i] != "cpu") continue;  // a card's memory is its worker's to look at
+    TRY(all.emplace_back(), node::stage_memory(file, spec, stage_engine(options, ranges[i])));
+    if (options.memory_bytes == 0) continue;
+    TRY_VOID(node::check_memory({all.back()}, options.memory_bytes));
+  }
+  if (all.empty()) return ok_status();
+  return node::check_memory(all, node::memory_budget(0));
+}
+
+// For those who ask what to add; a stage that cannot be worked out is left out, and refused where
+// it is loaded.
+std::vector<StageNeed> stage_needs(const ServeOptions& options, const model::GgufFile& file,
+                                   const model::ModelSpec& spec) {
+  std::vector<StageNeed> needs;
+  if (options.optimise || !options.by_hand.empty()) return needs;
+  for (const LayerRange& layers : split_layers(spec.layers, stages_of(options))) {
+    const auto memory = node::stage_memory(file, spec, stage_engine(options, layers));
+    if (!memory.ok()) continue;
+    needs.push_back({layers, memory->weights, memory->least() + node::kProcessBytes});
+  }
+  return needs;
+}
+
+Result<ServedModel> read_model(const ServeOptions& options, const std::filesystem::path& path) {
+  TRY(const auto file, model::GgufFile::open(path.string()));
+  ServedModel served;
+  served.id = options.model_id.empty() ? model_name(path) : options.model_id;
+  served.file_bytes = file->file_bytes();
+  served.created = SystemClock().unix_seconds();
+  served.fingerprint = file->fingerprint().hex();
+  TRY(served.spec, model::ModelSpec::read(*file));
+  if (served.spec.vision_tensors > 0) {
+    spdlog::info(
+        "the model's file has {} tensors of a vision tower; they are left out, and text "
+        "alone is served",
+        served.spec.vision_tensors);
+  }
+  TRY_VOID(check_split(options, served.spec));
+  TRY_VOID(check_local_memory(options, *file, served.spec));
+  served.stages = stage_needs(options, *file, served.spec);
+  TRY(served.tokenizer, model::Tokenizer::load(*file));
+  TRY(served.chat_template, read_chat_template(*file, *served.tokenizer, options.chat_template));
+  served.syntax =
+      std::make_shared<model::ChatSyntax>(model::find_chat_syntax(*served.chat_template));
+  return served;
+}
+
+Result<coordinator::MeasuredPlacement> measured_placement(const ServeOptions& options,
+                                                          const std::string& path,
+                                                          const model::ModelSpec& spec) {
+  TRY(const auto file, model::GgufFile::open(path));
+  coordinator::MeasuredPlacement placement;
+  TRY(placement.model, node::placement_model(*file, spec));
+  placement.objective = *options.optimise;
+  placement.kv_tokens = std::min(spec.context, limits::kDefaultMaxTokens);
+  return placement;
+}
+
+Result<OfferedModel> offer_model(const ServeOptions& options, const std::filesystem::path& path) {
+  OfferedModel offered;
+  offered.path = std::filesystem::absolute(path).string();
+  TRY(offered.served, read_model(options, path));
+  if (options.optimise) {
+    TRY(offered.placement, measured_placement(options, path.string(), offered.served.spec));
+  }
+  return offered;
+}
+
+// Of all its tensors that are computed with.
+Result<std::uint64_t> weight_bytes(const OfferedModel& offered) {
+  TRY(const auto file, model::GgufFile::open(offered.path));
+  TRY(const placement::Model sizes, node::placement_model(*file, offered.served.spec));
+  return std::accumulate(sizes.layer_bytes.begin(), sizes.layer_bytes.end(),
+                         sizes.embedding_bytes + sizes.head_bytes);
+}
+
+}  // namespace
+
+Result<std::vector<OfferedModel>> offer_models(const ServeOptions& options) {
+  TRY(const std::vector<ListedModel> listed, list_served_models(options.models));
+  const bool for_one =
+      !options.model_id.empty() || !options.chat_template.empty() || !options.by_hand.empty();
+  REQUIRE(listed.size() == 1 || !for_one,
+          "--model-id, --chat-template and --place are for one model, and " +
+              std::to_string(listed.size()) + " are given: leave these out, or serve one model");
+  std::vector<OfferedModel> models;
+  for (const ListedModel& each : listed) {
+    auto offered = offer_model(options, each.path);
+    if (!offered.ok() && each.found) {
+      spdlog::warn("{} is not served: {}", each.path.string(), offered.error().message);
+      continue;
+    }
+    if (!offered.ok()) return offered.error();
+    for (const OfferedModel& other : models) {
+      REQUIRE(other.served.id != offered->served.id, "two models have the name '" +
+                                                         other.served.id + "': " + other.path +
+                                                         " and " + offered->path);
+      REQUIRE(other.served.fingerprint != offered->served.fingerprint,
+              other.path + " and " + offered->path + " are the same model; name one of them");
+    }
+    if (listed.size() > 1) {
+      TRY(offered->weight_bytes, weight_bytes(*offered));
+    }
+    models.push_back(*std::move(offered));
+  }
+  REQUIRE(!models.empty(), "none of the models can be served");
+  return models;
+}
+
+// A twentieth is left for what a model's own buffers differ by.
+std::string why_no_room(const OfferedModel& offered, const coordinator::SwarmStatus& now) {
+  std::uint64_t room = 0;
+  std::uint64_t workers = 0;
+  for (const coordinator::NodeStatus& node : now.nodes) {
+    if (node.state == "lost" || node.away) continue;
+    if (!node.measured) return "";
+    room += node.measured->memory_bytes;
+    ++workers;
+  }
+  if (workers == 0 || offered.weight_bytes <= room + room / 20) return "";
+  return "its weights need " + format_bytes(offered.weight_bytes) + ", and " +
+         counted(workers, "worker") + " here may use " + format_bytes(room) +
+         "; join more machines, or ask for a smaller model";
+}
+
+}  // namespace hearth::cli

@@ -1,0 +1,236 @@
+"""Several models on one server: two workers that hold one of them at a time, real processes on
+loopback. Answers equal those of `hearth run --local` with the same file.
+
+Needs HEARTH_BINARY, HEARTH_DEMO_MODEL and HEARTH_MEASURE.
+"""
+
+import json
+import os
+import pathlib
+import shutil
+import signal
+import subprocess
+import tempfile
+import threading
+import unittest
+import urllib.request
+
+import swarm
+
+PROMPT = "The capital of France is"
+TOKENS = 12
+# Sampled, for what a model of random weights likes best is one token again and again.
+SAMPLING = {"temperature": 0.9, "top_k": 0, "top_p": 1, "min_p": 0, "repeat_penalty": 1, "seed": 7}
+FLAGS = ("--temp", "0.9", "--top-k", "0", "--top-p", "1", "--min-p", "0", "--repeat-penalty", "1",
+         "--seed", "7", "-n", TOKENS)
+
+
+def local(model, prompt=PROMPT):
+    code, out, err = swarm.hearth("run", "--local", model, prompt, "--raw", *FLAGS, "--token-ids")
+    assert code == 0, err
+    return out
+
+
+def events(url, body, headers=None):
+    """Each line of a streamed completion."""
+    request = urllib.request.Request(url, data=json.dumps({**body, "stream": True}).encode(),
+                                     headers={"Content-Type": "application/json", **(headers or {})})
+    with urllib.request.urlopen(request, timeout=swarm.PATIENCE_S) as reply:
+        for raw in reply:
+            yield raw.decode().rstrip("\n")
+
+
+class Models(unittest.TestCase):
+    @classmethod
+    def setUpClass(cls):
+        cls.folder = pathlib.Path(tempfile.mkdtemp())
+        os.symlink(os.path.abspath(swarm.MODEL), cls.folder / "alpha.gguf")
+        swarm.make_model(cls.folder / "beta.gguf", "--seed", "5", "--layers", "4")
+        swarm.make_model(cls.folder / "gamma.gguf", "--seed", "6", "--layers", "2")
+        cls.files = {name: cls.folder / f"{name}.gguf" for name in ("alpha", "beta", "gamma")}
+        cls.wanted = {name: cls.ids_of(local(file)) for name, file in cls.files.items()}
+
+    @classmethod
+    def tearDownClass(cls):
+        shutil.rmtree(cls.folder)
+
+    @staticmethod
+    def ids_of(printed):
+        """Token ids that `hearth run --token-ids` prints."""
+        return [int(word) for word in printed.replace("[", " ").replace("]", " ").replace(",", " ")
+                .split() if word.isdigit()][-TOKENS:]
+
+    def body(self, name, **more):
+        return {"model": name, "prompt": PROMPT, "max_tokens": TOKENS, "return_token_ids": True,
+                **SAMPLING, **more}
+
+    def serve(self, *flags, models=("alpha", "beta"), **more):
+        rest = [word for name in models[1:] for word in ("--model", self.files[name])]
+        return swarm.Swarm(2, *rest, *flags, model=self.files[models[0]], **more)
+
+    def ask(self, s, name, **more):
+        status, reply = s.post("/v1/completions", self.body(name, **more))
+        self.assertEqual(status, 200, reply)
+        self.assertEqual(reply["model"], name)
+        self.assertEqual(reply["choices"][0]["token_ids"], self.wanted[name], name)
+        return reply
+
+    def states(self, s):
+        return {one["id"]: one["status"]["value"] for one in s.get("/v1/models")[1]["data"]}
+
+    def test_requests_alternate_between_two_models(self):
+        with self.serve() as s:
+            self.assertEqual(self.states(s), {"alpha": "loaded", "beta": "unloaded"})
+            self.assertEqual(s.get("/readyz/alpha")[0], 200)
+            status, reply = s.get("/readyz/beta")
+            self.assertEqual((status, reply["error"]["code"]), (503, "model_not_loaded"))
+            self.assertEqual(s.get("/readyz/delta")[0], 404)
+            pids = set(s.worker_pids().values())
+            for name in ("alpha", "beta", "alpha", "beta"):
+                self.ask(s, name)
+                self.assertEqual(s.state()["model"]["id"], name)
+                self.assertEqual(s.get(f"/readyz/{name}")[0], 200)
+                running = s.get("/api/ps")[1]["models"]
+                self.assertEqual([one["name"] for one in running], [name])
+            self.assertEqual(self.states(s), {"alpha": "unloaded", "beta": "loaded"})
+            self.assertEqual({one["name"] for one in s.get("/api/tags")[1]["models"]},
+                             {"alpha", "beta"})
+            for pid in pids:
+                self.assertFalse(swarm.alive(pid), "the workers of the model before are gone")
+            # Without a name it is the first one.
+            body = self.body("alpha")
+            del body["model"]
+            status, reply = s.post("/v1/completions", body)
+            self.assertEqual((status, reply["model"]), (200, "alpha"))
+            self.assertEqual(reply["choices"][0]["token_ids"], self.wanted["alpha"])
+            totals = s.state()["totals"]
+            self.assertGreaterEqual(totals["finished_length"] + totals["finished_stop"], 5)
+            for route, body in (("/v1/completions", self.body("delta")),
+                                ("/v1/chat/completions",
+                                 {"model": "delta", "messages": [{"role": "user",
+                                                                  "content": "Hello"}]})):
+                status, reply = s.post(route, body)
+                self.assertEqual((status, reply["error"]["code"]), (404, "model_not_found"))
+                self.assertIn("'alpha', 'beta'", reply["error"]["message"])
+
+    def test_a_stream_that_waits_for_its_model_is_kept_alive_and_told_why(self):
+        with self.serve() as s:
+            lines = list(events(s.api + "/v1/completions", self.body("beta")))
+            chunks = [json.loads(line[6:]) for line in lines
+                      if line.startswith("data: ") and line != "data: [DONE]"]
+            loading = [chunk["hearth"]["loading"] for chunk in chunks
+                       if "loading" in chunk.get("hearth", {})]
+            self.assertTrue(loading, lines)
+            self.assertEqual({one["model"] for one in loading}, {"beta"})
+            self.assertEqual(loading[-1]["state"], "loading")
+            self.assertTrue(lines[0].startswith(":"), "a comment comes first")
+            self.assertTrue(all(len(chunk["choices"]) == 1 for chunk in chunks
+                                if "loading" in chunk.get("hearth", {})))
+            ids = [token for chunk in chunks for choice in chunk["choices"]
+                   for token in choice.get("token_ids") or []]
+            self.assertEqual(ids, self.wanted["beta"])
+            self.assertEqual(lines[-2:], ["data: [DONE]", ""])
+
+    def test_three_models_of_a_folder_for_clients_at_once(self):
+        with swarm.Swarm(2, model=self.folder) as s:
+            self.assertEqual(list(self.states(s)), ["alpha", "beta", "gamma"])
+            failures = []
+
+            def client(names):
+                try:
+                    for name in names:
+                        self.ask(s, name)
+                except BaseException as error:  # of a thread, for the test
+                    failures.append(error)
+
+            orders = (("alpha", "beta", "gamma"), ("gamma", "alpha", "beta"), ("beta", "beta"))
+            threads = [threading.Thread(target=client, args=(order,)) for order in orders]
+            for thread in threads:
+                thread.start()
+            for thread in threads:
+                thread.join()
+            self.assertFalse(failures, failures)
+            self.assertEqual(s.state()["waiting"], 0)
+
+    def test_a_worker_that_is_killed_while_its_model_loads(self):
+        with self.serve() as s:
+            first = set(s.worker_pids().values())
+            answers = []
+            thread = threading.Thread(
+                target=lambda: answers.append(s.post("/v1/completions", self.body("beta"))))
+            thread.start()
+
+            def other():
+                state = s.state()
+                pids = {node["process_id"] for node in state["nodes"] if node["state"] != "lost"}
+                return state["model"]["id"] == "beta" and pids - first
+
+            os.kill(next(iter(swarm.wait_until(other, "a worker of the other model"))),
+                    signal.SIGKILL)
+            thread.join()
+            status, reply = answers[0]
+            self.assertEqual(status, 200, reply)
+            self.assertEqual(reply["choices"][0]["token_ids"], self.wanted["beta"])
+            self.ask(s, "alpha")
+
+    def test_keys_share_the_wait_and_their_models_bind(self):
+        folder = pathlib.Path(tempfile.mkdtemp())
+        self.addCleanup(shutil.rmtree, folder)
+        keys = {}
+        for name, words in (("one", []), ("two", []), ("beta-only", ["--models", "beta"])):
+            code, out, err = swarm.hearth("key", "create", name, *words, "--data-dir", folder)
+            self.assertEqual(code, 0, err)
+            keys[name] = out.split()[-1]
+        with self.serve(data_dir=folder) as s:
+            def ask(key, model):
+                return swarm.http("POST", s.api + "/v1/completions", self.body(model),
+                                  headers={"Authorization": f"Bearer {keys[key]}"})
+
+            answers = {}
+
+            def client(key, model):
+                answers[key, model] = ask(key, model)
+
+            threads = [threading.Thread(target=client, args=pair)
+                       for pair in (("one", "alpha"), ("two", "beta"), ("one", "beta"),
+                                    ("two", "alpha"), ("beta-only", "beta"))]
+            for thread in threads:
+                thread.start()
+            for thread in threads:
+                thread.join()
+            for (key, model), (status, reply) in answers.items():
+                self.assertEqual(status, 200, (key, reply))
+                self.assertEqual(reply["choices"][0]["token_ids"], self.wanted[model])
+            status, reply = ask("beta-only", "alpha")
+            self.assertEqual((status, reply["error"]["code"]), (403, "model_not_allowed"))
+            listed = swarm.http("GET", s.api + "/v1/models",
+                                headers={"Authorization": f"Bearer {keys['beta-only']}"})[1]
+            self.assertEqual([one["id"] for one in listed["data"]], ["beta"])
+
+    def test_receipts_name_their_model(self):
+        with self.serve() as s:
+            answers = []
+            for number, name in enumerate(("alpha", "beta", "alpha")):
+                file = s.data_dir / f"answer-{number}"
+                code, _, err = swarm.hearth("run", name, PROMPT, "--raw", "--host", s.api, *FLAGS,
+                                            "--receipt", file)
+                self.assertEqual(code, 0, err)
+                answers.append((name, file))
+
+            def verify(file, name):
+                code, out, err = swarm.hearth("verify", file, s.data_dir, "--re-execute", "--json",
+                                              "--model", self.files[name])
+                return None if "has no receipt" in err else (code, out, err)
+
+            for name, file in answers:
+                code, out, err = swarm.wait_until(lambda: verify(file, name), "its receipts")
+                self.assertEqual(code, 0, err)
+                self.assertTrue(json.loads(out)["sound"])
+                other = "beta" if name == "alpha" else "alpha"
+                self.assertNotEqual(verify(file, other)[0], 0, "it is an answer of one model")
+            audits = s.state()["audits"]
+            self.assertEqual(audits.get("unreceipted", {}).get("windows", 0), 0, audits)
+
+
+if __name__ == "__main__":
+    swarm.main()
