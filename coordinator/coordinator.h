@@ -210,6 +210,8 @@ struct SwarmStatus {
   bool may_come = false;
   std::vector<ModelStatus> models;  // of a server that has several; else empty
   std::uint32_t model = 0;          // of them, that the workers have or load
+  // A worker of another of the server's models came lately, of which nothing else is known.
+  bool has_other_workers = false;
 };
 
 // Layers are placed by what nodes and links were measured to do.

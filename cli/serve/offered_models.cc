@@ -154,6 +154,17 @@ Result<std::uint64_t> weight_bytes(const OfferedModel& offered) {
                          sizes.embedding_bytes + sizes.head_bytes);
 }
 
+Status check_distinct(const std::vector<OfferedModel>& models, const OfferedModel& one) {
+  for (const OfferedModel& other : models) {
+    REQUIRE(other.served.id != one.served.id, "two models have the name '" + other.served.id +
+                                                  "': " + other.path + " and " + one.path);
+    REQUIRE(other.served.fingerprint != one.served.fingerprint,
+            other.path + " and " + one.path +
+                " have the same header, by which models are told apart; serve one of them");
+  }
+  return ok_status();
+}
+
 }  // namespace
 
 Result<std::vector<OfferedModel>> offer_models(const ServeOptions& options) {
@@ -166,18 +177,12 @@ Result<std::vector<OfferedModel>> offer_models(const ServeOptions& options) {
   std::vector<OfferedModel> models;
   for (const ListedModel& each : listed) {
     auto offered = offer_model(options, each.path);
-    if (!offered.ok() && each.found) {
-      spdlog::warn("{} is not served: {}", each.path.string(), offered.error().message);
+    Status usable = offered.ok() ? check_distinct(models, *offered) : Status(offered.error());
+    if (!usable.ok() && each.found) {
+      spdlog::warn("{} is not served: {}", each.path.string(), usable.error().message);
       continue;
     }
-    if (!offered.ok()) return offered.error();
-    for (const OfferedModel& other : models) {
-      REQUIRE(other.served.id != offered->served.id, "two models have the name '" +
-                                                         other.served.id + "': " + other.path +
-                                                         " and " + offered->path);
-      REQUIRE(other.served.fingerprint != offered->served.fingerprint,
-              other.path + " and " + offered->path + " are the same model; name one of them");
-    }
+    TRY_VOID(std::move(usable));
     if (listed.size() > 1) {
       TRY(offered->weight_bytes, weight_bytes(*offered));
     }
@@ -189,6 +194,7 @@ Result<std::vector<OfferedModel>> offer_models(const ServeOptions& options) {
 
 // A twentieth is left for what a model's own buffers differ by.
 std::string why_no_room(const OfferedModel& offered, const coordinator::SwarmStatus& now) {
+  if (now.has_other_workers) return "";  // what these have is not known
   std::uint64_t room = 0;
   std::uint64_t workers = 0;
   for (const coordinator::NodeStatus& node : now.nodes) {

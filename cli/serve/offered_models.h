@@ -22,7 +22,7 @@ struct OfferedModel {
 };
 
 // In the order of the options. A file that was found in a folder and cannot be served is left out,
-// with a warning. kInvalidInput: two have one name, or are one model.
+// with a warning. kInvalidInput: two have one name, or one header.
 Result<std::vector<OfferedModel>> offer_models(const ServeOptions& options);
 
 // What a model needs against what these workers have, a sentence; empty: they may have room, or

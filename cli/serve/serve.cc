@@ -350,6 +350,7 @@ class Server {
     options.why_no_room = [this](std::uint32_t model, const coordinator::SwarmStatus& now) {
       return why_no_room(models_[model], now);
     };
+    options.hashed = [this] { return manifest_ != nullptr ? manifest_->hashed() : 0; };
     coordinator_ = std::make_unique<coordinator::ModelSwitch>(std::move(options), clock_);
   }
 

@@ -117,6 +117,23 @@ Result<int> run_top(const StatusOptions& options) {
   });
 }
 
+namespace {
+
+// Of a server with several models, those that are not loaded; else empty.
+std::string other_models(const Json& state) {
+  std::string line;
+  for (const Json& model : state.value("models", Json::array())) {
+    if (model.at("id") == state.at("model").at("id")) continue;
+    line += line.empty() ? "\nnot loaded: " : ", ";
+    line += escape_control(model.at("id").get<std::string>());
+    const auto how = model.at("state").get<std::string>();
+    if (how != "unloaded") line += " (" + escape_control(how) + ")";
+  }
+  return line;
+}
+
+}  // namespace
+
 Result<int> run_ps(const StatusOptions& options) {
   catch_interrupts();
   TRY(const SwarmAnswer answer, wait_for_state(options));
@@ -138,7 +155,7 @@ Result<int> run_ps(const StatusOptions& options) {
     table.add({view.model, format_bytes(view.model_bytes), model.at("context").dump(),
                std::to_string(pipelines.size()), std::to_string(view.running),
                std::to_string(view.waiting)});
-    return succeed(boost::algorithm::join(table.lines(), "\n"));
+    return succeed(boost::algorithm::join(table.lines(), "\n") + other_models(state));
   } catch (const Json::exception& bad) {
     return Error::invalid(std::string("the server has another version than this program: ") +
                           bad.what());

@@ -201,6 +201,7 @@ SwarmStatus CoordinatorMachine::status() const {
     status.missing = "no pipeline serves: " + lifecycle_.missing();
     status.may_come = lifecycle_.may_come();
   }
+  status.has_other_workers = sessions_.has_other_workers();
   status.uncovered = lifecycle_.uncovered();
   status.stages_wanted = options_.stages;
   if (options_.placement) status.objective = options_.placement->objective;

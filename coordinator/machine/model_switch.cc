@@ -226,7 +226,8 @@ void ModelSwitch::watch_loading() {
       loading_.bytes_total += node.held_total;
     }
   }
-  Signs signs{loading_.workers, loading_.bytes, status.missing};
+  const std::uint64_t hashed = options_.hashed ? options_.hashed() : 0;
+  Signs signs{loading_.workers, loading_.bytes, hashed, status.missing};
   if (signs != signs_) changed_at_ = now;
   signs_ = std::move(signs);
   const bool wanted = !entries_[current_].waiting.empty();

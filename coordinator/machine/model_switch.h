@@ -55,6 +55,8 @@ class ModelSwitch final : public Coordinator {
     // Why the workers of this status have no room for a model: what it needs and what there is.
     // Empty: they may have it. Null: likewise.
     std::function<std::string(std::uint32_t model, const SwarmStatus& now)> why_no_room = {};
+    // Bytes of the current model's file that were read for its manifest. Null: none are.
+    std::function<std::uint64_t()> hashed = {};
   };
 
   ModelSwitch(Options options, const Clock& clock);
@@ -93,6 +95,7 @@ class ModelSwitch final : public Coordinator {
   struct Signs {
     std::size_t workers = 0;
     std::uint64_t bytes = 0;
+    std::uint64_t hashed = 0;
     std::string missing = {};
     friend bool operator==(const Signs&, const Signs&) = default;
   };

@@ -24,6 +24,7 @@ using control::v1::CoordinatorMessage;
 using control::v1::WorkerMessage;
 
 constexpr Duration kRegisterPatience = std::chrono::seconds(5);
+constexpr Duration kOtherRemembered = std::chrono::minutes(1);
 
 // What a change of is logged. A port is another one with every start.
 std::string machine_of(const NodeStatus& status) {
@@ -96,6 +97,7 @@ void WorkerSessions::on_first_message(LinkId link, const WorkerMessage& message)
     return refuse(link, std::string(kNotAdmitted));
   }
   if (options_.other_models.contains(message.register_().model_fingerprint())) {
+    other_at_ = clock_.now();
     return refuse(link, "the server has another of its models loaded now", Refusal::kOtherModel);
   }
   Status fit = registry_.check(message.register_());
@@ -196,6 +198,10 @@ void WorkerSessions::close_all() {
     registry_.lose(*node);
     INVARIANT(node->state == Node::State::kLost, "a worker whose session is closed is lost");
   }
+}
+
+bool WorkerSessions::has_other_workers() const {
+  return other_at_ && clock_.now() - *other_at_ < kOtherRemembered;
 }
 
 void WorkerSessions::publish_roster(Bytes roster) {

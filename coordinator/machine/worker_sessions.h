@@ -32,6 +32,8 @@ class WorkerSessions final : public TransportEvents, MachineParts {
   void send(LinkId link, const control::v1::CoordinatorMessage& message);
   // Ends every session. The pipelines of its workers have ended before.
   void close_all();
+  // A worker of another of the server's models came in the last minute.
+  bool has_other_workers() const;
   // Tells every worker, now and when it registers.
   void publish_roster(Bytes roster);
 
@@ -60,6 +62,7 @@ class WorkerSessions final : public TransportEvents, MachineParts {
 
   Bytes roster_;                          // empty before the first one
   std::map<LinkId, Stranger> strangers_;  // links without a name, or refused
+  std::optional<TimePoint> other_at_;     // the latest worker of another of the server's models
 };
 
 }  // namespace hearth::coordinator

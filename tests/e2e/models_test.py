@@ -15,6 +15,7 @@ import threading
 import unittest
 import urllib.request
 
+import cluster
 import swarm
 
 PROMPT = "The capital of France is"
@@ -85,6 +86,9 @@ class Models(unittest.TestCase):
             status, reply = s.get("/readyz/beta")
             self.assertEqual((status, reply["error"]["code"]), (503, "model_not_loaded"))
             self.assertEqual(s.get("/readyz/delta")[0], 404)
+            code, out, err = swarm.hearth("ps", "--host", s.api)
+            self.assertEqual(code, 0, err)
+            self.assertIn("not loaded: beta", out)
             pids = set(s.worker_pids().values())
             for name in ("alpha", "beta", "alpha", "beta"):
                 self.ask(s, name)
@@ -230,6 +234,33 @@ class Models(unittest.TestCase):
                 self.assertNotEqual(verify(file, other)[0], 0, "it is an answer of one model")
             audits = s.state()["audits"]
             self.assertEqual(audits.get("unreceipted", {}).get("windows", 0), 0, audits)
+
+
+class Joined(cluster.Cluster):
+    """Machines that have joined have no file: each opens the model that the coordinator has."""
+
+    def test_joined_workers_change_to_the_model_that_is_asked_for(self):
+        files = {name: pathlib.Path(self.folder(f"{name}.gguf")) for name in ("beta", "gamma")}
+        for layers, file in zip((4, 2), files.values()):
+            swarm.make_model(file, "--layers", layers)
+        wanted = {name: Models.ids_of(local(file)) for name, file in files.items()}
+        self.init()
+        with swarm.Swarm(0, "--stages", "2", "--model", files["gamma"], model=files["beta"],
+                         data_dir=self.home, ready=False) as s:
+            for name in ("attic", "den"):
+                self.start(self.folder(name), "join", self.token(), "--name", name, "--offline")
+            s.wait_ready()
+            for name in ("beta", "gamma", "beta"):
+                status, reply = s.post("/v1/completions", {
+                    "model": name, "prompt": PROMPT, "max_tokens": TOKENS,
+                    "return_token_ids": True, **SAMPLING})
+                self.assertEqual(status, 200, reply)
+                self.assertEqual(reply["choices"][0]["token_ids"], wanted[name], name)
+                self.assertEqual(s.state()["model"]["id"], name)
+            self.assertEqual({node["name"] for node in s.state()["nodes"]
+                              if node["state"] == "serving"}, {"attic", "den"})
+            for process in self.processes:
+                self.assertIsNone(process.poll(), "no worker had to be started again")
 
 
 if __name__ == "__main__":

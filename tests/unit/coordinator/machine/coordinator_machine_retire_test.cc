@@ -84,10 +84,14 @@ TEST(OtherModel, AWorkerOfOneOfTheServersOtherModelsMayComeAgain) {
     swarm.say(link, message);
     return swarm.told(link).front().refused();
   };
+  EXPECT_FALSE(swarm.machine->status().has_other_workers);
   EXPECT_TRUE(refused("feed").other_model());
+  EXPECT_TRUE(swarm.machine->status().has_other_workers);
   EXPECT_TRUE(refused("feed").may_pass()) << "for programs that do not know the other field";
   EXPECT_FALSE(refused("beef").other_model());
   EXPECT_FALSE(refused("beef").may_pass());
+  swarm.clock.advance(seconds(61));
+  EXPECT_FALSE(swarm.machine->status().has_other_workers);
 }
 
 }  // namespace

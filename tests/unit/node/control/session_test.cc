@@ -320,6 +320,29 @@ TEST_F(ControlSessionTest, ARefusalThatMayPassIsTriedAgainForTenSeconds) {
   EXPECT_EQ(transport.dialled.size(), dialled);
 }
 
+TEST_F(ControlSessionTest, AWorkerOfAnotherModelIsTriedAgainUntilItsModelIsLoaded) {
+  int told = 0;
+  options.on_other_model = [&told] { ++told; };
+  const TimePoint first = clock.now();
+  for (int i = 1; clock.now() - first < seconds(60); ++i) {
+    link = transport.open("home:1");
+    tell([](auto& m) {
+      m.mutable_refused()->set_reason("another model");
+      m.mutable_refused()->set_may_pass(true);
+      m.mutable_refused()->set_other_model(true);
+    });
+    EXPECT_EQ(told, i);
+    EXPECT_EQ(session.refused(), "");
+    for (const std::size_t before = transport.dialled.size(); transport.dialled.size() == before;) {
+      pass(milliseconds(50));
+    }
+  }
+  begin();
+  EXPECT_EQ(session.refused(), "");
+  assign(1);
+  EXPECT_EQ(orders.assigned, (std::vector<std::uint64_t>{1}));
+}
+
 TEST_F(ControlSessionTest, WhoIsNotAdmittedTriesForTenSecondsAndEnds) {
   const TimePoint first = clock.now();
   link = transport.dialled.back().first;
