@@ -273,6 +273,8 @@ void ModelSwitch::take_turns() {
 }
 
 // In the order in which they came: what was within the limits of the queue here is so there.
+// Whether their answers can be verified is not told, for the pipelines that audit may come a moment
+// later.
 void ModelSwitch::release(std::uint32_t model) {
   INVARIANT(model == current_ && !is_loading_ && !is_closing_, "it is this model's turn");
   const std::deque<Waiting> waiting = std::exchange(entries_[model].waiting, {});
@@ -294,11 +296,6 @@ void ModelSwitch::release(std::uint32_t model) {
       }
       held->running = (*answer.sequences)[i];
       if (held->over) coordinator_->cancel(*held->running);
-      if (held->over || answer.bounds.unverifiable.empty()) continue;
-      AuditOutcome none;
-      none.kind = AuditOutcome::Kind::kUnaudited;
-      none.why = answer.bounds.unverifiable;
-      held->on_audit(none);
     }
   }
 }

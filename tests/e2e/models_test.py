@@ -236,6 +236,42 @@ class Models(unittest.TestCase):
             self.assertEqual(audits.get("unreceipted", {}).get("windows", 0), 0, audits)
 
 
+class Audited(swarm.InOneFolder):
+    """Two pipelines of one layer split, which audit each other, of one model at a time."""
+
+    def test_audits_compute_with_the_model_of_the_answer(self):
+        files = {name: self.folder / f"{name}.gguf" for name in ("beta", "gamma")}
+        for vocabulary, file in zip((600, 700), files.values()):
+            swarm.make_model(file, "--layers", "4", "--vocabulary", vocabulary)
+        s = swarm.Swarm(4, "--stages", "2", "--audit", "full", "--model", files["gamma"],
+                        model=files["beta"], data_dir=self.folder)
+        self.addCleanup(s.stop)
+        swarm.wait_until(lambda: sum(p["state"] == "serving" for p in s.state()["pipelines"]) == 2,
+                         "both pipelines")
+        replies = []
+
+        def ask(name):
+            replies.append((name, s.post("/v1/completions", {
+                "model": name, "prompt": PROMPT, "max_tokens": TOKENS,
+                "hearth": {"verify": "full"}, **SAMPLING})))
+
+        threads = [threading.Thread(target=ask, args=(name,))
+                   for name in ("beta", "gamma", "beta", "gamma")]
+        for thread in threads:
+            thread.start()
+        for thread in threads:
+            thread.join()
+        for name, (status, reply) in replies:
+            self.assertEqual((status, reply.get("model")), (200, name), reply)
+            self.assertEqual(reply["hearth"]["verified"]["state"], "verified", reply["hearth"])
+        audits = s.state()["audits"]
+        self.assertEqual((audits["disputed"], audits["missed"]), (0, 0), audits)
+        self.assertGreaterEqual(audits["agreed"], 8)
+        code, out, err = swarm.hearth("audit", self.folder, "--json")
+        self.assertEqual(code, 0, err)
+        self.assertEqual(json.loads(out)["books"]["disputes"], [])
+
+
 class Joined(cluster.Cluster):
     """Machines that have joined have no file: each opens the model that the coordinator has."""
 
