@@ -37,6 +37,8 @@ extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size
   const Bytes request(begin + 1, begin + 1 + first);
   const auto read = decode_kept_request(request, kShape, "fp");
   if (read.ok()) check(*read, request);
+  const auto fingerprint = kept_fingerprint(request);
+  INVARIANT(!read.ok() || (fingerprint.ok() && *fingerprint == "fp"), "it is the same model's");
   const Bytes row(begin + 1 + first, begin + size);
   for (const auto& answer : read_answers({row, row}, {3, 5}, kShape)) {
     INVARIANT(answer.size() <= kShape.context, "no longer than the context");
