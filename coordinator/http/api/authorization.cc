@@ -107,13 +107,6 @@ Authorization::Verdict Authorization::check_member(const Member& member, Access 
   return verdict;
 }
 
-ApiError model_not_allowed(const std::string& model) {
-  return ApiError::of(403, fmt::format("this API key may not use the model '{0}'; create a key with "
-                                       "hearth key create --models {0}",
-                                       model),
-                      "model_not_allowed", "permission_error");
-}
-
 Authorization::Verdict Authorization::check(const RequestHead& head, Access access,
                                             const std::vector<std::string>& served, bool local,
                                             const Member* member) {

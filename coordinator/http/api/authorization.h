@@ -52,7 +52,12 @@ class RequestRates {
   std::map<std::string, Bucket> buckets_;  // by key, of those used in the last minute
 };
 
-ApiError model_not_allowed(const std::string& model);  // 403
+inline ApiError model_not_allowed(const std::string& model) {
+  return ApiError::of(403,
+                      "this API key may not use the model '" + model +
+                          "'; create a key with hearth key create --models " + model,
+                      "model_not_allowed", "permission_error");
+}
 
 class Authorization {
  public:
