@@ -85,12 +85,14 @@ class OneModel final : public Coordinator {
 
 struct Client final : SequenceEvents {
   void on_admitted() override {}
+  void on_scores(std::vector<SampledToken> told) override { scores += told.size(); }
   void on_token(const SampledToken& /*token*/) override { ++tokens; }
   void on_hashes(std::vector<RowHash> /*hashes*/) override {}
   void on_error(const Error& why) override { error = why.message; }
   void on_loading(const LoadProgress& now) override { progress.push_back(now); }
   SequenceId id;
   int tokens = 0;
+  std::size_t scores = 0;
   std::string error;
   std::vector<LoadProgress> progress;
 };
@@ -195,7 +197,9 @@ TEST_F(ModelSwitchTest, ARequestForAnotherModelLoadsItWhenTheFirstHasFinished) {
   tick();
   EXPECT_EQ(world.loaded, (std::vector<std::uint32_t>{0, 1}));
   come_up();
-  EXPECT_EQ(world.running.size(), 1U);
+  ASSERT_EQ(world.running.size(), 1U);
+  world.running.begin()->second.events->on_scores(std::vector<SampledToken>(3));
+  EXPECT_EQ(second->scores, 3U);
   finish_all();
   EXPECT_EQ(second->tokens, 1);
   EXPECT_EQ(late->tokens, 0);
