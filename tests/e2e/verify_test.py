@@ -245,9 +245,9 @@ class Verify(unittest.TestCase):
             self.refused(self.save(other), "request" if of is longer else "salt", choice=0)
             if of["answer"]["created"] != answer["created"]:
                 other["answer"]["created"] = answer["created"]
-                self.assertIn("asked for at", self.refused(self.save(other), "request"))
+                self.assertIn("belong to a request of", self.refused(self.save(other), "request"))
             other["answer"]["created"] -= 3600
-            self.assertIn("asked for at", self.refused(self.save(other), "request"))
+            self.assertIn("belong to a request of", self.refused(self.save(other), "request"))
 
     def test_several_windows_of_four_stages(self):
         self.start(4)

@@ -164,7 +164,7 @@ TEST_F(PieceServerTest, WhatIsNotHereIsRefused) {
     const auto got = read(*from, begin, end);
     ASSERT_FALSE(got.ok());
     EXPECT_EQ(got.error().code, ErrorCode::kNotFound);
-    EXPECT_NE(got.error().message.find("not here"), std::string::npos) << got.error().message;
+    EXPECT_NE(got.error().message.find("does not have"), std::string::npos) << got.error().message;
   }
   EXPECT_EQ(read(*from, 5'000, 6'000).value(), part(5'000, 6'000)) << "and the next is answered";
   PeerOptions other{blake2b(as_bytes("another")), cluster.identity("joiner"), cluster.book(),
