@@ -165,7 +165,7 @@ class Grammar(unittest.TestCase):
                 self.assertEqual(list(json.loads(call["arguments"])), ["what", "most"])
             code, said = verify(answer.replace(b'"name":"find"', b'"name":"hide"'))
             self.assertEqual(code, 6, said)
-            self.assertIn("call 0 of the answer", said)
+            self.assertIn("call 0 of the saved answer", said)
             text = sent.replace(b'"maximum": 99', b'"maximum": 98')
         self.assertNotEqual(text, sent)
         (s.data_dir / "request").write_bytes(text)

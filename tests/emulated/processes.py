@@ -122,7 +122,7 @@ class ProcessesOnACard(unittest.TestCase):
         self.assertEqual(expected[0], 0, expected[2])
         code, out, err = swarm.hearth(*command, "--device", "auto", env=small)
         self.assertEqual((code, out), (0, expected[1]), err)
-        figures = r"needs [0-9.]+ MiB: weights [0-9.]+ MiB, .*; may take 0\.1 MiB, "
+        figures = r"needs [0-9.]+ MiB: weights [0-9.]+ MiB, .*; may take 0\.1 MiB: "
         self.assertRegex(err, figures + ".*the CPU computes instead")
         needs = re.search(r"needs [0-9.]+ MiB", err).group()
         code, _, err = swarm.hearth(*command, "--device", "cuda", env=small)
