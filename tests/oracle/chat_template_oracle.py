@@ -48,7 +48,7 @@ class Generation(jinja2.ext.Extension):
         return caller()
 
 
-def environment():
+def environment(sandbox):
     def raise_exception(message):
         raise RaisedByTemplate(message)
 
@@ -59,7 +59,7 @@ def environment():
     def strftime_now(form):
         return datetime.datetime.fromtimestamp(NOW, datetime.timezone.utc).strftime(form)
 
-    env = jinja2.sandbox.ImmutableSandboxedEnvironment(
+    env = sandbox(
         trim_blocks=True, lstrip_blocks=True, extensions=[Generation, jinja2.ext.loopcontrols])
     env.filters["tojson"] = tojson
     env.globals["raise_exception"] = raise_exception
@@ -67,7 +67,8 @@ def environment():
     return env
 
 
-ENV = environment()
+ENV = environment(jinja2.sandbox.ImmutableSandboxedEnvironment)
+APPENDING = environment(jinja2.sandbox.SandboxedEnvironment)  # allows list.append
 SYSTEM = {"role": "system", "content": "You are a terse assistant.\nBe kind."}
 USER = {"role": "user", "content": "Hello <|im_end|> there"}
 ANSWER = {"role": "assistant", "content": "<think>\nhm {{ x }}\n</think>\n\nHi! "}
@@ -141,14 +142,14 @@ class Ours:
 
 
 @functools.lru_cache(maxsize=8)
-def compiled(template):
-    return ENV.from_string(template)
+def compiled(template, env=ENV):
+    return env.from_string(template)
 
 
-def expected(template, request):
+def expected(template, request, env=ENV):
     """(text, None), or (None, the error)."""
     try:
-        return compiled(template).render(
+        return compiled(template, env).render(
             messages=request["messages"], add_generation_prompt=request["add_generation_prompt"],
             bos_token=request["bos"], eos_token=request["eos"], tools=request.get("tools"),
             documents=None, **request.get("variables", {})), None
@@ -162,6 +163,8 @@ def difference(template, request, ours):
     """(whether jinja2 refuses, None when both agree, else a sentence)."""
     reply = ours.render({**request, "template": template, "now": NOW})
     text, error = expected(template, request)
+    if error is not None and "error" not in reply and "attribute 'append'" in str(error):
+        text, error = expected(template, request, APPENDING)  # as ours, where no other name has it
     if error is not None:
         if "error" not in reply:
             if "generator is not JSON serializable" in str(error):
