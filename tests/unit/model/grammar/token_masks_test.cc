@@ -134,10 +134,16 @@ TEST(GrammarVocabulary, KnowsWhichTokensAreRuns) {
   EXPECT_EQ(has(vocabulary->runs(Run::kLower, 17)), (std::set<int>{7}));
   for (std::size_t i = 0; i + 1 < vocabulary->nodes().size(); ++i) {
     const std::string_view text = vocabulary->text_to(static_cast<std::uint32_t>(i));
-    if (text == "z") EXPECT_EQ(vocabulary->nodes()[i].alike, 7) << "below it is one text";
-    if (text == "a") EXPECT_EQ(vocabulary->nodes()[i].alike, 0) << "a\" is below it";
-    if (text == "aB") EXPECT_EQ(vocabulary->nodes()[i].alike, 3);
-    if (text == "é") EXPECT_EQ(vocabulary->nodes()[i].alike, 1);
+    const auto alike = vocabulary->nodes()[i].alike;
+    if (text == "z") {
+      EXPECT_EQ(alike, 7) << "below it is one text";
+    } else if (text == "a") {
+      EXPECT_EQ(alike, 0) << "a\" is below it";
+    } else if (text == "aB") {
+      EXPECT_EQ(alike, 3);
+    } else if (text == "é") {
+      EXPECT_EQ(alike, 1);
+    }
   }
 }
 
