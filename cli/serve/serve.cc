@@ -621,6 +621,7 @@ class Server {
       stages += (stages.empty() ? "" : ", ") + node.name + " " + text_of(node.layers);
     }
     spdlog::info("ready: {} at {}/v1, layers: {}", info_.model, info_.api, stages);
+    spdlog::info("open {}/ in a browser, or run: hearth run {} \"Hello\"", info_.api, info_.model);
   }
 
   // Members dial the cluster's address, and links listen there alone: sockets of an address that

@@ -17,7 +17,8 @@ namespace hearth::coordinator {
 namespace {
 
 constexpr const char* kOwnersOnly =
-    "of every other pipeline with the same cut, some owner has a stage of this one too, or two";
+    "of every other pipeline with the same layer split, some owner has a stage of this one too, or "
+    "two";
 constexpr Duration kPutOff = std::chrono::seconds(2);  // before a request is tried again
 // What is kept without receipts, which come within limits::kReceiptSeconds or not at all.
 constexpr Duration kUnlogged = std::chrono::seconds(3 * limits::kReceiptSeconds);
@@ -447,7 +448,7 @@ AuditStatus Auditor::status() const {
   if (status.waiting == 0) {
     status.why_waiting.clear();
   } else if (status.why_waiting.empty()) {
-    status.why_waiting = "no other pipeline with the same cut serves";
+    status.why_waiting = "no other pipeline with the same layer split serves";
   }
   return status;
 }

@@ -20,6 +20,7 @@ namespace hearth::coordinator::http {
 // The key that a route needs; docs/security.md has the table. Without a store every route but those
 // of the owner is open.
 enum class Access : std::uint8_t {
+  kPage,   // none: the web pages, which hold nothing of a cluster
   kLocal,  // none from this machine, any key from others: liveness
   kKey,    // any key
   kModel,  // a key whose models include a served one

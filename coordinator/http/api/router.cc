@@ -9,7 +9,7 @@ namespace {
 
 struct Row {
   std::string_view method;
-  std::string_view path;  // with a slash at its end: of all paths below it
+  std::string_view path;  // with a slash at its end: of all paths below it; but "/" is itself
   Handler handler;
   Access access;
   bool probe = false;
@@ -17,6 +17,8 @@ struct Row {
 };
 
 constexpr std::array kRoutes = {
+    Row{"GET", "/", handle_page, Access::kPage},
+    Row{"GET", "/pages/", handle_page, Access::kPage},
     Row{"POST", "/v1/chat/completions", handle_chat, Access::kModel},
     Row{"POST", "/v1/completions", handle_completion, Access::kModel},
     Row{"POST", "/v1/chat/completions/input_tokens", handle_count_input, Access::kModel},
@@ -53,7 +55,8 @@ constexpr std::array kRoutes = {
 };
 
 bool matches(std::string_view row, std::string_view path) {
-  if (row.ends_with('/') ? path.starts_with(row) && path != row : path == row) return true;
+  const bool below = row.ends_with('/') && row != "/";
+  if (below ? path.starts_with(row) && path != row : path == row) return true;
   constexpr std::string_view kVersion = "/v1";  // many clients leave it out
   return row.starts_with("/v1/") && matches(row.substr(kVersion.size()), path);
 }

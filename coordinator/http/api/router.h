@@ -71,6 +71,8 @@ void handle_ready(Call call);
 void handle_model_ready(Call call);  // of one model: /readyz/NAME
 void handle_metrics(Call call);
 void handle_state(Call call);
+// routes/pages.cc: the web pages, and their parts
+void handle_page(Call call);
 // routes/credits.cc
 void handle_grant(Call call);
 

@@ -36,13 +36,15 @@ TEST(RequestRatesTest, MoreKeysThanBucketsAreServed) {
   }
 }
 
-// Every route asks for a key, but this machine's own clients for the one that says whether this
-// process is alive.
-TEST(RoutesTest, LivenessAloneIsOpen) {
+// Every route asks for a key, but the pages, and this machine's own clients for the one that says
+// whether this process is alive.
+TEST(RoutesTest, LivenessAndPagesAloneAreOpen) {
   EXPECT_EQ(find_route("GET", "/livez").access, Access::kLocal);
   EXPECT_EQ(find_route("HEAD", "/livez").access, Access::kLocal);
-  for (const char* path : {"/readyz", "/health", "/v1/health", "/v1/models", "/nothing", "/livez/",
-                           "/livez/../metrics", "/LIVEZ"}) {
+  EXPECT_EQ(find_route("GET", "/").access, Access::kPage);
+  EXPECT_EQ(find_route("GET", "/pages/app.js").access, Access::kPage);
+  for (const char* path : {"/readyz", "/pages", "//", "/health", "/v1/health", "/v1/models",
+                           "/nothing", "/livez/", "/livez/../metrics", "/LIVEZ"}) {
     EXPECT_EQ(find_route("GET", path).access, Access::kKey) << path;
   }
   EXPECT_EQ(find_route("GET", "/metrics").access, Access::kAdmin);
@@ -115,6 +117,23 @@ TEST_F(KeyedServerTest, ThoseWithAKeyAreServed) {
   EXPECT_EQ(ask(get("/v1/models", bearer(user_))).json()["data"].size(), 1U);
   EXPECT_EQ(ask(get("/readyz", bearer(user_))).status, 200);
   EXPECT_EQ(ask(get("/livez")).status, 200) << "of this machine, without any";
+}
+
+// A browser has no key before a page asks for one. Host and Origin are checked all the same.
+TEST_F(KeyedServerTest, ThePagesNeedNoKey) {
+  for (const char* path : {"/", "/pages/app.js"}) {
+    const RawAnswer page = ask(get(path));
+    EXPECT_EQ(page.status, 200) << path;
+    EXPECT_EQ(page.headers.at("x-frame-options"), "DENY");
+    EXPECT_EQ(page.headers.at("x-content-type-options"), "nosniff");
+    EXPECT_NE(page.headers.at("content-security-policy").find("default-src 'none'"),
+              std::string::npos);
+  }
+  EXPECT_EQ(ask(get("/pages/nothing.js")).status, 404);
+  EXPECT_EQ(ask(get("/", "Origin: http://evil.example\r\n")).status, 403);
+  EXPECT_EQ(ask(post("/", "{}")).status, 405);
+  refused(ask(get("/v1/models")));
+  refused(ask(get("/api/v1/state")));
 }
 
 // The table of docs/security.md, for members without a key, also where this machine's users need

@@ -1,0 +1,437 @@
+"""The web pages in Chromium. HEARTH_BROWSER_PYTHON is a Python with the packages of pages.txt.
+
+Each page is looked at by axe-core in both themes and at two widths; the browser's own log must hold
+no error.
+"""
+
+import http.server
+import importlib.util
+import json
+import os
+import pathlib
+import shutil
+import subprocess
+import sys
+import tempfile
+import threading
+import unittest
+
+PYTHON = os.environ.get("HEARTH_BROWSER_PYTHON", "")
+CHROMIUM, DRIVER = shutil.which("chromium"), shutil.which("chromedriver")
+if not os.path.exists(PYTHON) or not CHROMIUM or not DRIVER:
+    print("HEARTH_BROWSER_PYTHON names no file, or chromium and chromium-driver are not installed: "
+          "the pages are not run")
+    sys.exit(77)
+if importlib.util.find_spec("selenium") is None:
+    os.execv(PYTHON, [PYTHON, *sys.argv])
+
+from selenium import webdriver
+from selenium.webdriver.chrome.service import Service
+from selenium.webdriver.common.by import By
+from selenium.webdriver.common.keys import Keys
+from selenium.webdriver.support.ui import Select
+
+import swarm
+
+AXE = pathlib.Path(importlib.util.find_spec("axe_playwright_python").submodule_search_locations[0],
+                   "axe.min.js").read_text()
+WIDE, NARROW = (1280, 900), (360, 740)
+# Where the pictures of the documents are written, when they are made anew.
+PICTURES = os.environ.get("HEARTH_PICTURES", "")
+
+
+class Browser:
+    def __init__(self):
+        options = webdriver.ChromeOptions()
+        options.binary_location = CHROMIUM
+        self.folder = tempfile.TemporaryDirectory()
+        for flag in ("--headless=new", "--no-sandbox", "--disable-gpu", "--hide-scrollbars",
+                     "--force-device-scale-factor=1", f"--user-data-dir={self.folder.name}"):
+            options.add_argument(flag)
+        options.set_capability("goog:loggingPrefs", {"browser": "ALL"})
+        self.driver = webdriver.Chrome(options=options, service=Service(DRIVER))
+        self.driver.set_script_timeout(swarm.PATIENCE_S)
+        self.driver.set_page_load_timeout(swarm.PATIENCE_S)
+        self.shape(WIDE)
+
+    def close(self):
+        self.driver.quit()
+        self.folder.cleanup()
+
+    def shape(self, size, dark=False):
+        self.driver.execute_cdp_cmd("Emulation.setDeviceMetricsOverride", {
+            "width": size[0], "height": size[1], "deviceScaleFactor": 1, "mobile": size == NARROW})
+        self.driver.execute_cdp_cmd("Emulation.setEmulatedMedia", {"features": [
+            {"name": "prefers-color-scheme", "value": "dark" if dark else "light"}]})
+
+    def open(self, url):
+        self.driver.get(url)
+        self.see("#main > *")
+
+    def view(self, name):
+        self.driver.execute_script("location.hash = arguments[0]", f"#/{name}")
+        swarm.wait_until(lambda: self.find(f'nav a[data-view="{name}"][aria-current]'), name)
+
+    def find(self, selector):
+        return self.driver.find_elements(By.CSS_SELECTOR, selector)
+
+    def see(self, selector):
+        return swarm.wait_until(lambda: self.find(selector), selector)[0]
+
+    def button(self, text, within="body"):
+        """The last one with this text: that of the newest message."""
+        def found():
+            return [each for each in self.find(f"{within} button")
+                    if each.text == text and each.is_displayed()]
+        return swarm.wait_until(found, f"the button {text}")[-1]
+
+    def text(self, selector="#main"):
+        return "\n".join(each.text for each in self.find(selector))
+
+    def faults(self):
+        """What the browser complains of; that the network was away belongs to what is tested."""
+        return [each["message"] for each in self.driver.get_log("browser")
+                if each["level"] == "SEVERE" and "net::ERR_" not in each["message"]]
+
+    def axe(self):
+        self.driver.execute_cdp_cmd("Runtime.evaluate", {"expression": AXE})
+        return self.driver.execute_async_script("""
+            const done = arguments[0];
+            axe.run().then(all => done(all.violations.map(each =>
+                [each.id, each.nodes.map(node => node.html.slice(0, 200))])));""")
+
+    def answered(self, messages):
+        """Once the page shows so many messages and none is being written."""
+        swarm.wait_until(lambda: len(self.find(".message")) == messages and not self.find(".busy"),
+                         f"{messages} messages")
+        return [each.text for each in self.find(".message.assistant .body")]
+
+    def say(self, text):
+        field = self.see("#prompt")
+        field.send_keys(text)
+        field.send_keys(Keys.ENTER)
+
+
+class Pages(unittest.TestCase):
+    @classmethod
+    def setUpClass(cls):
+        cls.swarm = swarm.Swarm(3)
+        cls.addClassCleanup(cls.swarm.stop)
+
+    def setUp(self):
+        self.browser = Browser()
+        self.addCleanup(self.browser.close)
+
+    def set(self, **values):
+        """Settings of the chat."""
+        self.browser.button("Settings").click()
+        for name, value in values.items():
+            field = self.browser.see(f"#set-{name}")
+            if field.tag_name == "select":
+                Select(field).select_by_value(value)
+            else:
+                field.clear()
+                field.send_keys(value)
+        self.browser.button("Done").click()
+
+    def test_a_chat(self):
+        b = self.browser
+        b.open(self.swarm.api)
+        self.set(max_tokens="40", temperature="0.7")
+        b.say("Name three rivers.")
+        [first] = b.answered(2)
+        self.assertTrue(first)
+        self.assertRegex(b.text(".facts"), r"\d+ tokens.*tokens/s.*first token")
+        # The same seed gives the same answer; without it another one begins a branch.
+        b.button("Repeat").click()
+        self.assertEqual(b.answered(2), [first])
+        self.assertIn("the same answer, bit for bit", b.text(".facts"))
+        self.assertIn("2 of 2", b.text(".facts"))
+        b.button("Ask again").click()
+        b.answered(2)
+        self.assertIn("3 of 3", b.text(".facts"))
+        b.button("‹").click()
+        self.assertIn("2 of 3", b.text(".facts"))
+        # A receipt, whose command is true.
+        b.button("Receipt").click()
+        command = b.see("dialog pre").text
+        code, out, err = swarm.hearth(*command.split()[1:], "--data-dir", self.swarm.data_dir)
+        self.assertEqual(code, 0, command + out + err)
+        b.button("Close").click()
+        # A second turn, and the first one edited: a branch beside it.
+        b.say("And a lake?")
+        b.answered(4)
+        b.find(".message.user")[0].find_element(By.XPATH, ".//button[text()='Edit']").click()
+        area = b.see(".message textarea")
+        area.clear()
+        area.send_keys("Name a mountain.")
+        b.button("Send", ".message").click()
+        b.answered(2)
+        self.assertIn("Name a mountain.", b.text(".message.user"))
+        b.find(".message.user")[0].find_element(By.XPATH, ".//button[text()='‹']").click()
+        b.answered(4)
+        # All of it is there after the page is loaded anew.
+        b.open(self.swarm.api)
+        swarm.wait_until(lambda: "Name three rivers." in b.text(".shelf"), "the kept conversation")
+        b.button("Name three rivers.", ".shelf").click()
+        b.answered(4)
+        self.assertEqual(b.faults(), [])
+
+    def test_stop(self):
+        b = self.browser
+        b.open(self.swarm.api)
+        self.set(max_tokens="4000", temperature="1.5")
+        b.say("Tell me a long story.")
+        swarm.wait_until(lambda: b.text(".message.assistant .body"), "the first words")
+        b.button("Stop").click()
+        b.answered(2)
+        self.assertIn("stopped", b.text(".facts"))
+        swarm.wait_until(lambda: self.swarm.state()["running"] == 0, "the end of the request")
+        b.say("Hello")  # the conversation goes on
+        swarm.wait_until(lambda: len(b.find(".message")) == 4, "the next answer")
+        b.button("Stop").click()
+        b.answered(4)
+        self.assertEqual(b.faults(), [])
+
+    def test_a_restart_of_the_server_in_the_middle(self):
+        b = self.browser
+        with tempfile.TemporaryDirectory() as folder:
+            port = swarm.free_port()
+            s = swarm.Swarm(1, data_dir=folder, port=port)
+            try:
+                b.open(s.api)
+                self.set(max_tokens="300", temperature="1.5", seed="7")
+                b.say("Tell me a long story.")
+                swarm.wait_until(lambda: b.text(".message.assistant .body"), "the first words")
+                s.stop()
+                swarm.wait_until(lambda: "Reconnecting" in b.text(".message"), "the lost connection")
+                swarm.wait_until(lambda: "Reconnecting" in b.text("#pulse"), "the state")
+                s = swarm.Swarm(1, data_dir=folder, port=port)
+                [through] = b.answered(2)
+                swarm.wait_until(lambda: "serving" in b.text("#pulse"), "the state")
+                b.button("Repeat").click()
+                self.assertEqual(b.answered(2), [through])
+            finally:
+                s.stop()
+
+    def test_each_page_in_each_form(self):
+        b = self.browser
+        b.open(self.swarm.api)
+        self.set(max_tokens="60", temperature="0.2", seed="11")
+        b.say("Why is the sky blue?")
+        b.answered(2)
+        state = self.swarm.state()
+        for dark in (False, True):
+            for size in (WIDE, NARROW, (3840, 2160)):
+                b.shape(size, dark)
+                for name in ("chat", "swarm", "connect"):
+                    b.view(name)
+                    self.assertEqual(b.axe(), [], (name, size, dark))
+                    wide = b.driver.execute_script("return document.documentElement.scrollWidth")
+                    self.assertLessEqual(wide, size[0], (name, size, dark))
+                    self.assertTrue(b.find("h1"), name)
+                if PICTURES and size == WIDE:
+                    self.picture(dark)
+        b.shape(WIDE)
+        b.view("chat")
+        b.button("Settings").click()
+        self.assertEqual(b.axe(), [])
+        b.button("Done").click()
+        b.view("swarm")
+        for node in state["nodes"]:
+            self.assertIn(node["name"], b.text("table"))
+            begin, end = node["layers"]
+            self.assertIn(f"layers {begin}-{end - 1}", b.text("table"))
+        self.assertEqual(b.faults(), [])
+
+    def picture(self, dark):
+        b = self.browser
+        for name in ("chat", "swarm", "connect"):
+            b.view(name)
+            if name == "chat":
+                b.find(".shelf li button")[0].click()
+                b.answered(2)
+            b.driver.execute_script("document.activeElement.blur()")
+            b.driver.save_screenshot(os.path.join(PICTURES, f"{name}-{'dark' if dark else 'light'}.png"))
+
+    def test_keyboard_alone(self):
+        b = self.browser
+        b.open(self.swarm.api)
+        keys = lambda *all: webdriver.ActionChains(b.driver).send_keys(*all).perform()
+        keys("Hello", Keys.SHIFT, Keys.ENTER)
+        self.assertEqual(b.find(".message"), [], "Shift+Enter starts a new line")
+        b.see("#prompt").clear()
+        b.driver.execute_script("document.activeElement.blur()")
+        keys(Keys.TAB)
+        self.assertEqual(b.driver.switch_to.active_element.text, "Skip to content")
+        seen = set()
+        for _ in range(20):
+            keys(Keys.TAB)
+            seen.add(b.driver.switch_to.active_element.text)
+        self.assertLessEqual({"Chat", "Swarm", "Connect", "New chat", "Settings"}, seen)
+
+    # What a model, a user or a name may hold becomes text.
+    def test_no_text_becomes_a_script(self):
+        marks = ["<script>{}</script>", "<img src=x onerror={}>", "<svg onload={}>",
+                 "<iframe srcdoc='<script>{}</script>'>", "<a href='javascript:{}'>x</a>",
+                 "[x](javascript:{})", "[x](JaVaScRiPt:{})", "[x](&#106;avascript:{})",
+                 "[x](data:text/html,<script>{}</script>)", "![x](https://evil.example/{})",
+                 "![x](javascript:{})", "<https://x' onmouseover='{}>", "[x](vbscript:{})",
+                 '[x](https://a "\' onclick=\'{}")', "`<script>{}</script>`",
+                 "```html\n<script>{}</script>\n```", "```\" onclick={}\nx\n```",
+                 "| <b onclick={}>a | b |\n|---|---|\n| <script>{}</script> | x |",
+                 "- <details open ontoggle={}>", "> <math href='javascript:{}'>",
+                 "# <style onload={}>", "**<object data='javascript:{}'>**",
+                 "<form action='javascript:{}'><input type=submit>", "<base href='//evil.example'>{}",
+                 "<meta http-equiv=refresh content='0;url=javascript:{}'>"]
+        code = ["parent.broken=1", "window.broken=1", "alert(1)", "fetch('//evil.example')"]
+        payloads = [mark.replace("{}", each) for mark in marks for each in code]
+        self.assertEqual(len(payloads), 100)
+        b = self.browser
+        b.open(self.swarm.api)
+        found = b.driver.execute_async_script("""
+            const [payloads, done] = arguments;
+            (async () => {
+              const {blocks, renderBlock} = await import('/pages/markdown.js');
+              const place = document.createElement('div');
+              document.getElementById('main').append(place);
+              const bad = [];
+              for (const text of payloads) {
+                place.replaceChildren(...blocks(text).map(block => renderBlock(block)));
+                for (const element of place.querySelectorAll('*')) {
+                  if (/^(script|img|svg|iframe|object|embed|form|base|meta|style|math|link)$/i.test(element.tagName)) bad.push([text, element.tagName]);
+                  for (const {name, value} of element.attributes) {
+                    if (name.startsWith('on') || name === 'style' || name === 'src') bad.push([text, name]);
+                    if (name === 'href' && !/^(https?:|mailto:)/.test(value)) bad.push([text, value]);
+                  }
+                  if (element.tagName !== 'BUTTON') element.click && element.tagName !== 'A' && element.click();
+                }
+                await new Promise(resolve => setTimeout(resolve));
+              }
+              place.remove();
+              done({bad, broken: window.broken ?? null});
+            })();""", payloads)
+        self.assertEqual(found, {"bad": [], "broken": None})
+        # The same as a message, and as a title of the shelf.
+        self.set(max_tokens="4")
+        b.say(payloads[0].replace("{", "") + payloads[4])
+        b.answered(2)
+        self.assertIn("<script>", b.text(".message.user"))
+        self.assertIsNone(b.driver.execute_script("return window.broken ?? null"))
+        self.assertEqual(b.faults(), [])
+
+    # Long texts of marks, which a careless parser needs for ever.
+    def test_hostile_texts_are_rendered_in_time(self):
+        b = self.browser
+        b.open(self.swarm.api)
+        texts = ["*" * 20000, "**a" * 6000, "[" * 20000, "[a](" * 5000, "`" * 9999 + "a", "> " * 5000 + "x",
+                 "- " * 5000, "|a" * 5000 + "\n" + "|-" * 5000, "_a_" * 6000, "~~" * 9000, "<" * 20000,
+                 "http://" * 3000, "1. " * 4000, "\\" * 20001, "# " * 9000, "`a" * 9000]
+        ratio = b.driver.execute_async_script("""
+            const [texts, done] = arguments;
+            import('/pages/markdown.js').then(({blocks, renderBlock}) => {
+              const spent = text => { const begin = performance.now(); blocks(text).forEach(each => renderBlock(each)); return performance.now() - begin; };
+              const plain = Math.max(spent('plain words '.repeat(2000)), 1);
+              done(texts.map(text => spent(text) / plain));
+            });""", texts)
+        # Against an ordinary text of that length on the same machine; a quadratic parser of these
+        # texts needs thousands of times as long.
+        for text, each in zip(texts, ratio):
+            self.assertLess(each, 2000, text[:20])
+
+    # A page of another site can neither read nor act, also from this machine.
+    def test_a_strangers_page(self):
+        class Site(http.server.BaseHTTPRequestHandler):
+            def do_GET(self):
+                self.send_response(200)
+                self.send_header("Content-Type", "text/html")
+                self.end_headers()
+                self.wfile.write(b"<!doctype html><title>evil</title><iframe id=f></iframe>")
+
+            def log_message(self, *_):
+                pass
+        site = http.server.ThreadingHTTPServer(("127.0.0.1", 0), Site)
+        self.addCleanup(site.server_close)
+        threading.Thread(target=site.serve_forever, daemon=True).start()
+        self.addCleanup(site.shutdown)
+        b = self.browser
+        before = self.swarm.state()["totals"]["admitted"]
+        b.driver.get(f"http://evil.localhost:{site.server_address[1]}/")
+        got = b.driver.execute_async_script("""
+            const [api, done] = arguments;
+            (async () => {
+              const out = {};
+              const body = JSON.stringify({messages: [{role: 'user', content: 'x'}], max_tokens: 1});
+              for (const [name, path, options] of [
+                ['read', '/api/v1/state', {}], ['models', '/v1/models', {}],
+                ['post', '/v1/chat/completions', {method: 'POST', body, headers: {'Content-Type': 'application/json'}}],
+                ['simple', '/v1/chat/completions', {method: 'POST', body, headers: {'Content-Type': 'text/plain'}}],
+                ['delete', '/v1/requests', {method: 'DELETE'}]]) {
+                try { const r = await fetch(api + path, options); out[name] = r.status + await r.text(); }
+                catch (error) { out[name] = 'refused'; }
+              }
+              for (const [name, path] of [['opaque', '/v1/chat/completions']]) {
+                try { await fetch(api + path, {method: 'POST', mode: 'no-cors', body}); out[name] = 'sent'; }
+                catch (error) { out[name] = 'refused'; }
+              }
+              const frame = document.getElementById('f');
+              frame.src = api + '/';
+              await new Promise(resolve => { frame.onload = resolve; frame.onerror = resolve; });
+              try { out.frame = frame.contentDocument ? 'readable' : 'closed'; } catch { out.frame = 'closed'; }
+              done(out);
+            })();""", self.swarm.api)
+        for name in ("read", "models", "post", "simple", "delete"):
+            self.assertTrue(got[name] == "refused" or got[name].startswith("403"), (name, got[name]))
+        self.assertNotIn("hearth", got["read"] + got["models"])
+        self.assertEqual(got["frame"], "closed")
+        b.driver.switch_to.frame("f")
+        self.assertNotIn("New chat", b.driver.page_source)
+        self.assertEqual(self.swarm.state()["totals"]["admitted"], before, "nothing was computed")
+
+
+class Login(unittest.TestCase):
+    """A server that asks for keys."""
+
+    def test_a_key_is_asked_for(self):
+        with tempfile.TemporaryDirectory() as folder:
+            folder = os.path.join(folder, "data")
+            keys = {}
+            for name, *words in (("user",), ("admin", "--admin")):
+                code, out, err = swarm.hearth("key", "create", name, *words, "--data-dir", folder)
+                self.assertEqual(code, 0, err)
+                keys[name] = out.strip()
+            address = "127.0.0.1"
+            with swarm.Swarm(1, "--host", "0.0.0.0", data_dir=folder, ready=False) as s:
+                url = f"http://{address}:{s.api.rsplit(':', 1)[1]}"
+                b = Browser()
+                self.addCleanup(b.close)
+                b.open(url)
+                self.assertIn("asks for an API key", b.text())
+                self.assertEqual(b.axe(), [])
+                b.see("#key").send_keys("hk1.0000000000000000.wrong", Keys.ENTER)
+                swarm.wait_until(lambda: "does not know this key" in b.text(), "the refusal")
+                field = b.see("#key")
+                field.clear()
+                field.send_keys(keys["user"], Keys.ENTER)
+                b.see("#prompt")
+                swarm.wait_until(lambda: b.find("select option"), "the model")
+                b.view("swarm")
+                self.assertIn("needs an admin key", b.text())
+                # In this tab only: another one is asked again.
+                self.assertIsNone(b.driver.execute_script("return localStorage.getItem('hearth.key')"))
+                b.view("connect")
+                b.button("Forget the key").click()
+                b.view("chat")
+                swarm.wait_until(lambda: "asks for an API key" in b.text(), "the question")
+                b.see("#key").send_keys(keys["admin"])
+                b.see("#remember").click()
+                b.see("#key").send_keys(Keys.ENTER)
+                b.see("#prompt")
+                b.view("swarm")
+                swarm.wait_until(lambda: "Machines" in b.text(), "the swarm")
+                b.open(url)
+                b.see("#prompt")
+
+
+if __name__ == "__main__":
+    swarm.main()
