@@ -16,7 +16,7 @@ const Page* find_page(std::string_view path) {
   const auto pages = embedded_pages();
   const auto found = std::ranges::find(pages, path, &Page::path);
   if (found == pages.end()) return nullptr;
-  INVARIANT(!found->bytes.empty());
+  INVARIANT(!found->bytes.empty(), "an embedded page has bytes");
   return &*found;
 }
 

@@ -282,7 +282,7 @@ export function chatView(main) {
     const dialog = h('dialog', {'aria-labelledby': 'receipt-title'},
       h('h2', {id: 'receipt-title'}, 'Receipt'),
       h('p', {}, 'The machines that computed this answer have signed what they computed, and the log of the cluster holds it. '
-        + 'On the machine of the server, or on one that has joined, this checks signatures, log and audits:'),
+        + 'On the machine of the server, this command checks signatures and log:'),
       command(`hearth verify ${f.receipt}`),
       f.verified?.why && h('p', {class: 'hint'}, f.verified.why),
       h('p', {class: 'hint'}, `Seed ${f.seed}`),

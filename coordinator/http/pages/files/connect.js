@@ -35,7 +35,7 @@ export function loginForm() {
 function keyPanel(redraw) {
   if (!key()) {
     return h('section', {class: 'panel'}, h('h2', {}, 'API key'),
-      h('p', {}, 'This server asks for no key of visitors on its own machine. A key of yours would be used all the same.'),
+      h('p', {}, 'From its own machine the server needs no key. If you enter one, its limits and its account apply.'),
       h('details', {}, h('summary', {}, 'Use a key'), loginForm()));
   }
   const forget = () => { setKey('', false); lookNow(); redraw(); };
