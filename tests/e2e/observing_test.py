@@ -9,6 +9,7 @@ import re
 import shlex
 import signal
 import subprocess
+import sys
 import tempfile
 import threading
 import time
@@ -132,6 +133,18 @@ class Watching(unittest.TestCase):
             chat.wait(swarm.PATIENCE_S)
         swarm.wait_until(lambda: all(node["rows_per_second"] == 0
                                      for node in self.swarm.state()["nodes"]), "idleness")
+
+    # The dashboard and the alerts of deploy/observe ask for what is exported.
+    def test_every_metric_that_is_asked_for_is_exported(self):
+        status, answer = self.swarm.post("/v1/completions", {"prompt": "Hello", "max_tokens": 2})
+        self.assertEqual(status, 200, answer)
+        root = pathlib.Path(__file__).parents[2]
+        with tempfile.NamedTemporaryFile("w") as file:
+            file.write(self.swarm.get("/metrics")[1])
+            file.flush()
+            done = subprocess.run([sys.executable, root / "tests/house/metrics.py", root, file.name],
+                                  capture_output=True, text=True)
+        self.assertEqual(done.returncode, 0, done.stdout + done.stderr)
 
     def test_a_server_that_goes_and_comes_back(self):
         port = swarm.free_port()

@@ -376,7 +376,7 @@ def check_format(root, found):
 
 def check_scripts(root, found):
     """Python looks for modules in the current folder first, which may be anybody's; -I does not."""
-    for path in sorted((root / "deploy").glob("*")):
+    for path in sorted(each for each in (root / "deploy").rglob("*") if each.is_file()):
         for number, line in enumerate(path.read_text().splitlines(), 1):
             if re.search(r"\bpython3? (?!-I\b)-", line):
                 found.append(f"{path.relative_to(root)}:{number}: python3 without -I")
