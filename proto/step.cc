@@ -14,12 +14,15 @@ constexpr std::size_t kRowBytes = 8 + 4 + 4 + 1;
 constexpr std::size_t kTruncateBytes = 8 + 4;
 constexpr std::size_t kTokenBytesMin = 8 + 4 + 4 + 1 + 1 + 4 + 4;
 constexpr std::size_t kLogprobBytes = 4 + 4;
-constexpr std::uint8_t kKnownFlags = BatchRow::kSample | BatchRow::kFailed;
+constexpr std::size_t kCachedBytes = 8 + 4;
+constexpr std::uint8_t kKnownFlags = BatchRow::kSample | BatchRow::kFailed | BatchRow::kCached;
 // The byte behind an open's prompt_tokens.
 constexpr std::uint8_t kReportHashes = 1;
 constexpr std::uint8_t kMakeReceipt = 2;
 constexpr std::uint8_t kBackground = 4;
 constexpr std::uint8_t kScored = 8;
+constexpr std::uint8_t kScoped = 16;
+constexpr std::uint8_t kOpenFlags = kReportHashes | kMakeReceipt | kBackground | kScored | kScoped;
 
 // Bits of the byte of sampling parameters that said once whether there are log probabilities.
 constexpr std::uint8_t kLogprobs = 1;
@@ -36,8 +39,10 @@ static_assert(kKnownFlags < (1U << BatchRow::kReasonShift) &&
 static_assert(kLogprobBytes == sizeof(TokenId) + sizeof(float),
               "kLogprobBytes counts every field of a log-probability");
 static_assert(static_cast<int>(FinishReason::kError) == 3, "the error of tokens.finish names 3");
-static_assert((kReportHashes | kMakeReceipt | kBackground | kScored) == 15,
-              "the four flags fill the lowest bits, so every value up to 15 is valid");
+static_assert(kOpenFlags == 31,
+              "the five flags fill the lowest bits, so every value up to 31 is valid");
+static_assert(kCachedBytes == sizeof(CachedPrefix::sequence) + sizeof(CachedPrefix::positions),
+              "kCachedBytes counts every field of a cached prefix");
 
 // --- what the messages share ---
 
@@ -185,7 +190,8 @@ void write_open(ByteWriter& writer, const SequenceOpen& open) {
   const auto flag = [](bool set, std::uint8_t bit) { return set ? bit : std::uint8_t{0}; };
   const auto flags = static_cast<std::uint8_t>(
       flag(open.report_hashes, kReportHashes) | flag(open.receipt.has_value(), kMakeReceipt) |
-      flag(open.background, kBackground) | flag(!open.scored.empty(), kScored));
+      flag(open.background, kBackground) | flag(!open.scored.empty(), kScored) |
+      flag(open.scope.has_value(), kScoped));
   writer.write(open.sequence.value, open.prompt_tokens, flags);
   if (open.receipt) {
     writer.append(open.receipt->request);
@@ -194,6 +200,7 @@ void write_open(ByteWriter& writer, const SequenceOpen& open) {
   if (!open.scored.empty()) {
     write_list(writer, open.scored, [&](TokenId token) { writer.write(token); });
   }
+  if (open.scope) writer.append(open.scope->bytes);
   write_sampling(writer, open.sampling);
 }
 
@@ -201,8 +208,7 @@ Result<SequenceOpen> read_open(ByteReader& reader, const StepShape& shape) {
   SequenceOpen open;
   reader.read_into(open.sequence.value, open.prompt_tokens);
   const auto flags = reader.read<std::uint8_t>();
-  REQUIRE(flags <= (kReportHashes | kMakeReceipt | kBackground | kScored), "report_hashes is ",
-          flags, "; it must be 0 to 15");
+  REQUIRE(flags <= kOpenFlags, "report_hashes is ", flags, "; it must be 0 to ", kOpenFlags);
   open.report_hashes = (flags & kReportHashes) != 0;
   open.background = (flags & kBackground) != 0;
   if ((flags & kMakeReceipt) != 0) {
@@ -214,6 +220,10 @@ Result<SequenceOpen> read_open(ByteReader& reader, const StepShape& shape) {
     TRY(open.scored, read_list(reader, "scored", limits::kScoredTokens, sizeof(TokenId),
                                [&] { return read_token(reader, "scored", shape.vocabulary); }));
     REQUIRE(!open.scored.empty(), "scored has no tokens; a prompt that is scored has some");
+  }
+  if ((flags & kScoped) != 0) {
+    Hash256& scope = open.scope.emplace();
+    std::ranges::copy(reader.take(scope.bytes.size()), scope.bytes.begin());
   }
   TRY(open.sampling, read_sampling(reader, shape.vocabulary));
   REQUIRE(!reader.failed(), "the message ends inside an open");
@@ -242,7 +252,7 @@ Result<BatchRow> read_row(ByteReader& reader, const StepShape& shape) {
   row.flags = reader.read<std::uint8_t>();
   const std::uint8_t lower = row.flags & ((1U << BatchRow::kReasonShift) - 1);
   REQUIRE((lower & ~kKnownFlags) == 0, "rows.flags is ", row.flags,
-          "; only bits 1 and 2 have a meaning");
+          "; only bits 1, 2 and 4 have a meaning");
   REQUIRE(row.reason() <= ErrorCode::kNumeric && (row.failed() || lower == row.flags),
           "rows.flags is ", row.flags, "; its reason has no meaning");
   return row;
@@ -288,6 +298,14 @@ Result<SampledToken> read_sampled(ByteReader& reader, const StepShape& shape) {
   REQUIRE(std::ranges::is_sorted(token.top, std::ranges::greater(), &TokenLogprob::logprob),
           "tokens.top is not descending");
   return token;
+}
+
+Result<CachedPrefix> read_cached(ByteReader& reader, const StepShape& shape) {
+  CachedPrefix cached;
+  reader.read_into(cached.sequence.value, cached.positions);
+  REQUIRE(cached.positions >= 1 && cached.positions < shape.context, "cached.positions is ",
+          cached.positions, "; allowed are 1 to ", shape.context - 1);
+  return cached;
 }
 
 Status check_submitted(std::size_t bytes, const SequenceOpen& open) {
@@ -371,6 +389,9 @@ Bytes encode(const StepTokens& tokens) {
   writer.write(tokens.epoch.value, tokens.step.value);
   write_list(writer, tokens.tokens, write_sampled);
   write_sequences(writer, tokens.released);
+  write_list(writer, tokens.cached, [&](const CachedPrefix& cached) {
+    writer.write(cached.sequence.value, cached.positions);
+  });
   if (!tokens.scores.empty()) write_list(writer, tokens.scores, write_sampled);
   return out;
 }
@@ -383,6 +404,9 @@ Result<StepTokens> decode_step_tokens(ByteSpan bytes, const StepShape& shape) {
                                [&] { return read_sampled(reader, shape); }));
   TRY_VOID(check_runs(tokens.tokens, "tokens"));
   TRY(tokens.released, read_sequences(reader, "released", limits::kBatchReleases));
+  TRY(tokens.cached, read_list(reader, "cached", limits::kBatchRows, kCachedBytes,
+                               [&] { return read_cached(reader, shape); }));
+  TRY_VOID(check_sequences(tokens.cached, "cached"));
   if (reader.remaining() > 0) {
     TRY(tokens.scores, read_list(reader, "scores", limits::kBatchRows, kTokenBytesMin,
                                  [&] { return read_sampled(reader, shape); }));

@@ -65,6 +65,9 @@ struct SequenceOpen {
   // The prompt, where the last stage scores its tokens (StepTokens::scores): every row of it then
   // has logits. Else empty. At most limits::kScoredTokens.
   std::vector<TokenId> scored = {};
+  // Each stage may use what sequences of this scope left, and keeps what this one leaves for
+  // others of it. Without one, a sequence shares with none.
+  std::optional<Hash256> scope = {};
   friend bool operator==(const SequenceOpen&, const SequenceOpen&) = default;
 };
 
@@ -82,6 +85,8 @@ struct BatchRow {
   static constexpr std::uint8_t kSample = 1;   // the last stage samples the next token here
   static constexpr std::uint8_t kFailed = 2;   // a stage left the numeric range or has no KV page;
                                                // the row is carried on as zeros and ends in kError
+  static constexpr std::uint8_t kCached = 4;   // no stage so far has computed it: each said again
+                                               // what it kept of an earlier sequence of its scope
   static constexpr unsigned kReasonShift = 4;  // above it, of a failed row: its ErrorCode
   SequenceId sequence;
   Position position = 0;
@@ -89,6 +94,7 @@ struct BatchRow {
   std::uint8_t flags = 0;
 
   bool failed() const { return (flags & kFailed) != 0; }
+  bool cached() const { return (flags & kCached) != 0; }
   ErrorCode reason() const { return static_cast<ErrorCode>(flags >> kReasonShift); }
   // Of a row that has failed before, the first reason stays.
   void fail(ErrorCode why) {
@@ -136,6 +142,13 @@ struct SampledToken {
   friend bool operator==(const SampledToken&, const SampledToken&) = default;
 };
 
+// Rows of a sequence, from the first on, that no stage computed.
+struct CachedPrefix {
+  SequenceId sequence;
+  std::uint32_t positions = 0;
+  friend bool operator==(const CachedPrefix&, const CachedPrefix&) = default;
+};
+
 // What one step brought. The last stage sends one for every StepBatch, even with no tokens. Tokens
 // of a sequence are contiguous, positions ascending by one, as the rows that they come from.
 struct StepTokens {
@@ -146,6 +159,8 @@ struct StepTokens {
   // Of prompts that are scored: each token of them but the first, once, with its log probability,
   // before or with the sequence's first token. Stands as `tokens` do. `finish` means nothing.
   std::vector<SampledToken> scores = {};
+  // With the first token of a sequence, if any row of it was cached.
+  std::vector<CachedPrefix> cached = {};
   friend bool operator==(const StepTokens&, const StepTokens&) = default;
 };
 
@@ -182,10 +197,10 @@ struct StepShape {
 };
 
 // Layout: fields in the order of the structs, little-endian, no padding; each vector as a u32
-// count, then its items; an open's choices (hashes, receipt, background, scored) are bits of one
-// byte; scores follow only where there are some. Two sizes are not sent because the receiver
-// computes them: the activations (rows x hidden_size x 2 bytes, to the end) and a SubmitMessage's
-// prompt (likewise, 4 bytes).
+// count, then its items; an open's choices (hashes, receipt, background, scored, scope) are bits of
+// one byte; `cached` stands before the scores, which follow only where there are some. Two sizes
+// are not sent because the receiver computes them: the activations (rows x hidden_size x 2 bytes,
+// to the end) and a SubmitMessage's prompt (likewise, 4 bytes).
 Bytes encode(const StepBatch& batch);
 Bytes encode(const StepTokens& tokens);
 Bytes encode(const SubmitMessage& submit);

@@ -2,9 +2,11 @@
 // whole before anything changes, so that a refused batch leaves no trace.
 #pragma once
 
+#include <algorithm>
 #include <optional>
 #include <unordered_map>
 
+#include "base/crypto.h"
 #include "base/error.h"
 #include "base/ids.h"
 #include "base/result.h"
@@ -21,7 +23,11 @@ struct StageSequence {
   Position next = 0;            // position of its next row
   std::uint32_t under_way = 0;  // steps with rows of it that are begun and not finished
   BlockTable pages;
-  Position known = 0;  // before it, keys and values are there since an earlier epoch
+  Position settled = 0;  // rows before it are finished
+  Position known = 0;    // rows before it are in pages that an ended sequence left
+  // Of all rows before `known`, while each row so far was found in kept pages.
+  std::optional<Hash256> chain;
+  std::uint32_t cached = 0;  // last stage: rows from the first on that no stage computed
   // The first of its rows that failed, and why: all later ones fail as well.
   std::optional<Position> failed_at;
   ErrorCode why = ErrorCode::kNumeric;
@@ -29,6 +35,16 @@ struct StageSequence {
   TokenHistory history;
   std::optional<AnswerGrammar> grammar;  // likewise, of sequences that have one
 
+  // A row is another one than the kept one at its position.
+  void lose_chain(Position position) {
+    known = position;
+    chain.reset();
+  }
+  // Positions whose keys and values are there.
+  Position kept() const {
+    const Position all = std::max(settled, known);
+    return std::min(all, failed_at.value_or(all));
+  }
   bool failed(Position position) const { return failed_at && position >= *failed_at; }
   void fail(Position position, ErrorCode reason) {
     if (failed(position)) return;

@@ -16,7 +16,7 @@
 #include "node/engine/device.h"
 #include "node/engine/forward.h"
 #include "node/engine/kv_cache.h"
-#include "node/engine/replay.h"
+#include "node/engine/prefix_cache.h"
 #include "node/engine/sampler.h"
 #include "node/engine/stage_memory.h"
 #include "node/engine/step_hash.h"
@@ -41,7 +41,8 @@ struct Step {
   std::vector<StageSequence*> sequences;  // one a row of the batch
   std::vector<ComputedRow> computed;
   std::vector<ForwardRow> rows;
-  std::vector<std::uint32_t> replayed;  // rows of the batch whose output was kept
+  std::vector<std::uint32_t> replayed;         // rows of the batch whose output was kept
+  std::vector<std::optional<Hash256>> inputs;  // one a row of the batch, once it was wanted
   Bytes said;
   std::vector<DrawRequest> draws;  // what rows point to; last stage only
   // One a row of the batch, of those that a grammar masks; empty when there are none.
@@ -79,8 +80,8 @@ class StageEngine final : public Engine {
   }
   std::uint32_t kv_pages() const override { return forward_->pages().pages(); }
   std::uint32_t kv_pages_used() const override {
-    INVARIANT(forward_->pages().pages_used() >= replay_.kept_pages(), "kept pages are in use");
-    return forward_->pages().pages_used() - replay_.kept_pages();
+    INVARIANT(forward_->pages().pages_used() >= cache_.kept_pages(), "kept pages are in use");
+    return forward_->pages().pages_used() - cache_.kept_pages();
   }
   std::size_t weight_bytes() const override { return forward_->weight_bytes(); }
 
@@ -91,9 +92,10 @@ class StageEngine final : public Engine {
   void enter(Step& step);
   void admit(Step& step);
   void follow_grammar(Step& step, std::uint32_t index);
+  void adopt(Step& step, std::uint32_t index);
   bool grow(StageSequence& sequence, Position position);
   bool replay(Step& step, std::uint32_t index);
-  Hash256 hash_input(const Step& step, std::size_t index) const;
+  const Hash256& input_hash(Step& step, std::size_t index) const;
   void add_row(Step& step, std::uint32_t index);
   Status compute(Step& step);
   void settle(Step& step);
@@ -110,6 +112,7 @@ class StageEngine final : public Engine {
   void request_draws(Step& step) const;
   static DrawRequest draw_request(const Step& step, std::uint32_t computed);
   static void collect_tokens(Step& step);
+  void mark_cached(StageSequence& sequence, BatchRow& row, bool replayed) const;
   void hash_inputs(Step& step);
   void hash_outputs(Step& step) const;
   void release(Step& step);
@@ -124,7 +127,7 @@ class StageEngine final : public Engine {
   std::vector<Sampler> samplers_;  // one a thread; last stage only
   GrammarStore grammars_;          // last stage only
   StageSequences sequences_;
-  Replay replay_;
+  PrefixCache cache_;
   std::array<Step, kStepsUnderWay> steps_;  // from oldest_ on, as many as are under way
   std::uint32_t oldest_ = 0;
   std::uint32_t under_way_ = 0;
@@ -138,7 +141,7 @@ StageEngine::StageEngine(std::shared_ptr<const model::GgufFile> file, const mode
       options_(options),
       forward_(std::move(forward)),
       grammars_(*file_, options.vocabulary),
-      replay_(kv_pages(), is_last() ? 0 : row_bytes(), replay_bytes) {
+      cache_(kv_pages(), is_last() ? 0 : row_bytes(), replay_bytes) {
   if (is_last()) samplers_.assign(forward_->threads(), Sampler(spec_.vocabulary));
   if (is_last() && options_.vocabulary != nullptr) options_.vocabulary->begin(file_);
   for (Step& step : steps_) {
@@ -227,6 +230,7 @@ Status StageEngine::finish(StepBatch& batch, StepResult& result) {
     if (is_last()) step.batch.activations.clear();
   }
   leave(step);
+  step.result.kv_pages_kept = cache_.kept_pages();
   batch = std::move(step.batch);
   result = std::move(step.result);
   oldest_ = (oldest_ + 1) % kStepsUnderWay;
@@ -250,10 +254,7 @@ void StageEngine::open(const StepBatch& batch) {
         }
       }
     }
-    if (auto kept = replay_.take(open.sequence)) {
-      sequence.pages = std::move(kept->pages);
-      sequence.known = kept->length;
-    }
+    sequence.chain = open.scope.value_or(own_scope(open.sequence));
     sequence.pages.reserve(pages_for(spec_.context, kernels::kPageTokens));
     sequences_.emplace(open.sequence, std::move(sequence));
   }
@@ -267,8 +268,9 @@ void StageEngine::truncate(const StepBatch& batch) {
     INVARIANT(sequence.open.prompt_tokens <= length && length <= sequence.next,
               "a checked truncation keeps the prompt and adds nothing");
     sequence.next = length;
-    sequence.known = std::min(sequence.known, length);
-    forward_->pages().shrink(sequence.pages, length);
+    sequence.settled = std::min(sequence.settled, length);
+    if (length < sequence.known) sequence.lose_chain(length);
+    cache_.shrink(sequence.pages, length, forward_->pages());
     sequence.history.keep_generated(length - sequence.open.prompt_tokens);
     if (sequence.grammar) sequence.grammar->keep(length - sequence.open.prompt_tokens);
     if (sequence.failed_at && *sequence.failed_at >= length) sequence.failed_at.reset();
@@ -303,6 +305,7 @@ void StageEngine::admit(Step& step) {
   step.computed.clear();
   step.rows.clear();
   step.replayed.clear();
+  step.inputs.assign(step.batch.rows.size(), std::nullopt);
   step.said = {};
   step.masks.clear();
   step.scores.clear();
@@ -312,6 +315,7 @@ void StageEngine::admit(Step& step) {
     INVARIANT(row.position == sequence.next, "a checked row stands at its sequence's end");
     sequence.next = row.position + 1;
     if (row.failed()) sequence.fail(row.position, row.reason());
+    if (!sequence.failed(row.position)) adopt(step, i);
     if (!sequence.failed(row.position) && !grow(sequence, row.position)) {
       sequence.fail(row.position, ErrorCode::kNoCapacity);
     }
@@ -333,11 +337,35 @@ void StageEngine::follow_grammar(Step& step, std::uint32_t index) {
   step.masks[index] = sequence.grammar->mask();
 }
 
+// At the first row of a page, as long as all rows before were found: looks for a page of the same
+// rows that another sequence left. Pages of the prompt never change, so they may be shared.
+void StageEngine::adopt(Step& step, std::uint32_t index) {
+  const Position position = step.batch.rows[index].position;
+  StageSequence& sequence = *step.sequences[index];
+  const bool begins = position % kernels::kPageTokens == 0 && position == sequence.known;
+  if (!begins || !sequence.chain || cache_.empty()) return;
+  INVARIANT(sequence.pages.size() * kernels::kPageTokens == position,
+            "a page is looked for where the table ends");
+  std::vector<Hash256> inputs;
+  for (std::size_t i = index; i < step.batch.rows.size() && inputs.size() < kernels::kPageTokens;
+       ++i) {
+    if (step.sequences[i] != &sequence || step.batch.rows[i].failed()) break;
+    inputs.push_back(input_hash(step, i));
+  }
+  const bool in_prompt = position + kernels::kPageTokens <= sequence.open.prompt_tokens;
+  const auto found = cache_.take(*std::exchange(sequence.chain, std::nullopt),
+                                 sequence.open.sequence, inputs, in_prompt);
+  if (!found) return;
+  sequence.pages.push_back(found->page);
+  sequence.known = position + found->rows;
+  if (found->rows == kernels::kPageTokens) sequence.chain = found->chain;
+}
+
 bool StageEngine::grow(StageSequence& sequence, Position position) {
+  const bool begins = position == sequence.pages.size() * std::size_t{kernels::kPageTokens};
+  if (begins && sequence.open.scope) cache_.make_room(forward_->pages());
   while (!forward_->pages().grow(sequence.pages, position + 1)) {
-    auto oldest = replay_.take_oldest();
-    if (!oldest) return false;
-    forward_->pages().release(oldest->pages);
+    if (!cache_.evict(forward_->pages())) return false;
   }
   return true;
 }
@@ -348,8 +376,8 @@ bool StageEngine::replay(Step& step, std::uint32_t index) {
   const BatchRow& row = step.batch.rows[index];
   StageSequence& sequence = *step.sequences[index];
   if (row.position >= sequence.known) return false;
-  if (!replay_.came_in(sequence.pages, row.position, hash_input(step, index))) {
-    sequence.known = row.position;
+  if (!cache_.came_in(sequence.pages, row.position, input_hash(step, index))) {
+    sequence.lose_chain(row.position);
     return false;
   }
   const bool wanted = (row.flags & BatchRow::kSample) != 0 || observed(row);
@@ -358,7 +386,7 @@ bool StageEngine::replay(Step& step, std::uint32_t index) {
                             ? row.position - 1
                             : row.position;
   if (!is_last()) {
-    const ByteSpan out = replay_.output(sequence.pages, said);
+    const ByteSpan out = cache_.output(sequence.pages, said);
     step.said.insert(step.said.end(), out.begin(), out.end());
   }
   step.replayed.push_back(index);
@@ -445,21 +473,31 @@ void StageEngine::settle(Step& step) {
     } else if (computed) {
       append(forward_->output() + std::size_t{next} * spec_.hidden);
       if (!is_last()) {
-        replay_.put_output(sequence.pages, row.position, ByteSpan(out).last(row_bytes()));
+        cache_.put_output(sequence.pages, row.position, ByteSpan(out).last(row_bytes()));
       }
     } else {
       append(is_last() ? zeros.data() : step.said.data() + again * row_bytes());
     }
     if (replayed) ++again;
+    sequence.settled = row.position + 1;
+    mark_cached(sequence, row, replayed && !row.failed());
     if (!computed) continue;
     ++next;
     const bool last = next == step.computed.size() || step.computed[next].sequence != &sequence;
     if (last && sequence.failed(row.position)) {
-      forward_->pages().shrink(sequence.pages, row.position + 1);
+      cache_.shrink(sequence.pages, row.position + 1, forward_->pages());
     }
   }
   INVARIANT(next == step.computed.size() && again == step.replayed.size(),
             "every computed and every replayed row is written back");
+}
+
+// The last stage counts the rows from the first on that no stage computed.
+void StageEngine::mark_cached(StageSequence& sequence, BatchRow& row, bool replayed) const {
+  const bool cached = replayed && sequence.open.scope && (is_first() || row.cached());
+  row.flags = static_cast<std::uint8_t>(cached ? row.flags | BatchRow::kCached
+                                               : row.flags & ~BatchRow::kCached);
+  if (cached && is_last() && row.position == sequence.cached) ++sequence.cached;
 }
 
 // On a thread of the pool.
@@ -532,13 +570,20 @@ void StageEngine::collect_tokens(Step& step) {
     token.sequence = row.sequence;
     token.position = row.position + 1;
     step.result.tokens.push_back(token);
+    const std::uint32_t cached = std::exchange(step.sequences[i]->cached, 0);
+    if (cached > 0) step.result.cached.push_back({row.sequence, cached});
   }
 }
 
-Hash256 StageEngine::hash_input(const Step& step, std::size_t index) const {
+const Hash256& StageEngine::input_hash(Step& step, std::size_t index) const {
   const BatchRow& row = step.batch.rows[index];
-  if (is_first()) return hash_token(row.position, row.token);
-  return hash_activation(options_.layers.begin, row.position, activation(step.batch, index));
+  std::optional<Hash256>& hash = step.inputs[index];
+  if (!hash) {
+    hash = is_first() ? hash_token(row.position, row.token)
+                      : hash_activation(options_.layers.begin, row.position,
+                                        activation(step.batch, index));
+  }
+  return *hash;
 }
 
 // While the device computes.
@@ -549,10 +594,10 @@ void StageEngine::hash_inputs(Step& step) {
     const StageSequence& sequence = *step.sequences[i];
     const bool computed = next < step.computed.size() && step.computed[next].index == i;
     if (computed) ++next;
-    const bool kept = computed && !replay_.empty();
+    const bool kept = computed && !cache_.empty();
     if (!kept && !sequence.open.report_hashes) continue;
-    const Hash256 in = hash_input(step, i);
-    if (kept) replay_.put_input(sequence.pages, row.position, in);
+    const Hash256& in = input_hash(step, i);
+    if (kept) cache_.put_input(sequence.pages, row.position, in);
     if (!sequence.open.report_hashes) continue;
     RowHash hash;
     hash.sequence = row.sequence;
@@ -602,11 +647,17 @@ void StageEngine::on_logits(Step& step, std::uint32_t computed, unsigned thread,
 }
 
 // The pages are free from here on, since a later step works behind this one; the sequences
-// themselves stay until this step is finished.
+// themselves stay until this step is finished. Rows under way are not kept: what comes of them is
+// not known yet.
 void StageEngine::release(Step& step) {
   for (const SequenceId id : step.batch.releases) {
     step.released.push_back(sequences_.extract(id));
-    forward_->pages().release(step.released.back().mapped().pages);
+    StageSequence& sequence = step.released.back().mapped();
+    if (sequence.open.scope) {
+      cache_.keep(id, *sequence.open.scope, sequence.pages, sequence.kept(), forward_->pages());
+    } else {
+      cache_.shrink(sequence.pages, 0, forward_->pages());
+    }
     step.result.released.push_back(id);
   }
 }
@@ -614,17 +665,16 @@ void StageEngine::release(Step& step) {
 void StageEngine::keep() {
   INVARIANT(under_way_ == 0, "sequences are ended between steps");
   for (auto& [id, sequence] : sequences_) {
-    const Position computed = std::max(sequence.next, sequence.known);
-    const Position length = std::min(computed, sequence.failed_at.value_or(computed));
-    forward_->pages().shrink(sequence.pages, replay_.empty() ? 0 : length);
-    if (!sequence.pages.empty()) replay_.keep({id, length, std::move(sequence.pages)});
+    cache_.keep(id, sequence.open.scope.value_or(own_scope(id)), sequence.pages, sequence.kept(),
+                forward_->pages());
   }
   sequences_.clear();
 }
 
 void StageEngine::reset() {
   keep();
-  while (auto kept = replay_.take_oldest()) forward_->pages().release(kept->pages);
+  while (cache_.evict(forward_->pages())) {
+  }
 }
 
 Result<std::vector<Hash256>> StageEngine::kv_hashes(SequenceId id) const {

@@ -48,8 +48,8 @@ struct EngineOptions {
   std::uint32_t threads = 1;
   bool pin = false;                // kernels/thread_pins.h; load() and step() on one thread
   std::uint32_t batch_rows = 512;  // rows of a step at most
-  // For keep(): of the memory that is left beside all else, what its rows may take; 0: it drops
-  // all, as reset() does.
+  // For the rows of kept pages (node/engine/prefix_cache.h): what they may take of the memory that
+  // is left beside all else; 0: nothing is kept of ended sequences.
   std::uint64_t replay_bytes = 0;
   std::uint32_t stage = 0;  // reported in RowHash
   // Null: kernels::select_kernels(). The table may change between two steps: its entries are read
@@ -72,8 +72,12 @@ struct StepResult {
   std::vector<SequenceId> released;  // sequences whose KV this step gave back
   std::vector<SampledToken> scores;  // StepTokens::scores; last stage only
   std::vector<RowHash> hashes;       // rows of sequences that asked for them
-  std::uint32_t replayed = 0;        // rows that were said again and not computed; see keep()
-  Bytes input;                       // the batch's activations as they came in
+  std::uint32_t replayed = 0;        // rows that were said again and not computed
+  // With the first token of a sequence that has a scope: its rows from the first on that no stage
+  // computed, if any. Last stage only.
+  std::vector<CachedPrefix> cached;
+  std::uint32_t kv_pages_kept = 0;  // of ended sequences, behind this step
+  Bytes input;                      // the batch's activations as they came in
 };
 
 class Engine {
@@ -105,8 +109,9 @@ class Engine {
   virtual Status finish(StepBatch& batch, StepResult& result) = 0;
 
   // Both end every sequence (a new epoch begins); weights stay. keep() keeps the pages of the ended
-  // sequences until other sequences need them. If such a sequence is opened again under its id, a
-  // row with the same input is not computed again: its kept output is used. reset() drops all
+  // sequences until other sequences need them, as a release does of a sequence with a scope. A
+  // sequence that begins with the same inputs in the same scope, or is the same one, uses them:
+  // such a row is not computed again, and its kept output is said again. reset() drops all
   // sequences, including those kept before. These and the next two run while no step is under way.
   virtual void keep() = 0;
   virtual void reset() = 0;

@@ -3,6 +3,7 @@
 #pragma once
 
 #include <cstdint>
+#include <optional>
 #include <vector>
 
 #include "base/check.h"
@@ -27,6 +28,10 @@ class PagePool {
   void shrink(BlockTable& table, std::uint32_t positions);
   void release(BlockTable& table) { shrink(table, 0); }
 
+  // That the next table to grow gets; nothing when none is free.
+  std::optional<std::uint32_t> next() const {
+    return free_.empty() ? std::nullopt : std::optional(free_.back());
+  }
   std::uint32_t pages() const { return pages_; }
   std::uint32_t pages_used() const { return pages_ - static_cast<std::uint32_t>(free_.size()); }
 

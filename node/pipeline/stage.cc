@@ -231,6 +231,7 @@ void Stage::fill_heartbeat(control::v1::Heartbeat& heartbeat) {
   if (serving_) {
     heartbeat.set_epoch(serving_->assignment.epoch.value);
     heartbeat.set_kv_tokens_used(serving_->kv_tokens_used());
+    heartbeat.set_kv_pages_kept(serving_->kv_pages_kept);
   }
   if (options_.card) write_card(options_.card(), *heartbeat.mutable_card());
   if (options_.holding) write_holding(options_.holding(), *heartbeat.mutable_holding());
@@ -390,8 +391,9 @@ void Stage::pass_on(const StepBatch& batch, StepResult result) {
     links_.send(Peer::kRing, {FrameType::kBatch, encode(batch)});
     return;
   }
-  const Status answered = answer({batch.epoch, batch.step, std::move(result.tokens),
-                                  std::move(result.released), std::move(result.scores)});
+  const Status answered =
+      answer({batch.epoch, batch.step, std::move(result.tokens), std::move(result.released),
+              std::move(result.scores), std::move(result.cached)});
   if (!answered.ok()) fail(answered.error().message);
 }
 
@@ -409,6 +411,7 @@ Status Stage::answer(StepTokens tokens) {
 void Stage::count_step(const StepBatch& batch, const StepResult& result) {
   INVARIANT(result.replayed <= batch.rows.size(), "only rows of the batch are replayed");
   figures_.count_rows(batch.rows.size() - result.replayed, result.replayed);
+  serving_->kv_pages_kept = result.kv_pages_kept;
   for (const auto& [sequence, length] : batch.truncates) {
     std::uint64_t& tokens = serving_->kv_tokens[sequence];
     tokens = std::min<std::uint64_t>(tokens, length);

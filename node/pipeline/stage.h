@@ -118,7 +118,8 @@ class Stage final : public StageComputeEvents, private ControlEvents, private Da
     std::uint32_t computing = 0;      // steps given to the StageCompute and not yet back
     std::optional<StepId> last_step;  // that a peer sent
     std::unordered_map<SequenceId, std::uint64_t> kv_tokens;
-    std::deque<TimePoint> started;  // of the batcher's steps that are not answered, oldest first
+    std::uint32_t kv_pages_kept = 0;  // after the latest step
+    std::deque<TimePoint> started;    // of the batcher's steps that are not answered, oldest first
     // Its memory is given back: no step is made and no frame taken. Until then, at the latest.
     std::optional<TimePoint> leave_by;
 

@@ -7,6 +7,7 @@
 
 #include "base/check.h"
 #include "base/limits.h"
+#include "node/engine/kv_cache.h"
 
 namespace hearth::node {
 namespace {
@@ -156,23 +157,39 @@ void Batcher::add_prompt_rows(StepBatch& batch) {
   const bool both = !prompts_[0].empty() && !prompts_[1].empty();
   const std::size_t first = both && background_first_ ? 1 : 0;
   if (both) background_first_ = !background_first_;
-  if (add_prompt_rows(batch, prompts_[first], left))
-    add_prompt_rows(batch, prompts_[1 - first], left);
+  const std::uint32_t most = left;
+  if (add_prompt_rows(batch, prompts_[first], left, most))
+    add_prompt_rows(batch, prompts_[1 - first], left, most);
 }
 
-// False when the step takes no more openings.
+// How many of the `left` rows a prompt gets. It is cut at the end of a KV page, so that every stage
+// sees all rows of a page together, which it may have kept of an earlier sequence. Behind rows of
+// other prompts that may leave none for this step.
+std::uint32_t Batcher::chunk(const Sequence& sequence, std::uint32_t left, bool first) const {
+  constexpr std::uint32_t kPage = kernels::kPageTokens;
+  const std::uint32_t rest = sequence.submitted - sequence.next;
+  if (rest <= left || options_.prefill_rows < kPage) return std::min(rest, left);
+  const std::uint32_t end = (sequence.next + left) / kPage * kPage;
+  if (end > sequence.next) return end - sequence.next;
+  return first ? left : 0;
+}
+
+// False when the step takes no more rows of prompts.
 bool Batcher::add_prompt_rows(StepBatch& batch, std::deque<SequenceId>& waiting,
-                              std::uint32_t& left) {
+                              std::uint32_t& left, std::uint32_t most) {
   while (!waiting.empty() && left > 0) {
     Sequence& sequence = sequences_.at(waiting.front());
+    const std::uint32_t rows = chunk(sequence, left, left == most);
+    if (rows == 0) return false;
     if (!sequence.opened) {
       if (batch.opens.size() >= limits::kBatchOpens) return false;
       batch.opens.push_back(sequence.open);
       sequence.opened = true;
     }
-    for (; left > 0 && !sequence.decoding(); --left) {
+    for (std::uint32_t i = 0; i < rows; ++i) {
       add_row(batch, sequence, sequence.tokens[sequence.next], sequence.samples_next());
     }
+    left -= rows;
     if (!sequence.decoding()) return true;
     sequence.tokens = {};
     waiting.pop_front();

@@ -92,7 +92,9 @@ class Batcher {
   std::uint32_t decoding() const;
   void add_decode_rows(StepBatch& batch);
   void add_prompt_rows(StepBatch& batch);
-  bool add_prompt_rows(StepBatch& batch, std::deque<SequenceId>& waiting, std::uint32_t& left);
+  std::uint32_t chunk(const Sequence& sequence, std::uint32_t left, bool first) const;
+  bool add_prompt_rows(StepBatch& batch, std::deque<SequenceId>& waiting, std::uint32_t& left,
+                       std::uint32_t most);
   void add_ends(StepBatch& batch);
   void add_row(StepBatch& batch, Sequence& sequence, TokenId token, bool sample);
   Status check(const StepInFlight& step, const StepTokens& tokens) const;

@@ -90,6 +90,12 @@ void LocalRunner::deliver(const StepTokens& tokens) {
     reserved_ -= found->second.pages;
     running_.erase(found);
   }
+  for (const CachedPrefix& cached : tokens.cached) {
+    const auto found = running_.find(cached.sequence);
+    if (found != running_.end() && found->second.events.on_cached) {
+      found->second.events.on_cached(cached.positions);
+    }
+  }
   for (const SampledToken& score : tokens.scores) {
     const auto found = running_.find(score.sequence);
     if (found != running_.end() && found->second.events.on_score) {
@@ -116,6 +122,7 @@ Result<bool> LocalRunner::step() {
     tokens.tokens = std::move(result.tokens);
     tokens.released = std::move(result.released);
     tokens.scores = std::move(result.scores);
+    tokens.cached = std::move(result.cached);
   }
   TRY_VOID(batcher_.on_tokens(tokens));
   deliver(hashes);
@@ -155,6 +162,7 @@ Result<std::unique_ptr<LocalRunner>> LocalRunner::load(std::shared_ptr<const mod
     engine.threads = options.threads;
     engine.pin = options.pin;
     engine.batch_rows = options.batch_rows;
+    engine.replay_bytes = options.replay_bytes / options.stages;
     engine.stage = i;
     engine.kernels = options.kernels;
     engine.logits = options.logits;

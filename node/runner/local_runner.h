@@ -25,6 +25,7 @@ struct LocalOptions {
   bool pin = false;                         // kernels/thread_pins.h
   std::size_t kv_budget_bytes = 512 << 20;  // over all stages
   std::uint64_t memory_bytes = 0;           // over all stages; 0: what the machine has
+  std::uint64_t replay_bytes = 0;           // over all stages; as EngineOptions::replay_bytes
   std::uint32_t batch_rows = 512;
   std::uint32_t prefill_rows = 128;
   const kernels::Kernels* kernels = nullptr;
@@ -44,6 +45,8 @@ class LocalRunner {
     std::function<void(const RowHash&)> on_hash;  // may be null
     // Of StepTokens::scores; may be null.
     std::function<void(const SampledToken&)> on_score = {};
+    // Positions of the prompt that were not computed, if any; before the first token. May be null.
+    std::function<void(std::uint32_t)> on_cached = {};
   };
   // `prompt`: as SubmitMessage's, with the answer so far of a sequence that goes on. kNoCapacity
   // when prompt + max_tokens does not fit the context or the KV pool now.

@@ -29,7 +29,7 @@ TEST(SubmitCodec, RoundTripsAndConsumesExactly) {
   EXPECT_FALSE(decode_submit(bytes, small_shape(false)).ok());
 }
 
-TEST(SubmitCodec, KnowsFourChoicesAndNoOthers) {
+TEST(SubmitCodec, KnowsFiveChoicesAndNoOthers) {
   constexpr std::size_t kChoices = 8 + 8 + 4;  // behind epoch, id and prompt_tokens
   SubmitMessage submit = sample_submit();
   for (const bool background : {false, true}) {
@@ -40,12 +40,12 @@ TEST(SubmitCodec, KnowsFourChoicesAndNoOthers) {
     ASSERT_TRUE(decoded.ok());
     EXPECT_EQ(*decoded, submit);
   }
-  for (int bit = 4; bit < 8; ++bit) {
+  for (int bit = 5; bit < 8; ++bit) {
     Bytes bytes = encode(sample_submit());
     bytes[kChoices] |= std::byte(1 << bit);
     const auto decoded = decode_submit(bytes, small_shape(false));
     ASSERT_FALSE(decoded.ok());
-    EXPECT_NE(decoded.error().message.find("0 to 15"), std::string::npos);
+    EXPECT_NE(decoded.error().message.find("0 to 31"), std::string::npos);
   }
 }
 
@@ -68,6 +68,18 @@ TEST(SubmitCodec, BringsThePromptThatIsScored) {
   Bytes empty = encode(sample_submit());
   empty[8 + 8 + 4] |= std::byte{8};
   EXPECT_FALSE(decode_submit(empty, small_shape(false)).ok());
+}
+
+TEST(SubmitCodec, BringsTheScopeOfThePrefixCache) {
+  SubmitMessage submit = sample_submit();
+  submit.open.scope = blake2b({});
+  const Bytes bytes = encode(submit);
+  const auto decoded = decode_submit(bytes, small_shape(false));
+  ASSERT_TRUE(decoded.ok()) << decoded.error().message;
+  EXPECT_EQ(*decoded, submit);
+  for (std::size_t size = 0; size < bytes.size(); ++size) {
+    EXPECT_FALSE(decode_submit(ByteSpan(bytes).first(size), small_shape(false)).ok());
+  }
 }
 
 // A submit with a prompt and as many tokens as it asks for leaves nothing to compute.

@@ -62,6 +62,24 @@ TEST(StepTokensCodec, ScoresFollowWhereThereAreSome) {
   EXPECT_FALSE(decode_step_tokens(empty, small_shape(false)).ok()) << "an empty list is left out";
 }
 
+TEST(StepTokensCodec, BringsWhatWasCached) {
+  StepTokens tokens = sample_tokens();
+  const std::size_t without = encode(tokens).size();
+  tokens.cached = {{SequenceId(7), 2}, {SequenceId(9), 1}};
+  Bytes bytes = encode(tokens);
+  EXPECT_EQ(bytes.size(), without + 2 * 12);
+  EXPECT_EQ(*decode_step_tokens(bytes, small_shape(false)), tokens);
+  for (std::size_t size = 0; size < bytes.size(); ++size) {
+    EXPECT_FALSE(decode_step_tokens(ByteSpan(bytes).first(size), small_shape(false)).ok());
+  }
+  tokens.cached[1].sequence = SequenceId(7);
+  EXPECT_NE(refusal(tokens).find("cached names sequence 7 twice"), std::string::npos);
+  for (const std::uint32_t positions : {0U, small_shape(false).context}) {
+    tokens.cached = {{SequenceId(7), positions}};
+    EXPECT_NE(refusal(tokens).find("cached.positions is"), std::string::npos);
+  }
+}
+
 TEST(StepTokensCodec, RefusesNumbersThatAreNone) {
   StepTokens tokens = sample_tokens();
   tokens.tokens[0].logprob = std::nanf("");

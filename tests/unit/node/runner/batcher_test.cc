@@ -250,6 +250,39 @@ TEST(Batcher, FillsPromptRowsOldestFirstWithinItsBounds) {
   EXPECT_EQ(batch->opens.size(), 2U);
 }
 
+// Each stage sees the rows of a KV page together, except where there is less room than a page.
+TEST(Batcher, CutsPromptsAtTheEndsOfPages) {
+  Batcher batcher({kFirstEpoch, 512, 100, 8});
+  ASSERT_TRUE(batcher.submit(batcher_submit(1, 130)).ok());
+  ASSERT_TRUE(batcher.submit(batcher_submit(2, 90)).ok());
+  auto batch = batcher.next();
+  EXPECT_EQ(positions_of(*batch, 1).size(), 96U);
+  EXPECT_TRUE(positions_of(*batch, 2).empty());
+  EXPECT_EQ(batch->opens.size(), 1U);
+  batch = batcher.next();
+  EXPECT_EQ(positions_of(*batch, 1).size(), 34U) << "the prompt ends";
+  EXPECT_EQ(positions_of(*batch, 2).size(), 64U);
+  batch = batcher.next();
+  EXPECT_EQ(positions_of(*batch, 2).size(), 26U);
+  EXPECT_EQ(batch->rows.back().flags, BatchRow::kSample);
+}
+
+TEST(Batcher, APromptGoesOnWhereLessThanAPageIsLeftToIt) {
+  Batcher batcher({kFirstEpoch, 40, 40, 100});
+  for (std::uint64_t id = 1; id <= 30; ++id) {
+    ASSERT_TRUE(batcher.submit(batcher_submit(id, 1)).ok());
+  }
+  const auto first = batcher.next();
+  ASSERT_EQ(first->rows.size(), 30U);
+  ASSERT_TRUE(batcher.submit(batcher_submit(50, 100)).ok());
+  std::size_t rows = 0;
+  for (auto batch = batcher.next(); batch; batch = batcher.next()) {
+    rows += positions_of(*batch, 50).size();
+    if (rows == 100) break;
+  }
+  EXPECT_EQ(rows, 100U);
+}
+
 TEST(Batcher, RefusesWhatBreaksTheContract) {
   Batcher batcher({kFirstEpoch, 512, 128, 2});
   EXPECT_EQ(batcher.submit({Epoch(8), {SequenceId(1), 1, false, {}}, {5}}).error().code,
