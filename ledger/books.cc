@@ -14,25 +14,27 @@ const Account kTreasury{};
 
 }  // namespace
 
-std::int64_t window_price(const Policy& policy, const Receipt& receipt) {
-  const std::int64_t prompt = receipt.prompt_positions;
+std::int64_t window_price(const Policy& policy, const Receipt& receipt, std::uint32_t cached) {
+  const std::int64_t found = std::min(cached, receipt.prompt_positions);
+  const std::int64_t prompt = receipt.prompt_positions - found;
   const std::int64_t generated = receipt.positions - receipt.prompt_positions;
-  return receipt.layers() * (prompt * policy.price_prefill + generated * policy.price_decode);
+  const std::int64_t layers = receipt.layers();
+  return layers * (prompt * policy.price_prefill + generated * policy.price_decode) +
+         layers * found * policy.price_prefill * policy.price_cached / kMillion;
 }
 
-std::int64_t payer_price(const Policy& policy, const Receipt& receipt) {
-  const std::int64_t pay = window_price(policy, receipt);
+std::int64_t payer_price(const Policy& policy, const Receipt& receipt, std::uint32_t cached) {
+  const std::int64_t pay = window_price(policy, receipt, cached);
   return pay + pay * policy.price_fee / kMillion;
 }
 
-std::int64_t check_price(const Policy& policy, const Receipt& receipt) {
+std::int64_t check_price(const Policy& policy, const Receipt& receipt, std::int64_t price) {
   const std::int64_t prefill =
       std::int64_t{receipt.layers()} * receipt.positions * policy.price_prefill;
   if (policy.assumed_collusion == 0) return prefill;
   // A client that buys from itself pays the fee. The cap keeps what colluding auditors earn back
   // below that fee.
-  const std::int64_t most =
-      window_price(policy, receipt) * policy.price_fee / policy.assumed_collusion;
+  const std::int64_t most = price * policy.price_fee / policy.assumed_collusion;
   return std::min(prefill, most);
 }
 
@@ -277,7 +279,10 @@ Status Books::apply(const ReceiptEntry& entry) {
               std::to_string(time_));
   if (!trusted) TRY_VOID(check_edges(receipt));
   const bool is_paid = entry.payer != PublicKey();
-  const std::int64_t pay = is_paid ? window_price(policy_, receipt) : 0;
+  REQUIRE(entry.cached <= receipt.prompt_positions,
+          std::to_string(entry.cached) + " positions are said to be cached of a window with " +
+              std::to_string(receipt.prompt_positions) + " of the prompt");
+  const std::int64_t pay = is_paid ? window_price(policy_, receipt, entry.cached) : 0;
   const std::int64_t fee = pay * policy_.price_fee / kMillion;
   if (is_paid) {
     TRY_VOID(post(
@@ -326,7 +331,8 @@ Status Books::apply(const OpeningEntry& entry) {
     audited->is_audited = true;
   }
   // An audit of an unpaid window is unpaid too.
-  const std::int64_t pay = audited->pay > 0 ? check_price(policy_, audited->receipt) : 0;
+  const std::int64_t pay =
+      audited->pay > 0 ? check_price(policy_, audited->receipt, audited->pay) : 0;
   if (pay > 0) TRY_VOID(post({{kTreasury, -pay}, {escrow(entry.auditor), pay}}));
   auditor->standing.check(policy_, pay, time_);
   return ok_status();

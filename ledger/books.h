@@ -35,14 +35,14 @@ struct Posting {
 
 inline constexpr std::int64_t kGrantMax = std::int64_t{1} << 53;
 
-// The price of a window without the fee, in credits.
-std::int64_t window_price(const Policy& policy, const Receipt& receipt);
+// The price of a window without the fee, in credits. `cached`: of its prompt positions.
+std::int64_t window_price(const Policy& policy, const Receipt& receipt, std::uint32_t cached = 0);
 // The price of a window with the fee: what its payer pays.
-std::int64_t payer_price(const Policy& policy, const Receipt& receipt);
+std::int64_t payer_price(const Policy& policy, const Receipt& receipt, std::uint32_t cached = 0);
 // What an agreeing audit of a window earns: the price of one prefill of its layers and positions.
-// It is capped at the window's price times `price_fee` / `assumed_collusion`, so that auditing
+// It is capped at the window's `price` times `price_fee` / `assumed_collusion`, so that auditing
 // one's own windows brings no profit.
-std::int64_t check_price(const Policy& policy, const Receipt& receipt);
+std::int64_t check_price(const Policy& policy, const Receipt& receipt, std::int64_t price);
 
 // Counts of audits over the whole log.
 struct AuditCounts {

@@ -19,7 +19,7 @@ void fields(auto& a, ChangeEntry& e) { a(e.key); }
 void fields(auto& a, GrantEntry& e) { a(e.to, e.amount); }
 void fields(auto& a, ReceiptEntry& e) {
   a.key_or_empty(e.payer);
-  a(e.receipt);
+  a(e.receipt, e.cached);
 }
 void fields(auto& a, SealEntry& e) { a(e.receipt, e.auditor, e.seal, e.signature); }
 void fields(auto& a, OpeningEntry& e) { a(e.receipt, e.auditor, e.root, e.salt); }

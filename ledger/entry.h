@@ -39,6 +39,7 @@ struct GrantEntry {
 struct ReceiptEntry {
   PublicKey payer;  // zeros: a cluster without credits; the window costs nothing
   std::array<std::byte, kReceiptBytes> receipt{};
+  std::uint32_t cached = 0;  // of its prompt positions, that were not computed: they cost less
 };
 // 6: SealEntry (ledger/statements.h).
 // 7: opens a seal: the root and the salt behind it.

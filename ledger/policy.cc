@@ -52,6 +52,8 @@ constexpr PolicyRow kPolicyTable[] = {
     {"fault_limit", &Policy::fault_limit, "faults", "so many, and it is a newcomer again"},
     {"fault_seconds", &Policy::fault_seconds, "seconds", "within so long"},
     {"price_prefill", &Policy::price_prefill, "credits", "for a layer and a token of a prompt"},
+    {"price_cached", &Policy::price_cached, "ppm",
+     "of price_prefill, for a token of a prompt that was cached: its KV takes memory and no time"},
     {"price_decode", &Policy::price_decode, "credits",
      "for a layer and a generated token: at batch 8 prefill does a token in 19 % of the time"},
     {"price_fee", &Policy::price_fee, "ppm", "on top, which pays for audits"},

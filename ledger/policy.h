@@ -47,6 +47,7 @@ struct Policy {
   std::int64_t fault_seconds = 30 * 24 * 3'600;
   // Prices, in credits for a layer and a token.
   std::int64_t price_prefill = 1;
+  std::int64_t price_cached = 100'000;
   std::int64_t price_decode = 5;
   std::int64_t price_fee = 100'000;
   // What the inequality assumes of a cheat.

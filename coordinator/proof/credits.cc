@@ -8,15 +8,22 @@
 namespace hearth::coordinator {
 
 Result<std::int64_t> dearest(const ledger::Policy& policy, std::uint64_t layers,
-                             std::uint64_t prompt_tokens, std::uint64_t max_tokens) {
+                             std::uint64_t prompt_tokens, std::uint64_t max_tokens,
+                             std::uint64_t cached_tokens) {
+  INVARIANT(cached_tokens <= prompt_tokens, "only tokens of the prompt are cached");
   __extension__ using Wide = unsigned __int128;
   constexpr auto kMost = static_cast<Wide>(Credits::kPriceMax);
-  const Wide tokens = Wide{prompt_tokens} * static_cast<std::uint64_t>(policy.price_prefill) +
+  const auto prefill = static_cast<std::uint64_t>(policy.price_prefill);
+  const Wide tokens = Wide{prompt_tokens - cached_tokens} * prefill +
                       Wide{max_tokens} * static_cast<std::uint64_t>(policy.price_decode);
   // Before the next product, so that none of them leaves the range.
   REQUIRE(tokens <= kMost && layers <= static_cast<std::uint64_t>(Credits::kPriceMax),
           "the request is too large for any price");
-  const Wide pay = tokens * layers;
+  const Wide cached = Wide{cached_tokens} * prefill;
+  REQUIRE(cached <= kMost, "the request is too large for any price");
+  const Wide pay = tokens * layers + cached * layers *
+                                         static_cast<std::uint64_t>(policy.price_cached) /
+                                         ledger::kMillion;
   const Wide price = pay + pay * static_cast<std::uint64_t>(policy.price_fee) / ledger::kMillion;
   REQUIRE(pay <= kMost && price <= kMost, "the request would cost more than " +
                                               std::to_string(Credits::kPriceMax) +

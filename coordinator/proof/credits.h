@@ -29,10 +29,11 @@
 
 namespace hearth::coordinator {
 
-// What a request may cost at most, with the fee: its prompt, and all tokens that it may have, in
-// all layers. kInvalidInput beyond kPriceMax.
+// What a request may cost at most, with the fee: its prompt, of which so many tokens are cached,
+// and all tokens that it may have, in all layers. kInvalidInput beyond kPriceMax.
 Result<std::int64_t> dearest(const ledger::Policy& policy, std::uint64_t layers,
-                             std::uint64_t prompt_tokens, std::uint64_t max_tokens);
+                             std::uint64_t prompt_tokens, std::uint64_t max_tokens,
+                             std::uint64_t cached_tokens = 0);
 
 class Credits : public std::enable_shared_from_this<Credits> {
  public:

@@ -370,7 +370,8 @@ Status ReceiptCollector::settle(Request& request, std::uint32_t window, const Cl
                                        : claims[i + 1]->in_signature;
     if (tombstoned_.contains(receipt.worker) || newcomers_.contains(receipt.worker)) continue;
     Signer& signer = signers_[pipeline.stages[i].node];
-    signer.next.push_back({std::move(receipt), request.owner});
+    const std::uint32_t cached = std::clamp(request.over->cached, facts.first, end) - facts.first;
+    signer.next.push_back({std::move(receipt), request.owner, cached});
     signer.shares.take(request.owner);
   }
   return ok_status();
@@ -465,14 +466,14 @@ Status ReceiptCollector::take_receipt(const std::string& node, Signer& signer, B
   }
   Wanted wanted = std::move(*asked);
   signer.asked.erase(signer.asked.begin(), asked + 1);
-  Status logged = log_receipt(std::move(wanted.receipt), said, bytes);
+  Status logged = log_receipt(wanted, said, bytes);
   if (!logged.ok()) unreceipted_.add(node, wanted.owner, 1);
   return logged;
 }
 
 // It must say what was settled, and may say when that was.
-Status ReceiptCollector::log_receipt(ledger::Receipt expected, const ledger::Receipt& said,
-                                     ByteSpan bytes) {
+Status ReceiptCollector::log_receipt(Wanted wanted, const ledger::Receipt& said, ByteSpan bytes) {
+  ledger::Receipt& expected = wanted.receipt;
   const std::string what = describe(said.slot.request, said.slot.window);
   REQUIRE(said.worker == expected.worker, what + ": it is signed by another key than its node's");
   REQUIRE(!tombstoned_.contains(said.worker), what + ": its worker has lost its standing for good");
@@ -494,7 +495,10 @@ Status ReceiptCollector::log_receipt(ledger::Receipt expected, const ledger::Rec
   ledger::ReceiptEntry entry;
   std::copy(bytes.begin(), bytes.end(), entry.receipt.begin());
   previous = blake2b(bytes);
-  if (credits_) entry.payer = credits_->charge(said.slot.request, ledger::payer_price({}, said));
+  if (credits_) {
+    entry.payer = credits_->charge(said.slot.request, ledger::payer_price({}, said, wanted.cached));
+    entry.cached = wanted.cached;
+  }
   log(entry);
   return ok_status();
 }

@@ -74,7 +74,8 @@ struct ReceiptRequest {
   std::vector<TokenId> tokens;
   SamplingParams sampling;
   RequestPolicy policy = {};
-  bool is_audit = false;  // of another request: it has seals in place of receipts
+  bool is_audit = false;     // of another request: it has seals in place of receipts
+  std::uint32_t cached = 0;  // positions of the prompt, from the first on, that no stage computed
 };
 
 class ReceiptCollector {
@@ -159,6 +160,7 @@ class ReceiptCollector {
   struct Wanted {
     ledger::Receipt receipt;
     std::string owner;
+    std::uint32_t cached = 0;  // of the window's positions
   };
   // A node that signs: what it is to be asked, and what it has been. Where it knows a window no
   // more when it is asked, less may wait for it: half of it, until it keeps up again.
@@ -175,7 +177,7 @@ class ReceiptCollector {
 
   Status take_claim(const std::string& node, const control::v1::WindowClaim& claim);
   Status take_receipt(const std::string& node, Signer& signer, ByteSpan bytes);
-  Status log_receipt(ledger::Receipt expected, const ledger::Receipt& said, ByteSpan bytes);
+  Status log_receipt(Wanted wanted, const ledger::Receipt& said, ByteSpan bytes);
   void remember(ByteSpan receipt);
   void hold_against(const std::string& sender, ByteSpan receipt);
   void settle(const RequestKey& key);

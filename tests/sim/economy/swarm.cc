@@ -79,7 +79,7 @@ const Standing& Swarm::standing(std::size_t member) const {
 
 std::int64_t Swarm::price(Size size) const { return window_price(policy(), receipt_of(size)); }
 std::int64_t Swarm::check_price(Size size) const {
-  return ledger::check_price(policy(), receipt_of(size));
+  return ledger::check_price(policy(), receipt_of(size), price(size));
 }
 
 std::size_t Swarm::join(bool vouched) {

@@ -132,13 +132,33 @@ TEST_F(BooksTest, AnAuditCountsWhenItAgrees) {
   EXPECT_TRUE(books_.disputes().empty());
 }
 
+TEST_F(BooksTest, CachedPositionsCostATenth) {
+  const Policy policy;
+  Receipt r = window(0, 0);
+  r.prompt_positions = 64;
+  EXPECT_EQ(window_price(policy, r), 4 * 64);
+  EXPECT_EQ(window_price(policy, r, 64), 4 * 64 / 10);
+  EXPECT_EQ(window_price(policy, r, 40), 4 * 24 + 4 * 40 / 10);
+  ReceiptEntry entry = entry_of(r);
+  entry.cached = 65;
+  EXPECT_NE(refusal(entry).find("65 positions are said to be cached of a window with 64"),
+            std::string::npos);
+  entry.cached = 40;
+  const std::uint64_t receipt = add(entry);
+  EXPECT_EQ(of(upper_).escrow(), 4 * 24 + 4 * 40 / 10);
+  audit(receipt, auditor_, hash_of("boundary 0"));
+  EXPECT_EQ(of(auditor_).escrow(), (4 * 24 + 4 * 40 / 10) * 100 / 330)
+      << "an audit pays by what was paid";
+}
+
 TEST_F(BooksTest, FriendsWhoAreAllowedForGetNoMoreBackThanTheFee) {
   const Policy policy;
   for (const std::uint32_t prompt : {0U, 1U, 40U, 63U, 64U}) {
     Receipt r = window(0, 0);
     r.prompt_positions = prompt;
     const std::int64_t fee = window_price(policy, r) * policy.price_fee / kMillion;
-    EXPECT_LE(check_price(policy, r) * policy.assumed_collusion / kMillion, fee) << prompt;
+    const std::int64_t price = window_price(policy, r);
+    EXPECT_LE(check_price(policy, r, price) * policy.assumed_collusion / kMillion, fee) << prompt;
   }
   Receipt prompts = window(0, 0);
   prompts.prompt_positions = 64;
