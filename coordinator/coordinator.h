@@ -82,6 +82,7 @@ struct NodeStatus {
   std::uint64_t rows_total = 0;
   double busy_seconds_total = 0.0;
   std::uint64_t kv_tokens_used = 0;       // positions with KV on this stage
+  std::uint64_t kv_pages_kept = 0;        // of ended sequences, for requests that begin as they did
   std::uint64_t ring_steps_total = 0;     // first stage: steps that came back round the ring,
   double ring_seconds_total = 0.0;        // and the time that they took together
   std::uint64_t late_frames_total = 0;    // of epochs that were over when they came; dropped
@@ -203,6 +204,9 @@ struct SwarmStatus {
   std::uint64_t cancelled_total = 0;
   std::uint64_t prompt_tokens_total = 0;
   std::uint64_t generation_tokens_total = 0;
+  // Of prompts that may share KV: their tokens, and those of them that were not computed.
+  std::uint64_t prefix_queries_total = 0;
+  std::uint64_t prefix_hits_total = 0;
   std::uint64_t late_frames_total = 0;    // that came to the coordinator itself
   double tokens_per_second = 0.0;         // generated, over the last seconds
   double prompt_tokens_per_second = 0.0;  // of admitted sequences, likewise
@@ -259,6 +263,9 @@ struct CoordinatorOptions {
   // above what workers say when they register (limits::kEpochLead).
   std::uint64_t first_epoch = 1;
   std::uint64_t first_sequence = 1;  // likewise, of the ids that this process gives
+  // Names the scopes of the prefix cache to workers, who learn no API key's id from them. Nothing:
+  // no request shares KV with another.
+  std::optional<Hash256> cache_secret = {};
   // Fingerprints of the server's other models: a worker that holds one of them may come again.
   std::set<std::string> other_models = {};
   // A worker shows the roster that it holds, against the one that it was sent. False when it

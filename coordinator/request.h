@@ -26,6 +26,13 @@ enum class Origin : std::uint8_t {
   kCanary,  // the coordinator's own, for newcomers to check (coordinator/machine/canaries.h)
 };
 
+// Which earlier answers a request may share KV pages with (node/engine/prefix_cache.h).
+enum class CacheScope : std::uint8_t {
+  kKey,     // those of its API key
+  kShared,  // those that asked for this too, of any key
+  kOff,     // none; and it leaves nothing for later ones
+};
+
 // Who asks, which nodes may see the request, and how its answer is verified. It is carried whole
 // from the API key to the audits of the answer.
 struct RequestPolicy {
@@ -37,6 +44,7 @@ struct RequestPolicy {
   bool share = false;      // newcomers may recompute it
   std::string owner = {};  // id of the API key, by which turns are taken; empty: none
   PublicKey account = {};  // pays for it, where the cluster has credits
+  CacheScope cache = CacheScope::kKey;
   friend bool operator==(const RequestPolicy&, const RequestPolicy&) = default;
 };
 
@@ -77,6 +85,9 @@ class SequenceEvents {
  public:
   virtual ~SequenceEvents() = default;
   virtual void on_admitted() = 0;
+  // So many positions of the prompt, from the first on, were not computed: earlier answers left
+  // their KV. Before the first token; not called where there are none.
+  virtual void on_cached(std::uint32_t /*positions*/) {}
   // Of a prompt that is scored, in pieces, before the first token. A pipeline that takes over from
   // a lost one says them again, the same.
   virtual void on_scores(std::vector<SampledToken> /*scores*/) {}

@@ -52,6 +52,7 @@ void print_json(const RunOptions& options, const Answer& answer) {
                          {"finish_reason", answer.finish_reason},
                          {"seed", answer.figures.seed},
                          {"prompt_tokens", answer.figures.prompt_tokens},
+                         {"cached_tokens", answer.figures.cached_tokens},
                          {"completion_tokens", answer.figures.generated_tokens},
                          {"seconds_to_first_token", answer.figures.prompt_seconds},
                          {"seconds", answer.figures.total_seconds}};
@@ -175,6 +176,9 @@ void print_figures(const RunFigures& figures) {
   std::fprintf(stderr, "total duration:       %.3fs\n", figures.total_seconds);
   std::fprintf(stderr, "load duration:        %.3fs\n", figures.load_seconds);
   std::fprintf(stderr, "prompt eval count:    %u token(s)\n", figures.prompt_tokens);
+  if (figures.cached_tokens > 0) {
+    std::fprintf(stderr, "prompt cached count:  %u token(s)\n", figures.cached_tokens);
+  }
   std::fprintf(stderr, "prompt eval duration: %.3fs\n", figures.prompt_seconds);
   std::fprintf(stderr, "prompt eval rate:     %.2f tokens/s\n",
                rate(figures.prompt_tokens, figures.prompt_seconds));

@@ -72,6 +72,7 @@ struct RunFigures {
   double total_seconds = 0.0;
   double load_seconds = 0.0;
   std::uint32_t prompt_tokens = 0;
+  std::uint32_t cached_tokens = 0;  // of them, that no worker computed
   double prompt_seconds = 0.0;
   std::uint32_t generated_tokens = 0;
   double generated_seconds = 0.0;

@@ -204,6 +204,10 @@ class SwarmAnswerer final : public Answerer {
     if (chunk.contains("usage") && chunk["usage"].is_object()) {
       answer_.figures.prompt_tokens = chunk["usage"].value("prompt_tokens", 0U);
       answer_.figures.generated_tokens = chunk["usage"].value("completion_tokens", 0U);
+      const Json details = chunk["usage"].value("prompt_tokens_details", Json::object());
+      if (details.is_object()) {
+        answer_.figures.cached_tokens = details.value("cached_tokens", 0U);
+      }
     }
     if (chunk.contains("hearth") && chunk["hearth"].is_object()) {
       head_["hearth"].update(chunk["hearth"]);

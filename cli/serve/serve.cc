@@ -116,6 +116,7 @@ CoordinatorOptions coordinator_options(const ServeOptions& options, const Served
   out.canonical_version = kernels::kCanonicalVersion;
   out.batch_rows = options.batch_rows;
   out.first_epoch = static_cast<std::uint64_t>(clock.unix_seconds()) * limits::kEpochsOfSecond;
+  if (!options.no_prefix_cache) random_bytes(out.cache_secret.emplace().bytes);
   return out;
 }
 

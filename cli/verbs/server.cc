@@ -113,6 +113,8 @@ void add_serve(CLI::App& app, Action& action) {
                  "do not announce the cluster on this network (DNS-SD, through Avahi)");
   verb->add_flag("--no-resume", o->no_resume,
                  "do not write requests to disk; a restart then ends running answers");
+  verb->add_flag("--no-prefix-cache", o->no_prefix_cache,
+                 "compute every prompt whole, also where an earlier one began like it");
   verb->add_flag("--no-receipts", o->no_receipts, "keep no ledger; answers then have no receipts");
   add_audits(*verb, o);
   verb->add_option("-t,--threads", o->worker_threads, "threads of each local worker (0: automatic)")

@@ -49,7 +49,10 @@ std::string kv_text(const client::NodeView& node) {
   if (node.kv_tokens == 0) return "-";
   const double share =
       static_cast<double>(node.kv_tokens_used) / static_cast<double>(node.kv_tokens);
-  return bar(0.0, share) + " " + percentage(share) + " of " + std::to_string(node.kv_tokens);
+  std::string text =
+      bar(0.0, share) + " " + percentage(share) + " of " + std::to_string(node.kv_tokens);
+  if (node.kv_tokens_kept > 0) text += ", " + std::to_string(node.kv_tokens_kept) + " cached";
+  return text;
 }
 
 std::string layers_bar(const client::NodeView& node, std::uint32_t layers) {

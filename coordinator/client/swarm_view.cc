@@ -90,6 +90,9 @@ NodeView node_of(const Json& json, const std::map<std::uint64_t, std::uint64_t>&
   node.kv_tokens_used = count_of<std::uint64_t>(json, "kv_tokens_used");
   if (const auto page = page_tokens.find(epoch); page != page_tokens.end()) {
     node.kv_tokens = page->second * count_of<std::uint32_t>(json, "kv_pages");
+    if (json.contains("kv_pages_kept")) {
+      node.kv_tokens_kept = page->second * count_of<std::uint32_t>(json, "kv_pages_kept");
+    }
   }
   node.rows_per_second = number_of(json, "rows_per_second");
   node.busy_ratio = number_of(json, "busy_ratio");

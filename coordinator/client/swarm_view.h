@@ -29,7 +29,8 @@ struct NodeView {
   std::uint64_t weight_bytes = 0;
   std::uint64_t rows_total = 0;
   std::uint64_t kv_tokens_used = 0;
-  std::uint64_t kv_tokens = 0;  // that have room; 0: not known
+  std::uint64_t kv_tokens_kept = 0;  // of ended sequences, for prompts that begin as they did
+  std::uint64_t kv_tokens = 0;       // that have room; 0: not known
   double rows_per_second = 0.0;
   double busy_ratio = 0.0;
   std::string device;  // a card's name; empty: the processor

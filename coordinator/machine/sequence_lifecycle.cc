@@ -132,6 +132,10 @@ Result<std::shared_ptr<Sequence>> SequenceLifecycle::make_sequence(Submission su
   sequence->answer = std::exchange(request.answer, {});
   sequence->request = std::move(request);
   sequence->events = std::move(submission.events);
+  // What audits compute again is computed.
+  if (options_.cache_secret && sequence->request.origin == Origin::kClient) {
+    sequence->scope = cache_scope(*options_.cache_secret, sequence->request.policy);
+  }
   TRY_VOID(validate(sequence->open(), options_.shape));
   if (scheduler_.serves()) {
     TRY_VOID(scheduler_.fits_somewhere(*sequence));
@@ -234,6 +238,7 @@ void SequenceLifecycle::admit() {
     ++totals_.admitted_total;
     if (!sequence->answer.empty()) ++totals_.resumed_total;
     totals_.prompt_tokens_total += sequence->prompt_tokens;
+    if (sequence->scope) totals_.prefix_queries_total += sequence->prompt_tokens;
     if (sequence->request.origin == Origin::kClient) {
       newcomers_.saw(sequence->request);
     }
@@ -275,6 +280,7 @@ Status SequenceLifecycle::take_tokens(Pipeline& pipeline, const Frame& frame) {
           "the answer to step " + std::to_string(tokens.step.value) + " follows the one to step " +
               std::to_string(pipeline.last_step->value));
   pipeline.last_step = tokens.step;
+  TRY_VOID(take_cached(epoch, tokens.cached));
   TRY_VOID(take_scores(epoch, std::move(tokens.scores)));
   for (const SampledToken& token : tokens.tokens) TRY_VOID(take_token(epoch, token));
   for (const SequenceId id : tokens.released) {
@@ -295,7 +301,7 @@ void SequenceLifecycle::release(Sequence& sequence) {
     tokens.insert(tokens.end(), sequence.answer.begin(), sequence.answer.end());
     options_.receipts->over({sequence.epoch, *sequence.request.receipt, sequence.prompt_tokens,
                              std::move(tokens), sequence.request.sampling, policy,
-                             sequence.request.origin == Origin::kAudit});
+                             sequence.request.origin == Origin::kAudit, sequence.cached});
   }
   const Pipeline* pipeline = pipelines_.find(sequence.epoch);
   const bool is_unreceipted = sequence.request.receipt && !sequence.receipts &&
@@ -325,6 +331,20 @@ void SequenceLifecycle::take_outcome(const AuditOutcome& outcome) {
   const std::shared_ptr<SequenceEvents> events = found->second;
   if (outcome.is_last()) audited_.erase(found);
   events->on_audit(outcome);
+}
+
+Status SequenceLifecycle::take_cached(Epoch epoch, const std::vector<CachedPrefix>& all) {
+  for (const CachedPrefix& one : all) {
+    const std::shared_ptr<Sequence> sequence = scheduler_.find(one.sequence);
+    REQUIRE(sequence && sequence->epoch == epoch && !sequence->released,
+            "cached positions of sequence " + std::to_string(one.sequence.value) +
+                ", which is not on this pipeline");
+    TRY(const bool told, sequence->take_cached(one.positions));
+    if (!told) continue;
+    totals_.prefix_hits_total += one.positions;
+    if (!sequence->ended && !sequence->stopped) sequence->events->on_cached(one.positions);
+  }
+  return ok_status();
 }
 
 // Scores of one sequence stand together.

@@ -73,6 +73,7 @@ class SequenceLifecycle : MachineParts {
   Status enqueue(std::vector<Submission>& sequences, SubmitAnswer& answer);
   Result<std::shared_ptr<Sequence>> make_sequence(Submission submission) const;
   void start_sequence(Sequence& sequence);
+  Status take_cached(Epoch epoch, const std::vector<CachedPrefix>& all);
   Status take_scores(Epoch epoch, std::vector<SampledToken> scores);
   Status take_token(Epoch epoch, const SampledToken& token);
   void deliver(const std::shared_ptr<Sequence>& sequence, const SampledToken& token);

@@ -289,6 +289,7 @@ void WorkerSessions::on_heartbeat(Node& node, const control::v1::Heartbeat& hear
   node.status.rows_total = heartbeat.rows_total();
   node.status.busy_seconds_total = heartbeat.busy_seconds_total();
   node.status.kv_tokens_used = heartbeat.kv_tokens_used();
+  node.status.kv_pages_kept = heartbeat.kv_pages_kept();
   node.status.ring_steps_total = heartbeat.ring_steps_total();
   node.status.ring_seconds_total = heartbeat.ring_seconds_total();
   node.status.late_frames_total = heartbeat.late_frames_total();

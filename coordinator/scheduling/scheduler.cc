@@ -75,6 +75,8 @@ constexpr std::uint32_t kBackgroundMaxSkips = 4;
 // Pipelines count as equally fast within this ratio, so that noise in the measurement does not move
 // sequences between them.
 constexpr double kPaceMargin = 1.2;
+// Prompt rows of a step, for an estimate of how many steps a prompt takes (node/pipeline/stage.cc).
+constexpr double kStepRows = 128;
 // A pipeline's measured pace is ignored when it is this much older than the last token of all.
 constexpr Duration kPaceMaxAge = std::chrono::minutes(1);
 
@@ -164,6 +166,7 @@ std::vector<std::shared_ptr<Sequence>> Scheduler::remove_pool(Epoch epoch) {
     }
   }
   pools_.erase(epoch);
+  prefixes_.erase(epoch);
   pools_changed();
   return gone;
 }
@@ -294,6 +297,36 @@ Epoch Scheduler::quickest(const std::vector<Epoch>& fitting) const {
   return chosen;
 }
 
+// A pipeline that was not measured lately counts as the quickest.
+std::vector<Epoch> Scheduler::soonest(Sequence& sequence, std::vector<Epoch> fitting) const {
+  if (!sequence.scope || fitting.size() < 2) return fitting;
+  const PrefixChain& chain = sequence.known_chain();
+  std::optional<double> step;
+  std::vector<std::uint64_t> rows;
+  bool is_known = false;
+  for (const Epoch epoch : fitting) {
+    const auto expected = expected_seconds(pools_.at(epoch));
+    if (expected) step = std::min(step.value_or(*expected), *expected);
+    const auto here = prefixes_.find(epoch);
+    const std::uint64_t found = here == prefixes_.end() ? 0 : here->second.found(chain);
+    is_known |= found > 0;
+    rows.push_back(sequence.tokens_known() - found * kPrefixPage);
+  }
+  if (!is_known) return fitting;
+  std::vector<double> times;
+  for (std::size_t i = 0; i < fitting.size(); ++i) {
+    const double each = expected_seconds(pools_.at(fitting[i])).value_or(step.value_or(1.0));
+    times.push_back(each * (1.0 + static_cast<double>(rows[i]) / kStepRows));
+  }
+  const double least = *std::ranges::min_element(times);
+  std::vector<Epoch> out;
+  for (std::size_t i = 0; i < fitting.size(); ++i) {
+    if (times[i] <= kPaceMargin * least) out.push_back(fitting[i]);
+  }
+  INVARIANT(!out.empty(), "the soonest one is among them");
+  return out;
+}
+
 std::shared_ptr<Sequence> Scheduler::admit() {
   if (!std::exchange(admission_changed_, false) || waiting_.empty()) return nullptr;
   std::set<Epoch> claimed;  // by an earlier sequence, which waits for room there; or closed
@@ -303,7 +336,7 @@ std::shared_ptr<Sequence> Scheduler::admit() {
   if (claimed.size() == pools_.size()) return nullptr;
   for (const Waiting::iterator& it : by_turn()) {
     if (claimed.size() == pools_.size()) break;
-    const Sequence& waiting = **it;
+    Sequence& waiting = **it;
     const std::uint64_t tokens = waiting.tokens_wanted();
     std::vector<Epoch> fitting;
     for (const auto& [epoch, pool] : pools_) {
@@ -314,7 +347,8 @@ std::shared_ptr<Sequence> Scheduler::admit() {
     }
     if (!fitting.empty()) {
       const bool verified = waiting.request.policy.verify != Verify::kNone;
-      const Epoch best = quickest(verified ? verifiable(pools_, fitting) : fitting);
+      if (verified) fitting = verifiable(pools_, fitting);
+      const Epoch best = quickest(soonest(waiting, std::move(fitting)));
       return reserve(it, best, pools_.at(best));
     }
     for (const auto& [epoch, pool] : pools_) {
@@ -437,6 +471,10 @@ void Scheduler::release(Sequence& sequence) {
     INVARIANT(pool->second.reserved >= sequence.pages, "pages are returned that were reserved");
     pool->second.reserved -= sequence.pages;
     admission_changed_ = true;
+    if (sequence.scope) {
+      prefixes_.try_emplace(sequence.epoch, pool->second.pages)
+          .first->second.left(sequence.known_chain());
+    }
   }
   remove_done(sequence);
 }

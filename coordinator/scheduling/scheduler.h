@@ -23,6 +23,7 @@
 #include "base/result.h"
 #include "coordinator/scheduling/fair_share.h"
 #include "coordinator/scheduling/pipeline_pace.h"
+#include "coordinator/scheduling/prefix_map.h"
 #include "coordinator/scheduling/sequence.h"
 
 namespace hearth::coordinator {
@@ -79,6 +80,8 @@ class Scheduler {
   // pipeline that is expected to be the fastest; among those within a fifth of that one, and those
   // that were not measured lately and run no more than it, the one with the most free pages. A
   // sequence that is to be verified prefers pipelines that others can audit, of the highest level.
+  // Where one computed its beginning lately, those remain on which it starts the soonest: by the
+  // steps that its other tokens take, and what a step takes there.
   // No sequence starts on a pipeline that an earlier one waits for. Constant time while nothing has
   // changed since the last call that returned null.
   std::shared_ptr<Sequence> admit();
@@ -112,14 +115,16 @@ class Scheduler {
   std::shared_ptr<Sequence> reserve(Waiting::iterator place, Epoch epoch, KvPool& pool);
   std::optional<double> expected_seconds(const KvPool& pool) const;  // a token, with one more
   Epoch quickest(const std::vector<Epoch>& fitting) const;
+  std::vector<Epoch> soonest(Sequence& sequence, std::vector<Epoch> fitting) const;
   void charge(Sequence& sequence);
   void refund(Sequence& sequence);
   void remove_done(Sequence& sequence);
   void pools_changed() { admission_changed_ = fit_changed_ = true; }
 
   std::map<Epoch, KvPool> pools_;
-  TimePoint last_token_{};  // of all pipelines
-  Waiting waiting_;         // interrupted ones first, each part in the order of arrival
+  std::map<Epoch, PrefixMap> prefixes_;  // of those pipelines
+  TimePoint last_token_{};               // of all pipelines
+  Waiting waiting_;  // interrupted ones first, each part in the order of arrival
   FairShare shares_;
   // By owner: sequences that started in a row before one of its own in the background.
   std::map<std::string, std::uint32_t> background_skips_;

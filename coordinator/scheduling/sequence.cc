@@ -1,6 +1,7 @@
 #include "coordinator/scheduling/sequence.h"
 
 #include <iterator>
+#include <string>
 
 #include "proto/defect.h"
 
@@ -20,6 +21,28 @@ void plant(SubmitMessage& submit) {
 }
 
 }  // namespace
+
+// Every shared scope is one: who shares says that others who share may find out what was asked.
+std::optional<Hash256> cache_scope(const Hash256& secret, const RequestPolicy& policy) {
+  switch (policy.cache) {
+    case CacheScope::kKey: return keyed_blake2b(secret, as_bytes("key " + policy.owner));
+    case CacheScope::kShared: return keyed_blake2b(secret, as_bytes("shared"));
+    case CacheScope::kOff: break;
+  }
+  return std::nullopt;
+}
+
+Result<bool> Sequence::take_cached(std::uint32_t positions) {
+  const std::string name = "sequence " + std::to_string(id.value);
+  REQUIRE(scope && positions < tokens_known(), name + " has " + std::to_string(positions) +
+                                                   " cached positions of " +
+                                                   std::to_string(tokens_known()));
+  REQUIRE(!token_at, name + " has cached positions after its first token");
+  if (lost || !answer.empty()) return false;
+  REQUIRE(cached == 0, name + " has cached positions for the second time");
+  cached = positions;
+  return true;
+}
 
 Status Sequence::take(const SampledToken& token) {
   const std::string name = "sequence " + std::to_string(id.value);
@@ -48,15 +71,26 @@ Status Sequence::take(const SampledToken& token) {
 void Sequence::interrupt(TimePoint now, Duration patience, bool failed) {
   epoch = Epoch();
   pages = 0;
+  lost = true;
+  cached = 0;  // the next pipeline's receipts are of what it computes
   token_at.reset();
   if (failed) ++fruitless;
   lost_at = now;
   resume_by = now + patience;
 }
 
+const PrefixChain& Sequence::known_chain() {
+  if (!scope) return chain;
+  std::vector<TokenId> tokens = request.prompt;
+  tokens.insert(tokens.end(), answer.begin(), answer.end());
+  extend_chain(chain, *scope, tokens);
+  return chain;
+}
+
 SequenceOpen Sequence::open() const {
   SequenceOpen open{id, prompt_tokens, request.report_hashes, request.sampling,
                     receipts ? request.receipt : std::nullopt};
+  open.scope = scope;
   // With the first token all of them are known.
   if (request.score_prompt && answer.empty()) open.scored = request.prompt;
   return open;

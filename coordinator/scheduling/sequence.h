@@ -12,9 +12,13 @@
 #include "base/ids.h"
 #include "base/result.h"
 #include "coordinator/coordinator.h"
+#include "coordinator/scheduling/prefix_map.h"
 #include "proto/step.h"
 
 namespace hearth::coordinator {
+
+// What names a policy's scope of the prefix cache to workers; nothing when it has none.
+std::optional<Hash256> cache_scope(const Hash256& secret, const RequestPolicy& policy);
 
 struct Sequence {
   SequenceId id;
@@ -27,6 +31,9 @@ struct Sequence {
   std::uint32_t pages = 0;  // reserved on that pipeline
   std::vector<TokenId>
       answer;  // its tokens so far; with the prompt, all that another pipeline needs
+  std::optional<Hash256> scope;       // of the prefix cache
+  PrefixChain chain;                  // of its tokens, as far as it was wanted
+  std::uint32_t cached = 0;           // positions of its prompt that were not computed
   std::optional<TimePoint> token_at;  // of its last token, on the pipeline that it runs on
   bool admitted = false;              // it has run, and its owner was told so
   bool answered = false;              // a token with a finish came; no other may follow
@@ -41,6 +48,7 @@ struct Sequence {
   std::optional<Position> stopped;  // by its owner: hashes before it are wanted, tokens are not
 
   // While it waits for another pipeline, after the loss of its own.
+  bool lost = false;  // one that it ran on, before
   TimePoint lost_at{};
   TimePoint resume_by{};        // it ends then, unless a pipeline is coming
   std::uint32_t fruitless = 0;  // pipelines lost since its last token
@@ -54,8 +62,13 @@ struct Sequence {
   // Keeps the token. A repeated one must be the same as before. kInvalidInput when this cannot be
   // the sequence's next token.
   Status take(const SampledToken& token);
+  // Before its first token, once. True: its owner is to be told. What an interrupted sequence left
+  // itself, and finds again, is not cached.
+  Result<bool> take_cached(std::uint32_t positions);
   // Its pipeline and its KV are lost: it waits again. `failed`: false when an owner took a machine.
   void interrupt(TimePoint now, Duration patience, bool failed);
+  // Its chain over all tokens that it has; empty without a scope.
+  const PrefixChain& known_chain();
   SequenceOpen open() const;
   // What goes to the first stage: prompt and answer so far.
   SubmitMessage submit() const;

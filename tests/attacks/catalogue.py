@@ -12,7 +12,7 @@ import re
 import sys
 import tempfile
 
-FAMILIES = {"A": 23, "V": 8, "K": 9, "U": 6, "N": 6, "X": 10}
+FAMILIES = {"A": 23, "V": 8, "K": 9, "U": 7, "N": 6, "X": 10}
 ATTACKS = [f"{family}{number}" for family, count in FAMILIES.items()
            for number in range(1, count + 1)]
 OUTCOMES = ("as stated", "otherwise", "not defended")
@@ -108,7 +108,7 @@ def self_test():
         full = [f"{one[0]}{int(one[1:]):02}" for one in ATTACKS]
         (root / "tests/attacks/a_test.cc").write_text(
             "".join(f"TEST_F(Attack, {one}_X) {{\n}}\n" for one in full) + extra)
-        text = "62 attacks: 62 as stated, 0 otherwise, 0 not defended.\n" + "\n".join(
+        text = "63 attacks: 63 as stated, 0 otherwise, 0 not defended.\n" + "\n".join(
             row.format(one, long) for one, long in zip(ATTACKS, full))
         (root / TABLE).write_text(change(text))
         return check(root)
@@ -119,7 +119,7 @@ def self_test():
         "a test that is not": (lambda t: t.replace("A07_X", "A07_Y"), "no test attacks.Attack.A07_Y"),
         "no test": (lambda t: t.replace("`attacks.Attack.V01_X`", "-"), "V1 names no test"),
         "an outcome": (lambda t: t.replace("**as stated**", "**fine**", 1), "A1: an outcome"),
-        "the sum": (lambda t: t.replace("62 as", "61 as"), "the sum above"),
+        "the sum": (lambda t: t.replace("63 as", "62 as"), "the sum above"),
         "a stranger": (lambda t: t + "\n" + row.format("Z1", "A01"), "no attack Z1"),
     }
     failures = 0

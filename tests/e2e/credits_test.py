@@ -14,10 +14,18 @@ GRANT = 1_000_000
 QUESTION = [{"role": "user", "content": "Name a fruit."}]
 
 
-def price(prompt, answer):
+def price(prompt, answer, cached=0):
     """(what an answer of so many tokens costs, what each of its stages earns); the last is not fed."""
-    pay = LAYERS // STAGES * (prompt + 5 * (answer - 1))
+    layers = LAYERS // STAGES
+    pay = layers * (prompt - cached + 5 * (answer - 1)) + layers * cached // 10
     return STAGES * (pay + pay // 10), pay
+
+
+def price_of(answer):
+    """The same of an answer, with its usage."""
+    usage = answer.usage
+    return price(usage.prompt_tokens, usage.completion_tokens,
+                 usage.prompt_tokens_details.cached_tokens)
 
 
 class Credits(swarm.InOneFolder):
@@ -124,7 +132,7 @@ class Credits(swarm.InOneFolder):
         # The answer costs what the policy says, to the credit; each stage earns its part.
         answer = self.ask(laptop)
         self.assertEqual(answer.usage.completion_tokens, 8)
-        cost, pay = price(answer.usage.prompt_tokens, 8)
+        cost, pay = price_of(answer)
         said = answer.model_extra["hearth"]["credits"]
         self.assertLessEqual(abs(said["price"] - cost), STAGES)
         self.assertEqual(said["account"], account["account"])
@@ -138,18 +146,18 @@ class Credits(swarm.InOneFolder):
         self.assertIn("costs up to", self.refused(self.admin))
         self.grant("coordinator", 5_000)
         own = self.ask(self.admin)
-        self.balance_of("coordinator", 5_000 - price(own.usage.prompt_tokens, 8)[0])
+        self.balance_of("coordinator", 5_000 - price_of(own)[0])
         self.assertEqual(self.books()[0]["laptop (API key)"], GRANT - cost)
 
         # Too dear, and told so; for fewer tokens there is enough. A further grant pays for both.
         self.assertIn("max_tokens", self.refused(self.admin, most=500))
         left = self.books()[0]["coordinator"]
         own = self.ask(self.admin, most=2)
-        left -= price(own.usage.prompt_tokens, 2)[0]
+        left -= price_of(own)[0]
         self.balance_of("coordinator", left)
         self.grant("coordinator", 200_000)
         own = self.ask(self.admin, most=40)
-        left += 200_000 - price(own.usage.prompt_tokens, 40)[0]
+        left += 200_000 - price_of(own)[0]
         self.balance_of("coordinator", left)
 
         # The program says it as well.
@@ -158,7 +166,9 @@ class Credits(swarm.InOneFolder):
                                       *server, env={"HEARTH_API_KEY": self.admin})
         self.assertEqual(code, 0, err)
         told = json.loads(out)
-        cost_of_it = price(told["prompt_tokens"], told["completion_tokens"])[0]
+        self.assertGreater(told["cached_tokens"], 0, "the same question")
+        cost_of_it = price(told["prompt_tokens"], told["completion_tokens"],
+                           told["cached_tokens"])[0]
         self.assertLessEqual(abs(told["credits"] - cost_of_it), STAGES)
         left -= cost_of_it
         self.balance_of("coordinator", left)
@@ -184,7 +194,7 @@ class Credits(swarm.InOneFolder):
         self.assertEqual(self.get("/api/v1/state")["credits"]["balance"], left)
         self.assertEqual(self.books()[0], before)
         again = self.ask(laptop)
-        self.balance_of("laptop (API key)", GRANT - cost - price(again.usage.prompt_tokens, 8)[0])
+        self.balance_of("laptop (API key)", GRANT - cost - price_of(again)[0])
 
     def hear(self, key, body, events=None):
         """A stream of an answer that its client may come back to, until so many of its events."""

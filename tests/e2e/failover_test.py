@@ -17,10 +17,12 @@ TOKENS = 90
 LONG_PROMPT = "The quick brown fox jumps over the lazy dog. " * 45
 
 
+# Prompts are computed each time, so that a loss finds one under way; prefix_cache_test has the others.
 def request(model, seed, prompt="Tell me a long story about the sea.", tokens=TOKENS):
     return {"model": model, "prompt": prompt, "max_tokens": tokens, "ignore_eos": True,
             "temperature": 0.9, "top_p": 0.95, "presence_penalty": 0.4, "seed": seed,
-            "return_token_ids": True, "stream_options": {"include_usage": True}}
+            "return_token_ids": True, "stream_options": {"include_usage": True},
+            "cache_prompt": False}
 
 
 class Stream(threading.Thread):
@@ -46,7 +48,7 @@ class Stream(threading.Thread):
             self.done = True
             return
         self.error = self.error or event.get("error")
-        self.usage = event.get("usage") or self.usage
+        self.usage = swarm.uncached(event.get("usage")) or self.usage
         for choice in event.get("choices", []):
             self.text += choice.get("text", "")
             self.finish = choice.get("finish_reason") or self.finish

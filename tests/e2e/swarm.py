@@ -173,6 +173,11 @@ class Swarm:
                 if node["state"] != "lost"}
 
 
+def uncached(usage):
+    """What a request costs, but for what its prompt had in common with an earlier one."""
+    return usage and {name: of for name, of in usage.items() if name != "prompt_tokens_details"}
+
+
 def http(method, url, body=None, timeout=PATIENCE_S, headers=None):
     data = None if body is None else json.dumps(body).encode()
     request = urllib.request.Request(url, data=data, method=method, headers={

@@ -15,7 +15,13 @@ coordinator::GenerateRequest make_request(std::uint32_t index, std::uint32_t voc
     return low + static_cast<std::uint32_t>(random.next() % (high - low + 1));
   };
   coordinator::GenerateRequest request;
-  const std::uint32_t prompt = index % 6 == 5 ? between(70, 90) : between(1, 20);
+  if (index % 3 == 2) {  // turns of two conversations, and branches of them
+    SeededRandom told(index / 3 % 2 + 500);
+    for (std::uint32_t i = between(40, 70); i > 0; --i) {
+      request.prompt.push_back(static_cast<TokenId>(told.next() % vocabulary));
+    }
+  }
+  const std::uint32_t prompt = index % 6 == 1 ? between(70, 90) : between(1, 20);
   for (std::uint32_t i = 0; i < prompt; ++i) {
     request.prompt.push_back(static_cast<TokenId>(between(0, vocabulary - 1)));
   }

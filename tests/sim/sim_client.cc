@@ -20,6 +20,8 @@ struct SimClient::Stream final : coordinator::SequenceEvents {
   bool hashed = false;
   bool open = true;
   bool complete = false;
+  bool cached = false;
+  bool may_share = true;
   bool background = false;
   std::optional<ReceiptOrder> receipt;
   std::uint64_t order = 0;  // of its submission
@@ -38,6 +40,16 @@ struct SimClient::Stream final : coordinator::SequenceEvents {
     if (background) return;
     if (order <= client.last_admitted_) client.violation("admitted out of order");
     client.last_admitted_ = order;
+  }
+
+  void on_cached(std::uint32_t positions) override {
+    client.world_.trace(name() + " cached " + std::to_string(positions));
+    client.tally_.cached += positions;
+    expect(open && admitted && tokens == 0 && !cached, "cached positions at another time");
+    expect(may_share, "cached positions of a request that shares with none");
+    expect(positions < client.reference_.request(request).prompt.size(),
+           "cached positions behind the prompt");
+    cached = true;
   }
 
   void on_token(const SampledToken& token) override {
@@ -112,6 +124,8 @@ int SimClient::submit(Coordinator& coordinator, int request) {
   coordinator::GenerateRequest order = reference_.request(index);
   order.report_hashes = order.report_hashes && stages_ > 0;
   order.background = stream->background;
+  order.policy.cache = static_cast<coordinator::CacheScope>(world_.between(0, 2));
+  stream->may_share = order.policy.cache != coordinator::CacheScope::kOff;
   if (receipts_.order) order.receipt = stream->receipt = receipts_.order();
   const Result<SequenceId> taken = coordinator.submit(std::move(order), stream);
   if (!taken.ok()) {

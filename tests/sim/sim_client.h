@@ -24,6 +24,7 @@ struct Tally {
   std::uint64_t abandoned = 0;  // their coordinator died
   std::uint64_t tokens = 0;
   std::uint64_t hashes = 0;
+  std::uint64_t cached = 0;           // positions of prompts that earlier requests had left
   std::uint64_t protocol_errors = 0;  // of those that failed: a peer broke the protocol
   std::uint64_t short_hashes = 0;     // sequences whose hashes did not all come within the wait
 };

@@ -111,6 +111,7 @@ struct CoordinatorProcess {
     options.layers = pool.spec().layers;
     options.shape = {pool.spec().hidden, pool.spec().vocabulary, pool.spec().context, false};
     options.canonical_version = kernels::kCanonicalVersion;
+    options.cache_secret = Hash256{};
     options.batch_rows = 64;
     options.receipts = ledger.get();
     // As of the server (cli/serve/serve.cc).

@@ -54,6 +54,7 @@ void add(Outcome& sum, const Outcome& one) {
   sum.tally.abandoned += one.tally.abandoned;
   sum.tally.tokens += one.tally.tokens;
   sum.tally.hashes += one.tally.hashes;
+  sum.tally.cached += one.tally.cached;
   sum.tally.protocol_errors += one.tally.protocol_errors;
   sum.tally.short_hashes += one.tally.short_hashes;
 }
@@ -68,11 +69,12 @@ void print(const Outcome& o) {
       static_cast<unsigned long long>(o.events), o.crashes, o.freezes, o.pauses, o.restarts,
       o.replays, o.other_faults);
   std::printf(
-      "%llu times a sequence went on elsewhere, %llu rows of theirs were said again; %u frames of "
-      "lost pipelines among quiet ones, %llu "
+      "%llu times a sequence went on elsewhere; %llu rows were said again, and %llu positions of "
+      "prompts were computed by no stage; %u frames of lost pipelines among quiet ones, %llu "
       "late frames or answers dropped\n",
       static_cast<unsigned long long>(o.resumed), static_cast<unsigned long long>(o.replayed),
-      o.stale_frames, static_cast<unsigned long long>(o.late_frames));
+      static_cast<unsigned long long>(t.cached), o.stale_frames,
+      static_cast<unsigned long long>(o.late_frames));
   std::printf(
       "%llu submitted: %llu finished as the reference, %llu typed errors, %llu refused, "
       "%llu cancelled, %llu abandoned\n",
@@ -119,7 +121,8 @@ int run_many(std::uint64_t first, std::uint64_t seeds, std::uint64_t least, Engi
   // A suite in which nothing happens proves nothing.
   const bool much = sum.tally.finished > 0 && sum.tally.hashes > 0 && sum.tally.failed > 0 &&
                     sum.crashes > 0 && sum.restarts > 0 && sum.late_frames > 0 && sum.freezes > 0 &&
-                    sum.pauses > 0 && sum.resumed > 0 && sum.replayed > 0 && sum.stale_frames > 0;
+                    sum.pauses > 0 && sum.resumed > 0 && sum.replayed > 0 && sum.stale_frames > 0 &&
+                    sum.tally.cached > 0;
   if (sum.tally.finished < least || (seeds >= 50 && !much)) {
     std::printf("too little happened\n");
     return 1;
@@ -244,10 +247,11 @@ int run_days_of(std::uint64_t seed, std::uint32_t hours, bool short_hours, bool 
       long_of(t.cancelled), long_of(t.abandoned), long_of(o.quiet_requests));
   std::printf(
       "%llu answers with all receipts in a sound log of %llu entries; %llu windows audited, %llu "
-      "missed in time of faults\n",
-      long_of(o.receipted), long_of(o.log_entries), long_of(o.audited), long_of(o.missed));
+      "missed in time of faults; %llu positions of prompts computed by no stage\n",
+      long_of(o.receipted), long_of(o.log_entries), long_of(o.audited), long_of(o.missed),
+      long_of(t.cached));
   const bool much = o.jumps > 0 && o.crashes > 0 && o.pauses > 0 && o.restarts > 0 &&
-                    o.resumed > 0 && o.quiet_requests > 0 && o.audited > 0;
+                    o.resumed > 0 && o.quiet_requests > 0 && o.audited > 0 && t.cached > 0;
   if (!much) std::printf("too little happened\n");
   return o.violations.empty() && much && is_flat(o.footprints) ? 0 : 1;
 }

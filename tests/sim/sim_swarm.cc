@@ -46,6 +46,7 @@ struct CoordinatorProcess {
     options.layers = pool.spec().layers;
     options.shape = {pool.spec().hidden, pool.spec().vocabulary, pool.spec().context, false};
     options.canonical_version = kernels::kCanonicalVersion;
+    options.cache_secret = Hash256{};
     options.batch_rows = 64;
     options.first_epoch = first_epoch;
     options.forming_timeout = seconds(5);

@@ -120,7 +120,8 @@ void add_nodes(const SwarmStatus& status, Families& families) {
   counter("hearth_node_late_frames_total", "Frames of a lost pipeline that were dropped",
           &NodeStatus::late_frames_total);
   counter("hearth_node_replayed_rows_total",
-          "Positions replayed after a loss without being recomputed",
+          "Positions whose kept results were used instead of computing them: of cached prompts, "
+          "and after a loss",
           &NodeStatus::replayed_rows_total);
   // KV of the stages that serve; those of one pipeline may have different room.
   const auto gauge = [&](const char* name, const char* help, auto member) {
@@ -131,6 +132,9 @@ void add_nodes(const SwarmStatus& status, Families& families) {
     }
   };
   gauge("hearth_stage_kv_pages", "KV pages of a serving stage", &NodeStatus::kv_pages);
+  gauge("hearth_stage_kv_pages_kept",
+        "KV pages of a serving stage that hold ended sequences and count as free",
+        &NodeStatus::kv_pages_kept);
   gauge("hearth_stage_kv_tokens_used", "Positions that have KV on a serving stage",
         &NodeStatus::kv_tokens_used);
 }
@@ -171,6 +175,11 @@ void add_swarm(const SwarmStatus& status, const std::string& model, Families& fa
                  of_model);
   families.gauge("hearth_kv_cache_usage_ratio", "KV pages reserved, 0 to 1", kv_usage(status),
                  of_model);
+  families.counter("hearth_prefix_cache_queries_total", "Prompt tokens that might have been cached",
+                   status.prefix_queries_total, of_model);
+  families.counter("hearth_prefix_cache_hits_total",
+                   "Prompt tokens that were cached and not computed", status.prefix_hits_total,
+                   of_model);
   families.counter("hearth_prompt_tokens_total", "Prompt tokens of admitted sequences",
                    status.prompt_tokens_total, of_model);
   families.counter("hearth_generation_tokens_total", "Tokens generated",

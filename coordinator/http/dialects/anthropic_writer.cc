@@ -21,10 +21,12 @@ OrderedJson stop_string(const ChoicePart& part) {
   return part.stop_string.empty() ? OrderedJson() : OrderedJson(part.stop_string);
 }
 
-OrderedJson usage_of(std::uint64_t input, std::uint64_t output) {
-  return {{"input_tokens", input},
+// Cached tokens are not among the input_tokens here.
+OrderedJson usage_of(std::uint64_t input, std::uint64_t cached, std::uint64_t output) {
+  INVARIANT(cached <= input, "only the prompt's tokens are cached");
+  return {{"input_tokens", input - cached},
           {"cache_creation_input_tokens", 0},
-          {"cache_read_input_tokens", 0},
+          {"cache_read_input_tokens", cached},
           {"output_tokens", output},
           // Strict clients want these, too.
           {"output_tokens_details", nullptr},
@@ -44,7 +46,7 @@ class AnthropicWriter final : public AnswerWriter {
     message["content"] = OrderedJson::array();
     message["stop_reason"] = nullptr;
     message["stop_sequence"] = nullptr;
-    message["usage"] = usage_of(start().prompt_tokens, 0);
+    message["usage"] = usage_of(start().prompt_tokens, 0, 0);  // what was cached is not known yet
     return {event("message_start", {{"message", std::move(message)}}), event("ping", {})};
   }
 
@@ -75,11 +77,12 @@ class AnthropicWriter final : public AnswerWriter {
 
   StreamEvents close(const AnswerEnd& end) override {
     INVARIANT(open_ == Block::kNone, "a message ends after its last block");
-    return {event("message_delta",
-                  {{"delta", std::move(ended_)},
-                   {"usage", usage_of(start().prompt_tokens, end.usage.completion_tokens)},
-                   {"hearth", end.hearth}}),
-            event("message_stop", {})};
+    return {
+        event("message_delta", {{"delta", std::move(ended_)},
+                                {"usage", usage_of(start().prompt_tokens, end.usage.cached_tokens,
+                                                   end.usage.completion_tokens)},
+                                {"hearth", end.hearth}}),
+        event("message_stop", {})};
   }
 
   StreamEvents fail(const ApiError& error) override {
@@ -103,7 +106,8 @@ class AnthropicWriter final : public AnswerWriter {
     out["content"] = std::move(content);
     out["stop_reason"] = stop_reason(part);
     out["stop_sequence"] = stop_string(part);
-    out["usage"] = usage_of(end.usage.prompt_tokens, end.usage.completion_tokens);
+    out["usage"] =
+        usage_of(end.usage.prompt_tokens, end.usage.cached_tokens, end.usage.completion_tokens);
     out["hearth"] = end.hearth;
     return dump(out);
   }

@@ -112,7 +112,7 @@ class ResponsesWriter final : public AnswerWriter {
     OrderedJson out =
         response_object(cut ? "incomplete" : "completed", output,
                         {{"input_tokens", usage.prompt_tokens},
-                         {"input_tokens_details", {{"cached_tokens", 0}}},
+                         {"input_tokens_details", {{"cached_tokens", usage.cached_tokens}}},
                          {"output_tokens", usage.completion_tokens},
                          {"output_tokens_details", {{"reasoning_tokens", usage.reasoning_tokens}}},
                          {"total_tokens", usage.prompt_tokens + usage.completion_tokens}});

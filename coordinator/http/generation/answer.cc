@@ -129,6 +129,11 @@ void Answer::restore(std::uint32_t choice, std::vector<SampledToken> tokens, Tim
   if (part.choice.done()) settle(choice);
 }
 
+void Answer::set_cached(std::uint32_t choice, std::uint32_t positions) {
+  INVARIANT(positions <= parts_[choice].prompt_tokens, "only the prompt's tokens are cached");
+  parts_[choice].cached_tokens = positions;
+}
+
 void Answer::score(std::uint32_t choice, std::vector<SampledToken> scores) {
   for (SampledToken& score : scores) parts_[choice].choice.score(std::move(score));
 }
@@ -180,8 +185,16 @@ AnswerStart Answer::start() const {
   return {head(), prompt_tokens_, input_.frame, model_.tokenizer};
 }
 
+// A prompt counts once, as computed for the first of its choices.
+std::uint64_t Answer::cached_tokens() const {
+  std::uint64_t sum = 0;
+  for (std::uint32_t i = 0; i < size(); i += input_.request.n) sum += parts_[i].cached_tokens;
+  return sum;
+}
+
 Usage Answer::usage() const {
   Usage out{prompt_tokens_};
+  out.cached_tokens = cached_tokens();
   for (const Part& part : parts_) {
     if (input_.request.only_prompt) continue;
     out.completion_tokens += part.choice.tokens();
@@ -201,7 +214,7 @@ Timings Answer::timings() const {
   }
   using Milliseconds = std::chrono::duration<double, std::milli>;
   return {prompt_tokens_, Milliseconds(first - admitted).count(), usage().completion_tokens,
-          Milliseconds(last - first).count()};
+          Milliseconds(last - first).count(), cached_tokens()};
 }
 
 OrderedJson Answer::hearth() const {

@@ -82,6 +82,7 @@ class Answer {
   struct Part {
     Choice choice;
     std::uint64_t prompt_tokens = 0;
+    std::uint32_t cached_tokens = 0;  // of them, that were not computed
     std::uint32_t max_tokens = 0;
     std::vector<RowHash> hashes = {};
     bool hashed = false;  // its hashes are all there
@@ -119,6 +120,7 @@ class Answer {
   // What happens to a choice, in order.
   void restore(std::uint32_t choice, std::vector<SampledToken> tokens, TimePoint now);
   void admit(std::uint32_t choice, TimePoint now) { parts_[choice].admitted = now; }
+  void set_cached(std::uint32_t choice, std::uint32_t positions);
   void score(std::uint32_t choice, std::vector<SampledToken> scores);
   // True when something of it may be told: new text, or its end.
   bool push(std::uint32_t choice, const SampledToken& token, TimePoint now);
@@ -137,6 +139,7 @@ class Answer {
   // What is told of it.
   AnswerHead head() const;
   AnswerStart start() const;
+  std::uint64_t cached_tokens() const;  // of the prompts
   Usage usage() const;
   Timings timings() const;
   OrderedJson hearth() const;

@@ -60,8 +60,8 @@ OrderedJson credits_object(const Api& api, const Answer& answer) {
   std::int64_t price = 0;
   for (const Answer::Part& part : answer.parts()) {
     const std::uint64_t tokens = part.choice.tokens();
-    const auto one =
-        dearest({}, answer.model().spec.layers, part.prompt_tokens, tokens == 0 ? 0 : tokens - 1);
+    const auto one = dearest({}, answer.model().spec.layers, part.prompt_tokens,
+                             tokens == 0 ? 0 : tokens - 1, part.cached_tokens);
     price += one ? *one : 0;  // hold_credit() has refused what has no price
   }
   const PublicKey& account = answer.request().policy.account;
@@ -98,6 +98,7 @@ class ChoiceEvents final : public SequenceEvents {
         credit_(std::move(credit)) {}
 
   void on_admitted() override { deliver(&Generation::on_admitted); }
+  void on_cached(std::uint32_t positions) override { deliver(&Generation::on_cached, positions); }
   void on_scores(std::vector<SampledToken> scores) override {
     deliver(&Generation::on_scores, std::move(scores));
   }
@@ -387,6 +388,11 @@ void Generation::on_admitted(std::uint32_t choice) {
   answer_.admit(choice, now);
   api_->metrics.queued(seconds(now - arrived_));
   if (accepted_ && !ended_) open();
+}
+
+void Generation::on_cached(std::uint32_t choice, std::uint32_t positions) {
+  if (ended_ || answer_.part(choice).choice.tokens() > 0) return;
+  answer_.set_cached(choice, positions);
 }
 
 void Generation::on_scores(std::uint32_t choice, std::vector<SampledToken> scores) {

@@ -20,6 +20,8 @@ constexpr std::uint8_t kTwoBits = 3;
 constexpr std::uint32_t kShared = std::uint32_t{1} << 31;     // beside n
 constexpr std::uint32_t kNamed = std::uint32_t{1} << 30;      // likewise
 constexpr std::uint32_t kHasAnswer = std::uint32_t{1} << 29;  // likewise
+constexpr int kCacheShift = 27;                               // likewise: two bits
+constexpr std::uint32_t kCache = std::uint32_t{3} << kCacheShift;
 constexpr std::uint8_t kParallel = 1;
 constexpr std::uint8_t kSeparate = 2;
 constexpr std::size_t kFingerprintBytes = 128;
@@ -137,7 +139,8 @@ Bytes encode(const KeptRequest& request) {
   writer.write(flags_of(request));
   const bool has_answer = request.chat && request.answer != KeptAnswer{};
   writer.write(request.n | (request.policy.share ? kShared : 0) | (request.receipt ? kNamed : 0) |
-               (has_answer ? kHasAnswer : 0));
+               (has_answer ? kHasAnswer : 0) |
+               static_cast<std::uint32_t>(request.policy.cache) << kCacheShift);
   writer.write(request.created);
   if (request.receipt) writer.append(*request.receipt);
   if (has_answer) write_answer(writer, request.answer);
@@ -177,7 +180,12 @@ Result<KeptRequest> decode_kept_request(ByteSpan bytes, const StepShape& shape,
   request.return_token_ids = (flags & kTokenIds) != 0;
   const auto n = reader.read<std::uint32_t>();
   request.policy.share = (n & kShared) != 0;
-  request.n = n & ~(kShared | kNamed | kHasAnswer);
+  const std::uint32_t cache = (n & kCache) >> kCacheShift;
+  REQUIRE(cache <= static_cast<std::uint32_t>(CacheScope::kOff),
+          fmt::format("cache is {}; the largest known is {}", cache,
+                      static_cast<std::uint32_t>(CacheScope::kOff)));
+  request.policy.cache = static_cast<CacheScope>(cache);
+  request.n = n & ~(kShared | kNamed | kHasAnswer | kCache);
   request.created = reader.read<std::int64_t>();
   if ((n & kNamed) != 0) {
     ledger::AnswerName name{};

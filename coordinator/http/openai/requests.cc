@@ -114,6 +114,26 @@ void parse_hearth(FieldReader& fields, GenerationRequest& request) {
   if (inner.failed()) fields.fail(inner.error());
 }
 
+// `cache_prompt` is llama.cpp's; true is what a request without it has.
+void parse_cache(FieldReader& fields, GenerationRequest& request) {
+  CacheScope& cache = request.asked.cache;
+  const auto name = fields.string("cache");
+  if (name) {
+    const auto is = [&](const char* text) { return *name == text; };
+    if (!is("key") && !is("shared") && !is("off")) {
+      return fields.fail("cache", fmt::format("must be key, shared or off, got '{}'", *name));
+    }
+    cache = is("shared") ? CacheScope::kShared : is("off") ? CacheScope::kOff : CacheScope::kKey;
+  }
+  if (fields.boolean("cache_prompt").value_or(true)) return;
+  if (name && cache != CacheScope::kOff) {
+    return fields.fail("cache", fmt::format("must be off or absent where cache_prompt is false, "
+                                            "got '{}'",
+                                            *name));
+  }
+  cache = CacheScope::kOff;
+}
+
 void parse_sampling(FieldReader& fields, const ModelBounds& bounds, GenerationRequest& request) {
   SamplingParams& sampling = request.sampling;
   sampling.temperature = fields.number("temperature", 0, 100, sampling.temperature);
@@ -144,6 +164,7 @@ void parse_sampling(FieldReader& fields, const ModelBounds& bounds, GenerationRe
   request.return_hashes = fields.boolean("return_hashes").value_or(false);
   parse_trust(fields, request);
   parse_hearth(fields, request);
+  parse_cache(fields, request);
   request.n = fields.integer<std::uint32_t>("n", 1, limits::kChoices).value_or(1);
 }
 
@@ -358,6 +379,7 @@ RequestPolicy merged_policy(const RequestPolicy& key, const PolicyFields& body,
   out.verify = std::max(key.verify, body.verify.value_or(server.verify));
   out.min_level = std::max(key.min_level, body.min_level.value_or(server.min_level));
   out.share = body.share;
+  out.cache = body.cache;
   out.owner = key.owner;
   out.account = key.owner.empty() ? server.account : key.account;
   return out;

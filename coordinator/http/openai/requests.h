@@ -29,12 +29,13 @@ struct ModelBounds {
 
 using Prompt = std::variant<std::string, std::vector<TokenId>>;
 
-// What a body asks of its policy: `hearth` and `trust`.
+// What a body asks of its policy: `hearth`, `trust`, `cache` and `cache_prompt`.
 struct PolicyFields {
   std::vector<std::string> trust = {};
   std::optional<Verify> verify = {};
   std::optional<ledger::Level> min_level = {};
   bool share = false;
+  CacheScope cache = CacheScope::kKey;
 };
 
 // The policy of a request. A key's verify and min_level are a floor: a body raises them and never

@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <cmath>
 
+#include "base/check.h"
 #include "base/crypto.h"
 #include "model/gguf/untrusted_text.h"
 
@@ -164,15 +165,17 @@ OrderedJson usage_object(const Usage& usage) {
   return {{"prompt_tokens", usage.prompt_tokens},
           {"completion_tokens", usage.completion_tokens},
           {"total_tokens", usage.prompt_tokens + usage.completion_tokens},
-          {"prompt_tokens_details", {{"cached_tokens", 0}}},
+          {"prompt_tokens_details", {{"cached_tokens", usage.cached_tokens}}},
           {"completion_tokens_details", {{"reasoning_tokens", usage.reasoning_tokens}}}};
 }
 
 OrderedJson timings_object(const Timings& timings) {
-  return {{"cache_n", 0},
-          {"prompt_n", timings.prompt_tokens},
+  INVARIANT(timings.cached_tokens <= timings.prompt_tokens, "only the prompt's tokens are cached");
+  const std::uint64_t computed = timings.prompt_tokens - timings.cached_tokens;
+  return {{"cache_n", timings.cached_tokens},
+          {"prompt_n", computed},
           {"prompt_ms", timings.prompt_ms},
-          {"prompt_per_second", per_second(timings.prompt_tokens, timings.prompt_ms)},
+          {"prompt_per_second", per_second(computed, timings.prompt_ms)},
           {"predicted_n", timings.predicted_tokens},
           {"predicted_ms", timings.predicted_ms},
           {"predicted_per_second", per_second(timings.predicted_tokens, timings.predicted_ms)}};

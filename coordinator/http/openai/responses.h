@@ -39,6 +39,7 @@ struct Usage {
   std::uint64_t prompt_tokens = 0;
   std::uint64_t completion_tokens = 0;
   std::uint64_t reasoning_tokens = 0;  // of the completion: up to the end of what the model thought
+  std::uint64_t cached_tokens = 0;     // of the prompt, that were not computed
 };
 
 // llama-server's `timings`.
@@ -47,6 +48,7 @@ struct Timings {
   double prompt_ms = 0.0;
   std::uint64_t predicted_tokens = 0;
   double predicted_ms = 0.0;
+  std::uint64_t cached_tokens = 0;  // of the prompt_tokens
 };
 
 // A part of one call. The first part of a call carries its id and name, and the arguments of all

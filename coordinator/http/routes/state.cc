@@ -70,6 +70,7 @@ OrderedJson node_object(const NodeStatus& node) {
               {"rows_total", node.rows_total},
               {"busy_seconds_total", node.busy_seconds_total},
               {"kv_tokens_used", node.kv_tokens_used},
+              {"kv_pages_kept", node.kv_pages_kept},
               {"ring_steps_total", node.ring_steps_total},
               {"ring_seconds_total", node.ring_seconds_total},
               {"late_frames_total", node.late_frames_total},
@@ -148,6 +149,8 @@ OrderedJson totals_object(const SwarmStatus& status) {
           {"finished_error", status.finished_error_total},
           {"cancelled", status.cancelled_total},
           {"prompt_tokens", status.prompt_tokens_total},
+          {"prefix_queries", status.prefix_queries_total},
+          {"prefix_hits", status.prefix_hits_total},
           {"generation_tokens", status.generation_tokens_total}};
 }
 

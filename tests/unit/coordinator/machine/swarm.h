@@ -34,6 +34,10 @@ struct Owner final : SequenceEvents {
     if (order != nullptr) order->push_back(this);
     if (then) then(*this);
   }
+  void on_cached(std::uint32_t positions) override {
+    EXPECT_TRUE(admitted && !over && tokens == 0 && cached == 0) << id;
+    cached = positions;
+  }
   void on_scores(std::vector<SampledToken> more) override {
     EXPECT_TRUE(admitted && !over && tokens == 0) << id;
     scores.insert(scores.end(), more.begin(), more.end());
@@ -60,6 +64,7 @@ struct Owner final : SequenceEvents {
   bool over = false;  // ended, or cancelled: nothing may follow
   bool failed = false;
   std::uint32_t tokens = 0;
+  std::uint32_t cached = 0;
   std::vector<SampledToken> scores;
   ErrorCode code = ErrorCode::kNumeric;
   std::string message;

@@ -77,6 +77,56 @@ TEST(Scheduler, ChoosesThePipelineWithTheMostFreePages) {
   EXPECT_EQ(epochs, (std::vector<std::uint64_t>{2, 1, 2, 1}));
 }
 
+// A conversation of a scope, `turn` times as long as its first turn.
+std::shared_ptr<Sequence> conversation(std::uint64_t id, std::uint32_t turn) {
+  auto made = new_sequence(id, 64 * turn, 32);
+  for (std::uint32_t i = 0; i < made->prompt_tokens; ++i) {
+    made->request.prompt.push_back(static_cast<TokenId>(i));
+  }
+  made->scope = blake2b({});
+  return made;
+}
+
+TEST(Scheduler, ARequestGoesWhereItsBeginningWasComputed) {
+  Scheduler scheduler;
+  scheduler.add_pool(Epoch(1), 8, 32, {"a", "b"});
+  scheduler.add_pool(Epoch(2), 20, 32, {"c", "d"});
+  ASSERT_TRUE(scheduler.enqueue(conversation(1, 1)).ok());
+  const auto first = scheduler.admit();
+  ASSERT_EQ(first->epoch, Epoch(2)) << "the one with more room";
+  ASSERT_TRUE(scheduler.enqueue(new_sequence(2, 400, 100)).ok());
+  const auto other = scheduler.admit();
+  ASSERT_EQ(other->epoch, Epoch(2)) << "the only one with enough room";
+  scheduler.end(*first);
+  scheduler.release(*first);
+  ASSERT_TRUE(scheduler.enqueue(new_sequence(3, 64, 32)).ok());
+  const auto plain = scheduler.admit();
+  EXPECT_EQ(plain->epoch, Epoch(1)) << "that has more room now";
+  scheduler.end(*plain);
+  scheduler.release(*plain);
+  ASSERT_TRUE(scheduler.enqueue(conversation(4, 1)).ok());
+  EXPECT_EQ(scheduler.admit()->epoch, Epoch(2)) << "that computed its beginning";
+}
+
+TEST(Scheduler, WhoHoldsABeginningAndHasNoRoomIsNotWaitedFor) {
+  Scheduler scheduler;
+  scheduler.add_pool(Epoch(1), 7, 32, {"a", "b"});
+  scheduler.add_pool(Epoch(2), 8, 32, {"c", "d"});
+  ASSERT_TRUE(scheduler.enqueue(conversation(1, 1)).ok());
+  const auto first = scheduler.admit();
+  ASSERT_EQ(first->epoch, Epoch(2));
+  scheduler.end(*first);
+  scheduler.release(*first);
+  ASSERT_TRUE(scheduler.enqueue(new_sequence(2, 40, 20)).ok());
+  const auto busy = scheduler.admit();
+  ASSERT_EQ(busy->epoch, Epoch(2));
+  ASSERT_TRUE(scheduler.enqueue(conversation(3, 2)).ok());
+  const auto second = scheduler.admit();
+  EXPECT_EQ(second->epoch, Epoch(2)) << "6 pages are free there, and it has 2 of the 5 it needs";
+  ASSERT_TRUE(scheduler.enqueue(conversation(4, 2)).ok());
+  EXPECT_EQ(scheduler.admit()->epoch, Epoch(1)) << "there it starts sooner";
+}
+
 using std::chrono::milliseconds;
 
 // Epoch 1 has the least room.

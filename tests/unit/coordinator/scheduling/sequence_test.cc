@@ -62,6 +62,37 @@ TEST(Sequence, WhatIsInterruptedHasNoLastTokenOnItsNextPipeline) {
   EXPECT_FALSE(sequence.token_at.has_value());
 }
 
+TEST(Sequence, IsToldOnceWhatOfItsPromptWasCached) {
+  Sequence sequence = fresh();
+  EXPECT_FALSE(sequence.take_cached(2).ok()) << "it shares with none";
+  sequence.scope = Hash256();
+  EXPECT_EQ(sequence.open().scope, Hash256());
+  EXPECT_FALSE(sequence.take_cached(3).ok()) << "all of its prompt: one row gives the token";
+  EXPECT_TRUE(*sequence.take_cached(2));
+  EXPECT_EQ(sequence.cached, 2U);
+  EXPECT_FALSE(sequence.take_cached(2).ok()) << "twice";
+  sequence.interrupt(TimePoint{}, Duration{}, true);
+  EXPECT_EQ(sequence.cached, 0U) << "the next pipeline's receipts are of what it computes";
+  EXPECT_FALSE(*sequence.take_cached(2)) << "what it left itself";
+}
+
+TEST(Sequence, ScopesAreOfKeysAndOfAllWhoShare) {
+  const Hash256 secret = blake2b({});
+  RequestPolicy one;
+  one.owner = "one";
+  RequestPolicy other;
+  other.owner = "other";
+  EXPECT_NE(cache_scope(secret, one), cache_scope(secret, other));
+  EXPECT_NE(cache_scope(secret, one), cache_scope(Hash256(), one));
+  one.cache = other.cache = CacheScope::kShared;
+  EXPECT_EQ(cache_scope(secret, one), cache_scope(secret, other));
+  RequestPolicy named;
+  named.owner = "shared";
+  EXPECT_NE(cache_scope(secret, named), cache_scope(secret, one));
+  one.cache = CacheScope::kOff;
+  EXPECT_FALSE(cache_scope(secret, one));
+}
+
 TEST(Sequence, GathersEveryHashOnceAndSortsThem) {
   Sequence sequence = fresh();
   const auto hash = [](Position position, std::uint32_t stage) {

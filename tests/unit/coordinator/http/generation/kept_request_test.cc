@@ -23,6 +23,7 @@ KeptRequest a_request() {
   request.policy.verify = Verify::kFull;
   request.policy.min_level = ledger::Level::kVeteran;
   request.policy.share = true;
+  request.policy.cache = CacheScope::kShared;
   request.echoes = {"one", ""};
   for (const std::vector<TokenId>& prompt :
        {std::vector<TokenId>{1, 2, 3}, std::vector<TokenId>{99}}) {

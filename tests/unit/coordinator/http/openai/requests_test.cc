@@ -63,6 +63,10 @@ TEST(RequestsTest, ReadsEveryField) {
   EXPECT_EQ(r.asked.min_level, ledger::Level::kRegular);
   EXPECT_TRUE(r.asked.share);
   EXPECT_FALSE(chat("{}").asked.share) << "sharing is opt-in";
+  EXPECT_EQ(chat("{}").asked.cache, CacheScope::kKey);
+  EXPECT_EQ(chat(R"({"cache": "shared", "cache_prompt": true})").asked.cache, CacheScope::kShared);
+  EXPECT_EQ(chat(R"({"cache": "off"})").asked.cache, CacheScope::kOff);
+  EXPECT_EQ(chat(R"({"cache_prompt": false})").asked.cache, CacheScope::kOff);
 }
 
 TEST(RequestsTest, WhatHasOneObviousMeaningIsAccepted) {
@@ -141,6 +145,10 @@ TEST(RequestsTest, ChatRefusalsNameTheField) {
       {R"({"hearth": {"min_level": "saint"}})", "hearth.min_level", "invalid_value"},
       {R"({"hearth": {"share": "with friends"}})", "hearth.share", "invalid_value"},
       {R"({"trust": []})", "trust", "invalid_value"},
+      {R"({"cache": "all"})", "cache", "invalid_value"},
+      {R"({"cache": true})", "cache", "invalid_value"},
+      {R"({"cache": "key", "cache_prompt": false})", "cache", "invalid_value"},
+      {R"({"cache_prompt": 1})", "cache_prompt", "invalid_value"},
       {R"({"trust": ["den", 1]})", "trust", "invalid_value"},
       {R"({"trust": ["den\n"]})", "trust", "invalid_value"},
       {R"({"stream_options": 3})", nullptr, "invalid_value"},

@@ -142,6 +142,11 @@ TEST(LogprobsTest, UsageAndTimingsAddUp) {
             "{\"prompt_tokens\":7,\"completion_tokens\":5,\"total_tokens\":12,"
             "\"prompt_tokens_details\":{\"cached_tokens\":0},"
             "\"completion_tokens_details\":{\"reasoning_tokens\":0}}");
+  EXPECT_EQ(usage_object({7, 5, 0, 6})["prompt_tokens_details"]["cached_tokens"], 6);
+  const OrderedJson cached = timings_object({10, 500.0, 4, 2000.0, 8});
+  EXPECT_EQ(cached["cache_n"], 8);
+  EXPECT_EQ(cached["prompt_n"], 2);
+  EXPECT_EQ(cached["prompt_per_second"], 4.0);
   const OrderedJson timings = timings_object({10, 500.0, 4, 2000.0});
   EXPECT_EQ(timings["prompt_per_second"], 20.0);
   EXPECT_EQ(timings["predicted_per_second"], 2.0);

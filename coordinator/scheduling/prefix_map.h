@@ -1,0 +1,42 @@
+// PrefixMap: which beginnings a pipeline computed lately, as far as the coordinator can tell: it
+// estimates what the stages' prefix caches (node/engine/prefix_cache.h) hold, and decides nothing
+// but where a request goes. A sequence is known by a chain of short hashes, one a page of 32
+// tokens, that begins with its scope. A plain state machine; bounded by the pipeline's pages.
+#pragma once
+
+#include <cstdint>
+#include <map>
+#include <span>
+#include <unordered_map>
+#include <vector>
+
+#include "base/crypto.h"
+#include "base/ids.h"
+
+namespace hearth::coordinator {
+
+using PrefixChain = std::vector<std::uint64_t>;  // one a whole page
+
+inline constexpr std::uint32_t kPrefixPage = 32;  // tokens
+
+// Continues the chain of the first tokens over all of them.
+void extend_chain(PrefixChain& chain, const Hash256& scope, std::span<const TokenId> tokens);
+
+class PrefixMap {
+ public:
+  explicit PrefixMap(std::uint32_t pages) : most_(pages) {}
+
+  // A sequence ended here: its beginning is the last to go, and its end the first.
+  void left(const PrefixChain& chain);
+  // Whole pages from the first on that are here.
+  std::uint32_t found(const PrefixChain& chain) const;
+  std::size_t pages() const { return ages_.size(); }
+
+ private:
+  std::uint32_t most_;
+  std::unordered_map<std::uint64_t, std::uint64_t> ages_;
+  std::map<std::uint64_t, std::uint64_t> by_age_;
+  std::uint64_t next_ = 0;
+};
+
+}  // namespace hearth::coordinator
