@@ -15,14 +15,19 @@ constexpr std::size_t kTruncateBytes = 8 + 4;
 constexpr std::size_t kTokenBytesMin = 8 + 4 + 4 + 1 + 1 + 4 + 4;
 constexpr std::size_t kLogprobBytes = 4 + 4;
 constexpr std::size_t kCachedBytes = 8 + 4;
-constexpr std::uint8_t kKnownFlags = BatchRow::kSample | BatchRow::kFailed | BatchRow::kCached;
+constexpr std::size_t kDraftsBytesMin = 8 + kDraftKinds * (4 + 4) + 4;
+constexpr std::uint8_t kKnownFlags =
+    BatchRow::kSample | BatchRow::kFailed | BatchRow::kDraft | BatchRow::kForced;
+static_assert(BatchRow::kCached == BatchRow::kForced, "no draft is cached: one bit serves both");
 // The byte behind an open's prompt_tokens.
 constexpr std::uint8_t kReportHashes = 1;
 constexpr std::uint8_t kMakeReceipt = 2;
 constexpr std::uint8_t kBackground = 4;
 constexpr std::uint8_t kScored = 8;
 constexpr std::uint8_t kScoped = 16;
-constexpr std::uint8_t kOpenFlags = kReportHashes | kMakeReceipt | kBackground | kScored | kScoped;
+constexpr std::uint8_t kNoDrafts = 32;
+constexpr std::uint8_t kOpenFlags =
+    kReportHashes | kMakeReceipt | kBackground | kScored | kScoped | kNoDrafts;
 
 // Bits of the byte of sampling parameters that said once whether there are log probabilities.
 constexpr std::uint8_t kLogprobs = 1;
@@ -33,14 +38,16 @@ static_assert(kRowBytes == sizeof(SequenceId::value) + sizeof(Position) + sizeof
               "kRowBytes counts every field of a row");
 static_assert(kTruncateBytes == sizeof(SequenceId::value) + sizeof(Position),
               "kTruncateBytes counts every field of a truncate");
+static_assert(kKnownFlags == (1U << BatchRow::kReasonShift) - 1,
+              "every flag below the reason has a meaning");
 static_assert(kKnownFlags < (1U << BatchRow::kReasonShift) &&
                   static_cast<unsigned>(ErrorCode::kNumeric) < (1U << (8 - BatchRow::kReasonShift)),
               "the flags and the reason of a row share one byte without overlap");
 static_assert(kLogprobBytes == sizeof(TokenId) + sizeof(float),
               "kLogprobBytes counts every field of a log-probability");
 static_assert(static_cast<int>(FinishReason::kError) == 3, "the error of tokens.finish names 3");
-static_assert(kOpenFlags == 31,
-              "the five flags fill the lowest bits, so every value up to 31 is valid");
+static_assert(kOpenFlags == 63,
+              "the six flags fill the lowest bits, so every value up to 63 is valid");
 static_assert(kCachedBytes == sizeof(CachedPrefix::sequence) + sizeof(CachedPrefix::positions),
               "kCachedBytes counts every field of a cached prefix");
 
@@ -191,7 +198,7 @@ void write_open(ByteWriter& writer, const SequenceOpen& open) {
   const auto flags = static_cast<std::uint8_t>(
       flag(open.report_hashes, kReportHashes) | flag(open.receipt.has_value(), kMakeReceipt) |
       flag(open.background, kBackground) | flag(!open.scored.empty(), kScored) |
-      flag(open.scope.has_value(), kScoped));
+      flag(open.scope.has_value(), kScoped) | flag(!open.drafts, kNoDrafts));
   writer.write(open.sequence.value, open.prompt_tokens, flags);
   if (open.receipt) {
     writer.append(open.receipt->request);
@@ -209,6 +216,7 @@ Result<SequenceOpen> read_open(ByteReader& reader, const StepShape& shape) {
   reader.read_into(open.sequence.value, open.prompt_tokens);
   const auto flags = reader.read<std::uint8_t>();
   REQUIRE(flags <= kOpenFlags, "report_hashes is ", flags, "; it must be 0 to ", kOpenFlags);
+  open.drafts = (flags & kNoDrafts) == 0;
   open.report_hashes = (flags & kReportHashes) != 0;
   open.background = (flags & kBackground) != 0;
   if ((flags & kMakeReceipt) != 0) {
@@ -251,8 +259,8 @@ Result<BatchRow> read_row(ByteReader& reader, const StepShape& shape) {
   TRY(row.token, read_token(reader, "rows.token", shape.vocabulary));
   row.flags = reader.read<std::uint8_t>();
   const std::uint8_t lower = row.flags & ((1U << BatchRow::kReasonShift) - 1);
-  REQUIRE((lower & ~kKnownFlags) == 0, "rows.flags is ", row.flags,
-          "; only bits 1, 2 and 4 have a meaning");
+  REQUIRE(!row.draft() || row.sampled(), "rows.flags is ", row.flags,
+          "; a row that is a draft is sampled");
   REQUIRE(row.reason() <= ErrorCode::kNumeric && (row.failed() || lower == row.flags),
           "rows.flags is ", row.flags, "; its reason has no meaning");
   return row;
@@ -306,6 +314,20 @@ Result<CachedPrefix> read_cached(ByteReader& reader, const StepShape& shape) {
   REQUIRE(cached.positions >= 1 && cached.positions < shape.context, "cached.positions is ",
           cached.positions, "; allowed are 1 to ", shape.context - 1);
   return cached;
+}
+
+Result<SequenceDrafts> read_drafts(ByteReader& reader, const StepShape& shape) {
+  SequenceDrafts drafts;
+  reader.read_into(drafts.sequence.value);
+  for (DraftCount& count : drafts.counts) {
+    reader.read_into(count.drafted, count.accepted);
+    REQUIRE(count.drafted <= limits::kDraftRows && count.accepted <= count.drafted,
+            "drafts say that ", count.accepted, " of ", count.drafted,
+            " were accepted; the limit is ", limits::kDraftRows);
+  }
+  TRY(drafts.forced, read_list(reader, "drafts.forced", limits::kDraftRows, sizeof(TokenId),
+                               [&] { return read_token(reader, "drafts", shape.vocabulary); }));
+  return drafts;
 }
 
 Status check_submitted(std::size_t bytes, const SequenceOpen& open) {
@@ -392,7 +414,14 @@ Bytes encode(const StepTokens& tokens) {
   write_list(writer, tokens.cached, [&](const CachedPrefix& cached) {
     writer.write(cached.sequence.value, cached.positions);
   });
-  if (!tokens.scores.empty()) write_list(writer, tokens.scores, write_sampled);
+  if (tokens.scores.empty() && tokens.drafts.empty()) return out;
+  write_list(writer, tokens.scores, write_sampled);
+  if (tokens.drafts.empty()) return out;
+  write_list(writer, tokens.drafts, [&](const SequenceDrafts& drafts) {
+    writer.write(drafts.sequence.value);
+    for (const DraftCount& count : drafts.counts) writer.write(count.drafted, count.accepted);
+    write_list(writer, drafts.forced, [&](TokenId token) { writer.write(token); });
+  });
   return out;
 }
 
@@ -411,7 +440,14 @@ Result<StepTokens> decode_step_tokens(ByteSpan bytes, const StepShape& shape) {
     TRY(tokens.scores, read_list(reader, "scores", limits::kBatchRows, kTokenBytesMin,
                                  [&] { return read_sampled(reader, shape); }));
     TRY_VOID(check_runs(tokens.scores, "scores"));
-    REQUIRE(!tokens.scores.empty(), "scores has no entries; without any it is left out");
+    REQUIRE(!tokens.scores.empty() || reader.remaining() > 0,
+            "scores has no entries; without any it is left out, unless drafts follow");
+  }
+  if (reader.remaining() > 0) {
+    TRY(tokens.drafts, read_list(reader, "drafts", limits::kBatchRows, kDraftsBytesMin,
+                                 [&] { return read_drafts(reader, shape); }));
+    TRY_VOID(check_sequences(tokens.drafts, "drafts"));
+    REQUIRE(!tokens.drafts.empty(), "drafts has no entries; without any it is left out");
   }
   TRY_VOID(check_consumed(reader, "tokens"));
   return tokens;

@@ -5,9 +5,10 @@
 // Life of a sequence inside one epoch, all in order on one ring of links:
 //   SubmitMessage (coordinator -> first stage)  opens it with its prompt, and its answer so far
 //   StepBatch.opens                             tells every stage that it exists
-//   StepBatch.rows                              prompt chunks, then one row a generated token;
-//                                               several at once to verify drafted ones
-//   StepTokens.tokens (last -> first, coordinator)  the token sampled at a row; `finish` ends it
+//   StepBatch.rows                              prompt chunks, then one row a generated token,
+//                                               and behind it rows of drafted ones
+//   StepTokens.tokens (last -> first, coordinator)  the token sampled at a row; `finish` ends it.
+//                                               Rows behind a draft that was not drawn have none
 //   StepBatch.truncates                         drops the rows of rejected drafts on every stage
 //   StepBatch.releases                          frees its KV on every stage, after its last row
 //   StepTokens.released                         tells the coordinator that the KV is free
@@ -25,6 +26,10 @@
 #include "base/result.h"
 
 namespace hearth {
+
+namespace limits {
+inline constexpr std::uint32_t kDraftRows = 32;  // of a sequence in a step, behind the drawn one
+}
 
 // Part of the proved function: the sampler sees these, the history and the logits, nothing else.
 // Defaults are OpenAI's. Semantics and order of application: kernels/CANONICAL.md.
@@ -68,6 +73,7 @@ struct SequenceOpen {
   // Each stage may use what sequences of this scope left, and keeps what this one leaves for
   // others of it. Without one, a sequence shares with none.
   std::optional<Hash256> scope = {};
+  bool drafts = true;  // its tokens may be drafted; they are the same either way
   friend bool operator==(const SequenceOpen&, const SequenceOpen&) = default;
 };
 
@@ -79,22 +85,40 @@ struct SequenceTruncate {
   friend bool operator==(const SequenceTruncate&, const SequenceTruncate&) = default;
 };
 
+// Where a drafted token comes from.
+enum class DraftKind : std::uint8_t {
+  kLookup = 0,   // what followed in prompt or answer the last time
+  kGrammar = 1,  // what the sequence's grammar forces
+};
+inline constexpr std::size_t kDraftKinds = 2;
+
 // One position of one sequence. Rows of a sequence are contiguous, positions ascending by one. Any
-// number of them may be sampled: a row that was drafted says what a step of its own would say.
+// number of them may be sampled. The token of a draft was not drawn before the row was sent: where
+// the row before draws another one, it and all rows behind it count as never sent, and a truncation
+// follows. Only sampled rows behind a sampled row of the same step are drafts, and then all that
+// follow.
 struct BatchRow {
-  static constexpr std::uint8_t kSample = 1;   // the last stage samples the next token here
-  static constexpr std::uint8_t kFailed = 2;   // a stage left the numeric range or has no KV page;
-                                               // the row is carried on as zeros and ends in kError
-  static constexpr std::uint8_t kCached = 4;   // no stage so far has computed it: each said again
-                                               // what it kept of an earlier sequence of its scope
+  static constexpr std::uint8_t kSample = 1;  // the last stage samples the next token here
+  static constexpr std::uint8_t kFailed = 2;  // a stage left the numeric range or has no KV page;
+                                              // the row is carried on as zeros and ends in kError
+  static constexpr std::uint8_t kDraft = 4;
+  static constexpr std::uint8_t kForced = 8;  // of a draft: DraftKind::kGrammar
+  // Of a row that is no draft: no stage so far has computed it. Each said again what it kept of an
+  // earlier sequence of its scope.
+  static constexpr std::uint8_t kCached = 8;
   static constexpr unsigned kReasonShift = 4;  // above it, of a failed row: its ErrorCode
   SequenceId sequence;
   Position position = 0;
   TokenId token = 0;
   std::uint8_t flags = 0;
 
+  bool sampled() const { return (flags & kSample) != 0; }
+  bool draft() const { return (flags & kDraft) != 0; }
+  DraftKind kind() const {
+    return (flags & kForced) != 0 ? DraftKind::kGrammar : DraftKind::kLookup;
+  }
   bool failed() const { return (flags & kFailed) != 0; }
-  bool cached() const { return (flags & kCached) != 0; }
+  bool cached() const { return !draft() && (flags & kCached) != 0; }
   ErrorCode reason() const { return static_cast<ErrorCode>(flags >> kReasonShift); }
   // Of a row that has failed before, the first reason stays.
   void fail(ErrorCode why) {
@@ -149,6 +173,23 @@ struct CachedPrefix {
   friend bool operator==(const CachedPrefix&, const CachedPrefix&) = default;
 };
 
+// How many drafts of one kind were verified, and how many of them were right.
+struct DraftCount {
+  std::uint32_t drafted = 0;
+  std::uint32_t accepted = 0;
+  friend bool operator==(const DraftCount&, const DraftCount&) = default;
+};
+using DraftCounts = std::array<DraftCount, kDraftKinds>;  // by DraftKind
+
+// What became of a sequence's drafts in a step, and which tokens its grammar forces behind the last
+// one that was drawn; at most limits::kDraftRows.
+struct SequenceDrafts {
+  SequenceId sequence;
+  DraftCounts counts{};
+  std::vector<TokenId> forced = {};
+  friend bool operator==(const SequenceDrafts&, const SequenceDrafts&) = default;
+};
+
 // What one step brought. The last stage sends one for every StepBatch, even with no tokens. Tokens
 // of a sequence are contiguous, positions ascending by one, as the rows that they come from.
 struct StepTokens {
@@ -161,6 +202,7 @@ struct StepTokens {
   std::vector<SampledToken> scores = {};
   // With the first token of a sequence, if any row of it was cached.
   std::vector<CachedPrefix> cached = {};
+  std::vector<SequenceDrafts> drafts = {};  // of sequences where there is something to tell
   friend bool operator==(const StepTokens&, const StepTokens&) = default;
 };
 
@@ -197,10 +239,10 @@ struct StepShape {
 };
 
 // Layout: fields in the order of the structs, little-endian, no padding; each vector as a u32
-// count, then its items; an open's choices (hashes, receipt, background, scored, scope) are bits of
-// one byte; `cached` stands before the scores, which follow only where there are some. Two sizes
-// are not sent because the receiver computes them: the activations (rows x hidden_size x 2 bytes,
-// to the end) and a SubmitMessage's prompt (likewise, 4 bytes).
+// count, then its items; an open's choices (hashes, receipt, background, scored, scope, no drafts)
+// are bits of one byte; `cached` stands before scores and drafts, which follow only where there are
+// some of either. Two sizes are not sent because the receiver computes them: the activations (rows
+// x hidden_size x 2 bytes, to the end) and a SubmitMessage's prompt (likewise, 4 bytes).
 Bytes encode(const StepBatch& batch);
 Bytes encode(const StepTokens& tokens);
 Bytes encode(const SubmitMessage& submit);

@@ -128,4 +128,18 @@ bool GrammarVocabulary::is_end(TokenId token) const {
   return std::binary_search(end_tokens_.begin(), end_tokens_.end(), token);
 }
 
+std::optional<TokenId> GrammarVocabulary::longest_beginning(std::string_view text) const {
+  std::optional<TokenId> longest;
+  std::uint32_t at = 0;
+  auto end = static_cast<std::uint32_t>(nodes_.size() - 1);
+  for (const char byte : text) {
+    while (at < end && nodes_[at].byte != static_cast<std::uint8_t>(byte)) at = nodes_[at].end;
+    if (at >= end) break;
+    if (nodes_[at].tokens < nodes_[at + 1].tokens) longest = tokens_[nodes_[at].tokens];
+    end = nodes_[at].end;
+    ++at;
+  }
+  return longest;
+}
+
 }  // namespace hearth::model

@@ -5,6 +5,7 @@
 #include <array>
 #include <cstdint>
 #include <memory>
+#include <optional>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -66,6 +67,8 @@ class GrammarVocabulary {
     return std::string_view(text(token)).substr(0, nodes_[node].depth);
   }
   std::size_t longest() const { return longest_; }  // bytes
+  // The token with the longest text that `text` begins with; empty: none.
+  std::optional<TokenId> longest_beginning(std::string_view text) const;
 
  private:
   std::vector<std::string> texts_;

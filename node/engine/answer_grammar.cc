@@ -7,6 +7,11 @@
 #include "model/text/tokenizer.h"
 
 namespace hearth::node {
+namespace {
+
+constexpr std::size_t kForcedBytes = 8;  // of a token, for as far as forced text is looked up
+
+}  // namespace
 
 Result<std::shared_ptr<const model::GrammarVocabulary>> read_vocabulary(
     const model::GgufFile& file) {
@@ -43,6 +48,25 @@ void AnswerGrammar::add(TokenId token) {
   if (tokens_.size() % kStride != 0) return;
   marks_[0] = std::move(marks_[1]);
   marks_[1] = {tokens_.size(), state_};
+}
+
+std::vector<TokenId> AnswerGrammar::forced(model::TokenState state, TokenId drawn,
+                                           std::size_t most) const {
+  std::vector<TokenId> out;
+  masks_->accept(state, drawn);
+  const model::GrammarVocabulary& vocabulary = masks_->vocabulary();
+  const std::string bytes = masks_->forced_bytes(state, most * kForcedBytes);
+  for (std::string_view rest = bytes; !rest.empty() && out.size() < most;) {
+    const std::optional<TokenId> token = vocabulary.longest_beginning(rest);
+    if (!token) return out;
+    out.push_back(*token);
+    rest.remove_prefix(vocabulary.text(*token).size());
+  }
+  if (!out.empty()) return out;
+  // The next step needs this mask anyway.
+  const std::optional<TokenId> only = model::TokenMasks::only(*masks_->mask(state));
+  if (only && !vocabulary.is_end(*only)) out.push_back(*only);
+  return out;
 }
 
 void AnswerGrammar::keep(std::size_t count) {

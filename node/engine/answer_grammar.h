@@ -62,6 +62,11 @@ class AnswerGrammar {
   // Forgets the tokens behind the first `count`.
   void keep(std::size_t count);
   std::shared_ptr<const model::TokenMask> mask() { return masks_->mask(state_); }
+  const model::TokenState& state() const { return state_; }
+  // What the grammar forces behind `state` and `drawn`, at most `most` tokens: the texts of the
+  // bytes that must follow, the longest token first. Another cut of these bytes is allowed, too:
+  // the tokens are drafts. No end token is among them.
+  std::vector<TokenId> forced(model::TokenState state, TokenId drawn, std::size_t most) const;
 
  private:
   // States at multiples of kStride, so that rejected drafts cost few steps.

@@ -3,6 +3,8 @@
 #include <string>
 #include <unordered_set>
 
+#include "base/limits.h"
+
 namespace hearth::node {
 namespace {
 
@@ -81,18 +83,36 @@ Status check_row(const BatchRow& row, const Known& known, const StepShape& shape
   return ok_status();
 }
 
+// `before`: the row before it in the step, of the same sequence.
+Status check_draft(const BatchRow& row, const BatchRow* before, const Known& known) {
+  const std::string where = name_of(row.sequence) + ", position " + std::to_string(row.position);
+  const bool behind_draft = before != nullptr && before->draft();
+  REQUIRE(row.draft() || !behind_draft, where + ": follows a draft and is not one");
+  if (!row.draft()) return ok_status();
+  REQUIRE(before != nullptr && before->sampled(), where + ": a draft follows no sampled row");
+  REQUIRE(row.sampled() && row.position >= known.prompt_tokens, where,
+          ": drafts are sampled, behind a prompt of ", known.prompt_tokens, " tokens");
+  return ok_status();
+}
+
 Status check_rows(const StepBatch& batch, const StageSequences& sequences, const StepShape& shape,
                   KnownSequences& known) {
   Known* current = nullptr;
+  std::uint32_t drafts = 0;  // of the row's sequence
   for (std::size_t i = 0; i < batch.rows.size(); ++i) {
     const BatchRow& row = batch.rows[i];
-    if (i == 0 || row.sequence != batch.rows[i - 1].sequence) {
+    const bool first = i == 0 || row.sequence != batch.rows[i - 1].sequence;
+    if (first) {
       current = find(row.sequence, sequences, known);
       REQUIRE(current != nullptr, name_of(row.sequence) + " has a row and was never opened");
       REQUIRE(!current->has_rows, "the rows of " + name_of(row.sequence) + " are not together");
       current->has_rows = true;
     }
     TRY_VOID(check_row(row, *current, shape));
+    TRY_VOID(check_draft(row, first ? nullptr : &batch.rows[i - 1], *current));
+    drafts = row.draft() ? drafts + 1 : 0;
+    REQUIRE(drafts <= limits::kDraftRows, name_of(row.sequence), " has more drafts than ",
+            limits::kDraftRows, " in one step");
     ++current->next;
   }
   return ok_status();

@@ -34,6 +34,8 @@ struct StageSequence {
   SamplerParams sampler;  // these two on the last stage only
   TokenHistory history;
   std::optional<AnswerGrammar> grammar;  // likewise, of sequences that have one
+  // Of its latest rows, where they were drafts: reported once a later step keeps them.
+  std::vector<RowHash> unsettled;
 
   // A row is another one than the kept one at its position.
   void lose_chain(Position position) {

@@ -68,11 +68,13 @@ struct EngineOptions {
 };
 
 struct StepResult {
-  std::vector<SampledToken> tokens;  // last stage only
-  std::vector<SequenceId> released;  // sequences whose KV this step gave back
-  std::vector<SampledToken> scores;  // StepTokens::scores; last stage only
-  std::vector<RowHash> hashes;       // rows of sequences that asked for them
-  std::uint32_t replayed = 0;        // rows that were said again and not computed
+  std::vector<SampledToken> tokens;    // last stage only
+  std::vector<SequenceId> released;    // sequences whose KV this step gave back
+  std::vector<SampledToken> scores;    // StepTokens::scores; last stage only
+  std::vector<SequenceDrafts> drafts;  // likewise
+  // Rows of sequences that asked for them; drafts of an earlier step, once they are known to stay.
+  std::vector<RowHash> hashes;
+  std::uint32_t replayed = 0;  // rows that were said again and not computed
   // With the first token of a sequence that has a scope: its rows from the first on that no stage
   // computed, if any. Last stage only.
   std::vector<CachedPrefix> cached;

@@ -67,12 +67,14 @@ void WindowReceipts::note_drawn(std::span<const SampledToken> drawn) {
 
 void WindowReceipts::skip() { open_.clear(); }
 
-// Rows of a window that was claimed already cannot be taken back: no receipts any more.
+// Rows of a window that was claimed already cannot be taken back, nor can what this stage drew: no
+// receipts any more.
 void WindowReceipts::truncate(const SequenceTruncate& truncate) {
   const auto found = open_.find(truncate.sequence);
   if (found == open_.end()) return;
   Open& open = found->second;
-  if (truncate.length < open.first()) {
+  const bool drops_drawn = !open.drawn.empty() && truncate.length < open.drawn.rbegin()->first;
+  if (truncate.length < open.first() || drops_drawn) {
     open_.erase(found);
     return;
   }

@@ -107,10 +107,18 @@ class Steps {
 
   void add_rows(StepBatch& batch, std::uint64_t id, Known& sequence) {
     const bool in_prompt = sequence.next < sequence.prompt;
-    for (std::uint32_t n = in_prompt ? 1 + pick(6) : 1 + pick(2); n > 0; --n) {
+    std::uint8_t before = 0;  // flags of the row before, of this sequence
+    for (std::uint32_t n = in_prompt ? 1 + pick(6) : 1 + pick(3); n > 0; --n) {
       if (batch.rows.size() == kRows || sequence.next == sequence.most()) return;
       BatchRow row{SequenceId(id), sequence.next++, static_cast<TokenId>(pick(kVocabulary)), 0};
       if (sequence.next >= sequence.prompt && !one_in(4)) row.flags = BatchRow::kSample;
+      const bool behind_sampled =
+          (before & BatchRow::kSample) != 0 && row.position >= sequence.prompt;
+      if ((before & BatchRow::kDraft) != 0 || (behind_sampled && one_in(2))) {
+        row.flags = BatchRow::kSample | BatchRow::kDraft;
+        if (one_in(2)) row.flags |= BatchRow::kForced;
+      }
+      before = row.flags;
       if (one_in(60)) row.fail(one_in(2) ? ErrorCode::kNumeric : ErrorCode::kNoCapacity);
       batch.rows.push_back(row);
     }
@@ -204,6 +212,7 @@ class Overlap : public ::testing::Test {
     ASSERT_EQ(found.batch.rows, wanted.batch.rows) << where;
     ASSERT_EQ(found.batch, wanted.batch) << where;
     ASSERT_EQ(found.result.tokens, wanted.result.tokens) << where;
+    ASSERT_EQ(found.result.drafts, wanted.result.drafts) << where;
     ASSERT_EQ(found.result.released, wanted.result.released) << where;
     ASSERT_EQ(found.result.hashes, wanted.result.hashes) << where;
     for (const BatchRow& row : found.batch.rows) seen.failed += row.failed() ? 1 : 0;

@@ -29,7 +29,7 @@ TEST(SubmitCodec, RoundTripsAndConsumesExactly) {
   EXPECT_FALSE(decode_submit(bytes, small_shape(false)).ok());
 }
 
-TEST(SubmitCodec, KnowsFiveChoicesAndNoOthers) {
+TEST(SubmitCodec, KnowsSixChoicesAndNoOthers) {
   constexpr std::size_t kChoices = 8 + 8 + 4;  // behind epoch, id and prompt_tokens
   SubmitMessage submit = sample_submit();
   for (const bool background : {false, true}) {
@@ -40,7 +40,11 @@ TEST(SubmitCodec, KnowsFiveChoicesAndNoOthers) {
     ASSERT_TRUE(decoded.ok());
     EXPECT_EQ(*decoded, submit);
   }
-  for (int bit = 5; bit < 8; ++bit) {
+  submit.open.drafts = false;
+  const auto plain = decode_submit(encode(submit), small_shape(false));
+  ASSERT_TRUE(plain.ok());
+  EXPECT_EQ(*plain, submit);
+  for (int bit = 6; bit < 8; ++bit) {
     Bytes bytes = encode(sample_submit());
     bytes[kChoices] |= std::byte(1 << bit);
     const auto decoded = decode_submit(bytes, small_shape(false));

@@ -80,6 +80,49 @@ TEST(StepTokensCodec, BringsWhatWasCached) {
   }
 }
 
+TEST(StepTokensCodec, DraftsFollowWhereThereAreSome) {
+  for (const bool scored : {false, true}) {
+    StepTokens tokens = sample_tokens();
+    if (scored) {
+      tokens.scores = {{SequenceId(7), 1, 5, FinishReason::kNone, ErrorCode::kNumeric, -2.5F, {}}};
+    }
+    const std::size_t without = encode(tokens).size();
+    tokens.drafts = {{SequenceId(9), {{{4, 2}, {0, 0}}}, {1, 99}}, {SequenceId(1), {}, {3}}};
+    const Bytes bytes = encode(tokens);
+    const auto decoded = decode_step_tokens(bytes, small_shape(false));
+    ASSERT_TRUE(decoded.ok()) << decoded.error().message;
+    EXPECT_EQ(*decoded, tokens);
+    EXPECT_EQ(encode(*decoded), bytes);
+    for (std::size_t size = without + 1; size < bytes.size(); ++size) {
+      EXPECT_FALSE(decode_step_tokens(ByteSpan(bytes).first(size), small_shape(false)).ok());
+    }
+  }
+}
+
+TEST(StepTokensCodec, RefusesDraftsThatCannotBe) {
+  const auto refused = [](const auto& change) {
+    StepTokens tokens = sample_tokens();
+    tokens.drafts = {{SequenceId(9), {{{4, 2}, {0, 0}}}, {1}}};
+    change(tokens.drafts);
+    return refusal(tokens);
+  };
+  using Drafts = std::vector<SequenceDrafts>;
+  EXPECT_EQ(refused([](Drafts&) {}), "");
+  EXPECT_NE(refused([](Drafts& all) { all[0].counts[0].accepted = 5; }).find("5 of 4"),
+            std::string::npos);
+  EXPECT_NE(refused([](Drafts& all) {
+              all[0].counts[1].drafted = limits::kDraftRows + 1;
+            }).find("the limit is 32"),
+            std::string::npos);
+  EXPECT_NE(refused([](Drafts& all) { all[0].forced[0] = 100; }).find("token 100"),
+            std::string::npos);
+  EXPECT_NE(refused([](Drafts& all) {
+              all[0].forced.assign(limits::kDraftRows + 1, 1);
+            }).find("drafts.forced"),
+            std::string::npos);
+  EXPECT_NE(refused([](Drafts& all) { all.push_back(all[0]); }).find("twice"), std::string::npos);
+}
+
 TEST(StepTokensCodec, RefusesNumbersThatAreNone) {
   StepTokens tokens = sample_tokens();
   tokens.tokens[0].logprob = std::nanf("");

@@ -2,6 +2,7 @@
 
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <string>
 #include <vector>
 
@@ -106,6 +107,39 @@ TEST_F(AnswerGrammarTest, AnAnswerIsATextOfTheGrammar) {
     // A number may go on for as long as the answer may.
     EXPECT_TRUE(state.may_end() || tokens.size() == 200) << text;
   }
+}
+
+// The last stage says what the grammar forces next; a token of it may be cut otherwise by the
+// sampler, and is never an end.
+TEST_F(AnswerGrammarTest, ForcedTokensSpellWhatMustFollow) {
+  const Bytes grammar = grammar_bytes(kSchema);
+  const auto engine = load();
+  std::string said;
+  std::string forced;
+  StepResult result = run(*engine, prompt(grammar));
+  for (Position at = 4; result.tokens.at(0).finish == FinishReason::kNone; ++at) {
+    const TokenId token = result.tokens[0].token;
+    said += text_of({token});
+    if (!result.drafts.empty()) {
+      ASSERT_FALSE(result.drafts[0].forced.empty());
+      forced = said + text_of(result.drafts[0].forced);
+      for (const TokenId one : result.drafts[0].forced) {
+        const auto ends = tokenizer_->end_tokens();
+        EXPECT_EQ(std::ranges::count(ends, one), 0);
+      }
+    }
+    const std::size_t both = std::min(said.size(), forced.size());
+    EXPECT_EQ(said.substr(0, both), forced.substr(0, both));
+    StepBatch next;
+    next.rows.push_back({kId, at, token, BatchRow::kSample});
+    result = run(*engine, std::move(next));
+  }
+  EXPECT_FALSE(forced.empty());
+  StepBatch plain = prompt(grammar);
+  plain.opens[0].sequence = plain.rows[0].sequence = SequenceId(2);
+  for (BatchRow& row : plain.rows) row.sequence = SequenceId(2);
+  plain.opens[0].drafts = false;
+  EXPECT_TRUE(run(*engine, plain).drafts.empty());
 }
 
 // Drafts that are rejected leave no trace, also behind the states that are kept.

@@ -59,8 +59,8 @@ StepBatch good() {
                 {kOld, 6, 7, BatchRow::kSample},
                 {kFull, 19, 7, BatchRow::kSample},
                 {kDraft, 5, 7, BatchRow::kSample},
-                {kDraft, 6, 7, BatchRow::kSample},
-                {kDraft, 7, 7, BatchRow::kSample}};
+                {kDraft, 6, 7, BatchRow::kSample | BatchRow::kDraft},
+                {kDraft, 7, 7, BatchRow::kSample | BatchRow::kDraft | BatchRow::kForced}};
   return batch;
 }
 
@@ -139,13 +139,33 @@ const Violation kViolations[] = {
      {"13 rows", "12"}},
     {"past prompt and answer",
      [](StepBatch& b) {
-       b.rows.push_back({kDraft, 8, 7, BatchRow::kSample});
-       b.rows.push_back({kDraft, 9, 7, BatchRow::kSample});
+       b.rows.push_back({kDraft, 8, 7, BatchRow::kSample | BatchRow::kDraft});
+       b.rows.push_back({kDraft, 9, 7, BatchRow::kSample | BatchRow::kDraft});
      },
      {"sequence 4", "position 9", "9 positions"}},
     {"a draft out of order",
      [](StepBatch& b) { std::swap(b.rows[7].position, b.rows[8].position); },
      {"sequence 4", "position 7", "6"}},
+    {"a draft behind no row",
+     [](StepBatch& b) { b.rows[6].flags |= BatchRow::kDraft; },
+     {"sequence 4", "position 5", "follows no sampled row"}},
+    {"a draft behind a row that is not sampled",
+     [](StepBatch& b) { b.rows[6].flags = 0; },
+     {"sequence 4", "position 6", "follows no sampled row"}},
+    {"no draft behind a draft",
+     [](StepBatch& b) { b.rows[8].flags = BatchRow::kSample; },
+     {"sequence 4", "position 7", "follows a draft"}},
+    {"a draft that is not sampled",
+     [](StepBatch& b) { b.rows[8].flags = BatchRow::kDraft; },
+     {"sequence 4", "position 7", "are sampled"}},
+    {"a draft of the prompt",
+     [](StepBatch& b) {
+       b.opens[0].prompt_tokens = 1;
+       b.rows[2].flags = BatchRow::kSample;
+       b.rows[3].flags |= BatchRow::kDraft;
+       b.rows[4].flags |= BatchRow::kDraft;
+     },
+     {"sequence 1", "position 6", "follows no sampled row"}},
     {"a draft twice", [](StepBatch& b) { b.rows[8].position = 6; }, {"position 6", "7"}},
     {"a draft left out", [](StepBatch& b) { b.rows.erase(b.rows.begin() + 7); }, {"position 7"}},
     {"a row past what was truncated",

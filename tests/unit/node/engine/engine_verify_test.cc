@@ -1,6 +1,7 @@
 // Several sampled rows of one sequence in one step, and the truncates that drop what was rejected.
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <cstring>
 #include <optional>
 #include <utility>
@@ -104,6 +105,83 @@ TEST_F(Verify, WhatIsRejectedLeavesNoTrace) {
     ASSERT_EQ(result.tokens.size(), 6U);
     EXPECT_EQ(result.tokens[0].token, wanted[at + 1]) << at;
   }
+}
+
+// Behind a draft that was not drawn nothing is said, and the counts say so.
+TEST_F(Verify, DraftsAreAcceptedAsFarAsTheyAreDrawn) {
+  const std::vector<TokenId> wanted = plain(40);
+  auto engine = load({0, spec_.layers});
+  run(*engine, prompt(kWhole, 10));
+  for (std::uint32_t right = 0; right < 5; ++right) {
+    StepBatch batch;
+    if (right > 0) batch.truncates = {{kWhole, 10}};
+    batch.rows = {row(10, wanted[0])};
+    for (Position i = 1; i < 5; ++i) {
+      const TokenId token = i <= right ? wanted[i] : (wanted[i] + 1) % 300;
+      batch.rows.push_back(row(10 + i, token));
+      batch.rows.back().flags |= BatchRow::kDraft;
+      if (i > 2) batch.rows.back().flags |= BatchRow::kForced;
+    }
+    const StepResult result = run(*engine, batch);
+    ASSERT_EQ(result.tokens.size(), right + 1);
+    for (Position i = 0; i <= right; ++i) {
+      EXPECT_EQ(result.tokens[i].position, 11 + i);
+      EXPECT_EQ(result.tokens[i].token, wanted[i + 1]);
+    }
+    ASSERT_EQ(result.drafts.size(), 1U);
+    EXPECT_EQ(result.drafts[0].sequence, kWhole);
+    EXPECT_EQ(result.drafts[0].counts[0], (DraftCount{2, std::min(right, 2U)}));
+    EXPECT_EQ(result.drafts[0].counts[1], (DraftCount{2, right - std::min(right, 2U)}));
+  }
+}
+
+TEST_F(Verify, NothingIsDrawnBehindTheEnd) {
+  const std::vector<TokenId> wanted = plain(10);
+  for (const bool stop : {true, false}) {
+    auto engine = load({0, spec_.layers});
+    StepBatch batch = prompt(kWhole, 10);
+    SamplingParams& sampling = batch.opens[0].sampling;
+    if (stop) sampling.stop_tokens = {wanted[3]};
+    if (!stop) sampling.max_tokens = 4;
+    run(*engine, batch);
+    batch = {};
+    for (Position i = 0; i < (stop ? 6 : 4); ++i) {
+      batch.rows.push_back(row(10 + i, wanted[i]));
+      if (i > 0) batch.rows.back().flags |= BatchRow::kDraft;
+    }
+    const StepResult result = run(*engine, batch);
+    std::size_t until = 1;  // the first time that the stop token comes
+    while (stop && wanted[until] != wanted[3]) ++until;
+    ASSERT_EQ(result.tokens.size(), stop ? until : 3U);
+    EXPECT_EQ(result.tokens.back().finish, stop ? FinishReason::kStop : FinishReason::kLength);
+  }
+}
+
+// Hashes of drafts wait until it is known that they stay.
+TEST_F(Verify, HashesOfDroppedDraftsAreNeverReported) {
+  const std::vector<TokenId> wanted = plain(10);
+  auto engine = load({0, spec_.layers});
+  EXPECT_EQ(run(*engine, prompt(kWhole, 10)).hashes.size(), 10U);
+  StepBatch batch;
+  batch.rows = {row(10, wanted[0]), row(11, wanted[1]), row(12, (wanted[2] + 1) % 300)};
+  batch.rows[1].flags |= BatchRow::kDraft;
+  batch.rows[2].flags |= BatchRow::kDraft;
+  const auto positions = [](const StepResult& result) {
+    std::vector<Position> all;
+    for (const RowHash& hash : result.hashes) all.push_back(hash.position);
+    return all;
+  };
+  EXPECT_EQ(positions(run(*engine, batch)), (std::vector<Position>{10}));
+  batch = {};
+  batch.truncates = {{kWhole, 12}};
+  batch.rows = {row(12, wanted[2]), row(13, wanted[3]), row(14, wanted[4])};
+  batch.rows[1].flags |= BatchRow::kDraft;
+  batch.rows[2].flags |= BatchRow::kDraft;
+  EXPECT_EQ(positions(run(*engine, batch)), (std::vector<Position>{11, 12}));
+  batch = {};
+  batch.truncates = {{kWhole, 14}};
+  batch.releases = {kWhole};
+  EXPECT_EQ(positions(run(*engine, batch)), (std::vector<Position>{13}));
 }
 
 TEST_F(Verify, WholePagesGoBackAtOnce) {

@@ -215,6 +215,21 @@ TEST_F(WindowReceiptsTest, ADraftThatIsTakenBackIsNotWhatItDrew) {
   EXPECT_EQ(stages[1].take_claims().windows(0).positions(), 3u);
 }
 
+TEST_F(WindowReceiptsTest, WhatItDrewCannotBeTakenBack) {
+  StepBatch prompt = opening(1, 1);
+  prompt.epoch = Epoch(7);
+  prompt.rows.push_back({SequenceId(1), 0, 100, 0});
+  const std::vector<SampledToken> drawn = {drawn_token(1, 1, 101), drawn_token(1, 2, 102)};
+  stages[1].step(prompt, Bytes(kWidth), drawn);
+  StepBatch next;
+  next.epoch = Epoch(7);
+  next.truncates.push_back({SequenceId(1), 1});
+  next.rows.push_back({SequenceId(1), 1, 101, 0});
+  stages[1].step(next, Bytes(kWidth));
+  release(1);
+  EXPECT_FALSE(stages[1].has_claims()) << "another token could be drawn in its place";
+}
+
 TEST_F(WindowReceiptsTest, WindowsFollowEachOtherAndSoDoAWorkersReceipts) {
   constexpr Position kFull = limits::kWindowPositions;
   rows(1, 0, kFull - 1, opening(1, 10));
