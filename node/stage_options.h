@@ -10,11 +10,13 @@
 #include "base/bytes.h"
 #include "base/clock.h"
 #include "base/ids.h"
+#include "base/limits.h"
 #include "base/result.h"
 #include "node/engine/stage_rate.h"
 #include "node/holding.h"
 #include "proto/card_reading.h"
 #include "proto/control.pb.h"
+#include "proto/step.h"
 #include "proto/wrong_bytes.h"
 
 namespace hearth::node {
@@ -59,6 +61,9 @@ struct StageOptions {
   std::function<Holding()> holding;
   // Which nodes have sent wrong bytes of it since the last call; null: nothing is fetched.
   std::function<std::vector<WrongBytes>()> wrong_bytes;
+  // BatcherOptions' of the same names.
+  std::uint32_t draft_rows = limits::kDraftRows;
+  std::function<std::vector<TokenId>(const SequenceOpen& open, Position position)> draft = {};
   // Makes the receipts of what is computed; null: none are made. Outlives the stage.
   ReceiptMaker* receipts = nullptr;
   // Where the coordinator places by what was measured: asked for in each session; `done` comes on

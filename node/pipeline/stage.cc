@@ -148,9 +148,9 @@ void Stage::on_assign(const control::v1::Assign& assign) {
   serving_.emplace();
   serving_->assignment = *assignment;
   if (assignment->is_first()) {
-    serving_->batcher.emplace(BatcherOptions{epoch, assignment->batch_rows,
-                                             std::min(kPrefillRows, assignment->batch_rows),
-                                             assignment->batches_in_flight});
+    serving_->batcher.emplace(BatcherOptions{
+        epoch, assignment->batch_rows, std::min(kPrefillRows, assignment->batch_rows),
+        assignment->batches_in_flight, options_.draft_rows, options_.draft});
   }
   if (makes_receipts()) options_.receipts->begin(*assignment, *assignment->model);
   links_.begin(*assignment);
@@ -312,10 +312,14 @@ Status Stage::take_tokens(const Frame& frame) {
 
 // Answers come in the order of the steps.
 Status Stage::take_answer(const StepTokens& tokens) {
-  TRY_VOID(serving_->batcher->on_tokens(tokens));
+  const TimePoint now = clock_.now();
+  const TimePoint begun = serving_->started.empty() ? now : serving_->started.front();
+  // Steps behind each other take the time between their answers: that of the slowest stage.
+  TRY_VOID(serving_->batcher->on_tokens(tokens, now - std::max(begun, serving_->answered)));
   INVARIANT(!serving_->started.empty(), "the batcher accepts only answers to its own steps");
-  figures_.count_round(clock_.now() - serving_->started.front());
+  figures_.count_round(now - begun);
   serving_->started.pop_front();
+  serving_->answered = now;
   return ok_status();
 }
 
@@ -393,7 +397,7 @@ void Stage::pass_on(const StepBatch& batch, StepResult result) {
   }
   const Status answered =
       answer({batch.epoch, batch.step, std::move(result.tokens), std::move(result.released),
-              std::move(result.scores), std::move(result.cached)});
+              std::move(result.scores), std::move(result.cached), std::move(result.drafts)});
   if (!answered.ok()) fail(answered.error().message);
 }
 

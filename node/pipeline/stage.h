@@ -120,6 +120,7 @@ class Stage final : public StageComputeEvents, private ControlEvents, private Da
     std::unordered_map<SequenceId, std::uint64_t> kv_tokens;
     std::uint32_t kv_pages_kept = 0;  // after the latest step
     std::deque<TimePoint> started;    // of the batcher's steps that are not answered, oldest first
+    TimePoint answered{};             // when the latest answer came
     // Its memory is given back: no step is made and no frame taken. Until then, at the latest.
     std::optional<TimePoint> leave_by;
 

@@ -38,6 +38,7 @@ bool Batcher::SeenIds::insert(std::uint64_t id) {
 Batcher::Batcher(const BatcherOptions& options) : options_(options) {
   INVARIANT(options.batch_rows > 0 && options.prefill_rows > 0 && options.batches_in_flight > 0,
             "a batcher whose bounds are zero never sends anything");
+  INVARIANT(options.draft_rows <= limits::kDraftRows, "a step verifies a bounded number of drafts");
 }
 
 Status Batcher::submit(SubmitMessage message) {
@@ -67,63 +68,209 @@ void Batcher::end(SequenceId id) {
   if (!found->second.decoding()) std::erase(prompts_[found->second.background ? 1 : 0], id);
   std::erase(returned_, id);
   if (found->second.opened) {
-    releases_.push_back(id);
+    releases_.push_back({id, found->second.truncate});
   } else {
     cancelled_.push_back(std::move(found->second.open));
   }
   sequences_.erase(found);
 }
 
-void Batcher::cancel(SequenceId sequence) {
-  if (sequences_.contains(sequence)) end(sequence);
+// What was drafted wrongly has to be dropped first, so that the stages end with the rows of the
+// answer and no others.
+void Batcher::cancel(SequenceId id) {
+  const auto found = sequences_.find(id);
+  if (found == sequences_.end()) return;
+  if (!found->second.drafting) return end(id);
+  found->second.cancelled = true;
 }
 
-Status Batcher::check(const StepInFlight& step, const StepTokens& tokens) const {
+Result<std::vector<Batcher::Answered>> Batcher::check(const StepInFlight& step,
+                                                      const StepTokens& tokens) const {
   const std::string where = "the answer to step " + std::to_string(step.step.value);
+  std::vector<Answered> all;
   std::vector<bool> answered(step.samples.size(), false);
   std::size_t expected = 0;  // answers mostly come in the order of the rows
-  for (const SampledToken& token : tokens.tokens) {
-    const auto is_this = [&](const Sample& sample) {
-      return sample.sequence == token.sequence && sample.position == token.position;
-    };
+  const std::span<const SampledToken> given(tokens.tokens);
+  for (std::size_t begin = 0, end = 0; begin < given.size(); begin = end) {
+    const SampledToken& first = given[begin];
+    while (end < given.size() && given[end].sequence == first.sequence) ++end;
     auto found = step.samples.begin() + static_cast<std::ptrdiff_t>(expected);
-    if (found == step.samples.end() || !is_this(*found)) {
-      found = std::find_if(step.samples.begin(), step.samples.end(), is_this);
+    if (found == step.samples.end() || found->sequence != first.sequence) {
+      found = std::ranges::find(step.samples, first.sequence, &Samples::sequence);
     }
-    REQUIRE(found != step.samples.end(), where, " has a token for ", name_of(token.sequence),
-            " at position ", token.position, ", which the step did not sample");
+    const bool known = found != step.samples.end();
+    for (std::size_t i = 0; i < end - begin; ++i) {
+      const SampledToken& token = given[begin + i];
+      REQUIRE(known && i < found->most() && token.position == found->first + i, where,
+              " has a token for ", name_of(token.sequence), " at position ", token.position,
+              ", which the step did not sample, or not next");
+      const std::size_t next = i + 1;
+      const bool behind_draft = next < end - begin && next >= found->count && next < found->most();
+      const bool goes_on = token.finish == FinishReason::kNone;
+      REQUIRE(!behind_draft || (goes_on && token.token == found->drafts[next - found->count]),
+              where, " goes on behind a draft of ", name_of(token.sequence), " at position ",
+              token.position, ", which was not drawn");
+    }
     const auto index = static_cast<std::size_t>(found - step.samples.begin());
-    REQUIRE(!answered[index], where + " has two tokens for " + name_of(token.sequence));
+    REQUIRE(!answered[index], where + " has two tokens for " + name_of(first.sequence));
     answered[index] = true;
     expected = index + 1;
+    REQUIRE(end - begin >= found->count, where, " lacks the token of ", name_of(first.sequence),
+            " at position ", found->first + (end - begin));
+    all.push_back({given.subspan(begin, end - begin), &*found});
   }
   const auto missing = std::find(answered.begin(), answered.end(), false);
   REQUIRE(missing == answered.end(), where, " lacks the token of ",
           name_of(step.samples[static_cast<std::size_t>(missing - answered.begin())].sequence));
-  return ok_status();
+  return all;
 }
 
-Status Batcher::on_tokens(const StepTokens& tokens) {
+Status Batcher::on_tokens(const StepTokens& tokens, Duration took) {
   REQUIRE(tokens.epoch == options_.epoch, "tokens of epoch ", tokens.epoch.value,
           ", this is epoch ", options_.epoch.value);
-  const auto step = std::find_if(in_flight_.begin(), in_flight_.end(),
-                                 [&](const StepInFlight& one) { return one.step == tokens.step; });
-  REQUIRE(step != in_flight_.end(), "step ", tokens.step.value,
+  const auto found = std::find_if(in_flight_.begin(), in_flight_.end(),
+                                  [&](const StepInFlight& one) { return one.step == tokens.step; });
+  REQUIRE(found != in_flight_.end(), "step ", tokens.step.value,
           " is answered and is not in flight");
-  TRY_VOID(check(*step, tokens));
-  in_flight_.erase(step);
-  for (const SampledToken& token : tokens.tokens) {
-    const auto found = sequences_.find(token.sequence);
-    if (found == sequences_.end()) continue;  // cancelled while its row was under way
-    if (token.finish != FinishReason::kNone) {
-      end(token.sequence);
-    } else if (token.position >= found->second.submitted) {
-      found->second.token = token.token;
-      returned_.push_back(token.sequence);
-    }
+  TRY(const std::vector<Answered> answers, check(*found, tokens));
+  const StepInFlight step = std::move(*found);
+  in_flight_.erase(found);
+  if (step.timed) costs_.take(step.rows, took);
+  for (const Answered& answered : answers) {
+    const SequenceId id = answered.tokens.front().sequence;
+    const auto drafts = std::ranges::find(tokens.drafts, id, &SequenceDrafts::sequence);
+    take(answered, drafts == tokens.drafts.end() ? std::span<const TokenId>() : drafts->forced);
   }
   return ok_status();
 }
+
+void Batcher::take(const Answered& answered, std::span<const TokenId> forced) {
+  const SequenceId id = answered.tokens.front().sequence;
+  const auto found = sequences_.find(id);
+  if (found == sequences_.end()) return;  // cancelled while its row was under way
+  Sequence& sequence = found->second;
+  const SampledToken& last = answered.tokens.back();
+  if (!answered.samples->drafts.empty()) {
+    INVARIANT(sequence.drafting && last.position <= sequence.next,
+              "drafts that are answered were sent");
+    sequence.drafting = false;
+    if (last.position < sequence.next) {
+      sequence.truncate = last.position;
+      sequence.next = last.position;
+    }
+  }
+  if (last.finish != FinishReason::kNone || sequence.cancelled) return end(id);
+  if (last.position < sequence.submitted) return;
+  sequence.token = last.token;
+  returned_.push_back(id);
+  if (!may_draft(sequence)) return;
+  rate_forced(sequence, answered.tokens);
+  for (const SampledToken& token : answered.tokens) {
+    if (token.position >= sequence.submitted) add_token(sequence, token.token);
+  }
+  draft(sequence, forced);
+}
+
+// --- drafts ---
+
+// What would have been drafted shows how good drafts are, also where none was sent.
+void Batcher::add_token(Sequence& sequence, TokenId token) {
+  const TokenLookup::Match match = sequence.lookup.find(1);
+  if (!match.next.empty()) sequence.odds.take(match.length, match.next.front() == token);
+  sequence.lookup.append(token);
+}
+
+void Batcher::rate_forced(Sequence& sequence, std::span<const SampledToken> tokens) {
+  const Drafts& drafts = sequence.drafts;
+  if (drafts.kind != DraftKind::kGrammar) return;
+  for (std::size_t i = 0; i < std::min(tokens.size(), drafts.tokens.size()); ++i) {
+    const bool right = tokens[i].token == drafts.tokens[i];
+    sequence.odds.take(DraftOdds::kForced, right);
+    if (!right) return;
+  }
+}
+
+// Rows beyond these give no token that is wanted. The last row of a receipt's window is not
+// drafted: a stage claims it at once and cannot take it back.
+std::size_t Batcher::draft_room(const Sequence& sequence) const {
+  const std::uint64_t end =
+      std::uint64_t{sequence.open.prompt_tokens} + sequence.open.sampling.max_tokens - 1;
+  const Position first = sequence.next + 1;
+  const std::uint64_t left = end > first ? end - first : 0;
+  const std::uint64_t in_window = limits::kWindowPositions - 1 - first % limits::kWindowPositions;
+  return std::min({left, in_window, std::uint64_t{options_.draft_rows}});
+}
+
+void Batcher::draft(Sequence& sequence, std::span<const TokenId> forced) {
+  Drafts& drafts = sequence.drafts;
+  drafts.tokens.clear();
+  drafts.odds.clear();
+  const std::size_t most = draft_room(sequence);
+  if (options_.draft) {
+    drafts.tokens = options_.draft(sequence.open, sequence.next + 1);
+    drafts.tokens.resize(std::min(drafts.tokens.size(), most));
+    return;
+  }
+  const TokenLookup::Match match = sequence.lookup.find(most);
+  drafts = drafts_of(sequence, match.next, DraftKind::kLookup, match.length);
+  const std::span<const TokenId> first = forced.first(std::min(forced.size(), most));
+  Drafts other = drafts_of(sequence, first, DraftKind::kGrammar, DraftOdds::kForced);
+  if (tokens_expected(other.odds) > tokens_expected(drafts.odds)) drafts = std::move(other);
+}
+
+Batcher::Drafts Batcher::drafts_of(const Sequence& sequence, std::span<const TokenId> tokens,
+                                   DraftKind kind, std::uint32_t matched) {
+  Drafts drafts;
+  drafts.kind = kind;
+  const std::vector<TokenId>& ends = sequence.open.sampling.stop_tokens;
+  for (const TokenId token : tokens) {
+    if (std::ranges::find(ends, token) != ends.end()) break;  // nothing comes behind it
+    drafts.tokens.push_back(token);
+    drafts.odds.push_back(sequence.odds.of(matched));
+    if (kind == DraftKind::kLookup) ++matched;
+  }
+  return drafts;
+}
+
+// Each of the sequences in turn takes the drafts that make the step give the most a second.
+std::vector<std::uint32_t> Batcher::share_drafts(const std::vector<SequenceId>& decoded) const {
+  auto rows = static_cast<std::uint32_t>(decoded.size());
+  double tokens = rows;
+  std::vector<std::uint32_t> counts;
+  for (const SequenceId id : decoded) {
+    const Drafts& drafts = sequences_.at(id).drafts;
+    const std::size_t room =
+        std::min<std::size_t>(drafts.tokens.size(), options_.batch_rows - rows);
+    std::uint32_t count = static_cast<std::uint32_t>(room);
+    if (!options_.draft) {
+      const std::span<const double> odds(drafts.odds);
+      count = drafts_worth(costs_, rows, tokens, odds.first(room));
+      tokens += tokens_expected(odds.first(count));
+    }
+    rows += count;
+    counts.push_back(count);
+  }
+  INVARIANT(rows <= options_.batch_rows, "drafts share what a step has left");
+  return counts;
+}
+
+void Batcher::add_drafts(StepBatch& batch, Sequence& sequence, std::uint32_t count) {
+  const Drafts& drafts = sequence.drafts;
+  INVARIANT(count <= drafts.tokens.size(), "only what was drafted is sent");
+  if (count == 0) return;
+  const bool forced = drafts.kind == DraftKind::kGrammar;
+  const auto flags = static_cast<std::uint8_t>(BatchRow::kSample | BatchRow::kDraft |
+                                               (forced ? BatchRow::kForced : 0));
+  Samples& samples = in_flight_.back().samples.back();
+  for (std::uint32_t i = 0; i < count; ++i) {
+    batch.rows.push_back({sequence.open.sequence, sequence.next, drafts.tokens[i], flags});
+    ++sequence.next;
+    samples.drafts.push_back(drafts.tokens[i]);
+  }
+  sequence.drafting = true;
+}
+
+// --- steps ---
 
 std::uint32_t Batcher::decoding() const {
   return static_cast<std::uint32_t>(sequences_.size() - prompts_[0].size() - prompts_[1].size());
@@ -134,7 +281,12 @@ void Batcher::add_row(StepBatch& batch, Sequence& sequence, TokenId token, bool 
   const std::uint8_t flags = sample ? BatchRow::kSample : 0;
   batch.rows.push_back({id, sequence.next, token, flags});
   ++sequence.next;
-  if (sample) in_flight_.back().samples.push_back({id, sequence.next});
+  if (!sample) return;
+  std::vector<Samples>& samples = in_flight_.back().samples;
+  if (samples.empty() || samples.back().sequence != id) {
+    samples.push_back({id, sequence.next, 0, {}});
+  }
+  ++samples.back().count;
 }
 
 // An equal share of the decoding sequences, so that as many are left for every other step that
@@ -143,10 +295,21 @@ void Batcher::add_decode_rows(StepBatch& batch) {
   const std::uint32_t steps = options_.batches_in_flight;
   const std::uint32_t share = decoding() / steps + (decoding() % steps != 0 ? 1 : 0);
   const std::uint32_t most = std::min(share, options_.batch_rows);
-  while (!returned_.empty() && batch.rows.size() < most) {
-    Sequence& sequence = sequences_.at(returned_.front());
+  std::vector<SequenceId> decoded;
+  while (!returned_.empty() && decoded.size() < most) {
+    decoded.push_back(returned_.front());
     returned_.pop_front();
+  }
+  const bool prompts = !prompts_[0].empty() || !prompts_[1].empty();
+  const std::vector<std::uint32_t> drafts =
+      prompts ? std::vector<std::uint32_t>(decoded.size()) : share_drafts(decoded);
+  for (std::size_t i = 0; i < decoded.size(); ++i) {
+    Sequence& sequence = sequences_.at(decoded[i]);
+    if (const auto length = std::exchange(sequence.truncate, std::nullopt)) {
+      batch.truncates.push_back({decoded[i], *length});
+    }
     add_row(batch, sequence, sequence.token, true);
+    add_drafts(batch, sequence, drafts[i]);
   }
 }
 
@@ -187,7 +350,9 @@ bool Batcher::add_prompt_rows(StepBatch& batch, std::deque<SequenceId>& waiting,
       sequence.opened = true;
     }
     for (std::uint32_t i = 0; i < rows; ++i) {
-      add_row(batch, sequence, sequence.tokens[sequence.next], sequence.samples_next());
+      const TokenId token = sequence.tokens[sequence.next];
+      add_row(batch, sequence, token, sequence.samples_next());
+      if (may_draft(sequence)) sequence.lookup.append(token);
     }
     left -= rows;
     if (!sequence.decoding()) return true;
@@ -205,7 +370,12 @@ void Batcher::add_ends(StepBatch& batch) {
     cancelled_.pop_front();
   }
   while (!releases_.empty() && batch.releases.size() < limits::kBatchReleases) {
-    batch.releases.push_back(releases_.front());
+    const Release& release = releases_.front();
+    if (release.truncate) {
+      if (batch.truncates.size() >= limits::kBatchTruncates) break;
+      batch.truncates.push_back({release.sequence, *release.truncate});
+    }
+    batch.releases.push_back(release.sequence);
     releases_.pop_front();
   }
 }
@@ -217,12 +387,18 @@ std::optional<StepBatch> Batcher::next() {
   batch.step = StepId(next_step_);
   in_flight_.push_back({batch.step, {}});
   add_decode_rows(batch);
+  const std::size_t decoded = batch.rows.size();
   add_prompt_rows(batch);
   add_ends(batch);
   if (batch.rows.empty() && batch.releases.empty()) {
     in_flight_.pop_back();
     return std::nullopt;
   }
+  StepInFlight& step = in_flight_.back();
+  step.rows = static_cast<std::uint32_t>(batch.rows.size());
+  const bool prompt = step.rows > decoded;
+  // Steps wait for those before them.
+  step.timed = !prompt && std::ranges::all_of(in_flight_, &StepInFlight::timed);
   ++next_step_;
   return batch;
 }

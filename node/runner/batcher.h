@@ -8,19 +8,29 @@
 // the background and the others take turns, step by step: neither waits for more than its own
 // length of the other kind.
 //
+// Speculative decoding: behind a sequence's newest token a step may verify drafts of the next ones
+// (Leviathan et al., arXiv 2211.17192; here a draft is accepted where the sampler drew it, so no
+// token depends on what is drafted). A step that carries a prompt verifies none. Where drafts were
+// wrong, the sequence's next step truncates.
+//
 // A plain state machine: no clock, no threads, no I/O.
 #pragma once
 
 #include <array>
 #include <cstdint>
 #include <deque>
+#include <functional>
 #include <map>
 #include <optional>
+#include <span>
 #include <unordered_map>
 #include <vector>
 
+#include "base/clock.h"
 #include "base/ids.h"
 #include "base/result.h"
+#include "node/runner/draft_policy.h"
+#include "node/runner/token_lookup.h"
 #include "proto/step.h"
 
 namespace hearth::node {
@@ -30,6 +40,12 @@ struct BatcherOptions {
   std::uint32_t batch_rows = 512;       // rows of one step at most
   std::uint32_t prefill_rows = 128;     // prompt rows of one step at most
   std::uint32_t batches_in_flight = 2;  // steps sent and not yet answered
+  // Drafts of a sequence in one step at most, up to limits::kDraftRows; 0: none.
+  std::uint32_t draft_rows = 0;
+  // For tests: drafts of the token at `position` and those behind it, in place of a lookup; all are
+  // sent.
+  using Draft = std::function<std::vector<TokenId>(const SequenceOpen& open, Position position)>;
+  Draft draft = {};
 };
 
 class Batcher {
@@ -41,9 +57,11 @@ class Batcher {
   Status submit(SubmitMessage message);
   // Unknown or ended sequences are ignored: a cancel races with the end by nature.
   void cancel(SequenceId sequence);
-  // The answer to a step; kInvalidInput when it answers no step in flight, or names a sequence or
-  // position that this step did not sample.
-  Status on_tokens(const StepTokens& tokens);
+  // The answer to a step, and how long it took to come, behind the answer before it where that was
+  // still out; kInvalidInput when it answers no step in
+  // flight, names a sequence or position that this step did not sample, or goes on behind a draft
+  // that was not drawn.
+  Status on_tokens(const StepTokens& tokens, Duration took = {});
   // The next step, when one may start and there is something to do. Call until empty.
   std::optional<StepBatch> next();
 
@@ -63,6 +81,13 @@ class Batcher {
     std::map<std::uint64_t, std::uint64_t> begins_;  // first id of an interval -> its last id
   };
 
+  // What may be sent behind a sequence's next token.
+  struct Drafts {
+    DraftKind kind = DraftKind::kLookup;
+    std::vector<TokenId> tokens;
+    std::vector<double> odds;  // of each, that it is right where those before it are
+  };
+
   struct Sequence {
     SequenceOpen open;
     std::vector<TokenId> tokens;  // the submit's, given back once their last chunk has left
@@ -71,6 +96,13 @@ class Batcher {
     TokenId token = 0;            // of that row, once all that were submitted are sent
     bool opened = false;          // some step carried its open
     bool background = false;
+    // Of sequences that are drafted:
+    TokenLookup lookup;  // of all tokens that were sent or drawn
+    DraftOdds odds;
+    Drafts drafts;
+    std::optional<Position> truncate;  // rows from here on were wrong
+    bool drafting = false;             // drafts of it are in flight
+    bool cancelled = false;            // while they are
     bool decoding() const { return next >= submitted; }
     // Of the rows that were submitted the last one, and where hashes are wanted each that has been
     // sampled before: what a row says is part of its hash.
@@ -79,14 +111,25 @@ class Batcher {
     }
   };
 
-  struct Sample {
+  // Sampled rows of one sequence in one step.
+  struct Samples {
     SequenceId sequence;
-    Position position = 0;  // of the new token
+    Position first = 0;       // of their tokens
+    std::uint32_t count = 0;  // of rows that are no drafts
+    std::vector<TokenId> drafts;
+    std::size_t most() const { return count + drafts.size(); }
   };
 
   struct StepInFlight {
     StepId step;
-    std::vector<Sample> samples;
+    std::vector<Samples> samples;
+    std::uint32_t rows = 0;
+    bool timed = true;  // no prompt travelled with it
+  };
+
+  struct Release {
+    SequenceId sequence;
+    std::optional<Position> truncate;
   };
 
   std::uint32_t decoding() const;
@@ -97,7 +140,24 @@ class Batcher {
                        std::uint32_t most);
   void add_ends(StepBatch& batch);
   void add_row(StepBatch& batch, Sequence& sequence, TokenId token, bool sample);
-  Status check(const StepInFlight& step, const StepTokens& tokens) const;
+  bool may_draft(const Sequence& sequence) const {
+    return options_.draft_rows > 0 && sequence.open.drafts;
+  }
+  // The tokens of a sequence in the answer to a step, and what they answer.
+  struct Answered {
+    std::span<const SampledToken> tokens;
+    const Samples* samples = nullptr;
+  };
+  Result<std::vector<Answered>> check(const StepInFlight& step, const StepTokens& tokens) const;
+  void take(const Answered& answered, std::span<const TokenId> forced);
+  void add_token(Sequence& sequence, TokenId token);
+  static void rate_forced(Sequence& sequence, std::span<const SampledToken> tokens);
+  void draft(Sequence& sequence, std::span<const TokenId> forced);
+  static Drafts drafts_of(const Sequence& sequence, std::span<const TokenId> tokens, DraftKind kind,
+                          std::uint32_t matched);
+  std::size_t draft_room(const Sequence& sequence) const;
+  std::vector<std::uint32_t> share_drafts(const std::vector<SequenceId>& decoded) const;
+  void add_drafts(StepBatch& batch, Sequence& sequence, std::uint32_t count);
   void end(SequenceId sequence);
 
   BatcherOptions options_;
@@ -109,8 +169,9 @@ class Batcher {
   bool background_first_ = false;       // in the next step that has both
   std::deque<SequenceId> returned_;     // their token is back, in the order of its coming
   std::deque<SequenceOpen> cancelled_;  // before their first row: opened and released in one step
-  std::deque<SequenceId> releases_;
+  std::deque<Release> releases_;
   std::deque<StepInFlight> in_flight_;
+  StepCosts costs_;
 };
 
 }  // namespace hearth::node

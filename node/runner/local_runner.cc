@@ -13,7 +13,7 @@ namespace {
 
 // One step at a time goes through all stages, so one batch holds every sequence.
 BatcherOptions batcher_options(const LocalOptions& options) {
-  return {Epoch(1), options.batch_rows, options.prefill_rows, 1};
+  return {Epoch(1), options.batch_rows, options.prefill_rows, 1, options.draft_rows, options.draft};
 }
 
 // Nothing to speak of where a device holds the stage.
@@ -102,6 +102,12 @@ void LocalRunner::deliver(const StepTokens& tokens) {
       found->second.events.on_score(score);
     }
   }
+  for (const SequenceDrafts& drafts : tokens.drafts) {
+    const auto found = running_.find(drafts.sequence);
+    if (found != running_.end() && found->second.events.on_drafts) {
+      found->second.events.on_drafts(drafts.counts);
+    }
+  }
   for (const SampledToken& token : tokens.tokens) {
     const auto found = running_.find(token.sequence);
     if (found == running_.end() || !found->second.events.on_token) continue;
@@ -113,6 +119,7 @@ void LocalRunner::deliver(const StepTokens& tokens) {
 Result<bool> LocalRunner::step() {
   std::optional<StepBatch> batch = batcher_.next();
   if (!batch) return false;
+  const TimePoint begun = clock_.now();
   StepTokens tokens{batch->epoch, batch->step, {}, {}};
   std::vector<RowHash> hashes;
   for (const auto& engine : engines_) {
@@ -123,8 +130,9 @@ Result<bool> LocalRunner::step() {
     tokens.released = std::move(result.released);
     tokens.scores = std::move(result.scores);
     tokens.cached = std::move(result.cached);
+    tokens.drafts = std::move(result.drafts);
   }
-  TRY_VOID(batcher_.on_tokens(tokens));
+  TRY_VOID(batcher_.on_tokens(tokens, clock_.now() - begun));
   deliver(hashes);
   deliver(tokens);
   return true;

@@ -9,6 +9,7 @@
 #include <unordered_map>
 #include <vector>
 
+#include "base/clock.h"
 #include "base/result.h"
 #include "model/gguf/gguf.h"
 #include "model/spec.h"
@@ -28,6 +29,8 @@ struct LocalOptions {
   std::uint64_t replay_bytes = 0;           // over all stages; as EngineOptions::replay_bytes
   std::uint32_t batch_rows = 512;
   std::uint32_t prefill_rows = 128;
+  std::uint32_t draft_rows = 0;  // BatcherOptions' of the same names
+  BatcherOptions::Draft draft = {};
   const kernels::Kernels* kernels = nullptr;
   LogitsObserver* logits = nullptr;  // outlives the runner
   // What runs each stage, beginning again where there are more stages; null: the processor. Empty:
@@ -47,6 +50,7 @@ class LocalRunner {
     std::function<void(const SampledToken&)> on_score = {};
     // Positions of the prompt that were not computed, if any; before the first token. May be null.
     std::function<void(std::uint32_t)> on_cached = {};
+    std::function<void(const DraftCounts&)> on_drafts = {};  // of each step with some; may be null
   };
   // `prompt`: as SubmitMessage's, with the answer so far of a sequence that goes on. kNoCapacity
   // when prompt + max_tokens does not fit the context or the KV pool now.
@@ -72,6 +76,7 @@ class LocalRunner {
   void deliver(const StepTokens& tokens);
 
   const model::ModelSpec spec_;
+  SystemClock clock_;
   Batcher batcher_;
   std::vector<std::unique_ptr<Engine>> engines_;
   std::unordered_map<SequenceId, Running> running_;

@@ -49,7 +49,7 @@ TEST(SubmitCodec, KnowsSixChoicesAndNoOthers) {
     bytes[kChoices] |= std::byte(1 << bit);
     const auto decoded = decode_submit(bytes, small_shape(false));
     ASSERT_FALSE(decoded.ok());
-    EXPECT_NE(decoded.error().message.find("0 to 31"), std::string::npos);
+    EXPECT_NE(decoded.error().message.find("0 to 63"), std::string::npos);
   }
 }
 
