@@ -207,6 +207,8 @@ struct SwarmStatus {
   // Of prompts that may share KV: their tokens, and those of them that were not computed.
   std::uint64_t prefix_queries_total = 0;
   std::uint64_t prefix_hits_total = 0;
+  std::array<std::uint64_t, kDraftKinds> drafted_total{};  // by DraftKind
+  std::array<std::uint64_t, kDraftKinds> accepted_total{};
   std::uint64_t late_frames_total = 0;    // that came to the coordinator itself
   double tokens_per_second = 0.0;         // generated, over the last seconds
   double prompt_tokens_per_second = 0.0;  // of admitted sequences, likewise

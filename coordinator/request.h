@@ -66,6 +66,7 @@ struct GenerateRequest {
   // sampling.top_logprobs alternatives. A prompt of at most limits::kScoredTokens.
   bool score_prompt = false;
   std::uint32_t model = 0;  // of the server's models, by its number
+  bool drafts = true;       // its tokens may be drafted; they are the same either way
 };
 
 // What a request waits for whose model is not loaded (coordinator/machine/model_switch.h).
@@ -92,6 +93,8 @@ class SequenceEvents {
   // a lost one says them again, the same.
   virtual void on_scores(std::vector<SampledToken> /*scores*/) {}
   virtual void on_token(const SampledToken& token) = 0;
+  // What became of drafts of the tokens that follow, by a step that had some.
+  virtual void on_drafts(const DraftCounts& /*counts*/) {}
   // All hashes of the sequence, sorted by position then stage, before its last token.
   virtual void on_hashes(std::vector<RowHash> hashes) = 0;
   virtual void on_error(const Error& error) = 0;

@@ -28,6 +28,7 @@ class LocalAnswerer final : public Answerer {
     local.threads =
         options.threads > 0 ? options.threads : std::max(1U, std::thread::hardware_concurrency());
     local.memory_bytes = options.memory_bytes;
+    local.draft_rows = options.no_speculation ? 0 : limits::kDraftRows;
     TRY(self->device_,
         open_device(options.device, *file, spec, whole_model(spec), [&](std::string_view text) {
           if (options.verbose)
@@ -50,6 +51,11 @@ class LocalAnswerer final : public Answerer {
     answer.figures.prompt_tokens = open.prompt_tokens;
     TRY_VOID(generate(options, open, std::move(prompt), answer, on_text));
     times_.write(answer.figures);
+    // Rows behind a stop string may have been drafted and drawn before it was seen.
+    const std::size_t known = answer.token_ids.size();
+    std::erase_if(answer.hashes, [&](const HashLine& line) {
+      return known > 0 && line.step + 1 >= open.prompt_tokens + known;
+    });
     answer.figures.generated_tokens = static_cast<std::uint32_t>(answer.token_ids.size());
     std::sort(answer.hashes.begin(), answer.hashes.end(), [](const HashLine& a, const HashLine& b) {
       return std::pair(a.step, a.stage) < std::pair(b.step, b.stage);
@@ -119,6 +125,12 @@ class LocalAnswerer final : public Answerer {
       } else if (done) {
         emit(stops.finish());
         answer.finish_reason = token.finish == FinishReason::kStop ? "stop" : "length";
+      }
+    };
+    events.on_drafts = [&](const DraftCounts& counts) {
+      for (std::size_t kind = 0; kind < kDraftKinds; ++kind) {
+        answer.figures.drafts[kind].drafted += counts[kind].drafted;
+        answer.figures.drafts[kind].accepted += counts[kind].accepted;
       }
     };
     events.on_hash = [&](const RowHash& hash) {

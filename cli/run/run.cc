@@ -186,6 +186,12 @@ void print_figures(const RunFigures& figures) {
   std::fprintf(stderr, "eval duration:        %.3fs\n", figures.generated_seconds);
   std::fprintf(stderr, "eval rate:            %.2f tokens/s\n",
                rate(after_first, figures.generated_seconds));
+  const auto drafts = [](const char* name, const DraftCount& count) {
+    if (count.drafted == 0) return;
+    std::fprintf(stderr, "%s%u token(s), %u accepted\n", name, count.drafted, count.accepted);
+  };
+  drafts("drafted by lookup:    ", figures.drafts[0]);
+  drafts("drafted by grammar:   ", figures.drafts[1]);
   std::fprintf(stderr, "seed:                 %lld\n", static_cast<long long>(figures.seed));
   if (figures.credits) {
     std::fprintf(stderr, "price:                %lld credit(s)\n",

@@ -47,6 +47,7 @@ struct RunOptions {
   std::string device = "auto";     // --local: cli/worker/device.h
   std::string chat_template;       // --local: a file; empty: the model's own
   double timeout_seconds = 0.0;
+  bool no_speculation = false;     // no tokens are drafted
   bool no_resume = false;          // ends with its connection; the server keeps nothing of it
   std::vector<std::string> trust;  // nodes of which all stages must be; empty: the key's, or any
   std::string verify;              // none, spot, full; empty: the server's
@@ -78,6 +79,7 @@ struct RunFigures {
   double generated_seconds = 0.0;
   std::uint64_t seed = 0;
   std::optional<std::int64_t> credits = {};  // that the answer costs
+  DraftCounts drafts{};
 };
 void print_figures(const RunFigures& figures);
 

@@ -146,6 +146,7 @@ class SwarmAnswerer final : public Answerer {
     if (!options_.verify.empty()) body["hearth"]["verify"] = options_.verify;
     if (!options_.min_level.empty()) body["hearth"]["min_level"] = options_.min_level;
     if (options_.share) body["hearth"]["share"] = true;
+    if (options_.no_speculation) body["hearth"]["speculation"] = false;
     if (!chat) {
       body["prompt"] = question.raw_prompt;
       return body;
@@ -209,6 +210,7 @@ class SwarmAnswerer final : public Answerer {
         answer_.figures.cached_tokens = details.value("cached_tokens", 0U);
       }
     }
+    if (chunk.contains("timings") && chunk["timings"].is_object()) take_drafts(chunk["timings"]);
     if (chunk.contains("hearth") && chunk["hearth"].is_object()) {
       head_["hearth"].update(chunk["hearth"]);
       for (const char* name : {"id", "created", "model"}) {
@@ -222,6 +224,13 @@ class SwarmAnswerer final : public Answerer {
         answer_.figures.credits = hearth["credits"].at("price").get<std::int64_t>();
       }
     }
+  }
+
+  void take_drafts(const Json& timings) {
+    auto& [lookup, grammar] = answer_.figures.drafts;
+    grammar = {timings.value("draft_n_grammar", 0U), timings.value("draft_n_grammar_accepted", 0U)};
+    lookup = {timings.value("draft_n", 0U) - grammar.drafted,
+              timings.value("draft_n_accepted", 0U) - grammar.accepted};
   }
 
   void take_hashes(const Json& hashes) {

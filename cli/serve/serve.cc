@@ -169,6 +169,7 @@ Result<coordinator::http::HttpOptions> api_options(const ServeOptions& options,
   http.version = HEARTH_VERSION;
   http.policy.verify = options.verify;
   http.policy.min_level = options.min_level;
+  http.drafts = !options.no_speculation;
   http.store = std::move(store);
   http.open = client::is_loopback_address(options.host);
   TRY(http.owner_key, owner_key_id(options, *http.store));

@@ -80,6 +80,8 @@ void add_run(CLI::App& app, Action& action) {
   verb->add_option("--timeout", o->timeout_seconds, "seconds (0: no limit)")->check(seconds());
   verb->add_flag("--no-resume", o->no_resume,
                  "do not keep the request on the server; a lost connection ends the answer");
+  verb->add_flag("--no-speculation", o->no_speculation,
+                 "draft no tokens; the answer is the same, and predictable text comes slower");
   verb->add_option("--trust", o->trust, "only these nodes may compute it (a,b,c)")
       ->delimiter(',')
       ->check(text_within(limits::kNodeNameBytes));

@@ -115,6 +115,8 @@ void add_serve(CLI::App& app, Action& action) {
                  "do not write requests to disk; a restart then ends running answers");
   verb->add_flag("--no-prefix-cache", o->no_prefix_cache,
                  "compute every prompt whole, also where an earlier one began like it");
+  verb->add_flag("--no-speculation", o->no_speculation,
+                 "draft no tokens; answers are the same, and predictable text comes slower");
   verb->add_flag("--no-receipts", o->no_receipts, "keep no ledger; answers then have no receipts");
   add_audits(*verb, o);
   verb->add_option("-t,--threads", o->worker_threads, "threads of each local worker (0: automatic)")

@@ -24,6 +24,7 @@ class CoordinatorGate::Tracked final : public SequenceEvents {
   void on_scores(std::vector<SampledToken> scores) override {
     events_->on_scores(std::move(scores));
   }
+  void on_drafts(const DraftCounts& counts) override { events_->on_drafts(counts); }
   void on_token(const SampledToken& token) override {
     const auto events = events_;
     if (token.finish != FinishReason::kNone) forget();

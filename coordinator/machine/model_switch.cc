@@ -23,6 +23,10 @@ void add_totals(SwarmStatus& to, const SwarmStatus& from) {
   to.cancelled_total += from.cancelled_total;
   to.prompt_tokens_total += from.prompt_tokens_total;
   to.generation_tokens_total += from.generation_tokens_total;
+  for (std::size_t kind = 0; kind < kDraftKinds; ++kind) {
+    to.drafted_total[kind] += from.drafted_total[kind];
+    to.accepted_total[kind] += from.accepted_total[kind];
+  }
   to.late_frames_total += from.late_frames_total;
 }
 
@@ -41,6 +45,7 @@ class ModelSwitch::Held final : public SequenceEvents, public std::enable_shared
   void on_scores(std::vector<SampledToken> scores) override {
     events_->on_scores(std::move(scores));
   }
+  void on_drafts(const DraftCounts& counts) override { events_->on_drafts(counts); }
   void on_token(const SampledToken& token) override {
     const auto self = shared_from_this();
     if (token.finish != FinishReason::kNone) forget();

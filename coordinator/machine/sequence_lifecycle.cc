@@ -282,7 +282,14 @@ Status SequenceLifecycle::take_tokens(Pipeline& pipeline, const Frame& frame) {
   pipeline.last_step = tokens.step;
   TRY_VOID(take_cached(epoch, tokens.cached));
   TRY_VOID(take_scores(epoch, std::move(tokens.scores)));
-  for (const SampledToken& token : tokens.tokens) TRY_VOID(take_token(epoch, token));
+  for (const SequenceDrafts& drafts : tokens.drafts) take_drafts(epoch, drafts);
+  const std::vector<SampledToken>& all = tokens.tokens;
+  for (std::size_t i = 0; i < all.size(); ++i) {
+    std::size_t end = i + 1;
+    while (end < all.size() && all[end].sequence == all[i].sequence) ++end;
+    const bool first = i == 0 || all[i].sequence != all[i - 1].sequence;
+    TRY_VOID(take_token(epoch, all[i], first ? static_cast<std::uint32_t>(end - i) : 0));
+  }
   for (const SequenceId id : tokens.released) {
     const std::shared_ptr<Sequence> sequence = scheduler_.find(id);
     REQUIRE(sequence && sequence->epoch == epoch && !sequence->released &&
@@ -372,7 +379,22 @@ Status SequenceLifecycle::take_scores(Epoch epoch, std::vector<SampledToken> sco
   return ok_status();
 }
 
-Status SequenceLifecycle::take_token(Epoch epoch, const SampledToken& token) {
+// Figures alone: of a sequence that is not there they say nothing.
+void SequenceLifecycle::take_drafts(Epoch epoch, const SequenceDrafts& drafts) {
+  const std::shared_ptr<Sequence> sequence = scheduler_.find(drafts.sequence);
+  if (!sequence || sequence->epoch != epoch) return;
+  std::uint64_t all = 0;
+  for (std::size_t kind = 0; kind < kDraftKinds; ++kind) {
+    totals_.drafted_total[kind] += drafts.counts[kind].drafted;
+    totals_.accepted_total[kind] += drafts.counts[kind].accepted;
+    all += drafts.counts[kind].drafted;
+  }
+  const bool told = all > 0 && !sequence->ended && !sequence->stopped;
+  if (told) sequence->events->on_drafts(drafts.counts);
+}
+
+// `run`: how many tokens of the sequence came with it, of the first of them; else 0.
+Status SequenceLifecycle::take_token(Epoch epoch, const SampledToken& token, std::uint32_t run) {
   const std::shared_ptr<Sequence> sequence = scheduler_.find(token.sequence);
   REQUIRE(sequence && sequence->epoch == epoch && !sequence->released,
           "a token of sequence " + std::to_string(token.sequence.value) +
@@ -381,7 +403,9 @@ Status SequenceLifecycle::take_token(Epoch epoch, const SampledToken& token) {
   const bool first = sequence->fruitless > 0;
   TRY_VOID(sequence->take(token));
   const TimePoint now = clock_.now();
-  if (sequence->token_at) scheduler_.take_pace(epoch, now - *sequence->token_at, now);
+  if (sequence->token_at && run > 0) {
+    scheduler_.take_pace(epoch, (now - *sequence->token_at) / run, now);
+  }
   sequence->token_at = now;
   if (again) return ok_status();
   if (planted(SwarmDefect::kTokenLost) && first) return ok_status();

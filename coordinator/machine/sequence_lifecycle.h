@@ -75,7 +75,8 @@ class SequenceLifecycle : MachineParts {
   void start_sequence(Sequence& sequence);
   Status take_cached(Epoch epoch, const std::vector<CachedPrefix>& all);
   Status take_scores(Epoch epoch, std::vector<SampledToken> scores);
-  Status take_token(Epoch epoch, const SampledToken& token);
+  void take_drafts(Epoch epoch, const SequenceDrafts& drafts);
+  Status take_token(Epoch epoch, const SampledToken& token, std::uint32_t run);
   void deliver(const std::shared_ptr<Sequence>& sequence, const SampledToken& token);
   void release(Sequence& sequence);
   void count_error(const Sequence& sequence);

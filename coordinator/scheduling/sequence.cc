@@ -91,6 +91,7 @@ SequenceOpen Sequence::open() const {
   SequenceOpen open{id, prompt_tokens, request.report_hashes, request.sampling,
                     receipts ? request.receipt : std::nullopt};
   open.scope = scope;
+  open.drafts = request.drafts;
   // With the first token all of them are known.
   if (request.score_prompt && answer.empty()) open.scored = request.prompt;
   return open;

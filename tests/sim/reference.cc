@@ -86,4 +86,25 @@ Reference::Reference(const EnginePool& pool) : answers_(kRequests) {
   }
 }
 
+std::function<std::vector<TokenId>(const SequenceOpen& open, Position position)> Reference::drafts(
+    SimWorld& world) const {
+  return [this, &world](const SequenceOpen& open, Position position) {
+    std::vector<TokenId> drafts;
+    const auto asked =
+        std::ranges::find_if(requests_, [&](const coordinator::GenerateRequest& request) {
+          return request.sampling.seed == open.sampling.seed;
+        });
+    if (asked == requests_.end()) return drafts;
+    const std::vector<SampledToken>& tokens =
+        answers_[static_cast<std::size_t>(asked - requests_.begin())].tokens;
+    const std::uint64_t count = world.between(0, 6);
+    for (std::size_t i = 0; i < count; ++i) {
+      const std::size_t at = position - open.prompt_tokens + i;
+      const bool right = at < tokens.size() && world.chance(75);
+      drafts.push_back(right ? tokens[at].token : static_cast<TokenId>(world.between(0, 99)));
+    }
+    return drafts;
+  };
+}
+
 }  // namespace hearth::sim

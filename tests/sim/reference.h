@@ -3,6 +3,7 @@
 #pragma once
 
 #include <cstdint>
+#include <functional>
 #include <map>
 #include <vector>
 
@@ -28,6 +29,10 @@ class Reference {
     return requests_[index];
   }
   const Answer& answer(std::uint32_t index) const { return answers_[index]; }
+  // StageOptions::draft: of the tokens that the answer will have, some, and wrong ones in between.
+  // Both outlive it.
+  std::function<std::vector<TokenId>(const SequenceOpen& open, Position position)> drafts(
+      SimWorld& world) const;
 
  private:
   std::vector<coordinator::GenerateRequest> requests_;

@@ -66,7 +66,7 @@ std::function<void(std::function<void()>)> post_of(SimWorld& world) {
 
 struct WorkerProcess {
   WorkerProcess(SimNetwork& network, SimWorld& world, const Clock& clock, EnginePool& pool,
-                const std::string& name, std::uint32_t incarnation)
+                const std::string& name, std::uint32_t incarnation, const Reference& reference)
       : control(network, world, name, name + ":control"),
         data(network, world, name, name + ":data" + std::to_string(incarnation)),
         compute(pool, world, 1),
@@ -74,6 +74,7 @@ struct WorkerProcess {
                  schedule_of(world)) {
     node::StageOptions options = stage_options(name, pool, incarnation);
     options.receipts = &receipts;
+    options.draft = reference.drafts(world);
     stage = std::make_unique<node::Stage>(options, clock, world.random(), control, data, compute);
   }
 
@@ -148,6 +149,7 @@ class DaysSwarm {
             const Reference& reference, bool print)
       : world_(seed, print),
         pool_(pool),
+        reference_(reference),
         schedule_(schedule),
         network_(world_, {}),
         client_(world_, reference, 0),
@@ -280,7 +282,7 @@ class DaysSwarm {
   }
   void start_worker(Machine& machine) {
     machine.worker = std::make_unique<WorkerProcess>(network_, world_, machine.clock, pool_,
-                                                     machine.name, ++incarnation_);
+                                                     machine.name, ++incarnation_, reference_);
     machine.worker->stage->set_away(machine.away);
   }
 
@@ -452,6 +454,7 @@ class DaysSwarm {
 
   SimWorld world_;
   EnginePool& pool_;
+  const Reference& reference_;
   const Schedule schedule_;
   SimNetwork network_;
   SimClient client_;

@@ -42,6 +42,8 @@ void add(Outcome& sum, const Outcome& one) {
   sum.pauses += one.pauses;
   sum.stale_frames += one.stale_frames;
   sum.resumed += one.resumed;
+  sum.accepted += one.accepted;
+  sum.dropped += one.dropped;
   sum.other_faults += one.other_faults;
   sum.replays += one.replays;
   sum.late_frames += one.late_frames;
@@ -81,6 +83,8 @@ void print(const Outcome& o) {
       static_cast<unsigned long long>(t.submitted), static_cast<unsigned long long>(t.finished),
       static_cast<unsigned long long>(t.failed), static_cast<unsigned long long>(t.refused),
       static_cast<unsigned long long>(t.cancelled), static_cast<unsigned long long>(t.abandoned));
+  std::printf("%llu drafts accepted, %llu dropped\n", static_cast<unsigned long long>(o.accepted),
+              static_cast<unsigned long long>(o.dropped));
   std::printf("%llu tokens, %llu hashes, %llu sequences with hashes missing after the wait\n",
               static_cast<unsigned long long>(t.tokens), static_cast<unsigned long long>(t.hashes),
               static_cast<unsigned long long>(t.short_hashes));
@@ -122,7 +126,7 @@ int run_many(std::uint64_t first, std::uint64_t seeds, std::uint64_t least, Engi
   const bool much = sum.tally.finished > 0 && sum.tally.hashes > 0 && sum.tally.failed > 0 &&
                     sum.crashes > 0 && sum.restarts > 0 && sum.late_frames > 0 && sum.freezes > 0 &&
                     sum.pauses > 0 && sum.resumed > 0 && sum.replayed > 0 && sum.stale_frames > 0 &&
-                    sum.tally.cached > 0;
+                    sum.tally.cached > 0 && sum.accepted > 0 && sum.dropped > 0;
   if (sum.tally.finished < least || (seeds >= 50 && !much)) {
     std::printf("too little happened\n");
     return 1;

@@ -21,11 +21,12 @@ constexpr Duration kQuiet = seconds(25);  // for every stream to end, and servic
 // The process of one worker; its destruction is a crash.
 struct WorkerProcess {
   WorkerProcess(SimNetwork& network, SimWorld& world, EnginePool& pool, const std::string& name,
-                std::uint32_t incarnation, std::uint32_t slowness)
+                std::uint32_t incarnation, std::uint32_t slowness, const Reference& reference)
       : control(network, world, name, name + ":control"),
         data(network, world, name, name + ":data" + std::to_string(incarnation)),
         compute(pool, world, slowness) {
-    const node::StageOptions options = stage_options(name, pool, incarnation);
+    node::StageOptions options = stage_options(name, pool, incarnation);
+    options.draft = reference.drafts(world);
     stage = std::make_unique<node::Stage>(options, world, world.random(), control, data, compute);
   }
 
@@ -63,6 +64,7 @@ class Swarm {
   Swarm(std::uint64_t seed, EnginePool& pool, const Reference& reference, bool print)
       : world_(seed, print),
         pool_(pool),
+        reference_(reference),
         network_(world_, network_options()),
         stages_(static_cast<std::uint32_t>(
             world_.between(Reference::kStagesLeast, Reference::kStagesMost))),
@@ -119,9 +121,9 @@ class Swarm {
                                                         second * limits::kEpochsOfSecond);
   }
   void start_worker(std::size_t i) {
-    workers_[i] =
-        std::make_unique<WorkerProcess>(network_, world_, pool_, names_[i],
-                                        static_cast<std::uint32_t>(incarnation_++), slowness_[i]);
+    workers_[i] = std::make_unique<WorkerProcess>(network_, world_, pool_, names_[i],
+                                                  static_cast<std::uint32_t>(incarnation_++),
+                                                  slowness_[i], reference_);
     workers_[i]->stage->set_away(away_[i]);
   }
 
@@ -207,7 +209,10 @@ class Swarm {
     outcome_.replayed += worker.stage->replayed_rows();
   }
   void count_coordinator() {
-    outcome_.resumed += coordinator_->machine->status().resumed_total;
+    const coordinator::SwarmStatus status = coordinator_->machine->status();
+    outcome_.resumed += status.resumed_total;
+    outcome_.accepted += status.accepted_total[0];
+    outcome_.dropped += status.drafted_total[0] - status.accepted_total[0];
     outcome_.late_frames += coordinator_->machine->status().late_frames_total;
   }
 
@@ -383,6 +388,7 @@ class Swarm {
 
   SimWorld world_;
   EnginePool& pool_;
+  const Reference& reference_;
   SimNetwork network_;
   std::uint32_t stages_;
   SimClient client_;

@@ -30,6 +30,8 @@ struct Outcome {
   std::uint64_t late_frames = 0;  // that stages and coordinator dropped
   std::uint64_t replayed = 0;     // rows that a stage said again
   std::uint64_t resumed = 0;      // times that a sequence went on after the loss of its pipeline
+  std::uint64_t accepted = 0;     // drafts that were right
+  std::uint64_t dropped = 0;      // and wrong
   Tally tally;
   std::vector<std::string> violations;
 };

@@ -184,6 +184,14 @@ void add_swarm(const SwarmStatus& status, const std::string& model, Families& fa
                    status.prompt_tokens_total, of_model);
   families.counter("hearth_generation_tokens_total", "Tokens generated",
                    status.generation_tokens_total, of_model);
+  const auto by_kind = [&](const char* name, const char* help, const auto& counts) {
+    families.counter(name, help, counts[0], {{"kind", "lookup"}});
+    families.counter(name, help, counts[1], {{"kind", "grammar"}});
+  };
+  by_kind("hearth_speculation_drafted_total", "Tokens that were drafted and verified",
+          status.drafted_total);
+  by_kind("hearth_speculation_accepted_total", "Drafts that were the tokens drawn",
+          status.accepted_total);
   families.counter("hearth_admitted_total", "Sequences admitted", status.admitted_total);
   families.counter("hearth_num_preemptions_total",
                    "Times that a sequence was interrupted and prefilled again",

@@ -140,6 +140,7 @@ struct HttpOptions {
   bool joinable = false;           // other machines may join the cluster (hearth init)
   std::uint32_t pool_threads = 2;  // at least 2: one never runs slow tasks
   HttpTimeouts timeouts;
+  bool drafts = true;  // tokens may be drafted, unless a request says no
   // The verify and min_level of requests that name none, and the account of this machine's users.
   RequestPolicy policy = {};
 };

@@ -138,6 +138,14 @@ void Answer::score(std::uint32_t choice, std::vector<SampledToken> scores) {
   for (SampledToken& score : scores) parts_[choice].choice.score(std::move(score));
 }
 
+void Answer::add_drafts(std::uint32_t choice, const DraftCounts& counts) {
+  INVARIANT(choice < parts_.size(), "drafts are of a choice");
+  for (std::size_t kind = 0; kind < kDraftKinds; ++kind) {
+    drafts_[kind].drafted += counts[kind].drafted;
+    drafts_[kind].accepted += counts[kind].accepted;
+  }
+}
+
 bool Answer::push(std::uint32_t choice, const SampledToken& token, TimePoint now) {
   Part& part = parts_[choice];
   INVARIANT(!part.settled && !part.choice.done(), "a token comes before the end of its choice");
@@ -214,7 +222,7 @@ Timings Answer::timings() const {
   }
   using Milliseconds = std::chrono::duration<double, std::milli>;
   return {prompt_tokens_, Milliseconds(first - admitted).count(), usage().completion_tokens,
-          Milliseconds(last - first).count(), cached_tokens()};
+          Milliseconds(last - first).count(), cached_tokens(), drafts_};
 }
 
 OrderedJson Answer::hearth() const {

@@ -124,6 +124,7 @@ class Answer {
   void score(std::uint32_t choice, std::vector<SampledToken> scores);
   // True when something of it may be told: new text, or its end.
   bool push(std::uint32_t choice, const SampledToken& token, TimePoint now);
+  void add_drafts(std::uint32_t choice, const DraftCounts& counts);
   // True when the choice was waiting for them.
   bool add_hashes(std::uint32_t choice, std::vector<RowHash> hashes);
   void settle(std::uint32_t choice);
@@ -155,6 +156,7 @@ class Answer {
   std::vector<Part> parts_;
   std::size_t prompt_tokens_ = 0;
   std::size_t settled_ = 0;
+  DraftCounts drafts_{};  // of all choices
 };
 
 }  // namespace hearth::coordinator::http

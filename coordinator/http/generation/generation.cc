@@ -102,6 +102,7 @@ class ChoiceEvents final : public SequenceEvents {
   void on_scores(std::vector<SampledToken> scores) override {
     deliver(&Generation::on_scores, std::move(scores));
   }
+  void on_drafts(const DraftCounts& counts) override { deliver(&Generation::on_drafts, counts); }
   void on_token(const SampledToken& token) override { deliver(&Generation::on_token, token); }
   void on_hashes(std::vector<RowHash> hashes) override {
     deliver(&Generation::on_hashes, std::move(hashes));
@@ -301,6 +302,7 @@ GenerateRequest Generation::request_of(std::uint32_t choice) const {
   // No user watches a whole answer come: a chat's titles and tags, and batch work.
   out.background = !request.stream;
   out.may_shorten = !request.max_tokens;
+  out.drafts = api_->options.drafts && request.asked.drafts;
   out.answer = answer_.part(choice).choice.token_ids();
   return out;
 }
@@ -398,6 +400,10 @@ void Generation::on_cached(std::uint32_t choice, std::uint32_t positions) {
 void Generation::on_scores(std::uint32_t choice, std::vector<SampledToken> scores) {
   if (ended_ || answer_.part(choice).choice.tokens() > 0) return;
   answer_.score(choice, std::move(scores));
+}
+
+void Generation::on_drafts(std::uint32_t choice, const DraftCounts& counts) {
+  if (!ended_ && !answer_.part(choice).choice.done()) answer_.add_drafts(choice, counts);
 }
 
 void Generation::on_token(std::uint32_t choice, const SampledToken& token) {

@@ -111,6 +111,7 @@ void parse_hearth(FieldReader& fields, GenerationRequest& request) {
     }
   }
   request.asked.share = inner.boolean("share").value_or(false);
+  request.asked.drafts = inner.boolean("speculation").value_or(true);
   if (inner.failed()) fields.fail(inner.error());
 }
 

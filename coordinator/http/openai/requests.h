@@ -36,6 +36,7 @@ struct PolicyFields {
   std::optional<ledger::Level> min_level = {};
   bool share = false;
   CacheScope cache = CacheScope::kKey;
+  bool drafts = true;  // hearth.speculation
 };
 
 // The policy of a request. A key's verify and min_level are a floor: a body raises them and never

@@ -172,13 +172,22 @@ OrderedJson usage_object(const Usage& usage) {
 OrderedJson timings_object(const Timings& timings) {
   INVARIANT(timings.cached_tokens <= timings.prompt_tokens, "only the prompt's tokens are cached");
   const std::uint64_t computed = timings.prompt_tokens - timings.cached_tokens;
-  return {{"cache_n", timings.cached_tokens},
-          {"prompt_n", computed},
-          {"prompt_ms", timings.prompt_ms},
-          {"prompt_per_second", per_second(computed, timings.prompt_ms)},
-          {"predicted_n", timings.predicted_tokens},
-          {"predicted_ms", timings.predicted_ms},
-          {"predicted_per_second", per_second(timings.predicted_tokens, timings.predicted_ms)}};
+  OrderedJson out = {
+      {"cache_n", timings.cached_tokens},
+      {"prompt_n", computed},
+      {"prompt_ms", timings.prompt_ms},
+      {"prompt_per_second", per_second(computed, timings.prompt_ms)},
+      {"predicted_n", timings.predicted_tokens},
+      {"predicted_ms", timings.predicted_ms},
+      {"predicted_per_second", per_second(timings.predicted_tokens, timings.predicted_ms)}};
+  const auto& [lookup, grammar] = timings.drafts;
+  if (lookup.drafted + grammar.drafted == 0) return out;
+  out["draft_n"] = lookup.drafted + grammar.drafted;
+  out["draft_n_accepted"] = lookup.accepted + grammar.accepted;
+  // Hearth's own: how many of them a grammar forced.
+  out["draft_n_grammar"] = grammar.drafted;
+  out["draft_n_grammar_accepted"] = grammar.accepted;
+  return out;
 }
 
 OrderedJson answer_object(const AnswerHead& head, const std::vector<ChoicePart>& choices,

@@ -49,6 +49,7 @@ struct Timings {
   std::uint64_t predicted_tokens = 0;
   double predicted_ms = 0.0;
   std::uint64_t cached_tokens = 0;  // of the prompt_tokens
+  DraftCounts drafts{};
 };
 
 // A part of one call. The first part of a call carries its id and name, and the arguments of all
