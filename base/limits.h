@@ -97,8 +97,9 @@ inline constexpr std::uint32_t kComputeThreads = 256;
 // Sampling and stopping (proto/step.h, coordinator/api.h).
 inline constexpr std::uint32_t kLogitBias = 1'024;
 inline constexpr std::uint32_t kTopLogprobs = 20;
-inline constexpr std::uint32_t kScoredTokens = 8'192;  // of a prompt whose tokens are scored
-inline constexpr std::uint32_t kScores = 512 * 1'024;  // of a request: tokens and alternatives
+inline constexpr std::uint32_t kScoredTokens = 8'192;      // of a prompt whose tokens are scored
+inline constexpr std::uint32_t kScores = 512 * 1'024;      // of a request: tokens and alternatives
+inline constexpr std::uint32_t kEmbeddingValues = 16'384;  // of one embedding
 inline constexpr std::uint32_t kStopStrings = 16;
 inline constexpr std::size_t kStopStringBytes = 512;
 inline constexpr std::uint32_t kStopTokens = 64;
@@ -259,6 +260,9 @@ static_assert(kBatchOpens * (kGrammarBytes + kScoredTokens * sizeof(std::int32_t
                       kBatchRows * std::size_t{kModelWidth} * 2 <
                   kFrameBytes,
               "a batch of opens with grammars and scored prompts and of activations fits a frame");
+static_assert(kBatchRows * (kEmbeddingValues * sizeof(float) + kTopLogprobs * 32) <
+                  kFrameBytes - kMiB,
+              "the embeddings of a full batch, and its tokens, fit a frame");
 static_assert(kSendQueueBytes <= kLinksBytes / 4, "one peer leaves room to others");
 static_assert(kFetchConnections < kLinksOfPeer && kLinksOfPeer < kConnections,
               "a peer that fetches a model has links left, and leaves links to others");

@@ -65,6 +65,8 @@ struct GenerateRequest {
   // Its events tell the log probability of each token of the prompt but the first, with
   // sampling.top_logprobs alternatives. A prompt of at most limits::kScoredTokens.
   bool score_prompt = false;
+  // Its events tell the prompt's embedding, of so many values; 0: they tell none.
+  std::uint32_t embedding = 0;
   std::uint32_t model = 0;  // of the server's models, by its number
   bool drafts = true;       // its tokens may be drafted; they are the same either way
 };
@@ -92,6 +94,8 @@ class SequenceEvents {
   // Of a prompt that is scored, in pieces, before the first token. A pipeline that takes over from
   // a lost one says them again, the same.
   virtual void on_scores(std::vector<SampledToken> /*scores*/) {}
+  // Of a prompt that is embedded, before the first token. Said again as scores are.
+  virtual void on_embedding(std::vector<float> /*values*/) {}
   virtual void on_token(const SampledToken& token) = 0;
   // What became of drafts of the tokens that follow, by a step that had some.
   virtual void on_drafts(const DraftCounts& /*counts*/) {}

@@ -191,6 +191,10 @@ Status check_float_environment();
 // pinned by CANONICAL.md (no libm). frequencies: (head_dim / 2). cos_sin: (head_dim / 2, 2).
 void rope_table_row(std::uint32_t position, std::span<const double> frequencies, float* cos_sin);
 
+// x[0..n) divided by its length (CANONICAL.md, "Embedding"); `out` may be x. False, and `out` all
+// zero, where the sum of squares is 0 or leaves the range. Any table gives these bits.
+bool unit_length(const float* x, std::uint32_t n, float* out);
+
 // base^exponent, for base > 0 and both finite; 0 where the result is below 2^-1022, infinity from
 // 2^1023 on, NaN for any other input. No libm: for the frequencies of RoPE.
 double pow_canonical(double base, double exponent);

@@ -187,4 +187,16 @@ constinit const Kernels kScalarKernels = {
 
 float exp2_canonical(float x) { return exp2_of(x); }
 
+bool unit_length(const float* x, std::uint32_t n, float* out) {
+  INVARIANT(n > 0, "a row that gets a length has values");
+  const float squares = sum_of_squares(x, n);
+  if (!is_finite(squares) || squares == 0.0F) {
+    std::memset(out, 0, n * sizeof(float));
+    return false;
+  }
+  const float length = std::sqrt(squares);
+  for (std::uint32_t i = 0; i < n; ++i) out[i] = x[i] / length;
+  return true;
+}
+
 }  // namespace hearth::kernels

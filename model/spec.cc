@@ -1,6 +1,7 @@
 #include "model/spec.h"
 
 #include <algorithm>
+#include <array>
 #include <cmath>
 #include <cstring>
 #include <iterator>
@@ -99,6 +100,15 @@ Result<const FamilyTraits*> read_family(const GgufFile& file) {
   std::string known;
   for (const std::string_view name : known_families()) {
     known += (known.empty() ? "" : ", ") + std::string(name);
+  }
+  constexpr std::array<std::string_view, 7> kEncoders = {
+      "bert",        "nomic-bert", "nomic-bert-moe", "jina-bert-v2", "gemma-embedding",
+      "modern-bert", "t5encoder"};
+  if (std::ranges::find(kEncoders, architecture) != kEncoders.end()) {
+    return unsupported("architecture " + quote(architecture) +
+                       " is not served: its positions see later ones, and here each sees the "
+                       "earlier ones alone; for embeddings use a model of qwen3, such as "
+                       "qwen3-embedding");
   }
   return unsupported("architecture " + quote(architecture) + " is not served; known are: " + known);
 }
@@ -273,6 +283,29 @@ Status read_numbers(const Keys& keys, ModelSpec& spec) {
   return read_rope_scale(keys, spec);
 }
 
+// How a model of embeddings makes one vector of a prompt's positions. A file that names a way is of
+// such a model, and is refused where the way is another one: to compute it as a model that
+// generates would be to compute another model.
+Status read_pooling(const Keys& keys, ModelSpec& spec) {
+  constexpr std::array<std::string_view, 5> kWays = {"none", "mean", "cls", "last", "rank"};
+  constexpr std::uint32_t kLast = 3;
+  TRY(const std::uint32_t type, keys.integer("pooling_type", 0, kWays.size() - 1, 0));
+  if (type == 0) return ok_status();
+  if (type != kLast) {
+    return keys.not_served("pooling_type", "is " + std::to_string(type) + " (" +
+                                               std::string(kWays[type]) +
+                                               "); of models of embeddings only those with 3 "
+                                               "(last) are served, such as qwen3-embedding");
+  }
+  if (spec.hidden > limits::kEmbeddingValues) {
+    return keys.not_served("embedding_length",
+                           "is " + std::to_string(spec.hidden) + "; embeddings have at most " +
+                               std::to_string(limits::kEmbeddingValues) + " values");
+  }
+  spec.gives_embeddings = true;
+  return ok_status();
+}
+
 // Whether the key is an array that says of every layer whether it is local, and says what the
 // family does.
 bool says_local_layers(const Keys& keys, std::string_view suffix, const ModelSpec& spec) {
@@ -388,6 +421,7 @@ Result<ModelSpec> read_spec(const GgufFile& file) {
   TRY_VOID(refuse_variants(keys));
   TRY_VOID(read_numbers(keys, spec));
   TRY_VOID(read_sliding_window(keys, spec));
+  TRY_VOID(read_pooling(keys, spec));
   TRY_VOID(read_vocabulary(keys, spec));
   TRY_VOID(read_rope_factors(file, spec));
   spec.tied_embeddings = file.find_tensor("output.weight") == nullptr;

@@ -58,6 +58,9 @@ struct ModelSpec {
   std::uint32_t sliding_window = 0;  // positions that a local layer sees; 0: no layer is local
   double local_rope_base = 10000.0;  // of the local layers, which have neither factors nor scale
   bool tied_embeddings = false;      // no output.weight: the head is token_embd.weight
+  // A model of embeddings: what it computes of a prompt's last position says what the prompt means
+  // (pooling type "last"). It generates no text that means anything.
+  bool gives_embeddings = false;
   std::uint64_t parameters = 0;      // elements of all tensors, those of a vision tower left out
   std::uint32_t vision_tensors = 0;  // in the file, and not computed
 

@@ -165,6 +165,10 @@ void add_model_keys(GgufWriter& writer, const ModelSpec& spec, const SyntheticOp
   writer.add(prefix + "rope.freq_base", options.rope_base > 0.0F ? options.rope_base : own_base);
   writer.add(prefix + "rope.dimension_count", spec.head_dim);
   writer.add(prefix + "vocab_size", spec.vocabulary);
+  if (!options.embeddings) return;
+  constexpr std::uint32_t kLast = 3;
+  writer.add(prefix + "pooling_type", kLast);
+  writer.add("tokenizer.ggml.add_eos_token", true);
 }
 
 bool has_spm(const FamilyTraits& family) { return family.tokenizer == "spm"; }

@@ -30,6 +30,7 @@ struct SyntheticOptions {
   bool rope_factors = false;  // in families that have it: a rope_freqs.weight tensor, 1 to 8
   std::uint32_t sliding_window = 40;  // in families with local layers
   bool tied_output = true;            // no output.weight
+  bool embeddings = false;            // a model of embeddings: the last position, after EOS
   // Rows that are no whole number of a type's blocks are Q8_0 instead.
   TensorType attention_type = TensorType::kQ4_1;
   TensorType feed_forward_type = TensorType::kQ4_0;

@@ -70,6 +70,8 @@ Status validate(const SequenceOpen& open, const StepShape& shape) {
   const std::uint64_t total = std::uint64_t{open.prompt_tokens} + open.sampling.max_tokens;
   REQUIRE(total <= shape.context, "prompt_tokens ", open.prompt_tokens, " and max_tokens ",
           open.sampling.max_tokens, " pass the context of ", shape.context, " tokens");
+  const std::uint32_t most = std::min(shape.hidden_size, limits::kEmbeddingValues);
+  REQUIRE(open.embedding <= most, "embedding has ", open.embedding, " values; the limit is ", most);
   if (open.scored.empty()) return ok_status();
   REQUIRE(open.scored.size() == open.prompt_tokens, "scored has ", open.scored.size(),
           " tokens; the prompt has ", open.prompt_tokens);

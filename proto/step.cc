@@ -16,6 +16,7 @@ constexpr std::size_t kTokenBytesMin = 8 + 4 + 4 + 1 + 1 + 4 + 4;
 constexpr std::size_t kLogprobBytes = 4 + 4;
 constexpr std::size_t kCachedBytes = 8 + 4;
 constexpr std::size_t kDraftsBytesMin = 8 + kDraftKinds * (4 + 4) + 4;
+constexpr std::size_t kEmbeddingBytesMin = 8 + 4 + 4;
 constexpr std::uint8_t kKnownFlags =
     BatchRow::kSample | BatchRow::kFailed | BatchRow::kDraft | BatchRow::kForced;
 static_assert(BatchRow::kCached == BatchRow::kForced, "no draft is cached: one bit serves both");
@@ -26,8 +27,9 @@ constexpr std::uint8_t kBackground = 4;
 constexpr std::uint8_t kScored = 8;
 constexpr std::uint8_t kScoped = 16;
 constexpr std::uint8_t kNoDrafts = 32;
+constexpr std::uint8_t kEmbedding = 64;
 constexpr std::uint8_t kOpenFlags =
-    kReportHashes | kMakeReceipt | kBackground | kScored | kScoped | kNoDrafts;
+    kReportHashes | kMakeReceipt | kBackground | kScored | kScoped | kNoDrafts | kEmbedding;
 
 // Bits of the byte of sampling parameters that said once whether there are log probabilities.
 constexpr std::uint8_t kLogprobs = 1;
@@ -46,8 +48,7 @@ static_assert(kKnownFlags < (1U << BatchRow::kReasonShift) &&
 static_assert(kLogprobBytes == sizeof(TokenId) + sizeof(float),
               "kLogprobBytes counts every field of a log-probability");
 static_assert(static_cast<int>(FinishReason::kError) == 3, "the error of tokens.finish names 3");
-static_assert(kOpenFlags == 63,
-              "the six flags fill the lowest bits, so every value up to 63 is valid");
+static_assert(kOpenFlags == 127, "the flags fill the lowest bits: every value up to 127 is valid");
 static_assert(kCachedBytes == sizeof(CachedPrefix::sequence) + sizeof(CachedPrefix::positions),
               "kCachedBytes counts every field of a cached prefix");
 
@@ -198,7 +199,8 @@ void write_open(ByteWriter& writer, const SequenceOpen& open) {
   const auto flags = static_cast<std::uint8_t>(
       flag(open.report_hashes, kReportHashes) | flag(open.receipt.has_value(), kMakeReceipt) |
       flag(open.background, kBackground) | flag(!open.scored.empty(), kScored) |
-      flag(open.scope.has_value(), kScoped) | flag(!open.drafts, kNoDrafts));
+      flag(open.scope.has_value(), kScoped) | flag(!open.drafts, kNoDrafts) |
+      flag(open.embedding > 0, kEmbedding));
   writer.write(open.sequence.value, open.prompt_tokens, flags);
   if (open.receipt) {
     writer.append(open.receipt->request);
@@ -208,6 +210,7 @@ void write_open(ByteWriter& writer, const SequenceOpen& open) {
     write_list(writer, open.scored, [&](TokenId token) { writer.write(token); });
   }
   if (open.scope) writer.append(open.scope->bytes);
+  if (open.embedding > 0) writer.write(open.embedding);
   write_sampling(writer, open.sampling);
 }
 
@@ -232,6 +235,10 @@ Result<SequenceOpen> read_open(ByteReader& reader, const StepShape& shape) {
   if ((flags & kScoped) != 0) {
     Hash256& scope = open.scope.emplace();
     std::ranges::copy(reader.take(scope.bytes.size()), scope.bytes.begin());
+  }
+  if ((flags & kEmbedding) != 0) {
+    open.embedding = reader.read<std::uint32_t>();
+    REQUIRE(open.embedding > 0, "embedding has no values; one that is told has some");
   }
   TRY(open.sampling, read_sampling(reader, shape.vocabulary));
   REQUIRE(!reader.failed(), "the message ends inside an open");
@@ -330,6 +337,20 @@ Result<SequenceDrafts> read_drafts(ByteReader& reader, const StepShape& shape) {
   return drafts;
 }
 
+Result<PromptEmbedding> read_embedding(ByteReader& reader, const StepShape& shape) {
+  PromptEmbedding out;
+  out.sequence = SequenceId(reader.read<std::uint64_t>());
+  const std::size_t most = std::min<std::size_t>(shape.hidden_size, limits::kEmbeddingValues);
+  TRY(out.values,
+      read_list(reader, "embeddings.values", most, sizeof(float), [&]() -> Result<float> {
+        const auto value = reader.read<float>();
+        REQUIRE(std::isfinite(value), "embeddings.values has a value that is not finite");
+        return value;
+      }));
+  REQUIRE(!out.values.empty(), "embeddings.values has no entries");
+  return out;
+}
+
 Status check_submitted(std::size_t bytes, const SequenceOpen& open) {
   const std::uint64_t least = open.prompt_tokens;
   const std::uint64_t most = least + open.sampling.max_tokens - 1;
@@ -411,16 +432,18 @@ Bytes encode(const StepTokens& tokens) {
   writer.write(tokens.epoch.value, tokens.step.value);
   write_list(writer, tokens.tokens, write_sampled);
   write_sequences(writer, tokens.released);
+  write_list(writer, tokens.scores, write_sampled);
   write_list(writer, tokens.cached, [&](const CachedPrefix& cached) {
     writer.write(cached.sequence.value, cached.positions);
   });
-  if (tokens.scores.empty() && tokens.drafts.empty()) return out;
-  write_list(writer, tokens.scores, write_sampled);
-  if (tokens.drafts.empty()) return out;
   write_list(writer, tokens.drafts, [&](const SequenceDrafts& drafts) {
     writer.write(drafts.sequence.value);
     for (const DraftCount& count : drafts.counts) writer.write(count.drafted, count.accepted);
     write_list(writer, drafts.forced, [&](TokenId token) { writer.write(token); });
+  });
+  write_list(writer, tokens.embeddings, [&](const PromptEmbedding& embedding) {
+    writer.write(embedding.sequence.value);
+    write_list(writer, embedding.values, [&](float value) { writer.write(value); });
   });
   return out;
 }
@@ -433,22 +456,18 @@ Result<StepTokens> decode_step_tokens(ByteSpan bytes, const StepShape& shape) {
                                [&] { return read_sampled(reader, shape); }));
   TRY_VOID(check_runs(tokens.tokens, "tokens"));
   TRY(tokens.released, read_sequences(reader, "released", limits::kBatchReleases));
+  TRY(tokens.scores, read_list(reader, "scores", limits::kBatchRows, kTokenBytesMin,
+                               [&] { return read_sampled(reader, shape); }));
+  TRY_VOID(check_runs(tokens.scores, "scores"));
   TRY(tokens.cached, read_list(reader, "cached", limits::kBatchRows, kCachedBytes,
                                [&] { return read_cached(reader, shape); }));
   TRY_VOID(check_sequences(tokens.cached, "cached"));
-  if (reader.remaining() > 0) {
-    TRY(tokens.scores, read_list(reader, "scores", limits::kBatchRows, kTokenBytesMin,
-                                 [&] { return read_sampled(reader, shape); }));
-    TRY_VOID(check_runs(tokens.scores, "scores"));
-    REQUIRE(!tokens.scores.empty() || reader.remaining() > 0,
-            "scores has no entries; without any it is left out, unless drafts follow");
-  }
-  if (reader.remaining() > 0) {
-    TRY(tokens.drafts, read_list(reader, "drafts", limits::kBatchRows, kDraftsBytesMin,
-                                 [&] { return read_drafts(reader, shape); }));
-    TRY_VOID(check_sequences(tokens.drafts, "drafts"));
-    REQUIRE(!tokens.drafts.empty(), "drafts has no entries; without any it is left out");
-  }
+  TRY(tokens.drafts, read_list(reader, "drafts", limits::kBatchRows, kDraftsBytesMin,
+                               [&] { return read_drafts(reader, shape); }));
+  TRY_VOID(check_sequences(tokens.drafts, "drafts"));
+  TRY(tokens.embeddings, read_list(reader, "embeddings", limits::kBatchRows, kEmbeddingBytesMin,
+                                   [&] { return read_embedding(reader, shape); }));
+  TRY_VOID(check_sequences(tokens.embeddings, "embeddings"));
   TRY_VOID(check_consumed(reader, "tokens"));
   return tokens;
 }

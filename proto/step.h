@@ -74,6 +74,9 @@ struct SequenceOpen {
   // others of it. Without one, a sequence shares with none.
   std::optional<Hash256> scope = {};
   bool drafts = true;  // its tokens may be drafted; they are the same either way
+  // Values of the prompt's embedding, which the last stage tells (StepTokens::embeddings); 0: it
+  // tells none. At most the model's hidden size, and limits::kEmbeddingValues.
+  std::uint32_t embedding = 0;
   friend bool operator==(const SequenceOpen&, const SequenceOpen&) = default;
 };
 
@@ -190,6 +193,13 @@ struct SequenceDrafts {
   friend bool operator==(const SequenceDrafts&, const SequenceDrafts&) = default;
 };
 
+// What a prompt means, as a vector of length 1 (kernels/CANONICAL.md, 10b).
+struct PromptEmbedding {
+  SequenceId sequence;
+  std::vector<float> values;  // finite; SequenceOpen::embedding of them
+  friend bool operator==(const PromptEmbedding&, const PromptEmbedding&) = default;
+};
+
 // What one step brought. The last stage sends one for every StepBatch, even with no tokens. Tokens
 // of a sequence are contiguous, positions ascending by one, as the rows that they come from.
 struct StepTokens {
@@ -203,6 +213,8 @@ struct StepTokens {
   // With the first token of a sequence, if any row of it was cached.
   std::vector<CachedPrefix> cached = {};
   std::vector<SequenceDrafts> drafts = {};  // of sequences where there is something to tell
+  // Of prompts that are embedded: once each, with the sequence's first token.
+  std::vector<PromptEmbedding> embeddings = {};
   friend bool operator==(const StepTokens&, const StepTokens&) = default;
 };
 
@@ -239,10 +251,10 @@ struct StepShape {
 };
 
 // Layout: fields in the order of the structs, little-endian, no padding; each vector as a u32
-// count, then its items; an open's choices (hashes, receipt, background, scored, scope, no drafts)
-// are bits of one byte; `cached` stands before scores and drafts, which follow only where there are
-// some of either. Two sizes are not sent because the receiver computes them: the activations (rows
-// x hidden_size x 2 bytes, to the end) and a SubmitMessage's prompt (likewise, 4 bytes).
+// count, then its items; an open's choices (hashes, receipt, background, scored, scope, no drafts,
+// embedding) are bits of one byte. Two sizes are not sent because the receiver computes them: the
+// activations (rows x hidden_size x 2 bytes, to the end) and a SubmitMessage's prompt (likewise, 4
+// bytes).
 Bytes encode(const StepBatch& batch);
 Bytes encode(const StepTokens& tokens);
 Bytes encode(const SubmitMessage& submit);

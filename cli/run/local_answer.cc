@@ -23,6 +23,11 @@ class LocalAnswerer final : public Answerer {
     TRY(auto file, model::GgufFile::open(path.string()));
     TRY(self->model_, read_texts(*file, options.chat_template));
     const model::ModelSpec& spec = self->model_.spec;
+    if (spec.gives_embeddings) {
+      return Error::of(ErrorCode::kUnsupported, "the model '", options.model,
+                       "' gives embeddings and generates no text: serve it with hearth serve, and "
+                       "send texts to /v1/embeddings");
+    }
     node::LocalOptions local;
     local.stages = options.stages;
     local.threads =

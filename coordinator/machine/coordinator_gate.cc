@@ -25,6 +25,9 @@ class CoordinatorGate::Tracked final : public SequenceEvents {
     events_->on_scores(std::move(scores));
   }
   void on_drafts(const DraftCounts& counts) override { events_->on_drafts(counts); }
+  void on_embedding(std::vector<float> values) override {
+    events_->on_embedding(std::move(values));
+  }
   void on_token(const SampledToken& token) override {
     const auto events = events_;
     if (token.finish != FinishReason::kNone) forget();

@@ -46,6 +46,9 @@ class ModelSwitch::Held final : public SequenceEvents, public std::enable_shared
     events_->on_scores(std::move(scores));
   }
   void on_drafts(const DraftCounts& counts) override { events_->on_drafts(counts); }
+  void on_embedding(std::vector<float> values) override {
+    events_->on_embedding(std::move(values));
+  }
   void on_token(const SampledToken& token) override {
     const auto self = shared_from_this();
     if (token.finish != FinishReason::kNone) forget();

@@ -282,6 +282,9 @@ Status SequenceLifecycle::take_tokens(Pipeline& pipeline, const Frame& frame) {
   pipeline.last_step = tokens.step;
   TRY_VOID(take_cached(epoch, tokens.cached));
   TRY_VOID(take_scores(epoch, std::move(tokens.scores)));
+  for (PromptEmbedding& embedding : tokens.embeddings) {
+    TRY_VOID(take_embedding(epoch, std::move(embedding)));
+  }
   for (const SequenceDrafts& drafts : tokens.drafts) take_drafts(epoch, drafts);
   const std::vector<SampledToken>& all = tokens.tokens;
   for (std::size_t i = 0; i < all.size(); ++i) {
@@ -375,6 +378,21 @@ Status SequenceLifecycle::take_scores(Epoch epoch, std::vector<SampledToken> sco
       sequence->events->on_scores({std::make_move_iterator(begin), std::make_move_iterator(end)});
     }
     begin = end;
+  }
+  return ok_status();
+}
+
+Status SequenceLifecycle::take_embedding(Epoch epoch, PromptEmbedding embedding) {
+  const std::shared_ptr<Sequence> sequence = scheduler_.find(embedding.sequence);
+  const std::string name = "embedding of sequence " + std::to_string(embedding.sequence.value);
+  REQUIRE(sequence && sequence->epoch == epoch && !sequence->released,
+          "an " + name + ", which is not on this pipeline");
+  const std::uint32_t wanted = sequence->answer.empty() ? sequence->request.embedding : 0;
+  REQUIRE(embedding.values.size() == wanted, "the ", name, " has ", embedding.values.size(),
+          " values; ", wanted, " were asked for");
+  sequence->embedded = true;
+  if (!sequence->ended && !sequence->stopped) {
+    sequence->events->on_embedding(std::move(embedding.values));
   }
   return ok_status();
 }

@@ -76,6 +76,7 @@ class SequenceLifecycle : MachineParts {
   Status take_cached(Epoch epoch, const std::vector<CachedPrefix>& all);
   Status take_scores(Epoch epoch, std::vector<SampledToken> scores);
   void take_drafts(Epoch epoch, const SequenceDrafts& drafts);
+  Status take_embedding(Epoch epoch, PromptEmbedding embedding);
   Status take_token(Epoch epoch, const SampledToken& token, std::uint32_t run);
   void deliver(const std::shared_ptr<Sequence>& sequence, const SampledToken& token);
   void release(Sequence& sequence);

@@ -59,6 +59,8 @@ Status Sequence::take(const SampledToken& token) {
                 std::to_string(token.position) + ", where it had " + std::to_string(before));
     return ok_status();
   }
+  REQUIRE(request.embedding == 0 || embedded || token.finish == FinishReason::kError,
+          name + " has a token and not its embedding");
   answer.push_back(token.token);
   fruitless = 0;
   const std::uint32_t wanted = request.sampling.max_tokens;
@@ -94,6 +96,7 @@ SequenceOpen Sequence::open() const {
   open.drafts = request.drafts;
   // With the first token all of them are known.
   if (request.score_prompt && answer.empty()) open.scored = request.prompt;
+  if (answer.empty()) open.embedding = request.embedding;
   return open;
 }
 

@@ -51,6 +51,7 @@ struct Sequence {
   bool lost = false;  // one that it ran on, before
   TimePoint lost_at{};
   TimePoint resume_by{};        // it ends then, unless a pipeline is coming
+  bool embedded = false;        // its embedding has come
   std::uint32_t fruitless = 0;  // pipelines lost since its last token
   // Tokens of its answer that its pipeline repeats, because the hashes of their rows are wanted.
   std::uint32_t again = 0;

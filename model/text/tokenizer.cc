@@ -113,6 +113,7 @@ Status read_ids(const GgufFile& file, TokenizerSource& source) {
     if (const auto token = file.get_uint(key); token.ok()) *id = *token;
   }
   TRY_VOID(optional_key(source.add_bos, file.get_bool("tokenizer.ggml.add_bos_token")));
+  TRY_VOID(optional_key(source.add_eos, file.get_bool("tokenizer.ggml.add_eos_token")));
   return optional_key(source.add_space_prefix, file.get_bool("tokenizer.ggml.add_space_prefix"));
 }
 

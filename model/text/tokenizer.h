@@ -36,7 +36,7 @@ class Tokenizer {
 
   // kInvalidInput when text is longer than limits::kTextBytes. Invalid UTF-8 is encoded byte by
   // byte where the vocabulary can, else as U+FFFD. O(n log n) in the length of the text.
-  // add_bos prepends BOS where the model expects one. EOS is never appended: a prompt is continued.
+  // add_bos prepends BOS where the model expects one. EOS is never appended: see adds_eos().
   virtual Result<std::vector<TokenId>> encode(std::string_view text, SpecialTokens special,
                                               bool add_bos) const = 0;
   // The ids of the joined text, so that words run on from one piece to the next as they would in
@@ -59,6 +59,8 @@ class Tokenizer {
     return named_tokens_;
   }
   bool adds_bos() const { return adds_bos_; }
+  // The model expects EOS behind a text that is not continued: one whose embedding is asked for.
+  bool adds_eos() const { return adds_eos_; }
   // No token stands for more bytes of a text, so that n bytes are at least n divided by this many
   // tokens. 0: nothing is known, for some bytes are left out by this vocabulary.
   std::size_t longest_token_bytes() const { return longest_token_bytes_; }
@@ -74,6 +76,7 @@ class Tokenizer {
   TokenId eos_ = -1;
   std::vector<std::pair<std::string_view, TokenId>> named_tokens_;
   bool adds_bos_ = false;
+  bool adds_eos_ = false;
   std::size_t longest_token_bytes_ = 0;
   std::string_view kind_;
 };

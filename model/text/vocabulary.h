@@ -36,7 +36,7 @@ struct TokenizerSource {
   std::optional<std::uint64_t> bos, eos, eot, eom, unknown;
   std::optional<std::uint64_t> fim_pad, fim_repo, fim_separator;
   std::optional<std::uint64_t> padding, separator, classifier, mask;  // templates name them
-  std::optional<bool> add_bos, add_space_prefix;
+  std::optional<bool> add_bos, add_eos, add_space_prefix;
 };
 
 // Token texts with an index from text to id. A text stands once.

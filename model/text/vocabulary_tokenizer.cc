@@ -62,6 +62,7 @@ VocabularyTokenizer::VocabularyTokenizer(Vocabulary entries, const TokenizerSour
     if (id && *id < vocabulary_) named_tokens_.emplace_back(name, static_cast<TokenId>(*id));
   }
   adds_bos_ = source.add_bos.value_or(default_bos) && bos_ >= 0;
+  adds_eos_ = source.add_eos.value_or(false) && eos_ >= 0;
   byte_tokens_.fill(-1);
   // Some files name a control token here; no text becomes one, so that it stands for nothing.
   const TokenId unknown = source.unknown ? static_cast<TokenId>(*source.unknown) : -1;

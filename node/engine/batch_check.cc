@@ -47,6 +47,8 @@ Status check_opens(const StepBatch& batch, const StageSequences& sequences, cons
               name_of(open.sequence), " has the scored token ", token,
               ", which is not in the vocabulary of ", shape.vocabulary);
     }
+    REQUIRE(open.embedding <= shape.hidden_size, name_of(open.sequence), " has an embedding of ",
+            open.embedding, " values, the model has ", shape.hidden_size);
     REQUIRE(opened.emplace(open.sequence, known_of(open, 0)).second,
             name_of(open.sequence) + " is opened twice in one step");
   }

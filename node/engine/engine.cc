@@ -17,6 +17,7 @@
 #include "node/engine/forward.h"
 #include "node/engine/kv_cache.h"
 #include "node/engine/prefix_cache.h"
+#include "node/engine/prompt_embedder.h"
 #include "node/engine/sampler.h"
 #include "node/engine/stage_memory.h"
 #include "node/engine/step_hash.h"
@@ -61,7 +62,7 @@ class StageEngine final : public Engine {
  public:
   StageEngine(std::shared_ptr<const model::GgufFile> file, const model::ModelSpec& spec,
               const EngineOptions& options, std::unique_ptr<StageForward> forward,
-              std::uint64_t replay_bytes);
+              std::optional<PromptEmbedder> embedder, std::uint64_t replay_bytes);
 
   bool can_begin(const StepBatch& batch) const override;
   Status begin(StepBatch& batch) override;
@@ -107,6 +108,11 @@ class StageEngine final : public Engine {
     return is_last() && std::size_t{position} + 1 < sequence.open.scored.size();
   }
   void score(Step& step, std::uint32_t index, unsigned thread, std::span<const float> logits);
+  // The last stage says what the prompt means, of the prompt's last row.
+  bool embeds(const StageSequence& sequence, Position position) const {
+    return is_last() && sequence.open.embedding > 0 && position + 1 == sequence.open.prompt_tokens;
+  }
+  void embed(Step& step);
   void on_logits(Step& step, std::uint32_t computed, unsigned thread,
                  std::span<const float> logits);
   void sample(Step& step, std::uint32_t computed, unsigned thread, std::span<const float> logits);
@@ -129,8 +135,9 @@ class StageEngine final : public Engine {
   const model::ModelSpec spec_;
   const EngineOptions options_;
   const std::unique_ptr<StageForward> forward_;
-  std::vector<Sampler> samplers_;  // one a thread; last stage only
-  GrammarStore grammars_;          // last stage only
+  std::vector<Sampler> samplers_;           // one a thread; last stage only
+  GrammarStore grammars_;                   // last stage only
+  std::optional<PromptEmbedder> embedder_;  // likewise
   StageSequences sequences_;
   PrefixCache cache_;
   std::array<Step, kStepsUnderWay> steps_;  // from oldest_ on, as many as are under way
@@ -140,12 +147,13 @@ class StageEngine final : public Engine {
 
 StageEngine::StageEngine(std::shared_ptr<const model::GgufFile> file, const model::ModelSpec& spec,
                          const EngineOptions& options, std::unique_ptr<StageForward> forward,
-                         std::uint64_t replay_bytes)
+                         std::optional<PromptEmbedder> embedder, std::uint64_t replay_bytes)
     : file_(std::move(file)),
       spec_(spec),
       options_(options),
       forward_(std::move(forward)),
       grammars_(*file_, options.vocabulary),
+      embedder_(std::move(embedder)),
       cache_(kv_pages(), is_last() ? 0 : row_bytes(), replay_bytes) {
   if (is_last()) samplers_.assign(forward_->threads(), Sampler(spec_.vocabulary));
   if (is_last() && options_.vocabulary != nullptr) options_.vocabulary->begin(file_);
@@ -230,6 +238,7 @@ Status StageEngine::finish(StepBatch& batch, StepResult& result) {
   const Status computed = step.rows.empty() ? ok_status() : forward_->finish();
   if (computed.ok()) {
     settle(step);
+    if (is_last()) embed(step);
     if (is_last()) collect_tokens(step);
     hash_outputs(step);
     settle_hashes(step);
@@ -391,8 +400,9 @@ bool StageEngine::replay(Step& step, std::uint32_t index) {
     sequence.lose_chain(row.position);
     return false;
   }
-  const bool wanted = (row.flags & BatchRow::kSample) != 0 || observed(row);
-  if (is_last() && (wanted || scores(sequence, row.position))) return false;
+  const bool wanted = (row.flags & BatchRow::kSample) != 0 || observed(row) ||
+                      scores(sequence, row.position) || embeds(sequence, row.position);
+  if (is_last() && wanted) return false;
   const Position said = planted(SwarmDefect::kRowBeforeReplayed) && row.position > 0
                             ? row.position - 1
                             : row.position;
@@ -416,6 +426,7 @@ void StageEngine::add_row(Step& step, std::uint32_t index) {
   const bool scored = scores(*step.sequences[index], row.position);
   computed.sample =
       is_last() && ((row.flags & BatchRow::kSample) != 0 || computed.observed || scored);
+  computed.embedded = embeds(*step.sequences[index], row.position);
   if (scored) step.scores.resize(step.batch.rows.size());
 }
 
@@ -510,6 +521,23 @@ void StageEngine::mark_cached(StageSequence& sequence, BatchRow& row, bool repla
   row.flags = static_cast<std::uint8_t>(cached ? row.flags | BatchRow::kCached
                                                : row.flags & ~BatchRow::kCached);
   if (cached && is_last() && row.position == sequence.cached) ++sequence.cached;
+}
+
+// Reads the residuals that settle() has put into the batch.
+void StageEngine::embed(Step& step) {
+  for (std::size_t i = 0; i < step.batch.rows.size(); ++i) {
+    BatchRow& row = step.batch.rows[i];
+    StageSequence& sequence = *step.sequences[i];
+    if (row.failed() || !embeds(sequence, row.position)) continue;
+    auto values =
+        embedder_->embed(*options_.kernels, activation(step.batch, i), sequence.open.embedding);
+    if (values) {
+      step.result.embeddings.push_back({row.sequence, *std::move(values)});
+    } else {
+      sequence.fail(row.position, ErrorCode::kNumeric);
+      row.fail(sequence.why);
+    }
+  }
 }
 
 // On a thread of the pool.
@@ -818,8 +846,12 @@ Result<std::unique_ptr<Engine>> Engine::load(std::shared_ptr<const model::GgufFi
   try {
     TRY(auto forward, load_forward(*file, spec, options));
     TRY(const std::uint64_t replay_bytes, replay_within(*file, spec, options));
-    return std::unique_ptr<Engine>(std::make_unique<StageEngine>(std::move(file), spec, options,
-                                                                 std::move(forward), replay_bytes));
+    std::optional<PromptEmbedder> embedder;
+    if (options.layers.end == spec.layers) {
+      TRY(embedder, PromptEmbedder::load(*file, spec));
+    }
+    return std::unique_ptr<Engine>(std::make_unique<StageEngine>(
+        std::move(file), spec, options, std::move(forward), std::move(embedder), replay_bytes));
   } catch (const std::bad_alloc&) {
     return Error::of(ErrorCode::kNoCapacity, "no memory for the working buffers of ",
                      options.batch_rows, " rows");

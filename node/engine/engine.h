@@ -68,10 +68,11 @@ struct EngineOptions {
 };
 
 struct StepResult {
-  std::vector<SampledToken> tokens;    // last stage only
-  std::vector<SequenceId> released;    // sequences whose KV this step gave back
-  std::vector<SampledToken> scores;    // StepTokens::scores; last stage only
-  std::vector<SequenceDrafts> drafts;  // likewise
+  std::vector<SampledToken> tokens;         // last stage only
+  std::vector<SequenceId> released;         // sequences whose KV this step gave back
+  std::vector<SampledToken> scores;         // StepTokens::scores; last stage only
+  std::vector<SequenceDrafts> drafts;       // likewise
+  std::vector<PromptEmbedding> embeddings;  // likewise
   // Rows of sequences that asked for them; drafts of an earlier step, once they are known to stay.
   std::vector<RowHash> hashes;
   std::uint32_t replayed = 0;  // rows that were said again and not computed

@@ -28,6 +28,7 @@ struct ForwardRow {
   // before them if they are observed.
   const DrawRequest* draw = nullptr;
   bool observed = false;
+  bool embedded = false;  // of a last stage: its residual in output() is read
 };
 
 inline constexpr std::uint32_t kStepsUnderWay = 2;  // each has buffers of its own
@@ -63,6 +64,7 @@ class StageForward {
   virtual bool failed(std::uint32_t row) const = 0;
   // (batch_rows, hidden): the 16-bit residual of the computed rows, from row 0 on, as it comes into
   // the step that begins next, and as it leaves the step finished last, until the next one begins.
+  // On a last stage the latter means something in steps with an embedded row alone.
   virtual std::uint16_t* input() = 0;
   virtual const std::uint16_t* output() const = 0;
 

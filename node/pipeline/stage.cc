@@ -397,7 +397,8 @@ void Stage::pass_on(const StepBatch& batch, StepResult result) {
   }
   const Status answered =
       answer({batch.epoch, batch.step, std::move(result.tokens), std::move(result.released),
-              std::move(result.scores), std::move(result.cached), std::move(result.drafts)});
+              std::move(result.scores), std::move(result.cached), std::move(result.drafts),
+              std::move(result.embeddings)});
   if (!answered.ok()) fail(answered.error().message);
 }
 

@@ -108,6 +108,12 @@ void LocalRunner::deliver(const StepTokens& tokens) {
       found->second.events.on_drafts(drafts.counts);
     }
   }
+  for (const PromptEmbedding& embedding : tokens.embeddings) {
+    const auto found = running_.find(embedding.sequence);
+    if (found != running_.end() && found->second.events.on_embedding) {
+      found->second.events.on_embedding(embedding);
+    }
+  }
   for (const SampledToken& token : tokens.tokens) {
     const auto found = running_.find(token.sequence);
     if (found == running_.end() || !found->second.events.on_token) continue;
@@ -131,6 +137,7 @@ Result<bool> LocalRunner::step() {
     tokens.scores = std::move(result.scores);
     tokens.cached = std::move(result.cached);
     tokens.drafts = std::move(result.drafts);
+    tokens.embeddings = std::move(result.embeddings);
   }
   TRY_VOID(batcher_.on_tokens(tokens, clock_.now() - begun));
   deliver(hashes);

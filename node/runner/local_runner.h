@@ -51,6 +51,8 @@ class LocalRunner {
     // Positions of the prompt that were not computed, if any; before the first token. May be null.
     std::function<void(std::uint32_t)> on_cached = {};
     std::function<void(const DraftCounts&)> on_drafts = {};  // of each step with some; may be null
+    // Of StepTokens::embeddings; may be null.
+    std::function<void(const PromptEmbedding&)> on_embedding = {};
   };
   // `prompt`: as SubmitMessage's, with the answer so far of a sequence that goes on. kNoCapacity
   // when prompt + max_tokens does not fit the context or the KV pool now.

@@ -22,7 +22,7 @@ import pydantic_ai
 import smolagents
 from langchain_core.messages import HumanMessage
 from langchain_core.tools import tool
-from langchain_openai import ChatOpenAI
+from langchain_openai import ChatOpenAI, OpenAIEmbeddings
 from llama_index.core.llms import ChatMessage
 from llama_index.core.prompts import PromptTemplate
 from llama_index.core.tools import FunctionTool
@@ -89,6 +89,29 @@ class LangChain(unittest.TestCase):
     def test_responses(self):
         answer = self.model(use_responses_api=True, store=False).invoke("Count.")
         self.assertEqual(answer.text() if callable(answer.text) else answer.text, WORDS)
+
+
+class Embeddings(unittest.TestCase):
+    """Of another server, whose model gives them."""
+
+    ROOT = os.environ.get("HEARTH_EMBED_ROOT", "")
+    MODEL = os.environ.get("HEARTH_EMBED_ID", "")
+    TEXTS = [f"This is text number {i}." for i in range(150)]
+
+    def test_langchain(self):
+        # Its own tokens are of OpenAI's models: it is to send texts, in parts of at most 128.
+        model = OpenAIEmbeddings(base_url=self.ROOT + "/v1", api_key="any", model=self.MODEL,
+                                 check_embedding_ctx_length=False, chunk_size=100)
+        vectors = model.embed_documents(self.TEXTS)
+        self.assertEqual(len(vectors), len(self.TEXTS))
+        self.assertEqual(vectors[149], model.embed_query(self.TEXTS[149]))
+
+    def test_litellm(self):
+        for prefix, base in (("openai", self.ROOT + "/v1"), ("ollama", self.ROOT)):
+            with self.subTest(prefix):
+                answer = litellm.embedding(model=f"{prefix}/{self.MODEL}", api_base=base,
+                                           api_key="any", input=self.TEXTS[:3])
+                self.assertEqual(len(answer.data), 3)
 
 
 class LiteLlm(unittest.TestCase):

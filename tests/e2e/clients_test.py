@@ -10,6 +10,7 @@ import tempfile
 
 import small_model
 import swarm
+from embeddings_test import with_pooling
 
 WORDS = "One two three four five"
 
@@ -21,11 +22,14 @@ if __name__ == "__main__":
     with tempfile.TemporaryDirectory() as folder:
         model = pathlib.Path(folder, "scripted.gguf")
         small_model.script(swarm.MODEL, model, small_model.words(WORDS))
-        with swarm.Swarm(3, model=model) as s:
+        embedder = pathlib.Path(folder, "embedder.gguf")
+        with_pooling(swarm.MODEL, embedder, way=3, eos=1)
+        with swarm.Swarm(3, model=model) as s, swarm.Swarm(1, model=embedder) as other:
             status, models = s.get("/v1/models")
             assert status == 200, models
             suite = pathlib.Path(__file__).with_name("clients_suite.py")
             sys.exit(subprocess.run([python, suite, *sys.argv[1:]], env={
                 **os.environ, "HEARTH_API_ROOT": s.api, "HEARTH_WORDS": WORDS,
                 "LITELLM_LOCAL_MODEL_COST_MAP": "True",
-                "HEARTH_MODEL_ID": models["data"][0]["id"]}).returncode)
+                "HEARTH_MODEL_ID": models["data"][0]["id"],
+                "HEARTH_EMBED_ROOT": other.api, "HEARTH_EMBED_ID": other.model}).returncode)

@@ -7,6 +7,7 @@
 
 #include <algorithm>
 #include <limits>
+#include <map>
 #include <string>
 #include <vector>
 
@@ -116,6 +117,42 @@ TEST(CardEngine, SeedsAndTypesChangeNoBit) {
     expect_same(run_plan(file, plan_of(1, 40, {device.get()}), requests), base, 1,
                 types + (", seed " + std::to_string(seed)));
   }
+}
+
+// What a prompt means, of the card's residual; among rows of others, in chunks, and where the next
+// step has begun already.
+TEST(CardEngine, EmbeddingsAreTheProcessors) {
+  Bytes bytes;
+  const auto file = model_of("qwen3", bytes, 2);
+  const std::vector<Request> requests = requests_of(4, 1, {34, 5, 17});
+  const auto embed = [&](const std::vector<Device*>& devices, std::uint32_t rows) {
+    auto runner =
+        LocalRunner::load(file, plan_of(devices.empty() ? 1 : 2, rows, devices).options).value();
+    std::map<std::uint64_t, std::vector<float>> out;
+    for (const Request& request : requests) {
+      SequenceOpen open;
+      open.sequence = request.id;
+      open.prompt_tokens = static_cast<std::uint32_t>(request.prompt.size());
+      open.sampling.max_tokens = 1;
+      open.sampling.temperature = 0.0F;
+      open.embedding = request.id.value == 2 ? 0 : 40;
+      LocalRunner::Events events;
+      events.on_embedding = [&out](const PromptEmbedding& embedding) {
+        EXPECT_TRUE(out.emplace(embedding.sequence.value, embedding.values).second);
+      };
+      EXPECT_TRUE(runner->submit(open, request.prompt, events).ok());
+    }
+    while (step(*runner)) {
+    }
+    return out;
+  };
+  const auto base = embed({}, 40);
+  ASSERT_EQ(base.size(), 2U);
+  const auto device = first_card();
+  card::set_seed(1);
+  EXPECT_EQ(embed({device.get()}, 40), base);
+  EXPECT_EQ(embed({device.get()}, 7), base);
+  EXPECT_EQ(embed({nullptr, device.get()}, 7), base);
 }
 
 // Rows enough for the wide product and for blocks of queries, of one prompt and of several, with

@@ -2,7 +2,9 @@
 // accepted is a request; and any text of an answer as the events of every dialect.
 #include <cstddef>
 #include <cstdint>
+#include <memory>
 #include <string_view>
+#include <vector>
 
 #include "base/check.h"
 #include "base/limits.h"
@@ -12,7 +14,7 @@
 namespace hearth::coordinator::http {
 namespace {
 
-constexpr ModelBounds kBounds{1000, 2048};
+constexpr ModelBounds kBounds{1000, 2048, 64};
 
 void check(const TranslatedRequest& translated, Dialect dialect) {
   const GenerationRequest& request = translated.request;
@@ -33,6 +35,24 @@ void check(const TranslatedRequest& translated, Dialect dialect) {
   INVARIANT(!writer->whole({part}, {}).empty(), "an answer has a body");
 }
 
+void check_embed(const Json& body, bool one) {
+  auto translated = translate_ollama_embed(body, one, kBounds);
+  if (!translated.ok()) {
+    INVARIANT(translated.error().status == 400, "what is wrong is the body");
+    return;
+  }
+  if (translated->only_loads) return;
+  INVARIANT(translated->request.embedding && translated->request.embedding->one == one &&
+                !translated->request.prompts.empty(),
+            "what is embedded has texts");
+  AnswerStart start;
+  start.embedding = translated->request.embedding;
+  ChoicePart part;
+  part.embedding = std::make_shared<const std::vector<float>>(2, 0.5F);
+  INVARIANT(!make_answer_writer(Dialect::kOllama, std::move(start))->whole({part}, {}).empty(),
+            "an answer has a body");
+}
+
 }  // namespace
 }  // namespace hearth::coordinator::http
 
@@ -50,5 +70,6 @@ extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size
                 "every refusal has a body");
     }
   }
+  for (const bool one : {false, true}) check_embed(*json, one);
   return 0;
 }

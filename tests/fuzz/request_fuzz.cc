@@ -12,7 +12,7 @@
 namespace hearth::coordinator::http {
 namespace {
 
-constexpr ModelBounds kBounds{1000, 2048};
+constexpr ModelBounds kBounds{1000, 2048, 64};
 
 void check(const GenerationRequest& request) {
   INVARIANT(request.n >= 1 && request.n <= limits::kChoices, "n is in range");
@@ -30,6 +30,11 @@ void check(const GenerationRequest& request) {
     if (ids == nullptr) continue;
     for (const TokenId id : *ids) INVARIANT(id >= 0 && id < 1000, "ids are in the vocabulary");
   }
+  if (request.embedding) {
+    INVARIANT(request.embedding->values >= 1 && request.embedding->values <= kBounds.hidden,
+              "an embedding has values, and no more than the model");
+    INVARIANT(request.prompts.size() <= limits::kHttpSequences, "inputs are bounded");
+  }
   SamplingParams params = request.sampling;
   params.max_tokens = 1;
   INVARIANT(validate(params, kBounds.vocabulary).ok(), "what the API accepts, the sampler takes");
@@ -45,7 +50,7 @@ extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size
     INVARIANT(!error_body(json.error()).empty(), "every refusal has a body");
     return 0;
   }
-  for (auto* parse : {parse_chat_request, parse_completion_request}) {
+  for (auto* parse : {parse_chat_request, parse_completion_request, parse_embedding_request}) {
     auto request = parse(*json, kBounds);
     if (request.ok()) {
       check(*request);

@@ -48,6 +48,7 @@ class Counts:
     hashes: int = 0
     tokens: int = 0
     logprobs: int = 0
+    embedded: int = 0
     refusals: int = 0
     failures: int = 0
 
@@ -127,6 +128,8 @@ def requests_of(rng, vocabulary, rounds):
         stop = [int(t) for t in rng.integers(0, vocabulary, share)]
         out.append((prompt(2, 8), Params(temperature=0.9, seed=seed(), max_tokens=8, stop=stop,
                                          repetition=1.3)))
+        out.append((prompt(5, 30), Params(temperature=0.0, max_tokens=1,
+                                          embedding=int(rng.integers(1, 65)))))
     return out
 
 
@@ -184,6 +187,10 @@ def compare_answer(answer, result, params, where, counts):
                 raise Mismatch(f"{where}: two stages of hearth disagree at {place}")
     compare_hashes(theirs, result.hashes, where, counts)
     compare_tokens(answer["tokens"], result, params, where, counts)
+    ours = [] if result.embedding is None else [bits(value) for value in result.embedding]
+    if answer["embedding"] != ours:
+        raise Mismatch(f"{where}: the embeddings of {params.embedding} values differ")
+    counts.embedded += len(ours)
 
 
 @functools.cache

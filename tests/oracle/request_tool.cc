@@ -71,8 +71,10 @@ Result<json> answer(LocalRunner& runner, std::uint64_t id, const json& request) 
   open.prompt_tokens = static_cast<std::uint32_t>(prompt.size());
   open.report_hashes = true;
   open.sampling = sampling_of(request);
+  open.embedding = request.at("embedding").get<std::uint32_t>();
   TRY_VOID(hearth::validate(open.sampling, runner.spec().vocabulary));
   json tokens = json::array();
+  json embedding = json::array();
   json hashes = json::array();
   LocalRunner::Events events;
   events.on_token = [&](const auto& token) { tokens.push_back(token_json(token)); };
@@ -80,11 +82,16 @@ Result<json> answer(LocalRunner& runner, std::uint64_t id, const json& request) 
     hashes.push_back(
         {hash.position, hash.layers.begin, hash.layers.end, hash.in.hex(), hash.out.hex()});
   };
+  events.on_embedding = [&](const auto& told) {
+    for (const float value : told.values) embedding.push_back(std::bit_cast<std::uint32_t>(value));
+  };
   TRY_VOID(runner.submit(open, std::move(prompt), events));
   for (bool more = true; more;) {
     TRY(more, runner.step());
   }
-  return json{{"tokens", std::move(tokens)}, {"hashes", std::move(hashes)}};
+  return json{{"tokens", std::move(tokens)},
+              {"hashes", std::move(hashes)},
+              {"embedding", std::move(embedding)}};
 }
 
 Result<std::unique_ptr<LocalRunner>> load(const std::string& path) {

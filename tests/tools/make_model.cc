@@ -21,6 +21,7 @@ struct MakeModelOptions {
   std::uint64_t seed = 1;
   std::uint32_t layers = 0;  // 0: those of the shape
   std::uint32_t vocabulary = 0;
+  bool embeddings = false;
 };
 
 Status make_model(const MakeModelOptions& o) {
@@ -29,6 +30,7 @@ Status make_model(const MakeModelOptions& o) {
   options.family = o.family;
   options.seed = o.seed;
   options.name = "synthetic " + o.family + " " + o.shape + " " + o.type;
+  options.embeddings = o.embeddings;
   if (o.layers != 0) options.layers = o.layers;
   if (o.vocabulary != 0) options.vocabulary = o.vocabulary;
   return model::write_synthetic_model(o.out, options);
@@ -59,6 +61,7 @@ void add_make_model(CLI::App& app, Action& action) {
   make->add_option("--layers", o->layers, "layers (0: those of the shape)")->capture_default_str();
   make->add_option("--vocabulary", o->vocabulary, "tokens (0: those of the shape)")
       ->capture_default_str();
+  make->add_flag("--embeddings", o->embeddings, "a model that gives embeddings");
   make->add_option("--seed", o->seed, "of the random weights")->capture_default_str();
   make->callback([o, &action] { action = [o] { return run_make_model(*o); }; });
 }

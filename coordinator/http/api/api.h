@@ -87,7 +87,7 @@ struct Api {
 };
 
 inline ModelBounds bounds_of(const ServedModel& served) {
-  return {served.spec.vocabulary, served.spec.context};
+  return {served.spec.vocabulary, served.spec.context, served.spec.hidden};
 }
 
 std::string wait_text(std::uint32_t seconds);  // "about 25 minutes"

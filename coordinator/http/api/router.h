@@ -47,11 +47,12 @@ void handle_messages(Call call);
 void handle_responses(Call call);
 void handle_ollama_chat(Call call);
 void handle_ollama_generate(Call call);
+void handle_embeddings(Call call);
+void handle_ollama_embed(Call call);
+void handle_ollama_embeddings(Call call);
 // routes/count.cc: the number of tokens of the prompt that a body makes
 void handle_count_messages(Call call);
 void handle_count_input(Call call);
-// routes/embeddings.cc: a refusal
-void handle_embeddings(Call call);
 // routes/ollama.cc: what Ollama's clients ask of a model
 void handle_ollama_tags(Call call);
 void handle_ollama_show(Call call);

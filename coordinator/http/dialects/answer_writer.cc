@@ -5,6 +5,7 @@
 namespace hearth::coordinator::http {
 
 std::unique_ptr<AnswerWriter> make_answer_writer(Dialect dialect, AnswerStart start) {
+  if (start.embedding) return make_embedding_writer(dialect, std::move(start));
   switch (dialect) {
     case Dialect::kResponses: return make_responses_writer(std::move(start));
     case Dialect::kAnthropic: return make_anthropic_writer(std::move(start));

@@ -5,6 +5,7 @@
 
 #include <cstdint>
 #include <memory>
+#include <optional>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -33,6 +34,7 @@ struct AnswerStart {
   AnswerHead head;
   std::uint64_t prompt_tokens = 0;
   OrderedJson frame = {};  // what an answer of the dialect repeats of its request
+  std::optional<EmbeddingForm> embedding = {};  // the answer is the embeddings of its prompts
   std::shared_ptr<const model::Tokenizer> tokenizer;
 };
 
@@ -92,6 +94,7 @@ std::unique_ptr<AnswerWriter> make_openai_writer(AnswerStart start);
 std::unique_ptr<AnswerWriter> make_responses_writer(AnswerStart start);
 std::unique_ptr<AnswerWriter> make_anthropic_writer(AnswerStart start);
 std::unique_ptr<AnswerWriter> make_ollama_writer(AnswerStart start, bool chat);
+std::unique_ptr<AnswerWriter> make_embedding_writer(Dialect dialect, AnswerStart start);
 std::unique_ptr<AnswerWriter> make_answer_writer(Dialect dialect, AnswerStart start);
 
 // "2026-11-25T22:35:14Z", as Ollama writes times.

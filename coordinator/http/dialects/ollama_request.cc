@@ -137,6 +137,36 @@ void translate_think(FieldReader& fields, Json& chat) {
 
 }  // namespace
 
+ApiResult<TranslatedRequest> translate_ollama_embed(const Json& body, bool one,
+                                                    const ModelBounds& bounds) {
+  FieldReader fields(body);
+  if (fields.failed()) return fields.error();
+  TranslatedRequest out;
+  const char* const name = one ? "prompt" : "input";
+  const Json* input = fields.find(name);
+  const bool is_text = input == nullptr || input->is_string() || (!one && input->is_array());
+  if (!is_text) {
+    fields.fail(name, one ? "must be a string" : "must be a string or an array of strings");
+  }
+  if (fields.failed()) return fields.error();
+  if (input == nullptr || input->empty() || *input == "") {
+    out.only_loads = true;
+    out.request.model = fields.string("model").value_or("");
+    if (fields.failed()) return fields.error();
+    return out;
+  }
+  // What may be said of the model's memory changes no embedding here.
+  Json translated = Json::object();
+  copy_others(body, {"prompt", "input", "options", "keep_alive", "encoding_format", "truncate"},
+              translated);
+  translated["input"] = *input;
+  translated["truncate"] = fields.boolean("truncate").value_or(true);
+  if (fields.failed()) return fields.error();
+  TRY(out.request, parse_embedding_request(translated, bounds));
+  out.request.embedding->one = one;
+  return out;
+}
+
 ApiResult<TranslatedBody> translate_ollama(const Json& body, bool chat) {
   FieldReader fields(body);
   TranslatedBody out;

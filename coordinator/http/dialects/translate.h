@@ -30,6 +30,9 @@ struct TranslatedBody {
   OrderedJson frame = {};
   bool only_loads = false;
 };
+// Of Ollama's /api/embed; `one`: of /api/embeddings, which has a prompt in place of inputs.
+ApiResult<TranslatedRequest> translate_ollama_embed(const Json& body, bool one,
+                                                    const ModelBounds& bounds);
 ApiResult<TranslatedBody> translate_anthropic(const Json& body, bool counts);
 ApiResult<TranslatedBody> translate_responses(const Json& body);
 ApiResult<TranslatedBody> translate_ollama(const Json& body, bool chat);

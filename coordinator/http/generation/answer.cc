@@ -146,6 +146,10 @@ void Answer::add_drafts(std::uint32_t choice, const DraftCounts& counts) {
   }
 }
 
+void Answer::embed(std::uint32_t choice, std::vector<float> values) {
+  parts_[choice].choice.embed(std::move(values));
+}
+
 bool Answer::push(std::uint32_t choice, const SampledToken& token, TimePoint now) {
   Part& part = parts_[choice];
   INVARIANT(!part.settled && !part.choice.done(), "a token comes before the end of its choice");
@@ -190,7 +194,7 @@ AnswerHead Answer::head() const {
 }
 
 AnswerStart Answer::start() const {
-  return {head(), prompt_tokens_, input_.frame, model_.tokenizer};
+  return {head(), prompt_tokens_, input_.frame, input_.request.embedding, model_.tokenizer};
 }
 
 // A prompt counts once, as computed for the first of its choices.

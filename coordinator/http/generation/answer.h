@@ -122,6 +122,7 @@ class Answer {
   void admit(std::uint32_t choice, TimePoint now) { parts_[choice].admitted = now; }
   void set_cached(std::uint32_t choice, std::uint32_t positions);
   void score(std::uint32_t choice, std::vector<SampledToken> scores);
+  void embed(std::uint32_t choice, std::vector<float> values);
   // True when something of it may be told: new text, or its end.
   bool push(std::uint32_t choice, const SampledToken& token, TimePoint now);
   void add_drafts(std::uint32_t choice, const DraftCounts& counts);

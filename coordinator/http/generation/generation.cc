@@ -103,6 +103,9 @@ class ChoiceEvents final : public SequenceEvents {
     deliver(&Generation::on_scores, std::move(scores));
   }
   void on_drafts(const DraftCounts& counts) override { deliver(&Generation::on_drafts, counts); }
+  void on_embedding(std::vector<float> values) override {
+    deliver(&Generation::on_embedding, std::move(values));
+  }
   void on_token(const SampledToken& token) override { deliver(&Generation::on_token, token); }
   void on_hashes(std::vector<RowHash> hashes) override {
     deliver(&Generation::on_hashes, std::move(hashes));
@@ -199,6 +202,9 @@ void Generation::begin() {
   if (verification_.asked() && !answer_.identity().has_receipts()) {
     verification_.cannot("this server keeps no ledger");
   }
+  if (verification_.asked() && answer_.request().embedding) {
+    verification_.cannot("receipts prove what the layers computed of an input, not its embedding");
+  }
   shorten_to_credit();
   if (const auto refused = hold_credit()) return fail(*refused);
   std::vector<std::uint32_t> all(answer_.size());
@@ -209,6 +215,12 @@ void Generation::begin() {
 std::optional<ApiError> Generation::too_long(std::uint64_t positions, const char* where) const {
   for (const Answer::Part& part : answer_.parts()) {
     if (part.prompt_tokens + part.max_tokens <= positions) continue;
+    if (answer_.request().embedding) {
+      return ApiError::invalid(
+          fmt::format("an input of {} tokens is too large: at most {} fit {}; send it in parts",
+                      part.prompt_tokens, positions - std::min<std::uint64_t>(positions, 1), where),
+          "input", "context_length_exceeded");
+    }
     return ApiError::invalid(
         fmt::format("the prompt has {} tokens and max_tokens is {}; together at most {} fit {}",
                     part.prompt_tokens, part.max_tokens, positions, where),
@@ -296,6 +308,7 @@ GenerateRequest Generation::request_of(std::uint32_t choice) const {
   out.sampling = answer_.sampling(choice);
   out.report_hashes = request.return_hashes;
   out.score_prompt = request.scores_prompt();
+  if (request.embedding) out.embedding = request.embedding->values;
   out.receipt = answer_.identity().receipt_order(choice);
   out.policy = request.policy;
   out.model = answer_.model().number;
@@ -358,10 +371,10 @@ void Generation::accept(const std::vector<std::uint32_t>& choices, const SubmitA
     verification_.cannot(answer.bounds.unverifiable);
   }
   const std::optional<Keep>& keep = answer_.input().keep;
-  // What a dialect repeats of its request is not stored, nor are the scores of a prompt: after a
+  // What a dialect repeats of its request is not stored, nor are scores and embeddings: after a
   // restart their clients get the same answer again, computed once more.
   const bool written = keep && api_->kept.writes() && answer_.input().dialect == Dialect::kOpenAi &&
-                       !answer_.request().scores_prompt() &&
+                       !answer_.request().scores_prompt() && !answer_.request().embedding &&
                        answer_.prompt_tokens() <= limits::kKeptRequestBytes / sizeof(TokenId);
   if (written) api_->kept.write(*keep, encode(answer_.kept_request()));
   // One that waits for a pipeline may yet be refused.
@@ -404,6 +417,11 @@ void Generation::on_scores(std::uint32_t choice, std::vector<SampledToken> score
 
 void Generation::on_drafts(std::uint32_t choice, const DraftCounts& counts) {
   if (!ended_ && !answer_.part(choice).choice.done()) answer_.add_drafts(choice, counts);
+}
+
+void Generation::on_embedding(std::uint32_t choice, std::vector<float> values) {
+  if (ended_ || answer_.part(choice).choice.tokens() > 0) return;
+  answer_.embed(choice, std::move(values));
 }
 
 void Generation::on_token(std::uint32_t choice, const SampledToken& token) {

@@ -89,6 +89,7 @@ class Generation : public std::enable_shared_from_this<Generation> {
   void on_cached(std::uint32_t choice, std::uint32_t positions);
   void on_scores(std::uint32_t choice, std::vector<SampledToken> scores);
   void on_drafts(std::uint32_t choice, const DraftCounts& counts);
+  void on_embedding(std::uint32_t choice, std::vector<float> values);
   void on_token(std::uint32_t choice, const SampledToken& token);
   void on_hashes(std::uint32_t choice, std::vector<RowHash> hashes);
   void on_error(std::uint32_t choice, const Error& error);

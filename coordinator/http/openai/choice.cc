@@ -136,6 +136,7 @@ ChoicePart Choice::part(std::uint32_t from) const {
   out.logprobs.insert(out.logprobs.end(), logprobs_.begin() + static_cast<std::ptrdiff_t>(scored),
                       logprobs_.end());
   out.stop_string = matcher_.match();
+  out.embedding = embedding_;
   if (!out.begins_prompt) {
     out.text_offset = scored == 0 || offsets_.empty() ? prompt_characters_ : offsets_[scored - 1];
   }
@@ -153,6 +154,7 @@ std::size_t Choice::bytes() const {
   std::size_t bytes =
       text_.size() + reasoning_.size() + ids_.size() * (sizeof(Ends) + sizeof(TokenId));
   for (const ToolCallPart& call : calls_) bytes += sizeof call + call.arguments.size();
+  if (embedding_) bytes += embedding_->size() * sizeof(float);
   for (const auto* list : {&prompt_logprobs_, &logprobs_}) {
     for (const SampledToken& token : *list) {
       bytes += sizeof token + token.top.size() * sizeof(TokenLogprob);

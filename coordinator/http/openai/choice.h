@@ -7,6 +7,7 @@
 #include <memory>
 #include <optional>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "coordinator/http/openai/requests.h"
@@ -32,6 +33,10 @@ class Choice {
 
   // Takes the log probability of a token of the prompt, which an echo tells.
   void score(SampledToken token);
+  // Takes the embedding of the prompt.
+  void embed(std::vector<float> values) {
+    embedding_ = std::make_shared<const std::vector<float>>(std::move(values));
+  }
   // Takes one token. True when something may be sent: new text, or the end.
   bool push(const SampledToken& token);
 
@@ -79,6 +84,7 @@ class Choice {
   // Where requested, by token; without the end token, unless the prompt's are told as well.
   std::vector<SampledToken> logprobs_;
   std::vector<std::uint64_t> offsets_;  // of a completion, by token: characters up to its end
+  std::shared_ptr<const std::vector<float>> embedding_;
   std::string finish_reason_;
   std::shared_ptr<const model::Tokenizer> tokenizer_;
 };

@@ -277,33 +277,36 @@ void parse_completion_logprobs(FieldReader& fields, GenerationRequest& request) 
       fields.integer<std::uint32_t>("logprobs", 0, limits::kTopLogprobs).value_or(0);
 }
 
-void parse_prompts(FieldReader& fields, const ModelBounds& bounds, GenerationRequest& request) {
-  const Json* prompt = fields.find("prompt");
-  if (prompt == nullptr) return fields.fail("prompt", "is required");
+// Of a completion, or what is embedded.
+void parse_prompts(FieldReader& fields, const char* name, std::uint32_t most,
+                   const ModelBounds& bounds, GenerationRequest& request) {
+  const Json* prompt = fields.find(name);
+  if (prompt == nullptr) return fields.fail(name, "is required");
   if (prompt->is_string()) {
     request.prompts.emplace_back(prompt->get<std::string>());
     return;
   }
   if (!prompt->is_array() || prompt->empty()) {
-    return fields.fail("prompt", "must be a string, or a non-empty array of strings or token ids");
+    return fields.fail(name, "must be a string, or a non-empty array of strings or token ids");
   }
   if (prompt->front().is_number()) {
-    auto ids = parse_token_ids(fields, "prompt", *prompt, bounds.vocabulary);
+    auto ids = parse_token_ids(fields, name, *prompt, bounds.vocabulary);
     if (ids) request.prompts.emplace_back(std::move(*ids));
     return;
   }
-  if (prompt->size() > limits::kPrompts) {
-    return fields.fail("prompt", fmt::format("has more than {} prompts", limits::kPrompts));
+  if (prompt->size() > most) {
+    return fields.fail(name, fmt::format("has {} entries; the limit is {}, send it in parts",
+                                         prompt->size(), most));
   }
   for (const Json& item : *prompt) {
     if (item.is_string()) {
       request.prompts.emplace_back(item.get<std::string>());
     } else if (item.is_array()) {
-      auto ids = parse_token_ids(fields, "prompt", item, bounds.vocabulary);
+      auto ids = parse_token_ids(fields, name, item, bounds.vocabulary);
       if (!ids) return;
       request.prompts.emplace_back(std::move(*ids));
     } else {
-      return fields.fail("prompt", "must hold strings or arrays of token ids");
+      return fields.fail(name, "must hold strings or arrays of token ids");
     }
   }
 }
@@ -413,7 +416,7 @@ ApiResult<GenerationRequest> parse_completion_request(const Json& body, const Mo
   GenerationRequest request;
   request.chat = false;
   request.model = parse_model(fields);
-  parse_prompts(fields, bounds, request);
+  parse_prompts(fields, "prompt", limits::kPrompts, bounds, request);
   request.echo = fields.boolean("echo").value_or(false);
   parse_max_tokens(fields, "max_tokens", request);
   parse_sampling(fields, bounds, request);
@@ -428,6 +431,38 @@ ApiResult<GenerationRequest> parse_completion_request(const Json& body, const Mo
     fields.fail(
         "n", fmt::format("times the number of prompts must be at most {}", limits::kHttpSequences));
   }
+  if (fields.failed()) return fields.error();
+  return request;
+}
+
+ApiResult<GenerationRequest> parse_embedding_request(const Json& body, const ModelBounds& bounds) {
+  FieldReader fields(body);
+  GenerationRequest request;
+  request.chat = false;
+  request.only_prompt = true;
+  request.max_tokens = 1;
+  request.sampling.temperature = 0.0F;
+  request.model = parse_model(fields);
+  parse_prompts(fields, "input", limits::kHttpSequences, bounds, request);
+  EmbeddingForm& form = request.embedding.emplace();
+  form.values =
+      fields.integer<std::uint32_t>("dimensions", 1, bounds.hidden).value_or(bounds.hidden);
+  const std::string encoding = fields.string("encoding_format").value_or("float");
+  form.base64 = encoding == "base64";
+  if (encoding != "float" && !form.base64) {
+    fields.fail("encoding_format", "must be float or base64");
+  }
+  form.truncate = fields.boolean("truncate").value_or(false);
+  for (const char* name : {"truncate_prompt_tokens", "instruction", "prompt_name", "messages"}) {
+    if (fields.find(name) == nullptr) continue;
+    fields.refuse(name, "is not supported, and without it the embedding would be another; omit it");
+  }
+  constexpr std::int64_t kLength = 2;  // llama-server's: the embedding has length 1
+  if (fields.integer("embd_normalize", -1, kInt32Max).value_or(kLength) != kLength) {
+    fields.refuse("embd_normalize", "other than 2 is not supported: embeddings have length 1");
+  }
+  parse_trust(fields, request);
+  parse_hearth(fields, request);
   if (fields.failed()) return fields.error();
   return request;
 }

@@ -13,6 +13,7 @@
 #include "base/ids.h"
 #include "coordinator/http/openai/errors.h"
 #include "coordinator/http/openai/json.h"
+#include "coordinator/http/openai/responses.h"
 #include "coordinator/request.h"
 #include "model/chat_template.h"
 #include "model/grammar/grammar.h"
@@ -25,6 +26,7 @@ namespace hearth::coordinator::http {
 struct ModelBounds {
   std::uint32_t vocabulary = 0;
   std::uint32_t context = 0;
+  std::uint32_t hidden = 0;
 };
 
 using Prompt = std::variant<std::string, std::vector<TokenId>>;
@@ -88,9 +90,11 @@ struct GenerationRequest {
   bool return_token_ids = false;
   bool return_hashes = false;
   bool echo = false;  // completions
-  // With echo: max_tokens is 0, so that the answer is the prompt. One token is computed and not
+  // The answer is about the prompt: with echo where max_tokens is 0. One token is computed and not
   // told.
   bool only_prompt = false;
+  // The embeddings of the prompts are the answer; only_prompt is set.
+  std::optional<EmbeddingForm> embedding;
   PolicyFields asked;    // by the body
   RequestPolicy policy;  // that it has: merged_policy()
 
@@ -103,6 +107,9 @@ inline constexpr std::uint32_t kCompletionMaxTokens = 16;
 
 ApiResult<GenerationRequest> parse_chat_request(const Json& body, const ModelBounds& bounds);
 ApiResult<GenerationRequest> parse_completion_request(const Json& body, const ModelBounds& bounds);
+
+// /v1/embeddings. The texts are the request's prompts.
+ApiResult<GenerationRequest> parse_embedding_request(const Json& body, const ModelBounds& bounds);
 
 class FieldReader;
 

@@ -3,6 +3,7 @@
 #pragma once
 
 #include <cstdint>
+#include <memory>
 #include <optional>
 #include <string>
 #include <vector>
@@ -33,6 +34,14 @@ struct AnswerHead {
   std::string model;
   std::string fingerprint;
   bool include_usage = false;  // chunks then carry "usage": null
+};
+
+// How the embeddings of a request are computed and told.
+struct EmbeddingForm {
+  std::uint32_t values = 0;  // of each: the first ones, at length 1
+  bool base64 = false;       // of their fp32 numbers, little-endian; else an array of numbers
+  bool one = false;          // Ollama's /api/embeddings: a vector in place of a list of them
+  bool truncate = false;     // a text that is too long is cut, else refused
 };
 
 struct Usage {
@@ -76,6 +85,7 @@ struct ChoicePart {
   std::uint64_t text_offset = 0;  // legacy logprobs: characters before the first of them
   std::string finish_reason;      // "stop", "length", "tool_calls"; empty while it goes on
   std::string stop_string;        // the one that ended it; or empty
+  std::shared_ptr<const std::vector<float>> embedding = {};  // of its prompt; or null
 };
 
 struct ChoiceHashes {

@@ -15,31 +15,57 @@
 namespace hearth::coordinator::http {
 namespace {
 
-ApiError prompt_error(const Error& error, bool chat) {
+// What a route's body is.
+enum class Body : std::uint8_t { kChat, kCompletion, kEmbeddings, kOneEmbedding };
+
+bool is_embedding(Body kind) { return kind == Body::kEmbeddings || kind == Body::kOneEmbedding; }
+
+const char* prompt_field(const GenerationRequest& request) {
+  return request.chat ? "messages" : request.embedding ? "input" : "prompt";
+}
+
+ApiError prompt_error(const Error& error, const char* field) {
   ApiError out = from_coordinator(error, 1);
-  out.param = chat ? "messages" : "prompt";
+  out.param = field;
   return out;
 }
 
-ApiResult<std::vector<TokenId>> encode_prompt(const ServedModel& served, const Prompt& prompt) {
+// Behind a text that is embedded stands EOS where the model expects it, which is what the
+// embedding is then of. A text that is cut leaves room for it, and for the token that is computed.
+void end_embedded(const ServedModel& served, bool truncate, std::vector<TokenId>& ids) {
+  const model::Tokenizer& tokenizer = *served.tokenizer;
+  const bool ends = tokenizer.adds_eos();
+  if (ends && !ids.empty() && ids.back() == tokenizer.eos()) ids.pop_back();
+  const std::size_t most = served.spec.context - std::min(served.spec.context, ends ? 2U : 1U);
+  if (truncate && ids.size() > most) ids.resize(most);
+  if (ends) ids.push_back(tokenizer.eos());
+}
+
+ApiResult<std::vector<TokenId>> encode_prompt(const ServedModel& served, const Prompt& prompt,
+                                              const GenerationRequest& request) {
   if (const auto* ids = std::get_if<std::vector<TokenId>>(&prompt)) return *ids;
   const std::string& text = std::get<std::string>(prompt);
-  if (auto error = check_bytes(served, text.size(), "prompt")) return *error;
+  const char* const field = prompt_field(request);
+  const bool truncate = request.embedding && request.embedding->truncate;
+  if (!truncate) {
+    if (auto error = check_bytes(served, text.size(), field)) return *error;
+  }
   auto ids = encode_text(*served.tokenizer, text);
-  if (!ids.ok()) return prompt_error(ids.error(), false);
+  if (!ids.ok()) return prompt_error(ids.error(), field);
+  if (request.embedding) end_embedded(served, truncate, *ids);
   return std::move(*ids);
 }
 
 ApiResult<std::vector<TokenId>> encode_chat(const ServedModel& served, GenerationInput& input,
                                             std::int64_t created) {
   auto pieces = render_prompt(served, created, template_input(input.request));
-  if (!pieces.ok()) return prompt_error(pieces.error(), true);
+  if (!pieces.ok()) return prompt_error(pieces.error(), "messages");
   std::size_t bytes = 0;
   for (const model::PromptPiece& piece : *pieces) bytes += piece.text.size();
   if (auto error = check_bytes(served, bytes, "messages")) return *error;
   input.prompt_tail = prompt_tail(*pieces, input.request.continue_final_message);
   auto ids = encode_pieces(*served.tokenizer, *pieces);
-  if (!ids.ok()) return prompt_error(ids.error(), true);
+  if (!ids.ok()) return prompt_error(ids.error(), "messages");
   return std::move(*ids);
 }
 
@@ -106,20 +132,40 @@ std::optional<ApiError> check_scores(const GenerationInput& input) {
       "prompt");
 }
 
-ApiResult<TranslatedRequest> parse(const Api& api, const Json& body, Dialect dialect, bool chat) {
+ApiResult<TranslatedRequest> parse(const Api& api, const Json& body, Dialect dialect, Body kind) {
   const ModelBounds bounds = bounds_of(model_to_parse(api, body, dialect));
+  const bool embeds = is_embedding(kind);
+  if (embeds && dialect == Dialect::kOllama) {
+    return translate_ollama_embed(body, kind == Body::kOneEmbedding, bounds);
+  }
   if (dialect != Dialect::kOpenAi) return translate_request(dialect, body, bounds);
-  const auto parse = chat ? parse_chat_request : parse_completion_request;
+  const auto parse = embeds                ? parse_embedding_request
+                     : kind == Body::kChat ? parse_chat_request
+                                           : parse_completion_request;
   TRY(GenerationRequest request, parse(body, bounds));
   return TranslatedRequest{std::move(request)};
 }
 
+// A model gives embeddings or generates: what the other kind would compute means nothing.
+std::optional<ApiError> check_kind(const ServedModel& served, bool embeds) {
+  if (served.spec.gives_embeddings == embeds) return std::nullopt;
+  return ApiError::not_supported(
+      embeds ? fmt::format("the model '{}' gives no embeddings: it generates text; name an "
+                           "embedding model, such as qwen3-embedding",
+                           served.id)
+             : fmt::format("the model '{}' gives embeddings and generates no text: send the text "
+                           "to /v1/embeddings or /api/embed, or name another model",
+                           served.id),
+      "model");
+}
+
 // Parses and tokenises. Runs on the pool and reads only what never changes.
-ApiResult<GenerationInput> prepare(const Api& api, const HttpRequest& http, bool chat,
+ApiResult<GenerationInput> prepare(const Api& api, const HttpRequest& http, Body kind,
                                    std::int64_t created) {
   TRY(const Json json, parse_json(http.body));
-  TRY(TranslatedRequest translated, parse(api, json, http.dialect, chat));
+  TRY(TranslatedRequest translated, parse(api, json, http.dialect, kind));
   TRY(const ServedModel* const served, find_model(api, http, translated.request.model));
+  if (auto refused = check_kind(*served, is_embedding(kind))) return *refused;
   GenerationInput input;
   // Without a prompt there is nothing to generate.
   if (!translated.only_loads) {
@@ -133,7 +179,12 @@ ApiResult<GenerationInput> prepare(const Api& api, const HttpRequest& http, bool
 }
 
 // Ollama's clients send no prompt to have a model loaded; the one that is served is.
-HttpResponse loaded_response(const ServedModel& served, Dialect dialect, std::int64_t created) {
+HttpResponse loaded_response(const ServedModel& served, Dialect dialect, Body kind,
+                             std::int64_t created) {
+  if (kind == Body::kOneEmbedding) return json_response(R"({"embedding":[]})");
+  if (kind == Body::kEmbeddings) {
+    return json_response(dump({{"model", served.id}, {"embeddings", OrderedJson::array()}}));
+  }
   OrderedJson out = {{"model", served.id}, {"created_at", rfc3339(created)}};
   if (dialect == Dialect::kOllama) {
     out["message"] = {{"role", "assistant"}, {"content", ""}};
@@ -202,17 +253,17 @@ void serve_kept(Call call, GenerationInput input) {
                     std::move(*seen));
 }
 
-void handle_generation(Call call, bool chat) {
+void handle_generation(Call call, Body kind) {
   const std::int64_t created = call.api->clock.unix_seconds();
-  on_pool(std::move(call), [chat, created](Call call) {
+  on_pool(std::move(call), [kind, created](Call call) {
     const std::shared_ptr<Api> api = call.api;
     HttpRequest& http = call.request;
-    auto input = prepare(*api, http, chat, created);
+    auto input = prepare(*api, http, kind, created);
     const bool only_loads = input.ok() && input->prompts.empty();
     if (only_loads) {
       const ServedModel& served = api->models.at(input->model);
-      api->sockets.post([call = std::move(call), &served, created] {
-        call.respond(loaded_response(served, call.request.dialect, created));
+      api->sockets.post([call = std::move(call), &served, kind, created] {
+        call.respond(loaded_response(served, call.request.dialect, kind, created));
       });
       return;
     }
@@ -245,7 +296,7 @@ ApiResult<GenerationInput> tokenise(const ServedModel& served, GenerationRequest
   }
   if (auto refused = constrain(served, input)) return *refused;
   for (const Prompt& prompt : input.request.prompts) {
-    TRY(std::vector<TokenId> ids, encode_prompt(served, prompt));
+    TRY(std::vector<TokenId> ids, encode_prompt(served, prompt, input.request));
     if (input.request.echo) {
       const auto* text = std::get_if<std::string>(&prompt);
       input.echoes.push_back(text != nullptr ? *text : decode_tokens(served, ids, false));
@@ -254,19 +305,24 @@ ApiResult<GenerationInput> tokenise(const ServedModel& served, GenerationRequest
   }
   for (const auto& ids : input.prompts) {
     if (!ids.empty()) continue;
-    return ApiError::invalid("the prompt has no tokens", chat ? "messages" : "prompt");
+    const char* const field = prompt_field(input.request);
+    return ApiError::invalid(fmt::format("'{}' has no tokens", field), field);
   }
   if (auto error = check_scores(input)) return *error;
   return input;
 }
 
-void handle_chat(Call call) { handle_generation(std::move(call), true); }
-void handle_completion(Call call) { handle_generation(std::move(call), false); }
-
-void handle_messages(Call call) { handle_generation(std::move(call), true); }
-void handle_responses(Call call) { handle_generation(std::move(call), true); }
-void handle_ollama_chat(Call call) { handle_generation(std::move(call), true); }
-void handle_ollama_generate(Call call) { handle_generation(std::move(call), true); }
+void handle_chat(Call call) { handle_generation(std::move(call), Body::kChat); }
+void handle_completion(Call call) { handle_generation(std::move(call), Body::kCompletion); }
+void handle_messages(Call call) { handle_generation(std::move(call), Body::kChat); }
+void handle_responses(Call call) { handle_generation(std::move(call), Body::kChat); }
+void handle_ollama_chat(Call call) { handle_generation(std::move(call), Body::kChat); }
+void handle_ollama_generate(Call call) { handle_generation(std::move(call), Body::kChat); }
+void handle_embeddings(Call call) { handle_generation(std::move(call), Body::kEmbeddings); }
+void handle_ollama_embed(Call call) { handle_generation(std::move(call), Body::kEmbeddings); }
+void handle_ollama_embeddings(Call call) {
+  handle_generation(std::move(call), Body::kOneEmbedding);
+}
 
 void handle_forget(Call call) {
   const auto& [api, request, writer] = call;

@@ -40,6 +40,7 @@ OrderedJson model_object_of(const ServedModel& served) {
 
 // What a request may ask of the model.
 OrderedJson capabilities(const ServedModel& served) {
+  if (served.spec.gives_embeddings) return OrderedJson::array({"embedding"});
   OrderedJson out = OrderedJson::array({"completion"});
   if (served.syntax) out.push_back("tools");
   if (served.syntax && served.syntax->thinks) out.push_back("thinking");

@@ -1,5 +1,6 @@
 #include "node/engine/card/card_forward.h"
 
+#include <algorithm>
 #include <utility>
 
 #include "base/check.h"
@@ -96,6 +97,7 @@ Status CardForward::begin(std::span<const ForwardRow> rows, const Outputs& outpu
   if (under_way_ == 0) oldest_ = 0;
   const std::uint32_t set = next_set();
   rows_[set] = static_cast<std::uint32_t>(rows.size());
+  embeds_[set] = std::ranges::any_of(rows, &ForwardRow::embedded);
   return guarded([&] {
     ++under_way_;
     return start(set, rows, outputs);
@@ -154,7 +156,7 @@ Status CardForward::receive(std::uint32_t set) {
   TRY_VOID(cuda::record(events_[set].computed.get(), stage_.compute()));
   TRY_VOID(cuda::wait(download, events_[set].computed.get()));
   TRY_VOID(cuda::copy_to_host(host.failed, card.failed, rows * sizeof(*host.failed), download));
-  if (!stage_.shape().is_last()) {
+  if (!stage_.shape().is_last() || embeds_[set]) {
     TRY_VOID(cuda::copy_to_host(host.bits, card.bits,
                                 rows * setup_.spec.hidden * sizeof(*host.bits), download));
   }

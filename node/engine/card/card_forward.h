@@ -101,6 +101,7 @@ class CardForward final : public StageForward {
 
   // Steps by the number of their arrays: from oldest_ on, as many as are under way.
   std::array<std::uint32_t, kStepsUnderWay> rows_{};
+  std::array<bool, kStepsUnderWay> embeds_{};  // some row of the step is embedded
   std::uint32_t oldest_ = 0;
   std::uint32_t under_way_ = 0;
   std::uint32_t finished_ = 0;  // the step finished last

@@ -36,8 +36,8 @@ def gelu(x):
     return x / (F(1) + exp2(x * z))
 
 
-def rms_norm(x, w, epsilon):
-    """x (..., n), w (n) -> (y (..., n), failed (...))"""
+def sum_of_squares(x):
+    """x (..., n) -> (...), in the order of RMSNorm"""
     n = x.shape[-1]
     lane = np.zeros(x.shape[:-1] + (LANES,), F)
     for begin in range(0, n, LANES):
@@ -48,7 +48,13 @@ def rms_norm(x, w, epsilon):
     while h:
         lane = lane[..., :h] + lane[..., h:2 * h]
         h //= 2
-    s = lane[..., 0]
+    return lane[..., 0]
+
+
+def rms_norm(x, w, epsilon):
+    """x (..., n), w (n) -> (y (..., n), failed (...))"""
+    n = x.shape[-1]
+    s = sum_of_squares(x)
     failed = ~np.isfinite(s)
     s = np.where(failed, F(1), s)
     r = F(1) / np.sqrt(s / F(n) + F(epsilon))

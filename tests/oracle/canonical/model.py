@@ -8,7 +8,7 @@ import numpy as np
 from . import angles, hashes, sampler
 from .arithmetic import F, NotCanonical
 from .attention import attention
-from .elementwise import gelu, residual, rms_norm, rope, silu
+from .elementwise import gelu, residual, rms_norm, rope, silu, sum_of_squares
 from .kv import KvCache, refused
 from .matmul import product
 from .quantise import Activations
@@ -138,6 +138,16 @@ class Sequence:
             raise NotCanonical("the last norm failed")
         return product(model.head(), a)[0]
 
+    def embedding(self, values):
+        """Section 10b, after the prompt's last token."""
+        y, failed = rms_norm(self.last, self.model.vector("output_norm.weight"),
+                             self.model.epsilon)
+        y = y[0, :values]
+        s = sum_of_squares(y)
+        if failed[0] or not np.isfinite(s) or s == 0:
+            raise NotCanonical("the embedding failed")
+        return y / np.sqrt(s)
+
     def _fail(self, failed):
         self.failed |= failed
 
@@ -202,12 +212,13 @@ class Result:
     tokens: list  # (position, token, finish or None, logprob, [(alternative, its)])
     hashes: dict
     failed_at: object  # position of the first failed row, or None
+    embedding: object = None  # of the prompt, where one is wanted
 
 
 def generate(model, prompt, params):
     """Runs one request to its end."""
     sequence = Sequence(model)
-    out, feed = [], list(prompt)
+    out, feed, embedding = [], list(prompt), None
     with np.errstate(all="ignore"):
         while True:
             sequence.feed(feed)
@@ -215,10 +226,12 @@ def generate(model, prompt, params):
                 return Result(out, sequence.hashes, sequence.failed_at)
             row = len(sequence.tokens) - 1
             try:
+                if params.embedding and not out:
+                    embedding = sequence.embedding(params.embedding)
                 logits = sequence.logits()
                 token = sampler.sample(logits, params, sequence.tokens, len(prompt))
             except NotCanonical:
-                return Result(out, sequence.hashes, row)
+                return Result(out, sequence.hashes, row, embedding)
             sequence.hashes[model.layers, row] = hashes.token_out(row, token)
             logprob, top = None, []
             if params.top_logprobs is not None:
@@ -226,5 +239,5 @@ def generate(model, prompt, params):
             end = sampler.finish(token, params, len(out) + 1, row + 1, model.context)
             out.append((row + 1, token, end, logprob, top))
             if end:
-                return Result(out, sequence.hashes, None)
+                return Result(out, sequence.hashes, None, embedding)
             feed = [token]

@@ -27,6 +27,7 @@ class Params:
     max_tokens: int = 16
     stop: list = field(default_factory=list)
     top_logprobs: Optional[int] = None
+    embedding: int = 0  # values of the prompt's embedding; 0: none is wanted
 
 
 def _fixed(p, bits, low, high):

@@ -446,6 +446,36 @@ TEST(Add, EveryTableComputesTheSameBits) {
   }
 }
 
+// 600 values: lanes that take two and three of them.
+TEST(UnitLength, DividesByTheLengthInTheNormsOrder) {
+  Generator random(14);
+  for (const std::uint32_t n : {1U, 31U, 256U, 600U}) {
+    std::vector<float> x = normals(random, n, 3.0F);
+    std::vector<float> lanes(256);
+    for (std::uint32_t i = 0; i < n; ++i) {
+      lanes[i % 256] = std::fma(x[i], x[i], lanes[i % 256]);
+    }
+    for (std::uint32_t half = 128; half > 0; half /= 2) {
+      for (std::uint32_t j = 0; j < half; ++j) lanes[j] += lanes[j + half];
+    }
+    std::vector<float> out(n);
+    ASSERT_TRUE(unit_length(x.data(), n, out.data()));
+    for (std::uint32_t i = 0; i < n; ++i) ASSERT_EQ(out[i], x[i] / std::sqrt(lanes[0])) << i;
+    ASSERT_TRUE(unit_length(x.data(), n, x.data())) << "in place";
+    EXPECT_EQ(x, out);
+  }
+}
+
+TEST(UnitLength, WhatHasNoLengthIsReported) {
+  for (const float bad : {0.0F, INFINITY, -INFINITY, NAN, 3e38F}) {
+    std::vector<float> x(40, 0.0F);
+    x[7] = bad;
+    std::vector<float> out(40, 1.0F);
+    EXPECT_FALSE(unit_length(x.data(), 40, out.data())) << bad;
+    EXPECT_EQ(out, std::vector<float>(40, 0.0F)) << bad;
+  }
+}
+
 TEST(Select, NamesAndChoices) {
   const auto tables = available_kernels();
   ASSERT_FALSE(tables.empty());

@@ -255,6 +255,21 @@ TEST(SpecRefusal, VariantsThatNeedOtherCode) {
   EXPECT_EQ(with_key("llama.attention.causal", value(true)), "");
 }
 
+TEST(SpecRefusal, WaysToEmbedThatAreNotServed) {
+  const std::string key = "llama.pooling_type";
+  EXPECT_EQ(with_key(key, u32(0)), "");
+  EXPECT_EQ(with_key(key, u32(3)), "");
+  EXPECT_EQ(code_with_key(key, u32(1)), ErrorCode::kUnsupported);
+  expect_refusal(with_key(key, u32(1)), "is 1 (mean)");
+  expect_refusal(with_key(key, u32(2)), "is 2 (cls)");
+  expect_refusal(with_key(key, u32(4)), "is 4 (rank)");
+  expect_refusal(with_key(key, u32(5)), "from 0 to 4");
+  Model model;
+  model.keys[key] = u32(3);
+  EXPECT_TRUE(model.read()->gives_embeddings);
+  EXPECT_FALSE(Model().read()->gives_embeddings);
+}
+
 TEST(SpecRefusal, ScalesAndCapsThatNoServedModelHas) {
   for (const char* suffix : {"attn_logit_softcapping", "final_logit_softcapping", "logit_scale",
                              "attention.scale", "embedding_scale", "residual_scale"}) {

@@ -54,6 +54,16 @@ TEST(Synthetic, TinyIsACompleteModel) {
   EXPECT_NEAR(deviation(*tiny.file, "blk.2.ffn_up.weight"), 1.0 / std::sqrt(128.0), 0.005);
 }
 
+TEST(Synthetic, AModelOfEmbeddingsSaysSo) {
+  SyntheticOptions options;
+  options.family = "qwen3";
+  EXPECT_FALSE(open_synthetic(options).spec.gives_embeddings);
+  options.embeddings = true;
+  const Opened embedder = open_synthetic(options);
+  EXPECT_TRUE(embedder.spec.gives_embeddings);
+  EXPECT_TRUE((*Tokenizer::load(*embedder.file))->adds_eos());
+}
+
 TEST(Synthetic, EveryWeightTypeMakesAModelThatLoads) {
   for (const char* name : {"f32", "F16", "BF16", "Q8_0", "Q4_0", "Q4_1", "Q5_0", "Q5_1", "IQ4_NL",
                            "Q2_K", "Q3_K", "Q4_K", "Q5_K", "Q6_K", "IQ4_XS", "Q4_K_M"}) {

@@ -29,7 +29,7 @@ TEST(SubmitCodec, RoundTripsAndConsumesExactly) {
   EXPECT_FALSE(decode_submit(bytes, small_shape(false)).ok());
 }
 
-TEST(SubmitCodec, KnowsSixChoicesAndNoOthers) {
+TEST(SubmitCodec, KnowsSevenChoicesAndNoOthers) {
   constexpr std::size_t kChoices = 8 + 8 + 4;  // behind epoch, id and prompt_tokens
   SubmitMessage submit = sample_submit();
   for (const bool background : {false, true}) {
@@ -44,13 +44,36 @@ TEST(SubmitCodec, KnowsSixChoicesAndNoOthers) {
   const auto plain = decode_submit(encode(submit), small_shape(false));
   ASSERT_TRUE(plain.ok());
   EXPECT_EQ(*plain, submit);
-  for (int bit = 6; bit < 8; ++bit) {
+  for (int bit = 7; bit < 8; ++bit) {
     Bytes bytes = encode(sample_submit());
     bytes[kChoices] |= std::byte(1 << bit);
     const auto decoded = decode_submit(bytes, small_shape(false));
     ASSERT_FALSE(decoded.ok());
-    EXPECT_NE(decoded.error().message.find("0 to 63"), std::string::npos);
+    EXPECT_NE(decoded.error().message.find("0 to 127"), std::string::npos);
   }
+}
+
+TEST(SubmitCodec, BringsTheValuesOfAnEmbedding) {
+  SubmitMessage submit = sample_submit();
+  const std::uint32_t hidden = small_shape(false).hidden_size;
+  submit.open.embedding = hidden;
+  const Bytes bytes = encode(submit);
+  const auto decoded = decode_submit(bytes, small_shape(false));
+  ASSERT_TRUE(decoded.ok()) << decoded.error().message;
+  EXPECT_EQ(*decoded, submit);
+  for (std::size_t size = 0; size < bytes.size(); ++size) {
+    EXPECT_FALSE(decode_submit(ByteSpan(bytes).first(size), small_shape(false)).ok());
+  }
+  submit.open.embedding = hidden + 1;
+  EXPECT_NE(refusal(submit).find("the limit is " + std::to_string(hidden)), std::string::npos);
+  StepShape wide = small_shape(false);
+  wide.hidden_size = limits::kModelWidth;
+  submit.open.embedding = limits::kEmbeddingValues + 1;
+  EXPECT_FALSE(decode_submit(encode(submit), wide).ok());
+  submit.open.embedding = 0;
+  Bytes empty = encode(submit);
+  empty[8 + 8 + 4] |= std::byte{16};
+  EXPECT_FALSE(decode_submit(empty, small_shape(false)).ok());
 }
 
 TEST(SubmitCodec, BringsThePromptThatIsScored) {

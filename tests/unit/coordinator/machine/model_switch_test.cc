@@ -86,6 +86,7 @@ class OneModel final : public Coordinator {
 struct Client final : SequenceEvents {
   void on_admitted() override {}
   void on_scores(std::vector<SampledToken> told) override { scores += told.size(); }
+  void on_embedding(std::vector<float> told) override { values += told.size(); }
   void on_token(const SampledToken& /*token*/) override { ++tokens; }
   void on_hashes(std::vector<RowHash> /*hashes*/) override {}
   void on_error(const Error& why) override { error = why.message; }
@@ -93,6 +94,7 @@ struct Client final : SequenceEvents {
   SequenceId id;
   int tokens = 0;
   std::size_t scores = 0;
+  std::size_t values = 0;
   std::string error;
   std::vector<LoadProgress> progress;
 };
@@ -200,6 +202,8 @@ TEST_F(ModelSwitchTest, ARequestForAnotherModelLoadsItWhenTheFirstHasFinished) {
   ASSERT_EQ(world.running.size(), 1U);
   world.running.begin()->second.events->on_scores(std::vector<SampledToken>(3));
   EXPECT_EQ(second->scores, 3U);
+  world.running.begin()->second.events->on_embedding({0.5F, 0.5F});
+  EXPECT_EQ(second->values, 2U);
   finish_all();
   EXPECT_EQ(second->tokens, 1);
   EXPECT_EQ(late->tokens, 0);

@@ -269,6 +269,69 @@ TEST_F(ScoresTest, ThoseThatNobodyAskedForEndThePipeline) {
   }
 }
 
+struct EmbeddingTest : ScoresTest {
+  // A prompt of three tokens, to be embedded or not.
+  std::shared_ptr<Owner> embed(std::uint32_t values) {
+    GenerateRequest request{{1, 2, 3}, {}, false, {}};
+    request.sampling.max_tokens = 1;
+    request.embedding = values;
+    auto owner = std::make_shared<Owner>();
+    owner->prompt = 3;
+    owner->id = swarm.machine->submit(std::move(request), owner)->value;
+    return owner;
+  }
+  void told(std::vector<PromptEmbedding> embeddings, std::vector<SampledToken> tokens = {}) {
+    const PipelineStatus pipeline = swarm.machine->status().pipelines.front();
+    Ring& ring = swarm.rings.at(pipeline.epoch.value);
+    StepTokens step{pipeline.epoch, StepId(ring.step++), std::move(tokens), {}};
+    step.embeddings = std::move(embeddings);
+    swarm.data.receive(ring.last, FrameType::kTokens, encode(step));
+  }
+  static SampledToken last(std::uint64_t id) {
+    return {SequenceId(id), 3, 5, FinishReason::kLength, ErrorCode::kNumeric, 0.0F, {}};
+  }
+};
+
+TEST_F(EmbeddingTest, GoesToItsOwnerWithTheOnlyToken) {
+  serve();
+  const auto owner = embed(2);
+  EXPECT_EQ(opened().embedding, 2U);
+  told({{SequenceId(owner->id), {0.6F, 0.8F}}}, {last(owner->id)});
+  EXPECT_EQ(owner->embedding, (std::vector<float>{0.6F, 0.8F}));
+  EXPECT_TRUE(owner->over && !owner->failed);
+  EXPECT_TRUE(swarm.machine->status().ready);
+}
+
+// What no stage that keeps the protocol says ends its pipeline, not the process.
+TEST_F(EmbeddingTest, WhatNobodyAskedForEndsThePipeline) {
+  using Say = std::function<void(EmbeddingTest&, std::uint64_t id, std::uint64_t plain)>;
+  const Say wrong[] = {
+      [](auto& t, auto id, auto) {
+        t.told({{SequenceId(id), {1.0F}}});
+      },
+      [](auto& t, auto, auto plain) {
+        t.told({{SequenceId(plain), {0.6F, 0.8F}}});
+      },
+      [](auto& t, auto, auto) {
+        t.told({{SequenceId(999), {0.6F, 0.8F}}});
+      },
+      [](auto& t, auto id, auto) { t.told({}, {last(id)}); },
+  };
+  for (const Say& say : wrong) {
+    swarm.join("a");
+    swarm.join("b");
+    swarm.complete_all(8);
+    const auto plain = embed(0);
+    const auto owner = embed(2);
+    ASSERT_TRUE(swarm.machine->status().ready);
+    say(*this, owner->id, plain->id);
+    EXPECT_FALSE(swarm.machine->status().ready);
+    EXPECT_TRUE(owner->embedding.empty());
+    for (const auto& each : {plain, owner}) swarm.machine->cancel(SequenceId(each->id));
+    for (const char* name : {"a", "b"}) swarm.control.lose(swarm.sessions[name]);
+  }
+}
+
 TEST_F(SequenceLifecycleTest, VerificationThatIsImpossibleIsToldWithTheBounds) {
   serve();
   RequestPolicy policy;

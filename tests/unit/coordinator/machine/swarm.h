@@ -42,6 +42,10 @@ struct Owner final : SequenceEvents {
     EXPECT_TRUE(admitted && !over && tokens == 0) << id;
     scores.insert(scores.end(), more.begin(), more.end());
   }
+  void on_embedding(std::vector<float> values) override {
+    EXPECT_TRUE(admitted && !over && tokens == 0) << id;
+    embedding = std::move(values);
+  }
   void on_token(const SampledToken& token) override {
     EXPECT_TRUE(admitted && !over) << id;
     EXPECT_EQ(token.position, prompt + tokens) << id << ": a gap, or a token twice";
@@ -66,6 +70,7 @@ struct Owner final : SequenceEvents {
   std::uint32_t tokens = 0;
   std::uint32_t cached = 0;
   std::vector<SampledToken> scores;
+  std::vector<float> embedding;
   ErrorCode code = ErrorCode::kNumeric;
   std::string message;
   std::vector<Owner*>* order = nullptr;

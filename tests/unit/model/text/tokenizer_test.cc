@@ -110,6 +110,9 @@ TEST(Tokenizer, OnePieceIsTheSameAsAText) {
 TEST(Tokenizer, BosStandsWhereTheModelWantsIt) {
   SmallVocabulary v = small_bpe();
   EXPECT_EQ(*(*v.build())->encode("a", SpecialTokens::kText, true), (Ids{'a'}));
+  EXPECT_FALSE((*v.build())->adds_eos());
+  v.source.add_eos = true;
+  EXPECT_TRUE((*v.build())->adds_eos());
   v.source.add_bos = true;
   const auto t = *v.build();
   EXPECT_TRUE(t->adds_bos());

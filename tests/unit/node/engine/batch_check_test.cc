@@ -122,6 +122,9 @@ const Violation kViolations[] = {
        b.opens[0].scored = {1, 50};
      },
      {"sequence 9", "token 50", "vocabulary"}},
+    {"an embedding wider than the model",
+     [](StepBatch& b) { b.opens[0].embedding = 1U << 20; },
+     {"sequence 9", "1048576", "model has"}},
     {"released twice",
      [](StepBatch& b) {
        b.releases = {kOld, kFull, kOld};

@@ -68,6 +68,29 @@ TEST_F(EngineReplayTest, ScoresComeAgainAfterALoss) {
   EXPECT_EQ(all.replayed, 0U);
 }
 
+// So is the row whose embedding is wanted, and says the same.
+TEST_F(EngineReplayTest, AnEmbeddingComesAgainAfterALoss) {
+  auto engine = load({0, 4}, kRoom);
+  const auto embedded = [](Position end) {
+    StepBatch batch = rows_of(kA, 1, 0, end, end == 40);
+    batch.opens[0].prompt_tokens = 40;
+    batch.opens[0].embedding = 48;
+    return batch;
+  };
+  StepBatch part = embedded(25);
+  EXPECT_TRUE(step(*engine, part).embeddings.empty()) << "the last position gives it";
+  engine->keep();
+  StepBatch whole = embedded(40);
+  const std::vector<PromptEmbedding> first = step(*engine, whole).embeddings;
+  ASSERT_EQ(first.size(), 1U);
+  EXPECT_EQ(first[0].values.size(), 48U);
+  engine->keep();
+  whole = embedded(40);
+  const StepResult again = step(*engine, whole);
+  EXPECT_EQ(again.replayed, 39U);
+  EXPECT_EQ(again.embeddings, first);
+}
+
 // The last stage says no row again that it draws a token from, and draws the same.
 TEST_F(EngineReplayTest, TheLastStageDrawsTheSame) {
   auto before = load({0, 3}, 0);

@@ -2,6 +2,8 @@
 
 #include <gtest/gtest.h>
 
+#include <cmath>
+
 #include "base/random.h"
 #include "kernels/kernels.h"
 #include "model/grammar/grammar.h"
@@ -230,6 +232,68 @@ TEST_F(LocalRunnerTest, ScoresDependOnNothingAndChangeNothing) {
         EXPECT_EQ(got.tokens, base.tokens) << what;
       }
     }
+  }
+}
+
+// The embedding of a prompt, of so many values.
+std::vector<float> run_embedded(LocalRunner& runner, const std::vector<TokenId>& prompt,
+                                std::uint32_t values, std::uint64_t id = 1) {
+  std::vector<float> out;
+  SequenceOpen open;
+  open.sequence = SequenceId(id);
+  open.prompt_tokens = static_cast<std::uint32_t>(prompt.size());
+  open.sampling.max_tokens = 1;
+  open.sampling.temperature = 0.0F;
+  open.embedding = values;
+  std::uint32_t tokens = 0;
+  LocalRunner::Events events;
+  events.on_token = [&](const SampledToken& token) {
+    EXPECT_EQ(token.finish, FinishReason::kLength);
+    ++tokens;
+  };
+  events.on_embedding = [&](const PromptEmbedding& embedding) {
+    EXPECT_TRUE(tokens == 0 && out.empty()) << "once, before the token";
+    out = embedding.values;
+  };
+  EXPECT_TRUE(runner.submit(open, prompt, events).ok());
+  while (step(runner)) {
+  }
+  EXPECT_EQ(tokens, 1U);
+  EXPECT_EQ(out.size(), values);
+  return out;
+}
+
+TEST_F(LocalRunnerTest, AnEmbeddingDependsOnThePromptAlone) {
+  const std::vector<TokenId>& prompt = requests_[0].prompt;
+  auto plain = LocalRunner::load(file_, plan_of(1, 1, 512, "scalar").options).value();
+  const std::uint32_t hidden = plain->spec().hidden;
+  const std::vector<float> base = run_embedded(*plain, prompt, hidden);
+  double length = 0.0;
+  for (const float value : base) length += double{value} * double{value};
+  EXPECT_NEAR(length, 1.0, 1e-6);
+  EXPECT_NE(run_embedded(*plain, requests_[1].prompt, hidden, 2), base);
+  for (const kernels::Kernels* table : kernels::available_kernels()) {
+    for (const std::uint32_t rows : {1U, 7U, 512U}) {
+      for (const std::uint32_t stages : {1U, 3U}) {
+        auto runner =
+            LocalRunner::load(file_, plan_of(stages, 2, rows, table->name).options).value();
+        for (const Request& stranger : strangers_) submit(*runner, stranger, nullptr);
+        EXPECT_EQ(run_embedded(*runner, prompt, hidden), base)
+            << table->name << ", chunk " << rows << ", stages " << stages;
+      }
+    }
+  }
+}
+
+TEST_F(LocalRunnerTest, AShorterEmbeddingIsTheBeginningAtLengthOne) {
+  const std::vector<TokenId>& prompt = requests_[0].prompt;
+  auto runner = LocalRunner::load(file_, plan_of(1, 1, 512, "scalar").options).value();
+  const std::vector<float> all = run_embedded(*runner, prompt, runner->spec().hidden);
+  const std::vector<float> some = run_embedded(*runner, prompt, 33, 2);
+  double squares = 0.0;
+  for (std::size_t i = 0; i < some.size(); ++i) squares += double{all[i]} * double{all[i]};
+  for (std::size_t i = 0; i < some.size(); ++i) {
+    EXPECT_NEAR(some[i], all[i] / std::sqrt(squares), 1e-6) << i;
   }
 }
 

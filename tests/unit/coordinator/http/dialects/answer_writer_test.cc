@@ -75,6 +75,40 @@ std::vector<std::string> names(const std::vector<std::pair<std::string, Json>>& 
 
 using Names = std::vector<std::string>;
 
+ChoicePart embedded(std::uint32_t index, std::vector<float> values) {
+  ChoicePart part;
+  part.index = index;
+  part.embedding = std::make_shared<const std::vector<float>>(std::move(values));
+  return part;
+}
+
+std::string embeddings(Dialect dialect, EmbeddingForm form, const std::vector<ChoicePart>& parts) {
+  AnswerStart start = start_of();
+  start.embedding = form;
+  return make_answer_writer(dialect, std::move(start))->whole(parts, end_of());
+}
+
+TEST(EmbeddingWriter, HasTheShapesOfItsRoutes) {
+  const std::vector<ChoicePart> parts = {embedded(0, {0.5F, -0.1F}), embedded(1, {1e-9F, 1.0F})};
+  const Json openai = Json::parse(embeddings(Dialect::kOpenAi, {}, parts));
+  EXPECT_EQ(openai["object"], "list");
+  EXPECT_EQ(openai["usage"], Json::parse(R"({"prompt_tokens":7,"total_tokens":7})"));
+  ASSERT_EQ(openai["data"].size(), 2U);
+  EXPECT_EQ(openai["data"][1]["object"], "embedding");
+  EXPECT_EQ(openai["data"][1]["index"], 1);
+  EXPECT_EQ(openai["data"][0]["embedding"][1].get<float>(), -0.1F) << "read as the same number";
+  EXPECT_EQ(openai["data"][1]["embedding"][0].get<float>(), 1e-9F);
+  const Json base64 = Json::parse(embeddings(Dialect::kOpenAi, {.base64 = true}, parts));
+  EXPECT_EQ(base64["data"][0]["embedding"], "AAAAP83MzL0=");
+  const Json ollama = Json::parse(embeddings(Dialect::kOllama, {}, parts));
+  EXPECT_EQ(ollama["embeddings"].size(), 2U);
+  EXPECT_EQ(ollama["prompt_eval_count"], 7);
+  EXPECT_EQ(ollama["total_duration"], 1'500'000'000);
+  const Json one = Json::parse(embeddings(Dialect::kOllama, {.one = true}, {parts[0]}));
+  EXPECT_EQ(one.size(), 1U);
+  EXPECT_EQ(one["embedding"].size(), 2U);
+}
+
 TEST(AnthropicWriter, TextIsOneBlock) {
   const auto writer = make_anthropic_writer(start_of());
   const auto events = play(*writer, {text("Hel"), text("lo"), ending("stop")});

@@ -34,6 +34,36 @@ ApiError refusal(Dialect dialect, const char* body) {
   return {};
 }
 
+TEST(TranslateOllama, WhatIsEmbedded) {
+  const auto embed = [](const char* body, bool one) {
+    return translate_ollama_embed(Json::parse(body), one, {1000, 2048, 64});
+  };
+  auto list = embed(R"({"model":"m","input":["a","b"],"options":{"num_ctx":9},"keep_alive":-1,
+                        "dimensions":8})",
+                    false);
+  ASSERT_TRUE(list.ok());
+  EXPECT_EQ(list->request.model, "m");
+  EXPECT_EQ(list->request.prompts.size(), 2U);
+  EXPECT_EQ(list->request.embedding->values, 8U);
+  EXPECT_TRUE(list->request.embedding->truncate) << "as Ollama's default";
+  EXPECT_FALSE(list->request.embedding->one || list->only_loads);
+  auto one = embed(R"({"model":"m","prompt":"a"})", true);
+  ASSERT_TRUE(one.ok());
+  EXPECT_TRUE(one->request.embedding->one);
+  EXPECT_FALSE(embed(R"({"input":"a","truncate":false})", false)->request.embedding->truncate);
+  for (const char* body : {R"({"model":"m"})", R"({"model":"m","input":""})",
+                           R"({"model":"m","input":[]})", R"({"model":"m","input":null})"}) {
+    auto loads = embed(body, false);
+    ASSERT_TRUE(loads.ok()) << body;
+    EXPECT_TRUE(loads->only_loads);
+    EXPECT_EQ(loads->request.model, "m");
+  }
+  EXPECT_EQ(embed(R"({"input":{"a":1}})", false).error().param, "input");
+  EXPECT_EQ(embed(R"({"prompt":["a"]})", true).error().param, "prompt");
+  EXPECT_EQ(embed(R"({"input":"a","truncate":3})", false).error().param, "truncate");
+  EXPECT_FALSE(embed("[]", false).ok());
+}
+
 TEST(TranslateAnthropic, ABodyBecomesAChat) {
   EXPECT_EQ(
       anthropic(R"({"model":"m","max_tokens":5,"temperature":0.5,"top_k":3,"seed":9,

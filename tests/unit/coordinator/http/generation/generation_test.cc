@@ -114,6 +114,41 @@ std::vector<std::string> event_names(const std::string& text) {
   return out;
 }
 
+GenerationRequest embedding_of(std::uint32_t values) {
+  GenerationRequest request;
+  request.chat = false;
+  request.only_prompt = true;
+  request.max_tokens = 1;
+  request.embedding = EmbeddingForm{.values = values};
+  return request;
+}
+
+TEST_F(GenerationTest, EmbeddingsAreTheAnswer) {
+  start(embedding_of(2));
+  ASSERT_EQ(port.submitted.size(), 1U);
+  EXPECT_EQ(port.submitted[0].request.embedding, 2U);
+  EXPECT_EQ(port.submitted[0].request.sampling.max_tokens, 1U);
+  accept(0);
+  port.submitted[0].events->on_embedding({0.6F, 0.8F});
+  pump();
+  EXPECT_FALSE(client->response) << "the sequence has not ended";
+  token(0, 70, FinishReason::kLength);
+  ASSERT_TRUE(client->response);
+  const Json body = Json::parse(client->response->body);
+  EXPECT_EQ(body["data"][0]["embedding"], Json::parse("[0.6,0.8]"));
+  EXPECT_EQ(body["usage"]["total_tokens"], 3);
+}
+
+TEST_F(GenerationTest, AnInputThatIsTooLargeIsNamed) {
+  start(embedding_of(2), 512);
+  ASSERT_TRUE(client->response);
+  EXPECT_EQ(client->response->status, 400U);
+  EXPECT_EQ(error()["param"], "input");
+  EXPECT_EQ(error()["code"], "context_length_exceeded");
+  EXPECT_NE(error()["message"].get<std::string>().find("512 tokens is too large: at most 511"),
+            std::string::npos);
+}
+
 TEST_F(GenerationTest, AStreamSpeaksItsDialect) {
   GenerationRequest request;
   request.stream = true;

@@ -4,6 +4,8 @@
 
 #include <cmath>
 
+#include "base/limits.h"
+
 namespace hearth::coordinator::http {
 namespace {
 
@@ -31,6 +33,72 @@ TEST(RequestsTest, DefaultsAreThoseOfOpenAi) {
   EXPECT_FALSE(request.max_tokens.has_value());
   EXPECT_FALSE(request.seed.has_value());
   EXPECT_FALSE(request.stream);
+}
+
+ApiResult<GenerationRequest> embedding(const char* body) {
+  return parse_embedding_request(Json::parse(body), {1000, 2048, 64});
+}
+
+std::string embedding_error(const char* body) {
+  const auto parsed = embedding(body);
+  return parsed.ok() ? "" : parsed.error().param.value_or("") + ": " + parsed.error().message;
+}
+
+TEST(RequestsTest, WhatIsEmbeddedIsTextsOrTokens) {
+  const auto texts = [](const char* body) {
+    auto parsed = embedding(body);
+    EXPECT_TRUE(parsed.ok()) << body;
+    return parsed.ok() ? parsed->prompts : std::vector<Prompt>{};
+  };
+  using Ids = std::vector<TokenId>;
+  EXPECT_EQ(texts(R"({"input":"a"})"), (std::vector<Prompt>{"a"}));
+  EXPECT_EQ(texts(R"({"input":["a","b"]})"), (std::vector<Prompt>{"a", "b"}));
+  EXPECT_EQ(texts(R"({"input":[1,2]})"), (std::vector<Prompt>{Ids{1, 2}}));
+  EXPECT_EQ(texts(R"({"input":[[1,2],"b"]})"), (std::vector<Prompt>{Ids{1, 2}, "b"}));
+  auto whole = embedding(R"({"model":"m","input":"a","user":"u","dimensions":null})");
+  ASSERT_TRUE(whole.ok());
+  EXPECT_EQ(whole->model, "m");
+  EXPECT_TRUE(whole->only_prompt && !whole->chat && !whole->stream);
+  EXPECT_EQ(whole->max_tokens, 1U);
+  EXPECT_EQ(whole->embedding->values, 64U) << "all that the model has";
+  EXPECT_FALSE(whole->embedding->base64 || whole->embedding->truncate);
+  auto form = embedding(R"({"input":"a","dimensions":7,"encoding_format":"base64"})");
+  EXPECT_EQ(form->embedding->values, 7U);
+  EXPECT_TRUE(form->embedding->base64);
+}
+
+TEST(RequestsTest, AnEmbeddingThatCannotBeIsRefusedByItsField) {
+  const std::string many = R"({"input":[")" + std::string(limits::kHttpSequences, 'x') + "\"]}";
+  EXPECT_EQ(embedding_error(many.c_str()), "") << "one long text is one";
+  Json list = Json::array();
+  for (std::uint32_t i = 0; i <= limits::kHttpSequences; ++i) list.push_back("x");
+  const std::string over = dump({{"input", list}});
+  EXPECT_EQ(embedding_error(over.c_str()),
+            "input: 'input' has 129 entries; the limit is 128, send it in parts");
+  EXPECT_TRUE(embedding_error(R"({})").starts_with("input: 'input' is required"));
+  for (const char* input : {"[]", "{}", "7", "true", R"([{"a":1}])", "[1.5]", "[-1]", "[1000]",
+                            R"([1,"a"])", R"(["a",1])"}) {
+    const std::string body = std::string(R"({"input":)") + input + "}";
+    EXPECT_TRUE(embedding_error(body.c_str()).starts_with("input: ")) << input;
+  }
+  const std::pair<const char*, const char*> wrong[] = {
+      {"dimensions", "0"},
+      {"dimensions", "65"},
+      {"dimensions", "\"a\""},
+      {"encoding_format", "1"},
+      {"encoding_format", "\"a\""},
+      {"truncate", "1"},
+      {"model", "3"},
+      {"truncate_prompt_tokens", "5"},
+      {"embd_normalize", "-1"},
+      {"trust", "{}"},
+      {"instruction", "\"a\""},
+  };
+  for (const auto& [field, value] : wrong) {
+    const std::string body = std::string(R"({"input":"a",")") + field + "\":" + value + "}";
+    EXPECT_TRUE(embedding_error(body.c_str()).starts_with(std::string(field) + ": ")) << body;
+  }
+  EXPECT_FALSE(parse_embedding_request(Json::array(), {1000, 2048, 64}).ok());
 }
 
 TEST(RequestsTest, ReadsEveryField) {

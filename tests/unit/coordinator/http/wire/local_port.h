@@ -135,10 +135,15 @@ class LocalPort final : public CoordinatorPort {
     open.report_hashes = request.report_hashes;
     open.sampling = std::move(request.sampling);
     if (request.score_prompt) open.scored = request.prompt;
+    open.embedding = request.embedding;
     node::LocalRunner::Events callbacks;
     callbacks.on_score = [this, id](const SampledToken& score) {
       const auto it = sequences_.find(id);
       if (it != sequences_.end()) it->second.events->on_scores({score});
+    };
+    callbacks.on_embedding = [this, id](const PromptEmbedding& embedding) {
+      const auto it = sequences_.find(id);
+      if (it != sequences_.end()) it->second.events->on_embedding(embedding.values);
     };
     callbacks.on_token = [this, id](const SampledToken& token) { on_token(id, token); };
     callbacks.on_hash = [this, id](const RowHash& hash) {
