@@ -15,6 +15,10 @@ import threading
 import unittest
 import urllib.request
 
+import anthropic
+import ollama
+import openai
+
 import cluster
 import swarm
 
@@ -135,6 +139,60 @@ class Models(unittest.TestCase):
             self.assertEqual(ids, self.wanted["beta"])
             self.assertEqual(lines[-2:], ["data: [DONE]", ""])
 
+    def test_a_request_without_a_prompt_loads_the_model(self):
+        with self.serve() as s:
+            for route, name in (("/api/generate", "beta"), ("/api/chat", "alpha"),
+                                ("/api/generate", "beta:latest")):
+                status, reply = s.post(route, {"model": name})
+                self.assertEqual((status, reply["done"], reply["done_reason"]),
+                                 (200, True, "load"), reply)
+                self.assertEqual(s.state()["model"]["id"], name.removesuffix(":latest"))
+                self.assertEqual(s.get("/readyz")[0], 200)
+            # To let it go changes nothing, nor does it load another one.
+            status, reply = s.post("/api/generate", {"model": "alpha", "keep_alive": 0})
+            self.assertEqual((status, reply["done_reason"]), (200, "unload"))
+            self.assertEqual(s.state()["model"]["id"], "beta")
+
+    def test_streams_of_other_dialects_are_told_what_they_wait_for(self):
+        say = [{"role": "user", "content": "Hi"}]
+        bodies = [("/v1/messages", {"messages": say, "max_tokens": 3}),
+                  ("/api/chat", {"messages": say, "options": {"num_predict": 3}}),
+                  ("/v1/responses", {"input": "Hi", "max_output_tokens": 3})]
+        with self.serve() as s:
+            name = "alpha"
+            for route, body in bodies:
+                name = "beta" if name == "alpha" else "alpha"
+                lines = list(events(s.api + route, {"model": name, **body}))
+                self.assertTrue(any(f'"loading":{{"model":"{name}"' in line for line in lines),
+                                lines)
+            # The official clients read such streams.
+            for client in (self.claude, self.ollama, self.responses):
+                name = "beta" if name == "alpha" else "alpha"
+                self.assertTrue(client(s, name, say), (client, name))
+
+    @staticmethod
+    def claude(s, name, say):
+        client = anthropic.Anthropic(base_url=s.api, api_key="any", max_retries=0)
+        with client.messages.stream(model=name, messages=say, max_tokens=3,
+                                    extra_body={"ignore_eos": True}) as events:
+            return events.get_final_message().usage.output_tokens == 3
+
+    @staticmethod
+    def ollama(s, name, say):
+        lines = list(ollama.Client(host=s.api).chat(name, say, stream=True,
+                                                    options={"num_predict": 3,
+                                                             "ignore_eos": True}))
+        return lines[-1].done and lines[-1].eval_count == 3
+
+    @staticmethod
+    def responses(s, name, say):
+        client = openai.OpenAI(base_url=s.api + "/v1", api_key="any", max_retries=0)
+        with client.responses.stream(model=name, input="Hi", max_output_tokens=16,
+                                     extra_body={"ignore_eos": True}) as events:
+            kinds = [event.type for event in events]
+            return kinds[:2] == ["response.created", "response.queued"] and \
+                kinds[-1] == "response.incomplete"
+
     def test_three_models_of_a_folder_for_clients_at_once(self):
         with swarm.Swarm(2, model=self.folder) as s:
             self.assertEqual(list(self.states(s)), ["alpha", "beta", "gamma"])
@@ -207,6 +265,11 @@ class Models(unittest.TestCase):
                 self.assertEqual(reply["choices"][0]["token_ids"], self.wanted[model])
             status, reply = ask("beta-only", "alpha")
             self.assertEqual((status, reply["error"]["code"]), (403, "model_not_allowed"))
+            body = self.body("beta")
+            del body["model"]
+            status, reply = swarm.http("POST", s.api + "/v1/completions", body,
+                                       headers={"Authorization": f"Bearer {keys['beta-only']}"})
+            self.assertEqual((status, reply["model"]), (200, "beta"), "its own without a name")
             listed = swarm.http("GET", s.api + "/v1/models",
                                 headers={"Authorization": f"Bearer {keys['beta-only']}"})[1]
             self.assertEqual([one["id"] for one in listed["data"]], ["beta"])

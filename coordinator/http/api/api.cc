@@ -2,6 +2,8 @@
 
 #include <spdlog/fmt/fmt.h>
 
+#include <algorithm>
+
 namespace hearth::coordinator::http {
 
 std::string wait_text(std::uint32_t seconds) {
@@ -15,10 +17,18 @@ namespace {
 
 constexpr std::string_view kLatest = ":latest";
 
-const ServedModel* named(const Api& api, std::string_view name, Dialect dialect) {
-  if (name.empty()) return &api.model;
+// A key that may use none gets the first one, and is refused for it.
+const ServedModel& unnamed(const Api& api, const HttpRequest& http) {
+  const std::vector<ServedModel>& all = api.models.all();
+  const auto found =
+      std::ranges::find_if(all, [&](const ServedModel& each) { return http.may_use(each.id); });
+  return found != all.end() ? *found : api.model;
+}
+
+const ServedModel* named(const Api& api, std::string_view name, const HttpRequest& http) {
+  if (name.empty()) return &unnamed(api, http);
   const ServedModel* found = api.models.named(name);
-  const bool ollama = dialect == Dialect::kOllama || dialect == Dialect::kOllamaGenerate;
+  const bool ollama = http.dialect == Dialect::kOllama || http.dialect == Dialect::kOllamaGenerate;
   if (found != nullptr || !ollama || !name.ends_with(kLatest)) return found;
   return api.models.named(name.substr(0, name.size() - kLatest.size()));
 }
@@ -27,7 +37,7 @@ const ServedModel* named(const Api& api, std::string_view name, Dialect dialect)
 
 ApiResult<const ServedModel*> find_model(const Api& api, const HttpRequest& http,
                                          const std::string& name) {
-  const ServedModel* found = named(api, name, http.dialect);
+  const ServedModel* found = named(api, name, http);
   if (found == nullptr) {
     std::string served;
     for (const std::string& each : api.models.names()) {
@@ -42,11 +52,12 @@ ApiResult<const ServedModel*> find_model(const Api& api, const HttpRequest& http
   return found;
 }
 
-const ServedModel& model_to_parse(const Api& api, const Json& body, Dialect dialect) {
+const ServedModel& model_to_parse(const Api& api, const Json& body, const HttpRequest& http) {
   if (!body.is_object()) return api.model;
   const auto name = body.find("model");
-  if (name == body.end() || !name->is_string()) return api.model;
-  const ServedModel* found = named(api, name->get_ref<const std::string&>(), dialect);
+  const bool is_named = name != body.end() && name->is_string();
+  const ServedModel* found =
+      named(api, is_named ? name->get_ref<const std::string&>() : std::string(), http);
   return found != nullptr ? *found : api.model;
 }
 

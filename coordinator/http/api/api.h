@@ -62,7 +62,7 @@ struct Api {
 
   HttpOptions options;
   const ServedModels models;
-  const ServedModel& model = models.first();  // of requests that name none
+  const ServedModel& model = models.first();  // of requests that name none, with any key
   CoordinatorPort& port;
   const Clock& clock;
   Random& random;  // socket thread only
@@ -91,13 +91,14 @@ inline ModelBounds bounds_of(const ServedModel& served) {
 }
 
 std::string wait_text(std::uint32_t seconds);  // "about 25 minutes"
-// The model that a request names; empty: the first one. Ollama's clients may add the tag `:latest`.
-// 404 model_not_found: there is no such model. 403: the request's key may not use it.
+// The model that a request names; empty: the first one that its key may use. Ollama's clients may
+// add the tag `:latest`. 404 model_not_found: there is no such model. 403: the request's key may
+// not use it.
 ApiResult<const ServedModel*> find_model(const Api& api, const HttpRequest& http,
                                          const std::string& name);
-// The model that a body names, to parse the body by. The first one where it names none that is
-// served: find_model() refuses it afterwards.
-const ServedModel& model_to_parse(const Api& api, const Json& body, Dialect dialect);
+// The model that a body names, to parse the body by. Where it names one that is not served, that of
+// requests that name none: find_model() refuses it afterwards.
+const ServedModel& model_to_parse(const Api& api, const Json& body, const HttpRequest& http);
 std::string new_request_id(Random& random);          // x-request-id of one answer
 ApiError silent_coordinator(std::uint32_t seconds);  // 503
 ApiError too_many_connections();                     // 429

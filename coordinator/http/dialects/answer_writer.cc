@@ -3,8 +3,36 @@
 #include <utility>
 
 namespace hearth::coordinator::http {
+namespace {
+
+// An answer that is known beforehand and comes when its sequence has ended. It is no stream.
+class FixedWriter final : public AnswerWriter {
+ public:
+  FixedWriter(Dialect dialect, AnswerStart start)
+      : AnswerWriter(std::move(start)), dialect_(dialect) {}
+  Dialect dialect() const override { return dialect_; }
+  StreamEvents begin(const ChoicePart&) override { return {}; }
+  StreamEvents add(const ChoicePart&) override { return {}; }
+  StreamEvents end(const ChoicePart&, const OrderedJson&) override { return {}; }
+  StreamEvents tell_hearth(const OrderedJson&) override { return {}; }
+  StreamEvents close(const AnswerEnd&) override { return {}; }
+  StreamEvents fail(const ApiError&) override { return {}; }
+  std::string whole(const std::vector<ChoicePart>&, const AnswerEnd&) const override {
+    return start().fixed;
+  }
+
+ private:
+  const Dialect dialect_;
+};
+
+}  // namespace
+
+std::unique_ptr<AnswerWriter> make_fixed_writer(Dialect dialect, AnswerStart start) {
+  return std::make_unique<FixedWriter>(dialect, std::move(start));
+}
 
 std::unique_ptr<AnswerWriter> make_answer_writer(Dialect dialect, AnswerStart start) {
+  if (!start.fixed.empty()) return make_fixed_writer(dialect, std::move(start));
   if (start.embedding) return make_embedding_writer(dialect, std::move(start));
   switch (dialect) {
     case Dialect::kResponses: return make_responses_writer(std::move(start));

@@ -35,6 +35,8 @@ struct AnswerStart {
   std::uint64_t prompt_tokens = 0;
   OrderedJson frame = {};  // what an answer of the dialect repeats of its request
   std::optional<EmbeddingForm> embedding = {};  // the answer is the embeddings of its prompts
+  // The whole answer, of a request that only has its model loaded; or empty.
+  std::string fixed = {};
   std::shared_ptr<const model::Tokenizer> tokenizer;
 };
 
@@ -94,6 +96,7 @@ std::unique_ptr<AnswerWriter> make_openai_writer(AnswerStart start);
 std::unique_ptr<AnswerWriter> make_responses_writer(AnswerStart start);
 std::unique_ptr<AnswerWriter> make_anthropic_writer(AnswerStart start);
 std::unique_ptr<AnswerWriter> make_ollama_writer(AnswerStart start, bool chat);
+std::unique_ptr<AnswerWriter> make_fixed_writer(Dialect dialect, AnswerStart start);
 std::unique_ptr<AnswerWriter> make_embedding_writer(Dialect dialect, AnswerStart start);
 std::unique_ptr<AnswerWriter> make_answer_writer(Dialect dialect, AnswerStart start);
 

@@ -73,6 +73,10 @@ class AnthropicWriter final : public AnswerWriter {
     return out;
   }
 
+  // The event that clients of this dialect let pass wherever it stands.
+  StreamEvents tell_loading(const OrderedJson& loading) override {
+    return {event("ping", {{"hearth", {{"loading", loading}}}})};
+  }
   StreamEvents tell_hearth(const OrderedJson&) override { return {}; }
 
   StreamEvents close(const AnswerEnd& end) override {

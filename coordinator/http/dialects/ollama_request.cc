@@ -47,6 +47,19 @@ void name_answered_calls(Json& messages) {
   }
 }
 
+// keep_alive: 0, "0", "0s": the model is to leave the memory.
+bool keeps_no_time(const Json& body) {
+  const auto keep = body.find("keep_alive");
+  if (keep == body.end()) return false;
+  if (keep->is_number()) return *keep == 0;
+  if (!keep->is_string()) return false;
+  const auto& text = keep->get_ref<const std::string&>();
+  const std::size_t digits = text.find_first_not_of("0.");
+  const std::string unit = digits == std::string::npos ? "" : text.substr(digits);
+  return digits != 0 && !text.empty() &&
+         (unit.empty() || unit == "ms" || unit == "s" || unit == "m" || unit == "h");
+}
+
 void translate_turns(FieldReader& fields, TranslatedBody& out) {
   const Json* messages = fields.find("messages");
   Json turns = Json::array();
@@ -151,6 +164,7 @@ ApiResult<TranslatedRequest> translate_ollama_embed(const Json& body, bool one,
   if (fields.failed()) return fields.error();
   if (input == nullptr || input->empty() || *input == "") {
     out.only_loads = true;
+    out.unloads = keeps_no_time(body);
     out.request.model = fields.string("model").value_or("");
     if (fields.failed()) return fields.error();
     return out;
@@ -184,6 +198,7 @@ ApiResult<TranslatedBody> translate_ollama(const Json& body, bool chat) {
   } else {
     translate_prompt(fields, out);
   }
+  out.unloads = out.only_loads && keeps_no_time(body);
   if (!out.chat && !out.body.contains("max_tokens")) out.body["max_tokens"] = -1;
   translate_format(fields, out.body);
   translate_think(fields, out.body);

@@ -43,6 +43,13 @@ class OllamaWriter final : public AnswerWriter {
     return out;
   }
 
+  // A line without text.
+  StreamEvents tell_loading(const OrderedJson& loading) override {
+    OrderedJson out = line("", "", {});
+    out["done"] = false;
+    out["hearth"] = {{"loading", loading}};
+    return {{{}, dump(out)}};
+  }
   StreamEvents tell_hearth(const OrderedJson&) override { return {}; }
 
   StreamEvents close(const AnswerEnd& end) override {

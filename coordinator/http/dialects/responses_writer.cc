@@ -37,8 +37,10 @@ class ResponsesWriter final : public AnswerWriter {
 
   StreamEvents begin(const ChoicePart&) override {
     const OrderedJson response = response_object("in_progress", {}, nullptr);
-    return {event("response.created", {{"response", response}}),
-            event("response.in_progress", {{"response", response}})};
+    StreamEvents out;
+    if (!created_) out.push_back(event("response.created", {{"response", response}}));
+    out.push_back(event("response.in_progress", {{"response", response}}));
+    return out;
   }
 
   StreamEvents add(const ChoicePart& part) override {
@@ -63,6 +65,16 @@ class ResponsesWriter final : public AnswerWriter {
     return out;
   }
 
+  StreamEvents tell_loading(const OrderedJson& loading) override {
+    OrderedJson response = response_object("queued", {}, nullptr);
+    StreamEvents out;
+    if (!std::exchange(created_, true)) {
+      out.push_back(event("response.created", {{"response", response}}));
+    }
+    response["hearth"] = {{"loading", loading}};
+    out.push_back(event("response.queued", {{"response", std::move(response)}}));
+    return out;
+  }
   StreamEvents tell_hearth(const OrderedJson&) override { return {}; }
 
   StreamEvents close(const AnswerEnd& end) override {
@@ -229,7 +241,8 @@ class ResponsesWriter final : public AnswerWriter {
   ToolCallPart call_;  // likewise
   OrderedJson output_ = OrderedJson::array();
   std::uint64_t sequence_ = 0;
-  bool cut_ = false;  // the answer ended at its length
+  bool created_ = false;  // response.created is told
+  bool cut_ = false;      // the answer ended at its length
 };
 
 }  // namespace

@@ -98,6 +98,7 @@ ApiResult<TranslatedRequest> translate_request(Dialect dialect, const Json& body
   TRY(TranslatedBody translated, translate_body(dialect, body, counts));
   TranslatedRequest out;
   out.only_loads = translated.only_loads;
+  out.unloads = translated.unloads;
   out.frame = std::move(translated.frame);
   if (out.only_loads) {
     const auto model = translated.body.find("model");

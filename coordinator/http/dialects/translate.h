@@ -16,6 +16,7 @@ struct TranslatedRequest {
   GenerationRequest request;
   OrderedJson frame = {};   // AnswerStart::frame
   bool only_loads = false;  // Ollama: no prompt, a client that wants the model in memory
+  bool unloads = false;     // likewise, and not any longer (keep_alive 0)
 };
 
 // The request in a body of a dialect other than kOpenAi. `counts`: the body only asks for the
@@ -29,6 +30,7 @@ struct TranslatedBody {
   bool chat = true;
   OrderedJson frame = {};
   bool only_loads = false;
+  bool unloads = false;
 };
 // Of Ollama's /api/embed; `one`: of /api/embeddings, which has a prompt in place of inputs.
 ApiResult<TranslatedRequest> translate_ollama_embed(const Json& body, bool one,

@@ -194,7 +194,8 @@ AnswerHead Answer::head() const {
 }
 
 AnswerStart Answer::start() const {
-  return {head(), prompt_tokens_, input_.frame, input_.request.embedding, model_.tokenizer};
+  return {head(),       prompt_tokens_,  input_.frame, input_.request.embedding,
+          input_.fixed, model_.tokenizer};
 }
 
 // A prompt counts once, as computed for the first of its choices.

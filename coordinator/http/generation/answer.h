@@ -74,6 +74,7 @@ struct GenerationInput {
   std::string prompt_tail = {};  // of a chat: AnswerForm
   Dialect dialect = Dialect::kOpenAi;
   OrderedJson frame = {};  // AnswerStart::frame
+  std::string fixed = {};  // AnswerStart::fixed
 };
 
 class Answer {

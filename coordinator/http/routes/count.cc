@@ -10,7 +10,7 @@ namespace {
 ApiResult<std::size_t> count(const Api& api, const HttpRequest& http, std::int64_t created) {
   TRY(const Json json, parse_json(http.body));
   GenerationRequest request;
-  const ModelBounds bounds = bounds_of(model_to_parse(api, json, http.dialect));
+  const ModelBounds bounds = bounds_of(model_to_parse(api, json, http));
   if (http.dialect == Dialect::kOpenAi) {
     TRY(request, parse_chat_request(json, bounds));
   } else {

@@ -132,8 +132,10 @@ std::optional<ApiError> check_scores(const GenerationInput& input) {
       "prompt");
 }
 
-ApiResult<TranslatedRequest> parse(const Api& api, const Json& body, Dialect dialect, Body kind) {
-  const ModelBounds bounds = bounds_of(model_to_parse(api, body, dialect));
+ApiResult<TranslatedRequest> parse(const Api& api, const Json& body, const HttpRequest& http,
+                                   Body kind) {
+  const ModelBounds bounds = bounds_of(model_to_parse(api, body, http));
+  const Dialect dialect = http.dialect;
   const bool embeds = is_embedding(kind);
   if (embeds && dialect == Dialect::kOllama) {
     return translate_ollama_embed(body, kind == Body::kOneEmbedding, bounds);
@@ -159,31 +161,12 @@ std::optional<ApiError> check_kind(const ServedModel& served, bool embeds) {
       "model");
 }
 
-// Parses and tokenises. Runs on the pool and reads only what never changes.
-ApiResult<GenerationInput> prepare(const Api& api, const HttpRequest& http, Body kind,
-                                   std::int64_t created) {
-  TRY(const Json json, parse_json(http.body));
-  TRY(TranslatedRequest translated, parse(api, json, http.dialect, kind));
-  TRY(const ServedModel* const served, find_model(api, http, translated.request.model));
-  if (auto refused = check_kind(*served, is_embedding(kind))) return *refused;
-  GenerationInput input;
-  // Without a prompt there is nothing to generate.
-  if (!translated.only_loads) {
-    TRY(GenerationInput tokens, tokenise(*served, std::move(translated.request), created));
-    input = std::move(tokens);
-  }
-  input.model = served->number;
-  input.dialect = http.dialect;
-  input.frame = std::move(translated.frame);
-  return input;
-}
-
-// Ollama's clients send no prompt to have a model loaded; the one that is served is.
-HttpResponse loaded_response(const ServedModel& served, Dialect dialect, Body kind,
-                             std::int64_t created) {
-  if (kind == Body::kOneEmbedding) return json_response(R"({"embedding":[]})");
+// What Ollama's clients get that send no prompt, to have a model loaded or to let it go.
+std::string loaded_body(const ServedModel& served, Dialect dialect, Body kind, std::int64_t created,
+                        bool unloads) {
+  if (kind == Body::kOneEmbedding) return R"({"embedding":[]})";
   if (kind == Body::kEmbeddings) {
-    return json_response(dump({{"model", served.id}, {"embeddings", OrderedJson::array()}}));
+    return dump({{"model", served.id}, {"embeddings", OrderedJson::array()}});
   }
   OrderedJson out = {{"model", served.id}, {"created_at", rfc3339(created)}};
   if (dialect == Dialect::kOllama) {
@@ -191,8 +174,39 @@ HttpResponse loaded_response(const ServedModel& served, Dialect dialect, Body ki
   } else {
     out["response"] = "";
   }
-  out.update({{"done", true}, {"done_reason", "load"}});
-  return json_response(dump(out));
+  out.update({{"done", true}, {"done_reason", unloads ? "unload" : "load"}});
+  return dump(out);
+}
+
+// A model that has computed a token is loaded: the shortest request waits for its turn as all do.
+GenerationInput loading_input() {
+  GenerationInput input;
+  input.request.chat = false;
+  input.request.only_prompt = true;
+  input.request.max_tokens = 1;
+  input.request.sampling.temperature = 0.0F;
+  input.prompts = {{TokenId{0}}};
+  return input;
+}
+
+// Parses and tokenises. Runs on the pool and reads only what never changes.
+ApiResult<GenerationInput> prepare(const Api& api, const HttpRequest& http, Body kind,
+                                   std::int64_t created) {
+  TRY(const Json json, parse_json(http.body));
+  TRY(TranslatedRequest translated, parse(api, json, http, kind));
+  TRY(const ServedModel* const served, find_model(api, http, translated.request.model));
+  if (auto refused = check_kind(*served, is_embedding(kind))) return *refused;
+  GenerationInput input;
+  if (translated.only_loads) {
+    if (!translated.unloads) input = loading_input();
+    input.fixed = loaded_body(*served, http.dialect, kind, created, translated.unloads);
+  } else {
+    TRY(input, tokenise(*served, std::move(translated.request), created));
+  }
+  input.model = served->number;
+  input.dialect = http.dialect;
+  input.frame = std::move(translated.frame);
+  return input;
 }
 
 // How much of the answer the client has seen, by the id of the last event.
@@ -259,11 +273,10 @@ void handle_generation(Call call, Body kind) {
     const std::shared_ptr<Api> api = call.api;
     HttpRequest& http = call.request;
     auto input = prepare(*api, http, kind, created);
-    const bool only_loads = input.ok() && input->prompts.empty();
-    if (only_loads) {
-      const ServedModel& served = api->models.at(input->model);
-      api->sockets.post([call = std::move(call), &served, kind, created] {
-        call.respond(loaded_response(served, call.request.dialect, kind, created));
+    // A model stays until another one is asked for: to let it go, nothing is done.
+    if (input.ok() && input->prompts.empty()) {
+      api->sockets.post([call = std::move(call), body = std::move(input->fixed)]() mutable {
+        call.respond(json_response(std::move(body)));
       });
       return;
     }

@@ -75,6 +75,54 @@ std::vector<std::string> names(const std::vector<std::pair<std::string, Json>>& 
 
 using Names = std::vector<std::string>;
 
+// A stream whose model is loaded first, in two steps.
+std::vector<std::pair<std::string, Json>> loaded(AnswerWriter& writer) {
+  std::vector<std::pair<std::string, Json>> out;
+  for (const char* state : {"waiting", "loading"}) {
+    for (const StreamEvent& event : writer.tell_loading({{"model", "m"}, {"state", state}})) {
+      out.emplace_back(event.name, Json::parse(event.data));
+    }
+  }
+  for (auto& event : play(writer, {text("Hello"), ending("stop")})) out.push_back(std::move(event));
+  return out;
+}
+
+TEST(Loading, AnthropicPings) {
+  const auto events = loaded(*make_anthropic_writer(start_of()));
+  EXPECT_EQ(events[0].first, "ping");
+  EXPECT_EQ(events[1].second["hearth"]["loading"]["state"], "loading");
+  EXPECT_EQ(events[2].first, "message_start");
+}
+
+TEST(Loading, OllamaHasLinesWithoutText) {
+  const auto events = loaded(*make_ollama_writer(start_of(), true));
+  EXPECT_EQ(events[0].second["message"]["content"], "");
+  EXPECT_EQ(events[0].second["done"], false);
+  EXPECT_EQ(events[1].second["hearth"]["loading"]["state"], "loading");
+  EXPECT_EQ(events[2].second["message"]["content"], "Hello");
+  const auto generated = loaded(*make_ollama_writer(start_of(), false));
+  EXPECT_EQ(generated[0].second["response"], "");
+}
+
+TEST(Loading, AResponseIsQueuedOnceItIsCreated) {
+  const auto events = loaded(*make_responses_writer(start_of()));
+  const std::vector<std::string> begun = {"response.created", "response.queued", "response.queued",
+                                          "response.in_progress"};
+  for (std::size_t i = 0; i < events.size(); ++i) {
+    if (i < begun.size()) EXPECT_EQ(events[i].first, begun[i]);
+    EXPECT_EQ(events[i].second["sequence_number"], i);
+  }
+  EXPECT_EQ(events[0].second["response"]["status"], "queued");
+  EXPECT_EQ(events[2].second["response"]["hearth"]["loading"]["state"], "loading");
+  EXPECT_EQ(events[3].second["response"]["status"], "in_progress");
+}
+
+TEST(FixedWriter, SaysWhatIsKnown) {
+  AnswerStart start = start_of();
+  start.fixed = R"({"done":true})";
+  EXPECT_EQ(make_answer_writer(Dialect::kOllama, start)->whole({}, {}), start.fixed);
+}
+
 ChoicePart embedded(std::uint32_t index, std::vector<float> values) {
   ChoicePart part;
   part.index = index;

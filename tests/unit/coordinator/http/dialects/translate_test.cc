@@ -267,6 +267,22 @@ TEST(TranslateOllama, Generations) {
   EXPECT_EQ(load->request.model, "m");
 }
 
+TEST(TranslateOllama, AModelThatIsKeptForNoTimeIsNotLoaded) {
+  const auto unloads = [](const char* keep_alive, const char* prompt = "") {
+    const Json body = {{"prompt", prompt}, {"keep_alive", Json::parse(keep_alive)}};
+    auto load = translate_request(Dialect::kOllamaGenerate, body, kTranslateBounds);
+    EXPECT_TRUE(load.ok()) << keep_alive;
+    return load.ok() && load->unloads;
+  };
+  for (const char* none : {"0", "0.0", "\"0\"", "\"0s\"", "\"0.0m\"", "\"0ms\""}) {
+    EXPECT_TRUE(unloads(none)) << none;
+    EXPECT_FALSE(unloads(none, "Hi")) << none;
+  }
+  for (const char* some : {"1", "-1", "\"5m\"", "\"0x\"", "\"\"", "\"s\"", "null", "[]"}) {
+    EXPECT_FALSE(unloads(some)) << some;
+  }
+}
+
 TEST(TranslateOllama, FormatAndThink) {
   const nlohmann::json chat = ollama(R"({"messages":[{"role":"user","content":"x"}],"format":"json",
                                "think":"low"})");

@@ -129,16 +129,117 @@ TEST_F(ModelsTest, AKeySeesAndUsesItsModelsAlone) {
   ASSERT_EQ(list.size(), 1u);
   EXPECT_EQ(list[0]["id"], "large");
   EXPECT_EQ(call("GET", "/api/tags", "", one)["models"].size(), 1u);
-  for (const char* model : {"tiny", ""}) {
-    const std::string body = std::string(R"({"prompt": [70], "model": ")") + model + "\"}";
-    EXPECT_EQ(call("POST", "/v1/completions", body, one)["error"]["code"], "model_not_allowed");
-    EXPECT_EQ(status(), 403u);
-  }
+  EXPECT_EQ(
+      call("POST", "/v1/completions", R"({"prompt": [70], "model": "tiny"})", one)["error"]["code"],
+      "model_not_allowed");
+  EXPECT_EQ(status(), 403u);
   const Json error =
       call("POST", "/v1/completions", R"({"prompt": [70], "model": "none"})", one)["error"];
   EXPECT_EQ(std::string(error["message"]).find("tiny"), std::string::npos)
       << "a name that the key may not use is not told";
   EXPECT_TRUE(port.submitted.empty());
+  // Without a name it is the key's own, by its own context.
+  for (const char* body : {R"({"prompt": [70]})", R"({"prompt": [70], "model": ""})"}) {
+    port.submitted.clear();
+    call("POST", "/v1/completions", body, one);
+    ASSERT_EQ(port.submitted.size(), 1u);
+    EXPECT_EQ(port.submitted[0].request.model, 1u);
+  }
+  EXPECT_EQ(call("POST", "/v1/completions", R"({"prompt": [70], "max_tokens": 40})",
+                 one)["error"]["code"],
+            "context_length_exceeded");
+  EXPECT_EQ(call("POST", "/v1/completions", R"({"prompt": [70]})", {"gone"})["error"]["code"],
+            "model_not_allowed");
+}
+
+// Ollama's clients have a model loaded by a request without a prompt.
+TEST_F(ModelsTest, ARequestWithoutAPromptIsAnsweredWhenItsModelHasComputed) {
+  for (const char* route : {"/api/generate", "/api/chat"}) {
+    port.submitted.clear();
+    call("POST", route, R"({"model": "tiny"})");
+    ASSERT_EQ(port.submitted.size(), 1u) << route;
+    EXPECT_EQ(port.submitted[0].request.model, 0u);
+    EXPECT_EQ(port.submitted[0].request.sampling.max_tokens, 1u);
+    EXPECT_FALSE(client->response) << "not before";
+    port.submitted[0].done(SequenceId(1));
+    port.submitted[0].events->on_admitted();
+    SampledToken token;
+    token.sequence = SequenceId(1);
+    token.position = 1;
+    token.finish = FinishReason::kLength;
+    port.submitted[0].events->on_token(token);
+    pump();
+    ASSERT_TRUE(client->response);
+    const Json body = Json::parse(client->response->body);
+    EXPECT_EQ(body["done_reason"], "load");
+    EXPECT_EQ(body["model"], "tiny");
+  }
+  port.submitted.clear();
+  EXPECT_EQ(call("POST", "/api/generate", R"({"model": "tiny", "keep_alive": 0})")["done_reason"],
+            "unload");
+  EXPECT_TRUE(port.submitted.empty());
+}
+
+struct EmbeddersTest : ModelsTest {
+  // The second model gives embeddings.
+  EmbeddersTest() {
+    std::vector<ServedModel> models(2, tiny_model().served);
+    models[1].id = "embedder";
+    models[1].spec.gives_embeddings = true;
+    api = std::make_shared<Api>(
+        HttpOptions(), ServedModels(std::move(models)), port, clock, random,
+        [this](ThreadGate::Task task) { tasks.push_back(std::move(task)); },
+        [this](ThreadGate::Task task) { tasks.push_back(std::move(task)); });
+  }
+  std::string refusal(const std::string& path, const std::string& body) {
+    const Json said = call("POST", path, body);
+    const Json error = said.value("error", Json(said));
+    EXPECT_EQ(status(), 400u) << path;
+    EXPECT_TRUE(port.submitted.empty()) << path;
+    return error.is_string() ? error.get<std::string>() : error.value("message", "");
+  }
+};
+
+TEST_F(EmbeddersTest, AModelGivesEmbeddingsOrGenerates) {
+  const std::string say = R"("messages": [{"role": "user", "content": "a"}], "max_tokens": 4})";
+  for (const auto& [path, rest] :
+       std::vector<std::pair<const char*, std::string>>{{"/v1/chat/completions", say},
+                                                        {"/v1/messages", say},
+                                                        {"/api/chat", say},
+                                                        {"/v1/completions", R"("prompt": "a"})"},
+                                                        {"/v1/responses", R"("input": "a"})"},
+                                                        {"/api/generate", R"("prompt": "a"})"}}) {
+    EXPECT_NE(refusal(path, R"({"model": "embedder", )" + rest).find("generates no text"),
+              std::string::npos)
+        << path;
+  }
+  for (const char* path : {"/v1/embeddings", "/api/embed", "/api/embeddings"}) {
+    EXPECT_NE(refusal(path, R"({"model": "tiny", "input": "a", "prompt": "a"})")
+                  .find("gives no embeddings"),
+              std::string::npos)
+        << path;
+  }
+  EXPECT_EQ(call("POST", "/api/show", R"({"model": "embedder"})")["capabilities"],
+            Json::array({"embedding"}));
+}
+
+TEST_F(EmbeddersTest, EachInputIsASequence) {
+  const std::string model = R"({"model": "embedder", )";
+  call("POST", "/v1/embeddings", model + R"("input": ["abc", [70, 71]], "dimensions": 8})");
+  ASSERT_EQ(port.submitted.size(), 2u);
+  EXPECT_EQ(port.submitted[1].request.prompt, (std::vector<TokenId>{70, 71}));
+  for (const auto& each : port.submitted) EXPECT_EQ(each.request.embedding, 8u);
+  const std::uint32_t context = tiny_model().served.spec.context;
+  const std::string too_long(std::size_t{20} * context, 'x');
+  port.submitted.clear();
+  call("POST", "/api/embed", model + R"("input": ")" + too_long + "\"}");
+  ASSERT_EQ(port.submitted.size(), 1u) << "it is cut";
+  EXPECT_EQ(port.submitted[0].request.prompt.size(), context - 1);
+  port.submitted.clear();
+  EXPECT_NE(refusal("/api/embed", model + R"("truncate": false, "input": ")" + too_long + "\"}"),
+            "");
+  EXPECT_NE(refusal("/v1/embeddings", model + R"("input": ""})").find("'input' has no tokens"),
+            std::string::npos);
 }
 
 TEST_F(ModelsTest, AStreamThatWaitsIsToldWhy) {
