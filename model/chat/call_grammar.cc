@@ -1,6 +1,9 @@
 #include "model/chat/call_grammar.h"
 
 #include <algorithm>
+#include <cctype>
+#include <charconv>
+#include <set>
 
 #include "base/check.h"
 #include "base/limits.h"
@@ -11,6 +14,8 @@ namespace {
 
 using Part = GrammarBuilder::Part;
 using SourceKind = GrammarSource::Kind;
+
+constexpr std::uint32_t kItems = 1'024;  // of a list in a form that is not JSON
 
 std::string left_trimmed(std::string_view text) {
   return std::string(text.substr(std::min(text.find_first_not_of(kSpaces), text.size())));
@@ -190,9 +195,7 @@ class CallGrammar {
   }
 
   Result<Part> calls_part() {
-    const bool known =
-        (syntax_.form != CallForm::kNamed || syntax_.arguments != ArgumentForm::kQuoted) &&
-        !(bare_list_ && syntax_.arguments != ArgumentForm::kPython);
+    const bool known = !(bare_list_ && syntax_.arguments != ArgumentForm::kPython);
     if (!known)
       return Error::of(ErrorCode::kUnsupported, "calls in the form of this model have no grammar");
     std::vector<Part> first;
@@ -282,22 +285,195 @@ class CallGrammar {
     const auto properties = read_literal_object(
         schema->find("properties") != nullptr ? member(schema, "properties") : "{}", '{', '}');
     REQUIRE(properties, "tool ", tool.name, ": 'properties' must be an object: /properties");
+    if (syntax_.form == CallForm::kTagged) {
+      return members(*schema, *properties, {}, [&](const auto& key, const auto& json) {
+        return tagged_value(tool, *schema, key, json);
+      });
+    }
+    if (syntax_.arguments == ArgumentForm::kQuoted) {
+      return members(*schema, *properties, {"{", ",", "}"}, [&](const auto& key, const auto& json) {
+        return quoted_member(tool, *schema, key, json, "/properties", 1);
+      });
+    }
+    return members(*schema, *properties, {"(", ", ", ")"}, [&](const auto& key, const auto& json) {
+      return python_value(tool, *schema, key, json);
+    });
+  }
+
+  // What stands around the members of an object, and between two.
+  struct Around {
+    std::string_view open = {};
+    std::string_view between = {};
+    std::string_view close = {};
+  };
+  template <typename MemberPart>
+  Result<Part> members(const LiteralObject& schema, const LiteralObject& properties,
+                       const Around& around, const MemberPart& member_part) {
     const std::string required = member(schema, "required");
-    const bool python = syntax_.form == CallForm::kNamed;
-    // From the last to the first: `rest` follows an argument, `open` follows none.
-    Part rest = grammar_.literal(python ? ")" : "");
+    // From the last to the first: `rest` follows a member, `open` follows none.
+    Part rest = grammar_.literal(around.close);
     Part open = rest;
-    for (auto each = properties->entries.rbegin(); each != properties->entries.rend(); ++each) {
+    for (auto each = properties.entries.rbegin(); each != properties.entries.rend(); ++each) {
       const auto& [key, json] = *each;
-      TRY(const Part value,
-          python ? python_value(tool, *schema, key, json) : tagged_value(tool, *schema, key, json));
+      TRY(const Part value, member_part(key, json));
       const bool needed = required.find(json_string(key)) != required.npos;
       const Part first = grammar_.sequence({value, rest});
-      const Part later = python ? grammar_.sequence({grammar_.literal(", "), value, rest}) : first;
+      const Part later = around.between.empty()
+                             ? first
+                             : grammar_.sequence({grammar_.literal(around.between), value, rest});
       open = needed ? first : grammar_.alternatives({first, open});
       rest = needed ? later : grammar_.alternatives({later, rest});
     }
-    return python ? grammar_.sequence({grammar_.literal("("), open}) : open;
+    return grammar_.sequence({grammar_.literal(around.open), open});
+  }
+
+  // --- {key:value} with texts between quotes of the model's own ---
+
+  static Error no_form(const ChatTool& tool, const std::string& path, std::string_view keyword) {
+    return Error::of(ErrorCode::kUnsupported, "tool ", tool.name, ": '", keyword,
+                     "' has no grammar in the form of calls of this model: ", path, "/", keyword);
+  }
+
+  // A key is written without quotes, so it must be one that is read so.
+  Result<Part> quoted_member(const ChatTool& tool, const LiteralObject& root,
+                             const std::string& key, const std::string& json,
+                             const std::string& path, std::uint32_t depth) {
+    const bool is_bare = !key.empty() && std::ranges::all_of(key, [](unsigned char c) {
+      return std::isalnum(c) != 0 || c == '_' || c == '-' || c == '.';
+    });
+    if (!is_bare) return no_form(tool, path, key);
+    TRY(const Part value, quoted_value(tool, root, json, path + "/" + key, depth));
+    return grammar_.sequence({grammar_.literal(key + ":"), value});
+  }
+
+  // A value of a schema. Texts, lists and objects have a form of their own; the rest is JSON.
+  Result<Part> quoted_value(const ChatTool& tool, const LiteralObject& root,
+                            const std::string& json, const std::string& path, std::uint32_t depth) {
+    const auto schema = read_literal_object(json, '{', '}');
+    if (!schema || depth > limits::kGrammarNesting) return no_form(tool, path, "this schema");
+    if (const std::string* list = schema->find("enum")) return quoted_choice(tool, *list, path);
+    // Each once: a type that is named twice would double the work at every level.
+    std::set<std::string> types;
+    const std::string type = member(schema, "type");
+    for (const std::string& each : read_literal_list(type).value_or(std::vector{type})) {
+      if (const auto text = text_of_json(each)) types.insert(*text);
+    }
+    if (types.empty() && schema->find("properties") != nullptr) types = {"object"};
+    if (types.empty() && schema->entries.empty()) return quoted_scalar();
+    if (types.empty()) return no_form(tool, path, schema->entries.front().first);
+    std::vector<Part> ways;
+    for (const std::string& each : types) {
+      TRY(const Part way, quoted_type(tool, root, *schema, each, path, depth));
+      ways.push_back(way);
+    }
+    return grammar_.alternatives(ways);
+  }
+
+  Result<Part> quoted_type(const ChatTool& tool, const LiteralObject& root,
+                           const LiteralObject& schema, const std::string& type,
+                           const std::string& path, std::uint32_t depth) {
+    const bool is_text = type == "string" && !trimmed(syntax_.quote).empty();
+    std::vector<std::string_view> read = {"type",    "description", "title",
+                                          "default", "examples",    "nullable"};
+    if (type == "array") read.insert(read.end(), {"items", "minItems", "maxItems"});
+    if (type == "object") {
+      read.insert(read.end(), {"properties", "required", "additionalProperties"});
+    }
+    if (!is_text && type != "array" && type != "object") {
+      LiteralObject single;  // a number, true, false, null: as JSON has them
+      for (const auto& entry : schema.entries) {
+        if (entry.first != "type") single.entries.push_back(entry);
+      }
+      single.entries.emplace_back("type", json_string(type));
+      return json_value(tool, root, path, object_json(single));
+    }
+    for (const auto& [keyword, value] : schema.entries) {
+      if (std::ranges::find(read, keyword) == read.end()) return no_form(tool, path, keyword);
+    }
+    if (is_text) {
+      return grammar_.sequence({mark(syntax_.quote), until(trimmed(syntax_.quote))});
+    }
+    if (type == "array") return quoted_list(tool, root, schema, path, depth);
+    const std::string* listed = schema.find("properties");
+    const auto properties = read_literal_object(listed != nullptr ? *listed : "{}", '{', '}');
+    if (!properties) return no_form(tool, path, "properties");
+    if (properties->entries.empty() && member(schema, "additionalProperties") != "false") {
+      const auto required = read_literal_list(member(schema, "required"));
+      if (required && !required->empty()) return no_form(tool, path, "required");
+      const Part one = grammar_.sequence(
+          {grammar_.source({SourceKind::kRegex, "[A-Za-z_][A-Za-z0-9_]{0,63}:"}), quoted_scalar()});
+      return list_of(one, 0, kItems, "{", "}");
+    }
+    return members(schema, *properties, {"{", ",", "}"}, [&](const auto& key, const auto& json) {
+      return quoted_member(tool, root, key, json, path + "/properties", depth + 1);
+    });
+  }
+
+  Result<Part> quoted_list(const ChatTool& tool, const LiteralObject& root,
+                           const LiteralObject& schema, const std::string& path,
+                           std::uint32_t depth) {
+    const auto count = [&](const char* keyword, std::uint32_t absent) {
+      const std::string* text = schema.find(keyword);
+      std::uint32_t number = absent;
+      if (text == nullptr) return number;
+      const auto [end, wrong] = std::from_chars(text->data(), text->data() + text->size(), number);
+      const bool is_count = wrong == std::errc() && end == text->data() + text->size();
+      return is_count && number <= kItems ? number : kItems + 1;
+    };
+    const std::uint32_t least = count("minItems", 0);
+    const std::uint32_t most = count("maxItems", kItems);
+    if (most > kItems) return no_form(tool, path, "maxItems");
+    if (least > most) return no_form(tool, path, "minItems");
+    const std::string* items = schema.find("items");
+    Part item = quoted_scalar();
+    if (items != nullptr) {
+      TRY(item, quoted_value(tool, root, *items, path + "/items", depth + 1));
+    }
+    return list_of(item, least, most, "[", "]");
+  }
+
+  // Any value that is neither a list nor an object: what a schema that says nothing gets here.
+  Part quoted_scalar() {
+    const Part rest =
+        grammar_.source({SourceKind::kJsonSchema, R"({"type": ["number", "boolean", "null"]})"});
+    if (trimmed(syntax_.quote).empty()) {
+      return grammar_.alternatives(
+          {rest, grammar_.source({SourceKind::kJsonSchema, R"({"type": "string"})"})});
+    }
+    return grammar_.alternatives(
+        {rest, grammar_.sequence({mark(syntax_.quote), until(trimmed(syntax_.quote))})});
+  }
+
+  // From `least` to `most` of them, with commas between.
+  Part list_of(Part item, std::uint32_t least, std::uint32_t most, std::string_view open,
+               std::string_view close) {
+    const Part next = grammar_.sequence({grammar_.literal(","), item});
+    const Part some = grammar_.sequence(
+        {item, grammar_.repeat(next, std::max(least, 1U) - 1, std::max(most, 1U) - 1)});
+    std::vector<Part> ways;
+    if (most > 0) ways.push_back(some);
+    if (least == 0) ways.push_back(grammar_.literal(""));
+    return grammar_.sequence(
+        {grammar_.literal(open), grammar_.alternatives(ways), grammar_.literal(close)});
+  }
+
+  Result<Part> quoted_choice(const ChatTool& tool, const std::string& list,
+                             const std::string& path) {
+    const auto values = read_literal_list(list);
+    if (!values || values->empty()) return no_form(tool, path, "enum");
+    std::vector<Part> ways;
+    for (const std::string& json : *values) {
+      const auto text = text_of_json(json);
+      if (json.starts_with('{') || json.starts_with('[')) return no_form(tool, path, "enum");
+      if (!text || trimmed(syntax_.quote).empty()) {
+        ways.push_back(grammar_.literal(json));
+        continue;
+      }
+      if (text->find(trimmed(syntax_.quote)) != text->npos) return no_form(tool, path, "enum");
+      ways.push_back(
+          grammar_.sequence({mark(syntax_.quote), grammar_.literal(*text), mark(syntax_.quote)}));
+    }
+    return grammar_.alternatives(ways);
   }
 
   // A property's schema with the definitions that it may refer to.

@@ -309,6 +309,23 @@ std::optional<LiteralObject> read_literal_object(std::string_view text, char ope
   return out;
 }
 
+std::optional<std::vector<std::string>> read_literal_list(std::string_view text) {
+  LiteralReader reader(text, {});
+  std::vector<std::string> out;
+  reader.spaces();
+  if (!reader.take("[")) return std::nullopt;
+  for (bool more = true;;) {
+    reader.spaces();
+    if (reader.take("]")) break;
+    if (!more || !reader.value(out.emplace_back(), 0)) return std::nullopt;
+    reader.spaces();
+    more = reader.take(",");
+  }
+  reader.spaces();
+  if (!reader.at_end()) return std::nullopt;
+  return out;
+}
+
 std::optional<std::string> text_of_json(std::string_view json) {
   LiteralReader reader(json, {});
   std::string out;

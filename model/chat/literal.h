@@ -24,6 +24,8 @@ std::optional<std::string> literal_to_json(std::string_view text, std::string_vi
 // The same for an object, `open` and `close` being its brackets.
 std::optional<LiteralObject> read_literal_object(std::string_view text, char open, char close,
                                                  std::string_view quote = {});
+// The values of a list, as JSON texts. Nothing when it is no list, or more follows it.
+std::optional<std::vector<std::string>> read_literal_list(std::string_view text);
 // {"key": value, ...}
 std::string object_json(const LiteralObject& object);
 constexpr std::string_view kSpaces = " \t\r\n";   // white space of JSON, and around marks

@@ -61,6 +61,105 @@ TEST(CallGrammar, PythonCallsNeedTheirArguments) {
   EXPECT_FALSE(allows(syntax, required(), "[weather(days=2)]"));
 }
 
+// Gemma 4: keys without quotes, texts between marks of its own.
+struct QuotedCalls : ::testing::Test {
+  QuotedCalls() {
+    syntax.form = CallForm::kNamed;
+    syntax.arguments = ArgumentForm::kQuoted;
+    syntax.call_begin = "<|tool_call>call:";
+    syntax.call_end = "<tool_call|>";
+    syntax.quote = "<|\"|>";
+  }
+  static AnswerConstraint asked(const std::string& parameters) {
+    AnswerConstraint out = required();
+    out.tools[0].parameters = parameters;
+    return out;
+  }
+  static std::string call(const std::string& arguments) {
+    return "<|tool_call>call:weather" + arguments + "<tool_call|>";
+  }
+  std::string refusal(const std::string& parameters) const {
+    const auto grammar = answer_grammar(syntax, asked(parameters));
+    return grammar.ok() ? "" : grammar.error().message;
+  }
+  // What the parser makes of a call that the grammar allows.
+  std::string arguments_of(const AnswerConstraint& constraint, const std::string& text) const {
+    AnswerRules rules;
+    rules.tools = constraint.tools;
+    AnswerParser parser(std::make_shared<ChatSyntax>(syntax), rules);
+    AnswerPart first = parser.push(text);
+    AnswerPart last = parser.finish();
+    for (auto& each : last.calls) first.calls.push_back(std::move(each));
+    EXPECT_EQ(first.calls.size(), 1U) << text;
+    EXPECT_EQ(first.content + last.content, "");
+    return first.calls.empty() ? "" : first.calls[0].arguments;
+  }
+  ChatSyntax syntax;
+};
+
+TEST_F(QuotedCalls, MatchTheSchema) {
+  EXPECT_TRUE(allows(syntax, required(), call(R"({city:<|"|>Oslo, {\"}<|"|>,days:2})")));
+  EXPECT_TRUE(allows(syntax, required(), call(R"({city:<|"|>Oslo<|"|>})")));
+  EXPECT_FALSE(allows(syntax, required(), call("{}")));
+  EXPECT_FALSE(allows(syntax, required(), call(R"({city:"Oslo"})")));
+  EXPECT_FALSE(allows(syntax, required(), call(R"({city:2})")));
+  EXPECT_FALSE(allows(syntax, required(), call(R"({city:<|"|>Oslo<|"|>,days:2.5})")));
+  EXPECT_FALSE(allows(syntax, required(), call(R"({days:2})")));
+  EXPECT_TRUE(allows(syntax, asked("{}"), call("{}")));
+}
+
+TEST_F(QuotedCalls, ListsObjectsAndChoicesAreReadBack) {
+  const AnswerConstraint deep = asked(R"({"properties": {
+      "to": {"type": "array", "minItems": 1, "maxItems": 2, "items": {"type": "string"}},
+      "at": {"type": "object", "properties": {"x": {"type": ["number", "null"]},
+                                              "y": {"type": "boolean"}}, "required": ["x"]},
+      "unit": {"enum": ["C", 7, null]}}, "required": ["to", "unit"]})");
+  const std::string whole =
+      call(R"({to:[<|"|>a<|"|>,<|"|>b]<|"|>],at:{x:-1.5,y:true},unit:<|"|>C<|"|>})");
+  EXPECT_TRUE(allows(syntax, deep, whole));
+  EXPECT_EQ(arguments_of(deep, whole),
+            R"({"to": ["a", "b]"], "at": {"x": -1.5, "y": true}, "unit": "C"})");
+  EXPECT_TRUE(allows(syntax, deep, call(R"({to:[<|"|>a<|"|>],at:{x:null},unit:7})")));
+  EXPECT_TRUE(allows(syntax, deep, call(R"({to:[<|"|>a<|"|>],unit:null})")));
+  for (const char* wrong :
+       {R"({to:[],unit:7})", R"({to:[<|"|>a<|"|>,<|"|>a<|"|>,<|"|>a<|"|>],unit:7})",
+        R"({to:[1],unit:7})", R"({to:[<|"|>a<|"|>],at:{y:true},unit:7})",
+        R"({to:[<|"|>a<|"|>],unit:<|"|>F<|"|>})", R"({to:[<|"|>a<|"|>]})"}) {
+    EXPECT_FALSE(allows(syntax, deep, call(wrong))) << wrong;
+  }
+}
+
+TEST_F(QuotedCalls, WhatTheSchemaLeavesOpenIsAScalar) {
+  const AnswerConstraint open = asked(R"({"properties": {
+      "a": {"type": "array"}, "o": {"type": "object"}, "x": {}}, "required": ["a", "o", "x"]})");
+  const std::string whole = call(R"({a:[<|"|>b<|"|>,3],o:{c:null,d:<|"|>e<|"|>},x:true})");
+  EXPECT_TRUE(allows(syntax, open, whole));
+  EXPECT_EQ(arguments_of(open, whole), R"({"a": ["b", 3], "o": {"c": null, "d": "e"}, "x": true})");
+  EXPECT_TRUE(allows(syntax, open, call("{a:[],o:{},x:1}")));
+  EXPECT_FALSE(allows(syntax, open, call("{a:[],o:{},x:[1]}")));
+}
+
+TEST_F(QuotedCalls, WhatHasNoFormIsRefusedByItsPath) {
+  const auto of = [](const std::string& property) {
+    return R"({"properties": {"a": )" + property + "}}";
+  };
+  EXPECT_NE(refusal(of(R"({"type": "string", "pattern": "x"})")).find("/properties/a/pattern"),
+            std::string::npos);
+  EXPECT_NE(refusal(of(R"({"anyOf": []})")).find("/properties/a"), std::string::npos);
+  EXPECT_NE(refusal(of(R"({"type": "array", "items": {"type": "null"}, "maxItems": 1e9})"))
+                .find("maxItems"),
+            std::string::npos);
+  EXPECT_NE(refusal(of(R"({"enum": [{}]})")).find("/properties/a/enum"), std::string::npos);
+  EXPECT_NE(refusal(R"({"properties": {"a b": {"type": "null"}}})").find("a b"), std::string::npos);
+  EXPECT_EQ(refusal(of(R"({"type": "integer", "minimum": 3})")), "");
+  // Types that are named again and again, at every level, cost no more than once.
+  std::string nested = R"({"type": "null"})";
+  for (int level = 0; level < 50; ++level) {
+    nested = R"({"type": ["array", "array", "array"], "items": )" + nested + "}";
+  }
+  EXPECT_EQ(refusal(of(nested)), "");
+}
+
 // Kimi K2: the name is in the id, once.
 TEST(CallGrammar, ANameInAnIdIsWrittenOnce) {
   const auto parsed = ChatTemplate::parse(
