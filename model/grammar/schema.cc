@@ -397,6 +397,7 @@ Result<ExpressionId> schema_expression(std::string_view schema, Expressions& out
   REQUIRE(root->is_bool() || root->is(Json::Kind::kObject),
           "JSON schema: must be an object or a boolean");
   SchemaReader reader(*root, budget);
+  TRY_VOID(reader.check_root());
   return SchemaEmitter(reader, out, budget).emit(reader.root_key());
 }
 

@@ -109,6 +109,13 @@ Error SchemaReader::error_at(const Json* schema, std::string_view keyword,
                    keyword, ")");
 }
 
+Status SchemaReader::check_root() {
+  TRY(const SchemaValue* value, value_of(root_key()));
+  if (!value->none() || root_emptied_by_.empty()) return ok_status();
+  return error_at(&root_, root_emptied_by_,
+                  Error::invalid("no value is left, so the grammar allows no text at all"));
+}
+
 Result<const Json*> SchemaReader::resolve(std::string_view reference) const {
   std::string text(reference);
   const Json* at = &root_;
@@ -256,6 +263,7 @@ Result<SchemaValue> SchemaReader::read_schema(const Json& schema) {
     if (alone && name != "$ref") continue;
     const auto applied = apply_keyword(schema, name, value, out);
     if (!applied.ok()) return error_at(&schema, name, applied.error());
+    if (&schema == &root_ && root_emptied_by_.empty() && out.none()) root_emptied_by_ = name;
   }
   if (alone) return out;
   TRY_VOID(apply_arrays(schema, out));

@@ -24,6 +24,8 @@ class SchemaReader {
   // No value fits, as far as a look `depth` levels deep shows.
   Result<bool> surely_none(const SchemaValue& value, std::uint32_t depth);
   SchemaKey root_key() const;
+  // An error where the root's own keywords leave no value: it names the one that took the last.
+  Status check_root();
   // "keyword: what (at #/pointer)".
   Error error_at(const Json* schema, std::string_view keyword, const Error& error) const;
 
@@ -65,6 +67,7 @@ class SchemaReader {
   std::map<Literal, std::unique_ptr<SchemaValue>> read_;
   std::map<SchemaKey, std::unique_ptr<SchemaValue>> values_;
   std::vector<Literal> under_way_;
+  std::string root_emptied_by_;   // the keyword; empty: none
   mutable bool located_ = false;  // the error that is on its way has its place
 };
 

@@ -2,7 +2,9 @@
 
 #include <spdlog/fmt/fmt.h>
 
+#include <algorithm>
 #include <array>
+#include <string>
 
 namespace hearth::coordinator::http {
 namespace {
@@ -62,6 +64,20 @@ bool matches(std::string_view row, std::string_view path) {
   return row.starts_with("/v1/") && matches(row.substr(kVersion.size()), path);
 }
 
+// The path that is meant, where a client has joined its base URL wrongly: with a slash too many, or
+// with /v1 twice or behind something else. Empty: none that is known.
+std::string meant_path(std::string_view path) {
+  std::string out;
+  for (const char c : path) {
+    if (c != '/' || !out.ends_with('/')) out += c;
+  }
+  while (out.size() > 1 && out.ends_with('/')) out.pop_back();
+  const std::size_t version = out.rfind("/v1/");
+  if (version != std::string::npos) out.erase(0, version);
+  const bool known = std::ranges::any_of(kRoutes, [&](const Row& row) { return row.path == out; });
+  return known && out != path ? out : std::string();
+}
+
 // Of a path that no row has: its client expects an error of its own dialect all the same.
 Dialect guessed_dialect(std::string_view path) {
   if (path.starts_with("/api/") && !path.starts_with("/api/v1")) return Dialect::kOllama;
@@ -86,10 +102,11 @@ RouteMatch find_route(std::string_view method, std::string_view path) {
     return {nullptr, std::move(refusal), Access::kKey, false, row.dialect};
   }
   const Dialect dialect = guessed_dialect(path);
-  return {nullptr,
-          error_response(
-              ApiError::not_found("unknown path: " + valid_utf8(path.substr(0, 256)), "not_found"),
-              dialect),
+  std::string message = "unknown path: " + valid_utf8(path.substr(0, 256));
+  if (const std::string meant = meant_path(path); !meant.empty()) {
+    message += "; send the request to " + meant + ": correct the client's base URL";
+  }
+  return {nullptr, error_response(ApiError::not_found(std::move(message), "not_found"), dialect),
           Access::kKey, false, dialect};
 }
 

@@ -28,8 +28,12 @@ std::optional<std::int64_t> as_integer(const Json& value) {
 FieldReader::FieldReader(const Json& object, std::string prefix)
     : object_(object), prefix_(std::move(prefix)) {
   if (object_.is_object()) return;
-  const std::string what = prefix_.empty() ? "the body" : prefix_.substr(0, prefix_.size() - 1);
-  error_ = ApiError::invalid(what + " must be a JSON object");
+  if (prefix_.empty()) {
+    error_ = ApiError::invalid("the body must be a JSON object");
+    return;
+  }
+  const std::string name = prefix_.substr(0, prefix_.size() - 1);
+  error_ = ApiError::invalid("'" + name + "' must be a JSON object", name);
 }
 
 const Json* FieldReader::find(const char* name) const {

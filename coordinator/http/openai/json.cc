@@ -122,6 +122,9 @@ void append_member(Json& object, std::string key, Json value) {
 }
 
 ApiResult<Json> parse_json(std::string_view text) {
+  if (text.find_first_not_of(" \t\r\n") == std::string_view::npos) {
+    return ApiError::of(400, "the body is empty; it must be a JSON object", "invalid_json");
+  }
   // The parser takes a NUL for the end of the text and would not see what follows.
   if (const std::size_t nul = text.find('\0'); nul != std::string_view::npos) {
     return ApiError::of(400, fmt::format("the body is not valid JSON (near byte {})", nul + 1),

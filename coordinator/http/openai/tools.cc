@@ -59,7 +59,9 @@ void parse_tool_choice(FieldReader& fields, GenerationRequest& request) {
     } else if (name == "required" || name == "any") {
       request.tool_choice = ToolChoice::kRequired;
     } else if (name != "auto") {
-      return fields.fail("tool_choice", "must be auto, none, required or a function's name");
+      return fields.fail("tool_choice",
+                         "must be auto, none, required, or for one function {\"type\": "
+                         "\"function\", \"function\": {\"name\": NAME}}");
     }
   } else {
     FieldReader inner(*choice, "tool_choice.");

@@ -207,8 +207,14 @@ TEST(Schema, ErrorsNameKeywordAndPlace) {
   EXPECT_EQ(error_of("{"), "JSON schema: not JSON from byte 2 on");
   EXPECT_EQ(error_of("[]"), "JSON schema: must be an object or a boolean");
   EXPECT_EQ(error_of("false"), "the grammar allows no text at all");
+  // The keyword that takes the last value is named.
+  const std::string none = "no value is left, so the grammar allows no text at all";
   EXPECT_EQ(error_of(R"({"type":"integer","minimum":5,"maximum":4})"),
-            "the grammar allows no text at all");
+            "JSON schema: maximum: " + none + " (at #/maximum)");
+  EXPECT_EQ(error_of(R"({"enum":[]})"), "JSON schema: enum: " + none + " (at #/enum)");
+  EXPECT_EQ(error_of(R"({"allOf":[{"type":"string"},{"type":"null"}]})"),
+            "JSON schema: allOf: " + none + " (at #/allOf)");
+  EXPECT_EQ(error_of(R"({"not":{}})"), "JSON schema: not: " + none + " (at #/not)");
 }
 
 }  // namespace

@@ -57,6 +57,22 @@ const RouteCase kRoutes[] = {
     {"/api/v1", nullptr},
 };
 
+TEST(RouterTest, ABaseUrlThatIsJoinedWronglyIsCorrected) {
+  const auto message = [](const char* path) {
+    const RouteMatch match = find_route("POST", path);
+    const Json error = Json::parse(match.refusal->body)["error"];
+    return error.is_string() ? error.get<std::string>() : error["message"].get<std::string>();
+  };
+  for (const char* path :
+       {"//v1/chat/completions", "/v1//chat/completions", "/v1/v1/chat/completions",
+        "/v1/chat/completions/", "/openai/v1/chat/completions"}) {
+    EXPECT_NE(message(path).find("; send the request to /v1/chat/completions:"), std::string::npos)
+        << message(path);
+  }
+  EXPECT_NE(message("//api/tags/").find("to /api/tags:"), std::string::npos);
+  EXPECT_EQ(message("/v1/engines"), "unknown path: /v1/engines");
+}
+
 TEST(RouterTest, EveryMethodOnEveryPath) {
   for (const RouteCase& route : kRoutes) {
     for (const std::string method : {"GET", "HEAD", "POST", "PUT", "DELETE", "PATCH", "get", ""}) {

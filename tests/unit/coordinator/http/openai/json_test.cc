@@ -36,6 +36,12 @@ TEST(JsonTest, RefusesWhatIsNotJson) {
   }
 }
 
+TEST(JsonTest, AnEmptyBodyIsCalledSo) {
+  for (const char* text : {"", " \r\n"}) {
+    EXPECT_EQ(parse_json(text).error().message, "the body is empty; it must be a JSON object");
+  }
+}
+
 TEST(JsonTest, LastOfDuplicateKeysCounts) {
   auto parsed = parse_json(R"({"a":1,"a":2})");
   ASSERT_TRUE(parsed.ok());
