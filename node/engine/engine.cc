@@ -14,6 +14,7 @@
 #include "kernels/thread_pool.h"
 #include "node/engine/batch_check.h"
 #include "node/engine/device.h"
+#include "node/engine/engine_step.h"
 #include "node/engine/forward.h"
 #include "node/engine/kv_cache.h"
 #include "node/engine/prefix_cache.h"
@@ -27,36 +28,6 @@
 
 namespace hearth::node {
 namespace {
-
-// A row of the batch that is computed.
-struct ComputedRow {
-  std::uint32_t index = 0;  // in the batch
-  StageSequence* sequence = nullptr;
-  bool drawn = false;  // its token has come
-};
-
-// A step that is begun and not finished.
-struct Step {
-  StepBatch batch;
-  StepResult result;
-  std::vector<StageSequence*> sequences;  // one a row of the batch
-  std::vector<ComputedRow> computed;
-  std::vector<ForwardRow> rows;
-  std::vector<std::uint32_t> replayed;         // rows of the batch whose output was kept
-  std::vector<std::optional<Hash256>> inputs;  // one a row of the batch, once it was wanted
-  Bytes said;
-  std::vector<DrawRequest> draws;  // what rows point to; last stage only
-  // One a row of the batch, of those that a grammar masks; empty when there are none.
-  std::vector<std::shared_ptr<const model::TokenMask>> masks;
-  // The grammar's state at such a row, where what it forces next is wanted; likewise.
-  std::vector<std::optional<model::TokenState>> states;
-  std::vector<SampledToken> drawn;  // one a row of the batch; last stage only
-  // One a row of the batch: the score of the token behind a row of a prompt, where one is made.
-  // Empty when no prompt is scored.
-  std::vector<std::optional<SampledToken>> scores;
-  std::vector<StageSequences::node_type> released;
-  StageForward::Outputs outputs;
-};
 
 class StageEngine final : public Engine {
  public:
@@ -119,13 +90,9 @@ class StageEngine final : public Engine {
   void on_token(Step& step, std::uint32_t computed, const Result<TokenId>& token) const;
   void request_draws(Step& step) const;
   static DrawRequest draw_request(const Step& step, std::uint32_t computed);
-  static void collect_tokens(Step& step);
   void mark_cached(StageSequence& sequence, BatchRow& row, bool replayed) const;
-  static void collect_token(Step& step, std::size_t index);
-  static void note_forced(Step& step, std::size_t index);
   void hash_inputs(Step& step);
   void hash_outputs(Step& step) const;
-  static void settle_hashes(Step& step);
   void release(Step& step);
   void leave(Step& step);
   ByteSpan activation(const StepBatch& batch, std::size_t row) const;
@@ -592,65 +559,6 @@ void StageEngine::on_token(Step& step, std::uint32_t computed, const Result<Toke
   }
 }
 
-// Rows of a sequence stand together, so it is the last one or new.
-SequenceDrafts& drafts_of(Step& step, SequenceId sequence) {
-  std::vector<SequenceDrafts>& all = step.result.drafts;
-  if (all.empty() || all.back().sequence != sequence) all.push_back({sequence});
-  return all.back();
-}
-
-// A draft that was not drawn, and what stands behind it or behind the end, says nothing.
-void StageEngine::collect_tokens(Step& step) {
-  for (std::size_t i = 0; i < step.scores.size(); ++i) {
-    if (step.scores[i] && !step.batch.rows[i].failed()) {
-      step.result.scores.push_back(*std::move(step.scores[i]));
-    }
-  }
-  const std::vector<BatchRow>& rows = step.batch.rows;
-  bool dropped = false;  // the rest of the row's sequence
-  for (std::size_t i = 0; i < rows.size(); ++i) {
-    if (i == 0 || rows[i].sequence != rows[i - 1].sequence) dropped = false;
-    if (rows[i].draft()) {
-      const SampledToken& before = step.drawn[i - 1];
-      dropped = dropped || before.finish != FinishReason::kNone || before.token != rows[i].token;
-      DraftCount& count =
-          drafts_of(step, rows[i].sequence).counts[static_cast<std::size_t>(rows[i].kind())];
-      ++count.drafted;
-      if (!dropped) ++count.accepted;
-    }
-    if (!rows[i].sampled() || dropped) continue;
-    collect_token(step, i);
-    const bool goes_on = i + 1 < rows.size() && rows[i + 1].sequence == rows[i].sequence &&
-                         rows[i + 1].token == step.drawn[i].token;
-    if (!goes_on) note_forced(step, i);
-  }
-}
-
-void StageEngine::collect_token(Step& step, std::size_t index) {
-  const BatchRow& row = step.batch.rows[index];
-  SampledToken& token = step.drawn[index];
-  if (row.failed()) {
-    token = {};
-    token.finish = FinishReason::kError;
-    token.error = row.reason();
-  }
-  token.sequence = row.sequence;
-  token.position = row.position + 1;
-  step.result.tokens.push_back(token);
-  const std::uint32_t cached = std::exchange(step.sequences[index]->cached, 0);
-  if (cached > 0) step.result.cached.push_back({row.sequence, cached});
-}
-
-void StageEngine::note_forced(Step& step, std::size_t index) {
-  const SampledToken& token = step.drawn[index];
-  if (index >= step.states.size() || !step.states[index]) return;
-  if (token.finish != FinishReason::kNone) return;
-  const StageSequence& sequence = *step.sequences[index];
-  std::vector<TokenId> forced =
-      sequence.grammar->forced(*std::move(step.states[index]), token.token, limits::kDraftRows);
-  if (!forced.empty()) drafts_of(step, token.sequence).forced = std::move(forced);
-}
-
 const Hash256& StageEngine::input_hash(Step& step, std::size_t index) const {
   const BatchRow& row = step.batch.rows[index];
   std::optional<Hash256>& hash = step.inputs[index];
@@ -702,26 +610,6 @@ void StageEngine::hash_outputs(Step& step) const {
     hash.out =
         hash_output(row.position, sampled ? static_cast<std::uint32_t>(drawn.token) : kNoToken);
   }
-}
-
-// Rows that were drafts are reported when the sequence goes on behind them or ends: what a
-// truncation dropped was never there.
-void StageEngine::settle_hashes(Step& step) {
-  std::vector<RowHash> settled;
-  const auto settle_sequence = [&](StageSequence& sequence) {
-    settled.insert(settled.end(), sequence.unsettled.begin(), sequence.unsettled.end());
-    sequence.unsettled.clear();
-  };
-  auto hash = step.result.hashes.begin();
-  for (std::size_t i = 0; i < step.batch.rows.size(); ++i) {
-    StageSequence& sequence = *step.sequences[i];
-    if (!sequence.open.report_hashes) continue;
-    if (i == 0 || step.sequences[i - 1] != &sequence) settle_sequence(sequence);
-    INVARIANT(hash != step.result.hashes.end(), "every reported row has its hash");
-    (step.batch.rows[i].draft() ? sequence.unsettled : settled).push_back(*hash++);
-  }
-  for (auto& node : step.released) settle_sequence(node.mapped());
-  step.result.hashes = std::move(settled);
 }
 
 bool StageEngine::observed(const BatchRow& row) const {

@@ -226,8 +226,12 @@ Timings Answer::timings() const {
     last = std::max(last, part.last_token);
   }
   using Milliseconds = std::chrono::duration<double, std::milli>;
-  return {prompt_tokens_, Milliseconds(first - admitted).count(), usage().completion_tokens,
-          Milliseconds(last - first).count(), cached_tokens(), drafts_};
+  return {prompt_tokens_,
+          Milliseconds(first - admitted).count(),
+          usage().completion_tokens,
+          Milliseconds(last - first).count(),
+          cached_tokens(),
+          drafts_};
 }
 
 OrderedJson Answer::hearth() const {
