@@ -433,7 +433,7 @@ class Login(unittest.TestCase):
                 b.see("#prompt")
                 swarm.wait_until(lambda: b.find("select option"), "the model")
                 b.view("swarm")
-                self.assertIn("needs an admin key", b.text())
+                swarm.wait_until(lambda: "needs an admin key" in b.text(), "what is missing")
                 # In this tab only: another one is asked again.
                 self.assertIsNone(b.driver.execute_script("return localStorage.getItem('hearth.key')"))
                 b.view("connect")
