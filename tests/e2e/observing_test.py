@@ -121,7 +121,8 @@ class Watching(unittest.TestCase):
         try:
             def at_work():
                 state = self.swarm.state()
-                return state if state["tokens_per_second"] > 0 and all(
+                # The rates may still be those of an earlier request.
+                return state if state["running"] == 1 and state["tokens_per_second"] > 0 and all(
                     node["rows_per_second"] > 0 and 0 < node["busy_ratio"] <= 1
                     for node in state["nodes"]) else None
 

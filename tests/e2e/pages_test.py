@@ -24,6 +24,8 @@ if importlib.util.find_spec("selenium") is None:
     os.execv(PYTHON, [PYTHON, *sys.argv])
 
 from selenium import webdriver
+from selenium.common.exceptions import (ElementClickInterceptedException,
+                                        StaleElementReferenceException)
 from selenium.webdriver.chrome.service import Service
 from selenium.webdriver.common.by import By
 from selenium.webdriver.common.keys import Keys
@@ -78,15 +80,26 @@ class Browser:
     def see(self, selector):
         return swarm.wait_until(lambda: self.find(selector), selector)[0]
 
-    def button(self, text, within="body"):
-        """The last one with this text: that of the newest message."""
-        def found():
-            return [each for each in self.find(f"{within} button")
-                    if each.text == text and each.is_displayed()]
-        return swarm.wait_until(found, f"the button {text}")[-1]
+    def press(self, text, within="body"):
+        """Clicks the last button with this text: that of the newest message. The page may draw itself
+        anew between the look and the click: then it is looked for again."""
+        def pressed():
+            try:
+                found = [each for each in self.find(f"{within} button")
+                         if each.text == text and each.is_displayed()]
+                if found:
+                    found[-1].click()
+                return found
+            except (StaleElementReferenceException, ElementClickInterceptedException):
+                return None
+        swarm.wait_until(pressed, f"the button {text}")
+
+    def texts(self, selector):
+        return self.driver.execute_script(
+            "return [...document.querySelectorAll(arguments[0])].map(each => each.innerText)", selector)
 
     def text(self, selector="#main"):
-        return "\n".join(each.text for each in self.find(selector))
+        return "\n".join(self.texts(selector))
 
     def faults(self):
         """What the browser complains of; that the network was away belongs to what is tested."""
@@ -104,7 +117,7 @@ class Browser:
         """Once the page shows so many messages and none is being written."""
         swarm.wait_until(lambda: len(self.find(".message")) == messages and not self.find(".busy"),
                          f"{messages} messages")
-        return [each.text for each in self.find(".message.assistant .body")]
+        return self.texts(".message.assistant .body")
 
     def say(self, text):
         field = self.see("#prompt")
@@ -124,7 +137,7 @@ class Pages(unittest.TestCase):
 
     def set(self, **values):
         """Settings of the chat."""
-        self.browser.button("Settings").click()
+        self.browser.press("Settings")
         for name, value in values.items():
             field = self.browser.see(f"#set-{name}")
             if field.tag_name == "select":
@@ -132,7 +145,7 @@ class Pages(unittest.TestCase):
             else:
                 field.clear()
                 field.send_keys(value)
-        self.browser.button("Done").click()
+        self.browser.press("Done")
 
     def test_a_chat(self):
         b = self.browser
@@ -143,37 +156,37 @@ class Pages(unittest.TestCase):
         self.assertTrue(first)
         self.assertRegex(b.text(".facts"), r"(?s)\d+ tokens.*tokens/s.*first token")
         # The same seed gives the same answer; without it another one begins a branch.
-        b.button("Repeat").click()
+        b.press("Repeat")
         self.assertEqual(b.answered(2), [first])
         self.assertIn("the same answer, bit for bit", b.text(".facts"))
         self.assertIn("2 of 2", b.text(".facts"))
-        b.button("Ask again").click()
+        b.press("Ask again")
         b.answered(2)
         self.assertIn("3 of 3", b.text(".facts"))
-        b.button("‹").click()
+        b.press("‹")
         self.assertIn("2 of 3", b.text(".facts"))
         # A receipt, whose command is true.
-        b.button("Receipt").click()
+        b.press("Receipt")
         command = b.see("dialog pre").text.split()
         self.assertEqual(command[:2], ["hearth", "verify"])
         swarm.wait_until(lambda: swarm.hearth(*command[1:], self.swarm.data_dir)[0] == 0, "receipts")
-        b.button("Close").click()
+        b.press("Close")
         # A second turn, and the first one edited: a branch beside it.
         b.say("And a lake?")
         b.answered(4)
-        b.find(".message.user")[0].find_element(By.XPATH, ".//button[text()='Edit']").click()
+        b.press("Edit", ".message:nth-child(1)")
         area = b.see(".message textarea")
         area.clear()
         area.send_keys("Name a mountain.")
-        b.button("Send", ".message").click()
+        b.press("Send", ".message")
         b.answered(2)
         self.assertIn("Name a mountain.", b.text(".message.user"))
-        b.find(".message.user")[0].find_element(By.XPATH, ".//button[text()='‹']").click()
+        b.press("‹", ".message:nth-child(1)")
         b.answered(4)
         # All of it is there after the page is loaded anew.
         b.open(self.swarm.api)
         swarm.wait_until(lambda: "Name three rivers." in b.text(".shelf"), "the kept conversation")
-        b.button("Name three rivers.", ".shelf").click()
+        b.press("Name three rivers.", ".shelf")
         b.answered(4)
         self.assertEqual(b.faults(), [])
 
@@ -183,13 +196,13 @@ class Pages(unittest.TestCase):
         self.set(max_tokens="4000", temperature="1.5")
         b.say("Tell me a long story.")
         swarm.wait_until(lambda: b.text(".message.assistant .body"), "the first words")
-        b.button("Stop").click()
+        b.press("Stop")
         b.answered(2)
         self.assertIn("stopped", b.text(".facts"))
         swarm.wait_until(lambda: self.swarm.state()["running"] == 0, "the end of the request")
         b.say("Hello")  # the conversation goes on
         swarm.wait_until(lambda: len(b.find(".message")) == 4, "the next answer")
-        b.button("Stop").click()
+        b.press("Stop")
         b.answered(4)
         self.assertEqual(b.faults(), [])
 
@@ -209,7 +222,7 @@ class Pages(unittest.TestCase):
                 s = swarm.Swarm(1, data_dir=folder, port=port)
                 [through] = b.answered(2)
                 swarm.wait_until(lambda: "serving" in b.text("#pulse"), "the state")
-                b.button("Repeat").click()
+                b.press("Repeat")
                 self.assertEqual(b.answered(2), [through])
             finally:
                 s.stop()
@@ -234,9 +247,9 @@ class Pages(unittest.TestCase):
                     self.picture(dark)
         b.shape(WIDE)
         b.view("chat")
-        b.button("Settings").click()
+        b.press("Settings")
         self.assertEqual(b.axe(), [])
-        b.button("Done").click()
+        b.press("Done")
         b.view("swarm")
         for node in state["nodes"]:
             self.assertIn(node["name"], b.text("table"))
@@ -420,11 +433,11 @@ class Login(unittest.TestCase):
                 b.see("#prompt")
                 swarm.wait_until(lambda: b.find("select option"), "the model")
                 b.view("swarm")
-                self.assertIn("needs an admin key", b.text())
+                swarm.wait_until(lambda: "needs an admin key" in b.text(), "what is missing")
                 # In this tab only: another one is asked again.
                 self.assertIsNone(b.driver.execute_script("return localStorage.getItem('hearth.key')"))
                 b.view("connect")
-                b.button("Forget the key").click()
+                b.press("Forget the key")
                 b.view("chat")
                 swarm.wait_until(lambda: "asks for an API key" in b.text(), "the question")
                 b.see("#key").send_keys(keys["host"])

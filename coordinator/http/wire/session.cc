@@ -425,7 +425,9 @@ void Session::on_head() {
   RouteMatch match = find_route(head.method, check.path);
   dialect_ = match.dialect;
   context_.anthropic = dialect_ == Dialect::kAnthropic;
-  const auto verdict = api_->authorization.check(head, match.access, api_->models.names(), local,
+  // What is wrong with a request is told to those with a key alone, also where a page needs none.
+  const Access access = check.error ? Access::kKey : match.access;
+  const auto verdict = api_->authorization.check(head, access, api_->models.names(), local,
                                                  member ? &*member : nullptr);
   if (verdict.silent) return abort();
   // First: an unauthenticated client gets no other answer than 401.

@@ -1,13 +1,17 @@
 // Which view is shown, and what all views share: the address bar, the server's state, the key.
 import {h, replace, announce} from '/pages/dom.js';
-import {json, ApiError} from '/pages/api.js';
+import {json, key, ApiError} from '/pages/api.js';
 import {rate} from '/pages/format.js';
 import {chatView} from '/pages/chat.js';
 import {swarmView} from '/pages/swarm.js';
 import {connectView, loginForm} from '/pages/connect.js';
 
 const kViews = {chat: [chatView, 'Chat'], swarm: [swarmView, 'Swarm'], connect: [connectView, 'Connect']};
-const kEvery = 2000;  // milliseconds between two looks at the state
+// Milliseconds between two looks. Each costs a request of the key's rate, so the page looks often only
+// where somebody watches the swarm or the server is away.
+const kWatching = 2000;
+const kOften = 10000;
+const kRarely = 30000;
 
 // What the server last said: {state, models, error}. `state` is null for a key that may not see it.
 export const server = {state: null, models: [], error: null, listeners: new Set()};
@@ -15,26 +19,46 @@ export const server = {state: null, models: [], error: null, listeners: new Set(
 let shown = null;  // {name, close}
 let timer = null;
 
+let told = {key: null, at: 0, hidden: false};  // when the models were told, and whether state is hidden
+
 async function look() {
   clearTimeout(timer);
+  if (told.key !== key()) told = {key: key(), at: 0, hidden: false};
   try {
-    const models = (await json('/v1/models')).data;
-    let state = null;
-    try {
-      state = await json('/api/v1/state');
-    } catch (error) {
-      if (!(error instanceof ApiError) || error.status !== 403) throw error;
+    const now = Date.now();
+    if (server.error || now - told.at >= kRarely) {
+      server.models = (await json('/v1/models')).data;
+      told.at = now;
     }
+    const state = told.hidden ? null : await stateOrNull();
     if (server.error) announce('The server answers.');
-    Object.assign(server, {state, models, error: null});
+    Object.assign(server, {state, error: null});
   } catch (error) {
-    if (!server.error) announce(error.message);
-    server.error = error;
+    // The rate of the key is used up: the server is there.
+    if (error.status !== 429) {
+      if (!server.error) announce(error.message);
+      server.error = error;
+    }
   }
   showPulse();
   for (const listener of server.listeners) listener();
-  // A hidden page looks rarely, so that it costs next to nothing.
-  timer = setTimeout(look, document.hidden ? 15 * kEvery : kEvery);
+  timer = setTimeout(look, wait());
+}
+
+// Null: this key may not see it, and is not asked for it again.
+async function stateOrNull() {
+  try {
+    return await json('/api/v1/state');
+  } catch (error) {
+    if (!(error instanceof ApiError) || error.status !== 403) throw error;
+    told.hidden = true;
+    return null;
+  }
+}
+
+function wait() {
+  if (document.hidden || told.hidden && !server.error) return kRarely;
+  return server.error || route() === 'swarm' ? kWatching : kOften;
 }
 
 // After a new key, or when somebody waits for news.
@@ -96,7 +120,7 @@ function onNews() {
 }
 
 server.listeners.add(onNews);
-addEventListener('hashchange', show);
+addEventListener('hashchange', () => { show(); look(); });
 document.addEventListener('visibilitychange', () => { if (!document.hidden) look(); });
 await look();
 show();

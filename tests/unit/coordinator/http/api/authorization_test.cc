@@ -130,8 +130,12 @@ TEST_F(KeyedServerTest, ThePagesNeedNoKey) {
               std::string::npos);
   }
   EXPECT_EQ(ask(get("/pages/nothing.js")).status, 404);
-  EXPECT_EQ(ask(get("/", "Origin: http://evil.example\r\n")).status, 403);
-  EXPECT_EQ(ask(post("/", "{}")).status, 405);
+  refused(ask(get("/", "Origin: http://evil.example\r\n")));
+  refused(ask("GET / HTTP/1.1\r\nHost: evil.example\r\n\r\n"));
+  refused(ask(get("/%zz")));
+  EXPECT_EQ(ask(get("/", "Origin: http://evil.example\r\n" + bearer(user_))).status, 403);
+  EXPECT_EQ(ask(post("/", "{}", bearer(user_))).status, 405);
+  refused(ask(post("/", "{}")));
   refused(ask(get("/v1/models")));
   refused(ask(get("/api/v1/state")));
 }
@@ -410,9 +414,9 @@ TEST_F(KeyedServerTest, AConnectionTooManyHearsNothing) {
   EXPECT_TRUE(last.closed());
 }
 
-TEST_F(KeyedServerTest, NoRouteButLivenessAnswersAStranger) {
-  for (const char* path : {"/", "/v1/models", "/v1/models/tiny", "/health", "/v1/health", "/readyz",
-                           "/metrics", "/api/v1/state", "/nothing", "/livez/../metrics",
+TEST_F(KeyedServerTest, NoRouteButLivenessAndPagesAnswersAStranger) {
+  for (const char* path : {"/pages", "/v1/models", "/v1/models/tiny", "/health", "/v1/health",
+                           "/readyz", "/metrics", "/api/v1/state", "/nothing", "/livez/../metrics",
                            "/v1/models/../../etc/passwd", "/v1/models/%2e%2e%2f%2e%2e%2fetc"}) {
     refused(ask(get(path)));
   }

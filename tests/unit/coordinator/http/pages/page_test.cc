@@ -34,7 +34,9 @@ TEST(PagesTest, EveryPartThatAPageNamesIsThere) {
     for (std::size_t at = page.bytes.find(kBegin); at != std::string_view::npos;
          at = page.bytes.find(kBegin, at + 1)) {
       std::size_t end = at + kBegin.size();
-      while (end < page.bytes.size() && (std::isalnum(page.bytes[end]) || page.bytes[end] == '.')) {
+      while (
+          end < page.bytes.size() &&
+          (std::isalnum(static_cast<unsigned char>(page.bytes[end])) || page.bytes[end] == '.')) {
         ++end;
       }
       const std::string path(page.bytes.substr(at, end - at));

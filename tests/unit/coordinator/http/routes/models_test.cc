@@ -32,7 +32,10 @@ struct ModelsTest : ::testing::Test {
             std::vector<std::string> allowed = {}) {
     client = std::make_shared<PlayedClient>();
     const RouteMatch match = find_route(method, path);
-    HttpRequest http{method, path, body};
+    HttpRequest http;
+    http.method = method;
+    http.path = path;
+    http.body = body;
     http.arrived = clock.now();
     http.models = std::move(allowed);
     http.dialect = match.dialect;

@@ -138,7 +138,7 @@ std::vector<Case> head_cases() {
        431, nullptr},
       {"wrong method", "DELETE /v1/models HTTP/1.1\r\n" + host + "\r\n", 405, "method_not_allowed"},
       {"unknown path", get("/wp-admin"), 404, "not_found"},
-      {"unknown method", "BREW / HTTP/1.1\r\n" + host + "\r\n", 404, nullptr},
+      {"unknown method", "BREW / HTTP/1.1\r\n" + host + "\r\n", 405, "method_not_allowed"},
   };
 }
 
