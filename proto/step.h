@@ -27,10 +27,6 @@
 
 namespace hearth {
 
-namespace limits {
-inline constexpr std::uint32_t kDraftRows = 32;  // of a sequence in a step, behind the drawn one
-}
-
 // Part of the proved function: the sampler sees these, the history and the logits, nothing else.
 // Defaults are OpenAI's. Semantics and order of application: kernels/CANONICAL.md.
 struct SamplingParams {

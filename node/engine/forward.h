@@ -16,12 +16,12 @@
 #include <span>
 #include <vector>
 
+#include "base/aligned_buffer.h"
 #include "base/bytes.h"
 #include "base/ids.h"
 #include "kernels/kernels.h"
 #include "kernels/thread_pool.h"
 #include "model/spec.h"
-#include "node/engine/aligned_buffer.h"
 #include "node/engine/kv_cache.h"
 #include "node/engine/stage_forward.h"
 #include "node/engine/weights.h"

@@ -6,10 +6,10 @@
 #include <optional>
 #include <vector>
 
+#include "base/aligned_buffer.h"
 #include "base/check.h"
 #include "base/result.h"
 #include "kernels/kernels.h"
-#include "node/engine/aligned_buffer.h"
 
 namespace hearth::node {
 

@@ -23,10 +23,10 @@
 #include <unordered_map>
 #include <vector>
 
+#include "base/aligned_buffer.h"
 #include "base/bytes.h"
 #include "base/crypto.h"
 #include "base/ids.h"
-#include "node/engine/aligned_buffer.h"
 #include "node/engine/kv_cache.h"
 
 namespace hearth::node {

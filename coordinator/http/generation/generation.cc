@@ -84,6 +84,31 @@ void make_on_pool(const std::shared_ptr<Api>& api, Audience::Make make, Audience
   });
 }
 
+// An error of the coordinator, as the client of a request with this policy reads it.
+ApiError error_of(Api& api, const RequestPolicy& policy, const Error& error) {
+  ApiError out = from_coordinator(error, predicted_wait(api));
+  if (error.code == ErrorCode::kNoCapacity) {
+    out.message += "; there should be room in " + wait_text(*out.retry_after);
+  }
+  const bool by_level = policy.trust.empty() && policy.min_level > ledger::Level::kNewcomer;
+  if (error.code == ErrorCode::kRefused && by_level) out.code = "below_min_level";
+  return out;
+}
+
+// Counts a choice that has its last token.
+void observe(Api& api, const Answer& answer, std::uint32_t choice, TimePoint arrived) {
+  const Answer::Part& part = answer.part(choice);
+  const TimePoint now = api.clock.now();
+  api.metrics.finished({.reason = part.choice.finish_reason(),
+                        .whole_seconds = seconds(now - arrived),
+                        .inference_seconds = seconds(now - part.admitted),
+                        .decode_seconds = seconds(now - part.first_token),
+                        .prompt_tokens = static_cast<std::uint32_t>(part.prompt_tokens),
+                        .generated_tokens = part.choice.tokens(),
+                        .max_tokens = part.max_tokens,
+                        .choices = answer.request().n});
+}
+
 }  // namespace
 
 // Carries the events of one sequence to the socket thread. Does not keep the generation alive.
@@ -440,7 +465,7 @@ void Generation::on_token(std::uint32_t choice, const SampledToken& token) {
   } else {
     api_->metrics.next_token(seconds(now - last));
   }
-  if (part.choice.done()) observe(choice);
+  if (part.choice.done()) observe(*api_, answer_, choice, arrived_);
   if (part.stopped && runs_[choice].submitted) stop_sequence(choice);
   if (answer_.waits_for_hashes(part)) return;
   if (part.choice.done()) return settle(choice);
@@ -474,24 +499,13 @@ ApiError Generation::refusal_of(const SubmitAnswer& answer) const {
   if (error.code == ErrorCode::kNoCapacity || error.code == ErrorCode::kInvalidInput) {
     if (auto refusal = too_long(answer.bounds.positions, "the swarm's KV memory")) return *refusal;
   }
-  return error_of(error);
-}
-
-ApiError Generation::error_of(const Error& error) const {
-  ApiError out = from_coordinator(error, predicted_wait(*api_));
-  if (error.code == ErrorCode::kNoCapacity) {
-    out.message += "; there should be room in " + wait_text(*out.retry_after);
-  }
-  const RequestPolicy& policy = answer_.request().policy;
-  const bool by_level = policy.trust.empty() && policy.min_level > ledger::Level::kNewcomer;
-  if (error.code == ErrorCode::kRefused && by_level) out.code = "below_min_level";
-  return out;
+  return error_of(*api_, answer_.request().policy, error);
 }
 
 void Generation::on_error(std::uint32_t choice, const Error& error) {
   if (ended_) return;
   if (!runs_[choice].admitted && retries({choice}, error)) return;
-  ApiError out = error_of(error);
+  ApiError out = error_of(*api_, answer_.request().policy, error);
   // Work was done: an automatic retry would make the swarm do it again.
   if (answer_.has_tokens()) out.final = true;
   fail(out);
@@ -516,19 +530,6 @@ bool Generation::retries(const std::vector<std::uint32_t>& choices, const Error&
     if (!again.empty()) self->submit(std::move(again));
   });
   return true;
-}
-
-void Generation::observe(std::uint32_t choice) {
-  const Answer::Part& part = answer_.part(choice);
-  const TimePoint now = api_->clock.now();
-  api_->metrics.finished({.reason = part.choice.finish_reason(),
-                          .whole_seconds = seconds(now - arrived_),
-                          .inference_seconds = seconds(now - part.admitted),
-                          .decode_seconds = seconds(now - part.first_token),
-                          .prompt_tokens = static_cast<std::uint32_t>(part.prompt_tokens),
-                          .generated_tokens = part.choice.tokens(),
-                          .max_tokens = part.max_tokens,
-                          .choices = answer_.request().n});
 }
 
 std::uint64_t Generation::tokens_to_come() const {

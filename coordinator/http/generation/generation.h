@@ -95,7 +95,6 @@ class Generation : public std::enable_shared_from_this<Generation> {
   void on_error(std::uint32_t choice, const Error& error);
   void on_audit(std::uint32_t choice, const AuditOutcome& outcome);
   ApiError refusal_of(const SubmitAnswer& answer) const;
-  ApiError error_of(const Error& error) const;
   bool retries(const std::vector<std::uint32_t>& choices, const Error& error);
 
   // All choices are settled, and the coordinator has accepted the request.
@@ -103,8 +102,7 @@ class Generation : public std::enable_shared_from_this<Generation> {
   void open();  // begins the streams of all listeners
   void stop_sequence(std::uint32_t choice);
   void settle(std::uint32_t choice);  // after its last event
-  void observe(std::uint32_t choice);
-  OrderedJson closing() const;  // timings and the hearth object
+  OrderedJson closing() const;        // timings and the hearth object
 
   void leave(Listener& listener);
   void arm_grace();

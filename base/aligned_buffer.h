@@ -1,5 +1,6 @@
-// AlignedBuffer: a fixed array of plain values on a cache line boundary. Throws std::bad_alloc;
-// Engine::load turns that into an error.
+// AlignedBuffer: a fixed array of plain values on a cache line boundary, with one owner. The
+// constructor throws std::bad_alloc, which Engine::load turns into an error.
+// its own. The constructor throws std::bad_alloc, which Engine::load turns into an error.
 #pragma once
 
 #include <cstddef>
@@ -9,7 +10,7 @@
 #include <new>
 #include <type_traits>
 
-namespace hearth::node {
+namespace hearth {
 
 template <typename T>
 class AlignedBuffer {
@@ -40,4 +41,4 @@ class AlignedBuffer {
   std::size_t size_ = 0;
 };
 
-}  // namespace hearth::node
+}  // namespace hearth
