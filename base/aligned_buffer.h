@@ -1,6 +1,5 @@
 // AlignedBuffer: a fixed array of plain values on a cache line boundary, with one owner. The
 // constructor throws std::bad_alloc, which Engine::load turns into an error.
-// its own. The constructor throws std::bad_alloc, which Engine::load turns into an error.
 #pragma once
 
 #include <cstddef>
