@@ -71,6 +71,7 @@ inline constexpr std::uint32_t kToolCalls = 256;           // of one message
 // One step batch (proto/step.h) and its frame (proto/frame.h).
 inline constexpr std::uint32_t kBatchRows = 512;
 inline constexpr std::uint32_t kDraftRows = 32;  // of a sequence in a step, behind the drawn one
+inline constexpr std::uint32_t kItlTargetMilliseconds = 60'000;  // between two tokens of an answer
 inline constexpr std::uint32_t kBatchOpens = 256;
 inline constexpr std::uint32_t kBatchTruncates = 512;
 inline constexpr std::uint32_t kBatchReleases = 4'096;

@@ -257,6 +257,9 @@ struct CoordinatorOptions {
   StepShape shape;  // with_activations = false
   std::uint32_t canonical_version = 0;
   std::uint32_t batch_rows = 512;
+  // Between two tokens of an answer while prompts are computed; 0: the batcher's default. At most
+  // limits::kItlTargetMilliseconds.
+  std::chrono::milliseconds itl_target{};
   LedgerService* receipts = nullptr;  // null: none are made. Outlives the coordinator
   // Whether a node came in without being vouched for; null: all were.
   std::function<bool(const PublicKey& key)> is_newcomer = {};

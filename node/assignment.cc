@@ -51,6 +51,11 @@ Result<Assignment> read_assignment(const control::v1::Assign& assign, std::uint3
   TRY_VOID(check_layers(assignment, model_layers));
   TRY_VOID(check_range("batch_rows", assignment.batch_rows, limits::kBatchRows));
   TRY_VOID(check_range("batches_in_flight", assignment.batches_in_flight, limits::kStages + 1));
+  if (assign.itl_target_milliseconds() != 0) {
+    TRY_VOID(check_range("itl_target_milliseconds", assign.itl_target_milliseconds(),
+                         limits::kItlTargetMilliseconds));
+    assignment.itl_target = std::chrono::milliseconds(assign.itl_target_milliseconds());
+  }
   if (assignment.stages > 1) {
     TRY_VOID(check_address("next_address", assignment.next_address));
     TRY_VOID(check_node_name(assignment.next_node));

@@ -5,6 +5,7 @@
 #include <optional>
 #include <string>
 
+#include "base/clock.h"
 #include "base/crypto.h"
 #include "base/ids.h"
 #include "base/result.h"
@@ -23,7 +24,8 @@ struct Assignment {
   std::string coordinator_address;  // dialled by the last stage
   std::uint32_t batch_rows = 0;
   std::uint32_t batches_in_flight = 0;
-  std::optional<Hash256> model;  // as its receipts name it; nothing: none are wanted
+  std::optional<Duration> itl_target;  // nothing: the batcher's default
+  std::optional<Hash256> model;        // as its receipts name it; nothing: none are wanted
 
   bool is_first() const { return stage == 0; }
   bool is_last() const { return stage + 1 == stages; }

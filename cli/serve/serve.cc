@@ -115,6 +115,7 @@ CoordinatorOptions coordinator_options(const ServeOptions& options, const Served
   out.shape = {served.spec.hidden, served.spec.vocabulary, served.spec.context, false};
   out.canonical_version = kernels::kCanonicalVersion;
   out.batch_rows = options.batch_rows;
+  out.itl_target = std::chrono::milliseconds(options.itl_target_ms);
   out.first_epoch = static_cast<std::uint64_t>(clock.unix_seconds()) * limits::kEpochsOfSecond;
   if (!options.no_prefix_cache) random_bytes(out.cache_secret.emplace().bytes);
   return out;

@@ -35,11 +35,12 @@ struct ServeOptions {
   std::uint64_t memory_bytes = 0;             // likewise, of everything; 0: share what there is
   std::string device = "auto";                // likewise: worker_devices() in cli/worker/device.h
   std::uint32_t batch_rows = 512;
-  bool no_announce = false;      // of the cluster to this network: cli/home/announcements.h
-  bool no_prefix_cache = false;  // no prompt is computed with what an earlier one left
-  bool no_resume = false;        // of answers after a restart: no request is written to disk
-  bool no_speculation = false;   // no tokens are drafted
-  bool no_receipts = false;      // none are made of what is computed, and no ledger is kept
+  std::uint32_t itl_target_ms = 0;  // node/runner/prompt_pace.h; 0: its default
+  bool no_announce = false;         // of the cluster to this network: cli/home/announcements.h
+  bool no_prefix_cache = false;     // no prompt is computed with what an earlier one left
+  bool no_resume = false;           // of answers after a restart: no request is written to disk
+  bool no_speculation = false;      // no tokens are drafted
+  bool no_receipts = false;         // none are made of what is computed, and no ledger is kept
   coordinator::AuditMode audits = coordinator::AuditMode::kSpot;
   // The share of windows that this machine computes again itself, in parts of a million; 0: none.
   std::int64_t referee_rate = ledger::Policy().coordinator_rate;

@@ -134,6 +134,10 @@ void add_serve(CLI::App& app, Action& action) {
   verb->add_option("--batch-rows", o->batch_rows, "most rows of one step batch")
       ->check(whole_number(1, limits::kBatchRows))
       ->capture_default_str();
+  verb->add_option("--itl-target", o->itl_target_ms,
+                   "milliseconds between two tokens of an answer while prompts are computed "
+                   "(default: 100, or the time of three steps without prompts if that is longer)")
+      ->check(whole_number(1, limits::kItlTargetMilliseconds));
   verb->add_option("--log-level", o->log_level, "trace, debug, info, warn, error or off")
       ->check(log_level())
       ->capture_default_str();

@@ -301,6 +301,7 @@ control::v1::Assign Pipelines::assign_message(const Pipeline& pipeline, std::uin
   assign.set_coordinator_address(coordinator_address);
   assign.set_batch_rows(options_.batch_rows);
   assign.set_batches_in_flight(stages + 1);
+  assign.set_itl_target_milliseconds(static_cast<std::uint32_t>(options_.itl_target.count()));
   if (pipeline.model) assign.set_model(to_field(pipeline.model->bytes));
   return assign;
 }

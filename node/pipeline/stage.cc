@@ -148,9 +148,10 @@ void Stage::on_assign(const control::v1::Assign& assign) {
   serving_.emplace();
   serving_->assignment = *assignment;
   if (assignment->is_first()) {
-    serving_->batcher.emplace(BatcherOptions{
-        epoch, assignment->batch_rows, std::min(kPrefillRows, assignment->batch_rows),
-        assignment->batches_in_flight, options_.draft_rows, options_.draft});
+    serving_->batcher.emplace(BatcherOptions{epoch, assignment->batch_rows,
+                                             std::min(kPrefillRows, assignment->batch_rows),
+                                             assignment->batches_in_flight, options_.draft_rows,
+                                             options_.draft, assignment->itl_target});
   }
   if (makes_receipts()) options_.receipts->begin(*assignment, *assignment->model);
   links_.begin(*assignment);

@@ -35,7 +35,8 @@ bool Batcher::SeenIds::insert(std::uint64_t id) {
   return true;
 }
 
-Batcher::Batcher(const BatcherOptions& options) : options_(options) {
+Batcher::Batcher(const BatcherOptions& options)
+    : options_(options), pace_(options.itl_target, options.prefill_rows) {
   INVARIANT(options.batch_rows > 0 && options.prefill_rows > 0 && options.batches_in_flight > 0,
             "a batcher whose bounds are zero never sends anything");
   INVARIANT(options.draft_rows <= limits::kDraftRows, "a step verifies a bounded number of drafts");
@@ -136,12 +137,37 @@ Status Batcher::on_tokens(const StepTokens& tokens, Duration took) {
   const StepInFlight step = std::move(*found);
   in_flight_.erase(found);
   if (step.timed) costs_.take(step.rows, took);
+  pace_prompts(step, took);
   for (const Answered& answered : answers) {
     const SequenceId id = answered.tokens.front().sequence;
     const auto drafts = std::ranges::find(tokens.drafts, id, &SequenceDrafts::sequence);
     take(answered, drafts == tokens.drafts.end() ? std::span<const TokenId>() : drafts->forced);
   }
   return ok_status();
+}
+
+// The longest time since their last tokens that sequences of this step have waited says whether
+// prompts may go on as they do. Only times count in which all steps left at the present pace.
+void Batcher::pace_prompts(const StepInFlight& step, Duration took) {
+  elapsed_ += took;
+  const std::uint64_t id = step.step.value;
+  if (step.prompt_rows > 0) last_with_prompt_ = id;
+  if (step.prompt_rows + kernels::kPageTokens <= step.pace) last_not_full_ = id;
+  if (step.pace != pace_.rows()) last_other_pace_ = id;
+  Duration longest{};
+  std::uint64_t since = id;
+  for (const Samples& samples : step.samples) {
+    const auto found = sequences_.find(samples.sequence);
+    if (found == sequences_.end()) continue;
+    const auto before = std::exchange(found->second.told, std::pair(elapsed_, id));
+    if (!before || elapsed_ - before->first <= longest) continue;
+    longest = elapsed_ - before->first;
+    since = before->second;
+  }
+  INVARIANT(since <= id, "tokens come in the order of their steps");
+  if (longest == Duration::zero()) return;
+  if (last_with_prompt_ <= since) return pace_.take_idle(longest);
+  if (last_other_pace_ <= since) pace_.take_busy(longest, last_not_full_ <= since);
 }
 
 void Batcher::take(const Answered& answered, std::span<const TokenId> forced) {
@@ -313,16 +339,29 @@ void Batcher::add_decode_rows(StepBatch& batch) {
   }
 }
 
+// While no answer waits, prompts take all that a step has.
 void Batcher::add_prompt_rows(StepBatch& batch) {
-  std::uint32_t left = std::min<std::uint32_t>(
-      options_.prefill_rows, options_.batch_rows - static_cast<std::uint32_t>(batch.rows.size()));
+  const std::uint32_t pace = decoding() > 0 ? pace_.rows() : options_.prefill_rows;
+  std::uint32_t left =
+      std::min(pace, options_.batch_rows - static_cast<std::uint32_t>(batch.rows.size()));
   if (left == 0) return;
   const bool both = !prompts_[0].empty() && !prompts_[1].empty();
   const std::size_t first = both && background_first_ ? 1 : 0;
   if (both) background_first_ = !background_first_;
+  const bool shortest = shortest_first_[first];
+  shortest_first_[first] = !shortest;
   const std::uint32_t most = left;
-  if (add_prompt_rows(batch, prompts_[first], left, most))
-    add_prompt_rows(batch, prompts_[1 - first], left, most);
+  if (add_prompt_rows(batch, prompts_[first], left, most, shortest))
+    add_prompt_rows(batch, prompts_[1 - first], left, most, shortest_first_[1 - first]);
+}
+
+std::deque<SequenceId>::iterator Batcher::next_prompt(std::deque<SequenceId>& waiting,
+                                                      bool shortest) {
+  if (!shortest) return waiting.begin();
+  return std::ranges::min_element(waiting, {}, [&](SequenceId id) {
+    const Sequence& sequence = sequences_.at(id);
+    return sequence.submitted - sequence.next;
+  });
 }
 
 // How many of the `left` rows a prompt gets. It is cut at the end of a KV page, so that every stage
@@ -339,9 +378,10 @@ std::uint32_t Batcher::chunk(const Sequence& sequence, std::uint32_t left, bool 
 
 // False when the step takes no more rows of prompts.
 bool Batcher::add_prompt_rows(StepBatch& batch, std::deque<SequenceId>& waiting,
-                              std::uint32_t& left, std::uint32_t most) {
+                              std::uint32_t& left, std::uint32_t most, bool shortest) {
   while (!waiting.empty() && left > 0) {
-    Sequence& sequence = sequences_.at(waiting.front());
+    const auto prompt = next_prompt(waiting, shortest);
+    Sequence& sequence = sequences_.at(*prompt);
     const std::uint32_t rows = chunk(sequence, left, left == most);
     if (rows == 0) return false;
     if (!sequence.opened) {
@@ -357,7 +397,7 @@ bool Batcher::add_prompt_rows(StepBatch& batch, std::deque<SequenceId>& waiting,
     left -= rows;
     if (!sequence.decoding()) return true;
     sequence.tokens = {};
-    waiting.pop_front();
+    waiting.erase(prompt);
   }
   return true;
 }
@@ -385,7 +425,7 @@ std::optional<StepBatch> Batcher::next() {
   StepBatch batch;
   batch.epoch = options_.epoch;
   batch.step = StepId(next_step_);
-  in_flight_.push_back({batch.step, {}});
+  in_flight_.push_back({.step = batch.step, .samples = {}});
   add_decode_rows(batch);
   const std::size_t decoded = batch.rows.size();
   add_prompt_rows(batch);
@@ -396,7 +436,9 @@ std::optional<StepBatch> Batcher::next() {
   }
   StepInFlight& step = in_flight_.back();
   step.rows = static_cast<std::uint32_t>(batch.rows.size());
-  const bool prompt = step.rows > decoded;
+  step.prompt_rows = step.rows - static_cast<std::uint32_t>(decoded);
+  step.pace = pace_.rows();
+  const bool prompt = step.prompt_rows > 0;
   // Steps wait for those before them.
   step.timed = !prompt && std::ranges::all_of(in_flight_, &StepInFlight::timed);
   ++next_step_;

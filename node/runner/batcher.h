@@ -4,9 +4,13 @@
 // Continuous batching: a sequence joins at the next step after it was submitted and leaves at the
 // step after its end. At most `batches_in_flight` steps travel at once (stages + 1); decode rows
 // are shared evenly between them, so that no cohort outgrows the others; prompt chunks fill
-// what is left of a step's rows, oldest sequence first, and never delay a decode row. Prompts in
-// the background and the others take turns, step by step: neither waits for more than its own
-// length of the other kind.
+// what is left of a step's rows and never delay a decode row. While answers are generated, chunks
+// are as long as the target for the time between two tokens allows (prompt_pace.h).
+//
+// Of the prompts that wait, the oldest and the shortest take turns, step by step: a short one never
+// waits for a long one of another client, and the oldest has every other step. Prompts in the
+// background and the others take turns likewise: neither waits for more than its own length of the
+// other kind.
 //
 // Speculative decoding: behind a sequence's newest token a step may verify drafts of the next ones
 // (Leviathan et al., arXiv 2211.17192; here a draft is accepted where the sampler drew it, so no
@@ -30,6 +34,7 @@
 #include "base/ids.h"
 #include "base/result.h"
 #include "node/runner/draft_policy.h"
+#include "node/runner/prompt_pace.h"
 #include "node/runner/token_lookup.h"
 #include "proto/step.h"
 
@@ -46,6 +51,8 @@ struct BatcherOptions {
   // sent.
   using Draft = std::function<std::vector<TokenId>(const SequenceOpen& open, Position position)>;
   Draft draft = {};
+  // For the time between two tokens of an answer while prompts are computed; nothing: the default.
+  std::optional<Duration> itl_target = {};
 };
 
 class Batcher {
@@ -96,6 +103,8 @@ class Batcher {
     TokenId token = 0;            // of that row, once all that were submitted are sent
     bool opened = false;          // some step carried its open
     bool background = false;
+    // At its newest token: the clock of answers, and the step that drew it.
+    std::optional<std::pair<Duration, std::uint64_t>> told;
     // Of sequences that are drafted:
     TokenLookup lookup;  // of all tokens that were sent or drawn
     DraftOdds odds;
@@ -124,7 +133,9 @@ class Batcher {
     StepId step;
     std::vector<Samples> samples;
     std::uint32_t rows = 0;
-    bool timed = true;  // no prompt travelled with it
+    bool timed = true;              // no prompt travelled with it
+    std::uint32_t prompt_rows = 0;  // of its rows
+    std::uint32_t pace = 0;         // that held when it left
   };
 
   struct Release {
@@ -133,11 +144,13 @@ class Batcher {
   };
 
   std::uint32_t decoding() const;
+  std::deque<SequenceId>::iterator next_prompt(std::deque<SequenceId>& waiting, bool shortest);
+  void pace_prompts(const StepInFlight& step, Duration took);
   void add_decode_rows(StepBatch& batch);
   void add_prompt_rows(StepBatch& batch);
   std::uint32_t chunk(const Sequence& sequence, std::uint32_t left, bool first) const;
   bool add_prompt_rows(StepBatch& batch, std::deque<SequenceId>& waiting, std::uint32_t& left,
-                       std::uint32_t most);
+                       std::uint32_t most, bool shortest);
   void add_ends(StepBatch& batch);
   void add_row(StepBatch& batch, Sequence& sequence, TokenId token, bool sample);
   bool may_draft(const Sequence& sequence) const {
@@ -166,12 +179,21 @@ class Batcher {
   std::unordered_map<SequenceId, Sequence> sequences_;
   // Not wholly sent, oldest first: those that somebody watches, and those in the background.
   std::array<std::deque<SequenceId>, 2> prompts_;
-  bool background_first_ = false;       // in the next step that has both
-  std::deque<SequenceId> returned_;     // their token is back, in the order of its coming
-  std::deque<SequenceOpen> cancelled_;  // before their first row: opened and released in one step
+  bool background_first_ = false;         // in the next step that has both
+  std::array<bool, 2> shortest_first_{};  // of the prompts of a kind, in its next step
+  std::deque<SequenceId> returned_;       // their token is back, in the order of its coming
+  std::deque<SequenceOpen> cancelled_;    // before their first row: opened and released in one step
   std::deque<Release> releases_;
   std::deque<StepInFlight> in_flight_;
   StepCosts costs_;
+  PromptPace pace_;
+  // What the answers took, one behind the other: while any sequence waits for a token, the time.
+  Duration elapsed_{};
+  // The newest of the answered steps that had a prompt, that had fewer rows of one than the pace
+  // allows, and that left at another pace.
+  std::uint64_t last_with_prompt_ = 0;
+  std::uint64_t last_not_full_ = 0;
+  std::uint64_t last_other_pace_ = 0;
 };
 
 }  // namespace hearth::node

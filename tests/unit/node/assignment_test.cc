@@ -43,6 +43,12 @@ TEST(Assignment, ReadsWhatFits) {
   const auto receipts = read_assignment(with_receipts, 6);
   ASSERT_TRUE(receipts.ok());
   EXPECT_EQ(receipts->model->bytes[31], std::byte{'m'});
+  EXPECT_FALSE(assignment->itl_target);
+  control::v1::Assign paced = good();
+  paced.set_itl_target_milliseconds(60'000);
+  const auto target = read_assignment(paced, 6);
+  ASSERT_TRUE(target.ok());
+  EXPECT_EQ(target->itl_target, std::chrono::minutes(1));
 }
 
 TEST(Assignment, RefusesWhatDoesNotAndNamesIt) {
@@ -61,6 +67,8 @@ TEST(Assignment, RefusesWhatDoesNotAndNamesIt) {
   EXPECT_NE(refusal([](auto& a) { a.set_batch_rows(0); }).find("batch_rows"), std::string::npos);
   EXPECT_NE(refusal([](auto& a) { a.set_batch_rows(513); }).find("512"), std::string::npos);
   EXPECT_NE(refusal([](auto& a) { a.set_batches_in_flight(0); }), "");
+  EXPECT_NE(refusal([](auto& a) { a.set_itl_target_milliseconds(60'001); }).find("60000"),
+            std::string::npos);
   EXPECT_NE(refusal([](auto& a) { a.set_next_address(""); }).find("next_address"),
             std::string::npos);
   EXPECT_NE(refusal([](auto& a) { a.set_next_address(std::string(257, 'x')); }), "");

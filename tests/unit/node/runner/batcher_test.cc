@@ -8,6 +8,7 @@
 #include <set>
 
 #include "base/random.h"
+#include "kernels/canonical.h"
 
 namespace hearth::node {
 namespace {
@@ -208,6 +209,47 @@ TEST(Batcher, ALongPromptDelaysNoDecodeRow) {
     EXPECT_EQ(positions_of(*next, 2).size(), 16U);
     ring.push_back(std::move(*next));
   }
+}
+
+// One step travels at a time, and every row of a prompt costs a millisecond.
+TEST(Batcher, PromptsLeaveAnAnswerTheTimeThatTheTargetNames) {
+  BatcherOptions options{kFirstEpoch, 512, 128, 1};
+  options.itl_target = std::chrono::milliseconds(60);
+  Batcher batcher(options);
+  ASSERT_TRUE(batcher.submit(batcher_submit(1, 4)).ok());
+  ASSERT_TRUE(batcher.on_tokens(answer_of(*batcher.next()), std::chrono::milliseconds(14)).ok());
+  ASSERT_TRUE(batcher.submit(batcher_submit(2, 10'000)).ok());
+  std::size_t rows = 0;
+  for (int i = 0; i < 60; ++i) {
+    const auto batch = batcher.next();
+    ASSERT_TRUE(batch.has_value());
+    ASSERT_EQ(positions_of(*batch, 1).size(), 1U);
+    rows = positions_of(*batch, 2).size();
+    EXPECT_EQ(rows % kernels::kPageTokens, 0U);
+    const std::chrono::milliseconds took(10 + rows);
+    ASSERT_TRUE(batcher.on_tokens(answer_of(*batch), took).ok());
+  }
+  EXPECT_EQ(rows, 32U);
+  // Nobody waits for a token any more: the prompt has whole steps again.
+  batcher.cancel(SequenceId(1));
+  const auto batch = batcher.next();
+  ASSERT_TRUE(batch.has_value());
+  EXPECT_EQ(positions_of(*batch, 2).size(), 128U);
+}
+
+TEST(Batcher, TheOldestPromptAndTheShortestTakeTurns) {
+  Batcher batcher({kFirstEpoch, 512, 32, 64});
+  ASSERT_TRUE(batcher.submit(batcher_submit(1, 640)).ok());
+  ASSERT_TRUE(batcher.submit(batcher_submit(2, 320)).ok());
+  ASSERT_TRUE(batcher.submit(batcher_submit(3, 64)).ok());
+  std::vector<std::uint64_t> order;
+  for (int i = 0; i < 8; ++i) {
+    const auto batch = batcher.next();
+    ASSERT_TRUE(batch.has_value());
+    ASSERT_EQ(batch->rows.size(), 32U);
+    order.push_back(batch->rows.front().sequence.value);
+  }
+  EXPECT_EQ(order, (std::vector<std::uint64_t>{1, 3, 1, 3, 1, 2, 1, 2}));
 }
 
 TEST(Batcher, SharesDecodeRowsEvenlyOverTheStepsInFlight) {

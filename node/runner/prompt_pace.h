@@ -1,0 +1,40 @@
+// PromptPace: how many prompt rows a step carries while answers are generated, so that prompts of
+// others do not hold the tokens of an answer up for longer than a target.
+//
+// Measured: the time between two tokens of one answer. What that takes depends on the machines, the
+// links and on how many steps travel at once; the pace follows what is seen and knows none of it.
+// A plain value, for one thread.
+#pragma once
+
+#include <cstdint>
+#include <optional>
+
+#include "base/clock.h"
+
+namespace hearth::node {
+
+class PromptPace {
+ public:
+  static constexpr std::uint32_t kLeastRows = 32;  // a KV page: prompts are cut where pages end
+  static constexpr Duration kTarget = std::chrono::milliseconds(100);  // or kIdleSteps, if longer
+  static constexpr int kIdleSteps = 3;
+
+  // `target`: nothing means the default. `most`: rows of a step, also while no answer waits.
+  PromptPace(std::optional<Duration> target, std::uint32_t most);
+
+  std::uint32_t rows() const { return rows_; }
+  Duration target() const;
+
+  // Between two tokens of an answer, while no prompt travelled.
+  void take_idle(Duration between);
+  // While steps carried prompts, at most rows() each. `full`: all of them carried as many.
+  void take_busy(Duration between, bool full);
+
+ private:
+  std::optional<Duration> target_;
+  std::uint32_t most_;
+  std::uint32_t rows_;
+  Duration idle_{};  // smoothed; 0: not seen yet
+};
+
+}  // namespace hearth::node
