@@ -85,11 +85,26 @@ void add_models(CLI::App& verb, ServeOptions& o) {
                   "a Jinja file in place of the model's chat template");
 }
 
+void add_steps(CLI::App& verb, ServeOptions& o) {
+  verb.add_option("--batch-rows", o.batch_rows, "most rows of one step batch")
+      ->check(whole_number(1, limits::kBatchRows))
+      ->capture_default_str();
+  verb.add_option("--itl-target", o.itl_target_ms,
+                  "milliseconds between two tokens of an answer while prompts are computed "
+                  "(default: 100, or the time of three steps without prompts if that is longer)")
+      ->check(whole_number(1, limits::kItlTargetMilliseconds));
+  verb.add_flag("--no-prefix-cache", o.no_prefix_cache,
+                "compute every prompt whole, also where an earlier one began like it");
+  verb.add_flag("--no-speculation", o.no_speculation,
+                "draft no tokens; answers are the same, and predictable text comes slower");
+}
+
 void add_serve(CLI::App& app, Action& action) {
   const auto o = std::make_shared<ServeOptions>();
   CLI::App* verb = app.add_subcommand("serve", "Run the coordinator and its API");
   add_models(*verb, *o);
   add_pipeline(*verb, o);
+  add_steps(*verb, *o);
   verb->add_option("--host", o->host,
                    "address of the API, with or without port; beyond loopback, requests need a key")
       ->check(listen_host())
@@ -113,10 +128,6 @@ void add_serve(CLI::App& app, Action& action) {
                  "do not announce the cluster on this network (DNS-SD, through Avahi)");
   verb->add_flag("--no-resume", o->no_resume,
                  "do not write requests to disk; a restart then ends running answers");
-  verb->add_flag("--no-prefix-cache", o->no_prefix_cache,
-                 "compute every prompt whole, also where an earlier one began like it");
-  verb->add_flag("--no-speculation", o->no_speculation,
-                 "draft no tokens; answers are the same, and predictable text comes slower");
   verb->add_flag("--no-receipts", o->no_receipts, "keep no ledger; answers then have no receipts");
   add_audits(*verb, o);
   verb->add_option("-t,--threads", o->worker_threads, "threads of each local worker (0: automatic)")
@@ -131,13 +142,6 @@ void add_serve(CLI::App& app, Action& action) {
                    "device of each local worker; auto: one GPU each, as far as there are GPUs")
       ->check(device_text())
       ->capture_default_str();
-  verb->add_option("--batch-rows", o->batch_rows, "most rows of one step batch")
-      ->check(whole_number(1, limits::kBatchRows))
-      ->capture_default_str();
-  verb->add_option("--itl-target", o->itl_target_ms,
-                   "milliseconds between two tokens of an answer while prompts are computed "
-                   "(default: 100, or the time of three steps without prompts if that is longer)")
-      ->check(whole_number(1, limits::kItlTargetMilliseconds));
   verb->add_option("--log-level", o->log_level, "trace, debug, info, warn, error or off")
       ->check(log_level())
       ->capture_default_str();

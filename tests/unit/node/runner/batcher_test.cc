@@ -230,7 +230,7 @@ TEST(Batcher, PromptsLeaveAnAnswerTheTimeThatTheTargetNames) {
     ASSERT_TRUE(batcher.on_tokens(answer_of(*batch), took).ok());
   }
   EXPECT_EQ(rows, 32U);
-  // Nobody waits for a token any more: the prompt has whole steps again.
+  // No sequence waits for a token any more: the prompt has whole steps again.
   batcher.cancel(SequenceId(1));
   const auto batch = batcher.next();
   ASSERT_TRUE(batch.has_value());
