@@ -81,7 +81,8 @@ struct LoadProgress {
   friend bool operator==(const LoadProgress&, const LoadProgress&) = default;
 };
 
-// What happens to one sequence, in order, on the owner's thread. After on_token with a `finish`
+// What happens to one sequence, in order, on the owner's thread; machine/passed_events.h passes all
+// of it on. After on_token with a `finish`
 // other than kNone, or after on_error, nothing follows but on_audit. kError inside a token becomes
 // on_error.
 class SequenceEvents {

@@ -4,6 +4,8 @@
 #include <unordered_map>
 #include <utility>
 
+#include "coordinator/machine/passed_events.h"
+
 namespace hearth::coordinator {
 
 // The owner's thread only, but for `post`.
@@ -15,36 +17,26 @@ struct CoordinatorGate::State {
 };
 
 // Passes a sequence's events on and notices its end.
-class CoordinatorGate::Tracked final : public SequenceEvents {
+class CoordinatorGate::Tracked final : public PassedEvents {
  public:
   Tracked(State& state, std::shared_ptr<SequenceEvents> events)
-      : state_(state), events_(std::move(events)) {}
+      : PassedEvents(std::move(events)), state_(state) {}
 
-  void on_admitted() override { events_->on_admitted(); }
-  void on_scores(std::vector<SampledToken> scores) override {
-    events_->on_scores(std::move(scores));
-  }
-  void on_drafts(const DraftCounts& counts) override { events_->on_drafts(counts); }
-  void on_embedding(std::vector<float> values) override {
-    events_->on_embedding(std::move(values));
-  }
   void on_token(const SampledToken& token) override {
-    const auto events = events_;
+    const auto events = owner();
     if (token.finish != FinishReason::kNone) forget();
     events->on_token(token);
   }
   void on_hashes(std::vector<RowHash> hashes) override {
-    const auto events = events_;
+    const auto events = owner();
     if (stopped) forget();
     events->on_hashes(std::move(hashes));
   }
   void on_error(const Error& error) override {
-    const auto events = events_;
+    const auto events = owner();
     forget();
     events->on_error(error);
   }
-  void on_audit(const AuditOutcome& outcome) override { events_->on_audit(outcome); }
-  void on_loading(const LoadProgress& progress) override { events_->on_loading(progress); }
 
   SequenceId id;  // set once it is accepted
   bool over = false;
@@ -56,7 +48,6 @@ class CoordinatorGate::Tracked final : public SequenceEvents {
     state_.running.erase(id);  // the caller holds us
   }
   State& state_;
-  const std::shared_ptr<SequenceEvents> events_;
 };
 
 CoordinatorGate::CoordinatorGate(Coordinator& coordinator, Post post)

@@ -7,6 +7,7 @@
 
 #include "base/check.h"
 #include "base/limits.h"
+#include "coordinator/machine/passed_events.h"
 
 namespace hearth::coordinator {
 namespace {
@@ -33,39 +34,29 @@ void add_totals(SwarmStatus& to, const SwarmStatus& from) {
 }  // namespace
 
 // One sequence that waits for its model, and then stands between its owner and the coordinator.
-class ModelSwitch::Held final : public SequenceEvents, public std::enable_shared_from_this<Held> {
+class ModelSwitch::Held final : public PassedEvents, public std::enable_shared_from_this<Held> {
  public:
   Held(ModelSwitch& all, SequenceId id, Submission submission)
-      : all_(all),
+      : PassedEvents(std::move(submission.events)),
+        all_(all),
         id_(id),
-        request(std::move(submission.request)),
-        events_(std::move(submission.events)) {}
+        request(std::move(submission.request)) {}
 
-  void on_admitted() override { events_->on_admitted(); }
-  void on_scores(std::vector<SampledToken> scores) override {
-    events_->on_scores(std::move(scores));
-  }
-  void on_drafts(const DraftCounts& counts) override { events_->on_drafts(counts); }
-  void on_embedding(std::vector<float> values) override {
-    events_->on_embedding(std::move(values));
-  }
   void on_token(const SampledToken& token) override {
     const auto self = shared_from_this();
     if (token.finish != FinishReason::kNone) forget();
-    events_->on_token(token);
+    PassedEvents::on_token(token);
   }
   void on_hashes(std::vector<RowHash> hashes) override {
     const auto self = shared_from_this();
     if (stopped) forget();
-    events_->on_hashes(std::move(hashes));
+    PassedEvents::on_hashes(std::move(hashes));
   }
   void on_error(const Error& error) override {
     const auto self = shared_from_this();
     forget();
-    events_->on_error(error);
+    PassedEvents::on_error(error);
   }
-  void on_audit(const AuditOutcome& outcome) override { events_->on_audit(outcome); }
-  void on_loading(const LoadProgress& progress) override { events_->on_loading(progress); }
 
   void forget() {
     over = true;
@@ -81,9 +72,6 @@ class ModelSwitch::Held final : public SequenceEvents, public std::enable_shared
   std::optional<SequenceId> running;  // the coordinator's id
   bool over = false;                  // ended, or cancelled
   bool stopped = false;               // hashes are its last event
-
- private:
-  const std::shared_ptr<SequenceEvents> events_;
 };
 
 ModelSwitch::ModelSwitch(Options options, const Clock& clock)

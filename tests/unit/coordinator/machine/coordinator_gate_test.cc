@@ -51,7 +51,17 @@ struct Seen final : SequenceEvents {
   void on_hashes(std::vector<RowHash> hashes) override { hash_rows += hashes.size(); }
   void on_error(const Error& error) override { errors.push_back(error.message); }
   void on_loading(const LoadProgress& progress) override { loading.push_back(progress.model); }
+  void on_cached(std::uint32_t positions) override { cached = positions; }
+  void on_scores(std::vector<SampledToken> some) override { scores += some.size(); }
+  void on_embedding(std::vector<float> values) override { embedding = std::move(values); }
+  void on_drafts(const DraftCounts& counts) override { drafted += counts[0].drafted; }
+  void on_audit(const AuditOutcome&) override { ++audits; }
   int admitted = 0;
+  std::uint32_t cached = 0;
+  std::size_t scores = 0;
+  std::vector<float> embedding;
+  std::uint32_t drafted = 0;
+  int audits = 0;
   std::vector<std::string> loading;
   std::size_t hash_rows = 0;
   std::vector<TokenId> tokens;
@@ -96,10 +106,20 @@ TEST_F(CoordinatorGateTest, PassesEverythingOn) {
   events.on_loading({"small"});
   EXPECT_EQ(seen->loading, (std::vector<std::string>{"small"}));
   events.on_admitted();
+  events.on_cached(32);
+  events.on_scores(std::vector<SampledToken>(5));
+  events.on_embedding({0.5F});
+  events.on_drafts({{{4, 2}, {}}});
   events.on_token(token(7));
   events.on_hashes(std::vector<RowHash>(3));
   events.on_token(token(8, FinishReason::kStop));
+  events.on_audit({});
   EXPECT_EQ(seen->admitted, 1);
+  EXPECT_EQ(seen->cached, 32U);
+  EXPECT_EQ(seen->scores, 5U);
+  EXPECT_EQ(seen->embedding, std::vector<float>{0.5F});
+  EXPECT_EQ(seen->drafted, 4U);
+  EXPECT_EQ(seen->audits, 1);
   EXPECT_EQ(seen->tokens, (std::vector<TokenId>{7, 8}));
   EXPECT_EQ(seen->hash_rows, 3u);
   EXPECT_TRUE(seen->errors.empty());
