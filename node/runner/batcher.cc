@@ -348,11 +348,8 @@ void Batcher::add_prompt_rows(StepBatch& batch) {
   const bool both = !prompts_[0].empty() && !prompts_[1].empty();
   const std::size_t first = both && background_first_ ? 1 : 0;
   if (both) background_first_ = !background_first_;
-  const bool shortest = shortest_first_[first];
-  shortest_first_[first] = !shortest;
   const std::uint32_t most = left;
-  if (add_prompt_rows(batch, prompts_[first], left, most, shortest))
-    add_prompt_rows(batch, prompts_[1 - first], left, most, shortest_first_[1 - first]);
+  if (add_prompt_rows(batch, first, left, most)) add_prompt_rows(batch, 1 - first, left, most);
 }
 
 std::deque<SequenceId>::iterator Batcher::next_prompt(std::deque<SequenceId>& waiting,
@@ -377,8 +374,11 @@ std::uint32_t Batcher::chunk(const Sequence& sequence, std::uint32_t left, bool 
 }
 
 // False when the step takes no more rows of prompts.
-bool Batcher::add_prompt_rows(StepBatch& batch, std::deque<SequenceId>& waiting,
-                              std::uint32_t& left, std::uint32_t most, bool shortest) {
+bool Batcher::add_prompt_rows(StepBatch& batch, std::size_t kind, std::uint32_t& left,
+                              std::uint32_t most) {
+  std::deque<SequenceId>& waiting = prompts_[kind];
+  const bool shortest = shortest_first_[kind];
+  if (!waiting.empty() && left > 0) shortest_first_[kind] = !shortest;
   while (!waiting.empty() && left > 0) {
     const auto prompt = next_prompt(waiting, shortest);
     Sequence& sequence = sequences_.at(*prompt);

@@ -149,8 +149,7 @@ class Batcher {
   void add_decode_rows(StepBatch& batch);
   void add_prompt_rows(StepBatch& batch);
   std::uint32_t chunk(const Sequence& sequence, std::uint32_t left, bool first) const;
-  bool add_prompt_rows(StepBatch& batch, std::deque<SequenceId>& waiting, std::uint32_t& left,
-                       std::uint32_t most, bool shortest);
+  bool add_prompt_rows(StepBatch& batch, std::size_t kind, std::uint32_t& left, std::uint32_t most);
   void add_ends(StepBatch& batch);
   void add_row(StepBatch& batch, Sequence& sequence, TokenId token, bool sample);
   bool may_draft(const Sequence& sequence) const {

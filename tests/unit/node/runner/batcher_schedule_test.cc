@@ -28,6 +28,7 @@ struct Model {
   };
   BatcherOptions options;
   bool turn = false;                 // of prompts in the background, where both kinds wait
+  bool shortest[2] = {};             // whose turn it is among prompts of a kind; else the oldest's
   std::list<One> live;               // oldest first
   std::vector<std::uint64_t> ready;  // in the order of their tokens
   std::vector<std::uint64_t> never_opened, to_release;
@@ -71,22 +72,33 @@ struct Model {
         return one.sent < one.prompt && one.background == background;
       });
     };
-    std::vector<One*> order;
     const bool both = rows.size() < options.batch_rows && waits(false) && waits(true);
-    for (const bool background : {both && turn, !(both && turn)}) {
-      for (One& one : live) {
-        if (one.background == background) order.push_back(&one);
-      }
-    }
+    const bool first = both && turn;
     if (both) turn = !turn;
-    for (One* each : order) {
-      One& one = *each;
-      while (one.sent < one.prompt && prefill < options.prefill_rows &&
-             rows.size() < options.batch_rows && (one.opened || opens.size() < kOpens)) {
-        if (!one.opened) opens.push_back("open " + std::to_string(one.id));
-        one.opened = true;
-        row(one);
-        ++prefill;
+    const auto room = [&] {
+      return prefill < options.prefill_rows && rows.size() < options.batch_rows;
+    };
+    bool opened_all = true;
+    for (const bool background : {first, !first}) {
+      if (!opened_all || !room() || !waits(background)) continue;
+      const bool by_length = shortest[background];
+      shortest[background] = !by_length;
+      while (opened_all && room() && waits(background)) {
+        One* chosen = nullptr;
+        for (One& one : live) {
+          if (one.background != background || one.sent >= one.prompt) continue;
+          const bool better = by_length && chosen != nullptr &&
+                              one.prompt - one.sent < chosen->prompt - chosen->sent;
+          if (chosen == nullptr || better) chosen = &one;
+        }
+        opened_all = chosen->opened || opens.size() < kOpens;
+        if (!opened_all) break;
+        if (!chosen->opened) opens.push_back("open " + std::to_string(chosen->id));
+        chosen->opened = true;
+        while (chosen->sent < chosen->prompt && room()) {
+          row(*chosen);
+          ++prefill;
+        }
       }
     }
     for (auto* list : {&never_opened, &to_release}) {
