@@ -24,6 +24,8 @@ void add_totals(SwarmStatus& to, const SwarmStatus& from) {
   to.cancelled_total += from.cancelled_total;
   to.prompt_tokens_total += from.prompt_tokens_total;
   to.generation_tokens_total += from.generation_tokens_total;
+  to.prefix_queries_total += from.prefix_queries_total;
+  to.prefix_hits_total += from.prefix_hits_total;
   for (std::size_t kind = 0; kind < kDraftKinds; ++kind) {
     to.drafted_total[kind] += from.drafted_total[kind];
     to.accepted_total[kind] += from.accepted_total[kind];

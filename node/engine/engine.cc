@@ -69,6 +69,7 @@ class StageEngine final : public Engine {
   void adopt(Step& step, std::uint32_t index);
   bool grow(StageSequence& sequence, Position position);
   bool replay(Step& step, std::uint32_t index);
+  bool wanted(const StageSequence& sequence, const BatchRow& row) const;
   const Hash256& input_hash(Step& step, std::size_t index) const;
   void add_row(Step& step, std::uint32_t index);
   Status compute(Step& step);
@@ -325,7 +326,8 @@ void StageEngine::follow_grammar(Step& step, std::uint32_t index) {
 }
 
 // At the first row of a page, as long as all rows before were found: looks for a page of the same
-// rows that another sequence left. Pages of the prompt never change, so they may be shared.
+// rows that another sequence left. Pages of the prompt never change, so they may be shared: but for
+// those in which a row is computed again, which two sequences would write at once.
 void StageEngine::adopt(Step& step, std::uint32_t index) {
   const Position position = step.batch.rows[index].position;
   StageSequence& sequence = *step.sequences[index];
@@ -333,15 +335,16 @@ void StageEngine::adopt(Step& step, std::uint32_t index) {
   if (!begins || !sequence.chain || cache_.empty()) return;
   INVARIANT(sequence.pages.size() * kernels::kPageTokens == position,
             "a page is looked for where the table ends");
+  bool may_share = position + kernels::kPageTokens <= sequence.open.prompt_tokens;
   std::vector<Hash256> inputs;
   for (std::size_t i = index; i < step.batch.rows.size() && inputs.size() < kernels::kPageTokens;
        ++i) {
     if (step.sequences[i] != &sequence || step.batch.rows[i].failed()) break;
     inputs.push_back(input_hash(step, i));
+    if (wanted(sequence, step.batch.rows[i])) may_share = false;
   }
-  const bool in_prompt = position + kernels::kPageTokens <= sequence.open.prompt_tokens;
   const auto found = cache_.take(*std::exchange(sequence.chain, std::nullopt),
-                                 sequence.open.sequence, inputs, in_prompt);
+                                 sequence.open.sequence, inputs, may_share);
   if (!found) return;
   sequence.pages.push_back(found->page);
   sequence.known = position + found->rows;
@@ -357,8 +360,14 @@ bool StageEngine::grow(StageSequence& sequence, Position position) {
   return true;
 }
 
+// The last stage needs more of the row than its keys and values.
+bool StageEngine::wanted(const StageSequence& sequence, const BatchRow& row) const {
+  return is_last() && ((row.flags & BatchRow::kSample) != 0 || observed(row) ||
+                       scores(sequence, row.position) || embeds(sequence, row.position));
+}
+
 // Copies the kept output now: the pages may belong to another sequence before the step is finished.
-// A row that gives a token is computed again, and writes the same bytes.
+// A row that is wanted is computed again, and writes the same bytes.
 bool StageEngine::replay(Step& step, std::uint32_t index) {
   const BatchRow& row = step.batch.rows[index];
   StageSequence& sequence = *step.sequences[index];
@@ -367,9 +376,7 @@ bool StageEngine::replay(Step& step, std::uint32_t index) {
     sequence.lose_chain(row.position);
     return false;
   }
-  const bool wanted = (row.flags & BatchRow::kSample) != 0 || observed(row) ||
-                      scores(sequence, row.position) || embeds(sequence, row.position);
-  if (is_last() && wanted) return false;
+  if (wanted(sequence, row)) return false;
   const Position said = planted(SwarmDefect::kRowBeforeReplayed) && row.position > 0
                             ? row.position - 1
                             : row.position;

@@ -40,28 +40,39 @@ void WindowReceipts::step(const StepBatch& batch, ByteSpan in,
     open_.insert_or_assign(open.sequence, std::move(begun));
   }
   for (const SequenceTruncate& truncated : batch.truncates) truncate(truncated);
+  note_drawn(drawn);
   const std::size_t rows = batch.rows.size();
   for (std::size_t i = 0; i < rows; ++i) {
     add_row(batch.rows[i], part(in, i, rows), part(batch.activations, i, rows));
   }
-  note_drawn(drawn);
+  settle_drawn(drawn);
   for (const SequenceId sequence : batch.releases) {
     const auto found = open_.find(sequence);
     if (found == open_.end()) continue;
-    finish(found->second);
+    if (!found->second.has_rejected) finish(found->second);
     open_.erase(found);
   }
 }
 
 void WindowReceipts::note_drawn(std::span<const SampledToken> drawn) {
   for (const SampledToken& one : drawn) {
-    if (const auto found = open_.find(one.sequence); found != open_.end()) {
-      found->second.drawn.clear();
-    }
-  }
-  for (const SampledToken& one : drawn) {
     const auto found = open_.find(one.sequence);
     if (found != open_.end()) found->second.drawn[one.position] = one.token;
+  }
+}
+
+// Behind the step's rows. Tokens of a sequence stand together, positions ascending: rows from the
+// last one's position on were drafts that it rejects.
+void WindowReceipts::settle_drawn(std::span<const SampledToken> drawn) {
+  for (std::size_t i = 0; i < drawn.size(); ++i) {
+    const auto found = open_.find(drawn[i].sequence);
+    if (found == open_.end()) continue;
+    Open& open = found->second;
+    const Position position = drawn[i].position;
+    const bool first = i == 0 || drawn[i - 1].sequence != drawn[i].sequence;
+    if (first) open.drawn.erase(open.drawn.begin(), open.drawn.lower_bound(position));
+    const bool last = i + 1 == drawn.size() || drawn[i + 1].sequence != drawn[i].sequence;
+    if (last && open.first() + open.tokens.size() > position) open.has_rejected = true;
   }
 }
 
@@ -83,6 +94,8 @@ void WindowReceipts::truncate(const SequenceTruncate& truncate) {
   open.tokens.resize(left);
   open.in.resize(std::min(left, open.in.size()));
   open.out.resize(std::min(left, open.out.size()));
+  const bool drops_rejected = !open.drawn.empty() && truncate.length <= open.drawn.rbegin()->first;
+  if (drops_rejected) open.has_rejected = false;
 }
 
 void WindowReceipts::add_row(const BatchRow& row, ByteSpan in, ByteSpan out) {
@@ -90,10 +103,13 @@ void WindowReceipts::add_row(const BatchRow& row, ByteSpan in, ByteSpan out) {
   if (found == open_.end()) return;
   Open& open = found->second;
   // A step was left out, or the first stage feeds what was never drawn: its word against this
-  // one's.
+  // one's. A rejected draft stays until the next step drops it. None may end a window, which is
+  // claimed at once.
   const auto drawn = open.drawn.find(row.position);
   const bool is_other = drawn != open.drawn.end() && drawn->second != row.token;
-  if (is_other || row.position != open.first() + open.tokens.size()) {
+  const bool ends_window = (row.position + 1) % limits::kWindowPositions == 0;
+  const bool refused = row.draft() ? ends_window : is_other || open.has_rejected;
+  if (refused || row.position != open.first() + open.tokens.size()) {
     open_.erase(found);
     return;
   }

@@ -80,6 +80,7 @@ class WindowReceipts {
     std::vector<Hash256> in;            // of the rows, but on the first stage
     std::vector<Hash256> out;           // but on the last one
     std::map<Position, TokenId> drawn;  // in the latest step that drew any
+    bool has_rejected = false;          // drafts among its rows, until they are truncated
     std::int64_t begun_unix = 0;
     TimePoint begun{};
     std::uint32_t first() const { return window * limits::kWindowPositions; }
@@ -101,6 +102,7 @@ class WindowReceipts {
   void truncate(const SequenceTruncate& truncate);
   void add_row(const BatchRow& row, ByteSpan in, ByteSpan out);
   void note_drawn(std::span<const SampledToken> drawn);
+  void settle_drawn(std::span<const SampledToken> drawn);
   void finish(Open& open);
   void claim(const ledger::Receipt& receipt, TimePoint begun,
              const std::optional<ledger::ShownRow>& shown);

@@ -64,10 +64,9 @@ class Batcher {
   Status submit(SubmitMessage message);
   // Unknown or ended sequences are ignored: a cancel races with the end by nature.
   void cancel(SequenceId sequence);
-  // The answer to a step, and how long it took to come, behind the answer before it where that was
-  // still out; kInvalidInput when it answers no step in
-  // flight, names a sequence or position that this step did not sample, or goes on behind a draft
-  // that was not drawn.
+  // The answer to a step. `took`: since the step left, or since the answer before it where that
+  // came later. kInvalidInput when it answers no step in flight, names a sequence or position that
+  // this step did not sample, or goes on behind a draft that was not drawn.
   Status on_tokens(const StepTokens& tokens, Duration took = {});
   // The next step, when one may start and there is something to do. Call until empty.
   std::optional<StepBatch> next();

@@ -19,8 +19,8 @@ namespace hearth::node {
 // StepCosts: how long a step takes, from its start on the first stage to its answer, or from the
 // answer before it, by the number of its rows. So the slowest stage decides it where several steps
 // travel, and all stages together where one does. The quickest of the latest steps counts: others
-// had to wait for a processor. Counts that were not seen lately are estimated
-// from their neighbours, at first by kRowCost, so that a wider step is tried before it is known.
+// had to wait for a processor. Counts that were not seen lately are estimated from their
+// neighbours, at first by kRowCost, so that a wider step is tried before it is known.
 class StepCosts {
  public:
   static constexpr double kRowCost = 0.06;  // of a row beyond the first, in steps of one row

@@ -65,7 +65,6 @@ class PrefixCache(unittest.TestCase):
             again = turns(s, system(1), 3)
             self.assertEqual(told(again), told(plain))
             # All but the row that gives the first token, and what stands in a page that is not whole.
-            self.assertGreaterEqual(cached(again[0]), cached(again[0]) // PAGE * PAGE)
             self.assertGreater(cached(again[0]), again[0]["usage"]["prompt_tokens"] - PAGE - 1)
             metrics = s.get("/metrics")[1]
             hits = sum(cached(answer) for answer in answers + again)

@@ -2,6 +2,8 @@
 
 #include <gtest/gtest.h>
 
+#include <algorithm>
+
 #include "tests/unit/ledger/test_keys.h"
 
 namespace hearth::ledger {
@@ -45,7 +47,10 @@ TEST(Entry, HasOneEncoding) {
   const auto parsed = parse_entry(unpaid);
   ASSERT_TRUE(parsed) << parsed.error().message;
   EXPECT_EQ(std::get<ReceiptEntry>(parsed->body).payer, PublicKey());
-  EXPECT_EQ(receipt_in(unpaid).size(), kReceiptBytes);
+  ReceiptEntry marked{key, {}, 7};
+  marked.receipt.front() = std::byte{1};
+  marked.receipt.back() = std::byte{2};
+  EXPECT_TRUE(std::ranges::equal(receipt_in(write_entry({77, marked})), marked.receipt));
   EXPECT_TRUE(receipt_in(write_entry({77, VestEntry{key}})).empty());
   EXPECT_FALSE(parse_entry(Bytes(9)));
   EXPECT_FALSE(parse_entry(Bytes(41, std::byte{12})));

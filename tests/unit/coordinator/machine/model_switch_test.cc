@@ -68,6 +68,10 @@ class OneModel final : public Coordinator {
     status.may_come = world_.may_come;
     status.running = static_cast<std::uint32_t>(world_.running.size());
     status.admitted_total = 1;
+    status.prefix_queries_total = 5;
+    status.prefix_hits_total = 3;
+    status.drafted_total[1] = 4;
+    status.accepted_total[1] = 2;
     return status;
   }
   void publish_roster(Bytes roster) override { world_.rosters.emplace_back(as_text(roster)); }
@@ -355,6 +359,10 @@ TEST_F(ModelSwitchTest, TheNextCoordinatorGoesOnWhereTheLastOneWas) {
   EXPECT_EQ(world.rosters, (std::vector<std::string>{"roster", "roster"}));
   come_up();
   EXPECT_EQ(models.status().admitted_total, 2U) << "of both coordinators";
+  EXPECT_EQ(models.status().prefix_queries_total, 10U);
+  EXPECT_EQ(models.status().prefix_hits_total, 6U);
+  EXPECT_EQ(models.status().drafted_total[1], 8U);
+  EXPECT_EQ(models.status().accepted_total[1], 4U);
   finish_all();
 }
 

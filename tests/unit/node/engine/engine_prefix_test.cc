@@ -115,6 +115,26 @@ TEST_F(EnginePrefixTest, SequencesShareWhatTheyHaveInCommon) {
   EXPECT_EQ(engine->kv_hashes(kB).value(), fresh->kv_hashes(kB).value());
 }
 
+// The last stage computes a sampled row again. Of one page, two threads of a step would write it.
+TEST_F(EnginePrefixTest, APageWithASampledRowIsNotShared) {
+  auto engine = load({0, 4}, kRoom);
+  const StepResult wanted = run(*engine, kA, 1, 32, 32, kScope);
+  StepBatch both;
+  for (const SequenceId id : {kA, kB}) {
+    StepBatch one = rows_of(id, 1, 0, 32, true);
+    one.opens[0].prompt_tokens = 32;
+    one.opens[0].scope = kScope;
+    both.opens.push_back(one.opens[0]);
+    both.rows.insert(both.rows.end(), one.rows.begin(), one.rows.end());
+  }
+  const StepResult result = step(*engine, both);
+  EXPECT_EQ(engine->kv_pages_used(), 2U);
+  ASSERT_EQ(result.tokens.size(), 2U);
+  for (const SampledToken& token : result.tokens) {
+    EXPECT_EQ(token.token, wanted.tokens.at(0).token);
+  }
+}
+
 // Where only some pages have room for rows, the newest sequence has them.
 TEST_F(EnginePrefixTest, TheNewestIsKeptWhereRoomIsShort) {
   const std::uint64_t page = 32 * (sizeof(Hash256) + spec_.hidden * 2);

@@ -13,6 +13,8 @@ namespace hearth::node {
 namespace {
 
 constexpr std::uint32_t kWidth = 4;  // of a row, in bytes
+constexpr std::uint8_t kDecode = BatchRow::kSample;
+constexpr std::uint8_t kDraft = BatchRow::kSample | BatchRow::kDraft;
 
 SecretKey key_of(unsigned char seed) {
   return SecretKey::from_seed(Bytes(SecretKey::kSeedBytes, std::byte{seed})).value();
@@ -200,7 +202,8 @@ TEST_F(WindowReceiptsTest, ADraftThatIsTakenBackIsNotWhatItDrew) {
   StepBatch drafted = opening(1, 1);
   drafted.epoch = Epoch(7);
   for (Position i = 0; i < 3; ++i) {
-    drafted.rows.push_back({SequenceId(1), i, static_cast<TokenId>(100 + i), 0});
+    drafted.rows.push_back(
+        {SequenceId(1), i, static_cast<TokenId>(100 + i), i == 0 ? kDecode : kDraft});
   }
   // It draws 101, then not the draft that was fed behind that.
   const std::vector<SampledToken> drawn = {drawn_token(1, 1, 101), drawn_token(1, 2, 55)};
@@ -213,6 +216,54 @@ TEST_F(WindowReceiptsTest, ADraftThatIsTakenBackIsNotWhatItDrew) {
   release(1);
   ASSERT_TRUE(stages[1].has_claims());
   EXPECT_EQ(stages[1].take_claims().windows(0).positions(), 3u);
+}
+
+// The coordinator bars a last stage that claims other tokens than the answer's.
+TEST_F(WindowReceiptsTest, WhatItRejectedIsNeverClaimed) {
+  std::uint64_t number = 0;
+  for (const std::uint8_t flags : {kDecode, kDraft}) {
+    for (const TokenId drawn : {55, 101}) {  // 101 is what is fed behind it
+      for (const bool goes_on : {true, false}) {
+        StepBatch two = opening(++number, 1);
+        two.epoch = Epoch(7);
+        two.rows.push_back({SequenceId(number), 0, 100, kDecode});
+        two.rows.push_back({SequenceId(number), 1, 101, flags});
+        std::vector<SampledToken> tokens = {drawn_token(number, 1, drawn)};
+        if (flags == kDecode || drawn == 101) tokens.push_back(drawn_token(number, 2, 102));
+        stages[1].step(two, Bytes(2 * kWidth), tokens);
+        StepBatch next;
+        next.epoch = Epoch(7);
+        if (goes_on) next.rows.push_back({SequenceId(number), 2, 102, kDecode});
+        stages[1].step(next, Bytes(next.rows.size() * kWidth));
+        release(number);
+        EXPECT_EQ(stages[1].has_claims(), drawn == 101) << number;
+        if (stages[1].has_claims()) (void)stages[1].take_claims();
+      }
+    }
+  }
+}
+
+TEST_F(WindowReceiptsTest, ADraftBehindTheEndIsNeverClaimed) {
+  StepBatch two = opening(1, 1);
+  two.epoch = Epoch(7);
+  two.rows.push_back({SequenceId(1), 0, 100, kDecode});
+  two.rows.push_back({SequenceId(1), 1, 101, kDraft});
+  SampledToken stop = drawn_token(1, 1, 101);  // the draft is right, and nothing comes behind it
+  stop.finish = FinishReason::kStop;
+  stages[1].step(two, Bytes(2 * kWidth), std::span(&stop, 1));
+  release(1);
+  EXPECT_FALSE(stages[1].has_claims());
+}
+
+TEST_F(WindowReceiptsTest, ADraftThatWouldEndAWindowEndsTheReceipts) {
+  constexpr Position kFull = limits::kWindowPositions;
+  rows(1, 0, kFull - 2, opening(1, 10));
+  StepBatch drafted;
+  drafted.rows.push_back({SequenceId(1), kFull - 2, 7, kDecode});
+  drafted.rows.push_back({SequenceId(1), kFull - 1, 8, kDraft});
+  rows(1, 0, 0, drafted);
+  release(1);
+  EXPECT_TRUE(claims_nothing()) << "it could not be taken back";
 }
 
 TEST_F(WindowReceiptsTest, WhatItDrewCannotBeTakenBack) {
