@@ -21,6 +21,7 @@ class CoordinatorGate::Tracked final : public SequenceEvents {
       : state_(state), events_(std::move(events)) {}
 
   void on_admitted() override { events_->on_admitted(); }
+  void on_cached(std::uint32_t positions) override { events_->on_cached(positions); }
   void on_scores(std::vector<SampledToken> scores) override {
     events_->on_scores(std::move(scores));
   }

@@ -22,6 +22,8 @@ void add_totals(SwarmStatus& to, const SwarmStatus& from) {
   to.finished_error_total += from.finished_error_total;
   to.cancelled_total += from.cancelled_total;
   to.prompt_tokens_total += from.prompt_tokens_total;
+  to.prefix_queries_total += from.prefix_queries_total;
+  to.prefix_hits_total += from.prefix_hits_total;
   to.generation_tokens_total += from.generation_tokens_total;
   for (std::size_t kind = 0; kind < kDraftKinds; ++kind) {
     to.drafted_total[kind] += from.drafted_total[kind];
@@ -42,6 +44,7 @@ class ModelSwitch::Held final : public SequenceEvents, public std::enable_shared
         events_(std::move(submission.events)) {}
 
   void on_admitted() override { events_->on_admitted(); }
+  void on_cached(std::uint32_t positions) override { events_->on_cached(positions); }
   void on_scores(std::vector<SampledToken> scores) override {
     events_->on_scores(std::move(scores));
   }

@@ -47,11 +47,19 @@ struct FakeCoordinator final : Coordinator {
 
 struct Seen final : SequenceEvents {
   void on_admitted() override { ++admitted; }
+  void on_cached(std::uint32_t positions) override { cached += positions; }
+  void on_scores(std::vector<SampledToken> told) override { scores += told.size(); }
+  void on_embedding(std::vector<float> told) override { values += told.size(); }
+  void on_drafts(const DraftCounts& counts) override { drafted += counts[0].drafted; }
   void on_token(const SampledToken& token) override { tokens.push_back(token.token); }
   void on_hashes(std::vector<RowHash> hashes) override { hash_rows += hashes.size(); }
   void on_error(const Error& error) override { errors.push_back(error.message); }
   void on_loading(const LoadProgress& progress) override { loading.push_back(progress.model); }
   int admitted = 0;
+  std::uint32_t cached = 0;
+  std::uint32_t drafted = 0;
+  std::size_t scores = 0;
+  std::size_t values = 0;
   std::vector<std::string> loading;
   std::size_t hash_rows = 0;
   std::vector<TokenId> tokens;
@@ -96,10 +104,18 @@ TEST_F(CoordinatorGateTest, PassesEverythingOn) {
   events.on_loading({"small"});
   EXPECT_EQ(seen->loading, (std::vector<std::string>{"small"}));
   events.on_admitted();
+  events.on_cached(5);
+  events.on_scores(std::vector<SampledToken>(3));
+  events.on_embedding({0.6F, 0.8F});
+  events.on_drafts({DraftCount{4, 1}, {}});
   events.on_token(token(7));
   events.on_hashes(std::vector<RowHash>(3));
   events.on_token(token(8, FinishReason::kStop));
   EXPECT_EQ(seen->admitted, 1);
+  EXPECT_EQ(seen->cached, 5u);
+  EXPECT_EQ(seen->scores, 3u);
+  EXPECT_EQ(seen->values, 2u);
+  EXPECT_EQ(seen->drafted, 4u);
   EXPECT_EQ(seen->tokens, (std::vector<TokenId>{7, 8}));
   EXPECT_EQ(seen->hash_rows, 3u);
   EXPECT_TRUE(seen->errors.empty());

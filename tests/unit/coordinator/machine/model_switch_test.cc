@@ -68,6 +68,10 @@ class OneModel final : public Coordinator {
     status.may_come = world_.may_come;
     status.running = static_cast<std::uint32_t>(world_.running.size());
     status.admitted_total = 1;
+    status.prefix_queries_total = 3;
+    status.prefix_hits_total = 2;
+    status.drafted_total[1] = 4;
+    status.accepted_total[1] = 1;
     return status;
   }
   void publish_roster(Bytes roster) override { world_.rosters.emplace_back(as_text(roster)); }
@@ -85,6 +89,8 @@ class OneModel final : public Coordinator {
 
 struct Client final : SequenceEvents {
   void on_admitted() override {}
+  void on_cached(std::uint32_t positions) override { cached += positions; }
+  void on_drafts(const DraftCounts& counts) override { drafted += counts[0].drafted; }
   void on_scores(std::vector<SampledToken> told) override { scores += told.size(); }
   void on_embedding(std::vector<float> told) override { values += told.size(); }
   void on_token(const SampledToken& /*token*/) override { ++tokens; }
@@ -93,6 +99,8 @@ struct Client final : SequenceEvents {
   void on_loading(const LoadProgress& now) override { progress.push_back(now); }
   SequenceId id;
   int tokens = 0;
+  std::uint32_t cached = 0;
+  std::uint32_t drafted = 0;
   std::size_t scores = 0;
   std::size_t values = 0;
   std::string error;
@@ -200,6 +208,10 @@ TEST_F(ModelSwitchTest, ARequestForAnotherModelLoadsItWhenTheFirstHasFinished) {
   EXPECT_EQ(world.loaded, (std::vector<std::uint32_t>{0, 1}));
   come_up();
   ASSERT_EQ(world.running.size(), 1U);
+  world.running.begin()->second.events->on_cached(5);
+  EXPECT_EQ(second->cached, 5U);
+  world.running.begin()->second.events->on_drafts({DraftCount{4, 1}, {}});
+  EXPECT_EQ(second->drafted, 4U);
   world.running.begin()->second.events->on_scores(std::vector<SampledToken>(3));
   EXPECT_EQ(second->scores, 3U);
   world.running.begin()->second.events->on_embedding({0.5F, 0.5F});
@@ -354,7 +366,12 @@ TEST_F(ModelSwitchTest, TheNextCoordinatorGoesOnWhereTheLastOneWas) {
   tick();
   EXPECT_EQ(world.rosters, (std::vector<std::string>{"roster", "roster"}));
   come_up();
-  EXPECT_EQ(models.status().admitted_total, 2U) << "of both coordinators";
+  const SwarmStatus status = models.status();
+  EXPECT_EQ(status.admitted_total, 2U) << "of both coordinators";
+  EXPECT_EQ(status.prefix_queries_total, 6U);
+  EXPECT_EQ(status.prefix_hits_total, 4U);
+  EXPECT_EQ(status.drafted_total[1], 8U);
+  EXPECT_EQ(status.accepted_total[1], 2U);
   finish_all();
 }
 
