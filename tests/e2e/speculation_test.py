@@ -50,7 +50,7 @@ class Speculation(unittest.TestCase):
                 self.assertNotIn("draft_n", plain["timings"])
                 self.assertEqual(drafted["choices"], plain["choices"])
                 self.assertEqual(drafted["hearth"]["hashes"], plain["hearth"]["hashes"])
-                self.assertEqual(drafted["usage"], plain["usage"])
+                self.assertEqual(swarm.uncached(drafted["usage"]), swarm.uncached(plain["usage"]))
                 timings = drafted["timings"]
                 if more.get("temperature", 0) == 0:  # it repeats itself
                     self.assertGreater(timings["draft_n_accepted"], 0)
