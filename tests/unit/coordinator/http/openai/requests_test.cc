@@ -65,6 +65,8 @@ TEST(RequestsTest, WhatIsEmbeddedIsTextsOrTokens) {
   auto form = embedding(R"({"input":"a","dimensions":7,"encoding_format":"base64"})");
   EXPECT_EQ(form->embedding->values, 7U);
   EXPECT_TRUE(form->embedding->base64);
+  EXPECT_EQ(form->asked.cache, CacheScope::kKey);
+  EXPECT_EQ(embedding(R"({"input":"a","cache":"off"})")->asked.cache, CacheScope::kOff);
 }
 
 TEST(RequestsTest, AnEmbeddingThatCannotBeIsRefusedByItsField) {
@@ -93,6 +95,7 @@ TEST(RequestsTest, AnEmbeddingThatCannotBeIsRefusedByItsField) {
       {"embd_normalize", "-1"},
       {"trust", "{}"},
       {"instruction", "\"a\""},
+      {"cache", "\"all\""},
   };
   for (const auto& [field, value] : wrong) {
     const std::string body = std::string(R"({"input":"a",")") + field + "\":" + value + "}";
