@@ -79,10 +79,11 @@ Result<Entry> parse_entry(ByteSpan bytes) {
 }
 
 ByteSpan receipt_in(ByteSpan entry) {
-  constexpr std::size_t kBytes = 1 + sizeof(std::int64_t) + PublicKey::kBytes + kReceiptBytes;
+  constexpr std::size_t kBefore = 1 + sizeof(std::int64_t) + PublicKey::kBytes;
+  constexpr std::size_t kBytes = kBefore + kReceiptBytes + sizeof(ReceiptEntry::cached);
   constexpr std::byte kKind{5};
   const bool is_receipt = entry.size() == kBytes && entry.front() == kKind;
-  return is_receipt ? entry.last(kReceiptBytes) : ByteSpan();
+  return is_receipt ? entry.subspan(kBefore, kReceiptBytes) : ByteSpan();
 }
 
 }  // namespace hearth::ledger

@@ -315,7 +315,7 @@ class Audits(swarm.InOneFolder):
         bundle = max(parts, key=lambda part: int(part.name)).read_bytes()
         for _ in range(entry):
             bundle = bundle[2 + int.from_bytes(bundle[:2], "big"):]
-        return bundle[2:2 + int.from_bytes(bundle[:2], "big")][-448:]
+        return bundle[2:2 + int.from_bytes(bundle[:2], "big")][-452:-4]
 
     def test_what_nobody_else_holds_is_said(self):
         s = swarm.Swarm(2, data_dir=self.folder)

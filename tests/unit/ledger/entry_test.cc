@@ -2,6 +2,8 @@
 
 #include <gtest/gtest.h>
 
+#include <algorithm>
+
 #include "tests/unit/ledger/test_keys.h"
 
 namespace hearth::ledger {
@@ -46,6 +48,12 @@ TEST(Entry, HasOneEncoding) {
   ASSERT_TRUE(parsed) << parsed.error().message;
   EXPECT_EQ(std::get<ReceiptEntry>(parsed->body).payer, PublicKey());
   EXPECT_EQ(receipt_in(unpaid).size(), kReceiptBytes);
+  ReceiptEntry whole{key, {}, 7};
+  whole.receipt.front() = std::byte{1};
+  whole.receipt.back() = std::byte{2};
+  const Bytes cached = write_entry({77, whole});
+  EXPECT_EQ(std::get<ReceiptEntry>(parse_entry(cached)->body).cached, 7U);
+  EXPECT_TRUE(std::ranges::equal(receipt_in(cached), whole.receipt));
   EXPECT_TRUE(receipt_in(write_entry({77, VestEntry{key}})).empty());
   EXPECT_FALSE(parse_entry(Bytes(9)));
   EXPECT_FALSE(parse_entry(Bytes(41, std::byte{12})));
