@@ -117,6 +117,7 @@ Status SequenceLifecycle::enqueue(std::vector<Submission>& sequences, SubmitAnsw
     TRY(auto sequence, make_sequence(std::move(one)));
     sequence->id = SequenceId(next_sequence_ + made.size());
     sequence->scope = scope_of(options_.cache_secret, *sequence);
+    match_clients(*sequence);
     made.push_back(std::move(sequence));
   }
   std::vector<SequenceId> ids;
@@ -150,6 +151,19 @@ Result<std::shared_ptr<Sequence>> SequenceLifecycle::make_sequence(Submission su
   const bool waits = sequence->request.origin == Origin::kClient && lifecycle_.may_come();
   if (waits) return sequence;  // whether it fits is known when there is a pipeline (pop_unfit)
   return Error{ErrorCode::kUnavailable, "no pipeline serves: " + lifecycle_.missing()};
+}
+
+// Audits and canaries are opened as the latest client's request was, so that no stage can tell
+// them.
+void SequenceLifecycle::match_clients(Sequence& sequence) {
+  GenerateRequest& request = sequence.request;
+  if (request.origin == Origin::kClient) {
+    embedding_ = request.embedding;
+    drafts_ = request.drafts;
+    return;
+  }
+  request.drafts = drafts_;
+  if (sequence.answer.empty()) request.embedding = embedding_;
 }
 
 // The audit gets its tokens with the receipts (release()); its events only report a failure.
