@@ -64,6 +64,15 @@ Status check_tokens(const GenerateRequest& request, const StepShape& shape) {
   return ok_status();
 }
 
+// What audits compute again is computed. But no stage may tell them from clients' requests, so they
+// have a scope as well: each one of its own.
+std::optional<Hash256> scope_of(const std::optional<Hash256>& secret, const Sequence& sequence) {
+  if (!secret) return std::nullopt;
+  const GenerateRequest& request = sequence.request;
+  if (request.origin == Origin::kClient) return cache_scope(*secret, request.policy);
+  return keyed_blake2b(*secret, as_bytes("sequence " + std::to_string(sequence.id.value)));
+}
+
 }  // namespace
 
 RequestBounds SequenceLifecycle::bounds(const RequestPolicy& policy) {
@@ -107,6 +116,8 @@ Status SequenceLifecycle::enqueue(std::vector<Submission>& sequences, SubmitAnsw
   for (Submission& one : sequences) {
     TRY(auto sequence, make_sequence(std::move(one)));
     sequence->id = SequenceId(next_sequence_ + made.size());
+    sequence->scope = scope_of(options_.cache_secret, *sequence);
+    match_clients(*sequence);
     made.push_back(std::move(sequence));
   }
   std::vector<SequenceId> ids;
@@ -132,10 +143,6 @@ Result<std::shared_ptr<Sequence>> SequenceLifecycle::make_sequence(Submission su
   sequence->answer = std::exchange(request.answer, {});
   sequence->request = std::move(request);
   sequence->events = std::move(submission.events);
-  // What audits compute again is computed.
-  if (options_.cache_secret && sequence->request.origin == Origin::kClient) {
-    sequence->scope = cache_scope(*options_.cache_secret, sequence->request.policy);
-  }
   TRY_VOID(validate(sequence->open(), options_.shape));
   if (scheduler_.serves()) {
     TRY_VOID(scheduler_.fits_somewhere(*sequence));
@@ -144,6 +151,19 @@ Result<std::shared_ptr<Sequence>> SequenceLifecycle::make_sequence(Submission su
   const bool waits = sequence->request.origin == Origin::kClient && lifecycle_.may_come();
   if (waits) return sequence;  // whether it fits is known when there is a pipeline (pop_unfit)
   return Error{ErrorCode::kUnavailable, "no pipeline serves: " + lifecycle_.missing()};
+}
+
+// Audits and canaries are opened as the latest client's request was, so that no stage can tell
+// them.
+void SequenceLifecycle::match_clients(Sequence& sequence) {
+  GenerateRequest& request = sequence.request;
+  if (request.origin == Origin::kClient) {
+    embedding_ = request.embedding;
+    drafts_ = request.drafts;
+    return;
+  }
+  request.drafts = drafts_;
+  if (sequence.answer.empty()) request.embedding = embedding_;
 }
 
 // The audit gets its tokens with the receipts (release()); its events only report a failure.
@@ -238,8 +258,8 @@ void SequenceLifecycle::admit() {
     ++totals_.admitted_total;
     if (!sequence->answer.empty()) ++totals_.resumed_total;
     totals_.prompt_tokens_total += sequence->prompt_tokens;
-    if (sequence->scope) totals_.prefix_queries_total += sequence->prompt_tokens;
     if (sequence->request.origin == Origin::kClient) {
+      if (sequence->scope) totals_.prefix_queries_total += sequence->prompt_tokens;
       newcomers_.saw(sequence->request);
     }
     sequence->events->on_admitted();

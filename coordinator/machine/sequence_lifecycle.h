@@ -72,6 +72,7 @@ class SequenceLifecycle : MachineParts {
   RequestBounds bounds(const RequestPolicy& policy);
   Status enqueue(std::vector<Submission>& sequences, SubmitAnswer& answer);
   Result<std::shared_ptr<Sequence>> make_sequence(Submission submission) const;
+  void match_clients(Sequence& sequence);
   void start_sequence(Sequence& sequence);
   Status take_cached(Epoch epoch, const std::vector<CachedPrefix>& all);
   Status take_scores(Epoch epoch, std::vector<SampledToken> scores);
@@ -94,6 +95,8 @@ class SequenceLifecycle : MachineParts {
   TimePoint unserved_since_;    // sequences that never ran wait, and no pipeline serves
   std::uint32_t last_largest_;  // positions of one sequence, when a pipeline served
   std::uint64_t next_sequence_;
+  std::uint32_t embedding_ = 0;  // of the latest client's request; likewise
+  bool drafts_ = true;
   std::uint64_t late_frames_ = 0;  // of older epochs; dropped
   CounterRate token_rate_;         // reported by the timer
   CounterRate prompt_rate_;

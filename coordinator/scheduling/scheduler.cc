@@ -471,7 +471,7 @@ void Scheduler::release(Sequence& sequence) {
     INVARIANT(pool->second.reserved >= sequence.pages, "pages are returned that were reserved");
     pool->second.reserved -= sequence.pages;
     admission_changed_ = true;
-    if (sequence.scope) {
+    if (sequence.scope && sequence.request.origin == Origin::kClient) {
       prefixes_.try_emplace(sequence.epoch, pool->second.pages)
           .first->second.left(sequence.known_chain());
     }

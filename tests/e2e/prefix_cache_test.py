@@ -69,8 +69,9 @@ class PrefixCache(unittest.TestCase):
             metrics = s.get("/metrics")[1]
             hits = sum(cached(answer) for answer in answers + again)
             asked = sum(answer["usage"]["prompt_tokens"] for answer in answers + again)
-            self.assertIn(f"hearth_prefix_cache_hits_total {hits}\n", metrics)
-            self.assertIn(f"hearth_prefix_cache_queries_total {asked}\n", metrics)
+            for name, tokens in (("hits", hits), ("queries", asked)):
+                self.assertIn(f'hearth_prefix_cache_{name}_total{{model_name="{s.model}"}} {tokens}\n',
+                              metrics)
             shown = swarm.wait_until(
                 lambda: (out := swarm.hearth("status", "--host", s.api)[1]) and
                 " cached" in out and out, "cached positions in hearth status")
@@ -140,7 +141,6 @@ class PrefixCache(unittest.TestCase):
                 self.assertEqual(told(answers), told(plain))
                 for before, now in zip(answers, answers[1:]):
                     self.assertGreater(cached(now), before["usage"]["prompt_tokens"] - 2 * PAGE)
-
 
     def test_a_loss_in_a_turn_that_was_cached(self):
         with swarm.Swarm(4, "--stages", "3") as s:

@@ -32,7 +32,7 @@ struct KeptRequest {
   bool stream = false;
   bool include_usage = false;
   bool return_token_ids = false;
-  // trust, verify, min_level and share; the others are not written.
+  // trust, verify, min_level, share and cache; the others are not written.
   RequestPolicy policy = {};
   std::uint32_t n = 1;  // choices of each prompt
   std::int64_t created = 0;
@@ -52,7 +52,7 @@ struct KeptRequest {
 // encode(SubmitMessage). The highest bit of n is `share`, the next one says that `receipt` follows
 // created: versions before them refuse such requests. In a chat the bit after those says that
 // `answer` follows created and receipt: a byte of flags (bit 0: several calls, bit 1: reasoning
-// apart), the tail, and names and parameters of tools in turn.
+// apart), the tail, and names and parameters of tools in turn. The two bits after that are `cache`.
 Bytes encode(const KeptRequest& request);
 
 // The model that encoded bytes are for. Any bytes.

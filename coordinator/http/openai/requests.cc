@@ -464,6 +464,7 @@ ApiResult<GenerationRequest> parse_embedding_request(const Json& body, const Mod
   parse_cache(fields, request);
   parse_trust(fields, request);
   parse_hearth(fields, request);
+  parse_cache(fields, request);
   if (fields.failed()) return fields.error();
   return request;
 }

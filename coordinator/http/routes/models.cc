@@ -11,6 +11,8 @@ OrderedJson model_object(const ServedModel& served) {
           {"created", served.created},
           {"owned_by", "hearth"},
           {"name", served.id},
+          {"capabilities",
+           OrderedJson::array({served.spec.gives_embeddings ? "embedding" : "completion"})},
           {"max_model_len", served.spec.context},
           {"system_fingerprint", served.fingerprint},
           {"meta",

@@ -484,7 +484,7 @@ TEST_F(BooksTest, TheRefereesDrawIsSharedByStagesAndWhatItLeavesIsCounted) {
   add(MemberEntry{cluster_key(), hash_of("cluster"), true});
   std::vector<std::uint64_t> expected;
   std::vector<std::uint64_t> all;
-  for (std::uint32_t i = 0; i < 400; ++i) {
+  for (std::uint32_t i = 0; i < 800; ++i) {
     all.push_back(add_window(0, i));
     all.push_back(add_window(1, i));
   }
@@ -499,7 +499,7 @@ TEST_F(BooksTest, TheRefereesDrawIsSharedByStagesAndWhatItLeavesIsCounted) {
   EXPECT_EQ(books_.refereed(kMillion), all);
   EXPECT_TRUE(books_.refereed(0).empty());
   EXPECT_EQ(books_.audits().refereed, expected.size());
-  ASSERT_GE(expected.size(), 2u) << "of 400 windows some";
+  ASSERT_GE(expected.size(), 2u) << "of 800 windows some";
   audit(expected[0], cluster_, hash_of("boundary 0"));  // whatever it says, it was computed
   audit(expected[1], auditor_, hash_of("another's"));
   add(VerdictEntry{expected[0], cluster_key(), Verdict::kFault, {}});

@@ -47,10 +47,13 @@ TEST(Entry, HasOneEncoding) {
   const auto parsed = parse_entry(unpaid);
   ASSERT_TRUE(parsed) << parsed.error().message;
   EXPECT_EQ(std::get<ReceiptEntry>(parsed->body).payer, PublicKey());
-  ReceiptEntry marked{key, {}, 7};
-  marked.receipt.front() = std::byte{1};
-  marked.receipt.back() = std::byte{2};
-  EXPECT_TRUE(std::ranges::equal(receipt_in(write_entry({77, marked})), marked.receipt));
+  EXPECT_EQ(receipt_in(unpaid).size(), kReceiptBytes);
+  ReceiptEntry whole{key, {}, 7};
+  whole.receipt.front() = std::byte{1};
+  whole.receipt.back() = std::byte{2};
+  const Bytes cached = write_entry({77, whole});
+  EXPECT_EQ(std::get<ReceiptEntry>(parse_entry(cached)->body).cached, 7U);
+  EXPECT_TRUE(std::ranges::equal(receipt_in(cached), whole.receipt));
   EXPECT_TRUE(receipt_in(write_entry({77, VestEntry{key}})).empty());
   EXPECT_FALSE(parse_entry(Bytes(9)));
   EXPECT_FALSE(parse_entry(Bytes(41, std::byte{12})));

@@ -165,7 +165,7 @@ export function chatView(main) {
     fileList.hidden = files.length === 0;
   }
   function drawModels() {
-    const names = server.models.map(each => each.id);
+    const names = server.models.filter(each => !each.capabilities?.includes('embedding')).map(each => each.id);
     if (names.join('\n') !== [...model.options].map(each => each.value).join('\n')) {
       replace(model, names.map(name => h('option', {value: name}, name)));
     }

@@ -302,6 +302,26 @@ TEST_F(EmbeddingTest, GoesToItsOwnerWithTheOnlyToken) {
   EXPECT_TRUE(swarm.machine->status().ready);
 }
 
+TEST_F(EmbeddingTest, AuditsAreOpenedAsClientsRequestsAre) {
+  serve();
+  const auto audit = [this] {
+    GenerateRequest request{{1, 2, 3}, {}, false, {}};
+    request.sampling.max_tokens = 1;
+    request.origin = Origin::kAudit;
+    EXPECT_TRUE(swarm.machine->submit(std::move(request), std::make_shared<Owner>()).ok());
+    return opened();
+  };
+  EXPECT_EQ(audit().embedding, 0U);
+  embed(2);
+  EXPECT_EQ(audit().embedding, 2U);
+  GenerateRequest plain{{1, 2, 3}, {}, false, {}};
+  plain.sampling.max_tokens = 1;
+  plain.drafts = false;
+  ASSERT_TRUE(swarm.machine->submit(std::move(plain), std::make_shared<Owner>()).ok());
+  EXPECT_FALSE(audit().drafts);
+  EXPECT_EQ(audit().embedding, 0U);
+}
+
 // What no stage that keeps the protocol says ends its pipeline, not the process.
 TEST_F(EmbeddingTest, WhatNobodyAskedForEndsThePipeline) {
   using Say = std::function<void(EmbeddingTest&, std::uint64_t id, std::uint64_t plain)>;

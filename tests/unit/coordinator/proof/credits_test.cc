@@ -22,6 +22,8 @@ PublicKey payer_of(unsigned char number) { return testing::receipt_key(number).p
 TEST(DearestTest, IsWhatAllItsReceiptsWouldCostAtMost) {
   EXPECT_EQ(*dearest({}, 30, 100, 10), 30 * (100 + 5 * 10) + 30 * (100 + 5 * 10) / 10);
   EXPECT_EQ(*dearest({}, 1, 1, 0), 1);
+  const std::int64_t pay = 30 * (100 - 64 + 5 * 10) + 30 * 64 / 10;
+  EXPECT_EQ(*dearest({}, 30, 100, 10, 64), pay + pay / 10) << "cached tokens cost a tenth";
   constexpr auto kHuge = std::numeric_limits<std::uint64_t>::max();
   for (const std::uint64_t layers : {std::uint64_t{1}, std::uint64_t{65'535}, kHuge}) {
     EXPECT_FALSE(dearest({}, layers, kHuge, 0)) << layers;
@@ -212,7 +214,9 @@ class Market {
       credits_->posted(books_.postings());
       const auto parsed = ledger::parse_entry(entry);
       const auto* receipt = std::get_if<ledger::ReceiptEntry>(&parsed->body);
-      if (receipt != nullptr) ++(receipt->payer == PublicKey() ? unpaid : paid);
+      if (receipt == nullptr) continue;
+      ++(receipt->payer == PublicKey() ? unpaid : paid);
+      if (receipt->cached > 0) ++cached;
     }
     for (unsigned char i = 0; i < 3; ++i) {
       const PublicKey payer = payer_of(static_cast<unsigned char>(70 + i));
@@ -239,6 +243,7 @@ class Market {
   }
   std::size_t paid = 0;
   std::size_t unpaid = 0;
+  std::size_t cached = 0;
 
  private:
   struct Running {
@@ -261,6 +266,7 @@ class Market {
     }
     one.request.epoch = epoch_;
     one.request.prompt_tokens = static_cast<std::uint32_t>(1 + pick(40));
+    one.request.cached = static_cast<std::uint32_t>(pick(one.request.prompt_tokens));
     one.max_tokens = static_cast<std::uint32_t>(1 + pick(40));
     const auto price = dearest({}, 4, one.request.prompt_tokens, one.max_tokens);
     auto holds = credits_->reserve(payer_of(static_cast<unsigned char>(70 + pick(3))),
@@ -352,6 +358,7 @@ class Market {
 TEST(CreditsMarketTest, TheBooksNeverRefuseAReceiptForLackOfCredit) {
   std::size_t paid = 0;
   std::size_t unpaid = 0;
+  std::size_t cached = 0;
   for (std::uint64_t seed = 1; seed <= 12; ++seed) {
     Market market(seed);
     for (int i = 0; i < 600; ++i) {
@@ -364,9 +371,11 @@ TEST(CreditsMarketTest, TheBooksNeverRefuseAReceiptForLackOfCredit) {
     market.settle();
     paid += market.paid;
     unpaid += market.unpaid;
+    cached += market.cached;
   }
   EXPECT_GT(paid, 200u);
   EXPECT_GT(unpaid, 0u) << "what was computed twice is paid once";
+  EXPECT_GT(cached, 100u) << "receipts of prompts that were cached in part";
 }
 
 }  // namespace

@@ -80,6 +80,7 @@ TEST(KeptRequestTest, FieldsOutOfTheirRangeAreNamed) {
     EXPECT_NE(why(change).find(word), std::string::npos) << word << ": " << why(change);
   };
   expect("with verify 3", [](R& r) { r.policy.verify = static_cast<Verify>(3); });
+  expect("cache is 3", [](R& r) { r.policy.cache = static_cast<CacheScope>(3); });
   expect("n is 0", [](R& r) { r.n = 0; });
   expect("n is 9", [](R& r) { r.n = limits::kChoices + 1; });
   expect("stop has 17", [](R& r) { r.stop.assign(limits::kStopStrings + 1, "x"); });

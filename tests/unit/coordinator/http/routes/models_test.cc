@@ -224,6 +224,9 @@ TEST_F(EmbeddersTest, AModelGivesEmbeddingsOrGenerates) {
   }
   EXPECT_EQ(call("POST", "/api/show", R"({"model": "embedder"})")["capabilities"],
             Json::array({"embedding"}));
+  const Json models = call("GET", "/v1/models")["data"];
+  EXPECT_EQ(models[0]["capabilities"], Json::array({"completion"}));
+  EXPECT_EQ(models[1]["capabilities"], Json::array({"embedding"}));
 }
 
 TEST_F(EmbeddersTest, EachInputIsASequence) {
