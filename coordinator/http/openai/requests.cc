@@ -461,7 +461,6 @@ ApiResult<GenerationRequest> parse_embedding_request(const Json& body, const Mod
   if (fields.integer("embd_normalize", -1, kInt32Max).value_or(kLength) != kLength) {
     fields.refuse("embd_normalize", "other than 2 is not supported: embeddings have length 1");
   }
-  parse_cache(fields, request);
   parse_trust(fields, request);
   parse_hearth(fields, request);
   parse_cache(fields, request);
