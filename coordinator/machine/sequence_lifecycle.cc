@@ -369,10 +369,11 @@ Status SequenceLifecycle::take_cached(Epoch epoch, const std::vector<CachedPrefi
     REQUIRE(sequence && sequence->epoch == epoch && !sequence->released,
             "cached positions of sequence " + std::to_string(one.sequence.value) +
                 ", which is not on this pipeline");
-    TRY(const bool told, sequence->take_cached(one.positions));
+    const std::uint32_t most = scheduler_.cached_most(*sequence);
+    TRY(const bool told, sequence->take_cached(one.positions, most));
     if (!told) continue;
-    totals_.prefix_hits_total += one.positions;
-    if (!sequence->ended && !sequence->stopped) sequence->events->on_cached(one.positions);
+    totals_.prefix_hits_total += sequence->cached;
+    if (!sequence->ended && !sequence->stopped) sequence->events->on_cached(sequence->cached);
   }
   return ok_status();
 }

@@ -474,9 +474,15 @@ void Scheduler::release(Sequence& sequence) {
     if (sequence.scope && sequence.request.origin == Origin::kClient) {
       prefixes_.try_emplace(sequence.epoch, pool->second.pages)
           .first->second.left(sequence.known_chain());
+      ended_.left(sequence.known_chain());
     }
   }
   remove_done(sequence);
+}
+
+// A page that is not whole may have been found behind the last whole one.
+std::uint32_t Scheduler::cached_most(Sequence& sequence) const {
+  return ended_.found(sequence.known_chain()) * kPrefixPage + kPrefixPage - 1;
 }
 
 void Scheduler::end(Sequence& sequence) {

@@ -42,6 +42,9 @@ struct KvPool {
   bool checking = false;  // runs audits only, of those that newcomers may compute
 };
 
+// Pages with which sequences that ended began, remembered over all pipelines: 8 million tokens.
+inline constexpr std::uint32_t kEndedPages = 1U << 18;
+
 class Scheduler {
  public:
   void add_pool(Epoch epoch, std::uint32_t pages, std::uint32_t page_tokens,
@@ -97,6 +100,8 @@ class Scheduler {
   void remove_waiting(SequenceId id);
   // Its KV is free: pages are returned. The sequence stays until it has ended, too.
   void release(Sequence& sequence);
+  // Positions of its prompt that stages can have kept of sequences that ended before it, at most.
+  std::uint32_t cached_most(Sequence& sequence) const;
   void end(Sequence& sequence);
 
   std::uint32_t waiting() const { return static_cast<std::uint32_t>(waiting_.size()); }
@@ -123,6 +128,7 @@ class Scheduler {
 
   std::map<Epoch, KvPool> pools_;
   std::map<Epoch, PrefixMap> prefixes_;  // of those pipelines
+  PrefixMap ended_{kEndedPages};         // beginnings of what ended on any pipeline, so far back
   TimePoint last_token_{};               // of all pipelines
   Waiting waiting_;  // interrupted ones first, each part in the order of arrival
   FairShare shares_;

@@ -1,5 +1,6 @@
 #include "coordinator/scheduling/sequence.h"
 
+#include <algorithm>
 #include <iterator>
 #include <string>
 
@@ -32,7 +33,7 @@ std::optional<Hash256> cache_scope(const Hash256& secret, const RequestPolicy& p
   return std::nullopt;
 }
 
-Result<bool> Sequence::take_cached(std::uint32_t positions) {
+Result<bool> Sequence::take_cached(std::uint32_t positions, std::uint32_t most) {
   const std::string name = "sequence " + std::to_string(id.value);
   REQUIRE(scope && positions < tokens_known(), name + " has " + std::to_string(positions) +
                                                    " cached positions of " +
@@ -40,8 +41,8 @@ Result<bool> Sequence::take_cached(std::uint32_t positions) {
   REQUIRE(!token_at, name + " has cached positions after its first token");
   if (lost || !answer.empty()) return false;
   REQUIRE(cached == 0, name + " has cached positions for the second time");
-  cached = positions;
-  return true;
+  cached = std::min(positions, most);
+  return cached > 0;
 }
 
 Status Sequence::take(const SampledToken& token) {

@@ -63,9 +63,9 @@ struct Sequence {
   // Keeps the token. A repeated one must be the same as before. kInvalidInput when this cannot be
   // the sequence's next token.
   Status take(const SampledToken& token);
-  // Before its first token, once. True: its owner is to be told. What an interrupted sequence left
-  // itself, and finds again, is not cached.
-  Result<bool> take_cached(std::uint32_t positions);
+  // Before its first token, once; counted are `most` of them at most. True: its owner is to be
+  // told. What an interrupted sequence left itself, and finds again, is not cached.
+  Result<bool> take_cached(std::uint32_t positions, std::uint32_t most);
   // Its pipeline and its KV are lost: it waits again. `failed`: false when an owner took a machine.
   void interrupt(TimePoint now, Duration patience, bool failed);
   // Its chain over all tokens that it has; empty without a scope.

@@ -24,28 +24,32 @@ struct CachedPromptsTest : ::testing::Test {
     swarm.join("b");
     swarm.complete_all(8);
   }
-  SequenceOpen submit(Origin origin) {
-    GenerateRequest request{{1, 2, 3}, {}, false, {}};
+  SequenceOpen submit(Origin origin, std::vector<TokenId> prompt = {1, 2, 3}) {
+    const auto length = static_cast<std::uint32_t>(prompt.size());
+    GenerateRequest request{std::move(prompt), {}, false, {}};
     request.sampling.max_tokens = 8;
     request.origin = origin;
     owner = std::make_shared<Owner>();
-    owner->prompt = 3;
+    owner->prompt = length;
     owner->id = swarm.machine->submit(std::move(request), owner)->value;
     EXPECT_TRUE(owner->admitted);
     const Ring& ring = swarm.rings.rbegin()->second;
     return decode_submit(swarm.data.sent[ring.first].back().payload, swarm.options.shape)->open;
   }
-  void answer(TokenId token, std::uint32_t cached) {
+  void answer(TokenId token, std::uint32_t cached, bool last = false) {
     Ring& ring = swarm.rings.rbegin()->second;
     SampledToken one;
     one.sequence = SequenceId(owner->id);
-    one.position = 3 + owner->tokens;
+    one.position = static_cast<Position>(owner->prompt + owner->tokens);
     one.token = token;
+    if (last) one.finish = FinishReason::kStop;
+    std::vector<SequenceId> released;
+    if (last) released.push_back(SequenceId(owner->id));
     swarm.data.receive(ring.last, FrameType::kTokens,
                        encode(StepTokens{Epoch(swarm.rings.rbegin()->first),
                                          StepId(ring.step++),
                                          {one},
-                                         {},
+                                         released,
                                          {},
                                          {{SequenceId(owner->id), cached}}}));
   }
@@ -61,6 +65,18 @@ TEST_F(CachedPromptsTest, AreToldBeforeTheFirstTokenAndCounted) {
   answer(6, 2);
   EXPECT_EQ(owner->tokens, 1U) << "a stage that tells it again breaks the protocol";
   EXPECT_EQ(swarm.machine->status().prefix_hits_total, 2U);
+}
+
+// Its last stage tells what it likes: what it gives away is the other stages'.
+TEST_F(CachedPromptsTest, CountNoFurtherThanRequestsThatEndedBeganLikeThem) {
+  serve(true);
+  const std::vector<TokenId> prompt(40, 1);
+  submit(Origin::kClient, prompt);
+  answer(5, 39, true);
+  EXPECT_EQ(owner->cached, 31U) << "no page of it was computed before";
+  submit(Origin::kClient, prompt);
+  answer(5, 39, true);
+  EXPECT_EQ(owner->cached, 39U);
 }
 
 TEST_F(CachedPromptsTest, ShareWithNoneWhereTheServerHasNoCache) {

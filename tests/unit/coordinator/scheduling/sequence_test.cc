@@ -64,16 +64,27 @@ TEST(Sequence, WhatIsInterruptedHasNoLastTokenOnItsNextPipeline) {
 
 TEST(Sequence, IsToldOnceWhatOfItsPromptWasCached) {
   Sequence sequence = fresh();
-  EXPECT_FALSE(sequence.take_cached(2).ok()) << "it shares with none";
+  EXPECT_FALSE(sequence.take_cached(2, 9).ok()) << "it shares with none";
   sequence.scope = Hash256();
   EXPECT_EQ(sequence.open().scope, Hash256());
-  EXPECT_FALSE(sequence.take_cached(3).ok()) << "all of its prompt: one row gives the token";
-  EXPECT_TRUE(*sequence.take_cached(2));
+  EXPECT_FALSE(sequence.take_cached(3, 9).ok()) << "all of its prompt: one row gives the token";
+  EXPECT_TRUE(*sequence.take_cached(2, 9));
   EXPECT_EQ(sequence.cached, 2U);
-  EXPECT_FALSE(sequence.take_cached(2).ok()) << "twice";
+  EXPECT_FALSE(sequence.take_cached(2, 9).ok()) << "twice";
   sequence.interrupt(TimePoint{}, Duration{}, true);
   EXPECT_EQ(sequence.cached, 0U) << "the next pipeline's receipts are of what it computes";
-  EXPECT_FALSE(*sequence.take_cached(2)) << "what it left itself";
+  EXPECT_FALSE(*sequence.take_cached(2, 9)) << "what it left itself";
+}
+
+TEST(Sequence, CountsNoMoreAsCachedThanCanBe) {
+  Sequence one = fresh();
+  one.scope = Hash256();
+  EXPECT_TRUE(*one.take_cached(2, 1));
+  EXPECT_EQ(one.cached, 1U);
+  Sequence other = fresh();
+  other.scope = Hash256();
+  EXPECT_FALSE(*other.take_cached(2, 0));
+  EXPECT_EQ(other.cached, 0U);
 }
 
 TEST(Sequence, ScopesAreOfKeysAndOfAllWhoShare) {
