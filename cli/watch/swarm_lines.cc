@@ -55,6 +55,19 @@ std::string kv_text(const client::NodeView& node) {
   return text;
 }
 
+// The stage with the least room: a prompt is cached only as far as all stages have it.
+void add_kv(const client::SwarmView& view, Lines& lines) {
+  const client::NodeView* least = nullptr;
+  for (const client::NodeView& node : view.nodes) {
+    if (!node.placed || node.kv_tokens == 0) continue;
+    if (least == nullptr || node.kv_tokens < least->kv_tokens) least = &node;
+  }
+  if (least == nullptr || least->kv_tokens_kept == 0) return;
+  lines.push_back("kv      " + std::to_string(least->kv_tokens_used) + " of " +
+                  counted(least->kv_tokens, "position") + " in use, " +
+                  std::to_string(least->kv_tokens_kept) + " cached for prompts that begin alike");
+}
+
 std::string layers_bar(const client::NodeView& node, std::uint32_t layers) {
   if (!node.placed || layers == 0) return "-";
   return bar(static_cast<double>(node.layers.begin) / layers,
@@ -340,6 +353,7 @@ Lines status_lines(const client::SwarmView& view) {
                      " layers, " + format_bytes(view.model_bytes) + ")" + cluster_text(view),
                  std::string("ready   ") + (view.ready ? "yes" : "no"),
                  "rates   " + rates_text(view)};
+  add_kv(view, lines);
   add_remarks(view, lines);
   NodeTable table(view, {"NODE", "STATE", "STAGE", "LAYERS", "ISA", "THREADS", "WEIGHTS", "TOK/S",
                          "BUSY", "ROWS"});

@@ -75,7 +75,7 @@ class PrefixCache(unittest.TestCase):
             shown = swarm.wait_until(
                 lambda: (out := swarm.hearth("status", "--host", s.api)[1]) and
                 " cached" in out and out, "cached positions in hearth status")
-            self.assertRegex(shown, r"of \d+, \d+ cached")
+            self.assertRegex(shown, r"\d+ of \d+ positions in use, \d+ cached")
             # What shares with all is another scope, and so is an echo that is scored.
             shared = [chat(s, system(1) + [{"role": "user", "content": "Hello"}], cache="shared")
                       for _ in range(2)]

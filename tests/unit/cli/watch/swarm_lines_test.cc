@@ -136,6 +136,17 @@ TEST(StatusLines, NodesRangesStatesAndRates) {
                    "attic  serving  2      10-19   avx2  2        36.0 MB  120    50%   1234"}));
 }
 
+TEST(StatusLines, TheRoomOfTheStageThatHasTheLeast) {
+  client::SwarmView view = serving();
+  EXPECT_NE(status_lines(view)[3].substr(0, 3), "kv ") << "nothing is cached";
+  view.nodes[0].kv_tokens = 3'200;
+  view.nodes[1].kv_tokens = 1'600;
+  view.nodes[1].kv_tokens_used = 64;
+  view.nodes[1].kv_tokens_kept = 320;
+  EXPECT_EQ(status_lines(view)[3],
+            "kv      64 of 1600 positions in use, 320 cached for prompts that begin alike");
+}
+
 TEST(StatusLines, WhoIsAwayUntilWhenAndWhy) {
   client::SwarmView view = serving();
   const std::string until = date_text(1'700'000'000);
