@@ -91,7 +91,7 @@ Status check_draft(const BatchRow& row, const BatchRow* before, const Known& kno
   const bool behind_draft = before != nullptr && before->draft();
   REQUIRE(row.draft() || !behind_draft, where + ": follows a draft and is not one");
   if (!row.draft()) return ok_status();
-  REQUIRE(before != nullptr && before->sampled(), where + ": a draft follows no sampled row");
+  REQUIRE(before == nullptr || before->sampled(), where + ": a draft follows no sampled row");
   REQUIRE(row.sampled() && row.position >= known.prompt_tokens, where,
           ": drafts are sampled, behind a prompt of ", known.prompt_tokens, " tokens");
   return ok_status();

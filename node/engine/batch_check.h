@@ -34,7 +34,14 @@ struct StageSequence {
   SamplerParams sampler;  // these two on the last stage only
   TokenHistory history;
   std::optional<AnswerGrammar> grammar;  // likewise, of sequences that have one
-  // Of its latest rows, where they were drafts: reported once a later step keeps them.
+  // Last stage: what its newest row drew, where the sequence goes on behind it. The next step may
+  // begin with a draft of that token.
+  struct Drawn {
+    Position position = 0;  // of the token
+    TokenId token = 0;
+  };
+  std::optional<Drawn> drawn;
+  // Of its latest rows, where they were drafts: reported once a later step goes on behind them.
   std::vector<RowHash> unsettled;
 
   // A row is another one than the kept one at its position.

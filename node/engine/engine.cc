@@ -257,6 +257,7 @@ void StageEngine::truncate(const StepBatch& batch) {
     sequence.history.keep_generated(length - sequence.open.prompt_tokens);
     if (sequence.grammar) sequence.grammar->keep(length - sequence.open.prompt_tokens);
     std::erase_if(sequence.unsettled, [&](const RowHash& hash) { return hash.position >= length; });
+    if (sequence.drawn && sequence.drawn->position > length) sequence.drawn.reset();
     if (sequence.failed_at && *sequence.failed_at >= length) sequence.failed_at.reset();
   }
 }

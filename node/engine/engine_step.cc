@@ -40,6 +40,12 @@ void note_forced(Step& step, std::size_t index) {
   if (!forced.empty()) drafts_of(step, token.sequence).forced = std::move(forced);
 }
 
+// Whether a draft is the token that the row before it drew, in this step or in an earlier one.
+bool was_drawn(const StageSequence& sequence, const BatchRow& row) {
+  return sequence.drawn && sequence.drawn->position == row.position &&
+         sequence.drawn->token == row.token;
+}
+
 }  // namespace
 
 void collect_tokens(Step& step) {
@@ -49,19 +55,21 @@ void collect_tokens(Step& step) {
     }
   }
   const std::vector<BatchRow>& rows = step.batch.rows;
-  bool dropped = false;  // the rest of the row's sequence
   for (std::size_t i = 0; i < rows.size(); ++i) {
-    if (i == 0 || rows[i].sequence != rows[i - 1].sequence) dropped = false;
+    StageSequence& sequence = *step.sequences[i];
+    const bool right = !rows[i].draft() || was_drawn(sequence, rows[i]);
     if (rows[i].draft()) {
-      const SampledToken& before = step.drawn[i - 1];
-      dropped = dropped || before.finish != FinishReason::kNone || before.token != rows[i].token;
       DraftCount& count =
           drafts_of(step, rows[i].sequence).counts[static_cast<std::size_t>(rows[i].kind())];
       ++count.drafted;
-      if (!dropped) ++count.accepted;
+      if (right) ++count.accepted;
     }
-    if (!rows[i].sampled() || dropped) continue;
+    sequence.drawn.reset();  // behind a wrong draft nothing is right
+    if (!rows[i].sampled() || !right) continue;
     collect_token(step, i);
+    if (step.drawn[i].finish == FinishReason::kNone) {
+      sequence.drawn = {step.drawn[i].position, step.drawn[i].token};
+    }
     const bool goes_on = i + 1 < rows.size() && rows[i + 1].sequence == rows[i].sequence &&
                          rows[i + 1].token == step.drawn[i].token;
     if (!goes_on) note_forced(step, i);
@@ -78,7 +86,8 @@ void settle_hashes(Step& step) {
   for (std::size_t i = 0; i < step.batch.rows.size(); ++i) {
     StageSequence& sequence = *step.sequences[i];
     if (!sequence.open.report_hashes) continue;
-    if (i == 0 || step.sequences[i - 1] != &sequence) settle_sequence(sequence);
+    const bool first = i == 0 || step.sequences[i - 1] != &sequence;
+    if (first && !step.batch.rows[i].draft()) settle_sequence(sequence);
     INVARIANT(hash != step.result.hashes.end(), "every reported row has its hash");
     (step.batch.rows[i].draft() ? sequence.unsettled : settled).push_back(*hash++);
   }

@@ -46,6 +46,7 @@ void WindowReceipts::step(const StepBatch& batch, ByteSpan in,
     add_row(batch.rows[i], part(in, i, rows), part(batch.activations, i, rows));
   }
   settle_drawn(drawn);
+  if (assignment_.is_last()) reject_undrawn(batch, drawn);
   for (const SequenceId sequence : batch.releases) {
     const auto found = open_.find(sequence);
     if (found == open_.end()) continue;
@@ -73,6 +74,20 @@ void WindowReceipts::settle_drawn(std::span<const SampledToken> drawn) {
     if (first) open.drawn.erase(open.drawn.begin(), open.drawn.lower_bound(position));
     const bool last = i + 1 == drawn.size() || drawn[i + 1].sequence != drawn[i].sequence;
     if (last && open.first() + open.tokens.size() > position) open.has_rejected = true;
+  }
+}
+
+// Drafts that go on behind an earlier step's, of which nothing was drawn.
+void WindowReceipts::reject_undrawn(const StepBatch& batch, std::span<const SampledToken> drawn) {
+  for (std::size_t i = 0; i < batch.rows.size(); ++i) {
+    const SequenceId sequence = batch.rows[i].sequence;
+    const bool begins = i == 0 || batch.rows[i - 1].sequence != sequence;
+    if (!begins || !batch.rows[i].draft()) continue;
+    const auto found = open_.find(sequence);
+    if (found == open_.end()) continue;
+    if (std::ranges::find(drawn, sequence, &SampledToken::sequence) == drawn.end()) {
+      found->second.has_rejected = true;
+    }
   }
 }
 

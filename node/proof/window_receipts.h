@@ -103,6 +103,7 @@ class WindowReceipts {
   void add_row(const BatchRow& row, ByteSpan in, ByteSpan out);
   void note_drawn(std::span<const SampledToken> drawn);
   void settle_drawn(std::span<const SampledToken> drawn);
+  void reject_undrawn(const StepBatch& batch, std::span<const SampledToken> drawn);
   void finish(Open& open);
   void claim(const ledger::Receipt& receipt, TimePoint begun,
              const std::optional<ledger::ShownRow>& shown);

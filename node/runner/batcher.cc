@@ -12,7 +12,21 @@
 namespace hearth::node {
 namespace {
 
+// Drafts that others follow in the next step: as many as are all right with these odds, or a few.
+constexpr double kStepOdds = 0.7;
+constexpr std::uint32_t kFewDrafts = 4;
+constexpr double kLeastOdds = 0.3;  // of all drafts under way, for others to follow them
 constexpr std::size_t kIntervals = 2 * limits::kRunningSequences;  // of ids, remembered
+
+// Of drafts with these odds, how many one step takes where the next ones go into the step behind.
+std::uint32_t step_of(std::span<const double> odds) {
+  double right = 1.0;
+  std::uint32_t count = 0;
+  while (count < odds.size() && (count < kFewDrafts || right * odds[count] >= kStepOdds)) {
+    right *= odds[count++];
+  }
+  return count;
+}
 
 std::string name_of(SequenceId sequence) { return "sequence " + std::to_string(sequence.value); }
 
@@ -66,6 +80,7 @@ Status Batcher::submit(SubmitMessage message) {
 
 void Batcher::end(SequenceId id) {
   const auto found = sequences_.find(id);
+  if (found->second.drafting > 0) void_drafts(id);
   if (!found->second.decoding()) std::erase(prompts_[found->second.background ? 1 : 0], id);
   std::erase(returned_, id);
   if (found->second.opened) {
@@ -81,7 +96,7 @@ void Batcher::end(SequenceId id) {
 void Batcher::cancel(SequenceId id) {
   const auto found = sequences_.find(id);
   if (found == sequences_.end()) return;
-  if (!found->second.drafting) return end(id);
+  if (found->second.drafting == 0) return end(id);
   found->second.cancelled = true;
 }
 
@@ -99,7 +114,7 @@ Result<std::vector<Batcher::Answered>> Batcher::check(const StepInFlight& step,
     if (found == step.samples.end() || found->sequence != first.sequence) {
       found = std::ranges::find(step.samples, first.sequence, &Samples::sequence);
     }
-    const bool known = found != step.samples.end();
+    const bool known = found != step.samples.end() && may_answer(*found);
     for (std::size_t i = 0; i < end - begin; ++i) {
       const SampledToken& token = given[begin + i];
       REQUIRE(known && i < found->most() && token.position == found->first + i, where,
@@ -120,22 +135,31 @@ Result<std::vector<Batcher::Answered>> Batcher::check(const StepInFlight& step,
             " at position ", found->first + (end - begin));
     all.push_back({given.subspan(begin, end - begin), &*found});
   }
-  const auto missing = std::find(answered.begin(), answered.end(), false);
-  REQUIRE(missing == answered.end(), where, " lacks the token of ",
-          name_of(step.samples[static_cast<std::size_t>(missing - answered.begin())].sequence));
+  for (std::size_t i = 0; i < step.samples.size(); ++i) {
+    REQUIRE(answered[i] || !may_answer(step.samples[i]), where, " lacks the token of ",
+            name_of(step.samples[i].sequence));
+  }
   return all;
+}
+
+// Of drafts behind those of an earlier step, which was answered before, there are tokens where
+// the first one was right: then they are not void.
+bool Batcher::may_answer(const Samples& samples) const {
+  if (samples.count > 0) return true;
+  const auto found = sequences_.find(samples.sequence);
+  if (samples.void_now || found == sequences_.end()) return false;
+  const Drafts& drafts = found->second.drafts;
+  return samples.first == drafts.first;
 }
 
 Status Batcher::on_tokens(const StepTokens& tokens, Duration took) {
   REQUIRE(tokens.epoch == options_.epoch, "tokens of epoch ", tokens.epoch.value,
           ", this is epoch ", options_.epoch.value);
-  const auto found = std::find_if(in_flight_.begin(), in_flight_.end(),
-                                  [&](const StepInFlight& one) { return one.step == tokens.step; });
-  REQUIRE(found != in_flight_.end(), "step ", tokens.step.value,
-          " is answered and is not in flight");
-  TRY(const std::vector<Answered> answers, check(*found, tokens));
-  const StepInFlight step = std::move(*found);
-  in_flight_.erase(found);
+  REQUIRE(!in_flight_.empty() && in_flight_.front().step == tokens.step, "step ", tokens.step.value,
+          " is answered and is not the oldest in flight");
+  TRY(const std::vector<Answered> answers, check(in_flight_.front(), tokens));
+  const StepInFlight step = std::move(in_flight_.front());
+  in_flight_.pop_front();
   if (step.timed) costs_.take(step.rows, took);
   pace_prompts(step, took);
   for (const Answered& answered : answers) {
@@ -177,24 +201,52 @@ void Batcher::take(const Answered& answered, std::span<const TokenId> forced) {
   Sequence& sequence = found->second;
   const SampledToken& last = answered.tokens.back();
   if (!answered.samples->drafts.empty()) {
-    INVARIANT(sequence.drafting && last.position <= sequence.next,
+    INVARIANT(sequence.drafting > 0 && last.position <= sequence.next,
               "drafts that are answered were sent");
-    sequence.drafting = false;
-    if (last.position < sequence.next) {
-      sequence.truncate = last.position;
-      sequence.next = last.position;
-    }
+    --sequence.drafting;
   }
-  if (last.finish != FinishReason::kNone || sequence.cancelled) return end(id);
+  const bool more = goes_on(sequence, answered);
+  if (!more && !answered.samples->drafts.empty() && last.position < sequence.next) {
+    sequence.truncate = last.position;
+    sequence.next = last.position;
+  }
+  if (!more && sequence.drafting > 0) void_drafts(id);
+  if (last.finish != FinishReason::kNone || (sequence.cancelled && !more)) return end(id);
   if (last.position < sequence.submitted) return;
-  sequence.token = last.token;
-  returned_.push_back(id);
+  if (!more) {
+    sequence.token = last.token;
+    returned_.push_back(id);
+  }
   if (!may_draft(sequence)) return;
   rate_forced(sequence, answered.tokens);
   for (const SampledToken& token : answered.tokens) {
     if (token.position >= sequence.submitted) add_token(sequence, token.token);
   }
-  draft(sequence, forced);
+  if (more) {
+    draft_further(sequence, last.position + 1);
+  } else {
+    draft(sequence, forced);
+  }
+}
+
+// Whether the answer's last token was drafted, and is under way in a later step already.
+bool Batcher::goes_on(const Sequence& sequence, const Answered& answered) const {
+  const SampledToken& last = answered.tokens.back();
+  const Drafts& drafts = sequence.drafts;
+  const bool all = last.position + 1 == answered.samples->end();
+  if (!all || sequence.drafting == 0 || last.finish != FinishReason::kNone) return false;
+  INVARIANT(last.position >= drafts.first && last.position - drafts.first < drafts.sent,
+            "drafts under way follow each other");
+  return drafts.tokens[last.position - drafts.first] == last.token;
+}
+
+void Batcher::void_drafts(SequenceId id) {
+  for (StepInFlight& step : in_flight_) {
+    for (Samples& samples : step.samples) {
+      if (samples.sequence == id && samples.count == 0) samples.void_now = true;
+    }
+  }
+  sequences_.at(id).drafting = 0;
 }
 
 // --- drafts ---
@@ -209,8 +261,10 @@ void Batcher::add_token(Sequence& sequence, TokenId token) {
 void Batcher::rate_forced(Sequence& sequence, std::span<const SampledToken> tokens) {
   const Drafts& drafts = sequence.drafts;
   if (drafts.kind != DraftKind::kGrammar) return;
-  for (std::size_t i = 0; i < std::min(tokens.size(), drafts.tokens.size()); ++i) {
-    const bool right = tokens[i].token == drafts.tokens[i];
+  for (const SampledToken& token : tokens) {
+    if (token.position < drafts.first) continue;
+    if (token.position - drafts.first >= drafts.tokens.size()) return;
+    const bool right = token.token == drafts.tokens[token.position - drafts.first];
     sequence.odds.take(DraftOdds::kForced, right);
     if (!right) return;
   }
@@ -218,36 +272,65 @@ void Batcher::rate_forced(Sequence& sequence, std::span<const SampledToken> toke
 
 // Rows beyond these give no token that is wanted. The last row of a receipt's window is not
 // drafted: a stage claims it at once and cannot take it back.
-std::size_t Batcher::draft_room(const Sequence& sequence) const {
+std::size_t Batcher::draft_room(const Sequence& sequence, Position first) const {
   const std::uint64_t end =
       std::uint64_t{sequence.open.prompt_tokens} + sequence.open.sampling.max_tokens - 1;
-  const Position first = sequence.next + 1;
   const std::uint64_t left = end > first ? end - first : 0;
   const std::uint64_t in_window = limits::kWindowPositions - 1 - first % limits::kWindowPositions;
-  return std::min({left, in_window, std::uint64_t{options_.draft_rows}});
+  const std::uint64_t steps = options_.batches_in_flight;
+  return std::min({left, in_window, steps * options_.draft_rows});
 }
 
 void Batcher::draft(Sequence& sequence, std::span<const TokenId> forced) {
   Drafts& drafts = sequence.drafts;
-  drafts.tokens.clear();
-  drafts.odds.clear();
-  const std::size_t most = draft_room(sequence);
+  const Position first = sequence.next + 1;
+  const std::size_t most = draft_room(sequence, first);
   if (options_.draft) {
-    drafts.tokens = options_.draft(sequence.open, sequence.next + 1);
+    drafts = {};
+    drafts.first = first;
+    drafts.tokens = options_.draft(sequence.open, first);
     drafts.tokens.resize(std::min(drafts.tokens.size(), most));
     return;
   }
   const TokenLookup::Match match = sequence.lookup.find(most);
-  drafts = drafts_of(sequence, match.next, DraftKind::kLookup, match.length);
-  const std::span<const TokenId> first = forced.first(std::min(forced.size(), most));
-  Drafts other = drafts_of(sequence, first, DraftKind::kGrammar, DraftOdds::kForced);
+  drafts = drafts_of(sequence, match.next, DraftKind::kLookup, match.length, first);
+  const std::span<const TokenId> begin = forced.first(std::min(forced.size(), most));
+  Drafts other = drafts_of(sequence, begin, DraftKind::kGrammar, DraftOdds::kForced, first);
   if (tokens_expected(other.odds) > tokens_expected(drafts.odds)) drafts = std::move(other);
 }
 
+// The drafts under way are right so far: what is expected from `first` on, where it begins as they
+// go on.
+void Batcher::draft_further(Sequence& sequence, Position first) {
+  Drafts& drafts = sequence.drafts;
+  const std::size_t done = first - drafts.first;
+  const std::size_t flying = drafts.sent - done;
+  INVARIANT(first > drafts.first && sequence.next == first + flying,
+            "what is under way begins behind what was answered");
+  const std::span<const TokenId> under_way(drafts.tokens.data() + done, flying);
+  if (!options_.draft) {
+    const TokenLookup::Match match = sequence.lookup.find(draft_room(sequence, first));
+    Drafts more = drafts_of(sequence, match.next, DraftKind::kLookup, match.length, first);
+    const bool same = more.tokens.size() > flying &&
+                      std::equal(under_way.begin(), under_way.end(), more.tokens.begin());
+    if (same) {
+      more.sent = flying;
+      drafts = std::move(more);
+      return;
+    }
+  }
+  const auto drop = static_cast<std::ptrdiff_t>(done);
+  drafts.tokens.erase(drafts.tokens.begin(), drafts.tokens.begin() + drop);
+  if (!drafts.odds.empty()) drafts.odds.erase(drafts.odds.begin(), drafts.odds.begin() + drop);
+  drafts.first = first;
+  drafts.sent = flying;
+}
+
 Batcher::Drafts Batcher::drafts_of(const Sequence& sequence, std::span<const TokenId> tokens,
-                                   DraftKind kind, std::uint32_t matched) {
+                                   DraftKind kind, std::uint32_t matched, Position first) {
   Drafts drafts;
   drafts.kind = kind;
+  drafts.first = first;
   const std::vector<TokenId>& ends = sequence.open.sampling.stop_tokens;
   for (const TokenId token : tokens) {
     if (std::ranges::find(ends, token) != ends.end()) break;  // nothing comes behind it
@@ -265,12 +348,13 @@ std::vector<std::uint32_t> Batcher::share_drafts(const std::vector<SequenceId>& 
   std::vector<std::uint32_t> counts;
   for (const SequenceId id : decoded) {
     const Drafts& drafts = sequences_.at(id).drafts;
-    const std::size_t room =
-        std::min<std::size_t>(drafts.tokens.size(), options_.batch_rows - rows);
+    const std::size_t room = std::min<std::size_t>(
+        {drafts.tokens.size(), options_.batch_rows - rows, options_.draft_rows});
     std::uint32_t count = static_cast<std::uint32_t>(room);
     if (!options_.draft) {
       const std::span<const double> odds(drafts.odds);
       count = drafts_worth(costs_, rows, tokens, odds.first(room));
+      if (may_go_further()) count = std::min(count, step_of(odds));
       tokens += tokens_expected(odds.first(count));
     }
     rows += count;
@@ -281,19 +365,57 @@ std::vector<std::uint32_t> Batcher::share_drafts(const std::vector<SequenceId>& 
 }
 
 void Batcher::add_drafts(StepBatch& batch, Sequence& sequence, std::uint32_t count) {
-  const Drafts& drafts = sequence.drafts;
-  INVARIANT(count <= drafts.tokens.size(), "only what was drafted is sent");
+  Drafts& drafts = sequence.drafts;
+  INVARIANT(count <= drafts.left(), "only what was drafted is sent");
   if (count == 0) return;
   const bool forced = drafts.kind == DraftKind::kGrammar;
   const auto flags = static_cast<std::uint8_t>(BatchRow::kSample | BatchRow::kDraft |
                                                (forced ? BatchRow::kForced : 0));
   Samples& samples = in_flight_.back().samples.back();
   for (std::uint32_t i = 0; i < count; ++i) {
-    batch.rows.push_back({sequence.open.sequence, sequence.next, drafts.tokens[i], flags});
+    const TokenId token = drafts.tokens[drafts.sent++];
+    batch.rows.push_back({sequence.open.sequence, sequence.next, token, flags});
     ++sequence.next;
-    samples.drafts.push_back(drafts.tokens[i]);
+    samples.drafts.push_back(token);
   }
-  sequence.drafting = true;
+  INVARIANT(sequence.next == drafts.first + drafts.sent, "drafts stand where they are expected");
+  ++sequence.drafting;
+}
+
+// Stages would have nothing to do else.
+bool Batcher::may_go_further() const {
+  return decoding() < options_.batches_in_flight && prompts_[0].empty() && prompts_[1].empty();
+}
+
+void Batcher::add_further_drafts(StepBatch& batch) {
+  if (!batch.rows.empty() || !may_go_further()) return;
+  std::vector<SequenceId> drafting;
+  for (const auto& [id, sequence] : sequences_) {
+    if (sequence.drafting > 0 && !sequence.cancelled) drafting.push_back(id);
+  }
+  std::ranges::sort(drafting);
+  for (const SequenceId id : drafting) {
+    Sequence& sequence = sequences_.at(id);
+    const std::size_t room = std::min<std::size_t>(
+        {sequence.drafts.left(), options_.batch_rows - batch.rows.size(), options_.draft_rows});
+    const std::size_t count = further(sequence, room);
+    if (count == 0) continue;
+    in_flight_.back().samples.push_back({id, sequence.next + 1, 0, {}});
+    add_drafts(batch, sequence, static_cast<std::uint32_t>(count));
+  }
+}
+
+// None where the drafts under way are rather wrong: what is sent behind them delays the step that
+// corrects them.
+std::size_t Batcher::further(const Sequence& sequence, std::size_t room) const {
+  if (options_.draft || room == 0) return room;
+  const Drafts& drafts = sequence.drafts;
+  double right = 1.0;
+  for (std::size_t i = 0; i < drafts.sent; ++i) right *= drafts.odds[i];
+  if (right < kLeastOdds) return 0;
+  const std::span<const double> odds = std::span(drafts.odds).subspan(drafts.sent, room);
+  const std::uint32_t count = 1 + drafts_worth(costs_, 1, odds.front(), odds.subspan(1));
+  return std::min(count, step_of(odds));
 }
 
 // --- steps ---
@@ -429,6 +551,8 @@ std::optional<StepBatch> Batcher::next() {
   add_decode_rows(batch);
   const std::size_t decoded = batch.rows.size();
   add_prompt_rows(batch);
+  const std::size_t prompts = batch.rows.size() - decoded;
+  add_further_drafts(batch);
   add_ends(batch);
   if (batch.rows.empty() && batch.releases.empty()) {
     in_flight_.pop_back();
@@ -436,11 +560,10 @@ std::optional<StepBatch> Batcher::next() {
   }
   StepInFlight& step = in_flight_.back();
   step.rows = static_cast<std::uint32_t>(batch.rows.size());
-  step.prompt_rows = step.rows - static_cast<std::uint32_t>(decoded);
+  step.prompt_rows = static_cast<std::uint32_t>(prompts);
   step.pace = pace_.rows();
-  const bool prompt = step.prompt_rows > 0;
   // Steps wait for those before them.
-  step.timed = !prompt && std::ranges::all_of(in_flight_, &StepInFlight::timed);
+  step.timed = step.rows == decoded && std::ranges::all_of(in_flight_, &StepInFlight::timed);
   ++next_step_;
   return batch;
 }

@@ -17,6 +17,10 @@
 // token depends on what is drafted). A step that carries a prompt verifies none. Where drafts were
 // wrong, the sequence's next step truncates.
 //
+// A step that would have no rows verifies what is expected behind drafts that are still under way
+// (PipeInfer, arXiv 2407.11798), so that a lone sequence keeps several stages busy. Where those
+// drafts turn out wrong, nothing counts that was sent behind them.
+//
 // A plain state machine: no clock, no threads, no I/O.
 #pragma once
 
@@ -64,8 +68,8 @@ class Batcher {
   Status submit(SubmitMessage message);
   // Unknown or ended sequences are ignored: a cancel races with the end by nature.
   void cancel(SequenceId sequence);
-  // The answer to a step. `took`: since the step left, or since the answer before it where that
-  // came later. kInvalidInput when it answers no step in flight, names a sequence or position that
+  // The answer to the oldest step. `took`: since the step left, or since the answer before it where
+  // that came later. kInvalidInput when it answers another step, names a sequence or position that
   // this step did not sample, or goes on behind a draft that was not drawn.
   Status on_tokens(const StepTokens& tokens, Duration took = {});
   // The next step, when one may start and there is something to do. Call until empty.
@@ -87,11 +91,14 @@ class Batcher {
     std::map<std::uint64_t, std::uint64_t> begins_;  // first id of an interval -> its last id
   };
 
-  // What may be sent behind a sequence's next token.
+  // What is expected behind a sequence's newest token.
   struct Drafts {
     DraftKind kind = DraftKind::kLookup;
     std::vector<TokenId> tokens;
     std::vector<double> odds;  // of each, that it is right where those before it are
+    Position first = 0;        // of tokens
+    std::size_t sent = 0;      // of tokens, from the first on
+    std::size_t left() const { return tokens.size() - sent; }
   };
 
   struct Sequence {
@@ -109,8 +116,8 @@ class Batcher {
     DraftOdds odds;
     Drafts drafts;
     std::optional<Position> truncate;  // rows from here on were wrong
-    bool drafting = false;             // drafts of it are in flight
-    bool cancelled = false;            // while they are
+    std::uint32_t drafting = 0;        // steps in flight with drafts of it that may be right
+    bool cancelled = false;            // while there are such
     bool decoding() const { return next >= submitted; }
     // Of the rows that were submitted the last one, and where hashes are wanted each that has been
     // sampled before: what a row says is part of its hash.
@@ -123,16 +130,18 @@ class Batcher {
   struct Samples {
     SequenceId sequence;
     Position first = 0;       // of their tokens
-    std::uint32_t count = 0;  // of rows that are no drafts
+    std::uint32_t count = 0;  // of rows that are no drafts; 0: all go on behind an earlier step's
     std::vector<TokenId> drafts;
+    bool void_now = false;  // drafts before them were wrong, or the sequence is over
     std::size_t most() const { return count + drafts.size(); }
+    Position end() const { return first + static_cast<Position>(most()); }
   };
 
   struct StepInFlight {
     StepId step;
     std::vector<Samples> samples;
     std::uint32_t rows = 0;
-    bool timed = true;              // no prompt travelled with it
+    bool timed = true;  // nothing travelled with it but newest tokens and drafts behind them
     std::uint32_t prompt_rows = 0;  // of its rows
     std::uint32_t pace = 0;         // that held when it left
   };
@@ -160,13 +169,20 @@ class Batcher {
     const Samples* samples = nullptr;
   };
   Result<std::vector<Answered>> check(const StepInFlight& step, const StepTokens& tokens) const;
+  bool may_answer(const Samples& samples) const;
   void take(const Answered& answered, std::span<const TokenId> forced);
   void add_token(Sequence& sequence, TokenId token);
   static void rate_forced(Sequence& sequence, std::span<const SampledToken> tokens);
   void draft(Sequence& sequence, std::span<const TokenId> forced);
+  void draft_further(Sequence& sequence, Position first);
   static Drafts drafts_of(const Sequence& sequence, std::span<const TokenId> tokens, DraftKind kind,
-                          std::uint32_t matched);
-  std::size_t draft_room(const Sequence& sequence) const;
+                          std::uint32_t matched, Position first);
+  std::size_t draft_room(const Sequence& sequence, Position first) const;
+  bool goes_on(const Sequence& sequence, const Answered& answered) const;
+  void void_drafts(SequenceId sequence);
+  bool may_go_further() const;
+  void add_further_drafts(StepBatch& batch);
+  std::size_t further(const Sequence& sequence, std::size_t room) const;
   std::vector<std::uint32_t> share_drafts(const std::vector<SequenceId>& decoded) const;
   void add_drafts(StepBatch& batch, Sequence& sequence, std::uint32_t count);
   void end(SequenceId sequence);

@@ -11,9 +11,9 @@
 namespace hearth::node {
 namespace {
 
-// One step at a time goes through all stages, so one batch holds every sequence.
 BatcherOptions batcher_options(const LocalOptions& options) {
-  return {Epoch(1), options.batch_rows, options.prefill_rows, 1, options.draft_rows, options.draft};
+  return {Epoch(1),           options.batch_rows, options.prefill_rows, options.batches_in_flight,
+          options.draft_rows, options.draft};
 }
 
 // Nothing to speak of where a device holds the stage.
@@ -123,14 +123,16 @@ void LocalRunner::deliver(const StepTokens& tokens) {
 }
 
 Result<bool> LocalRunner::step() {
-  std::optional<StepBatch> batch = batcher_.next();
-  if (!batch) return false;
+  while (auto next = batcher_.next()) waiting_.push_back(*std::move(next));
+  if (waiting_.empty()) return false;
+  StepBatch batch = std::move(waiting_.front());
+  waiting_.pop_front();
   const TimePoint begun = clock_.now();
-  StepTokens tokens{batch->epoch, batch->step, {}, {}};
+  StepTokens tokens{batch.epoch, batch.step, {}, {}};
   std::vector<RowHash> hashes;
   for (const auto& engine : engines_) {
     StepResult result;
-    TRY_VOID(engine->step(*batch, result));
+    TRY_VOID(engine->step(batch, result));
     hashes.insert(hashes.end(), result.hashes.begin(), result.hashes.end());
     tokens.tokens = std::move(result.tokens);
     tokens.released = std::move(result.released);

@@ -3,6 +3,7 @@
 // bench verbs and the tests use.
 #pragma once
 
+#include <deque>
 #include <functional>
 #include <memory>
 #include <string>
@@ -29,7 +30,8 @@ struct LocalOptions {
   std::uint64_t replay_bytes = 0;           // over all stages; as EngineOptions::replay_bytes
   std::uint32_t batch_rows = 512;
   std::uint32_t prefill_rows = 128;
-  std::uint32_t draft_rows = 0;  // BatcherOptions' of the same names
+  std::uint32_t batches_in_flight = 1;  // BatcherOptions' of the same names
+  std::uint32_t draft_rows = 0;
   BatcherOptions::Draft draft = {};
   const kernels::Kernels* kernels = nullptr;
   LogitsObserver* logits = nullptr;  // outlives the runner
@@ -58,7 +60,8 @@ class LocalRunner {
   // when prompt + max_tokens does not fit the context or the KV pool now.
   Status submit(const SequenceOpen& open, std::vector<TokenId> prompt, Events events);
   void cancel(SequenceId sequence);
-  // One step of the pipeline, start to end. False when there is nothing to do.
+  // One step of the pipeline, start to end, while those behind it wait. False when there is nothing
+  // to do.
   Result<bool> step();
 
   // Engine::kv_hashes of every layer; a sequence is open until the step after its last token.
@@ -80,6 +83,7 @@ class LocalRunner {
   const model::ModelSpec spec_;
   SystemClock clock_;
   Batcher batcher_;
+  std::deque<StepBatch> waiting_;  // formed and not begun
   std::vector<std::unique_ptr<Engine>> engines_;
   std::unordered_map<SequenceId, Running> running_;
   std::uint32_t pages_ = 0;  // of the stage that has the fewest

@@ -166,9 +166,10 @@ TEST_P(Speculation, OraclesOfEveryQualityLeaveWhatAPlainRunLeaves) {
     const AllSaid plain = run(file, options, all);
     const std::uint64_t quality = random.next() % 101;
     options.draft_rows = limits::kDraftRows;
+    options.batches_in_flight = 1 + static_cast<std::uint32_t>(random.next() % 5);
     options.draft = [&](const SequenceOpen& open, Position position) {
       std::vector<TokenId> drafts;
-      const std::uint64_t count = random.next() % 10;
+      const std::uint64_t count = random.next() % (random.next() % 2 == 0 ? 10 : 100);
       for (std::uint64_t i = 0; i < count; ++i) {
         const std::size_t at = position + i - open.prompt_tokens;
         const auto& tokens = plain.at(open.sequence.value).tokens;
@@ -199,6 +200,7 @@ TEST_P(Speculation, LookupAndGrammarsLeaveWhatAPlainRunLeaves) {
     LocalOptions options = plan(random);
     const AllSaid plain = run(file, options, all);
     options.draft_rows = limits::kDraftRows;
+    options.batches_in_flight = 1 + static_cast<std::uint32_t>(random.next() % 5);
     options.prefill_rows = 1 + static_cast<std::uint32_t>(random.next() % 64);
     const AllSaid said = run(file, options, all);
     expect_same(said, plain, all);

@@ -243,6 +243,38 @@ TEST_F(WindowReceiptsTest, WhatItRejectedIsNeverClaimed) {
   }
 }
 
+// A step may begin with drafts, behind those of the step before it.
+TEST_F(WindowReceiptsTest, DraftsBehindAnotherStepsAreClaimedWhereItDrewThem) {
+  std::uint64_t number = 0;
+  for (const bool right : {true, false}) {
+    for (const bool truncates : {true, false}) {
+      StepBatch first = opening(++number, 1);
+      first.epoch = Epoch(7);
+      first.rows.push_back({SequenceId(number), 0, 100, kDecode});
+      const SampledToken drawn = drawn_token(number, 1, right ? 101 : 55);
+      stages[1].step(first, Bytes(kWidth), std::span(&drawn, 1));
+      StepBatch further;
+      further.epoch = Epoch(7);
+      further.rows.push_back({SequenceId(number), 1, 101, kDraft});
+      const SampledToken behind = drawn_token(number, 2, 102);
+      stages[1].step(further, Bytes(kWidth), std::span(&behind, right ? 1 : 0));
+      StepBatch next;
+      next.epoch = Epoch(7);
+      const Position position = right ? 2 : 1;
+      if (truncates && !right) next.truncates.push_back({SequenceId(number), position});
+      if (truncates || right) {
+        next.rows.push_back({SequenceId(number), position, right ? 102 : 55, 0});
+      }
+      stages[1].step(next, Bytes(next.rows.size() * kWidth));
+      release(number);
+      EXPECT_EQ(stages[1].has_claims(), right || truncates) << number;
+      if (stages[1].has_claims()) {
+        EXPECT_EQ(stages[1].take_claims().windows(0).positions(), position + 1);
+      }
+    }
+  }
+}
+
 TEST_F(WindowReceiptsTest, ADraftBehindTheEndIsNeverClaimed) {
   StepBatch two = opening(1, 1);
   two.epoch = Epoch(7);
