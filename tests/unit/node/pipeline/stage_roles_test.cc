@@ -135,6 +135,7 @@ struct StageRoles : ::testing::Test {
     message.epoch = Epoch(epoch);
     message.open.sequence = SequenceId(id);
     message.open.prompt_tokens = 1;
+    message.open.drafts = false;  // each step has one row
     message.prompt = {7};
     return encode(message);
   }
