@@ -133,7 +133,7 @@ TEST(JsonUtf8, NothingIsReadPastOrBesideTheValue) {
                                  "\"a\nb\""s,
                                  "\"open"s,
                                  "\xEF\xBB"s,
-                                 " "s}) {
+                                 "\xEF "s}) {
     auto parsed = parse_json(bad);
     ASSERT_FALSE(parsed.ok()) << ::testing::PrintToString(bad);
     EXPECT_EQ(parsed.error().code, "invalid_json");
