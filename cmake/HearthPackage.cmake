@@ -12,6 +12,8 @@ install(DIRECTORY ${made}/completions/ COMPONENT program DESTINATION ${CMAKE_INS
 install(FILES ${system}/hearth-server.service ${system}/hearth-worker.service COMPONENT service
   DESTINATION lib/systemd/system)
 install(FILES ${system}/sysusers.conf COMPONENT service RENAME hearth.conf DESTINATION lib/sysusers.d)
+install(FILES ${system}/system.preset COMPONENT service RENAME 80-hearth.preset
+  DESTINATION lib/systemd/system-preset)
 install(FILES ${system}/service.env COMPONENT service DESTINATION lib/hearth)
 install(PROGRAMS ${system}/hearth-service COMPONENT service DESTINATION ${CMAKE_INSTALL_SBINDIR})
 install(FILES ${made}/hearth-service.8.gz COMPONENT service

@@ -55,16 +55,14 @@ class Booted(machines.Machine):
         self.root = pathlib.Path(folder, name + ".root")
         self.cgroup = None
 
-    def _enter_cgroup(self):
-        for base in CGROUPS:
-            if (base / "cgroup.procs").exists():
-                self.cgroup = base / f"{self.wire.prefix}{self.name}"
-                self.cgroup.mkdir(exist_ok=True)
-                (self.cgroup / "cgroup.procs").write_text(str(os.getpid()))
-                return
+    def _enter_cgroup(self):  # in the new process
+        (self.cgroup / "cgroup.procs").write_text(str(os.getpid()))
 
     def boot(self):
         space = f"/run/netns/{self.wire.prefix}{self.name}"
+        [base, *_] = [each for each in CGROUPS if (each / "cgroup.procs").exists()]
+        self.cgroup = base / f"{self.wire.prefix}{self.name}"
+        self.cgroup.mkdir(exist_ok=True)
         with open(self.log_path, "ab") as log:
             self.process = subprocess.Popen(
                 ["systemd-nspawn", "--register=no", "--keep-unit", "-q", "-D", str(self.root),
@@ -79,9 +77,18 @@ class Booted(machines.Machine):
             return self.shell("systemctl is-system-running")[1].strip() in ("running", "degraded")
         swarm.wait_until(state, f"the boot of {self.name}")
 
+    def boot_again(self):
+        self.shell("systemctl reboot")
+        self.process.wait(PATIENCE_S)  # with --keep-unit, a service manager would start it again
+        self.boot()
+
     def leader(self):
+        """The first process of the booted system; None while there is none."""
         pid = self.process.pid
-        children = pathlib.Path(f"/proc/{pid}/task/{pid}/children").read_text().split()
+        try:
+            children = pathlib.Path(f"/proc/{pid}/task/{pid}/children").read_text().split()
+        except OSError:
+            return None
         return children[0] if children else None
 
     def inside(self, *words):

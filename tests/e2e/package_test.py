@@ -131,7 +131,10 @@ class Package(machines.Household):
         subprocess.run(["cp", "-a", self.home.root, self.desk.root], check=True)
         (self.desk.root / "etc/machine-id").write_text("uninitialized\n")
         for machine in self.machines:
-            machine.boot()
+            machine.boot()  # for the first time, when systemd enables what presets do not forbid
+            for service in ("hearth-server", "hearth-worker"):
+                self.assertEqual(machine.shell("systemctl is-enabled " + service)[1].strip(),
+                                 "disabled")
         said = self.home.good("hearth-service init home --invite 1")
         self.assertIn("sudo systemctl enable --now hearth-server", said)
         self.token = said.split("hearth join ")[1].strip()
@@ -163,11 +166,7 @@ class Package(machines.Household):
 
     def step_boot_again(self):
         for machine in self.machines:
-            old = machine.leader()
-            machine.shell("systemctl reboot")
-            swarm.wait_until(lambda: machine.leader() not in (None, old), "the next boot")
-        for machine in self.machines:
-            machine.wait_for_boot()
+            machine.boot_again()
         swarm.wait_until(lambda: "desk" in self.members(), "the worker after the boot")
         self.assertEqual(self.ask(), self.first)
 
@@ -190,11 +189,16 @@ class Package(machines.Household):
 
     def step_wrong_settings(self):
         """What does not pass by itself is not started again and again."""
-        self.desk.good("systemctl stop hearth-worker")
-        self.assertNotEqual(self.desk.shell("systemctl start hearth-server")[0], 0)  # no model
-        self.assertIn("failed", self.desk.shell("systemctl is-active hearth-server")[1])
-        self.assertEqual(self.desk.good("systemctl show -p NRestarts --value hearth-server"), "0")
-        self.desk.good("systemctl reset-failed hearth-server")
+        path = self.home.root / "etc/hearth/hearth.toml"
+        right = path.read_text()
+        path.write_text(right + "nonsense = 1\n")
+        self.assertNotEqual(self.home.shell("systemctl restart hearth-server")[0], 0)
+        self.assertIn("unknown key 'nonsense'", self.home.good("journalctl -u hearth-server"))
+        self.assertIn("failed", self.home.shell("systemctl is-active hearth-server")[1])
+        self.assertEqual(self.home.good("systemctl show -p NRestarts --value hearth-server"), "0")
+        path.write_text(right)
+        self.home.good("systemctl restart hearth-server")
+        self.assertEqual(self.ask(), self.first)
 
     def step_remove(self):
         """A removal keeps settings and data; a purge the data alone, for root."""
