@@ -39,6 +39,7 @@ struct JoinOptions {
   std::uint32_t wait_seconds = 600;  // without a token: for somebody to let this machine in
   bool yes = false;                  // without a token: no question before asking
   bool detach = false;               // a worker goes on in the background
+  bool no_worker = false;            // no worker starts here: a service or `hearth worker` will
   WorkerOptions worker;
 };
 // What a person pasted after `hearth join`: of a join token the token alone, whatever stands before

@@ -9,6 +9,7 @@
 #include "cli/home/own_address.h"
 #include "cli/home/server_file.h"
 #include "cli/process/paths.h"
+#include "cli/process/service_manager.h"
 #include "cli/terminal/exit_codes.h"
 #include "coordinator/store/store.h"
 #include "proto/address.h"
@@ -95,6 +96,28 @@ int print_moved(const Made& made, const std::string& address) {
   return kExitDone;
 }
 
+int print_next(const InitOptions& options, const Made& made, const std::string& token) {
+  const Services services = find_services(made.folder);
+  const bool is_service = services == Services::kOfThisFolder;
+  std::printf("next:\n");
+  if (is_service) {
+    std::printf(
+        "  sudo hearth-service pull MODEL    (or name models in /etc/hearth/hearth.toml)\n"
+        "  sudo systemctl enable --now hearth-server    (also after each restart of this "
+        "machine)\n");
+  } else {
+    std::printf("  hearth serve --model MODEL\n");
+  }
+  if (services == Services::kOther) {
+    std::printf(
+        "  or, for a server that starts again with this machine: sudo hearth-service init NAME\n");
+  }
+  if (token.empty())
+    return succeed(is_service ? "  sudo hearth-service token create" : "  hearth token create");
+  return succeed("on " + std::to_string(options.invite) +
+                 " other machines, within a day:\n  hearth join " + token);
+}
+
 }  // namespace
 
 Result<int> run_init(const InitOptions& options) {
@@ -125,10 +148,7 @@ Result<int> run_init(const InitOptions& options) {
   std::printf("other machines connect to %s; open this port and the workers' ports in firewalls\n",
               address.c_str());
   print_credits(made);
-  std::printf("next:\n  hearth serve --model MODEL\n");
-  if (token.empty()) return succeed("  hearth token create");
-  return succeed("on " + std::to_string(options.invite) +
-                 " other machines, within a day:\n  hearth join " + token);
+  return print_next(options, made, token);
 }
 
 }  // namespace hearth::cli

@@ -20,6 +20,7 @@
 #include "cli/models/models.h"
 #include "cli/process/background.h"
 #include "cli/process/paths.h"
+#include "cli/process/service_manager.h"
 #include "cli/terminal/escape.h"
 #include "cli/terminal/exit_codes.h"
 #include "cli/terminal/interrupt.h"
@@ -56,14 +57,26 @@ std::string another_name(const std::string& name) {
   return name.substr(0, limits::kNodeNameBytes - digits.size() - 1) + "-" + digits;
 }
 
+// How the worker of a machine that has joined runs, now and after a restart of the machine.
+std::string worker_step(const JoinOptions& options) {
+  const std::string& data_dir = options.worker.data_dir;
+  const Services services = find_services(data_folder(data_dir));
+  if (services == Services::kOfThisFolder) {
+    return "\nto run its worker as a service, from now on and after each restart of this machine: "
+           "sudo systemctl enable --now hearth-worker";
+  }
+  const std::string by_hand = "hearth worker" + (data_dir.empty() ? "" : " --data-dir " + data_dir);
+  if (options.no_worker) return "\nto start its worker: " + by_hand;
+  std::string text = options.detach ? "" : "; keep this window open, or use hearth join --detach";
+  text += "\nafter a restart of this machine: " + by_hand;
+  if (services == Services::kNone) return text;
+  return text + "\nto have a service start it instead: sudo hearth-service join TOKEN";
+}
+
 // What a person does next on a machine that has joined.
-std::string next_step(const MemberFile& member, const std::string& data_dir, bool detach) {
+std::string next_step(const MemberFile& member, const JoinOptions& options) {
   if (member.role == Role::kWorker) {
-    return std::string("the coordinator assigns its layers") +
-           (detach ? "" : "; keep this window open, or use hearth join --detach") +
-           "\nafter a restart of "
-           "this machine: hearth worker" +
-           (data_dir.empty() ? "" : " --data-dir " + data_dir);
+    return "the coordinator assigns its layers" + worker_step(options);
   }
   if (member.api.empty()) {
     return "the API accepts only connections of its own machine; start it there with hearth serve "
@@ -212,7 +225,7 @@ Result<int> find_again(const JoinOptions& options) {
                cluster_text(member).c_str(), member.coordinators.front().c_str(),
                member.role == Role::kWorker
                    ? "a running worker reconnects there, else start one: hearth worker"
-                   : next_step(member, options.worker.data_dir, options.detach).c_str());
+                   : next_step(member, options).c_str());
   return kExitDone;
 }
 
@@ -241,8 +254,9 @@ Result<int> run_join(const JoinOptions& options) {
   if (!member) return kExitDone;
   std::fprintf(stderr, "joined the cluster %s as %s %s; %s\n", cluster_text(*member).c_str(),
                std::string(role_name(member->role)).c_str(), member->node.c_str(),
-               next_step(*member, options.worker.data_dir, options.detach).c_str());
-  return member->role == Role::kWorker ? run_worker(options.worker) : Result<int>(kExitDone);
+               next_step(*member, options).c_str());
+  const bool works = member->role == Role::kWorker && !options.no_worker;
+  return works ? run_worker(options.worker) : Result<int>(kExitDone);
 }
 
 }  // namespace hearth::cli

@@ -10,6 +10,7 @@
 #include <utility>
 
 #include "cli/process/own_process.h"
+#include "cli/process/service_manager.h"
 
 namespace hearth::cli {
 namespace {
@@ -46,10 +47,13 @@ std::function<void(std::function<void()>)> Loop::poster() {
 void Loop::run(std::function<void()> on_timer, std::function<void()> on_stop) {
   on_timer_ = std::move(on_timer);
   on_stop_ = std::move(on_stop);
+  notify_started();
+  set_watchdog(Watchdog::kOn);
   tick();
   add_signals();
   wait_for_signal();
   io_.run();
+  set_watchdog(Watchdog::kOff);
 }
 
 void Loop::add_signals() {
@@ -63,6 +67,7 @@ void Loop::tick() {
   timer_.async_wait([this](const boost::system::error_code& error) {
     if (error) return;
     on_timer_();
+    notify_alive();
     if (++ticks_ % kMemoryTicks == 0) return_free_memory();
     tick();
   });
@@ -74,6 +79,7 @@ void Loop::wait_for_signal() {
     signals_.clear();                   // the next signal has its default action
     std::signal(SIGALRM, end_at_once);  // a timer of the system, which needs no thread
     ::setitimer(ITIMER_REAL, &kStopDeadline, nullptr);
+    notify_stopping();
     on_stop_();
   });
 }

@@ -18,6 +18,7 @@
 #include <vector>
 
 #include "base/limits.h"
+#include "cli/process/service_manager.h"
 #include "cli/terminal/exit_codes.h"
 
 namespace hearth::cli {
@@ -98,6 +99,7 @@ Status try_threads() {
 void explain_lack() { std::set_terminate(on_terminate); }
 
 Status prepare_service() {
+  find_service_manager();
   const rlimit no_core{0, 0};
   (void)::setrlimit(RLIMIT_CORE, &no_core);
   (void)::prctl(PR_SET_DUMPABLE, 0);  // a core that is piped to a program knows no limit

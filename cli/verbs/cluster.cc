@@ -110,6 +110,9 @@ void add_join(CLI::App& app, Action& action) {
   verb->add_flag("-y,--yes", o->yes, "without a token: ask without comparing the keys here");
   add_worker_options(*verb, o->worker);
   add_detach(*verb, o->detach);
+  verb->add_flag("--no-worker", o->no_worker,
+                 "only join; the worker is started later, by a service or by hearth worker")
+      ->excludes("--detach");
 }
 
 void add_approve(CLI::App& app, Action& action) {

@@ -20,6 +20,7 @@
 #include "cli/process/own_process.h"
 #include "cli/process/paths.h"
 #include "cli/process/process_log.h"
+#include "cli/process/service_manager.h"
 #include "cli/terminal/exit_codes.h"
 #include "cli/terminal/table.h"
 #include "cli/worker/device.h"
@@ -459,6 +460,7 @@ int run_worker(const WorkerOptions& options) {
   if (!options.no_log_file)
     log_to_file_or_warn(worker_log_file(options.data_dir, logged_as(options)));
   if (const int code = check_known_answers(); code != kExitDone) return code;
+  notify_started();  // what follows may wait for a coordinator that is not there yet
   for (;;) {
     auto model = open_worker_model(options);
     if (!model.ok()) return fail(model.error());

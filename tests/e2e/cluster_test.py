@@ -118,6 +118,21 @@ class Joining(cluster.Cluster):
                 json.loads(self.good(self.folder("client"), "leave", "--here-only", "--json")),
                 {"left": "client", "coordinator_told": False})
 
+    def test_joining_alone_starts_no_worker(self):
+        self.init()
+        desk = self.folder("desk")
+        with self.serve():
+            code, _, err = self.run_in(desk, "join", self.token(), "--model", swarm.MODEL, "--name",
+                                       "desk", "--no-worker")
+            self.assertEqual(code, 0, err)
+            self.assertTrue(err.rstrip().endswith(
+                f"to start its worker: hearth worker --data-dir {desk}"), err)
+            self.assertIn("desk", self.names())
+            process, log = self.start(desk, "worker", "--model", swarm.MODEL)
+            swarm.wait_until(lambda: "registered with" in log.read_text(errors="replace"), "desk")
+            process.terminate()
+            self.assertEqual(process.wait(swarm.PATIENCE_S), 0)
+
     def test_machines_of_one_host_name(self):
         self.init()
         with swarm.Swarm(0, "--stages", "1", data_dir=self.home, ready=False):
