@@ -105,35 +105,13 @@ TEST(JsonUtf8, AnswersAreAlwaysReadable) {
 
 TEST(JsonUtf8, NothingIsReadPastOrBesideTheValue) {
   using namespace std::string_literals;
-  for (const std::string& bad : {"{}\0"s,
-                                 "{}\0garbage"s,
-                                 "\0{}"s,
-                                 "{\"a\":1\0}"s,
-                                 "\"a\0b\""s,
-                                 "[1]\0\0"s,
-                                 "{} {}"s,
-                                 "{}x"s,
-                                 "[1,]"s,
-                                 "[,1]"s,
-                                 "{\"a\"}"s,
-                                 "{a:1}"s,
-                                 "/* */{}"s,
-                                 "{}//"s,
-                                 "+1"s,
-                                 ".5"s,
-                                 "5."s,
-                                 "1e"s,
-                                 "0x1"s,
-                                 "-"s,
-                                 "tru"s,
-                                 "TRUE"s,
-                                 "\"\\x41\""s,
-                                 "\"\\u12\""s,
-                                 "\"\\ud800\\u0041\""s,
-                                 "\"a\nb\""s,
-                                 "\"open"s,
-                                 "\xEF\xBB"s,
-                                 "\xEF "s}) {
+  for (const std::string& bad :
+       {"{}\0"s,     "{}\0garbage"s, "\0{}"s,      "{\"a\":1\0}"s, "\"a\0b\""s,
+        "[1]\0\0"s,  "{} {}"s,       "{}x"s,       "[1,]"s,        "[,1]"s,
+        "{\"a\"}"s,  "{a:1}"s,       "/* */{}"s,   "{}//"s,        "+1"s,
+        ".5"s,       "5."s,          "1e"s,        "0x1"s,         "-"s,
+        "tru"s,      "TRUE"s,        "\"\\x41\""s, "\"\\u12\""s,   "\"\\ud800\\u0041\""s,
+        "\"a\nb\""s, "\"open"s,      "\xEF\xBB"s,  "\xEF "s}) {
     auto parsed = parse_json(bad);
     ASSERT_FALSE(parsed.ok()) << ::testing::PrintToString(bad);
     EXPECT_EQ(parsed.error().code, "invalid_json");
