@@ -83,7 +83,7 @@ class Booted(machines.Machine):
         self.boot()
 
     def leader(self):
-        """The first process of the booted system; None while there is none."""
+        """The first process of the booted system, once it runs."""
         pid = self.process.pid
         try:
             children = pathlib.Path(f"/proc/{pid}/task/{pid}/children").read_text().split()
