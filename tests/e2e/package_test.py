@@ -71,15 +71,18 @@ class Package(machines.Household):
         self.assertEqual(out.split(), swarm.hearth("run", "--local", swarm.MODEL, *words)[1].split())
         shutil.rmtree(root / "opt/hearth")
 
+    def install(self):
+        for words in (["apt-get", "update", "-q"],
+                      ["apt-get", "install", "-qy", "--no-install-recommends", "/root/hearth.deb"]):
+            code, out, err = containers.run_in(self.home.root, *words)
+            self.assertEqual(code, 0, out[-2000:] + err[-2000:])
+
     def step_install(self):
         root = self.home.root
         self.before = files_of(root)
         self.users = (root / "etc/passwd").read_text()
         shutil.copy(self.deb, root / "root/hearth.deb")
-        for words in (["apt-get", "update", "-q"],
-                      ["apt-get", "install", "-qy", "--no-install-recommends", "/root/hearth.deb"]):
-            code, out, err = containers.run_in(root, *words)
-            self.assertEqual(code, 0, out[-2000:] + err[-2000:])
+        self.install()
         folder = root / "var/lib/hearth"
         self.assertEqual(stat.S_IMODE(folder.stat().st_mode), 0o700)
         self.assertNotEqual(folder.stat().st_uid, 0)
@@ -217,9 +220,20 @@ class Package(machines.Household):
                           (self.home.root / "var/lib/hearth").rglob("*")}, {0})
         self.assertEqual((self.home.root / "etc/passwd").read_text(), self.users)
 
+    def step_install_again(self):
+        """A new installation continues with the data that a purge left."""
+        self.home.stop()
+        folder = self.home.root / "var/lib/hearth"
+        self.install()
+        [user] = {path.stat().st_uid for path in [folder, *folder.rglob("*")]}
+        self.assertNotEqual(user, 0)
+        code, out, err = containers.run_in(self.home.root, "hearth-service", "nodes", "--json")
+        self.assertEqual(code, 0, err)
+        self.assertIn("desk", {node["name"] for node in json.loads(out)["nodes"]})
+
     def test_life_of_a_package(self):
         for name in ("package", "archive", "install", "units", "settings", "pages", "serve", "join",
-                     "boot_again", "watchdog", "wrong_settings", "remove"):
+                     "boot_again", "watchdog", "wrong_settings", "remove", "install_again"):
             print("--", name, flush=True)
             getattr(self, "step_" + name)()
 
