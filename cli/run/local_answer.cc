@@ -103,6 +103,7 @@ class LocalAnswerer final : public Answerer {
     model::StopMatcher stops(options.stop);
     model::Detokenizer detokenizer(model_.tokenizer, false);
     bool done = false;
+    bool over = false;  // the sequence has ended by itself
     Status failed = ok_status();
     const auto emit = [&](const std::string& text) {
       answer.text += text;
@@ -112,7 +113,7 @@ class LocalAnswerer final : public Answerer {
     events.on_token = [&](const SampledToken& token) {
       if (done) return;
       times_.on_token();
-      done = token.finish != FinishReason::kNone;
+      done = over = token.finish != FinishReason::kNone;
       if (token.finish == FinishReason::kError) {
         failed =
             Error{token.error, "the engine failed at position " + std::to_string(token.position) +
@@ -157,7 +158,8 @@ class LocalAnswerer final : public Answerer {
         return Error{ErrorCode::kNoCapacity,
                      "the engine stopped although the answer is incomplete"};
     }
-    runner_->cancel(open.sequence);
+    // One that has ended tells the hashes of its last drafts as it is released.
+    if (!over) runner_->cancel(open.sequence);
     for (bool more = true; more;) {  // frees its KV before the next question
       TRY(more, runner_->step());
     }

@@ -79,6 +79,19 @@ class Speculation(unittest.TestCase):
                     self.assertEqual("drafted by lookup" in err, not flags, err)
             self.assertEqual(len(set(hashes)), 1)
 
+    def test_an_end_inside_a_step_tells_all_hashes(self):
+        with tempfile.TemporaryDirectory() as folder:
+            for tokens in (47, 53, 54, 55):
+                told = []
+                for flags in ((), ("--no-speculation",)):
+                    file = pathlib.Path(folder) / f"{tokens}{len(told)}"
+                    code, _, err = swarm.hearth("run", "--local", swarm.MODEL, TEXT, "--raw", "-n",
+                                                tokens, "--temp", 0, "--ignore-eos", "--stages", 2,
+                                                "--hashes", file, *flags)
+                    self.assertEqual(code, 0, err)
+                    told.append(file.read_text())
+                self.assertEqual(told[0], told[1], f"{tokens} tokens")
+
     def test_the_loss_of_a_worker_changes_nothing(self):
         with swarm.Swarm(3, "--stages", "2") as s:
             body = body_of(s, max_tokens=200, stream=True)
