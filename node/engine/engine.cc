@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <array>
 #include <cstring>
+#include <map>
 #include <new>
 #include <optional>
 #include <string>
@@ -656,8 +657,11 @@ void StageEngine::release(Step& step) {
 
 void StageEngine::keep() {
   INVARIANT(under_way_ == 0, "sequences are ended between steps");
-  for (auto& [id, sequence] : sequences_) {
-    cache_.keep(id, sequence.open.scope.value_or(own_scope(id)), sequence.pages, sequence.kept(),
+  // In an order that does not rest on the table: it says which page is evicted first.
+  std::map<SequenceId, StageSequence*> ordered;
+  for (auto& [id, sequence] : sequences_) ordered.emplace(id, &sequence);
+  for (const auto& [id, sequence] : ordered) {
+    cache_.keep(id, sequence->open.scope.value_or(own_scope(id)), sequence->pages, sequence->kept(),
                 forward_->pages());
   }
   sequences_.clear();
