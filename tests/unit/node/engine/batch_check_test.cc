@@ -149,9 +149,6 @@ const Violation kViolations[] = {
     {"a draft out of order",
      [](StepBatch& b) { std::swap(b.rows[7].position, b.rows[8].position); },
      {"sequence 4", "position 7", "6"}},
-    {"a draft behind no row",
-     [](StepBatch& b) { b.rows[6].flags |= BatchRow::kDraft; },
-     {"sequence 4", "position 5", "follows no sampled row"}},
     {"a draft behind a row that is not sampled",
      [](StepBatch& b) { b.rows[6].flags = 0; },
      {"sequence 4", "position 6", "follows no sampled row"}},
@@ -162,13 +159,8 @@ const Violation kViolations[] = {
      [](StepBatch& b) { b.rows[8].flags = BatchRow::kDraft; },
      {"sequence 4", "position 7", "are sampled"}},
     {"a draft of the prompt",
-     [](StepBatch& b) {
-       b.opens[0].prompt_tokens = 1;
-       b.rows[2].flags = BatchRow::kSample;
-       b.rows[3].flags |= BatchRow::kDraft;
-       b.rows[4].flags |= BatchRow::kDraft;
-     },
-     {"sequence 1", "position 6", "follows no sampled row"}},
+     [](StepBatch& b) { b.rows[0].flags |= BatchRow::kDraft; },
+     {"sequence 2", "position 3", "behind a prompt of 8"}},
     {"a draft twice", [](StepBatch& b) { b.rows[8].position = 6; }, {"position 6", "7"}},
     {"a draft left out", [](StepBatch& b) { b.rows.erase(b.rows.begin() + 7); }, {"position 7"}},
     {"a row past what was truncated",
