@@ -18,12 +18,12 @@ multiplies one more row by them in 0.25 ms (140 TFLOPS).
 import argparse
 import os
 import pathlib
-import platform
 import statistics
 import sys
 
 root = pathlib.Path(__file__).resolve().parents[2]
 sys.path.insert(0, str(root / "tests/e2e"))
+sys.path.insert(0, str(root / "tests/bench"))
 os.environ.setdefault("HEARTH_BINARY", str(root / "build/hearth"))
 
 CODE = '''class Account:
@@ -106,16 +106,10 @@ def ask(swarm_module, s, text, tokens, seed, speculation):
     return ids, (len(ids) - 1) / (times[-1] - times[0]), timings
 
 
-def cpu_name():
-    for line in open("/proc/cpuinfo"):
-        if line.startswith("model name"):
-            return line.split(":", 1)[1].strip()
-    return platform.machine()
-
-
 def main():
     options = arguments()
     os.environ["HEARTH_DEMO_MODEL"] = options.model
+    import llamacpp
     import swarm
     swarm.MODEL = options.model
     flags = []
@@ -124,7 +118,7 @@ def main():
         os.environ.update(HEARTH_PACED_STEP_US=step, HEARTH_PACED_ROW_US=row)
         flags = ["--device", "cuda"]
         print(f"declared times: {step} us a step of one row, {row} us each further row")
-    print(f"{cpu_name()}, {os.cpu_count()} CPUs, {os.path.basename(options.model)}, "
+    print(f"{llamacpp.cpu_name()}, {os.cpu_count()} CPUs, {os.path.basename(options.model)}, "
           f"{options.tokens} tokens, medians of {options.rounds} interleaved rounds")
     print(f"{'text':16}{'stages':>7}{'plain':>11}{'drafted':>11}{'ratio':>8}   (least to most)   "
           f"accepted of drafted")

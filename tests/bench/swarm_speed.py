@@ -13,7 +13,6 @@ import concurrent.futures
 import json
 import os
 import pathlib
-import platform
 import statistics
 import subprocess
 import sys
@@ -21,6 +20,7 @@ import time
 
 root = pathlib.Path(__file__).resolve().parents[2]
 sys.path.insert(0, str(root / "tests/e2e"))
+sys.path.insert(0, str(root / "tests/bench"))
 os.environ.setdefault("HEARTH_BINARY", str(root / "build/hearth"))
 
 
@@ -89,16 +89,10 @@ def schema_rates(swarm_module, s, model, tokens, add):
         many_streams(swarm_module, s.api, model, tokens, 16, response_format=schema, **drawn))
 
 
-def cpu_name():
-    for line in open("/proc/cpuinfo"):
-        if line.startswith("model name"):
-            return line.split(":", 1)[1].strip()
-    return platform.machine()
-
-
 def main():
     options = arguments()
     os.environ["HEARTH_DEMO_MODEL"] = options.model
+    import llamacpp
     import swarm
     swarm.MODEL = options.model
     figures = {}
@@ -132,7 +126,7 @@ def main():
             add("three workers, 16 streams", many_streams(swarm, s.api, model, options.tokens, 16))
             schema_rates(swarm, s, model, options.tokens, add)
 
-    print(f"{cpu_name()}, {options.threads} threads, {os.path.basename(options.model)}, "
+    print(f"{llamacpp.cpu_name()}, {options.threads} threads, {os.path.basename(options.model)}, "
           f"{options.tokens} tokens, medians of {options.rounds} interleaved rounds")
     medians = {name: statistics.median(values) for name, values in figures.items()}
     for name, value in medians.items():
