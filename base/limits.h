@@ -27,6 +27,8 @@ inline constexpr std::uint32_t kGgufAlignmentMax = 65'536;
 inline constexpr std::uint32_t kModelLayers = 512;
 inline constexpr std::uint32_t kModelWidth = 32'768;  // hidden size
 inline constexpr std::uint32_t kModelFeedForward = 262'144;
+inline constexpr std::uint32_t kModelExperts = 1024;    // of a layer
+inline constexpr std::uint32_t kModelExpertsUsed = 32;  // of them by a row
 inline constexpr std::uint32_t kModelHeads = 512;
 inline constexpr std::uint32_t kModelHeadDim = 512;
 inline constexpr std::uint32_t kModelContext = 1'048'576;
@@ -307,6 +309,11 @@ static_assert(kTokenBytes < kGgufStringBytes && kTemplateBytes < kGgufStringByte
 static_assert(std::uint64_t{kModelHeads} * kModelHeadDim <= ~std::uint32_t{0} &&
                   kModelHeads * kModelHeadDim >= kModelWidth,
               "all heads together have a width of 32 bits");
+static_assert(std::uint64_t{kModelExperts} * kModelFeedForward <= ~std::uint32_t{0} &&
+                  kModelExpertsUsed <= kModelExperts && kModelWidth <= kModelFeedForward,
+              "all experts together have rows of 32 bits");
+static_assert(std::uint64_t{kBatchRows} * kModelExpertsUsed <= ~std::uint32_t{0},
+              "a batch has 32 bits of rows for its experts");
 static_assert(kManifestBytes > kGgufTensors * (2 + kGgufTensorNameBytes + 8 + 8 + 32) +
                                    kManifestSources * (2 + kSourceBytes),
               "a manifest of the most tensors is within its bytes");

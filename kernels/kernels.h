@@ -32,6 +32,9 @@ class PackedMatrix {
   // once. The error of pack_groups is that of the first row that is refused.
   static Result<PackedMatrix> allocate(WeightType type, std::uint32_t rows, std::uint32_t cols);
   Status pack_groups(std::uint32_t begin, std::uint32_t end, ByteSpan blocks);
+  // Rows [begin, end), both whole groups, as a matrix that borrows this one's memory and must not
+  // outlive it.
+  PackedMatrix part(std::uint32_t begin, std::uint32_t end) const;
   // bytes() of a matrix of that shape; cols a multiple of the type's block.
   static std::size_t bytes_of(WeightType type, std::uint32_t rows, std::uint32_t cols);
   WeightType type() const { return type_; }
@@ -44,7 +47,7 @@ class PackedMatrix {
   std::size_t group_bytes() const;
   std::size_t file_row_bytes() const;  // of one row in the file
   // Exponent B of each row: sum of |weights| of the row <= 2^B. groups() * kRowGroup entries.
-  const std::int32_t* row_exponents() const { return row_exponents_.data(); }
+  const std::int32_t* row_exponents() const { return exponents_; }
   // Columns and bytes of one row's block as the file has it: 256 columns for K and XS types, else
   // 32, floating weights included.
   static std::uint32_t file_block_columns(WeightType type);
@@ -54,7 +57,10 @@ class PackedMatrix {
   Status place_row(std::uint32_t row, const std::byte* file);
   bool place_group(std::uint32_t group, const std::byte* file, std::size_t row_bytes);
   struct Free {
+    Free() : owns(true) {}
+    explicit Free(bool owned) : owns(owned) {}
     void operator()(std::byte* data) const;
+    bool owns;
   };
   WeightType type_ = WeightType::kQ8_0;
   std::uint32_t rows_ = 0;
@@ -62,6 +68,7 @@ class PackedMatrix {
   std::size_t bytes_ = 0;
   std::unique_ptr<std::byte, Free> data_;  // 64-byte aligned
   std::vector<std::int32_t> row_exponents_;
+  const std::int32_t* exponents_ = nullptr;  // row_exponents_, or those that are borrowed
 };
 
 // Activation rows quantised to int8 with one fp32 scale per kBlock.

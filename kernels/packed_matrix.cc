@@ -109,7 +109,22 @@ void fill_padding(const WeightLayout& layout, std::byte* group, std::size_t grou
 
 }  // namespace
 
-void PackedMatrix::Free::operator()(std::byte* data) const { std::free(data); }
+void PackedMatrix::Free::operator()(std::byte* data) const {
+  if (owns) std::free(data);
+}
+
+PackedMatrix PackedMatrix::part(std::uint32_t begin, std::uint32_t end) const {
+  INVARIANT(begin < end && end <= rows_ && begin % kRowGroup == 0 && end % kRowGroup == 0,
+            "a part of a matrix is whole row groups of it");
+  PackedMatrix part;
+  part.type_ = type_;
+  part.rows_ = end - begin;
+  part.cols_ = cols_;
+  part.bytes_ = part.group_bytes() * part.groups();
+  part.data_ = {data_.get() + begin / kRowGroup * group_bytes(), Free(false)};
+  part.exponents_ = exponents_ + begin;
+  return part;
+}
 
 std::uint32_t PackedMatrix::file_block_columns(WeightType type) {
   return layout_of(type).columns();
@@ -159,6 +174,7 @@ Result<PackedMatrix> PackedMatrix::allocate(WeightType type, std::uint32_t rows,
   if (alignment == kHugePage) ::madvise(data, rounded / kHugePage * kHugePage, MADV_HUGEPAGE);
 #endif
   matrix.row_exponents_.assign(std::size_t{matrix.groups()} * kRowGroup, kWeightExponentMin);
+  matrix.exponents_ = matrix.row_exponents_.data();
   return matrix;
 }
 

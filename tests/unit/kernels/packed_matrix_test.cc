@@ -57,6 +57,22 @@ TEST(PackedMatrix, PaddingRowsAreZero) {
   }
 }
 
+TEST(PackedMatrix, APartBorrowsRowsOfTheWhole) {
+  fixtures::Generator random(7);
+  for (const WeightType type : kAllTypes) {
+    const auto whole = fixtures::weights(random, type, 64, 256);
+    const PackedMatrix part = whole.part(16, 48);
+    EXPECT_EQ(part.rows(), 32U);
+    EXPECT_EQ(part.cols(), 256U);
+    EXPECT_EQ(part.group(0), whole.group(1));
+    EXPECT_EQ(part.bytes(), whole.bytes() / 2);
+    for (std::uint32_t row = 0; row < 32; ++row) {
+      ASSERT_EQ(dequantised(part, row), dequantised(whole, 16 + row));
+      ASSERT_EQ(part.row_exponents()[row], whole.row_exponents()[16 + row]);
+    }
+  }
+}
+
 TEST(PackedMatrix, EveryTableDequantisesAlike) {
   fixtures::Generator random(16);
   for (const WeightType type : kAllTypes) {
