@@ -7,10 +7,11 @@
 namespace hearth::model {
 namespace {
 
-constexpr std::array<FamilyTraits, 4> kFamilies{{
-    // Llama 2, 3 and 3.1 to 3.3, Mistral, and whatever else is built like them.
+constexpr std::array<FamilyTraits, 6> kFamilies{{
+    // Llama 2, 3 and 3.1 to 3.3, Mistral, Mixtral, and whatever else is built like them.
     {.architecture = "llama",
      .rope = kernels::RopeStyle::kAdjacent,
+     .experts = Experts::kMay,
      .rope_factors = true,
      .tokenizer = "smollm"},
     // Qwen 2 and 2.5.
@@ -27,6 +28,18 @@ constexpr std::array<FamilyTraits, 4> kFamilies{{
      .global_every = 6,
      .narrow_score_layers = 62,
      .tokenizer = "spm"},
+    // Qwen 1.5 and 2 with experts.
+    {.architecture = "qwen2moe",
+     .qkv_bias = true,
+     .experts = Experts::kAlways,
+     .expert_weights_to_one = false,
+     .shared_expert = true,
+     .tokenizer = "qwen2"},
+    // Qwen 3 with experts.
+    {.architecture = "qwen3moe",
+     .qk_norm = true,
+     .experts = Experts::kAlways,
+     .tokenizer = "qwen2"},
 }};
 
 }  // namespace

@@ -133,17 +133,106 @@ std::string display_name(const GgufFile& file) {
   return stem;
 }
 
+Status require_blocks(const Keys& keys, std::string_view suffix, std::uint32_t value) {
+  if (value % kernels::kBlock == 0) return ok_status();
+  return keys.bad(suffix, "is " + std::to_string(value) + "; it must be a multiple of " +
+                              std::to_string(kernels::kBlock));
+}
+
 Status read_sizes(const Keys& keys, ModelSpec& spec) {
   TRY(spec.layers, keys.integer("block_count", 1, limits::kModelLayers));
   TRY(spec.context, keys.integer("context_length", 1, limits::kModelContext));
   TRY(spec.hidden, keys.integer("embedding_length", 1, limits::kModelWidth));
-  TRY(spec.feed_forward, keys.integer("feed_forward_length", 1, limits::kModelFeedForward));
-  for (const auto& [suffix, value] : {std::pair("embedding_length", spec.hidden),
-                                      std::pair("feed_forward_length", spec.feed_forward)}) {
-    if (value % kernels::kBlock != 0) {
-      return keys.bad(suffix, "is " + std::to_string(value) + "; it must be a multiple of " +
-                                  std::to_string(kernels::kBlock));
+  return require_blocks(keys, "embedding_length", spec.hidden);
+}
+
+// A width that is named by its own key, or that another key's gives.
+Result<std::uint32_t> read_width(const Keys& keys, std::string_view suffix, std::string_view other,
+                                 std::uint32_t divisor = 1) {
+  const bool own = keys.has(suffix);
+  TRY(std::uint32_t width, keys.integer(own ? suffix : other, 1, limits::kModelFeedForward));
+  if (!own) {
+    if (width % divisor != 0) {
+      return keys.bad(other, "is " + std::to_string(width) + "; without key " +
+                                 quote(keys.name(suffix)) + " it must be a multiple of the " +
+                                 std::to_string(divisor) + " experts that a row uses");
     }
+    width /= divisor;
+  }
+  TRY_VOID(require_blocks(keys, own ? suffix : other, width));
+  return width;
+}
+
+// Ways to choose experts that would need other code.
+Status refuse_expert_variants(const Keys& keys, const FamilyTraits& family) {
+  constexpr std::uint32_t kSoftmax = 1;  // 0: the file does not say
+  const std::uint32_t any = ~std::uint32_t{0};
+  for (const auto& [suffix, most] : {std::pair("expert_group_count", 1U),
+                                     {"expert_gating_func", kSoftmax},
+                                     {"leading_dense_block_count", 0U},
+                                     {"interleave_moe_layer_step", 1U}}) {
+    TRY(const std::uint32_t value, keys.integer(suffix, 0, any, 0));
+    if (value <= most) continue;
+    return keys.not_served(suffix, "is " + std::to_string(value) + "; of this family at most " +
+                                       std::to_string(most) + " is served");
+  }
+  if (keys.has("expert_weights_scale")) {
+    TRY(const double scale, keys.file().get_float(keys.name("expert_weights_scale")));
+    if (scale != 0.0 && scale != 1.0) {
+      return keys.not_served("expert_weights_scale",
+                             "is " + std::to_string(scale) + "; only 1 is served");
+    }
+  }
+  if (keys.has("expert_weights_norm")) {
+    TRY(const bool norm, keys.file().get_bool(keys.name("expert_weights_norm")));
+    if (norm != family.expert_weights_to_one) {
+      return keys.not_served("expert_weights_norm", std::string("is ") + (norm ? "true" : "false") +
+                                                        "; this family has the opposite");
+    }
+  }
+  return ok_status();
+}
+
+// The width of the feed-forward, and how many there are.
+Status read_feed_forward(const Keys& keys, ModelSpec& spec) {
+  constexpr std::string_view kCount = "expert_count";
+  constexpr std::string_view kWidth = "feed_forward_length";
+  constexpr std::string_view kExpertWidth = "expert_feed_forward_length";
+  const FamilyTraits& family = *spec.family;
+  const bool always = family.experts == Experts::kAlways;
+  if (always || keys.has(kCount)) {
+    TRY(spec.experts, keys.integer(kCount, 0, limits::kModelExperts));
+  }
+  if (spec.experts > 0 && family.experts == Experts::kNone) {
+    return keys.not_served(kCount, "is " + std::to_string(spec.experts) + "; models of " +
+                                       std::string(family.architecture) +
+                                       " with a mixture of experts are not served");
+  }
+  if (spec.experts == 1 || (spec.experts == 0 && always)) {
+    return keys.bad(kCount, "is " + std::to_string(spec.experts) + "; it must be from 2 to " +
+                                std::to_string(limits::kModelExperts));
+  }
+  if (spec.experts == 0) {
+    TRY(spec.feed_forward, read_width(keys, kWidth, kWidth));
+    return ok_status();
+  }
+  TRY(spec.experts_used,
+      keys.integer("expert_used_count", 1, std::min(spec.experts, limits::kModelExpertsUsed)));
+  TRY_VOID(refuse_expert_variants(keys, family));
+  if (always) {
+    TRY(spec.feed_forward, read_width(keys, kExpertWidth, kWidth, spec.experts_used));
+  } else {
+    TRY(spec.feed_forward, read_width(keys, kWidth, kWidth));
+    TRY(const std::uint32_t own,
+        keys.integer(kExpertWidth, 1, limits::kModelFeedForward, spec.feed_forward));
+    if (own != spec.feed_forward) {
+      return keys.not_served(
+          kExpertWidth, "is " + std::to_string(own) + "; in this family it must equal the " +
+                            std::to_string(spec.feed_forward) + " of " + quote(keys.name(kWidth)));
+    }
+  }
+  if (family.shared_expert) {
+    TRY(spec.shared_feed_forward, read_width(keys, "expert_shared_feed_forward_length", kWidth));
   }
   return ok_status();
 }
@@ -197,14 +286,6 @@ Status read_heads(const Keys& keys, ModelSpec& spec) {
 
 // Variants of the architecture that would need other code.
 Status refuse_variants(const Keys& keys) {
-  if (keys.has("expert_count")) {
-    TRY(const std::uint64_t experts, keys.whole("expert_count"));
-    if (experts > 0) {
-      return keys.not_served(
-          "expert_count",
-          "is " + std::to_string(experts) + "; models with a mixture of experts are not served");
-    }
-  }
   if (keys.has("attention.causal")) {
     TRY(const bool causal, keys.file().get_bool(keys.name("attention.causal")));
     if (!causal) return keys.not_served("attention.causal", "is false; only causal models are");
@@ -417,6 +498,7 @@ Result<ModelSpec> read_spec(const GgufFile& file) {
   const Keys keys(file, spec.family->architecture);
   spec.name = display_name(file);
   TRY_VOID(read_sizes(keys, spec));
+  TRY_VOID(read_feed_forward(keys, spec));
   TRY_VOID(read_heads(keys, spec));
   TRY_VOID(refuse_variants(keys));
   TRY_VOID(read_numbers(keys, spec));
@@ -489,7 +571,9 @@ Result<const TensorInfo*> require_tensor(const GgufFile& file, const std::string
     return Error::invalid("tensor " + quote(name) + " of shape " + shape_text(dims) +
                           " is missing");
   }
-  if (tensor->dims != dims) {
+  // A file may have a matrix of one row as a vector.
+  const bool is_row = dims.size() == 2 && dims[1] == 1 && tensor->dims.size() == 1;
+  if (is_row ? tensor->dims[0] != dims[0] : tensor->dims != dims) {
     return Error::invalid("tensor " + quote(name) + " has shape " + shape_text(tensor->dims) +
                           "; it must be " + shape_text(dims));
   }

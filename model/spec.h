@@ -16,6 +16,8 @@
 namespace hearth::model {
 
 enum class Activation : std::uint8_t { kSilu, kGeluTanh };
+// Whether the layers have a mixture of experts in place of one feed-forward.
+enum class Experts : std::uint8_t { kNone, kMay, kAlways };
 
 // The traits that distinguish families.
 struct FamilyTraits {
@@ -26,9 +28,12 @@ struct FamilyTraits {
   bool qk_norm = false;           // attn_{q,k}_norm.weight, per head, before RoPE
   bool post_norms = false;        // norms after attention and after the feed-forward
   bool scale_embeddings = false;  // embeddings times sqrt(hidden)
-  int residual_shift = 6;         // prescale 2^-shift of the 16-bit residual (CANONICAL.md)
-  double rope_base = 10000.0;     // where the file names none
-  bool rope_factors = false;      // files may have rope_freqs.weight
+  Experts experts = Experts::kNone;
+  bool expert_weights_to_one = true;  // those of a row's experts add up to 1
+  bool shared_expert = false;         // one more expert, of every row, with a gate of its own
+  int residual_shift = 6;             // prescale 2^-shift of the 16-bit residual (CANONICAL.md)
+  double rope_base = 10000.0;         // where the file names none
+  bool rope_factors = false;          // files may have rope_freqs.weight
   // Of every N layers the last one sees all positions and the others a window; 0: all layers see
   // all positions.
   std::uint32_t global_every = 0;
@@ -45,7 +50,10 @@ struct ModelSpec {
   std::string name;
   std::uint32_t layers = 0;
   std::uint32_t hidden = 0;
-  std::uint32_t feed_forward = 0;
+  std::uint32_t feed_forward = 0;         // width; of each expert where there are any
+  std::uint32_t experts = 0;              // of each layer; 0: one feed-forward
+  std::uint32_t experts_used = 0;         // of them by a row
+  std::uint32_t shared_feed_forward = 0;  // width of the shared expert; 0: there is none
   std::uint32_t heads = 0;
   std::uint32_t kv_heads = 0;
   std::uint32_t head_dim = 0;  // heads * head_dim need not equal hidden
@@ -91,6 +99,7 @@ struct ExpectedTensor {
   std::string name;
   std::vector<std::uint64_t> dims;  // as the file has them: dims[0] is the contiguous one
   bool is_matrix = false;           // a weight matrix (weight_type), else a vector of F32
+  bool is_router = false;           // of a matrix: it says which experts a row uses, or how much
 };
 std::vector<ExpectedTensor> layer_tensors(const ModelSpec& spec, std::uint32_t layer);
 // Those outside the layers: embedding, last norm, the head when it is not tied, RoPE factors.

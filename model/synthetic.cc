@@ -52,6 +52,10 @@ struct Draw {
 
 float root_of_inverse(std::uint64_t n) { return std::sqrt(1.0F / static_cast<float>(n)); }
 
+bool is_down(const std::string& name) {
+  return name.find(".ffn_down") != std::string::npos;  // of experts and of a shared expert as well
+}
+
 // Scales that keep a forward pass in the range of a trained model: rows of unit gain, branches
 // that together add about as much as the embedding, attention that is neither flat nor a spike,
 // logits that spread over a few units.
@@ -61,6 +65,7 @@ Draw draw_of(const ExpectedTensor& tensor, const SyntheticOptions& options) {
     return name.ends_with("norm.weight") ? Draw{1.0F, 0.1F} : Draw{0.0F, 0.1F};
   }
   const float gain = root_of_inverse(tensor.dims[0]);
+  if (tensor.is_router) return {0.0F, 2.0F * gain};  // some experts clearly ahead of others
   if (name == "token_embd.weight" || name == "output.weight") {
     // Post norms make every branch add values of about 1, which is what scaled embeddings start at.
     return {0.0F, find_family(options.family)->post_norms ? gain : 3.0F * gain};
@@ -68,7 +73,7 @@ Draw draw_of(const ExpectedTensor& tensor, const SyntheticOptions& options) {
   if (name.ends_with("attn_q.weight") || name.ends_with("attn_k.weight")) {
     return {0.0F, 1.5F * gain};
   }
-  if (name.ends_with("attn_output.weight") || name.ends_with("ffn_down.weight")) {
+  if (name.ends_with("attn_output.weight") || is_down(name)) {
     return {0.0F, gain * root_of_inverse(2ULL * options.layers)};
   }
   return {0.0F, gain};
@@ -76,7 +81,7 @@ Draw draw_of(const ExpectedTensor& tensor, const SyntheticOptions& options) {
 
 bool is_finer(const ExpectedTensor& tensor, const SyntheticOptions& options) {
   if (!options.finer_type) return false;
-  if (!tensor.name.ends_with("attn_v.weight") && !tensor.name.ends_with("ffn_down.weight")) {
+  if (!tensor.name.ends_with("attn_v.weight") && !is_down(tensor.name)) {
     return false;
   }
   const auto layer = static_cast<std::uint32_t>(std::stoul(tensor.name.substr(4)));  // "blk.N."
@@ -94,7 +99,7 @@ TensorType wanted_type(const ExpectedTensor& tensor, const SyntheticOptions& opt
 
 // Rows that are no whole number of blocks fall back to Q8_0.
 TensorType type_of(const ExpectedTensor& tensor, const SyntheticOptions& options) {
-  if (!tensor.is_matrix) return TensorType::kF32;
+  if (!tensor.is_matrix || tensor.is_router) return TensorType::kF32;
   const TensorType wanted = wanted_type(tensor, options);
   const TensorTypeInfo* info = tensor_type_info(static_cast<std::uint32_t>(wanted));
   return tensor.dims[0] % info->block_elements == 0 ? wanted : TensorType::kQ8_0;
@@ -141,6 +146,16 @@ void add_tensor(GgufWriter& writer, const ExpectedTensor& tensor, std::uint64_t 
   });
 }
 
+void add_expert_keys(GgufWriter& writer, const ModelSpec& spec, const std::string& prefix) {
+  if (spec.experts == 0) return;
+  writer.add(prefix + "expert_count", spec.experts);
+  writer.add(prefix + "expert_used_count", spec.experts_used);
+  if (spec.family->experts == Experts::kMay) return;  // its width is that of the feed-forward
+  writer.add(prefix + "expert_feed_forward_length", spec.feed_forward);
+  if (spec.shared_feed_forward == 0) return;
+  writer.add(prefix + "expert_shared_feed_forward_length", spec.shared_feed_forward);
+}
+
 void add_model_keys(GgufWriter& writer, const ModelSpec& spec, const SyntheticOptions& options) {
   const std::string prefix = options.family + ".";
   writer.add("general.architecture", options.family);
@@ -151,6 +166,7 @@ void add_model_keys(GgufWriter& writer, const ModelSpec& spec, const SyntheticOp
   writer.add(prefix + "context_length", spec.context);
   writer.add(prefix + "embedding_length", spec.hidden);
   writer.add(prefix + "feed_forward_length", spec.feed_forward);
+  add_expert_keys(writer, spec, prefix);
   writer.add(prefix + "attention.head_count", spec.heads);
   writer.add(prefix + "attention.head_count_kv", spec.kv_heads);
   if (options.head_dim != 0) {
@@ -219,6 +235,25 @@ Status require_multiple(std::string_view option, std::uint32_t value, std::uint3
   return ok_status();
 }
 
+Status set_experts(const SyntheticOptions& options, ModelSpec& spec) {
+  constexpr std::uint32_t kUsual = 8;
+  const Experts kind = spec.family->experts;
+  spec.experts = kind == Experts::kAlways && options.experts == 0 ? kUsual : options.experts;
+  if (spec.experts == 0) return ok_status();
+  REQUIRE(kind != Experts::kNone, "option experts must be 0 in family " + options.family);
+  REQUIRE(spec.experts >= 2 && spec.experts <= limits::kModelExperts,
+          "option experts must be from 2 to " + std::to_string(limits::kModelExperts));
+  REQUIRE(options.experts_used > 0 &&
+              options.experts_used <= std::min(spec.experts, limits::kModelExpertsUsed),
+          "option experts_used must be from 1 to the experts, at most " +
+              std::to_string(limits::kModelExpertsUsed));
+  spec.experts_used = options.experts_used;
+  if (!spec.family->shared_expert) return ok_status();
+  spec.shared_feed_forward = options.shared_feed_forward;
+  return require_multiple("shared_feed_forward", spec.shared_feed_forward,
+                          limits::kModelFeedForward);
+}
+
 Result<ModelSpec> spec_of(const SyntheticOptions& options) {
   ModelSpec spec;
   spec.family = find_family(options.family);
@@ -245,6 +280,7 @@ Result<ModelSpec> spec_of(const SyntheticOptions& options) {
   TRY_VOID(require_multiple("hidden", spec.hidden, limits::kModelWidth));
   TRY_VOID(require_multiple("feed_forward", spec.feed_forward, limits::kModelFeedForward));
   TRY_VOID(require_multiple("head_dim", spec.head_dim, limits::kModelHeadDim));
+  TRY_VOID(set_experts(options, spec));
   if (options.rope_factors && spec.family->rope_factors)
     spec.rope_factors.resize(spec.head_dim / 2);
   return spec;
@@ -286,6 +322,59 @@ SyntheticOptions demo_shape() {
   return options;
 }
 
+// Mixtral 8x7B.
+SyntheticOptions mixtral_shape() {
+  SyntheticOptions options;
+  options.name = "synthetic 8x7b";
+  options.layers = 32;
+  options.hidden = 4096;
+  options.feed_forward = 14'336;
+  options.experts = 8;
+  options.heads = 32;
+  options.kv_heads = 8;
+  options.vocabulary = 32'000;
+  options.context = 32'768;
+  options.rope_base = 1e6F;
+  options.tied_output = false;
+  options.attention_type = options.embedding_type = TensorType::kQ4_0;
+  return options;
+}
+
+// Qwen1.5-MoE-A2.7B.
+SyntheticOptions qwen2moe_shape() {
+  SyntheticOptions options = mixtral_shape();
+  options.family = "qwen2moe";
+  options.name = "synthetic a2.7b";
+  options.layers = 24;
+  options.hidden = 2048;
+  options.feed_forward = 1408;
+  options.experts = 60;
+  options.experts_used = 4;
+  options.shared_feed_forward = 5632;
+  options.heads = 16;
+  options.kv_heads = 16;
+  options.vocabulary = 151'936;
+  options.context = 8192;
+  return options;
+}
+
+// Qwen3-30B-A3B.
+SyntheticOptions qwen3moe_shape() {
+  SyntheticOptions options = mixtral_shape();
+  options.family = "qwen3moe";
+  options.name = "synthetic 30b-a3b";
+  options.layers = 48;
+  options.hidden = 2048;
+  options.feed_forward = 768;
+  options.experts = 128;
+  options.experts_used = 8;
+  options.kv_heads = 4;
+  options.head_dim = 128;
+  options.vocabulary = 151'936;
+  options.context = 40'960;
+  return options;
+}
+
 SyntheticOptions llama3_shape() {
   SyntheticOptions options;
   options.vocabulary = 128'256;
@@ -304,6 +393,9 @@ SyntheticOptions llama3_shape() {
 Result<SyntheticOptions> synthetic_preset(std::string_view name) {
   if (name == "tiny") return SyntheticOptions{};
   if (name == "demo") return demo_shape();
+  if (name == "8x7b") return mixtral_shape();
+  if (name == "a2.7b") return qwen2moe_shape();
+  if (name == "30b-a3b") return qwen3moe_shape();
   SyntheticOptions options = llama3_shape();
   options.name = "synthetic " + std::string(name);
   if (name == "8b") {
@@ -321,7 +413,7 @@ Result<SyntheticOptions> synthetic_preset(std::string_view name) {
     return options;
   }
   return Error::invalid("no shape is called '" + std::string(name) +
-                        "'; there are: tiny, demo, 8b, 70b");
+                        "'; there are: tiny, demo, 8b, 70b, 8x7b, a2.7b, 30b-a3b");
 }
 
 Status set_weight_types(SyntheticOptions& options, std::string_view name) {

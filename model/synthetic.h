@@ -20,7 +20,10 @@ struct SyntheticOptions {
   std::uint64_t seed = 1;
   std::uint32_t layers = 4;
   std::uint32_t hidden = 128;
-  std::uint32_t feed_forward = 224;
+  std::uint32_t feed_forward = 224;        // of each expert where there are any
+  std::uint32_t experts = 0;               // 0: none, or 8 in a family that always has them
+  std::uint32_t experts_used = 2;          // of them by a row
+  std::uint32_t shared_feed_forward = 96;  // in families with a shared expert
   std::uint32_t heads = 4;
   std::uint32_t kv_heads = 2;
   std::uint32_t head_dim = 0;      // 0: hidden / heads
@@ -41,7 +44,8 @@ struct SyntheticOptions {
   std::optional<TensorType> finer_type;
 };
 
-// "tiny", "demo" (SmolLM2-135M's shape and types), "8b" and "70b" (those of Llama 3.1, Q4_0).
+// "tiny", "demo" (SmolLM2-135M's shape and types), "8b" and "70b" (those of Llama 3.1, Q4_0),
+// "8x7b" (Mixtral's), "a2.7b" (Qwen 1.5 MoE's) and "30b-a3b" (Qwen 3's, as all with experts Q4_0).
 Result<SyntheticOptions> synthetic_preset(std::string_view name);
 
 // Sets every weight type of `options` to a tensor type's name ("Q5_0", any case), or to the mixture

@@ -10,6 +10,13 @@ class LayerList {
   void matrix(std::string_view part, std::uint64_t in, std::uint64_t out) {
     tensors_.push_back({layer_tensor(layer_, part), {in, out}, true});
   }
+  // One matrix an expert, one after the other.
+  void experts(std::string_view part, std::uint64_t in, std::uint64_t out, std::uint64_t count) {
+    tensors_.push_back({layer_tensor(layer_, part), {in, out, count}, true});
+  }
+  void router(std::string_view part, std::uint64_t in, std::uint64_t out) {
+    tensors_.push_back({layer_tensor(layer_, part), {in, out}, true, true});
+  }
   void vector(std::string_view part, std::uint64_t size) {
     tensors_.push_back({layer_tensor(layer_, part), {size}, false});
   }
@@ -19,6 +26,24 @@ class LayerList {
   std::uint32_t layer_;
   std::vector<ExpectedTensor> tensors_;
 };
+
+void add_feed_forward(const ModelSpec& spec, LayerList& list) {
+  if (spec.experts == 0) {
+    list.matrix("ffn_gate.weight", spec.hidden, spec.feed_forward);
+    list.matrix("ffn_up.weight", spec.hidden, spec.feed_forward);
+    list.matrix("ffn_down.weight", spec.feed_forward, spec.hidden);
+    return;
+  }
+  list.router("ffn_gate_inp.weight", spec.hidden, spec.experts);
+  list.experts("ffn_gate_exps.weight", spec.hidden, spec.feed_forward, spec.experts);
+  list.experts("ffn_up_exps.weight", spec.hidden, spec.feed_forward, spec.experts);
+  list.experts("ffn_down_exps.weight", spec.feed_forward, spec.hidden, spec.experts);
+  if (spec.shared_feed_forward == 0) return;
+  list.router("ffn_gate_inp_shexp.weight", spec.hidden, 1);
+  list.matrix("ffn_gate_shexp.weight", spec.hidden, spec.shared_feed_forward);
+  list.matrix("ffn_up_shexp.weight", spec.hidden, spec.shared_feed_forward);
+  list.matrix("ffn_down_shexp.weight", spec.shared_feed_forward, spec.hidden);
+}
 
 }  // namespace
 
@@ -47,9 +72,7 @@ std::vector<ExpectedTensor> layer_tensors(const ModelSpec& spec, std::uint32_t l
   }
   if (family.post_norms) list.vector("post_attention_norm.weight", spec.hidden);
   list.vector("ffn_norm.weight", spec.hidden);
-  list.matrix("ffn_gate.weight", spec.hidden, spec.feed_forward);
-  list.matrix("ffn_up.weight", spec.hidden, spec.feed_forward);
-  list.matrix("ffn_down.weight", spec.feed_forward, spec.hidden);
+  add_feed_forward(spec, list);
   if (family.post_norms) list.vector("post_ffw_norm.weight", spec.hidden);
   return list.take();
 }

@@ -170,7 +170,8 @@ TEST(Spec, NameFallsBackToTheFile) {
 
 TEST(SpecRefusal, Architecture) {
   expect_refusal(with_key("general.architecture", value(std::string("mamba"))),
-                 "architecture 'mamba' is not served; known are: llama, qwen2, qwen3, gemma3");
+                 "architecture 'mamba' is not served; known are: llama, qwen2, qwen3, gemma3, "
+                 "qwen2moe, qwen3moe");
   EXPECT_EQ(code_with_key("general.architecture", value(std::string("mamba"))),
             ErrorCode::kUnsupported);
   Model model;
@@ -249,10 +250,117 @@ TEST(SpecRefusal, RopeScaling) {
 }
 
 TEST(SpecRefusal, VariantsThatNeedOtherCode) {
-  EXPECT_EQ(code_with_key("llama.expert_count", u32(8)), ErrorCode::kUnsupported);
-  EXPECT_EQ(with_key("llama.expert_count", u32(0)), "");
   EXPECT_EQ(code_with_key("llama.attention.causal", value(false)), ErrorCode::kUnsupported);
   EXPECT_EQ(with_key("llama.attention.causal", value(true)), "");
+}
+
+// The small llama file with a mixture of 4 experts, of which a row uses 2.
+Model mixture() {
+  Model model;
+  model.keys["llama.expert_count"] = u32(4);
+  model.keys["llama.expert_used_count"] = u32(2);
+  for (const std::string layer : {"blk.0.", "blk.1."}) {
+    for (const char* part : {"ffn_gate", "ffn_up", "ffn_down"}) {
+      auto experts = model.tensors.extract(layer + part + ".weight");
+      experts.key() = layer + part + "_exps.weight";
+      experts.mapped().dims.push_back(4);
+      model.tensors.insert(std::move(experts));
+    }
+    model.tensors[layer + "ffn_gate_inp.weight"] = {TensorType::kF32, {128, 4}};
+  }
+  return model;
+}
+
+std::string mixture_with(const std::string& key, AddKey add) {
+  Model model = mixture();
+  model.keys["llama." + key] = std::move(add);
+  const auto spec = model.read();
+  return spec.ok() ? std::string() : spec.error().message;
+}
+
+TEST(Spec, ALlamaFileMayHaveExperts) {
+  const auto spec = mixture().read();
+  ASSERT_TRUE(spec.ok()) << spec.error().message;
+  EXPECT_EQ(spec->experts, 4U);
+  EXPECT_EQ(spec->experts_used, 2U);
+  EXPECT_EQ(spec->feed_forward, 96U);
+  EXPECT_EQ(spec->shared_feed_forward, 0U);
+  EXPECT_EQ(with_key("llama.expert_count", u32(0)), "");
+  EXPECT_EQ(Model().read()->experts, 0U);
+}
+
+TEST(SpecRefusal, NumbersOfExpertsNameKeyAndLimit) {
+  expect_refusal(mixture_with("expert_count", u32(1)),
+                 "key 'llama.expert_count' is 1; it must be from 2 to 1024");
+  expect_refusal(mixture_with("expert_count", u32(1025)), "from 0 to 1024");
+  expect_refusal(mixture_with("expert_count", value(~std::uint64_t{0})), "from 0 to 1024");
+  expect_refusal(mixture_with("expert_used_count", u32(0)),
+                 "key 'llama.expert_used_count' is 0; it must be from 1 to 4");
+  expect_refusal(mixture_with("expert_used_count", u32(5)), "from 1 to 4");
+  expect_refusal(mixture_with("expert_count", u32(5)),
+                 "tensor 'blk.0.ffn_gate_inp.weight' has shape [128, 4]; it must be [128, 5]");
+  expect_refusal(mixture_with("feed_forward_length", u32(64)),
+                 "tensor 'blk.0.ffn_gate_exps.weight' has shape [128, 96, 4]; it must be "
+                 "[128, 64, 4]");
+  Model unknown = mixture();
+  unknown.keys.erase("llama.expert_used_count");
+  expect_refusal(unknown.read().error().message, "key 'llama.expert_used_count' is missing");
+  Model many = mixture();
+  many.keys["llama.expert_count"] = u32(64);
+  many.keys["llama.expert_used_count"] = u32(33);
+  expect_refusal(many.read().error().message, "from 1 to 32");
+  Model dense = mixture();
+  dense.tensors["blk.1.ffn_gate.weight"] = {TensorType::kQ4_1, {128, 96}};
+  expect_refusal(dense.read().error().message, "'blk.1.ffn_gate.weight' has no place");
+}
+
+TEST(SpecRefusal, WaysToChooseExpertsThatAreNotServed) {
+  expect_refusal(mixture_with("expert_gating_func", u32(2)), "is 2; of this family at most 1");
+  expect_refusal(mixture_with("expert_group_count", u32(8)), "is 8; of this family at most 1");
+  expect_refusal(mixture_with("leading_dense_block_count", u32(1)), "at most 0 is served");
+  expect_refusal(mixture_with("expert_weights_scale", value(2.5F)), "only 1 is served");
+  expect_refusal(mixture_with("expert_weights_norm", value(false)), "is false; this family has");
+  expect_refusal(mixture_with("expert_feed_forward_length", u32(64)),
+                 "is 64; in this family it must equal the 96 of 'llama.feed_forward_length'");
+  EXPECT_EQ(mixture_with("expert_gating_func", u32(1)), "");
+  EXPECT_EQ(mixture_with("expert_weights_scale", value(1.0F)), "");
+  EXPECT_EQ(mixture_with("expert_weights_norm", value(true)), "");
+}
+
+// A file of a family that always has experts, of which a test changes keys.
+std::string always_with(const std::string& family, const std::map<std::string, AddKey>& keys) {
+  Model model = mixture();
+  for (const auto& [key, add] : Model(model).keys) {
+    if (key.starts_with("llama.")) model.keys[family + key.substr(5)] = add;
+  }
+  model.keys["general.architecture"] = value(family);
+  for (const auto& [key, add] : keys) {
+    if (add) model.keys[family + "." + key] = add;
+    if (!add) model.keys.erase(family + "." + key);
+  }
+  const auto spec = model.read();
+  return spec.ok() ? std::string() : spec.error().message;
+}
+
+TEST(SpecRefusal, FamiliesThatAlwaysOrNeverHaveExperts) {
+  expect_refusal(always_with("qwen3moe", {{"expert_count", nullptr}}),
+                 "key 'qwen3moe.expert_count' is missing");
+  expect_refusal(always_with("qwen3moe", {{"expert_count", u32(0)}}),
+                 "is 0; it must be from 2 to 1024");
+  expect_refusal(
+      always_with("qwen3", {}),
+      "key 'qwen3.expert_count' is 4; models of qwen3 with a mixture of experts are not");
+  // Without a width of its own an expert has its share of the feed-forward's.
+  expect_refusal(always_with("qwen3moe", {{"feed_forward_length", u32(192)}}),
+                 "tensor 'blk.0.attn_q_norm.weight' of shape [32] is missing");
+  expect_refusal(
+      always_with("qwen3moe", {{"feed_forward_length", u32(97)}}),
+      "without key 'qwen3moe.expert_feed_forward_length' it must be a multiple of the 2");
+  expect_refusal(always_with("qwen3moe", {{"expert_feed_forward_length", u32(33)}}),
+                 "key 'qwen3moe.expert_feed_forward_length' is 33; it must be a multiple of 32");
+  expect_refusal(always_with("qwen2moe", {{"expert_feed_forward_length", u32(96)},
+                                          {"expert_shared_feed_forward_length", u32(40)}}),
+                 "key 'qwen2moe.expert_shared_feed_forward_length' is 40; it must be a multiple");
 }
 
 TEST(SpecRefusal, WaysToEmbedThatAreNotServed) {

@@ -166,6 +166,22 @@ TEST(Synthetic, EveryFamilyIsComplete) {
   }
 }
 
+TEST(Synthetic, FamiliesHaveTheExpertsThatAreAskedFor) {
+  SyntheticOptions options;
+  options.family = "qwen2moe";
+  const Opened usual = open_synthetic(options);
+  EXPECT_EQ(usual.spec.experts, 8U);
+  EXPECT_EQ(usual.spec.shared_feed_forward, 96U);
+  options.experts = 12;
+  options.experts_used = 5;
+  EXPECT_EQ(open_synthetic(options).spec.experts_used, 5U);
+  options.family = "llama";
+  const Opened mixtral = open_synthetic(options);
+  EXPECT_EQ(mixtral.spec.experts, 12U);
+  EXPECT_EQ(mixtral.spec.shared_feed_forward, 0U);
+  EXPECT_EQ(mixtral.file->find_tensor("blk.1.ffn_gate_inp.weight")->type, TensorType::kF32);
+}
+
 TEST(Synthetic, PresetsHaveThePublishedShapes) {
   const auto demo = synthetic_preset("demo");
   EXPECT_EQ(demo->hidden / demo->heads, 64U);
@@ -176,8 +192,13 @@ TEST(Synthetic, PresetsHaveThePublishedShapes) {
   const auto seventy = synthetic_preset("70b");
   EXPECT_EQ(seventy->hidden, 8192U);
   EXPECT_EQ(seventy->layers, 80U);
+  const auto mixture = synthetic_preset("30b-a3b");
+  EXPECT_EQ(mixture->family, "qwen3moe");
+  EXPECT_EQ(mixture->experts, 128U);
+  EXPECT_EQ(mixture->experts_used, 8U);
+  EXPECT_EQ(mixture->feed_forward, 768U);
   EXPECT_EQ(synthetic_preset("9b").error().message,
-            "no shape is called '9b'; there are: tiny, demo, 8b, 70b");
+            "no shape is called '9b'; there are: tiny, demo, 8b, 70b, 8x7b, a2.7b, 30b-a3b");
 }
 
 TEST(Synthetic, RefusesWhatNoModelCanBe) {
@@ -193,6 +214,17 @@ TEST(Synthetic, RefusesWhatNoModelCanBe) {
   EXPECT_NE(refusal([](auto& o) { o.hidden = 100; }), "");
   EXPECT_NE(refusal([](auto& o) { o.feed_forward = 0; }), "");
   EXPECT_NE(refusal([](auto& o) { o.layers = 0; }), "");
+  EXPECT_NE(refusal([](auto& o) { o.experts = 1; }), "");
+  EXPECT_NE(refusal([](auto& o) {
+              o.experts = 4;
+              o.experts_used = 5;
+            }),
+            "");
+  EXPECT_NE(refusal([](auto& o) {
+              o.experts = 4;
+              o.family = "qwen3";
+            }),
+            "");
   EXPECT_NE(refusal([](auto& o) { o.vocabulary = 258; }), "");
   EXPECT_NE(refusal([](auto& o) {
               o.family = "gemma3";
