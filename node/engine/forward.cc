@@ -1,6 +1,8 @@
 #include "node/engine/forward.h"
 
 #include <algorithm>
+#include <array>
+#include <cmath>
 #include <cstring>
 #include <string>
 #include <utility>
@@ -13,6 +15,9 @@ namespace {
 
 constexpr std::uint32_t kClaims = 8;       // of a loop, on each thread
 constexpr std::uint32_t kLeastGroups = 4;  // of a product of one row, in a claim
+constexpr std::size_t kProducts = 4;       // of the same rows, in a loop
+constexpr std::uint32_t kExponential = 8;  // what choosing costs an expert, in values of a row
+constexpr std::uint32_t kSumColumns = 512;
 
 using kernels::Defect;
 using kernels::kDefect;
@@ -58,6 +63,63 @@ kernels::QuantizedRows QuantBuffer::view(std::uint32_t rows, std::uint32_t cols)
   return out;
 }
 
+namespace {
+
+// Rows [first, first + count) of others.
+kernels::QuantizedRows rows_from(kernels::QuantizedRows rows, std::uint32_t first,
+                                 std::uint32_t count) {
+  INVARIANT(first + count <= rows.rows, "some rows of others are among them");
+  const std::size_t blocks = std::size_t{first} * (rows.cols / kernels::kBlock);
+  rows.rows = count;
+  rows.values += std::size_t{first} * rows.cols;
+  rows.scales += blocks;
+  rows.sums += blocks;
+  rows.block_sums += blocks;
+  rows.exponents += first;
+  return rows;
+}
+
+void copy_row(const kernels::QuantizedRows& from, std::uint32_t row,
+              const kernels::QuantizedRows& to, std::uint32_t t) {
+  const kernels::QuantizedRows in = rows_from(from, row, 1);
+  const kernels::QuantizedRows out = rows_from(to, t, 1);
+  const std::size_t blocks = in.cols / kernels::kBlock;
+  std::copy_n(in.values, in.cols, out.values);
+  std::copy_n(in.scales, blocks, out.scales);
+  std::copy_n(in.sums, blocks, out.sums);
+  std::copy_n(in.block_sums, blocks, out.block_sums);
+  *out.exponents = *in.exponents;
+}
+
+}  // namespace
+
+Forward::Mixture::Mixture(const model::ModelSpec& spec, const StageWeights& weights,
+                          std::uint32_t rows)
+    : groups(spec.experts, spec.experts_used, rows),
+      logits(std::size_t{rows} * spec.experts),
+      gathered(rows * spec.experts_used, spec.hidden),
+      middle(rows * spec.experts_used, spec.feed_forward),
+      out(std::size_t{rows} * spec.experts_used * spec.hidden) {
+  experts.reserve(weights.layers.size() * spec.experts);
+  for (const LayerWeights& layer : weights.layers) {
+    for (std::uint32_t i = 0; i < spec.experts; ++i) {
+      const auto part = [&](const kernels::PackedMatrix& whole, std::uint32_t each) {
+        return whole.part(i * each, (i + 1) * each);
+      };
+      experts.push_back({part(layer.gate, spec.feed_forward), part(layer.up, spec.feed_forward),
+                         part(layer.down, spec.hidden)});
+    }
+  }
+  products.reserve(2 * std::size_t{spec.experts} + 1);
+  const std::uint32_t shared = spec.shared_feed_forward;
+  if (shared == 0) return;
+  shared_logits = AlignedBuffer<float>(rows);
+  shared_gate = AlignedBuffer<float>(std::size_t{rows} * shared);
+  shared_up = AlignedBuffer<float>(std::size_t{rows} * shared);
+  shared_middle = QuantBuffer(rows, shared);
+  shared_out = AlignedBuffer<float>(std::size_t{rows} * spec.hidden);
+}
+
 Forward::Forward(Setup setup)
     : setup_(std::move(setup)),
       spec_(setup_.spec),
@@ -91,8 +153,12 @@ Forward::Forward(Setup setup)
   key_ = AlignedBuffer<float>(rows * narrow_);
   value_ = AlignedBuffer<float>(rows * narrow_);
   mixed_ = AlignedBuffer<float>(rows * wide_);
-  gate_ = AlignedBuffer<float>(rows * spec_.feed_forward);
-  up_ = AlignedBuffer<float>(rows * spec_.feed_forward);
+  const std::size_t computed = rows * std::max(1U, spec_.experts_used);
+  gate_ = AlignedBuffer<float>(computed * spec_.feed_forward);
+  up_ = AlignedBuffer<float>(computed * spec_.feed_forward);
+  if (spec_.experts != 0) {
+    mixture_ = std::make_unique<Mixture>(spec_, setup_.weights, setup_.batch_rows);
+  }
   delta_ = AlignedBuffer<float>(rows * spec_.hidden);
   quant_ = QuantBuffer(setup_.batch_rows, widest);
   failed_ = std::make_unique<std::atomic<bool>[]>(rows);
@@ -194,20 +260,27 @@ void Forward::close_layer(std::uint32_t row) {
 }
 
 void Forward::multiply(const kernels::QuantizedRows& x, std::initializer_list<Product> products) {
-  INVARIANT(x.rows != 0, "a product has rows");
+  std::array<RowsProduct, kProducts> all;
+  INVARIANT(x.rows != 0 && products.size() <= all.size(), "a product has rows");
+  std::size_t count = 0;
+  for (const Product& product : products) all[count++] = {product.matrix, x, product.out};
+  multiply({all.data(), count}, std::max(1U, kLeastGroups / x.rows));
+}
+
+void Forward::multiply(std::span<const RowsProduct> products, std::uint32_t least) {
   std::uint32_t groups = 0;
-  for (const Product& product : products) groups += product.matrix->groups();
-  const std::uint32_t least = std::max(1U, kLeastGroups / x.rows);
+  for (const RowsProduct& product : products) groups += product.matrix->groups();
   const auto part = [&](std::uint32_t begin, std::uint32_t end, unsigned) {
     std::uint32_t first = 0;  // group of the whole at which this product begins
-    for (const Product& product : products) {
+    for (const RowsProduct& product : products) {
       const std::uint32_t last = first + product.matrix->groups();
       const std::uint32_t from = std::max(begin, first);
       const std::uint32_t to = std::min(end, last);
       if (kDefect == Defect::kThreadSplit && from < to && pool_.threads() > 1) {
-        multiply_in_halves(kernels_, *product.matrix, x, from - first, to - first, product.out);
+        multiply_in_halves(kernels_, *product.matrix, product.x, from - first, to - first,
+                           product.out);
       } else if (from < to) {
-        kernels_.matmul(*product.matrix, x, from - first, to - first, product.out,
+        kernels_.matmul(*product.matrix, product.x, from - first, to - first, product.out,
                         product.matrix->rows());
       }
       first = last;
@@ -225,7 +298,11 @@ void Forward::layer(std::uint32_t index) {
     add_delta(row, weights.post_attention_norm);
     norm(row, weights.feed_forward_norm, in, row);
   });
-  feed_forward(weights);
+  if (mixture_ != nullptr) {
+    mix_experts(weights, index);
+  } else {
+    feed_forward(weights);
+  }
   const bool last = index + 1 == setup_.layers.size();
   for_rows(rows(), spec_.hidden, [&](std::uint32_t row) {
     add_delta(row, weights.post_feed_forward_norm);
@@ -243,6 +320,110 @@ void Forward::feed_forward(const LayerWeights& weights) {
     if (!(kernels_.*activate_)(gate_.data() + at, up_.data() + at, middle, row)) fail(row);
   });
   multiply(middle, {{&weights.down, delta_.data()}});
+}
+
+void Forward::mix_experts(const LayerWeights& weights, std::uint32_t index) {
+  Mixture& mix = *mixture_;
+  const auto in = quant_.view(rows(), spec_.hidden);
+  if (spec_.shared_feed_forward == 0) {
+    multiply(in, {{&weights.router, mix.logits.data()}});
+  } else {
+    multiply(in, {{&weights.router, mix.logits.data()},
+                  {&weights.shared_router, mix.shared_logits.data()},
+                  {&weights.shared_gate, mix.shared_gate.data()},
+                  {&weights.shared_up, mix.shared_up.data()}});
+  }
+  for_rows(rows(), spec_.experts * kExponential, [&](std::uint32_t row) { choose_experts(row); });
+  mix.groups.group(rows());
+  compute_experts(mix.experts.data() + std::size_t{index} * spec_.experts);
+  if (spec_.shared_feed_forward != 0) compute_shared_expert(weights);
+  const std::uint32_t tiles = (spec_.hidden + kSumColumns - 1) / kSumColumns;
+  const std::uint32_t least = std::max(1U, kRowValues / (kSumColumns * spec_.experts_used));
+  const auto add = [&](std::uint32_t begin, std::uint32_t end, unsigned) {
+    for (std::uint32_t i = begin; i < end; ++i) {
+      const std::uint32_t from = i % tiles * kSumColumns;
+      add_experts(i / tiles, from, std::min(spec_.hidden, from + kSumColumns));
+    }
+  };
+  pool_.parallel_for(rows() * tiles, grain_of(rows() * tiles, least), add);
+}
+
+void Forward::choose_experts(std::uint32_t row) {
+  Mixture& mix = *mixture_;
+  const float* logits = mix.logits.data() + std::size_t{row} * spec_.experts;
+  if (!kernels::choose_experts({logits, spec_.experts}, spec_.family->expert_weights_to_one,
+                               mix.groups.used(row), mix.groups.weights(row))) {
+    fail(row);
+  }
+}
+
+// A single row is the same for all of its experts; several are gathered, those of an expert one
+// after the other.
+void Forward::compute_experts(const Expert* experts) {
+  Mixture& mix = *mixture_;
+  const std::uint32_t pairs = rows() * spec_.experts_used;
+  const std::uint32_t width = spec_.feed_forward;
+  const auto in = quant_.view(rows(), spec_.hidden);
+  const auto gathered = mix.gathered.view(pairs, spec_.hidden);
+  const bool one = rows() == 1;
+  if (!one) {
+    for_rows(pairs, spec_.hidden,
+             [&](std::uint32_t pair) { copy_row(in, mix.groups.row_of(pair), gathered, pair); });
+  }
+  const auto used = static_cast<std::uint32_t>(mix.groups.groups().size());
+  const std::uint32_t least = std::max(1U, kLeastGroups * used / pairs);
+  mix.products.clear();
+  for (const auto& [expert, first, count] : mix.groups.groups()) {
+    const auto x = one ? in : rows_from(gathered, first, count);
+    const std::size_t at = std::size_t{first} * width;
+    mix.products.push_back({&experts[expert].gate, x, gate_.data() + at});
+    mix.products.push_back({&experts[expert].up, x, up_.data() + at});
+  }
+  multiply(mix.products, least);
+  const auto middle = mix.middle.view(pairs, width);
+  for_rows(pairs, width, [&](std::uint32_t pair) {
+    const std::size_t at = std::size_t{pair} * width;
+    if (!(kernels_.*activate_)(gate_.data() + at, up_.data() + at, middle, pair)) {
+      fail(mix.groups.row_of(pair));
+    }
+  });
+  mix.products.clear();
+  for (const auto& [expert, first, count] : mix.groups.groups()) {
+    mix.products.push_back({&experts[expert].down, rows_from(middle, first, count),
+                            mix.out.data() + std::size_t{first} * spec_.hidden});
+  }
+  multiply(mix.products, least);
+}
+
+void Forward::compute_shared_expert(const LayerWeights& weights) {
+  Mixture& mix = *mixture_;
+  const std::uint32_t width = spec_.shared_feed_forward;
+  const auto middle = mix.shared_middle.view(rows(), width);
+  for_rows(rows(), width, [&](std::uint32_t row) {
+    const std::size_t at = std::size_t{row} * width;
+    const float* gate = mix.shared_gate.data() + at;
+    if (!(kernels_.*activate_)(gate, mix.shared_up.data() + at, middle, row)) fail(row);
+    if (!std::isfinite(mix.shared_logits.data()[row])) fail(row);
+  });
+  multiply(middle, {{&weights.shared_down, mix.shared_out.data()}});
+}
+
+void Forward::add_experts(std::uint32_t row, std::uint32_t begin, std::uint32_t end) {
+  Mixture& mix = *mixture_;
+  std::array<kernels::ExpertOutput, kernels::kExpertsUsedMax + 1> outputs;
+  std::size_t count = 0;
+  for (const float weight : mix.groups.weights(row)) {
+    const std::size_t pair = mix.groups.pair_of(row, static_cast<std::uint32_t>(count));
+    outputs[count++] = {mix.out.data() + pair * spec_.hidden + begin, weight};
+  }
+  const std::size_t at = std::size_t{row} * spec_.hidden + begin;
+  if (spec_.shared_feed_forward != 0) {
+    const float weight = kernels::shared_expert_weight(mix.shared_logits.data()[row]);
+    outputs[count++] = {mix.shared_out.data() + at, weight};
+  }
+  std::array<double, kSumColumns> sums{};
+  if (!kernels::add_experts({outputs.data(), count}, end - begin, sums.data())) fail(row);
+  kernels::expert_outputs(sums.data(), end - begin, delta_.data() + at);
 }
 
 // Logits of the sampled rows, some at a time, and the sampler over each.

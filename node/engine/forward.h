@@ -19,6 +19,7 @@
 #include "base/aligned_buffer.h"
 #include "base/bytes.h"
 #include "base/ids.h"
+#include "kernels/experts.h"
 #include "kernels/kernels.h"
 #include "kernels/thread_pool.h"
 #include "model/spec.h"
@@ -93,12 +94,46 @@ class Forward final : public StageForward {
     const kernels::PackedMatrix* matrix;
     float* out;
   };
+  struct RowsProduct {  // of rows of its own
+    const kernels::PackedMatrix* matrix;
+    kernels::QuantizedRows x;
+    float* out;
+  };
+  struct Expert {  // its part of a layer's matrices
+    kernels::PackedMatrix gate;
+    kernels::PackedMatrix up;
+    kernels::PackedMatrix down;
+  };
+  // What a layer with experts needs beside gate_ and up_; a pair is a row and an expert it uses.
+  struct Mixture {
+    Mixture(const model::ModelSpec& spec, const StageWeights& weights, std::uint32_t rows);
+    std::vector<Expert> experts;         // (layers, experts)
+    kernels::ExpertGroups groups;        // of the layer under way
+    AlignedBuffer<float> logits;         // (rows, experts)
+    QuantBuffer gathered;                // (pairs, hidden)
+    QuantBuffer middle;                  // (pairs, feed_forward)
+    AlignedBuffer<float> out;            // (pairs, hidden)
+    AlignedBuffer<float> shared_logits;  // (rows); of the shared expert, as all below
+    AlignedBuffer<float> shared_gate;    // (rows, shared_feed_forward)
+    AlignedBuffer<float> shared_up;      // (rows, shared_feed_forward)
+    QuantBuffer shared_middle;           // (rows, shared_feed_forward)
+    AlignedBuffer<float> shared_out;     // (rows, hidden)
+    std::vector<RowsProduct> products;   // of the loop under way
+  };
 
   void enter(std::uint32_t row);
   // `index` counts from the stage's first layer, here and below.
   void layer(std::uint32_t index);
   void attention(const LayerWeights& weights, std::uint32_t index);
   void feed_forward(const LayerWeights& weights);
+  // The same of a layer with experts: chooses those of each row, computes them with the rows
+  // grouped by expert, and adds up.
+  void mix_experts(const LayerWeights& weights, std::uint32_t index);
+  void choose_experts(std::uint32_t row);
+  void compute_experts(const Expert* experts);
+  void compute_shared_expert(const LayerWeights& weights);
+  // Columns [begin, end) of delta_ of a row.
+  void add_experts(std::uint32_t row, std::uint32_t begin, std::uint32_t end);
   void head(const OnLogits& on_logits);
   // Biases, norms and angles of a row's heads, and its keys and values into the cache.
   void store_heads(std::uint32_t row, const LayerWeights& weights, std::uint32_t index);
@@ -117,6 +152,8 @@ class Forward final : public StageForward {
 
   // Several products of the same rows, as one loop.
   void multiply(const kernels::QuantizedRows& x, std::initializer_list<Product> products);
+  // `least`: row groups of a claim.
+  void multiply(std::span<const RowsProduct> products, std::uint32_t least);
   // task(row) for every row in [0, rows), each of `width` values; inline when that is too little to
   // be worth handing out.
   template <typename Task>
@@ -153,9 +190,10 @@ class Forward final : public StageForward {
   AlignedBuffer<float> mixed_;  // what attention gives
   AlignedBuffer<float> gate_;
   AlignedBuffer<float> up_;
-  AlignedBuffer<float> delta_;   // what is added to the residual
-  AlignedBuffer<float> logits_;  // (kHeadRows, vocabulary)
-  QuantBuffer quant_;            // what the next product reads
+  AlignedBuffer<float> delta_;        // what is added to the residual
+  AlignedBuffer<float> logits_;       // (kHeadRows, vocabulary)
+  QuantBuffer quant_;                 // what the next product reads
+  std::unique_ptr<Mixture> mixture_;  // null in a model without experts
   std::vector<Scratch> scratch_;
   std::unique_ptr<std::atomic<bool>[]> failed_;
 

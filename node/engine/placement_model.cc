@@ -17,6 +17,9 @@ Result<placement::Model> placement_model(const model::GgufFile& file,
   placement::Model model;
   for (std::uint32_t layer = 0; layer < spec.layers; ++layer) {
     TRY(model.layer_bytes.emplace_back(), StageWeights::layer_bytes_of(file, spec, layer));
+    if (spec.experts == 0) continue;
+    TRY(model.layer_read_bytes.emplace_back(),
+        StageWeights::layer_read_bytes_of(file, spec, layer));
   }
   // Of a model of one layer all that is outside it counts as the embedding, or it counted twice.
   TRY(const std::uint64_t first, StageWeights::bytes_of(file, spec, {0, 1}));

@@ -23,6 +23,22 @@ std::string gib(std::uint64_t bytes) {
   return text;
 }
 
+std::uint64_t quantised_bytes(std::uint64_t width) {
+  return width + 3 * 4 * width / kernels::kBlock;
+}
+
+// What a row's experts take beside the buffers that every feed-forward has (Forward::Mixture).
+std::uint64_t expert_bytes(const model::ModelSpec& spec) {
+  const std::uint64_t hidden = spec.hidden;
+  const std::uint64_t shared = spec.shared_feed_forward;
+  const std::uint64_t index = 2 + 3 * 4;                  // of a pair: expert, weight, place, row
+  std::uint64_t bytes = 4 * std::uint64_t{spec.experts};  // logits
+  bytes += spec.experts_used *
+           (quantised_bytes(hidden) + quantised_bytes(spec.feed_forward) + 4 * hidden + index);
+  if (shared > 0) bytes += quantised_bytes(shared) + 4 * (2 * shared + hidden + 1);
+  return bytes;
+}
+
 // The buffers of Forward, of the samplers and of the step.
 std::uint64_t buffer_bytes(const model::ModelSpec& spec, const EngineOptions& options) {
   const std::uint64_t rows = options.batch_rows;
@@ -30,10 +46,12 @@ std::uint64_t buffer_bytes(const model::ModelSpec& spec, const EngineOptions& op
   const std::uint64_t narrow = std::uint64_t{spec.kv_heads} * spec.head_dim;
   const std::uint64_t widest =
       std::max({std::uint64_t{spec.hidden}, wide, std::uint64_t{spec.feed_forward}});
-  std::uint64_t row = 4 * (2 * spec.hidden + 2 * wide + 2 * narrow + 2 * spec.feed_forward +
-                           2 * spec.head_dim);       // floats
-  row += widest + 3 * 4 * widest / kernels::kBlock;  // quantised
-  row += 2 * 2 * spec.hidden;                        // residuals, here and in the batch
+  const std::uint64_t computed = std::max(1U, spec.experts_used);  // feed-forwards of a row
+  std::uint64_t row = 4 * (2 * spec.hidden + 2 * wide + 2 * narrow +
+                           2 * computed * spec.feed_forward + 2 * spec.head_dim);  // floats
+  row += quantised_bytes(widest);
+  row += 2 * 2 * spec.hidden;  // residuals, here and in the batch
+  if (spec.experts > 0) row += expert_bytes(spec);
   const std::uint64_t positions = spec.context + 2 * kernels::kPageTokens;
   std::uint64_t thread = 4 * (spec.heads / spec.kv_heads) * positions;
   std::uint64_t bytes = rows * row;

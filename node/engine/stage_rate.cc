@@ -2,12 +2,14 @@
 
 #include <algorithm>
 #include <chrono>
+#include <cstring>
 #include <functional>
 #include <memory>
 #include <numeric>
 #include <utility>
 #include <vector>
 
+#include "base/random.h"
 #include "node/engine/kv_cache.h"
 #include "node/engine/weights.h"
 #include "proto/step.h"
@@ -25,12 +27,18 @@ constexpr int kStepsLeast = 2;
 constexpr Position kPositions = 2 * kernels::kPageTokens;  // then from the beginning again
 constexpr std::uint64_t kSeveralBytes = 96 << 20;          // of layers whose difference is measured
 constexpr std::uint32_t kSeveral = 32;
+constexpr std::uint32_t kRandomRows = 64;  // of activations
+static_assert(kRateRows <= kRandomRows);
 
 class Timed {
  public:
   Timed(Engine& engine, const model::ModelSpec& spec, std::uint32_t rows,
         const std::function<bool()>& cancelled)
-      : engine_(engine), spec_(spec), rows_(rows), cancelled_(cancelled) {}
+      : engine_(engine),
+        spec_(spec),
+        rows_(rows),
+        cancelled_(cancelled),
+        activations_(random_activations(spec.hidden, random_)) {}
 
   // A step, timed if it is not the first.
   Status time() {
@@ -55,9 +63,15 @@ class Timed {
       for (std::uint32_t i = 0; i < rows_; ++i) batch.opens.push_back(open(SequenceId(i + 1)));
     }
     for (std::uint32_t i = 0; i < rows_; ++i) {
-      batch.rows.push_back({SequenceId(i + 1), position_, 0, BatchRow::kSample});
+      const auto token = static_cast<TokenId>(random_.next() % spec_.vocabulary);
+      batch.rows.push_back({SequenceId(i + 1), position_, token, BatchRow::kSample});
     }
-    if (!engine_.is_first()) batch.activations.resize(std::size_t{rows_} * spec_.hidden * 2);
+    if (!engine_.is_first()) {
+      const std::size_t row = std::size_t{spec_.hidden} * sizeof(std::uint16_t);
+      const std::size_t first = random_.next() % (kRandomRows - rows_ + 1);
+      const auto begin = activations_.begin() + static_cast<std::ptrdiff_t>(first * row);
+      batch.activations.assign(begin, begin + static_cast<std::ptrdiff_t>(rows_ * row));
+    }
     StepResult result;
     TRY_VOID(engine_.step(batch, result));
     const bool failed = std::any_of(batch.rows.begin(), batch.rows.end(),
@@ -65,6 +79,18 @@ class Timed {
     REQUIRE(!failed, "the measurement failed: a row could not be computed");
     position_ = (position_ + 1) % std::min(kPositions, spec_.context - 1);
     return ok_status();
+  }
+
+  // Values of 1 to 2 in magnitude.
+  static Bytes random_activations(std::uint32_t hidden, SeededRandom& random) {
+    Bytes values(std::size_t{kRandomRows} * hidden * sizeof(std::uint16_t));
+    for (std::size_t at = 0; at < values.size(); at += sizeof(std::uint16_t)) {
+      constexpr std::uint16_t kSign = 0x8000;
+      constexpr std::uint16_t kOne = 0x3C00;  // as fp16; ten bits of fraction follow
+      const auto bits = static_cast<std::uint16_t>(kOne | (random.next() & (kSign | 0x3FF)));
+      std::memcpy(values.data() + at, &bits, sizeof bits);
+    }
+    return values;
   }
 
   SequenceOpen open(SequenceId sequence) const {
@@ -80,10 +106,24 @@ class Timed {
   const model::ModelSpec& spec_;
   const std::uint32_t rows_;
   const std::function<bool()>& cancelled_;
+  // Rows and steps differ: equal rows would use the same experts, and read only those.
+  SeededRandom random_{1};
+  const Bytes activations_;
   Position position_ = 0;
   int steps_ = 0;
   std::chrono::duration<double> spent_{};
 };
+
+// What a row reads of the layers' weights: what their seconds are proportional to.
+Result<std::uint64_t> bytes_read(const model::GgufFile& file, const model::ModelSpec& spec,
+                                 LayerRange layers) {
+  std::uint64_t bytes = 0;
+  for (std::uint32_t i = layers.begin; i < layers.end; ++i) {
+    TRY(const std::uint64_t layer, StageWeights::layer_read_bytes_of(file, spec, i));
+    bytes += layer;
+  }
+  return bytes;
+}
 
 // Layers that are timed.
 class Subject {
@@ -143,6 +183,7 @@ Result<StageRate> measure_stage_rate(const std::shared_ptr<const model::GgufFile
   const std::uint32_t room = spec.layers - std::min(spec.layers, 2U);
   const auto several = static_cast<std::uint32_t>(
       std::min<std::uint64_t>({kSeveral, room, kSeveralBytes / std::max<std::uint64_t>(each, 1)}));
+  TRY(const std::uint64_t read, bytes_read(*file, spec, {begin, begin + 1}));
   std::vector<LayerRange> ranges{{begin, begin + 1}};
   if (spec.layers > 1) ranges.push_back({spec.layers - 1, spec.layers});
   const std::uint32_t first = 1 + (room - several) / 2;
@@ -163,8 +204,8 @@ Result<StageRate> measure_stage_rate(const std::shared_ptr<const model::GgufFile
   if (spec.layers == 1) return rate;  // with its head
   if (several > 1) {
     const StageRate::Rows more = subjects[2].rows();
-    TRY(const std::uint64_t all, StageWeights::bytes_of(*file, spec, ranges[2]));
-    const double others = static_cast<double>(all) / static_cast<double>(each) - 1;
+    TRY(const std::uint64_t all, bytes_read(*file, spec, ranges[2]));
+    const double others = static_cast<double>(all) / static_cast<double>(read) - 1;
     const double layer = (more.one - one.one) / others;
     const double batch = (more.batch - one.batch) / others;
     if (layer > 0.0 && layer < one.one && batch > 0.0 && batch < one.batch) {
@@ -176,9 +217,9 @@ Result<StageRate> measure_stage_rate(const std::shared_ptr<const model::GgufFile
   rate.head.one = std::max(0.0, last.one - rate.step_seconds - rate.layer.one);
   rate.head.batch = std::max(0.0, last.batch - rate.step_seconds - rate.layer.batch);
   if (spec.layers > 2) {
-    TRY(const std::uint64_t inner, StageWeights::bytes_of(*file, spec, {1, spec.layers - 1}));
+    TRY(const std::uint64_t inner, bytes_read(*file, spec, {1, spec.layers - 1}));
     const double mean = static_cast<double>(inner) / (spec.layers - 2);
-    const double size = mean / static_cast<double>(each);
+    const double size = mean / static_cast<double>(read);
     rate.layer = {rate.layer.one * size, rate.layer.batch * size};
   }
   return rate;

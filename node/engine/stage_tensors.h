@@ -23,14 +23,20 @@ struct LayerTensors {
   Vector query_bias{};      // empty where the family has none, as the next two
   Vector key_bias{};
   Vector value_bias{};
-  Vector query_norm{};              // (head_dim); empty where the family has none
-  Vector key_norm{};                // (head_dim); likewise
-  Matrix attention_output{};        // (hidden, heads * head_dim)
-  Vector post_attention_norm{};     // (hidden); empty where the family has none
-  Vector feed_forward_norm{};       // (hidden)
+  Vector query_norm{};           // (head_dim); empty where the family has none
+  Vector key_norm{};             // (head_dim); likewise
+  Matrix attention_output{};     // (hidden, heads * head_dim)
+  Vector post_attention_norm{};  // (hidden); empty where the family has none
+  Vector feed_forward_norm{};    // (hidden)
+  // Of the feed-forward; where the model has experts, the rows of all of them one after the other.
   Matrix gate{};                    // (feed_forward, hidden)
   Matrix up{};                      // (feed_forward, hidden)
   Matrix down{};                    // (hidden, feed_forward)
+  Matrix router{};                  // (experts, hidden); empty where the model has no experts
+  Matrix shared_router{};           // (1, hidden); of the shared expert, empty where there is none
+  Matrix shared_gate{};             // (shared_feed_forward, hidden)
+  Matrix shared_up{};               // (shared_feed_forward, hidden)
+  Matrix shared_down{};             // (hidden, shared_feed_forward)
   Vector post_feed_forward_norm{};  // (hidden); empty where the family has none
 };
 
@@ -45,7 +51,33 @@ struct StageTensors {
   const Matrix& output() const { return head_is_embedding ? embedding : head; }
 };
 
-// `reader`: matrix(name, rows, cols, out) and vector(name, size, out), each giving a Status.
+// `reader`: matrix(name, rows, cols, out), with a number of experts behind it where the tensor has
+// as many matrices of that shape, and vector(name, size, out), each giving a Status.
+template <typename Reader, typename Matrix, typename Vector>
+Status read_feed_forward(const Reader& reader, const model::ModelSpec& spec, std::uint32_t index,
+                         LayerTensors<Matrix, Vector>& out) {
+  const std::uint32_t hidden = spec.hidden;
+  const std::uint32_t width = spec.feed_forward;
+  const auto name = [&](std::string_view part) { return model::layer_tensor(index, part); };
+  if (spec.experts == 0) {
+    TRY_VOID(reader.matrix(name("ffn_gate.weight"), width, hidden, out.gate));
+    TRY_VOID(reader.matrix(name("ffn_up.weight"), width, hidden, out.up));
+    return reader.matrix(name("ffn_down.weight"), hidden, width, out.down);
+  }
+  const std::uint32_t experts = spec.experts;
+  TRY_VOID(reader.matrix(name("ffn_gate_inp.weight"), experts, hidden, out.router));
+  TRY_VOID(reader.matrix(name("ffn_gate_exps.weight"), width, hidden, out.gate, experts));
+  TRY_VOID(reader.matrix(name("ffn_up_exps.weight"), width, hidden, out.up, experts));
+  TRY_VOID(reader.matrix(name("ffn_down_exps.weight"), hidden, width, out.down, experts));
+  const std::uint32_t shared = spec.shared_feed_forward;
+  if (shared == 0) return ok_status();
+  TRY_VOID(reader.matrix(name("ffn_gate_inp_shexp.weight"), 1, hidden, out.shared_router));
+  TRY_VOID(reader.matrix(name("ffn_gate_shexp.weight"), shared, hidden, out.shared_gate));
+  TRY_VOID(reader.matrix(name("ffn_up_shexp.weight"), shared, hidden, out.shared_up));
+  return reader.matrix(name("ffn_down_shexp.weight"), hidden, shared, out.shared_down);
+}
+
+// `reader`: as above.
 template <typename Reader, typename Matrix, typename Vector>
 Status read_layer(const Reader& reader, const model::ModelSpec& spec, std::uint32_t index,
                   LayerTensors<Matrix, Vector>& out) {
@@ -72,9 +104,7 @@ Status read_layer(const Reader& reader, const model::ModelSpec& spec, std::uint3
     TRY_VOID(reader.vector(name("post_ffw_norm.weight"), hidden, out.post_feed_forward_norm));
   }
   TRY_VOID(reader.vector(name("ffn_norm.weight"), hidden, out.feed_forward_norm));
-  TRY_VOID(reader.matrix(name("ffn_gate.weight"), spec.feed_forward, hidden, out.gate));
-  TRY_VOID(reader.matrix(name("ffn_up.weight"), spec.feed_forward, hidden, out.up));
-  return reader.matrix(name("ffn_down.weight"), hidden, spec.feed_forward, out.down);
+  return read_feed_forward(reader, spec, index, out);
 }
 
 template <typename Reader, typename Matrix, typename Vector>

@@ -8,6 +8,8 @@
 #include <string>
 #include <utility>
 
+#include "base/check.h"
+#include "base/limits.h"
 #include "node/engine/file_pages.h"
 
 namespace hearth::node {
@@ -22,17 +24,31 @@ Result<const model::TensorInfo*> vector_of(const model::GgufFile& file, const st
   return tensor;
 }
 
-// Sums what the tensors will take, and reads none.
+// A matrix, or one for each of several experts.
+Result<const model::TensorInfo*> matrices_of(const model::GgufFile& file, const std::string& name,
+                                             std::uint32_t rows, std::uint32_t cols,
+                                             std::uint32_t experts) {
+  std::vector<std::uint64_t> dims{cols, rows};
+  if (experts > 1) dims.push_back(experts);
+  return model::require_tensor(file, name, std::move(dims));
+}
+
+// Sums what the tensors will take, of each expert or of `used` ones, and reads none.
 class Counter {
  public:
   struct Nothing {};
 
-  Counter(const model::GgufFile& file, std::uint64_t& bytes) : file_(file), bytes_(bytes) {}
+  Counter(const model::GgufFile& file, std::uint64_t& bytes,
+          std::uint32_t used = limits::kModelExperts)
+      : file_(file), bytes_(bytes), used_(used) {}
 
-  Status matrix(const std::string& name, std::uint32_t rows, std::uint32_t cols, Nothing&) const {
-    TRY(const model::TensorInfo* tensor, model::require_tensor(file_, name, {cols, rows}));
+  Status matrix(const std::string& name, std::uint32_t rows, std::uint32_t cols, Nothing&,
+                std::uint32_t experts = 1) const {
+    TRY(const model::TensorInfo* tensor, matrices_of(file_, name, rows, cols, experts));
     TRY(const kernels::WeightType type, model::weight_type(tensor->type, name));
-    bytes_ += PackedMatrix::bytes_of(type, rows, cols) + rows * sizeof(std::int32_t);
+    const std::uint64_t each =
+        PackedMatrix::bytes_of(type, rows, cols) + rows * sizeof(std::int32_t);
+    bytes_ += each * std::min(experts, experts > 1 ? used_ : 1);
     return ok_status();
   }
   Status vector(const std::string& name, std::uint32_t size, Nothing&) const {
@@ -44,6 +60,7 @@ class Counter {
  private:
   const model::GgufFile& file_;
   std::uint64_t& bytes_;
+  const std::uint32_t used_;
 };
 
 class Reader {
@@ -52,12 +69,13 @@ class Reader {
          const std::function<bool()>& cancelled)
       : file_(file), pool_(pool), pages_(file), cancelled_(cancelled) {}
 
-  Status matrix(const std::string& name, std::uint32_t rows, std::uint32_t cols,
-                PackedMatrix& out) const {
-    TRY(const model::TensorInfo* tensor, model::require_tensor(file_, name, {cols, rows}));
+  Status matrix(const std::string& name, std::uint32_t rows, std::uint32_t cols, PackedMatrix& out,
+                std::uint32_t experts = 1) const {
+    TRY(const model::TensorInfo* tensor, matrices_of(file_, name, rows, cols, experts));
+    INVARIANT(experts == 1 || rows % kernels::kRowGroup == 0, "an expert has whole row groups");
     TRY(const kernels::WeightType type, model::weight_type(tensor->type, name));
     if (cancelled_ && cancelled_()) return Error{ErrorCode::kCancelled, "loading was cancelled"};
-    const Status packed = pack(type, rows, cols, file_.tensor_bytes(*tensor), out);
+    const Status packed = pack(type, rows * experts, cols, file_.tensor_bytes(*tensor), out);
     if (packed.ok()) return packed;
     return Error{packed.error().code, "tensor " + name + ": " + packed.error().message};
   }
@@ -164,7 +182,8 @@ template <typename Visit>
 void each_tensor(const LayerWeights& layer, const Visit& visit) {
   for (const PackedMatrix* matrix :
        {&layer.query, &layer.key, &layer.value, &layer.attention_output, &layer.gate, &layer.up,
-        &layer.down}) {
+        &layer.down, &layer.router, &layer.shared_router, &layer.shared_gate, &layer.shared_up,
+        &layer.shared_down}) {
     visit(*matrix);
   }
   for (const std::vector<float>* vector :
@@ -226,6 +245,16 @@ Result<std::uint64_t> StageWeights::layer_bytes_of(const model::GgufFile& file,
   LayerTensors<Counter::Nothing, Counter::Nothing> nothing;
   std::uint64_t bytes = 0;
   TRY_VOID(read_layer(Counter(file, bytes), spec, layer, nothing));
+  return bytes;
+}
+
+Result<std::uint64_t> StageWeights::layer_read_bytes_of(const model::GgufFile& file,
+                                                        const model::ModelSpec& spec,
+                                                        std::uint32_t layer) {
+  LayerTensors<Counter::Nothing, Counter::Nothing> nothing;
+  std::uint64_t bytes = 0;
+  const Counter counter(file, bytes, std::max(1U, spec.experts_used));
+  TRY_VOID(read_layer(counter, spec, layer, nothing));
   return bytes;
 }
 

@@ -35,6 +35,10 @@ struct StageWeights : StageTensors<kernels::PackedMatrix, std::vector<float>> {
   // Those of one layer, without an embedding or a head.
   static Result<std::uint64_t> layer_bytes_of(const model::GgufFile& file,
                                               const model::ModelSpec& spec, std::uint32_t layer);
+  // Those of them that a step of one row reads: of its experts only the ones that it uses.
+  static Result<std::uint64_t> layer_read_bytes_of(const model::GgufFile& file,
+                                                   const model::ModelSpec& spec,
+                                                   std::uint32_t layer);
 };
 
 }  // namespace hearth::node

@@ -160,6 +160,10 @@ class Card final : public Device {
 
 Result<StageMemory> Card::memory(const model::GgufFile& file, const model::ModelSpec& spec,
                                  const EngineOptions& options) const {
+  if (spec.experts > 0) {
+    return Error::of(ErrorCode::kUnsupported, name_, ": a ", spec.family->architecture,
+                     " model with experts runs on the CPU alone; use --device cpu");
+  }
   TRY(StageMemory memory, stage_memory(file, spec, options));  // the pages that are asked for
   TRY(const CardStage::Bytes bytes,
       CardStage::bytes_of(

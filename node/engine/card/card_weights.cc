@@ -25,7 +25,8 @@ class Placer {
       : file_(file), placement_(placement), tensors_(tensors) {}
 
   Status matrix(const std::string& name, std::uint32_t rows, std::uint32_t cols,
-                cuda::CardMatrix& out) const {
+                cuda::CardMatrix& out, std::uint32_t experts = 1) const {
+    REQUIRE(experts == 1, "tensor " + name + " has experts, which no GPU computes");
     CardTensor tensor;
     tensor.name = name;
     TRY(tensor.file, model::require_tensor(file_, name, {cols, rows}));

@@ -54,5 +54,18 @@ TEST(PlacementModel, LayersOfAMixtureDiffer) {
   check_ranges(options);
 }
 
+TEST(PlacementModel, ARowReadsTheExpertsThatItUses) {
+  model::SyntheticOptions options;
+  options.family = "qwen3moe";
+  check_ranges(options);
+  const Bytes bytes = model::synthetic_model_bytes(options).value();
+  const auto file = model::GgufFile::parse(bytes, "synthetic").value();
+  const auto spec = model::ModelSpec::read(*file).value();
+  const auto model = placement_model(*file, spec).value();
+  ASSERT_EQ(model.layer_read_bytes.size(), spec.layers);
+  EXPECT_LT(model.layer_read_bytes[1], model.layer_bytes[1] / 2);
+  EXPECT_EQ(&model.read_bytes(), &model.layer_read_bytes);
+}
+
 }  // namespace
 }  // namespace hearth::node

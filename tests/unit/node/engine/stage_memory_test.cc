@@ -44,6 +44,43 @@ TEST_F(StageMemoryTest, WeightsAreCountedAsTheyWillBe) {
   }
 }
 
+TEST_F(StageMemoryTest, ExpertsAreCountedAsTheyWillBe) {
+  for (const char* family : {"qwen2moe", "qwen3moe"}) {
+    model::SyntheticOptions made;
+    made.family = family;
+    made.experts = 12;
+    made.experts_used = 3;
+    bytes = model::synthetic_model_bytes(made).value();
+    file = model::GgufFile::parse(bytes, family).value();
+    spec = model::ModelSpec::read(*file).value();
+    const StageWeights loaded = StageWeights::load(*file, spec, {1, 2}).value();
+    const LayerWeights& layer = loaded.layers[0];
+    EXPECT_EQ(layer.gate.rows(), 12 * spec.feed_forward);
+    EXPECT_EQ(layer.down.rows(), 12 * spec.hidden);
+    std::size_t extra = 0;
+    for (const auto* matrix :
+         {&layer.query, &layer.key, &layer.value, &layer.attention_output, &layer.gate, &layer.up,
+          &layer.down, &layer.router, &layer.shared_router, &layer.shared_gate, &layer.shared_up,
+          &layer.shared_down}) {
+      extra += exponents(*matrix);
+    }
+    const std::uint64_t held = StageWeights::bytes_of(*file, spec, {1, 2}).value();
+    EXPECT_EQ(held, loaded.bytes() + extra);
+    // A row reads three of the twelve experts, and all else.
+    std::uint64_t experts = 0;
+    for (const auto* matrix : {&layer.gate, &layer.up, &layer.down}) {
+      experts += matrix->bytes() + exponents(*matrix);
+    }
+    const std::uint64_t read = StageWeights::layer_read_bytes_of(*file, spec, 1).value();
+    EXPECT_EQ(read, held - experts / 12 * 9);
+  }
+}
+
+TEST_F(StageMemoryTest, ADenseRowReadsAllThatALayerHolds) {
+  EXPECT_EQ(StageWeights::layer_read_bytes_of(*file, spec, 1).value(),
+            StageWeights::layer_bytes_of(*file, spec, 1).value());
+}
+
 TEST_F(StageMemoryTest, TheLeastIsTheExactBoundaryAndTheErrorHasTheFigures) {
   const EngineOptions asked = options({0, 4});
   const StageMemory memory = stage_memory(*file, spec, asked).value();
