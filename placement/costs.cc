@@ -31,10 +31,13 @@ Speed speed_of(const Problem& problem, const Node& node) {
 }  // namespace
 
 Costs::Costs(const Problem& problem)
-    : problem_(problem), mean_bytes_(problem.model.mean_layer_bytes()), bytes_{0} {
+    : problem_(problem), mean_bytes_(problem.model.mean_read_bytes()), bytes_{0}, read_bytes_{0} {
   INVARIANT(mean_bytes_ > 0.0, "every layer has bytes");
   for (const std::uint64_t bytes : problem.model.layer_bytes) {
     bytes_.push_back(bytes_.back() + bytes);
+  }
+  for (const std::uint64_t bytes : problem.model.read_bytes()) {
+    read_bytes_.push_back(read_bytes_.back() + bytes);
   }
   const auto count = static_cast<std::uint32_t>(problem.nodes.size());
   const double batch =
@@ -61,7 +64,7 @@ Costs::Costs(const Problem& problem)
 
 double Costs::weight(LayerRange layers) const {
   INVARIANT(layers.begin <= layers.end && layers.end < bytes_.size(), "layers are the model's");
-  return static_cast<double>(bytes_[layers.end] - bytes_[layers.begin]) / mean_bytes_;
+  return static_cast<double>(read_bytes_[layers.end] - read_bytes_[layers.begin]) / mean_bytes_;
 }
 
 bool Costs::fits(const Speed& speed, LayerRange layers) const {

@@ -54,7 +54,8 @@ class Costs {
  private:
   const Problem& problem_;
   double mean_bytes_ = 0.0;
-  std::vector<std::uint64_t> bytes_;  // of the weights of all layers before one
+  std::vector<std::uint64_t> bytes_;       // of the weights of all layers before one
+  std::vector<std::uint64_t> read_bytes_;  // those of them that a row reads
   std::vector<Speed> speeds_;
   std::vector<double> delays_;
 };

@@ -38,6 +38,15 @@ Status check_model(const Problem& problem) {
     REQUIRE(bytes > 0, "the bytes of a layer are 0; they must be at least 1");
     TRY_VOID(check_bytes("the bytes of a layer", bytes));
   }
+  REQUIRE(model.read_bytes().size() == model.layer_bytes.size(),
+          "the model has " + std::to_string(model.layer_bytes.size()) +
+              " layers and bytes read of " + std::to_string(model.layer_read_bytes.size()));
+  for (std::size_t i = 0; i < model.layer_bytes.size(); ++i) {
+    REQUIRE(model.read_bytes()[i] > 0 && model.read_bytes()[i] <= model.layer_bytes[i],
+            "a row reads " + std::to_string(model.read_bytes()[i]) +
+                " bytes of a layer; it must read from 1 to the layer's " +
+                std::to_string(model.layer_bytes[i]));
+  }
   TRY_VOID(check_bytes("the embedding", model.embedding_bytes));
   TRY_VOID(check_bytes("the head", model.head_bytes));
   TRY_VOID(check_bytes("the activations of a row", model.activation_bytes));
@@ -78,13 +87,16 @@ std::uint64_t kv_room(const Problem& problem, const Stage& stage) {
   return std::min(left, node.kv_budget_bytes) / position;
 }
 
+double mean(const std::vector<std::uint64_t>& bytes) {
+  double sum = 0.0;
+  for (const std::uint64_t each : bytes) sum += static_cast<double>(each);
+  return sum / static_cast<double>(bytes.size());
+}
+
 }  // namespace
 
-double Model::mean_layer_bytes() const {
-  double sum = 0.0;
-  for (const std::uint64_t bytes : layer_bytes) sum += static_cast<double>(bytes);
-  return sum / static_cast<double>(layer_bytes.size());
-}
+double Model::mean_layer_bytes() const { return mean(layer_bytes); }
+double Model::mean_read_bytes() const { return mean(read_bytes()); }
 
 Status check(const Node& node) {
   REQUIRE(!node.name.empty() && node.name.size() <= limits::kNodeNameBytes,
@@ -159,9 +171,9 @@ double stage_seconds(const Problem& problem, const Stage& stage, double rows) {
   const Node& node = problem.nodes[stage.node];
   double bytes = 0.0;
   for (std::uint32_t i = stage.layers.begin; i < stage.layers.end; ++i) {
-    bytes += static_cast<double>(problem.model.layer_bytes[i]);
+    bytes += static_cast<double>(problem.model.read_bytes()[i]);
   }
-  const double layers = bytes / problem.model.mean_layer_bytes();
+  const double layers = bytes / problem.model.mean_read_bytes();
   double seconds = node.step_seconds + layers * at_rows(node.layer, rows, problem.batch_rows);
   if (stage.layers.end == problem.layers()) {
     seconds += at_rows(node.head, rows, problem.batch_rows);

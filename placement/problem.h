@@ -1,9 +1,9 @@
 // The input of placement: the measured figures of nodes and links, and the sizes of a model.
 //
-// Seconds of a stage are linear in its layers (a step's fixed cost, each layer by its bytes, the
-// head on the last stage) and in its rows between one row and a batch. A row of one stream travels
-// the ring: it waits for every stage and every link. With many streams a pipeline of S stages has
-// S + 1 steps in flight, and the slowest stage or link sets the pace.
+// Seconds of a stage are linear in its layers (a step's fixed cost, each layer by the bytes it
+// reads, the head on the last stage) and in its rows between one row and a batch. A row of one
+// stream travels the ring: it waits for every stage and every link. With many streams a pipeline of
+// S stages has S + 1 steps in flight, and the slowest stage or link sets the pace.
 #pragma once
 
 #include <cstdint>
@@ -45,8 +45,15 @@ struct Model {
   std::uint64_t head_bytes = 0;            // on the last stage
   std::uint64_t activation_bytes = 0;      // of one row, from a stage to the next
   std::uint64_t kv_bytes = 0;              // of one position in one layer
+  // Bytes of each layer that a step of one row reads, where it reads only some (a mixture of
+  // experts); else empty. Memory goes by layer_bytes, time by these.
+  std::vector<std::uint64_t> layer_read_bytes;
 
+  const std::vector<std::uint64_t>& read_bytes() const {
+    return layer_read_bytes.empty() ? layer_bytes : layer_read_bytes;
+  }
   double mean_layer_bytes() const;
+  double mean_read_bytes() const;
 };
 
 struct RowSeconds {

@@ -598,6 +598,7 @@ std::optional<std::vector<Stage>> best_of_orders(const Problem& problem, Set req
   for (const std::uint64_t each : {*largest, mean, *smallest}) {
     Problem equal = problem;
     equal.model.layer_bytes.assign(bytes.size(), each);
+    equal.model.layer_read_bytes.clear();
     const auto found = Search(equal, std::nullopt, required).run();
     if (!found) continue;
     for (std::vector<Stage> stages : {*found, split_layers(problem, *found)}) {

@@ -48,10 +48,12 @@ inline Role role_of(std::uint32_t node, std::uint32_t first, std::uint32_t last)
   return static_cast<Role>((node == first ? kFirst : kInner) | (node == last ? kLast : kInner));
 }
 
-// Whether all layers have one size.
+// Whether all layers have one size, in memory and in time.
 inline bool has_equal_layers(const Problem& problem) {
-  const std::vector<std::uint64_t>& values = problem.model.layer_bytes;
-  return std::ranges::adjacent_find(values, std::not_equal_to<>()) == values.end();
+  const auto equal = [](const std::vector<std::uint64_t>& values) {
+    return std::ranges::adjacent_find(values, std::not_equal_to<>()) == values.end();
+  };
+  return equal(problem.model.layer_bytes) && equal(problem.model.read_bytes());
 }
 
 class SearchInput {

@@ -101,7 +101,7 @@ Result<Node> node_of(const Json& json, const placement::Model& model) {
           whose + " has both weight_bytes_per_second and seconds; give one of them");
   TRY(const RowSeconds rate, pair_of(json, whose, "weight_bytes_per_second"));
   REQUIRE(rate.one > 0.0 && rate.batch > 0.0, whose + ": weight_bytes_per_second must be above 0");
-  const double layer = model.mean_layer_bytes();
+  const double layer = model.mean_read_bytes();
   const auto head = static_cast<double>(std::max(model.head_bytes, std::uint64_t{1}));
   node.layer = {layer / rate.one, layer / rate.batch};
   node.head = {head / rate.one, head / rate.batch};

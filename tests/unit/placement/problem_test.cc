@@ -38,6 +38,16 @@ TEST(ProblemTest, ALargerLayerTakesLonger) {
   EXPECT_DOUBLE_EQ(stage_seconds(problem, {1, {2, 4}}, 1.0), 0.2 + 6.0 + 0.25);
 }
 
+// Experts: a layer that holds as much as another, and reads less of it.
+TEST(ProblemTest, TimeGoesByWhatARowReadsAndMemoryByWhatIsHeld) {
+  Problem problem = small();
+  problem.model.layer_bytes = {1000, 1000, 1000, 1000};
+  problem.model.layer_read_bytes = {50, 50, 100, 200};
+  EXPECT_DOUBLE_EQ(stage_seconds(problem, {0, {0, 2}}, 1.0), 0.1 + 1.0);
+  EXPECT_DOUBLE_EQ(stage_seconds(problem, {1, {2, 4}}, 1.0), 0.2 + 6.0 + 0.25);
+  EXPECT_GE(stage_bytes(problem, {1, 3}), 2000U);
+}
+
 TEST(ProblemTest, ARingIsItsStagesAndItsLinks) {
   const Problem problem = small();
   EXPECT_DOUBLE_EQ(ring_seconds(problem, kHalves, 1.0), 2.1 + 4.45 + 0.01 + 10.0 / 100.0 + 0.02);
@@ -117,6 +127,14 @@ TEST(ProblemTest, SoAreSizesThatCannotBe) {
   problem = small();
   problem.model.layer_bytes[1] = ~std::uint64_t{0};
   expect_refused(problem, "bytes of a layer");
+  problem = small();
+  problem.model.layer_read_bytes = {1};
+  expect_refused(problem, "4 layers and bytes read of 1");
+  for (const std::uint64_t bad : {std::uint64_t{0}, problem.model.layer_bytes[2] + 1}) {
+    problem.model.layer_read_bytes = problem.model.layer_bytes;
+    problem.model.layer_read_bytes[2] = bad;
+    expect_refused(problem, "bytes of a layer; it must read from 1 to the layer's");
+  }
   problem = small();
   problem.kv_tokens = ~std::uint64_t{0};
   expect_refused(problem, "positions");
