@@ -28,7 +28,7 @@ except ImportError as missing:
     print(f"skipped: the Python package {missing.name} is not installed")
     sys.exit(77)
 
-from canonical import arithmetic, hashes, model, quantise, sampler
+from canonical import arithmetic, experts, hashes, model, quantise, sampler
 from canonical.weights import FLOATS, LAYOUT, SUPER
 import small_models
 from small_models import Shape, wide
@@ -84,6 +84,26 @@ def small_cases():
                                     rope_base=1000000.0)
     cases["gemma3 Q6_K"] = wide("Q6_K", family="gemma3")
     cases["gemma3, 62 layers"] = tall.but(family="gemma3", layers=62, hidden=96, heads=2)
+    mixed = tall.but(feed_forward=96, experts=8)
+    cases["qwen3moe Q4_0"] = mixed.but(family="qwen3moe", layer_type="Q4_0", experts_used=3)
+    cases["qwen3moe Q4_K"] = wide("Q4_K", family="qwen3moe", hostile=0.05).but(
+        feed_forward=256, experts=16, experts_used=4)
+    cases["qwen3moe, ties in routing"] = mixed.but(family="qwen3moe", experts_used=3,
+                                                   router_ties=True)
+    cases["qwen3moe, one expert of a row"] = mixed.but(family="qwen3moe", experts_used=1)
+    cases["qwen3moe, all experts of a row"] = mixed.but(family="qwen3moe", experts=5,
+                                                        experts_used=5)
+    cases["qwen3moe, very hostile"] = mixed.but(family="qwen3moe", layer_type="Q5_1", hostile=0.6)
+    cases["qwen3moe, experts overflow"] = mixed.but(family="qwen3moe", layers=3, ffn_scale=2200.0)
+    cases["qwen3moe, router overflows"] = mixed.but(family="qwen3moe", ffn_scale=1e38)
+    cases["qwen2moe Q8_0"] = mixed.but(family="qwen2moe")
+    cases["qwen2moe Q5_K"] = wide("Q5_K", family="qwen2moe", hostile=0.05).but(
+        feed_forward=256, experts=6, experts_used=4, shared_width=512)
+    cases["qwen2moe, ties in routing"] = mixed.but(family="qwen2moe", experts=7,
+                                                   router_ties=True)
+    cases["mixtral Q4_1"] = mixed.but(layer_type="Q4_1")
+    cases["mixtral, mixed types"] = wide("Q4_K", output_type="Q6_K", types={
+        "ffn_down_exps": "Q6_K", "ffn_gate_exps": "Q3_K"}).but(feed_forward=256, experts=4)
     return cases
 
 
@@ -331,7 +351,17 @@ def first_angle():
     model.angles.table = lambda positions, f: table([p + (p == 7) for p in positions], f)
 
 
-PERTURBATIONS = {"round-half-away": round_half_away, "grid-half-away": grid_half_away,
+def expert_ties():
+    experts.sorted = lambda items, key=None: sorted(
+        items, key=(lambda e: (key(e)[0], -e)) if key else None)
+
+
+def shared_gate():
+    experts.shared_weight = lambda s: (np.float32(0.5) + 0 * s, ~np.isfinite(s))
+
+
+PERTURBATIONS = {"expert-ties": expert_ties, "shared-gate": shared_gate,
+                 "round-half-away": round_half_away, "grid-half-away": grid_half_away,
                  "split-fma": split_fma, "no-top-p": top_p_of_all, "angle": first_angle}
 
 

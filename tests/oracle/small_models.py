@@ -38,6 +38,10 @@ class Shape:
     rope_scale: float = 0.0  # 0: no key
     rope_scaling: tuple = ("rope.scaling.factor", "linear")  # its key, and the type or none
     window: int = 8
+    experts: int = 0
+    experts_used: int = 2
+    shared_width: int = 64   # of the shared expert, in the family that has one
+    router_ties: bool = False  # experts in pairs of equal logits
     norm_scale: float = 1.0  # of the norms before attention
     ffn_scale: float = 1.0   # of the norm before the feed-forward of layer 1
     ties: bool = False       # halves to even decide how the first activations are quantised
@@ -113,8 +117,9 @@ class _Writer:
         self.shape, self.rng = shape, np.random.default_rng(seed)
         self.gguf = gguf.GGUFWriter(path, shape.family)
 
-    def matrix(self, name, rows, cols, gain=1.0):
+    def matrix(self, name, rows, cols, gain=1.0, experts=0):
         shape = self.shape
+        count, rows = rows, rows * (experts or 1)
         kind = shape.layer_type if name.startswith("blk.") else \
             shape.output_type if name == "output.weight" else shape.embedding_type
         for part, other in shape.types.items():
@@ -129,7 +134,15 @@ class _Writer:
             if shape.poison and shape.poison[0] == name:
                 _poisoned(rows_, kind, *shape.poison[1:])
             rows_ = rows_.reshape(rows, -1)
+        if experts:
+            rows_ = rows_.reshape(experts, count, -1)
         self.gguf.add_tensor(name, rows_, raw_dtype=getattr(gguf.GGMLQuantizationType, kind))
+
+    def router(self, name, rows, cols):
+        w = (self.rng.standard_normal((rows, cols)) * (2 / cols**0.5)).astype(np.float32)
+        if self.shape.router_ties:
+            w[1::2] = w[:-1:2] if rows % 2 else w[::2]
+        self.gguf.add_tensor(name, w)
 
     def vector(self, name, size, mean, deviation):
         values = mean + deviation * self.rng.standard_normal(size)
@@ -190,6 +203,27 @@ def _keys(w, shape):
             w.add_string(A + "rope.scaling.type", kind)
     if shape.family == "gemma3":
         w.add_uint32(A + "attention.sliding_window", shape.window)
+    if shape.experts:
+        w.add_uint32(A + "expert_count", shape.experts)
+        w.add_uint32(A + "expert_used_count", shape.experts_used)
+        if shape.family != "llama":
+            w.add_uint32(A + "expert_feed_forward_length", shape.feed_forward)
+        if shape.family == "qwen2moe":
+            w.add_uint32(A + "expert_shared_feed_forward_length", shape.shared_width)
+
+
+def _experts(w, shape, blk, branch):
+    width, experts = shape.feed_forward, shape.experts
+    w.router(blk + "ffn_gate_inp.weight", experts, shape.hidden)
+    w.matrix(blk + "ffn_gate_exps.weight", width, shape.hidden, experts=experts)
+    w.matrix(blk + "ffn_up_exps.weight", width, shape.hidden, experts=experts)
+    w.matrix(blk + "ffn_down_exps.weight", shape.hidden, width, branch, experts)
+    if shape.family != "qwen2moe":
+        return
+    w.router(blk + "ffn_gate_inp_shexp.weight", 1, shape.hidden)
+    w.matrix(blk + "ffn_gate_shexp.weight", shape.shared_width, shape.hidden)
+    w.matrix(blk + "ffn_up_shexp.weight", shape.shared_width, shape.hidden)
+    w.matrix(blk + "ffn_down_shexp.weight", shape.hidden, shape.shared_width, branch)
 
 
 def _layer(w, shape, blk):
@@ -201,13 +235,16 @@ def _layer(w, shape, blk):
     w.matrix(blk + "attn_v.weight", kv, shape.hidden)
     w.matrix(blk + "attn_output.weight", shape.hidden, heads, branch)
     w.norm(blk + "ffn_norm.weight", shape.hidden, shape.ffn_scale if ".1." in blk else 1.0)
-    w.matrix(blk + "ffn_gate.weight", shape.feed_forward, shape.hidden)
-    w.matrix(blk + "ffn_up.weight", shape.feed_forward, shape.hidden)
-    w.matrix(blk + "ffn_down.weight", shape.hidden, shape.feed_forward, branch)
-    if shape.family == "qwen2":
+    if shape.experts:
+        _experts(w, shape, blk, branch)
+    else:
+        w.matrix(blk + "ffn_gate.weight", shape.feed_forward, shape.hidden)
+        w.matrix(blk + "ffn_up.weight", shape.feed_forward, shape.hidden)
+        w.matrix(blk + "ffn_down.weight", shape.hidden, shape.feed_forward, branch)
+    if shape.family in ("qwen2", "qwen2moe"):
         for part, size in (("q", heads), ("k", kv), ("v", kv)):
             w.vector(f"{blk}attn_{part}.bias", size, 0, 0.5)
-    if shape.family in ("qwen3", "gemma3"):
+    if shape.family in ("qwen3", "qwen3moe", "gemma3"):
         w.norm(blk + "attn_q_norm.weight", shape.head_dim)
         w.norm(blk + "attn_k_norm.weight", shape.head_dim)
     if shape.family == "gemma3":

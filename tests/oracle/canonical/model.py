@@ -5,7 +5,7 @@ from dataclasses import dataclass
 import gguf
 import numpy as np
 
-from . import angles, hashes, sampler
+from . import angles, experts, hashes, sampler
 from .arithmetic import F, NotCanonical
 from .attention import attention
 from .elementwise import gelu, residual, rms_norm, rope, silu, sum_of_squares
@@ -23,6 +23,8 @@ class Family:
     post_norms: bool
     act: object
     shift: int = 6
+    to_one: bool = True
+    shared: bool = False
 
 
 FAMILIES = {
@@ -30,6 +32,8 @@ FAMILIES = {
     "qwen2": Family(True, True, False, False, silu),
     "qwen3": Family(True, False, True, False, silu),
     "gemma3": Family(True, False, True, True, gelu),
+    "qwen2moe": Family(True, True, False, False, silu, to_one=False, shared=True),
+    "qwen3moe": Family(True, False, True, False, silu),
 }
 
 
@@ -48,6 +52,8 @@ class Model:
         self.heads = self.key("attention.head_count")
         self.kv_heads = self.key("attention.head_count_kv", self.heads)
         self.head_dim = self.key("attention.key_length", self.hidden // self.heads)
+        self.experts = self.key("expert_count", 0)
+        self.experts_used = self.key("expert_used_count", 0)
         self.epsilon = F(self.key("attention.layer_norm_rms_epsilon"))
         scaled = self.hidden // self.heads if self.A == "gemma3" and self.layers == 62 else None
         self.score_scale = F(1) / np.sqrt(F(scaled or self.head_dim))
@@ -81,13 +87,16 @@ class Model:
             raise NotCanonical(f"{name} is not F32")
         return np.asarray(tensor.data, F).reshape(-1)
 
-    def weights(self, name):
-        if name not in self.matrices:
+    def weights(self, name, expert=0):
+        """The tensor's matrix, or of one that holds several the one of this expert."""
+        if (name, expert) not in self.matrices:
             tensor = self.tensors[name]
-            rows = int(tensor.shape[1])
-            raw = np.ascontiguousarray(tensor.data).reshape(-1).view(np.uint8).reshape(rows, -1)
-            self.matrices[name] = matrix(tensor.tensor_type.name, raw)
-        return self.matrices[name]
+            shape = [int(n) for n in tensor.shape] + [1, 1]
+            rows, count = shape[1], shape[2]
+            raw = np.ascontiguousarray(tensor.data).reshape(-1).view(np.uint8)
+            raw = raw.reshape(count, rows, -1)[expert]
+            self.matrices[name, expert] = matrix(tensor.tensor_type.name, raw)
+        return self.matrices[name, expert]
 
     def head(self):
         return self.weights("output.weight" if "output.weight" in self.tensors
@@ -163,10 +172,10 @@ class Sequence:
         self._fail(failed.reshape(len(x), -1).any(axis=1))
         return y
 
-    def _project(self, names, x):
+    def _project(self, names, x, expert=0, rows=slice(None)):
         a = Activations(x)
-        self._fail(a.failed)
-        return [product(self.model.weights(name), a) for name in names]
+        self.failed[rows] |= a.failed
+        return [product(self.model.weights(name, expert), a) for name in names]
 
     def _layer(self, i, x, positions, tables):
         family, blk = self.model.family, f"blk.{i}."
@@ -175,11 +184,35 @@ class Sequence:
             y = self._norm(y, blk + "post_attention_norm.weight")
         x = x + y
         f = self._norm(x, blk + "ffn_norm.weight")
-        gate, up = self._project([blk + "ffn_gate.weight", blk + "ffn_up.weight"], f)
-        y, = self._project([blk + "ffn_down.weight"], family.act(gate) * up)
+        y = self._experts(blk, f) if self.model.experts else self._feed_forward(blk, "", f)
         if family.post_norms:
             y = self._norm(y, blk + "post_ffw_norm.weight")
         return self._residual(x + y)
+
+    def _feed_forward(self, blk, kind, f, expert=0, rows=slice(None)):
+        gate, up = (f"{blk}ffn_{part}{kind}.weight" for part in ("gate", "up"))
+        gate, up = self._project([gate, up], f, expert, rows)
+        middle = self.model.family.act(gate) * up
+        return self._project([f"{blk}ffn_down{kind}.weight"], middle, expert, rows)[0]
+
+    def _experts(self, blk, f):
+        model, family = self.model, self.model.family
+        logits, = self._project([blk + "ffn_gate_inp.weight"], f)
+        chosen, w, failed = experts.choose(logits, model.experts_used, family.to_one)
+        self._fail(failed)
+        total = experts.Sum(*f.shape)
+        for expert in range(model.experts):
+            rows, places = np.nonzero(chosen == expert)
+            if len(rows):
+                y = self._feed_forward(blk, "_exps", f[rows], expert, rows)
+                total.add(rows, w[rows, places], y)
+        if family.shared:
+            s, = self._project([blk + "ffn_gate_inp_shexp.weight"], f)
+            w, failed = experts.shared_weight(s[:, 0])
+            self._fail(failed)
+            total.add(np.arange(len(f)), w, self._feed_forward(blk, "_shexp", f))
+        self._fail(total.failed)
+        return total.outputs()
 
     def _attention(self, i, a, positions, tables):
         model, family, blk = self.model, self.model.family, f"blk.{i}."
