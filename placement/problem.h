@@ -47,7 +47,7 @@ struct Model {
   std::uint64_t kv_bytes = 0;              // of one position in one layer
   // Bytes of each layer that a step of one row reads, where it reads only some (a mixture of
   // experts); else empty. Memory goes by layer_bytes, time by these.
-  std::vector<std::uint64_t> layer_read_bytes;
+  std::vector<std::uint64_t> layer_read_bytes = {};
 
   const std::vector<std::uint64_t>& read_bytes() const {
     return layer_read_bytes.empty() ? layer_bytes : layer_read_bytes;
