@@ -86,6 +86,11 @@ Json describe(const model::GgufFile& file, const model::ModelSpec& spec) {
                {"tied_embeddings", spec.tied_embeddings},
                {"bytes", file.file_bytes()},
                {"fingerprint", file.fingerprint().hex()}};
+  if (spec.experts > 0) {
+    json["experts"] = spec.experts;
+    json["experts_used"] = spec.experts_used;
+  }
+  if (spec.shared_feed_forward > 0) json["shared_feed_forward"] = spec.shared_feed_forward;
   Json types = Json::object();
   for (const auto& tensor : file.tensors()) {
     const auto* info = model::tensor_type_info(static_cast<std::uint32_t>(tensor.type));

@@ -178,7 +178,9 @@ Result<std::unique_ptr<node::Device>> open_device(const std::string& text,
   if (!fit.ok()) {
     TRY(const DeviceChoice choice, parse_device(text));
     const bool automatic = choice.kind == DeviceChoice::Kind::kAuto;
-    if (!automatic || fit.error().code != ErrorCode::kNoCapacity) return fit.error();
+    const bool refused = fit.error().code == ErrorCode::kNoCapacity ||
+                         fit.error().code == ErrorCode::kUnsupported;  // with experts
+    if (!automatic || !refused) return fit.error();
     return left_to_the_processor(fit.error());
   }
   return open_unasked_device(text, std::move(say));
