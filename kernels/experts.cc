@@ -11,8 +11,8 @@
 namespace hearth::kernels {
 namespace {
 
-constexpr double kRoundingShift = 0x1.8p52;  // adding it rounds to an integer, to nearest even
-constexpr double kSteps = 0x1p26;            // of an output of 1
+constexpr double kSumShift = 0x1.8p52;  // adding it rounds to an integer, to nearest even
+constexpr double kSteps = 0x1p26;       // of an output of 1
 
 static_assert((kExpertsUsedMax + 1) * 0x1p21 * kSteps <= 0x1p53,
               "a double holds the sum of the chosen experts and the shared one");
@@ -72,7 +72,7 @@ bool add_experts(std::span<const ExpertOutput> outputs, std::uint32_t n, double*
     for (std::uint32_t i = 0; i < n; ++i) {
       const float t = weight * values[i];
       within &= std::fabs(t) <= kExpertMax;  // false for NaN
-      sums[i] += (static_cast<double>(t) * kSteps + kRoundingShift) - kRoundingShift;
+      sums[i] += (static_cast<double>(t) * kSteps + kSumShift) - kSumShift;
     }
   }
   return within;

@@ -53,7 +53,7 @@ struct ModelSpec {
   std::uint32_t feed_forward = 0;         // width; of each expert where there are any
   std::uint32_t experts = 0;              // of each layer; 0: one feed-forward
   std::uint32_t experts_used = 0;         // of them by a row
-  std::uint32_t shared_feed_forward = 0;  // width of the shared expert; 0: there is none
+  std::uint32_t shared_feed_forward = 0;  // width of the shared expert; 0: no shared expert
   std::uint32_t heads = 0;
   std::uint32_t kv_heads = 0;
   std::uint32_t head_dim = 0;  // heads * head_dim need not equal hidden

@@ -33,7 +33,7 @@ struct LayerTensors {
   Matrix up{};                      // (feed_forward, hidden)
   Matrix down{};                    // (hidden, feed_forward)
   Matrix router{};                  // (experts, hidden); empty where the model has no experts
-  Matrix shared_router{};           // (1, hidden); of the shared expert, empty where there is none
+  Matrix shared_router{};           // (1, hidden); of the shared expert; empty without one
   Matrix shared_gate{};             // (shared_feed_forward, hidden)
   Matrix shared_up{};               // (shared_feed_forward, hidden)
   Matrix shared_down{};             // (hidden, shared_feed_forward)
