@@ -52,6 +52,9 @@ extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size
   if (spec.ok()) {
     INVARIANT(spec->rope_frequencies().size() == spec->head_dim / 2, "one frequency a pair");
     INVARIANT(spec->heads % spec->kv_heads == 0, "kv heads are shared evenly");
+    INVARIANT(spec->experts_used <= spec->experts && spec->feed_forward != 0,
+              "a row uses some of the experts");
+    INVARIANT((spec->experts == 0) == (spec->experts_used == 0), "and at least one");
   }
   return 0;
 }
