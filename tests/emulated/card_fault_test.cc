@@ -275,6 +275,28 @@ TEST_F(CardFault, SaysHowManyLayersFit) {
   EXPECT_EQ(fit(std::uint64_t{1} << 30), 5U);
 }
 
+TEST_F(CardFault, AModelWithExpertsIsRefusedBeforeAnyMemoryIsTaken) {
+  for (const char* family : {"llama", "qwen2moe", "qwen3moe"}) {
+    model::SyntheticOptions experts;
+    experts.family = family;
+    experts.experts = 4;
+    use(experts);
+    open();
+    EngineOptions options;
+    options.layers = {0, spec_.layers};
+    for (const Status& refused : {device_->check_memory(*file_, spec_, options),
+                                  Status(device_->load(*file_, spec_, options).error())}) {
+      ASSERT_FALSE(refused.ok());
+      EXPECT_EQ(refused.error().code, ErrorCode::kUnsupported);
+      EXPECT_NE(
+          refused.error().message.find("with experts runs on the CPU alone; use --device cpu"),
+          std::string::npos)
+          << refused.error().message;
+    }
+    EXPECT_EQ(emulated::memory_used(), 0U);
+  }
+}
+
 // Whatever the call is for: the owner hears of it once, and nothing reaches for the card again.
 TEST_F(CardFault, AStickyErrorAtAnyCallLosesTheCardForGood) {
   model::SyntheticOptions tiny;
