@@ -65,17 +65,19 @@ float shared_expert_weight(float logit) { return 1.0F / (1.0F + exp2_of(logit * 
 
 bool add_experts(std::span<const ExpertOutput> outputs, std::uint32_t n, double* sums) {
   INVARIANT(outputs.size() <= kExpertsUsedMax + 1, "a sum of so many experts is exact");
-  bool within = true;
+  std::uint32_t beyond = 0;
   for (const ExpertOutput& output : outputs) {
     const float weight = output.weight;
     const float* values = output.values;
     for (std::uint32_t i = 0; i < n; ++i) {
-      const float t = weight * values[i];
-      within &= std::fabs(t) <= kExpertMax;  // false for NaN
-      sums[i] += (static_cast<double>(t) * kSteps + kSumShift) - kSumShift;
+      const auto t = static_cast<double>(weight * values[i]);  // rounded to fp32
+      sums[i] += (t * kSteps + kSumShift) - kSumShift;
+    }
+    for (std::uint32_t i = 0; i < n; ++i) {  // apart, so that both loops become vector code
+      beyond |= std::fabs(weight * values[i]) <= kExpertMax ? 0U : 1U;  // NaN is beyond
     }
   }
-  return within;
+  return beyond == 0;
 }
 
 // The sum is exact as a double, so there is one rounding, to fp32.
