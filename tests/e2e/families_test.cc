@@ -13,11 +13,13 @@ namespace {
 
 constexpr std::uint32_t kLayers = 7;  // of a family with local layers, one sees everything
 constexpr std::uint32_t kVocabulary = 400;
+constexpr std::string_view kMixtral = "mixtral";  // a llama file with experts
 
 std::shared_ptr<const model::GgufFile> model_of(const std::string& family, std::uint32_t window,
                                                 Bytes& bytes) {
   model::SyntheticOptions options;
-  options.family = family;
+  options.family = family == kMixtral ? "llama" : family;
+  if (family == kMixtral) options.experts = 6;
   options.layers = kLayers;
   options.hidden = 96;
   options.feed_forward = 160;
@@ -86,6 +88,7 @@ std::string name_of(const ::testing::TestParamInfo<std::string>& info) { return 
 
 INSTANTIATE_TEST_SUITE_P(All, Families, ::testing::ValuesIn([] {
                            std::vector<std::string> names;
+                           names.emplace_back(kMixtral);
                            for (const std::string_view name : model::known_families()) {
                              names.emplace_back(name);
                            }
