@@ -94,20 +94,18 @@ class Invariance : public ::testing::Test {
   }
 };
 
-TEST_F(Invariance, Stages) {
-  for (const std::uint32_t stages : {1U, 2U, 3U, 5U}) {
-    expect_base(plan_of(best_isa(), stages, 2, 128), "stages " + std::to_string(stages));
-  }
-}
-
-TEST_F(Invariance, ThreadsAndThirtyStagesTogether) {
-  expect_base(plan_of(best_isa(), 30, 2, 128), "30 stages, 2 threads");
-  expect_base(plan_of(best_isa(), 1, 1, 128), "1 thread");
-}
-
-TEST_F(Invariance, PrefillChunks) {
-  for (const std::uint32_t rows : {1U, 7U, 64U, 512U}) {
-    expect_base(plan_of(best_isa(), 1, 2, rows), "chunks of " + std::to_string(rows));
+// Each number of stages, each length of chunks and each number of threads, in some run.
+TEST_F(Invariance, StagesChunksAndThreads) {
+  struct Plan {
+    std::uint32_t stages;
+    std::uint32_t threads;
+    std::uint32_t chunk;
+  };
+  for (const Plan& plan :
+       {Plan{1, 1, 1}, {1, 2, 512}, {2, 2, 7}, {3, 2, 64}, {5, 1, 128}, {30, 2, 128}}) {
+    expect_base(plan_of(best_isa(), plan.stages, plan.threads, plan.chunk),
+                "stages " + std::to_string(plan.stages) + ", threads " +
+                    std::to_string(plan.threads) + ", chunks of " + std::to_string(plan.chunk));
   }
 }
 
