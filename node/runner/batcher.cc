@@ -50,7 +50,8 @@ bool Batcher::SeenIds::insert(std::uint64_t id) {
 }
 
 Batcher::Batcher(const BatcherOptions& options)
-    : options_(options), pace_(options.itl_target, options.prefill_rows) {
+    : options_(options),
+      pace_(options.itl_target, options.prefill_rows, options.batches_in_flight) {
   INVARIANT(options.batch_rows > 0 && options.prefill_rows > 0 && options.batches_in_flight > 0,
             "a batcher whose bounds are zero never sends anything");
   INVARIANT(options.draft_rows <= limits::kDraftRows, "a step verifies a bounded number of drafts");
@@ -176,8 +177,8 @@ void Batcher::pace_prompts(const StepInFlight& step, Duration took) {
   elapsed_ += took;
   const std::uint64_t id = step.step.value;
   if (step.prompt_rows > 0) last_with_prompt_ = id;
-  if (step.prompt_rows + kernels::kPageTokens <= step.pace) last_not_full_ = id;
-  if (step.pace != pace_.rows()) last_other_pace_ = id;
+  if (!step.paced) last_not_paced_ = id;
+  if (step.pace != pace_.round()) last_other_pace_ = id;
   Duration longest{};
   std::uint64_t since = id;
   for (const Samples& samples : step.samples) {
@@ -191,7 +192,7 @@ void Batcher::pace_prompts(const StepInFlight& step, Duration took) {
   INVARIANT(since <= id, "tokens come in the order of their steps");
   if (longest == Duration::zero()) return;
   if (last_with_prompt_ <= since) return pace_.take_idle(longest);
-  if (last_other_pace_ <= since) pace_.take_busy(longest, last_not_full_ <= since);
+  if (last_other_pace_ <= since) pace_.take_busy(longest, last_not_paced_ <= since);
 }
 
 void Batcher::take(const Answered& answered, std::span<const TokenId> forced) {
@@ -461,11 +462,17 @@ void Batcher::add_decode_rows(StepBatch& batch) {
   }
 }
 
-// While no answer waits, prompts take all that a step has.
+// Of the next step. While no answer waits, prompts take all that a step has.
+std::uint32_t Batcher::prompt_room() const {
+  if (decoding() == 0) return options_.prefill_rows;
+  const auto with_prompts = std::ranges::count_if(
+      in_flight_, [](const StepInFlight& step) { return step.prompt_rows > 0; });
+  return with_prompts < pace_.steps() ? pace_.rows() : 0;
+}
+
 void Batcher::add_prompt_rows(StepBatch& batch) {
-  const std::uint32_t pace = decoding() > 0 ? pace_.rows() : options_.prefill_rows;
   std::uint32_t left =
-      std::min(pace, options_.batch_rows - static_cast<std::uint32_t>(batch.rows.size()));
+      std::min(prompt_room(), options_.batch_rows - static_cast<std::uint32_t>(batch.rows.size()));
   if (left == 0) return;
   const bool both = !prompts_[0].empty() && !prompts_[1].empty();
   const std::size_t first = both && background_first_ ? 1 : 0;
@@ -550,6 +557,7 @@ std::optional<StepBatch> Batcher::next() {
   in_flight_.push_back({.step = batch.step, .samples = {}});
   add_decode_rows(batch);
   const std::size_t decoded = batch.rows.size();
+  const std::uint32_t room = prompt_room();
   add_prompt_rows(batch);
   const std::size_t prompts = batch.rows.size() - decoded;
   add_further_drafts(batch);
@@ -561,7 +569,8 @@ std::optional<StepBatch> Batcher::next() {
   StepInFlight& step = in_flight_.back();
   step.rows = static_cast<std::uint32_t>(batch.rows.size());
   step.prompt_rows = static_cast<std::uint32_t>(prompts);
-  step.pace = pace_.rows();
+  step.pace = pace_.round();
+  step.paced = step.prompt_rows + kernels::kPageTokens > room;
   // Steps wait for those before them.
   step.timed = step.rows == decoded && std::ranges::all_of(in_flight_, &StepInFlight::timed);
   ++next_step_;

@@ -143,7 +143,8 @@ class Batcher {
     std::uint32_t rows = 0;
     bool timed = true;  // nothing travelled with it but newest tokens and drafts behind them
     std::uint32_t prompt_rows = 0;  // of its rows
-    std::uint32_t pace = 0;         // that held when it left
+    std::uint32_t pace = 0;         // the round that held when it left
+    bool paced = false;             // it has as much of prompts as the pace allows
   };
 
   struct Release {
@@ -154,6 +155,7 @@ class Batcher {
   std::uint32_t decoding() const;
   std::deque<SequenceId>::iterator next_prompt(std::deque<SequenceId>& waiting, bool shortest);
   void pace_prompts(const StepInFlight& step, Duration took);
+  std::uint32_t prompt_room() const;
   void add_decode_rows(StepBatch& batch);
   void add_prompt_rows(StepBatch& batch);
   std::uint32_t chunk(const Sequence& sequence, std::uint32_t left, bool first) const;
@@ -203,10 +205,10 @@ class Batcher {
   PromptPace pace_;
   // What the answers took, one behind the other: while any sequence waits for a token, the time.
   Duration elapsed_{};
-  // The newest of the answered steps that had a prompt, that had fewer rows of one than the pace
-  // allows, and that left at another pace.
+  // The newest of the answered steps that had a prompt, that had less of one than the pace allows,
+  // and that left at another pace.
   std::uint64_t last_with_prompt_ = 0;
-  std::uint64_t last_not_full_ = 0;
+  std::uint64_t last_not_paced_ = 0;
   std::uint64_t last_other_pace_ = 0;
 };
 

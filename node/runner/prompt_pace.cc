@@ -12,10 +12,17 @@ constexpr double kSlack = 0.9;     // below this share of the target the pace gr
 
 }  // namespace
 
-PromptPace::PromptPace(std::optional<Duration> target, std::uint32_t most)
-    : target_(target), most_(most), rows_(most) {
-  INVARIANT(most > 0, "a step carries at least one row of a prompt");
+PromptPace::PromptPace(std::optional<Duration> target, std::uint32_t most, std::uint32_t steps)
+    : target_(target), most_(most), most_steps_(steps), round_(most * steps) {
+  INVARIANT(most > 0 && steps > 0, "a step carries at least one row of a prompt");
 }
+
+// A chunk shorter than a KV page costs a step nearly as much: fewer steps carry whole ones.
+std::uint32_t PromptPace::steps() const {
+  return std::clamp(round_ / std::min(kLeastRows, most_), std::uint32_t{1}, most_steps_);
+}
+
+std::uint32_t PromptPace::rows() const { return std::min(round_ / steps(), most_); }
 
 Duration PromptPace::target() const {
   return target_ ? *target_ : std::max(kTarget, kIdleSteps * idle_);
@@ -26,17 +33,19 @@ void PromptPace::take_idle(Duration between) {
   idle_ = idle_ == Duration::zero() ? between : idle_ + (between - idle_) / 8;
 }
 
-// What a step takes grows at most as its rows do, so this never falls below what the target needs.
+// What a round takes grows at most as its rows do, so this never falls below what the target needs.
 void PromptPace::take_busy(Duration between, bool full) {
   if (between <= Duration::zero()) return;
   const double ratio = std::chrono::duration<double>(target()) / between;
   if (ratio < 1.0 || (full && ratio * kSlack > 1.0)) {
-    const double next = rows_ * std::min(ratio, kFastest);
-    // More than `most` rows are never wanted: no conversion overflows.
-    const auto rows = static_cast<std::uint32_t>(std::min<double>(next, most_));
-    rows_ = std::clamp(rows, std::min(kLeastRows, most_), most_);
+    const double next = round_ * std::min(ratio, kFastest);
+    // More than all steps carry is never wanted: no conversion overflows.
+    const std::uint32_t most = most_ * most_steps_;
+    const auto round = static_cast<std::uint32_t>(std::min<double>(next, most));
+    round_ = std::clamp(round, std::min(kLeastRows, most_), most);
   }
-  INVARIANT(rows_ > 0 && rows_ <= most_, "the pace keeps its bounds");
+  INVARIANT(rows() > 0 && rows() <= most_ && rows() * steps() <= round_,
+            "the pace keeps its bounds");
 }
 
 }  // namespace hearth::node

@@ -237,6 +237,33 @@ TEST(Batcher, PromptsLeaveAnAnswerTheTimeThatTheTargetNames) {
   EXPECT_EQ(positions_of(*batch, 2).size(), 128U);
 }
 
+// Four steps may travel. What all prompt rows under way cost is what an answer waits for.
+TEST(Batcher, PromptsStayOutOfSomeStepsWhereTheTargetIsShort) {
+  BatcherOptions options{kFirstEpoch, 512, 128, 4};
+  options.itl_target = std::chrono::milliseconds(60);
+  Batcher batcher(options);
+  for (std::uint64_t id = 1; id <= 8; ++id) {
+    ASSERT_TRUE(batcher.submit(batcher_submit(id, 4)).ok());
+  }
+  ASSERT_TRUE(batcher.on_tokens(answer_of(*batcher.next())).ok());
+  ASSERT_TRUE(batcher.submit(batcher_submit(9, 30'000)).ok());
+  std::deque<StepBatch> ring;
+  std::size_t with_prompts = 0;
+  for (int i = 0; i < 600; ++i) {
+    while (auto next = batcher.next()) ring.push_back(std::move(*next));
+    ASSERT_FALSE(ring.empty());
+    with_prompts = std::ranges::count_if(
+        ring, [](const StepBatch& batch) { return !positions_of(batch, 9).empty(); });
+    ASSERT_GT(with_prompts, 0U) << "the prompt stands still";
+    const std::size_t rows = positions_of(ring.front(), 9).size();
+    EXPECT_EQ(rows % kernels::kPageTokens, 0U);
+    ASSERT_TRUE(
+        batcher.on_tokens(answer_of(ring.front()), std::chrono::milliseconds(5 + rows)).ok());
+    ring.pop_front();
+  }
+  EXPECT_EQ(with_prompts, 1U);
+}
+
 TEST(Batcher, TheOldestPromptAndTheShortestTakeTurns) {
   Batcher batcher({kFirstEpoch, 512, 32, 64});
   ASSERT_TRUE(batcher.submit(batcher_submit(1, 640)).ok());
