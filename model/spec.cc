@@ -10,6 +10,7 @@
 #include <utility>
 
 #include "base/limits.h"
+#include "model/gguf/parts.h"
 #include "model/gguf/untrusted_text.h"
 
 namespace hearth::model {
@@ -113,15 +114,7 @@ Result<const FamilyTraits*> read_family(const GgufFile& file) {
   return unsupported("architecture " + quote(architecture) + " is not served; known are: " + known);
 }
 
-Status refuse_split_files(const GgufFile& file) {
-  if (file.find("split.count") == nullptr) return ok_status();
-  TRY(const std::uint64_t count, file.get_uint("split.count"));
-  if (count <= 1) return ok_status();
-  return unsupported("the model is split over " + std::to_string(count) +
-                     " files; merge them into one");
-}
-
-// The model's title: general.name, else the file's name without .gguf.
+// The model's title: general.name, else the file's name without .gguf, and without a part's number.
 std::string display_name(const GgufFile& file) {
   const Result<std::string> name = file.get_string("general.name");
   if (name.ok() && !name->empty() && name->size() <= limits::kModelNameBytes && is_utf8(*name) &&
@@ -129,6 +122,7 @@ std::string display_name(const GgufFile& file) {
     return *name;
   }
   std::string stem = file.path().substr(file.path().find_last_of('/') + 1);
+  if (const auto part = part_name(stem)) return part->stem;
   if (stem.size() > 5 && stem.ends_with(".gguf")) stem.resize(stem.size() - 5);
   return stem;
 }
@@ -493,7 +487,6 @@ Status check_tensors(const GgufFile& file, const ModelSpec& spec) {
 
 Result<ModelSpec> read_spec(const GgufFile& file) {
   ModelSpec spec;
-  TRY_VOID(refuse_split_files(file));
   TRY(spec.family, read_family(file));
   const Keys keys(file, spec.family->architecture);
   spec.name = display_name(file);

@@ -449,4 +449,21 @@ Result<Bytes> synthetic_model_bytes(const SyntheticOptions& options) {
   return writer.bytes();
 }
 
+Result<std::string> write_synthetic_parts(const std::string& path, const SyntheticOptions& options,
+                                          std::uint32_t parts, bool bare_first) {
+  TRY(const GgufWriter writer, writer_of(options));
+  return writer.write_parts(path, parts, bare_first);
+}
+
+Result<std::vector<Bytes>> synthetic_part_bytes(const SyntheticOptions& options,
+                                                std::uint32_t parts, bool bare_first) {
+  TRY(const GgufWriter writer, writer_of(options));
+  TRY(const std::vector<GgufWriter> writers, writer.split(parts, bare_first));
+  std::vector<Bytes> bytes;
+  for (const GgufWriter& part : writers) {
+    TRY(bytes.emplace_back(), part.bytes());
+  }
+  return bytes;
+}
+
 }  // namespace hearth::model

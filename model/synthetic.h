@@ -6,6 +6,7 @@
 #include <optional>
 #include <string>
 #include <string_view>
+#include <vector>
 
 #include "base/bytes.h"
 #include "base/result.h"
@@ -56,5 +57,11 @@ Status set_weight_types(SyntheticOptions& options, std::string_view name);
 // BPE with ChatML's template, or SentencePiece with Gemma's (synthetic_vocabulary.h).
 Status write_synthetic_model(const std::string& path, const SyntheticOptions& options);
 Result<Bytes> synthetic_model_bytes(const SyntheticOptions& options);
+// In parts, as GgufWriter::write_parts().
+Result<std::string> write_synthetic_parts(const std::string& path, const SyntheticOptions& options,
+                                          std::uint32_t parts, bool bare_first);
+// The bytes of each part.
+Result<std::vector<Bytes>> synthetic_part_bytes(const SyntheticOptions& options,
+                                                std::uint32_t parts, bool bare_first);
 
 }  // namespace hearth::model

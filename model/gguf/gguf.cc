@@ -4,7 +4,9 @@
 
 #include <utility>
 
+#include "base/check.h"
 #include "model/gguf/mapped_file.h"
+#include "model/gguf/parts.h"
 #include "model/gguf/untrusted_text.h"
 
 namespace hearth::model {
@@ -33,10 +35,32 @@ std::size_t GgufArray::size() const {
 }
 
 Result<std::shared_ptr<const GgufFile>> GgufFile::open(const std::string& path) {
+  TRY(auto first, open_part(path));
+  TRY(const std::vector<std::string> paths, part_paths(*first));
+  std::vector<std::shared_ptr<const GgufFile>> parts{std::move(first)};
+  if (paths.empty()) return std::move(parts.front());
+  PartBudget budget;
+  TRY_VOID(budget.add(*parts.front()));
+  for (std::size_t i = 1; i < paths.size(); ++i) {
+    auto part = open_part(paths[i]);
+    if (!part.ok() && part.error().code == ErrorCode::kNotFound) {
+      return Error{ErrorCode::kNotFound, quote(path) + ": part " + std::to_string(i + 1) + " of " +
+                                             std::to_string(paths.size()) +
+                                             " is missing: there is no " + quote(paths[i]) +
+                                             "; put all parts into one folder"};
+    }
+    TRY(parts.emplace_back(), std::move(part));
+    TRY_VOID(budget.add(*parts.back()));
+  }
+  return join_parts(std::move(parts));
+}
+
+Result<std::shared_ptr<const GgufFile>> GgufFile::open_part(const std::string& path) {
   TRY(MappedFile mapping, MappedFile::open(path));
   std::shared_ptr<GgufFile> file(new GgufFile);
   file->path_ = path;
   file->bytes_ = mapping.bytes();
+  file->file_bytes_ = file->bytes_.size();
   TRY_VOID(file->read_header());
   TRY_VOID(mapping.check_unchanged());
   mapping.release();
@@ -45,9 +69,21 @@ Result<std::shared_ptr<const GgufFile>> GgufFile::open(const std::string& path) 
 }
 
 Result<std::shared_ptr<const GgufFile>> GgufFile::parse(ByteSpan bytes, std::string name) {
+  TRY(auto file, parse_part(bytes, bytes.size(), std::move(name)));
+  TRY(const auto place, part_of(*file));
+  REQUIRE(!place, quote(file->path_) + " is part " + std::to_string(place->number) + " of " +
+                      std::to_string(place->count) + " of a model, and the others are not here");
+  return file;
+}
+
+Result<std::shared_ptr<const GgufFile>> GgufFile::parse_part(ByteSpan beginning,
+                                                             std::uint64_t file_bytes,
+                                                             std::string name) {
+  INVARIANT(beginning.size() <= file_bytes, "a file is not shorter than its beginning");
   std::shared_ptr<GgufFile> file(new GgufFile);
   file->path_ = std::move(name);
-  file->bytes_ = bytes;
+  file->bytes_ = beginning;
+  file->file_bytes_ = file_bytes;
   TRY_VOID(file->read_header());
   return std::shared_ptr<const GgufFile>(std::move(file));
 }
@@ -56,13 +92,25 @@ GgufFile::~GgufFile() {
   if (mapped_) ::munmap(const_cast<std::byte*>(bytes_.data()), bytes_.size());
 }
 
+std::vector<ByteSpan> GgufFile::mapped() const {
+  std::vector<ByteSpan> pages;
+  if (mapped_) pages.push_back(bytes_);
+  for (const auto& part : parts_) {
+    if (part->mapped_) pages.push_back(part->bytes_);
+  }
+  return pages;
+}
+
 const TensorInfo* GgufFile::find_tensor(std::string_view name) const {
   const auto found = tensor_index_.find(name);
   return found == tensor_index_.end() ? nullptr : &tensors_[found->second];
 }
 
 ByteSpan GgufFile::tensor_bytes(const TensorInfo& tensor) const {
-  return bytes_.subspan(tensor.offset, tensor.bytes);
+  const ByteSpan file = parts_.empty() ? bytes_ : parts_[tensor.part]->bytes_;
+  INVARIANT(tensor.part_offset <= file.size() && tensor.bytes <= file.size() - tensor.part_offset,
+            "the files are here, not their headers alone");
+  return file.subspan(tensor.part_offset, tensor.bytes);
 }
 
 const GgufValue* GgufFile::find(std::string_view key) const {

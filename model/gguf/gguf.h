@@ -1,6 +1,10 @@
 // GGUF files (the format of llama.cpp: ggml/docs/gguf.md), read over mmap. Version 3, and 2, whose
 // little-endian layout is the same.
 //
+// A model may lie in several files, as llama.cpp's gguf-split writes them (parts.h). It is then
+// read as the one file that the parts were made from: the same keys, offsets, length and
+// fingerprint.
+//
 // Independent of any model family. Every count, length, product and offset is checked before use,
 // with the limits of base/limits.h; errors name key, tensor and byte offset. Memory is bounded by
 // those limits for any file. Immutable after open, safe to share between threads.
@@ -51,13 +55,15 @@ const TensorTypeInfo* tensor_type_info(std::uint32_t type);
 // "Q4_1", or "MXFP4 (type 39)" for one that ggml has and we do not read, or "type 77".
 std::string tensor_type_name(std::uint32_t type);
 
-// A tensor's place in the file. Dims as the file has them: dims[0] is the contiguous one.
+// A tensor's place in the model. Dims as the file has them: dims[0] is the contiguous one.
 struct TensorInfo {
   std::string name;
   TensorType type = TensorType::kF32;
   std::vector<std::uint64_t> dims;
-  std::uint64_t offset = 0;  // from the start of the file
+  std::uint64_t offset = 0;  // from the start of the model as one file
   std::uint64_t bytes = 0;
+  std::uint32_t part = 0;         // whose file has the bytes; 0 is the first
+  std::uint64_t part_offset = 0;  // from the start of that file
   std::uint64_t elements() const;
 };
 
@@ -67,27 +73,41 @@ using GgufValue = std::variant<std::uint64_t, std::int64_t, double, bool, std::s
 struct GgufArray {
   std::variant<std::vector<std::uint64_t>, std::vector<std::int64_t>, std::vector<double>,
                std::vector<bool>, std::vector<std::string_view>>
-      items;  // views into the file
+      items;  // views into the header
   std::size_t size() const;
 };
 
 class GgufFile {
  public:
-  // The file must keep its length while it is mapped: a file that is cut short later raises SIGBUS
-  // at the next touch of a lost page, so models are replaced by rename and never rewritten.
+  // A model in one file, or in parts: then `path` is that of the first part, and the others lie
+  // beside it. kInvalidInput for another part, with the name of the first; kNotFound names a part
+  // that is missing.
+  //
+  // A file must keep its length while it is mapped: one that is cut short later raises SIGBUS at
+  // the next touch of a lost page, so models are replaced by rename and never rewritten.
   static Result<std::shared_ptr<const GgufFile>> open(const std::string& path);
-  // Over bytes that outlive the result (tests, fuzzing).
+  // A whole model in bytes that outlive the result (tests, fuzzing).
   static Result<std::shared_ptr<const GgufFile>> parse(ByteSpan bytes, std::string name);
+  // One file as it is, which may be a part. `beginning`: all of it or, to read the header alone,
+  // its first bytes; they outlive the result. `file_bytes`: of the whole file.
+  static Result<std::shared_ptr<const GgufFile>> parse_part(ByteSpan beginning,
+                                                            std::uint64_t file_bytes,
+                                                            std::string name);
   ~GgufFile();
   GgufFile(const GgufFile&) = delete;
   GgufFile& operator=(const GgufFile&) = delete;
 
-  const std::string& path() const { return path_; }
-  ByteSpan bytes() const { return bytes_; }
-  bool mapped() const { return mapped_; }  // bytes() are pages of a file, after open()
-  std::uint64_t file_bytes() const { return bytes_.size(); }
+  const std::string& path() const { return path_; }  // of a model in parts: that of the first
+  // What lies before the first tensor.
+  ByteSpan header() const { return bytes_.first(header_bytes_); }
+  // The pages of the files behind it; none after parse().
+  std::vector<ByteSpan> mapped() const;
+  std::uint64_t file_bytes() const { return file_bytes_; }  // of a model in parts: as one file
+  // The parts that it was joined from; empty for one file.
+  const std::vector<std::shared_ptr<const GgufFile>>& parts() const { return parts_; }
   const std::vector<TensorInfo>& tensors() const { return tensors_; }
   const TensorInfo* find_tensor(std::string_view name) const;
+  // Not of a header that was read alone.
   ByteSpan tensor_bytes(const TensorInfo& tensor) const;
 
   // Null when the key is absent.
@@ -104,19 +124,35 @@ class GgufFile {
   Hash256 fingerprint() const { return fingerprint_; }
 
  private:
+  // Where a record lies in the header.
+  struct Record {
+    std::size_t begin = 0;
+    std::size_t end = 0;
+  };
+
   GgufFile() = default;
-  // Fills values, tensors and fingerprint from the bytes, once (parser.cc).
+  static Result<std::shared_ptr<const GgufFile>> open_part(const std::string& path);
+  // Fills all of the below from the bytes and the file's length, once (parser.cc).
   Status read_header();
+
   std::string path_;
-  ByteSpan bytes_;
-  bool mapped_ = false;
+  ByteSpan bytes_;  // of the file, or of its header alone
+  std::uint64_t file_bytes_ = 0;
+  std::size_t header_bytes_ = 0;
+  bool mapped_ = false;  // bytes_ are pages of a file
+  Bytes joined_;         // the header of a model in parts, which no file has
+  std::vector<std::shared_ptr<const GgufFile>> parts_;
   std::vector<TensorInfo> tensors_;
   // Ordered maps: a file chooses its names, and must not choose how long a look-up takes. Their
   // keys are views into the file.
   std::map<std::string_view, std::size_t> tensor_index_;
   std::map<std::string_view, GgufValue> values_;
+  std::uint64_t alignment_ = 32;
+  Record key_values_;                    // all of them
+  std::vector<Record> part_key_values_;  // those that say which part a file is, in their order
   Hash256 fingerprint_;
   friend class GgufParser;
+  friend class PartJoiner;
 };
 
 }  // namespace hearth::model

@@ -170,18 +170,20 @@ Result<Manifest> make_manifest(const GgufFile& file,
                                const std::function<bool(std::uint64_t)>& progress) {
   Manifest manifest;
   manifest.file_bytes = file.file_bytes();
-  manifest.header_bytes = file.file_bytes();
+  manifest.header_bytes = file.header().size();
   for (const TensorInfo& tensor : file.tensors()) {
-    manifest.header_bytes = std::min(manifest.header_bytes, tensor.offset);
     manifest.tensors.push_back({tensor.name, tensor.offset, tensor.bytes, {}});
   }
+  // A file without tensors has no other bytes.
+  INVARIANT(!manifest.tensors.empty() || manifest.header_bytes == manifest.file_bytes,
+            "nothing lies behind the header and the tensors");
   std::sort(manifest.tensors.begin(), manifest.tensors.end(),
             [](const auto& a, const auto& b) { return a.offset < b.offset; });
   TRY_VOID(manifest.check());
   Hasher hasher(progress);
-  TRY(manifest.header_sha256, hasher.hash(file.bytes().first(manifest.header_bytes)));
+  TRY(manifest.header_sha256, hasher.hash(file.header()));
   for (ManifestTensor& tensor : manifest.tensors) {
-    TRY(tensor.sha256, hasher.hash(file.bytes().subspan(tensor.offset, tensor.bytes)));
+    TRY(tensor.sha256, hasher.hash(file.tensor_bytes(*file.find_tensor(tensor.name))));
   }
   return manifest;
 }

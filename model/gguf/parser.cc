@@ -5,6 +5,7 @@
 #include "base/check.h"
 #include "base/limits.h"
 #include "model/gguf/gguf.h"
+#include "model/gguf/parts.h"
 #include "model/gguf/untrusted_text.h"
 
 namespace hearth::model {
@@ -86,7 +87,9 @@ class GgufParser {
   Status run() {
     INVARIANT(file_.tensors_.empty() && reader_.offset() == 0, "a header is read once");
     TRY(const Counts counts, read_header());
+    file_.key_values_.begin = reader_.offset();
     for (std::uint64_t i = 0; i < counts.values; ++i) TRY_VOID(read_key_value(i));
+    file_.key_values_.end = reader_.offset();
     file_.tensors_.reserve(counts.tensors);
     for (std::uint64_t i = 0; i < counts.tensors; ++i) TRY_VOID(read_tensor(i));
     INVARIANT(file_.tensors_.size() == counts.tensors && records_at_.size() == counts.tensors,
@@ -148,6 +151,7 @@ class GgufParser {
     TRY(const std::uint32_t type, read_number<std::uint32_t>("the value's type"));
     TRY(GgufValue value, read_value(type));
     if (key == "general.alignment") TRY_VOID(read_alignment(type, value));
+    if (is_part_key(key)) file_.part_key_values_.push_back({subject_at_, reader_.offset()});
     file_.values_.emplace(key, std::move(value));
     return ok_status();
   }
@@ -182,7 +186,7 @@ class GgufParser {
       return bad("an alignment of " + number(alignment) + "; it must be a power of two from " +
                  number(limits::kGgufAlignmentMin) + " to " + number(limits::kGgufAlignmentMax));
     }
-    alignment_ = alignment;
+    file_.alignment_ = alignment;
     return ok_status();
   }
 
@@ -342,24 +346,30 @@ class GgufParser {
   // Tensors lie one after another in the order of their records, each begun at the alignment: then
   // tensors do not overlap, lie inside the file, and leave no byte between them.
   Status place_tensors() {
-    const std::uint64_t size = file_.bytes_.size();
+    const std::uint64_t size = file_.file_bytes_;
     std::uint64_t data = reader_.offset();
     std::uint64_t next = 0;  // relative to the data, like the offsets in the file
     std::uint64_t end = data;
-    bool fits = checked_align(data, alignment_);
+    bool fits = checked_align(data, file_.alignment_);
+    file_.header_bytes_ = std::min(data, size);
+    if (file_.header_bytes_ > file_.bytes_.size()) {
+      return bad("the header takes " + number(file_.header_bytes_) + " bytes, but " +
+                 number(file_.bytes_.size()) + " are here");
+    }
     for (std::size_t i = 0; i < file_.tensors_.size(); ++i) {
       TensorInfo& tensor = file_.tensors_[i];
       subject_ = "tensor " + quote(tensor.name);
       subject_at_ = records_at_[i];
-      if (tensor.offset % alignment_ != 0) {
+      if (tensor.offset % file_.alignment_ != 0) {
         return bad("offset " + number(tensor.offset) + " must be a multiple of the alignment " +
-                   number(alignment_));
+                   number(file_.alignment_));
       }
       if (tensor.offset != next) {
         return bad("offset " + number(tensor.offset) + " must be " + number(next) +
                    ", where the tensor before it ends (overlap, gap or wrong order)");
       }
       fits = fits && checked_add(tensor.offset, data);
+      tensor.part_offset = tensor.offset;
       end = tensor.offset;
       fits = fits && checked_add(end, tensor.bytes);
       if (!fits || end > size) {
@@ -367,29 +377,31 @@ class GgufParser {
                    " reach past the end of the file (" + number(size) + " bytes, data from byte " +
                    number(data) + ")");
       }
-      fits = checked_add(next, tensor.bytes) && checked_align(next, alignment_);
+      fits = checked_add(next, tensor.bytes) && checked_align(next, file_.alignment_);
     }
     TRY_VOID(check_tail(end));
     Blake2b hash;
-    hash.update(file_.bytes_.first(std::min(data, size)));
+    hash.update(file_.header());
     hash.update(std::as_bytes(std::span(&size, 1)));
     file_.fingerprint_ = hash.finish();
     return ok_status();
   }
 
   // Writers pad the last tensor (or a header without tensors) with zeros to the alignment. Any
-  // other byte there is damage or hidden data.
+  // other byte there is damage or hidden data. Of a header that is read alone it is not here.
   Status check_tail(std::uint64_t end) {
     subject_ = "end of the data";
     subject_at_ = end;
-    INVARIANT(end <= file_.bytes_.size(), "tensors end inside the file");
-    const ByteSpan tail = file_.bytes_.subspan(end);
+    INVARIANT(end <= file_.file_bytes_, "tensors end inside the file");
     std::uint64_t padded = end;
-    if (!checked_align(padded, alignment_)) padded = end;
-    if (tail.size() > padded - end) {
-      return bad(number(tail.size()) + " bytes follow the last tensor, more than the " +
-                 number(padded - end) + " that pad it to the alignment " + number(alignment_));
+    if (!checked_align(padded, file_.alignment_)) padded = end;
+    const std::uint64_t after = file_.file_bytes_ - end;
+    if (after > padded - end) {
+      return bad(number(after) + " bytes follow the last tensor, more than the " +
+                 number(padded - end) + " that pad it to the alignment " +
+                 number(file_.alignment_));
     }
+    const ByteSpan tail = file_.bytes_.subspan(std::min<std::uint64_t>(end, file_.bytes_.size()));
     const auto stray =
         std::find_if(tail.begin(), tail.end(), [](std::byte byte) { return byte != std::byte{0}; });
     if (stray != tail.end()) {
@@ -432,7 +444,6 @@ class GgufParser {
   std::string subject_ = "header";       // what is being read, for errors: "key 'general.name'"
   std::size_t subject_at_ = 0;           // byte that it starts at
   std::vector<std::size_t> records_at_;  // bytes that the tensors' records start at
-  std::uint64_t alignment_ = 32;
   std::uint64_t array_items_ = 0;
 };
 

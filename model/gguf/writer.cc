@@ -9,6 +9,7 @@
 
 #include "base/check.h"
 #include "base/limits.h"
+#include "model/gguf/parts.h"
 #include "model/gguf/quantize.h"
 #include "model/gguf/untrusted_text.h"
 
@@ -52,7 +53,7 @@ void GgufWriter::put(std::string_view text) {
 void GgufWriter::add_tensor(std::string_view name, TensorType type,
                             const std::vector<std::uint64_t>& dims, RowSource source) {
   INVARIANT(!dims.empty(), "a tensor has dimensions");
-  Tensor tensor{1, row_bytes(type, dims[0]), std::move(source)};
+  Tensor tensor{std::string(name), type, dims, 1, row_bytes(type, dims[0]), std::move(source)};
   ByteWriter record(records_);
   record.write(std::uint64_t{name.size()});
   record.append(as_bytes(name));
@@ -128,6 +129,45 @@ Result<Bytes> GgufWriter::bytes() const {
     return ok_status();
   }));
   return out;
+}
+
+Result<std::vector<GgufWriter>> GgufWriter::split(std::uint32_t parts, bool bare_first) const {
+  REQUIRE(parts >= 2 && parts <= kGgufParts,
+          std::to_string(parts) + " parts; there must be 2 to " + std::to_string(kGgufParts));
+  const std::size_t bare = bare_first ? 1 : 0;
+  const std::size_t filled = parts - bare;
+  REQUIRE(filled <= tensors_.size(), std::to_string(parts) + " parts of a model of " +
+                                         std::to_string(tensors_.size()) +
+                                         " tensors; each must have one");
+  std::vector<GgufWriter> writers;
+  for (std::uint32_t i = 0; i < parts; ++i) {
+    GgufWriter writer(alignment_);
+    if (i == 0) {
+      writer.values_ = values_;
+      writer.value_count_ = value_count_;
+    }
+    writer.add("split.no", static_cast<std::uint16_t>(i));
+    writer.add("split.count", static_cast<std::uint16_t>(parts));
+    writer.add("split.tensors.count", static_cast<std::int32_t>(tensors_.size()));
+    if (i >= bare) {
+      const std::size_t end = tensors_.size() * (i - bare + 1) / filled;
+      for (std::size_t at = tensors_.size() * (i - bare) / filled; at < end; ++at) {
+        writer.add_tensor(tensors_[at].name, tensors_[at].type, tensors_[at].dims,
+                          tensors_[at].source);
+      }
+    }
+    writers.push_back(std::move(writer));
+  }
+  return writers;
+}
+
+Result<std::string> GgufWriter::write_parts(const std::string& path, std::uint32_t parts,
+                                            bool bare_first) const {
+  REQUIRE(path.ends_with(".gguf"), quote(path) + ": the name of a model in parts ends with .gguf");
+  TRY(const std::vector<GgufWriter> writers, split(parts, bare_first));
+  const PartName name{path.substr(0, path.size() - 5), {1, parts}};
+  for (std::uint32_t i = 0; i < parts; ++i) TRY_VOID(writers[i].write(name.of(i + 1)));
+  return name.of(1);
 }
 
 }  // namespace hearth::model

@@ -1,5 +1,5 @@
-// Writes GGUF version 3 files, for tests and benchmarks. Tensor data is requested row by row, so
-// that a file may be larger than memory.
+// Writes GGUF version 3 files, for tests and benchmarks, each as one or in parts (parts.h). Tensor
+// data is requested row by row, so that a file may be larger than memory.
 #pragma once
 
 #include <concepts>
@@ -47,9 +47,21 @@ class GgufWriter {
   Status write(const std::string& path) const;
   Result<Bytes> bytes() const;
 
+  // The same model in so many parts, with about as many tensors each. `bare_first`: the first part
+  // has none, as gguf-split writes it with --no-tensor-first-split. kInvalidInput unless there are
+  // 2 to kGgufParts parts, and a tensor for each that has any.
+  Result<std::vector<GgufWriter>> split(std::uint32_t parts, bool bare_first) const;
+  // Writes them beside `path`, which ends with .gguf: "x.gguf" gives x-00001-of-00003.gguf and so
+  // on. Returns the path of the first.
+  Result<std::string> write_parts(const std::string& path, std::uint32_t parts,
+                                  bool bare_first) const;
+
  private:
   static constexpr std::uint32_t kArrayType = 9;
   struct Tensor {
+    std::string name;
+    TensorType type = TensorType::kF32;
+    std::vector<std::uint64_t> dims;
     std::uint64_t rows = 0;
     std::uint64_t row_bytes = 0;
     RowSource source;

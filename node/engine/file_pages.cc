@@ -7,6 +7,7 @@
 #include <cerrno>
 #include <cstdint>
 #include <cstring>
+#include <functional>
 #include <string>
 
 #include "base/limits.h"
@@ -42,17 +43,25 @@ Pages pages_of(ByteSpan range, bool touched) {
 
 }  // namespace
 
-FilePages::FilePages(const model::GgufFile& file) {
-  if (file.mapped()) file_ = file.bytes();
+FilePages::FilePages(const model::GgufFile& file) : files_(file.mapped()) {}
+
+ByteSpan FilePages::file_of(ByteSpan range) const {
+  for (const ByteSpan file : files_) {
+    const std::less_equal<const std::byte*> before;
+    const std::byte* const end = range.data() + range.size();
+    if (before(file.data(), range.data()) && before(end, file.data() + file.size())) return file;
+  }
+  return {};
 }
 
 Status FilePages::bring(ByteSpan range) const {
-  if (file_.empty() || range.empty()) return ok_status();
-  const std::size_t after = static_cast<std::size_t>(range.data() - file_.data()) + range.size();
-  const std::size_t from = std::min(file_.size(), after + kAhead - std::min(kAhead, range.size()));
-  const std::size_t to = std::min(file_.size(), after + kAhead);
+  const ByteSpan file = file_of(range);
+  if (file.empty() || range.empty()) return ok_status();
+  const std::size_t after = static_cast<std::size_t>(range.data() - file.data()) + range.size();
+  const std::size_t from = std::min(file.size(), after + kAhead - std::min(kAhead, range.size()));
+  const std::size_t to = std::min(file.size(), after + kAhead);
   for (std::size_t at = from; at < to; at += kWish) {
-    pages_of(file_.subspan(at, std::min(kWish, to - at)), true).advise(MADV_WILLNEED);
+    pages_of(file.subspan(at, std::min(kWish, to - at)), true).advise(MADV_WILLNEED);
   }
   const Pages pages = pages_of(range, true);
   void* begin = reinterpret_cast<void*>(pages.begin);
@@ -64,7 +73,11 @@ Status FilePages::bring(ByteSpan range) const {
 }
 
 void FilePages::drop(ByteSpan range, bool whole) const {
-  if (!file_.empty()) pages_of(range, whole).advise(MADV_DONTNEED);
+  if (!file_of(range).empty()) pages_of(range, whole).advise(MADV_DONTNEED);
+}
+
+void FilePages::drop_all() const {
+  for (const ByteSpan file : files_) pages_of(file, true).advise(MADV_DONTNEED);
 }
 
 }  // namespace hearth::node

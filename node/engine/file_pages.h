@@ -3,6 +3,8 @@
 // process never holds two copies of a model. What is not mapped is left alone.
 #pragma once
 
+#include <vector>
+
 #include "base/bytes.h"
 #include "base/result.h"
 #include "model/gguf/gguf.h"
@@ -17,9 +19,12 @@ class FilePages {
   Status bring(ByteSpan range) const;
   // Call after `range` is read. Pages that it shares with its neighbours stay, unless `whole`.
   void drop(ByteSpan range, bool whole = false) const;
+  void drop_all() const;
 
  private:
-  ByteSpan file_;  // empty where nothing is mapped
+  ByteSpan file_of(ByteSpan range) const;  // empty where nothing is mapped
+
+  const std::vector<ByteSpan> files_;  // of the model; empty where nothing is mapped
 };
 
 }  // namespace hearth::node

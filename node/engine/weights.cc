@@ -227,7 +227,7 @@ Result<StageWeights> StageWeights::load(const model::GgufFile& file, const model
                                         const std::function<bool()>& cancelled) {
   StageWeights weights;
   TRY_VOID(read_stage(Reader(file, pool, cancelled), spec, layers, weights));
-  FilePages(file).drop(file.bytes(), true);  // what the kernel mapped around the small tensors
+  FilePages(file).drop_all();  // what the kernel mapped around the small tensors
   return weights;
 }
 

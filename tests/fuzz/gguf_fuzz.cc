@@ -1,9 +1,13 @@
 // Any bytes as a GGUF file: parsed, looked at in every way that the reader offers, read as a model.
+// Bytes that begin with "PARTS" are the files of a model in parts, each after its length (u32).
+#include <algorithm>
 #include <cstddef>
 #include <cstdint>
+#include <string_view>
 
 #include "base/check.h"
 #include "model/gguf/gguf.h"
+#include "model/gguf/parts.h"
 #include "model/spec.h"
 
 namespace hearth::model {
@@ -39,15 +43,52 @@ void touch_tensors(const GgufFile& file) {
   [[maybe_unused]] volatile unsigned kept = sum;
 }
 
+constexpr std::string_view kParts = "PARTS";
+constexpr std::size_t kPartsMost = 8;
+
+void touch_map(const GgufFile& file) {
+  const PartMap map(file);
+  INVARIANT(map.file_bytes() == file.file_bytes(), "the map is of the whole model");
+  const std::uint64_t end = std::min(map.file_bytes(), std::uint64_t{1} << 20);
+  for (std::uint64_t at = 0; at < end;) {
+    const PartMap::Piece piece = map.piece(at, end);
+    INVARIANT(piece.bytes > 0 && piece.bytes <= end - at, "pieces lead to the end");
+    INVARIANT(!piece.part || file.parts().empty() ||
+                  (*piece.part < file.parts().size() &&
+                   piece.offset + piece.bytes <= file.parts()[*piece.part]->file_bytes()),
+              "a piece lies in its part");
+    at += piece.bytes;
+  }
+}
+
+Result<std::shared_ptr<const GgufFile>> parse_parts(ByteSpan bytes) {
+  ByteReader in(bytes);
+  in.take(kParts.size());
+  std::vector<std::shared_ptr<const GgufFile>> parts;
+  while (in.remaining() > 0 && parts.size() < kPartsMost) {
+    const auto length = in.read<std::uint32_t>();
+    const ByteSpan part = in.take(std::min<std::size_t>(length, in.remaining()));
+    if (in.failed()) break;
+    TRY(parts.emplace_back(), GgufFile::parse_part(part, part.size(), "part"));
+  }
+  return join_parts(std::move(parts));
+}
+
+Result<std::shared_ptr<const GgufFile>> parse_any(ByteSpan bytes) {
+  if (as_text(bytes).starts_with(kParts)) return parse_parts(bytes);
+  return GgufFile::parse(bytes, "fuzzed");
+}
+
 }  // namespace
 }  // namespace hearth::model
 
 extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size) {
   using namespace hearth::model;
-  const auto file = GgufFile::parse({reinterpret_cast<const std::byte*>(data), size}, "fuzzed");
+  const auto file = parse_any({reinterpret_cast<const std::byte*>(data), size});
   if (!file.ok()) return 0;
   touch_values(**file);
   touch_tensors(**file);
+  touch_map(**file);
   const auto spec = ModelSpec::read(**file);
   if (spec.ok()) {
     INVARIANT(spec->rope_frequencies().size() == spec->head_dim / 2, "one frequency a pair");

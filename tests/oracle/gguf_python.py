@@ -23,6 +23,7 @@ except ImportError as missing:
 
 SEED = 9
 FILES = 60
+IN_PARTS = 20
 V = gguf.GGUFValueType
 Q = gguf.GGMLQuantizationType
 SCALARS = [V.UINT8, V.INT8, V.UINT16, V.INT16, V.UINT32, V.INT32, V.FLOAT32, V.BOOL, V.STRING,
@@ -118,8 +119,8 @@ class File:
     def key(self):
         return f"k{len(self.values)}.{rng.choice(['a', 'ä.b', 'x' * 200])}"
 
-    def write_by_python(self, path):
-        writer = gguf.GGUFWriter(path, "llama")
+    def write_by_python(self, path, **split):
+        writer = gguf.GGUFWriter(path, "llama", **split)
         if self.alignment != 32:
             writer.add_custom_alignment(self.alignment)
         for key, (kind, items, value) in self.values.items():
@@ -133,7 +134,7 @@ class File:
         writer.write_tensors_to_file()
         writer.close()
 
-    def write_by_ours(self, path):
+    def write_by_ours(self, path, **split):
         values = []
         for key, (kind, items, value) in self.values.items():
             if kind == V.ARRAY:
@@ -142,7 +143,7 @@ class File:
                 entry = [int(kind), plain(kind, value)]
             values.append([key.encode().hex(), *entry])
         tensors = [[t.name, int(t.kind), t.dims, t.bytes.hex()] for t in self.tensors]
-        wanted = {"alignment": self.alignment, "values": values, "tensors": tensors}
+        wanted = {"alignment": self.alignment, "values": values, "tensors": tensors, **split}
         subprocess.run([tool, "write", path], input=json.dumps(wanted), text=True, check=True)
 
     def expected(self):
@@ -213,6 +214,50 @@ def round_trips(folder):
     return 2 * FILES
 
 
+def parts_of(path):
+    return sorted(pathlib.Path(path).parent.glob(pathlib.Path(path).stem + "-*-of-*.gguf"))
+
+
+def in_parts(folder):
+    """Of models in parts: those of the package are to us the file that it writes without parts, and it
+    reads each of ours as it is."""
+    for number in range(IN_PARTS):
+        file = File(2)  # with an alignment of 32: another one is in their first part alone
+        file.tensors += [Tensor(f"more{i}", Q.F32) for i in range(3)]
+        whole = os.path.join(folder, f"{number}.whole.gguf")
+        file.write_by_python(whole)
+        plain = read_by_ours(whole)
+        for bare in (False, True):
+            path = os.path.join(folder, f"{number}.{bare}.python.gguf")
+            file.write_by_python(path, split_max_tensors=2, small_first_shard=bare)
+            theirs = parts_of(path)
+            count = (len(file.tensors) + 1) // 2 + bare
+            assert len(theirs) == count, f"{len(theirs)} parts of {len(file.tensors)} tensors"
+            read = read_by_ours(str(theirs[0]))
+            same(f"parts {number} by python", read, plain)
+            assert read["parts"] == count and read["fingerprint"] == plain["fingerprint"]
+            assert "name the first part" in read_by_ours(str(theirs[1]))["error"]
+
+            path = os.path.join(folder, f"{number}.{bare}.ours.gguf")
+            file.write_by_ours(path, parts=count, bare_first=bare)
+            ours = parts_of(path)
+            assert len(ours) == count
+            read = read_by_ours(str(ours[0]))
+            same(f"parts {number} by ours", read, plain)
+            assert read["fingerprint"] == plain["fingerprint"]
+            tensors = []
+            for index, part in enumerate(ours):
+                found = read_by_python(part)
+                says = {key: found["values"][key][1] for key in
+                        ("split.no", "split.count", "split.tensors.count")}
+                assert says == {"split.no": index, "split.count": count,
+                                "split.tensors.count": len(file.tensors)}, says
+                assert (len(found["values"]) > 3) == (index == 0), "only the first has the keys"
+                tensors += [(t["name"], t["sha256"]) for t in found["tensors"]]
+            assert tensors == [(t["name"], t["sha256"]) for t in plain["tensors"]]
+    return 4 * IN_PARTS
+
+
 def refused(folder):
     """What the package writes and we refuse on purpose, each with its reason in the sentence."""
     def write(change):
@@ -242,7 +287,8 @@ def refused(folder):
 
 def main():
     with tempfile.TemporaryDirectory() as folder:
-        print(f"{round_trips(folder)} files equal, {refused(folder)} refused for their reason")
+        print(f"{round_trips(folder)} files equal, {in_parts(folder)} models in parts equal, "
+              f"{refused(folder)} refused for their reason")
     model = os.environ.get("HEARTH_DEMO_MODEL")
     if model and pathlib.Path(model).is_file():
         same("the demo model", read_by_ours(model), read_by_python(model))

@@ -82,7 +82,11 @@ int dump(const char* path) {
                        {"bytes", tensor.bytes},
                        {"sha256", hash.finish().hex()}});
   }
-  std::cout << json{{"values", values}, {"tensors", tensors}} << "\n";
+  std::cout << json{{"values", values},
+                    {"tensors", tensors},
+                    {"fingerprint", file.fingerprint().hex()},
+                    {"parts", file.parts().size()}}
+            << "\n";
   return 0;
 }
 
@@ -140,7 +144,15 @@ int write(const char* path) {
                       static_cast<TensorType>(tensor[1].get<std::uint32_t>()),
                       tensor[2].get<std::vector<std::uint64_t>>(), row);
   }
-  const Status status = writer.write(path);
+  // 1: one file.
+  const auto parts = wanted.value("parts", 1U);
+  Status status = ok_status();
+  if (parts == 1) {
+    status = writer.write(path);
+  } else if (const auto first = writer.write_parts(path, parts, wanted.at("bare_first"));
+             !first.ok()) {
+    status = first.error();
+  }
   if (!status.ok()) std::cerr << status.error().message << "\n";
   return status.ok() ? 0 : 1;
 }

@@ -7,6 +7,7 @@
 #include <string>
 
 #include "cli/terminal/exit_codes.h"
+#include "model/gguf/parts.h"
 #include "model/spec.h"
 #include "model/synthetic.h"
 
@@ -24,9 +25,12 @@ struct MakeModelOptions {
   std::uint32_t experts = 0;
   std::uint32_t experts_used = 0;
   bool embeddings = false;
+  std::uint32_t split = 0;
+  bool no_tensor_first_split = false;
 };
 
-Status make_model(const MakeModelOptions& o) {
+// Returns the path to name it by.
+Result<std::string> make_model(const MakeModelOptions& o) {
   TRY(model::SyntheticOptions options, model::synthetic_preset(o.shape));
   TRY_VOID(model::set_weight_types(options, o.type));
   if (!o.family.empty()) options.family = o.family;
@@ -37,15 +41,22 @@ Status make_model(const MakeModelOptions& o) {
   if (o.vocabulary != 0) options.vocabulary = o.vocabulary;
   if (o.experts != 0) options.experts = o.experts;
   if (o.experts_used != 0) options.experts_used = o.experts_used;
-  return model::write_synthetic_model(o.out, options);
+  if (o.split != 0) {
+    return model::write_synthetic_parts(o.out, options, o.split, o.no_tensor_first_split);
+  }
+  TRY_VOID(model::write_synthetic_model(o.out, options));
+  return o.out;
 }
 
 int run_make_model(const MakeModelOptions& o) {
-  const Status made = make_model(o);
+  const auto made = make_model(o);
   if (!made.ok()) return fail(made.error());
   std::error_code ignored;
-  std::fprintf(stderr, "%s: %s, %ju bytes\n", o.out.c_str(), o.shape.c_str(),
-               static_cast<std::uintmax_t>(std::filesystem::file_size(o.out, ignored)));
+  std::uintmax_t bytes = 0;
+  for (const std::string& part : model::all_parts(*made)) {
+    bytes += std::filesystem::file_size(part, ignored);
+  }
+  std::fprintf(stderr, "%s: %s, %ju bytes\n", made->c_str(), o.shape.c_str(), bytes);
   return kExitDone;
 }
 
@@ -72,6 +83,11 @@ void add_make_model(CLI::App& app, Action& action) {
   make->add_option("--experts-used", o->experts_used, "of them by a row (0: those of the shape)")
       ->capture_default_str();
   make->add_flag("--embeddings", o->embeddings, "a model that gives embeddings");
+  make->add_option("--split", o->split,
+                   "write so many parts, out-00001-of-00003.gguf and so on (0: one file)")
+      ->capture_default_str();
+  make->add_flag("--no-tensor-first-split", o->no_tensor_first_split,
+                 "with --split: the first part has no tensors");
   make->add_option("--seed", o->seed, "of the random weights")->capture_default_str();
   make->callback([o, &action] { action = [o] { return run_make_model(*o); }; });
 }

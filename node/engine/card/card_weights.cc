@@ -240,7 +240,7 @@ Status CardWeights::load(const model::GgufFile& file, kernels::ThreadPool& pool,
       if (progress) progress(done, all);
     });
   }
-  FilePages(file).drop(file.bytes(), true);
+  FilePages(file).drop_all();
   const Status sent = cuda::synchronize(copies);  // before the loader's memory goes
   TRY_VOID(loaded);
   return sent;

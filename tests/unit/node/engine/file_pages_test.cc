@@ -11,6 +11,7 @@
 #include <vector>
 
 #include "kernels/thread_pool.h"
+#include "model/gguf/parts.h"
 #include "model/synthetic.h"
 #include "node/engine/weights.h"
 
@@ -59,11 +60,13 @@ TEST_F(FilePagesTest, BringsAndDropsPagesOfAMappedFileOnly) {
   EXPECT_GT(mapped_pages(range), range.size() / 4096 / 2);
   pages.drop(range, true);
   EXPECT_EQ(mapped_pages(range), 0U);
-  Bytes copy(file->bytes().begin(), file->bytes().end());
+  const ByteSpan bytes = file->mapped().front();
+  Bytes copy(bytes.begin(), bytes.end());
   const auto parsed = model::GgufFile::parse(copy, "copy").value();
-  EXPECT_FALSE(parsed->mapped());
-  FilePages(*parsed).drop(parsed->bytes(), true);
-  EXPECT_EQ(std::memcmp(copy.data(), file->bytes().data(), copy.size()), 0)
+  EXPECT_TRUE(parsed->mapped().empty());
+  FilePages(*parsed).drop(copy, true);
+  FilePages(*parsed).drop_all();
+  EXPECT_EQ(std::memcmp(copy.data(), bytes.data(), copy.size()), 0)
       << "memory that is no file must keep its bytes";
 }
 
@@ -88,6 +91,36 @@ TEST_F(FilePagesTest, ThreadsPackTheSameBytesAndLeaveNoPageBehind) {
     const ByteSpan table = file->tensor_bytes(*file->find_tensor("token_embd.weight"));
     EXPECT_EQ(mapped_pages(table.subspan(table.size() / 2)), 0U);
   }
+}
+
+TEST_F(FilePagesTest, PagesOfAllPartsComeAndGo) {
+  model::SyntheticOptions options;
+  options.hidden = 512;
+  options.feed_forward = 1'504;
+  options.vocabulary = 5'000;
+  const std::string name = path + ".gguf";
+  const std::string first = model::write_synthetic_parts(name, options, 3, true).value();
+  const auto parts = model::GgufFile::open(first).value();
+  const FilePages pages(*parts);
+  for (const model::TensorInfo& tensor : parts->tensors()) {
+    const ByteSpan range = parts->tensor_bytes(tensor);
+    ASSERT_TRUE(pages.bring(range).ok()) << tensor.name;
+    if (range.size() > 65'536) {
+      EXPECT_GT(mapped_pages(range), 0U) << tensor.name;
+    }
+  }
+  pages.drop_all();
+  const model::ModelSpec spec = model::ModelSpec::read(*parts).value();
+  const auto pool = kernels::ThreadPool::create(2).value();
+  const StageWeights loaded =
+      StageWeights::load(*parts, spec, {0, spec.layers}, pool.get()).value();
+  EXPECT_EQ(loaded.bytes(), StageWeights::load(*file, spec, {0, spec.layers}).value().bytes());
+  const std::string last = model::all_parts(first).back();
+  std::filesystem::resize_file(last, parts->parts().back()->header().size());
+  const auto cut = StageWeights::load(*parts, spec, {0, spec.layers}, pool.get());
+  ASSERT_FALSE(cut.ok());
+  EXPECT_EQ(cut.error().code, ErrorCode::kIo);
+  for (const std::string& part : model::all_parts(first)) std::filesystem::remove(part);
 }
 
 TEST_F(FilePagesTest, AFileThatWasCutShortIsAnErrorAndNoSignal) {
