@@ -1,14 +1,7 @@
 #include "node/layers/fetch_items.h"
 
-#include <fcntl.h>
-#include <sys/stat.h>
-#include <unistd.h>
-
 #include <algorithm>
-#include <cerrno>
-#include <cstring>
 
-#include "base/descriptor.h"
 #include "base/limits.h"
 #include "node/layers/fetch_journal.h"
 
@@ -19,18 +12,18 @@ constexpr std::size_t kReadBytes = limits::kMiB;
 
 // Which file it is, and whether it is still as it was; to this process alone, since a disk decays
 // without a date, and the owner of a file may set any date.
-Hash256 identity(const Hash256& manifest, const struct stat& info) {
+Result<Hash256> identity(const Hash256& manifest, const ModelBytes& file) {
   static const Hash256 kProcess = [] {
     Hash256 random;
     random_bytes(random.bytes);
     return random;
   }();
+  TRY(const Bytes now, file.identity());
   Bytes bytes;
   ByteWriter out(bytes);
   out.append(kProcess.bytes);
   out.append(manifest.bytes);
-  out.write(info.st_dev, info.st_ino, info.st_size, info.st_mtim.tv_sec, info.st_mtim.tv_nsec,
-            info.st_ctim.tv_sec, info.st_ctim.tv_nsec);
+  out.append(now);
   return blake2b(bytes);
 }
 
@@ -41,18 +34,16 @@ struct Checked {
 
 Result<Checked> check_file(const std::string& path, const model::Manifest& manifest,
                            const std::vector<FetchItem>& items, const FileSearch& search) {
-  const Descriptor file(::open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK));
-  struct stat info {};
-  if (!file.open() || ::fstat(*file, &info) != 0 || !S_ISREG(info.st_mode) ||
-      static_cast<std::uint64_t>(info.st_size) != manifest.file_bytes) {
-    return Checked{};
-  }
+  const auto file = ModelBytes::open(path);
+  if (!file.ok() || file->size() != manifest.file_bytes) return Checked{};
+  const auto key = identity(manifest.id(), *file);
+  if (!key.ok()) return Checked{};
   const std::string note = search.folder + "/" + blake2b(as_bytes(path)).hex() + ".checked";
   const auto cancelled = [&] { return search.step && !search.step(0); };
-  TRY(const auto journal, FetchJournal::open(note, identity(manifest.id(), info), cancelled));
+  TRY(const auto journal, FetchJournal::open(note, *key, cancelled));
   for (const FetchItem& item : items) {
     if (journal->verified(item.number)) continue;
-    const auto hash = hash_range(*file, path, item.begin, item.end, search.step);
+    const auto hash = hash_range(*file, item.begin, item.end, search.step);
     if (!hash.ok() && hash.error().code == ErrorCode::kCancelled) return hash.error();
     if (!hash.ok() || *hash != item.sha256) {
       return Checked{false, item.number == 0 ? std::string() : item.name};
@@ -91,20 +82,15 @@ RangeSet ranges_of(const std::vector<FetchItem>& items) {
   return ranges;
 }
 
-Result<Hash256> hash_range(int file, const std::string& path, std::uint64_t begin,
-                           std::uint64_t end, const std::function<bool(std::uint64_t)>& step) {
+Result<Hash256> hash_range(const ModelBytes& file, std::uint64_t begin, std::uint64_t end,
+                           const std::function<bool(std::uint64_t)>& step) {
   Bytes buffer(std::min<std::uint64_t>(kReadBytes, end - begin));
   Sha256 hash;
   while (begin < end) {
-    const std::size_t wanted = std::min<std::uint64_t>(buffer.size(), end - begin);
-    const ssize_t got = ::pread(file, buffer.data(), wanted, static_cast<off_t>(begin));
-    if (got < 0 && errno == EINTR) continue;
-    if (got <= 0) {
-      return Error::of(ErrorCode::kIo, "cannot read ", path, " at byte ", begin, ": ",
-                       (got == 0 ? "it ends there" : std::strerror(errno)));
-    }
-    const auto count = static_cast<std::size_t>(got);
-    hash.update(ByteSpan(buffer).first(count));
+    const std::size_t count = std::min<std::uint64_t>(buffer.size(), end - begin);
+    const MutableByteSpan piece = MutableByteSpan(buffer).first(count);
+    TRY_VOID(file.read(begin, piece));
+    hash.update(piece);
     begin += count;
     if (step && !step(count)) return Error{ErrorCode::kCancelled, "interrupted"};
   }

@@ -12,6 +12,7 @@
 #include "base/result.h"
 #include "model/gguf/manifest.h"
 #include "node/layers/fetch_journal.h"
+#include "node/layers/model_bytes.h"
 
 namespace hearth::node {
 
@@ -33,15 +34,16 @@ Result<std::vector<FetchItem>> fetch_items(const model::Manifest& manifest,
 // The items, and the gaps between them that a fetch asks for as well.
 RangeSet ranges_of(const std::vector<FetchItem>& items);
 
-// SHA-256 of the bytes [begin, end) of an open file. `step` hears of each piece and returns false
-// to stop (kCancelled). kIo when the file ends before.
-Result<Hash256> hash_range(int file, const std::string& path, std::uint64_t begin,
-                           std::uint64_t end, const std::function<bool(std::uint64_t)>& step);
+// SHA-256 of the bytes [begin, end) of a model. `step` hears of each piece and returns false to
+// stop (kCancelled). kIo when the file ends before.
+Result<Hash256> hash_range(const ModelBytes& file, std::uint64_t begin, std::uint64_t end,
+                           const std::function<bool(std::uint64_t)>& step);
 
 // The first of `paths` that is this model and whose items are all right; nothing when there is
-// none. A process hashes a file once: what was right is remembered in `folder` for as long as the
-// file's identity, size and times of change stay; the next process hashes it anew. `warn` hears of
-// a file with the model's header and a wrong tensor, which is named.
+// none. Each is the path of a file, or of the first part of several. A process hashes a file once:
+// what was right is remembered in `folder` for as long as the file's identity, size and times of
+// change stay; the next process hashes it anew. `warn` hears of a file with the model's header and
+// a wrong tensor, which is named.
 struct FileSearch {
   std::vector<std::string> paths;
   std::string folder;

@@ -107,6 +107,9 @@ class Fetch {
     struct stat info {};
     if (::fstat(*file_, &info) != 0) return io_error("cannot read", errno);
     REQUIRE(S_ISREG(info.st_mode), path_ + " is not a regular file");
+    Descriptor again(::fcntl(*file_, F_DUPFD_CLOEXEC, 0));
+    if (!again.open()) return io_error("cannot open", errno);
+    reading_ = ModelBytes::of(std::move(again), manifest_.file_bytes, path_);
     if (static_cast<std::uint64_t>(info.st_size) == manifest_.file_bytes) return ok_status();
     TRY_VOID(journal_->clear());  // of a file that is gone
     if (::ftruncate(*file_, 0) != 0 ||
@@ -124,7 +127,7 @@ class Fetch {
     };
     for (const FetchItem& item : items_) {
       if (!journal_->verified(item.number)) continue;
-      TRY(const Hash256 hash, hash_range(*file_, path_, item.begin, item.end, step));
+      TRY(const Hash256 hash, hash_range(reading_, item.begin, item.end, step));
       if (hash == item.sha256) {
         kept_.insert(item.number);
         continue;
@@ -265,7 +268,7 @@ class Fetch {
     std::vector<FetchItem> right;
     std::vector<FetchItem> wrong;
     for (const FetchItem& item : job.items) {
-      const auto hash = hash_range(*file_, path_, item.begin, item.end, {});
+      const auto hash = hash_range(reading_, item.begin, item.end, {});
       if (!hash.ok()) return own_locked(hash.error());
       (*hash == item.sha256 ? right : wrong).push_back(item);
     }
@@ -383,6 +386,7 @@ class Fetch {
   const std::vector<FetchItem> items_;
   const std::string path_;
   Descriptor file_;
+  ModelBytes reading_;  // of file_
   std::unique_ptr<FetchJournal> journal_;
   std::set<std::uint64_t> kept_;  // numbers of items that were right when this began
   std::uint64_t total_ = 0;       // bytes of all items

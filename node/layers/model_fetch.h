@@ -1,7 +1,8 @@
 // Brings exactly the tensors that a stage needs to this machine, and nothing unchecked: each is
-// compared with the manifest before it counts. A whole file that is on the disk already is used
-// where it lies. Otherwise a sparse file of the model's full length gets the header and the wanted
-// tensors, from any number of sources at once, and goes on after a kill where it stopped.
+// compared with the manifest before it counts. A whole model that is on the disk already, in one
+// file or in parts, is used where it lies. Otherwise a sparse file of the model's full length gets
+// the header and the wanted tensors, from any number of sources at once, and goes on after a kill
+// where it stopped.
 #pragma once
 
 #include <chrono>
@@ -44,8 +45,9 @@ struct FetchOptions {
 };
 
 struct Fetched {
-  std::string path;           // a GGUF file in which the header and the wanted tensors are right;
-                              // in the sparse one all else is zeros: read nothing else
+  // A GGUF file, or the first part of several, in which the header and the wanted tensors are
+  // right. In the sparse one all else is zeros: read nothing else.
+  std::string path;
   bool in_place = false;      // a file of FetchOptions::files
   std::uint64_t wanted = 0;   // bytes of header and tensors
   std::uint64_t fetched = 0;  // bytes that sources sent now

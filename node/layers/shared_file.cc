@@ -1,26 +1,20 @@
 #include "node/layers/shared_file.h"
 
-#include <fcntl.h>
-#include <unistd.h>
-
-#include <cerrno>
-#include <cstring>
+#include <utility>
 
 namespace hearth::node {
 
 Status SharedFile::share(const Hash256& model, const std::string& path, RangeSet ranges) {
-  Descriptor file(::open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK));
-  if (!file.open())
-    return Error{ErrorCode::kIo, "cannot open " + path + ": " + std::strerror(errno)};
+  TRY(ModelBytes opened, ModelBytes::open(path));
   const MutexLock lock(mutex_);
-  file_ = std::move(file);
+  bytes_ = std::move(opened);
   model_ = model;
   ranges_ = std::move(ranges);
   return ok_status();
 }
 
 bool SharedFile::has(const Hash256& model, std::uint64_t offset, std::uint64_t bytes) const {
-  return file_.open() && bytes > 0 && model == model_ && offset + bytes > offset &&
+  return bytes > 0 && model == model_ && offset + bytes > offset &&
          ranges_.covered(offset, offset + bytes) == bytes;
 }
 
@@ -35,13 +29,9 @@ Result<Bytes> SharedFile::read(const Hash256& model, std::uint64_t offset,
   if (!has(model, offset, bytes))
     return Error{ErrorCode::kNotFound, "this node does not have these bytes"};
   Bytes out(bytes);
-  std::uint64_t done = 0;
-  while (done < bytes) {
-    const ssize_t got =
-        ::pread(*file_, out.data() + done, bytes - done, static_cast<off_t>(offset + done));
-    if (got < 0 && errno == EINTR) continue;
-    if (got <= 0) return Error{ErrorCode::kIo, "cannot read the model file of this node"};
-    done += static_cast<std::uint64_t>(got);
+  // Its path and the state of its disk are not for peers.
+  if (!bytes_.read(offset, out)) {
+    return Error{ErrorCode::kIo, "cannot read the model file of this node"};
   }
   return out;
 }

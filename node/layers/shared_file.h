@@ -1,4 +1,4 @@
-// The verified bytes of a model file on this machine, for the peers that ask for pieces of it.
+// The verified bytes of a model on this machine, for the peers that ask for pieces of it.
 // Thread-safe.
 #pragma once
 
@@ -7,17 +7,17 @@
 
 #include "base/bytes.h"
 #include "base/crypto.h"
-#include "base/descriptor.h"
 #include "base/result.h"
 #include "base/thread_annotations.h"
 #include "node/layers/fetch_journal.h"
+#include "node/layers/model_bytes.h"
 
 namespace hearth::node {
 
 class SharedFile {
  public:
-  // From now on these ranges of the file at `path` are read, of the model of this id
-  // (model::Manifest::id()). kIo when it cannot be opened.
+  // From now on these ranges of the model at `path` are read, which has this id
+  // (model::Manifest::id()). An error of ModelBytes::open() when it cannot be opened.
   Status share(const Hash256& model, const std::string& path, RangeSet ranges);
   bool holds(const Hash256& model, std::uint64_t offset, std::uint64_t bytes) const;
   // kNotFound unless holds().
@@ -29,7 +29,7 @@ class SharedFile {
 
   mutable Mutex mutex_;
   Hash256 model_ GUARDED_BY(mutex_);
-  Descriptor file_ GUARDED_BY(mutex_);
+  ModelBytes bytes_ GUARDED_BY(mutex_);
   RangeSet ranges_ GUARDED_BY(mutex_);
 };
 

@@ -5,6 +5,7 @@
 #include <stdlib.h>
 #include <sys/stat.h>
 
+#include <algorithm>
 #include <atomic>
 #include <filesystem>
 #include <fstream>
@@ -12,6 +13,7 @@
 #include <mutex>
 
 #include "base/random.h"
+#include "model/gguf/parts.h"
 #include "model/synthetic.h"
 
 namespace hearth::node {
@@ -186,6 +188,43 @@ TEST_F(ModelFetchTest, AWholeFileIsUsedWhereItLies) {
   EXPECT_EQ(fetched->path, folder + "/model");
   EXPECT_EQ(from->requests, 0U);
   EXPECT_TRUE(warnings.empty()) << "another model is no reason for one";
+}
+
+TEST_F(ModelFetchTest, AModelInPartsIsUsedWhereItLiesAndAWrongPartIsNot) {
+  const std::string first = model::write_synthetic_parts(folder + "/m.gguf", {}, 3, true).value();
+  const std::string second = model::all_parts(first)[1];
+  options.files = {first};
+  const auto fetched = fetch();
+  ASSERT_TRUE(fetched.ok()) << fetched.error().message;
+  EXPECT_TRUE(fetched->in_place);
+  EXPECT_EQ(fetched->path, first);
+  EXPECT_EQ(fetched->wanted, own_bytes());
+  EXPECT_EQ(model::GgufFile::open(fetched->path).value()->fingerprint(),
+            model::GgufFile::parse(bytes, "whole").value()->fingerprint());
+  // One bit of a tensor of ours in the second part.
+  const auto parts = model::GgufFile::open(first).value();
+  const auto ours = std::ranges::find_if(wanted, [&](std::size_t index) {
+    return parts->find_tensor(manifest.tensors[index].name)->part == 1;
+  });
+  ASSERT_NE(ours, wanted.end());
+  const std::string& name = manifest.tensors[*ours].name;
+  const auto at = static_cast<std::streamoff>(parts->find_tensor(name)->part_offset);
+  std::fstream file(second, std::ios::binary | std::ios::in | std::ios::out);
+  file.seekg(at);
+  const char changed = static_cast<char>(file.get() ^ 1);
+  file.seekp(at);
+  file.put(changed);
+  file.close();
+  source("hub");
+  const auto again = fetch();
+  ASSERT_TRUE(again.ok()) << again.error().message;
+  EXPECT_FALSE(again->in_place);
+  EXPECT_TRUE(warned(first + " is not used: tensor " + name));
+  expect_right(again->path);
+  fs::remove(second);
+  options.folder = folder + "/another";
+  fs::create_directory(options.folder);
+  EXPECT_FALSE(fetch()->in_place) << "a part is missing";
 }
 
 TEST_F(ModelFetchTest, AWholeFileWithAWrongBitIsNamedAndNotUsed) {

@@ -1,0 +1,46 @@
+// The bytes of a model on this disk, read from its files as from one (model/gguf/parts.h). Nothing
+// is mapped: bytes that are lost meanwhile are an error, not a signal. Safe to share between
+// threads.
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "base/bytes.h"
+#include "base/descriptor.h"
+#include "base/result.h"
+#include "model/gguf/parts.h"
+
+namespace hearth::node {
+
+class ModelBytes {
+ public:
+  // A file as it is; where `path` is that of the first part of a model in parts, all of them. kIo,
+  // kNotFound; kInvalidInput for what is no regular file, and for parts as model::GgufFile::open().
+  static Result<ModelBytes> open(const std::string& path);
+  // A file that is open, of so many bytes. `path`: for errors.
+  static ModelBytes of(Descriptor file, std::uint64_t bytes, std::string path);
+  ModelBytes() = default;  // has no bytes
+
+  std::uint64_t size() const { return map_.file_bytes(); }
+  // kIo when the files do not have all of [offset, offset + out.size()).
+  Status read(std::uint64_t offset, MutableByteSpan out) const;
+  // Which files they are, and how they are now: sizes and times of change. kIo.
+  Result<Bytes> identity() const;
+
+ private:
+  struct File {
+    Descriptor descriptor;
+    std::string path;
+  };
+  explicit ModelBytes(model::PartMap map) : map_(std::move(map)) {}
+  static Result<File> open_file(const std::string& path, std::uint64_t& bytes);
+  static Status read_file(const File& file, std::uint64_t at, MutableByteSpan out);
+
+  model::PartMap map_{0};
+  std::vector<File> files_;  // by part
+};
+
+}  // namespace hearth::node
