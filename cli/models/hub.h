@@ -2,7 +2,9 @@
 #pragma once
 
 #include <cstdint>
+#include <optional>
 #include <string>
+#include <vector>
 
 #include "base/result.h"
 #include "coordinator/client/http_client.h"
@@ -14,6 +16,7 @@ struct Remote {
   std::string url;
   std::string sha256;       // empty: unknown
   std::uint64_t bytes = 0;  // 0: unknown
+  std::string commit;       // of a hub's repository; empty: unknown
   client::HttpClient::Headers headers;
 };
 
@@ -33,5 +36,32 @@ bool is_sha256(const std::string& text);
 // org/repo/path/to/file[@revision] through the hub's resolve address (HF_ENDPOINT, HF_TOKEN), which
 // may be another one by now. Names are as people write them, with blanks if they have any.
 Result<Remote> resolve_hub(client::HttpClient& http, std::string reference);
+
+// Where hf:... or an address leads. Of an address `bytes` is not asked for.
+Result<Remote> locate(client::HttpClient& http, const std::string& source);
+// Asks a server how many bytes it has there, unless that is known. They stay unknown where the
+// server does not say it.
+Status measure(client::HttpClient& http, Remote& remote);
+
+// The sources of all parts (model/gguf/parts.h) where `source`, an address or hf:..., is that of
+// the first; else `source` alone. kInvalidInput for another part, with the name of the first.
+Result<std::vector<std::string>> part_sources(const std::string& source);
+// The same source at a commit, where it is one of a hub.
+std::string at_commit(const std::string& source, const std::string& commit);
+
+// A repository of a hub and the model of it that is meant: hf:org/repo[:quantisation][@revision],
+// as llama.cpp's -hf.
+struct HubRequest {
+  std::string repository;    // org/repo
+  std::string quantisation;  // empty: not said
+  std::string revision;      // empty: main
+};
+// Nothing for a source that names a file, or does not begin with hf:.
+std::optional<HubRequest> hub_request(const std::string& source);
+
+// Lists the repository's GGUF files (HF_ENDPOINT, HF_TOKEN) and returns the source of the model
+// that is asked for: hf:org/repo/file[@revision], of a model in parts the first. kInvalidInput
+// lists the models where none or more than one is meant.
+Result<std::string> choose_in_hub(client::HttpClient& http, const HubRequest& request);
 
 }  // namespace hearth::cli

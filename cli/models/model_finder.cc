@@ -4,6 +4,8 @@
 #include <system_error>
 
 #include "cli/process/paths.h"
+#include "model/gguf/gguf.h"
+#include "model/gguf/parts.h"
 
 namespace hearth::cli {
 namespace fs = std::filesystem;
@@ -23,6 +25,22 @@ fs::path hub_cache() {
   return home.empty() ? fs::path() : home / ".cache" / "huggingface" / "hub";
 }
 
+// The parts together are about as long as the one file, whose header differs a little from theirs.
+// So most models are passed over without being read.
+bool is_in_parts(const fs::path& first, std::uint64_t bytes) {
+  const std::vector<std::string> parts = model::all_parts(first.string());
+  if (parts.size() < 2) return false;
+  std::uint64_t sum = 0;
+  for (const std::string& part : parts) {
+    std::error_code missing;
+    sum += fs::file_size(part, missing);
+    if (missing) return false;
+  }
+  if (sum < bytes / 2 || sum / 2 > bytes) return false;
+  const auto file = model::GgufFile::open(first.string());
+  return file.ok() && !(*file)->parts().empty() && (*file)->file_bytes() == bytes;
+}
+
 }  // namespace
 
 std::vector<fs::path> model_folders(const std::vector<std::string>& more) {
@@ -37,7 +55,7 @@ std::vector<fs::path> model_folders(const std::vector<std::string>& more) {
   return folders;
 }
 
-std::vector<std::string> files_of_size(const std::vector<fs::path>& folders, std::uint64_t bytes) {
+std::vector<std::string> models_of_size(const std::vector<fs::path>& folders, std::uint64_t bytes) {
   std::vector<std::string> found;
   std::set<fs::path> seen;  // a file of the hub's cache has several names
   std::size_t entries = 0;
@@ -51,6 +69,10 @@ std::vector<std::string> files_of_size(const std::vector<fs::path>& folders, std
       if (at->is_regular_file(unreadable) && at->file_size(unreadable) == bytes && !unreadable) {
         const fs::path real = fs::canonical(at->path(), unreadable);
         if (!unreadable && seen.insert(real).second) found.push_back(real.string());
+      } else if (at->is_regular_file(unreadable) && is_in_parts(at->path(), bytes)) {
+        // Under this name: the other parts have none beside what a link leads to.
+        const fs::path real = fs::canonical(at->path(), unreadable);
+        if (!unreadable && seen.insert(real).second) found.push_back(at->path().string());
       }
       at.increment(failed);
     }

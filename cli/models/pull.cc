@@ -6,11 +6,14 @@
 #include <sys/ioctl.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <cerrno>
 #include <cstdio>
 #include <cstring>
 #include <fstream>
+#include <functional>
 #include <nlohmann/json.hpp>
+#include <optional>
 #include <system_error>
 #include <thread>
 #include <vector>
@@ -25,6 +28,7 @@
 #include "cli/terminal/progress.h"
 #include "coordinator/client/http_client.h"
 #include "model/gguf/gguf.h"
+#include "model/gguf/parts.h"
 
 namespace hearth::cli {
 namespace fs = std::filesystem;
@@ -40,36 +44,15 @@ Error io_error(const std::string& what, const fs::path& path) {
   return {ErrorCode::kIo, message};
 }
 
+// How many bytes of a file are there.
+using OnBytes = std::function<void(std::uint64_t)>;
+
 // One resumable download into `partial`.
 class Download {
  public:
-  Download(client::HttpClient& http, const Remote& remote, fs::path partial, std::string label,
-           bool quiet)
-      : http_(http),
-        remote_(remote),
-        partial_(std::move(partial)),
-        label_(std::move(label)),
-        quiet_(quiet) {}
+  Download(client::HttpClient& http, const Remote& remote, fs::path partial)
+      : http_(http), remote_(remote), partial_(std::move(partial)) {}
 
-  Status run() {
-    TRY_VOID(match_earlier());
-    Error last;
-    for (int attempt = 0; attempt < kAttempts; ++attempt) {
-      const std::uint64_t before = have();
-      Status status = once();
-      if (status.ok()) return status;
-      last = std::move(status).error();
-      const bool transient =
-          last.code == ErrorCode::kUnavailable || last.code == ErrorCode::kTimeout;
-      if (!transient) return last;
-      if (have() > before) attempt = 0;  // progress resets the count of attempts
-      std::this_thread::sleep_for(std::chrono::milliseconds(250) * (1 << attempt));
-      if (interrupted()) return Error{ErrorCode::kCancelled, "interrupted"};
-    }
-    return last;
-  }
-
- private:
   std::uint64_t have() const {
     std::error_code missing;
     const auto size = fs::file_size(partial_, missing);
@@ -98,23 +81,41 @@ class Download {
     return ok_status();
   }
 
-  Status once() {
+  // After match_earlier().
+  Status run(const OnBytes& progress) {
+    Error last;
+    for (int attempt = 0; attempt < kAttempts; ++attempt) {
+      const std::uint64_t before = have();
+      Status status = once(progress);
+      if (status.ok()) return status;
+      last = std::move(status).error();
+      const bool transient =
+          last.code == ErrorCode::kUnavailable || last.code == ErrorCode::kTimeout;
+      if (!transient) return last;
+      if (have() > before) attempt = 0;  // progress resets the count of attempts
+      std::this_thread::sleep_for(std::chrono::milliseconds(250) * (1 << attempt));
+      if (interrupted()) return Error{ErrorCode::kCancelled, "interrupted"};
+    }
+    return last;
+  }
+
+ private:
+  Status once(const OnBytes& progress) {
     const std::uint64_t offset = have();
     if (remote_.bytes > 0 && offset == remote_.bytes) return ok_status();
     const int fd = ::open(partial_.c_str(), O_WRONLY | O_CREAT | O_CLOEXEC, 0644);
     if (fd < 0) return io_error("cannot write", partial_);
-    Status status = transfer(fd, offset);
+    Status status = transfer(fd, offset, progress);
     if (::close(fd) != 0 && status.ok()) status = io_error("cannot write", partial_);
     return status;
   }
 
-  Status transfer(int fd, std::uint64_t offset) {
+  Status transfer(int fd, std::uint64_t offset, const OnBytes& progress) {
     if (::lseek(fd, static_cast<off_t>(offset), SEEK_SET) < 0) {
       return io_error("cannot write", partial_);
     }
     const std::string shown = client::without_secrets(remote_.url);
     std::uint64_t done = offset;
-    ProgressBar bar(label_, remote_.bytes, offset, quiet_);
     const auto restart = [&]() -> Status {
       done = 0;
       if (::ftruncate(fd, 0) != 0 || ::lseek(fd, 0, SEEK_SET) < 0) {
@@ -130,7 +131,7 @@ class Download {
         bytes.remove_prefix(static_cast<std::size_t>(wrote));
         done += static_cast<std::uint64_t>(wrote);
       }
-      bar.set(done);
+      progress(done);
       return ok_status();
     };
     auto got = http_.download(remote_.url, offset,
@@ -152,15 +153,35 @@ class Download {
       return Error{ErrorCode::kNotFound,
                    shown + " answers " + std::to_string(reply.status) + "; check the address"};
     }
-    bar.finish();
     return ok_status();
   }
 
   client::HttpClient& http_;
-  const Remote& remote_;
-  fs::path partial_;
-  std::string label_;
-  bool quiet_;
+  const Remote remote_;
+  const fs::path partial_;
+};
+
+// One progress bar of several files, which come one after the other.
+class SharedBar {
+ public:
+  // `already`: what earlier runs have left.
+  SharedBar(const std::string& message, std::uint64_t total, std::uint64_t already, bool quiet)
+      : bar_(message, total, already, quiet) {}
+  // For the next file.
+  OnBytes next() {
+    before_ += now_;
+    now_ = 0;
+    return [this](std::uint64_t done) {
+      now_ = done;
+      bar_.set(before_ + done);
+    };
+  }
+  void finish() { bar_.finish(); }
+
+ private:
+  ProgressBar bar_;
+  std::uint64_t before_ = 0;  // bytes of the files before this one
+  std::uint64_t now_ = 0;
 };
 
 // Where the file system can, both files share their blocks until one of them changes.
@@ -175,30 +196,39 @@ bool clone_file(const fs::path& from, const fs::path& to) {
 }
 
 // A link would change with the file.
-Status copy_local(const fs::path& from, const fs::path& partial, bool quiet) {
+Status copy_local(const fs::path& from, const fs::path& partial, const OnBytes& progress) {
   std::error_code failed;
   fs::remove(partial, failed);
   if (clone_file(from, partial)) return ok_status();
   std::ifstream in(from, std::ios::binary);
   std::ofstream out(partial, std::ios::binary);
   if (!in) return io_error("cannot read", from);
-  ProgressBar bar("copying " + from.filename().string(), fs::file_size(from, failed), 0, quiet);
   std::vector<char> buffer(1 << 20);
   std::uint64_t done = 0;
   while (in.read(buffer.data(), static_cast<std::streamsize>(buffer.size())) || in.gcount() > 0) {
     if (interrupted()) return Error{ErrorCode::kCancelled, "interrupted"};
     out.write(buffer.data(), in.gcount());
     if (!out) return io_error("cannot write", partial);
-    bar.set(done += static_cast<std::uint64_t>(in.gcount()));
+    progress(done += static_cast<std::uint64_t>(in.gcount()));
   }
   out.close();
+  if (in.bad()) return io_error("cannot read", from);
   if (!out) return io_error("cannot write", partial);
-  bar.finish();
   return ok_status();
 }
 
-std::string name_of(const PullOptions& options) {
+// org/Some-Model-GGUF:Q4_K_M -> some-model.q4_k_m
+std::string repository_name(const HubRequest& request) {
+  constexpr std::string_view kEnd = "-gguf";
+  std::string name = model_name(request.repository);
+  if (name.size() > kEnd.size() && name.ends_with(kEnd)) name.resize(name.size() - kEnd.size());
+  if (!request.quantisation.empty()) name += "." + model_name(request.quantisation);
+  return name;
+}
+
+std::string pulled_name(const PullOptions& options) {
   if (!options.name.empty()) return options.name;
+  if (const auto request = hub_request(options.source)) return repository_name(*request);
   std::string path = options.source;
   if (path.starts_with("hf:")) {
     if (const auto at = path.rfind('@'); at != std::string::npos) path.resize(at);
@@ -209,37 +239,126 @@ std::string name_of(const PullOptions& options) {
   return model_name(path);
 }
 
-// Writes the bytes to `partial`. Returns the digest they must have; empty: any.
-Result<std::string> bring(const PullOptions& options, const fs::path& partial) {
+// The files of a model, where they are and where they go.
+struct Files {
+  std::string source;              // of the first
+  std::vector<std::string> parts;  // paths or sources, in order; one of a model in one file
+  bool local = false;
+  std::vector<fs::path> partial;  // where each is until all are verified
+  std::vector<fs::path> target;
+};
+
+Result<std::vector<std::string>> local_parts(const std::string& path) {
+  const auto part = model::part_name(path);
+  REQUIRE(!part || part->place.number == 1, path + " is part " +
+                                                std::to_string(part->place.number) + " of " +
+                                                std::to_string(part->place.count) +
+                                                " of a model: name the first part, " + part->of(1));
+  std::vector<std::string> parts = model::all_parts(path);
+  for (std::size_t i = 0; i < parts.size(); ++i) {
+    std::error_code ignored;
+    if (fs::is_regular_file(parts[i], ignored)) continue;
+    return Error{ErrorCode::kNotFound, path + ": part " + std::to_string(i + 1) + " of " +
+                                           std::to_string(parts.size()) +
+                                           " is missing: there is no " + parts[i]};
+  }
+  return parts;
+}
+
+// Of a repository it is the hub that says which file is meant.
+Result<Files> find_files(client::HttpClient& http, const PullOptions& options,
+                         const std::string& name) {
+  Files files;
+  files.source = options.source;
   std::error_code ignored;
-  if (fs::is_regular_file(options.source, ignored)) {
-    TRY_VOID(copy_local(options.source, partial, options.quiet));
-    return options.sha256;
-  }
-  client::HttpClient http(interrupted);
-  Remote remote;
-  if (options.source.starts_with("hf:")) {
-    TRY(remote, resolve_hub(http, options.source.substr(3)));
-  } else if (options.source.find("://") != std::string::npos) {
-    TRY_VOID(check_url(options.source));
-    remote.url = options.source;
-    TRY(client::HttpReply reply, http.head(remote.url, {std::chrono::seconds(20), {}, true}));
-    if (reply.status < 400 && reply.headers.contains("content-length")) {
-      const auto& size = reply.headers["content-length"];
-      if (size.size() < 19 && size.find_first_not_of("0123456789") == size.npos && !size.empty()) {
-        remote.bytes = std::stoull(size);
-      }
-    }
+  files.local = fs::is_regular_file(options.source, ignored);
+  if (files.local) {
+    TRY(files.parts, local_parts(options.source));
   } else {
-    return Error{ErrorCode::kNotFound,
-                 "source \"" + options.source +
-                     "\": not a file and not a pulled model; pass a path, https://... or "
-                     "hf:org/repo/file (deploy/quickstart fetches the demo model "
-                     "smollm2-135m)"};
+    const bool known =
+        options.source.starts_with("hf:") || options.source.find("://") != std::string::npos;
+    if (!known) {
+      return Error{ErrorCode::kNotFound,
+                   "source \"" + options.source +
+                       "\": not a file and not a pulled model; pass a path, https://..., "
+                       "hf:org/repo:Q4_K_M or hf:org/repo/file (deploy/quickstart fetches the "
+                       "demo model smollm2-135m)"};
+    }
+    if (!options.source.starts_with("hf:")) TRY_VOID(check_url(options.source));
+    if (const auto request = hub_request(options.source)) {
+      TRY(files.source, choose_in_hub(http, *request));
+    }
+    TRY(files.parts, part_sources(files.source));
   }
-  if (!options.sha256.empty()) remote.sha256 = options.sha256;
-  TRY_VOID(Download(http, remote, partial, name_of(options), options.quiet).run());
-  return remote.sha256;
+  const auto count = static_cast<std::uint32_t>(files.parts.size());
+  if (count == 1) {
+    files.partial.push_back(models_dir() / ("." + name + ".incomplete"));
+    files.target.push_back(models_dir() / (name + ".gguf"));
+    return files;
+  }
+  REQUIRE(
+      options.sha256.empty(),
+      "--sha256 is the digest of one file, and the model has " + std::to_string(count) +
+          " parts; leave it out (a hub's own digests are checked), or pull each part's file and "
+          "compare it with sha256sum");
+  // The parts must have their names while they are verified together.
+  const fs::path folder = models_dir() / ("." + name + ".incomplete-parts");
+  std::error_code failed;
+  fs::create_directories(folder, failed);
+  if (failed) return Error{ErrorCode::kIo, "cannot create " + folder.string()};
+  const model::PartName part{name, {1, count}};
+  for (std::uint32_t i = 1; i <= count; ++i) {
+    files.partial.push_back(folder / part.of(i));
+    files.target.push_back(models_dir() / part.of(i));
+  }
+  return files;
+}
+
+// Copies what is on this disk. Where the file system can, that takes no time.
+Status copy_all(const Files& files, const std::string& name, bool quiet) {
+  std::uint64_t total = 0;
+  for (const std::string& part : files.parts) {
+    std::error_code failed;
+    total += fs::file_size(part, failed);
+    if (failed) return Error{ErrorCode::kIo, "cannot read " + part + ": " + failed.message()};
+  }
+  SharedBar bar("copying " + name, total, 0, quiet);
+  for (std::size_t i = 0; i < files.parts.size(); ++i) {
+    TRY_VOID(copy_local(files.parts[i], files.partial[i], bar.next()));
+  }
+  bar.finish();
+  return ok_status();
+}
+
+// Downloads all files, each from where it stopped. Returns the digests they must have; empty: any.
+Result<std::vector<std::string>> download_all(client::HttpClient& http, const Files& files,
+                                              const PullOptions& options, const std::string& name) {
+  std::vector<Download> downloads;
+  std::vector<std::string> digests;
+  std::uint64_t total = 0;
+  std::uint64_t already = 0;
+  bool sized = true;
+  std::string commit;  // of the first part: a branch that moves cannot mix two versions
+  for (std::size_t i = 0; i < files.parts.size(); ++i) {
+    TRY(Remote remote, locate(http, at_commit(files.parts[i], commit)));
+    TRY_VOID(measure(http, remote));
+    if (!options.sha256.empty()) remote.sha256 = options.sha256;
+    if (commit.empty()) commit = remote.commit;
+    sized = sized && remote.bytes > 0;
+    total += remote.bytes;
+    digests.push_back(remote.sha256);
+    downloads.emplace_back(http, remote, files.partial[i]);
+    TRY_VOID(downloads.back().match_earlier());
+    already += downloads.back().have();
+  }
+  SharedBar bar(name, sized ? total : 0, already, options.quiet);
+  for (Download& download : downloads) {
+    const OnBytes progress = bar.next();
+    TRY_VOID(download.run(progress));
+    progress(download.have());
+  }
+  bar.finish();
+  return digests;
 }
 
 // As it may be shown and kept; a path is no address.
@@ -259,42 +378,106 @@ std::string page_hint(const fs::path& file, const std::string& source) {
   return "; it is a web page about the file, which is at " + direct;
 }
 
-// Verifies the file and renames it to its final name.
-Result<LocalModel> admit(const PullOptions& options, const fs::path& partial,
-                         const fs::path& target, const std::string& wanted) {
-  const std::string source = shown_source(options.source);
-  TRY(std::string digest, sha256_of_file(partial, "verifying sha256", options.quiet));
-  if (!wanted.empty() && digest != wanted) {
-    std::error_code ignored;
-    fs::remove(partial, ignored);
-    return Error::invalid("SHA-256 of " + source + " is " + digest + ", expected " + wanted +
-                          "; the bad copy is deleted, pull again");
+// A model of one name in another number of files than these.
+void remove_others(const std::string& name, const std::vector<fs::path>& files) {
+  std::vector<fs::path> others;
+  std::error_code ignored;
+  for (const auto& entry : fs::directory_iterator(models_dir(), ignored)) {
+    const std::string file = entry.path().filename().string();
+    const auto part = model::part_name(file);
+    const bool same = part ? part->stem == name : file == name + ".gguf";
+    if (same && std::ranges::find(files, entry.path()) == files.end()) {
+      others.push_back(entry.path());
+    }
   }
-  auto parsed = model::GgufFile::open(partial.string());
-  if (!parsed.ok()) {
-    const std::string hint = page_hint(partial, source);
-    std::error_code ignored;
-    fs::remove(partial, ignored);
-    return Error::invalid(source + " is not a usable GGUF file: " + parsed.error().message + hint);
+  for (const fs::path& file : others) fs::remove(file, ignored);
+}
+
+// The SHA-256 of each file, which must be the wanted one.
+Result<std::vector<std::string>> verify(const Files& files, const std::vector<std::string>& wanted,
+                                        bool quiet) {
+  std::uint64_t total = 0;
+  for (const fs::path& file : files.partial) {
+    std::error_code missing;
+    const std::uint64_t bytes = fs::file_size(file, missing);
+    if (!missing) total += bytes;
   }
-  std::error_code failed;
-  fs::rename(partial, target, failed);
-  if (failed) return Error{ErrorCode::kIo, "cannot create " + target.string()};
-  fs::remove(partial.string() + ".json", failed);
+  SharedBar bar("verifying sha256", total, 0, quiet);
+  std::vector<std::string> digests;
+  for (std::size_t i = 0; i < files.partial.size(); ++i) {
+    TRY(digests.emplace_back(), sha256_of_file(files.partial[i], bar.next()));
+    if (wanted[i].empty() || digests.back() == wanted[i]) continue;
+    std::error_code ignored;
+    fs::remove(files.partial[i], ignored);
+    return Error::invalid("SHA-256 of " + shown_source(files.parts[i]) + " is " + digests.back() +
+                          ", expected " + wanted[i] + "; the bad copy is deleted, pull again");
+  }
+  bar.finish();
+  return digests;
+}
+
+void remove_partial(const Files& files) {
+  std::error_code ignored;
+  for (const fs::path& file : files.partial) {
+    fs::remove(file, ignored);
+    fs::remove(file.string() + ".json", ignored);
+  }
+  if (files.partial.size() > 1) fs::remove(files.partial.front().parent_path(), ignored);
+}
+
+// Verifies the files and gives them their final names, the first part last: by it the model is
+// found.
+Result<LocalModel> admit(const Files& files, const std::string& name,
+                         const std::vector<std::string>& wanted, bool quiet) {
+  const std::string source = shown_source(files.source);
+  TRY(std::vector<std::string> digests, verify(files, wanted, quiet));
+  const auto parsed = model::GgufFile::open(files.partial.front().string());
+  Status usable = parsed.ok() ? ok_status() : Status(parsed.error());
+  const std::size_t parts = parsed.ok() ? std::max<std::size_t>(1, (*parsed)->parts().size()) : 0;
+  if (usable.ok() && parts != files.parts.size()) {
+    usable = Error::invalid("its name says " + std::to_string(files.parts.size()) +
+                            " parts, and its keys " + std::to_string(parts));
+  }
+  if (!usable.ok()) {
+    const std::string hint = page_hint(files.partial.front(), source);
+    remove_partial(files);
+    return Error::invalid(source + " is not a usable GGUF file: " + usable.error().message + hint);
+  }
   LocalModel model;
-  model.name = target.stem().string();
-  model.path = target;
-  model.bytes = fs::file_size(target, failed);
-  model.sha256 = digest;
+  model.name = name;
+  model.path = files.target.front();
   model.source = source;
+  std::error_code failed;
+  for (std::size_t i = files.partial.size(); i-- > 0;) {
+    fs::rename(files.partial[i], files.target[i], failed);
+    if (failed) return Error{ErrorCode::kIo, "cannot create " + files.target[i].string()};
+    model.bytes += fs::file_size(files.target[i], failed);
+  }
+  remove_partial(files);
+  remove_others(name, files.target);
+  if (digests.size() == 1) {
+    model.sha256 = digests.front();
+  } else {
+    model.part_sha256 = std::move(digests);
+  }
   TRY_VOID(write_model_record(model));
   return model;
+}
+
+// The model of this name that is here already; with --sha256 only one of that digest.
+std::optional<LocalModel> pulled_before(const PullOptions& options, const std::string& name) {
+  for (LocalModel& model : list_models()) {
+    if (model.name == name && (options.sha256.empty() || options.sha256 == model.sha256)) {
+      return std::move(model);
+    }
+  }
+  return std::nullopt;
 }
 
 }  // namespace
 
 Result<LocalModel> pull_model(const PullOptions& options) {
-  const std::string name = name_of(options);
+  const std::string name = pulled_name(options);
   TRY_VOID(check_model_name(name));
   REQUIRE(options.sha256.empty() || is_sha256(options.sha256),
           "--sha256: expected 64 lower-case hexadecimal digits");
@@ -303,7 +486,6 @@ Result<LocalModel> pull_model(const PullOptions& options) {
   if (failed) return Error{ErrorCode::kIo, "cannot create " + models_dir().string()};
   std::ofstream(cache_dir() / "CACHEDIR.TAG") << "Signature: 8a477f597d28d172789f06886806bc55\n";
 
-  const fs::path target = models_dir() / (name + ".gguf");
   const fs::path lock_path = models_dir() / ("." + name + ".lock");
   const int lock = ::open(lock_path.c_str(), O_RDWR | O_CREAT | O_CLOEXEC, 0644);
   if (lock < 0) return io_error("cannot write", lock_path);
@@ -312,21 +494,22 @@ Result<LocalModel> pull_model(const PullOptions& options) {
     return Error{ErrorCode::kUnavailable, "another pull of " + name + " is running"};
   }
   const auto result = [&]() -> Result<LocalModel> {
-    if (fs::is_regular_file(target, failed) && !options.force) {
-      for (LocalModel& model : list_models()) {
-        if (model.name == name && (options.sha256.empty() || options.sha256 == model.sha256)) {
-          return model;
-        }
-      }
+    if (!options.force) {
+      if (auto before = pulled_before(options, name)) return *std::move(before);
     }
     if (options.offline && !fs::is_regular_file(options.source, failed)) {
       return Error{ErrorCode::kNotFound,
                    name + " is not on this disk, and --offline forbids fetching it"};
     }
-    const fs::path partial = models_dir() / ("." + name + ".incomplete");
-    TRY(std::string wanted, bring(options, partial));
-    if (!options.sha256.empty()) wanted = options.sha256;
-    return admit(options, partial, target, wanted);
+    client::HttpClient http(interrupted);
+    TRY(const Files files, find_files(http, options, name));
+    std::vector<std::string> wanted(files.parts.size(), options.sha256);
+    if (files.local) {
+      TRY_VOID(copy_all(files, name, options.quiet));
+    } else {
+      TRY(wanted, download_all(http, files, options, name));
+    }
+    return admit(files, name, wanted, options.quiet);
   }();
   ::close(lock);
   return result;
@@ -336,12 +519,13 @@ int run_pull(const PullOptions& options, bool json) {
   auto model = pull_model(options);
   if (!model.ok()) return fail(model.error());
   if (json) {
-    print_line("{}", nlohmann::json{{"name", model->name},
-                                    {"path", model->path.string()},
-                                    {"bytes", model->bytes},
-                                    {"sha256", model->sha256},
-                                    {"source", model->source}}
-                         .dump());
+    nlohmann::json json{{"name", model->name},
+                        {"path", model->path.string()},
+                        {"bytes", model->bytes},
+                        {"sha256", model->sha256},
+                        {"source", model->source}};
+    if (!model->part_sha256.empty()) json["part_sha256"] = model->part_sha256;
+    print_line("{}", json.dump());
   } else {
     std::fprintf(stderr, "success: %s (%s)\n", model->name.c_str(),
                  format_bytes(model->bytes).c_str());

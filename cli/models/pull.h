@@ -1,5 +1,6 @@
-// hearth pull: puts a model file into models_dir(). Sources are a local path, https://...,
-// hf:org/repo/file[@revision], or the name of a model that is already there.
+// hearth pull: puts a model into models_dir(). Sources are a local path, https://...,
+// hf:org/repo/file[@revision], hf:org/repo[:quantisation][@revision], or the name of a model that
+// is already there. Of a model in parts (model/gguf/parts.h) they name the first part.
 #pragma once
 
 #include <string>
@@ -18,7 +19,8 @@ struct PullOptions {
   bool quiet = false;
 };
 
-// Resumes an interrupted pull. The file gets its final name only when it is complete and verified.
+// Resumes an interrupted pull. The files get their final names only when all are complete and
+// verified.
 Result<LocalModel> pull_model(const PullOptions& options);
 
 int run_pull(const PullOptions& options, bool json);

@@ -8,10 +8,9 @@
 
 #include "base/limits.h"
 #include "base/private_file.h"
-#include "cli/models/http_source.h"
-#include "cli/models/hub.h"
 #include "cli/models/model_finder.h"
 #include "cli/models/models.h"
+#include "cli/models/parts_source.h"
 #include "cli/process/paths.h"
 #include "cli/terminal/escape.h"
 #include "cli/terminal/exit_codes.h"
@@ -61,14 +60,12 @@ Result<std::string> write_manifest(const ManifestOptions& options, std::size_t& 
   return out;
 }
 
-Result<Remote> remote_of(client::HttpClient& http, const std::string& source) {
-  if (source.starts_with("hf:")) return resolve_hub(http, source.substr(3));
-  // Any server will do: what it sends is checked against the manifest.
-  REQUIRE(source.starts_with("https://") || source.starts_with("http://"),
-          "source " + source + ": give https://..., http://... or hf:org/repo/file");
-  Remote remote;
-  remote.url = source;
-  return remote;
+// Any server will do: what it sends is checked against the manifest.
+Status check_source(const std::string& source) {
+  const bool known =
+      source.starts_with("hf:") || source.starts_with("https://") || source.starts_with("http://");
+  REQUIRE(known, "source " + source + ": give https://..., http://... or hf:org/repo/file");
+  return ok_status();
 }
 
 Result<node::Fetched> pull_layers(const PullLayersOptions& options) {
@@ -81,7 +78,7 @@ Result<node::Fetched> pull_layers(const PullLayersOptions& options) {
   node::FetchOptions fetch;
   fetch.folder = options.folder.empty() ? (cache_dir() / "layers").string() : options.folder;
   TRY_VOID(make_private_folder(fetch.folder));
-  fetch.files = files_of_size(model_folders(options.model_folders), manifest.file_bytes);
+  fetch.files = models_of_size(model_folders(options.model_folders), manifest.file_bytes);
   fetch.connections = options.connections;
   fetch.cancelled = [] { return interrupted(); };
   fetch.warn = [](const std::string& text) {
@@ -90,9 +87,9 @@ Result<node::Fetched> pull_layers(const PullLayersOptions& options) {
   client::HttpClient http(interrupted);
   for (const std::string& source : options.sources) {
     if (options.offline) break;
-    TRY(Remote remote, remote_of(http, source));
-    fetch.sources.push_back(std::make_shared<HttpSource>(
-        std::move(remote), manifest.file_bytes, std::chrono::seconds(options.stall_seconds)));
+    TRY_VOID(check_source(source));
+    TRY(fetch.sources.emplace_back(), open_source(http, source, manifest.file_bytes,
+                                                  std::chrono::seconds(options.stall_seconds)));
   }
   std::optional<ProgressBar> bar;
   fetch.progress = [&](std::uint64_t done, std::uint64_t total) {

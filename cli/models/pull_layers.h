@@ -19,7 +19,8 @@ struct ManifestOptions {
 int run_manifest(const ManifestOptions& options);
 
 struct PullLayersOptions {
-  std::vector<std::string> sources;        // http(s)://... or hf:org/repo/file[@revision]
+  // http(s)://... or hf:org/repo/file[@revision], of a model in parts that of the first.
+  std::vector<std::string> sources;
   std::string manifest;                    // file
   std::string layers;                      // "0-9", both included
   std::string folder;                      // of the sparse file; empty: cache_dir()/layers

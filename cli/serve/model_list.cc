@@ -4,6 +4,7 @@
 
 #include "base/limits.h"
 #include "cli/models/models.h"
+#include "model/gguf/parts.h"
 
 namespace hearth::cli {
 namespace {
@@ -16,9 +17,11 @@ Result<std::vector<fs::path>> models_in(const fs::path& folder) {
   for (fs::directory_iterator entry(folder, failed), end; !failed && entry != end;
        entry.increment(failed)) {
     std::error_code ignored;
-    if (entry->path().extension() == ".gguf" && entry->is_regular_file(ignored)) {
-      files.push_back(entry->path());
-    }
+    if (entry->path().extension() != ".gguf" || !entry->is_regular_file(ignored)) continue;
+    // The first part stands for all; where it is missing, the others say so.
+    const auto part = model::part_name(entry->path().string());
+    if (part && part->place.number > 1 && fs::exists(part->of(1), ignored)) continue;
+    files.push_back(entry->path());
   }
   if (failed) {
     return Error{ErrorCode::kIo,

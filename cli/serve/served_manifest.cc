@@ -12,6 +12,7 @@
 
 #include "base/private_file.h"
 #include "model/gguf/gguf.h"
+#include "model/gguf/parts.h"
 
 namespace hearth::cli {
 namespace {
@@ -19,7 +20,7 @@ namespace {
 constexpr int kNice = 10;  // steps go first
 
 // Which file was hashed, and how it was then.
-Result<std::string> identity_of(const std::string& path) {
+Result<std::string> identity_of_file(const std::string& path) {
   struct stat info {};
   if (::stat(path.c_str(), &info) != 0) {
     return Error{ErrorCode::kIo, "cannot read " + path};
@@ -27,6 +28,18 @@ Result<std::string> identity_of(const std::string& path) {
   return std::filesystem::absolute(path).string() + " " + std::to_string(info.st_dev) + " " +
          std::to_string(info.st_ino) + " " + std::to_string(info.st_size) + " " +
          std::to_string(info.st_mtim.tv_sec) + "." + std::to_string(info.st_mtim.tv_nsec);
+}
+
+// The same of all parts of a model: a hash, since there may be many.
+Result<std::string> identity_of(const std::string& path) {
+  const std::vector<std::string> files = model::all_parts(path);
+  if (files.size() == 1) return identity_of_file(path);
+  Blake2b all;
+  for (const std::string& file : files) {
+    TRY(const std::string identity, identity_of_file(file));
+    all.update(as_bytes(identity + "\n"));
+  }
+  return all.finish().hex();
 }
 
 }  // namespace

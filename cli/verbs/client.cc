@@ -177,7 +177,8 @@ void add_models(CLI::App& app, Action& action) {
   CLI::App* pull = app.add_subcommand("pull", "Copy or download a model to this disk");
   pull->add_option(
           "source", o->source,
-          "a path, https://..., hf:org/repo/file[@revision], or the name of a pulled model")
+          "a path, https://..., hf:org/repo/file[@revision], hf:org/repo:Q4_K_M[@revision], or the "
+          "name of a pulled model; of a model in several files the first")
       ->required();
   pull->add_option("--name", o->name, "name under which it is stored")
       ->envname("HEARTH_PULL_NAME")  // HEARTH_NAME is a worker's

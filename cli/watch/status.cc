@@ -86,6 +86,7 @@ Json describe(const model::GgufFile& file, const model::ModelSpec& spec) {
                {"tied_embeddings", spec.tied_embeddings},
                {"bytes", file.file_bytes()},
                {"fingerprint", file.fingerprint().hex()}};
+  if (!file.parts().empty()) json["parts"] = file.parts().size();
   if (spec.experts > 0) {
     json["experts"] = spec.experts;
     json["experts_used"] = spec.experts_used;
@@ -178,6 +179,7 @@ Result<int> run_ls(bool json) {
                      {"sha256", model.sha256},
                      {"source", model.source},
                      {"modified", model.modified}});
+      if (!model.part_sha256.empty()) all.back()["part_sha256"] = model.part_sha256;
     }
     return succeed(escape_json(all.dump(-1, ' ', false, Json::error_handler_t::replace)));
   }

@@ -12,15 +12,16 @@
 #include "base/limits.h"
 #include "base/private_file.h"
 #include "cli/home/manifest_file.h"
-#include "cli/models/http_source.h"
 #include "cli/models/hub.h"
 #include "cli/models/model_finder.h"
 #include "cli/models/models.h"
+#include "cli/models/parts_source.h"
 #include "cli/process/paths.h"
 #include "cli/terminal/escape.h"
 #include "cli/terminal/interrupt.h"
 #include "node/control/inquiry.h"
 #include "node/engine/stage_memory.h"
+#include "node/layers/model_bytes.h"
 #include "node/layers/peer_source.h"
 
 namespace hearth::cli {
@@ -100,12 +101,7 @@ Result<node::Sources> sources_beyond(const model::Manifest& manifest, std::chron
   client::HttpClient http(interrupted);
   for (const std::string& source : manifest.sources) {
     if (!may_be_asked(source)) continue;
-    Remote remote;
-    remote.url = source;
-    if (source.starts_with("hf:")) {
-      TRY(remote, resolve_hub(http, source.substr(3)));
-    }
-    sources.push_back(std::make_shared<HttpSource>(std::move(remote), manifest.file_bytes, stall));
+    TRY(sources.emplace_back(), open_source(http, source, manifest.file_bytes, stall));
   }
   return sources;
 }
@@ -116,15 +112,16 @@ Result<std::vector<std::string>> files_here(const WorkerOptions& options, std::u
   if (!options.model.empty()) {
     TRY(const auto path, resolve_model(options.model));
     files.push_back(path.string());
-    std::error_code unreadable;
-    if (const auto size = std::filesystem::file_size(path, unreadable); size != bytes) {
+    const auto model = node::ModelBytes::open(path.string());
+    if (!model.ok()) spdlog::warn("--model {}: {}", path.string(), model.error().message);
+    if (model.ok() && model->size() != bytes) {
       spdlog::warn(
           "--model {} is not the model that the coordinator serves, which has {} bytes: its layers "
           "are fetched instead",
           path.string(), bytes);
     }
   }
-  for (std::string& path : files_of_size(model_folders(options.model_folders), bytes)) {
+  for (std::string& path : models_of_size(model_folders(options.model_folders), bytes)) {
     files.push_back(std::move(path));
   }
   return files;

@@ -1,6 +1,8 @@
-"""A web server of one file, with the failings that are asked of it."""
+"""A web server of one file, with the failings that are asked of it; and one that plays a model hub."""
 
+import hashlib
 import http.server
+import json
 import random
 import re
 import socket
@@ -38,8 +40,11 @@ class Server:
                 outer.answer(self)
 
             def do_HEAD(self):
-                self.send_response(200)
-                self.send_header("Content-Length", str(len(outer.data)))
+                data = outer.bytes_of(self.path)
+                self.send_response(404 if data is None else 200)
+                self.send_header("Content-Length", str(len(data or b"")))
+                for name, value in outer.headers_of(self.path).items():
+                    self.send_header(name, value)
                 self.end_headers()
 
         listener = listener or socket.create_server(("127.0.0.1", 0))
@@ -59,6 +64,14 @@ class Server:
     def url(self):
         return f"http://127.0.0.1:{self.httpd.socket.getsockname()[1]}/model.gguf"
 
+    def bytes_of(self, path):
+        """Those at a path; None: there are none."""
+        return self.data
+
+    def headers_of(self, path):
+        """What the answer to a HEAD says beside the length."""
+        return {}
+
     def close(self):
         self.stopping.set()
         self.httpd.shutdown()
@@ -77,17 +90,21 @@ class Server:
         with self.lock:
             self.requests += 1
             number = self.requests
-        wanted = re.fullmatch(r"bytes=(\d+)-(\d+)", request.headers.get("Range", ""))
-        begin, end = (int(wanted[1]), int(wanted[2]) + 1) if wanted else (0, len(self.data))
+        data = self.bytes_of(request.path)
+        if data is None:
+            return self.head(request, 404, 0)
+        # A range may be open: bytes=100-.
+        wanted = re.fullmatch(r"bytes=(\d+)-(\d*)", request.headers.get("Range", ""))
+        begin, end = (int(wanted[1]), int(wanted[2] or len(data) - 1) + 1) if wanted else (0, 0)
         if self.no_range or not wanted:
-            begin, end = 0, len(self.data)
+            begin, end = 0, len(data)
             self.head(request, 200, end)
         else:
             shift = 1 if self.other_range else 0
             self.head(request, 206, end - begin,
-                      f"bytes {begin + shift}-{end - 1 + shift}/{len(self.data)}")
+                      f"bytes {begin + shift}-{end - 1 + shift}/{len(data)}")
         try:
-            self.body(request, number, begin, end)
+            self.body(request, number, data, begin, end)
         except OSError:
             request.close_connection = True
 
@@ -98,13 +115,13 @@ class Server:
             request.send_header("Content-Range", content_range)
         request.end_headers()
 
-    def body(self, request, number, begin, end):
+    def body(self, request, number, data, begin, end):
         with self.lock:
             breaks = self.random.random() < self.truncate
             at_most = self.random.randrange(end - begin) if breaks else end - begin
         stop = begin + at_most
         while begin < stop:
-            piece = self.data[begin:min(begin + CHUNK, stop)]
+            piece = data[begin:min(begin + CHUNK, stop)]
             if self.delay:
                 time.sleep(self.delay)
             while self.most is not None and self.sent >= self.most:
@@ -119,3 +136,30 @@ class Server:
                 break
         if begin < end:
             request.close_connection = True
+
+
+class Hub(Server):
+    """The hub of one repository, org/repo-GGUF: its list of files, and each of them with the headers
+    that say its digest, its length and the commit. `files`: bytes by path."""
+
+    def __init__(self, files):
+        super().__init__(b"")
+        self.files = files
+
+    @property
+    def endpoint(self):
+        return self.url.removesuffix("/model.gguf")
+
+    def bytes_of(self, path):
+        if path == "/api/models/org/repo-GGUF/tree/main?recursive=true":
+            return json.dumps([{"type": "file", "path": name, "size": len(data)}
+                               for name, data in self.files.items()]).encode()
+        found = re.fullmatch(r"/org/repo-GGUF/resolve/(main|c0ffee)/(.*)", path)
+        return self.files.get(found[2]) if found else None
+
+    def headers_of(self, path):
+        data = self.bytes_of(path)
+        if data is None:
+            return {}
+        return {"X-Linked-Etag": f'"{hashlib.sha256(data).hexdigest()}"',
+                "X-Linked-Size": str(len(data)), "X-Repo-Commit": "c0ffee"}

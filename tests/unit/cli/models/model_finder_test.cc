@@ -7,6 +7,9 @@
 #include <cstdlib>
 #include <fstream>
 
+#include "model/gguf/parts.h"
+#include "model/synthetic.h"
+
 namespace hearth::cli {
 namespace {
 
@@ -38,10 +41,34 @@ TEST_F(ModelFinderTest, FindsFilesOfTheSizeOnce) {
   fs::create_directory_symlink(folder, folder / "b/round");  // never followed
   fs::create_symlink("nowhere", folder / "b/dangling");
   std::vector<std::string> found =
-      files_of_size({folder / "hub", folder / "b", folder / "missing", folder / "hub"}, 10);
+      models_of_size({folder / "hub", folder / "b", folder / "missing", folder / "hub"}, 10);
   std::sort(found.begin(), found.end());
   EXPECT_EQ(found, (std::vector<std::string>{other.string(), blob.string()}));
-  EXPECT_TRUE(files_of_size({folder}, 12).empty());
+  EXPECT_TRUE(models_of_size({folder}, 12).empty());
+}
+
+TEST_F(ModelFinderTest, AModelInPartsHasTheSizeOfTheOneFile) {
+  const std::uint64_t bytes = model::synthetic_model_bytes({}).value().size();
+  fs::create_directories(folder / "a");
+  const std::string first =
+      model::write_synthetic_parts((folder / "a/m.gguf").string(), {}, 3, true).value();
+  write("b/m-00001-of-00002.gguf", bytes / 2);  // no model
+  write("b/m-00002-of-00002.gguf", bytes / 2);
+  EXPECT_EQ(models_of_size({folder}, bytes), std::vector<std::string>{first});
+  EXPECT_TRUE(models_of_size({folder}, bytes + 32).empty());
+  // As the hub's cache has them: links with the names, to files without.
+  fs::create_directories(folder / "hub/snapshots/c");
+  fs::create_directories(folder / "hub/blobs");
+  int number = 0;
+  for (const std::string& part : model::all_parts(first)) {
+    const fs::path blob = folder / "hub/blobs" / std::to_string(number++);
+    fs::rename(part, blob);
+    fs::create_symlink(blob, folder / "hub/snapshots/c" / fs::path(part).filename());
+  }
+  EXPECT_EQ(models_of_size({folder / "hub"}, bytes),
+            std::vector<std::string>{(folder / "hub/snapshots/c/m-00001-of-00003.gguf").string()});
+  fs::remove(folder / "hub/blobs/1");
+  EXPECT_TRUE(models_of_size({folder}, bytes).empty());
 }
 
 TEST_F(ModelFinderTest, LooksWhereOtherProgramsKeepModels) {

@@ -87,9 +87,9 @@ TEST_F(ModelsFolder, ABrokenRecordIsNoRecord) {
 
 TEST_F(ModelsFolder, Sha256OfAFile) {
   std::ofstream(folder_ / "x") << "abc";
-  EXPECT_EQ(*sha256_of_file(folder_ / "x", "x", true),
+  EXPECT_EQ(*sha256_of_file(folder_ / "x", {}),
             "ba7816bf8f01cfea414140de5dae2223b00361a396177a9cb410ff61f20015ad");
-  EXPECT_FALSE(sha256_of_file(folder_ / "none", "x", true).ok());
+  EXPECT_FALSE(sha256_of_file(folder_ / "none", {}).ok());
 }
 
 TEST_F(ModelsFolder, AChatTemplateOfAFileTakesThePlaceOfTheModelsOwn) {

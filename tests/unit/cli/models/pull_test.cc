@@ -8,8 +8,12 @@
 #include <cstdlib>
 #include <filesystem>
 #include <fstream>
+#include <map>
+#include <nlohmann/json.hpp>
 
+#include "base/crypto.h"
 #include "cli/models/hub.h"
+#include "model/gguf/parts.h"
 #include "model/synthetic.h"
 #include "tests/unit/coordinator/client/web_server.h"
 
@@ -46,7 +50,7 @@ struct PullTest : ::testing::Test {
     options.quiet = true;
     return options;
   }
-  std::string digest() { return sha256_of_file(folder / "My Model.gguf", "", true).value(); }
+  std::string digest() { return sha256_of_file(folder / "My Model.gguf", {}).value(); }
   std::string pulled(const std::string& name) {
     std::ifstream in(folder / "models" / (name + ".gguf"), std::ios::binary);
     return {std::istreambuf_iterator<char>(in), {}};
@@ -67,10 +71,10 @@ TEST_F(PullTest, NamesThatAreNoFileNamesAreRefusedBeforeAnythingIsWritten) {
     upper.sha256 = sha;
     EXPECT_FALSE(pull_model(upper).ok()) << sha;
   }
-  for (const char* source :
-       {"http://example.org/m.gguf", "ftp://x/m.gguf", "file:///m.gguf",
-        "http://127.0.0.1.evil.org/m.gguf", "http://localhostx/m.gguf",
-        "http://127.0.0.1:80@example.org/m.gguf", "hf:only/repo", "hf:a/../b/m.gguf"}) {
+  for (const char* source : {"http://example.org/m.gguf", "ftp://x/m.gguf", "file:///m.gguf",
+                             "http://127.0.0.1.evil.org/m.gguf", "http://localhostx/m.gguf",
+                             "http://127.0.0.1:80@example.org/m.gguf", "hf:only", "hf:a/..",
+                             "hf:a/../b/m.gguf", "hf:a/b/m-00002-of-00003.gguf"}) {
     EXPECT_EQ(pull_model(from(source, "m")).error().code, ErrorCode::kInvalidInput) << source;
   }
   EXPECT_FALSE(fs::exists(folder / "models" / "m.gguf"));
@@ -274,6 +278,255 @@ TEST_F(PullTest, ARangeThatBeginsElsewhereIsFetchedAnew) {
   const auto model = pull_model(from(server.address() + "/m.gguf"));
   ASSERT_TRUE(model.ok()) << model.error().message;
   EXPECT_EQ(pulled("m"), file);
+}
+
+// The hub of one repository, org/Repo-GGUF: its list of files and their bytes, with ranges.
+struct Hub {
+  std::map<std::string, std::string> files;
+  std::map<std::string, std::size_t> cut;  // the first answer of a file ends after so many bytes
+  std::vector<std::string> gets;           // "path from byte N", in order
+  std::string list_headers;
+  WebServer server{[this](const std::string& head) { return answer(head); }};
+
+  Hub() { setenv("HF_ENDPOINT", server.address().c_str(), 1); }
+
+  std::string list() const {
+    nlohmann::json json = nlohmann::json::array({{{"type", "directory"}, {"path", "sub"}}});
+    for (const auto& [path, bytes] : files) {
+      json.push_back({{"type", "file"}, {"path", path}, {"size", bytes.size()}});
+    }
+    return json.dump();
+  }
+  std::string answer(const std::string& head) {
+    const std::string target =
+        head.substr(head.find(' ') + 1, head.find(" HTTP") - head.find(' ') - 1);
+    if (target == "/api/models/org/Repo-GGUF/tree/main?recursive=true") {
+      return reply("200 OK", list_headers, list(), head);
+    }
+    const std::string base = "/org/Repo-GGUF/resolve/";
+    const auto slash = target.find('/', base.size());
+    const auto file = target.starts_with(base) && slash != target.npos
+                          ? files.find(target.substr(slash + 1))
+                          : files.end();
+    if (file == files.end()) return reply("404 Not Found", "", "none", head);
+    const std::string& bytes = file->second;
+    Sha256 hash;
+    hash.update(as_bytes(bytes));
+    std::string headers = "X-Linked-Etag: \"" + hash.finish().hex() +
+                          "\"\r\nX-Linked-Size: " + std::to_string(bytes.size()) +
+                          "\r\nX-Repo-Commit: c0ffee\r\n";
+    if (head.starts_with("HEAD")) return reply("200 OK", headers, bytes, head);
+    const auto range = head.find("ange: bytes=");
+    const std::size_t begin = range == head.npos ? 0 : std::stoul(head.substr(range + 12));
+    gets.push_back(target.substr(base.size()) + " from byte " + std::to_string(begin));
+    if (begin > 0) {
+      headers += "Content-Range: bytes " + std::to_string(begin) + "-" +
+                 std::to_string(bytes.size() - 1) + "/" + std::to_string(bytes.size()) + "\r\n";
+    }
+    std::string whole =
+        reply(begin > 0 ? "206 Partial Content" : "200 OK", headers, bytes.substr(begin), head);
+    const auto short_of = cut.find(file->first);
+    if (short_of != cut.end()) {
+      whole.resize(whole.size() - (bytes.size() - begin) + short_of->second);
+      cut.erase(short_of);
+    }
+    return whole;
+  }
+  // A model in three parts, the first without tensors.
+  void add_parts(const std::string& stem) {
+    model::SyntheticOptions options;
+    options.layers = 1;
+    const auto parts = model::synthetic_part_bytes(options, 3, true).value();
+    for (std::uint32_t i = 1; i <= 3; ++i) {
+      files[model::PartName{stem, {1, 3}}.of(i)] = std::string(as_text(parts[i - 1]));
+    }
+  }
+};
+
+TEST_F(PullTest, AllPartsComeAndAPullGoesOnInTheMiddleOfTheSecond) {
+  Hub hub;
+  hub.add_parts("Q4_0/Repo-Q4_0");
+  const std::string second = "Q4_0/Repo-Q4_0-00002-of-00003.gguf";
+  hub.cut[second] = 1000;
+  PullOptions options = from("hf:org/Repo-GGUF:q4_0");
+  const auto model = pull_model(options);
+  ASSERT_TRUE(model.ok()) << model.error().message;
+  EXPECT_EQ(model->name, "repo.q4_0");
+  EXPECT_EQ(model->source, "hf:org/Repo-GGUF/Q4_0/Repo-Q4_0-00001-of-00003.gguf");
+  EXPECT_EQ(model->path, folder / "models" / "repo.q4_0-00001-of-00003.gguf");
+  EXPECT_EQ(model->part_sha256.size(), 3U);
+  EXPECT_EQ(hub.gets,
+            (std::vector<std::string>{"c0ffee/Q4_0/Repo-Q4_0-00001-of-00003.gguf from byte 0",
+                                      "c0ffee/Q4_0/Repo-Q4_0-00002-of-00003.gguf from byte 0",
+                                      "c0ffee/Q4_0/Repo-Q4_0-00002-of-00003.gguf from byte 1000",
+                                      "c0ffee/Q4_0/Repo-Q4_0-00003-of-00003.gguf from byte 0"}));
+  std::uint64_t bytes = 0;
+  for (std::uint32_t i = 1; i <= 3; ++i) {
+    const std::string end = model::PartName{"", {1, 3}}.of(i);
+    const std::string file = hub.files["Q4_0/Repo-Q4_0" + end];
+    bytes += file.size();
+    EXPECT_EQ(pulled("repo.q4_0" + end.substr(0, end.size() - 5)), file);
+  }
+  EXPECT_EQ(model->bytes, bytes);
+  EXPECT_TRUE(model::GgufFile::open(model->path.string()).ok());
+  for (const auto& entry : fs::directory_iterator(folder / "models")) {
+    EXPECT_EQ(entry.path().string().find("incomplete"), std::string::npos) << entry.path();
+  }
+  // It is here now, under its name and as one model; and is found without the network.
+  setenv("HF_ENDPOINT", "http://127.0.0.1:1", 1);
+  options.offline = true;
+  EXPECT_TRUE(pull_model(options).ok());
+  ASSERT_EQ(list_models().size(), 1U);
+  EXPECT_EQ(list_models().front().bytes, bytes);
+  EXPECT_EQ(list_models().front().part_sha256, model->part_sha256);
+  EXPECT_EQ(*resolve_model("repo.q4_0"), model->path);
+  ASSERT_TRUE(remove_model("repo.q4_0").ok());
+  EXPECT_TRUE(list_models().empty());
+}
+
+// What a stopped process has left: the first part whole, the second begun.
+TEST_F(PullTest, AStoppedPullOfPartsGoesOnWhereItWas) {
+  Hub hub;
+  hub.add_parts("m");
+  const PullOptions options = from("hf:org/Repo-GGUF/m-00001-of-00003.gguf", "m");
+  std::string third;
+  hub.files["m-00003-of-00003.gguf"].swap(third);  // empty: not yet uploaded
+  EXPECT_FALSE(pull_model(options).ok());
+  hub.files["m-00003-of-00003.gguf"].swap(third);
+  const fs::path second = folder / "models" / ".m.incomplete-parts" / "m-00002-of-00003.gguf";
+  ASSERT_TRUE(fs::exists(second));
+  fs::resize_file(second, 500);
+  hub.gets.clear();
+  const auto model = pull_model(options);
+  ASSERT_TRUE(model.ok()) << model.error().message;
+  EXPECT_EQ(hub.gets, (std::vector<std::string>{"c0ffee/m-00002-of-00003.gguf from byte 500",
+                                                "c0ffee/m-00003-of-00003.gguf from byte 0"}));
+}
+
+TEST_F(PullTest, APartThatIsNotTheHubsIsNamedAndTheOthersAreKept) {
+  Hub hub;
+  hub.add_parts("m");
+  const PullOptions options = from("hf:org/Repo-GGUF/m-00001-of-00003.gguf", "m");
+  // Swapped on the hub: each has its own digest, and a part that is not its own.
+  std::swap(hub.files["m-00002-of-00003.gguf"], hub.files["m-00003-of-00003.gguf"]);
+  const auto swapped = pull_model(options);
+  ASSERT_FALSE(swapped.ok());
+  EXPECT_NE(swapped.error().message.find("the parts are swapped"), std::string::npos)
+      << swapped.error().message;
+  EXPECT_TRUE(list_models().empty());
+  hub.files.erase("m-00002-of-00003.gguf");
+  const auto missing = pull_model(options);
+  ASSERT_FALSE(missing.ok());
+  EXPECT_NE(missing.error().message.find("m-00002-of-00003.gguf answers 404"), std::string::npos)
+      << missing.error().message;
+  PullOptions digest = options;
+  digest.sha256 = std::string(64, '0');
+  EXPECT_NE(pull_model(digest).error().message.find("has 3 parts"), std::string::npos);
+  const auto later = pull_model(from("hf:org/Repo-GGUF/m-00003-of-00003.gguf@main", "m"));
+  EXPECT_NE(later.error().message.find(
+                "name the first part, hf:org/Repo-GGUF/m-00001-of-00003.gguf@main"),
+            std::string::npos)
+      << later.error().message;
+}
+
+TEST_F(PullTest, ALocalModelInPartsIsCopiedWholeAndReplacesOneOfItsName) {
+  ASSERT_TRUE(pull_model(from((folder / "My Model.gguf").string(), "m")).ok());
+  model::SyntheticOptions small;
+  small.layers = 1;
+  const std::string first =
+      model::write_synthetic_parts((folder / "Big.gguf").string(), small, 2, false).value();
+  const auto model = pull_model(from(first));
+  ASSERT_TRUE(model.ok()) << model.error().message;
+  EXPECT_EQ(model->name, "big");
+  PullOptions replace = from(first, "m");
+  replace.force = true;
+  ASSERT_TRUE(pull_model(replace).ok());
+  EXPECT_FALSE(fs::exists(folder / "models" / "m.gguf"));
+  EXPECT_EQ(list_models().size(), 2U);
+  replace.source = (folder / "My Model.gguf").string();
+  ASSERT_TRUE(pull_model(replace).ok());
+  EXPECT_FALSE(fs::exists(folder / "models" / "m-00001-of-00002.gguf"));
+  EXPECT_EQ(list_models().size(), 2U);
+
+  const std::string second = model::all_parts(first)[1];
+  EXPECT_NE(pull_model(from(second)).error().message.find("name the first part, " + first),
+            std::string::npos);
+  fs::remove(second);
+  EXPECT_NE(pull_model(from(first, "n")).error().message.find("part 2 of 2 is missing"),
+            std::string::npos);
+}
+
+TEST_F(PullTest, ARepositoryIsAskedForItsModels) {
+  Hub hub;
+  const auto refusal = [&](const std::string& source) {
+    const auto model = pull_model(from(source));
+    return model.ok() ? "pulled " + model->source : model.error().message;
+  };
+  EXPECT_NE(refusal("hf:org/Repo-GGUF:Q4_0").find("has no GGUF file of a model"),
+            std::string::npos);
+  hub.files["README.md"] = "text";
+  hub.files["mmproj-F16.gguf"] = file;
+  hub.files["Repo-Q4_0.gguf"] = file;
+  EXPECT_EQ(refusal("hf:org/Repo-GGUF"), "pulled hf:org/Repo-GGUF/Repo-Q4_0.gguf")
+      << "the only one";
+  EXPECT_EQ(list_models().front().name, "repo");
+  hub.files["Repo-IQ4_0.gguf"] = file;
+  hub.files["Repo-Q8_0.gguf"] = file;
+  hub.add_parts("Q2_K/Repo-Q2_K");
+  for (const char* quantisation : {"Q4_0", "q4_0"}) {
+    EXPECT_EQ(refusal(std::string("hf:org/Repo-GGUF:") + quantisation + "@main"),
+              "pulled hf:org/Repo-GGUF/Repo-Q4_0.gguf@main");
+    ASSERT_TRUE(remove_model("repo.q4_0").ok());
+  }
+  ASSERT_TRUE(remove_model("repo").ok());
+  const std::string several = refusal("hf:org/Repo-GGUF");
+  EXPECT_NE(
+      several.find("the repository has 4 such models:\n  Q2_K/Repo-Q2_K-00001-of-00003.gguf ("),
+      std::string::npos)
+      << several;
+  EXPECT_NE(several.find(", 3 parts)"), std::string::npos) << several;
+  EXPECT_NE(several.find("for example hf:org/Repo-GGUF:Q2_K, or a file, hf:org/Repo-GGUF/FILE"),
+            std::string::npos)
+      << several;
+  EXPECT_EQ(several.find("mmproj"), std::string::npos) << several;
+  EXPECT_NE(refusal("hf:org/Repo-GGUF:Q5_K_M").find("no model of the repository is called so"),
+            std::string::npos);
+  // Two whose names have it: the one that ends with it, else both are listed.
+  hub.files["Q8_0/Repo-BF16.gguf"] = file;
+  hub.files["Repo-Q8_0-v2.gguf"] = file;
+  EXPECT_EQ(refusal("hf:org/Repo-GGUF:Q8_0"), "pulled hf:org/Repo-GGUF/Repo-Q8_0.gguf");
+  ASSERT_TRUE(remove_model("repo.q8_0").ok());
+  hub.files["other/Repo-Q8_0.gguf"] = file;
+  EXPECT_NE(refusal("hf:org/Repo-GGUF:Q8_0").find("has 3 such models"), std::string::npos)
+      << refusal("hf:org/Repo-GGUF:Q8_0");
+  EXPECT_NE(refusal("hf:org/none:Q8_0").find("answers 404; check the name"), std::string::npos);
+}
+
+TEST_F(PullTest, AListOfFilesIsBoundedAndStaysOnTheHub) {
+  Hub hub;
+  hub.files["Repo-Q8_0.gguf"] = file;
+  for (const std::string& next :
+       {std::string("https://elsewhere.example/api/models"), hub.server.address() + "evil/api/x"}) {
+    hub.list_headers = "Link: <" + next + ">; rel=\"next\"\r\n";
+    PullOptions options = from("hf:org/Repo-GGUF:Q8_0");
+    options.force = true;
+    EXPECT_TRUE(pull_model(options).ok()) << next;
+  }
+  // A list without an end.
+  const std::size_t before = hub.server.heads().size();
+  hub.list_headers = "Link: <" + hub.server.address() +
+                     "/api/models/org/Repo-GGUF/tree/main?recursive=true>; rel=\"next\"\r\n";
+  PullOptions options = from("hf:org/Repo-GGUF:Q8_0");
+  options.force = true;
+  EXPECT_TRUE(pull_model(options).ok());
+  EXPECT_LT(hub.server.heads().size(), before + 32);
+  for (const char* answer :
+       {"", "{}", "null", "[1, {\"path\": 3}, {\"path\": \"x.gguf\", \"size\": -1}]", "[[[[",
+        "<html>"}) {
+    WebServer odd([&](const std::string& head) { return reply("200 OK", "", answer, head); });
+    setenv("HF_ENDPOINT", odd.address().c_str(), 1);
+    EXPECT_FALSE(pull_model(from("hf:org/Repo-GGUF:Q8_0", "odd")).ok()) << answer;
+  }
 }
 
 TEST_F(PullTest, StatusesThatMeanNoEndAtOnce) {
