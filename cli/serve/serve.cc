@@ -378,10 +378,14 @@ class Server {
     wiring.canary_words = coordinator::http::canary_words(offered.served, clock_);
     described_.clear();
     if (cluster_) {  // for machines that join without the model's file
-      ServedManifest::Options manifest{
-          folder_,        identity_->cluster,
-          offered.path,   sources_of(offered.path),
-          loop_.poster(), [this, model](const ManifestFile& made) { on_manifest(made, model); }};
+      ServedManifest::Options manifest{folder_,
+                                       identity_->cluster,
+                                       offered.path,
+                                       sources_of(offered.path),
+                                       loop_.poster(),
+                                       [this, model](const ManifestFile& made, auto bytes) {
+                                         on_manifest(made, std::move(bytes), model);
+                                       }};
       if (const auto known = manifests_.find(model); known != manifests_.end()) {
         manifest.known = known->second;
       }
@@ -576,17 +580,15 @@ class Server {
     return ok_status();
   }
 
-  void on_manifest(const ManifestFile& manifest, std::uint32_t model) {
+  void on_manifest(const ManifestFile& manifest, std::shared_ptr<const node::ModelBytes> bytes,
+                   std::uint32_t model) {
     const Hash256 id = manifest.manifest()->id();
-    const std::string& path = models_[model].path;
-    files_.add(id, path);
+    files_.add(id, models_[model].path);
     manifests_[model] = *manifest.manifest();
     if (model != model_) return;  // of a model that was unloaded meanwhile
     node::RangeSet all;
     all.add(0, manifest.manifest()->file_bytes);
-    const Status shared = shared_->share(id, path, std::move(all));
-    if (!shared)
-      spdlog::error("nodes cannot fetch the model from this server: {}", shared.error().message);
+    shared_->share(id, std::move(bytes), std::move(all));
     if (manifest.bytes().size() + limits::kReasonBytes > limits::kControlMessageBytes) {
       spdlog::error("the model has too many tensors: nodes need the model file to join");
       return;

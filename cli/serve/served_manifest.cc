@@ -79,7 +79,9 @@ Status ServedManifest::make(const std::stop_token& stop) {
   TRY_VOID(write_private_file(note, as_bytes(identity)));
   spdlog::info("machines that join fetch their layers from here (manifest {})",
                kept->manifest()->number);
-  options_.post([ready = options_.ready, kept] { ready(*kept); });
+  TRY(node::ModelBytes files, node::ModelBytes::open(options_.model));
+  const auto bytes = std::make_shared<const node::ModelBytes>(std::move(files));
+  options_.post([ready = options_.ready, kept, bytes] { ready(*kept, bytes); });
   return ok_status();
 }
 

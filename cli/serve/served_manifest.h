@@ -5,6 +5,7 @@
 #include <atomic>
 #include <cstdint>
 #include <functional>
+#include <memory>
 #include <optional>
 #include <string>
 #include <thread>
@@ -13,6 +14,7 @@
 #include "base/crypto.h"
 #include "base/result.h"
 #include "cli/home/manifest_file.h"
+#include "node/layers/model_bytes.h"
 
 namespace hearth::cli {
 
@@ -24,8 +26,9 @@ class ServedManifest {
     std::string model;   // path of the file
     std::vector<std::string> sources;
     std::function<void(std::function<void()>)> post;  // to the owner's thread
-    std::function<void(const ManifestFile&)> ready;   // there, once
-    std::optional<model::Manifest> known = {};        // of this file, which is not hashed again
+    // There, once; with the model's files, open.
+    std::function<void(const ManifestFile&, std::shared_ptr<const node::ModelBytes>)> ready;
+    std::optional<model::Manifest> known = {};  // of this file, which is not hashed again
   };
   explicit ServedManifest(Options options);  // the destructor gives up
 

@@ -42,14 +42,14 @@ void LayerStore::run() {
     const HoldPlan now = *plan_;
     const std::uint64_t number = plans_;
     lock.unlock();
-    const auto fetched = bring(now, number);
+    const auto brought = open(bring(now, number));
     lock.lock();
     if (number != plans_ || stopping_) continue;  // another plan is newer; the bytes that came stay
-    settle(now, fetched);
+    settle(now, brought);
     changed_.notify_all();
     lock.unlock();
-    if (fetched.ok() && options_.done) options_.done(now, *fetched);
-    if (!fetched.ok() && options_.failed) options_.failed(fetched.error());
+    if (brought.ok() && options_.done) options_.done(now, brought->fetched);
+    if (!brought.ok() && options_.failed) options_.failed(brought.error());
     lock.lock();
   }
 }
@@ -72,8 +72,8 @@ void LayerStore::wait() {
   }
 }
 
-void LayerStore::settle(const HoldPlan& now, const Result<Fetched>& fetched) {
-  Status kept = fetched.ok() ? keep(now.layers, *fetched) : Status(fetched.error());
+void LayerStore::settle(const HoldPlan& now, const Result<Brought>& brought) {
+  Status kept = brought.ok() ? keep(now.layers, *brought) : Status(brought.error());
   ++tries_;
   failure_.reset();
   if (kept.ok()) return;
@@ -83,12 +83,19 @@ void LayerStore::settle(const HoldPlan& now, const Result<Fetched>& fetched) {
   failure_ = std::move(kept).error();
 }
 
-Status LayerStore::keep(LayerRange layers, const Fetched& fetched) {
+// Without the mutex, for which the owner's thread waits.
+Result<LayerStore::Brought> LayerStore::open(Result<Fetched> fetched) {
+  TRY(Fetched all, std::move(fetched));
+  TRY(ModelBytes bytes, ModelBytes::open(all.path));
+  return Brought{std::move(all), std::make_shared<const ModelBytes>(std::move(bytes))};
+}
+
+Status LayerStore::keep(LayerRange layers, const Brought& brought) {
   TRY(const auto tensors, model::stage_tensors(options_.manifest, layers));
   TRY(const auto items, fetch_items(options_.manifest, tensors));
-  TRY_VOID(shared_->share(options_.manifest.id(), fetched.path, ranges_of(items)));
-  have_ = Have{layers, fetched.path, fetched.wanted};
-  holding_ = {layers, fetched.wanted, fetched.wanted};
+  shared_->share(options_.manifest.id(), brought.bytes, ranges_of(items));
+  have_ = Have{layers, brought.fetched.path, brought.fetched.wanted};
+  holding_ = {layers, brought.fetched.wanted, brought.fetched.wanted};
   return ok_status();
 }
 
@@ -184,14 +191,14 @@ void LayerStore::recall(LayerRange layers) {
   const auto stopped = [this] { return stopping_.load(); };
   const auto tensors = model::stage_tensors(options_.manifest, layers);
   if (!tensors.ok()) return;
-  const auto fetched =
-      fetch_tensors(options_.manifest, *tensors, how_to_fetch(layers, stopped, true));
-  if (!fetched.ok()) return;
+  const auto brought =
+      open(fetch_tensors(options_.manifest, *tensors, how_to_fetch(layers, stopped, true)));
+  if (!brought.ok()) return;
   {
     const MutexLock lock(mutex_);
-    if (!keep(layers, *fetched).ok()) return;
+    if (!keep(layers, *brought).ok()) return;
   }
-  if (options_.done) options_.done({layers, "", {}}, *fetched);
+  if (options_.done) options_.done({layers, "", {}}, brought->fetched);
 }
 
 void LayerStore::want(HoldPlan plan) {

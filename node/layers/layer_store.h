@@ -84,13 +84,20 @@ class LayerStore {
     std::uint64_t bytes = 0;
   };
 
+  // What was fetched, and its files, opened for the peers.
+  struct Brought {
+    Fetched fetched;
+    std::shared_ptr<const ModelBytes> bytes;
+  };
+
   void run();
+  static Result<Brought> open(Result<Fetched> fetched);
   Result<Fetched> bring(const HoldPlan& plan, std::uint64_t number);
   Result<Fetched> fetch(const std::vector<std::size_t>& tensors, const std::vector<Holder>& holders,
                         FetchOptions how);
   FetchOptions how_to_fetch(LayerRange layers, const std::function<bool()>& cancelled, bool quiet);
-  void settle(const HoldPlan& plan, const Result<Fetched>& fetched) REQUIRES_LOCK(mutex_);
-  Status keep(LayerRange layers, const Fetched& fetched) REQUIRES_LOCK(mutex_);
+  void settle(const HoldPlan& plan, const Result<Brought>& brought) REQUIRES_LOCK(mutex_);
+  Status keep(LayerRange layers, const Brought& brought) REQUIRES_LOCK(mutex_);
   void plan_anew(HoldPlan plan) REQUIRES_LOCK(mutex_);
   void wait() REQUIRES_LOCK(mutex_);
   void report(LayerRange layers, std::uint64_t done, std::uint64_t total, bool quiet);

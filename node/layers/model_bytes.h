@@ -19,6 +19,7 @@ class ModelBytes {
  public:
   // A file as it is; where `path` is that of the first part of a model in parts, all of them. kIo,
   // kNotFound; kInvalidInput for what is no regular file, and for parts as model::GgufFile::open().
+  // Blocks: of parts all headers are read.
   static Result<ModelBytes> open(const std::string& path);
   // A file that is open, of so many bytes. `path`: for errors.
   static ModelBytes of(Descriptor file, std::uint64_t bytes, std::string path);

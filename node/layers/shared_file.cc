@@ -4,17 +4,16 @@
 
 namespace hearth::node {
 
-Status SharedFile::share(const Hash256& model, const std::string& path, RangeSet ranges) {
-  TRY(ModelBytes opened, ModelBytes::open(path));
+void SharedFile::share(const Hash256& model, std::shared_ptr<const ModelBytes> bytes,
+                       RangeSet ranges) {
   const MutexLock lock(mutex_);
-  bytes_ = std::move(opened);
+  bytes_ = std::move(bytes);
   model_ = model;
   ranges_ = std::move(ranges);
-  return ok_status();
 }
 
 bool SharedFile::has(const Hash256& model, std::uint64_t offset, std::uint64_t bytes) const {
-  return bytes > 0 && model == model_ && offset + bytes > offset &&
+  return bytes_ != nullptr && bytes > 0 && model == model_ && offset + bytes > offset &&
          ranges_.covered(offset, offset + bytes) == bytes;
 }
 
@@ -25,12 +24,16 @@ bool SharedFile::holds(const Hash256& model, std::uint64_t offset, std::uint64_t
 
 Result<Bytes> SharedFile::read(const Hash256& model, std::uint64_t offset,
                                std::uint64_t bytes) const {
-  const MutexLock lock(mutex_);
-  if (!has(model, offset, bytes))
-    return Error{ErrorCode::kNotFound, "this node does not have these bytes"};
+  std::shared_ptr<const ModelBytes> from;
+  {
+    const MutexLock lock(mutex_);
+    if (!has(model, offset, bytes))
+      return Error{ErrorCode::kNotFound, "this node does not have these bytes"};
+    from = bytes_;
+  }
   Bytes out(bytes);
   // Its path and the state of its disk are not for peers.
-  if (!bytes_.read(offset, out)) {
+  if (!from->read(offset, out)) {
     return Error{ErrorCode::kIo, "cannot read the model file of this node"};
   }
   return out;

@@ -3,7 +3,7 @@
 #pragma once
 
 #include <cstdint>
-#include <string>
+#include <memory>
 
 #include "base/bytes.h"
 #include "base/crypto.h"
@@ -16,9 +16,8 @@ namespace hearth::node {
 
 class SharedFile {
  public:
-  // From now on these ranges of the model at `path` are read, which has this id
-  // (model::Manifest::id()). An error of ModelBytes::open() when it cannot be opened.
-  Status share(const Hash256& model, const std::string& path, RangeSet ranges);
+  // From now on these ranges are read, of the model of this id (model::Manifest::id()).
+  void share(const Hash256& model, std::shared_ptr<const ModelBytes> bytes, RangeSet ranges);
   bool holds(const Hash256& model, std::uint64_t offset, std::uint64_t bytes) const;
   // kNotFound unless holds().
   Result<Bytes> read(const Hash256& model, std::uint64_t offset, std::uint64_t bytes) const;
@@ -29,7 +28,7 @@ class SharedFile {
 
   mutable Mutex mutex_;
   Hash256 model_ GUARDED_BY(mutex_);
-  ModelBytes bytes_ GUARDED_BY(mutex_);
+  std::shared_ptr<const ModelBytes> bytes_ GUARDED_BY(mutex_);  // null: none
   RangeSet ranges_ GUARDED_BY(mutex_);
 };
 

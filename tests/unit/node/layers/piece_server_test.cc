@@ -60,7 +60,9 @@ struct PieceServerTest : ::testing::Test {
     out.close();
     RangeSet ranges;
     ranges.add(1'000, 900'000);
-    EXPECT_TRUE(file->share(model, folder + "/model", ranges).ok());
+    file->share(model,
+                std::make_shared<const ModelBytes>(ModelBytes::open(folder + "/model").value()),
+                ranges);
     TcpOptions tcp;
     tcp.listen_address = "127.0.0.1:0";
     tcp.identity = cluster.identity("holder");
