@@ -78,6 +78,32 @@ TEST_F(ModelsFolder, ARemovedModelIsGoneWithItsRecord) {
   EXPECT_EQ(remove_model((folder_ / "n.gguf").string()).error().code, ErrorCode::kInvalidInput);
 }
 
+TEST_F(ModelsFolder, AModelInPartsIsOneModelOfManyFiles) {
+  for (const char* file : {"m-00001-of-00003.gguf", "m-00002-of-00003.gguf",
+                           "m-00003-of-00003.gguf", "lost-00002-of-00002.gguf"}) {
+    std::ofstream(folder_ / file) << "12345";
+  }
+  LocalModel model;
+  model.path = folder_ / "m-00001-of-00003.gguf";
+  model.source = "here";
+  model.part_sha256 = {"a", "b", "c"};
+  ASSERT_TRUE(write_model_record(model).ok());
+  EXPECT_TRUE(fs::exists(folder_ / "m.json"));
+  const auto models = list_models();
+  ASSERT_EQ(models.size(), 1U) << "parts without the first are no model";
+  EXPECT_EQ(models[0].name, "m");
+  EXPECT_EQ(models[0].bytes, 15U);
+  EXPECT_EQ(models[0].sha256, "");
+  EXPECT_EQ(models[0].part_sha256, model.part_sha256);
+  EXPECT_EQ(*resolve_model("m"), model.path);
+  EXPECT_EQ(model_name("dir/My-Model-00002-of-00003.gguf"), "my-model");
+  EXPECT_FALSE(resolve_model("m-00001-of-00003").ok());
+  EXPECT_NE(check_model_name("m-00001-of-00003").error().message.find("leave the end out"),
+            std::string::npos);
+  ASSERT_TRUE(remove_model("m").ok());
+  EXPECT_EQ(std::distance(fs::directory_iterator(folder_), fs::directory_iterator()), 1);
+}
+
 TEST_F(ModelsFolder, ABrokenRecordIsNoRecord) {
   std::ofstream(folder_ / "m.gguf") << "1";
   std::ofstream(folder_ / "m.json") << "{\"sha256\": [1, ";

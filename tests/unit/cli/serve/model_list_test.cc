@@ -47,6 +47,18 @@ TEST_F(ModelListTest, AFolderIsItsModelsByName) {
   EXPECT_TRUE((*models)[0].found);
 }
 
+TEST_F(ModelListTest, OfAModelInPartsTheFirstStandsForAll) {
+  for (const char* name :
+       {"m-00001-of-00002.gguf", "m-00002-of-00002.gguf", "lost-00002-of-00002.gguf"}) {
+    touch(name);
+  }
+  const auto models = list_served_models({folder.string()});
+  ASSERT_TRUE(models.ok()) << models.error().message;
+  ASSERT_EQ(models->size(), 2u) << "a part without its first is read, and says what is missing";
+  EXPECT_EQ((*models)[0].path.filename(), "lost-00002-of-00002.gguf");
+  EXPECT_EQ((*models)[1].path.filename(), "m-00001-of-00002.gguf");
+}
+
 TEST_F(ModelListTest, AFileThatIsGivenTwiceIsThereOnce) {
   const std::string b = touch("b.gguf");
   touch("a.gguf");
