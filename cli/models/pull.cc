@@ -296,11 +296,9 @@ Result<Files> find_files(client::HttpClient& http, const PullOptions& options,
     files.target.push_back(models_dir() / (name + ".gguf"));
     return files;
   }
-  REQUIRE(
-      options.sha256.empty(),
-      "--sha256 is the digest of one file, and the model has " + std::to_string(count) +
-          " parts; leave it out (a hub's own digests are checked), or pull each part's file and "
-          "compare it with sha256sum");
+  REQUIRE(options.sha256.empty(),
+          "--sha256 is the digest of one file, and the model has " + std::to_string(count) +
+              " parts; leave it out: each part is compared with the hub's digest of it");
   // The parts must have their names while they are verified together.
   const fs::path folder = models_dir() / ("." + name + ".incomplete-parts");
   std::error_code failed;
