@@ -132,7 +132,7 @@ std::shared_ptr<PullLayersOptions> add_layers(CLI::App& pull) {
       ->allow_extra_args(false)
       ->multi_option_policy(CLI::MultiOptionPolicy::TakeAll);
   pull.add_option("--model-dir", o->model_folders,
-                  "also search this folder for the whole file, and use it in place (repeatable)")
+                  "also search this folder for the whole model, and use it in place (repeatable)")
       ->allow_extra_args(false)
       ->multi_option_policy(CLI::MultiOptionPolicy::TakeAll);
   pull.add_option("--connections", o->connections, "ranges to fetch at once")

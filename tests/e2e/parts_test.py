@@ -115,7 +115,7 @@ class Parts(InFolder):
                     self.assertTrue(json.loads(out)["sound"])
 
     def test_only_the_wanted_layers_of_parts_are_fetched(self):
-        self.good("manifest", self.models.whole, "--out", self.folder / "m.manifest")
+        self.good("manifest", self.models.whole, "-o", self.folder / "m.manifest")
         server = Server(b"")
         self.addCleanup(server.close)
         server.bytes_of = lambda path: next(
