@@ -21,6 +21,7 @@ inline constexpr int kExponentMin = -90;          // of an activation row
 inline constexpr int kWeightExponentMin = -24;    // of a weight row, an all-zero one included
 inline constexpr float kTiny = 0x1p-100F;         // a block or a weight below it counts as zero
 inline constexpr float kAttentionMax = 0x1p40F;   // magnitude of what attention reads
+inline constexpr float kSoftcapMax = 65'536.0F;   // cap of softcap
 inline constexpr std::uint32_t kNormLanes = 256;  // strided partial sums of RMSNorm
 
 enum class WeightType : std::uint8_t {

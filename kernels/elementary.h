@@ -123,4 +123,11 @@ HEARTH_SHARED static inline float gelu(float x) {
   return x / (1.0F + exp2_of(x * z));
 }
 
+// cap * tanh(x / cap), `rate` being softcap_rate(cap).
+HEARTH_SHARED static inline float softcap_rate(float cap) { return (2.0F * kLog2E) / cap; }
+
+HEARTH_SHARED static inline float softcap_of(float x, float cap, float rate) {
+  return cap - (cap + cap) / (1.0F + exp2_of(x * rate));
+}
+
 }  // namespace hearth::kernels

@@ -111,6 +111,7 @@ struct AttentionArgs {
   float* scratch = nullptr;                 // attention_scratch(group, end - begin) floats,
                                             // 64-byte aligned
   float* out = nullptr;                     // (group, head_dim)
+  float score_cap = 0.0F;                   // of softcap over the scores, in (0, 65536]; 0: none
 };
 std::size_t attention_scratch(std::uint32_t group, std::uint32_t positions);
 
@@ -160,6 +161,9 @@ struct Kernels {
   // then all zero.
   bool (*attention)(const AttentionArgs& args);
 
+  // softcap of each of x (n); 0 < cap <= 65536. Values that are not finite may come out as any.
+  void (*softcap)(float* x, std::uint32_t n, float cap);
+
   // x += y
   void (*add)(float* x, const float* y, std::uint32_t n);
 
@@ -194,9 +198,10 @@ void grid_outputs(const PackedMatrix& w, const QuantizedRows& x, std::uint32_t g
 // written: every thread that computes calls this first. kNumeric, with what is wrong.
 Status check_float_environment();
 
-// cos and sin of position * frequency for every pair of a head, from double arithmetic that is
-// pinned by CANONICAL.md (no libm). frequencies: (head_dim / 2). cos_sin: (head_dim / 2, 2).
-void rope_table_row(std::uint32_t position, std::span<const double> frequencies, float* cos_sin);
+// cos and sin of position * frequency, times magnitude, for every pair that a head turns, from
+// double arithmetic that is pinned by CANONICAL.md (no libm). cos_sin: (frequencies.size(), 2).
+void rope_table_row(std::uint32_t position, std::span<const double> frequencies, double magnitude,
+                    float* cos_sin);
 
 // x[0..n) divided by its length (CANONICAL.md, "Embedding"); `out` may be x. False, and `out` all
 // zero, where the sum of squares is 0 or leaves the range. Any table gives these bits.
@@ -205,6 +210,8 @@ bool unit_length(const float* x, std::uint32_t n, float* out);
 // base^exponent, for base > 0 and both finite; 0 where the result is below 2^-1022, infinity from
 // 2^1023 on, NaN for any other input. No libm: for the frequencies of RoPE.
 double pow_canonical(double base, double exponent);
+// The logarithm in it, for a finite x > 0; NaN for any other x.
+double log2_canonical(double x);
 
 // 2^x of the canonical function, for all x but NaN: 0 below -126, 2^127 from 127 on.
 float exp2_canonical(float x);

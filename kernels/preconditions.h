@@ -56,6 +56,10 @@ static inline void check_rope(std::uint32_t head_dim) {
   INVARIANT(is_whole_blocks(head_dim), "a rotated head consists of whole blocks");
 }
 
+static inline void check_softcap(float cap) {
+  INVARIANT(cap > 0.0F && cap <= kSoftcapMax, "a cap is in its range");
+}
+
 static inline void check_residual(int shift) {
   INVARIANT(shift >= -64 && shift <= 64, "the residual's shift is at most 64");
 }
@@ -81,6 +85,7 @@ static inline void check_attention(const AttentionArgs& args) {
   INVARIANT(args.begin < args.end && args.end <= kPositionsMax, "a query sees its own position");
   INVARIANT(args.score_scale >= 0.0F && args.score_scale <= 0x1p20F,
             "the score's scale is in its range");
+  INVARIANT(args.score_cap >= 0.0F && args.score_cap <= kSoftcapMax, "a score's cap is in range");
   INVARIANT(args.scratch != nullptr && is_aligned(args.scratch, alignof(float)),
             "attention has room for its scores");
 }

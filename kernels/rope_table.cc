@@ -81,28 +81,34 @@ double exp2_of(double y) {
 
 }  // namespace
 
-void rope_table_row(std::uint32_t position, std::span<const double> frequencies, float* cos_sin) {
+void rope_table_row(std::uint32_t position, std::span<const double> frequencies, double magnitude,
+                    float* cos_sin) {
   for (std::size_t i = 0; i < frequencies.size(); ++i) {
     double frequency = frequencies[i];
     if constexpr (kDefect == Defect::kAngleFrequency) frequency = static_cast<float>(frequency);
     const SinCos value = sin_cos(static_cast<double>(position) * frequency);
-    cos_sin[2 * i] = static_cast<float>(value.cosine);
-    cos_sin[2 * i + 1] = static_cast<float>(value.sine);
+    cos_sin[2 * i] = static_cast<float>(value.cosine * magnitude);
+    cos_sin[2 * i + 1] = static_cast<float>(value.sine * magnitude);
   }
 }
 
-double pow_canonical(double base, double exponent) {
-  constexpr double kInfinity = std::numeric_limits<double>::infinity();
-  const bool valid = base > 0.0 && base < kInfinity && exponent - exponent == 0.0;
-  if (!valid) return std::numeric_limits<double>::quiet_NaN();
+double log2_canonical(double x) {
+  if (!(x > 0.0 && x < std::numeric_limits<double>::infinity())) {
+    return std::numeric_limits<double>::quiet_NaN();
+  }
   int scale = 0;
-  if (base < 0x1p-1022) {  // subnormal
-    base *= 0x1p64;
+  if (x < 0x1p-1022) {  // subnormal
+    x *= 0x1p64;
     scale = -64;
   }
-  const double y = (log2_of(base) + static_cast<double>(scale)) * exponent;
+  return log2_of(x) + static_cast<double>(scale);
+}
+
+double pow_canonical(double base, double exponent) {
+  const double y = log2_canonical(base) * exponent;
+  if (y != y || exponent - exponent != 0.0) return std::numeric_limits<double>::quiet_NaN();
   if (y < -1022.0) return 0.0;
-  if (y >= 1023.0) return kInfinity;
+  if (y >= 1023.0) return std::numeric_limits<double>::infinity();
   return exp2_of(y);
 }
 

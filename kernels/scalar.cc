@@ -143,6 +143,12 @@ void rope(float* x, std::uint32_t heads, std::uint32_t head_dim, RopeStyle style
   }
 }
 
+void softcap(float* x, std::uint32_t n, float cap) {
+  check_softcap(cap);
+  const float rate = softcap_rate(cap);
+  for (std::uint32_t i = 0; i < n; ++i) x[i] = softcap_of(x[i], cap, rate);
+}
+
 void add(float* x, const float* y, std::uint32_t n) {
   for (std::uint32_t i = 0; i < n; ++i) x[i] += y[i];
 }
@@ -179,6 +185,7 @@ constinit const Kernels kScalarKernels = {
     .rope = rope,
     .kv_write = scalar::kv_write,
     .attention = scalar::attention,
+    .softcap = softcap,
     .add = add,
     .residual_round = residual_round,
     .residual_expand = residual_expand,

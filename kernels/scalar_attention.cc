@@ -89,9 +89,12 @@ void attend(const AttentionArgs& args, const float* query_values, float* weights
   Query query;
   quantize_query(query_values, head_dim, args.score_scale, query);
 
+  const float cap = args.score_cap * kLog2E;  // scores are of base 2
+  const float rate = cap > 0.0F ? softcap_rate(cap) : 0.0F;
   float maximum = 0.0F;
   for (std::uint32_t i = args.begin; i < args.end; ++i) {
-    const float s = score(query, page_at(i), i % kPageTokens);
+    float s = score(query, page_at(i), i % kPageTokens);
+    if (cap > 0.0F) s = softcap_of(s, cap, rate);
     weights[i - args.begin] = s;
     maximum = i == args.begin ? s : std::max(maximum, s);
   }

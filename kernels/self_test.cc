@@ -20,7 +20,7 @@ namespace hearth::kernels {
 namespace {
 
 // A new entry needs a question here.
-static_assert(sizeof(Kernels) == sizeof(std::string_view) + 14 * sizeof(void (*)()));
+static_assert(sizeof(Kernels) == sizeof(std::string_view) + 15 * sizeof(void (*)()));
 
 constexpr KnownAnswer kAnswers[] = {
 #include "kernels/self_test_answers.inc"
@@ -153,6 +153,8 @@ class Examiner {
     kv();
     residual();
     functions();
+    softcap();
+    capped_attention();
     return std::move(answers_);
   }
 
@@ -168,9 +170,12 @@ class Examiner {
   void gated(const char* name, decltype(Kernels::swiglu_quantize) entry);
   void rope();
   void kv();
-  void attend(KvLayout layout, const std::vector<const std::byte*>& pages, Digest& digest);
+  void attend(KvLayout layout, const std::vector<const std::byte*>& pages, float score_cap,
+              Digest& digest);
   void residual();
   void functions();
+  void softcap();
+  void capped_attention();
 
   const Kernels& table_;
   Inputs inputs_;
@@ -351,13 +356,14 @@ void Examiner::kv() {
     const std::vector<float> huge = inputs_.numbers(width, 41, 50);
     const Page refused = aligned_bytes(layout.page_bytes());
     written.add(table_.kv_write(layout, refused.get(), 0, huge.data(), huge.data()));
-    attend(layout, pages, attended);
+    attend(layout, pages, 0.0F, attended);
   }
   answer("kv_write", written);
   answer("attention", attended);
 }
 
-void Examiner::attend(KvLayout layout, const std::vector<const std::byte*>& pages, Digest& digest) {
+void Examiner::attend(KvLayout layout, const std::vector<const std::byte*>& pages, float score_cap,
+                      Digest& digest) {
   constexpr std::pair<std::uint32_t, std::uint32_t> kRanges[] = {{0, 1}, {0, 45}, {40, 96}};
   for (const std::uint32_t group : {1U, 4U, 7U}) {
     for (const auto& [begin, end] : kRanges) {
@@ -375,6 +381,7 @@ void Examiner::attend(KvLayout layout, const std::vector<const std::byte*>& page
       args.begin = begin;
       args.end = end;
       args.score_scale = 0x1p-3F;
+      args.score_cap = score_cap;
       args.scratch = reinterpret_cast<float*>(scratch.get());
       args.out = out.data();
       digest.add(table_.attention(args));
@@ -411,7 +418,7 @@ void Examiner::functions() {
   for (std::uint32_t i = 0; i < 48; ++i) frequencies.push_back(1.0 / (1.0 + i * i));
   for (const std::uint32_t position : {0U, 1U, 7U, 4'095U, 131'071U, 1'048'575U}) {
     std::vector<float> out = unwritten<float>(frequencies.size() * 2);
-    rope_table_row(position, frequencies, out.data());
+    rope_table_row(position, frequencies, 1.0, out.data());
     angles.add(out);
   }
   answer("rope_table_row", angles);
@@ -429,6 +436,35 @@ void Examiner::functions() {
     twos.add(&value, 1);
   }
   answer("exp2_canonical", twos);
+}
+
+void Examiner::softcap() {
+  Digest digest;
+  for (const float cap : {0.5F, 30.0F, 50.0F, 65'536.0F}) {
+    std::vector<float> x = inputs_.numbers(kOdd, -20, 12);
+    table_.softcap(x.data(), kOdd, cap);
+    digest.add(x);
+  }
+  answer("softcap", digest);
+}
+
+void Examiner::capped_attention() {
+  Digest digest;
+  for (const KvLayout layout : {KvLayout{1, 96}, KvLayout{1, 256}}) {
+    std::vector<Page> all;
+    std::vector<const std::byte*> pages;
+    for (std::uint32_t p = 0; p < 3; ++p) {
+      all.push_back(aligned_bytes(layout.page_bytes()));
+      for (std::uint32_t slot = 0; slot < kPageTokens; ++slot) {
+        const std::vector<float> k = inputs_.numbers(layout.head_dim, -6, 2);
+        const std::vector<float> v = inputs_.numbers(layout.head_dim, -6, 4);
+        kScalarKernels.kv_write(layout, all.back().get(), slot, k.data(), v.data());
+      }
+      pages.push_back(all.back().get());
+    }
+    attend(layout, pages, 50.0F, digest);
+  }
+  answer("attention with a cap", digest);
 }
 
 std::string hex(std::uint64_t digest) {

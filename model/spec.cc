@@ -293,11 +293,52 @@ Status refuse_variants(const Keys& keys) {
       return keys.not_served(suffix, "is " + std::to_string(value) + "; only 0 (none) is served");
     }
   }
-  TRY(const double factor, keys.real("rope.scaling.attn_factor", 0.0, limits::kRopeScale, 1.0));
-  if (factor != 1.0) {
-    return keys.not_served("rope.scaling.attn_factor",
-                           "is " + std::to_string(factor) + "; only 1 is served");
+  return ok_status();
+}
+
+// The factor of the scaling, 1 where there is none.
+Status read_rope_factor(const Keys& keys, ModelSpec& spec) {
+  for (const std::string_view suffix : {"rope.scaling.factor", "rope.scale_linear"}) {
+    if (!keys.has(suffix)) continue;
+    TRY(const double factor, keys.file().get_float(keys.name(suffix)));
+    if (factor == 0.0) return ok_status();  // writers use 0 for "no scaling"
+    TRY(spec.rope_scale, keys.real(suffix, 1.0 / limits::kRopeScale, limits::kRopeScale));
+    return ok_status();
   }
+  return ok_status();
+}
+
+constexpr double kLn2 = 0x1.62e42fefa39efp-1;
+
+// How far YaRN stretches what is compared, for a multiplier of its logarithm.
+double yarn_magnitude(double scale, double multiplier) {
+  if (scale <= 1.0) return 1.0;
+  return 1.0 + (0.1 * multiplier) * (kernels::log2_canonical(scale) * kLn2);
+}
+
+Status read_yarn(const Keys& keys, ModelSpec& spec) {
+  constexpr double kTurnsMin = 1e-6;
+  constexpr double kTurnsMax = 1e6;
+  constexpr double kMultiplierMax = 100.0;
+  Yarn yarn;
+  TRY(yarn.context,
+      keys.integer("rope.scaling.original_context_length", 1, limits::kModelContext, spec.context));
+  const auto turns = [&](std::string_view suffix, double absent) {
+    return keys.real(suffix, kTurnsMin, kTurnsMax, absent);
+  };
+  TRY(yarn.fast_turns, turns("rope.scaling.yarn_beta_fast", yarn.fast_turns));
+  TRY(yarn.slow_turns, turns("rope.scaling.yarn_beta_slow", yarn.slow_turns));
+  TRY(const double blend, keys.real("rope.scaling.yarn_ext_factor", -2.0, 1.0, 1.0));
+  if (blend != 1.0 && blend != -1.0) {  // -1: the file does not say
+    return keys.not_served("rope.scaling.yarn_ext_factor",
+                           "is " + std::to_string(blend) + "; only 1 is served");
+  }
+  constexpr std::string_view kMultiplier = "rope.scaling.yarn_log_multiplier";
+  TRY(const double multiplier, keys.real(kMultiplier, -1.0, kMultiplierMax, 0.0));
+  if (multiplier < 0.0) return keys.bad(kMultiplier, "is below 0");
+  spec.rope_magnitude =
+      yarn_magnitude(spec.rope_scale, 1.0) / yarn_magnitude(spec.rope_scale, multiplier);
+  spec.yarn = yarn;
   return ok_status();
 }
 
@@ -308,17 +349,17 @@ Status read_rope_scale(const Keys& keys, ModelSpec& spec) {
   if (keys.has("rope.scaling.type")) {
     TRY(type, keys.file().get_string(keys.name("rope.scaling.type")));
   }
-  if (type == "none") return ok_status();
-  if (type != "linear") {
-    return keys.not_served("rope.scaling.type", "is " + quote(type) + "; served are: linear, none");
+  TRY(const double magnitude, keys.real("rope.scaling.attn_factor", 0.0, limits::kRopeScale, 1.0));
+  if (type == "linear") {
+    TRY_VOID(read_rope_factor(keys, spec));
+  } else if (type == "yarn") {
+    TRY_VOID(read_rope_factor(keys, spec));
+    TRY_VOID(read_yarn(keys, spec));
+  } else if (type != "none") {
+    return keys.not_served("rope.scaling.type",
+                           "is " + quote(type) + "; served are: linear, yarn, none");
   }
-  for (const std::string_view suffix : {"rope.scaling.factor", "rope.scale_linear"}) {
-    if (!keys.has(suffix)) continue;
-    TRY(const double factor, keys.file().get_float(keys.name(suffix)));
-    if (factor == 0.0) return ok_status();  // writers use 0 for "no scaling"
-    TRY(spec.rope_scale, keys.real(suffix, 1.0 / limits::kRopeScale, limits::kRopeScale));
-    return ok_status();
-  }
+  spec.rope_magnitude *= magnitude;
   return ok_status();
 }
 
@@ -511,6 +552,20 @@ Result<ModelSpec> read_spec(const GgufFile& file) {
   return spec;
 }
 
+// Of YaRN: pairs up to the first number keep their frequency, those from the second one on have it
+// divided. The number of turns of a pair within the context falls with its index.
+std::pair<double, double> yarn_range(const Yarn& yarn, double base, std::uint32_t width) {
+  constexpr double kTwoPi = 0x1.921fb54442d18p+2;
+  const auto index = [&](double turns) {
+    const double context = yarn.context;
+    return (width * kernels::log2_canonical(context / (turns * kTwoPi))) /
+           (2.0 * kernels::log2_canonical(base));
+  };
+  const double low = std::max(0.0, std::floor(index(yarn.fast_turns)));
+  const double high = std::min(width - 1.0, std::ceil(index(yarn.slow_turns)));
+  return {low, high};
+}
+
 // base^(-2i/d) of the pairs of a head.
 std::vector<double> powers_of(double base, std::uint32_t head_dim) {
   std::vector<double> powers(head_dim / 2);
@@ -534,12 +589,21 @@ Result<ModelSpec> ModelSpec::read(const GgufFile& file) {
   return error;
 }
 
-// The power, then the pair's own factor, then the linear scale: three roundings in this order.
+// The power, then the pair's own factor, then the scale: three roundings in this order.
 std::vector<double> ModelSpec::rope_frequencies() const {
   std::vector<double> frequencies = powers_of(rope_base, head_dim);
   for (std::size_t i = 0; i < frequencies.size(); ++i) {
     if (!rope_factors.empty()) frequencies[i] /= static_cast<double>(rope_factors[i]);
-    frequencies[i] /= rope_scale;
+    if (!yarn) frequencies[i] /= rope_scale;
+  }
+  if (!yarn) return frequencies;
+  const auto [low, high] = yarn_range(*yarn, rope_base, head_dim);
+  const double width = std::max(0.001, high - low);
+  for (std::size_t i = 0; i < frequencies.size(); ++i) {
+    const double place = (static_cast<double>(i) - low) / width;
+    const double t = std::clamp(place, 0.0, 1.0);
+    const double own = frequencies[i];
+    frequencies[i] = (own / rope_scale) * t + own * (1.0 - t);
   }
   return frequencies;
 }

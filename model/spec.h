@@ -5,6 +5,7 @@
 
 #include <cstdint>
 #include <memory>
+#include <optional>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -45,6 +46,14 @@ struct FamilyTraits {
 const FamilyTraits* find_family(std::string_view architecture);
 std::vector<std::string_view> known_families();
 
+// YaRN: slow pairs of a head turn by frequencies divided by rope_scale, fast ones by their own, and
+// those between by a mean of the two (Peng et al., "YaRN", 2023).
+struct Yarn {
+  std::uint32_t context = 0;  // that the model was trained on before
+  double fast_turns = 32.0;   // of a pair within that context; from here on it keeps its frequency
+  double slow_turns = 1.0;    // up to here its frequency is divided
+};
+
 struct ModelSpec {
   const FamilyTraits* family = nullptr;
   std::string name;
@@ -62,6 +71,8 @@ struct ModelSpec {
   float rms_epsilon = 0.0F;
   double rope_base = 10000.0;
   double rope_scale = 1.0;           // linear scaling: positions divided by it
+  std::optional<Yarn> yarn;          // how the scaling is not linear
+  double rope_magnitude = 1.0;       // of cosines and sines
   std::vector<float> rope_factors;   // head_dim / 2 divisors (rope_freqs.weight), or empty
   std::uint32_t sliding_window = 0;  // positions that a local layer sees; 0: no layer is local
   double local_rope_base = 10000.0;  // of the local layers, which have neither factors nor scale

@@ -94,8 +94,10 @@ __m256 score_octet(const Walk& walk, const std::byte* page, std::uint32_t octet)
 
 void score(Walk& walk) {
   __m256 maxima = _mm256_set1_ps(-__builtin_inff());
+  const Softcap cap(walk.args.score_cap * kLog2E);
   for (std::uint32_t octet = 0; octet < walk.pages * 4; ++octet) {
-    const __m256 scores = score_octet(walk, walk.head_page(octet / 4), octet % 4);
+    __m256 scores = score_octet(walk, walk.head_page(octet / 4), octet % 4);
+    if (walk.args.score_cap > 0.0F) scores = cap(scores);
     const __m256 seen = _mm256_castsi256_ps(walk.visible(octet));
     maxima = _mm256_blendv_ps(maxima, _mm256_max_ps(maxima, scores), seen);
     _mm256_storeu_ps(walk.args.scratch + octet * 8, scores);

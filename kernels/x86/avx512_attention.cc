@@ -94,6 +94,10 @@ void score_half(const Pass& pass, std::uint32_t page, std::uint32_t half, __m512
       scores[h] = _mm512_fmadd_ps(_mm512_cvtepi32_ps(dots[h]), unit, scores[h]);
     }
   }
+  if (pass.args.score_cap > 0.0F) {
+    const Softcap cap(pass.args.score_cap * kLog2E);
+    for (std::uint32_t h = 0; h < heads; ++h) scores[h] = cap(scores[h]);
+  }
   const __mmask16 visible = pass.visible(page, half);
 #pragma GCC unroll 4
   for (std::uint32_t h = 0; h < heads; ++h) {

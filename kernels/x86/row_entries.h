@@ -155,6 +155,14 @@ void rope(float* x, std::uint32_t heads, std::uint32_t head_dim, RopeStyle style
   }
 }
 
+void softcap(float* x, std::uint32_t n, float cap) {
+  check_softcap(cap);
+  const Softcap capped(cap);
+  std::uint32_t i = 0;
+  for (; i + kLanes <= n; i += kLanes) store(x + i, capped(load(x + i)));
+  for (; i < n; ++i) x[i] = softcap_of(x[i], cap, softcap_rate(cap));
+}
+
 constexpr Kernels table(std::string_view name, decltype(Kernels::matmul) matmul,
                         decltype(Kernels::matmul_partial) matmul_partial) {
   return {
@@ -169,6 +177,7 @@ constexpr Kernels table(std::string_view name, decltype(Kernels::matmul) matmul,
       .rope = rope,
       .kv_write = vectors::kv_write,
       .attention = vectors::attention,
+      .softcap = softcap,
       .add = add,
       .residual_round = residual_round,
       .residual_expand = residual_expand,

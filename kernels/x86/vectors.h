@@ -16,3 +16,23 @@ namespace vectors = avx2;
 using namespace avx2;  // NOLINT: one set of vectors a file
 }  // namespace hearth::kernels
 #endif
+
+#if defined(__AVX2__) && defined(__FMA__) && defined(__F16C__)
+namespace hearth::kernels {
+namespace {
+
+class Softcap {
+ public:
+  explicit Softcap(float cap)
+      : cap_(splat(cap)), twice_(splat(cap + cap)), rate_(splat(softcap_rate(cap))) {}
+  Floats operator()(Floats x) const { return cap_ - twice_ / (splat(1.0F) + exp2_of(x * rate_)); }
+
+ private:
+  Floats cap_;
+  Floats twice_;
+  Floats rate_;
+};
+
+}  // namespace
+}  // namespace hearth::kernels
+#endif

@@ -142,12 +142,14 @@ Forward::Forward(Setup setup)
   const std::uint32_t widest = std::max({spec_.hidden, wide_, spec_.feed_forward});
   bits_ = AlignedBuffer<std::uint16_t>(rows * spec_.hidden);
   x_ = AlignedBuffer<float>(rows * spec_.hidden);
-  angles_ = {spec_.rope_frequencies(), AlignedBuffer<float>(rows * spec_.head_dim)};
+  angles_ = {spec_.rope_frequencies(), spec_.rope_magnitude,
+             AlignedBuffer<float>(rows * spec_.head_dim)};
   bool local = false;
   for (std::uint32_t i = setup_.layers.begin; i < setup_.layers.end; ++i)
     local |= spec_.is_local(i);
   if (local) {
-    local_angles_ = {spec_.local_rope_frequencies(), AlignedBuffer<float>(rows * spec_.head_dim)};
+    local_angles_ = {spec_.local_rope_frequencies(), 1.0,
+                     AlignedBuffer<float>(rows * spec_.head_dim)};
   }
   query_ = AlignedBuffer<float>(rows * wide_);
   key_ = AlignedBuffer<float>(rows * narrow_);
@@ -231,7 +233,7 @@ void Forward::enter(std::uint32_t row) {
   }
   for (Angles* angles : {&angles_, &local_angles_}) {
     if (angles->frequencies.empty()) continue;
-    kernels::rope_table_row(rows_[row].position, angles->frequencies,
+    kernels::rope_table_row(rows_[row].position, angles->frequencies, angles->magnitude,
                             angles->cos_sin.data() + std::size_t{row} * spec_.head_dim);
   }
 }

@@ -88,6 +88,7 @@ class Forward final : public StageForward {
   // Frequencies of the pairs of a head, and their cosines and sines at the position of each row.
   struct Angles {
     std::vector<double> frequencies;
+    double magnitude = 1.0;
     AlignedBuffer<float> cos_sin;  // (rows, head_dim)
   };
   struct Product {

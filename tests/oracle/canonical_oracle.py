@@ -68,6 +68,15 @@ def small_cases():
                                                  rope_scaling=("rope.scale_linear", ""))
     cases["llama, scaling none"] = Shape(rope_scale=3.0,
                                          rope_scaling=("rope.scaling.factor", "none"))
+    stretched = Shape(rope_scale=16.0, rope_scaling=("rope.scaling.factor", "yarn"),
+                      numbers={"rope.scaling.original_context_length": 40})
+    cases["llama, yarn"] = stretched
+    cases["llama, yarn, every key"] = stretched.but(
+        rope_base=500000.0, head_dim=64, layer_type="Q4_1", rope_factors=True,
+        floats={"rope.scaling.yarn_beta_fast": 4.0, "rope.scaling.yarn_beta_slow": 0.25,
+                "rope.scaling.yarn_log_multiplier": 0.7, "rope.scaling.attn_factor": 1.1})
+    cases["qwen3, yarn that does not stretch"] = stretched.but(family="qwen3", rope_scale=0.5,
+                                                               numbers={})
     cases["llama, very hostile"] = Shape(layer_type="Q4_1", hostile=0.6)
     cases["llama K, very hostile"] = wide("Q2_K", hostile=0.6)
     cases["llama, ties in quantising"] = Shape(ties=True, layer_type="Q4_1")

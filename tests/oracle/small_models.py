@@ -46,6 +46,8 @@ class Shape:
     ffn_scale: float = 1.0   # of the norm before the feed-forward of layer 1
     ties: bool = False       # halves to even decide how the first activations are quantised
     types: dict = field(default_factory=dict)  # part of a tensor's name -> type
+    floats: dict = field(default_factory=dict)  # more keys
+    numbers: dict = field(default_factory=dict)
     poison: tuple = ()       # (tensor, field, fp16 bits): one block of it
 
     def but(self, **changes):
@@ -201,6 +203,10 @@ def _keys(w, shape):
         w.add_float32(A + key, shape.rope_scale)
         if kind:
             w.add_string(A + "rope.scaling.type", kind)
+    for key, value in shape.floats.items():
+        w.add_float32(A + key, value)
+    for key, value in shape.numbers.items():
+        w.add_uint32(A + key, value)
     if shape.family == "gemma3":
         w.add_uint32(A + "attention.sliding_window", shape.window)
     if shape.experts:

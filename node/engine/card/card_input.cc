@@ -79,9 +79,10 @@ void CardInput::fill_angles(std::span<const ForwardRow> rows) {
   pool_.parallel_for(rows_, 16, [&](std::uint32_t begin, std::uint32_t end, unsigned) {
     for (std::uint32_t i = begin; i < end; ++i) {
       const std::size_t at = std::size_t{i} * stage_.spec().head_dim;
-      kernels::rope_table_row(rows[i].position, frequencies_, to.angles + at);
+      kernels::rope_table_row(rows[i].position, frequencies_, stage_.spec().rope_magnitude,
+                              to.angles + at);
       if (local_frequencies_.empty()) continue;
-      kernels::rope_table_row(rows[i].position, local_frequencies_, to.local_angles + at);
+      kernels::rope_table_row(rows[i].position, local_frequencies_, 1.0, to.local_angles + at);
     }
   });
 }

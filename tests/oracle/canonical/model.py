@@ -69,12 +69,20 @@ class Model:
 
     def _read_frequencies(self):
         base = float(self.key("rope.freq_base", 1000000.0 if self.A == "gemma3" else 10000.0))
-        scale = 1.0
-        if self.key("rope.scaling.type", "linear") == "linear":
+        scale, yarn, kind = 1.0, None, self.key("rope.scaling.type", "linear")
+        self.magnitude = float(self.key("rope.scaling.attn_factor", 1.0))
+        if kind in ("linear", "yarn"):
             factor = self.key("rope.scaling.factor", self.key("rope.scale_linear", 0.0))
             scale = float(factor) or 1.0
+        if kind == "yarn":
+            yarn = angles.Yarn(
+                int(self.key("rope.scaling.original_context_length", self.context)),
+                float(self.key("rope.scaling.yarn_beta_fast", 32.0)),
+                float(self.key("rope.scaling.yarn_beta_slow", 1.0)))
+            multiplier = float(self.key("rope.scaling.yarn_log_multiplier", 0.0))
+            self.magnitude = angles.yarn_magnitude(scale, multiplier) * self.magnitude
         factors = self.vector("rope_freqs.weight") if "rope_freqs.weight" in self.tensors else None
-        self.frequencies = angles.frequencies(self.head_dim, base, factors, scale)
+        self.frequencies = angles.frequencies(self.head_dim, base, factors, scale, yarn)
         self.local_frequencies, self.window = self.frequencies, None
         if self.A == "gemma3":
             local = float(self.key("rope.freq_base_swa", 10000.0))
@@ -125,8 +133,8 @@ class Sequence:
         x, h = self._residual(v)
         for position, token in zip(positions, tokens):
             self.hashes[0, int(position)] = hashes.token_in(int(position), token)
-        tables = {id(f): angles.table(positions, f)
-                  for f in (model.frequencies, model.local_frequencies)}
+        tables = {id(f): angles.table(positions, f, model.magnitude if whole else 1.0)
+                  for f, whole in ((model.local_frequencies, False), (model.frequencies, True))}
         for i in range(model.layers):
             x, h = self._layer(i, x, positions, tables)
             for row, position in enumerate(positions):

@@ -163,7 +163,7 @@ TEST(Angles, SineAndCosineAreWithinAFloatRounding) {
     const auto position = static_cast<std::uint32_t>(random() % 1'048'576);
     const std::array<double, 1> frequency = {std::pow(10.0, exponents(random))};
     std::array<float, 2> pair{};
-    rope_table_row(position, frequency, pair.data());
+    rope_table_row(position, frequency, 1.0, pair.data());
     const double angle = position * frequency[0];
     ASSERT_NEAR(pair[0], std::cos(angle), 0x1p-25 + 1e-10) << angle;
     ASSERT_NEAR(pair[1], std::sin(angle), 0x1p-25 + 1e-10) << angle;
@@ -173,8 +173,30 @@ TEST(Angles, SineAndCosineAreWithinAFloatRounding) {
 TEST(Angles, PositionZeroDoesNotTurn) {
   const std::array<double, 2> frequencies = {1.0, 0.25};
   std::array<float, 4> row{};
-  rope_table_row(0, frequencies, row.data());
+  rope_table_row(0, frequencies, 1.0, row.data());
   EXPECT_EQ(row, (std::array<float, 4>{1.0F, 0.0F, 1.0F, 0.0F}));
+}
+
+TEST(Angles, TheMagnitudeScalesBoth) {
+  const std::array<double, 1> frequency = {0.75};
+  std::array<float, 2> plain{};
+  std::array<float, 2> twice{};
+  rope_table_row(9, frequency, 1.0, plain.data());
+  rope_table_row(9, frequency, 2.0, twice.data());
+  EXPECT_EQ(twice[0], 2.0F * plain[0]);
+  EXPECT_EQ(twice[1], 2.0F * plain[1]);
+}
+
+TEST(Angles, LogarithmIsAccurateToFifteenDigits) {
+  for (const double x : {0x1p-1060, 1e-300, 0.3, 0.99, 1.001, 2.718281828, 40.0, 4096.0, 1e12}) {
+    EXPECT_NEAR(log2_canonical(x), std::log2(x), 4e-16 * std::max(1.0, std::abs(std::log2(x))))
+        << x;
+  }
+  EXPECT_EQ(log2_canonical(1.0), 0.0);
+  EXPECT_EQ(log2_canonical(32.0), 5.0);
+  for (const double bad : {0.0, -1.0, HUGE_VAL, std::nan("")}) {
+    EXPECT_TRUE(std::isnan(log2_canonical(bad)));
+  }
 }
 
 TEST(Angles, PowerIsAccurateToFifteenDigits) {
@@ -200,6 +222,22 @@ TEST(Angles, PowerIsDefinedAtTheEnds) {
   EXPECT_TRUE(std::isnan(pow_canonical(2.0, INFINITY)));
   EXPECT_TRUE(std::isnan(pow_canonical(2.0, NAN)));
   EXPECT_NEAR(pow_canonical(0x1p-1060, 0.5), 0x1p-530, 0x1p-570);
+}
+
+TEST(Softcap, EveryTableIsCloseToTheTangent) {
+  for (const float cap : {1.0F, 30.0F, 50.0F}) {
+    std::vector<float> x;
+    for (int i = -4000; i <= 4000; ++i) x.push_back(static_cast<float>(i) * 0.11F);
+    x.insert(x.end(), {0.0F, -0.0F, 3e38F, -3e38F, 1e-40F});
+    const std::vector<float> before = x;
+    for (const Kernels* table : available_kernels()) {
+      x = before;
+      table->softcap(x.data(), static_cast<std::uint32_t>(x.size()), cap);
+      for (std::size_t i = 0; i < x.size(); ++i) {
+        ASSERT_NEAR(x[i], cap * std::tanh(double{before[i]} / cap), cap * 0x1p-22) << before[i];
+      }
+    }
+  }
 }
 
 }  // namespace

@@ -354,7 +354,7 @@ TEST(Rope, EveryTableComputesTheSameBits) {
           frequencies[i] = pow_canonical(1e5, -2.0 * static_cast<double>(i) / head_dim);
         }
         std::vector<float> table_row(head_dim);
-        rope_table_row(position, frequencies, table_row.data());
+        rope_table_row(position, frequencies, 1.0, table_row.data());
         const std::vector<float> x = wild(random, std::size_t{3} * head_dim, -30, 30);
         std::vector<float> expected = x;
         scalar_table().rope(expected.data(), 3, head_dim, style, table_row.data());
@@ -376,7 +376,7 @@ TEST(Rope, TurnsEachPairByItsAngle) {
       std::vector<double> frequencies(d / 2);
       for (std::uint32_t i = 0; i < d / 2; ++i) frequencies[i] = std::pow(1e4, -2.0 * i / d);
       std::vector<float> table_row(d);
-      rope_table_row(77, frequencies, table_row.data());
+      rope_table_row(77, frequencies, 1.0, table_row.data());
       const std::vector<float> x = normals(random, d);
       std::vector<float> out = x;
       table->rope(out.data(), 1, d, style, table_row.data());

@@ -186,6 +186,19 @@ TEST(SelfTest, EveryOtherWrongEntryIsNamed) {
       return good;
     };
   });
+  refused("attention with a cap", [](Kernels& k) {
+    k.attention = [](const AttentionArgs& args) {
+      const bool good = right().attention(args);
+      if (args.score_cap > 0.0F) flip(args.out[0]);
+      return good;
+    };
+  });
+  refused("softcap", [](Kernels& k) {
+    k.softcap = [](float* x, std::uint32_t n, float cap) {
+      right().softcap(x, n, cap);
+      flip(x[n - 1]);
+    };
+  });
   refused("add", [](Kernels& k) {
     k.add = [](float* x, const float* y, std::uint32_t n) {
       right().add(x, y, n);

@@ -239,14 +239,68 @@ TEST(SpecRefusal, RopeScaling) {
   EXPECT_EQ(linear.read()->rope_scale, 4.0);
   linear.keys["llama.rope.scaling.type"] = value(std::string("none"));
   EXPECT_EQ(linear.read()->rope_scale, 1.0);
-  expect_refusal(with_key("llama.rope.scaling.type", value(std::string("yarn"))),
-                 "is 'yarn'; served are: linear, none");
+  expect_refusal(with_key("llama.rope.scaling.type", value(std::string("su"))),
+                 "is 'su'; served are: linear, yarn, none");
   EXPECT_EQ(code_with_key("llama.rope.scaling.type", value(std::string("longrope"))),
             ErrorCode::kUnsupported);
   for (const float bad : {std::numeric_limits<float>::quiet_NaN(), -2.0F, 1e9F}) {
     expect_refusal(with_key("llama.rope.scaling.factor", value(bad)), "rope.scaling.factor' is");
   }
-  EXPECT_EQ(code_with_key("llama.rope.scaling.attn_factor", value(1.5F)), ErrorCode::kUnsupported);
+  expect_refusal(with_key("llama.rope.scaling.attn_factor", value(0.0F)), "must be above 0");
+}
+
+Model stretched() {
+  Model model;
+  model.keys["llama.rope.scaling.type"] = value(std::string("yarn"));
+  model.keys["llama.rope.scaling.factor"] = value(16.0F);
+  model.keys["llama.rope.scaling.original_context_length"] = u32(64);
+  return model;
+}
+
+std::string stretched_with(const std::string& key, AddKey add) {
+  Model model = stretched();
+  model.keys["llama.rope.scaling." + key] = std::move(add);
+  const auto spec = model.read();
+  return spec.ok() ? std::string() : spec.error().message;
+}
+
+// Against the formulas of the paper, with the library's logarithm.
+TEST(Spec, YarnStretchesTheSlowPairs) {
+  const auto spec = stretched().read();
+  ASSERT_TRUE(spec.ok()) << spec.error().message;
+  EXPECT_NEAR(spec->rope_magnitude, 1.0 + 0.1 * std::log(16.0), 1e-15);
+  const std::vector<double> frequencies = spec->rope_frequencies();
+  const auto index = [](double turns) {
+    return 32 * std::log(64 / (turns * 2 * std::acos(-1.0))) / (2 * std::log(10000.0));
+  };
+  const double low = std::max(0.0, std::floor(index(32.0)));
+  const double high = std::ceil(index(1.0));
+  ASSERT_EQ(low, 0.0);
+  ASSERT_EQ(high, 5.0);
+  for (int i = 0; i < 16; ++i) {
+    const double own = std::pow(10000.0, -i / 16.0);
+    const double divided = std::min(1.0, (i - low) / (high - low));
+    EXPECT_NEAR(frequencies[i], own / 16 * divided + own * (1 - divided), own * 1e-13) << i;
+  }
+  Model level = stretched();
+  level.keys["llama.rope.scaling.yarn_log_multiplier"] = value(1.0F);
+  level.keys["llama.rope.scaling.attn_factor"] = value(1.5F);
+  EXPECT_EQ(level.read()->rope_magnitude, 1.5);
+  level.keys["llama.rope.scaling.factor"] = value(0.5F);
+  EXPECT_EQ(level.read()->rope_magnitude, 1.5);
+}
+
+TEST(SpecRefusal, YarnOutOfRange) {
+  const float nan = std::numeric_limits<float>::quiet_NaN();
+  for (const float bad : {nan, 0.0F, -1.0F, 1e9F}) {
+    expect_refusal(stretched_with("yarn_beta_fast", value(bad)), "must be above");
+    expect_refusal(stretched_with("yarn_beta_slow", value(bad)), "must be above");
+  }
+  expect_refusal(stretched_with("yarn_log_multiplier", value(-0.5F)), "is below 0");
+  expect_refusal(stretched_with("yarn_log_multiplier", value(1e9F)), "at most 100");
+  expect_refusal(stretched_with("yarn_ext_factor", value(0.5F)), "only 1 is served");
+  EXPECT_EQ(stretched_with("yarn_ext_factor", value(-1.0F)), "");
+  expect_refusal(stretched_with("original_context_length", u32(0)), "from 1 to 1048576");
 }
 
 TEST(SpecRefusal, VariantsThatNeedOtherCode) {
