@@ -40,11 +40,13 @@ enum class WeightType : std::uint8_t {
   kQ5_K,
   kQ6_K,
   kIQ4_XS,
+  kMXFP4,
 };
-inline constexpr std::uint32_t kWeightTypes = 15;
-static_assert(kWeightTypes == static_cast<std::uint32_t>(WeightType::kIQ4_XS) + 1);
+inline constexpr std::uint32_t kWeightTypes = 16;
+static_assert(kWeightTypes == static_cast<std::uint32_t>(WeightType::kMXFP4) + 1);
 inline constexpr std::uint32_t kSuperBlock = 256;  // of the K and XS types
 inline constexpr float kWeightMax = 0x1p64F;       // magnitude of a floating weight
+inline constexpr std::uint32_t kPowerMax = 188;    // the byte of a scale 2^(byte - 128)
 
 static_assert(kSuperBlock % kBlock == 0 && kNormLanes % kBlock == 0);
 static_assert(kPageTokens % kRowGroup == 0, "keys are stored in groups of as many positions");

@@ -37,6 +37,12 @@ HEARTH_SHARED static inline float power_of_two(int n) {
   return std::bit_cast<float>(static_cast<std::uint32_t>(n + 127) << 23);
 }
 
+// 2^(e - 128) for the byte e of a scale that is a power of two, e in [0, kPowerMax]. Exact, the
+// subnormal ones too.
+HEARTH_SHARED static inline float power_scale(std::uint32_t e) {
+  return std::bit_cast<float>((e + 1) << 23) * 0.25F;
+}
+
 HEARTH_SHARED static inline float half_to_float(std::uint16_t half) {
   const std::uint32_t sign = static_cast<std::uint32_t>(half & 0x8000U) << 16;
   const std::uint32_t exponent = (half >> 10) & 0x1FU;

@@ -86,6 +86,7 @@ FileBlock read_file_block(WeightType type, const std::byte* file, std::uint32_t 
       break;
     case WeightType::kQ6_K: read_q6_k(file, b, out); break;
     case WeightType::kIQ4_XS: split_nibbles(file + 8 + 16 * b, out); break;
+    case WeightType::kMXFP4: split_nibbles(file + 1, out); break;
     case WeightType::kF32:
     case WeightType::kF16:
     case WeightType::kBF16: break;

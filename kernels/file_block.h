@@ -66,4 +66,13 @@ struct FileBlock {
 // weights.
 FileBlock read_file_block(WeightType type, const std::byte* file, std::uint32_t b);
 
+// The share 2^(e - 128) * magnitudes of a block in the sum of its row's |weights|, in units of
+// 2^-24 and rounded up to one; e at most kPowerMax. Internal linkage, as above.
+static inline unsigned __int128 power_units(std::uint32_t e, std::uint32_t magnitudes) {
+  constexpr std::uint32_t kOne = 128 - 24;  // the byte of a scale of one unit
+  if (e >= kOne) return static_cast<unsigned __int128>(magnitudes) << (e - kOne);
+  const std::uint32_t shift = kOne - e < 32 ? kOne - e : 32;
+  return (magnitudes + (std::uint64_t{1} << shift) - 1) >> shift;
+}
+
 }  // namespace hearth::kernels

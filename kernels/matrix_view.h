@@ -11,10 +11,10 @@
 
 namespace hearth::kernels {
 
-// A packed super-block holds 16 rows x 32 (or 256) columns: a header of fp16 numbers, then 1 (or 8)
+// A packed super-block holds 16 rows x 32 (or 256) columns: a header of scales, then 1 (or 8)
 // blocks of 16 rows x 32 columns. With r a row of the group, k a column of the block and
 // lane = r * 4 + k % 4:
-//   header  d[16], then m[16] or dmin[16] where the type has them;
+//   header  d[16], then m[16] or dmin[16] where the type has them; of MXFP4 the bytes e[16];
 //   block   integer scales, byte r and byte 16 + r:
 //             Q4_K, Q5_K    s, t                 IQ4_XS  s - 32 (16 bytes only)
 //             Q3_K, Q6_K    S[0], S[1] (int8)    Q2_K    S[0] + 16 T[0], S[1] + 16 T[1]
@@ -29,16 +29,19 @@ enum class BlockForm : std::uint8_t { kFloat, kOneScale, kTwoScales };
 struct WeightLayout {
   BlockForm form = BlockForm::kFloat;
   bool minimum = false;            // the type has M
-  bool codebook = false;           // a quant is an index of kCodebook
+  std::uint8_t codebook = 0;       // where a quant is an index of codebook_of(type): what is added
+                                   // to its values so that none is negative, a power of two
   std::uint8_t bits = 0;           // of a stored quant
   std::uint8_t zero = 0;           // what is added to q to store it
   std::uint8_t blocks = 1;         // of 32 columns, in a super-block
   std::uint8_t integer_bytes = 0;  // of integer scales, of a row's block of 32
   std::uint16_t file_bytes = 0;    // of a super-block of one row in the file
   std::uint16_t d_offset = 0;      // of d in them; m or dmin follows it
+  bool power = false;              // D is a power of two, held as the byte e in place of d
 
+  constexpr std::size_t scale_bytes() const { return power ? 1 : 2; }  // of a row in the header
   constexpr std::size_t header_bytes() const {
-    return form == BlockForm::kFloat ? 0 : (minimum ? 2U : 1U) * kRowGroup * 2U;
+    return form == BlockForm::kFloat ? 0 : (minimum ? 2U : 1U) * kRowGroup * scale_bytes();
   }
   constexpr std::size_t quant_bytes() const {
     return form == BlockForm::kFloat ? std::size_t{kRowGroup} * file_bytes
@@ -54,21 +57,22 @@ struct WeightLayout {
 constexpr WeightLayout layout_of(WeightType type) {
   using enum BlockForm;
   switch (type) {  // form, M, codebook, bits, zero, blocks, integers, file bytes, d
-    case WeightType::kF32: return {kFloat, false, false, 0, 0, 1, 0, 128, 0};
-    case WeightType::kF16: return {kFloat, false, false, 0, 0, 1, 0, 64, 0};
-    case WeightType::kBF16: return {kFloat, false, false, 0, 0, 1, 0, 64, 0};
-    case WeightType::kQ8_0: return {kOneScale, false, false, 8, 128, 1, 0, 34, 0};
-    case WeightType::kQ4_0: return {kOneScale, false, false, 4, 8, 1, 0, 18, 0};
-    case WeightType::kQ4_1: return {kOneScale, true, false, 4, 0, 1, 0, 20, 0};
-    case WeightType::kQ5_0: return {kOneScale, false, false, 5, 16, 1, 0, 22, 0};
-    case WeightType::kQ5_1: return {kOneScale, true, false, 5, 0, 1, 0, 24, 0};
-    case WeightType::kIQ4_NL: return {kOneScale, false, true, 4, 0, 1, 0, 18, 0};
-    case WeightType::kQ2_K: return {kTwoScales, true, false, 2, 0, 8, 2, 84, 80};
-    case WeightType::kQ3_K: return {kTwoScales, false, false, 3, 4, 8, 2, 110, 108};
-    case WeightType::kQ4_K: return {kOneScale, true, false, 4, 0, 8, 2, 144, 0};
-    case WeightType::kQ5_K: return {kOneScale, true, false, 5, 0, 8, 2, 176, 0};
-    case WeightType::kQ6_K: return {kTwoScales, false, false, 6, 32, 8, 2, 210, 208};
-    case WeightType::kIQ4_XS: return {kOneScale, false, true, 4, 0, 8, 1, 136, 0};
+    case WeightType::kF32: return {kFloat, false, 0, 0, 0, 1, 0, 128, 0};
+    case WeightType::kF16: return {kFloat, false, 0, 0, 0, 1, 0, 64, 0};
+    case WeightType::kBF16: return {kFloat, false, 0, 0, 0, 1, 0, 64, 0};
+    case WeightType::kQ8_0: return {kOneScale, false, 0, 8, 128, 1, 0, 34, 0};
+    case WeightType::kQ4_0: return {kOneScale, false, 0, 4, 8, 1, 0, 18, 0};
+    case WeightType::kQ4_1: return {kOneScale, true, 0, 4, 0, 1, 0, 20, 0};
+    case WeightType::kQ5_0: return {kOneScale, false, 0, 5, 16, 1, 0, 22, 0};
+    case WeightType::kQ5_1: return {kOneScale, true, 0, 5, 0, 1, 0, 24, 0};
+    case WeightType::kIQ4_NL: return {kOneScale, false, 128, 4, 0, 1, 0, 18, 0};
+    case WeightType::kQ2_K: return {kTwoScales, true, 0, 2, 0, 8, 2, 84, 80};
+    case WeightType::kQ3_K: return {kTwoScales, false, 0, 3, 4, 8, 2, 110, 108};
+    case WeightType::kQ4_K: return {kOneScale, true, 0, 4, 0, 8, 2, 144, 0};
+    case WeightType::kQ5_K: return {kOneScale, true, 0, 5, 0, 8, 2, 176, 0};
+    case WeightType::kQ6_K: return {kTwoScales, false, 0, 6, 32, 8, 2, 210, 208};
+    case WeightType::kIQ4_XS: return {kOneScale, false, 128, 4, 0, 8, 1, 136, 0};
+    case WeightType::kMXFP4: return {kOneScale, false, 16, 4, 0, 1, 0, 17, 0, true};
   }
   return {};
 }
@@ -82,7 +86,7 @@ constexpr bool layouts_agree() {
     if (layout.file_bytes == 0 || layout.super_bytes() < std::size_t{kRowGroup} * layout.file_bytes)
       return false;
     if (layout.form != BlockForm::kFloat &&
-        layout.d_offset + (layout.minimum ? 4U : 2U) > layout.file_bytes)
+        layout.d_offset + (layout.minimum ? 2 : 1) * layout.scale_bytes() > layout.file_bytes)
       return false;
     if (layout.block_bytes() % kRowGroup != 0) return false;
   }
@@ -92,6 +96,14 @@ static_assert(layouts_agree());
 
 inline constexpr std::int8_t kCodebook[16] = {-127, -104, -83, -65, -49, -35, -22, -10,
                                               1,    13,   25,  38,  53,  69,  89,  113};
+inline constexpr std::int8_t kFloatCodebook[16] = {0, 1,  2,  3,  4,  6,  8,  12,
+                                                   0, -1, -2, -3, -4, -6, -8, -12};
+
+// 16 values; null for a type without a codebook.
+constexpr const std::int8_t* codebook_of(WeightType type) {
+  if (layout_of(type).codebook == 0) return nullptr;
+  return type == WeightType::kMXFP4 ? kFloatCodebook : kCodebook;
+}
 
 struct MatrixView {
   WeightType type;

@@ -74,8 +74,9 @@ void place_quants(std::uint8_t bits, const FileBlock& block, std::byte* out) {
 void place_super_block(WeightType type, const WeightLayout& layout, const std::byte* file,
                        std::uint32_t row, std::byte* packed, RowMagnitude& magnitude) {
   const std::byte* scales = file + layout.d_offset;
-  std::memcpy(packed + row * 2, scales, 2);
-  if (layout.minimum) std::memcpy(packed + (kRowGroup + row) * 2, scales + 2, 2);
+  const std::size_t width = layout.scale_bytes();
+  std::memcpy(packed + row * width, scales, width);
+  if (layout.minimum) std::memcpy(packed + (kRowGroup + row) * width, scales + width, width);
   std::byte* out = packed + layout.header_bytes();
   for (std::uint32_t b = 0; b < layout.blocks; ++b, out += layout.block_bytes()) {
     const FileBlock block = read_file_block(type, file, b);

@@ -102,13 +102,15 @@ RowBlock read_row_block(WeightType type, const std::byte* group, std::uint32_t b
     read_floats(type, block, row, out);
     return out;
   }
-  out.scale = read_half(header + row * 2);
+  out.scale = layout.power ? power_scale(std::to_integer<std::uint32_t>(header[row]))
+                           : read_half(header + row * 2);
   if (layout.minimum) out.minimum = read_half(header + (kRowGroup + row) * 2);
   if (layout.integer_bytes != 0) read_integer_scales(layout, block + row, out);
   const std::byte* quants = block + kRowGroup * layout.integer_bytes + row * 4;
+  const std::int8_t* codebook = codebook_of(type);
   for (std::uint32_t k = 0; k < kBlock; ++k) {
     const std::int32_t stored = stored_quant(layout.bits, quants, k);
-    out.quants[k] = layout.codebook ? kCodebook[stored] : stored - layout.zero;
+    out.quants[k] = codebook != nullptr ? codebook[stored] : stored - layout.zero;
   }
   return out;
 }

@@ -28,7 +28,8 @@ constexpr KnownAnswer kAnswers[] = {
 
 constexpr std::array<std::string_view, kWeightTypes> kTypeNames = {
     "F32",    "F16",  "BF16", "Q8_0", "Q4_0", "Q4_1", "Q5_0",  "Q5_1",
-    "IQ4_NL", "Q2_K", "Q3_K", "Q4_K", "Q5_K", "Q6_K", "IQ4_XS"};
+    "IQ4_NL", "Q2_K", "Q3_K", "Q4_K", "Q5_K", "Q6_K", "IQ4_XS", "MXFP4"};
+constexpr std::uint32_t kFirstTypes = 15;  // those that share inputs with the other entries
 
 constexpr std::uint32_t kRows = 21;              // of a weight matrix: a padded group
 constexpr std::uint32_t kTokens[] = {1, 3, 37};  // rows of activations
@@ -38,6 +39,7 @@ constexpr std::uint32_t kOdd = 803;              // of what takes any width
 // Inputs, from integers alone.
 class Inputs {
  public:
+  explicit Inputs(std::uint64_t seed = 1) : random_(seed) {}
   std::uint32_t bits() { return static_cast<std::uint32_t>(random_.next() >> 32); }
 
   // Of either sign, with a magnitude in [2^low, 2^(high + 1)).
@@ -64,7 +66,7 @@ class Inputs {
   }
 
  private:
-  SeededRandom random_{1};
+  SeededRandom random_;
 };
 
 class Digest {
@@ -144,7 +146,10 @@ class Examiner {
   explicit Examiner(const Kernels& table) : table_(table) {}
 
   Result<std::vector<Answer>> run() {
-    for (std::uint32_t i = 0; i < kWeightTypes; ++i) TRY_VOID(weights(static_cast<WeightType>(i)));
+    for (std::uint32_t i = 0; i < kWeightTypes; ++i) {
+      Inputs own(i);  // of types that came later, so that all other answers stay
+      TRY_VOID(weights(static_cast<WeightType>(i), i < kFirstTypes ? inputs_ : own));
+    }
     rows();
     norms();
     gated("swiglu_quantize", table_.swiglu_quantize);
@@ -163,7 +168,7 @@ class Examiner {
     answers_.push_back({std::move(name), digest.finish()});
   }
 
-  Status weights(WeightType type);
+  Status weights(WeightType type, Inputs& inputs);
   void products(const PackedMatrix& matrix, const Quantized& x, Digest& whole, Digest& parts);
   void rows();
   void norms();
@@ -203,23 +208,27 @@ Bytes file_blocks(Inputs& inputs, WeightType type, std::uint32_t cols) {
           step);
       continue;
     }
+    if (layout.power) {  // any that is not refused
+      put(&bytes[at + layout.d_offset], inputs.bits() % (kPowerMax + 1), 1);
+      continue;
+    }
     put(&bytes[at + layout.d_offset], inputs.half(), 2);
     if (layout.minimum) put(&bytes[at + layout.d_offset + 2U], inputs.half(), 2);
   }
   return bytes;
 }
 
-Status Examiner::weights(WeightType type) {
+Status Examiner::weights(WeightType type, Inputs& inputs) {
   const std::string name(kTypeNames[static_cast<std::size_t>(type)]);
   const std::uint32_t cols = kCols / layout_of(type).columns() * layout_of(type).columns();
   TRY(const PackedMatrix matrix,
-      PackedMatrix::pack(type, kRows, cols, file_blocks(inputs_, type, cols)));
+      PackedMatrix::pack(type, kRows, cols, file_blocks(inputs, type, cols)));
   Digest whole;
   Digest parts;
   for (const std::uint32_t tokens : kTokens) {
     Quantized x(tokens, cols);
     for (std::uint32_t t = 0; t < tokens; ++t) {
-      kScalarKernels.quantize(inputs_.numbers(cols).data(), x.view, t);
+      kScalarKernels.quantize(inputs.numbers(cols).data(), x.view, t);
     }
     products(matrix, x, whole, parts);
   }

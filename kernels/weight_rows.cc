@@ -25,12 +25,13 @@ std::uint64_t half_units(std::uint16_t half) {
 }
 
 // Sum of |q| over the quads [begin, end).
-std::uint32_t magnitudes(const WeightLayout& layout, const FileBlock& block, std::uint32_t begin,
+std::uint32_t magnitudes(WeightType type, const FileBlock& block, std::uint32_t begin,
                          std::uint32_t end) {
+  const std::int8_t* codebook = codebook_of(type);
   std::uint32_t sum = 0;
   for (std::uint32_t i = begin * 4; i < end * 4; ++i) {
     const int stored = static_cast<int>((block.quads[i / 4] >> (i % 4 * 8)) & 0xFFU);
-    const int q = layout.codebook ? kCodebook[stored] : stored - layout.zero;
+    const int q = codebook != nullptr ? codebook[stored] : stored - layout_of(type).zero;
     sum += static_cast<std::uint32_t>(std::abs(q));
   }
   return sum;
@@ -41,16 +42,17 @@ std::uint32_t magnitude_of_scale(std::uint8_t scale) {
 }
 
 // The share of one block in S, in units of 2^-24.
-std::uint64_t block_units(const WeightLayout& layout, const FileBlock& block, std::uint64_t d,
+std::uint64_t block_units(WeightType type, const FileBlock& block, std::uint64_t d,
                           std::uint64_t m) {
+  const WeightLayout layout = layout_of(type);
   if (layout.form == BlockForm::kTwoScales) {
     const std::uint64_t low =
-        magnitude_of_scale(block.integers.scales[0]) * magnitudes(layout, block, 0, 4);
+        magnitude_of_scale(block.integers.scales[0]) * magnitudes(type, block, 0, 4);
     const std::uint64_t high =
-        magnitude_of_scale(block.integers.scales[1]) * magnitudes(layout, block, 4, 8);
+        magnitude_of_scale(block.integers.scales[1]) * magnitudes(type, block, 4, 8);
     return d * (low + high) + m * 16 * (block.integers.minimums[0] + block.integers.minimums[1]);
   }
-  const std::uint64_t sum = magnitudes(layout, block, 0, 8);
+  const std::uint64_t sum = magnitudes(type, block, 0, 8);
   if (layout.blocks == 1) return d * sum + m * kBlock;
   return d * magnitude_of_scale(block.integers.scales[0]) * sum +
          m * block.integers.minimums[0] * kBlock;
@@ -105,6 +107,12 @@ Status check_weight_bytes(WeightType type, std::uint32_t rows, std::uint32_t col
 
 Error refused_weight(WeightType type, std::uint32_t row, std::uint32_t block) {
   const bool floats = layout_of(type).form == BlockForm::kFloat;
+  if (layout_of(type).power) {
+    return Error::invalid("the scale of block " + std::to_string(block) + " of row " +
+                          std::to_string(row) +
+                          " of a weight matrix is above 2^60 (its byte must be at most " +
+                          std::to_string(kPowerMax) + ")");
+  }
   return Error::invalid(std::string(floats ? "a value" : "the scale") + " of block " +
                         std::to_string(block) + " of row " + std::to_string(row) +
                         " of a weight matrix is not finite" + (floats ? " or above 2^64" : ""));
@@ -120,6 +128,10 @@ bool RowMagnitude::add(const std::byte* file) {
     }
     return true;
   }
+  if (layout_.power) {
+    power_ = std::to_integer<std::uint32_t>(file[layout_.d_offset]);
+    return power_ <= kPowerMax;
+  }
   const std::uint16_t d = read_half(file + layout_.d_offset);
   const std::uint16_t m = layout_.minimum ? read_half(file + layout_.d_offset + 2) : 0;
   d_ = half_units(d);
@@ -127,7 +139,13 @@ bool RowMagnitude::add(const std::byte* file) {
   return half_is_finite(d) && half_is_finite(m);
 }
 
-void RowMagnitude::add(const FileBlock& block) { units_ += block_units(layout_, block, d_, m_); }
+void RowMagnitude::add(const FileBlock& block) {
+  if (layout_.power) {
+    units_ += power_units(power_, magnitudes(type_, block, 0, 8));
+  } else {
+    units_ += block_units(type_, block, d_, m_);
+  }
+}
 
 std::int32_t RowMagnitude::exponent(std::uint32_t cols) const {
   return layout_.form == BlockForm::kFloat ? floating_exponent(largest_, cols)

@@ -41,7 +41,8 @@ class RowMagnitude {
   unsigned __int128 units_ = 0;  // of 2^-24
   std::uint64_t d_ = 0;          // of the super-block, in these units
   std::uint64_t m_ = 0;
-  float largest_ = 0.0F;  // of floating weights
+  std::uint32_t power_ = 0;  // of a block whose scale is a power of two
+  float largest_ = 0.0F;     // of floating weights
 };
 
 }  // namespace hearth::kernels

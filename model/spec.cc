@@ -654,6 +654,7 @@ Result<kernels::WeightType> weight_type(TensorType type, std::string_view tensor
     case TensorType::kQ5_K: return kernels::WeightType::kQ5_K;
     case TensorType::kQ6_K: return kernels::WeightType::kQ6_K;
     case TensorType::kIQ4_XS: return kernels::WeightType::kIQ4_XS;
+    case TensorType::kMXFP4: return kernels::WeightType::kMXFP4;
     default: break;
   }
   return unsupported("tensor " + quote(tensor) + " is of type " +

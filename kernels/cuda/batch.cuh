@@ -46,7 +46,7 @@ HEARTH_DEVICE void fragment_of(Global<const std::byte> tile, std::uint32_t row, 
   if constexpr (bits == 8) {
     quads[0] = word(8 * b, c);
     quads[1] = word(8 * b + 4, c);
-  } else if constexpr (R::kLayout.codebook) {
+  } else if constexpr (R::kLayout.codebook != 0) {
     const std::uint32_t first = R::kPlaces.nibbles + 4 * b;
     quads[0] = look_up(word(first, c / 2) >> (c % 2 * 16));
     quads[1] = look_up(word(first, 2 + c / 2) >> (c % 2 * 16));

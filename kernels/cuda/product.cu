@@ -99,13 +99,14 @@ const char* run_dequantize(const CardMatrix& w, const std::uint32_t* rows, std::
 // Calls `run.operator()<type>()`.
 template <std::uint32_t kFirst = 0, typename Run>
 const char* for_type(WeightType type, Run run) {
-  if constexpr (kFirst + 1 < kWeightTypes) {
+  if constexpr (kFirst + 1 < kTileTypes) {
     if (type != static_cast<WeightType>(kFirst)) return for_type<kFirst + 1>(type, run);
   }
   return run.template operator()<static_cast<WeightType>(kFirst)>();
 }
 
 Status check_matrix(const CardMatrix& w) {
+  REQUIRE(has_tiles(w.type), "no GPU computes this type of weights");
   REQUIRE(w.rows > 0 && w.cols > 0 && w.cols % layout_of(w.type).columns() == 0,
           "a weight matrix of " + std::to_string(w.rows) + " x " + std::to_string(w.cols) +
               ", a shape that its type does not allow");

@@ -13,7 +13,7 @@ constexpr std::uint32_t kWordsMost = 53;
 
 // Every record ends with its d, and is as long as the super-block in the file.
 constexpr bool records_fit() {
-  for (std::uint32_t i = 0; i < kWeightTypes; ++i) {
+  for (std::uint32_t i = 0; i < kTileTypes; ++i) {
     const auto type = static_cast<WeightType>(i);
     const WeightLayout layout = layout_of(type);
     if (layout.form == BlockForm::kFloat) continue;
@@ -39,10 +39,10 @@ void place_quants(const WeightLayout& layout, const RecordLayout& record, const 
     shift = 4;
     for (std::uint32_t g = 0; g < 4; ++g) {
       std::uint32_t word = 0;
-      for (std::uint32_t j = 0; j < 8 && layout.codebook; ++j) {
+      for (std::uint32_t j = 0; j < 8 && layout.codebook != 0; ++j) {
         word |= (block.quads[2 * g + j / 4] >> (8 * (j % 4)) & 15U) << (4 * j);
       }
-      if (!layout.codebook) {
+      if (layout.codebook == 0) {
         word = (block.quads[g] & 0x0F0F0F0FU) | (block.quads[g + 4] & 0x0F0F0F0FU) << 4;
       }
       words[record.nibbles + 4 * b + g] = word;
@@ -108,6 +108,7 @@ TileShape tile_shape(WeightType type, std::uint32_t rows, std::uint32_t cols) {
 
 Status pack_tiles(WeightType type, std::uint32_t rows, std::uint32_t cols, ByteSpan blocks,
                   MutableByteSpan tiles, std::span<std::int32_t> exponents) {
+  REQUIRE(has_tiles(type), "no GPU computes this type of weights");
   TRY_VOID(check_weight_shape(type, rows, cols));
   TRY_VOID(check_weight_bytes(type, rows, cols, blocks.size()));
   const TileShape shape = tile_shape(type, rows, cols);

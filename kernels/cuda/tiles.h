@@ -40,6 +40,10 @@ struct RecordLayout {
   std::uint32_t d = 0;
 };
 
+// The first of WeightType have tiles; a GPU computes no others.
+inline constexpr std::uint32_t kTileTypes = static_cast<std::uint32_t>(WeightType::kIQ4_XS) + 1;
+constexpr bool has_tiles(WeightType type) { return static_cast<std::uint32_t>(type) < kTileTypes; }
+
 constexpr std::uint32_t scale_words(WeightType type) {
   switch (type) {
     case WeightType::kQ2_K:
@@ -100,7 +104,7 @@ TileShape tile_shape(WeightType type, std::uint32_t rows, std::uint32_t cols);
 // the exponent B of each row beside them (tiles * 32 of them). Rows that fill the last tile are
 // zero. A matrix may be packed in parts of whole tiles: any number of rows that is a multiple of
 // 32, then the rest. Errors as PackedMatrix::pack, with rows counted from the part's first;
-// kInvalidInput also for memory of another size.
+// kInvalidInput also for a type without tiles and for memory of another size.
 Status pack_tiles(WeightType type, std::uint32_t rows, std::uint32_t cols, ByteSpan blocks,
                   MutableByteSpan tiles, std::span<std::int32_t> exponents);
 

@@ -17,7 +17,7 @@ struct Record {
   static constexpr std::uint32_t kBytes = kLayout.file_bytes;
   static constexpr std::uint32_t kWords = record_words(kType);
   // What a quant is stored with: as bytes and by the codebook it comes out signed and as it is.
-  static constexpr bool kSigned = kLayout.codebook || kLayout.bits == 8;
+  static constexpr bool kSigned = kLayout.codebook != 0 || kLayout.bits == 8;
   static constexpr std::int32_t kZero = kSigned ? 0 : kLayout.zero;
 
   HEARTH_DEVICE std::uint32_t scale_word(std::uint32_t i) const {
@@ -84,7 +84,7 @@ HEARTH_DEVICE void quads_of(const Record<kType>& record, std::uint32_t b,
     std::uint32_t shift = 0;
     if constexpr (bits == 8) {
       four = record.words[8 * b + g];
-    } else if constexpr (R::kLayout.codebook) {
+    } else if constexpr (R::kLayout.codebook != 0) {
       four = look_up(record.words[R::kPlaces.nibbles + 4 * b + g / 2] >> (g % 2 * 16));
     } else if constexpr (has_nibbles(bits)) {
       four = record.words[R::kPlaces.nibbles + 4 * b + g % 4] >> (g / 4 * 4) & 0x0F0F0F0FU;

@@ -60,6 +60,13 @@ static inline Floats load_halves(const std::byte* at) {
   return _mm256_cvtph_ps(_mm_loadu_si128(reinterpret_cast<const __m128i*>(at)));
 }
 
+// 2^(e - 126) of bytes e.
+static inline Floats load_powers(const std::byte* at) {
+  const __m128i bytes = _mm_loadl_epi64(reinterpret_cast<const __m128i*>(at));
+  const __m256i biased = _mm256_add_epi32(_mm256_cvtepu8_epi32(bytes), _mm256_set1_epi32(1));
+  return _mm256_castsi256_ps(_mm256_slli_epi32(biased, 23));
+}
+
 static inline Floats load_brains(const std::byte* at) {
   const __m128i high = _mm_loadu_si128(reinterpret_cast<const __m128i*>(at));
   return _mm256_castsi256_ps(_mm256_slli_epi32(_mm256_cvtepu16_epi32(high), 16));

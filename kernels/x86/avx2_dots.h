@@ -1,6 +1,6 @@
 // Dot products of one block of 8 rows with up to 4 tokens, in two versions: with vpdpbusd where the
 // file is compiled for AVX-VNNI, else with maddubs. There no 16-bit sum saturates: stored quants
-// are unsigned and added up only as often as their bits allow; Q8_0 and codebook values are
+// are unsigned and added up only as often as their bits allow; Q8_0 and wide codebook values are
 // multiplied by magnitude and sign. Only for files compiled for AVX2; everything has internal
 // linkage.
 #pragma once
@@ -55,7 +55,9 @@ inline void pin(__m256i& v) { asm("" : "+x"(v)); }
 // twice in each lane.
 #if defined(__AVXVNNI__)
 
-constexpr int dot_zero(const WeightLayout& layout) { return layout.codebook ? 128 : layout.zero; }
+constexpr int dot_zero(const WeightLayout& layout) {
+  return layout.codebook != 0 ? layout.codebook : layout.zero;
+}
 
 // Quads [begin, end) as the unsigned operand.
 template <WeightType type, std::uint32_t tokens>
@@ -102,21 +104,27 @@ inline void two_scale_dots(const StoredQuants<type>& quants, const TokenBlock<to
 #else
 
 constexpr bool has_signed_quads(const WeightLayout& layout) {
-  return layout.codebook || layout.bits == 8;
+  return layout.codebook == 128 || layout.bits == 8;
 }
 
 constexpr int dot_zero(const WeightLayout& layout) {
-  return has_signed_quads(layout) ? 0 : layout.zero;
+  if (has_signed_quads(layout)) return 0;
+  return layout.codebook != 0 ? layout.codebook : layout.zero;
+}
+
+// Of a stored quant, or of a biased codebook value.
+constexpr int largest_quant(const WeightLayout& layout) {
+  return layout.codebook != 0 ? 2 * layout.codebook - 1 : (1 << layout.bits) - 1;
 }
 
 // 16-bit sums of 2 * pairs products of a stored quant and an int8 must stay below 2^15.
-constexpr int quads_without_saturation(int bits) { return 32767 / (2 * ((1 << bits) - 1) * 127); }
+constexpr int quads_without_saturation(int largest) { return 32767 / (2 * largest * 127); }
 
 template <WeightType type, std::uint32_t tokens>
 inline void unsigned_dots(const StoredQuants<type>& quants, const TokenBlock<tokens>& x,
                           const __m256i (&factors)[2], __m256i (&dots)[tokens]) {
   constexpr bool kTwo = layout_of(type).form == BlockForm::kTwoScales;
-  constexpr int kRoom = quads_without_saturation(layout_of(type).bits) / 2;
+  constexpr int kRoom = quads_without_saturation(largest_quant(layout_of(type))) / 2;
   constexpr int kMost = kTwo ? 2 : 4;  // a half, or the block
   constexpr int kRun = kRoom < kMost ? kRoom : kMost;
   static_assert(4 % kRun == 0);
@@ -125,8 +133,8 @@ inline void unsigned_dots(const StoredQuants<type>& quants, const TokenBlock<tok
   for (int step = 0; step < 4; ++step) {
     const int a = kTwo ? 2 * step : step;
     const int b = kTwo ? 2 * step + 1 : step + 4;
-    const __m256i weights_a = quants.quad(a);
-    const __m256i weights_b = quants.quad(b);
+    const __m256i weights_a = quants.biased_quad(a);
+    const __m256i weights_b = quants.biased_quad(b);
 #pragma GCC unroll 4
     for (std::uint32_t i = 0; i < tokens; ++i) {
       const std::int8_t* values = x.values(i);

@@ -114,7 +114,8 @@ inline void add_super_block(const std::byte* super, const __m256 (&factors)[vect
   Scales headers[vectors];
 #pragma GCC unroll 2
   for (std::uint32_t v = 0; v < vectors; ++v) {
-    headers[v] = load_header<type>(super + (first + v) * kLanes * 2, factors[v]);
+    headers[v] =
+        load_header<type>(super + (first + v) * kLanes * kLayout.scale_bytes(), factors[v]);
   }
   const std::byte* block =
       super + kLayout.header_bytes() + range.begin % kLayout.blocks * kLayout.block_bytes();

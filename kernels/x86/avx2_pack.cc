@@ -72,6 +72,7 @@ __m256i quants_of(const std::byte* file, std::uint32_t b) {
     const __m256i high = bits_of(load32(file + 128 + 32 * half), 2 * c, 3);
     return _mm256_or_si256(low, _mm256_slli_epi16(high, 4));
   }
+  if constexpr (type == kMXFP4) return split_nibbles(file + 1);
   return split_nibbles(file + 8 + 16 * b);  // IQ4_XS
 }
 
@@ -79,10 +80,11 @@ __m256i quants_of(const std::byte* file, std::uint32_t b) {
 template <WeightType type>
 __m256i magnitudes(__m256i quants) {
   constexpr WeightLayout layout = layout_of(type);
-  if constexpr (layout.codebook) {
+  if constexpr (layout.codebook != 0) {
+    constexpr const std::int8_t* values = codebook_of(type);
     alignas(16) std::int8_t table[16];
     for (int i = 0; i < 16; ++i) {
-      table[i] = static_cast<std::int8_t>(kCodebook[i] < 0 ? -kCodebook[i] : kCodebook[i]);
+      table[i] = static_cast<std::int8_t>(values[i] < 0 ? -values[i] : values[i]);
     }
     const __m128i half = _mm_load_si128(reinterpret_cast<const __m128i*>(table));
     quants = _mm256_shuffle_epi8(_mm256_broadcastsi128_si256(half), quants);
@@ -200,6 +202,17 @@ bool gather_halves(const std::byte* file, std::size_t row_bytes, std::byte* out)
   return bad == 0;
 }
 
+// Sixteen bytes of powers of two, one a row; false when one is above its limit.
+bool gather_powers(const std::byte* file, std::size_t row_bytes, std::byte* out) {
+  std::uint32_t largest = 0;
+  for (std::uint32_t row = 0; row < kRowGroup; ++row) {
+    out[row] = file[row * row_bytes];
+    const auto power = std::to_integer<std::uint32_t>(out[row]);
+    largest = power > largest ? power : largest;
+  }
+  return largest <= kPowerMax;
+}
+
 // |half| * factor in units of 2^-24: below 2^60 for every share of a super-block.
 std::uint64_t half_times(const std::byte* halves, std::uint32_t row, std::uint32_t factor) {
   std::uint16_t half = 0;
@@ -216,7 +229,8 @@ bool pack_quants(std::uint32_t cols, const std::byte* file, std::size_t row_byte
   alignas(32) std::uint32_t words[kRowGroup][8] = {};
   for (std::uint32_t s = 0; s < cols / layout.columns(); ++s, file += layout.file_bytes) {
     const std::byte* halves = packed;
-    if (!gather_halves(file + layout.d_offset, row_bytes, packed)) return false;
+    const auto gather = layout.power ? gather_powers : gather_halves;
+    if (!gather(file + layout.d_offset, row_bytes, packed)) return false;
     if (layout.minimum &&
         !gather_halves(file + layout.d_offset + 2, row_bytes, packed + kRowGroup * 2)) {
       return false;
@@ -244,6 +258,11 @@ bool pack_quants(std::uint32_t cols, const std::byte* file, std::size_t row_byte
       packed += layout.quant_bytes();
     }
     for (std::uint32_t row = 0; row < kRowGroup; ++row) {
+      if constexpr (layout.power) {
+        const auto power = std::to_integer<std::uint32_t>(halves[row]);
+        bounds[row].units += power_units(power, shares.scaled[row]);
+        continue;
+      }
       std::uint64_t units = half_times(halves, row, shares.scaled[row]);
       if (layout.minimum) units += half_times(halves + kRowGroup * 2, row, shares.minimum[row]);
       bounds[row].units += units;
@@ -356,6 +375,7 @@ bool avx2_pack_group(WeightType type, std::uint32_t cols, const std::byte* file,
     case kQ5_K: return pack_quants<kQ5_K>(cols, file, row_bytes, packed, bounds);
     case kQ6_K: return pack_quants<kQ6_K>(cols, file, row_bytes, packed, bounds);
     case kIQ4_XS: return pack_quants<kIQ4_XS>(cols, file, row_bytes, packed, bounds);
+    case kMXFP4: return pack_quants<kMXFP4>(cols, file, row_bytes, packed, bounds);
   }
   return false;
 }

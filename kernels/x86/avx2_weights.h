@@ -54,10 +54,16 @@ class StoredQuants {
     return stored;
   }
 
-  // The same, or 128 + codebook value in types with a codebook.
+  // The same, or layout.codebook + codebook value in types with a codebook.
   __m256i biased_quad(int quad) const {
-    if constexpr (layout_of(type).codebook) {
-      return _mm256_xor_si256(signed_quad(quad), _mm256_set1_epi8(-128));
+    if constexpr (kCode != 0) {
+      alignas(16) std::uint8_t table[16];
+#pragma GCC unroll 16
+      for (int i = 0; i < 16; ++i) {
+        table[i] = static_cast<std::uint8_t>(codebook_of(type)[i] + kCode);
+      }
+      const __m128i values = _mm_load_si128(reinterpret_cast<const __m128i*>(table));
+      return _mm256_shuffle_epi8(_mm256_broadcastsi128_si256(values), this->quad(quad));
     } else {
       return this->quad(quad);
     }
@@ -65,8 +71,8 @@ class StoredQuants {
 
   // The same as signed quants, for 8-bit types and those with a codebook.
   __m256i signed_quad(int quad) const {
-    if constexpr (layout_of(type).codebook) {
-      const __m128i values = _mm_loadu_si128(reinterpret_cast<const __m128i*>(kCodebook));
+    if constexpr (kCode != 0) {
+      const __m128i values = _mm_loadu_si128(reinterpret_cast<const __m128i*>(codebook_of(type)));
       return _mm256_shuffle_epi8(_mm256_broadcastsi128_si256(values), this->quad(quad));
     } else {
       return _mm256_xor_si256(this->quad(quad), _mm256_set1_epi8(-128));
@@ -75,6 +81,7 @@ class StoredQuants {
 
  private:
   static constexpr std::uint8_t kBits = layout_of(type).bits;
+  static constexpr std::uint8_t kCode = layout_of(type).codebook;
   static constexpr bool kPairs = is_one_of(kBits, 2, 3) || kBits == 6;
   static constexpr bool kSingles = is_one_of(kBits, 3, 5);
   static constexpr std::size_t kPairsAt = kBits >= 4 ? 256 : 0;

@@ -39,6 +39,13 @@ static inline Floats load_halves(const std::byte* at) {
   return _mm512_cvtph_ps(_mm256_loadu_si256(reinterpret_cast<const __m256i*>(at)));
 }
 
+// 2^(e - 126) of bytes e.
+static inline Floats load_powers(const std::byte* at) {
+  const __m128i bytes = _mm_loadu_si128(reinterpret_cast<const __m128i*>(at));
+  const __m512i biased = _mm512_add_epi32(_mm512_cvtepu8_epi32(bytes), _mm512_set1_epi32(1));
+  return _mm512_castsi512_ps(_mm512_slli_epi32(biased, 23));
+}
+
 static inline Floats load_brains(const std::byte* at) {
   const __m256i high = _mm256_loadu_si256(reinterpret_cast<const __m256i*>(at));
   return _mm512_castsi512_ps(_mm512_slli_epi32(_mm512_cvtepu16_epi32(high), 16));

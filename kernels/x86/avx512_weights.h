@@ -15,11 +15,13 @@ struct Weights {
   __m512i scales[2];    // S, of the types with two scales
   __m512i half_factor;  // of those types, int16 pairs that half sums are multiplied by:
                         // (T[0], T[1]) of Q2_K, else -zero * (S[0], S[1])
-  __m512i quants[8];    // quants[g]: columns 4g..4g+3 of 16 rows, stored quants or 128 + codebook
+  __m512i quants[8];    // quants[g]: columns 4g..4g+3 of 16 rows, stored or biased codebook quants
 };
 
 // The offset to subtract from every column of Weights::quants.
-constexpr int quant_zero(const WeightLayout& layout) { return layout.codebook ? 128 : layout.zero; }
+constexpr int quant_zero(const WeightLayout& layout) {
+  return layout.codebook != 0 ? layout.codebook : layout.zero;
+}
 
 static inline __m128i load_bytes(const std::byte* at) {
   return _mm_loadu_si128(reinterpret_cast<const __m128i*>(at));
@@ -79,10 +81,13 @@ struct Planes {
   __m512i singles;
 };
 
+template <WeightType type>
 static inline __m512i codebook_values(__m512i indices) {
   alignas(16) std::uint8_t table[16];
 #pragma GCC unroll 16
-  for (int i = 0; i < 16; ++i) table[i] = static_cast<std::uint8_t>(kCodebook[i] + 128);
+  for (int i = 0; i < 16; ++i) {
+    table[i] = static_cast<std::uint8_t>(codebook_of(type)[i] + layout_of(type).codebook);
+  }
   const __m128i values = _mm_load_si128(reinterpret_cast<const __m128i*>(table));
   return _mm512_shuffle_epi8(_mm512_broadcast_i32x4(values), indices);
 }
@@ -103,9 +108,9 @@ static inline void load_quants(const std::byte* at, __m512i (&out)[8]) {
     out[5] = planes.template stored<5>();
     out[6] = planes.template stored<6>();
     out[7] = planes.template stored<7>();
-    if constexpr (kLayout.codebook) {
+    if constexpr (kLayout.codebook != 0) {
 #pragma GCC unroll 8
-      for (int g = 0; g < 8; ++g) out[g] = codebook_values(out[g]);
+      for (int g = 0; g < 8; ++g) out[g] = codebook_values<type>(out[g]);
     }
   }
 }

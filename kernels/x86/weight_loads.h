@@ -10,7 +10,8 @@ namespace hearth::kernels {
 namespace {
 
 // D * G and M * G, one row a lane, G = 2^-B of the row: of a super-block without its integer
-// scales, or of a block. Products with a power of two, and with integer scales, are exact.
+// scales, or of a block. Products with a power of two, and with integer scales, are exact,
+// but for what CANONICAL.md says of MXFP4.
 struct Scales {
   Floats scale;
   Floats minimum;
@@ -20,6 +21,9 @@ struct Scales {
 template <WeightType type>
 inline Scales load_header(const std::byte* header, Floats factor) {
   constexpr WeightLayout kLayout = layout_of(type);
+  if constexpr (kLayout.power) {  // a quarter of these powers, and none is subnormal before G
+    return {load_powers(header) * (factor * splat(0.25F)), Floats{}};
+  }
   Scales s = {load_halves(header) * factor, Floats{}};
   if constexpr (kLayout.minimum) {
     s.minimum = load_halves(header + kRowGroup * 2) * factor;

@@ -42,9 +42,10 @@ enum class TensorType : std::uint32_t {
   kQ6_K = 14,
   kIQ4_NL = 20,
   kIQ4_XS = 23,
+  kMXFP4 = 39,
   kBF16 = 30,
 };
-inline constexpr std::uint32_t kTensorTypeNumbers = 31;  // all of them are below
+inline constexpr std::uint32_t kTensorTypeNumbers = 40;  // all of them are below
 struct TensorTypeInfo {
   std::string_view name;
   std::uint32_t block_elements;  // elements of one block; the row length is a multiple

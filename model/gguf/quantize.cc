@@ -13,7 +13,7 @@ constexpr std::size_t kBlockElements = 32;
 
 Error not_served(TensorType type) {
   return {ErrorCode::kUnsupported, tensor_type_name(static_cast<std::uint32_t>(type)) +
-                                       " is not one of F32, F16, BF16, Q8_0, Q4_0, Q4_1"};
+                                       " is not one of F32, F16, BF16, Q8_0, Q4_0, Q4_1, MXFP4"};
 }
 
 void store_half(float value, std::byte* out) {
@@ -86,9 +86,31 @@ void quantize_q4_1(const float* in, std::byte* out) {
   pack_nibbles(codes, out + 4);
 }
 
+// The scale is a power of two, in which the largest magnitude is from 8 up to 16; each value gets
+// the code that is nearest, of two the lower one.
+void quantize_mxfp4(const float* in, std::byte* out) {
+  constexpr std::array<float, 8> kValues = {0, 1, 2, 3, 4, 6, 8, 12};
+  float largest = 0.0F;
+  for (std::size_t i = 0; i < kBlockElements; ++i) largest = std::max(largest, std::fabs(in[i]));
+  const int exponent = largest == 0.0F ? -128 : std::clamp(std::ilogb(largest) - 3, -128, 60);
+  out[0] = static_cast<std::byte>(exponent + 128);
+  std::array<int, kBlockElements> codes{};
+  for (std::size_t i = 0; i < kBlockElements; ++i) {
+    const float magnitude = std::ldexp(std::fabs(in[i]), -exponent);
+    int nearest = 0;
+    for (int c = 1; c < 8; ++c) {
+      const auto at = static_cast<std::size_t>(c);
+      if (magnitude > (kValues[at - 1] + kValues[at]) / 2) nearest = c;
+    }
+    codes[i] = nearest + (std::signbit(in[i]) ? 8 : 0);
+  }
+  pack_nibbles(codes, out + 1);
+}
+
 bool is_served(TensorType type) {
   return type == TensorType::kF32 || type == TensorType::kF16 || type == TensorType::kBF16 ||
-         type == TensorType::kQ8_0 || type == TensorType::kQ4_0 || type == TensorType::kQ4_1;
+         type == TensorType::kQ8_0 || type == TensorType::kQ4_0 || type == TensorType::kQ4_1 ||
+         type == TensorType::kMXFP4;
 }
 
 Status check_sizes(TensorType type, std::uint64_t elements, std::uint64_t bytes) {
@@ -164,6 +186,7 @@ Status quantize_row(TensorType type, std::span<const float> row, MutableByteSpan
     if (type == TensorType::kQ8_0) quantize_q8_0(in, to);
     if (type == TensorType::kQ4_0) quantize_q4_0(in, to);
     if (type == TensorType::kQ4_1) quantize_q4_1(in, to);
+    if (type == TensorType::kMXFP4) quantize_mxfp4(in, to);
   }
   return ok_status();
 }

@@ -18,8 +18,9 @@ float float_from_half(std::uint16_t half);
 // Bytes of a row of `elements` in this type.
 std::uint64_t row_bytes(TensorType type, std::uint64_t elements);
 
-// F32, F16, BF16, Q8_0, Q4_0, Q4_1; kUnsupported names any other. Values are rounded to the nearest
-// code (ties to even) of the scale as it is stored. Sizes must match: row_bytes(type, row.size()).
+// F32, F16, BF16, Q8_0, Q4_0, Q4_1, MXFP4; kUnsupported names any other. Values are rounded to the
+// nearest code (ties to even) of the scale as it is stored. Sizes must match: row_bytes(type,
+// row.size()).
 Status quantize_row(TensorType type, std::span<const float> row, MutableByteSpan out);
 
 }  // namespace hearth::model

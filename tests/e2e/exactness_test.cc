@@ -16,9 +16,9 @@
 namespace hearth::node {
 namespace {
 
-constexpr const char* kTypes[] = {"F32",  "F16",  "BF16",   "Q8_0",  "Q4_0", "Q4_1",
-                                  "Q5_0", "Q5_1", "IQ4_NL", "Q2_K",  "Q3_K", "Q4_K",
-                                  "Q5_K", "Q6_K", "IQ4_XS", "Q4_K_M"};
+constexpr const char* kTypes[] = {"F32",  "F16",  "BF16",   "Q8_0",  "Q4_0",  "Q4_1",
+                                  "Q5_0", "Q5_1", "IQ4_NL", "Q2_K",  "Q3_K",  "Q4_K",
+                                  "Q5_K", "Q6_K", "IQ4_XS", "MXFP4", "Q4_K_M"};
 
 struct Model {
   Bytes bytes;

@@ -140,8 +140,7 @@ TEST_P(CudaProduct, TheLargestSumsAreThoseOfTheScalarTable) {
       }
       std::memset(bytes.data() + at, fill, block_bytes);
       for (const std::size_t offset : half_offsets(type)) {
-        const std::uint16_t scale = 0x7BFF;  // 65504
-        std::memcpy(bytes.data() + at + offset, &scale, 2);
+        put_scale(type, 65504.0F, bytes.data() + at + offset);
       }
     }
     const Both w(type, 1, cols, bytes);
@@ -225,7 +224,9 @@ TEST_P(CudaProduct, PackingHasTheFilesSizeAndTheScalarTablesExponents) {
   EXPECT_EQ(exponents, w.exponents);
 }
 
-INSTANTIATE_TEST_SUITE_P(Types, CudaProduct, testing::ValuesIn(kAllTypes));
+INSTANTIATE_TEST_SUITE_P(Types, CudaProduct,
+                         testing::ValuesIn(std::begin(kAllTypes),
+                                           std::begin(kAllTypes) + kTileTypes));
 
 // So many columns that a share takes several steps of them, and the last share fewer.
 TEST(CudaProductShares, OfSeveralStepsAddUp) {
@@ -250,6 +251,7 @@ TEST(CudaTiles, RefuseWhatTheyCannotMean) {
   EXPECT_FALSE(
       pack_tiles(WeightType::kQ4_1, 4, 64, file, tiles, std::span(exponents).first(4)).ok());
   EXPECT_TRUE(pack_tiles(WeightType::kQ4_1, 4, 64, file, tiles, exponents).ok());
+  EXPECT_FALSE(pack_tiles(WeightType::kMXFP4, 4, 64, file, tiles, exponents).ok());
   const std::uint16_t infinity = 0xFC00;
   std::memcpy(file.data() + (2 * 2 + 1) * 20 + 2, &infinity, 2);
   const auto refused = pack_tiles(WeightType::kQ4_1, 4, 64, file, tiles, exponents);

@@ -117,13 +117,13 @@ def small_cases():
 
 
 def refused_cases():
-    """Files that both must refuse: a scale that is not a number."""
+    """Files that both must refuse: a scale that is not a number, or too large a power of two."""
     cases = {}
     for kind in LAYOUT:
         shape = wide(kind) if kind in SUPER else Shape(layer_type=kind, embedding_type=kind)
-        names = [name for name, _ in LAYOUT[kind] if name in ("d", "m", "dmin")]
+        names = [name for name, _ in LAYOUT[kind] if name in ("d", "m", "dmin", "e")]
         for index, name in enumerate(names):
-            bits = 0x7C00 if index else 0xFE01  # infinity, a NaN
+            bits = 189 if name == "e" else 0x7C00 if index else 0xFE01  # infinity, a NaN
             poison = ("blk.1.ffn_up.weight", name, bits)
             cases[f"{kind}, {name} not finite"] = shape.but(poison=poison)
     return cases

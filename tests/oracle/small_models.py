@@ -12,7 +12,7 @@ SPECIALS = ["<|endoftext|>", "<|im_start|>", "<|im_end|>"]
 FIRST_BYTE = len(SPECIALS)
 
 # Typical magnitude of a weight whose scale is 1, for blocks of random bytes.
-UNIT = {"Q8_0": 74, "Q4_0": 4.6, "Q4_1": 4.6, "Q5_0": 9.2, "Q5_1": 9.2, "IQ4_NL": 70, "Q4_K": 330,
+UNIT = {"Q8_0": 74, "Q4_0": 4.6, "Q4_1": 4.6, "Q5_0": 9.2, "Q5_1": 9.2, "IQ4_NL": 70, "MXFP4": 5.9, "Q4_K": 330,
         "Q5_K": 660, "IQ4_XS": 1300, "Q2_K": 17, "Q3_K": 46, "Q6_K": 1370}
 # The minimum that centres the block, in units of its scale.
 CENTRE = {"Q4_1": -7.5, "Q5_1": -15.5, "Q4_K": 7.5, "Q5_K": 15.5, "Q2_K": 1.5}
@@ -82,6 +82,9 @@ def _blocks(rng, kind, rows, cols, deviation, hostile):
     for name, size in LAYOUT[kind]:
         if name in ("d", "m", "dmin"):
             raw[..., at:at + 2] = _half(d if name == "d" else m)
+        elif name == "e":
+            raw[..., at] = np.where(bad, rng.choice(np.array([0, 1, 90, 140], np.uint8), d.shape),
+                                    128 + np.floor(np.log2(np.abs(d) + 1e-30)).clip(-128, 60))
         else:
             flat = rng.random(d.shape) < hostile / 2
             value = rng.choice(np.array([0, 0x7F, 0x80, 0xFF], np.uint8), d.shape)
@@ -104,7 +107,8 @@ def _poisoned(raw, kind, name, bits):
     at = 0
     for field_name, size in LAYOUT[kind]:
         if field_name == name:
-            raw[raw.shape[0] // 2, -1, at:at + 2] = np.array([bits], "<u2").view(np.uint8)
+            octets = np.array([bits], "<u2").view(np.uint8)[:size]
+            raw[raw.shape[0] // 2, -1, at:at + size] = octets
         at += size
 
 

@@ -31,6 +31,12 @@ class Placer {
     tensor.name = name;
     TRY(tensor.file, model::require_tensor(file_, name, {cols, rows}));
     TRY(tensor.type, model::weight_type(tensor.file->type, name));
+    if (!cuda::has_tiles(tensor.type)) {
+      const auto type = static_cast<std::uint32_t>(tensor.file->type);
+      return Error::of(ErrorCode::kUnsupported, "tensor ", name, " is of type ",
+                       model::tensor_type_name(type),
+                       ", which runs on the CPU alone; use --device cpu");
+    }
     const cuda::TileShape shape = cuda::tile_shape(tensor.type, rows, cols);
     tensor.is_matrix = true;
     tensor.rows = rows;

@@ -1,10 +1,15 @@
 """Section 4: blocks of a file to scales, minima and integers; row exponents; dequantised rows."""
 
+import math
+from fractions import Fraction
+
 import numpy as np
 
 from .arithmetic import B_MIN, BLOCK, F, NotCanonical, ceil_log2
 
 N = np.array([-127, -104, -83, -65, -49, -35, -22, -10, 1, 13, 25, 38, 53, 69, 89, 113], np.int32)
+V = np.array([0, 1, 2, 3, 4, 6, 8, 12, 0, -1, -2, -3, -4, -6, -8, -12], np.int32)
+E_MAX = 188
 
 # Fields of a block or super-block in the order of the file: (name, bytes).
 LAYOUT = {
@@ -14,6 +19,7 @@ LAYOUT = {
     "Q5_0": [("d", 2), ("h", 4), ("x", 16)],
     "Q5_1": [("d", 2), ("m", 2), ("h", 4), ("x", 16)],
     "IQ4_NL": [("d", 2), ("x", 16)],
+    "MXFP4": [("e", 1), ("x", 16)],
     "Q4_K": [("d", 2), ("dmin", 2), ("c", 12), ("x", 128)],
     "Q5_K": [("d", 2), ("dmin", 2), ("c", 12), ("h", 32), ("x", 128)],
     "IQ4_XS": [("d", 2), ("h", 2), ("l", 4), ("x", 128)],
@@ -45,6 +51,10 @@ def _fields(kind, raw):
             if not np.isfinite(value).all():
                 raise NotCanonical(f"a {name} of {kind} is not finite")
             fields[name] = value
+        elif name == "e":
+            if part.max() > E_MAX:
+                raise NotCanonical(f"an e of {kind} is above {E_MAX}")
+            fields["d"] = np.ldexp(F(1), part[..., 0].astype(np.int32) - 128).astype(F)
         else:
             fields[name] = part.astype(np.int32)
     return fields
@@ -58,6 +68,11 @@ def _nibbles(x):
 def _integer(octets):
     """Little-endian unsigned integer of the last axis."""
     return sum(octets[..., i].astype(np.int64) << (8 * i) for i in range(octets.shape[-1]))
+
+
+def _exponent(units):
+    """B of a row whose sum is so many 2^-24."""
+    return B_MIN if units == 0 else max(B_MIN, (units - 1).bit_length() - 24)
 
 
 def _signed(octets):
@@ -111,6 +126,9 @@ class Quantised:
 
     def _iq4_nl(self, f):
         self.D, self.q = f["d"], N[_nibbles(f["x"])]
+
+    def _mxfp4(self, f):
+        self.D, self.q = f["d"], V[_nibbles(f["x"])]
 
     @staticmethod
     def _high_bits(f):
@@ -178,6 +196,11 @@ class Quantised:
             return np.abs(x.astype(np.float64) * 2.0**24).astype(np.int64)
 
         magnitude = np.abs(self.q.astype(np.int64))
+        if self.kind == "MXFP4":  # each block rounded up to a unit
+            sums = [sum(math.ceil(Fraction(float(d)) * 2**24 * int(m))
+                        for d, m in zip(*row) if m)
+                    for row in zip(self.D, magnitude.sum(axis=-1))]
+            return np.array([_exponent(s) for s in sums])
         if self.S is None:
             share = units(self.D) * magnitude.sum(axis=-1)
             if self.M is not None:
@@ -189,8 +212,7 @@ class Quantised:
                 share = share + units(self.M) * 16 * self.T.sum(axis=-1)
         high, low = (share >> 32).sum(axis=-1), (share & 0xFFFFFFFF).sum(axis=-1)
         sums = [(int(h) << 32) + int(l) for h, l in zip(high, low)]
-        return np.array([B_MIN if s == 0 else max(B_MIN, (s - 1).bit_length() - 24)
-                         for s in sums])
+        return np.array([_exponent(s) for s in sums])
 
     def dequantised(self, rows):
         d = self.D[rows][..., None]

@@ -54,6 +54,13 @@ inline FileWeight small_block_weight(WeightType type, const std::byte* block, in
     case WeightType::kQ4_1: return {d * nibble(4), half_at(block + 2)};
     case WeightType::kQ5_0: return {d * (nibble(6) + 16 * fifth(2) - 16), 0};
     case WeightType::kQ5_1: return {d * (nibble(8) + 16 * fifth(4)), half_at(block + 2)};
+    case WeightType::kMXFP4: {  // E8M0 times E2M1: sign, two bits of exponent, one of mantissa
+      const int code = nibble(1);
+      const int exponent = code >> 1 & 3;
+      const double magnitude =
+          exponent == 0 ? (code & 1) * 0.5 : std::ldexp(1 + (code & 1) * 0.5, exponent - 1);
+      return {std::ldexp((code & 8) != 0 ? -magnitude : magnitude, byte_of(block, 0) - 127), 0};
+    }
     default: return {d * kValues[nibble(2)], 0};  // IQ4_NL
   }
 }

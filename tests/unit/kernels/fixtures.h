@@ -44,15 +44,15 @@ inline std::vector<float> wild(Generator& random, std::size_t n, int low = -140,
 }
 
 inline constexpr WeightType kAllTypes[] = {
-    WeightType::kF32,    WeightType::kF16,  WeightType::kBF16,  WeightType::kQ8_0,
-    WeightType::kQ4_0,   WeightType::kQ4_1, WeightType::kQ5_0,  WeightType::kQ5_1,
-    WeightType::kIQ4_NL, WeightType::kQ2_K, WeightType::kQ3_K,  WeightType::kQ4_K,
-    WeightType::kQ5_K,   WeightType::kQ6_K, WeightType::kIQ4_XS};
+    WeightType::kF32,    WeightType::kF16,  WeightType::kBF16,   WeightType::kQ8_0,
+    WeightType::kQ4_0,   WeightType::kQ4_1, WeightType::kQ5_0,   WeightType::kQ5_1,
+    WeightType::kIQ4_NL, WeightType::kQ2_K, WeightType::kQ3_K,   WeightType::kQ4_K,
+    WeightType::kQ5_K,   WeightType::kQ6_K, WeightType::kIQ4_XS, WeightType::kMXFP4};
 static_assert(std::size(kAllTypes) == kWeightTypes);
 
 inline bool is_floating(WeightType type) { return type <= WeightType::kBF16; }
 
-// Where the fp16 numbers of a file block are.
+// Where the fp16 numbers of a file block are, or the byte that stands for one.
 inline std::vector<std::size_t> half_offsets(WeightType type) {
   switch (type) {
     case WeightType::kQ4_1:
@@ -64,6 +64,23 @@ inline std::vector<std::size_t> half_offsets(WeightType type) {
     case WeightType::kQ6_K: return {208};
     default: return {0};
   }
+}
+
+// A scale of that magnitude at least, or as near to it as the type has one.
+inline void put_scale(WeightType type, float value, std::byte* at) {
+  if (type == WeightType::kMXFP4) {
+    *at = static_cast<std::byte>(value == 0.0F ? 0 : std::max(0, 128 + std::ilogb(value)));
+    return;
+  }
+  const std::uint16_t half = float_to_half(value);
+  std::memcpy(at, &half, 2);
+}
+
+// A scale that is refused: a half that is not finite, or one above the largest power of two.
+inline void put_refused_scale(WeightType type, std::uint16_t half, std::byte* at) {
+  const std::uint32_t power = kPowerMax + 1 + half % (255 - kPowerMax);
+  if (type == WeightType::kMXFP4) *at = static_cast<std::byte>(power);
+  if (type != WeightType::kMXFP4) std::memcpy(at, &half, 2);
 }
 
 inline void put_float(WeightType type, float value, std::byte* at) {
@@ -89,8 +106,7 @@ inline Bytes weight_blocks(Generator& random, WeightType type, std::uint32_t row
   for (std::byte& b : bytes) b = static_cast<std::byte>(random());
   for (std::size_t at = 0; at < bytes.size(); at += block_bytes) {
     for (const std::size_t offset : half_offsets(type)) {
-      const std::uint16_t half = float_to_half(value());
-      std::memcpy(bytes.data() + at + offset, &half, 2);
+      put_scale(type, value(), bytes.data() + at + offset);
     }
   }
   return bytes;

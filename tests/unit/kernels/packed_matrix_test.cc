@@ -100,6 +100,9 @@ TEST(PackedMatrix, RowExponentsBoundTheSumOfMagnitudes) {
         double bound = 0;  // of |product| + |minimum|, exact in double
         double largest = 0;
         for (std::uint32_t column = 0; column < cols; ++column) {
+          if (type == WeightType::kMXFP4 && column % kBlock == 0) {  // each block is rounded up
+            bound = std::ldexp(std::ceil(std::ldexp(bound, 24)), -24);
+          }
           const auto weight = file_weight(type, file, column);
           bound += weight.bound();
           largest = std::max(largest, weight.bound());
@@ -107,6 +110,7 @@ TEST(PackedMatrix, RowExponentsBoundTheSumOfMagnitudes) {
         if (fixtures::is_floating(type)) {  // rounded up twice, to powers of two
           bound = std::exp2(std::ceil(std::log2(largest))) * std::exp2(std::ceil(std::log2(cols)));
         }
+        if (type == WeightType::kMXFP4) bound = std::ldexp(std::ceil(std::ldexp(bound, 24)), -24);
         const int exponent = matrix.row_exponents()[row];
         EXPECT_LE(bound, std::ldexp(1.0, exponent));
         if (exponent > kWeightExponentMin) {
@@ -137,6 +141,27 @@ TEST(PackedMatrix, RowExponentsAreTightAtPowersOfTwo) {
   EXPECT_EQ(exponent_of(0x7BFF, 1), 16);  // 65504
 }
 
+// A row of one block with all of MXFP4's scales: its exponent and its weights, to the bit.
+TEST(PackedMatrix, PowersOfTwoAreScalesUpToTheirLimit) {
+  for (int power = 0; power < 256; ++power) {
+    Bytes bytes(17, std::byte{0x97});  // 12 and -1
+    bytes[0] = static_cast<std::byte>(power);
+    const auto matrix = PackedMatrix::pack(WeightType::kMXFP4, 1, 32, bytes);
+    if (power > 188) {
+      ASSERT_FALSE(matrix.ok());
+      EXPECT_EQ(matrix.error().message,
+                "the scale of block 0 of row 0 of a weight matrix is above 2^60 (its byte must be "
+                "at most 188)");
+      continue;
+    }
+    ASSERT_TRUE(matrix.ok()) << power;
+    EXPECT_EQ(dequantised(*matrix, 0)[0], std::ldexp(12.0F, power - 128));
+    EXPECT_EQ(dequantised(*matrix, 0)[31], std::ldexp(-1.0F, power - 128));
+    // 16 * 13 units are below 2^8, and a sum below one step of 2^-24 is rounded up to it.
+    EXPECT_EQ(matrix->row_exponents()[0], std::max(-24, power - 128 + 8)) << power;
+  }
+}
+
 TEST(PackedMatrix, RefusesEveryScaleThatIsNotFiniteAndSaysWhere) {
   fixtures::Generator random(8);
   for (const WeightType type : kAllTypes) {
@@ -148,7 +173,7 @@ TEST(PackedMatrix, RefusesEveryScaleThatIsNotFiniteAndSaysWhere) {
       for (std::size_t at = 0; at < 9; ++at) {
         for (const std::size_t offset : fixtures::half_offsets(type)) {
           Bytes bytes = good;
-          std::memcpy(bytes.data() + at * block + offset, &bad, 2);
+          fixtures::put_refused_scale(type, bad, bytes.data() + at * block + offset);
           const auto refused = PackedMatrix::pack(type, 3, cols, bytes);
           ASSERT_FALSE(refused.ok());
           EXPECT_EQ(refused.error().code, ErrorCode::kInvalidInput);

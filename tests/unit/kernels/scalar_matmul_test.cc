@@ -140,8 +140,7 @@ TEST(Matmul, TheLargestSumsDoNotOverflow) {
         }
         std::memset(bytes.data() + at, fill, block_bytes);
         for (const std::size_t offset : half_offsets(type)) {
-          const std::uint16_t scale = 0x7BFF;  // 65504
-          std::memcpy(bytes.data() + at + offset, &scale, 2);
+          put_scale(type, 65504.0F, bytes.data() + at + offset);
         }
       }
       const PackedMatrix w = PackedMatrix::pack(type, 1, cols, bytes).value();

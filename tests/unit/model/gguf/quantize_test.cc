@@ -105,11 +105,45 @@ INSTANTIATE_TEST_SUITE_P(Types, QuantizeRows,
                            return tensor_type_name(static_cast<std::uint32_t>(info.param));
                          });
 
+float mxfp4_value(const Bytes& block, std::size_t i) {
+  constexpr float kValues[] = {0, 1, 2, 3, 4, 6, 8, 12, 0, -1, -2, -3, -4, -6, -8, -12};
+  const auto byte = std::to_integer<unsigned>(block[1 + i % 16]);
+  return std::ldexp(kValues[i < 16 ? byte & 15U : byte >> 4], std::to_integer<int>(block[0]) - 128);
+}
+
+TEST(QuantizeMxfp4, EveryValueGetsTheNearestCodeOfItsBlock) {
+  std::mt19937 random(4);
+  std::normal_distribution<float> normal;
+  for (int round = 0; round < 200; ++round) {
+    std::vector<float> row(32);
+    for (float& value : row) value = std::ldexp(normal(random), round - 100);
+    Bytes packed(17);
+    ASSERT_TRUE(quantize_row(TensorType::kMXFP4, row, packed).ok());
+    const float unit = std::ldexp(1.0F, std::to_integer<int>(packed[0]) - 128);
+    float largest = 0;
+    for (std::size_t i = 0; i < 32; ++i) {
+      const float code = std::fabs(row[i]) / unit;
+      largest = std::max(largest, code);
+      const float half_step = code <= 4 ? 0.5F : code <= 8 ? 1.0F : code <= 12 ? 2.0F : 4.0F;
+      EXPECT_LE(std::fabs(mxfp4_value(packed, i) - row[i]), half_step * unit);
+    }
+    EXPECT_GE(largest, 8.0F);
+    EXPECT_LT(largest, 16.0F);
+  }
+  const std::vector<float> zeros(32, 0.0F);
+  Bytes packed(17, std::byte{0xFF});
+  ASSERT_TRUE(quantize_row(TensorType::kMXFP4, zeros, packed).ok());
+  EXPECT_EQ(packed, Bytes(17));
+  const std::vector<float> huge(32, 3e38F);  // the scale stays one that is read
+  ASSERT_TRUE(quantize_row(TensorType::kMXFP4, huge, packed).ok());
+  EXPECT_EQ(std::to_integer<int>(packed[0]), 188);
+}
+
 TEST(Quantize, RefusesOtherTypesAndSizes) {
   std::vector<float> row(256);
   Bytes packed(144);
   EXPECT_EQ(quantize_row(TensorType::kQ4_K, row, packed).error().message,
-            "Q4_K is not one of F32, F16, BF16, Q8_0, Q4_0, Q4_1");
+            "Q4_K is not one of F32, F16, BF16, Q8_0, Q4_0, Q4_1, MXFP4");
   EXPECT_FALSE(quantize_row(TensorType::kQ8_0, row, packed).ok());
   EXPECT_FALSE(dequantize_row(TensorType::kF32, packed, row).ok());
   EXPECT_FALSE(quantize_row(TensorType::kQ4_0, std::span(row).first(33), packed).ok());
