@@ -120,6 +120,17 @@ static constexpr float kLog2E = 0x1.715476p+0F;
 
 HEARTH_SHARED static inline float silu(float x) { return x / (1.0F + exp2_of(x * -kLog2E)); }
 
+static constexpr float kClampLimit = 7.0F;
+static constexpr float kClampSlope = -0x1.3a4cbep+1F;  // -1.702 * log2(e)
+
+// Of gate and up, as gpt-oss has it; NaN where one is not finite.
+HEARTH_SHARED static inline float clamped_swiglu(float gate, float up) {
+  if (!is_finite(gate) || !is_finite(up)) return std::bit_cast<float>(0x7FC00000U);
+  const float g = gate > kClampLimit ? kClampLimit : gate;
+  const float u = up > kClampLimit ? kClampLimit : up < -kClampLimit ? -kClampLimit : up;
+  return (g / (1.0F + exp2_of(g * kClampSlope))) * (u + 1.0F);
+}
+
 // The tanh form: 2 * sqrt(2 / pi) * log2(e), negated, and that times 0.044715.
 static constexpr float kGeluLinear = -0x1.26aec2p+1F;
 static constexpr float kGeluCubic = -0x1.a5a7dp-4F;

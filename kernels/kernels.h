@@ -112,6 +112,7 @@ struct AttentionArgs {
                                             // 64-byte aligned
   float* out = nullptr;                     // (group, head_dim)
   float score_cap = 0.0F;                   // of softcap over the scores, in (0, 65536]; 0: none
+  const float* sinks = nullptr;  // (group): logits that take weight and give nothing; null: none
 };
 std::size_t attention_scratch(std::uint32_t group, std::uint32_t positions);
 
@@ -148,6 +149,10 @@ struct Kernels {
   bool (*geglu_quantize)(const float* gate, const float* up, const QuantizedRows& out,
                          std::uint32_t t);
 
+  // Clamped SwiGLU of gate and up (alpha 1.702, limit 7), then quantize.
+  bool (*clamped_swiglu_quantize)(const float* gate, const float* up, const QuantizedRows& out,
+                                  std::uint32_t t);
+
   // Rotates `heads` heads of head_dim in place. cos_sin: (head_dim / 2, 2) of the position.
   void (*rope)(float* x, std::uint32_t heads, std::uint32_t head_dim, RopeStyle style,
                const float* cos_sin);
@@ -157,8 +162,8 @@ struct Kernels {
   bool (*kv_write)(const KvLayout& layout, std::byte* page, std::uint32_t slot, const float* k,
                    const float* v);
 
-  // False when a value of the query is not finite or its magnitude is above kAttentionMax; out is
-  // then all zero.
+  // False when a value of the query or a sink is not finite or its magnitude is above
+  // kAttentionMax; out is then all zero.
   bool (*attention)(const AttentionArgs& args);
 
   // softcap of each of x (n); 0 < cap <= 65536. Values that are not finite may come out as any.

@@ -111,17 +111,21 @@ bool rms_norm_quantize(const float* x, const float* weight, float epsilon, const
   });
 }
 
-template <float (*activation)(float)>
+// `gated`: of a gate and an up.
+template <float (*gated)(float, float)>
 bool gated_quantize(const float* gate, const float* up, const QuantizedRows& out, std::uint32_t t) {
   float block[kBlock];
   return quantize_row(row_of(out, t), [&](std::uint32_t b) {
     for (std::uint32_t k = 0; k < kBlock; ++k) {
       const std::uint32_t i = b * kBlock + k;
-      block[k] = activation(gate[i]) * up[i];
+      block[k] = gated(gate[i], up[i]);
     }
     return block;
   });
 }
+
+float swiglu(float gate, float up) { return silu(gate) * up; }
+float geglu(float gate, float up) { return gelu(gate) * up; }
 
 void rope(float* x, std::uint32_t heads, std::uint32_t head_dim, RopeStyle style,
           const float* cos_sin) {
@@ -180,8 +184,9 @@ constinit const Kernels kScalarKernels = {
     .quantize = quantize,
     .rms_norm_quantize = rms_norm_quantize,
     .rms_norm = rms_norm,
-    .swiglu_quantize = gated_quantize<silu>,
-    .geglu_quantize = gated_quantize<gelu>,
+    .swiglu_quantize = gated_quantize<swiglu>,
+    .geglu_quantize = gated_quantize<geglu>,
+    .clamped_swiglu_quantize = gated_quantize<clamped_swiglu>,
     .rope = rope,
     .kv_write = scalar::kv_write,
     .attention = scalar::attention,

@@ -80,8 +80,9 @@ float score(const Query& query, const HeadPage& page, std::uint32_t slot) {
   return sum;
 }
 
-// One query head. `weights` has room for end - begin floats.
-void attend(const AttentionArgs& args, const float* query_values, float* weights, float* out) {
+// One query head. `sink`: its logit, or null. `weights` has room for end - begin floats.
+void attend(const AttentionArgs& args, const float* query_values, const float* sink, float* weights,
+            float* out) {
   const std::uint32_t head_dim = args.layout.head_dim;
   const auto page_at = [&](std::uint32_t position) {
     return head_page(args.layout, args.pages[position / kPageTokens], args.kv_head);
@@ -100,6 +101,11 @@ void attend(const AttentionArgs& args, const float* query_values, float* weights
   }
 
   std::int64_t denominator = 0;
+  if (sink != nullptr) {
+    const float z = *sink * kLog2E;
+    maximum = std::max(maximum, z);
+    denominator = round_even(exp2_of(z - maximum) * 0x1p24F);
+  }
   float float_sum = 0.0F;  // of a planted defect
   float largest = 0.0F;
   for (std::uint32_t i = args.begin; i < args.end; ++i) {
@@ -142,13 +148,15 @@ bool kv_write(const KvLayout& layout, std::byte* page, std::uint32_t slot, const
 bool attention(const AttentionArgs& args) {
   check_attention(args);
   const std::uint32_t head_dim = args.layout.head_dim;
-  if (!in_range(args.query, args.group * head_dim)) {
+  if (!in_range(args.query, args.group * head_dim) ||
+      (args.sinks != nullptr && !in_range(args.sinks, args.group))) {
     std::fill(args.out, args.out + std::size_t{args.group} * head_dim, 0.0F);
     return false;
   }
   for (std::uint32_t g = 0; g < args.group; ++g) {
     const std::size_t at = std::size_t{g} * head_dim;
-    attend(args, args.query + at, args.scratch, args.out + at);
+    const float* sink = args.sinks != nullptr ? args.sinks + g : nullptr;
+    attend(args, args.query + at, sink, args.scratch, args.out + at);
   }
   return true;
 }

@@ -20,14 +20,14 @@ namespace hearth::kernels {
 namespace {
 
 // A new entry needs a question here.
-static_assert(sizeof(Kernels) == sizeof(std::string_view) + 15 * sizeof(void (*)()));
+static_assert(sizeof(Kernels) == sizeof(std::string_view) + 16 * sizeof(void (*)()));
 
 constexpr KnownAnswer kAnswers[] = {
 #include "kernels/self_test_answers.inc"
 };
 
 constexpr std::array<std::string_view, kWeightTypes> kTypeNames = {
-    "F32",    "F16",  "BF16", "Q8_0", "Q4_0", "Q4_1", "Q5_0",  "Q5_1",
+    "F32",    "F16",  "BF16", "Q8_0", "Q4_0", "Q4_1", "Q5_0",   "Q5_1",
     "IQ4_NL", "Q2_K", "Q3_K", "Q4_K", "Q5_K", "Q6_K", "IQ4_XS", "MXFP4"};
 constexpr std::uint32_t kFirstTypes = 15;  // those that share inputs with the other entries
 
@@ -160,6 +160,7 @@ class Examiner {
     functions();
     softcap();
     capped_attention();
+    gpt_oss();
     return std::move(answers_);
   }
 
@@ -176,11 +177,12 @@ class Examiner {
   void rope();
   void kv();
   void attend(KvLayout layout, const std::vector<const std::byte*>& pages, float score_cap,
-              Digest& digest);
+              bool sinks, Digest& digest);
   void residual();
   void functions();
   void softcap();
   void capped_attention();
+  void gpt_oss();
 
   const Kernels& table_;
   Inputs inputs_;
@@ -365,14 +367,14 @@ void Examiner::kv() {
     const std::vector<float> huge = inputs_.numbers(width, 41, 50);
     const Page refused = aligned_bytes(layout.page_bytes());
     written.add(table_.kv_write(layout, refused.get(), 0, huge.data(), huge.data()));
-    attend(layout, pages, 0.0F, attended);
+    attend(layout, pages, 0.0F, false, attended);
   }
   answer("kv_write", written);
   answer("attention", attended);
 }
 
 void Examiner::attend(KvLayout layout, const std::vector<const std::byte*>& pages, float score_cap,
-                      Digest& digest) {
+                      bool sinks, Digest& digest) {
   constexpr std::pair<std::uint32_t, std::uint32_t> kRanges[] = {{0, 1}, {0, 45}, {40, 96}};
   for (const std::uint32_t group : {1U, 4U, 7U}) {
     for (const auto& [begin, end] : kRanges) {
@@ -393,6 +395,9 @@ void Examiner::attend(KvLayout layout, const std::vector<const std::byte*>& page
       args.score_cap = score_cap;
       args.scratch = reinterpret_cast<float*>(scratch.get());
       args.out = out.data();
+      const std::vector<float> logits =
+          sinks ? inputs_.numbers(group, -3, 5) : std::vector<float>();
+      args.sinks = sinks ? logits.data() : nullptr;
       digest.add(table_.attention(args));
       digest.add(out);
     }
@@ -471,9 +476,31 @@ void Examiner::capped_attention() {
       }
       pages.push_back(all.back().get());
     }
-    attend(layout, pages, 50.0F, digest);
+    attend(layout, pages, 50.0F, false, digest);
   }
   answer("attention with a cap", digest);
+}
+
+// What gpt-oss needs, with inputs of their own.
+void Examiner::gpt_oss() {
+  const Inputs shared = std::exchange(inputs_, Inputs(20));
+  gated("clamped_swiglu_quantize", table_.clamped_swiglu_quantize);
+  Digest attended;
+  const KvLayout layout{2, 64};
+  std::vector<Page> owned;
+  std::vector<const std::byte*> pages;
+  for (std::uint32_t p = 0; p < 3; ++p) {
+    owned.push_back(aligned_bytes(layout.page_bytes()));
+    pages.push_back(owned.back().get());
+    for (std::uint32_t slot = 0; slot < kPageTokens; ++slot) {
+      const std::vector<float> k = inputs_.numbers(128, -6, 2);
+      const std::vector<float> v = inputs_.numbers(128, -6, 1);
+      kScalarKernels.kv_write(layout, owned.back().get(), slot, k.data(), v.data());
+    }
+  }
+  attend(layout, pages, 0.0F, true, attended);
+  answer("attention with sinks", attended);
+  inputs_ = shared;
 }
 
 std::string hex(std::uint64_t digest) {

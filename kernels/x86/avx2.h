@@ -42,6 +42,8 @@ static inline Floats splat(float x) { return _mm256_set1_ps(x); }
 static inline Floats fused(Floats a, Floats b, Floats c) { return _mm256_fmadd_ps(a, b, c); }
 static inline Floats to_floats(Ints x) { return _mm256_cvtepi32_ps(x); }
 static inline Ints to_steps(Floats x) { return _mm256_cvtps_epi32(x); }
+static inline Floats lesser(Floats a, Floats b) { return _mm256_min_ps(a, b); }  // NaN of b stays
+static inline Floats greater(Floats a, Floats b) { return _mm256_max_ps(a, b); }
 static inline Ints add_ints(Ints a, Ints b) { return _mm256_add_epi32(a, b); }
 static inline Ints max_bits(Ints a, Ints b) { return _mm256_max_epu32(a, b); }
 

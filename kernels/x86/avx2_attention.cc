@@ -126,7 +126,7 @@ void weigh(Walk& walk) {
   }
   alignas(32) std::int64_t parts[4];
   _mm256_store_si256(reinterpret_cast<__m256i*>(parts), sums);
-  walk.denominator = parts[0] + parts[1] + parts[2] + parts[3];
+  walk.denominator += parts[0] + parts[1] + parts[2] + parts[3];
   walk.largest = largest_float(largest);
 }
 
@@ -220,7 +220,7 @@ void combine(const Walk& walk, float* out) {
 bool attention(const AttentionArgs& args) {
   check_attention(args);
   const std::uint32_t head_dim = args.layout.head_dim;
-  if (!in_range(args.query, args.group * head_dim)) {
+  if (!in_range(args.query, args.group * head_dim) || !sinks_in_range(args)) {
     std::memset(args.out, 0, std::size_t{args.group} * head_dim * sizeof(float));
     return false;
   }
@@ -228,6 +228,7 @@ bool attention(const AttentionArgs& args) {
   for (std::uint32_t head = 0; head < args.group; ++head) {
     quantize_query(args.query + std::size_t{head} * head_dim, args, walk.query);
     score(walk);
+    walk.denominator = take_sink(args, head, walk.maximum);
     weigh(walk);
     round_weights(walk);
     combine(walk, args.out + std::size_t{head} * head_dim);

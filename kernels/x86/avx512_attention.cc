@@ -138,7 +138,7 @@ void weigh(Pass& pass, std::uint32_t h) {
     largest = _mm512_max_ps(largest, scaled);
     _mm512_storeu_ps(at, scaled);
   }
-  pass.denominator[h] = _mm512_reduce_add_epi64(sums);
+  pass.denominator[h] += _mm512_reduce_add_epi64(sums);
   pass.largest[h] = _mm512_reduce_max_ps(largest);
 }
 
@@ -245,6 +245,7 @@ void attend(Pass& pass, std::uint32_t first_head) {
   }
   score<heads>(pass);
   for (std::uint32_t h = 0; h < heads; ++h) {
+    pass.denominator[h] = take_sink(pass.args, first_head + h, pass.maximum[h]);
     weigh(pass, h);
     round_weights(pass, h);
   }
@@ -256,7 +257,7 @@ void attend(Pass& pass, std::uint32_t first_head) {
 bool attention(const AttentionArgs& args) {
   check_attention(args);
   const std::uint32_t head_dim = args.layout.head_dim;
-  if (!in_range(args.query, args.group * head_dim)) {
+  if (!in_range(args.query, args.group * head_dim) || !sinks_in_range(args)) {
     std::memset(args.out, 0, std::size_t{args.group} * head_dim * sizeof(float));
     return false;
   }

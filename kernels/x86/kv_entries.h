@@ -29,6 +29,22 @@ bool in_range(const float* x, std::uint32_t n) {
   return largest_bits(x, n) <= std::bit_cast<std::uint32_t>(kAttentionMax);
 }
 
+bool sinks_in_range(const AttentionArgs& args) {
+  for (std::uint32_t i = 0; args.sinks != nullptr && i < args.group; ++i) {
+    if (!(magnitude_of(args.sinks[i]) <= kAttentionMax)) return false;
+  }
+  return true;
+}
+
+// The sink of a query head, if it has one: raises the largest score, and gives what the sink adds
+// to the denominator.
+std::int64_t take_sink(const AttentionArgs& args, std::uint32_t head, float& maximum) {
+  if (args.sinks == nullptr) return 0;
+  const float z = args.sinks[head] * kLog2E;
+  maximum = z > maximum ? z : maximum;
+  return round_even(hearth::kernels::exp2_of(z - maximum) * 0x1p24F);
+}
+
 void write_key(const float* k, std::byte* keys, float* scales, std::uint32_t slot,
                std::uint32_t head_dim) {
   const std::uint32_t half = slot / 16;

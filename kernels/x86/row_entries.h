@@ -113,13 +113,23 @@ Floats gelu(Floats x) {
   return x / (splat(1.0F) + exp2_of(x * z));
 }
 
-template <Floats (*activation)(Floats)>
+Floats swiglu(Floats gate, Floats up) { return silu(gate) * up; }
+Floats geglu(Floats gate, Floats up) { return gelu(gate) * up; }
+
+Floats clamped_swiglu(Floats gate, Floats up) {
+  const Floats g = lesser(splat(kClampLimit), gate);
+  const Floats u = greater(splat(-kClampLimit), lesser(splat(kClampLimit), up));
+  const Floats product = g / (splat(1.0F) + exp2_of(g * splat(kClampSlope))) * (u + splat(1.0F));
+  return product + ((gate - gate) + (up - up));  // NaN where one is not finite
+}
+
+template <Floats (*gated)(Floats, Floats)>
 bool gated_quantize(const float* gate, const float* up, const QuantizedRows& out, std::uint32_t t) {
   return quantize_row(out, t, [=](std::uint32_t b) {
     Block y = load_block(gate + b * kBlock);
     const Block u = load_block(up + b * kBlock);
     for (std::uint32_t i = 0; i < kBlock / kLanes; ++i) {
-      y.parts[i] = activation(y.parts[i]) * u.parts[i];
+      y.parts[i] = gated(y.parts[i], u.parts[i]);
     }
     return y;
   });
@@ -172,8 +182,9 @@ constexpr Kernels table(std::string_view name, decltype(Kernels::matmul) matmul,
       .quantize = quantize,
       .rms_norm_quantize = rms_norm_quantize,
       .rms_norm = rms_norm,
-      .swiglu_quantize = gated_quantize<silu>,
-      .geglu_quantize = gated_quantize<gelu>,
+      .swiglu_quantize = gated_quantize<swiglu>,
+      .geglu_quantize = gated_quantize<geglu>,
+      .clamped_swiglu_quantize = gated_quantize<clamped_swiglu>,
       .rope = rope,
       .kv_write = vectors::kv_write,
       .attention = vectors::attention,

@@ -62,7 +62,8 @@ Tokens tokens(Generator& random, const Case& c, bool extreme) {
 
 std::vector<float> attend(const Kernels& table, const Case& c, const Cache& cache,
                           std::uint32_t kv_head, const std::vector<float>& query,
-                          std::uint32_t begin, std::uint32_t end, float score_scale) {
+                          std::uint32_t begin, std::uint32_t end, float score_scale,
+                          const std::vector<float>& sinks = {}) {
   std::vector<float> out(query.size(), -7.0F);
   const std::size_t room = attention_scratch(c.group, end - begin);
   const auto scratch = aligned<float>(room + 16);
@@ -75,6 +76,7 @@ std::vector<float> attend(const Kernels& table, const Case& c, const Cache& cach
   args.begin = begin;
   args.end = end;
   args.score_scale = score_scale;
+  args.sinks = sinks.empty() ? nullptr : sinks.data();
   args.scratch = scratch.get();
   args.out = out.data();
   EXPECT_TRUE(table.attention(args));
@@ -119,7 +121,67 @@ TEST(Attention, EveryTableComputesTheSameBits) {
               same_bits(attend(*table, c, cache, head, query, begin, end, scale_of(c)), want))
               << table->name << " head_dim " << c.layout.head_dim << " [" << begin << ", " << end
               << ") extreme " << extreme;
+          const std::vector<float> sinks =
+              extreme ? wild(random, c.group, -20, 30) : normals(random, c.group, 4.0F);
+          const std::vector<float> sunk =
+              attend(scalar(), c, cache, head, query, begin, end, scale_of(c), sinks);
+          ASSERT_TRUE(same_bits(
+              attend(*table, c, cache, head, query, begin, end, scale_of(c), sinks), sunk))
+              << table->name << " with sinks, head_dim " << c.layout.head_dim;
         }
+      }
+    }
+  }
+}
+
+// A sink takes its share of the weight, as one more position whose value is zero would.
+TEST(Attention, SinksTakeWeightAndGiveNothing) {
+  const Case c = {{1, 64}, 2, 40};
+  for (const Kernels* table : available_kernels()) {
+    Generator random(22);
+    const Tokens t = tokens(random, c, false);
+    Cache cache(c.layout, c.positions);
+    for (std::uint32_t i = 0; i < c.positions; ++i) {
+      ASSERT_TRUE(cache.write(*table, i, &t.k[i * 64], &t.v[i * 64]));
+    }
+    const std::vector<float> query(128, 0.0F);  // every score is 0: equal weights
+    const auto plain = attend(*table, c, cache, 0, query, 0, 40, scale_of(c));
+    const float log_of_40 = std::log(40.0F);  // as much as all positions together
+    const auto sunk = attend(*table, c, cache, 0, query, 0, 40, scale_of(c), {log_of_40, -200.0F});
+    for (std::uint32_t d = 0; d < 64; ++d) {
+      EXPECT_NEAR(sunk[d], plain[d] / 2, std::abs(plain[d]) * 1e-5F) << table->name;
+      EXPECT_EQ(sunk[64 + d], plain[64 + d]) << table->name;
+    }
+    const auto drowned = attend(*table, c, cache, 0, query, 0, 40, scale_of(c), {1e9F, 300.0F});
+    EXPECT_TRUE(same_bits(drowned, std::vector<float>(128, 0.0F))) << table->name;
+  }
+}
+
+TEST(Attention, SinksOutOfRangeRefuseTheQuery) {
+  const Case c = {{1, 32}, 2, 1};
+  Generator random(23);
+  const Tokens t = tokens(random, c, false);
+  Cache cache(c.layout, 1);
+  ASSERT_TRUE(cache.write(scalar(), 0, t.k.data(), t.v.data()));
+  const std::vector<float> query = normals(random, 64);
+  for (const Kernels* table : available_kernels()) {
+    for (const float bad : {0x1.000002p40F, -0x1.000002p40F, INFINITY, -INFINITY, NAN, 0x1p40F}) {
+      const std::vector<float> sinks = {0.0F, bad};
+      std::vector<float> out(64, -7.0F);
+      const auto scratch = aligned<float>(attention_scratch(2, 1));
+      AttentionArgs args;
+      args.layout = c.layout;
+      args.group = 2;
+      args.query = query.data();
+      args.pages = cache.pages().data();
+      args.end = 1;
+      args.score_scale = 0.125F;
+      args.sinks = sinks.data();
+      args.scratch = scratch.get();
+      args.out = out.data();
+      EXPECT_EQ(table->attention(args), bad == 0x1p40F) << table->name << " " << bad;
+      if (bad != 0x1p40F) {
+        EXPECT_TRUE(same_bits(out, std::vector<float>(64, 0.0F)));
       }
     }
   }

@@ -276,13 +276,14 @@ TEST(PlainRmsNorm, ASumOutOfRangeOrANonFiniteValueIsRefused) {
   }
 }
 
-// Both gated activations.
+// The gated activations.
 struct Gated {
   const char* name;
   bool (*Kernels::*quantize)(const float*, const float*, const QuantizedRows&, std::uint32_t);
 };
 constexpr Gated kGated[] = {{"silu", &Kernels::swiglu_quantize},
-                            {"gelu", &Kernels::geglu_quantize}};
+                            {"gelu", &Kernels::geglu_quantize},
+                            {"clamped", &Kernels::clamped_swiglu_quantize}};
 
 TEST(Gated, EveryTableComputesTheSameBits) {
   Generator random(7);
@@ -340,6 +341,27 @@ TEST(Gated, ANonFiniteValueIsRefused) {
         up[3] = bad;
         EXPECT_FALSE((table->*gated.quantize)(gate.data(), up.data(), out.view, 0));
       }
+    }
+  }
+}
+
+// A gate is cut off above 7, an up outside of [-7, 7], and 1 is added to it.
+TEST(Gated, ClampedSwigluIsItsFormula) {
+  const auto value = [](float gate, float up) {
+    std::vector<float> gates(32, 0.0F);
+    std::vector<float> ups(32, 0.0F);
+    gates[3] = gate;
+    ups[3] = up;
+    Activations out(1, 32);
+    EXPECT_TRUE(scalar_table().clamped_swiglu_quantize(gates.data(), ups.data(), out.view, 0));
+    return out.values[3] * out.scales[0] * std::ldexp(1.0F, out.exponents[0] - kGridBits);
+  };
+  for (const float gate : {-20.0F, -3.0F, -0.5F, 0.25F, 2.0F, 6.9F, 7.0F, 7.1F, 1e30F}) {
+    for (const float up : {-1e30F, -8.0F, -2.0F, 0.0F, 0.5F, 7.0F, 9.0F}) {
+      const double g = std::min(gate, 7.0F);
+      const double u = std::clamp(up, -7.0F, 7.0F);
+      const double exact = g / (1 + std::exp(-1.702 * g)) * (u + 1);
+      EXPECT_NEAR(value(gate, up), exact, std::abs(exact) * 1e-5 + 1e-12) << gate << " " << up;
     }
   }
 }

@@ -34,10 +34,11 @@ TEST_F(SelectTest, EveryAvailableTableIsFoundByItsNameAndIsWhole) {
     EXPECT_EQ(kernels_named(table->name).value(), table);
     EXPECT_TRUE(table->matmul != nullptr && table->matmul_partial != nullptr &&
                 table->quantize != nullptr && table->rms_norm_quantize != nullptr &&
-                table->swiglu_quantize != nullptr && table->rope != nullptr &&
-                table->kv_write != nullptr && table->attention != nullptr &&
-                table->add != nullptr && table->residual_round != nullptr &&
-                table->residual_expand != nullptr && table->dequantize_row != nullptr)
+                table->swiglu_quantize != nullptr && table->clamped_swiglu_quantize != nullptr &&
+                table->rope != nullptr && table->kv_write != nullptr &&
+                table->attention != nullptr && table->add != nullptr &&
+                table->residual_round != nullptr && table->residual_expand != nullptr &&
+                table->dequantize_row != nullptr)
         << table->name;
   }
 }

@@ -162,6 +162,9 @@ TEST(SelfTest, EveryWrongEntryThatFeedsAProductIsNamed) {
           [](Kernels& k) { k.swiglu_quantize = wrong_gated<&Kernels::swiglu_quantize>; });
   refused("geglu_quantize",
           [](Kernels& k) { k.geglu_quantize = wrong_gated<&Kernels::geglu_quantize>; });
+  refused("clamped_swiglu_quantize", [](Kernels& k) {
+    k.clamped_swiglu_quantize = wrong_gated<&Kernels::clamped_swiglu_quantize>;
+  });
 }
 
 TEST(SelfTest, EveryOtherWrongEntryIsNamed) {
@@ -197,6 +200,13 @@ TEST(SelfTest, EveryOtherWrongEntryIsNamed) {
     k.softcap = [](float* x, std::uint32_t n, float cap) {
       right().softcap(x, n, cap);
       flip(x[n - 1]);
+    };
+  });
+  refused("attention with sinks", [](Kernels& k) {
+    k.attention = [](const AttentionArgs& args) {
+      const bool good = right().attention(args);
+      if (args.sinks != nullptr) flip(args.out[0]);
+      return good;
     };
   });
   refused("add", [](Kernels& k) {
