@@ -20,6 +20,8 @@ constexpr std::pair<std::string_view, PreTokenizer> kNames[] = {
     {"llama-bpe", PreTokenizer::kLlama3}, {"falcon3", PreTokenizer::kLlama3},
     {"qwen2", PreTokenizer::kQwen2},      {"deepseek-r1-qwen", PreTokenizer::kQwen2},
     {"stablelm2", PreTokenizer::kQwen2},  {"megrez", PreTokenizer::kQwen2},
+    {"gpt-4o", PreTokenizer::kO200k},     {"llama4", PreTokenizer::kO200k},
+    {"kanana2", PreTokenizer::kO200k},
 };
 
 // A text as code points: where each starts, and what the scanners ask about it.
@@ -27,14 +29,17 @@ struct Points {
   std::string_view text;
   std::vector<std::uint32_t> starts;  // one more than there are points
   std::vector<std::uint8_t> classes;
+  std::vector<std::uint8_t> cases;  // LetterCase, where they are asked for
 
-  explicit Points(std::string_view source) : text(source) {
+  Points(std::string_view source, bool with_cases) : text(source) {
     starts.reserve(source.size() + 1);
     classes.reserve(source.size());
+    if (with_cases) cases.reserve(source.size());
     for (std::size_t offset = 0; offset < source.size();) {
       const Utf8Char c = decode_utf8(source, offset);
       starts.push_back(static_cast<std::uint32_t>(offset));
       classes.push_back(static_cast<std::uint8_t>(code_point_class(c.point)));
+      if (with_cases) cases.push_back(static_cast<std::uint8_t>(letter_case(c.point)));
       offset += c.bytes;
     }
     starts.push_back(static_cast<std::uint32_t>(source.size()));
@@ -67,16 +72,20 @@ class Scanner {
   bool newline(std::size_t at) const {
     return at < end_ && (points_.byte(at) == '\n' || points_.byte(at) == '\r');
   }
+  bool slash(std::size_t at) const { return at < end_ && points_.byte(at) == '/'; }
   // [^\s\p{L}\p{N}]
   bool symbol(std::size_t at) const {
     return at < end_ && !letter(at) && !number(at) && !space(at);
   }
+  // [\p{Lu}\p{Lt}\p{Lm}\p{Lo}\p{M}] and [\p{Ll}\p{Lm}\p{Lo}\p{M}]
+  bool upper(std::size_t at) const { return has_case(at, LetterCase::kUpper); }
+  bool lower(std::size_t at) const { return has_case(at, LetterCase::kLower); }
   // '(s|t|re|ve|m|ll|d)
   std::size_t contraction(std::size_t at, bool any_case) const {
-    if (points_.byte(at) != '\'') return at;
-    const char first = lower(at + 1, any_case);
+    if (at >= end_ || points_.byte(at) != '\'') return at;
+    const char first = folded(at + 1, any_case);
     if (first == 's' || first == 't' || first == 'm' || first == 'd') return at + 2;
-    const char second = lower(at + 2, any_case);
+    const char second = folded(at + 2, any_case);
     const bool two = (first == 'r' && second == 'e') || (first == 'v' && second == 'e') ||
                      (first == 'l' && second == 'l');
     return two ? at + 3 : at;
@@ -104,7 +113,10 @@ class Scanner {
 
  private:
   bool has(std::size_t at, CodePointClass kind) const { return at < end_ && points_.is(at, kind); }
-  char lower(std::size_t at, bool any_case) const {
+  bool has_case(std::size_t at, LetterCase kind) const {
+    return at < end_ && (points_.cases[at] & static_cast<std::uint8_t>(kind)) != 0;
+  }
+  char folded(std::size_t at, bool any_case) const {
     if (at >= end_) return 0;
     const char c = points_.byte(at);
     return any_case && c >= 'A' && c <= 'Z' ? static_cast<char>(c - 'A' + 'a') : c;
@@ -139,6 +151,44 @@ std::size_t llama3_word(const Scanner& scan, std::size_t at, std::size_t digits)
   }
   if (std::size_t next = scan.symbols(at); next != at) {
     while (scan.newline(next)) ++next;
+    return next;
+  }
+  if (const std::size_t next = scan.line_ends(at); next != at) return next;
+  return scan.spaces(at);
+}
+
+// UPPER*LOWER+ and else UPPER+LOWER*, of a word whose letters begin at `from`; `from` where it has
+// neither. The first gives back letters without a case until a LOWER can begin, and then takes one.
+std::size_t o200k_letters(const Scanner& scan, std::size_t from, bool ends_lower) {
+  std::size_t upper = from;
+  while (scan.upper(upper)) ++upper;
+  std::size_t next = upper;
+  while (scan.lower(next)) ++next;
+  if (next > upper || !ends_lower) return ends_lower || upper > from ? next : from;
+  for (std::size_t at = upper; at > from; --at) {
+    if (scan.lower(at - 1)) return at;
+  }
+  return from;
+}
+
+// With LETTERS for [^\r\n\p{L}\p{N}]?[\p{Lu}\p{Lt}\p{Lm}\p{Lo}\p{M}]*[\p{Ll}\p{Lm}\p{Lo}\p{M}]+ and
+// then the same with + and * exchanged: LETTERS(?i:'s|'t|'re|'ve|'m|'ll|'d)?|\p{N}{1,3}|
+//  ?[^\s\p{L}\p{N}]+[\r\n/]*|\s*[\r\n]+|\s+(?!\S)|\s+
+std::size_t o200k_word(const Scanner& scan, std::size_t at) {
+  const bool before = !scan.newline(at) && !scan.letter(at) && !scan.number(at);
+  for (const bool ends_lower : {true, false}) {
+    for (const std::size_t from : {before ? at + 1 : at, at}) {
+      const std::size_t next = o200k_letters(scan, from, ends_lower);
+      if (next > from) return scan.contraction(next, true);
+    }
+  }
+  if (scan.number(at)) {
+    std::size_t next = at + 1;
+    while (next < at + 3 && scan.number(next)) ++next;
+    return next;
+  }
+  if (std::size_t next = scan.symbols(at); next != at) {
+    while (scan.newline(next) || scan.slash(next)) ++next;
     return next;
   }
   if (const std::size_t next = scan.line_ends(at); next != at) return next;
@@ -227,6 +277,7 @@ std::vector<Range> words_of(PreTokenizer kind, const Points& points) {
     case PreTokenizer::kSmolLm: return smollm_words(points);
     case PreTokenizer::kLlama3: return scan_words(points, whole(points), llama3);
     case PreTokenizer::kQwen2: return scan_words(points, whole(points), qwen2);
+    case PreTokenizer::kO200k: return scan_words(points, whole(points), o200k_word);
     case PreTokenizer::kDefault: break;
   }
   return default_words(points);
@@ -251,7 +302,7 @@ std::string known_pretokenizers() {
 }
 
 std::vector<std::uint32_t> split_words(PreTokenizer kind, std::string_view text) {
-  const Points points(text);
+  const Points points(text, kind == PreTokenizer::kO200k);
   std::vector<std::uint32_t> ends;
   for (const Range& word : words_of(kind, points)) ends.push_back(points.starts[word.second]);
   return ends;

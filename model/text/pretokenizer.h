@@ -18,6 +18,7 @@ enum class PreTokenizer : std::uint8_t {
   kSmolLm,   // smollm, starcoder and others: each digit alone, then as kGpt2
   kLlama3,   // llama-bpe: numbers of up to three digits, contractions of either case
   kQwen2,    // qwen2: as kLlama3 with each digit alone
+  kO200k,    // gpt-4o: a word ends before an upper case letter that follows a lower case one
   kDefault,  // "default", or a file that names none: llama.cpp's generic split
 };
 

@@ -1,6 +1,6 @@
-// The four classes of code points that pre-tokenizers ask for.
+// The four classes of code points that pre-tokenizers ask for, and the cases of letters.
 //
-// The classes are a table of Unicode 15.1 in the source (unicode_tables.inc, made by
+// They are tables of Unicode 15.1 in the source (unicode_tables.inc and unicode_cases.inc, made by
 // unicode_tables.py), the version that llama.cpp has: the ids of a text must not depend on the
 // Unicode version of a library on the machine.
 #pragma once
@@ -21,5 +21,16 @@ enum class CodePointClass : std::uint8_t {
 
 // kOther for anything past U+10FFFF.
 CodePointClass code_point_class(char32_t point);
+
+// What o200k's words ask of letters and marks; bits, since those without a case are both.
+enum class LetterCase : std::uint8_t {
+  kNone = 0,   // neither letter nor mark
+  kUpper = 1,  // general categories Lu and Lt
+  kLower = 2,  // Ll
+  kBoth = 3,   // Lm, Lo and M
+};
+
+// kNone for anything past U+10FFFF.
+LetterCase letter_case(char32_t point);
 
 }  // namespace hearth::model

@@ -21,8 +21,9 @@ Words split(PreTokenizer kind, std::string_view text) {
   return words;
 }
 
-constexpr PreTokenizer kAll[] = {PreTokenizer::kGpt2, PreTokenizer::kSmolLm, PreTokenizer::kLlama3,
-                                 PreTokenizer::kQwen2, PreTokenizer::kDefault};
+constexpr PreTokenizer kAll[] = {PreTokenizer::kGpt2,   PreTokenizer::kSmolLm,
+                                 PreTokenizer::kLlama3, PreTokenizer::kQwen2,
+                                 PreTokenizer::kO200k,  PreTokenizer::kDefault};
 
 TEST(PreTokenizer, Gpt2) {
   const auto split_gpt2 = [](std::string_view text) { return split(PreTokenizer::kGpt2, text); };
@@ -56,6 +57,23 @@ TEST(PreTokenizer, Llama3) {
 
 TEST(PreTokenizer, Qwen2TakesEachDigitAlone) {
   EXPECT_EQ(split(PreTokenizer::kQwen2, "x 12"), (Words{"x", " ", "1", "2"}));
+}
+
+TEST(PreTokenizer, O200kEndsAWordBeforeAnUpperCaseLetter) {
+  const auto cut = [](std::string_view text) { return split(PreTokenizer::kO200k, text); };
+  EXPECT_EQ(cut("camelCase HTTPServer ABC"), (Words{"camel", "Case", " HTTPServer", " ABC"}));
+  EXPECT_EQ(cut("aB cD"), (Words{"a", "B", " c", "D"}));
+  EXPECT_EQ(cut("It's THEY'LL x'd 'tis"), (Words{"It's", " THEY'LL", " x'd", " '", "tis"}));
+  EXPECT_EQ(cut("a.b/c//\n\nx"), (Words{"a", ".b", "/c", "//\n\n", "x"}));
+  EXPECT_EQ(cut("12345 \t\n  y"), (Words{"123", "45", " \t\n", " ", " y"}));
+  // A letter without a case (U+00AA) is both: the word ends behind it, before upper case letters.
+  EXPECT_EQ(cut("A\xC2\xAA"
+                "BC"),
+            (Words{"A\xC2\xAA", "BC"}));
+  EXPECT_EQ(cut("\xC2\xAA\xC2\xAA"), (Words{"\xC2\xAA\xC2\xAA"}));
+  // A combining mark (U+0301) goes on with a word, or begins one.
+  EXPECT_EQ(cut("e\xCC\x81t \xCC\x81"), (Words{"e\xCC\x81t", " \xCC\x81"}));
+  EXPECT_EQ(cut("\xC3\x89t\xC3\x89"), (Words{"\xC3\x89t", "\xC3\x89"}));
 }
 
 TEST(PreTokenizer, DefaultCutsPunctuationNumbersAndThreeDigits) {
@@ -92,6 +110,12 @@ TEST(PreTokenizer, LongRunsAreOneWordOrMany) {
   EXPECT_EQ(split_words(PreTokenizer::kLlama3, spaces).size(), 1U);
   const std::string lines = spaces + "x";
   EXPECT_EQ(split_words(PreTokenizer::kLlama3, lines).size(), 2U);
+  std::string mixed;  // letters without a case make the longest word look back
+  for (int i = 0; i < 1 << 18; ++i)
+    mixed +=
+        "A\xC2\xAA"
+        "B";
+  EXPECT_EQ(split_words(PreTokenizer::kO200k, mixed).size(), 2U);
   const std::string digits(1 << 20, '7');
   EXPECT_EQ(split_words(PreTokenizer::kQwen2, digits).size(), digits.size());
 }
@@ -100,6 +124,7 @@ TEST(PreTokenizer, NamesOfFiles) {
   EXPECT_EQ(find_pretokenizer("smollm"), PreTokenizer::kSmolLm);
   EXPECT_EQ(find_pretokenizer("llama-bpe"), PreTokenizer::kLlama3);
   EXPECT_EQ(find_pretokenizer("qwen2"), PreTokenizer::kQwen2);
+  EXPECT_EQ(find_pretokenizer("gpt-4o"), PreTokenizer::kO200k);
   EXPECT_EQ(find_pretokenizer("gpt-2"), PreTokenizer::kGpt2);
   EXPECT_EQ(find_pretokenizer("default"), PreTokenizer::kDefault);
   EXPECT_EQ(find_pretokenizer("no such"), std::nullopt);
