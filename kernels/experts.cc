@@ -91,6 +91,7 @@ ExpertGroups::ExpertGroups(std::uint32_t experts, std::uint32_t used, std::uint3
       weights_(std::size_t{rows} * used),
       pairs_(std::size_t{rows} * used),
       rows_(std::size_t{rows} * used),
+      experts_(std::size_t{rows} * used),
       next_(experts) {
   INVARIANT(used != 0 && used <= experts, "a row uses some of the experts");
   groups_.reserve(experts);
@@ -112,6 +113,7 @@ void ExpertGroups::group(std::uint32_t rows) {
   for (std::size_t i = 0; i < pairs; ++i) {
     const std::uint32_t pair = next_[chosen_[i]]++;
     rows_[pair] = static_cast<std::uint32_t>(i / used_);
+    experts_[pair] = chosen_[i];
     pairs_[i] = pair;
   }
 }

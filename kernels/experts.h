@@ -61,6 +61,7 @@ class ExpertGroups {
   void group(std::uint32_t rows);
   const std::vector<Group>& groups() const { return groups_; }
   std::uint32_t row_of(std::uint32_t pair) const { return rows_[pair]; }
+  std::uint32_t expert_of(std::uint32_t pair) const { return experts_[pair]; }
   // Of a row's expert number i.
   std::uint32_t pair_of(std::uint32_t row, std::uint32_t i) const {
     return pairs_[std::size_t{row} * used_ + i];
@@ -68,11 +69,12 @@ class ExpertGroups {
 
  private:
   const std::uint32_t used_;
-  std::vector<std::uint16_t> chosen_;  // (rows, used)
-  std::vector<float> weights_;         // (rows, used)
-  std::vector<std::uint32_t> pairs_;   // (rows, used)
-  std::vector<std::uint32_t> rows_;    // of each pair
-  std::vector<std::uint32_t> next_;    // of each expert, while pairs are placed
+  std::vector<std::uint16_t> chosen_;   // (rows, used)
+  std::vector<float> weights_;          // (rows, used)
+  std::vector<std::uint32_t> pairs_;    // (rows, used)
+  std::vector<std::uint32_t> rows_;     // of each pair
+  std::vector<std::uint16_t> experts_;  // of each pair
+  std::vector<std::uint32_t> next_;     // of each expert, while pairs are placed
   std::vector<Group> groups_;
 };
 

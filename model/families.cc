@@ -7,7 +7,7 @@
 namespace hearth::model {
 namespace {
 
-constexpr std::array<FamilyTraits, 6> kFamilies{{
+constexpr std::array<FamilyTraits, 7> kFamilies{{
     // Llama 2, 3 and 3.1 to 3.3, Mistral, Mixtral, and whatever else is built like them.
     {.architecture = "llama",
      .rope = kernels::RopeStyle::kAdjacent,
@@ -40,6 +40,18 @@ constexpr std::array<FamilyTraits, 6> kFamilies{{
      .qk_norm = true,
      .experts = Experts::kAlways,
      .tokenizer = "qwen2"},
+    // OpenAI's gpt-oss.
+    {.architecture = "gpt-oss",
+     .activation = Activation::kClampedSilu,
+     .qkv_bias = true,
+     .output_bias = true,
+     .sinks = true,
+     .expert_biases = true,
+     .feed_forward_norm = "post_attention_norm.weight",
+     .experts = Experts::kAlways,
+     .global_every = 2,
+     .local_rope = LocalRope::kSame,
+     .tokenizer = "gpt-4o"},
 }};
 
 }  // namespace

@@ -296,7 +296,7 @@ Status refuse_variants(const Keys& keys) {
   return ok_status();
 }
 
-// The factor of the scaling, 1 where there is none.
+// The factor of the scaling; 1 without one.
 Status read_rope_factor(const Keys& keys, ModelSpec& spec) {
   for (const std::string_view suffix : {"rope.scaling.factor", "rope.scale_linear"}) {
     if (!keys.has(suffix)) continue;
@@ -455,9 +455,15 @@ Status read_sliding_window(const Keys& keys, ModelSpec& spec) {
                                            std::to_string(every) + " is served");
     }
   }
-  TRY(spec.local_rope_base,
-      keys.real("rope.freq_base_swa", 1.0, limits::kRopeBase, spec.local_rope_base));
-  return ok_status();
+  constexpr std::string_view kBase = "rope.freq_base_swa";
+  if (spec.family->local_rope == LocalRope::kOwnBase) {
+    TRY(spec.local_rope_base, keys.real(kBase, 1.0, limits::kRopeBase, spec.local_rope_base));
+    return ok_status();
+  }
+  TRY(const double base, keys.real(kBase, 1.0, limits::kRopeBase, spec.rope_base));
+  if (base == spec.rope_base) return ok_status();
+  return keys.not_served(kBase, "is " + std::to_string(base) + "; only the base of all layers, " +
+                                    std::to_string(spec.rope_base) + ", is served");
 }
 
 // The embedding has a row a token; the key and the tokenizer's list, where present, must agree.
@@ -609,7 +615,12 @@ std::vector<double> ModelSpec::rope_frequencies() const {
 }
 
 std::vector<double> ModelSpec::local_rope_frequencies() const {
+  if (family->local_rope == LocalRope::kSame) return rope_frequencies();
   return powers_of(local_rope_base, head_dim);
+}
+
+double ModelSpec::local_rope_magnitude() const {
+  return family->local_rope == LocalRope::kSame ? rope_magnitude : 1.0;
 }
 
 float ModelSpec::score_scale() const {

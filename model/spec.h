@@ -16,9 +16,13 @@
 
 namespace hearth::model {
 
-enum class Activation : std::uint8_t { kSilu, kGeluTanh };
+enum class Activation : std::uint8_t { kSilu, kGeluTanh, kClampedSilu };
 // Whether the layers have a mixture of experts in place of one feed-forward.
 enum class Experts : std::uint8_t { kNone, kMay, kAlways };
+
+// Angles of local layers: of a base of their own without factors and scaling, or those of the
+// other layers.
+enum class LocalRope : std::uint8_t { kOwnBase, kSame };
 
 // The traits that distinguish families.
 struct FamilyTraits {
@@ -29,6 +33,10 @@ struct FamilyTraits {
   bool qk_norm = false;           // attn_{q,k}_norm.weight, per head, before RoPE
   bool post_norms = false;        // norms after attention and after the feed-forward
   bool scale_embeddings = false;  // embeddings times sqrt(hidden)
+  bool output_bias = false;       // attn_output.bias
+  bool sinks = false;             // attn_sinks.weight: a logit a query head
+  bool expert_biases = false;     // of the router and of each matrix of an expert
+  std::string_view feed_forward_norm = "ffn_norm.weight";  // its tensor
   Experts experts = Experts::kNone;
   bool expert_weights_to_one = true;  // those of a row's experts add up to 1
   bool shared_expert = false;         // one more expert, of every row, with a gate of its own
@@ -38,7 +46,7 @@ struct FamilyTraits {
   // Of every N layers the last one sees all positions and the others a window; 0: all layers see
   // all positions.
   std::uint32_t global_every = 0;
-  // In a model of so many layers hidden / heads stands for head_dim in the scale of the scores.
+  LocalRope local_rope = LocalRope::kOwnBase;
   std::uint32_t narrow_score_layers = 0;
   std::string_view tokenizer;  // what synthetic models of the family get (synthetic_vocabulary.h)
 };
@@ -75,7 +83,7 @@ struct ModelSpec {
   double rope_magnitude = 1.0;       // of cosines and sines
   std::vector<float> rope_factors;   // head_dim / 2 divisors (rope_freqs.weight), or empty
   std::uint32_t sliding_window = 0;  // positions that a local layer sees; 0: no layer is local
-  double local_rope_base = 10000.0;  // of the local layers, which have neither factors nor scale
+  double local_rope_base = 10000.0;  // of local layers with frequencies of their own
   bool tied_embeddings = false;      // no output.weight: the head is token_embd.weight
   // A model of embeddings: what it computes of a prompt's last position says what the prompt means
   // (pooling type "last"). It generates no text that means anything.
@@ -93,6 +101,7 @@ struct ModelSpec {
   // arithmetic, no libm (CANONICAL.md, RoPE).
   std::vector<double> rope_frequencies() const;
   std::vector<double> local_rope_frequencies() const;
+  double local_rope_magnitude() const;
   bool is_local(std::uint32_t layer) const {
     return sliding_window > 0 && (layer + 1) % family->global_every != 0;
   }

@@ -61,6 +61,7 @@ bool is_down(const std::string& name) {
 // logits that spread over a few units.
 Draw draw_of(const ExpectedTensor& tensor, const SyntheticOptions& options) {
   const std::string& name = tensor.name;
+  if (name.ends_with("attn_sinks.weight")) return {0.0F, 1.0F};
   if (!tensor.is_matrix) {
     return name.ends_with("norm.weight") ? Draw{1.0F, 0.1F} : Draw{0.0F, 0.1F};
   }
@@ -180,6 +181,12 @@ void add_model_keys(GgufWriter& writer, const ModelSpec& spec, const SyntheticOp
   const auto own_base = static_cast<float>(spec.family->rope_base);
   writer.add(prefix + "rope.freq_base", options.rope_base > 0.0F ? options.rope_base : own_base);
   writer.add(prefix + "rope.dimension_count", spec.head_dim);
+  if (options.yarn_scale > 0.0F) {
+    writer.add(prefix + "rope.scaling.type", "yarn");
+    writer.add(prefix + "rope.scaling.factor", options.yarn_scale);
+    writer.add(prefix + "rope.scaling.original_context_length",
+               static_cast<std::uint32_t>(static_cast<float>(spec.context) / options.yarn_scale));
+  }
   writer.add(prefix + "vocab_size", spec.vocabulary);
   if (!options.embeddings) return;
   constexpr std::uint32_t kLast = 3;
@@ -375,6 +382,30 @@ SyntheticOptions qwen3moe_shape() {
   return options;
 }
 
+// gpt-oss-20b, or gpt-oss-120b.
+SyntheticOptions gpt_oss_shape(bool large) {
+  SyntheticOptions options;
+  options.family = "gpt-oss";
+  options.name = large ? "synthetic gpt-oss-120b" : "synthetic gpt-oss-20b";
+  options.layers = large ? 36 : 24;
+  options.hidden = 2880;
+  options.feed_forward = 2880;
+  options.experts = large ? 128 : 32;
+  options.experts_used = 4;
+  options.heads = 64;
+  options.kv_heads = 8;
+  options.head_dim = 64;
+  options.vocabulary = 201'088;
+  options.context = 131'072;
+  options.rope_base = 150'000.0F;
+  options.yarn_scale = 32.0F;
+  options.sliding_window = 128;
+  options.tied_output = false;
+  options.feed_forward_type = TensorType::kMXFP4;
+  options.attention_type = TensorType::kQ8_0;
+  return options;
+}
+
 SyntheticOptions llama3_shape() {
   SyntheticOptions options;
   options.vocabulary = 128'256;
@@ -396,6 +427,7 @@ Result<SyntheticOptions> synthetic_preset(std::string_view name) {
   if (name == "8x7b") return mixtral_shape();
   if (name == "a2.7b") return qwen2moe_shape();
   if (name == "30b-a3b") return qwen3moe_shape();
+  if (name == "gpt-oss-20b" || name == "gpt-oss-120b") return gpt_oss_shape(name.ends_with("120b"));
   SyntheticOptions options = llama3_shape();
   options.name = "synthetic " + std::string(name);
   if (name == "8b") {
@@ -412,8 +444,9 @@ Result<SyntheticOptions> synthetic_preset(std::string_view name) {
     options.heads = 64;
     return options;
   }
-  return Error::invalid("no shape is called '" + std::string(name) +
-                        "'; there are: tiny, demo, 8b, 70b, 8x7b, a2.7b, 30b-a3b");
+  return Error::invalid(
+      "no shape is called '" + std::string(name) +
+      "'; there are: tiny, demo, 8b, 70b, 8x7b, a2.7b, 30b-a3b, gpt-oss-20b, gpt-oss-120b");
 }
 
 Status set_weight_types(SyntheticOptions& options, std::string_view name) {
@@ -422,7 +455,13 @@ Status set_weight_types(SyntheticOptions& options, std::string_view name) {
                  [](unsigned char c) { return static_cast<char>(std::toupper(c)); });
   const bool mixed = wanted == "Q4_K_M" || wanted == "Q5_K_M";
   if (mixed) wanted.resize(4);
-  std::string choices = "Q4_K_M, Q5_K_M";
+  if (wanted == "MXFP4_MOE") {
+    options.attention_type = options.embedding_type = options.output_type = TensorType::kQ8_0;
+    options.feed_forward_type = TensorType::kMXFP4;
+    options.finer_type.reset();
+    return ok_status();
+  }
+  std::string choices = "Q4_K_M, Q5_K_M, MXFP4_MOE";
   for (std::uint32_t number = 0; number < kTensorTypeNumbers; ++number) {
     const TensorTypeInfo* info = tensor_type_info(number);
     if (info == nullptr) continue;

@@ -31,6 +31,7 @@ struct SyntheticOptions {
   std::uint32_t vocabulary = 400;  // 259 at least: specials and bytes, the rest are merges
   std::uint32_t context = 512;
   float rope_base = 0.0F;     // 0: the family's own
+  float yarn_scale = 0.0F;    // above 0: YaRN from the context divided by it
   bool rope_factors = false;  // in families that have it: a rope_freqs.weight tensor, 1 to 8
   std::uint32_t sliding_window = 40;  // in families with local layers
   bool tied_output = true;            // no output.weight
@@ -46,11 +47,13 @@ struct SyntheticOptions {
 };
 
 // "tiny", "demo" (SmolLM2-135M's shape and types), "8b" and "70b" (those of Llama 3.1, Q4_0),
-// "8x7b" (Mixtral's), "a2.7b" (Qwen 1.5 MoE's) and "30b-a3b" (Qwen 3's, as all with experts Q4_0).
+// "8x7b" (Mixtral's), "a2.7b" (Qwen 1.5 MoE's), "30b-a3b" (Qwen 3's, as all with experts Q4_0),
+// "gpt-oss-20b" and "gpt-oss-120b" (MXFP4_MOE).
 Result<SyntheticOptions> synthetic_preset(std::string_view name);
 
 // Sets every weight type of `options` to a tensor type's name ("Q5_0", any case), or to the mixture
-// "Q4_K_M" or "Q5_K_M": finer layers and output Q6_K. kInvalidInput names the choices.
+// "Q4_K_M" or "Q5_K_M": finer layers and output Q6_K; or to "MXFP4_MOE": feed-forwards, experts
+// included, MXFP4 and all others Q8_0. kInvalidInput names the choices.
 Status set_weight_types(SyntheticOptions& options, std::string_view name);
 
 // kInvalidInput or kUnsupported names the option. The tokenizer is of the family's kind: byte-level

@@ -20,6 +20,10 @@ class LayerList {
   void vector(std::string_view part, std::uint64_t size) {
     tensors_.push_back({layer_tensor(layer_, part), {size}, false});
   }
+  // One vector an expert, one after the other.
+  void expert_vectors(std::string_view part, std::uint64_t size, std::uint64_t count) {
+    tensors_.push_back({layer_tensor(layer_, part), {size, count}, false});
+  }
   std::vector<ExpectedTensor> take() { return std::move(tensors_); }
 
  private:
@@ -38,6 +42,12 @@ void add_feed_forward(const ModelSpec& spec, LayerList& list) {
   list.experts("ffn_gate_exps.weight", spec.hidden, spec.feed_forward, spec.experts);
   list.experts("ffn_up_exps.weight", spec.hidden, spec.feed_forward, spec.experts);
   list.experts("ffn_down_exps.weight", spec.feed_forward, spec.hidden, spec.experts);
+  if (spec.family->expert_biases) {
+    list.vector("ffn_gate_inp.bias", spec.experts);
+    list.expert_vectors("ffn_gate_exps.bias", spec.feed_forward, spec.experts);
+    list.expert_vectors("ffn_up_exps.bias", spec.feed_forward, spec.experts);
+    list.expert_vectors("ffn_down_exps.bias", spec.hidden, spec.experts);
+  }
   if (spec.shared_feed_forward == 0) return;
   list.router("ffn_gate_inp_shexp.weight", spec.hidden, 1);
   list.matrix("ffn_gate_shexp.weight", spec.hidden, spec.shared_feed_forward);
@@ -66,12 +76,14 @@ std::vector<ExpectedTensor> layer_tensors(const ModelSpec& spec, std::uint32_t l
     list.vector("attn_k.bias", kv);
     list.vector("attn_v.bias", kv);
   }
+  if (family.output_bias) list.vector("attn_output.bias", spec.hidden);
+  if (family.sinks) list.vector("attn_sinks.weight", spec.heads);
   if (family.qk_norm) {
     list.vector("attn_q_norm.weight", spec.head_dim);
     list.vector("attn_k_norm.weight", spec.head_dim);
   }
   if (family.post_norms) list.vector("post_attention_norm.weight", spec.hidden);
-  list.vector("ffn_norm.weight", spec.hidden);
+  list.vector(family.feed_forward_norm, spec.hidden);
   add_feed_forward(spec, list);
   if (family.post_norms) list.vector("post_ffw_norm.weight", spec.hidden);
   return list.take();

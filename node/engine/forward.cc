@@ -93,6 +93,15 @@ void copy_row(const kernels::QuantizedRows& from, std::uint32_t row,
 
 }  // namespace
 
+Forward::Activate Forward::activation_of(model::Activation activation) {
+  switch (activation) {
+    case model::Activation::kGeluTanh: return &kernels::Kernels::geglu_quantize;
+    case model::Activation::kClampedSilu: return &kernels::Kernels::clamped_swiglu_quantize;
+    case model::Activation::kSilu: break;
+  }
+  return &kernels::Kernels::swiglu_quantize;
+}
+
 Forward::Mixture::Mixture(const model::ModelSpec& spec, const StageWeights& weights,
                           std::uint32_t rows)
     : groups(spec.experts, spec.experts_used, rows),
@@ -129,9 +138,7 @@ Forward::Forward(Setup setup)
       narrow_(spec_.kv_heads * spec_.head_dim),
       score_scale_(spec_.score_scale()),
       embedding_scale_(spec_.embedding_scale()),
-      activate_(spec_.family->activation == model::Activation::kSilu
-                    ? &kernels::Kernels::swiglu_quantize
-                    : &kernels::Kernels::geglu_quantize) {
+      activate_(activation_of(spec_.family->activation)) {
   INVARIANT(setup_.batch_rows != 0 && setup_.layers.size() == setup_.weights.layers.size(),
             "a stage has the weights of its layers");
   INVARIANT(setup_.layers.size() != 0 && setup_.layers.end <= spec_.layers,
@@ -148,7 +155,7 @@ Forward::Forward(Setup setup)
   for (std::uint32_t i = setup_.layers.begin; i < setup_.layers.end; ++i)
     local |= spec_.is_local(i);
   if (local) {
-    local_angles_ = {spec_.local_rope_frequencies(), 1.0,
+    local_angles_ = {spec_.local_rope_frequencies(), spec_.local_rope_magnitude(),
                      AlignedBuffer<float>(rows * spec_.head_dim)};
   }
   query_ = AlignedBuffer<float>(rows * wide_);
@@ -297,6 +304,8 @@ void Forward::layer(std::uint32_t index) {
   const auto in = quant_.view(rows(), spec_.hidden);
   attention(weights, index);
   for_rows(rows(), spec_.hidden, [&](std::uint32_t row) {
+    float* delta = delta_.data() + std::size_t{row} * spec_.hidden;
+    add_bias(delta, weights.attention_output_bias, 0, spec_.hidden);
     add_delta(row, weights.post_attention_norm);
     norm(row, weights.feed_forward_norm, in, row);
   });
@@ -335,24 +344,26 @@ void Forward::mix_experts(const LayerWeights& weights, std::uint32_t index) {
                   {&weights.shared_gate, mix.shared_gate.data()},
                   {&weights.shared_up, mix.shared_up.data()}});
   }
-  for_rows(rows(), spec_.experts * kExponential, [&](std::uint32_t row) { choose_experts(row); });
+  for_rows(rows(), spec_.experts * kExponential,
+           [&](std::uint32_t row) { choose_experts(weights, row); });
   mix.groups.group(rows());
-  compute_experts(mix.experts.data() + std::size_t{index} * spec_.experts);
+  compute_experts(weights, index);
   if (spec_.shared_feed_forward != 0) compute_shared_expert(weights);
   const std::uint32_t tiles = (spec_.hidden + kSumColumns - 1) / kSumColumns;
   const std::uint32_t least = std::max(1U, kRowValues / (kSumColumns * spec_.experts_used));
   const auto add = [&](std::uint32_t begin, std::uint32_t end, unsigned) {
     for (std::uint32_t i = begin; i < end; ++i) {
       const std::uint32_t from = i % tiles * kSumColumns;
-      add_experts(i / tiles, from, std::min(spec_.hidden, from + kSumColumns));
+      add_experts(weights, i / tiles, from, std::min(spec_.hidden, from + kSumColumns));
     }
   };
   pool_.parallel_for(rows() * tiles, grain_of(rows() * tiles, least), add);
 }
 
-void Forward::choose_experts(std::uint32_t row) {
+void Forward::choose_experts(const LayerWeights& weights, std::uint32_t row) {
   Mixture& mix = *mixture_;
-  const float* logits = mix.logits.data() + std::size_t{row} * spec_.experts;
+  float* logits = mix.logits.data() + std::size_t{row} * spec_.experts;
+  add_bias(logits, weights.router_bias, 0, spec_.experts);
   if (!kernels::choose_experts({logits, spec_.experts}, spec_.family->expert_weights_to_one,
                                mix.groups.used(row), mix.groups.weights(row))) {
     fail(row);
@@ -361,8 +372,9 @@ void Forward::choose_experts(std::uint32_t row) {
 
 // A single row is the same for all of its experts; several are gathered, those of an expert one
 // after the other.
-void Forward::compute_experts(const Expert* experts) {
+void Forward::compute_experts(const LayerWeights& weights, std::uint32_t index) {
   Mixture& mix = *mixture_;
+  const Expert* experts = mix.experts.data() + std::size_t{index} * spec_.experts;
   const std::uint32_t pairs = rows() * spec_.experts_used;
   const std::uint32_t width = spec_.feed_forward;
   const auto in = quant_.view(rows(), spec_.hidden);
@@ -384,10 +396,12 @@ void Forward::compute_experts(const Expert* experts) {
   multiply(mix.products, least);
   const auto middle = mix.middle.view(pairs, width);
   for_rows(pairs, width, [&](std::uint32_t pair) {
-    const std::size_t at = std::size_t{pair} * width;
-    if (!(kernels_.*activate_)(gate_.data() + at, up_.data() + at, middle, pair)) {
-      fail(mix.groups.row_of(pair));
-    }
+    float* gate = gate_.data() + std::size_t{pair} * width;
+    float* up = up_.data() + std::size_t{pair} * width;
+    const std::uint32_t expert = mix.groups.expert_of(pair);
+    add_bias(gate, weights.gate_bias, expert, width);
+    add_bias(up, weights.up_bias, expert, width);
+    if (!(kernels_.*activate_)(gate, up, middle, pair)) fail(mix.groups.row_of(pair));
   });
   mix.products.clear();
   for (const auto& [expert, first, count] : mix.groups.groups()) {
@@ -410,13 +424,20 @@ void Forward::compute_shared_expert(const LayerWeights& weights) {
   multiply(middle, {{&weights.shared_down, mix.shared_out.data()}});
 }
 
-void Forward::add_experts(std::uint32_t row, std::uint32_t begin, std::uint32_t end) {
+void Forward::add_experts(const LayerWeights& weights, std::uint32_t row, std::uint32_t begin,
+                          std::uint32_t end) {
   Mixture& mix = *mixture_;
   std::array<kernels::ExpertOutput, kernels::kExpertsUsedMax + 1> outputs;
   std::size_t count = 0;
   for (const float weight : mix.groups.weights(row)) {
     const std::size_t pair = mix.groups.pair_of(row, static_cast<std::uint32_t>(count));
-    outputs[count++] = {mix.out.data() + pair * spec_.hidden + begin, weight};
+    float* values = mix.out.data() + pair * spec_.hidden + begin;
+    if (!weights.down_bias.empty()) {
+      const std::size_t expert = mix.groups.expert_of(static_cast<std::uint32_t>(pair));
+      const float* bias = weights.down_bias.data() + expert * spec_.hidden + begin;
+      kernels_.add(values, bias, end - begin);
+    }
+    outputs[count++] = {values, weight};
   }
   const std::size_t at = std::size_t{row} * spec_.hidden + begin;
   if (spec_.shared_feed_forward != 0) {

@@ -81,6 +81,9 @@ class Forward final : public StageForward {
  private:
   static constexpr std::uint32_t kRowValues = 4'096;  // of a loop over rows, worth a claim
 
+  using Activate = decltype(&kernels::Kernels::swiglu_quantize);
+  static Activate activation_of(model::Activation activation);
+
   struct Scratch {  // of one thread
     AlignedBuffer<float> attention;
     std::vector<const std::byte*> pages;
@@ -130,11 +133,12 @@ class Forward final : public StageForward {
   // The same of a layer with experts: chooses those of each row, computes them with the rows
   // grouped by expert, and adds up.
   void mix_experts(const LayerWeights& weights, std::uint32_t index);
-  void choose_experts(std::uint32_t row);
-  void compute_experts(const Expert* experts);
+  void choose_experts(const LayerWeights& weights, std::uint32_t row);
+  void compute_experts(const LayerWeights& weights, std::uint32_t index);
   void compute_shared_expert(const LayerWeights& weights);
   // Columns [begin, end) of delta_ of a row.
-  void add_experts(std::uint32_t row, std::uint32_t begin, std::uint32_t end);
+  void add_experts(const LayerWeights& weights, std::uint32_t row, std::uint32_t begin,
+                   std::uint32_t end);
   void head(const OnLogits& on_logits);
   // Biases, norms and angles of a row's heads, and its keys and values into the cache.
   void store_heads(std::uint32_t row, const LayerWeights& weights, std::uint32_t index);
@@ -142,6 +146,10 @@ class Forward final : public StageForward {
   void norm_heads(std::uint32_t row, float* x, std::uint32_t heads,
                   const std::vector<float>& weight);
   void attend(std::uint32_t row, std::uint32_t kv_head, std::uint32_t index, Scratch& scratch);
+  // x (n) plus entry `at` of the biases of that length; nothing where there are none.
+  void add_bias(float* x, const std::vector<float>& biases, std::size_t at, std::uint32_t n) {
+    if (!biases.empty()) kernels_.add(x, biases.data() + at * n, n);
+  }
   // Adds delta_, normed where post_norm is not empty, to the residual of `row`.
   void add_delta(std::uint32_t row, const std::vector<float>& post_norm);
   // The residual as it leaves a layer.
@@ -179,7 +187,7 @@ class Forward final : public StageForward {
   const float score_scale_;
   const float embedding_scale_;
   // The feed-forward's activation; a pointer to a member, since the table is read at every call.
-  decltype(&kernels::Kernels::swiglu_quantize) const activate_;
+  const Activate activate_;
 
   AlignedBuffer<std::uint16_t> bits_;  // the residual as it enters and leaves
   AlignedBuffer<float> x_;

@@ -97,6 +97,9 @@ void Forward::attend(std::uint32_t row, std::uint32_t kv_head, std::uint32_t ind
   args.begin = begin;
   args.end = r.position + 1;
   args.score_scale = score_scale_;
+  if (const auto& sinks = setup_.weights.layers[index].sinks; !sinks.empty()) {
+    args.sinks = sinks.data() + std::size_t{kv_head} * group;
+  }
   args.scratch = scratch.attention.data();
   args.out = mixed_.data() + at;
   if (!kernels_.attention(args)) fail(row);

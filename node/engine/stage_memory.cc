@@ -31,7 +31,7 @@ std::uint64_t quantised_bytes(std::uint64_t width) {
 std::uint64_t expert_bytes(const model::ModelSpec& spec) {
   const std::uint64_t hidden = spec.hidden;
   const std::uint64_t shared = spec.shared_feed_forward;
-  const std::uint64_t index = 2 + 3 * 4;                  // of a pair: expert, weight, place, row
+  const std::uint64_t index = 2 * 2 + 3 * 4;              // of a pair: expert, weight, place, row
   std::uint64_t bytes = 4 * std::uint64_t{spec.experts};  // logits
   bytes += spec.experts_used *
            (quantised_bytes(hidden) + quantised_bytes(spec.feed_forward) + 4 * hidden + index);

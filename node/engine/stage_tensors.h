@@ -23,16 +23,22 @@ struct LayerTensors {
   Vector query_bias{};      // empty where the family has none, as the next two
   Vector key_bias{};
   Vector value_bias{};
-  Vector query_norm{};           // (head_dim); empty where the family has none
-  Vector key_norm{};             // (head_dim); likewise
-  Matrix attention_output{};     // (hidden, heads * head_dim)
-  Vector post_attention_norm{};  // (hidden); empty where the family has none
-  Vector feed_forward_norm{};    // (hidden)
+  Vector attention_output_bias{};  // (hidden); likewise
+  Vector sinks{};                  // (heads); likewise
+  Vector query_norm{};             // (head_dim); empty where the family has none
+  Vector key_norm{};               // (head_dim); likewise
+  Matrix attention_output{};       // (hidden, heads * head_dim)
+  Vector post_attention_norm{};    // (hidden); empty where the family has none
+  Vector feed_forward_norm{};      // (hidden)
   // Of the feed-forward; where the model has experts, the rows of all of them one after the other.
   Matrix gate{};                    // (feed_forward, hidden)
   Matrix up{};                      // (feed_forward, hidden)
   Matrix down{};                    // (hidden, feed_forward)
   Matrix router{};                  // (experts, hidden); empty where the model has no experts
+  Vector router_bias{};             // (experts); empty where the family has none, as the next three
+  Vector gate_bias{};               // (experts, feed_forward)
+  Vector up_bias{};                 // (experts, feed_forward)
+  Vector down_bias{};               // (experts, hidden)
   Matrix shared_router{};           // (1, hidden); of the shared expert; empty without one
   Matrix shared_gate{};             // (shared_feed_forward, hidden)
   Matrix shared_up{};               // (shared_feed_forward, hidden)
@@ -52,7 +58,7 @@ struct StageTensors {
 };
 
 // `reader`: matrix(name, rows, cols, out), with a number of experts behind it where the tensor has
-// as many matrices of that shape, and vector(name, size, out), each giving a Status.
+// as many matrices of that shape, and vector(name, size, out), likewise, each giving a Status.
 template <typename Reader, typename Matrix, typename Vector>
 Status read_feed_forward(const Reader& reader, const model::ModelSpec& spec, std::uint32_t index,
                          LayerTensors<Matrix, Vector>& out) {
@@ -69,6 +75,12 @@ Status read_feed_forward(const Reader& reader, const model::ModelSpec& spec, std
   TRY_VOID(reader.matrix(name("ffn_gate_exps.weight"), width, hidden, out.gate, experts));
   TRY_VOID(reader.matrix(name("ffn_up_exps.weight"), width, hidden, out.up, experts));
   TRY_VOID(reader.matrix(name("ffn_down_exps.weight"), hidden, width, out.down, experts));
+  if (spec.family->expert_biases) {
+    TRY_VOID(reader.vector(name("ffn_gate_inp.bias"), experts, out.router_bias));
+    TRY_VOID(reader.vector(name("ffn_gate_exps.bias"), width, out.gate_bias, experts));
+    TRY_VOID(reader.vector(name("ffn_up_exps.bias"), width, out.up_bias, experts));
+    TRY_VOID(reader.vector(name("ffn_down_exps.bias"), hidden, out.down_bias, experts));
+  }
   const std::uint32_t shared = spec.shared_feed_forward;
   if (shared == 0) return ok_status();
   TRY_VOID(reader.matrix(name("ffn_gate_inp_shexp.weight"), 1, hidden, out.shared_router));
@@ -99,11 +111,17 @@ Status read_layer(const Reader& reader, const model::ModelSpec& spec, std::uint3
     TRY_VOID(reader.vector(name("attn_k_norm.weight"), spec.head_dim, out.key_norm));
   }
   TRY_VOID(reader.matrix(name("attn_output.weight"), hidden, wide, out.attention_output));
+  if (spec.family->output_bias) {
+    TRY_VOID(reader.vector(name("attn_output.bias"), hidden, out.attention_output_bias));
+  }
+  if (spec.family->sinks) {
+    TRY_VOID(reader.vector(name("attn_sinks.weight"), spec.heads, out.sinks));
+  }
   if (spec.family->post_norms) {
     TRY_VOID(reader.vector(name("post_attention_norm.weight"), hidden, out.post_attention_norm));
     TRY_VOID(reader.vector(name("post_ffw_norm.weight"), hidden, out.post_feed_forward_norm));
   }
-  TRY_VOID(reader.vector(name("ffn_norm.weight"), hidden, out.feed_forward_norm));
+  TRY_VOID(reader.vector(name(spec.family->feed_forward_norm), hidden, out.feed_forward_norm));
   return read_feed_forward(reader, spec, index, out);
 }
 

@@ -17,9 +17,12 @@ namespace {
 
 using kernels::PackedMatrix;
 
+// A vector, or one for each of several experts.
 Result<const model::TensorInfo*> vector_of(const model::GgufFile& file, const std::string& name,
-                                           std::uint32_t size) {
-  TRY(const model::TensorInfo* tensor, model::require_tensor(file, name, {size}));
+                                           std::uint32_t size, std::uint32_t experts) {
+  std::vector<std::uint64_t> dims{size};
+  if (experts > 1) dims.push_back(experts);
+  TRY(const model::TensorInfo* tensor, model::require_tensor(file, name, std::move(dims)));
   REQUIRE(tensor->type == model::TensorType::kF32, "tensor " + name + " is not F32");
   return tensor;
 }
@@ -51,9 +54,10 @@ class Counter {
     bytes_ += each * std::min(experts, experts > 1 ? used_ : 1);
     return ok_status();
   }
-  Status vector(const std::string& name, std::uint32_t size, Nothing&) const {
-    TRY_VOID(vector_of(file_, name, size));
-    bytes_ += size * sizeof(float);
+  Status vector(const std::string& name, std::uint32_t size, Nothing&,
+                std::uint32_t experts = 1) const {
+    TRY_VOID(vector_of(file_, name, size, experts));
+    bytes_ += std::uint64_t{size} * std::min(experts, experts > 1 ? used_ : 1) * sizeof(float);
     return ok_status();
   }
 
@@ -80,12 +84,13 @@ class Reader {
     return Error{packed.error().code, "tensor " + name + ": " + packed.error().message};
   }
 
-  Status vector(const std::string& name, std::uint32_t size, std::vector<float>& out) const {
-    TRY(const model::TensorInfo* tensor, vector_of(file_, name, size));
+  Status vector(const std::string& name, std::uint32_t size, std::vector<float>& out,
+                std::uint32_t experts = 1) const {
+    TRY(const model::TensorInfo* tensor, vector_of(file_, name, size, experts));
     TRY_VOID(pages_.bring(file_.tensor_bytes(*tensor)));
-    out.resize(size);
-    std::memcpy(out.data(), file_.tensor_bytes(*tensor).data(), size * sizeof(float));
-    for (std::uint32_t i = 0; i < size; ++i) {
+    out.resize(std::size_t{size} * experts);
+    std::memcpy(out.data(), file_.tensor_bytes(*tensor).data(), out.size() * sizeof(float));
+    for (std::size_t i = 0; i < out.size(); ++i) {
       REQUIRE(std::isfinite(out[i]), "tensor ", name, ": value ", i, " is not finite");
     }
     return ok_status();
@@ -189,7 +194,8 @@ void each_tensor(const LayerWeights& layer, const Visit& visit) {
   for (const std::vector<float>* vector :
        {&layer.attention_norm, &layer.query_bias, &layer.key_bias, &layer.value_bias,
         &layer.query_norm, &layer.key_norm, &layer.post_attention_norm, &layer.feed_forward_norm,
-        &layer.post_feed_forward_norm}) {
+        &layer.post_feed_forward_norm, &layer.attention_output_bias, &layer.sinks,
+        &layer.router_bias, &layer.gate_bias, &layer.up_bias, &layer.down_bias}) {
     visit(*vector);
   }
 }

@@ -20,6 +20,7 @@ std::shared_ptr<const model::GgufFile> model_of(const std::string& family, std::
   model::SyntheticOptions options;
   options.family = family == kMixtral ? "llama" : family;
   if (family == kMixtral) options.experts = 6;
+  if (family == "gpt-oss") options.yarn_scale = 4.0F;
   options.layers = kLayers;
   options.hidden = 96;
   options.feed_forward = 160;

@@ -276,7 +276,7 @@ TEST_F(CardFault, SaysHowManyLayersFit) {
 }
 
 TEST_F(CardFault, AModelWithExpertsIsRefusedBeforeAnyMemoryIsTaken) {
-  for (const char* family : {"llama", "qwen2moe", "qwen3moe"}) {
+  for (const char* family : {"llama", "qwen2moe", "qwen3moe", "gpt-oss"}) {
     model::SyntheticOptions experts;
     experts.family = family;
     experts.experts = 4;
@@ -295,6 +295,25 @@ TEST_F(CardFault, AModelWithExpertsIsRefusedBeforeAnyMemoryIsTaken) {
     }
     EXPECT_EQ(emulated::memory_used(), 0U);
   }
+}
+
+TEST_F(CardFault, WeightsThatNoCardComputesAreRefusedBeforeAnyMemoryIsTaken) {
+  model::SyntheticOptions weights;
+  weights.feed_forward_type = model::TensorType::kMXFP4;
+  use(weights);
+  open();
+  EngineOptions options;
+  options.layers = {0, spec_.layers};
+  for (const Status& refused : {device_->check_memory(*file_, spec_, options),
+                                Status(device_->load(*file_, spec_, options).error())}) {
+    ASSERT_FALSE(refused.ok());
+    EXPECT_EQ(refused.error().code, ErrorCode::kUnsupported);
+    EXPECT_NE(refused.error().message.find("tensor blk.0.ffn_gate.weight is of type MXFP4, which "
+                                           "runs on the CPU alone; use --device cpu"),
+              std::string::npos)
+        << refused.error().message;
+  }
+  EXPECT_EQ(emulated::memory_used(), 0U);
 }
 
 // Whatever the call is for: the owner hears of it once, and nothing reaches for the card again.

@@ -29,7 +29,7 @@ except ImportError as missing:
     sys.exit(77)
 
 from canonical import arithmetic, experts, hashes, model, quantise, sampler
-from canonical.weights import FLOATS, LAYOUT, SUPER
+from canonical.weights import FLOATS, LAYOUT, SUPER, block_bytes, matrix
 import small_models
 from small_models import Shape, wide
 
@@ -50,6 +50,7 @@ class Counts:
     logprobs: int = 0
     embedded: int = 0
     refusals: int = 0
+    weights: int = 0
     failures: int = 0
 
 
@@ -110,6 +111,17 @@ def small_cases():
         feed_forward=256, experts=6, experts_used=4, shared_width=512)
     cases["qwen2moe, ties in routing"] = mixed.but(family="qwen2moe", experts=7,
                                                    router_ties=True)
+    oss = mixed.but(family="gpt-oss", layers=3, layer_type="MXFP4", experts_used=3,
+                    rope_base=150000.0, rope_scale=32.0, rope_scaling=("rope.scaling.factor", "yarn"),
+                    numbers={"rope.scaling.original_context_length": 24})
+    cases["gpt-oss MXFP4"] = oss.but(hostile=0.05)
+    cases["gpt-oss Q8_0, output, mixed types"] = oss.but(
+        layer_type="Q8_0", output_type="Q8_0", types={"_exps": "MXFP4"}, window=20)
+    cases["gpt-oss, no window, no scaling"] = oss.but(window=0, rope_scale=0.0, numbers={})
+    cases["gpt-oss, sinks drown"] = oss.but(sinks=300.0)
+    cases["gpt-oss, sinks too large"] = oss.but(sinks=1e13)
+    cases["gpt-oss, clamped"] = oss.but(bias=30.0)
+    cases["gpt-oss, experts overflow"] = oss.but(bias=1e9)
     cases["mixtral Q4_1"] = mixed.but(layer_type="Q4_1")
     cases["mixtral, mixed types"] = wide("Q4_K", output_type="Q6_K", types={
         "ffn_down_exps": "Q6_K", "ffn_gate_exps": "Q3_K"}).but(feed_forward=256, experts=4)
@@ -127,6 +139,27 @@ def refused_cases():
             poison = ("blk.1.ffn_up.weight", name, bits)
             cases[f"{kind}, {name} not finite"] = shape.but(poison=poison)
     return cases
+
+
+def compare_weights(kind, counts):
+    """The oracle's weights with those of gguf's numpy code, whose sums may round otherwise."""
+    rng = np.random.default_rng(len(kind))
+    raw = rng.integers(0, 256, (8, 16 * block_bytes(kind)), dtype=np.uint8)
+    blocks = raw.reshape(8, 16, -1)
+    at = 0
+    for name, size in LAYOUT[kind]:
+        if name in ("d", "m", "dmin"):
+            scales = rng.normal(0, 1, (8, 16, 1)).astype(np.float16)
+            blocks[..., at:at + 2] = scales.view(np.uint8)
+        elif name == "e":
+            blocks[..., at] = rng.integers(0, 189, (8, 16))
+        at += size
+    ours = matrix(kind, raw).dequantised(np.arange(8))
+    theirs = gguf.quants.dequantize(raw, getattr(gguf.GGMLQuantizationType, kind))
+    exact = kind == "MXFP4"
+    if not np.allclose(ours, theirs, rtol=0 if exact else 1e-6, atol=0 if exact else 1e-6):
+        raise Mismatch(f"{kind}: weights differ from those of gguf's numpy code")
+    counts.weights += ours.size
 
 
 def requests_of(rng, vocabulary, rounds):
@@ -369,7 +402,18 @@ def shared_gate():
     experts.shared_weight = lambda s: (np.float32(0.5) + 0 * s, ~np.isfinite(s))
 
 
-PERTURBATIONS = {"expert-ties": expert_ties, "shared-gate": shared_gate,
+def no_sinks():
+    attention = model.attention
+    model.attention = lambda *args: attention(*args[:5])
+
+
+def unclamped():
+    family = model.FAMILIES["gpt-oss"]
+    model.FAMILIES["gpt-oss"] = dataclasses.replace(family, act=model.swiglu)
+
+
+PERTURBATIONS = {"no-sinks": no_sinks, "unclamped": unclamped,
+                 "expert-ties": expert_ties, "shared-gate": shared_gate,
                  "round-half-away": round_half_away, "grid-half-away": grid_half_away,
                  "split-fma": split_fma, "no-top-p": top_p_of_all, "angle": first_angle}
 
@@ -391,6 +435,8 @@ def work(args, folder):
     if args.model:
         yield args.model, lambda counts: run_file(args.tool, args.model, args.seeds, counts)
         return
+    for kind in LAYOUT:
+        yield f"{kind} as numpy reads it", lambda counts, kind=kind: compare_weights(kind, counts)
     path = os.path.join(folder, "small.gguf")
     for seed in range(args.seeds):
         for index, (name, shape) in enumerate(small_cases().items()):
@@ -438,7 +484,8 @@ def main():
                 print(f"{name}: {verdict} ({time.monotonic() - at:.1f} s)", flush=True)
     print(", ".join(f"{value} {name}" for name, value in dataclasses.asdict(counts).items()),
           f"compared in {time.monotonic() - begun:.0f} s; {len(mismatches)} mismatches")
-    return 1 if mismatches or counts.requests + counts.refusals == 0 else 0
+    compared = counts.requests + counts.refusals + counts.weights
+    return 1 if mismatches or compared == 0 else 0
 
 
 if __name__ == "__main__":

@@ -37,6 +37,8 @@ class Shape:
     rope_factors: bool = False
     rope_scale: float = 0.0  # 0: no key
     rope_scaling: tuple = ("rope.scaling.factor", "linear")  # its key, and the type or none
+    sinks: float = 2.0     # deviation of the sinks, in the family that has them
+    bias: float = 0.3      # and of its biases
     window: int = 8
     experts: int = 0
     experts_used: int = 2
@@ -83,8 +85,9 @@ def _blocks(rng, kind, rows, cols, deviation, hostile):
         if name in ("d", "m", "dmin"):
             raw[..., at:at + 2] = _half(d if name == "d" else m)
         elif name == "e":
-            raw[..., at] = np.where(bad, rng.choice(np.array([0, 1, 90, 140], np.uint8), d.shape),
-                                    128 + np.floor(np.log2(np.abs(d) + 1e-30)).clip(-128, 60))
+            e = 128 + np.floor(np.log2(np.abs(d) + 1e-30)).clip(-128, 60)
+            wild_e = np.choose(rng.integers(0, 4, d.shape), [0 * e, 0 * e + 1, 0 * e + 90, e + 2])
+            raw[..., at] = np.where(bad, wild_e, e)
         else:
             flat = rng.random(d.shape) < hostile / 2
             value = rng.choice(np.array([0, 0x7F, 0x80, 0xFF], np.uint8), d.shape)
@@ -211,7 +214,7 @@ def _keys(w, shape):
         w.add_float32(A + key, value)
     for key, value in shape.numbers.items():
         w.add_uint32(A + key, value)
-    if shape.family == "gemma3":
+    if shape.family in ("gemma3", "gpt-oss"):
         w.add_uint32(A + "attention.sliding_window", shape.window)
     if shape.experts:
         w.add_uint32(A + "expert_count", shape.experts)
@@ -228,6 +231,10 @@ def _experts(w, shape, blk, branch):
     w.matrix(blk + "ffn_gate_exps.weight", width, shape.hidden, experts=experts)
     w.matrix(blk + "ffn_up_exps.weight", width, shape.hidden, experts=experts)
     w.matrix(blk + "ffn_down_exps.weight", shape.hidden, width, branch, experts)
+    if shape.family == "gpt-oss":
+        w.vector(blk + "ffn_gate_inp.bias", experts, 0, shape.bias)
+        for part, size in (("gate", width), ("up", width), ("down", shape.hidden)):
+            w.vector(f"{blk}ffn_{part}_exps.bias", (experts, size), 0, shape.bias)
     if shape.family != "qwen2moe":
         return
     w.router(blk + "ffn_gate_inp_shexp.weight", 1, shape.hidden)
@@ -244,14 +251,19 @@ def _layer(w, shape, blk):
     w.matrix(blk + "attn_k.weight", kv, shape.hidden, 1.5)
     w.matrix(blk + "attn_v.weight", kv, shape.hidden)
     w.matrix(blk + "attn_output.weight", shape.hidden, heads, branch)
-    w.norm(blk + "ffn_norm.weight", shape.hidden, shape.ffn_scale if ".1." in blk else 1.0)
+    oss = shape.family == "gpt-oss"
+    w.norm(blk + ("post_attention_norm.weight" if oss else "ffn_norm.weight"), shape.hidden,
+           shape.ffn_scale if ".1." in blk else 1.0)
+    if oss:
+        w.vector(blk + "attn_output.bias", shape.hidden, 0, shape.bias)
+        w.vector(blk + "attn_sinks.weight", shape.heads, 0, shape.sinks)
     if shape.experts:
         _experts(w, shape, blk, branch)
     else:
         w.matrix(blk + "ffn_gate.weight", shape.feed_forward, shape.hidden)
         w.matrix(blk + "ffn_up.weight", shape.feed_forward, shape.hidden)
         w.matrix(blk + "ffn_down.weight", shape.hidden, shape.feed_forward, branch)
-    if shape.family in ("qwen2", "qwen2moe"):
+    if shape.family in ("qwen2", "qwen2moe", "gpt-oss"):
         for part, size in (("q", heads), ("k", kv), ("v", kv)):
             w.vector(f"{blk}attn_{part}.bias", size, 0, 0.5)
     if shape.family in ("qwen3", "qwen3moe", "gemma3"):

@@ -82,7 +82,8 @@ void CardInput::fill_angles(std::span<const ForwardRow> rows) {
       kernels::rope_table_row(rows[i].position, frequencies_, stage_.spec().rope_magnitude,
                               to.angles + at);
       if (local_frequencies_.empty()) continue;
-      kernels::rope_table_row(rows[i].position, local_frequencies_, 1.0, to.local_angles + at);
+      kernels::rope_table_row(rows[i].position, local_frequencies_,
+                              stage_.spec().local_rope_magnitude(), to.local_angles + at);
     }
   });
 }

@@ -49,7 +49,9 @@ class Placer {
     return ok_status();
   }
 
-  Status vector(const std::string& name, std::uint32_t size, CardVector& out) const {
+  Status vector(const std::string& name, std::uint32_t size, CardVector& out,
+                std::uint32_t experts = 1) const {
+    REQUIRE(experts == 1, "tensor " + name + " has experts, which no GPU computes");
     CardTensor tensor;
     tensor.name = name;
     TRY(tensor.file, model::require_tensor(file_, name, {size}));

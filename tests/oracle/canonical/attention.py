@@ -7,8 +7,8 @@ from .elementwise import exp2
 from .quantise import quantise
 
 
-def attention(query, kv, begin, end, score_scale):
-    """query (heads, head_dim) -> (heads, head_dim)"""
+def attention(query, kv, begin, end, score_scale, sinks=None):
+    """query (heads, head_dim), sinks (heads) or none -> (heads, head_dim)"""
     heads, head_dim = query.shape
     group = np.arange(heads) // (heads // kv.dk.shape[1])
     dq, qq = quantise(query.reshape(heads, -1, BLOCK))
@@ -18,8 +18,14 @@ def attention(query, kv, begin, end, score_scale):
     s = np.zeros((end - begin, heads), F)
     for b in range(head_dim // BLOCK):
         s = fma(dots[..., b].astype(F), dq[:, b] * dk[..., b], s)
-    w = exp2(s - s.max(axis=0))
+    m = s.max(axis=0)
+    if sinks is not None:
+        z = sinks * LOG2E
+        m = np.maximum(m, z)
+    w = exp2(s - m)
     den = np.rint(w * F(2.0**24)).astype(np.int64).sum(axis=0)
+    if sinks is not None:
+        den = den + np.rint(exp2(z - m) * F(2.0**24)).astype(np.int64)
     x = w * kv.dv[begin:end][:, group]
     M = x.max(axis=0)
     live = M >= TINY

@@ -11,6 +11,7 @@ def _hex(*texts):
 
 EXP2 = _hex("0x1.41fbbcp-13", "0x1.5f3e54p-10", "0x1.3b2d4cp-7", "0x1.c6aee8p-5",
             "0x1.ebfbdcp-3", "0x1.62e43p-1", "0x1p0")
+SLOPE, = _hex("-0x1.3a4cbep+1")
 G1, G2 = _hex("-0x1.26aec2p+1", "-0x1.a5a7dp-4")
 LANES = 256
 
@@ -31,9 +32,24 @@ def silu(x):
     return x / (F(1) + exp2(x * -LOG2E))
 
 
+def swiglu(gate, up):
+    return silu(gate) * up
+
+
+def clamped_swiglu(gate, up):
+    g = np.where(gate > F(7), F(7), gate)
+    u = np.where(up > F(7), F(7), np.where(up < F(-7), F(-7), up))
+    product = (g / (F(1) + exp2(g * SLOPE))) * (u + F(1))
+    return np.where(np.isfinite(gate) & np.isfinite(up), product, F(np.nan))
+
+
 def gelu(x):
     z = fma(G2, x * x, G1)
     return x / (F(1) + exp2(x * z))
+
+
+def geglu(gate, up):
+    return gelu(gate) * up
 
 
 def sum_of_squares(x):

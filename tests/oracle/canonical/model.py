@@ -6,9 +6,10 @@ import gguf
 import numpy as np
 
 from . import angles, experts, hashes, sampler
-from .arithmetic import F, NotCanonical
+from .arithmetic import ATTENTION_MAX, F, NotCanonical
 from .attention import attention
-from .elementwise import gelu, residual, rms_norm, rope, silu, sum_of_squares
+from .elementwise import (clamped_swiglu, geglu, residual, rms_norm, rope, sum_of_squares,
+                          swiglu)
 from .kv import KvCache, refused
 from .matmul import product
 from .quantise import Activations
@@ -21,19 +22,21 @@ class Family:
     biases: bool
     head_norms: bool
     post_norms: bool
-    act: object
+    act: object  # of a gate and an up
     shift: int = 6
     to_one: bool = True
     shared: bool = False
+    oss: bool = False  # what gpt-oss alone has
 
 
 FAMILIES = {
-    "llama": Family(False, False, False, False, silu),
-    "qwen2": Family(True, True, False, False, silu),
-    "qwen3": Family(True, False, True, False, silu),
-    "gemma3": Family(True, False, True, True, gelu),
-    "qwen2moe": Family(True, True, False, False, silu, to_one=False, shared=True),
-    "qwen3moe": Family(True, False, True, False, silu),
+    "llama": Family(False, False, False, False, swiglu),
+    "qwen2": Family(True, True, False, False, swiglu),
+    "qwen3": Family(True, False, True, False, swiglu),
+    "gemma3": Family(True, False, True, True, geglu),
+    "qwen2moe": Family(True, True, False, False, swiglu, to_one=False, shared=True),
+    "qwen3moe": Family(True, False, True, False, swiglu),
+    "gpt-oss": Family(True, True, False, False, clamped_swiglu, oss=True),
 }
 
 
@@ -83,7 +86,11 @@ class Model:
             self.magnitude = angles.yarn_magnitude(scale, multiplier) * self.magnitude
         factors = self.vector("rope_freqs.weight") if "rope_freqs.weight" in self.tensors else None
         self.frequencies = angles.frequencies(self.head_dim, base, factors, scale, yarn)
-        self.local_frequencies, self.window = self.frequencies, None
+        self.local_frequencies, self.local_magnitude = self.frequencies, 1.0
+        self.window, self.global_every = None, 6
+        if self.A == "gpt-oss":
+            self.local_magnitude = self.magnitude
+            self.window, self.global_every = self.key("attention.sliding_window", 0) or None, 2
         if self.A == "gemma3":
             local = float(self.key("rope.freq_base_swa", 10000.0))
             self.local_frequencies = angles.frequencies(self.head_dim, local)
@@ -133,8 +140,9 @@ class Sequence:
         x, h = self._residual(v)
         for position, token in zip(positions, tokens):
             self.hashes[0, int(position)] = hashes.token_in(int(position), token)
-        tables = {id(f): angles.table(positions, f, model.magnitude if whole else 1.0)
-                  for f, whole in ((model.local_frequencies, False), (model.frequencies, True))}
+        tables = {id(f): angles.table(positions, f, m)
+                  for f, m in ((model.local_frequencies, model.local_magnitude),
+                               (model.frequencies, model.magnitude))}
         for i in range(model.layers):
             x, h = self._layer(i, x, positions, tables)
             for row, position in enumerate(positions):
@@ -191,7 +199,7 @@ class Sequence:
         if family.post_norms:
             y = self._norm(y, blk + "post_attention_norm.weight")
         x = x + y
-        f = self._norm(x, blk + "ffn_norm.weight")
+        f = self._norm(x, blk + ("post_attention_norm.weight" if family.oss else "ffn_norm.weight"))
         y = self._experts(blk, f) if self.model.experts else self._feed_forward(blk, "", f)
         if family.post_norms:
             y = self._norm(y, blk + "post_ffw_norm.weight")
@@ -200,12 +208,22 @@ class Sequence:
     def _feed_forward(self, blk, kind, f, expert=0, rows=slice(None)):
         gate, up = (f"{blk}ffn_{part}{kind}.weight" for part in ("gate", "up"))
         gate, up = self._project([gate, up], f, expert, rows)
-        middle = self.model.family.act(gate) * up
-        return self._project([f"{blk}ffn_down{kind}.weight"], middle, expert, rows)[0]
+        gate, up = self._biased(gate, f"{blk}ffn_gate{kind}", expert), \
+            self._biased(up, f"{blk}ffn_up{kind}", expert)
+        middle = self.model.family.act(gate, up)
+        y = self._project([f"{blk}ffn_down{kind}.weight"], middle, expert, rows)[0]
+        return self._biased(y, f"{blk}ffn_down{kind}", expert)
+
+    def _biased(self, y, name, expert=0):
+        """y plus the expert's row of the tensor's biases, where the family has any."""
+        if not self.model.family.oss:
+            return y
+        return y + self.model.vector(name + ".bias").reshape(-1, y.shape[-1])[expert]
 
     def _experts(self, blk, f):
         model, family = self.model, self.model.family
         logits, = self._project([blk + "ffn_gate_inp.weight"], f)
+        logits = self._biased(logits, blk + "ffn_gate_inp")
         chosen, w, failed = experts.choose(logits, model.experts_used, family.to_one)
         self._fail(failed)
         total = experts.Sum(*f.shape)
@@ -234,18 +252,22 @@ class Sequence:
         if family.head_norms:
             q = self._norm(q, blk + "attn_q_norm.weight")
             k = self._norm(k, blk + "attn_k_norm.weight")
-        local = model.window is not None and i % 6 != 5
+        local = model.window is not None and i % model.global_every != model.global_every - 1
         c, s = tables[id(model.local_frequencies if local else model.frequencies)]
         q, k = rope(q, c, s, family.halves), rope(k, c, s, family.halves)
         self._fail(self.kv[i].append(k, v))
         self._fail(refused(q))
+        sinks = model.vector(blk + "attn_sinks.weight") if family.oss else None
+        if sinks is not None and not (np.abs(sinks) <= ATTENTION_MAX).all():
+            self._fail(np.ones(len(a), bool))
+            sinks = np.zeros_like(sinks)
         q = np.where(self.failed[:, None, None], F(0), q)
         o = np.empty((len(a), model.heads * model.head_dim), F)
         for row, position in enumerate(positions):
             begin = max(0, int(position) + 1 - model.window) if local else 0
             o[row] = attention(q[row], self.kv[i], begin, int(position) + 1,
-                               model.score_scale).reshape(-1)
-        return self._project([blk + "attn_output.weight"], o)[0]
+                               model.score_scale, sinks).reshape(-1)
+        return self._biased(self._project([blk + "attn_output.weight"], o)[0], blk + "attn_output")
 
 
 @dataclass

@@ -189,6 +189,11 @@ TEST(ExpertGroups, OrdersPairsByExpertThenRow) {
     found.push_back(line);
   }
   EXPECT_EQ(found, (std::vector<std::vector<std::uint32_t>>{{0, 1}, {1, 0, 1, 2}, {4, 2}, {5, 0}}));
+  for (const auto& [expert, first, count] : groups.groups()) {
+    for (std::uint32_t pair = first; pair < first + count; ++pair) {
+      EXPECT_EQ(groups.expert_of(pair), expert);
+    }
+  }
   EXPECT_EQ(groups.pair_of(0, 0), 1U);
   EXPECT_EQ(groups.pair_of(0, 1), 5U);
   EXPECT_EQ(groups.pair_of(2, 0), 3U);

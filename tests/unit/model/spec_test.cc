@@ -2,6 +2,7 @@
 
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <cmath>
 #include <cstring>
 #include <functional>
@@ -171,7 +172,7 @@ TEST(Spec, NameFallsBackToTheFile) {
 TEST(SpecRefusal, Architecture) {
   expect_refusal(with_key("general.architecture", value(std::string("mamba"))),
                  "architecture 'mamba' is not served; known are: llama, qwen2, qwen3, gemma3, "
-                 "qwen2moe, qwen3moe");
+                 "qwen2moe, qwen3moe, gpt-oss");
   EXPECT_EQ(code_with_key("general.architecture", value(std::string("mamba"))),
             ErrorCode::kUnsupported);
   Model model;
@@ -415,6 +416,67 @@ TEST(SpecRefusal, FamiliesThatAlwaysOrNeverHaveExperts) {
   expect_refusal(always_with("qwen2moe", {{"expert_feed_forward_length", u32(96)},
                                           {"expert_shared_feed_forward_length", u32(40)}}),
                  "key 'qwen2moe.expert_shared_feed_forward_length' is 40; it must be a multiple");
+}
+
+// The small file with experts as one of gpt-oss.
+Model gpt_oss() {
+  Model model = mixture();
+  for (const auto& [key, add] : Model(model).keys) {
+    if (key.starts_with("llama.")) model.keys["gpt-oss" + key.substr(5)] = add;
+  }
+  model.keys["general.architecture"] = value(std::string("gpt-oss"));
+  model.keys["gpt-oss.expert_feed_forward_length"] = u32(96);
+  model.keys["gpt-oss.attention.sliding_window"] = u32(16);
+  for (const std::string layer : {"blk.0.", "blk.1."}) {
+    auto norm = model.tensors.extract(layer + "ffn_norm.weight");
+    norm.key() = layer + "post_attention_norm.weight";
+    model.tensors.insert(std::move(norm));
+    const auto add = [&](const char* part, std::vector<std::uint64_t> dims) {
+      model.tensors[layer + part] = {TensorType::kF32, std::move(dims)};
+    };
+    add("attn_q.bias", {128});
+    add("attn_k.bias", {64});
+    add("attn_v.bias", {64});
+    add("attn_output.bias", {128});
+    add("attn_sinks.weight", {4});
+    add("ffn_gate_inp.bias", {4});
+    add("ffn_gate_exps.bias", {96, 4});
+    add("ffn_up_exps.bias", {96, 4});
+    add("ffn_down_exps.bias", {128, 4});
+    model.tensors[layer + "ffn_up_exps.weight"].type = TensorType::kMXFP4;
+  }
+  return model;
+}
+
+TEST(Spec, GptOssHasSinksBiasesAndEveryOtherLayerLocal) {
+  const auto spec = gpt_oss().read();
+  ASSERT_TRUE(spec.ok()) << spec.error().message;
+  EXPECT_EQ(spec->experts, 4U);
+  EXPECT_TRUE(spec->is_local(0));
+  EXPECT_FALSE(spec->is_local(1));
+  EXPECT_EQ(spec->first_visible(0, 20), 5U);
+  EXPECT_EQ(spec->local_rope_frequencies(), spec->rope_frequencies());
+  Model same = gpt_oss();
+  same.keys["gpt-oss.rope.freq_base_swa"] = value(10'000.0F);
+  EXPECT_TRUE(same.read().ok());
+}
+
+TEST(SpecRefusal, GptOssWithoutItsTensorsOrWithOtherLocalAngles) {
+  for (const char* part : {"attn_sinks.weight", "attn_output.bias", "ffn_gate_inp.bias",
+                           "ffn_down_exps.bias", "post_attention_norm.weight"}) {
+    Model model = gpt_oss();
+    model.tensors.erase(std::string("blk.1.") + part);
+    expect_refusal(model.read().error().message, std::string("'blk.1.") + part + "' of shape [");
+  }
+  Model model = gpt_oss();
+  model.tensors["blk.0.ffn_up_exps.bias"] = {TensorType::kF32, {96, 3}};
+  expect_refusal(model.read().error().message, "has shape [96, 3]; it must be [96, 4]");
+  model = gpt_oss();
+  model.tensors["blk.0.attn_sinks.weight"] = {TensorType::kF16, {4}};
+  expect_refusal(model.read().error().message, "is of type F16; only F32 is served for it");
+  model = gpt_oss();
+  model.keys["gpt-oss.rope.freq_base_swa"] = value(5000.0F);
+  expect_refusal(model.read().error().message, "is 5000.000000; only the base of all layers");
 }
 
 TEST(SpecRefusal, WaysToEmbedThatAreNotServed) {

@@ -182,6 +182,24 @@ TEST(Synthetic, FamiliesHaveTheExpertsThatAreAskedFor) {
   EXPECT_EQ(mixtral.file->find_tensor("blk.1.ffn_gate_inp.weight")->type, TensorType::kF32);
 }
 
+TEST(Synthetic, AGptOssHasWhatOnlyItsFamilyHas) {
+  SyntheticOptions options;
+  options.family = "gpt-oss";
+  options.layers = 3;
+  options.yarn_scale = 8.0F;
+  ASSERT_TRUE(set_weight_types(options, "mxfp4_moe").ok());
+  const Opened made = open_synthetic(options);
+  EXPECT_EQ(made.file->find_tensor("blk.2.ffn_up_exps.weight")->type, TensorType::kMXFP4);
+  EXPECT_EQ(made.file->find_tensor("blk.2.attn_q.weight")->type, TensorType::kQ8_0);
+  EXPECT_EQ(made.file->find_tensor("blk.2.attn_sinks.weight")->dims, std::vector<std::uint64_t>{4});
+  EXPECT_EQ(made.file->find_tensor("blk.2.ffn_down_exps.bias")->dims,
+            (std::vector<std::uint64_t>{128, 8}));
+  EXPECT_EQ(made.spec.yarn->context, 64U);
+  EXPECT_TRUE(made.spec.is_local(0));
+  EXPECT_FALSE(made.spec.is_local(1));
+  EXPECT_EQ(made.spec.local_rope_frequencies(), made.spec.rope_frequencies());
+}
+
 TEST(Synthetic, PresetsHaveThePublishedShapes) {
   const auto demo = synthetic_preset("demo");
   EXPECT_EQ(demo->hidden / demo->heads, 64U);
@@ -197,8 +215,14 @@ TEST(Synthetic, PresetsHaveThePublishedShapes) {
   EXPECT_EQ(mixture->experts, 128U);
   EXPECT_EQ(mixture->experts_used, 8U);
   EXPECT_EQ(mixture->feed_forward, 768U);
+  const auto gpt_oss = synthetic_preset("gpt-oss-20b");
+  EXPECT_EQ(gpt_oss->family, "gpt-oss");
+  EXPECT_EQ(gpt_oss->experts, 32U);
+  EXPECT_EQ(gpt_oss->feed_forward_type, TensorType::kMXFP4);
+  EXPECT_EQ(synthetic_preset("gpt-oss-120b")->experts, 128U);
   EXPECT_EQ(synthetic_preset("9b").error().message,
-            "no shape is called '9b'; there are: tiny, demo, 8b, 70b, 8x7b, a2.7b, 30b-a3b");
+            "no shape is called '9b'; there are: tiny, demo, 8b, 70b, 8x7b, a2.7b, 30b-a3b, "
+            "gpt-oss-20b, gpt-oss-120b");
 }
 
 TEST(Synthetic, RefusesWhatNoModelCanBe) {
