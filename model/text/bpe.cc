@@ -163,7 +163,7 @@ BpeTokenizer::BpeTokenizer(Vocabulary entries, const TokenizerSource& source, Pr
                            MergeTable merges)
     : VocabularyTokenizer(std::move(entries), source, "bpe", pre == PreTokenizer::kLlama3),
       pre_(pre),
-      whole_words_(pre == PreTokenizer::kLlama3),
+      whole_words_(pre == PreTokenizer::kLlama3 || pre == PreTokenizer::kGlm4),
       merges_(std::move(merges)) {
   for (std::size_t byte = 0; byte < 256; ++byte) {
     byte_tokens_[byte] = this->entries().find_text(printable_byte(byte));

@@ -18,6 +18,8 @@ constexpr std::pair<std::string_view, PreTokenizer> kNames[] = {
     {"exaone", PreTokenizer::kSmolLm},    {"minerva-7b", PreTokenizer::kSmolLm},
     {"llama3", PreTokenizer::kLlama3},    {"llama-v3", PreTokenizer::kLlama3},
     {"llama-bpe", PreTokenizer::kLlama3}, {"falcon3", PreTokenizer::kLlama3},
+    {"glm4", PreTokenizer::kGlm4},        {"dbrx", PreTokenizer::kCl100k},
+    {"smaug-bpe", PreTokenizer::kCl100k}, {"chatglm-bpe", PreTokenizer::kCl100k},
     {"qwen2", PreTokenizer::kQwen2},      {"deepseek-r1-qwen", PreTokenizer::kQwen2},
     {"stablelm2", PreTokenizer::kQwen2},  {"megrez", PreTokenizer::kQwen2},
     {"gpt-4o", PreTokenizer::kO200k},     {"llama4", PreTokenizer::kO200k},
@@ -275,6 +277,8 @@ std::vector<Range> words_of(PreTokenizer kind, const Points& points) {
   switch (kind) {
     case PreTokenizer::kGpt2: return scan_words(points, whole(points), gpt2_word);
     case PreTokenizer::kSmolLm: return smollm_words(points);
+    case PreTokenizer::kCl100k:
+    case PreTokenizer::kGlm4:
     case PreTokenizer::kLlama3: return scan_words(points, whole(points), llama3);
     case PreTokenizer::kQwen2: return scan_words(points, whole(points), qwen2);
     case PreTokenizer::kO200k: return scan_words(points, whole(points), o200k_word);

@@ -116,9 +116,14 @@ TEST(Bpe, Llama3TakesAWordThatIsAnEntryWhole) {
   const TokenId whole = v.add("who");  // an entry that no merge makes
   const Built t = build(v);
   EXPECT_EQ(encode(*t, "who"), (Ids{whole}));
-  SmallVocabulary plain = small_bpe("gpt-2");
-  plain.add("who");
-  EXPECT_EQ(encode(*build(plain), "who"), (Ids{'w', 'h', 'o'}));
+  for (const std::string_view pre : {"gpt-2", "dbrx", "smaug-bpe", "chatglm-bpe"}) {
+    SmallVocabulary plain = small_bpe(pre);
+    plain.add("who");
+    EXPECT_EQ(encode(*build(plain), "who"), (Ids{'w', 'h', 'o'})) << pre;
+  }
+  SmallVocabulary glm = small_bpe("glm4");
+  const TokenId same = glm.add("who");
+  EXPECT_EQ(encode(*build(glm), "who"), (Ids{same}));
 }
 
 TEST(Bpe, ABytethatTheVocabularyLacksBecomesTheReplacement) {

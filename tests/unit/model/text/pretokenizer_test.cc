@@ -21,9 +21,9 @@ Words split(PreTokenizer kind, std::string_view text) {
   return words;
 }
 
-constexpr PreTokenizer kAll[] = {PreTokenizer::kGpt2,   PreTokenizer::kSmolLm,
-                                 PreTokenizer::kLlama3, PreTokenizer::kQwen2,
-                                 PreTokenizer::kO200k,  PreTokenizer::kDefault};
+constexpr PreTokenizer kAll[] = {
+    PreTokenizer::kGpt2, PreTokenizer::kSmolLm, PreTokenizer::kLlama3, PreTokenizer::kCl100k,
+    PreTokenizer::kGlm4, PreTokenizer::kQwen2,  PreTokenizer::kO200k,  PreTokenizer::kDefault};
 
 TEST(PreTokenizer, Gpt2) {
   const auto split_gpt2 = [](std::string_view text) { return split(PreTokenizer::kGpt2, text); };
@@ -53,6 +53,15 @@ TEST(PreTokenizer, Llama3) {
   EXPECT_EQ(split3("\nx"), (Words{"\n", "x"}));
   EXPECT_EQ(split3("\xF0\x9F\x91\x8Dx"), (Words{"\xF0\x9F\x91\x8Dx"}));
   EXPECT_EQ(split3("a  "), (Words{"a", "  "}));
+}
+
+TEST(PreTokenizer, Cl100kAndGlm4SplitAsLlama3) {
+  for (const std::string_view text : {"It'S 12345", "(foo) \"bar", "\tx\n\n  y", "end!!\n\nx  "}) {
+    EXPECT_EQ(split(PreTokenizer::kCl100k, text), split(PreTokenizer::kLlama3, text));
+    EXPECT_EQ(split(PreTokenizer::kGlm4, text), split(PreTokenizer::kLlama3, text));
+  }
+  EXPECT_EQ(find_pretokenizer("dbrx"), PreTokenizer::kCl100k);
+  EXPECT_EQ(find_pretokenizer("glm4"), PreTokenizer::kGlm4);
 }
 
 TEST(PreTokenizer, Qwen2TakesEachDigitAlone) {
