@@ -7,7 +7,7 @@
 namespace hearth::model {
 namespace {
 
-constexpr std::array<FamilyTraits, 7> kFamilies{{
+constexpr std::array<FamilyTraits, 14> kFamilies{{
     // Llama 2, 3 and 3.1 to 3.3, Mistral, Mixtral, and whatever else is built like them.
     {.architecture = "llama",
      .rope = kernels::RopeStyle::kAdjacent,
@@ -17,11 +17,11 @@ constexpr std::array<FamilyTraits, 7> kFamilies{{
     // Qwen 2 and 2.5.
     {.architecture = "qwen2", .qkv_bias = true, .tokenizer = "qwen2"},
     // Qwen 3, dense.
-    {.architecture = "qwen3", .qk_norm = true, .tokenizer = "qwen2"},
+    {.architecture = "qwen3", .head_norms = HeadNorms::kEach, .tokenizer = "qwen2"},
     // Gemma 3, text. Its model of 62 layers (27B) was trained with the scores of narrower heads.
     {.architecture = "gemma3",
      .activation = Activation::kGeluTanh,
-     .qk_norm = true,
+     .head_norms = HeadNorms::kEach,
      .post_norms = true,
      .scale_embeddings = true,
      .rope_base = 1e6,
@@ -37,9 +37,61 @@ constexpr std::array<FamilyTraits, 7> kFamilies{{
      .tokenizer = "qwen2"},
     // Qwen 3 with experts.
     {.architecture = "qwen3moe",
-     .qk_norm = true,
+     .head_norms = HeadNorms::kEach,
      .experts = Experts::kAlways,
      .tokenizer = "qwen2"},
+    // OLMo 2, and 3 with its local layers.
+    {.architecture = "olmo2",
+     .head_norms = HeadNorms::kTogether,
+     .pre_norms = false,
+     .post_norms = true,
+     .global_every = 4,
+     .local_rope = LocalRope::kPlain,
+     .tokenizer = "dbrx"},
+    // Granite 3 and 4, dense.
+    {.architecture = "granite",
+     .rope = kernels::RopeStyle::kAdjacent,
+     .scales = true,
+     .rope_factors = true,
+     .tokenizer = "refact"},
+    {.architecture = "smollm3",
+     .rope = kernels::RopeStyle::kAdjacent,
+     .unturned_every = 4,
+     .tokenizer = "smaug-bpe"},
+    // GLM 4 of April 2025 (0414), dense.
+    {.architecture = "glm4",
+     .rope = kernels::RopeStyle::kAdjacent,
+     .qkv_bias_may = true,
+     .fused_gate_up = true,
+     .post_norms = true,
+     .part_rotary = true,
+     .tokenizer = "glm4"},
+    // Gemma 2. Its model of 46 layers (27B) was trained with the scores of wider heads.
+    {.architecture = "gemma2",
+     .activation = Activation::kGeluTanh,
+     .post_norms = true,
+     .scale_embeddings = true,
+     .caps = true,
+     .global_every = 2,
+     .local_rope = LocalRope::kSame,
+     .window = 4096,
+     .narrow_score_layers = 46,
+     .tokenizer = "spm"},
+    // Phi 3, 3.5 and 4, dense. Where the file names a window, all layers have it.
+    {.architecture = "phi3",
+     .fused_qkv = true,
+     .fused_gate_up = true,
+     .long_factors = true,
+     .part_rotary = true,
+     .global_every = kNoGlobal,
+     .local_rope = LocalRope::kSame,
+     .tokenizer = "spm"},
+    // Ministral 3.
+    {.architecture = "mistral3",
+     .rope = kernels::RopeStyle::kAdjacent,
+     .rope_factors = true,
+     .temperature = true,
+     .tokenizer = "llama-bpe"},
     // OpenAI's gpt-oss.
     {.architecture = "gpt-oss",
      .activation = Activation::kClampedSilu,

@@ -3,22 +3,17 @@
 #include <algorithm>
 #include <array>
 #include <cmath>
-#include <cstring>
-#include <iterator>
-#include <optional>
 #include <set>
 #include <utility>
 
 #include "base/limits.h"
 #include "model/gguf/parts.h"
 #include "model/gguf/untrusted_text.h"
+#include "model/spec_keys.h"
+#include "model/spec_rope.h"
 
 namespace hearth::model {
 namespace {
-
-constexpr std::string_view kRopeFactors = "rope_freqs.weight";
-
-Error unsupported(std::string message) { return {ErrorCode::kUnsupported, std::move(message)}; }
 
 std::string shape_text(const std::vector<std::uint64_t>& dims) {
   std::string text = "[";
@@ -29,70 +24,27 @@ std::string shape_text(const std::vector<std::uint64_t>& dims) {
   return text + "]";
 }
 
-// The keys of one architecture: "llama." + suffix, with the range that a value must lie in.
-class Keys {
- public:
-  Keys(const GgufFile& file, std::string_view architecture)
-      : file_(file), prefix_(std::string(architecture) + ".") {}
-
-  bool has(std::string_view suffix) const { return file_.find(name(suffix)) != nullptr; }
-  std::string name(std::string_view suffix) const { return prefix_ + std::string(suffix); }
-
-  // A number, or an array that has the same one for every layer.
-  Result<std::uint64_t> whole(std::string_view suffix) const {
-    const GgufValue* value = file_.find(name(suffix));
-    const auto* array = value != nullptr ? std::get_if<GgufArray>(value) : nullptr;
-    if (array == nullptr) return file_.get_uint(name(suffix));
-    const auto constant = [](const auto* items) {
-      return items != nullptr && !items->empty() &&
-             std::ranges::count(*items, items->front()) == std::ssize(*items);
-    };
-    const auto* naturals = std::get_if<std::vector<std::uint64_t>>(&array->items);
-    const auto* integers = std::get_if<std::vector<std::int64_t>>(&array->items);
-    if (constant(naturals)) return naturals->front();
-    if (constant(integers) && integers->front() >= 0)
-      return static_cast<std::uint64_t>(integers->front());
-    return not_served(suffix, "is an array; only the same number for every layer is served");
-  }
-
-  // `absent`: the value where the file has no such key; nothing: that is an error.
-  Result<std::uint32_t> integer(std::string_view suffix, std::uint32_t low, std::uint32_t high,
-                                std::optional<std::uint32_t> absent = {}) const {
-    if (!has(suffix) && absent) return *absent;
-    if (!has(suffix)) return bad(suffix, "is missing");
-    TRY(const std::uint64_t value, whole(suffix));
-    if (value < low || value > high) {
-      return bad(suffix, "is " + std::to_string(value) + "; it must be from " +
-                             std::to_string(low) + " to " + std::to_string(high));
+// Letters to insert, to remove or to replace until `a` is `b`.
+std::size_t distance(std::string_view a, std::string_view b) {
+  std::vector<std::size_t> row(b.size() + 1);
+  for (std::size_t j = 0; j <= b.size(); ++j) row[j] = j;
+  for (std::size_t i = 0; i < a.size(); ++i) {
+    std::size_t corner = std::exchange(row[0], i + 1);
+    for (std::size_t j = 0; j < b.size(); ++j) {
+      const std::size_t replaced = corner + (a[i] == b[j] ? 0 : 1);
+      corner = row[j + 1];
+      row[j + 1] = std::min({replaced, corner + 1, row[j] + 1});
     }
-    return static_cast<std::uint32_t>(value);
   }
+  return row[b.size()];
+}
 
-  // Above `low`, up to `high`; never NaN.
-  Result<double> real(std::string_view suffix, double low, double high,
-                      std::optional<double> absent = {}) const {
-    if (!has(suffix) && absent) return *absent;
-    if (!has(suffix)) return bad(suffix, "is missing");
-    TRY(const double value, file_.get_float(name(suffix)));
-    if (!(value > low && value <= high)) {
-      return bad(suffix, "is " + std::to_string(value) + "; it must be above " +
-                             std::to_string(low) + " and at most " + std::to_string(high));
-    }
-    return value;
-  }
-
-  Error bad(std::string_view suffix, const std::string& what) const {
-    return Error::invalid("key " + quote(name(suffix)) + " " + what);
-  }
-  Error not_served(std::string_view suffix, const std::string& what) const {
-    return unsupported("key " + quote(name(suffix)) + " " + what);
-  }
-  const GgufFile& file() const { return file_; }
-
- private:
-  const GgufFile& file_;
-  std::string prefix_;
-};
+std::string_view nearest_family(std::string_view architecture) {
+  const std::vector<std::string_view> names = known_families();
+  const std::string_view begin = architecture.substr(0, 64);  // names are short
+  return *std::ranges::min_element(names, {},
+                                   [&](std::string_view name) { return distance(begin, name); });
+}
 
 Result<const FamilyTraits*> read_family(const GgufFile& file) {
   TRY(const std::string architecture, file.get_string("general.architecture"));
@@ -111,7 +63,8 @@ Result<const FamilyTraits*> read_family(const GgufFile& file) {
                        "earlier ones alone; for embeddings use a model of qwen3, such as "
                        "qwen3-embedding");
   }
-  return unsupported("architecture " + quote(architecture) + " is not served; known are: " + known);
+  return unsupported("architecture " + quote(architecture) + " is not served; known are: " + known +
+                     "; the nearest is " + std::string(nearest_family(architecture)));
 }
 
 // The model's title: general.name, else the file's name without .gguf, and without a part's number.
@@ -264,9 +217,19 @@ Status read_heads(const Keys& keys, ModelSpec& spec) {
                                                 " values is above the limit of " +
                                                 std::to_string(limits::kModelWidth));
   }
+  spec.rotary_dim = spec.head_dim;
+  if (spec.family->part_rotary) {
+    TRY(spec.rotary_dim, keys.integer("rope.dimension_count", 1, spec.head_dim, spec.head_dim));
+    if (spec.rotary_dim % kernels::kBlock != 0) {
+      return keys.not_served("rope.dimension_count", "is " + std::to_string(spec.rotary_dim) +
+                                                         "; served are multiples of " +
+                                                         std::to_string(kernels::kBlock));
+    }
+  }
   for (const std::string_view suffix :
        {"attention.value_length", "attention.key_length_swa", "attention.value_length_swa",
         "rope.dimension_count", "rope.dimension_count_swa"}) {
+    if (spec.family->part_rotary && suffix == "rope.dimension_count") continue;
     if (!keys.has(suffix)) continue;
     TRY(const std::uint32_t value, keys.integer(suffix, 1, limits::kModelHeadDim));
     if (value != spec.head_dim) {
@@ -279,113 +242,71 @@ Status read_heads(const Keys& keys, ModelSpec& spec) {
 }
 
 // Variants of the architecture that would need other code.
-Status refuse_variants(const Keys& keys) {
+Status refuse_variants(const Keys& keys, const FamilyTraits& family) {
   if (keys.has("attention.causal")) {
     TRY(const bool causal, keys.file().get_bool(keys.name("attention.causal")));
     if (!causal) return keys.not_served("attention.causal", "is false; only causal models are");
   }
+  const auto read_later = [&](std::string_view suffix) {
+    return suffix.ends_with("softcapping") ? family.caps : family.scales;
+  };
   for (const std::string_view suffix :
        {"attn_logit_softcapping", "final_logit_softcapping", "logit_scale", "attention.scale",
         "embedding_scale", "residual_scale"}) {
-    if (!keys.has(suffix)) continue;
+    if (!keys.has(suffix) || read_later(suffix)) continue;
     TRY(const double value, keys.file().get_float(keys.name(suffix)));
     if (value != 0.0) {
       return keys.not_served(suffix, "is " + std::to_string(value) + "; only 0 (none) is served");
     }
   }
-  return ok_status();
-}
-
-// The factor of the scaling; 1 without one.
-Status read_rope_factor(const Keys& keys, ModelSpec& spec) {
-  for (const std::string_view suffix : {"rope.scaling.factor", "rope.scale_linear"}) {
-    if (!keys.has(suffix)) continue;
-    TRY(const double factor, keys.file().get_float(keys.name(suffix)));
-    if (factor == 0.0) return ok_status();  // writers use 0 for "no scaling"
-    TRY(spec.rope_scale, keys.real(suffix, 1.0 / limits::kRopeScale, limits::kRopeScale));
-    return ok_status();
+  TRY(const std::uint32_t more, keys.integer("nextn_predict_layers", 0, limits::kModelLayers, 0));
+  if (more != 0) {
+    return keys.not_served("nextn_predict_layers",
+                           "is " + std::to_string(more) + "; only 0 is served");
+  }
+  if (family.part_rotary && keys.has("rope.dimension_sections")) {
+    return keys.not_served("rope.dimension_sections",
+                           "is there; no model whose positions have several numbers is served");
+  }
+  if (family.scales && keys.has("rope.scaling.finetuned")) {
+    constexpr std::string_view kTurned = "rope.scaling.finetuned";
+    TRY(const bool turned, keys.file().get_bool(keys.name(kTurned)));
+    if (!turned) return keys.not_served(kTurned, "is false; only models with RoPE are served");
   }
   return ok_status();
 }
 
-constexpr double kLn2 = 0x1.62e42fefa39efp-1;
-
-// How far YaRN stretches what is compared, for a multiplier of its logarithm.
-double yarn_magnitude(double scale, double multiplier) {
-  if (scale <= 1.0) return 1.0;
-  return 1.0 + (0.1 * multiplier) * (kernels::log2_canonical(scale) * kLn2);
+// A scale, `absent` where the file names none or 0.
+Result<float> read_scale(const Keys& keys, std::string_view suffix, float absent) {
+  constexpr double kScaleMax = 65'536.0;
+  if (!keys.has(suffix)) return absent;
+  TRY(const double value, keys.file().get_float(keys.name(suffix)));
+  if (value == 0.0) return absent;
+  TRY(const double scale, keys.real(suffix, 0.0, kScaleMax));
+  return static_cast<float>(scale);
 }
 
-Status read_yarn(const Keys& keys, ModelSpec& spec) {
-  constexpr double kTurnsMin = 1e-6;
-  constexpr double kTurnsMax = 1e6;
-  constexpr double kMultiplierMax = 100.0;
-  Yarn yarn;
-  TRY(yarn.context,
+Status read_scales(const Keys& keys, ModelSpec& spec) {
+  const FamilyTraits& family = *spec.family;
+  if (family.scales) {
+    TRY(spec.embedding_factor, read_scale(keys, "embedding_scale", 1.0F));
+    TRY(spec.branch_factor, read_scale(keys, "residual_scale", 1.0F));
+    TRY(spec.score_factor, read_scale(keys, "attention.scale", 0.0F));
+    TRY(const float divisor, read_scale(keys, "logit_scale", 1.0F));
+    spec.logit_factor = 1.0F / divisor;
+  }
+  if (family.caps) {
+    TRY(spec.score_cap, read_scale(keys, "attn_logit_softcapping", 50.0F));
+    TRY(spec.logit_cap, read_scale(keys, "final_logit_softcapping", 30.0F));
+  }
+  constexpr std::string_view kTemperature = "attention.temperature_scale";
+  if (!family.temperature || !keys.has(kTemperature)) return ok_status();
+  TRY(spec.temperature, keys.file().get_float(keys.name(kTemperature)));
+  if (spec.temperature == 0.0) return ok_status();
+  constexpr double kTemperatureMax = 100.0;
+  TRY(spec.temperature, keys.real(kTemperature, 0.0, kTemperatureMax));
+  TRY(spec.temperature_length,
       keys.integer("rope.scaling.original_context_length", 1, limits::kModelContext, spec.context));
-  const auto turns = [&](std::string_view suffix, double absent) {
-    return keys.real(suffix, kTurnsMin, kTurnsMax, absent);
-  };
-  TRY(yarn.fast_turns, turns("rope.scaling.yarn_beta_fast", yarn.fast_turns));
-  TRY(yarn.slow_turns, turns("rope.scaling.yarn_beta_slow", yarn.slow_turns));
-  TRY(const double blend, keys.real("rope.scaling.yarn_ext_factor", -2.0, 1.0, 1.0));
-  if (blend != 1.0 && blend != -1.0) {  // -1: the file does not say
-    return keys.not_served("rope.scaling.yarn_ext_factor",
-                           "is " + std::to_string(blend) + "; only 1 is served");
-  }
-  constexpr std::string_view kMultiplier = "rope.scaling.yarn_log_multiplier";
-  TRY(const double multiplier, keys.real(kMultiplier, -1.0, kMultiplierMax, 0.0));
-  if (multiplier < 0.0) return keys.bad(kMultiplier, "is below 0");
-  spec.rope_magnitude =
-      yarn_magnitude(spec.rope_scale, 1.0) / yarn_magnitude(spec.rope_scale, multiplier);
-  spec.yarn = yarn;
-  return ok_status();
-}
-
-// Positions are divided by the factor when the scaling is linear, which it also is when only a
-// factor is given.
-Status read_rope_scale(const Keys& keys, ModelSpec& spec) {
-  std::string type = "linear";
-  if (keys.has("rope.scaling.type")) {
-    TRY(type, keys.file().get_string(keys.name("rope.scaling.type")));
-  }
-  TRY(const double magnitude, keys.real("rope.scaling.attn_factor", 0.0, limits::kRopeScale, 1.0));
-  if (type == "linear") {
-    TRY_VOID(read_rope_factor(keys, spec));
-  } else if (type == "yarn") {
-    TRY_VOID(read_rope_factor(keys, spec));
-    TRY_VOID(read_yarn(keys, spec));
-  } else if (type != "none") {
-    return keys.not_served("rope.scaling.type",
-                           "is " + quote(type) + "; served are: linear, yarn, none");
-  }
-  spec.rope_magnitude *= magnitude;
-  return ok_status();
-}
-
-Result<const TensorInfo*> require_vector(const GgufFile& file, const std::string& name,
-                                         std::vector<std::uint64_t> dims) {
-  TRY(const TensorInfo* tensor, require_tensor(file, name, std::move(dims)));
-  if (tensor->type == TensorType::kF32) return tensor;
-  return unsupported("tensor " + quote(name) + " is of type " +
-                     tensor_type_name(static_cast<std::uint32_t>(tensor->type)) +
-                     "; only F32 is served for it");
-}
-
-Status read_rope_factors(const GgufFile& file, ModelSpec& spec) {
-  if (!spec.family->rope_factors || file.find_tensor(kRopeFactors) == nullptr) return ok_status();
-  TRY(const TensorInfo* tensor,
-      require_vector(file, std::string(kRopeFactors), {spec.head_dim / 2}));
-  spec.rope_factors.resize(spec.head_dim / 2);
-  const ByteSpan bytes = file.tensor_bytes(*tensor);
-  std::memcpy(spec.rope_factors.data(), bytes.data(), bytes.size());
-  for (std::size_t i = 0; i < spec.rope_factors.size(); ++i) {
-    const double factor = spec.rope_factors[i];
-    if (!(factor >= 1.0 / limits::kRopeScale && factor <= limits::kRopeScale)) {
-      return Error::invalid("tensor " + quote(kRopeFactors) + ": factor " + std::to_string(i) +
-                            " is " + std::to_string(factor) + "; it must be from 1/65536 to 65536");
-    }
-  }
   return ok_status();
 }
 
@@ -439,14 +360,16 @@ bool says_local_layers(const Keys& keys, std::string_view suffix, const ModelSpe
 Status read_sliding_window(const Keys& keys, ModelSpec& spec) {
   const std::uint32_t every = spec.family->global_every;
   TRY(const std::uint32_t window,
-      keys.integer("attention.sliding_window", 0, limits::kModelContext, 0));
+      keys.integer("attention.sliding_window", 0, limits::kModelContext, spec.family->window));
   if (every == 0) {
     if (window == 0 || window >= spec.context) return ok_status();
     return keys.not_served("attention.sliding_window",
                            "is " + std::to_string(window) + ", below the context of " +
                                std::to_string(spec.context) + "; no layer of this family has one");
   }
-  spec.sliding_window = window;
+  const LocalRope angles = spec.family->local_rope;
+  // A layer that sees everything anyway is as the others.
+  spec.sliding_window = angles == LocalRope::kSame && window >= spec.context ? 0 : window;
   constexpr std::string_view kPattern = "attention.sliding_window_pattern";
   if (keys.has(kPattern) && !says_local_layers(keys, kPattern, spec)) {
     TRY(const std::uint64_t pattern, keys.whole(kPattern));
@@ -455,15 +378,9 @@ Status read_sliding_window(const Keys& keys, ModelSpec& spec) {
                                            std::to_string(every) + " is served");
     }
   }
-  constexpr std::string_view kBase = "rope.freq_base_swa";
-  if (spec.family->local_rope == LocalRope::kOwnBase) {
-    TRY(spec.local_rope_base, keys.real(kBase, 1.0, limits::kRopeBase, spec.local_rope_base));
-    return ok_status();
-  }
-  TRY(const double base, keys.real(kBase, 1.0, limits::kRopeBase, spec.rope_base));
-  if (base == spec.rope_base) return ok_status();
-  return keys.not_served(kBase, "is " + std::to_string(base) + "; only the base of all layers, " +
-                                    std::to_string(spec.rope_base) + ", is served");
+  const double base = angles == LocalRope::kOwnBase ? spec.local_rope_base : spec.rope_base;
+  TRY(spec.local_rope_base, keys.real("rope.freq_base_swa", 1.0, limits::kRopeBase, base));
+  return ok_status();
 }
 
 // The embedding has a row a token; the key and the tokenizer's list, where present, must agree.
@@ -540,12 +457,16 @@ Result<ModelSpec> read_spec(const GgufFile& file) {
   TRY_VOID(read_sizes(keys, spec));
   TRY_VOID(read_feed_forward(keys, spec));
   TRY_VOID(read_heads(keys, spec));
-  TRY_VOID(refuse_variants(keys));
+  TRY_VOID(refuse_variants(keys, *spec.family));
+  TRY_VOID(read_scales(keys, spec));
   TRY_VOID(read_numbers(keys, spec));
   TRY_VOID(read_sliding_window(keys, spec));
   TRY_VOID(read_pooling(keys, spec));
   TRY_VOID(read_vocabulary(keys, spec));
-  TRY_VOID(read_rope_factors(file, spec));
+  TRY_VOID(read_rope_factors(keys, spec));
+  spec.qkv_bias =
+      spec.family->qkv_bias ||
+      (spec.family->qkv_bias_may && file.find_tensor(layer_tensor(0, "attn_q.bias")) != nullptr);
   spec.tied_embeddings = file.find_tensor("output.weight") == nullptr;
   TRY_VOID(check_tensors(file, spec));
   for (const TensorInfo& tensor : file.tensors()) {
@@ -556,30 +477,6 @@ Result<ModelSpec> read_spec(const GgufFile& file) {
     }
   }
   return spec;
-}
-
-// Of YaRN: pairs up to the first number keep their frequency, those from the second one on have it
-// divided. The number of turns of a pair within the context falls with its index.
-std::pair<double, double> yarn_range(const Yarn& yarn, double base, std::uint32_t width) {
-  constexpr double kTwoPi = 0x1.921fb54442d18p+2;
-  const auto index = [&](double turns) {
-    const double context = yarn.context;
-    return (width * kernels::log2_canonical(context / (turns * kTwoPi))) /
-           (2.0 * kernels::log2_canonical(base));
-  };
-  const double low = std::max(0.0, std::floor(index(yarn.fast_turns)));
-  const double high = std::min(width - 1.0, std::ceil(index(yarn.slow_turns)));
-  return {low, high};
-}
-
-// base^(-2i/d) of the pairs of a head.
-std::vector<double> powers_of(double base, std::uint32_t head_dim) {
-  std::vector<double> powers(head_dim / 2);
-  for (std::size_t i = 0; i < powers.size(); ++i) {
-    const double exponent = -(2.0 * static_cast<double>(i)) / static_cast<double>(head_dim);
-    powers[i] = kernels::pow_canonical(base, exponent);
-  }
-  return powers;
 }
 
 }  // namespace
@@ -595,41 +492,8 @@ Result<ModelSpec> ModelSpec::read(const GgufFile& file) {
   return error;
 }
 
-// The power, then the pair's own factor, then the scale: three roundings in this order.
-std::vector<double> ModelSpec::rope_frequencies() const {
-  std::vector<double> frequencies = powers_of(rope_base, head_dim);
-  for (std::size_t i = 0; i < frequencies.size(); ++i) {
-    if (!rope_factors.empty()) frequencies[i] /= static_cast<double>(rope_factors[i]);
-    if (!yarn) frequencies[i] /= rope_scale;
-  }
-  if (!yarn) return frequencies;
-  const auto [low, high] = yarn_range(*yarn, rope_base, head_dim);
-  const double width = std::max(0.001, high - low);
-  for (std::size_t i = 0; i < frequencies.size(); ++i) {
-    const double place = (static_cast<double>(i) - low) / width;
-    const double t = std::clamp(place, 0.0, 1.0);
-    const double own = frequencies[i];
-    frequencies[i] = (own / rope_scale) * t + own * (1.0 - t);
-  }
-  return frequencies;
-}
-
-std::vector<double> ModelSpec::local_rope_frequencies() const {
-  if (family->local_rope == LocalRope::kSame) return rope_frequencies();
-  return powers_of(local_rope_base, head_dim);
-}
-
-double ModelSpec::local_rope_magnitude() const {
-  return family->local_rope == LocalRope::kSame ? rope_magnitude : 1.0;
-}
-
-float ModelSpec::score_scale() const {
-  const bool narrow = layers == family->narrow_score_layers;
-  return 1.0F / std::sqrt(static_cast<float>(narrow ? hidden / heads : head_dim));
-}
-
 float ModelSpec::embedding_scale() const {
-  return family->scale_embeddings ? std::sqrt(static_cast<float>(hidden)) : 1.0F;
+  return family->scale_embeddings ? std::sqrt(static_cast<float>(hidden)) : embedding_factor;
 }
 
 Result<const TensorInfo*> require_tensor(const GgufFile& file, const std::string& name,
@@ -646,6 +510,15 @@ Result<const TensorInfo*> require_tensor(const GgufFile& file, const std::string
                           "; it must be " + shape_text(dims));
   }
   return tensor;
+}
+
+Result<const TensorInfo*> require_vector(const GgufFile& file, const std::string& name,
+                                         std::vector<std::uint64_t> dims) {
+  TRY(const TensorInfo* tensor, require_tensor(file, name, std::move(dims)));
+  if (tensor->type == TensorType::kF32) return tensor;
+  return unsupported("tensor " + quote(name) + " is of type " +
+                     tensor_type_name(static_cast<std::uint32_t>(tensor->type)) +
+                     "; only F32 is served for it");
 }
 
 Result<kernels::WeightType> weight_type(TensorType type, std::string_view tensor) {

@@ -3,6 +3,7 @@
 // A family is one row of the table in families.cc; the engine asks traits, never names.
 #pragma once
 
+#include <algorithm>
 #include <cstdint>
 #include <memory>
 #include <optional>
@@ -19,23 +20,33 @@ namespace hearth::model {
 enum class Activation : std::uint8_t { kSilu, kGeluTanh, kClampedSilu };
 // Whether the layers have a mixture of experts in place of one feed-forward.
 enum class Experts : std::uint8_t { kNone, kMay, kAlways };
+// Norms of queries and keys before RoPE: none, of each head alone, or of all heads as one row.
+enum class HeadNorms : std::uint8_t { kNone, kEach, kTogether };
+// Angles of local layers: of a base of their own, of the model's base without factors and scaling,
+// or those of the other layers.
+enum class LocalRope : std::uint8_t { kOwnBase, kPlain, kSame };
 
-// Angles of local layers: of a base of their own without factors and scaling, or those of the
-// other layers.
-enum class LocalRope : std::uint8_t { kOwnBase, kSame };
+// global_every of a family whose layers are all local.
+inline constexpr std::uint32_t kNoGlobal = ~std::uint32_t{0};
 
 // The traits that distinguish families.
 struct FamilyTraits {
   std::string_view architecture;  // general.architecture
   kernels::RopeStyle rope = kernels::RopeStyle::kHalves;
   Activation activation = Activation::kSilu;
-  bool qkv_bias = false;          // attn_{q,k,v}.bias
-  bool qk_norm = false;           // attn_{q,k}_norm.weight, per head, before RoPE
-  bool post_norms = false;        // norms after attention and after the feed-forward
-  bool scale_embeddings = false;  // embeddings times sqrt(hidden)
-  bool output_bias = false;       // attn_output.bias
-  bool sinks = false;             // attn_sinks.weight: a logit a query head
-  bool expert_biases = false;     // of the router and of each matrix of an expert
+  bool qkv_bias = false;                    // attn_{q,k,v}.bias
+  bool qkv_bias_may = false;                // the same, where the file has them
+  bool fused_qkv = false;                   // attn_qkv.weight has the rows of all three
+  bool fused_gate_up = false;               // ffn_up.weight has the rows of the gate before its own
+  HeadNorms head_norms = HeadNorms::kNone;  // attn_{q,k}_norm.weight
+  bool pre_norms = true;                    // norms before attention and before the feed-forward
+  bool post_norms = false;                  // norms behind them
+  bool scale_embeddings = false;            // embeddings times sqrt(hidden)
+  bool scales = false;         // files name scales of embeddings, branches, scores and logits
+  bool caps = false;           // of scores and logits
+  bool output_bias = false;    // attn_output.bias
+  bool sinks = false;          // attn_sinks.weight: a logit a query head
+  bool expert_biases = false;  // of the router and of each matrix of an expert
   std::string_view feed_forward_norm = "ffn_norm.weight";  // its tensor
   Experts experts = Experts::kNone;
   bool expert_weights_to_one = true;  // those of a row's experts add up to 1
@@ -43,12 +54,23 @@ struct FamilyTraits {
   int residual_shift = 6;             // prescale 2^-shift of the 16-bit residual (CANONICAL.md)
   double rope_base = 10000.0;         // where the file names none
   bool rope_factors = false;          // files may have rope_freqs.weight
+  bool long_factors = false;          // files may have rope_factors_long.weight and _short
+  bool part_rotary = false;           // RoPE may turn the first values of a head alone
+  std::uint32_t unturned_every = 0;   // of every N layers the last one has no RoPE; 0: all have it
+  bool temperature = false;           // scores may grow with the position
   // Of every N layers the last one sees all positions and the others a window; 0: all layers see
   // all positions.
   std::uint32_t global_every = 0;
   LocalRope local_rope = LocalRope::kOwnBase;
+  std::uint32_t window = 0;  // of the local layers, where the file names none
+  // In a model of so many layers hidden / heads stands for head_dim in the scale of the scores.
   std::uint32_t narrow_score_layers = 0;
   std::string_view tokenizer;  // what synthetic models of the family get (synthetic_vocabulary.h)
+
+  // Of so many layers in a row there is at least one of every kind.
+  std::uint32_t period() const {
+    return std::max({1U, unturned_every, global_every == kNoGlobal ? 1U : global_every});
+  }
 };
 // Null when no family has this architecture. The error of ModelSpec::read lists the known ones.
 const FamilyTraits* find_family(std::string_view architecture);
@@ -73,7 +95,9 @@ struct ModelSpec {
   std::uint32_t shared_feed_forward = 0;  // width of the shared expert; 0: no shared expert
   std::uint32_t heads = 0;
   std::uint32_t kv_heads = 0;
-  std::uint32_t head_dim = 0;  // heads * head_dim need not equal hidden
+  std::uint32_t head_dim = 0;    // heads * head_dim need not equal hidden
+  std::uint32_t rotary_dim = 0;  // values of a head, its first, that RoPE turns
+  bool qkv_bias = false;
   std::uint32_t vocabulary = 0;
   std::uint32_t context = 0;
   float rms_epsilon = 0.0F;
@@ -81,10 +105,20 @@ struct ModelSpec {
   double rope_scale = 1.0;           // linear scaling: positions divided by it
   std::optional<Yarn> yarn;          // how the scaling is not linear
   double rope_magnitude = 1.0;       // of cosines and sines
-  std::vector<float> rope_factors;   // head_dim / 2 divisors (rope_freqs.weight), or empty
+  std::vector<float> rope_factors;   // rotary_dim / 2 divisors of the frequencies, or empty
+  bool long_factors = false;         // the file has two sets of them, of which one is in use
   std::uint32_t sliding_window = 0;  // positions that a local layer sees; 0: no layer is local
-  double local_rope_base = 10000.0;  // of local layers with frequencies of their own
-  bool tied_embeddings = false;      // no output.weight: the head is token_embd.weight
+  double local_rope_base = 10000.0;  // of the local layers
+  float embedding_factor = 1.0F;     // of the family's files that name it, as the next three
+  float branch_factor = 1.0F;        // of what attention and feed-forward add to the residual
+  float logit_factor = 1.0F;
+  float score_factor = 0.0F;  // in place of 1 / sqrt(head_dim); 0: that
+  float score_cap = 0.0F;     // of softcap; 0: none
+  float logit_cap = 0.0F;     // likewise
+  // Scores of position P times 1 + temperature * ln(1 + P / length), P / length rounded down.
+  double temperature = 0.0;
+  std::uint32_t temperature_length = 0;
+  bool tied_embeddings = false;  // no output.weight: the head is token_embd.weight
   // A model of embeddings: what it computes of a prompt's last position says what the prompt means
   // (pooling type "last"). It generates no text that means anything.
   bool gives_embeddings = false;
@@ -97,11 +131,14 @@ struct ModelSpec {
   // what breaks a rule, kUnsupported for what is well formed and of a kind that this build does not
   // run; both name key or tensor and the limit.
   static Result<ModelSpec> read(const GgufFile& file);
-  // Frequencies of the pairs of a head, factors and scale applied: (head_dim / 2). Pinned
+  // Frequencies of the pairs of a head, factors and scale applied: (rotary_dim / 2). Pinned
   // arithmetic, no libm (CANONICAL.md, RoPE).
   std::vector<double> rope_frequencies() const;
   std::vector<double> local_rope_frequencies() const;
   double local_rope_magnitude() const;
+  bool is_turned(std::uint32_t layer) const {
+    return family->unturned_every == 0 || (layer + 1) % family->unturned_every != 0;
+  }
   bool is_local(std::uint32_t layer) const {
     return sliding_window > 0 && (layer + 1) % family->global_every != 0;
   }
@@ -109,7 +146,8 @@ struct ModelSpec {
   std::uint32_t first_visible(std::uint32_t layer, std::uint32_t position) const {
     return is_local(layer) && position >= sliding_window ? position + 1 - sliding_window : 0;
   }
-  float score_scale() const;      // of attention
+  // Of attention, at a position.
+  float score_scale(std::uint32_t position) const;
   float embedding_scale() const;  // 1 where the family has none
   kernels::KvLayout kv_layout() const { return {kv_heads, head_dim}; }
 };

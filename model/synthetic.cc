@@ -69,9 +69,10 @@ Draw draw_of(const ExpectedTensor& tensor, const SyntheticOptions& options) {
   if (tensor.is_router) return {0.0F, 2.0F * gain};  // some experts clearly ahead of others
   if (name == "token_embd.weight" || name == "output.weight") {
     // Post norms make every branch add values of about 1, which is what scaled embeddings start at.
-    return {0.0F, find_family(options.family)->post_norms ? gain : 3.0F * gain};
+    return {0.0F, find_family(options.family)->scale_embeddings ? gain : 3.0F * gain};
   }
-  if (name.ends_with("attn_q.weight") || name.ends_with("attn_k.weight")) {
+  if (name.ends_with("attn_q.weight") || name.ends_with("attn_k.weight") ||
+      name.ends_with("attn_qkv.weight")) {
     return {0.0F, 1.5F * gain};
   }
   if (name.ends_with("attn_output.weight") || is_down(name)) {
@@ -106,12 +107,13 @@ TensorType type_of(const ExpectedTensor& tensor, const SyntheticOptions& options
   return tensor.dims[0] % info->block_elements == 0 ? wanted : TensorType::kQ8_0;
 }
 
-// 1 for the fast half of the pairs, then rising to 8.
-Status fill_rope_factors(std::uint32_t pairs, MutableByteSpan out) {
+// 1 for the fast half of the pairs, then rising to `most`.
+Status fill_rope_factors(std::uint32_t pairs, float most, MutableByteSpan out) {
   std::vector<float> factors(pairs, 1.0F);
   const std::uint32_t half = pairs / 2;
   for (std::uint32_t i = half; i < pairs; ++i) {
-    factors[i] = 1.0F + 7.0F * static_cast<float>(i - half + 1) / static_cast<float>(pairs - half);
+    const auto place = static_cast<float>(i - half + 1);
+    factors[i] = 1.0F + (most - 1.0F) * place / static_cast<float>(pairs - half);
   }
   return quantize_row(TensorType::kF32, factors, out);
 }
@@ -120,9 +122,10 @@ void add_tensor(GgufWriter& writer, const ExpectedTensor& tensor, std::uint64_t 
                 const SyntheticOptions& options) {
   const TensorType type = type_of(tensor, options);
   const auto width = static_cast<std::uint32_t>(tensor.dims[0]);
-  if (tensor.name == "rope_freqs.weight") {
-    writer.add_tensor(tensor.name, type, tensor.dims, [width](std::uint64_t, MutableByteSpan out) {
-      return fill_rope_factors(width, out);
+  if (tensor.name.starts_with("rope_f")) {  // rope_freqs, rope_factors_long and _short
+    const float most = tensor.name == "rope_factors_short.weight" ? 2.0F : 8.0F;
+    writer.add_tensor(tensor.name, type, tensor.dims, [=](std::uint64_t, MutableByteSpan out) {
+      return fill_rope_factors(width, most, out);
     });
     return;
   }
@@ -157,6 +160,35 @@ void add_expert_keys(GgufWriter& writer, const ModelSpec& spec, const std::strin
   writer.add(prefix + "expert_shared_feed_forward_length", spec.shared_feed_forward);
 }
 
+// The keys of a longer context, of an eighth before.
+void add_stretch_keys(GgufWriter& writer, const ModelSpec& spec, const std::string& prefix) {
+  if (!spec.long_factors && !spec.family->temperature) return;
+  writer.add(prefix + "rope.scaling.original_context_length", std::max(1U, spec.context / 8));
+  if (spec.long_factors) {
+    writer.add(prefix + "rope.scaling.attn_factor", 1.19F);
+    return;
+  }
+  writer.add(prefix + "rope.scaling.type", "yarn");
+  writer.add(prefix + "rope.scaling.factor", 8.0F);
+  writer.add(prefix + "rope.scaling.yarn_beta_fast", 32.0F);
+  writer.add(prefix + "rope.scaling.yarn_beta_slow", 1.0F);
+  writer.add(prefix + "rope.scaling.yarn_log_multiplier", 1.0F);
+  writer.add(prefix + "attention.temperature_scale", 0.1F);
+}
+
+void add_scale_keys(GgufWriter& writer, const ModelSpec& spec, const std::string& prefix) {
+  if (spec.family->scales) {
+    writer.add(prefix + "embedding_scale", 4.0F);
+    writer.add(prefix + "residual_scale", 0.5F);
+    writer.add(prefix + "attention.scale", 1.0F / static_cast<float>(spec.head_dim));
+    writer.add(prefix + "logit_scale", 2.0F);
+  }
+  if (spec.family->caps) {
+    writer.add(prefix + "attn_logit_softcapping", 50.0F);
+    writer.add(prefix + "final_logit_softcapping", 30.0F);
+  }
+}
+
 void add_model_keys(GgufWriter& writer, const ModelSpec& spec, const SyntheticOptions& options) {
   const std::string prefix = options.family + ".";
   writer.add("general.architecture", options.family);
@@ -178,15 +210,17 @@ void add_model_keys(GgufWriter& writer, const ModelSpec& spec, const SyntheticOp
   if (spec.family->global_every != 0) {
     writer.add(prefix + "attention.sliding_window", options.sliding_window);
   }
+  add_scale_keys(writer, spec, prefix);
+  add_stretch_keys(writer, spec, prefix);
   const auto own_base = static_cast<float>(spec.family->rope_base);
   writer.add(prefix + "rope.freq_base", options.rope_base > 0.0F ? options.rope_base : own_base);
-  writer.add(prefix + "rope.dimension_count", spec.head_dim);
   if (options.yarn_scale > 0.0F) {
     writer.add(prefix + "rope.scaling.type", "yarn");
     writer.add(prefix + "rope.scaling.factor", options.yarn_scale);
     writer.add(prefix + "rope.scaling.original_context_length",
                static_cast<std::uint32_t>(static_cast<float>(spec.context) / options.yarn_scale));
   }
+  writer.add(prefix + "rope.dimension_count", spec.rotary_dim);
   writer.add(prefix + "vocab_size", spec.vocabulary);
   if (!options.embeddings) return;
   constexpr std::uint32_t kLast = 3;
@@ -288,8 +322,14 @@ Result<ModelSpec> spec_of(const SyntheticOptions& options) {
   TRY_VOID(require_multiple("feed_forward", spec.feed_forward, limits::kModelFeedForward));
   TRY_VOID(require_multiple("head_dim", spec.head_dim, limits::kModelHeadDim));
   TRY_VOID(set_experts(options, spec));
+  const bool parts = spec.family->part_rotary && spec.head_dim > kernels::kBlock;
+  // Half of the head, in whole blocks.
+  const std::uint32_t half = (spec.head_dim / kernels::kBlock + 1) / 2 * kernels::kBlock;
+  spec.rotary_dim = parts ? half : spec.head_dim;
+  spec.qkv_bias = spec.family->qkv_bias || spec.family->qkv_bias_may;
+  spec.long_factors = options.rope_factors && spec.family->long_factors;
   if (options.rope_factors && spec.family->rope_factors)
-    spec.rope_factors.resize(spec.head_dim / 2);
+    spec.rope_factors.resize(spec.rotary_dim / 2);
   return spec;
 }
 

@@ -32,7 +32,7 @@ struct SyntheticOptions {
   std::uint32_t context = 512;
   float rope_base = 0.0F;     // 0: the family's own
   float yarn_scale = 0.0F;    // above 0: YaRN from the context divided by it
-  bool rope_factors = false;  // in families that have it: a rope_freqs.weight tensor, 1 to 8
+  bool rope_factors = false;  // in families that have them: divisors of the frequencies, 1 to 8
   std::uint32_t sliding_window = 40;  // in families with local layers
   bool tied_output = true;            // no output.weight
   bool embeddings = false;            // a model of embeddings: the last position, after EOS

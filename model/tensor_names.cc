@@ -33,8 +33,9 @@ class LayerList {
 
 void add_feed_forward(const ModelSpec& spec, LayerList& list) {
   if (spec.experts == 0) {
-    list.matrix("ffn_gate.weight", spec.hidden, spec.feed_forward);
-    list.matrix("ffn_up.weight", spec.hidden, spec.feed_forward);
+    const bool fused = spec.family->fused_gate_up;
+    if (!fused) list.matrix("ffn_gate.weight", spec.hidden, spec.feed_forward);
+    list.matrix("ffn_up.weight", spec.hidden, (fused ? 2ULL : 1ULL) * spec.feed_forward);
     list.matrix("ffn_down.weight", spec.feed_forward, spec.hidden);
     return;
   }
@@ -66,24 +67,29 @@ std::vector<ExpectedTensor> layer_tensors(const ModelSpec& spec, std::uint32_t l
   const std::uint64_t query = std::uint64_t{spec.heads} * spec.head_dim;
   const std::uint64_t kv = std::uint64_t{spec.kv_heads} * spec.head_dim;
   LayerList list(layer);
-  list.vector("attn_norm.weight", spec.hidden);
-  list.matrix("attn_q.weight", spec.hidden, query);
-  list.matrix("attn_k.weight", spec.hidden, kv);
-  list.matrix("attn_v.weight", spec.hidden, kv);
+  if (family.pre_norms) list.vector("attn_norm.weight", spec.hidden);
+  if (family.fused_qkv) {
+    list.matrix("attn_qkv.weight", spec.hidden, query + 2 * kv);
+  } else {
+    list.matrix("attn_q.weight", spec.hidden, query);
+    list.matrix("attn_k.weight", spec.hidden, kv);
+    list.matrix("attn_v.weight", spec.hidden, kv);
+  }
   list.matrix("attn_output.weight", query, spec.hidden);
-  if (family.qkv_bias) {
+  if (spec.qkv_bias) {
     list.vector("attn_q.bias", query);
     list.vector("attn_k.bias", kv);
     list.vector("attn_v.bias", kv);
   }
   if (family.output_bias) list.vector("attn_output.bias", spec.hidden);
   if (family.sinks) list.vector("attn_sinks.weight", spec.heads);
-  if (family.qk_norm) {
-    list.vector("attn_q_norm.weight", spec.head_dim);
-    list.vector("attn_k_norm.weight", spec.head_dim);
+  if (family.head_norms != HeadNorms::kNone) {
+    const bool each = family.head_norms == HeadNorms::kEach;
+    list.vector("attn_q_norm.weight", each ? spec.head_dim : query);
+    list.vector("attn_k_norm.weight", each ? spec.head_dim : kv);
   }
   if (family.post_norms) list.vector("post_attention_norm.weight", spec.hidden);
-  list.vector(family.feed_forward_norm, spec.hidden);
+  if (family.pre_norms) list.vector(family.feed_forward_norm, spec.hidden);
   add_feed_forward(spec, list);
   if (family.post_norms) list.vector("post_ffw_norm.weight", spec.hidden);
   return list.take();
@@ -96,8 +102,12 @@ std::vector<ExpectedTensor> outer_tensors(const ModelSpec& spec) {
   if (!spec.tied_embeddings) {
     list.push_back({"output.weight", {spec.hidden, spec.vocabulary}, true});
   }
-  if (!spec.rope_factors.empty()) {
-    list.push_back({"rope_freqs.weight", {spec.head_dim / 2}, false});
+  const std::uint64_t pairs = spec.rotary_dim / 2;
+  if (spec.long_factors) {
+    list.push_back({"rope_factors_long.weight", {pairs}, false});
+    list.push_back({"rope_factors_short.weight", {pairs}, false});
+  } else if (!spec.rope_factors.empty()) {
+    list.push_back({"rope_freqs.weight", {pairs}, false});
   }
   return list;
 }

@@ -22,6 +22,10 @@ constexpr std::uint32_t kSumColumns = 512;
 using kernels::Defect;
 using kernels::kDefect;
 
+void scale(float* x, std::uint32_t n, float factor) {
+  for (std::uint32_t i = 0; i < n; ++i) x[i] *= factor;
+}
+
 // For an injected defect: the row's two halves as two outputs, added.
 void multiply_in_halves(const kernels::Kernels& table, const kernels::PackedMatrix& w,
                         const kernels::QuantizedRows& x, std::uint32_t begin, std::uint32_t end,
@@ -136,7 +140,6 @@ Forward::Forward(Setup setup)
       pool_(*setup_.pool),
       wide_(spec_.heads * spec_.head_dim),
       narrow_(spec_.kv_heads * spec_.head_dim),
-      score_scale_(spec_.score_scale()),
       embedding_scale_(spec_.embedding_scale()),
       activate_(activation_of(spec_.family->activation)) {
   INVARIANT(setup_.batch_rows != 0 && setup_.layers.size() == setup_.weights.layers.size(),
@@ -149,6 +152,7 @@ Forward::Forward(Setup setup)
   const std::uint32_t widest = std::max({spec_.hidden, wide_, spec_.feed_forward});
   bits_ = AlignedBuffer<std::uint16_t>(rows * spec_.hidden);
   x_ = AlignedBuffer<float>(rows * spec_.hidden);
+  score_scales_ = AlignedBuffer<float>(rows);
   angles_ = {spec_.rope_frequencies(), spec_.rope_magnitude,
              AlignedBuffer<float>(rows * spec_.head_dim)};
   bool local = false;
@@ -231,13 +235,12 @@ void Forward::enter(std::uint32_t row) {
   if (setup_.layers.begin == 0) {
     const auto token = static_cast<std::uint32_t>(rows_[row].token);
     kernels_.dequantize_row(setup_.weights.embedding, token, x);
-    if (spec_.family->scale_embeddings) {
-      for (std::uint32_t i = 0; i < hidden; ++i) x[i] *= embedding_scale_;
-    }
+    if (embedding_scale_ != 1.0F) scale(x, hidden, embedding_scale_);
     if (!kernels_.residual_round(x, bits, hidden, shift)) fail(row);
   } else {
     kernels_.residual_expand(bits, x, hidden, shift);
   }
+  score_scales_.data()[row] = spec_.score_scale(rows_[row].position);
   for (Angles* angles : {&angles_, &local_angles_}) {
     if (angles->frequencies.empty()) continue;
     kernels::rope_table_row(rows_[row].position, angles->frequencies, angles->magnitude,
@@ -248,6 +251,10 @@ void Forward::enter(std::uint32_t row) {
 void Forward::norm(std::uint32_t row, const std::vector<float>& weight,
                    const kernels::QuantizedRows& out, std::uint32_t t) {
   const float* x = x_.data() + std::size_t{row} * spec_.hidden;
+  if (weight.empty()) {
+    if (!kernels_.quantize(x, out, t)) fail(row);
+    return;
+  }
   if (!kernels_.rms_norm_quantize(x, weight.data(), spec_.rms_epsilon, out, t, nullptr)) fail(row);
 }
 
@@ -259,6 +266,7 @@ void Forward::add_delta(std::uint32_t row, const std::vector<float>& post_norm) 
       !kernels_.rms_norm(delta, post_norm.data(), spec_.rms_epsilon, n, delta)) {
     fail(row);
   }
+  if (spec_.branch_factor != 1.0F) scale(delta, n, spec_.branch_factor);
   kernels_.add(x_.data() + at, delta, n);
 }
 
@@ -460,7 +468,9 @@ void Forward::head(const OnLogits& on_logits) {
     multiply(in, {{&setup_.weights.output(), logits_.data()}});
     pool_.parallel_for(size, 1, [&](std::uint32_t begin, std::uint32_t end, unsigned thread) {
       for (std::uint32_t s = begin; s < end; ++s) {
-        const float* logits = logits_.data() + std::size_t{s} * spec_.vocabulary;
+        float* logits = logits_.data() + std::size_t{s} * spec_.vocabulary;
+        if (spec_.logit_factor != 1.0F) scale(logits, spec_.vocabulary, spec_.logit_factor);
+        if (spec_.logit_cap > 0.0F) kernels_.softcap(logits, spec_.vocabulary, spec_.logit_cap);
         on_logits(sampled_[tile + s], thread, {logits, spec_.vocabulary});
       }
     });

@@ -88,7 +88,8 @@ class Forward final : public StageForward {
     AlignedBuffer<float> attention;
     std::vector<const std::byte*> pages;
   };
-  // Frequencies of the pairs of a head, and their cosines and sines at the position of each row.
+  // Frequencies of the pairs of a head, and their cosines and sines at the position of each row,
+  // of which there may be fewer than there is room for.
   struct Angles {
     std::vector<double> frequencies;
     double magnitude = 1.0;
@@ -142,9 +143,10 @@ class Forward final : public StageForward {
   void head(const OnLogits& on_logits);
   // Biases, norms and angles of a row's heads, and its keys and values into the cache.
   void store_heads(std::uint32_t row, const LayerWeights& weights, std::uint32_t index);
-  // Norms each head in place.
+  // Norms each head in place, or all as one row.
   void norm_heads(std::uint32_t row, float* x, std::uint32_t heads,
                   const std::vector<float>& weight);
+  void turn_heads(float* x, std::uint32_t heads, const float* cos_sin);
   void attend(std::uint32_t row, std::uint32_t kv_head, std::uint32_t index, Scratch& scratch);
   // x (n) plus entry `at` of the biases of that length; nothing where there are none.
   void add_bias(float* x, const std::vector<float>& biases, std::size_t at, std::uint32_t n) {
@@ -154,7 +156,7 @@ class Forward final : public StageForward {
   void add_delta(std::uint32_t row, const std::vector<float>& post_norm);
   // The residual as it leaves a layer.
   void close_layer(std::uint32_t row);
-  // Row `t` of `out` from the residual of `row`.
+  // Row `t` of `out` from the residual of `row`, normed where `weight` is not empty.
   void norm(std::uint32_t row, const std::vector<float>& weight, const kernels::QuantizedRows& out,
             std::uint32_t t);
   void fail(std::uint32_t row) { failed_[row].store(true, std::memory_order_relaxed); }
@@ -184,13 +186,13 @@ class Forward final : public StageForward {
   kernels::ThreadPool& pool_;
   const std::uint32_t wide_;    // heads * head_dim
   const std::uint32_t narrow_;  // kv_heads * head_dim
-  const float score_scale_;
   const float embedding_scale_;
   // The feed-forward's activation; a pointer to a member, since the table is read at every call.
   const Activate activate_;
 
   AlignedBuffer<std::uint16_t> bits_;  // the residual as it enters and leaves
   AlignedBuffer<float> x_;
+  AlignedBuffer<float> score_scales_;  // (rows)
   Angles angles_;
   Angles local_angles_;  // of the local layers; empty in a stage without one
   AlignedBuffer<float> query_;

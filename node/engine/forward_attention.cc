@@ -42,9 +42,21 @@ void Forward::attention(const LayerWeights& weights, std::uint32_t index) {
 
 void Forward::norm_heads(std::uint32_t row, float* x, std::uint32_t heads,
                          const std::vector<float>& weight) {
-  const std::uint32_t n = spec_.head_dim;
-  for (std::uint32_t h = 0; h < heads; ++h, x += n) {
+  const bool each = spec_.family->head_norms == model::HeadNorms::kEach;
+  const std::uint32_t n = each ? spec_.head_dim : heads * spec_.head_dim;
+  for (std::uint32_t h = 0; h < (each ? heads : 1); ++h, x += n) {
     if (!kernels_.rms_norm(x, weight.data(), spec_.rms_epsilon, n, x)) fail(row);
+  }
+}
+
+void Forward::turn_heads(float* x, std::uint32_t heads, const float* cos_sin) {
+  const model::FamilyTraits& family = *spec_.family;
+  if (spec_.rotary_dim == spec_.head_dim) {
+    kernels_.rope(x, heads, spec_.head_dim, family.rope, cos_sin);
+    return;
+  }
+  for (std::uint32_t h = 0; h < heads; ++h, x += spec_.head_dim) {
+    kernels_.rope(x, 1, spec_.rotary_dim, family.rope, cos_sin);
   }
 }
 
@@ -61,11 +73,13 @@ void Forward::store_heads(std::uint32_t row, const LayerWeights& weights, std::u
     norm_heads(row, query, spec_.heads, weights.query_norm);
     norm_heads(row, key, spec_.kv_heads, weights.key_norm);
   }
-  const std::uint32_t head_dim = spec_.head_dim;
-  const Angles& angles = spec_.is_local(setup_.layers.begin + index) ? local_angles_ : angles_;
-  const float* cos_sin = angles.cos_sin.data() + std::size_t{row} * head_dim;
-  kernels_.rope(query, spec_.heads, head_dim, spec_.family->rope, cos_sin);
-  kernels_.rope(key, spec_.kv_heads, head_dim, spec_.family->rope, cos_sin);
+  const std::uint32_t layer = setup_.layers.begin + index;
+  if (spec_.is_turned(layer)) {
+    const Angles& angles = spec_.is_local(layer) ? local_angles_ : angles_;
+    const float* cos_sin = angles.cos_sin.data() + std::size_t{row} * spec_.head_dim;
+    turn_heads(query, spec_.heads, cos_sin);
+    turn_heads(key, spec_.kv_heads, cos_sin);
+  }
 
   const Position position = rows_[row].position;
   INVARIANT(rows_[row].pages->size() > position / kernels::kPageTokens,
@@ -96,10 +110,11 @@ void Forward::attend(std::uint32_t row, std::uint32_t kv_head, std::uint32_t ind
   args.pages = scratch.pages.data();
   args.begin = begin;
   args.end = r.position + 1;
-  args.score_scale = score_scale_;
   if (const auto& sinks = setup_.weights.layers[index].sinks; !sinks.empty()) {
     args.sinks = sinks.data() + std::size_t{kv_head} * group;
   }
+  args.score_scale = score_scales_.data()[row];
+  args.score_cap = spec_.score_cap;
   args.scratch = scratch.attention.data();
   args.out = mixed_.data() + at;
   if (!kernels_.attention(args)) fail(row);

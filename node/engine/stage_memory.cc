@@ -47,7 +47,7 @@ std::uint64_t buffer_bytes(const model::ModelSpec& spec, const EngineOptions& op
   const std::uint64_t widest =
       std::max({std::uint64_t{spec.hidden}, wide, std::uint64_t{spec.feed_forward}});
   const std::uint64_t computed = std::max(1U, spec.experts_used);  // feed-forwards of a row
-  std::uint64_t row = 4 * (2 * spec.hidden + 2 * wide + 2 * narrow +
+  std::uint64_t row = 4 * (1 + 2 * spec.hidden + 2 * wide + 2 * narrow +
                            2 * computed * spec.feed_forward + 2 * spec.head_dim);  // floats
   row += quantised_bytes(widest);
   row += 2 * 2 * spec.hidden;  // residuals, here and in the batch

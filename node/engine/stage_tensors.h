@@ -16,7 +16,7 @@ namespace hearth::node {
 
 template <typename Matrix, typename Vector>
 struct LayerTensors {
-  Vector attention_norm{};  // (hidden)
+  Vector attention_norm{};  // (hidden); empty where the family has none
   Matrix query{};           // (heads * head_dim, hidden)
   Matrix key{};             // (kv_heads * head_dim, hidden)
   Matrix value{};           // (kv_heads * head_dim, hidden)
@@ -25,11 +25,11 @@ struct LayerTensors {
   Vector value_bias{};
   Vector attention_output_bias{};  // (hidden); likewise
   Vector sinks{};                  // (heads); likewise
-  Vector query_norm{};             // (head_dim); empty where the family has none
-  Vector key_norm{};               // (head_dim); likewise
+  Vector query_norm{};             // (head_dim), or of all heads; empty where the family has none
+  Vector key_norm{};               // likewise
   Matrix attention_output{};       // (hidden, heads * head_dim)
   Vector post_attention_norm{};    // (hidden); empty where the family has none
-  Vector feed_forward_norm{};      // (hidden)
+  Vector feed_forward_norm{};      // (hidden); empty where the family has none
   // Of the feed-forward; where the model has experts, the rows of all of them one after the other.
   Matrix gate{};                    // (feed_forward, hidden)
   Matrix up{};                      // (feed_forward, hidden)
@@ -58,7 +58,8 @@ struct StageTensors {
 };
 
 // `reader`: matrix(name, rows, cols, out), with a number of experts behind it where the tensor has
-// as many matrices of that shape, and vector(name, size, out), likewise, each giving a Status.
+// as many matrices of that shape, part(name, all, first, rows, cols, out) for some rows of a matrix
+// of `all` rows, and vector(name, size, out), with experts likewise, each giving a Status.
 template <typename Reader, typename Matrix, typename Vector>
 Status read_feed_forward(const Reader& reader, const model::ModelSpec& spec, std::uint32_t index,
                          LayerTensors<Matrix, Vector>& out) {
@@ -66,8 +67,14 @@ Status read_feed_forward(const Reader& reader, const model::ModelSpec& spec, std
   const std::uint32_t width = spec.feed_forward;
   const auto name = [&](std::string_view part) { return model::layer_tensor(index, part); };
   if (spec.experts == 0) {
-    TRY_VOID(reader.matrix(name("ffn_gate.weight"), width, hidden, out.gate));
-    TRY_VOID(reader.matrix(name("ffn_up.weight"), width, hidden, out.up));
+    const std::string up = name("ffn_up.weight");
+    if (spec.family->fused_gate_up) {
+      TRY_VOID(reader.part(up, 2 * width, 0, width, hidden, out.gate));
+      TRY_VOID(reader.part(up, 2 * width, width, width, hidden, out.up));
+    } else {
+      TRY_VOID(reader.matrix(name("ffn_gate.weight"), width, hidden, out.gate));
+      TRY_VOID(reader.matrix(up, width, hidden, out.up));
+    }
     return reader.matrix(name("ffn_down.weight"), hidden, width, out.down);
   }
   const std::uint32_t experts = spec.experts;
@@ -97,31 +104,44 @@ Status read_layer(const Reader& reader, const model::ModelSpec& spec, std::uint3
   const std::uint32_t wide = spec.heads * spec.head_dim;
   const std::uint32_t narrow = spec.kv_heads * spec.head_dim;
   const auto name = [&](std::string_view part) { return model::layer_tensor(index, part); };
-  TRY_VOID(reader.vector(name("attn_norm.weight"), hidden, out.attention_norm));
-  TRY_VOID(reader.matrix(name("attn_q.weight"), wide, hidden, out.query));
-  TRY_VOID(reader.matrix(name("attn_k.weight"), narrow, hidden, out.key));
-  TRY_VOID(reader.matrix(name("attn_v.weight"), narrow, hidden, out.value));
-  if (spec.family->qkv_bias) {
+  const model::FamilyTraits& family = *spec.family;
+  if (family.pre_norms) {
+    TRY_VOID(reader.vector(name("attn_norm.weight"), hidden, out.attention_norm));
+    TRY_VOID(reader.vector(name(family.feed_forward_norm), hidden, out.feed_forward_norm));
+  }
+  if (family.fused_qkv) {
+    const std::string fused = name("attn_qkv.weight");
+    const std::uint32_t all = wide + 2 * narrow;
+    TRY_VOID(reader.part(fused, all, 0, wide, hidden, out.query));
+    TRY_VOID(reader.part(fused, all, wide, narrow, hidden, out.key));
+    TRY_VOID(reader.part(fused, all, wide + narrow, narrow, hidden, out.value));
+  } else {
+    TRY_VOID(reader.matrix(name("attn_q.weight"), wide, hidden, out.query));
+    TRY_VOID(reader.matrix(name("attn_k.weight"), narrow, hidden, out.key));
+    TRY_VOID(reader.matrix(name("attn_v.weight"), narrow, hidden, out.value));
+  }
+  if (spec.qkv_bias) {
     TRY_VOID(reader.vector(name("attn_q.bias"), wide, out.query_bias));
     TRY_VOID(reader.vector(name("attn_k.bias"), narrow, out.key_bias));
     TRY_VOID(reader.vector(name("attn_v.bias"), narrow, out.value_bias));
   }
-  if (spec.family->qk_norm) {
-    TRY_VOID(reader.vector(name("attn_q_norm.weight"), spec.head_dim, out.query_norm));
-    TRY_VOID(reader.vector(name("attn_k_norm.weight"), spec.head_dim, out.key_norm));
+  if (family.head_norms != model::HeadNorms::kNone) {
+    const bool each = family.head_norms == model::HeadNorms::kEach;
+    const auto size = [&](std::uint32_t all) { return each ? spec.head_dim : all; };
+    TRY_VOID(reader.vector(name("attn_q_norm.weight"), size(wide), out.query_norm));
+    TRY_VOID(reader.vector(name("attn_k_norm.weight"), size(narrow), out.key_norm));
   }
   TRY_VOID(reader.matrix(name("attn_output.weight"), hidden, wide, out.attention_output));
-  if (spec.family->output_bias) {
+  if (family.output_bias) {
     TRY_VOID(reader.vector(name("attn_output.bias"), hidden, out.attention_output_bias));
   }
-  if (spec.family->sinks) {
+  if (family.sinks) {
     TRY_VOID(reader.vector(name("attn_sinks.weight"), spec.heads, out.sinks));
   }
-  if (spec.family->post_norms) {
+  if (family.post_norms) {
     TRY_VOID(reader.vector(name("post_attention_norm.weight"), hidden, out.post_attention_norm));
     TRY_VOID(reader.vector(name("post_ffw_norm.weight"), hidden, out.post_feed_forward_norm));
   }
-  TRY_VOID(reader.vector(name(spec.family->feed_forward_norm), hidden, out.feed_forward_norm));
   return read_feed_forward(reader, spec, index, out);
 }
 

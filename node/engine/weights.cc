@@ -48,11 +48,12 @@ class Counter {
   Status matrix(const std::string& name, std::uint32_t rows, std::uint32_t cols, Nothing&,
                 std::uint32_t experts = 1) const {
     TRY(const model::TensorInfo* tensor, matrices_of(file_, name, rows, cols, experts));
-    TRY(const kernels::WeightType type, model::weight_type(tensor->type, name));
-    const std::uint64_t each =
-        PackedMatrix::bytes_of(type, rows, cols) + rows * sizeof(std::int32_t);
-    bytes_ += each * std::min(experts, experts > 1 ? used_ : 1);
-    return ok_status();
+    return add(*tensor, rows, cols, std::min(experts, experts > 1 ? used_ : 1));
+  }
+  Status part(const std::string& name, std::uint32_t all, std::uint32_t, std::uint32_t rows,
+              std::uint32_t cols, Nothing&) const {
+    TRY(const model::TensorInfo* tensor, matrices_of(file_, name, all, cols, 1));
+    return add(*tensor, rows, cols, 1);
   }
   Status vector(const std::string& name, std::uint32_t size, Nothing&,
                 std::uint32_t experts = 1) const {
@@ -62,6 +63,13 @@ class Counter {
   }
 
  private:
+  Status add(const model::TensorInfo& tensor, std::uint32_t rows, std::uint32_t cols,
+             std::uint64_t count) const {
+    TRY(const kernels::WeightType type, model::weight_type(tensor.type, tensor.name));
+    bytes_ += count * (PackedMatrix::bytes_of(type, rows, cols) + rows * sizeof(std::int32_t));
+    return ok_status();
+  }
+
   const model::GgufFile& file_;
   std::uint64_t& bytes_;
   const std::uint32_t used_;
@@ -77,11 +85,16 @@ class Reader {
                 std::uint32_t experts = 1) const {
     TRY(const model::TensorInfo* tensor, matrices_of(file_, name, rows, cols, experts));
     INVARIANT(experts == 1 || rows % kernels::kRowGroup == 0, "an expert has whole row groups");
-    TRY(const kernels::WeightType type, model::weight_type(tensor->type, name));
-    if (cancelled_ && cancelled_()) return Error{ErrorCode::kCancelled, "loading was cancelled"};
-    const Status packed = pack(type, rows * experts, cols, file_.tensor_bytes(*tensor), out);
-    if (packed.ok()) return packed;
-    return Error{packed.error().code, "tensor " + name + ": " + packed.error().message};
+    return read(*tensor, rows * experts, cols, file_.tensor_bytes(*tensor), out);
+  }
+
+  Status part(const std::string& name, std::uint32_t all, std::uint32_t first, std::uint32_t rows,
+              std::uint32_t cols, PackedMatrix& out) const {
+    INVARIANT(first <= all && rows <= all - first, "some rows of a matrix are among them");
+    TRY(const model::TensorInfo* tensor, matrices_of(file_, name, all, cols, 1));
+    const ByteSpan bytes = file_.tensor_bytes(*tensor);
+    const std::size_t row_bytes = bytes.size() / all;
+    return read(*tensor, rows, cols, bytes.subspan(first * row_bytes, rows * row_bytes), out);
   }
 
   Status vector(const std::string& name, std::uint32_t size, std::vector<float>& out,
@@ -97,6 +110,15 @@ class Reader {
   }
 
  private:
+  Status read(const model::TensorInfo& tensor, std::uint32_t rows, std::uint32_t cols,
+              ByteSpan blocks, PackedMatrix& out) const {
+    TRY(const kernels::WeightType type, model::weight_type(tensor.type, tensor.name));
+    if (cancelled_ && cancelled_()) return Error{ErrorCode::kCancelled, "loading was cancelled"};
+    const Status packed = pack(type, rows, cols, blocks, out);
+    if (packed.ok()) return packed;
+    return Error{packed.error().code, "tensor " + tensor.name + ": " + packed.error().message};
+  }
+
   Status pack(kernels::WeightType type, std::uint32_t rows, std::uint32_t cols, ByteSpan blocks,
               PackedMatrix& out) const {
     TRY(out, PackedMatrix::allocate(type, rows, cols));

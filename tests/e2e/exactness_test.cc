@@ -25,13 +25,18 @@ struct Model {
   std::shared_ptr<const model::GgufFile> file;
 };
 
+// One of every kind that the family has.
+std::uint32_t layers_of(std::string_view family) {
+  return std::max(3U, model::find_family(family)->period());
+}
+
 // Widths of rows that are whole super-blocks and rows that are not, rows of no multiple of 16.
 Model make_model(std::string_view family, const char* type, SeededRandom& random) {
   model::SyntheticOptions options;
   EXPECT_TRUE(model::set_weight_types(options, type).ok());
   options.family = family;
   options.seed = random.next();
-  options.layers = family == "gemma3" ? 6 : 3;  // five local ones and a global one
+  options.layers = layers_of(family);
   options.heads = 4;
   options.kv_heads = random.next() % 2 == 0 ? 2 : 1;
   options.head_dim = random.next() % 2 == 0 ? 32 : 64;
@@ -120,7 +125,7 @@ TEST_P(Exactness, EveryTypeOnEveryTable) {
   SeededRandom random(GetParam().size() + static_cast<unsigned char>(GetParam().back()));
   for (const char* type : types_of(GetParam())) {
     const Model model = make_model(GetParam(), type, random);
-    const std::uint32_t layers = GetParam() == "gemma3" ? 6 : 3;
+    const std::uint32_t layers = layers_of(GetParam());
     const std::vector<Request> all = requests_of(33, random);
     RunPlan baseline = plan_of(kernels::kernels_named("scalar").value(), layers, 2, 512);
     baseline.one_by_one = true;

@@ -316,6 +316,32 @@ TEST_F(CardFault, WeightsThatNoCardComputesAreRefusedBeforeAnyMemoryIsTaken) {
   EXPECT_EQ(emulated::memory_used(), 0U);
 }
 
+TEST_F(CardFault, AFamilyThatNoCardComputesIsRefusedByName) {
+  const std::pair<const char*, const char*> kFamilies[] = {
+      {"olmo2", "no norms before attention and feed-forward"},
+      {"granite", "scaled branches and logits"},
+      {"smollm3", "layers without RoPE"},
+      {"glm4", "fused matrices"},
+      {"gemma2", "capped scores and logits"},
+      {"phi3", "fused matrices"},
+      {"mistral3", "scores that grow with the position"}};
+  for (const auto& [family, part] : kFamilies) {
+    model::SyntheticOptions made;
+    made.family = family;
+    use(made);
+    open();
+    EngineOptions options;
+    options.layers = {0, spec_.layers};
+    const Status refused = device_->check_memory(*file_, spec_, options);
+    ASSERT_FALSE(refused.ok());
+    EXPECT_EQ(refused.error().code, ErrorCode::kUnsupported);
+    EXPECT_NE(refused.error().message.find(std::string("a ") + family + " model with " + part),
+              std::string::npos)
+        << refused.error().message;
+    EXPECT_EQ(emulated::memory_used(), 0U);
+  }
+}
+
 // Whatever the call is for: the owner hears of it once, and nothing reaches for the card again.
 TEST_F(CardFault, AStickyErrorAtAnyCallLosesTheCardForGood) {
   model::SyntheticOptions tiny;

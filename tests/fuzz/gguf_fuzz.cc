@@ -91,7 +91,13 @@ extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size
   touch_map(**file);
   const auto spec = ModelSpec::read(**file);
   if (spec.ok()) {
-    INVARIANT(spec->rope_frequencies().size() == spec->head_dim / 2, "one frequency a pair");
+    INVARIANT(spec->rotary_dim != 0 && spec->rotary_dim <= spec->head_dim, "RoPE turns a part");
+    INVARIANT(spec->rope_frequencies().size() == spec->rotary_dim / 2, "one frequency a pair");
+    INVARIANT(spec->local_rope_frequencies().size() == spec->rotary_dim / 2, "of every layer");
+    for (const std::uint32_t position : {0U, spec->context - 1}) {
+      const float scale = spec->score_scale(position);
+      INVARIANT(scale >= 0.0F && scale <= 0x1p20F, "attention takes the scale of scores");
+    }
     INVARIANT(spec->heads % spec->kv_heads == 0, "kv heads are shared evenly");
     INVARIANT(spec->experts_used <= spec->experts && spec->feed_forward != 0,
               "a row uses some of the experts");

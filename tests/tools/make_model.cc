@@ -24,6 +24,8 @@ struct MakeModelOptions {
   std::uint32_t vocabulary = 0;
   std::uint32_t experts = 0;
   std::uint32_t experts_used = 0;
+  std::int64_t window = -1;  // below 0: that of the shape
+  bool untied = false;
   bool embeddings = false;
   std::uint32_t split = 0;
   bool no_tensor_first_split = false;
@@ -41,6 +43,8 @@ Result<std::string> make_model(const MakeModelOptions& o) {
   if (o.vocabulary != 0) options.vocabulary = o.vocabulary;
   if (o.experts != 0) options.experts = o.experts;
   if (o.experts_used != 0) options.experts_used = o.experts_used;
+  if (o.window >= 0) options.sliding_window = static_cast<std::uint32_t>(o.window);
+  if (o.untied) options.tied_output = false;
   if (o.split != 0) {
     return model::write_synthetic_parts(o.out, options, o.split, o.no_tensor_first_split);
   }
@@ -83,6 +87,9 @@ void add_make_model(CLI::App& app, Action& action) {
       ->capture_default_str();
   make->add_option("--experts-used", o->experts_used, "of them by a row (0: those of the shape)")
       ->capture_default_str();
+  make->add_option("--window", o->window, "positions that local layers see (0: all)")
+      ->check(CLI::Range(0, 1 << 20));
+  make->add_flag("--untied", o->untied, "a head of its own");
   make->add_flag("--embeddings", o->embeddings, "a model that gives embeddings");
   make->add_option("--split", o->split,
                    "write so many parts, out-00001-of-00003.gguf and so on (0: one file)")

@@ -37,7 +37,8 @@ Result<std::unique_ptr<OwnedModel>> random_model(std::string_view family, const 
   TRY_VOID(model::set_weight_types(options, type));
   options.family = family;
   options.seed = random.next();
-  options.layers = family == "gemma3" ? 6 : 2 + random.next() % 2;  // gemma: a global layer too
+  const std::uint32_t period = model::find_family(family)->period();
+  options.layers = period > 1 ? period : 2 + random.next() % 2;
   options.kv_heads = 1 + random.next() % 2;
   options.heads = 2 * options.kv_heads;
   options.head_dim = random.next() % 2 == 0 ? 32 : 64;

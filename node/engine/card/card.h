@@ -9,6 +9,7 @@
 #include <string_view>
 
 #include "base/result.h"
+#include "model/spec.h"
 #include "node/engine/card/card_buffers.h"
 #include "node/engine/card/card_context.h"
 #include "node/engine/device.h"
@@ -32,6 +33,10 @@ struct CardOptions {
 Result<std::unique_ptr<Device>> open_card(const CardOptions& options);
 // Whether open_card() would find such a card; takes nothing of it.
 Status check_card(std::uint32_t index);
+
+// What models of the family have that no card computes, to follow "with"; empty where a card
+// computes them.
+std::string_view what_no_card_computes(const model::FamilyTraits& family);
 
 // Of `free` bytes of a card of `total`, what stages may take: all but a tenth of the card, and at
 // least 1 GiB less.

@@ -22,7 +22,7 @@ Result<Bytes> model_bytes(const std::string& family, const std::vector<model::Te
   options.family = family;
   const model::FamilyTraits* traits = model::find_family(family);
   REQUIRE(traits != nullptr, "the self-test has no known answers for the model family " + family);
-  options.layers = std::max(2U, traits->global_every);  // local layers and one that sees all
+  options.layers = std::max(2U, traits->period());
   options.hidden = 256;
   options.feed_forward = 256;
   options.heads = 4;

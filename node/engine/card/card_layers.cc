@@ -109,7 +109,7 @@ Status CardLayers::enter() const {
   }
   TRY_VOID(cuda::dequantize_rows(stage_.weights().embedding, words.tokens, rows_, buffers().x,
                                  stage_.compute()));
-  if (spec().family->scale_embeddings) {
+  if (spec().embedding_scale() != 1.0F) {
     TRY_VOID(
         cuda::scale_rows(buffers().x, spec().embedding_scale(), rows_, hidden, stage_.compute()));
   }
@@ -187,7 +187,7 @@ Status CardLayers::attend(std::uint32_t index) const {
   args.heads = spec().heads;
   args.layout = spec().kv_layout();
   args.pages_most = local ? reach_.local : reach_.all;
-  args.score_scale = spec().score_scale();
+  args.score_scale = spec().score_scale(0);
   args.query = buffers().query;
   args.out = buffers().mixed;
   args.pages = buffers().token_tables + std::size_t{index} * stage_.shape().rows;

@@ -49,6 +49,12 @@ class Placer {
     return ok_status();
   }
 
+  Status part(const std::string& name, std::uint32_t, std::uint32_t, std::uint32_t, std::uint32_t,
+              cuda::CardMatrix&) const {
+    return Error{ErrorCode::kUnsupported,
+                 "tensor " + name + " holds several matrices, which no GPU computes"};
+  }
+
   Status vector(const std::string& name, std::uint32_t size, CardVector& out,
                 std::uint32_t experts = 1) const {
     REQUIRE(experts == 1, "tensor " + name + " has experts, which no GPU computes");

@@ -76,6 +76,28 @@ TEST_F(StageMemoryTest, ExpertsAreCountedAsTheyWillBe) {
   }
 }
 
+TEST_F(StageMemoryTest, PartsOfAMatrixAreCountedAsTheyWillBe) {
+  for (const char* family : {"glm4", "phi3", "olmo2"}) {
+    model::SyntheticOptions made;
+    made.family = family;
+    bytes = model::synthetic_model_bytes(made).value();
+    file = model::GgufFile::parse(bytes, family).value();
+    spec = model::ModelSpec::read(*file).value();
+    const StageWeights loaded = StageWeights::load(*file, spec, {1, 2}).value();
+    const LayerWeights& layer = loaded.layers[0];
+    EXPECT_EQ(layer.query.rows(), spec.heads * spec.head_dim);
+    EXPECT_EQ(layer.value.rows(), spec.kv_heads * spec.head_dim);
+    EXPECT_EQ(layer.gate.rows(), spec.feed_forward);
+    EXPECT_EQ(layer.up.rows(), spec.feed_forward);
+    std::size_t extra = 0;
+    for (const auto* matrix : {&layer.query, &layer.key, &layer.value, &layer.attention_output,
+                               &layer.gate, &layer.up, &layer.down}) {
+      extra += exponents(*matrix);
+    }
+    EXPECT_EQ(StageWeights::bytes_of(*file, spec, {1, 2}).value(), loaded.bytes() + extra);
+  }
+}
+
 TEST_F(StageMemoryTest, ADenseRowReadsAllThatALayerHolds) {
   EXPECT_EQ(StageWeights::layer_read_bytes_of(*file, spec, 1).value(),
             StageWeights::layer_bytes_of(*file, spec, 1).value());
