@@ -69,15 +69,6 @@ def small_cases():
                                                  rope_scaling=("rope.scale_linear", ""))
     cases["llama, scaling none"] = Shape(rope_scale=3.0,
                                          rope_scaling=("rope.scaling.factor", "none"))
-    stretched = Shape(rope_scale=16.0, rope_scaling=("rope.scaling.factor", "yarn"),
-                      numbers={"rope.scaling.original_context_length": 40})
-    cases["llama, yarn"] = stretched
-    cases["llama, yarn, every key"] = stretched.but(
-        rope_base=500000.0, head_dim=64, layer_type="Q4_1", rope_factors=True,
-        floats={"rope.scaling.yarn_beta_fast": 4.0, "rope.scaling.yarn_beta_slow": 0.25,
-                "rope.scaling.yarn_log_multiplier": 0.7, "rope.scaling.attn_factor": 1.1})
-    cases["qwen3, yarn that does not stretch"] = stretched.but(family="qwen3", rope_scale=0.5,
-                                                               numbers={})
     cases["llama, very hostile"] = Shape(layer_type="Q4_1", hostile=0.6)
     cases["llama K, very hostile"] = wide("Q2_K", hostile=0.6)
     cases["llama, ties in quantising"] = Shape(ties=True, layer_type="Q4_1")
@@ -125,6 +116,66 @@ def small_cases():
     cases["mixtral Q4_1"] = mixed.but(layer_type="Q4_1")
     cases["mixtral, mixed types"] = wide("Q4_K", output_type="Q6_K", types={
         "ffn_down_exps": "Q6_K", "ffn_gate_exps": "Q3_K"}).but(feed_forward=256, experts=4)
+    return cases | dense_cases(tall)
+
+
+def dense_cases(tall):
+    """YaRN, and the families that differ from llama in more than one place."""
+    cases = {}
+    stretched = Shape(rope_scale=16.0, rope_scaling=("rope.scaling.factor", "yarn"),
+                      numbers={"rope.scaling.original_context_length": 40})
+    cases["llama, yarn"] = stretched
+    cases["llama, yarn, every key"] = stretched.but(
+        rope_base=500000.0, head_dim=64, layer_type="Q4_1", rope_factors=True,
+        floats={"rope.scaling.yarn_beta_fast": 4.0, "rope.scaling.yarn_beta_slow": 0.25,
+                "rope.scaling.yarn_log_multiplier": 0.7, "rope.scaling.attn_factor": 1.1})
+    cases["qwen3, yarn that does not stretch"] = stretched.but(family="qwen3", rope_scale=0.5,
+                                                               numbers={})
+    olmo2 = tall.but(family="olmo2", layers=4, kv_heads=2)
+    cases["olmo2 Q8_0"] = olmo2.but(window=0)
+    cases["olmo2, local layers"] = olmo2.but(layer_type="Q4_0", hostile=0.05)
+    cases["olmo2, local layers, yarn"] = olmo2.but(
+        rope_scale=8.0, rope_scaling=stretched.rope_scaling, numbers=stretched.numbers)
+    cases["olmo2 Q4_K"] = wide("Q4_K", family="olmo2")
+    cases["olmo2, feed-forward overflows"] = olmo2.but(types={"ffn_": "F32"}, up_gain=2e19)
+    scales = {"embedding_scale": 12.0, "residual_scale": 0.22, "attention.scale": 0.0078125,
+              "logit_scale": 8.0}
+    cases["granite Q5_0"] = Shape(family="granite", layer_type="Q5_0", floats=scales)
+    cases["granite Q6_K"] = wide("Q6_K", family="granite", floats=scales, output_type="Q5_K",
+                                 hostile=0.05)
+    cases["granite, no scales"] = Shape(family="granite", floats={"logit_scale": 1.0})
+    cases["smollm3 Q4_1"] = Shape(family="smollm3", layers=5, layer_type="Q4_1")
+    cases["smollm3 Q3_K"] = wide("Q3_K", family="smollm3", hostile=0.05).but(layers=4)
+    glm4 = tall.but(family="glm4", rotary=32)
+    cases["glm4 Q4_0"] = glm4.but(layer_type="Q4_0")
+    cases["glm4, no biases"] = glm4.but(biases=False, hostile=0.05)
+    cases["glm4, the whole head turns"] = glm4.but(rotary=0)
+    cases["glm4 Q5_K"] = wide("Q5_K", family="glm4").but(rotary=32)
+    caps = {"attn_logit_softcapping": 5.0, "final_logit_softcapping": 3.0}
+    gemma2 = tall.but(family="gemma2", layers=3)
+    cases["gemma2 Q8_0"] = gemma2.but(floats=caps, hostile=0.05)
+    cases["gemma2, usual caps"] = gemma2.but(layer_type="Q5_1")
+    cases["gemma2 IQ4_XS"] = wide("IQ4_XS", family="gemma2", floats=caps)
+    cases["gemma2, own base of local layers"] = gemma2.but(
+        floats=caps | {"rope.freq_base_swa": 500.0}, rope_scale=2.0)
+    cases["gemma2, 46 layers"] = gemma2.but(layers=46, hidden=96, heads=2)
+    phi3 = Shape(family="phi3", heads=3, kv_heads=3, window=0)
+    cases["phi3 Q8_0"] = phi3
+    cases["phi3, window"] = phi3.but(window=6, layer_type="Q4_0", kv_heads=1)
+    magnitude = {"rope.scaling.attn_factor": 1.19}
+    cases["phi3, long factors"] = phi3.but(rope_factors=True, floats=magnitude,
+                                           numbers={"rope.scaling.original_context_length": 256})
+    cases["phi3, short factors"] = phi3.but(rope_factors=True, floats=magnitude,
+                                            numbers={"rope.scaling.original_context_length": 512})
+    cases["phi3 Q2_K, part of the head"] = wide("Q2_K", family="phi3").but(
+        rotary=32, window=0, rope_factors=True, floats=magnitude, hostile=0.05)
+    cold = stretched.but(family="mistral3", floats={"attention.temperature_scale": 0.1,
+                                                    "rope.scaling.yarn_log_multiplier": 1.0},
+                         numbers={"rope.scaling.original_context_length": 7})
+    cases["mistral3 Q4_1"] = cold.but(layer_type="Q4_1")
+    cases["mistral3, scores that grow fast"] = cold.but(
+        floats={"attention.temperature_scale": 3.0}, output_type="F16")
+    cases["mistral3 Q4_K"] = wide("Q4_K", family="mistral3", hostile=0.05)
     return cases
 
 

@@ -14,6 +14,8 @@ FIRST_BYTE = len(SPECIALS)
 # Typical magnitude of a weight whose scale is 1, for blocks of random bytes.
 UNIT = {"Q8_0": 74, "Q4_0": 4.6, "Q4_1": 4.6, "Q5_0": 9.2, "Q5_1": 9.2, "IQ4_NL": 70, "MXFP4": 5.9, "Q4_K": 330,
         "Q5_K": 660, "IQ4_XS": 1300, "Q2_K": 17, "Q3_K": 46, "Q6_K": 1370}
+LOCAL = ("gemma3", "olmo2", "gemma2", "phi3", "gpt-oss")  # families with local layers
+FUSED = ("glm4", "phi3")  # families whose ffn_up has the gate's rows
 # The minimum that centres the block, in units of its scale.
 CENTRE = {"Q4_1": -7.5, "Q5_1": -15.5, "Q4_K": 7.5, "Q5_K": 15.5, "Q2_K": 1.5}
 
@@ -40,12 +42,15 @@ class Shape:
     sinks: float = 2.0     # deviation of the sinks, in the family that has them
     bias: float = 0.3      # and of its biases
     window: int = 8
+    rotary: int = 0  # values of a head that turn; 0: no key
+    biases: bool = True  # in the family that may have them
     experts: int = 0
     experts_used: int = 2
     shared_width: int = 64   # of the shared expert, in the family that has one
     router_ties: bool = False  # experts in pairs of equal logits
     norm_scale: float = 1.0  # of the norms before attention
     ffn_scale: float = 1.0   # of the norm before the feed-forward of layer 1
+    up_gain: float = 1.0     # of the rows of ffn_up
     ties: bool = False       # halves to even decide how the first activations are quantised
     types: dict = field(default_factory=dict)  # part of a tensor's name -> type
     floats: dict = field(default_factory=dict)  # more keys
@@ -214,8 +219,10 @@ def _keys(w, shape):
         w.add_float32(A + key, value)
     for key, value in shape.numbers.items():
         w.add_uint32(A + key, value)
-    if shape.family in ("gemma3", "gpt-oss"):
+    if shape.family in LOCAL:
         w.add_uint32(A + "attention.sliding_window", shape.window)
+    if shape.rotary:
+        w.add_uint32(A + "rope.dimension_count", shape.rotary)
     if shape.experts:
         w.add_uint32(A + "expert_count", shape.experts)
         w.add_uint32(A + "expert_used_count", shape.experts_used)
@@ -246,30 +253,41 @@ def _experts(w, shape, blk, branch):
 def _layer(w, shape, blk):
     heads, kv = shape.heads * shape.head_dim, shape.kv_heads * shape.head_dim
     branch = 1 / (2 * shape.layers) ** 0.5
-    w.norm(blk + "attn_norm.weight", shape.hidden, shape.norm_scale)
-    w.matrix(blk + "attn_q.weight", heads, shape.hidden, 1.5)
-    w.matrix(blk + "attn_k.weight", kv, shape.hidden, 1.5)
-    w.matrix(blk + "attn_v.weight", kv, shape.hidden)
+    if shape.family != "olmo2":
+        w.norm(blk + "attn_norm.weight", shape.hidden, shape.norm_scale)
+        norm = "post_attention_norm" if shape.family == "gpt-oss" else "ffn_norm"
+        w.norm(f"{blk}{norm}.weight", shape.hidden, shape.ffn_scale if ".1." in blk else 1.0)
+    if shape.family == "phi3":
+        w.matrix(blk + "attn_qkv.weight", heads + 2 * kv, shape.hidden, 1.5)
+    else:
+        w.matrix(blk + "attn_q.weight", heads, shape.hidden, 1.5)
+        w.matrix(blk + "attn_k.weight", kv, shape.hidden, 1.5)
+        w.matrix(blk + "attn_v.weight", kv, shape.hidden)
     w.matrix(blk + "attn_output.weight", shape.hidden, heads, branch)
     oss = shape.family == "gpt-oss"
-    w.norm(blk + ("post_attention_norm.weight" if oss else "ffn_norm.weight"), shape.hidden,
-           shape.ffn_scale if ".1." in blk else 1.0)
     if oss:
         w.vector(blk + "attn_output.bias", shape.hidden, 0, shape.bias)
         w.vector(blk + "attn_sinks.weight", shape.heads, 0, shape.sinks)
     if shape.experts:
         _experts(w, shape, blk, branch)
+    elif shape.family in FUSED:
+        w.matrix(blk + "ffn_up.weight", 2 * shape.feed_forward, shape.hidden)
+        w.matrix(blk + "ffn_down.weight", shape.hidden, shape.feed_forward, branch)
     else:
         w.matrix(blk + "ffn_gate.weight", shape.feed_forward, shape.hidden)
-        w.matrix(blk + "ffn_up.weight", shape.feed_forward, shape.hidden)
+        w.matrix(blk + "ffn_up.weight", shape.feed_forward, shape.hidden, shape.up_gain)
         w.matrix(blk + "ffn_down.weight", shape.hidden, shape.feed_forward, branch)
-    if shape.family in ("qwen2", "qwen2moe", "gpt-oss"):
+    if shape.family in ("qwen2", "qwen2moe", "gpt-oss") or (
+            shape.family == "glm4" and shape.biases):
         for part, size in (("q", heads), ("k", kv), ("v", kv)):
             w.vector(f"{blk}attn_{part}.bias", size, 0, 0.5)
     if shape.family in ("qwen3", "qwen3moe", "gemma3"):
         w.norm(blk + "attn_q_norm.weight", shape.head_dim)
         w.norm(blk + "attn_k_norm.weight", shape.head_dim)
-    if shape.family == "gemma3":
+    if shape.family == "olmo2":
+        w.norm(blk + "attn_q_norm.weight", heads)
+        w.norm(blk + "attn_k_norm.weight", kv)
+    if shape.family in ("gemma3", "gemma2", "olmo2", "glm4"):
         w.norm(blk + "post_attention_norm.weight", shape.hidden, 0.5)
         w.norm(blk + "post_ffw_norm.weight", shape.hidden, 0.5)
 
@@ -283,8 +301,11 @@ def write(path, shape, seed):
         w.matrix("output.weight", shape.vocabulary, shape.hidden, 3.0)
     w.norm("output_norm.weight", shape.hidden)
     if shape.rope_factors:
-        factors = np.linspace(1, 8, shape.head_dim // 2).astype(np.float32)
-        w.gguf.add_tensor("rope_freqs.weight", factors)
+        pairs = (shape.rotary or shape.head_dim) // 2
+        names = ("rope_factors_long.weight", "rope_factors_short.weight") \
+            if shape.family == "phi3" else ("rope_freqs.weight",)
+        for most, name in zip((8, 2), names):
+            w.gguf.add_tensor(name, np.linspace(1, most, pairs).astype(np.float32))
     for i in range(shape.layers):
         _layer(w, shape, f"blk.{i}.")
     w.gguf.write_header_to_file()

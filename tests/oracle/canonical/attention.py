@@ -3,12 +3,12 @@
 import numpy as np
 
 from .arithmetic import BLOCK, F, LOG2E, TINY, fma
-from .elementwise import exp2
+from .elementwise import exp2, softcap
 from .quantise import quantise
 
 
-def attention(query, kv, begin, end, score_scale, sinks=None):
-    """query (heads, head_dim), sinks (heads) or none -> (heads, head_dim)"""
+def attention(query, kv, begin, end, score_scale, cap=None, sinks=None):
+    """query (heads, head_dim), sinks (heads) or none -> (heads, head_dim); cap: of the scores"""
     heads, head_dim = query.shape
     group = np.arange(heads) // (heads // kv.dk.shape[1])
     dq, qq = quantise(query.reshape(heads, -1, BLOCK))
@@ -18,6 +18,8 @@ def attention(query, kv, begin, end, score_scale, sinks=None):
     s = np.zeros((end - begin, heads), F)
     for b in range(head_dim // BLOCK):
         s = fma(dots[..., b].astype(F), dq[:, b] * dk[..., b], s)
+    if cap is not None:
+        s = softcap(s, F(cap) * LOG2E)
     m = s.max(axis=0)
     if sinks is not None:
         z = sinks * LOG2E

@@ -52,6 +52,11 @@ def geglu(gate, up):
     return gelu(gate) * up
 
 
+def softcap(x, c):
+    k = (F(2) * LOG2E) / c
+    return c - (c + c) / (F(1) + exp2(x * k))
+
+
 def sum_of_squares(x):
     """x (..., n) -> (...), in the order of RMSNorm"""
     n = x.shape[-1]
@@ -78,12 +83,12 @@ def rms_norm(x, w, epsilon):
 
 
 def rope(x, c, s, halves):
-    """x (tokens, heads, head_dim); c, s (tokens, pairs)."""
+    """x (tokens, heads, head_dim); c, s (tokens, pairs) of the values that turn."""
     c, s = c[:, None, :], s[:, None, :]
-    pairs = x.shape[-1] // 2
-    first = slice(0, pairs) if halves else slice(0, None, 2)
-    second = slice(pairs, None) if halves else slice(1, None, 2)
-    out = np.empty_like(x)
+    pairs = c.shape[-1]
+    first = slice(0, pairs) if halves else slice(0, 2 * pairs, 2)
+    second = slice(pairs, 2 * pairs) if halves else slice(1, 2 * pairs, 2)
+    out = x.copy()
     out[..., first] = x[..., first] * c - x[..., second] * s
     out[..., second] = x[..., first] * s + x[..., second] * c
     return out

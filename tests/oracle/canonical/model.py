@@ -8,8 +8,8 @@ import numpy as np
 from . import angles, experts, hashes, sampler
 from .arithmetic import ATTENTION_MAX, F, NotCanonical
 from .attention import attention
-from .elementwise import (clamped_swiglu, geglu, residual, rms_norm, rope, sum_of_squares,
-                          swiglu)
+from .elementwise import (clamped_swiglu, geglu, residual, rms_norm, rope, softcap,
+                          sum_of_squares, swiglu)
 from .kv import KvCache, refused
 from .matmul import product
 from .quantise import Activations
@@ -27,16 +27,28 @@ class Family:
     to_one: bool = True
     shared: bool = False
     oss: bool = False  # what gpt-oss alone has
+    pre_norms: bool = True
+    fused: bool = False      # the gate's rows before those of ffn_up
+    local: object = None     # of layer i: whether it sees a window alone
+    unturned: object = None  # of layer i: whether RoPE leaves its heads alone
 
 
 FAMILIES = {
     "llama": Family(False, False, False, False, swiglu),
     "qwen2": Family(True, True, False, False, swiglu),
     "qwen3": Family(True, False, True, False, swiglu),
-    "gemma3": Family(True, False, True, True, geglu),
+    "gemma3": Family(True, False, True, True, geglu, local=lambda i: i % 6 != 5),
     "qwen2moe": Family(True, True, False, False, swiglu, to_one=False, shared=True),
     "qwen3moe": Family(True, False, True, False, swiglu),
-    "gpt-oss": Family(True, True, False, False, clamped_swiglu, oss=True),
+    "olmo2": Family(True, False, True, True, swiglu, pre_norms=False, local=lambda i: i % 4 != 3),
+    "granite": Family(False, False, False, False, swiglu),
+    "smollm3": Family(False, False, False, False, swiglu, unturned=lambda i: i % 4 == 3),
+    "glm4": Family(False, True, False, True, swiglu, fused=True),
+    "gemma2": Family(True, False, False, True, geglu, local=lambda i: i % 2 == 0),
+    "phi3": Family(True, False, False, False, swiglu, fused=True, local=lambda i: True),
+    "mistral3": Family(False, False, False, False, swiglu),
+    "gpt-oss": Family(True, True, False, False, clamped_swiglu, oss=True,
+                      local=lambda i: i % 2 == 0),
 }
 
 
@@ -58,9 +70,37 @@ class Model:
         self.experts = self.key("expert_count", 0)
         self.experts_used = self.key("expert_used_count", 0)
         self.epsilon = F(self.key("attention.layer_norm_rms_epsilon"))
-        scaled = self.hidden // self.heads if self.A == "gemma3" and self.layers == 62 else None
-        self.score_scale = F(1) / np.sqrt(F(scaled or self.head_dim))
+        scaled = self.hidden // self.heads if (self.A, self.layers) in (
+            ("gemma3", 62), ("gemma2", 46)) else None
+        self.plain_scale = F(1) / np.sqrt(F(scaled or self.head_dim))
+        self.rotary = self.head_dim
+        if self.A in ("glm4", "phi3"):
+            self.rotary = self.key("rope.dimension_count", self.head_dim)
+        self.trained = int(self.key("rope.scaling.original_context_length", self.context))
+        self._read_scales()
         self._read_frequencies()
+
+    def _read_scales(self):
+        def scale(name, family, absent):
+            return F(self.key(name, 0.0) if self.A == family else 0.0) or F(absent)
+        self.embedding_scale = scale("embedding_scale", "granite", 1)
+        if self.A in ("gemma2", "gemma3"):
+            self.embedding_scale = np.sqrt(F(self.hidden))
+        self.branch_scale = scale("residual_scale", "granite", 1)
+        self.plain_scale = scale("attention.scale", "granite", self.plain_scale)
+        self.logit_scale = F(1) / scale("logit_scale", "granite", 1)
+        self.score_cap = self.logit_cap = None
+        if self.A == "gemma2":
+            self.score_cap = scale("attn_logit_softcapping", "gemma2", 50)
+            self.logit_cap = scale("final_logit_softcapping", "gemma2", 30)
+        self.temperature = float(self.key("attention.temperature_scale", 0.0)) \
+            if self.A == "mistral3" else 0.0
+
+    def score_scale(self, position):
+        if not self.temperature:
+            return self.plain_scale
+        spans = float(1 + position // self.trained)
+        return self.plain_scale * F(1.0 + self.temperature * angles.ln(spans))
 
     def key(self, name, default=None, bare=False):
         field = self.fields.get(name if bare else f"{self.A}.{name}")
@@ -79,28 +119,39 @@ class Model:
             scale = float(factor) or 1.0
         if kind == "yarn":
             yarn = angles.Yarn(
-                int(self.key("rope.scaling.original_context_length", self.context)),
-                float(self.key("rope.scaling.yarn_beta_fast", 32.0)),
+                self.trained, float(self.key("rope.scaling.yarn_beta_fast", 32.0)),
                 float(self.key("rope.scaling.yarn_beta_slow", 1.0)))
             multiplier = float(self.key("rope.scaling.yarn_log_multiplier", 0.0))
             self.magnitude = angles.yarn_magnitude(scale, multiplier) * self.magnitude
-        factors = self.vector("rope_freqs.weight") if "rope_freqs.weight" in self.tensors else None
-        self.frequencies = angles.frequencies(self.head_dim, base, factors, scale, yarn)
-        self.local_frequencies, self.local_magnitude = self.frequencies, 1.0
-        self.window, self.global_every = None, 6
-        if self.A == "gpt-oss":
-            self.local_magnitude = self.magnitude
-            self.window, self.global_every = self.key("attention.sliding_window", 0) or None, 2
-        if self.A == "gemma3":
-            local = float(self.key("rope.freq_base_swa", 10000.0))
-            self.local_frequencies = angles.frequencies(self.head_dim, local)
-            self.window = self.key("attention.sliding_window")
+        name = "rope_freqs.weight"
+        if self.A == "phi3":
+            kind = "long" if self.context > self.trained else "short"
+            name = f"rope_factors_{kind}.weight"
+        factors = self.vector(name) if name in self.tensors else None
+        self.frequencies = angles.frequencies(self.rotary, base, factors, scale, yarn)
+        self.window = self.key("attention.sliding_window", 4096 if self.A == "gemma2" else 0)
+        self.local_frequencies, self.local_magnitude = self.frequencies, self.magnitude
+        local = float(self.key("rope.freq_base_swa", 10000.0 if self.A == "gemma3" else base))
+        if self.A in ("gemma3", "olmo2"):
+            self.local_frequencies = angles.frequencies(self.rotary, local)
+            self.local_magnitude = 1.0
+        elif local != base:
+            self.local_frequencies = angles.frequencies(self.rotary, local, factors, scale, yarn)
 
     def vector(self, name):
         tensor = self.tensors[name]
         if tensor.tensor_type.name != "F32":
             raise NotCanonical(f"{name} is not F32")
         return np.asarray(tensor.data, F).reshape(-1)
+
+    def rows(self, name, begin, end):
+        """Some rows of the tensor, as a matrix of their own."""
+        if (name, begin, end) not in self.matrices:
+            tensor = self.tensors[name]
+            raw = np.ascontiguousarray(tensor.data).view(np.uint8)
+            raw = raw.reshape(int(tensor.shape[1]), -1)[begin:end]
+            self.matrices[name, begin, end] = matrix(tensor.tensor_type.name, raw)
+        return self.matrices[name, begin, end]
 
     def weights(self, name, expert=0):
         """The tensor's matrix, or of one that holds several the one of this expert."""
@@ -135,14 +186,12 @@ class Sequence:
         self.tokens += tokens
         self.failed = np.zeros(len(tokens), bool)
         v = model.weights("token_embd.weight").dequantised(np.array(tokens))
-        if model.A == "gemma3":
-            v = v * np.sqrt(F(model.hidden))
+        v = v * model.embedding_scale
         x, h = self._residual(v)
         for position, token in zip(positions, tokens):
             self.hashes[0, int(position)] = hashes.token_in(int(position), token)
-        tables = {id(f): angles.table(positions, f, m)
-                  for f, m in ((model.local_frequencies, model.local_magnitude),
-                               (model.frequencies, model.magnitude))}
+        tables = {True: angles.table(positions, model.local_frequencies, model.local_magnitude),
+                  False: angles.table(positions, model.frequencies, model.magnitude)}
         for i in range(model.layers):
             x, h = self._layer(i, x, positions, tables)
             for row, position in enumerate(positions):
@@ -161,7 +210,8 @@ class Sequence:
         a = Activations(y)
         if failed[0] or a.failed[0]:
             raise NotCanonical("the last norm failed")
-        return product(model.head(), a)[0]
+        y = product(model.head(), a)[0] * model.logit_scale
+        return y if model.logit_cap is None else softcap(y, model.logit_cap)
 
     def embedding(self, values):
         """Section 10b, after the prompt's last token."""
@@ -194,22 +244,36 @@ class Sequence:
         return [product(self.model.weights(name, expert), a) for name in names]
 
     def _layer(self, i, x, positions, tables):
-        family, blk = self.model.family, f"blk.{i}."
-        y = self._attention(i, self._norm(x, blk + "attn_norm.weight"), positions, tables)
+        family, blk, scale = self.model.family, f"blk.{i}.", self.model.branch_scale
+        a = self._norm(x, blk + "attn_norm.weight") if family.pre_norms else x
+        y = self._attention(i, a, positions, tables)
         if family.post_norms:
             y = self._norm(y, blk + "post_attention_norm.weight")
-        x = x + y
-        f = self._norm(x, blk + ("post_attention_norm.weight" if family.oss else "ffn_norm.weight"))
+        x = x + y * scale
+        norm = blk + ("post_attention_norm.weight" if family.oss else "ffn_norm.weight")
+        f = self._norm(x, norm) if family.pre_norms else x
         y = self._experts(blk, f) if self.model.experts else self._feed_forward(blk, "", f)
         if family.post_norms:
             y = self._norm(y, blk + "post_ffw_norm.weight")
-        return self._residual(x + y)
+        return self._residual(x + y * scale)
+
+    def _project_rows(self, name, sizes, x):
+        """As many products, of the tensor's rows one after the other."""
+        a = Activations(x)
+        self.failed |= a.failed
+        ends = np.cumsum(sizes)
+        return [product(self.model.rows(name, int(end - size), int(end)), a)
+                for size, end in zip(sizes, ends)]
 
     def _feed_forward(self, blk, kind, f, expert=0, rows=slice(None)):
         gate, up = (f"{blk}ffn_{part}{kind}.weight" for part in ("gate", "up"))
-        gate, up = self._project([gate, up], f, expert, rows)
-        gate, up = self._biased(gate, f"{blk}ffn_gate{kind}", expert), \
-            self._biased(up, f"{blk}ffn_up{kind}", expert)
+        if self.model.family.fused:
+            width = self.model.key("feed_forward_length")
+            gate, up = self._project_rows(up, (width, width), f)
+        else:
+            gate, up = self._project([gate, up], f, expert, rows)
+        gate = self._biased(gate, f"{blk}ffn_gate{kind}", expert)
+        up = self._biased(up, f"{blk}ffn_up{kind}", expert)
         middle = self.model.family.act(gate, up)
         y = self._project([f"{blk}ffn_down{kind}.weight"], middle, expert, rows)[0]
         return self._biased(y, f"{blk}ffn_down{kind}", expert)
@@ -243,18 +307,25 @@ class Sequence:
     def _attention(self, i, a, positions, tables):
         model, family, blk = self.model, self.model.family, f"blk.{i}."
         parts = ("q", "k", "v")
-        q, k, v = self._project([f"{blk}attn_{part}.weight" for part in parts], a)
-        if family.biases:
+        if model.A == "phi3":
+            sizes = [n * model.head_dim for n in (model.heads, model.kv_heads, model.kv_heads)]
+            q, k, v = self._project_rows(blk + "attn_qkv.weight", sizes, a)
+        else:
+            q, k, v = self._project([f"{blk}attn_{part}.weight" for part in parts], a)
+        if family.biases and blk + "attn_q.bias" in model.tensors:
             q, k, v = (y + model.vector(f"{blk}attn_{part}.bias")
                        for part, y in zip(parts, (q, k, v)))
-        q = q.reshape(len(a), model.heads, model.head_dim)
-        k, v = (y.reshape(len(a), model.kv_heads, model.head_dim) for y in (k, v))
-        if family.head_norms:
+        if family.head_norms and model.A == "olmo2":
             q = self._norm(q, blk + "attn_q_norm.weight")
             k = self._norm(k, blk + "attn_k_norm.weight")
-        local = model.window is not None and i % model.global_every != model.global_every - 1
-        c, s = tables[id(model.local_frequencies if local else model.frequencies)]
-        q, k = rope(q, c, s, family.halves), rope(k, c, s, family.halves)
+        q = q.reshape(len(a), model.heads, model.head_dim)
+        k, v = (y.reshape(len(a), model.kv_heads, model.head_dim) for y in (k, v))
+        if family.head_norms and model.A != "olmo2":
+            q = self._norm(q, blk + "attn_q_norm.weight")
+            k = self._norm(k, blk + "attn_k_norm.weight")
+        local = bool(model.window and family.local and family.local(i))
+        if not (family.unturned and family.unturned(i)):
+            q, k = (rope(y, *tables[local], family.halves) for y in (q, k))
         self._fail(self.kv[i].append(k, v))
         self._fail(refused(q))
         sinks = model.vector(blk + "attn_sinks.weight") if family.oss else None
@@ -266,7 +337,8 @@ class Sequence:
         for row, position in enumerate(positions):
             begin = max(0, int(position) + 1 - model.window) if local else 0
             o[row] = attention(q[row], self.kv[i], begin, int(position) + 1,
-                               model.score_scale, sinks).reshape(-1)
+                               model.score_scale(int(position)), model.score_cap,
+                               sinks).reshape(-1)
         return self._biased(self._project([blk + "attn_output.weight"], o)[0], blk + "attn_output")
 
 
