@@ -91,7 +91,7 @@ constexpr std::array<FamilyTraits, 14> kFamilies{{
      .rope = kernels::RopeStyle::kAdjacent,
      .rope_factors = true,
      .temperature = true,
-     .tokenizer = "llama-bpe"},
+     .tokenizer = "tekken"},
     // OpenAI's gpt-oss.
     {.architecture = "gpt-oss",
      .activation = Activation::kClampedSilu,

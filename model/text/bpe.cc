@@ -161,9 +161,11 @@ Result<std::shared_ptr<const Tokenizer>> BpeTokenizer::build(const TokenizerSour
 
 BpeTokenizer::BpeTokenizer(Vocabulary entries, const TokenizerSource& source, PreTokenizer pre,
                            MergeTable merges)
-    : VocabularyTokenizer(std::move(entries), source, "bpe", pre == PreTokenizer::kLlama3),
+    : VocabularyTokenizer(std::move(entries), source, "bpe",
+                          pre == PreTokenizer::kLlama3 || pre == PreTokenizer::kTekken),
       pre_(pre),
-      whole_words_(pre == PreTokenizer::kLlama3 || pre == PreTokenizer::kGlm4),
+      whole_words_(pre == PreTokenizer::kLlama3 || pre == PreTokenizer::kGlm4 ||
+                   pre == PreTokenizer::kTekken),
       merges_(std::move(merges)) {
   for (std::size_t byte = 0; byte < 256; ++byte) {
     byte_tokens_[byte] = this->entries().find_text(printable_byte(byte));

@@ -23,7 +23,7 @@ constexpr std::pair<std::string_view, PreTokenizer> kNames[] = {
     {"qwen2", PreTokenizer::kQwen2},      {"deepseek-r1-qwen", PreTokenizer::kQwen2},
     {"stablelm2", PreTokenizer::kQwen2},  {"megrez", PreTokenizer::kQwen2},
     {"gpt-4o", PreTokenizer::kO200k},     {"llama4", PreTokenizer::kO200k},
-    {"kanana2", PreTokenizer::kO200k},
+    {"kanana2", PreTokenizer::kO200k},    {"tekken", PreTokenizer::kTekken},
 };
 
 // A text as code points: where each starts, and what the scanners ask about it.
@@ -176,17 +176,18 @@ std::size_t o200k_letters(const Scanner& scan, std::size_t from, bool ends_lower
 // With LETTERS for [^\r\n\p{L}\p{N}]?[\p{Lu}\p{Lt}\p{Lm}\p{Lo}\p{M}]*[\p{Ll}\p{Lm}\p{Lo}\p{M}]+ and
 // then the same with + and * exchanged: LETTERS(?i:'s|'t|'re|'ve|'m|'ll|'d)?|\p{N}{1,3}|
 //  ?[^\s\p{L}\p{N}]+[\r\n/]*|\s*[\r\n]+|\s+(?!\S)|\s+
-std::size_t o200k_word(const Scanner& scan, std::size_t at) {
+// tekken's has each digit alone, and no contraction behind LETTERS.
+std::size_t o200k_word(const Scanner& scan, std::size_t at, bool tekken) {
   const bool before = !scan.newline(at) && !scan.letter(at) && !scan.number(at);
   for (const bool ends_lower : {true, false}) {
     for (const std::size_t from : {before ? at + 1 : at, at}) {
       const std::size_t next = o200k_letters(scan, from, ends_lower);
-      if (next > from) return scan.contraction(next, true);
+      if (next > from) return tekken ? next : scan.contraction(next, true);
     }
   }
   if (scan.number(at)) {
     std::size_t next = at + 1;
-    while (next < at + 3 && scan.number(next)) ++next;
+    while (!tekken && next < at + 3 && scan.number(next)) ++next;
     return next;
   }
   if (std::size_t next = scan.symbols(at); next != at) {
@@ -274,6 +275,12 @@ std::vector<Range> default_words(const Points& points) {
 std::vector<Range> words_of(PreTokenizer kind, const Points& points) {
   const auto llama3 = [](const Scanner& scan, std::size_t at) { return llama3_word(scan, at, 3); };
   const auto qwen2 = [](const Scanner& scan, std::size_t at) { return llama3_word(scan, at, 1); };
+  const auto o200k = [](const Scanner& scan, std::size_t at) {
+    return o200k_word(scan, at, false);
+  };
+  const auto tekken = [](const Scanner& scan, std::size_t at) {
+    return o200k_word(scan, at, true);
+  };
   switch (kind) {
     case PreTokenizer::kGpt2: return scan_words(points, whole(points), gpt2_word);
     case PreTokenizer::kSmolLm: return smollm_words(points);
@@ -281,7 +288,8 @@ std::vector<Range> words_of(PreTokenizer kind, const Points& points) {
     case PreTokenizer::kGlm4:
     case PreTokenizer::kLlama3: return scan_words(points, whole(points), llama3);
     case PreTokenizer::kQwen2: return scan_words(points, whole(points), qwen2);
-    case PreTokenizer::kO200k: return scan_words(points, whole(points), o200k_word);
+    case PreTokenizer::kO200k: return scan_words(points, whole(points), o200k);
+    case PreTokenizer::kTekken: return scan_words(points, whole(points), tekken);
     case PreTokenizer::kDefault: break;
   }
   return default_words(points);
@@ -306,7 +314,7 @@ std::string known_pretokenizers() {
 }
 
 std::vector<std::uint32_t> split_words(PreTokenizer kind, std::string_view text) {
-  const Points points(text, kind == PreTokenizer::kO200k);
+  const Points points(text, kind == PreTokenizer::kO200k || kind == PreTokenizer::kTekken);
   std::vector<std::uint32_t> ends;
   for (const Range& word : words_of(kind, points)) ends.push_back(points.starts[word.second]);
   return ends;

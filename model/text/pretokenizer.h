@@ -22,6 +22,8 @@ enum class PreTokenizer : std::uint8_t {
   kGlm4,     // glm4: the words of kLlama3, no token before a text
   kQwen2,    // qwen2: as kLlama3 with each digit alone
   kO200k,    // gpt-4o: a word ends before an upper case letter that follows a lower case one
+  kTekken,   // tekken: as kO200k with each digit alone, without contractions; whole words and the
+             // beginning token as kLlama3
   kDefault,  // "default", or a file that names none: llama.cpp's generic split
 };
 

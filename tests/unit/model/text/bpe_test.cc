@@ -121,9 +121,11 @@ TEST(Bpe, Llama3TakesAWordThatIsAnEntryWhole) {
     plain.add("who");
     EXPECT_EQ(encode(*build(plain), "who"), (Ids{'w', 'h', 'o'})) << pre;
   }
-  SmallVocabulary glm = small_bpe("glm4");
-  const TokenId same = glm.add("who");
-  EXPECT_EQ(encode(*build(glm), "who"), (Ids{same}));
+  for (const std::string_view pre : {"glm4", "tekken"}) {
+    SmallVocabulary other = small_bpe(pre);
+    const TokenId same = other.add("who");
+    EXPECT_EQ(encode(*build(other), "who"), (Ids{same})) << pre;
+  }
 }
 
 TEST(Bpe, ABytethatTheVocabularyLacksBecomesTheReplacement) {

@@ -22,8 +22,9 @@ Words split(PreTokenizer kind, std::string_view text) {
 }
 
 constexpr PreTokenizer kAll[] = {
-    PreTokenizer::kGpt2, PreTokenizer::kSmolLm, PreTokenizer::kLlama3, PreTokenizer::kCl100k,
-    PreTokenizer::kGlm4, PreTokenizer::kQwen2,  PreTokenizer::kO200k,  PreTokenizer::kDefault};
+    PreTokenizer::kGpt2,   PreTokenizer::kSmolLm, PreTokenizer::kLlama3,
+    PreTokenizer::kCl100k, PreTokenizer::kGlm4,   PreTokenizer::kQwen2,
+    PreTokenizer::kO200k,  PreTokenizer::kTekken, PreTokenizer::kDefault};
 
 TEST(PreTokenizer, Gpt2) {
   const auto split_gpt2 = [](std::string_view text) { return split(PreTokenizer::kGpt2, text); };
@@ -62,6 +63,14 @@ TEST(PreTokenizer, Cl100kAndGlm4SplitAsLlama3) {
   }
   EXPECT_EQ(find_pretokenizer("dbrx"), PreTokenizer::kCl100k);
   EXPECT_EQ(find_pretokenizer("glm4"), PreTokenizer::kGlm4);
+}
+
+TEST(PreTokenizer, TekkenSplitsAsO200kButForDigitsAndContractions) {
+  const auto tekken = [](std::string_view text) { return split(PreTokenizer::kTekken, text); };
+  EXPECT_EQ(tekken("HelloWorld 12"), (Words{"Hello", "World", " ", "1", "2"}));
+  EXPECT_EQ(tekken("it's they'LL"), (Words{"it", "'s", " they", "'LL"}));
+  EXPECT_EQ(tekken("a//\n  b"), (Words{"a", "//\n", " ", " b"}));
+  EXPECT_EQ(find_pretokenizer("tekken"), PreTokenizer::kTekken);
 }
 
 TEST(PreTokenizer, Qwen2TakesEachDigitAlone) {

@@ -122,6 +122,7 @@ TEST(Tokenizer, BosStandsWhereTheModelWantsIt) {
   EXPECT_TRUE((*v.build())->adds_bos());
   v.source.bos.reset();
   EXPECT_FALSE((*v.build())->adds_bos());
+  EXPECT_TRUE((*small_bpe("tekken").build())->adds_bos());
   for (const std::string_view pre : {"dbrx", "smaug-bpe", "glm4", "chatglm-bpe"}) {
     EXPECT_FALSE((*small_bpe(pre).build())->adds_bos()) << pre;
   }
