@@ -5,6 +5,7 @@
 
 #include "base/random.h"
 #include "kernels/kernels.h"
+#include "model/spec.h"
 #include "model/synthetic.h"
 #include "tests/e2e/trace.h"
 
@@ -24,7 +25,8 @@ std::shared_ptr<const model::GgufFile> model_of(const std::string& family, std::
   options.layers = kLayers;
   options.hidden = 96;
   options.feed_forward = 160;
-  options.head_dim = 32;  // heads * head_dim is not hidden
+  // heads * head_dim is not hidden; a head that turns in part has two blocks.
+  options.head_dim = model::find_family(options.family)->part_rotary ? 64 : 32;
   options.vocabulary = kVocabulary;
   options.rope_factors = true;
   options.sliding_window = window;
