@@ -31,8 +31,8 @@ def cached(answer):
     return found
 
 
-def system(number):
-    return [{"role": "system", "content": f"Conversation {number}. " + TEXT[:4000]}]
+def system(number, length=4000):
+    return [{"role": "system", "content": f"Conversation {number}. " + TEXT[:length]}]
 
 
 def turns(s, messages, count, **more):
@@ -118,14 +118,14 @@ class PrefixCache(unittest.TestCase):
             self.assertEqual(answers[0]["choices"], answers[1]["choices"])
 
     def test_conversations_that_do_not_all_fit(self):
-        with swarm.Swarm(3, "--kv-budget", "20M") as s:
+        with swarm.Swarm(3, "--kv-budget", "6M") as s:
             pages = s.state()["pipelines"][0]["kv_pages"]
-            size = chat(s, system(0) + [{"role": "user", "content": "x"}],
+            size = chat(s, system(0, 1200) + [{"role": "user", "content": "x"}],
                         cache="off")["usage"]["prompt_tokens"] + 24
             count = pages * PAGE // size + 2
             for _ in range(2):
                 for number in range(count):
-                    messages = system(number) + [{"role": "user", "content": "Which rows?"}]
+                    messages = system(number, 1200) + [{"role": "user", "content": "Which rows?"}]
                     kept = chat(s, messages)
                     self.assertEqual(told([kept]), told([chat(s, messages, cache="off")]))
 
