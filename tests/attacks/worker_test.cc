@@ -286,8 +286,7 @@ TEST_F(Attack, A14_StuckBitOfAWeightErrsEveryTime) {
   const auto own = parse_model(bytes);
   const model::TensorInfo* tensor = own->find_tensor("blk.2.ffn_down.weight");
   ASSERT_NE(tensor, nullptr);
-  const ByteSpan view = own->tensor_bytes(*tensor);
-  bytes[static_cast<std::size_t>(view.data() - own->bytes().data()) + 5] ^= std::byte{0x40};
+  bytes[tensor->offset + 5] ^= std::byte{0x40};
   RealStage& stage = swarm.stage(0, 1);
   stage.engine = load_engine(parse_model(bytes), {2, 4}, 1);
   for (unsigned i = 1; i <= 3; ++i) {
