@@ -151,7 +151,11 @@ class Swarm:
         return http("POST", self.api + path, body, timeout)
 
     def state(self):
-        return self.get("/api/v1/state")[1]
+        """A busy machine may answer that the coordinator is not there in time: it is asked again."""
+        def found():
+            status, state = self.get("/api/v1/state")
+            return state if status == 200 else None
+        return wait_until(found, "the state")
 
     def wait_ready(self):
         wait_until(self._ready, "readiness")
