@@ -276,13 +276,14 @@ Status refuse_variants(const Keys& keys, const FamilyTraits& family) {
   return ok_status();
 }
 
-// A scale, `absent` where the file names none or 0.
+// A scale, `absent` where the file names none or 0. Its inverse is finite in 32 bits as well.
 Result<float> read_scale(const Keys& keys, std::string_view suffix, float absent) {
+  constexpr double kScaleMin = 1e-6;
   constexpr double kScaleMax = 65'536.0;
   if (!keys.has(suffix)) return absent;
   TRY(const double value, keys.file().get_float(keys.name(suffix)));
   if (value == 0.0) return absent;
-  TRY(const double scale, keys.real(suffix, 0.0, kScaleMax));
+  TRY(const double scale, keys.real(suffix, kScaleMin, kScaleMax));
   return static_cast<float>(scale);
 }
 

@@ -128,7 +128,7 @@ TEST(Spec, GraniteNamesItsScales) {
 TEST(SpecRefusal, ScalesOfGranite) {
   const float nan = std::numeric_limits<float>::quiet_NaN();
   for (const char* key : {"embedding_scale", "residual_scale", "attention.scale", "logit_scale"}) {
-    for (const float bad : {nan, -1.0F, 1e9F}) {
+    for (const float bad : {nan, -1.0F, 1e9F, 1e-40F}) {
       expect_refusal(refusal_of(dense("granite", {{key, value(bad)}})),
                      "key 'granite." + std::string(key) + "' is");
     }
@@ -156,6 +156,7 @@ TEST(Spec, Gemma2HasCapsAndEverySecondLayerLocal) {
   for (const char* key : {"attn_logit_softcapping", "final_logit_softcapping"}) {
     expect_refusal(refusal_of(dense("gemma2", {{key, value(-1.0F)}})), "must be above 0");
     expect_refusal(refusal_of(dense("gemma2", {{key, value(1e6F)}})), "at most 65536");
+    expect_refusal(refusal_of(dense("gemma2", {{key, value(1e-40F)}})), "must be above 0.000001");
   }
 }
 
