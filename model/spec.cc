@@ -369,8 +369,11 @@ Status read_sliding_window(const Keys& keys, ModelSpec& spec) {
                                std::to_string(spec.context) + "; no layer of this family has one");
   }
   const LocalRope angles = spec.family->local_rope;
-  // A layer that sees everything anyway is as the others.
-  spec.sliding_window = angles == LocalRope::kSame && window >= spec.context ? 0 : window;
+  const double base = angles == LocalRope::kOwnBase ? spec.local_rope_base : spec.rope_base;
+  TRY(spec.local_rope_base, keys.real("rope.freq_base_swa", 1.0, limits::kRopeBase, base));
+  // A layer that sees everything anyway is as the others, if it turns heads as they do.
+  const bool same = angles == LocalRope::kSame && spec.local_rope_base == spec.rope_base;
+  spec.sliding_window = same && window >= spec.context ? 0 : window;
   constexpr std::string_view kPattern = "attention.sliding_window_pattern";
   if (keys.has(kPattern) && !says_local_layers(keys, kPattern, spec)) {
     TRY(const std::uint64_t pattern, keys.whole(kPattern));
@@ -379,8 +382,6 @@ Status read_sliding_window(const Keys& keys, ModelSpec& spec) {
                                            std::to_string(every) + " is served");
     }
   }
-  const double base = angles == LocalRope::kOwnBase ? spec.local_rope_base : spec.rope_base;
-  TRY(spec.local_rope_base, keys.real("rope.freq_base_swa", 1.0, limits::kRopeBase, base));
   return ok_status();
 }
 

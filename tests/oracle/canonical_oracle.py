@@ -158,6 +158,8 @@ def dense_cases(tall):
     cases["gemma2 IQ4_XS"] = wide("IQ4_XS", family="gemma2", floats=caps)
     cases["gemma2, own base of local layers"] = gemma2.but(
         floats=caps | {"rope.freq_base_swa": 500.0}, rope_scale=2.0)
+    cases["gemma2, own base, a window that hides nothing"] = gemma2.but(
+        floats={"rope.freq_base_swa": 500.0}, window=4096)
     cases["gemma2, 46 layers"] = gemma2.but(layers=46, hidden=96, heads=2)
     phi3 = Shape(family="phi3", heads=3, kv_heads=3, window=0)
     cases["phi3 Q8_0"] = phi3

@@ -160,6 +160,15 @@ TEST(Spec, Gemma2HasCapsAndEverySecondLayerLocal) {
   }
 }
 
+TEST(Spec, LocalLayersHaveTheirBaseWhateverTheirWindowHides) {
+  const auto spec = dense("gemma2", {{"rope.freq_base_swa", value(500.0F)}}).read();
+  ASSERT_TRUE(spec.ok()) << spec.error().message;
+  EXPECT_TRUE(spec->is_local(0));
+  EXPECT_FALSE(spec->is_local(1));
+  EXPECT_EQ(spec->local_rope_frequencies()[8], kernels::pow_canonical(500.0, -0.5));
+  EXPECT_EQ(spec->rope_frequencies()[8], kernels::pow_canonical(1e4, -0.5));
+}
+
 TEST(Spec, OlmoNormsAllHeadsTogether) {
   const auto pattern = array<bool>({true, true, true, false});
   const auto spec = dense("olmo2", {{"attention.sliding_window", u32(16)},
