@@ -376,10 +376,11 @@ Status read_sliding_window(const Keys& keys, ModelSpec& spec) {
   spec.sliding_window = same && window >= spec.context ? 0 : window;
   constexpr std::string_view kPattern = "attention.sliding_window_pattern";
   if (keys.has(kPattern) && !says_local_layers(keys, kPattern, spec)) {
+    const std::uint32_t wanted = every == kNoGlobal ? 0 : every;
     TRY(const std::uint64_t pattern, keys.whole(kPattern));
-    if (pattern != every) {
+    if (pattern != wanted) {
       return keys.not_served(kPattern, "is " + std::to_string(pattern) + "; only " +
-                                           std::to_string(every) + " is served");
+                                           std::to_string(wanted) + " is served");
     }
   }
   return ok_status();

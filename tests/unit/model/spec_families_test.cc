@@ -256,6 +256,11 @@ TEST(Spec, Phi3ChoosesItsFactorsByTheContext) {
   EXPECT_EQ(with(4.0F, 2.0F)->rope_factors, std::vector<float>(16, 2.0F));
   model.tensors.erase("rope_factors_long.weight");
   expect_refusal(refusal_of(model), "'rope_factors_long.weight' of shape [16] is missing");
+  const auto pattern = [](std::uint32_t number) {
+    return refusal_of(dense("phi3", {{"attention.sliding_window_pattern", u32(number)}}));
+  };
+  EXPECT_EQ(pattern(0), "");
+  expect_refusal(pattern(2), "is 2; only 0 is served");
   const auto plain = dense("phi3").read();
   ASSERT_TRUE(plain.ok()) << plain.error().message;
   EXPECT_FALSE(plain->is_local(0));
