@@ -443,7 +443,7 @@ def top_p_of_all():
 
 def first_angle():
     table = model.angles.table
-    model.angles.table = lambda positions, f: table([p + (p == 7) for p in positions], f)
+    model.angles.table = lambda positions, *rest: table([p + (p == 7) for p in positions], *rest)
 
 
 def expert_ties():
@@ -457,7 +457,7 @@ def shared_gate():
 
 def no_sinks():
     attention = model.attention
-    model.attention = lambda *args: attention(*args[:5])
+    model.attention = lambda *args: attention(*args[:6])
 
 
 def unclamped():
