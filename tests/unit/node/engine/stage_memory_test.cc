@@ -45,7 +45,7 @@ TEST_F(StageMemoryTest, WeightsAreCountedAsTheyWillBe) {
 }
 
 TEST_F(StageMemoryTest, ExpertsAreCountedAsTheyWillBe) {
-  for (const char* family : {"qwen2moe", "qwen3moe"}) {
+  for (const char* family : {"qwen2moe", "qwen3moe", "gpt-oss"}) {
     model::SyntheticOptions made;
     made.family = family;
     made.experts = 12;
@@ -70,6 +70,9 @@ TEST_F(StageMemoryTest, ExpertsAreCountedAsTheyWillBe) {
     std::uint64_t experts = 0;
     for (const auto* matrix : {&layer.gate, &layer.up, &layer.down}) {
       experts += matrix->bytes() + exponents(*matrix);
+    }
+    for (const auto* biases : {&layer.gate_bias, &layer.up_bias, &layer.down_bias}) {
+      experts += biases->size() * sizeof(float);
     }
     const std::uint64_t read = StageWeights::layer_read_bytes_of(*file, spec, 1).value();
     EXPECT_EQ(read, held - experts / 12 * 9);
