@@ -15,6 +15,7 @@
 #include "node/engine/kv_cache.h"
 #include "proto/split.h"
 #include "tests/e2e/trace.h"
+#include "tests/unit/model/family_name.h"
 
 namespace hearth::node {
 namespace {
@@ -312,7 +313,7 @@ std::vector<std::string_view> families() {
 }
 
 INSTANTIATE_TEST_SUITE_P(Families, Drafts, ::testing::ValuesIn(families()),
-                         [](const auto& info) { return std::string(info.param); });
+                         [](const auto& info) { return model::family_test_name(info.param); });
 
 }  // namespace
 }  // namespace hearth::node

@@ -12,6 +12,7 @@
 #include "model/spec.h"
 #include "model/synthetic.h"
 #include "tests/e2e/trace.h"
+#include "tests/unit/model/family_name.h"
 
 namespace hearth::node {
 namespace {
@@ -150,7 +151,7 @@ std::vector<std::string_view> families() {
 }
 
 INSTANTIATE_TEST_SUITE_P(Families, Exactness, ::testing::ValuesIn(families()),
-                         [](const auto& info) { return std::string(info.param); });
+                         [](const auto& info) { return model::family_test_name(info.param); });
 
 }  // namespace
 }  // namespace hearth::node

@@ -8,6 +8,7 @@
 #include "model/spec.h"
 #include "model/synthetic.h"
 #include "tests/e2e/trace.h"
+#include "tests/unit/model/family_name.h"
 
 namespace hearth::node {
 namespace {
@@ -87,7 +88,9 @@ TEST_P(Families, NothingThatMustNotMatterDoes) {
   }
 }
 
-std::string name_of(const ::testing::TestParamInfo<std::string>& info) { return info.param; }
+std::string name_of(const ::testing::TestParamInfo<std::string>& info) {
+  return model::family_test_name(info.param);
+}
 
 INSTANTIATE_TEST_SUITE_P(All, Families, ::testing::ValuesIn([] {
                            std::vector<std::string> names;

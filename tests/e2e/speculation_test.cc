@@ -12,6 +12,7 @@
 #include "model/grammar/grammar.h"
 #include "model/synthetic.h"
 #include "node/runner/local_runner.h"
+#include "tests/unit/model/family_name.h"
 
 namespace hearth::node {
 namespace {
@@ -246,7 +247,7 @@ std::vector<std::string_view> families() {
 }
 
 INSTANTIATE_TEST_SUITE_P(Families, Speculation, ::testing::ValuesIn(families()),
-                         [](const auto& info) { return std::string(info.param); });
+                         [](const auto& info) { return model::family_test_name(info.param); });
 
 }  // namespace
 }  // namespace hearth::node

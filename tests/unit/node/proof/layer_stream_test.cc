@@ -5,6 +5,7 @@
 #include "model/grammar/grammar.h"
 #include "model/synthetic.h"
 #include "node/proof/recompute.h"
+#include "tests/unit/model/family_name.h"
 
 namespace hearth::node {
 namespace {
@@ -72,7 +73,7 @@ std::vector<std::string> families() {
   return names;
 }
 INSTANTIATE_TEST_SUITE_P(Families, LayerStreamTest, ::testing::ValuesIn(families()),
-                         [](const auto& one) { return one.param; });
+                         [](const auto& one) { return model::family_test_name(one.param); });
 
 struct OneLayerStreamTest : LayerStreamTest {};
 
