@@ -216,6 +216,9 @@ Status check_url(const std::string& url) {
 }
 
 bool may_be_published(const std::string& source) {
+  const bool fits = source.size() <= limits::kSourceBytes &&
+                    std::ranges::all_of(source, [](char c) { return c > 0x20 && c < 0x7F; });
+  if (!fits) return false;
   return source.starts_with("hf:") ||
          (source.starts_with("https://") && source.find_first_of("?#@") == std::string::npos);
 }

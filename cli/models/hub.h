@@ -24,7 +24,8 @@ struct Remote {
 Status check_url(const std::string& url);
 
 // Whether other machines may be told that a model came from there: hf:..., and https://... without
-// user, password and query, which may be secret.
+// user, password and query, which may be secret. Only what a manifest may name: printable ASCII
+// without blanks, at most limits::kSourceBytes.
 bool may_be_published(const std::string& source);
 
 // Whether a worker asks there for a model of a manifest: hf:... and https://... alone. A manifest

@@ -12,6 +12,7 @@
 #include <nlohmann/json.hpp>
 
 #include "base/crypto.h"
+#include "base/limits.h"
 #include "cli/models/hub.h"
 #include "model/gguf/parts.h"
 #include "model/synthetic.h"
@@ -148,6 +149,13 @@ TEST_F(PullTest, OnlySourcesWithoutSecretsMayBePublished) {
   }
   for (const char* source : {"http://a.org/m.gguf", "https://u:p@a.org/m.gguf", "/home/m.gguf",
                              "https://a.org/m.gguf?sig=1", "https://a.org/m.gguf#x"}) {
+    EXPECT_FALSE(may_be_published(source)) << source;
+  }
+  // A manifest with such a source is refused, and nodes could not join.
+  for (const std::string& source :
+       {std::string("hf:org/repo/my model.gguf"), std::string("hf:org/repo/mod\xC3\xA8le.gguf"),
+        std::string("hf:org/repo/a\nb.gguf"),
+        "hf:org/repo/" + std::string(limits::kSourceBytes, 'm')}) {
     EXPECT_FALSE(may_be_published(source)) << source;
   }
 }
