@@ -171,6 +171,18 @@ Status PartBudget::add(const GgufFile& part) {
   REQUIRE(tensors_ <= limits::kGgufTensors,
           quote(part.path()) + ": with this part the model has " + text(tensors_) +
               " tensors, more than the limit of " + text(limits::kGgufTensors));
+  // Read values take several times the bytes that they have in a header.
+  for (const std::string_view key : part.keys()) {
+    ++keys_;
+    const auto* array = std::get_if<GgufArray>(part.find(key));
+    if (array != nullptr) array_items_ += array->size();
+  }
+  REQUIRE(keys_ <= limits::kGgufKeyValues, quote(part.path()) + ": with this part the model has " +
+                                               text(keys_) + " keys, more than the limit of " +
+                                               text(limits::kGgufKeyValues));
+  REQUIRE(array_items_ <= limits::kGgufArrayItems,
+          quote(part.path()) + ": with this part the arrays of all have " + text(array_items_) +
+              " items, more than the limit of " + text(limits::kGgufArrayItems));
   return ok_status();
 }
 

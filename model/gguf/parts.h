@@ -57,13 +57,16 @@ Result<std::vector<std::string>> part_paths(const GgufFile& first);
 // cannot exhaust memory.
 class PartBudget {
  public:
-  // kInvalidInput names the part with which they have too many tensors or too long headers.
+  // kInvalidInput names the part with which they have too many tensors, keys or items of arrays, or
+  // too long headers.
   Status add(const GgufFile& part);
   std::uint64_t header_room() const { return header_room_; }  // bytes for the headers to come
 
  private:
   std::uint64_t header_room_ = limits::kGgufHeaderBytes;
   std::uint64_t tensors_ = 0;
+  std::uint64_t keys_ = 0;
+  std::uint64_t array_items_ = 0;
 };
 
 // All parts of a model in their order, as one. An error names the part that does not belong.

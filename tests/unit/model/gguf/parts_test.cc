@@ -281,6 +281,30 @@ TEST_F(PartsTest, ManyPartsTakeNoMoreThanOneFileMay) {
   EXPECT_LT(budget.header_room(), limits::kGgufHeaderBytes);
 }
 
+// An item of one byte takes eight once it is read, and so do many small keys.
+TEST_F(PartsTest, KeysAndItemsOfAllPartsAreCountedTogether) {
+  constexpr std::uint32_t kU8 = 0;
+  constexpr std::uint32_t kArray = 9;
+  const auto after_two = [](const Bytes& part) {
+    PartBudget budget;
+    EXPECT_TRUE(budget.add(*parsed(part)).ok());
+    const Status second = budget.add(*parsed(part));
+    return second.ok() ? std::string() : second.error().message;
+  };
+  const std::uint64_t items = limits::kGgufArrayItems / 2 + 1;
+  RawGguf array;
+  array.header(0, 1).key("a", kArray).put(kU8).put(items).data(items, 1);
+  EXPECT_NE(after_two(array.bytes())
+                .find("the arrays of all have 8000002 items, more than the "
+                      "limit of 8000000"),
+            std::string::npos);
+  RawGguf keys;
+  keys.header(0, 33'000);
+  for (std::uint32_t i = 0; i < 33'000; ++i) keys.key(std::to_string(i), kU8).put(std::uint8_t{1});
+  EXPECT_NE(after_two(keys.bytes()).find("66000 keys, more than the limit of 65536"),
+            std::string::npos);
+}
+
 // Sizes that only a server claims: nothing of that size is made.
 TEST_F(PartsTest, SizesThatLeaveSixtyFourBitsAreRefused) {
   const auto huge = [](std::uint32_t number, const char* name) {
