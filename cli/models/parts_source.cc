@@ -21,9 +21,10 @@ struct PartHeader {
   std::shared_ptr<const model::GgufFile> file;
 };
 
-// Reads more and more of a part until its header is whole: how long it is stands nowhere else.
+// Reads more and more of a part until its header is whole: how long it is stands nowhere else. A
+// server may send it slowly for ever, so `go_on` is asked with every piece.
 Result<PartHeader> read_header(HttpSource& part, std::uint64_t part_bytes,
-                               model::PartBudget& budget) {
+                               model::PartBudget& budget, const node::RangeSource::Sink& go_on) {
   PartHeader header;
   while (true) {
     const std::uint64_t have = header.bytes.size();
@@ -33,7 +34,7 @@ Result<PartHeader> read_header(HttpSource& part, std::uint64_t part_bytes,
     const auto sink = [&](ByteSpan bytes) -> Status {
       REQUIRE(bytes.size() <= wanted - header.bytes.size(), "more bytes than requested");
       header.bytes.insert(header.bytes.end(), bytes.begin(), bytes.end());
-      return ok_status();
+      return go_on({});
     };
     if (wanted > have) TRY_VOID(part.read(have, wanted, sink));
     if (header.bytes.size() != wanted) {
@@ -76,7 +77,7 @@ PartsSource::PartsSource(std::vector<std::string> sources, std::uint64_t file_by
 }
 
 Status PartsSource::read(std::uint64_t begin, std::uint64_t end, const Sink& sink) {
-  TRY(const auto source, opened());
+  TRY(const auto source, opened(sink));
   REQUIRE(begin < end && end <= source->map.file_bytes(), "the range lies in the model");
   const Bytes zeros(std::min(kZeroBytes, end - begin));
   while (begin < end) {
@@ -95,21 +96,22 @@ Status PartsSource::read(std::uint64_t begin, std::uint64_t end, const Sink& sin
   return ok_status();
 }
 
-Result<std::shared_ptr<const PartsSource::Opened>> PartsSource::opened() {
+Result<std::shared_ptr<const PartsSource::Opened>> PartsSource::opened(const Sink& sink) {
   const std::lock_guard lock(mutex_);
   if (opened_ == nullptr) {
-    TRY(opened_, open());
+    TRY(opened_, open(sink));
   }
   return opened_;
 }
 
-Result<std::shared_ptr<const PartsSource::Opened>> PartsSource::open() {
+Result<std::shared_ptr<const PartsSource::Opened>> PartsSource::open(const Sink& sink) {
   client::HttpClient http(interrupted);
   std::vector<PartHeader> headers;
   std::vector<std::unique_ptr<HttpSource>> parts;
   model::PartBudget budget;
   std::string commit;  // of the first part: a branch that moves cannot mix two versions
   for (const std::string& source : sources_) {
+    TRY_VOID(sink({}));
     TRY(Remote remote, locate(http, at_commit(source, commit)));
     TRY_VOID(measure(http, remote));
     const std::uint64_t bytes = remote.bytes;
@@ -121,7 +123,7 @@ Result<std::shared_ptr<const PartsSource::Opened>> PartsSource::open() {
     }
     if (commit.empty()) commit = remote.commit;
     parts.push_back(std::make_unique<HttpSource>(std::move(remote), bytes, stall_));
-    TRY(headers.emplace_back(), read_header(*parts.back(), bytes, budget));
+    TRY(headers.emplace_back(), read_header(*parts.back(), bytes, budget, sink));
   }
   std::vector<std::shared_ptr<const model::GgufFile>> files;
   for (const PartHeader& header : headers) files.push_back(header.file);

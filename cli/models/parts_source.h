@@ -38,8 +38,9 @@ class PartsSource final : public node::RangeSource {
     std::vector<std::unique_ptr<HttpSource>> parts;
   };
 
-  Result<std::shared_ptr<const Opened>> opened();
-  Result<std::shared_ptr<const Opened>> open();
+  // The sink is asked whether to go on.
+  Result<std::shared_ptr<const Opened>> opened(const Sink& sink);
+  Result<std::shared_ptr<const Opened>> open(const Sink& sink);
 
   const std::string name_;  // as it may be shown
   const std::vector<std::string> sources_;

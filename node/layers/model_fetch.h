@@ -27,6 +27,7 @@ class RangeSource {
   virtual const std::string& name() const = 0;     // for people
   virtual std::string node() const { return {}; }  // its name in the roster; empty: it is no node
   // Hands the bytes [begin, end) to the sink, in order and no others. From several threads at once.
+  // An empty piece means nothing: the sink's answer tells whether to go on.
   // kUnavailable and kTimeout: asking again may help. Any other error: this source is of no use.
   virtual Status read(std::uint64_t begin, std::uint64_t end, const Sink& sink) = 0;
 };

@@ -114,6 +114,21 @@ TEST_F(PartsSourceTest, PartsOfAnotherModelAreOfNoUse) {
   EXPECT_EQ(open(2).error().code, ErrorCode::kInvalidInput);
 }
 
+TEST_F(PartsSourceTest, HeadersAreNotFetchedForAFetchThatHasEnded) {
+  const auto source = open().value();
+  for (const std::size_t pieces : {0U, 1U}) {
+    const std::size_t asked = server.heads().size();
+    std::size_t had = 0;
+    const Status read = source->read(0, 10, [&](ByteSpan bytes) -> Status {
+      EXPECT_TRUE(bytes.empty()) << "no header is whole yet";
+      if (had++ < pieces) return ok_status();
+      return Error{ErrorCode::kCancelled, "interrupted"};
+    });
+    EXPECT_EQ(read.error().code, ErrorCode::kCancelled);
+    EXPECT_EQ(server.heads().size() - asked, 2 * pieces) << "HEAD and GET of the first part";
+  }
+}
+
 // A server may claim any length, and must not make a worker keep that much.
 TEST_F(PartsSourceTest, LengthsThatAServerClaimsMakeNothing) {
   for (const std::uint64_t bytes :
