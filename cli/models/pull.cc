@@ -446,6 +446,9 @@ Result<LocalModel> admit(const Files& files, const std::string& name,
   model.path = files.target.front();
   model.source = source;
   std::error_code failed;
+  // Old parts and new ones would make a model of wrong weights: without the first there is none.
+  if (files.target.size() > 1) fs::remove(files.target.front(), failed);
+  if (failed) return Error{ErrorCode::kIo, "cannot replace " + files.target.front().string()};
   for (std::size_t i = files.partial.size(); i-- > 0;) {
     fs::rename(files.partial[i], files.target[i], failed);
     if (failed) return Error{ErrorCode::kIo, "cannot create " + files.target[i].string()};
@@ -462,10 +465,15 @@ Result<LocalModel> admit(const Files& files, const std::string& name,
   return model;
 }
 
-// The model of this name that is here already; with --sha256 only one of that digest.
+// The model of this name that is here already, whole; with --sha256 only one of that digest.
 std::optional<LocalModel> pulled_before(const PullOptions& options, const std::string& name) {
+  const auto is_there = [](const std::string& file) {
+    std::error_code ignored;
+    return fs::is_regular_file(file, ignored);
+  };
   for (LocalModel& model : list_models()) {
-    if (model.name == name && (options.sha256.empty() || options.sha256 == model.sha256)) {
+    if (model.name == name && (options.sha256.empty() || options.sha256 == model.sha256) &&
+        std::ranges::all_of(model::all_parts(model.path.string()), is_there)) {
       return std::move(model);
     }
   }

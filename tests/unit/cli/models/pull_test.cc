@@ -464,6 +464,39 @@ TEST_F(PullTest, ALocalModelInPartsIsCopiedWholeAndReplacesOneOfItsName) {
             std::string::npos);
 }
 
+TEST_F(PullTest, APartThatIsMissingComesWithTheNextPull) {
+  model::SyntheticOptions small;
+  small.layers = 1;
+  const std::string first =
+      model::write_synthetic_parts((folder / "m.gguf").string(), small, 3, false).value();
+  const auto model = pull_model(from(first));
+  ASSERT_TRUE(model.ok()) << model.error().message;
+  const fs::path second = folder / "models" / "m-00002-of-00003.gguf";
+  fs::remove(second);
+  ASSERT_TRUE(pull_model(from(first)).ok());
+  EXPECT_TRUE(fs::exists(second));
+}
+
+// Parts of two models of one shape would be opened as one, with wrong weights.
+TEST_F(PullTest, OldPartsAreNoModelWhileNewOnesReplaceThem) {
+  model::SyntheticOptions small;
+  small.layers = 1;
+  const std::string first =
+      model::write_synthetic_parts((folder / "m.gguf").string(), small, 3, false).value();
+  PullOptions options = from(first);
+  ASSERT_TRUE(pull_model(options).ok());
+  // The third part is replaced, and then the second cannot be.
+  const fs::path second = folder / "models" / "m-00002-of-00003.gguf";
+  fs::remove(second);
+  fs::create_directories(second / "in the way");
+  options.force = true;
+  EXPECT_FALSE(pull_model(options).ok());
+  EXPECT_TRUE(list_models().empty());
+  fs::remove_all(second);
+  EXPECT_TRUE(pull_model(options).ok());
+  EXPECT_EQ(list_models().size(), 1U);
+}
+
 TEST_F(PullTest, ARepositoryIsAskedForItsModels) {
   Hub hub;
   const auto refusal = [&](const std::string& source) {
