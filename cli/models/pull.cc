@@ -239,6 +239,14 @@ std::string pulled_name(const PullOptions& options) {
   return model_name(path);
 }
 
+// Where a model in one file is until it is verified, and where its parts are.
+fs::path partial_file(const std::string& name) {
+  return models_dir() / ("." + name + ".incomplete");
+}
+fs::path partial_folder(const std::string& name) {
+  return models_dir() / ("." + name + ".incomplete-parts");
+}
+
 // The files of a model, where they are and where they go.
 struct Files {
   std::string source;              // of the first
@@ -292,7 +300,7 @@ Result<Files> find_files(client::HttpClient& http, const PullOptions& options,
   }
   const auto count = static_cast<std::uint32_t>(files.parts.size());
   if (count == 1) {
-    files.partial.push_back(models_dir() / ("." + name + ".incomplete"));
+    files.partial.push_back(partial_file(name));
     files.target.push_back(models_dir() / (name + ".gguf"));
     return files;
   }
@@ -300,7 +308,7 @@ Result<Files> find_files(client::HttpClient& http, const PullOptions& options,
           "--sha256 is the digest of one file, and the model has " + std::to_string(count) +
               " parts; leave it out: each part is compared with the hub's digest of it");
   // The parts must have their names while they are verified together.
-  const fs::path folder = models_dir() / ("." + name + ".incomplete-parts");
+  const fs::path folder = partial_folder(name);
   std::error_code failed;
   fs::create_directories(folder, failed);
   if (failed) return Error{ErrorCode::kIo, "cannot create " + folder.string()};
@@ -414,13 +422,12 @@ Result<std::vector<std::string>> verify(const Files& files, const std::vector<st
   return digests;
 }
 
-void remove_partial(const Files& files) {
+// Those of earlier pulls of this name, too, which may have been of another number of files.
+void remove_partial(const std::string& name) {
   std::error_code ignored;
-  for (const fs::path& file : files.partial) {
-    fs::remove(file, ignored);
-    fs::remove(file.string() + ".json", ignored);
-  }
-  if (files.partial.size() > 1) fs::remove(files.partial.front().parent_path(), ignored);
+  fs::remove(partial_file(name), ignored);
+  fs::remove(partial_file(name).string() + ".json", ignored);
+  fs::remove_all(partial_folder(name), ignored);
 }
 
 // Verifies the files and gives them their final names, the first part last: by it the model is
@@ -438,7 +445,7 @@ Result<LocalModel> admit(const Files& files, const std::string& name,
   }
   if (!usable.ok()) {
     const std::string hint = page_hint(files.partial.front(), source);
-    remove_partial(files);
+    remove_partial(name);
     return Error::invalid(source + " is not a usable GGUF file: " + usable.error().message + hint);
   }
   LocalModel model;
@@ -454,7 +461,7 @@ Result<LocalModel> admit(const Files& files, const std::string& name,
     if (failed) return Error{ErrorCode::kIo, "cannot create " + files.target[i].string()};
     model.bytes += fs::file_size(files.target[i], failed);
   }
-  remove_partial(files);
+  remove_partial(name);
   remove_others(name, files.target);
   if (digests.size() == 1) {
     model.sha256 = digests.front();

@@ -477,6 +477,27 @@ TEST_F(PullTest, APartThatIsMissingComesWithTheNextPull) {
   EXPECT_TRUE(fs::exists(second));
 }
 
+TEST_F(PullTest, WhatAPullOfOtherFilesLeftGoesWithTheNextOne) {
+  model::SyntheticOptions small;
+  small.layers = 1;
+  const std::string first =
+      model::write_synthetic_parts((folder / "m.gguf").string(), small, 2, false).value();
+  const fs::path models = folder / "models";
+  for (const std::string& source : {first, (folder / "My Model.gguf").string()}) {
+    fs::create_directories(models / ".m.incomplete-parts");
+    for (const char* left :
+         {".m.incomplete", ".m.incomplete.json", ".m.incomplete-parts/m-00002-of-00009.gguf"}) {
+      std::ofstream(models / left) << "some bytes";
+    }
+    PullOptions options = from(source, "m");
+    options.force = true;
+    ASSERT_TRUE(pull_model(options).ok());
+    for (const auto& entry : fs::directory_iterator(models)) {
+      EXPECT_EQ(entry.path().string().find("incomplete"), std::string::npos) << entry.path();
+    }
+  }
+}
+
 // Parts of two models of one shape would be opened as one, with wrong weights.
 TEST_F(PullTest, OldPartsAreNoModelWhileNewOnesReplaceThem) {
   model::SyntheticOptions small;
