@@ -13,6 +13,7 @@
 #include "cli/process/paths.h"
 #include "cli/terminal/progress.h"
 #include "model/gguf/parts.h"
+#include "model/gguf/untrusted_text.h"
 
 namespace hearth::cli {
 namespace {
@@ -147,7 +148,9 @@ Status read_page(const client::HttpReply& reply, const std::string& shown,
   for (const auto& each : json) {
     if (!each.is_object() || !each.contains("path") || !each["path"].is_string()) continue;
     const std::string path = each["path"];
-    if (!path.ends_with(".gguf") || is_companion(path) || path.size() > limits::kSourceBytes) {
+    // Of a path with a line break an error would show lines that the hub made up.
+    if (!path.ends_with(".gguf") || is_companion(path) || path.size() > limits::kSourceBytes ||
+        model::has_control_bytes(path)) {
       continue;
     }
     const auto part = model::part_name(path);
@@ -202,6 +205,13 @@ std::string lines_of(const std::vector<HubModel>& models) {
     lines += "\n  and " + std::to_string(models.size() - kModelsListed) + " more";
   }
   return lines;
+}
+
+// How to name a model: "one, for example hf:org/repo:Q8_0, or a file, hf:org/repo/FILE".
+std::string how_to_name(const std::string& repository, const std::string& quantisation) {
+  const std::string file = "a file, hf:" + repository + "/FILE";
+  if (quantisation.empty()) return file;
+  return "one, for example hf:" + repository + ":" + quantisation + ", or " + file;
 }
 
 }  // namespace
@@ -346,16 +356,14 @@ Result<std::string> choose_in_hub(client::HttpClient& http, const HubRequest& re
     }
     if (exact.size() == 1) meant = std::move(exact);
   }
-  const std::string file = "hf:" + request.repository + "/FILE";
-  REQUIRE(!meant.empty(), named + ": no model of the repository is called so; it has:" +
-                              lines_of(all) + "\nname one, for example hf:" + request.repository +
-                              ":" + all.front().quantisation + ", or a file, " + file);
+  REQUIRE(!meant.empty(),
+          named + ": no model of the repository is called so; it has:" + lines_of(all) + "\nname " +
+              how_to_name(request.repository, all.front().quantisation));
+  // Of those with the wanted quantisation only a file is one.
+  const std::string example = wanted.empty() ? meant.front().quantisation : std::string();
   REQUIRE(meant.size() == 1, named + ": the repository has " + std::to_string(meant.size()) +
                                  " such models:" + lines_of(meant) + "\nname " +
-                                 (wanted.empty() ? "one, for example hf:" + request.repository +
-                                                       ":" + meant.front().quantisation + ", or "
-                                                 : std::string()) +
-                                 "a file, " + file);
+                                 how_to_name(request.repository, example));
   std::string source = "hf:" + request.repository + "/" + meant.front().path;
   if (!request.revision.empty()) source += "@" + request.revision;
   return source;

@@ -564,6 +564,27 @@ TEST_F(PullTest, ARepositoryIsAskedForItsModels) {
   EXPECT_NE(refusal("hf:org/none:Q8_0").find("answers 404; check the name"), std::string::npos);
 }
 
+TEST_F(PullTest, NamesOfAHubForgeNoLineAndMakeNoEmptyExample) {
+  Hub hub;
+  hub.files["model.gguf"] = file;
+  hub.files["other.gguf"] = file;
+  hub.files["x\nhearth: all is well.gguf"] = file;
+  for (const char* source : {"hf:org/Repo-GGUF", "hf:org/Repo-GGUF:Q8_0"}) {
+    const auto refused = pull_model(from(source));
+    ASSERT_FALSE(refused.ok());
+    const std::string& text = refused.error().message;
+    EXPECT_TRUE(text.ends_with("\nname a file, hf:org/Repo-GGUF/FILE")) << text;
+    EXPECT_EQ(text.find("all is well"), std::string::npos) << text;
+  }
+  // Nor a path of their own: what is pulled has the name of the repository.
+  hub.files = {{"../../../m-Q8_0.gguf", file}, {"/tmp/m-Q4_0.gguf", file}};
+  EXPECT_NE(pull_model(from("hf:org/Repo-GGUF:Q8_0")).error().message.find("expected hf:org/repo"),
+            std::string::npos);
+  const auto model = pull_model(from("hf:org/Repo-GGUF:Q4_0"));
+  ASSERT_TRUE(model.ok()) << model.error().message;
+  EXPECT_EQ(model->path, folder / "models" / "repo.q4_0.gguf");
+}
+
 TEST_F(PullTest, AListOfFilesIsBoundedAndStaysOnTheHub) {
   Hub hub;
   hub.files["Repo-Q8_0.gguf"] = file;
