@@ -8,6 +8,7 @@
 
 #include "base/limits.h"
 #include "base/private_file.h"
+#include "cli/models/hub.h"
 #include "cli/models/model_finder.h"
 #include "cli/models/models.h"
 #include "cli/models/parts_source.h"
@@ -64,7 +65,8 @@ Result<std::string> write_manifest(const ManifestOptions& options, std::size_t& 
 Status check_source(const std::string& source) {
   const bool known =
       source.starts_with("hf:") || source.starts_with("https://") || source.starts_with("http://");
-  REQUIRE(known, "source " + source + ": give https://..., http://... or hf:org/repo/file");
+  REQUIRE(known, "source " + source +
+                     ": give https://..., http://..., hf:org/repo:Q4_K_M or hf:org/repo/file");
   return ok_status();
 }
 
@@ -85,9 +87,12 @@ Result<node::Fetched> pull_layers(const PullLayersOptions& options) {
     std::fprintf(stderr, "hearth: %s\n", escape_lines(text).c_str());
   };
   client::HttpClient http(interrupted);
-  for (const std::string& source : options.sources) {
+  for (std::string source : options.sources) {
     if (options.offline) break;
     TRY_VOID(check_source(source));
+    if (const auto request = hub_request(source)) {
+      TRY(source, choose_in_hub(http, *request));
+    }
     TRY(fetch.sources.emplace_back(), open_source(http, source, manifest.file_bytes,
                                                   std::chrono::seconds(options.stall_seconds)));
   }

@@ -19,7 +19,8 @@ struct ManifestOptions {
 int run_manifest(const ManifestOptions& options);
 
 struct PullLayersOptions {
-  // http(s)://... or hf:org/repo/file[@revision], of a model in parts that of the first.
+  // http(s)://..., hf:org/repo/file[@revision] or hf:org/repo[:quantisation][@revision]; of a model
+  // in parts that of the first.
   std::vector<std::string> sources;
   std::string manifest;                    // file
   std::string layers;                      // "0-9", both included

@@ -231,6 +231,17 @@ class Pulled(InFolder):
         self.good("rm", "repo.q8_0", env=env)
         self.assertEqual(list(models.glob("repo*")), [])
 
+    def test_layers_come_from_the_model_that_a_repository_has_of_a_quantisation(self):
+        hub = self.hub()
+        env = {**self.env("by-quantisation"), "HF_ENDPOINT": hub.endpoint}
+        manifest = self.folder / "q.manifest"
+        self.good("manifest", self.models.whole, "-o", manifest)
+        answer = json.loads(self.good("pull", "hf:org/repo-GGUF:q8_0", "--manifest", manifest,
+                                      "--layers", "2-3", "--json", env=env))
+        self.assertFalse(answer["in_place"])
+        self.assertEqual(pathlib.Path(answer["path"]).stat().st_size,
+                         self.models.whole.stat().st_size)
+
     def test_a_repository_that_leaves_a_choice_is_listed(self):
         hub = self.hub(("repo-Q4_0.gguf", b"x" * 3_000))
         env = {**self.env("listed"), "HF_ENDPOINT": hub.endpoint}
