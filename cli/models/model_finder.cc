@@ -41,6 +41,14 @@ bool is_in_parts(const fs::path& first, std::uint64_t bytes) {
   return file.ok() && !(*file)->parts().empty() && (*file)->file_bytes() == bytes;
 }
 
+// Of a pull that has not ended (pull.cc): these files get other names then, and a worker would hold
+// a path that leads nowhere.
+bool is_incomplete(const fs::path& path) {
+  const std::string name = path.filename().string();
+  return name.starts_with('.') &&
+         (name.ends_with(".incomplete") || name.ends_with(".incomplete-parts"));
+}
+
 }  // namespace
 
 std::vector<fs::path> model_folders(const std::vector<std::string>& more) {
@@ -66,7 +74,10 @@ std::vector<std::string> models_of_size(const std::vector<fs::path>& folders, st
     while (!failed && at != fs::recursive_directory_iterator() && ++entries <= kEntriesMax) {
       std::error_code unreadable;
       if (at.depth() >= kDepthMax) at.disable_recursion_pending();
-      if (at->is_regular_file(unreadable) && at->file_size(unreadable) == bytes && !unreadable) {
+      if (is_incomplete(at->path())) {
+        at.disable_recursion_pending();
+      } else if (at->is_regular_file(unreadable) && at->file_size(unreadable) == bytes &&
+                 !unreadable) {
         const fs::path real = fs::canonical(at->path(), unreadable);
         if (!unreadable && seen.insert(real).second) found.push_back(real.string());
       } else if (at->is_regular_file(unreadable) && is_in_parts(at->path(), bytes)) {

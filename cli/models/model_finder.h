@@ -14,7 +14,8 @@ std::vector<std::filesystem::path> model_folders(const std::vector<std::string>&
 
 // Regular files of exactly so many bytes in these folders and those below, without following links
 // to folders; and the first parts of models in parts (model/gguf/parts.h) that as one file have so
-// many. What cannot be read is passed over; so is what lies beyond 200,000 entries.
+// many. What cannot be read is passed over; so are files of a pull that has not ended, and what
+// lies beyond 200,000 entries.
 std::vector<std::string> models_of_size(const std::vector<std::filesystem::path>& folders,
                                         std::uint64_t bytes);
 

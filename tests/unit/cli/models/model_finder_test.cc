@@ -47,6 +47,18 @@ TEST_F(ModelFinderTest, FindsFilesOfTheSizeOnce) {
   EXPECT_TRUE(models_of_size({folder}, 12).empty());
 }
 
+// They would be gone once the pull has verified them.
+TEST_F(ModelFinderTest, FilesOfAPullThatHasNotEndedAreNoModels) {
+  const std::uint64_t bytes = model::synthetic_model_bytes({}).value().size();
+  write(".m.incomplete", bytes);
+  const fs::path parts = folder / ".m.incomplete-parts";
+  fs::create_directories(parts);
+  ASSERT_TRUE(model::write_synthetic_parts((parts / "m.gguf").string(), {}, 2, false).ok());
+  EXPECT_TRUE(models_of_size({folder}, bytes).empty());
+  fs::rename(parts, folder / "m");
+  EXPECT_EQ(models_of_size({folder}, bytes).size(), 1U);
+}
+
 TEST_F(ModelFinderTest, AModelInPartsHasTheSizeOfTheOneFile) {
   const std::uint64_t bytes = model::synthetic_model_bytes({}).value().size();
   fs::create_directories(folder / "a");
