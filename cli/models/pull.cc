@@ -453,7 +453,7 @@ Result<LocalModel> admit(const Files& files, const std::string& name,
   model.path = files.target.front();
   model.source = source;
   std::error_code failed;
-  // Old parts and new ones would make a model of wrong weights: without the first there is none.
+  // Old parts and new ones would make a model of wrong weights; without the first, no model.
   if (files.target.size() > 1) fs::remove(files.target.front(), failed);
   if (failed) return Error{ErrorCode::kIo, "cannot replace " + files.target.front().string()};
   for (std::size_t i = files.partial.size(); i-- > 0;) {
