@@ -470,9 +470,9 @@ std::uint32_t Batcher::prompt_room() const {
   return with_prompts < pace_.steps() ? pace_.rows() : 0;
 }
 
-void Batcher::add_prompt_rows(StepBatch& batch) {
+void Batcher::add_prompt_rows(StepBatch& batch, std::uint32_t room) {
   std::uint32_t left =
-      std::min(prompt_room(), options_.batch_rows - static_cast<std::uint32_t>(batch.rows.size()));
+      std::min(room, options_.batch_rows - static_cast<std::uint32_t>(batch.rows.size()));
   if (left == 0) return;
   const bool both = !prompts_[0].empty() && !prompts_[1].empty();
   const std::size_t first = both && background_first_ ? 1 : 0;
@@ -558,7 +558,7 @@ std::optional<StepBatch> Batcher::next() {
   add_decode_rows(batch);
   const std::size_t decoded = batch.rows.size();
   const std::uint32_t room = prompt_room();
-  add_prompt_rows(batch);
+  add_prompt_rows(batch, room);
   const std::size_t prompts = batch.rows.size() - decoded;
   add_further_drafts(batch);
   add_ends(batch);

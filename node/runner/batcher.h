@@ -157,7 +157,7 @@ class Batcher {
   void pace_prompts(const StepInFlight& step, Duration took);
   std::uint32_t prompt_room() const;
   void add_decode_rows(StepBatch& batch);
-  void add_prompt_rows(StepBatch& batch);
+  void add_prompt_rows(StepBatch& batch, std::uint32_t room);
   std::uint32_t chunk(const Sequence& sequence, std::uint32_t left, bool first) const;
   bool add_prompt_rows(StepBatch& batch, std::size_t kind, std::uint32_t& left, std::uint32_t most);
   void add_ends(StepBatch& batch);
