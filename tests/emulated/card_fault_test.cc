@@ -57,6 +57,18 @@ class CardFault : public ::testing::Test {
   void open(std::chrono::milliseconds limit = std::chrono::seconds(60)) {
     device_ = open_card(card_options(limit)).value();
   }
+  // Of a whole model, by the check and by the loading itself, before any memory is taken.
+  void expect_refused(const std::string& text) {
+    EngineOptions options;
+    options.layers = {0, spec_.layers};
+    for (const Status& refused : {device_->check_memory(*file_, spec_, options),
+                                  Status(device_->load(*file_, spec_, options).error())}) {
+      ASSERT_FALSE(refused.ok());
+      EXPECT_EQ(refused.error().code, ErrorCode::kUnsupported);
+      EXPECT_NE(refused.error().message.find(text), std::string::npos) << refused.error().message;
+    }
+    EXPECT_EQ(emulated::memory_used(), 0U);
+  }
   CardOptions card_options(std::chrono::milliseconds limit = std::chrono::seconds(60)) {
     CardOptions options;
     options.say = [this](std::string_view sentence) { said_.emplace_back(sentence); };
@@ -282,18 +294,7 @@ TEST_F(CardFault, AModelWithExpertsIsRefusedBeforeAnyMemoryIsTaken) {
     experts.experts = 4;
     use(experts);
     open();
-    EngineOptions options;
-    options.layers = {0, spec_.layers};
-    for (const Status& refused : {device_->check_memory(*file_, spec_, options),
-                                  Status(device_->load(*file_, spec_, options).error())}) {
-      ASSERT_FALSE(refused.ok());
-      EXPECT_EQ(refused.error().code, ErrorCode::kUnsupported);
-      EXPECT_NE(
-          refused.error().message.find("with experts runs on the CPU alone; use --device cpu"),
-          std::string::npos)
-          << refused.error().message;
-    }
-    EXPECT_EQ(emulated::memory_used(), 0U);
+    expect_refused("with experts runs on the CPU alone; use --device cpu");
   }
 }
 
@@ -302,18 +303,9 @@ TEST_F(CardFault, WeightsThatNoCardComputesAreRefusedBeforeAnyMemoryIsTaken) {
   weights.feed_forward_type = model::TensorType::kMXFP4;
   use(weights);
   open();
-  EngineOptions options;
-  options.layers = {0, spec_.layers};
-  for (const Status& refused : {device_->check_memory(*file_, spec_, options),
-                                Status(device_->load(*file_, spec_, options).error())}) {
-    ASSERT_FALSE(refused.ok());
-    EXPECT_EQ(refused.error().code, ErrorCode::kUnsupported);
-    EXPECT_NE(refused.error().message.find("tensor blk.0.ffn_gate.weight is of type MXFP4, which "
-                                           "runs on the CPU alone; use --device cpu"),
-              std::string::npos)
-        << refused.error().message;
-  }
-  EXPECT_EQ(emulated::memory_used(), 0U);
+  expect_refused(
+      "tensor blk.0.ffn_gate.weight is of type MXFP4, which runs on the CPU alone; use --device "
+      "cpu");
 }
 
 TEST_F(CardFault, AFamilyThatNoCardComputesIsRefusedByName) {
@@ -330,15 +322,7 @@ TEST_F(CardFault, AFamilyThatNoCardComputesIsRefusedByName) {
     made.family = family;
     use(made);
     open();
-    EngineOptions options;
-    options.layers = {0, spec_.layers};
-    const Status refused = device_->check_memory(*file_, spec_, options);
-    ASSERT_FALSE(refused.ok());
-    EXPECT_EQ(refused.error().code, ErrorCode::kUnsupported);
-    EXPECT_NE(refused.error().message.find(std::string("a ") + family + " model with " + part),
-              std::string::npos)
-        << refused.error().message;
-    EXPECT_EQ(emulated::memory_used(), 0U);
+    expect_refused(std::string("a ") + family + " model with " + part);
   }
 }
 
