@@ -77,10 +77,11 @@ check_memory() {
   if [ "$fit" -lt "$jobs" ]; then jobs=$fit; fi
 }
 
-# build TARGET...: configures once and builds the targets named, or everything.
+# build TARGET...: configures once and builds the targets named. Without targets it configures again
+# and builds everything: the first configuring may have been on a machine without GoogleTest.
 build() {
   check_memory
-  if [ ! -f "$root/build/build.ninja" ]; then
+  if [ ! -f "$root/build/build.ninja" ] || [ $# = 0 ]; then
     say "configuring (build/)"
     cmake -S "$root" --preset release "${configure[@]}" >"$root/build-configure.log" 2>&1 ||
       { tail -n 20 "$root/build-configure.log" >&2; stop "configuring failed"; }
