@@ -3,8 +3,9 @@
 //
 // A stack is a way to read the text so far: frames of calls that are under way, and above them the
 // state that reads the next byte. Ambiguous grammars have several stacks at a time, at most
-// limits::kGrammarStacks; of more, the first ones are followed. Every stack can be completed within
-// limits::kGrammarDepth frames, so a state that is neither broken nor at its end has a next byte.
+// limits::kGrammarStacks; of more, the first ones are followed. A state is entered only if the text
+// can be completed from it within limits::kGrammarDepth frames. So where a state may not end and no
+// stack was dropped, some stack has a next byte; another stack may have none.
 #pragma once
 
 #include <cstdint>
@@ -35,7 +36,7 @@ class GrammarState {
   bool accept(std::string_view bytes);
   // A text of the grammar may end here.
   bool may_end() const { return may_end_; }
-  // Some byte can follow.
+  // A stack is kept. Where none of its bytes leads to an end, the text may end here (may_end()).
   bool can_go_on() const { return !ends_.empty(); }
   // Neither: the bytes so far begin no text.
   bool broken() const { return !may_end_ && ends_.empty(); }

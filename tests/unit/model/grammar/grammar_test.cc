@@ -6,6 +6,7 @@
 #include <vector>
 
 #include "base/limits.h"
+#include "model/grammar/encoding.h"
 #include "model/grammar/grammar_state.h"
 
 namespace hearth::model {
@@ -112,6 +113,19 @@ TEST(Grammar, AnUnfinishedTextCanAlwaysBeFinished) {
   ASSERT_TRUE(GrammarState(state).accept('x') || GrammarState(state).accept('e'));
   ASSERT_TRUE(state.accept(GrammarState(state).accept('x') ? 'x' : 'e'));
   while (!state.may_end()) ASSERT_TRUE(state.accept(']'));
+}
+
+TEST(Grammar, WhereNoByteLeadsToAnEndTheTextMayEnd) {
+  // The end, or "(" with a second one that is never closed.
+  const auto grammar = Grammar::parse(encode_states(
+      {{.final = true, .bytes = {{'(', '(', 1}}, .calls = {}},
+       {.final = false, .bytes = {}, .calls = {{.start = 2, .min = 1, .max = 1, .next = 2}}},
+       {.final = false, .bytes = {{')', ')', 2}}, .calls = {}}}));
+  ASSERT_TRUE(grammar.ok()) << grammar.error().message;
+  GrammarState state(**grammar);
+  EXPECT_TRUE(state.may_end());
+  EXPECT_FALSE(state.broken());
+  EXPECT_FALSE(state.accept('('));
 }
 
 TEST(Grammar, PartsAreComposed) {
