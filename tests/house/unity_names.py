@@ -4,7 +4,7 @@
 unity_names.py ROOT      prints each collision and exits with 1 where there is one
 unity_names.py --self-test
 
-A build without a compiler cache joins about a dozen sources of a library into one unit
+A build without a compiler cache joins about two dozen sources of a library into one unit
 (cmake/HearthColdBuild.cmake), where two anonymous namespaces become one. Two functions of one
 name do no harm while a call of one cannot reach the other: text and text, or number and number in
 the same place, can. One alias that is written twice alike does no harm either.
