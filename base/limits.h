@@ -19,6 +19,7 @@ inline constexpr std::size_t kGgufTensorNameBytes = 63;  // ggml keeps 64 with t
 inline constexpr std::size_t kGgufStringBytes = 16 * kMiB;
 inline constexpr std::uint64_t kGgufArrayItems = 8'000'000;  // all arrays of a file together
 inline constexpr std::size_t kGgufHeaderBytes = 256 * kMiB;  // everything before the tensor data
+inline constexpr std::uint64_t kGgufParts = 256;             // files of one model
 inline constexpr std::uint32_t kGgufDims = 4;
 inline constexpr std::uint32_t kGgufAlignmentMin = 8;
 inline constexpr std::uint32_t kGgufAlignmentMax = 65'536;
@@ -177,7 +178,7 @@ inline constexpr std::size_t kHttpLightBytes = 128 * kKiB;   // of a body that i
 inline constexpr std::size_t kHttpStreamBytes = 1 * kMiB;    // unread events, then cut off
 inline constexpr std::uint32_t kHttpSecondsIdle = 75;        // between requests of a connection
 inline constexpr std::uint32_t kHttpSecondsWrite = 30;       // without a byte taken by the client
-inline constexpr std::uint32_t kHttpSecondsStatus = 1;       // for the coordinator's own status
+inline constexpr std::uint32_t kHttpSecondsStatus = 5;       // for the coordinator's own status
 inline constexpr std::uint32_t kHttpSecondsPing = 10;        // silence of a stream before `: ping`
 
 // What a client takes of a server.

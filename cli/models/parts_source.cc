@@ -73,7 +73,7 @@ PartsSource::PartsSource(std::vector<std::string> sources, std::uint64_t file_by
       sources_(std::move(sources)),
       file_bytes_(file_bytes),
       stall_(stall) {
-  INVARIANT(sources_.size() > 1 && sources_.size() <= model::kGgufParts, "there are parts");
+  INVARIANT(sources_.size() > 1 && sources_.size() <= limits::kGgufParts, "there are parts");
 }
 
 Status PartsSource::read(std::uint64_t begin, std::uint64_t end, const Sink& sink) {

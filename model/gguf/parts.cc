@@ -102,7 +102,7 @@ std::optional<std::uint64_t> aligned_end(std::uint64_t offset, std::uint64_t byt
 
 }  // namespace
 
-static_assert(limits::kGgufTensors < ~std::uint32_t{0} && kGgufParts < 100'000,
+static_assert(limits::kGgufTensors < ~std::uint32_t{0} && limits::kGgufParts < 100'000,
               "part numbers have five digits, and tensor counts fit the key");
 
 bool is_part_key(std::string_view key) {
@@ -113,8 +113,8 @@ Result<std::optional<PartPlace>> part_of(const GgufFile& file) {
   if (file.find(kCountKey) == nullptr) return std::optional<PartPlace>();
   TRY(const std::uint64_t count, file.get_uint(kCountKey));
   if (count <= 1) return std::optional<PartPlace>();
-  REQUIRE(count <= kGgufParts,
-          key_is(file, kCountKey, count) + "; a model has at most " + text(kGgufParts) + " parts");
+  REQUIRE(count <= limits::kGgufParts, key_is(file, kCountKey, count) + "; a model has at most " +
+                                           text(limits::kGgufParts) + " parts");
   TRY(const std::uint64_t number, file.get_uint(kNumberKey));
   REQUIRE(number < count, key_is(file, kNumberKey, number) + "; it must be less than " +
                               quote(kCountKey) + ", which is " + text(count));
@@ -135,7 +135,7 @@ std::optional<PartName> part_name(std::string_view name) {
   }
   const auto number = five_digits(end.substr(1, kPartDigits));
   const auto of = five_digits(count);
-  const bool counts = number && of && *number >= 1 && *number <= *of && *of <= kGgufParts;
+  const bool counts = number && of && *number >= 1 && *number <= *of && *of <= limits::kGgufParts;
   if (!counts) return std::nullopt;
   return PartName{std::string(name.substr(0, name.size() - kEndBytes)), {*number, *of}};
 }
@@ -272,8 +272,8 @@ Result<std::pair<Bytes, std::uint64_t>> PartJoiner::header_of(const Parts& parts
 }
 
 Result<std::shared_ptr<const GgufFile>> PartJoiner::join(Parts parts) {
-  REQUIRE(!parts.empty() && parts.size() <= kGgufParts,
-          "a model has 1 to " + text(kGgufParts) + " parts, not " + text(parts.size()));
+  REQUIRE(!parts.empty() && parts.size() <= limits::kGgufParts,
+          "a model has 1 to " + text(limits::kGgufParts) + " parts, not " + text(parts.size()));
   for (std::size_t i = 0; i < parts.size(); ++i) {
     TRY_VOID(
         check_part(*parts.front(), *parts[i],

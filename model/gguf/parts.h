@@ -25,8 +25,6 @@
 
 namespace hearth::model {
 
-inline constexpr std::uint64_t kGgufParts = 256;  // of a model
-
 // Whether a key is one of the three.
 bool is_part_key(std::string_view key);
 

@@ -132,8 +132,9 @@ Result<Bytes> GgufWriter::bytes() const {
 }
 
 Result<std::vector<GgufWriter>> GgufWriter::split(std::uint32_t parts, bool bare_first) const {
-  REQUIRE(parts >= 2 && parts <= kGgufParts,
-          std::to_string(parts) + " parts; there must be 2 to " + std::to_string(kGgufParts));
+  REQUIRE(
+      parts >= 2 && parts <= limits::kGgufParts,
+      std::to_string(parts) + " parts; there must be 2 to " + std::to_string(limits::kGgufParts));
   const std::size_t bare = bare_first ? 1 : 0;
   const std::size_t filled = parts - bare;
   REQUIRE(filled <= tensors_.size(), std::to_string(parts) + " parts of a model of " +

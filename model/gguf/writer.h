@@ -49,7 +49,7 @@ class GgufWriter {
 
   // The same model in so many parts, with about as many tensors each. `bare_first`: the first part
   // has none, as gguf-split writes it with --no-tensor-first-split. kInvalidInput unless there are
-  // 2 to kGgufParts parts, and a tensor for each that has any.
+  // 2 to limits::kGgufParts parts, and a tensor for each that has any.
   Result<std::vector<GgufWriter>> split(std::uint32_t parts, bool bare_first) const;
   // Writes them beside `path`, which ends with .gguf: "x.gguf" gives x-00001-of-00003.gguf and so
   // on. Returns the path of the first.

@@ -263,6 +263,7 @@ KeptRequest Answer::kept_request() const {
   for (std::uint32_t i = 0; i < size(); i += request.n) {
     SequenceOpen open{
         {}, static_cast<std::uint32_t>(prompt(i).size()), request.return_hashes, sampling(i)};
+    open.drafts = request.asked.drafts;
     out.prompts.push_back({{}, std::move(open), prompt(i)});
   }
   return out;

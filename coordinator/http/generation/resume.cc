@@ -23,6 +23,7 @@ GenerationInput input_of(KeptRequest&& kept, Keep keep) {
   request.ignore_eos = open.sampling.stop_tokens.empty();
   request.return_token_ids = kept.return_token_ids;
   request.return_hashes = open.report_hashes;
+  request.asked.drafts = open.drafts;
   request.policy = std::move(kept.policy);
   request.policy.owner = keep.owner;
   request.echo = !kept.echoes.empty();

@@ -189,6 +189,25 @@ TEST_F(ResumeTest, WhatItsOwnerSharesIsSharedByTheNextProcessToo) {
   }
 }
 
+TEST_F(ResumeTest, WhatHadNoSpeculationHasNoneInTheNextProcess) {
+  for (const bool speculation : {true, false}) {
+    ASSERT_TRUE(requests->clear().ok());
+    Json body = stream;
+    body["hearth"] = {{"speculation", speculation}};
+    {
+      Process first(requests);
+      first.ask(body, "key");
+      ASSERT_EQ(first.port.submitted.size(), 1U);
+      EXPECT_EQ(first.port.submitted[0].request.drafts, speculation);
+      first.accept(0);
+    }
+    Process second(requests);
+    second.resume();
+    ASSERT_EQ(second.port.submitted.size(), 1U);
+    EXPECT_EQ(second.port.submitted[0].request.drafts, speculation);
+  }
+}
+
 // What was told and not yet written is computed again, and not told again.
 TEST_F(ResumeTest, TokensThatTheDiskNeverSawAreNotToldTwice) {
   const std::string whole = undisturbed(stream);
