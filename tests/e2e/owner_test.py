@@ -15,6 +15,7 @@ import swarm
 
 TOKENS = 90
 SILENT_S = 0.6  # of the 1.5 s after which a machine is lost, and not slow
+SHORT_S = 0.004  # enough for a sign of life
 
 
 def request(model, seed, tokens):
@@ -183,7 +184,8 @@ class Owner(cluster.Cluster):
 
     def test_a_slow_machine_is_routed_around(self):
         """Others have its processor for nine tenths of the time and more, in longer and longer spans,
-        until the coordinator finds it slow beside its neighbours, who may be slow themselves."""
+        then in between them for less and less, until the coordinator finds it slow beside its
+        neighbours, who may be slow themselves."""
         tokens = 700
         expected = Stream(self.s, 61, tokens).answer()
         self.assertEqual(len(expected[2]), tokens)
@@ -193,13 +195,17 @@ class Owner(cluster.Cluster):
         over = threading.Event()
 
         def stutter():
-            worker, stopped = self.workers[node["name"]], 0.135
+            worker, stopped, runs = self.workers[node["name"]], 0.135, 0.018
             while not over.is_set():
                 worker.send_signal(signal.SIGSTOP)
                 over.wait(stopped)
                 worker.send_signal(signal.SIGCONT)
-                over.wait(0.015 + stopped / 40)
-                stopped = min(1.05 * stopped, SILENT_S)
+                over.wait(runs)
+                if stopped < SILENT_S:
+                    stopped = 1.05 * stopped
+                    runs = 0.015 + stopped / 40
+                else:  # a step takes several spans
+                    runs = max(0.95 * runs, SHORT_S)
         thread = threading.Thread(target=stutter)
         begin = time.monotonic()
         thread.start()
