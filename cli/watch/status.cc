@@ -8,6 +8,7 @@
 #include <utility>
 
 #include "cli/home/own_server.h"
+#include "cli/home/reboot.h"
 #include "cli/models/models.h"
 #include "cli/terminal/escape.h"
 #include "cli/terminal/exit_codes.h"
@@ -113,8 +114,13 @@ Result<int> run_status(const StatusOptions& options) {
   if (options.watch) return watch_swarm(options, status_lines);
   catch_interrupts();
   TRY(const SwarmAnswer answer, wait_for_state(options));
-  return succeed(options.json ? escape_json(answer.json)
-                              : boost::algorithm::join(status_lines(answer.view), "\n"));
+  if (options.json) return succeed(escape_json(answer.json));
+  Lines lines = status_lines(answer.view);
+  if (options.host.empty()) {  // of this machine's own swarm
+    const std::string reboot = reboot_text(read_reboot("/"), own_part());
+    if (!reboot.empty()) lines.push_back("reboot  " + reboot);
+  }
+  return succeed(boost::algorithm::join(lines, "\n"));
 }
 
 Result<int> run_top(const StatusOptions& options) {
