@@ -16,6 +16,7 @@
 #include "cli/terminal/progress.h"
 #include "cli/terminal/screen.h"
 #include "cli/terminal/table.h"
+#include "cli/watch/rate_history.h"
 #include "cli/watch/watch.h"
 #include "coordinator/client/http_client.h"
 #include "model/gguf/gguf.h"
@@ -62,6 +63,8 @@ int watch_swarm(const StatusOptions& options,
     return options.json ? Lines{escape_json(answer.json)} : lines_of(answer.view);
   });
 }
+
+constexpr std::ptrdiff_t kHeadLines = 2;  // of top_lines(): the model, the rates
 
 std::string local_time() {
   const std::time_t now = std::time(nullptr);
@@ -124,8 +127,14 @@ Result<int> run_status(const StatusOptions& options) {
 }
 
 Result<int> run_top(const StatusOptions& options) {
+  RateHistory history;
   return watch_swarm(options, [&](const client::SwarmView& view) {
-    return top_lines(view, options.api_base, local_time());
+    Lines lines = top_lines(view, options.api_base, local_time());
+    history.add(view.tokens_per_second);
+    if (const std::string line = history.line(); !line.empty()) {
+      lines.insert(lines.begin() + kHeadLines, "out     " + line);
+    }
+    return lines;
   });
 }
 
