@@ -313,6 +313,11 @@ class Coordinator {
   // The id of the model's manifest, likewise.
   virtual void publish_model(const Hash256& model) = 0;
 
+  // Tells a worker to be away, as its owner would (hearth pause, drain, resume), or that this ends;
+  // the worker keeps it until its process ends. kNotFound: no such worker is connected. kVersion:
+  // its program is too old for orders.
+  virtual Status order(const std::string& node, const std::optional<Away>& away) = 0;
+
   // Where another model is to take this one's place. While it is wanted no audit and no canary
   // begins. True: nothing waits or runs, and no receipt of what ran is still to come, or none came
   // for so long that none will.

@@ -4,6 +4,7 @@
 
 #include <cstdint>
 #include <functional>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -14,6 +15,7 @@
 #include "base/result.h"
 #include "node/engine/stage_rate.h"
 #include "node/holding.h"
+#include "proto/away.h"
 #include "proto/card_reading.h"
 #include "proto/control.pb.h"
 #include "proto/step.h"
@@ -44,6 +46,9 @@ struct StageOptions {
   // Told of every roster that the coordinator sends, before anything that it sends afterwards. What
   // contradicts one that is held is answered with the latter; else the answer is empty.
   std::function<Bytes(ByteSpan roster)> take_roster;
+  // An admin of the cluster wants the machine to be away, or nothing: not any more. Null: such
+  // orders are ignored.
+  std::function<void(const std::optional<Away>& away)> take_order;
   std::string model_fingerprint;  // hex
   std::uint32_t layers = 0;       // of the model
   std::uint32_t canonical_version = 0;

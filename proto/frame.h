@@ -22,8 +22,9 @@ namespace hearth {
 
 // Of frames and control messages. Two sides speak the older one's newest, if the newer one still
 // knows it: a swarm is updated machine by machine. The canonical arithmetic is equal or nothing is.
-inline constexpr std::uint32_t kProtocolVersion = 9;
-inline constexpr std::uint32_t kProtocolOldest = 9;  // that this one still speaks
+inline constexpr std::uint32_t kProtocolVersion = 10;
+inline constexpr std::uint32_t kProtocolOldest = 9;   // that this one still speaks
+inline constexpr std::uint32_t kProtocolOrders = 10;  // from this one on, workers take a HostOrder
 // kProtocolVersion, but in a test that needs a later program.
 std::uint32_t protocol_version();
 inline constexpr std::size_t kFrameHeaderBytes = 16;

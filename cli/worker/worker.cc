@@ -258,6 +258,14 @@ class Worker {
     loop_.stop();
   }
 
+  // An admin's order never ends the process, as the owner's drain does: the admin could not call
+  // the worker back.
+  void take_order(const std::optional<Away>& away) {
+    if (owner_ == nullptr) return;
+    owner_->set_admin_order(away ? std::optional(node::OwnerOrder{away->drain, away->until})
+                                 : std::nullopt);
+  }
+
   Status open_links(const WorkerOptions& options) {
     member_ = std::move(model_->member);
     if (member_ == nullptr) {
@@ -277,6 +285,7 @@ class Worker {
       if (report_by_) report_by_ = clock_.now() + kLayersPatience;
     };
     stage_options_.take_roster = [this](ByteSpan roster) { return take_roster(roster); };
+    stage_options_.take_order = [this](const std::optional<Away>& away) { take_order(away); };
     TcpOptions tcp;
     TRY(tcp.listen_address, listen_address(options));
     tcp.identity = member_->identity();

@@ -46,6 +46,9 @@ class CoordinatorMachine final : public Coordinator {
   SwarmStatus status() const override;
   void publish_roster(Bytes roster) override { sessions_.publish_roster(std::move(roster)); }
   void publish_model(const Hash256& model) override { holdings_.publish_model(model); }
+  Status order(const std::string& node, const std::optional<Away>& away) override {
+    return sessions_.order(node, away);
+  }
   bool wind_down(bool wanted) override;
   void retire() override;
   Next next() const override { return {pipelines_.next_epoch(), sequences_.next_sequence()}; }

@@ -70,6 +70,9 @@ class ModelSwitch final : public Coordinator {
   SwarmStatus status() const override;
   void publish_roster(Bytes roster) override;
   void publish_model(const Hash256& model) override { coordinator_->publish_model(model); }
+  Status order(const std::string& node, const std::optional<Away>& away) override {
+    return coordinator_->order(node, away);
+  }
   bool wind_down(bool wanted) override { return coordinator_->wind_down(wanted); }
   void retire() override { coordinator_->retire(); }
   Next next() const override { return coordinator_->next(); }

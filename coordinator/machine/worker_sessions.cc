@@ -14,6 +14,7 @@
 #include "coordinator/pipelines/pipelines.h"
 #include "coordinator/proof/ledger_service.h"
 #include "proto/address.h"
+#include "proto/away.h"
 #include "proto/frame.h"
 #include "proto/roster.h"
 
@@ -217,6 +218,24 @@ void WorkerSessions::publish_roster(Bytes roster) {
     if (known != nullptr && known->state != Node::State::kLost) links.push_back(known->link);
   }
   for (const LinkId link : links) send_roster(link);
+}
+
+Status WorkerSessions::order(const std::string& name, const std::optional<Away>& away) {
+  const Node* node = registry_.find(name);
+  if (node == nullptr || node->state == Node::State::kLost) {
+    return Error{ErrorCode::kNotFound,
+                 "no worker named " + name + " is connected; hearth status lists the workers"};
+  }
+  if (node->status.protocol < kProtocolOrders) {
+    return Error{ErrorCode::kVersion,
+                 "the program of " + name +
+                     " is too old to take orders; update it, or run hearth pause there"};
+  }
+  CoordinatorMessage message;
+  auto& order = *message.mutable_host_order();
+  if (away) write_away(*away, *order.mutable_away());
+  send(node->link, message);
+  return ok_status();
 }
 
 void WorkerSessions::send_roster(LinkId link) {

@@ -36,6 +36,8 @@ class WorkerSessions final : public TransportEvents, MachineParts {
   bool has_other_workers() const;
   // Tells every worker, now and when it registers.
   void publish_roster(Bytes roster);
+  // Coordinator::order().
+  Status order(const std::string& name, const std::optional<Away>& away);
 
   void on_link_open(LinkId link, bool incoming) override;
   void on_frame(LinkId link, Frame frame) override;

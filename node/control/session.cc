@@ -177,6 +177,7 @@ void ControlSession::on_frame(LinkId link, Frame frame) {
     case CoordinatorMessage::kRoster: return on_roster(message.roster());
     case CoordinatorMessage::kHold: return on_hold(message.hold());
     case CoordinatorMessage::kCheckpointOffer: return on_checkpoint(message.checkpoint_offer());
+    case CoordinatorMessage::kHostOrder: return on_order(message.host_order());
     case CoordinatorMessage::kCountersign:
     case CoordinatorMessage::kSealOrder:
     case CoordinatorMessage::kOpenOrder:
@@ -242,6 +243,11 @@ void ControlSession::on_checkpoint(const control::v1::CheckpointOffer& offer) {
     *message.mutable_cosigned() = answer;
     send(message);
   });
+}
+
+void ControlSession::on_order(const control::v1::HostOrder& order) {
+  if (!options_.take_order) return;
+  options_.take_order(away_of(order));
 }
 
 void ControlSession::on_refused(const control::v1::Refused& refused) {

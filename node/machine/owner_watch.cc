@@ -50,7 +50,11 @@ std::optional<Away> OwnerWatch::look() {
     next_signs_ = now + kSignsEvery;
     look_around();
   }
-  return availability_.judge(now, order_, signs_);
+  std::optional<Away> own = availability_.judge(now, order_, signs_);
+  std::optional<Away> admins = admin_.judge(now, admin_order_, signs_);
+  if (!admins || (own && (!own->drain || admins->drain))) return own;
+  admins->why = "an admin of the cluster";
+  return admins;
 }
 
 void OwnerWatch::look_at_order() {

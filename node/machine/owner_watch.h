@@ -30,6 +30,9 @@ class OwnerWatch {
   // Nothing: the machine is the swarm's. Called often, it checks the order ten times a second and
   // everything else once a second. An order that cannot be read counts as a pause.
   std::optional<Away> look();
+  // What an admin of the cluster wants, beside the owner. Of two orders the one that takes the
+  // machine away sooner counts; a new one replaces the admin's one before.
+  void set_admin_order(const std::optional<OwnerOrder>& order) { admin_order_ = order; }
   // Whether the order, as look() last read it, is a drain.
   bool drains() const { return order_ && order_->drain; }
 
@@ -40,11 +43,13 @@ class OwnerWatch {
   const OwnerWatchOptions options_;
   const Clock& clock_;
   Availability availability_;
+  Availability admin_{Triggers{false, false, 0, {}}};  // by the admin's order alone
   std::unique_ptr<GameWatch> games_;
   TimePoint next_order_{};
   TimePoint next_signs_{};
   std::optional<std::pair<std::int64_t, std::uint64_t>> seen_;  // when written, and which file
   std::optional<OwnerOrder> order_;
+  std::optional<OwnerOrder> admin_order_;
   Signs signs_;
 };
 

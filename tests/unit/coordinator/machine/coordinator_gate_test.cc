@@ -28,6 +28,9 @@ struct FakeCoordinator final : Coordinator {
   }
   void publish_roster(Bytes /*roster*/) override {}
   void publish_model(const Hash256& /*model*/) override {}
+  Status order(const std::string& /*node*/, const std::optional<Away>& /*away*/) override {
+    return ok_status();
+  }
   bool wind_down(bool /*wanted*/) override { return true; }
   void retire() override {}
   Next next() const override { return {}; }

@@ -32,6 +32,7 @@ struct World {
   std::map<std::uint64_t, Submission> running;
   std::vector<std::uint64_t> cancelled;
   std::vector<std::string> rosters;
+  std::vector<std::string> ordered;  // nodes
 };
 
 class OneModel final : public Coordinator {
@@ -76,6 +77,10 @@ class OneModel final : public Coordinator {
   }
   void publish_roster(Bytes roster) override { world_.rosters.emplace_back(as_text(roster)); }
   void publish_model(const Hash256& /*model*/) override {}
+  Status order(const std::string& node, const std::optional<Away>& /*away*/) override {
+    world_.ordered.push_back(node);
+    return ok_status();
+  }
   bool wind_down(bool wanted) override {
     world_.winds_down = wanted;
     return wanted && world_.running.empty() && world_.settled;
@@ -354,6 +359,8 @@ TEST_F(ModelSwitchTest, TheNextCoordinatorGoesOnWhereTheLastOneWas) {
   come_up();
   tick(seconds(5));
   models.publish_roster(Bytes(as_bytes("roster").begin(), as_bytes("roster").end()));
+  EXPECT_TRUE(models.order("desk", std::nullopt).ok());
+  EXPECT_EQ(world.ordered, (std::vector<std::string>{"desk"}));
   const auto client = ask(1);
   tick();
   EXPECT_EQ(world.rosters, (std::vector<std::string>{"roster", "roster"}));

@@ -78,5 +78,29 @@ TEST_F(WorkerSessionsTest, WhoIsRemovedFromTheRosterIsNotShownAsLost) {
   EXPECT_EQ(swarm.machine->status().nodes.size(), 1u);
 }
 
+TEST_F(WorkerSessionsTest, AnAdminsOrderReachesTheWorkerThatItNames) {
+  register_worker("a", 0);
+  EXPECT_TRUE(swarm.machine->order("a", Away{true, 70, ""}).ok());
+  ASSERT_TRUE(last_told("a").has_host_order());
+  EXPECT_TRUE(last_told("a").host_order().away().drain());
+  EXPECT_EQ(last_told("a").host_order().away().until(), 70);
+  EXPECT_TRUE(swarm.machine->order("a", std::nullopt).ok());
+  EXPECT_FALSE(last_told("a").host_order().has_away());
+  EXPECT_EQ(swarm.machine->order("b", std::nullopt).error().code, ErrorCode::kNotFound);
+  swarm.control.lose(swarm.sessions["a"]);
+  EXPECT_EQ(swarm.machine->order("a", std::nullopt).error().code, ErrorCode::kNotFound);
+}
+
+// It would end its session over a message of an unknown kind.
+TEST_F(WorkerSessionsTest, AnOlderWorkerIsGivenNoOrder) {
+  WorkerMessage message;
+  *message.mutable_register_() = testing::worker("old");
+  message.mutable_register_()->set_protocol_version(kProtocolOrders - 1);
+  swarm.sessions["old"] = swarm.control.incoming();
+  swarm.say(swarm.sessions["old"], message);
+  EXPECT_EQ(swarm.machine->order("old", Away{}).error().code, ErrorCode::kVersion);
+  EXPECT_FALSE(last_told("old").has_host_order());
+}
+
 }  // namespace
 }  // namespace hearth::coordinator

@@ -373,6 +373,15 @@ TEST_F(ControlSessionTest, HandsOnRosters) {
   EXPECT_TRUE(said().has_register_()) << "there is nothing to say to them";
 }
 
+TEST_F(ControlSessionTest, HandsOnAnAdminsOrders) {
+  std::vector<std::optional<Away>> taken;
+  options.take_order = [&](const std::optional<Away>& away) { taken.push_back(away); };
+  begin();
+  tell([](auto& m) { m.mutable_host_order()->mutable_away()->set_until(-5); });
+  tell([](auto& m) { m.mutable_host_order(); });
+  EXPECT_EQ(taken, (std::vector<std::optional<Away>>{Away{}, std::nullopt}));
+}
+
 TEST_F(ControlSessionTest, ShowsTheRosterThatItHoldsAgainstAnOlderOne) {
   begin();
   for (const char byte : {'n', 'e', 'w'}) orders.held.push_back(static_cast<std::byte>(byte));

@@ -63,6 +63,28 @@ TEST_F(OwnerWatchTest, AnOrderThatCannotBeReadIsAPause) {
   EXPECT_EQ(why(milliseconds(100)), "");
 }
 
+TEST_F(OwnerWatchTest, AnAdminsOrderHoldsBesideTheOwners) {
+  constexpr const char* kAdmin = "an admin of the cluster";
+  begin();
+  owner->set_admin_order(OwnerOrder{true, 0});
+  EXPECT_EQ(why(), kAdmin);
+  EXPECT_TRUE(owner->look()->drain);
+  EXPECT_FALSE(owner->drains()) << "the process stays, so that the admin can call it back";
+  ASSERT_TRUE(write_pause_file(folder.path(), {true, 0}).ok());
+  EXPECT_EQ(why(milliseconds(100)), "hearth drain");
+  owner->set_admin_order(OwnerOrder{false, 0});
+  EXPECT_EQ(why(), kAdmin) << "a pause is sooner than a drain";
+  ASSERT_TRUE(write_pause_file(folder.path(), {}).ok());
+  EXPECT_EQ(why(milliseconds(100)), "hearth pause");
+  owner->set_admin_order(std::nullopt);
+  EXPECT_EQ(why(), "hearth pause") << "an admin ends no order of the owner's";
+  ASSERT_TRUE(*remove_pause_file(folder.path()));
+  EXPECT_EQ(why(milliseconds(100)), "");
+  owner->set_admin_order(OwnerOrder{false, clock.unix_seconds() + 5});
+  EXPECT_EQ(why(), kAdmin);
+  EXPECT_EQ(why(seconds(5)), "") << "it ends by itself";
+}
+
 TEST_F(OwnerWatchTest, NoticesTheBatteryAndOthersOnTheCard) {
   std::uint64_t foreign = 0;
   options.card = [&] {
