@@ -11,6 +11,7 @@
 #include "cli/terminal/exit_codes.h"
 #include "cli/terminal/table.h"
 #include "coordinator/membership/credentials.h"
+#include "coordinator/membership/members.h"
 #include "coordinator/store/store.h"
 
 namespace hearth::cli {
@@ -19,15 +20,6 @@ namespace {
 using coordinator::Store;
 using coordinator::WaitingNode;
 using OrderedJson = nlohmann::ordered_json;
-
-// Those that still ask.
-Result<std::vector<WaitingNode>> waiting_of(Store& store) {
-  TRY(std::vector<WaitingNode> all, store.waiting());
-  const std::int64_t now = SystemClock().unix_seconds();
-  std::erase_if(
-      all, [now](const WaitingNode& node) { return now - node.seen > limits::kWaitingSeconds; });
-  return all;
-}
 
 int list(const std::vector<WaitingNode>& all, bool json) {
   if (json) {
@@ -73,19 +65,17 @@ Result<WaitingNode> find(std::vector<WaitingNode> fit, const std::string& wanted
 Status let_in(const ApproveOptions& options, Store& store, const WaitingNode& node) {
   TRY_VOID(check_name_is_free(options.data_dir, node.name));
   TRY(const Role role, parse_role(options.role));
-  if (!options.owner.empty()) TRY_VOID(coordinator::check_owner_name(options.owner));
-  REQUIRE(!options.newcomer || role == Role::kWorker, "only a worker can be a newcomer");
-  const std::int64_t now = SystemClock().unix_seconds();
-  return store.admit(
-      {{node.key, node.name, role, now, false, options.owner, options.newcomer}, "", {}});
+  return coordinator::approve(store, node, {role, options.owner, options.newcomer},
+                              SystemClock().unix_seconds());
 }
 
 }  // namespace
 
 Result<int> run_approve(const ApproveOptions& options) {
   TRY(const auto store, open_cluster_store(options.data_dir));
-  TRY_VOID(coordinator::open_door(*store, SystemClock().unix_seconds()));
-  TRY(const auto all, waiting_of(*store));
+  const std::int64_t now = SystemClock().unix_seconds();
+  TRY_VOID(coordinator::open_door(*store, now));
+  TRY(const auto all, coordinator::nodes_that_ask(*store, now));
   if (options.node.empty()) return list(all, options.json);
   TRY(const auto node, find(all, options.node));
   TRY_VOID(let_in(options, *store, node));

@@ -17,6 +17,7 @@
 #include "cli/process/paths.h"
 #include "cli/terminal/exit_codes.h"
 #include "cli/terminal/table.h"
+#include "coordinator/membership/members.h"
 #include "coordinator/membership/set_back.h"
 #include "coordinator/store/store.h"
 #include "proto/roster.h"
@@ -70,15 +71,7 @@ Result<std::vector<NodeRecord>> stored_nodes(const std::string& folder) {
 
 Result<PublicKey> revoke(const NodesOptions& options) {
   TRY(const auto store, open_cluster_store(options.data_dir));
-  TRY(const auto nodes, store->nodes());
-  for (const NodeRecord& node : nodes) {
-    if (node.revoked || node.name != options.name) continue;
-    TRY_VOID(store->revoke_node(node.key));
-    return node.key;
-  }
-  return Error{ErrorCode::kNotFound, "no member is named " + options.name +
-                                         "; hearth nodes lists the members (local workers of this "
-                                         "machine belong to hearth serve)"};
+  return coordinator::remove_member(*store, options.name);
 }
 
 Result<coordinator::Restored> restore(const NodesOptions& options) {

@@ -256,6 +256,7 @@ class Server {
     http.joinable = cluster_.has_value();
     if (cluster_) http.cluster = cluster_->name;
     if (cluster_) http.members = member_links();
+    let_admins_manage(http);
     http.ledger = receipts_.get();
     pay_by_credits(http);
     std::vector<ServedModel> served;
@@ -544,6 +545,18 @@ class Server {
       return coordinator::http::Member{key, entry->name, entry->role};
     };
     return links;
+  }
+
+  void let_admins_manage(coordinator::http::HttpOptions& http) {
+    if (cluster_) {
+      http.join = coordinator::http::JoinPoint{
+          identity_->roster->book(), Address{cluster_->host, cluster_->control_port}.text()};
+    }
+    http.order = [this, post = loop_.poster()](
+                     const std::string& node, const std::optional<Away>& away,
+                     const std::function<void(const Status& done)>& done) {
+      post([this, node, away, done] { done(coordinator_->order(node, away)); });
+    };
   }
 
   void pay_by_credits(coordinator::http::HttpOptions& http) {

@@ -36,6 +36,7 @@ import swarm
 
 AXE = pathlib.Path(importlib.util.find_spec("axe_playwright_python").submodule_search_locations[0],
                    "axe.min.js").read_text()
+VIEWS = ("chat", "swarm", "keys", "connect")
 WIDE, NARROW = (1280, 900), (360, 740)
 # Where the pictures of the documents are written, when they are made anew.
 PICTURES = os.environ.get("HEARTH_PICTURES", "")
@@ -237,7 +238,7 @@ class Pages(unittest.TestCase):
         for dark in (False, True):
             for size in (WIDE, NARROW, (3840, 2160)):
                 b.shape(size, dark)
-                for name in ("chat", "swarm", "connect"):
+                for name in VIEWS:
                     b.view(name)
                     self.assertEqual(b.axe(), [], (name, size, dark))
                     wide = b.driver.execute_script("return document.documentElement.scrollWidth")
@@ -259,7 +260,7 @@ class Pages(unittest.TestCase):
 
     def picture(self, dark):
         b = self.browser
-        for name in ("chat", "swarm", "connect"):
+        for name in VIEWS:
             b.view(name)
             if name == "chat":
                 b.find(".shelf li button")[0].click()
@@ -379,7 +380,9 @@ class Pages(unittest.TestCase):
                 ['read', '/api/v1/state', {}], ['models', '/v1/models', {}],
                 ['post', '/v1/chat/completions', {method: 'POST', body, headers: {'Content-Type': 'application/json'}}],
                 ['simple', '/v1/chat/completions', {method: 'POST', body, headers: {'Content-Type': 'text/plain'}}],
-                ['delete', '/v1/requests', {method: 'DELETE'}]]) {
+                ['delete', '/v1/requests', {method: 'DELETE'}],
+                ['token', '/api/v1/tokens', {method: 'POST', body: '{}', headers: {'Content-Type': 'text/plain'}}],
+                ['revoke', '/api/v1/keys/0123456789abcdef', {method: 'DELETE'}]]) {
                 try { const r = await fetch(api + path, options); out[name] = r.status + await r.text(); }
                 catch (error) { out[name] = 'refused'; }
               }
@@ -393,7 +396,7 @@ class Pages(unittest.TestCase):
               try { out.frame = frame.contentDocument ? 'readable' : 'closed'; } catch { out.frame = 'closed'; }
               done(out);
             })();""", self.swarm.api)
-        for name in ("read", "models", "post", "simple", "delete"):
+        for name in ("read", "models", "post", "simple", "delete", "token", "revoke"):
             self.assertTrue(got[name] == "refused" or got[name].startswith("403"), (name, got[name]))
         self.assertNotIn("hearth", got["read"] + got["models"])
         self.assertEqual(got["frame"], "closed")
@@ -448,6 +451,136 @@ class Login(unittest.TestCase):
                 swarm.wait_until(lambda: "Machines" in b.text(), "the swarm")
                 b.open(url)
                 b.see("#prompt")
+
+
+class Manage(cluster.Cluster):
+    """What an admin does in the browser; each button's outcome is looked up with the verbs."""
+
+    def setUp(self):
+        super().setUp()
+        self.init()
+        self.key = self.good(self.home, "key", "create", "host", "--admin")
+        self.swarm = swarm.Swarm(1, data_dir=self.home)
+        self.addCleanup(self.swarm.stop)
+        self.browser = Browser()
+        self.addCleanup(self.browser.close)
+
+    def open(self, view):
+        """Also on this machine a key is asked for; until then nothing can be managed."""
+        b = self.browser
+        b.open(self.swarm.api)
+        b.view(view)
+        b.see("details.panel summary").click()
+        self.assertEqual(b.axe(), [])
+        b.see("#key").send_keys(self.key, Keys.ENTER)
+
+    def clean(self):
+        for dark in (False, True):
+            for size in (WIDE, NARROW):
+                self.browser.shape(size, dark)
+                self.assertEqual(self.browser.axe(), [], (size, dark))
+                wide = self.browser.driver.execute_script("return document.documentElement.scrollWidth")
+                self.assertLessEqual(wide, size[0])
+        self.browser.shape(WIDE)
+
+    def see_text(self, text, selector="#main"):
+        swarm.wait_until(lambda: text in self.browser.text(selector), text)
+
+    def see_no_dialog(self):
+        swarm.wait_until(lambda: not self.browser.find("dialog"), "the end of the dialog")
+
+    def node(self):
+        return self.swarm.state()["nodes"][0]
+
+    def test_a_machine_joins_and_is_removed(self):
+        b = self.browser
+        self.open("swarm")
+        b.press("Add a machine: make a join token")
+        self.assertEqual(b.axe(), [])
+        b.press("Make the token", "dialog")
+        words = b.see("dialog pre").text.split()
+        self.assertEqual(words[:2], ["hearth", "join"])
+        b.press("Done", "dialog")
+        self.good(self.folder("attic"), "join", words[2], "--no-worker", "--name", "attic")
+        self.see_text("attic")
+        self.clean()
+        self.assertIn("attic", self.names())
+        b.see('button[aria-label="Remove attic"]').click()
+        b.press("Remove", "dialog")
+        self.see_no_dialog()
+        swarm.wait_until(lambda: "attic" not in self.names(), "the roster without it")
+        swarm.wait_until(lambda: "attic" not in b.text("table"), "the page without it")
+        self.assertEqual(b.faults(), [])
+
+    def test_a_machine_that_asks_is_let_in(self):
+        b = self.browser
+        self.open("swarm")
+        b.press("Let machines ask for 10 minutes")
+        self.see_text("None asks now")
+        address = self.swarm.info["control"]
+        process, log = self.start(self.folder("attic"), "join", address, "--name", "attic", "--yes",
+                                  "--no-worker")
+        b.see('button[aria-label="Let attic in"]').click()
+        shown = b.see("dialog .words").text
+        self.assertIn(shown, log.read_text(errors="replace"), "both sides show the same words")
+        b.see("#owner").send_keys("ann")
+        b.press("The words are the same: let it in", "dialog")
+        self.see_no_dialog()
+        self.assertEqual(process.wait(swarm.PATIENCE_S), 0, log.read_text(errors="replace"))
+        self.see_text("ann", "table")
+        self.assertEqual(b.faults(), [])
+
+    def test_a_worker_is_paused_and_resumed(self):
+        b = self.browser
+        self.open("swarm")
+        name = self.node()["name"]
+        b.see(f'button[aria-label="Pause {name}"]').click()
+        self.assertEqual(b.axe(), [])
+        Select(b.see("#how")).select_by_value("pause")
+        Select(b.see("#hours")).select_by_value("1")
+        b.press("Pause", "dialog")
+        self.see_no_dialog()
+        self.see_text("an admin of the cluster", "table")
+        away = self.node()["away"]
+        self.assertEqual((away["drain"], away["why"]), (False, "an admin of the cluster"))
+        self.assertTrue(away["until"])
+        self.assertFalse(self.swarm.state()["ready"])
+        b.see(f'button[aria-label="Resume {name}"]').click()
+        swarm.wait_until(lambda: self.swarm.state()["ready"], "the worker's return")
+        self.assertNotIn("away", self.node())
+        self.assertEqual(b.faults(), [])
+
+    def test_keys_are_made_shown_once_and_revoked(self):
+        b = self.browser
+        self.open("keys")
+        b.press("Create a key")
+        b.see("#name").send_keys("laptop <b>")
+        rate = b.see("#rate")
+        rate.clear()
+        rate.send_keys("600")
+        b.press("Create the key", "dialog")
+        made = b.see("dialog pre").text
+        b.press("Done", "dialog")
+        self.see_text("laptop <b>", "table")
+        self.assertIn("600 requests a minute", b.text("table"))
+        self.assertNotIn(made.split(".")[2], b.driver.page_source)
+        self.clean()
+        models = lambda: swarm.http("GET", self.swarm.api + "/v1/models",
+                                    headers={"Authorization": "Bearer " + made})[0]
+        self.assertEqual(models(), 200)
+        b.see('button[aria-label="Revoke laptop <b>"]').click()
+        b.press("Revoke", "dialog")
+        self.see_no_dialog()
+        self.assertEqual(models(), 401)
+        swarm.wait_until(lambda: "laptop" not in b.text("table"), "the list without it")
+        # What this browser stores, and that it goes.
+        self.see_text("in this tab only")
+        b.press("Clear everything…")
+        b.press("Clear everything", "dialog")
+        self.see_no_dialog()
+        self.see_text("Only an admin key")
+        self.assertEqual(b.driver.execute_script("return sessionStorage.length + localStorage.length"), 0)
+        self.assertEqual(b.faults(), [])
 
 
 if __name__ == "__main__":

@@ -25,6 +25,11 @@ std::string_view bearer_token(std::string_view value) {
   return value.substr(begin, value.find_last_not_of(" \t") + 1 - begin);
 }
 
+// Of API keys: those of members are in check_member().
+bool asks_admin(Access access) {
+  return access == Access::kAdmin || access == Access::kManage || access == Access::kState;
+}
+
 }  // namespace
 
 std::string member_owner(const PublicKey& key) { return std::string(kMemberOwner) + key.hex(); }
@@ -97,7 +102,8 @@ Authorization::Verdict Authorization::check_member(const Member& member, Access 
   const bool admin = member.role == Role::kAdmin;
   const std::string who = std::string(role_name(member.role)) + " " + member.name;
   if (access == Access::kOwner) return {owner_needed(who + " is not the server's owner")};
-  if (access == Access::kAdmin && !admin) return {admin_needed(who + " is no admin")};
+  const bool needs_admin = access == Access::kAdmin || access == Access::kManage;
+  if (needs_admin && !admin) return {admin_needed(who + " is no admin")};
   if (access == Access::kState && member.role == Role::kClient) {
     return {admin_needed(who + " may only send prompts")};
   }
@@ -117,6 +123,7 @@ Authorization::Verdict Authorization::check(const RequestHead& head, Access acce
   // some key send a placeholder, which is ignored; anything that contains a key of ours is checked.
   const bool open = (!store_ || open_) && !head.forwarded && member == nullptr;
   if (open && (!store_ || (head.authorizations <= 1 && !has_key(head.authorization)))) {
+    if (access == Access::kManage) return {admin_needed("no admin key")};
     if (access != Access::kOwner) return {};
     return {owner_needed("no key of the server's owner")};
   }
@@ -147,7 +154,7 @@ Authorization::Verdict Authorization::check(const RequestHead& head, Access acce
   if (access == Access::kOwner && key->id != owner_key_) {
     return {owner_needed("key " + key->id + " is not the key in the server's admin.key")};
   }
-  if ((access == Access::kAdmin || access == Access::kState) && !key->admin) {
+  if (asks_admin(access) && !key->admin) {
     return {admin_needed("key " + key->id + " is not an admin key")};
   }
   Verdict verdict;

@@ -17,15 +17,16 @@
 
 namespace hearth::coordinator::http {
 
-// The key that a route needs; docs/security.md has the table. Without a store every route but those
-// of the owner is open.
+// The key that a route needs; docs/security.md has the table. Without a store every route is open
+// but those of kManage and kOwner.
 enum class Access : std::uint8_t {
-  kPage,   // none: the web pages, which hold nothing of a cluster
-  kLocal,  // none from this machine, any key from others: liveness
-  kKey,    // any key
-  kModel,  // a key whose models include a served one
-  kState,  // an admin key, or a member that computes
-  kAdmin,  // an admin key
+  kPage,    // none: the web pages, which hold nothing of a cluster
+  kLocal,   // none from this machine, any key from others: liveness
+  kKey,     // any key
+  kModel,   // a key whose models include a served one
+  kState,   // an admin key, or a member that computes
+  kAdmin,   // an admin key
+  kManage,  // the same, even where no key is asked for: members, join tokens and API keys
   kOwner,  // the one key in the file admin.key of the server's own folder, even where none is asked
 };
 

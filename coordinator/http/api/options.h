@@ -25,6 +25,8 @@
 #include "model/chat_template.h"
 #include "model/spec.h"
 #include "model/text/tokenizer.h"
+#include "proto/away.h"
+#include "proto/roster.h"
 
 struct ssl_st;
 
@@ -110,6 +112,12 @@ struct MemberLinks {
   std::function<std::optional<Member>(const PublicKey& key)> find;  // nothing: it is no member now
 };
 
+// Where machines join the cluster. Any thread.
+struct JoinPoint {
+  std::shared_ptr<const RosterBook> roster;
+  std::string address;  // of the control port, "host:port"
+};
+
 struct HttpOptions {
   std::string host = "127.0.0.1";  // an address; beyond loopback only with a store
   std::vector<std::string> names;  // of this machine, allowed in Host headers
@@ -136,8 +144,13 @@ struct HttpOptions {
   std::optional<MemberLinks> members;  // nothing: no socket is adopted
   std::uint16_t port = 0;              // 0: any free one
   std::string version;
-  std::string cluster;             // its name, where other machines know of one
-  bool joinable = false;           // other machines may join the cluster (hearth init)
+  std::string cluster;            // its name, where other machines know of one
+  bool joinable = false;          // other machines may join the cluster (hearth init)
+  std::optional<JoinPoint> join;  // with `joinable`, of a server with a store
+  // Coordinator::order(), from any thread; `done` on any thread. Null: workers take no orders.
+  std::function<void(const std::string& node, const std::optional<Away>& order,
+                     std::function<void(const Status&)> done)>
+      order;
   std::uint32_t pool_threads = 2;  // at least 2: one never runs slow tasks
   HttpTimeouts timeouts;
   bool drafts = true;  // tokens may be drafted, unless a request says no

@@ -55,6 +55,15 @@ constexpr std::array kRoutes = {
     Row{"GET", "/metrics", handle_metrics, Access::kAdmin, true},
     Row{"GET", "/api/v1/state", handle_state, Access::kState},
     Row{"POST", "/api/v1/grants", handle_grant, Access::kOwner},
+    Row{"GET", "/api/v1/members", handle_members, Access::kManage},
+    Row{"POST", "/api/v1/members/approve", handle_approve, Access::kManage},
+    Row{"POST", "/api/v1/members/open", handle_open_door, Access::kManage},
+    Row{"DELETE", "/api/v1/members/", handle_remove_member, Access::kManage},
+    Row{"POST", "/api/v1/tokens", handle_create_token, Access::kManage},
+    Row{"POST", "/api/v1/orders", handle_order, Access::kManage},
+    Row{"GET", "/api/v1/keys", handle_keys, Access::kManage},
+    Row{"POST", "/api/v1/keys", handle_create_key, Access::kManage},
+    Row{"DELETE", "/api/v1/keys/", handle_revoke_key, Access::kManage},
 };
 
 bool matches(std::string_view row, std::string_view path) {
@@ -78,6 +87,25 @@ std::string meant_path(std::string_view path) {
   return known && out != path ? out : std::string();
 }
 
+// 405 with the methods that the path has; `first`: its first row.
+RouteMatch other_method(const Row& first, std::string_view path) {
+  std::string methods;
+  std::string allowed;
+  for (const Row& row : kRoutes) {
+    if (row.path != first.path) continue;
+    methods += methods.empty() ? "" : " and ";
+    methods += row.method;
+    allowed += row.method;
+    allowed += row.method == "GET" ? ", HEAD, " : ", ";
+  }
+  HttpResponse refusal =
+      error_response(ApiError::of(405, fmt::format("{} supports the method {} only", path, methods),
+                                  "method_not_allowed"),
+                     first.dialect);
+  refusal.headers.emplace_back("Allow", allowed + "OPTIONS");
+  return {nullptr, std::move(refusal), Access::kKey, false, first.dialect};
+}
+
 // Of a path that no row has: its client expects an error of its own dialect all the same.
 Dialect guessed_dialect(std::string_view path) {
   if (path.starts_with("/api/") && !path.starts_with("/api/v1")) return Dialect::kOllama;
@@ -88,19 +116,15 @@ Dialect guessed_dialect(std::string_view path) {
 
 RouteMatch find_route(std::string_view method, std::string_view path) {
   const std::string_view wanted = method == "HEAD" ? "GET" : method;
+  const Row* other = nullptr;
   for (const Row& row : kRoutes) {
     if (!matches(row.path, path)) continue;
     if (row.method == wanted) {
       return {row.handler, std::nullopt, row.access, row.probe, row.dialect};
     }
-    HttpResponse refusal = error_response(
-        ApiError::of(405, fmt::format("{} supports the method {} only", path, row.method),
-                     "method_not_allowed"),
-        row.dialect);
-    const char* head = row.method == "GET" ? ", HEAD" : "";
-    refusal.headers.emplace_back("Allow", fmt::format("{}{}, OPTIONS", row.method, head));
-    return {nullptr, std::move(refusal), Access::kKey, false, row.dialect};
+    if (other == nullptr) other = &row;
   }
+  if (other != nullptr) return other_method(*other, path);
   const Dialect dialect = guessed_dialect(path);
   std::string message = "unknown path: " + valid_utf8(path.substr(0, 256));
   if (const std::string meant = meant_path(path); !meant.empty()) {

@@ -76,6 +76,17 @@ void handle_state(Call call);
 void handle_page(Call call);
 // routes/credits.cc
 void handle_grant(Call call);
+// routes/members.cc: who belongs to the cluster, who asks to, and what an admin does with them
+void handle_members(Call call);
+void handle_approve(Call call);
+void handle_open_door(Call call);
+void handle_remove_member(Call call);
+void handle_create_token(Call call);
+void handle_order(Call call);
+// routes/keys.cc: the API's keys
+void handle_keys(Call call);
+void handle_create_key(Call call);
+void handle_revoke_key(Call call);
 
 struct RouteMatch {
   Handler handler = nullptr;            // null: `refusal` says why

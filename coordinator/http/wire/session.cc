@@ -434,8 +434,8 @@ void Session::on_head() {
   if (verdict.unauthenticated()) return refuse(*verdict.refusal, check.close);
   if (check.error) return refuse(*check.error, check.close);
   if (head.method == "OPTIONS") return answer_options(head);
-  const bool administers = match.access == Access::kAdmin || match.access == Access::kOwner ||
-                           match.access == Access::kState;
+  const bool administers = match.access == Access::kAdmin || match.access == Access::kManage ||
+                           match.access == Access::kOwner || match.access == Access::kState;
   if (probes_only_ && !match.probe && !administers) {
     return refuse(too_many_connections(), true);
   }

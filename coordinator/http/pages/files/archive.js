@@ -54,3 +54,8 @@ export async function remove(id) {
   memory.delete(id);
   await run('readwrite', table => table.delete(id));
 }
+
+export async function clear() {
+  memory.clear();
+  await run('readwrite', table => table.clear());
+}

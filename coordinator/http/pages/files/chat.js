@@ -1,5 +1,5 @@
 // Chat: conversations with the model, kept in this browser.
-import {h, replace, append, announce, copyButton, command, notice} from '/pages/dom.js';
+import {h, replace, append, announce, copyButton, command, notice, showDialog} from '/pages/dom.js';
 import {answer, ConnectionLost} from '/pages/api.js';
 import {server} from '/pages/app.js';
 import {bytes, rate, seconds, when} from '/pages/format.js';
@@ -8,7 +8,7 @@ import * as archive from '/pages/archive.js';
 import * as talk from '/pages/conversation.js';
 
 const kFileBytes = 1 << 20;
-const kSettings = 'hearth.settings';
+export const kSettings = 'hearth.settings';
 const kDefaults = {model: '', system: '', temperature: '', top_p: '', top_k: '', min_p: '', max_tokens: '', seed: '',
                    effort: '', verify: ''};
 const kNumbers = [  // field, label, hint, step
@@ -289,13 +289,6 @@ export function chatView(main) {
       h('div', {class: 'end'}, h('button', {type: 'button', class: 'main', onclick: () => dialog.close()}, 'Close')));
     showDialog(dialog);
   }
-  function showDialog(dialog) {
-    const before = document.activeElement;
-    dialog.addEventListener('close', () => { dialog.remove(); if (before?.isConnected) before.focus(); });
-    document.body.append(dialog);
-    dialog.showModal();
-  }
-
   function openSettings() {
     const number = ([name, label, text, stepSize]) => h('div', {class: 'field'}, h('label', {for: `set-${name}`}, label),
       h('input', {id: `set-${name}`, name, type: 'number', step: stepSize === '1' ? '1' : 'any', value: settings[name], 'aria-describedby': `set-${name}-hint`}),

@@ -3,7 +3,8 @@ import {h, replace, command, notice, announce} from '/pages/dom.js';
 import {key, setKey} from '/pages/api.js';
 import {server, lookNow} from '/pages/app.js';
 
-export function loginForm() {
+// `title`: why a key is asked for.
+export function loginForm(title = 'This server asks for an API key') {
   const field = h('input', {id: 'key', type: 'password', autocomplete: 'off', spellcheck: 'false',
                             placeholder: 'hk1…', 'aria-describedby': 'key-hint key-fault'});
   const remember = h('input', {type: 'checkbox', id: 'remember'});
@@ -23,7 +24,7 @@ export function loginForm() {
     }
   };
   return h('section', {class: 'panel', 'aria-labelledby': 'key-title'},
-    h('h1', {id: 'key-title'}, 'This server asks for an API key'),
+    h('h1', {id: 'key-title'}, title),
     h('form', {onsubmit: submit},
       h('div', {class: 'field'}, h('label', {for: 'key'}, 'API key'), field,
         h('p', {class: 'hint', id: 'key-hint'}, 'The owner of the server creates one with ', h('code', {}, 'hearth key create NAME'),

@@ -63,3 +63,83 @@ export function command(text, what = 'the command') {
 }
 
 export function notice(kind, ...children) { return h('div', {class: `notice ${kind}`}, ...children); }
+
+// A modal dialog; the focus returns to where it was, or to what was drawn in its place.
+export function showDialog(dialog) {
+  const before = document.activeElement;
+  dialog.addEventListener('close', () => {
+    dialog.remove();
+    const act = before?.dataset.act;
+    if (before?.isConnected) before.focus();
+    else if (act) [...document.querySelectorAll('[data-act]')].find(each => each.dataset.act === act)?.focus();
+  });
+  document.body.append(dialog);
+  dialog.showModal();
+}
+
+// A field of a form: a control that has an id, with its label and a hint.
+export function field(label, control, hint) {
+  if (hint) control.setAttribute('aria-describedby', `${control.id}-hint`);
+  return h('div', {class: 'field'}, h('label', {for: control.id}, label), control,
+    hint && h('p', {class: 'hint', id: `${control.id}-hint`}, hint));
+}
+
+export function select(id, options, chosen = options[0][0]) {
+  const out = h('select', {id, name: id}, options.map(([value, word]) => h('option', {value}, word)));
+  out.value = chosen;
+  return out;
+}
+
+export function checkbox(id, label) {
+  return h('div', {class: 'field'}, h('label', {class: 'check', for: id}, h('input', {type: 'checkbox', id, name: id}), label));
+}
+
+// A dialog that asks before something is done. `act`, with the form's elements, does it; what it
+// returns is shown in place of the form, or the dialog closes. An error is shown and the form stays.
+export function askFirst({title, content = [], label, kind = 'main', act}) {
+  const fault = h('p', {class: 'bad', role: 'alert'});
+  const go = h('button', {type: 'submit', class: kind}, label);
+  const submit = async event => {
+    event.preventDefault();
+    go.disabled = true;
+    fault.textContent = '';
+    try {
+      const result = await act(form.elements);
+      if (!result) { dialog.close(); return; }
+      replace(form, h('h2', {id: 'dialog-title'}, title), result,
+        h('div', {class: 'end'}, h('button', {type: 'button', class: 'main', onclick: () => dialog.close()}, 'Done')));
+      form.querySelector('.end button').focus();
+    } catch (error) {
+      fault.textContent = error.message;
+      go.disabled = false;
+    }
+  };
+  const form = h('form', {onsubmit: submit}, h('h2', {id: 'dialog-title'}, title), content, fault,
+    h('div', {class: 'end'}, h('button', {type: 'button', onclick: () => dialog.close()}, 'Cancel'), go));
+  const dialog = h('dialog', {'aria-labelledby': 'dialog-title'}, form);
+  showDialog(dialog);
+}
+
+// Draws anew when `signature` changes, and not while a button is pressed: a click on an element
+// that is replaced meanwhile is lost. Elements with the same `data-act` keep the focus.
+export function redrawer(place, make) {
+  let drawn = null;
+  let pressed = false;
+  let late = null;
+  const draw = (signature, ...values) => {
+    if (pressed) { late = [signature, ...values]; return; }
+    late = null;
+    if (signature === drawn) return;
+    drawn = signature;
+    const act = place.contains(document.activeElement) ? document.activeElement.dataset.act : null;
+    replace(place, make(...values));
+    if (act) [...place.querySelectorAll('[data-act]')].find(each => each.dataset.act === act)?.focus({preventScroll: true});
+  };
+  const release = () => setTimeout(() => { pressed = false; if (late) draw(...late); });
+  place.addEventListener('pointerdown', () => {
+    pressed = true;
+    addEventListener('pointerup', release, {once: true});
+    addEventListener('pointercancel', release, {once: true});
+  });
+  return draw;
+}

@@ -1,6 +1,8 @@
-// Swarm: the machines, what each holds and does, and what is missing. Only reads.
-import {h, replace, command, notice} from '/pages/dom.js';
+// Swarm: the machines, what each holds and does, and what is missing; for an admin, what to do with
+// them.
+import {h, command, notice, redrawer} from '/pages/dom.js';
 import {server} from '/pages/app.js';
+import {machineButtons, membersPart} from '/pages/members.js';
 import {bytes, count, layers, linkRate, rate, seconds} from '/pages/format.js';
 
 const kKinds = {serving: 'good', checking: 'good', paused: 'warn', lost: 'bad'};  // of states
@@ -87,7 +89,7 @@ function layerBar(node, total) {
   return bar;
 }
 
-function nodeRow(node, total) {
+function nodeRow(node, total, manages) {
   const [kind, word] = stateOf(node);
   const level = node.standing?.level;
   const cell = (label, ...content) => h('td', {'data-label': label}, ...content);
@@ -101,19 +103,21 @@ function nodeRow(node, total) {
     cell('Busy', `${Math.round(node.busy_ratio * 100)} %`),
     cell('Rows a second', rate(node.rows_per_second)),
     cell('Standing', level ?? '-'),
-    cell('Remarks', h('div', {}, remarks(node).map(text => h('div', {}, text)))));
+    cell('Remarks', h('div', {}, remarks(node).map(text => h('div', {}, text)))),
+    manages && cell('Actions', machineButtons(node) ?? '-'));
 }
 
-function machines(state) {
+function machines(state, manages) {
   if (state.nodes.length === 0) {
     return h('section', {class: 'panel'}, h('h2', {}, 'Machines'),
       h('p', {class: 'muted'}, 'No machine has joined. The first one may be this one: ', h('code', {}, 'hearth worker'), '.'));
   }
-  const names = ['Machine', 'State', 'Layers', 'Computes with', 'Weights', 'Busy', 'Rows a second', 'Standing', 'Remarks'];
+  const names = ['Machine', 'State', 'Layers', 'Computes with', 'Weights', 'Busy', 'Rows a second', 'Standing', 'Remarks',
+                 ...(manages ? ['Actions'] : [])];
   return h('section', {class: 'panel'}, h('h2', {}, 'Machines'),
     h('div', {class: 'scroll', tabindex: '0', role: 'region', 'aria-label': 'Machines'},
       h('table', {class: 'stacks'}, h('thead', {}, h('tr', {}, names.map(name => h('th', {scope: 'col'}, name)))),
-        h('tbody', {}, state.nodes.map(node => nodeRow(node, state.model.layers))))),
+        h('tbody', {}, state.nodes.map(node => nodeRow(node, state.model.layers, manages))))),
     copies(state));
 }
 
@@ -145,7 +149,8 @@ function audits(state) {
     state.credits && h('p', {class: 'hint'}, `Credit of this server's account: ${state.credits.balance.toLocaleString('en')}, of ${state.credits.in_circulation.toLocaleString('en')} in circulation.`));
 }
 
-function howToAdd(state) {
+function howToAdd(state, manages) {
+  if (manages) return null;
   return h('section', {class: 'panel'}, h('h2', {}, 'Add a machine'),
     state.joinable
       ? [h('p', {}, 'On this server, make a join token; on the other machine, paste it:'),
@@ -156,29 +161,34 @@ function howToAdd(state) {
       h('code', {}, 'hearth leave'), '; ', h('code', {}, 'hearth nodes rm NAME'), ' takes another one out.'));
 }
 
+function content(state, error, manages) {
+  if (!state) {
+    return [h('h1', {}, 'Swarm'), error ? notice('bad', error.message)
+      : notice('', 'This key may send prompts only. The state of the swarm needs an admin key: ', h('code', {}, 'hearth key create --admin NAME'), '.')];
+  }
+  return [h('h1', {}, state.cluster || 'Swarm'), error && notice('bad', error.message, ' What follows is what it last said.'),
+          missing(state), headline(state), pipelines(state), machines(state, manages), audits(state), howToAdd(state, manages)];
+}
+
 export function swarmView(main) {
   const inner = h('div', {class: 'inner'});
+  const now = h('div');
+  const members = h('div');
+  inner.append(now, members);
   main.append(inner);
   main.className = 'page';
-  let drawn = null;
+  let manages = false;
+  const redraw = redrawer(now, content);
   const draw = () => {
     const {state, error} = server;
-    const now = JSON.stringify([state, error?.message]);
-    if (now === drawn) return;
-    drawn = now;
-    const focused = document.activeElement?.className;
     const scrolled = main.scrollTop;
-    if (!state) {
-      replace(inner, h('h1', {}, 'Swarm'), error ? notice('bad', error.message)
-        : notice('', 'This key may send prompts only. The state of the swarm needs an admin key: ', h('code', {}, 'hearth key create --admin NAME'), '.'));
-      return;
-    }
-    replace(inner, h('h1', {}, state.cluster || 'Swarm'), error && notice('bad', error.message, ' What follows is what it last said.'),
-            missing(state), headline(state), pipelines(state), machines(state), audits(state), howToAdd(state));
+    const wasTable = document.activeElement?.className === 'scroll' && now.contains(document.activeElement);
+    redraw(JSON.stringify([state, error?.message, manages]), state, error, manages);
     main.scrollTop = scrolled;
-    if (focused === 'scroll') inner.querySelector('.scroll')?.focus({preventScroll: true});
+    if (wasTable) now.querySelector('.scroll')?.focus({preventScroll: true});
   };
   server.listeners.add(draw);
   draw();
-  return () => { server.listeners.delete(draw); };
+  const end = membersPart(members, admin => { if (admin !== manages) { manages = admin; draw(); } });
+  return () => { server.listeners.delete(draw); end(); };
 }

@@ -160,6 +160,7 @@ TEST_F(KeyedServerTest, AMemberMayDoWhatItsRoleMay) {
       EXPECT_TRUE(may(role, Access::kModel));
       EXPECT_EQ(may(role, Access::kState), role != Role::kClient);
       EXPECT_EQ(may(role, Access::kAdmin), role == Role::kAdmin);
+      EXPECT_EQ(may(role, Access::kManage), role == Role::kAdmin);
       EXPECT_FALSE(may(role, Access::kOwner));
     }
     const auto worker = ask(Role::kWorker, Access::kModel);
@@ -239,6 +240,15 @@ TEST_F(KeyedServerTest, WhoMayDoWhat) {
       {"GET", "/metrics", 200, {401, 403, 403, 200, 200}},
       {"GET", "/api/v1/state", 200, {401, 403, 403, 200, 200}},
       {"POST", "/api/v1/grants", 403, {401, 403, 403, 403, 200}},
+      {"GET", "/api/v1/members", 403, {401, 403, 403, 200, 200}},
+      {"POST", "/api/v1/members/open", 403, {401, 403, 403, 200, 200}},
+      {"POST", "/api/v1/members/approve", 403, {401, 403, 403, 200, 200}},
+      {"DELETE", "/api/v1/members/desk", 403, {401, 403, 403, 200, 200}},
+      {"POST", "/api/v1/tokens", 403, {401, 403, 403, 200, 200}},
+      {"POST", "/api/v1/orders", 403, {401, 403, 403, 200, 200}},
+      {"GET", "/api/v1/keys", 403, {401, 403, 403, 200, 200}},
+      {"POST", "/api/v1/keys", 403, {401, 403, 403, 200, 200}},
+      {"DELETE", "/api/v1/keys/0123456789abcdef", 403, {401, 403, 403, 200, 200}},
   };
   for (const Row& row : rows) {
     EXPECT_EQ(status(open, row.method, row.path, kNone), row.open) << row.path;
@@ -252,6 +262,7 @@ TEST_F(KeyedServerTest, WhoMayDoWhat) {
   }
   Authorization without(nullptr, clock_);
   EXPECT_EQ(status(without, "POST", "/api/v1/grants", kNone), 403U);
+  EXPECT_EQ(status(without, "POST", "/api/v1/keys", kNone), 403U);
   Authorization no_owner(store_, clock_);
   EXPECT_EQ(status(no_owner, "POST", "/api/v1/grants", kOwnerKey), 403U) << "no admin.key";
 }

@@ -97,6 +97,19 @@ TEST(RouterTest, EveryMethodOnEveryPath) {
   }
 }
 
+TEST(RouterTest, APathWithSeveralMethodsNamesAll) {
+  EXPECT_EQ(find_route("GET", "/api/v1/keys").handler, handle_keys);
+  EXPECT_EQ(find_route("POST", "/api/v1/keys").handler, handle_create_key);
+  const RouteMatch wrong = find_route("PUT", "/api/v1/keys");
+  ASSERT_TRUE(wrong.refusal);
+  EXPECT_EQ(wrong.refusal->headers, (HeaderFields{{"Allow", "GET, HEAD, POST, OPTIONS"}}));
+  EXPECT_NE(wrong.refusal->body.find("GET and POST only"), std::string::npos);
+  // A node may be named like a route.
+  EXPECT_EQ(find_route("DELETE", "/api/v1/members/open").handler, handle_remove_member);
+  EXPECT_EQ(find_route("POST", "/api/v1/members/open").handler, handle_open_door);
+  EXPECT_EQ(find_route("DELETE", "/api/v1/members/").handler, nullptr);
+}
+
 TEST(RouterTest, RefusalsHaveTheShapeOfTheirDialect) {
   const auto body = [](const char* method, const char* path) {
     return Json::parse(find_route(method, path).refusal->body);

@@ -1,0 +1,186 @@
+// The members of the cluster: who asks to join, who belongs, and how another machine joins. Only
+// for an admin key.
+import {h, announce, askFirst, checkbox, command, field, notice, redrawer, replace, select} from '/pages/dom.js';
+import {json, key, ApiError} from '/pages/api.js';
+import {count, when} from '/pages/format.js';
+import {server} from '/pages/app.js';
+import {loginForm} from '/pages/connect.js';
+
+const kEvery = 5000;  // milliseconds between two looks
+const kAdminOrder = 'an admin of the cluster';  // as a worker names an order of these pages
+
+const kRoles = [['worker', 'Worker: computes'], ['client', 'Client: sends prompts'], ['admin', 'Admin: manages the cluster']];
+const kHours = [['0', 'until someone resumes it'], ['1', 'for 1 hour'], ['4', 'for 4 hours'], ['24', 'for 24 hours'], ['168', 'for 7 days']];
+
+function order(node, word, seconds) {
+  return json('/api/v1/orders', {method: 'POST', body: {node, order: word, ...(seconds > 0 && {seconds})}});
+}
+
+// Of a machine that is connected: as its owner does with hearth pause, drain and resume.
+export function machineButtons(node) {
+  const resumes = node.away?.why === kAdminOrder;
+  const act = word => `${word} ${node.name}`;
+  if (node.state === 'lost' || node.away && !resumes) return null;
+  if (resumes) {
+    const resume = async event => {
+      event.target.disabled = true;
+      try {
+        await order(node.name, 'resume', 0);
+        announce(`${node.name} may serve again.`);
+      } catch (error) {
+        askFirst({title: `Resume ${node.name}`, content: notice('bad', error.message), label: 'Try again',
+                  act: () => order(node.name, 'resume', 0).then(() => null)});
+      }
+    };
+    return h('button', {type: 'button', class: 'small', 'data-act': act('resume'), 'aria-label': act('Resume'), onclick: resume}, 'Resume');
+  }
+  const pause = () => askFirst({
+    title: `Pause ${node.name}`,
+    content: [
+      h('p', {}, 'The machine gets no more work and frees its memory. Requests that run on it move to other machines where these have room.'),
+      field('How', select('how', [['drain', 'Drain: first let others take over, or let requests end'], ['pause', 'Pause: at once']])),
+      field('How long', select('hours', kHours), 'Its owner can pause it longer on the machine itself: hearth pause')],
+    label: 'Pause',
+    act: async form => {
+      await order(node.name, form.how.value, Number(form.hours.value) * 3600);
+      announce(`${node.name} was told to ${form.how.value}.`);
+    },
+  });
+  return h('button', {type: 'button', class: 'small', 'data-act': act('pause'), 'aria-label': act('Pause'), onclick: pause}, 'Pause…');
+}
+
+function approve(node, look) {
+  askFirst({
+    title: `Let ${node.name} in`,
+    content: [
+      h('p', {}, 'Compare: that machine must show the same three words.'),
+      h('p', {class: 'words'}, node.words),
+      h('p', {class: 'hint'}, `It asks from ${node.from}.`),
+      field('Role', select('role', kRoles)),
+      field('Owner', h('input', {id: 'owner', name: 'owner', autocomplete: 'off', maxlength: '128'}),
+        'Optional: machines of one owner do not audit each other'),
+      checkbox('newcomer', 'A newcomer: it checks the work of others before it may serve')],
+    label: 'The words are the same: let it in',
+    act: async form => {
+      await json('/api/v1/members/approve', {method: 'POST', body: {
+        key: node.key, role: form.role.value, newcomer: form.newcomer.checked,
+        ...(form.owner.value.trim() && {owner: form.owner.value.trim()})}});
+      announce(`${node.name} is a member now.`);
+      await look();
+    },
+  });
+}
+
+function remove(member, look) {
+  askFirst({
+    title: `Remove ${member.name}`,
+    content: h('p', {}, 'The machine loses its access at once, and what it computes moves to others where these have room. To come back it needs a new join token or your approval.'),
+    label: 'Remove', kind: 'danger',
+    act: async () => {
+      await json(`/api/v1/members/${encodeURIComponent(member.name)}`, {method: 'DELETE'});
+      announce(`${member.name} was removed.`);
+      await look();
+    },
+  });
+}
+
+function makeToken(look) {
+  askFirst({
+    title: 'Join token',
+    content: [
+      h('p', {}, 'Whoever has the token can join until it expires or is used up. Send it over a channel that you trust.'),
+      field('Role', select('role', kRoles)),
+      field('Machines', h('input', {id: 'uses', name: 'uses', type: 'number', min: '1', max: '10000', value: '1', required: true}), 'How many may join with it'),
+      field('Valid', select('hours', [['1', 'for 1 hour'], ['24', 'for 24 hours'], ['168', 'for 7 days']], '24')),
+      checkbox('newcomer', 'Newcomers: they check the work of others before they may serve')],
+    label: 'Make the token',
+    act: async form => {
+      const made = await json('/api/v1/tokens', {method: 'POST', body: {
+        role: form.role.value, uses: Number(form.uses.value), seconds: Number(form.hours.value) * 3600,
+        newcomer: form.newcomer.checked}});
+      await look();
+      return [h('p', {}, `On ${made.uses === 1 ? 'the other machine' : `each of ${count(made.uses, 'machine')}`}, paste:`),
+              command(`hearth join ${made.token}`),
+              h('p', {class: 'hint'}, `It is shown only now, and is valid until ${when(made.expires * 1000)}. Its id is ${made.id}; `,
+                h('code', {}, `hearth token revoke ${made.id}`), ' revokes it.')];
+    },
+  });
+}
+
+function waitingPanel(told, look) {
+  const open = async event => {
+    event.target.disabled = true;
+    try { await json('/api/v1/members/open', {method: 'POST', body: {}}); } catch (error) { announce(error.message); }
+    await look();
+  };
+  const rows = told.waiting.map(node => h('li', {},
+    h('strong', {}, node.name), ` (${node.words}), from ${node.from} `,
+    h('button', {type: 'button', class: 'small', 'data-act': `approve ${node.key}`, 'aria-label': `Let ${node.name} in`,
+                 onclick: () => approve(node, look)}, 'Let in…')));
+  return h('section', {class: 'panel', 'aria-label': 'Machines that ask to join'}, h('h2', {}, 'Machines that ask to join'),
+    rows.length > 0 ? h('ul', {class: 'rows'}, rows)
+      : h('p', {class: 'muted'}, told.may_ask
+        ? ['None asks now. On the other machine: ', h('code', {}, 'hearth join')]
+        : 'Machines may not ask now.'),
+    !told.may_ask && h('button', {type: 'button', 'data-act': 'open', onclick: open}, 'Let machines ask for 10 minutes'));
+}
+
+function membersPanel(told, look) {
+  const cell = (label, ...content) => h('td', {'data-label': label}, ...content);
+  return h('section', {class: 'panel'}, h('h2', {}, 'Members'),
+    h('p', {class: 'hint'}, `Cluster ${told.cluster} (${told.words}), machines join at ${told.address}`),
+    h('div', {class: 'scroll', tabindex: '0', role: 'region', 'aria-label': 'Members'}, h('table', {class: 'stacks'},
+      h('thead', {}, h('tr', {}, ['Name', 'Role', 'Joined', 'Owner', 'Actions'].map(name => h('th', {scope: 'col'}, name)))),
+      h('tbody', {}, told.members.map(member => h('tr', {},
+        h('th', {scope: 'row', 'data-label': 'Name'}, member.name),
+        cell('Role', member.newcomer ? `${member.role}, came as a newcomer` : member.role),
+        cell('Joined', member.joined ? when(member.joined * 1000) : '-'),
+        cell('Owner', member.owner ?? '-'),
+        cell('Actions', member.removable
+          ? h('button', {type: 'button', class: 'small', 'data-act': `remove ${member.key}`, 'aria-label': `Remove ${member.name}`,
+                         onclick: () => remove(member, look)}, 'Remove…')
+          : h('span', {class: 'hint'}, 'of the server\'s machine'))))))),
+    h('p', {}, h('button', {type: 'button', class: 'main', 'data-act': 'token', onclick: () => makeToken(look)}, 'Add a machine: make a join token')));
+}
+
+// Shows the members in `place`, and calls `onAdmin` with whether the key may manage them. Returns a
+// function that ends it.
+export function membersPart(place, onAdmin) {
+  let timer = null;
+  let open = true;
+  let asked = null;  // the key that was refused
+  const draw = redrawer(place, (told, error) => {
+    if (!told) return error && notice('bad', error.message);
+    return [waitingPanel(told, look), membersPanel(told, look)];
+  });
+  const refuse = error => {
+    onAdmin(false);
+    if (error.code === 'no_cluster') { draw('none', null, null); return; }
+    asked = key();
+    draw(`refused ${asked}`, null, null);
+    const lock = h('details', {class: 'panel'}, h('summary', {}, 'Manage the machines'), loginForm('Managing needs an admin key'));
+    replace(place, lock);
+  };
+  async function look() {
+    clearTimeout(timer);
+    if (!open) return;
+    if (asked === null || asked !== key()) {
+      asked = null;
+      try {
+        const told = await json('/api/v1/members');
+        if (!open) return;
+        onAdmin(true);
+        draw(JSON.stringify(told), told, null);
+      } catch (error) {
+        if (!open) return;
+        if (error instanceof ApiError && (error.status === 403 || error.code === 'no_cluster')) refuse(error);
+        else if (error.status !== 429) draw(error.message, null, error);
+      }
+    }
+    timer = setTimeout(look, kEvery);
+  }
+  const onNews = () => { if (asked !== null && asked !== key()) look(); };
+  server.listeners.add(onNews);
+  look();
+  return () => { open = false; clearTimeout(timer); server.listeners.delete(onNews); };
+}

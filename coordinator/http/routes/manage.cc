@@ -1,0 +1,37 @@
+#include "coordinator/http/routes/manage.h"
+
+#include <spdlog/spdlog.h>
+
+#include <utility>
+
+namespace hearth::coordinator::http {
+
+void answer_on_pool(Call call, ApiResult<OrderedJson> (*work)(const Call& call)) {
+  on_pool(std::move(call), [work](const Call& call) {
+    auto done = work(call);
+    HttpResponse response = done.ok() ? json_response(dump(*done)) : error_response(done.error());
+    call.api->sockets.post([call, response = std::move(response)] { call.respond(response); });
+  });
+}
+
+ApiError manage_error(const Error& error, const char* not_found) {
+  if (error.code == ErrorCode::kInvalidInput) return ApiError::invalid(error.message);
+  if (error.code == ErrorCode::kNotFound) return ApiError::not_found(error.message, not_found);
+  if (error.code == ErrorCode::kVersion) {
+    return ApiError::of(409, error.message, "program_too_old");
+  }
+  return from_coordinator(error, 1);
+}
+
+std::string path_name(const Call& call, std::string_view before) {
+  INVARIANT(call.request.path.starts_with(before), "the route's own path");
+  return call.request.path.substr(before.size());
+}
+
+void log_deed(const Call& call, const std::string& deed) {
+  const std::string& owner = call.request.policy.owner;
+  spdlog::info("API: {} by {}", deed,
+               owner.find(':') == std::string::npos ? "key " + owner : owner);
+}
+
+}  // namespace hearth::coordinator::http
