@@ -257,7 +257,7 @@ class Server {
     if (cluster_) http.cluster = cluster_->name;
     if (cluster_) http.members = member_links();
     let_admins_manage(http);
-    http.ledger = receipts_.get();
+    show_ledger(http);
     pay_by_credits(http);
     std::vector<ServedModel> served;
     for (const OfferedModel& each : models_) served.push_back(each.served);
@@ -545,6 +545,14 @@ class Server {
       return coordinator::http::Member{key, entry->name, entry->role};
     };
     return links;
+  }
+
+  void show_ledger(coordinator::http::HttpOptions& http) {
+    if (receipts_ == nullptr) return;
+    http.ledger = receipts_.get();
+    http.open_log = [path = folder_ + "/ledger"] {
+      return ledger::open_archived_log(path, ledger::LogAccess::kRead);
+    };
   }
 
   void let_admins_manage(coordinator::http::HttpOptions& http) {

@@ -545,6 +545,11 @@ std::optional<std::uint64_t> LedgerService::free_bytes() const {
   return state_->free;
 }
 
+void LedgerService::summarise(std::function<void(const LedgerSummary& summary)> done) const {
+  state_->push(0,
+               [done = std::move(done)](State& state) { done(summary_of(state.audits.books())); });
+}
+
 void LedgerService::listen(Listener listener) { state_->listener = std::move(listener); }
 
 void LedgerService::set_referee(Referee referee, Keep keep, std::int64_t rate) {

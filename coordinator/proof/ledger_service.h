@@ -52,6 +52,7 @@ class LedgerService final : public LedgerView {
   std::string fault() const override;
   std::optional<std::int64_t> time() const override;
   std::optional<std::uint64_t> free_bytes() const override;
+  void summarise(std::function<void(const LedgerSummary& summary)> done) const override;
   void listen(Listener listener);
   // Logs a grant; `done` hears, on this class's thread, once it is on the disk and can be spent.
   // kInvalidInput for an amount out of its range; kRefused without credits. Any thread.

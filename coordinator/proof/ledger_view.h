@@ -2,8 +2,11 @@
 #pragma once
 
 #include <cstdint>
+#include <functional>
 #include <optional>
 #include <string>
+
+#include "coordinator/proof/ledger_summary.h"
 
 namespace hearth::coordinator {
 
@@ -16,6 +19,11 @@ class LedgerView {
   virtual std::optional<std::int64_t> time() const { return std::nullopt; }
   // Of the disk that has the log; nothing: unknown.
   virtual std::optional<std::uint64_t> free_bytes() const { return std::nullopt; }
+  // The books as of the latest entry. `done` is called on any thread, and not at all where the
+  // ledger ends before.
+  virtual void summarise(std::function<void(const LedgerSummary& summary)> done) const {
+    done(LedgerSummary());
+  }
 };
 
 }  // namespace hearth::coordinator

@@ -36,7 +36,7 @@ import swarm
 
 AXE = pathlib.Path(importlib.util.find_spec("axe_playwright_python").submodule_search_locations[0],
                    "axe.min.js").read_text()
-VIEWS = ("chat", "swarm", "keys", "connect")
+VIEWS = ("chat", "swarm", "ledger", "keys", "connect")
 WIDE, NARROW = (1280, 900), (360, 740)
 # Where the pictures of the documents are written, when they are made anew.
 PICTURES = os.environ.get("HEARTH_PICTURES", "")
@@ -168,6 +168,9 @@ class Pages(unittest.TestCase):
         self.assertIn("2 of 3", b.text(".facts"))
         # A receipt, whose command is true.
         b.press("Receipt")
+        swarm.wait_until(lambda: "Proved in this browser" in b.text("dialog"), "the proof")
+        self.assertEqual(b.axe(), [])
+        b.see("dialog details summary").click()
         command = b.see("dialog pre").text.split()
         self.assertEqual(command[:2], ["hearth", "verify"])
         swarm.wait_until(lambda: swarm.hearth(*command[1:], self.swarm.data_dir)[0] == 0, "receipts")
@@ -189,6 +192,58 @@ class Pages(unittest.TestCase):
         swarm.wait_until(lambda: "Name three rivers." in b.text(".shelf"), "the kept conversation")
         b.press("Name three rivers.", ".shelf")
         b.answered(4)
+        self.assertEqual(b.faults(), [])
+
+    def test_a_false_receipt_is_not_proved(self):
+        b = self.browser
+        status, answer = self.swarm.post("/v1/chat/completions", {
+            "messages": [{"role": "user", "content": "Hello"}], "max_tokens": 8, "verify": "spot"})
+        self.assertEqual(status, 200, answer)
+        name = answer["hearth"]["receipt"]
+        swarm.wait_until(lambda: self.swarm.get(f"/api/v1/receipts/{name}")[0] == 200, "the receipts")
+        b.open(f"{self.swarm.api}/#/ledger/{name}")
+        swarm.wait_until(lambda: "Proved in this browser" in b.text(), "the proof")
+        self.assertEqual(b.axe(), [])
+        # Each lie of a server about these receipts, and what the page says to it.
+        faults = b.driver.execute_async_script("""
+            const [name, done] = arguments;
+            (async () => {
+              const {checkAnswer, Wrong} = await import('/pages/receipt.js');
+              const told = await (await fetch(`/api/v1/receipts/${name}`)).json();
+              const flip = (text, at) => {
+                const bytes = Uint8Array.from(atob(text), c => c.charCodeAt(0));
+                bytes[at] ^= 1;
+                return btoa(String.fromCharCode(...bytes));
+              };
+              const lies = {
+                root: t => { const lines = t.checkpoint.split('\n'); lines[2] = flip(lines[2], 0); t.checkpoint = lines.join('\n'); },
+                size: t => { t.checkpoint = t.checkpoint.replace(/\n([0-9]+)\n/, (all, n) => `\n${Number(n) + 1}\n`); },
+                unsigned: t => { t.checkpoint = t.checkpoint.split('\n').filter(line => !line.startsWith('\u2014')).join('\n'); },
+                payer: t => { t.receipts[0].bytes = flip(t.receipts[0].bytes, 10); },
+                worker: t => { t.receipts[0].bytes = flip(t.receipts[0].bytes, 41 + 224); },
+                entry: t => { t.receipts[0].entry += 1; },
+                short: t => { t.receipts[0].proof.pop(); },
+                long: t => { t.receipts[0].proof.push(t.receipts[0].proof[0]); },
+                sibling: t => { t.receipts[0].proof[0] = flip(t.receipts[0].proof[0], 31); },
+                twice: t => { t.receipts.push(t.receipts[0]); },
+                missing: t => { t.receipts.pop(); },
+                none: t => { t.receipts = []; },
+              };
+              const out = {};
+              for (const [lie, tell] of Object.entries(lies)) {
+                const copy = structuredClone(told);
+                tell(copy);
+                try { await checkAnswer(name, copy); out[lie] = 'proved'; }
+                catch (error) { out[lie] = error instanceof Wrong ? 'wrong' : String(error); }
+              }
+              const other = '0'.repeat(28);
+              out.other = await checkAnswer(other, told).then(() => 'proved', error => error instanceof Wrong ? 'wrong' : String(error));
+              out.truth = await checkAnswer(name, told).then(found => found.receipts.length, String);
+              done(out);
+            })();""", name)
+        self.assertEqual(faults.pop("truth"), 3, "one of each stage")
+        self.assertEqual(set(faults.values()), {"wrong"}, faults)
+        self.assertIn("Standings", b.text())
         self.assertEqual(b.faults(), [])
 
     def test_stop(self):

@@ -21,6 +21,7 @@
 #include "coordinator/proof/ledger_view.h"
 #include "coordinator/store/requests.h"
 #include "coordinator/store/store.h"
+#include "ledger/folder.h"
 #include "model/chat/syntax.h"
 #include "model/chat_template.h"
 #include "model/spec.h"
@@ -134,6 +135,8 @@ struct HttpOptions {
   // The coordinator's ledger: answers name their receipts. Null: it keeps none. Outlives the
   // server.
   const LedgerView* ledger = nullptr;
+  // The log of `ledger`, for reading, on any thread. Null: there is no ledger.
+  std::function<Result<std::unique_ptr<ledger::LogFolder>>()> open_log;
   // Requests are paid from the accounts. Null: no ledger, or one without credits.
   std::shared_ptr<Credits> credits;
   std::shared_ptr<const Accounts> accounts;  // with `credits`

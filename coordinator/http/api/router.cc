@@ -55,6 +55,8 @@ constexpr std::array kRoutes = {
     Row{"GET", "/metrics", handle_metrics, Access::kAdmin, true},
     Row{"GET", "/api/v1/state", handle_state, Access::kState},
     Row{"POST", "/api/v1/grants", handle_grant, Access::kOwner},
+    Row{"GET", "/api/v1/ledger", handle_ledger, Access::kState},
+    Row{"GET", "/api/v1/receipts/", handle_receipt, Access::kKey},
     Row{"GET", "/api/v1/members", handle_members, Access::kManage},
     Row{"POST", "/api/v1/members/approve", handle_approve, Access::kManage},
     Row{"POST", "/api/v1/members/open", handle_open_door, Access::kManage},

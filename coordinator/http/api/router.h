@@ -76,6 +76,9 @@ void handle_state(Call call);
 void handle_page(Call call);
 // routes/credits.cc
 void handle_grant(Call call);
+// routes/ledger.cc: standings, audits and credits; an answer's receipts with their proofs
+void handle_ledger(Call call);
+void handle_receipt(Call call);
 // routes/members.cc: who belongs to the cluster, who asks to, and what an admin does with them
 void handle_members(Call call);
 void handle_approve(Call call);

@@ -1,8 +1,9 @@
 // Chat: conversations with the model, kept in this browser.
-import {h, replace, append, announce, copyButton, command, notice, showDialog} from '/pages/dom.js';
+import {h, replace, append, announce, copyButton, notice, showDialog} from '/pages/dom.js';
 import {answer, ConnectionLost} from '/pages/api.js';
 import {server} from '/pages/app.js';
 import {bytes, rate, seconds, when} from '/pages/format.js';
+import {proofPart} from '/pages/proof.js';
 import {blocks, renderBlock} from '/pages/markdown.js';
 import * as archive from '/pages/archive.js';
 import * as talk from '/pages/conversation.js';
@@ -240,7 +241,7 @@ export function chatView(main) {
           h('span', {}, `${at + 1} of ${siblings.length}`),
           h('button', {type: 'button', class: 'quiet', disabled: at === siblings.length - 1, 'aria-label': 'Later version', onclick: () => step(1)}, '›')],
         figures.map(text => h('span', {class: 'figure'}, text)),
-        f.verified && verifiedTag(f.verified),
+        f.verified && verifiedTag(node),
         !run && [
           copyButton(() => node.content ?? '', assistant ? 'the answer' : 'the message'),
           assistant ? [
@@ -269,26 +270,29 @@ export function chatView(main) {
     return {element, draw};
   }
 
-  function verifiedTag(verified) {
+  // The receipt is a click away.
+  function verifiedTag(node) {
+    const {verified, receipt} = node.facts;
     const [kind, word] = {
       verified: ['good', 'verified'], verifying: ['muted', 'verifying'], disputed: ['warn', 'disputed'],
       retracted: ['bad', 'retracted'], by_draw: ['muted', 'audited by draw'], unverified: ['muted', 'not verified'],
     }[verified.state] ?? ['muted', verified.state];
-    return h('span', {class: `tag ${kind}`, title: verified.why ?? ''}, word);
+    if (!receipt) return h('span', {class: `tag ${kind}`, title: verified.why ?? ''}, word);
+    return h('button', {type: 'button', class: `tag ${kind}`, title: 'Show the receipt', onclick: () => showReceipt(node)}, word);
   }
 
   function showReceipt(node) {
     const f = node.facts;
-    const dialog = h('dialog', {'aria-labelledby': 'receipt-title'},
+    const dialog = h('dialog', {class: 'wide', 'aria-labelledby': 'receipt-title'},
       h('h2', {id: 'receipt-title'}, 'Receipt'),
-      h('p', {}, 'The machines that computed this answer have signed what they computed, and the log of the cluster holds it. '
-        + 'On the machine of the server, this command checks signatures and log:'),
-      command(`hearth verify ${f.receipt}`),
+      h('p', {}, 'The machines that computed this answer have signed what they computed, and the log of the cluster holds it.'),
+      proofPart(f.receipt),
       f.verified?.why && h('p', {class: 'hint'}, f.verified.why),
       h('p', {class: 'hint'}, `Seed ${f.seed}`),
       h('div', {class: 'end'}, h('button', {type: 'button', class: 'main', onclick: () => dialog.close()}, 'Close')));
     showDialog(dialog);
   }
+
   function openSettings() {
     const number = ([name, label, text, stepSize]) => h('div', {class: 'field'}, h('label', {for: `set-${name}`}, label),
       h('input', {id: `set-${name}`, name, type: 'number', step: stepSize === '1' ? '1' : 'any', value: settings[name], 'aria-describedby': `set-${name}-hint`}),

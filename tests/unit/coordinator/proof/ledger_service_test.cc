@@ -158,6 +158,19 @@ TEST_F(LedgerServiceTest, TheLogGoesOnAfterARestart) {
   EXPECT_EQ(logged(), 3u + 6u);
 }
 
+TEST_F(LedgerServiceTest, SummarisesWhatIsLogged) {
+  ASSERT_TRUE(open());
+  answer(1);
+  receipts.reset();
+  ASSERT_TRUE(open());
+  std::promise<LedgerSummary> told;
+  receipts->summarise([&told](const LedgerSummary& summary) { told.set_value(summary); });
+  const LedgerSummary summary = told.get_future().get();
+  EXPECT_EQ(summary.entries, 3u + 2u);
+  ASSERT_EQ(summary.members.size(), 2u);
+  EXPECT_EQ(summary.members[0].served + summary.members[1].served, 2);
+}
+
 TEST_F(LedgerServiceTest, WithCreditsThePayerIsInTheLogAndPays) {
   const PublicKey payer = testing::receipt_key(70).public_key();
   const auto grant = [&](std::int64_t amount) {

@@ -240,6 +240,8 @@ TEST_F(KeyedServerTest, WhoMayDoWhat) {
       {"GET", "/metrics", 200, {401, 403, 403, 200, 200}},
       {"GET", "/api/v1/state", 200, {401, 403, 403, 200, 200}},
       {"POST", "/api/v1/grants", 403, {401, 403, 403, 403, 200}},
+      {"GET", "/api/v1/ledger", 200, {401, 403, 403, 200, 200}},
+      {"GET", "/api/v1/receipts/00", 200, {401, 200, 200, 200, 200}},
       {"GET", "/api/v1/members", 403, {401, 403, 403, 200, 200}},
       {"POST", "/api/v1/members/open", 403, {401, 403, 403, 200, 200}},
       {"POST", "/api/v1/members/approve", 403, {401, 403, 403, 200, 200}},

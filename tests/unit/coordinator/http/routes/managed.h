@@ -25,7 +25,8 @@ struct ManagedTest : ::testing::Test {
     api->options.owner_key = "00112233445566ff";
   }
   // As the router calls it; the body of the answer.
-  Json ask(const std::string& method, const std::string& path, const std::string& body = "") {
+  Json ask(const std::string& method, const std::string& path, const std::string& body = "",
+           Access access = Access::kManage) {
     client = std::make_shared<PlayedClient>();
     HttpRequest request;
     request.method = method;
@@ -33,7 +34,7 @@ struct ManagedTest : ::testing::Test {
     request.body = body;
     request.policy.owner = "0123456789abcdef";
     const RouteMatch match = find_route(method, path);
-    EXPECT_EQ(match.access, Access::kManage) << path;
+    EXPECT_EQ(match.access, access) << path;
     match.handler({api, std::move(request), client});
     while (!tasks.empty()) {
       const ThreadGate::Task task = std::move(tasks.front());
