@@ -110,24 +110,18 @@ Result<std::string> measured_nodes(PlanOptions& options) {
 
 Result<Problem> read_problem(PlanOptions options) {
   TRY(const auto path, resolve_model(options.model));
-  TRY(const auto file, model::GgufFile::open(path.string()));
-  TRY(const model::ModelSpec spec, model::ModelSpec::read(*file));
-  TRY(placement::Model model, node::placement_model(*file, spec));
-  std::string nodes;
+  PlanNodes nodes;
   if (options.nodes.empty()) {
-    TRY(nodes, measured_nodes(options));
+    TRY(nodes.json, measured_nodes(options));
+    nodes.where = "the server's nodes";
   } else {
-    TRY(nodes, read_nodes_file(options.nodes));
+    TRY(nodes.json, read_nodes_file(options.nodes));
+    nodes.where = options.nodes;
   }
-  auto problem = read_plan_nodes(nodes, std::move(model));
-  if (!problem.ok()) {
-    const std::string where = options.nodes.empty() ? "the server's nodes" : options.nodes;
-    return Error{problem.error().code, where + ": " + problem.error().message};
-  }
-  problem->objective = options.objective.value_or(placement::Objective::kAuto);
-  problem->stages = options.stages.value_or(0);
-  problem->kv_tokens =
-      options.tokens > 0 ? options.tokens : std::min(spec.context, limits::kDefaultMaxTokens);
+  TRY(Problem problem, plan_problem(path.string(), nodes));
+  problem.objective = options.objective.value_or(placement::Objective::kAuto);
+  problem.stages = options.stages.value_or(0);
+  if (options.tokens > 0) problem.kv_tokens = options.tokens;
   return problem;
 }
 
@@ -148,15 +142,51 @@ int print(const std::vector<std::string>& lines) {
   return kExitDone;
 }
 
-int print_ranges(const Problem& problem, bool json) {
-  const auto plan = placement::plan_ranges(problem);
-  if (!plan.ok()) return fail(coordinator::placement_error(problem, plan.error()));
-  const auto chains = placement::plan_chains(problem);
-  if (!chains.ok()) return fail(coordinator::placement_error(problem, chains.error()));
-  const std::vector<std::string> improvements =
-      gain_texts(problem, placement::improvements(problem, *plan));
-  if (json) return print({range_plan_json(problem, *plan, *chains, improvements)});
-  return print(range_plan_lines(problem, *plan, *chains, improvements));
+// With the chains that a server forms of the ranges.
+struct RangesPlan {
+  placement::RangePlan plan;
+  placement::Chains chains;
+  std::vector<std::string> improvements;
+};
+
+Result<RangesPlan> find_ranges(const Problem& problem) {
+  RangesPlan out;
+  TRY(out.plan, placement::plan_ranges(problem));
+  TRY(out.chains, placement::plan_chains(problem));
+  out.improvements = gain_texts(problem, placement::improvements(problem, out.plan));
+  return out;
+}
+
+struct ExactPlan {
+  std::vector<Plan> plans;
+  std::vector<std::string> improvements;
+};
+
+Result<ExactPlan> find_exact(const Problem& problem) {
+  ExactPlan out;
+  TRY(out.plans, placement::plan_replicas(problem));
+  out.improvements = gain_texts(problem, placement::improvements(problem, out.plans.front()));
+  return out;
+}
+
+bool takes_ranges(const Problem& problem) { return problem.nodes.size() > limits::kExactNodes; }
+
+Result<std::vector<std::string>> find_lines(const Problem& problem) {
+  if (takes_ranges(problem)) {
+    TRY(const RangesPlan found, find_ranges(problem));
+    return range_plan_lines(problem, found.plan, found.chains, found.improvements);
+  }
+  TRY(const ExactPlan found, find_exact(problem));
+  return plan_lines(problem, found.plans, found.improvements);
+}
+
+Result<std::string> find_text(const Problem& problem) {
+  if (takes_ranges(problem)) {
+    TRY(const RangesPlan found, find_ranges(problem));
+    return range_plan_json(problem, found.plan, found.chains, found.improvements);
+  }
+  TRY(const ExactPlan found, find_exact(problem));
+  return plan_json(problem, found.plans, found.improvements);
 }
 
 }  // namespace
@@ -183,16 +213,33 @@ std::string plan_json(const Problem& problem, const std::vector<Plan>& plans,
   return plan_text(std::move(json), problem, unused(plans), improvements);
 }
 
+Result<std::string> plan_text_of(const Problem& problem) {
+  auto text = find_text(problem);
+  if (!text.ok()) return coordinator::placement_error(problem, text.error());
+  return text;
+}
+
+Result<Problem> plan_problem(const std::string& model_path, const PlanNodes& nodes) {
+  TRY(const auto file, model::GgufFile::open(model_path));
+  TRY(const model::ModelSpec spec, model::ModelSpec::read(*file));
+  TRY(placement::Model model, node::placement_model(*file, spec));
+  auto problem = read_plan_nodes(nodes.json, std::move(model));
+  if (!problem.ok()) {
+    return Error{problem.error().code, nodes.where + ": " + problem.error().message};
+  }
+  problem->kv_tokens = std::min(spec.context, limits::kDefaultMaxTokens);
+  return problem;
+}
+
 int run_plan(const PlanOptions& options) {
   const auto problem = read_problem(options);
   if (!problem.ok()) return fail(problem.error());
-  if (problem->nodes.size() > limits::kExactNodes) return print_ranges(*problem, options.json);
-  const auto plans = placement::plan_replicas(*problem);
-  if (!plans.ok()) return fail(coordinator::placement_error(*problem, plans.error()));
-  const std::vector<std::string> improvements =
-      gain_texts(*problem, placement::improvements(*problem, plans->front()));
-  if (options.json) return print({plan_json(*problem, *plans, improvements)});
-  return print(plan_lines(*problem, *plans, improvements));
+  if (options.json) {
+    const auto text = plan_text_of(*problem);
+    return text.ok() ? print({*text}) : fail(text.error());
+  }
+  const auto lines = find_lines(*problem);
+  return lines.ok() ? print(*lines) : fail(coordinator::placement_error(*problem, lines.error()));
 }
 
 }  // namespace hearth::cli

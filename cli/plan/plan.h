@@ -47,6 +47,16 @@ std::string range_plan_json(const placement::Problem& problem, const placement::
                             const placement::Chains& chains,
                             const std::vector<std::string>& improvements);
 
+// What `hearth plan --json` prints: of whichever search the number of nodes takes.
+Result<std::string> plan_text_of(const placement::Problem& problem);
+
+// The question about the model of a file: `nodes` as cli/plan/nodes_file.h has them.
+struct PlanNodes {
+  std::string json;
+  std::string where;  // begins an error about them
+};
+Result<placement::Problem> plan_problem(const std::string& model_path, const PlanNodes& nodes);
+
 // kExitNoCapacity where the nodes do not hold the model.
 int run_plan(const PlanOptions& options);
 

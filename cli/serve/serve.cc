@@ -35,6 +35,7 @@
 #include "cli/serve/evidence_folder.h"
 #include "cli/serve/offered_models.h"
 #include "cli/serve/served_manifest.h"
+#include "cli/serve/stored_planner.h"
 #include "cli/terminal/exit_codes.h"
 #include "cli/worker/device.h"
 #include "cli/worker/known_answers.h"
@@ -256,8 +257,7 @@ class Server {
     http.joinable = cluster_.has_value();
     if (cluster_) http.cluster = cluster_->name;
     if (cluster_) http.members = member_links();
-    let_admins_manage(http);
-    show_ledger(http);
+    wire_pages(http);
     pay_by_credits(http);
     std::vector<ServedModel> served;
     for (const OfferedModel& each : models_) served.push_back(each.served);
@@ -547,15 +547,15 @@ class Server {
     return links;
   }
 
-  void show_ledger(coordinator::http::HttpOptions& http) {
-    if (receipts_ == nullptr) return;
+  // What the web pages show and let admins do, besides the state.
+  void wire_pages(coordinator::http::HttpOptions& http) {
     http.ledger = receipts_.get();
-    http.open_log = [path = folder_ + "/ledger"] {
-      return ledger::open_archived_log(path, ledger::LogAccess::kRead);
-    };
-  }
-
-  void let_admins_manage(coordinator::http::HttpOptions& http) {
+    if (receipts_ != nullptr) {
+      http.open_log = [path = folder_ + "/ledger"] {
+        return ledger::open_archived_log(path, ledger::LogAccess::kRead);
+      };
+    }
+    http.planner = stored_planner(models_);
     if (cluster_) {
       http.join = coordinator::http::JoinPoint{
           identity_->roster->book(), Address{cluster_->host, cluster_->control_port}.text()};

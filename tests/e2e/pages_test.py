@@ -6,6 +6,7 @@ no error.
 
 import http.server
 import importlib.util
+import json
 import os
 import pathlib
 import shutil
@@ -36,7 +37,7 @@ import swarm
 
 AXE = pathlib.Path(importlib.util.find_spec("axe_playwright_python").submodule_search_locations[0],
                    "axe.min.js").read_text()
-VIEWS = ("chat", "swarm", "ledger", "keys", "connect")
+VIEWS = ("chat", "swarm", "plan", "ledger", "keys", "connect")
 WIDE, NARROW = (1280, 900), (360, 740)
 # Where the pictures of the documents are written, when they are made anew.
 PICTURES = os.environ.get("HEARTH_PICTURES", "")
@@ -337,7 +338,7 @@ class Pages(unittest.TestCase):
         for _ in range(20):
             keys(Keys.TAB)
             seen.add(b.driver.switch_to.active_element.text)
-        self.assertLessEqual({"Chat", "Swarm", "Connect", "New chat", "Settings"}, seen)
+        self.assertLessEqual({"Chat", "Swarm", "Plan", "Ledger", "Keys", "Connect", "New chat", "Settings"}, seen)
 
     # What a model, a user or a name may hold becomes text.
     def test_no_text_becomes_a_script(self):
@@ -461,6 +462,29 @@ class Pages(unittest.TestCase):
         # A name that is made to lead here is no name of this machine.
         b.driver.get(f"http://evil.example:{self.swarm.api.rsplit(':', 1)[1]}/")
         self.assertIn("host_not_allowed", b.driver.page_source)
+
+
+class Plan(unittest.TestCase):
+    """A server that measures its nodes."""
+
+    def test_the_plan_of_each_model(self):
+        b = Browser()
+        self.addCleanup(b.close)
+        with swarm.Swarm(2, plain=True) as s:
+            swarm.wait_until(lambda: len(s.state().get("measured", {}).get("nodes", [])) == 2, "figures")
+            b.open(f"{s.api}/#/plan")
+            swarm.wait_until(lambda: "fits" in b.texts("main .tag"), "the plan")
+            code, out, err = swarm.hearth("plan", swarm.MODEL, "--json", "--host", s.api)
+            self.assertEqual(code, 0, err)
+            for stage in json.loads(out)["pipelines"][0]["stages"]:
+                self.assertIn(stage["node"], b.text("main table"))
+            self.assertIn("Tokens a second, one stream", b.text())
+            swarm.wait_until(lambda: not b.find('[data-act="again"][disabled]'), "all plans")
+            for dark in (False, True):
+                for size in (WIDE, NARROW):
+                    b.shape(size, dark)
+                    self.assertEqual(b.axe(), [], (size, dark))
+            self.assertEqual(b.faults(), [])
 
 
 class Login(unittest.TestCase):

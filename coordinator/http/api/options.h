@@ -113,6 +113,29 @@ struct MemberLinks {
   std::function<std::optional<Member>(const PublicKey& key)> find;  // nothing: it is no member now
 };
 
+// A model on the server's disk.
+struct StoredModel {
+  std::string name;
+  std::uint64_t bytes = 0;  // of its files
+  bool is_served = false;
+};
+
+// How fast nodes would be with a stored model.
+struct PlanQuestion {
+  std::string model;                 // StoredModel::name
+  std::string nodes;                 // JSON, as `measured` of GET /api/v1/state
+  std::uint32_t measured_model = 0;  // ServedModel::number of the model that they measured with
+  placement::Objective objective = placement::Objective::kAuto;
+};
+
+// `hearth plan` for the API. Any thread.
+struct Planner {
+  std::function<std::vector<StoredModel>()> models;
+  // What hearth plan --json prints; seconds may pass. kNotFound: no model has this name.
+  // kNoCapacity: the nodes do not hold it; the message says what they lack.
+  std::function<Result<std::string>(const PlanQuestion& question)> plan;
+};
+
 // Where machines join the cluster. Any thread.
 struct JoinPoint {
   std::shared_ptr<const RosterBook> roster;
@@ -147,9 +170,10 @@ struct HttpOptions {
   std::optional<MemberLinks> members;  // nothing: no socket is adopted
   std::uint16_t port = 0;              // 0: any free one
   std::string version;
-  std::string cluster;            // its name, where other machines know of one
-  bool joinable = false;          // other machines may join the cluster (hearth init)
-  std::optional<JoinPoint> join;  // with `joinable`, of a server with a store
+  std::string cluster;             // its name, where other machines know of one
+  bool joinable = false;           // other machines may join the cluster (hearth init)
+  std::optional<JoinPoint> join;   // with `joinable`, of a server with a store
+  std::optional<Planner> planner;  // nothing: the API plans nothing
   // Coordinator::order(), from any thread; `done` on any thread. Null: workers take no orders.
   std::function<void(const std::string& node, const std::optional<Away>& order,
                      std::function<void(const Status&)> done)>

@@ -55,6 +55,8 @@ constexpr std::array kRoutes = {
     Row{"GET", "/metrics", handle_metrics, Access::kAdmin, true},
     Row{"GET", "/api/v1/state", handle_state, Access::kState},
     Row{"POST", "/api/v1/grants", handle_grant, Access::kOwner},
+    Row{"GET", "/api/v1/plan", handle_plan_models, Access::kState},
+    Row{"GET", "/api/v1/plan/", handle_plan, Access::kState},
     Row{"GET", "/api/v1/ledger", handle_ledger, Access::kState},
     Row{"GET", "/api/v1/receipts/", handle_receipt, Access::kKey},
     Row{"GET", "/api/v1/members", handle_members, Access::kManage},

@@ -36,6 +36,10 @@ void on_pool(Call call, Task task) {
 // Answers with a function of the coordinator's SwarmStatus, on the socket thread. 503 when the
 // coordinator does not answer within HttpTimeouts::status. In routes/state.cc.
 void respond_with_status(Call call, std::function<HttpResponse(const SwarmStatus&)> function);
+// The same for a function that answers the call itself, perhaps later.
+void with_status(Call call, std::function<void(Call call, const SwarmStatus& status)> function);
+// The nodes and links with their figures, as `hearth plan --nodes` reads them. In routes/state.cc.
+OrderedJson measured_nodes(const SwarmStatus& status);
 
 // routes/generate.cc
 void handle_chat(Call call);
@@ -79,6 +83,9 @@ void handle_grant(Call call);
 // routes/ledger.cc: standings, audits and credits; an answer's receipts with their proofs
 void handle_ledger(Call call);
 void handle_receipt(Call call);
+// routes/plan.cc: the models on the server's disk, and how fast these nodes would be with one
+void handle_plan_models(Call call);
+void handle_plan(Call call);
 // routes/members.cc: who belongs to the cluster, who asks to, and what an admin does with them
 void handle_members(Call call);
 void handle_approve(Call call);

@@ -89,33 +89,6 @@ OrderedJson node_object(const NodeStatus& node) {
   return out;
 }
 
-// As `hearth plan --nodes` reads it.
-OrderedJson measured_object(const SwarmStatus& status) {
-  OrderedJson out = {{"batch_rows", placement::Problem().batch_rows},
-                     {"nodes", OrderedJson::array()},
-                     {"links", OrderedJson::array()}};
-  std::set<std::string> names;
-  for (const NodeStatus& node : status.nodes) {
-    if (!node.measured || node.state == "lost" || node.away) continue;
-    names.insert(node.name);
-    const placement::Node& measured = *node.measured;
-    out["nodes"].push_back({{"name", node.name},
-                            {"memory_bytes", measured.memory_bytes},
-                            {"kv_budget_bytes", measured.kv_budget_bytes},
-                            {"layer_seconds", {measured.layer.one, measured.layer.batch}},
-                            {"head_seconds", {measured.head.one, measured.head.batch}},
-                            {"step_seconds", measured.step_seconds}});
-  }
-  for (const LinkStatus& link : status.links) {
-    if (!names.contains(link.from) || !names.contains(link.to)) continue;
-    out["links"].push_back({{"from", link.from},
-                            {"to", link.to},
-                            {"seconds", link.link.delay_seconds},
-                            {"bytes_per_second", link.link.bytes_per_second}});
-  }
-  return out;
-}
-
 OrderedJson pipeline_object(const PipelineStatus& pipeline) {
   OrderedJson twins = OrderedJson::array();
   for (const Epoch twin : pipeline.twins) twins.push_back(twin.value);
@@ -247,7 +220,7 @@ OrderedJson state_object(const Api& api, const SwarmStatus& status) {
   const bool measured =
       std::any_of(status.nodes.begin(), status.nodes.end(),
                   [](const NodeStatus& node) { return node.measured.has_value(); });
-  if (measured) out["measured"] = measured_object(status);
+  if (measured) out["measured"] = measured_nodes(status);
   if (status.objective) out["optimise"] = placement::name_of(*status.objective);
   if (status.audits) out["audits"] = audits_object(*status.audits);
   out["totals"] = totals_object(status);
@@ -258,7 +231,33 @@ HttpResponse healthy() { return json_response(R"({"status":"ok"})"); }
 
 }  // namespace
 
-void respond_with_status(Call call, std::function<HttpResponse(const SwarmStatus&)> function) {
+OrderedJson measured_nodes(const SwarmStatus& status) {
+  OrderedJson out = {{"batch_rows", placement::Problem().batch_rows},
+                     {"nodes", OrderedJson::array()},
+                     {"links", OrderedJson::array()}};
+  std::set<std::string> names;
+  for (const NodeStatus& node : status.nodes) {
+    if (!node.measured || node.state == "lost" || node.away) continue;
+    names.insert(node.name);
+    const placement::Node& measured = *node.measured;
+    out["nodes"].push_back({{"name", node.name},
+                            {"memory_bytes", measured.memory_bytes},
+                            {"kv_budget_bytes", measured.kv_budget_bytes},
+                            {"layer_seconds", {measured.layer.one, measured.layer.batch}},
+                            {"head_seconds", {measured.head.one, measured.head.batch}},
+                            {"step_seconds", measured.step_seconds}});
+  }
+  for (const LinkStatus& link : status.links) {
+    if (!names.contains(link.from) || !names.contains(link.to)) continue;
+    out["links"].push_back({{"from", link.from},
+                            {"to", link.to},
+                            {"seconds", link.link.delay_seconds},
+                            {"bytes_per_second", link.link.bytes_per_second}});
+  }
+  return out;
+}
+
+void with_status(Call call, std::function<void(Call call, const SwarmStatus& status)> function) {
   const std::shared_ptr<Api> api = call.api;
   // The first of the two tasks takes the call; both run on the socket thread.
   auto open = std::make_shared<std::optional<Call>>(std::move(call));
@@ -273,10 +272,16 @@ void respond_with_status(Call call, std::function<HttpResponse(const SwarmStatus
   api->port.status(
       [api, open = std::move(open), function = std::move(function)](SwarmStatus status) {
         api->sockets.post([open, function, status = std::move(status)] {
-          if (const auto taken = std::exchange(*open, std::nullopt))
-            taken->respond(function(status));
+          if (auto taken = std::exchange(*open, std::nullopt)) function(*std::move(taken), status);
         });
       });
+}
+
+void respond_with_status(Call call, std::function<HttpResponse(const SwarmStatus&)> function) {
+  with_status(std::move(call),
+              [function = std::move(function)](const Call& taken, const SwarmStatus& status) {
+                taken.respond(function(status));
+              });
 }
 
 void handle_live(Call call) { call.respond(healthy()); }

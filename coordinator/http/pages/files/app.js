@@ -4,12 +4,13 @@ import {json, key, ApiError} from '/pages/api.js';
 import {rate} from '/pages/format.js';
 import {chatView} from '/pages/chat.js';
 import {swarmView} from '/pages/swarm.js';
+import {planView} from '/pages/plan.js';
 import {ledgerView} from '/pages/ledger.js';
 import {keysView} from '/pages/keys.js';
 import {connectView, loginForm} from '/pages/connect.js';
 
-const kViews = {chat: [chatView, 'Chat'], swarm: [swarmView, 'Swarm'], ledger: [ledgerView, 'Ledger'],
-                keys: [keysView, 'Keys'], connect: [connectView, 'Connect']};
+const kViews = {chat: [chatView, 'Chat'], swarm: [swarmView, 'Swarm'], plan: [planView, 'Plan'],
+                ledger: [ledgerView, 'Ledger'], keys: [keysView, 'Keys'], connect: [connectView, 'Connect']};
 // Milliseconds between two looks. Each costs a request of the key's rate, so the page looks often only
 // where somebody watches the swarm or the server is away.
 const kWatching = 2000;
