@@ -115,6 +115,12 @@ class Browser:
             axe.run().then(all => done(all.violations.map(each =>
                 [each.id, each.nodes.map(node => node.html.slice(0, 200))])));""")
 
+    def picture(self, name, dark):
+        if not PICTURES:
+            return
+        self.driver.execute_script("document.activeElement.blur()")
+        self.driver.save_screenshot(os.path.join(PICTURES, f"{name}-{'dark' if dark else 'light'}.png"))
+
     def answered(self, messages):
         """Once the page shows so many messages and none is being written."""
         swarm.wait_until(lambda: len(self.find(".message")) == messages and not self.find(".busy"),
@@ -316,13 +322,14 @@ class Pages(unittest.TestCase):
 
     def picture(self, dark):
         b = self.browser
-        for name in VIEWS:
+        for name in ("chat", "ledger", "connect"):
             b.view(name)
             if name == "chat":
                 b.find(".shelf li button")[0].click()
                 b.answered(2)
-            b.driver.execute_script("document.activeElement.blur()")
-            b.driver.save_screenshot(os.path.join(PICTURES, f"{name}-{'dark' if dark else 'light'}.png"))
+            if name == "ledger":
+                swarm.wait_until(lambda: "Standings" in b.text(), "the ledger")
+            b.picture(name, dark)
 
     def test_keyboard_alone(self):
         b = self.browser
@@ -484,6 +491,8 @@ class Plan(unittest.TestCase):
                 for size in (WIDE, NARROW):
                     b.shape(size, dark)
                     self.assertEqual(b.axe(), [], (size, dark))
+                b.shape(WIDE, dark)
+                b.picture("plan", dark)
             self.assertEqual(b.faults(), [])
 
 
@@ -553,13 +562,15 @@ class Manage(cluster.Cluster):
         self.assertEqual(b.axe(), [])
         b.see("#key").send_keys(self.key, Keys.ENTER)
 
-    def clean(self):
+    def clean(self, name):
         for dark in (False, True):
             for size in (WIDE, NARROW):
                 self.browser.shape(size, dark)
                 self.assertEqual(self.browser.axe(), [], (size, dark))
                 wide = self.browser.driver.execute_script("return document.documentElement.scrollWidth")
                 self.assertLessEqual(wide, size[0])
+            self.browser.shape(WIDE, dark)
+            self.browser.picture(name, dark)
         self.browser.shape(WIDE)
 
     def see_text(self, text, selector="#main"):
@@ -582,7 +593,7 @@ class Manage(cluster.Cluster):
         b.press("Done", "dialog")
         self.good(self.folder("attic"), "join", words[2], "--no-worker", "--name", "attic")
         self.see_text("attic")
-        self.clean()
+        self.clean("swarm")
         self.assertIn("attic", self.names())
         b.see('button[aria-label="Remove attic"]').click()
         b.press("Remove", "dialog")
@@ -643,7 +654,7 @@ class Manage(cluster.Cluster):
         self.see_text("laptop <b>", "table")
         self.assertIn("600 requests a minute", b.text("table"))
         self.assertNotIn(made.split(".")[2], b.driver.page_source)
-        self.clean()
+        self.clean("keys")
         models = lambda: swarm.http("GET", self.swarm.api + "/v1/models",
                                     headers={"Authorization": "Bearer " + made})[0]
         self.assertEqual(models(), 200)

@@ -3,7 +3,7 @@
 #pragma once
 
 #include <algorithm>
-#include <atomic>
+#include <cstdint>
 #include <functional>
 #include <memory>
 #include <mutex>
@@ -84,8 +84,7 @@ struct Api {
   // Of the pool; one of its threads never runs any.
   SlowTaskQueue slow_tasks{[this](ThreadGate::Task task) { return pool.post(std::move(task)); },
                            std::max(2U, options.pool_threads) - 1};
-  std::atomic<bool> plans = false;      // a placement; one at a time, because a search takes long
-  std::atomic<bool> reads_log = false;  // for a client; one at a time, because a log may be large
+  std::uint32_t slow_reads = 0;  // of the ledger, and plans; socket thread only
   std::unordered_set<std::shared_ptr<Generation>> generations;  // running; socket thread only
 };
 

@@ -110,6 +110,7 @@ Authorization::Verdict Authorization::check_member(const Member& member, Access 
   Verdict verdict;
   verdict.policy.owner = member_owner(member.key);
   verdict.policy.account = admin ? own_ : member.key;
+  verdict.manages = admin;
   return verdict;
 }
 
@@ -159,6 +160,7 @@ Authorization::Verdict Authorization::check(const RequestHead& head, Access acce
   }
   Verdict verdict;
   verdict.models = key->models;
+  verdict.manages = key->admin;
   verdict.policy.trust = key->trust;
   verdict.policy.owner = key->id;
   verdict.policy.account = account_of(*key, store_->secret_key(), own_);

@@ -83,6 +83,7 @@ class Authorization {
     bool unauthenticated() const { return silent || (refusal && refusal->status == 401); }
     std::vector<std::string> models = {};  // that the key may use; empty: all
     RequestPolicy policy = {};             // the key's; without a key, that of this machine's users
+    bool manages = false;                  // Access::kManage would be granted
   };
   // `local`: the connection comes from this machine's loopback, and not through a proxy.
   // `member`: who holds the far end of the link; null without such a link. A key that the request

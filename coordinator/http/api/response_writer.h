@@ -24,6 +24,7 @@ struct HttpRequest {
   std::vector<std::string> models = {};  // that the key may use; empty: all
   // The API key's: defaults of trust, and the least of verify and min_level that a request gets.
   RequestPolicy policy = {};
+  bool manages = false;  // its sender may use the routes of Access::kManage
   std::optional<std::string> idempotency_key = {};
   std::optional<std::string> last_event_id = {};
   Dialect dialect = Dialect::kOpenAi;  // the route's

@@ -1,6 +1,6 @@
 // GET /api/v1/ledger: standings, audits, verdicts and credits. GET /api/v1/receipts/NAME: the
 // receipts of one answer with the proofs that they are in the signed log, for a client that checks
-// them itself (pages/files/receipt.js).
+// them itself (pages/files/receipt.js). None: they are not logged yet, or never will be.
 #include <spdlog/fmt/fmt.h>
 
 #include <algorithm>
@@ -181,12 +181,6 @@ ApiResult<OrderedJson> receipt_object(const Call& call) {
   if (!checkpoint) return log_error(checkpoint.error());
   const auto found = ledger::find_receipts(**folder, *checkpoint, name);
   if (!found) return log_error(found.error());
-  if (found->empty()) {
-    return ApiError::not_found(
-        "the log has no receipt of this answer: the server logs receipts within a second after the "
-        "answer, and an answer has none when its worker was lost or made no receipts",
-        "receipt_not_found");
-  }
   if (found->size() > kReceiptsShown) {
     return ApiError::invalid(fmt::format(
         "the answer has {} receipts, and the API gives at most {}; run hearth verify {}",
@@ -198,26 +192,6 @@ ApiResult<OrderedJson> receipt_object(const Call& call) {
       {"receipt", text}, {"checkpoint", checkpoint->text()}, {"receipts", *std::move(proofs)}};
 }
 
-// A log may be large, so one client's request reads it at a time. `work` runs on the pool.
-template <typename Work>
-void read_log(Call call, Work work) {
-  const std::shared_ptr<Api> api = call.api;
-  if (api->reads_log.exchange(true)) {
-    ApiError error = ApiError::of(429, "another request reads the log; retry in 1 s", "log_busy",
-                                  "rate_limit_error");
-    error.retry_after = 1;
-    return call.respond(error);
-  }
-  api->slow_tasks.post([call = std::move(call), work] {
-    auto done = work(call);
-    HttpResponse response = done.ok() ? json_response(dump(*done)) : error_response(done.error());
-    call.api->sockets.post([call, response = std::move(response)] {
-      call.api->reads_log = false;
-      call.respond(response);
-    });
-  });
-}
-
 }  // namespace
 
 void handle_ledger(Call call) {
@@ -225,14 +199,14 @@ void handle_ledger(Call call) {
   if (options.ledger == nullptr || !options.open_log) return call.respond(no_ledger());
   options.ledger->summarise([call = std::move(call)](const LedgerSummary& summary) {
     call.api->sockets.post([call, summary] {
-      read_log(call, [summary](const Call& read) { return ledger_object(read, summary); });
+      answer_slowly(call, [summary](const Call& read) { return ledger_object(read, summary); });
     });
   });
 }
 
 void handle_receipt(Call call) {
   if (!call.api->options.open_log) return call.respond(no_ledger());
-  read_log(std::move(call), receipt_object);
+  answer_slowly(std::move(call), receipt_object);
 }
 
 }  // namespace hearth::coordinator::http

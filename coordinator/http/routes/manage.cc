@@ -14,6 +14,28 @@ void answer_on_pool(Call call, ApiResult<OrderedJson> (*work)(const Call& call))
   });
 }
 
+void answer_slowly(Call call, std::function<ApiResult<OrderedJson>(const Call& call)> work) {
+  constexpr std::uint32_t kAtOnce = 8;  // that wait or run
+  const std::shared_ptr<Api> api = call.api;
+  if (api->slow_reads >= kAtOnce) {
+    ApiError error =
+        ApiError::of(429, "too many requests for the ledger and plans wait; retry in 1 s",
+                     "too_many_reads", "rate_limit_error");
+    error.retry_after = 1;
+    return call.respond(error);
+  }
+  ++api->slow_reads;
+  api->slow_tasks.post([call = std::move(call), work = std::move(work)] {
+    auto done = work(call);
+    HttpResponse response = done.ok() ? json_response(dump(*done)) : error_response(done.error());
+    call.api->sockets.post([call, response = std::move(response)] {
+      INVARIANT(call.api->slow_reads > 0, "a slow read that ends has been counted");
+      --call.api->slow_reads;
+      call.respond(response);
+    });
+  });
+}
+
 ApiError manage_error(const Error& error, const char* not_found) {
   if (error.code == ErrorCode::kInvalidInput) return ApiError::invalid(error.message);
   if (error.code == ErrorCode::kNotFound) return ApiError::not_found(error.message, not_found);

@@ -64,20 +64,8 @@ void handle_plan(Call call) {
   with_status(std::move(call), [](const Call& taken, const SwarmStatus& status) {
     auto question = question_of(taken, status);
     if (!question.ok()) return taken.respond(question.error());
-    const std::shared_ptr<Api> api = taken.api;
-    if (api->plans.exchange(true)) {
-      ApiError error = ApiError::of(429, "another plan is being made; retry in 1 s", "plan_busy",
-                                    "rate_limit_error");
-      error.retry_after = 1;
-      return taken.respond(error);
-    }
-    api->slow_tasks.post([taken, question = *std::move(question)] {
-      auto done = plan_object(*taken.api, question);
-      HttpResponse response = done.ok() ? json_response(dump(*done)) : error_response(done.error());
-      taken.api->sockets.post([taken, response = std::move(response)] {
-        taken.api->plans = false;
-        taken.respond(response);
-      });
+    answer_slowly(taken, [question = *std::move(question)](const Call& planned) {
+      return plan_object(*planned.api, question);
     });
   });
 }

@@ -168,8 +168,10 @@ OrderedJson state_of_model(const ServedModel& served) {
           {"parameters", served.spec.parameters}};
 }
 
-OrderedJson state_object(const Api& api, const SwarmStatus& status) {
+// `manages`: the one who asks may.
+OrderedJson state_object(const Api& api, const SwarmStatus& status, bool manages) {
   OrderedJson out = {{"version", api.options.version},
+                     {"manages", manages},
                      {"joinable", api.options.joinable},
                      {"ready", status.ready}};
   if (!api.options.cluster.empty()) out["cluster"] = api.options.cluster;
@@ -321,8 +323,9 @@ void handle_metrics(Call call) {
 
 void handle_state(Call call) {
   const Api& api = *call.api;
-  respond_with_status(std::move(call), [&api](const SwarmStatus& status) {
-    return json_response(dump(state_object(api, status)));
+  const bool manages = call.request.manages;
+  respond_with_status(std::move(call), [&api, manages](const SwarmStatus& status) {
+    return json_response(dump(state_object(api, status, manages)));
   });
 }
 

@@ -450,6 +450,7 @@ void Session::on_head() {
   request_ = HttpRequest{head.method, check.path, {}, context_.request_id, api_->clock.now()};
   request_.models = verdict.models;
   request_.policy = verdict.policy;
+  request_.manages = verdict.manages;
   request_.dialect = match.dialect;
   client_ = verdict.policy.owner.empty() ? peer_ : verdict.policy.owner;
   if (!head.idempotency_keys.empty()) request_.idempotency_key = head.idempotency_keys.front();

@@ -7,6 +7,7 @@ import {kSettings} from '/pages/chat.js';
 import {loginForm} from '/pages/connect.js';
 import {bytes, count, when} from '/pages/format.js';
 
+const kLocked = new Error('only an admin key manages keys');
 const ownId = () => key().split('.')[1] ?? '';
 
 function create(look) {
@@ -72,7 +73,7 @@ function keyRow(one, look) {
 }
 
 function keysPanel(told, error, look) {
-  if (error?.status === 403) {
+  if (error === kLocked) {
     return [notice('', 'Only an admin key lists, creates and revokes API keys.'),
             h('details', {class: 'panel'}, h('summary', {}, 'Use an admin key'), loginForm('Managing needs an admin key'))];
   }
@@ -123,19 +124,21 @@ export function keysView(main) {
   main.className = 'page';
   let open = true;
   let asked = null;
+  const now = () => `${key()} ${server.state?.manages ?? false}`;
   const drawKeys = redrawer(keys, keysPanel);
   const drawBrowser = redrawer(browser, browserPanel);
   async function look() {
-    asked = key();
+    asked = now();
     let told = null;
     let error = null;
-    try { told = await json('/api/v1/keys'); } catch (thrown) { error = thrown; }
+    if (!server.state?.manages) error = kLocked;
+    else try { told = await json('/api/v1/keys'); } catch (thrown) { error = thrown; }
     const conversations = await archive.list();
     if (!open) return;
     if (!(error instanceof ApiError && error.status === 429)) drawKeys(JSON.stringify([told, error?.message, key()]), told, error, look);
     drawBrowser(JSON.stringify([key(), conversations.map(one => [one.id, one.updated]), localStorage.getItem(kSettings)]), conversations, look);
   }
-  const onNews = () => { if (asked !== key()) look(); };
+  const onNews = () => { if (asked !== now()) look(); };
   server.listeners.add(onNews);
   drawKeys('', null, null, look);
   look();

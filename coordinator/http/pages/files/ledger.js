@@ -6,6 +6,8 @@ import {server} from '/pages/app.js';
 import {count, when} from '/pages/format.js';
 import {proofPart} from '/pages/proof.js';
 
+const kLocked = new Error('the ledger needs an admin key');
+const kNone = new Error('This server keeps no ledger (--no-receipts).');
 const kEvery = 10000;  // milliseconds between two looks
 const kLevels = {veteran: 'good', regular: 'good', probation: 'muted', newcomer: 'muted', ended: 'bad'};
 const kVerdicts = {fault: 'warn', fraud: 'bad', unjudged: 'muted'};
@@ -54,8 +56,8 @@ function credits(told) {
 }
 
 function content(told, error) {
-  if (error?.status === 403) return notice('', 'The ledger needs an admin key. A receipt can be checked with any key.');
-  if (error) return notice(error.code === 'no_ledger' ? '' : 'bad', error.message);
+  if (error === kLocked) return notice('', 'The ledger needs an admin key. A receipt can be checked with any key.');
+  if (error) return notice(error === kNone ? '' : 'bad', error.message);
   if (!told) return h('p', {class: 'muted'}, 'Reading the ledger…');
   return [h('p', {class: 'muted'}, `${count(told.entries, 'entry', 'entries')} in the log`, told.entries > 0 && `, the latest of ${when(told.time * 1000)}`, '.'),
           standings(told), audits(told), credits(told)];
@@ -92,18 +94,21 @@ export function ledgerView(main) {
   let open = true;
   let timer = null;
   let asked = null;
+  const allowed = () => `${key()} ${Boolean(server.state?.ledger)}`;
   const draw = redrawer(now, content);
   async function look() {
     clearTimeout(timer);
-    asked = key();
+    asked = allowed();
     let told = null;
     let error = null;
-    try { told = await json('/api/v1/ledger'); } catch (thrown) { error = thrown; }
+    if (!server.state) error = kLocked;
+    else if (!server.state.ledger) error = kNone;
+    else try { told = await json('/api/v1/ledger'); } catch (thrown) { error = thrown; }
     if (!open) return;
     if (!(error instanceof ApiError && error.status === 429)) draw(JSON.stringify([told, error?.message]), told, error);
-    if (!(error instanceof ApiError && (error.status === 403 || error.status === 409))) timer = setTimeout(look, kEvery);
+    if (server.state?.ledger) timer = setTimeout(look, kEvery);
   }
-  const onNews = () => { if (asked !== key()) look(); };
+  const onNews = () => { if (asked !== allowed()) look(); };
   server.listeners.add(onNews);
   addEventListener('hashchange', follow);
   draw('', null, null);

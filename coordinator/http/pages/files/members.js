@@ -1,7 +1,7 @@
 // The members of the cluster: who asks to join, who belongs, and how another machine joins. Only
 // for an admin key.
 import {h, announce, askFirst, checkbox, command, field, notice, redrawer, replace, select} from '/pages/dom.js';
-import {json, key, ApiError} from '/pages/api.js';
+import {json} from '/pages/api.js';
 import {count, when} from '/pages/format.js';
 import {server} from '/pages/app.js';
 import {loginForm} from '/pages/connect.js';
@@ -9,6 +9,7 @@ import {loginForm} from '/pages/connect.js';
 const kEvery = 5000;  // milliseconds between two looks
 const kAdminOrder = 'an admin of the cluster';  // as a worker names an order of these pages
 
+const kLocked = {};  // in place of the members: the key may not manage them
 const kRoles = [['worker', 'Worker: computes'], ['client', 'Client: sends prompts'], ['admin', 'Admin: manages the cluster']];
 const kHours = [['0', 'until someone resumes it'], ['1', 'for 1 hour'], ['4', 'for 4 hours'], ['24', 'for 24 hours'], ['168', 'for 7 days']];
 
@@ -148,38 +149,33 @@ function membersPanel(told, look) {
 export function membersPart(place, onAdmin) {
   let timer = null;
   let open = true;
-  let asked = null;  // the key that was refused
+  let asked = null;  // whether it may, when that was last looked at
   const draw = redrawer(place, (told, error) => {
-    if (!told) return error && notice('bad', error.message);
+    if (error) return notice('bad', error.message);
+    if (!told) return null;
+    if (told === kLocked) {
+      return h('details', {class: 'panel'}, h('summary', {}, 'Manage the machines'), loginForm('Managing needs an admin key'));
+    }
     return [waitingPanel(told, look), membersPanel(told, look)];
   });
-  const refuse = error => {
-    onAdmin(false);
-    if (error.code === 'no_cluster') { draw('none', null, null); return; }
-    asked = key();
-    draw(`refused ${asked}`, null, null);
-    const lock = h('details', {class: 'panel'}, h('summary', {}, 'Manage the machines'), loginForm('Managing needs an admin key'));
-    replace(place, lock);
-  };
   async function look() {
     clearTimeout(timer);
-    if (!open) return;
-    if (asked === null || asked !== key()) {
-      asked = null;
-      try {
-        const told = await json('/api/v1/members');
-        if (!open) return;
-        onAdmin(true);
-        draw(JSON.stringify(told), told, null);
-      } catch (error) {
-        if (!open) return;
-        if (error instanceof ApiError && (error.status === 403 || error.code === 'no_cluster')) refuse(error);
-        else if (error.status !== 429) draw(error.message, null, error);
-      }
+    const {state} = server;
+    if (!open || !state) return;
+    asked = state.manages;
+    onAdmin(state.manages);
+    if (!state.manages) { draw('locked', kLocked, null); return; }
+    if (!state.joinable) { draw('', null, null); return; }
+    try {
+      const told = await json('/api/v1/members');
+      if (!open || !server.state?.manages) return;
+      draw(JSON.stringify(told), told, null);
+    } catch (error) {
+      if (open && error.status !== 429) draw(error.message, null, error);
     }
     timer = setTimeout(look, kEvery);
   }
-  const onNews = () => { if (asked !== null && asked !== key()) look(); };
+  const onNews = () => { if (server.state && asked !== server.state.manages) look(); };
   server.listeners.add(onNews);
   look();
   return () => { open = false; clearTimeout(timer); server.listeners.delete(onNews); };

@@ -4,6 +4,8 @@ import {json, key, ApiError} from '/pages/api.js';
 import {server} from '/pages/app.js';
 import {bytes, count, layers, rate, seconds} from '/pages/format.js';
 
+const kLocked = new Error('Planning needs an admin key.');
+const kUnmeasured = new Error('No machine has measured itself yet. They do so in their first seconds, unless the server was started with --stages or --place.');
 const kTries = 60;
 const kPause = 1000;  // milliseconds, while another plan is being made
 
@@ -69,8 +71,7 @@ function modelPanel(model) {
 }
 
 function content(state, again) {
-  if (state.error?.status === 403) return notice('', 'Planning needs an admin key.');
-  if (state.error) return notice(['not_measured', 'no_planner'].includes(state.error.code) ? 'warn' : 'bad', state.error.message);
+  if (state.error) return notice(state.error === kLocked ? '' : state.error === kUnmeasured ? 'warn' : 'bad', state.error.message);
   if (!state.models) return h('p', {class: 'muted'}, 'Asking the server for its models…');
   return [h('p', {class: 'muted'}, 'Predicted from what these machines and their links were measured to do. In a terminal: ', h('code', {}, 'hearth plan MODEL'), '.'),
           state.models.map(modelPanel),
@@ -84,16 +85,20 @@ export function planView(main) {
   let open = true;
   let run = 0;  // an older run ends when a newer one begins
   let asked = null;
+  const measured = () => (server.state?.measured?.nodes.length ?? 0) > 0;
+  const now = () => `${key()} ${Boolean(server.state)} ${measured()}`;
   let state = {models: null, error: null, busy: true};
   const redraw = redrawer(place, content);
   const draw = () => redraw(JSON.stringify([state.models?.map(one => [one, one.error?.message]), state.error?.message, state.busy]), state, plan);
   async function plan() {
     const mine = run += 1;
     const stale = () => !open || mine !== run;
-    asked = key();
+    asked = now();
     state = {...state, error: null, busy: true};
     draw();
     try {
+      if (!server.state) throw kLocked;
+      if (!measured()) throw kUnmeasured;
       const {models} = await json('/api/v1/plan');
       if (stale()) return;
       state.models = models;
@@ -102,7 +107,6 @@ export function planView(main) {
         try {
           model.told = await planOf(model.id);
         } catch (error) {
-          if (error.code === 'not_measured') throw error;
           model.error = error;
         }
         if (stale()) return;
@@ -117,10 +121,7 @@ export function planView(main) {
     announce('The plans are there.');
   }
   // Machines measure themselves in their first seconds; and another key may see more.
-  const onNews = () => {
-    const measured = state.error?.code === 'not_measured' && server.state?.measured?.nodes.length > 0;
-    if (asked !== key() || measured && !state.busy) plan();
-  };
+  const onNews = () => { if (asked !== now()) plan(); };
   server.listeners.add(onNews);
   plan();
   return () => { open = false; server.listeners.delete(onNews); };

@@ -1,7 +1,7 @@
 // The proof of one answer, as people read it: what receipt.js checked, who computed the answer, and
 // what the audits of it say.
 import {h, command, notice, replace} from '/pages/dom.js';
-import {json, ApiError} from '/pages/api.js';
+import {json} from '/pages/api.js';
 import {count, when} from '/pages/format.js';
 import {checkAnswer, hex, whyNot, Wrong} from '/pages/receipt.js';
 
@@ -10,13 +10,12 @@ const kPause = 750;  // milliseconds
 
 async function ask(name) {
   for (let tries = 1; ; tries += 1) {
-    try {
-      return await json(`/api/v1/receipts/${encodeURIComponent(name)}`);
-    } catch (error) {
-      const soon = error instanceof ApiError && (error.code === 'receipt_not_found' || error.status === 429);
-      if (!soon || tries === kTries) throw error;
-      await new Promise(resolve => setTimeout(resolve, kPause));
+    const told = await json(`/api/v1/receipts/${encodeURIComponent(name)}`);
+    if (told.receipts.length > 0) return told;
+    if (tries === kTries) {
+      throw new Error('The log has no receipt of this answer. An answer has none when its machine was lost or makes no receipts.');
     }
+    await new Promise(resolve => setTimeout(resolve, kPause));
   }
 }
 

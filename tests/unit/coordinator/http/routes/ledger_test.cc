@@ -89,19 +89,21 @@ TEST_F(LedgerRouteTest, AReceiptComesWithWhatProvesIt) {
 
 TEST_F(LedgerRouteTest, WhatIsNoReceiptIsRefused) {
   write({receipt(1)});
-  EXPECT_EQ(get("/api/v1/receipts/" + to_hex(name_of(9)))["error"]["code"], "receipt_not_found");
-  EXPECT_EQ(status(), 404u);
+  const Json none = get("/api/v1/receipts/" + to_hex(name_of(9)));
+  EXPECT_EQ(status(), 200u) << "they may come";
+  EXPECT_EQ(none["receipts"].size(), 0u);
   for (const char* name : {"x", "00", "../../etc/passwd", "0123456789abcdef0123456789abcdef"}) {
     get(std::string("/api/v1/receipts/") + name);
     EXPECT_EQ(status(), 400u) << name;
   }
-  api->reads_log = true;
-  EXPECT_EQ(get("/api/v1/receipts/" + to_hex(name_of(1)))["error"]["code"], "log_busy");
-  EXPECT_EQ(status(), 429u) << "one at a time";
-  api->reads_log = false;
+  EXPECT_EQ(api->slow_reads, 0u);
+  api->slow_reads = 8;
+  EXPECT_EQ(get("/api/v1/receipts/" + to_hex(name_of(1)))["error"]["code"], "too_many_reads");
+  EXPECT_EQ(status(), 429u);
+  api->slow_reads = 0;
   disk = ledger::CrashDisk();
   EXPECT_EQ(get("/api/v1/receipts/" + to_hex(name_of(1)))["error"]["code"], "ledger_unreadable");
-  EXPECT_FALSE(api->reads_log) << "after a failure, too";
+  EXPECT_EQ(api->slow_reads, 0u) << "after a failure, too";
   api->options.open_log = nullptr;
   EXPECT_EQ(get("/api/v1/receipts/" + to_hex(name_of(1)))["error"]["code"], "no_ledger");
   EXPECT_EQ(get("/api/v1/ledger")["error"]["code"], "no_ledger");
