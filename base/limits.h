@@ -157,6 +157,13 @@ inline constexpr std::uint64_t kPlacedBytes = std::uint64_t{1} << 50;  // of a n
 inline constexpr std::uint64_t kPlacedKvBytes = kMiB;                  // of a position in a layer
 inline constexpr std::uint64_t kPlacedTokens = std::uint64_t{1} << 32;
 
+// Sets of GPUs that are not there yet (placement/estimate, cli/plan/forecast.h).
+inline constexpr std::uint32_t kPlannedCards = 1'024;
+inline constexpr std::uint32_t kBoughtCards = 64;  // of a set that `hearth plan --for` considers
+inline constexpr std::uint64_t kPlannedUsers = 1'000'000;
+inline constexpr double kPlannedUsd = 1e9;
+inline constexpr double kPlannedRate = 1e6;  // tokens a second of a user
+
 // HTTP (coordinator/http/).
 inline constexpr std::size_t kHttpHeaderBytes = 32 * kKiB;
 inline constexpr std::size_t kHttpBodyBytes = 8 * kMiB;

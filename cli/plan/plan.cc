@@ -232,6 +232,15 @@ Result<Problem> plan_problem(const std::string& model_path, const PlanNodes& nod
 }
 
 int run_plan(const PlanOptions& options) {
+  const ForecastOptions& forecast = options.forecast;
+  if (options.model.empty() && !forecast.article) {
+    return misused(Error::invalid(
+        "no model given: pass a GGUF file, a pulled name, or with --gpus or --for a shape such as "
+        "llama3-70b"));
+  }
+  if (forecast.article || !forecast.gpus.empty() || !forecast.speed.empty()) {
+    return run_forecast(options.model, forecast, options.tokens, options.json);
+  }
   const auto problem = read_problem(options);
   if (!problem.ok()) return fail(problem.error());
   if (options.json) {

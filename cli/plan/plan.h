@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "base/result.h"
+#include "cli/plan/forecast.h"
 #include "placement/chains.h"
 #include "placement/plan.h"
 #include "placement/problem.h"
@@ -16,7 +17,7 @@
 namespace hearth::cli {
 
 struct PlanOptions {
-  std::string model;  // file or pulled name
+  std::string model;  // file, pulled name, or with `forecast` also a shape of the catalogue
   std::string nodes;  // file of cli/plan/nodes_file.h; empty: those of the server, as measured
   std::uint64_t tokens = 0;  // positions of KV on every stage; 0: one sequence of usual length
   // Those of the server without --nodes; else as many as are best (0), and latency.
@@ -25,6 +26,7 @@ struct PlanOptions {
   bool json = false;
   std::string api_base;  // "http://host:port", without --nodes
   std::string api_key;
+  ForecastOptions forecast;
 };
 
 // The printed lines. `plans`: at least one; the spares shown are those of the first plan, from

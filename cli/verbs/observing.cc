@@ -84,22 +84,73 @@ void add_ping(CLI::App& app, Action& action) {
   verb->add_flag("--json", o->json, "print JSON");
 }
 
+// The flags of sets of GPUs that are not there yet. They make no sense with those of real nodes.
+void add_forecast(CLI::App& verb, ForecastOptions& o) {
+  CLI::Option* gpus =
+      verb.add_option("--gpus", o.gpus, "predict for GPUs of the catalogue, e.g. 8xrtx4090")
+          ->check(refused_by(parse_gpus));
+  CLI::Option* speed =
+      verb.add_option("--for", o.speed,
+                      "search the catalogue for the cheapest GPUs that give each user this speed, "
+                      "e.g. 5tok/s")
+          ->check(refused_by(parse_speed));
+  CLI::Option* article =
+      verb.add_flag("--article", o.article,
+                    "print the published figures for a 70B model, computed and corrected");
+  verb.add_option("--link", o.link,
+                  "with --gpus: rate between machines, e.g. 10G; card: all in one machine")
+      ->check(refused_by(parse_link))
+      ->capture_default_str()
+      ->needs(gpus);
+  verb.add_option("--per-machine", o.per_machine, "with --gpus: GPUs in each machine")
+      ->check(whole_number(1, limits::kPlannedCards))
+      ->capture_default_str()
+      ->needs(gpus);
+  verb.add_option("--batch", o.batch, "with --gpus: rows of a step batch")
+      ->check(whole_number(1, limits::kBatchRows))
+      ->capture_default_str()
+      ->needs(gpus);
+  verb.add_option("--quant", o.quant,
+                  "format of the weights of a shape of the catalogue (default: q4_k_m)")
+      ->check(text_within(limits::kModelNameBytes));
+  verb.add_option("--users", o.users, "with --for: users at the same time")
+      ->check(whole_number(1, static_cast<std::int64_t>(limits::kPlannedUsers)))
+      ->capture_default_str()
+      ->needs(speed);
+  verb.add_option("--budget", o.budget_usd, "with --for: the most to spend, in USD")
+      ->check(number(0, limits::kPlannedUsd, Low::kExcluded))
+      ->needs(speed);
+  verb.add_option("--electricity", o.usd_per_kwh,
+                  "USD a kWh (default: the U.S. price of the catalogue)")
+      ->check(number(0, 100, Low::kExcluded));
+  gpus->excludes(speed)->excludes(article);
+  speed->excludes(article);
+  for (const char* name : {"--nodes", "--optimise", "--stages"}) {
+    CLI::Option* real = verb.get_option(name);
+    for (CLI::Option* each : {gpus, speed, article}) each->excludes(real);
+  }
+}
+
 void add_plan(CLI::App& app, Action& action) {
   const auto [verb, o] = add_server_verb(
       app, "plan", "Show which nodes would get which layers of a model, and the predicted speed",
       action, run_plan);
-  verb->add_option("model", o->model, "GGUF file or pulled name")->required();
+  verb->add_option("model", o->model,
+                   "GGUF file or pulled name; with --gpus or --for also a shape, e.g. llama3-70b");
   verb->add_option(
       "--nodes", o->nodes,
       "file of nodes and links (default: those of the server, as measured); memory is for "
       "weights and KV alone");
   add_objective(*verb, o->objective);
-  verb->add_option("--context", o->tokens, "positions of KV that every stage must have room for")
+  verb->add_option("--context", o->tokens,
+                   "positions of KV that every stage must have room for; with --gpus or --for, of "
+                   "each user")
       ->check(whole_number(1, static_cast<std::int64_t>(limits::kPlacedTokens)));
   verb->add_option("--stages", o->stages,
                    "number of stages (default: as the server, or the best number)")
       ->check(whole_number(1, limits::kStages));
   verb->add_flag("--json", o->json, "print JSON");
+  add_forecast(*verb, o->forecast);
 }
 
 void add_logs(CLI::App& app, Action& action) {

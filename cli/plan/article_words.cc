@@ -1,0 +1,122 @@
+#include <fmt/core.h>
+
+#include <cmath>
+#include <nlohmann/json.hpp>
+#include <utility>
+
+#include "base/check.h"
+#include "cli/plan/forecast.h"
+#include "cli/terminal/table.h"
+#include "placement/estimate/article.h"
+
+namespace hearth::cli {
+namespace {
+
+using placement::ArticleFigure;
+using placement::ArticleInputs;
+using placement::Card;
+
+// The catalogue's own entries, which a test reads.
+template <typename Entry>
+Entry entry_of(const std::vector<Entry>& entries, const std::string& key) {
+  const auto found = find_entry(entries, key, "catalogue");
+  INVARIANT(found.ok(), "the catalogue has what the articles need");
+  return *found;
+}
+
+const PrintedCard& printed_of(const Catalogue& catalogue, const std::string& key) {
+  for (const PrintedCard& each : catalogue.printed) {
+    if (each.card.key == key) return each;
+  }
+  INVARIANT(false, "the catalogue has the cards that the articles print");
+}
+
+std::string figure_text(double value, const std::string& unit) {
+  return fmt::format("{:.4g}", value) + (unit.empty() ? "" : " " + unit);
+}
+
+std::string part_text(double value, double scale) {
+  return value > 0.0 ? fmt::format("{:.4g}", value / scale) : "-";
+}
+
+// "1979 (989.5)": as printed, and in brackets the catalogue's where it differs.
+std::string pair_text(double printed, double real, double scale) {
+  std::string text = part_text(printed, scale);
+  const bool same = printed == real || (real > 0.0 && std::abs(printed / real - 1.0) < 0.005);
+  if (!same && real > 0.0) text += " (" + part_text(real, scale) + ")";
+  return text;
+}
+
+void append_cards(std::vector<std::string>& lines, const Catalogue& catalogue) {
+  lines.emplace_back("");
+  lines.emplace_back(
+      "GPUs as the articles print them; in brackets the catalogue's figure where it "
+      "differs (dense rates, sums in FP32; memory in GiB).");
+  Table table({"GPU", "FP16 TFLOPS", "SUMS IN FP16", "INT8", "FP32", "MEMORY", "GB/S",
+               "LINK GB/S ONE WAY", "LINK US", "USD", "ROWS OF BALANCE", "RECOMMENDED FOR"});
+  for (const PrintedCard& each : catalogue.printed) {
+    const Card& card = each.card;
+    const Card real = entry_of(catalogue.cards, card.key);
+    const double balance = card.fp16_flops / card.memory_bytes_per_second;
+    table.add({card.title, pair_text(card.fp16_flops, real.fp16_flops, 1e12),
+               pair_text(card.fp16_short_flops, real.fp16_short_flops, 1e12),
+               pair_text(card.int8_flops, real.int8_flops, 1e12),
+               pair_text(card.fp32_flops, real.fp32_flops, 1e12), part_text(card.memory_bytes, 1e9),
+               pair_text(card.memory_bytes_per_second, real.memory_bytes_per_second, 1e9),
+               pair_text(card.link_bytes_per_second, real.link_bytes_per_second, 1e9),
+               pair_text(card.link_seconds, real.link_seconds, 1e-6),
+               pair_text(card.usd, real.usd, 1.0),
+               pair_text(balance, real.fp16_flops / real.memory_bytes_per_second, 1.0), each.use});
+  }
+  for (std::string& line : table.lines()) lines.push_back(std::move(line));
+}
+
+}  // namespace
+
+ArticleInputs article_inputs(const Catalogue& catalogue) {
+  ArticleInputs inputs;
+  inputs.printed_4090 = printed_of(catalogue, "rtx4090").card;
+  inputs.printed_h100 = printed_of(catalogue, "h100").card;
+  inputs.rtx4090 = entry_of(catalogue.cards, "rtx4090");
+  inputs.h100 = entry_of(catalogue.cards, "h100");
+  inputs.desktop = entry_of(catalogue.hosts, "desktop");
+  inputs.server = entry_of(catalogue.hosts, "server");
+  inputs.roce = entry_of(catalogue.networks, "200g");
+  inputs.llama70b = entry_of(catalogue.shapes, "llama2-70b");
+  inputs.qwen72b = entry_of(catalogue.shapes, "qwen15-72b");
+  for (const placement::Electricity& each : catalogue.electricity) {
+    if (each.key == "article") inputs.usd_per_kwh = each.usd_per_kwh;
+  }
+  return inputs;
+}
+
+std::vector<std::string> article_lines(const Catalogue& catalogue) {
+  std::vector<std::string> lines;
+  lines.emplace_back(
+      "Figures of four articles on Llama 2 70B (2023-09 to 2024-09), computed from "
+      "their formulas.");
+  lines.emplace_back("ARTICLE: under their assumptions. CORRECTED: with what changed.");
+  lines.emplace_back("");
+  Table table({"FIGURE", "WHAT", "ARTICLE", "CORRECTED", "WHAT CHANGED"});
+  for (const ArticleFigure& each : article_figures(article_inputs(catalogue))) {
+    table.add({each.id, each.text, figure_text(each.value, each.unit),
+               each.corrected ? figure_text(*each.corrected, each.unit) : "-", each.changed});
+  }
+  for (std::string& line : table.lines()) lines.push_back(std::move(line));
+  append_cards(lines, catalogue);
+  return lines;
+}
+
+std::string article_json(const Catalogue& catalogue) {
+  nlohmann::ordered_json json = nlohmann::ordered_json::array();
+  for (const ArticleFigure& each : article_figures(article_inputs(catalogue))) {
+    nlohmann::ordered_json figure = {{"id", each.id}, {"what", each.text}, {"unit", each.unit}};
+    figure["article"] = each.value;
+    if (each.corrected) figure["corrected"] = *each.corrected;
+    if (!each.changed.empty()) figure["changed"] = each.changed;
+    json.push_back(std::move(figure));
+  }
+  return json.dump();
+}
+
+}  // namespace hearth::cli

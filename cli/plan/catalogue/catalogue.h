@@ -1,0 +1,62 @@
+// The catalogue of published figures. A file has tables [kind.key]; a value is [figure, source],
+// and the source is a table [source.key] of the catalogue with a title and a date:
+//
+//   [card.rtx4090]
+//   title = ["NVIDIA GeForce RTX 4090", "ada"]
+//   memory_gib = [24, "ada"]
+//
+// Kinds: source, card, printed, network, host, electricity, quant, model. A key is in lower case,
+// without dots. Rates whose key has "sparse" are halved: everything here is dense.
+#pragma once
+
+#include <map>
+#include <span>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "base/result.h"
+#include "placement/estimate/figures.h"
+
+namespace hearth::cli {
+
+struct CatalogueFile {
+  std::string_view name;
+  std::string_view text;
+};
+
+struct Source {
+  std::string title;
+  std::string date;
+};
+
+// A card with the figures that the articles print, and what they recommend it for.
+struct PrintedCard {
+  placement::Card card;
+  std::string use;
+};
+
+struct Catalogue {
+  std::map<std::string, Source> sources;
+  std::vector<placement::Card> cards;
+  std::vector<PrintedCard> printed;
+  std::vector<placement::Network> networks;
+  std::vector<placement::Host> hosts;
+  std::vector<placement::Electricity> electricity;
+  std::vector<placement::Quant> quants;
+  std::vector<placement::Shape> shapes;
+};
+
+// kInvalidInput names file, table and key: of an unknown kind, key or source, of a figure that is
+// no number or out of its range, and of the same table or key twice.
+Result<Catalogue> read_catalogue(std::span<const CatalogueFile> files);
+
+std::span<const CatalogueFile> embedded_catalogue();  // of the source that the build generates
+const Catalogue& catalogue();                         // those, read once
+
+// The entry with this key, in any case; kNotFound suggests the nearest. `what`: "--gpus: GPU".
+template <typename Entry>
+Result<Entry> find_entry(const std::vector<Entry>& entries, const std::string& key,
+                         std::string_view what);
+
+}  // namespace hearth::cli

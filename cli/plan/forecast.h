@@ -1,0 +1,88 @@
+// hearth plan --gpus and --for: what GPUs that are not there yet would do and cost, from the
+// figures of cli/plan/catalogue and the formulas of placement/estimate. Contacts no server.
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "base/result.h"
+#include "cli/plan/catalogue/catalogue.h"
+#include "placement/estimate/article.h"
+#include "placement/estimate/cost.h"
+#include "placement/estimate/purchase.h"
+#include "placement/estimate/speed.h"
+
+namespace hearth::cli {
+
+struct ForecastOptions {
+  std::string gpus;  // "8xrtx4090"
+  std::string link = "10G";
+  std::string quant;  // of a shape of the catalogue; empty: kDefaultQuant
+  std::uint32_t batch = 1;
+  std::uint32_t per_machine = 1;
+  std::string speed;  // "5tok/s", of each user
+  std::uint64_t users = 1;
+  double budget_usd = 0.0;   // 0: none
+  double usd_per_kwh = 0.0;  // 0: that of the catalogue for the U.S.
+  bool article = false;
+};
+inline constexpr const char* kDefaultQuant = "q4_k_m";
+
+struct GpuSet {
+  std::uint32_t count = 0;
+  std::string key;
+};
+// "8xrtx4090", or the name alone for one. kInvalidInput names the form and the limit.
+Result<GpuSet> parse_gpus(const std::string& text);
+// "10G", "2.5G", "100M" (bits a second). A rate of the catalogue has its delay and price; another
+// one has the delay that most have, and no price. "card": the GPUs' own links, in one machine.
+Result<placement::Network> parse_link(const std::string& text);
+inline constexpr const char* kCardLink = "card";
+// "5tok/s" or "5".
+Result<double> parse_speed(const std::string& text);
+
+// A model by its shape: of the catalogue, or read from a file.
+struct ForecastModel {
+  placement::Shape shape;
+  double bits = 0.0;   // of a weight
+  std::string format;  // "q4_k_m", or of a file its name
+};
+Result<ForecastModel> forecast_model(const std::string& name, const std::string& quant);
+
+struct Forecast {
+  ForecastModel model;
+  placement::Setup setup;
+  placement::Host host;
+  placement::Purchase purchase;
+  double usd_per_kwh = 0.0;
+  std::vector<placement::Estimate> estimates;
+  bool fits() const;  // a layout that Hearth runs holds the weights
+};
+// `context`: 0: 4,096 positions, or the model's if it has fewer.
+Result<Forecast> make_forecast(const std::string& model, const ForecastOptions& options,
+                               std::uint64_t context);
+std::vector<std::string> forecast_lines(const Forecast& forecast);
+std::string forecast_json(const Forecast& forecast);
+
+struct PurchaseForecast {
+  ForecastModel model;
+  placement::Goal goal;
+  std::uint32_t context = 0;
+  double usd_per_kwh = 0.0;
+  placement::PurchasePlan plan;
+};
+Result<PurchaseForecast> make_purchase(const std::string& model, const ForecastOptions& options,
+                                       std::uint64_t context);
+std::vector<std::string> purchase_lines(const PurchaseForecast& forecast);
+std::string purchase_json(const PurchaseForecast& forecast);
+
+// hearth plan --article. The inputs are entries that the program's own catalogue has.
+placement::ArticleInputs article_inputs(const Catalogue& catalogue);
+std::vector<std::string> article_lines(const Catalogue& catalogue);
+std::string article_json(const Catalogue& catalogue);
+
+int run_forecast(const std::string& model, const ForecastOptions& options, std::uint64_t context,
+                 bool json);
+
+}  // namespace hearth::cli

@@ -1,0 +1,336 @@
+#include <fmt/core.h>
+
+#include <nlohmann/json.hpp>
+#include <utility>
+
+#include "cli/plan/forecast.h"
+#include "cli/terminal/escape.h"
+#include "cli/terminal/progress.h"
+#include "cli/terminal/table.h"
+#include "coordinator/pipelines/placement_text.h"
+#include "placement/estimate/memory.h"
+
+namespace hearth::cli {
+namespace {
+
+using coordinator::rate_text;
+using placement::Bound;
+using placement::Estimate;
+using placement::Layout;
+using placement::Offer;
+using placement::Purchase;
+using placement::Setup;
+using OrderedJson = nlohmann::ordered_json;
+
+constexpr const char* kRoofline =
+    "These are the speeds that the catalogue's rates allow; real kernels reach a part of them.";
+constexpr const char* kNoTensorParallel =
+    "Hearth does not run tensor parallel yet: rows with more than one rank are predictions only.";
+
+std::string bytes_text(double bytes) { return format_bytes(static_cast<std::uint64_t>(bytes)); }
+
+const char* bound_text(Bound bound) {
+  switch (bound) {
+    case Bound::kCapacity: return "memory";
+    case Bound::kBandwidth: return "reading weights and KV";
+    case Bound::kCompute: return "computing";
+    case Bound::kLinkRate: return "the rate of the link";
+    case Bound::kLinkDelay: return "the delay of the link";
+  }
+  return "";
+}
+
+const char* kind_of(const Layout& layout) {
+  if (layout.ranks > 1) return layout.stages > 1 ? "hybrid" : "tensor parallel";
+  if (layout.stages > 1) return layout.replicas > 1 ? "pipelines" : "pipeline";
+  return layout.replicas > 1 ? "copies" : "one GPU";
+}
+
+double usd_per_hour(const Purchase& purchase, double usd_per_kwh) {
+  return placement::hardware_usd(purchase.usd, placement::kYearsOfUse) +
+         placement::electricity_usd(purchase.watts, usd_per_kwh);
+}
+
+// 0: a part has no published price.
+double usd_per_million(const Purchase& purchase, double usd_per_kwh, double tokens_per_second) {
+  if (purchase.usd <= 0.0) return 0.0;
+  return 1e6 / placement::tokens_per_usd(tokens_per_second, usd_per_hour(purchase, usd_per_kwh));
+}
+
+std::string usd_text(double usd) { return usd > 0.0 ? fmt::format("{:.3g} USD", usd) : "unknown"; }
+
+std::string model_text(const ForecastModel& model) {
+  const placement::Shape& shape = model.shape;
+  return escape_control(shape.title) + ", " + escape_control(model.format) +
+         fmt::format(" ({:.2f} bits a weight): ", model.bits) +
+         bytes_text(placement::weight_bytes(parameters(shape), model.bits)) + " of weights, " +
+         counted(shape.layers, "layer") + ", " +
+         bytes_text(shape.layers * placement::kv_bytes_int8(shape)) + " of KV a position";
+}
+
+std::string machines_text(const Setup& setup, const Purchase& purchase) {
+  std::string text = std::to_string(setup.cards) + " x " + setup.card.title + " in " +
+                     counted(purchase.machines, "machine");
+  if (purchase.machines > 1) {
+    text += ", " + bytes_text(setup.network.bytes_per_second) + "/s and " +
+            fmt::format("{:.3g} ms", setup.network.delay_seconds * 1e3) + " between them";
+  }
+  return text;
+}
+
+std::string price_text(const Purchase& purchase, double usd_per_kwh) {
+  std::string text = fmt::format("power {:.2g} kW", purchase.watts / 1e3);
+  const double electricity = placement::electricity_usd(purchase.watts, usd_per_kwh);
+  if (purchase.usd <= 0.0) {
+    return text + fmt::format(
+                      ", {:.2f} USD/h of electricity at {:.3g} USD/kWh; the catalogue has "
+                      "no price for a part of the hardware",
+                      electricity, usd_per_kwh);
+  }
+  const double hardware = placement::hardware_usd(purchase.usd, placement::kYearsOfUse);
+  return text + fmt::format(
+                    "; {:.0f} USD of hardware over {:.0f} years: {:.2f} USD/h, electricity at "
+                    "{:.3g} USD/kWh: {:.2f}, together {:.2f} USD/h",
+                    purchase.usd, placement::kYearsOfUse, hardware, usd_per_kwh, electricity,
+                    hardware + electricity);
+}
+
+std::string memory_text(const Estimate& each, double capacity) {
+  const placement::CardMemory& memory = each.memory;
+  return std::string(kind_of(each.layout)) + ": the fullest GPU needs " +
+         bytes_text(memory.weights) + " for weights, " + bytes_text(memory.kv) + " for KV of " +
+         counted(each.users / each.layout.replicas, "user") + ", " +
+         bytes_text(memory.activations) + " for activations, and keeps " +
+         bytes_text(memory.margin) + " free, of " + bytes_text(capacity);
+}
+
+void append_table(std::vector<std::string>& lines, const Forecast& forecast) {
+  Table table({"LAYOUT", "STAGES", "RANKS", "COPIES", "MEMORY/GPU", "USERS", "KV ROOM", "ALONE",
+               "A USER", "TOTAL", "USD/M TOKENS", "LIMIT"});
+  for (const Estimate& each : forecast.estimates) {
+    const Layout& layout = each.layout;
+    std::vector<std::string> row = {kind_of(layout), std::to_string(layout.stages),
+                                    std::to_string(layout.ranks), std::to_string(layout.replicas),
+                                    bytes_text(each.memory.total())};
+    if (!each.holds_weights) {
+      row.insert(row.end(), {"-", "-", "-", "-", "-", "-", "memory: the weights do not fit"});
+    } else {
+      const double usd = usd_per_million(forecast.purchase, forecast.usd_per_kwh, each.total);
+      row.insert(row.end(), {std::to_string(each.users), std::to_string(each.users_room),
+                             rate_text(each.alone), rate_text(each.per_user), rate_text(each.total),
+                             usd > 0.0 ? fmt::format("{:.3g}", usd) : "-", bound_text(each.bound)});
+    }
+    table.add(std::move(row));
+  }
+  for (std::string& line : table.lines()) lines.push_back(std::move(line));
+}
+
+// What the user must know before believing the table.
+std::vector<std::string> warnings(const Forecast& forecast) {
+  std::vector<std::string> lines;
+  bool ranks = false;
+  bool crowded = false;
+  for (const Estimate& each : forecast.estimates) {
+    ranks = ranks || each.layout.ranks > 1;
+    crowded = crowded || (each.holds_weights && each.users > each.users_room);
+  }
+  if (ranks && !placement::kRunsTensorParallel) lines.emplace_back(kNoTensorParallel);
+  if (crowded) {
+    lines.emplace_back(
+        "Where USERS exceeds KV ROOM, the speeds hold only for shorter contexts: at the full "
+        "context the other users wait.");
+  }
+  if (!forecast.setup.card.runs) {
+    lines.push_back("Hearth does not compute on " + forecast.setup.card.title + " yet.");
+  }
+  if (forecast.setup.shape.experts > 0) {
+    lines.emplace_back("Hearth computes a mixture of experts on processors only, not on GPUs yet.");
+  }
+  lines.emplace_back(kRoofline);
+  return lines;
+}
+
+OrderedJson layout_json(const Layout& layout) {
+  return {{"kind", kind_of(layout)},
+          {"stages", layout.stages},
+          {"ranks", layout.ranks},
+          {"replicas", layout.replicas},
+          {"runs", layout.ranks == 1 || placement::kRunsTensorParallel}};
+}
+
+OrderedJson price_json(const Purchase& purchase, double usd_per_kwh) {
+  OrderedJson json = {{"machines", purchase.machines}, {"watts", purchase.watts}};
+  json["usd_per_kwh"] = usd_per_kwh;
+  if (purchase.usd <= 0.0) return json;
+  json["usd"] = purchase.usd;
+  json["usd_per_hour"] = usd_per_hour(purchase, usd_per_kwh);
+  return json;
+}
+
+OrderedJson estimate_json(const Estimate& each, const Purchase& purchase, double usd_per_kwh) {
+  OrderedJson json = {{"layout", layout_json(each.layout)},
+                      {"holds_weights", each.holds_weights},
+                      {"memory_bytes",
+                       {{"weights", each.memory.weights},
+                        {"kv", each.memory.kv},
+                        {"activations", each.memory.activations},
+                        {"margin", each.memory.margin}}},
+                      {"users", each.users},
+                      {"users_room", each.users_room},
+                      {"alone_tokens_per_second", each.alone},
+                      {"user_tokens_per_second", each.per_user},
+                      {"all_tokens_per_second", each.total},
+                      {"limit", bound_text(each.bound)}};
+  const double usd = usd_per_million(purchase, usd_per_kwh, each.total);
+  if (usd > 0.0) json["usd_per_million_tokens"] = usd;
+  return json;
+}
+
+OrderedJson setup_json(const Setup& setup) {
+  return {{"gpu", setup.card.key},
+          {"gpus", setup.cards},
+          {"gpus_per_machine", setup.cards_per_machine},
+          {"link", setup.network.key},
+          {"batch", setup.batch},
+          {"context", setup.context}};
+}
+
+OrderedJson model_json(const ForecastModel& model) {
+  return {{"name", model.shape.key},
+          {"format", model.format},
+          {"bits", model.bits},
+          {"weight_bytes", placement::weight_bytes(parameters(model.shape), model.bits)}};
+}
+
+std::string dump(const OrderedJson& json) {
+  return json.dump(-1, ' ', false, OrderedJson::error_handler_t::replace);
+}
+
+std::string offer_text(const Offer& offer) {
+  return machines_text(offer.setup, offer.purchase) +
+         fmt::format(": {:.0f} USD", offer.purchase.usd);
+}
+
+std::string layout_text(const Offer& offer) {
+  const Layout& layout = offer.best.layout;
+  return counted(layout.replicas, "pipeline") + " of " + counted(layout.stages, "stage") +
+         ", step batches of " + counted(offer.setup.batch, "row") + ": " +
+         counted(offer.users_most, "user") + " at " + rate_text(offer.best.per_user) +
+         " tokens/s each, " + rate_text(offer.best.total) + " in total";
+}
+
+std::string change_text(const placement::NextStep& next) {
+  const Setup& after = next.after.setup;
+  switch (next.change) {
+    case placement::NextStep::Change::kCards:
+      return std::to_string(after.cards) + " x " + after.card.title + " in all";
+    case placement::NextStep::Change::kNetwork:
+      return bytes_text(after.network.bytes_per_second) + "/s between the machines";
+    case placement::NextStep::Change::kCard: return after.card.title + " in place of each GPU";
+  }
+  return "";
+}
+
+OrderedJson offer_json(const Offer& offer, double usd_per_kwh) {
+  OrderedJson json = setup_json(offer.setup);
+  json["host"] = offer.host.key;
+  json["price"] = price_json(offer.purchase, usd_per_kwh);
+  json["estimate"] = estimate_json(offer.best, offer.purchase, usd_per_kwh);
+  json["users_most"] = offer.users_most;
+  return json;
+}
+
+void append_offer(std::vector<std::string>& lines, const PurchaseForecast& forecast,
+                  const Offer& offer) {
+  lines.push_back("  " + layout_text(offer));
+  const double million = usd_per_million(offer.purchase, forecast.usd_per_kwh, offer.best.total);
+  lines.push_back("  " + price_text(offer.purchase, forecast.usd_per_kwh) + "; " +
+                  usd_text(million) + " for a million tokens");
+  lines.push_back("  " + memory_text(offer.best, offer.setup.card.memory_bytes));
+  const placement::PurchasePlan& plan = forecast.plan;
+  if (plan.users_with_twice > offer.users_most) {
+    lines.push_back(std::string("bottleneck: ") + bound_text(plan.bound) + "; twice of it serves " +
+                    counted(plan.users_with_twice, "user"));
+  }
+  if (!plan.next) return;
+  const double gain = static_cast<double>(plan.next->after.users_most - offer.users_most);
+  lines.push_back("next: " + change_text(*plan.next) +
+                  fmt::format(" for {:.0f} USD more: ", plan.next->usd) +
+                  counted(plan.next->after.users_most, "user") +
+                  fmt::format(", {:.2g} for each further 1000 USD", gain / plan.next->usd * 1e3));
+}
+
+}  // namespace
+
+std::vector<std::string> forecast_lines(const Forecast& forecast) {
+  const Setup& setup = forecast.setup;
+  std::vector<std::string> lines = {model_text(forecast.model),
+                                    machines_text(setup, forecast.purchase)};
+  lines.push_back("step batches of " + counted(setup.batch, "row") + ", contexts of " +
+                  counted(setup.context, "position") + "; speeds in tokens/s");
+  append_table(lines, forecast);
+  lines.push_back(memory_text(forecast.estimates.front(), setup.card.memory_bytes));
+  lines.push_back(price_text(forecast.purchase, forecast.usd_per_kwh));
+  for (std::string& line : warnings(forecast)) lines.push_back(std::move(line));
+  return lines;
+}
+
+std::string forecast_json(const Forecast& forecast) {
+  OrderedJson json = {{"model", model_json(forecast.model)}, {"setup", setup_json(forecast.setup)}};
+  json["price"] = price_json(forecast.purchase, forecast.usd_per_kwh);
+  json["layouts"] = OrderedJson::array();
+  for (const Estimate& each : forecast.estimates) {
+    json["layouts"].push_back(estimate_json(each, forecast.purchase, forecast.usd_per_kwh));
+  }
+  json["warnings"] = warnings(forecast);
+  return dump(json);
+}
+
+std::vector<std::string> purchase_lines(const PurchaseForecast& forecast) {
+  const placement::PurchasePlan& plan = forecast.plan;
+  std::vector<std::string> lines = {model_text(forecast.model)};
+  lines.push_back("goal: " + counted(forecast.goal.users, "user") + " at " +
+                  rate_text(forecast.goal.per_user) + " tokens/s each, contexts of " +
+                  counted(forecast.context, "position") +
+                  fmt::format(", at most {:.0f} USD", forecast.goal.usd));
+  if (plan.cheapest) {
+    lines.push_back("cheapest: " + offer_text(*plan.cheapest));
+    append_offer(lines, forecast, *plan.cheapest);
+  } else if (plan.most) {
+    lines.push_back("no set within the budget reaches the goal; the one that serves most: " +
+                    offer_text(*plan.most));
+    append_offer(lines, forecast, *plan.most);
+  } else {
+    lines.emplace_back("no set within the budget serves one user at this speed");
+  }
+  if (forecast.model.shape.experts > 0) {
+    lines.emplace_back("Hearth computes a mixture of experts on processors only, not on GPUs yet.");
+  }
+  lines.emplace_back(
+      "Considered: pipelines, which Hearth runs, on GPUs that it runs on, at the "
+      "prices of the catalogue.");
+  lines.emplace_back(kRoofline);
+  return lines;
+}
+
+std::string purchase_json(const PurchaseForecast& forecast) {
+  const placement::PurchasePlan& plan = forecast.plan;
+  OrderedJson json = {{"model", model_json(forecast.model)}};
+  json["goal"] = {{"users", forecast.goal.users},
+                  {"user_tokens_per_second", forecast.goal.per_user},
+                  {"context", forecast.context},
+                  {"usd", forecast.goal.usd}};
+  json["reached"] = plan.cheapest.has_value();
+  const auto& offer = plan.cheapest ? plan.cheapest : plan.most;
+  if (!offer) return dump(json);
+  json["offer"] = offer_json(*offer, forecast.usd_per_kwh);
+  json["bottleneck"] = {{"what", bound_text(plan.bound)},
+                        {"users_with_twice", plan.users_with_twice}};
+  if (!plan.next) return dump(json);
+  json["next"] = {{"change", change_text(*plan.next)},
+                  {"usd", plan.next->usd},
+                  {"offer", offer_json(plan.next->after, forecast.usd_per_kwh)}};
+  return dump(json);
+}
+
+}  // namespace hearth::cli

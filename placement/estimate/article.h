@@ -1,0 +1,37 @@
+// The figures of four public articles on Llama 2 70B on consumer and data-centre GPUs (September
+// 2023 to September 2024), each computed from its formula under the article's assumptions, and
+// computed again with the assumptions that do not hold replaced.
+#pragma once
+
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "placement/estimate/cost.h"
+#include "placement/estimate/figures.h"
+
+namespace hearth::placement {
+
+struct ArticleFigure {
+  std::string id;    // "pipeline.stage": the part before the first dot is its section
+  std::string text;  // what it is
+  std::string unit;
+  double value = 0.0;  // under the article's assumptions
+  std::optional<double> corrected;
+  std::string changed;  // why the corrected value differs, or what else to know
+};
+
+// What the articles and vendors say. `printed_*` as the articles print them.
+struct ArticleInputs {
+  Card printed_4090, printed_h100;
+  Card rtx4090, h100;
+  Host desktop, server;
+  Network roce;    // 200 Gbit/s
+  Shape llama70b;  // as it is, with 8 KV heads
+  Shape qwen72b;   // the 72B model of the dual-4090 server
+  double usd_per_kwh = 0.0;
+};
+
+std::vector<ArticleFigure> article_figures(const ArticleInputs& inputs);
+
+}  // namespace hearth::placement

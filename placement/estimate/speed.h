@@ -1,0 +1,95 @@
+// Memory and speed of a model on equal cards, from the cards' rates alone (a roofline): a layer
+// takes the longer of reading its weights and KV and of multiplying. Real kernels reach a part of
+// these rates.
+//
+// A layout has `replicas` pipelines of `stages`; each stage is a group of `ranks` cards that share
+// its layers (tensor parallelism) and exchange activations twice a layer. A pipeline of S stages
+// has S + 1 step batches in flight, as placement/problem.h says; a single stage has one.
+#pragma once
+
+#include <cstdint>
+#include <vector>
+
+#include "base/result.h"
+#include "placement/estimate/figures.h"
+
+namespace hearth::placement {
+
+// Hearth has no tensor parallelism: layouts with more than one rank are predictions only.
+inline constexpr bool kRunsTensorParallel = false;
+
+struct Layout {
+  std::uint32_t stages = 1;
+  std::uint32_t ranks = 1;
+  std::uint32_t replicas = 1;
+  std::uint64_t cards() const { return std::uint64_t{stages} * ranks * replicas; }
+  friend bool operator==(const Layout&, const Layout&) = default;
+};
+
+struct Setup {
+  Shape shape;
+  double weight_bits = 16.0;
+  Card card;
+  std::uint32_t cards = 1;
+  std::uint32_t cards_per_machine = 1;
+  Network network;               // between machines
+  std::uint32_t batch = 1;       // rows of a step batch in decode, each of another sequence
+  std::uint32_t context = 4096;  // positions of each sequence
+};
+
+// What takes the longest, or has no room.
+enum class Bound : std::uint8_t {
+  kCapacity,   // memory for the weights
+  kBandwidth,  // reading weights and KV
+  kCompute,
+  kLinkRate,
+  kLinkDelay,
+};
+
+// Of the card that holds most.
+struct CardMemory {
+  double weights = 0.0;
+  double kv = 0.0;  // of the users in flight, each with a full context
+  double activations = 0.0;
+  double margin = 0.0;  // kept free, as node/engine/card keeps it
+  double total() const { return weights + kv + activations + margin; }
+};
+
+struct Estimate {
+  Layout layout;
+  CardMemory memory;
+  bool holds_weights = false;
+  std::uint64_t users = 0;       // sequences in flight: replicas * batch * steps in flight
+  std::uint64_t users_room = 0;  // sequences with a full context for which there is KV
+  double alone = 0.0;            // tokens a second of a single sequence
+  double per_user = 0.0;         // of each of `users`
+  double total = 0.0;            // of all of them
+  // Parts of the round of one step batch, in seconds; they add up to its time when it meets no
+  // other.
+  double reading = 0.0;
+  double computing = 0.0;  // beyond the reading that it overlaps
+  double sending = 0.0;
+  double waiting = 0.0;  // delays of links
+  Bound bound = Bound::kBandwidth;
+};
+
+// Every number is in its range. kInvalidInput names the flag and its limit.
+Status check(const Setup& setup);
+
+// The layout must use at most setup.cards, and at most as many stages as there are layers and as
+// many ranks as there are KV heads.
+Estimate estimate(const Setup& setup, const Layout& layout);
+
+// Pipeline, tensor parallel and hybrids of all cards; and replicas of the shortest pipeline that
+// holds the weights, where more than one has room. Fewest ranks first.
+std::vector<Layout> layouts(const Setup& setup);
+
+// Step batches of a pipeline that are in flight at once.
+std::uint32_t steps_in_flight(std::uint32_t stages);
+
+// Seconds in which `ranks` cards add up `bytes` of activations that each of them has in part: each
+// sends all to every other, or a share of it to each and then the sum of its own share to all,
+// whichever is quicker.
+double exchange_seconds(double bytes, std::uint32_t ranks, double bytes_per_second, double delay);
+
+}  // namespace hearth::placement
