@@ -21,8 +21,8 @@ namespace hearth::cli {
 namespace {
 
 using placement::Card;
+using placement::EstimateInput;
 using placement::Network;
-using placement::Setup;
 using placement::Shape;
 
 constexpr std::size_t kShownBytes = 64;   // of a refused text
@@ -31,7 +31,7 @@ constexpr double kLinkMost = 1e12 / 8.0;
 constexpr const char* kUsualNetwork = "10g";  // whose delay another rate has
 constexpr const char* kElectricity = "us";
 
-std::string shown(const std::string& text) {
+std::string quoted_start(const std::string& text) {
   return "'" + escape_control(text.substr(0, kShownBytes)) + "'";
 }
 
@@ -127,13 +127,13 @@ Result<GpuSet> parse_gpus(const std::string& text) {
     const auto [at, error] = std::from_chars(text.data(), text.data() + digits, set.count);
     REQUIRE(error == std::errc() && set.count >= 1 && set.count <= limits::kPlannedCards,
             "the number of GPUs must be from 1 to ", limits::kPlannedCards, ", got ",
-            shown(text.substr(0, digits)));
+            quoted_start(text.substr(0, digits)));
     set.key = text.substr(digits + 1);
   }
-  REQUIRE(set.key.find(',') == std::string::npos, "takes one kind of GPU, got ", shown(text),
+  REQUIRE(set.key.find(',') == std::string::npos, "takes one kind of GPU, got ", quoted_start(text),
           "; describe unequal nodes in a file and pass it with --nodes");
   REQUIRE(!set.key.empty() && (counted || digits == 0),
-          "must be COUNTxGPU, for example 8xrtx4090, got ", shown(text));
+          "must be COUNTxGPU, for example 8xrtx4090, got ", quoted_start(text));
   TRY(const Card card, find_entry(catalogue().cards, set.key, "GPU"));
   set.key = card.key;
   return set;
@@ -143,12 +143,13 @@ Result<Network> parse_link(const std::string& text) {
   const std::string form = "must be a rate in bits a second, for example 10G or 100M, or 'card'";
   Measure measure;
   if (text == kCardLink) return find_entry(catalogue().networks, kUsualNetwork, "network");
-  REQUIRE(measure_of(text, measure), form, ", got ", shown(text));
+  REQUIRE(measure_of(text, measure), form, ", got ", quoted_start(text));
   const std::string& unit = measure.unit;
   const bool giga = unit == "G" || unit == "g";
-  REQUIRE(giga || unit == "M" || unit == "m", form, ", got ", shown(text));
+  REQUIRE(giga || unit == "M" || unit == "m", form, ", got ", quoted_start(text));
   const double rate = measure.value * (giga ? 1e9 : 1e6) / 8.0;
-  REQUIRE(rate >= kLinkLeast && rate <= kLinkMost, "must be from 1M to 1000G, got ", shown(text));
+  REQUIRE(rate >= kLinkLeast && rate <= kLinkMost, "must be from 1M to 1000G, got ",
+          quoted_start(text));
   for (const Network& network : catalogue().networks) {
     if (std::abs(network.bytes_per_second / rate - 1.0) < 1e-6) return network;
   }
@@ -162,10 +163,10 @@ Result<Network> parse_link(const std::string& text) {
 Result<double> parse_speed(const std::string& text) {
   Measure measure;
   REQUIRE(measure_of(text, measure) && (measure.unit.empty() || measure.unit == "tok/s"),
-          "must be tokens a second of each user, for example 5tok/s, got ", shown(text));
+          "must be tokens a second of each user, for example 5tok/s, got ", quoted_start(text));
   REQUIRE(measure.value > 0.0 && measure.value <= limits::kPlannedRate,
           "must be above 0 and at most ", static_cast<std::uint64_t>(limits::kPlannedRate),
-          " tok/s, got ", shown(text));
+          " tok/s, got ", quoted_start(text));
   return measure.value;
 }
 
@@ -201,7 +202,7 @@ Result<Forecast> make_forecast(const std::string& model, const ForecastOptions& 
   Forecast forecast;
   TRY(forecast.model, forecast_model(model, options.quant));
   TRY(const GpuSet gpus, parse_gpus(options.gpus));
-  Setup& setup = forecast.setup;
+  EstimateInput& setup = forecast.setup;
   setup.shape = forecast.model.shape;
   setup.weight_bits = forecast.model.bits;
   TRY(setup.card, find_entry(catalogue().cards, gpus.key, "--gpus: GPU"));
@@ -234,7 +235,7 @@ Result<PurchaseForecast> make_purchase(const std::string& model, const ForecastO
   for (const Network& network : catalogue().networks) {
     if (network.priced) market.networks.push_back(network);
   }
-  Setup setup;
+  EstimateInput setup;
   setup.shape = forecast.model.shape;
   setup.weight_bits = forecast.model.bits;
   setup.context = forecast.context;

@@ -52,7 +52,7 @@ Result<ForecastModel> forecast_model(const std::string& name, const std::string&
 
 struct Forecast {
   ForecastModel model;
-  placement::Setup setup;
+  placement::EstimateInput setup;
   placement::Host host;
   placement::Purchase purchase;
   double usd_per_kwh = 0.0;

@@ -16,10 +16,10 @@ namespace {
 using coordinator::rate_text;
 using placement::Bound;
 using placement::Estimate;
+using placement::EstimateInput;
 using placement::Layout;
 using placement::Offer;
 using placement::Purchase;
-using placement::Setup;
 using OrderedJson = nlohmann::ordered_json;
 
 constexpr const char* kRoofline =
@@ -68,7 +68,7 @@ std::string model_text(const ForecastModel& model) {
          bytes_text(shape.layers * placement::kv_bytes_int8(shape)) + " of KV a position";
 }
 
-std::string machines_text(const Setup& setup, const Purchase& purchase) {
+std::string machines_text(const EstimateInput& setup, const Purchase& purchase) {
   std::string text = std::to_string(setup.cards) + " x " + setup.card.title + " in " +
                      counted(purchase.machines, "machine");
   if (purchase.machines > 1) {
@@ -186,7 +186,7 @@ OrderedJson estimate_json(const Estimate& each, const Purchase& purchase, double
   return json;
 }
 
-OrderedJson setup_json(const Setup& setup) {
+OrderedJson setup_json(const EstimateInput& setup) {
   return {{"gpu", setup.card.key},
           {"gpus", setup.cards},
           {"gpus_per_machine", setup.cards_per_machine},
@@ -220,7 +220,7 @@ std::string layout_text(const Offer& offer) {
 }
 
 std::string change_text(const placement::NextStep& next) {
-  const Setup& after = next.after.setup;
+  const EstimateInput& after = next.after.setup;
   switch (next.change) {
     case placement::NextStep::Change::kCards:
       return std::to_string(after.cards) + " x " + after.card.title + " in all";
@@ -263,7 +263,7 @@ void append_offer(std::vector<std::string>& lines, const PurchaseForecast& forec
 }  // namespace
 
 std::vector<std::string> forecast_lines(const Forecast& forecast) {
-  const Setup& setup = forecast.setup;
+  const EstimateInput& setup = forecast.setup;
   std::vector<std::string> lines = {model_text(forecast.model),
                                     machines_text(setup, forecast.purchase)};
   lines.push_back("step batches of " + counted(setup.batch, "row") + ", contexts of " +

@@ -15,7 +15,7 @@ constexpr double kParameters = 70e9;
 constexpr double kCards = 8.0;
 constexpr double kRoundBandwidth = 1e12;  // of a 4090
 constexpr double kPcieOneWay = 32e9;      // half of the printed 64 GB/s
-constexpr double kExchangesOfLayer = 2.0;
+constexpr double kArticleExchanges = 2.0;
 constexpr double kThroughCpu = 30e-6;                 // of one small exchange over PCIe
 constexpr double kStacks = 0.5e-3;                    // of a hop, both protocol stacks
 constexpr double kGigabit = 128.0 * 1024.0 * 1000.0;  // bytes a second: 128 "MB" of 1000 KiB
@@ -99,7 +99,7 @@ class Figures {
   }
   // Of a batch of balance() rows, with sums in FP32.
   double true_batch_stage() const { return true_stage() * balance() / true_balance(); }
-  double exchanges() const { return kExchangesOfLayer * layers(); }
+  double exchanges() const { return kArticleExchanges * layers(); }
   // The articles round an exchange to 0.01 ms and all of them to two digits.
   double exchange(double bytes, double rate) const { return rounded(bytes / rate, 0.01 * kMs); }
   double all_exchanges(double each) const { return two_digits(exchanges() * each / kMs) * kMs; }

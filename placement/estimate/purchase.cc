@@ -11,7 +11,7 @@ namespace hearth::placement {
 namespace {
 
 // The largest batch with which every user has the speed and a full context; 0: none.
-std::uint32_t largest_batch(Setup& setup, const Layout& layout, double per_user) {
+std::uint32_t largest_batch(EstimateInput& setup, const Layout& layout, double per_user) {
   const auto serves = [&](std::uint32_t batch) {
     setup.batch = batch;
     const Estimate found = estimate(setup, layout);
@@ -26,8 +26,8 @@ std::uint32_t largest_batch(Setup& setup, const Layout& layout, double per_user)
   return low;
 }
 
-Setup with(Setup setup, const Card& card, std::uint32_t cards, const Host& host,
-           const Network& network) {
+EstimateInput with(EstimateInput setup, const Card& card, std::uint32_t cards, const Host& host,
+                   const Network& network) {
   setup.card = card;
   setup.cards = cards;
   setup.cards_per_machine = card.whole_machine ? 1 : host.cards;
@@ -35,7 +35,7 @@ Setup with(Setup setup, const Card& card, std::uint32_t cards, const Host& host,
   return setup;
 }
 
-Offer offer_of(const Setup& setup, const Card& card, std::uint32_t cards, const Host& host,
+Offer offer_of(const EstimateInput& setup, const Card& card, std::uint32_t cards, const Host& host,
                const Network& network, double per_user) {
   return serve_most(with(setup, card, cards, host, network), host, per_user);
 }
@@ -45,7 +45,7 @@ bool is_sold(const Card& card) { return card.runs && card.usd > 0.0; }
 // The search over everything that costs at most `usd`. Calls `each` with every offer; it returns
 // the most that a later offer may cost.
 template <typename Each>
-void for_each_offer(const Setup& setup, const Market& market, const Goal& goal, Each each) {
+void for_each_offer(const EstimateInput& setup, const Market& market, const Goal& goal, Each each) {
   double most_usd = goal.usd;
   for (const Card& card : market.cards) {
     if (!is_sold(card)) continue;
@@ -66,8 +66,8 @@ void for_each_offer(const Setup& setup, const Market& market, const Goal& goal, 
 
 // What doubling each resource gives.
 void find_bound(PurchasePlan& plan, const Offer& offer, const Goal& goal) {
-  const std::array<std::pair<Bound, Setup>, 5> doubled = [&] {
-    std::array<std::pair<Bound, Setup>, 5> setups;
+  const std::array<std::pair<Bound, EstimateInput>, 5> doubled = [&] {
+    std::array<std::pair<Bound, EstimateInput>, 5> setups;
     setups.fill({Bound::kCapacity, offer.setup});
     setups[0].second.card.memory_bytes *= 2.0;
     setups[1].first = Bound::kBandwidth;
@@ -101,9 +101,9 @@ void consider(PurchasePlan& plan, const Offer& now, NextStep::Change change, Off
   plan.next = NextStep{change, std::move(after), usd};
 }
 
-void find_next(PurchasePlan& plan, const Offer& now, const Setup& setup, const Market& market,
-               const Goal& goal) {
-  const Setup& has = now.setup;
+void find_next(PurchasePlan& plan, const Offer& now, const EstimateInput& setup,
+               const Market& market, const Goal& goal) {
+  const EstimateInput& has = now.setup;
   const std::uint32_t most = std::min(limits::kBoughtCards, 2 * has.cards);
   for (std::uint32_t cards = has.cards + 1; cards <= most; ++cards) {
     consider(plan, now, NextStep::Change::kCards,
@@ -122,7 +122,7 @@ void find_next(PurchasePlan& plan, const Offer& now, const Setup& setup, const M
 
 }  // namespace
 
-Offer serve_most(Setup setup, const Host& host, double per_user) {
+Offer serve_most(EstimateInput setup, const Host& host, double per_user) {
   Offer offer;
   offer.host = host;
   offer.purchase = purchase_of(setup.card, setup.cards, host, setup.network);
@@ -143,7 +143,7 @@ Offer serve_most(Setup setup, const Host& host, double per_user) {
   return offer;
 }
 
-PurchasePlan plan_purchase(const Setup& setup, const Market& market, const Goal& goal) {
+PurchasePlan plan_purchase(const EstimateInput& setup, const Market& market, const Goal& goal) {
   INVARIANT(goal.per_user > 0.0 && goal.users > 0, "the goal is a speed for some users");
   PurchasePlan plan;
   for_each_offer(setup, market, goal, [&](Offer offer) {

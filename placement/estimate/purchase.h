@@ -25,7 +25,7 @@ struct Market {
 };
 
 struct Offer {
-  Setup setup;  // with the batch of the best layout
+  EstimateInput setup;  // with the batch of the best layout
   Host host;
   Purchase purchase;
   Estimate best;                 // the layout that serves most users at the goal's speed
@@ -49,9 +49,9 @@ struct PurchasePlan {
 };
 
 // The most users that the setup serves at `per_user` tokens/s, with the layout and batch for it.
-Offer serve_most(Setup setup, const Host& host, double per_user);
+Offer serve_most(EstimateInput setup, const Host& host, double per_user);
 
 // `setup`: shape, bits and context; the rest is chosen.
-PurchasePlan plan_purchase(const Setup& setup, const Market& market, const Goal& goal);
+PurchasePlan plan_purchase(const EstimateInput& setup, const Market& market, const Goal& goal);
 
 }  // namespace hearth::placement

@@ -10,7 +10,7 @@
 namespace hearth::placement {
 namespace {
 
-constexpr double kFp16Bytes = 2.0;
+constexpr double kActivationBytes = 2.0;
 constexpr double kFp16Bits = 16.0;
 constexpr double kRowBytes = 24.0;  // beside the activations: sequence, position, token, flags
 constexpr double kExchangesOfLayer = 2.0;  // behind attention and behind the feed-forward
@@ -23,7 +23,7 @@ struct Wire {
 };
 
 // Between cards of which `together` should be in one machine.
-Wire wire_of(const Setup& setup, std::uint64_t together) {
+Wire wire_of(const EstimateInput& setup, std::uint64_t together) {
   if (together <= setup.cards_per_machine) {
     return {setup.card.link_bytes_per_second, setup.card.link_seconds};
   }
@@ -31,7 +31,7 @@ Wire wire_of(const Setup& setup, std::uint64_t together) {
 }
 
 // Weights of 16 bits and more are multiplied as FP16, others as integers where the card can.
-double rate_of(const Setup& setup) {
+double rate_of(const EstimateInput& setup) {
   const Card& card = setup.card;
   return setup.weight_bits < kFp16Bits && card.int8_flops > 0.0 ? card.int8_flops : card.fp16_flops;
 }
@@ -43,7 +43,7 @@ struct Part {
 };
 
 // One layer, for each rank.
-Part layer_part(const Setup& setup, std::uint32_t ranks, double rows) {
+Part layer_part(const EstimateInput& setup, std::uint32_t ranks, double rows) {
   const Shape& shape = setup.shape;
   const double weights = weight_bytes(layer_parameters_read(shape, rows), setup.weight_bits);
   const double kv = rows * setup.context * kv_bytes_int8(shape);
@@ -53,7 +53,7 @@ Part layer_part(const Setup& setup, std::uint32_t ranks, double rows) {
           operations / rate_of(setup) / ranks};
 }
 
-Part head_part(const Setup& setup, std::uint32_t ranks, double rows) {
+Part head_part(const EstimateInput& setup, std::uint32_t ranks, double rows) {
   const double weights = weight_bytes(head_parameters(setup.shape), setup.weight_bits);
   const double operations = 2.0 * rows * head_parameters(setup.shape);
   return {weights / setup.card.memory_bytes_per_second / ranks,
@@ -70,12 +70,12 @@ struct Round {
   double seconds() const { return reading + computing + sending + waiting; }
 };
 
-Round round_of(const Setup& setup, const Layout& layout, double rows) {
+Round round_of(const EstimateInput& setup, const Layout& layout, double rows) {
   const Shape& shape = setup.shape;
   const Part layer = layer_part(setup, layout.ranks, rows);
   const Part head = head_part(setup, layout.ranks, rows);
   const Wire inside = wire_of(setup, layout.ranks);
-  const double activations = rows * shape.hidden * kFp16Bytes;
+  const double activations = rows * shape.hidden * kActivationBytes;
   double exchange = 0.0;
   double exchange_delay = 0.0;
   if (layout.ranks > 1) {
@@ -103,7 +103,7 @@ Round round_of(const Setup& setup, const Layout& layout, double rows) {
   return round;
 }
 
-CardMemory memory_of(const Setup& setup, const Layout& layout) {
+CardMemory memory_of(const EstimateInput& setup, const Layout& layout) {
   const Shape& shape = setup.shape;
   const double layers = std::ceil(double{1.0} * shape.layers / layout.stages);
   const double outside = (layout.stages == 1 && !shape.tied ? 2.0 : 1.0) * head_parameters(shape);
@@ -144,7 +144,7 @@ double exchange_seconds(double bytes, std::uint32_t ranks, double bytes_per_seco
   return std::min(at_once, in_shares);
 }
 
-Status check(const Setup& setup) {
+Status check(const EstimateInput& setup) {
   TRY_VOID(check_range("--gpus: the number of GPUs", setup.cards, limits::kPlannedCards));
   TRY_VOID(check_range("--per-machine", setup.cards_per_machine, limits::kPlannedCards));
   TRY_VOID(check_range("--batch", setup.batch, limits::kBatchRows));
@@ -157,7 +157,7 @@ Status check(const Setup& setup) {
   return ok_status();
 }
 
-Estimate estimate(const Setup& setup, const Layout& layout) {
+Estimate estimate(const EstimateInput& setup, const Layout& layout) {
   INVARIANT(layout.stages >= 1 && layout.stages <= setup.shape.layers, "a stage has a layer");
   INVARIANT(layout.ranks >= 1 && layout.ranks <= setup.shape.kv_heads, "a rank has a KV head");
   INVARIANT(layout.replicas >= 1 && layout.cards() <= setup.cards, "the cards are there");
@@ -183,7 +183,7 @@ Estimate estimate(const Setup& setup, const Layout& layout) {
   return result;
 }
 
-std::vector<Layout> layouts(const Setup& setup) {
+std::vector<Layout> layouts(const EstimateInput& setup) {
   std::vector<Layout> found;
   const std::uint32_t cards = setup.cards;
   for (std::uint32_t stages = 1; stages <= std::min(cards, setup.shape.layers); ++stages) {

@@ -26,7 +26,7 @@ struct Layout {
   friend bool operator==(const Layout&, const Layout&) = default;
 };
 
-struct Setup {
+struct EstimateInput {
   Shape shape;
   double weight_bits = 16.0;
   Card card;
@@ -74,15 +74,15 @@ struct Estimate {
 };
 
 // Every number is in its range. kInvalidInput names the flag and its limit.
-Status check(const Setup& setup);
+Status check(const EstimateInput& setup);
 
 // The layout must use at most setup.cards, and at most as many stages as there are layers and as
 // many ranks as there are KV heads.
-Estimate estimate(const Setup& setup, const Layout& layout);
+Estimate estimate(const EstimateInput& setup, const Layout& layout);
 
 // Pipeline, tensor parallel and hybrids of all cards; and replicas of the shortest pipeline that
 // holds the weights, where more than one has room. Fewest ranks first.
-std::vector<Layout> layouts(const Setup& setup);
+std::vector<Layout> layouts(const EstimateInput& setup);
 
 // Step batches of a pipeline that are in flight at once.
 std::uint32_t steps_in_flight(std::uint32_t stages);

@@ -64,6 +64,39 @@ class FromAFile(unittest.TestCase):
         self.assertEqual(swarm.hearth("plan", swarm.MODEL, "--host", "127.0.0.1:9")[0], 3)
 
 
+class OfGpusThatAreNotThere(unittest.TestCase):
+    """From the catalogue alone: no server and no nodes."""
+
+    def test_a_shape_and_a_file(self):
+        code, out, err = swarm.hearth("plan", "llama3-70b", "--gpus", "8xrtx4090", "--batch", "8")
+        self.assertEqual(code, 0, err)
+        self.assertIn("Hearth does not run tensor parallel yet", out)
+        code, out, err = swarm.hearth("plan", swarm.MODEL, "--gpus", "2xrtx4090", "--json")
+        self.assertEqual(code, 0, err)
+        self.assertGreater(json.loads(out)["layouts"][0]["all_tokens_per_second"], 0)
+        self.assertEqual(swarm.hearth("plan", "llama3-405b", "--gpus", "rtx3060")[0], 4)
+
+    def test_the_articles_figures_need_no_model(self):
+        code, out, err = swarm.hearth("plan", "--article")
+        self.assertEqual(code, 0, err)
+        self.assertRegex(out, r"slow.total +8 batches in flight +2400 tokens/s")
+        self.assertEqual(swarm.hearth("plan")[0], 2)
+
+    def test_a_flag_out_of_its_range_is_refused_by_name(self):
+        for words, part in ((("--gpus", "0xh100"), "--gpus: the number of GPUs must be from 1"),
+                            (("--gpus", "4xrtx4900"), "did you mean 'rtx4090'"),
+                            (("--gpus", "h100", "--link", "0G"), "--link: must be from 1M"),
+                            (("--gpus", "h100", "--batch", "513"), "--batch"),
+                            (("--for", "0tok/s"), "--for: must be above 0"),
+                            (("--for", "5tok/s", "--users", "0"), "--users"),
+                            (("--for", "5tok/s", "--budget", "-1"), "--budget"),
+                            (("--gpus", "h100", "--stages", "2"), "--stages"),
+                            (("--batch", "8"), "--gpus")):
+            code, _, err = swarm.hearth("plan", "llama3-8b", *words)
+            self.assertEqual(code, 2, (words, err))
+            self.assertIn(part, err)
+
+
 class OfManyNodes(unittest.TestCase):
     """More than an exact search sees: ranges and their replicas."""
 

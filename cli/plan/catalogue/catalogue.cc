@@ -26,7 +26,7 @@ using placement::Shape;
 constexpr double kLargestFigure = 1e9;  // as written, before its unit
 constexpr std::size_t kKeyBytes = 64;
 
-struct Row {
+struct CatalogueRow {
   std::string where;  // "geforce.toml: card.rtx4090"
   std::string kind;
   std::string key;
@@ -98,7 +98,7 @@ constexpr std::array kShapeCounts = {
     CountField<Shape>{"context", &Shape::context},
 };
 
-Result<double> number_of(const Row& row, const std::string& key, const std::string& text) {
+Result<double> figure_of(const CatalogueRow& row, const std::string& key, const std::string& text) {
   double value = 0.0;
   const char* end = text.data() + text.size();
   const auto [at, error] = std::from_chars(text.data(), end, value);
@@ -112,14 +112,14 @@ Result<double> number_of(const Row& row, const std::string& key, const std::stri
 // Takes what it knows out of a row, so that what is left is unknown.
 class Taker {
  public:
-  explicit Taker(Row& row) : row_(row) {}
+  explicit Taker(CatalogueRow& row) : row_(row) {}
 
   template <typename T, std::size_t N>
   Status numbers(T& entry, const std::array<NumberField<T>, N>& fields) {
     for (const NumberField<T>& field : fields) {
       TRY(const std::string text, text_of(field.key));
       if (text.empty()) continue;
-      TRY(const double value, number_of(row_, field.key, text));
+      TRY(const double value, figure_of(row_, field.key, text));
       entry.*field.member = value * field.scale;
     }
     return ok_status();
@@ -130,7 +130,7 @@ class Taker {
     for (const CountField<T>& field : fields) {
       TRY(const std::string text, text_of(field.key));
       if (text.empty()) continue;
-      TRY(const double value, number_of(row_, field.key, text));
+      TRY(const double value, figure_of(row_, field.key, text));
       REQUIRE(value == std::floor(value), row_.where, ": ", field.key,
               " must be a whole number, got ", text);
       entry.*field.member = static_cast<std::uint32_t>(value);
@@ -172,11 +172,11 @@ class Taker {
   }
 
  private:
-  Row& row_;
+  CatalogueRow& row_;
   std::set<std::string> used_;
 };
 
-Result<std::vector<Row>> rows_of(const CatalogueFile& file) {
+Result<std::vector<CatalogueRow>> rows_of(const CatalogueFile& file) {
   std::istringstream input{std::string(file.text)};
   std::vector<CLI::ConfigItem> items;
   const std::string name(file.name);
@@ -185,7 +185,7 @@ Result<std::vector<Row>> rows_of(const CatalogueFile& file) {
   } catch (const std::exception& error) {
     return Error::invalid(name, ": not TOML: ", std::string_view(error.what()));
   }
-  std::vector<Row> rows;
+  std::vector<CatalogueRow> rows;
   std::set<std::pair<std::string, std::string>> seen;
   for (CLI::ConfigItem& item : items) {
     if (item.name == "++" || item.name == "--") continue;
@@ -208,13 +208,13 @@ Result<std::vector<Row>> rows_of(const CatalogueFile& file) {
 
 class Reader {
  public:
-  Status read(Row& row) {
+  Status read(CatalogueRow& row) {
     Taker taker(row);
     TRY_VOID(read_entry(row, taker));
     return taker.end(all.sources);
   }
 
-  Status read_source(Row& row) {
+  Status read_source(CatalogueRow& row) {
     const auto text = [&](const char* key) {
       const auto found = row.values.find(key);
       return found == row.values.end() || found->second.empty() ? "" : found->second.front();
@@ -229,7 +229,7 @@ class Reader {
   Catalogue all;
 
  private:
-  Status read_entry(const Row& row, Taker& taker) {
+  Status read_entry(const CatalogueRow& row, Taker& taker) {
     if (row.kind == "card") return read_card(row, taker, all.cards.emplace_back());
     if (row.kind == "printed") {
       PrintedCard& printed = all.printed.emplace_back();
@@ -260,7 +260,7 @@ class Reader {
     return Error::invalid(row.where, ": unknown kind of table");
   }
 
-  static Status read_card(const Row& row, Taker& taker, Card& card) {
+  static Status read_card(const CatalogueRow& row, Taker& taker, Card& card) {
     card.key = row.key;
     TRY(card.title, taker.text_of("title"));
     TRY_VOID(taker.numbers(card, kCardNumbers));
@@ -270,7 +270,7 @@ class Reader {
     return ok_status();
   }
 
-  Status read_network(const Row& row, Taker& taker) {
+  Status read_network(const CatalogueRow& row, Taker& taker) {
     Network& network = all.networks.emplace_back();
     network.key = row.key;
     network.priced = row.values.contains("port_usd");
@@ -279,7 +279,7 @@ class Reader {
     return ok_status();
   }
 
-  Status read_shape(const Row& row, Taker& taker) {
+  Status read_shape(const CatalogueRow& row, Taker& taker) {
     Shape& shape = all.shapes.emplace_back();
     shape.key = row.key;
     TRY(shape.title, taker.text_of("title"));
@@ -297,18 +297,18 @@ class Reader {
 }  // namespace
 
 Result<Catalogue> read_catalogue(std::span<const CatalogueFile> files) {
-  std::vector<Row> rows;
+  std::vector<CatalogueRow> rows;
   for (const CatalogueFile& file : files) {
-    TRY(std::vector<Row> more, rows_of(file));
-    for (Row& row : more) rows.push_back(std::move(row));
+    TRY(std::vector<CatalogueRow> more, rows_of(file));
+    for (CatalogueRow& row : more) rows.push_back(std::move(row));
   }
   Reader reader;
   std::set<std::pair<std::string, std::string>> seen;
-  for (Row& row : rows) {
+  for (CatalogueRow& row : rows) {
     REQUIRE(seen.emplace(row.kind, row.key).second, row.where, " is there twice");
     if (row.kind == "source") TRY_VOID(reader.read_source(row));
   }
-  for (Row& row : rows) {
+  for (CatalogueRow& row : rows) {
     if (row.kind != "source") TRY_VOID(reader.read(row));
   }
   return std::move(reader.all);
@@ -335,8 +335,10 @@ Result<Entry> find_entry(const std::vector<Entry>& entries, const std::string& k
   }
   std::string names;
   for (const std::string& name : known) names += (names.empty() ? "" : ", ") + name;
+  const std::string near = did_you_mean(lower, known);
   return Error::of(ErrorCode::kInvalidInput, what, " '", escape_control(lower),
-                   "' is not in the catalogue", did_you_mean(lower, known), " Known: ", names);
+                   "' is not in the catalogue", near,
+                   near.empty() ? "; known: " : " Known: ", names);
 }
 
 template Result<Card> find_entry(const std::vector<Card>&, const std::string&, std::string_view);
