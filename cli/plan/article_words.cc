@@ -31,12 +31,16 @@ const PrintedCard& printed_of(const Catalogue& catalogue, const std::string& key
   INVARIANT(false, "the catalogue has the cards that the articles print");
 }
 
+std::string number_text(double value) {
+  return value >= 1e4 ? fmt::format("{:.0f}", value) : fmt::format("{:.4g}", value);
+}
+
 std::string figure_text(double value, const std::string& unit) {
-  return fmt::format("{:.4g}", value) + (unit.empty() ? "" : " " + unit);
+  return number_text(value) + (unit.empty() ? "" : " " + unit);
 }
 
 std::string part_text(double value, double scale) {
-  return value > 0.0 ? fmt::format("{:.4g}", value / scale) : "-";
+  return value > 0.0 ? number_text(value / scale) : "-";
 }
 
 // "1979 (989.5)": as printed, and in brackets the catalogue's where it differs.

@@ -98,11 +98,12 @@ double electricity_of(const ForecastOptions& options) {
 }
 
 // The host with the fewest places that has as many as asked.
-Result<placement::Host> host_of(std::uint32_t per_machine) {
+Result<placement::Host> host_of(const Card& card, std::uint32_t per_machine) {
   std::vector<placement::Host> hosts = catalogue().hosts;
   std::ranges::sort(hosts, {}, &placement::Host::cards);
-  const auto found = std::ranges::find_if(
-      hosts, [&](const placement::Host& host) { return host.cards >= per_machine; });
+  const auto found = std::ranges::find_if(hosts, [&](const placement::Host& host) {
+    return host.cards >= per_machine && takes(host, card);
+  });
   REQUIRE(found != hosts.end(), "--per-machine: a machine of the catalogue has at most ",
           hosts.back().cards, " GPUs, got ", per_machine, "; pass --link with a rate for more");
   placement::Host host = *found;
@@ -213,7 +214,7 @@ Result<Forecast> make_forecast(const std::string& model, const ForecastOptions& 
   setup.cards_per_machine = options.link == kCardLink ? gpus.count : options.per_machine;
   if (setup.card.whole_machine) setup.cards_per_machine = 1;
   TRY_VOID(check(setup));
-  TRY(forecast.host, host_of(setup.cards_per_machine));
+  TRY(forecast.host, host_of(setup.card, setup.cards_per_machine));
   forecast.purchase = purchase_of(setup.card, setup.cards, forecast.host, setup.network);
   forecast.usd_per_kwh = electricity_of(options);
   for (const placement::Layout& layout : layouts(setup)) {

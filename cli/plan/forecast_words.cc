@@ -1,8 +1,10 @@
 #include <fmt/core.h>
 
+#include <algorithm>
 #include <nlohmann/json.hpp>
 #include <utility>
 
+#include "base/limits.h"
 #include "cli/plan/forecast.h"
 #include "cli/terminal/escape.h"
 #include "cli/terminal/progress.h"
@@ -105,24 +107,34 @@ std::string memory_text(const Estimate& each, double capacity) {
 }
 
 void append_table(std::vector<std::string>& lines, const Forecast& forecast) {
-  Table table({"LAYOUT", "STAGES", "RANKS", "COPIES", "MEMORY/GPU", "USERS", "KV ROOM", "ALONE",
-               "A USER", "TOTAL", "USD/M TOKENS", "LIMIT"});
+  Table table({"LAYOUT", "STAGES", "RANKS", "COPIES", "WEIGHTS/GPU", "KV/GPU", "USERS", "KV ROOM",
+               "ALONE", "A USER", "TOTAL", "USD/M TOKENS", "LIMIT"});
   for (const Estimate& each : forecast.estimates) {
     const Layout& layout = each.layout;
     std::vector<std::string> row = {kind_of(layout), std::to_string(layout.stages),
                                     std::to_string(layout.ranks), std::to_string(layout.replicas),
-                                    bytes_text(each.memory.total())};
+                                    bytes_text(each.memory.weights)};
     if (!each.holds_weights) {
-      row.insert(row.end(), {"-", "-", "-", "-", "-", "-", "memory: the weights do not fit"});
+      row.insert(row.end(), {"-", "-", "-", "-", "-", "-", "-", "memory: the weights do not fit"});
     } else {
       const double usd = usd_per_million(forecast.purchase, forecast.usd_per_kwh, each.total);
-      row.insert(row.end(), {std::to_string(each.users), std::to_string(each.users_room),
-                             rate_text(each.alone), rate_text(each.per_user), rate_text(each.total),
+      row.insert(row.end(), {bytes_text(each.memory.kv), std::to_string(each.users),
+                             std::to_string(each.users_room), rate_text(each.alone),
+                             rate_text(each.per_user), rate_text(each.total),
                              usd > 0.0 ? fmt::format("{:.3g}", usd) : "-", bound_text(each.bound)});
     }
     table.add(std::move(row));
   }
   for (std::string& line : table.lines()) lines.push_back(std::move(line));
+}
+
+// The first layout that has room for its users, else the first.
+const Estimate& usual_of(const std::vector<Estimate>& estimates) {
+  const auto has_room = [](const Estimate& each) {
+    return each.holds_weights && each.users <= each.users_room;
+  };
+  const auto found = std::ranges::find_if(estimates, has_room);
+  return found == estimates.end() ? estimates.front() : *found;
 }
 
 // What the user must know before believing the table.
@@ -269,7 +281,7 @@ std::vector<std::string> forecast_lines(const Forecast& forecast) {
   lines.push_back("step batches of " + counted(setup.batch, "row") + ", contexts of " +
                   counted(setup.context, "position") + "; speeds in tokens/s");
   append_table(lines, forecast);
-  lines.push_back(memory_text(forecast.estimates.front(), setup.card.memory_bytes));
+  lines.push_back(memory_text(usual_of(forecast.estimates), setup.card.memory_bytes));
   lines.push_back(price_text(forecast.purchase, forecast.usd_per_kwh));
   for (std::string& line : warnings(forecast)) lines.push_back(std::move(line));
   return lines;
@@ -292,7 +304,9 @@ std::vector<std::string> purchase_lines(const PurchaseForecast& forecast) {
   lines.push_back("goal: " + counted(forecast.goal.users, "user") + " at " +
                   rate_text(forecast.goal.per_user) + " tokens/s each, contexts of " +
                   counted(forecast.context, "position") +
-                  fmt::format(", at most {:.0f} USD", forecast.goal.usd));
+                  (forecast.goal.usd < limits::kPlannedUsd
+                       ? fmt::format(", at most {:.0f} USD", forecast.goal.usd)
+                       : ", without a budget"));
   if (plan.cheapest) {
     lines.push_back("cheapest: " + offer_text(*plan.cheapest));
     append_offer(lines, forecast, *plan.cheapest);

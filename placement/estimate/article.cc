@@ -5,6 +5,7 @@
 #include <utility>
 
 #include "base/check.h"
+#include "base/error.h"
 #include "placement/estimate/memory.h"
 
 namespace hearth::placement {
@@ -219,7 +220,8 @@ void Figures::slow_link() {
   const double in_flight = std::floor(token / true_stage());
   add("slow.total", "8 batches in flight", "tokens/s", kCards * batch * kSlowestRate,
       in_flight * true_batch * kSlowestRate,
-      "a stage computes while its last batch is on the wire: 11 in flight");
+      message_of("a stage computes while its last batch is on the wire: ",
+                 static_cast<std::uint32_t>(in_flight), " in flight"));
   add("slow.share", "of the computing rate", "%", 100.0 * batch / balance(),
       100.0 * true_batch / true_balance(), "FP32 accumulate");
 }

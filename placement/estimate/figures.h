@@ -23,6 +23,7 @@ struct Card {
   double watts = 0.0;
   double usd = 0.0;
   bool runs = false;           // Hearth computes on it
+  bool needs_server = false;   // it has no slot of a desktop
   bool whole_machine = false;  // power and price include the machine around it
 };
 
@@ -41,7 +42,11 @@ struct Host {
   std::uint32_t cards = 0;
   double watts = 0.0;
   double usd = 0.0;
+  bool server = false;
 };
+
+// The host has places for the card.
+inline bool takes(const Host& host, const Card& card) { return host.server || !card.needs_server; }
 
 struct Electricity {
   std::string key;

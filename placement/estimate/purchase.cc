@@ -50,6 +50,7 @@ void for_each_offer(const EstimateInput& setup, const Market& market, const Goal
   for (const Card& card : market.cards) {
     if (!is_sold(card)) continue;
     for (const Host& host : market.hosts) {
+      if (!takes(host, card)) continue;
       for (const Network& network : market.networks) {
         for (std::uint32_t cards = 1; cards <= limits::kBoughtCards; ++cards) {
           const Purchase purchase = purchase_of(card, cards, host, network);
@@ -114,7 +115,8 @@ void find_next(PurchasePlan& plan, const Offer& now, const EstimateInput& setup,
              offer_of(setup, has.card, has.cards, now.host, network, goal.per_user));
   }
   for (const Card& card : market.cards) {
-    if (!is_sold(card) || card.whole_machine != has.card.whole_machine) continue;
+    const bool fits = takes(now.host, card) && card.whole_machine == has.card.whole_machine;
+    if (!is_sold(card) || !fits) continue;
     consider(plan, now, NextStep::Change::kCard,
              offer_of(setup, card, has.cards, now.host, has.network, goal.per_user));
   }

@@ -69,6 +69,7 @@ constexpr std::array kCardNumbers = {
     NumberField<Card>{"usd", &Card::usd, 1.0},
 };
 constexpr std::array kCardFlags = {FlagField<Card>{"runs", &Card::runs},
+                                   FlagField<Card>{"needs_server", &Card::needs_server},
                                    FlagField<Card>{"whole_machine", &Card::whole_machine}};
 constexpr std::array kNetworkNumbers = {
     NumberField<Network>{"gbit_per_second", &Network::bytes_per_second, 1e9 / 8.0},
@@ -77,6 +78,7 @@ constexpr std::array kNetworkNumbers = {
 };
 constexpr std::array kHostNumbers = {NumberField<Host>{"watts", &Host::watts, 1.0},
                                      NumberField<Host>{"usd", &Host::usd, 1.0}};
+constexpr std::array kHostFlags = {FlagField<Host>{"server", &Host::server}};
 constexpr std::array kHostCounts = {CountField<Host>{"cards", &Host::cards}};
 constexpr std::array kElectricityNumbers = {
     NumberField<Electricity>{"usd_per_kwh", &Electricity::usd_per_kwh, 1.0}};
@@ -242,6 +244,7 @@ class Reader {
       host.key = row.key;
       TRY_VOID(taker.counts(host, kHostCounts));
       REQUIRE(host.cards >= 1, row.where, ": cards must be at least 1");
+      TRY_VOID(taker.flags(host, kHostFlags));
       return taker.numbers(host, kHostNumbers);
     }
     if (row.kind == "electricity") {

@@ -58,6 +58,14 @@ TEST(Purchase, WithoutBudgetForTheGoalItSaysTheMost) {
   EXPECT_GT(plan.next->after.users_most, plan.most->users_most);
 }
 
+TEST(Purchase, ACardForServersTakesNoDesktop) {
+  Market only = market();
+  for (Card& card : only.cards) card.needs_server = true;
+  EXPECT_FALSE(plan_purchase(small_setup(1), only, {1.0, 1, 1e6}).cheapest);
+  only.hosts[0].server = true;
+  EXPECT_TRUE(plan_purchase(small_setup(1), only, {1.0, 1, 1e6}).cheapest);
+}
+
 TEST(Purchase, NothingForASpeedThatNoCardHas) {
   const PurchasePlan plan = plan_purchase(small_setup(1), market(), {1e6, 1, 1e6});
   EXPECT_FALSE(plan.cheapest);
