@@ -89,6 +89,8 @@ struct NodeStatus {
   std::uint64_t replayed_rows_total = 0;  // came again after a loss, and were not computed again
   double rows_per_second = 0.0;           // positions computed, over the last seconds
   double busy_ratio = 0.0;                // share of these seconds in which it computed, 0 to 1
+  std::optional<double> energy_joules_total;  // that it drew, as Heartbeat has it
+  double watts = 0.0;                         // of these joules, over the last seconds
   double heartbeat_age_seconds = 0.0;
   std::optional<placement::Node> measured;  // where layers are placed by what was measured
   std::string spare;                        // then, of a free one: why no pipeline has it

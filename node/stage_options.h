@@ -46,6 +46,8 @@ struct StageOptions {
   // Told of every roster that the coordinator sends, before anything that it sends afterwards. What
   // contradicts one that is held is answered with the latter; else the answer is empty.
   std::function<Bytes(ByteSpan roster)> take_roster;
+  // Joules that what computes has drawn since it began; null or nothing: not known.
+  std::function<std::optional<double>()> energy;
   // An admin of the cluster wants the machine to be away, or nothing: not any more. Null: such
   // orders are ignored.
   std::function<void(const std::optional<Away>& away)> take_order;

@@ -68,6 +68,20 @@ void add_kv(const client::SwarmView& view, Lines& lines) {
                   std::to_string(least->kv_tokens_kept) + " cached for prompts that begin alike");
 }
 
+// "power   412 W of 3 of 4 nodes; 13.5 J a token".
+void add_power(const client::SwarmView& view, Lines& lines) {
+  if (view.power_nodes == 0) return;
+  char watts[32];
+  std::snprintf(watts, sizeof watts, "%.0f W", view.watts);
+  std::string line = std::string("power   ") + watts + " of " + std::to_string(view.power_nodes);
+  line += view.power_nodes < view.nodes.size() ? " of " + counted(view.nodes.size(), "node")
+                                               : (view.power_nodes == 1 ? " node" : " nodes");
+  if (view.tokens_per_second > 0.0) {
+    line += "; " + rate(view.watts / view.tokens_per_second) + " J a token";
+  }
+  lines.push_back(line);
+}
+
 std::string layers_bar(const client::NodeView& node, std::uint32_t layers) {
   if (!node.placed || layers == 0) return "-";
   return bar(static_cast<double>(node.layers.begin) / layers,
@@ -354,6 +368,7 @@ Lines status_lines(const client::SwarmView& view) {
                  std::string("ready   ") + (view.ready ? "yes" : "no"),
                  "rates   " + rates_text(view)};
   add_kv(view, lines);
+  add_power(view, lines);
   add_remarks(view, lines);
   NodeTable table(view, {"NODE", "STATE", "STAGE", "LAYERS", "ISA", "THREADS", "WEIGHTS", "TOK/S",
                          "BUSY", "ROWS"});

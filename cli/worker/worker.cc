@@ -36,6 +36,7 @@
 #include "node/engine/stage_memory.h"
 #include "node/layers/piece_server.h"
 #include "node/machine/card_sensors.h"
+#include "node/machine/energy_meter.h"
 #include "node/machine/machine_turn.h"
 #include "node/machine/measuring.h"
 #include "node/machine/owner_watch.h"
@@ -148,7 +149,7 @@ class Worker {
     }
     engine.kernels = kernels;
     engine.device = device_.get();
-    if (device_ != nullptr) open_sensors();
+    open_sensors();
     TRY_VOID(open_links(options));
     room_ = room_here(engine);
     measuring_ = std::make_unique<node::Measuring>(
@@ -382,7 +383,7 @@ class Worker {
     stage_options_.witness = std::bind_front(&node::Witness::ask, witness_.get());
   }
 
-  void open_sensors() {
+  void open_card_sensors() {
     stage_options_.device = device_->name();
     stage_options_.check_weights_every = kCheckWeightsEvery;
     auto sensors = node::CardSensors::open(device_->bus_id());
@@ -393,6 +394,19 @@ class Worker {
     sensors_ = std::make_unique<node::CardWatch>(std::move(*sensors));
     stage_options_.card = [this] { return sensors_->latest(); };
     spdlog::info("{}: {}", device_->name(), text_of(sensors_->latest()));
+  }
+
+  void open_sensors() {
+    if (device_ != nullptr) open_card_sensors();
+    if (device_ == nullptr) {
+      energy_ = std::make_unique<node::EnergyMeter>(clock_);
+    } else if (sensors_ != nullptr) {
+      energy_ =
+          std::make_unique<node::EnergyMeter>(clock_, [this] { return sensors_->latest().watts; });
+    } else {
+      return;
+    }
+    stage_options_.energy = [this] { return energy_->joules(); };
   }
 
   Result<std::string> listen_address(const WorkerOptions& options) const {
@@ -437,6 +451,7 @@ class Worker {
   std::unique_ptr<TcpTransport> control_;
   std::unique_ptr<node::Device> device_;  // null: the processor
   std::unique_ptr<node::CardWatch> sensors_;
+  std::unique_ptr<node::EnergyMeter> energy_;
   std::unique_ptr<node::OwnerWatch> owner_;
   std::unique_ptr<node::WorkShare> share_;
   std::optional<Away> away_;  // as it was last said

@@ -138,6 +138,10 @@ SwarmView view_of(const Json& state) {
   view.waiting = count_of<std::uint32_t>(state, "waiting");
   view.tokens_per_second = number_of(state, "tokens_per_second");
   view.prompt_tokens_per_second = number_of(state, "prompt_tokens_per_second");
+  if (const Json power = state.value("power", Json::object()); !power.empty()) {
+    view.watts = number_of(power, "watts");
+    view.power_nodes = count_of<std::uint32_t>(power, "nodes");
+  }
   std::map<std::uint64_t, std::uint64_t> page_tokens;
   for (const Json& pipeline : state.at("pipelines")) {
     page_tokens[count_of<std::uint64_t>(pipeline, "epoch")] =

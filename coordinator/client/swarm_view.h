@@ -102,6 +102,8 @@ struct SwarmView {
   std::uint32_t waiting = 0;
   double tokens_per_second = 0.0;
   double prompt_tokens_per_second = 0.0;
+  double watts = 0.0;             // that the machines of power_nodes draw
+  std::uint32_t power_nodes = 0;  // workers that tell of it
   std::vector<NodeView> nodes;
   std::vector<GapView> gaps;
   std::vector<AccusedView> accused;

@@ -43,6 +43,16 @@ Status check_place(const std::string& speaker, const std::string& data_address) 
   return ok_status();
 }
 
+// What is no figure that a machine can have is left out.
+void take_energy(Node& node, const control::v1::Heartbeat& heartbeat, TimePoint now) {
+  constexpr double kMost = 1e15;  // joules: of 1 MW in 30 years
+  const double joules = heartbeat.energy_joules_total();
+  node.status.energy_joules_total.reset();
+  if (!heartbeat.has_energy_joules_total() || !(joules >= 0.0 && joules <= kMost)) return;
+  node.status.energy_joules_total = joules;
+  node.energy.report(now, joules);
+}
+
 }  // namespace
 
 void WorkerSessions::on_timer() {
@@ -317,6 +327,7 @@ void WorkerSessions::on_heartbeat(Node& node, const control::v1::Heartbeat& hear
   node.busy_seconds.report(clock_.now(), heartbeat.busy_seconds_total());
   node.pace.report(clock_.now(), {heartbeat.steps_total(), heartbeat.rows_total(),
                                   heartbeat.busy_seconds_total(), heartbeat.lateness()});
+  take_energy(node, heartbeat, clock_.now());
   node.status.card.reset();
   if (heartbeat.has_card()) node.status.card = read_card(heartbeat.card());
   if (node.status.partial) take_holding(node, heartbeat.holding());

@@ -260,6 +260,7 @@ std::vector<NodeStatus> Registry::snapshot() const {
     status.rows_per_second = node.rows.per_second(clock_.now());
     if (!slow(node)) status.slow.clear();
     status.busy_ratio = std::min(1.0, node.busy_seconds.per_second(clock_.now()));
+    status.watts = node.energy.per_second(clock_.now());
     all.push_back(std::move(status));
   }
   return all;

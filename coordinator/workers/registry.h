@@ -53,6 +53,7 @@ struct Node {
   bool checks = false;       // the pipeline that has it is a checking one
   CounterRate rows;          // of its heartbeats
   CounterRate busy_seconds;
+  CounterRate energy;
 };
 
 class Registry {

@@ -235,6 +235,9 @@ void Stage::fill_heartbeat(control::v1::Heartbeat& heartbeat) {
     heartbeat.set_kv_pages_kept(serving_->kv_pages_kept);
   }
   if (options_.card) write_card(options_.card(), *heartbeat.mutable_card());
+  if (options_.energy) {
+    if (const auto joules = options_.energy()) heartbeat.set_energy_joules_total(*joules);
+  }
   if (options_.holding) write_holding(options_.holding(), *heartbeat.mutable_holding());
 }
 

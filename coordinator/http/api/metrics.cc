@@ -123,6 +123,12 @@ void add_nodes(const SwarmStatus& status, Families& families) {
           "Positions whose kept results were used instead of computing them: of cached prompts, "
           "and after a loss",
           &NodeStatus::replayed_rows_total);
+  for (const NodeStatus& node : status.nodes) {
+    if (!node.energy_joules_total) continue;
+    families.counter("hearth_node_energy_joules_total",
+                     "Joules that a worker's card, or else its machine's processors, drew",
+                     *node.energy_joules_total, {{"node", node.name}});
+  }
   // KV of the stages that serve; those of one pipeline may have different room.
   const auto gauge = [&](const char* name, const char* help, auto member) {
     for (const NodeStatus& node : status.nodes) {

@@ -2,11 +2,13 @@
 // /metrics, and whether a prompt would be answered.
 #include <algorithm>
 #include <chrono>
+#include <map>
 #include <set>
 #include <string>
 #include <utility>
 
 #include "coordinator/http/api/router.h"
+#include "proto/address.h"
 
 namespace hearth::coordinator::http {
 namespace {
@@ -78,6 +80,10 @@ OrderedJson node_object(const NodeStatus& node) {
               {"rows_per_second", node.rows_per_second},
               {"busy_ratio", node.busy_ratio},
               {"heartbeat_age_seconds", node.heartbeat_age_seconds}});
+  if (node.energy_joules_total) {
+    out["energy_joules_total"] = *node.energy_joules_total;
+    out["watts"] = node.watts;
+  }
   if (!node.spare.empty()) out["spare"] = node.spare;
   if (!node.slow.empty()) out["slow"] = node.slow;
   if (!node.barred.empty()) out["barred"] = node.barred;
@@ -87,6 +93,27 @@ OrderedJson node_object(const NodeStatus& node) {
   if (!node.checking.empty()) out["newcomer"] = node.checking;
   if (node.standing) out["standing"] = standing_object(*node.standing);
   return out;
+}
+
+// Of all nodes that tell. Workers of one machine that compute on its processors all tell of the
+// same ones.
+OrderedJson power_object(const std::vector<NodeStatus>& nodes) {
+  std::map<std::string, double> machines;  // by host
+  double watts = 0.0;
+  std::uint32_t count = 0;
+  for (const NodeStatus& node : nodes) {
+    if (!node.energy_joules_total || node.state == "lost") continue;
+    ++count;
+    if (!node.device.empty()) {
+      watts += node.watts;
+      continue;
+    }
+    const auto address = parse_address(node.data_address);
+    double& machine = machines[address.ok() ? address->host : node.name];
+    machine = std::max(machine, node.watts);
+  }
+  for (const auto& [host, machine] : machines) watts += machine;
+  return {{"watts", watts}, {"nodes", count}};
 }
 
 OrderedJson pipeline_object(const PipelineStatus& pipeline) {
@@ -187,6 +214,7 @@ OrderedJson state_object(const Api& api, const SwarmStatus& status, bool manages
               {"waiting", status.waiting},
               {"tokens_per_second", status.tokens_per_second},
               {"prompt_tokens_per_second", status.prompt_tokens_per_second}});
+  out["power"] = power_object(status.nodes);
   if (api.options.ledger != nullptr) {
     const std::string fault = api.options.ledger->fault();
     out["ledger"] = {{"logs", fault.empty()}};

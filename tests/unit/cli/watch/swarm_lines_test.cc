@@ -136,6 +136,17 @@ TEST(StatusLines, NodesRangesStatesAndRates) {
                    "attic  serving  2      10-19   avx2  2        36.0 MB  120    50%   1234"}));
 }
 
+TEST(StatusLines, ThePowerOfTheNodesThatTell) {
+  client::SwarmView view = serving();
+  EXPECT_EQ(status_lines(view)[3].substr(0, 4), "NODE");
+  view.watts = 412.4;
+  view.power_nodes = 2;
+  EXPECT_EQ(status_lines(view)[3], "power   412 W of 2 nodes; 13.5 J a token");
+  view.power_nodes = 1;
+  view.tokens_per_second = 0.0;
+  EXPECT_EQ(status_lines(view)[3], "power   412 W of 1 of 2 nodes");
+}
+
 TEST(StatusLines, TheRoomOfTheStageThatHasTheLeast) {
   client::SwarmView view = serving();
   EXPECT_NE(status_lines(view)[3].substr(0, 3), "kv ") << "nothing is cached";

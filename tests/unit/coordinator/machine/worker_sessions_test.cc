@@ -44,6 +44,26 @@ TEST_F(WorkerSessionsTest, AnEpochOfThisCoordinatorIsNothingNew) {
   EXPECT_EQ(register_worker("b", epoch).assign().epoch(), epoch + 1);
 }
 
+TEST_F(WorkerSessionsTest, WattsComeFromTheJoulesThatAWorkerTells) {
+  swarm.join("a");
+  swarm.join("b");
+  const auto beat = [&](const std::string& name, double joules) {
+    WorkerMessage message;
+    message.mutable_heartbeat()->set_energy_joules_total(joules);
+    swarm.say(swarm.sessions[name], message);
+  };
+  for (int i = 0; i < 9; ++i) {
+    beat("a", 5'000.0 + 30.0 * i);
+    beat("b", i % 2 == 0 ? -1.0 : 1e300);
+    if (i < 8) swarm.clock.advance(milliseconds(250));
+  }
+  const NodeStatus a = status_of(swarm, "a");
+  EXPECT_EQ(a.energy_joules_total, 5'240.0);
+  EXPECT_DOUBLE_EQ(a.watts, 120.0);
+  EXPECT_EQ(status_of(swarm, "b").energy_joules_total, std::nullopt);
+  EXPECT_EQ(status_of(swarm, "b").watts, 0.0);
+}
+
 TEST_F(WorkerSessionsTest, AWorkersAddressIsOnTheMachineOfItsSession) {
   for (const std::string host : {"10.0.0.9", "10.0.0.5"}) {
     WorkerMessage message;

@@ -206,6 +206,7 @@ NodeStatus node(const std::string& name, const std::string& state, LayerRange la
   out.late_frames_total = 6;
   out.replayed_rows_total = 7;
   out.busy_seconds_total = 0.25;
+  if (name == "a") out.energy_joules_total = 12.5;
   return out;
 }
 
@@ -302,6 +303,8 @@ TEST(MetricsTest, FiguresOfTheSwarm) {
   EXPECT_EQ(text.value("hearth_node_steps_total", {{"node", "e"}}), 5.0);
   EXPECT_EQ(text.value("hearth_node_busy_seconds_total", {{"node", "a"}}), 0.25);
   EXPECT_EQ(text.value("hearth_node_tokens_total", {{"node", "a"}}), 40.0);
+  EXPECT_EQ(text.value("hearth_node_energy_joules_total", {{"node", "a"}}), 12.5);
+  EXPECT_EQ(text.families.at("hearth_node_energy_joules_total").samples.size(), 1U);
   EXPECT_EQ(text.value("hearth_node_ring_steps_total", {{"node", "a"}}), 4.0);
   EXPECT_EQ(text.value("hearth_node_ring_seconds_total", {{"node", "a"}}), 0.5);
   EXPECT_EQ(text.value("hearth_stage_kv_pages", {{"node", "b"}, {"stage", "1"}}), 20.0);

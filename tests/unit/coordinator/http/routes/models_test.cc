@@ -83,6 +83,31 @@ TEST_F(ModelsTest, TheListSaysWhichAreReady) {
   EXPECT_EQ(state["models"][0]["state"], "failed");
 }
 
+TEST_F(ModelsTest, ThePowerOfAMachineCountsOnce) {
+  const auto add = [&](const char* name, const char* address, const char* device, double watts) {
+    NodeStatus& node = port.swarm.nodes.emplace_back();
+    node.name = name;
+    node.state = "serving";
+    node.data_address = address;
+    node.device = device;
+    node.energy_joules_total = 100.0;
+    node.watts = watts;
+  };
+  EXPECT_EQ(call("GET", "/api/v1/state")["power"], (Json{{"watts", 0.0}, {"nodes", 0}}));
+  add("a", "10.0.0.1:5000", "", 60.0);
+  add("b", "10.0.0.1:5001", "", 62.0);  // on the same processors
+  add("c", "10.0.0.1:5002", "cuda:0 NVIDIA GeForce RTX 4090", 300.0);
+  add("d", "10.0.0.2:5000", "", 40.0);
+  add("e", "10.0.0.3:5000", "", 1e6);
+  port.swarm.nodes.back().state = "lost";
+  port.swarm.nodes.emplace_back().name = "f";  // it cannot tell
+  const Json state = call("GET", "/api/v1/state");
+  EXPECT_EQ(state["power"], (Json{{"watts", 402.0}, {"nodes", 4}}));
+  EXPECT_EQ(state["nodes"][0]["watts"], 60.0);
+  EXPECT_EQ(state["nodes"][0]["energy_joules_total"], 100.0);
+  EXPECT_FALSE(state["nodes"][5].contains("watts"));
+}
+
 TEST_F(ModelsTest, EachModelHasItsReadiness) {
   call("GET", "/readyz");
   EXPECT_EQ(status(), 200u);

@@ -1,0 +1,47 @@
+// EnergyMeter: the joules that what computes here has drawn, other programs' share included.
+//
+// Of processors: the counters of Linux's powercap folder (intel-rapl, of Intel's and AMD's
+// packages), which most systems let only root read. Of a card: its watts, over the time between two
+// readings.
+#pragma once
+
+#include <cstdint>
+#include <filesystem>
+#include <functional>
+#include <optional>
+#include <vector>
+
+#include "base/clock.h"
+
+namespace hearth::node {
+
+class EnergyMeter {
+ public:
+  // Of the machine's processors. `clock` must outlive it.
+  explicit EnergyMeter(const Clock& clock,
+                       const std::filesystem::path& powercap = "/sys/class/powercap");
+  // Of a card, which is asked for its watts.
+  EnergyMeter(const Clock& clock, std::function<std::optional<double>()> watts);
+
+  // Joules since the meter began, read anew once a second at most; never falls. Nothing where
+  // nothing tells. One thread.
+  std::optional<double> joules();
+
+ private:
+  struct Counter {
+    std::filesystem::path file;  // energy_uj
+    std::uint64_t last = 0;      // microjoules
+    std::uint64_t range = 0;     // the largest value, after which it begins at 0 again
+  };
+  double read_counters();
+  double read_watts(double seconds);
+
+  const Clock& clock_;
+  const std::function<std::optional<double>()> watts_;  // null: the counters count
+  std::vector<Counter> counters_;
+  TimePoint read_at_;
+  double joules_ = 0.0;
+  bool known_ = false;
+};
+
+}  // namespace hearth::node
