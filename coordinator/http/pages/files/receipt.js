@@ -4,6 +4,8 @@
 // wrong is thrown as a Wrong. No page, no request; WebCrypto only.
 
 export class Wrong extends Error {}
+// A receipt is missing: it may be logged a moment later.
+export class Incomplete extends Wrong {}
 
 const kReceiptBytes = 448;
 const kReceiptAt = 41;  // in an entry: its kind, its time and the payer stand before
@@ -15,6 +17,7 @@ const kWitnessPrefix = 'hearth-node/';
 
 const text = value => new TextEncoder().encode(value);
 const must = (condition, why) => { if (!condition) throw new Wrong(why); };
+const need = (condition, why) => { if (!condition) throw new Incomplete(why); };
 export const hex = bytes => Array.from(bytes, byte => byte.toString(16).padStart(2, '0')).join('');
 
 function unhex(value) {
@@ -169,7 +172,7 @@ async function checkWindow(stages, cluster) {
   const wanted = stages[0].stages;
   for (let i = 0; i < wanted; i += 1) {
     const here = stages[i];
-    must(here?.stage === i && here.stages === wanted, `${name}stage ${i} of ${wanted} has no receipt`);
+    need(here?.stage === i && here.stages === wanted, `${name}stage ${i} of ${wanted} has no receipt`);
     if (i === 0) continue;
     const above = stages[i - 1];
     const where = `${name}stages ${i - 1} and ${i}: `;
@@ -196,7 +199,7 @@ function order(a, b) {
 export async function checkAnswer(name, told) {
   must(/^[0-9a-f]{28}$/.test(name), 'a receipt has 28 hexadecimal digits');
   const checkpoint = await readCheckpoint(told.checkpoint);
-  must(told.receipts.length > 0, 'there is no receipt');
+  need(told.receipts.length > 0, 'the log has no receipt of this answer');
   const receipts = [];
   for (const one of told.receipts) {
     const entry = unbase64(one.bytes);
@@ -212,7 +215,7 @@ export async function checkAnswer(name, told) {
   for (let begin = 0; begin < receipts.length;) {
     const first = receipts[begin];
     const continues = before && same(before.request, first.request) && same(before.epoch, first.epoch);
-    must(first.window === (continues ? before.window + 1 : 0), `window ${first.window}: what is before it has no receipts`);
+    need(first.window === (continues ? before.window + 1 : 0), `window ${first.window}: what is before it has no receipts`);
     let end = begin;
     while (end < receipts.length && windowOf(receipts[end]) === windowOf(first)) end += 1;
     await checkWindow(receipts.slice(begin, end), checkpoint.key);

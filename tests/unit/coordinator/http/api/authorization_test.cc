@@ -219,6 +219,9 @@ TEST_F(KeyedServerTest, WhoMayDoWhat) {
     head.authorization = "Bearer " + keys[who];
     const auto access = find_route(method, path).access;
     const auto verdict = api.check(head, access, {"tiny"}, !forwarded);
+    const bool granted = !verdict.refusal;
+    EXPECT_TRUE(access != Access::kManage || verdict.manages == granted) << path;
+    EXPECT_TRUE(!verdict.manages || who == kAdminKey || who == kOwnerKey) << path;
     return verdict.refusal ? verdict.refusal->status : 200U;
   };
   struct Row {
@@ -460,6 +463,7 @@ TEST_F(KeyedServerTest, StateAndMetricsNeedAnAdminKey) {
     EXPECT_EQ(user.error_code(), "admin_key_needed");
     EXPECT_EQ(ask(get(path, bearer(admin_))).status, 200);
   }
+  EXPECT_EQ(ask(get("/api/v1/state", bearer(admin_))).json()["manages"], true);
 }
 
 TEST_F(KeyedServerTest, AKeyIsForItsModels) {
