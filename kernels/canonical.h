@@ -41,10 +41,19 @@ enum class WeightType : std::uint8_t {
   kQ6_K,
   kIQ4_XS,
   kMXFP4,
+  kIQ2_XXS,
+  kIQ2_XS,
+  kIQ2_S,
+  kIQ3_XXS,
+  kIQ3_S,
+  kIQ1_S,
+  kIQ1_M,
+  kTQ1_0,
+  kTQ2_0,
 };
-inline constexpr std::uint32_t kWeightTypes = 16;
-static_assert(kWeightTypes == static_cast<std::uint32_t>(WeightType::kMXFP4) + 1);
-inline constexpr std::uint32_t kSuperBlock = 256;  // of the K and XS types
+inline constexpr std::uint32_t kWeightTypes = 25;
+static_assert(kWeightTypes == static_cast<std::uint32_t>(WeightType::kTQ2_0) + 1);
+inline constexpr std::uint32_t kSuperBlock = 256;  // of the K, IQ and TQ types but IQ4_NL
 inline constexpr float kWeightMax = 0x1p64F;       // magnitude of a floating weight
 inline constexpr std::uint32_t kPowerMax = 188;    // the byte of a scale 2^(byte - 128)
 

@@ -54,6 +54,26 @@ void read_q6_k(const std::byte* file, std::uint32_t b, FileBlock& out) {
   add_bits(file + 128 + 32 * half, 2 * c, kPairs, 4, out);
 }
 
+// Base-3 digits: a byte times a power of three has its digit in the highest bits.
+void read_tq1_0(const std::byte* file, std::uint32_t b, FileBlock& out) {
+  constexpr std::uint32_t kPowers[5] = {1, 3, 9, 27, 81};
+  for (std::uint32_t k = 0; k < kBlock; ++k) {
+    const std::uint32_t i = kBlock * b + k;
+    std::uint32_t at = i % 32;
+    std::uint32_t digit = i / 32;
+    if (i >= 160) {
+      at = 32 + i % 16;
+      digit = (i - 160) / 16;
+    }
+    if (i >= 240) {
+      at = 48 + i % 4;
+      digit = (i - 240) / 4;
+    }
+    const std::uint32_t moved = std::to_integer<std::uint32_t>(file[at]) * kPowers[digit] & 0xFFU;
+    out.quads[k / 4] |= moved * 3 >> 8 << (k % 4 * 8);
+  }
+}
+
 }  // namespace
 
 FileBlock read_file_block(WeightType type, const std::byte* file, std::uint32_t b) {
@@ -87,6 +107,15 @@ FileBlock read_file_block(WeightType type, const std::byte* file, std::uint32_t 
     case WeightType::kQ6_K: read_q6_k(file, b, out); break;
     case WeightType::kIQ4_XS: split_nibbles(file + 8 + 16 * b, out); break;
     case WeightType::kMXFP4: split_nibbles(file + 1, out); break;
+    case WeightType::kTQ1_0: read_tq1_0(file, b, out); break;
+    case WeightType::kTQ2_0: take_bits(file + b / 4 * 32, b % 4 * 2, kPairs, out); break;
+    case WeightType::kIQ2_XXS:
+    case WeightType::kIQ2_XS:
+    case WeightType::kIQ2_S:
+    case WeightType::kIQ3_XXS:
+    case WeightType::kIQ3_S:
+    case WeightType::kIQ1_S:
+    case WeightType::kIQ1_M: read_grid_block(type, file, b, out); break;
     case WeightType::kF32:
     case WeightType::kF16:
     case WeightType::kBF16: break;

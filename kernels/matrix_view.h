@@ -18,11 +18,13 @@ namespace hearth::kernels {
 //   block   integer scales, byte r and byte 16 + r:
 //             Q4_K, Q5_K    s, t                 IQ4_XS  s - 32 (16 bytes only)
 //             Q3_K, Q6_K    S[0], S[1] (int8)    Q2_K    S[0] + 16 T[0], S[1] + 16 T[1]
-//           then the stored quants, q + zero, by planes of bits, lowest first:
+//             types with a grid: the integer factor of D (16 bytes only), or S[0], S[1]
+//           then the stored quants, q + zero or an index, by planes of bits, lowest first:
 //             bytes   (8 bits)          byte (k / 4) * 64 + lane
 //             nibbles (4, 5 and 6 bits) byte (k / 4 % 4) * 64 + lane, high half for k >= 16
 //             pairs   (2, 3 and 6 bits) byte (k / 16) * 64 + lane, from bit 2 * (k / 4 % 4) on
 //             singles (3 and 5 bits)    byte lane, bit k / 4
+//   Indices are of codebook_of(type); the weights of a grid's entry are stored one by one.
 //   Floating weights have no header: number k * 16 + r of the block, as in the file.
 enum class BlockForm : std::uint8_t { kFloat, kOneScale, kTwoScales };
 
@@ -38,6 +40,7 @@ struct WeightLayout {
   std::uint16_t file_bytes = 0;    // of a super-block of one row in the file
   std::uint16_t d_offset = 0;      // of d in them; m or dmin follows it
   bool power = false;              // D is a power of two, held as the byte e in place of d
+  std::uint8_t fraction = 0;       // D is 2^-fraction * d times the integer scale
 
   constexpr std::size_t scale_bytes() const { return power ? 1 : 2; }  // of a row in the header
   constexpr std::size_t header_bytes() const {
@@ -56,7 +59,7 @@ struct WeightLayout {
 
 constexpr WeightLayout layout_of(WeightType type) {
   using enum BlockForm;
-  switch (type) {  // form, M, codebook, bits, zero, blocks, integers, file bytes, d
+  switch (type) {  // form, M, codebook, bits, zero, blocks, integers, file bytes, d, power, 2^-n
     case WeightType::kF32: return {kFloat, false, 0, 0, 0, 1, 0, 128, 0};
     case WeightType::kF16: return {kFloat, false, 0, 0, 0, 1, 0, 64, 0};
     case WeightType::kBF16: return {kFloat, false, 0, 0, 0, 1, 0, 64, 0};
@@ -73,6 +76,15 @@ constexpr WeightLayout layout_of(WeightType type) {
     case WeightType::kQ6_K: return {kTwoScales, false, 0, 6, 32, 8, 2, 210, 208};
     case WeightType::kIQ4_XS: return {kOneScale, false, 128, 4, 0, 8, 1, 136, 0};
     case WeightType::kMXFP4: return {kOneScale, false, 16, 4, 0, 1, 0, 17, 0, true};
+    case WeightType::kIQ2_XXS: return {kOneScale, false, 64, 3, 0, 8, 1, 66, 0, false, 3};
+    case WeightType::kIQ2_XS: return {kTwoScales, false, 64, 3, 0, 8, 2, 74, 0, false, 3};
+    case WeightType::kIQ2_S: return {kTwoScales, false, 64, 3, 0, 8, 2, 82, 0, false, 3};
+    case WeightType::kIQ3_XXS: return {kOneScale, false, 64, 4, 0, 8, 1, 98, 0, false, 2};
+    case WeightType::kIQ3_S: return {kOneScale, false, 16, 4, 0, 8, 1, 110, 0};
+    case WeightType::kIQ1_S: return {kOneScale, false, 16, 3, 0, 8, 1, 50, 0, false, 3};
+    case WeightType::kIQ1_M: return {kTwoScales, false, 16, 3, 0, 8, 2, 56, 48, false, 3};
+    case WeightType::kTQ1_0: return {kOneScale, false, 0, 2, 1, 8, 0, 54, 52};
+    case WeightType::kTQ2_0: return {kOneScale, false, 0, 2, 1, 8, 0, 66, 64};
   }
   return {};
 }
@@ -99,11 +111,45 @@ inline constexpr std::int8_t kCodebook[16] = {-127, -104, -83, -65, -49, -35, -2
 inline constexpr std::int8_t kFloatCodebook[16] = {0, 1,  2,  3,  4,  6,  8,  12,
                                                    0, -1, -2, -3, -4, -6, -8, -12};
 
+// Of the types with a grid: its values, then the negative ones. In IQ1, 8 times the grid's value
+// and 1 or -1.
+inline constexpr std::int8_t kTwoBitCodebook[16] = {8, 25, 43, 0, -8, -25, -43};
+inline constexpr std::int8_t kThreeBitCodebook[16] = {4,  12,  20,  28,  36,  44,  52,  62,
+                                                      -4, -12, -20, -28, -36, -44, -52, -62};
+inline constexpr std::int8_t kOddCodebook[16] = {1,  3,  5,  7,  9,  11,  13,  15,
+                                                 -1, -3, -5, -7, -9, -11, -13, -15};
+inline constexpr std::int8_t kOneBitCodebook[16] = {-7, 1, 9, 0, -9, -1, 7};
+
 // 16 values; null for a type without a codebook.
 constexpr const std::int8_t* codebook_of(WeightType type) {
-  if (layout_of(type).codebook == 0) return nullptr;
-  return type == WeightType::kMXFP4 ? kFloatCodebook : kCodebook;
+  switch (type) {
+    case WeightType::kIQ4_NL:
+    case WeightType::kIQ4_XS: return kCodebook;
+    case WeightType::kMXFP4: return kFloatCodebook;
+    case WeightType::kIQ2_XXS:
+    case WeightType::kIQ2_XS:
+    case WeightType::kIQ2_S: return kTwoBitCodebook;
+    case WeightType::kIQ3_XXS: return kThreeBitCodebook;
+    case WeightType::kIQ3_S: return kOddCodebook;
+    case WeightType::kIQ1_S:
+    case WeightType::kIQ1_M: return kOneBitCodebook;
+    default: return nullptr;
+  }
 }
+
+// Every type with a codebook has one, and what is added to its values makes none negative.
+constexpr bool codebooks_agree() {
+  for (std::uint32_t i = 0; i < kWeightTypes; ++i) {
+    const auto type = static_cast<WeightType>(i);
+    const std::int8_t* values = codebook_of(type);
+    if ((values != nullptr) != (layout_of(type).codebook != 0)) return false;
+    for (std::uint32_t code = 0; values != nullptr && code < 16; ++code) {
+      if (values[code] + layout_of(type).codebook < 0) return false;
+    }
+  }
+  return true;
+}
+static_assert(codebooks_agree());
 
 struct MatrixView {
   WeightType type;

@@ -8,8 +8,8 @@
 
 namespace hearth::kernels {
 
-// The source of a row's exponent: the sum of |weights| in units of 2^-24 of a quantised row, the
-// largest magnitude of a floating one.
+// The source of a row's exponent: the sum of |weights| of a quantised row, in
+// quantised_exponent()'s units; the largest magnitude of a floating one.
 struct RowBound {
   unsigned __int128 units = 0;
   float largest = 0.0F;

@@ -75,7 +75,12 @@ void place_super_block(WeightType type, const WeightLayout& layout, const std::b
                        std::uint32_t row, std::byte* packed, RowMagnitude& magnitude) {
   const std::byte* scales = file + layout.d_offset;
   const std::size_t width = layout.scale_bytes();
-  std::memcpy(packed + row * width, scales, width);
+  if (layout.power) {
+    packed[row] = *scales;
+  } else {
+    const std::uint16_t d = read_d(type, scales);
+    std::memcpy(packed + row * width, &d, width);
+  }
   if (layout.minimum) std::memcpy(packed + (kRowGroup + row) * width, scales + width, width);
   std::byte* out = packed + layout.header_bytes();
   for (std::uint32_t b = 0; b < layout.blocks; ++b, out += layout.block_bytes()) {
@@ -211,10 +216,12 @@ bool PackedMatrix::place_group(std::uint32_t group, const std::byte* file, std::
   RowBound bounds[kRowGroup];
   std::byte* packed = data_.get() + group * group_bytes();
   if (!fast || !avx2_pack_group(type_, cols_, file, row_bytes, packed, bounds)) return false;
-  const bool floats = layout_of(type_).form == BlockForm::kFloat;
+  const WeightLayout layout = layout_of(type_);
+  const bool floats = layout.form == BlockForm::kFloat;
   for (std::uint32_t row = 0; row < kRowGroup; ++row) {
-    row_exponents_[group * kRowGroup + row] = floats ? floating_exponent(bounds[row].largest, cols_)
-                                                     : quantised_exponent(bounds[row].units);
+    row_exponents_[group * kRowGroup + row] = floats
+                                                  ? floating_exponent(bounds[row].largest, cols_)
+                                                  : quantised_exponent(layout, bounds[row].units);
   }
   return true;
 #else

@@ -70,7 +70,7 @@ void read_floats(WeightType type, const std::byte* block, std::uint32_t row, Row
 
 void read_integer_scales(const WeightLayout& layout, const std::byte* at, RowBlock& out) {
   const std::int32_t first = std::to_integer<std::int32_t>(at[0]);
-  if (layout.integer_bytes == 1) {  // IQ4_XS
+  if (layout.integer_bytes == 1) {  // no minimum
     out.scale *= static_cast<float>(static_cast<std::int8_t>(first));
     return;
   }
@@ -103,7 +103,7 @@ RowBlock read_row_block(WeightType type, const std::byte* group, std::uint32_t b
     return out;
   }
   out.scale = layout.power ? power_scale(std::to_integer<std::uint32_t>(header[row]))
-                           : read_half(header + row * 2);
+                           : read_half(header + row * 2) * power_of_two(-layout.fraction);
   if (layout.minimum) out.minimum = read_half(header + (kRowGroup + row) * 2);
   if (layout.integer_bytes != 0) read_integer_scales(layout, block + row, out);
   const std::byte* quants = block + kRowGroup * layout.integer_bytes + row * 4;

@@ -27,8 +27,9 @@ constexpr KnownAnswer kAnswers[] = {
 };
 
 constexpr std::array<std::string_view, kWeightTypes> kTypeNames = {
-    "F32",    "F16",  "BF16", "Q8_0", "Q4_0", "Q4_1", "Q5_0",   "Q5_1",
-    "IQ4_NL", "Q2_K", "Q3_K", "Q4_K", "Q5_K", "Q6_K", "IQ4_XS", "MXFP4"};
+    "F32",   "F16",     "BF16",  "Q8_0",  "Q4_0",  "Q4_1",   "Q5_0",  "Q5_1",    "IQ4_NL",
+    "Q2_K",  "Q3_K",    "Q4_K",  "Q5_K",  "Q6_K",  "IQ4_XS", "MXFP4", "IQ2_XXS", "IQ2_XS",
+    "IQ2_S", "IQ3_XXS", "IQ3_S", "IQ1_S", "IQ1_M", "TQ1_0",  "TQ2_0"};
 constexpr std::uint32_t kFirstTypes = 15;  // those that share inputs with the other entries
 
 constexpr std::uint32_t kRows = 21;              // of a weight matrix: a padded group
@@ -191,6 +192,15 @@ class Examiner {
 
 void put(std::byte* at, std::uint32_t bits, std::size_t width) { std::memcpy(at, &bits, width); }
 
+// The place of d for read_d().
+void put_d(WeightType type, std::byte* at, std::uint32_t half) {
+  if (type != WeightType::kIQ1_M) return put(at, half, 2);
+  for (std::uint32_t i = 0; i < 4; ++i) {
+    std::byte& high = at[2 * i + 1];
+    high = (high & std::byte{0x0F}) | static_cast<std::byte>((half >> (4 * i) & 15U) << 4);
+  }
+}
+
 // A tensor as a file holds it.
 Bytes file_blocks(Inputs& inputs, WeightType type, std::uint32_t cols) {
   const WeightLayout layout = layout_of(type);
@@ -214,7 +224,7 @@ Bytes file_blocks(Inputs& inputs, WeightType type, std::uint32_t cols) {
       put(&bytes[at + layout.d_offset], inputs.bits() % (kPowerMax + 1), 1);
       continue;
     }
-    put(&bytes[at + layout.d_offset], inputs.half(), 2);
+    put_d(type, &bytes[at + layout.d_offset], inputs.half());
     if (layout.minimum) put(&bytes[at + layout.d_offset + 2U], inputs.half(), 2);
   }
   return bytes;

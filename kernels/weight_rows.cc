@@ -53,7 +53,7 @@ std::uint64_t block_units(WeightType type, const FileBlock& block, std::uint64_t
     return d * (low + high) + m * 16 * (block.integers.minimums[0] + block.integers.minimums[1]);
   }
   const std::uint64_t sum = magnitudes(type, block, 0, 8);
-  if (layout.blocks == 1) return d * sum + m * kBlock;
+  if (layout.integer_bytes == 0) return d * sum + m * kBlock;
   return d * magnitude_of_scale(block.integers.scales[0]) * sum +
          m * block.integers.minimums[0] * kBlock;
 }
@@ -70,8 +70,10 @@ float widen(WeightType type, const std::byte* at) {
 
 }  // namespace
 
-// Smallest B >= kWeightExponentMin with units * 2^-24 <= 2^B.
-std::int32_t quantised_exponent(unsigned __int128 units) {
+// Smallest B >= kWeightExponentMin with units * 2^-(24 + fraction) <= 2^B. As B is an integer above
+// -25, it is the one of the sum that is rounded up to 2^-24.
+std::int32_t quantised_exponent(const WeightLayout& layout, unsigned __int128 units) {
+  units = (units + (1U << layout.fraction) - 1) >> layout.fraction;
   if (units == 0) return kWeightExponentMin;
   const unsigned __int128 last = units - (kDefect == Defect::kRowBound ? 0 : 1);
   const auto high = static_cast<std::uint64_t>(last >> 64);
@@ -132,7 +134,7 @@ bool RowMagnitude::add(const std::byte* file) {
     power_ = std::to_integer<std::uint32_t>(file[layout_.d_offset]);
     return power_ <= kPowerMax;
   }
-  const std::uint16_t d = read_half(file + layout_.d_offset);
+  const std::uint16_t d = read_d(type_, file + layout_.d_offset);
   const std::uint16_t m = layout_.minimum ? read_half(file + layout_.d_offset + 2) : 0;
   d_ = half_units(d);
   m_ = half_units(m);
@@ -149,7 +151,7 @@ void RowMagnitude::add(const FileBlock& block) {
 
 std::int32_t RowMagnitude::exponent(std::uint32_t cols) const {
   return layout_.form == BlockForm::kFloat ? floating_exponent(largest_, cols)
-                                           : quantised_exponent(units_);
+                                           : quantised_exponent(layout_, units_);
 }
 
 }  // namespace hearth::kernels

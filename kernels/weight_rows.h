@@ -20,9 +20,10 @@ Status check_weight_bytes(WeightType type, std::uint32_t rows, std::uint32_t col
 // kInvalidInput, with the reason why super-block `block` of row `row` is refused.
 Error refused_weight(WeightType type, std::uint32_t row, std::uint32_t block);
 
-// The exponent B of a row whose sum of |weights| is units * 2^-24, and of one of `cols` floating
-// weights of which `largest` is the largest magnitude.
-std::int32_t quantised_exponent(unsigned __int128 units);
+// The exponent B of a row of a type with this layout whose sum of |weights| is so many units of
+// 2^-24 (2^-(24 + fraction) where its scales are fractions), and of one of `cols` floating weights
+// of which `largest` is the largest magnitude.
+std::int32_t quantised_exponent(const WeightLayout& layout, unsigned __int128 units);
 std::int32_t floating_exponent(float largest, std::uint32_t cols);
 
 // The exponent B of one row: begin a super-block with `add`, then, for quantised types, hand in
@@ -38,7 +39,7 @@ class RowMagnitude {
  private:
   WeightType type_;
   WeightLayout layout_;
-  unsigned __int128 units_ = 0;  // of 2^-24
+  unsigned __int128 units_ = 0;  // of 2^-24, or of 2^-(24 + fraction)
   std::uint64_t d_ = 0;          // of the super-block, in these units
   std::uint64_t m_ = 0;
   std::uint32_t power_ = 0;  // of a block whose scale is a power of two

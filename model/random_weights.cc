@@ -19,7 +19,7 @@ struct RandomBlock {
   float minimum;    // m or dmin for a scale of 1 that brings the mean to 0; 0: the type has none
 };
 
-constexpr std::array<RandomBlock, 9> kBlocks{{
+constexpr std::array<RandomBlock, 18> kBlocks{{
     {TensorType::kQ5_0, 0, 9.25F, 0.0F},
     {TensorType::kQ5_1, 0, 9.23F, -15.5F},
     {TensorType::kIQ4_NL, 0, 67.4F, 0.0F},
@@ -29,6 +29,15 @@ constexpr std::array<RandomBlock, 9> kBlocks{{
     {TensorType::kQ5_K, 0, 527.0F, 15.5F},
     {TensorType::kQ6_K, 208, 1365.0F, 0.0F},
     {TensorType::kIQ4_XS, 0, 1246.0F, 0.0F},
+    {TensorType::kIQ2_XXS, 0, 53.4F, 0.0F},
+    {TensorType::kIQ2_XS, 0, 55.9F, 0.0F},
+    {TensorType::kIQ2_S, 0, 56.5F, 0.0F},
+    {TensorType::kIQ3_XXS, 0, 142.5F, 0.0F},
+    {TensorType::kIQ3_S, 0, 140.2F, 0.0F},
+    {TensorType::kIQ1_S, 0, 7.21F, 0.0F},
+    {TensorType::kIQ1_M, 48, 7.20F, 0.0F},
+    {TensorType::kTQ1_0, 52, 0.817F, 0.0F},
+    {TensorType::kTQ2_0, 64, 0.707F, 0.0F},
 }};
 
 const RandomBlock* find(TensorType type) {
@@ -40,6 +49,20 @@ const RandomBlock* find(TensorType type) {
 void put_half(float value, std::byte* at) {
   const std::uint16_t half = half_from_float(value);
   std::memcpy(at, &half, sizeof half);
+}
+
+// In IQ1_M the number is in the highest four bits of four uint16.
+void put_scattered(float value, std::byte* at) {
+  const std::uint16_t half = half_from_float(value);
+  for (unsigned i = 0; i < 4; ++i) {
+    std::byte& high = at[2 * i + 1];
+    high = (high & std::byte{0x0F}) | static_cast<std::byte>((half >> (4 * i) & 15) << 4);
+  }
+}
+
+// A quant of 2, which TQ2_0 has and its quantiser never writes, would move the mean: it becomes 0.
+void remove_twos(std::byte* quants) {
+  for (std::size_t i = 0; i < 64; ++i) quants[i] &= ~((quants[i] & std::byte{0x55}) << 1);
 }
 
 }  // namespace
@@ -58,6 +81,11 @@ void fill_random_blocks(TensorType type, float deviation,
   const float scale = deviation / block->deviation;
   for (std::size_t at = 0; at < row.size(); at += bytes) {
     std::byte* halves = row.data() + at + block->scale_offset;
+    if (type == TensorType::kTQ2_0) remove_twos(row.data() + at);
+    if (type == TensorType::kIQ1_M) {
+      put_scattered(scale, halves);
+      continue;
+    }
     put_half(scale, halves);
     if (block->minimum != 0.0F) put_half(scale * block->minimum, halves + 2);
   }

@@ -11,7 +11,7 @@
 
 namespace hearth::model {
 
-// Q5_0, Q5_1, IQ4_NL, Q2_K, Q3_K, Q4_K, Q5_K, Q6_K, IQ4_XS.
+// Every type that quantize.h does not write.
 bool has_random_blocks(TensorType type);
 
 // Fills `row`, whole blocks of the type. `next` gives 64 random bits.

@@ -542,6 +542,15 @@ Result<kernels::WeightType> weight_type(TensorType type, std::string_view tensor
     case TensorType::kQ6_K: return kernels::WeightType::kQ6_K;
     case TensorType::kIQ4_XS: return kernels::WeightType::kIQ4_XS;
     case TensorType::kMXFP4: return kernels::WeightType::kMXFP4;
+    case TensorType::kIQ2_XXS: return kernels::WeightType::kIQ2_XXS;
+    case TensorType::kIQ2_XS: return kernels::WeightType::kIQ2_XS;
+    case TensorType::kIQ2_S: return kernels::WeightType::kIQ2_S;
+    case TensorType::kIQ3_XXS: return kernels::WeightType::kIQ3_XXS;
+    case TensorType::kIQ3_S: return kernels::WeightType::kIQ3_S;
+    case TensorType::kIQ1_S: return kernels::WeightType::kIQ1_S;
+    case TensorType::kIQ1_M: return kernels::WeightType::kIQ1_M;
+    case TensorType::kTQ1_0: return kernels::WeightType::kTQ1_0;
+    case TensorType::kTQ2_0: return kernels::WeightType::kTQ2_0;
     default: break;
   }
   return unsupported("tensor " + quote(tensor) + " is of type " +

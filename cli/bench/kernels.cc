@@ -32,10 +32,13 @@ using kernels::ThreadPool;
 using model::TensorType;
 
 constexpr TensorType kTensorTypes[] = {
-    TensorType::kF32,    TensorType::kF16,  TensorType::kBF16,   TensorType::kQ8_0,
-    TensorType::kQ4_0,   TensorType::kQ4_1, TensorType::kQ5_0,   TensorType::kQ5_1,
-    TensorType::kIQ4_NL, TensorType::kQ2_K, TensorType::kQ3_K,   TensorType::kQ4_K,
-    TensorType::kQ5_K,   TensorType::kQ6_K, TensorType::kIQ4_XS, TensorType::kMXFP4};
+    TensorType::kF32,     TensorType::kF16,    TensorType::kBF16,   TensorType::kQ8_0,
+    TensorType::kQ4_0,    TensorType::kQ4_1,   TensorType::kQ5_0,   TensorType::kQ5_1,
+    TensorType::kIQ4_NL,  TensorType::kQ2_K,   TensorType::kQ3_K,   TensorType::kQ4_K,
+    TensorType::kQ5_K,    TensorType::kQ6_K,   TensorType::kIQ4_XS, TensorType::kMXFP4,
+    TensorType::kIQ2_XXS, TensorType::kIQ2_XS, TensorType::kIQ2_S,  TensorType::kIQ3_XXS,
+    TensorType::kIQ3_S,   TensorType::kIQ1_S,  TensorType::kIQ1_M,  TensorType::kTQ1_0,
+    TensorType::kTQ2_0};
 
 // More than any cache: copies of a matrix take turns, as the layers of a model do.
 constexpr std::size_t kWorkingSet = std::size_t{256} << 20;

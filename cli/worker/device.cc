@@ -179,7 +179,7 @@ Result<std::unique_ptr<node::Device>> open_device(const std::string& text,
     TRY(const DeviceChoice choice, parse_device(text));
     const bool automatic = choice.kind == DeviceChoice::Kind::kAuto;
     const bool refused = fit.error().code == ErrorCode::kNoCapacity ||
-                         fit.error().code == ErrorCode::kUnsupported;  // experts, MXFP4
+                         fit.error().code == ErrorCode::kUnsupported;  // experts, types of weights
     if (!automatic || !refused) return fit.error();
     return left_to_the_processor(fit.error());
   }

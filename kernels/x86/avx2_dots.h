@@ -124,7 +124,8 @@ template <WeightType type, std::uint32_t tokens>
 inline void unsigned_dots(const StoredQuants<type>& quants, const TokenBlock<tokens>& x,
                           const __m256i (&factors)[2], __m256i (&dots)[tokens]) {
   constexpr bool kTwo = layout_of(type).form == BlockForm::kTwoScales;
-  constexpr int kRoom = quads_without_saturation(largest_quant(layout_of(type))) / 2;
+  constexpr int kQuads = quads_without_saturation(largest_quant(layout_of(type)));
+  constexpr int kRoom = kQuads > 1 ? kQuads / 2 : 1;
   constexpr int kMost = kTwo ? 2 : 4;  // a half, or the block
   constexpr int kRun = kRoom < kMost ? kRoom : kMost;
   static_assert(4 % kRun == 0);
@@ -138,9 +139,16 @@ inline void unsigned_dots(const StoredQuants<type>& quants, const TokenBlock<tok
 #pragma GCC unroll 4
     for (std::uint32_t i = 0; i < tokens; ++i) {
       const std::int8_t* values = x.values(i);
-      const __m256i sum =
-          _mm256_add_epi16(_mm256_maddubs_epi16(weights_a, broadcast_four(values + a * 4)),
-                           _mm256_maddubs_epi16(weights_b, broadcast_four(values + b * 4)));
+      __m256i sum = _mm256_maddubs_epi16(weights_a, broadcast_four(values + a * 4));
+      const __m256i other = _mm256_maddubs_epi16(weights_b, broadcast_four(values + b * 4));
+      if constexpr (kQuads == 1) {  // two products fill an int16
+        sum = _mm256_add_epi32(_mm256_madd_epi16(sum, factors[step / 2]),
+                               _mm256_madd_epi16(other, factors[step / 2]));
+        dots[i] = step == 0 ? sum : _mm256_add_epi32(dots[i], sum);
+        pin(dots[i]);
+        continue;
+      }
+      sum = _mm256_add_epi16(sum, other);
       run[i] = step % kRun == 0 ? sum : _mm256_add_epi16(run[i], sum);
       pin(run[i]);
       if ((step + 1) % kRun != 0) continue;

@@ -61,7 +61,7 @@ inline void add_two_scales(const Scales& header, const std::byte* block, const s
       const __m256 offset = _mm256_mul_ps(scale, low);
       sums[i] = plus(sums[i], unit, _mm256_cvtepi32_ps(dots[i]), header.minimum, offset);
     } else {
-      constexpr int kShift = std::countr_zero(kLayout.zero);
+      constexpr int kShift = std::countr_zero(static_cast<unsigned>(dot_zero(kLayout)));
       const __m256i bias = _mm256_slli_epi32(_mm256_madd_epi16(scales.both, half_sum), kShift);
       sums[i] = plus(sums[i], unit, _mm256_cvtepi32_ps(_mm256_sub_epi32(dots[i], bias)));
     }

@@ -73,6 +73,11 @@ __m256i quants_of(const std::byte* file, std::uint32_t b) {
     return _mm256_or_si256(low, _mm256_slli_epi16(high, 4));
   }
   if constexpr (type == kMXFP4) return split_nibbles(file + 1);
+  if constexpr (type == kTQ2_0) return bits_of(load32(file + half * 32), c * 2, 3);
+  if constexpr (type >= kIQ2_XXS) {  // by entries of a grid, and TQ1_0
+    const FileBlock block = read_file_block(type, file, b);
+    return load32(reinterpret_cast<const std::byte*>(block.quads));
+  }
   return split_nibbles(file + 8 + 16 * b);  // IQ4_XS
 }
 
@@ -168,9 +173,9 @@ void add_share(const std::byte* file, std::uint32_t b, std::uint32_t row, __m256
   const auto total = [](__m128i two) {
     return static_cast<std::uint32_t>(_mm_cvtsi128_si32(two) + _mm_extract_epi32(two, 2));
   };
-  if constexpr (layout.blocks == 1) {
-    shares.scaled[row] = total(_mm_add_epi64(low, high));
-    shares.minimum[row] = kBlock;
+  if constexpr (layout.integer_bytes == 0) {
+    shares.scaled[row] += total(_mm_add_epi64(low, high));
+    shares.minimum[row] += kBlock;
     return;
   }
   const BlockScales s = read_block_scales(type, file, b);
@@ -191,11 +196,11 @@ void add_share(const std::byte* file, std::uint32_t b, std::uint32_t row, __m256
 }
 
 // Sixteen halves, one a row; false when one is not finite.
+template <WeightType type>
 bool gather_halves(const std::byte* file, std::size_t row_bytes, std::byte* out) {
   std::uint32_t bad = 0;
   for (std::uint32_t row = 0; row < kRowGroup; ++row) {
-    std::uint16_t half = 0;
-    std::memcpy(&half, file + row * row_bytes, 2);
+    const std::uint16_t half = read_d(type, file + row * row_bytes);
     std::memcpy(out + row * 2, &half, 2);
     bad |= static_cast<std::uint32_t>((half & 0x7C00U) == 0x7C00U);
   }
@@ -213,7 +218,8 @@ bool gather_powers(const std::byte* file, std::size_t row_bytes, std::byte* out)
   return largest <= kPowerMax;
 }
 
-// |half| * factor in units of 2^-24: below 2^60 for every share of a super-block.
+// |half| * factor in units of 2^-24, or of 2^-(24 + fraction): below 2^60 for every share of a
+// super-block.
 std::uint64_t half_times(const std::byte* halves, std::uint32_t row, std::uint32_t factor) {
   std::uint16_t half = 0;
   std::memcpy(&half, halves + row * 2, 2);
@@ -229,10 +235,10 @@ bool pack_quants(std::uint32_t cols, const std::byte* file, std::size_t row_byte
   alignas(32) std::uint32_t words[kRowGroup][8] = {};
   for (std::uint32_t s = 0; s < cols / layout.columns(); ++s, file += layout.file_bytes) {
     const std::byte* halves = packed;
-    const auto gather = layout.power ? gather_powers : gather_halves;
+    const auto gather = layout.power ? gather_powers : gather_halves<type>;
     if (!gather(file + layout.d_offset, row_bytes, packed)) return false;
     if (layout.minimum &&
-        !gather_halves(file + layout.d_offset + 2, row_bytes, packed + kRowGroup * 2)) {
+        !gather_halves<type>(file + layout.d_offset + 2, row_bytes, packed + kRowGroup * 2)) {
       return false;
     }
     packed += layout.header_bytes();
@@ -376,6 +382,15 @@ bool avx2_pack_group(WeightType type, std::uint32_t cols, const std::byte* file,
     case kQ6_K: return pack_quants<kQ6_K>(cols, file, row_bytes, packed, bounds);
     case kIQ4_XS: return pack_quants<kIQ4_XS>(cols, file, row_bytes, packed, bounds);
     case kMXFP4: return pack_quants<kMXFP4>(cols, file, row_bytes, packed, bounds);
+    case kIQ2_XXS: return pack_quants<kIQ2_XXS>(cols, file, row_bytes, packed, bounds);
+    case kIQ2_XS: return pack_quants<kIQ2_XS>(cols, file, row_bytes, packed, bounds);
+    case kIQ2_S: return pack_quants<kIQ2_S>(cols, file, row_bytes, packed, bounds);
+    case kIQ3_XXS: return pack_quants<kIQ3_XXS>(cols, file, row_bytes, packed, bounds);
+    case kIQ3_S: return pack_quants<kIQ3_S>(cols, file, row_bytes, packed, bounds);
+    case kIQ1_S: return pack_quants<kIQ1_S>(cols, file, row_bytes, packed, bounds);
+    case kIQ1_M: return pack_quants<kIQ1_M>(cols, file, row_bytes, packed, bounds);
+    case kTQ1_0: return pack_quants<kTQ1_0>(cols, file, row_bytes, packed, bounds);
+    case kTQ2_0: return pack_quants<kTQ2_0>(cols, file, row_bytes, packed, bounds);
   }
   return false;
 }

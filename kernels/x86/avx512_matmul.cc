@@ -58,7 +58,7 @@ inline __m512i two_scale_dot(const Weights<type>& w, const TokenBlock& x) {
   const __m512i first = _mm512_mullo_epi32(add_products(zero, w, x, 0, 4), w.scales[0]);
   const __m512i second = _mm512_mullo_epi32(add_products(zero, w, x, 4, 8), w.scales[1]);
   const __m512i dot = _mm512_add_epi32(first, second);
-  if constexpr (layout_of(type).zero == 0) return dot;
+  if constexpr (quant_zero(layout_of(type)) == 0) return dot;
   return _mm512_dpwssd_epi32(dot, w.half_factor, _mm512_set1_epi32(*x.block_sum));
 }
 

@@ -14,7 +14,7 @@ struct Weights {
   __m512 minimum;       // M * G, where the type has M
   __m512i scales[2];    // S, of the types with two scales
   __m512i half_factor;  // of those types, int16 pairs that half sums are multiplied by:
-                        // (T[0], T[1]) of Q2_K, else -zero * (S[0], S[1])
+                        // (T[0], T[1]) of Q2_K, else -quant_zero() * (S[0], S[1])
   __m512i quants[8];    // quants[g]: columns 4g..4g+3 of 16 rows, stored or biased codebook quants
 };
 

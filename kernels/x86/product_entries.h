@@ -67,11 +67,13 @@ void dispatch(const MatrixView& w, const QuantizedRows& x, Range groups, Range r
               const Output& out) {
   using enum WeightType;
   using Run = void (*)(const MatrixView&, const QuantizedRows&, Range, Range, const Output&);
-  static constexpr Run kRuns[kWeightTypes] = {// in the order of WeightType
-                                              run<kF32>,    run<kF16>,  run<kBF16>,   run<kQ8_0>,
-                                              run<kQ4_0>,   run<kQ4_1>, run<kQ5_0>,   run<kQ5_1>,
-                                              run<kIQ4_NL>, run<kQ2_K>, run<kQ3_K>,   run<kQ4_K>,
-                                              run<kQ5_K>,   run<kQ6_K>, run<kIQ4_XS>, run<kMXFP4>};
+  static constexpr Run kRuns[kWeightTypes] = {
+      // in the order of WeightType
+      run<kF32>,   run<kF16>,     run<kBF16>,   run<kQ8_0>,   run<kQ4_0>,
+      run<kQ4_1>,  run<kQ5_0>,    run<kQ5_1>,   run<kIQ4_NL>, run<kQ2_K>,
+      run<kQ3_K>,  run<kQ4_K>,    run<kQ5_K>,   run<kQ6_K>,   run<kIQ4_XS>,
+      run<kMXFP4>, run<kIQ2_XXS>, run<kIQ2_XS>, run<kIQ2_S>,  run<kIQ3_XXS>,
+      run<kIQ3_S>, run<kIQ1_S>,   run<kIQ1_M>,  run<kTQ1_0>,  run<kTQ2_0>};
   check_product(w, x, groups.begin, groups.end, range.begin, range.end, out.stride);
   kRuns[static_cast<std::size_t>(w.type)](w, x, groups, range, out);
 }

@@ -25,6 +25,9 @@ inline Scales load_header(const std::byte* header, Floats factor) {
     return {load_powers(header) * (factor * splat(0.25F)), Floats{}};
   }
   Scales s = {load_halves(header) * factor, Floats{}};
+  if constexpr (kLayout.fraction != 0) {
+    s.scale = s.scale * splat(1.0F / static_cast<float>(1 << kLayout.fraction));
+  }
   if constexpr (kLayout.minimum) {
     s.minimum = load_halves(header + kRowGroup * 2) * factor;
     if constexpr (kLayout.blocks > 1) s.minimum = -s.minimum;

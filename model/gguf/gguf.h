@@ -40,10 +40,19 @@ enum class TensorType : std::uint32_t {
   kQ4_K = 12,
   kQ5_K = 13,
   kQ6_K = 14,
+  kIQ2_XXS = 16,
+  kIQ2_XS = 17,
+  kIQ3_XXS = 18,
+  kIQ1_S = 19,
   kIQ4_NL = 20,
+  kIQ3_S = 21,
+  kIQ2_S = 22,
   kIQ4_XS = 23,
-  kMXFP4 = 39,
+  kIQ1_M = 29,
   kBF16 = 30,
+  kTQ1_0 = 34,
+  kTQ2_0 = 35,
+  kMXFP4 = 39,
 };
 inline constexpr std::uint32_t kTensorTypeNumbers = 40;  // all of them are below
 struct TensorTypeInfo {
@@ -53,7 +62,7 @@ struct TensorTypeInfo {
 };
 // Null when the type is not known.
 const TensorTypeInfo* tensor_type_info(std::uint32_t type);
-// "Q4_1", or "MXFP4 (type 39)" for one that ggml has and we do not read, or "type 77".
+// "Q4_1", or "Q8_1 (type 9)" for one that ggml has and we do not read, or "type 77".
 std::string tensor_type_name(std::uint32_t type);
 
 // A tensor's place in the model. Dims as the file has them: dims[0] is the contiguous one.

@@ -12,7 +12,7 @@ struct KnownType {
   TensorTypeInfo info;
 };
 
-constexpr std::array<KnownType, 16> kKnown{{
+constexpr std::array<KnownType, 25> kKnown{{
     {TensorType::kF32, {"F32", 1, 4}},
     {TensorType::kF16, {"F16", 1, 2}},
     {TensorType::kQ4_0, {"Q4_0", 32, 18}},
@@ -29,6 +29,15 @@ constexpr std::array<KnownType, 16> kKnown{{
     {TensorType::kIQ4_XS, {"IQ4_XS", 256, 136}},
     {TensorType::kBF16, {"BF16", 1, 2}},
     {TensorType::kMXFP4, {"MXFP4", 32, 17}},
+    {TensorType::kIQ2_XXS, {"IQ2_XXS", 256, 66}},
+    {TensorType::kIQ2_XS, {"IQ2_XS", 256, 74}},
+    {TensorType::kIQ2_S, {"IQ2_S", 256, 82}},
+    {TensorType::kIQ3_XXS, {"IQ3_XXS", 256, 98}},
+    {TensorType::kIQ3_S, {"IQ3_S", 256, 110}},
+    {TensorType::kIQ1_S, {"IQ1_S", 256, 50}},
+    {TensorType::kIQ1_M, {"IQ1_M", 256, 56}},
+    {TensorType::kTQ1_0, {"TQ1_0", 256, 54}},
+    {TensorType::kTQ2_0, {"TQ2_0", 256, 66}},
 }};
 
 struct ForeignType {
@@ -36,12 +45,19 @@ struct ForeignType {
   std::string_view name;
 };
 
-constexpr std::array<ForeignType, 21> kForeign{{
-    {4, "Q4_2"},    {5, "Q4_3"},      {9, "Q8_1"},      {15, "Q8_K"},     {16, "IQ2_XXS"},
-    {17, "IQ2_XS"}, {18, "IQ3_XXS"},  {19, "IQ1_S"},    {21, "IQ3_S"},    {22, "IQ2_S"},
-    {24, "I8"},     {25, "I16"},      {26, "I32"},      {27, "I64"},      {28, "F64"},
-    {29, "IQ1_M"},  {31, "Q4_0_4_4"}, {32, "Q4_0_4_8"}, {33, "Q4_0_8_8"}, {34, "TQ1_0"},
-    {35, "TQ2_0"},
+constexpr std::array<ForeignType, 12> kForeign{{
+    {4, "Q4_2"},
+    {5, "Q4_3"},
+    {9, "Q8_1"},
+    {15, "Q8_K"},
+    {24, "I8"},
+    {25, "I16"},
+    {26, "I32"},
+    {27, "I64"},
+    {28, "F64"},
+    {31, "Q4_0_4_4"},
+    {32, "Q4_0_4_8"},
+    {33, "Q4_0_8_8"},
 }};
 
 }  // namespace

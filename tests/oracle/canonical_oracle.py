@@ -29,9 +29,9 @@ except ImportError as missing:
     sys.exit(77)
 
 from canonical import arithmetic, experts, hashes, model, quantise, sampler
-from canonical.weights import FLOATS, LAYOUT, SUPER, block_bytes, matrix
+from canonical.weights import FLOATS, GRIDS, LAYOUT, SUPER, block_bytes, matrix
 import small_models
-from small_models import Shape, wide
+from small_models import Shape, put_scattered, wide
 
 NARROW = [kind for kind in LAYOUT if kind not in SUPER] + list(FLOATS)
 PROMPT = "The first rule of arithmetic:"
@@ -187,6 +187,7 @@ def refused_cases():
     for kind in LAYOUT:
         shape = wide(kind) if kind in SUPER else Shape(layer_type=kind, embedding_type=kind)
         names = [name for name, _ in LAYOUT[kind] if name in ("d", "m", "dmin", "e")]
+        names = names or ["y"]  # which hold d in IQ1_M
         for index, name in enumerate(names):
             bits = 189 if name == "e" else 0x7C00 if index else 0xFE01  # infinity, a NaN
             poison = ("blk.1.ffn_up.weight", name, bits)
@@ -206,13 +207,24 @@ def compare_weights(kind, counts):
             blocks[..., at:at + 2] = scales.view(np.uint8)
         elif name == "e":
             blocks[..., at] = rng.integers(0, 189, (8, 16))
+        elif kind == "IQ1_M" and name == "y":
+            put_scattered(blocks, at, rng.normal(0, 1, (8, 16)))
         at += size
     ours = matrix(kind, raw).dequantised(np.arange(8))
     theirs = gguf.quants.dequantize(raw, getattr(gguf.GGMLQuantizationType, kind))
-    exact = kind == "MXFP4"
+    exact = kind == "MXFP4" or kind.startswith(("IQ1", "IQ2", "IQ3", "TQ"))
     if not np.allclose(ours, theirs, rtol=0 if exact else 1e-6, atol=0 if exact else 1e-6):
         raise Mismatch(f"{kind}: weights differ from those of gguf's numpy code")
     counts.weights += ours.size
+
+
+def compare_grids():
+    """The text's grids with gguf's, entry by entry."""
+    for name, values in GRIDS.items():
+        published = getattr(gguf.quants, {"IQ1": "IQ1_S"}.get(name, name))
+        published.init_grid()
+        if not np.array_equal(values, published.grid.reshape(published.grid_shape)):
+            raise Mismatch(f"the grid {name} is not gguf's")
 
 
 def requests_of(rng, vocabulary, rounds):
@@ -488,6 +500,7 @@ def work(args, folder):
     if args.model:
         yield args.model, lambda counts: run_file(args.tool, args.model, args.seeds, counts)
         return
+    yield "grids as numpy reads them", lambda counts: compare_grids()
     for kind in LAYOUT:
         yield f"{kind} as numpy reads it", lambda counts, kind=kind: compare_weights(kind, counts)
     path = os.path.join(folder, "small.gguf")

@@ -33,8 +33,10 @@ BITS = {V.UINT8: 8, V.INT8: 8, V.UINT16: 16, V.INT16: 16, V.UINT32: 32, V.INT32:
 FLOATS = [0.0, -0.0, 1.0, -1.5, 0.1, 1e-45, 3.4028234663852886e38, float("inf"), float("-inf")]
 TEXTS = ["", "x", "Größe", "語 👩‍💻", "a\nb\x00c", "</s>", "é" * 300]
 READ = [Q.F32, Q.F16, Q.BF16, Q.Q4_0, Q.Q4_1, Q.Q5_0, Q.Q5_1, Q.Q8_0, Q.Q2_K, Q.Q3_K, Q.Q4_K,
-        Q.Q5_K, Q.Q6_K, Q.IQ4_NL, Q.IQ4_XS, Q.MXFP4]
-QUANTISED = [Q.BF16, Q.Q4_0, Q.Q4_1, Q.Q5_0, Q.Q5_1, Q.Q8_0, Q.MXFP4]  # by gguf.quants; others are raw bytes
+        Q.Q5_K, Q.Q6_K, Q.IQ4_NL, Q.IQ4_XS, Q.MXFP4, Q.IQ2_XXS, Q.IQ2_XS, Q.IQ2_S,
+        Q.IQ3_XXS, Q.IQ3_S, Q.IQ1_S, Q.IQ1_M, Q.TQ1_0, Q.TQ2_0]
+QUANTISED = [Q.BF16, Q.Q4_0, Q.Q4_1, Q.Q5_0, Q.Q5_1, Q.Q8_0, Q.MXFP4, Q.TQ1_0,
+             Q.TQ2_0]  # by gguf.quants; others are raw bytes
 ALIGNMENTS = [8, 16, 32, 64, 128, 256, 4096, 65536]
 
 tool = sys.argv[1] if len(sys.argv) > 1 else None
@@ -277,8 +279,7 @@ def refused(folder):
     cases = [(lambda w: w.add_array("nested", [[1, 2], [3]]), "array of arrays"),
              (lambda w: w.add_custom_alignment(4), "an alignment of 4"),
              (lambda w: w.add_tensor("t", numpy.zeros(3, dtype=numpy.int32)), "I32")]
-    cases += [(raw(kind), kind.name) for kind in
-              (Q.TQ1_0, Q.TQ2_0, Q.IQ2_XXS, Q.IQ3_S, Q.IQ1_S, Q.IQ1_M)]
+    cases += [(raw(kind), kind.name) for kind in (Q.Q8_1, Q.Q8_K)]
     for change, word in cases:
         error = write(change)
         assert word in error, f"expected {word!r} in {error!r}"

@@ -13,7 +13,9 @@ FIRST_BYTE = len(SPECIALS)
 
 # Typical magnitude of a weight whose scale is 1, for blocks of random bytes.
 UNIT = {"Q8_0": 74, "Q4_0": 4.6, "Q4_1": 4.6, "Q5_0": 9.2, "Q5_1": 9.2, "IQ4_NL": 70, "MXFP4": 5.9, "Q4_K": 330,
-        "Q5_K": 660, "IQ4_XS": 1300, "Q2_K": 17, "Q3_K": 46, "Q6_K": 1370}
+        "Q5_K": 660, "IQ4_XS": 1300, "Q2_K": 17, "Q3_K": 46, "Q6_K": 1370, "IQ2_XXS": 53,
+        "IQ2_XS": 56, "IQ2_S": 56, "IQ3_XXS": 143, "IQ3_S": 140, "IQ1_S": 7.2, "IQ1_M": 7.2,
+        "TQ1_0": 0.82, "TQ2_0": 1.2}
 LOCAL = ("gemma3", "olmo2", "gemma2", "phi3", "gpt-oss")  # families with local layers
 FUSED = ("glm4", "phi3")  # families whose ffn_up has the gate's rows
 # The minimum that centres the block, in units of its scale.
@@ -71,6 +73,14 @@ def _half(x):
     return np.asarray(x, np.float16)[..., None].view(np.uint8)
 
 
+def put_scattered(raw, at, halves):
+    """The fp16 number d of IQ1_M in the high nibbles of the odd ones of 8 bytes at `at`."""
+    bits = np.asarray(halves, np.float16).view(np.uint16).astype(np.int32)
+    for i in range(4):
+        place = raw[..., at + 2 * i + 1]
+        place[...] = (place & 15) | ((bits >> (4 * i) & 15) << 4)
+
+
 def _hostile_scale(rng, d):
     choices = np.stack([np.zeros_like(d), -np.zeros_like(d), np.full_like(d, 2.0**-24), -d, 4 * d,
                         np.full_like(d, -37 * 2.0**-24), np.full_like(d, 2.0**-14)])
@@ -98,6 +108,8 @@ def _blocks(rng, kind, rows, cols, deviation, hostile):
             value = rng.choice(np.array([0, 0x7F, 0x80, 0xFF], np.uint8), d.shape)
             raw[..., at:at + size] = np.where(flat[..., None], value[..., None],
                                               raw[..., at:at + size])
+        if kind == "IQ1_M" and name == "y":
+            put_scattered(raw, at, d)
         at += size
     return raw
 
@@ -114,7 +126,9 @@ def _float_rows(rng, kind, rows, cols, deviation, hostile):
 def _poisoned(raw, kind, name, bits):
     at = 0
     for field_name, size in LAYOUT[kind]:
-        if field_name == name:
+        if field_name == name and kind == "IQ1_M":
+            put_scattered(raw[raw.shape[0] // 2, -1], at, np.array(bits, "<u2").view("<f2"))
+        elif field_name == name:
             octets = np.array([bits], "<u2").view(np.uint8)[:size]
             raw[raw.shape[0] // 2, -1, at:at + size] = octets
         at += size

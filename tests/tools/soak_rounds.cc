@@ -15,9 +15,10 @@
 namespace hearth::cli {
 namespace {
 
-constexpr const char* kTypes[] = {"F32",  "F16",    "BF16",   "Q8_0",  "Q4_0",   "Q4_1",
-                                  "Q5_0", "Q5_1",   "Q2_K",   "Q3_K",  "Q4_K",   "Q5_K",
-                                  "Q6_K", "IQ4_NL", "IQ4_XS", "MXFP4", "Q4_K_M", "Q5_K_M"};
+constexpr const char* kTypes[] = {
+    "F32",   "F16",     "BF16",  "Q8_0",  "Q4_0",   "Q4_1",   "Q5_0",  "Q5_1",    "Q2_K",
+    "Q3_K",  "Q4_K",    "Q5_K",  "Q6_K",  "IQ4_NL", "IQ4_XS", "MXFP4", "IQ2_XXS", "IQ2_XS",
+    "IQ2_S", "IQ3_XXS", "IQ3_S", "IQ1_S", "IQ1_M",  "TQ1_0",  "TQ2_0", "Q4_K_M",  "Q5_K_M"};
 constexpr std::size_t kTypeCount = std::size(kTypes);
 
 // For each on the scalar table, which takes a hundred times as long.

@@ -1,6 +1,8 @@
 """Section 4: blocks of a file to scales, minima and integers; row exponents; dequantised rows."""
 
 import math
+import pathlib
+import re
 from fractions import Fraction
 
 import numpy as np
@@ -10,6 +12,24 @@ from .arithmetic import B_MIN, BLOCK, F, NotCanonical, ceil_log2
 N = np.array([-127, -104, -83, -65, -49, -35, -22, -10, 1, 13, 25, 38, 53, 69, 89, 113], np.int32)
 V = np.array([0, 1, 2, 3, 4, 6, 8, 12, 0, -1, -2, -3, -4, -6, -8, -12], np.int32)
 E_MAX = 188
+
+
+def _grids():
+    """Name in grids.inc -> values (entries, 8 or 4)."""
+    text = (pathlib.Path(__file__).parents[3] / "kernels" / "grids.inc").read_text()
+    ascending = {"IQ2": [8, 25, 43], "IQ3_XXS": [4, 12, 20, 28, 36, 44, 52, 62],
+                 "IQ3_S": [1, 3, 5, 7, 9, 11, 13, 15], "IQ1": [-1, 0, 1]}
+    grids = {}
+    for name, body in re.findall(r"kGrid(\w+)\[\d+\] = \{([^}]*)\}", text):
+        values = next(v for prefix, v in ascending.items() if name.startswith(prefix))
+        bits, count = (3, 4) if len(values) == 8 else (2, 8)
+        entries = np.array(body.replace(",", " ").split(), np.int32)
+        places = (entries[:, None] >> (bits * np.arange(count))) & (2**bits - 1)
+        grids[name] = np.array(values, np.int32)[places]
+    return grids
+
+
+GRIDS = _grids()
 
 # Fields of a block or super-block in the order of the file: (name, bytes).
 LAYOUT = {
@@ -26,9 +46,18 @@ LAYOUT = {
     "Q2_K": [("y", 16), ("x", 64), ("d", 2), ("dmin", 2)],
     "Q3_K": [("g", 32), ("x", 64), ("y", 12), ("d", 2)],
     "Q6_K": [("x", 128), ("g", 64), ("y", 16), ("d", 2)],
+    "IQ2_XXS": [("d", 2), ("z", 64)],
+    "IQ2_XS": [("d", 2), ("x", 64), ("c", 8)],
+    "IQ2_S": [("d", 2), ("x", 32), ("y", 32), ("f", 8), ("c", 8)],
+    "IQ3_XXS": [("d", 2), ("x", 64), ("z", 32)],
+    "IQ3_S": [("d", 2), ("x", 64), ("f", 8), ("y", 32), ("c", 4)],
+    "IQ1_S": [("d", 2), ("x", 32), ("f", 16)],
+    "IQ1_M": [("x", 32), ("f", 16), ("y", 8)],
+    "TQ1_0": [("x", 48), ("y", 4), ("d", 2)],
+    "TQ2_0": [("x", 64), ("d", 2)],
 }
 FLOATS = {"F32": 4, "F16": 2, "BF16": 2}
-SUPER = {"Q4_K", "Q5_K", "IQ4_XS", "Q2_K", "Q3_K", "Q6_K"}
+SUPER = set(LAYOUT) - {"Q8_0", "Q4_0", "Q4_1", "Q5_0", "Q5_1", "IQ4_NL", "MXFP4"}
 
 
 def block_weights(kind):
@@ -57,6 +86,11 @@ def _fields(kind, raw):
             fields["d"] = np.ldexp(F(1), part[..., 0].astype(np.int32) - 128).astype(F)
         else:
             fields[name] = part.astype(np.int32)
+    if kind == "IQ1_M":
+        d = _integer(_shorts(fields["y"]) >> 12, 4).astype(np.uint16).view(np.float16).astype(F)
+        if not np.isfinite(d).all():
+            raise NotCanonical("a d of IQ1_M is not finite")
+        fields["d"] = d
     return fields
 
 
@@ -65,14 +99,37 @@ def _nibbles(x):
     return np.concatenate([x & 15, x >> 4], axis=-1)
 
 
-def _integer(octets):
+def _integer(digits, bits=8):
     """Little-endian unsigned integer of the last axis."""
-    return sum(octets[..., i].astype(np.int64) << (8 * i) for i in range(octets.shape[-1]))
+    return sum(digits[..., i].astype(np.int64) << (bits * i) for i in range(digits.shape[-1]))
+
+
+def _shorts(octets):
+    return _integer(octets.reshape(octets.shape[:-1] + (-1, 2)))
+
+
+def _words(octets):
+    return _integer(octets.reshape(octets.shape[:-1] + (-1, 4)))
+
+
+def _halves(octets):
+    """Nibbles of each byte, the low one first, over the last axis."""
+    return np.stack([octets & 15, octets >> 4], axis=-1).reshape(octets.shape[:-1] + (-1,))
+
+
+def _even(seven):
+    ones = sum((seven >> i) & 1 for i in range(7))
+    return seven | (ones % 2) << 7
+
+
+def _signed_by(signs, values):
+    """values (..., groups, 8), signs (..., groups)."""
+    return np.where((signs[..., None] >> np.arange(8)) & 1, -values, values)
 
 
 def _exponent(units):
-    """B of a row whose sum is so many 2^-24."""
-    return B_MIN if units == 0 else max(B_MIN, (units - 1).bit_length() - 24)
+    """B of a row whose sum is so many 2^-27."""
+    return B_MIN if units == 0 else max(B_MIN, (units - 1).bit_length() - 27)
 
 
 def _signed(octets):
@@ -191,16 +248,80 @@ class Quantised:
         self.D, self.S = f["d"][..., None], _signed(f["y"])
         self.q = z.reshape(z.shape[:-4] + (8, 32)) + 16 * self._pairs(f["g"]) - 32
 
+    # Integer scales and a grid: groups of 8 (or 2 of 4), over the last axes of shape (32, 8).
+    @staticmethod
+    def _sevens(z):
+        """z (..., 8) -> signs of 32 groups."""
+        return _even((z[..., None] >> (7 * np.arange(4))) & 127).reshape(z.shape[:-1] + (32,))
+
+    def _iq2_xxs(self, f):
+        words = _words(f["z"]).reshape(f["z"].shape[:-1] + (8, 2))
+        entries = (words[..., :1] >> (8 * np.arange(4))) & 255
+        z = words[..., 1]
+        self.D = (f["d"] / F(8))[..., None] * (2 * (z >> 28) + 1).astype(F)
+        values = GRIDS["IQ2_XXS"][entries.reshape(z.shape[:-1] + (32,))]
+        self.q = _signed_by(self._sevens(z), values)
+
+    def _iq3_xxs(self, f):
+        z = _words(f["z"])
+        self.D = (f["d"] / F(4))[..., None] * (2 * (z >> 28) + 1).astype(F)
+        values = GRIDS["IQ3_XXS"][f["x"]].reshape(z.shape[:-1] + (32, 8))
+        self.q = _signed_by(self._sevens(z), values)
+
+    def _iq3_s(self, f):
+        self.D = f["d"][..., None] * (2 * _halves(f["c"]) + 1).astype(F)
+        ninth = ((f["f"][..., None] >> np.arange(8)) & 1).reshape(f["x"].shape)
+        values = GRIDS["IQ3_S"][f["x"] + 256 * ninth].reshape(f["y"].shape + (8,))
+        self.q = _signed_by(f["y"], values)
+
+    def _iq1_s(self, f):
+        h = _shorts(f["f"])
+        self.D = (f["d"] / F(8))[..., None] * (2 * (h // 2**12 % 8) + 1).astype(F)
+        high = h[..., None] // 8 ** np.arange(4) % 8
+        values = GRIDS["IQ1"][f["x"] + 256 * high.reshape(f["x"].shape)]
+        plus = np.repeat(np.where(h >= 2**15, -1, 1), 4, axis=-1)
+        self.q = 8 * values + plus[..., None]
+
+    def _tq2_0(self, f):
+        self.D, self.q = f["d"][..., None], self._pairs(f["x"]) - 1
+
+    def _tq1_0(self, f):
+        def three(v, count):
+            digits = v[..., None, :] * (3 ** np.arange(count))[:, None] % 256 * 3 // 256 - 1
+            return digits.reshape(v.shape[:-1] + (-1,))
+
+        self.D = f["d"][..., None]
+        self.q = np.concatenate([three(f["x"][..., :32], 5), three(f["x"][..., 32:], 5),
+                                 three(f["y"], 4)], axis=-1)
+
+    def _iq2_xs(self, f):
+        x = _shorts(f["x"])
+        self.D, self.S = (f["d"] / F(8))[..., None], 2 * _halves(f["c"]) + 1
+        self.q = _signed_by(_even(x // 512), GRIDS["IQ2_XS"][x % 512])
+
+    def _iq2_s(self, f):
+        self.D, self.S = (f["d"] / F(8))[..., None], 2 * _halves(f["c"]) + 1
+        high = (f["f"][..., None] // 4 ** np.arange(4) % 4).reshape(f["x"].shape)
+        self.q = _signed_by(f["y"], GRIDS["IQ2_S"][f["x"] + 256 * high])
+
+    def _iq1_m(self, f):
+        y = _shorts(f["y"])
+        self.D = (f["d"] / F(8))[..., None]
+        self.S = 2 * (y[..., None] // 8 ** np.arange(4) % 8).reshape(y.shape[:-1] + (16,)) + 1
+        w = _halves(f["f"])
+        values = GRIDS["IQ1"][f["x"] + 256 * (w % 8)]
+        self.q = 8 * values + np.where((w >> 3) & 1, -1, 1)[..., None]
+
     def _row_exponent(self):
-        def units(x):  # of 2^-24, exact
-            return np.abs(x.astype(np.float64) * 2.0**24).astype(np.int64)
+        def units(x):  # of 2^-27, exact
+            return np.abs(x.astype(np.float64) * 2.0**27).astype(np.int64)
 
         magnitude = np.abs(self.q.astype(np.int64))
         if self.kind == "MXFP4":  # each block rounded up to a unit
             sums = [sum(math.ceil(Fraction(float(d)) * 2**24 * int(m))
                         for d, m in zip(*row) if m)
                     for row in zip(self.D, magnitude.sum(axis=-1))]
-            return np.array([_exponent(s) for s in sums])
+            return np.array([_exponent(8 * s) for s in sums])
         if self.S is None:
             share = units(self.D) * magnitude.sum(axis=-1)
             if self.M is not None:

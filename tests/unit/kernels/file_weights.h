@@ -9,6 +9,7 @@
 #include <cstdlib>
 
 #include "kernels/kernels.h"
+#include "tests/unit/kernels/grid_weights.h"
 
 namespace hearth::kernels::fixtures {
 
@@ -127,6 +128,9 @@ inline FileWeight file_weight(WeightType type, const std::byte* row, std::uint32
   const std::uint32_t columns = PackedMatrix::file_block_columns(type);
   const std::byte* block = row + column / columns * PackedMatrix::file_block_bytes(type);
   const int i = static_cast<int>(column % columns);
+  if (type >= WeightType::kIQ2_XXS) {
+    return {half_value(grid_scale(type, block)) * grid_weight(type, block, i), 0};
+  }
   return columns == 32 ? small_block_weight(type, block, i) : k_type_weight(type, block, i);
 }
 

@@ -44,10 +44,13 @@ inline std::vector<float> wild(Generator& random, std::size_t n, int low = -140,
 }
 
 inline constexpr WeightType kAllTypes[] = {
-    WeightType::kF32,    WeightType::kF16,  WeightType::kBF16,   WeightType::kQ8_0,
-    WeightType::kQ4_0,   WeightType::kQ4_1, WeightType::kQ5_0,   WeightType::kQ5_1,
-    WeightType::kIQ4_NL, WeightType::kQ2_K, WeightType::kQ3_K,   WeightType::kQ4_K,
-    WeightType::kQ5_K,   WeightType::kQ6_K, WeightType::kIQ4_XS, WeightType::kMXFP4};
+    WeightType::kF32,     WeightType::kF16,    WeightType::kBF16,   WeightType::kQ8_0,
+    WeightType::kQ4_0,    WeightType::kQ4_1,   WeightType::kQ5_0,   WeightType::kQ5_1,
+    WeightType::kIQ4_NL,  WeightType::kQ2_K,   WeightType::kQ3_K,   WeightType::kQ4_K,
+    WeightType::kQ5_K,    WeightType::kQ6_K,   WeightType::kIQ4_XS, WeightType::kMXFP4,
+    WeightType::kIQ2_XXS, WeightType::kIQ2_XS, WeightType::kIQ2_S,  WeightType::kIQ3_XXS,
+    WeightType::kIQ3_S,   WeightType::kIQ1_S,  WeightType::kIQ1_M,  WeightType::kTQ1_0,
+    WeightType::kTQ2_0};
 static_assert(std::size(kAllTypes) == kWeightTypes);
 
 inline bool is_floating(WeightType type) { return type <= WeightType::kBF16; }
@@ -62,7 +65,22 @@ inline std::vector<std::size_t> half_offsets(WeightType type) {
     case WeightType::kQ2_K: return {80, 82};
     case WeightType::kQ3_K: return {108};
     case WeightType::kQ6_K: return {208};
+    case WeightType::kIQ1_M: return {48};
+    case WeightType::kTQ1_0: return {52};
+    case WeightType::kTQ2_0: return {64};
     default: return {0};
+  }
+}
+
+// The fp16 number at `at`; in IQ1_M the highest four bits of four uint16 hold it.
+inline void put_half(WeightType type, std::uint16_t half, std::byte* at) {
+  if (type != WeightType::kIQ1_M) {
+    std::memcpy(at, &half, 2);
+    return;
+  }
+  for (unsigned i = 0; i < 4; ++i) {
+    const unsigned low = std::to_integer<unsigned>(at[2 * i + 1]) & 15U;
+    at[2 * i + 1] = static_cast<std::byte>(low | (half >> (4 * i) & 15U) << 4);
   }
 }
 
@@ -72,15 +90,14 @@ inline void put_scale(WeightType type, float value, std::byte* at) {
     *at = static_cast<std::byte>(value == 0.0F ? 0 : std::max(0, 128 + std::ilogb(value)));
     return;
   }
-  const std::uint16_t half = float_to_half(value);
-  std::memcpy(at, &half, 2);
+  put_half(type, float_to_half(value), at);
 }
 
 // A scale that is refused: a half that is not finite, or one above the largest power of two.
 inline void put_refused_scale(WeightType type, std::uint16_t half, std::byte* at) {
   const std::uint32_t power = kPowerMax + 1 + half % (255 - kPowerMax);
   if (type == WeightType::kMXFP4) *at = static_cast<std::byte>(power);
-  if (type != WeightType::kMXFP4) std::memcpy(at, &half, 2);
+  if (type != WeightType::kMXFP4) put_half(type, half, at);
 }
 
 inline void put_float(WeightType type, float value, std::byte* at) {

@@ -65,19 +65,20 @@ TEST(Synthetic, AModelOfEmbeddingsSaysSo) {
 }
 
 TEST(Synthetic, EveryWeightTypeMakesAModelThatLoads) {
-  for (const char* name : {"f32", "F16", "BF16", "Q8_0", "Q4_0", "Q4_1", "Q5_0", "Q5_1", "IQ4_NL",
-                           "Q2_K", "Q3_K", "Q4_K", "Q5_K", "Q6_K", "IQ4_XS", "MXFP4", "Q4_K_M"}) {
+  for (const char* name :
+       {"f32",   "F16",     "BF16",  "Q8_0",  "Q4_0",  "Q4_1",   "Q5_0",  "Q5_1",    "IQ4_NL",
+        "Q2_K",  "Q3_K",    "Q4_K",  "Q5_K",  "Q6_K",  "IQ4_XS", "MXFP4", "IQ2_XXS", "IQ2_XS",
+        "IQ2_S", "IQ3_XXS", "IQ3_S", "IQ1_S", "IQ1_M", "TQ1_0",  "TQ2_0", "Q4_K_M"}) {
     SyntheticOptions options;
     options.hidden = 256;
     options.layers = 8;
     ASSERT_TRUE(set_weight_types(options, name).ok()) << name;
     const Opened made = open_synthetic(options);
-    const bool k_type = std::string(name).find("_K") != std::string::npos ||
-                        std::string(name).find("_XS") != std::string::npos;
+    const auto* info = tensor_type_info(static_cast<std::uint32_t>(options.feed_forward_type));
     const auto type = [&](const char* tensor) { return made.file->find_tensor(tensor)->type; };
     EXPECT_EQ(type("blk.3.attn_q.weight"), options.attention_type);
     EXPECT_EQ(type("blk.3.ffn_down.weight"),  // rows of 224
-              k_type ? TensorType::kQ8_0 : options.feed_forward_type);
+              info->block_elements == 256 ? TensorType::kQ8_0 : options.feed_forward_type);
     const bool mixed = std::string(name) == "Q4_K_M";
     EXPECT_EQ(type("blk.0.attn_v.weight"), mixed ? TensorType::kQ6_K : options.attention_type);
   }
