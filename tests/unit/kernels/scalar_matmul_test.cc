@@ -50,6 +50,7 @@ TEST(Matmul, EveryTableComputesTheSameBits) {
         const auto x = activations(random, shape.tokens, cols, extreme);
         const std::vector<float> expected = run(*scalar, w, x->view);
         for (const Kernels* table : available_kernels()) {
+          if (table == scalar) continue;
           ASSERT_TRUE(same_bits(run(*table, w, x->view), expected))
               << table->name << " type " << static_cast<int>(type) << " rows " << shape.rows
               << " cols " << cols << " tokens " << shape.tokens;
