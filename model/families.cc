@@ -7,11 +7,12 @@
 namespace hearth::model {
 namespace {
 
-constexpr std::array<FamilyTraits, 14> kFamilies{{
+constexpr std::array<FamilyTraits, 15> kFamilies{{
     // Llama 2, 3 and 3.1 to 3.3, Mistral, Mixtral, and whatever else is built like them.
     {.architecture = "llama",
      .rope = kernels::RopeStyle::kAdjacent,
      .experts = Experts::kMay,
+     .full_width_experts = true,
      .rope_factors = true,
      .tokenizer = "smollm"},
     // Qwen 2 and 2.5.
@@ -33,7 +34,7 @@ constexpr std::array<FamilyTraits, 14> kFamilies{{
      .qkv_bias = true,
      .experts = Experts::kAlways,
      .expert_weights_to_one = false,
-     .shared_expert = true,
+     .shared_expert = SharedExpert::kGated,
      .tokenizer = "qwen2"},
     // Qwen 3 with experts.
     {.architecture = "qwen3moe",
@@ -52,6 +53,15 @@ constexpr std::array<FamilyTraits, 14> kFamilies{{
     {.architecture = "granite",
      .rope = kernels::RopeStyle::kAdjacent,
      .scales = true,
+     .rope_factors = true,
+     .tokenizer = "refact"},
+    // Granite 3 with experts.
+    {.architecture = "granitemoe",
+     .rope = kernels::RopeStyle::kAdjacent,
+     .scales = true,
+     .experts = Experts::kAlways,
+     .full_width_experts = true,
+     .shared_expert = SharedExpert::kMay,
      .rope_factors = true,
      .tokenizer = "refact"},
     {.architecture = "smollm3",

@@ -140,6 +140,18 @@ Status refuse_expert_variants(const Keys& keys, const FamilyTraits& family) {
   return ok_status();
 }
 
+Status read_shared_expert(const Keys& keys, ModelSpec& spec) {
+  constexpr std::string_view kWidth = "expert_shared_feed_forward_length";
+  const SharedExpert kind = spec.family->shared_expert;
+  if (kind == SharedExpert::kNone) return ok_status();
+  if (kind == SharedExpert::kGated) {
+    TRY(spec.shared_feed_forward, read_width(keys, kWidth, "feed_forward_length"));
+    return ok_status();
+  }
+  TRY(spec.shared_feed_forward, keys.integer(kWidth, 0, limits::kModelFeedForward, 0));
+  return require_blocks(keys, kWidth, spec.shared_feed_forward);
+}
+
 // The width of the feed-forward, and how many there are.
 Status read_feed_forward(const Keys& keys, ModelSpec& spec) {
   constexpr std::string_view kCount = "expert_count";
@@ -166,7 +178,7 @@ Status read_feed_forward(const Keys& keys, ModelSpec& spec) {
   TRY(spec.experts_used,
       keys.integer("expert_used_count", 1, std::min(spec.experts, limits::kModelExpertsUsed)));
   TRY_VOID(refuse_expert_variants(keys, family));
-  if (always) {
+  if (!family.full_width_experts) {
     TRY(spec.feed_forward, read_width(keys, kExpertWidth, kWidth, spec.experts_used));
   } else {
     TRY(spec.feed_forward, read_width(keys, kWidth, kWidth));
@@ -178,10 +190,7 @@ Status read_feed_forward(const Keys& keys, ModelSpec& spec) {
                             std::to_string(spec.feed_forward) + " of " + quote(keys.name(kWidth)));
     }
   }
-  if (family.shared_expert) {
-    TRY(spec.shared_feed_forward, read_width(keys, "expert_shared_feed_forward_length", kWidth));
-  }
-  return ok_status();
+  return read_shared_expert(keys, spec);
 }
 
 Status read_heads(const Keys& keys, ModelSpec& spec) {

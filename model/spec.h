@@ -20,6 +20,9 @@ namespace hearth::model {
 enum class Activation : std::uint8_t { kSilu, kGeluTanh, kClampedSilu };
 // Whether the layers have a mixture of experts in place of one feed-forward.
 enum class Experts : std::uint8_t { kNone, kMay, kAlways };
+// One more expert, which every row uses: none, with a gate of its own that weighs it, or of weight 1
+// where the file names its width.
+enum class SharedExpert : std::uint8_t { kNone, kGated, kMay };
 // Norms of queries and keys before RoPE: none, of each head alone, or of all heads as one row.
 enum class HeadNorms : std::uint8_t { kNone, kEach, kTogether };
 // Angles of local layers: of a base of their own, of the model's base without factors and scaling,
@@ -50,7 +53,8 @@ struct FamilyTraits {
   std::string_view feed_forward_norm = "ffn_norm.weight";  // its tensor
   Experts experts = Experts::kNone;
   bool expert_weights_to_one = true;  // those of a row's experts add up to 1
-  bool shared_expert = false;         // one more expert, of every row, with a gate of its own
+  bool full_width_experts = false;    // each as wide as the feed-forward of the file's key
+  SharedExpert shared_expert = SharedExpert::kNone;
   int residual_shift = 6;             // prescale 2^-shift of the 16-bit residual (CANONICAL.md)
   double rope_base = 10000.0;         // where the file names none
   bool rope_factors = false;          // files may have rope_freqs.weight

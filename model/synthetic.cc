@@ -154,8 +154,9 @@ void add_expert_keys(GgufWriter& writer, const ModelSpec& spec, const std::strin
   if (spec.experts == 0) return;
   writer.add(prefix + "expert_count", spec.experts);
   writer.add(prefix + "expert_used_count", spec.experts_used);
-  if (spec.family->experts == Experts::kMay) return;  // its width is that of the feed-forward
-  writer.add(prefix + "expert_feed_forward_length", spec.feed_forward);
+  if (!spec.family->full_width_experts) {
+    writer.add(prefix + "expert_feed_forward_length", spec.feed_forward);
+  }
   if (spec.shared_feed_forward == 0) return;
   writer.add(prefix + "expert_shared_feed_forward_length", spec.shared_feed_forward);
 }
@@ -289,7 +290,7 @@ Status set_experts(const SyntheticOptions& options, ModelSpec& spec) {
           "option experts_used must be from 1 to the experts, at most " +
               std::to_string(limits::kModelExpertsUsed));
   spec.experts_used = options.experts_used;
-  if (!spec.family->shared_expert) return ok_status();
+  if (spec.family->shared_expert == SharedExpert::kNone) return ok_status();
   spec.shared_feed_forward = options.shared_feed_forward;
   return require_multiple("shared_feed_forward", spec.shared_feed_forward,
                           limits::kModelFeedForward);

@@ -50,7 +50,9 @@ void add_feed_forward(const ModelSpec& spec, LayerList& list) {
     list.expert_vectors("ffn_down_exps.bias", spec.hidden, spec.experts);
   }
   if (spec.shared_feed_forward == 0) return;
-  list.router("ffn_gate_inp_shexp.weight", spec.hidden, 1);
+  if (spec.family->shared_expert == SharedExpert::kGated) {
+    list.router("ffn_gate_inp_shexp.weight", spec.hidden, 1);
+  }
   list.matrix("ffn_gate_shexp.weight", spec.hidden, spec.shared_feed_forward);
   list.matrix("ffn_up_shexp.weight", spec.hidden, spec.shared_feed_forward);
   list.matrix("ffn_down_shexp.weight", spec.shared_feed_forward, spec.hidden);

@@ -346,6 +346,10 @@ void Forward::mix_experts(const LayerWeights& weights, std::uint32_t index) {
   const auto in = quant_.view(rows(), spec_.hidden);
   if (spec_.shared_feed_forward == 0) {
     multiply(in, {{&weights.router, mix.logits.data()}});
+  } else if (!is_gated()) {
+    multiply(in, {{&weights.router, mix.logits.data()},
+                  {&weights.shared_gate, mix.shared_gate.data()},
+                  {&weights.shared_up, mix.shared_up.data()}});
   } else {
     multiply(in, {{&weights.router, mix.logits.data()},
                   {&weights.shared_router, mix.shared_logits.data()},
@@ -427,7 +431,7 @@ void Forward::compute_shared_expert(const LayerWeights& weights) {
     const std::size_t at = std::size_t{row} * width;
     const float* gate = mix.shared_gate.data() + at;
     if (!(kernels_.*activate_)(gate, mix.shared_up.data() + at, middle, row)) fail(row);
-    if (!std::isfinite(mix.shared_logits.data()[row])) fail(row);
+    if (is_gated() && !std::isfinite(mix.shared_logits.data()[row])) fail(row);
   });
   multiply(middle, {{&weights.shared_down, mix.shared_out.data()}});
 }
@@ -449,7 +453,8 @@ void Forward::add_experts(const LayerWeights& weights, std::uint32_t row, std::u
   }
   const std::size_t at = std::size_t{row} * spec_.hidden + begin;
   if (spec_.shared_feed_forward != 0) {
-    const float weight = kernels::shared_expert_weight(mix.shared_logits.data()[row]);
+    const float weight =
+        is_gated() ? kernels::shared_expert_weight(mix.shared_logits.data()[row]) : 1.0F;
     outputs[count++] = {mix.shared_out.data() + at, weight};
   }
   std::array<double, kSumColumns> sums{};

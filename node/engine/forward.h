@@ -140,6 +140,8 @@ class Forward final : public StageForward {
   // Columns [begin, end) of delta_ of a row.
   void add_experts(const LayerWeights& weights, std::uint32_t row, std::uint32_t begin,
                    std::uint32_t end);
+  // Whether the shared expert has a weight of its own in each row.
+  bool is_gated() const { return spec_.family->shared_expert == model::SharedExpert::kGated; }
   void head(const OnLogits& on_logits);
   // Biases, norms and angles of a row's heads, and its keys and values into the cache.
   void store_heads(std::uint32_t row, const LayerWeights& weights, std::uint32_t index);

@@ -39,8 +39,8 @@ struct LayerTensors {
   Vector gate_bias{};               // (experts, feed_forward)
   Vector up_bias{};                 // (experts, feed_forward)
   Vector down_bias{};               // (experts, hidden)
-  Matrix shared_router{};           // (1, hidden); of the shared expert; empty without one
-  Matrix shared_gate{};             // (shared_feed_forward, hidden)
+  Matrix shared_router{};           // (1, hidden); of the shared expert; empty where it has none
+  Matrix shared_gate{};             // (shared_feed_forward, hidden); empty without one
   Matrix shared_up{};               // (shared_feed_forward, hidden)
   Matrix shared_down{};             // (hidden, shared_feed_forward)
   Vector post_feed_forward_norm{};  // (hidden); empty where the family has none
@@ -90,7 +90,9 @@ Status read_feed_forward(const Reader& reader, const model::ModelSpec& spec, std
   }
   const std::uint32_t shared = spec.shared_feed_forward;
   if (shared == 0) return ok_status();
-  TRY_VOID(reader.matrix(name("ffn_gate_inp_shexp.weight"), 1, hidden, out.shared_router));
+  if (spec.family->shared_expert == model::SharedExpert::kGated) {
+    TRY_VOID(reader.matrix(name("ffn_gate_inp_shexp.weight"), 1, hidden, out.shared_router));
+  }
   TRY_VOID(reader.matrix(name("ffn_gate_shexp.weight"), shared, hidden, out.shared_gate));
   TRY_VOID(reader.matrix(name("ffn_up_shexp.weight"), shared, hidden, out.shared_up));
   return reader.matrix(name("ffn_down_shexp.weight"), hidden, shared, out.shared_down);

@@ -144,6 +144,13 @@ def dense_cases(tall):
     cases["granite Q6_K"] = wide("Q6_K", family="granite", floats=scales, output_type="Q5_K",
                                  hostile=0.05)
     cases["granite, no scales"] = Shape(family="granite", floats={"logit_scale": 1.0})
+    granitemoe = tall.but(family="granitemoe", experts=8, floats=scales)
+    cases["granitemoe Q4_0, shared expert"] = granitemoe.but(layer_type="Q4_0", experts_used=3)
+    cases["granitemoe, no shared expert"] = granitemoe.but(shared_width=0, hostile=0.05)
+    cases["granitemoe, shared expert overflows"] = granitemoe.but(
+        layers=3, types={"_shexp": "F32"}, ffn_scale=2200.0)
+    cases["granitemoe Q4_K"] = wide("Q4_K", family="granitemoe", hostile=0.05).but(
+        feed_forward=256, experts=6, experts_used=4, shared_width=512, floats=scales)
     cases["smollm3 Q4_1"] = Shape(family="smollm3", layers=5, layer_type="Q4_1")
     cases["smollm3 Q3_K"] = wide("Q3_K", family="smollm3", hostile=0.05).but(layers=4)
     glm4 = tall.but(family="glm4", rotary=32)

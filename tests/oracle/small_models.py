@@ -17,6 +17,7 @@ UNIT = {"Q8_0": 74, "Q4_0": 4.6, "Q4_1": 4.6, "Q5_0": 9.2, "Q5_1": 9.2, "IQ4_NL"
         "IQ2_XS": 56, "IQ2_S": 56, "IQ3_XXS": 143, "IQ3_S": 140, "IQ1_S": 7.2, "IQ1_M": 7.2,
         "TQ1_0": 0.82, "TQ2_0": 1.2}
 LOCAL = ("gemma3", "olmo2", "gemma2", "phi3", "gpt-oss")  # families with local layers
+SHARED = ("qwen2moe", "granitemoe")  # families with a shared expert
 FUSED = ("glm4", "phi3")  # families whose ffn_up has the gate's rows
 # The minimum that centres the block, in units of its scale.
 CENTRE = {"Q4_1": -7.5, "Q5_1": -15.5, "Q4_K": 7.5, "Q5_K": 15.5, "Q2_K": 1.5}
@@ -240,9 +241,9 @@ def _keys(w, shape):
     if shape.experts:
         w.add_uint32(A + "expert_count", shape.experts)
         w.add_uint32(A + "expert_used_count", shape.experts_used)
-        if shape.family != "llama":
+        if shape.family not in ("llama", "granitemoe"):
             w.add_uint32(A + "expert_feed_forward_length", shape.feed_forward)
-        if shape.family == "qwen2moe":
+        if shape.family in SHARED:
             w.add_uint32(A + "expert_shared_feed_forward_length", shape.shared_width)
 
 
@@ -256,9 +257,10 @@ def _experts(w, shape, blk, branch):
         w.vector(blk + "ffn_gate_inp.bias", experts, 0, shape.bias)
         for part, size in (("gate", width), ("up", width), ("down", shape.hidden)):
             w.vector(f"{blk}ffn_{part}_exps.bias", (experts, size), 0, shape.bias)
-    if shape.family != "qwen2moe":
+    if shape.family not in SHARED or not shape.shared_width:
         return
-    w.router(blk + "ffn_gate_inp_shexp.weight", 1, shape.hidden)
+    if shape.family == "qwen2moe":
+        w.router(blk + "ffn_gate_inp_shexp.weight", 1, shape.hidden)
     w.matrix(blk + "ffn_gate_shexp.weight", shape.shared_width, shape.hidden)
     w.matrix(blk + "ffn_up_shexp.weight", shape.shared_width, shape.hidden)
     w.matrix(blk + "ffn_down_shexp.weight", shape.hidden, shape.shared_width, branch)

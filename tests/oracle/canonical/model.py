@@ -25,7 +25,7 @@ class Family:
     act: object  # of a gate and an up
     shift: int = 6
     to_one: bool = True
-    shared: bool = False
+    shared: bool = False  # a shared expert with a gate
     oss: bool = False  # what gpt-oss alone has
     pre_norms: bool = True
     fused: bool = False      # the gate's rows before those of ffn_up
@@ -42,6 +42,7 @@ FAMILIES = {
     "qwen3moe": Family(True, False, True, False, swiglu),
     "olmo2": Family(True, False, True, True, swiglu, pre_norms=False, local=lambda i: i % 4 != 3),
     "granite": Family(False, False, False, False, swiglu),
+    "granitemoe": Family(False, False, False, False, swiglu),
     "smollm3": Family(False, False, False, False, swiglu, unturned=lambda i: i % 4 == 3),
     "glm4": Family(False, True, False, True, swiglu, fused=True),
     "gemma2": Family(True, False, False, True, geglu, local=lambda i: i % 2 == 0),
@@ -69,6 +70,8 @@ class Model:
         self.head_dim = self.key("attention.key_length", self.hidden // self.heads)
         self.experts = self.key("expert_count", 0)
         self.experts_used = self.key("expert_used_count", 0)
+        self.shared_width = self.key("expert_shared_feed_forward_length", 0) \
+            if self.A == "granitemoe" else 0
         self.epsilon = F(self.key("attention.layer_norm_rms_epsilon"))
         scaled = self.hidden // self.heads if (self.A, self.layers) in (
             ("gemma3", 62), ("gemma2", 46)) else None
@@ -81,18 +84,19 @@ class Model:
         self._read_frequencies()
 
     def _read_scales(self):
-        def scale(name, family, absent):
-            return F(self.key(name, 0.0) if self.A == family else 0.0) or F(absent)
-        self.embedding_scale = scale("embedding_scale", "granite", 1)
+        def scale(name, families, absent):
+            return F(self.key(name, 0.0) if self.A in families else 0.0) or F(absent)
+        granite = ("granite", "granitemoe")
+        self.embedding_scale = scale("embedding_scale", granite, 1)
         if self.A in ("gemma2", "gemma3"):
             self.embedding_scale = np.sqrt(F(self.hidden))
-        self.branch_scale = scale("residual_scale", "granite", 1)
-        self.plain_scale = scale("attention.scale", "granite", self.plain_scale)
-        self.logit_scale = F(1) / scale("logit_scale", "granite", 1)
+        self.branch_scale = scale("residual_scale", granite, 1)
+        self.plain_scale = scale("attention.scale", granite, self.plain_scale)
+        self.logit_scale = F(1) / scale("logit_scale", granite, 1)
         self.score_cap = self.logit_cap = None
         if self.A == "gemma2":
-            self.score_cap = scale("attn_logit_softcapping", "gemma2", 50)
-            self.logit_cap = scale("final_logit_softcapping", "gemma2", 30)
+            self.score_cap = scale("attn_logit_softcapping", ("gemma2",), 50)
+            self.logit_cap = scale("final_logit_softcapping", ("gemma2",), 30)
         self.temperature = float(self.key("attention.temperature_scale", 0.0)) \
             if self.A == "mistral3" else 0.0
 
@@ -296,10 +300,14 @@ class Sequence:
             if len(rows):
                 y = self._feed_forward(blk, "_exps", f[rows], expert, rows)
                 total.add(rows, w[rows, places], y)
+        w = None
         if family.shared:
             s, = self._project([blk + "ffn_gate_inp_shexp.weight"], f)
             w, failed = experts.shared_weight(s[:, 0])
             self._fail(failed)
+        elif model.shared_width:
+            w = np.ones(len(f), F)
+        if w is not None:
             total.add(np.arange(len(f)), w, self._feed_forward(blk, "_shexp", f))
         self._fail(total.failed)
         return total.outputs()

@@ -82,6 +82,53 @@ struct Model {
   }
 };
 
+// Of 4 layers of the family, dense and no larger than the file above.
+inline ModelSpec family_spec(const std::string& family) {
+  ModelSpec spec;
+  spec.family = find_family(family);
+  spec.layers = 4;
+  spec.hidden = 128;
+  spec.feed_forward = 96;
+  spec.heads = 4;
+  spec.kv_heads = 2;
+  spec.head_dim = 32;
+  spec.vocabulary = 50;
+  spec.tied_embeddings = true;
+  return spec;
+}
+
+// A file with the tensors of `spec` and the keys of a small llama file as those of its family, with
+// keys of one's own; nothing in place of a key removes it.
+inline Model model_with(const ModelSpec& spec, const std::map<std::string, AddKey>& keys = {}) {
+  Model model;
+  const std::string family(spec.family->architecture);
+  const auto before = model.keys;
+  for (const auto& [key, add] : before) {
+    if (key.starts_with("llama.")) model.keys[family + key.substr(5)] = add;
+  }
+  model.keys["general.architecture"] = value(family);
+  model.keys[family + ".block_count"] = u32(spec.layers);
+  model.tensors.clear();
+  const auto add_all = [&](const std::vector<ExpectedTensor>& tensors) {
+    for (const ExpectedTensor& tensor : tensors) {
+      model.tensors[tensor.name] = {tensor.is_matrix ? TensorType::kQ8_0 : TensorType::kF32,
+                                    tensor.dims};
+    }
+  };
+  add_all(outer_tensors(spec));
+  for (std::uint32_t i = 0; i < spec.layers; ++i) add_all(layer_tensors(spec, i));
+  for (const auto& [key, add] : keys) {
+    if (add) model.keys[family + "." + key] = add;
+    if (!add) model.keys.erase(family + "." + key);
+  }
+  return model;
+}
+
+inline std::string refusal_of(const Model& model) {
+  const auto spec = model.read();
+  return spec.ok() ? std::string() : spec.error().message;
+}
+
 template <typename T>
 AddKey array(std::vector<T> items) {
   return [items](GgufWriter& writer, const std::string& key) { writer.add_array(key, items); };

@@ -67,43 +67,8 @@ TEST(SpecRefusal, YarnOutOfRange) {
 
 // A file of 4 layers of a dense family, with keys of one's own; nothing in place of a key removes
 // it.
-Model dense(const std::string& family, std::map<std::string, AddKey> keys = {}) {
-  Model model;
-  const auto before = model.keys;
-  for (const auto& [key, add] : before) {
-    if (key.starts_with("llama.")) model.keys[family + key.substr(5)] = add;
-  }
-  model.keys["general.architecture"] = value(family);
-  model.keys[family + ".block_count"] = u32(4);
-  ModelSpec spec;
-  spec.family = find_family(family);
-  spec.layers = 4;
-  spec.hidden = 128;
-  spec.feed_forward = 96;
-  spec.heads = 4;
-  spec.kv_heads = 2;
-  spec.head_dim = 32;
-  spec.vocabulary = 50;
-  spec.tied_embeddings = true;
-  model.tensors.clear();
-  const auto add_all = [&](const std::vector<ExpectedTensor>& tensors) {
-    for (const ExpectedTensor& tensor : tensors) {
-      model.tensors[tensor.name] = {tensor.is_matrix ? TensorType::kQ8_0 : TensorType::kF32,
-                                    tensor.dims};
-    }
-  };
-  add_all(outer_tensors(spec));
-  for (std::uint32_t i = 0; i < 4; ++i) add_all(layer_tensors(spec, i));
-  for (auto& [key, add] : keys) {
-    if (add) model.keys[family + "." + key] = add;
-    if (!add) model.keys.erase(family + "." + key);
-  }
-  return model;
-}
-
-std::string refusal_of(const Model& model) {
-  const auto spec = model.read();
-  return spec.ok() ? std::string() : spec.error().message;
+Model dense(const std::string& family, const std::map<std::string, AddKey>& keys = {}) {
+  return model_with(family_spec(family), keys);
 }
 
 TEST(Spec, GraniteNamesItsScales) {

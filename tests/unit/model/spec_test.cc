@@ -105,9 +105,9 @@ TEST(Spec, NameFallsBackToTheFile) {
 TEST(SpecRefusal, Architecture) {
   expect_refusal(with_key("general.architecture", value(std::string("mamba"))),
                  "architecture 'mamba' is not served; known are: llama, qwen2, qwen3, gemma3, "
-                 "qwen2moe, qwen3moe, olmo2, granite, smollm3, glm4, gemma2, phi3, mistral3, "
-                 "gpt-oss; the nearest is llama");
-  expect_refusal(with_key("general.architecture", value(std::string("granitemoe"))),
+                 "qwen2moe, qwen3moe, olmo2, granite, granitemoe, smollm3, glm4, gemma2, phi3, "
+                 "mistral3, gpt-oss; the nearest is llama");
+  expect_refusal(with_key("general.architecture", value(std::string("granitehybrid"))),
                  "the nearest is granite");
   expect_refusal(with_key("general.architecture", value(std::string("olmo"))),
                  "the nearest is olmo2");
