@@ -17,9 +17,11 @@ inline constexpr std::uint32_t kExpertsUsedMax = 32;  // of them by a row
 inline constexpr float kExpertMax = 0x1p21F;          // magnitude of what is summed
 
 // Chooses used.size() of logits.size() experts: `used` gets their indices in ascending order,
-// `weights` (as long) their weights. `to_one`: the weights add up to 1; else they are shares of all
-// experts. False where a logit is not finite: the choice is then the first experts, with weight 0.
-bool choose_experts(std::span<const float> logits, bool to_one, std::span<std::uint16_t> used,
+// `weights` (as long) their weights. `bias`: added to the sigmoids for the choice alone, as long as
+// the logits; or empty. The groups that a row uses have at least used.size() experts. False where a
+// logit is not finite: the choice is then the first experts, with weight 0.
+bool choose_experts(std::span<const float> logits, std::span<const float> bias,
+                    const ExpertRouting& routing, std::span<std::uint16_t> used,
                     std::span<float> weights);
 
 // The weight of the shared expert, by the logit of its gate. NaN and infinities give no result.

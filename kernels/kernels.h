@@ -97,6 +97,16 @@ enum class RopeStyle : std::uint8_t {
   kHalves,    // pairs (i, i + d/2): qwen, gemma files
 };
 
+// How a row's experts are chosen and weighed (experts.h).
+struct ExpertRouting {
+  bool sigmoid = false;      // of each logit alone, in place of the softmax of all
+  bool to_one = true;        // the weights add up to 1; else they are shares of all experts, or
+                             // the sigmoids as they are
+  float scale = 1.0F;        // of the weights, in the end
+  std::uint32_t groups = 1;  // of as many experts each, at least 2 where there are several
+  std::uint32_t groups_used = 1;  // of them by a row
+};
+
 struct AttentionArgs {
   KvLayout layout;
   std::uint32_t kv_head = 0;

@@ -7,7 +7,7 @@
 namespace hearth::model {
 namespace {
 
-constexpr std::array<FamilyTraits, 15> kFamilies{{
+constexpr std::array<FamilyTraits, 16> kFamilies{{
     // Llama 2, 3 and 3.1 to 3.3, Mistral, Mixtral, and whatever else is built like them.
     {.architecture = "llama",
      .rope = kernels::RopeStyle::kAdjacent,
@@ -74,6 +74,18 @@ constexpr std::array<FamilyTraits, 15> kFamilies{{
      .qkv_bias_may = true,
      .fused_gate_up = true,
      .post_norms = true,
+     .part_rotary = true,
+     .tokenizer = "glm4"},
+    // GLM 4.5 to 4.7, with experts.
+    {.architecture = "glm4moe",
+     .qkv_bias_may = true,
+     .head_norms = HeadNorms::kMay,
+     .feed_forward_norm = "post_attention_norm.weight",
+     .experts = Experts::kAlways,
+     .expert_weights_to_one = false,
+     .shared_expert = SharedExpert::kCounted,
+     .own_routing = true,
+     .prediction_layers = true,
      .part_rotary = true,
      .tokenizer = "glm4"},
     // Gemma 2. Its model of 46 layers (27B) was trained with the scores of wider heads.

@@ -7,8 +7,10 @@
 #include <utility>
 
 #include "base/limits.h"
+#include "model/gguf/manifest.h"
 #include "model/gguf/parts.h"
 #include "model/gguf/untrusted_text.h"
+#include "model/spec_experts.h"
 #include "model/spec_keys.h"
 #include "model/spec_rope.h"
 
@@ -80,117 +82,15 @@ std::string display_name(const GgufFile& file) {
   return stem;
 }
 
-Status require_blocks(const Keys& keys, std::string_view suffix, std::uint32_t value) {
-  if (value % kernels::kBlock == 0) return ok_status();
-  return keys.bad(suffix, "is " + std::to_string(value) + "; it must be a multiple of " +
-                              std::to_string(kernels::kBlock));
-}
-
 Status read_sizes(const Keys& keys, ModelSpec& spec) {
   TRY(spec.layers, keys.integer("block_count", 1, limits::kModelLayers));
+  if (spec.family->prediction_layers) {
+    TRY(spec.prediction_layers, keys.integer("nextn_predict_layers", 0, spec.layers - 1, 0));
+    spec.layers -= spec.prediction_layers;
+  }
   TRY(spec.context, keys.integer("context_length", 1, limits::kModelContext));
   TRY(spec.hidden, keys.integer("embedding_length", 1, limits::kModelWidth));
-  return require_blocks(keys, "embedding_length", spec.hidden);
-}
-
-// A width that is named by its own key, or that another key's gives.
-Result<std::uint32_t> read_width(const Keys& keys, std::string_view suffix, std::string_view other,
-                                 std::uint32_t divisor = 1) {
-  const bool own = keys.has(suffix);
-  TRY(std::uint32_t width, keys.integer(own ? suffix : other, 1, limits::kModelFeedForward));
-  if (!own) {
-    if (width % divisor != 0) {
-      return keys.bad(other, "is " + std::to_string(width) + "; without key " +
-                                 quote(keys.name(suffix)) + " it must be a multiple of the " +
-                                 std::to_string(divisor) + " experts that a row uses");
-    }
-    width /= divisor;
-  }
-  TRY_VOID(require_blocks(keys, own ? suffix : other, width));
-  return width;
-}
-
-// Ways to choose experts that would need other code.
-Status refuse_expert_variants(const Keys& keys, const FamilyTraits& family) {
-  constexpr std::uint32_t kSoftmax = 1;  // 0: the file does not say
-  const std::uint32_t any = ~std::uint32_t{0};
-  for (const auto& [suffix, most] : {std::pair("expert_group_count", 1U),
-                                     {"expert_gating_func", kSoftmax},
-                                     {"leading_dense_block_count", 0U},
-                                     {"interleave_moe_layer_step", 1U}}) {
-    TRY(const std::uint32_t value, keys.integer(suffix, 0, any, 0));
-    if (value <= most) continue;
-    return keys.not_served(suffix, "is " + std::to_string(value) + "; of this family at most " +
-                                       std::to_string(most) + " is served");
-  }
-  if (keys.has("expert_weights_scale")) {
-    TRY(const double scale, keys.file().get_float(keys.name("expert_weights_scale")));
-    if (scale != 0.0 && scale != 1.0) {
-      return keys.not_served("expert_weights_scale",
-                             "is " + std::to_string(scale) + "; only 1 is served");
-    }
-  }
-  if (keys.has("expert_weights_norm")) {
-    TRY(const bool norm, keys.file().get_bool(keys.name("expert_weights_norm")));
-    if (norm != family.expert_weights_to_one) {
-      return keys.not_served("expert_weights_norm", std::string("is ") + (norm ? "true" : "false") +
-                                                        "; this family has the opposite");
-    }
-  }
-  return ok_status();
-}
-
-Status read_shared_expert(const Keys& keys, ModelSpec& spec) {
-  constexpr std::string_view kWidth = "expert_shared_feed_forward_length";
-  const SharedExpert kind = spec.family->shared_expert;
-  if (kind == SharedExpert::kNone) return ok_status();
-  if (kind == SharedExpert::kGated) {
-    TRY(spec.shared_feed_forward, read_width(keys, kWidth, "feed_forward_length"));
-    return ok_status();
-  }
-  TRY(spec.shared_feed_forward, keys.integer(kWidth, 0, limits::kModelFeedForward, 0));
-  return require_blocks(keys, kWidth, spec.shared_feed_forward);
-}
-
-// The width of the feed-forward, and how many there are.
-Status read_feed_forward(const Keys& keys, ModelSpec& spec) {
-  constexpr std::string_view kCount = "expert_count";
-  constexpr std::string_view kWidth = "feed_forward_length";
-  constexpr std::string_view kExpertWidth = "expert_feed_forward_length";
-  const FamilyTraits& family = *spec.family;
-  const bool always = family.experts == Experts::kAlways;
-  if (always || keys.has(kCount)) {
-    TRY(spec.experts, keys.integer(kCount, 0, limits::kModelExperts));
-  }
-  if (spec.experts > 0 && family.experts == Experts::kNone) {
-    return keys.not_served(kCount, "is " + std::to_string(spec.experts) + "; models of " +
-                                       std::string(family.architecture) +
-                                       " with a mixture of experts are not served");
-  }
-  if (spec.experts == 1 || (spec.experts == 0 && always)) {
-    return keys.bad(kCount, "is " + std::to_string(spec.experts) + "; it must be from 2 to " +
-                                std::to_string(limits::kModelExperts));
-  }
-  if (spec.experts == 0) {
-    TRY(spec.feed_forward, read_width(keys, kWidth, kWidth));
-    return ok_status();
-  }
-  TRY(spec.experts_used,
-      keys.integer("expert_used_count", 1, std::min(spec.experts, limits::kModelExpertsUsed)));
-  TRY_VOID(refuse_expert_variants(keys, family));
-  if (!family.full_width_experts) {
-    TRY(spec.feed_forward, read_width(keys, kExpertWidth, kWidth, spec.experts_used));
-  } else {
-    TRY(spec.feed_forward, read_width(keys, kWidth, kWidth));
-    TRY(const std::uint32_t own,
-        keys.integer(kExpertWidth, 1, limits::kModelFeedForward, spec.feed_forward));
-    if (own != spec.feed_forward) {
-      return keys.not_served(
-          kExpertWidth, "is " + std::to_string(own) + "; in this family it must equal the " +
-                            std::to_string(spec.feed_forward) + " of " + quote(keys.name(kWidth)));
-    }
-  }
-  return read_shared_expert(keys, spec);
+  return keys.whole_blocks("embedding_length", spec.hidden);
 }
 
 Status read_heads(const Keys& keys, ModelSpec& spec) {
@@ -269,7 +169,7 @@ Status refuse_variants(const Keys& keys, const FamilyTraits& family) {
     }
   }
   TRY(const std::uint32_t more, keys.integer("nextn_predict_layers", 0, limits::kModelLayers, 0));
-  if (more != 0) {
+  if (more != 0 && !family.prediction_layers) {
     return keys.not_served("nextn_predict_layers",
                            "is " + std::to_string(more) + "; only 0 is served");
   }
@@ -439,6 +339,20 @@ bool is_vision(std::string_view tensor) {
   return tensor.starts_with("v.") || tensor.starts_with("mm.");
 }
 
+// Of a layer behind the last one.
+bool is_prediction(std::string_view tensor, const ModelSpec& spec) {
+  const auto layer = layer_of(tensor);
+  return layer && *layer >= spec.layers && *layer < spec.layers + spec.prediction_layers;
+}
+
+// A manifest tells those layers by this tensor, so that a node with the last layer has the head.
+Status check_prediction(const GgufFile& file, std::string_view tensor) {
+  const std::string mark = layer_tensor(*layer_of(tensor), kPredictionMark);
+  if (file.find_tensor(mark) != nullptr) return ok_status();
+  return Error::invalid("tensor " + quote(mark) + " is missing; tensor " + quote(tensor) +
+                        " is of a layer that predicts tokens further on, which has it");
+}
+
 Status check_tensors(const GgufFile& file, const ModelSpec& spec) {
   std::set<std::string> names;
   const auto check_all = [&](std::vector<ExpectedTensor> list) -> Status {
@@ -454,6 +368,10 @@ Status check_tensors(const GgufFile& file, const ModelSpec& spec) {
   }
   for (const TensorInfo& tensor : file.tensors()) {
     if (names.count(tensor.name) != 0 || is_vision(tensor.name)) continue;
+    if (is_prediction(tensor.name, spec)) {
+      TRY_VOID(check_prediction(file, tensor.name));
+      continue;
+    }
     return unsupported("tensor " + quote(tensor.name) + " has no place in a " +
                        std::string(spec.family->architecture) + " model of " +
                        std::to_string(spec.layers) + " layers");
@@ -479,11 +397,18 @@ Result<ModelSpec> read_spec(const GgufFile& file) {
   spec.qkv_bias =
       spec.family->qkv_bias ||
       (spec.family->qkv_bias_may && file.find_tensor(layer_tensor(0, "attn_q.bias")) != nullptr);
+  spec.head_norms = spec.family->head_norms;
+  if (spec.head_norms == HeadNorms::kMay) {
+    const bool has = file.find_tensor(layer_tensor(0, "attn_q_norm.weight")) != nullptr;
+    spec.head_norms = has ? HeadNorms::kEach : HeadNorms::kNone;
+  }
   spec.tied_embeddings = file.find_tensor("output.weight") == nullptr;
   TRY_VOID(check_tensors(file, spec));
   for (const TensorInfo& tensor : file.tensors()) {
     if (is_vision(tensor.name)) {
       ++spec.vision_tensors;
+    } else if (is_prediction(tensor.name, spec)) {
+      ++spec.prediction_tensors;
     } else {
       spec.parameters += tensor.elements();
     }

@@ -20,11 +20,15 @@ namespace hearth::model {
 enum class Activation : std::uint8_t { kSilu, kGeluTanh, kClampedSilu };
 // Whether the layers have a mixture of experts in place of one feed-forward.
 enum class Experts : std::uint8_t { kNone, kMay, kAlways };
-// One more expert, which every row uses: none, with a gate of its own that weighs it, or of weight 1
-// where the file names its width.
-enum class SharedExpert : std::uint8_t { kNone, kGated, kMay };
-// Norms of queries and keys before RoPE: none, of each head alone, or of all heads as one row.
-enum class HeadNorms : std::uint8_t { kNone, kEach, kTogether };
+// One more expert, which every row uses: none, with a gate of its own that weighs it, or of weight
+// 1 where the file names its width, or how many experts wide it is.
+enum class SharedExpert : std::uint8_t { kNone, kGated, kMay, kCounted };
+
+// "blk.N." stands before it.
+inline constexpr std::string_view kSelectionBias = "exp_probs_b.bias";
+// Norms of queries and keys before RoPE: none, of each head alone, likewise where the file has
+// them, or of all heads as one row.
+enum class HeadNorms : std::uint8_t { kNone, kEach, kMay, kTogether };
 // Angles of local layers: of a base of their own, of the model's base without factors and scaling,
 // or those of the other layers.
 enum class LocalRope : std::uint8_t { kOwnBase, kPlain, kSame };
@@ -55,13 +59,16 @@ struct FamilyTraits {
   bool expert_weights_to_one = true;  // those of a row's experts add up to 1
   bool full_width_experts = false;    // each as wide as the feed-forward of the file's key
   SharedExpert shared_expert = SharedExpert::kNone;
-  int residual_shift = 6;             // prescale 2^-shift of the 16-bit residual (CANONICAL.md)
-  double rope_base = 10000.0;         // where the file names none
-  bool rope_factors = false;          // files may have rope_freqs.weight
-  bool long_factors = false;          // files may have rope_factors_long.weight and _short
-  bool part_rotary = false;           // RoPE may turn the first values of a head alone
-  std::uint32_t unturned_every = 0;   // of every N layers the last one has no RoPE; 0: all have it
-  bool temperature = false;           // scores may grow with the position
+  // Files say how experts are chosen and weighed, and how many first layers have none.
+  bool own_routing = false;
+  bool prediction_layers = false;  // files may have layers behind the last, which are not computed
+  int residual_shift = 6;          // prescale 2^-shift of the 16-bit residual (CANONICAL.md)
+  double rope_base = 10000.0;      // where the file names none
+  bool rope_factors = false;       // files may have rope_freqs.weight
+  bool long_factors = false;       // files may have rope_factors_long.weight and _short
+  bool part_rotary = false;        // RoPE may turn the first values of a head alone
+  std::uint32_t unturned_every = 0;  // of every N layers the last one has no RoPE; 0: all have it
+  bool temperature = false;          // scores may grow with the position
   // Of every N layers the last one sees all positions and the others a window; 0: all layers see
   // all positions.
   std::uint32_t global_every = 0;
@@ -92,16 +99,22 @@ struct ModelSpec {
   const FamilyTraits* family = nullptr;
   std::string name;
   std::uint32_t layers = 0;
+  std::uint32_t prediction_layers = 0;  // behind them in the file; they predict tokens further on
   std::uint32_t hidden = 0;
   std::uint32_t feed_forward = 0;         // width; of each expert where there are any
+  std::uint32_t dense_layers = 0;         // in a model with experts the first ones, without any
+  std::uint32_t dense_feed_forward = 0;   // their width
   std::uint32_t experts = 0;              // of each layer; 0: one feed-forward
   std::uint32_t experts_used = 0;         // of them by a row
   std::uint32_t shared_feed_forward = 0;  // width of the shared expert; 0: no shared expert
+  kernels::ExpertRouting routing;
+  bool selection_bias = false;  // of the experts' scores, for the choice alone
   std::uint32_t heads = 0;
   std::uint32_t kv_heads = 0;
   std::uint32_t head_dim = 0;    // heads * head_dim need not equal hidden
   std::uint32_t rotary_dim = 0;  // values of a head, its first, that RoPE turns
   bool qkv_bias = false;
+  HeadNorms head_norms = HeadNorms::kNone;  // never kMay
   std::uint32_t vocabulary = 0;
   std::uint32_t context = 0;
   float rms_epsilon = 0.0F;
@@ -126,20 +139,32 @@ struct ModelSpec {
   // A model of embeddings: what it computes of a prompt's last position says what the prompt means
   // (pooling type "last"). It generates no text that means anything.
   bool gives_embeddings = false;
-  std::uint64_t parameters = 0;      // elements of all tensors, those of a vision tower left out
-  std::uint32_t vision_tensors = 0;  // in the file, and not computed
+  std::uint64_t parameters = 0;          // elements of all tensors but those below
+  std::uint32_t vision_tensors = 0;      // in the file, and not computed
+  std::uint32_t prediction_tensors = 0;  // likewise
 
   // Every key and every tensor of the whole model is checked, so that an engine of any layer range
   // finds what it needs. A tensor that the family does not use is refused too: ignoring it would
-  // compute another model. Only a vision tower is left out, which no text needs. kInvalidInput for
-  // what breaks a rule, kUnsupported for what is well formed and of a kind that this build does not
-  // run; both name key or tensor and the limit.
+  // compute another model. Only a vision tower and prediction layers are left out, which no text
+  // needs. kInvalidInput for what breaks a rule, kUnsupported for what is well formed and of a kind
+  // that this build does not run; both name key or tensor and the limit.
   static Result<ModelSpec> read(const GgufFile& file);
   // Frequencies of the pairs of a head, factors and scale applied: (rotary_dim / 2). Pinned
   // arithmetic, no libm (CANONICAL.md, RoPE).
   std::vector<double> rope_frequencies() const;
   std::vector<double> local_rope_frequencies() const;
   double local_rope_magnitude() const;
+  bool has_experts(std::uint32_t layer) const { return experts != 0 && layer >= dense_layers; }
+  // The widest of the feed-forwards that a row computes as one: of a layer, or of an expert.
+  std::uint32_t widest_feed_forward() const { return std::max(feed_forward, dense_feed_forward); }
+  // Values between the matrices of a row's feed-forwards in a layer, at most.
+  std::uint64_t feed_forward_values() const {
+    return std::max<std::uint64_t>(std::uint64_t{std::max(1U, experts_used)} * feed_forward,
+                                   dense_feed_forward);
+  }
+  std::uint32_t feed_forward_of(std::uint32_t layer) const {
+    return layer < dense_layers ? dense_feed_forward : feed_forward;
+  }
   bool is_turned(std::uint32_t layer) const {
     return family->unturned_every == 0 || (layer + 1) % family->unturned_every != 0;
   }

@@ -12,6 +12,7 @@
 #include <vector>
 
 #include "base/result.h"
+#include "kernels/canonical.h"
 #include "model/gguf/gguf.h"
 #include "model/gguf/untrusted_text.h"
 
@@ -71,6 +72,13 @@ class Keys {
                              std::to_string(low) + " and at most " + std::to_string(high));
     }
     return value;
+  }
+
+  // That a number read from the key is a multiple of what kernels compute at a time.
+  Status whole_blocks(std::string_view suffix, std::uint32_t value) const {
+    if (value % kernels::kBlock == 0) return ok_status();
+    return bad(suffix, "is " + std::to_string(value) + "; it must be a multiple of " +
+                           std::to_string(kernels::kBlock));
   }
 
   Error bad(std::string_view suffix, const std::string& what) const {

@@ -9,6 +9,7 @@
 
 #include "base/limits.h"
 #include "model/chat_template.h"
+#include "model/gguf/manifest.h"
 #include "model/gguf/quantize.h"
 #include "model/gguf/writer.h"
 #include "model/random_weights.h"
@@ -62,6 +63,7 @@ bool is_down(const std::string& name) {
 Draw draw_of(const ExpectedTensor& tensor, const SyntheticOptions& options) {
   const std::string& name = tensor.name;
   if (name.ends_with("attn_sinks.weight")) return {0.0F, 1.0F};
+  if (name.ends_with(kSelectionBias)) return {0.0F, 0.05F};
   if (!tensor.is_matrix) {
     return name.ends_with("norm.weight") ? Draw{1.0F, 0.1F} : Draw{0.0F, 0.1F};
   }
@@ -157,8 +159,19 @@ void add_expert_keys(GgufWriter& writer, const ModelSpec& spec, const std::strin
   if (!spec.family->full_width_experts) {
     writer.add(prefix + "expert_feed_forward_length", spec.feed_forward);
   }
-  if (spec.shared_feed_forward == 0) return;
-  writer.add(prefix + "expert_shared_feed_forward_length", spec.shared_feed_forward);
+  if (spec.family->shared_expert == SharedExpert::kCounted) {
+    writer.add(prefix + "expert_shared_count", spec.shared_feed_forward / spec.feed_forward);
+  } else if (spec.shared_feed_forward != 0) {
+    writer.add(prefix + "expert_shared_feed_forward_length", spec.shared_feed_forward);
+  }
+  if (!spec.family->own_routing) return;
+  constexpr std::uint32_t kSigmoid = 2;
+  writer.add(prefix + "expert_gating_func", kSigmoid);
+  writer.add(prefix + "expert_weights_norm", spec.routing.to_one);
+  writer.add(prefix + "expert_weights_scale", spec.routing.scale);
+  writer.add(prefix + "leading_dense_block_count", spec.dense_layers);
+  writer.add(prefix + "expert_group_count", spec.routing.groups);
+  writer.add(prefix + "expert_group_used_count", spec.routing.groups_used);
 }
 
 // The keys of a longer context, of an eighth before.
@@ -196,10 +209,13 @@ void add_model_keys(GgufWriter& writer, const ModelSpec& spec, const SyntheticOp
   writer.add("general.type", "model");
   writer.add("general.name", options.name);
   writer.add("general.quantization_version", std::uint32_t{2});
-  writer.add(prefix + "block_count", spec.layers);
+  writer.add(prefix + "block_count", spec.layers + spec.prediction_layers);
+  if (spec.prediction_layers != 0) {
+    writer.add(prefix + "nextn_predict_layers", spec.prediction_layers);
+  }
   writer.add(prefix + "context_length", spec.context);
   writer.add(prefix + "embedding_length", spec.hidden);
-  writer.add(prefix + "feed_forward_length", spec.feed_forward);
+  writer.add(prefix + "feed_forward_length", spec.feed_forward_of(0));
   add_expert_keys(writer, spec, prefix);
   writer.add(prefix + "attention.head_count", spec.heads);
   writer.add(prefix + "attention.head_count_kv", spec.kv_heads);
@@ -277,6 +293,24 @@ Status require_multiple(std::string_view option, std::uint32_t value, std::uint3
   return ok_status();
 }
 
+// Of a family whose files say how experts are chosen: sigmoids with a bias, and the first layer
+// without any.
+Status set_routing(const SyntheticOptions& options, ModelSpec& spec) {
+  const std::uint32_t groups = options.expert_groups;
+  REQUIRE(groups > 0 && spec.experts % groups == 0 && (groups == 1 || spec.experts / groups >= 2),
+          "option expert_groups must divide the experts into groups of at least 2");
+  const std::uint32_t used = options.expert_groups_used;
+  REQUIRE(used > 0 && used <= groups && used * (spec.experts / groups) >= spec.experts_used,
+          "option expert_groups_used must be some of the groups, with all experts of a row");
+  constexpr float kScale = 2.5F;
+  spec.routing = {true, true, kScale, groups, used};
+  spec.selection_bias = true;
+  if (spec.layers == 1) return ok_status();
+  spec.dense_layers = 1;
+  spec.dense_feed_forward = options.dense_feed_forward;
+  return require_multiple("dense_feed_forward", spec.dense_feed_forward, limits::kModelFeedForward);
+}
+
 Status set_experts(const SyntheticOptions& options, ModelSpec& spec) {
   constexpr std::uint32_t kUsual = 8;
   const Experts kind = spec.family->experts;
@@ -290,7 +324,10 @@ Status set_experts(const SyntheticOptions& options, ModelSpec& spec) {
           "option experts_used must be from 1 to the experts, at most " +
               std::to_string(limits::kModelExpertsUsed));
   spec.experts_used = options.experts_used;
-  if (spec.family->shared_expert == SharedExpert::kNone) return ok_status();
+  if (spec.family->own_routing) TRY_VOID(set_routing(options, spec));
+  const SharedExpert shared = spec.family->shared_expert;
+  if (shared == SharedExpert::kCounted) spec.shared_feed_forward = spec.feed_forward;
+  if (shared == SharedExpert::kNone || shared == SharedExpert::kCounted) return ok_status();
   spec.shared_feed_forward = options.shared_feed_forward;
   return require_multiple("shared_feed_forward", spec.shared_feed_forward,
                           limits::kModelFeedForward);
@@ -328,6 +365,14 @@ Result<ModelSpec> spec_of(const SyntheticOptions& options) {
   const std::uint32_t half = (spec.head_dim / kernels::kBlock + 1) / 2 * kernels::kBlock;
   spec.rotary_dim = parts ? half : spec.head_dim;
   spec.qkv_bias = spec.family->qkv_bias || spec.family->qkv_bias_may;
+  spec.head_norms = spec.family->head_norms;
+  if (spec.head_norms == HeadNorms::kMay) spec.head_norms = HeadNorms::kEach;
+  REQUIRE(options.prediction_layers == 0 || spec.family->prediction_layers,
+          "option prediction_layers must be 0 in family " + options.family);
+  REQUIRE(options.prediction_layers <= limits::kModelLayers - spec.layers,
+          "option prediction_layers must be within " + std::to_string(limits::kModelLayers) +
+              " layers in all");
+  spec.prediction_layers = options.prediction_layers;
   spec.long_factors = options.rope_factors && spec.family->long_factors;
   if (options.rope_factors && spec.family->rope_factors)
     spec.rope_factors.resize(spec.rotary_dim / 2);
@@ -347,10 +392,16 @@ Result<GgufWriter> writer_of(const SyntheticOptions& options) {
   for (const ExpectedTensor& tensor : outer_tensors(spec)) {
     add_tensor(writer, tensor, index++, options);
   }
-  for (std::uint32_t layer = 0; layer < spec.layers; ++layer) {
+  const std::uint32_t all = spec.layers + spec.prediction_layers;
+  for (std::uint32_t layer = 0; layer < all; ++layer) {
     for (const ExpectedTensor& tensor : layer_tensors(spec, layer)) {
       add_tensor(writer, tensor, index++, options);
     }
+  }
+  for (std::uint32_t layer = spec.layers; layer < all; ++layer) {
+    const ExpectedTensor mark{
+        layer_tensor(layer, kPredictionMark), {2ULL * spec.hidden, spec.hidden}, true};
+    add_tensor(writer, mark, index++, options);
   }
   return writer;
 }
@@ -447,6 +498,23 @@ SyntheticOptions gpt_oss_shape(bool large) {
   return options;
 }
 
+// GLM-4.5-Air.
+SyntheticOptions glm4moe_shape() {
+  SyntheticOptions options = mixtral_shape();
+  options.family = "glm4moe";
+  options.name = "synthetic 106b-a12b";
+  options.layers = 46;
+  options.feed_forward = 1408;
+  options.dense_feed_forward = 10'944;
+  options.experts = 128;
+  options.experts_used = 8;
+  options.heads = 96;
+  options.head_dim = 128;
+  options.vocabulary = 151'552;
+  options.context = 131'072;
+  return options;
+}
+
 SyntheticOptions llama3_shape() {
   SyntheticOptions options;
   options.vocabulary = 128'256;
@@ -468,6 +536,7 @@ Result<SyntheticOptions> synthetic_preset(std::string_view name) {
   if (name == "8x7b") return mixtral_shape();
   if (name == "a2.7b") return qwen2moe_shape();
   if (name == "30b-a3b") return qwen3moe_shape();
+  if (name == "106b-a12b") return glm4moe_shape();
   if (name == "gpt-oss-20b" || name == "gpt-oss-120b") return gpt_oss_shape(name.ends_with("120b"));
   SyntheticOptions options = llama3_shape();
   options.name = "synthetic " + std::string(name);
@@ -487,7 +556,8 @@ Result<SyntheticOptions> synthetic_preset(std::string_view name) {
   }
   return Error::invalid(
       "no shape is called '" + std::string(name) +
-      "'; there are: tiny, demo, 8b, 70b, 8x7b, a2.7b, 30b-a3b, gpt-oss-20b, gpt-oss-120b");
+      "'; there are: tiny, demo, 8b, 70b, 8x7b, a2.7b, 30b-a3b, gpt-oss-20b, gpt-oss-120b, "
+      "106b-a12b");
 }
 
 Status set_weight_types(SyntheticOptions& options, std::string_view name) {

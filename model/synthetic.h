@@ -24,7 +24,13 @@ struct SyntheticOptions {
   std::uint32_t feed_forward = 224;        // of each expert where there are any
   std::uint32_t experts = 0;               // 0: none, or 8 in a family that always has them
   std::uint32_t experts_used = 2;          // of them by a row
-  std::uint32_t shared_feed_forward = 96;  // in families with a shared expert
+  std::uint32_t shared_feed_forward = 96;  // in families whose files name its width
+  // In families whose files say how experts are chosen: the width of the first layer, which has
+  // none, and groups of experts.
+  std::uint32_t dense_feed_forward = 352;
+  std::uint32_t expert_groups = 1;
+  std::uint32_t expert_groups_used = 1;
+  std::uint32_t prediction_layers = 0;  // behind the layers, in families that may have them
   std::uint32_t heads = 4;
   std::uint32_t kv_heads = 2;
   std::uint32_t head_dim = 0;      // 0: hidden / heads
@@ -48,7 +54,7 @@ struct SyntheticOptions {
 
 // "tiny", "demo" (SmolLM2-135M's shape and types), "8b" and "70b" (those of Llama 3.1, Q4_0),
 // "8x7b" (Mixtral's), "a2.7b" (Qwen 1.5 MoE's), "30b-a3b" (Qwen 3's, as all with experts Q4_0),
-// "gpt-oss-20b" and "gpt-oss-120b" (MXFP4_MOE).
+// "gpt-oss-20b" and "gpt-oss-120b" (MXFP4_MOE), "106b-a12b" (GLM 4.5 Air's, Q4_0).
 Result<SyntheticOptions> synthetic_preset(std::string_view name);
 
 // Sets every weight type of `options` to a tensor type's name ("Q5_0", any case), or to the mixture

@@ -31,15 +31,17 @@ class LayerList {
   std::vector<ExpectedTensor> tensors_;
 };
 
-void add_feed_forward(const ModelSpec& spec, LayerList& list) {
-  if (spec.experts == 0) {
+void add_feed_forward(const ModelSpec& spec, std::uint32_t layer, LayerList& list) {
+  if (!spec.has_experts(layer)) {
     const bool fused = spec.family->fused_gate_up;
-    if (!fused) list.matrix("ffn_gate.weight", spec.hidden, spec.feed_forward);
-    list.matrix("ffn_up.weight", spec.hidden, (fused ? 2ULL : 1ULL) * spec.feed_forward);
-    list.matrix("ffn_down.weight", spec.feed_forward, spec.hidden);
+    const std::uint32_t width = spec.feed_forward_of(layer);
+    if (!fused) list.matrix("ffn_gate.weight", spec.hidden, width);
+    list.matrix("ffn_up.weight", spec.hidden, (fused ? 2ULL : 1ULL) * width);
+    list.matrix("ffn_down.weight", width, spec.hidden);
     return;
   }
   list.router("ffn_gate_inp.weight", spec.hidden, spec.experts);
+  if (spec.selection_bias) list.vector(kSelectionBias, spec.experts);
   list.experts("ffn_gate_exps.weight", spec.hidden, spec.feed_forward, spec.experts);
   list.experts("ffn_up_exps.weight", spec.hidden, spec.feed_forward, spec.experts);
   list.experts("ffn_down_exps.weight", spec.feed_forward, spec.hidden, spec.experts);
@@ -85,14 +87,14 @@ std::vector<ExpectedTensor> layer_tensors(const ModelSpec& spec, std::uint32_t l
   }
   if (family.output_bias) list.vector("attn_output.bias", spec.hidden);
   if (family.sinks) list.vector("attn_sinks.weight", spec.heads);
-  if (family.head_norms != HeadNorms::kNone) {
-    const bool each = family.head_norms == HeadNorms::kEach;
+  if (spec.head_norms != HeadNorms::kNone) {
+    const bool each = spec.head_norms == HeadNorms::kEach;
     list.vector("attn_q_norm.weight", each ? spec.head_dim : query);
     list.vector("attn_k_norm.weight", each ? spec.head_dim : kv);
   }
   if (family.post_norms) list.vector("post_attention_norm.weight", spec.hidden);
   if (family.pre_norms) list.vector(family.feed_forward_norm, spec.hidden);
-  add_feed_forward(spec, list);
+  add_feed_forward(spec, layer, list);
   if (family.post_norms) list.vector("post_ffw_norm.weight", spec.hidden);
   return list.take();
 }

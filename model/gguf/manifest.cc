@@ -80,18 +80,6 @@ Result<ManifestTensor> read_tensor(ByteReader& in, std::uint32_t index) {
   return tensor;
 }
 
-// "blk.12.attn_q.weight" is of layer 12.
-std::optional<std::uint32_t> layer_of(std::string_view name) {
-  constexpr std::string_view kPrefix = "blk.";
-  if (!name.starts_with(kPrefix)) return std::nullopt;
-  name.remove_prefix(kPrefix.size());
-  std::uint32_t layer = 0;
-  const auto [end, error] = std::from_chars(name.data(), name.data() + name.size(), layer);
-  const bool whole = error == std::errc() && end != name.data() + name.size() && *end == '.';
-  if (!whole || layer >= limits::kModelLayers) return std::nullopt;
-  return layer;
-}
-
 // They are dialled and shown.
 Status check_sources(const std::vector<std::string>& sources) {
   REQUIRE(sources.size() <= limits::kManifestSources,
@@ -125,6 +113,17 @@ class Hasher {
 };
 
 }  // namespace
+
+std::optional<std::uint32_t> layer_of(std::string_view name) {
+  constexpr std::string_view kPrefix = "blk.";
+  if (!name.starts_with(kPrefix)) return std::nullopt;
+  name.remove_prefix(kPrefix.size());
+  std::uint32_t layer = 0;
+  const auto [end, error] = std::from_chars(name.data(), name.data() + name.size(), layer);
+  const bool whole = error == std::errc() && end != name.data() + name.size() && *end == '.';
+  if (!whole || layer >= limits::kModelLayers) return std::nullopt;
+  return layer;
+}
 
 Hash256 Manifest::id() const {
   Bytes bytes;
@@ -241,10 +240,14 @@ Result<Manifest> parse_manifest(ByteSpan bytes, const SignatureCheck& check) {
 
 std::uint32_t layer_count(const Manifest& manifest) {
   std::uint32_t count = 0;
+  std::uint32_t end = limits::kModelLayers;  // the first layer that predicts tokens further on
   for (const ManifestTensor& tensor : manifest.tensors) {
-    if (const auto layer = layer_of(tensor.name)) count = std::max(count, *layer + 1);
+    const auto layer = layer_of(tensor.name);
+    if (!layer) continue;
+    count = std::max(count, *layer + 1);
+    if (tensor.name.ends_with(kPredictionMark)) end = std::min(end, *layer);
   }
-  return count;
+  return std::min(count, end);
 }
 
 Result<std::vector<std::size_t>> stage_tensors(const Manifest& manifest, LayerRange layers) {

@@ -9,6 +9,7 @@
 
 #include <cstdint>
 #include <functional>
+#include <optional>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -67,7 +68,12 @@ Result<Manifest> parse_manifest(ByteSpan bytes, const SignatureCheck& check);
 // embedding; the last one's norm and head; and what belongs to no layer. kInvalidInput when the
 // model has fewer layers.
 Result<std::vector<std::size_t>> stage_tensors(const Manifest& manifest, LayerRange layers);
-// 0 for a model without layers.
+// 0 for a model without layers. Those behind the last one that predict tokens further on, which no
+// stage reads, do not count.
 std::uint32_t layer_count(const Manifest& manifest);
+// "blk.12.attn_q.weight" is of layer 12.
+std::optional<std::uint32_t> layer_of(std::string_view tensor);
+// A tensor that those layers alone have, behind "blk.N.".
+inline constexpr std::string_view kPredictionMark = "nextn.eh_proj.weight";
 
 }  // namespace hearth::model

@@ -113,14 +113,17 @@ Forward::Mixture::Mixture(const model::ModelSpec& spec, const StageWeights& weig
       gathered(rows * spec.experts_used, spec.hidden),
       middle(rows * spec.experts_used, spec.feed_forward),
       out(std::size_t{rows} * spec.experts_used * spec.hidden) {
-  experts.reserve(weights.layers.size() * spec.experts);
+  experts.reserve(weights.layers.size());
   for (const LayerWeights& layer : weights.layers) {
+    std::vector<Expert>& own = experts.emplace_back();
+    if (layer.router.rows() == 0) continue;
+    own.reserve(spec.experts);
     for (std::uint32_t i = 0; i < spec.experts; ++i) {
       const auto part = [&](const kernels::PackedMatrix& whole, std::uint32_t each) {
         return whole.part(i * each, (i + 1) * each);
       };
-      experts.push_back({part(layer.gate, spec.feed_forward), part(layer.up, spec.feed_forward),
-                         part(layer.down, spec.hidden)});
+      own.push_back({part(layer.gate, spec.feed_forward), part(layer.up, spec.feed_forward),
+                     part(layer.down, spec.hidden)});
     }
   }
   products.reserve(2 * std::size_t{spec.experts} + 1);
@@ -149,7 +152,7 @@ Forward::Forward(Setup setup)
   INVARIANT(spec_.kv_heads != 0 && spec_.heads % spec_.kv_heads == 0,
             "as many query heads share each KV head");
   const std::size_t rows = setup_.batch_rows;
-  const std::uint32_t widest = std::max({spec_.hidden, wide_, spec_.feed_forward});
+  const std::uint32_t widest = std::max({spec_.hidden, wide_, spec_.widest_feed_forward()});
   bits_ = AlignedBuffer<std::uint16_t>(rows * spec_.hidden);
   x_ = AlignedBuffer<float>(rows * spec_.hidden);
   score_scales_ = AlignedBuffer<float>(rows);
@@ -166,9 +169,9 @@ Forward::Forward(Setup setup)
   key_ = AlignedBuffer<float>(rows * narrow_);
   value_ = AlignedBuffer<float>(rows * narrow_);
   mixed_ = AlignedBuffer<float>(rows * wide_);
-  const std::size_t computed = rows * std::max(1U, spec_.experts_used);
-  gate_ = AlignedBuffer<float>(computed * spec_.feed_forward);
-  up_ = AlignedBuffer<float>(computed * spec_.feed_forward);
+  const std::size_t computed = rows * spec_.feed_forward_values();
+  gate_ = AlignedBuffer<float>(computed);
+  up_ = AlignedBuffer<float>(computed);
   if (spec_.experts != 0) {
     mixture_ = std::make_unique<Mixture>(spec_, setup_.weights, setup_.batch_rows);
   }
@@ -317,10 +320,10 @@ void Forward::layer(std::uint32_t index) {
     add_delta(row, weights.post_attention_norm);
     norm(row, weights.feed_forward_norm, in, row);
   });
-  if (mixture_ != nullptr) {
+  if (spec_.has_experts(setup_.layers.begin + index)) {
     mix_experts(weights, index);
   } else {
-    feed_forward(weights);
+    feed_forward(weights, spec_.feed_forward_of(setup_.layers.begin + index));
   }
   const bool last = index + 1 == setup_.layers.size();
   for_rows(rows(), spec_.hidden, [&](std::uint32_t row) {
@@ -330,12 +333,12 @@ void Forward::layer(std::uint32_t index) {
   });
 }
 
-void Forward::feed_forward(const LayerWeights& weights) {
+void Forward::feed_forward(const LayerWeights& weights, std::uint32_t width) {
   multiply(quant_.view(rows(), spec_.hidden),
            {{&weights.gate, gate_.data()}, {&weights.up, up_.data()}});
-  const auto middle = quant_.view(rows(), spec_.feed_forward);
-  for_rows(rows(), spec_.feed_forward, [&](std::uint32_t row) {
-    const std::size_t at = std::size_t{row} * spec_.feed_forward;
+  const auto middle = quant_.view(rows(), width);
+  for_rows(rows(), width, [&](std::uint32_t row) {
+    const std::size_t at = std::size_t{row} * width;
     if (!(kernels_.*activate_)(gate_.data() + at, up_.data() + at, middle, row)) fail(row);
   });
   multiply(middle, {{&weights.down, delta_.data()}});
@@ -376,7 +379,7 @@ void Forward::choose_experts(const LayerWeights& weights, std::uint32_t row) {
   Mixture& mix = *mixture_;
   float* logits = mix.logits.data() + std::size_t{row} * spec_.experts;
   add_bias(logits, weights.router_bias, 0, spec_.experts);
-  if (!kernels::choose_experts({logits, spec_.experts}, spec_.family->expert_weights_to_one,
+  if (!kernels::choose_experts({logits, spec_.experts}, weights.selection_bias, spec_.routing,
                                mix.groups.used(row), mix.groups.weights(row))) {
     fail(row);
   }
@@ -386,7 +389,7 @@ void Forward::choose_experts(const LayerWeights& weights, std::uint32_t row) {
 // after the other.
 void Forward::compute_experts(const LayerWeights& weights, std::uint32_t index) {
   Mixture& mix = *mixture_;
-  const Expert* experts = mix.experts.data() + std::size_t{index} * spec_.experts;
+  const std::vector<Expert>& experts = mix.experts[index];
   const std::uint32_t pairs = rows() * spec_.experts_used;
   const std::uint32_t width = spec_.feed_forward;
   const auto in = quant_.view(rows(), spec_.hidden);

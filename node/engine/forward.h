@@ -112,25 +112,25 @@ class Forward final : public StageForward {
   // What a layer with experts needs beside gate_ and up_; a pair is a row and an expert it uses.
   struct Mixture {
     Mixture(const model::ModelSpec& spec, const StageWeights& weights, std::uint32_t rows);
-    std::vector<Expert> experts;         // (layers, experts)
-    kernels::ExpertGroups groups;        // of the layer under way
-    AlignedBuffer<float> logits;         // (rows, experts)
-    QuantBuffer gathered;                // (pairs, hidden)
-    QuantBuffer middle;                  // (pairs, feed_forward)
-    AlignedBuffer<float> out;            // (pairs, hidden)
-    AlignedBuffer<float> shared_logits;  // (rows); of the shared expert, as all below
-    AlignedBuffer<float> shared_gate;    // (rows, shared_feed_forward)
-    AlignedBuffer<float> shared_up;      // (rows, shared_feed_forward)
-    QuantBuffer shared_middle;           // (rows, shared_feed_forward)
-    AlignedBuffer<float> shared_out;     // (rows, hidden)
-    std::vector<RowsProduct> products;   // of the loop under way
+    std::vector<std::vector<Expert>> experts;  // of each layer; none in one without
+    kernels::ExpertGroups groups;              // of the layer under way
+    AlignedBuffer<float> logits;               // (rows, experts)
+    QuantBuffer gathered;                      // (pairs, hidden)
+    QuantBuffer middle;                        // (pairs, feed_forward)
+    AlignedBuffer<float> out;                  // (pairs, hidden)
+    AlignedBuffer<float> shared_logits;        // (rows); of the shared expert, as all below
+    AlignedBuffer<float> shared_gate;          // (rows, shared_feed_forward)
+    AlignedBuffer<float> shared_up;            // (rows, shared_feed_forward)
+    QuantBuffer shared_middle;                 // (rows, shared_feed_forward)
+    AlignedBuffer<float> shared_out;           // (rows, hidden)
+    std::vector<RowsProduct> products;         // of the loop under way
   };
 
   void enter(std::uint32_t row);
   // `index` counts from the stage's first layer, here and below.
   void layer(std::uint32_t index);
   void attention(const LayerWeights& weights, std::uint32_t index);
-  void feed_forward(const LayerWeights& weights);
+  void feed_forward(const LayerWeights& weights, std::uint32_t width);
   // The same of a layer with experts: chooses those of each row, computes them with the rows
   // grouped by expert, and adds up.
   void mix_experts(const LayerWeights& weights, std::uint32_t index);

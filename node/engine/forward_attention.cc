@@ -42,7 +42,7 @@ void Forward::attention(const LayerWeights& weights, std::uint32_t index) {
 
 void Forward::norm_heads(std::uint32_t row, float* x, std::uint32_t heads,
                          const std::vector<float>& weight) {
-  const bool each = spec_.family->head_norms == model::HeadNorms::kEach;
+  const bool each = spec_.head_norms == model::HeadNorms::kEach;
   const std::uint32_t n = each ? spec_.head_dim : heads * spec_.head_dim;
   for (std::uint32_t h = 0; h < (each ? heads : 1); ++h, x += n) {
     if (!kernels_.rms_norm(x, weight.data(), spec_.rms_epsilon, n, x)) fail(row);

@@ -45,10 +45,9 @@ std::uint64_t buffer_bytes(const model::ModelSpec& spec, const EngineOptions& op
   const std::uint64_t wide = std::uint64_t{spec.heads} * spec.head_dim;
   const std::uint64_t narrow = std::uint64_t{spec.kv_heads} * spec.head_dim;
   const std::uint64_t widest =
-      std::max({std::uint64_t{spec.hidden}, wide, std::uint64_t{spec.feed_forward}});
-  const std::uint64_t computed = std::max(1U, spec.experts_used);  // feed-forwards of a row
+      std::max({std::uint64_t{spec.hidden}, wide, std::uint64_t{spec.widest_feed_forward()}});
   std::uint64_t row = 4 * (1 + 2 * spec.hidden + 2 * wide + 2 * narrow +
-                           2 * computed * spec.feed_forward + 2 * spec.head_dim);  // floats
+                           2 * spec.feed_forward_values() + 2 * spec.head_dim);  // floats
   row += quantised_bytes(widest);
   row += 2 * 2 * spec.hidden;  // residuals, here and in the batch
   if (spec.experts > 0) row += expert_bytes(spec);

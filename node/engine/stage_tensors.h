@@ -30,11 +30,12 @@ struct LayerTensors {
   Matrix attention_output{};       // (hidden, heads * head_dim)
   Vector post_attention_norm{};    // (hidden); empty where the family has none
   Vector feed_forward_norm{};      // (hidden); empty where the family has none
-  // Of the feed-forward; where the model has experts, the rows of all of them one after the other.
+  // Of the feed-forward; where the layer has experts, the rows of all of them one after the other.
   Matrix gate{};                    // (feed_forward, hidden)
   Matrix up{};                      // (feed_forward, hidden)
   Matrix down{};                    // (hidden, feed_forward)
-  Matrix router{};                  // (experts, hidden); empty where the model has no experts
+  Matrix router{};                  // (experts, hidden); empty where the layer has no experts
+  Vector selection_bias{};          // (experts); empty where the model has none
   Vector router_bias{};             // (experts); empty where the family has none, as the next three
   Vector gate_bias{};               // (experts, feed_forward)
   Vector up_bias{};                 // (experts, feed_forward)
@@ -64,9 +65,9 @@ template <typename Reader, typename Matrix, typename Vector>
 Status read_feed_forward(const Reader& reader, const model::ModelSpec& spec, std::uint32_t index,
                          LayerTensors<Matrix, Vector>& out) {
   const std::uint32_t hidden = spec.hidden;
-  const std::uint32_t width = spec.feed_forward;
+  const std::uint32_t width = spec.feed_forward_of(index);
   const auto name = [&](std::string_view part) { return model::layer_tensor(index, part); };
-  if (spec.experts == 0) {
+  if (!spec.has_experts(index)) {
     const std::string up = name("ffn_up.weight");
     if (spec.family->fused_gate_up) {
       TRY_VOID(reader.part(up, 2 * width, 0, width, hidden, out.gate));
@@ -79,6 +80,9 @@ Status read_feed_forward(const Reader& reader, const model::ModelSpec& spec, std
   }
   const std::uint32_t experts = spec.experts;
   TRY_VOID(reader.matrix(name("ffn_gate_inp.weight"), experts, hidden, out.router));
+  if (spec.selection_bias) {
+    TRY_VOID(reader.vector(name(model::kSelectionBias), experts, out.selection_bias));
+  }
   TRY_VOID(reader.matrix(name("ffn_gate_exps.weight"), width, hidden, out.gate, experts));
   TRY_VOID(reader.matrix(name("ffn_up_exps.weight"), width, hidden, out.up, experts));
   TRY_VOID(reader.matrix(name("ffn_down_exps.weight"), hidden, width, out.down, experts));
@@ -127,8 +131,8 @@ Status read_layer(const Reader& reader, const model::ModelSpec& spec, std::uint3
     TRY_VOID(reader.vector(name("attn_k.bias"), narrow, out.key_bias));
     TRY_VOID(reader.vector(name("attn_v.bias"), narrow, out.value_bias));
   }
-  if (family.head_norms != model::HeadNorms::kNone) {
-    const bool each = family.head_norms == model::HeadNorms::kEach;
+  if (spec.head_norms != model::HeadNorms::kNone) {
+    const bool each = spec.head_norms == model::HeadNorms::kEach;
     const auto size = [&](std::uint32_t all) { return each ? spec.head_dim : all; };
     TRY_VOID(reader.vector(name("attn_q_norm.weight"), size(wide), out.query_norm));
     TRY_VOID(reader.vector(name("attn_k_norm.weight"), size(narrow), out.key_norm));

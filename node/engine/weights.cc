@@ -217,7 +217,8 @@ void each_tensor(const LayerWeights& layer, const Visit& visit) {
        {&layer.attention_norm, &layer.query_bias, &layer.key_bias, &layer.value_bias,
         &layer.query_norm, &layer.key_norm, &layer.post_attention_norm, &layer.feed_forward_norm,
         &layer.post_feed_forward_norm, &layer.attention_output_bias, &layer.sinks,
-        &layer.router_bias, &layer.gate_bias, &layer.up_bias, &layer.down_bias}) {
+        &layer.router_bias, &layer.selection_bias, &layer.gate_bias, &layer.up_bias,
+        &layer.down_bias}) {
     visit(*vector);
   }
 }

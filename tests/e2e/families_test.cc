@@ -23,6 +23,11 @@ std::shared_ptr<const model::GgufFile> model_of(const std::string& family, std::
   options.family = family == kMixtral ? "llama" : family;
   if (family == kMixtral) options.experts = 6;
   if (family == "gpt-oss") options.yarn_scale = 4.0F;
+  if (model::find_family(options.family)->own_routing) {
+    options.expert_groups = 4;
+    options.expert_groups_used = 2;
+    options.prediction_layers = 1;
+  }
   options.layers = kLayers;
   options.hidden = 96;
   options.feed_forward = 160;

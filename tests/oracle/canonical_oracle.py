@@ -158,6 +158,28 @@ def dense_cases(tall):
     cases["glm4, no biases"] = glm4.but(biases=False, hostile=0.05)
     cases["glm4, the whole head turns"] = glm4.but(rotary=0)
     cases["glm4 Q5_K"] = wide("Q5_K", family="glm4").but(rotary=32)
+    routed = {"expert_gating_func": 2, "expert_shared_count": 1}
+    glm4moe = tall.but(family="glm4moe", layers=3, rotary=32, experts=8, experts_used=3,
+                       numbers=routed, flags={"expert_weights_norm": True},
+                       floats={"expert_weights_scale": 2.5})
+    cases["glm4moe Q4_0"] = glm4moe.but(layer_type="Q4_0")
+    cases["glm4moe, no head norms, no biases"] = glm4moe.but(
+        head_norms=False, biases=False, hostile=0.05, predictors=2)
+    cases["glm4moe, groups, two first layers"] = glm4moe.but(
+        dense_layers=2, selection_bias=2.0,
+        numbers=routed | {"expert_group_count": 4, "expert_group_used_count": 2})
+    cases["glm4moe, ties in routing"] = glm4moe.but(
+        router_ties=True, selection_bias=0.0,
+        numbers=routed | {"expert_group_count": 2, "expert_group_used_count": 1})
+    cases["glm4moe, sigmoids as they are"] = glm4moe.but(
+        flags={"expert_weights_norm": False}, numbers={"expert_shared_count": 2}, floats={})
+    cases["glm4moe, softmax in groups"] = glm4moe.but(
+        selection_bias=0.0, dense_layers=0, flags={}, floats={"expert_weights_scale": 16.0},
+        numbers={"expert_gating_func": 1, "expert_group_count": 4, "expert_group_used_count": 2})
+    cases["glm4moe, experts overflow"] = glm4moe.but(ffn_scale=2200.0, dense_layers=0)
+    cases["glm4moe, router overflows"] = glm4moe.but(ffn_scale=1e38, dense_layers=0)
+    cases["glm4moe Q5_K"] = wide("Q5_K", family="glm4moe", hostile=0.05).but(
+        feed_forward=256, dense_width=512, experts=6, experts_used=2, numbers=routed, rotary=32)
     caps = {"attn_logit_softcapping": 5.0, "final_logit_softcapping": 3.0}
     gemma2 = tall.but(family="gemma2", layers=3)
     cases["gemma2 Q8_0"] = gemma2.but(floats=caps, hostile=0.05)

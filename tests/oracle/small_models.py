@@ -18,6 +18,7 @@ UNIT = {"Q8_0": 74, "Q4_0": 4.6, "Q4_1": 4.6, "Q5_0": 9.2, "Q5_1": 9.2, "IQ4_NL"
         "TQ1_0": 0.82, "TQ2_0": 1.2}
 LOCAL = ("gemma3", "olmo2", "gemma2", "phi3", "gpt-oss")  # families with local layers
 SHARED = ("qwen2moe", "granitemoe")  # families with a shared expert
+ROUTED = ("glm4moe",)  # families whose files say how experts are chosen
 FUSED = ("glm4", "phi3")  # families whose ffn_up has the gate's rows
 # The minimum that centres the block, in units of its scale.
 CENTRE = {"Q4_1": -7.5, "Q5_1": -15.5, "Q4_K": 7.5, "Q5_K": 15.5, "Q2_K": 1.5}
@@ -46,10 +47,16 @@ class Shape:
     bias: float = 0.3      # and of its biases
     window: int = 8
     rotary: int = 0  # values of a head that turn; 0: no key
-    biases: bool = True  # in the family that may have them
+    biases: bool = True  # in the families that may have them
+    head_norms: bool = True  # likewise
     experts: int = 0
     experts_used: int = 2
     shared_width: int = 64   # of the shared expert, in the family that has one
+    dense_layers: int = 1    # in the families that say so, as all below
+    dense_width: int = 160
+    selection_bias: float = 0.1  # its deviation; 0: none
+    predictors: int = 1      # layers behind the last
+    flags: dict = field(default_factory=dict)  # more keys, of truth values
     router_ties: bool = False  # experts in pairs of equal logits
     norm_scale: float = 1.0  # of the norms before attention
     ffn_scale: float = 1.0   # of the norm before the feed-forward of layer 1
@@ -215,10 +222,12 @@ def _tokenizer(w, size):
 def _keys(w, shape):
     A = shape.family + "."
     w.add_string("general.name", "small")
-    w.add_uint32(A + "block_count", shape.layers)
+    routed = shape.family in ROUTED
+    w.add_uint32(A + "block_count", shape.layers + routed * shape.predictors)
     w.add_uint32(A + "context_length", shape.context)
     w.add_uint32(A + "embedding_length", shape.hidden)
-    w.add_uint32(A + "feed_forward_length", shape.feed_forward)
+    w.add_uint32(A + "feed_forward_length",
+                 shape.dense_width if routed else shape.feed_forward)
     w.add_uint32(A + "attention.head_count", shape.heads)
     w.add_uint32(A + "attention.head_count_kv", shape.kv_heads)
     w.add_uint32(A + "attention.key_length", shape.head_dim)
@@ -234,6 +243,11 @@ def _keys(w, shape):
         w.add_float32(A + key, value)
     for key, value in shape.numbers.items():
         w.add_uint32(A + key, value)
+    for key, value in shape.flags.items():
+        w.add_bool(A + key, value)
+    if routed:
+        w.add_uint32(A + "leading_dense_block_count", shape.dense_layers)
+        w.add_uint32(A + "nextn_predict_layers", shape.predictors)
     if shape.family in LOCAL:
         w.add_uint32(A + "attention.sliding_window", shape.window)
     if shape.rotary:
@@ -253,6 +267,14 @@ def _experts(w, shape, blk, branch):
     w.matrix(blk + "ffn_gate_exps.weight", width, shape.hidden, experts=experts)
     w.matrix(blk + "ffn_up_exps.weight", width, shape.hidden, experts=experts)
     w.matrix(blk + "ffn_down_exps.weight", shape.hidden, width, branch, experts)
+    if shape.family in ROUTED:
+        if shape.selection_bias:
+            w.vector(blk + "exp_probs_b.bias", experts, 0, shape.selection_bias)
+        shared = width * shape.numbers.get("expert_shared_count", 0)
+        if shared:
+            w.matrix(blk + "ffn_gate_shexp.weight", shared, shape.hidden)
+            w.matrix(blk + "ffn_up_shexp.weight", shared, shape.hidden)
+            w.matrix(blk + "ffn_down_shexp.weight", shape.hidden, shared, branch)
     if shape.family == "gpt-oss":
         w.vector(blk + "ffn_gate_inp.bias", experts, 0, shape.bias)
         for part, size in (("gate", width), ("up", width), ("down", shape.hidden)):
@@ -266,12 +288,13 @@ def _experts(w, shape, blk, branch):
     w.matrix(blk + "ffn_down_shexp.weight", shape.hidden, shape.shared_width, branch)
 
 
-def _layer(w, shape, blk):
+def _layer(w, shape, i):
+    blk = f"blk.{i}."
     heads, kv = shape.heads * shape.head_dim, shape.kv_heads * shape.head_dim
     branch = 1 / (2 * shape.layers) ** 0.5
     if shape.family != "olmo2":
         w.norm(blk + "attn_norm.weight", shape.hidden, shape.norm_scale)
-        norm = "post_attention_norm" if shape.family == "gpt-oss" else "ffn_norm"
+        norm = "post_attention_norm" if shape.family in ("gpt-oss", "glm4moe") else "ffn_norm"
         w.norm(f"{blk}{norm}.weight", shape.hidden, shape.ffn_scale if ".1." in blk else 1.0)
     if shape.family == "phi3":
         w.matrix(blk + "attn_qkv.weight", heads + 2 * kv, shape.hidden, 1.5)
@@ -284,20 +307,23 @@ def _layer(w, shape, blk):
     if oss:
         w.vector(blk + "attn_output.bias", shape.hidden, 0, shape.bias)
         w.vector(blk + "attn_sinks.weight", shape.heads, 0, shape.sinks)
-    if shape.experts:
+    dense = shape.family in ROUTED and i < shape.dense_layers
+    if shape.experts and not dense:
         _experts(w, shape, blk, branch)
     elif shape.family in FUSED:
         w.matrix(blk + "ffn_up.weight", 2 * shape.feed_forward, shape.hidden)
         w.matrix(blk + "ffn_down.weight", shape.hidden, shape.feed_forward, branch)
     else:
-        w.matrix(blk + "ffn_gate.weight", shape.feed_forward, shape.hidden)
-        w.matrix(blk + "ffn_up.weight", shape.feed_forward, shape.hidden, shape.up_gain)
-        w.matrix(blk + "ffn_down.weight", shape.hidden, shape.feed_forward, branch)
+        width = shape.dense_width if dense else shape.feed_forward
+        w.matrix(blk + "ffn_gate.weight", width, shape.hidden)
+        w.matrix(blk + "ffn_up.weight", width, shape.hidden, shape.up_gain)
+        w.matrix(blk + "ffn_down.weight", shape.hidden, width, branch)
     if shape.family in ("qwen2", "qwen2moe", "gpt-oss") or (
-            shape.family == "glm4" and shape.biases):
+            shape.family in ("glm4", "glm4moe") and shape.biases):
         for part, size in (("q", heads), ("k", kv), ("v", kv)):
             w.vector(f"{blk}attn_{part}.bias", size, 0, 0.5)
-    if shape.family in ("qwen3", "qwen3moe", "gemma3"):
+    if shape.family in ("qwen3", "qwen3moe", "gemma3") or (
+            shape.family == "glm4moe" and shape.head_norms):
         w.norm(blk + "attn_q_norm.weight", shape.head_dim)
         w.norm(blk + "attn_k_norm.weight", shape.head_dim)
     if shape.family == "olmo2":
@@ -323,7 +349,10 @@ def write(path, shape, seed):
         for most, name in zip((8, 2), names):
             w.gguf.add_tensor(name, np.linspace(1, most, pairs).astype(np.float32))
     for i in range(shape.layers):
-        _layer(w, shape, f"blk.{i}.")
+        _layer(w, shape, i)
+    for i in range(shape.layers, shape.layers + shape.predictors * (shape.family in ROUTED)):
+        _layer(w, shape, i)
+        w.matrix(f"blk.{i}.nextn.eh_proj.weight", shape.hidden, 2 * shape.hidden)
     w.gguf.write_header_to_file()
     w.gguf.write_kv_data_to_file()
     w.gguf.write_tensors_to_file()

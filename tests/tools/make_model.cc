@@ -24,6 +24,7 @@ struct MakeModelOptions {
   std::uint32_t vocabulary = 0;
   std::uint32_t experts = 0;
   std::uint32_t experts_used = 0;
+  std::uint32_t prediction_layers = 0;
   std::int64_t window = -1;  // below 0: that of the shape
   bool untied = false;
   bool embeddings = false;
@@ -43,6 +44,7 @@ Result<std::string> make_model(const MakeModelOptions& o) {
   if (o.vocabulary != 0) options.vocabulary = o.vocabulary;
   if (o.experts != 0) options.experts = o.experts;
   if (o.experts_used != 0) options.experts_used = o.experts_used;
+  options.prediction_layers = o.prediction_layers;
   if (o.window >= 0) options.sliding_window = static_cast<std::uint32_t>(o.window);
   if (o.untied) options.tied_output = false;
   if (o.split != 0) {
@@ -77,7 +79,8 @@ void add_make_model(CLI::App& app, Action& action) {
   make->add_option("--family", o->family, "one of " + families + " (without: that of the shape)");
   make->add_option("--type", o->type, "weight type, as Q4_K or Q4_K_M")->capture_default_str();
   make->add_option("--shape", o->shape,
-                   "tiny, demo, 8b, 70b, 8x7b, a2.7b, 30b-a3b, gpt-oss-20b or gpt-oss-120b")
+                   "tiny, demo, 8b, 70b, 8x7b, a2.7b, 30b-a3b, gpt-oss-20b, gpt-oss-120b or "
+                   "106b-a12b")
       ->capture_default_str();
   make->add_option("--layers", o->layers, "layers (0: those of the shape)")->capture_default_str();
   make->add_option("--vocabulary", o->vocabulary, "tokens (0: those of the shape)")
@@ -86,6 +89,10 @@ void add_make_model(CLI::App& app, Action& action) {
                    "experts of a layer (0: those of the shape, or 8 where the family has them)")
       ->capture_default_str();
   make->add_option("--experts-used", o->experts_used, "of them by a row (0: those of the shape)")
+      ->capture_default_str();
+  make->add_option("--prediction-layers", o->prediction_layers,
+                   "layers behind the last that predict tokens further on, in families that may "
+                   "have them")
       ->capture_default_str();
   make->add_option("--window", o->window, "positions that local layers see (0: all)")
       ->check(CLI::Range(0, 1 << 20));

@@ -1,5 +1,7 @@
 """Section 6a: the choice of a position's experts, and the sum of what they give."""
 
+from dataclasses import dataclass
+
 import numpy as np
 
 from .arithmetic import F, LOG2E
@@ -8,7 +10,30 @@ from .elementwise import exp2
 EXPERT_MAX = 2.0**21
 
 
-def choose(logits, k, to_one):
+@dataclass(frozen=True)
+class Routing:
+    sigmoid: bool = False
+    to_one: bool = True
+    scale: float = 1.0
+    groups: int = 1
+    groups_used: int = 1
+
+
+def _candidates(s, routing):
+    """s (n) -> the experts that may be chosen"""
+    if routing.groups <= 1:
+        return range(len(s))
+    groups = s.reshape(routing.groups, -1)
+    scores = []
+    for group in groups:
+        largest = sorted(group)[-2:]
+        scores.append(float(largest[0] + largest[1]))
+    order = sorted(range(routing.groups), key=lambda g: (-scores[g], g))
+    size = groups.shape[1]
+    return [g * size + i for g in order[:routing.groups_used] for i in range(size)]
+
+
+def choose(logits, k, routing, bias=None):
     """logits (tokens, n) -> (chosen (tokens, k) ascending, w (tokens, k), failed (tokens))"""
     failed = ~np.isfinite(logits).all(axis=1)
     logits = np.where(failed[:, None], F(0), logits)
@@ -16,13 +41,29 @@ def choose(logits, k, to_one):
     chosen = np.empty((tokens, k), np.int64)
     w = np.empty((tokens, k), F)
     for row, l in enumerate(logits):
-        order = sorted(range(n), key=lambda e: (-float(l[e]), e))
+        if routing.sigmoid:
+            p = F(1) / (F(1) + exp2(l * -LOG2E))
+            s = order_of = p if bias is None else p + bias
+        else:
+            s = p = exp2((l - l.max()) * LOG2E)
+            order_of = l
+        order = sorted(_candidates(s, routing), key=lambda e: (-float(order_of[e]), e))
         chosen[row] = sorted(order[:k])
-        p = exp2((l - l.max()) * LOG2E)
-        units = np.rint(p * F(2**24)).astype(np.int64)
-        den = sum(int(u) for u in (units[chosen[row]] if to_one else units))
-        w[row] = p[chosen[row]] / (F(den) * F(2.0**-24))
+        w[row] = _weights(p, chosen[row], routing)
     return chosen, w, failed
+
+
+def _weights(p, chosen, routing):
+    if routing.sigmoid and not routing.to_one:
+        w = p[chosen]
+    elif routing.sigmoid:
+        den = sum(int(u) for u in np.rint(p[chosen] * F(2.0**40)))
+        w = p[chosen] / (F(max(den, 2**26)) * F(2.0**-40))
+    else:
+        units = np.rint(p * F(2**24)).astype(np.int64)
+        den = sum(int(u) for u in (units[chosen] if routing.to_one else units))
+        w = p[chosen] / (F(den) * F(2.0**-24))
+    return w * F(routing.scale)
 
 
 def shared_weight(s):

@@ -26,6 +26,7 @@ class Family:
     shift: int = 6
     to_one: bool = True
     shared: bool = False  # a shared expert with a gate
+    routed: bool = False  # the file says how experts are chosen
     oss: bool = False  # what gpt-oss alone has
     pre_norms: bool = True
     fused: bool = False      # the gate's rows before those of ffn_up
@@ -45,6 +46,7 @@ FAMILIES = {
     "granitemoe": Family(False, False, False, False, swiglu),
     "smollm3": Family(False, False, False, False, swiglu, unturned=lambda i: i % 4 == 3),
     "glm4": Family(False, True, False, True, swiglu, fused=True),
+    "glm4moe": Family(True, True, True, False, swiglu, routed=True),
     "gemma2": Family(True, False, False, True, geglu, local=lambda i: i % 2 == 0),
     "phi3": Family(True, False, False, False, swiglu, fused=True, local=lambda i: True),
     "mistral3": Family(False, False, False, False, swiglu),
@@ -72,16 +74,31 @@ class Model:
         self.experts_used = self.key("expert_used_count", 0)
         self.shared_width = self.key("expert_shared_feed_forward_length", 0) \
             if self.A == "granitemoe" else 0
+        self.dense_layers = 0
+        self.routing = experts.Routing(to_one=self.family.to_one)
+        if self.family.routed:
+            self._read_routing()
         self.epsilon = F(self.key("attention.layer_norm_rms_epsilon"))
         scaled = self.hidden // self.heads if (self.A, self.layers) in (
             ("gemma3", 62), ("gemma2", 46)) else None
         self.plain_scale = F(1) / np.sqrt(F(scaled or self.head_dim))
         self.rotary = self.head_dim
-        if self.A in ("glm4", "phi3"):
+        if self.A in ("glm4", "glm4moe", "phi3"):
             self.rotary = self.key("rope.dimension_count", self.head_dim)
         self.trained = int(self.key("rope.scaling.original_context_length", self.context))
         self._read_scales()
         self._read_frequencies()
+
+    def _read_routing(self):
+        self.layers -= self.key("nextn_predict_layers", 0)
+        self.dense_layers = self.key("leading_dense_block_count", 0)
+        self.shared_width = self.key("expert_shared_count", 0)  # in experts
+        biased = f"blk.{self.dense_layers}.exp_probs_b.bias" in self.tensors
+        function = self.key("expert_gating_func", 0) or (2 if biased else 1)
+        self.routing = experts.Routing(
+            function == 2, bool(self.key("expert_weights_norm", False)),
+            float(self.key("expert_weights_scale", 0.0)) or 1.0,
+            self.key("expert_group_count", 1) or 1, self.key("expert_group_used_count", 1))
 
     def _read_scales(self):
         def scale(name, families, absent):
@@ -254,9 +271,11 @@ class Sequence:
         if family.post_norms:
             y = self._norm(y, blk + "post_attention_norm.weight")
         x = x + y * scale
-        norm = blk + ("post_attention_norm.weight" if family.oss else "ffn_norm.weight")
+        named = family.oss or self.model.A == "glm4moe"
+        norm = blk + ("post_attention_norm.weight" if named else "ffn_norm.weight")
         f = self._norm(x, norm) if family.pre_norms else x
-        y = self._experts(blk, f) if self.model.experts else self._feed_forward(blk, "", f)
+        mixed = self.model.experts and i >= self.model.dense_layers
+        y = self._experts(blk, f) if mixed else self._feed_forward(blk, "", f)
         if family.post_norms:
             y = self._norm(y, blk + "post_ffw_norm.weight")
         return self._residual(x + y * scale)
@@ -292,7 +311,9 @@ class Sequence:
         model, family = self.model, self.model.family
         logits, = self._project([blk + "ffn_gate_inp.weight"], f)
         logits = self._biased(logits, blk + "ffn_gate_inp")
-        chosen, w, failed = experts.choose(logits, model.experts_used, family.to_one)
+        name = blk + "exp_probs_b.bias"
+        bias = model.vector(name) if name in model.tensors else None
+        chosen, w, failed = experts.choose(logits, model.experts_used, model.routing, bias)
         self._fail(failed)
         total = experts.Sum(*f.shape)
         for expert in range(model.experts):
@@ -328,7 +349,7 @@ class Sequence:
             k = self._norm(k, blk + "attn_k_norm.weight")
         q = q.reshape(len(a), model.heads, model.head_dim)
         k, v = (y.reshape(len(a), model.kv_heads, model.head_dim) for y in (k, v))
-        if family.head_norms and model.A != "olmo2":
+        if family.head_norms and model.A != "olmo2" and blk + "attn_q_norm.weight" in model.tensors:
             q = self._norm(q, blk + "attn_q_norm.weight")
             k = self._norm(k, blk + "attn_k_norm.weight")
         local = bool(model.window and family.local and family.local(i))

@@ -22,12 +22,26 @@ struct Choice {
   std::vector<float> weights;
 };
 
-Choice choose(const std::vector<float>& logits, std::size_t used, bool to_one) {
+Choice choose(const std::vector<float>& logits, std::size_t used, const ExpertRouting& routing,
+              const std::vector<float>& bias = {}) {
   Choice choice;
   choice.experts.resize(used);
   choice.weights.resize(used);
-  choice.ok = choose_experts(logits, to_one, choice.experts, choice.weights);
+  choice.ok = choose_experts(logits, bias, routing, choice.experts, choice.weights);
   return choice;
+}
+Choice choose(const std::vector<float>& logits, std::size_t used, bool to_one) {
+  ExpertRouting routing;
+  routing.to_one = to_one;
+  return choose(logits, used, routing);
+}
+
+ExpertRouting sigmoids(std::uint32_t groups = 1, std::uint32_t groups_used = 1) {
+  ExpertRouting routing;
+  routing.sigmoid = true;
+  routing.groups = groups;
+  routing.groups_used = groups_used;
+  return routing;
 }
 
 using Experts = std::vector<std::uint16_t>;
@@ -88,6 +102,53 @@ TEST(ChooseExperts, ALogitThatIsNotFiniteFails) {
     EXPECT_EQ(choice.experts, (Experts{0, 1}));
     EXPECT_EQ(choice.weights, (std::vector<float>{0.0F, 0.0F}));
   }
+}
+
+TEST(ChooseExperts, ABiasOfSigmoidsDecidesTheChoiceAlone) {
+  const Choice plain = choose({0, 1, 2, 3}, 2, sigmoids());
+  EXPECT_EQ(plain.experts, (Experts{2, 3}));
+  const Choice biased = choose({0, 1, 2, 3}, 2, sigmoids(), {1, 0, 0, 0});
+  EXPECT_EQ(biased.experts, (Experts{0, 3}));
+  const float low = shared_expert_weight(0.0F);
+  const float high = shared_expert_weight(3.0F);
+  EXPECT_FLOAT_EQ(biased.weights[0], low / (low + high)) << "the weight has no bias";
+  EXPECT_FLOAT_EQ(biased.weights[1], high / (low + high));
+  ExpertRouting as_they_are = sigmoids();
+  as_they_are.to_one = false;
+  EXPECT_EQ(choose({0, 3}, 2, as_they_are).weights, (std::vector<float>{low, high}));
+  as_they_are.scale = 2.5F;
+  EXPECT_EQ(choose({0, 3}, 2, as_they_are).weights, (std::vector<float>{low * 2.5F, high * 2.5F}));
+  EXPECT_EQ(choose({5, 5, 5}, 2, sigmoids()).experts, (Experts{0, 1}));
+  EXPECT_FALSE(choose({5, NAN, 5}, 2, sigmoids()).ok);
+}
+
+TEST(ChooseExperts, SmallSigmoidsKeepTheirShares) {
+  const Choice small = choose({-9, -9, -9.5F}, 3, sigmoids());
+  EXPECT_NEAR(small.weights[0] + small.weights[1] + small.weights[2], 1.0, 1e-6);
+  EXPECT_NEAR(small.weights[2] / small.weights[0], std::exp(-0.5), 1e-4);
+  // Of less than 2^-14 in all the sum counts as that.
+  const Choice tiny = choose({-20, -20}, 2, sigmoids());
+  EXPECT_EQ(tiny.weights[0], shared_expert_weight(-20.0F) * 0x1p14F);
+  EXPECT_LT(choose({-3e38F, -3e38F}, 1, sigmoids()).weights[0], 1e-30F);
+}
+
+// A group's score is the sum of its two best, not its best.
+TEST(ChooseExperts, OnlyTheBestGroupsHaveCandidates) {
+  const std::vector<float> logits{4, -9, -9, 1, 1, 1, 0, 0, 0};
+  EXPECT_EQ(choose(logits, 2, sigmoids()).experts, (Experts{0, 3}));
+  EXPECT_EQ(choose(logits, 2, sigmoids(3, 1)).experts, (Experts{3, 4}));
+  EXPECT_EQ(choose(logits, 3, sigmoids(3, 2)).experts, (Experts{3, 4, 5}));
+  EXPECT_EQ(choose(logits, 4, sigmoids(3, 2)).experts, (Experts{3, 4, 5, 6}));
+  EXPECT_EQ(choose({0, 0, 0, 0}, 1, sigmoids(2, 1)).experts, (Experts{0})) << "of equals the first";
+  EXPECT_EQ(choose({0, 0, 0, 0}, 2, sigmoids(2, 1), {0, 0, 0, 1}).experts, (Experts{2, 3}));
+  ExpertRouting softmax;
+  softmax.groups = 3;
+  softmax.to_one = false;
+  softmax.scale = 16.0F;
+  const Choice choice = choose({4, -9, -9, 3.9F, 3.9F, 1, 0, 0, 0}, 1, softmax);
+  EXPECT_EQ(choice.experts, (Experts{3}));
+  const double sum = std::exp(0.1) + 2 + std::exp(-2.9) + 3 * std::exp(-3.9);
+  EXPECT_NEAR(choice.weights[0], 16.0 / sum, 1e-3);
 }
 
 TEST(SharedExpert, HasTheWeightOfALogistic) {

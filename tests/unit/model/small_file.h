@@ -94,6 +94,8 @@ inline ModelSpec family_spec(const std::string& family) {
   spec.head_dim = 32;
   spec.vocabulary = 50;
   spec.tied_embeddings = true;
+  spec.head_norms = spec.family->head_norms;
+  if (spec.head_norms == HeadNorms::kMay) spec.head_norms = HeadNorms::kNone;
   return spec;
 }
 

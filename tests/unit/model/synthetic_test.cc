@@ -201,6 +201,25 @@ TEST(Synthetic, AGptOssHasWhatOnlyItsFamilyHas) {
   EXPECT_EQ(made.spec.local_rope_frequencies(), made.spec.rope_frequencies());
 }
 
+TEST(Synthetic, AGlm4MoeHasRoutingOfItsOwnAndLayersThatPredict) {
+  SyntheticOptions options;
+  options.family = "glm4moe";
+  options.expert_groups = 4;
+  options.expert_groups_used = 2;
+  options.prediction_layers = 1;
+  const Opened made = open_synthetic(options);
+  EXPECT_EQ(made.spec.layers, 4U);
+  EXPECT_EQ(made.spec.prediction_layers, 1U);
+  EXPECT_EQ(made.spec.dense_layers, 1U);
+  EXPECT_EQ(made.spec.dense_feed_forward, 352U);
+  EXPECT_EQ(made.spec.routing.groups, 4U);
+  EXPECT_TRUE(made.spec.routing.sigmoid);
+  EXPECT_EQ(made.file->find_tensor("blk.0.ffn_up.weight")->dims,
+            (std::vector<std::uint64_t>{128, 352}));
+  EXPECT_NE(made.file->find_tensor("blk.4.nextn.eh_proj.weight"), nullptr);
+  EXPECT_NE(made.file->find_tensor("blk.4.ffn_gate_exps.weight"), nullptr);
+}
+
 TEST(Synthetic, PresetsHaveThePublishedShapes) {
   const auto demo = synthetic_preset("demo");
   EXPECT_EQ(demo->hidden / demo->heads, 64U);
@@ -223,7 +242,7 @@ TEST(Synthetic, PresetsHaveThePublishedShapes) {
   EXPECT_EQ(synthetic_preset("gpt-oss-120b")->experts, 128U);
   EXPECT_EQ(synthetic_preset("9b").error().message,
             "no shape is called '9b'; there are: tiny, demo, 8b, 70b, 8x7b, a2.7b, 30b-a3b, "
-            "gpt-oss-20b, gpt-oss-120b");
+            "gpt-oss-20b, gpt-oss-120b, 106b-a12b");
 }
 
 TEST(Synthetic, RefusesWhatNoModelCanBe) {
@@ -257,6 +276,14 @@ TEST(Synthetic, RefusesWhatNoModelCanBe) {
             }),
             "");
   EXPECT_NE(refusal([](auto& o) { o.layers = 1U << 20; }), "");
+  EXPECT_NE(refusal([](auto& o) { o.prediction_layers = 1; }), "");
+  for (const auto& [groups, used] : {std::pair(3U, 1U), {8U, 4U}, {4U, 5U}, {4U, 0U}, {0U, 1U}}) {
+    SyntheticOptions grouped;
+    grouped.family = "glm4moe";
+    grouped.expert_groups = groups;
+    grouped.expert_groups_used = used;
+    EXPECT_FALSE(synthetic_model_bytes(grouped).ok()) << groups << ", " << used;
+  }
 }
 
 }  // namespace

@@ -149,5 +149,17 @@ TEST_F(ManifestTest, AStageNamesItsLayers) {
   EXPECT_EQ(layer_count(odd), 4U) << "no names of layers";
 }
 
+TEST_F(ManifestTest, LayersThatPredictAreOfNoStage) {
+  Manifest longer = manifest;
+  for (const char* name : {"blk.4.attn_q.weight", "blk.4.nextn.eh_proj.weight"}) {
+    longer.tensors.push_back(longer.tensors.back());
+    longer.tensors.back().name = name;
+  }
+  EXPECT_EQ(layer_count(longer), 4U);
+  EXPECT_FALSE(stage_tensors(longer, {0, 5}).ok());
+  EXPECT_EQ(*stage_tensors(longer, {3, 4}), *stage_tensors(manifest, {3, 4}))
+      << "the last stage has the head";
+}
+
 }  // namespace
 }  // namespace hearth::model

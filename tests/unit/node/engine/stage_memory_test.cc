@@ -45,7 +45,7 @@ TEST_F(StageMemoryTest, WeightsAreCountedAsTheyWillBe) {
 }
 
 TEST_F(StageMemoryTest, ExpertsAreCountedAsTheyWillBe) {
-  for (const char* family : {"qwen2moe", "qwen3moe", "granitemoe", "gpt-oss"}) {
+  for (const char* family : {"qwen2moe", "qwen3moe", "granitemoe", "glm4moe", "gpt-oss"}) {
     model::SyntheticOptions made;
     made.family = family;
     made.experts = 12;

@@ -1,0 +1,13 @@
+// What of a model's spec is about its feed-forwards, read from its keys: widths, experts, and how a
+// row's experts are chosen.
+#pragma once
+
+#include "model/spec.h"
+#include "model/spec_keys.h"
+
+namespace hearth::model {
+
+// The number of layers is read.
+Status read_feed_forward(const Keys& keys, ModelSpec& spec);
+
+}  // namespace hearth::model
