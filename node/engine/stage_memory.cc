@@ -4,10 +4,10 @@
 #include <cstdio>
 #include <string>
 
+#include "base/available_memory.h"
 #include "base/check.h"
 #include "base/limits.h"
 #include "kernels/canonical.h"
-#include "node/engine/available_memory.h"
 #include "node/engine/kv_cache.h"
 #include "node/engine/stage_forward.h"
 #include "node/engine/weights.h"

@@ -10,7 +10,7 @@
 
 #include "base/check.h"
 #include "base/limits.h"
-#include "node/engine/file_pages.h"
+#include "model/gguf/file_pages.h"
 
 namespace hearth::node {
 namespace {
@@ -153,7 +153,7 @@ class Reader {
 
   const model::GgufFile& file_;
   kernels::ThreadPool* const pool_;
-  const FilePages pages_;
+  const model::FilePages pages_;
   const std::function<bool()>& cancelled_;
 };
 
@@ -256,7 +256,7 @@ Result<StageWeights> StageWeights::load(const model::GgufFile& file, const model
                                         const std::function<bool()>& cancelled) {
   StageWeights weights;
   TRY_VOID(read_stage(Reader(file, pool, cancelled), spec, layers, weights));
-  FilePages(file).drop_all();  // what the kernel mapped around the small tensors
+  model::FilePages(file).drop_all();  // what the kernel mapped around the small tensors
   return weights;
 }
 

@@ -8,7 +8,7 @@
 #include <utility>
 
 #include "kernels/cuda/digest.h"
-#include "node/engine/file_pages.h"
+#include "model/gguf/file_pages.h"
 
 namespace hearth::node {
 namespace {
@@ -221,7 +221,7 @@ class Loader {
   const model::GgufFile& file_;
   kernels::ThreadPool& pool_;
   const cuda::Stream copies_;
-  const FilePages pages_;
+  const model::FilePages pages_;
   Part parts_[2];
   unsigned turn_ = 0;
 };
@@ -254,7 +254,7 @@ Status CardWeights::load(const model::GgufFile& file, kernels::ThreadPool& pool,
       if (progress) progress(done, all);
     });
   }
-  FilePages(file).drop_all();
+  model::FilePages(file).drop_all();
   const Status sent = cuda::synchronize(copies);  // before the loader's memory goes
   TRY_VOID(loaded);
   return sent;

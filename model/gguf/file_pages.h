@@ -9,11 +9,11 @@
 #include "base/result.h"
 #include "model/gguf/gguf.h"
 
-namespace hearth::node {
+namespace hearth::model {
 
 class FilePages {
  public:
-  explicit FilePages(const model::GgufFile& file);
+  explicit FilePages(const GgufFile& file);
 
   // Call before `range` is read; any thread may. kIo if the file has lost these bytes since.
   Status bring(ByteSpan range) const;
@@ -27,4 +27,4 @@ class FilePages {
   const std::vector<ByteSpan> files_;  // of the model; empty where nothing is mapped
 };
 
-}  // namespace hearth::node
+}  // namespace hearth::model

@@ -5,9 +5,9 @@
 #include <cstdint>
 #include <string>
 
-namespace hearth::node {
+namespace hearth {
 
 // Bytes. `root`: where /proc and /sys are, for tests. The largest number if nothing is known.
 std::uint64_t available_memory(const std::string& root = "");
 
-}  // namespace hearth::node
+}  // namespace hearth

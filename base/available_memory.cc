@@ -1,4 +1,4 @@
-#include "node/engine/available_memory.h"
+#include "base/available_memory.h"
 
 #include <algorithm>
 #include <charconv>
@@ -7,7 +7,7 @@
 #include <optional>
 #include <sstream>
 
-namespace hearth::node {
+namespace hearth {
 namespace {
 
 constexpr std::uint64_t kUnknown = std::numeric_limits<std::uint64_t>::max();
@@ -91,4 +91,4 @@ std::uint64_t available_memory(const std::string& root) {
   return least;
 }
 
-}  // namespace hearth::node
+}  // namespace hearth

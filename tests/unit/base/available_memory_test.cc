@@ -1,4 +1,4 @@
-#include "node/engine/available_memory.h"
+#include "base/available_memory.h"
 
 #include <gtest/gtest.h>
 
@@ -7,7 +7,7 @@
 #include <fstream>
 #include <limits>
 
-namespace hearth::node {
+namespace hearth {
 namespace {
 
 struct AvailableMemory : ::testing::Test {
@@ -64,4 +64,4 @@ TEST_F(AvailableMemory, IsUnboundedWhereNothingIsKnownAndSaneHere) {
 }
 
 }  // namespace
-}  // namespace hearth::node
+}  // namespace hearth

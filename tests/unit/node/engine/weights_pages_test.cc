@@ -1,7 +1,5 @@
 // Loading a mapped file gives the weights of the same bytes in memory, on any number of threads,
 // and leaves none of the file's pages behind.
-#include "node/engine/file_pages.h"
-
 #include <gtest/gtest.h>
 #include <sys/mman.h>
 #include <unistd.h>
@@ -11,6 +9,7 @@
 #include <vector>
 
 #include "kernels/thread_pool.h"
+#include "model/gguf/file_pages.h"
 #include "model/gguf/parts.h"
 #include "model/synthetic.h"
 #include "node/engine/weights.h"
@@ -54,7 +53,7 @@ struct FilePagesTest : ::testing::Test {
 };
 
 TEST_F(FilePagesTest, BringsAndDropsPagesOfAMappedFileOnly) {
-  const FilePages pages(*file);
+  const model::FilePages pages(*file);
   const ByteSpan range = file->tensor_bytes(*file->find_tensor("token_embd.weight"));
   ASSERT_TRUE(pages.bring(range).ok());
   EXPECT_GT(mapped_pages(range), range.size() / 4096 / 2);
@@ -64,8 +63,8 @@ TEST_F(FilePagesTest, BringsAndDropsPagesOfAMappedFileOnly) {
   Bytes copy(bytes.begin(), bytes.end());
   const auto parsed = model::GgufFile::parse(copy, "copy").value();
   EXPECT_TRUE(parsed->mapped().empty());
-  FilePages(*parsed).drop(copy, true);
-  FilePages(*parsed).drop_all();
+  model::FilePages(*parsed).drop(copy, true);
+  model::FilePages(*parsed).drop_all();
   EXPECT_EQ(std::memcmp(copy.data(), bytes.data(), copy.size()), 0)
       << "memory that is no file must keep its bytes";
 }
@@ -101,7 +100,7 @@ TEST_F(FilePagesTest, PagesOfAllPartsComeAndGo) {
   const std::string name = path + ".gguf";
   const std::string first = model::write_synthetic_parts(name, options, 3, true).value();
   const auto parts = model::GgufFile::open(first).value();
-  const FilePages pages(*parts);
+  const model::FilePages pages(*parts);
   for (const model::TensorInfo& tensor : parts->tensors()) {
     const ByteSpan range = parts->tensor_bytes(tensor);
     ASSERT_TRUE(pages.bring(range).ok()) << tensor.name;

@@ -1,4 +1,4 @@
-#include "node/engine/file_pages.h"
+#include "model/gguf/file_pages.h"
 
 #include <sys/mman.h>
 #include <unistd.h>
@@ -12,7 +12,7 @@
 
 #include "base/limits.h"
 
-namespace hearth::node {
+namespace hearth::model {
 namespace {
 
 constexpr std::size_t kAhead = 16 * limits::kMiB;  // of a disk's queue; a few milliseconds
@@ -43,7 +43,7 @@ Pages pages_of(ByteSpan range, bool touched) {
 
 }  // namespace
 
-FilePages::FilePages(const model::GgufFile& file) : files_(file.mapped()) {}
+FilePages::FilePages(const GgufFile& file) : files_(file.mapped()) {}
 
 ByteSpan FilePages::file_of(ByteSpan range) const {
   for (const ByteSpan file : files_) {
@@ -80,4 +80,4 @@ void FilePages::drop_all() const {
   for (const ByteSpan file : files_) pages_of(file, true).advise(MADV_DONTNEED);
 }
 
-}  // namespace hearth::node
+}  // namespace hearth::model
