@@ -1,5 +1,7 @@
 #include "model/text/pretokenizer.h"
 
+#include <algorithm>
+#include <iterator>
 #include <utility>
 
 #include "model/text/unicode.h"
@@ -9,22 +11,41 @@ namespace hearth::model {
 namespace {
 
 constexpr std::pair<std::string_view, PreTokenizer> kNames[] = {
-    {"default", PreTokenizer::kDefault},  {"gpt-2", PreTokenizer::kGpt2},
-    {"gpt2", PreTokenizer::kGpt2},        {"phi-2", PreTokenizer::kGpt2},
-    {"olmo", PreTokenizer::kGpt2},        {"mpt", PreTokenizer::kGpt2},
-    {"exaone4", PreTokenizer::kGpt2},     {"smollm", PreTokenizer::kSmolLm},
-    {"starcoder", PreTokenizer::kSmolLm}, {"refact", PreTokenizer::kSmolLm},
-    {"command-r", PreTokenizer::kSmolLm}, {"codeshell", PreTokenizer::kSmolLm},
-    {"exaone", PreTokenizer::kSmolLm},    {"minerva-7b", PreTokenizer::kSmolLm},
-    {"llama3", PreTokenizer::kLlama3},    {"llama-v3", PreTokenizer::kLlama3},
-    {"llama-bpe", PreTokenizer::kLlama3}, {"falcon3", PreTokenizer::kLlama3},
-    {"glm4", PreTokenizer::kGlm4},        {"dbrx", PreTokenizer::kCl100k},
-    {"smaug-bpe", PreTokenizer::kCl100k}, {"chatglm-bpe", PreTokenizer::kCl100k},
-    {"qwen2", PreTokenizer::kQwen2},      {"deepseek-r1-qwen", PreTokenizer::kQwen2},
-    {"stablelm2", PreTokenizer::kQwen2},  {"megrez", PreTokenizer::kQwen2},
-    {"gpt-4o", PreTokenizer::kO200k},     {"llama4", PreTokenizer::kO200k},
-    {"kanana2", PreTokenizer::kO200k},    {"tekken", PreTokenizer::kTekken},
+    {"default", PreTokenizer::kDefault},
+    {"gpt-2", PreTokenizer::kGpt2},
+    {"gpt2", PreTokenizer::kGpt2},
+    {"phi-2", PreTokenizer::kGpt2},
+    {"olmo", PreTokenizer::kGpt2},
+    {"mpt", PreTokenizer::kGpt2},
+    {"exaone4", PreTokenizer::kGpt2},
+    {"smollm", PreTokenizer::kSmolLm},
+    {"starcoder", PreTokenizer::kSmolLm},
+    {"refact", PreTokenizer::kSmolLm},
+    {"command-r", PreTokenizer::kSmolLm},
+    {"codeshell", PreTokenizer::kSmolLm},
+    {"exaone", PreTokenizer::kSmolLm},
+    {"minerva-7b", PreTokenizer::kSmolLm},
+    {"llama3", PreTokenizer::kLlama3},
+    {"llama-v3", PreTokenizer::kLlama3},
+    {"llama-bpe", PreTokenizer::kLlama3},
+    {"falcon3", PreTokenizer::kLlama3},
+    {"glm4", PreTokenizer::kGlm4},
+    {"dbrx", PreTokenizer::kCl100k},
+    {"smaug-bpe", PreTokenizer::kCl100k},
+    {"chatglm-bpe", PreTokenizer::kCl100k},
+    {"qwen2", PreTokenizer::kQwen2},
+    {"deepseek-r1-qwen", PreTokenizer::kQwen2},
+    {"stablelm2", PreTokenizer::kQwen2},
+    {"megrez", PreTokenizer::kQwen2},
+    {"gpt-4o", PreTokenizer::kO200k},
+    {"llama4", PreTokenizer::kO200k},
+    {"kanana2", PreTokenizer::kO200k},
+    {"tekken", PreTokenizer::kTekken},
+    {"deepseek-llm", PreTokenizer::kDeepSeekLlm},
+    {"deepseek-v3", PreTokenizer::kDeepSeekV3},
 };
+
+bool is_ascii_letter(char c) { return (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z'); }
 
 // A text as code points: where each starts, and what the scanners ask about it.
 struct Points {
@@ -50,6 +71,7 @@ struct Points {
   bool is(std::size_t at, CodePointClass kind) const {
     return classes[at] == static_cast<std::uint8_t>(kind);
   }
+  char32_t point(std::size_t at) const { return decode_utf8(text, starts[at]).point; }
   // The first byte; a whole character only where it is ASCII.
   char byte(std::size_t at) const { return text[starts[at]]; }
 };
@@ -79,6 +101,9 @@ class Scanner {
   bool symbol(std::size_t at) const {
     return at < end_ && !letter(at) && !number(at) && !space(at);
   }
+  bool punctuation(std::size_t at) const { return has(at, CodePointClass::kPunctuation); }
+  bool sign(std::size_t at) const { return has(at, CodePointClass::kSymbol); }  // \p{S}
+  bool accent(std::size_t at) const { return !letter(at) && lower(at); }        // \p{M}
   // [\p{Lu}\p{Lt}\p{Lm}\p{Lo}\p{M}] and [\p{Ll}\p{Lm}\p{Lo}\p{M}]
   bool upper(std::size_t at) const { return has_case(at, LetterCase::kUpper); }
   bool lower(std::size_t at) const { return has_case(at, LetterCase::kLower); }
@@ -272,6 +297,114 @@ std::vector<Range> default_words(const Points& points) {
   return isolate(isolate(words, numbers), three);
 }
 
+// Inclusive ranges of code points, ascending.
+using PointRange = std::pair<char32_t, char32_t>;
+
+template <std::size_t size>
+bool is_among(const PointRange (&ranges)[size], char32_t point) {
+  const auto* after =
+      std::upper_bound(std::begin(ranges), std::end(ranges), point,
+                       [](char32_t value, const PointRange& range) { return value < range.first; });
+  return after != std::begin(ranges) && point <= std::prev(after)->second;
+}
+
+// The letters with a case that DeepSeek's first models list.
+constexpr PointRange kDeepSeekLetters[] = {
+#include "model/text/deepseek_letters.inc"
+};
+// [!-/:-~！-／：-～‘-‟　-。]
+constexpr PointRange kDeepSeekMarks[] = {{'!', '/'},       {':', '~'},       {0x2018, 0x201F},
+                                         {0x3000, 0x3002}, {0xFF01, 0xFF0F}, {0xFF1A, 0xFF5E}};
+// [一-龥ࠀ-一가-퟿]
+constexpr PointRange kDeepSeekScripts[] = {{0x800, 0x9FA5}, {0xAC00, 0xD7FF}};
+// [一-龥぀-ゟ゠-ヿ]
+constexpr PointRange kEastAsian[] = {{0x3040, 0x30FF}, {0x4E00, 0x9FA5}};
+
+// The longest run of such points at `at`, behind one space where `after_space`.
+template <std::size_t size>
+std::size_t run_among(const Points& points, const PointRange (&ranges)[size], std::size_t at,
+                      std::size_t end, bool after_space) {
+  std::size_t next = at;
+  if (after_space && points.is(at, CodePointClass::kSpace) && !is_among(ranges, points.point(at)))
+    ++next;
+  const std::size_t first = next;
+  while (next < end && is_among(ranges, points.point(next))) ++next;
+  return next == first ? at : next;
+}
+
+// Expressions one after the other, each within the words of those before: [\r\n],
+// \s?[LETTERS]+, \s?[MARKS]+, \s+$, [SCRIPTS]+ and \p{N}+.
+std::vector<Range> deepseek_llm_words(const Points& points) {
+  std::vector<Range> words = isolate(whole(points), [&](std::size_t at, std::size_t) {
+    return points.byte(at) == '\n' || points.byte(at) == '\r' ? at + 1 : at;
+  });
+  words = isolate(words, [&](std::size_t at, std::size_t end) {
+    return run_among(points, kDeepSeekLetters, at, end, true);
+  });
+  words = isolate(words, [&](std::size_t at, std::size_t end) {
+    return run_among(points, kDeepSeekMarks, at, end, true);
+  });
+  std::size_t end_of = 0;  // of the word whose last spaces begin at `spaces`
+  std::size_t spaces = 0;
+  words = isolate(words, [&](std::size_t at, std::size_t end) {
+    if (end != end_of) {
+      end_of = spaces = end;
+      while (spaces > at && points.is(spaces - 1, CodePointClass::kSpace)) --spaces;
+    }
+    return at == spaces ? end : at;
+  });
+  words = isolate(words, [&](std::size_t at, std::size_t end) {
+    return run_among(points, kDeepSeekScripts, at, end, false);
+  });
+  return isolate(words, [&](std::size_t at, std::size_t end) {
+    while (at < end && points.is(at, CodePointClass::kNumber)) ++at;
+    return at;
+  });
+}
+
+// [!"#$%&'()*+,\-./:;<=>?@\[\\\]^_`{|}~][A-Za-z]+|[^\r\n\p{L}\p{P}\p{S}]?[\p{L}\p{M}]+|
+//  ?[\p{P}\p{S}]+[\r\n]*|\s*[\r\n]+|\s+(?!\S)|\s+ ; `at` where none of them matches.
+std::size_t deepseek_v3_word(const Points& points, std::size_t at, std::size_t end) {
+  const Scanner scan(points, end);
+  const auto latin = [&](std::size_t i) { return i < end && is_ascii_letter(points.byte(i)); };
+  const auto mark = [&](std::size_t i) { return scan.punctuation(i) || scan.sign(i); };
+  const auto letters = [&](std::size_t i) {
+    while (scan.letter(i) || scan.accent(i)) ++i;
+    return i;
+  };
+  const bool ascii = points.starts[at + 1] == points.starts[at] + 1;
+  if (ascii && mark(at) && latin(at + 1)) {
+    std::size_t next = at + 1;
+    while (latin(next)) ++next;
+    return next;
+  }
+  if (!scan.newline(at) && !scan.letter(at) && !mark(at)) {
+    if (const std::size_t next = letters(at + 1); next > at + 1) return next;
+  }
+  if (const std::size_t next = letters(at); next != at) return next;
+  std::size_t next = at + (scan.blank(at) ? 1 : 0);
+  if (mark(next)) {
+    while (mark(next)) ++next;
+    while (scan.newline(next)) ++next;
+    return next;
+  }
+  if (next = scan.line_ends(at); next != at) return next;
+  return scan.space(at) ? scan.spaces(at) : at;
+}
+
+std::vector<Range> deepseek_v3_words(const Points& points) {
+  std::vector<Range> words = isolate(whole(points), [&](std::size_t at, std::size_t end) {
+    std::size_t next = at;
+    while (next < end && next < at + 3 && points.is(next, CodePointClass::kNumber)) ++next;
+    return next;
+  });
+  words = isolate(words, [&](std::size_t at, std::size_t end) {
+    return run_among(points, kEastAsian, at, end, false);
+  });
+  return isolate(
+      words, [&](std::size_t at, std::size_t end) { return deepseek_v3_word(points, at, end); });
+}
+
 std::vector<Range> words_of(PreTokenizer kind, const Points& points) {
   const auto llama3 = [](const Scanner& scan, std::size_t at) { return llama3_word(scan, at, 3); };
   const auto qwen2 = [](const Scanner& scan, std::size_t at) { return llama3_word(scan, at, 1); };
@@ -290,6 +423,8 @@ std::vector<Range> words_of(PreTokenizer kind, const Points& points) {
     case PreTokenizer::kQwen2: return scan_words(points, whole(points), qwen2);
     case PreTokenizer::kO200k: return scan_words(points, whole(points), o200k);
     case PreTokenizer::kTekken: return scan_words(points, whole(points), tekken);
+    case PreTokenizer::kDeepSeekLlm: return deepseek_llm_words(points);
+    case PreTokenizer::kDeepSeekV3: return deepseek_v3_words(points);
     case PreTokenizer::kDefault: break;
   }
   return default_words(points);
@@ -314,7 +449,8 @@ std::string known_pretokenizers() {
 }
 
 std::vector<std::uint32_t> split_words(PreTokenizer kind, std::string_view text) {
-  const Points points(text, kind == PreTokenizer::kO200k || kind == PreTokenizer::kTekken);
+  const Points points(text, kind == PreTokenizer::kO200k || kind == PreTokenizer::kTekken ||
+                                kind == PreTokenizer::kDeepSeekV3);
   std::vector<std::uint32_t> ends;
   for (const Range& word : words_of(kind, points)) ends.push_back(points.starts[word.second]);
   return ends;

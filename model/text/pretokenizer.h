@@ -14,17 +14,20 @@
 namespace hearth::model {
 
 enum class PreTokenizer : std::uint8_t {
-  kGpt2,     // gpt-2
-  kSmolLm,   // smollm, starcoder and others: each digit alone, then as kGpt2
-  kLlama3,   // llama-bpe: numbers of up to three digits, contractions of either case; a word that
-             // is an entry is that entry, and a text begins with the beginning token
-  kCl100k,   // dbrx, smaug-bpe, chatglm-bpe: the words of kLlama3, all of them merged
-  kGlm4,     // glm4: the words of kLlama3, no token before a text
-  kQwen2,    // qwen2: as kLlama3 with each digit alone
-  kO200k,    // gpt-4o: a word ends before an upper case letter that follows a lower case one
-  kTekken,   // tekken: as kO200k with each digit alone, without contractions; whole words and the
-             // beginning token as kLlama3
-  kDefault,  // "default", or a file that names none: llama.cpp's generic split
+  kGpt2,    // gpt-2
+  kSmolLm,  // smollm, starcoder and others: each digit alone, then as kGpt2
+  kLlama3,  // llama-bpe: numbers of up to three digits, contractions of either case; a word that
+            // is an entry is that entry, and a text begins with the beginning token
+  kCl100k,  // dbrx, smaug-bpe, chatglm-bpe: the words of kLlama3, all of them merged
+  kGlm4,    // glm4: the words of kLlama3, no token before a text
+  kQwen2,   // qwen2: as kLlama3 with each digit alone
+  kO200k,   // gpt-4o: a word ends before an upper case letter that follows a lower case one
+  kTekken,  // tekken: as kO200k with each digit alone, without contractions; whole words and the
+            // beginning token as kLlama3
+  kDeepSeekLlm,  // deepseek-llm: letters, marks and numbers apart, lines and scripts of East Asia
+                 // too
+  kDeepSeekV3,   // deepseek-v3: numbers of up to three digits and East Asian runs apart, then words
+  kDefault,      // "default", or a file that names none: llama.cpp's generic split
 };
 
 // By the value of tokenizer.ggml.pre; nothing when it is not known.

@@ -1,4 +1,4 @@
-// The four classes of code points that pre-tokenizers ask for, and the cases of letters.
+// The classes of code points that pre-tokenizers ask for, and the cases of letters.
 //
 // They are tables of Unicode 15.1 in the source (unicode_tables.inc and unicode_cases.inc, made by
 // unicode_tables.py), the version that llama.cpp has: the ids of a text must not depend on the
@@ -15,6 +15,7 @@ enum class CodePointClass : std::uint8_t {
   kOther = 0,
   kLetter = 1,       // general category L
   kNumber = 2,       // general category N
+  kSymbol = 3,       // general category S
   kSpace = 4,        // White_Space
   kPunctuation = 8,  // general category P
 };

@@ -8,7 +8,7 @@ import sys
 
 import unicodedata2
 
-CLASSES = {"L": 1, "N": 2, "P": 8}
+CLASSES = {"L": 1, "N": 2, "S": 3, "P": 8}
 SPACES = [*range(0x09, 0x0E), 0x20, 0x85, 0xA0, 0x1680, *range(0x2000, 0x200B), 0x2028, 0x2029,
           0x202F, 0x205F, 0x3000]  # White_Space
 

@@ -11,7 +11,7 @@ import subprocess
 import sys
 
 VOCABULARIES = ["gpt-2", "llama-bpe", "qwen2", "llama-spm", "phi-3", "refact", "starcoder",
-                "command-r"]
+                "command-r", "deepseek-llm"]
 SEPARATOR = b"\n__ggml_vocab_test__\n"
 
 

@@ -22,9 +22,10 @@ Words split(PreTokenizer kind, std::string_view text) {
 }
 
 constexpr PreTokenizer kAll[] = {
-    PreTokenizer::kGpt2,   PreTokenizer::kSmolLm, PreTokenizer::kLlama3,
-    PreTokenizer::kCl100k, PreTokenizer::kGlm4,   PreTokenizer::kQwen2,
-    PreTokenizer::kO200k,  PreTokenizer::kTekken, PreTokenizer::kDefault};
+    PreTokenizer::kGpt2,        PreTokenizer::kSmolLm,    PreTokenizer::kLlama3,
+    PreTokenizer::kCl100k,      PreTokenizer::kGlm4,      PreTokenizer::kQwen2,
+    PreTokenizer::kO200k,       PreTokenizer::kTekken,    PreTokenizer::kDefault,
+    PreTokenizer::kDeepSeekLlm, PreTokenizer::kDeepSeekV3};
 
 TEST(PreTokenizer, Gpt2) {
   const auto split_gpt2 = [](std::string_view text) { return split(PreTokenizer::kGpt2, text); };
@@ -71,6 +72,28 @@ TEST(PreTokenizer, TekkenSplitsAsO200kButForDigitsAndContractions) {
   EXPECT_EQ(tekken("it's they'LL"), (Words{"it", "'s", " they", "'LL"}));
   EXPECT_EQ(tekken("a//\n  b"), (Words{"a", "//\n", " ", " b"}));
   EXPECT_EQ(find_pretokenizer("tekken"), PreTokenizer::kTekken);
+}
+
+TEST(PreTokenizer, DeepSeekLlmTakesLettersMarksAndNumbersApart) {
+  const auto cut = [](std::string_view text) { return split(PreTokenizer::kDeepSeekLlm, text); };
+  EXPECT_EQ(cut("Hello, world 1234"), (Words{"Hello", ",", " world", " ", "1234"}));
+  EXPECT_EQ(cut("a\r\nb  "), (Words{"a", "\r", "\n", "b", "  "}));
+  EXPECT_EQ(cut("a   b"), (Words{"a", "  ", " b"}));
+  EXPECT_EQ(cut("\xE4\xB8\xAD\xE6\x96\x87x"), (Words{"\xE4\xB8\xAD\xE6\x96\x87", "x"}));
+  // The marks from ':' to '~' have the letters of ASCII among them.
+  EXPECT_EQ(cut(" h\xC3\xA9llo"), (Words{" h", "\xC3\xA9", "llo"}));
+  EXPECT_EQ(find_pretokenizer("deepseek-llm"), PreTokenizer::kDeepSeekLlm);
+}
+
+TEST(PreTokenizer, DeepSeekV3TakesAMarkWithTheLettersBehindIt) {
+  const auto cut = [](std::string_view text) { return split(PreTokenizer::kDeepSeekV3, text); };
+  EXPECT_EQ(cut("It's 12345 x"), (Words{"It", "'s", " ", "123", "45", " x"}));
+  EXPECT_EQ(cut("a.b (foo) $$\n\nx"), (Words{"a", ".b", " (", "foo", ")", " $$\n\n", "x"}));
+  EXPECT_EQ(cut("a \t\n  b  "), (Words{"a", " \t\n", " ", " b", "  "}));
+  EXPECT_EQ(cut("e\xCC\x81t\xC3\xA9"), (Words{"e\xCC\x81t\xC3\xA9"}));
+  EXPECT_EQ(cut("x\xE4\xB8\xAD\xE3\x81\x82y"), (Words{"x", "\xE4\xB8\xAD\xE3\x81\x82", "y"}));
+  EXPECT_EQ(cut("\x01\x02"), (Words{"\x01\x02"})) << "what no expression takes stays together";
+  EXPECT_EQ(find_pretokenizer("deepseek-v3"), PreTokenizer::kDeepSeekV3);
 }
 
 TEST(PreTokenizer, Qwen2TakesEachDigitAlone) {

@@ -15,8 +15,8 @@ TEST(Unicode, ClassesAreThoseOfTheUnicodeCharacterDatabase) {
       {'0', kNumber},      {0x0663, kNumber},      {0x2167, kNumber},  {0xB2, kNumber},
       {' ', kSpace},       {'\t', kSpace},         {'\r', kSpace},     {0x85, kSpace},
       {0xA0, kSpace},      {0x3000, kSpace},       {0x2028, kSpace},   {'!', kPunctuation},
-      {'_', kPunctuation}, {0x3002, kPunctuation}, {'$', kOther},      {'+', kOther},
-      {0x1F44D, kOther},   {0x200D, kOther},       {0x0301, kOther},   {0x1C, kOther},
+      {'_', kPunctuation}, {0x3002, kPunctuation}, {'$', kSymbol},     {'+', kSymbol},
+      {0x1F44D, kSymbol},  {0x200D, kOther},       {0x0301, kOther},   {0x1C, kOther},
       {0x180E, kOther},    {0x10FFFF, kOther},     {0x110000, kOther}, {0x1C89, kOther},
   };
   for (const auto& [point, expected] : cases) {
