@@ -83,10 +83,12 @@ struct QuantizedRows {
 };
 
 // One layer's share of a KV page, for all kv heads. K after RoPE, one scale per kBlock inside the
-// head; V with one scale per (token, head).
+// head; V with one scale per (token, head). Or, in latent attention (latent.h), one row of head_dim
+// values for all heads, one scale per kBlock.
 struct KvLayout {
   std::uint32_t kv_heads = 0;
-  std::uint32_t head_dim = 0;  // multiple of kBlock, at most limits::kModelHeadDim
+  std::uint32_t head_dim = 0;  // multiple of kBlock, at most limits::kModelHeadDim or kModelLatent
+  std::uint32_t latent = 0;    // of a row's values those that are values too; 0: K and V
   std::size_t head_bytes() const;
   std::size_t page_bytes() const { return head_bytes() * kv_heads; }
   std::size_t slot_bytes() const;  // of what kv_read gives

@@ -268,7 +268,10 @@ PageOffsets page_offsets(std::uint32_t head_dim) {
   return offsets;
 }
 
-std::size_t KvLayout::head_bytes() const { return page_offsets(head_dim).head_bytes; }
+std::size_t KvLayout::head_bytes() const {
+  if (latent == 0) return page_offsets(head_dim).head_bytes;
+  return kPageTokens * (head_dim + head_dim / kBlock * sizeof(float));
+}
 
 // A float for every head and every position of the pages touched.
 std::size_t attention_scratch(std::uint32_t group, std::uint32_t positions) {

@@ -65,7 +65,7 @@ static inline void check_residual(int shift) {
 }
 
 static inline void check_kv_layout(const KvLayout& layout) {
-  INVARIANT(layout.kv_heads != 0, "a KV page has heads");
+  INVARIANT(layout.kv_heads != 0 && layout.latent == 0, "a KV page has heads, with K and V");
   INVARIANT(is_whole_blocks(layout.head_dim) && layout.head_dim <= kHeadDimMax,
             "a KV head consists of whole blocks and fits the kernels' stacks");
 }

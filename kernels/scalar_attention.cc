@@ -4,6 +4,7 @@
 
 #include "kernels/defect.h"
 #include "kernels/elementary.h"
+#include "kernels/latent.h"
 #include "kernels/matrix_view.h"
 #include "kernels/preconditions.h"
 #include "kernels/quantize_block.h"
@@ -166,10 +167,15 @@ bool attention(const AttentionArgs& args) {
 namespace hearth::kernels {
 
 std::size_t KvLayout::slot_bytes() const {
+  if (latent != 0) return head_dim + head_dim / kBlock * sizeof(float);
   return kv_heads * (2 * std::size_t{head_dim} + (head_dim / kBlock + 1) * sizeof(float));
 }
 
 void kv_read(const KvLayout& layout, const std::byte* page, std::uint32_t slot, std::byte* out) {
+  if (layout.latent != 0) {
+    latent_read(layout, page, slot, out);
+    return;
+  }
   check_kv_slot(layout, page, slot);
   const auto put = [&out](const auto value) {
     std::memcpy(out, &value, sizeof(value));

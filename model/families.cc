@@ -7,7 +7,7 @@
 namespace hearth::model {
 namespace {
 
-constexpr std::array<FamilyTraits, 16> kFamilies{{
+constexpr std::array<FamilyTraits, 17> kFamilies{{
     // Llama 2, 3 and 3.1 to 3.3, Mistral, Mixtral, and whatever else is built like them.
     {.architecture = "llama",
      .rope = kernels::RopeStyle::kAdjacent,
@@ -88,6 +88,16 @@ constexpr std::array<FamilyTraits, 16> kFamilies{{
      .prediction_layers = true,
      .part_rotary = true,
      .tokenizer = "glm4"},
+    // DeepSeek V2, V3 and R1, and what is built like them: Kimi K2, GLM-4.7-Flash.
+    {.architecture = "deepseek2",
+     .rope = kernels::RopeStyle::kAdjacent,
+     .latent = true,
+     .experts = Experts::kAlways,
+     .expert_weights_to_one = false,
+     .shared_expert = SharedExpert::kCounted,
+     .own_routing = true,
+     .prediction_layers = true,
+     .tokenizer = "deepseek-v3"},
     // Gemma 2. Its model of 46 layers (27B) was trained with the scores of wider heads.
     {.architecture = "gemma2",
      .activation = Activation::kGeluTanh,

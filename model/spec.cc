@@ -12,6 +12,7 @@
 #include "model/gguf/untrusted_text.h"
 #include "model/spec_experts.h"
 #include "model/spec_keys.h"
+#include "model/spec_latent.h"
 #include "model/spec_rope.h"
 
 namespace hearth::model {
@@ -94,6 +95,7 @@ Status read_sizes(const Keys& keys, ModelSpec& spec) {
 }
 
 Status read_heads(const Keys& keys, ModelSpec& spec) {
+  if (spec.family->latent) return read_latent_heads(keys, spec);
   TRY(spec.heads, keys.integer("attention.head_count", 1, limits::kModelHeads));
   TRY(spec.kv_heads, keys.integer("attention.head_count_kv", 1, spec.heads, spec.heads));
   if (spec.heads % spec.kv_heads != 0) {

@@ -52,6 +52,7 @@ struct FamilyTraits {
   bool scales = false;         // files name scales of embeddings, branches, scores and logits
   bool caps = false;           // of scores and logits
   bool output_bias = false;    // attn_output.bias
+  bool latent = false;         // latent attention
   bool sinks = false;          // attn_sinks.weight: a logit a query head
   bool expert_biases = false;  // of the router and of each matrix of an expert
   std::string_view feed_forward_norm = "ffn_norm.weight";  // its tensor
@@ -95,6 +96,17 @@ struct Yarn {
   double slow_turns = 1.0;    // up to here its frequency is divided
 };
 
+// Latent attention: a position keeps one row for all heads. Its first values give each head its
+// keys' plain values and its values, by matrices of that head; the others are turned by RoPE and
+// are the last values of every head's key.
+struct Latent {
+  std::uint32_t query_rank = 0;  // between the two matrices of the queries; 0: they have one
+  std::uint32_t width = 0;       // values of a row that keys and values are made of
+  std::uint32_t turned = 0;      // those behind them
+  std::uint32_t plain = 0;       // values of a query head before those that RoPE turns
+  std::uint32_t value = 0;       // values that a head gives
+};
+
 struct ModelSpec {
   const FamilyTraits* family = nullptr;
   std::string name;
@@ -112,7 +124,9 @@ struct ModelSpec {
   std::uint32_t heads = 0;
   std::uint32_t kv_heads = 0;
   std::uint32_t head_dim = 0;    // heads * head_dim need not equal hidden
-  std::uint32_t rotary_dim = 0;  // values of a head, its first, that RoPE turns
+  std::uint32_t rotary_dim = 0;  // values of a head, its first, that RoPE turns; its last in latent
+                                 // attention
+  std::optional<Latent> latent;  // in place of keys and values; kv_heads is then 1
   bool qkv_bias = false;
   HeadNorms head_norms = HeadNorms::kNone;  // never kMay
   std::uint32_t vocabulary = 0;
@@ -129,9 +143,10 @@ struct ModelSpec {
   float embedding_factor = 1.0F;     // of the family's files that name it, as the next three
   float branch_factor = 1.0F;        // of what attention and feed-forward add to the residual
   float logit_factor = 1.0F;
-  float score_factor = 0.0F;  // in place of 1 / sqrt(head_dim); 0: that
-  float score_cap = 0.0F;     // of softcap; 0: none
-  float logit_cap = 0.0F;     // likewise
+  float score_factor = 0.0F;   // in place of 1 / sqrt(head_dim); 0: that
+  double score_stretch = 1.0;  // of queries and keys alike, in the scale of the scores
+  float score_cap = 0.0F;      // of softcap; 0: none
+  float logit_cap = 0.0F;      // likewise
   // Scores of position P times 1 + temperature * ln(1 + P / length), P / length rounded down.
   double temperature = 0.0;
   std::uint32_t temperature_length = 0;
@@ -178,7 +193,10 @@ struct ModelSpec {
   // Of attention, at a position.
   float score_scale(std::uint32_t position) const;
   float embedding_scale() const;  // 1 where the family has none
-  kernels::KvLayout kv_layout() const { return {kv_heads, head_dim}; }
+  kernels::KvLayout kv_layout() const {
+    if (latent) return {1, latent->width + latent->turned, latent->width};
+    return {kv_heads, head_dim, 0};
+  }
 };
 
 // A tensor that the spec asks for.

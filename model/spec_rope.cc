@@ -27,10 +27,10 @@ Status read_rope_factor(const Keys& keys, ModelSpec& spec) {
   return ok_status();
 }
 
-// How far YaRN stretches what is compared, for a multiplier of its logarithm.
-double yarn_magnitude(double scale, double multiplier) {
+// How far YaRN stretches what is compared, for a factor of its logarithm.
+double yarn_magnitude(double scale, double factor) {
   if (scale <= 1.0) return 1.0;
-  return 1.0 + (0.1 * multiplier) * (kernels::log2_canonical(scale) * kLn2);
+  return 1.0 + factor * (kernels::log2_canonical(scale) * kLn2);
 }
 
 Status read_yarn(const Keys& keys, ModelSpec& spec) {
@@ -53,9 +53,19 @@ Status read_yarn(const Keys& keys, ModelSpec& spec) {
   constexpr std::string_view kMultiplier = "rope.scaling.yarn_log_multiplier";
   TRY(const double multiplier, keys.real(kMultiplier, -1.0, kMultiplierMax, 0.0));
   if (multiplier < 0.0) return keys.bad(kMultiplier, "is below 0");
-  spec.rope_magnitude =
-      yarn_magnitude(spec.rope_scale, 1.0) / yarn_magnitude(spec.rope_scale, multiplier);
   spec.yarn = yarn;
+  if (spec.latent) {
+    if (multiplier == 0.0) {
+      return keys.not_served(kMultiplier,
+                             "is 0 or missing; files of this family that stretch the "
+                             "context have it");
+    }
+    // Its writers have multiplied it by YaRN's 0.1.
+    spec.score_stretch = yarn_magnitude(spec.rope_scale, multiplier);
+    return ok_status();
+  }
+  spec.rope_magnitude =
+      yarn_magnitude(spec.rope_scale, 0.1) / yarn_magnitude(spec.rope_scale, 0.1 * multiplier);
   return ok_status();
 }
 
@@ -140,7 +150,13 @@ Status read_rope_scale(const Keys& keys, ModelSpec& spec) {
                                (spec.family->long_factors ? ", longrope" : ""));
   }
   spec.rope_magnitude *= magnitude;
-  return ok_status();
+  if (!spec.latent) return ok_status();
+  constexpr double kStretchMax = 512.0;
+  spec.score_stretch *= magnitude;
+  if (spec.score_stretch <= kStretchMax) return ok_status();
+  return keys.bad("rope.scaling.attn_factor",
+                  "stretches queries and keys by " + std::to_string(spec.score_stretch) +
+                      " in all; it must be at most " + std::to_string(kStretchMax));
 }
 
 // Of two sets of factors the long one is that of a model whose context is longer than the one it
@@ -176,7 +192,8 @@ double ModelSpec::local_rope_magnitude() const {
 float ModelSpec::score_scale(std::uint32_t position) const {
   const bool narrow = layers == family->narrow_score_layers;
   const auto width = static_cast<float>(narrow ? hidden / heads : head_dim);
-  const float scale = score_factor > 0.0F ? score_factor : 1.0F / std::sqrt(width);
+  float scale = score_factor > 0.0F ? score_factor : 1.0F / std::sqrt(width);
+  if (score_stretch != 1.0) scale *= static_cast<float>(score_stretch * score_stretch);
   if (temperature == 0.0) return scale;
   const double spans = 1.0 + position / temperature_length;
   return scale * static_cast<float>(1.0 + temperature * (kernels::log2_canonical(spans) * kLn2));

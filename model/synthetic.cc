@@ -74,7 +74,7 @@ Draw draw_of(const ExpectedTensor& tensor, const SyntheticOptions& options) {
     return {0.0F, find_family(options.family)->scale_embeddings ? gain : 3.0F * gain};
   }
   if (name.ends_with("attn_q.weight") || name.ends_with("attn_k.weight") ||
-      name.ends_with("attn_qkv.weight")) {
+      name.ends_with("attn_qkv.weight") || name.ends_with("attn_q_b.weight")) {
     return {0.0F, 1.5F * gain};
   }
   if (name.ends_with("attn_output.weight") || is_down(name)) {
@@ -203,6 +203,16 @@ void add_scale_keys(GgufWriter& writer, const ModelSpec& spec, const std::string
   }
 }
 
+void add_latent_keys(GgufWriter& writer, const ModelSpec& spec, const std::string& prefix) {
+  const Latent& latent = *spec.latent;
+  if (latent.query_rank != 0) writer.add(prefix + "attention.q_lora_rank", latent.query_rank);
+  writer.add(prefix + "attention.kv_lora_rank", latent.width);
+  writer.add(prefix + "attention.key_length", latent.width + latent.turned);
+  writer.add(prefix + "attention.value_length", latent.width);
+  writer.add(prefix + "attention.key_length_mla", spec.head_dim);
+  writer.add(prefix + "attention.value_length_mla", latent.value);
+}
+
 void add_model_keys(GgufWriter& writer, const ModelSpec& spec, const SyntheticOptions& options) {
   const std::string prefix = options.family + ".";
   writer.add("general.architecture", options.family);
@@ -219,7 +229,9 @@ void add_model_keys(GgufWriter& writer, const ModelSpec& spec, const SyntheticOp
   add_expert_keys(writer, spec, prefix);
   writer.add(prefix + "attention.head_count", spec.heads);
   writer.add(prefix + "attention.head_count_kv", spec.kv_heads);
-  if (options.head_dim != 0) {
+  if (spec.latent) {
+    add_latent_keys(writer, spec, prefix);
+  } else if (options.head_dim != 0) {
     writer.add(prefix + "attention.key_length", spec.head_dim);
     writer.add(prefix + "attention.value_length", spec.head_dim);
   }
@@ -236,6 +248,9 @@ void add_model_keys(GgufWriter& writer, const ModelSpec& spec, const SyntheticOp
     writer.add(prefix + "rope.scaling.factor", options.yarn_scale);
     writer.add(prefix + "rope.scaling.original_context_length",
                static_cast<std::uint32_t>(static_cast<float>(spec.context) / options.yarn_scale));
+  }
+  if (options.yarn_scale > 0.0F && spec.latent) {
+    writer.add(prefix + "rope.scaling.yarn_log_multiplier", 0.1F);
   }
   writer.add(prefix + "rope.dimension_count", spec.rotary_dim);
   writer.add(prefix + "vocab_size", spec.vocabulary);
@@ -333,6 +348,28 @@ Status set_experts(const SyntheticOptions& options, ModelSpec& spec) {
                           limits::kModelFeedForward);
 }
 
+// Heads of the latent's widths in place of the options' own.
+Status set_latent(const SyntheticOptions& options, ModelSpec& spec) {
+  const Latent& latent = options.latent;
+  for (const auto& [option, width] :
+       {std::pair("latent.width", latent.width),
+        {"latent.turned", latent.turned},
+        {"latent.plain", latent.plain},
+        {"latent.value", latent.value},
+        {"latent.query_rank", std::max(latent.query_rank, kernels::kBlock)}}) {
+    TRY_VOID(require_multiple(option, width, limits::kModelHeadDim * 4));
+  }
+  REQUIRE(latent.width + latent.turned <= limits::kModelLatent &&
+              latent.plain + latent.turned <= limits::kModelHeadDim &&
+              latent.value <= limits::kModelHeadDim,
+          "the widths of option latent must be within the limits of a model");
+  spec.latent = latent;
+  spec.kv_heads = 1;
+  spec.head_dim = latent.plain + latent.turned;
+  spec.rotary_dim = latent.turned;
+  return ok_status();
+}
+
 Result<ModelSpec> spec_of(const SyntheticOptions& options) {
   ModelSpec spec;
   spec.family = find_family(options.family);
@@ -358,12 +395,13 @@ Result<ModelSpec> spec_of(const SyntheticOptions& options) {
   spec.tied_embeddings = options.tied_output;
   TRY_VOID(require_multiple("hidden", spec.hidden, limits::kModelWidth));
   TRY_VOID(require_multiple("feed_forward", spec.feed_forward, limits::kModelFeedForward));
+  if (spec.family->latent) TRY_VOID(set_latent(options, spec));
   TRY_VOID(require_multiple("head_dim", spec.head_dim, limits::kModelHeadDim));
   TRY_VOID(set_experts(options, spec));
   const bool parts = spec.family->part_rotary && spec.head_dim > kernels::kBlock;
   // Half of the head, in whole blocks.
   const std::uint32_t half = (spec.head_dim / kernels::kBlock + 1) / 2 * kernels::kBlock;
-  spec.rotary_dim = parts ? half : spec.head_dim;
+  if (!spec.latent) spec.rotary_dim = parts ? half : spec.head_dim;
   spec.qkv_bias = spec.family->qkv_bias || spec.family->qkv_bias_may;
   spec.head_norms = spec.family->head_norms;
   if (spec.head_norms == HeadNorms::kMay) spec.head_norms = HeadNorms::kEach;
@@ -515,6 +553,25 @@ SyntheticOptions glm4moe_shape() {
   return options;
 }
 
+SyntheticOptions glm47_flash_shape() {
+  SyntheticOptions options = glm4moe_shape();
+  options.family = "deepseek2";
+  options.name = "synthetic glm-4.7-flash";
+  options.layers = 47;
+  options.hidden = 2048;
+  options.feed_forward = 1536;
+  options.dense_feed_forward = 10'240;
+  options.experts = 64;
+  options.experts_used = 4;
+  options.heads = 20;
+  options.kv_heads = 1;
+  options.latent = {768, 512, 64, 192, 256};
+  options.vocabulary = 154'880;
+  options.context = 202'752;
+  options.rope_base = 1e6F;
+  return options;
+}
+
 SyntheticOptions llama3_shape() {
   SyntheticOptions options;
   options.vocabulary = 128'256;
@@ -537,6 +594,7 @@ Result<SyntheticOptions> synthetic_preset(std::string_view name) {
   if (name == "a2.7b") return qwen2moe_shape();
   if (name == "30b-a3b") return qwen3moe_shape();
   if (name == "106b-a12b") return glm4moe_shape();
+  if (name == "glm-4.7-flash") return glm47_flash_shape();
   if (name == "gpt-oss-20b" || name == "gpt-oss-120b") return gpt_oss_shape(name.ends_with("120b"));
   SyntheticOptions options = llama3_shape();
   options.name = "synthetic " + std::string(name);
@@ -557,7 +615,7 @@ Result<SyntheticOptions> synthetic_preset(std::string_view name) {
   return Error::invalid(
       "no shape is called '" + std::string(name) +
       "'; there are: tiny, demo, 8b, 70b, 8x7b, a2.7b, 30b-a3b, gpt-oss-20b, gpt-oss-120b, "
-      "106b-a12b");
+      "106b-a12b, glm-4.7-flash");
 }
 
 Status set_weight_types(SyntheticOptions& options, std::string_view name) {

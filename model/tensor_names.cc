@@ -14,6 +14,10 @@ class LayerList {
   void experts(std::string_view part, std::uint64_t in, std::uint64_t out, std::uint64_t count) {
     tensors_.push_back({layer_tensor(layer_, part), {in, out, count}, true});
   }
+  // One matrix a head, likewise.
+  void heads(std::string_view part, std::uint64_t in, std::uint64_t out, std::uint64_t count) {
+    tensors_.push_back({layer_tensor(layer_, part), {in, out, count}, true});
+  }
   void router(std::string_view part, std::uint64_t in, std::uint64_t out) {
     tensors_.push_back({layer_tensor(layer_, part), {in, out}, true, true});
   }
@@ -60,6 +64,23 @@ void add_feed_forward(const ModelSpec& spec, std::uint32_t layer, LayerList& lis
   list.matrix("ffn_down_shexp.weight", spec.shared_feed_forward, spec.hidden);
 }
 
+void add_latent(const ModelSpec& spec, LayerList& list) {
+  const std::uint64_t query = std::uint64_t{spec.heads} * spec.head_dim;
+  const Latent& latent = *spec.latent;
+  if (latent.query_rank == 0) {
+    list.matrix("attn_q.weight", spec.hidden, query);
+  } else {
+    list.matrix("attn_q_a.weight", spec.hidden, latent.query_rank);
+    list.vector("attn_q_a_norm.weight", latent.query_rank);
+    list.matrix("attn_q_b.weight", latent.query_rank, query);
+  }
+  list.matrix("attn_kv_a_mqa.weight", spec.hidden, std::uint64_t{latent.width} + latent.turned);
+  list.vector("attn_kv_a_norm.weight", latent.width);
+  list.heads("attn_k_b.weight", latent.plain, latent.width, spec.heads);
+  list.heads("attn_v_b.weight", latent.width, latent.value, spec.heads);
+  list.matrix("attn_output.weight", std::uint64_t{spec.heads} * latent.value, spec.hidden);
+}
+
 }  // namespace
 
 std::string layer_tensor(std::uint32_t layer, std::string_view part) {
@@ -72,14 +93,16 @@ std::vector<ExpectedTensor> layer_tensors(const ModelSpec& spec, std::uint32_t l
   const std::uint64_t kv = std::uint64_t{spec.kv_heads} * spec.head_dim;
   LayerList list(layer);
   if (family.pre_norms) list.vector("attn_norm.weight", spec.hidden);
-  if (family.fused_qkv) {
+  if (spec.latent) {
+    add_latent(spec, list);
+  } else if (family.fused_qkv) {
     list.matrix("attn_qkv.weight", spec.hidden, query + 2 * kv);
   } else {
     list.matrix("attn_q.weight", spec.hidden, query);
     list.matrix("attn_k.weight", spec.hidden, kv);
     list.matrix("attn_v.weight", spec.hidden, kv);
   }
-  list.matrix("attn_output.weight", query, spec.hidden);
+  if (!spec.latent) list.matrix("attn_output.weight", query, spec.hidden);
   if (spec.qkv_bias) {
     list.vector("attn_q.bias", query);
     list.vector("attn_k.bias", kv);

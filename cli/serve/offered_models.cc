@@ -115,6 +115,12 @@ Result<ServedModel> read_model(const ServeOptions& options, const std::filesyste
         "alone is served",
         served.spec.vision_tensors);
   }
+  if (served.spec.prediction_tensors > 0) {
+    spdlog::info(
+        "the model's file has {} tensors of layers that predict tokens further on; they are left "
+        "out, and the text is the same",
+        served.spec.prediction_tensors);
+  }
   TRY_VOID(check_split(options, served.spec));
   TRY_VOID(check_local_memory(options, *file, served.spec));
   served.stages = stage_needs(options, *file, served.spec);

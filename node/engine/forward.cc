@@ -8,91 +8,15 @@
 #include <utility>
 
 #include "base/check.h"
-#include "kernels/defect.h"
 
 namespace hearth::node {
 namespace {
 
-constexpr std::uint32_t kClaims = 8;       // of a loop, on each thread
-constexpr std::uint32_t kLeastGroups = 4;  // of a product of one row, in a claim
-constexpr std::size_t kProducts = 4;       // of the same rows, in a loop
 constexpr std::uint32_t kExponential = 8;  // what choosing costs an expert, in values of a row
 constexpr std::uint32_t kSumColumns = 512;
 
-using kernels::Defect;
-using kernels::kDefect;
-
 void scale(float* x, std::uint32_t n, float factor) {
   for (std::uint32_t i = 0; i < n; ++i) x[i] *= factor;
-}
-
-// For an injected defect: the row's two halves as two outputs, added.
-void multiply_in_halves(const kernels::Kernels& table, const kernels::PackedMatrix& w,
-                        const kernels::QuantizedRows& x, std::uint32_t begin, std::uint32_t end,
-                        float* out) {
-  const std::uint32_t blocks = w.cols() / kernels::kBlock;
-  std::vector<std::int32_t> sums(std::size_t{x.rows} * w.rows());
-  std::vector<float> half(sums.size());
-  table.matmul_partial(w, x, begin, end, 0, blocks / 2, sums.data(), w.rows());
-  kernels::grid_outputs(w, x, begin, end, sums.data(), half.data(), w.rows());
-  table.matmul_partial(w, x, begin, end, blocks / 2, blocks, sums.data(), w.rows());
-  kernels::grid_outputs(w, x, begin, end, sums.data(), out, w.rows());
-  const std::uint32_t first = begin * kernels::kRowGroup;
-  const std::uint32_t last = std::min(w.rows(), end * kernels::kRowGroup);
-  for (std::size_t t = 0; t < x.rows; ++t) {
-    table.add(out + t * w.rows() + first, half.data() + t * w.rows() + first, last - first);
-  }
-}
-
-}  // namespace
-
-QuantBuffer::QuantBuffer(std::uint32_t rows, std::uint32_t most_cols)
-    : values_(std::size_t{rows} * most_cols),
-      scales_(std::size_t{rows} * (most_cols / kernels::kBlock)),
-      sums_(std::size_t{rows} * (most_cols / kernels::kBlock)),
-      block_sums_(std::size_t{rows} * (most_cols / kernels::kBlock)),
-      exponents_(rows) {}
-
-kernels::QuantizedRows QuantBuffer::view(std::uint32_t rows, std::uint32_t cols) const {
-  INVARIANT(rows <= exponents_.size() && std::size_t{rows} * cols <= values_.size(),
-            "the buffer holds the quantised rows");
-  kernels::QuantizedRows out;
-  out.rows = rows;
-  out.cols = cols;
-  out.values = values_.data();
-  out.scales = scales_.data();
-  out.sums = sums_.data();
-  out.block_sums = block_sums_.data();
-  out.exponents = exponents_.data();
-  return out;
-}
-
-namespace {
-
-// Rows [first, first + count) of others.
-kernels::QuantizedRows rows_from(kernels::QuantizedRows rows, std::uint32_t first,
-                                 std::uint32_t count) {
-  INVARIANT(first + count <= rows.rows, "some rows of others are among them");
-  const std::size_t blocks = std::size_t{first} * (rows.cols / kernels::kBlock);
-  rows.rows = count;
-  rows.values += std::size_t{first} * rows.cols;
-  rows.scales += blocks;
-  rows.sums += blocks;
-  rows.block_sums += blocks;
-  rows.exponents += first;
-  return rows;
-}
-
-void copy_row(const kernels::QuantizedRows& from, std::uint32_t row,
-              const kernels::QuantizedRows& to, std::uint32_t t) {
-  const kernels::QuantizedRows in = rows_from(from, row, 1);
-  const kernels::QuantizedRows out = rows_from(to, t, 1);
-  const std::size_t blocks = in.cols / kernels::kBlock;
-  std::copy_n(in.values, in.cols, out.values);
-  std::copy_n(in.scales, blocks, out.scales);
-  std::copy_n(in.sums, blocks, out.sums);
-  std::copy_n(in.block_sums, blocks, out.block_sums);
-  *out.exponents = *in.exponents;
 }
 
 }  // namespace
@@ -141,6 +65,7 @@ Forward::Forward(Setup setup)
       spec_(setup_.spec),
       kernels_(*setup_.kernels),
       pool_(*setup_.pool),
+      loops_(kernels_, pool_),
       wide_(spec_.heads * spec_.head_dim),
       narrow_(spec_.kv_heads * spec_.head_dim),
       embedding_scale_(spec_.embedding_scale()),
@@ -165,10 +90,13 @@ Forward::Forward(Setup setup)
     local_angles_ = {spec_.local_rope_frequencies(), spec_.local_rope_magnitude(),
                      AlignedBuffer<float>(rows * spec_.head_dim)};
   }
-  query_ = AlignedBuffer<float>(rows * wide_);
-  key_ = AlignedBuffer<float>(rows * narrow_);
-  value_ = AlignedBuffer<float>(rows * narrow_);
-  mixed_ = AlignedBuffer<float>(rows * wide_);
+  if (spec_.latent) {
+    latent_ =
+        std::make_unique<LatentAttention>(spec_, setup_.weights.layers, kernels_, setup_.cache,
+                                          loops_, setup_.batch_rows, pool_.threads());
+  } else {
+    take_attention();
+  }
   const std::size_t computed = rows * spec_.feed_forward_values();
   gate_ = AlignedBuffer<float>(computed);
   up_ = AlignedBuffer<float>(computed);
@@ -184,6 +112,14 @@ Forward::Forward(Setup setup)
     logits_ = AlignedBuffer<float>(held * spec_.vocabulary);
   }
   digests_ = setup_.weights.digests(pool_);
+}
+
+void Forward::take_attention() {
+  const std::size_t rows = setup_.batch_rows;
+  query_ = AlignedBuffer<float>(rows * wide_);
+  key_ = AlignedBuffer<float>(rows * narrow_);
+  value_ = AlignedBuffer<float>(rows * narrow_);
+  mixed_ = AlignedBuffer<float>(rows * wide_);
   scratch_.resize(pool_.threads());
   const std::uint32_t group = spec_.heads / spec_.kv_heads;
   for (Scratch& scratch : scratch_) {
@@ -216,17 +152,13 @@ Status Forward::begin(std::span<const ForwardRow> given, const Outputs& outputs)
     if (rows_[i].sample) sampled_.push_back(i);
   }
   const auto in = quant_.view(rows(), spec_.hidden);
-  for_rows(rows(), spec_.hidden, [&](std::uint32_t row) {
+  loops_.for_rows(rows(), spec_.hidden, [&](std::uint32_t row) {
     enter(row);
     norm(row, setup_.weights.layers[0].attention_norm, in, row);
   });
   for (std::uint32_t i = 0; i < setup_.layers.size(); ++i) layer(i);
   if (setup_.layers.end == spec_.layers && !sampled_.empty()) head(outputs.on_logits);
   return ok_status();
-}
-
-std::uint32_t Forward::grain_of(std::uint32_t units, std::uint32_t least) const {
-  return std::max(least, units / (kClaims * pool_.threads()));
 }
 
 // The residual of a row, from the embedding or from the previous stage.
@@ -279,42 +211,19 @@ void Forward::close_layer(std::uint32_t row) {
   if (!kernels_.residual_round(x_.data() + at, bits_.data() + at, spec_.hidden, shift)) fail(row);
 }
 
-void Forward::multiply(const kernels::QuantizedRows& x, std::initializer_list<Product> products) {
-  std::array<RowsProduct, kProducts> all;
-  INVARIANT(x.rows != 0 && products.size() <= all.size(), "a product has rows");
-  std::size_t count = 0;
-  for (const Product& product : products) all[count++] = {product.matrix, x, product.out};
-  multiply({all.data(), count}, std::max(1U, kLeastGroups / x.rows));
-}
-
-void Forward::multiply(std::span<const RowsProduct> products, std::uint32_t least) {
-  std::uint32_t groups = 0;
-  for (const RowsProduct& product : products) groups += product.matrix->groups();
-  const auto part = [&](std::uint32_t begin, std::uint32_t end, unsigned) {
-    std::uint32_t first = 0;  // group of the whole at which this product begins
-    for (const RowsProduct& product : products) {
-      const std::uint32_t last = first + product.matrix->groups();
-      const std::uint32_t from = std::max(begin, first);
-      const std::uint32_t to = std::min(end, last);
-      if (kDefect == Defect::kThreadSplit && from < to && pool_.threads() > 1) {
-        multiply_in_halves(kernels_, *product.matrix, product.x, from - first, to - first,
-                           product.out);
-      } else if (from < to) {
-        kernels_.matmul(*product.matrix, product.x, from - first, to - first, product.out,
-                        product.matrix->rows());
-      }
-      first = last;
-    }
-  };
-  pool_.parallel_for(groups, grain_of(groups, least), part);
-}
-
 // Begins with the normed and quantised residual in quant_, and leaves it there for the next layer.
 void Forward::layer(std::uint32_t index) {
   const LayerWeights& weights = setup_.weights.layers[index];
   const auto in = quant_.view(rows(), spec_.hidden);
-  attention(weights, index);
-  for_rows(rows(), spec_.hidden, [&](std::uint32_t row) {
+  if (latent_ != nullptr) {
+    const auto head_dim = spec_.head_dim;
+    latent_->compute(
+        {rows_, angles_.cos_sin.data(), head_dim, score_scales_.data(), failed_.get(), in}, index,
+        delta_.data());
+  } else {
+    attention(weights, index);
+  }
+  loops_.for_rows(rows(), spec_.hidden, [&](std::uint32_t row) {
     float* delta = delta_.data() + std::size_t{row} * spec_.hidden;
     add_bias(delta, weights.attention_output_bias, 0, spec_.hidden);
     add_delta(row, weights.post_attention_norm);
@@ -326,7 +235,7 @@ void Forward::layer(std::uint32_t index) {
     feed_forward(weights, spec_.feed_forward_of(setup_.layers.begin + index));
   }
   const bool last = index + 1 == setup_.layers.size();
-  for_rows(rows(), spec_.hidden, [&](std::uint32_t row) {
+  loops_.for_rows(rows(), spec_.hidden, [&](std::uint32_t row) {
     add_delta(row, weights.post_feed_forward_norm);
     close_layer(row);
     if (!last) norm(row, setup_.weights.layers[index + 1].attention_norm, in, row);
@@ -334,45 +243,45 @@ void Forward::layer(std::uint32_t index) {
 }
 
 void Forward::feed_forward(const LayerWeights& weights, std::uint32_t width) {
-  multiply(quant_.view(rows(), spec_.hidden),
-           {{&weights.gate, gate_.data()}, {&weights.up, up_.data()}});
+  loops_.multiply(quant_.view(rows(), spec_.hidden),
+                  {{&weights.gate, gate_.data()}, {&weights.up, up_.data()}});
   const auto middle = quant_.view(rows(), width);
-  for_rows(rows(), width, [&](std::uint32_t row) {
+  loops_.for_rows(rows(), width, [&](std::uint32_t row) {
     const std::size_t at = std::size_t{row} * width;
     if (!(kernels_.*activate_)(gate_.data() + at, up_.data() + at, middle, row)) fail(row);
   });
-  multiply(middle, {{&weights.down, delta_.data()}});
+  loops_.multiply(middle, {{&weights.down, delta_.data()}});
 }
 
 void Forward::mix_experts(const LayerWeights& weights, std::uint32_t index) {
   Mixture& mix = *mixture_;
   const auto in = quant_.view(rows(), spec_.hidden);
   if (spec_.shared_feed_forward == 0) {
-    multiply(in, {{&weights.router, mix.logits.data()}});
+    loops_.multiply(in, {{&weights.router, mix.logits.data()}});
   } else if (!is_gated()) {
-    multiply(in, {{&weights.router, mix.logits.data()},
-                  {&weights.shared_gate, mix.shared_gate.data()},
-                  {&weights.shared_up, mix.shared_up.data()}});
+    loops_.multiply(in, {{&weights.router, mix.logits.data()},
+                         {&weights.shared_gate, mix.shared_gate.data()},
+                         {&weights.shared_up, mix.shared_up.data()}});
   } else {
-    multiply(in, {{&weights.router, mix.logits.data()},
-                  {&weights.shared_router, mix.shared_logits.data()},
-                  {&weights.shared_gate, mix.shared_gate.data()},
-                  {&weights.shared_up, mix.shared_up.data()}});
+    loops_.multiply(in, {{&weights.router, mix.logits.data()},
+                         {&weights.shared_router, mix.shared_logits.data()},
+                         {&weights.shared_gate, mix.shared_gate.data()},
+                         {&weights.shared_up, mix.shared_up.data()}});
   }
-  for_rows(rows(), spec_.experts * kExponential,
-           [&](std::uint32_t row) { choose_experts(weights, row); });
+  loops_.for_rows(rows(), spec_.experts * kExponential,
+                  [&](std::uint32_t row) { choose_experts(weights, row); });
   mix.groups.group(rows());
   compute_experts(weights, index);
   if (spec_.shared_feed_forward != 0) compute_shared_expert(weights);
   const std::uint32_t tiles = (spec_.hidden + kSumColumns - 1) / kSumColumns;
-  const std::uint32_t least = std::max(1U, kRowValues / (kSumColumns * spec_.experts_used));
+  const std::uint32_t least = std::max(1U, Loops::kRowValues / (kSumColumns * spec_.experts_used));
   const auto add = [&](std::uint32_t begin, std::uint32_t end, unsigned) {
     for (std::uint32_t i = begin; i < end; ++i) {
       const std::uint32_t from = i % tiles * kSumColumns;
       add_experts(weights, i / tiles, from, std::min(spec_.hidden, from + kSumColumns));
     }
   };
-  pool_.parallel_for(rows() * tiles, grain_of(rows() * tiles, least), add);
+  loops_.for_units(rows() * tiles, least, add);
 }
 
 void Forward::choose_experts(const LayerWeights& weights, std::uint32_t row) {
@@ -396,11 +305,12 @@ void Forward::compute_experts(const LayerWeights& weights, std::uint32_t index) 
   const auto gathered = mix.gathered.view(pairs, spec_.hidden);
   const bool one = rows() == 1;
   if (!one) {
-    for_rows(pairs, spec_.hidden,
-             [&](std::uint32_t pair) { copy_row(in, mix.groups.row_of(pair), gathered, pair); });
+    loops_.for_rows(pairs, spec_.hidden, [&](std::uint32_t pair) {
+      copy_row(in, mix.groups.row_of(pair), gathered, pair);
+    });
   }
   const auto used = static_cast<std::uint32_t>(mix.groups.groups().size());
-  const std::uint32_t least = std::max(1U, kLeastGroups * used / pairs);
+  const std::uint32_t least = std::max(1U, Loops::kLeastGroups * used / pairs);
   mix.products.clear();
   for (const auto& [expert, first, count] : mix.groups.groups()) {
     const auto x = one ? in : rows_from(gathered, first, count);
@@ -408,9 +318,9 @@ void Forward::compute_experts(const LayerWeights& weights, std::uint32_t index) 
     mix.products.push_back({&experts[expert].gate, x, gate_.data() + at});
     mix.products.push_back({&experts[expert].up, x, up_.data() + at});
   }
-  multiply(mix.products, least);
+  loops_.multiply(mix.products, least);
   const auto middle = mix.middle.view(pairs, width);
-  for_rows(pairs, width, [&](std::uint32_t pair) {
+  loops_.for_rows(pairs, width, [&](std::uint32_t pair) {
     float* gate = gate_.data() + std::size_t{pair} * width;
     float* up = up_.data() + std::size_t{pair} * width;
     const std::uint32_t expert = mix.groups.expert_of(pair);
@@ -423,20 +333,20 @@ void Forward::compute_experts(const LayerWeights& weights, std::uint32_t index) 
     mix.products.push_back({&experts[expert].down, rows_from(middle, first, count),
                             mix.out.data() + std::size_t{first} * spec_.hidden});
   }
-  multiply(mix.products, least);
+  loops_.multiply(mix.products, least);
 }
 
 void Forward::compute_shared_expert(const LayerWeights& weights) {
   Mixture& mix = *mixture_;
   const std::uint32_t width = spec_.shared_feed_forward;
   const auto middle = mix.shared_middle.view(rows(), width);
-  for_rows(rows(), width, [&](std::uint32_t row) {
+  loops_.for_rows(rows(), width, [&](std::uint32_t row) {
     const std::size_t at = std::size_t{row} * width;
     const float* gate = mix.shared_gate.data() + at;
     if (!(kernels_.*activate_)(gate, mix.shared_up.data() + at, middle, row)) fail(row);
     if (is_gated() && !std::isfinite(mix.shared_logits.data()[row])) fail(row);
   });
-  multiply(middle, {{&weights.shared_down, mix.shared_out.data()}});
+  loops_.multiply(middle, {{&weights.shared_down, mix.shared_out.data()}});
 }
 
 void Forward::add_experts(const LayerWeights& weights, std::uint32_t row, std::uint32_t begin,
@@ -471,9 +381,10 @@ void Forward::head(const OnLogits& on_logits) {
   for (std::uint32_t tile = 0; tile < count; tile += kHeadRows) {
     const std::uint32_t size = std::min(kHeadRows, count - tile);
     const auto in = quant_.view(size, spec_.hidden);
-    for_rows(size, spec_.hidden,
-             [&](std::uint32_t s) { norm(sampled_[tile + s], setup_.weights.output_norm, in, s); });
-    multiply(in, {{&setup_.weights.output(), logits_.data()}});
+    loops_.for_rows(size, spec_.hidden, [&](std::uint32_t s) {
+      norm(sampled_[tile + s], setup_.weights.output_norm, in, s);
+    });
+    loops_.multiply(in, {{&setup_.weights.output(), logits_.data()}});
     pool_.parallel_for(size, 1, [&](std::uint32_t begin, std::uint32_t end, unsigned thread) {
       for (std::uint32_t s = begin; s < end; ++s) {
         float* logits = logits_.data() + std::size_t{s} * spec_.vocabulary;

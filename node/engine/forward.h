@@ -4,14 +4,13 @@
 // Rows of several sequences share every matrix product. The caller of begin() goes through the
 // steps of a layer; each step that is large enough is one parallel loop: products over the row
 // groups of all matrices that read the same input, attention over (row, kv head), everything else
-// over rows. How a loop is cut never changes a bit of the result.
+// over rows.
 #pragma once
 
 #include <algorithm>
 #include <atomic>
 #include <cstdint>
 #include <functional>
-#include <initializer_list>
 #include <memory>
 #include <span>
 #include <vector>
@@ -24,25 +23,12 @@
 #include "kernels/thread_pool.h"
 #include "model/spec.h"
 #include "node/engine/kv_cache.h"
+#include "node/engine/latent_attention.h"
+#include "node/engine/loops.h"
 #include "node/engine/stage_forward.h"
 #include "node/engine/weights.h"
 
 namespace hearth::node {
-
-// Memory for quantised rows.
-class QuantBuffer {
- public:
-  QuantBuffer() = default;
-  QuantBuffer(std::uint32_t rows, std::uint32_t most_cols);
-  kernels::QuantizedRows view(std::uint32_t rows, std::uint32_t cols) const;
-
- private:
-  AlignedBuffer<std::int8_t> values_;
-  AlignedBuffer<float> scales_;
-  AlignedBuffer<float> sums_;
-  AlignedBuffer<std::int32_t> block_sums_;
-  AlignedBuffer<std::int32_t> exponents_;
-};
 
 class Forward final : public StageForward {
  public:
@@ -79,8 +65,6 @@ class Forward final : public StageForward {
   Status verify_weights() override;
 
  private:
-  static constexpr std::uint32_t kRowValues = 4'096;  // of a loop over rows, worth a claim
-
   using Activate = decltype(&kernels::Kernels::swiglu_quantize);
   static Activate activation_of(model::Activation activation);
 
@@ -94,15 +78,6 @@ class Forward final : public StageForward {
     std::vector<double> frequencies;
     double magnitude = 1.0;
     AlignedBuffer<float> cos_sin;  // (rows, head_dim)
-  };
-  struct Product {
-    const kernels::PackedMatrix* matrix;
-    float* out;
-  };
-  struct RowsProduct {  // of rows of its own
-    const kernels::PackedMatrix* matrix;
-    kernels::QuantizedRows x;
-    float* out;
   };
   struct Expert {  // its part of a layer's matrices
     kernels::PackedMatrix gate;
@@ -123,9 +98,10 @@ class Forward final : public StageForward {
     AlignedBuffer<float> shared_up;            // (rows, shared_feed_forward)
     QuantBuffer shared_middle;                 // (rows, shared_feed_forward)
     AlignedBuffer<float> shared_out;           // (rows, hidden)
-    std::vector<RowsProduct> products;         // of the loop under way
+    std::vector<Loops::RowsProduct> products;  // of the loop under way
   };
 
+  void take_attention();  // the memory of attention over keys and values
   void enter(std::uint32_t row);
   // `index` counts from the stage's first layer, here and below.
   void layer(std::uint32_t index);
@@ -163,22 +139,6 @@ class Forward final : public StageForward {
             std::uint32_t t);
   void fail(std::uint32_t row) { failed_[row].store(true, std::memory_order_relaxed); }
 
-  // Several products of the same rows, as one loop.
-  void multiply(const kernels::QuantizedRows& x, std::initializer_list<Product> products);
-  // `least`: row groups of a claim.
-  void multiply(std::span<const RowsProduct> products, std::uint32_t least);
-  // task(row) for every row in [0, rows), each of `width` values; inline when that is too little to
-  // be worth handing out.
-  template <typename Task>
-  void for_rows(std::uint32_t rows, std::uint32_t width, const Task& task) {
-    const std::uint32_t least = std::max(1U, kRowValues / width);
-    pool_.parallel_for(rows, grain_of(rows, least),
-                       [&](std::uint32_t begin, std::uint32_t end, unsigned) {
-                         for (std::uint32_t row = begin; row < end; ++row) task(row);
-                       });
-  }
-  // Units of one claim: few claims a thread, so that they cost little and still even out.
-  std::uint32_t grain_of(std::uint32_t units, std::uint32_t least) const;
   std::uint32_t rows() const { return static_cast<std::uint32_t>(rows_.size()); }
 
   Setup setup_;
@@ -186,6 +146,7 @@ class Forward final : public StageForward {
   const model::ModelSpec& spec_;
   const kernels::Kernels& kernels_;
   kernels::ThreadPool& pool_;
+  const Loops loops_;
   const std::uint32_t wide_;    // heads * head_dim
   const std::uint32_t narrow_;  // kv_heads * head_dim
   const float embedding_scale_;
@@ -203,10 +164,11 @@ class Forward final : public StageForward {
   AlignedBuffer<float> mixed_;  // what attention gives
   AlignedBuffer<float> gate_;
   AlignedBuffer<float> up_;
-  AlignedBuffer<float> delta_;        // what is added to the residual
-  AlignedBuffer<float> logits_;       // (kHeadRows, vocabulary)
-  QuantBuffer quant_;                 // what the next product reads
-  std::unique_ptr<Mixture> mixture_;  // null in a model without experts
+  AlignedBuffer<float> delta_;               // what is added to the residual
+  AlignedBuffer<float> logits_;              // (kHeadRows, vocabulary)
+  QuantBuffer quant_;                        // what the next product reads
+  std::unique_ptr<Mixture> mixture_;         // null in a model without experts
+  std::unique_ptr<LatentAttention> latent_;  // null where keys and values are kept
   std::vector<Scratch> scratch_;
   std::unique_ptr<std::atomic<bool>[]> failed_;
 

@@ -12,12 +12,12 @@ constexpr std::uint64_t kAttentionProducts = 65'536;  // worth a claim: some mic
 }  // namespace
 
 void Forward::attention(const LayerWeights& weights, std::uint32_t index) {
-  multiply(quant_.view(rows(), spec_.hidden), {{&weights.query, query_.data()},
-                                               {&weights.key, key_.data()},
-                                               {&weights.value, value_.data()}});
+  loops_.multiply(quant_.view(rows(), spec_.hidden), {{&weights.query, query_.data()},
+                                                      {&weights.key, key_.data()},
+                                                      {&weights.value, value_.data()}});
   // A row of a prompt reads what those before it store, so all store first.
-  for_rows(rows(), wide_ + 2 * narrow_,
-           [&](std::uint32_t row) { store_heads(row, weights, index); });
+  loops_.for_rows(rows(), wide_ + 2 * narrow_,
+                  [&](std::uint32_t row) { store_heads(row, weights, index); });
   const std::uint32_t layer = setup_.layers.begin + index;
   std::uint64_t products = 0;
   for (const ForwardRow& row : rows_) {
@@ -26,18 +26,17 @@ void Forward::attention(const LayerWeights& weights, std::uint32_t index) {
   }
   const std::uint32_t items = rows() * spec_.kv_heads;
   const std::uint64_t least = kAttentionProducts * items / products + 1;
-  const auto grain =
-      grain_of(items, static_cast<std::uint32_t>(std::min<std::uint64_t>(items, least)));
-  pool_.parallel_for(items, grain, [&](std::uint32_t begin, std::uint32_t end, unsigned thread) {
+  const auto claim = static_cast<std::uint32_t>(std::min<std::uint64_t>(items, least));
+  loops_.for_units(items, claim, [&](std::uint32_t begin, std::uint32_t end, unsigned thread) {
     for (std::uint32_t i = begin; i < end; ++i) {
       attend(i / spec_.kv_heads, i % spec_.kv_heads, index, scratch_[thread]);
     }
   });
   const auto out = quant_.view(rows(), wide_);
-  for_rows(rows(), wide_, [&](std::uint32_t row) {
+  loops_.for_rows(rows(), wide_, [&](std::uint32_t row) {
     if (!kernels_.quantize(mixed_.data() + std::size_t{row} * wide_, out, row)) fail(row);
   });
-  multiply(out, {{&weights.attention_output, delta_.data()}});
+  loops_.multiply(out, {{&weights.attention_output, delta_.data()}});
 }
 
 void Forward::norm_heads(std::uint32_t row, float* x, std::uint32_t heads,

@@ -9,6 +9,7 @@
 #include "base/limits.h"
 #include "kernels/canonical.h"
 #include "node/engine/kv_cache.h"
+#include "node/engine/latent_attention.h"
 #include "node/engine/stage_forward.h"
 #include "node/engine/weights.h"
 #include "proto/split.h"
@@ -46,13 +47,15 @@ std::uint64_t buffer_bytes(const model::ModelSpec& spec, const EngineOptions& op
   const std::uint64_t narrow = std::uint64_t{spec.kv_heads} * spec.head_dim;
   const std::uint64_t widest =
       std::max({std::uint64_t{spec.hidden}, wide, std::uint64_t{spec.widest_feed_forward()}});
-  std::uint64_t row = 4 * (1 + 2 * spec.hidden + 2 * wide + 2 * narrow +
-                           2 * spec.feed_forward_values() + 2 * spec.head_dim);  // floats
+  std::uint64_t row =
+      4 * (1 + 2 * spec.hidden + 2 * spec.feed_forward_values() + 2 * spec.head_dim);  // floats
+  row += spec.latent ? LatentAttention::row_bytes(spec) : 4 * (2 * wide + 2 * narrow);
   row += quantised_bytes(widest);
   row += 2 * 2 * spec.hidden;  // residuals, here and in the batch
   if (spec.experts > 0) row += expert_bytes(spec);
   const std::uint64_t positions = spec.context + 2 * kernels::kPageTokens;
-  std::uint64_t thread = 4 * (spec.heads / spec.kv_heads) * positions;
+  std::uint64_t thread = spec.latent ? LatentAttention::thread_bytes(spec)
+                                     : 4 * (spec.heads / spec.kv_heads) * positions;
   std::uint64_t bytes = rows * row;
   if (options.layers.end == spec.layers) {
     bytes += std::min<std::uint64_t>(rows, kHeadRows) * spec.vocabulary * 4;

@@ -27,9 +27,16 @@ struct LayerTensors {
   Vector sinks{};                  // (heads); likewise
   Vector query_norm{};             // (head_dim), or of all heads; empty where the family has none
   Vector key_norm{};               // likewise
-  Matrix attention_output{};       // (hidden, heads * head_dim)
-  Vector post_attention_norm{};    // (hidden); empty where the family has none
-  Vector feed_forward_norm{};      // (hidden); empty where the family has none
+  // Of latent attention, empty elsewhere; `query` is then (heads * head_dim, query_rank or hidden).
+  Matrix query_down{};           // (query_rank, hidden); empty where the queries have one matrix
+  Vector query_down_norm{};      // (query_rank); likewise
+  Matrix latent{};               // (width + turned, hidden)
+  Vector latent_norm{};          // (width)
+  Matrix latent_keys{};          // (width, plain) of each head, one after the other
+  Matrix latent_values{};        // (value, width) of each head, one after the other
+  Matrix attention_output{};     // (hidden, heads * head_dim, or heads * value)
+  Vector post_attention_norm{};  // (hidden); empty where the family has none
+  Vector feed_forward_norm{};    // (hidden); empty where the family has none
   // Of the feed-forward; where the layer has experts, the rows of all of them one after the other.
   Matrix gate{};                    // (feed_forward, hidden)
   Matrix up{};                      // (feed_forward, hidden)
@@ -59,8 +66,9 @@ struct StageTensors {
 };
 
 // `reader`: matrix(name, rows, cols, out), with a number of experts behind it where the tensor has
-// as many matrices of that shape, part(name, all, first, rows, cols, out) for some rows of a matrix
-// of `all` rows, and vector(name, size, out), with experts likewise, each giving a Status.
+// as many matrices of that shape, heads(name, rows, cols, count, out) for one of each head,
+// part(name, all, first, rows, cols, out) for some rows of a matrix of `all` rows, and vector(name,
+// size, out), with experts likewise, each giving a Status.
 template <typename Reader, typename Matrix, typename Vector>
 Status read_feed_forward(const Reader& reader, const model::ModelSpec& spec, std::uint32_t index,
                          LayerTensors<Matrix, Vector>& out) {
@@ -104,6 +112,34 @@ Status read_feed_forward(const Reader& reader, const model::ModelSpec& spec, std
 
 // `reader`: as above.
 template <typename Reader, typename Matrix, typename Vector>
+Status read_latent(const Reader& reader, const model::ModelSpec& spec, std::uint32_t index,
+                   LayerTensors<Matrix, Vector>& out) {
+  const std::uint32_t hidden = spec.hidden;
+  const std::uint32_t heads = spec.heads;
+  const std::uint32_t wide = heads * spec.head_dim;
+  const model::Latent& latent = *spec.latent;
+  const std::uint32_t rank = latent.query_rank;
+  const auto name = [&](std::string_view part) { return model::layer_tensor(index, part); };
+  if (rank == 0) {
+    TRY_VOID(reader.matrix(name("attn_q.weight"), wide, hidden, out.query));
+  } else {
+    TRY_VOID(reader.matrix(name("attn_q_a.weight"), rank, hidden, out.query_down));
+    TRY_VOID(reader.vector(name("attn_q_a_norm.weight"), rank, out.query_down_norm));
+    TRY_VOID(reader.matrix(name("attn_q_b.weight"), wide, rank, out.query));
+  }
+  TRY_VOID(reader.matrix(name("attn_kv_a_mqa.weight"), latent.width + latent.turned, hidden,
+                         out.latent));
+  TRY_VOID(reader.vector(name("attn_kv_a_norm.weight"), latent.width, out.latent_norm));
+  TRY_VOID(
+      reader.heads(name("attn_k_b.weight"), latent.width, latent.plain, heads, out.latent_keys));
+  TRY_VOID(
+      reader.heads(name("attn_v_b.weight"), latent.value, latent.width, heads, out.latent_values));
+  return reader.matrix(name("attn_output.weight"), hidden, heads * latent.value,
+                       out.attention_output);
+}
+
+// `reader`: as above.
+template <typename Reader, typename Matrix, typename Vector>
 Status read_layer(const Reader& reader, const model::ModelSpec& spec, std::uint32_t index,
                   LayerTensors<Matrix, Vector>& out) {
   const std::uint32_t hidden = spec.hidden;
@@ -114,6 +150,10 @@ Status read_layer(const Reader& reader, const model::ModelSpec& spec, std::uint3
   if (family.pre_norms) {
     TRY_VOID(reader.vector(name("attn_norm.weight"), hidden, out.attention_norm));
     TRY_VOID(reader.vector(name(family.feed_forward_norm), hidden, out.feed_forward_norm));
+  }
+  if (spec.latent) {
+    TRY_VOID(read_latent(reader, spec, index, out));
+    return read_feed_forward(reader, spec, index, out);
   }
   if (family.fused_qkv) {
     const std::string fused = name("attn_qkv.weight");

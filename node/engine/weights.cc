@@ -36,6 +36,13 @@ Result<const model::TensorInfo*> matrices_of(const model::GgufFile& file, const 
   return model::require_tensor(file, name, std::move(dims));
 }
 
+// A matrix for each head, whatever their number.
+Result<const model::TensorInfo*> heads_of(const model::GgufFile& file, const std::string& name,
+                                          std::uint32_t rows, std::uint32_t cols,
+                                          std::uint32_t count) {
+  return model::require_tensor(file, name, {cols, rows, count});
+}
+
 // Sums what the tensors will take, of each expert or of `used` ones, and reads none.
 class Counter {
  public:
@@ -49,6 +56,11 @@ class Counter {
                 std::uint32_t experts = 1) const {
     TRY(const model::TensorInfo* tensor, matrices_of(file_, name, rows, cols, experts));
     return add(*tensor, rows, cols, std::min(experts, experts > 1 ? used_ : 1));
+  }
+  Status heads(const std::string& name, std::uint32_t rows, std::uint32_t cols, std::uint32_t count,
+               Nothing&) const {
+    TRY(const model::TensorInfo* tensor, heads_of(file_, name, rows, cols, count));
+    return add(*tensor, rows, cols, count);
   }
   Status part(const std::string& name, std::uint32_t all, std::uint32_t, std::uint32_t rows,
               std::uint32_t cols, Nothing&) const {
@@ -86,6 +98,13 @@ class Reader {
     TRY(const model::TensorInfo* tensor, matrices_of(file_, name, rows, cols, experts));
     INVARIANT(experts == 1 || rows % kernels::kRowGroup == 0, "an expert has whole row groups");
     return read(*tensor, rows * experts, cols, file_.tensor_bytes(*tensor), out);
+  }
+
+  Status heads(const std::string& name, std::uint32_t rows, std::uint32_t cols, std::uint32_t count,
+               PackedMatrix& out) const {
+    TRY(const model::TensorInfo* tensor, heads_of(file_, name, rows, cols, count));
+    INVARIANT(rows % kernels::kRowGroup == 0, "a head has whole row groups");
+    return read(*tensor, rows * count, cols, file_.tensor_bytes(*tensor), out);
   }
 
   Status part(const std::string& name, std::uint32_t all, std::uint32_t first, std::uint32_t rows,
@@ -209,7 +228,8 @@ template <typename Visit>
 void each_tensor(const LayerWeights& layer, const Visit& visit) {
   for (const PackedMatrix* matrix :
        {&layer.query, &layer.key, &layer.value, &layer.attention_output, &layer.gate, &layer.up,
-        &layer.down, &layer.router, &layer.shared_router, &layer.shared_gate, &layer.shared_up,
+        &layer.down, &layer.router, &layer.query_down, &layer.latent, &layer.latent_keys,
+        &layer.latent_values, &layer.shared_router, &layer.shared_gate, &layer.shared_up,
         &layer.shared_down}) {
     visit(*matrix);
   }
@@ -217,8 +237,8 @@ void each_tensor(const LayerWeights& layer, const Visit& visit) {
        {&layer.attention_norm, &layer.query_bias, &layer.key_bias, &layer.value_bias,
         &layer.query_norm, &layer.key_norm, &layer.post_attention_norm, &layer.feed_forward_norm,
         &layer.post_feed_forward_norm, &layer.attention_output_bias, &layer.sinks,
-        &layer.router_bias, &layer.selection_bias, &layer.gate_bias, &layer.up_bias,
-        &layer.down_bias}) {
+        &layer.router_bias, &layer.selection_bias, &layer.query_down_norm, &layer.latent_norm,
+        &layer.gate_bias, &layer.up_bias, &layer.down_bias}) {
     visit(*vector);
   }
 }

@@ -22,7 +22,7 @@ std::shared_ptr<const model::GgufFile> model_of(const std::string& family, std::
   model::SyntheticOptions options;
   options.family = family == kMixtral ? "llama" : family;
   if (family == kMixtral) options.experts = 6;
-  if (family == "gpt-oss") options.yarn_scale = 4.0F;
+  if (family == "gpt-oss" || family == "deepseek2") options.yarn_scale = 4.0F;
   if (model::find_family(options.family)->own_routing) {
     options.expert_groups = 4;
     options.expert_groups_used = 2;

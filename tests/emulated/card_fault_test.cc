@@ -288,7 +288,8 @@ TEST_F(CardFault, SaysHowManyLayersFit) {
 }
 
 TEST_F(CardFault, AModelWithExpertsIsRefusedBeforeAnyMemoryIsTaken) {
-  for (const char* family : {"llama", "qwen2moe", "qwen3moe", "granitemoe", "glm4moe", "gpt-oss"}) {
+  for (const char* family :
+       {"llama", "qwen2moe", "qwen3moe", "granitemoe", "glm4moe", "deepseek2", "gpt-oss"}) {
     model::SyntheticOptions experts;
     experts.family = family;
     experts.experts = 4;

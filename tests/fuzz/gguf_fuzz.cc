@@ -6,6 +6,7 @@
 #include <string_view>
 
 #include "base/check.h"
+#include "base/limits.h"
 #include "model/gguf/gguf.h"
 #include "model/gguf/parts.h"
 #include "model/spec.h"
@@ -102,6 +103,16 @@ extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size
     INVARIANT(spec->experts_used <= spec->experts && spec->feed_forward != 0,
               "a row uses some of the experts");
     INVARIANT((spec->experts == 0) == (spec->experts_used == 0), "and at least one");
+    const auto& routing = spec->routing;
+    INVARIANT(routing.groups <= 1 ||
+                  (spec->experts % routing.groups == 0 && spec->experts / routing.groups >= 2 &&
+                   routing.groups_used * (spec->experts / routing.groups) >= spec->experts_used),
+              "the groups that a row uses hold its experts");
+    INVARIANT(spec->layers != 0 && spec->dense_layers < spec->layers, "a model has its layers");
+    const auto layout = spec->kv_layout();
+    INVARIANT(layout.head_dim <= (layout.latent == 0 ? hearth::limits::kModelHeadDim
+                                                     : hearth::limits::kModelLatent),
+              "a row of the KV cache fits the kernels");
   }
   return 0;
 }

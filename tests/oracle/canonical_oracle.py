@@ -180,6 +180,26 @@ def dense_cases(tall):
     cases["glm4moe, router overflows"] = glm4moe.but(ffn_scale=1e38, dense_layers=0)
     cases["glm4moe Q5_K"] = wide("Q5_K", family="glm4moe", hostile=0.05).but(
         feed_forward=256, dense_width=512, experts=6, experts_used=2, numbers=routed, rotary=32)
+    deepseek2 = glm4moe.but(family="deepseek2", heads=3, rotary=0)
+    cases["deepseek2 Q4_0"] = deepseek2.but(layer_type="Q4_0")
+    cases["deepseek2, one matrix of queries"] = deepseek2.but(
+        latent=(0, 64, 64, 32, 96), hostile=0.05, layer_type="Q5_0")
+    cases["deepseek2, yarn"] = deepseek2.but(
+        layer_type="Q8_0", rope_scale=40.0, rope_scaling=stretched.rope_scaling,
+        numbers=routed | stretched.numbers | {
+            "expert_group_count": 4, "expert_group_used_count": 2},
+        floats={"expert_weights_scale": 2.5, "rope.scaling.yarn_log_multiplier": 0.0707,
+                "rope.scaling.attn_factor": 0.9})
+    cases["deepseek2, softmax"] = deepseek2.but(
+        selection_bias=0.0, flags={}, floats={"expert_weights_scale": 16.0}, layer_type="Q4_1",
+        numbers={"expert_gating_func": 1, "expert_shared_count": 2})
+    cases["deepseek2, latents too large"] = deepseek2.but(
+        types={"attn_kv_a_mqa": "F32"}, norm_scale=2e12)
+    cases["deepseek2, norms overflow"] = deepseek2.but(norm_scale=1e38)
+    cases["deepseek2, very hostile"] = deepseek2.but(layer_type="Q4_1", hostile=0.6)
+    cases["deepseek2 Q4_K"] = wide("Q4_K", family="deepseek2").but(
+        feed_forward=256, dense_width=512, experts=6, experts_used=2, numbers=routed,
+        latent=(256, 256, 32, 256, 64), output_type="Q6_K")
     caps = {"attn_logit_softcapping": 5.0, "final_logit_softcapping": 3.0}
     gemma2 = tall.but(family="gemma2", layers=3)
     cases["gemma2 Q8_0"] = gemma2.but(floats=caps, hostile=0.05)

@@ -18,7 +18,7 @@ UNIT = {"Q8_0": 74, "Q4_0": 4.6, "Q4_1": 4.6, "Q5_0": 9.2, "Q5_1": 9.2, "IQ4_NL"
         "TQ1_0": 0.82, "TQ2_0": 1.2}
 LOCAL = ("gemma3", "olmo2", "gemma2", "phi3", "gpt-oss")  # families with local layers
 SHARED = ("qwen2moe", "granitemoe")  # families with a shared expert
-ROUTED = ("glm4moe",)  # families whose files say how experts are chosen
+ROUTED = ("glm4moe", "deepseek2")  # families whose files say how experts are chosen
 FUSED = ("glm4", "phi3")  # families whose ffn_up has the gate's rows
 # The minimum that centres the block, in units of its scale.
 CENTRE = {"Q4_1": -7.5, "Q5_1": -15.5, "Q4_K": 7.5, "Q5_K": 15.5, "Q2_K": 1.5}
@@ -57,6 +57,7 @@ class Shape:
     selection_bias: float = 0.1  # its deviation; 0: none
     predictors: int = 1      # layers behind the last
     flags: dict = field(default_factory=dict)  # more keys, of truth values
+    latent: tuple = (64, 96, 32, 64, 32)  # query rank, width, turned, plain, value
     router_ties: bool = False  # experts in pairs of equal logits
     norm_scale: float = 1.0  # of the norms before attention
     ffn_scale: float = 1.0   # of the norm before the feed-forward of layer 1
@@ -219,6 +220,35 @@ def _tokenizer(w, size):
     w.add_add_bos_token(False)
 
 
+def _latent_keys(w, shape, A):
+    rank, width, turned, plain, value = shape.latent
+    w.add_uint32(A + "attention.head_count_kv", 1)
+    if rank:
+        w.add_uint32(A + "attention.q_lora_rank", rank)
+    w.add_uint32(A + "attention.kv_lora_rank", width)
+    w.add_uint32(A + "attention.key_length", width + turned)
+    w.add_uint32(A + "attention.value_length", width)
+    w.add_uint32(A + "attention.key_length_mla", plain + turned)
+    w.add_uint32(A + "attention.value_length_mla", value)
+    w.add_uint32(A + "rope.dimension_count", turned)
+
+
+def _latent(w, shape, blk, branch):
+    rank, width, turned, plain, value = shape.latent
+    wide = shape.heads * (plain + turned)
+    if rank:
+        w.matrix(blk + "attn_q_a.weight", rank, shape.hidden)
+        w.norm(blk + "attn_q_a_norm.weight", rank)
+        w.matrix(blk + "attn_q_b.weight", wide, rank, 1.5)
+    else:
+        w.matrix(blk + "attn_q.weight", wide, shape.hidden, 1.5)
+    w.matrix(blk + "attn_kv_a_mqa.weight", width + turned, shape.hidden)
+    w.norm(blk + "attn_kv_a_norm.weight", width)
+    w.matrix(blk + "attn_k_b.weight", width, plain, experts=shape.heads)
+    w.matrix(blk + "attn_v_b.weight", value, width, experts=shape.heads)
+    w.matrix(blk + "attn_output.weight", shape.hidden, shape.heads * value, branch)
+
+
 def _keys(w, shape):
     A = shape.family + "."
     w.add_string("general.name", "small")
@@ -229,9 +259,12 @@ def _keys(w, shape):
     w.add_uint32(A + "feed_forward_length",
                  shape.dense_width if routed else shape.feed_forward)
     w.add_uint32(A + "attention.head_count", shape.heads)
-    w.add_uint32(A + "attention.head_count_kv", shape.kv_heads)
-    w.add_uint32(A + "attention.key_length", shape.head_dim)
-    w.add_uint32(A + "attention.value_length", shape.head_dim)
+    if shape.family == "deepseek2":
+        _latent_keys(w, shape, A)
+    else:
+        w.add_uint32(A + "attention.head_count_kv", shape.kv_heads)
+        w.add_uint32(A + "attention.key_length", shape.head_dim)
+        w.add_uint32(A + "attention.value_length", shape.head_dim)
     w.add_float32(A + "attention.layer_norm_rms_epsilon", 1e-12 if shape.ties else 1e-5)
     w.add_float32(A + "rope.freq_base", shape.rope_base)
     if shape.rope_scale:
@@ -298,11 +331,14 @@ def _layer(w, shape, i):
         w.norm(f"{blk}{norm}.weight", shape.hidden, shape.ffn_scale if ".1." in blk else 1.0)
     if shape.family == "phi3":
         w.matrix(blk + "attn_qkv.weight", heads + 2 * kv, shape.hidden, 1.5)
+    elif shape.family == "deepseek2":
+        _latent(w, shape, blk, branch)
     else:
         w.matrix(blk + "attn_q.weight", heads, shape.hidden, 1.5)
         w.matrix(blk + "attn_k.weight", kv, shape.hidden, 1.5)
         w.matrix(blk + "attn_v.weight", kv, shape.hidden)
-    w.matrix(blk + "attn_output.weight", shape.hidden, heads, branch)
+    if shape.family != "deepseek2":
+        w.matrix(blk + "attn_output.weight", shape.hidden, heads, branch)
     oss = shape.family == "gpt-oss"
     if oss:
         w.vector(blk + "attn_output.bias", shape.hidden, 0, shape.bias)

@@ -49,6 +49,12 @@ class Placer {
     return ok_status();
   }
 
+  Status heads(const std::string& name, std::uint32_t, std::uint32_t, std::uint32_t,
+               cuda::CardMatrix&) const {
+    return Error{ErrorCode::kUnsupported,
+                 "tensor " + name + " is of latent attention, which no GPU computes"};
+  }
+
   Status part(const std::string& name, std::uint32_t, std::uint32_t, std::uint32_t, std::uint32_t,
               cuda::CardMatrix&) const {
     return Error{ErrorCode::kUnsupported,

@@ -11,6 +11,22 @@ def refused(x):
     return ~((np.abs(x) <= ATTENTION_MAX).all(axis=(1, 2)))
 
 
+class Latents:
+    """Rows of which keys and values are made: section 7, latent attention."""
+
+    def __init__(self, width):
+        self.d = np.zeros((0, width // BLOCK), F)
+        self.q = np.zeros((0, width // BLOCK, BLOCK), np.int8)
+
+    def append(self, rows):
+        """rows (tokens, width); returns the refused tokens."""
+        failed = refused(rows[:, None])
+        rows = np.where(failed[:, None], F(0), rows)
+        d, q = quantise(rows.reshape(len(rows), -1, BLOCK))
+        self.d, self.q = np.concatenate([self.d, d]), np.concatenate([self.q, q])
+        return failed
+
+
 class KvCache:
     def __init__(self, kv_heads, head_dim):
         self.dk = np.zeros((0, kv_heads, head_dim // BLOCK), F)

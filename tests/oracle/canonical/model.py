@@ -7,10 +7,10 @@ import numpy as np
 
 from . import angles, experts, hashes, sampler
 from .arithmetic import ATTENTION_MAX, F, NotCanonical
-from .attention import attention
+from .attention import attention, latent_attention
 from .elementwise import (clamped_swiglu, geglu, residual, rms_norm, rope, softcap,
                           sum_of_squares, swiglu)
-from .kv import KvCache, refused
+from .kv import KvCache, Latents, refused
 from .matmul import product
 from .quantise import Activations
 from .weights import matrix
@@ -47,6 +47,7 @@ FAMILIES = {
     "smollm3": Family(False, False, False, False, swiglu, unturned=lambda i: i % 4 == 3),
     "glm4": Family(False, True, False, True, swiglu, fused=True),
     "glm4moe": Family(True, True, True, False, swiglu, routed=True),
+    "deepseek2": Family(False, False, False, False, swiglu, routed=True),
     "gemma2": Family(True, False, False, True, geglu, local=lambda i: i % 2 == 0),
     "phi3": Family(True, False, False, False, swiglu, fused=True, local=lambda i: True),
     "mistral3": Family(False, False, False, False, swiglu),
@@ -70,6 +71,9 @@ class Model:
         self.heads = self.key("attention.head_count")
         self.kv_heads = self.key("attention.head_count_kv", self.heads)
         self.head_dim = self.key("attention.key_length", self.hidden // self.heads)
+        self.latent = self.A == "deepseek2"
+        if self.latent:
+            self._read_latent()
         self.experts = self.key("expert_count", 0)
         self.experts_used = self.key("expert_used_count", 0)
         self.shared_width = self.key("expert_shared_feed_forward_length", 0) \
@@ -82,12 +86,19 @@ class Model:
         scaled = self.hidden // self.heads if (self.A, self.layers) in (
             ("gemma3", 62), ("gemma2", 46)) else None
         self.plain_scale = F(1) / np.sqrt(F(scaled or self.head_dim))
-        self.rotary = self.head_dim
+        self.rotary = self.turned if self.latent else self.head_dim
         if self.A in ("glm4", "glm4moe", "phi3"):
             self.rotary = self.key("rope.dimension_count", self.head_dim)
         self.trained = int(self.key("rope.scaling.original_context_length", self.context))
         self._read_scales()
         self._read_frequencies()
+
+    def _read_latent(self):
+        self.head_dim = self.key("attention.key_length_mla")
+        self.value_dim = self.key("attention.value_length_mla")
+        self.width = self.key("attention.kv_lora_rank")
+        self.turned = self.key("rope.dimension_count")
+        self.query_rank = self.key("attention.q_lora_rank", 0)
 
     def _read_routing(self):
         self.layers -= self.key("nextn_predict_layers", 0)
@@ -133,6 +144,7 @@ class Model:
 
     def _read_frequencies(self):
         base = float(self.key("rope.freq_base", 1000000.0 if self.A == "gemma3" else 10000.0))
+        stretch = 1.0
         scale, yarn, kind = 1.0, None, self.key("rope.scaling.type", "linear")
         self.magnitude = float(self.key("rope.scaling.attn_factor", 1.0))
         if kind in ("linear", "yarn"):
@@ -143,7 +155,13 @@ class Model:
                 self.trained, float(self.key("rope.scaling.yarn_beta_fast", 32.0)),
                 float(self.key("rope.scaling.yarn_beta_slow", 1.0)))
             multiplier = float(self.key("rope.scaling.yarn_log_multiplier", 0.0))
-            self.magnitude = angles.yarn_magnitude(scale, multiplier) * self.magnitude
+            if self.latent:
+                stretch = 1.0 + multiplier * angles.ln(scale) if scale > 1 else 1.0
+            else:
+                self.magnitude = angles.yarn_magnitude(scale, multiplier) * self.magnitude
+        m = stretch * self.magnitude
+        if self.latent and m != 1.0:
+            self.plain_scale = self.plain_scale * F(m * m)
         name = "rope_freqs.weight"
         if self.A == "phi3":
             kind = "long" if self.context > self.trained else "short"
@@ -195,7 +213,8 @@ class Sequence:
 
     def __init__(self, model):
         self.model = model
-        self.kv = [KvCache(model.kv_heads, model.head_dim) for _ in range(model.layers)]
+        self.kv = [Latents(model.width + model.turned) if model.latent
+                   else KvCache(model.kv_heads, model.head_dim) for _ in range(model.layers)]
         self.tokens = []
         self.hashes = {}  # (boundary, position) -> hex
         self.failed_at = None  # the first position that failed
@@ -333,7 +352,36 @@ class Sequence:
         self._fail(total.failed)
         return total.outputs()
 
+    def _latent_attention(self, i, a, positions, tables):
+        model, blk, tokens = self.model, f"blk.{i}.", len(a)
+        if model.query_rank:
+            z, q = self._project([blk + "attn_kv_a_mqa.weight", blk + "attn_q_a.weight"], a)
+            q = self._norm(q, blk + "attn_q_a_norm.weight")
+            q, = self._project([blk + "attn_q_b.weight"], q)
+        else:
+            z, q = self._project([blk + "attn_kv_a_mqa.weight", blk + "attn_q.weight"], a)
+        q = q.reshape(tokens, model.heads, model.head_dim)
+        plain = model.head_dim - model.turned
+        q_turned = rope(q[..., plain:], *tables[False], False)
+        row = self._norm(z[:, :model.width], blk + "attn_kv_a_norm.weight")
+        z_turned = rope(z[:, None, model.width:], *tables[False], False)[:, 0]
+        self._fail(self.kv[i].append(np.concatenate([row, z_turned], axis=1)))
+        u = np.zeros((tokens, model.heads, model.width), F)
+        queries = np.empty((tokens, model.heads, model.width + model.turned), F)
+        for j in range(model.heads):
+            inner, = self._project([blk + "attn_k_b.weight"], q[:, j, :plain], j)
+            queries[:, j] = np.concatenate([inner, q_turned[:, j]], axis=1)
+        self._fail(refused(queries))
+        queries = np.where(self.failed[:, None, None], F(0), queries)
+        for t, position in enumerate(positions):
+            u[t] = latent_attention(queries[t], self.kv[i], int(position) + 1, model.width,
+                                    model.score_scale(int(position)))
+        o = [self._project([blk + "attn_v_b.weight"], u[:, j], j)[0] for j in range(model.heads)]
+        return self._project([blk + "attn_output.weight"], np.concatenate(o, axis=1))[0]
+
     def _attention(self, i, a, positions, tables):
+        if self.model.latent:
+            return self._latent_attention(i, a, positions, tables)
         model, family, blk = self.model, self.model.family, f"blk.{i}."
         parts = ("q", "k", "v")
         if model.A == "phi3":

@@ -105,8 +105,8 @@ TEST(Spec, NameFallsBackToTheFile) {
 TEST(SpecRefusal, Architecture) {
   expect_refusal(with_key("general.architecture", value(std::string("mamba"))),
                  "architecture 'mamba' is not served; known are: llama, qwen2, qwen3, gemma3, "
-                 "qwen2moe, qwen3moe, olmo2, granite, granitemoe, smollm3, glm4, glm4moe, gemma2, "
-                 "phi3, mistral3, gpt-oss; the nearest is llama");
+                 "qwen2moe, qwen3moe, olmo2, granite, granitemoe, smollm3, glm4, glm4moe, "
+                 "deepseek2, gemma2, phi3, mistral3, gpt-oss; the nearest is llama");
   expect_refusal(with_key("general.architecture", value(std::string("granitehybrid"))),
                  "the nearest is granite");
   expect_refusal(with_key("general.architecture", value(std::string("olmo"))),

@@ -45,7 +45,8 @@ TEST_F(StageMemoryTest, WeightsAreCountedAsTheyWillBe) {
 }
 
 TEST_F(StageMemoryTest, ExpertsAreCountedAsTheyWillBe) {
-  for (const char* family : {"qwen2moe", "qwen3moe", "granitemoe", "glm4moe", "gpt-oss"}) {
+  for (const char* family :
+       {"qwen2moe", "qwen3moe", "granitemoe", "glm4moe", "deepseek2", "gpt-oss"}) {
     model::SyntheticOptions made;
     made.family = family;
     made.experts = 12;
@@ -61,7 +62,8 @@ TEST_F(StageMemoryTest, ExpertsAreCountedAsTheyWillBe) {
     for (const auto* matrix :
          {&layer.query, &layer.key, &layer.value, &layer.attention_output, &layer.gate, &layer.up,
           &layer.down, &layer.router, &layer.shared_router, &layer.shared_gate, &layer.shared_up,
-          &layer.shared_down}) {
+          &layer.shared_down, &layer.query_down, &layer.latent, &layer.latent_keys,
+          &layer.latent_values}) {
       extra += exponents(*matrix);
     }
     const std::uint64_t held = StageWeights::bytes_of(*file, spec, {1, 2}).value();
