@@ -7,7 +7,7 @@ namespace {
 
 using Machines = MachineHistory::Machines;
 
-PublicKey key_of(unsigned seed) {
+PublicKey public_key_of(unsigned seed) {
   Bytes bytes(SecretKey::kSeedBytes, std::byte{0});
   bytes[0] = static_cast<std::byte>(seed);
   bytes[1] = static_cast<std::byte>(seed >> 8U);
@@ -34,18 +34,18 @@ TEST(MachineHistory, SeesChangesDuringDowntimeToo) {
   Table table;
   {
     MachineHistory history = table.open();
-    EXPECT_FALSE(history.meet(key_of(1), "build 1")) << "it was never met before";
-    EXPECT_FALSE(history.meet(key_of(2), "build 1"));
-    EXPECT_FALSE(history.meet(key_of(1), "build 1"));
-    EXPECT_TRUE(history.meet(key_of(1), "build 2"));
-    EXPECT_FALSE(history.meet(key_of(1), "build 2"));
+    EXPECT_FALSE(history.meet(public_key_of(1), "build 1")) << "it was never met before";
+    EXPECT_FALSE(history.meet(public_key_of(2), "build 1"));
+    EXPECT_FALSE(history.meet(public_key_of(1), "build 1"));
+    EXPECT_TRUE(history.meet(public_key_of(1), "build 2"));
+    EXPECT_FALSE(history.meet(public_key_of(1), "build 2"));
     ASSERT_TRUE(history.store());
-    EXPECT_TRUE(history.meet(key_of(2), "build 2")) << "a crash loses this";
+    EXPECT_TRUE(history.meet(public_key_of(2), "build 2")) << "a crash loses this";
   }
   MachineHistory again = table.open();
-  EXPECT_FALSE(again.meet(key_of(1), "build 2"));
-  EXPECT_TRUE(again.meet(key_of(2), "build 2"));
-  EXPECT_TRUE(again.meet(key_of(1), "build 1"));
+  EXPECT_FALSE(again.meet(public_key_of(1), "build 2"));
+  EXPECT_TRUE(again.meet(public_key_of(2), "build 2"));
+  EXPECT_TRUE(again.meet(public_key_of(1), "build 1"));
 }
 
 TEST(MachineHistory, OnlyWhatIsNewIsWrittenAndAFailureIsRetried) {
@@ -53,7 +53,7 @@ TEST(MachineHistory, OnlyWhatIsNewIsWrittenAndAFailureIsRetried) {
   MachineHistory history = table.open();
   ASSERT_TRUE(history.store());
   EXPECT_EQ(table.writes, 0);
-  (void)history.meet(key_of(1), "a");
+  (void)history.meet(public_key_of(1), "a");
   table.full = true;
   EXPECT_FALSE(history.store());
   table.full = false;
@@ -66,7 +66,7 @@ TEST(MachineHistory, OnlyWhatIsNewIsWrittenAndAFailureIsRetried) {
 TEST(MachineHistory, TheNumberOfKeysIsBounded) {
   Machines known;
   for (unsigned i = 0; i <= MachineHistory::kKeys; ++i) {
-    known.emplace_back(PublicKey::parse(key_of(i).bytes()).value(), Hash256());
+    known.emplace_back(PublicKey::parse(public_key_of(i).bytes()).value(), Hash256());
   }
   MachineHistory history(known, nullptr);
   EXPECT_TRUE(history.meet(known.front().first, "a"));
