@@ -89,7 +89,7 @@ function makeToken(look) {
   askFirst({
     title: 'Join token',
     content: [
-      h('p', {}, 'Whoever has the token can join until it expires or is used up. Send it over a channel that you trust.'),
+      h('p', {}, 'Anyone with the token can join until it expires or is used up. Send it over a channel that you trust.'),
       field('Role', select('role', kRoles)),
       field('Machines', h('input', {id: 'uses', name: 'uses', type: 'number', min: '1', max: '10000', value: '1', required: true}), 'How many may join with it'),
       field('Valid', select('hours', [['1', 'for 1 hour'], ['24', 'for 24 hours'], ['168', 'for 7 days']], '24')),

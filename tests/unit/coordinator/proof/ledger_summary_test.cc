@@ -9,7 +9,7 @@ namespace {
 
 using ledger::key_of;
 
-TEST(LedgerSummaryTest, HasEveryMemberAndWhoeverPays) {
+TEST(LedgerSummaryTest, HasEveryMemberAndEveryPayer) {
   ledger::Books books;
   std::int64_t now = 1'700'000'000;
   const auto add = [&](const ledger::EntryBody& body) {
