@@ -222,9 +222,9 @@ class Pages(unittest.TestCase):
                 return btoa(String.fromCharCode(...bytes));
               };
               const lies = {
-                root: t => { const lines = t.checkpoint.split('\n'); lines[2] = flip(lines[2], 0); t.checkpoint = lines.join('\n'); },
-                size: t => { t.checkpoint = t.checkpoint.replace(/\n([0-9]+)\n/, (all, n) => `\n${Number(n) + 1}\n`); },
-                unsigned: t => { t.checkpoint = t.checkpoint.split('\n').filter(line => !line.startsWith('\u2014')).join('\n'); },
+                root: t => { const lines = t.checkpoint.split('\\n'); lines[2] = flip(lines[2], 0); t.checkpoint = lines.join('\\n'); },
+                size: t => { t.checkpoint = t.checkpoint.replace(/\\n([0-9]+)\\n/, (all, n) => `\\n${Number(n) + 1}\\n`); },
+                unsigned: t => { t.checkpoint = t.checkpoint.split('\\n').filter(line => !line.startsWith('\\u2014')).join('\\n'); },
                 payer: t => { t.receipts[0].bytes = flip(t.receipts[0].bytes, 10); },
                 worker: t => { t.receipts[0].bytes = flip(t.receipts[0].bytes, 41 + 224); },
                 entry: t => { t.receipts[0].entry += 1; },
