@@ -118,6 +118,20 @@ int print_lines(const std::vector<std::string>& lines) {
 
 }  // namespace
 
+Status check_used(const ForecastOptions& options) {
+  const ForecastOptions unset;
+  const bool gpus = !options.gpus.empty();
+  const bool search = !options.speed.empty();
+  REQUIRE(gpus || options.link == unset.link, "--link needs --gpus");
+  REQUIRE(gpus || options.batch == unset.batch, "--batch needs --gpus");
+  REQUIRE(gpus || options.per_machine == unset.per_machine, "--per-machine needs --gpus");
+  REQUIRE(search || options.users == unset.users, "--users needs --for");
+  REQUIRE(search || options.budget_usd <= 0.0, "--budget needs --for");
+  REQUIRE(gpus || search || options.quant.empty(), "--quant needs --gpus or --for");
+  REQUIRE(gpus || search || options.usd_per_kwh <= 0.0, "--electricity needs --gpus or --for");
+  return ok_status();
+}
+
 Result<GpuSet> parse_gpus(const std::string& text) {
   GpuSet set;
   const std::size_t digits = std::min(text.find_first_not_of("0123456789"), text.size());

@@ -28,6 +28,8 @@ struct ForecastOptions {
   bool article = false;
 };
 inline constexpr const char* kDefaultQuant = "q4_k_m";
+// Refuses an option that would be ignored, because the one that it belongs to is not given.
+Status check_used(const ForecastOptions& options);
 
 struct GpuSet {
   std::uint32_t count = 0;

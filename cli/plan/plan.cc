@@ -233,6 +233,8 @@ Result<Problem> plan_problem(const std::string& model_path, const PlanNodes& nod
 
 int run_plan(const PlanOptions& options) {
   const ForecastOptions& forecast = options.forecast;
+  const Status used = check_used(forecast);
+  if (!used.ok()) return misused(used.error());
   if (options.model.empty() && !forecast.article) {
     return misused(Error::invalid(
         "no model given: pass a GGUF file, a pulled name, or with --gpus or --for a shape such as "

@@ -100,26 +100,21 @@ void add_forecast(CLI::App& verb, ForecastOptions& o) {
   verb.add_option("--link", o.link,
                   "with --gpus: rate between machines, e.g. 10G; card: all in one machine")
       ->check(refused_by(parse_link))
-      ->capture_default_str()
-      ->needs(gpus);
+      ->capture_default_str();
   verb.add_option("--per-machine", o.per_machine, "with --gpus: GPUs in each machine")
       ->check(whole_number(1, limits::kPlannedCards))
-      ->capture_default_str()
-      ->needs(gpus);
+      ->capture_default_str();
   verb.add_option("--batch", o.batch, "with --gpus: rows of a step batch")
       ->check(whole_number(1, limits::kBatchRows))
-      ->capture_default_str()
-      ->needs(gpus);
+      ->capture_default_str();
   verb.add_option("--quant", o.quant,
                   "format of the weights of a shape of the catalogue (default: q4_k_m)")
       ->check(text_within(limits::kModelNameBytes));
   verb.add_option("--users", o.users, "with --for: users at the same time")
       ->check(whole_number(1, static_cast<std::int64_t>(limits::kPlannedUsers)))
-      ->capture_default_str()
-      ->needs(speed);
+      ->capture_default_str();
   verb.add_option("--budget", o.budget_usd, "with --for: the most to spend, in USD")
-      ->check(number(0, limits::kPlannedUsd, Low::kExcluded))
-      ->needs(speed);
+      ->check(number(0, limits::kPlannedUsd, Low::kExcluded));
   verb.add_option("--electricity", o.usd_per_kwh,
                   "USD a kWh (default: the U.S. price of the catalogue)")
       ->check(number(0, 100, Low::kExcluded));

@@ -174,6 +174,10 @@ std::vector<std::string> candidates() {
           "22:00-08:00",
           "23:00-07:00",
           "09:00-17:00",
+          "10G",
+          "25G",
+          "h100",
+          "rtx4090",
           std::string(64, 'a'),
           std::string(64, 'b'),
           std::string(64, 'c')};

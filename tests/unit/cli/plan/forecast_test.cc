@@ -76,6 +76,20 @@ TEST(Forecast, ReadsSpeeds) {
   }
 }
 
+TEST(Forecast, AnOptionWithoutItsQuestionIsRefused) {
+  EXPECT_TRUE(check_used({}).ok());
+  ForecastOptions options;
+  options.batch = 8;
+  EXPECT_EQ(refusal_of(check_used(options)), "--batch needs --gpus");
+  options.gpus = "h100";
+  EXPECT_TRUE(check_used(options).ok());
+  options.users = 2;
+  EXPECT_EQ(refusal_of(check_used(options)), "--users needs --for");
+  ForecastOptions quant;
+  quant.quant = "q8_0";
+  EXPECT_EQ(refusal_of(check_used(quant)), "--quant needs --gpus or --for");
+}
+
 TEST(Forecast, AnUnknownModelOrFormatNamesTheNearest) {
   EXPECT_NE(refusal_of(forecast_model("llama3-71b", "")).find("did you mean 'llama3-70b'"),
             std::string::npos);
