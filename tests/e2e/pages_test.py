@@ -118,7 +118,8 @@ class Browser:
     def picture(self, name, dark):
         if not PICTURES:
             return
-        self.driver.execute_script("document.activeElement.blur()")
+        self.driver.execute_script(
+            "document.activeElement.blur(); document.getElementById('main').scrollTop = 0")
         self.driver.save_screenshot(os.path.join(PICTURES, f"{name}-{'dark' if dark else 'light'}.png"))
 
     def answered(self, messages):
