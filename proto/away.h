@@ -20,6 +20,9 @@ struct Away {
   friend bool operator==(const Away&, const Away&) = default;
 };
 
+// `why` of an order that an admin of the cluster gave. Every other one is the owner's.
+inline constexpr const char* kAwayByAdmin = "an admin of the cluster";
+
 void write_away(const Away& away, control::v1::Away& message);
 // A moment before 1970 becomes none; of the words at most limits::kReasonBytes stay, and of
 // those the ones that a terminal shows.

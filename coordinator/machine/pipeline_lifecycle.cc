@@ -277,10 +277,10 @@ void PipelineLifecycle::take_away(Node& node, std::optional<Away> away) {
   const std::string name = node.status.name;
   if (!node.status.away) {
     node.measured_at = clock_.now();
-    spdlog::info("worker {} is back from its owner", name);
+    spdlog::info("worker {} may serve again", name);
   } else {
     const Away& now = *node.status.away;
-    spdlog::info("worker {} is {} by its owner: {}", name, verb_of(now), now.why);
+    spdlog::info("worker {} is {} by {}: {}", name, verb_of(now), giver_of(now), now.why);
     if (!now.drain) {
       node.loaded = false;
       withdraw(node.status.epoch, node.status.stage);
@@ -294,7 +294,7 @@ void PipelineLifecycle::take_away(Node& node, std::optional<Away> away) {
 void PipelineLifecycle::withdraw(Epoch epoch, std::uint32_t stage) {
   const Pipeline* pipeline = pipelines_.find(epoch);
   if (pipeline == nullptr) return;
-  end(epoch, pipeline->describe(stage) + " was taken back by its owner", {});
+  end(epoch, pipeline->describe(stage) + " was taken back by its owner or an admin", {});
 }
 
 // All are closed before the first one ends, so that none counts on another; then one after the

@@ -87,5 +87,7 @@ class PipelineLifecycle final : public PipelineLinkEvents, MachineParts {
 
 // "paused" or "drained".
 const char* verb_of(const Away& away);
+// Who gave the order: "its owner" or kAwayByAdmin.
+const char* giver_of(const Away& away);
 
 }  // namespace hearth::coordinator

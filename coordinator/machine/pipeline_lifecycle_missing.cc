@@ -40,8 +40,8 @@ std::string missing_owners(const Registry& registry) {
       sentence += "; worker " + node->status.name + " is given no work: " + node->status.barred;
       continue;
     }
-    sentence +=
-        "; worker " + node->status.name + " is " + verb_of(*node->status.away) + " by its owner";
+    const Away& away = *node->status.away;
+    sentence += "; worker " + node->status.name + " is " + verb_of(away) + " by " + giver_of(away);
   }
   return sentence;
 }
@@ -49,6 +49,10 @@ std::string missing_owners(const Registry& registry) {
 }  // namespace
 
 const char* verb_of(const Away& away) { return away.drain ? "drained" : "paused"; }
+
+const char* giver_of(const Away& away) {
+  return away.why == kAwayByAdmin ? kAwayByAdmin : "its owner";
+}
 
 // As many as a pipeline takes are here and rest, or are silent and may come back. How many it takes
 // where layers are placed by measurements is unknown: any that may come back counts.

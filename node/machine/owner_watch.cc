@@ -53,7 +53,7 @@ std::optional<Away> OwnerWatch::look() {
   std::optional<Away> own = availability_.judge(now, order_, signs_);
   std::optional<Away> admins = admin_.judge(now, admin_order_, signs_);
   if (!admins || (own && (!own->drain || admins->drain))) return own;
-  admins->why = "an admin of the cluster";
+  admins->why = kAwayByAdmin;
   return admins;
 }
 

@@ -78,6 +78,10 @@ TEST(CoordinatorOwners, WhereNobodyTakesOverTheErrorNamesWhoIsPaused) {
       swarm.machine->status().missing.find("1 of 2 workers are registered; worker a is paused"),
       std::string::npos)
       << swarm.machine->status().missing;
+  own(swarm, "a", Away{false, 0, kAwayByAdmin});
+  EXPECT_NE(swarm.machine->status().missing.find("worker a is paused by an admin of the cluster"),
+            std::string::npos)
+      << swarm.machine->status().missing;
   ASSERT_EQ(swarm.machine->status().uncovered.size(), 1u);
   EXPECT_EQ(swarm.submit(8, 8)->code, ErrorCode::kUnavailable) << "none will come by itself";
   for (int i = 0; i < 8; ++i) {

@@ -64,7 +64,7 @@ TEST_F(OwnerWatchTest, AnOrderThatCannotBeReadIsAPause) {
 }
 
 TEST_F(OwnerWatchTest, AnAdminsOrderHoldsBesideTheOwners) {
-  constexpr const char* kAdmin = "an admin of the cluster";
+  constexpr const char* kAdmin = kAwayByAdmin;
   begin();
   owner->set_admin_order(OwnerOrder{true, 0});
   EXPECT_EQ(why(), kAdmin);
