@@ -1,6 +1,7 @@
-// Rows of random weights straight in a file's block format, for synthetic models of the types that
-// quantize.h does not write: every quant and every integer scale is a random one, and the fp16
-// scales are set so that the weights have mean about 0 and the deviation asked for.
+// Rows of random weights straight in a file's block format, for synthetic models of the types
+// that quantize.h does not write: every quant (but 2 in TQ2_0) and every integer scale is a
+// random one, and the fp16 scales are set so that the weights have mean about 0 and the
+// deviation asked for.
 #pragma once
 
 #include <cstdint>

@@ -251,7 +251,13 @@ TEST(CudaTiles, RefuseWhatTheyCannotMean) {
   EXPECT_FALSE(
       pack_tiles(WeightType::kQ4_1, 4, 64, file, tiles, std::span(exponents).first(4)).ok());
   EXPECT_TRUE(pack_tiles(WeightType::kQ4_1, 4, 64, file, tiles, exponents).ok());
-  EXPECT_FALSE(pack_tiles(WeightType::kMXFP4, 4, 64, file, tiles, exponents).ok());
+  for (const WeightType type : kAllTypes) {
+    if (has_tiles(type)) continue;
+    const Bytes other = weight_blocks(random, type, 4, kSuperBlock);
+    Bytes room(tile_shape(type, 4, kSuperBlock).bytes());
+    EXPECT_FALSE(pack_tiles(type, 4, kSuperBlock, other, room, exponents).ok())
+        << static_cast<int>(type);
+  }
   const std::uint16_t infinity = 0xFC00;
   std::memcpy(file.data() + (2 * 2 + 1) * 20 + 2, &infinity, 2);
   const auto refused = pack_tiles(WeightType::kQ4_1, 4, 64, file, tiles, exponents);
