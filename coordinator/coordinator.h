@@ -316,8 +316,8 @@ class Coordinator {
   virtual void publish_model(const Hash256& model) = 0;
 
   // Tells a worker to be away, as its owner would (hearth pause, drain, resume), or that this ends;
-  // the worker keeps it until its process ends. kNotFound: no such worker is connected. kVersion:
-  // its program is too old for orders.
+  // the worker keeps it until its process ends or it serves another model. kNotFound: no such
+  // worker is connected. kVersion: its program is too old for orders.
   virtual Status order(const std::string& node, const std::optional<Away>& away) = 0;
 
   // Where another model is to take this one's place. While it is wanted no audit and no canary

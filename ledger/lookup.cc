@@ -99,12 +99,12 @@ Status check_windows(const std::vector<Receipt>& receipts, const PublicKey& clus
 }  // namespace
 
 Result<std::vector<LoggedReceipt>> find_receipts(LogFolder& folder, const Checkpoint& checkpoint,
-                                                 const AnswerName& answer) {
+                                                 const AnswerName& answer, std::uint64_t most) {
   TileReader tiles(folder, checkpoint.size);
   TRY(std::uint64_t index,
       first_bundle(folder, tiles, checkpoint.size, asked_at(answer) - kClockSeconds));
   std::vector<LoggedReceipt> found;
-  for (; index < bundle_count(checkpoint.size); ++index) {
+  for (; index < bundle_count(checkpoint.size) && most > 0; ++index, --most) {
     TRY(const Bundle bundle, tiles.bundle(index));
     for (std::size_t i = 0; i < bundle.entries.size(); ++i) {
       const ByteSpan bytes = bundle.entries[i].bytes;
@@ -138,7 +138,8 @@ Result<std::vector<Receipt>> check_receipts(LogFolder& folder, const Checkpoint&
 }
 
 Result<std::vector<LoggedAudits>> find_audits(LogFolder& folder, const Checkpoint& checkpoint,
-                                              const std::vector<LoggedReceipt>& found) {
+                                              const std::vector<LoggedReceipt>& found,
+                                              std::uint64_t most) {
   std::vector<LoggedAudits> audits(found.size());
   if (found.empty()) return audits;
   std::map<std::uint64_t, std::pair<Receipt, LoggedAudits*>> by_entry;
@@ -162,7 +163,7 @@ Result<std::vector<LoggedAudits>> find_audits(LogFolder& folder, const Checkpoin
   };
   TileReader tiles(folder, checkpoint.size);
   for (std::uint64_t index = found.front().entry / kTileWidth;
-       index < bundle_count(checkpoint.size); ++index) {
+       index < bundle_count(checkpoint.size) && most > 0; ++index, --most) {
     TRY(const Bundle bundle, tiles.bundle(index));
     for (const BundleEntry& one : bundle.entries) {
       TRY(const Entry entry, parse_entry(one.bytes));

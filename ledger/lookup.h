@@ -18,9 +18,12 @@ struct LoggedReceipt {
   Bytes bytes;  // of the whole entry
 };
 
-// The entries that are receipts of this answer, in order and unchecked.
+// The entries that are receipts of this answer, in order and unchecked. `most`: bundles that are
+// read from the answer's time on; an answer's receipts are among the first of them, unless it took
+// very long.
 Result<std::vector<LoggedReceipt>> find_receipts(LogFolder& folder, const Checkpoint& checkpoint,
-                                                 const AnswerName& answer);
+                                                 const AnswerName& answer,
+                                                 std::uint64_t most = ~std::uint64_t{0});
 
 // Checks the result of find_receipts() and returns it ordered by request, window and stage.
 // kInvalidInput names the entry, or the request and window, and the reason: the entry is not in the
@@ -37,9 +40,11 @@ struct LoggedAudits {
   std::optional<Verdict> auditor;  // a verdict against an auditor that disagreed
 };
 
-// The audits of each of these receipts, in the same order. Entries are not checked here; `hearth
+// The audits of each of these receipts, in the same order, among the `most` bundles from the first
+// receipt on. Entries are not checked here; `hearth
 // audit` checks them.
 Result<std::vector<LoggedAudits>> find_audits(LogFolder& folder, const Checkpoint& checkpoint,
-                                              const std::vector<LoggedReceipt>& found);
+                                              const std::vector<LoggedReceipt>& found,
+                                              std::uint64_t most = ~std::uint64_t{0});
 
 }  // namespace hearth::ledger

@@ -557,8 +557,7 @@ class Server {
     }
     http.planner = stored_planner(models_);
     if (cluster_) {
-      http.join = coordinator::http::JoinPoint{
-          identity_->roster->book(), Address{cluster_->host, cluster_->control_port}.text()};
+      http.join = coordinator::http::JoinPoint{identity_->roster->book(), control_->address()};
     }
     http.order = [this, post = loop_.poster()](
                      const std::string& node, const std::optional<Away>& away,

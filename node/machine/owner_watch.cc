@@ -51,6 +51,8 @@ std::optional<Away> OwnerWatch::look() {
     look_around();
   }
   std::optional<Away> own = availability_.judge(now, order_, signs_);
+  const bool holds = order_ && (order_->until == 0 || order_->until > signs_.unix_seconds);
+  drains_ = holds && order_->drain;
   std::optional<Away> admins = admin_.judge(now, admin_order_, signs_);
   if (!admins || (own && (!own->drain || admins->drain))) return own;
   admins->why = kAwayByAdmin;

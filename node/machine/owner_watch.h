@@ -33,8 +33,8 @@ class OwnerWatch {
   // What an admin of the cluster wants, beside the owner. Of two orders the one that takes the
   // machine away sooner counts; a new one replaces the admin's one before.
   void set_admin_order(const std::optional<OwnerOrder>& order) { admin_order_ = order; }
-  // Whether the order, as look() last read it, is a drain.
-  bool drains() const { return order_ && order_->drain; }
+  // Whether the owner's order, as look() last read it, is a drain that holds now.
+  bool drains() const { return drains_; }
 
  private:
   void look_at_order();
@@ -50,6 +50,7 @@ class OwnerWatch {
   std::optional<std::pair<std::int64_t, std::uint64_t>> seen_;  // when written, and which file
   std::optional<OwnerOrder> order_;
   std::optional<OwnerOrder> admin_order_;
+  bool drains_ = false;
   Signs signs_;
 };
 

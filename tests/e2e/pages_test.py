@@ -176,7 +176,7 @@ class Pages(unittest.TestCase):
         self.assertIn("2 of 3", b.text(".facts"))
         # A receipt, whose command is true.
         b.press("Receipt")
-        swarm.wait_until(lambda: "Proved in this browser" in b.text("dialog"), "the proof")
+        swarm.wait_until(lambda: "Checked in this browser" in b.text("dialog"), "the proof")
         self.assertEqual(b.axe(), [])
         b.see("dialog details summary").click()
         command = b.see("dialog pre").text.split()
@@ -209,7 +209,7 @@ class Pages(unittest.TestCase):
         self.assertEqual(status, 200, answer)
         name = answer["hearth"]["receipt"]
         b.open(f"{self.swarm.api}/#/ledger/{name}")
-        swarm.wait_until(lambda: "Proved in this browser" in b.text(), "the proof")
+        swarm.wait_until(lambda: "Checked in this browser" in b.text(), "the proof")
         self.assertEqual(b.axe(), [])
         # Each lie of a server about these receipts, and what the page says to it.
         faults = b.driver.execute_async_script("""

@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <cstdint>
 #include <functional>
+#include <map>
 #include <memory>
 #include <mutex>
 #include <unordered_set>
@@ -84,7 +85,9 @@ struct Api {
   // Of the pool; one of its threads never runs any.
   SlowTaskQueue slow_tasks{[this](ThreadGate::Task task) { return pool.post(std::move(task)); },
                            std::max(2U, options.pool_threads) - 1};
-  std::uint32_t slow_reads = 0;  // of the ledger, and plans; socket thread only
+  // Of the ledger, and plans: how many wait or run, by who asked (RequestPolicy::owner). Socket
+  // thread only.
+  std::map<std::string, std::uint32_t> slow_reads;
   std::unordered_set<std::shared_ptr<Generation>> generations;  // running; socket thread only
 };
 

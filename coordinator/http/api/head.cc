@@ -180,6 +180,12 @@ std::optional<ApiError> check_target(const RequestHead& head, const HostNames& n
             host_name(host_allowed(authority, names) ? head.host : authority).substr(0, 128)),
         "host_not_allowed", "permission_error");
   }
+  if (head.origin.empty() && head.cross_site) {
+    return ApiError::of(403,
+                        "the header Sec-Fetch-Site says that a page of another site asks, and its "
+                        "pages may not call this API; let the page's own server call it",
+                        "origin_not_allowed", "permission_error");
+  }
   if (head.origin.empty() || origin_allowed(head.origin, head.host, names)) return std::nullopt;
   return ApiError::of(403,
                       "the Origin header is of another site, whose pages may not call this API; "

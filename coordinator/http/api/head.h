@@ -41,6 +41,9 @@ struct RequestHead {
   std::uint32_t hosts = 0;
   std::string host;
   std::string origin;  // empty: none
+  // Of a part of another site's page (Sec-Fetch-Site): a picture or a script, for example, which a
+  // browser asks for without an Origin. A user who follows a link is not meant.
+  bool cross_site = false;
   std::uint32_t authorizations = 0;
   std::string authorization;
   std::uint32_t content_lengths = 0;

@@ -17,6 +17,7 @@ namespace {
 constexpr std::string_view kReceiptPath = "/api/v1/receipts/";
 constexpr std::size_t kReceiptsShown = 4'096;  // of one answer
 constexpr std::uint64_t kRecentBundles = 16;   // in which verdicts are looked for
+constexpr std::uint64_t kBundlesRead = 1'024;  // for the receipts of one answer
 
 ApiError no_ledger() {
   return ApiError::of(
@@ -153,7 +154,7 @@ OrderedJson audits_of(const ledger::LoggedAudits& audits) {
 Result<OrderedJson> proofs_of(ledger::LogFolder& folder, const ledger::Checkpoint& checkpoint,
                               const std::vector<ledger::LoggedReceipt>& found,
                               const HttpOptions& options) {
-  TRY(const auto audits, ledger::find_audits(folder, checkpoint, found));
+  TRY(const auto audits, ledger::find_audits(folder, checkpoint, found, kBundlesRead));
   ledger::TileReader tiles(folder, checkpoint.size);
   OrderedJson out = OrderedJson::array();
   for (std::size_t i = 0; i < found.size(); ++i) {
@@ -179,7 +180,7 @@ ApiResult<OrderedJson> receipt_object(const Call& call) {
   if (!folder) return log_error(folder.error());
   const auto checkpoint = ledger::read_checkpoint(**folder);
   if (!checkpoint) return log_error(checkpoint.error());
-  const auto found = ledger::find_receipts(**folder, *checkpoint, name);
+  const auto found = ledger::find_receipts(**folder, *checkpoint, name, kBundlesRead);
   if (!found) return log_error(found.error());
   if (found->size() > kReceiptsShown) {
     return ApiError::invalid(fmt::format(
@@ -197,9 +198,10 @@ ApiResult<OrderedJson> receipt_object(const Call& call) {
 void handle_ledger(Call call) {
   const HttpOptions& options = call.api->options;
   if (options.ledger == nullptr || !options.open_log) return call.respond(no_ledger());
+  if (!take_slow_read(call)) return;  // before the ledger's thread has work for it
   options.ledger->summarise([call = std::move(call)](const LedgerSummary& summary) {
     call.api->sockets.post([call, summary] {
-      answer_slowly(call, [summary](const Call& read) { return ledger_object(read, summary); });
+      answer_taken(call, [summary](const Call& read) { return ledger_object(read, summary); });
     });
   });
 }

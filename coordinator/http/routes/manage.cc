@@ -14,26 +14,41 @@ void answer_on_pool(Call call, ApiResult<OrderedJson> (*work)(const Call& call))
   });
 }
 
-void answer_slowly(Call call, std::function<ApiResult<OrderedJson>(const Call& call)> work) {
-  constexpr std::uint32_t kAtOnce = 8;  // that wait or run
-  const std::shared_ptr<Api> api = call.api;
-  if (api->slow_reads >= kAtOnce) {
+bool take_slow_read(const Call& call) {
+  constexpr std::uint32_t kAtOnce = 8;
+  constexpr std::uint32_t kOfOne = 2;  // so that one key does not keep the others out
+  auto& reads = call.api->slow_reads;
+  std::uint32_t all = 0;
+  for (const auto& [owner, count] : reads) all += count;
+  const auto own = reads.find(call.request.policy.owner);
+  if (all >= kAtOnce || (own != reads.end() && own->second >= kOfOne)) {
     ApiError error =
         ApiError::of(429, "too many requests for the ledger and plans wait; retry in 1 s",
                      "too_many_reads", "rate_limit_error");
     error.retry_after = 1;
-    return call.respond(error);
+    call.respond(error);
+    return false;
   }
-  ++api->slow_reads;
+  ++reads[call.request.policy.owner];
+  return true;
+}
+
+void answer_taken(Call call, std::function<ApiResult<OrderedJson>(const Call& call)> work) {
+  const std::shared_ptr<Api> api = call.api;
   api->slow_tasks.post([call = std::move(call), work = std::move(work)] {
     auto done = work(call);
     HttpResponse response = done.ok() ? json_response(dump(*done)) : error_response(done.error());
     call.api->sockets.post([call, response = std::move(response)] {
-      INVARIANT(call.api->slow_reads > 0, "a slow read that ends has been counted");
-      --call.api->slow_reads;
+      const auto own = call.api->slow_reads.find(call.request.policy.owner);
+      INVARIANT(own != call.api->slow_reads.end(), "a slow read that ends has been counted");
+      if (--own->second == 0) call.api->slow_reads.erase(own);
       call.respond(response);
     });
   });
+}
+
+void answer_slowly(Call call, std::function<ApiResult<OrderedJson>(const Call& call)> work) {
+  if (take_slow_read(call)) answer_taken(std::move(call), std::move(work));
 }
 
 ApiError manage_error(const Error& error, const char* not_found) {

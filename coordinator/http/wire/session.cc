@@ -79,6 +79,11 @@ RequestHead read_head(const Parser& parser) {
   head.hosts = static_cast<std::uint32_t>(message.count(field::host));
   head.host = text(field::host);
   head.origin = text(field::origin);
+  const auto is = [&parser](const char* name, std::string_view value) {
+    const auto found = values(parser, name);
+    return !found.empty() && found.front() == value;
+  };
+  head.cross_site = is("Sec-Fetch-Site", "cross-site") && !is("Sec-Fetch-Mode", "navigate");
   head.authorizations = static_cast<std::uint32_t>(message.count(field::authorization));
   head.authorization = text(field::authorization);
   if (head.authorizations == 0) {  // the header of Anthropic's clients

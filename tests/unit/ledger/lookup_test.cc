@@ -147,6 +147,8 @@ TEST_F(LookupTest, SaysWhatAuditsFoundOfEachReceipt) {
   write();
   const auto found = find_receipts(disk, checkpoint, name_of(1));
   ASSERT_TRUE(found && found->size() == 4);
+  EXPECT_TRUE(find_receipts(disk, checkpoint, name_of(1), 0)->empty());
+  EXPECT_EQ(find_audits(disk, checkpoint, *found, 0)->at(0).agreed, 0u);
   const auto audits = find_audits(disk, checkpoint, *found);
   ASSERT_TRUE(audits) << audits.error().message;
   ASSERT_EQ(audits->size(), 4u);

@@ -30,8 +30,8 @@ function proved({checkpoint, receipts}) {
   const cell = (label, ...content) => h('td', {'data-label': label}, ...content);
   const names = ['Positions', 'Layers', 'Computed by', 'When', 'Audits'];
   return [
-    notice('good', h('strong', {}, 'Proved in this browser. '),
-      `${count(receipts.length, 'receipt')}: each is signed by the machine that computed, neighbours agree on what passed between them, and the signed log holds it.`),
+    notice('good', h('strong', {}, 'Checked in this browser. '),
+      `${count(receipts.length, 'receipt')}: each is signed by the machine that computed, neighbours agree on what passed between them, and the log that the key below has signed holds it.`),
     h('div', {class: 'scroll', tabindex: '0', role: 'region', 'aria-label': 'Receipts'}, h('table', {class: 'stacks'},
       h('thead', {}, h('tr', {}, names.map(name => h('th', {scope: 'col'}, name)))),
       h('tbody', {}, receipts.map(one => {
@@ -43,8 +43,8 @@ function proved({checkpoint, receipts}) {
           cell('Audits', h('span', {class: `tag ${kind}`}, word)));
       })))),
     h('p', {class: 'hint'}, `The log has ${checkpoint.size.toLocaleString('en')} entries, ${checkpoint.witnesses > 0
-      ? `${count(checkpoint.witnesses, 'witness', 'witnesses')} cosigned this state` : 'no witness has cosigned this state yet'}. Its key is `,
-      h('code', {class: 'wraps'}, hex(checkpoint.key)), '. Names and audits are what the server says; compare the key with the one that you know.')];
+      ? `${count(checkpoint.witnesses, 'key', 'keys')} cosigned this state as witnesses` : 'no witness has cosigned this state yet'}. Its key is `,
+      h('code', {class: 'wraps'}, hex(checkpoint.key)), '. A server that lies can make up a log with another key: compare the key with the one that you know. Names, audits and which keys are witnesses are what the server says. A log cannot show that the receipts of the last positions are missing.')];
 }
 
 // An element that asks for the receipts of this answer, checks them, and shows what came of it.

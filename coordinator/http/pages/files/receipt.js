@@ -12,6 +12,9 @@ const kReceiptAt = 41;  // in an entry: its kind, its time and the payer stand b
 const kEntryBytes = kReceiptAt + kReceiptBytes + 4;
 const kSignatureBytes = 64;
 const kWindow = 4096;  // positions
+const kStages = 512;
+const kLayers = 512;
+const kContext = 1048576;
 const kLogPrefix = 'hearth-log/';
 const kWitnessPrefix = 'hearth-node/';
 
@@ -82,7 +85,7 @@ export async function readCheckpoint(note) {
   const root = unbase64(lines[2]);
   must(root.length === 32, 'the checkpoint\'s root is no hash');
   let isSigned = false;
-  let witnesses = 0;
+  const witnesses = new Set();
   for (const line of note.slice(blank + 2).split('\n').slice(0, -1)) {
     const [dash, name, encoded] = line.split(' ');
     must(dash === '\u2014' && name && encoded, 'a line of the checkpoint is no signature');
@@ -99,11 +102,12 @@ export async function readCheckpoint(note) {
       const time = new DataView(bytes.buffer).getBigUint64(4);
       const message = text(`cosignature/v1\ntime ${time}\n${signed}`);
       must(await verify(witness, bytes.slice(12), message), 'a witness\'s signature of the checkpoint is wrong');
-      witnesses += 1;
+      must(!witnesses.has(name), 'a witness has signed the checkpoint twice');
+      witnesses.add(name);
     }
   }
   must(isSigned, 'the log has not signed the checkpoint');
-  return {key, size, root, witnesses};
+  return {key, size, root, witnesses: witnesses.size};
 }
 
 // RFC 9162, section 2.1.3.2, with numbers above 2^31.
@@ -142,8 +146,10 @@ export function readReceipt(entry) {
     promptPositions: view.getUint32(80, true), tokens: at(84, 32), inRoot: at(116, 32), outRoot: at(148, 32),
     begun: Number(view.getBigUint64(212, true)), took: view.getUint32(220, true), worker: at(224, 32),
     inEdge: at(256, 64), outEdge: at(320, 64)};
-  must(out.stage < out.stages && out.layerBegin < out.layerEnd && out.positions > 0 && out.positions <= kWindow
+  must(out.stage < out.stages && out.stages <= kStages && out.layerBegin < out.layerEnd && out.layerEnd <= kLayers
+       && out.positions > 0 && out.positions <= kWindow && out.first + out.positions <= kContext
        && out.first === out.window * kWindow && out.promptPositions <= out.positions, 'a receipt breaks its format');
+  must(out.stages === 1 || !same(out.inRoot, out.outRoot), 'a receipt\'s output is its input');
   must(out.stage > 0 || same(out.inRoot, out.tokens), 'a receipt of the first stage has other input than its tokens');
   must(out.stage + 1 < out.stages || same(out.outRoot, out.tokens), 'a receipt of the last stage has other output than its tokens');
   return out;

@@ -85,6 +85,16 @@ TEST_F(OwnerWatchTest, AnAdminsOrderHoldsBesideTheOwners) {
   EXPECT_EQ(why(seconds(5)), "") << "it ends by itself";
 }
 
+TEST_F(OwnerWatchTest, AnAdminsOrderIsNoDrainOfAnOwnerWhoseDrainIsOver) {
+  begin();
+  ASSERT_TRUE(write_pause_file(folder.path(), {true, clock.unix_seconds() + 5}).ok());
+  EXPECT_EQ(why(milliseconds(100)), "hearth drain");
+  EXPECT_TRUE(owner->drains());
+  owner->set_admin_order(OwnerOrder{false, 0});
+  EXPECT_EQ(why(seconds(5)), kAwayByAdmin);
+  EXPECT_FALSE(owner->drains()) << "the file stays until hearth resume";
+}
+
 TEST_F(OwnerWatchTest, NoticesTheBatteryAndOthersOnTheCard) {
   std::uint64_t foreign = 0;
   options.card = [&] {

@@ -115,6 +115,23 @@ TEST(AccessTest, OnlyTheTwoListedSchemesNameHosts) {
   }
 }
 
+TEST(AccessTest, APartOfAnotherSitesPageIsRefusedWithoutAnOrigin) {
+  RequestHead head;
+  head.method = "GET";
+  head.target = "/api/v1/ledger";
+  head.hosts = 1;
+  head.host = "127.0.0.1:11500";
+  EXPECT_FALSE(check_head(head, kNames).error);
+  head.cross_site = true;
+  const HeadCheck refused = check_head(head, kNames);
+  ASSERT_TRUE(refused.error);
+  EXPECT_EQ(refused.error->status, 403U);
+  EXPECT_EQ(refused.error->code, "origin_not_allowed");
+  head.origin =
+      "http://localhost:3000";  // of an allowed page, which a browser may call another site
+  EXPECT_FALSE(check_head(head, kNames).error);
+}
+
 // The head check asks both questions, and answers 403 with the code of the one that failed.
 TEST(AccessTest, TheHeadCheckAppliesBothTables) {
   for (const HostCase& each : kHosts) {

@@ -32,7 +32,7 @@ struct ManagedTest : ::testing::Test {
     request.method = method;
     request.path = path;
     request.body = body;
-    request.policy.owner = "0123456789abcdef";
+    request.policy.owner = kOwner;
     const RouteMatch match = find_route(method, path);
     EXPECT_EQ(match.access, access) << path;
     match.handler({api, std::move(request), client});
@@ -47,6 +47,7 @@ struct ManagedTest : ::testing::Test {
   unsigned status() const { return client->response ? client->response->status : 0; }
   std::int64_t now() const { return clock.unix_seconds(); }
 
+  static constexpr const char* kOwner = "0123456789abcdef";  // the key that asks
   hearth::testing::FakeClock clock;
   SeededRandom random{1};
   PlayedPort port;

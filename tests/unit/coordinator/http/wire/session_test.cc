@@ -119,6 +119,8 @@ std::vector<Case> head_cases() {
        "host_not_allowed"},
       {"foreign Origin", get("/v1/models", "Origin: https://evil.example\r\n"), 403,
        "origin_not_allowed"},
+      {"a picture of another site's page", get("/v1/models", "Sec-Fetch-Site: cross-site\r\n"), 403,
+       "origin_not_allowed"},
       {"two Origins",
        get("/v1/models", "Origin: http://localhost\r\nOrigin: http://evil.example\r\n"), 400,
        "bad_request"},
