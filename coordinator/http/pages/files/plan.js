@@ -22,10 +22,10 @@ async function planOf(id) {
   }
 }
 
-function stageTable(stages) {
+function stageTable(stages, model) {
   const names = ['Machine', 'Layers', 'Weights', 'KV', 'Of its memory', 'One row', 'To the next'];
   const cell = (label, ...content) => h('td', {'data-label': label}, ...content);
-  return h('div', {class: 'scroll', tabindex: '0', role: 'region', 'aria-label': 'Layers of each machine'}, h('table', {class: 'stacks'},
+  return h('div', {class: 'scroll', tabindex: '0', role: 'region', 'aria-label': `Layers of each machine, ${model}`}, h('table', {class: 'stacks'},
     h('thead', {}, h('tr', {}, names.map(name => h('th', {scope: 'col'}, name)))),
     h('tbody', {}, stages.map(stage => h('tr', {}, h('th', {scope: 'row', 'data-label': 'Machine'}, stage.node),
       cell('Layers', layers(stage.layers)), cell('Weights', bytes(stage.weight_bytes)), cell('KV', bytes(stage.kv_bytes)),
@@ -34,10 +34,10 @@ function stageTable(stages) {
 }
 
 // Of more machines than the exact search takes: ranges with their replicas.
-function rangeTable(ranges) {
+function rangeTable(ranges, model) {
   const names = ['Layers', 'Machines', 'Weights', 'KV', 'Tokens a second, all'];
   const cell = (label, ...content) => h('td', {'data-label': label}, ...content);
-  return h('div', {class: 'scroll', tabindex: '0', role: 'region', 'aria-label': 'Ranges of layers'}, h('table', {class: 'stacks'},
+  return h('div', {class: 'scroll', tabindex: '0', role: 'region', 'aria-label': `Ranges of layers, ${model}`}, h('table', {class: 'stacks'},
     h('thead', {}, h('tr', {}, names.map(name => h('th', {scope: 'col'}, name)))),
     h('tbody', {}, ranges.map(range => h('tr', {}, h('th', {scope: 'row', 'data-label': 'Layers'}, layers(range.layers)),
       cell('Machines', range.replicas.map(one => one.node).join(', ')), cell('Weights', bytes(range.weight_bytes)),
@@ -52,7 +52,7 @@ function planPart(told) {
     h('dl', {class: 'figures'}, figure('Tokens a second, one stream', rate(first.tokens_per_second)),
       figure(`Together, ${count(first.streams, 'stream')}`, rate(first.all_tokens_per_second)),
       figure('Prompt tokens a second', rate(first.prompt_tokens_per_second)), figure('Memory for weights and KV', bytes(memory))),
-    plan.ranges ? rangeTable(plan.ranges) : stageTable(first.stages),
+    plan.ranges ? rangeTable(plan.ranges, told.id) : stageTable(first.stages, told.id),
     !plan.ranges && plan.pipelines.length > 1 && h('p', {class: 'hint'},
       `${count(plan.pipelines.length - 1, 'more pipeline')} of the machines that are left: ${plan.pipelines.slice(1).map(one =>
         one.stages.map(stage => stage.node).join(' → ')).join('; ')}`),
