@@ -187,7 +187,7 @@ Result<double> parse_speed(const std::string& text) {
 
 Result<ForecastModel> forecast_model(const std::string& name, const std::string& quant) {
   std::error_code ignored;
-  const bool is_file = std::filesystem::exists(name, ignored);
+  const bool is_file = std::filesystem::is_regular_file(name, ignored);
   const auto shape = find_entry(catalogue().shapes, name, "model");
   if (is_file || !shape.ok()) {
     auto file = model_of_file(name);
@@ -208,7 +208,8 @@ Result<ForecastModel> forecast_model(const std::string& name, const std::string&
 
 bool Forecast::fits() const {
   return std::ranges::any_of(estimates, [](const placement::Estimate& each) {
-    return each.holds_weights && (each.layout.ranks == 1 || placement::kRunsTensorParallel);
+    const bool runs = each.layout.ranks == 1 || placement::kRunsTensorParallel;
+    return runs && each.holds_weights && each.users_room > 0;
   });
 }
 

@@ -59,7 +59,7 @@ struct Forecast {
   placement::Purchase purchase;
   double usd_per_kwh = 0.0;
   std::vector<placement::Estimate> estimates;
-  bool fits() const;  // a layout that Hearth runs holds the weights
+  bool fits() const;  // a layout that Hearth runs holds the weights and the KV of one user
 };
 // `context`: 0: 4,096 positions, or the model's if it has fewer.
 Result<Forecast> make_forecast(const std::string& model, const ForecastOptions& options,

@@ -321,8 +321,8 @@ std::vector<std::string> purchase_lines(const PurchaseForecast& forecast) {
     lines.emplace_back("Hearth computes a mixture of experts on processors only, not on GPUs yet.");
   }
   lines.emplace_back(
-      "Considered: pipelines, which Hearth runs, on GPUs that it runs on, at the "
-      "prices of the catalogue.");
+      "Considered: pipelines on NVIDIA GPUs, at the prices of the catalogue. docs/gpu.md names the "
+      "models and weights that GPUs refuse.");
   lines.emplace_back(kRoofline);
   return lines;
 }

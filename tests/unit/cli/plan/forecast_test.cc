@@ -131,6 +131,17 @@ TEST(Forecast, PredictsTheArticlesPipelineOverASlowLink) {
   EXPECT_NEAR(pipeline.per_user, 5.0, 0.2);
 }
 
+TEST(Forecast, WeightsWithoutRoomForOneUsersContextDoNotFit) {
+  const auto fits = [](std::uint64_t context) {
+    const auto forecast =
+        make_forecast("llama3-8b", options_of("1xrtx3060", "10G", "q4_k_m", 1), context);
+    EXPECT_TRUE(forecast.ok() && forecast->estimates.front().holds_weights);
+    return forecast.ok() && forecast->fits();
+  };
+  EXPECT_TRUE(fits(4096));
+  EXPECT_FALSE(fits(131'072));
+}
+
 TEST(Forecast, SaysWhatDoesNotFit) {
   const auto forecast = make_forecast("llama2-70b", options_of("2xrtx4090", "10G", "f16", 1), 0);
   ASSERT_TRUE(forecast.ok());
