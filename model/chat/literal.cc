@@ -178,11 +178,9 @@ class LiteralReader {
     if (at_ + 4 > text_.size()) return false;
     code = 0;
     for (int i = 0; i < 4; ++i) {
-      const std::size_t digit =
-          std::string_view("0123456789abcdef")
-              .find(static_cast<char>(text_[at_] | (is_digit(text_[at_]) ? 0 : 0x20)));
+      const std::size_t digit = std::string_view("0123456789abcdefABCDEF").find(text_[at_]);
       if (digit == std::string_view::npos) return false;
-      code = code * 16 + static_cast<std::uint32_t>(digit);
+      code = code * 16 + static_cast<std::uint32_t>(digit < 16 ? digit : digit - 6);
       ++at_;
     }
     return true;

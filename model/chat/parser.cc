@@ -497,7 +497,8 @@ bool AnswerParser::take_call(const LiteralObject& object, std::size_t depth) {
   }
   std::string json = arguments != nullptr ? *arguments : "{}";
   if (const auto quoted = text_of_json(json)) json = *quoted;  // JSON in a string
-  if (!read_literal_object(json, '{', '}')) return false;
+  std::optional<std::string> read = literal_to_json(json);
+  if (!read) return false;
   std::string id;
   if (const std::string* value = syntax_->id_key.empty() ? nullptr : object.find(syntax_->id_key)) {
     id = text_of_json(*value).value_or(*value);
@@ -505,11 +506,13 @@ bool AnswerParser::take_call(const LiteralObject& object, std::size_t depth) {
   }
   const bool bare = triggers_.empty();
   if (bare && !knows(tool_name(*text))) return false;
-  return emit({std::move(id), tool_name(*text), literal_to_json(json).value_or("{}")});
+  return emit({std::move(id), tool_name(*text), std::move(*read)});
 }
 
 bool AnswerParser::emit(ChatToolCall call) {
   ++in_section_;
+  // A client can read every call: it has a name, and its arguments are an object within the limits.
+  if (call.name.empty() || !read_literal_object(call.arguments, '{', '}')) return false;
   if (told_calls_ >= limits::kToolCalls) return false;
   if (told_calls_ > 0 && !rules_.parallel_calls) return true;
   ++told_calls_;
@@ -620,12 +623,14 @@ bool AnswerParser::step_header() {
   }
   constexpr std::string_view kMessage = "<|message|>";
   const std::size_t end = buffer_.find(kMessage);
-  if (may_be && end == buffer_.npos && buffer_.size() <= kHeaderBytes && !final_) return false;
+  // The mark may begin at the last byte that a header has: all of it is waited for.
+  if (may_be && end == buffer_.npos && buffer_.size() < kHeaderBytes + kMessage.size() && !final_)
+    return false;
   analysis_ = to_function_ = false;
   if (may_be && end != buffer_.npos && end <= kHeaderBytes) {
     read_header(std::string_view(buffer_).substr(0, end));
     drop(end + kMessage.size());
-  } else if (may_be && final_) {
+  } else if (may_be && end == buffer_.npos && final_) {
     drop(buffer_.size());  // a header without a message says nothing
   }
   state_ = State::kBody;
@@ -669,10 +674,7 @@ bool AnswerParser::step_body() {
     }
     const auto arguments =
         trimmed(text).empty() ? std::optional<std::string>("{}") : literal_to_json(text);
-    if (!arguments || !read_literal_object(*arguments, '{', '}') ||
-        !emit({"", name_, *arguments})) {
-      tell(text);
-    }
+    if (!arguments || !emit({"", name_, *arguments})) tell(text);
     to_function_ = false;
   } else if (analysis_) {
     tell_reasoning(text);

@@ -20,8 +20,8 @@ TEST(LiteralTest, OtherFormsBecomeJson) {
 }
 
 TEST(LiteralTest, WhatIsNoValueIsNone) {
-  for (const char* text :
-       {"", "{", "{\"a\" 1}", "01", "1 2", "truex", "[1 2]", "\"a", "{,}", "-"}) {
+  for (const char* text : {"", "{", "{\"a\" 1}", "01", "1 2", "truex", "[1 2]", "\"a", "{,}", "-",
+                           R"("\u00g0")", "\"\\u00\x10\x11\""}) {
     EXPECT_FALSE(literal_to_json(text).has_value()) << text;
   }
   EXPECT_FALSE(literal_to_json(std::string(100'000, '[')).has_value());

@@ -7,6 +7,7 @@
 #include <string>
 #include <vector>
 
+#include "base/limits.h"
 #include "model/chat/syntax.h"
 
 namespace hearth::model {
@@ -293,6 +294,45 @@ TEST(AnswerParserTest, WhatIsNoCallIsContent) {
   none.tools.clear();
   EXPECT_EQ(parse_every_way(hermes, none, "<tool_call>\n{}\n</tool_call>").content,
             "<tool_call>\n{}\n</tool_call>");
+}
+
+TEST(AnswerParserTest, ACallThatAClientCannotReadIsContent) {
+  ChatSyntax tagged;
+  tagged.form = CallForm::kTagged;
+  tagged.call_begin = "<tool_call>\n<function=";
+  tagged.name_end = ">\n";
+  tagged.parameter_begin = "<parameter=";
+  tagged.key_end = ">\n";
+  tagged.value_end = "\n</parameter>\n";
+  tagged.call_end = "</function>\n</tool_call>";
+  const auto call = [](std::size_t depth) {
+    return "<tool_call>\n<function=weather>\n<parameter=days>\n" + std::string(depth, '[') +
+           std::string(depth, ']') + "\n</parameter>\n</function>\n</tool_call>";
+  };
+  // The value stands one deeper in the object of the arguments.
+  const Whole deepest = parse_every_way(tagged, rules(), call(limits::kJsonDepth));
+  EXPECT_EQ(deepest.content, "");
+  EXPECT_NE(deepest.calls, "");
+  const Whole deeper = parse_every_way(tagged, rules(), call(limits::kJsonDepth + 1));
+  EXPECT_EQ(deeper.content, call(limits::kJsonDepth + 1));
+  EXPECT_EQ(deeper.calls, "");
+
+  ChatSyntax harmony;
+  harmony.form = CallForm::kHarmony;
+  EXPECT_EQ(parse_every_way(harmony, rules(),
+                            "<|channel|>commentary to=functions. <|message|>{}<|call|>"),
+            (Whole{"{}", "", ""}));
+}
+
+TEST(AnswerParserTest, AHeaderOfTheLongestLengthIsReadHoweverItIsCut) {
+  ChatSyntax harmony;
+  harmony.form = CallForm::kHarmony;
+  const std::string begin = "<|channel|>analysis";
+  const auto answer = [&](std::size_t header) {
+    return begin + std::string(header - begin.size(), ' ') + "<|message|>Hm.<|end|>";
+  };
+  EXPECT_EQ(parse_every_way(harmony, rules(), answer(512)), (Whole{"", "Hm.", ""}));
+  EXPECT_EQ(parse_every_way(harmony, rules(), answer(513)).reasoning, "");
 }
 
 TEST(AnswerParserTest, TextThatCannotBecomeACallIsToldAtOnce) {
