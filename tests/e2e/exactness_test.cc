@@ -90,11 +90,16 @@ class Exactness : public ::testing::TestWithParam<std::string_view> {};
 
 constexpr std::size_t kTypesApart = 6;
 
-// Every sixth type for a family, so that each type has two families or more: kernels depend on the
-// type, what a family does with their outputs does not. HEARTH_EXACTNESS=all runs all of them.
-std::vector<const char*> types_of(std::string_view family) {
+// HEARTH_EXACTNESS=all: every type in every family, with every number of threads.
+bool everything() {
   const char* wanted = std::getenv("HEARTH_EXACTNESS");
-  const bool all = wanted != nullptr && std::string_view(wanted) == "all";
+  return wanted != nullptr && std::string_view(wanted) == "all";
+}
+
+// Every sixth type for a family, so that each type has two families or more: kernels depend on the
+// type, what a family does with their outputs does not.
+std::vector<const char*> types_of(std::string_view family) {
+  const bool all = everything();
   const auto known = model::known_families();
   const auto index = static_cast<std::size_t>(std::ranges::find(known, family) - known.begin());
   std::vector<const char*> types;
@@ -124,7 +129,8 @@ void run_and_compare(const Model& model, const kernels::Kernels* table, std::uin
                   " stages, chunks of " + std::to_string(plan.options.prefill_rows));
 }
 
-// Each type meets every table, every batch and, but on the slow scalar table, every thread count.
+// Each type meets every table and every batch, with a number of threads that is drawn or, where all
+// is run, with each of them but on the slow scalar table.
 TEST_P(Exactness, EveryTypeOnEveryTable) {
   SeededRandom random(GetParam().size() + static_cast<unsigned char>(GetParam().back()));
   for (const char* type : types_of(GetParam())) {
@@ -137,9 +143,9 @@ TEST_P(Exactness, EveryTypeOnEveryTable) {
     const std::string what = std::string(GetParam()) + " " + type;
     for (const kernels::Kernels* table : kernels::available_kernels()) {
       for (const std::uint32_t batch : kBatches) {
-        const std::uint64_t only = table->name == "scalar" ? random.next() % 3 : 3;
-        for (std::uint32_t i = 0; i < 3; ++i) {
-          if (only < 3 && i != only) continue;
+        const std::uint64_t drawn = random.next() % std::size(kThreads);
+        for (std::uint32_t i = 0; i < std::size(kThreads); ++i) {
+          if (i != drawn && (table->name == "scalar" || !everything())) continue;
           run_and_compare(model, table, batch, kThreads[i], all, wanted, random, what);
           ASSERT_FALSE(HasFailure());
         }

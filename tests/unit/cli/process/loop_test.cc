@@ -13,6 +13,11 @@ namespace {
 constexpr int kServed = 7;   // it went on
 constexpr int kStopped = 9;  // on_stop was called
 
+// A shell starts what runs in the background with signals that are ignored.
+void hear_all() {
+  for (const int signal : {SIGTERM, SIGINT, SIGHUP}) std::signal(signal, SIG_DFL);
+}
+
 // A loop that receives a signal at its first tick and ends at its third.
 [[noreturn]] void run_with(int signal) {
   Loop loop;
@@ -29,6 +34,7 @@ constexpr int kStopped = 9;  // on_stop was called
 TEST(LoopDeathTest, ASignalBeforeItRunsEndsTheProcessAtOnce) {
   for (const int signal : {SIGTERM, SIGINT, SIGHUP}) {
     const auto start = [signal] {
+      hear_all();
       const Loop loop;
       raise(signal);
       _exit(1);
@@ -39,7 +45,11 @@ TEST(LoopDeathTest, ASignalBeforeItRunsEndsTheProcessAtOnce) {
 
 TEST(LoopDeathTest, AStopIsHeard) {
   for (const int signal : {SIGTERM, SIGINT, SIGHUP}) {
-    EXPECT_EXIT(run_with(signal), ::testing::ExitedWithCode(kStopped), "") << signal;
+    const auto hear = [signal] {
+      hear_all();
+      run_with(signal);
+    };
+    EXPECT_EXIT(hear(), ::testing::ExitedWithCode(kStopped), "") << signal;
   }
 }
 
