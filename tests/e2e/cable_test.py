@@ -238,4 +238,4 @@ class Cable(machines.Household):
 
 
 if __name__ == "__main__":
-    machines.main()
+    machines.main(layers=6)

@@ -634,4 +634,4 @@ class Doors(cluster.Cluster):
 
 
 if __name__ == "__main__":
-    swarm.main()
+    swarm.main(layers=6)

@@ -246,4 +246,4 @@ class Files(unittest.TestCase):
 
 
 if __name__ == "__main__":
-    swarm.main()
+    swarm.main(layers=6)

@@ -298,4 +298,4 @@ class MachineFaults(machines.Household):
 
 
 if __name__ == "__main__":
-    machines.main()
+    machines.main(layers=6)

@@ -188,7 +188,7 @@ class Household(unittest.TestCase):
         return {node["name"] for node in json.loads(self.good(machine, "nodes", "--json"))["nodes"]}
 
 
-def main():
+def main(layers=None):
     """swarm.main; exits 77 where namespaces are not permitted."""
     if shutil.which("ip") is None:
         print("not run: this machine has no ip command (iproute2)")
@@ -198,4 +198,4 @@ def main():
     except OSError as error:
         print(f"not run: network namespaces are not permitted here ({error})")
         sys.exit(77)
-    swarm.main()
+    swarm.main(layers=layers)

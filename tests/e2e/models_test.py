@@ -364,4 +364,4 @@ class Joined(cluster.Cluster):
 
 
 if __name__ == "__main__":
-    swarm.main()
+    swarm.main(layers=6)

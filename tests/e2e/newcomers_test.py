@@ -169,4 +169,4 @@ class Newcomers(cluster.Cluster):
 
 
 if __name__ == "__main__":
-    swarm.main()
+    swarm.main(layers=6)

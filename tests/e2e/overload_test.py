@@ -227,4 +227,4 @@ class Crowds(unittest.TestCase):
 
 
 if __name__ == "__main__":
-    swarm.main()
+    swarm.main(layers=6)

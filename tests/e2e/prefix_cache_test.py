@@ -202,4 +202,4 @@ class Audited(swarm.InOneFolder):
 
 
 if __name__ == "__main__":
-    swarm.main()
+    swarm.main(layers=6)

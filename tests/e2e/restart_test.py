@@ -275,4 +275,4 @@ class Restart(unittest.TestCase):
 
 
 if __name__ == "__main__":
-    swarm.main()
+    swarm.main(layers=6)

@@ -56,4 +56,4 @@ class Scores(unittest.TestCase):
 
 
 if __name__ == "__main__":
-    swarm.main()
+    swarm.main(layers=6)

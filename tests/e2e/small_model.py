@@ -1,5 +1,7 @@
 """Models made of the demo model, for tests that need its vocabulary and not its words."""
 
+import re
+
 import gguf
 import numpy as np
 
@@ -24,6 +26,18 @@ def _close(writer):
     writer.write_kv_data_to_file()
     writer.write_tensors_to_file()
     writer.close()
+
+
+def first_layers(source, path, layers):
+    """Writes the first layers of the GGUF file `source`, with its vocabulary and its output."""
+    reader = gguf.GGUFReader(source)
+    writer = gguf.GGUFWriter(path, FAMILY)
+    _write_keys(writer, reader, {f"{FAMILY}.block_count": layers})
+    for tensor in reader.tensors:
+        of_layer = re.match(r"blk\.(\d+)\.", tensor.name)
+        if not of_layer or int(of_layer[1]) < layers:
+            writer.add_tensor(tensor.name, tensor.data, raw_dtype=tensor.tensor_type)
+    _close(writer)
 
 
 # Of a scripted model.

@@ -24,12 +24,30 @@ MEASURE = os.environ.get("HEARTH_MEASURE", "build/tests/tools/hearth-measure")
 MODEL = os.environ.get("HEARTH_DEMO_MODEL", "")
 
 
-def main(variable="HEARTH_DEMO_MODEL"):
-    """unittest.main with CTest's exit code for 'not run'."""
+def main(variable="HEARTH_DEMO_MODEL", layers=None):
+    """unittest.main with CTest's exit code for 'not run'. With `layers`, MODEL is those first layers
+    of the demo model: a test that compares answers and reads none needs a part of the time."""
+    global MODEL
     if not os.path.exists(MODEL):
         print(f"{variable} names no file: the end-to-end tests are not run")
         sys.exit(77)
+    if layers:
+        MODEL = first_layers(layers)
+    # A shell in the background ignores Ctrl-C, and so would what it starts.
+    signal.signal(signal.SIGINT, signal.default_int_handler)
     unittest.main(verbosity=2)
+
+
+def first_layers(layers):
+    """Made once, beside the program."""
+    path = pathlib.Path(HEARTH).resolve().parent / f"demo-of-{layers}-layers.gguf"
+    if not path.exists() or path.stat().st_mtime < os.stat(MODEL).st_mtime:
+        import small_model
+        with tempfile.TemporaryDirectory(dir=path.parent) as folder:
+            made = os.path.join(folder, path.name)
+            small_model.first_layers(MODEL, made, layers)
+            os.replace(made, path)
+    return str(path)
 
 
 # Ends what hangs, and measures nothing: a slow machine is no failure. What a wait is for comes, on
