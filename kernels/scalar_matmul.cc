@@ -131,18 +131,18 @@ std::int32_t block_product(const WeightLayout& layout, const RowBlock& w, float 
   if (layout.form == BlockForm::kFloat) {
     return round_even(float_product(w, row_factor, values, x.scales[at]));
   }
-  std::int32_t dots[2] = {0, 0};
-  std::int32_t sums[2] = {0, 0};
-  for (std::uint32_t k = 0; k < kBlock; ++k) {
-    dots[k / 16] += w.quants[k] * values[k];
-    sums[k / 16] += values[k];
+  std::int32_t dot = 0;
+  for (std::uint32_t half = 0; half < 2; ++half) {
+    std::int32_t sum = 0;
+    for (std::uint32_t k = half * 16; k < (half + 1) * 16; ++k) sum += w.quants[k] * values[k];
+    dot += w.scales[half] * sum;
   }
-  const std::int32_t dot = w.scales[0] * dots[0] + w.scales[1] * dots[1];
   const float unit = (w.scale * row_factor) * x.scales[at];
   if (!layout.minimum) return round_even(unit * static_cast<float>(dot));
   float offset = x.sums[at];
   if (layout.form == BlockForm::kTwoScales) {
-    const std::int32_t low = w.minimums[0] * sums[0] + w.minimums[1] * sums[1];
+    std::int32_t low = 0;
+    for (std::uint32_t k = 0; k < kBlock; ++k) low += w.minimums[k / 16] * values[k];
     offset = x.scales[at] * static_cast<float>(low);
   }
   if constexpr (kDefect == Defect::kMinimumRounded) {
