@@ -24,7 +24,7 @@ using Words = std::vector<std::string>;
 struct Verb {
   Words path;
   Words required;
-  AddVerbs add = nullptr;  // adds it, and what is added with it
+  AddVerbs add = add_all_verbs;  // adds it, and what is added with it
 };
 
 std::vector<Verb> all_verbs(CLI::App& app, AddVerbs add = add_all_verbs, const Words& path = {}) {
