@@ -34,8 +34,8 @@ std::string base64_text(ByteSpan bytes, int variant) {
   return text;
 }
 
-// The check takes longer than all else that is done with an entry of the ledger, and nearly all
-// keys are of the few members of a swarm: each thread keeps some that it found valid.
+// The check of a key takes longer than all other work on an entry of the ledger, and nearly all
+// keys belong to the few members of a swarm. So each thread keeps some keys that it found valid.
 bool is_valid_point(ByteSpan bytes) {
   using KeyBytes = std::array<std::byte, PublicKey::kBytes>;
   thread_local std::array<std::optional<KeyBytes>, 1'024> valid;
@@ -84,7 +84,7 @@ std::optional<Bytes> from_base64(std::string_view text) {
                         text.size(), nullptr, &length, nullptr, sodium_base64_VARIANT_ORIGINAL);
   if (refused != 0) return std::nullopt;
   bytes.resize(length);
-  // libsodium 1.0.18 also takes some bytes above 0x7F for characters of the alphabet.
+  // libsodium 1.0.18 also accepts some bytes above 0x7F as characters of the alphabet.
   return base64(bytes) == text ? std::optional(std::move(bytes)) : std::nullopt;
 }
 

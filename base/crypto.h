@@ -1,4 +1,4 @@
-// Hashes, signatures and random bytes. The only room that includes libsodium.
+// Hashes, signatures and random bytes. Only this folder includes libsodium.
 #pragma once
 
 #include <array>
@@ -20,7 +20,7 @@ struct Hash256 {
   std::string hex() const;  // 64 lower-case digits
 };
 
-// BLAKE2b-256 (RFC 7693), unkeyed. Use for everything that is ours to define.
+// BLAKE2b-256 (RFC 7693), unkeyed. Use for every format that Hearth defines.
 Hash256 blake2b(ByteSpan bytes);
 
 // BLAKE2b-256 with a key: for secrets that are stored as hashes, so that a reader of the hashes can

@@ -58,7 +58,8 @@ bool is_canonical(const Block& point) {
   return !middle || point[0] < std::byte{0xED};
 }
 
-// Eight times the point, so that it is of the prime-order group. False for bytes that are no point.
+// Eight times the point, so that it is of the prime-order group. False for bytes that are not a
+// point.
 bool times_cofactor(Block& point) {
   for (int i = 0; i < 3; ++i) {
     Block doubled;

@@ -22,8 +22,8 @@ VrfProof vrf_prove(const SecretKey& key, ByteSpan message);
 // that RFC 9381 lets verify, those whose point is not of the prime-order group are refused as well;
 // no honest prover makes one.
 std::optional<VrfOutput> vrf_verify(const PublicKey& key, ByteSpan message, ByteSpan proof);
-// The same output of a proof that was verified before, in a part of the time. Nothing for bytes
-// that are no proof of any key.
+// The output of a proof that was verified before; faster than verifying it again. Nothing for bytes
+// that are not a proof of any key.
 std::optional<VrfOutput> vrf_output(ByteSpan proof);
 
 }  // namespace hearth

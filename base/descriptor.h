@@ -20,7 +20,7 @@ class Descriptor {
 
   int operator*() const { return number_; }
   bool open() const { return number_ >= 0; }
-  // close() may be the first to hear of a full disk.
+  // close() may be the first call that reports a full disk.
   bool close() { return !open() || ::close(std::exchange(number_, -1)) == 0; }
 
  private:

@@ -27,7 +27,8 @@ std::string fingerprint(const PublicKey& key) {
 std::string three_words(const PublicKey& key) {
   const Hash256 digest = digest_of(key);
   std::string words;
-  // Other bytes than the fingerprint's, so that a forged key with the same words has another one.
+  // Uses other bytes than the fingerprint, so that a forged key with the same words has another
+  // fingerprint.
   for (std::size_t i = 29; i < 32; ++i) {
     words += (words.empty() ? "" : "-");
     words += kWords[std::to_integer<std::size_t>(digest.bytes[i])];

@@ -57,7 +57,7 @@ inline constexpr std::uint32_t kGrammarRules = 4'096;
 inline constexpr std::uint32_t kGrammarRepeat = 65'535;  // of a count that is not "any number"
 inline constexpr std::uint32_t kGrammarNesting = 64;     // of a source: brackets, groups, keywords
 inline constexpr std::uint64_t kGrammarSteps = 8'000'000;
-// Of one position of an answer: alternatives that are followed at a time, and their nesting.
+// At one position of an answer: the alternatives that are followed at a time, and their nesting.
 inline constexpr std::uint32_t kGrammarStacks = 32;
 inline constexpr std::uint32_t kGrammarVisits = 256;
 inline constexpr std::uint32_t kGrammarDepth = 128;
@@ -84,7 +84,7 @@ inline constexpr std::size_t kFrameBytes = 64 * kMiB;
 inline constexpr std::size_t kSendQueueBytes = 128 * kMiB;
 inline constexpr std::size_t kLinksBytes = 512 * kMiB;
 inline constexpr std::uint32_t kConnections = 256;         // per data listener
-inline constexpr std::uint32_t kLinksOfPeer = 32;          // of those, incoming, of one peer
+inline constexpr std::uint32_t kLinksOfPeer = 32;          // incoming ones of one peer
 inline constexpr std::uint32_t kFirstFrameSeconds = 5;     // for an incoming link to say hello
 inline constexpr std::uint32_t kLinkStallSeconds = 30;     // a frame that stops half-way
 inline constexpr std::size_t kReadStepBytes = 256 * kKiB;  // payload taken on a peer's word
@@ -126,8 +126,8 @@ inline constexpr std::size_t kPieceBytes = 64 * kKiB;
 inline constexpr std::uint32_t kPieceRequests = 4;  // of a link that wait for their answers
 inline constexpr std::uint32_t kPieceLinks = 64;    // that a node serves at a time
 inline constexpr std::uint32_t kPieceIdleSeconds =
-    10;                                        // of a link, then another may take its place
-inline constexpr std::uint32_t kHolders = 16;  // that a joiner is told of
+    10;                                        // of a silent link, then another may take its place
+inline constexpr std::uint32_t kHolders = 16;  // that a joining machine is told of
 // "tensor NAME", of bytes that a holder sent and that are wrong (proto/wrong_bytes.h).
 inline constexpr std::size_t kWrongItemBytes = 7 + kGgufTensorNameBytes;
 inline constexpr std::uint32_t kWrongBytesTold = kHolders;  // by a node at once
@@ -139,26 +139,27 @@ inline constexpr std::uint32_t kWorkers = 1'024;
 inline constexpr std::uint32_t kRunningSequences = 4'096;
 inline constexpr std::uint32_t kWaitingSequences = 512;
 inline constexpr std::uint32_t kServedModels = 64;  // of one server
-// A coordinator's first epoch is the second of its clock times this: no two that start have the
-// same.
+// A coordinator's first epoch is its clock in seconds times this, so no two starts have the same
+// one.
 inline constexpr std::uint64_t kEpochsOfSecond = std::uint64_t{1} << 20;
-// What a worker says of earlier epochs counts so far above the first one: a clock was 136 years
-// ahead. A false word is thus no lasting harm: a later start has a later bound.
+// The greatest lead over the first epoch that a coordinator accepts from a worker; it covers a
+// clock that was 136 years ahead. A false report does no lasting harm, because a later start has a
+// higher bound.
 inline constexpr std::uint64_t kEpochLead = kEpochsOfSecond << 32;
 
 // Placement by what was measured (placement/problem.h, coordinator/workers/link_book.h,
 // cli/plan/nodes_file.h).
 inline constexpr std::uint32_t kExactNodes = 16;  // of which every order and split is searched
-inline constexpr std::size_t kLinkedNodes = 32;   // the ways of n nodes are n^2
+inline constexpr std::size_t kLinkedNodes = 32;   // n nodes have n^2 links
 inline constexpr std::size_t kNodesFileBytes = 4 * kMiB;
-inline constexpr double kPlacedSeconds = 1e4;  // of a step, a layer, a head or a way
+inline constexpr double kPlacedSeconds = 1e4;  // of a step, a layer, a head or a link
 inline constexpr double kLayerSecondsLeast = 1e-9;
 inline constexpr double kLinkBytesPerSecond = 1e15;
 inline constexpr std::uint64_t kPlacedBytes = std::uint64_t{1} << 50;  // of a node, or of a layer
 inline constexpr std::uint64_t kPlacedKvBytes = kMiB;                  // of a position in a layer
 inline constexpr std::uint64_t kPlacedTokens = std::uint64_t{1} << 32;
 
-// Sets of GPUs that are not there yet (placement/estimate, cli/plan/forecast.h).
+// Sets of GPUs that the user does not have yet (placement/estimate, cli/plan/forecast.h).
 inline constexpr std::uint32_t kPlannedCards = 1'024;
 inline constexpr std::uint32_t kBoughtCards = 64;  // of a set that `hearth plan --for` considers
 inline constexpr std::uint64_t kPlannedUsers = 1'000'000;
@@ -189,10 +190,10 @@ inline constexpr std::uint32_t kHttpSecondsWrite = 30;       // without a byte t
 inline constexpr std::uint32_t kHttpSecondsStatus = 5;       // for the coordinator's own status
 inline constexpr std::uint32_t kHttpSecondsPing = 10;        // silence of a stream before `: ping`
 
-// What a client takes of a server.
+// Limits of what a client accepts from a server.
 inline constexpr std::size_t kClientBodyBytes = 64 * kMiB;  // a body, or one server-sent event
 
-// Requests that a client may come back to (coordinator/http/api/kept_requests.h).
+// Kept requests, which a client may resume (coordinator/http/api/kept_requests.h).
 inline constexpr std::size_t kIdempotencyKeyBytes = 255;
 inline constexpr std::size_t kLastEventIdBytes = 2 * kKiB;
 inline constexpr std::size_t kKeptRequests = 1'024;          // running and finished
@@ -231,7 +232,8 @@ inline constexpr std::size_t kControlMessageBytes = 4 * kMiB;
 inline constexpr std::size_t kControlMemoryBytes = 256 * kMiB;  // of gRPC, for all connections
 inline constexpr std::size_t kComputeQueue = 1'024;             // steps that wait for an engine
 inline constexpr std::size_t kControlQueueBytes = 16 * kMiB;    // per session, then it is closed
-// What the coordinator takes of a connection to gRPC altogether, and of a worker's message.
+// The most bytes that the coordinator accepts from a gRPC connection in all, and of a worker's
+// message.
 inline constexpr std::size_t kControlStrangerBytes = 32 * kKiB;
 inline constexpr std::size_t kControlWorkerBytes = 64 * kKiB;  // 512 rows' hashes have 41 KiB
 
@@ -239,7 +241,7 @@ inline constexpr std::size_t kControlWorkerBytes = 64 * kKiB;  // 512 rows' hash
 inline constexpr std::uint64_t kLogEntries = std::uint64_t{1} << 40;
 inline constexpr std::size_t kLogEntryBytes = 65'535;  // C2SP tlog-tiles: a length of two bytes
 inline constexpr std::size_t kLogBatch = 65'536;       // entries of one append
-inline constexpr std::uint64_t kLogFreeBytes = kGiB;   // of its disk; below it is warned of
+inline constexpr std::uint64_t kLogFreeBytes = kGiB;  // free on its disk; below it the server warns
 inline constexpr std::size_t kNoteBytes = 128 * kKiB;
 inline constexpr std::size_t kNoteSignatures = 64;
 
@@ -255,16 +257,17 @@ inline constexpr std::size_t kReceiptQueueBytes = 64 * kMiB;  // that wait for a
 inline constexpr std::uint32_t kReceiptSeconds = 30;  // from a request's end to its receipts
 inline constexpr std::size_t kBuildBytes = 64;        // a program's name in receipts
 
-// Of joining, and of looking at a link.
+// Joining, and measuring a link.
 inline constexpr std::uint32_t kWaitingNodes = 32;        // that wait for a person to let them in
 inline constexpr std::uint32_t kWaitingNodesAddress = 4;  // of those, from one address
-inline constexpr std::uint32_t kWaitingSeconds = 60;      // after it has asked for the last time
-inline constexpr std::uint32_t kDoorSeconds = 600;        // that they may come, once one looks
-inline constexpr std::size_t kFoundClusters = 64;         // that a network announces
-inline constexpr std::size_t kPingBytes = 1024 * 1024;    // of a ping, and of its answer
-inline constexpr std::uint32_t kPings = 16;               // of a link that wait for their answers
-inline constexpr std::uint32_t kDialBacks = 64;           // under way or remembered
-inline constexpr std::uint32_t kDialBackSeconds = 10;     // that one is remembered
+inline constexpr std::uint32_t kWaitingSeconds = 60;      // after its last request
+inline constexpr std::uint32_t kDoorSeconds =
+    600;  // in which nodes may ask, after each hearth approve
+inline constexpr std::size_t kFoundClusters = 64;       // that a network announces
+inline constexpr std::size_t kPingBytes = 1024 * 1024;  // of a ping, and of its answer
+inline constexpr std::uint32_t kPings = 16;             // of a link that wait for their answers
+inline constexpr std::uint32_t kDialBacks = 64;         // under way or remembered
+inline constexpr std::uint32_t kDialBackSeconds = 10;   // that one is remembered
 
 static_assert(kBatchRows * std::size_t{kModelWidth} * 2 < kFrameBytes,
               "a full batch of the widest model fits one frame");

@@ -32,8 +32,8 @@ Status check_private(const std::string& path, const struct stat& found, std::siz
   REQUIRE(S_ISREG(found.st_mode), path + " is not a plain file; remove it: rm " + path);
   REQUIRE(found.st_uid == ::geteuid(), path, " belongs to user ", found.st_uid,
           ", not to the user that runs hearth; repair: chown ", ::geteuid(), " ", path);
-  REQUIRE((found.st_mode & kOthers) == 0, path,
-          " may be used by others than its owner; repair: chmod 600 ", path);
+  REQUIRE((found.st_mode & kOthers) == 0, path, " is open to other users; repair: chmod 600 ",
+          path);
   REQUIRE(static_cast<std::size_t>(found.st_size) <= limit, path, " has ", found.st_size,
           " bytes; the limit is ", limit);
   return ok_status();
@@ -59,7 +59,7 @@ void sync_folder_of(const std::string& path) {
 
 struct Draft {
   std::string path;
-  Descriptor file;  // locked for as long as the draft is somebody's
+  Descriptor file;  // locked while a process uses the draft
 };
 
 Result<Draft> open_draft(const std::string& path) {
@@ -84,7 +84,7 @@ Result<Draft> write_draft(const std::string& path, ByteSpan bytes) {
   return written.error();
 }
 
-// What a process that was killed has left; the drafts of one that runs are locked.
+// Removes drafts that a killed process left; drafts of running processes are locked.
 void clear_drafts(const std::string& folder) {
   std::error_code error;
   for (const auto& entry : std::filesystem::directory_iterator(folder, error)) {
@@ -100,7 +100,7 @@ void clear_drafts(const std::string& folder) {
 }  // namespace
 
 Result<Bytes> read_private_file(const std::string& path, std::size_t limit) {
-  // O_NONBLOCK: a FIFO of that name must not hold us; it changes nothing for a plain file.
+  // O_NONBLOCK: a FIFO of that name must not block; it changes nothing for a plain file.
   const Descriptor file(::open(path.c_str(), O_RDONLY | O_NOFOLLOW | O_NONBLOCK | O_CLOEXEC));
   if (!file.open() && errno == ENOENT) {
     return Error{ErrorCode::kNotFound, "file " + path + " does not exist"};
@@ -174,7 +174,7 @@ Status write_key_file(const std::string& path, const SecretKey& key) {
   auto draft = write_draft(path, as_bytes(text));
   wipe({reinterpret_cast<std::byte*>(text.data()), text.size()});
   if (!draft) return draft.error();
-  // link(), unlike rename(), takes no name that exists.
+  // link(), unlike rename(), fails if the name exists.
   const bool linked = ::link(draft->path.c_str(), path.c_str()) == 0;
   const int why = errno;
   ::unlink(draft->path.c_str());

@@ -1,5 +1,5 @@
-// Random: one of the four seams. Ids, jitter and seeds come from here; the sampler does not (its
-// numbers are a pure function of seed and position, node/engine/sampler.h).
+// Random: one of the four seams. Ids, jitter and seeds come from here; the sampler's numbers do
+// not: they are a pure function of seed and position (node/engine/sampler.h).
 #pragma once
 
 #include <cstdint>

@@ -1,9 +1,9 @@
 // Mutex, lock and condition variable with clang's thread-safety annotations.
 //
 // A member marked GUARDED_BY(mutex_) is read and written only with the mutex held, and a function
-// marked REQUIRES_LOCK(mutex_) is called only so. Clang checks both (tests/house/thread_safety);
-// for other compilers the annotations are empty. The types are those of the standard library, which
-// carries no annotations.
+// marked REQUIRES_LOCK(mutex_) is called only with it held. Clang checks both
+// (tests/house/thread_safety); for other compilers the annotations are empty. The types are those
+// of the standard library, which carries no annotations.
 #pragma once
 
 #include <chrono>

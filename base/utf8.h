@@ -14,7 +14,7 @@ inline constexpr std::string_view kReplacementUtf8 = "\xEF\xBF\xBD";
 // One decoded character, or what stands in its place.
 struct Utf8Char {
   char32_t point = kReplacement;
-  std::uint32_t bytes = 0;  // how many to go on by; 0 only at the end of the text
+  std::uint32_t bytes = 0;  // the number of bytes to advance; 0 only at the end of the text
   bool valid = false;       // false: `bytes` are the maximal broken part, point is U+FFFD
   bool cut = false;         // not valid, but more bytes could still complete it
 };

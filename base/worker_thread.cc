@@ -23,7 +23,7 @@ void WorkerThread::schedule(Duration delay, Task task) {
   });
 }
 
-// In place of the thread: all that waits, in its order.
+// In place of the thread: runs all waiting tasks in order.
 void WorkerThread::run_waiting() {
   MutexLock lock(mutex_);
   while (!waiting_.empty()) {
@@ -141,7 +141,7 @@ bool WorkerThread::wait_for_task(Waiting& next) {
   }
   next = std::move(waiting_.front());
   waiting_.pop_front();
-  urgent_ = !waiting_.empty();  // what was gathered is run to its end
+  urgent_ = !waiting_.empty();  // all gathered tasks are run
   return true;
 }
 

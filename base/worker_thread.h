@@ -1,13 +1,13 @@
 // WorkerThread: a thread that runs tasks one after the other, from a queue with a bound.
 //
-// For work that must not hold up the thread that asks for it: hashing, writing to disk, reading
+// For work that must not delay the thread that requests it: hashing, writing to disk, reading
 // pieces of a file. Every task has a cost (1, or the bytes that it holds); the sum of the waiting
 // and the running tasks is bounded, and Options say what happens to the tasks that wait when the
 // thread stops. Results go back through a function that the owner gives its tasks; a task must not
-// outlive what it refers to, so that the owner declares the WorkerThread last and it stops first.
+// outlive what it refers to, so the owner declares the WorkerThread last, and it stops first.
 //
-// With a Schedule the tasks run where and when that says, in place of a thread: a simulation gives
-// the work of such a thread its place in simulated time.
+// With a Schedule there is no thread: the schedule decides where and when tasks run. A simulation
+// uses it to run them in simulated time.
 #pragma once
 
 #include <chrono>
@@ -52,7 +52,7 @@ class WorkerThread {
   WorkerThread(const WorkerThread&) = delete;
   WorkerThread& operator=(const WorkerThread&) = delete;
 
-  // Any thread. False: the task was not taken, for the queue is full or the thread stops.
+  // Any thread. False: the task was refused, because the queue is full or the thread stops.
   bool post(Task task, std::size_t cost = 1, Urgency urgency = Urgency::kNow);
   // Runs the task after the delay, behind the tasks that are due. At most kMaxDelayed wait; they
   // cost nothing and are discarded when the thread stops. Any thread.
@@ -81,7 +81,7 @@ class WorkerThread {
   void run();
   void schedule(Duration delay, Task task);
   void run_waiting();
-  // Waits for a task that may start. False: the thread stops, and none is to be run.
+  // Waits for a task that may start. False: the thread stops, and no further task must run.
   bool wait_for_task(Waiting& next) REQUIRES_LOCK(mutex_);
   void gather() REQUIRES_LOCK(mutex_);
   void move_due() REQUIRES_LOCK(mutex_);
