@@ -1,4 +1,4 @@
-// Constants and layouts of the canonical function. CANONICAL.md is the text; this is its header.
+// Constants and layouts of the canonical function, which CANONICAL.md specifies.
 #pragma once
 
 #include <cstddef>

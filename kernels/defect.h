@@ -1,7 +1,7 @@
-// Injected defects: mistakes that kernels are known for, one at a time, to show that the tests find
-// each of them (tests/defects/run). cmake -DHEARTH_DEFECT=N plants number N in the files
-// that its line names and in no other. The default plants no defect: the compiler drops every
-// `if constexpr` on it, and the object code is that of a source without it.
+// Planted defects: typical mistakes of kernels, one at a time, with which tests/defects/run shows
+// that the tests find each of them. cmake -DHEARTH_DEFECT=N plants number N in the files that its
+// line names and in no other. The default plants no defect: the compiler drops every `if constexpr`
+// on it, and the object code is that of a source without it.
 #pragma once
 
 #ifndef HEARTH_DEFECT
@@ -10,8 +10,8 @@
 
 namespace hearth::kernels {
 
-// One line each: number, [files], effect. If several tables are named, all of them are wrong alike,
-// and no comparison of one table with another finds the defect.
+// One line each: number, [files], effect. If several tables are named, all have the same fault, so
+// comparing tables does not find the defect.
 enum class Defect : int {
   kNone = 0,
   kFusedRotation = 1,    // [avx2.cc] RoPE: fused where the text has two roundings

@@ -1,6 +1,6 @@
 // The elementary operations of the canonical function, one value at a time. For the scalar table,
-// for device code and for what is computed once; internal linkage throughout, so that a copy
-// compiled for one instruction set never serves another.
+// for device code and for values that are computed once; internal linkage throughout, so that a
+// copy compiled for one instruction set never serves another.
 #pragma once
 
 #include <array>

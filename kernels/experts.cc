@@ -77,7 +77,7 @@ std::size_t candidates(const PerExpert& scores, std::size_t experts, const Exper
   return count;
 }
 
-// What the weights are divided by, of the values p of all experts.
+// The divisor of the weights, from the values p of all experts.
 float denominator_of(const PerExpert& p, std::size_t experts, const ExpertRouting& routing,
                      std::span<const std::uint16_t> used) {
   std::int64_t sum = 0;

@@ -1,5 +1,5 @@
-// A mixture of experts (CANONICAL.md, "Experts"): the choice of a row, and the sum of what the
-// chosen experts give. Plain arithmetic that gives the same bits beside every kernel table.
+// A mixture of experts (CANONICAL.md, "Experts"): the choice of a row's experts, and the sum of
+// their outputs. Plain arithmetic that gives the same bits with every kernel table.
 //
 // Functions allocate nothing; one thread a call.
 #pragma once
@@ -27,7 +27,7 @@ bool choose_experts(std::span<const float> logits, std::span<const float> bias,
 // The weight of the shared expert, by the logit of its gate. NaN and infinities give no result.
 float shared_expert_weight(float logit);
 
-// What one expert gives a row.
+// The output of one expert for a row.
 struct ExpertOutput {
   const float* values = nullptr;  // (n)
   float weight = 0.0F;
@@ -52,7 +52,7 @@ class ExpertGroups {
 
   // For steps of at most `rows` rows.
   ExpertGroups(std::uint32_t experts, std::uint32_t used, std::uint32_t rows);
-  // What choose_experts fills, for a row.
+  // The arrays that choose_experts fills for a row.
   std::span<std::uint16_t> used(std::uint32_t row) {
     return {chosen_.data() + std::size_t{row} * used_, used_};
   }

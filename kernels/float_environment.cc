@@ -5,8 +5,8 @@
 
 namespace hearth::kernels {
 
-// Arithmetic, not a look at a control register: it holds for any processor and any way in which a
-// library may have changed the mode.
+// Tests the mode by computing, not by reading a control register: this works on any processor,
+// however a library has changed the mode.
 Status check_float_environment() {
   volatile float smallest_normal = 0x1p-126F;
   volatile float subnormal = 0x1p-130F;

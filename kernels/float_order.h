@@ -15,7 +15,7 @@ static inline const char* float_order_fault() {
 
   // a * a = 1 + 2^-11 + 2^-24, which fp32 rounds to -c; anything wider keeps the last bit.
   if (a * a + c != 0.0F) return "a product is fused with a sum, or wider than fp32";
-  // 2^24 swallows a 1; an algebraist does not.
+  // 2^24 + 1 rounds to 2^24; a compiler that reorders the sum keeps the 1.
   if ((big + one) - big != 0.0F) return "a sum is not computed in the order written";
   float terms[64];
   for (int i = 0; i < 64; ++i) terms[i] = i % 2 == 0 ? source[3] : source[3] * 0x1p-24F;

@@ -19,7 +19,7 @@ std::uint32_t short_at(const std::byte* at, std::uint32_t i) {
 
 std::uint32_t word_at(const std::byte* at) { return short_at(at, 0) | short_at(at, 1) << 16; }
 
-// Signs of 7 weights as those of 8, of which an even number is set.
+// Extends the signs of 7 weights to 8 so that an even number is set.
 std::uint32_t even_signs(std::uint32_t seven) {
   return seven | (static_cast<std::uint32_t>(std::popcount(seven)) & 1U) << 7;
 }

@@ -1,9 +1,9 @@
 // The kernel table: one entry an operation, one table an instruction set. Every table computes the
 // same bits (CANONICAL.md); tests compare each with the scalar one for equality.
 //
-// Kernels allocate nothing, know no sequences and touch only what they are given. No pointer needs
-// more than its type's alignment, except KV pages: 64 bytes. A kernel runs on one thread; the
-// caller splits the work by rows. Widths (cols, n of a norm) are multiples of kBlock.
+// Kernels allocate nothing, know no sequences, and access only the memory that they are given. No
+// pointer needs more than its type's alignment, except KV pages: 64 bytes. A kernel runs on one
+// thread; the caller splits the work by rows. Widths (cols, n of a norm) are multiples of kBlock.
 #pragma once
 
 #include <cstddef>
@@ -124,7 +124,7 @@ struct AttentionArgs {
                                             // 64-byte aligned
   float* out = nullptr;                     // (group, head_dim)
   float score_cap = 0.0F;                   // of softcap over the scores, in (0, 65536]; 0: none
-  const float* sinks = nullptr;  // (group): logits that take weight and give nothing; null: none
+  const float* sinks = nullptr;  // (group): logits that take weight and have no value; null: none
 };
 std::size_t attention_scratch(std::uint32_t group, std::uint32_t positions);
 
@@ -211,8 +211,9 @@ void grid_outputs(const PackedMatrix& w, const QuantizedRows& x, std::uint32_t g
                   std::uint32_t group_end, const std::int32_t* sums, float* out,
                   std::size_t stride);
 
-// Subnormals kept, rounding to nearest, and float operations computed one by one in the order
-// written: every thread that computes calls this first. kNumeric, with what is wrong.
+// Checks that subnormals are kept, that rounding is to nearest, and that float operations run one
+// by one in the order written. Every thread that computes calls this first. kNumeric names the
+// fault.
 Status check_float_environment();
 
 // cos and sin of position * frequency, times magnitude, for every pair that a head turns, from

@@ -1,5 +1,5 @@
 // Latent attention (CANONICAL.md, sections 7 and 8): a position keeps one row for all heads, of
-// which keys and values are made. Plain arithmetic that gives the same bits beside every kernel
+// which keys and values are made. Plain arithmetic that gives the same bits with every kernel
 // table.
 //
 // Functions allocate nothing; one thread a call.

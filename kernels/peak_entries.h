@@ -9,8 +9,8 @@ std::uint64_t avx2_integer_peak(std::uint64_t rounds);
 std::uint64_t avxvnni_integer_peak(std::uint64_t rounds);
 std::uint64_t avx512_integer_peak(std::uint64_t rounds);
 
-// Chains of dependent instructions, enough to hide their latency; the rounds between two looks at
-// the clock are many, so that the loop around them costs nothing.
+// Enough chains of dependent instructions to hide their latency, and so many rounds between two
+// readings of the clock that the loop around them costs nothing.
 inline constexpr int kPeakChains = 12;
 
 }  // namespace hearth::kernels

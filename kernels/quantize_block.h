@@ -22,8 +22,8 @@ struct QuantizedBlock {
   std::int32_t sum = 0;
 };
 
-// The largest magnitude as a bit pattern, which orders like the value; any non-finite value gives
-// at least 0x7F800000.
+// The largest magnitude as a bit pattern, which has the same order as the values; any non-finite
+// value gives at least 0x7F800000.
 static inline std::uint32_t largest_magnitude(const float* x, std::uint32_t n) {
   std::uint32_t largest = 0;
   for (std::uint32_t i = 0; i < n; ++i) {

@@ -98,7 +98,7 @@ class Digest {
   Blake2b hash_;
 };
 
-// Garbage of every type, so that an output that was never written shows.
+// Fills memory with garbage, so that an output that was never written is noticed.
 template <typename T>
 std::vector<T> unwritten(std::size_t count) {
   static_assert(std::is_trivially_copyable_v<T>);
@@ -140,15 +140,15 @@ struct Quantized {
   QuantizedRows view;
 };
 
-// Asks one table. The inputs of an entry never come from another entry of the same table, so that
-// a wrong one is named and no other.
+// Questions one table. No entry gets its inputs from another entry of the table, so an error names
+// the wrong entry and no other.
 class Examiner {
  public:
   explicit Examiner(const Kernels& table) : table_(table) {}
 
   Result<std::vector<Answer>> run() {
     for (std::uint32_t i = 0; i < kWeightTypes; ++i) {
-      Inputs own(i);  // of types that came later, so that all other answers stay
+      Inputs own(i);  // rows of types that came later, so that all other answers stay the same
       TRY_VOID(weights(static_cast<WeightType>(i), i < kFirstTypes ? inputs_ : own));
     }
     rows();
@@ -435,7 +435,7 @@ void Examiner::residual() {
   answer("residual_expand", expanded);
 }
 
-// Beside the tables: what a family needs for its angles.
+// Functions outside of the tables: those that a family needs for its angles.
 void Examiner::functions() {
   Digest angles;
   std::vector<double> frequencies;
@@ -491,7 +491,7 @@ void Examiner::capped_attention() {
   answer("attention with a cap", digest);
 }
 
-// What gpt-oss needs, with inputs of their own.
+// Functions that gpt-oss needs, with their own inputs.
 void Examiner::gpt_oss() {
   const Inputs shared = std::exchange(inputs_, Inputs(20));
   gated("clamped_swiglu_quantize", table_.clamped_swiglu_quantize);

@@ -1,7 +1,7 @@
 // Known answers: what every entry of a kernel table, for every weight type, and every function
-// beside the tables gives on small fixed inputs. A process asks before it serves, so that a
-// processor, a compiler or a memory that computes something else is found before anything relies on
-// it. The answers are committed (self_test_answers.inc); they come from the scalar table.
+// beside the tables gives on small fixed inputs. A process runs this test before it serves. So a
+// processor, compiler or memory that gives other results is found before anything relies on it. The
+// answers are committed (self_test_answers.inc); they come from the scalar table.
 #pragma once
 
 #include <cstdint>
@@ -20,10 +20,11 @@ struct KnownAnswer {
   std::uint64_t digest = 0;  // first eight bytes of BLAKE2b over all outputs, little-endian
 };
 
-// What the canonical function gives, in a fixed order.
+// The answers of the canonical function, in a fixed order.
 std::span<const KnownAnswer> known_answers();
 
-// What `table` gives to the same questions, by the same names; about 15 ms of one core, scalar 100.
+// The answers of `table` to the same questions, with the same names; about 15 ms of one core,
+// scalar 100.
 struct Answer {
   std::string name;
   std::uint64_t digest = 0;

@@ -7,14 +7,14 @@
 namespace hearth::kernels {
 namespace {
 
-// Of a thread that makes pools: where it might run before the first of them pinned it.
+// The CPUs on which a thread that creates pools could run before its first pool pinned it.
 struct Maker {
   unsigned pins = 0;  // that stand
   cpu_set_t before;
 };
 thread_local Maker maker;
 
-// False if the kernel gives no answer: there are more cpus than a cpu_set_t holds.
+// False if the call fails, because there are more CPUs than a cpu_set_t holds.
 bool read_allowed(cpu_set_t& cpus) {
   if (maker.pins > 0) {
     cpus = maker.before;

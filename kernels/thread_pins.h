@@ -1,7 +1,7 @@
-// ThreadPins: each compute thread of a pool on a cpu of its own, for who asked for it. Only where
-// the thread that makes the pool may run on exactly as many cpus as the pool has threads: with
-// fewer threads the kernel finds a better cpu than we do whenever something else wants one, with
-// more two of them would share.
+// ThreadPins: fixes each compute thread of a pool to a CPU of its own, if the user asks for it.
+// This works only if the thread that creates the pool may run on exactly as many CPUs as the pool
+// has threads. With fewer threads, the kernel chooses better CPUs when other programs run; with
+// more, two threads would share one.
 #pragma once
 
 #include <sched.h>
@@ -13,15 +13,15 @@
 
 namespace hearth::kernels {
 
-// Whether so many threads of the calling one can be pinned; else an error with the figures.
+// Whether this many threads of the calling one can be pinned; otherwise an error with the figures.
 Status check_pins(unsigned threads);
 
 class ThreadPins {
  public:
-  // Of a pool that the calling thread makes. What counts is where it might run before any pool
-  // pinned it.
+  // For a pool that the calling thread creates. The CPUs on which that thread could run before any
+  // pool pinned it count.
   ThreadPins(unsigned threads, bool wanted);
-  // Lets go of the thread that made it, when that thread ends it and no other pins of its stand.
+  // Unpins the creating thread, if that thread destroys this object and has no other pins.
   ~ThreadPins();
   ThreadPins(const ThreadPins&) = delete;
   ThreadPins& operator=(const ThreadPins&) = delete;

@@ -126,8 +126,8 @@ void ThreadPool::take_part(std::uint32_t number, unsigned thread) {
     const std::uint32_t begin = unit_of(ticket);
     if (begin >= units) return;
     const std::uint32_t size = std::min(grain, units - begin);
-    // Success proves that the fields above are this job's: the caller closes the ticket before it
-    // sets those of the next.
+    // Success proves that the fields above are this job's, because the caller closes the ticket
+    // before it sets the next job's fields.
     if (!ticket_.compare_exchange_weak(ticket, ticket + size, std::memory_order_acq_rel,
                                        std::memory_order_acquire)) {
       continue;

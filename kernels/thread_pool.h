@@ -52,11 +52,11 @@ class ThreadPool {
   ThreadPool(unsigned threads, bool pin) : pins_(threads, pin) {}
   void run(std::uint32_t units, std::uint32_t grain, Call call, void* context);
   void work(unsigned thread);
-  // Claims and runs ranges of job `number` until none is left.
+  // Claims and runs ranges of job `number` until all are claimed.
   void take_part(std::uint32_t number, unsigned thread);
 
   // The job. ticket = (number << 32) | next unit. A worker that reads the other fields late claims
-  // with a number that is over, fails, and never acts on them.
+  // with an old number, fails, and never acts on them.
   alignas(64) std::atomic<std::uint64_t> ticket_{0};
   std::atomic<std::uint32_t> units_{0};
   std::atomic<std::uint32_t> grain_{1};

@@ -12,8 +12,8 @@
 
 namespace hearth::kernels {
 
-// kInvalidInput for no rows or columns, and columns that are no multiple of the type's block; then
-// for a size that does not match.
+// kInvalidInput when there are no rows or columns, when columns are not a multiple of the type's
+// block, or when the size does not match.
 Status check_weight_shape(WeightType type, std::uint32_t rows, std::uint32_t cols);
 Status check_weight_bytes(WeightType type, std::uint32_t rows, std::uint32_t cols,
                           std::size_t bytes);

@@ -1,7 +1,7 @@
-// Three kernels, because two numbers of the whole context stand between them: the largest score,
-// and the largest weighted value scale. Each block takes eight pages of one token and kv head, for
-// up to eight of the query heads that share it, so that a key or value is read once for all of
-// them. What blocks have to tell each other are maxima and integer sums, by atomics in any order.
+// Three kernels, because each of the later ones needs a number over the whole context: the largest
+// score, and the largest weighted value scale. Each block takes eight pages of one token and kv
+// head, for up to eight of the query heads that share it, so that a key or value is read once for
+// all of them. Blocks exchange only maxima and integer sums, with atomics in any order.
 //
 //   scores    a warp a page, a lane a position: s_i, and m by an atomic maximum
 //   weights   a thread a position: w_i, the denominator, x_i = w_i dv_i, and M
@@ -348,7 +348,7 @@ HEARTH_KERNEL(kHeadDimMax, 1) attention_values(Args args) {
   finish(args, work, shared);
 }
 
-// What the kernels hand each other is zero again afterwards; one thread a query head.
+// Resets the memory that the kernels share to zero; one thread for each query head.
 HEARTH_KERNEL(kThreads, 1) attention_clear(Args args) {
   const std::size_t head = std::size_t{block_index_x()} * kThreads + thread_index();
   if (head >= std::size_t{args.tokens} * args.heads) return;

@@ -48,8 +48,9 @@ Status attention(const AttentionRows& rows, const AttentionSpace& space, std::ui
 // The same bits for rows of one sequence, a prompt's: every token has the page table of the first.
 // Blocks of up to 64 queries read each key and value once for all of them, and need no space, since
 // scores are computed again where they are needed again: for the largest, for the weights, and for
-// the sums. Takes tokens whose visible positions end within kPromptPositionsMost and up to
-// kPromptGroupMost query heads a kv head; kInvalidInput for more heads. `pages_most` is not read.
+// the sums. Accepts tokens whose visible positions end within kPromptPositionsMost, and up to
+// kPromptGroupMost query heads for each kv head; kInvalidInput for more heads. `pages_most` is not
+// read.
 Status attention_prompt(const AttentionRows& rows, std::uint32_t* failed, Stream stream);
 inline constexpr std::uint32_t kPromptPositionsMost = 65'536;
 inline constexpr std::uint32_t kPromptGroupMost = 64;

@@ -46,7 +46,7 @@ struct PromptShared {
   SharedArray<std::int64_t, 2 * kRows> denominators;
 };
 
-// What a warp works on. A lane has two rows of its group, g and g + 8.
+// The rows of a warp. A lane has two rows of its group, g and g + 8.
 struct Work {
   std::uint32_t group;  // query heads of a token
   std::uint32_t kv_head;

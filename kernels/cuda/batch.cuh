@@ -1,12 +1,12 @@
 // The product for more rows of x than eight, on the integer tensor cores, for the types that are
 // quantised. A block of 8 warps takes two tiles of 32 rows and 32 tokens: four warps a tile, each
-// of which takes every fourth unit of 256 columns. The layout of a tile serves here as it is: the
-// words that a lane of mma.sync needs of 8 rows lie side by side, so fragments come straight from
+// of which takes every fourth unit of 256 columns. The layout of a tile fits as it is: the words of
+// 8 rows that a lane of mma.sync needs lie side by side, so fragments are loaded directly from
 // global memory. Activations of four units lie in shared memory, where eight tokens' words lie side
 // by side. After each block of 32 columns its 32 x 32 products are turned into grid steps and added
-// as integers; that and not the tensor core sets the pace. A matrix of few rows is cut into shares
-// of its columns, so that there are blocks for every multiprocessor; their sums meet as those of
-// product.cuh do.
+// as integers; this step, not the tensor core, limits the speed. A matrix of few rows is cut into
+// shares of its columns, so that there are blocks for every multiprocessor; their sums meet as
+// those of product.cuh do.
 #pragma once
 
 #include "kernels/cuda/product.cuh"
@@ -212,7 +212,7 @@ HEARTH_DEVICE void add_block(const BatchShared& shared, Global<const std::byte> 
   }
 }
 
-// Adds what is there of a unit of up to `count` blocks, whose first record is at `unit`.
+// Adds the existing blocks of a unit of up to `count` blocks, whose first record is at `unit`.
 template <WeightType kType>
 HEARTH_DEVICE void add_unit(const ProductArgs& args, BatchShared& shared,
                             Global<const std::byte> unit, std::uint32_t staged, std::uint32_t count,

@@ -1,7 +1,7 @@
-// The whole of CUDA that device code may use: functions over intrinsics and PTX, and memory behind
-// get and put. Nothing here costs an instruction. With HEARTH_EMULATED a header of the same
-// interface takes its place, on which the kernels run as plain C++, checked (tests/emulated); what
-// that header lacks does not compile, so nothing runs on a card that no test could have run.
+// The part of CUDA that device code may use: functions over intrinsics and PTX, and memory behind
+// get and put. Nothing here costs an instruction. With HEARTH_EMULATED, a header with the same
+// interface replaces this one, and the kernels run as checked plain C++ (tests/emulated). Code that
+// uses anything else does not compile there, so tests can run all code that runs on a GPU.
 //
 // Warp operations are of all 32 lanes. Only sync_warp and sync_threads order memory.
 #pragma once
@@ -116,7 +116,7 @@ HEARTH_DEVICE S& shared_memory() {
 
 HEARTH_DEVICE void sync_threads() { __syncthreads(); }
 HEARTH_DEVICE void sync_warp() { __syncwarp(); }
-// What this thread did to global memory is seen by all blocks before what it does next.
+// All blocks see this thread's earlier writes to global memory before its later ones.
 HEARTH_DEVICE void fence_device() { __threadfence(); }
 
 inline constexpr unsigned kAllLanes = 0xFFFFFFFFU;
@@ -304,8 +304,8 @@ struct Grid {
   unsigned y = 1;
 };
 
-// Null, or what the runtime says is wrong with the launch. A device gives a kernel 48 KiB of shared
-// memory unasked.
+// Null, or the runtime's error for the launch. A device gives a kernel 48 KiB of shared memory
+// unasked.
 template <typename... Parameters, typename... Arguments>
 const char* launch(void (*kernel)(Parameters...), Grid grid, unsigned threads,
                    std::size_t shared_bytes, Stream stream, const Arguments&... arguments) {

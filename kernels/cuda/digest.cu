@@ -10,7 +10,7 @@ namespace {
 constexpr unsigned kThreads = 256;
 constexpr std::size_t kBlocksMost = 2048;
 
-// An atomic addition a thread: what is read outweighs it.
+// One atomic addition for each thread; it costs little beside the reads.
 HEARTH_KERNEL(kThreads, 4)
 digest_words(Global<const std::uint32_t> words, std::size_t count, std::uint64_t first,
              Global<std::uint64_t> sum) {

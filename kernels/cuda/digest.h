@@ -1,6 +1,6 @@
-// A digest of memory that takes no order: a sum over its words, each mixed with its place. Parts
-// may be added up in any order, on the host and on a card; it finds a changed bit, a moved word and
-// a lost copy, and does not withstand an attacker who chooses the bytes.
+// A digest of memory that does not depend on the order of reading: a sum over its words, each mixed
+// with its place. Parts may be added up in any order, on the host and on a card; it finds a changed
+// bit, a moved word and a lost copy, but an attacker who chooses the bytes can defeat it.
 #pragma once
 
 #include <cstddef>
@@ -29,8 +29,8 @@ HEARTH_BOTH constexpr std::uint64_t digest_word(std::uint64_t at, std::uint32_t 
 // Of bytes whose first word is word `first` of the whole; a whole number of words.
 std::uint64_t digest_of(ByteSpan bytes, std::uint64_t first);
 
-// sum += the digest of so many words of the card's memory, the first of which is word `first` of
-// the whole. `sum` is in the card's memory.
+// sum += the digest of this many words of GPU memory, the first of which is word `first` of the
+// whole. `sum` is in the card's memory.
 Status digest(const std::uint32_t* words, std::size_t count, std::uint64_t first,
               std::uint64_t* sum, Stream stream);
 

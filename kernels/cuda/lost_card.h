@@ -1,7 +1,8 @@
-// LostCard: a card that has failed is never spoken to again, for CUDA answers every later call with
-// the same error, or worse, does not. All calls of runtime.h ask here before they reach the card
-// and say here what it answered, those that free memory included; so nothing that holds something
-// of a card needs to know. One for all cards of a process, since the process is to end. Any thread.
+// LostCard: ensures that a failed GPU is not called again, because CUDA answers every later call
+// with the same error or not at all. All calls of runtime.h, including those that free memory,
+// check here before they reach the GPU and report its result here. So owners of GPU objects need no
+// check of their own. There is one for all GPUs of a process, because the process then ends. Any
+// thread.
 #pragma once
 
 #include <mutex>
@@ -24,12 +25,12 @@ class LostCard {
     const std::lock_guard lock(mutex_);
     if (!error_) error_ = error;
   }
-  // An error that the card does not outlive loses it; the status is handed on.
+  // Marks the GPU as lost after a fatal error; returns the status unchanged.
   static Status heard(Status answer) {
     if (!answer.ok() && answer.error().code == ErrorCode::kIo) lose(answer.error());
     return answer;
   }
-  // For tests, whose emulated card can be as new.
+  // For tests, whose emulated GPU can be reset.
   static void forget() {
     const std::lock_guard lock(mutex_);
     error_.reset();

@@ -1,4 +1,4 @@
-// Which kernel a product takes, and rows of a packed matrix back as numbers.
+// Chooses the kernel of a product, and unpacks rows of a matrix to numbers.
 #include <algorithm>
 #include <string>
 
@@ -12,7 +12,7 @@ namespace {
 
 constexpr std::uint32_t kTokensMost = 8;
 // Blocks that a launch should have before its blocks take several tiles: some for every
-// multiprocessor of the largest cards. Chosen by reckoning; no card has measured it.
+// multiprocessor of the largest cards. This number is an estimate; it was not measured on a GPU.
 constexpr std::uint32_t kBlocksWanted = 1024;
 constexpr std::uint32_t kTilesMost = 8;
 

@@ -19,7 +19,7 @@ inline constexpr unsigned kProductThreads = kProductWarps * 32;
 inline constexpr std::uint32_t kUnitBlocks = 8;  // of 32 columns, a warp's share
 inline constexpr std::uint32_t kShareBlocks = kProductWarps * kUnitBlocks;
 // Blocks that a product of up to 64 rows on the tensor cores should have: two for each
-// multiprocessor of the largest cards. Chosen by reckoning; no card has measured it.
+// multiprocessor of the largest cards. This number is an estimate; it was not measured on a GPU.
 inline constexpr std::uint32_t kBlocksOfBatch = 256;
 
 struct ProductArgs {
@@ -54,8 +54,9 @@ template <int kTokens>
 struct ProductShared {
   SharedArray<Words4, kTokens * kShareBlocks * 2> values;
   SharedArray<float, kTokens * kShareBlocks> scales;
-  // What else the type needs of a block of activations: sum, as a float, for a minimum; the sum of
-  // the quants for stored quants with a zero; for two scales those of the halves, as 16 bits each.
+  // The further value that the type needs of a block of activations: for types with a minimum, the
+  // sum as a float; for stored quants with a zero, the sum of the quants; for two scales, the sums
+  // of both halves in 16 bits each.
   SharedArray<std::uint32_t, kTokens * kShareBlocks> extras;
   SharedArray<std::int32_t, kProductWarps * kTokens * 32> partial;
   SharedArray<std::uint32_t, 1> last;
@@ -159,9 +160,9 @@ HEARTH_DEVICE std::int32_t staged_steps(const ProductShared<kTokens>& shared, st
   return grid_steps<kType>(dots, row, shared.scales.get(at), has_extra ? shared.extras.get(at) : 0);
 }
 
-// A lane's sums: in registers for one or two tokens. For more they live in shared memory, in places
-// of its own, and tokens are taken in pairs by a loop that stays one: unrolled over the blocks of a
-// super-block as well, it would not fit into the registers.
+// A lane's sums: in registers for one or two tokens. For more tokens they are in the lane's own
+// places of shared memory, and a loop that is not unrolled takes tokens in pairs. Unrolled over the
+// blocks of a super-block as well, it would not fit into the registers.
 template <int kTokens>
 struct Sums {
   static constexpr bool kInRegisters = kTokens <= 2;

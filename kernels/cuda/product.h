@@ -12,8 +12,9 @@
 namespace hearth::kernels::cuda {
 
 // Sums of shares of the columns, and how many shares of a tile of rows are there: device memory for
-// product_sums(rows) and product_tickets(rows) numbers, all zero before its first use; every
-// product leaves it so. Products that may run at the same time need spaces of their own.
+// product_sums(rows) and product_tickets(rows) numbers. It must be all zero before its first use,
+// and every product leaves it all zero. Products that may run at the same time need separate
+// memory.
 struct ProductSpace {
   std::int32_t* sums = nullptr;
   std::uint32_t* tickets = nullptr;

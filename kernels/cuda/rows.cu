@@ -150,7 +150,7 @@ norm_quantize_rows(Global<const float> x, Global<const float> weight, float epsi
   });
 }
 
-// x and out may be the same memory: a thread writes only what it alone has read.
+// x and out may be the same memory: a thread writes only values that no other thread reads.
 HEARTH_KERNEL(kThreads, 4)
 norm_rows(Global<const float> x, Global<const float> weight, float epsilon, std::uint32_t n,
           std::uint32_t rows_of_token, Global<float> out, Global<std::uint32_t> failed) {

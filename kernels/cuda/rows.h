@@ -4,7 +4,7 @@
 // Every pointer is to device memory and holds for all rows at once, one after the other: row t of
 // an (rows, n) array begins at t * n. Alignment as the type's. Work is queued on the stream;
 // nothing waits for it and nothing is allocated. An Error is of the launch alone (kInvalidInput for
-// a shape, kIo with the runtime's words); what a row meets is said per token: `failed[token]`
+// a shape, kIo with the runtime's words); failures of a row are reported per token: `failed[token]`
 // becomes 1 where the scalar function returns false, and is never cleared here. A failed row has
 // the contents that kernels.h says.
 #pragma once
@@ -47,10 +47,10 @@ Status residual_round(float* x, std::uint16_t* bits, std::uint32_t rows, std::ui
 Status residual_expand(const std::uint16_t* bits, float* x, std::uint32_t rows, std::uint32_t n,
                        int shift, Stream stream);
 
-// What ends a half of a layer, in one launch: y becomes rms_norm(y, post_norm), unless post_norm is
-// null; x += y; residual_round of x, unless bits is null; then rms_norm_quantize(x, norm) to `out`,
-// unless norm is null: `out` then gives rows and cols alone. The bits are those of the calls one
-// after the other, but that y stays as it is, and that a row that has failed holds no meaning.
+// The end of a half of a layer, in one launch: y becomes rms_norm(y, post_norm), unless post_norm
+// is null; x += y; residual_round of x, unless bits is null; then rms_norm_quantize(x, norm) to
+// `out`, unless norm is null: `out` then gives rows and cols alone. The bits are those of the calls
+// one after the other, but that y stays as it is, and that a row that has failed holds no meaning.
 struct ResidualStep {
   float* x = nullptr;        // (out.rows, out.cols)
   const float* y = nullptr;  // (out.rows, out.cols)

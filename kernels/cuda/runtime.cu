@@ -6,7 +6,7 @@
 namespace hearth::kernels::cuda {
 namespace {
 
-// An error that a new process would meet as well does not count as the loss of a card.
+// An error that a new process would get as well does not count as the loss of a GPU.
 bool no_card(cudaError_t error) {
   switch (error) {
     case cudaErrorNoDevice:
@@ -30,7 +30,7 @@ Error error_of(const char* what, cudaError_t error) {
                     cudaGetErrorName(error) + ")"};
 }
 
-// Every call to CUDA, but for those that give something back.
+// Every call to CUDA except those that release something.
 template <typename Call>
 Status ask(const char* what, const Call& call) {
   TRY_VOID(LostCard::status());

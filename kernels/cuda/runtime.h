@@ -1,11 +1,11 @@
-// Host operations on a GPU: memory, copies, streams, events, graphs. Named without CUDA, so
-// that the code above it compiles everywhere; runtime.cu says it to CUDA, tests/emulated to the
-// emulator, which keeps what is queued for later and runs it in an order drawn from a seed.
+// Host operations on a GPU: memory, copies, streams, events, graphs. It includes no CUDA header, so
+// code that uses it compiles everywhere. runtime.cu implements it with CUDA, tests/emulated with an
+// emulator, which stores queued work and runs it in an order drawn from a seed.
 //
 // Errors: kNoCapacity where memory is short, kUnavailable where there is no driver or no such card,
 // else kIo with the runtime's words. After a kIo the card's context must not be used again by this
-// process: CUDA answers every later call with the same error, or worse, does not. All calls see to
-// that themselves (lost_card.h): they answer that error, and what is given back is left as it is.
+// process: CUDA answers every later call with the same error, or worse, does not. All calls ensure
+// that themselves (lost_card.h): they return that error, and release nothing.
 //
 // Threads: the card chosen by use_device() is the calling thread's. One thread at a time a stream.
 #pragma once
@@ -32,11 +32,11 @@ struct DeviceInfo {
   std::uint64_t memory_bytes = 0;
 };
 
-// Numbers count the GPUs that CUDA_VISIBLE_DEVICES leaves, in its order. kUnavailable without a
+// Numbers count the GPUs that CUDA_VISIBLE_DEVICES allows, in its order. kUnavailable without a
 // driver.
 Result<std::uint32_t> device_count();
 Result<DeviceInfo> device_info(std::uint32_t device);
-// Compute capabilities that there is code for, ten times: 75 is 7.5.
+// Compute capabilities with compiled code, times ten: 75 is 7.5.
 std::vector<std::uint32_t> architectures();
 Status use_device(std::uint32_t device);
 
@@ -65,7 +65,7 @@ class DeviceMemory {
   std::size_t bytes_ = 0;
 };
 
-// Memory of the host that copies reach without a detour.
+// Pinned memory of the host, which copies reach directly.
 class PinnedMemory {
  public:
   PinnedMemory() = default;
@@ -108,14 +108,14 @@ Status fill_zero(void* to, std::size_t bytes, Stream stream);
 Status record(Event event, Stream stream);
 // Work queued on the stream from now on waits for the event.
 Status wait(Stream stream, Event event);
-// Whether it has come by; true of one that was never recorded.
+// Whether the event has passed; true for one that was never recorded.
 Result<bool> passed(Event event);
 // The calling thread waits.
 Status synchronize(Event event);
 Status synchronize(Stream stream);
 
-// Between the two, what is queued on the stream is kept and not run; every address and size in it
-// is then fixed.
+// Between the two calls, work queued on the stream is recorded and not run; every address and size
+// in it is then fixed.
 Status begin_capture(Stream stream);
 Result<OwnedGraph> end_capture(Stream stream);
 Status launch(Graph graph, Stream stream);

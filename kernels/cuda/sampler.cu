@@ -1,8 +1,8 @@
-// One block a row. Warps own runs of the vocabulary, so that sums in the order of ids need no more
-// than each warp's total and one walk through the run that the draw falls into. The order by
-// distance is never made: every filter keeps a prefix of it, whose end is found byte by byte of the
-// distance, from histograms of counts and weights. Tokens of one distance weigh the same, so that
-// the end among them is a number of tokens.
+// One block a row. Each warp has a run of the vocabulary, so sums in the order of ids need only
+// each warp's total and one walk through the run of the draw. Tokens are never sorted by distance:
+// every filter keeps a prefix of it, whose end is found byte by byte of the distance, from
+// histograms of counts and weights. Tokens of one distance weigh the same, so that the end among
+// them is a number of tokens.
 #include <string>
 
 #include "kernels/cuda/device.cuh"
@@ -38,7 +38,7 @@ struct SampleShared {
   SharedArray<std::uint32_t, kWarps> words;
   SharedArray<std::uint32_t, kWarps> ids;
   SharedArray<std::uint64_t, kWarps> totals;
-  SharedArray<std::uint32_t, 1> found;  // what one thread has to tell all
+  SharedArray<std::uint32_t, 1> found;  // values that one thread shares with all
 };
 
 // A row: its logits in fixed point, its parameters, the run of ids that this thread's warp owns.

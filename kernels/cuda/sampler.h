@@ -1,5 +1,6 @@
 // The sampler on a card: the same token as CANONICAL.md, "Sampler", for every parameter. Log
-// probabilities are not computed here: who asks for them takes the logits to the host's sampler.
+// probabilities are not computed here: for them, the caller copies the logits to the host's
+// sampler.
 #pragma once
 
 #include <cstddef>
@@ -10,7 +11,7 @@
 
 namespace hearth::kernels::cuda {
 
-// A token's bias, and what a sequence has seen of a token: each token once.
+// A token's bias, and how often a sequence has seen a token; each token occurs once.
 struct SampleBias {
   std::uint32_t token = 0;  // below the vocabulary
   std::int32_t value = 0;   // 2^-16 units

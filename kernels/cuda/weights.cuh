@@ -16,7 +16,7 @@ struct Record {
   static constexpr bool kFloating = kLayout.form == BlockForm::kFloat;
   static constexpr std::uint32_t kBytes = kLayout.file_bytes;
   static constexpr std::uint32_t kWords = record_words(kType);
-  // What a quant is stored with: as bytes and by the codebook it comes out signed and as it is.
+  // The offset with which a quant is stored. Bytes and codebook values are signed and have none.
   static constexpr bool kSigned = kLayout.codebook != 0 || kLayout.bits == 8;
   static constexpr std::int32_t kZero = kSigned ? 0 : kLayout.zero;
 

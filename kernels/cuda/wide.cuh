@@ -3,11 +3,11 @@
 // in units of 256. All token tiles of the same rows run side by side, so that their weights come
 // from the second-level cache.
 //
-// What sets the pace is neither memory nor the tensor core but the rounding of every block of 32
-// columns to the grid: six instructions an output against one sixteenth of an mma.sync. So
-// everything else is kept out of its way. A warp takes weights apart once for all 64 tokens;
-// activations of the next unit are on their way into the other half of shared memory while this one
-// is computed; one barrier a unit is enough.
+// Neither memory nor the tensor core limits the speed, but rounding every block of 32 columns to
+// the grid: six instructions for each output, against one sixteenth of an mma.sync. So everything
+// else is arranged around it. A warp takes weights apart once for all 64 tokens; activations of the
+// next unit are on their way into the other half of shared memory while this one is computed; one
+// barrier a unit is enough.
 #pragma once
 
 #include "kernels/cuda/batch.cuh"
@@ -28,7 +28,7 @@ struct WideShared {
   SharedArray<std::uint32_t, kProductWarps * 4 * 32> words;  // scales of records, a warp each
 };
 
-// What of a unit's activations goes through registers.
+// The part of a unit's activations that goes through registers.
 struct Pending {
   float scales[kStaged];
   std::uint32_t extras[kStaged];

@@ -46,8 +46,8 @@ inline void half_sums(const TokenBlock<tokens>& x, std::int32_t (&sums)[kTokens]
   _mm_storeu_si128(reinterpret_cast<__m128i*>(sums), both);
 }
 
-// Emits nothing; has the compiler finish `v` here, where it would else hoist the products of a
-// whole block and spill them.
+// Emits no instruction. It makes the compiler finish `v` here; otherwise the compiler would hoist
+// the products of a whole block and spill them.
 inline void pin(__m256i& v) { asm("" : "+x"(v)); }
 
 // Below, dots[i] becomes the sum over the block of quants times token i's values, where each quant

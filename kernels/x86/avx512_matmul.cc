@@ -104,8 +104,8 @@ void sum_halves(const QuantizedRows& x, std::uint32_t t, std::uint32_t tokens, R
   }
 }
 
-// Asks for the bytes that a walk over the weights will read next but a few: the processor's own
-// prefetching ends at every page of memory.
+// Prefetches the bytes that a walk over the weights will read soon: the processor's own prefetching
+// ends at every page of memory.
 template <std::size_t bytes>
 inline void prefetch(const std::byte* at) {
 #pragma GCC unroll 32

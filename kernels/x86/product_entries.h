@@ -13,7 +13,7 @@ namespace hearth::kernels {
 namespace {
 
 // The sum over blocks, one row a lane. tests/bench compiles this file with a plain float sum in its
-// place, to show what freedom from order costs.
+// place, to show the cost of sums that do not depend on the order.
 #ifndef HEARTH_PLAIN_FLOAT_SUM
 using Sum = Ints;  // grid steps
 

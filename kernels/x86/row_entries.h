@@ -14,7 +14,8 @@
 namespace hearth::kernels {
 namespace {
 
-// Those that the file which includes this one defines: their last values differ too much.
+// Entries that the including file defines, because their handling of the last values differs too
+// much.
 Entry<decltype(Kernels::add)> add;
 Entry<decltype(Kernels::residual_round)> residual_round;
 Entry<decltype(Kernels::residual_expand)> residual_expand;

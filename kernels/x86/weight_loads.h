@@ -1,4 +1,4 @@
-// What the loads of packed weights have in common for both widths: the scales of super-blocks, and
+// The parts of loading packed weights that both widths share: the scales of super-blocks, and
 // floating weights. Internal linkage throughout.
 #pragma once
 
