@@ -10,8 +10,8 @@
 namespace hearth::model {
 namespace {
 
-// What stands in place of the end of the last message while it is rendered, so that the prompt can
-// be cut there whatever a template adds or trims.
+// Replaces the end of the last message while it is rendered, so that the prompt can be cut there
+// even if a template adds or trims text.
 constexpr std::string_view kContinuesHere = "\x02HERE THE MODEL CONTINUES\x03 ";
 
 using Entries = std::vector<std::pair<jinja::Value, jinja::Value>>;
@@ -57,7 +57,7 @@ Result<jinja::Value> message_value(jinja::Meter& meter, const ChatMessage& messa
   if (!message.tool_call_id.empty()) {
     TRY_VOID(add_text(meter, out, "tool_call_id", message.tool_call_id));
   }
-  // Templates differ in the name under which they expect it.
+  // Templates expect it under different names.
   if (!message.reasoning.empty()) {
     for (const std::string_view key : {"reasoning_content", "reasoning", "thinking"}) {
       TRY_VOID(add_text(meter, out, key, message.reasoning));
@@ -95,8 +95,8 @@ Result<jinja::Value> tool_list(jinja::Meter& meter, const std::vector<ChatTool>&
   return jinja::make_list(meter, std::move(list));
 }
 
-// The text up to where the model continues. A template that trims contents has cut the space that
-// ends the mark, and then the text before it is trimmed as well.
+// The text up to the place where the model continues. If a template trims contents, it removes the
+// space at the end of the mark; the text before the mark is then trimmed as well.
 Result<jinja::Text> cut_at_end(jinja::Text text) {
   const std::string_view word = kContinuesHere.substr(0, kContinuesHere.size() - 1);
   std::size_t at = text.bytes.rfind(word);

@@ -1,6 +1,6 @@
-// Messages to a prompt by the model's chat template: a bounded interpreter of the subset of Jinja
-// that published templates use. No file's template can read, write, loop for ever or grow without
-// bound; every error names the line and the construct.
+// Renders messages to a prompt with the model's chat template. The interpreter supports the subset
+// of Jinja that published templates use. A template can neither read nor write files, loop for
+// ever, or grow without bound. Every error names the line and the construct.
 #pragma once
 
 #include <cstdint>
@@ -58,8 +58,8 @@ struct ChatTemplateInput {
   std::string eos_token;
   // Others that transformers defines where the vocabulary has them: ("pad_token", "<pad>").
   std::vector<std::pair<std::string_view, std::string>> named_tokens;
-  // The time that strftime_now gives to templates that write the date: that of the request, in UTC
-  // and with English names, so that every machine renders the same prompt again. Without it the
+  // The time for strftime_now, which templates that write the date call: the request's time, in UTC
+  // and with English names, so that every machine renders the same prompt. Without a time the
   // function is undefined.
   std::optional<std::int64_t> unix_seconds;
 };
@@ -76,27 +76,27 @@ class ChatTemplate {
  public:
   // Parses once; kInvalidInput names line and construct, kUnsupported what lies outside the subset.
   static Result<std::shared_ptr<const ChatTemplate>> parse(std::string_view source);
-  // The file's template, or default_chat_template() where it has none or a blank one. A key that is
-  // no string is refused: another template would give prompts that the model does not know.
+  // The file's template, or default_chat_template() if it has none or a blank one. A key that is
+  // not a string is refused: another template would give prompts that the model was not trained on.
   static Result<std::shared_ptr<const ChatTemplate>> load(const GgufFile& file,
                                                           const Tokenizer& tokenizer);
   virtual ~ChatTemplate() = default;
-  // The prompt as pieces whose texts, joined, are the rendered string; no two neighbours are of
-  // one kind and none is empty. Limits: steps, depth, output and work of base/limits.h.
-  // raise_exception(...) becomes kInvalidInput with its message. Tools that there are none of, and
-  // documents, are none, as Hugging Face passes them. Safe to call from several threads.
+  // The prompt as pieces whose texts, joined, are the rendered string; no two neighbours are of one
+  // kind and none is empty. Limits: steps, depth, output and work of base/limits.h.
+  // raise_exception(...) becomes kInvalidInput with its message. Documents, and tools if there are
+  // none, have the value none, as in Hugging Face's library. Safe to call from several threads.
   virtual Result<std::vector<PromptPiece>> render(const ChatTemplateInput& input) const = 0;
 };
 
-// How a prompt marks whose words follow.
+// The kind of marks that begin and end the turns of a prompt.
 enum class ChatMarks : std::uint8_t {
   kChatMl,  // <|im_start|>role ... <|im_end|>
   kTurns,   // <start_of_turn>role ... <end_of_turn>, the assistant being called "model" (Gemma)
 };
 std::string_view chat_template_of(ChatMarks marks);
 
-// Used when a model has no template of its own: that of the marks which the vocabulary has, ChatML
-// where it has neither.
+// The template for a model without one: it uses the marks that the vocabulary has, and ChatML's if
+// it has neither kind.
 std::string_view default_chat_template(const Tokenizer& tokenizer);
 
 }  // namespace hearth::model

@@ -8,7 +8,7 @@ namespace hearth::model {
 namespace {
 
 constexpr std::array<FamilyTraits, 17> kFamilies{{
-    // Llama 2, 3 and 3.1 to 3.3, Mistral, Mixtral, and whatever else is built like them.
+    // Llama 2, 3 and 3.1 to 3.3, Mistral, Mixtral, and models with the same structure.
     {.architecture = "llama",
      .rope = kernels::RopeStyle::kAdjacent,
      .experts = Experts::kMay,
@@ -88,7 +88,7 @@ constexpr std::array<FamilyTraits, 17> kFamilies{{
      .prediction_layers = true,
      .part_rotary = true,
      .tokenizer = "glm4"},
-    // DeepSeek V2, V3 and R1, and what is built like them: Kimi K2, GLM-4.7-Flash.
+    // DeepSeek V2, V3 and R1, and models with the same structure: Kimi K2, GLM-4.7-Flash.
     {.architecture = "deepseek2",
      .rope = kernels::RopeStyle::kAdjacent,
      .latent = true,
@@ -109,7 +109,7 @@ constexpr std::array<FamilyTraits, 17> kFamilies{{
      .window = 4096,
      .narrow_score_layers = 46,
      .tokenizer = "spm"},
-    // Phi 3, 3.5 and 4, dense. Where the file names a window, all layers have it.
+    // Phi 3, 3.5 and 4, dense. If the file names a window, all layers have it.
     {.architecture = "phi3",
      .fused_qkv = true,
      .fused_gate_up = true,

@@ -10,8 +10,8 @@
 namespace hearth::model {
 namespace {
 
-// The places of the fp16 numbers of a block, and the deviation that uniformly random bits in the
-// rest give.
+// The places of the fp16 numbers of a block, and the deviation of its weights when all other bits
+// are uniformly random.
 struct RandomBlock {
   TensorType type;
   std::size_t scale_offset;
@@ -60,7 +60,8 @@ void put_scattered(float value, std::byte* at) {
   }
 }
 
-// A quant of 2, which TQ2_0 has and its quantiser never writes, would move the mean: it becomes 0.
+// TQ2_0 could hold a quant of 2, which its quantiser never writes and which would move the mean, so
+// it becomes 0.
 void remove_twos(std::byte* quants) {
   for (std::size_t i = 0; i < 64; ++i) quants[i] &= ~((quants[i] & std::byte{0x55}) << 1);
 }

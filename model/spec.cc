@@ -27,7 +27,7 @@ std::string shape_text(const std::vector<std::uint64_t>& dims) {
   return text + "]";
 }
 
-// Letters to insert, to remove or to replace until `a` is `b`.
+// The number of letters to insert, remove or replace that turns `a` into `b`.
 std::size_t distance(std::string_view a, std::string_view b) {
   std::vector<std::size_t> row(b.size() + 1);
   for (std::size_t j = 0; j <= b.size(); ++j) row[j] = j;
@@ -62,9 +62,8 @@ Result<const FamilyTraits*> read_family(const GgufFile& file) {
       "modern-bert", "t5encoder"};
   if (std::ranges::find(kEncoders, architecture) != kEncoders.end()) {
     return unsupported("architecture " + quote(architecture) +
-                       " is not served: its positions see later ones, and here each sees the "
-                       "earlier ones alone; for embeddings use a model of qwen3, such as "
-                       "qwen3-embedding");
+                       " is not served: its positions see later positions, and only causal models "
+                       "are served; for embeddings use a model of qwen3, such as qwen3-embedding");
   }
   return unsupported("architecture " + quote(architecture) + " is not served; known are: " + known +
                      "; the nearest is " + std::string(nearest_family(architecture)));
@@ -152,7 +151,7 @@ Status read_heads(const Keys& keys, ModelSpec& spec) {
   return ok_status();
 }
 
-// Variants of the architecture that would need other code.
+// Refuses variants of the architecture that would need other code.
 Status refuse_variants(const Keys& keys, const FamilyTraits& family) {
   if (keys.has("attention.causal")) {
     TRY(const bool causal, keys.file().get_bool(keys.name("attention.causal")));
@@ -176,8 +175,9 @@ Status refuse_variants(const Keys& keys, const FamilyTraits& family) {
                            "is " + std::to_string(more) + "; only 0 is served");
   }
   if (family.part_rotary && keys.has("rope.dimension_sections")) {
-    return keys.not_served("rope.dimension_sections",
-                           "is there; no model whose positions have several numbers is served");
+    return keys.not_served(
+        "rope.dimension_sections",
+        "is present; models with several numbers a position (multimodal RoPE) are not served");
   }
   if (family.scales && keys.has("rope.scaling.finetuned")) {
     constexpr std::string_view kTurned = "rope.scaling.finetuned";
@@ -232,19 +232,19 @@ Status read_numbers(const Keys& keys, ModelSpec& spec) {
   return read_rope_scale(keys, spec);
 }
 
-// How a model of embeddings makes one vector of a prompt's positions. A file that names a way is of
-// such a model, and is refused where the way is another one: to compute it as a model that
-// generates would be to compute another model.
+// The pooling of an embedding model, which makes one vector of a prompt's positions. A file with a
+// pooling type is an embedding model. Unsupported types are refused, because computing the file as
+// a model that generates would give wrong results.
 Status read_pooling(const Keys& keys, ModelSpec& spec) {
   constexpr std::array<std::string_view, 5> kWays = {"none", "mean", "cls", "last", "rank"};
   constexpr std::uint32_t kLast = 3;
   TRY(const std::uint32_t type, keys.integer("pooling_type", 0, kWays.size() - 1, 0));
   if (type == 0) return ok_status();
   if (type != kLast) {
-    return keys.not_served("pooling_type", "is " + std::to_string(type) + " (" +
-                                               std::string(kWays[type]) +
-                                               "); of models of embeddings only those with 3 "
-                                               "(last) are served, such as qwen3-embedding");
+    return keys.not_served(
+        "pooling_type",
+        "is " + std::to_string(type) + " (" + std::string(kWays[type]) +
+            "); of embedding models, only those with 3 (last) are served, such as qwen3-embedding");
   }
   if (spec.hidden > limits::kEmbeddingValues) {
     return keys.not_served("embedding_length",
@@ -255,8 +255,7 @@ Status read_pooling(const Keys& keys, ModelSpec& spec) {
   return ok_status();
 }
 
-// Whether the key is an array that says of every layer whether it is local, and says what the
-// family does.
+// Whether the key is an array that marks each layer as local or not and agrees with the family.
 bool says_local_layers(const Keys& keys, std::string_view suffix, const ModelSpec& spec) {
   const GgufValue* value = keys.file().find(keys.name(suffix));
   const auto* array = std::get_if<GgufArray>(value);
@@ -268,7 +267,7 @@ bool says_local_layers(const Keys& keys, std::string_view suffix, const ModelSpe
   return true;
 }
 
-// A window in a family without local layers is refused where it could hide anything.
+// In a family without local layers, a window is refused if it would hide any position.
 Status read_sliding_window(const Keys& keys, ModelSpec& spec) {
   const std::uint32_t every = spec.family->global_every;
   TRY(const std::uint32_t window,
@@ -282,7 +281,7 @@ Status read_sliding_window(const Keys& keys, ModelSpec& spec) {
   const LocalRope angles = spec.family->local_rope;
   const double base = angles == LocalRope::kOwnBase ? spec.local_rope_base : spec.rope_base;
   TRY(spec.local_rope_base, keys.real("rope.freq_base_swa", 1.0, limits::kRopeBase, base));
-  // A layer that sees everything anyway is as the others, if it turns heads as they do.
+  // A local layer whose window covers the context is like the others, if its RoPE is the same.
   const bool same = angles == LocalRope::kSame && spec.local_rope_base == spec.rope_base;
   spec.sliding_window = same && window >= spec.context ? 0 : window;
   constexpr std::string_view kPattern = "attention.sliding_window_pattern";
@@ -336,23 +335,24 @@ Status check_tensor(const GgufFile& file, const ExpectedTensor& expected) {
   return ok_status();
 }
 
-// Of a vision tower and of its projection into the text model, which is whole without them.
+// Tensors of a vision tower and of its projection; the text model is complete without them.
 bool is_vision(std::string_view tensor) {
   return tensor.starts_with("v.") || tensor.starts_with("mm.");
 }
 
-// Of a layer behind the last one.
+// Whether the tensor is in a layer behind the last one.
 bool is_prediction(std::string_view tensor, const ModelSpec& spec) {
   const auto layer = layer_of(tensor);
   return layer && *layer >= spec.layers && *layer < spec.layers + spec.prediction_layers;
 }
 
-// A manifest tells those layers by this tensor, so that a node with the last layer has the head.
+// A manifest identifies those layers by this tensor, so that a node with the last layer also gets
+// the head.
 Status check_prediction(const GgufFile& file, std::string_view tensor) {
   const std::string mark = layer_tensor(*layer_of(tensor), kPredictionMark);
   if (file.find_tensor(mark) != nullptr) return ok_status();
   return Error::invalid("tensor " + quote(mark) + " is missing; tensor " + quote(tensor) +
-                        " is of a layer that predicts tokens further on, which has it");
+                        " is in a layer for multi-token prediction, which must have both");
 }
 
 Status check_tensors(const GgufFile& file, const ModelSpec& spec) {
@@ -424,7 +424,7 @@ Result<ModelSpec> ModelSpec::read(const GgufFile& file) {
   Result<ModelSpec> spec = read_spec(file);
   if (spec.ok()) return spec;
   Error error = std::move(spec).error();
-  // A model without a key is a broken model, not one that does not exist.
+  // A missing key means a broken file, so the error is not kNotFound.
   if (error.code == ErrorCode::kNotFound) error.code = ErrorCode::kInvalidInput;
   const std::string path = quote(file.path());
   if (!error.message.starts_with(path)) error.message = path + ": " + error.message;
@@ -442,7 +442,7 @@ Result<const TensorInfo*> require_tensor(const GgufFile& file, const std::string
     return Error::invalid("tensor " + quote(name) + " of shape " + shape_text(dims) +
                           " is missing");
   }
-  // A file may have a matrix of one row as a vector.
+  // In a file, a matrix with one row may be stored as a vector.
   const bool is_row = dims.size() == 2 && dims[1] == 1 && tensor->dims.size() == 1;
   if (is_row ? tensor->dims[0] != dims[0] : tensor->dims != dims) {
     return Error::invalid("tensor " + quote(name) + " has shape " + shape_text(tensor->dims) +

@@ -1,4 +1,5 @@
-// ModelSpec: what a model is, read from a GGUF file's keys and checked against its tensors.
+// ModelSpec: the structure of a model, read from a GGUF file's keys and checked against its
+// tensors.
 //
 // A family is one row of the table in families.cc; the engine asks traits, never names.
 #pragma once
@@ -18,19 +19,19 @@
 namespace hearth::model {
 
 enum class Activation : std::uint8_t { kSilu, kGeluTanh, kClampedSilu };
-// Whether the layers have a mixture of experts in place of one feed-forward.
+// Whether layers have a mixture of experts in place of one feed-forward.
 enum class Experts : std::uint8_t { kNone, kMay, kAlways };
-// One more expert, which every row uses: none, with a gate of its own that weighs it, or of weight
-// 1 where the file names its width, or how many experts wide it is.
+// The shared expert, which every row uses: none; weighed by a gate of its own; or of weight 1, with
+// a width that the file states directly or as a number of experts.
 enum class SharedExpert : std::uint8_t { kNone, kGated, kMay, kCounted };
 
 // "blk.N." stands before it.
 inline constexpr std::string_view kSelectionBias = "exp_probs_b.bias";
-// Norms of queries and keys before RoPE: none, of each head alone, likewise where the file has
-// them, or of all heads as one row.
+// Norms of queries and keys before RoPE: none; of each head; of each head if the file has them; or
+// of all heads as one row.
 enum class HeadNorms : std::uint8_t { kNone, kEach, kMay, kTogether };
-// Angles of local layers: of a base of their own, of the model's base without factors and scaling,
-// or those of the other layers.
+// RoPE angles of local layers: from a base of their own; from the model's base without factors and
+// scaling; or equal to those of the other layers.
 enum class LocalRope : std::uint8_t { kOwnBase, kPlain, kSame };
 
 // global_every of a family whose layers are all local.
@@ -60,14 +61,15 @@ struct FamilyTraits {
   bool expert_weights_to_one = true;  // those of a row's experts add up to 1
   bool full_width_experts = false;    // each as wide as the feed-forward of the file's key
   SharedExpert shared_expert = SharedExpert::kNone;
-  // Files say how experts are chosen and weighed, and how many first layers have none.
+  // Files state how experts are chosen and weighed, and how many of the first layers have no
+  // experts.
   bool own_routing = false;
   bool prediction_layers = false;  // files may have layers behind the last, which are not computed
   int residual_shift = 6;          // prescale 2^-shift of the 16-bit residual (CANONICAL.md)
   double rope_base = 10000.0;      // where the file names none
   bool rope_factors = false;       // files may have rope_freqs.weight
   bool long_factors = false;       // files may have rope_factors_long.weight and _short
-  bool part_rotary = false;        // RoPE may turn the first values of a head alone
+  bool part_rotary = false;        // RoPE may turn only the first values of a head
   std::uint32_t unturned_every = 0;  // of every N layers the last one has no RoPE; 0: all have it
   bool temperature = false;          // scores may grow with the position
   // Of every N layers the last one sees all positions and the others a window; 0: all layers see
@@ -75,11 +77,11 @@ struct FamilyTraits {
   std::uint32_t global_every = 0;
   LocalRope local_rope = LocalRope::kOwnBase;
   std::uint32_t window = 0;  // of the local layers, where the file names none
-  // In a model of so many layers hidden / heads stands for head_dim in the scale of the scores.
+  // In a model with this many layers, hidden / heads replaces head_dim in the scale of the scores.
   std::uint32_t narrow_score_layers = 0;
   std::string_view tokenizer;  // what synthetic models of the family get (synthetic_vocabulary.h)
 
-  // Of so many layers in a row there is at least one of every kind.
+  // Among this many layers in a row, every kind occurs at least once.
   std::uint32_t period() const {
     return std::max({1U, unturned_every, global_every == kNoGlobal ? 1U : global_every});
   }
@@ -111,10 +113,11 @@ struct ModelSpec {
   const FamilyTraits* family = nullptr;
   std::string name;
   std::uint32_t layers = 0;
-  std::uint32_t prediction_layers = 0;  // behind them in the file; they predict tokens further on
+  std::uint32_t prediction_layers =
+      0;  // layers behind them in the file, for multi-token prediction
   std::uint32_t hidden = 0;
-  std::uint32_t feed_forward = 0;         // width; of each expert where there are any
-  std::uint32_t dense_layers = 0;         // in a model with experts the first ones, without any
+  std::uint32_t feed_forward = 0;  // width; of each expert where there are any
+  std::uint32_t dense_layers = 0;  // the first layers, without experts, in a model with experts
   std::uint32_t dense_feed_forward = 0;   // their width
   std::uint32_t experts = 0;              // of each layer; 0: one feed-forward
   std::uint32_t experts_used = 0;         // of them by a row
@@ -134,14 +137,15 @@ struct ModelSpec {
   float rms_epsilon = 0.0F;
   double rope_base = 10000.0;
   double rope_scale = 1.0;           // linear scaling: positions divided by it
-  std::optional<Yarn> yarn;          // how the scaling is not linear
+  std::optional<Yarn> yarn;          // the scaling when it is not linear
   double rope_magnitude = 1.0;       // of cosines and sines
   std::vector<float> rope_factors;   // rotary_dim / 2 divisors of the frequencies, or empty
   bool long_factors = false;         // the file has two sets of them, of which one is in use
   std::uint32_t sliding_window = 0;  // positions that a local layer sees; 0: no layer is local
   double local_rope_base = 10000.0;  // of the local layers
-  float embedding_factor = 1.0F;     // of the family's files that name it, as the next three
-  float branch_factor = 1.0F;        // of what attention and feed-forward add to the residual
+  float embedding_factor = 1.0F;     // set by files of some families, as are the next three
+  float branch_factor =
+      1.0F;  // factor of the vectors that attention and feed-forward add to the residual
   float logit_factor = 1.0F;
   float score_factor = 0.0F;   // in place of 1 / sqrt(head_dim); 0: that
   double score_stretch = 1.0;  // of queries and keys alike, in the scale of the scores
@@ -151,18 +155,18 @@ struct ModelSpec {
   double temperature = 0.0;
   std::uint32_t temperature_length = 0;
   bool tied_embeddings = false;  // no output.weight: the head is token_embd.weight
-  // A model of embeddings: what it computes of a prompt's last position says what the prompt means
-  // (pooling type "last"). It generates no text that means anything.
+  // An embedding model: its output at a prompt's last position represents the prompt (pooling type
+  // "last"). It generates no meaningful text.
   bool gives_embeddings = false;
   std::uint64_t parameters = 0;          // elements of all tensors but those below
   std::uint32_t vision_tensors = 0;      // in the file, and not computed
   std::uint32_t prediction_tensors = 0;  // likewise
 
-  // Every key and every tensor of the whole model is checked, so that an engine of any layer range
-  // finds what it needs. A tensor that the family does not use is refused too: ignoring it would
-  // compute another model. Only a vision tower and prediction layers are left out, which no text
-  // needs. kInvalidInput for what breaks a rule, kUnsupported for what is well formed and of a kind
-  // that this build does not run; both name key or tensor and the limit.
+  // Checks every key and every tensor of the whole model, so that an engine of any layer range
+  // finds its tensors. A tensor that the family does not use is refused, because ignoring it would
+  // compute another model. Only vision towers and prediction layers are left out, because text does
+  // not need them. kInvalidInput for a broken rule, kUnsupported for a well-formed model that this
+  // build cannot run; both name key or tensor and the limit.
   static Result<ModelSpec> read(const GgufFile& file);
   // Frequencies of the pairs of a head, factors and scale applied: (rotary_dim / 2). Pinned
   // arithmetic, no libm (CANONICAL.md, RoPE).
@@ -210,8 +214,8 @@ std::vector<ExpectedTensor> layer_tensors(const ModelSpec& spec, std::uint32_t l
 // Those outside the layers: embedding, last norm, the head when it is not tied, RoPE factors.
 std::vector<ExpectedTensor> outer_tensors(const ModelSpec& spec);
 
-// The tensor, when it is there with these dims; else an error that names expected and actual. Its
-// type is not looked at.
+// The tensor, if it exists with these dims; otherwise an error that names expected and actual dims.
+// Its type is not checked.
 Result<const TensorInfo*> require_tensor(const GgufFile& file, const std::string& name,
                                          std::vector<std::uint64_t> dims);
 std::string layer_tensor(std::uint32_t layer, std::string_view part);  // "blk.3.attn_q.weight"

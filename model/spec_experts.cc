@@ -12,7 +12,7 @@ namespace {
 constexpr std::uint32_t kSoftmax = 1;  // of a file's gating functions; 0: it does not say
 constexpr std::uint32_t kSigmoid = 2;
 
-// A width that is named by its own key, or that another key's gives.
+// A width that has a key of its own, or follows from another key.
 Result<std::uint32_t> read_width(const Keys& keys, std::string_view suffix, std::string_view other,
                                  std::uint32_t divisor = 1) {
   const bool own = keys.has(suffix);
@@ -29,7 +29,7 @@ Result<std::uint32_t> read_width(const Keys& keys, std::string_view suffix, std:
   return width;
 }
 
-// Of a family that chooses experts in one way: the others.
+// Refuses other ways of choosing experts in a family that has only one way.
 Status refuse_expert_variants(const Keys& keys, const FamilyTraits& family) {
   const std::uint32_t any = ~std::uint32_t{0};
   for (const auto& [suffix, most] : {std::pair("expert_group_count", 1U),
@@ -78,7 +78,7 @@ Status read_expert_groups(const Keys& keys, ModelSpec& spec) {
                              std::to_string(spec.experts_used));
 }
 
-// Of a family whose files say how a row's experts are chosen and weighed.
+// Reads how a row's experts are chosen and weighed, in a family whose files state it.
 Status read_routing(const Keys& keys, ModelSpec& spec) {
   constexpr std::string_view kFunction = "expert_gating_func";
   constexpr std::string_view kScale = "expert_weights_scale";

@@ -1,4 +1,4 @@
-// What of a model's spec is about its feed-forwards, read from its keys: widths, experts, and how a
+// Reads the part of a model's spec about feed-forwards from its keys: widths, experts, and how a
 // row's experts are chosen.
 #pragma once
 

@@ -74,7 +74,7 @@ class Keys {
     return value;
   }
 
-  // That a number read from the key is a multiple of what kernels compute at a time.
+  // Checks that the key's number is a multiple of the block that kernels compute at a time.
   Status whole_blocks(std::string_view suffix, std::uint32_t value) const {
     if (value % kernels::kBlock == 0) return ok_status();
     return bad(suffix, "is " + std::to_string(value) + "; it must be a multiple of " +

@@ -14,7 +14,7 @@ Result<std::uint32_t> read_blocks(const Keys& keys, std::string_view suffix, std
   return width;
 }
 
-// A key that says again what others do, or is not there.
+// A key that is absent, or repeats what other keys say.
 Status check_same(const Keys& keys, std::string_view suffix, std::uint32_t expected) {
   TRY(const std::uint32_t value, keys.integer(suffix, 0, ~std::uint32_t{0}, expected));
   if (value == expected) return ok_status();

@@ -1,4 +1,4 @@
-// What of a model's spec is about latent attention, read from its keys.
+// Reads the part of a model's spec about latent attention from its keys.
 #pragma once
 
 #include "model/spec.h"

@@ -159,8 +159,7 @@ Status read_rope_scale(const Keys& keys, ModelSpec& spec) {
                       " in all; it must be at most " + std::to_string(kStretchMax));
 }
 
-// Of two sets of factors the long one is that of a model whose context is longer than the one it
-// was trained on before.
+// Of two sets of factors, the long one applies when the context is longer than the original one.
 Status read_rope_factors(const Keys& keys, ModelSpec& spec) {
   const GgufFile& file = keys.file();
   const auto has = [&](std::string_view name) { return file.find_tensor(name) != nullptr; };

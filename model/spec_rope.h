@@ -1,4 +1,4 @@
-// What of a model's spec is about RoPE, read from its keys and factors.
+// Reads the part of a model's spec about RoPE from its keys and factors.
 #pragma once
 
 #include "model/spec.h"

@@ -70,7 +70,7 @@ Draw draw_of(const ExpectedTensor& tensor, const SyntheticOptions& options) {
   const float gain = root_of_inverse(tensor.dims[0]);
   if (tensor.is_router) return {0.0F, 2.0F * gain};  // some experts clearly ahead of others
   if (name == "token_embd.weight" || name == "output.weight") {
-    // Post norms make every branch add values of about 1, which is what scaled embeddings start at.
+    // With post norms, every branch adds values of about 1, the size of scaled embeddings.
     return {0.0F, find_family(options.family)->scale_embeddings ? gain : 3.0F * gain};
   }
   if (name.ends_with("attn_q.weight") || name.ends_with("attn_k.weight") ||
@@ -101,7 +101,7 @@ TensorType wanted_type(const ExpectedTensor& tensor, const SyntheticOptions& opt
                                                          : options.attention_type;
 }
 
-// Rows that are no whole number of blocks fall back to Q8_0.
+// Rows that are not a whole number of blocks fall back to Q8_0.
 TensorType type_of(const ExpectedTensor& tensor, const SyntheticOptions& options) {
   if (!tensor.is_matrix || tensor.is_router) return TensorType::kF32;
   const TensorType wanted = wanted_type(tensor, options);

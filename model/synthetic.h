@@ -1,5 +1,5 @@
-// Complete models with random weights, for tests and benchmarks: correct in every shape, key and
-// tokenizer entry, with meaningless output. The same options give the same bytes everywhere.
+// Complete models with random weights, for tests and benchmarks. Every shape, key and tokenizer
+// entry is valid; the output is meaningless. The same options give the same bytes everywhere.
 #pragma once
 
 #include <cstdint>
@@ -44,7 +44,7 @@ struct SyntheticOptions {
   std::uint32_t sliding_window = 40;  // in families with local layers
   bool tied_output = true;            // no output.weight
   bool embeddings = false;            // a model of embeddings: the last position, after EOS
-  // Rows that are no whole number of a type's blocks are Q8_0 instead.
+  // Rows that are not a whole number of a type's blocks are Q8_0 instead.
   TensorType attention_type = TensorType::kQ4_1;
   TensorType feed_forward_type = TensorType::kQ4_0;
   TensorType embedding_type = TensorType::kQ8_0;

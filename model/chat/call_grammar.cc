@@ -47,7 +47,7 @@ class CallGrammar {
   }
 
  private:
-  // Calls, or what else the answer may be; behind the thought that the prompt has begun.
+  // Calls, or the other allowed form of the answer, after the thought that the prompt has begun.
   Result<Part> answer_part() {
     std::vector<Part> ways;
     if (!constraint_.tools.empty()) {
@@ -59,8 +59,8 @@ class CallGrammar {
     } else if (!constraint_.calls_required) {
       if (trigger().empty()) {
         return Error::of(ErrorCode::kUnsupported,
-                         "calls of this model begin with no mark, so they have no grammar "
-                         "beside free text; send tool_choice 'required'");
+                         "calls of this model begin with no mark, so a grammar cannot tell them "
+                         "from text; send tool_choice 'required'");
       }
       // Text that begins no call, and then calls or nothing.
       const Part text = grammar_.text_without(syntax_.call_triggers());
@@ -72,11 +72,11 @@ class CallGrammar {
     return grammar_.sequence({thought(), spaces, whole});
   }
 
-  // The text of a mark. Control tokens in it come as themselves.
+  // The text of a mark. Control tokens in it are generated as tokens.
   Part mark(std::string_view text) {
     std::vector<Part> parts;
     while (!text.empty()) {
-      // Of those that begin first, the longest.
+      // The token that begins first; of several, the longest.
       std::size_t at = text.npos;
       const ControlToken* found = nullptr;
       for (const ControlToken& each : constraint_.controls) {
@@ -90,9 +90,9 @@ class CallGrammar {
       parts.push_back(grammar_.literal(text.substr(0, at)));
       if (found == nullptr) break;
       if (found->ends && !unmet_) {
-        unmet_ = Error::of(ErrorCode::kUnsupported, "this model writes '", found->text,
-                           "' inside of calls and ends its answers with it, so they have no "
-                           "grammar");
+        unmet_ = Error::of(
+            ErrorCode::kUnsupported, "this model writes '", found->text,
+            "' inside its calls and also ends its answers with it, so its calls have no grammar");
       }
       parts.push_back(grammar_.control(found->token));
       text.remove_prefix(at + found->text.size());
@@ -111,15 +111,15 @@ class CallGrammar {
     });
   }
 
-  // Any text up to the mark, and the mark. No text holds a control token; one that spells it would
-  // end it for the parser.
+  // Any text up to the mark, and the mark. The text contains no control token: the parser would
+  // take one that spells the mark for its end.
   Part until(std::string_view end) {
     if (!has_control(end)) return grammar_.until(end);
     return grammar_.sequence({grammar_.text_without({std::string(end)}), mark(end)});
   }
 
-  // Harmony (gpt-oss): messages of a channel, each with a header. What the parser takes for the end
-  // of a message is not in its text.
+  // Harmony (gpt-oss): messages of a channel, each with a header. The text of a message never
+  // contains what the parser takes for its end.
   Part message_text() {
     return grammar_.text_without({"<|end|>", "<|call|>", "<|return|>", "<|start|>"});
   }
@@ -128,7 +128,7 @@ class CallGrammar {
     const std::size_t begun = tail.rfind("<|message|>");
     const std::size_t start = tail.rfind("<|start|>");
     if (begun != tail.npos && (start == tail.npos || start < begun)) {
-      // What is continued is the text of a message.
+      // The answer continues the text of a message.
       if (constraint_.calls_required) {
         return Error::of(ErrorCode::kUnsupported,
                          "the answer continues the text of the last message, so it calls nothing");
@@ -168,7 +168,7 @@ class CallGrammar {
     return grammar_.alternatives(ways);
   }
 
-  // What tells a call from content.
+  // The mark that distinguishes a call from content.
   std::string trigger() const {
     const std::string_view section = trimmed(syntax_.section_begin);
     return std::string(section.empty() ? trimmed(syntax_.call_begin) : section);
@@ -184,8 +184,7 @@ class CallGrammar {
     return opened != tail.npos && (closed == tail.npos || closed < opened);
   }
 
-  // Up to its end. The parser takes a call in a thought for one that is made, where nothing
-  // follows.
+  // The thought up to its end. If nothing follows, the parser treats a call in a thought as a call.
   Part thought() {
     const std::string end(trimmed(syntax_.think_end));
     if (constraint_.tools.empty()) return until(end);
@@ -197,7 +196,8 @@ class CallGrammar {
   Result<Part> calls_part() {
     const bool known = !(bare_list_ && syntax_.arguments != ArgumentForm::kPython);
     if (!known)
-      return Error::of(ErrorCode::kUnsupported, "calls in the form of this model have no grammar");
+      return Error::of(ErrorCode::kUnsupported,
+                       "the form in which this model writes calls has no grammar");
     std::vector<Part> first;
     std::vector<Part> next;
     const bool section = !trimmed(syntax_.section_begin).empty();
@@ -212,7 +212,7 @@ class CallGrammar {
     const std::string begin = bare_list_ ? "[" : left_trimmed(syntax_.section_begin);
     const std::string end = bare_list_ ? "]" : std::string(syntax_.section_end);
     std::vector<Part> parts = {mark(begin), grammar_.alternatives(first)};
-    // Without any mark the parser takes one object for a call, and what follows it for text.
+    // Without a mark, the parser reads one object as a call and the rest as text.
     if (constraint_.parallel_calls && (bare_list_ || !trigger().empty())) {
       parts.push_back(grammar_.repeat(grammar_.alternatives(next), 0, limits::kToolCalls - 1));
     }
@@ -257,7 +257,7 @@ class CallGrammar {
 
   Part id() { return grammar_.source({SourceKind::kRegex, "[a-zA-Z0-9]{9}"}); }
 
-  // A schema that names no type says nothing of what is not an object; arguments are one.
+  // A schema without a type also allows other values, but arguments are always an object.
   Part arguments(const ChatTool& tool) {
     std::string schema = tool.parameters;
     const auto object = read_literal_object(schema, '{', '}');
@@ -300,7 +300,7 @@ class CallGrammar {
     });
   }
 
-  // What stands around the members of an object, and between two.
+  // The text around the members of an object, and between two of them.
   struct Around {
     std::string_view open = {};
     std::string_view between = {};
@@ -334,7 +334,7 @@ class CallGrammar {
                      "' has no grammar in the form of calls of this model: ", path, "/", keyword);
   }
 
-  // A key is written without quotes, so it must be one that is read so.
+  // A key is written without quotes, so the parser must be able to read it without quotes.
   Result<Part> quoted_member(const ChatTool& tool, const LiteralObject& root,
                              const std::string& key, const std::string& json,
                              const std::string& path, std::uint32_t depth) {
@@ -432,7 +432,7 @@ class CallGrammar {
     return list_of(item, least, most, "[", "]");
   }
 
-  // Any value that is neither a list nor an object: what a schema that says nothing gets here.
+  // Any value that is neither a list nor an object: the form for a schema without constraints.
   Part quoted_scalar() {
     const Part rest =
         grammar_.source({SourceKind::kJsonSchema, R"({"type": ["number", "boolean", "null"]})"});

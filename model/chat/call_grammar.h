@@ -1,5 +1,5 @@
-// The grammar of an answer that calls tools, from the ChatSyntax that also parses it: what may be
-// generated is what can be parsed. Pure function.
+// The grammar of an answer that calls tools. It is made from the ChatSyntax that also parses the
+// answer, so every generated call can be parsed. Pure function.
 #pragma once
 
 #include <memory>
@@ -22,13 +22,13 @@ struct ControlToken {
 };
 
 struct AnswerConstraint {
-  std::optional<GrammarSource> content = {};  // what the answer is where it calls nothing
+  std::optional<GrammarSource> content = {};  // the form of an answer without calls
   std::vector<ChatTool> tools = {};           // that may be called
   bool calls_required = false;                // at least one call
   bool parallel_calls = true;                 // false: at most one
   std::string prompt_tail = {};               // AnswerRules::prompt_tail
-  // Those of ChatSyntax::marks(). What they spell in a mark is generated as the token, never as
-  // text.
+  // The control tokens of ChatSyntax::marks(). Where they spell a part of a mark, the token is
+  // generated, never its text.
   std::vector<ControlToken> controls = {};
 };
 

@@ -159,7 +159,7 @@ class LiteralReader {
     return at_ > begin;
   }
 
-  // As JSON has them; Python's other forms are not taken.
+  // Numbers in JSON's form; Python's other forms are refused.
   bool number(std::string& out) {
     const std::size_t begin = at_;
     take("-");
@@ -206,7 +206,7 @@ class LiteralReader {
         code = 0x10000 + ((code - 0xD800) << 10) + (low - 0xDC00);
       } else if (code >= 0xD800 && code <= 0xDFFF) {
         at_ = here;
-        strict_ = false;  // a lone surrogate is no text
+        strict_ = false;  // a lone surrogate is not a character
       }
       append_utf8(code, out);
       return true;

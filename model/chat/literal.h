@@ -17,14 +17,15 @@ struct LiteralObject {
   const std::string* find(std::string_view key) const;
 };
 
-// The value as JSON text; valid JSON stays as it is, byte by byte. Beside JSON it takes single and
-// triple quotes, True, False and None, bare keys, '=' in place of ':', a comma before the end, and
-// `quote` (Gemma's <|"|>) as another quote. Nothing when it is no value, or more follows it.
+// The value as JSON text; valid JSON stays unchanged, byte by byte. In addition to JSON, this
+// accepts single and triple quotes, True, False and None, bare keys, '=' in place of ':', a comma
+// before the end, and `quote` (Gemma's <|"|>) as another quote. Nothing when it is not a value, or
+// more follows it.
 std::optional<std::string> literal_to_json(std::string_view text, std::string_view quote = {});
 // The same for an object, `open` and `close` being its brackets.
 std::optional<LiteralObject> read_literal_object(std::string_view text, char open, char close,
                                                  std::string_view quote = {});
-// The values of a list, as JSON texts. Nothing when it is no list, or more follows it.
+// The values of a list, as JSON texts. Nothing when it is not a list, or more follows it.
 std::optional<std::vector<std::string>> read_literal_list(std::string_view text);
 // {"key": value, ...}
 std::string object_json(const LiteralObject& object);

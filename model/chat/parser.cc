@@ -25,8 +25,8 @@ std::size_t partial(std::string_view text, std::string_view mark) {
   return 0;
 }
 
-// A trimmed mark at the front of a text. Where the mark has white space, the text may have any or
-// none: models vary it.
+// A trimmed mark at the front of a text. White space of the mark matches any white space or none in
+// the text, because models vary it.
 struct MarkMatch {
   bool is_whole = false;
   bool may_come = false;  // the text ends within the mark
@@ -100,7 +100,7 @@ void AnswerParser::begin_harmony() {
   state_ = State::kHeader;
   const std::size_t start = rules_.prompt_tail.rfind("<|start|>");
   if (start != std::string::npos) push(std::string_view(rules_.prompt_tail).substr(start));
-  // What the prompt holds is not told again.
+  // Text that is in the prompt is not sent again.
   out_ = {};
   primed_ = buffer_.size();
 }
@@ -146,7 +146,7 @@ void AnswerParser::drop(std::size_t bytes) {
   searched_ = 0;
 }
 
-// `text` is the front of buffer_; what the prompt holds of it is not told again.
+// `text` is the front of buffer_; the part that is in the prompt is not sent again.
 void AnswerParser::tell(std::string_view text) {
   INVARIANT(primed_ <= buffer_.size(), "what the prompt holds is at the front of the text");
   text.remove_prefix(std::min(primed_, text.size()));
@@ -249,7 +249,7 @@ bool AnswerParser::step_content() {
   return begin_calls(found);
 }
 
-// `found` in buffer_; what stands before is told, but for the white space at its end.
+// `found` in buffer_; the text before it is sent, except white space at its end.
 bool AnswerParser::begin_calls(std::size_t found) {
   const std::size_t shown = without_spaces(buffer_, found);
   drop(shown);
@@ -344,7 +344,7 @@ bool AnswerParser::end_thought_calls(Step step) {
     drop(buffer_.size());
     state_ = State::kContent;
   } else {
-    // Something follows, so the calls were thought of, not made.
+    // Text follows, so the model only thought of the calls and did not make them.
     INVARIANT(told_calls_ >= pending_.size(), "a call that is pending is counted");
     told_calls_ -= pending_.size();
     if (thought_.empty()) {
@@ -442,7 +442,7 @@ AnswerParser::Step AnswerParser::name() {
   return Step::kGo;
 }
 
-// functions.NAME:INDEX is NAME, unless a tool is called so.
+// functions.NAME:INDEX means NAME, unless a tool has the longer name.
 std::string AnswerParser::tool_name(std::string_view name) const {
   if (knows(name)) return std::string(name);
   std::string_view out = name;
@@ -530,7 +530,7 @@ AnswerParser::Step AnswerParser::parameters() {
   if (begun == Step::kGo) {
     const std::size_t end = buffer_.find(value_end, std::max(at_, searched_));
     if (end == buffer_.npos) {
-      // Only what has come since is looked at again.
+      // Scans only the new text.
       searched_ = buffer_.size() - std::min(buffer_.size() - at_, value_end.size());
       at_ = start;
       return Step::kWait;
@@ -539,7 +539,7 @@ AnswerParser::Step AnswerParser::parameters() {
     auto [key, mark_size] = find_mark(buffer_, key_end, at_);
     std::size_t text = key == buffer_.npos ? key : key + mark_size;
     if (key >= end && key_end.size() > 2 && key_end.front() == '"' && key_end.back() == '>') {
-      // The mark may say more of the value than that of the probe did.
+      // The mark may show more about the value than the mark in the probe did.
       key = buffer_.find('"', at_);
       text = buffer_.find('>', at_);
       if (text != buffer_.npos) ++text;
@@ -564,7 +564,7 @@ AnswerParser::Step AnswerParser::parameters() {
   return take_named(object_json(arguments_));
 }
 
-// The value of an argument that is written without quotes: text where the schema wants text.
+// The value of an argument that is written without quotes: a text if the schema requires a text.
 std::string AnswerParser::parameter_json(std::string_view key, std::string_view text) const {
   const std::string_view before = syntax_->key_end;
   if (before.ends_with('\n') && text.starts_with('\n')) text.remove_prefix(1);
@@ -604,7 +604,7 @@ AnswerParser::Step AnswerParser::after() {
   }
   INVARIANT(in_section_ > 0, "what is told is a call");
   if (in_thought_) thought_.append(buffer_, 0, at_);
-  // Told; what follows cannot make it content again.
+  // The call is sent; later text cannot make it content again.
   drop(at_);
   primed_ = 0;
   lead_ = 0;
@@ -623,7 +623,7 @@ bool AnswerParser::step_header() {
   }
   constexpr std::string_view kMessage = "<|message|>";
   const std::size_t end = buffer_.find(kMessage);
-  // The mark may begin at the last byte that a header has: all of it is waited for.
+  // The mark may begin at the last byte of a header, so the parser waits for the whole mark.
   if (may_be && end == buffer_.npos && buffer_.size() < kHeaderBytes + kMessage.size() && !final_)
     return false;
   analysis_ = to_function_ = false;
@@ -631,7 +631,7 @@ bool AnswerParser::step_header() {
     read_header(std::string_view(buffer_).substr(0, end));
     drop(end + kMessage.size());
   } else if (may_be && end == buffer_.npos && final_) {
-    drop(buffer_.size());  // a header without a message says nothing
+    drop(buffer_.size());  // a header without a message has no content
   }
   state_ = State::kBody;
   return true;

@@ -1,8 +1,9 @@
-// AnswerParser: an answer's text to content, reasoning and calls, while it comes. However the text
-// is cut, the joined parts are the same. Text that cannot become a mark or a call is told at once;
-// a call is told when it is whole, so its arguments are always valid JSON; what begins like a call
-// and is not one is content. Calls in a thought that nothing follows end it; others are part of it.
-// Memory: at most limits::kToolCallBytes of text are held, twice that in a thought. For one thread.
+// AnswerParser: splits the text of an answer, as it arrives, into content, reasoning and calls. The
+// joined parts are the same however the text is cut. Text that cannot become a mark or a call is
+// sent at once. A call is sent when it is complete, so its arguments are always valid JSON. Text
+// that begins like a call but is not one is content. Calls in a thought that nothing follows end
+// it; others are part of it. Memory: at most limits::kToolCallBytes of text are held, twice that in
+// a thought. For one thread.
 #pragma once
 
 #include <cstddef>

@@ -10,7 +10,7 @@
 namespace hearth::model {
 namespace {
 
-// Words that no template has of its own.
+// Words that no template contains.
 constexpr std::string_view kTool = "probetool";
 constexpr std::string_view kKey = "probekey";
 constexpr std::string_view kValue = "probevalue";
@@ -54,7 +54,7 @@ class Prober {
  public:
   explicit Prober(const ChatTemplate& chat_template) : template_(chat_template) {}
 
-  // A user's message, then these; nothing when the template refuses them.
+  // Renders a user's message and these; nothing when the template refuses them.
   std::optional<std::string> render(std::vector<ChatMessage> messages, bool with_tools,
                                     bool objects = true, bool prompt = false) const {
     ChatTemplateInput input;
@@ -73,8 +73,8 @@ class Prober {
     return out;
   }
 
-  // What a message with these calls has in place of the text of one with content, from its role's
-  // header to its end.
+  // The text of a message with these calls that replaces the text of one with content, from its
+  // role's header to its end.
   std::optional<std::string> calls(const std::vector<ChatToolCall>& calls, bool objects) const {
     ChatMessage message{"assistant", ""};
     message.tool_calls = calls;
@@ -85,7 +85,7 @@ class Prober {
       result.tool_call_id = each.id;
       said.push_back(std::move(result));
     }
-    // Most templates render a history that ends with calls, and those that do not want results.
+    // Most templates render a history that ends with calls. The others require results after them.
     auto with = render({message}, true, objects);
     if (!with) with = render(said, true, objects);
     const auto without = render({{"assistant", std::string(kContent)}}, true, objects);
@@ -224,7 +224,7 @@ bool read_objects(std::string_view one, std::string_view two, ChatSyntax& out) {
       out.arguments_key = key;
     }
   }
-  // Some nest the function in an object with a type: the object around it is the call.
+  // Some templates nest the function in an object with a type; then the outer object is the call.
   if (!named || text.find(kKey) == text.npos) return false;
   out.form = CallForm::kObject;
   const std::string_view before = one.substr(0, first->begin);
@@ -306,7 +306,7 @@ bool read_tagged(std::string_view one, std::string_view two, std::string_view pa
   const std::string_view before_key = one.substr(name + kTool.size(), key - name - kTool.size());
   out.key_end = one.substr(key + kKey.size(), value - key - kKey.size());
   const std::string_view rest = one.substr(value + kValue.size());
-  // Of two arguments, what stands between them ends a value and begins a parameter.
+  // The text between two arguments ends a value and begins a parameter.
   const std::size_t pair_value = pair.find(kValue);
   const std::size_t pair_key =
       pair_value == pair.npos ? pair_value : pair.find(kOtherKey, pair_value);
@@ -342,7 +342,7 @@ bool read_calls(const Prober& probe, ChatSyntax& out) {
   ChatToolCall both = first;
   both.arguments = "{" + quoted(kKey) + ": " + quoted(kValue) + ", " + quoted(kOtherKey) + ": " +
                    quoted(kOtherValue) + "}";
-  // Text first: a template that writes it as it is gives back what the model wrote.
+  // Tries text first: a template that writes text unchanged reproduces what the model wrote.
   for (const bool objects : {false, true}) {
     const auto one = probe.calls({first}, objects);
     if (!one || one->find(kKey) == one->npos) continue;
@@ -372,7 +372,7 @@ bool read_calls(const Prober& probe, ChatSyntax& out) {
   return false;
 }
 
-// Templates that write tools and no calls say in words how to call.
+// Templates that render tools but no calls explain the form of a call in words.
 bool read_words(std::string_view text, ChatSyntax& out) {
   const auto has = [&](std::string_view word) { return text.find(word) != text.npos; };
   if (has("<|tool_list_start|>") || has("<|tool_call_start|>") ||
@@ -479,7 +479,7 @@ ChatSyntax find_chat_syntax(const ChatTemplate& chat_template) {
   out.call_begin = "<tool_call>\n";
   out.call_end = "\n</tool_call>";
   out.separator = "\n";
-  // A template that writes tools and no calls has a form that only its words tell.
+  // If a template renders tools but no calls, only its words show the form.
   const auto with = probe.render({}, true, true, true);
   const auto without = probe.render({}, false, true, true);
   if (!with || !without || *with == *without) return out;

@@ -1,8 +1,8 @@
-// ChatSyntax: how a model writes what is not plain content: what it thinks, and its calls of tools.
-// One description serves the parser of answers (parser.h) and the grammar that enforces calls
-// (call_grammar.h), so what may be generated is what can be parsed. It is found by probing the chat
-// template: rendering messages with calls and looking at what appears around them, never by the
-// name of a model. Immutable.
+// ChatSyntax: the form in which a model writes thoughts and tool calls. The parser of answers
+// (parser.h) and the grammar that enforces calls (call_grammar.h) use the same description, so
+// every generated call can be parsed. Probes of the chat template find the form: they render
+// messages with calls and compare the text around them. The name of a model is never used.
+// Immutable.
 #pragma once
 
 #include <cstdint>
@@ -27,7 +27,7 @@ enum class ArgumentForm : std::uint8_t {
 
 struct ChatSyntax {
   CallForm form = CallForm::kObject;
-  // The template writes no tools. Then a system message describes them, and calls and results are
+  // The template renders no tools. A system message then describes them, and calls and results are
   // written as text.
   bool describes_tools = false;
   bool object_arguments = true;  // ChatTemplateInput::object_arguments
@@ -54,15 +54,16 @@ struct ChatSyntax {
   std::string key_end = {};
   std::string value_end = {};
 
-  // Around what the model thinks. The template writes thoughts; else these are the usual marks.
+  // The marks around thoughts, from the template; if it renders no thoughts, the usual marks.
   bool thinks = false;
   std::string think_begin = "<think>";
   std::string think_end = "</think>";
 
   // Every mark that a special token may spell; the tokens are then not hidden from the parser.
   std::vector<std::string> marks() const;
-  // What begins calls in an answer. Of marks with white space within, the first word: models vary
-  // the space; and the last one where it is a tag, for models leave out the tag around it.
+  // The texts that begin calls in an answer. For a mark that contains white space: its first word,
+  // because models vary the space; also its last word if that is a tag, because models omit the tag
+  // around it.
   std::vector<std::string> call_triggers() const;
   // The last word of call_begin, where it is a tag within another: "<function=" in Qwen3-Coder's.
   std::string inner_begin() const;
@@ -71,8 +72,8 @@ struct ChatSyntax {
 // Renders probes of the template. A template that refuses them all gets the generic form.
 ChatSyntax find_chat_syntax(const ChatTemplate& chat_template);
 
-// For a template that writes no tools: the same messages, with the tools described in the system
-// message and calls and results written as text. Others are left as they are.
+// For a template that renders no tools: describes the tools in the system message, and writes calls
+// and results as text. Other messages stay unchanged.
 void describe_tools(const ChatSyntax& syntax, ChatTemplateInput& input);
 
 }  // namespace hearth::model

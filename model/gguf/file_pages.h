@@ -1,6 +1,6 @@
-// How the pages of a mapped model file come and go while it is loaded: read ahead of the packing
-// threads, mapped a megabyte at a time, and given back as soon as they are packed, so that the
-// process never holds two copies of a model. What is not mapped is left alone.
+// Manages the pages of a mapped model file while it is loaded. Pages are read ahead of the packing
+// threads, mapped a megabyte at a time, and released as soon as they are packed. So the process
+// never holds two copies of a model. Does nothing for bytes that are not mapped.
 #pragma once
 
 #include <vector>

@@ -62,7 +62,7 @@ struct TensorTypeInfo {
 };
 // Null when the type is not known.
 const TensorTypeInfo* tensor_type_info(std::uint32_t type);
-// "Q4_1", or "Q8_1 (type 9)" for one that ggml has and we do not read, or "type 77".
+// "Q4_1"; or "Q8_1 (type 9)" for a type of ggml that Hearth does not read; or "type 77".
 std::string tensor_type_name(std::uint32_t type);
 
 // A tensor's place in the model. Dims as the file has them: dims[0] is the contiguous one.
@@ -107,8 +107,8 @@ class GgufFile {
   GgufFile(const GgufFile&) = delete;
   GgufFile& operator=(const GgufFile&) = delete;
 
-  const std::string& path() const { return path_; }  // of a model in parts: that of the first
-  // What lies before the first tensor.
+  const std::string& path() const { return path_; }  // for a model in parts: the path of the first
+  // The bytes before the first tensor.
   ByteSpan header() const { return bytes_.first(header_bytes_); }
   // The pages of the files behind it; none after parse().
   std::vector<ByteSpan> mapped() const;
@@ -117,7 +117,7 @@ class GgufFile {
   const std::vector<std::shared_ptr<const GgufFile>>& parts() const { return parts_; }
   const std::vector<TensorInfo>& tensors() const { return tensors_; }
   const TensorInfo* find_tensor(std::string_view name) const;
-  // Not of a header that was read alone.
+  // Must not be called when only the header was read.
   ByteSpan tensor_bytes(const TensorInfo& tensor) const;
 
   // Null when the key is absent.
@@ -153,8 +153,8 @@ class GgufFile {
   Bytes joined_;         // the header of a model in parts, which no file has
   std::vector<std::shared_ptr<const GgufFile>> parts_;
   std::vector<TensorInfo> tensors_;
-  // Ordered maps: a file chooses its names, and must not choose how long a look-up takes. Their
-  // keys are views into the file.
+  // Ordered maps: names come from the file, and the file must not be able to make look-ups slow.
+  // Their keys are views into the file.
   std::map<std::string_view, std::size_t> tensor_index_;
   std::map<std::string_view, GgufValue> values_;
   std::uint64_t alignment_ = 32;

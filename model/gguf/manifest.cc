@@ -53,7 +53,8 @@ void write_cluster(const Manifest& manifest, ByteWriter& out) {
   }
 }
 
-// Their number and lengths are check()'s to judge: one byte and two are bound enough to read.
+// check() validates their number and lengths; the one-byte and two-byte fields bound them well
+// enough for reading.
 Status read_cluster(ByteReader& in, Manifest& manifest) {
   manifest.number = in.read<std::uint64_t>();
   const auto sources = in.read<std::uint8_t>();

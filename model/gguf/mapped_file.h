@@ -19,7 +19,8 @@ class MappedFile {
   ~MappedFile();
 
   ByteSpan bytes() const { return bytes_; }
-  // kIo when the file has another size than when it was opened: what was read may be torn.
+  // kIo when the file's size has changed since it was opened: the bytes that were read may be
+  // inconsistent.
   Status check_unchanged() const;
   // Leaves the mapping to the caller, who unmaps it.
   void release();

@@ -388,7 +388,8 @@ class GgufParser {
   }
 
   // Writers pad the last tensor (or a header without tensors) with zeros to the alignment. Any
-  // other byte there is damage or hidden data. Of a header that is read alone it is not here.
+  // other byte there is damage or hidden data. When only the header is read, these bytes are
+  // absent.
   Status check_tail(std::uint64_t end) {
     subject_ = "end of the data";
     subject_at_ = end;
@@ -412,7 +413,7 @@ class GgufParser {
     return ok_status();
   }
 
-  // The next number, or an error that says what was cut off.
+  // The next number, or an error that names the field that was cut off.
   template <typename T>
 
   Result<T> read_number(std::string_view what) {

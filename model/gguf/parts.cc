@@ -44,7 +44,7 @@ std::optional<std::uint32_t> five_digits(std::string_view digits) {
   return value;
 }
 
-// That this is the part whose turn it is, and of the same model as far as its keys say.
+// Checks that this is the expected part, and that its keys are of the same model.
 Status check_part(const GgufFile& first, const GgufFile& part, PartPlace place) {
   TRY(const std::uint64_t number, part.get_uint(kNumberKey));
   TRY(const std::uint64_t count, part.get_uint(kCountKey));
@@ -61,7 +61,7 @@ Status check_part(const GgufFile& first, const GgufFile& part, PartPlace place) 
   return ok_status();
 }
 
-// That every tensor is there, and once.
+// Checks that every tensor is present exactly once.
 Status check_tensors(const Parts& parts) {
   std::map<std::string_view, std::size_t> parts_by_tensor;
   for (std::size_t i = 0; i < parts.size(); ++i) {
@@ -89,7 +89,8 @@ void write_record(ByteWriter& out, const TensorInfo& tensor, std::uint64_t offse
   out.write(offset);
 }
 
-// The end of so many bytes at `offset`, up to the alignment; nothing when it leaves 64 bits.
+// The end of this many bytes at `offset`, rounded up to the alignment; nothing when it exceeds 64
+// bits.
 std::optional<std::uint64_t> aligned_end(std::uint64_t offset, std::uint64_t bytes,
                                          std::uint64_t alignment) {
   std::uint64_t end = 0;
@@ -237,8 +238,8 @@ class PartJoiner {
   static Result<std::pair<Bytes, std::uint64_t>> header_of(const Parts& parts);
 };
 
-// Writers append the three keys or put them first, and pad every tensor: so this is, to the byte,
-// the file that was split, unless its writer left the last tensor without padding.
+// Writers append the three keys or put them first, and pad every tensor: So the result equals the
+// file that was split, to the byte, unless its writer left the last tensor without padding.
 Result<std::pair<Bytes, std::uint64_t>> PartJoiner::header_of(const Parts& parts) {
   const GgufFile& first = *parts.front();
   std::uint64_t tensors = 0;

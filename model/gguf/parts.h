@@ -33,7 +33,8 @@ struct PartPlace {
   std::uint32_t count = 1;
   friend bool operator==(const PartPlace&, const PartPlace&) = default;
 };
-// By a file's keys. Nothing: it is a whole model. kInvalidInput names the key that is wrong.
+// The place according to a file's keys. Nothing: it is a whole model. kInvalidInput names the wrong
+// key.
 Result<std::optional<PartPlace>> part_of(const GgufFile& file);
 
 // A path, address or name that ends with -00002-of-00003.gguf.
@@ -42,21 +43,21 @@ struct PartName {
   PartPlace place;
   std::string of(std::uint32_t number) const;  // of another part
 };
-// Nothing for other names, and for a number or count that no part has.
+// Nothing for other names, and for an impossible number or count.
 std::optional<PartName> part_name(std::string_view name);
-// The names of all parts where `name` is that of a first part; else `name` alone.
+// The names of all parts if `name` is that of a first part; otherwise `name` alone.
 std::vector<std::string> all_parts(const std::string& name);
 
 // The paths of all parts, by the keys and the name of the first; empty for a whole model.
 // kInvalidInput for another part than the first, or for a name by which none is found.
 Result<std::vector<std::string>> part_paths(const GgufFile& first);
 
-// What the parts of a model take together, as they come: no more than one file may, so that many
-// cannot exhaust memory.
+// Adds up the resources of the parts of a model. Together they may take no more than one file may,
+// so that many parts cannot exhaust memory.
 class PartBudget {
  public:
-  // kInvalidInput names the part with which they have too many tensors, keys or items of arrays, or
-  // too long headers.
+  // kInvalidInput names the part with which tensors, keys, array items or header bytes exceed their
+  // limit.
   Status add(const GgufFile& part);
   std::uint64_t header_room() const { return header_room_; }  // bytes for the headers to come
 
@@ -71,8 +72,8 @@ class PartBudget {
 Result<std::shared_ptr<const GgufFile>> join_parts(
     std::vector<std::shared_ptr<const GgufFile>> parts);
 
-// Where the bytes of a model lie: in the header that no file has, or in a part, or nowhere (what
-// pads the last tensor of a part is zeros).
+// Where bytes of a model lie: in the joined header, which is in no file; in a part; or nowhere
+// (padding after the last tensor of a part is zeros).
 class PartMap {
  public:
   explicit PartMap(const GgufFile& model);  // one file, or several
@@ -84,8 +85,8 @@ class PartMap {
     std::optional<std::uint32_t> part;  // else the part that has them, from `offset` on
     std::uint64_t offset = 0;
   };
-  // The longest piece that begins at `begin` and lies together, at most to `end`, which is no more
-  // than file_bytes().
+  // The longest contiguous piece from `begin`, at most up to `end`, which must not exceed
+  // file_bytes().
   Piece piece(std::uint64_t begin, std::uint64_t end) const;
   std::uint64_t file_bytes() const { return file_bytes_; }
 

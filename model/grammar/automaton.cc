@@ -87,7 +87,7 @@ Dfa trimmed(const Dfa& a) {
   return out;
 }
 
-// What a state does, where states are known by their classes.
+// The behaviour of a state, with next states named by their classes.
 std::vector<std::uint32_t> signature(const Dfa::State& state,
                                      const std::vector<std::uint32_t>& of) {
   std::vector<std::uint32_t> out;
@@ -155,8 +155,8 @@ class ClassSplitter {
     std::uint32_t end = 0;
   };
 
-  // `looked`: those of its states that may do something else than the others do now. The others
-  // all do the same, and none of these does it.
+  // `looked`: the states of the class that may now behave differently. All other states behave
+  // alike, and differently from these.
   bool split(std::uint32_t number, const std::vector<std::uint32_t>& looked) {
     std::map<std::vector<std::uint32_t>, std::vector<std::uint32_t>> parts;
     for (const std::uint32_t state : looked) {
@@ -175,7 +175,7 @@ class ClassSplitter {
       if (&states != largest) move_out(number, states);
     }
     if (largest == nullptr) return true;
-    // What is left beside the largest part are the others, which are fewer.
+    // The other parts are smaller than the largest one.
     std::vector<std::uint32_t> others;
     for (std::uint32_t i = classes_[number].begin; i < classes_[number].end; ++i) {
       if (!std::ranges::binary_search(looked, order_[i])) others.push_back(order_[i]);
@@ -271,7 +271,7 @@ struct Nfa::Marks {
     INVARIANT(set < kNowhere, "sets are fewer than the steps of a budget");
     ++set;
   }
-  // False when it was in the set.
+  // False when the state was already in the set.
   bool add(std::uint32_t state) { return std::exchange(of[state], set) != set; }
 };
 
@@ -290,7 +290,7 @@ void Nfa::skip(std::uint32_t from, std::uint32_t to) {
   states_[from].skips.push_back(to);
 }
 
-// Adds what skips lead to; sorted.
+// Adds the states that skips lead to; sorted.
 Status Nfa::close(std::vector<std::uint32_t>& set, Marks& in, Budget& budget) const {
   INVARIANT(in.of.size() == states_.size(), "every state has a mark");
   std::sort(set.begin(), set.end());

@@ -1,5 +1,5 @@
-// Finite automata over symbols, with the operations of sets: what strings, numbers and the rules of
-// a grammar are made of. Symbols are code points or bytes, and above them calls of rules.
+// Finite automata over symbols, with set operations. Strings, numbers and the rules of a grammar
+// are made of them. Symbols are code points or bytes, and above them calls of rules.
 //
 // Every operation spends from a budget, so that no source takes unbounded time or memory.
 #pragma once
@@ -55,7 +55,7 @@ struct Dfa {
   };
   std::vector<State> states{1};
 
-  // Of automata that came out of an operation below.
+  // For automata that an operation below returned.
   bool empty() const { return states.size() == 1 && !states[0].final && states[0].edges.empty(); }
 };
 
@@ -85,13 +85,13 @@ class Nfa {
 enum class SetOperation : std::uint8_t { kBoth, kEither, kOnlyFirst };
 
 Result<Dfa> combine(const Dfa& a, const Dfa& b, SetOperation operation, Budget& budget);
-// Of the words over all code points.
+// The complement within all words over code points.
 Result<Dfa> complement(const Dfa& a, Budget& budget);
 Dfa minimise(const Dfa& a, Budget& budget);
 // All words over code points, and one word.
 Dfa all_words();
 Dfa word(std::u32string_view text);
-// Of UTF-8; what is broken becomes U+FFFD.
+// The code points of a UTF-8 text; broken bytes become U+FFFD.
 std::u32string code_points_of(std::string_view text);
 bool accepts(const Dfa& a, std::u32string_view text);
 // Words of `min` to `max` code points. `max` is at most limits::kGrammarStates.

@@ -63,7 +63,7 @@ struct GrammarBuilder::Parts {
   Budget budget;
   std::optional<Error> error;
 
-  // A part that stands for a failure is never built.
+  // For a failure, returns a placeholder that is never built.
   Part keep(Result<ExpressionId> made, std::string_view name = {}) {
     if (made.ok()) return *made;
     if (!error) {
@@ -83,7 +83,7 @@ struct GrammarBuilder::Parts {
   Result<ExpressionId> until(std::string_view end) {
     TRY(const std::u32string points, checked_points(end));
     TRY(const Dfa held, holds(end));
-    // Words that end in it, and hold it nowhere sooner: none of their beginnings holds it.
+    // Words that end with it and do not contain it earlier.
     const ExpressionId any =
         expressions.repeat(expressions.set(all_code_points()), 0, Grammar::kNoLimit);
     const ExpressionId more = expressions.set(all_code_points());

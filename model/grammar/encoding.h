@@ -26,7 +26,7 @@ Bytes encode_states(const std::vector<EncodedState>& states);
 
 }  // namespace hearth::model
 
-// As REQUIRE, of what is well-formed but past what this build serves.
+// As REQUIRE, for input that is well-formed but exceeds what this build supports.
 #define REQUIRE_SUPPORTED(condition, ...)                                                         \
   do {                                                                                            \
     if (!(condition)) return ::hearth::Error::of(::hearth::ErrorCode::kUnsupported, __VA_ARGS__); \

@@ -39,9 +39,9 @@ struct Expressions::Lowering {
     return Error::of(ErrorCode::kUnsupported, "the grammar needs an automaton of more than ",
                      kNfaStates, " states with choices");
   }
-  // The state that reads this and goes on in `to`. Every way through the same bytes to the same
-  // state is one: names have the code points past ASCII and the escapes at each of their places,
-  // and all of them lead to few states.
+  // The state that reads this and goes on in `to`. Equal byte sequences to the same state share
+  // their states. Names need this: at each position they have all code points past ASCII and all
+  // escapes, which lead to few states.
   std::uint32_t before(SymbolRange on, std::uint32_t to) {
     const auto [found, added] = ways.try_emplace({on, to});
     if (added) {
@@ -319,7 +319,7 @@ Status Expressions::lower_repeat(Lowering& out, const Node& node, std::uint32_t 
                                  std::uint32_t to) const {
   const Id body = node.parts[0];
   const bool bounded = node.max != Grammar::kNoLimit;
-  // Counting what may be empty is counting from zero.
+  // If the repeated part may be empty, the count starts at zero.
   const std::uint32_t min = nullable(body) ? 0 : node.min;
   if (out.bytes && nodes_[body].kind == Kind::kCall) {
     out.call({nodes_[body].index, min, node.max}, from, to);
@@ -447,8 +447,8 @@ Result<std::shared_ptr<const Grammar>> Expressions::assemble(Rule root, Budget& 
   extract_counts();
   TRY(Bytes form, form_of(root, budget));
   if (form.size() > limits::kGrammarBytes) {
-    // Each place in a name that is not declared has edges for the first bytes of UTF-8, nearly half
-    // of the form. One call instead of them takes less room, and more time of a mask.
+    // In undeclared names, each position has edges for the first bytes of UTF-8, nearly half of the
+    // compiled form. One call in place of these edges takes less space but more time for a mask.
     beyond_ascii_ = add_rule();
     define(*beyond_ascii_, set(inverted({kSingleByte})));
     TRY(form, form_of(root, budget));

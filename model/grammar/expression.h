@@ -1,5 +1,5 @@
-// Expressions: what every source is turned into before automata are made of it. An expression is a
-// set of texts over code points; rules have names, so that they may contain themselves.
+// Expressions: the form of every source before automata are made of it. An expression is a set of
+// texts over code points. Rules have names, so that they may contain themselves.
 #pragma once
 
 #include <cstdint>
@@ -31,7 +31,7 @@ class Expressions {
   Id alternatives(std::vector<Id> parts);
   Id repeat(Id part, std::uint32_t min, std::uint32_t max);  // Grammar::kNoLimit: any number
   Id optional(Id part) { return repeat(part, 0, 1); }
-  // What can be read from state 0 to a final one.
+  // The texts that lead from state 0 to a final state.
   struct Graph {
     struct Edge {
       std::uint32_t from = 0;
@@ -48,7 +48,7 @@ class Expressions {
   Id words(Dfa dfa);
   Id json_words(Dfa dfa);
   Id call(Rule rule);
-  // These bytes, of which code points know nothing; at least one.
+  // These bytes, which need not be code points; at least one.
   Id bytes(std::string bytes);
 
   Rule add_rule();  // of no text until it is defined

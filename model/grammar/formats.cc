@@ -8,7 +8,8 @@
 namespace hearth::model {
 namespace {
 
-// Each is the format or a part of it: what is generated is valid, not all that is valid.
+// Each allows the format or a part of it: generated texts are valid, but not every valid text can
+// be generated.
 #define DAYS                                                                                  \
   "(?:\\d{4}-(?:(?:0[13578]|1[02])-(?:0[1-9]|[12]\\d|3[01])|(?:0[469]|11)-(?:0[1-9]|[12]\\d|" \
   "30)|02-(?:0[1-9]|1\\d|2[0-8]))|(?:\\d\\d(?:0[48]|[2468][048]|[13579][26])|"                \

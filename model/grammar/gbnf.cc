@@ -105,7 +105,7 @@ Status GbnfParser::rule() {
   TRY(const ExpressionId body, alternatives(false, 0));
   out_.define(entry->rule, body);
   if (!done() && peek() != '\n' && peek() != '\r')
-    return wrong("a rule goes on with what is no item");
+    return wrong("a rule contains something that is not a literal, class, name or group");
   space(true);
   return ok_status();
 }
@@ -191,7 +191,7 @@ Result<Symbol> GbnfParser::point() {
     value = value * 16 + static_cast<Symbol>(number ? digit - '0' : lower - 'a' + 10);
   }
   if (value > kLastCodePoint || (value >= 0xD800 && value <= 0xDFFF)) {
-    return wrong("an escape of no code point");
+    return wrong("an escape that names no code point");
   }
   return value;
 }
@@ -238,7 +238,7 @@ Result<std::uint32_t> GbnfParser::number() {
 }
 
 Result<ExpressionId> GbnfParser::quantified(ExpressionId item, bool nested) {
-  // Of quantifiers that follow each other, each is of what stands before it.
+  // Each of several quantifiers in a row applies to everything before it.
   for (std::uint32_t many = 0;; ++many) {
     std::uint32_t min = 0;
     std::uint32_t max = Grammar::kNoLimit;
@@ -262,7 +262,7 @@ Result<ExpressionId> GbnfParser::quantified(ExpressionId item, bool nested) {
         }
       }
       if (!take("}")) return wrong("a count without its closing brace");
-      if (min > max) return wrong("a count whose least is more than its most");
+      if (min > max) return wrong("a count whose minimum is above its maximum");
     } else if (!take("*")) {
       return item;
     }

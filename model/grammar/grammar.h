@@ -2,8 +2,8 @@
 // (kernels/CANONICAL.md, 10a), so its encoded form is part of the proved function and travels with
 // the sequence. Immutable and safe to share between threads.
 //
-// What the sources mean (JSON's spacing and order, the schema keywords, the GBNF and the regular
-// expression dialects): README.md beside this file.
+// docs/grammar.md defines the sources: JSON's spacing and order, schema keywords, GBNF, and regular
+// expressions.
 #pragma once
 
 #include <cstdint>
@@ -57,9 +57,9 @@ class Grammar {
     std::uint32_t height = 0;  // fewest frames above its own in which the rule can end; derived
   };
 
-  // Checks everything: counts, ids, ranges, no rule that calls itself before it reads a byte, and
-  // that some text exists. kInvalidInput names what is wrong. The form is canonical: parse() takes
-  // no bytes but those that encode() gives.
+  // Checks counts, ids and ranges, that no rule calls itself before it reads a byte, and that some
+  // text exists. kInvalidInput names the fault. The form is canonical: parse() accepts only bytes
+  // that encode() returns.
   static Result<std::shared_ptr<const Grammar>> parse(ByteSpan bytes);
 
   // At most limits::kGrammarBytes.
@@ -84,9 +84,9 @@ class Grammar {
   std::vector<CallEdge> call_edges_;
 };
 
-// A byte that no text has, of which the bytes of a control token in a grammar begin.
+// A byte that occurs in no text. In a grammar, it begins the bytes of a control token.
 inline constexpr std::uint8_t kControlByte = 0xFF;
-// What a grammar reads where this control token comes: kControlByte and the id, the highest byte
+// The bytes that a grammar reads for this control token: kControlByte and the id, the highest byte
 // first. `token` is at least 0.
 std::string control_token_bytes(TokenId token);
 
@@ -122,7 +122,7 @@ class GrammarBuilder {
   Part repeat(Part part, std::uint32_t min, std::uint32_t max);
   // Any UTF-8 text up to the first occurrence of `end`, and `end` itself; `end` must not be empty.
   Part until(std::string_view end);
-  // This control token of the vocabulary, itself and not a text that spells it.
+  // This control token of the vocabulary; a text that spells it does not match.
   Part control(TokenId token);
   // Any UTF-8 text that holds none of these; with none given, any text.
   Part text_without(const std::vector<std::string>& literals);

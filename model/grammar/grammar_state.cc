@@ -111,7 +111,7 @@ void GrammarStep::begin_repeat(std::uint32_t call, std::uint32_t count) {
   const auto& states = grammar_.states();
   const bool bounded = edge.max != Grammar::kNoLimit && !is_far(count);
   if (bounded && count > edge.max) return;
-  // Past the least number, an unbounded call need not count on.
+  // After the minimum, an unbounded call need not count further.
   if (!bounded && !is_far(count)) count = std::min(count, std::max<std::uint32_t>(edge.min, 1));
   // Nothing follows the last repeat but the end of the calling rule: its frame is left out.
   const Grammar::State& next = states[edge.next];

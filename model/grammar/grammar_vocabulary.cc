@@ -84,7 +84,7 @@ bool GrammarVocabulary::is_of(Run run, char32_t point) {
   INVARIANT(false, "every kind of run has code points");
 }
 
-// A node is of a kind where its own texts are, and all nodes below it.
+// A node is of a kind if its own texts and all nodes below it are.
 void GrammarVocabulary::find_runs() {
   constexpr auto kEvery = static_cast<std::uint8_t>((1U << kRuns.size()) - 1);
   const std::size_t words = (texts_.size() + 63) / 64;
@@ -112,7 +112,7 @@ void GrammarVocabulary::find_runs() {
       for (std::size_t i = 0; i < words; ++i) of_run[points][i] |= of_run[points - 1][i];
     }
   }
-  // From the last node on: what is below a node stands behind it.
+  // From the last node backwards, because nodes below a node stand after it.
   for (std::size_t at = nodes_.size() - 1; at-- > 0;) {
     Node& node = nodes_[at];
     node.alike = kEvery;

@@ -24,8 +24,8 @@ class GrammarVocabulary {
   // A node of the tree, in the order of a walk: its children follow it, up to `end`.
   struct Node {
     std::uint32_t end = 0;
-    // Index of the first token whose text ends here; the next node's is the end. A text sorts
-    // behind its beginnings, so no other token stands between them.
+    // Index of the first token whose text ends here; the next node's is the end. A text sorts after
+    // its prefixes, so no other token stands between them.
     std::uint32_t tokens = 0;
     std::uint16_t depth = 0;  // bytes of its text, at least 1
     std::uint16_t reach = 0;  // the greatest depth of it and the nodes below it
@@ -34,24 +34,23 @@ class GrammarVocabulary {
   };
 
   // A run is a text whose code points a grammar mostly reads alike: words, and what stands in a
-  // string. States that do so are known by few steps, and then need no walk over the runs.
+  // string. A few steps identify states that do so; these then need no walk over the runs.
   enum class Run : std::uint8_t {
     kText,   // code points from U+0020 on, without '"' and '\\'
     kWord,   // ASCII letters and digits
     kLower,  // a to z
   };
   static constexpr std::array kRuns{Run::kText, Run::kWord, Run::kLower};
-  // Masks of runs tell lengths up to this apart.
+  // Masks of runs distinguish lengths up to this.
   static constexpr std::uint32_t kRunPoints = 16;
   static bool is_of(Run run, char32_t point);
-  // The tokens that are runs of at most so many code points; of more than kRunPoints: of any
-  // number.
+  // The tokens that are runs of at most this many code points; above kRunPoints: of any number.
   const TokenMask& runs(Run run, std::uint32_t points) const {
     return runs_[static_cast<std::size_t>(run)][std::min(points, kRunPoints + 1)];
   }
 
   static std::shared_ptr<const GrammarVocabulary> build(const Tokenizer& tokenizer);
-  // Of `texts`, by token; an empty text is a token that no grammar allows.
+  // Builds the tree of `texts`, by token; no grammar allows a token with an empty text.
   static std::shared_ptr<const GrammarVocabulary> build(std::vector<std::string> texts,
                                                         std::vector<TokenId> end_tokens);
 
@@ -61,7 +60,7 @@ class GrammarVocabulary {
   const std::vector<TokenId>& end_tokens() const { return end_tokens_; }
   bool is_end(TokenId token) const;
   const std::string& text(TokenId token) const { return texts_[static_cast<std::size_t>(token)]; }
-  // What leads to a node: the beginning of the first token's text at or below it.
+  // The path to a node: the beginning of the first token's text at or below it.
   std::string_view text_to(std::uint32_t node) const {
     const TokenId token = tokens_[nodes_[node].tokens];
     return std::string_view(text(token)).substr(0, nodes_[node].depth);

@@ -64,7 +64,7 @@ class JsonBuilder : public nlohmann::json_sax<nlohmann::json> {
     in.members.push_back({name_, std::move(value)});
     return &in.members.back().value;
   }
-  // What is open is the last of its parent, which therefore does not grow: pointers stay.
+  // Each open value is the last of its parent, so the parent does not grow and pointers stay valid.
   bool open(Json::Kind kind) {
     too_deep_ = open_.size() >= limits::kGrammarNesting;
     if (too_deep_) return false;
@@ -79,7 +79,8 @@ class JsonBuilder : public nlohmann::json_sax<nlohmann::json> {
     open_.pop_back();
     return true;
   }
-  // All but the last of equal names, once for all: a look at each would cost the square.
+  // Removes all but the last of equal names in one pass, because a search for each name would take
+  // quadratic time.
   static void drop_equal_names(std::vector<JsonMember>& members) {
     std::unordered_set<std::string_view> later;
     std::vector<bool> keeps(members.size());

@@ -167,7 +167,7 @@ Result<Dfa> numbers_bounded(Bound bound, const Decimal& by, Budget& budget) {
   const bool up = bound == Bound::kAtLeast || bound == Bound::kAbove;
   const bool with = bound == Bound::kAtLeast || bound == Bound::kAtMost;
   const Written size = written(by);
-  // On the bound's own side of zero it decides; the other side is in or out as a whole.
+  // Numbers with the bound's sign are compared with it; all others are in or out together.
   const bool away = up != by.negative;
   const Dfa near = magnitudes(size, !away, with, away);
   const Dfa any = magnitudes({"0", {}}, true, true, true);
@@ -214,7 +214,7 @@ Result<Dfa> multiples_of(const Decimal& divisor, Budget& budget) {
         digits(dfa, at, digit, digit, state(to, next));
       }
     }
-    // The point itself takes no power of ten.
+    // The decimal point does not change the power of ten.
     if (level != 1) power = static_cast<std::uint32_t>(std::uint64_t{power} * 10 % rest);
   }
   for (char digit = '0'; digit <= '9'; ++digit) {

@@ -197,7 +197,7 @@ Result<ExpressionId> RegexParser::quantified(ExpressionId atom) {
       }
     }
     if (!take("}")) return wrong("a count without its closing brace");
-    if (min > max) return wrong("a count whose least is more than its most");
+    if (min > max) return wrong("a count whose minimum is above its maximum");
   } else {
     return atom;
   }
@@ -223,7 +223,8 @@ Result<Symbol> RegexParser::unicode_escape() {
     for (; !done() && hex_digit(text_[at_]) && digits < 6; ++at_, ++digits) {
       value = value * 16 + *hex_digit(text_[at_]);
     }
-    if (digits == 0 || value > kLastCodePoint || !take("}")) return wrong("an escape of no point");
+    if (digits == 0 || value > kLastCodePoint || !take("}"))
+      return wrong("an escape that names no code point");
     return value;
   }
   TRY(const Symbol first, hex(4));
@@ -244,7 +245,7 @@ Result<SymbolSet> RegexParser::property(bool invert) {
 
 // Behind the backslash.
 Result<SymbolSet> RegexParser::escape(bool in_class) {
-  if (done()) return wrong("a backslash without what it escapes");
+  if (done()) return wrong("a backslash with nothing after it");
   const char c = text_[at_++];
   const auto one = [](Symbol point) { return SymbolSet{{point, point}}; };
   switch (c) {

@@ -184,7 +184,7 @@ Result<ExpressionId> SchemaEmitter::array_expression(const ArrayShape& shape) {
   if (shape.unique != nullptr && shape.max > 1) {
     return reader_.error_at(
         shape.unique, "uniqueItems",
-        Error::of(ErrorCode::kUnsupported, "is supported of arrays of one element alone"));
+        Error::of(ErrorCode::kUnsupported, "is supported only for arrays of at most one element"));
   }
   if (shape.contains) return counted_array(shape);
   const auto places = static_cast<std::uint32_t>(shape.prefix.size());
@@ -216,7 +216,7 @@ Result<ExpressionId> SchemaEmitter::array_expression(const ArrayShape& shape) {
   return out_.sequence({out_.literal("["), out_.graph(std::move(graph)), out_.literal("]")});
 }
 
-// Places count the elements, and those of them that match `contains`; each as far as it matters.
+// States count the elements and those that match `contains`, each only as far as it matters.
 Result<ExpressionId> SchemaEmitter::counted_array(const ArrayShape& shape) {
   const bool bounded = shape.max != kUnbounded;
   const std::uint64_t elements =
@@ -246,7 +246,7 @@ Result<ExpressionId> SchemaEmitter::counted_array(const ArrayShape& shape) {
         graph.edges.push_back({from, separated(n == 0, call_of(joined(element, shape.contained))),
                                place(n + 1, c + 1)});
       }
-      // Without a most number, what does not count may match as well.
+      // Without a maximum, an element that is not counted may match as well.
       if (!most) {
         graph.edges.push_back({from, separated(n == 0, call_of(element)), place(n + 1, c)});
       } else if (!shape.contained.empty()) {
@@ -258,7 +258,7 @@ Result<ExpressionId> SchemaEmitter::counted_array(const ArrayShape& shape) {
   return out_.sequence({out_.literal("["), out_.graph(std::move(graph)), out_.literal("]")});
 }
 
-// What propertyNames allows; nothing: any name.
+// The names that propertyNames allows; nothing: any name.
 Result<std::optional<Dfa>> SchemaEmitter::allowed_names(const ObjectShape& shape) {
   std::optional<Dfa> allowed;
   for (const SchemaKey& key : shape.names) {
@@ -352,7 +352,7 @@ Result<ExpressionId> SchemaEmitter::object_expression(const ObjectShape& shape) 
                                       "more than one member whose name "
                                       "is free would have to differ from the others"));
   }
-  // Places count members declared so far, and members written so far as far as it matters.
+  // States count the declared members so far and, as far as it matters, the written members.
   const std::uint64_t count = declared.size();
   const std::uint64_t most =
       bounded ? std::min<std::uint64_t>(shape.max, others.empty() ? count : shape.max)

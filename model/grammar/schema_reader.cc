@@ -23,7 +23,7 @@ Result<std::uint32_t> count_of(const Json& value) {
   TRY(const Decimal number, parse_decimal(value.text));
   REQUIRE(!number.negative && number.integer(), "must be a whole number from 0 on");
   const std::string text = text_of(number);
-  REQUIRE_SUPPORTED(text.size() <= 9, "is more than a count of this build");
+  REQUIRE_SUPPORTED(text.size() <= 9, "is too large: a count has at most 9 digits");
   return static_cast<std::uint32_t>(std::stoul(text));
 }
 
@@ -31,7 +31,7 @@ bool has_any(const Json& schema, std::initializer_list<std::string_view> names) 
   return std::ranges::any_of(names, [&](std::string_view name) { return schema.find(name); });
 }
 
-// What says nothing of a value, and what is read beside another keyword.
+// Keywords that do not constrain a value, and keywords that are read together with another one.
 bool is_silent(std::string_view name) {
   static constexpr auto kSilent = std::to_array<std::string_view>({"additionalItems",
                                                                    "additionalProperties",
@@ -285,7 +285,7 @@ Status SchemaReader::apply_keyword(const Json& schema, std::string_view name, co
   if (known) return ok_status();
   TRY(known, apply_dependency(schema, name, value, out));
   if (known) return ok_status();
-  // What is no keyword says nothing.
+  // Names that are not keywords have no effect.
   TRY(known, apply_scalar(name, value, out));
   return ok_status();
 }
@@ -339,7 +339,7 @@ Result<SchemaValue> SchemaReader::any_of(const Json& list) {
   return out;
 }
 
-// Where no value matches two of them, the union; else what matches one and none of the others.
+// The union if no value matches two of them; otherwise the values that match exactly one.
 Result<SchemaValue> SchemaReader::one_of(const Json& list) {
   std::vector<const SchemaValue*> values;
   for (const Json& part : list.items) {

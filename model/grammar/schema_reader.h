@@ -21,10 +21,11 @@ class SchemaReader {
 
   // Errors end in the keyword and its JSON pointer. The value lives as long as the reader.
   Result<const SchemaValue*> value_of(const SchemaKey& key);
-  // No value fits, as far as a look `depth` levels deep shows.
+  // Whether no value fits, as far as a search of `depth` levels shows.
   Result<bool> surely_none(const SchemaValue& value, std::uint32_t depth);
   SchemaKey root_key() const;
-  // An error where the root's own keywords leave no value: it names the one that took the last.
+  // An error when the root's own keywords leave no value; it names the keyword that removed the
+  // last one.
   Status check_root();
   // "keyword: what (at #/pointer)".
   Error error_at(const Json* schema, std::string_view keyword, const Error& error) const;
@@ -68,7 +69,7 @@ class SchemaReader {
   std::map<SchemaKey, std::unique_ptr<SchemaValue>> values_;
   std::vector<Literal> under_way_;
   std::string root_emptied_by_;   // the keyword; empty: none
-  mutable bool located_ = false;  // the error that is on its way has its place
+  mutable bool located_ = false;  // the current error already has its place
 };
 
 }  // namespace hearth::model

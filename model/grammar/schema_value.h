@@ -1,5 +1,5 @@
-// What a JSON Schema allows, in a form with set operations: for each type the values of that type.
-// The schemas of members and elements stay names (SchemaKey), so that recursive schemas end.
+// The values that a JSON Schema allows, by type, in a form with set operations. Schemas of members
+// and elements are kept as names (SchemaKey), so that recursive schemas end.
 #pragma once
 
 #include <cstdint>
@@ -27,7 +27,7 @@ struct SchemaLiteral {
 // All conditions at once: sorted, each once. Empty: any value.
 using SchemaKey = std::vector<SchemaLiteral>;
 SchemaKey joined(const SchemaKey& a, const SchemaKey& b);
-// The key of no value, and whether a key is plainly that.
+// The key that no value matches, and whether a key obviously is that one.
 const SchemaKey& no_value();
 bool forbids(const SchemaKey& key);
 
@@ -52,7 +52,7 @@ struct ArrayShape {
   const SchemaKey& at(std::size_t i) const { return i < prefix.size() ? prefix[i] : rest; }
 };
 
-// What one schema says of the members: by name, by pattern, and of those that neither names.
+// The rules of one schema for members: by name, by pattern, and for all others.
 struct MemberRules {
   std::vector<std::pair<std::string, SchemaKey>> names;
   std::vector<std::pair<Dfa, SchemaKey>> patterns;
@@ -83,7 +83,7 @@ struct SchemaValue {
 
   static SchemaValue all();
   bool has_numbers() const { return any_number || !numbers.empty(); }
-  // By its form; there are others that have no value.
+  // Judged by the form only: other shapes may also have no value.
   bool none() const {
     return !null && !no && !yes && !has_numbers() && strings.empty() && arrays.empty() &&
            objects.empty();

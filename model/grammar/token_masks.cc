@@ -26,14 +26,14 @@ constexpr std::int32_t kNotStepped = -1;
 constexpr std::int32_t kDead = -2;
 constexpr std::int32_t kBelow = -3;  // the byte leaves the frames that are known
 constexpr std::size_t kWalkStates = 8'192;
-// Where frames are left out, stacks that differ in them count as one. So far from the limits, the
-// whole stacks keep them as well.
+// Stacks that differ only in omitted frames count as one. This far from the limits, the whole
+// stacks would be kept as well.
 constexpr std::size_t kCutStacks = 4;
 constexpr std::size_t kCutRoom = limits::kGrammarStacks / kCutStacks;
 constexpr std::size_t kCutVisits = limits::kGrammarVisits / kCutStacks;
 static_assert(kCutStacks * kCutRoom <= limits::kGrammarStacks);
 
-// A count that is nearer to its bound than this is not taken for a far one.
+// A count nearer to its bound than this is not treated as far.
 constexpr std::uint32_t kNear = 9;
 
 bool stands_for_several(const Stacks& stacks) {
@@ -45,7 +45,7 @@ bool stands_for_several(const Stacks& stacks) {
 }  // namespace
 
 struct TokenMasks::Cache {
-  // What the upper frames of some stacks decide.
+  // The part of a mask that the upper frames of some stacks decide.
   struct Entry {
     std::shared_ptr<const TokenMask> inside;  // what surely may come
     std::shared_ptr<const TokenMask> with_end;
@@ -77,12 +77,12 @@ struct TokenMasks::Cache {
     // A text of so many bytes leaves no far count's range.
     std::uint32_t settled = 0xFFFFFFFF;
   };
-  // The first frames from the top of each stack, at most so many. `far`: with far counts.
+  // The first frames from the top of each stack, at most this many. `far`: with far counts.
   Top top_of(const GrammarState& state, std::size_t frames, bool far) const;
   void set_far(StackFrame& frame, Top& top) const;
   // From `upper`, which has fewer frames of the same stacks, by `more`; null: from nothing.
   std::shared_ptr<Entry> decide(const Stacks& from, const Entry* upper, std::uint32_t more);
-  // From one with far counts, where texts longer than `settled` are still to be decided.
+  // Made from an entry with far counts, which leaves texts longer than `settled` undecided.
   std::shared_ptr<Entry> decide_long(const Stacks& from, const Entry& far, std::uint32_t settled);
   std::uint32_t number_of(Stacks stacks);
   std::int32_t step_from(std::uint32_t state, std::uint8_t byte);
@@ -115,7 +115,7 @@ struct TokenMasks::Cache {
   const Grammar& grammar;
   const GrammarVocabulary& vocabulary;
   GrammarStep step;
-  // No edge tells the bytes up to this one apart: they lead to the same.
+  // All bytes up to this one lead to the same state.
   std::array<std::uint8_t, 256> last_alike{};
   std::map<Stacks, std::uint32_t> numbers;
   std::vector<std::unique_ptr<Walked>> walked;
@@ -124,7 +124,7 @@ struct TokenMasks::Cache {
   std::shared_ptr<const TokenMask> ended;
 };
 
-// A repeat that no short text brings to a bound is like others. Each byte ends one repeat at most.
+// Repeats that no short text brings to a bound behave alike. Each byte ends one repeat at most.
 void TokenMasks::Cache::set_far(StackFrame& frame, Top& top) const {
   const Grammar::CallEdge& edge = grammar.call_edges()[frame.at];
   const bool below = frame.count < edge.min;
@@ -389,7 +389,7 @@ class TokenMasks::Walk {
     return to;
   }
 
-  // What lies on the path, and the state that was reached, are all that is still needed.
+  // Only the path and the reached state are still needed.
   std::int32_t forget_but_path(std::int32_t to) {
     auto& walked = cache_.walked;
     std::vector<Stacks> kept;
@@ -412,10 +412,10 @@ class TokenMasks::Walk {
   std::vector<Step> path_;
   // Bytes of the longest texts that are decided, by GrammarVocabulary::Node::alike.
   std::array<std::uint32_t, 1U << GrammarVocabulary::kRuns.size()> decided_{};
-  bool clears_ = false;  // the mask may have what does not go on
+  bool clears_ = false;  // the mask may contain texts that do not continue
 };
 
-// What fewer frames decided holds with more of them.
+// Decisions made with fewer frames hold with more frames.
 std::shared_ptr<TokenMasks::Cache::Entry> TokenMasks::Cache::decide(const Stacks& from,
                                                                     const Entry* upper,
                                                                     std::uint32_t more) {
@@ -462,7 +462,7 @@ std::shared_ptr<TokenMasks::Cache::Entry> TokenMasks::Cache::entry_of(const Gram
        before = frames, frames *= 2) {
     const bool whole = frames >= deepest;
     const std::size_t skipped = whole ? 0 : deepest - frames;
-    // What the left out frames may put beyond the depth is decided by whole stacks.
+    // Texts for which the omitted frames may exceed the depth are decided with whole stacks.
     const auto fits = [&](const Entry& one) {
       return whole || one.deepest + skipped <= limits::kGrammarDepth;
     };

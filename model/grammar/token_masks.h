@@ -36,8 +36,8 @@ class TokenMasks {
   ~TokenMasks();
 
   TokenState start() const { return TokenState(*grammar_); }
-  // A token that the mask does not have makes the state over: what an answer holds is a function of
-  // its tokens, also where somebody ignored the mask.
+  // A token outside of the mask ends the answer's state. So the state is a function of the tokens,
+  // even if a sampler ignored the mask.
   void accept(TokenState& state, TokenId token) const;
   std::shared_ptr<const TokenMask> mask(const TokenState& state);
   bool allows(const TokenMask& mask, TokenId token) const {

@@ -113,7 +113,7 @@ struct Macro {
   std::uint32_t symbol = 0;
   std::vector<Parameter> parameters;
   Body body;
-  bool nested = false;   // its text stands in a scope, whose names it sees
+  bool nested = false;   // its text is in a scope and sees the names of that scope
   bool of_call = false;  // the block of a call statement, which the macro called knows as 'caller'
 };
 

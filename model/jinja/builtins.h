@@ -66,7 +66,7 @@ Result<Value> apply_filter(Meter& meter, std::string_view name, const Value& inp
 Result<bool> apply_test(Meter& meter, std::string_view name, const Value& input,
                         const Arguments& arguments);
 
-// Whether Python's type of this value has a method of this name, of the subset or not.
+// Whether Python's type of this value has a method of this name, inside or outside of the subset.
 bool is_method(const Value& object, std::string_view name);
 Result<Value> call_method(Meter& meter, const Value& object, std::string_view name,
                           const Arguments& arguments);
@@ -84,8 +84,8 @@ std::span<const Builtin> list_filters();
 // Shared by filters and methods.
 Result<Value> replace(Meter& meter, const Text& text, const Text& old, const Text& with,
                       std::int64_t count);
-// Words begin with a large letter and go on with small ones; `ends_word`: what stands between them.
-// `apart`: the small letters of a word are changed as a text of their own.
+// Words begin with an upper case letter and continue in lower case; `ends_word`: the characters
+// between words. `apart`: the rest of each word is converted as a separate text.
 Result<Value> title(Meter& meter, const Text& text, bool apart,
                     bool (*ends_word)(std::uint32_t code));
 Result<Value> join(Meter& meter, const Value& items, const Text& separator);

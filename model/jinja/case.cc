@@ -129,8 +129,8 @@ std::uint32_t mapped(const CaseRun (&runs)[kRuns], std::uint32_t code) {
   return code + static_cast<std::uint32_t>(run.distance);
 }
 
-// Of case-ignorable characters those that stand within and beside Greek words: signs, modifier
-// letters, combining marks, and characters without a width.
+// The case-ignorable characters that occur in and beside Greek words: signs, modifier letters,
+// combining marks, and characters without a width.
 bool is_case_ignorable(std::uint32_t code) {
   constexpr std::pair<std::uint32_t, std::uint32_t> kRanges[] = {
       {0x27, 0x27},     {0x2E, 0x2E},     {0x3A, 0x3A},     {0x5E, 0x5E},     {0x60, 0x60},

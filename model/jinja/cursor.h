@@ -1,6 +1,6 @@
-// Cursor: the place in a template's tokens where parsing has come to, and the errors that name its
-// line. The statement parser and the expression parser share one. It never moves past the last
-// token, the end of the source.
+// Cursor: the current place of the parser in a template's tokens, and errors that name its line.
+// The statement parser and the expression parser share one. It never moves past the last token, the
+// end of the source.
 #pragma once
 
 #include <cstdint>
@@ -33,7 +33,7 @@ class Cursor {
   }
   bool at_name(std::string_view name) const { return at(TokenKind::kName, name); }
   bool at_operator(std::string_view text) const { return at(TokenKind::kOperator, text); }
-  // True, and past the token, if the current token is this one.
+  // If the current token is this one: moves past it and returns true.
   bool skip_name(std::string_view name) { return skip(TokenKind::kName, name); }
   bool skip_operator(std::string_view text) { return skip(TokenKind::kOperator, text); }
   Status expect_operator(std::string_view text) {
@@ -47,7 +47,7 @@ class Cursor {
                 "expected the name of a " + std::string(what) + ", found " + describe_current());
   }
 
-  // kInvalidInput, and kUnsupported for what Jinja has and the subset does not.
+  // kInvalidInput; kUnsupported for constructs of Jinja outside of the subset.
   static Error fail(std::uint32_t line, const std::string& what) {
     return Error::invalid("chat template line " + std::to_string(line) + ": " + what);
   }

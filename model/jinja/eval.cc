@@ -171,8 +171,8 @@ class Interpreter {
     return kept;
   }
 
-  // What a body writes, in a scope of its own.
-  // `out_` is restored before the error goes up, because run_statement() asks it for its own error.
+  // The output of a body, which runs in a scope of its own. `out_` is restored before the error
+  // goes up, because run_statement() asks it for its own error.
   Result<Value> captured(const Body& body) {
     TextBuilder inner_out(meter_);
     TextBuilder* outer_out = std::exchange(out_, &inner_out);
@@ -207,7 +207,7 @@ class Interpreter {
   Variables variables_;
   Nesting nesting_;
   Evaluator evaluator_;
-  TextBuilder* out_ = nullptr;  // what the running statement writes to
+  TextBuilder* out_ = nullptr;  // the output of the running statement
 };
 
 }  // namespace

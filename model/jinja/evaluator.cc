@@ -167,8 +167,8 @@ Result<Arguments> Evaluator::arguments(const Expr& expr) {
   return out;
 }
 
-// Whether the value is a list that this name, or this attribute of a namespace, has alone. A list
-// that something else holds, too, would change there as well, and could come to hold itself.
+// Whether only this name, or this attribute of a namespace, holds the list. If another value held
+// it, the list would change there as well, and could contain itself.
 Result<bool> Evaluator::holds_alone(const Expr& place, const Value& object) const {
   const auto* list = std::get_if<ListPtr>(&object);
   if (list == nullptr || (*list)->tuple || list->use_count() != 2) return false;
@@ -181,7 +181,7 @@ Result<bool> Evaluator::holds_alone(const Expr& place, const Value& object) cons
 Result<Value> Evaluator::append_to(const Value& object, const Arguments& given) {
   TRY(const Bound bound, Bound::bind(given, {"object"}));
   REQUIRE(bound.has(0), "'append' takes a value");
-  // Lists are made to be changed, and known as what is not changed.
+  // Lists are created mutable and are shared as constant values.
   const auto list = std::const_pointer_cast<List>(std::get<ListPtr>(object));
   TRY_VOID(append_item(meter_, *list, *bound.get(0)));
   return Value(None{});
@@ -249,7 +249,7 @@ Status Evaluator::bind_parameters(const Macro& macro, const Arguments& given) {
   return ok_status();
 }
 
-// A macro sees its parameters and the names around its text, and nothing of where it is called.
+// A macro sees its parameters and the names around its text, but no names at the place of its call.
 Result<Value> Evaluator::call_macro(const Macro& macro, const Arguments& given) {
   TRY(Variables::Scope* const around, variables_.around(macro));
   const Variables::Scope frame(variables_, around);

@@ -34,7 +34,7 @@ class Evaluator {
         capture_(std::move(capture)) {}
 
   Result<Value> evaluate(const Expr& expr);
-  // The filters of a block, applied to what the block writes.
+  // Applies the filters of a block to its output.
   Result<Value> filtered(const Expr& filters, const Value& input);
 
  private:
@@ -67,7 +67,7 @@ class Evaluator {
   Nesting& nesting_;
   const std::optional<std::int64_t> unix_seconds_;
   const Capture capture_;
-  const Value* block_ = nullptr;  // what a filter without an input is applied to
+  const Value* block_ = nullptr;  // the input of a filter without an explicit one
 };
 
 // left op right; kInvalidInput names the types that do not go together.

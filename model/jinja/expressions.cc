@@ -132,7 +132,8 @@ Result<ExprPtr> ExpressionParser::computed(Rule next, ExprKind kind,
   return finish(std::move(node));
 }
 
-// True, and past the operator, if one of these follows; comparisons also have 'in' and 'not in'.
+// If one of these operators follows: moves past it and returns true. Comparisons also have 'in' and
+// 'not in'.
 bool ExpressionParser::take_sign(Expr& node, std::span<const Spelling> signs) {
   if (node.kind == ExprKind::kCompare) {
     const bool negated =

@@ -32,15 +32,16 @@ class ExpressionParser {
   Result<ExprPtr> filters(ExprPtr input);
   // The filters of a filter block: `name(...) | name ...`, the innermost without an input.
   Result<ExprPtr> first_filter();
-  // Stands for what Jinja has and the subset lacks. It is an error of the rendering that reaches it
-  // and not of the parser, because a template's other branches may never do so.
+  // A node for a construct of Jinja outside of the subset. Only a rendering that reaches it fails,
+  // not the parser, because most renderings of a template may never reach it.
   static ExprPtr unsupported(std::uint32_t line, std::string what);
 
  private:
   using Rule = Result<ExprPtr> (ExpressionParser::*)();
 
-  // Operands by `next` and the operators between them, as one flat node, so that a long chain stays
-  // one level deep: those of a word, and those of one of several signs.
+  // Reads operands with `next` and the operators between them into one flat node, so that a long
+  // chain stays one level deep. One function is for an operator that is a word, the other for
+  // several signs.
   Result<ExprPtr> joined(Rule next, ExprKind kind, std::string_view word);
   Result<ExprPtr> computed(Rule next, ExprKind kind, std::span<const Spelling> signs);
   bool take_sign(Expr& node, std::span<const Spelling> signs);

@@ -283,7 +283,7 @@ class Lexer {
       append_utf8(code, out);
       return ok_status();
     }
-    if (c != '\n') out += '\\';  // an escape that means nothing stays as written
+    if (c != '\n') out += '\\';  // an unknown escape stays as written
     advance_to(at_ + (c == '\n' ? 2 : 1));
     return ok_status();
   }

@@ -194,7 +194,7 @@ Result<Value> filter_join(Meter& meter, const Value& input, const Bound& bound) 
 
 constexpr std::int64_t kMostParts = 100'000;
 
-// Lists of so many items, the last filled up where something is given to fill it with.
+// Lists of this many items; the last one is padded if a fill value is given.
 Result<Value> filter_batch(Meter& meter, const Value& input, const Bound& bound) {
   TRY(const std::int64_t size, bound.integer(0, 0));
   REQUIRE(size > 0 && size <= kMostParts, "'linecount' is outside of 1 to 100000");
@@ -215,7 +215,7 @@ Result<Value> filter_batch(Meter& meter, const Value& input, const Bound& bound)
   return make_list(meter, std::move(batches));
 }
 
-// So many lists, the first ones longer by one where the items do not divide evenly.
+// This many lists; if the items do not divide evenly, the first lists are longer by one.
 Result<Value> filter_slice(Meter& meter, const Value& input, const Bound& bound) {
   TRY(const std::int64_t count, bound.integer(0, 0));
   REQUIRE(count > 0 && count <= kMostParts, "'slices' is outside of 1 to 100000");
@@ -278,7 +278,7 @@ Result<Value> filter_map(Meter& meter, const Value& input, const Bound& bound) {
   }
   const Text* name = as_text(arguments.positional[0]);
   REQUIRE(name != nullptr, "the name of a filter must be a string");
-  // A filter that applies filters would nest as deep as its arguments are many.
+  // A filter that applies filters would nest as deeply as it has arguments.
   if (name->bytes == "map")
     return Error{ErrorCode::kUnsupported, "'map' of 'map' is not supported"};
   Arguments rest{{arguments.positional.begin() + 1, arguments.positional.end()}, arguments.named};
@@ -289,7 +289,7 @@ Result<Value> filter_map(Meter& meter, const Value& input, const Bound& bound) {
   return make_list(meter, std::move(items));
 }
 
-// The items that pass a test, or whose attribute does, with `wanted`; else the others.
+// With `wanted`, the items that pass a test or whose attribute does; otherwise the others.
 template <bool by_attr, bool wanted>
 Result<Value> filter_select(Meter& meter, const Value& input, const Bound& bound) {
   const Arguments& arguments = bound.all();

@@ -7,7 +7,7 @@
 namespace hearth::model::jinja {
 namespace {
 
-// From text[from] on; what comes before counts as what stands before it.
+// Converts from text[from] on; the text before it counts as context.
 Result<Value> change_case(Meter& meter, const Text& text, bool upper, std::size_t from = 0) {
   TextBuilder out(meter);
   std::string run;  // bytes of one provenance, to append few times
@@ -327,8 +327,8 @@ constexpr Builtin kDictMethods[] = {{"get", method_get, {"key", "default"}},
 constexpr Builtin kListMethods[] = {{"count", method_list_count, {"value"}},
                                     {"index", method_list_index, {"value"}}};
 
-// Those that Python has and the subset does not. Templates change no value in place, as in Hugging
-// Face's immutable sandbox; but they may append to a list that one name alone has (Evaluator).
+// Methods of Python outside of the subset. As in Hugging Face's immutable sandbox, templates change
+// no value in place. One exception: they may append to a list that only one name holds (Evaluator).
 constexpr std::string_view kOtherText[] = {
     "casefold", "center",  "encode",     "expandtabs",   "format_map", "index",     "isalnum",
     "isalpha",  "isascii", "isdecimal",  "isidentifier", "islower",    "isnumeric", "isprintable",

@@ -1,5 +1,5 @@
-// Nesting: how deep a rendering is in statements, expressions and macro calls, and whether the
-// error on its way up has its place. It bounds the depth, because every level takes stack.
+// Nesting: the depth of a rendering in statements, expressions and macro calls, and whether the
+// current error already has its place. It bounds the depth, because every level takes stack.
 #pragma once
 
 #include <cstdint>
@@ -16,7 +16,8 @@ class Nesting {
  public:
   explicit Nesting(Meter& meter) : meter_(meter) {}
 
-  // One level and one step. On success leave() ends the level; an error has entered nothing.
+  // One level and one step. After success, leave() ends the level. After an error, no level was
+  // entered.
   Status enter() {
     TRY_VOID(meter_.steps(1));
     INVARIANT(depth_ <= kEvaluationDepth, "no level is entered past the limit");

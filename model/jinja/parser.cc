@@ -29,7 +29,8 @@ class Parser {
   }
 
  private:
-  // Up to and with one of the end tags' names, whose rest the caller reads.
+  // Reads up to and including the name of one of the end tags; the caller reads the rest of the
+  // tag.
   Result<Body> statements(std::string_view construct, std::uint32_t line, Ends ends) {
     Body body;
     if (++depth_ > limits::kTemplateDepth) {
@@ -74,7 +75,7 @@ class Parser {
     return statements(construct, line, ends);
   }
 
-  // A body with names and an output of its own, and its end tag; no jump leads out of it.
+  // A body with its own names and output, and its end tag. No `break` or `continue` leaves it.
   Result<Body> captured_block(std::string_view construct, std::uint32_t line,
                               std::string_view end) {
     const int loops = loops_;
@@ -118,7 +119,8 @@ class Parser {
     return in_.unsupported(line, "tag '" + tag.text + "'");
   }
 
-  // A tag of Jinja that the subset lacks, up to its end tag if it has one: an error when it is run.
+  // A tag of Jinja outside of the subset, up to its end tag if it has one. It is an error only when
+  // it is run.
   Result<StmtPtr> unsupported_statement(const Token& tag, std::string_view end) {
     StmtPtr stmt = make(StmtKind::kOutput, tag.line);
     stmt->expr = expressions_.unsupported(tag.line, "tag '" + tag.text + "'");
@@ -362,8 +364,8 @@ class Parser {
   SymbolTable symbols_;
   ExpressionParser expressions_;
   std::uint32_t depth_ = 0;
-  int loops_ = 0;   // for bodies around us within this macro
-  int scopes_ = 0;  // anything around us that has names of its own
+  int loops_ = 0;   // loops around the current body, within this macro
+  int scopes_ = 0;  // constructs around the current place that have names of their own
 };
 
 }  // namespace

@@ -9,9 +9,9 @@
 
 namespace hearth::model::jinja {
 
-// kInvalidInput names line and construct; kUnsupported what lies outside the subset. A filter or
-// test that does not exist is refused here unless it stands under a condition: then, as in Jinja,
-// only where it is reached.
+// kInvalidInput names line and construct; kUnsupported what lies outside the subset. An unknown
+// filter or test is refused here. Under a condition, as in Jinja, it is refused only when a
+// rendering reaches it.
 Result<std::unique_ptr<const Program>> parse_program(std::string_view source);
 
 }  // namespace hearth::model::jinja

@@ -33,8 +33,8 @@ bool is_cased(std::uint32_t code);
 // with iota) stay as they are.
 void append_upper(std::string& out, std::uint32_t code);
 void append_lower(std::string& out, std::uint32_t code);
-// As append_lower, of the character at text[at], which decides by the characters around it: a
-// capital sigma at the end of a word becomes a final one.
+// As append_lower, for the character at text[at]. The characters around it matter: a capital sigma
+// at the end of a word becomes a final one.
 void append_lower_at(std::string& out, std::string_view text, std::size_t at);
 
 struct Range {

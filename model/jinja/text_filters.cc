@@ -162,7 +162,8 @@ Result<Value> filter_round(Meter&, const Value& input, const Bound& bound) {
   return Value(rounded);
 }
 
-// length counts characters, `end` included; up to `leeway` more are left as they are.
+// length counts characters including `end`. A text that is longer by up to `leeway` characters is
+// not cut.
 Result<Value> filter_truncate(Meter& meter, const Value& input, const Bound& bound) {
   TRY(const TextPtr text, text_of(meter, input));
   TRY(const std::int64_t length, bound.integer(0, 255));

@@ -333,7 +333,7 @@ Result<std::vector<Value>> iterate(Meter& meter, const Value& value) {
     return items;
   }
   const Text* text = as_text(value);
-  REQUIRE(text != nullptr, "a " + std::string(type_name(value)) + " cannot be walked over");
+  REQUIRE(text != nullptr, "a " + std::string(type_name(value)) + " cannot be iterated");
   for (std::size_t at = 0; at < text->bytes.size();) {
     const std::size_t length = character_at(text->bytes, at).length;
     TRY_VOID(meter.create(sizeof(Value)));

@@ -1,5 +1,5 @@
-// Values of a template, and the meter that bounds what making them may cost. A string knows which
-// of its bytes came from the request, through every operation that makes strings of strings.
+// Values of a template, and the meter that bounds the cost of creating them. A string records which
+// of its bytes came from the request; every operation on strings preserves this.
 #pragma once
 
 #include <cstddef>
@@ -16,8 +16,8 @@
 
 namespace hearth::model::jinja {
 
-// Counts the steps and the bytes of one rendering. Nothing is given back: the sums bound time and
-// memory together. Errors name the limit; the interpreter adds line and construct.
+// Counts the steps and the bytes of one rendering. Freed memory is not subtracted: the sums bound
+// time and memory together. Errors name the limit; the interpreter adds line and construct.
 class Meter {
  public:
   // A conversation of more messages may take more steps; at most kMessages of base/limits.h count.
@@ -108,9 +108,9 @@ bool is_user(const Text& text, std::size_t at);
 Result<Value> make_text(Meter& meter, std::string_view bytes, bool user = false);
 Result<Value> make_part(Meter& meter, const Text& text, std::size_t begin, std::size_t end);
 Result<Value> make_list(Meter& meter, std::vector<Value> items, bool tuple = false);
-// Behind the others. No other value holds the list, so nothing that knows its depth changes.
+// Appends an item. No other value holds the list, so no stored depth becomes wrong.
 Status append_item(Meter& meter, List& list, Value item);
-// Later values of a key win, at the place of the first; keys must be hashable.
+// A later value of a key replaces the earlier one at its place; keys must be hashable.
 Result<Value> make_dict(Meter& meter, std::vector<std::pair<Value, Value>> items);
 
 // The value of a JSON text; all its strings, keys too, came from the request. kInvalidInput names

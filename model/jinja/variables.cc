@@ -88,8 +88,8 @@ Status Variables::set(std::uint32_t symbol, Value value) {
   return ok_status();
 }
 
-// The scope that holds the macro under its own name: that of its definition, or, for the block of a
-// call, that of the macro which was called there.
+// The scope that holds the macro under its own name: the scope of its definition or, for the block
+// of a call, that of the called macro.
 Result<Variables::Scope*> Variables::around(const Macro& macro) const {
   if (!macro.nested && !macro.of_call) return static_cast<Scope*>(nullptr);
   for (Scope* scope = scope_; scope != nullptr; scope = scope->parent_) {

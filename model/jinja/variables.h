@@ -27,9 +27,9 @@ class Variables {
   // Names of their own, for a block or for a call of a macro.
   class Scope {
    public:
-    // Of a block, which sees the scopes and the loop around it.
+    // A block's scope, which sees the scopes and the loop around it.
     explicit Scope(Variables& of);
-    // Of a macro, which sees the scopes around its text: around(macro).
+    // A macro's scope, which sees the scopes around its text: around(macro).
     Scope(Variables& of, Scope* around);
     ~Scope();
     Scope(const Scope&) = delete;
@@ -45,7 +45,7 @@ class Variables {
     std::vector<std::pair<std::uint32_t, Value>> names_;
   };
 
-  // What 'loop' means in the body of a for statement. `items` outlive it.
+  // The value of 'loop' in the body of a for statement. `items` outlive it.
   class Loop {
    public:
     Loop(Variables& of, const std::vector<Value>& items);
@@ -75,8 +75,8 @@ class Variables {
   // The attribute of the namespace that the symbol names.
   Status set_attribute(std::uint32_t symbol, const std::string& attribute, Value value);
   Result<Value> make_namespace(const Arguments& given);
-  // The scope in which the text of a macro stands; null: it sees the globals alone. An error where
-  // that scope has ended or is not to be seen from here.
+  // The scope around the text of a macro; null: the macro sees only the globals. An error if that
+  // scope has ended or is not visible from here.
   Result<Scope*> around(const Macro& macro) const;
 
   const Loop* loop() const { return loop_; }  // null where the text stands in no loop

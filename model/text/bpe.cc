@@ -41,8 +41,8 @@ constexpr ByteMap byte_map() {
 constexpr ByteMap kByteMap = byte_map();
 static_assert(kByteMap.character[' '] == 0x120 && kByteMap.byte[kOthers - 1] == 0xAD);
 
-// Symbols: the ids of the vocabulary, and numbers past it for texts that only merges and single
-// bytes name.
+// Symbols: the ids of the vocabulary, and higher numbers for texts that occur only in merges or as
+// single bytes.
 class Symbols {
  public:
   explicit Symbols(const Vocabulary& entries) : entries_(entries) {}

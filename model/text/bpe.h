@@ -44,9 +44,9 @@ class MergeTable {
 
 class BpeTokenizer final : public VocabularyTokenizer {
  public:
-  // A merge whose parts or result are no entries of the vocabulary still merges, as in llama.cpp;
-  // what is then left of such a part is encoded as its single bytes. A merge whose result is a
-  // special token is dropped. A merge without two parts is refused.
+  // A merge whose parts or result are not in the vocabulary still merges, as in llama.cpp. If such
+  // a part remains at the end, it is encoded as single bytes. A merge whose result is a special
+  // token is dropped. A merge without two parts is refused.
   static Result<std::shared_ptr<const Tokenizer>> build(const TokenizerSource& source);
 
  private:
@@ -61,10 +61,10 @@ class BpeTokenizer final : public VocabularyTokenizer {
   void encode_bytes(std::string_view bytes, std::vector<TokenId>& out) const;
 
   PreTokenizer pre_;
-  bool whole_words_;  // a word that is an entry is that entry, whatever the merges say
+  bool whole_words_;  // a word that is an entry becomes that entry without merging
   MergeTable merges_;
   std::array<std::uint32_t, 256> byte_symbols_{};
-  std::vector<TokenId> missing_;  // what stands for a byte that the vocabulary lacks
+  std::vector<TokenId> missing_;  // the token for a byte that the vocabulary lacks
 };
 
 }  // namespace hearth::model

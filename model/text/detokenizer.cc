@@ -11,7 +11,7 @@ Detokenizer::Detokenizer(std::shared_ptr<const Tokenizer> tokenizer, bool show_s
 
 std::string Detokenizer::push(TokenId token) {
   const std::string bytes = tokenizer_->token_bytes(token, show_special_, first_);
-  // Tokens that show nothing, as BOS does, leave the first space to the first that shows.
+  // Tokens without text, such as BOS, leave the first space to the first token with text.
   if (first_ && !tokenizer_->is_special(token)) first_ = false;
   held_ += bytes;
   std::string text;

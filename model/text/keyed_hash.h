@@ -1,5 +1,5 @@
-// Hashing for tables built from a file: keyed with a number drawn at load, so that no file can
-// choose entries that collide.
+// Hashing for tables that are built from a file: the key is drawn at load, so a file cannot choose
+// entries that collide.
 #pragma once
 
 #include <algorithm>

@@ -1,7 +1,8 @@
-// The merging that byte-level BPE and SentencePiece share: of all adjacent pairs the one of the
-// lowest rank, the leftmost of equals, becomes one, until no pair has a rank. A list of nodes and
-// a heap of pairs, O(n log n); for long texts a heap of what is due now and a list for every later
-// rank, since a heap of millions of pairs waits for memory at every step.
+// The merging that byte-level BPE and SentencePiece share. It repeatedly joins the adjacent pair of
+// the lowest rank, the leftmost of equals, until no pair has a rank. It uses a list of nodes and a
+// heap of pairs, O(n log n). For long texts, a heap holds only the pairs that are due now, and
+// lists hold those of later ranks, because a heap of millions of pairs misses the cache at every
+// step.
 #pragma once
 
 #include <algorithm>

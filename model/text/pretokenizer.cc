@@ -72,7 +72,7 @@ struct Points {
     return classes[at] == static_cast<std::uint8_t>(kind);
   }
   char32_t point(std::size_t at) const { return decode_utf8(text, starts[at]).point; }
-  // The first byte; a whole character only where it is ASCII.
+  // The first byte, which is a whole character only if it is ASCII.
   char byte(std::size_t at) const { return text[starts[at]]; }
 };
 

@@ -22,8 +22,8 @@ class SpecialMatcher {
     TokenId token = -1;  // -1: none starts here
     std::size_t bytes = 0;
   };
-  // `special_end`: special tokens count only where they end at or before it; at or before `at`
-  // means user text, where none does. User-defined tokens count anywhere.
+  // `special_end`: special tokens count only where they end at or before it; a value at or before
+  // `at` means user text, in which no special token counts. User-defined tokens count anywhere.
   Match longest_at(std::string_view text, std::size_t at, std::size_t special_end) const;
 
  private:

@@ -1,5 +1,5 @@
-// SentencePiece BPE: the characters of a text are merged by the scores of the entries that they
-// form; text that no entry covers is encoded as bytes. Spaces are written U+2581 in the vocabulary.
+// SentencePiece BPE: merges the characters of a text by the scores of the entries that they form.
+// Text that no entry covers is encoded as bytes. Spaces are written U+2581 in the vocabulary.
 #pragma once
 
 #include <memory>

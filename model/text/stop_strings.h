@@ -12,10 +12,10 @@ class StopMatcher {
  public:
   explicit StopMatcher(std::vector<std::string> stops);
 
-  // Text that may be shown now. After a match it is what stood before the stop string that was
-  // complete first, and everything later is dropped. How a text is cut into pieces does not matter.
+  // Text that may be shown now. After a match, this is the text before the first complete stop
+  // string; all later text is dropped. The result does not depend on how a text is cut into pieces.
   std::string push(std::string_view text);
-  // The end of the text: what was held back and never became a stop string.
+  // Ends the text: returns the held text, which did not become a stop string.
   std::string finish();
   bool matched() const { return !match_.empty(); }
   const std::string& match() const { return match_; }  // the stop string that was found; or empty

@@ -102,7 +102,7 @@ Status read_ids(const GgufFile& file, TokenizerSource& source) {
   for (const auto& [key, id] : keys) {
     if (!says_none(file, key)) TRY_VOID(optional_key(*id, file.get_uint(key)));
   }
-  // Templates may name these; nothing else needs them, so that a broken one counts as absent.
+  // Only templates may name these, so a broken one counts as absent.
   const std::pair<std::string_view, std::optional<std::uint64_t>*> named[] = {
       {"tokenizer.ggml.padding_token_id", &source.padding},
       {"tokenizer.ggml.seperator_token_id", &source.separator},  // as converters spell it

@@ -40,7 +40,7 @@ class Tokenizer {
   virtual Result<std::vector<TokenId>> encode(std::string_view text, SpecialTokens special,
                                               bool add_bos) const = 0;
   // The ids of the joined text, so that words run on from one piece to the next as they would in
-  // one string; but a special token arises only where kParse pieces alone spell it.
+  // one string; but a special token is formed only if kParse pieces alone spell it.
   virtual Result<std::vector<TokenId>> encode_pieces(std::span<const TextPiece> pieces,
                                                      bool add_bos) const;
   // The bytes that a token stands for; may end inside a UTF-8 character. Empty for control tokens
@@ -53,16 +53,16 @@ class Tokenizer {
   const std::vector<TokenId>& end_tokens() const { return end_tokens_; }
   TokenId bos() const { return bos_; }  // -1: none
   TokenId eos() const { return eos_; }
-  // What templates know as unk_token, pad_token, sep_token, cls_token and mask_token: those that
-  // the file names.
+  // The tokens that the file names and templates call unk_token, pad_token, sep_token, cls_token
+  // and mask_token.
   const std::vector<std::pair<std::string_view, TokenId>>& named_tokens() const {
     return named_tokens_;
   }
   bool adds_bos() const { return adds_bos_; }
-  // The model expects EOS behind a text that is not continued: one whose embedding is asked for.
+  // The model expects EOS after a text that is not continued, which is a text to embed.
   bool adds_eos() const { return adds_eos_; }
-  // No token stands for more bytes of a text, so that n bytes are at least n divided by this many
-  // tokens. 0: nothing is known, for some bytes are left out by this vocabulary.
+  // The most bytes that one token stands for, so n bytes give at least n divided by this many
+  // tokens. 0: unknown, because this vocabulary drops some bytes.
   std::size_t longest_token_bytes() const { return longest_token_bytes_; }
   std::string_view kind() const { return kind_; }  // "bpe" or "spm"
   // Control and unknown tokens. No user text becomes a control token; the unknown token stands for

@@ -23,7 +23,8 @@ enum class CodePointClass : std::uint8_t {
 // kOther for anything past U+10FFFF.
 CodePointClass code_point_class(char32_t point);
 
-// What o200k's words ask of letters and marks; bits, since those without a case are both.
+// The cases of letters and marks in o200k's words. They are bits, because characters without a case
+// are both.
 enum class LetterCase : std::uint8_t {
   kNone = 0,   // neither letter nor mark
   kUpper = 1,  // general categories Lu and Lt

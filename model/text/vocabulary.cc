@@ -17,7 +17,7 @@ namespace {
 // Marks of chats and of fill-in-the-middle, known by their text, because files often name or type
 // only some of them. Each group holds the spellings of one mark. A spelling that the file calls a
 // normal or user-defined token is text (Gemma's "<s>" is an HTML tag), unless the vocabulary has no
-// other spelling and the file's key names none: then it is the mark that the file failed to type.
+// other spelling and the file's key names none: then it is the mark, with a wrong type in the file.
 struct MarkGroup {
   std::optional<std::uint64_t> TokenizerSource::*id = nullptr;  // the file's key for this mark
   bool ends = false;                                            // it ends a generation
@@ -223,7 +223,8 @@ Status Vocabulary::mark_special(const TokenizerSource& source) {
       }
     }
   }
-  // Where turns end in both of these, as in gpt-oss, the third ends a message within a turn.
+  // If the first two of these both end turns, as in gpt-oss, the third ends a message within a
+  // turn.
   const auto ends = [&](std::string_view text) {
     return std::ranges::count(end_tokens_, find(text));
   };

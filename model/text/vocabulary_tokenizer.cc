@@ -64,7 +64,7 @@ VocabularyTokenizer::VocabularyTokenizer(Vocabulary entries, const TokenizerSour
   adds_bos_ = source.add_bos.value_or(default_bos) && bos_ >= 0;
   adds_eos_ = source.add_eos.value_or(false) && eos_ >= 0;
   byte_tokens_.fill(-1);
-  // Some files name a control token here; no text becomes one, so that it stands for nothing.
+  // Some files name a control token here. No text may become one, so it is ignored.
   const TokenId unknown = source.unknown ? static_cast<TokenId>(*source.unknown) : -1;
   if (unknown >= 0 && entries_.kind(unknown) != TokenKind::kControl) unknown_ = unknown;
 }

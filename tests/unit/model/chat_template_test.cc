@@ -173,11 +173,11 @@ TEST(ChatTemplate, ErrorsNameLineAndConstruct) {
             "chat template line 2, operator '+': cannot apply '+' to a int and a string");
   EXPECT_EQ(message("\n\n{{ x.y }}"), "chat template line 3, attribute 'y': 'x' is undefined");
   EXPECT_EQ(message("{% for i in 5 %}{% endfor %}"),
-            "chat template line 1, 'for': a int cannot be walked over");
+            "chat template line 1, 'for': a int cannot be iterated");
   EXPECT_EQ(message("\n{% for i in [1] %}"), "chat template line 2: 'for' has no 'endfor'");
   EXPECT_EQ(message("{{ 'a"), "chat template line 1: a string has no closing quote");
   EXPECT_EQ(message("{{ 5 | join }}"),
-            "chat template line 1, filter 'join': a int cannot be walked over");
+            "chat template line 1, filter 'join': a int cannot be iterated");
 }
 
 TEST(ChatTemplate, OutsideOfTheSubsetIsUnsupported) {

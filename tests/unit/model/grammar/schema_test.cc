@@ -195,7 +195,7 @@ TEST(Schema, ErrorsNameKeywordAndPlace) {
             "JSON schema: pattern: regular expression: a missing closing parenthesis at byte 1 "
             "(at #/properties/a~1b/pattern)");
   EXPECT_EQ(error_of(R"({"items":{"uniqueItems":true}})"),
-            "JSON schema: uniqueItems: is supported of arrays of one element alone (at "
+            "JSON schema: uniqueItems: is supported only for arrays of at most one element (at "
             "#/items/uniqueItems)");
   EXPECT_EQ(error_of(R"({"$ref":"http://example.com/x"})"),
             "JSON schema: $ref: a reference to another document, http://example.com/x (at #/$ref)");
