@@ -50,7 +50,7 @@ Result<Address> parse_address(std::string_view text) {
   const std::string name = "address \"" + shown(text) + "\"";
   REQUIRE(text.size() <= limits::kAddressBytes, name, " is longer than ", limits::kAddressBytes,
           " bytes");
-  // inet_pton would read no further.
+  // inet_pton() stops at a zero byte.
   REQUIRE(text.find('\0') == std::string_view::npos, name + " has a zero byte");
   const std::size_t colon = text.rfind(':');
   REQUIRE(colon != std::string_view::npos, name + " has no port; expected host:port");

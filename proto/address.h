@@ -20,12 +20,12 @@ struct Address {
 // between a check and a connection.
 Result<Address> parse_address(std::string_view text);
 
-// parse_address, and the host must be loopback: for what no other machine may reach.
+// As parse_address(), for servers that no other machine may reach: the host must be loopback.
 Result<Address> parse_loopback_address(std::string_view text);
 
-// That an address which a peer gives as its own is on the machine that it speaks from (both
-// loopback: this one); `speaker` empty: that is not known. Else a member could send others to any
-// machine and port.
+// Checks that `own`, the address that a peer states for itself, is on the machine at the far end of
+// its connection, `speaker`. Two loopback addresses are the same machine; an empty `speaker` is
+// unknown and passes. Without this check a member could direct others to any machine and port.
 Status check_own_host(const Address& own, const std::string& speaker);
 
 }  // namespace hearth

@@ -1,4 +1,5 @@
-// That a worker's machine is its owner's for now: what the worker says of it, and everybody shows.
+// Away: the owner uses the machine of a worker now. The worker reports it, and every status shows
+// it.
 #pragma once
 
 #include <cstdint>
@@ -12,23 +13,23 @@ class Away;
 }
 
 struct Away {
-  // What is served goes on until others take it over or it is over. Else nothing is served: the
-  // memory is the owner's at the next step.
+  // True: the worker serves its pipelines until other nodes replace it or the sequences end. False:
+  // it stops at once, and the owner has the memory at the next step.
   bool drain = false;
-  std::int64_t until = 0;  // seconds since 1970; 0: until somebody says otherwise
+  std::int64_t until = 0;  // seconds since 1970; 0: until a later order
   std::string why;         // a few words
   friend bool operator==(const Away&, const Away&) = default;
 };
 
-// `why` of an order that an admin of the cluster gave. Every other one is the owner's.
+// The `why` of an admin's order. Every other text is from the owner.
 inline constexpr const char* kAwayByAdmin = "an admin of the cluster";
 
 void write_away(const Away& away, control::v1::Away& message);
-// A moment before 1970 becomes none; of the words at most limits::kReasonBytes stay, and of
-// those the ones that a terminal shows.
+// A negative `until` becomes 0. `why` is cut to limits::kReasonBytes and to the bytes that a
+// terminal shows.
 Away read_away(const control::v1::Away& message);
 
-// Of an optional field of a message.
+// The same for an optional field of a message.
 template <typename Message>
 std::optional<Away> away_of(const Message& message) {
   if (!message.has_away()) return std::nullopt;

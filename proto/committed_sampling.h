@@ -1,6 +1,6 @@
-// What a receipt commits to of how its request's tokens are drawn (ledger/PROTOCOL.md, 2): all but
-// where the answer may end at the latest. So an answer that its client ended can be computed again
-// up to there under the same commitment; which tokens there are, the commitment says itself.
+// The sampling parameters that a receipt commits to (ledger/PROTOCOL.md, 2): all but the maximum
+// length of the answer. So an answer that its client ended can be recomputed up to its end under
+// the same commitment, which covers the tokens themselves.
 #pragma once
 
 #include "proto/step.h"

@@ -1,7 +1,7 @@
-// Planted defects of the swarm: mistakes that failover is known for, one at a time, so that it can
-// be shown that the simulation finds each (tests/defects/swarm). Only a build with
-// -DHEARTH_SWARM_DEFECTS=ON has them, all at once, and `sim --defect N` plants one; in any other
-// build planted() is a constant, and the compiler drops what depends on it.
+// Planted defects of the swarm: typical mistakes of failover, one at a time. tests/defects/swarm
+// shows that the simulation finds each. Only a build with -DHEARTH_SWARM_DEFECTS=ON has them, all
+// at once, and `sim --defect N` plants one; in any other build planted() is a constant, and the
+// compiler drops what depends on it.
 #pragma once
 
 namespace hearth {
@@ -14,21 +14,21 @@ enum class SwarmDefect : int {
   kStaleAnswerTaken = 3,       // the coordinator does not drop tokens of a lost pipeline
   kReplayOneShort = 4,         // a sequence goes on without its newest token
   kAnswerForgotten = 5,        // a sequence goes on from its prompt alone
-  kAnswerAsPrompt = 6,         // what was generated counts as prompt: penalties, length, positions
+  kAnswerAsPrompt = 6,         // the generated tokens count as prompt: penalties, length, positions
   kSeedAnew = 7,               // a sequence goes on with another seed
-  kTokenTwice = 8,             // the newest token is told again when a sequence goes on
-  kTokenLost = 9,              // the first token after a loss is not told
+  kTokenTwice = 8,             // the newest token is sent again when a sequence goes on
+  kTokenLost = 9,              // the first token after a loss is not sent
   kReservationKept = 10,       // the KV pages of a sequence that has ended are not given back
   kKvKept = 11,                // a stage keeps its sequences when its pipeline ends
   kHashesKept = 12,            // hashes of the lost pipeline stay beside those of the next one
-  kInterruptedForgotten = 13,  // the sequences of a lost pipeline are not told and not resumed
-  kRowBeforeReplayed = 14,     // what a stage kept of a row goes out as that of the row behind it
+  kInterruptedForgotten = 13,  // the sequences of a lost pipeline are neither reported nor resumed
+  kRowBeforeReplayed = 14,     // the kept output of a row is sent as that of the next row
   kOneUnitOff = 15,            // in some rows a stage sends one activation one unit off
   kOneUnitOnce = 16,           // the same, in one row of all
-  kOneUnitContested = 17,      // the same, and who is accused of it denies it
+  kOneUnitContested = 17,      // the same, and the accused worker contests it
 };
 
-// With kOneUnitOff: of so many positions one is wrong, by the lowest bit of its first activation.
+// With kOneUnitOff: one of so many positions is wrong, by the lowest bit of its first activation.
 inline constexpr int kLieEvery = 16;
 inline constexpr int kLieAt = 9;
 

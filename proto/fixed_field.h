@@ -1,4 +1,5 @@
-// Fields of a fixed size in the protobufs of the control plane, where a sender may put anything.
+// Reads fields of a fixed size in the control plane's protobufs, which a sender may fill with any
+// bytes.
 #pragma once
 
 #include <algorithm>
@@ -10,7 +11,7 @@
 
 namespace hearth {
 
-// False, and nothing is changed, for a field of another size.
+// False for a field of another size, which changes nothing.
 template <std::size_t kBytes>
 bool read_field(const std::string& from, std::array<std::byte, kBytes>& to) {
   if (from.size() != kBytes) return false;

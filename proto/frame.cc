@@ -114,7 +114,7 @@ Result<FrameHeader> decode_header(ByteSpan header, LinkKind kind) {
   REQUIRE(reserved == 0, "a frame's reserved field is ", reserved, "; it must be 0");
   const auto payload_bytes = reader.read<std::uint64_t>();
   REQUIRE(type != static_cast<std::uint16_t>(FrameType::kBeat) || payload_bytes == 0,
-          "a sign of life has a payload; it must have none");
+          "a heartbeat has a payload; it must be empty");
   const std::size_t limit = control ? limits::kControlMessageBytes : limits::kFrameBytes;
   REQUIRE(payload_bytes <= limit, "a frame's payload has ", payload_bytes, " bytes; the limit is ",
           limit);

@@ -6,8 +6,8 @@
 //        6     2  reserved, zero
 //        8     8  payload bytes, at most limits::kFrameBytes
 //
-// Little-endian. A receiver checks magic, type and length before it allocates. That no bit was
-// changed under way is the word of the link's TLS, record by record.
+// Little-endian. A receiver checks magic, type and length before it allocates. TLS protects the
+// integrity of every record.
 #pragma once
 
 #include <cstdint>
@@ -20,12 +20,13 @@
 
 namespace hearth {
 
-// Of frames and control messages. Two sides speak the older one's newest, if the newer one still
-// knows it: a swarm is updated machine by machine. The canonical arithmetic is equal or nothing is.
+// The version of frames and control messages. Two programs use the newest version of the older one,
+// if the newer one still supports it, so a swarm is updated machine by machine. Their canonical
+// arithmetic must be equal.
 inline constexpr std::uint32_t kProtocolVersion = 10;
-inline constexpr std::uint32_t kProtocolOldest = 9;   // that this one still speaks
+inline constexpr std::uint32_t kProtocolOldest = 9;   // the oldest that this program speaks
 inline constexpr std::uint32_t kProtocolOrders = 10;  // from this one on, workers take a HostOrder
-// kProtocolVersion, but in a test that needs a later program.
+// kProtocolVersion; a test may link a later one.
 std::uint32_t protocol_version();
 inline constexpr std::size_t kFrameHeaderBytes = 16;
 
@@ -37,14 +38,14 @@ enum class FrameType : std::uint16_t {
   kBatch = 5,    // StepBatch: stage -> next stage
   kTokens = 6,   // StepTokens: last stage -> first stage and coordinator
   kControl = 7,  // a control-plane protobuf; only on control links, which carry nothing else
-  kPing = 8,     // proto/link/ping.h: at any time, instead of kHello too; the transport answers
+  kPing = 8,     // proto/link/ping.h: at any time, also in place of kHello; the transport answers
   kPong = 9,     // its answer
   kPieceRequest = 10,  // proto/piece.h: on links of their own, beside all pipelines
   kPiece = 11,
-  kBeat = 12,  // no payload: the transport's own sign of life; no owner of a link sees it
+  kBeat = 12,  // no payload: the transport's own heartbeat; it is never delivered
 };
 
-// What a link is for decides which frames may travel on it.
+// The kind of a link decides which frames may travel on it.
 enum class LinkKind : std::uint8_t { kData, kControl };
 
 struct Frame {
@@ -52,7 +53,7 @@ struct Frame {
   Bytes payload;
 };
 
-// Who speaks, on which pipeline, with which versions.
+// The sender of a link: its name, its pipeline and its versions.
 struct Hello {
   std::uint32_t protocol = protocol_version();  // the newest that it speaks
   std::uint32_t canonical = 0;                  // kernels::kCanonicalVersion
@@ -63,11 +64,11 @@ struct Hello {
 };
 
 Bytes encode(const Hello& hello);
-// Protocol and canonical version stand first in every protocol. Of a Hello older than all that we
-// speak only these two are read, so that check_versions can name them; a newer one may be longer.
+// Protocol and canonical version come first in every version. A Hello older than kProtocolOldest is
+// read only that far, so that check_versions() can name them. A newer one may be longer.
 Result<Hello> decode_hello(ByteSpan payload);
-// kVersion, with both sides' versions named, when the peer's protocol is older than all that we
-// speak, or the arithmetic differs. Whether a newer peer still speaks ours, it says itself.
+// kVersion, naming both sides' versions, when the peer's protocol is older than kProtocolOldest or
+// the arithmetic differs. A newer peer decides itself whether it still speaks ours.
 Status check_versions(const Hello& ours, const Hello& theirs);
 
 // The sentence of a kRefused frame, cut to limits::kReasonBytes, as printable ASCII: it is logged.

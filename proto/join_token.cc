@@ -18,12 +18,12 @@ constexpr std::string_view kBase64url =
 static_assert(kHexadecimal.size() == 16 && kBase64url.size() == 64,
               "each alphabet has as many characters as its base");
 
-// The part of `rest` up to `end`, which goes away with it.
+// Removes the part up to `end`, and `end` itself, from `rest` and returns the part.
 Result<std::string> take(std::string_view& rest, char end, const char* part, std::size_t size,
                          std::string_view alphabet) {
   const std::size_t at = rest.find(end);
   REQUIRE(at == size && rest.find_first_not_of(alphabet) >= at, "the join token's ", part,
-          " is not ", size, " characters as they should be; was the whole word copied?");
+          " is not ", size, " characters as they should be; was the whole join token copied?");
   std::string taken(rest.substr(0, at));
   rest.remove_prefix(at + 1);
   return taken;
@@ -41,7 +41,7 @@ Result<JoinToken> parse_join_token(std::string_view text) {
   REQUIRE(text.size() <= kTokenBytes, "a join token of ", text.size(), " bytes; the limit is ",
           kTokenBytes);
   REQUIRE(text.starts_with(kVersion),
-          "this is no join token: one begins with " + std::string(kVersion));
+          "this is not a join token: it must begin with " + std::string(kVersion));
   std::string_view rest = text.substr(kVersion.size());
   JoinToken token;
   TRY(token.fingerprint, take(rest, '.', "fingerprint", kFingerprintDigits, kHexadecimal));

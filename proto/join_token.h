@@ -1,6 +1,6 @@
-// The one word with which a machine joins:
+// A join token, with which a machine joins:
 //   hh1.<fingerprint of the cluster key>.<id>.<secret>@host:port[,host:port...]
-// and the proof that a joiner asks a coordinator for before it says the secret.
+// and the coordinator's proof, which a joiner requires before it sends the secret.
 #pragma once
 
 #include <string>
@@ -28,11 +28,11 @@ struct JoinToken {
 // kInvalidInput names the part that is wrong and never repeats the text.
 Result<JoinToken> parse_join_token(std::string_view text);
 
-// The cluster key's word that `node` is its coordinator. `node` is the key of the TLS connection,
-// so the word is worth nothing to anybody who passes it on.
+// The cluster key's signature that `node` is its coordinator. `node` is the key of the TLS
+// connection, so a copied signature is useless on any other connection.
 Signature prove_coordinator(const SecretKey& cluster, const PublicKey& node);
-// That the far end of the connection, which holds `node`, is the coordinator of the cluster with
-// this fingerprint. `cluster` and `proof` are bytes that it sent.
+// Checks that the far end of the connection, which holds `node`, is the coordinator of the cluster
+// with this fingerprint. It sent `cluster` and `proof`.
 Result<PublicKey> check_coordinator(std::string_view fingerprint, ByteSpan cluster, ByteSpan proof,
                                     const PublicKey& node);
 

@@ -1,8 +1,8 @@
-// Pieces of a model file, as nodes fetch them from each other on a data link of its own: instead of
-// a hello its first frame is a kPieceRequest, and then the side that dialled asks and the other
-// answers, in order. What is not there is answered with kRefused, and the link is closed.
+// Pieces of a model file, which nodes fetch from each other on separate data links. The first frame
+// is a kPieceRequest instead of a hello. The side that dialled asks, and the other side answers in
+// order. For a missing piece it sends kRefused and closes the link.
 //
-// Nothing here says that a piece is right: the side that asks compares it with a manifest.
+// Pieces are not checked here: the side that asks compares them with the manifest.
 #pragma once
 
 #include <cstdint>

@@ -1,4 +1,4 @@
-// Alone in its file, so that a test can link another (tests/e2e/later_version.cc).
+// In its own file, so that a test can link another definition (tests/e2e/later_version.cc).
 #include "proto/frame.h"
 
 namespace hearth {

@@ -24,8 +24,8 @@ Status check_entry(const RosterEntry& entry) {
   return ok_status();
 }
 
-// What a signature alone does not promise: order, so that one roster has one encoding, and names
-// that mean one node.
+// A signature does not ensure these: entries are in order, so one roster has one encoding, and each
+// name means one node.
 Status check_entries(const std::vector<RosterEntry>& entries) {
   REQUIRE(entries.size() <= limits::kRosterEntries, "a roster of ", entries.size(),
           " entries; the limit is ", limits::kRosterEntries);
@@ -116,12 +116,12 @@ Result<Roster> parse_roster(ByteSpan bytes) {
   REQUIRE(bytes.size() <= limits::kRosterBytes, "a roster of ", bytes.size(),
           " bytes; the limit is ", limits::kRosterBytes);
   REQUIRE(bytes.size() > kSignatureBytes && as_text(bytes).starts_with(kRosterMagic),
-          "the bytes are no roster: they do not begin with " + std::string(kRosterMagic));
+          "the bytes are not a roster: they do not begin with " + std::string(kRosterMagic));
   const ByteSpan body = bytes.first(bytes.size() - kSignatureBytes);
   ByteReader reader(body.subspan(kRosterMagic.size()));
   Roster roster;
   TRY(roster.cluster, PublicKey::parse(reader.take(PublicKey::kBytes)));
-  // Before anything else is believed, its counts included.
+  // The signature is checked before any other field, counts included.
   REQUIRE(verify(roster.cluster, kRosterPurpose, body, bytes.last(kSignatureBytes)),
           "a roster's signature is not of the cluster key that it names");
   roster.number = reader.read<std::uint64_t>();

@@ -1,5 +1,5 @@
-// The roster: who belongs to a cluster. It is signed with the cluster key, and the bytes that were
-// signed are the bytes that are stored and sent; nothing is ever written out again to be checked.
+// The roster: the members of a cluster, signed with the cluster key. The signed bytes are stored
+// and sent as they are; a check never encodes them again.
 //
 //   offset  size  field, little-endian
 //        0     8  magic "HEARTHR1"
@@ -27,7 +27,7 @@ enum class Role : std::uint8_t { kWorker = 1, kClient = 2, kAdmin = 3, kCoordina
 std::string_view role_name(Role role);
 Result<Role> parse_role(std::string_view name);
 
-// The public key is the node's id; the name is what people call it, and unique in a roster.
+// The public key is the node's id. The name is for people, and unique in a roster.
 struct RosterEntry {
   PublicKey key;
   std::string name;  // as check_node_name
@@ -45,35 +45,36 @@ struct Roster {
   const RosterEntry* find(std::string_view name) const;
 };
 
-// The signed bytes. `key` is the cluster's, and replaces what roster.cluster says; entries are put
-// in order. kInvalidInput when parse_roster() would refuse it.
+// The signed bytes. `key` is the cluster key and replaces roster.cluster; entries are sorted.
+// kInvalidInput when parse_roster() would refuse it.
 Result<Bytes> sign_roster(Roster roster, const SecretKey& key);
 
-// Any bytes. Checks the signature against the cluster key inside; whose that is, the caller knows.
+// Takes any bytes. Checks the signature against the cluster key inside; the caller compares that
+// key with the expected one.
 Result<Roster> parse_roster(ByteSpan bytes);
 
-// What a signed and numbered statement means beside the one in force, of the same signer.
+// A signed, numbered statement compared with the one in force, of the same signer.
 enum class Offer {
   kNewer,
   kKnown,     // the same bytes
-  kRollback,  // of an older number: signed, so the sender hides a newer one
+  kRollback,  // an older number: the signer or the sender hides a newer one
   kFork,      // the same number with other content: the holder of the key signed both
 };
 Offer judge_offer(std::uint64_t number, ByteSpan bytes, std::uint64_t number_in_force,
                   ByteSpan bytes_in_force);
 
-// The newest roster of one cluster. Thread-safe: handshakes ask it on threads of libraries.
+// The newest roster of one cluster. Thread-safe: handshakes read it on libraries' threads.
 class RosterBook {
  public:
   explicit RosterBook(const PublicKey& cluster) : cluster_(cluster) {}
 
   using Offer = hearth::Offer;
-  // kInvalidInput when the bytes are no roster of this cluster. Of the four answers only kNewer
-  // changes anything; the bytes of the last two are evidence to keep.
+  // kInvalidInput when the bytes are not a roster of this cluster. Only kNewer changes the roster;
+  // the bytes of a kRollback or kFork are evidence to keep.
   Result<Offer> offer(ByteSpan bytes);
 
   const PublicKey& cluster() const { return cluster_; }
-  std::shared_ptr<const Roster> roster() const;  // nothing before the first offer
+  std::shared_ptr<const Roster> roster() const;  // null before the first offer
   Bytes bytes() const;
   std::optional<RosterEntry> find(const PublicKey& key) const;
   std::optional<RosterEntry> find(std::string_view name) const;

@@ -8,7 +8,7 @@ std::vector<LayerRange> split_layers(std::uint32_t layers, std::uint32_t stages)
   return split_layers(layers, std::vector<std::uint32_t>(stages));
 }
 
-// A layer at a time to the stage that has the fewest and room for one more: equal shares, the first
+// Gives one layer at a time to the stage with the fewest that has room: equal shares, the first
 // ones larger.
 std::vector<LayerRange> split_layers(std::uint32_t layers, const std::vector<std::uint32_t>& most) {
   INVARIANT(!most.empty() && most.size() <= layers, "every stage needs a layer");

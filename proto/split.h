@@ -1,4 +1,4 @@
-// Arithmetic that both ends of the control plane must agree on.
+// Layer and page arithmetic that coordinator and workers must compute alike.
 #pragma once
 
 #include <cstdint>
@@ -12,8 +12,8 @@ namespace hearth {
 // layers.
 std::vector<LayerRange> split_layers(std::uint32_t layers, std::uint32_t stages);
 
-// The same, but stage i takes no more than most[i] layers (0: any number); what it cannot take goes
-// to the others, again in equal shares. Empty where all of them together have no room.
+// The same with at most most[i] layers on stage i (0: any number); the other stages take the rest,
+// again in equal shares. Empty when the stages together have no room.
 std::vector<LayerRange> split_layers(std::uint32_t layers, const std::vector<std::uint32_t>& most);
 
 // KV pages that `tokens` positions need at `page_tokens` positions a page.

@@ -31,7 +31,7 @@ constexpr std::uint8_t kEmbedding = 64;
 constexpr std::uint8_t kOpenFlags =
     kReportHashes | kMakeReceipt | kBackground | kScored | kScoped | kNoDrafts | kEmbedding;
 
-// Bits of the byte of sampling parameters that said once whether there are log probabilities.
+// Bits of the sampling parameters' `logprobs` byte.
 constexpr std::uint8_t kLogprobs = 1;
 constexpr std::uint8_t kGrammar = 2;
 
@@ -100,7 +100,7 @@ Status check_distinct(std::vector<SequenceId> sequences, const char* field) {
   return ok_status();
 }
 
-// Distinct ids only: no message has a use for naming a sequence twice in one list.
+// A list may name a sequence only once.
 template <typename Item>
 Status check_sequences(const std::vector<Item>& items, const char* field) {
   std::vector<SequenceId> ids;
@@ -137,7 +137,7 @@ void write_sequences(ByteWriter& writer, const std::vector<SequenceId>& sequence
   write_list(writer, sequences, [&](SequenceId sequence) { writer.write(sequence.value); });
 }
 
-// Nothing was missing and nothing is left over.
+// The message is complete, without extra bytes.
 Status check_consumed(const ByteReader& reader, const char* message) {
   REQUIRE(!reader.failed(), "a ", message, " message ends too early, after ", reader.offset(),
           " bytes");
@@ -156,7 +156,7 @@ void write_sampling(ByteWriter& writer, const SamplingParams& params) {
              [&](const auto& bias) { writer.write(bias.first, bias.second); });
   writer.write(params.max_tokens);
   write_list(writer, params.stop_tokens, [&](TokenId token) { writer.write(token); });
-  // A request without a grammar keeps the bytes of a build that knows none.
+  // A request without a grammar has the same bytes as in builds without grammars.
   const auto flags = static_cast<std::uint8_t>((params.logprobs ? kLogprobs : 0) |
                                                (params.grammar.empty() ? 0 : kGrammar));
   writer.write(flags, params.top_logprobs);
@@ -230,7 +230,7 @@ Result<SequenceOpen> read_open(ByteReader& reader, const StepShape& shape) {
   if ((flags & kScored) != 0) {
     TRY(open.scored, read_list(reader, "scored", limits::kScoredTokens, sizeof(TokenId),
                                [&] { return read_token(reader, "scored", shape.vocabulary); }));
-    REQUIRE(!open.scored.empty(), "scored has no tokens; a prompt that is scored has some");
+    REQUIRE(!open.scored.empty(), "scored has no tokens; it needs at least 1");
   }
   if ((flags & kScoped) != 0) {
     Hash256& scope = open.scope.emplace();
@@ -238,7 +238,7 @@ Result<SequenceOpen> read_open(ByteReader& reader, const StepShape& shape) {
   }
   if ((flags & kEmbedding) != 0) {
     open.embedding = reader.read<std::uint32_t>();
-    REQUIRE(open.embedding > 0, "embedding has no values; one that is told has some");
+    REQUIRE(open.embedding > 0, "embedding has no values; it needs at least 1");
   }
   TRY(open.sampling, read_sampling(reader, shape.vocabulary));
   REQUIRE(!reader.failed(), "the message ends inside an open");
@@ -246,7 +246,7 @@ Result<SequenceOpen> read_open(ByteReader& reader, const StepShape& shape) {
   return open;
 }
 
-// Fewest bytes that an encoded SequenceOpen has.
+// The minimum bytes of an encoded SequenceOpen.
 std::size_t open_bytes_min() {
   static const std::size_t bytes = [] {
     Bytes encoded;

@@ -8,7 +8,7 @@
 //   StepBatch.rows                              prompt chunks, then one row a generated token,
 //                                               and behind it rows of drafted ones
 //   StepTokens.tokens (last -> first, coordinator)  the token sampled at a row; `finish` ends it.
-//                                               Rows behind a draft that was not drawn have none
+//                                               Rows behind a rejected draft have none
 //   StepBatch.truncates                         drops the rows of rejected drafts on every stage
 //   StepBatch.releases                          frees its KV on every stage, after its last row
 //   StepTokens.released                         tells the coordinator that the KV is free
@@ -47,7 +47,7 @@ struct SamplingParams {
   friend bool operator==(const SamplingParams&, const SamplingParams&) = default;
 };
 
-// What the stages of a request need to make receipts of it (ledger/PROTOCOL.md, 2).
+// The data with which stages make the receipts of a request (ledger/PROTOCOL.md, 2).
 struct ReceiptOrder {
   std::array<std::byte, 16> request{};
   Hash256 salt;
@@ -60,24 +60,23 @@ struct SequenceOpen {
   bool report_hashes = false;  // every stage reports a RowHash for every row
   SamplingParams sampling;
   std::optional<ReceiptOrder> receipt = {};  // every stage makes them
-  // To the first stage alone, and from protocol 6 on: prompts that are not in the background need
-  // not wait for its own.
+  // For the first stage only, from protocol 6 on: interactive prompts go before this prompt.
   bool background = false;
-  // The prompt, where the last stage scores its tokens (StepTokens::scores): every row of it then
-  // has logits. Else empty. At most limits::kScoredTokens.
+  // The prompt, when the last stage scores its tokens (StepTokens::scores) and every prompt row has
+  // logits; else empty. At most limits::kScoredTokens.
   std::vector<TokenId> scored = {};
-  // Each stage may use what sequences of this scope left, and keeps what this one leaves for
-  // others of it. Without one, a sequence shares with none.
+  // The prefix cache's scope: stages reuse KV pages of earlier sequences of this scope and keep
+  // this one's. Without a scope the sequence shares nothing.
   std::optional<Hash256> scope = {};
-  bool drafts = true;  // its tokens may be drafted; they are the same either way
-  // Values of the prompt's embedding, which the last stage tells (StepTokens::embeddings); 0: it
-  // tells none. At most the model's hidden size, and limits::kEmbeddingValues.
+  bool drafts = true;  // allows drafts, which never change the tokens
+  // Values of the prompt's embedding, which the last stage sends (StepTokens::embeddings); 0: none.
+  // At most the model's hidden size, and limits::kEmbeddingValues.
   std::uint32_t embedding = 0;
   friend bool operator==(const SequenceOpen&, const SequenceOpen&) = default;
 };
 
-// Drops a sequence's positions from `length` on, ahead of the rows of the same batch: their KV is
-// given back, and the next row is at `length`. Prompts stay whole: length >= prompt_tokens.
+// Drops a sequence's positions from `length` on, before the rows of the same batch: frees their KV,
+// and the next row is at `length`. Prompts stay whole: length >= prompt_tokens.
 struct SequenceTruncate {
   SequenceId sequence;
   Position length = 0;
@@ -86,24 +85,24 @@ struct SequenceTruncate {
 
 // Where a drafted token comes from.
 enum class DraftKind : std::uint8_t {
-  kLookup = 0,   // what followed in prompt or answer the last time
+  kLookup = 0,   // the tokens that followed earlier in prompt or answer
   kGrammar = 1,  // what the sequence's grammar forces
 };
 inline constexpr std::size_t kDraftKinds = 2;
 
 // One position of one sequence. Rows of a sequence are contiguous, positions ascending by one. Any
-// number of them may be sampled. The token of a draft was not drawn before the row was sent: where
-// the row before draws another one, it and all rows behind it count as never sent, and a truncation
-// follows. Only sampled rows behind a sampled row of the same step are drafts, and then all that
-// follow.
+// number of them may be sampled. A draft's token is proposed before the row in front of it is
+// sampled. When that row samples another token, the draft and all rows behind it count as never
+// sent, and a truncation follows. Drafts are sampled rows behind a sampled row of the same step,
+// and then all rows that follow.
 struct BatchRow {
   static constexpr std::uint8_t kSample = 1;  // the last stage samples the next token here
   static constexpr std::uint8_t kFailed = 2;  // a stage left the numeric range or has no KV page;
                                               // the row is carried on as zeros and ends in kError
   static constexpr std::uint8_t kDraft = 4;
   static constexpr std::uint8_t kForced = 8;  // of a draft: DraftKind::kGrammar
-  // Of a row that is no draft: no stage so far has computed it. Each said again what it kept of an
-  // earlier sequence of its scope.
+  // For a row that is not a draft: no stage so far has computed it. Each took its result from an
+  // earlier sequence of the scope.
   static constexpr std::uint8_t kCached = 8;
   static constexpr unsigned kReasonShift = 4;  // above it, of a failed row: its ErrorCode
   SequenceId sequence;
@@ -119,7 +118,7 @@ struct BatchRow {
   bool failed() const { return (flags & kFailed) != 0; }
   bool cached() const { return !draft() && (flags & kCached) != 0; }
   ErrorCode reason() const { return static_cast<ErrorCode>(flags >> kReasonShift); }
-  // Of a row that has failed before, the first reason stays.
+  // A row that has failed already keeps its first reason.
   void fail(ErrorCode why) {
     const unsigned reason = static_cast<unsigned>(why) << kReasonShift;
     if (!failed()) flags = static_cast<std::uint8_t>(flags | kFailed | reason);
@@ -165,14 +164,14 @@ struct SampledToken {
   friend bool operator==(const SampledToken&, const SampledToken&) = default;
 };
 
-// Rows of a sequence, from the first on, that no stage computed.
+// The first rows of a sequence, which no stage computed.
 struct CachedPrefix {
   SequenceId sequence;
   std::uint32_t positions = 0;
   friend bool operator==(const CachedPrefix&, const CachedPrefix&) = default;
 };
 
-// How many drafts of one kind were verified, and how many of them were right.
+// Drafts of one kind: how many were verified and how many accepted.
 struct DraftCount {
   std::uint32_t drafted = 0;
   std::uint32_t accepted = 0;
@@ -180,8 +179,8 @@ struct DraftCount {
 };
 using DraftCounts = std::array<DraftCount, kDraftKinds>;  // by DraftKind
 
-// What became of a sequence's drafts in a step, and which tokens its grammar forces behind the last
-// one that was drawn; at most limits::kDraftRows.
+// The result of a sequence's drafts in a step, and the tokens that its grammar forces behind the
+// last sampled one; at most limits::kDraftRows.
 struct SequenceDrafts {
   SequenceId sequence;
   DraftCounts counts{};
@@ -189,27 +188,27 @@ struct SequenceDrafts {
   friend bool operator==(const SequenceDrafts&, const SequenceDrafts&) = default;
 };
 
-// What a prompt means, as a vector of length 1 (kernels/CANONICAL.md, 10b).
+// The embedding of a prompt, a vector of length 1 (kernels/CANONICAL.md, 10b).
 struct PromptEmbedding {
   SequenceId sequence;
   std::vector<float> values;  // finite; SequenceOpen::embedding of them
   friend bool operator==(const PromptEmbedding&, const PromptEmbedding&) = default;
 };
 
-// What one step brought. The last stage sends one for every StepBatch, even with no tokens. Tokens
-// of a sequence are contiguous, positions ascending by one, as the rows that they come from.
+// The results of one step. The last stage sends one for every StepBatch, even without tokens.
+// Tokens of a sequence are contiguous, with positions ascending by one, like their rows.
 struct StepTokens {
   Epoch epoch;
   StepId step;
   std::vector<SampledToken> tokens;
   std::vector<SequenceId> released;
-  // Of prompts that are scored: each token of them but the first, once, with its log probability,
-  // before or with the sequence's first token. Stands as `tokens` do. `finish` means nothing.
+  // For scored prompts: each prompt token but the first, once, with its log probability, before or
+  // with the sequence's first token. In the order of `tokens`. `finish` is ignored.
   std::vector<SampledToken> scores = {};
-  // With the first token of a sequence, if any row of it was cached.
+  // Sent with the first token of a sequence that has cached rows.
   std::vector<CachedPrefix> cached = {};
-  std::vector<SequenceDrafts> drafts = {};  // of sequences where there is something to tell
-  // Of prompts that are embedded: once each, with the sequence's first token.
+  std::vector<SequenceDrafts> drafts = {};  // of sequences that have drafts or forced tokens
+  // For embedded prompts: once each, with the sequence's first token.
   std::vector<PromptEmbedding> embeddings = {};
   friend bool operator==(const StepTokens&, const StepTokens&) = default;
 };
@@ -217,7 +216,7 @@ struct StepTokens {
 struct SubmitMessage {
   Epoch epoch;
   SequenceOpen open;
-  std::vector<TokenId> prompt;  // then the answer so far, of one whose pipeline was lost
+  std::vector<TokenId> prompt;  // followed by the answer so far after a lost pipeline
   friend bool operator==(const SubmitMessage&, const SubmitMessage&) = default;
 };
 
@@ -227,7 +226,7 @@ struct CancelMessage {
   friend bool operator==(const CancelMessage&, const CancelMessage&) = default;
 };
 
-// What a stage saw at one position: hashes of the canonical bytes at its two boundaries.
+// Hashes of the canonical bytes at a stage's two boundaries, for one position.
 struct RowHash {
   SequenceId sequence;
   Position position = 0;
@@ -238,7 +237,7 @@ struct RowHash {
   friend bool operator==(const RowHash&, const RowHash&) = default;
 };
 
-// What a decoder must know to refuse a message that does not fit the model.
+// The model's sizes, with which a decoder refuses a message that does not fit.
 struct StepShape {
   std::uint32_t hidden_size = 0;
   std::uint32_t vocabulary = 0;
@@ -256,20 +255,21 @@ Bytes encode(const StepTokens& tokens);
 Bytes encode(const SubmitMessage& submit);
 Bytes encode(const CancelMessage& cancel);
 
-// As a SequenceOpen has them: what a receipt commits to.
+// As in a SequenceOpen; receipts commit to these bytes.
 Bytes encode(const SamplingParams& params);
 Result<SamplingParams> decode_sampling(ByteSpan bytes, std::uint32_t vocabulary);
 
-// Every count is checked against base/limits.h and the shape before anything is allocated, every
-// id and number against its range; bytes left over are refused. Errors are kInvalidInput.
+// Decoders check every count against base/limits.h and the shape before they allocate, and every id
+// and number against its range. They refuse extra bytes. Errors are kInvalidInput.
 Result<StepBatch> decode_step_batch(ByteSpan bytes, const StepShape& shape);
 Result<StepTokens> decode_step_tokens(ByteSpan bytes, const StepShape& shape);
 Result<SubmitMessage> decode_submit(ByteSpan bytes, const StepShape& shape);
 Result<CancelMessage> decode_cancel(ByteSpan bytes);
 
-// Ranges of every field; the error names field and limit. Used by decoders and by the HTTP API.
+// Checks the range of every field; the error names field and limit. Decoders and the HTTP API use
+// it.
 Status validate(const SamplingParams& params, std::uint32_t vocabulary);
-// The same of a whole open: 1 <= prompt_tokens, and prompt_tokens + max_tokens <= context.
+// The same for a whole SequenceOpen: 1 <= prompt_tokens, and prompt_tokens + max_tokens <= context.
 Status validate(const SequenceOpen& open, const StepShape& shape);
 
 }  // namespace hearth

@@ -1,6 +1,6 @@
-// Why a coordinator refuses a node, as far as it says so: to one that has shown the secret of a
-// join token, or its own key. Everybody else hears kNotAdmitted (transport.h), whatever
-// the reason. Both sides know these sentences; an older program passes over them.
+// The reasons that a coordinator gives when it refuses a node. It gives them only to a node that
+// has shown the secret of a join token, or its own key. Every other one gets kNotAdmitted
+// (transport.h). Both sides know these sentences; an older program ignores them.
 #pragma once
 
 #include <string_view>
@@ -16,7 +16,7 @@ inline constexpr std::string_view kTokenOfOtherRole = "this join token is for an
 inline constexpr std::string_view kNameTaken = "another node of the cluster has this name";
 inline constexpr std::string_view kNodeRemoved = "this node was removed from the cluster";
 
-// What the peer is told of an error, whose message begins with it and goes on for the log.
+// The part of an error that the peer gets. The message begins with it; the rest is for the log.
 inline std::string_view told_refusal(const Error& error) {
   for (const std::string_view told : {kTokenSpent, kTokenOfOtherRole, kNameTaken, kNodeRemoved}) {
     if (error.code == ErrorCode::kRefused && error.message.starts_with(told)) return told;

@@ -5,8 +5,8 @@
 namespace hearth {
 namespace {
 
-// The coordinator notices by missing heartbeats, long before this, that a worker is gone. A worker
-// does not leave a coordinator that is slow for a moment.
+// The coordinator notices a lost worker by missing heartbeats, long before this. A worker stays
+// with a coordinator that is slow for a moment.
 constexpr Duration kBeat = std::chrono::seconds(1);
 constexpr Duration kSilence = std::chrono::seconds(10);
 constexpr std::uint32_t kLinksOfWorker = 2;

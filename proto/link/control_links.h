@@ -1,9 +1,9 @@
-// Control links: the links of the control plane, one a worker, which dials the coordinator and
-// keeps it open for its life. They carry kControl frames alone, beside signs of life.
+// Control links: the links of the control plane. Each worker dials the coordinator and keeps one
+// link open for its life. A control link carries only kControl frames and heartbeats.
 //
-// The coordinator has one address for them, for gRPC and for requests of members to the API, so one
-// byte in clear goes before the handshake of a control link, kControlByte, and of a member that
-// speaks HTTP, kMemberByte.
+// The coordinator has one address for control links, for gRPC and for members' requests to the API.
+// So one byte in clear precedes the handshake: kControlByte for a control link, kMemberByte for a
+// member that speaks HTTP.
 #pragma once
 
 #include <cstddef>
@@ -13,16 +13,15 @@
 
 namespace hearth {
 
-// No record of TLS begins with them, and no text protocol that scanners try.
+// No TLS record begins with these bytes, and no text protocol that scanners try.
 inline constexpr std::byte kControlByte{0x01};
 inline constexpr std::byte kMemberByte{0x02};
 
-// Of a worker: it dials coordinators of the roster, and does not listen.
+// For a worker: it dials coordinators of the roster and does not listen.
 TcpOptions worker_control_options(const TlsIdentity& identity,
                                   std::shared_ptr<const RosterBook> roster);
-// Of the coordinator: links of the roster's workers, two a key, because a worker that was started
-// again may be here before its old link has ended. It does not listen: connections are handed to it
-// (TcpTransport::adopt).
+// For the coordinator: links of the roster's workers, two a key, because a restarted worker may
+// connect before its old link ends. It does not listen: TcpTransport::adopt() hands it connections.
 TcpOptions coordinator_control_options(const TlsIdentity& identity,
                                        std::shared_ptr<const RosterBook> roster);
 

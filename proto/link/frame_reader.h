@@ -14,8 +14,7 @@
 
 namespace hearth {
 
-// The payload grows with what was received, so that an
-// announced length costs nothing.
+// The payload grows with the received bytes, so that an announced length takes no memory.
 class FrameReader {
  public:
   FrameReader(LinkKind kind, std::size_t frame_bytes)
@@ -60,9 +59,9 @@ class FrameReader {
   }
 
   bool inside_frame() const { return in_payload_ || filled_ > taken_; }
-  std::size_t payload_bytes() const { return payload_.size(); }  // of a frame that is not whole
+  std::size_t payload_bytes() const { return payload_.size(); }  // of an incomplete frame
 
-  // Forgets what has come.
+  // Drops all received bytes.
   void drop() {
     taken_ = filled_ = payload_filled_ = expected_ = 0;
     in_payload_ = false;

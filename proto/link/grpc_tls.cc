@@ -20,18 +20,17 @@ using grpc::experimental::ExternalCertificateVerifier;
 using grpc::experimental::StaticDataCertificateProvider;
 using grpc::experimental::TlsCustomVerificationCheckRequest;
 
-// gRPC 1.51 offers TLS 1.2 too, and no option against it but its list of that version's ciphers,
-// which OpenSSL does not let be empty. The one named here needs a certificate with an RSA key: our
-// server has none, and our client takes none, so no peer agrees on TLS 1.2 with us. The list does
-// not touch TLS 1.3, and gRPC reads it once, before its first handshake.
+// gRPC 1.51 also offers TLS 1.2. Its only option against that is the list of TLS 1.2 ciphers, which
+// OpenSSL requires to be non-empty. The cipher named here needs a certificate with an RSA key. Our
+// server has no such certificate and our client accepts none, so TLS 1.2 is never negotiated. The
+// list does not affect TLS 1.3, and gRPC reads it once, before its first handshake.
 void allow_nothing_below_tls_13() {
   ::setenv("GRPC_SSL_CIPHER_SUITES", "ECDHE-RSA-AES256-GCM-SHA384", 1);
 }
 
 std::atomic<void (*)(std::string_view)> failed_handshake{nullptr};
 
-// Of the library's own log one kind of line matters, and nothing but the log has it: why a peer got
-// no further than its handshake.
+// Only gRPC's own log has the reason of a failed handshake; its other lines are dropped.
 void hear_library_log(gpr_log_func_args* args) {
   constexpr std::string_view kFailed = "Handshake failed";
   const std::string_view line = args->message;
@@ -86,7 +85,7 @@ std::shared_ptr<grpc::ChannelCredentials> tls_channel_credentials(const TlsIdent
   grpc::experimental::TlsChannelCredentialsOptions options;
   options.set_certificate_provider(provider_of(identity));
   options.watch_identity_key_cert_pairs();
-  // Chains and names are not looked at; the verifier is.
+  // The verifier decides, not chains and names.
   options.set_verify_server_certs(false);
   options.set_check_call_host(false);
   options.set_certificate_verifier(
@@ -108,12 +107,12 @@ std::shared_ptr<grpc::ServerCredentials> tls_server_credentials(const TlsIdentit
 
 void on_failed_handshake(void (*heard)(std::string_view why)) { failed_handshake = heard; }
 
-// A session that is taken up again comes with the certificate of the one before, and without its
-// key: any process that has read the ticket could take it up. Ours are never taken up again.
+// A resumed session shows the earlier session's certificate without proof of its key: any process
+// that has read the ticket could resume it. Our sessions are never resumed.
 Result<PublicKey> peer_key(const grpc::AuthContext& context) {
   for (const grpc::string_ref& value :
        context.FindPropertyValues(GRPC_SSL_SESSION_REUSED_PROPERTY)) {
-    REQUIRE(value != "true", "the connection goes on with an earlier one's session");
+    REQUIRE(value != "true", "the connection resumes an earlier session");
   }
   const auto found = context.FindPropertyValues("x509_pem_cert");
   REQUIRE(found.size() == 1, "the connection has no certificate of its peer");

@@ -1,5 +1,5 @@
-// gRPC's own TLS with our certificates (proto/link/tls.h): TLS 1.3 alone, a certificate from both
-// sides, and a verifier that looks at nothing but the Ed25519 key. For the control adapters.
+// gRPC's own TLS with our certificates (proto/link/tls.h), for the control adapters: only TLS 1.3,
+// a certificate from both sides, and a verifier that checks only the Ed25519 key.
 #pragma once
 
 #include <grpcpp/security/auth_context.h>
@@ -16,8 +16,8 @@
 
 namespace hearth {
 
-// Called by threads of gRPC, after the peer has proved that it holds the key and before one byte of
-// it is read as anything else. The message of a refusal is for our own log.
+// gRPC's threads call it after the peer has proved that it holds the key and before they read its
+// first request. The message of a refusal is for our own log.
 using AdmitKey = std::function<Status(const PublicKey& key)>;
 
 std::shared_ptr<grpc::ChannelCredentials> tls_channel_credentials(const TlsIdentity& identity,
@@ -25,11 +25,12 @@ std::shared_ptr<grpc::ChannelCredentials> tls_channel_credentials(const TlsIdent
 std::shared_ptr<grpc::ServerCredentials> tls_server_credentials(const TlsIdentity& identity,
                                                                 AdmitKey admit);
 
-// Hears why a handshake failed, on a thread of gRPC, which says it nowhere else. Set before the
-// first credentials are made, once a process; GRPC_VERBOSITY brings back gRPC's own log instead.
+// `heard` receives the reason of a failed handshake, on a thread of gRPC, which reports it only in
+// its log. Set it once a process, before the first credentials are made. With GRPC_VERBOSITY set,
+// gRPC's own log is used instead.
 void on_failed_handshake(void (*heard)(std::string_view why));
 
-// Who is at the far end of an authenticated connection.
+// The node key at the far end of an authenticated connection.
 Result<PublicKey> peer_key(const grpc::AuthContext& context);
 
 }  // namespace hearth

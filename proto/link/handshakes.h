@@ -1,5 +1,5 @@
-// Who may begin a handshake now: a stranger's handshake costs us a signature, so their number is
-// limited in all, and from one address in number and in rate.
+// Limits the handshakes. Each costs us a signature before the peer is authenticated. So their
+// number is limited in total, and for one address both number and rate.
 #pragma once
 
 #include <array>
@@ -25,11 +25,11 @@ class Handshakes {
  public:
   explicit Handshakes(const HandshakeLimits& limits) : limits_(limits) {}
 
-  // Whether one of this address may begin; each true is answered with one end().
+  // Whether a handshake from this address may begin. Each true needs one end().
   bool begin(const std::string& address, TimePoint now);
   void end(const std::string& address);
-  // That nothing but the limit of all keeps one of this address from beginning: another's end lets
-  // it in.
+  // Whether only the total limit keeps a handshake from this address from beginning: it may begin
+  // after another ends.
   bool waits_for_room(const std::string& address, TimePoint now);
   std::uint32_t under_way() const { return under_way_; }
   std::uint32_t under_way(const std::string& address) const;
@@ -42,9 +42,9 @@ class Handshakes {
     TimePoint filled{};
   };
   void refill(Address& address, TimePoint now) const;
-  // The one with room of its own; null: it has none.
+  // The address's record if it has room; null: it has no room.
   Address* find_room(const std::string& address, TimePoint now);
-  // Forgets each address that has as much room as one that was never seen.
+  // Forgets each address that has as much room as a new one.
   void forget(TimePoint now);
 
   const HandshakeLimits limits_;

@@ -1,6 +1,6 @@
-// A ping travels on a data link and is answered by the transport at its far end: how long the way
-// takes, and how fast it is. Payload of kPing: 4 bytes, little-endian, the number of bytes of the
-// answer; then any. Of kPong: so many zeros.
+// A ping measures the delay and the rate of a data link. The transport at the far end answers it.
+// Payload of kPing: 4 bytes, little-endian, the number of bytes of the answer; then any. Of kPong:
+// so many zeros.
 #pragma once
 
 #include <cstdint>

@@ -9,10 +9,10 @@
 namespace hearth {
 namespace {
 
-constexpr double kTimed = 0.02;  // seconds: what takes so long is no burst of the kernel's clock
+constexpr double kTimed = 0.02;  // seconds: long enough to be timed despite the kernel's timer
 constexpr double kLeast = 1e-6;  // nothing on a link is quicker
 constexpr std::uint32_t kMost = limits::kPingBytes - 64;  // beside a ping's own bytes
-constexpr double kAgain = 0.1;                            // what is sent again need not take longer
+constexpr double kAgain = 0.1;                            // seconds that the repeated bytes take
 constexpr std::array kSizes = {RateTrial::Pings{1, 64 * 1024},  RateTrial::Pings{1, 128 * 1024},
                                RateTrial::Pings{1, 256 * 1024}, RateTrial::Pings{1, 512 * 1024},
                                RateTrial::Pings{1, kMost},      RateTrial::Pings{8, kMost}};

@@ -1,7 +1,7 @@
-// RateTrial: how many bytes a second pass one way of a link, by pings of growing size. A wire that
-// is shaped by a token bucket lets a burst pass before its rate holds, and a connection begins
-// slowly: so sizes grow until one takes long enough to be timed, and then as much as takes a tenth
-// of a second is sent again. The largest is sent once; it drowns what came before. Plain data; one
+// RateTrial: measures the bytes a second of a link in one direction, by pings of growing size. A
+// token bucket lets a burst pass before its rate holds, and a connection begins slowly. So sizes
+// grow until one takes long enough to be timed; then the bytes of a tenth of a second are sent
+// again. The largest size is sent once, because it outweighs the earlier ones. Plain data; one
 // thread.
 #pragma once
 
@@ -17,9 +17,10 @@ class RateTrial {
     std::uint32_t bytes = 0;  // of each, in the direction that is measured
   };
 
-  // What is to be sent next, without waiting between pings.
+  // The pings to send next, without waiting between them.
   Pings next() const;
-  // From its first byte to the last answer, without the round trip. True: that is enough.
+  // `seconds`: from the first byte to the last answer, without the round trip. True: the trial is
+  // complete.
   bool took(double seconds);
   double bytes_per_second() const { return bytes_per_second_; }  // of the last one
 

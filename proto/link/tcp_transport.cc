@@ -30,12 +30,12 @@ namespace asio = boost::asio;
 using asio::ip::tcp;
 using ErrorCondition = boost::system::error_code;
 
-// Of one link, then others have a turn, and the timers that send signs of life: where each frame is
-// computed as it comes, the next one is always there already.
+// Bound for one link before the other links and the heartbeat timers run: where each frame is
+// computed on arrival, the next one is always waiting.
 constexpr std::size_t kReadTurnBytes = 1 * limits::kMiB;
 constexpr Duration kReadTurn = std::chrono::milliseconds(5);
 constexpr Duration kSweep = std::chrono::milliseconds(100);
-constexpr Duration kPause = std::chrono::milliseconds(500);  // between two sweeps: we were stopped
+constexpr Duration kPause = std::chrono::milliseconds(500);  // between sweeps: we were stopped
 constexpr Duration kAcceptBackoff = std::chrono::milliseconds(100);
 constexpr Duration kLinger = std::chrono::seconds(1);
 
@@ -57,8 +57,8 @@ Result<tcp::endpoint> endpoint_of(std::string_view text) {
   return tcp::endpoint(host, address.port);
 }
 
-// A peer that vanished without a word is found by keep-alive when the link is idle and by the
-// user timeout when something is under way.
+// Keep-alive detects a vanished peer on an idle link; the user timeout detects it while bytes are
+// unacknowledged.
 void tune(tcp::socket& socket) {
   ErrorCondition ignored;
   socket.non_blocking(true, ignored);
@@ -112,7 +112,7 @@ struct TcpTransport::Link : std::enable_shared_from_this<Link> {
   // Ends the link with an event. Only from the io_context, never inside a call of the owner.
   void fail(const Error& why);
   Error broken() const;
-  // The same for bytes that no peer may send: the log names it, whatever the link was for.
+  // The same for bytes that a peer may not send: the log names the peer on every kind of link.
   void misspoke(const Error& why);
   void drop();
 
@@ -121,7 +121,7 @@ struct TcpTransport::Link : std::enable_shared_from_this<Link> {
   tcp::socket socket;
   std::unique_ptr<TlsStream> tls;
   bool incoming = false;
-  std::string greeted;  // whose handshake this is, while it is counted
+  std::string greeted;  // the peer's address while its handshake is counted
   State state = State::kConnecting;
   TimePoint deadline{0};  // for connecting, the handshake, the first frame, or lingering; 0: none
   FrameReader reader;
@@ -129,7 +129,7 @@ struct TcpTransport::Link : std::enable_shared_from_this<Link> {
   std::deque<Outgoing> queue;
   std::size_t sent_of_front = 0;
   std::size_t queued_bytes = 0;
-  std::deque<std::uint32_t> pings;  // sizes of the answers that wait until the queue is empty
+  std::deque<std::uint32_t> pings;  // sizes of the answers to send when the queue is empty
   Bytes gathered;  // the next record, where the queue does not hold it in one piece
   bool waiting_to_write = false;
   bool write_failed = false;
@@ -226,8 +226,7 @@ void TcpTransport::Link::wait_for(tcp::socket::wait_type what, void (Link::*then
   });
 }
 
-// Reads what there is. TLS may hold bytes that the socket does not show, so only its own word that
-// it wants more is a reason to wait.
+// Reads until TLS asks for more: TLS may hold bytes that the socket no longer shows.
 void TcpTransport::Link::read() {
   const TimePoint end = now() + kReadTurn;
   for (std::size_t taken = 0; taken < kReadTurnBytes && now() < end;) {
@@ -247,13 +246,13 @@ void TcpTransport::Link::read() {
   });
 }
 
-// The side that dialled has ended its handshake before the other one has seen its key.
+// The dialling side finishes its handshake before the other side has checked its key.
 Error TcpTransport::Link::broken() const {
   if (!incoming && tls->records().refused()) return unavailable(std::string(kNotAdmitted));
   return unavailable("the link broke: " + tls->records().error());
 }
 
-// False when the link has ended by them.
+// False when these bytes have ended the link.
 bool TcpTransport::Link::take(std::size_t bytes) {
   read_at = now();
   if (state == State::kLingering) {
@@ -285,7 +284,7 @@ void TcpTransport::Link::deliver() {
   }
 }
 
-// False when the link has ended by it. An answer takes memory only when it is its turn to be sent.
+// False when the ping has ended the link. An answer takes memory only when it is sent.
 bool TcpTransport::Link::answer(ByteSpan payload) {
   const auto ping = decode_ping(payload);
   if (!ping) {
@@ -301,7 +300,7 @@ bool TcpTransport::Link::answer(ByteSpan payload) {
   return state != State::kDead;
 }
 
-// A ping for which there is no room is not answered: the peer waits.
+// A ping without room for its answer is not answered: the peer waits.
 void TcpTransport::Link::answer_next() {
   while (state == State::kOpen && queue.empty() && !pings.empty()) {
     const std::uint32_t bytes = pings.front();
@@ -319,8 +318,8 @@ bool TcpTransport::Link::same_peer(const Link& other) const {
   return this == &other || (known(*this) && known(other) && tls->peer() == other.tls->peer());
 }
 
-// Whether the frames that are sent, or received, may take so many bytes more: no peer takes more
-// than its share, nor more than it leaves to all others. An idle link has room for a small frame.
+// Whether the sent or received frames may take so many more bytes. A peer takes at most its share,
+// and at most as much as it leaves to all others. An idle link always has room for a small frame.
 bool TcpTransport::Link::has_room(std::size_t (Link::*held)() const, std::size_t more) const {
   if ((this->*held)() + more <= limits::kReadStepBytes) return true;
   std::size_t all = more;
@@ -333,7 +332,7 @@ bool TcpTransport::Link::has_room(std::size_t (Link::*held)() const, std::size_t
   return own <= core->options.send_queue_bytes && all + own <= core->options.all_queue_bytes;
 }
 
-// Whether there was room, without which the frame is left as it was; its size is within its limit.
+// False when there is no room, with the frame unchanged. Its size is within its limit.
 bool TcpTransport::Link::enqueue(Frame&& frame) {
   const std::size_t bytes = kFrameHeaderBytes + frame.payload.size();
   if (!has_room(&Link::sending, bytes)) return false;
@@ -357,8 +356,8 @@ void TcpTransport::Link::write() {
       case TlsStream::Step::kWantWrite: return wait_to_write(tcp::socket::wait_write);
       case TlsStream::Step::kClosed:
       case TlsStream::Step::kFailed:
-        // The peer's last frames may still be unread, a refusal among them: the reader ends the
-        // link when it has seen them.
+        // The peer's last frames, perhaps a refusal, may still be unread. The reader ends the link
+        // after them.
         write_failed = true;
         deadline = now() + kLinger;
         return;
@@ -382,8 +381,8 @@ void TcpTransport::Link::wait_to_write(tcp::socket::wait_type what) {
   });
 }
 
-// What is written next: small frames together in a record, and of a long one its own bytes in
-// place, several records at once. A write that has to wait is repeated with the same ones.
+// The bytes to write next: small frames gathered in one record, or a long frame's own bytes,
+// several records at once. A write that must wait is repeated with the same bytes.
 ByteSpan TcpTransport::Link::next_bytes() {
   if (!gathered.empty()) return gathered;
   std::size_t skip = sent_of_front;
@@ -440,8 +439,8 @@ void TcpTransport::Link::check_deadlines(TimePoint time) {
   }
   if (state == State::kOpen && time - read_at > core->options.silence) {
     const auto silent = std::chrono::duration_cast<std::chrono::milliseconds>(time - read_at);
-    return fail(Error::of(ErrorCode::kTimeout, "the peer gave no sign of life for ", silent.count(),
-                          " ms"));
+    return fail(
+        Error::of(ErrorCode::kTimeout, "the peer sent nothing for ", silent.count(), " ms"));
   }
   beat(time);
 }
@@ -456,7 +455,7 @@ void TcpTransport::Link::beat(TimePoint time) {
 
 void TcpTransport::Link::fail(const Error& why) {
   const auto self = shared_from_this();
-  // The owner has not heard of an incoming link yet.
+  // The events have not reported an incoming link yet.
   const bool refused = incoming && state == State::kGreeting;
   const bool silent = refused || state == State::kLingering || state == State::kDead;
   drop();
@@ -490,7 +489,7 @@ Status TcpTransport::Core::admit(const PublicKey& key) const {
   REQUIRE(entry.has_value(), "the key " + key.hex() + " is not in the roster");
   const bool admitted = std::ranges::find(options.peers, entry->role) != options.peers.end();
   REQUIRE(admitted, entry->name, " is in the roster as ", role_name(entry->role),
-          ", which no link here may be to");
+          ", and no link here may connect to that role");
   return ok_status();
 }
 
@@ -553,7 +552,7 @@ void TcpTransport::Core::adopt(tcp::socket socket) {
   link->greet(TlsStream::Side::kServer);
 }
 
-// Strangers that fill the table must not keep members out.
+// Unauthenticated connections that fill the table must not keep members out.
 void TcpTransport::Core::make_room() {
   std::shared_ptr<Link> chosen;
   std::uint32_t most = 0;
@@ -564,7 +563,7 @@ void TcpTransport::Core::make_room() {
     chosen = link;
     most = neighbours;
   }
-  if (chosen != nullptr) chosen->fail(unavailable("the handshake gave its place to another one"));
+  if (chosen != nullptr) chosen->fail(unavailable("a newer handshake replaced this one"));
 }
 
 void TcpTransport::Core::sweep() {
@@ -573,7 +572,7 @@ void TcpTransport::Core::sweep() {
     if (error || self->stopped) return;
     std::vector<std::shared_ptr<Link>> all;
     for (const auto& [id, link] : self->links) all.push_back(link);
-    // After a pause of our own it is we who did not listen.
+    // After a pause of this process, silence is our own fault.
     const bool paused = now() - std::exchange(self->swept_at, now()) > kPause;
     for (const auto& link : all) {
       if (paused) link->read_at = now();
@@ -725,12 +724,12 @@ void TcpTransport::recheck_peers() {
     const auto links = core->links;  // an event may end any of them
     for (const auto& [id, link] : links) {
       if (link->state != Link::State::kOpen || core->admit(link->tls->peer()).ok()) continue;
-      const Error why = unavailable("the roster names the peer no longer");
+      const Error why = unavailable("the roster no longer names the peer");
       if (core->options.kind == LinkKind::kData) {
         link->fail(why);
         continue;
       }
-      link->linger();  // the roster that says so may be on its way to the peer
+      link->linger();  // the new roster may be on its way to the peer
       if (core->events != nullptr) core->events->on_link_closed(id, why);
     }
   });

@@ -1,7 +1,7 @@
 // Links: frames over TLS 1.3 over TCP, by Boost.Asio and proto/tls. Every link runs on one
-// io_context, and the thread that runs it is the owner's thread of transport.h. A link opens when
-// both sides have proved the key of a node of the roster in a role that the transport admits;
-// before that, not one byte is read as a frame.
+// io_context; its thread is the main thread of transport.h. A link opens when both sides have
+// proved the key of a node of the roster in a role that the transport admits; before that, no byte
+// is read as a frame.
 //
 // The links of a transport are all data links or all control links (proto/link/control_links.h).
 #pragma once
@@ -34,36 +34,35 @@ struct TcpOptions {
   TlsIdentity identity{};        // ours
   std::shared_ptr<const RosterBook> roster{};                  // that names us and our peers
   std::vector<Role> peers{Role::kWorker, Role::kCoordinator};  // that a link may be to
-  // For the log: why an incoming link was refused before it opened, where its peer hears an alert,
-  // and which peer's bytes were none that it may send.
+  // For the log: the reason when an incoming link is refused before it opens (the peer gets only an
+  // alert), and the name of a peer that sent bytes it may not send.
   std::function<void(const std::string& why)> on_refused{};
   std::uint32_t connections = limits::kConnections;        // links in all; more are closed at once
   std::uint32_t links_of_key = limits::kLinksOfPeer;       // open and incoming, of one peer
   std::size_t frame_bytes = limits::kFrameBytes;           // of a frame that comes in
   std::size_t send_queue_bytes = limits::kSendQueueBytes;  // of one peer, on all its links
   std::size_t all_queue_bytes = limits::kLinksBytes;       // of all peers
-  // An incoming link that has not sent a whole frame by then is closed; connecting likewise.
+  // Closes an incoming link that has not sent a whole frame by then. Also the limit for connecting.
   Duration first_frame_deadline = std::chrono::seconds(limits::kFirstFrameSeconds);
-  // From the first byte of an incoming link to the end of its handshake; likewise of ours.
+  // From the first byte of an incoming or outgoing link to the end of its handshake.
   Duration handshake_deadline = std::chrono::seconds(limits::kHandshakeSeconds);
   HandshakeLimits handshakes{};
-  // Whether a handshake for which there is no room takes the place of the oldest one of the address
-  // that has most of them.
+  // Whether a new handshake without room replaces the oldest one of the address that has the most.
   bool makes_room = false;
-  // A frame or a send queue that does not move for so long ends its link.
+  // A link ends when a frame or its send queue makes no progress for so long.
   Duration stall_deadline = std::chrono::seconds(limits::kLinkStallSeconds);
-  // An open link that has sent nothing for `beat` sends a ping; one from which no byte came for
-  // `silence` ends.
+  // An open link that has sent nothing for `beat` sends a heartbeat. It ends when no byte arrives
+  // for `silence`.
   Duration beat = std::chrono::milliseconds(250);
   Duration silence = std::chrono::milliseconds(1'500);
-  // Sent on one link before its key is changed; far below what AES-GCM allows.
+  // Bytes sent on one link before its traffic key changes; far below the limit of AES-GCM.
   std::size_t key_bytes = limits::kTlsKeyBytes;
 };
 
 class TcpTransport final : public Transport {
  public:
-  // kInvalidInput for what is no address, kIo when it cannot be listened on.
-  // `io` outlives the transport.
+  // kInvalidInput for a malformed address, kIo when listening on it fails. `io` outlives the
+  // transport.
   static Result<std::unique_ptr<TcpTransport>> open(boost::asio::io_context& io,
                                                     const TcpOptions& options);
   ~TcpTransport() override;  // closes every link without events
@@ -81,7 +80,7 @@ class TcpTransport final : public Transport {
   std::optional<RosterEntry> peer(LinkId link) const override;
   std::string host(LinkId link) const override;
 
-  // After a newer roster: links whose peer it names no longer are closed, with kUnavailable.
+  // After a newer roster: closes the links whose peers it no longer names, with kUnavailable.
   void recheck_peers();
   std::size_t links() const;  // sockets held, those being closed included
 

@@ -176,8 +176,8 @@ Result<std::unique_ptr<TlsContext>> TlsContext::make(const TlsIdentity& identity
     static_cast<TlsStream*>(SSL_get_app_data(ssl))->keep_secret(line);
   });
   SSL_CTX_set_verify(made->context_, SSL_VERIFY_PEER | SSL_VERIFY_FAIL_IF_NO_PEER_CERT, nullptr);
-  // Instead of chains and names: the key of the certificate that was sent first. That the peer
-  // holds it, OpenSSL checks afterwards in either direction.
+  // Checks the key of the first certificate instead of chains and names. OpenSSL then checks on
+  // both sides that the peer holds that key.
   SSL_CTX_set_cert_verify_callback(
       made->context_,
       [](X509_STORE_CTX* store, void*) {
@@ -197,8 +197,8 @@ Result<std::unique_ptr<TlsContext>> TlsContext::make(const TlsIdentity& identity
 
 TlsContext::~TlsContext() { SSL_CTX_free(context_); }
 
-// OpenSSL's way to the socket. It reads one record after the other and nothing beyond, so that what
-// follows the handshake is still in the socket when it has ended.
+// OpenSSL's access to the socket. It reads record by record, so that the bytes behind the handshake
+// are still in the socket at its end.
 struct TlsStream::Socket {
   static TlsStream& stream(BIO* bio) { return *static_cast<TlsStream*>(BIO_get_data(bio)); }
 

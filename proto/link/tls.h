@@ -1,7 +1,7 @@
 // TLS 1.3 as links use it, by OpenSSL. Both sides show a self-signed certificate of their node key.
-// What counts is that key alone: names, dates and issuers of certificates mean nothing, and whose
-// key it is, the roster says. There is no older protocol, no resumption, no early data and no
-// session without a certificate.
+// Only that key counts: names, dates and issuers of certificates are ignored, and the roster says
+// whose key it is. Older protocols, resumption, early data and sessions without a certificate are
+// off.
 #pragma once
 
 #include <array>
@@ -20,7 +20,7 @@ struct ssl_st;
 
 namespace hearth {
 
-// A node key with a certificate made for it. The PEM texts are for gRPC, which takes nothing else.
+// A node key with a certificate made for it. The PEM texts are for gRPC, which accepts only PEM.
 struct TlsIdentity {
   static Result<TlsIdentity> make(const SecretKey& key);
 
@@ -29,18 +29,18 @@ struct TlsIdentity {
   std::string private_key;
 };
 
-// The Ed25519 key of a certificate in PEM, at most limits::kCertificateBytes long. Proves nothing
-// about who sent it: that the handshake does.
+// The Ed25519 key of a certificate in PEM, at most limits::kCertificateBytes long. It does not
+// prove who sent it; the handshake does.
 Result<PublicKey> certificate_key(std::string_view pem);
 
-// Of the side that has proved to hold it, after a handshake of OpenSSL that asked for a
+// The key that the peer has proved to hold, after a handshake of OpenSSL that asked for a
 // certificate.
 Result<PublicKey> handshake_key(ssl_st& tls);
 
 // What all links of a transport share.
 class TlsContext {
  public:
-  // Asked within a handshake, before the peer has proved that it holds the key. A refusal ends the
+  // Called within a handshake, before the peer has proved that it holds the key. A refusal ends the
   // handshake with an alert; its message is for our own log.
   using Admit = std::function<Status(const PublicKey& key)>;
 
@@ -56,25 +56,24 @@ class TlsContext {
   Admit admit_;
 };
 
-// One connection over a socket that does not block: OpenSSL's handshake, then records of our own
-// with its secrets. The socket stays the caller's, who waits for it when a step says so and then
-// calls again.
+// One connection over a non-blocking socket: OpenSSL's handshake, then our own records with its
+// secrets. The caller owns the socket, waits for it when a step says so, and calls again.
 class TlsStream {
  public:
   enum class Side { kClient, kServer };
   using Step = TlsStep;
 
-  // `context` outlives the stream. `key_bytes`: written before our key is changed for the next.
+  // `context` outlives the stream. `key_bytes`: bytes written before our traffic key changes.
   TlsStream(TlsContext& context, int socket, Side side, std::size_t key_bytes);
   ~TlsStream();
   TlsStream(const TlsStream&) = delete;
   TlsStream& operator=(const TlsStream&) = delete;
 
   Step handshake();
-  // What the link carries; after the handshake.
+  // The records of the link; after the handshake.
   TlsRecords& records() { return *records_; }
 
-  // Of the side that has proved to hold it; after the handshake.
+  // The key that the peer has proved to hold; after the handshake.
   const PublicKey& peer() const { return peer_; }
   const std::string& error() const { return error_; }
 

@@ -25,7 +25,7 @@ constexpr std::size_t kReceiveBytes = 4 * (TlsKey::kHeaderBytes + kBodyBytes);
 static_assert(kBodyBytes <= 0xFFFF, "the two length bytes of a record hold its longest body");
 static_assert(TlsRecords::kWriteBytes % TlsKey::kContentBytes == 0,
               "the longest write is a whole number of full records");
-// Records that bring no data keep the reader at work for nothing.
+// Bounds records without data, which would occupy the reader for nothing.
 constexpr int kMostWithoutData = 32;
 constexpr std::byte kOpaqueType{23};
 constexpr std::byte kLegacyVersion{3};  // both bytes of 0x0303
@@ -201,11 +201,11 @@ TlsStep TlsRecords::receive() {
   if (got < 0 && (errno == EAGAIN || errno == EWOULDBLOCK || errno == EINTR)) {
     return TlsStep::kWantRead;
   }
-  error_ = got == 0 ? "the peer closed the connection without a word" : std::strerror(errno);
+  error_ = got == 0 ? "the peer closed the connection without an alert" : std::strerror(errno);
   return TlsStep::kFailed;
 }
 
-// To `into` if the record has room there, else to opened_.
+// Opens a record to `into` if it fits, else to opened_.
 TlsStep TlsRecords::open_record(std::size_t body_bytes, MutableByteSpan into, Record& record) {
   const ByteSpan whole = ByteSpan(received_).subspan(taken_, TlsKey::kHeaderBytes + body_bytes);
   const std::size_t before = body_bytes - TlsKey::kTagBytes - 1;
@@ -268,7 +268,7 @@ TlsStep TlsRecords::read(MutableByteSpan into, std::size_t& done) {
   return TlsStep::kDone;
 }
 
-// What is no data: an alert, a change of the peer's key, or nothing at all.
+// A record without data: an alert, a change of the peer's key, or an empty one.
 TlsStep TlsRecords::take_message(const Record& record) {
   if (++without_data_ > kMostWithoutData) {
     return fail(Alert::kUnexpectedMessage, "too many records without data");
@@ -280,7 +280,7 @@ TlsStep TlsRecords::take_message(const Record& record) {
       if (content.size() != 2) return fail(Alert::kUnexpectedMessage, "an alert of another size");
       const int said = std::to_integer<int>(content[1]);
       if (said == static_cast<int>(Alert::kCloseNotify)) return TlsStep::kClosed;
-      // After our own handshake: the other side has checked our certificate since.
+      // It follows our own handshake, because the peer has only now checked our certificate.
       refused_ = said == static_cast<int>(Alert::kHandshakeFailure);
       error_ = std::string("the peer sent the alert: ") + SSL_alert_desc_string_long(said);
       return TlsStep::kFailed;
@@ -312,7 +312,7 @@ TlsStep TlsRecords::write(ByteSpan bytes, bool more, std::size_t& done) {
   }
   if (sent_ == sealed_bytes_) {
     sent_ = sealed_bytes_ = 0;
-    // One change of keys and the records of one write.
+    // Room for one change of keys and the records of one write.
     sealed_.resize(5 * TlsKey::kOverheadBytes + kKeyUpdate.size() + 1 + kWriteBytes);
     if (key_due_ || written_ >= key_bytes_) {
       std::array<std::byte, kKeyUpdate.size() + 1> message{};
@@ -339,8 +339,8 @@ TlsStep TlsRecords::write(ByteSpan bytes, bool more, std::size_t& done) {
 
 TlsStep TlsRecords::send_sealed(bool more) {
   while (sent_ < sealed_bytes_) {
-    // Without the signal that a write to a closed socket would raise. Where more follows at once,
-    // the kernel may wait for it and send larger segments.
+    // MSG_NOSIGNAL: a write to a closed socket must not raise a signal. MSG_MORE: the kernel may
+    // wait and send larger segments.
     const ssize_t sent = ::send(socket_, sealed_.data() + sent_, sealed_bytes_ - sent_,
                                 MSG_NOSIGNAL | (more ? MSG_MORE : 0));
     if (sent < 0 && (errno == EAGAIN || errno == EWOULDBLOCK || errno == EINTR)) {
@@ -355,7 +355,7 @@ TlsStep TlsRecords::send_sealed(bool more) {
   return TlsStep::kDone;
 }
 
-// Only between whole records, and only if the socket takes it at once.
+// Sent only between whole records, and only if the socket takes it at once.
 void TlsRecords::say(Alert alert) {
   if (ended_ || sent_ != sealed_bytes_) return;
   ended_ = true;

@@ -1,7 +1,7 @@
 // The records of TLS 1.3 (RFC 8446, 5 and 7) on a socket, with the secrets that OpenSSL's handshake
-// has agreed upon. The bytes on the wire are what OpenSSL's own records would be. It is apart from
-// OpenSSL because there a byte is copied once more each way and every 16 KiB is a call of the
-// kernel: more than the cipher itself costs.
+// has agreed upon. The bytes on the wire are what OpenSSL's own records would be. OpenSSL's own
+// records would copy each byte once more and need a system call for every 16 KiB, which costs more
+// than the cipher.
 #pragma once
 
 #include <array>
@@ -18,8 +18,8 @@ namespace hearth {
 
 enum class TlsStep {
   kDone,
-  kWantRead,   // again when the socket can be read
-  kWantWrite,  // again when it can be written; a write with the same bytes
+  kWantRead,   // call again when the socket can be read
+  kWantWrite,  // call again when it can be written; repeat a write with the same bytes
   kClosed,     // the peer closed in order
   kFailed,     // error() says why
 };
@@ -42,18 +42,19 @@ class TlsKey {
   static constexpr std::size_t kHeaderBytes = 5;
   static constexpr std::size_t kContentBytes = 16 * 1024;
   static constexpr std::size_t kTagBytes = 16;
-  // Of a record beyond its content: the header, the type within, the tag.
+  // Bytes of a record beyond its content: header, inner type and tag.
   static constexpr std::size_t kOverheadBytes = kHeaderBytes + 1 + kTagBytes;
 
   // `suite`: 0x1301, 0x1302 or 0x1303 (RFC 8446, B.4).
   static Result<TlsKey> make(std::uint16_t suite, const TlsSecret& secret, Use use);
 
-  // One record of at most kContentBytes to `record`, which has kOverheadBytes more.
+  // Writes one record of at most kContentBytes to `record`, which has room for kOverheadBytes more.
   void seal(TlsContent type, ByteSpan content, std::byte* record);
-  // The record `header`, `body` without its last byte to `content` (body.size() - kTagBytes - 1
-  // bytes), which is not to be believed before this returns true, and that byte to `last`.
+  // Decrypts the record `header`, `body`: its last plaintext byte to `last`, the bytes before to
+  // `content` (body.size() - kTagBytes - 1 bytes). The content is authentic only when this returns
+  // true.
   [[nodiscard]] bool open(ByteSpan header, ByteSpan body, std::byte* content, std::byte& last);
-  // To the next secret.
+  // Changes to the next secret.
   Status update();
 
  private:
@@ -72,15 +73,15 @@ class TlsKey {
   std::uint64_t records_ = 0;
 };
 
-// Both directions over a socket that does not block and stays the caller's. One thread.
+// Both directions over a non-blocking socket, which the caller owns. One thread.
 class TlsRecords {
  public:
   static constexpr std::size_t kWriteBytes = 4 * TlsKey::kContentBytes;  // of one write at most
 
-  // `key_bytes`: written before our key is changed for the next.
+  // `key_bytes`: bytes written before our traffic key changes.
   TlsRecords(int socket, TlsKey out, TlsKey in, std::size_t key_bytes);
 
-  // `done`: bytes read, above 0 with kDone. `into` may be written beyond them.
+  // `done`: bytes read, above 0 with kDone. The bytes of `into` behind them may change too.
   TlsStep read(MutableByteSpan into, std::size_t& done);
   // `more`: another write follows at once; the peer may wait for these bytes until then.
   TlsStep write(ByteSpan bytes, bool more, std::size_t& done);
@@ -130,7 +131,7 @@ class TlsRecords {
   std::size_t sealed_bytes_ = 0;
   std::size_t sent_ = 0;      // of sealed_
   std::size_t promised_ = 0;  // bytes of the write that sealed_ carries
-  bool ended_ = false;        // an alert was the last that we said
+  bool ended_ = false;        // our last record was an alert
   bool refused_ = false;
   std::string error_;
 };

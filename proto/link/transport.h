@@ -1,11 +1,11 @@
 // Transport: one of the four seams. Ordered, reliable frames over links, delivered on one thread.
 // Real: proto/link/tcp_transport, for data links and for control links. Simulated: tests/sim.
 //
-// A data link whose peer says nothing is closed within seconds, whether its process, its machine or
-// the way to it is gone: every open link carries signs of life (FrameType::kBeat) when it carries
-// nothing else, sent by the thread that would compute, so that a frozen process sends none.
+// A data link closes within seconds when the peer's process, machine or network fails. An open link
+// that carries nothing else carries heartbeats (FrameType::kBeat). The thread that computes sends
+// them, so a frozen process sends none.
 //
-// Threads: every method and every callback belongs to the owner's thread.
+// Threads: every method and every callback runs on the main thread.
 #pragma once
 
 #include <cstdint>
@@ -38,23 +38,23 @@ class Transport {
   virtual void set_events(TransportEvents* events) = 0;
   // Begins to connect; on_link_open or on_link_closed follows, never inside this call.
   virtual LinkId connect(std::string_view address) = 0;
-  // Queues a frame. kNoCapacity when the link's send queue would pass its limit: then `frame` is
-  // left as it was, and the caller holds back (data) or closes the link (control). A closed link
-  // swallows frames.
+  // Queues a frame. kNoCapacity when the link's send queue would pass its limit: `frame` is then
+  // unchanged, and the caller waits (data) or closes the link (control). A closed link drops
+  // frames.
   virtual Status send(LinkId link, Frame&& frame) = 0;
   // on_link_closed follows with kCancelled, never inside this call.
   virtual void close(LinkId link) = 0;
-  // Who is at the far end of an open link, by its key: what a peer says of itself is compared with
-  // this. Nothing when the link is not open, or the roster names its peer no longer.
+  // The roster entry of the key at the far end of an open link, for comparison with the peer's own
+  // statements. Nothing when the link is not open, or the roster no longer names the peer.
   virtual std::optional<RosterEntry> peer(LinkId link) const = 0;
   // The address of the machine at the far end of an open link; empty when that is not known.
   virtual std::string host(LinkId /*link*/) const { return ""; }
-  // Where peers reach us, "host:port"; empty when not listening.
+  // Our address for peers, "host:port"; empty when not listening.
   virtual std::string address() const = 0;
 };
 
-// That the far end of `link` is in the roster, under the name and in the role that it claims. The
-// error is for the log; the refused peer hears kNotAdmitted and no more.
+// Checks that the far end of `link` is in the roster with the name and role that it claims. The
+// error is for the log; the refused peer gets only kNotAdmitted.
 Status check_peer(const Transport& transport, LinkId link, std::string_view name, Role role);
 inline constexpr std::string_view kNotAdmitted = "this node is not admitted here";
 

@@ -289,7 +289,7 @@ void SimNetwork::listen(const LinkPtr& link, int end) {
   if (!silent || frozen_.contains(link->host[end]) || !link->usable[end]) return;
   world_.trace("silent " + link->name);
   link->usable[end] = false;
-  tell_closed(link, end, {ErrorCode::kTimeout, "the peer gave no sign of life"});
+  tell_closed(link, end, {ErrorCode::kTimeout, "the peer sent nothing"});
   tell_closed(link, 1 - end, unavailable("closed by the peer"));
 }
 
