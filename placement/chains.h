@@ -6,8 +6,8 @@
 // split of placement/ranges.h and, for every number P of pipelines, nodes in groups of P that are
 // alike in speed and memory, each group with the range that minimises the slowest stage: exact for
 // the groups and their order. The eight best candidates are made into pipelines by quickest routes
-// (placement/route.h), one after the other, so that the quickest nodes of all ranges come together
-// first.
+// (placement/route.h), one after the other, so that the first pipeline has the quickest node of
+// each range.
 #pragma once
 
 #include <cstdint>
@@ -25,7 +25,7 @@ struct Chains {
   std::vector<std::uint32_t> range_of;  // of each node; kNoRange: it holds none or is not used
   std::vector<Route> pipelines;         // the quickest first
   double all_tokens_per_second = 0.0;   // of all pipelines together, each with many streams
-  double bound = 0.0;                   // that no placement of these nodes exceeds
+  double bound = 0.0;                   // upper bound for any placement of these nodes
 };
 
 // kInvalidInput and kNoCapacity as of plan_ranges. Maximises the throughput of all pipelines

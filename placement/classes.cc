@@ -14,7 +14,7 @@ namespace {
 static_assert(kMaxClasses < 16, "the splitter visits every set of classes");
 
 constexpr double kNever = std::numeric_limits<double>::infinity();
-constexpr double kSlack = 1e-9;  // of what rounding may take from a bound that is just kept
+constexpr double kSlack = 1e-9;  // rounding error allowed in a bound that is met exactly
 constexpr std::uint32_t kNone = std::numeric_limits<std::uint32_t>::max();
 
 // Runs of a sorted list whose values are within `tolerance` of the run's first.
@@ -180,8 +180,8 @@ Heaviest heaviest(const Costs& costs, std::uint32_t node) {
   return heaviest;
 }
 
-// Rows need every layer, and the head once, which counts as `head_layers` layers. For any value of
-// it no node does more work a second than at its best range.
+// A row needs every layer and the head, which counts as `head_layers` layers. For any such value,
+// no node does more work a second than at its best range.
 double bound_steps(const Costs& costs, double head_layers) {
   double work = 0.0;
   for (std::uint32_t node = 0; node < costs.problem().nodes.size(); ++node) {

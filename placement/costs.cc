@@ -19,7 +19,7 @@ Speed speed_of(const Problem& problem, const Node& node) {
   speed.step = node.step_seconds;
   speed.one_layer = node.layer.one;
   speed.one_head = node.head.one;
-  // A batch that was measured as quicker than one row is measuring noise.
+  // A batch measured as quicker than one row is noise.
   speed.layer = std::max(node.layer.one, node.layer.batch);
   speed.head = std::max(node.head.one, node.head.batch);
   speed.memory = node.memory_bytes;

@@ -1,5 +1,5 @@
 // Seconds and bytes of any range on any node in constant time, for searches over thousands of them.
-// The same figures as those of placement/problem.h but for the last bit of a sum.
+// The figures equal those of placement/problem.h except for the last bit of a sum.
 #pragma once
 
 #include <array>
@@ -16,14 +16,14 @@ struct Speed {
   double step = 0.0;       // seconds of every step
   double one_layer = 0.0;  // of a layer of mean size, in a step of one row
   double one_head = 0.0;   // of the head
-  double layer = 0.0;      // the same of a batch
+  double layer = 0.0;      // the same for a batch
   double head = 0.0;
   double bytes = 0.0;  // of a batch's activations on the node's usual outgoing link
   std::uint64_t memory = 0;
   std::uint64_t kv_budget = 0;
 };
 
-// Those of them that are seconds.
+// The fields of Speed that are seconds.
 inline constexpr std::array kSpeedSeconds = {&Speed::step,  &Speed::one_layer, &Speed::one_head,
                                              &Speed::layer, &Speed::head,      &Speed::bytes};
 
@@ -45,7 +45,7 @@ class Costs {
   bool fits(std::uint32_t node, LayerRange layers) const { return fits(speeds_[node], layers); }
   // Seconds of a step of one row.
   double row_seconds(std::uint32_t node, LayerRange layers) const;
-  // Between two steps of a batch on one replica: the stage's, or that of its bytes on the link.
+  // Seconds between two steps of a batch on one replica: the longer of the stage and its transfer.
   double batch_seconds(const Speed& speed, LayerRange layers) const;
   double batch_seconds(std::uint32_t node, LayerRange layers) const {
     return batch_seconds(speeds_[node], layers);
@@ -54,8 +54,8 @@ class Costs {
  private:
   const Problem& problem_;
   double mean_bytes_ = 0.0;
-  std::vector<std::uint64_t> bytes_;       // of the weights of all layers before one
-  std::vector<std::uint64_t> read_bytes_;  // those of them that a row reads
+  std::vector<std::uint64_t> bytes_;       // sums of weights before each layer
+  std::vector<std::uint64_t> read_bytes_;  // the same, of the bytes that a row reads
   std::vector<Speed> speeds_;
   std::vector<double> delays_;
 };

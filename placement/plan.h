@@ -4,7 +4,7 @@
 // For at most limits::kExactNodes nodes the plan is the best one of all orders and splits
 // (placement/search.h; throughput with layers of different sizes may be a percent short for nearly
 // so many nodes). The alternatives that a spare or a change would give are searched exactly for up
-// to 12 nodes; for more nodes and layers of different sizes they are the best of three orders. Of
+// to 12 nodes; for more nodes and layers of different sizes they are the best of three orders. With
 // more nodes the exact search considers limits::kExactNodes; the rest are spare, and spares that
 // hold the model form pipelines of their own (plan_replicas). Ranges that pipelines share are in
 // placement/ranges.h.
@@ -27,13 +27,13 @@ struct Plan {
 };
 
 // kInvalidInput where a number is out of its range; kNoCapacity where the nodes do not hold the
-// model: shortage_of() says what they lack.
+// model: shortage_of() has the reason.
 Result<Plan> plan(const Problem& problem);
 
 // The plan's stages alone, without the search for the reasons of spares.
 Result<std::vector<Stage>> place(const Problem& problem);
 
-// The plan, then one of its spares, and so on while they hold the model.
+// The plan, then a plan of its spares, and so on while the spares hold the model.
 Result<std::vector<Plan>> plan_replicas(const Problem& problem);
 
 // The stages of each of those plans, without the search for the reasons of spares.

@@ -50,7 +50,7 @@ Status check_model(const Problem& problem) {
   TRY_VOID(check_bytes("the embedding", model.embedding_bytes));
   TRY_VOID(check_bytes("the head", model.head_bytes));
   TRY_VOID(check_bytes("the activations of a row", model.activation_bytes));
-  // Then the KV of all layers together is within 64 bits.
+  // This limit keeps the KV of all layers within 64 bits.
   REQUIRE(model.kv_bytes <= limits::kPlacedKvBytes,
           "the KV of a position in a layer takes " + std::to_string(model.kv_bytes) +
               " bytes; the limit is " + std::to_string(limits::kPlacedKvBytes));
@@ -74,7 +74,7 @@ static_assert(limits::kBatchRows >= 2, "a batch has more than one row");
 
 double at_rows(const RowSeconds& seconds, double rows, std::uint32_t batch_rows) {
   const double share = (rows - 1.0) / (static_cast<double>(batch_rows) - 1.0);
-  // A batch that was measured as quicker than one row is measuring noise.
+  // A batch measured as quicker than one row is noise.
   return seconds.one + std::max(0.0, seconds.batch - seconds.one) * share;
 }
 
@@ -115,7 +115,7 @@ Status check(const Node& node) {
   return ok_status();
 }
 
-// Builds texts only for an error: a swarm has a million links.
+// Builds texts only for an error, because a swarm may have a million links.
 Status check(const Link& link, const std::string& from, const std::string& to) {
   const auto within = [](double value, double max) { return value >= 0.0 && value <= max; };
   if (within(link.delay_seconds, limits::kPlacedSeconds) &&

@@ -18,8 +18,8 @@
 namespace hearth::placement {
 
 enum class Objective : std::uint8_t {
-  // The fewest stages with which a single stream is within kAutoMargin of the best: the nodes that
-  // are left form more pipelines, or are spares.
+  // The fewest stages with which a single stream is within kAutoMargin of the best. The remaining
+  // nodes form more pipelines or are spares.
   kAuto,
   kLatency,     // maximise the tokens a second of a single stream
   kThroughput,  // maximise those of all streams together
@@ -35,8 +35,8 @@ constexpr std::string_view name_of(Objective objective) {
   return "";
 }
 
-// What a pipeline with fewer stages may cost under kAuto, as a factor of the best one's seconds.
-// A plan that runs is replaced only for one that gains more than this.
+// Under kAuto a pipeline with fewer stages may take this factor of the best one's seconds. A
+// running plan is replaced only by one that gains more than this factor.
 constexpr double kAutoMargin = 1.1;
 
 struct Model {
@@ -45,8 +45,8 @@ struct Model {
   std::uint64_t head_bytes = 0;            // on the last stage
   std::uint64_t activation_bytes = 0;      // of one row, from a stage to the next
   std::uint64_t kv_bytes = 0;              // of one position in one layer
-  // Bytes of each layer that a step of one row reads, where it reads only some (a mixture of
-  // experts); else empty. Memory goes by layer_bytes, time by these.
+  // Bytes of each layer that a step of one row reads, for a mixture of experts; else empty. Memory
+  // uses layer_bytes, time uses these.
   std::vector<std::uint64_t> layer_read_bytes = {};
 
   const std::vector<std::uint64_t>& read_bytes() const {
@@ -67,7 +67,7 @@ struct Node {
   RowSeconds layer;                // of a layer of mean size
   RowSeconds head;                 // of the last stage alone: norm, head and sampling
   std::uint64_t memory_bytes = 0;  // for weights and KV
-  // The part of these that KV may take.
+  // The part of memory_bytes that KV may take.
   std::uint64_t kv_budget_bytes = std::numeric_limits<std::uint64_t>::max();
 };
 
@@ -81,7 +81,7 @@ struct Problem {
   std::vector<Node> nodes;
   std::vector<Link> links;  // [from * nodes + to]; a node's link to itself is ignored
   std::uint32_t batch_rows = 16;
-  std::uint64_t kv_tokens = 0;  // positions that every stage must have room for, of all sequences
+  std::uint64_t kv_tokens = 0;  // positions of all sequences that every stage must hold
   std::uint32_t stages = 0;     // 0: the number that is best
   Objective objective = Objective::kLatency;
 

@@ -15,7 +15,7 @@ namespace hearth::placement {
 namespace {
 
 constexpr std::uint32_t kMaxEqualRanges = 64;
-// Among figures within these factors of the best one the other figure decides.
+// Figures within these factors of the best count as equal; the other figure then decides.
 constexpr double kAlikeThroughput = 1.02;
 constexpr double kAlikeLatency = 1.05;
 // The longest route through a replica, relative to the quickest route. A slower replica is left

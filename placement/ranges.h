@@ -15,8 +15,7 @@
 // problem), and the mixed-integer program that solves it takes minutes for 24 nodes (Helix, Mei et
 // al. 2025). The splits that are tried are those of the classes, every number of equal ranges, and
 // for throughput up to eight rounds of neighbours of the best one (a boundary moved, removed or
-// added). Every plan names what may be lost: `bound`, a throughput that no placement of these nodes
-// exceeds.
+// added). Every plan states `bound`, a throughput that no placement of these nodes exceeds.
 #pragma once
 
 #include <cstdint>
@@ -38,16 +37,17 @@ struct Range {
 
 struct RangePlan {
   std::vector<Range> ranges;  // neighbours, from layer 0 to the last
-  Route route;                // the quickest of one idle swarm's stream
+  Route route;                // the quickest, for one stream in an idle swarm
   // tokens_per_second is the route's; all_tokens_per_second the slowest range's; kv_tokens the sum
   // over the replicas of the range with the least room.
   Prediction prediction;
-  double bound = 0.0;  // tokens a second of all streams that no placement exceeds
+  double bound = 0.0;  // upper bound of all streams' tokens a second for any placement
   std::vector<Spare> spares;
 };
 
-// Which plan is taken of those with these rates of one stream and of all streams. The objective's
-// rate decides; among plans within 2 % of the best (5 % for latency) the other rate does.
+// The index of the plan to take, from each plan's rates of one stream and of all streams. The
+// objective's rate decides; among plans within 2 % of the best (5 % for latency) the other rate
+// decides.
 std::size_t best_alike(Objective objective, const std::vector<std::pair<double, double>>& rates);
 
 // The offers of all replicas, for placement/route.h.

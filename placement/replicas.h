@@ -11,20 +11,20 @@ namespace hearth::placement {
 
 constexpr std::uint32_t kNoRange = std::numeric_limits<std::uint32_t>::max();
 
-// The range of each node; kNoRange of a node that holds no range, or that no link joins to a
-// replica before it and one after it. `taken`: the same for nodes that keep the range they have, by
-// node. A range may stay without a replica.
+// The range of each node. kNoRange: the node holds no range, or no link joins it to a replica of
+// the range before and of the range after. `taken`: the ranges of nodes that keep theirs, by node.
+// A range may stay without a replica.
 //
-// Nodes that hold the fewest ranges choose first, of those the quickest, each the range with the
-// fewest rows a second; then a node moves to the slowest range as long as that makes it quicker and
-// the range it leaves no slower than that one was, and of up to 64 nodes two change places. For
-// equal nodes the first step alone is exact. Steps for n nodes and R
-// ranges: n R, and n for each of at most n moves, or n^2 of up to 64 nodes.
+// Nodes that hold the fewest ranges choose first, the quickest of them before others, each the
+// range with the fewest rows a second. Then nodes move to the slowest range while that speeds it up
+// and leaves their old range no slower than it was. With up to 64 nodes, pairs also change places.
+// For equal nodes the first step alone is exact. Steps for n nodes and R ranges: n R, and n for
+// each of at most n moves, or n^2 of up to 64 nodes.
 std::vector<std::uint32_t> replicate(const Costs& costs, const std::vector<LayerRange>& ranges,
                                      std::vector<std::uint32_t> taken);
 
-// One node for each range, where there is one: the quickest for a row of those that hold it; the
-// ranges that the fewest nodes hold choose first. For `taken`, where latency is the objective.
+// One node for each range that a node holds: the quickest for one row. Ranges that the fewest nodes
+// hold choose first. For `taken`, when latency is the objective.
 std::vector<std::uint32_t> quickest_each(const Costs& costs, const std::vector<LayerRange>& ranges);
 
 }  // namespace hearth::placement

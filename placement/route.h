@@ -20,10 +20,10 @@ struct Route {
 };
 
 // Offers: no node twice, ranges inside the model. `waits`: seconds that a step waits at each offer
-// before it is computed; empty: none waits. Empty where no route goes all round.
+// before it is computed; empty: no waits. Nothing when no route closes the ring.
 //
-// Steps: for e pairs of stages that may follow each other e, and as many again for every first
-// stage that is tried: one or two where links are alike, at worst every one.
+// With e pairs of stages that may follow each other it takes e steps, and e more for every first
+// stage tried: one or two with equal links, at worst all.
 std::optional<Route> quickest_route(const Problem& problem, const std::vector<Stage>& offers,
                                     const std::vector<double>& waits = {});
 

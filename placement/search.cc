@@ -16,8 +16,8 @@ constexpr double kPrecision = 1e-4;
 constexpr std::size_t kPrices = 3;
 constexpr std::size_t kMaxPaceRows = 1'000'000;  // of all tests of paces together
 
-// A row of the table over (set of nodes, last node): seconds by where the layers of the last node
-// end, for ends in [begin, end). Of other ends no pipeline is within the limit.
+// A row of the table over (set of nodes, last node): seconds for each end of the last node's
+// layers, for ends in [begin, end). No pipeline with another end is within the limit.
 struct Row {
   std::uint32_t begin = 0;
   std::uint32_t end = 0;
@@ -26,7 +26,7 @@ struct Row {
 
 class Search {
  public:
-  // `known`: a pipeline that the result has to beat, or is.
+  // `known`: a pipeline; the result is it or a better one.
   Search(const Problem& problem, std::optional<std::vector<Stage>> known, Set required)
       : problem_(problem),
         in_(problem),
@@ -100,8 +100,8 @@ class Search {
   }
 
   // Reads how far the nodes of a set reach, by their last node; the set's subsets were read before.
-  // Where a node holds any layers at all, a longer reach never costs anything; where it holds some
-  // layers only elsewhere, a set may be taken for possible that is not. True: they reach the end.
+  // For a node that holds the same anywhere, a longer reach never costs anything; for others an
+  // impossible set may count as possible. True: they reach the end.
   bool reach(std::uint32_t first, Set set) {
     auto& reach = reach_[set];
     reach.fill(0);
@@ -121,7 +121,7 @@ class Search {
     return closes;
   }
 
-  // Written so that a compiler takes all nodes at once.
+  // Written so that a compiler vectorises it over all nodes.
   std::uint32_t reached(Set set, std::uint32_t next) const {
     const auto& reach = reach_[set];
     const auto& from = in_.source_masks(next);
@@ -159,7 +159,7 @@ class Search {
     std::ranges::fill(paths_, kNever);
     const Set own = bit(first);
     path(own, first) = 0.0;
-    // A longer path leaves too little time for the layers, were all of them on the quickest node.
+    // A longer path leaves too little time for the layers, even if the quickest node had them all.
     const double max_length =
         max_seconds(max_stages_) - in_.layer(0) * in_.all_weight() * (1.0 - kSlack);
     for (Set set = own; set <= all_; ++set) {
@@ -245,7 +245,7 @@ class Search {
     return order;
   }
 
-  // As SearchInput::fill() gives layers: all figures are whole where layers are equal.
+  // Divides layers as SearchInput::fill() does: for equal layers all figures are whole numbers.
   std::vector<Stage> stages_of(Set set, std::uint32_t first, std::uint32_t last) const {
     INVARIANT(equal_ && size_of(set) <= layers_, "every stage has a layer");
     std::array<std::uint32_t, kMaxNodes> sizes{};
@@ -298,8 +298,8 @@ class Search {
     return best < kNever;
   }
 
-  // Bounds of what is left after a path: with layers at a price each node takes as many as pay, and
-  // the layers that are left are paid for.
+  // Bounds of the remaining cost after a path: at a price for each layer, every node takes those
+  // that pay, and the rest are charged at the price.
   void read_rests(std::uint32_t first) {
     grows_.assign(std::size_t{all_} + 1, 0);
     for (Set set = all_; set != 0; --set) {
@@ -345,8 +345,8 @@ class Search {
     return rests_[price][std::size_t{set} * kMaxNodes + last];
   }
 
-  // The best pipeline, or of unequal layers any that keeps the pace; false: none is within the
-  // limit.
+  // Finds the best pipeline, or for unequal layers any that keeps the pace. False: no pipeline is
+  // within the limit.
   bool solve() {
     const double before = limit_;
     for (std::uint32_t first = 0; first < count_; ++first) {
@@ -444,9 +444,8 @@ class Search {
     return true;
   }
 
-  // The node's stage after the arrivals: of every end the best begin. Later begins reach later
-  // ends, so that begins wait in a queue, each until a later one is better or the end is too far
-  // for it.
+  // The node's stage after the arrivals: the best begin for every end. Later begins reach later
+  // ends. So begins wait in a queue until a later one is better or the end is out of reach.
   Row leave(std::uint32_t node) {
     const double each = in_.layer(node);
     const auto before = [&](std::uint32_t begin) {
@@ -469,7 +468,7 @@ class Search {
     return row;
   }
 
-  // Keeps of a row, the newest, the ends from which others may come round within the limit.
+  // Trims the newest row to the ends from which other nodes can close the ring within the limit.
   void keep(Set set, std::uint32_t last, Row row) {
     double* const seconds = seconds_.data() + row.at;
     Row kept{row.end, row.begin, row.at};
@@ -499,7 +498,7 @@ class Search {
     rows_.push_back(kept);
   }
 
-  // The pipeline whose last stage begins at `begin`, by the rows of its subsets.
+  // The pipeline whose last stage begins at `begin`, read from the rows of its subsets.
   std::vector<Stage> trace(Set set, std::uint32_t last, std::uint32_t begin) {
     std::vector<Stage> stages{{in_.node(last), {begin, layers_}}};
     for (set &= ~bit(last); size_of(set) > 1; set &= ~bit(last)) {
@@ -564,8 +563,8 @@ class Search {
   Set required_ = 0;
   std::optional<std::vector<Stage>> best_;
 
-  // Under a pace S stages may take S + 1 of it. For unequal layers every stage's toll is its step
-  // less the pace, and all tolls and layers together may take one pace.
+  // At a given pace, S stages may take S + 1 times the pace. For unequal layers a stage's toll is
+  // its step less the pace, and all tolls and layers together may take one pace.
   double limit_ = kNever;
   std::vector<std::array<std::uint16_t, kMaxNodes>> reach_;  // by set; 0: not reached
   std::vector<double> paths_;                                // [set * count_ + last]
@@ -585,8 +584,8 @@ class Search {
   std::vector<std::uint32_t> queue_;  // of leave()
 };
 
-// Layers taken as large as the largest one always fit. Taken as smaller ones they let an order be
-// found that fits only where the large layers are not.
+// An order found with every layer as large as the largest always fits. Smaller sizes also find
+// orders that fit only where the large layers are not.
 std::optional<std::vector<Stage>> best_of_orders(const Problem& problem, Set required) {
   const auto& bytes = problem.model.layer_bytes;
   const auto [smallest, largest] = std::ranges::minmax_element(bytes);
@@ -618,7 +617,7 @@ std::vector<Stage> split_layers(const Problem& problem, const std::vector<Stage>
   const double rows = latency ? 1.0 : problem.batch_rows;
   const std::size_t count = order.size();
   INVARIANT(count >= 1 && count <= layers, "every stage of an order has a layer");
-  // By stages and by where the layers of the last of them end.
+  // Indexed by the number of stages and by the end of the last stage's layers.
   std::vector<std::vector<double>> cost(count + 1, std::vector<double>(layers + 1, kNever));
   std::vector<std::vector<std::uint32_t>> begins(count, std::vector<std::uint32_t>(layers + 1));
   cost[0][0] = 0.0;

@@ -18,10 +18,10 @@
 // always exact.
 //
 // Throughput adds 14 or so tests of whether a pace can be kept, of n^3 2^(n-3) steps each. Its pace
-// is the minimum, or where the time round the ring sets it, the minimum but for one part in ten
-// thousand. With layers of different sizes the search for it stops after a million rows; then the
-// best pipeline found counts. Of pipelines with equal layers and the same pace the one with the
-// shortest ring is taken.
+// is the minimum; where the time round the ring sets the pace, it is within one part in ten
+// thousand of the minimum. With layers of different sizes the search for it stops after a million
+// rows; then the best pipeline found counts. Of pipelines with equal layers and the same pace the
+// one with the shortest ring is taken.
 #pragma once
 
 #include <cstdint>
@@ -37,13 +37,13 @@ enum class Effort : std::uint8_t {
   kOrders,  // with layers of different sizes only the three orders above, each with its best split
 };
 
-// Empty where no set of nodes holds the model over the links that there are. Every node in
-// `required` (bit i: node i) takes part.
+// Empty when no set of linked nodes holds the model. Every node in `required` (bit i: node i) takes
+// part.
 std::optional<std::vector<Stage>> search(const Problem& problem, std::uint32_t required = 0,
                                          Effort effort = Effort::kExact);
 
-// The exact part of it alone: the best pipeline, or `known` where there is no better one. `known`
-// must be a pipeline of the problem that fits; empty: none is known.
+// The exact part of search() alone: the best pipeline, or `known` when no other is better. `known`
+// must be a pipeline of the problem that fits; empty: no pipeline is known.
 std::optional<std::vector<Stage>> search_from(const Problem& problem,
                                               std::optional<std::vector<Stage>> known,
                                               std::uint32_t required = 0);

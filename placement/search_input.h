@@ -23,9 +23,9 @@
 namespace hearth::placement {
 
 constexpr double kNever = std::numeric_limits<double>::infinity();
-constexpr double kSlack = 1e-9;  // rounding may take so much from a bound that is just kept
+constexpr double kSlack = 1e-9;  // rounding error allowed in a bound that is met exactly
 constexpr std::uint32_t kMaxNodes = limits::kExactNodes;
-constexpr std::uint32_t kNone = kMaxNodes;  // in place of a node
+constexpr std::uint32_t kNone = kMaxNodes;  // no node
 
 using Set = std::uint32_t;  // of nodes
 static_assert(kMaxNodes < std::numeric_limits<Set>::digits, "a set has a bit for each node");
@@ -42,7 +42,7 @@ enum Role : std::uint32_t { kInner = 0, kFirst = 1, kLast = 2, kAlone = 3, kLate
 constexpr std::size_t kRoles = 5;
 static_assert((kFirst | kLast) == kAlone, "a stage alone is the first and the last one");
 
-// `last` may be kNone, where the last node is not known.
+// `last` is kNone while the last node is unknown.
 inline Role role_of(std::uint32_t node, std::uint32_t first, std::uint32_t last) {
   if (last == kNone) return node == first ? kFirst : kLater;
   return static_cast<Role>((node == first ? kFirst : kInner) | (node == last ? kLast : kInner));
@@ -123,8 +123,8 @@ class SearchInput {
   // Seconds of delay, and of delay and bytes; kNever: there is no link.
   double delay(std::uint32_t from, std::uint32_t to) const { return delays_[from * count_ + to]; }
   double hop(std::uint32_t from, std::uint32_t to) const { return hops_[from * count_ + to]; }
-  // The nodes with a link to this one that keeps within the pace; the same with all bits of a
-  // number set for each.
+  // The nodes whose link to this one keeps the pace; and the same with all bits of a number set for
+  // each.
   Set sources(std::uint32_t to) const { return sources_[to]; }
   const std::array<std::uint16_t, kMaxNodes>& source_masks(std::uint32_t to) const {
     return source_masks_[to];
@@ -133,8 +133,7 @@ class SearchInput {
     return (sources_[to] & bit(from)) != 0;
   }
 
-  // The end of the longest range from `begin` on that has not the last layer; `begin`: there is no
-  // such range.
+  // The end of the longest range from `begin` on without the last layer; `begin`: no such range.
   std::uint32_t far(std::uint32_t node, std::uint32_t begin) const {
     return far_[std::size_t{node} * layers_ + begin];
   }
@@ -145,9 +144,9 @@ class SearchInput {
   // Weight of the heaviest range that the node holds in this role; 0: it holds none.
   double heaviest(std::uint32_t node, Role role) const { return heaviest_[node][role]; }
 
-  // Seconds of the stages of a set with layers divided anywhere: each takes the weight of the
-  // smallest layer, and the rest goes to the quickest. `price`: what a layer costs on the slowest
-  // stage that takes more than the smallest one.
+  // Seconds of a set's stages with layers divided anywhere: each takes the weight of the smallest
+  // layer, and the quickest take the rest. `price`: the cost of a layer on the slowest stage that
+  // takes more than the smallest layer.
   struct Filled {
     double seconds = kNever;
     double price = 0.0;
@@ -168,10 +167,8 @@ class SearchInput {
     return filled;
   }
 
-  // The slowest stage or link of any pipeline takes one of these, ascending, below a limit. Without
-  // a bound on the pace.
-  // The slowest stage or link of any pipeline takes one of these. Equal layers take as long
-  // wherever they are.
+  // The possible seconds of a pipeline's slowest stage or link, ascending, below a limit. To be
+  // called before bound(). Equal layers take equal time wherever they are.
   std::vector<double> paces(double below) const {
     INVARIANT(pace_ == kNever, "paces are those of all stages that fit");
     std::vector<double> paces;

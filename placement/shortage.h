@@ -1,5 +1,5 @@
-// The shortage of nodes that do not hold a model, and the reason why a node has no stage, as
-// figures. The sentences are in coordinator/pipelines/placement_text.h.
+// Why nodes do not hold a model, and why a node has no stage, as figures. The sentences are in
+// coordinator/pipelines/placement_text.h.
 #pragma once
 
 #include <cstdint>
@@ -25,8 +25,8 @@ struct Spare {
   std::uint32_t node = 0;
   SpareReason reason = SpareReason::kNotSearched;
   std::uint64_t bytes = 0;
-  // The rate that the objective maximises (kDetour: that of one stream), with the node and as
-  // planned without it.
+  // The rate that the objective maximises (kDetour: the rate of one stream), with the node and
+  // without it.
   double with_tokens_per_second = 0.0;
   double tokens_per_second = 0.0;
 };
@@ -39,7 +39,7 @@ struct Shortage {
     kNodes,        // fewer nodes than stages were asked for
     kKvBudgets,    // the KV budgets hold `kv_layers` layers' KV
     kMemory,       // all memory together is less than the model
-    kStageMemory,  // that of as many nodes as stages were asked for is less than the model
+    kStageMemory,  // as many nodes as stages were asked for have less memory than the model
     kWholeLayers,  // memory is enough, but not for whole layers on each node
     kLinks,        // no order of stages over the links that were measured holds the model
   };

@@ -1,6 +1,6 @@
 // The figures of four public articles on Llama 2 70B on consumer and data-centre GPUs (September
 // 2023 to September 2024), each computed from its formula under the article's assumptions, and
-// computed again with the assumptions that do not hold replaced.
+// again with the wrong assumptions corrected.
 #pragma once
 
 #include <optional>

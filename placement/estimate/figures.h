@@ -1,5 +1,5 @@
 // Published figures of hardware and models, as cli/plan/catalogue reads them. Units: bytes,
-// seconds, operations a second, watts, USD. A rate or a price of 0 is not known.
+// seconds, operations a second, watts, USD. A rate or a price of 0 is unknown.
 #pragma once
 
 #include <cstdint>

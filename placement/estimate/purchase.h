@@ -29,7 +29,7 @@ struct Offer {
   Host host;
   Purchase purchase;
   Estimate best;                 // the layout that serves most users at the goal's speed
-  std::uint64_t users_most = 0;  // that it serves so; 0: none
+  std::uint64_t users_most = 0;  // users served at that speed; 0: none
 };
 
 // What a further purchase buys: the best in users for each USD.
@@ -41,9 +41,9 @@ struct NextStep {
 };
 
 struct PurchasePlan {
-  std::optional<Offer> cheapest;   // that reaches the goal within the budget
+  std::optional<Offer> cheapest;   // the cheapest that reaches the goal within the budget
   std::optional<Offer> most;       // else the one within the budget that serves most users
-  Bound bound = Bound::kCapacity;  // of that offer: twice of this serves most users more
+  Bound bound = Bound::kCapacity;  // of that offer: doubling this resource adds the most users
   std::uint64_t users_with_twice = 0;
   std::optional<NextStep> next;
 };

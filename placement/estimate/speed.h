@@ -37,7 +37,7 @@ struct EstimateInput {
   std::uint32_t context = 4096;  // positions of each sequence
 };
 
-// What takes the longest, or has no room.
+// The resource that takes the longest, or has no room.
 enum class Bound : std::uint8_t {
   kCapacity,   // memory for the weights
   kBandwidth,  // reading weights and KV
@@ -87,9 +87,9 @@ std::vector<Layout> layouts(const EstimateInput& setup);
 // Step batches of a pipeline that are in flight at once.
 std::uint32_t steps_in_flight(std::uint32_t stages);
 
-// Seconds in which `ranks` cards add up `bytes` of activations that each of them has in part: each
-// sends all to every other, or a share of it to each and then the sum of its own share to all,
-// whichever is quicker.
+// Seconds in which `ranks` GPUs sum their partial activations of `bytes` (an all-reduce). Each
+// sends all to every other, or reduces its own share and sends the sum to all, whichever is
+// quicker.
 double exchange_seconds(double bytes, std::uint32_t ranks, double bytes_per_second, double delay);
 
 }  // namespace hearth::placement
