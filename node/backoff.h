@@ -1,5 +1,5 @@
-// Backoff: pauses between attempts to dial, doubling from 0.1 s to 2 s, each shortened by up to
-// half at random so that many workers do not come back in step.
+// Backoff: pauses between attempts to dial, doubling from 0.1 s to 2 s, each shortened at random by
+// up to half, so that many workers do not reconnect at the same moment.
 #pragma once
 
 #include <algorithm>

@@ -1,4 +1,4 @@
-// Which layers of a model a worker holds on its disk, and which ones it is asked to hold.
+// The layers of a model that a worker holds on its disk, and those that it is asked to hold.
 #pragma once
 
 #include <cstdint>
@@ -9,14 +9,14 @@
 
 namespace hearth::node {
 
-// A node that holds what another wants.
+// A node that holds wanted layers.
 struct Holder {
   std::string node;     // its name in the roster, whose key must answer
   std::string address;  // "host:port" of its data links
   friend bool operator==(const Holder&, const Holder&) = default;
 };
 
-// As the coordinator says.
+// The coordinator's order.
 struct HoldPlan {
   LayerRange layers;
   std::string why;  // a sentence, for people
@@ -25,8 +25,8 @@ struct HoldPlan {
 
 struct Holding {
   LayerRange layers;        // empty before the first plan
-  std::uint64_t done = 0;   // bytes of header and tensors that are here
-  std::uint64_t total = 0;  // all of them are here and right once done is total
+  std::uint64_t done = 0;   // stored bytes of header and tensors
+  std::uint64_t total = 0;  // done == total: all are stored and verified
   bool complete() const { return total > 0 && done == total; }
 };
 

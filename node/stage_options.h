@@ -1,5 +1,5 @@
-// StageOptions: what a worker process says of itself to the coordinator, and what it gives its
-// Stage: the model on its disk, its memory, its measurements and its receipts.
+// StageOptions: what a worker process reports to the coordinator and provides to its Stage: the
+// model on its disk, its memory, its measurements and its receipts.
 #pragma once
 
 #include <cstdint>
@@ -41,15 +41,15 @@ struct Measured {
 struct StageOptions {
   std::string node;             // unique name
   std::string control_address;  // the coordinator's control address
-  // Asked before each dial: where the coordinator is now. Empty, or giving nothing: as above.
+  // Called before each dial for the coordinator's present address. Null, or an empty result:
+  // control_address.
   std::function<Result<std::string>()> find_coordinator;
-  // Told of every roster that the coordinator sends, before anything that it sends afterwards. What
-  // contradicts one that is held is answered with the latter; else the answer is empty.
+  // Called with every roster from the coordinator, before its later messages. Returns the held
+  // roster when the new one contradicts it, else empty bytes.
   std::function<Bytes(ByteSpan roster)> take_roster;
-  // Joules that what computes has drawn since it began; null or nothing: not known.
+  // Joules used since the worker began; null or nothing: unknown.
   std::function<std::optional<double>()> energy;
-  // An admin of the cluster wants the machine to be away, or nothing: not any more. Null: such
-  // orders are ignored.
+  // Gets an admin's order to be away; nothing: the order ended. Null: such orders are ignored.
   std::function<void(const std::optional<Away>& away)> take_order;
   std::string model_fingerprint;  // hex
   std::uint32_t layers = 0;       // of the model
@@ -59,36 +59,36 @@ struct StageOptions {
   std::uint32_t threads = 0;
   double weight_bytes_per_second = 0.0;
   std::uint64_t process_id = 0;
-  std::string device;                 // the card's name; empty: the processor
-  std::uint32_t layers_most = 0;      // that fit its memory, wherever they begin; 0: not known
-  std::function<CardReading()> card;  // what it said last; null: its sensors cannot be asked
+  std::string device;                 // the GPU's name; empty: the processor
+  std::uint32_t layers_most = 0;      // layers that fit its memory, wherever they begin; 0: unknown
+  std::function<CardReading()> card;  // its last readings; null: no sensors
   Duration check_weights_every{};     // of a loaded stage; 0: only when asked
   std::function<Status()> self_test;  // of the kernels that compute; null: nothing is tested
-  // What of the model is on the disk; null: all of it.
+  // The layers on the disk; null: the whole model.
   std::function<Holding()> holding;
-  // Which nodes have sent wrong bytes of it since the last call; null: nothing is fetched.
+  // The nodes that have sent wrong bytes since the last call; null: nothing is fetched.
   std::function<std::vector<WrongBytes>()> wrong_bytes;
   // BatcherOptions' of the same names.
   std::uint32_t draft_rows = limits::kDraftRows;
   std::function<std::vector<TokenId>(const SequenceOpen& open, Position position)> draft = {};
-  // Makes the receipts of what is computed; null: none are made. Outlives the stage.
+  // Makes the stage's receipts; null: no receipts. Outlives the stage.
   ReceiptMaker* receipts = nullptr;
-  // Where the coordinator places by what was measured: asked for in each session; `done` comes on
-  // the owner's thread, perhaps at once. Null: it cannot be measured.
+  // Measures this machine for placement; called in each session that asks for it. `done` is called
+  // on the main thread, perhaps at once. Null: it cannot be measured.
   std::function<void(std::function<void(const Measured&)> done)> measure;
   // Measures the link to another node (LinkProbe::start). Null: it cannot be measured.
   std::function<void(std::string node, const std::string& address, ProbeDone done)> probe;
-  // A checkpoint of the ledger for this node to cosign; `done` comes on the owner's thread, or
-  // never. Null: it is no witness.
+  // Gets a checkpoint of the ledger to cosign; `done` is called on the main thread, or never. Null:
+  // not a witness.
   std::function<void(const control::v1::CheckpointOffer& offer,
                      std::function<void(const control::v1::Cosigned& answer)> done)>
       witness;
-  // Told of layers that are assigned, and once more when they are served. Null: no matter.
+  // Called when layers are assigned, and again when they are served. May be null.
   std::function<void(LayerRange layers, bool served)> on_layers;
   // The layers to hold, of the model with this manifest id (zero: the coordinator has none yet).
   std::function<void(HoldPlan plan, const Hash256& model)> take_plan;
-  // The coordinator has loaded another one of its models: this worker's is not wanted now. Null: it
-  // dials again until it is.
+  // Called when the coordinator has loaded another model than this worker's. Null: the worker dials
+  // again until its model is loaded.
   std::function<void()> on_other_model;
 };
 

@@ -1,4 +1,4 @@
-// A connection to a coordinator for a few questions, as the workers' long sessions are not.
+// A short-lived gRPC connection to a coordinator for a few calls; a worker's session is separate.
 #pragma once
 
 #include <grpcpp/channel.h>

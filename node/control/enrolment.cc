@@ -20,8 +20,8 @@
 namespace hearth::node {
 namespace {
 
-// The one key that a channel speaks to: that of its first handshake. gRPC may connect again at any
-// time, and what was proved must have been proved by the receiver of the secret.
+// The key of the channel's first handshake, which must not change. gRPC may reconnect at any time,
+// and the receiver of the secret must be the machine that gave the proof.
 class OneKey {
  public:
   Status admit(const PublicKey& key) {
@@ -78,7 +78,7 @@ Error failure_of(const grpc::Status& status, const std::string& address) {
                    "; check that hearth serve runs there and that no firewall closes the port");
 }
 
-// It has shown its key and hung up on ours, before it read a word.
+// It has shown its key and closed the connection after ours, before it read a request.
 Error closed_door(const std::string& address) {
   return {
       ErrorCode::kRefused,
@@ -185,7 +185,7 @@ Result<Enrolled> enrol_at(const std::string& address, const JoinToken& token,
                           Duration patience) {
   Dialogue dialogue(address, identity, patience);
   const auto cluster = dialogue.check(token.fingerprint);
-  // With a token that is good it would be heard.
+  // A valid join token would have been admitted.
   if (!cluster.ok() && cluster.error().code == ErrorCode::kRefused) {
     return refusal_of(kTokenSpent, address);
   }
@@ -220,7 +220,7 @@ class RealDoor final : public Door {
 
 constexpr auto kKnockEvery = std::chrono::milliseconds(500);
 
-// A closed door opens once a person there looks at who asks.
+// Approval opens once a person runs hearth approve there.
 Result<std::unique_ptr<Door>> wait_for_door(const Waiting& waiting, const TlsIdentity& identity,
                                             std::chrono::steady_clock::time_point deadline,
                                             Duration patience) {
@@ -251,7 +251,7 @@ Result<Enrolled> enrol(const JoinToken& token, const TlsIdentity& identity,
   Result<Enrolled> last = Error::invalid("the join token has no address");
   for (const std::string& address : token.addresses) {
     last = enrol_at(address, token, identity, request, patience);
-    // A refusal holds for all addresses; only silence is a reason to try the next one.
+    // A refusal holds for all addresses; only a missing answer is a reason to try the next one.
     if (last.ok() || last.error().code != ErrorCode::kUnavailable) return last;
   }
   return last;
@@ -270,7 +270,7 @@ Result<Enrolled> wait_to_enrol(const Waiting& waiting, const TlsIdentity& identi
   while (std::chrono::steady_clock::now() < deadline && waiting.go_on()) {
     auto answer = door->knock(name, patience);
     if (answer.ok() && *answer) return std::move(**answer);
-    // A coordinator that restarts is the same as before, or the door does not open to it.
+    // A coordinator may restart meanwhile; its key is checked again.
     if (!answer.ok() && answer.error().code != ErrorCode::kUnavailable) return answer.error();
     std::this_thread::sleep_for(kKnockEvery);
   }

@@ -1,4 +1,5 @@
-// What a member of the roster, and the coordinator's own machine, may ask the coordinator.
+// The questions that a member of the roster, and the coordinator's own machine, may ask the
+// coordinator.
 #pragma once
 
 #include <cstdint>
@@ -22,28 +23,28 @@ struct Inquirer {
   Duration patience{};  // with each
 };
 
-// All of these block. kUnavailable when no coordinator of the roster answers, kRefused when one
-// answers that it does not know us, or that we may not ask.
+// All of these block. kUnavailable when no coordinator of the roster answers, kRefused when it does
+// not know us or we may not ask.
 
 // The address of a node's data links; "coordinator" is one. kNotFound when no such node is
 // connected.
 Result<std::string> locate(const Inquirer& inquirer, const std::string& node);
 
-// What the coordinator finds that dials our own worker's data links.
+// The result of the coordinator's attempt to dial our own worker's data links.
 struct Reached {
   std::string address;
   std::string error;  // empty: it is connected
   double milliseconds = 0.0;
 };
-// For a few seconds. kNotFound when no worker is connected under our key.
+// Waits a few seconds. kNotFound when no worker is connected with our key.
 Result<Reached> reach(const Inquirer& inquirer);
 
-// The model that a coordinator serves, for a worker that has not its file.
+// The model that a coordinator serves, for a worker without its file.
 struct Description {
-  Bytes manifest;            // signed; empty while the coordinator makes it:
-  std::uint64_t hashed = 0;  // so many bytes of the file it has read
+  Bytes manifest;            // signed; empty while the coordinator makes it
+  std::uint64_t hashed = 0;  // bytes of the file that it has hashed so far
   std::uint64_t file_bytes = 0;
-  Holder coordinator;  // who holds all of the model
+  Holder coordinator;  // holds the whole model
 };
 Result<Description> describe(const Inquirer& inquirer);
 

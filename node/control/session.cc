@@ -17,8 +17,8 @@ using control::v1::WorkerMessage;
 
 // How long dialling and registering may take before the link is given up.
 constexpr Duration kStepPatience = std::chrono::seconds(10);
-// How long a refusal that may pass is tried again: the coordinator notices a dead worker much
-// earlier, so that the reason is then here to stay.
+// How long a temporary refusal is retried. The coordinator notices a dead worker much earlier, so a
+// longer refusal is permanent.
 constexpr Duration kRefusedPatience = std::chrono::seconds(10);
 constexpr std::uint32_t kHeartbeatShortest = 10;
 constexpr std::uint32_t kHeartbeatLongest = 60'000;
@@ -99,7 +99,7 @@ void ControlSession::beat() {
   WorkerMessage message;
   events_.fill_heartbeat(*message.mutable_heartbeat());
   if (away_) write_away(*away_, *message.mutable_heartbeat()->mutable_away());
-  // Said once, so only where somebody hears it.
+  // Each report is sent once, so only during a session.
   if (options_.wrong_bytes && state_ == State::kRegistered) {
     for (const WrongBytes& wrong : options_.wrong_bytes()) {
       write_wrong_bytes(wrong, *message.mutable_heartbeat()->add_wrong_bytes());
@@ -203,7 +203,7 @@ void ControlSession::on_registered(const control::v1::Registered& registered) {
   refused_since_.reset();
   backoff_.reset();
   spdlog::info("{}: registered with the coordinator at {}", options_.node, address_);
-  // What is ready after this session has ended is told in the next one, which asks again.
+  // A result that is ready after this session has ended goes to the next one, which asks again.
   if (!registered.measure() || !options_.measure) return;
   options_.measure([this](const Measured& measured) {
     send(measured_message(measured, options_.kv_budget_bytes));
@@ -276,7 +276,7 @@ void ControlSession::on_refused(const control::v1::Refused& refused) {
 void ControlSession::on_link_closed(LinkId link, const Error& why) {
   if (link != link_ || state_ == State::kWaiting || state_ == State::kRefused) return;
   if (why.message != kNotAdmitted) return lose(why.message);
-  // The coordinator's own words: we are in its roster no longer, or not yet again.
+  // The coordinator's own text: we are no longer, or not yet again, in its roster.
   control::v1::Refused refused;
   refused.set_reason(why.message);
   refused.set_may_pass(true);

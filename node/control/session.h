@@ -1,7 +1,7 @@
-// ControlSession: the worker's side of the control plane. Dials the coordinator for ever, says who
-// it is, beats, and hands on what the coordinator orders.
+// ControlSession: the worker's side of the control plane. It dials the coordinator until it is
+// destroyed, registers, sends heartbeats and passes on the coordinator's orders.
 //
-// Threads: everything on the owner's thread.
+// Threads: everything on the main thread.
 #pragma once
 
 #include <functional>
@@ -37,9 +37,9 @@ class ControlSession final : public TransportEvents {
 
   void dial();
   void on_timer();
-  // Told now, or with the next registration.
+  // Sent now, or with the next registration.
   void set_away(std::optional<Away> away);
-  // Dropped while there is no session: what is said to a lost coordinator has no listener.
+  // Drops the message while there is no session.
   void send(const control::v1::WorkerMessage& message);
   const std::string& refused() const { return refused_; }
 
@@ -59,11 +59,11 @@ class ControlSession final : public TransportEvents {
   void on_checkpoint(const control::v1::CheckpointOffer& offer);
   void on_order(const control::v1::HostOrder& order);
   void on_refused(const control::v1::Refused& refused);
-  // Leaves the session, telling the owner when it had begun, and plans the next attempt.
+  // Ends the session, reports that to the events if it had begun, and schedules the next attempt.
   void lose(const std::string& why);
 
   const StageOptions& options_;
-  std::string address_;  // that was dialled last
+  std::string address_;  // the address dialled last
   std::string data_address_;
   const Clock& clock_;
   Transport& transport_;
@@ -71,13 +71,13 @@ class ControlSession final : public TransportEvents {
   Backoff backoff_;
   State state_ = State::kWaiting;
   LinkId link_;
-  TimePoint deadline_{};  // the next attempt, or the end of patience with a silent coordinator
+  TimePoint deadline_{};  // the next attempt, or the timeout for a silent coordinator
   TimePoint next_heartbeat_{};
   Duration heartbeat_{};
   std::optional<Away> away_;
-  std::uint64_t newest_epoch_ = 0;  // that was assigned
+  std::uint64_t newest_epoch_ = 0;  // newest assigned epoch
   std::string refused_;
-  std::optional<TimePoint> refused_since_;  // for a reason that may pass
+  std::optional<TimePoint> refused_since_;  // first refusal for a reason that may pass
 };
 
 }  // namespace hearth::node

@@ -20,18 +20,18 @@ namespace hearth::node {
 Result<std::shared_ptr<const model::GrammarVocabulary>> read_vocabulary(
     const model::GgufFile& file);
 
-// Reads it before it is needed: of a vocabulary of 150,000 tokens that takes 0.3 s, in which the
-// engine's thread would compute nothing. Both are called on that thread.
+// Reads the vocabulary in advance: 150,000 tokens take 0.3 s, in which the engine's thread would
+// compute nothing. Both methods are called on that thread.
 class VocabularyReader {
  public:
   virtual ~VocabularyReader() = default;
-  // Begins with the first call; later ones are of the same model.
+  // The first call begins to read; later calls are for the same model.
   virtual void begin(std::shared_ptr<const model::GgufFile> file) = 0;
-  // After begin(). Waits where it is not there yet.
+  // After begin(). Waits for the vocabulary.
   virtual Result<std::shared_ptr<const model::GrammarVocabulary>> get() = 0;
 };
 
-// The grammars that a stage has met, with the masks made so far. For the engine's thread.
+// The grammars that a stage has used, with the masks made so far. For the engine's thread.
 class GrammarStore {
  public:
   // `file` and `reader` outlive the store. Without a reader the vocabulary is read with the first
@@ -63,9 +63,9 @@ class AnswerGrammar {
   void keep(std::size_t count);
   std::shared_ptr<const model::TokenMask> mask() { return masks_->mask(state_); }
   const model::TokenState& state() const { return state_; }
-  // What the grammar forces behind `state` and `drawn`, at most `most` tokens: the texts of the
-  // bytes that must follow, the longest token first. Another cut of these bytes is allowed, too:
-  // the tokens are drafts. No end token is among them.
+  // The tokens that the grammar forces after `state` and `drawn`, at most `most`: the bytes that
+  // must follow, each time as the longest token. The model may divide these bytes into other
+  // tokens, so these are drafts. End tokens are never among them.
   std::vector<TokenId> forced(model::TokenState state, TokenId drawn, std::size_t most) const;
 
  private:

@@ -12,7 +12,7 @@ std::string name_of(SequenceId sequence) { return "sequence " + std::to_string(s
 
 struct Known {
   std::uint32_t prompt_tokens = 0;
-  std::uint64_t positions = 0;  // of prompt and answer: what KV was reserved for
+  std::uint64_t positions = 0;  // of prompt and answer, for which KV is reserved
   Position next = 0;
   bool has_rows = false;
 };

@@ -21,35 +21,35 @@ namespace hearth::node {
 struct StageSequence {
   SequenceOpen open;
   Position next = 0;            // position of its next row
-  std::uint32_t under_way = 0;  // steps with rows of it that are begun and not finished
+  std::uint32_t under_way = 0;  // steps under way that have rows of it
   BlockTable pages;
   Position settled = 0;  // rows before it are finished
-  Position known = 0;    // rows before it are in pages that an ended sequence left
-  // Of all rows before `known`, while each row so far was found in kept pages.
+  Position known = 0;    // rows before it are in kept pages of an ended sequence
+  // The hash chain of all rows before `known`, while every row so far was found in kept pages.
   std::optional<Hash256> chain;
-  std::uint32_t cached = 0;  // last stage: rows from the first on that no stage computed
-  // The first of its rows that failed, and why: all later ones fail as well.
+  std::uint32_t cached = 0;  // last stage: first rows that no stage computed
+  // Its first failed row and the reason: all later rows fail as well.
   std::optional<Position> failed_at;
   ErrorCode why = ErrorCode::kNumeric;
-  SamplerParams sampler;  // these two on the last stage only
+  SamplerParams sampler;  // last stage only, as the next
   TokenHistory history;
-  std::optional<AnswerGrammar> grammar;  // likewise, of sequences that have one
-  // Last stage: what its newest row drew, where the sequence goes on behind it. The next step may
-  // begin with a draft of that token.
+  std::optional<AnswerGrammar> grammar;  // only for sequences with a grammar
+  // Last stage: the token of its newest row, if the sequence goes on. The next step may begin with
+  // a draft of that token.
   struct Drawn {
     Position position = 0;  // of the token
     TokenId token = 0;
   };
   std::optional<Drawn> drawn;
-  // Of its latest rows, where they were drafts: reported once a later step goes on behind them.
+  // Hashes of its latest draft rows, reported once a later step continues after them.
   std::vector<RowHash> unsettled;
 
-  // A row is another one than the kept one at its position.
+  // The row at `position` differs from the kept one.
   void lose_chain(Position position) {
     known = position;
     chain.reset();
   }
-  // Positions whose keys and values are there.
+  // Positions whose keys and values are stored.
   Position kept() const {
     const Position all = std::max(settled, known);
     return std::min(all, failed_at.value_or(all));

@@ -27,22 +27,21 @@ class Device {
   // node::stage_memory.
   virtual Result<StageMemory> memory(const model::GgufFile& file, const model::ModelSpec& spec,
                                      const EngineOptions& options) const = 0;
-  // The part of the device's free memory that stages may take.
+  // The device memory that stages may take.
   virtual Result<std::uint64_t> budget() const = 0;
   // kNoCapacity, with every figure, where the budget does not hold the stage and one sequence.
   virtual Status check_memory(const model::GgufFile& file, const model::ModelSpec& spec,
                               const EngineOptions& options) const = 0;
-  // Bytes of packed weights a second that one row of activations is multiplied by; what placement
-  // goes by.
+  // Bytes of packed weights a second in a product with one row of activations, for placement.
   virtual Result<double> measure_weight_rate() const = 0;
-  // Errors of check_memory.
+  // Errors as in check_memory().
   virtual Result<std::unique_ptr<StageForward>> load(const model::GgufFile& file,
                                                      const model::ModelSpec& spec,
                                                      const EngineOptions& options) = 0;
 };
 
-// How many layers of a model the device's memory holds, wherever they begin; the other options as
-// for a stage. 0 where none do.
+// How many layers of a model the device's memory holds, wherever the range begins; 0: not even one.
+// The other options are as for a stage.
 Result<std::uint32_t> layers_within(const Device& device, const model::GgufFile& file,
                                     const model::ModelSpec& spec, EngineOptions options);
 

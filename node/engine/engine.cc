@@ -76,12 +76,12 @@ class StageEngine final : public Engine {
   Status compute(Step& step);
   void settle(Step& step);
   bool observed(const BatchRow& row) const;
-  // The last stage says how likely the prompt's next token is.
+  // Whether the last stage scores the prompt's next token at this row.
   bool scores(const StageSequence& sequence, Position position) const {
     return is_last() && std::size_t{position} + 1 < sequence.open.scored.size();
   }
   void score(Step& step, std::uint32_t index, unsigned thread, std::span<const float> logits);
-  // The last stage says what the prompt means, of the prompt's last row.
+  // Whether the last stage makes the prompt's embedding from this row, the prompt's last.
   bool embeds(const StageSequence& sequence, Position position) const {
     return is_last() && sequence.open.embedding > 0 && position + 1 == sequence.open.prompt_tokens;
   }
@@ -244,8 +244,8 @@ void StageEngine::open(const StepBatch& batch) {
   }
 }
 
-// In the last page that stays, the slots behind `length` keep what they hold: nothing reads them
-// before they are written again.
+// In the last remaining page, the slots after `length` keep their old values: they are written
+// again before they are read.
 void StageEngine::truncate(const StepBatch& batch) {
   for (const auto& [id, length] : batch.truncates) {
     StageSequence& sequence = sequences_.at(id);
@@ -443,10 +443,10 @@ Status StageEngine::compute(Step& step) {
   return forward_->begin(step.rows, step.outputs);
 }
 
-// Replaces the activations that came in, which go into the result, by the computed ones. Failed
-// rows, and all later rows of their sequences, are zeros. A sequence that fails here keeps the
-// pages of this step's rows: those that its rows of the next step took, which began before this was
-// known, go back.
+// Replaces the incoming activations, which go into the result, by the computed ones. Failed rows,
+// and all later rows of their sequences, are zeros. A sequence that fails here keeps the pages of
+// this step's rows. Pages that its rows of the next step took before the failure was known are
+// returned.
 void StageEngine::settle(Step& step) {
   StepBatch& batch = step.batch;
   step.result.input = std::exchange(batch.activations, {});
@@ -639,9 +639,9 @@ void StageEngine::on_logits(Step& step, std::uint32_t computed, unsigned thread,
   }
 }
 
-// The pages are free from here on, since a later step works behind this one; the sequences
-// themselves stay until this step is finished. Rows under way are not kept: what comes of them is
-// not known yet.
+// The pages are free from here on, because the device runs a later step after this one. The
+// sequences stay until this step is finished. Rows under way are not kept, because their result is
+// unknown.
 void StageEngine::release(Step& step) {
   for (const SequenceId id : step.batch.releases) {
     step.released.push_back(sequences_.extract(id));
@@ -657,7 +657,7 @@ void StageEngine::release(Step& step) {
 
 void StageEngine::keep() {
   INVARIANT(under_way_ == 0, "sequences are ended between steps");
-  // In an order that does not rest on the table: it says which page is evicted first.
+  // In an order independent of the hash table, because it decides which page is evicted first.
   std::map<SequenceId, StageSequence*> ordered;
   for (auto& [id, sequence] : sequences_) ordered.emplace(id, &sequence);
   for (const auto& [id, sequence] : ordered) {

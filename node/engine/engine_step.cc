@@ -64,7 +64,7 @@ void collect_tokens(Step& step) {
       ++count.drafted;
       if (right) ++count.accepted;
     }
-    sequence.drawn.reset();  // behind a wrong draft nothing is right
+    sequence.drawn.reset();  // rows after a wrong draft are void
     if (!rows[i].sampled() || !right) continue;
     collect_token(step, i);
     if (step.drawn[i].finish == FinishReason::kNone) {

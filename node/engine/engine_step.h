@@ -1,5 +1,5 @@
-// Step: what the engine knows of one step that is begun and not finished, and what the last stage
-// reports of it. For engine.cc alone.
+// Step: the engine's state of one step under way, and the last stage's report of it. Only for
+// engine.cc.
 #pragma once
 
 #include <cstddef>
@@ -23,7 +23,7 @@ namespace hearth::node {
 struct ComputedRow {
   std::uint32_t index = 0;  // in the batch
   StageSequence* sequence = nullptr;
-  bool drawn = false;  // its token has come
+  bool drawn = false;  // its token is known
 };
 
 // A step that is begun and not finished.
@@ -33,27 +33,27 @@ struct Step {
   std::vector<StageSequence*> sequences;  // one a row of the batch
   std::vector<ComputedRow> computed;
   std::vector<ForwardRow> rows;
-  std::vector<std::uint32_t> replayed;         // rows of the batch whose output was kept
-  std::vector<std::optional<Hash256>> inputs;  // one a row of the batch, once it was wanted
+  std::vector<std::uint32_t> replayed;         // rows of the batch that are in kept pages
+  std::vector<std::optional<Hash256>> inputs;  // one a row of the batch, made on demand
   Bytes said;
-  std::vector<DrawRequest> draws;  // what rows point to; last stage only
-  // One a row of the batch, of those that a grammar masks; empty when there are none.
+  std::vector<DrawRequest> draws;  // the targets of rows' pointers; last stage only
+  // One a row of the batch, set where a grammar masks the row; empty without such rows.
   std::vector<std::shared_ptr<const model::TokenMask>> masks;
-  // The grammar's state at such a row, where what it forces next is wanted; likewise.
+  // The grammar's state at such a row, where its next forced tokens are wanted; likewise.
   std::vector<std::optional<model::TokenState>> states;
   std::vector<SampledToken> drawn;  // one a row of the batch; last stage only
-  // One a row of the batch: the score of the token behind a row of a prompt, where one is made.
-  // Empty when no prompt is scored.
+  // One a row of the batch: the score of the prompt token after the row, if it is scored. Empty
+  // when no prompt is scored.
   std::vector<std::optional<SampledToken>> scores;
   std::vector<StageSequences::node_type> released;
   StageForward::Outputs outputs;
 };
 
-// Fills the result's tokens, scores and drafts from what was drawn. A draft that was not drawn, and
-// what stands behind it or behind the end, says nothing.
+// Fills the result's tokens, scores and drafts from the sampled tokens. A rejected draft and the
+// rows after it, and rows after the end, give no result.
 void collect_tokens(Step& step);
-// Of the hashes in the result, those of drafts wait until their sequence goes on behind them or
-// ends: what a truncation dropped was never there.
+// Holds back the hashes of drafts until their sequence continues after them or ends; a truncation
+// drops them.
 void settle_hashes(Step& step);
 
 }  // namespace hearth::node

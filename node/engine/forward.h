@@ -1,9 +1,9 @@
 // Forward: the layers of one stage over the rows of one step, on all threads of a pool. It holds
 // the weights and the KV pages of the stage.
 //
-// Rows of several sequences share every matrix product. The caller of begin() goes through the
-// steps of a layer; each step that is large enough is one parallel loop: products over the row
-// groups of all matrices that read the same input, attention over (row, kv head), everything else
+// Rows of several sequences share every matrix product. The caller of begin() runs the parts of a
+// layer one after the other. Each part that is large enough is one parallel loop: products over the
+// row groups of all matrices with the same input, attention over (row, kv head), everything else
 // over rows.
 #pragma once
 
@@ -72,8 +72,7 @@ class Forward final : public StageForward {
     AlignedBuffer<float> attention;
     std::vector<const std::byte*> pages;
   };
-  // Frequencies of the pairs of a head, and their cosines and sines at the position of each row,
-  // of which there may be fewer than there is room for.
+  // Frequencies of the pairs of a head, and their cosines and sines at the position of each row.
   struct Angles {
     std::vector<double> frequencies;
     double magnitude = 1.0;
@@ -84,7 +83,8 @@ class Forward final : public StageForward {
     kernels::PackedMatrix up;
     kernels::PackedMatrix down;
   };
-  // What a layer with experts needs beside gate_ and up_; a pair is a row and an expert it uses.
+  // Buffers of a layer with experts beside gate_ and up_. A pair is a row and an expert that it
+  // uses.
   struct Mixture {
     Mixture(const model::ModelSpec& spec, const StageWeights& weights, std::uint32_t rows);
     std::vector<std::vector<Expert>> experts;  // of each layer; none in one without
@@ -107,8 +107,8 @@ class Forward final : public StageForward {
   void layer(std::uint32_t index);
   void attention(const LayerWeights& weights, std::uint32_t index);
   void feed_forward(const LayerWeights& weights, std::uint32_t width);
-  // The same of a layer with experts: chooses those of each row, computes them with the rows
-  // grouped by expert, and adds up.
+  // The same for a layer with experts: chooses each row's experts, computes them with the rows
+  // grouped by expert, and adds the results.
   void mix_experts(const LayerWeights& weights, std::uint32_t index);
   void choose_experts(const LayerWeights& weights, std::uint32_t row);
   void compute_experts(const LayerWeights& weights, std::uint32_t index);
@@ -126,7 +126,7 @@ class Forward final : public StageForward {
                   const std::vector<float>& weight);
   void turn_heads(float* x, std::uint32_t heads, const float* cos_sin);
   void attend(std::uint32_t row, std::uint32_t kv_head, std::uint32_t index, Scratch& scratch);
-  // x (n) plus entry `at` of the biases of that length; nothing where there are none.
+  // Adds entry `at` of the biases of length n to x (n); does nothing without biases.
   void add_bias(float* x, const std::vector<float>& biases, std::size_t at, std::uint32_t n) {
     if (!biases.empty()) kernels_.add(x, biases.data() + at * n, n);
   }
@@ -161,12 +161,12 @@ class Forward final : public StageForward {
   AlignedBuffer<float> query_;
   AlignedBuffer<float> key_;
   AlignedBuffer<float> value_;
-  AlignedBuffer<float> mixed_;  // what attention gives
+  AlignedBuffer<float> mixed_;  // attention's output
   AlignedBuffer<float> gate_;
   AlignedBuffer<float> up_;
-  AlignedBuffer<float> delta_;               // what is added to the residual
+  AlignedBuffer<float> delta_;               // the next addition to the residual
   AlignedBuffer<float> logits_;              // (kHeadRows, vocabulary)
-  QuantBuffer quant_;                        // what the next product reads
+  QuantBuffer quant_;                        // the next product's input
   std::unique_ptr<Mixture> mixture_;         // null in a model without experts
   std::unique_ptr<LatentAttention> latent_;  // null where keys and values are kept
   std::vector<Scratch> scratch_;

@@ -28,7 +28,7 @@ class PagePool {
   void shrink(BlockTable& table, std::uint32_t positions);
   void release(BlockTable& table) { shrink(table, 0); }
 
-  // That the next table to grow gets; nothing when none is free.
+  // The page that the next growing table gets; nothing when no page is free.
   std::optional<std::uint32_t> next() const {
     return free_.empty() ? std::nullopt : std::optional(free_.back());
   }
@@ -43,7 +43,7 @@ class PagePool {
 class KvCache : public PagePool {
  public:
   // As many pages as fit `budget_bytes`, and never more than `most_pages`. kNoCapacity, with the
-  // figures, when not one fits or the memory is not there.
+  // figures, when the budget or the memory does not hold one page.
   static Result<KvCache> create(std::uint32_t layers, kernels::KvLayout layout,
                                 std::size_t budget_bytes, std::uint32_t most_pages);
 

@@ -1,7 +1,7 @@
 // LatentAttention: the attention half of a layer where a position keeps one row for all heads
-// (multi-head latent attention of DeepSeek-V2, 2024), in its absorbed form: a query head is brought
-// into the space of these rows, attends over them, and what it gets is brought back. So nothing is
-// kept or computed for each head of a past position.
+// (multi-head latent attention of DeepSeek-V2, 2024), in its absorbed form: a query head is
+// projected into the space of these rows, attends over them, and the result is projected back. So
+// past positions need no storage or work for each head.
 #pragma once
 
 #include <atomic>
@@ -30,15 +30,15 @@ class LatentAttention {
     const kernels::QuantizedRows& residual;  // (rows, hidden), normed
   };
 
-  // Takes all memory that steps will need. What it is given outlives it.
+  // Takes all memory that steps will need. Its arguments outlive it.
   LatentAttention(const model::ModelSpec& spec, const std::vector<LayerWeights>& layers,
                   const kernels::Kernels& kernels, const KvCache& cache, const Loops& loops,
                   std::uint32_t batch_rows, unsigned threads);
-  // What attention adds to the residual, (rows, hidden). `index` counts from the stage's first
-  // layer.
+  // Writes attention's addition to the residual, (rows, hidden), to `delta`. `index` counts from
+  // the stage's first layer.
   void compute(const Step& step, std::uint32_t index, float* delta);
 
-  // Of its buffers: for each row of a batch, and for each thread.
+  // Bytes of its buffers: for each row of a batch, and for each thread.
   static std::uint64_t row_bytes(const model::ModelSpec& spec);
   static std::uint64_t thread_bytes(const model::ModelSpec& spec);
 
@@ -73,7 +73,7 @@ class LatentAttention {
   AlignedBuffer<float> query_down_;  // (rows, query_rank)
   AlignedBuffer<float> query_;       // (rows, heads, head_dim)
   AlignedBuffer<float> rows_;        // (rows, width + turned)
-  AlignedBuffer<float> inner_;       // (heads, rows, width): queries, then what attention gives
+  AlignedBuffer<float> inner_;       // (heads, rows, width): queries, then attention's output
   AlignedBuffer<float> value_;       // (heads, rows, value)
   AlignedBuffer<float> mixed_;       // (rows, heads, value)
   QuantBuffer quant_;                // (rows, query_rank or heads * value)

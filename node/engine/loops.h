@@ -1,5 +1,5 @@
 // Loops: the loops of a step on all threads of a pool, and matrix products among them. QuantBuffer:
-// the quantised rows that products read. How a loop is cut never changes a bit of the result.
+// the quantised rows that products read. The division of a loop never changes a bit of the result.
 #pragma once
 
 #include <algorithm>
@@ -37,7 +37,7 @@ void copy_row(const kernels::QuantizedRows& from, std::uint32_t row,
 
 class Loops {
  public:
-  static constexpr std::uint32_t kRowValues = 4'096;  // of a loop over rows, worth a claim
+  static constexpr std::uint32_t kRowValues = 4'096;  // smallest claim of a loop over rows
   static constexpr std::uint32_t kLeastGroups = 4;    // of a product of one row, in a claim
 
   struct Product {
@@ -57,8 +57,8 @@ class Loops {
   void multiply(const kernels::QuantizedRows& x, std::initializer_list<Product> products) const;
   // `least`: row groups of a claim.
   void multiply(std::span<const RowsProduct> products, std::uint32_t least) const;
-  // task(row) for every row in [0, rows), each of `width` values; inline when that is too little to
-  // be worth handing out.
+  // task(row) for every row in [0, rows), each of `width` values; inline when the work is too small
+  // for other threads.
   template <typename Task>
   void for_rows(std::uint32_t rows, std::uint32_t width, const Task& task) const {
     const std::uint32_t least = std::max(1U, kRowValues / width);

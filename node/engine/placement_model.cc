@@ -21,7 +21,8 @@ Result<placement::Model> placement_model(const model::GgufFile& file,
     TRY(model.layer_read_bytes.emplace_back(),
         StageWeights::layer_read_bytes_of(file, spec, layer));
   }
-  // Of a model of one layer all that is outside it counts as the embedding, or it counted twice.
+  // In a model of one layer, everything outside it counts as the embedding, so that nothing counts
+  // twice.
   TRY(const std::uint64_t first, StageWeights::bytes_of(file, spec, {0, 1}));
   model.embedding_bytes = first - model.layer_bytes.front();
   if (spec.layers > 1) {

@@ -1,4 +1,4 @@
-// A model as placement sees it, from its file's header alone.
+// The sizes of a model for placement, from its file's header alone.
 #pragma once
 
 #include "base/result.h"
@@ -8,7 +8,8 @@
 
 namespace hearth::node {
 
-// Bytes as a stage on the processor holds them. The errors of a stage's load for shapes and types.
+// Bytes are those of a stage on the processor. Errors for shapes and types are those of a stage's
+// load.
 Result<placement::Model> placement_model(const model::GgufFile& file, const model::ModelSpec& spec);
 
 }  // namespace hearth::node

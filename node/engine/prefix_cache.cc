@@ -93,8 +93,8 @@ ByteSpan PrefixCache::output(const BlockTable& table, Position position) const {
   return {outputs_.data() + *at * row_bytes_, row_bytes_};
 }
 
-// A full page of which only some rows are known is taken for the sequence that left it alone: it
-// could be another conversation's, which would lose it if the rows to come differ.
+// A full page with only some known rows is taken only for the sequence that left it. It could
+// belong to another conversation, which would lose it if the later rows differ.
 std::optional<PrefixCache::Found> PrefixCache::take(const Hash256& chain, SequenceId sequence,
                                                     std::span<const Hash256> inputs,
                                                     bool may_share) {
@@ -147,7 +147,7 @@ void PrefixCache::enter(std::uint32_t page, const Hash256& parent, std::uint32_t
   by_parent_.emplace(parent, page);
 }
 
-// Out of the cache: it is its caller's.
+// Takes the page out of the cache; the caller owns it then.
 void PrefixCache::remove(std::uint32_t page) {
   Page& one = kept_[page];
   INVARIANT(one.rows > 0 && one.uses == 0, "only an unused page leaves the cache");
@@ -157,7 +157,7 @@ void PrefixCache::remove(std::uint32_t page) {
   one = {};
 }
 
-// The youngest of all pages.
+// Makes the page the most recently used one.
 void PrefixCache::touch(std::uint32_t page) {
   Page& one = kept_[page];
   INVARIANT(one.rows > 0, "a page with an age is kept");
@@ -211,7 +211,7 @@ void PrefixCache::keep(SequenceId sequence, const Hash256& scope, BlockTable& ta
     if (rows < kPageTokens) break;
     parent = kept_[stays].chain;
   }
-  // Those that are kept left the table's hands above.
+  // Kept pages were already handled above.
   table.erase(table.begin(), table.begin() + static_cast<std::ptrdiff_t>(kept.size()));
   shrink(table, 0, pool);
   for (auto page = kept.rbegin(); page != kept.rend(); ++page) {

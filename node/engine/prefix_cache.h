@@ -1,19 +1,19 @@
-// PrefixCache: KV pages of ended sequences, until other sequences need them, and the rows that a
-// stage says again instead of computing them. It serves a new sequence that begins as an earlier
-// one did, and an interrupted one that comes again after the loss of another stage.
+// PrefixCache: KV pages of ended sequences, kept until other sequences need them, with the output
+// of their rows. It serves a new sequence with the same beginning as an earlier one, and an
+// interrupted sequence after the loss of another stage.
 //
-// Beside every page stand the hash of each row's input and the residual of each row's output. A
-// page is found by the inputs of all its rows and by the hash chain of all inputs before them,
-// which begins with the sequence's scope: keys and values are a function of the inputs at this and
-// all earlier positions (kernels/CANONICAL.md). So each stage finds pages by itself, a row whose
-// input is another one is never taken for a kept one, and no scope finds a page of another.
+// Every page has the hash of each row's input and the residual of each row's output. A page is
+// found by the inputs of all its rows and by the hash chain of all inputs before them, which begins
+// with the sequence's scope: keys and values are a function of the inputs at this and all earlier
+// positions (kernels/CANONICAL.md). So each stage finds pages by itself, a row with a different
+// input never matches, and no scope finds a page of another scope.
 //
-// A full page may belong to any number of open sequences, and stays kept meanwhile. Any other page
-// that is taken belongs to one sequence, which may go on in it. The page that was used least
-// recently is evicted first, and a page after those that follow it in its chains.
+// Any number of open sequences may share a full page, which stays kept meanwhile. A partial page
+// belongs to the one sequence that takes it and may continue in it. The least recently used page is
+// evicted first, but always after the pages that follow it in its chains.
 //
-// Not thread-safe. Memory is reserved at the start and backed where it is used: for each page 1 KiB
-// of input hashes and the rows' outputs, and about 200 bytes that say where it stands.
+// Not thread-safe. Memory is reserved at the start and backed when used: for each page 1 KiB of
+// input hashes, the rows' outputs and about 200 bytes of bookkeeping.
 #pragma once
 
 #include <cstdint>
@@ -31,45 +31,45 @@
 
 namespace hearth::node {
 
-// Of a sequence that has no other scope: only the same sequence finds what it left.
+// The scope of a sequence without one: only the same sequence finds its pages.
 Hash256 own_scope(SequenceId sequence);
 
 class PrefixCache {
  public:
-  // `row_bytes`: of a row that goes out; 0 on the last stage. Where `budget_bytes` do not suffice
-  // for all pages, the others are not kept.
+  // `row_bytes`: bytes of an outgoing row; 0 on the last stage. Pages beyond `budget_bytes` are not
+  // kept.
   PrefixCache(std::uint32_t pages, std::size_t row_bytes, std::uint64_t budget_bytes);
   bool empty() const { return pages_ == 0; }  // there is no room for rows
 
-  // Nothing happens for a position that the table does not hold any more.
+  // Does nothing for a position that the table no longer holds.
   void put_input(const BlockTable& table, Position position, const Hash256& in);
   void put_output(const BlockTable& table, Position position, ByteSpan out);
   bool came_in(const BlockTable& table, Position position, const Hash256& in) const;
-  ByteSpan output(const BlockTable& table, Position position) const;  // of one that came in
+  ByteSpan output(const BlockTable& table, Position position) const;  // after put_input()
 
   struct Found {
     std::uint32_t page = 0;
     std::uint32_t rows = 0;  // positions whose keys and values it holds
     Hash256 chain;           // of its last row; for a full page
   };
-  // Takes a page behind `chain` for a sequence whose next rows have these inputs, all that are
-  // known of the page's. `may_share`: the sequence never cuts or changes this page. Rows behind the
-  // known ones are to be compared as they come (came_in).
+  // Takes a page after `chain` for a sequence whose next rows have these inputs; `inputs` has all
+  // known rows of the page. `may_share`: the sequence never truncates or changes this page. The
+  // caller compares later rows as they arrive (came_in).
   std::optional<Found> take(const Hash256& chain, SequenceId sequence,
                             std::span<const Hash256> inputs, bool may_share);
-  // Keeps what a sequence leaves: the pages of its first `length` positions. The table is empty
-  // afterwards; what is not kept goes to the pool.
+  // Keeps the pages of an ended sequence's first `length` positions. The table is empty afterwards;
+  // other pages go to the pool.
   void keep(SequenceId sequence, const Hash256& scope, BlockTable& table, Position length,
             PagePool& pool);
   // Gives back the pages that lie wholly behind the first `positions`.
   void shrink(BlockTable& table, Position positions, PagePool& pool);
-  // For a sequence whose rows are to be kept: where the pool's next page has no room here, the page
-  // that was used least recently comes before it.
+  // For a sequence whose rows are to be kept: when the pool's next page has no room here, evicts
+  // the least recently used page, which the pool then gives first.
   void make_room(PagePool& pool);
-  // Gives the page that was used least recently to the pool; false when none is unused.
+  // Gives the least recently used page to the pool; false when every page is in use.
   bool evict(PagePool& pool);
 
-  // Kept and of no open sequence: they count as free.
+  // Kept pages that no open sequence uses; they count as free.
   std::uint32_t kept_pages() const { return static_cast<std::uint32_t>(by_age_.size()); }
 
  private:

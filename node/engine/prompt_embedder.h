@@ -1,5 +1,5 @@
 // PromptEmbedder: the embedding of a prompt from the residual behind the last layer
-// (kernels/CANONICAL.md, 10b). Of a last stage, wherever its layers run. For one thread.
+// (kernels/CANONICAL.md, 10b). For a last stage on any device. For one thread.
 #pragma once
 
 #include <cstdint>
@@ -19,7 +19,7 @@ class PromptEmbedder {
   // Reads the final norm, which the file of a last stage has.
   static Result<PromptEmbedder> load(const model::GgufFile& file, const model::ModelSpec& spec);
 
-  // `residual`: (hidden) of 16 bits, as a stage sends it. `values`: 1 to hidden. Nothing where the
+  // `residual`: (hidden) of 16 bits, as a stage sends it. `values`: 1 to hidden. Nothing when the
   // row left the numeric range.
   std::optional<std::vector<float>> embed(const kernels::Kernels& kernels, ByteSpan residual,
                                           std::uint32_t values);

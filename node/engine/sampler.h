@@ -43,10 +43,10 @@ class TokenHistory {
     std::uint32_t generated = 0;  // times
   };
   void add(TokenId token, bool generated);
-  // Forgets the generated tokens behind the first `count`.
+  // Drops the generated tokens after the first `count`.
   void keep_generated(std::size_t count);
   const std::unordered_map<TokenId, Seen>& counts() const { return counts_; }
-  // The generated tokens behind the first `count`, in order.
+  // The generated tokens after the first `count`, in order.
   std::span<const TokenId> generated_behind(std::size_t count) const;
   // visit(token, times generated) for each token seen, once; `later`, of generated_behind(), does
   // not count.
@@ -71,8 +71,8 @@ struct DrawRequest {
   const SamplerParams* params = nullptr;
   const TokenHistory* history = nullptr;
   Position position = 0;                     // of the new token
-  std::span<const TokenId> later;            // of the history: behind the row, and not counted
-  std::span<const std::uint64_t> mask = {};  // one bit a token that may come; empty: all may
+  std::span<const TokenId> later;            // history after this row, which does not count
+  std::span<const std::uint64_t> mask = {};  // a set bit allows a token; empty: all are allowed
 };
 
 struct Draw {
@@ -87,14 +87,14 @@ class Sampler {
   explicit Sampler(std::uint32_t vocabulary);
 
   // `logits`: one a vocabulary entry. `position`: of the new token. `later`: generated tokens of
-  // the history that stand behind this row, and do not count. `mask`: as in a DrawRequest. kNumeric
-  // when a logit is not finite or every token is excluded.
+  // the history after this row, which do not count. `mask`: as in a DrawRequest. kNumeric when a
+  // logit is not finite or every token is excluded.
   Result<Draw> sample(std::span<const float> logits, const SamplerParams& params,
                       const TokenHistory& history, Position position,
                       std::span<const TokenId> later = {},
                       std::span<const std::uint64_t> mask = {});
-  // The log probability of a token that was not drawn here, and the `top` likeliest ones. kNumeric
-  // when a logit is not finite.
+  // The log probability of a given token, and the `top` likeliest tokens. kNumeric when a logit is
+  // not finite.
   Result<Draw> score(std::span<const float> logits, TokenId token, std::uint32_t top);
 
  private:

@@ -1,6 +1,6 @@
 // StageForward: the layers of one stage over the rows of one step, wherever they run. The engine
-// keeps what is the same everywhere (sequences, pages, hashes, sampling) and asks this for the
-// rest. Two implementations: Forward on the processor's cores, CardForward on an NVIDIA card.
+// does what is the same on every device (sequences, pages, hashes, sampling); this does the rest.
+// Two implementations: Forward on the processor's cores, CardForward on an NVIDIA card.
 //
 // A step is begun and finished, in the order of the steps. Where steps may overlap, one may begin
 // while the one before is under way; no more than kStepsUnderWay are. One thread at a time.
@@ -24,11 +24,11 @@ struct ForwardRow {
   const BlockTable* pages = nullptr;  // holds at least position + 1 positions; the same for all
                                       // rows of a sequence, which stand together
   bool sample = false;                // its logits are computed and handed on
-  // For such a row, a stage that draws tokens itself may give the token in place of the logits, or
+  // For such a row, a stage that samples itself may return the token instead of the logits, or
   // before them if they are observed.
   const DrawRequest* draw = nullptr;
   bool observed = false;
-  bool embedded = false;  // of a last stage: its residual in output() is read
+  bool embedded = false;  // last stage: its residual in output() is read
 };
 
 inline constexpr std::uint32_t kStepsUnderWay = 2;  // each has buffers of its own
@@ -41,7 +41,7 @@ class StageForward {
   using OnLogits =
       std::function<void(std::uint32_t row, unsigned thread, std::span<const float> logits)>;
 
-  // The token of row `row`, as Sampler::sample gives it; on the caller's thread.
+  // The token of row `row`, as from Sampler::sample(); on the caller's thread.
   using OnToken = std::function<void(std::uint32_t row, const Result<TokenId>& token)>;
 
   struct Outputs {
@@ -51,31 +51,31 @@ class StageForward {
 
   // Whether a step that begins now need not wait for the steps under way.
   virtual bool may_overlap() const = 0;
-  // Rows in input() are read, unless this is the first stage; `rows`, and what they point to, as
-  // long as the call. `outputs` stays until the step is finished, and is called by either half. An
-  // Error, here and of finish(), means that what runs the layers is gone for good: nothing of the
-  // steps under way may be used, and every later call says the same.
+  // Reads the rows in input(), except on the first stage. `rows` and their targets are read only
+  // during the call. `outputs` must live until the step is finished; both halves call it. An Error,
+  // here and from finish(), means that the device is lost: the steps under way are invalid, and
+  // every later call returns the same error.
   virtual Status begin(std::span<const ForwardRow> rows, const Outputs& outputs) = 0;
-  // Whether finish() of the oldest step need not wait, or must be called for that step to go on.
+  // Whether finish() of the oldest step would not wait, or is needed for that step to continue.
   virtual bool ready() const = 0;
   virtual Status finish() = 0;
-  // Whether a row of the step finished last left the numeric range, so that its output means
-  // nothing. Valid until the next step begins.
+  // Whether a row of the step finished last left the numeric range, which makes its output invalid.
+  // Valid until the next step begins.
   virtual bool failed(std::uint32_t row) const = 0;
   // (batch_rows, hidden): the 16-bit residual of the computed rows, from row 0 on, as it comes into
   // the step that begins next, and as it leaves the step finished last, until the next one begins.
-  // On a last stage the latter means something in steps with an embedded row alone.
+  // On a last stage, output() is valid only in steps with an embedded row.
   virtual std::uint16_t* input() = 0;
   virtual const std::uint16_t* output() const = 0;
 
   virtual PagePool& pages() = 0;
   virtual const PagePool& pages() const = 0;
   // One layer's share of a page, for kernels::kv_read; `layer` counts from the stage's first one.
-  // Lasts until the next call of anything here.
+  // Valid until the next call of any method.
   virtual Result<const std::byte*> page(std::uint32_t index, std::uint32_t layer) const = 0;
 
-  // Checks that the weights in memory are those that were loaded, if that needs no second copy of
-  // them. kNumeric names the tensor that differs.
+  // Checks that the weights in memory equal the loaded ones, if that needs no second copy. kNumeric
+  // names the tensor that differs.
   virtual Status verify_weights() { return ok_status(); }
 
   virtual unsigned threads() const = 0;

@@ -16,15 +16,15 @@ namespace hearth::node {
 // Memory of a process beside its stages: program, sockets, stacks, the file's header.
 inline constexpr std::uint64_t kProcessBytes = 32 << 20;
 
-// Memory for the rows that a worker's stage keeps for replay, if the machine has so much to spare:
-// 30,000 positions of a model of 70B parameters.
+// Memory for the rows that a worker's stage keeps for replay, if the machine has it: 30,000
+// positions of a 70B model.
 inline constexpr std::uint64_t kReplayBytes = 512 << 20;
 
 struct StageMemory {
   std::uint64_t weights = 0;      // packed
   std::uint64_t buffers = 0;      // of steps of batch_rows rows, all of them used
   std::uint64_t page = 0;         // one KV page of all layers of the stage
-  std::uint32_t pages = 0;        // that the KV budget asks for
+  std::uint32_t pages = 0;        // pages of the KV budget
   std::uint32_t pages_least = 0;  // of one sequence: the context, or limits::kDefaultMaxTokens
   // Without kProcessBytes.
   std::uint64_t least() const { return weights + buffers + page * pages_least; }
@@ -35,14 +35,15 @@ struct StageMemory {
 Result<StageMemory> stage_memory(const model::GgufFile& file, const model::ModelSpec& spec,
                                  const EngineOptions& options);
 
-// The stages of one process. kNoCapacity, with every figure, when `budget` does not hold their
-// least and kProcessBytes.
+// Checks the stages of one process. kNoCapacity, with every figure, when `budget` does not hold
+// their least() and kProcessBytes.
 Status check_memory(const std::vector<StageMemory>& stages, std::uint64_t budget);
 
-// KV bytes of a stage within a budget that holds its least: the pages asked for, or those that fit.
+// KV bytes of a stage within a budget that holds its least(): the pages asked for, or those that
+// fit.
 std::uint64_t kv_within(const StageMemory& stage, std::uint64_t budget);
 
-// The part of options.replay_bytes that the machine's memory has beside the stage.
+// The part of options.replay_bytes that fits the machine's memory beside the stage.
 Result<std::uint64_t> replay_within(const model::GgufFile& file, const model::ModelSpec& spec,
                                     const EngineOptions& options);
 

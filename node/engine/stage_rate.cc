@@ -19,8 +19,8 @@ namespace {
 
 using SteadyClock = std::chrono::steady_clock;
 
-// A moment of other load slows one round of all windows. Many short rounds tell more than
-// few long ones of the same time, and the quickest and the slowest do not count.
+// A moment of other load slows one round of all windows. So there are many short rounds instead of
+// few long ones, and the quickest and the slowest do not count.
 constexpr int kRounds = 5;
 constexpr std::chrono::duration<double> kWindow(0.06);
 constexpr int kStepsLeast = 2;
@@ -156,8 +156,9 @@ class Subject {
   std::vector<double> batch_;
 };
 
-// One step of each in turns, so that the weights of the others go through the caches between two
-// steps of one, as the other layers of a stage do: those of a small model would stay in them.
+// One step of each in turn, so that the others' weights pass through the caches between two steps
+// of one, like the other layers of a stage. Otherwise a small model's weights would stay in the
+// caches.
 Status time_in_turns(std::vector<Subject>& subjects, const model::ModelSpec& spec,
                      std::uint32_t rows, const std::function<bool()>& cancelled) {
   std::vector<Timed> timed;
@@ -177,8 +178,8 @@ Status time_in_turns(std::vector<Subject>& subjects, const model::ModelSpec& spe
 Result<StageRate> measure_stage_rate(const std::shared_ptr<const model::GgufFile>& file,
                                      const model::ModelSpec& spec, EngineOptions options) {
   const std::uint32_t begin = spec.layers / 2 - (spec.layers == 2 ? 1 : 0);
-  // What a step costs beside its layers shows in the difference of few layers and of more, unless a
-  // layer is so large that it does not matter.
+  // The fixed cost of a step follows from the difference between few and more layers, unless layers
+  // are so large that it does not matter.
   TRY(const std::uint64_t each, StageWeights::bytes_of(*file, spec, {begin, begin + 1}));
   const std::uint32_t room = spec.layers - std::min(spec.layers, 2U);
   const auto several = static_cast<std::uint32_t>(

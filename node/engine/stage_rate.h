@@ -24,10 +24,10 @@ struct StageRate {
   Rows head;                  // norm, head and sampling of the last stage
 };
 
-// With engines of a few layers of the model as they are served: about two seconds, and more where a
-// step alone takes that. The file may have holes for weights. Layers, batch rows and KV budget of
-// `options` are not read. The errors of Engine::load; kCancelled soon after options.cancelled says
-// so.
+// Measures engines of a few layers of the model as they are served. It takes about two seconds, or
+// more when steps are long. The file may have holes for weights. Layers, batch rows and KV budget
+// of `options` are not read. The errors of Engine::load; kCancelled soon after options.cancelled
+// says so.
 Result<StageRate> measure_stage_rate(const std::shared_ptr<const model::GgufFile>& file,
                                      const model::ModelSpec& spec, EngineOptions options);
 

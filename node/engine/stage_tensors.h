@@ -1,6 +1,6 @@
-// The tensors of one stage by their places in the model, whatever holds them, and in what order
-// they are read: a layer range has the tensors of its layers, the first stage the embedding, the
-// last one the final norm and the head.
+// The tensors of one stage by their roles in the model, on any device, and the order in which they
+// are read. A layer range has the tensors of its layers, the first stage also the embedding, the
+// last stage the final norm and the head.
 #pragma once
 
 #include <cstdint>

@@ -1,5 +1,5 @@
 // Hashes of the input and output of a stage at one position. Normative text: kernels/CANONICAL.md,
-// "Hashes". They depend on the tokens up to the position and on the model, and on nothing else.
+// "Hashes". They depend only on the model and on the tokens up to the position.
 #pragma once
 
 #include <cstdint>

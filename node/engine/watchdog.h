@@ -15,7 +15,7 @@ class Watchdog {
   // `expired` is called on the watchdog's thread, at most once in its life.
   Watchdog(std::chrono::milliseconds limit, std::function<void()> expired);
 
-  // A call begins and ends; between the two runs the limit. One call at a time.
+  // Mark the begin and the end of a call, between which the limit runs. One call at a time.
   void begin();
   void end();
 

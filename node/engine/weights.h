@@ -21,10 +21,10 @@ using LayerWeights = LayerTensors<kernels::PackedMatrix, std::vector<float>>;
 struct StageWeights : StageTensors<kernels::PackedMatrix, std::vector<float>> {
   std::size_t bytes() const;
   // One digest for each layer, then one for the tensors outside the layers. A changed bit changes
-  // the digest; an attacker could avoid that. They are computed at the speed of memory.
+  // the digest; they do not protect against an attacker. They are computed at the speed of memory.
   std::vector<std::uint64_t> digests(kernels::ThreadPool& pool) const;
 
-  // Packs on all threads of `pool`, or on the caller's alone; pages of the file are given back as
+  // Packs on all threads of `pool`, or on the caller's alone; pages of the file are released as
   // soon as they are packed. `cancelled`: as in EngineOptions.
   static Result<StageWeights> load(const model::GgufFile& file, const model::ModelSpec& spec,
                                    LayerRange layers, kernels::ThreadPool* pool = nullptr,
@@ -32,10 +32,10 @@ struct StageWeights : StageTensors<kernels::PackedMatrix, std::vector<float>> {
   // The bytes that load() will take, from the file's table of tensors alone, which it checks.
   static Result<std::uint64_t> bytes_of(const model::GgufFile& file, const model::ModelSpec& spec,
                                         LayerRange layers);
-  // Those of one layer, without an embedding or a head.
+  // The same for one layer, without embedding or head.
   static Result<std::uint64_t> layer_bytes_of(const model::GgufFile& file,
                                               const model::ModelSpec& spec, std::uint32_t layer);
-  // Those of them that a step of one row reads: of its experts only the ones that it uses.
+  // The bytes of one layer that a step of one row reads: of its experts only the used ones.
   static Result<std::uint64_t> layer_read_bytes_of(const model::GgufFile& file,
                                                    const model::ModelSpec& spec,
                                                    std::uint32_t layer);

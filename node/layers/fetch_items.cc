@@ -10,8 +10,8 @@ namespace {
 
 constexpr std::size_t kReadBytes = limits::kMiB;
 
-// Which file it is, and whether it is still as it was; to this process alone, since a disk decays
-// without a date, and the owner of a file may set any date.
+// The file's identity and state, valid only in this process: disks decay without a new date, and
+// the owner of a file may set any date.
 Result<Hash256> identity(const Hash256& manifest, const ModelBytes& file) {
   static const Hash256 kProcess = [] {
     Hash256 random;

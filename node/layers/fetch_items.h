@@ -16,7 +16,7 @@
 
 namespace hearth::node {
 
-// Bytes between two items that are fetched with them rather than asked around. No item owns them.
+// A gap between two items of at most this size is fetched with them. No item owns its bytes.
 inline constexpr std::uint64_t kGapBytes = 4 * limits::kKiB;
 
 struct FetchItem {
@@ -27,23 +27,23 @@ struct FetchItem {
   Hash256 sha256;
 };
 
-// By offset, the header first. kInvalidInput for an index that the manifest has not.
+// By offset, the header first. kInvalidInput for an index that is not in the manifest.
 Result<std::vector<FetchItem>> fetch_items(const model::Manifest& manifest,
                                            const std::vector<std::size_t>& tensors);
 
-// The items, and the gaps between them that a fetch asks for as well.
+// The items, and the gaps between them that are fetched too.
 RangeSet ranges_of(const std::vector<FetchItem>& items);
 
-// SHA-256 of the bytes [begin, end) of a model. `step` hears of each piece and returns false to
-// stop (kCancelled). kIo when the file ends before.
+// SHA-256 of the bytes [begin, end) of a model. `step` is called for each piece and returns false
+// to stop (kCancelled). kIo when the file ends earlier.
 Result<Hash256> hash_range(const ModelBytes& file, std::uint64_t begin, std::uint64_t end,
                            const std::function<bool(std::uint64_t)>& step);
 
-// The first of `paths` that is this model and whose items are all right; nothing when there is
-// none. Each is the path of a file, or of the first part of several. A process hashes a file once:
-// what was right is remembered in `folder` for as long as the file's identity, size and times of
-// change stay; the next process hashes it anew. `warn` hears of a file with the model's header and
-// a wrong tensor, which is named.
+// The first of `paths` that is this model and whose items all verify; nothing when no path does.
+// Each is the path of a file, or of the first part of several. A process hashes a file once:
+// `folder` remembers the result while the file's identity, size and times of change stay the same.
+// The next process hashes it again. `warn` is called for a file with the model's header and a wrong
+// tensor, which it names.
 struct FileSearch {
   std::vector<std::string> paths;
   std::string folder;

@@ -96,7 +96,7 @@ Status FetchJournal::read() {
       ++records_;
     }
   }
-  // What follows means nothing, and the next record must not follow it.
+  // Removes the invalid bytes, so that the next record does not follow them.
   const auto end = static_cast<off_t>(records_ * kRecordBytes);
   if (static_cast<std::uint64_t>(end) != size && ::ftruncate(*file_, end) != 0) {
     return io_error("cannot write");

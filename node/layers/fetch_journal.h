@@ -1,9 +1,9 @@
-// What has already come of a model file, kept beside it so that a fetch goes on after a kill:
-// ranges that were written, and items whose hash was right.
+// The progress of a model file's fetch, kept beside the file so that a killed fetch can continue:
+// the ranges written, and the items whose hash was right.
 //
 // A record has 32 bytes: kind, begin and end (u64), and 8 bytes of a keyed hash over these. The key
-// names the file that the journal is about: under another, or after a torn write, the records from
-// there on are as if they had never been.
+// binds the journal to its file. Records of another key, and records from a torn write on, are
+// ignored.
 #pragma once
 
 #include <boost/icl/interval_set.hpp>
@@ -27,7 +27,7 @@ class RangeSet {
   void add(std::uint64_t begin, std::uint64_t end) { ranges_.add({begin, end}); }
   void remove(std::uint64_t begin, std::uint64_t end) { ranges_.subtract({begin, end}); }
   std::uint64_t covered(std::uint64_t begin, std::uint64_t end) const;  // bytes
-  // What of [begin, end) is not in the set, in order.
+  // The parts of [begin, end) that are not in the set, in order.
   std::vector<std::pair<std::uint64_t, std::uint64_t>> missing(std::uint64_t begin,
                                                                std::uint64_t end) const;
 
@@ -39,7 +39,8 @@ class RangeSet {
 // One process at a time has a journal open. Not thread-safe.
 class FetchJournal {
  public:
-  // Waits while another process has it, asking `cancelled` ten times a second (kCancelled). kIo.
+  // Waits while another process has it open, and calls `cancelled` ten times a second (kCancelled).
+  // kIo.
   static Result<std::unique_ptr<FetchJournal>> open(const std::string& path, const Hash256& key,
                                                     const std::function<bool()>& cancelled);
 
@@ -53,7 +54,7 @@ class FetchJournal {
   Status forget_written(std::uint64_t begin, std::uint64_t end) {
     return append(Kind::kForgotten, begin, end);
   }
-  // Once its bytes are on the disk.
+  // To be called once the item's bytes are on the disk.
   Status add_verified(std::uint64_t item) { return append(Kind::kVerified, item, item); }
   Status clear();
 

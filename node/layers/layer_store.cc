@@ -12,8 +12,8 @@ using SteadyClock = std::chrono::steady_clock;
 
 constexpr auto kCancelPoll = std::chrono::milliseconds(50);  // whether a wait was given up
 
-// What belongs to no layer, to no embedding and to no head: a model's shape is not known without it
-// (rope_freqs.weight), and every stage has it.
+// Tensors outside layers, embedding and head (rope_freqs.weight): a model's shape depends on them,
+// and every stage has them.
 std::vector<std::size_t> common_tensors(const model::Manifest& manifest) {
   std::vector<std::size_t> common;
   for (std::size_t i = 0; i < manifest.tensors.size(); ++i) {
@@ -77,13 +77,13 @@ void LayerStore::settle(const HoldPlan& now, const Result<Brought>& brought) {
   ++tries_;
   failure_.reset();
   if (kept.ok()) return;
-  // Memory does not come back by waiting for it.
+  // A retry does not free memory.
   const bool final = kept.error().code == ErrorCode::kNoCapacity;
   retry_at_ = final ? SteadyClock::time_point::max() : SteadyClock::now() + options_.pause;
   failure_ = std::move(kept).error();
 }
 
-// Without the mutex, for which the owner's thread waits.
+// Without the mutex, for which the main thread waits.
 Result<LayerStore::Brought> LayerStore::open(Result<Fetched> fetched) {
   TRY(Fetched all, std::move(fetched));
   TRY(ModelBytes bytes, ModelBytes::open(all.path));
@@ -130,7 +130,7 @@ Result<Fetched> LayerStore::fetch(const std::vector<std::size_t>& tensors,
   return fetch_tensors(options_.manifest, tensors, how);
 }
 
-// Bytes that are here are not yet right: so it is never all of them before keep().
+// Stored bytes are unverified before keep(), so the report stays below the total until then.
 void LayerStore::report(LayerRange layers, std::uint64_t done, std::uint64_t total, bool quiet) {
   const Holding now{layers, done < total ? done : total - 1, total};
   {

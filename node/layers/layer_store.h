@@ -1,12 +1,12 @@
 // LayerStore: the layers of a model that a worker holds on its disk. The coordinator names the
 // layers; the store fetches them in the background and hands their file to the loader. It trusts
-// only the manifest; fetched bytes stay when a fetch or the process ends.
+// only the manifest. Fetched bytes stay when a fetch or the process ends.
 //
-// Sources, in this order: files of this machine, the nodes that hold the same layers, and where the
-// manifest says that the file is on the network.
+// Sources, in this order: files of this machine, nodes that hold the same layers, and the
+// manifest's address of the file on the network.
 //
-// Threads: every method from any thread; the functions of the options on one thread of ours, or
-// within bring_header() and recall().
+// Threads: every method may be called from any thread. The options' functions are called on one
+// thread of the store, or within bring_header() and recall().
 #pragma once
 
 #include <atomic>
@@ -33,13 +33,13 @@ using Sources = std::vector<std::shared_ptr<RangeSource>>;
 
 struct LayerStoreOptions {
   model::Manifest manifest;
-  FetchOptions fetch;  // but sources, progress, wrong and cancelled, which are the store's
+  FetchOptions fetch;  // except sources, progress, wrong and cancelled, which the store sets
   std::function<Sources(const std::vector<Holder>&)> peers;
-  // Beyond the cluster, asked when no peer is of use any more; empty: nowhere.
+  // Sources outside the cluster, used when every peer has failed; empty: no such sources.
   std::function<Result<Sources>()> elsewhere;
   std::chrono::milliseconds pause{5'000};  // after a failure, before the next try
 
-  // Before a plan is begun; an error keeps it from being.
+  // Called before a plan begins; an error stops the plan.
   std::function<Status(const HoldPlan& plan, std::uint64_t bytes)> begin;
   std::function<void(const Holding&)> progress;
   std::function<void(const HoldPlan&, const Fetched&)> done;
@@ -60,19 +60,19 @@ class LayerStore {
   // often.
   Result<std::string> bring_header(const std::vector<Holder>& holders,
                                    const std::function<bool()>& cancelled);
-  // Looks whether these layers are here from an earlier run, without asking anybody; blocks.
+  // Checks, without any network access, whether an earlier run has stored these layers; blocks.
   void recall(LayerRange layers);
-  // Begins to bring what is not here; what was wanted before is given up.
+  // Begins to fetch the missing layers and abandons the plan before.
   void want(HoldPlan plan);
-  // Waits until these layers are here, and asks for them unless a plan has: the path of the file
-  // where they are right. kCancelled when others are wanted meanwhile, when `cancelled`, which is
-  // asked often, says so, or after stop(); else why the last try failed.
+  // Waits until these layers are stored, and plans them if no plan has: returns the path of the
+  // verified file. kCancelled when a plan for other layers follows, when `cancelled` (called often)
+  // returns true, or after stop(); else the error of the last try.
   Result<std::string> obtain(LayerRange layers, const std::function<bool()>& cancelled = {});
-  // Ends every wait; nothing is brought any more.
+  // Ends every wait and every fetch.
   void stop();
 
   Holding holding() const;
-  // Which nodes have sent wrong bytes since the last call; at most limits::kWrongBytesTold.
+  // The nodes that have sent wrong bytes since the last call; at most limits::kWrongBytesTold.
   std::vector<WrongBytes> take_wrong_bytes();
   std::shared_ptr<const SharedFile> shared() const { return shared_; }
   const model::Manifest& manifest() const { return options_.manifest; }
@@ -84,7 +84,7 @@ class LayerStore {
     std::uint64_t bytes = 0;
   };
 
-  // What was fetched, and its files, opened for the peers.
+  // The result of a fetch, and its files, opened for the peers.
   struct Brought {
     Fetched fetched;
     std::shared_ptr<const ModelBytes> bytes;
@@ -111,11 +111,11 @@ class LayerStore {
   mutable Mutex mutex_;
   CondVar changed_;
   std::atomic<bool> stopping_{false};
-  std::atomic<std::uint64_t> plans_{0};  // so many were made; the newest one counts
+  std::atomic<std::uint64_t> plans_{0};  // number of plans; the newest one counts
   std::optional<HoldPlan> plan_ GUARDED_BY(mutex_);
   std::optional<Have> have_ GUARDED_BY(mutex_);
   std::optional<Error> failure_ GUARDED_BY(mutex_);  // of the newest plan's last try
-  std::uint64_t tries_ GUARDED_BY(mutex_) = 0;       // that ended, of all plans
+  std::uint64_t tries_ GUARDED_BY(mutex_) = 0;       // ended tries of all plans
   std::chrono::steady_clock::time_point retry_at_ GUARDED_BY(mutex_){};
   Holding holding_ GUARDED_BY(mutex_);
   std::vector<WrongBytes> wrong_ GUARDED_BY(mutex_);  // not yet taken

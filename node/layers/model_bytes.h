@@ -1,6 +1,5 @@
-// The bytes of a model on this disk, read from its files as from one (model/gguf/parts.h). Nothing
-// is mapped: bytes that are lost meanwhile are an error, not a signal. Safe to share between
-// threads.
+// The bytes of a model on this disk, read from its files as if from one (model/gguf/parts.h). No
+// file is mapped, so lost bytes are an error and not a signal. Thread-safe.
 #pragma once
 
 #include <cstdint>
@@ -17,18 +16,18 @@ namespace hearth::node {
 
 class ModelBytes {
  public:
-  // A file as it is; where `path` is that of the first part of a model in parts, all of them. kIo,
-  // kNotFound; kInvalidInput for what is no regular file, and for parts as model::GgufFile::open().
-  // Blocks: of parts all headers are read.
+  // Opens a file; for the first part of a model in parts, all parts. kIo, kNotFound; kInvalidInput
+  // for a path that is not a regular file, and for parts as in model::GgufFile::open(). Blocks: it
+  // reads the headers of all parts.
   static Result<ModelBytes> open(const std::string& path);
-  // A file that is open, of so many bytes. `path`: for errors.
+  // An open file of `bytes` bytes. `path`: for errors.
   static ModelBytes of(Descriptor file, std::uint64_t bytes, std::string path);
   ModelBytes() = default;  // has no bytes
 
   std::uint64_t size() const { return map_.file_bytes(); }
   // kIo when the files do not have all of [offset, offset + out.size()).
   Status read(std::uint64_t offset, MutableByteSpan out) const;
-  // Which files they are, and how they are now: sizes and times of change. kIo.
+  // The files' identity, sizes and times of change. kIo.
   Result<Bytes> identity() const;
 
  private:

@@ -50,7 +50,7 @@ std::deque<Job> jobs_of(const std::vector<FetchItem>& items, const FetchJournal&
     jobs.back().items.push_back(item);
   }
   for (Job& job : jobs) job.resumed = journal.written().covered(job.begin(), job.end()) > 0;
-  // The longest first: none is left over when the others are done.
+  // The longest first, so that none remains when the others are done.
   std::stable_sort(jobs.begin(), jobs.end(), [](const Job& a, const Job& b) {
     return a.end() - a.begin() > b.end() - b.begin();
   });
@@ -119,8 +119,8 @@ class Fetch {
     return ok_status();
   }
 
-  // The journal knows what was right when it came. What a disk, a backup or a person made of it
-  // since is seen by hashing it again.
+  // The journal lists the items that were right at their fetch. They are hashed again, because a
+  // disk, a backup or a person may have changed them since.
   Status check_kept() {
     const auto step = [this](std::uint64_t) {
       return !options_.cancelled || !options_.cancelled();
@@ -245,7 +245,7 @@ class Fetch {
   void retry(Job job, std::size_t source, const Error& why, std::unique_lock<std::mutex>& lock) {
     SourceState& state = sources_[source];
     const bool transient = why.code == ErrorCode::kUnavailable || why.code == ErrorCode::kTimeout;
-    // Silence costs the time of waiting for it: three of them are enough where others can be asked.
+    // A timeout costs its whole wait: three of them are enough when other sources exist.
     state.failures += why.code == ErrorCode::kTimeout && others_than(source) ? 3 : 1;
     if (!transient || state.failures > kFailures + state.sent / limits::kMiB) {
       drop(source, why.message);
@@ -361,7 +361,7 @@ class Fetch {
   }
 
   Status settle(Job& job, const std::vector<FetchItem>& right, std::vector<FetchItem> wrong) {
-    // On the disk before the journal says so: after a loss of power it must not lie.
+    // The bytes must be on the disk before the journal lists them, also after a power cut.
     if (!right.empty() && ::fdatasync(*file_) != 0) return fail_to_write(errno);
     const std::lock_guard lock(mutex_);
     for (const FetchItem& item : right) TRY_VOID(own(journal_->add_verified(item.number)));

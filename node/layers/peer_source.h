@@ -1,5 +1,5 @@
-// Another node as a source of ranges of a model file (proto/piece.h), over links of this source
-// alone, on the threads that read.
+// Another node as a source of ranges of a model file (proto/piece.h). It has its own links, on the
+// threads that read.
 #pragma once
 
 #include <chrono>
@@ -20,7 +20,7 @@ struct PeerOptions {
   Hash256 model;  // model::Manifest::id()
   TlsIdentity identity;
   std::shared_ptr<const RosterBook> roster;
-  std::chrono::milliseconds stall{10'000};  // without a piece, then a read is given up
+  std::chrono::milliseconds stall{10'000};  // a read fails after this time without a piece
 };
 
 class PeerSource final : public RangeSource {

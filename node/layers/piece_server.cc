@@ -29,7 +29,7 @@ SteadyTime now() { return std::chrono::steady_clock::now(); }
 
 }  // namespace
 
-// Shared by the owner's thread and the reader; what the reader has posted may outlive the server.
+// Shared by the main thread and the reader; what the reader has posted may outlive the server.
 struct PieceServer::State {
   struct Link {
     std::deque<PieceRequest> requests;
@@ -47,7 +47,7 @@ struct PieceServer::State {
   const std::shared_ptr<const SharedFile> file;
   Post post;                                         // set before the first request
   std::atomic<SteadyTime> steps_seen{SteadyTime{}};  // on links of the owner's
-  PieceServer* server = nullptr;  // the owner's thread only; null once it is gone
+  PieceServer* server = nullptr;                     // the main thread only; null once it is gone
 
   Mutex mutex;
   std::map<LinkId, Link> links GUARDED_BY(mutex);
@@ -71,8 +71,8 @@ std::optional<std::pair<LinkId, PieceRequest>> PieceServer::State::next() {
   return std::nullopt;
 }
 
-// At the usual priority, and with the mutex for as short a time as possible: the owner's thread,
-// which sends the signs of life, would wait for a thread that the system does not schedule.
+// Holds the mutex at the usual priority and as briefly as possible. Otherwise the main thread,
+// which sends the heartbeats, would wait for a thread that is not scheduled.
 void PieceServer::State::read_all() {
   while (!reader.stopping()) {
     std::optional<std::pair<LinkId, PieceRequest>> found;
@@ -102,7 +102,7 @@ void PieceServer::State::answer(LinkId link, std::uint64_t offset, Result<Bytes>
     it->second.used = now();
   }
   if (!bytes.ok()) return server->refuse(link, bytes.error().message);
-  // A link that takes no more has other bytes waiting than pieces: not one of ours.
+  // A full link has other bytes than pieces waiting: it is not a link for pieces.
   Frame frame{FrameType::kPiece, encode(Piece{offset, *bytes})};
   if (!server->transport_.send(link, std::move(frame)).ok()) server->transport_.close(link);
 }

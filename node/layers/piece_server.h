@@ -1,10 +1,10 @@
-// PieceServer: a data transport that also hands out pieces of a model (proto/piece.h). It stands
-// between a transport and its owner, who sees every link but those on which pieces are asked for.
+// PieceServer: a data transport that also serves pieces of a model (proto/piece.h). It wraps a
+// transport; its user sees every link except those on which peers ask for pieces.
 //
-// Inference goes first: pieces are small and few, a thread of low priority reads them, and while
-// steps travel on the other links there is a pause between two.
+// Inference has priority: pieces are small and few, a thread of low priority reads them, and while
+// steps travel on the other links the server pauses between two pieces.
 //
-// Threads: the Transport is the owner's, as every one.
+// Threads: as every Transport, it belongs to the main thread.
 #pragma once
 
 #include <cstdint>
@@ -21,7 +21,7 @@ namespace hearth::node {
 
 class PieceServer final : public Transport, private TransportEvents {
  public:
-  // Runs a function on the owner's thread, later. Called from a thread of ours; never after the
+  // Runs a function on the main thread, later. Called from a thread of ours; never after the
   // destructor has returned.
   using Post = std::function<void(std::function<void()>)>;
 
@@ -51,7 +51,7 @@ class PieceServer final : public Transport, private TransportEvents {
 
   Transport& transport_;
   TransportEvents* events_ = nullptr;
-  std::set<LinkId> silent_;  // incoming links without a frame: they may be anybody's
+  std::set<LinkId> silent_;  // incoming links without a frame yet
   const std::shared_ptr<State> state_;
 };
 

@@ -16,7 +16,7 @@ namespace hearth::node {
 
 class SharedFile {
  public:
-  // From now on these ranges are read, of the model of this id (model::Manifest::id()).
+  // Serves these ranges from now on, of the model with this id (model::Manifest::id()).
   void share(const Hash256& model, std::shared_ptr<const ModelBytes> bytes, RangeSet ranges);
   bool holds(const Hash256& model, std::uint64_t offset, std::uint64_t bytes) const;
   // kNotFound unless holds().

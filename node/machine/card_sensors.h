@@ -1,5 +1,5 @@
-// Readings of a card and of the processes that use it, through NVML. NVML is opened at run time:
-// nothing is linked, and a machine without it has no readings.
+// Readings of a GPU and of the processes that use it, through NVML. NVML is opened at run time and
+// not linked; a machine without it has no readings.
 #pragma once
 
 #include <chrono>
@@ -20,11 +20,11 @@ class CardSensors {
   static Result<std::unique_ptr<CardSensors>> open(
       const std::string& bus_id, const std::string& library = "libnvidia-ml.so.1");
   virtual ~CardSensors() = default;
-  // From one thread at a time; some milliseconds on a card that sleeps.
+  // From one thread at a time; takes some milliseconds on a sleeping GPU.
   virtual CardReading read() const = 0;
 };
 
-// Reads every two seconds on a thread of its own, for a card that sleeps answers late.
+// Reads every 2 s on its own thread, because a sleeping GPU answers late.
 class CardWatch {
  public:
   explicit CardWatch(std::unique_ptr<CardSensors> sensors,

@@ -16,7 +16,7 @@ namespace fs = std::filesystem;
 
 constexpr std::size_t kPackages = 64;  // of one machine
 constexpr Duration kEvery = std::chrono::seconds(1);
-// A machine that slept has drawn its last watts for no longer than this.
+// The last watts count for at most this time, in case the machine slept.
 constexpr double kLongest = 10.0;  // seconds
 constexpr double kMicrojoules = 1e-6;
 

@@ -1,8 +1,8 @@
-// EnergyMeter: the joules that what computes here has drawn, other programs' share included.
+// EnergyMeter: the energy in joules that the GPU or the processors have used, other programs' share
+// included.
 //
-// Of processors: the counters of Linux's powercap folder (intel-rapl, of Intel's and AMD's
-// packages), which most systems let only root read. Of a card: its watts, over the time between two
-// readings.
+// Processors: the counters in Linux's powercap folder (intel-rapl, for Intel and AMD), which most
+// systems let only root read. GPU: its watts times the time between two readings.
 #pragma once
 
 #include <cstdint>
@@ -23,8 +23,8 @@ class EnergyMeter {
   // Of a card, which is asked for its watts.
   EnergyMeter(const Clock& clock, std::function<std::optional<double>()> watts);
 
-  // Joules since the meter began, read anew once a second at most; never falls. Nothing where
-  // nothing tells. One thread.
+  // Joules since the meter began, read at most once a second; never falls. Nothing without a
+  // source. One thread.
   std::optional<double> joules();
 
  private:

@@ -1,5 +1,5 @@
-// Whether a game runs, as Feral's GameMode tells the user's D-Bus session. libsystemd's sd-bus is
-// looked for at run time: nothing is linked, and a machine without it never hears of a game.
+// Whether a game runs, as Feral's GameMode reports on the user's D-Bus session. libsystemd's sd-bus
+// is opened at run time and not linked; a machine without it never detects a game.
 #pragma once
 
 #include <atomic>
@@ -12,8 +12,7 @@
 
 namespace hearth::node {
 
-// Listens on a thread of its own. Where no session or no GameMode is there it waits for one, and
-// never starts it.
+// Listens on its own thread. Without a session or GameMode it waits for one, and never starts it.
 class GameWatch {
  public:
   // kUnavailable where the library or one of its functions is not there.

@@ -1,7 +1,7 @@
 // Measuring: measures the speed of this machine once, on a thread of its own so that heartbeats go
 // on, and never while the worker is paused.
 //
-// Threads: everything on the owner's thread but the measurement.
+// Threads: everything on the main thread except the measurement.
 #pragma once
 
 #include <atomic>
@@ -16,23 +16,23 @@ namespace hearth::node {
 
 class Measuring {
  public:
-  // On its own thread; gives up soon, with kCancelled, once `cancelled` says so.
+  // Called on its own thread; ends soon with kCancelled once `cancelled` returns true.
   using Measure = std::function<Result<Measured>(const std::function<bool()>& cancelled)>;
   using Done = std::function<void(const Measured&)>;
-  // Runs a function on the owner's thread, later; never after the destructor.
+  // Runs a function on the main thread, later; never after the destructor.
   using Post = std::function<void(std::function<void()>)>;
 
   Measuring(Measure measure, Post post);
-  ~Measuring();  // waits for what is under way to give up
+  ~Measuring();  // cancels a measurement and waits for it
   Measuring(const Measuring&) = delete;
   Measuring& operator=(const Measuring&) = delete;
 
-  // `done` comes on the owner's thread, at once where it is known. It takes the place of an earlier
-  // one that has heard nothing, and hears nothing itself where measuring fails.
+  // Calls `done` on the main thread, at once when the result is known. A later `done` replaces one
+  // that still waits. When measuring fails, `done` is never called.
   void ask(Done done);
-  // Away, what is under way is given up; it begins anew afterwards.
+  // Away cancels a measurement under way, which begins again afterwards.
   void set_away(bool away);
-  // Something is measured now, and in memory.
+  // Whether a measurement runs now and holds memory.
   bool works() const { return works_; }
 
  private:

@@ -1,4 +1,4 @@
-// OwnerWatch: tells a worker when its machine is the owner's: by the order in the data folder
+// OwnerWatch: tells a worker when the owner uses the machine, by the order in the data folder
 // (pause_file.h), running games, foreign GPU use, the schedule, or battery power.
 #pragma once
 
@@ -19,7 +19,7 @@ namespace hearth::node {
 struct OwnerWatchOptions {
   std::string folder;  // of pause.json
   Triggers triggers;
-  std::function<CardReading()> card;  // null: no card whose sensors can be asked
+  std::function<CardReading()> card;  // null: no GPU with sensors
   std::filesystem::path power_supply = "/sys/class/power_supply";
 };
 
@@ -27,11 +27,11 @@ class OwnerWatch {
  public:
   OwnerWatch(OwnerWatchOptions options, const Clock& clock);
 
-  // Nothing: the machine is the swarm's. Called often, it checks the order ten times a second and
-  // everything else once a second. An order that cannot be read counts as a pause.
+  // Nothing: the swarm uses the machine. Called often, it checks the order ten times a second and
+  // everything else once a second. An unreadable order counts as a pause.
   std::optional<Away> look();
-  // What an admin of the cluster wants, beside the owner. Of two orders the one that takes the
-  // machine away sooner counts; a new one replaces the admin's one before.
+  // Sets the order of an admin of the cluster, which replaces the admin's earlier one. Beside the
+  // owner's order, the stricter one counts.
   void set_admin_order(const std::optional<OwnerOrder>& order) { admin_order_ = order; }
   // Whether the owner's order, as look() last read it, is a drain that holds now.
   bool drains() const { return drains_; }
@@ -43,11 +43,11 @@ class OwnerWatch {
   const OwnerWatchOptions options_;
   const Clock& clock_;
   Availability availability_;
-  Availability admin_{Triggers{false, false, 0, {}}};  // by the admin's order alone
+  Availability admin_{Triggers{false, false, 0, {}}};  // judges only the admin's order
   std::unique_ptr<GameWatch> games_;
   TimePoint next_order_{};
   TimePoint next_signs_{};
-  std::optional<std::pair<std::int64_t, std::uint64_t>> seen_;  // when written, and which file
+  std::optional<std::pair<std::int64_t, std::uint64_t>> seen_;  // the file's time and identity
   std::optional<OwnerOrder> order_;
   std::optional<OwnerOrder> admin_order_;
   bool drains_ = false;

@@ -1,8 +1,8 @@
 // pause.json in the data folder: the owner's order to the workers of this machine, while it is in
-// force. Workers read it several times a second; nothing else has to reach them.
+// force. Workers read it several times a second and need no other signal.
 //
-// pause.lock beside it: every worker that has, or may have, a model in memory holds a shared lock.
-// A process that gets the exclusive lock knows that this memory is free, also after a crash.
+// pause.lock beside it: every worker that may have a model in memory holds a shared lock. A process
+// that gets the exclusive lock knows that this memory is free, even after a crash.
 #pragma once
 
 #include <optional>
@@ -20,7 +20,7 @@ std::string pause_file(const std::string& folder);
 Result<std::optional<OwnerOrder>> read_pause_file(const std::string& folder);
 // Atomic; creates the folder.
 Status write_pause_file(const std::string& folder, const OwnerOrder& order);
-// False when there was none.
+// False when there was no file.
 Result<bool> remove_pause_file(const std::string& folder);
 
 // A worker's shared lock on pause.lock. A folder that cannot be written has no lock, and

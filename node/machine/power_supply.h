@@ -5,7 +5,7 @@
 
 namespace hearth::node {
 
-// A battery of the machine itself is being emptied, and no supply from outside is connected.
+// True when the machine's own battery discharges and no external supply is connected.
 bool on_battery(const std::filesystem::path& folder = "/sys/class/power_supply");
 
 }  // namespace hearth::node

@@ -1,5 +1,5 @@
-// A library of the system that is opened at run time. The build does not need it, and a machine
-// without the library runs without what uses it. dlopen(3); any thread.
+// A library of the system that is opened at run time. The build does not need it; on a machine
+// without the library its feature is off. dlopen(3); any thread.
 #pragma once
 
 #include <dlfcn.h>
@@ -21,7 +21,7 @@ inline SharedLibrary open_library(const std::string& name) {
   return SharedLibrary(dlopen(name.c_str(), RTLD_NOW | RTLD_LOCAL));
 }
 
-// kUnavailable, with what `whose` lacks.
+// kUnavailable names the function that `whose` lacks.
 template <typename Function>
 Status find_function(const SharedLibrary& library, const char* whose, const char* name,
                      Function& function) {

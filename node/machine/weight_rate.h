@@ -1,4 +1,4 @@
-// How fast this machine reads weights: the figure that placement goes by.
+// The rate at which this machine reads weights, for placement.
 #pragma once
 
 #include <cstdint>

@@ -4,8 +4,8 @@
 //   dialled   the next stage (of the last stage: the first), and from the last the coordinator
 //   accepted  the previous stage (of the first stage: the last), and on the first the coordinator
 //
-// Control and data race, so a Hello of an epoch that has not been assigned yet is held for a while.
-// Threads: everything on the owner's thread.
+// Control and data race, so a Hello of an epoch that is not assigned yet is held for a short time.
+// Threads: everything on the main thread.
 #pragma once
 
 #include <array>
@@ -28,11 +28,11 @@ enum class Peer : std::uint8_t { kRing, kCoordinator };
 class DataLinkEvents {
  public:
   virtual ~DataLinkEvents() = default;
-  // Every link that this stage dials has shaken hands.
+  // Every link that this stage dials has completed its handshake.
   virtual void on_linked() = 0;
   // From the previous stage round the ring, or from the coordinator.
   virtual void on_peer_frame(Peer from, Frame frame) = 0;
-  // The assignment cannot be served any more; the owner ends it. `peer`: the node at the far end;
+  // The assignment can no longer be served; the receiver ends it. `peer`: the node at the far end;
   // empty: the coordinator.
   virtual void on_links_failed(const std::string& why, const std::string& peer) = 0;
 };
@@ -47,9 +47,9 @@ class DataLinks final : public TransportEvents {
   void begin(const Assignment& assignment);
   void end();
   bool linked() const;
-  // To the next stage round the ring, or to the coordinator (last stage). A frame that the
-  // transport has no room for is kept and offered again. While the coordinator's frames wait the
-  // ring's wait as well, so the steps in flight bound both queues.
+  // To the next stage round the ring, or to the coordinator (last stage). A frame for which the
+  // transport has no room is kept and sent later. While the coordinator's frames wait, the ring's
+  // wait as well, so the steps in flight bound both queues.
   void send(Peer to, Frame frame);
   std::size_t queued(Peer to) const;
   void on_timer();
@@ -65,10 +65,10 @@ class DataLinks final : public TransportEvents {
     enum class State { kUnused, kWaiting, kDialling, kGreeted, kOpen };
     State state = State::kUnused;
     std::string address;
-    std::string node;         // that must answer there; empty: the coordinator, whatever its name
+    std::string node;         // the node that must answer; empty: the coordinator, under any name
     std::uint32_t stage = 0;  // that the far side must have
     LinkId link;
-    TimePoint deadline{};  // the next attempt, or the end of patience with this one
+    TimePoint deadline{};  // the next attempt, or the timeout of this one
     std::deque<Frame> queue;
   };
   // One link that a peer dialled.
@@ -93,10 +93,10 @@ class DataLinks final : public TransportEvents {
   void flush(Outgoing& out);
   void on_incoming_frame(LinkId link, Incoming& in, Frame frame);
   void judge(LinkId link, Incoming& in);
-  // That the peer of the link is who its Hello says, and the one that `node` names, if any.
+  // Checks that the link's peer has the name in its Hello, and is `node` if that is given.
   Status check_speaker(LinkId link, const Hello& hello, const std::string& node) const;
   void accept(LinkId link, Incoming& in, Peer peer);
-  // `told`: to the peer, in place of what the log says.
+  // `told`: the text for the peer, instead of the log's.
   void refuse(LinkId link, Incoming& in, const std::string& why, std::string_view told = {});
   Hello our_hello() const;
 

@@ -18,10 +18,10 @@
 namespace hearth::node {
 namespace {
 
-// A step of one row that took no longer the last time is computed on the owner's thread: to wake
-// the engine's thread and to be woken by it costs every hop of a lone stream 30 to 100 us. The
-// owner's thread answers no message meanwhile, so a step must be short; beside a longer step
-// that cost does not matter.
+// A step of one row that last took no longer than this is computed on the main thread. Waking the
+// engine's thread and being woken by it costs every hop of a lone stream 30 to 100 us. The main
+// thread answers no message meanwhile, so a step must be short; beside a longer step that cost does
+// not matter.
 constexpr Duration kShort = std::chrono::milliseconds(10);
 
 struct LoadTask {
@@ -80,7 +80,7 @@ struct EngineThread::State : std::enable_shared_from_this<State> {
   std::atomic<std::uint64_t> generation{0};
   std::atomic<std::uint64_t> unloads{0};
 
-  // The owner's thread only.
+  // The main thread only.
   StageComputeEvents* events = nullptr;
 
   // The engine's thread only; while that sleeps, the owner's, which alone pushes.
@@ -93,9 +93,9 @@ struct EngineThread::State : std::enable_shared_from_this<State> {
   std::thread thread;
 };
 
-// Takes the next step while the engine computes one, where it can begin then; else the oldest one
-// is finished first. While nothing is to be done this thread asks again and again, as a driver does
-// that waits for its card: sleeping would cost each step more than it takes.
+// Takes the next step while the engine computes one, if it can begin; else finishes the oldest step
+// first. While idle, this thread polls, as a driver does that waits for its GPU: sleeping would
+// cost each step more than its own time.
 void EngineThread::State::run() {
   MutexLock lock(mutex);
   while (true) {
@@ -125,7 +125,7 @@ void EngineThread::State::run() {
   while (!begun.empty()) finish();
 }
 
-// Behind a step that is only refused nothing begins, so that its answer does not wait.
+// No step begins after one that is only refused, so that the refusal does not wait.
 bool EngineThread::State::may_take() const {
   if (tasks.empty()) return false;
   if (begun.empty()) return true;
@@ -133,8 +133,8 @@ bool EngineThread::State::may_take() const {
   return !next.work && begun.back().status.ok() && engine->can_begin(next.batch);
 }
 
-// Only where nothing was asked before that is not answered. Pinned threads compute where they are
-// pinned, and a card wants the thread that loaded it.
+// Only with no unanswered request. Pinned threads compute where they are pinned, and a GPU needs
+// the thread that loaded it.
 bool EngineThread::State::may_lend(const StepBatch& batch) const {
   return sleeps && tasks.empty() && posted == 0 && engine != nullptr && batch.rows.size() == 1 &&
          row_took <= kShort && !base.pin && base.device == nullptr;
@@ -185,7 +185,7 @@ void EngineThread::State::finish() {
 }
 
 // A stage that is first and last posts its answer: the answer leads to the next step, and without
-// the post no other task of the owner's thread would have a turn in between.
+// the post no other task of the main thread would have a turn in between.
 void EngineThread::State::compute_here(Task task) {
   take(std::move(task));
   if (engine->is_first() && engine->is_last()) return finish();
@@ -296,7 +296,7 @@ void EngineThread::check_weights() {
   }});
 }
 
-// What is freed goes back to the system: the allocator would keep much of it for itself.
+// Returns the freed memory to the system, because the allocator would keep much of it.
 void EngineThread::unload() {
   state_->generation.fetch_add(1, std::memory_order_relaxed);
   ++state_->unloads;

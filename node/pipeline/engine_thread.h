@@ -1,7 +1,7 @@
-// EngineThread: the StageCompute of a real worker. One Engine on one thread of its own; questions
-// go in through a bounded queue, answers come back on the owner's thread. The next step begins
-// while one is under way, where the engine can. A short step of one row, with nothing before it, is
-// computed and answered inside compute(), which wakes no other thread.
+// EngineThread: the StageCompute of a real worker. One Engine on one thread of its own; requests go
+// in through a bounded queue, and answers return on the main thread. The next step begins while one
+// is under way, if the engine can do that. A short step of one row with an empty queue is computed
+// and answered inside compute(), which wakes no other thread.
 #pragma once
 
 #include <cstdint>
@@ -19,13 +19,13 @@ namespace hearth::node {
 
 class EngineThread final : public StageCompute {
  public:
-  // Runs a function on the owner's thread, later, in the order of the calls. Called from the
+  // Runs a function on the main thread, later, in the order of the calls. Called from the
   // engine's thread; never after the destructor has returned.
   using Post = std::function<void(std::function<void()>)>;
-  // Makes the engine of a range. Called on the engine's thread; options.cancelled: by unload().
+  // Makes the engine of a range. Called on the engine's thread; unload() sets options.cancelled.
   using Load = std::function<Result<std::unique_ptr<Engine>>(const EngineOptions& options)>;
 
-  // `base`: everything but layers, stage and batch_rows, which come with each load().
+  // `base`: all options except layers, stage and batch_rows, which come with each load().
   EngineThread(EngineOptions base, Load load, Post post);
   ~EngineThread() override;  // waits for the steps or the loading under way
   EngineThread(const EngineThread&) = delete;
@@ -33,7 +33,7 @@ class EngineThread final : public StageCompute {
 
   void set_events(StageComputeEvents* events) override;
   // The engine stays when layers, stage and batch_rows are those of the last load; else it is freed
-  // before the new one is loaded. Steps that wait are answered with kCancelled.
+  // before the new one is loaded. Waiting steps are answered with kCancelled.
   void load(Epoch epoch, LayerRange layers, std::uint32_t stage, std::uint32_t batch_rows) override;
   // Answered with kNoCapacity when limits::kComputeQueue steps wait already.
   void compute(StepBatch batch) override;
@@ -49,8 +49,8 @@ class EngineThread final : public StageCompute {
 // The Load of a GGUF file.
 EngineThread::Load engine_loader(std::shared_ptr<const model::GgufFile> file,
                                  model::ModelSpec spec);
-// The Load of a model of which `store` brings the layers that are asked for; it outlives the
-// engine. `header`: the fingerprint that their file must have.
+// The Load of a model whose layers `store` fetches on request; the store outlives the engine.
+// `header`: the fingerprint that the file must have.
 EngineThread::Load engine_loader(LayerStore& store, const Hash256& header, model::ModelSpec spec);
 
 }  // namespace hearth::node

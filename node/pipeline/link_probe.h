@@ -1,8 +1,8 @@
-// LinkProbe: measures the way to another node over a data link of its own, with pings that the
-// transport at its far end answers once it has received all of them: round trip, and bytes a second
-// each way as the receiver takes them (proto/link/rate_trial.h).
+// LinkProbe: measures the round trip and the bytes a second in each direction to another node. It
+// sends pings over its own data link, which the far transport answers once it has received all of
+// them (proto/link/rate_trial.h).
 //
-// Threads: everything on the owner's thread.
+// Threads: everything on the main thread.
 #pragma once
 
 #include <cstdint>
@@ -23,11 +23,11 @@ class LinkProbe final : public TransportEvents {
  public:
   using Done = ProbeDone;
 
-  // `transport` is this probe's alone.
+  // Only this probe uses `transport`.
   LinkProbe(Transport& transport, const Clock& clock);
 
-  // `done` comes once, never inside this call. kUnavailable when no answer comes in time or another
-  // start() comes before; kRefused when the node says so or the key there is another's.
+  // `done` is called once, never inside this call. kUnavailable without an answer in time, or when
+  // another start() comes first; kRefused when the node refuses or another key answers.
   void start(std::string node, const std::string& address, Done done);
   void on_timer();
 

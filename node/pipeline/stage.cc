@@ -16,7 +16,7 @@ namespace {
 
 // Prompt rows of one step: enough for full kernels, few enough that no other stream stalls.
 constexpr std::uint32_t kPrefillRows = 128;
-// Of a machine that its owner took, before the links of a pipeline that the coordinator keeps end.
+// How long a paused machine keeps the links of a pipeline that the coordinator has not ended.
 constexpr Duration kFarewell = std::chrono::seconds(1);
 constexpr char kOwnersMachine[] = "its owner has paused this machine";
 
@@ -112,7 +112,7 @@ void Stage::on_weights_checked(Status status) {
 
 // --- the owner ---
 
-// The coordinator hears of it before a neighbour misses anything.
+// The coordinator learns of it before a neighbour notices the loss.
 void Stage::set_away(std::optional<Away> away) {
   if (away == away_) return;
   away_ = std::move(away);
@@ -318,7 +318,7 @@ Status Stage::take_tokens(const Frame& frame) {
 Status Stage::take_answer(const StepTokens& tokens) {
   const TimePoint now = clock_.now();
   const TimePoint begun = serving_->started.empty() ? now : serving_->started.front();
-  // Steps behind each other take the time between their answers: that of the slowest stage.
+  // Steps in a row take the time between their answers, which is the slowest stage's.
   TRY_VOID(serving_->batcher->on_tokens(tokens, now - std::max(begun, serving_->answered)));
   INVARIANT(!serving_->started.empty(), "the batcher accepts only answers to its own steps");
   figures_.count_round(now - begun);
@@ -390,7 +390,7 @@ void Stage::on_computed(StepBatch batch, StepResult result, Status status) {
   for (SampledToken& one : drawn) one.top.clear();
   batch.boundary = serving_->assignment.layers.end;
   pass_on(batch, std::move(result));
-  // Behind what others wait for.
+  // After the work that other nodes wait for.
   if (receipts) options_.receipts->step(std::move(batch), std::move(input), std::move(drawn));
 }
 

@@ -10,8 +10,8 @@
 //   idle -> Assign -> forming (loading and linking at once) -> StageReady -> serving
 //   any of them -> Unassign, a failure, or a lost coordinator -> idle
 //
-// Threads: everything on the owner's thread. Loading and computing are handed to a StageCompute,
-// which may run elsewhere and reports back on the owner's thread.
+// Threads: everything on the main thread. Loading and computing are handed to a StageCompute,
+// which may run elsewhere and reports back on the main thread.
 #pragma once
 
 #include <cstdint>
@@ -38,7 +38,7 @@
 
 namespace hearth::node {
 
-// Answers of a StageCompute, on the owner's thread, in the order of the questions.
+// Answers of a StageCompute, on the main thread, in the order of the requests.
 class StageComputeEvents {
  public:
   virtual ~StageComputeEvents() = default;
@@ -57,22 +57,23 @@ class StageCompute {
  public:
   virtual ~StageCompute() = default;
   virtual void set_events(StageComputeEvents* events) = 0;
-  // Loads the range (or keeps it, when it is the one loaded) and ends every sequence, as
-  // Engine::keep does. Also called with the range of an epoch that ended, to end its sequences.
+  // Loads the range, or keeps it if it is loaded, and ends every sequence as Engine::keep() does.
+  // Also called with the range of an ended epoch, to end its sequences.
   virtual void load(Epoch epoch, LayerRange layers, std::uint32_t stage,
                     std::uint32_t batch_rows) = 0;
   virtual void compute(StepBatch batch) = 0;
-  // Drops what is kept of sequences that ended: another coordinator's have other ids.
+  // Drops the kept pages of ended sequences: another coordinator uses other ids.
   virtual void forget() = 0;
-  // Engine::verify_weights, behind the steps that wait.
+  // Engine::verify_weights(), after the waiting steps.
   virtual void check_weights() = 0;
-  // Frees weights and KV at the next step boundary; a loading under way is given up. Steps that
-  // wait are answered with kCancelled.
+  // Frees weights and KV at the next step boundary and cancels a load under way. Waiting steps are
+  // answered with kCancelled.
   virtual void unload() = 0;
 };
 
-// Dials the coordinator at once and for ever, with jittered back-off of 0.1 to 2 s; keeps weights
-// over reconnections. Ends only when destroyed, or when the coordinator refuses it for good.
+// Dials the coordinator at once and again after each loss, with jittered back-off of 0.1 to 2 s.
+// Weights stay loaded across reconnections. It ends when destroyed, or when the coordinator refuses
+// it permanently.
 class Stage final : public StageComputeEvents, private ControlEvents, private DataLinkEvents {
  public:
   // All but `options` outlive it.
@@ -81,26 +82,27 @@ class Stage final : public StageComputeEvents, private ControlEvents, private Da
 
   // Heartbeats, dialling again, deadlines. The owner calls it at least every 50 ms.
   void on_timer();
-  // Compares the weights of the loaded stage, between two steps, with what was loaded. What is
-  // found goes to the log; a difference ends the assignment.
+  // Checks, between two steps, that the loaded stage's weights are unchanged. The log gets the
+  // result; a difference ends the assignment.
   void check_weights();
-  // That the machine is its owner's for now, or that it is not any more. The coordinator is told at
-  // once. Paused, what is served ends at the next step boundary and its memory is given back, and
-  // the neighbours keep their links until the coordinator has ended the pipeline, for at most a
-  // second. Drained, the coordinator says when what is served ends.
+  // Sets whether the owner uses the machine, and tells the coordinator at once. Paused: the
+  // pipeline's work ends at the next step boundary and its memory is freed. The neighbours keep
+  // their links until the coordinator has ended the pipeline, for at most 1 s. Drained: the
+  // coordinator decides when the work ends.
   void set_away(std::optional<Away> away);
-  // Away, with nothing of a model in memory; drained: and with nothing to serve.
+  // Away, with no part of a model in memory; drained: and with no assignment.
   bool rests() const { return away_ && unloading_ == 0 && !(away_->drain && serving_); }
-  // Set when the coordinator refused this worker; the owner ends the process with this sentence.
+  // Set when the coordinator refused this worker; the owner of this object ends the process with
+  // this sentence.
   const std::string& refused() const { return control_.refused(); }
-  // Set when this machine has no room for what it was assigned, which the same assignment would
-  // only show again; the coordinator has been told. The owner ends the process with this error.
+  // Set when this machine has no room for its assignment; a repetition would fail too, and the
+  // coordinator knows. The owner of this object ends the process with this error.
   const std::optional<Error>& no_room() const { return no_room_; }
 
-  // Frames and answers of epochs that were over when they came; dropped.
+  // Dropped frames and answers of ended epochs.
   std::uint64_t late_frames() const { return figures_.late_frames() + links_.late_frames(); }
 
-  // Rows of sequences that came again, which were not computed again; see Engine::keep.
+  // Rows of resumed sequences that were not recomputed; see Engine::keep().
   std::uint64_t replayed_rows() const { return figures_.replayed_rows(); }
 
   void on_loaded(Epoch epoch, Result<Loaded> loaded) override;
@@ -109,19 +111,20 @@ class Stage final : public StageComputeEvents, private ControlEvents, private Da
   void on_unloaded() override { --unloading_; }
 
  private:
-  // What lives as long as one assignment.
+  // The state of one assignment.
   struct Serving {
     Assignment assignment;
     std::optional<Loaded> loaded;
     bool ready = false;
     std::optional<Batcher> batcher;   // first stage
-    std::uint32_t computing = 0;      // steps given to the StageCompute and not yet back
-    std::optional<StepId> last_step;  // that a peer sent
+    std::uint32_t computing = 0;      // steps that the StageCompute has not answered
+    std::optional<StepId> last_step;  // the last step that a peer sent
     std::unordered_map<SequenceId, std::uint64_t> kv_tokens;
     std::uint32_t kv_pages_kept = 0;  // after the latest step
     std::deque<TimePoint> started;    // of the batcher's steps that are not answered, oldest first
     TimePoint answered{};             // when the latest answer came
-    // Its memory is given back: no step is made and no frame taken. Until then, at the latest.
+    // Set while paused, with the memory freed: no step is made and no frame taken. The assignment
+    // ends then at the latest.
     std::optional<TimePoint> leave_by;
 
     // Steps of a peer follow each other without a gap.
@@ -146,10 +149,10 @@ class Stage final : public StageComputeEvents, private ControlEvents, private Da
   }
   void become_ready();
   void unload();
-  // Ends the assignment without a word.
+  // Ends the assignment without a report.
   void stop();
-  // Ends it and tells the coordinator why.
-  // `peer` by value: ending the links ends what they call it.
+  // Ends it and tells the coordinator why. `peer` by value: ending the links destroys their copy of
+  // the name.
   void fail(const std::string& why, std::string peer = "");
   void report_failure(Epoch epoch, const std::string& why, const std::string& peer = "");
 
@@ -178,9 +181,9 @@ class Stage final : public StageComputeEvents, private ControlEvents, private Da
   Epoch newest_epoch_;
   std::optional<Error> no_room_;
   std::optional<Away> away_;
-  std::uint32_t unloading_ = 0;  // asked of the StageCompute and not yet done
+  std::uint32_t unloading_ = 0;  // unloads that the StageCompute has not answered
   bool starting_steps_ = false;  // a StageCompute may answer inside compute()
-  TimePoint weights_checked_{};  // when that was last asked for, or done by loading
+  TimePoint weights_checked_{};  // the last check, or the last load
 };
 
 }  // namespace hearth::node

@@ -1,7 +1,8 @@
-// StageFigures: what a stage counts and tells with each heartbeat: steps, rows, the seconds it
-// computed, the time of a round through the pipeline, and how late this process hears what arrives.
+// StageFigures: the figures that a stage sends with each heartbeat: steps, rows, seconds of
+// computing, the time of a round through the pipeline, and how late this process handles arriving
+// frames.
 //
-// Owner's thread.
+// Main thread.
 #pragma once
 
 #include <cstdint>
@@ -15,14 +16,13 @@ class StageFigures {
  public:
   explicit StageFigures(const Clock& clock);
 
-  // Counts how late the owner's timer is: a process that gets no processor time hears late.
+  // Measures how late the timer runs: a process without processor time handles frames late.
   void on_timer();
-  // A step is given to the StageCompute, and is back from it. Steps of any epoch count as busy
-  // time.
+  // A step goes to the StageCompute and returns from it. Steps of any epoch count as busy time.
   void step_begins();
   void step_ends();
   void count_rows(std::uint64_t computed, std::uint64_t replayed);
-  // A step of the first stage was answered after this time.
+  // Counts a step of the first stage, answered after `time`.
   void count_round(Duration time);
   void count_late_frame() { ++late_frames_; }
 

@@ -1,8 +1,8 @@
-// StageProof: takes the coordinator's orders about receipts, audits and disputes. It hands those of
-// receipts to the ReceiptMaker, and answers accusations and self-checks after the loaded weights
-// were hashed and the kernels tested.
+// StageProof: takes the coordinator's orders about receipts, audits and disputes. It passes receipt
+// orders to the ReceiptMaker. It answers accusations and self-checks after hashing the loaded
+// weights and testing the kernels.
 //
-// Owner's thread.
+// Main thread.
 #pragma once
 
 #include <deque>
@@ -26,9 +26,9 @@ class StageProof {
 
   // One of ControlEvents::on_proof().
   void take(const control::v1::CoordinatorMessage& order);
-  // The weights were hashed again: every self-check that waits is answered.
+  // The weights were hashed again: answers every waiting self-check.
   void on_weights_checked(const Status& weights);
-  // The coordinator is lost, and with it all that receipts waited for.
+  // The coordinator is lost: pending receipts are dropped.
   void on_control_lost();
 
  private:

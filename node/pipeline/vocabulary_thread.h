@@ -1,5 +1,6 @@
-// VocabularyThread: reads the vocabulary of grammars beside the engine's thread, once for a worker,
-// from the first load of a last stage on. Later loads find it. Errors: read_vocabulary().
+// VocabularyThread: reads the vocabulary of grammars beside the engine's thread. It does so once
+// for a worker, at the first load of a last stage; later loads reuse the result. Errors:
+// read_vocabulary().
 #pragma once
 
 #include <future>
@@ -21,7 +22,7 @@ class VocabularyThread final : public VocabularyReader {
 
  private:
   std::shared_future<Read> read_;
-  std::jthread thread_;  // ends with what it reads, within a second
+  std::jthread thread_;  // ends after its read, within a second
 };
 
 }  // namespace hearth::node

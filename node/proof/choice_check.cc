@@ -36,7 +36,7 @@ Difference differs(Differs what, const ChoiceClaim& claim, const Parts&... text)
   return {what, message_of("choice ", claim.choice, ": ", text...), claim.choice};
 }
 
-// What the receipts say openly: how many positions, and how many of them a prompt's.
+// Compares the public figures of the receipts: the number of positions and of prompt positions.
 std::optional<Difference> check_size(const ChoiceClaim& claim) {
   std::uint64_t prompt = 0;
   for (std::size_t w = 0; w < windows_of(claim); ++w) {
@@ -170,8 +170,8 @@ Difference changed_answer(const ChoiceClaim& claim, std::size_t at, std::optiona
   return out;
 }
 
-// The tokens are as the model gives them, and a commitment is another one. `holds`: all roots
-// between stages do, so that tokens and salt are right.
+// The tokens are the model's, and a commitment differs. `holds`: all roots between stages are
+// right, so tokens and salt are right.
 Difference other_commitment(const ChoiceClaim& claim, std::size_t window, bool roots_hold) {
   const std::string where = "window " + std::to_string(window) + ": ";
   Difference out;

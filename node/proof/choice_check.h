@@ -1,10 +1,10 @@
-// What the receipts of one choice of an answer say, computed again and compared for equality: each
-// window's commitment to its tokens, the root of what left each stage, and the tokens sampled.
+// Recomputes one choice of an answer and compares the result with its receipts: each window's
+// commitment to its tokens, the root of each stage's output, and the sampled tokens.
 //
-// A client's tokens are fed as they are, so that what a stage says of one position is judged by
-// what came before it, and one wrong token does not make all later ones wrong. Without them the
-// model's own are taken. The first difference is named, by window and then by stage; where only a
-// commitment differs, so is what it can be.
+// A client's tokens are fed as they are, so that each position is judged by its own input and one
+// wrong token does not make all later ones wrong. Without them, the model's own tokens are used.
+// The result names the first difference, by window and then by stage. When only a commitment
+// differs, it names the possible cause.
 #pragma once
 
 #include <cstdint>
@@ -27,21 +27,21 @@ struct ChoiceClaim {
   std::vector<TokenId> prompt;
   SamplingParams sampling;                     // whole, as the server had it
   Hash256 salt;                                // of the choice
-  std::optional<std::vector<TokenId>> answer;  // where the client has its tokens
-  // What left a stage at a position, where the client has that: [stage][position].
+  std::optional<std::vector<TokenId>> answer;  // if the client has its tokens
+  // Hashes of stages' outputs that the client has: [stage][position].
   std::map<std::uint32_t, std::map<Position, Hash256>> hashes;
-  // Of one epoch, as ledger::check_receipts() gives them: by window, then by stage.
+  // Receipts of one epoch, as from ledger::check_receipts(): by window, then by stage.
   std::vector<ledger::Receipt> receipts;
 };
 
-// What kind of thing does not agree.
+// The kind of difference.
 enum class Differs : std::uint8_t {
   kModel,     // another file or program than the receipts name
-  kRequest,   // the receipts are of another request: its size is another one
-  kSalt,      // salt or prompt, or a request that is as long: nothing holds from the beginning
+  kRequest,   // the receipts are of a request of another size
+  kSalt,      // salt or prompt, or another request of this size: no root agrees
   kSampling,  // seed or sampling parameters
-  kAnswer,    // what the client has kept of the answer
-  kStage,     // what a stage says that it computed
+  kAnswer,    // the client's copy of the answer
+  kStage,     // a stage's claimed result
 };
 std::string_view differs_name(Differs what);  // "model", "request", ...
 
@@ -55,13 +55,13 @@ struct Difference {
 };
 
 struct ChoiceChecked {
-  std::optional<Difference> difference;  // nothing: it is proved
-  std::uint64_t positions = 0;           // that the receipts cover
-  std::vector<SampledToken> tokens;      // where it is proved: the answer, and what followed it
+  std::optional<Difference> difference;  // nothing: the answer is proved
+  std::uint64_t positions = 0;           // positions that the receipts cover
+  std::vector<SampledToken> tokens;      // if proved: the answer, and what followed it
 };
 
-// `runner`: of the receipts' own split. Errors are this machine's: no room, a model that cannot be
-// computed, or kCancelled.
+// `runner`: of the receipts' own split. Errors concern only this machine: no room, an unsupported
+// model, or kCancelled.
 Result<ChoiceChecked> check_choice(LocalRunner& runner, const ChoiceClaim& claim,
                                    const RecomputeEvents& events);
 

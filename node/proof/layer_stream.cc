@@ -78,7 +78,8 @@ void LayerStream::fill_batches() {
   open.sequence = kSequence;
   open.prompt_tokens = sequence_.prompt;
   open.sampling = sequence_.sampling;
-  // Neither decides what is sampled: an end that was not taken is a token like others.
+  // Neither changes the samples: an end token that the answer continues after is a token like
+  // others.
   open.sampling.stop_tokens.clear();
   open.sampling.max_tokens = positions - sequence_.prompt + 1;
 }

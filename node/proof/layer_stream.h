@@ -1,8 +1,9 @@
 // Computes a sequence whose tokens are all known, layer by layer: the weights of one layer are read
 // from the model file, every position goes through it, and they are dropped before the next layer
 // is read. It needs the memory of one layer (with the embedding or the head at the two ends), the
-// sequence's keys and values of that layer, and its activations. So a machine judges a model that
-// it could not serve. Each layer is an Engine of its own: the bits are those of any other split.
+// sequence's keys and values of that layer, and its activations. So a machine can judge a model
+// that it could not serve. Each layer is its own Engine, and the bits equal those of any other
+// layer split.
 #pragma once
 
 #include <cstdint>
@@ -25,7 +26,7 @@ struct FedSequence {
 };
 
 struct StreamOptions {
-  std::vector<LayerRange> split;  // stages whose outputs are wanted; all layers of the model
+  std::vector<LayerRange> split;  // the stages whose outputs are wanted; together all layers
   std::uint32_t threads = 1;
   std::uint32_t batch_rows = 256;
   std::function<bool()> stopped = {};                                       // empty: never
@@ -33,8 +34,8 @@ struct StreamOptions {
 };
 
 struct FedRun {
-  std::vector<std::vector<Hash256>> boundaries;  // what left each stage but the last, by position
-  // What the model samples behind the prompt and behind each token that follows it.
+  std::vector<std::vector<Hash256>> boundaries;  // outputs of all stages but the last, by position
+  // The model's sample after the prompt and after each later token.
   std::vector<SampledToken> sampled;
 };
 

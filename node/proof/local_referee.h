@@ -1,8 +1,7 @@
-// LocalReferee: computes a request in dispute again on the processor of this machine, layer by
-// layer from its own copy of the model (recompute.h). Nothing is loaded before it is asked, and
-// nothing is kept when it has answered: cases are rare, and memory is the workers'. One case at a
-// time, on threads of its own, a quarter of the cores, that yield to whatever else the machine
-// computes.
+// LocalReferee: recomputes a request in dispute on this machine's processor, layer by layer from
+// its own copy of the model (recompute.h). It loads the model for a case and frees it afterwards:
+// cases are rare, and workers need the memory. It computes one case at a time, on its own
+// low-priority threads, a quarter of the cores.
 //
 // Threads: judge() may be called from any; `done` comes on the referee's own.
 #pragma once
@@ -24,10 +23,10 @@ class LocalReferee {
   // `model`: the file that is served.
   explicit LocalReferee(const std::string& model)
       : LocalReferee([model](const Hash256& /*id*/) { return Result<std::string>(model); }) {}
-  // `file_of`: of a model, by its manifest's id. Called on the referee's own thread.
+  // `file_of`: the path of a model, by its manifest's id. Called on the referee's own thread.
   using FileOf = std::function<Result<std::string>(const Hash256& model)>;
   explicit LocalReferee(FileOf file_of) : file_of_(std::move(file_of)) {}
-  // Gives up every case that is not answered; no `done` is called any more.
+  // Cancels every unanswered case, without calling `done`.
   ~LocalReferee() { worker_.stop(); }
 
   using Done = std::function<void(Result<ledger::RefereeFinding>)>;

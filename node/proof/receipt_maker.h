@@ -1,6 +1,6 @@
-// ReceiptMaker: a worker's receipts, on a thread of their own behind everything that an answer
-// waits for. Hashing, signing and the bytes that wait for them cost no step any time; when they do
-// not keep up (limits::kReceiptQueueBytes), steps are left out, and what was open has no receipts.
+// ReceiptMaker: makes a worker's receipts on its own thread, so that no step waits for hashing or
+// signing. When the thread falls behind (limits::kReceiptQueueBytes), it skips steps, and open
+// windows get no receipts.
 //
 // Threads: made, called and destroyed on the owner's; `post` hands messages to it, and may be
 // called from any.
@@ -20,7 +20,7 @@ class ReceiptMaker {
   using Post = std::function<void(std::function<void()>)>;
   using Send = std::function<void(const control::v1::WorkerMessage&)>;
 
-  // `schedule`: in place of the thread; null: there is one.
+  // `schedule`: runs the work instead of a thread; null: own thread.
   ReceiptMaker(ReceiptIdentity identity, const Clock& clock, Post post,
                WorkerThread::Schedule schedule = {});
   ~ReceiptMaker();
@@ -28,12 +28,12 @@ class ReceiptMaker {
   const std::string& build() const { return build_; }
   void set_send(Send send);  // to the coordinator; null: nothing is sent
 
-  // As of WindowReceipts.
+  // As in WindowReceipts.
   void begin(const Assignment& assignment, const Hash256& model);
   void step(StepBatch batch, Bytes in, std::vector<SampledToken> drawn = {});
   // A Countersign, a SealOrder or an OpenOrder.
   void take(control::v1::CoordinatorMessage order);
-  // What a self-check found, when the node is accused.
+  // Answers an accusation with the result of the self-check.
   void plead(control::v1::Accusation accusation, control::v1::SelfChecked found);
   void forget();
 

@@ -56,7 +56,7 @@ SequenceOpen RunnerRun::open() const {
   open.prompt_tokens = order_.fed.prompt;
   open.report_hashes = order_.report_hashes;
   open.sampling = order_.fed.sampling;
-  // Neither decides what is sampled. An end that was not taken is to be seen as a token like
+  // Neither changes the samples. An end token that the answer continues after is a token like
   // others.
   open.sampling.stop_tokens.clear();
   open.sampling.max_tokens =
@@ -195,8 +195,8 @@ Result<RefereeFinding> RefereeRun::run() {
   return found;
 }
 
-// What the model says from the first false token on. One token takes all layers, so that to stream
-// them for each would read the whole file again and again.
+// The model's own tokens from the first false one on. Each token needs all layers, so streaming the
+// layers would read the whole file for every token.
 Status RefereeRun::complete(std::size_t right, RefereeFinding& found) const {
   found.tokens.push_back(found.sampled[right]);
   found.is_cut = true;

@@ -1,7 +1,7 @@
-// Computes a request again: its tokens are fed as they were claimed, so that the roots and the
-// samples behind each of them judge each stage by its own input. A referee streams the model layer
-// by layer (layer_stream.h); a client that checks its own answer has all of the model in memory,
-// for what follows a false token is the model's own.
+// Recomputes a request with its claimed tokens as input, so that each stage is judged by its own
+// input. A referee streams the model layer by layer (layer_stream.h). A client that checks its own
+// answer holds the whole model in memory, because after a false token the model's own tokens are
+// computed.
 #pragma once
 
 #include <cstdint>
@@ -16,17 +16,17 @@
 
 namespace hearth::node {
 
-// What is fed of a request, and how far the model goes on by itself.
+// The tokens to feed, and how far the model continues with its own.
 struct RecomputeOrder {
-  FedSequence fed;              // a prompt, and what is fed of its answer
-  std::uint32_t positions = 0;  // that are computed at most; above the fed ones, of the model's own
+  FedSequence fed;              // the prompt and the fed part of the answer
+  std::uint32_t positions = 0;  // to compute at most; after the fed ones the model's own
   bool report_hashes = false;   // boundaries are wanted
 };
 
 struct RecomputedRun {
   std::vector<TokenId> tokens;                   // by position: the fed ones, then the model's own
   std::vector<std::vector<Hash256>> boundaries;  // what left each stage but the last, by position
-  // From the first of the answer on; without report_hashes, from the first that was not fed on.
+  // From the first token of the answer on; without report_hashes, from the first unfed token on.
   std::vector<SampledToken> sampled;
 };
 
@@ -42,11 +42,11 @@ Result<RecomputedRun> recompute(LocalRunner& runner, std::uint32_t stages,
 
 struct RefereeOptions {
   std::uint32_t threads = 1;
-  bool with_true_answer = true;  // where a token is false: to its end, if memory holds the model
+  bool with_true_answer = true;  // after a false token: to its end, if memory holds the model
 };
 
-// What a referee finds. kUnavailable when this machine cannot compute the model, or the case is of
-// another one; kCancelled once stopped.
+// The referee's finding. kUnavailable when this machine cannot compute the model, or the case
+// concerns another model; kCancelled once stopped.
 Result<ledger::RefereeFinding> compute_case(const std::string& model,
                                             const ledger::RefereeCase& request,
                                             const RefereeOptions& options,

@@ -117,9 +117,9 @@ void WindowReceipts::add_row(const BatchRow& row, ByteSpan in, ByteSpan out) {
   const auto found = open_.find(row.sequence);
   if (found == open_.end()) return;
   Open& open = found->second;
-  // A step was left out, or the first stage feeds what was never drawn: its word against this
-  // one's. A rejected draft stays until the next step drops it. None may end a window, which is
-  // claimed at once.
+  // A step was skipped, or the first stage feeds a token that this stage never sampled. A rejected
+  // draft stays until the next step drops it. A draft may not end a window, because a full window
+  // is claimed at once.
   const auto drawn = open.drawn.find(row.position);
   const bool is_other = drawn != open.drawn.end() && drawn->second != row.token;
   const bool ends_window = (row.position + 1) % limits::kWindowPositions == 0;
@@ -274,7 +274,7 @@ control::v1::Openings WindowReceipts::open(const control::v1::OpenOrder& order) 
   return answer;
 }
 
-// Of an audit that is not known here any more it cannot tell.
+// It does not know for an audit that it no longer keeps.
 bool WindowReceipts::said(const control::v1::Accusation& accusation) const {
   Hash256 root;
   if (!read_field(accusation.root(), root.bytes)) return false;

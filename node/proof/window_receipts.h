@@ -1,16 +1,16 @@
-// WindowReceipts: what one stage says of the requests that it computes, window by window
-// (ledger/PROTOCOL.md, 2). Fed with every step of a pipeline, it hashes the rows of requests that
-// want receipts; a window that is full, or whose request is over, becomes a claim: its edges,
-// signed. When the neighbours' signatures come back, it becomes a receipt.
+// WindowReceipts: the claims and receipts of one stage, window by window (ledger/PROTOCOL.md, 2).
+// It gets every step of a pipeline and hashes the rows of requests that want receipts. A full
+// window, or the last one of a request, becomes a claim: its signed edges. With the neighbours'
+// signatures it becomes a receipt.
 //
-// An audit is a request like any other until its windows are claimed. Then this stage is told of
-// which entries of the log they are audits, seals what it found, and opens that when it is asked
-// to. What others claimed or sealed it never hears.
+// An audit is a request like any other until its windows are claimed. Then the coordinator names
+// the log entries that they audit. The stage seals its result and opens the seal on request. It
+// never learns what others claimed or sealed.
 //
-// Bounded: what waits for signatures beyond limits::kReceiptWindows goes, and what waits to be
-// claimed beyond kReceiptClaims, the oldest first. When a window was begun is said by the time that
-// comes with the signatures, where one does: this machine's clock may be wrong. Rows that do not
-// follow what was seen of their request end its receipts in this pipeline. One thread.
+// Bounded: at most limits::kReceiptWindows windows wait for signatures and kReceiptClaims claims
+// wait to be sent; the oldest are dropped first. A window's begin is derived from the time that
+// comes with the signatures, if there is one, because this machine's clock may be wrong. Rows that
+// do not continue a request end its receipts in this pipeline. One thread.
 #pragma once
 
 #include <compare>
@@ -33,7 +33,7 @@
 
 namespace hearth::node {
 
-// Who signs, for which cluster, and what it is that computes.
+// The signing node, its cluster and its build.
 struct ReceiptIdentity {
   SecretKey key;
   PublicKey cluster;
@@ -45,40 +45,40 @@ class WindowReceipts {
   WindowReceipts(ReceiptIdentity identity, const Clock& clock)
       : identity_(std::move(identity)), clock_(clock) {}
 
-  // The next pipeline. What is open in the one before has no receipts.
+  // Begins the next pipeline. Open windows of the one before get no receipts.
   void begin(const Assignment& assignment, const Hash256& model);
-  // `batch` as it leaves the stage; `in`: its activations as they came, empty on the first stage;
-  // `drawn`: the tokens that came of it, on the last stage, which claims nothing of a request that
-  // it is fed others of. A step of another epoch is nothing.
+  // `batch`: as it leaves the stage. `in`: its incoming activations, empty on the first stage.
+  // `drawn`: its sampled tokens, on the last stage. When later rows feed other tokens, the last
+  // stage claims nothing more of that request. A step of another epoch is ignored.
   void step(const StepBatch& batch, ByteSpan in, std::span<const SampledToken> drawn = {});
-  void skip();  // a step was left out: what is open has no receipts
+  void skip();  // a step was skipped: open windows get no receipts
   bool has_claims() const { return !claims_.empty(); }
-  // The oldest that were not taken yet, at most limits::kReceiptBatch; has_claims().
+  // The oldest untaken claims, at most limits::kReceiptBatch. Requires has_claims().
   control::v1::WindowClaims take_claims();
-  // Of the windows of a Countersign, those that are known here.
+  // Receipts for the windows of a Countersign that are known here.
   control::v1::Receipts countersign(const control::v1::Countersign& message);
-  // Windows that were claimed here turn out to be audits: what went out of them, sealed. An entry
-  // of the log is sealed once; windows that are not known have no seal.
+  // Seals the outgoing roots of claimed windows that turn out to be audits. Each log entry is
+  // sealed once; unknown windows get no seal.
   control::v1::Seals seal(const control::v1::SealOrder& order);
-  // Of those entries that were sealed and not opened yet.
+  // Opens the entries that are sealed and not opened yet.
   control::v1::Openings open(const control::v1::OpenOrder& order);
-  // Whether the accused concedes, signed. It denies only what it never said: a referee's arithmetic
-  // is exact.
+  // The accused's signed answer. It contests only a root that it never stated, because a referee's
+  // arithmetic is exact.
   control::v1::Answer plead(const control::v1::Accusation& accusation,
                             const control::v1::SelfChecked& found) const;
-  // The coordinator is another one now, or has forgotten what it was told.
+  // Drops all claims: the coordinator is another one, or has lost its state.
   void forget();
 
  private:
-  // A request that is open, and its window that is.
+  // An open request and its open window.
   struct Open {
     ReceiptOrder order;
     std::uint32_t prompt_tokens = 0;
     Bytes sampling;
     std::uint32_t window = 0;
     std::vector<std::uint32_t> tokens;
-    std::vector<Hash256> in;            // of the rows, but on the first stage
-    std::vector<Hash256> out;           // but on the last one
+    std::vector<Hash256> in;            // of the rows, except on the first stage
+    std::vector<Hash256> out;           // except on the last stage
     std::map<Position, TokenId> drawn;  // in the latest step that drew any
     bool has_rejected = false;          // drafts among its rows, until they are truncated
     std::int64_t begun_unix = 0;

@@ -1,9 +1,9 @@
-// Witness: a node cosigns its cluster's log (ledger/PROTOCOL.md, 1). It never cosigns a checkpoint
-// that does not extend the last one that it cosigned, which lies on its disk before it answers.
-// What proves that the log has two histories it keeps in a file beside that.
+// Witness: a node cosigns its cluster's log (ledger/PROTOCOL.md, 1). It cosigns only a checkpoint
+// that extends its last cosigned one, and stores the new one on its disk before it answers. A proof
+// that the log has two histories goes to a second file.
 //
-// Threads: made, asked and destroyed on the owner's. Offers are judged on a thread of their own,
-// one at a time, for each waits for the disk; `post` is called from there.
+// Threads: made, asked and destroyed on the owner's. A separate thread judges offers, one at a
+// time, because each waits for the disk; `post` is called from there.
 #pragma once
 
 #include <functional>
@@ -21,7 +21,7 @@ namespace hearth::node {
 
 struct WitnessOptions {
   std::string node;   // our name, for the process log
-  std::string file;   // what was cosigned last; of this cluster and this key. FILE.fork: the proof
+  std::string file;   // the last cosigned checkpoint. FILE.fork: the proof of a fork
   PublicKey cluster;  // whose log it is
   SecretKey key;      // ours
 };
@@ -29,7 +29,7 @@ struct WitnessOptions {
 // kInvalidInput names the field. Any bytes.
 Result<ledger::Offer> read_offer(const control::v1::CheckpointOffer& message);
 
-// What a node answers, on this thread: reads the file, judges, writes it.
+// Makes a node's answer on this thread: reads the file, judges, writes it.
 class WitnessBook {
  public:
   WitnessBook(WitnessOptions options, const Clock& clock);
@@ -42,7 +42,7 @@ class WitnessBook {
 
   const WitnessOptions options_;
   const Clock& clock_;
-  bool refuses_ = false;  // the latest offers, as the process log has said
+  bool refuses_ = false;  // the latest offers; the process log has said so
 };
 
 class Witness {
@@ -52,8 +52,8 @@ class Witness {
 
   Witness(WitnessOptions options, const Clock& clock, Post post);
 
-  // `done` on the owner's thread. Dropped, without an answer, while another one is judged: the
-  // coordinator offers again.
+  // `done` on the main thread. An offer is dropped without an answer while another one is
+  // judged; the coordinator offers again.
   void ask(control::v1::CheckpointOffer offer, Done done);
 
  private:

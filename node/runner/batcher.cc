@@ -12,7 +12,8 @@
 namespace hearth::node {
 namespace {
 
-// Drafts that others follow in the next step: as many as are all right with these odds, or a few.
+// Limits the drafts of one step when more follow in the next step, by the chance that all are
+// right.
 constexpr double kStepOdds = 0.7;
 constexpr std::uint32_t kFewDrafts = 4;
 constexpr double kLeastOdds = 0.3;  // of all drafts under way, for others to follow them
@@ -92,8 +93,7 @@ void Batcher::end(SequenceId id) {
   sequences_.erase(found);
 }
 
-// What was drafted wrongly has to be dropped first, so that the stages end with the rows of the
-// answer and no others.
+// Rejected drafts must be dropped first, so that the stages end with exactly the answer's rows.
 void Batcher::cancel(SequenceId id) {
   const auto found = sequences_.find(id);
   if (found == sequences_.end()) return;
@@ -383,7 +383,7 @@ void Batcher::add_drafts(StepBatch& batch, Sequence& sequence, std::uint32_t cou
   ++sequence.drafting;
 }
 
-// Stages would have nothing to do else.
+// Otherwise stages would be idle.
 bool Batcher::may_go_further() const {
   return decoding() < options_.batches_in_flight && prompts_[0].empty() && prompts_[1].empty();
 }

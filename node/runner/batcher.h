@@ -1,25 +1,24 @@
-// Batcher: forms the steps of a pipeline on its first stage, where sampled tokens come back
-// directly from the last one, so that the next step starts without asking anybody.
+// Batcher: forms the steps of a pipeline on its first stage, which gets sampled tokens directly
+// from the last stage and starts the next step without the coordinator.
 //
 // Continuous batching: a sequence joins at the next step after it was submitted and leaves at the
 // step after its end. At most `batches_in_flight` steps travel at once (stages + 1); decode rows
-// are shared evenly between them, so that no cohort outgrows the others; prompt chunks fill
-// what is left of a step's rows and never delay a decode row. While answers are generated, chunks
-// are as long as the target for the time between two tokens allows (prompt_pace.h).
+// are shared evenly between them; prompt chunks fill the rest of a step's rows and never delay a
+// decode row. While answers are generated, the target for the time between two tokens limits the
+// chunks (prompt_pace.h).
 //
-// Of the prompts that wait, the oldest and the shortest take turns, step by step: a short one never
-// waits for a long one of another client, and the oldest has every other step. Prompts in the
-// background and the others take turns likewise: neither waits for more than its own length of the
-// other kind.
+// The oldest and the shortest waiting prompt take turns, step by step: a short one never waits for
+// another client's long one, and the oldest has every other step. Background and interactive
+// prompts take turns in the same way, so each waits for at most its own length of the other kind.
 //
 // Speculative decoding: behind a sequence's newest token a step may verify drafts of the next ones
-// (Leviathan et al., arXiv 2211.17192; here a draft is accepted where the sampler drew it, so no
-// token depends on what is drafted). A step that carries a prompt verifies none. Where drafts were
-// wrong, the sequence's next step truncates.
+// (Leviathan et al., arXiv 2211.17192; here a draft is accepted when the sampler draws the same
+// token, so drafts never change a token). A step with prompt rows verifies no drafts. After a
+// rejected draft the sequence's next step truncates.
 //
-// A step that would have no rows verifies what is expected behind drafts that are still under way
-// (PipeInfer, arXiv 2407.11798), so that a lone sequence keeps several stages busy. Where those
-// drafts turn out wrong, nothing counts that was sent behind them.
+// A step that would have no rows verifies further drafts behind those under way (PipeInfer, arXiv
+// 2407.11798), so that a lone sequence keeps several stages busy. When the earlier drafts are
+// rejected, everything sent behind them is void.
 //
 // A plain state machine: no clock, no threads, no I/O.
 #pragma once
@@ -49,13 +48,14 @@ struct BatcherOptions {
   std::uint32_t batch_rows = 512;       // rows of one step at most
   std::uint32_t prefill_rows = 128;     // prompt rows of one step at most
   std::uint32_t batches_in_flight = 2;  // steps sent and not yet answered
-  // Drafts of a sequence in one step at most, up to limits::kDraftRows; 0: none.
+  // Maximum drafts of a sequence in one step, up to limits::kDraftRows; 0: no drafts.
   std::uint32_t draft_rows = 0;
-  // For tests: drafts of the token at `position` and those behind it, in place of a lookup; all are
+  // For tests: drafts of the token at `position` and of later ones, instead of a lookup; all are
   // sent.
   using Draft = std::function<std::vector<TokenId>(const SequenceOpen& open, Position position)>;
   Draft draft = {};
-  // For the time between two tokens of an answer while prompts are computed; nothing: the default.
+  // Target for the time between two tokens of an answer while prompts are computed; nothing: the
+  // default.
   std::optional<Duration> itl_target = {};
 };
 
@@ -63,26 +63,26 @@ class Batcher {
  public:
   explicit Batcher(const BatcherOptions& options);
 
-  // kInvalidInput: unknown epoch, a sequence id seen before, no prompt, or as many
-  // tokens as the sequence may have in all.
+  // kInvalidInput: unknown epoch, a repeated sequence id, no prompt, or no room for another token
+  // in the sequence.
   Status submit(SubmitMessage message);
   // Unknown or ended sequences are ignored: a cancel races with the end by nature.
   void cancel(SequenceId sequence);
-  // The answer to the oldest step. `took`: since the step left, or since the answer before it where
+  // The answer to the oldest step. `took`: since the step left, or since the previous answer if
   // that came later. kInvalidInput when it answers another step, names a sequence or position that
-  // this step did not sample, or goes on behind a draft that was not drawn.
+  // this step did not sample, or continues after a rejected draft.
   Status on_tokens(const StepTokens& tokens, Duration took = {});
-  // The next step, when one may start and there is something to do. Call until empty.
+  // The next step, if one may start and there is work. Call until it returns nothing.
   std::optional<StepBatch> next();
 
   std::uint32_t sequences() const { return static_cast<std::uint32_t>(sequences_.size()); }
   std::uint32_t steps_in_flight() const { return static_cast<std::uint32_t>(in_flight_.size()); }
 
  private:
-  // The ids of an epoch, as intervals: a coordinator counts them up, so there are few. Where
-  // several pipelines share the count every id may be an interval of its own: the lowest are
-  // forgotten, so that only the newest ones are known to have been here. A repeated id that still
-  // runs is found among the sequences; one that is over and forgotten does no harm on any stage.
+  // The ids of an epoch, as intervals: a coordinator counts them up, so there are few. When several
+  // pipelines share the counter, every id may be its own interval, so only the newest are
+  // remembered. A repeated id that still runs is found among the sequences; an ended and forgotten
+  // id does no harm on any stage.
   class SeenIds {
    public:
     bool insert(std::uint64_t id);
@@ -91,11 +91,11 @@ class Batcher {
     std::map<std::uint64_t, std::uint64_t> begins_;  // first id of an interval -> its last id
   };
 
-  // What is expected behind a sequence's newest token.
+  // The drafts after a sequence's newest token.
   struct Drafts {
     DraftKind kind = DraftKind::kLookup;
     std::vector<TokenId> tokens;
-    std::vector<double> odds;  // of each, that it is right where those before it are
+    std::vector<double> odds;  // of each: its chance to be right if those before it are
     Position first = 0;        // of tokens
     std::size_t sent = 0;      // of tokens, from the first on
     std::size_t left() const { return tokens.size() - sent; }
@@ -103,24 +103,24 @@ class Batcher {
 
   struct Sequence {
     SequenceOpen open;
-    std::vector<TokenId> tokens;  // the submit's, given back once their last chunk has left
+    std::vector<TokenId> tokens;  // as submitted; freed once their last chunk has left
     std::uint32_t submitted = 0;  // of them
     Position next = 0;            // position of the next row to send
     TokenId token = 0;            // of that row, once all that were submitted are sent
-    bool opened = false;          // some step carried its open
+    bool opened = false;          // a step has carried its open
     bool background = false;
-    // At its newest token: the clock of answers, and the step that drew it.
+    // For its newest token: elapsed_ at its arrival, and the step that drew it.
     std::optional<std::pair<Duration, std::uint64_t>> told;
-    // Of sequences that are drafted:
+    // For sequences with drafts:
     TokenLookup lookup;  // of all tokens that were sent or drawn
     DraftOdds odds;
     Drafts drafts;
-    std::optional<Position> truncate;  // rows from here on were wrong
-    std::uint32_t drafting = 0;        // steps in flight with drafts of it that may be right
-    bool cancelled = false;            // while there are such
+    std::optional<Position> truncate;  // rows from here on were rejected
+    std::uint32_t drafting = 0;        // steps in flight with undecided drafts of it
+    bool cancelled = false;            // cancelled while `drafting` is not 0
     bool decoding() const { return next >= submitted; }
-    // Of the rows that were submitted the last one, and where hashes are wanted each that has been
-    // sampled before: what a row says is part of its hash.
+    // True for the last submitted row. When hashes are wanted, also for each row that was sampled
+    // before, because its token is part of its hash.
     bool samples_next() const {
       return next + 1 == submitted || (open.report_hashes && next + 1 >= open.prompt_tokens);
     }
@@ -130,9 +130,9 @@ class Batcher {
   struct Samples {
     SequenceId sequence;
     Position first = 0;       // of their tokens
-    std::uint32_t count = 0;  // of rows that are no drafts; 0: all go on behind an earlier step's
+    std::uint32_t count = 0;  // rows that are not drafts; 0: all continue an earlier step's drafts
     std::vector<TokenId> drafts;
-    bool void_now = false;  // drafts before them were wrong, or the sequence is over
+    bool void_now = false;  // earlier drafts were rejected, or the sequence has ended
     std::size_t most() const { return count + drafts.size(); }
     Position end() const { return first + static_cast<Position>(most()); }
   };
@@ -141,10 +141,10 @@ class Batcher {
     StepId step;
     std::vector<Samples> samples;
     std::uint32_t rows = 0;
-    bool timed = true;  // nothing travelled with it but newest tokens and drafts behind them
+    bool timed = true;              // it carried only newest tokens and drafts after them
     std::uint32_t prompt_rows = 0;  // of its rows
-    std::uint32_t pace = 0;         // the round that held when it left
-    bool paced = false;             // it has as much of prompts as the pace allows
+    std::uint32_t pace = 0;         // the pace's round when it left
+    bool paced = false;             // it has as many prompt rows as the pace allows
   };
 
   struct Release {
@@ -165,7 +165,7 @@ class Batcher {
   bool may_draft(const Sequence& sequence) const {
     return options_.draft_rows > 0 && sequence.open.drafts;
   }
-  // The tokens of a sequence in the answer to a step, and what they answer.
+  // The tokens of a sequence in the answer to a step, and the samples that they answer.
   struct Answered {
     std::span<const SampledToken> tokens;
     const Samples* samples = nullptr;
@@ -193,20 +193,20 @@ class Batcher {
   std::uint64_t next_step_ = 0;
   SeenIds seen_;
   std::unordered_map<SequenceId, Sequence> sequences_;
-  // Not wholly sent, oldest first: those that somebody watches, and those in the background.
+  // Incompletely sent prompts, oldest first: the interactive ones, and those in the background.
   std::array<std::deque<SequenceId>, 2> prompts_;
   bool background_first_ = false;         // in the next step that has both
   std::array<bool, 2> shortest_first_{};  // of the prompts of a kind, in its next step
-  std::deque<SequenceId> returned_;       // their token is back, in the order of its coming
+  std::deque<SequenceId> returned_;       // sequences whose token is back, in order of arrival
   std::deque<SequenceOpen> cancelled_;    // before their first row: opened and released in one step
   std::deque<Release> releases_;
   std::deque<StepInFlight> in_flight_;
   StepCosts costs_;
   PromptPace pace_;
-  // What the answers took, one behind the other: while any sequence waits for a token, the time.
+  // The sum of the answers' times: it runs while any sequence waits for a token.
   Duration elapsed_{};
-  // The newest of the answered steps that had a prompt, that had less of one than the pace allows,
-  // and that left at another pace.
+  // The newest answered step with a prompt, with fewer prompt rows than the pace allows, and of
+  // another pace.
   std::uint64_t last_with_prompt_ = 0;
   std::uint64_t last_not_paced_ = 0;
   std::uint64_t last_other_pace_ = 0;

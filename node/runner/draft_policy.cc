@@ -41,7 +41,7 @@ double StepCosts::of(std::uint32_t rows) const {
   return between(below, above, rows);
 }
 
-// A straight line; a wider step is never taken to cost less.
+// A straight line; a wider step never counts as cheaper.
 double StepCosts::between(std::optional<std::uint32_t> below, std::optional<std::uint32_t> above,
                           std::uint32_t rows) const {
   const auto estimate = [](std::uint32_t count) { return 1.0 + kRowCost * (count - 1); };

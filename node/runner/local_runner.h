@@ -1,6 +1,5 @@
-// LocalRunner: the whole pipeline in one process, stages one after the other, no network. It is
-// the fault-free reference that every swarm run is compared with, and what `run --local`, the
-// bench verbs and the tests use.
+// LocalRunner: the whole pipeline in one process, stages one after the other, without a network.
+// Every swarm run is compared with it; `run --local`, the bench verbs and the tests use it.
 #pragma once
 
 #include <deque>
@@ -21,7 +20,7 @@ namespace hearth::node {
 
 struct LocalOptions {
   std::uint32_t stages = 1;
-  // Of the stages, all of the model's; empty: as hearth::split_layers (proto/split.h) has them.
+  // The stages' ranges, together all layers; empty: as from hearth::split_layers() (proto/split.h).
   std::vector<LayerRange> layers = {};
   std::uint32_t threads = 1;
   bool pin = false;                         // kernels/thread_pins.h
@@ -35,8 +34,8 @@ struct LocalOptions {
   BatcherOptions::Draft draft = {};
   const kernels::Kernels* kernels = nullptr;
   LogitsObserver* logits = nullptr;  // outlives the runner
-  // What runs each stage, beginning again where there are more stages; null: the processor. Empty:
-  // the processor runs all. They outlive the runner.
+  // The device of each stage, repeated when there are more stages; null, or an empty list: the
+  // processor. They outlive the runner.
   std::vector<Device*> devices;
 };
 
@@ -50,18 +49,18 @@ class LocalRunner {
     std::function<void(const RowHash&)> on_hash;  // may be null
     // Of StepTokens::scores; may be null.
     std::function<void(const SampledToken&)> on_score = {};
-    // Positions of the prompt that were not computed, if any; before the first token. May be null.
+    // Called before the first token with the number of cached prompt positions, if any. May be
+    // null.
     std::function<void(std::uint32_t)> on_cached = {};
     std::function<void(const DraftCounts&)> on_drafts = {};  // of each step with some; may be null
     // Of StepTokens::embeddings; may be null.
     std::function<void(const PromptEmbedding&)> on_embedding = {};
   };
-  // `prompt`: as SubmitMessage's, with the answer so far of a sequence that goes on. kNoCapacity
-  // when prompt + max_tokens does not fit the context or the KV pool now.
+  // `prompt`: as in SubmitMessage, with the answer so far of a resumed sequence. kNoCapacity when
+  // prompt + max_tokens does not fit the context or the KV pool now.
   Status submit(const SequenceOpen& open, std::vector<TokenId> prompt, Events events);
   void cancel(SequenceId sequence);
-  // One step of the pipeline, start to end, while those behind it wait. False when there is nothing
-  // to do.
+  // Runs one step of the pipeline to its end, while later ones wait. False when there is no work.
   Result<bool> step();
 
   // Engine::kv_hashes of every layer; a sequence is open until the step after its last token.
@@ -86,7 +85,7 @@ class LocalRunner {
   std::deque<StepBatch> waiting_;  // formed and not begun
   std::vector<std::unique_ptr<Engine>> engines_;
   std::unordered_map<SequenceId, Running> running_;
-  std::uint32_t pages_ = 0;  // of the stage that has the fewest
+  std::uint32_t pages_ = 0;  // of the stage with the fewest
   std::uint32_t reserved_ = 0;
 };
 

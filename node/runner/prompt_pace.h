@@ -1,10 +1,8 @@
-// PromptPace: how many prompt rows travel between two tokens of an answer, so that prompts of
-// others do not hold it up for longer than a target: how many of the steps under way carry a
-// prompt, and how many rows each of them has.
+// PromptPace: limits the prompt rows between two tokens of an answer, so that other prompts do not
+// delay it beyond a target: how many steps under way carry prompt rows, and how many rows each has.
 //
-// Measured: the time between two tokens of one answer. What that takes depends on the machines, the
-// links and on how many steps travel at once; the pace follows what is seen and knows none of it.
-// A plain value, for one thread.
+// It measures only the time between two tokens of one answer. That time depends on the machines,
+// the links and the steps in flight, which the pace need not know. A plain value, for one thread.
 #pragma once
 
 #include <cstdint>
@@ -21,18 +19,18 @@ class PromptPace {
   static constexpr int kIdleSteps = 3;
 
   // `target`: nothing means the default. `most`: rows of a step, also while no answer waits.
-  // `steps`: that may be under way.
+  // `steps`: steps that may be under way.
   PromptPace(std::optional<Duration> target, std::uint32_t most, std::uint32_t steps);
 
-  // Between two tokens of an answer: what the two below come from.
+  // Prompt rows between two tokens of an answer, from which steps() and rows() follow.
   std::uint32_t round() const { return round_; }
-  std::uint32_t steps() const;  // of those under way, with prompts
-  std::uint32_t rows() const;   // of prompts, in each of them
+  std::uint32_t steps() const;  // steps under way that may carry prompts
+  std::uint32_t rows() const;   // prompt rows in each of them
   Duration target() const;
 
-  // Between two tokens of an answer, while no prompt travelled.
+  // A time between two tokens of an answer without prompts under way.
   void take_idle(Duration between);
-  // While steps carried prompts. `full`: as many of them as may, and as many rows.
+  // The same with prompts under way. `full`: as many steps and rows as the pace allows.
   void take_busy(Duration between, bool full);
 
  private:
@@ -40,7 +38,7 @@ class PromptPace {
   std::uint32_t most_;
   std::uint32_t most_steps_;
   std::uint32_t round_;
-  Duration idle_{};  // smoothed; 0: not seen yet
+  Duration idle_{};  // smoothed; 0: not measured yet
 };
 
 }  // namespace hearth::node

@@ -1,11 +1,11 @@
 // TokenLookup: drafts a sequence's next tokens from its own prompt and answer ("prompt lookup
-// decoding"): where the last tokens occurred before, what followed then may follow again. The
-// longest beginning that is found counts, of equally long ones the latest.
+// decoding"): the tokens that followed an earlier occurrence of the last tokens may follow again.
+// The longest match counts, and of equally long ones the latest.
 //
-// For each of a few lengths a table has where tokens with the same hash ended last, and for each
-// end the one before; what they say is compared before it is used, and kSteps ends back nothing is
-// found. Adding a token takes constant time, and 24 bytes on average: keys and values take more. A
-// plain value, for one thread.
+// For each of a few lengths a table has the last end of tokens with the same hash, and for each end
+// the previous one. Tokens are compared before a match counts; the search stops after kSteps ends.
+// Adding a token takes constant time, and 24 bytes on average: keys and values take more. A plain
+// value, for one thread.
 #pragma once
 
 #include <array>
@@ -30,7 +30,7 @@ class TokenLookup {
   };
 
   void append(TokenId token);
-  // What followed the last time, at most `most` tokens; valid until the next append().
+  // The tokens that followed the match, at most `most`; valid until the next append().
   Match find(std::size_t most) const;
   const std::vector<TokenId>& tokens() const { return tokens_; }
 

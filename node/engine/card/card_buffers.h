@@ -1,5 +1,6 @@
-// CardBuffers: the working memory of one stage on a card, taken at load, and its other half in
-// pinned memory. What a step brings stands at fixed places, so that a captured graph reads it anew.
+// CardBuffers: the working memory of one stage on a card, taken at load, and its counterpart in
+// pinned memory. A step's input has fixed addresses, so that a captured graph reads it again in
+// every step.
 #pragma once
 
 #include <cstdint>
@@ -20,7 +21,7 @@ namespace hearth::node {
 // Scores that an attention call has room for, unless one row takes more.
 inline constexpr std::size_t kScoreFloats = 16 << 20;
 
-// What a step works on, of which the buffers' sizes follow.
+// The sizes of a step, which give the buffers' sizes.
 struct CardShape {
   const model::ModelSpec* spec = nullptr;
   LayerRange layers;
@@ -45,8 +46,8 @@ struct StepWords {
   std::uint32_t* entries = nullptr;  // (1): numbers in `pages`
   std::uint32_t* tokens = nullptr;
   std::uint32_t* slots = nullptr;         // of the position in its page
-  std::uint32_t* first = nullptr;         // in `pages`: where the sequence's begin
-  std::uint32_t* own = nullptr;           // in `pages`: that of the position
+  std::uint32_t* first = nullptr;         // in `pages`: the sequence's first
+  std::uint32_t* own = nullptr;           // in `pages`: the position's own
   std::uint32_t* ends = nullptr;          // one past the position
   std::uint32_t* begins = nullptr;        // first visible position of a layer that sees all
   std::uint32_t* local_begins = nullptr;  // and of a local one
@@ -54,9 +55,8 @@ struct StepWords {
   std::uint32_t* pages = nullptr;
 };
 
-// What crosses the link in a step, either way: arrays of the card's memory, or at the same sizes of
-// pinned memory. Each step under way has its own, so that those of one are copied while the other
-// is computed.
+// The arrays that a step copies to and from the GPU, in its memory or, with the same sizes, in
+// pinned memory. Each step under way has its own, so one step is copied while another is computed.
 struct StepArrays {
   std::uint32_t* words = nullptr;
   float* angles = nullptr;               // (rows, head_dim / 2, 2)
@@ -96,7 +96,7 @@ struct CardBuffers {
   float* gate = nullptr;
   float* up = nullptr;
   float* delta = nullptr;
-  kernels::QuantizedRows quant;          // of the widest rows
+  kernels::QuantizedRows quant;          // room for the widest rows
   float* logits[2] = {};                 // (head_rows, vocabulary) each; last stage, as the next
   std::int32_t* draw_scratch = nullptr;  // (head_rows, vocabulary)
   kernels::cuda::ProductSpace product;

@@ -1,5 +1,5 @@
-// Known answers of a device: small models of a family and of the weight types that a file has, run
-// on it and on the processor, whose own kernels have answered theirs (kernels/self_test.h).
+// Self-test of a device: runs small models of a family and of a file's weight types on it and on
+// the processor. The processor's kernels have their own self-test (kernels/self_test.h).
 #pragma once
 
 #include <string>
@@ -12,9 +12,9 @@
 
 namespace hearth::node {
 
-// kNumeric when hashes, tokens, keys or values differ: such a device must not serve. About 6 MB of
-// the device's memory; about a hundred launches for a context that attention splits, whatever the
-// model, and two hundred for each four types.
+// kNumeric when hashes, tokens, keys or values differ: the device must then not serve. About 6 MB
+// of the device's memory; about a hundred launches for a context that attention splits, whatever
+// the model, and two hundred for each four types.
 Status check_device(Device& device, const std::string& family,
                     const std::vector<model::TensorType>& types);
 

@@ -1,6 +1,6 @@
 // CardContext: one card as a process uses it, shared by the Card and the stages on it. Every call
-// to the card is made within ask(), which chooses the card for the thread, and tells the owner,
-// once, when the card is lost.
+// to the GPU is made within ask(), which selects the GPU for the thread. It reports once when the
+// GPU is lost.
 #pragma once
 
 #include <chrono>
@@ -36,7 +36,7 @@ class CardContext {
     const MutexLock lock(mutex_);
     return lost_;
   }
-  // Whatever the reason is, nothing reaches for the card any more.
+  // After this, no call reaches the GPU.
   void lose(const Error& error) {
     const Error named{error.code, "cuda:" + std::to_string(index_) + ": " + error.message};
     {
@@ -54,8 +54,8 @@ class CardContext {
 
   // Which errors of `calls` lose the card.
   enum class Loses {
-    kWhereItFailed,  // not: too little memory, no such card, what is wrong with a file
-    kAlways,         // what a step needs and does not get
+    kWhereItFailed,  // failures of the GPU itself; not: too little memory, no such GPU, a bad file
+    kAlways,         // any error: a step cannot go on without the call
   };
   template <typename Calls>
   Status ask(Loses loses, const Calls& calls) {
@@ -64,7 +64,7 @@ class CardContext {
       return calls();
     });
   }
-  // The same of what is asked before it is known that there is such a card.
+  // The same before it is known that such a GPU exists.
   template <typename Calls>
   Status ask_driver(Loses loses, const Calls& calls) {
     if (const auto error = lost()) return *error;

@@ -1,4 +1,4 @@
-// CardDraws: what a card's sampler reads for the rows of a step, packed in pinned memory.
+// CardDraws: the input of a GPU's sampler for the rows of a step, packed in pinned memory.
 #pragma once
 
 #include <cstdint>
@@ -13,7 +13,7 @@ namespace hearth::node {
 // Arrays in a card's memory, or at the same sizes in pinned memory.
 struct DrawArrays {
   kernels::cuda::SampleRow* rows = nullptr;   // (batch rows)
-  kernels::cuda::SampleBias* bias = nullptr;  // these three of all rows, one after the other
+  kernels::cuda::SampleBias* bias = nullptr;  // these three: all rows, one after the other
   std::uint32_t* excluded = nullptr;
   kernels::cuda::SampleSeen* seen = nullptr;
   std::uint32_t* tokens = nullptr;                   // (batch rows): the answers
@@ -29,19 +29,19 @@ struct DrawArrays {
     take(tokens, batch_rows);
     take(outcomes, batch_rows);
   }
-  // Of a step. The processor samples a sequence that needs more.
+  // Limit of a step. The processor samples a sequence that needs more.
   static constexpr std::size_t kBiasMost = 16'384;
   static constexpr std::size_t kSeenMost = 131'072;
 };
 
-// What the card is told of a row's parameters; its lists are the caller's to add.
+// A row's parameters for the GPU; the caller adds its lists.
 kernels::cuda::SampleRow sample_row(const SamplerParams& params, std::uint32_t position);
 
 class CardDraws {
  public:
   // A new step. `host`: pinned, and no longer read by a copy.
   void begin(const DrawArrays& host, std::uint32_t vocabulary);
-  // False, and nothing is added, where the lists have no room for it.
+  // False, without adding anything, when the lists have no room.
   bool add(const DrawRequest& request);
   std::uint32_t count() const { return rows_; }
   Status send(const DrawArrays& card, kernels::cuda::Stream stream) const;

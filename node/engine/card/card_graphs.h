@@ -1,6 +1,6 @@
-// CardGraphs: CUDA graphs of the shapes of step that a card has run lately. A graph takes memory of
-// the driver's, beside what the stage has reckoned: so many are kept, of so many bytes, as the
-// reserve of card_budget() has room for; the one that was longest not used goes first.
+// CardGraphs: CUDA graphs of the shapes of step that a card has run lately. The driver takes a
+// graph's memory beyond the stage's own. So the number and bytes of kept graphs stay within the
+// reserve of card_budget(); the least recently used one is dropped first.
 #pragma once
 
 #include <array>
@@ -18,7 +18,7 @@ class CardGraphs {
   static constexpr std::size_t kMost = 64;
   static constexpr std::uint64_t kBytesMost = 256 << 20;
 
-  // What the host says to the card is the same in all steps of one shape.
+  // The host's calls are the same in all steps of one shape.
   struct Shape {
     std::uint32_t arrays = 0;  // which step arrays
     std::uint32_t rows = 0;
@@ -30,12 +30,11 @@ class CardGraphs {
     std::uint64_t made = 0;     // since load
     std::uint64_t dropped = 0;  // of those
     std::uint32_t kept = 0;
-    std::uint64_t bytes = 0;  // by which the card's free memory shrank as those kept were made
+    std::uint64_t bytes = 0;  // of the kept graphs: the loss of free GPU memory when they were made
   };
 
-  // Queues on `stream` what `calls` queues there: the first time of a shape as it is, so that its
-  // kernels are loaded, then as a graph. Once the driver has no memory for one, all are given back
-  // and none is made any more.
+  // Queues `calls` on `stream`: directly the first time of a shape, which loads its kernels, then
+  // as a graph. Once the driver has no memory for a graph, all are freed and no more are made.
   Status run(const Shape& shape, kernels::cuda::Stream stream,
              const std::function<Status()>& calls);
   const Count& count() const { return count_; }

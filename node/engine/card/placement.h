@@ -1,5 +1,5 @@
 // Placement: arrays of a stage one after the other in one allocation of the card. Without memory it
-// only counts, so that what will be taken is known before anything is.
+// only counts, so that the size is known before memory is taken.
 #pragma once
 
 #include <cstddef>
@@ -14,7 +14,7 @@ class Placement {
   Placement() = default;
   explicit Placement(kernels::cuda::DeviceMemory& memory) : memory_(&memory) {}
 
-  // Null while counting, and for no elements.
+  // Null while counting, and for zero elements.
   template <typename T>
   T* take(std::size_t count) {
     const std::size_t at = bytes_;
