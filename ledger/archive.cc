@@ -44,7 +44,7 @@ Result<ArchiveNote> parse_note(std::string_view text) {
   return note;
 }
 
-// A log's folder, but for what it cannot read.
+// A log's folder that gets missing bundles elsewhere.
 class Beside : public LogFolder {
  public:
   explicit Beside(LogFolder& log) : log_(log) {}
@@ -250,7 +250,7 @@ Result<Archived> archive_bundles(LogFolder& log, LogFolder& archive, const std::
     return ok_status();
   }));
   if (end == 0) return all;
-  // From here on readers look there; then the log's own copies may go.
+  // From here on readers use the archive, so the log's own copies may be removed.
   const std::string note = note_text({all.entries, path});
   TRY(const ArchiveNote parsed, parse_note(note));
   INVARIANT(parsed.entries == all.entries, "what is written of an archive can be read");

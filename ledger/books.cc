@@ -126,7 +126,7 @@ Hash256 Books::hash() const {
 
 Result<Books::Member*> Books::member(const PublicKey& key) {
   const auto found = members_.find(key);
-  REQUIRE(found != members_.end(), "key " + key.hex() + " is no member's");
+  REQUIRE(found != members_.end(), "key " + key.hex() + " is not a member's");
   REQUIRE(!found->second.standing.is_tombstoned(),
           "key " + key.hex() + " has lost its standing for good");
   return &found->second;
@@ -135,7 +135,7 @@ Result<Books::Member*> Books::member(const PublicKey& key) {
 Result<Books::Window*> Books::window(std::uint64_t entry) {
   const auto found = windows_.find(entry);
   REQUIRE(found != windows_.end(),
-          "entry " + std::to_string(entry) + " is no receipt that may be audited now");
+          "entry " + std::to_string(entry) + " is not a receipt that can be audited now");
   return &found->second;
 }
 
@@ -145,7 +145,7 @@ Status Books::post(std::vector<Posting> postings) {
     std::int64_t& balance = balances_[one.account];
     REQUIRE(!__builtin_add_overflow(balance, one.amount, &balance) &&
                 !__builtin_add_overflow(sum, one.amount, &sum),
-            "an account holds more than a number can say");
+            "an account's balance overflows 64 bits");
     REQUIRE(balance >= 0 || one.account == kTreasury,
             "an account of " + one.account.key.hex() + " falls to " + std::to_string(balance));
   }
@@ -201,7 +201,7 @@ Status Books::apply(const RulesEntry& entry) {
 }
 
 Status Books::apply(const MemberEntry& entry) {
-  REQUIRE(!members_.contains(entry.key), "key " + entry.key.hex() + " is a member's already");
+  REQUIRE(!members_.contains(entry.key), "key " + entry.key.hex() + " is already a member's");
   members_.emplace(entry.key, Member{entry.owner, {}, Standing(time_, entry.is_vouched)});
   return ok_status();
 }
@@ -316,7 +316,7 @@ Status Books::apply(const OpeningEntry& entry) {
   const auto seal = audited->seals.find(entry.auditor);
   REQUIRE(seal != audited->seals.end(), "an opening has no seal");
   REQUIRE(seal->second == seal_of(entry.receipt, entry.auditor, entry.root, entry.salt),
-          "an opening is not what was sealed");
+          "an opening differs from its seal");
   REQUIRE(audited->opened.insert(entry.auditor).second, "a seal is opened twice");
   if (entry.root != audited->receipt.out_root) {
     audited->disagree.insert(entry.auditor);
@@ -351,7 +351,7 @@ Status Books::apply(const VerdictEntry& entry) {
   }
   const bool is_party =
       entry.guilty == disputed->receipt.worker || disputed->disagree.contains(entry.guilty);
-  REQUIRE(is_party, "a verdict on who is no party of the dispute");
+  REQUIRE(is_party, "the verdict's guilty key is not a party of the dispute");
   // A banned key has nothing left to seize; the verdict only ends the dispute.
   Standing& guilty = members_.at(entry.guilty).standing;
   disputed->is_settled = true;
@@ -419,7 +419,7 @@ std::int64_t Books::ripe(const PublicKey& key, std::int64_t now) const {
 Status Books::apply(const VestEntry& entry) {
   TRY(Member* const owner, member(entry.key));
   if (const auto disputed = dispute_of(entry.key)) {
-    return Error::invalid("escrow is set free while entry " + std::to_string(*disputed) +
+    return Error::invalid("escrow is released while entry " + std::to_string(*disputed) +
                           " is in dispute");
   }
   const std::int64_t freed = owner->standing.vest(policy_, time_);

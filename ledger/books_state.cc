@@ -132,7 +132,7 @@ Result<BooksState> BooksState::read(ByteSpan bytes, const Policy& policy,
                                     EntrySignatures signatures) {
   const Bytes head = pack(kMagic, std::uint8_t{0}, policy_hash(policy));
   REQUIRE(bytes.size() >= head.size() && std::ranges::equal(bytes.first(head.size()), head),
-          "the bytes are no books of this format and policy");
+          "the bytes are not books of this format and policy");
   BooksState state(Books(policy, signatures));
   FieldReader in{ByteReader(bytes.subspan(head.size()))};
   fields(in, state.books_);
@@ -148,7 +148,7 @@ Result<BooksState> BooksState::read(ByteSpan bytes, const Policy& policy,
   return state;
 }
 
-// What the fold takes for granted, and would otherwise look for in vain.
+// Checks the references that the fold relies on.
 Status BooksState::check() const {
   const Books& b = books_;
   REQUIRE(b.edge_.size_ == b.entries_ && b.entries_ <= limits::kLogEntries &&
@@ -163,7 +163,7 @@ Status BooksState::check() const {
   for (const auto& [entry, window] : b.windows_) {
     const bool all = std::ranges::all_of(
         window.disagree, [&b](const PublicKey& key) { return b.members_.contains(key); });
-    REQUIRE(all, "an auditor of entry " + std::to_string(entry) + " is no member");
+    REQUIRE(all, "an auditor of entry " + std::to_string(entry) + " is not a member");
   }
   const bool is_drawn = b.draw_.has_value() || b.shared_.empty();
   REQUIRE(is_drawn, "windows were selected without a draw");
@@ -178,7 +178,7 @@ Status BooksState::reread(std::uint64_t index, ByteSpan bytes) {
   const auto found = books_.windows_.find(index);
   if (found == books_.windows_.end()) return ok_status();
   TRY(Receipt receipt, reread_receipt(receipt_in(bytes)));
-  REQUIRE(books_.members_.contains(receipt.worker), "its worker is no member in the books");
+  REQUIRE(books_.members_.contains(receipt.worker), "its worker is not a member in the books");
   REQUIRE(books_.slots_.emplace_hint(books_.slots_.end(), receipt.slot, index)->second == index,
           "its slot has a window already");
   found->second.receipt = std::move(receipt);

@@ -51,7 +51,7 @@ Result<EntryBody> read_body(std::uint8_t kind, ByteReader in) {
     FieldReader reader{in};
     fields(reader, body);
     REQUIRE(!reader.in.failed() && reader.in.remaining() == 0,
-            "an entry of kind " + std::to_string(kind) + " has not the length of its kind");
+            "an entry of kind " + std::to_string(kind) + " does not have the length of its kind");
     TRY_VOID(reader.status);
     return EntryBody(std::move(body));
   }

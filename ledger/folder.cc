@@ -63,7 +63,7 @@ Result<Bytes> DiskFolder::read(const std::string& name, std::size_t limit) {
   if (*file < 0) return unreadable("opening", name);
   struct stat found {};
   if (::fstat(*file, &found) != 0) return failed("reading", name);
-  REQUIRE(S_ISREG(found.st_mode), path_ + "/" + name + " is no plain file");
+  REQUIRE(S_ISREG(found.st_mode), path_ + "/" + name + " is not a plain file");
   REQUIRE(found.st_size >= 0 && static_cast<std::size_t>(found.st_size) <= limit,
           path_ + "/" + name + " has " + std::to_string(found.st_size) + " bytes; at most " +
               std::to_string(limit) + " can be right");

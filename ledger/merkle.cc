@@ -87,7 +87,7 @@ Status subproof(std::uint64_t old_end, std::uint64_t begin, std::uint64_t end, b
 
 Error wrong_length(const char* what, std::size_t has) {
   return Error::invalid(std::string(what) + " of " + std::to_string(has) +
-                        " hashes has not the length that the two sizes give");
+                        " hashes does not have the length that the two sizes give");
 }
 
 }  // namespace

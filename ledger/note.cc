@@ -71,10 +71,10 @@ Result<Cosignature> check_cosignature(const Note& note, const NoteSignature& lin
   REQUIRE(line.key_id == note_key_id(line.name, NoteKey::kCosignature, cosignature.witness),
           "the key id in the line of " + line.name + " is not its key's");
   REQUIRE(line.signature.size() == kTimeBytes + kSignatureBytes,
-          "the line of " + line.name + " has not the length of a cosignature");
+          "the line of " + line.name + " does not have the length of a cosignature");
   const ByteSpan bytes(line.signature);
   cosignature.time = read_big_endian(bytes.first(kTimeBytes));
-  REQUIRE(cosignature.time >> 63 == 0, "the time of " + line.name + " is past all times");
+  REQUIRE(cosignature.time >> 63 == 0, "the time of " + line.name + " is out of range");
   REQUIRE(verify_plain(cosignature.witness, as_bytes(cosigned_text(cosignature.time, note.text)),
                        bytes.subspan(kTimeBytes)),
           "the cosignature of " + line.name + " does not verify");
@@ -84,18 +84,18 @@ Result<Cosignature> check_cosignature(const Note& note, const NoteSignature& lin
 Status read_text(std::string_view text, Checkpoint& checkpoint) {
   const std::string_view origin = take_line(text);
   REQUIRE(origin.starts_with(kLogPrefix),
-          "a checkpoint's first line is no log's name (hearth-log/KEY)");
+          "a checkpoint's first line is not a log's name (hearth-log/KEY)");
   TRY(checkpoint.log, key_of_name(origin, kLogPrefix));
   const std::string_view size = take_line(text);
   const auto [end, error] =
       std::from_chars(size.data(), size.data() + size.size(), checkpoint.size);
   REQUIRE(error == std::errc() && std::to_string(checkpoint.size) == size &&
               checkpoint.size <= limits::kLogEntries,
-          "a checkpoint's second line is no number of entries (at most " +
+          "a checkpoint's second line is not a number of entries (at most " +
               std::to_string(limits::kLogEntries) + ")");
   const auto root = from_base64(take_line(text));
   REQUIRE(root && root->size() == checkpoint.root.bytes.size(),
-          "a checkpoint's third line is no hash in base64");
+          "a checkpoint's third line is not a hash in base64");
   std::copy(root->begin(), root->end(), checkpoint.root.bytes.begin());
   REQUIRE(text.empty(), "a checkpoint has more than three lines");
   return ok_status();

@@ -45,7 +45,7 @@ Status check_fields(const Receipt& r) {
           "a receipt of window " + std::to_string(r.slot.window) + ", which begins at position " +
               std::to_string(std::uint64_t{r.slot.window} * limits::kWindowPositions) + ", from " +
               std::to_string(r.first_position));
-  REQUIRE(r.prompt_positions <= r.positions, "a receipt has more prompt than positions");
+  REQUIRE(r.prompt_positions <= r.positions, "a receipt has more prompt positions than positions");
   REQUIRE(!r.is_first() || r.in_root == r.tokens,
           "a receipt of the first stage has other input than its tokens");
   REQUIRE(!r.is_last() || r.out_root == r.tokens,
@@ -76,7 +76,7 @@ std::uint32_t shown_index(const Edge& edge, const Hash256& salt, std::uint32_t r
 
 Result<Receipt> read_form(ByteSpan bytes) {
   REQUIRE(bytes.size() == kReceiptBytes && as_text(bytes).starts_with(kReceiptMagic),
-          "the bytes are no receipt: it has " + std::to_string(kReceiptBytes) +
+          "the bytes are not a receipt: a receipt has " + std::to_string(kReceiptBytes) +
               " bytes and begins with " + std::string(kReceiptMagic));
   FieldReader reader{
       ByteReader(bytes.first(kReceiptBytes - kSignatureBytes).subspan(kReceiptMagic.size()))};

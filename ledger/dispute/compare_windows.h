@@ -1,6 +1,6 @@
-// Comparison of the roots of windows: those that receipts or auditors claim with those that
-// somebody computed again. Windows are compared from the first on, and in a window stages from the
-// first on: what lies behind the first difference had another input. Pure functions, any thread.
+// Compares the claimed roots of windows, from receipts or auditors, with recomputed ones. Windows,
+// and stages in a window, are compared in order, because everything after the first difference had
+// another input. Pure functions, any thread.
 #pragma once
 
 #include <cstdint>
@@ -25,16 +25,16 @@ Status check_same_windows(const WindowRoots& claimed, const WindowRoots& found,
                           std::uint32_t stages);
 
 // The first place at which `claimed` has another root than `found`, among the windows of `found`
-// and the first `stages` stages of each. A root that `claimed` has not is another one.
+// and the first `stages` stages of each. A missing claimed root counts as different.
 std::optional<WindowPlace> first_difference(const WindowRoots& claimed, const WindowRoots& found,
                                             std::uint32_t stages);
 
-// The place in prompt and answer of the first claimed token that the model does not sample;
-// everything is sampled as claimed: the number of claimed tokens.
+// The place, in prompt and answer, of the first claimed token that the model does not sample. If
+// all are right: the number of claimed tokens.
 std::size_t first_false_token(const RefereeCase& request, const RefereeFinding& finding);
 
-// The roots that receipts of this request have to show. They are the finding's, but for the last
-// stage of windows from the first false token on: its commitment is to the true tokens.
+// The right roots for this request's receipts. They are the finding's, except on the last stage
+// from the first false token's window on, which commits to the true tokens.
 WindowRoots true_roots(const RefereeCase& request, const RefereeFinding& finding);
 
 }  // namespace hearth::ledger

@@ -370,7 +370,7 @@ Result<CheckedEvidence> check_evidence(const VerdictEvidence& evidence) {
   const std::size_t disputed = std::size_t{evidence.place.window} * stages + evidence.place.stage;
   REQUIRE(
       evidence.guilty == out.receipts[disputed].worker || evidence.guilty == evidence.seal.auditor,
-      "evidence: the guilty key is no side of the dispute");
+      "evidence: the guilty key is not a side of the dispute");
   TRY_VOID(check_verdict(evidence));
   out.roots.place = evidence.place;
   out.roots.auditor = evidence.auditor_root;

@@ -55,11 +55,10 @@ struct CheckedEvidence {
   RefereeCase claimed;
   std::optional<RefereeCase> audited;  // where the auditor's own tokens are to be computed
 };
-// That receipts, seal and answer are signed, that the receipts commit to these tokens, and that the
-// verdict follows from the ruling and the answer. kInvalidInput says what does not fit.
+// Checks that receipts, seal and answer are signed, that the receipts commit to these tokens, and
+// that the verdict follows from ruling and answer. kInvalidInput names the contradiction.
 Result<CheckedEvidence> check_evidence(const VerdictEvidence& evidence);
-// Whether what was computed again gives this verdict's ruling. kInvalidInput says what else it
-// gives.
+// Whether the recomputation gives this verdict's ruling. kInvalidInput names the other result.
 Status check_ruling(const VerdictEvidence& evidence, const CheckedEvidence& checked,
                     const RefereeFinding& finding, const RefereeFinding* audited);
 
@@ -68,7 +67,7 @@ Status check_ruling(const VerdictEvidence& evidence, const CheckedEvidence& chec
 // The verdict that this is the evidence of, where it finds one of the two sides of a dispute guilty
 // that is open in these books. Any bytes.
 std::optional<VerdictEntry> verdict_in(ByteSpan evidence, const Books& books);
-// For a dispute that is open in these books. The same bytes whenever it is asked for.
+// For a dispute that is open in these books. Gives the same bytes at every call.
 Bytes unjudged_evidence(std::uint64_t entry, const Books& books);
 
 }  // namespace hearth::ledger

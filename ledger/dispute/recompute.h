@@ -1,5 +1,5 @@
-// What a request in dispute is computed again from, and what comes of it (PROTOCOL.md, 4). The
-// referee is told what was claimed, and not whose roots differ. Plain data.
+// The input and the result of recomputing a request in dispute (PROTOCOL.md, 4). The referee gets
+// the claims but not whose roots differ. Plain data.
 #pragma once
 
 #include <cstdint>
@@ -12,8 +12,8 @@
 
 namespace hearth::ledger {
 
-// The root of what left each stage, by window and by stage; the last stage's is the commitment to
-// the window's tokens.
+// The root of each stage's output, by window and stage; the last stage's is the commitment to the
+// window's tokens.
 using WindowRoots = std::map<std::uint32_t, std::vector<Hash256>>;
 
 struct RefereeCase {
@@ -30,12 +30,11 @@ struct RefereeCase {
 
 struct RefereeFinding {
   WindowRoots windows;  // for the claimed tokens
-  // What the model samples behind each claimed token, from the first of the answer on: at [i] the
-  // token that belongs to position prompt + i, given the claimed ones before it. As many as
-  // positions allow.
+  // The model's samples for the answer: at [i] the token for position prompt + i, given the claimed
+  // tokens before it. As many as positions allow.
   std::vector<TokenId> sampled;
   // The true answer: from the first claimed token that the model does not sample on, the model's
-  // own. Where is_cut, it ends with the first of those.
+  // own. With is_cut it ends with the first of those.
   std::vector<TokenId> tokens;
   bool is_cut = false;
 };

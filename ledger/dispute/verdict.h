@@ -1,6 +1,6 @@
-// How a dispute ends (ledger/PROTOCOL.md, 4): which of its two sides is false, by what a referee
-// computed, and what follows for that side. The coordinator, `hearth verify --re-execute` and the
-// simulation of the economy ask the same functions. Pure functions, any thread.
+// The end of a dispute (ledger/PROTOCOL.md, 4): which of its two sides is false by the referee's
+// result, and the verdict for that side. The coordinator, `hearth verify --re-execute` and the
+// simulation of the economy use the same functions. Pure functions, any thread.
 #pragma once
 
 #include <optional>
@@ -14,7 +14,7 @@
 
 namespace hearth::ledger {
 
-// What the two sides of a dispute say.
+// The roots of the two sides of a dispute.
 struct DisputedRoots {
   WindowRoots claimed;  // of the receipts, up to the disputed window at least
   WindowPlace place;    // of the root in dispute
@@ -34,10 +34,10 @@ struct Ruling {
   Hash256 truth;          // the root that should have gone out at the place
 };
 
-// A side is called false only where its input is what the referee has there too: else a lie further
-// up may have made an honest stage a party. `request` and `finding`: of the tokens that the
-// worker's pipeline claimed. `audited`: of those that the auditing pipeline came to; null until it
-// is wanted. kInvalidInput when the finding has other windows than the receipts.
+// A side is false only if its input equals the referee's: otherwise a lie on an earlier stage may
+// have made an honest stage a party. `request` and `finding` are for the claimed tokens of the
+// worker's pipeline. `audited` is for the auditing pipeline's tokens; null until wants_audited.
+// kInvalidInput when the finding has other windows than the receipts.
 Result<Ruling> rule(const DisputedRoots& disputed, const RefereeCase& request,
                     const RefereeFinding& finding, const RefereeFinding* audited);
 
@@ -51,9 +51,9 @@ struct Judged {
   bool same_again = false;
 };
 
-// Fraud: contested, which is lost; or the deviation came again, though nothing there is damaged. A
-// soft error does not come twice, and a bit of a weight that is stuck is found by hashing it: both
-// are faults, and so is an answer that does not come.
+// Fraud: the accused contests and loses, or the deviation recurs without damage. A soft error does
+// not recur, and hashing finds a stuck bit of a weight: both are faults, and so is a missing
+// answer.
 Verdict verdict_of(const Judged& judged);
 std::string_view verdict_name(Verdict verdict);  // "fault", "fraud", "unjudged"
 

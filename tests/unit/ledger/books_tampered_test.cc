@@ -164,13 +164,13 @@ TEST_F(TamperedLedger, NoBitOfAVerdictAnEquivocationOrADrawMayChange) {
 TEST_F(TamperedLedger, ARewrittenVerdictIsNamed) {
   VerdictEntry wrong = verdict_;
   wrong.receipt = 0;
-  expect_refused(verdict_at_, wrong, "of no receipt", "no receipt that may be audited");
+  expect_refused(verdict_at_, wrong, "of no receipt", "not a receipt that can be audited");
   wrong = verdict_;
   wrong.receipt = first_;
   expect_refused(verdict_at_, wrong, "where all agree", "where nothing is in dispute");
   wrong = verdict_;
   wrong.guilty = liar_.public_key();
-  expect_refused(verdict_at_, wrong, "on somebody else", "no party of the dispute");
+  expect_refused(verdict_at_, wrong, "on somebody else", "not a party of the dispute");
   Bytes raw = entries_[verdict_at_];
   for (const unsigned char kind : {0, 4}) {
     raw[9 + 8 + 32] = std::byte{kind};
@@ -205,7 +205,7 @@ TEST_F(TamperedLedger, ARewrittenEquivocationIsNamed) {
   refused("the first forged", kForged, [](auto& e) { e.one[150] ^= std::byte{1}; });
   refused("the second forged", kForged, [](auto& e) { e.other.back() ^= std::byte{1}; });
   refused("no receipt at all", "no receipt", [](auto& e) { e.one = {}; });
-  refused("of a stranger", "is no member's", [this](auto& e) {
+  refused("of a stranger", "is not a member's", [this](auto& e) {
     e = {receipt(stranger_, 2, "one"), receipt(stranger_, 2, "other")};
   });
   expect_refused(equivocation_at_ + 2, equivocation_, "once more", "lost its standing for good");

@@ -267,7 +267,7 @@ TEST_F(BooksTest, RefusesWhatTheRulesDoNotAllow) {
   };
   refused(RulesEntry{policy_hash(Policy()), cluster_key()}, "has them once");
   refused(ChangeEntry{upper_.public_key()}, "before its predecessor's", now_ - 1);
-  refused(ChangeEntry{client_.public_key()}, "no member's");
+  refused(ChangeEntry{client_.public_key()}, "not a member's");
   refused(GrantEntry{client_.public_key(), 0}, "a grant of 0");
   refused(GrantEntry{client_.public_key(), -5}, "a grant of -5");
   refused(GrantEntry{client_.public_key(), INT64_MAX}, "a grant of");
@@ -288,7 +288,7 @@ TEST_F(BooksTest, RefusesWhatTheRulesDoNotAllow) {
   forged.receipt[100] ^= std::byte{1};
   refused(forged, "signature is not its worker's");
   refused(seal(receipt, lower_, salt_), "audited by its own owner");
-  refused(seal(receipt + 1, auditor_, salt_), "no receipt that may be audited");
+  refused(seal(receipt + 1, auditor_, salt_), "not a receipt that can be audited");
   refused(opening(receipt, auditor_, salt_), "has no seal");
   SealEntry other = seal(receipt, auditor_, salt_);
   other.seal = salt_;
@@ -296,13 +296,13 @@ TEST_F(BooksTest, RefusesWhatTheRulesDoNotAllow) {
   refused(VerdictEntry{receipt, lower_.public_key(), Verdict::kFraud, {}}, "nothing is in dispute");
   add(seal(receipt, auditor_, salt_));
   refused(seal(receipt, auditor_, salt_), "twice");
-  refused(opening(receipt, auditor_, hash_of("other")), "not what was sealed");
+  refused(opening(receipt, auditor_, hash_of("other")), "differs from its seal");
   add(opening(receipt, auditor_, salt_));
   refused(opening(receipt, auditor_, salt_), "opened twice");
   refused(seal(receipt, newcomer_, salt_), "after an opening");
-  refused(VerdictEntry{receipt, newcomer_.public_key(), Verdict::kFraud, {}}, "no party");
+  refused(VerdictEntry{receipt, newcomer_.public_key(), Verdict::kFraud, {}}, "not a party");
   now_ += 3'601;
-  refused(seal(receipt - 1, auditor_, salt_), "no receipt that may be audited");
+  refused(seal(receipt - 1, auditor_, salt_), "not a receipt that can be audited");
 }
 
 TEST_F(BooksTest, WindowsOfARequestStandOneBehindTheOther) {
