@@ -22,7 +22,7 @@ struct BenchModelOptions {
   std::uint32_t stages = 1;
   std::string device = "cpu";      // cli/worker/device.h
   bool pin = false;                // cli/worker/worker.h
-  std::uint64_t memory_bytes = 0;  // 0: what the machine has available
+  std::uint64_t memory_bytes = 0;  // 0: all memory that is available
   bool json = false;
   const kernels::Kernels* kernels = nullptr;  // null: what select_kernels() gives
 };
@@ -31,13 +31,13 @@ int run_bench_model(const BenchModelOptions& options);
 
 // Each kernel against the peak of this machine.
 struct BenchKernelsOptions {
-  std::vector<std::string> tables;                 // --isa; empty: all but scalar that run here
-  std::vector<std::string> types;                  // --type; empty: all
+  std::vector<std::string> tables;  // --isa; empty: all instruction sets of this CPU except scalar
+  std::vector<std::string> types;   // --type; empty: all
   std::vector<std::uint32_t> tokens = {1, 8, 64};  // --tokens: rows of activations of a product
   std::uint32_t rows = 4096;                       // of the weight matrix
   std::uint32_t cols = 4096;                       // a multiple of 256
   std::uint32_t threads = 0;                       // -t; 0: all cores
-  double seconds = 0.3;                            // of each measurement, after its warm-up
+  double seconds = 0.3;                            // length of each measurement, after its warm-up
   bool json = false;
 };
 

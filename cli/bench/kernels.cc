@@ -40,10 +40,10 @@ constexpr TensorType kTensorTypes[] = {
     TensorType::kIQ3_S,   TensorType::kIQ1_S,  TensorType::kIQ1_M,  TensorType::kTQ1_0,
     TensorType::kTQ2_0};
 
-// More than any cache: copies of a matrix take turns, as the layers of a model do.
+// More than any cache holds: copies of a matrix take turns, as the layers of a model do.
 constexpr std::size_t kWorkingSet = std::size_t{256} << 20;
 
-// What is done at most: by all threads together.
+// The most work that a measurement does, by all threads together.
 struct Peak {
   double bytes_per_second = 0.0;
   double operations_per_second = 0.0;
@@ -56,9 +56,10 @@ struct Measurement {
   std::uint32_t tokens = 0;
   std::uint32_t threads = 1;
   double seconds = 0.0;     // of one call
-  double bytes = 0.0;       // that one call must read or write
-  double operations = 0.0;  // of 8-bit integers, that one call must do
-  bool cached = false;      // works in the first cache: memory is no floor for it
+  double bytes = 0.0;       // bytes that one call must read or write
+  double operations = 0.0;  // operations on 8-bit integers that one call must do
+  bool cached =
+      false;  // the operation works in the first cache, so memory bandwidth gives no floor for it
 
   // The least time that the machine needs for one call, as a share of the time taken. 0: not known.
   double floor_share(const Peak& peak) const {

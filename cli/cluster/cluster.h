@@ -25,28 +25,28 @@ struct InitOptions {
   std::string data_dir;
   bool json = false;
   std::optional<bool> credits = {};  // nothing: none, or unchanged
-  std::uint32_t invite = 0;  // of a new cluster: a join token for so many machines is made, too
+  std::uint32_t invite = 0;  // with a new cluster: also create a join token for this many machines
 };
 // Makes this machine the coordinator of a cluster (cli/home/cluster_file.h), or changes the address
 // or the credits of the cluster that it has.
 Result<int> run_init(const InitOptions& options);
 
 struct JoinOptions {
-  // A token; or the address of a coordinator, or name or words of a cluster that announces itself,
-  // to ask without one; empty: the clusters of this network are listed, and on a terminal one of
-  // them may be chosen.
+  // A join token. To ask without one: the address of a coordinator, or the name or words of a
+  // cluster that announces itself. Empty: lists the clusters of this network; on a terminal, the
+  // user may choose one.
   std::string target;
-  std::uint32_t wait_seconds = 600;  // without a token: for somebody to let this machine in
+  std::uint32_t wait_seconds = 600;  // without a token: how long to wait for `hearth approve`
   bool yes = false;                  // without a token: no question before asking
   bool detach = false;               // a worker goes on in the background
   bool no_worker = false;            // no worker starts here: a service or `hearth worker` will
   WorkerOptions worker;
 };
-// What a person pasted after `hearth join`: of a join token the token alone, whatever stands before
-// it, without quotes and blanks.
+// Cleans what a person pasted after `hearth join`: removes quotes, blanks and any text before a
+// join token.
 std::string join_target(std::string pasted);
-// With a model this machine is to be a worker, and runs until SIGINT or SIGTERM; without, it
-// becomes what the token grants.
+// With a model, this machine becomes a worker and runs until SIGINT or SIGTERM. Without a model, it
+// gets the role that the token grants.
 Result<int> run_join(const JoinOptions& options);
 
 struct ApproveOptions {
@@ -67,7 +67,7 @@ struct NodesOptions {
   bool here_only = false;
   bool json = false;
 };
-// The roster of this machine's data folder, whether it is the coordinator's or has joined.
+// Lists the roster of this machine's data folder, on the coordinator's machine and on a member.
 Result<int> run_nodes(const NodesOptions& options);
 // On the coordinator's machine. A running server follows within two seconds.
 Result<int> run_nodes_rm(const NodesOptions& options);
@@ -97,8 +97,8 @@ Result<int> run_token_create(const TokenOptions& options);  // prints it; it can
 Result<int> run_token_list(const TokenOptions& options);
 Result<int> run_token_revoke(const TokenOptions& options);
 
-// One key that opens every route of the API, for this machine's user: admin.key. The one that it
-// replaces, if any, is worthless from here on.
+// Creates the key in admin.key, with which this machine's user may use every route of the API. A
+// key that it replaces is no longer valid.
 Status make_admin_key(const std::string& folder, coordinator::Store& store);
 
 struct KeyOptions {

@@ -25,7 +25,7 @@ struct Made {
   PublicKey key;
   std::string folder;
   bool was_there = false;
-  bool switched = false;  // it has credits now, or has none any more
+  bool switched = false;  // the cluster has credits from now on, or no longer has them
 };
 
 Result<Made> init(const InitOptions& options) {
@@ -66,7 +66,7 @@ Result<Made> init(const InitOptions& options) {
     TRY(const auto store, coordinator::open_store(made.folder));
     TRY_VOID(make_admin_key(made.folder, *store));
   }
-  // Last: with it the cluster is there.
+  // Written last: only this file makes the folder a cluster's.
   TRY_VOID(write_cluster(made.folder, made.cluster));
   return made;
 }

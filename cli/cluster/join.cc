@@ -35,7 +35,7 @@ namespace {
 
 constexpr std::string_view kToken = "hh1.";
 
-// Before anything is asked: what would keep the worker from starting.
+// Checks, before anything is asked, whether the worker could start.
 Status check_model(const WorkerOptions& options) {
   if (options.model.empty()) return ok_status();
   TRY(const auto path, resolve_model(options.model));
@@ -44,7 +44,7 @@ Status check_model(const WorkerOptions& options) {
   return ok_status();
 }
 
-// As it was given, as this machine is called here already, or its host name.
+// The name that the user gave, else this machine's name in the cluster, else its host name.
 std::string own_name(const WorkerOptions& options) {
   if (!options.name.empty()) return options.name;
   const auto before = read_member_file(options.data_dir);
@@ -73,7 +73,7 @@ std::string worker_step(const JoinOptions& options) {
   return text + "\nto have a service start it instead: sudo hearth-service join TOKEN";
 }
 
-// What a person does next on a machine that has joined.
+// The next step for a person on a machine that has joined.
 std::string next_step(const MemberFile& member, const JoinOptions& options) {
   if (member.role == Role::kWorker) {
     return "the coordinator assigns its layers" + worker_step(options);
@@ -87,7 +87,8 @@ std::string next_step(const MemberFile& member, const JoinOptions& options) {
          (member.role == Role::kAdmin ? ", hearth status" : "");
 }
 
-// A second worker of one key would only be refused, and a word for a client is for another folder.
+// The coordinator would refuse a second worker with the same key, and a join token for a client
+// needs another folder.
 Status check_no_worker_runs(const JoinOptions& options, const JoinToken& token) {
   const std::string folder = data_folder(options.worker.data_dir);
   const auto before = read_member_file(folder);
@@ -107,7 +108,7 @@ Result<MemberFile> join_with_token(const JoinOptions& options) {
   TRY_VOID(check_model(options.worker));
   const auto role = serves ? std::optional(Role::kWorker) : std::nullopt;
   auto joined = join_cluster(options.worker.data_dir, token, own_name(options.worker), role);
-  // Two machines may have one host name, and the refusal does not say that it is for this.
+  // Two machines may have the same host name, and the refusal does not say that this is the reason.
   const bool refused = !joined.ok() && joined.error().code == ErrorCode::kInvalidInput;
   if (!refused || !options.worker.name.empty()) return joined;
   auto again = join_cluster(options.worker.data_dir, token, another_name(host_name()), role);
@@ -122,7 +123,7 @@ std::string read_answer() {
   return line;
 }
 
-// The one that the user chose; nothing when he chose none.
+// The cluster that the user chose; nothing when the user chose none.
 std::optional<FoundCluster> choose(const std::vector<FoundCluster>& found) {
   Table table({"#", "CLUSTER", "WORDS", "ADDRESS"});
   for (std::size_t i = 0; i < found.size(); ++i) {
@@ -149,7 +150,8 @@ Result<FoundCluster> find_named(std::vector<FoundCluster> fit, const std::string
   return Error{ErrorCode::kNotFound, which + wanted + "; hearth join lists them"};
 }
 
-// Whom to ask, as the user says; nothing when he has only looked, or chosen none.
+// The coordinator to ask, as the user chose it; nothing when the user only listed clusters or chose
+// none.
 Result<std::optional<node::Waiting>> find_door(const JoinOptions& options) {
   node::Waiting waiting;
   for (const std::string& text : {options.target, Address{options.target, kClusterPort}.text(),
@@ -176,7 +178,7 @@ Result<std::optional<node::Waiting>> find_door(const JoinOptions& options) {
   return std::optional(waiting);
 }
 
-// A person compares the words; who has none to look, as a script, says so with --yes.
+// A person compares the words. A script, which cannot compare them, passes --yes.
 bool confirm(const PublicKey& cluster, const PublicKey& own, const JoinOptions& options) {
   const std::string name = own_name(options.worker);
   std::fprintf(stderr,
@@ -216,7 +218,7 @@ Result<std::optional<MemberFile>> join_without_token(const JoinOptions& options)
   return std::optional(std::move(member));
 }
 
-// On a machine that is in the cluster already: where its coordinator is now.
+// This machine is a member already: it learns where its coordinator is now.
 Result<int> find_again(const JoinOptions& options) {
   TRY(const auto door, find_door(options));
   INVARIANT(door.has_value(), "a target was named");

@@ -28,7 +28,8 @@ using OrderedJson = nlohmann::ordered_json;
 
 constexpr const char* kAdminKey = "admin";
 
-// `made`: where there was none yet; else such a folder is refused: most likely another is meant.
+// `made`: a folder without data is created. Otherwise it is refused, because the user most likely
+// meant another one.
 Result<std::shared_ptr<Store>> open_folder(const KeyOptions& options, bool* made = nullptr) {
   const std::string folder = data_folder(options.data_dir);
   TRY(const auto member, read_member_file(folder));
@@ -86,7 +87,7 @@ Result<std::string> own_key_id(const std::string& folder, Store& store) {
   return std::string();
 }
 
-// What keys can spend, where the cluster runs with credits.
+// The credit that each key can spend, in a cluster with credits.
 struct Purse {
   Hash256 secret;
   PublicKey server;
@@ -215,7 +216,8 @@ Result<int> run_key_revoke(const KeyOptions& options) {
   }
   TRY(const std::string left, own_key_id(folder, *store));
   const bool replaced = left != own;
-  if (replaced) TRY_VOID(make_admin_key(folder, *store));  // else its user is locked out
+  if (replaced)
+    TRY_VOID(make_admin_key(folder, *store));  // otherwise this machine's own user is locked out
   if (options.json) return succeed(OrderedJson{{"revoked", options.name}}.dump());
   std::fprintf(stderr, "revoked: %s%s\n", options.name.c_str(),
                replaced ? "; this machine's own commands use a new key (admin.key)" : "");

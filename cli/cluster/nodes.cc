@@ -57,7 +57,8 @@ Result<Roster> read_roster(const std::string& folder) {
   return *roster;
 }
 
-// When a node joined and whose it is; nothing where this machine is not told, or for local workers.
+// When a node joined, and its owner. Nothing for local workers, and on a machine that does not know
+// it.
 NodeRecord record_of(const std::vector<NodeRecord>& nodes, const PublicKey& key) {
   const auto found = std::ranges::find(nodes, key, &NodeRecord::key);
   return found != nodes.end() ? *found : NodeRecord();
@@ -84,7 +85,7 @@ Result<coordinator::Restored> restore(const NodesOptions& options) {
   if (const auto newest = identity.roster->book()->roster(); newest != nullptr) {
     rosters.push_back(*newest);
   }
-  // Workers of this machine's own server are in no store.
+  // No store has the workers of this machine's own server.
   return coordinator::restore_members(
       *store, rosters, [&](const RosterEntry& entry) { return has_local_key(folder, entry.key); },
       SystemClock().unix_seconds());

@@ -39,9 +39,9 @@ std::string full_name(const CLI::App& verb) {
   return parent == nullptr ? verb.get_name() : full_name(*parent) + " " + verb.get_name();
 }
 
-// The configuration file, less the tables of other verbs than the chosen one, and less the keys
-// whose HEARTH_* variable is set: CLI11 alone would let the file beat the environment. An unknown
-// key is an error that names the nearest known one.
+// The configuration file without the tables of other verbs, and without keys whose HEARTH_*
+// variable is set: with CLI11 alone, the file would override the environment. An unknown key is an
+// error that names the nearest known one.
 class ConfigBelowEnvironment : public CLI::ConfigTOML {
  public:
   // `tables`: gets the table of each option that the file sets.
@@ -79,8 +79,8 @@ class ConfigBelowEnvironment : public CLI::ConfigTOML {
     }
   }
 
-  // A worker obeys one table however it was started: [worker] holds for the one that `hearth join`
-  // became, and [join] for the one that `hearth worker` starts later. Its own table comes first.
+  // A worker obeys the same settings however it was started: `hearth join` also reads the table
+  // [worker], and `hearth worker` the table [join]. A verb's own table comes first.
   void share_worker_tables(std::vector<CLI::ConfigItem>& items) const {
     using Words = std::vector<std::string>;
     for (const auto& [from, to] : {std::pair("worker", "join"), std::pair("join", "worker")}) {
@@ -168,7 +168,7 @@ class WrappedHelp : public CLI::Formatter {
   }
 };
 
-// A required option that is absent, and what it can be; empty: none is.
+// Names an absent required option and its possible values; empty when none is absent.
 std::string missing_option(const CLI::App& verb) {
   const std::map<std::string, std::string> lists = {
       {"model", "; hearth ps names the models being served, hearth ls those on this disk"},

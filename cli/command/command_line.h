@@ -31,7 +31,7 @@ class CommandLine {
   std::string usage_error(const CLI::ParseError& error);
 
  private:
-  // " (from HEARTH_TOP_K)", or the table and the file, where the refused value is no word of the
+  // " (from HEARTH_TOP_K)", or the table and the file, when the refused value is not from the
   // command line.
   std::string origin(const CLI::ParseError& error);
 

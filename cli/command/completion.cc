@@ -16,7 +16,7 @@ constexpr const char* kBash = R"(_hearth() {
 complete -o default -F _hearth hearth
 )";
 
-// compdef is there once compinit has run; a script that is sourced before runs it.
+// compinit defines compdef. A script that is sourced earlier runs compinit itself.
 constexpr const char* kZsh = R"zsh(#compdef hearth
 _hearth() {
   local -a found
@@ -44,7 +44,7 @@ bool takes_model(const std::string& verb) {
   return verb == "run" || verb == "rm" || verb == "show" || verb == "model";
 }
 
-// What may follow a flag, or stand for a positional word, that takes one of few.
+// The possible values of a flag or a positional word with few choices.
 std::vector<std::string> choices(const CLI::App& verb, const std::string& before) {
   if (before == "--model" || before == "-m") {
     std::vector<std::string> names;

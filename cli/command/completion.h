@@ -10,7 +10,7 @@ class App;
 
 namespace hearth::cli {
 
-// The script for bash, zsh or fish; empty for another shell.
+// The script for bash, zsh or fish; empty for any other shell.
 std::string completion_script(const std::string& shell);
 
 // Candidates for the last of `words` (the program's name left out), one a line: verbs, flags, and

@@ -25,8 +25,8 @@ CLI::Validator listen_host() {
     if (!address.ok()) return address.error().message;
     if (address->host == "localhost" || client::is_ip_address(address->host)) return "";
     return "'" + text.substr(0, 64) +
-           "' is a name, or has a zone; give an address of this machine, or 0.0.0.0 for all of "
-           "them";
+           "' is refused; it must be a numeric address of this machine without a zone, or 0.0.0.0 "
+           "for all of its addresses";
   };
   return CLI::Validator(check, "");
 }

@@ -19,7 +19,7 @@ std::string short_number(double value) {
   return text;
 }
 
-// Short enough for a line, and nothing in it that steers a terminal.
+// Short enough for one line, and without characters that control a terminal.
 std::string shown(const std::string& value) { return "'" + value.substr(0, 64) + "'"; }
 
 }  // namespace

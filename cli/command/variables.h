@@ -19,9 +19,9 @@ std::vector<CLI::Option*> options_with_variables(CLI::App& verb);
 
 std::string variable_name(const CLI::Option& option);
 
-// Names the variables of the whole tree. From then on a parse reads those of the verbs on its
-// command line alone: a bad HEARTH_TOP_K must not stop `hearth ls`. What comes back names them all
-// again, for --help-all.
+// Names the variables of the whole tree. After that, a parse reads only the variables of the verbs
+// on its command line: a bad HEARTH_TOP_K must not stop `hearth ls`. The returned function names
+// all of them again, for --help-all.
 std::function<void()> name_variables(CLI::App& root);
 
 }  // namespace hearth::cli

@@ -13,7 +13,7 @@
 
 namespace hearth::cli {
 
-// What the chosen verb does; returns the exit code, or the error that is still to be printed.
+// The action of the chosen verb; returns the exit code, or an error that the caller prints.
 using Action = std::function<Result<int>()>;
 
 template <typename Options>
@@ -51,7 +51,8 @@ void add_machine_verbs(CLI::App& app, Action& action);    // bench version compl
 void add_objective(CLI::App& verb, std::optional<placement::Objective>& objective);
 
 struct WorkerOptions;
-// What worker and join have in common. The option of the model: one of them cannot do without.
+// Adds the options that worker and join have in common, and returns the option of the model, which
+// only one of the two requires.
 void add_worker_options(CLI::App& verb, WorkerOptions& options);
 // --detach, of a verb that has --no-log-file already.
 void add_detach(CLI::App& verb, bool& detach);

@@ -223,13 +223,12 @@ std::vector<Finding> judge_coordinator(const CoordinatorFacts& coordinator,
     findings.push_back(warning("coordinator", coordinator.missing, "hearth status"));
   }
   if (coordinator.ledger_ahead_seconds > client::kLedgerAheadSeconds) {
-    findings.push_back(warning("coordinator",
-                               "the ledger's time is " +
-                                   std::to_string(coordinator.ledger_ahead_seconds) +
-                                   " s ahead of the server's clock: the clock is wrong, or was "
-                                   "ahead when the ledger was written. Receipts go on by the "
-                                   "ledger's time",
-                               "timedatectl"));
+    findings.push_back(
+        warning("coordinator",
+                "the ledger's time is " + std::to_string(coordinator.ledger_ahead_seconds) +
+                    " s ahead of the server's clock: the clock is wrong, or was "
+                    "ahead when the ledger was written. Receipts use the ledger's time",
+                "timedatectl"));
   }
   return findings;
 }

@@ -23,7 +23,7 @@ struct Finding {
 struct ClockFacts {
   struct Source {
     std::string name;
-    std::string error;            // why it did not answer; empty: it did
+    std::string error;            // why it did not answer; empty: it answered
     double offset_seconds = 0.0;  // its time less ours
     double uncertainty_seconds = 0.0;
   };
@@ -63,8 +63,8 @@ struct CoordinatorFacts {
   bool named = false;   // by flag, variable, file or a running server
   std::string member;   // where the coordinator of this machine's cluster is; empty: in none
   bool asked = false;   // not with --offline
-  std::string error;    // why it is not reached; empty: it is
-  std::string refused;  // why it does not say how it is; empty: it does
+  std::string error;    // why it cannot be reached; empty: it can
+  std::string refused;  // why it does not show its state; empty: it does
   std::string version;  // empty: not known
   bool ready = false;
   std::string missing;                    // why not ready
@@ -91,7 +91,7 @@ std::vector<Finding> judge_wsl(const WslFacts& wsl, std::uint16_t api_port);
 
 struct DiskFacts {
   std::string folder;  // of the models
-  std::string error;   // why nothing is known; empty: it is
+  std::string error;   // why nothing is known; empty: the limit is known
   bool writable = false;
   std::uint64_t free_bytes = 0;
   std::uint64_t free_files = 0;
@@ -118,9 +118,9 @@ std::vector<Finding> judge_limits(const LimitFacts& limits);
 
 // Whether the coordinator could dial this machine's worker back.
 struct ReachFacts {
-  std::string skipped;  // why it was not asked; empty: it was
+  std::string skipped;  // why the coordinator was not asked; empty: it was asked
   std::string address;  // of the worker's data links
-  std::string error;    // why the coordinator gets no connection; empty: it does
+  std::string error;    // why the coordinator cannot connect; empty: it can
   double milliseconds = 0.0;
 };
 std::vector<Finding> judge_reach(const ReachFacts& reach);

@@ -35,7 +35,7 @@ constexpr std::size_t kEntries = 4096;                    // of a folder
 constexpr auto kPatience = std::chrono::seconds(5);       // for an answer
 constexpr auto kConnectWait = std::chrono::seconds(1);
 
-// Empty when it is not there or not to be read.
+// Empty when the file does not exist or cannot be read.
 std::string read_fact(const std::string& path) {
   const auto text = read_text(path, kTextBytes);
   return text.ok() ? *text : "";
@@ -166,7 +166,7 @@ ServerFacts probe_server(const DoctorOptions& options) {
   if (!running.ok()) return facts;
   facts.file = (data_dir() / "serve.json").string();
   facts.pid = running->pid;
-  // Its number alone proves nothing: after a reboot it may be another's.
+  // The number of the process alone proves nothing: after a reboot it may be another process's.
   struct stat lock {};
   facts.alive = stat((data_dir() / "serve.lock").c_str(), &lock) == 0 &&
                 holds_lock(read_fact("/proc/locks"), running->pid, lock.st_ino);
@@ -232,7 +232,7 @@ DriverFacts probe_driver(bool wsl) {
   }
   const auto init = reinterpret_cast<int (*)(unsigned)>(dlsym(library, "cuInit"));
   if (init != nullptr && (wsl || !facts.kernel_module.empty())) facts.init = init(0);
-  return facts;  // the library stays: it does not bear to be unloaded
+  return facts;  // the library stays loaded, because it does not work after it was unloaded
 }
 
 // --- disk, files, limits ---
@@ -240,7 +240,7 @@ DriverFacts probe_driver(bool wsl) {
 DiskFacts probe_disk() {
   DiskFacts facts;
   facts.folder = models_dir().string();
-  // Not made yet: where it would be.
+  // The folder does not exist yet: probes the folder in which it would be created.
   std::error_code error;
   fs::path folder = fs::absolute(facts.folder, error);
   while (!fs::exists(folder, error) && folder.has_parent_path() && folder != folder.parent_path()) {

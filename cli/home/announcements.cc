@@ -89,7 +89,7 @@ std::vector<FoundCluster> parse_announcements(std::string_view text) {
     const std::string_view line = text.substr(0, text.find('\n'));
     text.remove_prefix(std::min(text.size(), line.size() + 1));
     const auto found = parse_line(line);
-    // It is heard on every interface.
+    // A machine receives its own announcement on every interface.
     if (found && std::find(all.begin(), all.end(), *found) == all.end()) all.push_back(*found);
   }
   return all;
@@ -100,7 +100,7 @@ Result<std::vector<FoundCluster>> discover_clusters() {
   if (pipe == nullptr) return not_here("starting a program failed");
   std::string text;
   std::array<char, 4096> piece{};
-  // The rest of a longer answer is read as well, or the program would wait for ever.
+  // The rest of a longer answer is read as well; otherwise the program would wait for ever.
   while (const std::size_t got = std::fread(piece.data(), 1, piece.size(), pipe)) {
     if (text.size() < kAnswerBytes) text.append(piece.data(), got);
   }

@@ -1,5 +1,5 @@
 // Cluster announcements on a network, by DNS-SD (_hearth._tcp) and Avahi's programs. They are
-// unauthenticated: shown, compared by a person, and used only to learn which key to ask for.
+// unauthenticated: a person compares them, and they only tell which key to ask for.
 #pragma once
 
 #include <optional>
@@ -15,7 +15,7 @@ namespace hearth::cli {
 
 struct FoundCluster {
   std::string name;     // printable ASCII, not verified
-  std::string address;  // "host:port" that joiners dial
+  std::string address;  // "host:port" that joining machines dial
   PublicKey key;        // that the machine there claims to hold
   friend bool operator==(const FoundCluster&, const FoundCluster&) = default;
 };

@@ -22,18 +22,18 @@ struct Cluster {
   std::string name;  // as check_node_name
   std::string host;  // a numeric address of this machine: links listen there and nowhere else
   std::uint16_t control_port = kClusterPort;
-  bool credits = false;  // who sends prompts pays; else the ledger is a log only
-  bool follows = false;  // hearth init found the host: it changes as the machine's address does
+  bool credits = false;  // senders of prompts pay; otherwise the ledger is only a log
+  bool follows = false;  // hearth init found the host, so it follows the address of the machine
 };
 
 // Nothing before hearth init: the server of the folder then serves this machine alone.
 Result<std::optional<Cluster>> read_cluster(const std::string& folder);
 // The same; kNotFound, with what to do, when the folder has no cluster.
 Result<Cluster> need_cluster(const std::string& folder);
-// kUnavailable, with what fixes it, when the cluster's address is not one of this machine any more.
+// kUnavailable, with what to do, when this machine no longer has the cluster's address.
 Status check_own_address(const Cluster& cluster);
-// The same, after a cluster that follows its machine has got the address of the default route
-// where the one that it had is gone.
+// As above. First, when the machine no longer has the address of a cluster that follows its
+// machine, the cluster gets the address of the default route.
 Status settle_address(const std::string& folder, Cluster& cluster);
 Status write_cluster(const std::string& folder, const Cluster& cluster);
 // The folder's admin key: kNotFound when it does not exist, kInvalidInput when others may read it.

@@ -19,7 +19,7 @@ constexpr auto kSearchEvery = std::chrono::minutes(1);
 
 }  // namespace
 
-// Outlives us: a search is not waited for when the process ends.
+// Outlives the finder: the process does not wait for a search when it ends.
 struct CoordinatorFinder::Search {
   std::mutex mutex;
   bool runs = false;
@@ -93,7 +93,7 @@ void CoordinatorFinder::reached(const Roster& roster) {
       put_first(*each);
     }
   }
-  // What led there from here, whatever the coordinator calls itself.
+  // Keeps the address that led there from this machine, whatever address the coordinator states.
   if (!last_.empty()) put_first(last_);
   if (addresses_ == kept_) return;
   kept_ = addresses_;

@@ -28,12 +28,12 @@ struct CoordinatorFinderOptions {
 class CoordinatorFinder {
  public:
   explicit CoordinatorFinder(CoordinatorFinderOptions options);
-  // Where to dial next. After a few that led nowhere the network is asked.
+  // The address to dial next. After a few addresses without an answer, the network is searched.
   std::string next();
   // All of them, the best first; counts as one dial.
   std::vector<std::string> all();
   const std::vector<std::string>& known() const { return addresses_; }  // likewise, and does not
-  // The one that was dialled last answered, with this roster.
+  // The address that was dialled last has answered, with this roster.
   void reached(const Roster& roster);
 
  private:
@@ -45,7 +45,7 @@ class CoordinatorFinder {
   std::vector<std::string> kept_;  // as member.json has them
   std::vector<std::string> addresses_;
   std::size_t dials_ = 0;  // since one was reached
-  std::size_t at_ = 0;     // of addresses_, that is dialled next
+  std::size_t at_ = 0;     // index into addresses_ of the next one to dial
   std::string last_;
   const std::shared_ptr<Search> search_;
 };

@@ -1,4 +1,5 @@
-// The keys and rosters of the data folder: who this process is, and whom it knows.
+// The keys and rosters of the data folder: the identity of this process, and the members that it
+// knows.
 //
 //   cluster.key   of the machine that signs the rosters       node.key   of a node
 //   cluster.json  where other machines reach it (cli/home/cluster_file.h)
@@ -35,13 +36,15 @@ class RosterFile {
 
   std::shared_ptr<RosterBook> book() const { return book_; }
   Status keep(ByteSpan roster) const;  // writes it; the book is not told
-  // From a coordinator: kNewer is in force from then on; kRollback and kFork, which contradict the
-  // one in force, are kept as evidence and logged. Nothing for bytes that are no roster of ours.
+  // Takes a roster from a coordinator. kNewer: it is in force from now on. kRollback and kFork
+  // contradict the one in force; they are kept as evidence and logged. Nothing: the bytes are not a
+  // roster of this cluster.
   std::optional<Offer> take(ByteSpan roster) const;
-  // From a member, at the coordinator: true when it contradicts the one in force and is no older;
-  // then it is kept as evidence. kInvalidInput when the bytes are no roster of this cluster.
+  // Takes a roster from a member, at the coordinator. True when it contradicts the one in force and
+  // is not older; it is then kept as evidence. kInvalidInput when the bytes are not a roster of
+  // this cluster.
   Result<bool> contradicts(ByteSpan roster) const;
-  // What was kept as evidence by contradicts(), or by take(). Others' files are passed over.
+  // The rosters that contradicts() or take() kept as evidence. Other files are skipped.
   std::vector<Roster> evidence() const;
 
  private:
@@ -61,12 +64,12 @@ struct ServerIdentity {
   std::unique_ptr<RosterFile> roster;
 };
 
-// Of a worker of this folder's server.
+// The key of a worker of this folder's server.
 std::string local_key_file(const std::string& folder, const std::string& name);
 std::string local_token_file(const std::string& folder);
 bool has_local_key(const std::string& folder, const PublicKey& key);
-// Held by the worker of that name while it runs. kRefused when one does and has not ended within
-// `patience`, as one that is being restarted has.
+// The lock that the worker of that name holds while it runs. kRefused when another process holds it
+// and has not ended within `patience`; a worker that is being restarted ends in that time.
 Result<Descriptor> lock_worker(const std::string& folder, const std::string& name,
                                std::chrono::milliseconds patience);
 

@@ -1,6 +1,6 @@
 // The manifest of a cluster's model (model/gguf/manifest.h), as a data folder keeps it: signed with
-// the cluster key and numbered like the roster. On the coordinator's machine the newest that was
-// made, on the others the newest that they were told.
+// the cluster key and numbered like the roster. The coordinator's machine keeps the newest manifest
+// that it made; a member keeps the newest one that it received.
 #pragma once
 
 #include <optional>
@@ -21,10 +21,12 @@ class ManifestFile {
   const std::optional<model::Manifest>& manifest() const { return manifest_; }
   const Bytes& bytes() const { return bytes_; }
 
-  // From a coordinator. A newer one is kept and in force; kRefused for one that the cluster key has
-  // not signed, and for one that contradicts the one in force, which is kept as evidence.
+  // Takes a manifest from a coordinator. A newer one is kept and is in force. kRefused for one
+  // without the cluster key's signature. kRefused also for one that contradicts the one in force;
+  // that one is kept as evidence.
   Status take(ByteSpan bytes);
-  // Of a model that is served from now on: numbered, signed and kept, unless it is in force.
+  // Adopts the manifest of a model that is served from now on: numbers, signs and stores it, unless
+  // it is already in force.
   Status publish(model::Manifest manifest, const SecretKey& cluster);
 
  private:

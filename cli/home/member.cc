@@ -88,7 +88,7 @@ class LocalMember final : public Member {
                                                const std::string& given) {
     TRY(const JoinToken token, read_local_token(folder));
     if (!given.empty()) return enter_as(folder, given, token, kRestartPatience);
-    // The same name at each start, so that nothing of an earlier one is left in the roster.
+    // The worker has the same name at each start, so an earlier start leaves nothing in the roster.
     auto entered = enter_as(folder, host_name(), token, {});
     for (std::uint32_t number = 2; number <= kUnnamedWorkers && is_taken(entered); ++number) {
       entered = enter_as(folder, host_name() + "-" + std::to_string(number), token, {});
@@ -96,7 +96,7 @@ class LocalMember final : public Member {
     return entered;
   }
 
-  // By a worker that runs here, or by another node of the cluster.
+  // Whether another worker of this machine or another node of the cluster has the name.
   static bool is_taken(const Result<std::unique_ptr<Member>>& entered) {
     return !entered.ok() && (entered.error().code == ErrorCode::kRefused ||
                              entered.error().code == ErrorCode::kInvalidInput);
@@ -138,7 +138,7 @@ class LocalMember final : public Member {
   Status enrol(const JoinToken& token) {
     TRY(const node::Enrolled enrolled,
         node::enrol(token, identity_, {name_, Role::kWorker, {}}, kLocalPatience));
-    // Not kept in the folder, whose roster is the server's.
+    // It is not stored in the folder, whose roster is the server's.
     if (roster_ == nullptr) {
       TRY(roster_, RosterFile::open("", enrolled.cluster));
     }
@@ -223,7 +223,8 @@ Error not_joined(const std::string& folder) {
                                     "; join one with hearth join TOKEN"};
 }
 
-// What a machine needs to join the cluster of that fingerprint (empty: any) under a name.
+// The values with which a machine joins the cluster with this fingerprint (empty: any) under a
+// name.
 Result<TlsIdentity> identity_to_join(const std::string& folder, const std::string& cluster,
                                      const std::string& name) {
   TRY_VOID(check_node_name(name));
@@ -242,7 +243,7 @@ Result<TlsIdentity> identity_to_join(const std::string& folder, const std::strin
 Result<MemberFile> keep_membership(const std::string& folder, const node::Enrolled& enrolled,
                                    const std::string& name,
                                    const std::vector<std::string>& coordinators) {
-  // A worker that still ran when this machine left may have kept one more.
+  // A worker that was still running when this machine left may have stored another roster.
   std::error_code ignored;
   TRY(const auto before, read_member_file(folder));
   if (!before) std::filesystem::remove(folder + "/roster", ignored);
@@ -317,7 +318,8 @@ Result<MemberFile> find_coordinator_at(const std::string& given, const std::stri
   const std::string folder = data_folder(given);
   TRY(const auto before, read_member_file(folder));
   if (!before) return not_joined(folder);
-  // Who is in needs no token to hear so; the machine there proves first that it is the one.
+  // A member needs no token to learn this; the machine there first proves that it is the
+  // coordinator.
   JoinToken token;
   token.fingerprint = fingerprint(before->cluster);
   token.addresses = {address};
@@ -350,7 +352,8 @@ Status leave_cluster(const std::string& given, bool here_only) {
     TRY(const SecretKey key, read_key_file(node_key_file(folder)));
     TRY(const TlsIdentity identity, TlsIdentity::make(key));
     TRY(const auto roster, RosterFile::open(folder, member->cluster));
-    // A worker that runs here is out before these files are gone, and looks why.
+    // The coordinator ends a worker that runs here before these files are deleted, and the worker
+    // looks for the reason.
     TRY_VOID(write_private_file(leaving_file(folder), {}));
     const Status left =
         node::leave({member->coordinators, identity, roster->book(), kMemberPatience});
@@ -358,7 +361,7 @@ Status leave_cluster(const std::string& given, bool here_only) {
     if (!left) std::filesystem::remove(leaving_file(folder), ignored);
     TRY_VOID(left);
   }
-  // The key last: without it nothing of this could be tried again.
+  // The key is deleted last: without it, none of this could be tried again.
   std::error_code error;
   bool any = false;
   for (const std::string& path : {member_file(folder), folder + "/roster", api_key_file(folder),

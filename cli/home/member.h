@@ -38,7 +38,7 @@ std::string cluster_text(const MemberFile& member);
 // member.json of a folder; nothing when this machine has joined no cluster with it.
 Result<std::optional<MemberFile>> read_member_file(const std::string& folder);
 
-// Where a machine that has joined as a client or an admin asks prompts; nothing on any other.
+// Where a client's or an admin's machine sends prompts; nothing on any other machine.
 struct MemberApi {
   std::string address;  // "host:port"
   std::string key;
@@ -47,9 +47,10 @@ std::optional<MemberApi> read_member_api(const std::string& folder);
 // The base URL of the API over this machine's own link to its coordinator, as
 // client::open_member_link(); nothing on a machine that has joined no cluster as a worker.
 std::optional<std::string> open_own_link(const std::string& folder);
-// Enrols this machine: member.json and what belongs to it. `role` none: as the token grants. With a
-// token of the cluster that it is in already it only looks whether it still is. kInvalidInput when
-// the folder is a server's or of another cluster, and for whatever node::enrol() refuses.
+// Enrols this machine: member.json and what belongs to it. `role` none: the role that the token
+// grants. If the machine is already a member of the token's cluster, this only checks that it still
+// is. kInvalidInput when the folder is a server's or of another cluster, and for whatever
+// node::enrol() refuses.
 Result<MemberFile> join_cluster(const std::string& folder, const JoinToken& token,
                                 const std::string& name, std::optional<Role> role);
 // Looks for the coordinator of the cluster that this machine is in at another address: member.json
@@ -68,30 +69,31 @@ Result<node::Inquirer> own_inquirer(const std::string& folder);
 // A running worker's.
 class Member {
  public:
-  // Enters as the folder says. `name`: of a worker of this machine's server, which it enrols under
-  // (empty: the host name, or with -2, -3 and so on the first that no other worker has); one that
-  // has joined has a name already, and may only be given that. kUnavailable when the folder is no
-  // member's and no server runs there, kRefused when the roster that it holds does not name it, or
-  // a worker of that name runs with this folder.
+  // Enters as the folder says. `name`: the name under which a worker of this machine's server
+  // enrols (empty: the host name, or the first of it with -2, -3 and so on that no other worker
+  // has). A machine that has joined already has a name; `name` may then only be that name.
+  // kUnavailable when the folder belongs to no member and no server runs there. kRefused when the
+  // folder's roster does not name the worker, or a worker of that name already runs with this
+  // folder.
   static Result<std::unique_ptr<Member>> enter(const std::string& folder, const std::string& name);
   virtual ~Member() = default;
-  // For a worker that the roster does not name any more: it was removed, or `hearth leave` has left
-  // from its folder.
+  // Why the roster no longer names this worker: it was removed, or `hearth leave` has run on its
+  // folder.
   static Error removed(const std::string& folder);
 
   const std::string& name() const { return name_; }
   const TlsIdentity& identity() const { return identity_; }
   const SecretKey& key() const { return *key_; }
   const RosterFile& roster() const { return *roster_; }
-  // Before each dial: where the coordinator is. A server that started again has another local.token
-  // by then, and asks to be shown it.
+  // Called before each dial: where the coordinator is. A server that started again has a new
+  // local.token, and requires it.
   virtual Result<std::string> coordinator() = 0;
   // All of its known addresses.
   virtual std::vector<std::string> coordinators() = 0;
-  // It answered where it was dialled last, and this is its roster.
+  // The coordinator answered at the address that was dialled last, and this is its roster.
   virtual void on_reached(const Roster& /*roster*/) {}
-  // Where data links listen unless somebody says otherwise; port 0. kUnavailable when no address of
-  // this machine leads to the coordinator.
+  // The default address on which data links listen; port 0. kUnavailable when no address of this
+  // machine leads to the coordinator.
   virtual Result<std::string> listen_address() const = 0;
   // Whether peers on other machines know our key.
   virtual bool beyond_loopback() const = 0;

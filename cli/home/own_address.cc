@@ -26,7 +26,7 @@ Result<std::string> own_host_towards(const Address& peer) {
   ip::udp::socket probe(io);
   boost::system::error_code error;
   const ip::address host = ip::make_address(peer.host, error);
-  // Connecting a datagram socket sends nothing; it only asks the kernel for the way.
+  // Connecting a datagram socket sends nothing; it only asks the kernel for the route.
   if (!error) probe.connect({host, peer.port}, error);
   ip::udp::endpoint own;
   if (!error) own = probe.local_endpoint(error);

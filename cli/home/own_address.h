@@ -10,7 +10,7 @@
 
 namespace hearth::cli {
 
-// The numeric host from which a packet to `peer` would leave. kUnavailable without a way there.
+// The numeric host from which a packet to `peer` would leave. kUnavailable without a route to it.
 Result<std::string> own_host_towards(const Address& peer);
 // The host name; "worker" where there is no name.
 std::string host_name();
@@ -24,16 +24,18 @@ Result<std::string> own_host();
 // A plain state machine.
 class AddressWatch {
  public:
-  // A network that comes back brings the same address sooner, as a rule.
+  // After an interruption, a network usually brings the same address back sooner than this.
   static constexpr Duration kPatience = std::chrono::seconds(10);
 
-  // Once a second or so. `other`: the address instead of the watched one, empty while the machine
-  // has that or none. True once, when it has been the same for kPatience.
+  // Called about once a second. `other`: the address that would replace the watched one; empty
+  // while the machine has the watched one, or has no address. True once, when `other` has been the
+  // same for kPatience.
   bool has_moved(TimePoint now, const std::string& other);
 
  private:
   std::string other_;
-  std::optional<TimePoint> since_;  // nothing: there is no other, or it was told
+  std::optional<TimePoint>
+      since_;  // nothing: there is no other address, or the change was already reported
 };
 
 }  // namespace hearth::cli

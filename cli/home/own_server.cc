@@ -20,13 +20,14 @@
 namespace hearth::cli {
 namespace {
 
-// hearth init's, for its own machine's user: only while the server that it opens runs there.
+// The key of hearth init, for this machine's user. It is used only while the server that it belongs
+// to runs here.
 std::string own_admin_key(const std::string& address) {
   const auto running = read_server_file("");
   struct stat lock {};
   std::ifstream locks("/proc/locks");
   const std::string held{std::istreambuf_iterator<char>(locks), {}};
-  // A file that a killed server left says nothing of who listens there now.
+  // A file that a killed server left does not say which program listens there now.
   if (!running.ok() || ::stat((data_folder("") + "/serve.lock").c_str(), &lock) != 0 ||
       !holds_lock(held, running->pid, lock.st_ino)) {
     return "";
@@ -38,7 +39,8 @@ std::string own_admin_key(const std::string& address) {
           served->port.value_or(client::kDefaultApiPort)) {
     return "";
   }
-  // At another address of this machine somebody else may listen on that port, unless it has all.
+  // At another address of this machine, another program may listen on that port, unless the server
+  // listens on all addresses.
   const bool all = running->listens == "0.0.0.0" || running->listens == "::";
   const bool ours = all && client::is_ip_address(asked->host) && client::is_own_host(asked->host);
   if (asked->host != served->host && !ours) return "";
@@ -71,10 +73,10 @@ Error no_server(const client::HttpClient& http, const std::string& api_base) {
   }
   const auto asked = client::parse_api_address(api_base);
   const std::string host = asked.ok() ? asked->host : "";
-  return {ErrorCode::kUnavailable, "what listens at " + api_base +
-                                       " does not answer as an API; it may be the port that " +
+  return {ErrorCode::kUnavailable, "the program at " + api_base +
+                                       " does not answer as an API; its port may be the one that " +
                                        "workers connect to (" + std::to_string(kClusterPort) +
-                                       " by default). The API's is another one: --host " +
+                                       " by default). Pass the API's address: --host " +
                                        Address{host, client::kDefaultApiPort}.text()};
 }
 

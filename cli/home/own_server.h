@@ -1,4 +1,4 @@
-// The server that this machine asks by default, as its data folder says.
+// The server that this machine's commands use by default, according to its data folder.
 #pragma once
 
 #include <string>
@@ -12,8 +12,8 @@ namespace hearth::cli {
 // The base URL of the server: the flag, HEARTH_HOST, the server that runs on this machine, the one
 // of the cluster that it has joined (a worker over its own link, without a key), the default. A
 // client's machine that has joined has a key of that server's API, which becomes `api_key` where
-// none is given; so does hearth init's admin key on the coordinator's own machine. Neither is sent
-// to any other server.
+// none is given; so does hearth init's admin key on the coordinator's own machine. Neither key is
+// sent to any other server.
 std::string server_base(const std::string& given, std::string& api_key);
 // What to do when no server answers; depends on whether this machine has joined a cluster.
 std::string no_server_step();

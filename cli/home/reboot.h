@@ -1,4 +1,4 @@
-// What systemd starts of Hearth when this machine starts again.
+// The parts of Hearth that systemd starts when this machine restarts.
 #pragma once
 
 #include <filesystem>
@@ -17,11 +17,11 @@ struct Reboot {
 Reboot read_reboot(const std::filesystem::path& root);
 
 enum class Part { kNone, kServer, kWorker };
-// The part that this machine has in a swarm, as its data folder says.
+// The role of this machine in a swarm, according to its data folder.
 Part own_part();
 
-// What comes back and, where `part` does not, the command that changes it. Empty where there is
-// nothing to say: without systemd, or on a machine that has no part and no service.
+// Says what starts again after a reboot and, if `part` does not, the command that changes it. Empty
+// without systemd, and on a machine with neither a role nor a service.
 std::string reboot_text(const Reboot& reboot, Part part);
 
 }  // namespace hearth::cli

@@ -11,14 +11,14 @@ namespace {
 using LaunchJson = nlohmann::ordered_json;
 
 std::string v1(const LaunchServer& server) { return server.base + "/v1"; }
-// A string of JSON, which YAML and TOML read as well.
+// A JSON string, which YAML and TOML read as well.
 std::string quoted(const std::string& text) { return LaunchJson(text).dump(); }
 
 // https://docs.claude.com/en/docs/claude-code/settings
 LaunchPlan plan_claude(const LaunchServer& server, const std::string&) {
   LaunchPlan plan;
   plan.variables = {{"ANTHROPIC_BASE_URL", server.base}, {"ANTHROPIC_AUTH_TOKEN", server.key}};
-  // The key of another service would be sent beside it.
+  // Emptied, because the client would otherwise also send the key of another service.
   plan.variables.emplace_back("ANTHROPIC_API_KEY", "");
   for (const char* name : {"ANTHROPIC_MODEL", "ANTHROPIC_DEFAULT_OPUS_MODEL",
                            "ANTHROPIC_DEFAULT_SONNET_MODEL", "ANTHROPIC_DEFAULT_HAIKU_MODEL",

@@ -58,7 +58,7 @@ Result<int> run_launch(const LaunchOptions& options) {
   LaunchServer server{options.api_base, options.api_key.empty() ? kNoKey : options.api_key,
                       options.model};
   const std::filesystem::path folder = cache_dir() / "launch";
-  // An unknown client is one with or without a server.
+  // An unknown client is an error with or without a server.
   TRY(LaunchPlan plan, launch_plan(options.client, server, folder.string()));
   if (server.model.empty()) {
     TRY(server.model, served_model(options));
@@ -79,7 +79,7 @@ Result<int> run_launch(const LaunchOptions& options) {
   if (errno == ENOENT) {
     return Error{ErrorCode::kNotFound,
                  fmt::format("the program '{}' is not installed, or not in PATH; install it as its "
-                             "makers say, then run hearth launch again",
+                             "documentation says, then run hearth launch again",
                              plan.command.front())};
   }
   return Error{ErrorCode::kIo,

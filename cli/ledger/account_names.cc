@@ -27,12 +27,12 @@ std::map<PublicKey, std::string> node_names(const std::string& folder, const Pub
 std::map<PublicKey, std::string> account_names(const std::string& folder,
                                                const PublicKey& cluster) {
   std::map<PublicKey, std::string> names = node_names(folder, cluster);
-  names[cluster] = "(referee)";  // who audits under the log's own key
+  names[cluster] = "(referee)";  // the coordinator audits under the log's own key
   // Opening would make one.
   if (!std::filesystem::exists(folder + "/hearth.db")) return names;
   const auto store = coordinator::open_store(folder);
   const auto nodes = store ? (*store)->nodes() : store.error();
-  if (nodes) {  // those that have left, too: the log names them for ever
+  if (nodes) {  // includes former members: the log names them for ever
     for (const coordinator::NodeRecord& node : *nodes) {
       names.emplace(node.key, node.name + (node.revoked ? " (removed)" : ""));
     }
@@ -40,7 +40,7 @@ std::map<PublicKey, std::string> account_names(const std::string& folder,
   const auto keys = store ? (*store)->keys() : store.error();
   if (!keys) return names;
   for (const coordinator::ApiKey& key : *keys) {
-    // Admins' are the coordinator's, which has its name from the roster.
+    // Admins' keys use the coordinator's account, which has its name from the roster.
     if (key.admin || key.node || key.account) continue;
     names.emplace(coordinator::account_of(key, (*store)->secret_key(), {}), key.name + kKeyMark);
   }

@@ -12,15 +12,15 @@ namespace hearth::cli {
 
 inline constexpr const char* kKeyMark = " (API key)";  // behind the name of one
 
-// Nodes by their names; API keys by theirs, with kKeyMark, where the account is no node's. Empty
-// where the folder has neither, or they may not be read.
+// Names of nodes, and names of API keys (with kKeyMark) for accounts that do not belong to a node.
+// Empty when the folder has neither, or they cannot be read.
 std::map<PublicKey, std::string> account_names(const std::string& folder, const PublicKey& cluster);
 
-// Of a node's name, or 64 hex digits. kNotFound for others.
+// The account of a node's name or of 64 hex digits. kNotFound for anything else.
 Result<PublicKey> node_account(const std::string& folder, const std::string& node);
 
-// The fold of the folder's log, as its own server believes it: signatures are not checked again.
-// Of no entries where there is no log yet.
+// Folds the folder's log without checking signatures again, because its own server checked them.
+// Without a log, a fold of no entries.
 Result<ledger::Books> read_books(const std::string& folder);
 
 }  // namespace hearth::cli

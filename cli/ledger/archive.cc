@@ -19,7 +19,7 @@ namespace fs = std::filesystem;
 
 constexpr std::int64_t kDaySeconds = 24 * 3'600;
 
-// Files of an archive in the log's own folder would be no files of the log.
+// The log would not accept files of an archive in its own folder.
 Result<std::string> archive_path(const std::string& given, const std::string& log) {
   std::error_code failed;
   const fs::path path = fs::weakly_canonical(fs::absolute(given), failed);

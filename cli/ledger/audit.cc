@@ -50,13 +50,14 @@ Result<ledger::ScanOptions> scan_options(const AuditOptions& options) {
   return scan;
 }
 
-// An older one that is kept loses its place only to one that extends it.
+// A kept checkpoint is replaced only by one that extends it.
 Status keep_checkpoint(const AuditOptions& options, const ledger::Checkpoint& checkpoint) {
   if (options.keep.empty()) return ok_status();
   return write_private_file(options.keep, as_bytes(checkpoint.text()));
 }
 
-// The books of a ledger's log. A log none of whose entries is a ledger's is verified as a log.
+// The books of a ledger's log, as its fold gives them. A log without ledger entries is verified
+// only as a log.
 struct Fold {
   ledger::Books books;
   bool is_ledger = false;
@@ -85,8 +86,8 @@ struct Fold {
   }
 };
 
-// The evidence of each verdict is there and is the one that the log names; gives the names of the
-// files. Whether a verdict is right, `hearth verify --re-execute` says.
+// Checks that the evidence of each verdict exists and is the one that the log names; returns the
+// names of the files. `hearth verify --re-execute` checks whether a verdict is right.
 Result<std::set<std::string>> check_evidence(
     ledger::LogFolder& folder, const std::map<std::uint64_t, ledger::VerdictEntry>& verdicts) {
   std::set<std::string> files;
@@ -111,10 +112,10 @@ Result<ledger::Scan> scan_and_fold(ledger::LogFolder& folder, const ledger::Scan
                          return fold.visit(index, bytes);
                        }));
   TRY_VOID(fold.check_cluster(scan.checkpoint.log));
-  // Evidence is on the disk before its verdict is logged, so that a verdict without it is a fault.
+  // Evidence is on the disk before its verdict is logged, so a verdict without evidence is a fault.
   TRY(fold.evidence, check_evidence(folder, fold.verdicts));
   std::erase_if(scan.strange, [&fold](const std::string& name) {
-    // Which verdicts have evidence, only all entries say.
+    // Only all entries together show which verdicts have evidence.
     const bool is_known = fold.is_partial && name.starts_with(kEvidenceFolder);
     return is_known || fold.evidence.contains(name);
   });
@@ -239,7 +240,8 @@ void print_text(const AuditOptions& options, const std::string& folder, const le
   }
 }
 
-// The file of a node that was shown two histories. What proves nothing is an error like any other.
+// Verifies the file of a node that saw two histories. A file that proves nothing is an ordinary
+// error.
 int show_fork(const AuditOptions& options) {
   const auto key = log_key(options.key);
   if (!key) return fail(key.error());

@@ -12,19 +12,20 @@ namespace hearth::cli {
 
 struct AuditOptions {
   std::string folder;   // of a server's data, with its log in ledger/, or of a log itself
-  std::string key;      // the log's, 64 hex digits; empty: the one that its checkpoint names
-  std::string earlier;  // a file with a checkpoint that somebody kept; empty: none
-  // The same, but written anew with the log's checkpoint when that is sound; a first time it need
-  // not be there. Empty: nothing is kept.
+  std::string key;      // the log's key, 64 hex digits; empty: the one that its checkpoint names
+  std::string earlier;  // a file with an earlier checkpoint; empty: none
+  // As `earlier`, but when the log is sound its checkpoint replaces the file's. The file need not
+  // exist the first time. Empty: no checkpoint is stored.
   std::string keep;
-  std::string archive;  // where archived bundles are now; empty: where the log's folder says
-  bool without_archive = false;  // archived entries count by their hashes; no books then
-  std::string fork;  // instead of a folder: a file of a node that saw two histories of a log
+  std::string archive;  // where the archived bundles are now; empty: where the log's folder says
+  bool without_archive =
+      false;  // verifies archived entries by their hashes only; the books are then not folded
+  std::string fork;  // in place of a folder: a file of a node that saw two histories of a log
   bool json = false;
 };
-// A log's key as it is given; nothing for an empty text: the one that the log names.
+// Parses a log's key; nothing for an empty text: the key that the log itself names.
 Result<std::optional<PublicKey>> log_key(const std::string& hex);
-// Where a log lies in a folder that is a server's, or the log's own.
+// The path of the log in a server's data folder or in a log's own folder.
 std::string log_folder(const std::string& given);
 // Ends a verb whose files do not prove what they claim, with `sentence` on stderr and with `json`
 // the fault on stdout; kExitVerification.

@@ -55,10 +55,10 @@ void print_text(const Policy& policy) {
   }
   for (const std::string& line : rules.lines()) print_line("{}", line);
   print_line(
-      "\nA cheat loses while what it has at stake, in windows' pay, is above\n"
-      "g / (p d (1-q)) - 1, with g = {:.2f} of a window's pay saved, q = {:.2f} of audits done by\n"
-      "friends, p the audit rate, and d = 1: equality of bits misses nothing. Who concedes must\n"
-      "lose more than g / (p d (1-q)) by a fault.\n",
+      "\nCheating loses when the node's stake, in windows' pay, is above g / (p d (1-q)) - 1:\n"
+      "g = {:.2f} is the part of a window's pay that a cheat saves, q = {:.2f} the part of audits\n"
+      "that colluding nodes do, p the audit rate, and d = 1 the part of false results that an\n"
+      "audit finds. A fault that a node concedes must cost more than g / (p d (1-q)).\n",
       share(policy.assumed_gain), share(policy.assumed_collusion));
   Table margins(
       {"LEVEL", "AUDITED", "MUST BE ABOVE", "AT STAKE", "MARGIN", "FAULT ABOVE", "FAULT"});
@@ -74,7 +74,7 @@ void print_text(const Policy& policy) {
   print_line(
       "\nAt any level a window is audited at {:.1f} % when its pay is a tenth of its worker's "
       "escrow,\n"
-      "and always when it is all of it.",
+      "and always when its pay is the whole escrow.",
       100 * share(rate_of_a_tenth(policy)));
   print_line("\nhash of these rules: {}", ledger::policy_hash(policy).hex());
 }

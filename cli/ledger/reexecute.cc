@@ -37,7 +37,7 @@ using node::Differs;
 using SteadyClock = std::chrono::steady_clock;
 using Receipts = std::vector<ledger::Receipt>;
 
-// A line that is drawn again on a terminal, and one now and then elsewhere.
+// On a terminal, one line that is redrawn; elsewhere, a line from time to time.
 class ProgressLines {
  public:
   explicit ProgressLines(std::uint32_t choices) : choices_(choices) {}
@@ -74,7 +74,7 @@ bool together(const ledger::Slot& a, const ledger::Slot& b) {
   return a.request == b.request && a.epoch == b.epoch;
 }
 
-// By choice: the receipts of the pipeline that ended it, and there of its last beginning.
+// For each choice: the receipts of the pipeline that completed it, since its last start.
 std::map<std::uint32_t, Receipts> by_choice(const Receipts& receipts) {
   std::map<std::uint32_t, Receipts> out;
   for (const ledger::Receipt& receipt : receipts) {
@@ -85,7 +85,7 @@ std::map<std::uint32_t, Receipts> by_choice(const Receipts& receipts) {
   return out;
 }
 
-// Everything that is known of the request before it is computed.
+// Everything about the request that is known before it is computed.
 struct Prepared {
   http::ServedModel texts;
   http::GenerationInput input;
@@ -115,7 +115,7 @@ Result<Prepared> prepare(const ReexecuteOptions& options, const model::GgufFile&
 
 Difference of_request(std::string text) { return {Differs::kRequest, std::move(text)}; }
 
-// What can be told without computing.
+// Checks that need no computing.
 std::optional<Difference> check_prepared(const Prepared& prepared, const client::SavedAnswer& saved,
                                          const ledger::AnswerName& name,
                                          const std::map<std::uint32_t, Receipts>& receipts) {
@@ -149,7 +149,7 @@ std::optional<Difference> check_prepared(const Prepared& prepared, const client:
   return std::nullopt;
 }
 
-// The first byte at which a saved text is not the computed one, or the beginning of it.
+// The first byte at which a saved text differs from the computed one, or from its beginning.
 std::optional<std::size_t> differs_at(const std::string& saved, const std::string& computed,
                                       bool is_whole) {
   const std::string text = http::valid_utf8(computed);  // as JSON has it
@@ -158,7 +158,7 @@ std::optional<std::size_t> differs_at(const std::string& saved, const std::strin
   return at;
 }
 
-// The first saved call that is not the computed one, or the first that is missing.
+// The first saved call that differs from the computed one, or the first missing call.
 std::optional<std::size_t> other_call(const std::vector<client::SavedCall>& saved,
                                       const std::vector<http::ToolCallPart>& computed,
                                       bool is_whole) {
@@ -170,7 +170,7 @@ std::optional<std::size_t> other_call(const std::vector<client::SavedCall>& save
   return static_cast<std::size_t>(at - saved.begin());
 }
 
-// What the client has been shown is what the tokens say.
+// The texts that the client received must follow from the tokens.
 std::optional<Difference> check_shown(const Prepared& prepared, const ChoiceClaim& claim,
                                       const client::SavedChoice& saved,
                                       const std::vector<SampledToken>& tokens) {
@@ -226,7 +226,8 @@ class Machine {
     return ok_status();
   }
 
-  // On this split, with room for so many positions; the one before it is gone.
+  // Loads the engines of this layer split, with room for this many positions; earlier ones are
+  // freed.
   Result<node::LocalRunner*> runner(const std::vector<LayerRange>& split, std::uint32_t positions) {
     if (runner_ && split == split_ && positions <= positions_) return runner_.get();
     runner_.reset();
@@ -275,7 +276,7 @@ ChoiceClaim claim_of(const Prepared& prepared, const client::SavedAnswer& saved,
   return claim;
 }
 
-// The layers of each stage, by receipts of one window at least.
+// The layers of each stage, from the receipts of at least one window.
 std::vector<LayerRange> split_of(const std::vector<ledger::Receipt>& receipts) {
   std::vector<LayerRange> split;
   for (std::uint32_t i = 0; i < receipts.front().stages; ++i) {
@@ -286,7 +287,8 @@ std::vector<LayerRange> split_of(const std::vector<ledger::Receipt>& receipts) {
 
 enum class Known : std::uint8_t { kNot, kByHeader, kByAll };
 
-// A receipt names its model by the file's header where no manifest was made of it, else by all.
+// A receipt names its model by the file's header when no manifest of it was made, else by the
+// manifest.
 Result<Known> known_as(const model::GgufFile& file, const Hash256& program) {
   const auto names = [&program](const Hash256& model) {
     return program == ledger::program_id(model, receipt_build(), kernels::kCanonicalVersion);

@@ -1,5 +1,5 @@
-// hearth verify --re-execute: a saved answer computed again from a model file of this machine, and
-// compared with its receipts (node/proof/choice_check.h).
+// hearth verify --re-execute: recomputes a saved answer from a model file of this machine, and
+// compares it with its receipts (node/proof/choice_check.h).
 #pragma once
 
 #include <cstdint>
@@ -25,7 +25,7 @@ struct ReexecuteOptions {
 };
 
 struct Reexecuted {
-  std::optional<node::Difference> difference;  // nothing: all of it is proved
+  std::optional<node::Difference> difference;  // nothing: the whole answer is proved
   std::uint32_t choices = 0;
   std::uint64_t positions = 0;  // of receipts; as many were computed, or twice where one differs
   double seconds = 0.0;
@@ -36,10 +36,11 @@ Result<Reexecuted> reexecute(const ReexecuteOptions& options, const client::Save
                              const ledger::AnswerName& name,
                              const std::vector<ledger::Receipt>& receipts);
 
-// Whether a model file is the one that receipts are of. They name the program that computed them,
-// which is a model, a build of this program and a version of the arithmetic.
+// Whether receipts are of this model file. They name the program that computed them: a model, a
+// build of this program, and a version of the arithmetic.
 struct ReceiptModel {
-  std::optional<node::Difference> difference;  // nothing: the file is theirs, as far as they say
+  std::optional<node::Difference>
+      difference;  // nothing: the receipts are of this file, as far as they say
   // No manifest was made of the model: the receipts know it by its header alone.
   bool by_header = false;
 };

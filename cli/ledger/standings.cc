@@ -26,23 +26,24 @@ using OrderedJson = nlohmann::ordered_json;
 using ledger::Books;
 using ledger::Event;
 
-constexpr std::size_t kShortestKey = 8;  // digits of a key that may stand for it
+constexpr std::size_t kShortestKey = 8;  // digits of a key with which a user may name it
 
-// A ledger that was read whole and found sound, and the histories of the keys that may be meant.
+// A ledger that was read completely and found sound, and the histories of the keys that the user
+// may mean.
 struct Reading {
   Books books;
   std::map<PublicKey, ledger::History> histories;
   std::map<PublicKey, ledger::Checkpoint> cosigned;  // by witness: the latest
 };
 
-// The key that an entry may be the first to name.
+// The key that this entry may be the first to name.
 const PublicKey* first_named(const ledger::Entry& entry) {
   if (const auto* member = std::get_if<ledger::MemberEntry>(&entry.body)) return &member->key;
   if (const auto* grant = std::get_if<ledger::GrantEntry>(&entry.body)) return &grant->to;
   return nullptr;
 }
 
-// `digits`: of the keys whose histories are wanted, their first ones; empty: of none.
+// `digits`: the first digits of the keys whose histories are wanted; empty: of no key.
 Result<Reading> read(ledger::LogFolder& folder, const ledger::ScanOptions& options,
                      const std::string& digits) {
   Reading reading;
@@ -64,7 +65,7 @@ Result<Reading> read(ledger::LogFolder& folder, const ledger::ScanOptions& optio
   return reading;
 }
 
-// The one key that is meant. A name wins over the digits of a key.
+// The one key that the user means. A name takes precedence over digits of a key.
 Result<PublicKey> key_of(const std::string& node, const std::map<PublicKey, std::string>& names,
                          const std::vector<PublicKey>& known) {
   for (const auto& [key, name] : names) {
@@ -103,7 +104,7 @@ std::int64_t balance_of(const Books& books, const PublicKey& key) {
   return books.balance({ledger::Account::Kind::kSpendable, key});
 }
 
-// Accounts of who is no member of the log: of API keys, and of machines that only ask.
+// Accounts that no member of the log has: API keys, and machines that only send prompts.
 std::vector<PublicKey> payers(const Books& books) {
   std::vector<PublicKey> found;
   for (const auto& [account, amount] : books.balances()) {
@@ -113,7 +114,7 @@ std::vector<PublicKey> payers(const Books& books) {
   return found;
 }
 
-// Of those, as many as are wanted: who has most comes first.
+// The wanted number of those, with the highest first.
 std::vector<PublicKey> payers(const Books& books, const StandingsOptions& options) {
   std::vector<PublicKey> found = payers(books);
   std::ranges::stable_sort(found, [&](const PublicKey& a, const PublicKey& b) {
@@ -132,7 +133,7 @@ std::uint64_t in_dispute(const Books& books, const PublicKey& key) {
   }));
 }
 
-// Of one owner with this key.
+// The number of other nodes of this key's owner.
 std::size_t others_of_owner(const Books& books, const PublicKey& key) {
   const std::vector<PublicKey> keys = books.keys();
   const auto owner = books.owner(key);
@@ -317,7 +318,7 @@ void print_all(const Reading& reading, const std::map<PublicKey, std::string>& n
   print_payers();
 }
 
-// What may be wrong with the log is kInvalidInput here, and nothing else is.
+// Faults of the log are kInvalidInput here, and no other error is.
 Status show(const StandingsOptions& options, const ledger::ScanOptions& scan,
             const std::string& data, ledger::LogFolder& folder) {
   TRY(const ledger::Checkpoint checkpoint, ledger::read_checkpoint(folder));
@@ -327,7 +328,7 @@ Status show(const StandingsOptions& options, const ledger::ScanOptions& scan,
     print_all(reading, names, options);
     return ok_status();
   }
-  // A name is known before the log is read; of a key's first digits only the log knows the rest.
+  // Names are known before the log is read; only the log completes the first digits of a key.
   const auto named = key_of(options.node, names, {});
   const bool digits = options.node.size() >= kShortestKey;
   TRY(const Reading reading,

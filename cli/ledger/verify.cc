@@ -23,13 +23,13 @@ namespace {
 
 using OrderedJson = nlohmann::ordered_json;
 
-// What is asked for: receipts, and where they are computed again, the answer.
+// The input: receipts and, to recompute, the answer.
 struct Asked {
   ledger::AnswerName name{};
   std::optional<client::SavedAnswer> saved;
 };
 
-// What was verified, and how long that took once it was found.
+// What was verified, and how long the verification took.
 struct VerifiedAnswer {
   ledger::Checkpoint checkpoint;
   std::vector<ledger::LoggedReceipt> found;
@@ -154,7 +154,7 @@ void print_text(const VerifiedAnswer& verified) {
       "node signs it");
 }
 
-// The receipts are in order, and the answer, or who computed it, is not.
+// The receipts are sound, but the answer or a worker's result is wrong.
 int print_difference(const node::Difference& difference, bool json) {
   if (json) {
     OrderedJson where = {{"what", differs_name(difference.what)}};

@@ -23,9 +23,9 @@ struct VerifyOptions {
 
 int run_verify(const VerifyOptions& options);
 
-// The same on the evidence of a verdict, with --re-execute: the disputed window is computed again
-// from a model file of this machine, layer by layer, and whether the same side is false. `text`: of
-// the file options.receipt. Ends with kExitVerification where the verdict is not proved.
+// The same for the evidence of a verdict. With --re-execute, recomputes the disputed window layer
+// by layer from a model file of this machine, and checks that the same side is false. `text`: the
+// content of the file options.receipt. Ends with kExitVerification where the verdict is not proved.
 bool is_verdict_evidence(std::string_view text);
 int run_verify_verdict(const VerifyOptions& options, std::string_view text);
 

@@ -43,7 +43,7 @@ Result<ledger::RefereeFinding> compute(const VerifyOptions& options, const std::
   return found;
 }
 
-// Errors of kind kInvalidInput: the verdict is not proved. All others are this machine's.
+// kInvalidInput means that the verdict is not proved. All other errors are faults of this machine.
 Status recompute(const VerifyOptions& options, Repeated& repeated) {
   if (options.machine.model.empty()) {
     return Error{ErrorCode::kNotFound,
@@ -102,7 +102,7 @@ void print_json(const Repeated& repeated) {
 void print_text(const Repeated& repeated) {
   const ledger::VerdictEvidence& evidence = repeated.evidence;
   const bool is_auditor = evidence.guilty == evidence.seal.auditor;
-  print_line("{} of the {} {}: what is signed fits together",
+  print_line("{} of the {} {}: all signatures and signed values agree",
              ledger::verdict_name(evidence.verdict), is_auditor ? "auditor" : "worker",
              evidence.guilty.hex());
   print_line("  dispute       entry {}, {}, cluster {}", evidence.entry,

@@ -13,8 +13,8 @@ namespace hearth::cli {
 
 class HttpSource final : public node::RangeSource {
  public:
-  // `file_bytes`: of the whole file; an answer about another length is of another file. `stall`:
-  // without a byte, then the request is given up.
+  // `file_bytes`: the length of the whole file; a server with another length has another file.
+  // `stall`: a request ends after this time without a byte.
   HttpSource(Remote remote, std::uint64_t file_bytes,
              std::chrono::seconds stall = std::chrono::seconds(30))
       : name_(client::without_secrets(remote.url)),

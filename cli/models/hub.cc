@@ -31,7 +31,7 @@ std::string digest_of(std::string etag) {
   return etag;
 }
 
-// As part of an address; '/' stays where `kept` says so.
+// Encodes text as part of an address; `kept` lists characters that stay, such as '/'.
 std::string percent_encode(std::string_view text, std::string_view kept) {
   constexpr std::string_view kUnreserved = "-._~";
   constexpr char kDigits[] = "0123456789ABCDEF";
@@ -67,7 +67,7 @@ client::HttpClient::Headers hub_headers() {
   return {{"Authorization", "Bearer " + token}};
 }
 
-// 0 for what is no number of bytes.
+// 0 for text that is not a number of bytes.
 std::uint64_t number_of(const std::string& digits) {
   const bool number = !digits.empty() && digits.size() < 19 &&
                       digits.find_first_not_of("0123456789") == std::string::npos;
@@ -93,7 +93,8 @@ struct HubModel {
   std::string path;
   std::uint64_t bytes = 0;  // of all parts
   std::uint64_t parts = 1;
-  // What its name ends with: "Q4_K_M" of "model-Q4_K_M.gguf"; empty: nothing that looks like one.
+  // The quantisation at the end of a name: "Q4_K_M" of "model-Q4_K_M.gguf"; empty when nothing
+  // looks like one.
   std::string quantisation;
 };
 
@@ -119,7 +120,7 @@ bool has_quantisation(const std::string& path, const std::string& wanted) {
   return false;
 }
 
-// A vision tower, an importance matrix or a drafting head, which belongs to a model.
+// Other files of a model: a vision tower, an importance matrix or a drafting head.
 bool is_companion(std::string_view path) {
   const std::string_view file = path.substr(path.find_last_of('/') + 1);
   constexpr std::string_view kWords[] = {"mmproj",  "imatrix", "mtp-",
@@ -140,7 +141,8 @@ std::string next_page(const client::HttpReply& reply, const std::string& endpoin
   return url.starts_with(endpoint + "/api/") ? url : "";
 }
 
-// Adds the models of a page to those before it. A part counts to its first, which may come later.
+// Adds the models of a page to those before it. A part counts to the model of its first part, which
+// may come on a later page.
 Status read_page(const client::HttpReply& reply, const std::string& shown,
                  std::map<std::string, HubModel>& models) {
   const auto json = nlohmann::json::parse(reply.body, nullptr, false);
@@ -148,7 +150,7 @@ Status read_page(const client::HttpReply& reply, const std::string& shown,
   for (const auto& each : json) {
     if (!each.is_object() || !each.contains("path") || !each["path"].is_string()) continue;
     const std::string path = each["path"];
-    // Of a path with a line break an error would show lines that the hub made up.
+    // A path with a line break could forge lines of an error message.
     if (!path.ends_with(".gguf") || is_companion(path) || path.size() > limits::kSourceBytes ||
         model::has_control_bytes(path)) {
       continue;
@@ -162,7 +164,9 @@ Status read_page(const client::HttpReply& reply, const std::string& shown,
     const std::uint64_t size = sized ? each["size"].get<std::uint64_t>() : 0;
     if (size <= limits::kModelFileBytes) model.bytes += size;
   }
-  REQUIRE(models.size() <= limits::kGgufTensors, shown + " lists too many files");
+  REQUIRE(models.size() <= limits::kGgufTensors, shown + " lists more than " +
+                                                     std::to_string(limits::kGgufTensors) +
+                                                     " models; name a file: hf:org/repo/FILE");
   return ok_status();
 }
 
@@ -347,8 +351,8 @@ Result<std::string> choose_in_hub(client::HttpClient& http, const HubRequest& re
   for (const HubModel& model : all) {
     if (wanted.empty() || has_quantisation(model.path, wanted)) meant.push_back(model);
   }
-  // In one of several it may stand in a folder or within the name: that which ends with it is
-  // meant.
+  // Several models may have the quantisation in a folder or within the name. The one whose name
+  // ends with it is meant.
   if (meant.size() > 1 && !wanted.empty()) {
     std::vector<HubModel> exact;
     for (const HubModel& model : meant) {
@@ -359,7 +363,7 @@ Result<std::string> choose_in_hub(client::HttpClient& http, const HubRequest& re
   REQUIRE(!meant.empty(),
           named + ": no model of the repository is called so; it has:" + lines_of(all) + "\nname " +
               how_to_name(request.repository, all.front().quantisation));
-  // Of those with the wanted quantisation only a file is one.
+  // When several models have the wanted quantisation, only a file distinguishes them.
   const std::string example = wanted.empty() ? meant.front().quantisation : std::string();
   REQUIRE(meant.size() == 1, named + ": the repository has " + std::to_string(meant.size()) +
                                  " such models:" + lines_of(meant) + "\nname " +

@@ -38,14 +38,14 @@ bool is_sha256(const std::string& text);
 // may be another one by now. Names are as people write them, with blanks if they have any.
 Result<Remote> resolve_hub(client::HttpClient& http, std::string reference);
 
-// Where hf:... or an address leads. Of an address `bytes` is not asked for.
+// Where hf:... or an address leads. For an address, this does not ask for `bytes`.
 Result<Remote> locate(client::HttpClient& http, const std::string& source);
-// Asks a server how many bytes it has there, unless that is known. They stay unknown where the
-// server does not say it.
+// Asks the server for the number of bytes, unless it is known. It stays unknown if the server does
+// not state it.
 Status measure(client::HttpClient& http, Remote& remote);
 
-// The sources of all parts (model/gguf/parts.h) where `source`, an address or hf:..., is that of
-// the first; else `source` alone. kInvalidInput for another part, with the name of the first.
+// The sources of all parts (model/gguf/parts.h) if `source`, an address or hf:..., names the first
+// part; otherwise `source` alone. kInvalidInput for another part, with the name of the first.
 Result<std::vector<std::string>> part_sources(const std::string& source);
 // The same source at a commit, where it is one of a hub.
 std::string at_commit(const std::string& source, const std::string& commit);

@@ -25,8 +25,8 @@ fs::path hub_cache() {
   return home.empty() ? fs::path() : home / ".cache" / "huggingface" / "hub";
 }
 
-// The parts together are about as long as the one file, whose header differs a little from theirs.
-// So most models are passed over without being read.
+// The parts together have about the length of the one file, whose header differs a little from
+// theirs. So most models are skipped without being read.
 bool is_in_parts(const fs::path& first, std::uint64_t bytes) {
   const std::vector<std::string> parts = model::all_parts(first.string());
   if (parts.size() < 2) return false;
@@ -41,8 +41,8 @@ bool is_in_parts(const fs::path& first, std::uint64_t bytes) {
   return file.ok() && !(*file)->parts().empty() && (*file)->file_bytes() == bytes;
 }
 
-// Of a pull that has not ended (pull.cc): these files get other names then, and a worker would hold
-// a path that leads nowhere.
+// Whether the file belongs to a pull in progress (pull.cc). Such a file will be renamed, and a
+// worker would hold a path that no longer exists.
 bool is_incomplete(const fs::path& path) {
   const std::string name = path.filename().string();
   return name.starts_with('.') &&
@@ -81,7 +81,7 @@ std::vector<std::string> models_of_size(const std::vector<fs::path>& folders, st
         const fs::path real = fs::canonical(at->path(), unreadable);
         if (!unreadable && seen.insert(real).second) found.push_back(real.string());
       } else if (at->is_regular_file(unreadable) && is_in_parts(at->path(), bytes)) {
-        // Under this name: the other parts have none beside what a link leads to.
+        // Uses this name and not the target of the link: the other parts are not beside the target.
         const fs::path real = fs::canonical(at->path(), unreadable);
         if (!unreadable && seen.insert(real).second) found.push_back(at->path().string());
       }

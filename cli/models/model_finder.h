@@ -12,10 +12,10 @@ namespace hearth::cli {
 // (OLLAMA_MODELS, of the user and of the system); then `more`.
 std::vector<std::filesystem::path> model_folders(const std::vector<std::string>& more);
 
-// Regular files of exactly so many bytes in these folders and those below, without following links
-// to folders; and the first parts of models in parts (model/gguf/parts.h) that as one file have so
-// many. What cannot be read is passed over; so are files of a pull that has not ended, and what
-// lies beyond 200,000 entries.
+// Regular files of exactly this many bytes in these folders and their sub-folders, without
+// following links to folders. Also the first parts of models in parts (model/gguf/parts.h) whose
+// one file has this many bytes. Skips unreadable files, files of a pull in progress, and everything
+// beyond 200,000 entries.
 std::vector<std::string> models_of_size(const std::vector<std::filesystem::path>& folders,
                                         std::uint64_t bytes);
 

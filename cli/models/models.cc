@@ -38,7 +38,7 @@ fs::path record_path(const fs::path& model) {
   return model.parent_path() / (stem_of(model) + ".json");
 }
 
-// That the file alone stands for a model: it is whole, or the first part.
+// Whether the file alone names a model: it is a whole model or a first part.
 bool names_a_model(const fs::path& path) {
   std::error_code ignored;
   if (path.extension() != ".gguf" || !fs::is_regular_file(path, ignored)) return false;
@@ -46,7 +46,7 @@ bool names_a_model(const fs::path& path) {
   return !part || part->place.number == 1;
 }
 
-// The whole file comes first, where there are parts of the same name, too.
+// If there are both, the whole file is preferred to the parts of the same name.
 std::optional<fs::path> pulled_model(const std::string& name) {
   std::error_code ignored;
   const fs::path whole = models_dir() / (name + ".gguf");
@@ -159,7 +159,7 @@ Status remove_model(const std::string& name) {
                                            ": there is no such pulled model; hearth ls shows the "
                                            "pulled models"};
   }
-  // The first part last: until then the model is listed, and can be deleted again.
+  // The first part is deleted last: until then the model is listed and can be deleted again.
   std::vector<std::string> files = model::all_parts(path->string());
   std::ranges::reverse(files);
   std::error_code failed;

@@ -42,15 +42,16 @@ std::string model_name(const std::filesystem::path& file);
 // file name.
 Status check_model_name(std::string_view name);
 
-// The chat template of the file at `path`, or the model's own where `path` is empty. Errors name
-// the place, and how to serve another one.
+// The chat template in the file at `path`, or the model's own if `path` is empty. Errors name the
+// place, and how to use another template.
 Result<std::shared_ptr<const model::ChatTemplate>> read_chat_template(
     const model::GgufFile& model, const model::Tokenizer& tokenizer, const std::string& path);
-// Deletes a pulled model, all its parts and its record. kNotFound for what is not in models_dir().
+// Deletes a pulled model: all its parts and its record. kNotFound for a model outside of
+// models_dir().
 Status remove_model(const std::string& name);
 
 Status write_model_record(const LocalModel& model);
-// In hex. `progress` hears how many bytes were hashed.
+// In hex. `progress` receives the number of bytes hashed so far.
 Result<std::string> sha256_of_file(const std::filesystem::path& path,
                                    const std::function<void(std::uint64_t)>& progress);
 

@@ -11,18 +11,17 @@
 namespace hearth::cli {
 namespace {
 
-constexpr std::uint64_t kFirstBytes =
-    256 * limits::kKiB;                                  // asked for of a part, to find its header
-constexpr std::uint64_t kZeroBytes = 64 * limits::kKiB;  // of padding, handed on at once
+constexpr std::uint64_t kFirstBytes = 256 * limits::kKiB;  // requested of a part to find its header
+constexpr std::uint64_t kZeroBytes = 64 * limits::kKiB;  // of padding, passed to the sink at a time
 
-// A part that has its bytes and its header.
+// A part: its source and its header.
 struct PartHeader {
   Bytes bytes;
   std::shared_ptr<const model::GgufFile> file;
 };
 
-// Reads more and more of a part until its header is whole: how long it is stands nowhere else. A
-// server may send it slowly for ever, so `go_on` is asked with every piece.
+// Reads more and more of a part until its header is complete: no field states the length of a
+// header. A server may send it endlessly slowly, so `go_on` is called for every piece.
 Result<PartHeader> read_header(HttpSource& part, std::uint64_t part_bytes,
                                model::PartBudget& budget, const node::RangeSource::Sink& go_on) {
   PartHeader header;

@@ -14,9 +14,9 @@
 
 namespace hearth::cli {
 
-// Of hf:... or an address: a PartsSource where it names the first part of several, which asks when
-// it is first read; else an HttpSource. `file_bytes`: of the model as one file. kInvalidInput for
-// another part; the errors of resolve_hub().
+// Opens hf:... or an address: a PartsSource if it names the first of several parts, otherwise an
+// HttpSource. A PartsSource contacts the servers only when it is first read. `file_bytes`: of the
+// model as one file. kInvalidInput for another part; the errors of resolve_hub().
 Result<std::shared_ptr<node::RangeSource>> open_source(client::HttpClient& http,
                                                        const std::string& source,
                                                        std::uint64_t file_bytes,
@@ -46,7 +46,7 @@ class PartsSource final : public node::RangeSource {
   const std::vector<std::string> sources_;
   const std::uint64_t file_bytes_;
   const std::chrono::seconds stall_;
-  std::mutex mutex_;                      // held while the parts are asked for their headers
+  std::mutex mutex_;                      // held while the headers of the parts are fetched
   std::shared_ptr<const Opened> opened_;  // null until all have answered
 };
 

@@ -44,7 +44,7 @@ Error io_error(const std::string& what, const fs::path& path) {
   return {ErrorCode::kIo, message};
 }
 
-// How many bytes of a file are there.
+// Receives the number of bytes of a file that are on this disk.
 using OnBytes = std::function<void(std::uint64_t)>;
 
 // One resumable download into `partial`.
@@ -164,7 +164,7 @@ class Download {
 // One progress bar of several files, which come one after the other.
 class SharedBar {
  public:
-  // `already`: what earlier runs have left.
+  // `already`: bytes that earlier runs have fetched.
   SharedBar(const std::string& message, std::uint64_t total, std::uint64_t already, bool quiet)
       : bar_(message, total, already, quiet) {}
   // For the next file.
@@ -184,7 +184,7 @@ class SharedBar {
   std::uint64_t now_ = 0;
 };
 
-// Where the file system can, both files share their blocks until one of them changes.
+// Where the file system supports it, both files share their blocks until one of them changes.
 bool clone_file(const fs::path& from, const fs::path& to) {
   const int in = ::open(from.c_str(), O_RDONLY | O_CLOEXEC);
   const int out = ::open(to.c_str(), O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0644);
@@ -195,7 +195,7 @@ bool clone_file(const fs::path& from, const fs::path& to) {
   return cloned;
 }
 
-// A link would change with the file.
+// A link would change together with the file.
 Status copy_local(const fs::path& from, const fs::path& partial, const OnBytes& progress) {
   std::error_code failed;
   fs::remove(partial, failed);
@@ -239,7 +239,7 @@ std::string pulled_name(const PullOptions& options) {
   return model_name(path);
 }
 
-// Where a model in one file is until it is verified, and where its parts are.
+// The path of a model in one file until it is verified, and the folder of its parts.
 fs::path partial_file(const std::string& name) {
   return models_dir() / ("." + name + ".incomplete");
 }
@@ -247,7 +247,7 @@ fs::path partial_folder(const std::string& name) {
   return models_dir() / ("." + name + ".incomplete-parts");
 }
 
-// The files of a model, where they are and where they go.
+// The files of a model: their sources, their present paths and their final paths.
 struct Files {
   std::string source;              // of the first
   std::vector<std::string> parts;  // paths or sources, in order; one of a model in one file
@@ -273,7 +273,7 @@ Result<std::vector<std::string>> local_parts(const std::string& path) {
   return parts;
 }
 
-// Of a repository it is the hub that says which file is meant.
+// The hub decides which file of a repository is meant.
 Result<Files> find_files(client::HttpClient& http, const PullOptions& options,
                          const std::string& name) {
   Files files;
@@ -320,7 +320,7 @@ Result<Files> find_files(client::HttpClient& http, const PullOptions& options,
   return files;
 }
 
-// Copies what is on this disk. Where the file system can, that takes no time.
+// Copies files of this disk. Where the file system supports it, that takes no time.
 Status copy_all(const Files& files, const std::string& name, bool quiet) {
   std::uint64_t total = 0;
   for (const std::string& part : files.parts) {
@@ -336,7 +336,8 @@ Status copy_all(const Files& files, const std::string& name, bool quiet) {
   return ok_status();
 }
 
-// Downloads all files, each from where it stopped. Returns the digests they must have; empty: any.
+// Downloads all files, each from where it stopped. Returns the digests that they must have; an
+// empty one allows any.
 Result<std::vector<std::string>> download_all(client::HttpClient& http, const Files& files,
                                               const PullOptions& options, const std::string& name) {
   std::vector<Download> downloads;
@@ -367,12 +368,12 @@ Result<std::vector<std::string>> download_all(client::HttpClient& http, const Fi
   return digests;
 }
 
-// As it may be shown and kept; a path is no address.
+// The source without secrets, as it may be shown and stored; a path contains none.
 std::string shown_source(const std::string& source) {
   return source.find("://") == std::string::npos ? source : client::without_secrets(source);
 }
 
-// What to do about a file that is not a model but a page about it.
+// What to do about a file that is a web page about the model.
 std::string page_hint(const fs::path& file, const std::string& source) {
   char first = '\0';
   std::ifstream(file, std::ios::binary) >> first;
@@ -384,7 +385,7 @@ std::string page_hint(const fs::path& file, const std::string& source) {
   return "; it is a web page about the file, which is at " + direct;
 }
 
-// A model of one name in another number of files than these.
+// Deletes a present model of the same name that has another number of files.
 void remove_others(const std::string& name, const std::vector<fs::path>& files) {
   std::vector<fs::path> others;
   std::error_code ignored;
@@ -422,7 +423,8 @@ Result<std::vector<std::string>> verify(const Files& files, const std::vector<st
   return digests;
 }
 
-// Those of earlier pulls of this name, too, which may have been of another number of files.
+// Deletes the partial files of this name, including those of earlier pulls with another number of
+// files.
 void remove_partial(const std::string& name) {
   std::error_code ignored;
   fs::remove(partial_file(name), ignored);
@@ -430,8 +432,8 @@ void remove_partial(const std::string& name) {
   fs::remove_all(partial_folder(name), ignored);
 }
 
-// Verifies the files and gives them their final names, the first part last: by it the model is
-// found.
+// Verifies the files and renames them to their final names, the first part last, because the model
+// is found by it.
 Result<LocalModel> admit(const Files& files, const std::string& name,
                          const std::vector<std::string>& wanted, bool quiet) {
   const std::string source = shown_source(files.source);
@@ -453,7 +455,8 @@ Result<LocalModel> admit(const Files& files, const std::string& name,
   model.path = files.target.front();
   model.source = source;
   std::error_code failed;
-  // Old parts and new ones would make a model of wrong weights; without the first, no model.
+  // Old and new parts together would be a model with wrong weights. Without the first part there is
+  // no model.
   if (files.target.size() > 1) fs::remove(files.target.front(), failed);
   if (failed) return Error{ErrorCode::kIo, "cannot replace " + files.target.front().string()};
   for (std::size_t i = files.partial.size(); i-- > 0;) {
@@ -472,7 +475,7 @@ Result<LocalModel> admit(const Files& files, const std::string& name,
   return model;
 }
 
-// The model of this name that is here already, whole; with --sha256 only one of that digest.
+// The complete model of this name that is already here; with --sha256 only one with that digest.
 std::optional<LocalModel> pulled_before(const PullOptions& options, const std::string& name) {
   const auto is_there = [](const std::string& file) {
     std::error_code ignored;

@@ -22,10 +22,11 @@ struct PullLayersOptions {
   // http(s)://..., hf:org/repo/file[@revision] or hf:org/repo[:quantisation][@revision]; of a model
   // in parts that of the first.
   std::vector<std::string> sources;
-  std::string manifest;                    // file
-  std::string layers;                      // "0-9", both included
-  std::string folder;                      // of the sparse file; empty: cache_dir()/layers
-  std::vector<std::string> model_folders;  // to look for whole files, beside the usual ones
+  std::string manifest;  // file
+  std::string layers;    // "0-9", both included
+  std::string folder;    // folder of the sparse file; empty: cache_dir()/layers
+  std::vector<std::string>
+      model_folders;  // folders to search for whole files, in addition to the usual ones
   std::uint32_t connections = 4;
   std::uint32_t stall_seconds = 30;
   bool offline = false;

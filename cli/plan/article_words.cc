@@ -16,7 +16,7 @@ using placement::ArticleFigure;
 using placement::ArticleInputs;
 using placement::Card;
 
-// The catalogue's own entries, which a test reads.
+// The program's own catalogue has these entries; a test reads them.
 template <typename Entry>
 Entry entry_of(const std::vector<Entry>& entries, const std::string& key) {
   const auto found = find_entry(entries, key, "catalogue");
@@ -43,7 +43,7 @@ std::string part_text(double value, double scale) {
   return value > 0.0 ? number_text(value / scale) : "-";
 }
 
-// "1979 (989.5)": as printed, and in brackets the catalogue's where it differs.
+// "1979 (989.5)": the printed figure and, in brackets, the catalogue's if it differs.
 std::string pair_text(double printed, double real, double scale) {
   std::string text = part_text(printed, scale);
   const bool same = printed == real || (real > 0.0 && std::abs(printed / real - 1.0) < 0.005);

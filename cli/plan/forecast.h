@@ -1,5 +1,6 @@
-// hearth plan --gpus and --for: what GPUs that are not there yet would do and cost, from the
-// figures of cli/plan/catalogue and the formulas of placement/estimate. Contacts no server.
+// hearth plan --gpus and --for: predicts the speed and cost of GPUs that the user does not have
+// yet, from the figures of cli/plan/catalogue and the formulas of placement/estimate. Contacts no
+// server.
 #pragma once
 
 #include <cstdint>
@@ -28,7 +29,7 @@ struct ForecastOptions {
   bool article = false;
 };
 inline constexpr const char* kDefaultQuant = "q4_k_m";
-// Refuses an option that would be ignored, because the one that it belongs to is not given.
+// Refuses an option that would have no effect, because the option that it belongs to is absent.
 Status check_used(const ForecastOptions& options);
 
 struct GpuSet {
@@ -37,8 +38,8 @@ struct GpuSet {
 };
 // "8xrtx4090", or the name alone for one. kInvalidInput names the form and the limit.
 Result<GpuSet> parse_gpus(const std::string& text);
-// "10G", "2.5G", "100M" (bits a second). A rate of the catalogue has its delay and price; another
-// one has the delay that most have, and no price. "card": the GPUs' own links, in one machine.
+// "10G", "2.5G", "100M" (bits a second). A rate of the catalogue has its own delay and price. Any
+// other rate has the most common delay, and no price. "card": the GPUs' own links, in one machine.
 Result<placement::Network> parse_link(const std::string& text);
 inline constexpr const char* kCardLink = "card";
 // "5tok/s" or "5".
@@ -59,7 +60,7 @@ struct Forecast {
   placement::Purchase purchase;
   double usd_per_kwh = 0.0;
   std::vector<placement::Estimate> estimates;
-  bool fits() const;  // a layout that Hearth runs holds the weights and the KV of one user
+  bool fits() const;  // the weights and the KV of one user fit a layout that Hearth runs
 };
 // `context`: 0: 4,096 positions, or the model's if it has fewer.
 Result<Forecast> make_forecast(const std::string& model, const ForecastOptions& options,
@@ -79,7 +80,7 @@ Result<PurchaseForecast> make_purchase(const std::string& model, const ForecastO
 std::vector<std::string> purchase_lines(const PurchaseForecast& forecast);
 std::string purchase_json(const PurchaseForecast& forecast);
 
-// hearth plan --article. The inputs are entries that the program's own catalogue has.
+// hearth plan --article. Its inputs are entries of the program's own catalogue.
 placement::ArticleInputs article_inputs(const Catalogue& catalogue);
 std::vector<std::string> article_lines(const Catalogue& catalogue);
 std::string article_json(const Catalogue& catalogue);

@@ -128,7 +128,7 @@ void append_table(std::vector<std::string>& lines, const Forecast& forecast) {
   for (std::string& line : table.lines()) lines.push_back(std::move(line));
 }
 
-// The first layout that has room for its users, else the first.
+// The first layout with room for its users; without one, the first layout.
 const Estimate& usual_of(const std::vector<Estimate>& estimates) {
   const auto has_room = [](const Estimate& each) {
     return each.holds_weights && each.users <= each.users_room;
@@ -137,7 +137,7 @@ const Estimate& usual_of(const std::vector<Estimate>& estimates) {
   return found == estimates.end() ? estimates.front() : *found;
 }
 
-// What the user must know before believing the table.
+// Limits of the prediction that the user must know.
 std::vector<std::string> warnings(const Forecast& forecast) {
   std::vector<std::string> lines;
   bool ranks = false;

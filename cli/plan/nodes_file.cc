@@ -22,7 +22,7 @@ using placement::Node;
 using placement::Problem;
 using placement::RowSeconds;
 
-// A text from the file, as it may stand in a sentence.
+// Text from the file, escaped for an error message.
 std::string in_quotes(std::string_view text) {
   return Json(text.substr(0, limits::kNodeNameBytes))
       .dump(-1, ' ', true, Json::error_handler_t::replace);
@@ -46,7 +46,7 @@ Result<double> number_of(const Json& object, const std::string& whose, const cha
 }
 
 Result<std::uint64_t> count_of(const Json& object, const std::string& whose, const char* key) {
-  constexpr double kMost = 9'007'199'254'740'992.0;  // up to here a double says which one is meant
+  constexpr double kMost = 9'007'199'254'740'992.0;  // up to here a double is exact
   const auto found = object.find(key);
   if (found != object.end() && found->is_number_float()) {  // 8e9
     const double value = found->get<double>();
@@ -165,7 +165,7 @@ Status read_links(const Json& file, Problem& problem) {
   return ok_status();
 }
 
-// `twice` is a key that an object has twice, if one does.
+// `twice`: a key that some object has twice, if there is one.
 Json parse(const std::string& json, std::optional<std::string>& twice) {
   std::vector<std::set<std::string>> objects;
   const auto seen = [&](int, Json::parse_event_t event, Json& parsed) {

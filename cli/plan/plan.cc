@@ -83,8 +83,8 @@ Result<std::string> read_nodes_file(const std::string& path) {
   return text;
 }
 
-// The server's nodes in the form of the file. What the server places by counts where nothing is
-// said here.
+// The server's nodes in the form of the file. The server's own objective applies where the options
+// set none.
 Result<std::string> measured_nodes(PlanOptions& options) {
   client::HttpClient http(interrupted);
   TRY(const SwarmAnswer answer, fetch_swarm(http, options.api_base, options.api_key));
@@ -125,7 +125,7 @@ Result<Problem> read_problem(PlanOptions options) {
   return problem;
 }
 
-// Of the first plan's spares, those that no later one uses.
+// The first plan's spares that no later plan uses.
 std::vector<placement::Spare> unused(const std::vector<Plan>& plans) {
   std::vector<placement::Spare> spares = plans.front().spares;
   std::erase_if(spares, [&](const placement::Spare& spare) {
@@ -142,7 +142,7 @@ int print(const std::vector<std::string>& lines) {
   return kExitDone;
 }
 
-// With the chains that a server forms of the ranges.
+// With the pipelines that a server forms of the ranges.
 struct RangesPlan {
   placement::RangePlan plan;
   placement::Chains chains;

@@ -20,7 +20,7 @@ struct PlanOptions {
   std::string model;  // file, pulled name, or with `forecast` also a shape of the catalogue
   std::string nodes;  // file of cli/plan/nodes_file.h; empty: those of the server, as measured
   std::uint64_t tokens = 0;  // positions of KV on every stage; 0: one sequence of usual length
-  // Those of the server without --nodes; else as many as are best (0), and latency.
+  // With --nodes: the best number of stages (0), and latency. Otherwise the server's values.
   std::optional<std::uint32_t> stages;
   std::optional<placement::Objective> objective;
   bool json = false;
@@ -49,7 +49,7 @@ std::string range_plan_json(const placement::Problem& problem, const placement::
                             const placement::Chains& chains,
                             const std::vector<std::string>& improvements);
 
-// What `hearth plan --json` prints: of whichever search the number of nodes takes.
+// The output of `hearth plan --json`; the number of nodes decides which search is used.
 Result<std::string> plan_text_of(const placement::Problem& problem);
 
 // The question about the model of a file: `nodes` as cli/plan/nodes_file.h has them.

@@ -16,8 +16,8 @@ struct StoredPlan {
   placement::Objective objective = placement::Objective::kAuto;
 };
 
-// What hearth plan --json prints. For another model than the measured one, each node is taken to
-// read that model's weights at the rate at which it read the measured model's.
+// The output of hearth plan --json. For another model than the measured one, this assumes that each
+// node reads weights at the same rate as the measured model's.
 Result<std::string> plan_stored(const StoredPlan& wish);
 
 // The figures of nodes as rates, of the model that they were measured with.

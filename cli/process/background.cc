@@ -80,7 +80,7 @@ void report_ready(const std::string& text) {
   if (nothing > STDERR_FILENO) ::close(nothing);
   const std::string line = text.substr(0, kReportBytes - 1) + "\n";
   if (::write(to, line.data(), line.size()) < 0) {
-    // Its parent is gone: there is no reader.
+    // The parent has ended, so the report has no reader.
   }
   ::close(to);
 }

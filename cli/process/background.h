@@ -1,5 +1,5 @@
-// A long-running process that goes on in the background (--detach): without a terminal, in a
-// session of its own, so that closing the window does not end it.
+// Continues a long-running process in the background (--detach): without a terminal, in a session
+// of its own, so that closing the window does not end it.
 #pragma once
 
 #include <string>
@@ -13,8 +13,9 @@ namespace hearth::cli {
 // sockets exist. Interrupting the parent meanwhile ends the child. kIo when the system has no
 // process left.
 Status go_to_background();
-// In the child, once it does what it was started for: its parent prints `text`, stdin, stdout and
-// stderr become /dev/null, and the log file goes on. Nothing in any other process, and once only.
+// Called in the child once it runs: its parent prints `text`, stdin, stdout and stderr become
+// /dev/null, and the log file continues. Does nothing in any other process, and nothing the second
+// time.
 void report_ready(const std::string& text);
 
 }  // namespace hearth::cli

@@ -30,14 +30,15 @@ using std::chrono::milliseconds;
 
 constexpr milliseconds kFirstBackoff{200};
 constexpr milliseconds kLastBackoff{5000};
-constexpr auto kHealthy = std::chrono::seconds(10);  // alive so long: the back-off begins anew
+constexpr auto kHealthy =
+    std::chrono::seconds(10);  // a child that lived this long starts again with the shortest delay
 constexpr std::size_t kLineBytes = 4096;
 constexpr std::size_t kLinesKnown = 64;
 
-// Only what is allowed between fork and exec in a process with threads.
+// Uses only calls that are allowed between fork and exec in a process with threads.
 [[noreturn]] void become(const char* program, char* const* arguments, int log, pid_t parent) {
   prctl(PR_SET_PDEATHSIG, SIGKILL);
-  if (getppid() != parent) _exit(1);  // it ended before the line above
+  if (getppid() != parent) _exit(1);  // the child ended before it reached the line above
   dup2(log, STDERR_FILENO);
   dup2(log, STDOUT_FILENO);
   const int null = open("/dev/null", O_RDONLY);
@@ -53,14 +54,14 @@ constexpr std::size_t kLinesKnown = 64;
   _exit(127);
 }
 
-// This program, where it is not named by /proc (a container may have none), as it was started.
+// This program's path. Without /proc, as in some containers, the name with which it was started.
 const char* own_program() {
   constexpr const char* kSelf = "/proc/self/exe";
   const auto* started = reinterpret_cast<const char*>(getauxval(AT_EXECFN));
   return access(kSelf, X_OK) == 0 || started == nullptr ? kSelf : started;
 }
 
-// The process, and the end of the pipe that its log comes from.
+// The process, and the read end of the pipe that carries its log.
 Result<std::pair<pid_t, int>> spawn(const ChildSpec& spec) {
   const char* program = spec.program.empty() ? own_program() : spec.program.c_str();
   std::vector<std::string> all = {spec.program.empty() ? "hearth" : spec.program};
@@ -89,8 +90,8 @@ std::string ending(int status) {
   return "ended with exit code " + std::to_string(WEXITSTATUS(status));
 }
 
-// SaidLines of a program that is not ours: one that is started again and again has the same to say
-// each time, which is news once.
+// The lines that were written by a program that is not ours: a program that is started again and
+// again writes the same lines each time, and only the first time is news.
 using SaidLines = std::set<std::string>;
 bool is_new(SaidLines& said, const std::string& line) {
   if (said.size() >= kLinesKnown) said.clear();
@@ -100,7 +101,7 @@ bool is_new(SaidLines& said, const std::string& line) {
 // Copies a child's log to ours, line by line; a line without an end is cut.
 class LogCopy : public std::enable_shared_from_this<LogCopy> {
  public:
-  // `said`: what need not be said again; null: everything is said.
+  // `said`: lines that are not repeated; null: every line is copied.
   LogCopy(asio::io_context& io, int descriptor, std::string name, std::shared_ptr<SaidLines> said)
       : source_(io, descriptor), name_(std::move(name)), said_(std::move(said)) {}
 
@@ -155,7 +156,7 @@ class Children::Child {
     std::make_shared<LogCopy>(io_, spawned->second, spec_.name, said_)->read();
   }
 
-  // Whether it has ended since; then it is started again unless `stopping`.
+  // Checks whether the child has ended, and starts it again unless `stopping`.
   void reap(bool stopping) {
     int status = 0;
     if (pid_ == 0 || waitpid(pid_, &status, WNOHANG) != pid_) return;

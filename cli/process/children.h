@@ -28,7 +28,7 @@ class Children {
   explicit Children(boost::asio::io_context& io);
   ~Children();  // SIGKILL to what is left
   void start(std::vector<ChildSpec> specs);
-  // SIGTERM to all, and no more restarts. The destructor kills those that remain.
+  // Sends SIGTERM to all and restarts none from now on. The destructor kills those that remain.
   void stop();
   std::size_t running() const;
 

@@ -6,10 +6,11 @@
 namespace hearth::cli {
 namespace {
 
-constexpr std::size_t kWords = 12;  // of a line, which say of what kind it is
+constexpr std::size_t kWords = 12;  // first words of a line, which identify its kind
 constexpr std::size_t kKindBytes = 128;
 
-// The first words. One with a digit is an id, an address or a number, and differs line by line.
+// The first words. A word with a digit is an id, an address or a number, which differs from line to
+// line.
 std::string kind_of(std::string_view line) {
   std::string kind;
   for (std::size_t words = 0; words < kWords && kind.size() < kKindBytes && !line.empty();) {
@@ -42,7 +43,7 @@ std::optional<std::uint64_t> LogLimiter::admit(std::string_view line, Time now) 
   return std::exchange(kind.left_out, 0);
 }
 
-// Each that may write as many lines as one that was never seen.
+// Forgets each kind that may write as many lines as a new kind.
 void LogLimiter::forget(Time now) {
   std::erase_if(kinds_, [now](const auto& one) {
     const std::chrono::duration<double> passed = now - one.second.filled;

@@ -1,5 +1,5 @@
-// LogLimiter: which lines of a log are written. Peers of a process decide how often there is
-// something to warn of, and must neither fill a disk nor turn over what the log holds.
+// LogLimiter: decides which lines of a log are written. Peers can cause any number of warnings, and
+// these must neither fill the disk nor push other lines out of the log.
 #pragma once
 
 #include <chrono>
@@ -21,7 +21,8 @@ class LogLimiter {
   static constexpr std::chrono::seconds kInterval{10};  // one in so long
   static constexpr std::size_t kKinds = 256;            // all others share one
 
-  // How many lines of the same kind were left out before this one; nothing: this one is, too.
+  // The number of lines of the same kind that were left out before this one; nothing: this line is
+  // left out, too.
   std::optional<std::uint64_t> admit(std::string_view line, Time now);
 
  private:

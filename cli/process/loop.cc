@@ -16,7 +16,7 @@ namespace hearth::cli {
 namespace {
 
 constexpr auto kTick = std::chrono::milliseconds(20);
-// From the signal to the end, whatever hangs.
+// The time from the signal to the end of the process, even if something hangs.
 constexpr suseconds_t kStopMicroseconds = 800'000;
 constexpr itimerval kStopDeadline{{0, 0}, {1, kStopMicroseconds}};
 constexpr unsigned kMemoryTicks = 500;  // 10 s
@@ -24,7 +24,7 @@ constexpr std::array kStopSignals = {SIGINT, SIGTERM, SIGHUP};
 
 void end_at_once(int /*signal*/) { _exit(0); }
 
-// As nohup does it for what is to outlive its terminal.
+// As nohup does for a process that outlives its terminal.
 bool ignored(int signal) {
   struct sigaction now {};
   return signal == SIGHUP && sigaction(signal, nullptr, &now) == 0 && now.sa_handler == SIG_IGN;
@@ -33,7 +33,8 @@ bool ignored(int signal) {
 }  // namespace
 
 Loop::Loop() : timer_(io_), signals_(io_), user_signals_(io_) {
-  // A peer or a reader of our log that went away is an error code, and so is a file at its limit.
+  // A closed peer or log reader, and a file at its size limit, become error codes in place of
+  // signals.
   for (const int signal : {SIGPIPE, SIGXFSZ, SIGUSR1}) std::signal(signal, SIG_IGN);
   for (const int signal : kStopSignals) {
     if (!ignored(signal)) std::signal(signal, end_at_once);

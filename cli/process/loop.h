@@ -14,7 +14,7 @@ class Loop {
   Loop();
 
   boost::asio::io_context& io() { return io_; }
-  // Hands a function to the owner's thread. From any thread.
+  // Runs a function on the main thread. Callable from any thread.
   std::function<void(std::function<void()>)> poster();
   // Calls on_timer every 20 ms until stop(). SIGINT, SIGTERM or SIGHUP calls on_stop once; a second
   // one ends the process at once, and 1.8 s after the first it ends with exit code 0 whatever

@@ -30,7 +30,7 @@ constexpr const char* kAdvice =
     "close other programs, or raise the limits of this process (ulimit -v, -u and -n; TasksMax and "
     "MemoryMax of systemd; --pids-limit and --memory of a container)";
 
-// Without memory of its own, for there may be none.
+// Allocates nothing, because there may be no memory.
 [[noreturn]] void lack(const char* what) {
   std::fprintf(stderr,
                "hearth: the system gives this process no more memory, threads or files: %s; %s\n",
@@ -102,7 +102,8 @@ Status prepare_service() {
   find_service_manager();
   const rlimit no_core{0, 0};
   (void)::setrlimit(RLIMIT_CORE, &no_core);
-  (void)::prctl(PR_SET_DUMPABLE, 0);  // a core that is piped to a program knows no limit
+  (void)::prctl(PR_SET_DUMPABLE,
+                0);  // the core limit does not apply to a core that is piped to a program
   TRY_VOID(open_files());
   return try_threads();
 }

@@ -12,8 +12,8 @@ namespace hearth::cli {
 
 // trace, debug, info, warn, error or off.
 Status start_process_log(const std::string& level);
-// Also logs to a file from now on, in a folder that is created for this user alone. Must be called
-// before threads start. kIo with the reason.
+// From now on also logs to a file, in a folder that only this user can read. Must be called before
+// threads start. kIo with the reason.
 Status log_to_file(const std::string& path, std::size_t bytes = kLogFileBytes);
 void log_to_file_or_warn(const std::string& path);
 // Logs a line of a child process: "[name] line".

@@ -46,7 +46,8 @@ bool set_address(const std::string& path) {
   return true;
 }
 
-// Never waits: a service manager that does not read loses a sign of life, and we lose no time.
+// Never blocks: if the service manager does not read, a message to it is lost, and this process
+// loses no time.
 void send_to_manager(std::string_view text) {
   if (manager.socket < 0) return;
   (void)::sendto(manager.socket, text.data(), text.size(), MSG_NOSIGNAL | MSG_DONTWAIT,
@@ -67,7 +68,8 @@ void find_service_manager() {
 void notify_started() {
   if (manager.has_started) return;
   manager.has_started = true;
-  // The watchdog waits until the main thread has its loop: a worker may wait for its coordinator.
+  // The watchdog waits until the main thread runs its loop, because a worker may wait for its
+  // coordinator.
   send_to_manager(manager.watchdog.count() > 0 ? "READY=1\nWATCHDOG_USEC=0" : "READY=1");
 }
 

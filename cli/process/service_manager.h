@@ -1,7 +1,7 @@
-// What a server or a worker tells the service manager that started it, in systemd's sd_notify
-// protocol (man sd_notify): that it has started, that its main thread runs, and that it stops.
-// Without a service manager, which is without NOTIFY_SOCKET, nothing is sent. Main thread only.
-// And the services that the package installs (deploy/system).
+// Messages of a server or a worker to the service manager that started it, in systemd's sd_notify
+// protocol (man sd_notify): it has started, its main thread runs, it stops. Without a service
+// manager (NOTIFY_SOCKET is not set), nothing is sent. Main thread only. And the services that the
+// package installs (deploy/system).
 #pragma once
 
 #include <string>

@@ -25,7 +25,7 @@ struct Question {
   std::uint64_t seed = 0;
 };
 
-// Of what a user types, which `history` comes before unless options.raw.
+// What a user types; `history` precedes it, unless options.raw.
 Question question_of(const RunOptions& options, const std::vector<model::ChatMessage>& history,
                      const std::string& text);
 
@@ -77,9 +77,9 @@ class AnswerTimes {
 class Answerer {
  public:
   virtual ~Answerer() = default;
-  // Calls on_text with each piece as it comes, which `verified` may take back; Ctrl-C ends the
-  // answer with "cancelled" in finish_reason and what there is so far. kTimeout when
-  // options.timeout_seconds have passed.
+  // Calls on_text with each piece as it arrives; `verified` may retract them. Ctrl-C ends the
+  // answer with "cancelled" in finish_reason and the text so far. kTimeout after
+  // options.timeout_seconds.
   virtual Result<Answer> ask(const RunOptions& options, const Question& question,
                              const std::function<void(std::string_view)>& on_text) = 0;
 };
@@ -87,7 +87,7 @@ class Answerer {
 std::unique_ptr<Answerer> swarm_answerer();
 // The interactive chat; the exit code.
 int chat_loop(RunOptions options, Answerer& answerer);
-// Loads the model; options.model, stages and threads are fixed from here on.
+// Loads the model; from then on options.model, stages and threads are fixed.
 Result<std::unique_ptr<Answerer>> local_answerer(const RunOptions& options);
 // The shape, tokenizer and chat template of a file's model, which turn a request into tokens and
 // tokens into text. `chat_template`: a file with another template, or empty.

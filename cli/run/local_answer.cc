@@ -56,7 +56,7 @@ class LocalAnswerer final : public Answerer {
     answer.figures.prompt_tokens = open.prompt_tokens;
     TRY_VOID(generate(options, open, std::move(prompt), answer, on_text));
     times_.write(answer.figures);
-    // Rows behind a stop string may have been drafted and drawn before it was seen.
+    // Rows behind a stop string may have been drafted and drawn before the stop string was found.
     const std::size_t known = answer.token_ids.size();
     std::erase_if(answer.hashes, [&](const HashLine& line) {
       return known > 0 && line.step + 1 >= open.prompt_tokens + known;
@@ -158,7 +158,7 @@ class LocalAnswerer final : public Answerer {
         return Error{ErrorCode::kNoCapacity,
                      "the engine stopped although the answer is incomplete"};
     }
-    // One that has ended tells the hashes of its last drafts as it is released.
+    // An ended sequence reports the hashes of its last drafts when it is released.
     if (!over) runner_->cancel(open.sequence);
     for (bool more = true; more;) {  // frees its KV before the next question
       TRY(more, runner_->step());

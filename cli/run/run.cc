@@ -77,8 +77,8 @@ Status write_hashes(const std::string& path, const std::vector<HashLine>& hashes
   return ok_status();
 }
 
-// Without a name the served model answers, since a server has one; in this process, the one that is
-// pulled. A single word with a blank in it is a prompt: no name of a served model has one.
+// Without a name, the served model answers; with --local, the only pulled model does. A single word
+// that contains a blank is a prompt, because no name of a served model contains one.
 Status choose_model(RunOptions& options) {
   if (!options.local) {
     if (options.prompt.empty() && options.model.find(' ') != std::string::npos) {
@@ -100,7 +100,7 @@ Status choose_model(RunOptions& options) {
 
 Result<int> one_shot(const RunOptions& options, Answerer& answerer, const std::string& prompt) {
   const bool text = !options.token_ids && !options.json;
-  // What is in a pipe or a file cannot be taken back: there it comes when it is verified.
+  // Text in a pipe or a file cannot be retracted, so it is written only after the verification.
   const bool streams = text && (options.verify != "full" || isatty(STDOUT_FILENO) == 1);
   bool wrote = false;
   auto answer = answerer.ask(options, question_of(options, {}, prompt), [&](std::string_view text) {
@@ -171,7 +171,7 @@ void print_figures(const RunFigures& figures) {
   const auto rate = [](std::uint32_t tokens, double seconds) {
     return seconds > 0.0 ? tokens / seconds : 0.0;
   };
-  // The first token comes with the prompt's last step; the rate is that of the ones after it.
+  // The first token comes with the prompt's last step, so the rate covers only the tokens after it.
   const std::uint32_t after_first = figures.generated_tokens > 0 ? figures.generated_tokens - 1 : 0;
   std::fprintf(stderr, "total duration:       %.3fs\n", figures.total_seconds);
   std::fprintf(stderr, "load duration:        %.3fs\n", figures.load_seconds);

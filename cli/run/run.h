@@ -11,8 +11,8 @@
 
 namespace hearth::cli {
 
-// Without seed and stop tokens, which a question and a model have. max_tokens 0: to the end of the
-// context, at most 4096.
+// Without the seed, which each prompt sets, and the stop tokens, which the model sets. max_tokens
+// 0: to the end of the context, at most 4096.
 inline SamplingParams default_sampling() {
   SamplingParams sampling;
   sampling.temperature = 0.8F;
@@ -43,21 +43,21 @@ struct RunOptions {
 
   std::uint32_t stages = 1;        // --local: as many engines, one after the other
   std::uint32_t threads = 0;       // --local: 0 = all cores
-  std::uint64_t memory_bytes = 0;  // --local: 0 = what the machine has available
+  std::uint64_t memory_bytes = 0;  // --local: 0 = all memory that is available
   std::string device = "auto";     // --local: cli/worker/device.h
   std::string chat_template;       // --local: a file; empty: the model's own
   double timeout_seconds = 0.0;
-  bool no_speculation = false;     // no tokens are drafted
-  bool no_resume = false;          // ends with its connection; the server keeps nothing of it
-  std::vector<std::string> trust;  // nodes of which all stages must be; empty: the key's, or any
+  bool no_speculation = false;  // no tokens are drafted
+  bool no_resume = false;  // the request ends with its connection; the server stores nothing of it
+  std::vector<std::string> trust;  // the only nodes that may compute it; empty: the key's, or any
   std::string verify;              // none, spot, full; empty: the server's
   std::string min_level;           // of nodes that may see it; empty: the server's
   bool share = false;              // newcomers may compute it again
 };
 
 Result<int> run_run(RunOptions options);  // the exit code
-// Writes a saved_answer.h file with mode 0600: it holds the prompt, the answer and the salt of its
-// receipts, which are the client's alone. kNotFound when there is nothing to write.
+// Writes a saved_answer.h file with mode 0600, because it holds the prompt, the answer and the salt
+// of its receipts, which only the client may know. kNotFound when there is nothing to write.
 Status write_receipt(const std::string& path, const std::string& saved);
 // The sampling parameters that a chat can change, with the limits of the flags. Names are those of
 // the flags and of ollama, '-' as '_': temp and temperature, n, predict and num_predict.

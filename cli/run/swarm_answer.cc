@@ -21,8 +21,9 @@ using Json = nlohmann::json;
 
 constexpr auto kRetryPause = std::chrono::milliseconds(250);
 constexpr auto kFarewell = std::chrono::milliseconds(1000);
-constexpr auto kAnswerPatience = std::chrono::seconds(60);  // without a word of the server
-constexpr int kSilentMost = 3;  // connections without any HTTP, from the first one on: no API there
+constexpr auto kAnswerPatience = std::chrono::seconds(60);  // without a byte from the server
+constexpr int kSilentMost =
+    3;  // attempts without any HTTP response, from the first on: no API listens there
 
 class SwarmAnswerer final : public Answerer {
  public:
@@ -49,7 +50,7 @@ class SwarmAnswerer final : public Answerer {
     asked_ = request(question, chat);
     const std::string body = asked_.dump(-1, ' ', false, Json::error_handler_t::replace);
     Status asked = post(body, on_text);
-    // The server may be starting again, or somebody in between has cut the connection.
+    // The server may be restarting, or a machine in between has cut the connection.
     while (!asked.ok() && comes_back()) {
       std::this_thread::sleep_for(kRetryPause);
       if (interrupted()) break;
@@ -65,7 +66,7 @@ class SwarmAnswerer final : public Answerer {
   }
 
  private:
-  // The answer is over: the server need neither compute nor keep the request any more.
+  // The answer is complete: the server can stop the request and forget it.
   void forget() {
     if (options_.no_resume || !http_.connected()) return;
     client::HttpClient::Options http;
@@ -75,7 +76,7 @@ class SwarmAnswerer final : public Answerer {
     static_cast<void>(http_.erase(options_.api_base + "/v1/requests", http));
   }
 
-  // One connection: the answer, or what of it has not come yet.
+  // One connection: the answer, or the part of it that has not arrived yet.
   Status post(const std::string& body, const std::function<void(std::string_view)>& on_text) {
     client::HttpClient::Options http;
     http.headers = headers_;
@@ -108,7 +109,7 @@ class SwarmAnswerer final : public Answerer {
       return error;
     }
     if (reply->status >= 400) {
-      // On the first connection a refusal is final.
+      // A refusal is final only on the first connection.
       const bool may_pass = reply->headers["x-should-retry"] != "false";
       lost_ = again_ && may_pass && (reply->status == 503 || reply->status == 429);
       return client::api_error(*reply, url_);
@@ -250,7 +251,7 @@ class SwarmAnswerer final : public Answerer {
       answer_.saved = client::write_saved_answer(asked_, head_, answer_.text, answer_.token_ids,
                                                  answer_.finish_reason);
     }
-    // What was saved is what the receipts are of.
+    // The receipts belong to exactly the answer that is saved.
     if (const auto& right = answer_.verified.right) {
       answer_.text = right->text;
       answer_.token_ids = right->token_ids;
@@ -265,9 +266,10 @@ class SwarmAnswerer final : public Answerer {
   client::HttpClient http_{interrupted};
   SystemClock clock_;
   Json asked_;  // the body of the request
-  Json head_;   // of the answer, beside its choice; null before its last event
+  Json head_;   // the answer's object beside its choice; null before its last event
   Answer answer_;
-  std::string last_event_;  // its id; after a new connection the answer goes on behind it
+  std::string
+      last_event_;  // the last event's id; after a new connection the answer continues behind it
   Status error_ = ok_status();
   bool done_ = false;
   bool reached_ = false;   // a server, some time

@@ -11,7 +11,7 @@ namespace hearth::cli {
 Status keep_verdict(const std::string& folder, const Hash256& hash, ByteSpan evidence) {
   std::error_code failed;
   std::filesystem::create_directories(folder, failed);
-  // Evidence has the tokens of a request: it is for the cluster's user alone.
+  // Evidence contains the tokens of a request, so only the cluster's user may read it.
   if (!failed) std::filesystem::permissions(folder, std::filesystem::perms::owner_all, failed);
   if (failed) return Error{ErrorCode::kUnavailable, folder + ": " + failed.message()};
   return write_private_file(folder + "/" + hash.hex(), evidence);

@@ -11,10 +11,10 @@
 
 namespace hearth::cli {
 
-// For its owner alone; when it returns, it is on the disk.
+// Writes a file that only its owner can read; when this returns, the file is on the disk.
 Status keep_verdict(const std::string& folder, const Hash256& hash, ByteSpan evidence);
-// The evidence of whole files, in the order of their names. What cannot be read is passed over:
-// `hearth audit` reports it where the log names it.
+// The evidence of all complete files, in the order of their names. Unreadable files are skipped:
+// `hearth audit` reports them where the log names them.
 std::vector<Bytes> kept_verdicts(const std::string& folder);
 
 }  // namespace hearth::cli

@@ -18,7 +18,7 @@ Result<std::vector<fs::path>> models_in(const fs::path& folder) {
        entry.increment(failed)) {
     std::error_code ignored;
     if (entry->path().extension() != ".gguf" || !entry->is_regular_file(ignored)) continue;
-    // The first part stands for all; where it is missing, the others say so.
+    // The first part stands for all parts. If it is missing, the errors of the other parts say so.
     const auto part = model::part_name(entry->path().string());
     if (part && part->place.number > 1 && fs::exists(part->of(1), ignored)) continue;
     files.push_back(entry->path());

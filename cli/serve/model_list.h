@@ -1,4 +1,4 @@
-// The model files that a server is told to serve.
+// Finds the model files that the user names for a server.
 #pragma once
 
 #include <filesystem>
@@ -9,15 +9,15 @@
 
 namespace hearth::cli {
 
-// One model that is given by hand, or found in a folder.
+// One model that the user named, or that was found in a folder.
 struct ListedModel {
   std::filesystem::path path;
-  bool found = false;  // in a folder: it is left out where it cannot be served
+  bool found = false;  // found in a folder: it is left out if it cannot be served
 };
 
-// Each of `given` is a file, a pulled name, or a folder, which stands for its *.gguf files by name.
-// No file comes twice. kNotFound: there is no such file or name, or a folder without a model.
-// kInvalidInput: there are more than limits::kServedModels.
+// Each of `given` is a file, a pulled name, or a folder. A folder stands for its *.gguf files, in
+// the order of their names. No file is listed twice. kNotFound: there is no such file or name, or a
+// folder without a model. kInvalidInput: there are more than limits::kServedModels.
 Result<std::vector<ListedModel>> list_served_models(const std::vector<std::string>& given);
 
 }  // namespace hearth::cli

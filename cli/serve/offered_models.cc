@@ -28,9 +28,10 @@ namespace hearth::cli {
 using coordinator::http::ServedModel;
 using coordinator::http::StageNeed;
 
-// Of each local worker: every core. With one stream a single stage works at a time: on two cores
-// three workers of two threads decode 300 tokens/s, of one thread 245. With many streams all stages
-// work at once, with no measurable loss (982 and 995). Figures: tests/bench/swarm_speed.py.
+// Threads of each local worker: one for every core. With one stream a single stage works at a time:
+// on two cores three workers of two threads decode 300 tokens/s, of one thread 245. With many
+// streams all stages work at once, with no measurable loss (982 and 995). Figures:
+// tests/bench/swarm_speed.py.
 std::uint32_t threads_of(const ServeOptions& options) {
   return options.worker_threads > 0 ? options.worker_threads
                                     : std::max(1U, std::thread::hardware_concurrency());
@@ -48,7 +49,7 @@ std::vector<std::string> devices_of(const ServeOptions& options) {
 
 namespace {
 
-// What no start of a worker again would mend.
+// Refuses options with which workers would fail at every start.
 Status check_split(const ServeOptions& options, const model::ModelSpec& spec) {
   const std::uint32_t stages = stages_of(options);
   REQUIRE(stages <= spec.layers, "the model has " + counted(spec.layers, "layer") +
@@ -69,16 +70,16 @@ node::EngineOptions stage_engine(const ServeOptions& options, LayerRange layers)
   return engine;
 }
 
-// That this machine holds the stages of its local workers, each of them and all together.
+// Checks that this machine can hold the stages of its local workers, each of them and all together.
 Status check_local_memory(const ServeOptions& options, const model::GgufFile& file,
                           const model::ModelSpec& spec) {
-  // Else each worker says what it holds.
+  // Otherwise each worker reports what it can hold.
   if (options.optimise || !options.by_hand.empty()) return ok_status();
   const std::vector<LayerRange> ranges = split_layers(spec.layers, stages_of(options));
   std::vector<node::StageMemory> all;
   const std::vector<std::string> devices = devices_of(options);
   for (std::size_t i = 0; i < std::min<std::size_t>(ranges.size(), options.local_workers); ++i) {
-    if (devices[i] != "cpu") continue;  // a card's memory is its worker's to look at
+    if (devices[i] != "cpu") continue;  // the worker itself checks the memory of its GPU
     TRY(all.emplace_back(), node::stage_memory(file, spec, stage_engine(options, ranges[i])));
     if (options.memory_bytes == 0) continue;
     TRY_VOID(node::check_memory({all.back()}, options.memory_bytes));
@@ -87,8 +88,8 @@ Status check_local_memory(const ServeOptions& options, const model::GgufFile& fi
   return node::check_memory(all, node::memory_budget(0));
 }
 
-// For those who ask what to add; a stage that cannot be worked out is left out, and refused where
-// it is loaded.
+// For the message of which nodes to add. A stage whose memory cannot be computed is left out here,
+// and refused when it is loaded.
 std::vector<StageNeed> stage_needs(const ServeOptions& options, const model::GgufFile& file,
                                    const model::ModelSpec& spec) {
   std::vector<StageNeed> needs;
@@ -117,8 +118,8 @@ Result<ServedModel> read_model(const ServeOptions& options, const std::filesyste
   }
   if (served.spec.prediction_tensors > 0) {
     spdlog::info(
-        "the model's file has {} tensors of layers that predict tokens further on; they are left "
-        "out, and the text is the same",
+        "the model's file has {} tensors of multi-token prediction layers; they are left out, "
+        "which does not change the text",
         served.spec.prediction_tensors);
   }
   TRY_VOID(check_split(options, served.spec));
@@ -152,7 +153,7 @@ Result<OfferedModel> offer_model(const ServeOptions& options, const std::filesys
   return offered;
 }
 
-// Of all its tensors that are computed with.
+// The bytes of all tensors that take part in computing.
 Result<std::uint64_t> weight_bytes(const OfferedModel& offered) {
   TRY(const auto file, model::GgufFile::open(offered.path));
   TRY(const placement::Model sizes, node::placement_model(*file, offered.served.spec));
@@ -198,9 +199,9 @@ Result<std::vector<OfferedModel>> offer_models(const ServeOptions& options) {
   return models;
 }
 
-// A twentieth is left for what a model's own buffers differ by.
+// A twentieth allows for buffers that differ between models.
 std::string why_no_room(const OfferedModel& offered, const coordinator::SwarmStatus& now) {
-  if (now.has_other_workers) return "";  // what these have is not known
+  if (now.has_other_workers) return "";  // the memory of these workers is not known
   std::uint64_t room = 0;
   std::uint64_t workers = 0;
   for (const coordinator::NodeStatus& node : now.nodes) {

@@ -17,20 +17,22 @@ namespace hearth::cli {
 struct OfferedModel {
   std::string path;  // absolute
   coordinator::http::ServedModel served;
-  std::optional<coordinator::MeasuredPlacement> placement;  // where layers are placed by figures
-  std::uint64_t weight_bytes = 0;  // of several models: of all tensors that are computed with
+  std::optional<coordinator::MeasuredPlacement>
+      placement;  // when layers are placed by measurements
+  std::uint64_t weight_bytes =
+      0;  // of several models: the bytes of all tensors that take part in computing
 };
 
-// In the order of the options. A file that was found in a folder and cannot be served is left out,
-// with a warning. kInvalidInput: two have one name, or one header.
+// In the order of the options. A file from a folder that cannot be served is left out, with a
+// warning. kInvalidInput: two models have the same name or the same header.
 Result<std::vector<OfferedModel>> offer_models(const ServeOptions& options);
 
-// What a model needs against what these workers have, a sentence; empty: they may have room, or
-// have not measured it.
+// A sentence that compares what a model needs with what these workers have; empty: they may have
+// room, or have not been measured.
 std::string why_no_room(const OfferedModel& offered, const coordinator::SwarmStatus& now);
 
-// What the options come to on this machine: threads of each local worker; stages, 0 for as many as
-// are best; the device of each local worker.
+// The values that the options give on this machine: threads of each local worker; stages, 0 for the
+// best number; the device of each local worker.
 std::uint32_t threads_of(const ServeOptions& options);
 std::uint32_t stages_of(const ServeOptions& options);
 std::vector<std::string> devices_of(const ServeOptions& options);

@@ -75,11 +75,11 @@ using coordinator::http::ServedModels;
 constexpr auto kServerFarewell = std::chrono::milliseconds(300);
 constexpr const char* kCoordinatorName = "coordinator";
 constexpr unsigned kFollowTicks = 25;  // of the timer, half a second
-// Of local workers that are to make room for another model's; then they are killed.
+// The time for local workers to end before another model is loaded; after it they are killed.
 constexpr auto kWorkersFarewell = std::chrono::seconds(5);
 
-// The memory of each local worker, where each places itself by what it has: they share what there
-// is. 0: all of it.
+// The memory of each local worker when workers report their own memory: they share the available
+// memory. 0: all of it.
 std::uint64_t memory_of(const ServeOptions& options) {
   if (options.memory_bytes > 0 || !options.optimise || options.local_workers < 2) {
     return options.memory_bytes;
@@ -158,7 +158,7 @@ Result<std::string> owner_key_id(const ServeOptions& options, coordinator::Store
   return key ? key->id : std::string();
 }
 
-// The API of this machine is open to its users; beyond it, who has a key may use it.
+// On loopback, the API is open to users of this machine; beyond it, requests need a key.
 Result<coordinator::http::HttpOptions> api_options(const ServeOptions& options,
                                                    std::shared_ptr<coordinator::Store> store) {
   coordinator::http::HttpOptions http;
@@ -188,8 +188,8 @@ Result<coordinator::http::HttpOptions> api_options(const ServeOptions& options,
   return http;
 }
 
-// Nothing can be reached from beyond this machine until it has an identity for others. kNotFound
-// names what is to be done.
+// Other machines can reach nothing until this machine has an identity for them. kNotFound says what
+// to do.
 Status check_host(const ServeOptions& options) {
   if (client::is_loopback_address(options.host)) {
     if (options.host_names.empty()) return ok_status();
@@ -237,7 +237,7 @@ class Server {
     is_bound_ = beyond && client::dialled_host(options.host) == options.host;
     options_ = options;
     TRY(models_, offer_models(options));
-    // Receipts know a model by its header until its manifest is made.
+    // Until the manifest is made, receipts identify a model by its header.
     for (const OfferedModel& each : models_) {
       files_.add(blake2b(as_bytes(each.served.fingerprint)), each.path);
     }
@@ -288,7 +288,7 @@ class Server {
     http_.reset();
     return set_back_ ? fail(*set_back_) : kExitDone;
   }
-  // It ended because the cluster has another address now, where another Server is to serve.
+  // The server ended because the cluster has a new address, at which another Server must serve.
   bool has_moved() const { return has_moved_; }
 
  private:
@@ -301,7 +301,7 @@ class Server {
     return ok_status();
   }
 
-  // Workers of an earlier process show themselves again; the number of the roster goes on.
+  // Workers of an earlier process connect again, and the number of the roster continues.
   Status open_membership(const ServeOptions& options) {
     TRY(ServerIdentity identity, ServerIdentity::open(options.data_dir));
     const auto admin_key = read_admin_key(data_folder(options.data_dir));
@@ -330,7 +330,7 @@ class Server {
     membership.changed = [this] { on_roster_changed(); };
     membership_.emplace(identity_->cluster, std::move(membership), clock_);
     RosterEntry own{identity_->node.key, kCoordinatorName, Role::kCoordinator, {}};
-    // For members: a coordinator that moves is found again by those that reach it once.
+    // Members need this: a member that reaches a coordinator once learns its new address.
     if (cluster_) own.addresses = {control_address(options)};
     return membership_->restart(own);
   }
@@ -394,14 +394,14 @@ class Server {
       manifest_ = std::make_unique<ServedManifest>(std::move(manifest));
     }
     auto coordinator = Coordinator::start(wiring, clock_, random_, control_->sessions(), *pieces_);
-    // Its receipts name the same model as those before it was unloaded.
+    // Receipts of this model are named as before it was unloaded.
     if (const auto known = manifests_.find(model); known != manifests_.end()) {
       coordinator->publish_model(known->second.id());
     }
     return coordinator;
   }
 
-  // On a thread of its own. One for a model that was unloaded may still run.
+  // Runs on a thread of its own. A referee for an unloaded model may still run.
   void search(std::function<void()> work) {
     std::erase_if(searches_, [](const Search& each) { return each.is_over->load(); });
     auto is_over = std::make_shared<std::atomic<bool>>(false);
@@ -412,7 +412,7 @@ class Server {
     searches_.push_back({std::move(thread), std::move(is_over)});
   }
 
-  // Of the model that is loaded. Those of the model before have ended.
+  // The workers of the loaded model; the workers of the model before have ended.
   void start_workers() {
     workers_.reset();
     workers_ = std::make_unique<Children>(loop_.io());
@@ -425,7 +425,7 @@ class Server {
     start_workers();
   }
 
-  // Of the coordinator's own data links too.
+  // This also covers the coordinator's own data links.
   std::string locate(std::string_view name) const {
     if (coordinator_ == nullptr) return "";
     if (name == kCoordinatorName) return data_->address();
@@ -446,7 +446,7 @@ class Server {
         "cluster {}: {}; for each of them: hearth token create on this machine, then hearth join "
         "TOKEN on the other",
         cluster_->name,
-        others == 0 ? "this machine alone can serve, and more may join"
+        others == 0 ? "this machine can serve alone, and other machines may join"
                     : "it needs " + counted(others, "other machine"));
   }
 
@@ -466,8 +466,8 @@ class Server {
     control_->recheck_peers();
   }
 
-  // A member that has a newer roster of ours than we have says that this folder was set back to an
-  // older copy of itself. Nodes that were removed since would be readmitted, so it does not serve.
+  // A member with a newer roster of this cluster shows that this folder was replaced by an older
+  // copy. Nodes that were removed since would be readmitted, so the server stops.
   bool on_held_roster(const std::string& node, ByteSpan roster) {
     const auto newer = identity_->roster->contradicts(roster);
     if (!newer.ok() || !*newer || set_back_) return newer.ok();
@@ -483,7 +483,7 @@ class Server {
     return true;
   }
 
-  // Without a cluster that others were told of, links are for this machine alone.
+  // Without hearth init, other machines know no cluster here, so links are for this machine only.
   std::string links_host() const { return cluster_ ? cluster_->host : "127.0.0.1"; }
   std::string control_address(const ServeOptions& options) const {
     const bool given = options.control_port != 0 || !cluster_;
@@ -519,7 +519,7 @@ class Server {
     return ok_status();
   }
 
-  // Receipts name the nodes that are paid.
+  // With credits, receipts decide which nodes are paid.
   Status open_credits(const ServeOptions& options) {
     if (!cluster_ || !cluster_->credits) return ok_status();
     if (options.no_receipts) {
@@ -532,7 +532,7 @@ class Server {
     return ok_status();
   }
 
-  // Every node of the roster may ask over the link that it has.
+  // Every node of the roster may send requests over its own link.
   coordinator::http::MemberLinks member_links() const {
     coordinator::http::MemberLinks links;
     links.certificate = identity_->node.certificate;
@@ -547,7 +547,7 @@ class Server {
     return links;
   }
 
-  // What the web pages show and let admins do, besides the state.
+  // The functions of the web pages in addition to the state.
   void wire_pages(coordinator::http::HttpOptions& http) {
     http.ledger = receipts_.get();
     if (receipts_ != nullptr) {
@@ -649,8 +649,8 @@ class Server {
     spdlog::info("open {}/ in a browser, or run: hearth run {} \"Hello\"", info_.api, info_.model);
   }
 
-  // Members dial the cluster's address, and links listen there alone: sockets of an address that
-  // is gone are reached by no worker, not even by a local one.
+  // Members dial the cluster's address, and links listen only there. When the machine loses that
+  // address, no worker can reach the sockets, not even a local one.
   void watch_address() {
     if (!cluster_ || has_moved_) return;
     std::string other;
@@ -731,7 +731,7 @@ class Server {
   std::unique_ptr<HttpServer> http_;
   std::unique_ptr<Children> children_;   // but the workers
   std::unique_ptr<Children> workers_;    // of this machine
-  std::optional<TimePoint> replace_by_;  // they make room for another model's, until then
+  std::optional<TimePoint> replace_by_;  // until then, they may end to make room for another model
 };
 
 }  // namespace
@@ -749,7 +749,7 @@ int run_serve(const ServeOptions& given) {
   if (const Status host = check_host(options); !host) {
     return host.error().code == ErrorCode::kNotFound ? misused(host.error()) : fail(host.error());
   }
-  // Its workers would end at their start, again and again.
+  // Otherwise its workers would end at every start.
   if (options.local_workers > 0) {
     if (const int code = check_known_answers(); code != kExitDone) return code;
   }

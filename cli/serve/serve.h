@@ -18,8 +18,8 @@ struct ServeOptions {
   std::string chat_template;  // a file; empty: the model's own
   // Workers of this machine. A single one of a cluster has the machine's name.
   std::uint32_t local_workers = 1;
-  // How layers are placed: for an objective, by what was measured; else in equal shares of so many
-  // stages; else by hand. Nothing given: for Objective::kAuto.
+  // How layers are placed: for an objective, by measurements; in equal shares for this many stages;
+  // or by hand. If nothing is given: for Objective::kAuto.
   std::uint32_t stages = 0;  // 0, with an objective: as many as are best
   std::optional<placement::Objective> optimise;
   std::vector<coordinator::HandStage> by_hand;
@@ -42,9 +42,9 @@ struct ServeOptions {
   bool no_speculation = false;      // no tokens are drafted
   bool no_receipts = false;         // none are made of what is computed, and no ledger is kept
   coordinator::AuditMode audits = coordinator::AuditMode::kSpot;
-  // The share of windows that this machine computes again itself, in parts of a million; 0: none.
+  // The share of windows that this machine itself recomputes, in parts of a million; 0: none.
   std::int64_t referee_rate = ledger::Policy().coordinator_rate;
-  // Of requests that do not say: how they are verified, and which nodes may see them.
+  // Defaults for requests that set neither: how they are verified, and which nodes may see them.
   coordinator::Verify verify = coordinator::Verify::kNone;
   ledger::Level min_level = ledger::Level::kNewcomer;
   std::string log_level = "info";

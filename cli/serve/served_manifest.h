@@ -25,7 +25,7 @@ class ServedManifest {
     SecretKey cluster;   // signs it
     std::string model;   // path of the file
     std::vector<std::string> sources;
-    std::function<void(std::function<void()>)> post;  // to the owner's thread
+    std::function<void(std::function<void()>)> post;  // runs a function on the main thread
     // There, once; with the model's files, open.
     std::function<void(const ManifestFile&, std::shared_ptr<const node::ModelBytes>)> ready;
     std::optional<model::Manifest> known = {};  // of this file, which is not hashed again

@@ -20,8 +20,8 @@ struct Stored {
   std::string path;
 };
 
-// The served models first. A name is found in this list and nowhere else, so that no request names
-// a path.
+// The served models come first. A name is looked up only in this list, so a request cannot name a
+// path.
 std::vector<Stored> all_of(const std::vector<Stored>& served) {
   std::vector<Stored> all = served;
   for (const LocalModel& local : list_models()) {

@@ -10,7 +10,7 @@
 namespace hearth::cli {
 namespace {
 
-// The bytes of the character that begins here; 1 where none does.
+// The bytes of the character that begins here; 1 for a byte that begins none.
 std::size_t character_bytes(std::string_view text) {
   const auto lead = static_cast<unsigned char>(text.front());
   const std::size_t bytes = lead < 0xC0 ? 1 : lead < 0xE0 ? 2 : lead < 0xF0 ? 3 : 4;
@@ -24,7 +24,7 @@ bool is_printable(std::string_view character) {
   return byte(0) != 0xC2 || byte(1) > 0x9F;
 }
 
-// U+202A to U+202E and U+2066 to U+2069: they show what stands beside them in another order.
+// U+202A to U+202E and U+2066 to U+2069: they reorder the text beside them.
 bool reorders(std::string_view character) {
   const std::string_view last = character.substr(character.size() - 1);
   return (character.substr(0, 2) == "\xE2\x80" && last >= "\xAA" && last <= "\xAE") ||
@@ -67,7 +67,8 @@ std::string escape_json(std::string_view json) {
     const std::string_view one = json.substr(0, character_bytes(json));
     json.remove_prefix(one.size());
     const auto last = static_cast<unsigned char>(one.back());
-    if (is_printable(one) || last < ' ') {  // what is below space stands between values alone
+    if (is_printable(one) ||
+        last < ' ') {  // outside of strings, JSON has bytes below space only between values
       out += one;
       continue;
     }

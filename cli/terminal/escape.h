@@ -15,7 +15,7 @@ std::string escape_lines(std::string_view text);
 // Writes foreign text to stdout at once: on a terminal as escape_lines() shows it, to a file or a
 // pipe as it is.
 void print_foreign(std::string_view text);
-// JSON that says the same without DEL and those controls.
+// Equivalent JSON without DEL and those controls.
 std::string escape_json(std::string_view json);
 // Prints it so on one line of stdout; what is not UTF-8 is replaced.
 void print_escaped(const nlohmann::ordered_json& json);

@@ -23,7 +23,7 @@ int succeed(const std::string& result) {
 }
 
 int fail(const Error& error) {
-  // A file's or a server's words must not steer the terminal.
+  // Text from a file or a server must not control the terminal.
   std::fprintf(stderr, "hearth: %s\n", escape_lines(error.message).c_str());
   return exit_code(error.code);
 }

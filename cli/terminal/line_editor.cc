@@ -25,12 +25,12 @@ void use_utf8() {
   if (std::strcmp(nl_langinfo(CODESET), "UTF-8") != 0) setlocale(LC_CTYPE, "C.UTF-8");
 }
 
-// Between these marks a terminal sends what was pasted, once it was asked to with kPasteOn.
+// A terminal that was asked with kPasteOn sends pasted text between these marks.
 constexpr const char* kPasteOn = "\033[?2004h";
 constexpr char kPasteOff[] = "\033[?2004l";
 constexpr std::wstring_view kPasteEnd = L"\033[201~";
 
-// Puts what is pasted into the line, with its line breaks, instead of sending line after line.
+// Inserts pasted text into the line, with its line breaks, instead of sending line after line.
 unsigned char take_paste(EditLine* line, int /*key*/) {
   std::wstring text;
   wchar_t c = L'\0';

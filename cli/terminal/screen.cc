@@ -27,12 +27,12 @@ constexpr char kShowCursor[] = "\033[?25h";
 constexpr char kClear[] = "\033[2J";
 constexpr char kEndOfInput = 4;  // Ctrl-D
 
-// What a signal handler puts back.
+// The terminal settings that a signal handler restores.
 termios saved_mode = {};
 volatile std::sig_atomic_t mode_changed = 0;
 volatile std::sig_atomic_t cursor_hidden = 0;
 
-// Signals that end the program, and what it did on them before.
+// Signals that end the program, and their earlier handlers.
 constexpr std::array kEnding = {SIGTERM, SIGHUP, SIGQUIT};
 std::array<struct sigaction, kEnding.size()> before = {};
 
@@ -113,7 +113,8 @@ class Screen {
     std::fflush(stdout);
   }
 
-  // False when the user has typed q or Ctrl-C by then, and when pictures cannot be written.
+  // False when the user has typed q or Ctrl-C before the next picture, and when pictures cannot be
+  // written.
   bool wait(std::chrono::milliseconds time) {
     if (std::ferror(stdout) != 0) return false;
     const auto end = std::chrono::steady_clock::now() + time;
@@ -122,7 +123,7 @@ class Screen {
       const auto left = std::chrono::duration_cast<std::chrono::milliseconds>(
           end - std::chrono::steady_clock::now());
       if (left.count() <= 0) return true;
-      // Not to the end at once: an interrupt just before the call would else be heard late.
+      // Waits in short pieces: an interrupt just before one long wait would be noticed too late.
       const int slice = static_cast<int>(std::min<std::int64_t>(left.count(), 200));
       pollfd input{keys_ ? STDIN_FILENO : -1, POLLIN, 0};
       if (poll(&input, 1, slice) <= 0 || input.revents == 0) continue;
@@ -141,7 +142,7 @@ class Screen {
 }  // namespace
 
 std::string screen_bytes(const Lines& lines, std::size_t columns, std::size_t rows) {
-  // The last row stays free: a line end there would move everything up.
+  // The last row stays free: a line break there would scroll the screen.
   const std::size_t room = std::max<std::size_t>(rows, 2) - 1;
   const bool all = lines.size() <= room;
   const std::size_t shown = all ? lines.size() : room - 1;

@@ -18,8 +18,8 @@ struct WatchOptions {
   bool plain = false;       // one below the other even on a terminal, and errors on stderr alone
 };
 
-// Draws pictures until the end; the exit code. The first one must succeed; of a later one that
-// fails for want of an answer, the error stands below the last that did not.
+// Draws pictures until the end; returns the exit code. The first picture must succeed. When a later
+// one gets no answer, the last good picture stays with the error below it.
 int watch(const WatchOptions& options, const std::function<Result<Lines>()>& picture);
 // The bytes that draw the lines on a terminal of that size over what stands there.
 std::string screen_bytes(const Lines& lines, std::size_t columns, std::size_t rows);

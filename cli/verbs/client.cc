@@ -122,7 +122,7 @@ void add_ps(CLI::App& app, Action& action) {
   verb->add_option("--wait", o->wait_seconds, "seconds to wait for the swarm")->check(seconds());
 }
 
-// The options of a pull of some layers; of no meaning without the first two.
+// The options for pulling some layers; they have a meaning only with the first two.
 std::shared_ptr<PullLayersOptions> add_layers(CLI::App& pull) {
   auto o = std::make_shared<PullLayersOptions>();
   pull.add_option("--layers", o->layers,

@@ -36,7 +36,7 @@ void add_init(CLI::App& app, Action& action) {
                      "off for a new cluster; --credits=false switches them off)");
   verb->add_option(
           "--invite", o->invite,
-          "of a new cluster: also create a join token for so many machines, valid for a day")
+          "with a new cluster: also create a join token for this many machines, valid for a day")
       ->check(whole_number(1, limits::kTokenUses));
   verb->add_option("--data-dir", o->data_dir, "data folder");
   verb->add_flag("--json", o->json, "print JSON");
@@ -46,7 +46,7 @@ void add_init(CLI::App& app, Action& action) {
   });
 }
 
-// Of who joins by a token, or is let in.
+// The help of --owner, for nodes that join with a token or are approved.
 constexpr const char* kOwnerText =
     "owner of the node; nodes of one owner do not audit each other (default: the node itself)";
 

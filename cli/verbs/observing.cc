@@ -84,7 +84,8 @@ void add_ping(CLI::App& app, Action& action) {
   verb->add_flag("--json", o->json, "print JSON");
 }
 
-// The flags of sets of GPUs that are not there yet. They make no sense with those of real nodes.
+// The options for GPUs that the user does not have yet. They cannot be combined with those for real
+// nodes.
 void add_forecast(CLI::App& verb, ForecastOptions& o) {
   CLI::Option* gpus =
       verb.add_option("--gpus", o.gpus, "predict for GPUs of the catalogue, e.g. 8xrtx4090")

@@ -16,14 +16,14 @@
 namespace hearth::cli {
 namespace {
 
-// Who forms a pipeline, and with which layers.
+// The options that decide which workers form a pipeline, and with which layers.
 void add_pipeline(CLI::App& verb, const std::shared_ptr<ServeOptions>& o) {
   verb.add_option("--local-workers", o->local_workers,
                   "workers to run on this machine (0: a server alone)")
       ->check(whole_number(0, limits::kStages))
       ->capture_default_str();
   verb.add_option("--stages", o->stages,
-                  "split the layers evenly into so many stages (0: place them by measurements)")
+                  "split the layers evenly into this many stages (0: place them by measurements)")
       ->check(whole_number(0, limits::kStages))
       ->capture_default_str();
   add_objective(verb, o->optimise);
@@ -74,8 +74,8 @@ void add_audits(CLI::App& verb, const std::shared_ptr<ServeOptions>& o) {
 
 void add_models(CLI::App& verb, ServeOptions& o) {
   verb.add_option("-m,--model", o.models,
-                  "GGUF file, pulled name, or a folder of files; needs no flag. Of several models "
-                  "(repeatable) each is loaded when it is asked for")
+                  "GGUF file, pulled name, or a folder of files (repeatable; the flag may be "
+                  "omitted). Of several models, each is loaded when a request names it")
       ->allow_extra_args(false)
       ->multi_option_policy(CLI::MultiOptionPolicy::TakeAll);
   verb.add_option("model", o.models, "the same");
@@ -90,11 +90,11 @@ void add_steps(CLI::App& verb, ServeOptions& o) {
       ->check(whole_number(1, limits::kBatchRows))
       ->capture_default_str();
   verb.add_option("--itl-target", o.itl_target_ms,
-                  "milliseconds between two tokens of an answer while prompts are computed "
+                  "target: milliseconds between two tokens of an answer while prompts are computed "
                   "(default: 100, or the time of three steps without prompts if that is longer)")
       ->check(whole_number(1, limits::kItlTargetMilliseconds));
   verb.add_flag("--no-prefix-cache", o.no_prefix_cache,
-                "compute every prompt whole, also where an earlier one began like it");
+                "turn the prefix cache off: compute every prompt from its beginning");
   verb.add_flag("--no-speculation", o.no_speculation,
                 "draft no tokens; answers are the same, and predictable text comes slower");
 }

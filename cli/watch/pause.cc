@@ -21,7 +21,8 @@ constexpr auto kDrainPatience =
     std::chrono::duration_cast<std::chrono::seconds>(node::kDrainMost) + kPausePatience;
 constexpr auto kLookAgain = std::chrono::milliseconds(10);
 
-// Says the order; seconds until no worker of the folder has a model in memory, 0 where none had.
+// Gives the order. Returns the seconds until no worker of the folder has a model in memory, 0 if
+// none had one.
 Result<double> say(const std::string& folder, const node::OwnerOrder& order,
                    std::chrono::seconds patience) {
   TRY_VOID(node::write_pause_file(folder, order));

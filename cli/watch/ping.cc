@@ -31,7 +31,7 @@ double since(SteadyClock::time_point begin) {
   return std::chrono::duration<double>(SteadyClock::now() - begin).count();
 }
 
-// One link to a node, which it opens and pings.
+// A link to a node: opens it and pings.
 class PingLink final : public TransportEvents {
  public:
   static Result<std::unique_ptr<PingLink>> open(const node::Inquirer& own,
@@ -55,7 +55,7 @@ class PingLink final : public TransportEvents {
   }
   double connected_seconds() const { return connected_seconds_; }
 
-  // From the first byte of the pings to the last of their answers.
+  // The time from the first byte of the pings to the last byte of their answers.
   Result<double> ping(std::uint32_t pieces, const Ping& ping) {
     const auto begin = SteadyClock::now();
     answers_ = 0;
@@ -115,7 +115,7 @@ struct Rates {  // bytes a second; 0: not measured
 Result<Probe> probe(const node::Inquirer& own, const std::string& node,
                     const std::string& address) {
   TRY(const auto link, PingLink::open(own, address));
-  // The roster says whose key answers there.
+  // The roster says whose key this is.
   REQUIRE(link->peer() == node, "the node at " + address + " is " + link->peer() + ", not " + node);
   TRY(const double seconds, link->ping(1, {}));
   return Probe{link->connected_seconds(), seconds};
@@ -158,7 +158,7 @@ void say(const PingOptions& options, const std::string& address, const Result<Pr
   std::fflush(stdout);
 }
 
-// Least, median, most of the answered ones, in seconds; nothing without any.
+// Least, median and greatest time of the answered pings, in seconds; nothing without an answer.
 std::optional<std::array<double, 3>> summary(const std::vector<Result<Probe>>& probes) {
   std::vector<double> seconds;
   for (const auto& each : probes) {

@@ -28,8 +28,8 @@ namespace {
 using Json = nlohmann::json;
 using SteadyClock = std::chrono::steady_clock;
 
-// With --wait: asks until the swarm is ready or the time is up. A server of this machine may still
-// be starting: its address and this machine's key for it are looked up until there is a key.
+// With --wait: asks until the swarm is ready or the time is over. A server of this machine may
+// still be starting, so its address and this machine's key are looked up until there is a key.
 Result<SwarmAnswer> wait_for_state(StatusOptions options) {
   client::HttpClient http(interrupted);
   const auto deadline = SteadyClock::now() + std::chrono::duration<double>(options.wait_seconds);
@@ -140,7 +140,7 @@ Result<int> run_top(const StatusOptions& options) {
 
 namespace {
 
-// Of a server with several models, those that are not loaded; else empty.
+// For a server with several models: the models that are not loaded; otherwise empty.
 std::string other_models(const Json& state) {
   std::string line;
   for (const Json& model : state.value("models", Json::array())) {

@@ -55,7 +55,8 @@ std::string kv_text(const client::NodeView& node) {
   return text;
 }
 
-// The stage with the least room: a prompt is cached only as far as all stages have it.
+// The stage with the least room decides, because a prompt is cached only as far as all stages have
+// it.
 void add_kv(const client::SwarmView& view, Lines& lines) {
   const client::NodeView* least = nullptr;
   for (const client::NodeView& node : view.nodes) {
@@ -155,7 +156,7 @@ void add_why(const client::SwarmView& view, Lines& lines) {
   }
 }
 
-// Who is said to have sent wrong bytes: the word of nodes that may be the ones that lie.
+// Nodes that others report as senders of wrong bytes. A report may itself be false.
 void add_wrong(const client::SwarmView& view, Lines& lines) {
   for (const client::AccusedView& one : view.accused) {
     lines.push_back(
@@ -168,7 +169,7 @@ void add_wrong(const client::SwarmView& view, Lines& lines) {
 
 bool is_ended(const client::NodeView& node) { return node.standing && node.standing->tombstoned; }
 
-// Who is given no work, or may lose it, by the ledger; why, and what to do next.
+// Nodes that the ledger bars, or may bar; the reason, and what to do next.
 void add_barred(const client::SwarmView& view, Lines& lines) {
   for (const client::NodeView& node : view.nodes) {
     const std::string name = escape_control(node.name);
@@ -187,8 +188,8 @@ void add_barred(const client::SwarmView& view, Lines& lines) {
   }
 }
 
-// Whether audits and standing say anything: machines of one owner in one pipeline have no reason to
-// check each other, and none to be told so.
+// Whether audits and standing mean anything: machines of one owner in one pipeline do not check
+// each other, and the user need not be told.
 bool shows_trust(const client::SwarmView& view) {
   const client::AuditsView& audits = view.audits;
   std::set<std::string> owners;
@@ -203,8 +204,8 @@ bool shows_trust(const client::SwarmView& view) {
   return view.pipelines > 1 || owners.size() > 1 || trouble;
 }
 
-// Nothing before the first audit has come to an end. Counts are of this server's process, but for
-// disputes, which are the log's.
+// Nothing before the first audit has ended. Disputes are counted in the log, everything else since
+// this server started.
 void add_audits(const client::SwarmView& view, Lines& lines) {
   const client::AuditsView& audits = view.audits;
   const std::uint64_t disputes =
@@ -236,8 +237,8 @@ void add_audits(const client::SwarmView& view, Lines& lines) {
   }
 }
 
-// What no reader of the log can verify, with the key that asked for most of it and the nodes to
-// blame.
+// Windows without a receipt, with the API key that requested most of them and the nodes that caused
+// them.
 void add_unreceipted(const client::SwarmView& view, Lines& lines) {
   const client::AuditsView& audits = view.audits;
   if (audits.unreceipted > 0) {
@@ -261,13 +262,13 @@ void add_unreceipted(const client::SwarmView& view, Lines& lines) {
 void add_ledger(const client::SwarmView& view, Lines& lines) {
   if (view.ledger_ahead_seconds > client::kLedgerAheadSeconds) {
     lines.push_back("ledger  its time is " + std::to_string(view.ledger_ahead_seconds) +
-                    " s ahead of the server's clock, which is wrong or was ahead once; receipts go "
-                    "on by the ledger's time");
+                    " s ahead of the server's clock, which is wrong or was ahead once; receipts "
+                    "use the ledger's time");
   }
   if (view.ledger_free_bytes && *view.ledger_free_bytes < limits::kLogFreeBytes) {
     lines.push_back(
         "ledger  its disk has " + format_bytes(*view.ledger_free_bytes) +
-        " left; without any, answers have no receipts: make room (hearth ledger archive)");
+        " left; when it is full, answers have no receipts: make room (hearth ledger archive)");
   }
   if (!view.ledger_fault.empty()) {
     lines.push_back("ledger  answers have no receipts until the server restarts: " +
@@ -287,7 +288,7 @@ std::string cluster_text(const client::SwarmView& view) {
   return view.cluster.empty() ? "" : "  in cluster " + escape_control(view.cluster);
 }
 
-// Whom only an order of its owner keeps away, and how that ends.
+// Nodes that only an order of their owner keeps from serving, and how the order ends.
 void add_away(const client::SwarmView& view, Lines& lines) {
   for (const client::NodeView& node : view.nodes) {
     if (!node.away || node.away->until > 0 || !node.away->why.starts_with("hearth ")) continue;

@@ -1,6 +1,6 @@
-// hearth status, top, ps, ls, show, ping, logs, pause, resume and drain: what owners see of a swarm
-// and of this machine, and their orders to its workers. The result is the exit code. Data folders:
-// empty means the default of cli/process/paths.h.
+// hearth status, top, ps, ls, show, ping, logs, pause, resume and drain: show the swarm and this
+// machine, and give orders to its workers. The result is the exit code. Data folders: empty means
+// the default of cli/process/paths.h.
 #pragma once
 
 #include <cstdint>
@@ -31,7 +31,7 @@ Result<int> run_show(const std::string& model, bool json);
 
 // The nodes with their layers and, while the swarm is not ready, the reason and what to add.
 Lines status_lines(const client::SwarmView& view);
-// The working nodes. `time`: as it is shown.
+// The working nodes. `time`: the text to show.
 Lines top_lines(const client::SwarmView& view, const std::string& api_base,
                 const std::string& time);
 

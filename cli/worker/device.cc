@@ -22,7 +22,7 @@ namespace {
 constexpr std::uint32_t kCardsMost = 64;
 
 #ifdef HEARTH_CARDS
-// Nothing may reach for a lost card again, so that no destructor runs.
+// A lost GPU must not be called again, so no destructor runs.
 [[noreturn]] void leave(const Error& error) {
   fail({error.code, error.message + "; this process ends, since its GPU failed"});
   std::fflush(nullptr);
@@ -41,7 +41,7 @@ Error advised(Error error) {
   return error;
 }
 
-// Room for the model, then right answers.
+// The GPU must have room for the model, and must give right answers.
 Status examine(node::Device& device, const model::GgufFile& file, const model::ModelSpec& spec,
                const node::EngineOptions& least) {
   TRY_VOID(device.check_memory(file, spec, least));

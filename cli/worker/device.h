@@ -16,8 +16,8 @@
 
 namespace hearth::cli {
 
-// "auto" or "auto:N": that card where this build runs on cards, a driver answers and the card does,
-// else the CPU; "cpu"; "cuda" or "cuda:N". N among the cards that CUDA_VISIBLE_DEVICES leaves.
+// "auto" or "auto:N": that GPU if this build has GPU code, and the driver and the GPU answer;
+// otherwise the CPU; "cpu"; "cuda" or "cuda:N". N among the cards that CUDA_VISIBLE_DEVICES leaves.
 struct DeviceChoice {
   enum class Kind : std::uint8_t { kAuto, kCpu, kCuda };
   Kind kind = Kind::kAuto;
@@ -27,21 +27,21 @@ Result<DeviceChoice> parse_device(const std::string& text);
 CLI::Validator device_text();
 // 0 where there is no driver, or no device code in this build.
 std::uint32_t cards_here();
-// The choices of so many local workers: "auto:N" each with "auto", as long as there are cards, and
-// the processor for the others; else the choice itself for all.
+// The devices of this many local workers. With "auto", each gets "auto:N" while there are GPUs, and
+// the others get the CPU. Any other choice applies to all.
 std::vector<std::string> worker_devices(const std::string& choice, std::uint32_t workers,
                                         std::uint32_t cards);
-// Of "cuda", which leaves no choice, so that no new process would help: kUnavailable where the
-// driver has no such card, kUnsupported where this build has no code for it, or for any.
+// Checks a choice of "cuda", whose failure no new process would repair: kUnavailable if the driver
+// has no such GPU, kUnsupported if this build has no code for it, or for any GPU.
 Status check_device_choice(const std::string& choice);
 // The least memory of a model that one process runs whole.
 node::EngineOptions whole_model(const model::ModelSpec& spec);
-// Null: the processor. `least`: what the card must hold; with "auto" a smaller card, and one that
-// this build has no code for, leaves the work to the processor and says so on stderr. `say` gets
-// sentences for the log. A card has answered the known questions for the model's family and types
-// before it is given out. Errors of check_device_choice; kNoCapacity with the figures of `least`,
-// kUnavailable where the driver has no such card, kNumeric where it gives other answers. A card
-// that fails later, or does not answer, ends the process with kExitDevice.
+// Null: the processor. `least`: the memory that the GPU must have. With "auto", if the GPU is
+// smaller or this build has no code for it, the CPU computes, with a warning on stderr. `say` gets
+// sentences for the log. A GPU is returned only after it has passed the self-test for the model's
+// family and types. Errors: those of check_device_choice; kNoCapacity with the figures of `least`;
+// kUnavailable if the driver has no such GPU; kNumeric if it gives wrong answers. A GPU that fails
+// later, or does not answer, ends the process with kExitDevice.
 Result<std::unique_ptr<node::Device>> open_device(const std::string& choice,
                                                   const model::GgufFile& file,
                                                   const model::ModelSpec& spec,

@@ -3,9 +3,9 @@
 
 namespace hearth::cli {
 
-// kExitDone when the selected kernels give the known answers. Else an error on stderr that names
-// the kernel and the instruction set, and kExitVerification, since a retry cannot help; kExitFailed
-// when HEARTH_ISA names kernels that do not run here.
+// kExitDone when the selected kernels give the known answers. Otherwise kExitVerification, because
+// a retry cannot help, and an error on stderr that names the kernel and the instruction set.
+// kExitFailed when HEARTH_ISA names kernels that this CPU cannot run.
 int check_known_answers();
 
 }  // namespace hearth::cli

@@ -55,13 +55,14 @@
 namespace hearth::cli {
 namespace {
 
-// Of a card, whose memory may have no error correction. SIGUSR1 asks for one at once.
+// The time between checks of a GPU's weights, because its memory may have no error correction.
+// SIGUSR1 starts a check at once.
 constexpr std::chrono::hours kCheckWeightsEvery{4};
 // A measurement takes about two seconds, of a slow machine twelve, and the coordinator waits twenty
 // for the next one, up to eighty for all of a machine.
 constexpr std::chrono::seconds kTurn{60};
 constexpr std::size_t kKeyDigits = 16;  // of a key, in a file's name
-// --detach waits so long for an assignment, for a worker may be spare, and for its layers.
+// --detach waits this long for an assignment, which a spare does not get, and for its layers.
 constexpr std::chrono::seconds kAssignmentPatience{10};
 constexpr std::chrono::seconds kLayersPatience{60};
 
@@ -87,7 +88,8 @@ std::string logged_as(const WorkerOptions& options) {
   return member.ok() && *member ? (*member)->node : "";
 }
 
-// What no assignment could mend; the range itself comes later and is checked before it is read.
+// Refuses options with which no assignment could work. The range itself comes later and is checked
+// before it is read.
 Status check_one_layer(const WorkerOptions& options, const model::GgufFile& file,
                        const model::ModelSpec& spec) {
   TRY(const node::StageMemory one, node::stage_memory(file, spec, one_layer(options, spec)));
@@ -104,7 +106,7 @@ class Worker {
     if (model_->store != nullptr) model_->store->stop();
     stage_.reset();
     engine_.reset();
-    receipts_.reset();  // a trace may wait for the store, too
+    receipts_.reset();  // this thread may also wait for the store
     model_->store.reset();
   }
 
@@ -195,7 +197,7 @@ class Worker {
           }
           if (removed_ || changed_ || !stage_->refused().empty()) loop_.stop();
           if (!stage_->no_room()) return;
-          // The next beat: the coordinator hears why first.
+          // Waits for the next heartbeat, so that the coordinator gets the reason first.
           if (leaving_) loop_.stop();
           leaving_ = true;
         },
@@ -212,7 +214,8 @@ class Worker {
     return kExitRefused;
   }
 
-  // It ended because the coordinator serves another model now, which the next one is to open.
+  // This worker ended because the coordinator now serves another model; the next worker opens that
+  // model.
   bool has_other_model() const { return changed_ && !stopped_ && !drained_ && !removed_; }
 
  private:
@@ -242,8 +245,8 @@ class Worker {
     return ok_status();
   }
 
-  // One that was drained before it started rests, so that whatever starts it does not do so again
-  // and again, and serves when the drain is over.
+  // A worker that was drained before it started waits until the drain is over and then serves. If
+  // it ended instead, its supervisor would start it again and again.
   void obey_owner() {
     const std::optional<Away> away = owner_->look();
     if (away != away_) {
@@ -300,7 +303,7 @@ class Worker {
     return ok_status();
   }
 
-  // Over links of its own, that carry nothing else.
+  // Uses separate links that carry nothing else.
   void open_probe() {
     stage_options_.probe = [this](std::string node, const std::string& address,
                                   node::LinkProbe::Done done) {
@@ -352,7 +355,7 @@ class Worker {
     return measured;
   }
 
-  // What is held is said to the coordinator and handed to other nodes.
+  // Reports the held layers to the coordinator and serves them to other nodes.
   void open_store() {
     node::LayerStore& store = *model_->store;
     pieces_ = std::make_unique<node::PieceServer>(*data_, store.shared(), loop_.poster());
@@ -435,7 +438,7 @@ class Worker {
   std::string folder_;  // as given
   Loop loop_;
   bool leaving_ = false;
-  bool removed_ = false;  // the newest roster has us no longer
+  bool removed_ = false;  // the newest roster no longer has this node
   bool changed_ = false;  // the coordinator's model is another one
   bool stopped_ = false;  // by a signal
   SystemClock clock_;

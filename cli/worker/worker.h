@@ -28,7 +28,7 @@ struct WorkerOptions {
   std::uint64_t kv_budget_bytes = 512 << 20;
   std::uint64_t memory_bytes = 0;  // of everything; 0: what the machine has available
   std::string device = "auto";     // cli/worker/device.h
-  // What pauses it by itself, node/machine/availability.h.
+  // The conditions that pause it automatically (node/machine/availability.h).
   bool no_pause_on_game = false;
   bool no_pause_on_battery = false;
   std::uint64_t pause_above = node::Triggers().foreign_memory;
@@ -42,7 +42,8 @@ struct WorkerOptions {
 // (kExitDevice). Does not start (kExitVerification) where the kernels or the card fail their
 // self-test.
 int run_worker(const WorkerOptions& options);
-// Checks that a stage of so many layers gets one KV page; the error names flag and least budget.
+// Checks that a stage with this many layers gets one KV page; the error names the flag and the
+// least budget.
 Status check_kv_budget(std::uint64_t bytes, const model::ModelSpec& spec, std::uint32_t layers);
 
 }  // namespace hearth::cli

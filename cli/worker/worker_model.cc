@@ -47,7 +47,8 @@ OrderedJson json_of(LayerRange layers) {
 
 std::string holding_file(const std::string& folder) { return folder + "/holding.json"; }
 
-// Which layers an earlier run was to hold. A hint: what is not there is fetched.
+// The layers that an earlier run was told to hold. Only a hint: layers that are missing are
+// fetched.
 LayerRange read_holding(const std::string& folder) {
   const auto bytes = read_private_file(holding_file(folder), 4 * limits::kKiB);
   if (!bytes.ok()) return {};
@@ -67,7 +68,7 @@ void write_holding(const std::string& folder, LayerRange layers) {
   }
 }
 
-// The newest manifest, from the coordinator; from an earlier run while none answers.
+// The newest manifest: from the coordinator or, while it does not answer, from an earlier run.
 Result<node::Holder> ask_manifest(const std::string& folder, Member& member, ManifestFile& manifest,
                                   HoldReport& report) {
   bool told = false;
@@ -84,7 +85,8 @@ Result<node::Holder> ask_manifest(const std::string& folder, Member& member, Man
       std::this_thread::sleep_for(kAskAgain);
       continue;
     }
-    // It may have had too many strangers at its door: removed is who hears it again and again.
+    // A refusal may mean that too many unauthenticated peers are connecting. A node that is refused
+    // again and again was removed.
     const bool may_pass = answer.error().code == ErrorCode::kRefused && ++refused < kRefusals;
     if (answer.error().code == ErrorCode::kRefused && !may_pass) return Member::removed(folder);
     if (answer.error().code != ErrorCode::kUnavailable && !may_pass) return answer.error();
@@ -106,7 +108,7 @@ Result<node::Sources> sources_beyond(const model::Manifest& manifest, std::chron
   return sources;
 }
 
-// The files of this machine that may be the model, the one that was named first.
+// The files of this machine that may be the model, the one that the user named first.
 Result<std::vector<std::string>> files_here(const WorkerOptions& options, std::uint64_t bytes) {
   std::vector<std::string> files;
   if (!options.model.empty()) {
@@ -127,7 +129,7 @@ Result<std::vector<std::string>> files_here(const WorkerOptions& options, std::u
   return files;
 }
 
-// What the plan takes, and that this machine has it.
+// Checks that this machine has the memory that the plan takes.
 Status begin_plan(const WorkerModel& model, const WorkerOptions& options, const std::string& folder,
                   const node::HoldPlan& plan, std::uint64_t bytes) {
   node::EngineOptions engine;
@@ -144,7 +146,7 @@ Status begin_plan(const WorkerModel& model, const WorkerOptions& options, const 
     shown.budget = node::memory_budget(options.memory_bytes);
   }
   model.report->plan(shown);
-  // Layers that are loaded already will be freed for these; then loading finds out.
+  // Loaded layers will be freed for these, so loading shows whether they fit.
   if (model.device == nullptr && !model.store->holding().complete()) {
     TRY_VOID(node::check_memory({*memory}, shown.budget));
   }

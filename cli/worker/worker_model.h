@@ -34,7 +34,7 @@ class HoldReport {
     std::string why;
     std::uint64_t bytes = 0;   // on the disk
     std::uint64_t memory = 0;  // that they will take at least, loaded and with KV
-    std::uint64_t budget = 0;  // of this machine; 0: a card's, which says so itself
+    std::uint64_t budget = 0;  // of this machine; 0: a GPU's memory, which the device reports
   };
   void plan(const Plan& plan);
   void progress(const node::Holding& holding);

@@ -111,7 +111,7 @@ Result<double> figure_of(const CatalogueRow& row, const std::string& key, const 
   return value;
 }
 
-// Takes what it knows out of a row, so that what is left is unknown.
+// Removes the fields that it knows from a row, so that the remaining fields are unknown ones.
 class Taker {
  public:
   explicit Taker(CatalogueRow& row) : row_(row) {}

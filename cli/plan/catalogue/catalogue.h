@@ -47,8 +47,8 @@ struct Catalogue {
   std::vector<placement::Shape> shapes;
 };
 
-// kInvalidInput names file, table and key: of an unknown kind, key or source, of a figure that is
-// no number or out of its range, and of the same table or key twice.
+// kInvalidInput names file, table and key: for an unknown kind, key or source, for a figure that is
+// not a number or is out of its range, and for a table or key that occurs twice.
 Result<Catalogue> read_catalogue(std::span<const CatalogueFile> files);
 
 std::span<const CatalogueFile> embedded_catalogue();  // of the source that the build generates
