@@ -104,7 +104,7 @@ if [ $kind = deb ]; then
   [ "$made_for" = "$release" ] ||
     stop "the package is for ${made_for:-an unknown release}, and this machine is ${release:-unknown};" \
       "use the package for $release, or the .tar.zst"
-  [ -z "$root" ] || command -v sudo >/dev/null || stop "run this as root, for there is no sudo"
+  [ -z "$root" ] || command -v sudo >/dev/null || stop "run this as root: sudo is not installed"
   say "  - run: ${root:+sudo }apt-get install ${source##*/}"
   say "    which adds the program, the user hearth, the folders /etc/hearth and /var/lib/hearth,"
   say "    and the services hearth-server and hearth-worker, which do not start by themselves"
@@ -157,7 +157,7 @@ else
   trap 'rm -rf "$work" "$new"' EXIT
   chmod 755 "$new"
   zstd -dc "$file" | tar -C "$new" --strip-components=1 --no-same-owner -xf -
-  [ -f "$new/hearth-archive" ] || stop "$source is no archive of deploy/package; nothing was changed"
+  [ -f "$new/hearth-archive" ] || stop "$source is not an archive that deploy/package made; nothing was changed"
   "$new/bin/hearth" --version >/dev/null ||
     stop "the program does not run here; is glibc too old? Nothing was changed"
   rm -rf "$prefix"

@@ -5,7 +5,7 @@ set -euo pipefail
 root=$(cd "$(dirname "${BASH_SOURCE[0]}")/.." && pwd)
 cache="${HEARTH_CACHE_DIR:-${XDG_CACHE_HOME:-$HOME/.cache}/hearth}"
 jobs=$(nproc)
-configure=()  # flags of the first configuring, beyond the preset's
+configure=()  # further flags for the first configuration, in addition to the preset's
 
 say() { printf '==> %s\n' "$*" >&2; }
 stop() { printf 'hearth: %s\n' "$*" >&2; exit 1; }

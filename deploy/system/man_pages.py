@@ -16,7 +16,7 @@ import sys
 
 # Where the help's second column begins.
 COLUMN = 30
-# Options that a verb completes and that its help leaves out: what only tests need.
+# Options that only tests need: a verb completes them, and its help omits them.
 UNLISTED = {"--referee-rate"}
 FILES = """.SH FILES
 .TP
