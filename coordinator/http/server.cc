@@ -28,8 +28,8 @@ namespace asio = boost::asio;
 using asio::ip::tcp;
 using boost::system::error_code;
 
-// Shares of limits::kHttpConnections: the most from one peer (peer_of_host) but this machine, and
-// the places that only this machine may take.
+// Parts of limits::kHttpConnections: the most from one peer (peer_of_host) other than this machine,
+// and the places reserved for this machine.
 constexpr std::uint32_t kConnectionsAddress = limits::kHttpConnections / 4;
 constexpr std::uint32_t kConnectionsOwn = limits::kHttpConnections / 8;
 
@@ -39,8 +39,8 @@ bool is_own(const asio::ip::address& from) {
   return from == asio::ip::address_v4::loopback() || from == asio::ip::address_v6::loopback();
 }
 
-// TLS 1.3 alone, without resumption. Any certificate ends the handshake well; whose key it holds is
-// looked at behind it, and again at each request.
+// Only TLS 1.3, without resumption. The handshake accepts any certificate; its key is checked after
+// the handshake, and again at each request.
 Result<asio::ssl::context> member_context(const MemberLinks& links) {
   asio::ssl::context context(asio::ssl::context::tlsv13_server);
   error_code error;
@@ -187,7 +187,7 @@ class HttpServerImpl final : public HttpServer {
   }
 
  private:
-  // Only where one waits: without a free descriptor the system refuses even an accept of none.
+  // Only when a connection waits: without a free descriptor, accept fails even if none waits.
   void accept() {
     acceptor_.async_wait(tcp::acceptor::wait_read, [this](const error_code& waited) {
       if (waited == asio::error::operation_aborted) return;
@@ -203,7 +203,8 @@ class HttpServerImpl final : public HttpServer {
     });
   }
 
-  // Other machines never lock out this machine's users, and one address never locks out all others.
+  // Other machines must not lock out this machine's users, and one address must not lock out all
+  // others.
   void admit(tcp::socket socket, asio::ssl::context* tls = nullptr) {
     const asio::ip::address from = address_of(socket);
     const std::string peer = peer_of_host(from.to_string());
@@ -240,7 +241,8 @@ class HttpServerImpl final : public HttpServer {
     if (const auto session = idlest(may_go)) session->give_way();
   }
 
-  // Without an answer, which would hold the descriptor for longer. Nothing where that is no help.
+  // Closes without an answer, because an answer would hold the descriptor longer. Does nothing if
+  // closing would not help.
   bool free_descriptor(const error_code& error) {
     if (error != asio::error::no_descriptors) return false;
     const auto session = idlest([](const Session&) { return true; });
@@ -248,7 +250,7 @@ class HttpServerImpl final : public HttpServer {
     return session != nullptr;
   }
 
-  // The connection that has been idle for longest, of those that may go.
+  // The connection that has been idle for longest, of those that may be evicted.
   std::shared_ptr<Session> idlest(const std::function<bool(const Session&)>& may_go) const {
     std::shared_ptr<Session> longest;
     std::optional<TimePoint> since;

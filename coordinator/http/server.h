@@ -23,8 +23,8 @@ class HttpServer {
                                                    Random& random);
   virtual ~HttpServer() = default;  // stops accepting, closes every connection, joins
   virtual std::uint16_t port() const = 0;
-  // Takes over the socket of a member that begins a TLS handshake and then speaks HTTP; closed
-  // where HttpOptions::members has nothing. Any thread.
+  // Takes over the socket of a member that begins a TLS handshake and then sends HTTP. Closes it
+  // when HttpOptions::members is empty. Any thread.
   virtual void adopt(int socket) = 0;
   // This process is about to end: from now on errors interrupt kept requests instead of ending
   // them.

@@ -17,7 +17,7 @@ namespace {
 
 constexpr std::string_view kLatest = ":latest";
 
-// A key that may use none gets the first one, and is refused for it.
+// A key that may use no model gets the first one here, and is then refused.
 const ServedModel& unnamed(const Api& api, const HttpRequest& http) {
   const std::vector<ServedModel>& all = api.models.all();
   const auto found =

@@ -25,7 +25,8 @@ namespace hearth::coordinator::http {
 
 class Generation;
 
-// ThreadGate: hands tasks to another thread, which may have ended: after close() tasks are dropped.
+// ThreadGate: hands tasks to another thread. That thread may have ended: after close(), tasks are
+// dropped.
 class ThreadGate {
  public:
   using Task = std::function<void()>;
@@ -64,7 +65,7 @@ struct Api {
 
   HttpOptions options;
   const ServedModels models;
-  const ServedModel& model = models.first();  // of requests that name none, with any key
+  const ServedModel& model = models.first();  // the model of requests that name none, with any key
   CoordinatorPort& port;
   const Clock& clock;
   Random& random;  // socket thread only
@@ -82,10 +83,10 @@ struct Api {
   // Runs a task on the socket thread after a time; called there. Empty: there are no timers.
   std::function<void(Duration, ThreadGate::Task)> later;
   ThreadGate pool;
-  // Of the pool; one of its threads never runs any.
+  // Slow tasks of the pool; one of its threads stays free of them.
   SlowTaskQueue slow_tasks{[this](ThreadGate::Task task) { return pool.post(std::move(task)); },
                            std::max(2U, options.pool_threads) - 1};
-  // Of the ledger, and plans: how many wait or run, by who asked (RequestPolicy::owner). Socket
+  // Requests for the ledger and for plans that wait or run, by owner (RequestPolicy::owner). Socket
   // thread only.
   std::map<std::string, std::uint32_t> slow_reads;
   std::unordered_set<std::shared_ptr<Generation>> generations;  // running; socket thread only
@@ -101,8 +102,8 @@ std::string wait_text(std::uint32_t seconds);  // "about 25 minutes"
 // not use it.
 ApiResult<const ServedModel*> find_model(const Api& api, const HttpRequest& http,
                                          const std::string& name);
-// The model that a body names, to parse the body by. Where it names one that is not served, that of
-// requests that name none: find_model() refuses it afterwards.
+// The model by which a body is parsed: the one that the body names. If that one is not served, the
+// default model; find_model() refuses the request afterwards.
 const ServedModel& model_to_parse(const Api& api, const Json& body, const HttpRequest& http);
 std::string new_request_id(Random& random);          // x-request-id of one answer
 ApiError silent_coordinator(std::uint32_t seconds);  // 503

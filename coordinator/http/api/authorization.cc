@@ -25,7 +25,7 @@ std::string_view bearer_token(std::string_view value) {
   return value.substr(begin, value.find_last_not_of(" \t") + 1 - begin);
 }
 
-// Of API keys: those of members are in check_member().
+// Rules for API keys; check_member() has those for members.
 bool asks_admin(Access access) {
   return access == Access::kAdmin || access == Access::kManage || access == Access::kState;
 }
@@ -72,7 +72,7 @@ ApiError Authorization::unauthorized(const std::string& reason) {
                       "invalid_api_key", "authentication_error");
 }
 
-// Told only to a sender that has shown its secret.
+// Only a sender that has shown the secret of the key gets this error.
 ApiError Authorization::revoked_key(const ApiKey& key) {
   log_refusal("key " + key.id + " was revoked");
   const std::string name = key.name.empty() || key.name == key.id ? "" : " (" + key.name + ")";
@@ -94,7 +94,9 @@ ApiError Authorization::owner_needed(const std::string& reason) {
 
 ApiError Authorization::admin_needed(const std::string& reason) {
   log_refusal(reason);
-  return ApiError::of(403, "this route needs an admin key (hearth key create --admin)",
+  return ApiError::of(403,
+                      "this route needs an admin key; the server's owner creates one with hearth "
+                      "key create NAME --admin",
                       "admin_key_needed", "permission_error");
 }
 
@@ -103,7 +105,7 @@ Authorization::Verdict Authorization::check_member(const Member& member, Access 
   const std::string who = std::string(role_name(member.role)) + " " + member.name;
   if (access == Access::kOwner) return {owner_needed(who + " is not the server's owner")};
   const bool needs_admin = access == Access::kAdmin || access == Access::kManage;
-  if (needs_admin && !admin) return {admin_needed(who + " is no admin")};
+  if (needs_admin && !admin) return {admin_needed(who + " is not an admin")};
   if (access == Access::kState && member.role == Role::kClient) {
     return {admin_needed(who + " may only send prompts")};
   }

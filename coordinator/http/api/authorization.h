@@ -20,14 +20,14 @@ namespace hearth::coordinator::http {
 // The key that a route needs; docs/security.md has the table. Without a store every route is open
 // but those of kManage and kOwner.
 enum class Access : std::uint8_t {
-  kPage,    // none: the web pages, which hold nothing of a cluster
-  kLocal,   // none from this machine, any key from others: liveness
+  kPage,    // no key: the web pages, which contain no data of a cluster
+  kLocal,   // no key from this machine, any key from others: liveness
   kKey,     // any key
   kModel,   // a key whose models include a served one
   kState,   // an admin key, or a member that computes
   kAdmin,   // an admin key
-  kManage,  // the same, even where no key is asked for: members, join tokens and API keys
-  kOwner,  // the one key in the file admin.key of the server's own folder, even where none is asked
+  kManage,  // as kAdmin, even on loopback: members, join tokens and API keys
+  kOwner,   // only the key in the file admin.key of the server's own folder, even on loopback
 };
 
 // A node of the roster that asks over its own link, without a key.
@@ -36,7 +36,8 @@ struct Member {
   std::string name;
   Role role = Role::kWorker;
 };
-// As whom a member's requests share the queue and keep their answers: no id of an API key.
+// The owner under which a member's requests share the queue and keep their answers. It never equals
+// the id of an API key.
 std::string member_owner(const PublicKey& key);
 
 // RequestRates: a token bucket for each key: a minute's requests at once, then one whenever its
@@ -91,7 +92,7 @@ class Authorization {
   // `served`: the names of the models.
   Verdict check(const RequestHead& head, Access access, const std::vector<std::string>& served,
                 bool local, const Member* member = nullptr);
-  // Logs why a request was refused, which its sender is not told; at most one line a second.
+  // Logs the reason of a refusal, which the sender does not get; at most one line a second.
   void log_refusal(const std::string& reason);
 
  private:

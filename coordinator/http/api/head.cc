@@ -118,7 +118,7 @@ std::string_view reason_phrase(unsigned status) {
   return {phrase.data(), phrase.size()};
 }
 
-// There may be one value, of 1 to `limit` printable characters.
+// At most one value, of 1 to `limit` printable characters.
 std::optional<ApiError> check_value(const std::vector<std::string>& values, const char* name,
                                     std::size_t limit, const char* code) {
   const auto printable = [](unsigned char c) { return c >= ' ' && c <= '~'; };
@@ -181,15 +181,16 @@ std::optional<ApiError> check_target(const RequestHead& head, const HostNames& n
         "host_not_allowed", "permission_error");
   }
   if (head.origin.empty() && head.cross_site) {
-    return ApiError::of(403,
-                        "the header Sec-Fetch-Site says that a page of another site asks, and its "
-                        "pages may not call this API; let the page's own server call it",
-                        "origin_not_allowed", "permission_error");
+    return ApiError::of(
+        403,
+        "the header Sec-Fetch-Site names a page of another site as the sender; pages of other "
+        "sites may not call this API; let the page's own server call it",
+        "origin_not_allowed", "permission_error");
   }
   if (head.origin.empty() || origin_allowed(head.origin, head.host, names)) return std::nullopt;
   return ApiError::of(403,
-                      "the Origin header is of another site, whose pages may not call this API; "
-                      "let the page's own server call it",
+                      "the Origin header names another site; pages of other sites may not call "
+                      "this API; let the page's own server call it",
                       "origin_not_allowed", "permission_error");
 }
 
@@ -214,7 +215,8 @@ bool origin_allowed(std::string_view origin, std::string_view host, const HostNa
   for (const std::string_view scheme : {"http://", "https://"}) {
     if (!origin.starts_with(scheme)) continue;
     const std::string_view authority = origin.substr(scheme.size());
-    // An Origin may not be any address: pages of other machines are not trusted.
+    // Unlike a Host, an Origin must not be just any address, because pages of other machines are
+    // not trusted.
     return (!host.empty() && boost::iequals(authority, host)) ||
            host_allowed(authority, {names.names, false});
   }
@@ -246,7 +248,7 @@ HeadCheck check_head(const RequestHead& head, const HostNames& names) {
   } else {
     out.error = check_framing(head);
   }
-  // Where the next request would begin is unknown, or behind a body that is not read.
+  // The start of the next request is unknown, or lies behind a body that is not read.
   out.close = out.error || head.has_body();
   if (!out.error) out.error = check_target(head, names, out.path);
   return out;

@@ -41,8 +41,8 @@ struct RequestHead {
   std::uint32_t hosts = 0;
   std::string host;
   std::string origin;  // empty: none
-  // Of a part of another site's page (Sec-Fetch-Site): a picture or a script, for example, which a
-  // browser asks for without an Origin. A user who follows a link is not meant.
+  // A part of another site's page (Sec-Fetch-Site), such as a picture or a script: a browser
+  // requests it without an Origin. A link that a user follows does not count.
   bool cross_site = false;
   std::uint32_t authorizations = 0;
   std::string authorization;
@@ -68,8 +68,8 @@ struct RequestHead {
   bool has_body() const { return transfer_encodings > 0 || content_length.value_or(0) > 0; }
 };
 
-// Framing, version, Host, Origin and target. `path` gets the decoded path. An error for which the
-// end of the request is unknown is followed by a close; `close` says so.
+// Framing, version, Host, Origin and target. `path` gets the decoded path. `close`: the connection
+// must be closed after the error, because the end of the request is unknown.
 struct HeadCheck {
   std::optional<ApiError> error;
   bool close = false;

@@ -11,7 +11,7 @@ namespace {
 
 constexpr int kJsonExactShift = 64 - 53;  // 53 bits pass through every JSON reader unchanged
 
-// Each part follows its length, so that no two lists of parts give the same bytes.
+// The length precedes each part, so no two lists of parts give the same bytes.
 Hash256 hash_of(const Hash256& secret, std::initializer_list<std::string_view> parts) {
   Bytes bytes;
   ByteWriter writer(bytes);

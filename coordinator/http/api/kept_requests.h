@@ -20,8 +20,8 @@ namespace hearth::coordinator::http {
 
 class Generation;
 
-// What follows from owner, key and body, in every process with this store and model. So a repeated
-// request gets the same answer even when nothing of the first one is stored.
+// The values that every process with this store and model derives from owner, key and body. So a
+// repeated request gets the same answer even if nothing of the first one is stored.
 struct Keep {
   Hash256 name;              // of owner and Idempotency-Key
   Hash256 digest;            // of path and body
@@ -51,11 +51,12 @@ class KeptRequests {
     Hash256 digest;
   };
   std::optional<Found> find(const Hash256& name) const;
-  // The limit that is reached, where all of them are running; nothing when it was added.
+  // Adds a request. Returns the limit that is reached when all kept requests are running; nothing
+  // when the request was added.
   std::optional<std::size_t> add(const Keep& keep, std::shared_ptr<Generation> generation);
-  // The answer is whole and takes this many bytes. `since`: unix seconds.
+  // Called when the answer is complete and takes this many bytes. `since`: unix seconds.
   void finished(const Keep& keep, std::size_t bytes, std::int64_t since);
-  // Together with its row, if the name still belongs to this generation.
+  // Removes it together with its row, if the name still belongs to this generation.
   void remove(const Hash256& name, const Generation* generation);
   void clear();  // in memory; rows stay
 

@@ -129,7 +129,7 @@ void add_nodes(const SwarmStatus& status, Families& families) {
                      "Joules that a worker's card, or else its machine's processors, drew",
                      *node.energy_joules_total, {{"node", node.name}});
   }
-  // KV of the stages that serve; those of one pipeline may have different room.
+  // KV of the stages that serve; stages of one pipeline may have different amounts.
   const auto gauge = [&](const char* name, const char* help, auto member) {
     for (const NodeStatus& node : status.nodes) {
       if (node.state != "serving") continue;

@@ -33,7 +33,7 @@ struct ssl_st;
 
 namespace hearth::coordinator::http {
 
-// What a worker needs to serve one stage of the model.
+// The resources that a worker needs to serve one stage of the model.
 struct StageNeed {
   LayerRange layers;
   std::uint64_t weight_bytes = 0;
@@ -97,20 +97,22 @@ struct HttpTimeouts {
   std::uint32_t write = limits::kHttpSecondsWrite;    // for a write to make progress
   std::uint32_t ping = limits::kHttpSecondsPing;      // of silence before a stream is pinged
   std::uint32_t status = limits::kHttpSecondsStatus;  // for the coordinator's answer
-  std::uint32_t grace = limits::kHttpSecondsGrace;    // of a kept request without a client
+  std::uint32_t grace =
+      limits::kHttpSecondsGrace;  // for which a kept request continues without a client
   std::uint32_t kept = limits::kHttpSecondsKept;      // that its whole answer stays
   std::uint32_t resume = limits::kHttpSecondsResume;  // for a pipeline to go on with it
   // To recompute a whole answer, in addition to twice the time that it took.
   std::uint32_t verify = 60;
 };
 
-// Members that ask over a link of their own (HttpServer::adopt): TLS 1.3 with a certificate from
-// both sides. Any thread.
+// Members that send requests over their own link (HttpServer::adopt): TLS 1.3 with a certificate
+// from both sides. Any thread.
 struct MemberLinks {
   std::string certificate;  // ours, in PEM, and its key
   std::string private_key;
   std::function<Result<PublicKey>(ssl_st& tls)> key_of;  // of the peer, after the handshake
-  std::function<std::optional<Member>(const PublicKey& key)> find;  // nothing: it is no member now
+  std::function<std::optional<Member>(const PublicKey& key)>
+      find;  // nothing: the peer is not a member now
 };
 
 // A model on the server's disk.
@@ -131,8 +133,8 @@ struct PlanQuestion {
 // `hearth plan` for the API. Any thread.
 struct Planner {
   std::function<std::vector<StoredModel>()> models;
-  // What hearth plan --json prints; seconds may pass. kNotFound: no model has this name.
-  // kNoCapacity: the nodes do not hold it; the message says what they lack.
+  // The output of hearth plan --json; takes up to seconds. kNotFound: no model has this name.
+  // kNoCapacity: the nodes cannot hold the model; the message says what is missing.
   std::function<Result<std::string>(const PlanQuestion& question)> plan;
 };
 
@@ -147,7 +149,8 @@ struct HttpOptions {
   std::vector<std::string> names;  // of this machine, allowed in Host headers
   // The API's keys: with them every route except liveness needs one. Null: there are none.
   std::shared_ptr<Store> store;
-  // Requests without a key are this machine's users'; a key that is shown still limits its request.
+  // Requests without a key count as those of this machine's users; if a request has a key, the
+  // key's limits apply.
   bool open = false;
   // The id of the key in the data folder's admin.key, which alone may grant credit. Empty: none.
   std::string owner_key;
@@ -170,10 +173,10 @@ struct HttpOptions {
   std::optional<MemberLinks> members;  // nothing: no socket is adopted
   std::uint16_t port = 0;              // 0: any free one
   std::string version;
-  std::string cluster;             // its name, where other machines know of one
+  std::string cluster;             // the cluster's name, if other machines can join it
   bool joinable = false;           // other machines may join the cluster (hearth init)
   std::optional<JoinPoint> join;   // with `joinable`, of a server with a store
-  std::optional<Planner> planner;  // nothing: the API plans nothing
+  std::optional<Planner> planner;  // nothing: the API has no planner
   // Coordinator::order(), from any thread; `done` on any thread. Null: workers take no orders.
   std::function<void(const std::string& node, const std::optional<Away>& order,
                      std::function<void(const Status&)> done)>

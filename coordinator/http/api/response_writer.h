@@ -21,8 +21,9 @@ struct HttpRequest {
   std::string body;
   std::string id;  // x-request-id of the answer
   TimePoint arrived{};
-  std::vector<std::string> models = {};  // that the key may use; empty: all
-  // The API key's: defaults of trust, and the least of verify and min_level that a request gets.
+  std::vector<std::string> models = {};  // models that the key may use; empty: all
+  // The settings of the API key: the default of trust, and the lowest verify and min_level of its
+  // requests.
   RequestPolicy policy = {};
   bool manages = false;  // its sender may use the routes of Access::kManage
   std::optional<std::string> idempotency_key = {};
@@ -46,13 +47,13 @@ struct HttpResponse {
 class ResponseWriter {
  public:
   virtual ~ResponseWriter() = default;
-  // The whole answer; once, and only without a stream.
+  // Sends the whole answer; called once, and only without a stream.
   virtual void respond(HttpResponse response) = 0;
   // 200 and a first ping; another one after every silence: `: ping` of text/event-stream, a space
   // before the next line of application/x-ndjson.
   virtual void start_stream(StreamForm form, HeaderFields headers) = 0;
   virtual void send(std::string_view event) = 0;
-  // Ends the body. `broken`: after an error event; the connection is closed as well.
+  // Ends the body. `broken`: an error event was sent; the connection is closed as well.
   virtual void finish_stream(bool broken) = 0;
   // Called once when the connection ends before the answer has: the client closed it, or did not
   // read (limits::kHttpStreamBytes, kHttpSecondsWrite).

@@ -77,8 +77,8 @@ bool matches(std::string_view row, std::string_view path) {
   return row.starts_with("/v1/") && matches(row.substr(kVersion.size()), path);
 }
 
-// The path that is meant, where a client has joined its base URL wrongly: with a slash too many, or
-// with /v1 twice or behind something else. Empty: none that is known.
+// The path that a client probably means when it has joined its base URL wrongly: with a slash too
+// many, or with /v1 twice or behind another path. Empty: no known path fits.
 std::string meant_path(std::string_view path) {
   std::string out;
   for (const char c : path) {
@@ -110,7 +110,7 @@ RouteMatch other_method(const Row& first, std::string_view path) {
   return {nullptr, std::move(refusal), Access::kKey, false, first.dialect};
 }
 
-// Of a path that no row has: its client expects an error of its own dialect all the same.
+// The dialect of an unknown path: its client still expects an error of its own dialect.
 Dialect guessed_dialect(std::string_view path) {
   if (path.starts_with("/api/") && !path.starts_with("/api/v1")) return Dialect::kOllama;
   return path.starts_with("/v1/messages") ? Dialect::kAnthropic : Dialect::kOpenAi;

@@ -10,7 +10,7 @@
 
 namespace hearth::coordinator::http {
 
-// One request with all that its handler needs to answer it.
+// One request, with everything that its handler needs.
 struct Call {
   std::shared_ptr<Api> api;
   HttpRequest request;
@@ -57,7 +57,7 @@ void handle_ollama_embeddings(Call call);
 // routes/count.cc: the number of tokens of the prompt that a body makes
 void handle_count_messages(Call call);
 void handle_count_input(Call call);
-// routes/ollama.cc: what Ollama's clients ask of a model
+// routes/ollama.cc: routes about models for clients of Ollama
 void handle_ollama_tags(Call call);
 void handle_ollama_show(Call call);
 void handle_ollama_running(Call call);
@@ -83,10 +83,11 @@ void handle_grant(Call call);
 // routes/ledger.cc: standings, audits and credits; an answer's receipts with their proofs
 void handle_ledger(Call call);
 void handle_receipt(Call call);
-// routes/plan.cc: the models on the server's disk, and how fast these nodes would be with one
+// routes/plan.cc: the models on the server's disk, and the predicted speed of these nodes with one
+// of them
 void handle_plan_models(Call call);
 void handle_plan(Call call);
-// routes/members.cc: who belongs to the cluster, who asks to, and what an admin does with them
+// routes/members.cc: members, nodes that ask to join, and the verbs of an admin
 void handle_members(Call call);
 void handle_approve(Call call);
 void handle_open_door(Call call);

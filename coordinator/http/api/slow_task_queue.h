@@ -1,5 +1,6 @@
-// SlowTaskQueue: keeps slow tasks from filling the thread pool. At most so many of them run at once
-// and the others wait in their order, so that a short task that is posted directly finds a thread.
+// SlowTaskQueue: keeps slow tasks from filling the thread pool. At most a fixed number of them run
+// at once and the others wait in their order, so that a short task that is posted directly finds a
+// thread.
 #pragma once
 
 #include <cstdint>

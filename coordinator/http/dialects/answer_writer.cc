@@ -5,7 +5,7 @@
 namespace hearth::coordinator::http {
 namespace {
 
-// An answer that is known beforehand and comes when its sequence has ended. It is no stream.
+// An answer that is known in advance and is sent when its sequence has ended, as a whole body.
 class FixedWriter final : public AnswerWriter {
  public:
   FixedWriter(Dialect dialect, AnswerStart start)
@@ -48,7 +48,7 @@ OrderedJson arguments_object(const std::string& arguments) {
   OrderedJson value = OrderedJson::parse(arguments, nullptr, false);
   if (value.is_object()) return value;
   if (arguments.empty()) return OrderedJson::object();
-  // An answer that was cut off inside a call: what there is of it is not lost.
+  // If an answer was cut off inside a call, its partial text is sent as well.
   return {{"arguments", arguments}};
 }
 

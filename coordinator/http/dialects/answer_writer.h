@@ -33,14 +33,14 @@ using StreamEvents = std::vector<StreamEvent>;
 struct AnswerStart {
   AnswerHead head;
   std::uint64_t prompt_tokens = 0;
-  OrderedJson frame = {};  // what an answer of the dialect repeats of its request
+  OrderedJson frame = {};  // fields of the request that an answer of the dialect repeats
   std::optional<EmbeddingForm> embedding = {};  // the answer is the embeddings of its prompts
-  // The whole answer, of a request that only has its model loaded; or empty.
+  // The whole answer to a request that only loads its model; otherwise empty.
   std::string fixed = {};
   std::shared_ptr<const model::Tokenizer> tokenizer;
 };
 
-// What is known at its end.
+// Facts that are known only at the end of an answer.
 struct AnswerEnd {
   Usage usage;
   Timings timings;
@@ -60,23 +60,24 @@ class AnswerWriter {
   // The events of a stream, in the order in which these are called; each may give none.
   // Before the first part of a choice; `part` has its index and whether token ids are written.
   virtual StreamEvents begin(const ChoicePart& part) = 0;
-  // What is new of a choice.
+  // The new part of a choice.
   virtual StreamEvents add(const ChoicePart& part) = 0;
   // The last part of a choice, with its finish reason. `closing`: keys of the last event that has
   // choices; null for the others.
   virtual StreamEvents end(const ChoicePart& part, const OrderedJson& closing) = 0;
-  // What is waited for while the model is not loaded; a dialect without an event for it has none.
+  // Says what the request waits for while its model is not loaded; empty in a dialect without such
+  // an event.
   virtual StreamEvents tell_loading(const OrderedJson& /*loading*/) { return {}; }
   // The hearth object by itself.
   virtual StreamEvents tell_hearth(const OrderedJson& hearth) = 0;
   // After the last choice.
   virtual StreamEvents close(const AnswerEnd& end) = 0;
-  // What marks the end of every stream; it never carries an id.
+  // The mark at the end of every stream; it never has an id.
   virtual StreamEvents mark() { return {}; }
   // An error in the middle of a stream, which ends it.
   virtual StreamEvents fail(const ApiError& error) = 0;
 
-  // The body of an answer that is no stream. Parts have their finish reasons.
+  // The body of a whole answer. Parts have their finish reasons.
   virtual std::string whole(const std::vector<ChoicePart>& parts, const AnswerEnd& end) const = 0;
 
  protected:
@@ -102,7 +103,7 @@ std::unique_ptr<AnswerWriter> make_answer_writer(Dialect dialect, AnswerStart st
 
 // "2026-11-25T22:35:14Z", as Ollama writes times.
 std::string rfc3339(std::int64_t unix_seconds);
-// The arguments of a tool call as an object, for dialects that have them so.
+// The arguments of a tool call as an object, for dialects that need an object.
 OrderedJson arguments_object(const std::string& arguments);
 
 }  // namespace hearth::coordinator::http

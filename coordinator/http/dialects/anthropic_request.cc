@@ -87,7 +87,7 @@ class MessageTranslation {
     } else if (type == "thinking" && role_ == "assistant") {
       reasoning_ += block.string("thinking").value_or("");
     } else if (type == "redacted_thinking" && role_ == "assistant") {
-      // Only the service that wrote it can read it.
+      // Dropped: only the service that wrote this block can read it.
     } else if (!block.failed()) {
       refuse_block(fields_, type);
     }
@@ -119,7 +119,7 @@ class MessageTranslation {
                       {"function", {{"name", *name}, {"arguments", arguments}}}});
   }
 
-  // What has come together as a message. `always`: even when nothing has.
+  // Adds the collected parts as a message. `always`: even when there are none.
   void flush(bool always) {
     if (parts_.empty() && calls_.empty() && reasoning_.empty() && !always) return;
     Json message = {{"role", role_}};

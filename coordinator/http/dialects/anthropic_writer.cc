@@ -73,7 +73,7 @@ class AnthropicWriter final : public AnswerWriter {
     return out;
   }
 
-  // The event that clients of this dialect let pass wherever it stands.
+  // An event that clients of this dialect ignore at any place.
   StreamEvents tell_loading(const OrderedJson& loading) override {
     return {event("ping", {{"hearth", {{"loading", loading}}}})};
   }
@@ -126,7 +126,7 @@ class AnthropicWriter final : public AnswerWriter {
             {"stop_details", nullptr}};
   }
 
-  // The caller is the model itself: none of Anthropic's servers runs code that calls.
+  // The caller is always the model itself, because no code on a server makes calls.
   static OrderedJson tool_use(const ToolCallPart& call, OrderedJson input) {
     return {{"type", "tool_use"},
             {"id", call.id},

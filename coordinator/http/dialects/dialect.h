@@ -1,5 +1,5 @@
-// Dialect: whose API a route speaks. It decides how a body is read, how an answer and its events
-// look, and which shape an error has. Pure functions.
+// Dialect: the API that a route implements. It decides how a body is read, how an answer and its
+// events look, and which shape an error has. Pure functions.
 #pragma once
 
 #include <cstdint>
@@ -17,7 +17,7 @@ enum class Dialect : std::uint8_t {
   kOllamaGenerate,  // POST /api/generate
 };
 
-// The status that clients of the dialect expect. Anthropic's back off at 529 where others do at
+// The status that clients of the dialect expect. Clients of Anthropic back off at 529, others at
 // 503.
 unsigned status_of(const ApiError& error, Dialect dialect);
 // JSON: {"error": {message, type, param, code}} of OpenAI, {"type": "error", "error": {type,

@@ -1,4 +1,5 @@
-// Bodies of /v1/embeddings, and of Ollama's /api/embed and /api/embeddings. They are no streams.
+// Bodies of /v1/embeddings, and of Ollama's /api/embed and /api/embeddings. They are always sent
+// whole.
 #include <spdlog/fmt/fmt.h>
 
 #include <bit>
@@ -15,7 +16,7 @@
 namespace hearth::coordinator::http {
 namespace {
 
-// The shortest numbers that are read as the same fp32 ones.
+// The shortest decimal numbers that parse to the same fp32 values.
 void append_numbers(std::string& out, std::span<const float> values) {
   out += '[';
   for (const float value : values) {
@@ -45,7 +46,7 @@ class EmbeddingWriter final : public AnswerWriter {
   StreamEvents close(const AnswerEnd&) override { return {}; }
   StreamEvents fail(const ApiError&) override { return {}; }
 
-  // The vectors are most of a body by far, so that they are written as text.
+  // The vectors are by far the largest part of a body, so they are written directly as text.
   std::string whole(const std::vector<ChoicePart>& parts, const AnswerEnd& end) const override {
     INVARIANT(!parts.empty(), "an answer has an embedding for each of its prompts");
     const EmbeddingForm& form = *start().embedding;

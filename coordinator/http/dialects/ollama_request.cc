@@ -34,7 +34,8 @@ void translate_turn(const Json& message, Json& out) {
   out.push_back(std::move(turn));
 }
 
-// Ollama names no call that a tool's message answers: the calls are answered in their order.
+// In Ollama's dialect, a tool's message does not name its call: the messages answer the calls in
+// order.
 void name_answered_calls(Json& messages) {
   std::vector<Json> open;
   for (Json& message : messages) {
@@ -47,7 +48,7 @@ void name_answered_calls(Json& messages) {
   }
 }
 
-// keep_alive: 0, "0", "0s": the model is to leave the memory.
+// keep_alive: 0, "0" or "0s" asks to unload the model.
 bool keeps_no_time(const Json& body) {
   const auto keep = body.find("keep_alive");
   if (keep == body.end()) return false;
@@ -81,7 +82,7 @@ void translate_prompt(FieldReader& fields, TranslatedBody& out) {
   out.only_loads = prompt.empty();
   for (const char* name : {"template", "suffix"}) {
     if (!fields.string(name).value_or("").empty()) {
-      fields.refuse(name, "is not supported, and without it the answer would be another; omit it");
+      fields.refuse(name, "is not supported, and ignoring it would change the answer; omit it");
     }
   }
   const Json* context = fields.find("context");
@@ -169,7 +170,7 @@ ApiResult<TranslatedRequest> translate_ollama_embed(const Json& body, bool one,
     if (fields.failed()) return fields.error();
     return out;
   }
-  // What may be said of the model's memory changes no embedding here.
+  // Fields about the model's memory, which change no embedding.
   Json translated = Json::object();
   copy_others(body, {"prompt", "input", "options", "keep_alive", "encoding_format", "truncate"},
               translated);
@@ -184,7 +185,8 @@ ApiResult<TranslatedRequest> translate_ollama_embed(const Json& body, bool one,
 ApiResult<TranslatedBody> translate_ollama(const Json& body, bool chat) {
   FieldReader fields(body);
   TranslatedBody out;
-  // What has meant something to Ollama and changes no answer here: keep_alive, options of memory.
+  // Fields that have a meaning in Ollama and change no answer here: keep_alive and options of
+  // memory.
   copy_others(body,
               {"messages", "prompt", "system", "template", "suffix", "context", "raw", "options",
                "format", "think", "keep_alive", "stream", "name"},

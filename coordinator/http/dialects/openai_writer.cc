@@ -23,7 +23,7 @@ class OpenAiWriter final : public AnswerWriter {
   StreamEvents end(const ChoicePart& part, const OrderedJson& closing) override {
     return chunk(part, closing);
   }
-  // With an empty choice, for many clients read one in each chunk.
+  // It has an empty choice, because many clients expect one in each chunk.
   StreamEvents tell_loading(const OrderedJson& loading) override {
     ChoicePart nothing;
     return chunk(nothing, {{"hearth", {{"loading", loading}}}});

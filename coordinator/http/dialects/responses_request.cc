@@ -80,8 +80,8 @@ class InputTranslation {
   }
 
  private:
-  // The assistant's message that is being put together; a new one when `key` is there already, or
-  // when it has what comes after `key`.
+  // The assistant's message that is being built. Begins a new one if this one already has `key`, or
+  // a part that comes after `key`.
   Json& assistant(std::string_view key) {
     const bool open = !messages_.empty() && messages_.back()["role"] == "assistant";
     if (open) {
@@ -253,7 +253,7 @@ void refuse_state(FieldReader& fields) {
   }
 }
 
-// What the response object repeats of its request, with OpenAI's defaults.
+// The fields of the request that the response object repeats, with OpenAI's defaults.
 OrderedJson frame_of(const Json& body) {
   const auto of = [&body](const char* name, OrderedJson otherwise) {
     const auto found = body.find(name);

@@ -12,7 +12,7 @@
 namespace hearth::coordinator::http {
 namespace {
 
-// A field of a chat, and what the dialect calls it.
+// A field of a chat, and the dialect's name of it.
 struct Renamed {
   std::string_view chat;
   std::string_view own;

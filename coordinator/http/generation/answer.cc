@@ -34,11 +34,11 @@ AnswerIdentity::AnswerIdentity(const HttpOptions& options, Random& random,
 }
 
 ledger::AnswerName AnswerIdentity::new_receipt(Random& random, bool is_kept) const {
-  // The id of a kept request is its client's choice, and may come again.
+  // The id of a kept request follows from its client's key, and may come again.
   const std::string drawn = is_kept ? fmt::format(" {:016x}", random.next()) : "";
   const Hash256 own = keyed_blake2b(secret_, as_bytes("receipt of " + id_ + drawn));
-  // The log's time runs evenly where the server's clock is set, and is told only where they part:
-  // an answer that was saved is compared with its name to the second.
+  // The log's time runs evenly even when the server's clock is set. The answer states it only if
+  // the two differ: a saved answer is compared with its name to the second.
   const std::int64_t logged = ledger_->time().value_or(created_);
   const bool agrees = std::abs(logged - created_) <= kAgreeSeconds;
   return ledger::answer_name(agrees ? created_ : logged, own.bytes);
@@ -167,7 +167,7 @@ bool Answer::add_hashes(std::uint32_t choice, std::vector<RowHash> hashes) {
   part.hashed = true;
   part.hashes = std::move(hashes);
   if (!waited) return false;
-  // A sequence that had ended by itself before it could be stopped has more of them.
+  // A sequence that ended by itself before it could be stopped has more hashes.
   std::erase_if(part.hashes, [&](const RowHash& hash) { return hash.position >= *part.stopped; });
   return true;
 }

@@ -1,5 +1,5 @@
 // Answer: the answer to one request as it grows: n choices of each prompt, their tokens, hashes and
-// times, and the objects that are told of it. It knows no clients and no coordinator. A plain state
+// times, and the JSON objects about it. It does not use clients or the coordinator. A plain state
 // machine.
 #pragma once
 
@@ -40,7 +40,7 @@ class AnswerIdentity {
   // Whether its stages make receipts.
   bool has_receipts() const { return receipt_.has_value(); }
   const std::optional<ledger::AnswerName>& receipt() const { return receipt_; }
-  // What the stages need to make those of one choice.
+  // The values with which the stages make the receipts of one choice.
   std::optional<ReceiptOrder> receipt_order(std::uint32_t choice) const;
   // Nothing when receipts are not made, or the ledger has failed since.
   std::optional<AnswerProof> proof(std::uint32_t max_tokens) const;
@@ -65,7 +65,7 @@ struct GenerationInput {
   GenerationRequest request;
   std::vector<std::vector<TokenId>> prompts;
   std::vector<std::string> echoes;  // one text a prompt, with request.echo
-  std::optional<Keep> keep = {};    // its clients may come back to it
+  std::optional<Keep> keep = {};    // its clients may reconnect to it
   std::uint32_t model = 0;          // ServedModel::number
   // The time that its chat template was given, in unix seconds; nothing: when its answer begins. It
   // is the answer's `created` and stands in the names of its receipts, so that the prompt can be
@@ -83,7 +83,7 @@ class Answer {
   struct Part {
     Choice choice;
     std::uint64_t prompt_tokens = 0;
-    std::uint32_t cached_tokens = 0;  // of them, that were not computed
+    std::uint32_t cached_tokens = 0;  // prompt tokens that were cached
     std::uint32_t max_tokens = 0;
     std::vector<RowHash> hashes = {};
     bool hashed = false;  // its hashes are all there
@@ -111,20 +111,20 @@ class Answer {
   SamplingParams sampling(std::uint32_t choice) const;
   AnswerForm form() const { return {model_.syntax, input_.prompt_tail, identity_.id()}; }
 
-  // The length that each choice may have: what the request says, else the endpoint's default,
-  // within the context. The coordinator may lower it, and an earlier process has fixed it by
-  // prompt.
+  // The maximum length of each choice: the request's, otherwise the endpoint's default, within the
+  // context. The coordinator may lower it. For a resumed request, the earlier process has fixed it
+  // by prompt.
   void set_default_lengths();
   void set_length(std::uint32_t choice, std::uint32_t max_tokens);
   void set_lengths(const std::vector<std::uint32_t>& by_prompt);
 
-  // What happens to a choice, in order.
+  // The events of a choice, in order.
   void restore(std::uint32_t choice, std::vector<SampledToken> tokens, TimePoint now);
   void admit(std::uint32_t choice, TimePoint now) { parts_[choice].admitted = now; }
   void set_cached(std::uint32_t choice, std::uint32_t positions);
   void score(std::uint32_t choice, std::vector<SampledToken> scores);
   void embed(std::uint32_t choice, std::vector<float> values);
-  // True when something of it may be told: new text, or its end.
+  // True when a client may get something new: text, or the end.
   bool push(std::uint32_t choice, const SampledToken& token, TimePoint now);
   void add_drafts(std::uint32_t choice, const DraftCounts& counts);
   // True when the choice was waiting for them.
@@ -148,7 +148,7 @@ class Answer {
   OrderedJson hearth() const;
   KeptRequest kept_request() const;
   std::size_t prompt_tokens() const { return prompt_tokens_; }
-  std::size_t bytes() const;  // of memory, about, without the prompts
+  std::size_t bytes() const;  // approximate bytes of memory, without the prompts
   void drop_prompts();        // they are not needed any more
 
  private:

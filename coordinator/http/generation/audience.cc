@@ -33,10 +33,11 @@ void Listener::begin(HeaderFields headers) {
 void Listener::tell(const Choice& choice, bool ended, const OrderedJson& closing) {
   std::uint32_t& told = place_.told[choice.index()];
   const std::uint32_t all = choice.tokens() + 1;
-  if (told > all) return;  // its end, or more than this process has again yet
+  if (told > all)
+    return;  // the client has the end, or more than this process has recomputed so far
   ChoicePart part = choice.part(std::max(told, 1U) - 1);
   if (told == 0) {
-    // Of a completion nothing precedes the text.
+    // In a completion, nothing precedes the text.
     const StreamEvents begun = answer_->begin(part);
     if (!begun.empty()) told = 1;
     send(begun);
@@ -119,7 +120,7 @@ void Audience::tell(Listener& listener) const {
   if (!answer_.request().stream || listener.gone()) return;
   if (!listener.streams()) {
     listener.begin(answer_.identity().headers());
-    // What cannot be verified is said before the first token.
+    // Before the first token, the client learns what cannot be verified.
     if (verification_.asked() && !verification_.can()) {
       listener.tell_hearth(verification_.object());
     }

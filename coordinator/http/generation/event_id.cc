@@ -11,7 +11,7 @@ namespace {
 
 constexpr std::size_t kAnswerDigits = 16;
 
-// All of the text, as this program writes numbers.
+// Parses the whole text, only in the spelling in which this program writes numbers.
 template <typename T>
 std::optional<T> number(std::string_view text, int base) {
   T value{};
@@ -45,7 +45,7 @@ std::optional<EventId> parse_event_id(std::string_view text) {
     more = dot != std::string_view::npos;
     if (more) rest.remove_prefix(dot + 1);
   }
-  // One spelling each: no capital digits, no leading zeros.
+  // Each number has one spelling: no capital digits, no leading zeros.
   if (event_id_text(id) != text) return std::nullopt;
   return id;
 }

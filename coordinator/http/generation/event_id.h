@@ -12,7 +12,7 @@
 namespace hearth::coordinator::http {
 
 struct EventId {
-  std::uint64_t answer = 0;  // a hash of who asked what, of which model
+  std::uint64_t answer = 0;  // a hash of owner, request and model
   // A number a choice, written with dots between: 0 before anything, 1 + t after the role and the
   // text of t tokens, one more after its end.
   std::vector<std::uint32_t> told;

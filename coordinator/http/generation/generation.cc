@@ -29,8 +29,8 @@ ApiError too_many_kept(std::size_t limit) {
       1, "too_many_kept_requests");
 }
 
-// Seconds after which a refused request may find room, 1 to 3600: until what the coordinator has
-// accepted is done, at the rate at which tokens come now.
+// Seconds after which a refused request may find room, 1 to 3600: the time in which the accepted
+// requests end at the present rate of tokens.
 std::uint32_t predicted_wait(const Api& api) {
   constexpr double kLongest = 3600.0;
   constexpr double kAssumedRate = 100.0;  // tokens a second, until the first token is counted
@@ -39,7 +39,7 @@ std::uint32_t predicted_wait(const Api& api) {
   for (const auto& generation : api.generations) {
     tokens += static_cast<double>(generation->tokens_to_come());
   }
-  // With no token ahead, the queue is assumed to move as it did, by whole requests.
+  // When no token is expected, the estimate takes the rate at which whole requests ended.
   const double running = std::max<double>(1.0, swarm.running);
   const double rate = swarm.tokens_per_second > 0.0 ? swarm.tokens_per_second : kAssumedRate;
   const double seconds = tokens > 0.0
@@ -53,16 +53,16 @@ ApiError unpayable(const Api& api, const std::string& why) {
                           "ledger_unavailable");
 }
 
-// What the tokens that were fed cost, and the account's balance. The last token of an answer is
-// never fed. The log rounds the fee down by window and stage, so a few credits of it may be missing
-// there.
+// The price of the tokens that were fed, and the account's balance. The last token of an answer is
+// never fed. The log rounds the fee down for each window and stage, so it may charge a few credits
+// less.
 OrderedJson credits_object(const Api& api, const Answer& answer) {
   std::int64_t price = 0;
   for (const Answer::Part& part : answer.parts()) {
     const std::uint64_t tokens = part.choice.tokens();
     const auto one = dearest({}, answer.model().spec.layers, part.prompt_tokens,
                              tokens == 0 ? 0 : tokens - 1, part.cached_tokens);
-    price += one ? *one : 0;  // hold_credit() has refused what has no price
+    price += one ? *one : 0;  // hold_credit() has refused a request without a price
   }
   const PublicKey& account = answer.request().policy.account;
   const Credits::Balance left = api.options.credits->balance(account);
@@ -84,7 +84,7 @@ void make_on_pool(const std::shared_ptr<Api>& api, Audience::Make make, Audience
   });
 }
 
-// An error of the coordinator, as the client of a request with this policy reads it.
+// An error of the coordinator, in the form for the client of a request with this policy.
 ApiError error_of(Api& api, const RequestPolicy& policy, const Error& error) {
   ApiError out = from_coordinator(error, predicted_wait(api));
   if (error.code == ErrorCode::kNoCapacity) {
@@ -154,7 +154,7 @@ class ChoiceEvents final : public SequenceEvents {
   std::weak_ptr<Generation> generation_;
   std::uint32_t choice_;
   std::uint32_t run_;
-  Credits::Hold credit_;  // for as long as the coordinator may start it
+  Credits::Hold credit_;  // set while the coordinator may start it
 };
 
 Generation::Generation(std::shared_ptr<Api> api, GenerationInput input, TimePoint arrived,
@@ -205,7 +205,8 @@ bool Generation::resume(std::shared_ptr<Api> api, GenerationInput input, Begun b
     return true;
   }
   api->generations.insert(self);
-  // The credit that was held ended with the process before, and may be spent since.
+  // The earlier process's hold on credit ended with that process, and the credit may have been
+  // spent since.
   if (const auto refused = self->hold_credit()) {
     self->fail(*refused);
     return true;
@@ -259,7 +260,7 @@ void Generation::shorten_to_credit() {
   if (credits == nullptr || answer_.request().max_tokens) return;
   const Credits::Balance balance = credits->balance(answer_.request().policy.account);
   const std::int64_t available = balance.spendable - balance.reserved;
-  // Of all choices, with so many tokens each at most.
+  // The greatest price of all choices with this many tokens each.
   const auto is_paid = [&](std::uint32_t most, std::int64_t left) {
     for (const Answer::Part& part : answer_.parts()) {
       const auto price = dearest({}, answer_.model().spec.layers, part.prompt_tokens,
@@ -307,7 +308,8 @@ std::optional<ApiError> Generation::hold_credit() {
   if (!held && held.error().code == ErrorCode::kRefused) {
     std::string said = held.error().message;
     const RequestPolicy& policy = answer_.request().policy;
-    if (const auto& accounts = api_->options.accounts) {  // people know a key by its name
+    if (const auto& accounts =
+            api_->options.accounts) {  // the error names the key as people know it
       boost::algorithm::replace_first(said, policy.account.hex(),
                                       accounts->name_of(policy.owner, policy.account));
     }
@@ -337,7 +339,7 @@ GenerateRequest Generation::request_of(std::uint32_t choice) const {
   out.receipt = answer_.identity().receipt_order(choice);
   out.policy = request.policy;
   out.model = answer_.model().number;
-  // No user watches a whole answer come: a chat's titles and tags, and batch work.
+  // An answer that is not streamed can wait: titles and tags of a chat, and batch work.
   out.background = !request.stream;
   out.may_shorten = !request.max_tokens;
   out.drafts = api_->options.drafts && request.asked.drafts;
@@ -383,7 +385,7 @@ void Generation::accept(const std::vector<std::uint32_t>& choices, const SubmitA
     Run& run = runs_[choices[i]];
     const Answer::Part& part = answer_.part(choices[i]);
     run.sequence = (*answer.sequences)[i];
-    run.submitted = !part.settled || part.stopped;  // else it has ended by itself already
+    run.submitted = !part.settled || part.stopped;  // otherwise it has already ended by itself
     answer_.set_length(choices[i], answer.max_tokens[i]);
     if (ended_) {
       cancel(run);
@@ -396,13 +398,13 @@ void Generation::accept(const std::vector<std::uint32_t>& choices, const SubmitA
     verification_.cannot(answer.bounds.unverifiable);
   }
   const std::optional<Keep>& keep = answer_.input().keep;
-  // What a dialect repeats of its request is not stored, nor are scores and embeddings: after a
-  // restart their clients get the same answer again, computed once more.
+  // Three things are not stored: fields of the request that a dialect repeats, scores, and
+  // embeddings. After a restart their clients get the same answer, which is computed again.
   const bool written = keep && api_->kept.writes() && answer_.input().dialect == Dialect::kOpenAi &&
                        !answer_.request().scores_prompt() && !answer_.request().embedding &&
                        answer_.prompt_tokens() <= limits::kKeptRequestBytes / sizeof(TokenId);
   if (written) api_->kept.write(*keep, encode(answer_.kept_request()));
-  // One that waits for a pipeline may yet be refused.
+  // A request that waits for a pipeline may still be refused.
   if (answer.bounds.serves) open();
   if (whole() && !ended_) complete();
 }
@@ -415,7 +417,7 @@ void Generation::cancel(Run& run) {
   if (std::exchange(run.submitted, false)) api_->port.cancel(run.sequence);
 }
 
-// All choices wait together: the first one tells.
+// All choices wait together, so only the first one reports.
 void Generation::on_loading(std::uint32_t choice, const LoadProgress& progress) {
   if (!ended_ && choice == 0) audience_.tell_loading(progress);
 }
@@ -472,7 +474,7 @@ void Generation::on_token(std::uint32_t choice, const SampledToken& token) {
   if (ready) audience_.tell_choice(choice);
 }
 
-// Ends in the coordinator what a stop string has ended here.
+// Cancels the sequences in the coordinator that a stop string has ended here.
 void Generation::stop_sequence(std::uint32_t choice) {
   const Answer::Part& part = answer_.part(choice);
   Run& run = runs_[choice];
@@ -506,13 +508,13 @@ void Generation::on_error(std::uint32_t choice, const Error& error) {
   if (ended_) return;
   if (!runs_[choice].admitted && retries({choice}, error)) return;
   ApiError out = error_of(*api_, answer_.request().policy, error);
-  // Work was done: an automatic retry would make the swarm do it again.
+  // The swarm has done work: an automatic retry would make it do the work again.
   if (answer_.has_tokens()) out.final = true;
   fail(out);
 }
 
 bool Generation::retries(const std::vector<std::uint32_t>& choices, const Error& error) {
-  // The workers may still come back, or the queue have room again.
+  // The workers may still return, or the queue may have room again.
   const bool passes = error.code == ErrorCode::kUnavailable || error.code == ErrorCode::kNoCapacity;
   if (!api_->later || !passes || !retry_until_ || api_->clock.now() >= *retry_until_) return false;
   std::vector<std::pair<std::uint32_t, std::uint32_t>> runs;  // with their numbers
@@ -545,7 +547,7 @@ bool Generation::may_have_sent(const EventId& seen) const {
   INVARIANT(seen.told.size() == answer_.size(), "an event id counts the tokens of each choice");
   for (std::uint32_t i = 0; i < answer_.size(); ++i) {
     const Answer::Part& part = answer_.part(i);
-    // An earlier process may have told more than there is again as yet.
+    // An earlier process may have sent more than this one has recomputed so far.
     const std::uint32_t known = more && !part.settled ? part.max_tokens : part.choice.tokens();
     const std::uint32_t end = part.settled || more ? 1 : 0;
     if (seen.told[i] > known + 1 + end) return false;
@@ -616,7 +618,8 @@ void Generation::on_audit(std::uint32_t choice, const AuditOutcome& outcome) {
           choice, answer_.request(), answer_.prompt(choice), answer_.echo(choice), outcome.answer,
           answer_.model().tokenizer, answer_.sampling(choice).stop_tokens, answer_.form()));
     }
-    // A restarted server would not know that the answer is false: it computes it again.
+    // The stored row is removed: a restarted server, which would not know that the answer is false,
+    // computes it again.
     if (answer_.input().keep) api_->kept.remove_row(*answer_.input().keep);
   }
   if (!verifying_) return;
@@ -640,7 +643,7 @@ void Generation::complete() {
   keep_answer(std::chrono::seconds(api_->options.timeouts.kept));
 }
 
-// Nothing is computed any more; later clients are told everything at once.
+// Computing has ended; later clients get everything at once.
 void Generation::keep_answer(std::chrono::seconds time) {
   INVARIANT(whole(), "only a whole answer is kept");
   ended_ = true;
@@ -660,7 +663,8 @@ void Generation::keep_answer(std::chrono::seconds time) {
 
 void Generation::fail(const ApiError& error) {
   if (ended_) return;
-  // This process ends and another will continue the request: the clients are to ask that one.
+  // This process ends and another one will continue the request: the clients must reconnect to that
+  // one.
   const bool suspended = answer_.input().keep && api_->suspending;
   const auto self = shared_from_this();
   audience_.fail_all(error, suspended);

@@ -1,10 +1,11 @@
-// Generation: one running request. It submits the choices of an answer to the coordinator, carries
-// their tokens to the answer, has the audience told, and cancels what runs when the request ends.
+// Generation: one running request. It submits the choices of an answer to the coordinator, passes
+// their tokens to the answer and to the audience, and cancels running sequences when the request
+// ends.
 //
-// A plain request has one client and ends with it. One with an Idempotency-Key may have several,
-// one after the other or at once: each is told what it has not been told before. Without any client
-// it runs on for a grace period; its answer is kept for a while (api/kept_requests.h), and so is
-// what another process needs to continue it (kept_request.h).
+// A plain request has one client and ends with it. A request with an Idempotency-Key may have
+// several clients, one after the other or at once; each gets what it has not received yet. Without
+// a client it continues for a grace period. Its answer is kept for a while (api/kept_requests.h),
+// and so are the values with which another process continues it (kept_request.h).
 //
 // Everything on the socket thread; the coordinator's events come through Api::sockets.
 #pragma once
@@ -29,7 +30,7 @@ namespace hearth::coordinator::http {
 ApiResult<GenerationInput> tokenise(const ServedModel& served, GenerationRequest request,
                                     std::int64_t created);
 
-// What an earlier process has done for a request.
+// The part of a request that an earlier process has done.
 struct Begun {
   std::int64_t created = 0;
   std::optional<ledger::AnswerName> receipt = {};  // as it named its receipts
@@ -40,7 +41,8 @@ struct Begun {
 
 class Generation : public std::enable_shared_from_this<Generation> {
  public:
-  // `seen`: what the client has of the answer already, where the request has an Idempotency-Key.
+  // `seen`: the part of the answer that the client already has, for a request with an
+  // Idempotency-Key.
   static void start(std::shared_ptr<Api> api, std::shared_ptr<ResponseWriter> writer,
                     const HttpRequest& http, GenerationInput input,
                     std::optional<EventId> seen = std::nullopt);
@@ -52,11 +54,11 @@ class Generation : public std::enable_shared_from_this<Generation> {
 
   // One more client.
   void attach(std::shared_ptr<ResponseWriter> writer, std::optional<EventId> seen);
-  // Whether an event of this id can be one of its own.
+  // Whether the id can be that of an event of this request.
   bool may_have_sent(const EventId& seen) const;
   // Tokens that the coordinator has yet to generate for it, at most.
   std::uint64_t tokens_to_come() const;
-  // Ends it, and what is kept of it, whether or not a client listens.
+  // Ends the request and deletes what is kept of it, even while clients listen.
   void forget();
 
  private:
@@ -64,20 +66,21 @@ class Generation : public std::enable_shared_from_this<Generation> {
   // A choice in the coordinator.
   struct Run {
     SequenceId sequence = {};
-    std::uint32_t number = 0;   // of its submission: events of earlier ones are late
-    bool submitted = false;     // the coordinator has it, and cancel() would end it
-    bool admitted = false;      // by this process
-    Credits::Hold credit = {};  // until the coordinator holds it, or it cannot start any more
+    std::uint32_t number = 0;  // number of its submission: events of earlier ones are stale
+    bool submitted = false;    // the coordinator has it, and cancel() would end it
+    bool admitted = false;     // by this process
+    Credits::Hold credit =
+        {};  // until the coordinator holds the credit, or the sequence can no longer start
   };
 
   void begin();
-  // The error of a prompt and its length that together exceed the positions.
+  // The error when a prompt and its length together exceed the positions.
   std::optional<ApiError> too_long(std::uint64_t positions, const char* where) const;
-  // Of a request that names no length: as many tokens as half of what its account has free pays
-  // for, so that the next request finds some beside it; all of it where half pays for none.
+  // The length of a request that names none: the tokens that half of the account's free credit pays
+  // for, so that another request still finds credit. If half pays for no token, all of it.
   void shorten_to_credit();
   // Holds credit for every choice that is not settled, at the price of its whole length. An error
-  // where the account cannot pay, or the ledger cannot be kept now.
+  // when the account cannot pay, or when the ledger cannot be written now.
   std::optional<ApiError> hold_credit();
   void submit(std::vector<std::uint32_t> choices);
   GenerateRequest request_of(std::uint32_t choice) const;
@@ -119,14 +122,15 @@ class Generation : public std::enable_shared_from_this<Generation> {
   Audience audience_;
   std::vector<Run> runs_;     // by choice
   std::uint64_t visits_ = 0;  // of clients; a grace period ends with the next one
-  // An earlier process may have told its clients more of the answer than this one knows.
+  // An earlier process may have sent its clients more of the answer than this one has.
   bool told_elsewhere_ = false;
-  // Of a request that an earlier process accepted: until then a refusal is no answer to it.
+  // For a request that an earlier process accepted: until this time a refusal is retried and not
+  // sent.
   std::optional<TimePoint> retry_until_;
   bool accepted_ = false;   // by the coordinator, of this or an earlier process
-  bool open_ = false;       // streams have begun: a refusal has no HTTP status of its own any more
+  bool open_ = false;       // streams have begun, so a refusal can no longer have an HTTP status
   bool ended_ = false;      // nothing is computed any more
-  bool verifying_ = false;  // the answer is whole and told, and waits for its audits
+  bool verifying_ = false;  // the answer is complete and sent, and waits for its audits
 };
 
 // Reads the requests that an earlier process stored, and continues those that were running; keeps

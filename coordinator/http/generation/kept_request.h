@@ -1,6 +1,6 @@
-// KeptRequest: what another process needs to continue a request with the answer that this one would
-// have given: token ids and numbers, and of texts stop strings, names, echoes, tools and the end of
-// a chat's prompt.
+// KeptRequest: the values with which another process continues a request and gives the same answer:
+// token ids and numbers. Its only texts are stop strings, names, echoes, tools and the end of a
+// chat's prompt.
 #pragma once
 
 #include <cstdint>
@@ -36,7 +36,7 @@ struct KeptRequest {
   RequestPolicy policy = {};
   std::uint32_t n = 1;  // choices of each prompt
   std::int64_t created = 0;
-  // The name of its receipts, which no other computation has; nothing: it has none.
+  // The name of its receipts, which is unique to this computation; nothing: it has no receipts.
   std::optional<ledger::AnswerName> receipt = {};
   KeptAnswer answer = {};
   std::vector<std::string> stop;

@@ -45,7 +45,7 @@ std::vector<std::size_t> prompt_lengths(const KeptRequest& kept) {
   return lengths;
 }
 
-// Of a model that is not served any more, the first one, which refuses it.
+// For a model that is no longer served: the first model, which refuses the request.
 const ServedModel& model_of(const Api& api, const RequestRow& row) {
   const auto fingerprint = kept_fingerprint(row.request);
   const ServedModel* found = fingerprint.ok() ? api.models.of_fingerprint(*fingerprint) : nullptr;
@@ -98,7 +98,7 @@ std::vector<std::vector<SampledToken>> read_answers(const std::vector<Bytes>& ro
       const std::uint64_t choice = token.sequence.value;
       if (choice >= prompts.size() || token.finish == FinishReason::kError) return answers;
       std::vector<SampledToken>& answer = answers[choice];
-      // A token that another process wrote again, or one behind a gap, is not the next.
+      // Skips a token that another process wrote again, and all tokens behind a gap.
       const bool next = token.position == prompts[choice] + answer.size();
       const bool open = answer.empty() || answer.back().finish == FinishReason::kNone;
       if (next && open) answer.push_back(std::move(token));

@@ -1,8 +1,8 @@
-// Verification: what a client that asked for it is told of the audits of its answer, by choice: the
-// `verified`, `retracted` and `corrected` keys of the `hearth` object (README, "Verified answers").
-// `verified.state` is one of: by_draw (verify is "spot": windows are audited by random draw),
-// verifying (audits of it are still running), verified, unverified, disputed, retracted. A plain
-// state machine.
+// Verification: the results of the audits of an answer, by choice, for a client that asked for
+// them: the `verified`, `retracted` and `corrected` keys of the `hearth` object (README, "Verified
+// answers"). `verified.state` is one of: by_draw (verify is "spot": windows are audited by random
+// draw), verifying (audits of it are still running), verified, unverified, disputed, retracted. A
+// plain state machine.
 #pragma once
 
 #include <cstdint>
@@ -23,14 +23,14 @@ class Verification {
   Verification(Verify asked, std::size_t choices) : asked_(asked), outcomes_(choices) {}
 
   bool asked() const { return asked_ != Verify::kNone; }
-  // What is not verified yet will not be, and why; empty: it still may be.
+  // Why windows that are not verified yet will stay so; empty: they may still be verified.
   void cannot(std::string why) { why_not_ = std::move(why); }
   bool can() const { return why_not_.empty(); }
-  // `claimed`: the choice as it was told. False when the outcome is of no interest any more.
+  // `claimed`: the choice as it was sent. False when the outcome no longer matters.
   bool take(const Choice& claimed, const AuditOutcome& outcome);
-  // Replaces a choice that was told and is false by the one with the right tokens.
+  // Replaces a false choice that was sent by the one with the right tokens.
   void correct(Choice choice) { corrected_.push_back(std::move(choice)); }
-  // The corrected choice, where there is one; else the choice as it was told.
+  // The corrected choice if there is one, otherwise the choice as it was sent.
   const Choice& right(const Choice& claimed) const;
   bool waits() const;  // for outcomes
 

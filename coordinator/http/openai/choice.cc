@@ -38,8 +38,8 @@ Choice::Choice(std::uint32_t index, const GenerationRequest& request,
     rules.prompt_tail = std::move(form.prompt_tail);
     parser_.emplace(std::move(form.syntax), std::move(rules));
   }
-  // A completion goes on after its prompt: the space that SentencePiece strips from the first token
-  // of a text belongs to it. A chat answer begins a text of its own.
+  // A completion continues its prompt, so it keeps the space that SentencePiece strips from the
+  // first token of a text. A chat answer begins a text of its own.
   if (!chat_ && !prompt.empty()) detokenizer_.push(prompt.back());
   if (!request.scores_prompt()) return;
   for (const TokenId token : prompt) {
@@ -90,7 +90,7 @@ bool Choice::push(const SampledToken& token) {
          calls_.size() > before.calls || done();
 }
 
-// Special tokens are hidden, but for those that the parser needs.
+// Special tokens are hidden, except those that the parser needs.
 std::string Choice::shown_by(TokenId token) {
   if (parser_ && tokenizer_->is_special(token)) {
     std::string text = tokenizer_->token_bytes(token, true);

@@ -1,6 +1,6 @@
 // Choice: one sequence of an answer, from sampled tokens to text. It detokenises, cuts at stop
-// strings, tells content, thoughts and calls of a chat apart, and keeps the whole, so that any
-// number of clients can be told of it from any token on. A plain state machine.
+// strings, and separates content, thoughts and calls of a chat. It keeps everything, so that any
+// number of clients can get it from any token on. A plain state machine.
 #pragma once
 
 #include <cstdint>
@@ -22,7 +22,8 @@ namespace hearth::coordinator::http {
 struct AnswerForm {
   std::shared_ptr<const model::ChatSyntax> syntax = nullptr;
   std::string prompt_tail = {};  // of the chat's prompt: model::AnswerRules
-  std::string name = {};         // of the answer; ids of calls that the model gives none follow it
+  std::string name =
+      {};  // id of the answer; ids of calls are derived from it when the model gives none
 };
 
 class Choice {
@@ -61,7 +62,7 @@ class Choice {
   bool only_prompt_;
   model::Detokenizer detokenizer_;
   model::StopMatcher matcher_;
-  // What is shown with a token, by its end in each.
+  // The ends of the parts that are shown with a token.
   struct Ends {
     std::size_t text = 0;
     std::size_t reasoning = 0;
@@ -81,7 +82,7 @@ class Choice {
   std::vector<TokenId> ids_;
   std::vector<SampledToken> prompt_logprobs_;  // of an echo, by token of the prompt
   std::uint64_t prompt_characters_ = 0;        // of them
-  // Where requested, by token; without the end token, unless the prompt's are told as well.
+  // If requested, by token; without the end token, unless the prompt is scored as well.
   std::vector<SampledToken> logprobs_;
   std::vector<std::uint64_t> offsets_;  // of a completion, by token: characters up to its end
   std::shared_ptr<const std::vector<float>> embedding_;

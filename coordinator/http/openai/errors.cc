@@ -14,7 +14,7 @@ enum class Retry : std::uint8_t {
   kNever,         // x-should-retry: false; the same request fails again
 };
 
-// How an error of the coordinator looks to an HTTP client. Every other error is a 500.
+// A row maps an error of the coordinator to an HTTP error. Every other error becomes a 500.
 struct ErrorRow {
   ErrorCode error;
   unsigned status;

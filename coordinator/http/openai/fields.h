@@ -21,7 +21,7 @@ class FieldReader {
   const Json* find(const char* name) const;
   std::optional<bool> boolean(const char* name);
   std::optional<std::string> string(const char* name);
-  // `otherwise`: the number of a field that is absent or wrong.
+  // `otherwise`: the value for a field that is absent or wrong.
   float number(const char* name, double low, double high, float otherwise);
   // Whole numbers only; 3.0 is accepted, 3.5 is not.
   std::optional<std::int64_t> integer(const char* name, std::int64_t low, std::int64_t high);

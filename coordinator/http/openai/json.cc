@@ -108,7 +108,7 @@ class Builder final : public nlohmann::json_sax<Json> {
 
   std::uint32_t values_ = 0;
   std::vector<Json> open_;
-  std::vector<std::string> keys_;  // of the member that comes next, one an open value
+  std::vector<std::string> keys_;  // name of the next member, one for each open value
   Json whole_;
   std::string error_;
 };
@@ -125,7 +125,7 @@ ApiResult<Json> parse_json(std::string_view text) {
   if (text.find_first_not_of(" \t\r\n") == std::string_view::npos) {
     return ApiError::of(400, "the body is empty; it must be a JSON object", "invalid_json");
   }
-  // The parser takes a NUL for the end of the text and would not see what follows.
+  // The parser treats a NUL as the end of the text and would not read what follows.
   if (const std::size_t nul = text.find('\0'); nul != std::string_view::npos) {
     return ApiError::of(400, fmt::format("the body is not valid JSON (near byte {})", nul + 1),
                         "invalid_json");

@@ -20,7 +20,8 @@ namespace {
 constexpr std::int64_t kInt32Max = std::numeric_limits<std::int32_t>::max();
 
 constexpr double kBiasRange = 100.0;
-constexpr std::uint64_t kAnySeed = ~std::uint64_t{0};  // -1: another one each time, as absent
+constexpr std::uint64_t kAnySeed =
+    ~std::uint64_t{0};  // -1 means random, as if the field were absent
 
 std::optional<TokenId> token_id(std::optional<std::int64_t> id, std::uint32_t vocabulary) {
   if (!id || *id < 0 || *id >= static_cast<std::int64_t>(vocabulary)) return std::nullopt;
@@ -115,7 +116,7 @@ void parse_hearth(FieldReader& fields, GenerationRequest& request) {
   if (inner.failed()) fields.fail(inner.error());
 }
 
-// `cache_prompt` is llama.cpp's; true is what a request without it has.
+// `cache_prompt` is a field of llama.cpp; its default is true.
 void parse_cache(FieldReader& fields, GenerationRequest& request) {
   CacheScope& cache = request.asked.cache;
   const auto name = fields.string("cache");
@@ -138,7 +139,7 @@ void parse_cache(FieldReader& fields, GenerationRequest& request) {
 void parse_sampling(FieldReader& fields, const ModelBounds& bounds, GenerationRequest& request) {
   SamplingParams& sampling = request.sampling;
   sampling.temperature = fields.number("temperature", 0, 100, sampling.temperature);
-  // 0 keeps the likeliest token alone, as does the least number that stages take.
+  // 0 keeps only the likeliest token, as does the smallest number that stages accept.
   sampling.top_p =
       std::max(fields.number("top_p", 0, 1, sampling.top_p), std::numeric_limits<float>::min());
   sampling.min_p = fields.number("min_p", 0, 1, sampling.min_p);
@@ -277,7 +278,7 @@ void parse_completion_logprobs(FieldReader& fields, GenerationRequest& request) 
       fields.integer<std::uint32_t>("logprobs", 0, limits::kTopLogprobs).value_or(0);
 }
 
-// Of a completion, or what is embedded.
+// The prompts of a completion, or the inputs of an embedding.
 void parse_prompts(FieldReader& fields, const char* name, std::uint32_t most,
                    const ModelBounds& bounds, GenerationRequest& request) {
   const Json* prompt = fields.find(name);
@@ -455,7 +456,7 @@ ApiResult<GenerationRequest> parse_embedding_request(const Json& body, const Mod
   form.truncate = fields.boolean("truncate").value_or(false);
   for (const char* name : {"truncate_prompt_tokens", "instruction", "prompt_name", "messages"}) {
     if (fields.find(name) == nullptr) continue;
-    fields.refuse(name, "is not supported, and without it the embedding would be another; omit it");
+    fields.refuse(name, "is not supported, and ignoring it would change the embedding; omit it");
   }
   constexpr std::int64_t kLength = 2;  // llama-server's: the embedding has length 1
   if (fields.integer("embd_normalize", -1, kInt32Max).value_or(kLength) != kLength) {

@@ -31,7 +31,7 @@ struct ModelBounds {
 
 using Prompt = std::variant<std::string, std::vector<TokenId>>;
 
-// What a body asks of its policy: `hearth`, `trust`, `cache` and `cache_prompt`.
+// The fields of a body that set the policy: `hearth`, `trust`, `cache` and `cache_prompt`.
 struct PolicyFields {
   std::vector<std::string> trust = {};
   std::optional<Verify> verify = {};
@@ -65,14 +65,15 @@ struct GenerationRequest {
   ToolChoice tool_choice = ToolChoice::kAuto;
   std::string tool_name;            // with kNamed
   bool parallel_tool_calls = true;  // an answer may hold several calls
-  // What the whole content must match: response_format and its like. Completions have it, too.
+  // The form that the whole content must have: response_format and similar fields. Completions may
+  // have it, too.
   std::optional<model::GrammarSource> format;
   std::string format_field;  // that asked for it
   // Names and JSON texts for the chat template: chat_template_kwargs, enable_thinking,
   // reasoning_effort.
   std::vector<std::pair<std::string, std::string>> template_variables;
-  // What the model thinks is told apart from the content; false: it stays in the content, as the
-  // model wrote it.
+  // Thoughts of the model are separate from the content; false: they stay in the content, as the
+  // model wrote them.
   bool separate_reasoning = true;
   bool add_generation_prompt = true;
   bool continue_final_message = false;  // the answer continues the last message (prefill)
@@ -90,15 +91,15 @@ struct GenerationRequest {
   bool return_token_ids = false;
   bool return_hashes = false;
   bool echo = false;  // completions
-  // The answer is about the prompt: with echo where max_tokens is 0. One token is computed and not
-  // told.
+  // The answer is only about the prompt: `echo` with max_tokens 0. One token is computed and not
+  // sent.
   bool only_prompt = false;
   // The embeddings of the prompts are the answer; only_prompt is set.
   std::optional<EmbeddingForm> embedding;
   PolicyFields asked;    // by the body
   RequestPolicy policy;  // that it has: merged_policy()
 
-  // The log probabilities of the prompt's tokens are told, too.
+  // The answer also has the log probabilities of the prompt's tokens.
   bool scores_prompt() const { return echo && sampling.logprobs; }
 };
 
@@ -119,9 +120,9 @@ std::vector<model::ChatMessage> parse_messages(FieldReader& fields);
 std::optional<std::vector<TokenId>> parse_token_ids(FieldReader& fields, const char* name,
                                                     const Json& array, std::uint32_t vocabulary);
 
-// SamplingParams of one choice of a request: the one place where a request becomes what stages
-// sample by. `seed`: of the answer, for requests that name none. `choice`: its number in the whole
-// answer, all prompts counted; the choices of one prompt have consecutive seeds.
+// SamplingParams of one choice of a request: the only place that turns a request into the
+// parameters for the sampler. `seed`: the seed for requests that name none. `choice`: its number in
+// the whole answer, counted over all prompts; the choices of one prompt have consecutive seeds.
 SamplingParams sampling_params(const GenerationRequest& request, std::uint64_t seed,
                                std::uint32_t choice, std::uint32_t max_tokens,
                                const model::Tokenizer& tokenizer);

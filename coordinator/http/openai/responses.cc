@@ -28,7 +28,7 @@ OrderedJson token_object(TokenId token, float logprob, const model::Tokenizer& t
       {"token", valid_utf8(bytes)}, {"logprob", finite(logprob)}, {"bytes", std::move(numbers)}};
 }
 
-// Keys of a JSON object must differ: tokens that are part of a character are spelled as bytes.
+// Keys of a JSON object must differ, so tokens that are a part of a character are spelled as bytes.
 std::string completion_key(TokenId token, const model::Tokenizer& tokenizer) {
   const std::string bytes = tokenizer.token_bytes(token, true);
   if (model::is_utf8(bytes)) return bytes;
@@ -119,7 +119,7 @@ OrderedJson completion_logprobs(const std::vector<SampledToken>& tokens, std::ui
     const bool unpredicted = begins_prompt && strings.size() == 1;
     logprobs.push_back(unpredicted ? OrderedJson() : OrderedJson(finite(sampled.logprob)));
     OrderedJson& top = tops.emplace_back(unpredicted ? OrderedJson() : OrderedJson::object());
-    // Of tokens that are spelled alike the likelier one, which comes first, is told.
+    // Of tokens with the same spelling, only the likeliest, which comes first, is sent.
     for (const TokenLogprob& other : sampled.top) {
       top.emplace(completion_key(other.token, tokenizer), finite(other.logprob));
     }

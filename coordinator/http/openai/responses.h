@@ -19,14 +19,14 @@ namespace hearth::coordinator::http {
 // arrays). Token strings are valid UTF-8; chat also has the exact bytes.
 OrderedJson chat_logprobs(const std::vector<SampledToken>& tokens,
                           const model::Tokenizer& tokenizer);
-// `text_offset`: characters of the completion before the first token. `begins_prompt`: the first is
-// a prompt's, which nothing predicts: its log probability is null.
+// `text_offset`: characters of the completion before the first token. `begins_prompt`: the first
+// token is the prompt's first. Nothing predicts it, so its log probability is null.
 OrderedJson completion_logprobs(const std::vector<SampledToken>& tokens, std::uint64_t text_offset,
                                 const model::Tokenizer& tokenizer, bool begins_prompt = false);
 // Characters of a UTF-8 text; what completion_logprobs counts.
 std::uint64_t utf8_characters(std::string_view text);
 
-// What all objects of one answer share.
+// The fields that all objects of one answer share.
 struct AnswerHead {
   bool chat = true;
   std::string id;  // one for the whole stream
@@ -36,18 +36,18 @@ struct AnswerHead {
   bool include_usage = false;  // chunks then carry "usage": null
 };
 
-// How the embeddings of a request are computed and told.
+// How the embeddings of a request are computed and written.
 struct EmbeddingForm {
-  std::uint32_t values = 0;  // of each: the first ones, at length 1
+  std::uint32_t values = 0;  // number of values of each: the first ones, normalised to length 1
   bool base64 = false;       // of their fp32 numbers, little-endian; else an array of numbers
   bool one = false;          // Ollama's /api/embeddings: a vector in place of a list of them
-  bool truncate = false;     // a text that is too long is cut, else refused
+  bool truncate = false;     // a text that is too long is cut; false: it is refused
 };
 
 struct Usage {
   std::uint64_t prompt_tokens = 0;
   std::uint64_t completion_tokens = 0;
-  std::uint64_t reasoning_tokens = 0;  // of the completion: up to the end of what the model thought
+  std::uint64_t reasoning_tokens = 0;  // completion tokens up to the end of the thoughts
   std::uint64_t cached_tokens = 0;     // of the prompt, that were not computed
 };
 
@@ -70,7 +70,7 @@ struct ToolCallPart {
   std::string arguments;
 };
 
-// A part of one choice: what is new since its last chunk, or the whole.
+// A part of one choice: the text since its last chunk, or the whole.
 struct ChoicePart {
   std::uint32_t index = 0;
   std::string text;
@@ -93,20 +93,20 @@ struct ChoiceHashes {
   std::vector<RowHash> hashes;
 };
 
-// What a client needs to prove its answer: the name of its receipts, and what they commit to that
-// the request does not contain.
+// The values with which a client proves its answer: the name of its receipts, and the committed
+// values that the request does not contain.
 struct AnswerProof {
   std::string receipt;
   std::string salt;              // hex, of its receipts (PROTOCOL.md, 2)
   std::uint32_t max_tokens = 0;  // the length that each choice was allowed
 };
 
-// The `hearth` object: what an exact repetition needs, and the hashes when requested. `proof`:
+// The `hearth` object: the values for an exact repetition, and the hashes when requested. `proof`:
 // nothing when no receipts are made.
 OrderedJson hearth_object(std::uint64_t seed, const std::optional<AnswerProof>& proof,
                           const std::vector<ChoiceHashes>& hashes, bool with_hashes);
 OrderedJson usage_object(const Usage& usage);
-// The calls of a part. `streamed`: with their index, and without what an earlier part told.
+// The calls of a part. `streamed`: with their index, and without fields that an earlier part had.
 OrderedJson calls_of(const ChoicePart& part, bool streamed);
 OrderedJson timings_object(const Timings& timings);
 // The non-streaming answer.

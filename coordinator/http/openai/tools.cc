@@ -192,8 +192,8 @@ void parse_one_format(FieldReader& fields, GenerationRequest& request, std::stri
   if (value == Json(true)) set_format(fields, request, name, Kind::kJsonObject, {});
 }
 
-// {"effort", "enabled", "summary"} of OpenRouter and of OpenAI's Responses. A summary is told
-// beside the thought, which is told whole here.
+// {"effort", "enabled", "summary"} of OpenRouter and of OpenAI's Responses. `summary` has no
+// effect: the whole thought is always sent.
 struct Reasoning {
   std::optional<std::string> effort;
   std::optional<bool> enabled;
@@ -209,8 +209,7 @@ Reasoning parse_reasoning(FieldReader& fields) {
   for (const char* name : {"max_tokens", "exclude"}) {
     const Json* other = inner.find(name);
     if (other != nullptr && *other != Json(false)) {
-      inner.refuse(name,
-                   "is not supported yet, and without it the answer would be another; omit it");
+      inner.refuse(name, "is not supported yet, and ignoring it would change the answer; omit it");
     }
   }
   if (inner.failed()) fields.fail(inner.error());
@@ -317,7 +316,7 @@ void parse_template_fields(FieldReader& fields, GenerationRequest& request) {
       fields.boolean("separate_reasoning").value_or(request.separate_reasoning);
   const auto continues = fields.boolean("continue_final_message");
   const auto adds = fields.boolean("add_generation_prompt");
-  // A last message of the assistant is what the answer begins with.
+  // The answer continues a last message of the assistant.
   const bool last = !request.messages.empty() && request.messages.back().role == "assistant" &&
                     request.messages.back().tool_calls.empty();
   request.continue_final_message = continues.value_or(last && !adds.value_or(false));

@@ -17,7 +17,7 @@ void parse_format(FieldReader& fields, GenerationRequest& request);
 // continue_final_message.
 void parse_template_fields(FieldReader& fields, GenerationRequest& request);
 
-// What needs a mask of the sampler: the field that asks for it, or null.
+// The name of the field that requires a grammar mask, or null.
 const char* field_that_needs_mask(const GenerationRequest& request);
 
 }  // namespace hearth::coordinator::http

@@ -132,7 +132,7 @@ void refuse(FieldReader& fields, std::span<const Unsupported> list, std::string_
     const Json neutral = Json::parse(each.neutral);
     if (std::find(neutral.begin(), neutral.end(), *value) != neutral.end()) continue;
     fields.refuse(each.name.data(),
-                  "is not supported yet, and without it the answer would be another; omit it");
+                  "is not supported yet, and ignoring it would change the answer; omit it");
   }
 }
 

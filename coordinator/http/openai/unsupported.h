@@ -1,6 +1,6 @@
 // Fields of OpenAI's, vLLM's, llama.cpp's and others' requests that would change the answer and
-// that Hearth does not support: they are refused by name. Fields that change nothing pass, and so
-// do values that ask for nothing.
+// that Hearth does not support: they are refused by name. Fields without effect are accepted, and
+// so are values that request nothing.
 #pragma once
 
 #include <string_view>

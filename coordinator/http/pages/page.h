@@ -1,6 +1,6 @@
 // The web pages: files of files/, embedded in the program when it is built
-// (cmake/EmbedPages.cmake). They are static and hold nothing of a cluster; what they show comes
-// from the API's own routes, with the visitor's API key. They need no other server.
+// (cmake/EmbedPages.cmake). They are static and contain no data of a cluster. They get their data
+// from the routes of the API, with the visitor's API key. They need no other server.
 #pragma once
 
 #include <string_view>
@@ -13,7 +13,7 @@ struct Page {
   std::string_view bytes;         // for as long as the process runs
 };
 
-// Null: there is no such page. Any thread.
+// Null if there is no such page. Any thread.
 const Page* find_page(std::string_view path);
 
 // The Content-Security-Policy of every page: scripts, styles, images and requests of this server

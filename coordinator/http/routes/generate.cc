@@ -30,8 +30,8 @@ ApiError prompt_error(const Error& error, const char* field) {
   return out;
 }
 
-// Behind a text that is embedded stands EOS where the model expects it, which is what the
-// embedding is then of. A text that is cut leaves room for it, and for the token that is computed.
+// If the model expects it, EOS is appended to a text, and the embedding is that of EOS. A text that
+// is cut leaves room for EOS, and for the token that is computed.
 void end_embedded(const ServedModel& served, bool truncate, std::vector<TokenId>& ids) {
   const model::Tokenizer& tokenizer = *served.tokenizer;
   const bool ends = tokenizer.adds_eos();
@@ -148,7 +148,8 @@ ApiResult<TranslatedRequest> parse(const Api& api, const Json& body, const HttpR
   return TranslatedRequest{std::move(request)};
 }
 
-// A model gives embeddings or generates: what the other kind would compute means nothing.
+// A model either gives embeddings or generates text; results of the other kind would be
+// meaningless.
 std::optional<ApiError> check_kind(const ServedModel& served, bool embeds) {
   if (served.spec.gives_embeddings == embeds) return std::nullopt;
   return ApiError::not_supported(
@@ -161,7 +162,7 @@ std::optional<ApiError> check_kind(const ServedModel& served, bool embeds) {
       "model");
 }
 
-// What Ollama's clients get that send no prompt, to have a model loaded or to let it go.
+// The answer to Ollama's requests without a prompt, which load or unload a model.
 std::string loaded_body(const ServedModel& served, Dialect dialect, Body kind, std::int64_t created,
                         bool unloads) {
   if (kind == Body::kOneEmbedding) return R"({"embedding":[]})";
@@ -178,7 +179,8 @@ std::string loaded_body(const ServedModel& served, Dialect dialect, Body kind, s
   return dump(out);
 }
 
-// A model that has computed a token is loaded: the shortest request waits for its turn as all do.
+// The shortest possible request waits for the model's turn; when it has computed a token, the model
+// is loaded.
 GenerationInput loading_input() {
   GenerationInput input;
   input.request.chat = false;
@@ -235,7 +237,7 @@ ApiResult<std::optional<EventId>> seen_of(const HttpRequest& http, const Generat
   return seen;
 }
 
-// Whether no process can have sent this event, where the answer is not known here.
+// Whether no process can have sent this event; called when the answer is not known here.
 bool beyond_all(const EventId& seen, const GenerationInput& input, std::uint32_t context) {
   const std::uint32_t most = std::min(input.request.max_tokens.value_or(context), context);
   return std::any_of(seen.told.begin(), seen.told.end(),
@@ -273,7 +275,7 @@ void handle_generation(Call call, Body kind) {
     const std::shared_ptr<Api> api = call.api;
     HttpRequest& http = call.request;
     auto input = prepare(*api, http, kind, created);
-    // A model stays until another one is asked for: to let it go, nothing is done.
+    // A request to unload a model does nothing: the model stays until a request names another one.
     if (input.ok() && input->prompts.empty()) {
       api->sockets.post([call = std::move(call), body = std::move(input->fixed)]() mutable {
         call.respond(json_response(std::move(body)));

@@ -29,7 +29,7 @@ OrderedJson key_object(const ApiKey& key, const HttpOptions& options) {
                      {"min_level", ledger::level_name(key.min_level)},
                      {"created", key.created},
                      {"revoked", key.revoked}};
-  // It opens the commands of the server's own machine.
+  // The commands of the server's own machine use this key.
   if (key.id == options.owner_key) out["of_server"] = true;
   if (key.node) out["of_node"] = true;
   return out;
@@ -105,7 +105,7 @@ ApiResult<OrderedJson> revoke_one(const Call& call) {
                                    "; GET /api/v1/keys lists the keys",
                                kNoKey);
   }
-  // Its replacement belongs into admin.key, which is a file of the server's machine.
+  // Its replacement must be written to admin.key, which is a file of the server's machine.
   if (id == call.api->options.owner_key) {
     return ApiError::of(409,
                         "this key is the one in the server's admin.key; to replace it, run hearth "

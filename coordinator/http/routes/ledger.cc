@@ -16,8 +16,8 @@ namespace {
 
 constexpr std::string_view kReceiptPath = "/api/v1/receipts/";
 constexpr std::size_t kReceiptsShown = 4'096;  // of one answer
-constexpr std::uint64_t kRecentBundles = 16;   // in which verdicts are looked for
-constexpr std::uint64_t kBundlesRead = 1'024;  // for the receipts of one answer
+constexpr std::uint64_t kRecentBundles = 16;   // latest bundles, searched for verdicts
+constexpr std::uint64_t kBundlesRead = 1'024;  // bundles searched for an answer's receipts
 
 ApiError no_ledger() {
   return ApiError::of(
@@ -36,7 +36,7 @@ const char* verdict_name(ledger::Verdict verdict) {
                                               : "unjudged";
 }
 
-// What people call these keys, where they are members.
+// The names of these keys, if they are members.
 std::string name_of(const HttpOptions& options, const PublicKey& key) {
   if (!options.join) return "";
   const auto entry = options.join->roster->find(key);
@@ -198,7 +198,7 @@ ApiResult<OrderedJson> receipt_object(const Call& call) {
 void handle_ledger(Call call) {
   const HttpOptions& options = call.api->options;
   if (options.ledger == nullptr || !options.open_log) return call.respond(no_ledger());
-  if (!take_slow_read(call)) return;  // before the ledger's thread has work for it
+  if (!take_slow_read(call)) return;  // checked before the ledger's thread gets work
   options.ledger->summarise([call = std::move(call)](const LedgerSummary& summary) {
     call.api->sockets.post([call, summary] {
       answer_taken(call, [summary](const Call& read) { return ledger_object(read, summary); });

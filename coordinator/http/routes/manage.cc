@@ -2,6 +2,7 @@
 
 #include <spdlog/spdlog.h>
 
+#include <string>
 #include <utility>
 
 namespace hearth::coordinator::http {
@@ -16,14 +17,17 @@ void answer_on_pool(Call call, ApiResult<OrderedJson> (*work)(const Call& call))
 
 bool take_slow_read(const Call& call) {
   constexpr std::uint32_t kAtOnce = 8;
-  constexpr std::uint32_t kOfOne = 2;  // so that one key does not keep the others out
+  constexpr std::uint32_t kOfOne = 2;  // so that one key cannot block the others
   auto& reads = call.api->slow_reads;
   std::uint32_t all = 0;
   for (const auto& [owner, count] : reads) all += count;
   const auto own = reads.find(call.request.policy.owner);
   if (all >= kAtOnce || (own != reads.end() && own->second >= kOfOne)) {
     ApiError error =
-        ApiError::of(429, "too many requests for the ledger and plans wait; retry in 1 s",
+        ApiError::of(429,
+                     "too many requests for the ledger, receipts and plans wait: at most " +
+                         std::to_string(kAtOnce) + ", and " + std::to_string(kOfOne) +
+                         " of one API key; retry in 1 s",
                      "too_many_reads", "rate_limit_error");
     error.retry_after = 1;
     call.respond(error);

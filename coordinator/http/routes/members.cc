@@ -35,7 +35,7 @@ OrderedJson member_object(const RosterEntry& entry, const std::vector<NodeRecord
   OrderedJson out = {
       {"name", entry.name}, {"role", role_name(entry.role)}, {"key", entry.key.hex()}};
   const auto found = std::ranges::find(nodes, entry.key, &NodeRecord::key);
-  // The server's own node and its local workers are in no store.
+  // No store has the server's own node and its local workers.
   const bool removable = found != nodes.end() && !found->revoked;
   out["removable"] = removable;
   if (!removable) return out;

@@ -1,5 +1,5 @@
-// GET /v1/models and /v1/models/{id}: fast, always 200, exactly the ids that a chat accepts. Of
-// several models each has its state, for which the coordinator is asked.
+// GET /v1/models and /v1/models/{id}: fast, always 200, exactly the ids that a chat accepts. With
+// several models, each has its state, which the coordinator provides.
 #include "coordinator/http/api/router.h"
 
 namespace hearth::coordinator::http {

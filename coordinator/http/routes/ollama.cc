@@ -1,4 +1,5 @@
-// What clients of Ollama ask of a model: GET /api/tags, /api/ps and /api/version, POST /api/show.
+// The routes about models for clients of Ollama: GET /api/tags, /api/ps and /api/version, POST
+// /api/show.
 #include <spdlog/fmt/fmt.h>
 
 #include "coordinator/http/api/router.h"
@@ -38,7 +39,7 @@ OrderedJson model_object_of(const ServedModel& served) {
           {"details", details_object(served)}};
 }
 
-// What a request may ask of the model.
+// The capabilities of the model.
 OrderedJson capabilities(const ServedModel& served) {
   if (served.spec.gives_embeddings) return OrderedJson::array({"embedding"});
   OrderedJson out = OrderedJson::array({"completion"});
@@ -101,7 +102,7 @@ void handle_ollama_running(Call call) {
     const ServedModel& served = api->models.at(status.model);
     if (status.ready && request.may_use(served.id)) {
       OrderedJson& one = models.emplace_back(model_object_of(served));
-      // It stays until another one is asked for.
+      // The model stays loaded until a request names another one.
       one["expires_at"] = "9999-12-31T23:59:59Z";
       one["size_vram"] = served.file_bytes;
       one["context_length"] = served.spec.context;

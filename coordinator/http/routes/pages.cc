@@ -1,4 +1,4 @@
-// The web pages (coordinator/http/pages), which anybody who reaches the API may load.
+// The web pages (coordinator/http/pages). Every client that reaches the API may load them.
 #include <string>
 
 #include "coordinator/http/api/router.h"

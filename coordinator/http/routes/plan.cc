@@ -11,7 +11,8 @@ namespace {
 constexpr std::string_view kPlanPath = "/api/v1/plan/";
 
 ApiError no_planner() {
-  return ApiError::of(409, "this server plans nothing; run hearth plan", "no_planner");
+  return ApiError::of(409, "this server has no planner; run hearth plan on its machine",
+                      "no_planner");
 }
 
 ApiResult<OrderedJson> list_models(const Call& call) {

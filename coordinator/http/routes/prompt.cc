@@ -40,7 +40,7 @@ std::string prompt_tail(const std::vector<model::PromptPiece>& pieces, bool cont
   std::string tail = pieces.back().text;
   if (pieces.back().from_user) {
     if (!continued) return {};
-    // What the answer continues may have begun a thought.
+    // The text that the answer continues may have begun a thought.
     if (pieces.size() > 1) tail.insert(0, pieces[pieces.size() - 2].text);
   }
   return tail.substr(tail.size() - std::min(tail.size(), limits::kPromptTailBytes));
@@ -61,7 +61,8 @@ Result<std::vector<model::PromptPiece>> render_prompt(const ServedModel& served,
   }
   auto rendered = served.chat_template->render(input);
   if (!rendered.ok() && input.tools.empty()) {
-    // Some templates walk over the tools even where there are none, which is no list (Hermes).
+    // Some templates (Hermes) iterate over the tools even if there are none, and none is not a
+    // list.
     input.variables.insert(input.variables.end(), {{"tools", "[]"}, {"documents", "[]"}});
     auto again = served.chat_template->render(input);
     if (again.ok()) rendered = std::move(again);

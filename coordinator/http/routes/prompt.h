@@ -26,7 +26,7 @@ Result<std::vector<model::PromptPiece>> render_chat(const ServedModel& served,
 Result<std::vector<model::PromptPiece>> render_prompt(const ServedModel& served,
                                                       std::int64_t unix_seconds,
                                                       model::ChatTemplateInput input);
-// What the template is given of a request; its messages are moved.
+// The input of the template from a request; its messages are moved.
 model::ChatTemplateInput template_input(GenerationRequest& request);
 // model::AnswerRules::prompt_tail of a prompt. `continued`: the answer goes on in a message.
 std::string prompt_tail(const std::vector<model::PromptPiece>& pieces, bool continued);
@@ -34,10 +34,10 @@ std::string prompt_tail(const std::vector<model::PromptPiece>& pieces, bool cont
 // Pieces to ids, after BOS where the tokenizer requires it and the template did not write it.
 Result<std::vector<TokenId>> encode_pieces(const model::Tokenizer& tokenizer,
                                            const std::vector<model::PromptPiece>& pieces);
-// A completion's prompt, which its client writes as the model reads it: control tokens may be
-// spelled in it. After BOS where the tokenizer requires it and the text does not begin with it.
+// A completion's prompt. Its client writes it as the model reads it, so it may spell control
+// tokens. After BOS where the tokenizer requires it and the text does not begin with it.
 Result<std::vector<TokenId>> encode_text(const model::Tokenizer& tokenizer, std::string_view text);
-// The words of the coordinator's own requests: a chat in which a user says the text. `clock`
+// The prompts of the coordinator's own requests: a chat in which a user sends the text. `clock`
 // outlives them.
 CanaryWords canary_words(const ServedModel& served, const Clock& clock);
 // Refuses a text that no context can hold by its number of bytes, before it is tokenised. `param`:

@@ -1,5 +1,5 @@
-// What the coordinator's status tells: GET /api/v1/state (`hearth status` and `hearth ps` show it),
-// /metrics, and whether a prompt would be answered.
+// Routes that show the coordinator's status: GET /api/v1/state (`hearth status` and `hearth ps`
+// show it), /metrics, and whether a prompt would be answered.
 #include <algorithm>
 #include <chrono>
 #include <map>
@@ -95,8 +95,8 @@ OrderedJson node_object(const NodeStatus& node) {
   return out;
 }
 
-// Of all nodes that tell. Workers of one machine that compute on its processors all tell of the
-// same ones.
+// Sums over all nodes that report power. Workers on the processors of one machine all report the
+// same processors.
 OrderedJson power_object(const std::vector<NodeStatus>& nodes) {
   std::map<std::string, double> machines;  // by host
   double watts = 0.0;
@@ -195,7 +195,7 @@ OrderedJson state_of_model(const ServedModel& served) {
           {"parameters", served.spec.parameters}};
 }
 
-// `manages`: the one who asks may.
+// `manages`: the sender may manage the cluster.
 OrderedJson state_object(const Api& api, const SwarmStatus& status, bool manages) {
   OrderedJson out = {{"version", api.options.version},
                      {"manages", manages},
@@ -289,7 +289,7 @@ OrderedJson measured_nodes(const SwarmStatus& status) {
 
 void with_status(Call call, std::function<void(Call call, const SwarmStatus& status)> function) {
   const std::shared_ptr<Api> api = call.api;
-  // The first of the two tasks takes the call; both run on the socket thread.
+  // Whichever of the two tasks runs first answers the call; both run on the socket thread.
   auto open = std::make_shared<std::optional<Call>>(std::move(call));
   const std::uint32_t seconds = api->options.timeouts.status;
   if (api->later) {

@@ -12,7 +12,8 @@
 
 namespace hearth::coordinator::http {
 
-// What all requests take, by client: the id of its API key, or its address without one.
+// The bytes that all requests take, by client: the id of its API key or, without a key, its
+// address.
 struct BodyBytes {
   std::size_t all = 0;
   std::map<std::string, std::size_t> of;
@@ -25,8 +26,8 @@ class BodyRoom {
   BodyRoom(const BodyRoom&) = delete;
   BodyRoom& operator=(const BodyRoom&) = delete;
 
-  // From here on the request takes `bytes` in all. False, and nothing changes, when there is no
-  // room: a client may hold at most twice as much as it leaves to the others.
+  // From now on the request takes `bytes` in all. False, without a change, when there is no room: a
+  // client may hold at most twice as much as it leaves to the others.
   bool hold(BodyBytes& bodies, const std::string& client, std::size_t bytes) {
     INVARIANT(bodies_ == nullptr || (bodies_ == &bodies && client_ == client),
               "a request has one client");

@@ -1,6 +1,6 @@
-// Refusal: answers a connection beyond the limit and closes it. Before that it reads for a short
-// while what the client sends, since closing with unread bytes would reset the connection, and the
-// client would lose the answer. Socket thread only; needs Asio.
+// Refusal: answers a connection beyond the limit and closes it. Before that, it reads for a short
+// time what the client sends. Closing with unread bytes would reset the connection, and the client
+// would lose the answer. Socket thread only; needs Asio.
 #pragma once
 
 #include <boost/asio/ip/tcp.hpp>

@@ -23,7 +23,7 @@ using Parser = Session::Parser;
 constexpr std::size_t kReadBytes = 16 * limits::kKiB;
 constexpr std::size_t kLingerBytes = 64 * limits::kMiB;  // read and dropped before a close
 constexpr auto kLingerTime = std::chrono::seconds(2);
-// A handshake counts as idle for so much longer than it is.
+// A handshake counts as idle for this much longer than it is.
 constexpr auto kHandshakeLead = std::chrono::hours(24);
 // The kernel's send buffer of a connection; the kernel doubles this number. It bounds the memory of
 // all connections; what does not fit there waits in the session's queue.
@@ -57,7 +57,7 @@ bool is_forwarded(const Parser& parser) {
   });
 }
 
-// A reader that takes the first of two values may take another one than the proxy before it.
+// With two values, this server and a proxy in front of it might use different ones.
 std::string repeated_field(const Parser& parser) {
   using beast::http::field;
   for (const field name :
@@ -117,8 +117,8 @@ ApiError no_body_room() {
   return from_coordinator(
       {ErrorCode::kNoCapacity,
        fmt::format(
-           "too many request bodies and answers in memory: this API key (without a key: this "
-           "address) may hold at most twice the memory that is still free of {} bytes; retry later",
+           "too many request bodies and answers in memory: of {} bytes, this API key (without a "
+           "key: this address) may hold at most twice what is still free; retry later",
            limits::kHttpBodiesBytes)},
       1, "too_many_bodies");
 }
@@ -148,9 +148,9 @@ bool has_left(tcp::socket& socket) {
   return state == TCP_CLOSE_WAIT || state == TCP_CLOSE;
 }
 
-// While a request is answered, the kernel probes a silent client every second and closes the
-// connection when nothing was acknowledged for `patience`: a machine that is gone, or one that
-// leaves the kernel's buffer full. Zero: it does neither.
+// While a request is answered, the kernel probes a silent client every second. It closes the
+// connection when nothing was acknowledged for `patience`, because the machine is gone or does not
+// read. Zero: the kernel does neither.
 void probe_client(tcp::socket& socket, std::chrono::seconds patience) {
   constexpr int kProbeSeconds = 1;
   const int native = socket.native_handle();
@@ -247,12 +247,12 @@ void Session::begin() {
   socket_.set_option(tcp::no_delay(true), ignored);
   socket_.set_option(asio::socket_base::send_buffer_size(kSendBufferBytes), ignored);
   idle_since_ = api_->clock.now();
-  // A client that sends nothing has as long as one that sends slowly.
+  // A client that sends nothing gets as much time as one that sends slowly.
   arm_deadline(patience(api_->options.timeouts.header));
   tls_ ? shake_hands() : read();
 }
 
-// A peer that is no member gets no byte beyond the handshake.
+// A peer that is not a member gets no byte beyond the handshake.
 void Session::shake_hands() {
   tls_->async_handshake(
       asio::ssl::stream_base::server, [self = shared_from_this()](const error_code& error) {
@@ -283,9 +283,9 @@ void Session::abort() {
 std::optional<TimePoint> Session::idle_since() const {
   if (phase_ != Phase::kIdle && phase_ != Phase::kHead) return {};
   error_code error;
-  const std::size_t unread = socket_.available(error);  // of a request that is about to be seen
+  const std::size_t unread = socket_.available(error);  // bytes of a request that was not read yet
   if (!error && unread > 0) return {};
-  // A link that has not shown a member's key gives way before a client that has been served.
+  // A link that has not shown a member's key is evicted before a client that has been served.
   return tls_ && !member_ ? idle_since_ - kHandshakeLead : idle_since_;
 }
 
@@ -421,7 +421,8 @@ void Session::on_head() {
   context_.http10 = head.version < 11;
   context_.keep_alive = head.keep_alive && !probes_only_;
   head_only_ = head.method == "HEAD";
-  // No page reaches a member's link, whose client names any address of ours.
+  // Not checked on a member's link: no web page can use it, and its client may name any address of
+  // this machine.
   HeadCheck check = check_head(head, member ? HostNames{api_->names.names, true} : api_->names);
   if (!check.error) context_.origin = head.origin;
   // Browsers on this machine get an answer to their preflight without a key.
@@ -430,12 +431,13 @@ void Session::on_head() {
   RouteMatch match = find_route(head.method, check.path);
   dialect_ = match.dialect;
   context_.anthropic = dialect_ == Dialect::kAnthropic;
-  // What is wrong with a request is told to those with a key alone, also where a page needs none.
+  // Only a client with a key learns what is wrong with a request, even on routes of pages, which
+  // need no key.
   const Access access = check.error ? Access::kKey : match.access;
   const auto verdict = api_->authorization.check(head, access, api_->models.names(), local,
                                                  member ? &*member : nullptr);
   if (verdict.silent) return abort();
-  // First: an unauthenticated client gets no other answer than 401.
+  // This check comes first: an unauthenticated client gets no answer but 401.
   if (verdict.unauthenticated()) return refuse(*verdict.refusal, check.close);
   if (check.error) return refuse(*check.error, check.close);
   if (head.method == "OPTIONS") return answer_options(head);
@@ -508,8 +510,8 @@ void Session::refuse_unread(const ApiError& error) {
 }
 
 void Session::answer(HttpResponse response) {
-  // The body is not needed any more. An answer larger than a stream's buffer takes room in its
-  // place until its client has read it.
+  // The body is no longer needed. An answer larger than a stream's buffer takes its room until the
+  // client has read the answer.
   const std::size_t bytes = response.body.size();
   if (!body_room_.hold(table_->bodies, client_, bytes > limits::kHttpStreamBytes ? bytes : 0)) {
     response = error_response(no_body_room(), dialect_);
@@ -653,8 +655,9 @@ void Session::arm_ping() {
         });
 }
 
-// A client that has closed its sending half may have left, as most do, or still read the answer.
-// One that has left resets the connection when something comes, so it is sent what means nothing.
+// A client that has closed its sending half has usually left, but it may still read the answer. A
+// client that has left resets the connection when it receives bytes, so the server sends bytes
+// without a meaning.
 void Session::arm_probe(Duration wait) {
   after(close_check_, wait, [serial = serial_, wait](Session& self) {
     if (!self.current(serial) || self.answered_) return;

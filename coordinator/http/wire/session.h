@@ -42,12 +42,12 @@ struct SessionTable {
   Refusals refusals;
 };
 
-// The whole answer to a connection beyond the limit: 429.
+// The answer to a connection beyond the limit: 429.
 std::string crowded_answer(Api& api);
 // The address of the client, mapped to IPv4 where possible; 0.0.0.0 when it has left already.
 boost::asio::ip::address address_of(const boost::asio::ip::tcp::socket& socket);
 
-// Finds a line of a head that begins with a blank: some readers take it for a continuation of the
+// Finds a line of a head that begins with a blank: some parsers treat it as a continuation of the
 // field before it (Beast does), others do not.
 class FoldDetector {
  public:
@@ -63,7 +63,8 @@ class FoldDetector {
   bool line_begins_ = false;
 };
 
-// The text of a body, which takes memory as it comes: string_body takes that of the Content-Length.
+// The text of a body. It takes memory only as bytes arrive; string_body would take the memory of
+// the Content-Length at once.
 struct BodyText : boost::beast::http::string_body {
   struct reader : boost::beast::http::string_body::reader {
     using boost::beast::http::string_body::reader::reader;
@@ -126,7 +127,7 @@ class Session : public std::enable_shared_from_this<Session> {
   template <typename Then>
   void after(boost::asio::steady_timer& timer, Duration time, Then then);
   void arm_deadline(std::chrono::seconds time);
-  // Reserved places are few, so their clients have little time.
+  // There are few reserved places, so their clients get little time.
   std::chrono::seconds patience(std::uint32_t seconds) const {
     return std::chrono::seconds(probes_only_ ? std::min(seconds, limits::kHttpSecondsProbe)
                                              : seconds);
@@ -163,7 +164,7 @@ class Session : public std::enable_shared_from_this<Session> {
   FoldDetector folds_;
   std::size_t lingered_ = 0;
   BodyRoom body_room_;
-  std::string client_;          // that it is counted for: an API key, or an address
+  std::string client_;          // client for which its memory is counted: an API key or an address
   std::size_t body_bytes_ = 0;  // of the body, when its rate was last looked at
 
   // Of the request being answered.

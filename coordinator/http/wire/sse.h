@@ -17,7 +17,7 @@ inline std::string sse_event(std::string_view data, std::string_view id = {},
   return out + fmt::format("data: {}\n\n", data);
 }
 inline constexpr std::string_view kSsePing = ": ping\n\n";  // a comment: clients skip it
-// Where every line is JSON: blank space before the next one means nothing.
+// For lines of JSON: white space before the next line has no meaning.
 inline constexpr std::string_view kLinePing = " ";
 
 // One chunk of HTTP/1.1 chunked transfer coding. Nothing for no bytes: an empty chunk ends the

@@ -28,7 +28,7 @@ class WriteQueue {
     }
     return true;
   }
-  // A write was handed out by next() and is not over.
+  // next() has returned a write that has not ended.
   bool writing() const { return writing_; }
   // The bytes of the next write, which stay valid until written(). Empty: nothing is left to write,
   // and no write was begun. Never while writing().
@@ -41,7 +41,7 @@ class WriteQueue {
     writing_ = written_ < out_.size();
     return std::string_view(out_).substr(written_);
   }
-  // The outstanding write took so many of its bytes; next() gives the rest.
+  // The outstanding write sent this many of its bytes; next() returns the rest.
   void written(std::size_t bytes) {
     INVARIANT(writing_ && bytes <= out_.size() - written_,
               "a write takes no more than it was given");

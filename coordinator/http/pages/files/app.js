@@ -1,4 +1,5 @@
-// Which view is shown, and what all views share: the address bar, the server's state, the key.
+// Chooses the view, and has the parts that all views share: the address bar, the server's state,
+// the key.
 import {h, replace, announce} from '/pages/dom.js';
 import {json, key, ApiError} from '/pages/api.js';
 import {rate} from '/pages/format.js';
@@ -11,13 +12,13 @@ import {connectView, loginForm} from '/pages/connect.js';
 
 const kViews = {chat: [chatView, 'Chat'], swarm: [swarmView, 'Swarm'], plan: [planView, 'Plan'],
                 ledger: [ledgerView, 'Ledger'], keys: [keysView, 'Keys'], connect: [connectView, 'Connect']};
-// Milliseconds between two looks. Each costs a request of the key's rate, so the page looks often only
-// where somebody watches the swarm or the server is away.
+// Milliseconds between two requests for the state. Each counts against the key's rate limit, so the
+// page asks often only while the view Swarm is open or the server does not answer.
 const kWatching = 2000;
 const kOften = 10000;
 const kRarely = 30000;
 
-// What the server last said: {state, models, error}. `state` is null for a key that may not see it.
+// The server's last answer: {state, models, error}. `state` is null for a key that may not see it.
 export const server = {state: null, models: [], error: null, listeners: new Set()};
 
 let shown = null;  // {name, close}
@@ -38,7 +39,7 @@ async function look() {
     if (server.error) announce('The server answers.');
     Object.assign(server, {state, error: null});
   } catch (error) {
-    // The rate of the key is used up: the server is there.
+    // The key's rate limit is reached, so the server is running.
     if (error.status !== 429) {
       if (!server.error) announce(error.message);
       server.error = error;
@@ -65,7 +66,7 @@ function wait() {
   return server.error || route() === 'swarm' ? kWatching : kOften;
 }
 
-// After a new key, or when somebody waits for news.
+// Called after a new key, and when a view needs the state at once.
 export function lookNow() { return look(); }
 
 function showPulse() {
@@ -114,7 +115,7 @@ function show() {
   if (focused) main.focus({preventScroll: true});
 }
 
-// A key that is asked for, given or revoked changes what is shown.
+// The view changes when a key is required, entered or revoked.
 function onNews() {
   const needsKey = server.error?.status === 401;
   if (shown && route() !== 'connect' && needsKey !== shown.stale) {

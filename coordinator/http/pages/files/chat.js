@@ -357,7 +357,8 @@ export function chatView(main) {
     for (const [name] of kNumbers) if (settings[name] !== '') body[name] = Number(settings[name]);
     if (settings.effort) body.reasoning_effort = settings.effort;
     if (settings.verify) body.hearth = {verify: settings.verify};
-    // Chosen here, for a number of JSON in a browser holds 53 bits and a seed has 64.
+    // The page chooses the seed, because a JSON number in a browser holds 53 bits and a seed has
+    // 64.
     body.seed = options.seed ?? body.seed ?? randomSeed();
     return body;
   }
@@ -400,7 +401,7 @@ export function chatView(main) {
     else if (open) drawShelf();
   }
 
-  // Adds what a chunk tells to the message.
+  // Adds the content of a chunk to the message.
   function take(node, facts, chunk, run, begin) {
     const told = chunk.hearth ?? {};
     if (told.loading) {

@@ -1,5 +1,5 @@
-// Ledger: who has which standing, what audits found, what verdicts and credits there are; and the
-// proof of an answer, by its receipt.
+// Ledger: standings of nodes, results of audits, verdicts and credits; and the proof of an answer,
+// by its receipt.
 import {h, notice, redrawer, replace} from '/pages/dom.js';
 import {json, key, ApiError} from '/pages/api.js';
 import {server} from '/pages/app.js';

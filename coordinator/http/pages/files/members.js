@@ -1,5 +1,5 @@
-// The members of the cluster: who asks to join, who belongs, and how another machine joins. Only
-// for an admin key.
+// The members of the cluster, the nodes that ask to join, and how another machine joins. Only for
+// an admin key.
 import {h, announce, askFirst, checkbox, command, field, notice, redrawer, replace, select} from '/pages/dom.js';
 import {json} from '/pages/api.js';
 import {count, when} from '/pages/format.js';
@@ -17,7 +17,7 @@ function order(node, word, seconds) {
   return json('/api/v1/orders', {method: 'POST', body: {node, order: word, ...(seconds > 0 && {seconds})}});
 }
 
-// Of a machine that is connected: as its owner does with hearth pause, drain and resume.
+// Orders to a connected machine, as its owner gives them with hearth pause, drain and resume.
 export function machineButtons(node) {
   const resumes = node.away?.why === kAdminOrder;
   const act = word => `${word} ${node.name}`;

@@ -1,5 +1,5 @@
-// The proof of one answer, as people read it: what receipt.js checked, who computed the answer, and
-// what the audits of it say.
+// The proof of one answer in readable form: the checks of receipt.js, the nodes that computed the
+// answer, and the results of its audits.
 import {h, command, notice, replace} from '/pages/dom.js';
 import {json} from '/pages/api.js';
 import {count, when} from '/pages/format.js';
@@ -47,7 +47,7 @@ function proved({checkpoint, receipts}) {
       h('code', {class: 'wraps'}, hex(checkpoint.key)), '. A server that lies can make up a log with another key: compare the key with the one that you know. Names, audits and which keys are witnesses are what the server says. A log cannot show that the receipts of the last positions are missing.')];
 }
 
-// An element that asks for the receipts of this answer, checks them, and shows what came of it.
+// An element that requests the receipts of this answer, checks them, and shows the result.
 export function proofPart(name) {
   const place = h('div', {'aria-live': 'polite'}, h('p', {class: 'muted'}, 'Checking the signatures and the log…'));
   const run = async () => {

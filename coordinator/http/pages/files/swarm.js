@@ -1,4 +1,4 @@
-// Swarm: the machines, what each holds and does, and what is missing; for an admin, what to do with
+// Swarm: the machines, their layers and states, and what is missing; for an admin, also orders to
 // them.
 import {h, command, notice, redrawer} from '/pages/dom.js';
 import {server} from '/pages/app.js';
@@ -56,7 +56,7 @@ function stateOf(node) {
   return [kKinds[word] ?? 'muted', word];
 }
 
-// Everything about a node that its owner should know, in words.
+// All states of a node that its owner should know, as sentences.
 function remarks(node) {
   const out = [];
   if (node.away) {
@@ -121,7 +121,8 @@ function machines(state, manages) {
     copies(state));
 }
 
-// How often each layer is held by a machine that serves: one copy means that its loss is felt.
+// The number of serving machines that hold each layer: with one copy, the loss of its machine
+// interrupts answers.
 function copies(state) {
   const held = new Array(state.model.layers).fill(0);
   for (const pipeline of state.pipelines) {
