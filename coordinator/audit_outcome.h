@@ -1,4 +1,4 @@
-// What a request asks of audits, and what came of those of one request.
+// The audits that a request asks for, and their outcome.
 #pragma once
 
 #include <cstdint>
@@ -19,14 +19,14 @@ class Books;
 
 namespace hearth::coordinator {
 
-// How an answer is to be verified. Draws do not know of it (ledger/PROTOCOL.md, 4).
+// How an answer is to be verified. Draws do not depend on it (ledger/PROTOCOL.md, 4).
 enum class Verify : std::uint8_t {
-  kNone,  // as the draw says, and the client is not told
-  kSpot,  // as the draw says; placed on nodes of standing where there is a choice
-  kFull,  // every window besides, placed likewise, and who asked is told what came of it
+  kNone,  // only the draw's audits; the client gets no result
+  kSpot,  // only the draw's audits; nodes of standing are preferred
+  kFull,  // every window, placed likewise; the client gets the outcome
 };
 
-// A window of one stage that others computed again with the same result.
+// A window of one stage that other nodes recomputed with the same result.
 struct AuditedWindow {
   std::uint64_t entry = 0;  // of the log: its receipt
   std::uint32_t stage = 0;
@@ -34,46 +34,46 @@ struct AuditedWindow {
   std::uint32_t others = 0;  // nodes
 };
 
-// none, spot, full; nothing for other words.
+// Reads none, spot or full; nothing for any other text.
 std::optional<Verify> verify_named(std::string_view name);
 std::string_view verify_name(Verify verify);
-// As ledger::level_name() says it.
+// Reads the names of ledger::level_name().
 std::optional<ledger::Level> level_named(std::string_view name);
 
-// The last of its request, unless it waits for a verdict.
+// The last outcome of its request, unless a verdict is pending.
 struct AuditOutcome {
   enum class Kind : std::uint8_t {
-    kAgreed,     // all windows that were to be audited
+    kAgreed,     // all selected windows agree
     kDisputed,   // another node has another result for `entry`; not judged yet
-    kFalse,      // judged: that of `entry` is false
-    kUnaudited,  // not all windows could be, and none differs
+    kFalse,      // judged: the result in `entry` is false
+    kUnaudited,  // some windows could not be audited, and the others agree
   };
   Kind kind = Kind::kAgreed;
   ledger::RequestId request{};
   Epoch epoch;
   std::vector<AuditedWindow> windows = {};  // that agree
-  // Of kDisputed and kFalse: the first window that differs, and whose it is.
+  // With kDisputed and kFalse: the first window that differs, and its node.
   std::uint64_t entry = 0;
   std::uint32_t stage = 0;
   std::uint32_t window = 0;
   std::string node = {};
-  bool awaits_verdict = false;  // of kDisputed: somebody is asked who is right
+  bool awaits_verdict = false;  // with kDisputed: the referee is judging
   bool is_last() const { return kind != Kind::kDisputed || !awaits_verdict; }
-  // Of kFalse: the answer as it is right, from its first token on. Where is_cut, the rest could not
-  // be computed, and its last token is the first that differs.
+  // With kFalse: the true answer from its first token on. With is_cut it ends at the first
+  // differing token, because the rest could not be computed.
   std::vector<TokenId> answer = {};
   bool is_cut = false;
   std::string why = {};  // of kUnaudited
 };
 
-// Of one node, as the log says.
+// The standing of one node, by the log.
 struct NodeStanding {
   ledger::Level level = ledger::Level::kNewcomer;
   std::int64_t audited_right = 0;
   std::int64_t faults = 0;  // that still count
   bool is_tombstoned = false;
   std::uint32_t disputes = 0;  // open ones that it is a party of
-  // A newcomer's dues so far: windows checked, on so many days, since then (unix seconds).
+  // A newcomer's progress: windows checked, on how many days, and since when (unix seconds).
   std::int64_t checks = 0;
   std::int64_t check_days = 0;
   std::int64_t joined = 0;

@@ -1,29 +1,27 @@
-// Coordinator: which workers there are, which pipelines they form, and which sequences run. A
-// state machine over the seams; the HTTP server and the gRPC service are adapters around it.
+// Coordinator: manages the workers, their pipelines and the running sequences. A state machine over
+// the seams; the HTTP server and the gRPC service are adapters around it.
 //
-// Pipelines: with CoordinatorOptions::placement, as measured (coordinator/pipelines/placing.h);
-// with by_hand, the one that is named. Else, whenever `stages` free workers are registered, they
-// become one, layers split evenly, under a new epoch; a worker that has loaded the layers of a
-// stage gets that stage again. Several pipelines run side by side; a sequence goes to the one that
-// is expected to be the quickest.
+// Pipelines: with CoordinatorOptions::placement they are placed by measurements
+// (coordinator/pipelines/placing.h); with by_hand there is exactly the named one. Else every
+// `stages` free workers form a pipeline with evenly split layers and a new epoch; a worker with a
+// loaded stage gets that stage again. Several pipelines run side by side; a sequence goes to the
+// one that should be the quickest.
 //
-// A lost worker, or a lost link, ends its pipeline and no sequence. The other members become free;
-// with the spare nodes they form the next one, and the interrupted sequences go on there, or on
-// another pipeline that serves, from their prompt and the tokens that their owners have: tokens are
-// a function of those and the seed, so the next one is the one that would have come. A node that
-// failed or fell silent has 20 s to return: it may be started again, or have lost its network.
-// Where no node holds the lost layers for 2 s after that, and none is loading them, they end with
-// one typed error.
+// A lost worker or link ends its pipeline but no sequence. The other members become free and form
+// the next pipeline with the spare nodes. The interrupted sequences continue there, or on another
+// serving pipeline, from their prompt and the tokens sent so far. Tokens are a function of those
+// and the seed, so the answer stays the same. A node that failed or fell silent has 20 s to return,
+// because it may restart or lose its network. If no node holds or loads the lost layers for 2 s
+// after that, the sequences end with one typed error.
 //
-// A node whose owner pauses it is like a lost one, but no node is blamed: its pipeline ends
-// at once. One that is drained gets nothing new; its pipeline ends when others can take over what
-// it runs, or when nothing runs.
+// A paused node counts as lost without blame: its pipeline ends at once. A drained node gets no new
+// sequences; its pipeline ends when other pipelines can take its sequences, or when none runs.
 //
 // Admission: owners take turns (coordinator/scheduling/scheduler.h). A sequence starts when every
 // stage of its pipeline has pages for prompt + max_tokens; the reservation ends when the last stage
 // reports the release, or with the pipeline.
 //
-// Threads: everything on the owner's thread. CoordinatorPort is the way in from other threads.
+// Threads: everything on the main thread. Other threads use CoordinatorPort.
 #pragma once
 
 #include <cstdint>
@@ -55,23 +53,23 @@ class LedgerService;
 
 struct NodeStatus {
   std::string name;
-  // free, loading, serving, lost; paused: it would be free and is away; checking: in a pipeline
-  // that computes nothing but audits.
+  // free, loading, serving, lost; paused: free but away; checking: in a pipeline that computes only
+  // audits.
   std::string state;
-  std::optional<Away> away;  // its owner has it, or will when what it serves is over
+  std::optional<Away> away;  // its owner uses it, or will when its sequences have ended
   std::string data_address;
-  std::uint32_t protocol = 0;  // that it and the coordinator speak with each other
+  std::uint32_t protocol = 0;  // the version that both sides use
   std::string isa;
   std::uint32_t threads = 0;
   std::uint64_t process_id = 0;
   std::string device;               // the card; empty: the processor
-  std::optional<CardReading> card;  // where its sensors can be asked
-  std::string build;                // its program's name in receipts; empty: it makes none
-  std::uint32_t layers_most = 0;    // that fit its memory; 0: it cannot say
-  bool partial = false;             // it has no more of the model than this on its disk
+  std::optional<CardReading> card;  // absent without sensors
+  std::string build;                // as receipts name it; empty: it makes no receipts
+  std::uint32_t layers_most = 0;    // that fit its memory; 0: unknown
+  bool partial = false;             // it holds only these layers on its disk
   LayerRange held;
   std::uint64_t held_bytes = 0;  // of these layers
-  std::uint64_t held_total = 0;  // held_bytes is held_total: all of them, and right
+  std::uint64_t held_total = 0;  // held_bytes == held_total: all are stored and verified
   Epoch epoch;                   // 0: in no pipeline
   std::uint32_t stage = 0;
   LayerRange layers;
@@ -81,31 +79,32 @@ struct NodeStatus {
   std::uint64_t steps_total = 0;
   std::uint64_t rows_total = 0;
   double busy_seconds_total = 0.0;
-  std::uint64_t kv_tokens_used = 0;       // positions with KV on this stage
-  std::uint64_t kv_pages_kept = 0;        // of ended sequences, for requests that begin as they did
-  std::uint64_t ring_steps_total = 0;     // first stage: steps that came back round the ring,
-  double ring_seconds_total = 0.0;        // and the time that they took together
-  std::uint64_t late_frames_total = 0;    // of epochs that were over when they came; dropped
-  std::uint64_t replayed_rows_total = 0;  // came again after a loss, and were not computed again
-  double rows_per_second = 0.0;           // positions computed, over the last seconds
-  double busy_ratio = 0.0;                // share of these seconds in which it computed, 0 to 1
-  std::optional<double> energy_joules_total;  // that it drew, as Heartbeat has it
-  double watts = 0.0;                         // of these joules, over the last seconds
+  std::uint64_t kv_tokens_used = 0;           // positions with KV on this stage
+  std::uint64_t kv_pages_kept = 0;            // of the prefix cache
+  std::uint64_t ring_steps_total = 0;         // first stage: steps that came back round the ring,
+  double ring_seconds_total = 0.0;            // and the time that they took together
+  std::uint64_t late_frames_total = 0;        // of ended epochs; dropped
+  std::uint64_t replayed_rows_total = 0;      // sent again after a loss and not recomputed
+  double rows_per_second = 0.0;               // positions computed, over the last seconds
+  double busy_ratio = 0.0;                    // share of these seconds in which it computed, 0 to 1
+  std::optional<double> energy_joules_total;  // as in Heartbeat
+  double watts = 0.0;                         // average over the last seconds
   double heartbeat_age_seconds = 0.0;
   std::optional<placement::Node> measured;  // where layers are placed by what was measured
-  std::string spare;                        // then, of a free one: why no pipeline has it
-  std::optional<NodeStanding> standing;     // where audits are; nothing before the log names it
-  std::string slow;                         // how slow it was found lately; empty: it was not
-  std::string barred;                       // why the ledger lets it have no work; empty: it may
+  std::string spare;                        // likewise, for a free node: why no pipeline has it
+  std::optional<NodeStanding> standing;     // with audits; nothing before the log names it
+  std::string slow;                         // how slow it is; empty: not slow
+  std::string barred;                       // why the ledger bars it; empty: not barred
   std::string unreceipted;                  // why its work has no receipts; empty: it has some
-  std::uint64_t unreceipted_windows = 0;    // of its, since the server began
+  std::uint64_t unreceipted_windows = 0;    // since the server started
   std::string owner;                        // of the machine; empty: unknown
-  // It checks what others computed and serves no requests; then what it does, or why it waits.
+  // A newcomer checks others' results and serves no requests. The text says what it does or why it
+  // waits.
   bool newcomer = false;
   std::string checking;
 };
 
-// The way from a node to another, as measured.
+// The measured link from one node to another.
 struct LinkStatus {
   std::string from;
   std::string to;
@@ -115,9 +114,9 @@ struct LinkStatus {
 // A node that others accuse of sending wrong bytes of the model.
 struct AccusedStatus {
   std::string node;
-  std::uint32_t accusers = 0;  // nodes that say so; each may lie
-  std::string item;            // that the first of them named: "tensor NAME", "the header"
-  bool out = false;            // no node is told to fetch from it
+  std::uint32_t accusers = 0;  // nodes that accuse it; each may lie
+  std::string item;            // named by the first accuser: "tensor NAME", "the header"
+  bool out = false;            // no node may fetch from it
 };
 
 enum class AuditMode : std::uint8_t {
@@ -130,63 +129,62 @@ enum class AuditMode : std::uint8_t {
 // this process began.
 struct UnreceiptedStatus {
   std::uint64_t total = 0;
-  std::map<std::string, std::uint64_t> by_node = {};  // that gave none
+  std::map<std::string, std::uint64_t> by_node = {};  // node that gave no receipt
   std::map<std::string, std::uint64_t> by_key = {};   // id of the API key, "no key", "others"
-  std::set<std::string> silent = {};                  // nodes that give none lately
+  std::set<std::string> silent = {};                  // nodes without recent receipts
 };
 
-// Windows of requests that others compute again (coordinator/proof/auditor.h), since this
-// process began.
+// Windows that other nodes recompute (coordinator/proof/auditor.h), since this process started.
 struct AuditStatus {
   AuditMode mode = AuditMode::kOff;
   std::uint64_t selected_total = 0;  // that were to be audited
   std::uint64_t agreed_total = 0;
   std::uint64_t disputed_total = 0;
   std::uint64_t missed_total = 0;    // not audited in time, or refused by an auditor
-  std::uint64_t waiting = 0;         // of requests that are not being audited yet
-  std::uint32_t running = 0;         // requests that are
+  std::uint64_t waiting = 0;         // windows of requests whose audit has not begun
+  std::uint32_t running = 0;         // requests under audit
   std::string why_waiting;           // a sentence, or empty
   std::uint64_t checked_total = 0;   // windows that newcomers audited, of those above
   std::uint64_t canaries_total = 0;  // requests that were made for them
-  // Of those, what draws gave to the coordinator's own referee.
+  // Of those, the windows that draws gave to the coordinator's own referee.
   std::uint64_t referee_selected_total = 0;
-  std::uint64_t referee_missed_total = 0;  // that it did not compute, or not in time
+  std::uint64_t referee_missed_total = 0;  // not computed in time
   std::uint32_t referee_waiting = 0;       // requests
   std::string why_referee_missed;          // the latest of them; a sentence, or empty
-  // Of the log, those of earlier processes too.
+  // From the log, including those of earlier processes.
   std::uint64_t open_disputes = 0;      // windows
   std::uint64_t ended_disputes = 0;     // verdicts
-  std::uint64_t unjudged_disputes = 0;  // that ended without one
+  std::uint64_t unjudged_disputes = 0;  // ended without a verdict
   UnreceiptedStatus unreceipted = {};
 };
 
 struct PipelineStatus {
   Epoch epoch;
-  std::string state;               // forming, serving; checking: it computes nothing but audits
+  std::string state;               // forming, serving; checking: it computes only audits
   std::vector<std::string> nodes;  // by stage
   std::uint32_t running = 0;
   std::uint32_t kv_pages = 0;  // the smallest stage's
   std::uint32_t kv_pages_reserved = 0;
   std::uint32_t kv_page_tokens = 0;
-  ledger::Level level = ledger::Level::kNewcomer;  // the lowest of its nodes; newcomer: or unknown
-  std::vector<Epoch> twins;  // that serve with the same cut, so that each can audit the other
+  ledger::Level level = ledger::Level::kNewcomer;  // its lowest node's; newcomer: or unknown
+  std::vector<Epoch> twins;                        // serving, of the same layer split: may audit it
 };
 
 // A model of a server that has several.
 struct ModelStatus {
   std::string name;
-  // ready; loading; waiting: requests wait for it, and another model has its turn; unloaded;
-  // failed: it could not be loaded lately.
+  // ready; loading; waiting: requests wait while another model has its turn; unloaded; failed: the
+  // last load failed.
   std::string state;
-  std::string why;            // of failed
+  std::string why;            // reason of `failed`
   std::uint32_t waiting = 0;  // requests that wait for it to be loaded
 };
 
 struct SwarmStatus {
   bool ready = false;   // a prompt sent now would be answered
-  std::string missing;  // else why not: which workers and layers, as a sentence
-  // The stages of a pipeline for which no worker is here, unless one serves or forms: who has
-  // loaded layers keeps them, and each other one gets the first that are left.
+  std::string missing;  // if not: the missing workers and layers, as a sentence
+  // The stages without a worker, unless a pipeline serves or forms: workers keep their loaded
+  // layers, and each other worker gets the first remaining stage.
   std::vector<LayerRange> uncovered;
   std::uint32_t stages_wanted = 0;
   std::optional<placement::Objective> objective;  // where layers are placed by what was measured
@@ -194,19 +192,19 @@ struct SwarmStatus {
   std::vector<LinkStatus> links;
   std::vector<AccusedStatus> accused;
   std::vector<PipelineStatus> pipelines;
-  std::optional<AuditStatus> audits;  // where receipts are made
-  std::uint32_t running = 0;          // requests; audits' runs are counted by themselves
-  std::uint32_t running_audits = 0;   // requests that audits and disputes have computed again
+  std::optional<AuditStatus> audits;  // with receipts
+  std::uint32_t running = 0;          // requests without audits' runs
+  std::uint32_t running_audits = 0;   // requests that audits and disputes recompute
   std::uint32_t waiting = 0;
   std::uint64_t admitted_total = 0;
-  std::uint64_t resumed_total = 0;  // that went on from tokens, on another pipeline or process
+  std::uint64_t resumed_total = 0;  // resumed on another pipeline or in another process
   std::uint64_t finished_stop_total = 0;
   std::uint64_t finished_length_total = 0;
   std::uint64_t finished_error_total = 0;  // without audits
   std::uint64_t cancelled_total = 0;
   std::uint64_t prompt_tokens_total = 0;
   std::uint64_t generation_tokens_total = 0;
-  // Of prompts that may share KV: their tokens, and those of them that were not computed.
+  // Of prompts with a scope: all tokens, and the cached ones.
   std::uint64_t prefix_queries_total = 0;
   std::uint64_t prefix_hits_total = 0;
   std::array<std::uint64_t, kDraftKinds> drafted_total{};  // by DraftKind
@@ -214,32 +212,32 @@ struct SwarmStatus {
   std::uint64_t late_frames_total = 0;    // that came to the coordinator itself
   double tokens_per_second = 0.0;         // generated, over the last seconds
   double prompt_tokens_per_second = 0.0;  // of admitted sequences, likewise
-  // While no pipeline serves: one may come by itself, and what is submitted waits for it.
+  // While no pipeline serves: one may form without help, and submissions wait for it.
   bool may_come = false;
-  std::vector<ModelStatus> models;  // of a server that has several; else empty
-  std::uint32_t model = 0;          // of them, that the workers have or load
-  // A worker of another of the server's models came lately, of which nothing else is known.
+  std::vector<ModelStatus> models;  // with several models; else empty
+  std::uint32_t model = 0;          // index of the model that the workers have or load
+  // A worker with another of the server's models came recently.
   bool has_other_workers = false;
 };
 
-// Layers are placed by what nodes and links were measured to do.
+// Places layers by the measured figures of nodes and links.
 struct MeasuredPlacement {
   placement::Model model;
   placement::Objective objective = placement::Objective::kLatency;
-  std::uint64_t kv_tokens = 0;  // that every stage must have room for
-  // Runs what may take seconds on another thread; null: at once.
+  std::uint64_t kv_tokens = 0;  // positions for which every stage must have room
+  // Runs work of seconds on another thread; null: at once.
   std::function<void(std::function<void()> work)> elsewhere = {};
 };
 
-// Whose machine a node is.
+// The owner of a node's machine.
 struct NodeOwner {
   std::string name;
-  Hash256 id;  // as the log names it
+  Hash256 id;  // its hash in the log
 };
 
-// Of which the coordinator makes requests of its own.
+// Material for the coordinator's own requests.
 struct CanaryWords {
-  // The prompt that clients' messages would come to if they said this; null: the text as it is.
+  // The chat prompt for a user's message with this text; null: the text itself.
   std::function<std::vector<TokenId>(const std::vector<TokenId>& text)> prompt_of = {};
   std::vector<TokenId> end_tokens = {};  // that end an answer
 };
@@ -251,34 +249,34 @@ struct HandStage {
 
 struct CoordinatorOptions {
   std::string node = "coordinator";
-  std::uint32_t stages = 1;  // workers of one pipeline; 0, with `placement`: as many as are best
+  std::uint32_t stages = 1;  // workers of one pipeline; 0, with `placement`: the best number
   std::optional<MeasuredPlacement> placement;
-  std::vector<HandStage> by_hand;  // then this is the only pipeline; `stages` is its size
+  std::vector<HandStage> by_hand;  // if not empty: the only pipeline, with `stages` stages
   std::string model_fingerprint;   // hex
   std::uint32_t layers = 0;
   StepShape shape;  // with_activations = false
   std::uint32_t canonical_version = 0;
   std::uint32_t batch_rows = 512;
-  // Between two tokens of an answer while prompts are computed; 0: the batcher's default. At most
-  // limits::kItlTargetMilliseconds.
+  // Target between two tokens of an answer while prompts are computed; 0: the batcher's default. At
+  // most limits::kItlTargetMilliseconds.
   std::chrono::milliseconds itl_target{};
-  LedgerService* receipts = nullptr;  // null: none are made. Outlives the coordinator
-  // Whether a node came in without being vouched for; null: all were.
+  LedgerService* receipts = nullptr;  // null: no receipts. Outlives the coordinator
+  // Whether a node joined without being vouched for; null: all are vouched for.
   std::function<bool(const PublicKey& key)> is_newcomer = {};
   CanaryWords canary_words = {};
-  // Greater than any epoch of an earlier process, unless its clock was ahead: then pipelines go on
-  // above what workers say when they register (limits::kEpochLead).
+  // Greater than any epoch of an earlier process, unless its clock was ahead. Then epochs continue
+  // above those that workers register (limits::kEpochLead).
   std::uint64_t first_epoch = 1;
-  std::uint64_t first_sequence = 1;  // likewise, of the ids that this process gives
-  // Names the scopes of the prefix cache to workers, who learn no API key's id from them. Nothing:
-  // no request shares KV with another.
+  std::uint64_t first_sequence = 1;  // likewise, for sequence ids
+  // Keys the scopes of the prefix cache, so that workers learn no API key's id. Nothing: requests
+  // share no KV.
   std::optional<Hash256> cache_secret = {};
-  // Fingerprints of the server's other models: a worker that holds one of them may come again.
+  // Fingerprints of the server's other models: a worker with one of them may return later.
   std::set<std::string> other_models = {};
-  // A worker shows the roster that it holds, against the one that it was sent. False when it
-  // is not of this cluster: then the worker is lost. Null: rosters are not checked.
+  // Called when a worker sends its own roster because it contradicts ours. False: it is not of this
+  // cluster, and the worker is lost. Null: rosters are not checked.
   std::function<bool(const std::string& node, ByteSpan roster)> on_held_roster = {};
-  // Who answers for a node; nothing: unknown, and it answers for itself. Null: likewise.
+  // The owner of a node; nothing: unknown, so the node counts as its own owner. Null: likewise.
   std::function<std::optional<NodeOwner>(const PublicKey& key)> owner_of = {};
   Duration heartbeat = std::chrono::milliseconds(250);
   Duration heartbeat_timeout = std::chrono::milliseconds(1500);
@@ -293,45 +291,42 @@ class Coordinator {
   virtual ~Coordinator() = default;
   virtual void on_timer() = 0;  // at least every 50 ms
 
-  // Takes all of the sequences or none. While no pipeline serves, those of clients wait for one for
-  // as long as one may come, at most forming_timeout, and end with kUnavailable when none may.
-  // kUnavailable: no pipeline serves, and none may come soon. kInvalidInput: a field
-  // breaks its range, or prompt + max_tokens exceeds the context. kNoCapacity: a sequence needs
-  // more KV than any pipeline has in all (it never fits), or the queue holds
-  // limits::kWaitingSequences (the message says which). kRefused: every pipeline that serves has a
-  // stage outside policy.trust or below policy.min_level. The policy of the first sequence is that
-  // of all.
+  // Takes all of the sequences or none. While no pipeline serves, clients' sequences wait as long
+  // as one may form, at most forming_timeout, and then end with kUnavailable. kUnavailable: no
+  // pipeline serves, and none may form soon. kInvalidInput: a field breaks its range, or prompt +
+  // max_tokens exceeds the context. kNoCapacity: a sequence needs more KV than any pipeline has (it
+  // never fits), or the queue holds limits::kWaitingSequences (the message says which). kRefused:
+  // every serving pipeline has a stage outside policy.trust or below policy.min_level. The first
+  // sequence's policy applies to all.
   virtual SubmitAnswer submit(std::vector<Submission> sequences) = 0;
   Result<SequenceId> submit(GenerateRequest request, std::shared_ptr<SequenceEvents> events);
   // Ends a sequence without further events. Unknown ids are ignored.
   virtual void cancel(SequenceId sequence) = 0;
-  // Ends a sequence that its owner wants no token of from `position` on, for its text has ended.
-  // One that reports hashes has one more event, on_hashes with those of the positions before that
-  // have come in time. Unknown ids are ignored.
+  // Ends a sequence at `position`, because its text has ended there. A sequence that reports hashes
+  // gets one more event: on_hashes with the hashes of earlier positions that arrive in time.
+  // Unknown ids are ignored.
   virtual void stop(SequenceId sequence, Position position) = 0;
   virtual SwarmStatus status() const = 0;
-  // Signed bytes (proto/roster.h) for every worker that is connected, and for those to come.
+  // Sends a signed roster (proto/roster.h) to every connected worker and to later ones.
   virtual void publish_roster(Bytes roster) = 0;
   // The id of the model's manifest, likewise.
   virtual void publish_model(const Hash256& model) = 0;
 
-  // Tells a worker to be away, as its owner would (hearth pause, drain, resume), or that this ends;
-  // the worker keeps it until its process ends or it serves another model. kNotFound: no such
-  // worker is connected. kVersion: its program is too old for orders.
+  // Orders a worker to be away, as its owner could (hearth pause, drain, resume), or ends that
+  // order. The worker keeps the order until its process ends or it serves another model. kNotFound:
+  // no such worker is connected. kVersion: its program is too old for orders.
   virtual Status order(const std::string& node, const std::optional<Away>& away) = 0;
 
-  // Where another model is to take this one's place. While it is wanted no audit and no canary
-  // begins. True: nothing waits or runs, and no receipt of what ran is still to come, or none came
-  // for so long that none will.
+  // Prepares the change to another model. While `wanted`, no audit and no canary begins. True:
+  // nothing waits or runs, and no receipt is outstanding, or the wait for receipts has timed out.
   virtual bool wind_down(bool wanted) = 0;
-  // Ends all pipelines and sessions, and forms no pipeline any more. Then the next one may have its
-  // transports.
+  // Ends all pipelines and sessions for good. The next coordinator may then use the transports.
   virtual void retire() = 0;
   struct Next {
     std::uint64_t epoch = 0;
     std::uint64_t sequence = 0;
   };
-  virtual Next next() const = 0;  // that it has not given
+  virtual Next next() const = 0;  // next ids, not given yet
 };
 
 }  // namespace hearth::coordinator

@@ -1,5 +1,5 @@
-// A request for tokens: what it asks for, what happens to it, and how the coordinator answers its
-// submission. The contract between those who ask (the HTTP server, audits) and the coordinator.
+// A request for tokens: its fields, its events, and the coordinator's answer to its submission. The
+// interface between the HTTP server or audits and the coordinator.
 #pragma once
 
 #include <cstdint>
@@ -19,22 +19,22 @@ namespace hearth::coordinator {
 
 struct SwarmStatus;
 
-// Where a request comes from.
+// The origin of a request.
 enum class Origin : std::uint8_t {
   kClient,
   kAudit,   // recomputes a window of another request
   kCanary,  // the coordinator's own, for newcomers to check (coordinator/machine/canaries.h)
 };
 
-// Which earlier answers a request may share KV pages with (node/engine/prefix_cache.h).
+// The earlier answers whose KV pages a request may use (node/engine/prefix_cache.h).
 enum class CacheScope : std::uint8_t {
   kKey,     // those of its API key
-  kShared,  // those that asked for this too, of any key
-  kOff,     // none; and it leaves nothing for later ones
+  kShared,  // all that chose this scope, of any key
+  kOff,     // no sharing; its pages are not kept
 };
 
-// Who asks, which nodes may see the request, and how its answer is verified. It is carried whole
-// from the API key to the audits of the answer.
+// A request's API key, the nodes that may see it, and how its answer is verified. It is passed
+// whole from the API key to the audits of the answer.
 struct RequestPolicy {
   // Names of the only nodes that may see it, audits included; empty: any node.
   std::vector<std::string> trust = {};
@@ -42,7 +42,7 @@ struct RequestPolicy {
   ledger::Level min_level = ledger::Level::kNewcomer;
   Verify verify = Verify::kNone;
   bool share = false;      // newcomers may recompute it
-  std::string owner = {};  // id of the API key, by which turns are taken; empty: none
+  std::string owner = {};  // id of the API key, for taking turns; empty: no key
   PublicKey account = {};  // pays for it, where the cluster has credits
   CacheScope cache = CacheScope::kKey;
   friend bool operator==(const RequestPolicy&, const RequestPolicy&) = default;
@@ -53,52 +53,52 @@ struct GenerateRequest {
   SamplingParams sampling;
   bool report_hashes = false;
   RequestPolicy policy = {};
-  bool background = false;  // queues behind requests of the same owner that are not
-  // sampling.max_tokens is a default: it is lowered to what RequestBounds::positions leaves.
+  bool background = false;  // queues behind the owner's interactive requests
+  // sampling.max_tokens is a default and may be lowered to fit RequestBounds::positions.
   bool may_shorten = false;
   // The first tokens of the answer, when an earlier process generated them: fewer than max_tokens,
   // without an end. Events begin with the token after them.
   std::vector<TokenId> answer = {};
-  std::optional<ReceiptOrder> receipt = {};  // used where CoordinatorOptions::receipts is set
+  std::optional<ReceiptOrder> receipt = {};  // used when CoordinatorOptions::receipts is set
   Origin origin = Origin::kClient;
-  bool for_newcomers = false;  // an audit that a checking pipeline is to compute
-  // Its events tell the log probability of each token of the prompt but the first, with
-  // sampling.top_logprobs alternatives. A prompt of at most limits::kScoredTokens.
+  bool for_newcomers = false;  // an audit for a checking pipeline
+  // Reports the log probability of each prompt token except the first, with sampling.top_logprobs
+  // alternatives. The prompt has at most limits::kScoredTokens.
   bool score_prompt = false;
-  // Its events tell the prompt's embedding, of so many values; 0: they tell none.
+  // Reports the prompt's embedding with so many values; 0: no embedding.
   std::uint32_t embedding = 0;
-  std::uint32_t model = 0;  // of the server's models, by its number
-  bool drafts = true;       // its tokens may be drafted; they are the same either way
+  std::uint32_t model = 0;  // number of the server's model
+  bool drafts = true;       // allows drafts, which never change the tokens
 };
 
-// What a request waits for whose model is not loaded (coordinator/machine/model_switch.h).
+// The progress that a request waits for while its model is not loaded
+// (coordinator/machine/model_switch.h).
 struct LoadProgress {
   std::string model;
-  bool loading = false;           // else another model finishes its requests first
-  std::uint32_t workers = 0;      // that have come for the model
-  std::uint64_t bytes = 0;        // of its layers that these workers have fetched
-  std::uint64_t bytes_total = 0;  // that they fetch; 0: they have the file
+  bool loading = false;           // false: another model finishes its requests first
+  std::uint32_t workers = 0;      // workers that have come for the model
+  std::uint64_t bytes = 0;        // fetched by these workers
+  std::uint64_t bytes_total = 0;  // to fetch; 0: they have the file
   friend bool operator==(const LoadProgress&, const LoadProgress&) = default;
 };
 
-// What happens to one sequence, in order, on the owner's thread; machine/passed_events.h passes all
-// of it on. After on_token with a `finish`
-// other than kNone, or after on_error, nothing follows but on_audit. kError inside a token becomes
-// on_error.
+// The events of one sequence, in order, on the main thread; machine/passed_events.h forwards all of
+// them. After on_token with a `finish` other than kNone, or after on_error, only on_audit follows.
+// kError inside a token becomes on_error.
 class SequenceEvents {
  public:
   virtual ~SequenceEvents() = default;
   virtual void on_admitted() = 0;
-  // So many positions of the prompt, from the first on, were not computed: earlier answers left
-  // their KV. Before the first token; not called where there are none.
+  // The number of cached prompt positions, from the first on. Before the first token, if it is
+  // above 0.
   virtual void on_cached(std::uint32_t /*positions*/) {}
-  // Of a prompt that is scored, in pieces, before the first token. A pipeline that takes over from
-  // a lost one says them again, the same.
+  // The scores of a prompt, in pieces, before the first token. A pipeline that takes over repeats
+  // the same scores.
   virtual void on_scores(std::vector<SampledToken> /*scores*/) {}
-  // Of a prompt that is embedded, before the first token. Said again as scores are.
+  // The embedding of a prompt, before the first token. Repeated like scores.
   virtual void on_embedding(std::vector<float> /*values*/) {}
   virtual void on_token(const SampledToken& token) = 0;
-  // What became of drafts of the tokens that follow, by a step that had some.
+  // The result of a step's drafts, before its tokens.
   virtual void on_drafts(const DraftCounts& /*counts*/) {}
   // All hashes of the sequence, sorted by position then stage, before its last token.
   virtual void on_hashes(std::vector<RowHash> hashes) = 0;
@@ -106,7 +106,7 @@ class SequenceEvents {
   // The audit of an answer with Verify::kFull, some time after its end. It may never come: a caller
   // that waits for it sets a deadline.
   virtual void on_audit(const AuditOutcome& /*outcome*/) {}
-  // Before on_admitted, while the model is not loaded; not more than once a second.
+  // Before on_admitted, while the model is not loaded; at most once a second.
   virtual void on_loading(const LoadProgress& /*progress*/) {}
 };
 
@@ -115,13 +115,13 @@ struct Submission {
   std::shared_ptr<SequenceEvents> events;
 };
 
-// What a request may have at the time of its submission, and how busy the swarm is.
+// The limits of a request at its submission, and the load of the swarm.
 struct RequestBounds {
-  // Prompt and answer of one sequence together: the model's context, or the KV memory of the
-  // largest pipeline that serves and that the request's policy allows, where that is less. While
-  // none serves, of the last one that did.
+  // Prompt and answer of one sequence together: the model's context, or less if the KV memory of
+  // the largest serving pipeline under the request's policy is smaller. While no pipeline serves,
+  // the last one's.
   std::uint32_t positions = 0;
-  bool serves = true;        // a pipeline serves; else what is taken waits for one
+  bool serves = true;        // a pipeline serves; else accepted requests wait for one
   std::string unverifiable;  // why its answer cannot be verified; empty: it can, or need not
   std::uint32_t running = 0;
   std::uint32_t waiting = 0;
@@ -132,11 +132,11 @@ struct RequestBounds {
 struct SubmitAnswer {
   Result<std::vector<SequenceId>> sequences = std::vector<SequenceId>{};  // in their order
   std::vector<std::uint32_t> max_tokens = {};  // by sequence: as submitted, or lowered
-  RequestBounds bounds = {};                   // with a refusal, too
+  RequestBounds bounds = {};                   // set with a refusal too
 };
 
-// Access to a Coordinator from other threads. Callbacks come on the owner's thread and must not
-// block. Events that arrive after cancel() returns are dropped by the receiver.
+// Access to a Coordinator from other threads. Callbacks come on the main thread and must not block.
+// Events that arrive after cancel() returns are dropped by the receiver.
 class CoordinatorPort {
  public:
   virtual ~CoordinatorPort() = default;

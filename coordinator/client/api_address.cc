@@ -109,7 +109,7 @@ Result<ApiAddress> parse_api_address(const std::string& text) {
   if (rest.ends_with("/v1")) rest.remove_suffix(3);
   const Split parts = split(rest);
   REQUIRE(!parts.host.empty(),
-          shown + " is no host with or without a port, e.g. 127.0.0.1:11500 or den.local");
+          shown + " is not a host with or without a port, e.g. 127.0.0.1:11500 or den.local");
   ApiAddress address{parts.host, std::nullopt};
   if (parts.port.empty()) return address;
   const std::string_view digits = parts.port.substr(1);

@@ -18,13 +18,14 @@ struct ApiAddress {
   std::optional<std::uint16_t> port;
 };
 
-// Plain HTTP alone: the server speaks no other.
+// Accepts only plain HTTP, because the server speaks no TLS.
 Result<ApiAddress> parse_api_address(const std::string& text);
 bool is_ip_address(const std::string& host);
 // Whether this machine could listen at that numeric host.
 bool is_own_host(const std::string& host);
 bool is_loopback_address(const std::string& host);  // 127.0.0.0/8 or ::1
-// 0.0.0.0 or ::, which is every address of a machine; as something to dial, it is loopback.
+// The address to dial for a listening address: loopback for 0.0.0.0 and ::, which mean every
+// address of a machine.
 std::string dialled_host(const std::string& listened);
 // "http://127.0.0.1:11500"
 std::string api_base(const ApiAddress& address);

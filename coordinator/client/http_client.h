@@ -22,12 +22,12 @@ struct HttpReply {
   std::string body;
 };
 
-// The "data:" payload of one server-sent event, and the last "id:" that came with it or before.
+// The "data:" payload of one server-sent event, and the latest "id:" so far.
 using OnEvent = std::function<bool(std::string_view data, const std::string& id)>;
 
 class HttpClient {
  public:
-  // Says that a transfer is to end, with kCancelled; asked several times a second. Null: never.
+  // Returns true to end a transfer with kCancelled; called several times a second. Null: never.
   using Cancelled = std::function<bool()>;
 
   explicit HttpClient(Cancelled cancelled = nullptr);
@@ -38,8 +38,8 @@ class HttpClient {
     std::chrono::milliseconds timeout{0};  // of the whole request; 0 = none
     Headers headers;
     bool follow_redirects = false;   // as check_redirect() allows
-    std::chrono::seconds stall{30};  // of a download, without a byte; then kTimeout
-    bool after_cancel = false;       // goes on after `cancelled` has said true
+    std::chrono::seconds stall{30};  // a download without a byte for so long fails with kTimeout
+    bool after_cancel = false;       // the request runs even after `cancelled` returned true
   };
 
   // kUnavailable when there is no answer, kCancelled, kTimeout. A status of 400 and more is a
@@ -50,20 +50,20 @@ class HttpClient {
   Result<HttpReply> post_json(const std::string& url, std::string_view body,
                               const Options& options);
   // POSTs and feeds each event of the stream to on_event, which returns false to stop (kCancelled).
-  // An answer of another type than text/event-stream is the reply.
+  // An answer that is not text/event-stream is returned as the reply.
   Result<HttpReply> post_stream(const std::string& url, std::string_view body,
                                 const Options& options, const OnEvent& on_event);
   // Whether the last request of this client reached a server, and whether any HTTP came back.
   bool connected() const;
   bool answered() const;
-  // GETs from byte `offset` on and hands the body to `sink` piece by piece. When the server ignores
-  // the range, `restart` is called first; kUnsupported when it sends another range.
+  // GETs from byte `offset` on and passes the body to `sink` piece by piece. When the server
+  // ignores the range, `restart` is called first; kUnsupported when it sends another range.
   Result<HttpReply> download(const std::string& url, std::uint64_t offset, const Options& options,
                              const std::function<Status()>& restart,
                              const std::function<Status(std::string_view)>& sink);
-  // GETs the bytes [begin, end) of something that has `total` bytes, and hands them to `sink`. What
-  // is no such part is not: kUnsupported when the server sends the whole or another part. A status
-  // of 400 and more is a reply whose body is dropped.
+  // GETs the bytes [begin, end) of a file of `total` bytes, and passes only these to `sink`.
+  // kUnsupported when the server sends the whole file or another part. A status of 400 and more is
+  // a reply whose body is dropped.
   Result<HttpReply> get_range(const std::string& url, std::uint64_t begin, std::uint64_t end,
                               std::uint64_t total, const Options& options,
                               const std::function<Status(std::string_view)>& sink);
@@ -75,9 +75,9 @@ class HttpClient {
 
 // Whether files may be fetched from this address: https://, or plain http on this machine.
 bool is_fetchable(const std::string& url);
-// An address as it may be shown and kept: user, password and query, which may be secret, as "...".
+// An address for display and storage: "..." replaces user, password and query, which may be secret.
 std::string without_secrets(std::string url);
-// The time of the answer's Date header, in unix seconds; nothing when it has none that is valid.
+// The time of the answer's Date header, in unix seconds; nothing without a valid one.
 std::optional<std::int64_t> date_of(const HttpReply& reply);
 // Whether a download from one address may follow a redirect to another: to https://, and from plain
 // http on this machine to plain http on this machine. Else kRefused.

@@ -1,4 +1,4 @@
-// JSON that a server sent, which may be any bytes.
+// Parses a server's JSON, which may be any bytes.
 #pragma once
 
 #include <nlohmann/json_fwd.hpp>
@@ -6,8 +6,8 @@
 
 namespace hearth::client {
 
-// Discarded where it is not valid, and where it nests deeper than 2 * limits::kJsonDepth: copying
-// and printing it recurse, and would end at the end of the stack.
+// A discarded value for invalid JSON and for nesting deeper than 2 * limits::kJsonDepth, because
+// copying and printing recurse and would overflow the stack.
 nlohmann::json parse_reply(std::string_view text);
 
 }  // namespace hearth::client

@@ -16,7 +16,7 @@ using Json = nlohmann::json;
 template <typename T>
 T whole(const Json& value, std::uint64_t most, const char* what) {
   if (!value.is_number_integer() || value < 0 || value > most) {
-    throw std::string(what) + " is no whole number from 0 to " + std::to_string(most);
+    throw std::string(what) + " is not a whole number from 0 to " + std::to_string(most);
   }
   return value.get<T>();
 }
@@ -75,7 +75,7 @@ void take_choice(const Json& choice, SavedAnswer& out) {
   SavedChoice& saved = out.choices[number];
   take_text(choice, saved);
   if (const Json reason = choice.value("finish_reason", Json()); !reason.is_null()) {
-    if (!reason.is_string()) throw std::string("choices[].finish_reason is no text");
+    if (!reason.is_string()) throw std::string("choices[].finish_reason is not a text");
     saved.finish_reason = reason.get<std::string>();
   }
   const Json ids = choice.value("token_ids", Json());
@@ -93,7 +93,7 @@ void take_hearth(const Json& hearth, SavedAnswer& out) {
     out.salt = hash(salt, "hearth.salt");
   // As a request takes it: the whole of int64.
   if (const Json seed = hearth.value("seed", Json()); !seed.is_null()) {
-    if (!seed.is_number_integer()) throw std::string("hearth.seed is no whole number");
+    if (!seed.is_number_integer()) throw std::string("hearth.seed is not a whole number");
     out.seed = seed.get<std::uint64_t>();
   }
   if (const Json most = hearth.value("max_tokens", Json()); !most.is_null()) {
@@ -118,9 +118,9 @@ void take_hearth(const Json& hearth, SavedAnswer& out) {
 }
 
 void take_answer(const Json& answer, SavedAnswer& out) {
-  if (!answer.is_object()) throw std::string("it is no JSON object");
+  if (!answer.is_object()) throw std::string("it is not a JSON object");
   if (const Json error = answer.value("error", Json()); error.is_object()) {
-    throw std::string("it is an error and no answer");
+    throw std::string("it is an error, not an answer");
   }
   if (const Json created = answer.value("created", Json()); !created.is_null()) {
     out.created = whole<std::int64_t>(created, INT64_MAX, "created");
@@ -135,7 +135,7 @@ void take_answer(const Json& answer, SavedAnswer& out) {
 
 Json parse(std::string_view text) {
   Json value = parse_reply(text);
-  if (!value.is_object()) throw std::string("it is no JSON object");
+  if (!value.is_object()) throw std::string("it is not a JSON object");
   return value;
 }
 
@@ -180,7 +180,7 @@ void take_stream(std::string_view text, SavedAnswer& out) {
     if (line.find('{') == std::string_view::npos) continue;  // [DONE]
     take_answer(parse(line), out);
   }
-  if (!is_stream) throw std::string("it is no JSON object, and no saved stream of events");
+  if (!is_stream) throw std::string("it is neither a JSON object nor a saved stream of events");
 }
 
 SavedAnswer read(std::string_view answer, std::string_view request) {
@@ -217,15 +217,14 @@ Result<SavedAnswer> read_saved_answer(std::string_view answer, std::string_view 
   try {
     out = read(answer, request);
   } catch (const std::string& what) {
-    return Error::invalid("what is to be an answer cannot be read: " + what);
+    return Error::invalid("the saved answer cannot be read: " + what);
   } catch (const Json::exception& bad) {
-    return Error::invalid(std::string("what is to be an answer cannot be read: ") + bad.what());
+    return Error::invalid(std::string("the saved answer cannot be read: ") + bad.what());
   }
   REQUIRE(!out.receipt.empty(),
           "the answer names no receipt in hearth.receipt: its server makes none, or its stream was "
           "not saved to the end");
-  REQUIRE(!out.request.empty(),
-          "it says nothing of what was asked; give the body of the request with --request FILE");
+  REQUIRE(!out.request.empty(), "the request is missing; pass its body with --request FILE");
   REQUIRE(out.salt != Hash256() && out.max_tokens > 0,
           "the answer has no hearth.salt or no hearth.max_tokens, by which its receipts are "
           "computed again");

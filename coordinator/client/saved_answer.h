@@ -30,29 +30,29 @@ struct SavedCall {
 
 struct SavedChoice {
   std::string text;
-  std::optional<std::string> reasoning = {};  // nothing: it was not saved
+  std::optional<std::string> reasoning = {};  // nothing: not saved
   std::vector<SavedCall> calls = {};
-  std::optional<std::vector<TokenId>> token_ids = {};  // where return_token_ids was asked for
-  std::optional<std::string> finish_reason = {};       // nothing: it is not whole
-  // What left a stage at a position, where return_hashes was asked for: [stage][position].
+  std::optional<std::vector<TokenId>> token_ids = {};  // with return_token_ids
+  std::optional<std::string> finish_reason = {};       // nothing: the answer is incomplete
+  // With return_hashes: the hash of a stage's output, [stage][position].
   std::map<std::uint32_t, std::map<Position, Hash256>> hashes = {};
 };
 
 struct SavedAnswer {
-  // The body of the request, a JSON object. Its text, for templates and schemas read the order of
-  // its members.
+  // The body of the request, a JSON object, kept as text because templates and schemas depend on
+  // the order of its members.
   std::string request;
   std::string receipt;  // hearth.receipt, unchecked
   Hash256 salt;
   std::uint64_t seed = 0;
   std::uint32_t max_tokens = 0;
   std::optional<std::int64_t> created = {};
-  bool says_verified = false;                         // what audits found, by its server's word
+  bool says_verified = false;                         // the server states that audits agreed
   std::map<std::uint32_t, SavedChoice> choices = {};  // by index
 };
 
-// kInvalidInput names what is missing and how to get it. `request`: its body, if that is a file of
-// its own; empty where both are one object.
+// kInvalidInput names what is missing and how to get it. `request`: the request's body if it is a
+// separate file; empty when both are one object.
 Result<SavedAnswer> read_saved_answer(std::string_view answer, std::string_view request);
 // The file of `hearth run --receipt`, for one choice.
 std::string write_saved_answer(const nlohmann::json& request, const nlohmann::json& head,

@@ -10,7 +10,8 @@ namespace {
 
 using Json = nlohmann::json;
 
-// Absent, or null as JSON writes what is no number: 0, since other versions may lack the field.
+// 0 for an absent field, because other versions may lack it, and for null, which JSON writes for
+// NaN.
 double number_of(const Json& object, const char* key) {
   const auto found = object.find(key);
   if (found == object.end() || found->is_null()) return 0.0;
@@ -35,7 +36,7 @@ LayerRange range_of(const Json& layers) {
   return {layers[0], layers[1]};
 }
 
-// What the sensors of a node's card say; a server of an older version says nothing.
+// The readings of a node's GPU; empty from a server of an older version.
 CardReading card_of(const Json& card) {
   CardReading reading;
   if (!card.is_object()) throw Json::type_error::create(302, "card must be an object", &card);
@@ -185,7 +186,7 @@ SwarmView view_of(const Json& state) {
 
 Result<SwarmView> read_swarm_view(const std::string& json) {
   const Json state = parse_reply(json);
-  REQUIRE(state.is_object(), "the server's state is no JSON object");
+  REQUIRE(state.is_object(), "the server's state is not a JSON object");
   try {
     return view_of(state);
   } catch (const Json::exception& bad) {

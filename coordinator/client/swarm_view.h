@@ -18,27 +18,27 @@ namespace hearth::client {
 struct NodeView {
   std::string name;
   std::string state;
-  std::optional<Away> away;  // its owner has it
+  std::optional<Away> away;  // its owner uses it
   std::string isa;
   std::uint32_t threads = 0;
-  bool placed = false;  // in a pipeline; else stage and layers are of no meaning
+  bool placed = false;  // in a pipeline; else stage and layers have no meaning
   std::uint32_t stage = 0;
   LayerRange layers;
-  std::uint64_t held_bytes = 0;  // of the layers that it is told to have, on its disk
+  std::uint64_t held_bytes = 0;  // of its ordered layers, on its disk
   std::uint64_t held_total = 0;  // 0: it has the whole file
   std::uint64_t weight_bytes = 0;
   std::uint64_t rows_total = 0;
   std::uint64_t kv_tokens_used = 0;
-  std::uint64_t kv_tokens_kept = 0;  // of ended sequences, for prompts that begin as they did
-  std::uint64_t kv_tokens = 0;       // that have room; 0: not known
+  std::uint64_t kv_tokens_kept = 0;  // of the prefix cache
+  std::uint64_t kv_tokens = 0;       // that fit; 0: unknown
   double rows_per_second = 0.0;
   double busy_ratio = 0.0;
   std::string device;  // a card's name; empty: the processor
   CardReading card;
-  std::string slow;      // how slow it was found lately; empty: it was not
-  std::string spare;     // why no pipeline has it; empty: it is not said
-  std::string newcomer;  // of one that checks others' results: what it does, or why it waits
-  // As the ledger has it.
+  std::string slow;      // how slow it is; empty: not slow
+  std::string spare;     // why no pipeline has it; empty: unknown
+  std::string newcomer;  // a newcomer's activity, or why it waits; empty: not a newcomer
+  // As in the ledger.
   struct Standing {
     std::string level;
     std::uint64_t audited_right = 0;
@@ -47,17 +47,17 @@ struct NodeView {
     std::uint64_t disputes = 0;  // open ones that it is a party of
   };
   std::optional<Standing> standing;
-  std::string barred;       // why the ledger lets it have no work; empty: it may
-  std::string unreceipted;  // why its work has no receipts; empty: it has some, or it is not said
+  std::string barred;       // why the ledger bars it; empty: not barred
+  std::string unreceipted;  // why its work has no receipts; empty: it has, or unknown
   std::uint64_t unreceipted_windows = 0;
-  std::string owner;  // of the node; empty: none
+  std::string owner;  // of the node; empty: unknown
 };
 
-// A stage for which no worker is here.
+// A stage without a worker.
 struct GapView {
   LayerRange layers;
   std::uint64_t weight_bytes = 0;
-  std::uint64_t memory_bytes = 0;  // that a worker needs at least; 0: not known
+  std::uint64_t memory_bytes = 0;  // a worker's minimum; 0: unknown
 };
 
 // A node that others accuse of sending wrong bytes of the model.
@@ -65,13 +65,13 @@ struct AccusedView {
   std::string node;
   std::uint32_t accusers = 0;
   std::string item;  // that the first of them named
-  bool out = false;  // no node is told to fetch from it
+  bool out = false;  // no node may fetch from it
 };
 
-// By which a ledger's time may be ahead of a clock that is kept right.
+// A ledger's time may be ahead of a correct clock by this much.
 inline constexpr std::int64_t kLedgerAheadSeconds = 60;
 
-// Windows that were computed again, or should have been.
+// Windows selected for recomputation.
 struct AuditsView {
   std::uint64_t agreed = 0;
   std::uint64_t disputed = 0;
@@ -89,7 +89,7 @@ struct AuditsView {
 
 struct SwarmView {
   std::string version;
-  std::string cluster;  // its name; empty: other machines know of none
+  std::string cluster;  // its name; empty: a cluster of one machine
   std::string model;
   std::uint32_t layers = 0;
   std::uint64_t model_bytes = 0;
@@ -102,16 +102,16 @@ struct SwarmView {
   std::uint32_t waiting = 0;
   double tokens_per_second = 0.0;
   double prompt_tokens_per_second = 0.0;
-  double watts = 0.0;             // that the machines of power_nodes draw
-  std::uint32_t power_nodes = 0;  // workers that tell of it
+  double watts = 0.0;             // drawn by the machines of power_nodes
+  std::uint32_t power_nodes = 0;  // workers that report it
   std::vector<NodeView> nodes;
   std::vector<GapView> gaps;
   std::vector<AccusedView> accused;
   AuditsView audits;
   std::int64_t ledger_ahead_seconds = 0;           // of the server's clock
   std::optional<std::uint64_t> ledger_free_bytes;  // of its disk
-  std::string ledger_fault;  // why nothing is logged any more; empty: it is, or there is no ledger
-  // Of the account of the server's own machine, where the cluster runs with credits.
+  std::string ledger_fault;  // why logging stopped; empty: it runs, or there is no ledger
+  // The account of the server's own machine, in a cluster with credits.
   struct Credits {
     std::int64_t balance = 0;
     std::int64_t reserved = 0;  // of it, for requests that run
@@ -119,7 +119,7 @@ struct SwarmView {
   std::optional<Credits> credits;
 };
 
-// Of the body of GET /api/v1/state. kInvalidInput says what is not as expected.
+// Reads the body of GET /api/v1/state. kInvalidInput names the unexpected field.
 Result<SwarmView> read_swarm_view(const std::string& json);
 
 }  // namespace hearth::client

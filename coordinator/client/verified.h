@@ -13,21 +13,21 @@ namespace hearth::client {
 
 struct Verified {
   std::string state;     // verified, verifying, by_draw, unverified, disputed, retracted; or empty
-  std::string sentence;  // for people; to be escaped before it is shown; empty: nothing
-  // The right answer, where other tokens than those that were told are right.
+  std::string sentence;  // for people, to be escaped before display; may be empty
+  // The corrected answer, when the sent tokens are wrong.
   struct Right {
     std::string text;
     std::vector<TokenId> token_ids;
     std::string finish_reason;
   };
   std::optional<Right> right;
-  nlohmann::json object;  // as it came
+  nlohmann::json object;  // as received
 
-  // An auditor has another result, and the answer's was not found right.
+  // An auditor's result differs, and the answer was not confirmed.
   bool is_doubtful() const { return state == "disputed" || state == "retracted"; }
 };
 
-// Of the first choice. Throws nlohmann::json::exception where a field is of another kind.
+// Reads the first choice. Throws nlohmann::json::exception when a field has another type.
 Verified read_verified(const nlohmann::json& hearth);
 
 }  // namespace hearth::client

@@ -178,7 +178,7 @@ bool ControlAcceptor::Connection::open_pair() {
   return true;
 }
 
-// What a stranger may say altogether fits the pair's buffer, so writing there never waits.
+// The byte limit of a connection fits the socket pair's buffer, so writing there never blocks.
 void ControlAcceptor::Connection::carry_in() {
   peer.async_wait(tcp::socket::wait_read, [self = shared_from_this()](const ErrorCondition& error) {
     if (self->ended) return;
@@ -296,8 +296,8 @@ void ControlAcceptor::Core::adopt(tcp::socket socket) {
   connection->wait_for_first_byte();
 }
 
-// Strangers that fill the table must not keep members out: of the address that has most, the oldest
-// connection ends, so that a peer that connects alone and goes on quickly keeps its connection.
+// Unauthenticated connections that fill the table must not keep members out. The oldest connection
+// of the address with the most ends, so a peer with a single, quick connection keeps it.
 void ControlAcceptor::Core::make_room() {
   std::shared_ptr<Connection> chosen;
   std::uint32_t most = 0;

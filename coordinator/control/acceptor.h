@@ -1,9 +1,9 @@
 // Accepts the connections of the control port. One that begins with kControlByte is a worker's and
-// becomes a control link (proto/link/control_links.h); one that begins with kMemberByte asks the
-// API. Every other one may be a stranger's that
-// asks one of gRPC's calls: its bytes are carried to gRPC and back over a socket pair, within
-// bounds that gRPC 1.51 does not have. These count connections as handshakes of links are counted,
-// and limit how long one lasts and what it may say altogether; gRPC never sees a byte beyond them.
+// becomes a control link (proto/link/control_links.h). One that begins with kMemberByte is for the
+// API. All others are for gRPC and may be unauthenticated: their bytes go to gRPC and back over a
+// socket pair, within bounds that gRPC 1.51 does not have. The bounds limit the connections as
+// those on handshakes of links do, and the duration and bytes of each. gRPC never gets a byte
+// beyond them.
 //
 // Threads: everything on the thread of the io_context, except caller().
 #pragma once
@@ -27,7 +27,8 @@ class io_context;
 namespace hearth::coordinator {
 
 struct ControlLimits {
-  // Of connections to gRPC; in all more than handshakes at a time, since each is here for seconds.
+  // Limits connections to gRPC. The total is larger than for handshakes, because each connection
+  // lasts for seconds.
   HandshakeLimits strangers{limits::kConnections, limits::kHandshakesAddress,
                             limits::kHandshakesBurst, limits::kHandshakesPerSecond,
                             limits::kHandshakeAddresses};
@@ -39,11 +40,11 @@ struct ControlLimits {
 
 class ControlAcceptor {
  public:
-  // Take a socket over.
+  // Each takes over a socket.
   struct Hands {
-    std::function<void(int socket)> session;  // of a worker, behind its first byte
+    std::function<void(int socket)> session;  // a worker's, after its first byte
     std::function<void(int socket)> call;     // gRPC's end of the pair
-    std::function<void(int socket)> member;   // of one that asks the API, behind its first byte
+    std::function<void(int socket)> member;   // for the API, after its first byte
   };
 
   // kIo when the address is taken. `io` outlives the acceptor.
@@ -55,8 +56,8 @@ class ControlAcceptor {
   ControlAcceptor& operator=(const ControlAcceptor&) = delete;
 
   const Address& address() const;
-  // The host at the far end of a connection, by gRPC's name of our end of the pair; empty: there is
-  // none. Any thread.
+  // The host at the far end of a connection, by gRPC's name of our end of the socket pair; empty:
+  // unknown. Any thread.
   std::string caller(const std::string& grpc_peer) const;
 
  private:

@@ -45,8 +45,8 @@ Bytes to_bytes(const ByteBuffer& buffer) {
   return bytes;
 }
 
-// One text for every reason, so that a stranger learns nothing by asking; to one that has shown its
-// token's secret or its own key, as told_refusal() says.
+// One text for every reason, so that an unauthenticated caller learns nothing. A caller that has
+// shown its join token's secret or its own key gets told_refusal().
 grpc::Status not_admitted(std::string_view told = kNotAdmitted) {
   return {grpc::StatusCode::UNAUTHENTICATED, std::string(told)};
 }
@@ -72,7 +72,7 @@ struct ControlService::Core : std::enable_shared_from_this<Core> {
   ControlOptions options;
 };
 
-// A worker of an older protocol, whose session is a stream of gRPC, hears why it has none.
+// Tells a worker of an older protocol, whose session is a gRPC stream, why it gets no session.
 class ControlService::OlderSession final : public grpc::ServerGenericBidiReactor {
  public:
   explicit OlderSession(std::uint32_t canonical_version) : canonical_version_(canonical_version) {
@@ -127,7 +127,7 @@ class ControlService::OlderCalls final : public grpc::CallbackGenericService {
   const std::uint32_t canonical_version_;
 };
 
-// One question of somebody who may be in no roster, answered on the owner's thread. Request and
+// One question of somebody who may be in no roster, answered on the main thread. Request and
 // answer are gRPC's and live until finish().
 class ControlService::Stranger final : public grpc::ServerUnaryReactor {
  public:
@@ -159,7 +159,7 @@ class ControlService::Stranger final : public grpc::ServerUnaryReactor {
   }
 
  private:
-  // On the owner's thread.
+  // On the main thread.
   void answer(Core& core) {
     const std::lock_guard lock(mutex_);
     if (finished_) return;

@@ -24,13 +24,14 @@ struct ControlOptions {
   std::string address;  // host:port, port 0 for any free one
   TlsIdentity identity;
   std::shared_ptr<const RosterBook> roster;
-  Membership* admissions = nullptr;  // outlives the service; null: strangers get no connection
-  // Whether somebody who is not in the roster gets past the handshake; an error ends it, and is for
-  // the log. Any thread. Null: everybody where there are admissions.
+  Membership* admissions = nullptr;  // outlives the service; null: only roster workers connect
+  // Whether a node outside the roster may complete the handshake; an error ends it and is for the
+  // log. Any thread. Null: all may, if there are admissions.
   std::function<Status(const PublicKey& key)> door{};
-  // The model, for workers of the roster, on the owner's thread; null: none is described.
+  // Describes the model to workers of the roster, on the main thread; null: no description.
   std::function<Result<control::v1::Description>()> describe{};
-  // Takes over the socket of a member that asks the API, before its handshake; null: it is closed.
+  // Takes over the socket of a member for the API, before its handshake; null: such a socket is
+  // closed.
   std::function<void(int socket)> on_member{};
   std::uint32_t canonical_version = 0;  // kernels::kCanonicalVersion, for refusals of older workers
   // For the log: why a control link was refused before it opened, or which peer sent bytes that it
@@ -51,7 +52,7 @@ class ControlService final {
   // The control links. It lives as long as the service.
   Transport& sessions() { return *sessions_; }
   std::string address() const;
-  // After a newer roster: sessions whose worker it names no longer are closed.
+  // After a newer roster: closes the sessions of workers that it no longer names.
   void recheck_peers() { sessions_->recheck_peers(); }
 
  private:

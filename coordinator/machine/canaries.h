@@ -1,11 +1,10 @@
-// Canaries: requests that the coordinator makes itself, so that newcomers have something to check
-// that no client sent (ledger/PROTOCOL.md, 4). They look like requests of clients to the pipeline
-// that serves them: as long, sampled alike, and of text that the model itself wrote in answer to
-// earlier ones. Of clients' requests nothing is kept but how long they are and how they are
-// sampled.
+// Canaries: the coordinator's own requests, so that newcomers can check work that discloses no
+// client's prompt (ledger/PROTOCOL.md, 4). To the serving pipeline they look like clients'
+// requests: similar lengths and sampling, and text that the model wrote for earlier canaries. Only
+// lengths and sampling parameters of clients' requests are kept.
 //
-// A share of what clients send (canary_rate of the policy), drawn at random; and where those who
-// check have nothing to do and no client waits for an answer, one now and then.
+// They are a random share of the clients' traffic (canary_rate of the policy). When the checking
+// nodes are idle and no client waits, one more is made now and then.
 //
 // One thread.
 #pragma once
@@ -29,7 +28,8 @@ class Canaries {
   static constexpr std::size_t kShapes = 256;        // of the latest requests of clients
   static constexpr std::size_t kTextTokens = 8'192;  // of the model's own
   static constexpr std::uint32_t kDueMost = 8;
-  // Between two that are made for idle checkers: some hundred a day, and no rhythm to know one by.
+  // Pause between two for idle checkers: some hundred a day, at random so that they cannot be
+  // recognised.
   static constexpr Duration kIdleLeast = std::chrono::minutes(2);
   static constexpr Duration kIdleMost = std::chrono::minutes(8);
 
@@ -37,12 +37,12 @@ class Canaries {
   Canaries(CanaryWords words, StepShape shape, std::int64_t rate, Random& random)
       : words_(std::move(words)), shape_(shape), rate_(rate), random_(random) {}
 
-  // A client's request runs; `checked`: there is somebody to check what is made for it.
+  // A client's request runs. `checked`: nodes can check a canary made for it.
   void saw(const GenerateRequest& request, bool checked) {
     Shape shape;
     shape.prompt_tokens = static_cast<std::uint32_t>(request.prompt.size());
     shape.sampling = request.sampling;
-    // What says something of its content stays behind.
+    // Values that depend on its content are dropped.
     shape.sampling.seed = 0;
     shape.sampling.logit_bias.clear();
     shape.sampling.stop_tokens.clear();
@@ -52,7 +52,7 @@ class Canaries {
     if (below(ledger::kMillion) < static_cast<std::uint64_t>(rate_)) ++due_;
   }
 
-  // What the model answered to one of these.
+  // Takes the model's answer to a canary.
   void heard(const std::vector<TokenId>& answer) {
     for (const TokenId token : answer) {
       if (std::ranges::count(words_.end_tokens, token) > 0) continue;
@@ -60,8 +60,8 @@ class Canaries {
     }
   }
 
-  // Whether one is to be made now, which is then reckoned as made. `idle`: who checks has nothing
-  // to do, and no client waits for an answer.
+  // Whether to make one now, which then counts as made. `idle`: the checkers are idle, and no
+  // client waits for an answer.
   bool due(TimePoint now, bool idle) {
     if (due_ > 0) {
       --due_;
@@ -73,7 +73,7 @@ class Canaries {
     return true;
   }
 
-  // Without a name for receipts.
+  // Makes a canary, without a name for receipts.
   GenerateRequest make() {
     Shape shape{kFirstPrompt, {}};
     shape.sampling.max_tokens = kFirstAnswer;
@@ -101,9 +101,9 @@ class Canaries {
  private:
   struct Shape {
     std::uint32_t prompt_tokens = 0;
-    SamplingParams sampling;  // without tokens of its owner's, and without its seed
+    SamplingParams sampling;  // without the client's tokens and seed
   };
-  // Before any client has asked.
+  // Lengths before the first client's request.
   static constexpr std::uint32_t kFirstPrompt = 32;
   static constexpr std::uint32_t kFirstAnswer = 64;
 
@@ -114,7 +114,7 @@ class Canaries {
     next = (next + 1) % most;
   }
   std::uint64_t below(std::uint64_t bound) { return random_.next() % bound; }
-  // Of what there is a piece from anywhere; before there is any, one word that means nothing.
+  // A piece from a random place of the kept text; one meaningless token before there is any.
   std::vector<TokenId> text(std::size_t tokens) {
     if (text_.empty()) return {static_cast<TokenId>(below(shape_.vocabulary))};
     const std::size_t count = std::clamp<std::size_t>(tokens, 1, text_.size());
@@ -129,7 +129,7 @@ class Canaries {
   const std::int64_t rate_;
   Random& random_;
   std::vector<Shape> shapes_;
-  std::size_t next_shape_ = 0;  // that is overwritten when there are kShapes
+  std::size_t next_shape_ = 0;  // overwritten next once there are kShapes
   std::vector<TokenId> text_;
   std::size_t next_token_ = 0;  // likewise
   std::uint32_t due_ = 0;

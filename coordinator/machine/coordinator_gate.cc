@@ -8,7 +8,7 @@
 
 namespace hearth::coordinator {
 
-// The owner's thread only, but for `post`.
+// The main thread only, but for `post`.
 struct CoordinatorGate::State {
   Coordinator& coordinator;
   Post post;

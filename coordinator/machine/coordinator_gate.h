@@ -1,5 +1,5 @@
 // CoordinatorGate: carries calls of the HTTP server's threads to the Coordinator, which belongs to
-// the owner's thread. It tracks the running sequences, so that all of them can be ended.
+// the main thread. It tracks the running sequences, so that it can end all of them.
 #pragma once
 
 #include <functional>
@@ -23,7 +23,7 @@ class CoordinatorGate final : public CoordinatorPort {
   void stop(SequenceId sequence, Position position) override;
   void status(std::function<void(SwarmStatus)> done) override;
 
-  // On the owner's thread: every sequence ends with `why`, and every later submission is refused.
+  // On the main thread: ends every sequence with `why` and refuses every later submission.
   void end_all(const Error& why);
 
  private:

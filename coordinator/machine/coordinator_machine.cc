@@ -172,7 +172,7 @@ void CoordinatorMachine::follow_newcomer(Node& node, bool newcomer) {
   if (newcomer == node.status.newcomer) return;
   node.status.newcomer = newcomer;
   if (!newcomer) {
-    spdlog::info("worker {} has done a newcomer's dues, and may serve", node.status.name);
+    spdlog::info("worker {} has finished a newcomer's checks and may serve", node.status.name);
     return;
   }
   spdlog::warn("worker {} is a newcomer again: it checks, and serves no client", node.status.name);

@@ -1,10 +1,10 @@
-// CoordinatorMachine: the Coordinator over its parts. WorkerSessions talks with the workers,
+// CoordinatorMachine: the Coordinator over its parts. WorkerSessions handles the workers' links,
 // PipelineLifecycle forms and ends pipelines, SequenceLifecycle runs sequences on them. This class
-// owns the parts, fixes the order of the timer's work, follows the standings of the ledger, and
-// says how the swarm is.
+// owns the parts, fixes the order of the timer's work, follows the ledger's standings and reports
+// the swarm's status.
 //
-// Owners may call submit(), cancel() and stop() from inside their events, so state is brought in
-// order before any event is sent, and nothing is held across one but shared pointers.
+// Receivers may call submit(), cancel() and stop() inside their events. So state is consistent
+// before any event is sent, and only shared pointers are held across an event.
 #pragma once
 
 #include <memory>
@@ -54,15 +54,16 @@ class CoordinatorMachine final : public Coordinator {
   Next next() const override { return {pipelines_.next_epoch(), sequences_.next_sequence()}; }
 
  private:
-  // What the ledger's thread says of the receipts that are still to come; it may say so later.
+  // The ledger thread's report on outstanding receipts, which may come later.
   struct Settling {
     bool is_asked = false;
     bool is_settled = false;
   };
-  // An owner who waits for the audits of an answer gets them first, unless they take too long.
+  // Whether audits are put off for another model. Audits that a client waits for come first, up to
+  // kAuditPatience.
   bool puts_off_audits() const;
   bool is_settled();
-  // Nodes that a verdict bars from work, or not any more.
+  // Ends or frees the nodes that a verdict bars or no longer bars.
   void follow_standing();
   void follow_newcomer(Node& node, bool newcomer);
   static void add_unreceipted(SwarmStatus& status);

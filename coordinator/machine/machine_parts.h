@@ -1,9 +1,9 @@
-// What the parts of the coordinator's machine share. CoordinatorMachine owns all of it. A part
-// derives from this, so that its own code names what it uses.
+// The references that the coordinator's parts share. CoordinatorMachine owns everything. A part
+// derives from this to use the names directly.
 //
-// One thread. A call of another part may lose workers and end pipelines, and an owner's event may
-// submit or cancel: state is brought in order before anything is sent, and a pointer to a Pipeline
-// is not valid after it.
+// One thread. A call to another part may lose workers and end pipelines, and an event's receiver
+// may submit or cancel. So state is consistent before anything is sent, and a pointer to a Pipeline
+// is invalid afterwards.
 #pragma once
 
 #include "base/clock.h"
@@ -26,7 +26,7 @@ struct MachineParts {
   const CoordinatorOptions& options_;
   const Clock& clock_;
   Transport& control_;  // knows the key at the other end of a link
-  Transport& data_;     // its address: this process serves layers there, and last stages dial it
+  Transport& data_;     // last stages dial its address, and this process serves layers there
   Registry& registry_;
   Pipelines& pipelines_;
   PipelineLinks& links_;

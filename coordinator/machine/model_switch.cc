@@ -270,9 +270,9 @@ void ModelSwitch::take_turns() {
   if (coordinator_->wind_down(true)) load(*other);
 }
 
-// In the order in which they came: what was within the limits of the queue here is so there.
-// Whether their answers can be verified is not told, for the pipelines that audit may come a moment
-// later.
+// In the order of arrival: requests within this queue's limits are within the scheduler's. It does
+// not report whether their answers can be verified, because the auditing pipelines may come a
+// moment later.
 void ModelSwitch::release(std::uint32_t model) {
   INVARIANT(model == current_ && !is_loading_ && !is_closing_, "it is this model's turn");
   const std::deque<Waiting> waiting = std::exchange(entries_[model].waiting, {});

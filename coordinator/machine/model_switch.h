@@ -2,20 +2,20 @@
 // time. It keeps the requests for the others until their model has its turn, and then replaces the
 // coordinator of one model by that of the next.
 //
-// Turns. A loaded model stays while no request waits for another one. Once one does, it takes new
-// requests for as long as its loading took (kLeastTurn to kMostTurn); from then on new ones wait,
-// those that it has taken are finished, with their receipts, and it is unloaded. The next model is
-// the one whose oldest request has waited longest. So no running request is ever ended for another
-// model, each model that is asked for comes to its turn, and clients that alternate spend at most
-// half of the swarm's time on loading.
+// Turns. A loaded model stays while no request waits for another one. Once one waits, the loaded
+// model takes new requests for as long as its loading took (kLeastTurn to kMostTurn). Then new
+// requests wait, the running ones finish with their receipts, and the model is unloaded. The next
+// model is the one whose oldest request has waited longest. So no running request ends for another
+// model, every requested model gets its turn, and alternating clients spend at most half of the
+// swarm's time on loading.
 //
-// A model that these workers have no room for is refused before anything is unloaded. One that
-// cannot be loaded ends the requests that wait for it, and is refused for kFailedFor.
+// A model that does not fit these workers is refused before anything is unloaded. When loading
+// fails, the waiting requests end and the model is refused for kFailedFor.
 //
-// At most limits::kWaitingSequences wait for all models together, and an API key has at most twice
-// as many as there are places left, as in the scheduler's queue.
+// At most limits::kWaitingSequences wait for all models together. As in the scheduler's queue, an
+// API key has at most twice as many as there are free places.
 //
-// Everything on the owner's thread.
+// Everything on the main thread.
 #pragma once
 
 #include <cstdint>
@@ -36,8 +36,8 @@ class ModelSwitch final : public Coordinator {
  public:
   static constexpr Duration kLeastTurn = std::chrono::seconds(1);
   static constexpr Duration kMostTurn = std::chrono::seconds(60);
-  // A load fails when nothing that is seen of it changes for so long: while no pipeline may come,
-  // and while one may.
+  // A load fails after this time without visible progress: while no pipeline may form, and while
+  // one may.
   static constexpr Duration kIdlePatience = std::chrono::seconds(60);
   static constexpr Duration kLoadPatience = std::chrono::minutes(10);
   static constexpr Duration kFailedFor = std::chrono::seconds(30);
@@ -49,13 +49,13 @@ class ModelSwitch final : public Coordinator {
   };
   struct Options {
     std::vector<Model> models;  // by number; the first one is loaded at once
-    // Makes the coordinator of a model, which gives epochs and sequences from `begin` on, and has
-    // the workers open that model. The one before is gone.
+    // Makes the coordinator of a model, with epochs and sequence ids from `begin` on, and makes the
+    // workers open that model. The previous coordinator is destroyed before.
     std::function<std::unique_ptr<Coordinator>(std::uint32_t model, Next begin)> load;
-    // Why the workers of this status have no room for a model: what it needs and what there is.
-    // Empty: they may have it. Null: likewise.
+    // Why a model does not fit the workers of this status, with the needed and available memory.
+    // Empty, or null: it may fit.
     std::function<std::string(std::uint32_t model, const SwarmStatus& now)> why_no_room = {};
-    // Bytes of the current model's file that were read for its manifest. Null: none are.
+    // Bytes of the current model's file hashed for its manifest. Null: no hashing.
     std::function<std::uint64_t()> hashed = {};
   };
 
@@ -77,7 +77,7 @@ class ModelSwitch final : public Coordinator {
   void retire() override { coordinator_->retire(); }
   Next next() const override { return coordinator_->next(); }
 
-  std::uint32_t current() const { return current_; }  // that the workers have or load
+  std::uint32_t current() const { return current_; }  // model that the workers have or load
 
  private:
   class Held;
@@ -94,7 +94,7 @@ class ModelSwitch final : public Coordinator {
     std::string why_failed = {};
     TimePoint failed_until{};
   };
-  // What changes while a model is loaded.
+  // The signs of progress while a model loads.
   struct Signs {
     std::size_t workers = 0;
     std::uint64_t bytes = 0;
@@ -112,7 +112,7 @@ class ModelSwitch final : public Coordinator {
   void release(std::uint32_t model);
   void tell_progress();
   LoadProgress progress_of(std::uint32_t model) const;
-  // The model whose oldest request waits longest, but the current one.
+  // The model, other than the current one, whose oldest request has waited longest.
   std::optional<std::uint32_t> next_model() const;
   std::size_t waiting() const;
   std::size_t waiting_of(const std::string& owner) const;
@@ -123,18 +123,18 @@ class ModelSwitch final : public Coordinator {
   std::vector<Entry> entries_;  // by model
   std::unique_ptr<Coordinator> coordinator_;
   std::uint32_t current_ = 0;
-  std::optional<std::uint32_t> served_;  // the latest that was ready
+  std::optional<std::uint32_t> served_;  // the latest ready model
   bool is_loading_ = true;
   bool is_closing_ = false;  // new requests for the current model wait for its next turn
   TimePoint load_began_{};
-  TimePoint turn_until_{};  // of a model that is ready
+  TimePoint turn_until_{};  // end of a ready model's turn
   Signs signs_ = {};
-  TimePoint changed_at_{};  // when they did
+  TimePoint changed_at_{};  // time of the last change of the signs
   LoadProgress loading_ = {};
   Bytes roster_;
-  SwarmStatus totals_;  // of the coordinators before; only its *_total counters
+  SwarmStatus totals_;  // of earlier coordinators; only its *_total counters
   std::uint64_t next_held_ = 1;
-  // Sequences that wait, or that waited and have not ended.
+  // Sequences that wait or have waited, and have not ended.
   std::map<SequenceId, std::shared_ptr<Held>> held_;
 };
 

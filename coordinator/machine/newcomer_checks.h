@@ -1,5 +1,5 @@
-// NewcomerChecks: the requests that the coordinator makes itself so that newcomers have something
-// to check (Canaries, ledger/PROTOCOL.md section 4), and what a newcomer waits for.
+// NewcomerChecks: submits canaries for newcomers to check (ledger/PROTOCOL.md, 4), and explains
+// what a newcomer waits for.
 #pragma once
 
 #include <cstdint>
@@ -20,9 +20,9 @@ class NewcomerChecks : MachineParts {
       : MachineParts(parts),
         canaries_(options_.canary_words, options_.shape, ledger::Policy().canary_rate, random) {}
 
-  // Submits the canaries that are due, while there are newcomers to check them.
+  // Submits due canaries while newcomers can check them.
   void on_timer();
-  // A client's request was admitted: canaries look like those.
+  // A client's request was admitted; canaries imitate it.
   void saw(const GenerateRequest& request);
   // One sentence for people: what a newcomer does or waits for. Empty for other nodes.
   std::string describe(const NodeStatus& node) const;
@@ -33,7 +33,8 @@ class NewcomerChecks : MachineParts {
   std::uint64_t total_ = 0;
 };
 
-// "12 of 100 windows, on 2 of 3 days" of the dues that the log shows; nothing there: none yet.
+// A newcomer's progress by the log, "12 of 100 windows, on 2 of 3 days". Without a standing: no
+// windows yet.
 std::string dues_text(const std::optional<NodeStanding>& standing);
 
 }  // namespace hearth::coordinator

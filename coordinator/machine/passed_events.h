@@ -1,5 +1,5 @@
-// PassedEvents: stands between a sequence and its owner, and passes every event on. What watches a
-// sequence derives from it and overrides what it watches.
+// PassedEvents: forwards every event of a sequence to its receiver. A class that watches a sequence
+// derives from it and overrides some events.
 #pragma once
 
 #include <memory>
@@ -30,7 +30,7 @@ class PassedEvents : public SequenceEvents {
   void on_loading(const LoadProgress& progress) override { events_->on_loading(progress); }
 
  protected:
-  // An owner may drop what stands between while it is told: a copy keeps the owner.
+  // The receiver may destroy this object inside an event, so each call holds a copy of the pointer.
   const std::shared_ptr<SequenceEvents>& owner() const { return events_; }
 
  private:

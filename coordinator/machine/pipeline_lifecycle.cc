@@ -60,8 +60,9 @@ void PipelineLifecycle::tell_assigned(Pipeline& pipeline) {
   }
 }
 
-// As standing pipelines' receipts do, though the file's manifest may be known since: those that
-// name it differently cannot audit each other. A file without a manifest is known by its header.
+// The name in the receipts of existing pipelines, even if the manifest is known since, because
+// pipelines with different names cannot audit each other. A file without a manifest is named by its
+// header.
 Hash256 PipelineLifecycle::model_of_receipts() const {
   for (const auto& [epoch, pipeline] : pipelines_.all()) {
     if (pipeline.model) return *pipeline.model;
@@ -114,7 +115,7 @@ void PipelineLifecycle::stage_failed(Node& node, const control::v1::StageFailed&
   if (peer != nullptr && peer->status.epoch == epoch) {
     registry_.strike(node);
     registry_.strike(*peer);
-    // Of the two, the one that is late with its heartbeats as well is to blame.
+    // Of the two, the one that is also late with its heartbeats is to blame.
     if (registry_.late(*peer)) culprit = peer->status.stage;
   }
   // Or a stage further round the ring is, whose neighbour has hung up already.
@@ -157,7 +158,7 @@ void PipelineLifecycle::on_pipeline_frame(Epoch epoch, Frame frame) {
 void PipelineLifecycle::on_pipeline_link_lost(Epoch epoch, std::uint32_t stage,
                                               const std::string& why) {
   const std::optional<std::uint32_t> silent = silent_stage(epoch);
-  if (silent) return lose(epoch, *silent, "it gives no sign of life");
+  if (silent) return lose(epoch, *silent, "it sends no heartbeats");
   lose(epoch, stage, "its data link to the coordinator: " + why);
 }
 
@@ -297,8 +298,8 @@ void PipelineLifecycle::withdraw(Epoch epoch, std::uint32_t stage) {
   end(epoch, pipeline->describe(stage) + " was taken back by its owner or an admin", {});
 }
 
-// All are closed before the first one ends, so that none counts on another; then one after the
-// other, for each may take the room on which the next one would count.
+// All are closed before the first one ends, so that they do not rely on each other. Then they end
+// one after the other, because each may take the room that the next one needs.
 void PipelineLifecycle::drain() {
   std::vector<std::pair<Epoch, std::uint32_t>> draining;
   for (const auto& [epoch, pipeline] : pipelines_.all()) {

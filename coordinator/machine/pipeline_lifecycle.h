@@ -1,7 +1,7 @@
-// PipelineLifecycle: what a pipeline goes through, from the nodes it is formed of to its end, and
-// what follows for its nodes, links, receipts and sequences. Pipelines decides which nodes stand
-// where. This class carries that out, finds the stage to blame for a loss, and ends a pipeline
-// without blame where an owner wants a machine or a pipeline is out of date.
+// PipelineLifecycle: the life of pipelines from forming to end, with the effects on nodes, links,
+// receipts and sequences. Pipelines decides the placement and this class carries it out. It finds
+// the stage to blame for a loss. It ends a pipeline without blame when an owner takes a machine or
+// the pipeline is outdated.
 #pragma once
 
 #include <cstdint>
@@ -28,43 +28,42 @@ class PipelineLifecycle final : public PipelineLinkEvents, MachineParts {
   void stage_ready(Node& node, const control::v1::StageReady& ready);
   // A worker's stage failed, or lost its link to a neighbour.
   void stage_failed(Node& node, const control::v1::StageFailed& failed);
-  // Serves with the pipeline if every stage is ready and both data links are open.
+  // The pipeline begins to serve if every stage is ready and both data links are open.
   void serve_if_complete(Epoch epoch);
 
-  // Ends the pipeline by the fault of one stage. Its sequences go on elsewhere. Unknown epochs are
+  // Ends the pipeline and blames one stage. Its sequences continue elsewhere. Unknown epochs are
   // ignored.
   void lose(Epoch epoch, std::uint32_t stage, const std::string& why);
-  // Those that did not form in time.
+  // Ends the pipelines that did not form in time.
   void lose_overdue();
-  // Ends a pipeline that exists. No `culprits`: nothing failed.
+  // Ends an existing pipeline. Empty `culprits`: no node failed.
   void end(Epoch epoch, const std::string& sentence, const std::vector<std::string>& culprits);
-  // The checking pipelines that are not wanted as they are.
+  // Ends the outdated checking pipelines.
   void end_outdated();
-  // Ends all, and forms none any more.
+  // Ends all pipelines and forms no more.
   void retire(const std::string& sentence);
 
-  // Ends all pipelines for better ones (Pipelines::better) at a moment when no sequence runs or
-  // waits, and every node has its layers; before, free nodes are told to fetch theirs.
+  // Ends all pipelines for better ones (Pipelines::better) once no sequence runs or waits and every
+  // node has its layers. Before that, free nodes are told to fetch theirs.
   void improve();
 
-  // An owner wants a machine, or has given it back.
+  // An owner takes a machine or returns it.
   void take_away(Node& node, std::optional<Away> away);
-  // Ends the pipelines of drained machines whose sequences have another place.
+  // Ends the pipelines of drained machines once their sequences can continue elsewhere.
   void drain();
 
-  // Whether there will be a pipeline, or another one: it forms, or is being measured and searched
-  // for, or will form when its nodes have rested, or when one that fell silent or failed lately is
-  // back.
+  // Whether a new pipeline may come: it forms, or is being measured or searched for. Or it will
+  // form when its nodes have rested, or when a node that recently failed or fell silent returns.
   bool may_come() const;
-  // Why no pipeline serves, a sentence for people: how many workers are here, which of them are
-  // away or barred and why, which stages are not ready, and why the last pipeline ended.
+  // Why no pipeline serves, a sentence for people: the number of workers, those away or barred with
+  // the reasons, the stages that are not ready, and why the last pipeline ended.
   std::string missing() const;
-  // The layers that no worker here could serve, where layers are split evenly.
+  // With evenly split layers: the layer ranges without a worker.
   std::vector<LayerRange> uncovered() const;
 
   void on_pipeline_linked(Epoch epoch) override { serve_if_complete(epoch); }
   void on_pipeline_frame(Epoch epoch, Frame frame) override;
-  // Another stage is to blame where that one is silent.
+  // When that stage's worker is silent, another stage is to blame.
   void on_pipeline_link_lost(Epoch epoch, std::uint32_t stage, const std::string& why) override;
 
  private:
@@ -73,7 +72,7 @@ class PipelineLifecycle final : public PipelineLinkEvents, MachineParts {
   void tell_assigned(Pipeline& pipeline);
   Hash256 model_of_receipts() const;
   void begin_receipts(Pipeline& pipeline);
-  // Ends the pipeline without blame: the owner of a stage's machine wants it.
+  // Ends the pipeline without blame: an owner takes the machine of a stage.
   void withdraw(Epoch epoch, std::uint32_t stage);
   bool may_end_now(const Pipeline& pipeline) const;
   std::optional<std::uint32_t> silent_stage(Epoch epoch) const;
@@ -87,7 +86,7 @@ class PipelineLifecycle final : public PipelineLinkEvents, MachineParts {
 
 // "paused" or "drained".
 const char* verb_of(const Away& away);
-// Who gave the order: "its owner" or kAwayByAdmin.
+// The giver of the order: "its owner" or kAwayByAdmin.
 const char* giver_of(const Away& away);
 
 }  // namespace hearth::coordinator

@@ -9,8 +9,8 @@
 namespace hearth::coordinator {
 namespace {
 
-// What failed or fell silent may be here again for so long: its supervisor or its owner starts it,
-// and a slow or busy machine takes its time; its cable was pulled, or its radio away.
+// How long a failed or silent node may return: its supervisor or owner restarts it, slowly on a
+// busy machine, or its network comes back.
 constexpr Duration kReturnPatience = std::chrono::seconds(20);
 constexpr std::uint32_t kMissingNamed = 4;  // stages, in one sentence
 constexpr std::uint32_t kOwnersNamed = 4;   // workers that are away or barred, in one sentence

@@ -19,10 +19,11 @@
 namespace hearth::coordinator {
 namespace {
 
-// How long sequences of a lost pipeline wait once none may come: between two pipelines that may not
-// be known for a moment, and an owner who paused a machine may think better of it.
+// How long sequences of a lost pipeline wait when no pipeline may come: that may be unknown for a
+// moment between two pipelines, and an owner may soon resume a machine.
 constexpr Duration kResumePatience = std::chrono::milliseconds(1'800);
-// Pipelines that a sequence may lose without a token between: one that brings them down is ended.
+// Pipelines that a sequence may lose without a token in between. More of them end it, because it
+// may cause the losses.
 constexpr std::uint32_t kFruitlessLosses = 5;
 // How long a last token waits for the hashes of its rows.
 constexpr Duration kHashPatience = std::chrono::seconds(2);
@@ -64,8 +65,8 @@ Status check_tokens(const GenerateRequest& request, const StepShape& shape) {
   return ok_status();
 }
 
-// What audits compute again is computed. But no stage may tell them from clients' requests, so they
-// have a scope as well: each one of its own.
+// Audits must be computed and not cached. But stages must not distinguish them from clients'
+// requests, so each audit has its own scope.
 std::optional<Hash256> scope_of(const std::optional<Hash256>& secret, const Sequence& sequence) {
   if (!secret) return std::nullopt;
   const GenerateRequest& request = sequence.request;

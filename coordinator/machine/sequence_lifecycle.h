@@ -1,6 +1,6 @@
-// SequenceLifecycle: the life of every sequence: it is submitted, admitted, gets its tokens and the
-// hashes of its rows, waits for another pipeline when its own is lost, and ends; and what is
-// counted of all of them.
+// SequenceLifecycle: the life of every sequence, and the counters of all. A sequence is submitted
+// and admitted, gets its tokens and the hashes of its rows, waits for another pipeline after a
+// loss, and ends.
 #pragma once
 
 #include <cstdint>
@@ -28,45 +28,44 @@ class SequenceLifecycle : MachineParts {
         last_largest_(options_.shape.context),
         next_sequence_(options_.first_sequence) {}
 
-  // As of Coordinator.
+  // As in Coordinator.
   SubmitAnswer submit(std::vector<Submission> sequences);
   void cancel(SequenceId sequence);
   void stop(SequenceId sequence, Position position);
 
   std::uint64_t next_sequence() const { return next_sequence_; }
-  // Owners of answers wait for their audits.
+  // Whether clients wait for the audits of their answers.
   bool awaits_audits() const { return !audited_.empty(); }
 
-  // Computes a request again for an audit.
+  // Submits the recomputation of a request for an audit.
   void submit_audit(AuditRun run);
-  // Tells the owner of an answer what came of an audit of it.
+  // Passes the outcome of an audit to the audited answer.
   void take_outcome(const AuditOutcome& outcome);
 
   // Starts the waiting sequences that can start.
   void admit();
-  // What the last stage sent. kInvalidInput: it breaks an order or a bound, and its pipeline is to
-  // be ended for it. The caller admits afterwards.
+  // Takes the last stage's tokens. kInvalidInput: they break an order or a bound, and the caller
+  // must end the pipeline. The caller admits afterwards.
   Status take_tokens(Pipeline& pipeline, const Frame& frame);
-  // Hashes of rows that a stage computed. kInvalidInput: its worker is to be lost for it.
+  // Takes a stage's row hashes. kInvalidInput: the caller must lose the worker.
   Status take_hashes(const Node& node, const control::v1::StepHashes& hashes);
 
-  // Of a pipeline that is lost, out of the scheduler: those that can go on wait again, the others
-  // are given back for end(). `failed`: false when an owner took a machine.
+  // Takes the sequences of a lost pipeline, already out of the scheduler. Those that can continue
+  // wait again; the others are returned for end(). `failed`: false when an owner took a machine.
   std::vector<std::shared_ptr<Sequence>> interrupt(std::vector<std::shared_ptr<Sequence>> lost,
                                                    bool failed);
-  // Ends each with what it has where that is complete, and with the error otherwise.
+  // Ends each sequence: normally if its answer is complete, else with the error.
   void end(std::vector<std::shared_ptr<Sequence>> sequences, const Error& error);
 
   // The timer calls both; the first one before anything changes.
   void report_rates(TimePoint now);
-  void expire();  // whatever has waited for too long: for hashes, or for a pipeline
+  void expire();  // sequences that waited too long for hashes or a pipeline
 
-  // Only what is counted of sequences: totals, rates, how many run and wait.
+  // Only the figures of sequences: totals, rates, and how many run and wait.
   SwarmStatus status() const;
 
  private:
-  // An owner of sequences who takes turns with those who ask for answers. No API key's id has a
-  // space.
+  // The name under which audits take turns with API keys, whose ids never have a space.
   static constexpr char kAuditor[] = "the audits";
 
   RequestBounds bounds(const RequestPolicy& policy);
@@ -88,12 +87,13 @@ class SequenceLifecycle : MachineParts {
   void expire_waiting();
   void expire_interrupted();
 
-  // Out of the scheduler and not told yet: the owner of one may cancel another.
+  // Sequences out of the scheduler whose end event is pending: the receiver of one may cancel
+  // another.
   std::map<SequenceId, std::shared_ptr<Sequence>> ending_;
-  // Owners of answers whose windows are all being audited; the oldest first.
+  // Receivers of answers with Verify::kFull whose audits run; the oldest first.
   std::map<ledger::RequestId, std::shared_ptr<SequenceEvents>> audited_;
-  TimePoint unserved_since_;    // sequences that never ran wait, and no pipeline serves
-  std::uint32_t last_largest_;  // positions of one sequence, when a pipeline served
+  TimePoint unserved_since_;    // since when new sequences wait and no pipeline serves
+  std::uint32_t last_largest_;  // positions of one sequence, when a pipeline last served
   std::uint64_t next_sequence_;
   std::uint32_t embedding_ = 0;  // of the latest client's request; likewise
   bool drafts_ = true;

@@ -1,6 +1,6 @@
-// SlowNodes: finds the stages whose steps take much longer than they did (their owner plays, their
-// clocks are turned down, others use their processors), and routes around them where other nodes
-// can take their layers at once. Elsewhere a slow node stays, since a slow answer is an answer.
+// SlowNodes: finds stages whose steps take much longer than before, for example because of a game,
+// a lower clock or other load. It replaces them when other nodes can take their layers at once.
+// Otherwise a slow node stays, because a slow answer is better than no answer.
 #pragma once
 
 #include <cstdint>
@@ -20,7 +20,7 @@ class SlowNodes : MachineParts {
  private:
   std::optional<std::uint32_t> slow_stage(const Pipeline& pipeline);
   void route_around(Epoch epoch, std::uint32_t stage);
-  // Tells a spare with other layers on its disk to fetch these.
+  // Tells a spare with other layers on its disk to fetch this range.
   void prepare_spare(LayerRange layers);
 };
 

@@ -1,5 +1,5 @@
-// StandingView: the standings of the ledger as the coordinator uses them: the level and the owner
-// of a node, the level of a pipeline, and which pipelines may audit which others.
+// StandingView: the ledger's standings for the coordinator: the level and owner of a node, the
+// level of a pipeline, and which pipelines may audit each other.
 #pragma once
 
 #include <memory>
@@ -17,17 +17,18 @@ class StandingView : MachineParts {
  public:
   explicit StandingView(const MachineParts& parts) : MachineParts(parts) {}
 
-  // Takes the newest standings of the ledger, and ranks the pools by them when they changed.
+  // Takes the ledger's newest standings, and ranks the pools again when they changed.
   void refresh();
   // Gives each pool of the scheduler its level, and whether another pipeline can audit it.
   void rank_pools();
 
-  // Of the node at the other end of a control link. Nothing where the log does not name it.
+  // The standing of the node at the far end of a control link. Nothing when the log does not name
+  // it.
   std::optional<NodeStanding> of(LinkId link) const;
-  // The name of its owner, empty where the owner has none.
+  // The name of its owner; may be empty.
   std::string owner_name(LinkId link) const;
   // The lowest level among these nodes. A node that the log does not name yet counts as one on
-  // probation, since the cluster vouches for it. Without audits every level is kNewcomer.
+  // probation, because the cluster vouches for it. Without audits every level is kNewcomer.
   ledger::Level level_of(const std::vector<std::string>& nodes) const;
   // The pipelines that may audit this one: of the same layer split, with no owner in common, and
   // with no owner of two stages (coordinator/proof/pipeline_owners.h).

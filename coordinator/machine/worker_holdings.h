@@ -1,5 +1,5 @@
-// WorkerHoldings: which layers the workers without the whole model are told to hold, whom they may
-// fetch them from, and who is accused of having sent wrong bytes of the model.
+// WorkerHoldings: tells workers without the whole model which layers to hold and from which nodes
+// to fetch them. It keeps the accusations of wrong bytes.
 #pragma once
 
 #include <optional>
@@ -17,20 +17,20 @@ class WorkerHoldings : MachineParts {
  public:
   explicit WorkerHoldings(const MachineParts& parts) : MachineParts(parts) {}
 
-  // Tells a worker that has registered what to hold, where the layers are split evenly. Elsewhere a
-  // worker is told by the pipeline that takes it.
+  // Tells a registered worker what to hold, when layers are split evenly. Otherwise the pipeline
+  // that takes a worker tells it.
   void send_plan(Node& node);
   // Tells a worker to hold `layers` from now on, and why.
   void send_plan(Node& node, LayerRange layers, const std::string& why);
   control::v1::CoordinatorMessage message(const Node& node) const;
 
-  // The manifest of the model file is known: every worker with a plan is told.
+  // The model's manifest is known: tells every worker with a plan.
   void publish_model(const Hash256& model);
   const std::optional<Hash256>& model() const { return model_; }
 
   // Takes a worker's accusations. kInvalidInput names field and limit.
   Status take_wrong_bytes(Node& node, const control::v1::Heartbeat& heartbeat);
-  // A worker that registers again trusts this process again.
+  // A worker that registers again may fetch from this process again.
   void forget_accuser(const std::string& name) { own_accusers_.names.erase(name); }
   std::vector<AccusedStatus> accused() const;
 
@@ -39,7 +39,7 @@ class WorkerHoldings : MachineParts {
   void send_plans_again();
 
   std::optional<Hash256> model_;
-  Accusers own_accusers_;  // of this process as a holder, each since it registered
+  Accusers own_accusers_;  // accusers of this process as a holder, since each registered
 };
 
 }  // namespace hearth::coordinator

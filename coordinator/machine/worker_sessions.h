@@ -1,10 +1,10 @@
 // WorkerSessions: the control links of workers, from the first message to the loss of the session.
-// It keeps the figures that workers report, tells workers the roster and what to measure, and makes
-// them known to the ledger. What concerns pipelines and sequences goes on to their lifecycles, as
-// the last thing that is done with a message.
+// It keeps the figures that workers report, sends workers the roster and measuring orders, and
+// reports them to the ledger. Messages about pipelines and sequences go to their lifecycles as the
+// last action on a message.
 //
-// Sending may lose any worker, and with it end pipelines and sequences; a Node stays valid until
-// the timer's end (Registry::forget()), but its state may have changed.
+// Sending may lose any worker and so end pipelines and sequences. A Node stays valid until the end
+// of the timer's work (Registry::forget()), but its state may change.
 #pragma once
 
 #include <map>
@@ -24,17 +24,17 @@ class WorkerSessions final : public TransportEvents, MachineParts {
  public:
   explicit WorkerSessions(const MachineParts& parts) : MachineParts(parts) {}
 
-  // Closes the links that did not register in time, and loses the workers that are silent.
+  // Closes links that did not register in time, and loses silent workers.
   void on_timer();
-  // Asks one worker to measure its way to another one, where layers are placed by measurements.
+  // Asks one worker to measure its link to another, when layers are placed by measurements.
   void measure_ways();
-  // Loses the worker at this link where the message cannot be sent.
+  // Loses the worker at this link when the message cannot be sent.
   void send(LinkId link, const control::v1::CoordinatorMessage& message);
-  // Ends every session. The pipelines of its workers have ended before.
+  // Ends every session, after the pipelines have ended.
   void close_all();
-  // A worker of another of the server's models came in the last minute.
+  // Whether a worker with another of the server's models came in the last minute.
   bool has_other_workers() const;
-  // Tells every worker, now and when it registers.
+  // Sends the roster to every worker, now or when it registers.
   void publish_roster(Bytes roster);
   // Coordinator::order().
   Status order(const std::string& name, const std::optional<Away>& away);
@@ -45,7 +45,7 @@ class WorkerSessions final : public TransportEvents, MachineParts {
 
  private:
   struct Stranger {
-    TimePoint deadline{};  // then the link is closed
+    TimePoint deadline{};  // the link closes at this time
     bool refused = false;
   };
 

@@ -1,6 +1,6 @@
-// Join tokens and API keys: made, shown once, checked. Only keyed hashes of their secrets are kept
-// (store.h). A refusal's message names the exact reason: it is for our own log, and the one who was
-// refused hears the same sentence whatever it was.
+// Creates and checks join tokens and API keys. Secrets are shown once; only their keyed hashes are
+// kept (store.h). A refusal's message names the exact reason and is for our own log. The refused
+// side gets the same sentence for every reason.
 #pragma once
 
 #include <cstdint>
@@ -19,7 +19,7 @@ struct NewToken {
   std::uint32_t seconds = 24 * 3600;
   std::uint32_t uses = 1;
   std::string owner = {};  // as check_owner_name, or empty
-  bool newcomer = false;   // of a worker: who comes with it is not vouched for
+  bool newcomer = false;   // for workers: nodes that join with it are not vouched for
 };
 struct TokenSecret {  // as in proto/join_token.h
   std::string id;
@@ -30,19 +30,19 @@ TokenSecret new_token_secret();
 // that is not a worker: only workers serve or check.
 Result<TokenSecret> create_token(Store& store, const NewToken& wish, std::int64_t now);
 
-// What people call who answers for machines: 1 to limits::kNodeNameBytes printable ASCII
-// characters. kInvalidInput names the limit.
+// Checks the name of a machine's owner: 1 to limits::kNodeNameBytes printable ASCII characters.
+// kInvalidInput names the limit.
 Status check_owner_name(std::string_view name);
-// As the log names an owner: keyed with the store's own secret, so that names cannot be guessed
-// there.
+// The owner's id in the log: keyed with the store's secret, so that readers cannot guess names.
 Hash256 owner_id(const Store& store, std::string_view name);
 
-// Lets machines ask to be let in without a token: they are heard while any token is good, so there
-// is one for a while, whose secret is never disclosed. Nothing to do where one is good long enough.
+// Allows machines to ask for approval without a join token for some time. They may ask while any
+// join token is valid, so this makes one whose secret is never disclosed. It does nothing when a
+// valid one lasts long enough.
 Status open_door(Store& store, std::int64_t now);
 
-// What it grants; Store::admit() takes the use. kRefused for what is unknown, wrong, expired, used
-// up or revoked: an unknown id takes the time of a wrong secret.
+// The role that the join token grants; Store::admit() counts the use. kRefused when it is unknown,
+// wrong, expired, used up or revoked. An unknown id takes as long as a wrong secret.
 Result<Role> check_token(Store& store, std::string_view id, std::string_view secret,
                          std::int64_t now);
 
@@ -50,18 +50,18 @@ struct KeySecret {
   ApiKey key;
   std::string text;  // hk1.<id>.<secret>: what clients send; shown once
 };
-// Of `node`, where it is given. Not in the store yet, and no wish of a user: nothing is checked.
+// A new key, for `node` if given. It is not stored yet, and `wish` is not checked.
 KeySecret new_key(const Store& store, const NewKey& wish, std::int64_t now,
                   const std::optional<PublicKey>& node = std::nullopt);
 Result<KeySecret> create_key(Store& store, const NewKey& wish, std::int64_t now);
 
-// Whether a text has in it what could be a key.
+// Whether a text contains something with the form of a key.
 bool has_key(std::string_view text);
 // The key of a text that a client sent; kRefused as above.
 Result<ApiKey> check_key(Store& store, std::string_view text);
 
-// The revoked key of a text that has its right secret; nothing for every other text. Its sender
-// held the key, and may be told which one it is.
+// The revoked key whose right secret the text has; nothing for any other text. Its sender held the
+// key and may learn which one it is.
 Result<std::optional<ApiKey>> find_revoked_key(Store& store, std::string_view text);
 
 }  // namespace hearth::coordinator

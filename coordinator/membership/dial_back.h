@@ -10,13 +10,13 @@
 
 namespace hearth::coordinator {
 
-// On the thread of `io`, which outlives it. Nothing is said over the connection.
+// On the thread of `io`, which outlives it. Sends nothing over the connection.
 class DialBack {
  public:
   explicit DialBack(boost::asio::io_context& io);
   ~DialBack();
 
-  // Begins to dial unless it is known or under way. At most limits::kDialBacks at a time.
+  // The known outcome; else begins to dial, at most limits::kDialBacks at a time.
   std::optional<DialOutcome> ask(const std::string& address);
 
  private:

@@ -1,5 +1,5 @@
-// What a person does with the members of a cluster, whether by a verb or over the API. It changes
-// the store alone: the running server follows within two seconds (Membership::follow_store).
+// Actions on the members of a cluster, for the command line and the API. They change only the
+// store; the running server follows within 2 s (Membership::follow_store).
 #pragma once
 
 #include <cstdint>
@@ -12,7 +12,7 @@
 
 namespace hearth::coordinator {
 
-// Those that asked to join in the last limits::kWaitingSeconds.
+// The nodes that asked to join in the last limits::kWaitingSeconds.
 Result<std::vector<WaitingNode>> nodes_that_ask(Store& store, std::int64_t now);
 
 struct Approval {
@@ -20,7 +20,7 @@ struct Approval {
   std::string owner = {};  // as check_owner_name, or empty
   bool newcomer = false;   // of a worker: it audits before it may serve
 };
-// Admits a node that asks. kInvalidInput: a field is out of range, or the name is a member's.
+// Admits a node that asks. kInvalidInput: a field is out of range, or a member has this name.
 Status approve(Store& store, const WaitingNode& node, const Approval& approval, std::int64_t now);
 
 // The key of the member that was removed. kNotFound: no member of the store has this name.

@@ -118,7 +118,7 @@ Status Membership::check_room(const RosterEntry& entry) const {
   return ok_status();
 }
 
-// Who has a token that is good: whatever is wrong beside it may be said.
+// A caller with a valid join token may get the reason of any other fault.
 Result<Role> Membership::granted_role(const control::v1::Enrolment& request) const {
   if (options_.is_local(request.token_id(), request.secret())) return Role::kWorker;
   return check_token(*options_.store, request.token_id(), request.secret(), clock_.unix_seconds());
@@ -163,8 +163,8 @@ Result<control::v1::Enrolled> Membership::enrol(const PublicKey& key,
   TRY(const auto known, find_known(key));
   RosterEntry entry = known.value_or(wish.entry);
   std::string api_key;
-  // Somebody who is in asks again after a lost answer, or to leave its role: neither needs a token
-  // again, and neither gets more than it has. A token for another role is no such question.
+  // A member asks again after a lost answer, or to give up its role. Neither needs a join token
+  // again or gains rights. A join token for another role is a different request.
   if (known) {
     REQUIRE(entry.name == wish.entry.name && wish.role.value_or(entry.role) == entry.role,
             std::string(role_name(entry.role)) + " " + entry.name + " asks to be enrolled as " +
@@ -209,14 +209,15 @@ Result<control::v1::Enrolled> Membership::knock(const PublicKey& key, const std:
   return answer_to(*known, api_key);
 }
 
-// Few at a time, few of one address, each for as long as it asks. Who finds no room is not told.
+// Few at a time and few of one address, each as long as it keeps asking. A node without room gets
+// no error.
 Status Membership::note_waiting(const WaitingNode& node) {
   TRY_VOID(options_.store->forget_waiting(node.seen - limits::kWaitingSeconds));
   TRY(const auto all, options_.store->waiting());
   std::uint32_t neighbours = 0;
   for (const WaitingNode& each : all) {
     if (each.key == node.key) {
-      // Every row is a write to the disk; a stranger decides how often it asks, not how often that.
+      // Every row is a write to the disk, so a node's repeated requests must not each write one.
       const bool same = each.name == node.name && each.from == node.from;
       if (node.seen - each.seen < limits::kWaitingSeconds / 4 && same) return ok_status();
       if (!same && node.seen - each.seen < 1) return ok_status();

@@ -1,8 +1,8 @@
-// Membership: who belongs to the cluster, on the machine that holds the cluster key. It answers
-// strangers (control/service.h), keeps members in the store, signs every roster, and hands each new
-// one to its owner before anything else happens by it.
+// Membership: the members of the cluster, on the machine with the cluster key. It answers nodes
+// that want to join (control/service.h), keeps members in the store and signs every roster. It
+// passes each new roster to its user before the roster takes effect.
 //
-// Threads: everything on the owner's thread.
+// Threads: everything on the main thread.
 #pragma once
 
 #include <functional>
@@ -30,26 +30,27 @@ struct DialOutcome {
 };
 
 struct MembershipOptions {
-  PublicKey node;  // ours, which TLS shows
+  PublicKey node;  // our node key, as in TLS
   std::shared_ptr<RosterBook> roster;
-  std::uint64_t evidence = 0;    // greatest number of a roster that contradicts ours; set_back.h
-  std::shared_ptr<Store> store;  // of join tokens, and of the nodes that came with one
-  // A token for workers of this machine's user. Joining does not use it up, and a node that joins
-  // with it is in the roster until the next restart() and never in the store.
+  std::uint64_t evidence = 0;    // highest number of a roster that contradicts ours; set_back.h
+  std::shared_ptr<Store> store;  // of join tokens and members
+  // Recognises the join token for workers of this machine's user. Joining does not use it up. A
+  // node that joins with it stays in the roster until the next restart() and is never stored.
   std::function<bool(std::string_view id, std::string_view secret)> is_local;
-  // Makes the bytes of a new roster last; what cannot be kept is not applied.
+  // Stores the bytes of a new roster; a roster that cannot be stored is not applied.
   std::function<Status(ByteSpan roster)> keep;
-  // Whether a worker of this machine's user has that key, in the roster or not yet. Any thread.
+  // Whether that key belongs to a worker of this machine's user, in the roster or not yet. Any
+  // thread.
   std::function<bool(const PublicKey& key)> is_local_key;
-  std::string cluster_name;     // as check_node_name; empty: it has none
-  bool answers_knocks = false;  // others were told of the cluster
-  // Where nodes of the roster reach the API, "host:port"; empty when they cannot.
+  std::string cluster_name;     // as check_node_name(); may be empty
+  bool answers_knocks = false;  // whether machines may ask for approval
+  // The API's address for nodes of the roster, "host:port"; empty when they cannot reach it.
   std::function<std::string()> api_address;
   // The data address of a connected node, "host:port"; empty: it has no data address.
   std::function<std::string(std::string_view node)> locate;
-  // What comes of dialling there; nothing until it is known.
+  // The outcome of dialling there; nothing until it is known.
   std::function<std::optional<DialOutcome>(const std::string& address)> dial_back;
-  // A new roster is in the book: links are to be looked at again.
+  // Called after a new roster: links must be checked again.
   std::function<void()> changed;
 };
 
@@ -57,34 +58,35 @@ class Membership final {
  public:
   Membership(SecretKey cluster, MembershipOptions options, const Clock& clock);
 
-  // ControlOptions::door: open to each former member, which is told so; to this
-  // machine's own workers; and to everybody while a token is good, or somebody has opened it
-  // (open_door). Else a stranger hears nothing at all.
+  // ControlOptions::door: it lets in former members, which get the reason of their removal, and
+  // this machine's own workers. While a join token is valid (also by open_door()), it lets in every
+  // node. All others get no connection.
   std::function<Status(const PublicKey& key)> door() const;
 
-  // CoordinatorOptions::is_newcomer: whether a node came in without being vouched for. Where the
-  // store cannot say, it did.
+  // CoordinatorOptions::is_newcomer: whether a node joined without being vouched for. True when the
+  // store does not know.
   std::function<bool(const PublicKey& key)> is_newcomer() const;
 
-  // The calls of strangers. An error is for the log: the peer hears told_refusal() of it.
+  // The calls of nodes outside the roster. An error is for the log; the peer gets told_refusal() of
+  // it.
   control::v1::Proof prove();
   Result<control::v1::Enrolled> enrol(const PublicKey& key, const control::v1::Enrolment& request);
-  // Of one without a token that dials from that host. An answer without a roster to a node that is
-  // not in it.
+  // A node without a join token, which dials from that host, asks for approval. The answer has no
+  // roster until it is a member.
   Result<control::v1::Enrolled> knock(const PublicKey& key, const std::string& from,
                                       const control::v1::Knocking& request);
-  Status leave(const PublicKey& key);  // the node with this key wants out
+  Status leave(const PublicKey& key);  // removes the node with this key at its own request
   Result<control::v1::Located> locate(const PublicKey& key, const std::string& node);
-  // Dials nothing but what the worker of that key has registered.
+  // Dials only the address that the worker with that key has registered.
   Result<control::v1::Reached> reach(const PublicKey& key);
 
-  // A roster of `own` entry and the nodes of the store, newer than the one before. kRefused when
-  // the store is an older copy than the roster (set_back.h).
+  // Makes a new roster of the entry `own` and the nodes of the store. kRefused when the store is
+  // older than the present roster (set_back.h).
   Status restart(const RosterEntry& own);
-  // Whose machine a node is, where somebody has said so as it was let in.
+  // The owner of a node's machine, if it was given at admission.
   std::optional<NodeOwner> owner_of(const PublicKey& key) const;
-  // Takes those out of the roster whom somebody has revoked in the store meanwhile, and those in
-  // whom somebody has let in, in whatever process. The keys of the former let them in no more.
+  // Updates the roster from the store: removes nodes that any process has revoked, and adds nodes
+  // that any process has admitted.
   Status follow_store();
 
  private:
@@ -106,8 +108,8 @@ class Membership final {
   const SecretKey cluster_;
   const MembershipOptions options_;
   const Clock& clock_;
-  std::map<PublicKey, std::string> owners_;  // of nodes in the store that have one
-  std::set<PublicKey> left_out_;             // for want of a name or of room; said once
+  std::map<PublicKey, std::string> owners_;  // owners of the store's nodes
+  std::set<PublicKey> left_out_;             // no free name or no room; reported once
 };
 
 }  // namespace hearth::coordinator

@@ -60,7 +60,7 @@ Result<Restored> restore_members(Store& store, const std::vector<Roster>& roster
     in.push_back({entry.key, entry.name, entry.role, now, false, "", kNewcomer});
     restored.added.push_back(entry.name);
   }
-  // Beyond all of them: what contradicts the store now is settled.
+  // Above all of their numbers, so that none of them contradicts the store any more.
   restored.number = std::max(restored.number, noted.value_or(0)) + 1;
   TRY_VOID(store.restore(restored.number, out, in));
   return restored;

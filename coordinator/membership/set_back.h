@@ -1,6 +1,6 @@
-// A store that was set back: a copy of hearth.db that is put back would let nodes in again that
-// were removed since it was made, and their tokens with them. Rosters are signed and numbered and
-// the store notes every number before one is signed under it, so that a roster can say so.
+// Detects a store that was restored from an older copy. An older hearth.db would readmit nodes that
+// were removed since, and their join tokens. Rosters are signed and numbered, and the store records
+// each number before a roster is signed with it. So a newer roster proves that the store is older.
 #pragma once
 
 #include <functional>
@@ -13,20 +13,21 @@
 
 namespace hearth::coordinator {
 
-// `number`: of the newest roster of this machine, 0: none. `evidence`: the greatest number of one
-// that contradicts it, 0: none. kRefused, with what to do, when the store is older than either.
+// `number`: of this machine's newest roster; 0: no roster. `evidence`: the highest number of a
+// contradicting roster; 0: no such roster. kRefused, with the next step, when the store is older
+// than either.
 Status check_not_set_back(Store& store, std::uint64_t number, std::uint64_t evidence);
 
 struct Restored {
-  std::vector<std::string> removed;  // names of nodes that had been, and had come back
-  std::vector<std::string> added;    // that had joined since the copy
-  std::uint64_t number = 0;          // that the store stands behind from now on
+  std::vector<std::string> removed;  // nodes removed since the copy, which it had readmitted
+  std::vector<std::string> added;    // nodes that joined since the copy
+  std::uint64_t number = 0;          // the store's roster number from now on
 };
 
-// Makes the store agree with the newest of these rosters of one cluster; where several have the
-// greatest number, a node stays that all of them have. `is_local`: workers of this machine's own
-// server, which are in no store. Rosters name neither owners nor who is vouched for: an added node
-// has no owner and is a newcomer, unless the log knows its key. kNotFound without any roster.
+// Makes the store agree with the newest of these rosters of one cluster. When several have the
+// highest number, only nodes in all of them stay. `is_local`: this machine's own workers, which are
+// never stored. Rosters do not have owners or vouching: an added node has no owner and is a
+// newcomer, unless the log knows its key. kNotFound without any roster.
 Result<Restored> restore_members(Store& store, const std::vector<Roster>& rosters,
                                  const std::function<bool(const RosterEntry&)>& is_local,
                                  std::int64_t now);

@@ -10,7 +10,7 @@
 
 namespace hearth::coordinator {
 
-// Every layer once, every node once. kInvalidInput says which is not.
+// Every layer and every node must appear exactly once. kInvalidInput names the one that does not.
 Result<std::vector<HandStage>> parse_hand_layers(const std::string& text);
 
 }  // namespace hearth::coordinator

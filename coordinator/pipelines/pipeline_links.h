@@ -2,7 +2,7 @@
 // (Submit, Cancel), one accepted from the last (StepTokens). Each begins with a Hello each way; the
 // side that dialled speaks first.
 //
-// Threads: everything on the owner's thread.
+// Threads: everything on the main thread.
 #pragma once
 
 #include <cstdint>
@@ -19,10 +19,10 @@ namespace hearth::coordinator {
 class PipelineLinkEvents {
  public:
   virtual ~PipelineLinkEvents() = default;
-  // Both links of the pipeline have shaken hands.
+  // Both links of the pipeline have completed their handshakes.
   virtual void on_pipeline_linked(Epoch epoch) = 0;
   virtual void on_pipeline_frame(Epoch epoch, Frame frame) = 0;
-  // `stage`: at the far end of the link that is lost.
+  // `stage`: the stage at the far end of the lost link.
   virtual void on_pipeline_link_lost(Epoch epoch, std::uint32_t stage, const std::string& why) = 0;
 };
 
@@ -37,11 +37,11 @@ class PipelineLinks final : public TransportEvents {
             std::string last_node);
   void close(Epoch epoch);
   bool linked(Epoch epoch) const;
-  // To the first stage. What the transport has no room for is kept, in order, and offered again;
-  // the KV reserved for its sequences bounds it.
+  // Sends to the first stage. Frames for which the transport has no room are kept in order and sent
+  // later; the KV reserved for their sequences bounds them.
   void send(Epoch epoch, Frame frame);
   void on_timer();
-  // Of links that we closed with their epoch; dropped.
+  // Frames of links that we closed with their epoch; dropped.
   std::uint64_t late_frames() const { return late_frames_; }
 
   void on_link_open(LinkId link, bool incoming) override;
@@ -57,8 +57,8 @@ class PipelineLinks final : public TransportEvents {
     std::string last_node;
     State first_state = State::kWaiting;
     LinkId first;
-    TimePoint deadline{};  // the next attempt to dial, or the end of patience with this one
-    TimePoint give_up{};   // unless it is linked by then
+    TimePoint deadline{};  // the next attempt to dial, or this one's timeout
+    TimePoint give_up{};   // end of all attempts
     std::deque<Frame> queue;
     bool last_open = false;
     LinkId last;

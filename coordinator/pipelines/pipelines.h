@@ -1,5 +1,5 @@
-// Pipelines: which workers stand in which order, from forming to serving to their end. It builds
-// the messages to the workers and judges theirs; the Coordinator sends and receives them.
+// Pipelines: the pipelines and their workers in order, from forming to serving to their end. It
+// builds the messages to workers and checks theirs; the Coordinator sends and receives them.
 #pragma once
 
 #include <cstdint>
@@ -30,27 +30,27 @@ struct Member {
   bool newcomer = false;  // when the pipeline was formed
 };
 
-// A checking pipeline is one of newcomers, whose agreement moves only their own standing: they
-// compute again what pipelines that serve have computed (ledger/PROTOCOL.md, 4 and 5). They stand
-// in the same cut as one that serves, and no prompt reaches them but the coordinator's own and
-// those that their owners share. Where newcomers do not cover all layers, nodes of standing that no
-// pipeline has help, and go back as soon as one may want them. How it was when it was formed:
+// A checking pipeline consists of newcomers that recompute the work of serving pipelines; their
+// agreement affects only their own standing (ledger/PROTOCOL.md, 4 and 5). It has the same layer
+// split as a serving pipeline. It gets only the coordinator's own prompts and those whose clients
+// allow it. When newcomers do not cover all layers, spare nodes of standing help, until another
+// pipeline may want them. The state when it was formed:
 struct Checking {
-  std::size_t unplaced = 0;  // nodes of standing in no pipeline
+  std::size_t unplaced = 0;  // nodes of standing outside pipelines
   std::size_t serving = 0;   // pipelines that served
 };
 
 struct Pipeline {
   Epoch epoch;
-  bool serving = false;              // or checking, where that is set
-  std::optional<Checking> checking;  // set: it computes nothing but audits
-  TimePoint deadline{};              // of forming
+  bool serving = false;              // or checking, if `checking` is set
+  std::optional<Checking> checking;  // set: it computes only audits
+  TimePoint deadline{};              // for forming
   std::vector<Member> members;       // by stage
-  std::uint32_t kv_pages = 0;        // the smallest stage's, of those that are ready
+  std::uint32_t kv_pages = 0;        // the smallest of the ready stages'
   std::uint32_t kv_page_tokens = 0;
-  std::optional<Hash256> model;      // as receipts name it; nothing: none are made
-  std::vector<std::string> foreign;  // then, where receipts are wanted: nodes of other programs
-  std::optional<StepId> last_step;   // that the last stage answered
+  std::optional<Hash256> model;      // as receipts name it; nothing: no receipts
+  std::vector<std::string> foreign;  // why `model` is absent: nodes of other builds
+  std::optional<StepId> last_step;   // latest step that the last stage answered
 
   bool all_ready() const;
   // "worker NAME (stage 1 of 3, layers 10 to 20)"
@@ -61,44 +61,45 @@ class Pipelines {
  public:
   Pipelines(const CoordinatorOptions& options, const Clock& clock, Registry& registry);
 
-  // A node was assigned this epoch once. One that this process has not given came of a coordinator
-  // whose clock was ahead, with others near it: pipelines that form from here on have greater ones.
+  // A node reports an earlier epoch. If this process did not give it, an earlier coordinator's
+  // clock was ahead, and new pipelines get greater epochs.
   void go_on_above(Epoch epoch) {
     if (epoch.value >= next_epoch_) next_epoch_ = epoch.value + limits::kEpochsOfSecond;
   }
 
   std::uint64_t next_epoch() const { return next_epoch_; }
 
-  // The next pipeline when enough workers are free and have room for the model; its members are
-  // assigned. Null otherwise.
+  // The next pipeline, if enough free workers have room for the model; assigns its members. Null
+  // otherwise.
   Pipeline* form();
-  // The next checking pipeline of the cut of one that serves, of newcomers with this program's
-  // build, and nodes that form() wants for nothing. Null otherwise: why_newcomers_wait() says why.
+  // The next checking pipeline, with the layer split of a serving one, of newcomers with this
+  // program's build and nodes that form() does not need. Null otherwise: why_newcomers_wait() has
+  // the reason.
   Pipeline* form_checking(const std::string& build);
   const std::string& why_newcomers_wait() const { return why_newcomers_wait_; }
-  // Checking pipelines that are to end, and why: no pipeline has their cut any more, a node has
-  // done its dues, or a node of standing may be wanted by a pipeline that serves.
+  // Checking pipelines that must end, and why: no pipeline has their layer split any more, a node
+  // has finished its newcomer's checks, or a serving pipeline may want a node of standing.
   std::vector<std::pair<Epoch, std::string>> outdated() const;
-  // No pipeline forms or serves but checking ones.
+  // Whether no pipeline except checking ones forms or serves.
   bool none() const { return placed() == 0; }
   control::v1::Assign assign_message(const Pipeline& pipeline, std::uint32_t stage,
                                      const std::string& coordinator_address) const;
-  // The worker's stage is loaded and linked. kInvalidInput when its KV pages cannot be used.
+  // The worker's stage is loaded and linked. kInvalidInput when its KV pages are unusable.
   Status ready(Pipeline& pipeline, std::uint32_t stage, const control::v1::StageReady& ready);
-  // The nodes of which the pipeline would be that formed if this one ended now, and which need not
-  // fetch anything for it. Empty: none would.
+  // The nodes of the pipeline that would form if this one ended now, without fetching anything.
+  // Empty: no pipeline would.
   std::vector<std::string> successor(const Pipeline& pipeline) const;
-  // All members become free; the culprits, and the members that were not ready in a pipeline that
-  // took too long, rest before they are chosen again.
+  // Frees all members. The culprits, and members that were not ready in time, rest before they are
+  // chosen again.
   void end(Epoch epoch, const std::vector<std::string>& culprits);
 
-  // Pipelines of all nodes that would do more than those that serve (Placing::better); nothing
-  // while one forms.
+  // Better pipelines of all nodes than the serving ones (Placing::better()); nothing while one
+  // forms.
   std::optional<Better> better();
-  // The next ones that form.
+  // Makes these the next pipelines to form.
   void adopt(const Better& better) { placing_.adopt(better); }
 
-  // Read where layers are placed by what was measured.
+  // For placement by measurements.
   LinkBook& ways() { return ways_; }
   const LinkBook& ways() const { return ways_; }
   const Placing& placing() const { return placing_; }
@@ -108,7 +109,7 @@ class Pipelines {
   const std::map<Epoch, Pipeline>& all() const { return pipelines_; }
 
  private:
-  std::size_t placed() const;  // pipelines but checking ones
+  std::size_t placed() const;  // pipelines except checking ones
   std::size_t serving() const;
   bool has_cut(const Pipeline& pipeline) const;
   Pipeline& begin(const std::vector<Node*>& nodes, const std::vector<LayerRange>& layers);
@@ -127,7 +128,7 @@ class Pipelines {
   Placing placing_;
   std::map<Epoch, Pipeline> pipelines_;
   std::uint64_t next_epoch_;
-  bool formed_ = false;  // a pipeline, once
+  bool formed_ = false;  // a pipeline has formed before
   std::string why_newcomers_wait_;
 };
 

@@ -26,13 +26,14 @@ constexpr Duration kAutoMeasuring = std::chrono::seconds(5);
 // Ways that are not measured, under Objective::kAuto: of a machine, and of a network of 1 Gbit/s.
 constexpr placement::Link kOwnLink{5e-5, 1e9};
 constexpr placement::Link kUsualLink{2e-4, 1.1e8};
-// For a node to measure itself, and as long again for its ways to be measured. Workers of one
-// machine take turns, so it counts anew when another one is done, up to so many seconds.
+// Time for a node to measure itself, and again for its links. Workers of one machine take turns, so
+// the time restarts when another one is done, up to a limit.
 constexpr Duration kMeasuring = std::chrono::seconds(20);
 constexpr Duration kTurns = std::chrono::seconds(60);
 // What keeping loaded layers where they are may cost.
 constexpr double kHysteresis = 1.05;
-// Of so many nodes every search takes milliseconds: each spare hears why, which is a search each.
+// With so few nodes every search takes milliseconds, so each spare gets its reason by a search of
+// its own.
 constexpr std::size_t kFew = 8;
 constexpr std::size_t kNamed = 4;  // of those that all wait for
 
@@ -136,7 +137,7 @@ std::vector<Stage> with_what_is_there(const Problem& problem, const std::vector<
   return Filling(problem).best(std::move(there));
 }
 
-// Whom all wait for.
+// The nodes that all others wait for.
 std::string being_measured(const std::vector<Node*>& free) {
   std::string names;
   std::size_t more = 0;

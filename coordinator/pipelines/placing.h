@@ -1,17 +1,17 @@
-// Placing: which free nodes form a pipeline and which layers each has, by what was measured
-// (placement/plan.h). A node that has measured nothing is not placed.
+// Placing: chooses the free nodes of a pipeline and their layers by measurements
+// (placement/plan.h). A node without measurements is not placed.
 //
-// Before anything is loaded it waits until no node has joined for a while and every way is
-// measured; under Objective::kAuto only for the nodes themselves, and a way that is not measured
-// counts as an ordinary one. There, figures that are alike count as one (placement/alike.h), and a
-// plan that runs stays unless another one gains more than placement::kAutoMargin. Afterwards who
-// has loaded a stage, or has its layers on the disk, keeps it where that costs little: a lost stage
-// goes to the node that makes the whole quickest, and no other node loads anything. Of more than a
-// few nodes what is loaded is kept whatever it costs, for the search would hold everybody up, and
-// where nothing is loaded the search is made elsewhere.
+// Before anything is loaded, it waits until no node has joined for some time and every link is
+// measured. Under Objective::kAuto it waits only for the nodes, and an unmeasured link counts as an
+// ordinary one. Similar figures then count as equal (placement/alike.h), and a running plan stays
+// unless another gains more than placement::kAutoMargin. Later, a node with a loaded stage, or with
+// its layers on the disk, keeps it if that costs little. A lost stage goes to the node that makes
+// the pipeline quickest, and no other node loads anything. With more than a few nodes, loaded
+// stages are kept at any cost, because the search would block. With nothing loaded, the search runs
+// on another thread.
 //
-// Of more than limits::kExactNodes free nodes one cut is planned for all pipelines, and kept for as
-// long as one of them runs or can be formed (coordinator/pipelines/range_pool.h).
+// With more than limits::kExactNodes free nodes, one layer split is planned for all pipelines. It
+// is kept while one of them runs or can form (coordinator/pipelines/range_pool.h).
 #pragma once
 
 #include <functional>
@@ -30,7 +30,7 @@
 
 namespace hearth::coordinator {
 
-// Pipelines that would do more than those that run.
+// Pipelines that would be better than the running ones.
 struct Better {
   std::vector<Placed> pipelines;
   std::string gain;  // "one stream 120 tokens/s instead of 95, all streams 480 instead of 300"
@@ -40,27 +40,28 @@ class Placing {
  public:
   Placing(const CoordinatorOptions& options, const Clock& clock, const LinkBook& links);
 
-  // Of the free nodes, in their order; who is in doubt (late, or part of lost links) is taken where
-  // the others do not hold the model. `beside`: other pipelines run. Nothing: waiting() says for
-  // what.
+  // A pipeline of the free nodes, in their order. Doubtful nodes (late, or with lost links) are
+  // taken only when the others do not hold the model. `beside`: other pipelines run. Nothing:
+  // waiting() has the reason.
   std::optional<Placed> choose(std::vector<Node*> free, bool beside = false);
-  // Those of these nodes of which there will be a pipeline when they are free: with what is loaded,
-  // or by one node alone, and without fetching anything. Empty: unknown before the search.
+  // The nodes among these that will certainly form a pipeline once free, without fetching anything:
+  // by their loaded layers, or one node alone. Empty: unknown before the search.
   std::vector<std::string> sure(const std::vector<Node*>& nodes) const;
 
-  // Under Objective::kAuto: what the nodes, free ones and those of the running pipelines, would
-  // form if all pipelines ended now, where that gains more than placement::kAutoMargin. Nothing:
-  // they would not, or it is not known yet. Of more than limits::kExactNodes nodes nothing.
+  // Under Objective::kAuto: the pipelines that all nodes, free or running, would form if all
+  // pipelines ended now, if that gains more than placement::kAutoMargin. Nothing: no gain, not
+  // known yet, or more than limits::kExactNodes nodes.
   std::optional<Better> better(std::vector<Node*> nodes, const std::vector<Placed>& running);
-  // From here on choose() gives these pipelines, one after the other, while their nodes are free.
+  // From now on choose() returns these pipelines one after the other, while their nodes are free.
   void adopt(const Better& better);
 
-  // A sentence, after choose() gave nothing.
+  // The reason, a sentence, after choose() returned nothing.
   const std::string& waiting() const { return waiting_; }
-  // Then: it may give something of the same nodes later, within two minutes of their coming.
+  // Likewise: whether the same nodes may form a pipeline later, within two minutes of their
+  // arrival.
   bool hopes() const { return hopes_; }
-  // Why a node was left out when choose() last gave something; of one that came later, what those
-  // who are free wait for.
+  // Why the last successful choose() left a node out; for a later node, what the free nodes wait
+  // for.
   std::string why_spare(const std::string& node) const;
 
  private:
@@ -75,17 +76,17 @@ class Placing {
 
   std::string question(const std::vector<Node*>& free) const;
   bool settled(const std::vector<Node*>& free);
-  // Whether one of them came so lately that it, or a way of it, may yet be measured.
+  // Whether a recent node, or a link of it, may still be measured.
   bool measuring(const std::vector<Node*>& free);
   placement::Problem problem_of(const std::vector<Node*>& nodes) const;
-  // Nothing: it is under way.
+  // Null: the search is under way.
   std::shared_ptr<const Search> search(const std::vector<Node*>& free, const std::string& asked);
-  // What is there and who fills its gaps best, where that takes at most so long.
+  // The loaded stages with the best nodes for the gaps, if its cost is at most `most`.
   std::optional<Placed> kept(const std::vector<Node*>& nodes, double most) const;
   std::optional<Placed> next_adopted(const std::vector<Node*>& free);
   bool is_searching() const;
   void run_elsewhere(std::size_t nodes, std::function<void()> work);
-  // Sets waiting() where a plan is kept of which there is no pipeline now.
+  // Sets waiting() when a kept plan has no pipeline now.
   std::optional<Placed> from_pool(const std::vector<Node*>& free, bool beside);
   Placed take(const Search& search, const std::vector<Node*>& free);
 
@@ -94,12 +95,12 @@ class Placing {
   const LinkBook& links_;
   std::string waiting_;
   bool hopes_ = false;
-  std::string unanswered_;  // the question to which there was no answer: it is not asked again
+  std::string unanswered_;  // the last search without a result, which is not repeated
   std::string why_unanswered_;
-  std::string without_pipeline_;              // likewise, of the nodes that wait in the pool
-  std::shared_ptr<Search> search_;            // under way elsewhere, or its answer
+  std::string without_pipeline_;              // likewise, for the nodes that wait in the pool
+  std::shared_ptr<Search> search_;            // under way on another thread, or its result
   std::shared_ptr<Improvement> improvement_;  // likewise, of better()
-  std::vector<Adopted> adopted_;              // that choose() gives next
+  std::vector<Adopted> adopted_;              // next results of choose()
   std::map<std::string, std::string> spares_;
   RangePool pool_;
 };

@@ -1,10 +1,10 @@
-// RangePool: of a swarm of more nodes than an exact search sees, the cut that all its pipelines
-// have (placement/chains.h), and the pipelines that can be formed of the nodes that are free.
+// RangePool: for swarms of more nodes than an exact search takes: the common layer split of all
+// pipelines (placement/chains.h), and the pipelines that the free nodes can form.
 //
-// Who is free waits with a range: what it has loaded, else what was planned for it, else what the
-// free ones want most. A pipeline is the quickest way through those that wait; a node that
-// would have to load is taken only where no node has loaded. What runs is never touched: who comes,
-// and who is left of a lost pipeline, waits until there is one of every range.
+// Each free node waits with a range: its loaded one, else its planned one, else the one that the
+// free nodes lack most. A pipeline is the quickest route through the waiting nodes; a node that
+// must load is taken only when no node has the range loaded. Running pipelines are never changed:
+// new nodes, and nodes of a lost pipeline, wait until every range has a node.
 #pragma once
 
 #include <map>
@@ -31,9 +31,9 @@ Placed placed_on(const std::vector<Node*>& nodes, const std::vector<placement::S
 placement::Problem problem_without_links(const CoordinatorOptions& options,
                                          const std::vector<Node*>& nodes);
 
-// It is late, or was part of lost links: taken where the others do not hold the model.
+// Whether it is late or had lost links: taken only when the others do not hold the model.
 bool doubtful(const Node& node);
-// Those that have measured themselves, with those in doubt where `all`.
+// The measured nodes, with `all` also the doubtful ones.
 std::vector<Node*> placeable(const std::vector<Node*>& nodes, bool all);
 
 class RangePool {
@@ -41,23 +41,23 @@ class RangePool {
   RangePool(const CoordinatorOptions& options, const LinkBook& links)
       : options_(options), links_(links) {}
 
-  // What the plan of these nodes rests on; unmeasured ways as LinkBook::between.
+  // The placement problem of these nodes; unmeasured links as in LinkBook::between().
   placement::Problem problem_of(const std::vector<Node*>& nodes) const;
 
-  // From here on, by the plan of problem_of(nodes), whose names these are.
+  // Uses this plan from now on, made for problem_of() of the nodes with these names.
   void adopt(const placement::Chains& chains, const std::vector<std::string>& names);
   void drop();
   bool has_cut() const { return !ranges_.empty(); }
 
-  // The next pipeline; `beside`: others run, so that one much slower than planned is not wanted.
-  // Nothing: why_spare() has a word for each.
+  // The next pipeline; `beside`: others run, so a pipeline much slower than planned is refused.
+  // Nothing: why_spare() has the reason for each node.
   std::optional<Placed> next(const std::vector<Node*>& free, bool beside);
-  // Of nodes that have loaded their layers, but for those to whom these were promised.
+  // A pipeline of nodes with a loaded or planned range; doubtful nodes count too.
   std::optional<Placed> with_what_is_there(const std::vector<Node*>& nodes) const;
   std::string why_spare(const std::string& node) const;
 
  private:
-  // Whose range is fixed before the others are given one.
+  // The nodes whose ranges are fixed before the others get one.
   enum class Keep { kLoadedAndPlanned, kLoaded, kNobody };
 
   std::uint32_t loaded_range(const Node& node) const;
@@ -67,9 +67,9 @@ class RangePool {
 
   const CoordinatorOptions& options_;
   const LinkBook& links_;
-  std::vector<LayerRange> ranges_;                // empty: there is no cut
+  std::vector<LayerRange> ranges_;                // empty: no layer split
   std::map<std::string, std::uint32_t> planned_;  // of ranges_
-  double seconds_most_ = 0.0;                     // that a pipeline beside others may cost
+  double seconds_most_ = 0.0;                     // limit for a pipeline beside others
   std::map<std::string, std::string> spares_;
 };
 

@@ -1,14 +1,14 @@
-// AuditCase: one request between its receipts and the end of its audits. It knows what its stages
-// said, how to ask for it to be computed again, and what follows from what others computed.
+// AuditCase: one request between its receipts and the end of its audits. It holds the stages'
+// claims, makes the orders to recompute the request, and judges the results.
 //
-// Computed again it is a request like any other, with a name of its own: the node that computes it
-// cannot tell. Its salt is the request's, so that equal activations have equal roots; a salt does
-// not disclose what was claimed. First it is generated anew from the prompt, so that what was
-// sampled is found again too. Where other tokens come, it is computed once more with the tokens
-// that were claimed, for roots of the same tokens tell which stage departed from them.
+// The recomputation is a request like any other, with its own name, so the computing node cannot
+// recognise it. It uses the request's salt, so that equal activations have equal roots; the salt
+// does not disclose the claims. First it is generated from the prompt, which also checks the
+// sampling. If other tokens come, it is recomputed once more with the claimed tokens as input, so
+// that the roots show which stage deviates.
 //
-// Stages are judged from the first on, windows likewise, and none behind the first that differs:
-// what came in there is not what the claimed stage had. Plain data and functions; one thread.
+// Windows and stages are judged in order up to the first difference, because later ones had another
+// input. Plain data and functions; one thread.
 #pragma once
 
 #include <cstdint>
@@ -34,7 +34,7 @@ struct AuditRun {
   ReceiptOrder order;
   std::vector<std::string> nodes;  // of the pipeline that computes it
   std::vector<TokenId> prompt;
-  std::vector<TokenId> answer;  // that is fed; from there on it goes on by itself
+  std::vector<TokenId> answer;  // fed tokens; after them it generates
   SamplingParams sampling;
   ledger::Level min_level = ledger::Level::kNewcomer;  // of them
   bool for_newcomers = false;                          // who are among them
@@ -42,7 +42,7 @@ struct AuditRun {
 
 class AuditCase {
  public:
-  // What came of one run.
+  // The result of one run.
   struct Run {
     ledger::RequestId name{};
     std::shared_ptr<const ReceiptPipeline> pipeline;
@@ -50,9 +50,9 @@ class AuditCase {
     std::optional<std::vector<TokenId>> tokens;
     std::map<std::uint32_t, std::vector<std::optional<StageClaim>>> windows;  // by stage
 
-    // It is over, and all stages claimed all of it.
+    // Whether it has ended and all stages have claimed all of it.
     bool is_whole() const;
-    // By window and stage; zeros where nothing is claimed yet.
+    // The outgoing roots by window and stage; zeros for missing claims.
     ledger::WindowRoots out_roots() const;
   };
 
@@ -62,33 +62,34 @@ class AuditCase {
   const ReceiptPipeline& pipeline() const { return *pipeline_; }
   const ReceiptRequest& request() const { return request_; }
 
-  // A stage of that run claims a window. kInvalidInput when it cannot have computed that; kRefused
-  // when it cannot show that it did.
+  // A stage of that run claims a window. kInvalidInput when the claim is impossible; kRefused when
+  // the stage cannot show a row below its root.
   Status take(Run& run, const std::string& node, const control::v1::WindowClaim& claim,
               const PublicKey& cluster) const;
 
-  // Whether what its stages claim fits each other and the tokens that came of it: else it is no
-  // audit, and no node is a party of a dispute for what another handed it. run.is_whole().
+  // Checks that the stages' claims agree with each other and with the run's tokens. Otherwise it is
+  // not an audit, so that no node is in a dispute because of another's input. Requires
+  // run.is_whole().
   Status check_whole(const Run& run) const;
-  // Whether its last stage commits to the tokens that the log has, and gave others. An honest one
-  // that is fed others than it gave claims nothing. run.is_whole().
+  // Whether its last stage commits to the log's tokens although it sampled others. An honest stage
+  // claims nothing when it is fed other tokens than it sampled. Requires run.is_whole().
   bool has_read_tokens(const Run& run) const;
 
-  // A receipt of it is in the log.
+  // Adds a receipt of the request, which is in the log.
   void add(std::uint64_t entry, const ledger::Receipt& receipt);
   bool is_logged() const;                      // with all receipts of all stages
   std::uint32_t positions() const;             // of all windows
   std::vector<std::uint64_t> entries() const;  // of the log, ascending
 
-  // It ended as its sampling says, and not because its client had enough: then it can be generated
-  // anew to the very same end. Else it is generated up to where it was ended.
+  // Whether it ended by its sampling and not by its client. Then it can be generated to the same
+  // end; else it is generated up to where it was ended.
   bool ended_by_itself() const;
   AuditRun generate(const ledger::RequestId& name) const;
   AuditRun feed(const ledger::RequestId& name) const;
-  // A run of either kind by that pipeline, under a name of its own. `now`: unix seconds.
+  // Orders a run of either kind by that pipeline, under its own name. `now`: unix seconds.
   std::pair<Run, AuditRun> order(std::shared_ptr<const ReceiptPipeline> on, bool is_fed,
                                  std::int64_t now) const;
-  // Whether a run that generated came to the tokens that were claimed.
+  // Whether a generating run produced the claimed tokens.
   bool same_tokens(const Run& run) const;
 
   struct Finding {
@@ -96,22 +97,22 @@ class AuditCase {
     std::uint16_t stage = 0;
     std::uint32_t window = 0;  // of the run
     bool agrees = false;
-    Hash256 root;  // that the auditor claimed
+    Hash256 root;  // the auditor's claimed root
     ledger::RequestId run{};
     Epoch epoch;
   };
   struct Findings {
     std::vector<Finding> all;
-    std::string beyond;  // what differs and is in no receipt; else empty
+    std::string beyond;  // a difference that no receipt covers; else empty
   };
-  // `fed`: null when `generated` has the same tokens. kInvalidInput when a run has not the
-  // positions that it was asked for.
+  // `fed`: null when `generated` has the same tokens. kInvalidInput when a run does not have the
+  // ordered positions.
   Result<Findings> judge(const Run& generated, const Run* fed) const;
 
-  // That this finding disagrees, of the node whose window it is.
+  // The outcome for a finding that disagrees with a node's window.
   AuditOutcome disputed(const Finding& finding) const;
 
-  // What its receipts say, by window and by stage.
+  // Its receipts, by window and by stage.
   struct Logged {
     std::uint64_t entry = 0;
     std::uint32_t positions = 0;
@@ -123,11 +124,11 @@ class AuditCase {
   }
   ledger::WindowRoots out_roots() const;  // with all receipts of all stages
 
-  std::set<std::uint64_t> wanted;  // entries that are to be audited
+  std::set<std::uint64_t> wanted;  // entries to audit
 
  private:
   Hash256 commitment(const Run& run, std::uint32_t window, std::uint32_t positions) const;
-  // Until the first that differs; true when one does.
+  // Compares up to the first difference; true when there is one.
   Result<bool> compare(const Run& run, bool last_too, std::vector<Finding>& found) const;
   void blame_sampling(const Run& generated, Findings& findings) const;
   static Finding finding(const Run& run, std::uint32_t window, std::uint16_t stage,
@@ -138,30 +139,30 @@ class AuditCase {
   std::map<std::uint32_t, std::vector<std::optional<Logged>>> windows_;
 };
 
-// --- what the coordinator asks its referee of an audited request, and reads from the answer ---
+// --- the referee's cases of an audited request, and their results ---
 
-// Computes a request again with all of the model. `done` comes once, on any thread. kUnavailable:
-// there is no referee now. kTimeout: not in time.
+// Recomputes a request with the whole model. `done` is called once, on any thread. kUnavailable: no
+// referee now. kTimeout: not in time.
 using Referee = std::function<void(ledger::RefereeCase,
                                    std::function<void(Result<ledger::RefereeFinding>)> done)>;
 
-// What the worker's pipeline claimed.
+// The case of the worker's pipeline.
 ledger::RefereeCase claimed_case(const AuditCase& request);
-// What the auditor's pipeline came to when it generated.
+// The case of the auditor's pipeline's own tokens.
 ledger::RefereeCase audited_case(const AuditCase& request, const AuditCase::Run& generated);
 
-// What its receipts and its auditor say. `finding` disagrees, and is of one of these runs; `fed` as
-// of AuditCase::judge(). kInvalidInput when the finding is not of this request.
+// The roots of its receipts and its auditor. `finding` disagrees and belongs to one of these runs;
+// `fed` as in AuditCase::judge(). kInvalidInput when the finding is of another request.
 Result<ledger::DisputedRoots> disputed_roots(const AuditCase& request,
                                              const AuditCase::Finding& finding,
                                              const AuditCase::Run& generated,
                                              const AuditCase::Run* fed);
 
-// Whether all that its receipts say is what the referee computed.
+// Whether all its receipts agree with the referee.
 bool is_right(const AuditCase& request, const ledger::RefereeFinding& claimed);
 
-// What a referee says of each window, from the first on, up to and including the first that he has
-// otherwise: as an auditor. kInvalidInput when he has not computed exactly the request's windows.
+// The referee's findings as an auditor, window by window, up to and including the first difference.
+// kInvalidInput when it has not computed exactly the request's windows.
 Result<AuditCase::Findings> findings_of(const AuditCase& request,
                                         const ledger::RefereeFinding& claimed);
 

@@ -182,7 +182,7 @@ void Auditor::on_drawn() {
   start_runs();
 }
 
-// What the referee computes whole is computed by no other node.
+// A request that the referee recomputes whole goes to no other node.
 void Auditor::hand_out(Cases::iterator one) {
   Kept& kept = one->second;
   if (!kept.refereed.empty()) {
@@ -358,8 +358,7 @@ void Auditor::take(const std::string& node, const control::v1::WindowClaims& cla
   }
 }
 
-// It signed a root that it has not computed, and had it from the log or from somebody: whatever it
-// checks is worth nothing.
+// It signed a root that it has not computed but copied, so its audits are worthless.
 void Auditor::refuse(const std::string& node, const control::v1::WindowClaim& claim) {
   const auto pipeline = pipelines_.find(Epoch(claim.epoch()));
   if (pipeline != pipelines_.end()) {

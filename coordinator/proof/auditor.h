@@ -1,21 +1,20 @@
-// Auditor: the coordinator's part in audits (ledger/PROTOCOL.md, 4). It folds the log as it
-// grows, draws over its checkpoints, and has what a draw selects computed again by a pipeline of
-// others with the same cut. When their stages have claimed their windows, each that had the audited
-// one's input seals what it found; when all seals of a request are in the log, all are opened. What
-// differs stands in the log as a dispute, which a DisputeResolver ends.
+// Auditor: the coordinator's part in audits (ledger/PROTOCOL.md, 4). It folds the log as it grows
+// and draws over its checkpoints. Another pipeline with the same layer split recomputes the
+// selected windows. After the claims, each stage with the audited stage's input seals its result;
+// when all seals of a request are in the log, all are opened. A difference is a dispute in the log,
+// which a DisputeResolver ends.
 //
-// A request's tokens are kept in memory from its end to its audit, and never written: for at most
-// the policy's audit_seconds, and within kKeptBytes, where the oldest of the API key that holds
-// most gives way. The books keep of the log's windows those that may still be sealed here: that no
-// draw was over yet, that wait for their audit, or that are in dispute. Of more windows than
-// kFoldedWindows the oldest are not audited any more, but those whose tokens are kept: a load that
-// is too high costs audits while it lasts. What cannot be audited is counted and said: where no
-// other node holds the layers, where a restart or the limit took the tokens, where an auditor does
-// not seal or open what it claimed.
+// A request's tokens are kept only in memory, from its end to its audit, for at most the policy's
+// audit_seconds. They take at most kKeptBytes; then the oldest of the API key with the most bytes
+// is dropped. The books keep the log's windows that may still be sealed here: not drawn yet,
+// waiting for their audit, or in dispute. Beyond kFoldedWindows the oldest windows without kept
+// tokens are no longer audited, so overload costs audits while it lasts. Missed audits are counted
+// with their reason: no other node holds the layers, the tokens were lost in a restart or dropped,
+// or an auditor did not seal or open its claim.
 //
-// Where the coordinator has a referee of its own, a draw gives him windows too. He computes their
-// requests in place of a pipeline, and so finds what all holders of a layer range agree on and is
-// false (coordinator/proof/own_referee.h).
+// A draw also gives windows to the coordinator's own referee, if there is one. It recomputes their
+// requests instead of a pipeline, and so finds false results on which all holders of a layer range
+// agree (coordinator/proof/own_referee.h).
 //
 // Any bytes may come from a node. A plain state machine: one thread.
 #pragma once
@@ -48,65 +47,65 @@ namespace hearth::coordinator {
 class Auditor {
  public:
   static constexpr std::size_t kKeptBytes = std::size_t{16} << 20;  // of tokens and grammars
-  static constexpr std::size_t kKeptCases = 8'192;                  // each costs its part at least
-  static constexpr std::size_t kFoldedWindows = 300'000;  // of the log's latest audit_seconds
+  static constexpr std::size_t kKeptCases = 8'192;                  // each costs at least its share
+  static constexpr std::size_t kFoldedWindows = 300'000;  // within the log's latest audit_seconds
   static constexpr std::size_t kRunsAtOnce = 4;
-  static constexpr std::size_t kChecksAtOnce = 4;  // of newcomers, besides
-  static constexpr std::size_t kChecksKept = 256;  // that wait for one of them
-  static constexpr std::uint32_t kTries = 3;       // to have a request computed again by a pipeline
-  // Between two draws, so that a draw is no larger part of a log than the receipts it is over.
+  static constexpr std::size_t kChecksAtOnce = 4;  // by newcomers, in addition
+  static constexpr std::size_t kChecksKept = 256;  // waiting for such a check
+  static constexpr std::uint32_t kTries = 3;       // of a pipeline to recompute a request
+  // Between two draws, so that draws do not take more of the log than their receipts.
   static constexpr Duration kDrawPause = std::chrono::seconds(2);
-  // Of an auditor, to claim, to seal and to open.
+  // Timeout of an auditor's claims, seals and openings.
   static constexpr Duration kPatience = std::chrono::seconds(30);
 
-  // `follows`: the log is folded whatever becomes of audits, for its balances are needed. `folded`:
-  // windows that may be audited, at most.
+  // `follows`: the log is folded even without audits, because its balances are needed. `folded`:
+  // maximum of windows that may be audited.
   Auditor(SecretKey cluster, const Clock& clock, AuditMode mode, bool follows = false,
           std::size_t folded = kFoldedWindows);
 
-  // The log of earlier processes, entry by entry, each with its leaf_hash(). kInvalidInput: the
-  // rules do not allow it.
+  // Folds the log of earlier processes, entry by entry, each with its leaf_hash(). kInvalidInput:
+  // an entry breaks the rules.
   Status recall(ByteSpan entry, const Hash256& leaf);
-  // In place of that for each of its entries. kInvalidInput: receipts are missing in it.
+  // Replaces these calls for the snapshot's entries. kInvalidInput: it lacks receipts.
   Status recall(LedgerSnapshot snapshot);
-  // As bytes, of all entries so far; nothing once the books cannot be used.
+  // The snapshot of all entries so far, as bytes; nothing once the books are unusable.
   std::optional<Bytes> snapshot() const;
-  // What follows, as it is on the disk. kInvalidInput likewise: nothing is audited any more. The
-  // entry is in the books while follows().
+  // Takes an entry that was written to the disk. kInvalidInput: it breaks the rules, and audits
+  // stop. The books have the entry while follows().
   Status logged(ByteSpan entry);
   bool follows() const { return follows_ || mode_ != AuditMode::kOff; }
-  // To be the very next entry, when nothing else waits to be one. Nothing: it is not time.
+  // A draw, which must be the log's next entry. Nothing: not due.
   std::optional<ledger::DrawEntry> draw();
 
   void begin(const ReceiptPipeline& pipeline);
   void end(Epoch epoch);
-  // Whether a request of this name is an audit's.
+  // Whether this request is an audit's run.
   bool is_run(const ledger::RequestId& request) const {
     return runs_.contains(request) || verdicts_.is_run(request);
   }
-  void over(const ReceiptRequest& request);  // one that is over, an audit's or not
-  // An audit's request was not taken, for now; or it failed.
+  void over(const ReceiptRequest& request);  // an ended request, an audit's or a client's
+  // An audit's run was refused for now, or it failed.
   void put_off(const ledger::RequestId& run, const std::string& why);
   void give_up(const ledger::RequestId& run, const std::string& why);
   void take(const std::string& node, const control::v1::WindowClaims& claims);
   void take(const std::string& node, const control::v1::Seals& seals);
   void take(const std::string& node, const control::v1::Openings& openings);
   void on_timer();  // once a second or so
-  // Whether windows wait for their audit or for its entries: the rules allow these for an hour.
+  // Whether windows wait for their audit or for its entries, which the rules allow for an hour.
   bool is_pending() const { return !cases_.empty() || !unlogged_.empty(); }
 
-  // What is to be done since the last call but for the log, and what is for the log.
+  // The actions since the last call, and the entries for the log.
   using Message = NodeMessage;
   using ForLog = AuditOutput::ForLog;
   using Output = AuditOutput;
   Output take_output();
   std::vector<ForLog> take_entries() { return std::exchange(out_.entries, {}); }
 
-  // The coordinator's own referee as an auditor, and what came of what it was asked.
+  // The coordinator's own referee as an auditor.
   OwnReferee& referee() { return own_referee_; }
   void refereed(std::uint64_t number, const Result<ledger::RefereeFinding>& finding);
 
-  // Disputes, and who is given no work for one.
+  // Disputes, and the keys barred for them.
   DisputeResolver& verdicts() { return verdicts_; }
 
   AuditStatus status() const;
@@ -120,18 +119,18 @@ class Auditor {
     std::size_t cost = 0;    // of kKeptBytes
     std::int64_t since = 0;  // unix seconds
     State state = State::kKept;
-    TimePoint at{};  // when it came to its state; kWaiting: when it may be tried
+    TimePoint at{};  // begin of its state; kWaiting: the next attempt
     std::uint32_t tries = 0;
     std::set<Epoch> tried = {};
-    bool has_owners_only = false;  // who could audit it, but for their owners
+    bool has_owners_only = false;  // all possible auditors are excluded by their owners
     AuditCase::Run run = {};
-    std::optional<AuditCase::Run> generated = {};  // when `run` is fed
-    std::set<std::uint64_t> refereed = {};         // entries that the referee is to compute again
+    std::optional<AuditCase::Run> generated = {};  // set when `run` is fed
+    std::set<std::uint64_t> refereed = {};         // entries for the referee to recompute
     SealRound seals = {};                          // of kSealing and kOpening
     std::vector<AuditedWindow> agreed = {};
     std::optional<AuditOutcome> dispute = {};
     bool is_check =
-        false;  // no draw wants it: newcomers do it, and if none does, nothing is missed
+        false;  // no draw selected it: only newcomers check it, and a missed check does not count
     std::map<std::uint64_t, std::array<std::byte, ledger::kReceiptBytes>> receipts = {};
 
     void enter(State next, TimePoint now) {
@@ -180,12 +179,12 @@ class Auditor {
   AuditOutput out_;
   DisputeResolver verdicts_;
   OwnReferee own_referee_;
-  std::vector<ledger::VerdictEntry> pronounced_;  // by the log, with those that are unjudged
+  std::vector<ledger::VerdictEntry> pronounced_;  // verdicts in the log, unjudged ones included
   Cases cases_;
   KeyShares costs_;
   std::map<ledger::RequestId, Key> runs_;  // by the audit's own name
-  std::map<std::uint64_t, Key> by_entry_;  // of what is kept
-  std::multiset<std::uint64_t> unlogged_;  // entries of which seals and openings are to be logged
+  std::map<std::uint64_t, Key> by_entry_;  // kept requests
+  std::multiset<std::uint64_t> unlogged_;  // entries with unlogged seals or openings
   AuditStatus counts_;
 };
 

@@ -1,9 +1,8 @@
-// BarredKeys: which keys may be given no work, and why. A fraud is ended for good, by the log or by
-// a verdict on its way there. A key at fault is quarantined until its node has hashed its weights
-// and tested its kernels and found them whole; after a restart it is asked again. A key that
-// claimed in an audit what it had not computed gets no work while this process lives: no program
-// does that by mistake, and no entry of the log can say it. The nodes concerned are told when they
-// are there.
+// BarredKeys: the keys that get no work, and why. A key with a fraud verdict, logged or about to
+// be, is barred for good. A key at fault is quarantined until its node has checked its weights and
+// kernels; after a restart of the coordinator it is asked again. A key that claimed an uncomputed
+// result in an audit is barred for the life of this process: a program does not do that by mistake,
+// and the log has no entry for it. Connected nodes are told.
 //
 // Any bytes may come from a node. A plain state machine: one thread.
 #pragma once
@@ -27,14 +26,14 @@ struct NodeMessage {
   control::v1::CoordinatorMessage body;
 };
 
-// What a node says, as one line of printable ASCII for the process log and for evidence.
+// A node's text as one line of printable ASCII, for the process log and evidence.
 std::string line_of(const std::string& words);
 
 class BarredKeys {
  public:
-  static constexpr Duration kPatience = std::chrono::seconds(30);  // of a node to look at itself
+  static constexpr Duration kPatience = std::chrono::seconds(30);  // timeout of a self-check
 
-  // `books` and `messages`, where it puts what nodes are told: outlive it.
+  // `books` and `messages`, which gets the messages to nodes, outlive it.
   BarredKeys(const PublicKey& cluster, const Clock& clock, const ledger::Books& books,
              std::vector<NodeMessage>& messages)
       : cluster_(cluster), clock_(clock), books_(books), messages_(messages) {}
@@ -44,18 +43,18 @@ class BarredKeys {
   std::string node_of(const PublicKey& key) const;         // that has a session; empty: none
   const PublicKey* key_of(const std::string& node) const;  // null: it has no session
 
-  // An entry of an earlier process; of this one, as it is folded.
+  // Takes a folded entry, of an earlier process or of this one.
   void recall(const ledger::Entry& entry);
   void logged(const ledger::Entry& entry);
-  void pronounced(const ledger::VerdictEntry& verdict);  // on its way to the log
-  // It claimed a root, in an audit, below which it could show no row.
+  void pronounced(const ledger::VerdictEntry& verdict);  // not in the log yet
+  // Bars a key that claimed a root in an audit and could show no row below it.
   void bar_copier(const std::string& node, const PublicKey& key);
   void on_self_checked(const std::string& node, const control::v1::SelfChecked& found);
   void on_timer();
 
-  // Whether a verdict has ended it, in the log or on its way there.
+  // Whether a verdict bars it for good, logged or about to be.
   bool is_ended(const PublicKey& key) const;
-  // Why a key may not be given work, a sentence; empty: it may.
+  // Why a key is barred, a sentence; empty: not barred.
   std::string why_barred(const PublicKey& key) const;
   std::map<PublicKey, std::string> barred() const;
 
@@ -77,7 +76,7 @@ class BarredKeys {
   std::map<std::string, PublicKey> present_;  // by node
   std::map<PublicKey, Quarantine> quarantined_;
   std::set<PublicKey> refused_;
-  std::set<PublicKey> ended_;  // by verdicts that are on their way to the log, too
+  std::set<PublicKey> ended_;  // also by verdicts not in the log yet
   std::uint64_t next_check_ = 1;
 };
 

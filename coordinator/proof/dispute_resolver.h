@@ -1,15 +1,15 @@
-// DisputeResolver: how disputes end (ledger/PROTOCOL.md, 4). The referee computes the request again
-// with its own copy of the model, and says whose root is false. The pipeline of that node computes
-// the window once more, as a request like any other, to see whether the deviation comes again; then
-// the node is accused, looks at its weights and kernels, and concedes or contests. What follows is
-// ledger::verdict_of(). The evidence lies beside the log before the verdict is in it, and has all
-// that a repetition of the referee's work needs (ledger/dispute/evidence.h).
+// DisputeResolver: ends disputes (ledger/PROTOCOL.md, 4). The referee recomputes the request with
+// its own copy of the model and finds the false root. That node's pipeline recomputes the window
+// once more, as a request like any other, to see whether the deviation recurs. Then the node is
+// accused, checks its weights and kernels, and concedes or contests. ledger::verdict_of() gives the
+// verdict. The evidence is stored beside the log before the verdict is logged, and has everything
+// to repeat the referee's work (ledger/dispute/evidence.h).
 //
-// One dispute is before the referee at a time. A node that is lost is waited for, and a dispute
-// without a referee stays open: the log says so, and why is in the process log. What is open when a
-// process ends the next one cannot judge, for it has no prompt of it; it ends by the evidence that
-// is on the disk, or unjudged (ledger/dispute/evidence.h). Who was found at fault gets no
-// work until it has looked at itself; who was found a fraud gets none.
+// The referee judges one dispute at a time. A lost node is waited for. A dispute without a referee
+// stays open in the log, and the process log has the reason. The next process cannot judge an open
+// dispute, because it lacks the prompt; the dispute ends by stored evidence or unjudged
+// (ledger/dispute/evidence.h). A node at fault gets no work until its self-check; a fraudulent one
+// gets no more work.
 //
 // Any bytes may come from a node. A plain state machine: one thread.
 #pragma once
@@ -36,29 +36,29 @@
 
 namespace hearth::coordinator {
 
-// What audits and disputes want done, in order.
+// The actions that audits and disputes request, in order.
 struct AuditOutput {
-  // An entry for the log, behind the membership of its member.
+  // An entry for the log, after its member's membership entry.
   struct ForLog {
-    PublicKey member;  // the empty key: the entry is of no member
+    PublicKey member;  // the empty key: the entry concerns no member
     ledger::EntryBody body;
-    Bytes evidence = {};  // of a verdict, which is on the disk before the entry is
+    Bytes evidence = {};  // of a verdict; stored before the entry is logged
   };
   std::vector<AuditRun> runs;
   std::vector<NodeMessage> messages;
-  std::vector<AuditOutcome> outcomes;  // of requests of which windows were to be audited
+  std::vector<AuditOutcome> outcomes;  // of audited requests
   std::vector<ForLog> entries;
 };
 
 class DisputeResolver {
  public:
   static constexpr std::size_t kDisputes = 64;
-  // Of the accused to answer, twice; of its pipeline to compute a window again, once.
+  // Timeout of the accused's answer, twice, and of its pipeline's recomputation, once.
   static constexpr Duration kPatience = std::chrono::seconds(30);
 
   using Pipelines = std::map<Epoch, std::shared_ptr<const ReceiptPipeline>>;
 
-  // `pipelines` that serve now, `books`, and `out`, where it puts what it wants: outlive it.
+  // `pipelines` that serve now, `books`, and `out` for its requests outlive it.
   DisputeResolver(const PublicKey& cluster, const Clock& clock, const Pipelines& pipelines,
                   const ledger::Books& books, AuditOutput& out)
       : cluster_(cluster),
@@ -68,8 +68,8 @@ class DisputeResolver {
         out_(out),
         keys_(cluster, clock, books, out.messages) {}
 
-  // An opening that disagrees is in the log. begin() is false where it will not be judged; else
-  // what it comes to is the last outcome of its request.
+  // A disagreeing opening in the log. begin() returns false when it will not be judged; else its
+  // result is the last outcome of its request.
   struct Dispute {
     AuditCase request;
     AuditCase::Finding finding;
@@ -77,7 +77,7 @@ class DisputeResolver {
     std::optional<AuditCase::Run> fed;
     std::string auditor;
     PublicKey auditor_key;
-    // Of the request, by their entries.
+    // The request's receipts, by entry.
     std::map<std::uint64_t, std::array<std::byte, ledger::kReceiptBytes>> receipts;
     ledger::SealEntry seal;
     Hash256 opened_salt;
@@ -86,11 +86,11 @@ class DisputeResolver {
     }
   };
   bool begin(Dispute dispute);
-  // Those that are open in the books of earlier processes, before the first of this one: each ends
-  // by the verdict that it has evidence of among these, or unjudged.
+  // Ends the open disputes of earlier processes, before the first new one: each by the verdict for
+  // which `kept` has evidence, or unjudged.
   void take_up(const std::vector<Bytes>& kept);
 
-  // Requests for the referee since the last call, by the entries in dispute, and what comes of one.
+  // New requests for the referee, by the entries in dispute, and the result of one.
   struct Ask {
     std::uint64_t entry = 0;
     ledger::RefereeCase request;
@@ -98,7 +98,7 @@ class DisputeResolver {
   std::vector<Ask> take_asks() { return std::exchange(asks_, {}); }
   void found(std::uint64_t entry, const Result<ledger::RefereeFinding>& finding);
 
-  // As of Auditor, of runs that are this desk's own.
+  // As in Auditor, for this class's own runs.
   bool is_run(const ledger::RequestId& request) const { return runs_.contains(request); }
   void over(const ReceiptRequest& request);
   void give_up(const ledger::RequestId& run);
@@ -110,7 +110,7 @@ class DisputeResolver {
   void lose(const std::string& node) { keys_.lose(node); }
   void on_answer(const std::string& node, const control::v1::Answer& answer);
 
-  // Who may be given no work, by verdicts among others.
+  // The barred keys, by verdicts and other reasons.
   BarredKeys& keys() { return keys_; }
   const BarredKeys& keys() const { return keys_; }
 
@@ -125,17 +125,17 @@ class DisputeResolver {
     TimePoint at{};
     std::optional<ledger::RefereeFinding> claimed;
     bool audited_asked = false;
-    bool rests_on_audited = false;  // the ruling, on what the auditor's own tokens give
-    bool asked_twice = false;       // the referee, since it agreed with neither side
+    bool rests_on_audited = false;  // the ruling rests on the auditor's own tokens
+    bool asked_twice = false;       // the referee agreed with neither side and was asked again
     ledger::Ruling ruling;
-    std::string node;  // of the accused
+    std::string node;  // the accused node
     PublicKey accused;
     Hash256 root;  // that it gave
     AuditCase::Run again;
     bool was_run_again = false;
     ledger::Judged judged;
     std::optional<ledger::Answer> answer;
-    std::string damage;       // as it says
+    std::string damage;       // by its own report
     std::uint32_t times = 0;  // accused
   };
   using Cases = std::map<std::uint64_t, Case>;  // by the entry in dispute
@@ -150,7 +150,7 @@ class DisputeResolver {
   void accuse(std::uint64_t entry, Case& one);
   void send_accusation(std::uint64_t entry, Case& one);
   void judge(Cases::iterator at);
-  // `evidence`: whose BLAKE2b the verdict names.
+  // `evidence`: the bytes whose BLAKE2b the verdict names.
   void pronounce(const ledger::VerdictEntry& verdict, Bytes evidence);
   void report(const Case& one);
   void leave_open(Cases::iterator at, const std::string& why);

@@ -1,6 +1,6 @@
-// KeyShares: who holds how many of a bounded number of places. An owner may take no more of them
-// than it leaves free: alone it has half of them, and however many there are, another one finds
-// some. Owners are ids of API keys; the empty one is all that has no key. One thread.
+// KeyShares: divides a bounded number of places among owners. An owner may take at most as many as
+// it leaves free: alone it gets half, and another owner always finds some. Owners are ids of API
+// keys; the empty one stands for all requests without a key. One thread.
 #pragma once
 
 #include <algorithm>
@@ -31,7 +31,7 @@ class KeyShares {
     if (found->second == 0) held_.erase(found);
   }
   std::size_t total() const { return total_; }
-  // Who holds most; empty where no place is taken.
+  // The owner with the most places; empty when all are free.
   std::string heaviest() const {
     const auto most =
         std::ranges::max_element(held_, {}, [](const auto& one) { return one.second; });

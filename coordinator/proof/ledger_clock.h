@@ -1,8 +1,7 @@
-// LedgerClock: the time by which a log is written. It never goes back, not over a restart either,
-// and passes as fast as the steady clock does: where the wall clock was ahead once, the log's time
-// stays ahead of it by as much. Everything that is measured in the log is measured by this clock,
-// workers included, so that a wrong wall clock costs no receipt. unix_seconds() and now(): any
-// thread; the rest: one thread.
+// LedgerClock: the time of a log. It never goes back, even over a restart, and advances with the
+// steady clock. If the wall clock was ahead once, the log's time stays ahead by as much. All times
+// in the log, workers' included, use this clock, so that a wrong wall clock costs no receipt.
+// unix_seconds() and now(): any thread; the rest: one thread.
 #pragma once
 
 #include <algorithm>
@@ -15,11 +14,11 @@ namespace hearth::coordinator {
 
 class LedgerClock final : public Clock {
  public:
-  // The wall clock may be set ahead by so much, or back, as it is kept right.
+  // Normal corrections of the wall clock, ahead or back, stay within these bounds.
   static constexpr std::int64_t kLeapSeconds = 600;
   static constexpr std::int64_t kBackSeconds = 60;
-  // Of a leap, with each follow() while what is under way must not become old: with one a second,
-  // an hour of the log, in which a window may be audited, is more than five minutes.
+  // The step of a leap with each follow() while receipts or audits are pending. With one call a
+  // second, the hour in which a window may be audited then takes more than five minutes.
   static constexpr std::int64_t kBusySeconds = 10;
 
   explicit LedgerClock(const Clock& wall)

@@ -26,7 +26,7 @@ namespace {
 constexpr auto kPause = std::chrono::milliseconds(500);
 // Between two looks at which requests have no receipts to come.
 constexpr auto kSweepPause = std::chrono::milliseconds(100);
-// By which a request that begins waits for this thread at most, where its key has most of them.
+// Maximum delay of this thread for new requests of the API key with the most requests.
 constexpr auto kBehind = std::chrono::seconds(2);
 constexpr auto kDiskPause = std::chrono::seconds(60);  // between two looks at the disk
 // Of those that a snapshot spares the fold, the latest, whose receipts are remembered.
@@ -246,7 +246,7 @@ void LedgerService::State::ask_referee() {
   }
 }
 
-// Newcomers first: who is at fault too often is one by the time that it may be given work again.
+// Newcomers first: a node with too many faults is one before it may get work again.
 void LedgerService::State::tell_standing() {
   std::map<PublicKey, std::string> now = audits.verdicts().keys().barred();
   const bool moved = std::exchange(told, audits.books().entries()) != audits.books().entries();

@@ -40,7 +40,7 @@ struct LedgerSummary {
   ledger::AuditCounts audits;
   std::uint64_t open_disputes = 0;  // windows
   std::vector<MemberSummary> members;
-  std::vector<PayerSummary> payers;  // those with most, at most kPayers
+  std::vector<PayerSummary> payers;  // the largest accounts, at most kPayers
   std::size_t payers_total = 0;
 };
 

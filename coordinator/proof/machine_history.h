@@ -1,7 +1,6 @@
-// MachineHistory: what the machine of each key was in its last session (build, card, instruction
-// set, host). The store keeps it, so that a change during downtime is seen too. A change of a key's
-// machine is an entry of the log (ledger/PROTOCOL.md, 3), after which the key is audited more for a
-// while.
+// MachineHistory: the machine of each key in its last session (build, GPU, instruction set, host).
+// The store keeps it, so that a change during downtime is noticed. A change of a key's machine is
+// an entry of the log (ledger/PROTOCOL.md, 3), after which the key is audited more for a while.
 //
 // One thread.
 #pragma once
@@ -19,10 +18,10 @@ namespace hearth::coordinator {
 
 class MachineHistory {
  public:
-  static constexpr std::size_t kKeys = 8'192;  // further ones are not remembered
+  static constexpr std::size_t kKeys = 8'192;  // more are not remembered
 
   using Machines = std::vector<std::pair<PublicKey, Hash256>>;  // the hash of what the machine is
-  // Writes these rows, in place of earlier ones of the same keys.
+  // Writes these rows, replacing earlier ones of the same keys.
   using Save = std::function<Status(const Machines&)>;
 
   MachineHistory() = default;

@@ -22,7 +22,7 @@ bool OwnReferee::add(const Key& key, ledger::RefereeCase request) {
   return true;
 }
 
-// One that is before the referee stays there: he has no ear while he computes.
+// The request under computation stays: the referee cannot be interrupted.
 void OwnReferee::drop(const Key& key) {
   std::erase_if(waiting_, [&key](const auto& one) { return one.first == key; });
 }

@@ -1,10 +1,10 @@
-// OwnReferee: the coordinator's referee as an auditor that draws for itself (ledger/PROTOCOL.md,
-// 4). A request of which a draw gave it a window waits here until the referee, who has all of the
-// model, has computed it again. It is an auditor under the cluster's own key: it seals what it
-// found and opens that, so that the log says what it found and whose word it is.
+// OwnReferee: the coordinator's referee as an auditor of drawn windows (ledger/PROTOCOL.md, 4). A
+// request with a window drawn for it waits here until the referee, which has the whole model, has
+// recomputed it. It audits under the cluster key: it seals and opens its result, so that the log
+// has the result and its author.
 //
-// One request is before the referee at a time, and kQueue wait; what finds no room is not computed.
-// A plain state machine: one thread.
+// The referee computes one request at a time, and kQueue wait; more are not computed. A plain state
+// machine: one thread.
 #pragma once
 
 #include <cstdint>
@@ -23,19 +23,19 @@ class OwnReferee {
  public:
   using Key = std::pair<ledger::RequestId, Epoch>;  // of the audited request
   static constexpr std::size_t kQueue = 16;
-  // For one request; a dispute waits that long for the same referee at most.
+  // Limit for one request; a dispute waits at most that long for the same referee.
   static constexpr std::int64_t kSeconds = 1'200;
 
-  // The share of windows that draws give it, in parts of a million; 0: there is no referee.
+  // The share of windows that draws give it, in parts of a million; 0: no referee.
   void set_rate(std::int64_t rate) { rate_ = rate; }
   std::int64_t rate() const { return rate_; }
-  // Windows that a draw gave it, and those of them that it does not compute.
+  // Counts the windows that a draw gave it, and those that it does not compute.
   void selected(std::size_t windows) { counts_.selected += windows; }
   void missed(std::size_t windows, const std::string& why);
   struct Counts {
     std::uint64_t selected = 0;
     std::uint64_t missed = 0;
-    std::string why_missed = {};  // the latest of them
+    std::string why_missed = {};  // reason of the latest missed window
   };
   const Counts& counts() const { return counts_; }
 
@@ -48,9 +48,9 @@ class OwnReferee {
     std::uint64_t number = 0;
     ledger::RefereeCase request;
   };
-  // The next one, when none is before the referee.
+  // The next request, when the referee is idle.
   std::optional<Ask> take_ask(std::int64_t now);
-  // The request that this was about; nothing when the answer is stale.
+  // The request that this answers; nothing for a stale answer.
   std::optional<Key> answered(std::uint64_t number);
 
  private:

@@ -1,4 +1,4 @@
-// Whose machines the stages of pipelines are and what they stand for: who may audit whom
+// The owners of pipelines' stages, which decide which pipelines may audit each other
 // (ledger/PROTOCOL.md, 4). Pure functions, any thread.
 #pragma once
 
@@ -16,12 +16,12 @@ namespace hearth::coordinator {
 
 bool same_cut(const ReceiptPipeline& a, const ReceiptPipeline& b);
 
-// Of the pipelines that may compute the request again, the one whose node the draw names for the
-// first window that is wanted. Newcomers are asked for what no draw wants (`is_check`); for what
-// one does, only where no other node can do it, since what they agree to discharges no worker.
+// Among the pipelines that may recompute the request, the one whose node the draw names for the
+// first wanted window. Newcomers get checks without a draw (`is_check`). They get drawn windows
+// only when no other node can audit them, because their agreement does not count for the worker.
 struct AuditorChoice {
-  std::shared_ptr<const ReceiptPipeline> pipeline;  // null: none may
-  bool owners_only = false;                         // some could, but for their owners
+  std::shared_ptr<const ReceiptPipeline> pipeline;  // null: no pipeline may
+  bool owners_only = false;                         // the owners exclude all possible pipelines
 };
 AuditorChoice choose_auditor(const ledger::Books& books,
                              const std::map<Epoch, std::shared_ptr<const ReceiptPipeline>>& all,

@@ -415,8 +415,9 @@ void ReceiptCollector::take(const std::string& node, const control::v1::Receipts
                                  return one.receipt.slot.request == request;
                                });
   };
-  // A late one answers what was given up; what is asked now is still to be answered. What is late,
-  // or behind a refused one in its worker's chain, is no receipt, and may still contradict one.
+  // A late message answers an abandoned order; the present order is still open. A receipt that is
+  // late, or after a refused one in its worker's chain, does not count but may still prove a
+  // contradiction.
   const bool late = found == signers_.end() || (receipts.receipts_size() > 0 &&
                                                 !was_asked(found->second, receipts.receipts(0)));
   bool taking = !late;
@@ -447,7 +448,7 @@ void ReceiptCollector::give_up(const std::string& node) {
   signer.most = std::exchange(signer.is_behind, false)
                     ? std::max<std::size_t>(signer.most / 2, kLeastWaiting)
                     : std::min(signer.most + limits::kReceiptsAsked, limits::kReceiptWindows);
-  // The oldest it has forgotten, or will have by the time that it is asked.
+  // The node has dropped the oldest windows, or will have by the time of the order.
   while (signer.next.size() > signer.most) {
     unreceipted_.add("", signer.take_oldest().owner, 1);
   }

@@ -1,25 +1,24 @@
 // ReceiptCollector: the coordinator's part in receipts (ledger/PROTOCOL.md, 2). Stages claim
-// windows; when all stages of one have, and its request is over, the desk compares what they say
-// with each other and with the tokens that went in and out. Where everything agrees it signs both
-// ends of the pipeline, hands every stage its neighbours' signatures, and takes the receipts: as
-// entries of the log. What contradicts is an error in the process log that names the node, and is
-// no entry; but two receipts of one slot that a member signed are one, for they prove themselves.
+// windows. When all stages have claimed one and its request has ended, the collector compares the
+// claims with each other and with the tokens. If all agree, it signs both ends of the pipeline,
+// sends every stage its neighbours' signatures, and logs the receipts that come back. A
+// contradiction is an error in the process log that names the node. Only two contradicting receipts
+// of one slot, signed by a member, become an entry, because they prove themselves.
 //
-// A window has receipts when its request ended in the pipeline that computed it; what was computed
-// for one that went on elsewhere has none. Stages that say nothing have none either, and their
-// neighbours with them.
+// A window has receipts only when its request ended in the pipeline that computed it, and not when
+// the request continued elsewhere. When a stage claims nothing, its neighbours get no receipts
+// either.
 //
-// Two receipts of one slot that say different things are logged as equivocation, no
-// matter which node sends the second: of the latest kRemembered that were asked for, logged or
-// refused. Who loses its standing for good, by that or by a verdict of fraud, signs nothing that is
-// logged from there on.
+// Two contradicting receipts of one slot are logged as equivocation, whichever node sends the
+// second, among the latest kRemembered receipts. After equivocation or a fraud verdict, nothing
+// that the key signs is logged.
 //
-// With credits a window is paid from what was kept for its request; without, or when nothing was,
-// no account pays.
+// With credits a window is paid from its request's reservation; without credits or a reservation no
+// account pays.
 //
-// Under more load than can be signed, windows are refused before they wait: as many wait for a node
-// as it was just seen to sign before it forgets them. API keys share all places fairly
-// (key_shares.h), and what has no receipt is counted (unreceipted.h).
+// Under too much load, windows are refused early: only as many wait for a node as it can sign
+// before it drops them, by its recent rate. API keys share all places fairly (key_shares.h), and
+// windows without receipts are counted (unreceipted.h).
 //
 // Any bytes may come from a node. Bounded by base/limits.h. A plain state machine: one thread.
 #pragma once
@@ -57,16 +56,16 @@ struct ReceiptPipeline {
     std::string node;
     PublicKey key;
     LayerRange layers;
-    Hash256 owner = {};  // who answers for it; zeros: it does itself
+    Hash256 owner = {};  // its owner; zeros: its own owner
   };
   Epoch epoch;
   Hash256 program;  // ledger::program_id()
   std::vector<Stage> stages;
-  bool checks = false;  // newcomers stand in it: it computes audits alone
-  Hash256 model = {};   // that the program is of
+  bool checks = false;  // it has newcomers and computes only audits
+  Hash256 model = {};   // the program's model
 };
 
-// A request that is over: all of its tokens, the last of which was sampled and never fed.
+// An ended request with all its tokens; the last one was sampled and never fed.
 struct ReceiptRequest {
   Epoch epoch;
   ReceiptOrder order;
@@ -74,65 +73,65 @@ struct ReceiptRequest {
   std::vector<TokenId> tokens;
   SamplingParams sampling;
   RequestPolicy policy = {};
-  bool is_audit = false;     // of another request: it has seals in place of receipts
-  std::uint32_t cached = 0;  // positions of the prompt, from the first on, that no stage computed
+  bool is_audit = false;     // it audits another request and has seals instead of receipts
+  std::uint32_t cached = 0;  // first prompt positions that no stage computed
 };
 
 class ReceiptCollector {
  public:
   static constexpr std::size_t kRemembered = 8'192;  // receipts
 
-  // `credits`: null, no account pays.
+  // `credits`: null: no account pays.
   ReceiptCollector(SecretKey cluster, const Clock& clock,
                    std::shared_ptr<Credits> credits = nullptr)
       : cluster_(std::move(cluster)), clock_(clock), credits_(std::move(credits)) {}
 
   // Every entry of the log so far, in order. Receipts were checked when they were logged.
   Status recall(ByteSpan entry);
-  // In place of these: the books of the entries so far, and before that the latest of these
-  // entries, a few times kRemembered, from which receipts are remembered.
+  // Replaces these calls by the books of all entries so far. Before it, recall() the latest
+  // entries, a few times kRemembered, so that their receipts are remembered.
   void recall(const ledger::Books& books);
   void remember_entry(ByteSpan entry);
 
   void begin(ReceiptPipeline pipeline);
-  // On that pipeline; it will have no more positions than so many. `owner`: the API key's id.
+  // A request starts on that pipeline, with at most so many positions. `owner`: the API key's id.
   void start(Epoch epoch, const ledger::RequestId& request, std::uint64_t positions,
              const std::string& owner = {});
   void over(ReceiptRequest request);
-  // The pipeline is gone. Its requests that are not over have no receipts there.
+  // The pipeline has ended. Its unfinished requests get no receipts there.
   void end(Epoch epoch);
   void take(const std::string& node, const control::v1::WindowClaims& claims);
   void take(const std::string& node, const control::v1::Receipts& receipts);
-  void lose(const std::string& node);  // what it was asked is not answered any more
+  void lose(const std::string& node);  // its pending answers will not come
   void on_timer();                     // once a second or so
 
-  // Something else for the log, behind what is there. What a tombstoned key says is left out: a log
-  // that had it would not be sound.
+  // Queues another entry for the log. Entries of a tombstoned key are dropped, because they would
+  // break the rules.
   void log(ledger::EntryBody body);
-  // Whom the log has not named yet it names as a member.
+  // Logs the key's membership if the log does not have it.
   void enter(const PublicKey& key) { (void)latest(key); }
-  // Where the log has not named it yet, it will do so as one that no member vouches for.
+  // A key new to the log will be logged as not vouched for.
   void doubt(const PublicKey& key) { unvouched_.insert(key); }
-  // By the books, which allow no receipt of them.
+  // The newcomers by the books, whose rules allow no receipt of them.
   void set_newcomers(std::set<PublicKey> keys) { newcomers_ = std::move(keys); }
-  // From here on the books allow, or may allow, no receipt of this key: none of it is taken.
+  // Takes no more receipts of this key, because the rules may refuse them from now on.
   void bar(const PublicKey& key) { barred_.insert(key); }
   void unbar(const PublicKey& key) { barred_.erase(key); }
-  // Nothing is kept of any request: no receipt is still to come.
+  // Whether no receipt of any request is outstanding.
   bool is_settled() const;
-  // Requests that receipts may still come of.
+  // Requests with outstanding receipts.
   std::set<ledger::RequestId> unsettled() const;
-  // Whether it has contradicted itself: the books allow nothing of it.
+  // Whether it has contradicted itself, after which the rules allow no entry of it.
   bool contradicted(const PublicKey& key) const { return contradicted_.contains(key); }
 
-  // Whether some node is to answer with receipts.
+  // Whether a node still has to answer with receipts.
   bool is_asking() const;
-  // The API key with most requests here; empty: those without a key have most, or nothing is here.
+  // The API key with the most requests here; empty: the requests without a key, or no request.
   std::string heaviest() const { return places_.heaviest(); }
-  // Also of windows that never come here.
+  // Counts also windows that never reach this class.
   Unreceipted& unreceipted() { return unreceipted_; }
 
-  // What is to be sent and to be logged since the last call, in order.
+  // The messages and entries since the last call, in order.
   struct Message {
     std::string node;
     control::v1::Countersign body;
@@ -162,15 +161,15 @@ class ReceiptCollector {
     std::string owner;
     std::uint32_t cached = 0;  // of the window's positions
   };
-  // A node that signs: what it is to be asked, and what it has been. Where it knows a window no
-  // more when it is asked, less may wait for it: half of it, until it keeps up again.
+  // A signing node: the windows to ask for, and those asked. When it no longer knows a window, only
+  // half as many may wait for it, until it keeps up again.
   struct Signer {
     std::deque<Wanted> next;
     KeyShares shares;  // of `next`
     std::size_t most = limits::kReceiptWindows;
     std::deque<Wanted> asked;  // in the order of the Countersign
     TimePoint asked_at{};
-    bool is_behind = false;  // some of what it was asked it knew no more
+    bool is_behind = false;  // it no longer knew some windows
 
     Wanted take_oldest();
   };
@@ -189,21 +188,21 @@ class ReceiptCollector {
   void expire(const Request& request);
   void ask(const std::string& node);
   void give_up(const std::string& node);
-  Hash256& latest(const PublicKey& key);  // of a member, which it is from then on
+  Hash256& latest(const PublicKey& key);  // of a member; makes the key one
 
   const SecretKey cluster_;
   const Clock& clock_;
   const std::shared_ptr<Credits> credits_;
   std::map<Epoch, std::shared_ptr<const ReceiptPipeline>> pipelines_;
   Requests requests_;
-  KeyShares places_;             // of requests_
-  KeyShares tokens_;             // that they hold
-  std::deque<RequestKey> idle_;  // over, and nothing was computed of them yet that is known
+  KeyShares places_;                      // of requests_
+  KeyShares tokens_;                      // tokens of requests_
+  std::deque<RequestKey> idle_;           // ended requests without known claims
   std::map<RequestKey, TimePoint> seen_;  // requests of the last hour: a slot has one receipt
   std::deque<RequestKey> seen_order_;     // the oldest first
   Unreceipted unreceipted_;
   std::map<std::string, Signer> signers_;
-  std::map<PublicKey, Hash256> owners_;  // of nodes that are not their own
+  std::map<PublicKey, Hash256> owners_;  // of nodes with an owner
   std::map<Hash256, Hash256> latest_;    // of members, by key: BLAKE2b of its latest, or zeros
   std::map<SignedSlot, ReceiptBytes> remembered_;
   std::deque<SignedSlot> remembered_order_;  // the oldest first

@@ -1,6 +1,6 @@
-// Unreceipted: windows of stages that were computed and have no receipt, counted by the node that
-// gave none and by the API key whose request it was. Bounded: limits::kWorkers names of each kind,
-// further ones are counted together. One thread.
+// Unreceipted: counts computed windows without a receipt, by the node that gave none and by the
+// request's API key. Bounded: limits::kWorkers names of each kind; more are counted together. One
+// thread.
 #pragma once
 
 #include <cstdint>
@@ -14,10 +14,10 @@ namespace hearth::coordinator {
 
 class Unreceipted {
  public:
-  // A node that gave no receipt for so many windows in a row is silent until it gives one.
+  // A node without a receipt for so many windows in a row counts as silent until its next one.
   static constexpr std::uint64_t kSilentWindows = 8;
 
-  // `node`: empty where no node is to blame.
+  // `node`: empty when no node is to blame.
   void add(const std::string& node, const std::string& key, std::uint64_t windows) {
     if (windows == 0) return;
     counts_.total += windows;

@@ -1,6 +1,6 @@
-// Vesting: when escrow that is ripe is set free by an entry of the log (ledger/PROTOCOL.md, 5). A
-// member has one such entry an hour at most, and a look brings few, so that they are no part of a
-// log that counts. A plain state machine: one thread.
+// Vesting: makes the log entries that release ripe escrow (ledger/PROTOCOL.md, 5). A member gets at
+// most one an hour, and each check makes few, so that they stay a negligible part of the log. A
+// plain state machine: one thread.
 #pragma once
 
 #include <cstddef>
@@ -14,11 +14,11 @@ namespace hearth::coordinator {
 
 class Vesting {
  public:
-  static constexpr std::int64_t kPause = 60;           // seconds between two looks
+  static constexpr std::int64_t kPause = 60;           // seconds between two checks
   static constexpr std::int64_t kMemberPause = 3'600;  // and between two entries of a member
-  static constexpr std::size_t kMost = 64;             // entries of a look
+  static constexpr std::size_t kMost = 64;             // entries of one check
 
-  // Entries that the books allow now, each setting something free. `now`: unix seconds.
+  // The entries that the rules allow now, each with an amount above 0. `now`: unix seconds.
   std::vector<ledger::VestEntry> due(const ledger::Books& books, std::int64_t now) {
     std::vector<ledger::VestEntry> entries;
     if (now - looked_ < kPause) return entries;

@@ -1,4 +1,4 @@
-// What a stage claims of one window: its roots, and both edges signed.
+// A stage's claim for one window: its roots and both signed edges.
 #pragma once
 
 #include <cstdint>
@@ -18,14 +18,14 @@ struct StageClaim {
   Signature out_signature{};
 };
 
-// kInvalidInput when a field has not the length of its kind, or an edge is not signed by `worker`,
-// which is stage `stage` of its pipeline.
+// kInvalidInput when a field has a wrong length, or `worker`, which is stage `stage` of its
+// pipeline, has not signed an edge.
 Result<StageClaim> read_claim(const control::v1::WindowClaim& claim,
                               const ledger::RequestId& request, std::uint16_t stage,
                               const PublicKey& worker, const PublicKey& cluster);
 
-// kRefused when the row that it shows of what went out is not below its root: it has read that root
-// and not computed it. Not of a last stage, which commits to tokens; `said` is what was read of it.
+// kRefused when the shown outgoing row is not below the claimed root: the stage has read that root
+// and not computed it. Not for a last stage, which commits to tokens. `said`: the parsed claim.
 Status check_shown(const control::v1::WindowClaim& claim, const StageClaim& said,
                    const ledger::RequestId& request, std::uint16_t stage, const Hash256& salt);
 

@@ -127,7 +127,7 @@ void WitnessCollector::contradicted(const std::string& node, Witness& witness,
              " and is not what followed: it is an older copy, or went on from one. Bring back the "
              "folder as it was last, or serve with --no-receipts";
   }
-  // It may hold against us what we signed twice.
+  // It may have a second checkpoint that we signed.
   witness.size = std::min(held.size, log.size());
   if (held.size < log.size()) offer(node, witness, log);
 }

@@ -1,11 +1,11 @@
-// WitnessCollector: has the log's checkpoints cosigned by nodes (ledger/PROTOCOL.md, 1). Each
-// node with a session is offered the newest one, with a proof that it extends what that node
-// cosigned last; again when the log has grown, not more often than kPause. What comes back is
-// checked and kept beside the log.
+// WitnessCollector: collects nodes' cosignatures of the log's checkpoints (ledger/PROTOCOL.md, 1).
+// Each connected node is offered the newest checkpoint, with a proof that it extends the node's
+// last cosigned one. The offer is repeated when the log has grown, at most every kPause.
+// Cosignatures are checked and stored beside the log.
 //
-// A node that shows a checkpoint which this cluster signed and this log does not have says that the
-// folder is an older copy: fault() then, and nothing more may be logged, for that would be a second
-// history under one key. Where that has happened already, the node is sent what proves it.
+// When a node shows a checkpoint that this cluster signed and this log does not have, the folder is
+// an older copy. Then fault() is set and nothing more may be logged, because that would start a
+// second history under one key. If that has already happened, the node gets the proof.
 //
 // Any bytes may come from a node. A plain state machine: one thread.
 #pragma once
@@ -25,7 +25,8 @@ namespace hearth::coordinator {
 
 class WitnessCollector {
  public:
-  // Between two offers to a node. Of a node to answer: then it is offered the checkpoint again.
+  // Between two offers to a node; and a node's timeout, after which it is offered the checkpoint
+  // again.
   static constexpr Duration kPause = std::chrono::seconds(2);
   static constexpr Duration kPatience = std::chrono::seconds(30);
 
@@ -35,21 +36,21 @@ class WitnessCollector {
   void meet(const std::string& node, const PublicKey& key);  // it has a session
   void lose(const std::string& node) { witnesses_.erase(node); }
   void take(const std::string& node, const control::v1::Cosigned& answer, ledger::Log& log);
-  // Offers what is due, and stores what came: twice a second or so. After an error the log takes
-  // nothing more.
+  // Sends due offers and stores cosignatures, about twice a second. After an error the log takes no
+  // more entries.
   Status on_timer(ledger::Log& log);
 
   std::vector<NodeMessage> take_messages() { return std::exchange(messages_, {}); }
-  // Why nothing may be logged any more, a sentence; empty: all is well.
+  // Why logging must stop, a sentence; empty: no fault.
   const std::string& fault() const { return fault_; }
 
  private:
   struct Witness {
     PublicKey key;
-    std::uint64_t size = 0;  // that it cosigned last
-    bool is_known = false;   // by its own word, in this session
+    std::uint64_t size = 0;  // of its last cosigned checkpoint
+    bool is_known = false;   // the node stated it in this session
     bool is_asked = false;
-    TimePoint at{};  // when it was asked; else from when on it may be
+    TimePoint at{};  // time of the offer, or earliest time of the next one
     bool refuses = false;
   };
 

@@ -1,8 +1,8 @@
-// FairShare: the order in which API keys take turns, by the tokens that each was given: the virtual
-// token counter of Sheng et al., "Fairness in Serving Large Language Models" (OSDI 2024). A key is
-// charged for its tokens, a generated one as much as two of a prompt; the least served key goes
-// first. A key that comes back after a pause is lifted to where the others are, so that turns are
-// not saved up. A plain state machine, for the scheduler's thread.
+// FairShare: the order in which API keys take turns, by the tokens that each has received: the
+// virtual token counter of Sheng et al., "Fairness in Serving Large Language Models" (OSDI 2024). A
+// key is charged for its tokens; a generated token costs as much as two prompt tokens. The least
+// served key goes first. A key that returns after a pause is raised to the others' level, so that
+// it cannot save up turns. A plain state machine, for the scheduler's thread.
 #pragma once
 
 #include <algorithm>
@@ -16,7 +16,7 @@ namespace hearth::coordinator {
 
 class FairShare {
  public:
-  // One of the key's sequences begins to wait, or ends waiting.
+  // A sequence of the key begins to wait, or stops waiting.
   void arrive(const std::string& key) {
     std::erase_if(shares_, [this](const auto& entry) {
       return entry.second.waiting == 0 && entry.second.served <= floor_;
@@ -30,13 +30,13 @@ class FairShare {
               "a key that leaves the queue was in it");
     --found->second.waiting;
   }
-  // A sequence starts, or ends with tokens that it did not need.
+  // Charges a starting sequence, or refunds unused tokens at its end.
   void charge(const std::string& key, std::uint64_t cost) {
     Share& share = shares_[key];
     floor_ = std::max(floor_, share.served);
     share.served += cost;
   }
-  // Never below the floor: a key does not catch up with what others were given meanwhile.
+  // Never below the floor: a key does not catch up on what others received meanwhile.
   void refund(const std::string& key, std::uint64_t cost) {
     const auto found = shares_.find(key);
     if (found == shares_.end() || found->second.served <= floor_) return;
@@ -58,9 +58,9 @@ class FairShare {
     std::uint64_t served = 0;
     std::uint32_t waiting = 0;
   };
-  // Without keys that are like one that was never here: nothing waits, nothing above the floor.
+  // Without keys that equal a new one: no waiting sequences, and nothing above the floor.
   std::map<std::string, Share> shares_;
-  std::uint64_t floor_ = 0;  // what the key that started last had been given before that
+  std::uint64_t floor_ = 0;  // the level of the key that started last, before its start
 };
 
 // The cost of a sequence with so many tokens.

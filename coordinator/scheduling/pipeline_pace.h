@@ -24,8 +24,8 @@ class PipelinePace {
     last_ = now;
   }
 
-  // Expected seconds a token with one more sequence, in proportion to what ran when it was
-  // measured. That overestimates where a batch costs little more than a row; later measurements
+  // Expected seconds a token with one more sequence, in proportion to the sequences at the
+  // measurement. That overestimates when a batch costs little more than a row; later measurements
   // correct it. Nothing before the first token.
   std::optional<double> with_one_more(std::uint32_t running) const {
     if (!measured_) return std::nullopt;

@@ -1,7 +1,7 @@
-// PrefixMap: which beginnings a pipeline computed lately, as far as the coordinator can tell: it
-// estimates what the stages' prefix caches (node/engine/prefix_cache.h) hold, and decides nothing
-// but where a request goes. A sequence is known by a chain of short hashes, one a page of 32
-// tokens, that begins with its scope. A plain state machine; bounded by the pipeline's pages.
+// PrefixMap: the coordinator's estimate of the prompt beginnings in the prefix caches of a
+// pipeline's stages (node/engine/prefix_cache.h). It only influences where a request goes. A
+// sequence is known by a chain of short hashes, one a page of 32 tokens, that begins with its
+// scope. A plain state machine; bounded by the pipeline's pages.
 #pragma once
 
 #include <cstdint>
@@ -26,9 +26,9 @@ class PrefixMap {
  public:
   explicit PrefixMap(std::uint32_t pages) : most_(pages) {}
 
-  // A sequence ended here: its beginning is the last to go, and its end the first.
+  // A sequence ended here: its end is evicted first and its beginning last.
   void left(const PrefixChain& chain);
-  // Whole pages from the first on that are here.
+  // The number of first whole pages that are present.
   std::uint32_t found(const PrefixChain& chain) const;
   std::size_t pages() const { return ages_.size(); }
 

@@ -23,7 +23,8 @@ void plant(SubmitMessage& submit) {
 
 }  // namespace
 
-// Every shared scope is one: who shares says that others who share may find out what was asked.
+// All requests with the shared scope use one scope: their clients accept that others in it may
+// infer their prompts.
 std::optional<Hash256> cache_scope(const Hash256& secret, const RequestPolicy& policy) {
   switch (policy.cache) {
     case CacheScope::kKey: return keyed_blake2b(secret, as_bytes("key " + policy.owner));

@@ -1,5 +1,5 @@
-// Whether the answer to a request can be verified: some pipeline that its policy allows must have
-// another one, which its policy allows too, that can recompute it. Pure functions.
+// Whether the answer to a request can be verified: its policy must allow one pipeline to compute it
+// and another one to recompute it. Pure functions.
 #pragma once
 
 #include <algorithm>

@@ -1,5 +1,5 @@
-// The store's file as SQLite sees it: made, checked, brought up to date, and its statements. For
-// the classes that keep rows in it (store.h, store_requests.h), each with a connection of its own.
+// The store's SQLite file and its statements: creates, checks and upgrades the file. For the
+// classes that keep rows in it (store.h, requests.h), each with its own connection.
 #pragma once
 
 #include <sqlite3.h>
@@ -23,8 +23,8 @@ class Statement;
 class Database {
  public:
   enum class Flush : std::uint8_t {
-    kEveryCommit,  // what was committed survives a power cut
-    kRarely,       // only this process's end; nothing waits for the disk
+    kEveryCommit,  // commits survive a power cut
+    kRarely,       // commits survive the end of this process; no call waits for the disk
   };
 
   explicit Database(std::string path) : path_(std::move(path)) {}
@@ -38,12 +38,12 @@ class Database {
   Error failed(int code) const;
   Error damaged(const std::string& what) const;
   Status execute(const char* sql);
-  // Whether there is one more row.
+  // Steps to the next row; false at the end.
   Result<bool> step(Statement& statement);
-  // A statement without rows, to its end.
+  // Runs a statement without rows.
   Status run(Statement& statement);
 
-  // All that `work` does, or nothing where it fails.
+  // Runs `work` as one transaction, which a failure rolls back.
   template <typename Work>
   Status transaction(Work work) {
     TRY_VOID(execute("BEGIN IMMEDIATE"));
@@ -81,10 +81,10 @@ class Statement {
     return *this;
   }
 
-  // SQLITE_ROW, SQLITE_DONE, or what went wrong.
+  // SQLITE_ROW, SQLITE_DONE, or an error code.
   int step() { return code_ != SQLITE_OK ? code_ : sqlite3_step(statement_); }
 
-  // Reads the row's columns in their order. False: one has a value that no version writes.
+  // Reads the row's columns in their order. False when a value is one that no version writes.
   template <typename... Values>
   bool read(Values&... values) {
     int column = 0;
@@ -96,14 +96,14 @@ class Statement {
     const auto size = static_cast<std::size_t>(sqlite3_column_bytes(statement_, column));
     return bytes == nullptr ? std::string() : std::string(bytes, size);
   }
-  // Until the next step.
+  // Valid until the next step.
   ByteSpan blob(int column) {
     const auto* bytes = static_cast<const std::byte*>(sqlite3_column_blob(statement_, column));
     const auto size = static_cast<std::size_t>(sqlite3_column_bytes(statement_, column));
     return bytes == nullptr ? ByteSpan() : ByteSpan(bytes, size);
   }
 
-  // The same of one column.
+  // The same for one column.
   template <typename T>
   requires(std::is_integral_v<T> || std::is_enum_v<T>) bool get(int column, T& out) {
     out = static_cast<T>(number(column));
@@ -156,7 +156,7 @@ class Statement {
     return bind(index, text);
   }
   int bind(int index, ByteSpan bytes) {
-    // A null pointer would be a NULL.
+    // A null pointer would bind NULL.
     const void* data = bytes.empty() ? static_cast<const void*>("") : bytes.data();
     return sqlite3_bind_blob64(statement_, index, data, bytes.size(), SQLITE_TRANSIENT);
   }

@@ -13,7 +13,7 @@
 namespace hearth::coordinator {
 namespace {
 
-// Between two transactions: a crash of this process costs as much computing again.
+// Between two transactions; after a crash so much computing is repeated.
 constexpr auto kPause = std::chrono::milliseconds(10);
 constexpr auto kPauseAfterFailure = std::chrono::seconds(1);
 constexpr std::size_t kEntryBytes = 256;  // about; of an entry other than a request

@@ -1,10 +1,10 @@
-// RequestJournal: writes kept requests and their tokens to a RequestStore, on a thread of its own
-// and everything of the last milliseconds in one transaction.
+// RequestJournal: writes kept requests and their tokens to a RequestStore, on its own thread, with
+// the changes of some milliseconds in one transaction.
 //
-// Its callers never wait. What it cannot write in time or at all is left out and reported once in
-// the log: missing tokens are computed again, and tokens behind a gap are not read. A removal is
-// retried until it is done, for prompts are private. Entries of limits::kJournalBytes wait at most;
-// removals count and are always taken, so that no more rows are written while they wait.
+// Callers never wait. Changes that it cannot write are dropped and reported once in the log:
+// missing tokens are recomputed, and tokens after a gap are not read. A removal is retried until it
+// succeeds, because prompts are private. At most limits::kJournalBytes of entries wait. Removals
+// count too but are always accepted, so no more rows are written while they wait.
 #pragma once
 
 #include <cstdint>
@@ -27,7 +27,7 @@ class RequestJournal {
   ~RequestJournal();  // writes the waiting entries
 
   void begin(RequestRow row);
-  // One more of the request; `token.sequence` is the index of its choice.
+  // Adds a token of the request; `token.sequence` is the index of its choice.
   void token(const Hash256& name, const SampledToken& token);
   void end(const Hash256& name, std::int64_t unix_seconds);
   void remove(const Hash256& name);
@@ -39,7 +39,7 @@ class RequestJournal {
   };
   using Entry = std::variant<RequestRow, Told, RequestEnd, RequestRemoval>;
 
-  bool add(Entry entry, std::size_t bytes);  // false: it is left out
+  bool add(Entry entry, std::size_t bytes);  // false: the entry is dropped
   void retry_removals(const std::vector<RequestChange>& changes);
   void flush();
   void write(std::vector<Entry> entries);
@@ -48,13 +48,13 @@ class RequestJournal {
   Mutex mutex_;
   std::vector<Entry> waiting_ GUARDED_BY(mutex_);
   std::size_t waiting_bytes_ GUARDED_BY(mutex_) = 0;
-  // Requests whose row was left out: there is nothing to remove.
+  // Requests whose row was dropped, so there is nothing to remove.
   std::set<Hash256> unwritten_ GUARDED_BY(mutex_);
-  bool failing_ = false;  // the writing thread's: reported in the log
+  bool failing_ = false;  // writing thread only: the failure was reported
   WorkerThread worker_;   // last: its tasks use all of the above
 };
 
-// Of tokens in their order, as rows that decode_step_tokens() reads: `sequence` is the choice.
+// Encodes tokens in order, as rows for decode_step_tokens(); `sequence` is the choice.
 std::vector<Bytes> encode_tokens(std::vector<SampledToken> tokens);
 
 }  // namespace hearth::coordinator

@@ -1,9 +1,9 @@
-// RequestStore: the requests in the Store's file that clients may come back to, and their tokens so
-// far. Bytes only; what they mean is in http/kept_request.h and proto/step.h.
+// RequestStore: the kept requests in the Store's file, and their tokens so far. It stores only
+// bytes; http/generation/kept_request.h and proto/step.h define them.
 //
-// A connection of its own, whose commits never wait for the disk: what a power cut takes away can
-// be computed again. What is deleted is overwritten with zeros in the file, and once the table is
-// empty the file's log is emptied, too.
+// It has its own connection, whose commits never wait for the disk: rows lost in a power cut can be
+// recomputed. Deleted rows are overwritten with zeros, and once the table is empty the file's log
+// is emptied too.
 #pragma once
 
 #include <cstdint>
@@ -21,14 +21,14 @@ namespace hearth::coordinator {
 
 struct RequestRow {
   Hash256 name;                    // of owner and key; unique
-  Hash256 digest;                  // of what was asked
+  Hash256 digest;                  // of path and body
   std::string owner;               // the API key's id, or empty
-  std::int64_t ended = 0;          // unix seconds; 0: it runs
+  std::int64_t ended = 0;          // unix seconds; 0: still running
   Bytes request;                   // at most limits::kKeptRequestBytes
-  std::vector<Bytes> tokens = {};  // in the order in which they were written
+  std::vector<Bytes> tokens = {};  // in the order of writing
 };
 
-// What is written of a request, in order. Tokens and ends of unknown names are ignored.
+// A change of a request. Tokens and ends of unknown names are ignored.
 struct RequestTokens {
   Hash256 name;
   Bytes tokens;  // at most limits::kKeptTokensBytes
@@ -51,14 +51,14 @@ class RequestStore {
 
   struct Loaded {
     std::vector<RequestRow> rows;  // newest first, within limits::kKeptRequests and kKeptBytes
-    std::size_t dropped = 0;       // that were not, or have sizes that no version writes
+    std::size_t dropped = 0;       // rows beyond these limits, or with sizes that no version writes
   };
-  // Everything there is; what it drops is deleted.
+  // Reads all rows, and deletes those that it drops.
   virtual Result<Loaded> load() = 0;
   virtual Status clear() = 0;  // deletes all
 };
 
-// In the file of open_store(), which must have been opened before; its errors.
+// Uses the file of open_store(), which must have been opened before. Errors as in open_store().
 Result<std::shared_ptr<RequestStore>> open_request_store(const std::string& folder);
 
 }  // namespace hearth::coordinator

@@ -1,5 +1,5 @@
-// CounterRate: how fast a counter grows that somebody else keeps and reports now and then, over the
-// last five seconds, in constant memory.
+// CounterRate: the growth rate of a counter that is reported now and then, over the last 5 s, in
+// constant memory.
 #pragma once
 
 #include <array>
@@ -12,7 +12,7 @@ namespace hearth::coordinator {
 
 class CounterRate {
  public:
-  // A value that is smaller than the one before begins anew; so does one that is no number.
+  // A value below the previous one, or NaN, starts again.
   void report(TimePoint now, double value) {
     if (!std::isfinite(value) || value < last_.value) kept_ = 0;
     last_ = {now, value};
@@ -20,7 +20,7 @@ class CounterRate {
     if (kept_ == 0 || now - sample(kept_ - 1).at >= kSpacing) keep(last_);
   }
 
-  // 0 before there are two reports, and when they have stopped.
+  // 0 before the second report, and when reports have stopped.
   double per_second(TimePoint now) const {
     if (kept_ == 0 || now - last_.at > kWindow) return 0.0;
     std::size_t first = 0;
@@ -48,7 +48,7 @@ class CounterRate {
     begin_ = (begin_ + 1) % samples_.size();
   }
 
-  std::array<Sample, 12> samples_;  // a window of them at their spacing, and one at either end
+  std::array<Sample, 12> samples_;  // the window's samples, and one at either end
   std::size_t begin_ = 0;
   std::size_t kept_ = 0;
   Sample last_;

@@ -19,7 +19,7 @@ constexpr std::size_t kNeighbours = 2;
 static_assert(2 * kNeighbours < limits::kLinkedNodes, "the neighbours of a node are distinct");
 static_assert(kProbePatience < kAgain, "a way is retried after its probe has ended");
 
-// Whom a probe may disturb.
+// The nodes that a probe may disturb.
 std::vector<const Node*> measured_of(const std::vector<const Node*>& nodes) {
   std::vector<const Node*> measured;
   for (const Node* node : nodes) {

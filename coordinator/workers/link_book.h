@@ -1,7 +1,7 @@
-// LinkBook: what the ways between nodes were measured to be, and which one is to be measured next.
-// One at a time in the whole swarm, so that no two share a wire.
+// LinkBook: the measured links between nodes, and the next one to measure. One is measured at a
+// time in the whole swarm, so that no two measurements share a wire.
 //
-// Threads: everything on the owner's thread.
+// Threads: everything on the main thread.
 #pragma once
 
 #include <cstdint>
@@ -24,28 +24,28 @@ class LinkBook {
   explicit LinkBook(const Clock& clock) : clock_(clock) {}
 
   struct Way {
-    std::string from;  // who measures, both directions
+    std::string from;  // the node that measures both directions
     std::string to;
   };
-  // The next way between measured nodes of `nodes`, of which those that are lost or away are left
-  // alone, that is unmeasured, or that failed a while ago; it is under way from here on.
-  // Nothing while one is. Ways of nodes that are not among them are forgotten. Of more than
-  // limits::kLinkedNodes only the ways from each to the next two by name are measured, the last one
-  // beside the first: their number grows as that of the nodes.
+  // The next link between measured nodes of `nodes` that is unmeasured, or that failed some time
+  // ago; its measurement counts as under way. Lost and away nodes are skipped. Nothing while a
+  // measurement is under way. Links of other nodes are dropped. With more than limits::kLinkedNodes
+  // nodes, only the links from each to the next two by name are measured, in a circle, so their
+  // number grows linearly.
   std::optional<Way> next(const std::vector<const Node*>& nodes);
-  // What `from` says of the way under way. Figures that no link has are a failure.
+  // Takes the result of `from` for the link under way. Impossible figures count as a failure.
   void take(const std::string& from, const control::v1::Probed& probed);
 
-  // Every way of these nodes that next() gives has been measured or has failed.
+  // Whether every link of these nodes that next() would return was measured or has failed.
   bool complete(const std::vector<const Node*>& nodes) const;
-  // Without a rate where the way is unmeasured.
+  // A link without a rate is unmeasured.
   placement::Link find(const std::string& from, const std::string& to) const;
-  // From each of these nodes to each, [from * nodes + to]. A way that was not tried is taken to be
-  // as quick as what its ends can do elsewhere: the best rate out of the one and into the other,
-  // and the longer of their usual delays. Without a rate where one of them has no way at all.
+  // The links from each of these nodes to each, [from * nodes + to]. An untried link is estimated
+  // from its ends' other links: the best rate out of the one and into the other, and the longer of
+  // their usual delays. No rate when an end has no measured link.
   std::vector<placement::Link> between(const std::vector<const Node*>& nodes) const;
   std::vector<LinkStatus> all() const;
-  // Another number whenever find() may say something else.
+  // A counter that changes whenever find() may return something else.
   std::uint64_t changes() const { return changes_; }
 
  private:
@@ -59,7 +59,7 @@ class LinkBook {
   std::map<Pair, placement::Link> links_;  // from, to
   std::uint64_t changes_ = 0;
   std::optional<Way> under_way_;
-  TimePoint deadline_{};  // of it
+  TimePoint deadline_{};  // of the measurement
 };
 
 }  // namespace hearth::coordinator

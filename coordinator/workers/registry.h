@@ -1,5 +1,5 @@
-// Registry: the workers that have a control session, and for a while those that lost theirs.
-// A plain table with rules: it sends nothing.
+// Registry: the workers with a control session, and for some time those that lost theirs. A plain
+// table with rules: it sends nothing.
 #pragma once
 
 #include <cstdint>
@@ -21,37 +21,37 @@
 
 namespace hearth::coordinator {
 
-// Who says that a node sent wrong bytes of the model.
+// The nodes that accuse a node of sending wrong bytes of the model.
 struct Accusers {
   std::set<std::string> names;  // at most limits::kAccusers
-  std::string item;             // that the first of them named
+  std::string item;             // named by the first accuser
 };
 
 struct Node {
   enum class State { kFree, kLoading, kServing, kLost };
 
-  NodeStatus status;  // what the worker said of itself; state and age are filled in by snapshot()
+  NodeStatus status;  // as the worker reported it; snapshot() fills in state and age
   State state = State::kFree;
   LinkId link;
   TimePoint last_heard{};
   TimePoint lost_at{};
-  TimePoint since{};        // it has its session
-  TimePoint measured_at{};  // it said status.measured, or had it when it came or was back
-  LayerRange plan;          // what a partial node was told to hold, and why
+  TimePoint since{};        // begin of its session
+  TimePoint measured_at{};  // time of its status.measured, or of its return with one
+  LayerRange plan;          // the layers that a partial node was ordered to hold
   std::string why;
   Accusers accusers;          // since it registered
-  TimePoint rests_until{};    // not chosen for a pipeline before
+  TimePoint rests_until{};    // not chosen for a pipeline before this time
   std::uint64_t turn = 0;     // free nodes are chosen in this order, those in doubt last
-  bool loaded = false;        // the layers and stage of its status, which it may be given again
-  std::uint32_t strikes = 0;  // links lost with it at one end, lately
+  bool loaded = false;        // the layers and stage in its status are loaded
+  std::uint32_t strikes = 0;  // recently lost links with it at one end
   TimePoint struck_at{};
-  bool late = false;  // with its heartbeats, when free_nodes() last looked
-  StepPace pace;      // of the layers that it has now
+  bool late = false;  // late with its heartbeats at the last free_nodes()
+  StepPace pace;      // for its present layers
   TimePoint slow_until{};
-  bool slow = false;         // when free_nodes() last looked
-  bool unreceipted = false;  // likewise: its work has no receipts, and audits are on
-  bool checks = false;       // the pipeline that has it is a checking one
-  CounterRate rows;          // of its heartbeats
+  bool slow = false;         // at the last free_nodes()
+  bool unreceipted = false;  // likewise: audits are on, and its work has no receipts
+  bool checks = false;       // its pipeline is a checking one
+  CounterRate rows;          // from its heartbeats
   CounterRate busy_seconds;
   CounterRate energy;
 };
@@ -63,51 +63,51 @@ class Registry {
   // Why a worker cannot be registered here: kVersion for other versions, kInvalidInput for another
   // model or fields out of range, each naming both sides or the limit.
   Status check(const control::v1::Register& body) const;
-  // Adds a checked worker; one of the same name must be lost or absent. What was measured of the
-  // same machine still holds. The pointer lives until forget(). kNoCapacity when limits::kWorkers
-  // have sessions.
+  // Adds a checked worker; one of the same name must be lost or absent. Earlier measurements of the
+  // same machine are kept. The pointer lives until forget(). kNoCapacity when limits::kWorkers have
+  // sessions.
   Result<Node*> add(LinkId link, const control::v1::Register& body);
 
-  // What a node says that it holds; what cannot be is passed over.
+  // Takes a node's report of its layers; ignores impossible values.
   void hold(Node& node, const control::v1::Holding& holding) const;
 
   Node* find(LinkId link);
   Node* find(const std::string& name);
   const Node* find(const std::string& name) const;
-  // It was found slow lately, and is chosen after others.
+  // Whether it was recently found slow; it is then chosen after others.
   bool slow(const Node& node) const { return clock_.now() < node.slow_until; }
-  // Two heartbeats did not come: it may be frozen, or will be silent soon.
+  // Whether two heartbeats are missing: it may be frozen or failing.
   bool late(const Node& node) const;
-  // It fell silent, without a word that it ends, and for no longer than `patience` since it was
-  // missed: its machine may have lost the network, and comes back with all that it has loaded.
+  // Whether it fell silent without leaving, at most `patience` ago. Its machine may have lost the
+  // network and may return with its layers loaded.
   bool may_return(const Node& node, Duration patience) const;
-  // Whether a worker of this name has a session and was heard of lately.
+  // Whether a worker of this name has a session with recent messages.
   bool holds(const std::string& name) const;
-  // The worker has no session any more; it is remembered for a minute.
+  // The worker's session has ended; it is remembered for a minute.
   void lose(Node& node);
   void assign(Node& node, Epoch epoch, std::uint32_t stage, LayerRange layers);
-  // Free again, behind all others, after a rest (none: zero).
+  // Frees a node, last in the order, after a rest (may be zero).
   void free(Node& node, Duration rest);
-  // A link was lost that had this node at one end, and the faulty end is unknown: a node with
-  // several such losses is chosen last.
+  // Counts a lost link with this node at one end and an unknown culprit: a node with several such
+  // losses is chosen last.
   void strike(Node& node);
-  // In the order in which they are chosen: who is late may be frozen, and comes last, before it
-  // whose work has no receipts, and before it who is slow. None that is away, none that the ledger
-  // bars, and no newcomer.
+  // The free nodes in the order of choice: late nodes come last, because they may be frozen; before
+  // them nodes whose work has no receipts, and before these slow nodes. Without away or barred
+  // nodes and newcomers.
   std::vector<Node*> free_nodes() { return free_of(false); }
   std::vector<Node*> free_newcomers() { return free_of(true); }
-  // Of standing, and in no pipeline, whether it may be chosen now or rests.
+  // The number of nodes of standing outside pipelines, resting ones included.
   std::size_t unplaced() const;
-  std::vector<Node*> silent_nodes();  // heard of too long ago
-  void forget();                      // workers lost long ago, and lost ones that are no members
+  std::vector<Node*> silent_nodes();  // without messages for too long
+  void forget();                      // drops workers lost long ago, and lost non-members
   void set_members(std::set<std::string> names) { members_ = std::move(names); }
 
   std::vector<NodeStatus> snapshot() const;
-  std::vector<const Node*> all() const;    // that have sessions
-  std::vector<const Node*> known() const;  // and those that are remembered
+  std::vector<const Node*> all() const;    // with sessions
+  std::vector<const Node*> known() const;  // with sessions or remembered
   std::uint32_t connected() const;
   static bool may_serve(const Node& node);
-  std::uint32_t here() const;  // of all(), that may serve
+  std::uint32_t here() const;  // those of all() that may serve
 
  private:
   std::vector<Node*> free_of(bool newcomers);

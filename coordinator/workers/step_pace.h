@@ -1,8 +1,8 @@
-// StepPace: how long a stage's steps take beside what steps of as many rows have taken it before,
-// in constant memory.
+// StepPace: compares the time of a stage's steps with its earlier steps of as many rows, in
+// constant memory.
 //
-// What a step takes is its computing and how late the machine hears what arrives: a processor that
-// others have, a stopped process and a clock that was turned down look alike from outside.
+// The time of a step is its computing plus the delay in handling arriving frames: foreign load, a
+// stopped process and a lowered clock look alike from outside.
 #pragma once
 
 #include <algorithm>
@@ -48,10 +48,11 @@ class StepPace {
     if (totals.steps - first_.steps >= kSteps && now - begin_ >= kWindow) close(now, totals);
   }
 
-  void reset() { *this = StepPace(); }  // other layers
+  void reset() { *this = StepPace(); }  // for other layers
 
-  // So many times as long as usual in two windows of at least a second and eight steps each, one
-  // after the other; 1 where it is not, or is by a few milliseconds, or it is unknown.
+  // The factor by which steps are slower than usual, in two consecutive windows of at least 1 s and
+  // eight steps each. 1 when they are not slower, when the difference is a few milliseconds, or
+  // when it is unknown.
   double slowness() const { return slowness_; }
 
  private:
@@ -66,7 +67,7 @@ class StepPace {
     double& usual = usual_[std::min(size, kSizes - 1)];
     const bool is_slow = usual > 0.0 && seconds - usual >= kNoise;
     const double times = is_slow ? seconds / usual : 1.0;
-    // What a step takes grows with what its sequences have behind them.
+    // The time of a step grows with the length of its sequences.
     if (!is_slow) usual = usual == 0.0 ? seconds : std::min(seconds, kGrowth * usual);
     slowness_ = std::min(last_, times);
     last_ = times;
@@ -80,7 +81,7 @@ class StepPace {
   static constexpr std::uint64_t kSteps = 8;
   // Wake-ups on a busy machine are late by some milliseconds now and then.
   static constexpr double kNoise = 0.015;
-  static constexpr double kGrowth = 1.03;    // of a window
+  static constexpr double kGrowth = 1.03;    // allowed growth a window
   static constexpr std::size_t kSizes = 24;  // of a step: powers of two rows
   bool begun_ = false;
   TimePoint begin_{};
@@ -88,7 +89,7 @@ class StepPace {
   std::uint64_t steps_seen_ = 0;
   double late_ = 0.0;  // the sum over heartbeats in which there were steps
   std::uint32_t beats_ = 0;
-  std::array<double, kSizes> usual_{};  // seconds; 0: nothing yet
+  std::array<double, kSizes> usual_{};  // seconds; 0: not measured yet
   double last_ = 1.0;
   double slowness_ = 1.0;
 };

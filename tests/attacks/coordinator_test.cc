@@ -109,7 +109,7 @@ TEST_F(Attack, K05_InventedVerdictIsRefusedWhereNobodyDisagreed) {
             std::string::npos);
   EXPECT_NE(world.refusal(verdict(0, world.upper)), "") << "of no receipt";
   const std::uint64_t second = world.audited(1, world.auditor, false);
-  EXPECT_NE(world.refusal(verdict(second, world.lower)).find("no party"), std::string::npos);
+  EXPECT_NE(world.refusal(verdict(second, world.lower)).find("not a party"), std::string::npos);
   EXPECT_NE(world.refusal(EquivocationEntry{world.entry_of(world.window(0, 2)).receipt,
                                             world.entry_of(world.window(1, 2)).receipt}),
             "")

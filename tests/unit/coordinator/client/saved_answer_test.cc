@@ -147,7 +147,7 @@ TEST(SavedAnswer, HashesAreReadByStageAndPosition) {
 
 TEST(SavedAnswer, WhatIsMissingIsSaid) {
   EXPECT_NE(why_not(answer(), "").find("--request"), std::string::npos);
-  EXPECT_NE(why_not(answer(), "[]").find("no JSON object"), std::string::npos);
+  EXPECT_NE(why_not(answer(), "[]").find("not a JSON object"), std::string::npos);
   Json no = answer();
   no["hearth"].erase("receipt");
   EXPECT_NE(why_not(no).find("hearth.receipt"), std::string::npos);
@@ -182,7 +182,7 @@ TEST(SavedAnswer, WhatIsNoAnswerAtAllIsSaid) {
                                       "\x7f"
                                       "ELF\xff\x01",
                                       "[]", "7", ": ping\n\n"}) {
-    EXPECT_NE(why(file).find("no JSON object, and no saved stream"), std::string::npos)
+    EXPECT_NE(why(file).find("neither a JSON object nor a saved stream"), std::string::npos)
         << why(file);
   }
   EXPECT_NE(why("data: [DONE]\n").find("was not saved to the end"), std::string::npos);

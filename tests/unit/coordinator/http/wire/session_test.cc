@@ -376,7 +376,7 @@ TEST_F(HostileTest, AWriteWithoutProgressEndsTheConnection) {
   LogCapture log;
   RawClient client(server_->port(), 2048);  // of a server that waits for one second
   client.send(post("/v1/completions", kHalfAMegabyte));
-  EXPECT_TRUE(log.wait_for("its client took nothing for 1 seconds"));
+  EXPECT_TRUE(log.wait_for("its client read nothing for 1 seconds"));
   while (port_.running > 0) std::this_thread::yield();
   EXPECT_FALSE(client.read_until("[DONE]"));
 }
