@@ -211,4 +211,16 @@ bool unit_length(const float* x, std::uint32_t n, float* out) {
   return true;
 }
 
+bool bounded_length(const float* x, std::uint32_t n, float epsilon, float factor, float* out) {
+  check_norm(n, epsilon);
+  const float squares = sum_of_squares(x, n);
+  if (!is_finite(squares)) {
+    std::memset(out, 0, n * sizeof(float));
+    return false;
+  }
+  const float r = 1.0F / std::sqrt(squares + epsilon);
+  for (std::uint32_t i = 0; i < n; ++i) out[i] = (x[i] * r) * factor;
+  return true;
+}
+
 }  // namespace hearth::kernels
