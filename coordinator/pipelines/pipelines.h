@@ -48,6 +48,7 @@ struct Pipeline {
   std::vector<Member> members;       // by stage
   std::uint32_t kv_pages = 0;        // the smallest stage's, of those that are ready
   std::uint32_t kv_page_tokens = 0;
+  std::uint32_t sequences = limits::kRunningSequences;  // likewise: at once
   std::optional<Hash256> model;      // as receipts name it; nothing: none are made
   std::vector<std::string> foreign;  // then, where receipts are wanted: nodes of other programs
   std::optional<StepId> last_step;   // that the last stage answered

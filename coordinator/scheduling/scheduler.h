@@ -20,6 +20,7 @@
 
 #include "base/clock.h"
 #include "base/ids.h"
+#include "base/limits.h"
 #include "base/result.h"
 #include "coordinator/scheduling/fair_share.h"
 #include "coordinator/scheduling/pipeline_pace.h"
@@ -40,6 +41,7 @@ struct KvPool {
   bool audited = false;                            // another pipeline can recompute its results
   PipelinePace pace = {};
   bool checking = false;  // runs audits only, of those that newcomers may compute
+  std::uint32_t sequences = limits::kRunningSequences;  // that run at once at most
 };
 
 // Pages with which sequences that ended began, remembered over all pipelines: 8 million tokens.
@@ -48,7 +50,8 @@ inline constexpr std::uint32_t kEndedPages = 1U << 18;
 class Scheduler {
  public:
   void add_pool(Epoch epoch, std::uint32_t pages, std::uint32_t page_tokens,
-                std::vector<std::string> nodes, bool checking = false);
+                std::vector<std::string> nodes, bool checking = false,
+                std::uint32_t sequences = limits::kRunningSequences);
   // The pipeline is gone with its KV: its sequences leave the scheduler, in the order of their ids.
   // The caller requeues or ends those that have not ended.
   std::vector<std::shared_ptr<Sequence>> remove_pool(Epoch epoch);
