@@ -23,8 +23,9 @@ struct StageSequence {
   Position next = 0;            // position of its next row
   std::uint32_t under_way = 0;  // steps with rows of it that are begun and not finished
   BlockTable pages;
-  Position settled = 0;  // rows before it are finished
-  Position known = 0;    // rows before it are in pages that an ended sequence left
+  std::optional<std::uint32_t> state;  // of StageForward::states(), from its first row on
+  Position settled = 0;                // rows before it are finished
+  Position known = 0;                  // rows before it are in pages that an ended sequence left
   // Of all rows before `known`, while each row so far was found in kept pages.
   std::optional<Hash256> chain;
   std::uint32_t cached = 0;  // last stage: rows from the first on that no stage computed

@@ -41,6 +41,9 @@ class LogitsObserver {
 struct EngineOptions {
   LayerRange layers;                        // first stage: begin == 0; last: end == spec.layers
   std::size_t kv_budget_bytes = 512 << 20;  // a budget under one page is refused
+  // Sequences that are open at once at most, in a model whose sequences keep a state; the states
+  // are taken of the KV budget. 0: as many as half of it holds, and a bounded number.
+  std::uint32_t sequences = 0;
   // Memory for weights, KV, buffers and the process; 0: all that the machine has available. If it
   // does not hold the weights and one sequence, loading is refused before anything is read; if it
   // holds only a part of the KV budget, the engine takes that part.
@@ -49,7 +52,8 @@ struct EngineOptions {
   bool pin = false;                // kernels/thread_pins.h; load() and step() on one thread
   std::uint32_t batch_rows = 512;  // rows of a step at most
   // For the rows of kept pages (node/engine/prefix_cache.h): what they may take of the memory that
-  // is left beside all else; 0: nothing is kept of ended sequences.
+  // is left beside all else; 0: nothing is kept of ended sequences. Nor is it in a model whose
+  // sequences keep a state.
   std::uint64_t replay_bytes = 0;
   std::uint32_t stage = 0;  // reported in RowHash
   // Null: kernels::select_kernels(). The table may change between two steps: its entries are read
@@ -133,6 +137,9 @@ class Engine {
   virtual StepShape input_shape() const = 0;
   virtual std::uint32_t kv_pages() const = 0;       // of this stage, in whole pages
   virtual std::uint32_t kv_pages_used() const = 0;  // of open sequences
+  // That have room at once, whatever pages they take; limits::kRunningSequences where they keep no
+  // state.
+  virtual std::uint32_t sequences() const = 0;
   virtual std::size_t weight_bytes() const = 0;
 };
 

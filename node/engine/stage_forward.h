@@ -23,6 +23,7 @@ struct ForwardRow {
   Position position = 0;
   const BlockTable* pages = nullptr;  // holds at least position + 1 positions; the same for all
                                       // rows of a sequence, which stand together
+  std::uint32_t state = 0;            // its sequence's, of states()
   bool sample = false;                // its logits are computed and handed on
   // For such a row, a stage that draws tokens itself may give the token in place of the logits, or
   // before them if they are observed.
@@ -70,9 +71,16 @@ class StageForward {
 
   virtual PagePool& pages() = 0;
   virtual const PagePool& pages() const = 0;
-  // One layer's share of a page, for kernels::kv_read; `layer` counts from the stage's first one.
+  // One layer's share of a page, for kernels::kv_read; `layer` counts from the stage's first one,
+  // and keeps keys and values.
   // Lasts until the next call of anything here.
   virtual Result<const std::byte*> page(std::uint32_t index, std::uint32_t layer) const = 0;
+
+  // The states of sequences; null where no layer of the stage keeps one. A sequence that begins
+  // finds its state as it was left: the row at position 0 starts anew.
+  virtual StatePool* states() { return nullptr; }
+  // A sequence's state in one layer, which keeps one; likewise.
+  virtual ByteSpan state(std::uint32_t /*state*/, std::uint32_t /*layer*/) const { return {}; }
 
   // Checks that the weights in memory are those that were loaded, if that needs no second copy of
   // them. kNumeric names the tensor that differs.
