@@ -55,7 +55,7 @@ bool short_convolution(const DeltaShape& shape, const float* const* rows, const 
     }
     for (std::uint32_t c = 0; c < n; ++c) {
       finite = finite && is_finite(sums[c]);
-      out[begin + c] = silu(sums[c]);
+      out[begin + c] = sums[c];
     }
   }
   return finite;
@@ -68,50 +68,6 @@ bool delta_numbers(float a, float b, float t, DeltaNumbers& out) {
   }
   out = {sigmoid_of(b), exp2_of((a * softplus(t)) * kLog2E)};
   return true;
-}
-
-// Sums are added up in arrays of this function's own, which no other pointer can reach.
-void delta_step(std::uint32_t n, const DeltaStep& step) {
-  INVARIANT(is_whole_blocks(n) && n <= kHeadDimMax, "a head fits the kernels' stacks");
-  std::array<float, kHeadDimMax> error;
-  std::array<float, kHeadDimMax> out;
-  std::fill_n(error.begin(), n, 0.0F);
-  std::fill_n(out.begin(), n, 0.0F);
-  const float decay = step.numbers.decay;
-  for (std::uint32_t i = 0; i < n; ++i) {
-    float* row = step.state + std::size_t{i} * n;
-    const float key = step.key[i];
-    for (std::uint32_t j = 0; j < n; ++j) {
-      row[j] *= decay;
-      error[j] += row[j] * key;
-    }
-  }
-  for (std::uint32_t j = 0; j < n; ++j) {
-    error[j] = (step.value[j] - error[j]) * step.numbers.beta;
-  }
-  for (std::uint32_t i = 0; i < n; ++i) {
-    float* row = step.state + std::size_t{i} * n;
-    const float key = step.key[i];
-    const float query = step.query[i];
-    for (std::uint32_t j = 0; j < n; ++j) {
-      row[j] += key * error[j];
-      out[j] += row[j] * query;
-    }
-  }
-  std::copy_n(out.begin(), n, step.out);
-}
-
-void multiply_silu(float* x, const float* gate, std::uint32_t n) {
-  for (std::uint32_t i = 0; i < n; ++i) x[i] *= silu(gate[i]);
-}
-
-bool multiply_sigmoid(float* x, const float* gate, std::uint32_t n) {
-  bool finite = true;
-  for (std::uint32_t i = 0; i < n; ++i) {
-    finite = finite && is_finite(gate[i]);
-    x[i] *= sigmoid_of(gate[i]);
-  }
-  return finite;
 }
 
 }  // namespace hearth::kernels

@@ -145,6 +145,21 @@ struct AttentionArgs {
 };
 std::size_t attention_scratch(std::uint32_t group, std::uint32_t positions);
 
+// Of one head of a gated delta net, at one position.
+struct DeltaNumbers {
+  float beta = 0.0F;   // of what is corrected
+  float decay = 0.0F;  // of all that the state holds
+};
+
+struct DeltaStep {
+  const float* query = nullptr;  // (n), normed and scaled
+  const float* key = nullptr;    // (n), normed
+  const float* value = nullptr;  // (n)
+  DeltaNumbers numbers;
+  float* state = nullptr;  // (n, n): key, value
+  float* out = nullptr;    // (n)
+};
+
 struct Kernels {
   std::string_view name;  // scalar, avx2, avxvnni, avx512
 
@@ -197,6 +212,15 @@ struct Kernels {
 
   // softcap of each of x (n); 0 < cap <= 65536. Values that are not finite may come out as any.
   void (*softcap)(float* x, std::uint32_t n, float cap);
+
+  // silu of each of x (n), in place.
+  void (*silu)(float* x, std::uint32_t n);
+
+  // x[i] times the sigmoid of gate[i], in place. False when a gate is not finite.
+  bool (*multiply_sigmoid)(float* x, const float* gate, std::uint32_t n);
+
+  // One position of a head of n values, at most kModelHeadDim.
+  void (*delta_step)(std::uint32_t n, const DeltaStep& step);
 
   // x += y
   void (*add)(float* x, const float* y, std::uint32_t n);

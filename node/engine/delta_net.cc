@@ -174,6 +174,7 @@ void DeltaNet::convolve(const Step& step, std::uint32_t row, std::uint32_t index
   if (!kernels::short_convolution(shape_, rows.data(), layers_[index].delta_taps.data(), heads)) {
     mark_failed(step, row);
   }
+  kernels_.silu(heads, channels);
   const float factor = 1.0F / std::sqrt(static_cast<float>(shape_.head));
   for (std::uint32_t h = 0; h < 2 * shape_.key_heads; ++h) {
     float* head = heads + std::size_t{h} * shape_.head;
@@ -221,7 +222,7 @@ void DeltaNet::go_on(const Step& step, const Run& run, std::uint32_t head, std::
     one.numbers = numbers_.data()[std::size_t{row} * shape_.value_heads + head];
     one.state = state;
     one.out = out_.data() + std::size_t{row} * shape_.inner() + std::size_t{head} * n;
-    kernels::delta_step(n, one);
+    kernels_.delta_step(n, one);
   }
 }
 
@@ -235,7 +236,9 @@ void DeltaNet::close_row(const Step& step, std::uint32_t row, std::uint32_t inde
       mark_failed(step, row);
     }
   }
-  kernels::multiply_silu(out, gate_.data() + at, shape_.inner());
+  float* gate = gate_.data() + at;
+  kernels_.silu(gate, shape_.inner());
+  for (std::uint32_t i = 0; i < shape_.inner(); ++i) out[i] *= gate[i];
   const auto quant = quant_.view(static_cast<std::uint32_t>(step.rows.size()), shape_.inner());
   if (!kernels_.quantize(out, quant, row)) mark_failed(step, row);
 }

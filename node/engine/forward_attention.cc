@@ -2,7 +2,6 @@
 #include <algorithm>
 
 #include "base/check.h"
-#include "kernels/delta_net.h"
 #include "node/engine/forward.h"
 
 namespace hearth::node {
@@ -54,7 +53,7 @@ void Forward::attention(const LayerWeights& weights, std::uint32_t index) {
     float* mixed = mixed_.data() + at;
     const float* gate = attention_gate_.data() + at;
     const bool gated = spec_.family->attention_gate;
-    if (gated && !kernels::multiply_sigmoid(mixed, gate, wide_)) fail(row);
+    if (gated && !kernels_.multiply_sigmoid(mixed, gate, wide_)) fail(row);
     if (!kernels_.quantize(mixed, out, row)) fail(row);
   });
   loops_.multiply(out, {{&weights.attention_output, delta_.data()}});

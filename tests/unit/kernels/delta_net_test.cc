@@ -18,6 +18,16 @@ using namespace fixtures;  // NOLINT
 constexpr float kInfinity = std::numeric_limits<float>::infinity();
 constexpr DeltaShape kShape{2, 4, 32, 4};
 
+const Kernels& reference_table() { return *kernels_named("scalar").value(); }
+
+void expect_bits(const std::vector<float>& a, const std::vector<float>& b, std::string_view what) {
+  ASSERT_EQ(a.size(), b.size());
+  for (std::size_t i = 0; i < a.size(); ++i) {
+    ASSERT_EQ(std::bit_cast<std::uint32_t>(a[i]), std::bit_cast<std::uint32_t>(b[i]))
+        << what << ", value " << i;
+  }
+}
+
 TEST(DeltaShape, CountsWhatASequenceKeeps) {
   EXPECT_EQ(kShape.channels(), 256U);
   EXPECT_EQ(kShape.inner(), 128U);
@@ -41,7 +51,7 @@ TEST(DeltaStep, FollowsTheRecurrenceInDouble) {
     DeltaStep step{query.data(), key.data(), value.data(), {0.7F, 0.96F}, state.data(), nullptr};
     std::vector<float> out(kHead);
     step.out = out.data();
-    delta_step(kHead, step);
+    reference_table().delta_step(kHead, step);
     std::vector<double> read(kHead, 0.0);
     for (std::uint32_t j = 0; j < kHead; ++j) {
       double sum = 0.0;
@@ -71,7 +81,8 @@ TEST(DeltaStep, ReadsWhatWasWrittenAndForgetsByItsDecay) {
   for (std::uint32_t j = 0; j < kHead; ++j) value[j] = static_cast<float>(j) - 7.0F;
   const auto run = [&](const std::vector<float>& at, const std::vector<float>& query,
                        DeltaNumbers numbers) {
-    delta_step(kHead, {query.data(), at.data(), value.data(), numbers, state.data(), out.data()});
+    reference_table().delta_step(
+        kHead, {query.data(), at.data(), value.data(), numbers, state.data(), out.data()});
   };
   run(key, key, {1.0F, 1.0F});
   EXPECT_EQ(out, value);
@@ -110,7 +121,7 @@ std::vector<float> convolved(const DeltaShape& shape, const std::vector<const fl
   return out;
 }
 
-TEST(ShortConvolution, IsTheSumOfItsTapsThenSilu) {
+TEST(ShortConvolution, IsTheSumOfItsTaps) {
   Generator random(5);
   for (const DeltaShape& shape : {kShape, DeltaShape{1, 5, 96, 2}, DeltaShape{3, 3, 32, 1}}) {
     const std::uint32_t channels = shape.channels();
@@ -125,18 +136,14 @@ TEST(ShortConvolution, IsTheSumOfItsTapsThenSilu) {
       for (std::uint32_t j = 0; j < shape.taps; ++j) {
         sum += double{weights[c * shape.taps + j]} * given[j][c];
       }
-      ASSERT_NEAR(out[c], sum / (1.0 + std::exp(-sum)), 1e-5) << c;
+      ASSERT_NEAR(out[c], sum, 1e-5) << c;
     }
     // A row before position 0 is as one of zeros, to the bit.
     const std::vector<float> zeros(channels, 0.0F);
     std::vector<const float*> first(shape.taps, nullptr);
     std::vector<const float*> padded(shape.taps, zeros.data());
     first.back() = padded.back() = rows.back();
-    const auto a = convolved(shape, first, weights);
-    const auto b = convolved(shape, padded, weights);
-    for (std::uint32_t c = 0; c < channels; ++c) {
-      ASSERT_EQ(std::bit_cast<std::uint32_t>(a[c]), std::bit_cast<std::uint32_t>(b[c]));
-    }
+    expect_bits(convolved(shape, first, weights), convolved(shape, padded, weights), "a first row");
   }
 }
 
@@ -176,19 +183,61 @@ TEST(BoundedLength, HasItsLengthAndNoneOfZeros) {
   EXPECT_EQ(out, zeros);
 }
 
-TEST(Gates, MultiplyBySiluAndSigmoid) {
-  const std::vector<float> gate{-3.0F, 0.0F, 2.0F, 100.0F};
-  std::vector<float> silu(4, 2.0F);
-  std::vector<float> sigmoid(4, 2.0F);
-  multiply_silu(silu.data(), gate.data(), 4);
-  ASSERT_TRUE(multiply_sigmoid(sigmoid.data(), gate.data(), 4));
-  for (std::size_t i = 0; i < gate.size(); ++i) {
-    const double share = 1.0 / (1.0 + std::exp(-double{gate[i]}));
-    EXPECT_NEAR(sigmoid[i], 2.0 * share, 1e-6);
-    EXPECT_NEAR(silu[i], 2.0 * gate[i] * share, 1e-4);
+TEST(Gates, AreSiluAndSigmoid) {
+  for (const Kernels* table : available_kernels()) {
+    std::vector<float> gate(32, 1.0F);
+    gate[0] = -3.0F;
+    gate[1] = 0.0F;
+    gate[31] = 100.0F;
+    std::vector<float> silu = gate;
+    std::vector<float> sigmoid(32, 2.0F);
+    table->silu(silu.data(), 32);
+    ASSERT_TRUE(table->multiply_sigmoid(sigmoid.data(), gate.data(), 32));
+    for (std::size_t i = 0; i < gate.size(); ++i) {
+      const double share = 1.0 / (1.0 + std::exp(-double{gate[i]}));
+      EXPECT_NEAR(sigmoid[i], 2.0 * share, 1e-6);
+      EXPECT_NEAR(silu[i], gate[i] * share, 1e-4);
+    }
+    for (const std::size_t bad : {0U, 9U, 31U}) {
+      std::vector<float> infinite = gate;
+      infinite[bad] = -kInfinity;
+      EXPECT_FALSE(table->multiply_sigmoid(sigmoid.data(), infinite.data(), 32)) << bad;
+    }
   }
-  const std::vector<float> bad{0.0F, kInfinity};
-  EXPECT_FALSE(multiply_sigmoid(sigmoid.data(), bad.data(), 2));
+}
+
+// Of values of every magnitude, states that overflow and subnormal ones among them.
+TEST(DeltaStep, EveryTableHasTheBitsOfScalar) {
+  for (const std::uint32_t head : {32U, 64U, 96U, 128U, 512U}) {
+    Generator random(head);
+    const std::vector<float> first = wild(random, std::size_t{head} * head, -130, 20);
+    const std::vector<float> query = wild(random, head, -100, 2);
+    const std::vector<float> key = wild(random, head, -100, 2);
+    const std::vector<float> value = wild(random, head, -100, 20);
+    const std::vector<float> gate = wild(random, head, -100, 9);
+    struct Left {
+      std::vector<float> state, out, silu, shares;
+    };
+    const auto run = [&](const Kernels& table) {
+      Left left{first, std::vector<float>(head), gate, value};
+      const DeltaNumbers numbers{0.3F, 0.98F};
+      for (int i = 0; i < 3; ++i) {
+        table.delta_step(head, {query.data(), key.data(), value.data(), numbers, left.state.data(),
+                                left.out.data()});
+      }
+      table.silu(left.silu.data(), head);
+      EXPECT_TRUE(table.multiply_sigmoid(left.shares.data(), gate.data(), head));
+      return left;
+    };
+    const Left wanted = run(reference_table());
+    for (const Kernels* table : available_kernels()) {
+      const Left left = run(*table);
+      expect_bits(left.state, wanted.state, table->name);
+      expect_bits(left.out, wanted.out, table->name);
+      expect_bits(left.silu, wanted.silu, table->name);
+      expect_bits(left.shares, wanted.shares, table->name);
+    }
+  }
 }
 
 }  // namespace

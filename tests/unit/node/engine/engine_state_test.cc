@@ -108,6 +108,46 @@ TEST_F(EngineStateTest, NothingIsKeptOfEndedSequences) {
   EXPECT_EQ(engine->kv_hashes(SequenceId(2)).value(), first);
 }
 
+// The pipeline of two stages loses its second one after some tokens. The first stage keeps nothing,
+// another stage takes the place, and both take the prompt and the answer so far again, cut
+// otherwise.
+TEST_F(EngineStateTest, AReplacedStageGoesOnWithTheSameTokens) {
+  constexpr std::uint32_t kPrompt = 37;
+  const auto through = [](Engine& one, Engine& two, StepBatch batch) {
+    StepResult result;
+    EXPECT_TRUE(one.step(batch, result).ok());
+    EXPECT_TRUE(two.step(batch, result).ok());
+    return result.tokens;
+  };
+  const auto row_of = [](const SampledToken& token) {
+    StepBatch batch;
+    batch.rows.push_back({SequenceId(1), token.position, token.token, BatchRow::kSample});
+    return batch;
+  };
+  auto first = load(2, {0, 2});
+  auto second = load(2, {2, 4});
+  std::vector<SampledToken> answer = through(*first, *second, rows(1, 0, kPrompt, kPrompt));
+  while (answer.size() < 6) {
+    answer.push_back(through(*first, *second, row_of(answer.back())).at(0));
+  }
+  first->keep();
+  auto other = load(1, {2, 4});
+  for (const auto& [begin, end] : {std::pair<Position, Position>{0, 5}, {5, 33}}) {
+    EXPECT_TRUE(through(*first, *other, rows(1, begin, end, kPrompt)).empty());
+  }
+  StepBatch rest = rows(1, 33, kPrompt, kPrompt);
+  rest.rows.back().flags = 0;
+  for (std::size_t i = 0; i + 1 < answer.size(); ++i) {
+    rest.rows.push_back({SequenceId(1), answer[i].position, answer[i].token, 0});
+  }
+  rest.rows.back().flags = BatchRow::kSample;
+  const auto again = through(*first, *other, std::move(rest));
+  ASSERT_EQ(again.size(), 1U);
+  EXPECT_EQ(again[0].token, answer.back().token);
+  EXPECT_EQ(again[0].position, answer.back().position);
+  EXPECT_EQ(through(*first, *other, row_of(again[0])).at(0).position, answer.back().position + 1);
+}
+
 TEST_F(EngineStateTest, ASequenceWithoutAStateFailsAndOthersGoOn) {
   auto engine = load(1);
   EXPECT_EQ(engine->sequences(), 1U);
