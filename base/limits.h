@@ -33,6 +33,7 @@ inline constexpr std::uint32_t kModelExpertsUsed = 32;  // of them by a row
 inline constexpr std::uint32_t kModelHeads = 512;
 inline constexpr std::uint32_t kModelHeadDim = 512;
 inline constexpr std::uint32_t kModelLatent = 1024;  // values of which keys and values are made
+inline constexpr std::uint32_t kModelTaps = 16;      // of a short convolution
 inline constexpr std::uint32_t kModelContext = 1'048'576;
 inline constexpr std::uint32_t kVocabulary = 1'048'576;
 inline constexpr std::size_t kModelNameBytes = 256;

@@ -118,6 +118,10 @@ HEARTH_SHARED static inline float exp2_of(float x) {
 
 static constexpr float kLog2E = 0x1.715476p+0F;
 
+HEARTH_SHARED static inline float sigmoid_of(float x) {
+  return 1.0F / (1.0F + exp2_of(x * -kLog2E));
+}
+
 HEARTH_SHARED static inline float silu(float x) { return x / (1.0F + exp2_of(x * -kLog2E)); }
 
 static constexpr float kClampLimit = 7.0F;

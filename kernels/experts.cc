@@ -30,8 +30,6 @@ std::int64_t fine_units_of(float p) {
 }
 constexpr std::int64_t kLeastFineUnits = std::int64_t{1} << 26;  // of the sum of a row's sigmoids
 
-float sigmoid_of(float logit) { return 1.0F / (1.0F + exp2_of(logit * -kLog2E)); }
-
 using PerExpert = std::array<float, kExpertsMax>;
 
 // The two largest of the group's scores, added.

@@ -94,6 +94,23 @@ struct KvLayout {
   std::size_t slot_bytes() const;  // of what kv_read gives
 };
 
+// The heads of a gated delta net (delta_net.h).
+struct DeltaShape {
+  std::uint32_t key_heads = 0;
+  std::uint32_t value_heads = 0;  // a multiple of key_heads
+  std::uint32_t head = 0;         // values of each; a multiple of kBlock, at most kModelHeadDim
+  std::uint32_t taps = 0;         // of the convolution: positions that it reads
+  // Of the row that the convolution reads: queries, keys and values of all heads.
+  std::uint32_t channels() const { return head * (2 * key_heads + value_heads); }
+  std::uint32_t inner() const { return head * value_heads; }  // values of all heads that come out
+  std::uint32_t history() const { return (taps - 1) * channels(); }
+  // What a sequence keeps in a layer: the rows of its last taps - 1 positions, the oldest first,
+  // then a matrix (head, head) for each value head.
+  std::uint64_t state_values() const {
+    return history() + std::uint64_t{value_heads} * head * head;
+  }
+};
+
 enum class RopeStyle : std::uint8_t {
   kAdjacent,  // pairs (2i, 2i+1): llama files
   kHalves,    // pairs (i, i + d/2): qwen, gemma files
@@ -127,6 +144,21 @@ struct AttentionArgs {
   const float* sinks = nullptr;  // (group): logits that take weight and have no value; null: none
 };
 std::size_t attention_scratch(std::uint32_t group, std::uint32_t positions);
+
+// Of one head of a gated delta net, at one position.
+struct DeltaNumbers {
+  float beta = 0.0F;   // of what is corrected
+  float decay = 0.0F;  // of all that the state holds
+};
+
+struct DeltaStep {
+  const float* query = nullptr;  // (n), normed and scaled
+  const float* key = nullptr;    // (n), normed
+  const float* value = nullptr;  // (n)
+  DeltaNumbers numbers;
+  float* state = nullptr;  // (n, n): key, value
+  float* out = nullptr;    // (n)
+};
 
 struct Kernels {
   std::string_view name;  // scalar, avx2, avxvnni, avx512
@@ -181,6 +213,15 @@ struct Kernels {
   // softcap of each of x (n); 0 < cap <= 65536. Values that are not finite may come out as any.
   void (*softcap)(float* x, std::uint32_t n, float cap);
 
+  // silu of each of x (n), in place.
+  void (*silu)(float* x, std::uint32_t n);
+
+  // x[i] times the sigmoid of gate[i], in place. False when a gate is not finite.
+  bool (*multiply_sigmoid)(float* x, const float* gate, std::uint32_t n);
+
+  // One position of a head of n values, at most kModelHeadDim.
+  void (*delta_step)(std::uint32_t n, const DeltaStep& step);
+
   // x += y
   void (*add)(float* x, const float* y, std::uint32_t n);
 
@@ -224,6 +265,10 @@ void rope_table_row(std::uint32_t position, std::span<const double> frequencies,
 // x[0..n) divided by its length (CANONICAL.md, "Embedding"); `out` may be x. False, and `out` all
 // zero, where the sum of squares is 0 or leaves the range. Any table gives these bits.
 bool unit_length(const float* x, std::uint32_t n, float* out);
+
+// x[0..n) divided by the root of its sum of squares and epsilon, then times `factor`; `out` may be
+// x. False, and `out` all zero, where the sum leaves the range. Any table gives these bits.
+bool bounded_length(const float* x, std::uint32_t n, float epsilon, float factor, float* out);
 
 // base^exponent, for base > 0 and both finite; 0 where the result is below 2^-1022, infinity from
 // 2^1023 on, NaN for any other input. No libm: for the frequencies of RoPE.

@@ -60,6 +60,14 @@ static inline void check_softcap(float cap) {
   INVARIANT(cap > 0.0F && cap <= kSoftcapMax, "a cap is in its range");
 }
 
+static inline void check_gates(std::uint32_t n) {
+  INVARIANT(is_whole_blocks(n), "gates are whole blocks");
+}
+
+static inline void check_delta_step(std::uint32_t n) {
+  INVARIANT(is_whole_blocks(n) && n <= kHeadDimMax, "a head fits the kernels' stacks");
+}
+
 static inline void check_residual(int shift) {
   INVARIANT(shift >= -64 && shift <= 64, "the residual's shift is at most 64");
 }

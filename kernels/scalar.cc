@@ -153,6 +153,40 @@ void softcap(float* x, std::uint32_t n, float cap) {
   for (std::uint32_t i = 0; i < n; ++i) x[i] = softcap_of(x[i], cap, rate);
 }
 
+void silu_all(float* x, std::uint32_t n) {
+  check_gates(n);
+  for (std::uint32_t i = 0; i < n; ++i) x[i] = silu(x[i]);
+}
+
+bool multiply_sigmoid(float* x, const float* gate, std::uint32_t n) {
+  check_gates(n);
+  bool finite = true;
+  for (std::uint32_t i = 0; i < n; ++i) {
+    finite = finite && is_finite(gate[i]);
+    x[i] *= sigmoid_of(gate[i]);
+  }
+  return finite;
+}
+
+void delta_step(std::uint32_t n, const DeltaStep& step) {
+  check_delta_step(n);
+  for (std::uint32_t j = 0; j < n; ++j) {
+    float* column = step.state + j;
+    float read = 0.0F;
+    for (std::uint32_t i = 0; i < n; ++i) {
+      column[std::size_t{i} * n] *= step.numbers.decay;
+      read += column[std::size_t{i} * n] * step.key[i];
+    }
+    const float error = (step.value[j] - read) * step.numbers.beta;
+    float out = 0.0F;
+    for (std::uint32_t i = 0; i < n; ++i) {
+      column[std::size_t{i} * n] += step.key[i] * error;
+      out += column[std::size_t{i} * n] * step.query[i];
+    }
+    step.out[j] = out;
+  }
+}
+
 void add(float* x, const float* y, std::uint32_t n) {
   for (std::uint32_t i = 0; i < n; ++i) x[i] += y[i];
 }
@@ -191,6 +225,9 @@ constinit const Kernels kScalarKernels = {
     .kv_write = scalar::kv_write,
     .attention = scalar::attention,
     .softcap = softcap,
+    .silu = silu_all,
+    .multiply_sigmoid = multiply_sigmoid,
+    .delta_step = delta_step,
     .add = add,
     .residual_round = residual_round,
     .residual_expand = residual_expand,
@@ -208,6 +245,18 @@ bool unit_length(const float* x, std::uint32_t n, float* out) {
   }
   const float length = std::sqrt(squares);
   for (std::uint32_t i = 0; i < n; ++i) out[i] = x[i] / length;
+  return true;
+}
+
+bool bounded_length(const float* x, std::uint32_t n, float epsilon, float factor, float* out) {
+  check_norm(n, epsilon);
+  const float squares = sum_of_squares(x, n);
+  if (!is_finite(squares)) {
+    std::memset(out, 0, n * sizeof(float));
+    return false;
+  }
+  const float r = 1.0F / std::sqrt(squares + epsilon);
+  for (std::uint32_t i = 0; i < n; ++i) out[i] = (x[i] * r) * factor;
   return true;
 }
 

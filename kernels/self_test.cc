@@ -4,6 +4,7 @@
 #include <bit>
 #include <cstring>
 #include <initializer_list>
+#include <limits>
 #include <memory>
 #include <mutex>
 #include <new>
@@ -20,7 +21,7 @@ namespace hearth::kernels {
 namespace {
 
 // A new entry needs a question here.
-static_assert(sizeof(Kernels) == sizeof(std::string_view) + 16 * sizeof(void (*)()));
+static_assert(sizeof(Kernels) == sizeof(std::string_view) + 19 * sizeof(void (*)()));
 
 constexpr KnownAnswer kAnswers[] = {
 #include "kernels/self_test_answers.inc"
@@ -162,6 +163,7 @@ class Examiner {
     softcap();
     capped_attention();
     gpt_oss();
+    delta_nets();
     return std::move(answers_);
   }
 
@@ -184,6 +186,7 @@ class Examiner {
   void softcap();
   void capped_attention();
   void gpt_oss();
+  void delta_nets();
 
   const Kernels& table_;
   Inputs inputs_;
@@ -510,6 +513,39 @@ void Examiner::gpt_oss() {
   }
   attend(layout, pages, 0.0F, true, attended);
   answer("attention with sinks", attended);
+  inputs_ = shared;
+}
+
+// What gated delta nets need, with inputs of their own.
+void Examiner::delta_nets() {
+  constexpr std::uint32_t kHead = 96;
+  const Inputs shared = std::exchange(inputs_, Inputs(30));
+  Digest digest;
+  std::vector<float> x = inputs_.numbers(kHead, -20, 12);
+  table_.silu(x.data(), kHead);
+  digest.add(x);
+  answer("silu", digest);
+  Digest gated;
+  std::vector<float> gate = inputs_.numbers(kHead, -20, 12);
+  x = inputs_.numbers(kHead, -9, 9);
+  gated.add(table_.multiply_sigmoid(x.data(), gate.data(), kHead));
+  gated.add(x);
+  gate[kHead - 5] = std::numeric_limits<float>::infinity();
+  gated.add(table_.multiply_sigmoid(x.data(), gate.data(), kHead));
+  answer("multiply_sigmoid", gated);
+  Digest states;
+  std::vector<float> state = inputs_.numbers(std::size_t{kHead} * kHead, -6, 1);
+  for (int position = 0; position < 3; ++position) {
+    const std::vector<float> query = inputs_.numbers(kHead, -9, -2);
+    const std::vector<float> key = inputs_.numbers(kHead, -9, -2);
+    const std::vector<float> value = inputs_.numbers(kHead, -6, 2);
+    std::vector<float> out = unwritten<float>(kHead);
+    table_.delta_step(
+        kHead, {query.data(), key.data(), value.data(), {0.625F, 0.99F}, state.data(), out.data()});
+    states.add(out);
+  }
+  states.add(state);
+  answer("delta_step", states);
   inputs_ = shared;
 }
 

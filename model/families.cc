@@ -7,7 +7,7 @@
 namespace hearth::model {
 namespace {
 
-constexpr std::array<FamilyTraits, 17> kFamilies{{
+constexpr std::array<FamilyTraits, 20> kFamilies{{
     // Llama 2, 3 and 3.1 to 3.3, Mistral, Mixtral, and models with the same structure.
     {.architecture = "llama",
      .rope = kernels::RopeStyle::kAdjacent,
@@ -136,6 +136,42 @@ constexpr std::array<FamilyTraits, 17> kFamilies{{
      .global_every = 2,
      .local_rope = LocalRope::kSame,
      .tokenizer = "gpt-4o"},
+    // Qwen 3 Next.
+    {.architecture = "qwen3next",
+     .head_norms = HeadNorms::kEach,
+     .delta_net = true,
+     .joint_numbers = true,
+     .attention_gate = true,
+     .feed_forward_norm = "post_attention_norm.weight",
+     .experts = Experts::kAlways,
+     .shared_expert = SharedExpert::kGated,
+     .prediction_layers = true,
+     .part_rotary = true,
+     .tokenizer = "qwen2"},
+    // Qwen 3.5 and 3.6, dense.
+    {.architecture = "qwen35",
+     .head_norms = HeadNorms::kEach,
+     .delta_net = true,
+     .tiled_heads = true,
+     .attention_gate = true,
+     .position_sections = true,
+     .feed_forward_norm = "post_attention_norm.weight",
+     .prediction_layers = true,
+     .part_rotary = true,
+     .tokenizer = "qwen35"},
+    // The same with experts.
+    {.architecture = "qwen35moe",
+     .head_norms = HeadNorms::kEach,
+     .delta_net = true,
+     .tiled_heads = true,
+     .attention_gate = true,
+     .position_sections = true,
+     .feed_forward_norm = "post_attention_norm.weight",
+     .experts = Experts::kAlways,
+     .shared_expert = SharedExpert::kGated,
+     .prediction_layers = true,
+     .part_rotary = true,
+     .tokenizer = "qwen35"},
 }};
 
 }  // namespace

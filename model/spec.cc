@@ -10,6 +10,7 @@
 #include "model/gguf/manifest.h"
 #include "model/gguf/parts.h"
 #include "model/gguf/untrusted_text.h"
+#include "model/spec_delta.h"
 #include "model/spec_experts.h"
 #include "model/spec_keys.h"
 #include "model/spec_latent.h"
@@ -174,7 +175,7 @@ Status refuse_variants(const Keys& keys, const FamilyTraits& family) {
     return keys.not_served("nextn_predict_layers",
                            "is " + std::to_string(more) + "; only 0 is served");
   }
-  if (family.part_rotary && keys.has("rope.dimension_sections")) {
+  if (family.part_rotary && !family.position_sections && keys.has("rope.dimension_sections")) {
     return keys.not_served(
         "rope.dimension_sections",
         "is present; models with several numbers a position (multimodal RoPE) are not served");
@@ -389,6 +390,8 @@ Result<ModelSpec> read_spec(const GgufFile& file) {
   TRY_VOID(read_sizes(keys, spec));
   TRY_VOID(read_feed_forward(keys, spec));
   TRY_VOID(read_heads(keys, spec));
+  TRY_VOID(read_delta_net(keys, spec));
+  TRY_VOID(read_position_sections(keys, spec));
   TRY_VOID(refuse_variants(keys, *spec.family));
   TRY_VOID(read_scales(keys, spec));
   TRY_VOID(read_numbers(keys, spec));

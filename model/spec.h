@@ -34,6 +34,9 @@ enum class HeadNorms : std::uint8_t { kNone, kEach, kMay, kTogether };
 // scaling; or equal to those of the other layers.
 enum class LocalRope : std::uint8_t { kOwnBase, kPlain, kSame };
 
+// In families with delta nets: of so many layers one has attention, where the file does not say.
+inline constexpr std::uint32_t kUsualInterval = 4;
+
 // global_every of a family whose layers are all local.
 inline constexpr std::uint32_t kNoGlobal = ~std::uint32_t{0};
 
@@ -50,12 +53,20 @@ struct FamilyTraits {
   bool pre_norms = true;                    // norms before attention and before the feed-forward
   bool post_norms = false;                  // norms behind them
   bool scale_embeddings = false;            // embeddings times sqrt(hidden)
-  bool scales = false;         // files name scales of embeddings, branches, scores and logits
-  bool caps = false;           // of scores and logits
-  bool output_bias = false;    // attn_output.bias
-  bool latent = false;         // latent attention
-  bool sinks = false;          // attn_sinks.weight: a logit a query head
-  bool expert_biases = false;  // of the router and of each matrix of an expert
+  bool scales = false;       // files name scales of embeddings, branches, scores and logits
+  bool caps = false;         // of scores and logits
+  bool output_bias = false;  // attn_output.bias
+  bool latent = false;       // latent attention
+  // Of every few layers, of which the file says how many, all but the last have a gated delta net
+  // in place of attention. Sequences then keep a state, which stands for their newest position
+  // alone: no drafts are verified, and nothing is kept of ended sequences.
+  bool delta_net = false;
+  bool tiled_heads = false;     // of a delta net: value head h has the key head h mod their number
+  bool joint_numbers = false;   // of a delta net: ssm_ba has the rows of ssm_beta and ssm_alpha
+  bool attention_gate = false;  // attn_q has a gate's rows behind those of each head
+  bool position_sections = false;  // files say which pairs turn by which number of a position
+  bool sinks = false;              // attn_sinks.weight: a logit a query head
+  bool expert_biases = false;      // of the router and of each matrix of an expert
   std::string_view feed_forward_norm = "ffn_norm.weight";  // its tensor
   Experts experts = Experts::kNone;
   bool expert_weights_to_one = true;  // those of a row's experts add up to 1
@@ -83,7 +94,8 @@ struct FamilyTraits {
 
   // Among this many layers in a row, every kind occurs at least once.
   std::uint32_t period() const {
-    return std::max({1U, unturned_every, global_every == kNoGlobal ? 1U : global_every});
+    return std::max({1U, unturned_every, global_every == kNoGlobal ? 1U : global_every,
+                     delta_net ? kUsualInterval : 1U});
   }
 };
 // Null when no family has this architecture. The error of ModelSpec::read lists the known ones.
@@ -109,6 +121,13 @@ struct Latent {
   std::uint32_t value = 0;       // values that a head gives
 };
 
+// Gated delta nets: of every `every` layers all but the last have one.
+struct DeltaNet {
+  kernels::DeltaShape shape;
+  std::uint32_t every = 1;
+  bool joint_input = false;  // ssm_in has the rows of attn_qkv and attn_gate
+};
+
 struct ModelSpec {
   const FamilyTraits* family = nullptr;
   std::string name;
@@ -130,6 +149,7 @@ struct ModelSpec {
   std::uint32_t rotary_dim = 0;  // values of a head, its first, that RoPE turns; its last in latent
                                  // attention
   std::optional<Latent> latent;  // in place of keys and values; kv_heads is then 1
+  std::optional<DeltaNet> delta;
   bool qkv_bias = false;
   HeadNorms head_norms = HeadNorms::kNone;  // never kMay
   std::uint32_t vocabulary = 0;
@@ -184,6 +204,15 @@ struct ModelSpec {
   std::uint32_t feed_forward_of(std::uint32_t layer) const {
     return layer < dense_layers ? dense_feed_forward : feed_forward;
   }
+  // Whether sequences keep a state in some layers. It cannot go back to an earlier position.
+  bool keeps_state() const { return delta.has_value(); }
+  bool is_delta(std::uint32_t layer) const { return delta && (layer + 1) % delta->every != 0; }
+  // How many of the layers [begin, end) keep keys and values.
+  std::uint32_t paged_layers(std::uint32_t begin, std::uint32_t end) const {
+    return delta ? end / delta->every - begin / delta->every : end - begin;
+  }
+  // Values of a sequence's state in a layer that keeps one.
+  std::uint64_t state_values() const { return delta ? delta->shape.state_values() : 0; }
   bool is_turned(std::uint32_t layer) const {
     return family->unturned_every == 0 || (layer + 1) % family->unturned_every != 0;
   }

@@ -64,6 +64,10 @@ Draw draw_of(const ExpectedTensor& tensor, const SyntheticOptions& options) {
   const std::string& name = tensor.name;
   if (name.ends_with("attn_sinks.weight")) return {0.0F, 1.0F};
   if (name.ends_with(kSelectionBias)) return {0.0F, 0.05F};
+  if (name.ends_with("ssm_conv1d.weight")) return {0.0F, root_of_inverse(tensor.dims[0])};
+  if (name.ends_with("ssm_a")) return {-4.0F, 1.0F};  // with the next one: heads that keep
+  if (name.ends_with("ssm_dt.bias"))
+    return {-4.0F, 1.5F};  // what they read for 1 to 1000 positions
   if (!tensor.is_matrix) {
     return name.ends_with("norm.weight") ? Draw{1.0F, 0.1F} : Draw{0.0F, 0.1F};
   }
@@ -77,7 +81,7 @@ Draw draw_of(const ExpectedTensor& tensor, const SyntheticOptions& options) {
       name.ends_with("attn_qkv.weight") || name.ends_with("attn_q_b.weight")) {
     return {0.0F, 1.5F * gain};
   }
-  if (name.ends_with("attn_output.weight") || is_down(name)) {
+  if (name.ends_with("attn_output.weight") || name.ends_with("ssm_out.weight") || is_down(name)) {
     return {0.0F, gain * root_of_inverse(2ULL * options.layers)};
   }
   return {0.0F, gain};
@@ -213,6 +217,27 @@ void add_latent_keys(GgufWriter& writer, const ModelSpec& spec, const std::strin
   writer.add(prefix + "attention.value_length_mla", latent.value);
 }
 
+void add_delta_keys(GgufWriter& writer, const ModelSpec& spec, const std::string& prefix) {
+  const kernels::DeltaShape& shape = spec.delta->shape;
+  writer.add(prefix + "full_attention_interval", spec.delta->every);
+  writer.add(prefix + "ssm.conv_kernel", shape.taps);
+  writer.add(prefix + "ssm.state_size", shape.head);
+  writer.add(prefix + "ssm.group_count", shape.key_heads);
+  writer.add(prefix + "ssm.time_step_rank", shape.value_heads);
+  writer.add(prefix + "ssm.inner_size", shape.inner());
+  std::vector<bool> states;
+  for (std::uint32_t layer = 0; layer < spec.layers + spec.prediction_layers; ++layer) {
+    states.push_back(layer < spec.layers && spec.is_delta(layer));
+  }
+  writer.add_array(prefix + "attention.recurrent_layers", states);
+  if (!spec.family->position_sections) return;
+  const auto third = static_cast<std::int32_t>(spec.rotary_dim / 2 / 3);
+  const auto rest = static_cast<std::int32_t>(spec.rotary_dim / 2 % 3);
+  const std::vector<std::int32_t> sections{third + (rest > 0 ? 1 : 0), third + (rest > 1 ? 1 : 0),
+                                           third, 0};
+  writer.add_array(prefix + "rope.dimension_sections", sections);
+}
+
 void add_model_keys(GgufWriter& writer, const ModelSpec& spec, const SyntheticOptions& options) {
   const std::string prefix = options.family + ".";
   writer.add("general.architecture", options.family);
@@ -235,6 +260,7 @@ void add_model_keys(GgufWriter& writer, const ModelSpec& spec, const SyntheticOp
     writer.add(prefix + "attention.key_length", spec.head_dim);
     writer.add(prefix + "attention.value_length", spec.head_dim);
   }
+  if (spec.delta) add_delta_keys(writer, spec, prefix);
   writer.add(prefix + "attention.layer_norm_rms_epsilon", 1e-5F);
   if (spec.family->global_every != 0) {
     writer.add(prefix + "attention.sliding_window", options.sliding_window);
@@ -370,6 +396,22 @@ Status set_latent(const SyntheticOptions& options, ModelSpec& spec) {
   return ok_status();
 }
 
+Status set_delta_net(const SyntheticOptions& options, ModelSpec& spec) {
+  const kernels::DeltaShape& shape = options.delta;
+  TRY_VOID(require_multiple("delta.head", shape.head, limits::kModelHeadDim));
+  REQUIRE(shape.key_heads > 0 && shape.value_heads > 0 &&
+              shape.value_heads <= limits::kModelHeads && shape.value_heads % shape.key_heads == 0,
+          "option delta.value_heads must be a multiple of delta.key_heads, and neither 0");
+  REQUIRE(
+      shape.taps > 0 && shape.taps <= limits::kModelTaps && shape.channels() <= limits::kModelWidth,
+      "the widths of option delta must be within the limits of a model");
+  REQUIRE(options.attention_every > 0 && options.attention_every <= limits::kModelLayers,
+          "option attention_every must be from 1 to " + std::to_string(limits::kModelLayers));
+  const bool joint = options.joint_delta_input && spec.family->joint_numbers;
+  spec.delta = DeltaNet{shape, options.attention_every, joint};
+  return ok_status();
+}
+
 Result<ModelSpec> spec_of(const SyntheticOptions& options) {
   ModelSpec spec;
   spec.family = find_family(options.family);
@@ -398,6 +440,7 @@ Result<ModelSpec> spec_of(const SyntheticOptions& options) {
   if (spec.family->latent) TRY_VOID(set_latent(options, spec));
   TRY_VOID(require_multiple("head_dim", spec.head_dim, limits::kModelHeadDim));
   TRY_VOID(set_experts(options, spec));
+  if (spec.family->delta_net) TRY_VOID(set_delta_net(options, spec));
   const bool parts = spec.family->part_rotary && spec.head_dim > kernels::kBlock;
   // Half of the head, in whole blocks.
   const std::uint32_t half = (spec.head_dim / kernels::kBlock + 1) / 2 * kernels::kBlock;
@@ -572,6 +615,36 @@ SyntheticOptions glm47_flash_shape() {
   return options;
 }
 
+// Qwen3-Next-80B-A3B.
+SyntheticOptions qwen3next_shape() {
+  SyntheticOptions options = qwen3moe_shape();
+  options.family = "qwen3next";
+  options.name = "synthetic 80b-a3b";
+  options.feed_forward = 512;
+  options.shared_feed_forward = 512;
+  options.experts = 512;
+  options.experts_used = 10;
+  options.heads = 16;
+  options.kv_heads = 2;
+  options.head_dim = 256;
+  options.delta = {16, 32, 128, 4};
+  options.context = 262'144;
+  options.rope_base = 1e7F;
+  return options;
+}
+
+// Qwen3.5-35B-A3B.
+SyntheticOptions qwen35moe_shape() {
+  SyntheticOptions options = qwen3next_shape();
+  options.family = "qwen35moe";
+  options.name = "synthetic 35b-a3b";
+  options.layers = 40;
+  options.experts = 256;
+  options.experts_used = 8;
+  options.vocabulary = 248'320;
+  return options;
+}
+
 SyntheticOptions llama3_shape() {
   SyntheticOptions options;
   options.vocabulary = 128'256;
@@ -595,6 +668,8 @@ Result<SyntheticOptions> synthetic_preset(std::string_view name) {
   if (name == "30b-a3b") return qwen3moe_shape();
   if (name == "106b-a12b") return glm4moe_shape();
   if (name == "glm-4.7-flash") return glm47_flash_shape();
+  if (name == "80b-a3b") return qwen3next_shape();
+  if (name == "35b-a3b") return qwen35moe_shape();
   if (name == "gpt-oss-20b" || name == "gpt-oss-120b") return gpt_oss_shape(name.ends_with("120b"));
   SyntheticOptions options = llama3_shape();
   options.name = "synthetic " + std::string(name);
@@ -615,7 +690,7 @@ Result<SyntheticOptions> synthetic_preset(std::string_view name) {
   return Error::invalid(
       "no shape is called '" + std::string(name) +
       "'; there are: tiny, demo, 8b, 70b, 8x7b, a2.7b, 30b-a3b, gpt-oss-20b, gpt-oss-120b, "
-      "106b-a12b, glm-4.7-flash");
+      "106b-a12b, glm-4.7-flash, 80b-a3b, 35b-a3b");
 }
 
 Status set_weight_types(SyntheticOptions& options, std::string_view name) {

@@ -31,7 +31,11 @@ struct SyntheticOptions {
   std::uint32_t dense_feed_forward = 352;
   std::uint32_t expert_groups = 1;
   std::uint32_t expert_groups_used = 1;
-  Latent latent{64, 64, 32, 32, 32};    // in families with latent attention; of its own heads
+  Latent latent{64, 64, 32, 32, 32};  // in families with latent attention; of its own heads
+  // In families with gated delta nets: their heads, and of how many layers one has attention.
+  kernels::DeltaShape delta{2, 4, 32, 4};
+  std::uint32_t attention_every = kUsualInterval;
+  bool joint_delta_input = false;       // as older files of qwen3next have it
   std::uint32_t prediction_layers = 0;  // behind the layers, in families that may have them
   std::uint32_t heads = 4;
   std::uint32_t kv_heads = 2;
@@ -56,8 +60,8 @@ struct SyntheticOptions {
 
 // "tiny", "demo" (SmolLM2-135M's shape and types), "8b" and "70b" (those of Llama 3.1, Q4_0),
 // "8x7b" (Mixtral's), "a2.7b" (Qwen 1.5 MoE's), "30b-a3b" (Qwen 3's, as all with experts Q4_0),
-// "gpt-oss-20b" and "gpt-oss-120b" (MXFP4_MOE), "106b-a12b" (GLM 4.5 Air's) and
-// "glm-4.7-flash" (Q4_0).
+// "gpt-oss-20b" and "gpt-oss-120b" (MXFP4_MOE), "106b-a12b" (GLM 4.5 Air's), "glm-4.7-flash",
+// "80b-a3b" (Qwen 3 Next's) and "35b-a3b" (Qwen 3.5's, Q4_0).
 Result<SyntheticOptions> synthetic_preset(std::string_view name);
 
 // Sets every weight type of `options` to a tensor type's name ("Q5_0", any case), or to the mixture

@@ -24,8 +24,8 @@ class LayerList {
   void vector(std::string_view part, std::uint64_t size) {
     tensors_.push_back({layer_tensor(layer_, part), {size}, false});
   }
-  // One vector an expert, one after the other.
-  void expert_vectors(std::string_view part, std::uint64_t size, std::uint64_t count) {
+  // As many vectors, one after the other: one an expert, or one a channel.
+  void vectors(std::string_view part, std::uint64_t size, std::uint64_t count) {
     tensors_.push_back({layer_tensor(layer_, part), {size, count}, false});
   }
   std::vector<ExpectedTensor> take() { return std::move(tensors_); }
@@ -51,9 +51,9 @@ void add_feed_forward(const ModelSpec& spec, std::uint32_t layer, LayerList& lis
   list.experts("ffn_down_exps.weight", spec.feed_forward, spec.hidden, spec.experts);
   if (spec.family->expert_biases) {
     list.vector("ffn_gate_inp.bias", spec.experts);
-    list.expert_vectors("ffn_gate_exps.bias", spec.feed_forward, spec.experts);
-    list.expert_vectors("ffn_up_exps.bias", spec.feed_forward, spec.experts);
-    list.expert_vectors("ffn_down_exps.bias", spec.hidden, spec.experts);
+    list.vectors("ffn_gate_exps.bias", spec.feed_forward, spec.experts);
+    list.vectors("ffn_up_exps.bias", spec.feed_forward, spec.experts);
+    list.vectors("ffn_down_exps.bias", spec.hidden, spec.experts);
   }
   if (spec.shared_feed_forward == 0) return;
   if (spec.family->shared_expert == SharedExpert::kGated) {
@@ -81,28 +81,41 @@ void add_latent(const ModelSpec& spec, LayerList& list) {
   list.matrix("attn_output.weight", std::uint64_t{spec.heads} * latent.value, spec.hidden);
 }
 
-}  // namespace
-
-std::string layer_tensor(std::uint32_t layer, std::string_view part) {
-  return "blk." + std::to_string(layer) + "." + std::string(part);
+void add_delta_net(const ModelSpec& spec, LayerList& list) {
+  const kernels::DeltaShape& shape = spec.delta->shape;
+  const std::uint64_t inner = shape.inner();
+  if (spec.delta->joint_input) {
+    list.matrix("ssm_in.weight", spec.hidden, shape.channels() + inner);
+  } else {
+    list.matrix("attn_qkv.weight", spec.hidden, shape.channels());
+    list.matrix("attn_gate.weight", spec.hidden, inner);
+  }
+  if (spec.family->joint_numbers) {
+    list.matrix("ssm_ba.weight", spec.hidden, 2ULL * shape.value_heads);
+  } else {
+    list.matrix("ssm_beta.weight", spec.hidden, shape.value_heads);
+    list.matrix("ssm_alpha.weight", spec.hidden, shape.value_heads);
+  }
+  list.vectors("ssm_conv1d.weight", shape.taps, shape.channels());
+  list.vector("ssm_dt.bias", shape.value_heads);
+  list.vector("ssm_a", shape.value_heads);
+  list.vector("ssm_norm.weight", shape.head);
+  list.matrix("ssm_out.weight", inner, spec.hidden);
 }
 
-std::vector<ExpectedTensor> layer_tensors(const ModelSpec& spec, std::uint32_t layer) {
+// Queries, keys and values of each head, what each of them needs, and what brings them together.
+void add_attention(const ModelSpec& spec, LayerList& list) {
   const FamilyTraits& family = *spec.family;
   const std::uint64_t query = std::uint64_t{spec.heads} * spec.head_dim;
   const std::uint64_t kv = std::uint64_t{spec.kv_heads} * spec.head_dim;
-  LayerList list(layer);
-  if (family.pre_norms) list.vector("attn_norm.weight", spec.hidden);
-  if (spec.latent) {
-    add_latent(spec, list);
-  } else if (family.fused_qkv) {
+  if (family.fused_qkv) {
     list.matrix("attn_qkv.weight", spec.hidden, query + 2 * kv);
   } else {
-    list.matrix("attn_q.weight", spec.hidden, query);
+    list.matrix("attn_q.weight", spec.hidden, (family.attention_gate ? 2 : 1) * query);
     list.matrix("attn_k.weight", spec.hidden, kv);
     list.matrix("attn_v.weight", spec.hidden, kv);
   }
-  if (!spec.latent) list.matrix("attn_output.weight", query, spec.hidden);
+  list.matrix("attn_output.weight", query, spec.hidden);
   if (spec.qkv_bias) {
     list.vector("attn_q.bias", query);
     list.vector("attn_k.bias", kv);
@@ -114,6 +127,25 @@ std::vector<ExpectedTensor> layer_tensors(const ModelSpec& spec, std::uint32_t l
     const bool each = spec.head_norms == HeadNorms::kEach;
     list.vector("attn_q_norm.weight", each ? spec.head_dim : query);
     list.vector("attn_k_norm.weight", each ? spec.head_dim : kv);
+  }
+}
+
+}  // namespace
+
+std::string layer_tensor(std::uint32_t layer, std::string_view part) {
+  return "blk." + std::to_string(layer) + "." + std::string(part);
+}
+
+std::vector<ExpectedTensor> layer_tensors(const ModelSpec& spec, std::uint32_t layer) {
+  const FamilyTraits& family = *spec.family;
+  LayerList list(layer);
+  if (family.pre_norms) list.vector("attn_norm.weight", spec.hidden);
+  if (spec.latent) {
+    add_latent(spec, list);
+  } else if (spec.is_delta(layer)) {
+    add_delta_net(spec, list);
+  } else {
+    add_attention(spec, list);
   }
   if (family.post_norms) list.vector("post_attention_norm.weight", spec.hidden);
   if (family.pre_norms) list.vector(family.feed_forward_norm, spec.hidden);

@@ -243,6 +243,7 @@ struct StepShape {
   std::uint32_t vocabulary = 0;
   std::uint32_t context = 0;
   bool with_activations = false;  // false: activations must be empty
+  bool keeps_state = false;       // of sequences, which then go back to no earlier position
 };
 
 // Layout: fields in the order of the structs, little-endian, no padding; each vector as a u32

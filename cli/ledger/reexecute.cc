@@ -24,7 +24,7 @@
 #include "kernels/canonical.h"
 #include "kernels/kernels.h"
 #include "model/gguf/manifest.h"
-#include "node/engine/kv_cache.h"
+#include "node/engine/stage_memory.h"
 #include "proto/split.h"
 
 namespace hearth::cli {
@@ -240,8 +240,8 @@ class Machine {
     if (device_ != nullptr) local.devices = {device_.get()};
     const std::uint64_t pages = pages_for(positions, kernels::kPageTokens);
     local.kv_budget_bytes = std::max<std::size_t>(
-        local.kv_budget_bytes,
-        node::KvCache::page_bytes(1, spec_.kv_layout()) * spec_.layers * pages);
+        local.kv_budget_bytes, node::kv_budget_of(spec_, spec_.layers, pages, 1));
+    local.sequences = 1;
     TRY(runner_, node::LocalRunner::load(file_, local));
     split_ = split;
     positions_ = positions;

@@ -32,7 +32,6 @@
 #include "kernels/self_test.h"
 #include "kernels/thread_pins.h"
 #include "model/gguf/gguf.h"
-#include "node/engine/kv_cache.h"
 #include "node/engine/stage_memory.h"
 #include "node/layers/piece_server.h"
 #include "node/machine/card_sensors.h"
@@ -276,6 +275,7 @@ class Worker {
       TRY(member_, Member::enter(options.data_dir, options.name));
     }
     stage_options_.node = member_->name();
+    if (model_->spec.keeps_state()) stage_options_.draft_rows = 0;
     stage_options_.control_address = options.coordinator;
     // Asked before each dial: a coordinator that starts again may have another port, and knows the
     // workers of its own machine only by its new token.
@@ -472,7 +472,7 @@ class Worker {
 }  // namespace
 
 Status check_kv_budget(std::uint64_t bytes, const model::ModelSpec& spec, std::uint32_t layers) {
-  const std::size_t least = node::KvCache::page_bytes(layers, spec.kv_layout());
+  const std::uint64_t least = node::kv_budget_of(spec, layers, 1, 1);
   REQUIRE(bytes >= least,
           "a KV budget of " + std::to_string(bytes) + " bytes holds no page of " +
               std::to_string(kernels::kPageTokens) + " positions: " + std::to_string(layers) +

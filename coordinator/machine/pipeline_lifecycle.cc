@@ -140,8 +140,8 @@ void PipelineLifecycle::serve_if_complete(Epoch epoch) {
                checks ? "checking" : "serving", pipeline->kv_pages, pipeline->kv_page_tokens);
   std::vector<std::string> nodes;
   for (const Member& member : pipeline->members) nodes.push_back(member.node);
-  scheduler_.add_pool(epoch, pipeline->kv_pages, pipeline->kv_page_tokens, std::move(nodes),
-                      checks);
+  scheduler_.add_pool(epoch, pipeline->kv_pages, pipeline->kv_page_tokens, std::move(nodes), checks,
+                      pipeline->sequences);
   standings_.rank_pools();
   sequences_.admit();
 }

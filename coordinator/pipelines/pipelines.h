@@ -48,7 +48,8 @@ struct Pipeline {
   std::vector<Member> members;       // by stage
   std::uint32_t kv_pages = 0;        // the smallest of the ready stages'
   std::uint32_t kv_page_tokens = 0;
-  std::optional<Hash256> model;      // as receipts name it; nothing: no receipts
+  std::uint32_t sequences = limits::kRunningSequences;  // the smallest number of the ready stages
+  std::optional<Hash256> model;                         // as receipts name it; nothing: no receipts
   std::vector<std::string> foreign;  // why `model` is absent: nodes of other builds
   std::optional<StepId> last_step;   // latest step that the last stage answered
 

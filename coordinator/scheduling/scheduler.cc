@@ -88,11 +88,12 @@ static_assert(std::uint64_t{limits::kModelContext} * 2 < 0xFFFFFFFFULL,
               "prompt + max_tokens counts in 32 bits");
 
 void Scheduler::add_pool(Epoch epoch, std::uint32_t pages, std::uint32_t page_tokens,
-                         std::vector<std::string> nodes, bool checking) {
+                         std::vector<std::string> nodes, bool checking, std::uint32_t sequences) {
   INVARIANT(page_tokens > 0, "a KV page holds at least one token");
   INVARIANT(!pools_.contains(epoch), "an epoch names one pipeline");
   pools_[epoch] = {pages, page_tokens, 0, 0, std::move(nodes)};
   pools_[epoch].checking = checking;
+  pools_[epoch].sequences = std::min(sequences, limits::kRunningSequences);
   pools_changed();
 }
 
@@ -138,10 +139,12 @@ bool Scheduler::others_have_room(Epoch from) const {
     const auto place = std::ranges::find_if(others, [&](const auto& other) {
       const KvPool& pool = other.second;
       const std::uint32_t wanted = pages_wanted(sequence->tokens_wanted(), pool);
-      return !untrusted(*sequence, pool) && wanted <= pool.pages - pool.reserved;
+      return !untrusted(*sequence, pool) && pool.running < pool.sequences &&
+             wanted <= pool.pages - pool.reserved;
     });
     if (place == others.end()) return false;
     place->second.reserved += pages_wanted(sequence->tokens_wanted(), place->second);
+    ++place->second.running;
   }
   return true;
 }
@@ -342,7 +345,7 @@ std::shared_ptr<Sequence> Scheduler::admit() {
     for (const auto& [epoch, pool] : pools_) {
       if (claimed.contains(epoch) || untrusted(waiting, pool)) continue;
       const std::uint32_t free = pool.pages - pool.reserved;
-      if (pool.running >= limits::kRunningSequences || pages_wanted(tokens, pool) > free) continue;
+      if (pool.running >= pool.sequences || pages_wanted(tokens, pool) > free) continue;
       fitting.push_back(epoch);
     }
     if (!fitting.empty()) {
@@ -368,7 +371,7 @@ std::shared_ptr<Sequence> Scheduler::reserve(Waiting::iterator place, Epoch epoc
   sequence->pages = pages_wanted(sequence->tokens_wanted(), pool);
   INVARIANT(!pool.closed && sequence->pages <= pool.pages - pool.reserved,
             "a sequence starts where there is room for it");
-  INVARIANT(pool.running < limits::kRunningSequences, "a pipeline runs a limited number");
+  INVARIANT(pool.running < pool.sequences, "a pipeline runs a limited number");
   pool.reserved += sequence->pages;
   ++pool.running;
   const bool fresh = running_.emplace(sequence->id, sequence).second;

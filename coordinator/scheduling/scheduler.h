@@ -20,6 +20,7 @@
 
 #include "base/clock.h"
 #include "base/ids.h"
+#include "base/limits.h"
 #include "base/result.h"
 #include "coordinator/scheduling/fair_share.h"
 #include "coordinator/scheduling/pipeline_pace.h"
@@ -40,6 +41,7 @@ struct KvPool {
   bool audited = false;                            // another pipeline can recompute its results
   PipelinePace pace = {};
   bool checking = false;  // runs only audits that newcomers may compute
+  std::uint32_t sequences = limits::kRunningSequences;  // most that run at once
 };
 
 // Remembered first pages of ended sequences, over all pipelines: 8 million tokens.
@@ -48,7 +50,8 @@ inline constexpr std::uint32_t kEndedPages = 1U << 18;
 class Scheduler {
  public:
   void add_pool(Epoch epoch, std::uint32_t pages, std::uint32_t page_tokens,
-                std::vector<std::string> nodes, bool checking = false);
+                std::vector<std::string> nodes, bool checking = false,
+                std::uint32_t sequences = limits::kRunningSequences);
   // The pipeline and its KV are lost: its sequences leave the scheduler, in the order of their ids.
   // The caller requeues or ends the unfinished ones.
   std::vector<std::shared_ptr<Sequence>> remove_pool(Epoch epoch);

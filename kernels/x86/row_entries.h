@@ -174,6 +174,65 @@ void softcap(float* x, std::uint32_t n, float cap) {
   for (; i < n; ++i) x[i] = softcap_of(x[i], cap, softcap_rate(cap));
 }
 
+void silu_all(float* x, std::uint32_t n) {
+  check_gates(n);
+  for (std::uint32_t i = 0; i < n; i += kLanes) store(x + i, silu(load(x + i)));
+}
+
+bool multiply_sigmoid(float* x, const float* gate, std::uint32_t n) {
+  check_gates(n);
+  Floats zeros = splat(0.0F);
+  for (std::uint32_t i = 0; i < n; i += kLanes) {
+    const Floats g = load(gate + i);
+    const Floats share = splat(1.0F) / (splat(1.0F) + exp2_of(g * splat(-kLog2E)));
+    store(x + i, load(x + i) * share);
+    zeros = zeros + (g - g);  // NaN where one is not finite
+  }
+  float sums[kLanes];
+  store(sums, zeros);
+  bool finite = true;
+  for (const float sum : sums) finite = finite && sum == 0.0F;
+  return finite;
+}
+
+// 32 columns at a time. What is decayed is stored once, with the correction.
+void delta_step(std::uint32_t n, const DeltaStep& step) {
+  check_delta_step(n);
+  constexpr std::uint32_t kParts = kBlock / kLanes;
+  const Floats decay = splat(step.numbers.decay);
+  const Floats beta = splat(step.numbers.beta);
+  for (std::uint32_t j = 0; j < n; j += kBlock) {
+    float* columns = step.state + j;
+    Block error;
+    for (Floats& part : error.parts) part = splat(0.0F);
+    for (std::uint32_t i = 0; i < n; ++i) {
+      const Block row = load_block(columns + std::size_t{i} * n);
+      const Floats key = splat(step.key[i]);
+      for (std::uint32_t p = 0; p < kParts; ++p) {
+        error.parts[p] = error.parts[p] + row.parts[p] * decay * key;
+      }
+    }
+    const Block value = load_block(step.value + j);
+    Block out;
+    for (std::uint32_t p = 0; p < kParts; ++p) {
+      error.parts[p] = (value.parts[p] - error.parts[p]) * beta;
+      out.parts[p] = splat(0.0F);
+    }
+    for (std::uint32_t i = 0; i < n; ++i) {
+      float* at = columns + std::size_t{i} * n;
+      const Block row = load_block(at);
+      const Floats key = splat(step.key[i]);
+      const Floats query = splat(step.query[i]);
+      for (std::uint32_t p = 0; p < kParts; ++p) {
+        const Floats next = row.parts[p] * decay + key * error.parts[p];
+        store(at + p * kLanes, next);
+        out.parts[p] = out.parts[p] + next * query;
+      }
+    }
+    for (std::uint32_t p = 0; p < kParts; ++p) store(step.out + j + p * kLanes, out.parts[p]);
+  }
+}
+
 constexpr Kernels table(std::string_view name, decltype(Kernels::matmul) matmul,
                         decltype(Kernels::matmul_partial) matmul_partial) {
   return {
@@ -190,6 +249,9 @@ constexpr Kernels table(std::string_view name, decltype(Kernels::matmul) matmul,
       .kv_write = vectors::kv_write,
       .attention = vectors::attention,
       .softcap = softcap,
+      .silu = silu_all,
+      .multiply_sigmoid = multiply_sigmoid,
+      .delta_step = delta_step,
       .add = add,
       .residual_round = residual_round,
       .residual_expand = residual_expand,

@@ -37,6 +37,7 @@ constexpr std::pair<std::string_view, PreTokenizer> kNames[] = {
     {"deepseek-r1-qwen", PreTokenizer::kQwen2},
     {"stablelm2", PreTokenizer::kQwen2},
     {"megrez", PreTokenizer::kQwen2},
+    {"qwen35", PreTokenizer::kQwen35},
     {"gpt-4o", PreTokenizer::kO200k},
     {"llama4", PreTokenizer::kO200k},
     {"kanana2", PreTokenizer::kO200k},
@@ -177,6 +178,27 @@ std::size_t llama3_word(const Scanner& scan, std::size_t at, std::size_t digits)
     return next;
   }
   if (std::size_t next = scan.symbols(at); next != at) {
+    while (scan.newline(next)) ++next;
+    return next;
+  }
+  if (const std::size_t next = scan.line_ends(at); next != at) return next;
+  return scan.spaces(at);
+}
+
+// (?i:'s|'t|'re|'ve|'m|'ll|'d)|[^\r\n\p{L}\p{N}]?[\p{L}\p{M}]+|\p{N}|
+//  ?[^\s\p{L}\p{M}\p{N}]+[\r\n]*|\s*[\r\n]+|\s+(?!\S)|\s+
+std::size_t qwen35_word(const Scanner& scan, std::size_t at) {
+  const auto marked = [&](std::size_t i) { return scan.letter(i) || scan.accent(i); };
+  const auto symbol = [&](std::size_t i) { return scan.symbol(i) && !scan.accent(i); };
+  if (const std::size_t next = scan.contraction(at, true); next != at) return next;
+  const bool before = !marked(at) && !scan.newline(at) && !scan.number(at);
+  if (std::size_t next = before ? at + 1 : at; marked(next)) {
+    while (marked(next)) ++next;
+    return next;
+  }
+  if (scan.number(at)) return at + 1;
+  if (std::size_t next = at + (scan.blank(at) ? 1 : 0); symbol(next)) {
+    while (symbol(next)) ++next;
     while (scan.newline(next)) ++next;
     return next;
   }
@@ -421,6 +443,7 @@ std::vector<Range> words_of(PreTokenizer kind, const Points& points) {
     case PreTokenizer::kGlm4:
     case PreTokenizer::kLlama3: return scan_words(points, whole(points), llama3);
     case PreTokenizer::kQwen2: return scan_words(points, whole(points), qwen2);
+    case PreTokenizer::kQwen35: return scan_words(points, whole(points), qwen35_word);
     case PreTokenizer::kO200k: return scan_words(points, whole(points), o200k);
     case PreTokenizer::kTekken: return scan_words(points, whole(points), tekken);
     case PreTokenizer::kDeepSeekLlm: return deepseek_llm_words(points);
@@ -449,8 +472,9 @@ std::string known_pretokenizers() {
 }
 
 std::vector<std::uint32_t> split_words(PreTokenizer kind, std::string_view text) {
-  const Points points(text, kind == PreTokenizer::kO200k || kind == PreTokenizer::kTekken ||
-                                kind == PreTokenizer::kDeepSeekV3);
+  const bool cases = kind == PreTokenizer::kO200k || kind == PreTokenizer::kTekken ||
+                     kind == PreTokenizer::kDeepSeekV3 || kind == PreTokenizer::kQwen35;
+  const Points points(text, cases);
   std::vector<std::uint32_t> ends;
   for (const Range& word : words_of(kind, points)) ends.push_back(points.starts[word.second]);
   return ends;

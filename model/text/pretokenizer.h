@@ -21,6 +21,7 @@ enum class PreTokenizer : std::uint8_t {
   kCl100k,  // dbrx, smaug-bpe, chatglm-bpe: the words of kLlama3, all of them merged
   kGlm4,    // glm4: the words of kLlama3, no token before a text
   kQwen2,   // qwen2: as kLlama3 with each digit alone
+  kQwen35,  // qwen35: as kQwen2, and accents belong to letters
   kO200k,   // gpt-4o: a word ends before an upper case letter that follows a lower case one
   kTekken,  // tekken: as kO200k with each digit alone, without contractions; whole words and the
             // beginning token as kLlama3

@@ -56,11 +56,13 @@ Status check_opens(const StepBatch& batch, const StageSequences& sequences, cons
 }
 
 Status check_truncates(const StepBatch& batch, const StageSequences& sequences,
-                       KnownSequences& known) {
+                       const StepShape& shape, KnownSequences& known) {
   std::unordered_set<SequenceId> truncated;
   for (const SequenceTruncate& truncate : batch.truncates) {
     const std::string where =
         name_of(truncate.sequence) + ", truncated to " + std::to_string(truncate.length);
+    REQUIRE(!shape.keeps_state,
+            where + ": this model's sequences keep a state, which cannot go back");
     REQUIRE(truncated.insert(truncate.sequence).second, where + ": the second time in one step");
     Known* sequence = find(truncate.sequence, sequences, known);
     REQUIRE(sequence != nullptr, where + ": it was never opened");
@@ -86,11 +88,13 @@ Status check_row(const BatchRow& row, const Known& known, const StepShape& shape
 }
 
 // `before`: the row before it in the step, of the same sequence.
-Status check_draft(const BatchRow& row, const BatchRow* before, const Known& known) {
+Status check_draft(const BatchRow& row, const BatchRow* before, const StepShape& shape,
+                   const Known& known) {
   const std::string where = name_of(row.sequence) + ", position " + std::to_string(row.position);
   const bool behind_draft = before != nullptr && before->draft();
   REQUIRE(row.draft() || !behind_draft, where + ": follows a draft and is not one");
   if (!row.draft()) return ok_status();
+  REQUIRE(!shape.keeps_state, where + ": a draft, of a model whose sequences keep a state");
   REQUIRE(before == nullptr || before->sampled(), where + ": a draft follows no sampled row");
   REQUIRE(row.sampled() && row.position >= known.prompt_tokens, where,
           ": drafts are sampled, behind a prompt of ", known.prompt_tokens, " tokens");
@@ -111,7 +115,7 @@ Status check_rows(const StepBatch& batch, const StageSequences& sequences, const
       current->has_rows = true;
     }
     TRY_VOID(check_row(row, *current, shape));
-    TRY_VOID(check_draft(row, first ? nullptr : &batch.rows[i - 1], *current));
+    TRY_VOID(check_draft(row, first ? nullptr : &batch.rows[i - 1], shape, *current));
     drafts = row.draft() ? drafts + 1 : 0;
     REQUIRE(drafts <= limits::kDraftRows, name_of(row.sequence), " has more drafts than ",
             limits::kDraftRows, " in one step");
@@ -132,7 +136,7 @@ Status check_batch(const StepBatch& batch, const StageSequences& sequences, cons
           batch.activations.size(), " bytes of activations, not ", bytes);
   KnownSequences known;
   TRY_VOID(check_opens(batch, sequences, shape, known));
-  TRY_VOID(check_truncates(batch, sequences, known));
+  TRY_VOID(check_truncates(batch, sequences, shape, known));
   std::unordered_set<SequenceId> released;
   for (const SequenceId sequence : batch.releases) {
     REQUIRE(sequences.contains(sequence) || known.contains(sequence),

@@ -23,8 +23,9 @@ struct StageSequence {
   Position next = 0;            // position of its next row
   std::uint32_t under_way = 0;  // steps under way that have rows of it
   BlockTable pages;
-  Position settled = 0;  // rows before it are finished
-  Position known = 0;    // rows before it are in kept pages of an ended sequence
+  std::optional<std::uint32_t> state;  // of StageForward::states(), from its first row on
+  Position settled = 0;                // rows before it are finished
+  Position known = 0;                  // rows before it are in kept pages of an ended sequence
   // The hash chain of all rows before `known`, while every row so far was found in kept pages.
   std::optional<Hash256> chain;
   std::uint32_t cached = 0;  // last stage: first rows that no stage computed

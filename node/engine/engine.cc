@@ -51,12 +51,16 @@ class StageEngine final : public Engine {
   bool is_first() const override { return options_.layers.begin == 0; }
   bool is_last() const override { return options_.layers.end == spec_.layers; }
   StepShape input_shape() const override {
-    return {spec_.hidden, spec_.vocabulary, spec_.context, !is_first()};
+    return {spec_.hidden, spec_.vocabulary, spec_.context, !is_first(), spec_.keeps_state()};
   }
   std::uint32_t kv_pages() const override { return forward_->pages().pages(); }
   std::uint32_t kv_pages_used() const override {
     INVARIANT(forward_->pages().pages_used() >= cache_.kept_pages(), "kept pages are in use");
     return forward_->pages().pages_used() - cache_.kept_pages();
+  }
+  std::uint32_t sequences() const override {
+    const StatePool* states = forward_->states();
+    return states == nullptr ? limits::kRunningSequences : states->states();
   }
   std::size_t weight_bytes() const override { return forward_->weight_bytes(); }
 
@@ -69,6 +73,8 @@ class StageEngine final : public Engine {
   void follow_grammar(Step& step, std::uint32_t index);
   void adopt(Step& step, std::uint32_t index);
   bool grow(StageSequence& sequence, Position position);
+  bool take_state(StageSequence& sequence) const;
+  void give_state(StageSequence& sequence) const;
   bool replay(Step& step, std::uint32_t index);
   bool wanted(const StageSequence& sequence, const BatchRow& row) const;
   const Hash256& input_hash(Step& step, std::size_t index) const;
@@ -353,7 +359,19 @@ void StageEngine::adopt(Step& step, std::uint32_t index) {
   if (found->rows == kernels::kPageTokens) sequence.chain = found->chain;
 }
 
+bool StageEngine::take_state(StageSequence& sequence) const {
+  StatePool* states = forward_->states();
+  if (states == nullptr || sequence.state) return true;
+  sequence.state = states->take();
+  return sequence.state.has_value();
+}
+
+void StageEngine::give_state(StageSequence& sequence) const {
+  if (sequence.state) forward_->states()->give(*std::exchange(sequence.state, std::nullopt));
+}
+
 bool StageEngine::grow(StageSequence& sequence, Position position) {
+  if (!take_state(sequence)) return false;
   const bool begins = position == sequence.pages.size() * std::size_t{kernels::kPageTokens};
   if (begins && sequence.open.scope) cache_.make_room(forward_->pages());
   while (!forward_->pages().grow(sequence.pages, position + 1)) {
@@ -398,6 +416,7 @@ void StageEngine::add_row(Step& step, std::uint32_t index) {
   computed.token = row.token;
   computed.position = row.position;
   computed.pages = &step.sequences[index]->pages;
+  computed.state = step.sequences[index]->state.value_or(0);
   computed.observed = is_last() && observed(row);
   const bool scored = scores(*step.sequences[index], row.position);
   computed.sample =
@@ -646,6 +665,7 @@ void StageEngine::release(Step& step) {
   for (const SequenceId id : step.batch.releases) {
     step.released.push_back(sequences_.extract(id));
     StageSequence& sequence = step.released.back().mapped();
+    give_state(sequence);
     if (sequence.open.scope) {
       cache_.keep(id, *sequence.open.scope, sequence.pages, sequence.kept(), forward_->pages());
     } else {
@@ -661,6 +681,7 @@ void StageEngine::keep() {
   std::map<SequenceId, StageSequence*> ordered;
   for (auto& [id, sequence] : sequences_) ordered.emplace(id, &sequence);
   for (const auto& [id, sequence] : ordered) {
+    give_state(*sequence);
     cache_.keep(id, sequence->open.scope.value_or(own_scope(id)), sequence->pages, sequence->kept(),
                 forward_->pages());
   }
@@ -686,6 +707,11 @@ Result<std::vector<Hash256>> StageEngine::kv_hashes(SequenceId id) const {
   std::vector<Hash256> hashes;
   for (std::uint32_t layer = 0; layer < options_.layers.size(); ++layer) {
     Blake2b hash = begin_kv_hash(options_.layers.begin + layer, length);
+    if (spec_.is_delta(options_.layers.begin + layer)) {
+      if (sequence.state) hash.update(forward_->state(*sequence.state, layer));
+      hashes.push_back(hash.finish());
+      continue;
+    }
     const std::byte* page = nullptr;
     for (Position i = 0; i < length; ++i) {
       if (i % kernels::kPageTokens == 0) {
@@ -717,14 +743,16 @@ Result<std::unique_ptr<StageForward>> load_forward(const model::GgufFile& file,
   TRY(const StageMemory memory, stage_memory(file, spec, options));
   const std::uint64_t budget = memory_budget(options.memory_bytes);
   TRY_VOID(check_memory({memory}, budget));
-  TRY(KvCache cache, KvCache::create(options.layers.size(), spec.kv_layout(),
-                                     kv_within(memory, budget - kProcessBytes), memory.pages));
+  const KvShare share = kv_within(memory, budget - kProcessBytes);
+  const std::uint32_t paged = spec.paged_layers(options.layers.begin, options.layers.end);
+  TRY(KvCache cache,
+      KvCache::create(paged, spec.kv_layout(), share.page_bytes(memory), memory.pages));
   TRY(auto pool, kernels::ThreadPool::create(options.threads, options.pin));
   TRY(StageWeights weights,
       StageWeights::load(file, spec, options.layers, pool.get(), options.cancelled));
   return std::unique_ptr<StageForward>(std::make_unique<Forward>(
       Forward::Setup{spec, std::move(weights), options.kernels, std::move(cache), std::move(pool),
-                     options.layers, options.batch_rows}));
+                     options.layers, options.batch_rows, share.states}));
 }
 
 }  // namespace
@@ -738,6 +766,7 @@ Result<std::unique_ptr<Engine>> Engine::load(std::shared_ptr<const model::GgufFi
                                              const model::ModelSpec& spec,
                                              const EngineOptions& given) {
   EngineOptions options = given;
+  if (spec.keeps_state()) options.replay_bytes = 0;
   if (options.kernels == nullptr) {
     TRY(options.kernels, kernels::select_kernels());
   }

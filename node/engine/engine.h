@@ -42,6 +42,9 @@ class LogitsObserver {
 struct EngineOptions {
   LayerRange layers;                        // first stage: begin == 0; last: end == spec.layers
   std::size_t kv_budget_bytes = 512 << 20;  // at least one page
+  // Most sequences that are open at once, in a model whose sequences keep a state; the KV budget
+  // holds the states, too. 0: as many as half of it holds, and a bounded number.
+  std::uint32_t sequences = 0;
   // Memory for weights, KV, buffers and the process; 0: all that the machine has available. If it
   // does not hold the weights and one sequence, loading fails before it reads anything. If it holds
   // only a part of the KV budget, the engine takes that part.
@@ -50,7 +53,7 @@ struct EngineOptions {
   bool pin = false;                // kernels/thread_pins.h; load() and step() on one thread
   std::uint32_t batch_rows = 512;  // rows of a step at most
   // Memory for the rows of kept pages (node/engine/prefix_cache.h), at most what everything else
-  // leaves; 0: no pages are kept.
+  // leaves; 0: no pages are kept, nor are any in a model whose sequences keep a state.
   std::uint64_t replay_bytes = 0;
   std::uint32_t stage = 0;  // reported in RowHash
   // Null: kernels::select_kernels(). The table may change between two steps: each step reads its
@@ -134,6 +137,9 @@ class Engine {
   virtual StepShape input_shape() const = 0;
   virtual std::uint32_t kv_pages() const = 0;       // of this stage, in whole pages
   virtual std::uint32_t kv_pages_used() const = 0;  // of open sequences
+  // That have room at once, whatever pages they take; limits::kRunningSequences where they keep no
+  // state.
+  virtual std::uint32_t sequences() const = 0;
   virtual std::size_t weight_bytes() const = 0;
 };
 

@@ -84,8 +84,10 @@ Forward::Forward(Setup setup)
   angles_ = {spec_.rope_frequencies(), spec_.rope_magnitude,
              AlignedBuffer<float>(rows * spec_.head_dim)};
   bool local = false;
-  for (std::uint32_t i = setup_.layers.begin; i < setup_.layers.end; ++i)
+  for (std::uint32_t i = setup_.layers.begin; i < setup_.layers.end; ++i) {
     local |= spec_.is_local(i);
+    paged_.push_back(spec_.paged_layers(setup_.layers.begin, i));
+  }
   if (local) {
     local_angles_ = {spec_.local_rope_frequencies(), spec_.local_rope_magnitude(),
                      AlignedBuffer<float>(rows * spec_.head_dim)};
@@ -97,12 +99,11 @@ Forward::Forward(Setup setup)
   } else {
     take_attention();
   }
-  const std::size_t computed = rows * spec_.feed_forward_values();
-  gate_ = AlignedBuffer<float>(computed);
-  up_ = AlignedBuffer<float>(computed);
-  if (spec_.experts != 0) {
-    mixture_ = std::make_unique<Mixture>(spec_, setup_.weights, setup_.batch_rows);
+  if (DeltaNet::state_bytes(spec_, setup_.layers) != 0) {
+    delta_net_ = std::make_unique<DeltaNet>(spec_, setup_.layers, setup_.weights.layers, kernels_,
+                                            loops_, setup_.batch_rows, setup_.states);
   }
+  take_feed_forward();
   delta_ = AlignedBuffer<float>(rows * spec_.hidden);
   quant_ = QuantBuffer(setup_.batch_rows, widest);
   failed_ = std::make_unique<std::atomic<bool>[]>(rows);
@@ -114,8 +115,21 @@ Forward::Forward(Setup setup)
   digests_ = setup_.weights.digests(pool_);
 }
 
+void Forward::take_feed_forward() {
+  const std::size_t computed = std::size_t{setup_.batch_rows} * spec_.feed_forward_values();
+  gate_ = AlignedBuffer<float>(computed);
+  up_ = AlignedBuffer<float>(computed);
+  if (spec_.experts != 0) {
+    mixture_ = std::make_unique<Mixture>(spec_, setup_.weights, setup_.batch_rows);
+  }
+}
+
 void Forward::take_attention() {
   const std::size_t rows = setup_.batch_rows;
+  if (spec_.family->attention_gate) {
+    gated_ = AlignedBuffer<float>(rows * 2 * wide_);
+    attention_gate_ = AlignedBuffer<float>(rows * wide_);
+  }
   query_ = AlignedBuffer<float>(rows * wide_);
   key_ = AlignedBuffer<float>(rows * narrow_);
   value_ = AlignedBuffer<float>(rows * narrow_);
@@ -215,14 +229,7 @@ void Forward::close_layer(std::uint32_t row) {
 void Forward::layer(std::uint32_t index) {
   const LayerWeights& weights = setup_.weights.layers[index];
   const auto in = quant_.view(rows(), spec_.hidden);
-  if (latent_ != nullptr) {
-    const auto head_dim = spec_.head_dim;
-    latent_->compute(
-        {rows_, angles_.cos_sin.data(), head_dim, score_scales_.data(), failed_.get(), in}, index,
-        delta_.data());
-  } else {
-    attention(weights, index);
-  }
+  mix_positions(weights, index);
   loops_.for_rows(rows(), spec_.hidden, [&](std::uint32_t row) {
     float* delta = delta_.data() + std::size_t{row} * spec_.hidden;
     add_bias(delta, weights.attention_output_bias, 0, spec_.hidden);

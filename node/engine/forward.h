@@ -22,6 +22,7 @@
 #include "kernels/kernels.h"
 #include "kernels/thread_pool.h"
 #include "model/spec.h"
+#include "node/engine/delta_net.h"
 #include "node/engine/kv_cache.h"
 #include "node/engine/latent_attention.h"
 #include "node/engine/loops.h"
@@ -40,6 +41,7 @@ class Forward final : public StageForward {
     std::unique_ptr<kernels::ThreadPool> pool;
     LayerRange layers;
     std::uint32_t batch_rows = 0;
+    std::uint32_t states = 0;  // of sequences, where layers of the stage keep them
   };
 
   // Takes all memory that steps will need. Throws std::bad_alloc.
@@ -58,7 +60,11 @@ class Forward final : public StageForward {
   PagePool& pages() override { return setup_.cache; }
   const PagePool& pages() const override { return setup_.cache; }
   Result<const std::byte*> page(std::uint32_t index, std::uint32_t layer) const override {
-    return setup_.cache.page(index, layer);
+    return setup_.cache.page(index, paged_[layer]);
+  }
+  StatePool* states() override { return delta_net_ ? &delta_net_->states() : nullptr; }
+  ByteSpan state(std::uint32_t state, std::uint32_t layer) const override {
+    return delta_net_->state(state, layer);
   }
   unsigned threads() const override { return pool_.threads(); }
   std::size_t weight_bytes() const override { return setup_.weights.bytes(); }
@@ -102,9 +108,12 @@ class Forward final : public StageForward {
   };
 
   void take_attention();  // the memory of attention over keys and values
+  void take_feed_forward();
   void enter(std::uint32_t row);
   // `index` counts from the stage's first layer, here and below.
   void layer(std::uint32_t index);
+  // Adds to the residual what attention gives, or what stands in its place.
+  void mix_positions(const LayerWeights& weights, std::uint32_t index);
   void attention(const LayerWeights& weights, std::uint32_t index);
   void feed_forward(const LayerWeights& weights, std::uint32_t width);
   // The same for a layer with experts: chooses each row's experts, computes them with the rows
@@ -150,6 +159,8 @@ class Forward final : public StageForward {
   const std::uint32_t wide_;    // heads * head_dim
   const std::uint32_t narrow_;  // kv_heads * head_dim
   const float embedding_scale_;
+  // Of each layer: of those that keep keys and values as many come before it.
+  std::vector<std::uint32_t> paged_;
   // The feed-forward's activation; a pointer to a member, since the table is read at every call.
   const Activate activate_;
 
@@ -157,7 +168,9 @@ class Forward final : public StageForward {
   AlignedBuffer<float> x_;
   AlignedBuffer<float> score_scales_;  // (rows)
   Angles angles_;
-  Angles local_angles_;  // of the local layers; empty in a stage without one
+  Angles local_angles_;                  // of the local layers; empty in a stage without one
+  AlignedBuffer<float> gated_;           // (rows, heads, 2, head_dim): queries and their gates
+  AlignedBuffer<float> attention_gate_;  // (rows, heads * head_dim); both empty without a gate
   AlignedBuffer<float> query_;
   AlignedBuffer<float> key_;
   AlignedBuffer<float> value_;
@@ -169,6 +182,7 @@ class Forward final : public StageForward {
   QuantBuffer quant_;                        // the next product's input
   std::unique_ptr<Mixture> mixture_;         // null in a model without experts
   std::unique_ptr<LatentAttention> latent_;  // null where keys and values are kept
+  std::unique_ptr<DeltaNet> delta_net_;      // null where no layer of the stage has one
   std::vector<Scratch> scratch_;
   std::unique_ptr<std::atomic<bool>[]> failed_;
 

@@ -11,10 +11,25 @@ constexpr std::uint64_t kAttentionProducts = 65'536;  // worth a claim: some mic
 
 }  // namespace
 
+void Forward::mix_positions(const LayerWeights& weights, std::uint32_t index) {
+  const auto in = quant_.view(rows(), spec_.hidden);
+  if (latent_ != nullptr) {
+    const auto head_dim = spec_.head_dim;
+    latent_->compute(
+        {rows_, angles_.cos_sin.data(), head_dim, score_scales_.data(), failed_.get(), in}, index,
+        delta_.data());
+  } else if (spec_.is_delta(setup_.layers.begin + index)) {
+    delta_net_->compute({rows_, failed_.get(), in}, index, delta_.data());
+  } else {
+    attention(weights, index);
+  }
+}
+
 void Forward::attention(const LayerWeights& weights, std::uint32_t index) {
-  loops_.multiply(quant_.view(rows(), spec_.hidden), {{&weights.query, query_.data()},
-                                                      {&weights.key, key_.data()},
-                                                      {&weights.value, value_.data()}});
+  float* queries = spec_.family->attention_gate ? gated_.data() : query_.data();
+  loops_.multiply(
+      quant_.view(rows(), spec_.hidden),
+      {{&weights.query, queries}, {&weights.key, key_.data()}, {&weights.value, value_.data()}});
   // A row of a prompt reads what those before it store, so all store first.
   loops_.for_rows(rows(), wide_ + 2 * narrow_,
                   [&](std::uint32_t row) { store_heads(row, weights, index); });
@@ -34,7 +49,12 @@ void Forward::attention(const LayerWeights& weights, std::uint32_t index) {
   });
   const auto out = quant_.view(rows(), wide_);
   loops_.for_rows(rows(), wide_, [&](std::uint32_t row) {
-    if (!kernels_.quantize(mixed_.data() + std::size_t{row} * wide_, out, row)) fail(row);
+    const std::size_t at = std::size_t{row} * wide_;
+    float* mixed = mixed_.data() + at;
+    const float* gate = attention_gate_.data() + at;
+    const bool gated = spec_.family->attention_gate;
+    if (gated && !kernels_.multiply_sigmoid(mixed, gate, wide_)) fail(row);
+    if (!kernels_.quantize(mixed, out, row)) fail(row);
   });
   loops_.multiply(out, {{&weights.attention_output, delta_.data()}});
 }
@@ -63,6 +83,15 @@ void Forward::store_heads(std::uint32_t row, const LayerWeights& weights, std::u
   float* query = query_.data() + std::size_t{row} * wide_;
   float* key = key_.data() + std::size_t{row} * narrow_;
   float* value = value_.data() + std::size_t{row} * narrow_;
+  if (spec_.family->attention_gate) {
+    const std::uint32_t n = spec_.head_dim;
+    const float* from = gated_.data() + std::size_t{row} * 2 * wide_;
+    float* gate = attention_gate_.data() + std::size_t{row} * wide_;
+    for (std::uint32_t h = 0; h < spec_.heads; ++h, from += std::size_t{2} * n) {
+      std::copy_n(from, n, query + std::size_t{h} * n);
+      std::copy_n(from + n, n, gate + std::size_t{h} * n);
+    }
+  }
   if (!weights.query_bias.empty()) {
     kernels_.add(query, weights.query_bias.data(), wide_);
     kernels_.add(key, weights.key_bias.data(), narrow_);
@@ -84,7 +113,7 @@ void Forward::store_heads(std::uint32_t row, const LayerWeights& weights, std::u
   INVARIANT(rows_[row].pages->size() > position / kernels::kPageTokens,
             "a row's sequence has the page of its position");
   const std::uint32_t page_index = (*rows_[row].pages)[position / kernels::kPageTokens];
-  std::byte* page = setup_.cache.page(page_index, index);
+  std::byte* page = setup_.cache.page(page_index, paged_[index]);
   const std::uint32_t slot = position % kernels::kPageTokens;
   if (!kernels_.kv_write(spec_.kv_layout(), page, slot, key, value)) fail(row);
 }
@@ -97,7 +126,7 @@ void Forward::attend(std::uint32_t row, std::uint32_t kv_head, std::uint32_t ind
             "a row sees its own position and lies in the context");
   for (std::uint32_t i = begin / kernels::kPageTokens; i <= r.position / kernels::kPageTokens;
        ++i) {
-    scratch.pages[i] = setup_.cache.page((*r.pages)[i], index);
+    scratch.pages[i] = setup_.cache.page((*r.pages)[i], paged_[index]);
   }
   const std::uint32_t group = spec_.heads / spec_.kv_heads;
   const std::size_t at = std::size_t{row} * wide_ + std::size_t{kv_head} * group * spec_.head_dim;

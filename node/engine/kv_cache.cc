@@ -18,8 +18,8 @@ Result<KvCache> KvCache::create(std::uint32_t layers, kernels::KvLayout layout,
                                 std::size_t budget_bytes, std::uint32_t most_pages) {
   const std::size_t layer_bytes = KvCache::page_bytes(1, layout);
   const std::size_t page_bytes = layer_bytes * layers;
-  INVARIANT(page_bytes != 0, "a KV cache has layers and heads");
-  const std::size_t fitting = budget_bytes / page_bytes;
+  INVARIANT(layer_bytes != 0 && most_pages != 0, "a KV cache has heads, and pages");
+  const std::size_t fitting = layers != 0 ? budget_bytes / page_bytes : most_pages;
   if (fitting == 0) {
     return Error::of(ErrorCode::kNoCapacity, "the KV budget of ", budget_bytes,
                      " bytes holds no page: one page of ", kernels::kPageTokens,

@@ -1,5 +1,6 @@
 // KvCache: the paged pool of one stage. A page holds kernels::kPageTokens positions of one sequence
-// for every layer of the stage. All memory is taken at the start; a sequence is a list of pages.
+// for every layer of the stage that keeps keys and values. All memory is taken at the start; a
+// sequence is a list of pages, and has a state where other layers keep one.
 #pragma once
 
 #include <cstdint>
@@ -40,17 +41,45 @@ class PagePool {
   std::vector<std::uint32_t> free_;
 };
 
+// The free states of a stage. A state belongs to one open sequence, or to none.
+class StatePool {
+ public:
+  explicit StatePool(std::uint32_t states) : states_(states) {
+    free_.reserve(states);
+    for (std::uint32_t i = states; i > 0; --i) free_.push_back(i - 1);
+  }
+  std::uint32_t states() const { return states_; }
+  std::uint32_t used() const { return states_ - static_cast<std::uint32_t>(free_.size()); }
+
+  // Nothing when all are taken.
+  std::optional<std::uint32_t> take() {
+    if (free_.empty()) return std::nullopt;
+    const std::uint32_t state = free_.back();
+    free_.pop_back();
+    return state;
+  }
+  void give(std::uint32_t state) {
+    INVARIANT(state < states_ && free_.size() < states_, "a state is given back once");
+    free_.push_back(state);
+  }
+
+ private:
+  std::uint32_t states_ = 0;
+  std::vector<std::uint32_t> free_;
+};
+
 class KvCache : public PagePool {
  public:
   // As many pages as fit `budget_bytes`, and never more than `most_pages`. kNoCapacity, with the
-  // figures, when the budget or the memory does not hold one page.
+  // figures, when the budget or the memory does not hold one page. Pages of no layer take no
+  // memory: they only count positions.
   static Result<KvCache> create(std::uint32_t layers, kernels::KvLayout layout,
                                 std::size_t budget_bytes, std::uint32_t most_pages);
 
   // Bytes of one page: the least budget of a stage of so many layers.
   static std::size_t page_bytes(std::uint32_t layers, kernels::KvLayout layout);
 
-  // One layer's share of a page; `layer` counts from the stage's first one.
+  // One layer's share of a page; `layer` counts those of the stage that keep keys and values.
   std::byte* page(std::uint32_t index, std::uint32_t layer) const {
     INVARIANT(index < pages() && layer < layers_, "the page and the layer are the stage's");
     return memory_.data() + (std::size_t{index} * layers_ + layer) * layer_bytes_;

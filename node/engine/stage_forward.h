@@ -23,6 +23,7 @@ struct ForwardRow {
   Position position = 0;
   const BlockTable* pages = nullptr;  // holds at least position + 1 positions; the same for all
                                       // rows of a sequence, which stand together
+  std::uint32_t state = 0;            // its sequence's, of states()
   bool sample = false;                // its logits are computed and handed on
   // For such a row, a stage that samples itself may return the token instead of the logits, or
   // before them if they are observed.
@@ -70,9 +71,15 @@ class StageForward {
 
   virtual PagePool& pages() = 0;
   virtual const PagePool& pages() const = 0;
-  // One layer's share of a page, for kernels::kv_read; `layer` counts from the stage's first one.
-  // Valid until the next call of any method.
+  // One layer's share of a page, for kernels::kv_read; `layer` counts from the stage's first one
+  // and has keys and values. Valid until the next call of any method.
   virtual Result<const std::byte*> page(std::uint32_t index, std::uint32_t layer) const = 0;
+
+  // The states of sequences; null when no layer of the stage keeps one. A new sequence finds its
+  // state as the last owner left it: the row at position 0 starts anew.
+  virtual StatePool* states() { return nullptr; }
+  // A sequence's state in one layer that keeps one. Valid until the next call of any method.
+  virtual ByteSpan state(std::uint32_t /*state*/, std::uint32_t /*layer*/) const { return {}; }
 
   // Checks that the weights in memory equal the loaded ones, if that needs no second copy. kNumeric
   // names the tensor that differs.

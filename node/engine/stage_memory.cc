@@ -8,6 +8,7 @@
 #include "base/check.h"
 #include "base/limits.h"
 #include "kernels/canonical.h"
+#include "node/engine/delta_net.h"
 #include "node/engine/kv_cache.h"
 #include "node/engine/latent_attention.h"
 #include "node/engine/stage_forward.h"
@@ -50,6 +51,8 @@ std::uint64_t buffer_bytes(const model::ModelSpec& spec, const EngineOptions& op
   std::uint64_t row =
       4 * (1 + 2 * spec.hidden + 2 * spec.feed_forward_values() + 2 * spec.head_dim);  // floats
   row += spec.latent ? LatentAttention::row_bytes(spec) : 4 * (2 * wide + 2 * narrow);
+  if (spec.family->attention_gate) row += 4 * 3 * wide;
+  if (DeltaNet::state_bytes(spec, options.layers) > 0) row += DeltaNet::row_bytes(spec);
   row += quantised_bytes(widest);
   row += 2 * 2 * spec.hidden;  // residuals, here and in the batch
   if (spec.experts > 0) row += expert_bytes(spec);
@@ -64,6 +67,43 @@ std::uint64_t buffer_bytes(const model::ModelSpec& spec, const EngineOptions& op
   return bytes + options.threads * thread;
 }
 
+// Pages, and states where sequences keep them. These take half of the budget at most, but for one
+// sequence what it needs.
+Status ask_for_kv(const model::ModelSpec& spec, const EngineOptions& options, StageMemory& memory) {
+  constexpr std::uint64_t kStatesMost = 64;  // that are taken where the options name no number
+  const std::uint64_t budget = options.kv_budget_bytes;
+  const std::uint32_t paged = spec.paged_layers(options.layers.begin, options.layers.end);
+  memory.page = KvCache::page_bytes(paged, spec.kv_layout());
+  memory.state = DeltaNet::state_bytes(spec, options.layers);
+  INVARIANT(memory.page + memory.state != 0, "a stage has layers and heads");
+  if (memory.page + memory.state > budget) {
+    std::string page = "one page of " + std::to_string(kernels::kPageTokens) + " positions takes " +
+                       std::to_string(memory.page) + " bytes for " +
+                       std::to_string(options.layers.size()) + " layers";
+    if (memory.state > 0) {
+      page += ", and the state of one sequence " + std::to_string(memory.state) + " bytes";
+    }
+    return Error::of(ErrorCode::kNoCapacity, "the KV budget of ", budget,
+                     " bytes holds no page: ", page);
+  }
+  if (memory.state > 0) {
+    const std::uint64_t half = std::min(kStatesMost, budget / 2 / memory.state);
+    const std::uint64_t fit = (budget - memory.page) / memory.state;
+    const std::uint64_t asked = options.sequences > 0 ? options.sequences : half;
+    memory.states = static_cast<std::uint32_t>(std::clamp<std::uint64_t>(
+        asked, 1, std::min<std::uint64_t>(fit, limits::kRunningSequences)));
+  }
+  const std::uint64_t sequences = memory.state > 0 ? memory.states : limits::kRunningSequences;
+  const std::uint64_t most =
+      std::uint64_t{pages_for(spec.context, kernels::kPageTokens)} * sequences;
+  const std::uint64_t left = budget - memory.state * memory.states;
+  const std::uint64_t asked = memory.page > 0 ? left / memory.page : most;
+  memory.pages = static_cast<std::uint32_t>(std::min({asked, most, std::uint64_t{0xFFFFFFFF}}));
+  const std::uint32_t positions = std::min(spec.context, limits::kDefaultMaxTokens);
+  memory.pages_least = std::min(memory.pages, pages_for(positions, kernels::kPageTokens));
+  return ok_status();
+}
+
 }  // namespace
 
 Result<StageMemory> stage_memory(const model::GgufFile& file, const model::ModelSpec& spec,
@@ -71,21 +111,18 @@ Result<StageMemory> stage_memory(const model::GgufFile& file, const model::Model
   StageMemory memory;
   TRY(memory.weights, StageWeights::bytes_of(file, spec, options.layers));
   memory.buffers = buffer_bytes(spec, options);
-  memory.page = KvCache::page_bytes(options.layers.size(), spec.kv_layout());
-  INVARIANT(memory.page != 0, "a stage has layers and heads");
-  const std::uint64_t most =
-      std::uint64_t{pages_for(spec.context, kernels::kPageTokens)} * limits::kRunningSequences;
-  const std::uint64_t asked = options.kv_budget_bytes / memory.page;
-  if (asked == 0) {
-    return Error::of(ErrorCode::kNoCapacity, "the KV budget of ", options.kv_budget_bytes,
-                     " bytes holds no page: one page of ", kernels::kPageTokens,
-                     " positions takes ", memory.page, " bytes for ", options.layers.size(),
-                     " layers");
-  }
-  memory.pages = static_cast<std::uint32_t>(std::min({asked, most, std::uint64_t{0xFFFFFFFF}}));
-  const std::uint32_t positions = std::min(spec.context, limits::kDefaultMaxTokens);
-  memory.pages_least = std::min(memory.pages, pages_for(positions, kernels::kPageTokens));
+  TRY_VOID(ask_for_kv(spec, options, memory));
   return memory;
+}
+
+std::uint64_t kv_budget_of(const model::ModelSpec& spec, std::uint32_t layers, std::uint64_t pages,
+                           std::uint64_t sequences) {
+  const std::uint64_t page = KvCache::page_bytes(1, spec.kv_layout());
+  if (!spec.keeps_state()) return page * pages * layers;
+  // A layer has the one or the other, and the first of a model with states has one.
+  const bool only_pages = spec.paged_layers(0, 1) == 1;
+  const std::uint64_t state = only_pages ? 0 : DeltaNet::state_bytes(spec, {0, 1});
+  return std::max(page * pages, state * sequences) * layers;
 }
 
 Status check_memory(const std::vector<StageMemory>& stages, std::uint64_t budget) {
@@ -94,7 +131,7 @@ Status check_memory(const std::vector<StageMemory>& stages, std::uint64_t budget
   std::uint64_t buffers = 0;
   for (const StageMemory& stage : stages) {
     weights += stage.weights;
-    kv += stage.page * stage.pages_least;
+    kv += stage.kv_least();
     buffers += stage.buffers;
   }
   const std::uint64_t needed = weights + kv + buffers + kProcessBytes;
@@ -105,10 +142,19 @@ Status check_memory(const std::vector<StageMemory>& stages, std::uint64_t budget
                    " (--memory, or the available memory of the machine)");
 }
 
-std::uint64_t kv_within(const StageMemory& stage, std::uint64_t budget) {
-  INVARIANT(stage.page != 0, "a KV page has bytes");
-  const std::uint64_t rest = budget - std::min(budget, stage.weights + stage.buffers);
-  return std::min<std::uint64_t>(stage.pages, rest / stage.page) * stage.page;
+KvShare kv_within(const StageMemory& stage, std::uint64_t budget) {
+  INVARIANT(stage.page + stage.state != 0, "KV has bytes");
+  std::uint64_t rest = budget - std::min(budget, stage.weights + stage.buffers);
+  KvShare share;
+  if (stage.state > 0) {
+    const std::uint64_t beside = rest - std::min(rest, stage.page * stage.pages_least);
+    const std::uint64_t fit = std::min<std::uint64_t>(stage.states, beside / stage.state);
+    share.states = std::max(1U, static_cast<std::uint32_t>(fit));
+    rest -= std::min(rest, share.states * stage.state);
+  }
+  const std::uint64_t fit = stage.page > 0 ? rest / stage.page : stage.pages;
+  share.pages = static_cast<std::uint32_t>(std::min<std::uint64_t>(stage.pages, fit));
+  return share;
 }
 
 Result<std::uint64_t> replay_within(const model::GgufFile& file, const model::ModelSpec& spec,
@@ -119,7 +165,7 @@ Result<std::uint64_t> replay_within(const model::GgufFile& file, const model::Mo
   }
   TRY(const StageMemory stage, stage_memory(file, spec, options));
   const std::uint64_t budget = options.memory_bytes - std::min(options.memory_bytes, kProcessBytes);
-  const std::uint64_t taken = stage.weights + stage.buffers + kv_within(stage, budget);
+  const std::uint64_t taken = stage.weights + stage.buffers + kv_within(stage, budget).bytes(stage);
   return std::min(options.replay_bytes, budget - std::min(budget, taken));
 }
 

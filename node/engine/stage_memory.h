@@ -23,12 +23,30 @@ inline constexpr std::uint64_t kReplayBytes = 512 << 20;
 struct StageMemory {
   std::uint64_t weights = 0;      // packed
   std::uint64_t buffers = 0;      // of steps of batch_rows rows, all of them used
-  std::uint64_t page = 0;         // one KV page of all layers of the stage
+  std::uint64_t page = 0;         // one KV page of all layers of the stage; 0: no layer has any
   std::uint32_t pages = 0;        // pages of the KV budget
   std::uint32_t pages_least = 0;  // of one sequence: the context, or limits::kDefaultMaxTokens
+  std::uint64_t state = 0;        // of one sequence in all layers of the stage; 0: none keeps one
+  std::uint32_t states = 0;       // that the KV budget asks for
+  // Of the KV of one sequence.
+  std::uint64_t kv_least() const { return page * pages_least + state; }
   // Without kProcessBytes.
-  std::uint64_t least() const { return weights + buffers + page * pages_least; }
+  std::uint64_t least() const { return weights + buffers + kv_least(); }
 };
+
+// What a stage takes for KV.
+struct KvShare {
+  std::uint32_t pages = 0;
+  std::uint32_t states = 0;
+  std::uint64_t page_bytes(const StageMemory& stage) const { return stage.page * pages; }
+  std::uint64_t bytes(const StageMemory& stage) const {
+    return page_bytes(stage) + stage.state * states;
+  }
+};
+
+// A KV budget that holds so many pages and sequences in every one of the layers, whatever it keeps.
+std::uint64_t kv_budget_of(const model::ModelSpec& spec, std::uint32_t layers, std::uint64_t pages,
+                           std::uint64_t sequences);
 
 // Also checks shapes and types of the range's tensors. kNoCapacity when the KV budget is under one
 // page.
@@ -39,9 +57,8 @@ Result<StageMemory> stage_memory(const model::GgufFile& file, const model::Model
 // their least() and kProcessBytes.
 Status check_memory(const std::vector<StageMemory>& stages, std::uint64_t budget);
 
-// KV bytes of a stage within a budget that holds its least(): the pages asked for, or those that
-// fit.
-std::uint64_t kv_within(const StageMemory& stage, std::uint64_t budget);
+// KV of a stage within a budget that holds its least(): what was asked for, or what fits.
+KvShare kv_within(const StageMemory& stage, std::uint64_t budget);
 
 // The part of options.replay_bytes that fits the machine's memory beside the stage.
 Result<std::uint64_t> replay_within(const model::GgufFile& file, const model::ModelSpec& spec,

@@ -10,7 +10,7 @@
 #include <vector>
 
 #include "base/random.h"
-#include "node/engine/kv_cache.h"
+#include "node/engine/stage_memory.h"
 #include "node/engine/weights.h"
 #include "proto/step.h"
 
@@ -133,8 +133,10 @@ class Subject {
                               LayerRange layers) {
     options.layers = layers;
     options.batch_rows = kRateRows;
-    options.kv_budget_bytes = KvCache::page_bytes(layers.size(), spec.kv_layout()) * kRateRows *
-                              (kPositions / kernels::kPageTokens);
+    options.kv_budget_bytes =
+        kv_budget_of(spec, layers.size(),
+                     std::uint64_t{kRateRows} * (kPositions / kernels::kPageTokens), kRateRows);
+    options.sequences = kRateRows;
     Subject subject;
     TRY(subject.engine_, Engine::load(file, spec, options));
     return subject;

@@ -17,7 +17,7 @@ namespace hearth::node {
 template <typename Matrix, typename Vector>
 struct LayerTensors {
   Vector attention_norm{};  // (hidden); empty where the family has none
-  Matrix query{};           // (heads * head_dim, hidden)
+  Matrix query{};           // (heads * head_dim, hidden); with a gate, of each head twice the rows
   Matrix key{};             // (kv_heads * head_dim, hidden)
   Matrix value{};           // (kv_heads * head_dim, hidden)
   Vector query_bias{};      // empty where the family has none, as the next two
@@ -28,12 +28,21 @@ struct LayerTensors {
   Vector query_norm{};             // (head_dim), or of all heads; empty where the family has none
   Vector key_norm{};               // likewise
   // Of latent attention, empty elsewhere; `query` is then (heads * head_dim, query_rank or hidden).
-  Matrix query_down{};           // (query_rank, hidden); empty where the queries have one matrix
-  Vector query_down_norm{};      // (query_rank); likewise
-  Matrix latent{};               // (width + turned, hidden)
-  Vector latent_norm{};          // (width)
-  Matrix latent_keys{};          // (width, plain) of each head, one after the other
-  Matrix latent_values{};        // (value, width) of each head, one after the other
+  Matrix query_down{};       // (query_rank, hidden); empty where the queries have one matrix
+  Vector query_down_norm{};  // (query_rank); likewise
+  Matrix latent{};           // (width + turned, hidden)
+  Vector latent_norm{};      // (width)
+  Matrix latent_keys{};      // (width, plain) of each head, one after the other
+  Matrix latent_values{};    // (value, width) of each head, one after the other
+  // Of a gated delta net, empty elsewhere; attention_output is then (hidden, inner).
+  Matrix delta_input{};  // (channels, hidden), or (channels + inner, hidden) of joint_input
+  Matrix delta_gate{};   // (inner, hidden); empty where the matrix before has its rows
+  Matrix delta_beta{};   // (value_heads, hidden), or of joint_numbers (2 * value_heads, hidden)
+  Matrix delta_alpha{};  // (value_heads, hidden); empty where the matrix before has its rows
+  Vector delta_taps{};   // (channels, taps)
+  Vector delta_bias{};   // (value_heads): of alpha
+  Vector delta_decay{};  // (value_heads)
+  Vector delta_norm{};   // (head)
   Matrix attention_output{};     // (hidden, heads * head_dim, or heads * value)
   Vector post_attention_norm{};  // (hidden); empty where the family has none
   Vector feed_forward_norm{};    // (hidden); empty where the family has none
@@ -67,8 +76,9 @@ struct StageTensors {
 
 // `reader`: matrix(name, rows, cols, out), with a number of experts behind it where the tensor has
 // as many matrices of that shape, heads(name, rows, cols, count, out) for one of each head,
-// part(name, all, first, rows, cols, out) for some rows of a matrix of `all` rows, and vector(name,
-// size, out), with experts likewise, each giving a Status.
+// part(name, all, first, rows, cols, out) for some rows of a matrix of `all` rows, vector(name,
+// size, out), with experts likewise, and table(name, rows, cols, out) for numbers of F32, each
+// giving a Status.
 template <typename Reader, typename Matrix, typename Vector>
 Status read_feed_forward(const Reader& reader, const model::ModelSpec& spec, std::uint32_t index,
                          LayerTensors<Matrix, Vector>& out) {
@@ -140,6 +150,34 @@ Status read_latent(const Reader& reader, const model::ModelSpec& spec, std::uint
 
 // `reader`: as above.
 template <typename Reader, typename Matrix, typename Vector>
+Status read_delta_net(const Reader& reader, const model::ModelSpec& spec, std::uint32_t index,
+                      LayerTensors<Matrix, Vector>& out) {
+  const std::uint32_t hidden = spec.hidden;
+  const kernels::DeltaShape& shape = spec.delta->shape;
+  const std::uint32_t heads = shape.value_heads;
+  const auto name = [&](std::string_view part) { return model::layer_tensor(index, part); };
+  if (spec.delta->joint_input) {
+    TRY_VOID(reader.matrix(name("ssm_in.weight"), shape.channels() + shape.inner(), hidden,
+                           out.delta_input));
+  } else {
+    TRY_VOID(reader.matrix(name("attn_qkv.weight"), shape.channels(), hidden, out.delta_input));
+    TRY_VOID(reader.matrix(name("attn_gate.weight"), shape.inner(), hidden, out.delta_gate));
+  }
+  if (spec.family->joint_numbers) {
+    TRY_VOID(reader.matrix(name("ssm_ba.weight"), 2 * heads, hidden, out.delta_beta));
+  } else {
+    TRY_VOID(reader.matrix(name("ssm_beta.weight"), heads, hidden, out.delta_beta));
+    TRY_VOID(reader.matrix(name("ssm_alpha.weight"), heads, hidden, out.delta_alpha));
+  }
+  TRY_VOID(reader.table(name("ssm_conv1d.weight"), shape.channels(), shape.taps, out.delta_taps));
+  TRY_VOID(reader.vector(name("ssm_dt.bias"), heads, out.delta_bias));
+  TRY_VOID(reader.vector(name("ssm_a"), heads, out.delta_decay));
+  TRY_VOID(reader.vector(name("ssm_norm.weight"), shape.head, out.delta_norm));
+  return reader.matrix(name("ssm_out.weight"), hidden, shape.inner(), out.attention_output);
+}
+
+// `reader`: as above.
+template <typename Reader, typename Matrix, typename Vector>
 Status read_layer(const Reader& reader, const model::ModelSpec& spec, std::uint32_t index,
                   LayerTensors<Matrix, Vector>& out) {
   const std::uint32_t hidden = spec.hidden;
@@ -155,6 +193,10 @@ Status read_layer(const Reader& reader, const model::ModelSpec& spec, std::uint3
     TRY_VOID(read_latent(reader, spec, index, out));
     return read_feed_forward(reader, spec, index, out);
   }
+  if (spec.is_delta(index)) {
+    TRY_VOID(read_delta_net(reader, spec, index, out));
+    return read_feed_forward(reader, spec, index, out);
+  }
   if (family.fused_qkv) {
     const std::string fused = name("attn_qkv.weight");
     const std::uint32_t all = wide + 2 * narrow;
@@ -162,7 +204,8 @@ Status read_layer(const Reader& reader, const model::ModelSpec& spec, std::uint3
     TRY_VOID(reader.part(fused, all, wide, narrow, hidden, out.key));
     TRY_VOID(reader.part(fused, all, wide + narrow, narrow, hidden, out.value));
   } else {
-    TRY_VOID(reader.matrix(name("attn_q.weight"), wide, hidden, out.query));
+    const std::uint32_t rows = family.attention_gate ? 2 * wide : wide;
+    TRY_VOID(reader.matrix(name("attn_q.weight"), rows, hidden, out.query));
     TRY_VOID(reader.matrix(name("attn_k.weight"), narrow, hidden, out.key));
     TRY_VOID(reader.matrix(name("attn_v.weight"), narrow, hidden, out.value));
   }

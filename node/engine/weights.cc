@@ -27,6 +27,13 @@ Result<const model::TensorInfo*> vector_of(const model::GgufFile& file, const st
   return tensor;
 }
 
+Result<const model::TensorInfo*> table_of(const model::GgufFile& file, const std::string& name,
+                                          std::uint32_t rows, std::uint32_t cols) {
+  TRY(const model::TensorInfo* tensor, model::require_tensor(file, name, {cols, rows}));
+  REQUIRE(tensor->type == model::TensorType::kF32, "tensor " + name + " is not F32");
+  return tensor;
+}
+
 // A matrix, or one for each of several experts.
 Result<const model::TensorInfo*> matrices_of(const model::GgufFile& file, const std::string& name,
                                              std::uint32_t rows, std::uint32_t cols,
@@ -71,6 +78,11 @@ class Counter {
                 std::uint32_t experts = 1) const {
     TRY_VOID(vector_of(file_, name, size, experts));
     bytes_ += std::uint64_t{size} * std::min(experts, experts > 1 ? used_ : 1) * sizeof(float);
+    return ok_status();
+  }
+  Status table(const std::string& name, std::uint32_t rows, std::uint32_t cols, Nothing&) const {
+    TRY_VOID(table_of(file_, name, rows, cols));
+    bytes_ += std::uint64_t{rows} * cols * sizeof(float);
     return ok_status();
   }
 
@@ -119,16 +131,26 @@ class Reader {
   Status vector(const std::string& name, std::uint32_t size, std::vector<float>& out,
                 std::uint32_t experts = 1) const {
     TRY(const model::TensorInfo* tensor, vector_of(file_, name, size, experts));
-    TRY_VOID(pages_.bring(file_.tensor_bytes(*tensor)));
-    out.resize(std::size_t{size} * experts);
-    std::memcpy(out.data(), file_.tensor_bytes(*tensor).data(), out.size() * sizeof(float));
+    return copy(*tensor, std::size_t{size} * experts, out);
+  }
+
+  Status table(const std::string& name, std::uint32_t rows, std::uint32_t cols,
+               std::vector<float>& out) const {
+    TRY(const model::TensorInfo* tensor, table_of(file_, name, rows, cols));
+    return copy(*tensor, std::size_t{rows} * cols, out);
+  }
+
+ private:
+  Status copy(const model::TensorInfo& tensor, std::size_t size, std::vector<float>& out) const {
+    TRY_VOID(pages_.bring(file_.tensor_bytes(tensor)));
+    out.resize(size);
+    std::memcpy(out.data(), file_.tensor_bytes(tensor).data(), out.size() * sizeof(float));
     for (std::size_t i = 0; i < out.size(); ++i) {
-      REQUIRE(std::isfinite(out[i]), "tensor ", name, ": value ", i, " is not finite");
+      REQUIRE(std::isfinite(out[i]), "tensor ", tensor.name, ": value ", i, " is not finite");
     }
     return ok_status();
   }
 
- private:
   Status read(const model::TensorInfo& tensor, std::uint32_t rows, std::uint32_t cols,
               ByteSpan blocks, PackedMatrix& out) const {
     TRY(const kernels::WeightType type, model::weight_type(tensor.type, tensor.name));
@@ -227,18 +249,35 @@ class Digest {
 template <typename Visit>
 void each_tensor(const LayerWeights& layer, const Visit& visit) {
   for (const PackedMatrix* matrix :
-       {&layer.query, &layer.key, &layer.value, &layer.attention_output, &layer.gate, &layer.up,
-        &layer.down, &layer.router, &layer.query_down, &layer.latent, &layer.latent_keys,
-        &layer.latent_values, &layer.shared_router, &layer.shared_gate, &layer.shared_up,
-        &layer.shared_down}) {
+       {&layer.query,         &layer.key,         &layer.value,       &layer.attention_output,
+        &layer.gate,          &layer.up,          &layer.down,        &layer.router,
+        &layer.query_down,    &layer.latent,      &layer.latent_keys, &layer.latent_values,
+        &layer.shared_router, &layer.shared_gate, &layer.shared_up,   &layer.shared_down,
+        &layer.delta_input,   &layer.delta_gate,  &layer.delta_beta,  &layer.delta_alpha}) {
     visit(*matrix);
   }
-  for (const std::vector<float>* vector :
-       {&layer.attention_norm, &layer.query_bias, &layer.key_bias, &layer.value_bias,
-        &layer.query_norm, &layer.key_norm, &layer.post_attention_norm, &layer.feed_forward_norm,
-        &layer.post_feed_forward_norm, &layer.attention_output_bias, &layer.sinks,
-        &layer.router_bias, &layer.selection_bias, &layer.query_down_norm, &layer.latent_norm,
-        &layer.gate_bias, &layer.up_bias, &layer.down_bias}) {
+  for (const std::vector<float>* vector : {&layer.attention_norm,
+                                           &layer.query_bias,
+                                           &layer.key_bias,
+                                           &layer.value_bias,
+                                           &layer.query_norm,
+                                           &layer.key_norm,
+                                           &layer.post_attention_norm,
+                                           &layer.feed_forward_norm,
+                                           &layer.post_feed_forward_norm,
+                                           &layer.attention_output_bias,
+                                           &layer.sinks,
+                                           &layer.router_bias,
+                                           &layer.selection_bias,
+                                           &layer.query_down_norm,
+                                           &layer.latent_norm,
+                                           &layer.gate_bias,
+                                           &layer.up_bias,
+                                           &layer.down_bias,
+                                           &layer.delta_taps,
+                                           &layer.delta_bias,
+                                           &layer.delta_decay,
+                                           &layer.delta_norm}) {
     visit(*vector);
   }
 }

@@ -163,7 +163,7 @@ Result<StageComputeEvents::Loaded> EngineThread::State::load(const LoadTask& tas
     loaded = task;
   }
   return StageComputeEvents::Loaded{engine->input_shape(), engine->kv_pages(),
-                                    engine->weight_bytes()};
+                                    engine->weight_bytes(), engine->sequences()};
 }
 
 Status EngineThread::State::begin(Task& task) {

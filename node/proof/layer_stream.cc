@@ -8,7 +8,7 @@
 #include "base/limits.h"
 #include "kernels/canonical.h"
 #include "node/engine/engine.h"
-#include "node/engine/kv_cache.h"
+#include "node/engine/stage_memory.h"
 #include "proto/split.h"
 
 namespace hearth::node {
@@ -91,7 +91,8 @@ EngineOptions LayerStream::engine_options(std::uint32_t layer) const {
   engine.threads = options_.threads;
   engine.batch_rows = options_.batch_rows;
   engine.kv_budget_bytes =
-      KvCache::page_bytes(1, spec_.kv_layout()) * pages_for(positions + 1, kernels::kPageTokens);
+      kv_budget_of(spec_, 1, pages_for(positions + 1, kernels::kPageTokens), 1);
+  engine.sequences = 1;
   engine.stage = stage_;
   engine.cancelled = options_.stopped;
   return engine;

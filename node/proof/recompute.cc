@@ -10,7 +10,7 @@
 #include "base/limits.h"
 #include "kernels/canonical.h"
 #include "ledger/receipt.h"
-#include "node/engine/kv_cache.h"
+#include "node/engine/stage_memory.h"
 #include "proto/committed_sampling.h"
 #include "proto/split.h"
 
@@ -210,7 +210,8 @@ Status RefereeRun::complete(std::size_t right, RefereeFinding& found) const {
   local.stages = 1;
   local.threads = options_.threads;
   const std::uint64_t pages = pages_for(order.positions + 1, kernels::kPageTokens);
-  local.kv_budget_bytes = KvCache::page_bytes(1, spec_->kv_layout()) * spec_->layers * pages;
+  local.kv_budget_bytes = kv_budget_of(*spec_, spec_->layers, pages, 1);
+  local.sequences = 1;
   auto runner = LocalRunner::load(file_, local);
   if (!runner && runner.error().code == ErrorCode::kNoCapacity) return ok_status();
   TRY(const auto loaded, std::move(runner));

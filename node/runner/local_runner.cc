@@ -11,9 +11,13 @@
 namespace hearth::node {
 namespace {
 
-BatcherOptions batcher_options(const LocalOptions& options) {
-  return {Epoch(1),           options.batch_rows, options.prefill_rows, options.batches_in_flight,
-          options.draft_rows, options.draft};
+BatcherOptions batcher_options(const model::ModelSpec& spec, const LocalOptions& options) {
+  return {Epoch(1),
+          options.batch_rows,
+          options.prefill_rows,
+          options.batches_in_flight,
+          spec.keeps_state() ? 0 : options.draft_rows,
+          options.draft};
 }
 
 // Nothing to speak of where a device holds the stage.
@@ -41,9 +45,13 @@ Result<std::vector<LayerRange>> layers_of(const model::ModelSpec& spec,
 
 LocalRunner::LocalRunner(const model::ModelSpec& spec, const LocalOptions& options,
                          std::vector<std::unique_ptr<Engine>> engines)
-    : spec_(spec), batcher_(batcher_options(options)), engines_(std::move(engines)) {
+    : spec_(spec), batcher_(batcher_options(spec, options)), engines_(std::move(engines)) {
   pages_ = engines_.front()->kv_pages();
-  for (const auto& engine : engines_) pages_ = std::min(pages_, engine->kv_pages());
+  sequences_ = engines_.front()->sequences();
+  for (const auto& engine : engines_) {
+    pages_ = std::min(pages_, engine->kv_pages());
+    sequences_ = std::min(sequences_, engine->sequences());
+  }
 }
 
 Status LocalRunner::submit(const SequenceOpen& open, std::vector<TokenId> prompt, Events events) {
@@ -62,6 +70,10 @@ Status LocalRunner::submit(const SequenceOpen& open, std::vector<TokenId> prompt
   if (pages > pages_ - reserved_) {
     return Error::of(ErrorCode::kNoCapacity, "prompt and answer take ", pages, " KV pages, ",
                      pages_ - reserved_, " of ", pages_, " are free");
+  }
+  if (running_.size() >= sequences_) {
+    return Error::of(ErrorCode::kNoCapacity, "the ", sequences_,
+                     " sequences whose state has room are running");
   }
   TRY_VOID(batcher_.submit({Epoch(1), open, std::move(prompt)}));
   reserved_ += pages;
@@ -176,6 +188,7 @@ Result<std::unique_ptr<LocalRunner>> LocalRunner::load(std::shared_ptr<const mod
     EngineOptions& engine = engine_options.emplace_back();
     engine.layers = ranges[i];
     engine.kv_budget_bytes = options.kv_budget_bytes / spec.layers * ranges[i].size();
+    engine.sequences = options.sequences;
     engine.threads = options.threads;
     engine.pin = options.pin;
     engine.batch_rows = options.batch_rows;

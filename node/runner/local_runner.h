@@ -25,6 +25,7 @@ struct LocalOptions {
   std::uint32_t threads = 1;
   bool pin = false;                         // kernels/thread_pins.h
   std::size_t kv_budget_bytes = 512 << 20;  // over all stages
+  std::uint32_t sequences = 0;              // as EngineOptions'
   std::uint64_t memory_bytes = 0;           // over all stages; 0: what the machine has
   std::uint64_t replay_bytes = 0;           // over all stages; as EngineOptions::replay_bytes
   std::uint32_t batch_rows = 512;
@@ -85,7 +86,8 @@ class LocalRunner {
   std::deque<StepBatch> waiting_;  // formed and not begun
   std::vector<std::unique_ptr<Engine>> engines_;
   std::unordered_map<SequenceId, Running> running_;
-  std::uint32_t pages_ = 0;  // of the stage with the fewest
+  std::uint32_t pages_ = 0;      // of the stage with the fewest
+  std::uint32_t sequences_ = 0;  // most that have room at once
   std::uint32_t reserved_ = 0;
 };
 

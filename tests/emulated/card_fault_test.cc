@@ -288,8 +288,8 @@ TEST_F(CardFault, SaysHowManyLayersFit) {
 }
 
 TEST_F(CardFault, AModelWithExpertsIsRefusedBeforeAnyMemoryIsTaken) {
-  for (const char* family :
-       {"llama", "qwen2moe", "qwen3moe", "granitemoe", "glm4moe", "deepseek2", "gpt-oss"}) {
+  for (const char* family : {"llama", "qwen2moe", "qwen3moe", "granitemoe", "glm4moe", "deepseek2",
+                             "gpt-oss", "qwen3next", "qwen35moe"}) {
     model::SyntheticOptions experts;
     experts.family = family;
     experts.experts = 4;

@@ -109,6 +109,15 @@ extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size
                    routing.groups_used * (spec->experts / routing.groups) >= spec->experts_used),
               "the groups that a row uses hold its experts");
     INVARIANT(spec->layers != 0 && spec->dense_layers < spec->layers, "a model has its layers");
+    if (spec->delta) {
+      const auto& shape = spec->delta->shape;
+      INVARIANT(shape.key_heads != 0 && shape.value_heads % shape.key_heads == 0 &&
+                    shape.taps != 0 && shape.taps <= hearth::limits::kModelTaps,
+                "the heads of a delta net are shared evenly");
+      INVARIANT(shape.head != 0 && shape.channels() <= hearth::limits::kModelWidth,
+                "a row of its channels fits the kernels");
+      INVARIANT(spec->paged_layers(0, spec->layers) <= spec->layers, "layers keep pages or states");
+    }
     const auto layout = spec->kv_layout();
     INVARIANT(layout.head_dim <= (layout.latent == 0 ? hearth::limits::kModelHeadDim
                                                      : hearth::limits::kModelLatent),

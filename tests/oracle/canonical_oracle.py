@@ -200,6 +200,29 @@ def dense_cases(tall):
     cases["deepseek2 Q4_K"] = wide("Q4_K", family="deepseek2").but(
         feed_forward=256, dense_width=512, experts=6, experts_used=2, numbers=routed,
         latent=(256, 256, 32, 256, 64), output_type="Q6_K")
+    qwen3next = tall.but(family="qwen3next", layers=4, rotary=32, experts=8, experts_used=3)
+    cases["qwen3next Q4_0"] = qwen3next.but(layer_type="Q4_0")
+    cases["qwen3next, one matrix in"] = qwen3next.but(joint_input=True, layers=3, every=2,
+                                                      hostile=0.05, predictors=0)
+    cases["qwen3next, other heads"] = qwen3next.but(delta=(1, 3, 64, 2), layers=3, every=3,
+                                                    layer_type="Q5_1")
+    cases["qwen3next, one tap, no attention"] = qwen3next.but(delta=(2, 2, 32, 1), layers=2,
+                                                              every=8)
+    cases["qwen3next, attention alone"] = qwen3next.but(layers=2, every=1)
+    cases["qwen3next Q4_K"] = wide("Q4_K", family="qwen3next", hostile=0.05).but(
+        feed_forward=256, experts=6, experts_used=4, shared_width=512, rotary=32, every=2,
+        delta=(2, 4, 64, 4), output_type="Q6_K")
+    cases["qwen3next, states that grow"] = qwen3next.but(layers=2, decay=30.0)
+    cases["qwen3next, channels too large"] = qwen3next.but(
+        layers=2, types={"attn_qkv": "F32"}, norm_scale=2e12)
+    cases["qwen3next, numbers overflow"] = qwen3next.but(
+        layers=2, types={"ssm_ba": "F32", "attn_qkv": "Q8_0"}, norm_scale=1e38)
+    qwen35 = tall.but(family="qwen35", layers=4, rotary=32)
+    cases["qwen35 Q8_0"] = qwen35.but(hostile=0.05)
+    cases["qwen35, three value heads of a key head"] = qwen35.but(
+        delta=(2, 6, 32, 4), layers=3, every=2, layer_type="Q4_1", rotary=0)
+    cases["qwen35, very hostile"] = qwen35.but(layer_type="Q5_0", hostile=0.6)
+    cases["qwen35moe Q4_1"] = qwen3next.but(family="qwen35moe", layer_type="Q4_1", hostile=0.05)
     caps = {"attn_logit_softcapping": 5.0, "final_logit_softcapping": 3.0}
     gemma2 = tall.but(family="gemma2", layers=3)
     cases["gemma2 Q8_0"] = gemma2.but(floats=caps, hostile=0.05)
@@ -526,7 +549,16 @@ def unclamped():
     model.FAMILIES["gpt-oss"] = dataclasses.replace(family, act=model.swiglu)
 
 
-PERTURBATIONS = {"no-sinks": no_sinks, "unclamped": unclamped,
+def untiled_heads():
+    model.delta_net.Heads.key_heads = lambda heads: np.arange(heads.values) // (
+        heads.values // heads.keys)
+
+
+def no_decay():
+    model.delta_net.softplus = lambda t: 0 * t
+
+
+PERTURBATIONS = {"untiled-heads": untiled_heads, "no-decay": no_decay, "no-sinks": no_sinks, "unclamped": unclamped,
                  "expert-ties": expert_ties, "shared-gate": shared_gate,
                  "round-half-away": round_half_away, "grid-half-away": grid_half_away,
                  "split-fma": split_fma, "no-top-p": top_p_of_all, "angle": first_angle}

@@ -17,7 +17,9 @@ UNIT = {"Q8_0": 74, "Q4_0": 4.6, "Q4_1": 4.6, "Q5_0": 9.2, "Q5_1": 9.2, "IQ4_NL"
         "IQ2_XS": 56, "IQ2_S": 56, "IQ3_XXS": 143, "IQ3_S": 140, "IQ1_S": 7.2, "IQ1_M": 7.2,
         "TQ1_0": 0.82, "TQ2_0": 1.2}
 LOCAL = ("gemma3", "olmo2", "gemma2", "phi3", "gpt-oss")  # families with local layers
-SHARED = ("qwen2moe", "granitemoe")  # families with a shared expert
+DELTA = ("qwen3next", "qwen35", "qwen35moe")  # families with gated delta nets
+GATED = ("qwen2moe", "qwen3next", "qwen35moe")  # families with a shared expert that has a gate
+SHARED = GATED + ("granitemoe",)  # families with a shared expert
 ROUTED = ("glm4moe", "deepseek2")  # families whose files say how experts are chosen
 FUSED = ("glm4", "phi3")  # families whose ffn_up has the gate's rows
 # The minimum that centres the block, in units of its scale.
@@ -57,6 +59,10 @@ class Shape:
     selection_bias: float = 0.1  # its deviation; 0: none
     predictors: int = 1      # layers behind the last
     flags: dict = field(default_factory=dict)  # more keys, of truth values
+    delta: tuple = (2, 4, 32, 4)  # key heads, value heads, values of one, taps
+    every: int = 0           # of so many layers one has attention; 0: no key
+    joint_input: bool = False  # ssm_in in place of attn_qkv and attn_gate
+    decay: float = -4.0      # mean of ssm_a
     latent: tuple = (64, 96, 32, 64, 32)  # query rank, width, turned, plain, value
     router_ties: bool = False  # experts in pairs of equal logits
     norm_scale: float = 1.0  # of the norms before attention
@@ -233,6 +239,44 @@ def _latent_keys(w, shape, A):
     w.add_uint32(A + "rope.dimension_count", turned)
 
 
+def _delta_keys(w, shape, A):
+    keys, values, width, taps = shape.delta
+    w.add_uint32(A + "ssm.conv_kernel", taps)
+    w.add_uint32(A + "ssm.state_size", width)
+    w.add_uint32(A + "ssm.group_count", keys)
+    w.add_uint32(A + "ssm.time_step_rank", values)
+    w.add_uint32(A + "ssm.inner_size", width * values)
+    w.add_uint32(A + "nextn_predict_layers", shape.predictors)
+    if shape.every:
+        w.add_uint32(A + "full_attention_interval", shape.every)
+        states = [(i + 1) % shape.every != 0 for i in range(shape.layers)]
+        w.add_array(A + "attention.recurrent_layers", states + [False] * shape.predictors)
+    if shape.family != "qwen3next":
+        pairs = (shape.rotary or shape.head_dim) // 2
+        w.add_array(A + "rope.dimension_sections",
+                    [(pairs + 2) // 3, (pairs + 1) // 3, pairs // 3, 0])
+
+
+def _delta_net(w, shape, blk, branch):
+    keys, values, width, taps = shape.delta
+    channels, inner = width * (2 * keys + values), width * values
+    if shape.joint_input:
+        w.matrix(blk + "ssm_in.weight", channels + inner, shape.hidden)
+    else:
+        w.matrix(blk + "attn_qkv.weight", channels, shape.hidden)
+        w.matrix(blk + "attn_gate.weight", inner, shape.hidden)
+    if shape.family == "qwen3next":
+        w.matrix(blk + "ssm_ba.weight", 2 * values, shape.hidden)
+    else:
+        w.matrix(blk + "ssm_beta.weight", values, shape.hidden)
+        w.matrix(blk + "ssm_alpha.weight", values, shape.hidden)
+    w.vector(blk + "ssm_conv1d.weight", (channels, taps), 0, 0.5)
+    w.vector(blk + "ssm_dt.bias", values, -3, 3)
+    w.vector(blk + "ssm_a", values, shape.decay, 1)
+    w.norm(blk + "ssm_norm.weight", width)
+    w.matrix(blk + "ssm_out.weight", shape.hidden, inner, branch)
+
+
 def _latent(w, shape, blk, branch):
     rank, width, turned, plain, value = shape.latent
     wide = shape.heads * (plain + turned)
@@ -253,7 +297,8 @@ def _keys(w, shape):
     A = shape.family + "."
     w.add_string("general.name", "small")
     routed = shape.family in ROUTED
-    w.add_uint32(A + "block_count", shape.layers + routed * shape.predictors)
+    behind = (routed or shape.family in DELTA) * shape.predictors
+    w.add_uint32(A + "block_count", shape.layers + behind)
     w.add_uint32(A + "context_length", shape.context)
     w.add_uint32(A + "embedding_length", shape.hidden)
     w.add_uint32(A + "feed_forward_length",
@@ -281,6 +326,8 @@ def _keys(w, shape):
     if routed:
         w.add_uint32(A + "leading_dense_block_count", shape.dense_layers)
         w.add_uint32(A + "nextn_predict_layers", shape.predictors)
+    if shape.family in DELTA:
+        _delta_keys(w, shape, A)
     if shape.family in LOCAL:
         w.add_uint32(A + "attention.sliding_window", shape.window)
     if shape.rotary:
@@ -314,11 +361,15 @@ def _experts(w, shape, blk, branch):
             w.vector(f"{blk}ffn_{part}_exps.bias", (experts, size), 0, shape.bias)
     if shape.family not in SHARED or not shape.shared_width:
         return
-    if shape.family == "qwen2moe":
+    if shape.family in GATED:
         w.router(blk + "ffn_gate_inp_shexp.weight", 1, shape.hidden)
     w.matrix(blk + "ffn_gate_shexp.weight", shape.shared_width, shape.hidden)
     w.matrix(blk + "ffn_up_shexp.weight", shape.shared_width, shape.hidden)
     w.matrix(blk + "ffn_down_shexp.weight", shape.hidden, shape.shared_width, branch)
+
+
+def has_delta_net(shape, i):
+    return shape.family in DELTA and (i + 1) % (shape.every or 4) != 0
 
 
 def _layer(w, shape, i):
@@ -327,17 +378,21 @@ def _layer(w, shape, i):
     branch = 1 / (2 * shape.layers) ** 0.5
     if shape.family != "olmo2":
         w.norm(blk + "attn_norm.weight", shape.hidden, shape.norm_scale)
-        norm = "post_attention_norm" if shape.family in ("gpt-oss", "glm4moe") else "ffn_norm"
+        named = shape.family in ("gpt-oss", "glm4moe") + DELTA
+        norm = "post_attention_norm" if named else "ffn_norm"
         w.norm(f"{blk}{norm}.weight", shape.hidden, shape.ffn_scale if ".1." in blk else 1.0)
     if shape.family == "phi3":
         w.matrix(blk + "attn_qkv.weight", heads + 2 * kv, shape.hidden, 1.5)
     elif shape.family == "deepseek2":
         _latent(w, shape, blk, branch)
+    elif has_delta_net(shape, i):
+        _delta_net(w, shape, blk, branch)
     else:
-        w.matrix(blk + "attn_q.weight", heads, shape.hidden, 1.5)
+        rows = 2 * heads if shape.family in DELTA else heads
+        w.matrix(blk + "attn_q.weight", rows, shape.hidden, 1.5)
         w.matrix(blk + "attn_k.weight", kv, shape.hidden, 1.5)
         w.matrix(blk + "attn_v.weight", kv, shape.hidden)
-    if shape.family != "deepseek2":
+    if shape.family != "deepseek2" and not has_delta_net(shape, i):
         w.matrix(blk + "attn_output.weight", shape.hidden, heads, branch)
     oss = shape.family == "gpt-oss"
     if oss:
@@ -358,7 +413,8 @@ def _layer(w, shape, i):
             shape.family in ("glm4", "glm4moe") and shape.biases):
         for part, size in (("q", heads), ("k", kv), ("v", kv)):
             w.vector(f"{blk}attn_{part}.bias", size, 0, 0.5)
-    if shape.family in ("qwen3", "qwen3moe", "gemma3") or (
+    gated = shape.family in DELTA and not has_delta_net(shape, i)
+    if gated or shape.family in ("qwen3", "qwen3moe", "gemma3") or (
             shape.family == "glm4moe" and shape.head_norms):
         w.norm(blk + "attn_q_norm.weight", shape.head_dim)
         w.norm(blk + "attn_k_norm.weight", shape.head_dim)
@@ -386,7 +442,8 @@ def write(path, shape, seed):
             w.gguf.add_tensor(name, np.linspace(1, most, pairs).astype(np.float32))
     for i in range(shape.layers):
         _layer(w, shape, i)
-    for i in range(shape.layers, shape.layers + shape.predictors * (shape.family in ROUTED)):
+    behind = shape.predictors * (shape.family in ROUTED + DELTA)
+    for i in range(shape.layers, shape.layers + behind):
         _layer(w, shape, i)
         w.matrix(f"blk.{i}.nextn.eh_proj.weight", shape.hidden, 2 * shape.hidden)
     w.gguf.write_header_to_file()

@@ -10,7 +10,7 @@ import struct
 import subprocess
 import sys
 
-VOCABULARIES = ["gpt-2", "llama-bpe", "qwen2", "llama-spm", "phi-3", "refact", "starcoder",
+VOCABULARIES = ["gpt-2", "llama-bpe", "qwen2", "qwen35", "llama-spm", "phi-3", "refact", "starcoder",
                 "command-r", "deepseek-llm"]
 SEPARATOR = b"\n__ggml_vocab_test__\n"
 

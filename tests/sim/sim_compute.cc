@@ -113,9 +113,9 @@ void SimCompute::load(Epoch epoch, LayerRange layers, std::uint32_t stage,
       stage_ = stage;
       engine_ = pool_.take(layers, stage);
     }
-    events_->on_loaded(epoch,
-                       node::StageComputeEvents::Loaded{engine_->input_shape(), engine_->kv_pages(),
-                                                        engine_->weight_bytes()});
+    events_->on_loaded(
+        epoch, node::StageComputeEvents::Loaded{engine_->input_shape(), engine_->kv_pages(),
+                                                engine_->weight_bytes(), engine_->sequences()});
   });
 }
 

@@ -80,7 +80,7 @@ void add_make_model(CLI::App& app, Action& action) {
   make->add_option("--type", o->type, "weight type, as Q4_K or Q4_K_M")->capture_default_str();
   make->add_option("--shape", o->shape,
                    "tiny, demo, 8b, 70b, 8x7b, a2.7b, 30b-a3b, gpt-oss-20b, gpt-oss-120b, "
-                   "106b-a12b or glm-4.7-flash")
+                   "106b-a12b, glm-4.7-flash, 80b-a3b or 35b-a3b")
       ->capture_default_str();
   make->add_option("--layers", o->layers, "layers (0: those of the shape)")->capture_default_str();
   make->add_option("--vocabulary", o->vocabulary, "tokens (0: those of the shape)")

@@ -14,8 +14,8 @@
 #include "node/engine/card/card_forward.h"
 #include "node/engine/card/card_stage.h"
 #include "node/engine/card/placement.h"
+#include "node/engine/card/watchdog.h"
 #include "node/engine/kv_cache.h"
-#include "node/engine/watchdog.h"
 #include "proto/split.h"
 
 namespace hearth::node {
@@ -162,6 +162,7 @@ class Card final : public Device {
 
 std::string_view what_no_card_computes(const model::FamilyTraits& family) {
   if (family.experts == model::Experts::kAlways) return "experts";
+  if (family.delta_net) return "gated delta nets";
   if (!family.pre_norms) return "no norms before attention and feed-forward";
   if (family.head_norms == model::HeadNorms::kTogether) return "norms over all heads together";
   if (family.fused_qkv || family.fused_gate_up) return "fused matrices";
@@ -218,7 +219,7 @@ Result<std::unique_ptr<StageForward>> Card::load(const model::GgufFile& file,
   CardForward::Setup setup;
   setup.context = context_;
   setup.spec = spec;
-  const auto pages = static_cast<std::uint32_t>(kv_within(memory, most) / memory.page);
+  const std::uint32_t pages = kv_within(memory, most).pages;
   setup.shape = {&spec, options.layers, options.batch_rows, pages, options_.score_floats};
   setup.step_limit = options_.step_limit;
   setup.say = [this](const std::string& sentence) { say(name_ + ": " + sentence); };

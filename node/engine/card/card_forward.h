@@ -32,8 +32,8 @@
 #include "node/engine/card/card_input.h"
 #include "node/engine/card/card_layers.h"
 #include "node/engine/card/card_stage.h"
+#include "node/engine/card/watchdog.h"
 #include "node/engine/stage_forward.h"
-#include "node/engine/watchdog.h"
 
 namespace hearth::node {
 

@@ -61,6 +61,11 @@ class Placer {
                  "tensor " + name + " holds several matrices, which no GPU computes"};
   }
 
+  Status table(const std::string& name, std::uint32_t, std::uint32_t, CardVector&) const {
+    return Error{ErrorCode::kUnsupported,
+                 "tensor " + name + " is of a gated delta net, which no GPU computes"};
+  }
+
   Status vector(const std::string& name, std::uint32_t size, CardVector& out,
                 std::uint32_t experts = 1) const {
     REQUIRE(experts == 1, "tensor " + name + " has experts, which no GPU computes");

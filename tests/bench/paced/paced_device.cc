@@ -85,14 +85,16 @@ class PacedDevice final : public Device {
     TRY(const StageMemory stage, stage_memory(file, spec, options));
     const std::uint64_t budget = memory_budget(options.memory_bytes);
     TRY_VOID(node::check_memory({stage}, budget));
-    TRY(KvCache cache, KvCache::create(options.layers.size(), spec.kv_layout(),
-                                       kv_within(stage, budget - kProcessBytes), stage.pages));
+    const KvShare share = kv_within(stage, budget - kProcessBytes);
+    const std::uint32_t paged = spec.paged_layers(options.layers.begin, options.layers.end);
+    TRY(KvCache cache,
+        KvCache::create(paged, spec.kv_layout(), share.page_bytes(stage), stage.pages));
     TRY(auto pool, kernels::ThreadPool::create(options.threads, options.pin));
     TRY(StageWeights weights,
         StageWeights::load(file, spec, options.layers, pool.get(), options.cancelled));
     return std::unique_ptr<StageForward>(std::make_unique<PacedForward>(
         Forward::Setup{spec, std::move(weights), kernels, std::move(cache), std::move(pool),
-                       options.layers, options.batch_rows}));
+                       options.layers, options.batch_rows, share.states}));
   }
 
  private:

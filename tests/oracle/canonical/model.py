@@ -5,7 +5,7 @@ from dataclasses import dataclass
 import gguf
 import numpy as np
 
-from . import angles, experts, hashes, sampler
+from . import angles, delta_net, experts, hashes, sampler
 from .arithmetic import ATTENTION_MAX, F, NotCanonical
 from .attention import attention, latent_attention
 from .elementwise import (clamped_swiglu, geglu, residual, rms_norm, rope, softcap,
@@ -32,6 +32,7 @@ class Family:
     fused: bool = False      # the gate's rows before those of ffn_up
     local: object = None     # of layer i: whether it sees a window alone
     unturned: object = None  # of layer i: whether RoPE leaves its heads alone
+    delta: bool = False  # gated delta nets and gated attention
 
 
 FAMILIES = {
@@ -53,6 +54,9 @@ FAMILIES = {
     "mistral3": Family(False, False, False, False, swiglu),
     "gpt-oss": Family(True, True, False, False, clamped_swiglu, oss=True,
                       local=lambda i: i % 2 == 0),
+    "qwen3next": Family(True, False, True, False, swiglu, shared=True, delta=True),
+    "qwen35": Family(True, False, True, False, swiglu, delta=True),
+    "qwen35moe": Family(True, False, True, False, swiglu, shared=True, delta=True),
 }
 
 
@@ -82,12 +86,15 @@ class Model:
         self.routing = experts.Routing(to_one=self.family.to_one)
         if self.family.routed:
             self._read_routing()
+        self.delta = None
+        if self.family.delta:
+            self._read_delta_net()
         self.epsilon = F(self.key("attention.layer_norm_rms_epsilon"))
         scaled = self.hidden // self.heads if (self.A, self.layers) in (
             ("gemma3", 62), ("gemma2", 46)) else None
         self.plain_scale = F(1) / np.sqrt(F(scaled or self.head_dim))
         self.rotary = self.turned if self.latent else self.head_dim
-        if self.A in ("glm4", "glm4moe", "phi3"):
+        if self.A in ("glm4", "glm4moe", "phi3") or self.delta:
             self.rotary = self.key("rope.dimension_count", self.head_dim)
         self.trained = int(self.key("rope.scaling.original_context_length", self.context))
         self._read_scales()
@@ -110,6 +117,16 @@ class Model:
             function == 2, bool(self.key("expert_weights_norm", False)),
             float(self.key("expert_weights_scale", 0.0)) or 1.0,
             self.key("expert_group_count", 1) or 1, self.key("expert_group_used_count", 1))
+
+    def _read_delta_net(self):
+        self.layers -= self.key("nextn_predict_layers", 0)
+        self.every = self.key("full_attention_interval", 4)
+        self.delta = delta_net.Heads(
+            self.key("ssm.group_count"), self.key("ssm.time_step_rank"),
+            self.key("ssm.state_size"), self.key("ssm.conv_kernel"), self.A != "qwen3next")
+
+    def has_delta_net(self, i):
+        return self.delta is not None and (i + 1) % self.every != 0
 
     def _read_scales(self):
         def scale(name, families, absent):
@@ -213,12 +230,19 @@ class Sequence:
 
     def __init__(self, model):
         self.model = model
-        self.kv = [Latents(model.width + model.turned) if model.latent
-                   else KvCache(model.kv_heads, model.head_dim) for _ in range(model.layers)]
+        self.kv = [self._kept(i) for i in range(model.layers)]
         self.tokens = []
         self.hashes = {}  # (boundary, position) -> hex
         self.failed_at = None  # the first position that failed
         self.last = None
+
+    def _kept(self, i):
+        model = self.model
+        if model.has_delta_net(i):
+            return delta_net.State(model.delta)
+        if model.latent:
+            return Latents(model.width + model.turned)
+        return KvCache(model.kv_heads, model.head_dim)
 
     def feed(self, tokens):
         model, begin = self.model, len(self.tokens)
@@ -290,7 +314,7 @@ class Sequence:
         if family.post_norms:
             y = self._norm(y, blk + "post_attention_norm.weight")
         x = x + y * scale
-        named = family.oss or self.model.A == "glm4moe"
+        named = family.oss or self.model.A == "glm4moe" or family.delta
         norm = blk + ("post_attention_norm.weight" if named else "ffn_norm.weight")
         f = self._norm(x, norm) if family.pre_norms else x
         mixed = self.model.experts and i >= self.model.dense_layers
@@ -379,9 +403,45 @@ class Sequence:
         o = [self._project([blk + "attn_v_b.weight"], u[:, j], j)[0] for j in range(model.heads)]
         return self._project([blk + "attn_output.weight"], np.concatenate(o, axis=1))[0]
 
+    def _delta_inputs(self, blk, a):
+        """m (tokens, C), z (tokens, V, d), b and t (tokens, V) without its bias"""
+        model, heads, tokens = self.model, self.model.delta, len(a)
+        each, d = heads.values // heads.keys, heads.width
+        if blk + "ssm_in.weight" in model.tensors:
+            y, = self._project([blk + "ssm_in.weight"], a)
+            y = y.reshape(tokens, heads.keys, -1)
+            parts = np.split(y, np.cumsum([d, d, d * each]), axis=2)
+            q, k, v, z = (part.reshape(tokens, -1) for part in parts)
+            m = np.concatenate([q, k, v], axis=1)
+        else:
+            m, z = self._project([blk + "attn_qkv.weight", blk + "attn_gate.weight"], a)
+        if model.A == "qwen3next":
+            y, = self._project([blk + "ssm_ba.weight"], a)
+            y = y.reshape(tokens, heads.keys, 2, each)
+            b, t = y[:, :, 0].reshape(tokens, -1), y[:, :, 1].reshape(tokens, -1)
+        else:
+            b, t = self._project([blk + "ssm_beta.weight", blk + "ssm_alpha.weight"], a)
+        return m, z.reshape(tokens, heads.values, d), b, t
+
+    def _delta_net(self, i, a):
+        model, blk = self.model, f"blk.{i}."
+        m, z, b, t = self._delta_inputs(blk, a)
+        t = t + model.vector(blk + "ssm_dt.bias")
+        taps = model.vector(blk + "ssm_conv1d.weight").reshape(-1, model.delta.taps)
+        A, norm = model.vector(blk + "ssm_a"), model.vector(blk + "ssm_norm.weight")
+        o = np.zeros((len(a), model.delta.values * model.delta.width), F)
+        for row in range(len(a)):
+            y, failed = self.kv[i].step(m[row], b[row], t[row], z[row], taps, A, norm,
+                                        model.epsilon)
+            o[row] = y.reshape(-1)
+            self.failed[row] |= failed
+        return self._project([blk + "ssm_out.weight"], o)[0]
+
     def _attention(self, i, a, positions, tables):
         if self.model.latent:
             return self._latent_attention(i, a, positions, tables)
+        if self.model.has_delta_net(i):
+            return self._delta_net(i, a)
         model, family, blk = self.model, self.model.family, f"blk.{i}."
         parts = ("q", "k", "v")
         if model.A == "phi3":
@@ -395,6 +455,9 @@ class Sequence:
         if family.head_norms and model.A == "olmo2":
             q = self._norm(q, blk + "attn_q_norm.weight")
             k = self._norm(k, blk + "attn_k_norm.weight")
+        if family.delta:
+            q, gate = np.split(q.reshape(len(a), model.heads, -1), 2, axis=2)
+            self._fail(~np.isfinite(gate).all(axis=(1, 2)))
         q = q.reshape(len(a), model.heads, model.head_dim)
         k, v = (y.reshape(len(a), model.kv_heads, model.head_dim) for y in (k, v))
         if family.head_norms and model.A != "olmo2" and blk + "attn_q_norm.weight" in model.tensors:
@@ -416,6 +479,8 @@ class Sequence:
             o[row] = attention(q[row], self.kv[i], begin, int(position) + 1,
                                model.score_scale(int(position)), model.score_cap,
                                sinks).reshape(-1)
+        if family.delta:
+            o = o * delta_net.sigmoid(gate).reshape(len(a), -1)
         return self._biased(self._project([blk + "attn_output.weight"], o)[0], blk + "attn_output")
 
 

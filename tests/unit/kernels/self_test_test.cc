@@ -178,6 +178,27 @@ TEST(SelfTest, EveryWrongEntryThatFeedsAProductIsNamed) {
   });
 }
 
+TEST(SelfTest, EveryWrongEntryOfADeltaNetIsNamed) {
+  refused("silu", [](Kernels& k) {
+    k.silu = [](float* x, std::uint32_t n) {
+      right().silu(x, n);
+      flip(x[n - 1]);
+    };
+  });
+  refused("multiply_sigmoid", [](Kernels& k) {
+    k.multiply_sigmoid = [](float* x, const float* gate, std::uint32_t n) {
+      right().multiply_sigmoid(x, gate, n);
+      return true;
+    };
+  });
+  refused("delta_step", [](Kernels& k) {
+    k.delta_step = [](std::uint32_t n, const DeltaStep& step) {
+      right().delta_step(n, step);
+      flip(step.state[n * n - 1]);
+    };
+  });
+}
+
 TEST(SelfTest, EveryOtherWrongEntryIsNamed) {
   refused("rope", [](Kernels& k) {
     k.rope = [](float* x, std::uint32_t heads, std::uint32_t dim, RopeStyle style, const float* a) {

@@ -106,7 +106,8 @@ TEST(SpecRefusal, Architecture) {
   expect_refusal(with_key("general.architecture", value(std::string("mamba"))),
                  "architecture 'mamba' is not served; known are: llama, qwen2, qwen3, gemma3, "
                  "qwen2moe, qwen3moe, olmo2, granite, granitemoe, smollm3, glm4, glm4moe, "
-                 "deepseek2, gemma2, phi3, mistral3, gpt-oss; the nearest is llama");
+                 "deepseek2, gemma2, phi3, mistral3, gpt-oss, qwen3next, qwen35, qwen35moe; the "
+                 "nearest is llama");
   expect_refusal(with_key("general.architecture", value(std::string("granitehybrid"))),
                  "the nearest is granite");
   expect_refusal(with_key("general.architecture", value(std::string("olmo"))),

@@ -242,7 +242,7 @@ TEST(Synthetic, PresetsHaveThePublishedShapes) {
   EXPECT_EQ(synthetic_preset("gpt-oss-120b")->experts, 128U);
   EXPECT_EQ(synthetic_preset("9b").error().message,
             "no shape is called '9b'; there are: tiny, demo, 8b, 70b, 8x7b, a2.7b, 30b-a3b, "
-            "gpt-oss-20b, gpt-oss-120b, 106b-a12b, glm-4.7-flash");
+            "gpt-oss-20b, gpt-oss-120b, 106b-a12b, glm-4.7-flash, 80b-a3b, 35b-a3b");
 }
 
 TEST(Synthetic, RefusesWhatNoModelCanBe) {

@@ -49,6 +49,20 @@ TEST_F(PipelinesTest, FormsWhenEnoughAreFreeWithLayersSplitAndRingClosed) {
   EXPECT_EQ(pipeline->describe(1), "worker b (stage 2 of 3, layers 2-2)");
 }
 
+TEST_F(PipelinesTest, RunsAsManySequencesAsTheStageWithTheFewestStates) {
+  for (const char* name : {"a", "b", "c"}) add(name);
+  Pipeline& pipeline = *pipelines.form();
+  const std::uint32_t unbounded = pipeline.sequences;
+  control::v1::StageReady with = ready(8, 32);
+  ASSERT_TRUE(pipelines.ready(pipeline, 0, with).ok());
+  EXPECT_EQ(pipeline.sequences, unbounded) << "a stage that says nothing keeps no state";
+  with.set_sequences(5);
+  ASSERT_TRUE(pipelines.ready(pipeline, 1, with).ok());
+  with.set_sequences(9);
+  ASSERT_TRUE(pipelines.ready(pipeline, 2, with).ok());
+  EXPECT_EQ(pipeline.sequences, 5U);
+}
+
 TEST_F(PipelinesTest, ByHandItIsThoseThatAreNamedWithTheirLayersAndNobodyElse) {
   options.by_hand = {{"c", {0, 3}}, {"a", {3, 4}}};
   options.stages = 2;

@@ -35,6 +35,28 @@ TEST(Scheduler, ReservesRoundedPagesAndGivesThemBackOnRelease) {
   EXPECT_EQ(scheduler.running(), 0u);
 }
 
+TEST(Scheduler, APipelineRunsNoMoreSequencesThanItHasStatesFor) {
+  Scheduler scheduler;
+  scheduler.add_pool(Epoch(1), 40, 32, {"a", "b"}, false, 2);
+  for (std::uint64_t id = 1; id <= 3; ++id) {
+    ASSERT_TRUE(scheduler.enqueue(new_sequence(id, 20, 4)).ok());
+  }
+  const auto first = scheduler.admit();
+  ASSERT_TRUE(first);
+  ASSERT_TRUE(scheduler.admit());
+  EXPECT_FALSE(scheduler.admit()) << "pages are left, and no state";
+  scheduler.add_pool(Epoch(2), 40, 32, {"c"}, false, 1);
+  scheduler.close_pool(Epoch(2), false);
+  EXPECT_FALSE(scheduler.others_have_room(Epoch(1))) << "one state for two sequences";
+  scheduler.close_pool(Epoch(2), true);
+  scheduler.end(*first);
+  EXPECT_FALSE(scheduler.admit()) << "its state is still held";
+  scheduler.release(*first);
+  const auto third = scheduler.admit();
+  ASSERT_TRUE(third);
+  EXPECT_EQ(third->epoch, Epoch(1));
+}
+
 TEST(Scheduler, CountsWhatRunsAndWaitsForOneOwner) {
   Scheduler scheduler;
   scheduler.add_pool(Epoch(1), 2, 32, {"a", "b"});

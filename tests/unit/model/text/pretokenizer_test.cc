@@ -22,10 +22,10 @@ Words split(PreTokenizer kind, std::string_view text) {
 }
 
 constexpr PreTokenizer kAll[] = {
-    PreTokenizer::kGpt2,        PreTokenizer::kSmolLm,    PreTokenizer::kLlama3,
-    PreTokenizer::kCl100k,      PreTokenizer::kGlm4,      PreTokenizer::kQwen2,
-    PreTokenizer::kO200k,       PreTokenizer::kTekken,    PreTokenizer::kDefault,
-    PreTokenizer::kDeepSeekLlm, PreTokenizer::kDeepSeekV3};
+    PreTokenizer::kGpt2,        PreTokenizer::kSmolLm,     PreTokenizer::kLlama3,
+    PreTokenizer::kCl100k,      PreTokenizer::kGlm4,       PreTokenizer::kQwen2,
+    PreTokenizer::kO200k,       PreTokenizer::kTekken,     PreTokenizer::kDefault,
+    PreTokenizer::kDeepSeekLlm, PreTokenizer::kDeepSeekV3, PreTokenizer::kQwen35};
 
 TEST(PreTokenizer, Gpt2) {
   const auto split_gpt2 = [](std::string_view text) { return split(PreTokenizer::kGpt2, text); };
@@ -98,6 +98,20 @@ TEST(PreTokenizer, DeepSeekV3TakesAMarkWithTheLettersBehindIt) {
 
 TEST(PreTokenizer, Qwen2TakesEachDigitAlone) {
   EXPECT_EQ(split(PreTokenizer::kQwen2, "x 12"), (Words{"x", " ", "1", "2"}));
+}
+
+TEST(PreTokenizer, Qwen35KeepsAccentsWithTheirLetters) {
+  const auto cut = [](std::string_view text) { return split(PreTokenizer::kQwen35, text); };
+  EXPECT_EQ(cut("It's THEY'LL x 12"), (Words{"It", "'s", " THEY", "'LL", " x", " ", "1", "2"}));
+  // A combining mark (U+0301) goes on with a word, begins one, or is one behind a symbol.
+  EXPECT_EQ(cut("e\xCC\x81t \xCC\x81"), (Words{"e\xCC\x81t", " \xCC\x81"}));
+  EXPECT_EQ(cut("\xCC\x81x 1\xCC\x81"), (Words{"\xCC\x81x", " ", "1", "\xCC\x81"}));
+  EXPECT_EQ(cut("=-\xCC\x81"), (Words{"=-", "\xCC\x81"}));
+  EXPECT_EQ(cut("-\xCC\x81"), (Words{"-\xCC\x81"}));
+  EXPECT_EQ(split(PreTokenizer::kQwen2, "e\xCC\x81t"), (Words{"e", "\xCC\x81t"}));
+  EXPECT_EQ(cut("a.b (foo) $$\n\nx"), (Words{"a", ".b", " (", "foo", ")", " $$\n\n", "x"}));
+  EXPECT_EQ(cut("a \t\n  b  "), (Words{"a", " \t\n", " ", " b", "  "}));
+  EXPECT_EQ(find_pretokenizer("qwen35"), PreTokenizer::kQwen35);
 }
 
 TEST(PreTokenizer, O200kEndsAWordBeforeAnUpperCaseLetter) {

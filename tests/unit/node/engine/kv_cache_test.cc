@@ -49,5 +49,35 @@ TEST(KvCache, RefusesABudgetUnderOnePageAndBoundsALargeOne) {
   EXPECT_EQ(KvCache::create(1, kTwoHeads, 1 << 30, 7)->pages(), 7U);
 }
 
+TEST(StatePool, GivesEachStateOnce) {
+  StatePool pool(2);
+  const auto one = pool.take();
+  const auto two = pool.take();
+  ASSERT_TRUE(one && two);
+  EXPECT_NE(*one, *two);
+  EXPECT_EQ(pool.take(), std::nullopt);
+  pool.give(*one);
+  EXPECT_EQ(pool.used(), 1U);
+  EXPECT_EQ(pool.take(), one);
+  EXPECT_DEATH(
+      {
+        pool.give(0);
+        pool.give(1);
+        pool.give(1);
+      },
+      "given back once");
+}
+
+// Of a stage whose layers all keep states: its pages count positions.
+TEST(KvCache, PagesOfNoLayerTakeNoMemory) {
+  auto cache = KvCache::create(0, kTwoHeads, 0, 7);
+  ASSERT_TRUE(cache.ok());
+  EXPECT_EQ(cache->pages(), 7U);
+  EXPECT_EQ(KvCache::page_bytes(0, kTwoHeads), 0U);
+  BlockTable table;
+  EXPECT_TRUE(cache->grow(table, 100));
+  EXPECT_EQ(cache->pages_used(), 4U);
+}
+
 }  // namespace
 }  // namespace hearth::node

@@ -45,8 +45,8 @@ TEST_F(StageMemoryTest, WeightsAreCountedAsTheyWillBe) {
 }
 
 TEST_F(StageMemoryTest, ExpertsAreCountedAsTheyWillBe) {
-  for (const char* family :
-       {"qwen2moe", "qwen3moe", "granitemoe", "glm4moe", "deepseek2", "gpt-oss"}) {
+  for (const char* family : {"qwen2moe", "qwen3moe", "granitemoe", "glm4moe", "deepseek2",
+                             "gpt-oss", "qwen3next", "qwen35moe"}) {
     model::SyntheticOptions made;
     made.family = family;
     made.experts = 12;
@@ -60,10 +60,11 @@ TEST_F(StageMemoryTest, ExpertsAreCountedAsTheyWillBe) {
     EXPECT_EQ(layer.down.rows(), 12 * spec.hidden);
     std::size_t extra = 0;
     for (const auto* matrix :
-         {&layer.query, &layer.key, &layer.value, &layer.attention_output, &layer.gate, &layer.up,
-          &layer.down, &layer.router, &layer.shared_router, &layer.shared_gate, &layer.shared_up,
-          &layer.shared_down, &layer.query_down, &layer.latent, &layer.latent_keys,
-          &layer.latent_values}) {
+         {&layer.query,         &layer.key,         &layer.value,       &layer.attention_output,
+          &layer.gate,          &layer.up,          &layer.down,        &layer.router,
+          &layer.shared_router, &layer.shared_gate, &layer.shared_up,   &layer.shared_down,
+          &layer.query_down,    &layer.latent,      &layer.latent_keys, &layer.latent_values,
+          &layer.delta_input,   &layer.delta_gate,  &layer.delta_beta,  &layer.delta_alpha}) {
       extra += exponents(*matrix);
     }
     const std::uint64_t held = StageWeights::bytes_of(*file, spec, {1, 2}).value();

@@ -85,6 +85,7 @@ class FakeEngine final : public Engine {
   StepShape input_shape() const override { return {8, 16, 32, options_.layers.begin > 0}; }
   std::uint32_t kv_pages() const override { return options_.layers.size(); }
   std::uint32_t kv_pages_used() const override { return 0; }
+  std::uint32_t sequences() const override { return 3; }
   std::size_t weight_bytes() const override { return 100 * options_.layers.size(); }
 
  private:

@@ -427,5 +427,44 @@ TEST_F(LocalRunnerTest, RefusesOptionsThatCannotWork) {
   EXPECT_TRUE(LocalRunner::load(file_, split).ok());
 }
 
+// Of a model whose sequences keep a state no token is drafted, and no more sequences run than have
+// one.
+TEST(LocalRunnerState, RunsAsManySequencesAsHaveAStateAndDraftsNone) {
+  model::SyntheticOptions made;
+  made.family = "qwen35";
+  made.layers = 2;
+  made.head_dim = 64;
+  const Bytes bytes = model::synthetic_model_bytes(made).value();
+  const auto file = model::GgufFile::parse(bytes, "qwen35").value();
+  LocalOptions options;
+  options.sequences = 2;
+  options.draft_rows = 4;
+  options.draft = [](const SequenceOpen&, Position) { return std::vector<TokenId>{7, 7}; };
+  auto runner = LocalRunner::load(file, options).value();
+  std::uint32_t tokens = 0;
+  const auto submit = [&](std::uint64_t id) {
+    SequenceOpen open;
+    open.sequence = SequenceId(id);
+    open.prompt_tokens = 3;
+    open.sampling.max_tokens = 4;
+    LocalRunner::Events events;
+    events.on_token = [&tokens](const SampledToken& token) {
+      EXPECT_NE(token.finish, FinishReason::kError);
+      ++tokens;
+    };
+    events.on_drafts = [](const DraftCounts&) { ADD_FAILURE() << "a token was drafted"; };
+    return runner->submit(open, {5, 7, 7}, std::move(events));
+  };
+  ASSERT_TRUE(submit(1).ok());
+  ASSERT_TRUE(submit(2).ok());
+  const Status third = submit(3);
+  ASSERT_FALSE(third.ok());
+  EXPECT_EQ(third.error().code, ErrorCode::kNoCapacity);
+  while (runner->step().value()) {
+  }
+  EXPECT_EQ(tokens, 8U);
+  EXPECT_TRUE(submit(4).ok());
+}
+
 }  // namespace
 }  // namespace hearth::node

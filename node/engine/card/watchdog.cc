@@ -1,4 +1,4 @@
-#include "node/engine/watchdog.h"
+#include "node/engine/card/watchdog.h"
 
 #include <utility>
 
