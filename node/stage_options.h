@@ -23,6 +23,7 @@
 
 namespace hearth::node {
 
+class DraftSource;
 class ReceiptMaker;
 
 struct LinkRate {
@@ -71,6 +72,10 @@ struct StageOptions {
   // BatcherOptions' of the same names.
   std::uint32_t draft_rows = limits::kDraftRows;
   std::function<std::vector<TokenId>(const SequenceOpen& open, Position position)> draft = {};
+  // Asked for drafts where this is the first stage; null: there is no draft model. Outlives the
+  // stage. With it, the memory that the worker keeps for the model.
+  DraftSource* draft_model = nullptr;
+  std::uint64_t draft_bytes = 0;
   // Makes the receipts of what is computed; null: none are made. Outlives the stage.
   ReceiptMaker* receipts = nullptr;
   // Where the coordinator places by what was measured: asked for in each session; `done` comes on

@@ -22,9 +22,11 @@ namespace hearth {
 
 // Of frames and control messages. Two sides speak the older one's newest, if the newer one still
 // knows it: a swarm is updated machine by machine. The canonical arithmetic is equal or nothing is.
-inline constexpr std::uint32_t kProtocolVersion = 10;
+inline constexpr std::uint32_t kProtocolVersion = 11;
 inline constexpr std::uint32_t kProtocolOldest = 9;   // that this one still speaks
 inline constexpr std::uint32_t kProtocolOrders = 10;  // from this one on, workers take a HostOrder
+// From this one on, all stages and the coordinator know drafts of a model (DraftKind::kModel).
+inline constexpr std::uint32_t kProtocolDraftModel = 11;
 // kProtocolVersion, but in a test that needs a later program.
 std::uint32_t protocol_version();
 inline constexpr std::size_t kFrameHeaderBytes = 16;

@@ -21,6 +21,10 @@
 // (PipeInfer, arXiv 2407.11798), so that a lone sequence keeps several stages busy. Where those
 // drafts turn out wrong, nothing counts that was sent behind them.
 //
+// Where there is a draft model, a lone sequence may wait for its drafts before its next step; then
+// next_ask() says what the model is to be asked, and on_drafts() takes the answer. One ask is under
+// way at most.
+//
 // A plain state machine: no clock, no threads, no I/O.
 #pragma once
 
@@ -32,11 +36,13 @@
 #include <optional>
 #include <span>
 #include <unordered_map>
+#include <utility>
 #include <vector>
 
 #include "base/clock.h"
 #include "base/ids.h"
 #include "base/result.h"
+#include "node/runner/draft_ask.h"
 #include "node/runner/draft_policy.h"
 #include "node/runner/prompt_pace.h"
 #include "node/runner/token_lookup.h"
@@ -57,6 +63,9 @@ struct BatcherOptions {
   Draft draft = {};
   // For the time between two tokens of an answer while prompts are computed; nothing: the default.
   std::optional<Duration> itl_target = {};
+  bool draft_model = false;  // next_ask() may ask one
+  // For tests: asked for behind every token, in place of what is worth its time; 0: not.
+  std::uint32_t draft_model_count = 0;
 };
 
 class Batcher {
@@ -74,6 +83,11 @@ class Batcher {
   Status on_tokens(const StepTokens& tokens, Duration took = {});
   // The next step, when one may start and there is something to do. Call until empty.
   std::optional<StepBatch> next();
+  // What a draft model is to be asked now. Empty without one.
+  std::optional<DraftAsk> next_ask() { return std::exchange(ask_, std::nullopt); }
+  // The answer to the ask, whatever became of its sequence meanwhile. `took`: as of on_tokens(); of
+  // an ask without drafts, what passed for nothing else.
+  void on_drafts(DraftAnswer answer, Duration took = {});
 
   std::uint32_t sequences() const { return static_cast<std::uint32_t>(sequences_.size()); }
   std::uint32_t steps_in_flight() const { return static_cast<std::uint32_t>(in_flight_.size()); }
@@ -117,6 +131,9 @@ class Batcher {
     Drafts drafts;
     std::optional<Position> truncate;  // rows from here on were wrong
     std::uint32_t drafting = 0;        // steps in flight with drafts of it that may be right
+    std::uint32_t model_read = 0;      // of its tokens, that the draft model has read
+    bool no_model = false;             // the draft model cannot draft for it
+    std::optional<Duration> alone;     // the clock of answers at its newest token, while it is
     bool cancelled = false;            // while there are such
     bool decoding() const { return next >= submitted; }
     // Of the rows that were submitted the last one, and where hashes are wanted each that has been
@@ -162,6 +179,8 @@ class Batcher {
   bool add_prompt_rows(StepBatch& batch, std::size_t kind, std::uint32_t& left, std::uint32_t most);
   void add_ends(StepBatch& batch);
   void add_row(StepBatch& batch, Sequence& sequence, TokenId token, bool sample);
+  // Whatever they cost.
+  bool sends_all_drafts() const { return options_.draft || options_.draft_model_count > 0; }
   bool may_draft(const Sequence& sequence) const {
     return options_.draft_rows > 0 && sequence.open.drafts;
   }
@@ -174,11 +193,14 @@ class Batcher {
   bool may_answer(const Samples& samples) const;
   void take(const Answered& answered, std::span<const TokenId> forced);
   void add_token(Sequence& sequence, TokenId token);
-  static void rate_forced(Sequence& sequence, std::span<const SampledToken> tokens);
+  void rate_drafts(Sequence& sequence, std::span<const SampledToken> tokens);
+  void time_answer(Sequence& sequence, std::size_t tokens);
+  bool ask_model(Sequence& sequence);
+  void put_ask(const Sequence& sequence, std::uint32_t count);
   void draft(Sequence& sequence, std::span<const TokenId> forced);
   void draft_further(Sequence& sequence, Position first);
-  static Drafts drafts_of(const Sequence& sequence, std::span<const TokenId> tokens, DraftKind kind,
-                          std::uint32_t matched, Position first);
+  Drafts drafts_of(const Sequence& sequence, std::span<const TokenId> tokens, DraftKind kind,
+                   std::uint32_t matched, Position first) const;
   std::size_t draft_room(const Sequence& sequence, Position first) const;
   bool goes_on(const Sequence& sequence, const Answered& answered) const;
   void void_drafts(SequenceId sequence);
@@ -202,6 +224,13 @@ class Batcher {
   std::deque<Release> releases_;
   std::deque<StepInFlight> in_flight_;
   StepCosts costs_;
+  ModelDrafts model_drafts_;
+  std::optional<DraftAsk> ask_;  // not handed out yet
+  struct Asked {
+    SequenceId sequence;
+    std::uint32_t count = 0;  // above 0: the sequence waits for the answer
+  };
+  std::optional<Asked> asked_;
   PromptPace pace_;
   // What the answers took, one behind the other: while any sequence waits for a token, the time.
   Duration elapsed_{};

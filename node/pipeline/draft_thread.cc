@@ -1,0 +1,64 @@
+#include "node/pipeline/draft_thread.h"
+
+#include <spdlog/spdlog.h>
+
+#ifdef __GLIBC__
+#include <malloc.h>
+#endif
+
+#include <utility>
+
+#include "base/clock.h"
+
+namespace hearth::node {
+namespace {
+
+constexpr std::size_t kAsks = 4;  // and unloadings that wait; a pipeline has one ask under way
+
+DraftAnswer failed_answer(SequenceId sequence) {
+  DraftAnswer answer;
+  answer.sequence = sequence;
+  answer.failed = true;
+  return answer;
+}
+
+}  // namespace
+
+DraftThread::DraftThread(Load load, Post post)
+    : load_(std::move(load)), post_(std::move(post)), thread_({.max_cost = kAsks}) {}
+
+DraftAnswer DraftThread::draft(const DraftAsk& ask) {
+  if (model_ == nullptr && !broken_) {
+    auto loaded = load_();
+    broken_ = !loaded.ok();
+    if (broken_) {
+      spdlog::warn("no tokens are drafted by the draft model: {}", loaded.error().message);
+    } else {
+      model_ = *std::move(loaded);
+    }
+  }
+  return model_ != nullptr ? model_->draft(ask) : failed_answer(ask.open.sequence);
+}
+
+void DraftThread::ask(DraftAsk ask, Done done) {
+  const SequenceId sequence = ask.open.sequence;
+  const bool taken = thread_.post([this, ask = std::move(ask), done] {
+    post_([answer = draft(ask), done]() mutable { done(std::move(answer)); });
+  });
+  if (taken) return;
+  post_([sequence, done = std::move(done)] { done(failed_answer(sequence)); });
+}
+
+// What is freed goes back to the system.
+void DraftThread::unload() {
+  thread_.post_after(Duration{}, [this] {
+    broken_ = false;
+    if (model_ == nullptr) return;
+    model_.reset();
+#ifdef __GLIBC__
+    malloc_trim(0);
+#endif
+  });
+}
+
+}  // namespace hearth::node

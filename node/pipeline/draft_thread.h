@@ -1,0 +1,38 @@
+// DraftThread: a draft model on a thread of its own, beside the engine's. Its weights are read when
+// it is asked first. A model that cannot be loaded fails every ask until the next unload().
+#pragma once
+
+#include <functional>
+#include <memory>
+
+#include "base/result.h"
+#include "base/worker_thread.h"
+#include "node/runner/draft_ask.h"
+#include "node/runner/draft_model.h"
+
+namespace hearth::node {
+
+class DraftThread final : public DraftSource {
+ public:
+  // Runs a function on the owner's thread, later. Never called after the destructor has returned.
+  using Post = std::function<void(std::function<void()>)>;
+  using Load = std::function<Result<std::unique_ptr<DraftModel>>()>;
+
+  DraftThread(Load load, Post post);
+
+  // Fails at once, later, where asks of earlier pipelines are still under way.
+  void ask(DraftAsk ask, Done done) override;
+  void unload() override;
+
+ private:
+  DraftAnswer draft(const DraftAsk& ask);
+
+  const Load load_;
+  const Post post_;
+  // The thread's.
+  std::unique_ptr<DraftModel> model_;
+  bool broken_ = false;
+  WorkerThread thread_;  // last: it uses all of the above
+};
+
+}  // namespace hearth::node
