@@ -17,6 +17,7 @@
 #include <array>
 #include <cstdint>
 #include <optional>
+#include <string_view>
 #include <utility>
 #include <vector>
 
@@ -91,6 +92,9 @@ enum class DraftKind : std::uint8_t {
   kModel = 2,    // what a draft model draws
 };
 inline constexpr std::size_t kDraftKinds = 3;
+// By DraftKind, as figures name them.
+inline constexpr std::array<std::string_view, kDraftKinds> kDraftKindNames = {"lookup", "grammar",
+                                                                              "model"};
 
 // One position of one sequence. Rows of a sequence are contiguous, positions ascending by one. Any
 // number of them may be sampled. The token of a draft was not drawn before the row was sent: where

@@ -21,6 +21,7 @@
 #include "model/text/tokenizer.h"
 #include "node/engine/placement_model.h"
 #include "node/engine/stage_memory.h"
+#include "node/runner/draft_model.h"
 #include "proto/split.h"
 
 namespace hearth::cli {
@@ -69,9 +70,22 @@ node::EngineOptions stage_engine(const ServeOptions& options, LayerRange layers)
   return engine;
 }
 
+// Memory that each local worker keeps for the draft model, which can draft for this one.
+Result<std::uint64_t> draft_bytes(const ServeOptions& options, const model::GgufFile& file) {
+  if (options.draft.empty()) return std::uint64_t{0};
+  TRY(const auto path, resolve_model(options.draft));
+  TRY(const node::DraftFile draft,
+      node::DraftModel::open(path.string(), file, stage_engine(options, {})));
+  return draft.memory_bytes;
+}
+
 // That this machine holds the stages of its local workers, each of them and all together.
 Status check_local_memory(const ServeOptions& options, const model::GgufFile& file,
                           const model::ModelSpec& spec) {
+  TRY(const std::uint64_t draft, draft_bytes(options, file));
+  const auto beside = [&](std::uint64_t budget, std::uint64_t workers) {
+    return budget - std::min(budget, workers * draft);
+  };
   // Else each worker says what it holds.
   if (options.optimise || !options.by_hand.empty()) return ok_status();
   const std::vector<LayerRange> ranges = split_layers(spec.layers, stages_of(options));
@@ -81,10 +95,10 @@ Status check_local_memory(const ServeOptions& options, const model::GgufFile& fi
     if (devices[i] != "cpu") continue;  // a card's memory is its worker's to look at
     TRY(all.emplace_back(), node::stage_memory(file, spec, stage_engine(options, ranges[i])));
     if (options.memory_bytes == 0) continue;
-    TRY_VOID(node::check_memory({all.back()}, options.memory_bytes));
+    TRY_VOID(node::check_memory({all.back()}, beside(options.memory_bytes, 1)));
   }
   if (all.empty()) return ok_status();
-  return node::check_memory(all, node::memory_budget(0));
+  return node::check_memory(all, beside(node::memory_budget(0), options.local_workers));
 }
 
 // For those who ask what to add; a stage that cannot be worked out is left out, and refused where

@@ -112,6 +112,7 @@ Result<Node*> Registry::add(LinkId link, const control::v1::Register& body) {
   node.status.build = body.build();
   node.status.layers_most = body.layers_most();
   node.status.process_id = body.process_id();
+  node.status.draft_bytes = body.draft_bytes();
   node.status.weight_bytes_per_second = body.weight_bytes_per_second();
   node.status.partial = body.has_holding();
   node.status.away = away_of(body);

@@ -13,7 +13,7 @@
 namespace hearth::node {
 namespace {
 
-constexpr std::size_t kAsks = 4;  // and unloadings that wait; a pipeline has one ask under way
+constexpr std::size_t kDraftAsks = 4;  // and unloadings that wait; a pipeline has one ask under way
 
 DraftAnswer failed_answer(SequenceId sequence) {
   DraftAnswer answer;
@@ -25,7 +25,7 @@ DraftAnswer failed_answer(SequenceId sequence) {
 }  // namespace
 
 DraftThread::DraftThread(Load load, Post post)
-    : load_(std::move(load)), post_(std::move(post)), thread_({.max_cost = kAsks}) {}
+    : load_(std::move(load)), post_(std::move(post)), thread_({.max_cost = kDraftAsks}) {}
 
 DraftAnswer DraftThread::draft(const DraftAsk& ask) {
   if (model_ == nullptr && !broken_) {

@@ -4,6 +4,7 @@
 #include <utility>
 
 #include "base/check.h"
+#include "base/limits.h"
 #include "model/same_vocabulary.h"
 #include "node/engine/kv_cache.h"
 #include "node/engine/stage_memory.h"
@@ -26,6 +27,16 @@ SequenceOpen open_of(const DraftAsk& ask) {
 }
 
 }  // namespace
+
+Result<std::uint64_t> DraftFile::left_of(std::uint64_t given) const {
+  const std::uint64_t budget = memory_budget(given);
+  if (memory_bytes < budget) return budget - memory_bytes;
+  return Error::of(ErrorCode::kNoCapacity, "the draft model ", file->path(), " needs ",
+                   memory_bytes / limits::kMiB, " MiB of memory, and this process may use ",
+                   budget / limits::kMiB,
+                   " MiB in all (--memory, or the available memory of the machine); give a smaller "
+                   "draft model, or omit --draft");
+}
 
 Result<DraftFile> DraftModel::open(const std::string& path, const model::GgufFile& target,
                                    const EngineOptions& stage) {

@@ -27,6 +27,10 @@ struct DraftFile {
   model::ModelSpec spec;
   EngineOptions engine;
   std::uint64_t memory_bytes = 0;  // of weights, KV and buffers, on the processor
+
+  // What the stages beside it may use of `given`, or of the available memory where that is 0.
+  // kNoCapacity: nothing is left.
+  Result<std::uint64_t> left_of(std::uint64_t given) const;
 };
 
 class DraftModel {
