@@ -38,8 +38,8 @@ Status check_same_vocabulary(const GgufFile& draft, const GgufFile& target) {
   if (mine == ours.end() && other == theirs.end()) return ok_status();
   const auto at = static_cast<std::size_t>(mine - ours.begin());
   return Error::invalid("the draft model ", draft.path(), " has another vocabulary than ",
-                        target.path(), ": token ", at, " of ", ours.size(), " is ",
-                        text_at(ours, at), " in the draft model and ", text_at(theirs, at), " of ",
+                        target.path(), ": token ", at, " is ", text_at(ours, at), " of ",
+                        ours.size(), " in the draft model and ", text_at(theirs, at), " of ",
                         theirs.size(),
                         " in the model; give a draft model of the same tokenizer, or omit --draft");
 }

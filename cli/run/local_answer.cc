@@ -77,7 +77,8 @@ class LocalAnswerer final : public Answerer {
     TRY(const auto path, resolve_model(options.draft));
     node::EngineOptions stage;
     stage.threads = local.threads;
-    TRY(const node::DraftFile draft, node::DraftModel::open(path.string(), file, stage));
+    TRY(auto opened, model::GgufFile::open(path.string()));
+    TRY(const node::DraftFile draft, node::DraftModel::open(std::move(opened), file, stage));
     TRY(local.memory_bytes, draft.left_of(options.memory_bytes));
     TRY(local.draft_model, node::DraftModel::load(draft));
     return ok_status();

@@ -74,8 +74,9 @@ node::EngineOptions stage_engine(const ServeOptions& options, LayerRange layers)
 Result<std::uint64_t> draft_bytes(const ServeOptions& options, const model::GgufFile& file) {
   if (options.draft.empty()) return std::uint64_t{0};
   TRY(const auto path, resolve_model(options.draft));
+  TRY(auto opened, model::GgufFile::open(path.string()));
   TRY(const node::DraftFile draft,
-      node::DraftModel::open(path.string(), file, stage_engine(options, {})));
+      node::DraftModel::open(std::move(opened), file, stage_engine(options, {})));
   return draft.memory_bytes;
 }
 

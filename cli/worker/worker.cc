@@ -310,7 +310,8 @@ class Worker {
     node::EngineOptions stage;
     stage.kv_budget_bytes = options.kv_budget_bytes;
     stage.threads = stage_options_.threads;
-    TRY(const node::DraftFile draft, node::DraftModel::open(path.string(), *model_->file, stage));
+    TRY(auto file, model::GgufFile::open(path.string()));
+    TRY(const node::DraftFile draft, node::DraftModel::open(std::move(file), *model_->file, stage));
     TRY(const std::uint64_t left, draft.left_of(options.memory_bytes));
     stage_options_.draft_bytes = model_->draft_bytes = draft.memory_bytes;
     draft_ = std::make_unique<node::DraftThread>([draft] { return node::DraftModel::load(draft); },

@@ -439,7 +439,9 @@ std::vector<std::uint32_t> Batcher::share_drafts(const std::vector<SequenceId>& 
     if (!sends_all_drafts()) {
       const std::span<const double> odds(drafts.odds);
       count = drafts_worth(costs_, rows, tokens, odds.first(room));
-      if (may_go_further()) count = std::min(count, step_of(odds));
+      // What a model drafted is verified at once: it drafts no more before the answer.
+      const bool more = may_go_further() && drafts.kind != DraftKind::kModel;
+      if (more) count = std::min(count, step_of(odds));
       tokens += tokens_expected(odds.first(count));
     }
     rows += count;

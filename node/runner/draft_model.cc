@@ -38,12 +38,12 @@ Result<std::uint64_t> DraftFile::left_of(std::uint64_t given) const {
                    "draft model, or omit --draft");
 }
 
-Result<DraftFile> DraftModel::open(const std::string& path, const model::GgufFile& target,
-                                   const EngineOptions& stage) {
+Result<DraftFile> DraftModel::open(std::shared_ptr<const model::GgufFile> file,
+                                   const model::GgufFile& target, const EngineOptions& stage) {
   DraftFile draft;
-  TRY(draft.file, model::GgufFile::open(path));
+  draft.file = std::move(file);
   TRY(draft.spec, model::ModelSpec::read(*draft.file));
-  REQUIRE(!draft.spec.gives_embeddings, "the draft model ", path,
+  REQUIRE(!draft.spec.gives_embeddings, "the draft model ", draft.file->path(),
           " gives embeddings and generates no text; give one that does, or omit --draft");
   TRY_VOID(model::check_same_vocabulary(*draft.file, target));
   EngineOptions& engine = draft.engine;

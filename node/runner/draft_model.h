@@ -9,7 +9,6 @@
 #include <cstdint>
 #include <memory>
 #include <optional>
-#include <string>
 #include <vector>
 
 #include "base/ids.h"
@@ -41,8 +40,8 @@ class DraftModel {
 
   // Threads, kernels and KV budget as of the stage beside it. kInvalidInput where it cannot draft
   // for `target`: another vocabulary, or a model that gives embeddings.
-  static Result<DraftFile> open(const std::string& path, const model::GgufFile& target,
-                                const EngineOptions& stage);
+  static Result<DraftFile> open(std::shared_ptr<const model::GgufFile> file,
+                                const model::GgufFile& target, const EngineOptions& stage);
   static Result<std::unique_ptr<DraftModel>> load(const DraftFile& file);
 
   DraftAnswer draft(const DraftAsk& ask);

@@ -72,6 +72,23 @@ TEST(SwarmView, WhoIsSaidToHaveSentWrongBytes) {
   }
 }
 
+TEST(SwarmView, WhatWasDrafted) {
+  EXPECT_TRUE(read_swarm_view(kState)->drafts.empty()) << "a server of before";
+  const auto view = read_swarm_view(
+      replaced("\"pipelines\":", R"("totals":{"drafts":{"lookup":{"drafted":5,"accepted":4},
+                                 "model":{"drafted":3,"accepted":1}}},"pipelines":)"));
+  ASSERT_TRUE(view.ok()) << view.error().message;
+  ASSERT_EQ(view->drafts.size(), 2U);
+  EXPECT_EQ(view->drafts[1].kind, "model");
+  EXPECT_EQ(view->drafts[1].drafted, 3U);
+  EXPECT_EQ(view->drafts[1].accepted, 1U);
+  const auto node = read_swarm_view(replaced("\"weight_bytes\":36,", R"("weight_bytes":36,
+                                             "draft_bytes":77,)"));
+  ASSERT_TRUE(node.ok()) << node.error().message;
+  EXPECT_EQ(node->nodes[0].draft_bytes, 77U);
+  EXPECT_EQ(node->nodes[1].draft_bytes, 0U);
+}
+
 TEST(SwarmView, WhatHasNoReceipts) {
   const auto view =
       read_swarm_view(replaced("\"pipelines\":",
