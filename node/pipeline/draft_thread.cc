@@ -8,8 +8,6 @@
 
 #include <utility>
 
-#include "base/clock.h"
-
 namespace hearth::node {
 namespace {
 
@@ -28,6 +26,7 @@ DraftThread::DraftThread(Load load, Post post)
     : load_(std::move(load)), post_(std::move(post)), thread_({.max_cost = kDraftAsks}) {}
 
 DraftAnswer DraftThread::draft(const DraftAsk& ask) {
+  unload_if_wanted();
   if (model_ == nullptr && !broken_) {
     auto loaded = load_();
     broken_ = !loaded.ok();
@@ -44,21 +43,27 @@ void DraftThread::ask(DraftAsk ask, Done done) {
   const SequenceId sequence = ask.open.sequence;
   const bool taken = thread_.post([this, ask = std::move(ask), done] {
     post_([answer = draft(ask), done]() mutable { done(std::move(answer)); });
+    unload_if_wanted();
   });
   if (taken) return;
   post_([sequence, done = std::move(done)] { done(failed_answer(sequence)); });
 }
 
-// What is freed goes back to the system.
+// A queue that is full has tasks that look for it.
 void DraftThread::unload() {
-  thread_.post_after(Duration{}, [this] {
-    broken_ = false;
-    if (model_ == nullptr) return;
-    model_.reset();
+  unload_wanted_ = true;
+  thread_.post([this] { unload_if_wanted(); });
+}
+
+// What is freed goes back to the system.
+void DraftThread::unload_if_wanted() {
+  if (!unload_wanted_.exchange(false)) return;
+  broken_ = false;
+  if (model_ == nullptr) return;
+  model_.reset();
 #ifdef __GLIBC__
-    malloc_trim(0);
+  malloc_trim(0);
 #endif
-  });
 }
 
 }  // namespace hearth::node

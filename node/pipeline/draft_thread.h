@@ -2,6 +2,7 @@
 // it is asked first. A model that cannot be loaded fails every ask until the next unload().
 #pragma once
 
+#include <atomic>
 #include <functional>
 #include <memory>
 
@@ -26,12 +27,14 @@ class DraftThread final : public DraftSource {
 
  private:
   DraftAnswer draft(const DraftAsk& ask);
+  void unload_if_wanted();
 
   const Load load_;
   const Post post_;
   // The thread's.
   std::unique_ptr<DraftModel> model_;
   bool broken_ = false;
+  std::atomic<bool> unload_wanted_ = false;
   WorkerThread thread_;  // last: it uses all of the above
 };
 
