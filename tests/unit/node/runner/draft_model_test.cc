@@ -117,7 +117,7 @@ TEST_F(DraftModelTest, GoesOnBehindWhatCame) {
   EXPECT_EQ(draft->draft(ask_of(open, first(tokens, 21), 8)).drafts.size(), 8U);
   tokens[22] = (tokens[22] + 1) % static_cast<TokenId>(kDraftVocabulary);
   const DraftAnswer again = draft->draft(ask_of(open, tokens, 6));
-  const auto fresh = DraftModel::load(open(*file).value()).value();
+  const auto fresh = DraftModel::load(this->open(*file).value()).value();
   EXPECT_EQ(again.drafts, fresh->draft(ask_of(open, tokens, 6)).drafts);
   EXPECT_EQ(again.drafts.size(), 6U);
 }
