@@ -415,8 +415,7 @@ void Batcher::on_drafts(DraftAnswer answer, Duration took) {
   sequence.model_read = answer.read;
   sequence.no_model = answer.failed;
   if (asked.count == 0) return;
-  if (!answer.failed)
-    model_drafts_.take_drafts(took, static_cast<std::uint32_t>(answer.drafts.size()));
+  model_drafts_.take_drafts(took, static_cast<std::uint32_t>(answer.drafts.size()));
   answer.drafts.resize(std::min<std::size_t>(answer.drafts.size(), asked.count));
   Drafts drafts = drafts_of(sequence, answer.drafts, DraftKind::kModel, 0, sequence.next + 1);
   if (options_.draft_model_count > 0 ||
