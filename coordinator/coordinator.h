@@ -75,6 +75,7 @@ struct NodeStatus {
   LayerRange layers;
   std::uint32_t kv_pages = 0;
   std::uint64_t weight_bytes = 0;
+  std::uint64_t draft_bytes = 0;  // memory that it keeps for a draft model; 0: it has none
   double weight_bytes_per_second = 0.0;
   std::uint64_t steps_total = 0;
   std::uint64_t rows_total = 0;

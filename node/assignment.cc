@@ -44,6 +44,7 @@ Result<Assignment> read_assignment(const control::v1::Assign& assign, std::uint3
   assignment.previous_node = assign.previous_node();
   assignment.batch_rows = assign.batch_rows();
   assignment.batches_in_flight = assign.batches_in_flight();
+  assignment.protocol = assign.protocol();
   REQUIRE(assignment.epoch.value != 0, "an assignment has epoch 0; epochs begin at 1");
   TRY_VOID(check_range("stages", assignment.stages, limits::kStages));
   REQUIRE(assignment.stage < assignment.stages, "stage is ", assignment.stage, "; it must be 0 to ",

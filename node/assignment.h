@@ -25,6 +25,7 @@ struct Assignment {
   std::uint32_t batch_rows = 0;
   std::uint32_t batches_in_flight = 0;
   std::optional<Duration> itl_target;  // nothing: the batcher's default
+  std::uint32_t protocol = 0;          // known to all stages and the coordinator
   std::optional<Hash256> model;        // as its receipts name it; nothing: no receipts
 
   bool is_first() const { return stage == 0; }

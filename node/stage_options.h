@@ -23,6 +23,7 @@
 
 namespace hearth::node {
 
+class DraftSource;
 class ReceiptMaker;
 
 struct LinkRate {
@@ -71,6 +72,9 @@ struct StageOptions {
   // BatcherOptions' of the same names.
   std::uint32_t draft_rows = limits::kDraftRows;
   std::function<std::vector<TokenId>(const SequenceOpen& open, Position position)> draft = {};
+  // Drafts for the first stage; null: there is no draft model. Outlives the stage.
+  DraftSource* draft_model = nullptr;
+  std::uint64_t draft_bytes = 0;  // memory that the worker keeps for the draft model
   // Makes the stage's receipts; null: no receipts. Outlives the stage.
   ReceiptMaker* receipts = nullptr;
   // Measures this machine for placement; called in each session that asks for it. `done` is called

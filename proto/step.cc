@@ -15,11 +15,16 @@ constexpr std::size_t kTruncateBytes = 8 + 4;
 constexpr std::size_t kTokenBytesMin = 8 + 4 + 4 + 1 + 1 + 4 + 4;
 constexpr std::size_t kLogprobBytes = 4 + 4;
 constexpr std::size_t kCachedBytes = 8 + 4;
-constexpr std::size_t kDraftsBytesMin = 8 + kDraftKinds * (4 + 4) + 4;
+constexpr std::size_t kFirstKinds = 2;  // kinds of drafts that every protocol knows
+constexpr std::size_t kDraftsBytesMin = 8 + kFirstKinds * (4 + 4) + 4;
+constexpr std::size_t kModelledBytes = 8 + 4 + 4;
 constexpr std::size_t kEmbeddingBytesMin = 8 + 4 + 4;
 constexpr std::uint8_t kKnownFlags =
     BatchRow::kSample | BatchRow::kFailed | BatchRow::kDraft | BatchRow::kForced;
 static_assert(BatchRow::kCached == BatchRow::kForced, "no draft is cached: one bit serves both");
+static_assert(BatchRow::kModelled == 1U << BatchRow::kReasonShift,
+              "a row has no reason unless it failed: one bit serves both");
+static_assert(kDraftKinds == kFirstKinds + 1, "each kind of drafts is written once");
 // The byte behind an open's prompt_tokens.
 constexpr std::uint8_t kReportHashes = 1;
 constexpr std::uint8_t kMakeReceipt = 2;
@@ -268,7 +273,11 @@ Result<BatchRow> read_row(ByteReader& reader, const StepShape& shape) {
   const std::uint8_t lower = row.flags & ((1U << BatchRow::kReasonShift) - 1);
   REQUIRE(!row.draft() || row.sampled(), "rows.flags is ", row.flags,
           "; a row that is a draft is sampled");
-  REQUIRE(row.reason() <= ErrorCode::kNumeric && (row.failed() || lower == row.flags),
+  const bool modelled = !row.failed() && row.kind() == DraftKind::kModel;
+  const std::uint8_t most = modelled ? lower | BatchRow::kModelled : lower;
+  REQUIRE(!modelled || row.draft(), "rows.flags is ", row.flags,
+          "; only a draft has the flag of a draft model");
+  REQUIRE(row.reason() <= ErrorCode::kNumeric && (row.failed() || most == row.flags),
           "rows.flags is ", row.flags, "; its reason has no meaning");
   return row;
 }
@@ -323,18 +332,50 @@ Result<CachedPrefix> read_cached(ByteReader& reader, const StepShape& shape) {
   return cached;
 }
 
+Result<DraftCount> read_count(ByteReader& reader) {
+  DraftCount count;
+  reader.read_into(count.drafted, count.accepted);
+  REQUIRE(count.drafted <= limits::kDraftRows && count.accepted <= count.drafted,
+          "drafts say that ", count.accepted, " of ", count.drafted,
+          " were accepted; the limit is ", limits::kDraftRows);
+  return count;
+}
+
 Result<SequenceDrafts> read_drafts(ByteReader& reader, const StepShape& shape) {
   SequenceDrafts drafts;
   reader.read_into(drafts.sequence.value);
-  for (DraftCount& count : drafts.counts) {
-    reader.read_into(count.drafted, count.accepted);
-    REQUIRE(count.drafted <= limits::kDraftRows && count.accepted <= count.drafted,
-            "drafts say that ", count.accepted, " of ", count.drafted,
-            " were accepted; the limit is ", limits::kDraftRows);
+  for (std::size_t kind = 0; kind < kFirstKinds; ++kind) {
+    TRY(drafts.counts[kind], read_count(reader));
   }
   TRY(drafts.forced, read_list(reader, "drafts.forced", limits::kDraftRows, sizeof(TokenId),
                                [&] { return read_token(reader, "drafts", shape.vocabulary); }));
   return drafts;
+}
+
+// Counts of a draft model's drafts, each of a sequence in tokens.drafts.
+Result<SequenceDrafts> read_modelled(ByteReader& reader) {
+  SequenceDrafts drafts;
+  reader.read_into(drafts.sequence.value);
+  TRY(drafts.counts[kFirstKinds], read_count(reader));
+  REQUIRE(drafts.counts[kFirstKinds].drafted > 0,
+          "modelled.drafted is 0; it must be 1 or more, or the entry left out");
+  return drafts;
+}
+
+Status read_all_modelled(ByteReader& reader, std::vector<SequenceDrafts>& drafts) {
+  TRY(const std::vector<SequenceDrafts> modelled,
+      read_list(reader, "modelled", drafts.size(), kModelledBytes,
+                [&] { return read_modelled(reader); }));
+  REQUIRE(!modelled.empty(), "modelled is empty; it must have 1 or more entries, or be left out");
+  auto next = drafts.begin();  // both lists have the same order
+  for (const SequenceDrafts& one : modelled) {
+    next = std::ranges::find(next, drafts.end(), one.sequence, &SequenceDrafts::sequence);
+    REQUIRE(next != drafts.end(), "modelled names sequence ", one.sequence.value,
+            "; its sequences must be in drafts, in the same order");
+    next->counts[kFirstKinds] = one.counts[kFirstKinds];
+    ++next;
+  }
+  return ok_status();
 }
 
 Result<PromptEmbedding> read_embedding(ByteReader& reader, const StepShape& shape) {
@@ -438,12 +479,23 @@ Bytes encode(const StepTokens& tokens) {
   });
   write_list(writer, tokens.drafts, [&](const SequenceDrafts& drafts) {
     writer.write(drafts.sequence.value);
-    for (const DraftCount& count : drafts.counts) writer.write(count.drafted, count.accepted);
+    for (std::size_t kind = 0; kind < kFirstKinds; ++kind) {
+      writer.write(drafts.counts[kind].drafted, drafts.counts[kind].accepted);
+    }
     write_list(writer, drafts.forced, [&](TokenId token) { writer.write(token); });
   });
   write_list(writer, tokens.embeddings, [&](const PromptEmbedding& embedding) {
     writer.write(embedding.sequence.value);
     write_list(writer, embedding.values, [&](float value) { writer.write(value); });
+  });
+  std::vector<SequenceDrafts> modelled;
+  for (const SequenceDrafts& one : tokens.drafts) {
+    if (one.counts[kFirstKinds].drafted > 0) modelled.push_back(one);
+  }
+  if (modelled.empty()) return out;
+  write_list(writer, modelled, [&](const SequenceDrafts& one) {
+    const DraftCount& count = one.counts[kFirstKinds];
+    writer.write(one.sequence.value, count.drafted, count.accepted);
   });
   return out;
 }
@@ -468,6 +520,7 @@ Result<StepTokens> decode_step_tokens(ByteSpan bytes, const StepShape& shape) {
   TRY(tokens.embeddings, read_list(reader, "embeddings", limits::kBatchRows, kEmbeddingBytesMin,
                                    [&] { return read_embedding(reader, shape); }));
   TRY_VOID(check_sequences(tokens.embeddings, "embeddings"));
+  if (reader.remaining() > 0) TRY_VOID(read_all_modelled(reader, tokens.drafts));
   TRY_VOID(check_consumed(reader, "tokens"));
   return tokens;
 }

@@ -17,6 +17,7 @@
 #include <array>
 #include <cstdint>
 #include <optional>
+#include <string_view>
 #include <utility>
 #include <vector>
 
@@ -87,8 +88,12 @@ struct SequenceTruncate {
 enum class DraftKind : std::uint8_t {
   kLookup = 0,   // the tokens that followed earlier in prompt or answer
   kGrammar = 1,  // what the sequence's grammar forces
+  kModel = 2,    // drawn by a draft model
 };
-inline constexpr std::size_t kDraftKinds = 2;
+inline constexpr std::size_t kDraftKinds = 3;
+// The names of kinds in figures, by DraftKind.
+inline constexpr std::array<std::string_view, kDraftKinds> kDraftKindNames = {"lookup", "grammar",
+                                                                              "model"};
 
 // One position of one sequence. Rows of a sequence are contiguous, positions ascending by one. Any
 // number of them may be sampled. A draft's token is proposed before the row in front of it is
@@ -105,6 +110,8 @@ struct BatchRow {
   // earlier sequence of the scope.
   static constexpr std::uint8_t kCached = 8;
   static constexpr unsigned kReasonShift = 4;  // above it, of a failed row: its ErrorCode
+  // Of a draft row that has not failed: its kind is DraftKind::kModel. From protocol 11 on.
+  static constexpr std::uint8_t kModelled = 16;
   SequenceId sequence;
   Position position = 0;
   TokenId token = 0;
@@ -113,15 +120,17 @@ struct BatchRow {
   bool sampled() const { return (flags & kSample) != 0; }
   bool draft() const { return (flags & kDraft) != 0; }
   DraftKind kind() const {
-    return (flags & kForced) != 0 ? DraftKind::kGrammar : DraftKind::kLookup;
+    if ((flags & kForced) != 0) return DraftKind::kGrammar;
+    return !failed() && (flags & kModelled) != 0 ? DraftKind::kModel : DraftKind::kLookup;
   }
   bool failed() const { return (flags & kFailed) != 0; }
   bool cached() const { return !draft() && (flags & kCached) != 0; }
   ErrorCode reason() const { return static_cast<ErrorCode>(flags >> kReasonShift); }
   // A row that has failed already keeps its first reason.
   void fail(ErrorCode why) {
+    if (failed()) return;
     const unsigned reason = static_cast<unsigned>(why) << kReasonShift;
-    if (!failed()) flags = static_cast<std::uint8_t>(flags | kFailed | reason);
+    flags = static_cast<std::uint8_t>((flags & ~kModelled) | kFailed | reason);
   }
   friend bool operator==(const BatchRow&, const BatchRow&) = default;
 };
@@ -250,7 +259,8 @@ struct StepShape {
 // count, then its items; an open's choices (hashes, receipt, background, scored, scope, no drafts,
 // embedding) are bits of one byte. Two sizes are not sent because the receiver computes them: the
 // activations (rows x hidden_size x 2 bytes, to the end) and a SubmitMessage's prompt (likewise, 4
-// bytes).
+// bytes). The last list of StepTokens has the counts of a draft model's drafts. It is left
+// out when it would be empty, because protocols before 11 do not know it.
 Bytes encode(const StepBatch& batch);
 Bytes encode(const StepTokens& tokens);
 Bytes encode(const SubmitMessage& submit);

@@ -9,6 +9,7 @@
 #include "cli/worker/device.h"
 #include "coordinator/http/routes/prompt.h"
 #include "model/text/stop_strings.h"
+#include "node/runner/draft_model.h"
 #include "node/runner/local_runner.h"
 
 namespace hearth::cli {
@@ -40,6 +41,7 @@ class LocalAnswerer final : public Answerer {
             std::fprintf(stderr, "%.*s\n", static_cast<int>(text.size()), text.data());
         }));
     if (self->device_ != nullptr) local.devices = {self->device_.get()};
+    TRY_VOID(open_draft(options, *file, local));
     TRY(self->runner_, node::LocalRunner::load(file, local));
     self->load_seconds_ = loading.seconds();
     return std::unique_ptr<Answerer>(std::move(self));
@@ -69,6 +71,19 @@ class LocalAnswerer final : public Answerer {
   }
 
  private:
+  static Status open_draft(const RunOptions& options, const model::GgufFile& file,
+                           node::LocalOptions& local) {
+    if (options.draft.empty()) return ok_status();
+    TRY(const auto path, resolve_model(options.draft));
+    node::EngineOptions stage;
+    stage.threads = local.threads;
+    TRY(auto opened, model::GgufFile::open(path.string()));
+    TRY(const node::DraftFile draft, node::DraftModel::open(std::move(opened), file, stage));
+    TRY(local.memory_bytes, draft.left_of(options.memory_bytes));
+    TRY(local.draft_model, node::DraftModel::load(draft));
+    return ok_status();
+  }
+
   Result<std::vector<TokenId>> encode(const Question& question) const {
     if (question.messages.empty()) {
       return coordinator::http::encode_text(*model_.tokenizer, question.raw_prompt);

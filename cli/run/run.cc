@@ -192,6 +192,7 @@ void print_figures(const RunFigures& figures) {
   };
   drafts("drafted by lookup:    ", figures.drafts[0]);
   drafts("drafted by grammar:   ", figures.drafts[1]);
+  drafts("drafted by model:     ", figures.drafts[2]);
   std::fprintf(stderr, "seed:                 %lld\n", static_cast<long long>(figures.seed));
   if (figures.credits) {
     std::fprintf(stderr, "price:                %lld credit(s)\n",

@@ -48,6 +48,7 @@ struct RunOptions {
   std::string chat_template;       // --local: a file; empty: the model's own
   double timeout_seconds = 0.0;
   bool no_speculation = false;  // no tokens are drafted
+  std::string draft;            // --local: file or pulled name of a draft model; empty: none
   bool no_resume = false;  // the request ends with its connection; the server stores nothing of it
   std::vector<std::string> trust;  // the only nodes that may compute it; empty: the key's, or any
   std::string verify;              // none, spot, full; empty: the server's

@@ -228,10 +228,11 @@ class SwarmAnswerer final : public Answerer {
   }
 
   void take_drafts(const Json& timings) {
-    auto& [lookup, grammar] = answer_.figures.drafts;
+    auto& [lookup, grammar, model] = answer_.figures.drafts;
     grammar = {timings.value("draft_n_grammar", 0U), timings.value("draft_n_grammar_accepted", 0U)};
-    lookup = {timings.value("draft_n", 0U) - grammar.drafted,
-              timings.value("draft_n_accepted", 0U) - grammar.accepted};
+    model = {timings.value("draft_n_model", 0U), timings.value("draft_n_model_accepted", 0U)};
+    lookup = {timings.value("draft_n", 0U) - grammar.drafted - model.drafted,
+              timings.value("draft_n_accepted", 0U) - grammar.accepted - model.accepted};
   }
 
   void take_hashes(const Json& hashes) {

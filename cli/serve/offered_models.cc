@@ -21,6 +21,7 @@
 #include "model/text/tokenizer.h"
 #include "node/engine/placement_model.h"
 #include "node/engine/stage_memory.h"
+#include "node/runner/draft_model.h"
 #include "proto/split.h"
 
 namespace hearth::cli {
@@ -70,9 +71,24 @@ node::EngineOptions stage_engine(const ServeOptions& options, LayerRange layers)
   return engine;
 }
 
+// Memory that each local worker keeps for the draft model. Refuses one that cannot draft for
+// `file`.
+Result<std::uint64_t> draft_bytes(const ServeOptions& options, const model::GgufFile& file) {
+  if (options.draft.empty()) return std::uint64_t{0};
+  TRY(const auto path, resolve_model(options.draft));
+  TRY(auto opened, model::GgufFile::open(path.string()));
+  TRY(const node::DraftFile draft,
+      node::DraftModel::open(std::move(opened), file, stage_engine(options, {})));
+  return draft.memory_bytes;
+}
+
 // Checks that this machine can hold the stages of its local workers, each of them and all together.
 Status check_local_memory(const ServeOptions& options, const model::GgufFile& file,
                           const model::ModelSpec& spec) {
+  TRY(const std::uint64_t draft, draft_bytes(options, file));
+  const auto beside = [&](std::uint64_t budget, std::uint64_t workers) {
+    return budget - std::min(budget, workers * draft);
+  };
   // Otherwise each worker reports what it can hold.
   if (options.optimise || !options.by_hand.empty()) return ok_status();
   const std::vector<LayerRange> ranges = split_layers(spec.layers, stages_of(options));
@@ -82,10 +98,10 @@ Status check_local_memory(const ServeOptions& options, const model::GgufFile& fi
     if (devices[i] != "cpu") continue;  // the worker itself checks the memory of its GPU
     TRY(all.emplace_back(), node::stage_memory(file, spec, stage_engine(options, ranges[i])));
     if (options.memory_bytes == 0) continue;
-    TRY_VOID(node::check_memory({all.back()}, options.memory_bytes));
+    TRY_VOID(node::check_memory({all.back()}, beside(options.memory_bytes, 1)));
   }
   if (all.empty()) return ok_status();
-  return node::check_memory(all, node::memory_budget(0));
+  return node::check_memory(all, beside(node::memory_budget(0), options.local_workers));
 }
 
 // For the message of which nodes to add. A stage whose memory cannot be computed is left out here,

@@ -139,6 +139,7 @@ std::vector<ChildSpec> local_workers(const ServeOptions& options, bool in_cluste
     add({"--log-level", options.log_level == "info" ? "warn" : options.log_level});
     if (!options.data_dir.empty()) add({"--data-dir", options.data_dir});
     if (options.pin) add({"--pin"});
+    if (!options.draft.empty()) add({"--draft", options.draft});
     const std::uint64_t memory =
         devices[i - 1] == "cpu" ? memory_of(options) : options.memory_bytes;
     if (memory > 0) add({"--memory", std::to_string(memory)});

@@ -40,6 +40,7 @@ struct ServeOptions {
   bool no_prefix_cache = false;     // no prompt is computed with what an earlier one left
   bool no_resume = false;           // of answers after a restart: no request is written to disk
   bool no_speculation = false;      // no tokens are drafted
+  std::string draft;                // likewise, of each local worker: cli/worker/worker.h
   bool no_receipts = false;         // none are made of what is computed, and no ledger is kept
   coordinator::AuditMode audits = coordinator::AuditMode::kSpot;
   // The share of windows that this machine itself recomputes, in parts of a million; 0: none.

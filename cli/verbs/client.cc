@@ -106,6 +106,8 @@ void add_run(CLI::App& app, Action& action) {
   verb->add_option("--memory", o->memory_bytes,
                    "with --local: memory in all, e.g. 8GB (default: all available)")
       ->transform(memory_size(1, kMemoryMax));
+  verb->add_option("--draft", o->draft,
+                   "with --local: smaller model with the same vocabulary that drafts tokens");
   verb->add_option("--device", o->device,
                    "with --local: device; auto: the first GPU, if there is one")
       ->check(device_text())

@@ -97,6 +97,9 @@ void add_steps(CLI::App& verb, ServeOptions& o) {
                 "turn the prefix cache off: compute every prompt from its beginning");
   verb.add_flag("--no-speculation", o.no_speculation,
                 "draft no tokens; answers are the same, and predictable text comes slower");
+  verb.add_option("--draft", o.draft,
+                  "smaller model with the same vocabulary that drafts tokens, if this machine is "
+                  "the first stage and drafts make it faster; GGUF file or pulled name");
 }
 
 void add_serve(CLI::App& app, Action& action) {
@@ -210,6 +213,9 @@ void add_worker_options(CLI::App& verb, WorkerOptions& o) {
   verb.add_option("--device", o.device, "device; auto: the first GPU, if there is one")
       ->check(device_text())
       ->capture_default_str();
+  verb.add_option("--draft", o.draft,
+                  "smaller model with the same vocabulary that drafts tokens, if this worker is "
+                  "the first stage and drafts make it faster; GGUF file or pulled name");
   verb.add_flag("--no-pause-on-game", o.no_pause_on_game,
                 "keep serving while GameMode reports a running game");
   verb.add_flag("--no-pause-on-battery", o.no_pause_on_battery, "keep serving on battery");

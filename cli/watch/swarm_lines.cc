@@ -69,6 +69,24 @@ void add_kv(const client::SwarmView& view, Lines& lines) {
                   std::to_string(least->kv_tokens_kept) + " cached for prompts that begin alike");
 }
 
+// "drafts  lookup 450 of 496 accepted, model 12 of 40 accepted", then the memory that each node
+// keeps for a draft model.
+void add_drafts(const client::SwarmView& view, Lines& lines) {
+  std::string text;
+  for (const client::SwarmView::Drafts& one : view.drafts) {
+    if (one.drafted == 0) continue;
+    text += text.empty() ? "drafts  " : ", ";
+    text += escape_control(one.kind) + " " + std::to_string(one.accepted) + " of " +
+            std::to_string(one.drafted) + " accepted";
+  }
+  if (!text.empty()) lines.push_back(text);
+  for (const client::NodeView& node : view.nodes) {
+    if (node.draft_bytes == 0) continue;
+    lines.push_back("draft   " + escape_control(node.name) + ": " + format_bytes(node.draft_bytes) +
+                    " of memory for a draft model");
+  }
+}
+
 // "power   412 W of 3 of 4 nodes; 13.5 J a token".
 void add_power(const client::SwarmView& view, Lines& lines) {
   if (view.power_nodes == 0) return;
@@ -369,6 +387,7 @@ Lines status_lines(const client::SwarmView& view) {
                  std::string("ready   ") + (view.ready ? "yes" : "no"),
                  "rates   " + rates_text(view)};
   add_kv(view, lines);
+  add_drafts(view, lines);
   add_power(view, lines);
   add_remarks(view, lines);
   NodeTable table(view, {"NODE", "STATE", "STAGE", "LAYERS", "ISA", "THREADS", "WEIGHTS", "TOK/S",

@@ -14,6 +14,7 @@
 #include "base/clock.h"
 #include "base/random.h"
 #include "cli/home/member.h"
+#include "cli/models/models.h"
 #include "cli/process/background.h"
 #include "cli/process/build_name.h"
 #include "cli/process/loop.h"
@@ -41,12 +42,14 @@
 #include "node/machine/owner_watch.h"
 #include "node/machine/pause_file.h"
 #include "node/machine/weight_rate.h"
+#include "node/pipeline/draft_thread.h"
 #include "node/pipeline/engine_thread.h"
 #include "node/pipeline/link_probe.h"
 #include "node/pipeline/stage.h"
 #include "node/pipeline/vocabulary_thread.h"
 #include "node/proof/receipt_maker.h"
 #include "node/proof/witness.h"
+#include "node/runner/draft_model.h"
 #include "proto/address.h"
 #include "proto/link/control_links.h"
 #include "proto/link/tcp_transport.h"
@@ -89,10 +92,10 @@ std::string logged_as(const WorkerOptions& options) {
 
 // Refuses options with which no assignment could work. The range itself comes later and is checked
 // before it is read.
-Status check_one_layer(const WorkerOptions& options, const model::GgufFile& file,
-                       const model::ModelSpec& spec) {
+Status check_one_layer(const WorkerOptions& options, std::uint64_t memory_bytes,
+                       const model::GgufFile& file, const model::ModelSpec& spec) {
   TRY(const node::StageMemory one, node::stage_memory(file, spec, one_layer(options, spec)));
-  return node::check_memory({one}, node::memory_budget(options.memory_bytes));
+  return node::check_memory({one}, node::memory_budget(memory_bytes));
 }
 
 // Everything of the process; members are destroyed from the last to the first.
@@ -117,7 +120,6 @@ class Worker {
     TRY(device_, open_device(options.device, *file, spec, one_layer(options, spec),
                              [](std::string_view text) { spdlog::info("{}", text); }));
     model_->device = device_.get();
-    if (device_ == nullptr) TRY_VOID(check_one_layer(options, *file, spec));
     stage_options_.threads =
         options.threads > 0 ? options.threads : std::max(1U, std::thread::hardware_concurrency());
     stage_options_.canonical_version = kernels::kCanonicalVersion;
@@ -140,7 +142,8 @@ class Worker {
     }
     node::EngineOptions engine;
     engine.kv_budget_bytes = options.kv_budget_bytes;
-    engine.memory_bytes = options.memory_bytes;
+    TRY(engine.memory_bytes, open_draft(options));
+    if (device_ == nullptr) TRY_VOID(check_one_layer(options, engine.memory_bytes, *file, spec));
     engine.replay_bytes = node::kReplayBytes;
     engine.threads = stage_options_.threads;
     engine.pin = options.pin;
@@ -303,6 +306,23 @@ class Worker {
     return ok_status();
   }
 
+  // Returns the memory for the stage, without the draft model's; 0: all that is available.
+  Result<std::uint64_t> open_draft(const WorkerOptions& options) {
+    if (options.draft.empty()) return options.memory_bytes;
+    TRY(const auto path, resolve_model(options.draft));
+    node::EngineOptions stage;
+    stage.kv_budget_bytes = options.kv_budget_bytes;
+    stage.threads = stage_options_.threads;
+    TRY(auto file, model::GgufFile::open(path.string()));
+    TRY(const node::DraftFile draft, node::DraftModel::open(std::move(file), *model_->file, stage));
+    TRY(const std::uint64_t left, draft.left_of(options.memory_bytes));
+    stage_options_.draft_bytes = model_->draft_bytes = draft.memory_bytes;
+    draft_ = std::make_unique<node::DraftThread>([draft] { return node::DraftModel::load(draft); },
+                                                 loop_.poster());
+    stage_options_.draft_model = draft_.get();
+    return left;
+  }
+
   // Uses separate links that carry nothing else.
   void open_probe() {
     stage_options_.probe = [this](std::string node, const std::string& address,
@@ -460,9 +480,10 @@ class Worker {
   std::optional<Away> away_;  // as it was last said
   bool was_drained_ = false;  // before this process
   bool drained_ = false;
-  bool reached_ = false;                // the coordinator has answered
-  std::optional<TimePoint> report_by_;  // what --detach waits for, until then
-  node::VocabularyThread vocabulary_;   // of the engine
+  bool reached_ = false;                      // the coordinator has answered
+  std::optional<TimePoint> report_by_;        // what --detach waits for, until then
+  node::VocabularyThread vocabulary_;         // of the engine
+  std::unique_ptr<node::DraftThread> draft_;  // null: there is no draft model
   std::unique_ptr<node::EngineThread> engine_;
   std::unique_ptr<node::ReceiptMaker> receipts_;
   std::unique_ptr<node::Witness> witness_;

@@ -28,6 +28,9 @@ struct WorkerOptions {
   std::uint64_t kv_budget_bytes = 512 << 20;
   std::uint64_t memory_bytes = 0;  // of everything; 0: what the machine has available
   std::string device = "auto";     // cli/worker/device.h
+  // File or pulled name of a model with the same vocabulary. It drafts tokens while this worker is
+  // the first stage; empty: none.
+  std::string draft;
   // The conditions that pause it automatically (node/machine/availability.h).
   bool no_pause_on_game = false;
   bool no_pause_on_battery = false;

@@ -2,6 +2,7 @@
 
 #include <spdlog/spdlog.h>
 
+#include <algorithm>
 #include <chrono>
 #include <cstdio>
 #include <filesystem>
@@ -143,7 +144,8 @@ Status begin_plan(const WorkerModel& model, const WorkerOptions& options, const 
   HoldReport::Plan shown{plan.layers, model.spec.layers, plan.why, bytes, memory->least(), 0};
   if (model.device == nullptr) {
     shown.memory += node::kProcessBytes;
-    shown.budget = node::memory_budget(options.memory_bytes);
+    const std::uint64_t budget = node::memory_budget(options.memory_bytes);
+    shown.budget = budget - std::min(budget, model.draft_bytes);
   }
   model.report->plan(shown);
   // Loaded layers will be freed for these, so loading shows whether they fit.

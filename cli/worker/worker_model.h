@@ -63,6 +63,7 @@ struct WorkerModel {
   std::unique_ptr<Member> member;  // of a machine that has joined; else it enters later
   std::shared_ptr<HoldReport> report;
   const node::Device* device = nullptr;  // once it is open; null: the processor
+  std::uint64_t draft_bytes = 0;         // memory that a draft model takes
   std::unique_ptr<node::LayerStore>
       store;  // null: the file is whole. Last: its thread sees the rest
 };

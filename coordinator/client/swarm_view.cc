@@ -87,6 +87,9 @@ NodeView node_of(const Json& json, const std::map<std::uint64_t, std::uint64_t>&
     node.held_total = count_of<std::uint64_t>(held, "bytes_total");
   }
   node.weight_bytes = count_of<std::uint64_t>(json, "weight_bytes");
+  if (json.contains("draft_bytes")) {
+    node.draft_bytes = count_of<std::uint64_t>(json, "draft_bytes");
+  }
   node.rows_total = count_of<std::uint64_t>(json, "rows_total");
   node.kv_tokens_used = count_of<std::uint64_t>(json, "kv_tokens_used");
   if (const auto page = page_tokens.find(epoch); page != page_tokens.end()) {
@@ -110,6 +113,16 @@ NodeView node_of(const Json& json, const std::map<std::uint64_t, std::uint64_t>&
   node.standing = standing_of(json);
   node.card = card_of(json.value("card", Json::object()));
   return node;
+}
+
+std::vector<SwarmView::Drafts> drafts_of(const Json& state) {
+  std::vector<SwarmView::Drafts> out;
+  const Json drafts = state.value("totals", Json::object()).value("drafts", Json::object());
+  for (const auto& [kind, counts] : drafts.items()) {
+    out.push_back({kind, count_of<std::uint64_t>(counts, "drafted"),
+                   count_of<std::uint64_t>(counts, "accepted")});
+  }
+  return out;
 }
 
 SwarmView view_of(const Json& state) {
@@ -143,6 +156,7 @@ SwarmView view_of(const Json& state) {
     view.watts = number_of(power, "watts");
     view.power_nodes = count_of<std::uint32_t>(power, "nodes");
   }
+  view.drafts = drafts_of(state);
   std::map<std::uint64_t, std::uint64_t> page_tokens;
   for (const Json& pipeline : state.at("pipelines")) {
     page_tokens[count_of<std::uint64_t>(pipeline, "epoch")] =

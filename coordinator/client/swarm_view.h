@@ -27,6 +27,7 @@ struct NodeView {
   std::uint64_t held_bytes = 0;  // of its ordered layers, on its disk
   std::uint64_t held_total = 0;  // 0: it has the whole file
   std::uint64_t weight_bytes = 0;
+  std::uint64_t draft_bytes = 0;  // memory that it keeps for a draft model; 0: it has none
   std::uint64_t rows_total = 0;
   std::uint64_t kv_tokens_used = 0;
   std::uint64_t kv_tokens_kept = 0;  // of the prefix cache
@@ -104,6 +105,13 @@ struct SwarmView {
   double prompt_tokens_per_second = 0.0;
   double watts = 0.0;             // drawn by the machines of power_nodes
   std::uint32_t power_nodes = 0;  // workers that report it
+  // Tokens that were drafted and verified, by the kind of their drafts.
+  struct Drafts {
+    std::string kind;
+    std::uint64_t drafted = 0;
+    std::uint64_t accepted = 0;
+  };
+  std::vector<Drafts> drafts;
   std::vector<NodeView> nodes;
   std::vector<GapView> gaps;
   std::vector<AccusedView> accused;

@@ -303,6 +303,12 @@ control::v1::Assign Pipelines::assign_message(const Pipeline& pipeline, std::uin
   assign.set_batches_in_flight(stages + 1);
   assign.set_itl_target_milliseconds(static_cast<std::uint32_t>(options_.itl_target.count()));
   if (pipeline.model) assign.set_model(to_field(pipeline.model->bytes));
+  std::uint32_t protocol = protocol_version();
+  for (const Member& member : pipeline.members) {
+    const Node* node = registry_.find(member.node);
+    protocol = std::min(protocol, node == nullptr ? kProtocolOldest : node->status.protocol);
+  }
+  assign.set_protocol(protocol);
   return assign;
 }
 

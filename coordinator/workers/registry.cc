@@ -99,7 +99,8 @@ Result<Node*> Registry::add(LinkId link, const control::v1::Register& body) {
   Node& node = nodes_[body.node()];
   const NodeStatus& before = node.status;
   const bool same = before.isa == body.isa() && before.device == body.device() &&
-                    before.threads == body.threads() && before.layers_most == body.layers_most();
+                    before.threads == body.threads() && before.layers_most == body.layers_most() &&
+                    before.draft_bytes == body.draft_bytes();
   std::optional<placement::Node> measured = same ? before.measured : std::nullopt;
   node = Node{};
   node.status.measured = std::move(measured);
@@ -112,6 +113,7 @@ Result<Node*> Registry::add(LinkId link, const control::v1::Register& body) {
   node.status.build = body.build();
   node.status.layers_most = body.layers_most();
   node.status.process_id = body.process_id();
+  node.status.draft_bytes = body.draft_bytes();
   node.status.weight_bytes_per_second = body.weight_bytes_per_second();
   node.status.partial = body.has_holding();
   node.status.away = away_of(body);

@@ -151,6 +151,7 @@ void ControlSession::register_worker() {
   body.set_process_id(options_.process_id);
   if (options_.receipts != nullptr) body.set_build(options_.receipts->build());
   body.set_newest_epoch(newest_epoch_);
+  body.set_draft_bytes(options_.draft_bytes);
   if (options_.holding) write_holding(options_.holding(), *body.mutable_holding());
   if (away_) write_away(*away_, *body.mutable_away());
   send(message);

@@ -9,7 +9,9 @@
 #include "kernels/canonical.h"
 #include "node/control/hold_messages.h"
 #include "node/proof/receipt_maker.h"
+#include "node/runner/draft_ask.h"
 #include "proto/defect.h"
+#include "proto/frame.h"
 
 namespace hearth::node {
 namespace {
@@ -123,6 +125,7 @@ void Stage::set_away(std::optional<Away> away) {
 void Stage::unload() {
   ++unloading_;
   compute_.unload();
+  if (options_.draft_model != nullptr) options_.draft_model->unload();
   if (!serving_ || serving_->leave_by) return;
   serving_->leave_by = clock_.now() + kFarewell;
   serving_->ready = false;
@@ -148,10 +151,12 @@ void Stage::on_assign(const control::v1::Assign& assign) {
   serving_.emplace();
   serving_->assignment = *assignment;
   if (assignment->is_first()) {
-    serving_->batcher.emplace(BatcherOptions{epoch, assignment->batch_rows,
-                                             std::min(kPrefillRows, assignment->batch_rows),
-                                             assignment->batches_in_flight, options_.draft_rows,
-                                             options_.draft, assignment->itl_target});
+    serving_->batcher.emplace(BatcherOptions{
+        epoch, assignment->batch_rows, std::min(kPrefillRows, assignment->batch_rows),
+        assignment->batches_in_flight, options_.draft_rows, options_.draft, assignment->itl_target,
+        options_.draft_model != nullptr && assignment->protocol >= kProtocolDraftModel});
+  } else if (options_.draft_model != nullptr) {
+    options_.draft_model->unload();
   }
   if (makes_receipts()) options_.receipts->begin(*assignment, *assignment->model);
   links_.begin(*assignment);
@@ -352,6 +357,20 @@ void Stage::start_steps() {
   while (serving_ && serving_->ready && serving_->batcher) {
     // A coordinator that takes no tokens stops a pipeline of one stage, too.
     if (links_.queued(Peer::kCoordinator) >= serving_->assignment.batches_in_flight) break;
+    if (std::optional<DraftAsk> ask = serving_->batcher->next_ask()) {
+      INVARIANT(options_.draft_model != nullptr, "a batcher asks only if there is a draft model");
+      const bool waits = ask->count > 0;
+      const auto done = [this, waits, epoch = serving_->assignment.epoch,
+                         begun = clock_.now()](DraftAnswer answer) {
+        if (!serves(epoch)) return;
+        const TimePoint now = clock_.now();
+        const Duration took = waits ? now - std::max(begun, serving_->answered) : Duration{};
+        if (waits) serving_->answered = now;
+        serving_->batcher->on_drafts(std::move(answer), took);
+        start_steps();
+      };
+      options_.draft_model->ask(*std::move(ask), done);
+    }
     std::optional<StepBatch> batch = serving_->batcher->next();
     if (!batch) break;
     serving_->started.push_back(clock_.now());

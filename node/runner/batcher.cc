@@ -17,6 +17,8 @@ namespace {
 constexpr double kStepOdds = 0.7;
 constexpr std::uint32_t kFewDrafts = 4;
 constexpr double kLeastOdds = 0.3;  // of all drafts under way, for others to follow them
+// Most tokens of a sequence that a draft model reads in the ask for its next drafts.
+constexpr std::size_t kUnreadTokens = 2 * limits::kDraftRows;
 constexpr std::size_t kIntervals = 2 * limits::kRunningSequences;  // of ids, remembered
 
 // Of drafts with these odds, how many one step takes where the next ones go into the step behind.
@@ -27,6 +29,15 @@ std::uint32_t step_of(std::span<const double> odds) {
     right *= odds[count++];
   }
   return count;
+}
+
+std::uint8_t flag_of(DraftKind kind) {
+  switch (kind) {
+    case DraftKind::kLookup: return 0;
+    case DraftKind::kGrammar: return BatchRow::kForced;
+    case DraftKind::kModel: return BatchRow::kModelled;
+  }
+  return 0;
 }
 
 std::string name_of(SequenceId sequence) { return "sequence " + std::to_string(sequence.value); }
@@ -214,20 +225,22 @@ void Batcher::take(const Answered& answered, std::span<const TokenId> forced) {
   if (!more && sequence.drafting > 0) void_drafts(id);
   if (last.finish != FinishReason::kNone || (sequence.cancelled && !more)) return end(id);
   if (last.position < sequence.submitted) return;
-  if (!more) {
-    sequence.token = last.token;
-    returned_.push_back(id);
+  if (!more) sequence.token = last.token;
+  bool waits = more;
+  if (may_draft(sequence)) {
+    rate_drafts(sequence, answered.tokens);
+    time_answer(sequence, answered.tokens.size());
+    for (const SampledToken& token : answered.tokens) {
+      if (token.position >= sequence.submitted) add_token(sequence, token.token);
+    }
+    if (more) {
+      draft_further(sequence, last.position + 1);
+    } else {
+      draft(sequence, forced);
+      waits = ask_model(sequence);
+    }
   }
-  if (!may_draft(sequence)) return;
-  rate_forced(sequence, answered.tokens);
-  for (const SampledToken& token : answered.tokens) {
-    if (token.position >= sequence.submitted) add_token(sequence, token.token);
-  }
-  if (more) {
-    draft_further(sequence, last.position + 1);
-  } else {
-    draft(sequence, forced);
-  }
+  if (!waits) returned_.push_back(id);
 }
 
 // Whether the answer's last token was drafted, and is under way in a later step already.
@@ -259,14 +272,18 @@ void Batcher::add_token(Sequence& sequence, TokenId token) {
   sequence.lookup.append(token);
 }
 
-void Batcher::rate_forced(Sequence& sequence, std::span<const SampledToken> tokens) {
+void Batcher::rate_drafts(Sequence& sequence, std::span<const SampledToken> tokens) {
   const Drafts& drafts = sequence.drafts;
-  if (drafts.kind != DraftKind::kGrammar) return;
+  if (drafts.kind == DraftKind::kLookup) return;
   for (const SampledToken& token : tokens) {
     if (token.position < drafts.first) continue;
     if (token.position - drafts.first >= drafts.tokens.size()) return;
     const bool right = token.token == drafts.tokens[token.position - drafts.first];
-    sequence.odds.take(DraftOdds::kForced, right);
+    if (drafts.kind == DraftKind::kModel) {
+      model_drafts_.take_draft(right);
+    } else {
+      sequence.odds.take(DraftOdds::kForced, right);
+    }
     if (!right) return;
   }
 }
@@ -328,7 +345,7 @@ void Batcher::draft_further(Sequence& sequence, Position first) {
 }
 
 Batcher::Drafts Batcher::drafts_of(const Sequence& sequence, std::span<const TokenId> tokens,
-                                   DraftKind kind, std::uint32_t matched, Position first) {
+                                   DraftKind kind, std::uint32_t matched, Position first) const {
   Drafts drafts;
   drafts.kind = kind;
   drafts.first = first;
@@ -336,10 +353,76 @@ Batcher::Drafts Batcher::drafts_of(const Sequence& sequence, std::span<const Tok
   for (const TokenId token : tokens) {
     if (std::ranges::find(ends, token) != ends.end()) break;  // nothing comes behind it
     drafts.tokens.push_back(token);
-    drafts.odds.push_back(sequence.odds.of(matched));
+    drafts.odds.push_back(kind == DraftKind::kModel ? model_drafts_.odds()
+                                                    : sequence.odds.of(matched));
     if (kind == DraftKind::kLookup) ++matched;
   }
   return drafts;
+}
+
+// --- the draft model ---
+
+// Only the tokens of a lone sequence are timed: other sequences change a token's time too.
+void Batcher::time_answer(Sequence& sequence, std::size_t tokens) {
+  if (!options_.draft_model) return;
+  const bool alone = sequences_.size() == 1;
+  const auto before = std::exchange(sequence.alone, std::nullopt);
+  if (alone) sequence.alone = elapsed_;
+  if (!alone || !before) return;
+  model_drafts_.take_answer(elapsed_ - *before, static_cast<std::uint32_t>(tokens));
+}
+
+// True if the sequence now waits for drafts. The model reads a long text piece by piece beside the
+// steps, and no step waits for that.
+bool Batcher::ask_model(Sequence& sequence) {
+  const bool may = options_.draft_model && !asked_ && sequences_.size() == 1 &&
+                   !sequence.cancelled && !sequence.no_model;
+  if (!may || (options_.draft_model_count == 0 && !model_drafts_.asks())) return false;
+  const std::size_t known = sequence.lookup.tokens().size();
+  INVARIANT(known == std::size_t{sequence.next} + 1, "drafts follow the newest token");
+  if (known - std::min<std::size_t>(known, sequence.model_read) > kUnreadTokens) {
+    put_ask(sequence, 0);
+    return false;
+  }
+  const Position first = sequence.next + 1;
+  const std::size_t most = std::min<std::size_t>(draft_room(sequence, first), limits::kDraftRows);
+  const std::uint32_t worth = model_drafts_.count(costs_, sequence.drafts.odds, most);
+  const auto fixed =
+      static_cast<std::uint32_t>(std::min<std::size_t>(options_.draft_model_count, most));
+  const std::uint32_t count = options_.draft_model_count > 0 ? fixed : worth;
+  if (count == 0) return false;
+  put_ask(sequence, count);
+  return true;
+}
+
+void Batcher::put_ask(const Sequence& sequence, std::uint32_t count) {
+  INVARIANT(!asked_ && !ask_, "one ask is under way at most");
+  asked_ = Asked{sequence.open.sequence, count};
+  DraftAsk& ask = ask_.emplace();
+  ask.open = sequence.open;
+  ask.open.scored = {};
+  ask.tokens = sequence.lookup.tokens();
+  ask.count = count;
+}
+
+void Batcher::on_drafts(DraftAnswer answer, Duration took) {
+  INVARIANT(asked_ && !ask_ && asked_->sequence == answer.sequence, "an ask is answered once");
+  const Asked asked = *std::exchange(asked_, std::nullopt);
+  elapsed_ += took;
+  const auto found = sequences_.find(asked.sequence);
+  if (found == sequences_.end()) return;
+  Sequence& sequence = found->second;
+  sequence.model_read = answer.read;
+  sequence.no_model = answer.failed;
+  if (asked.count == 0) return;
+  model_drafts_.take_drafts(took, static_cast<std::uint32_t>(answer.drafts.size()));
+  answer.drafts.resize(std::min<std::size_t>(answer.drafts.size(), asked.count));
+  Drafts drafts = drafts_of(sequence, answer.drafts, DraftKind::kModel, 0, sequence.next + 1);
+  if (options_.draft_model_count > 0 ||
+      tokens_expected(drafts.odds) > tokens_expected(sequence.drafts.odds)) {
+    sequence.drafts = std::move(drafts);
+  }
+  returned_.push_back(asked.sequence);
 }
 
 // Each of the sequences in turn takes the drafts that make the step give the most a second.
@@ -352,10 +435,12 @@ std::vector<std::uint32_t> Batcher::share_drafts(const std::vector<SequenceId>& 
     const std::size_t room = std::min<std::size_t>(
         {drafts.tokens.size(), options_.batch_rows - rows, options_.draft_rows});
     std::uint32_t count = static_cast<std::uint32_t>(room);
-    if (!options_.draft) {
+    if (!sends_all_drafts()) {
       const std::span<const double> odds(drafts.odds);
       count = drafts_worth(costs_, rows, tokens, odds.first(room));
-      if (may_go_further()) count = std::min(count, step_of(odds));
+      // A model's drafts are verified in one step: the model drafts no more before the answer.
+      const bool more = may_go_further() && drafts.kind != DraftKind::kModel;
+      if (more) count = std::min(count, step_of(odds));
       tokens += tokens_expected(odds.first(count));
     }
     rows += count;
@@ -369,9 +454,8 @@ void Batcher::add_drafts(StepBatch& batch, Sequence& sequence, std::uint32_t cou
   Drafts& drafts = sequence.drafts;
   INVARIANT(count <= drafts.left(), "only what was drafted is sent");
   if (count == 0) return;
-  const bool forced = drafts.kind == DraftKind::kGrammar;
-  const auto flags = static_cast<std::uint8_t>(BatchRow::kSample | BatchRow::kDraft |
-                                               (forced ? BatchRow::kForced : 0));
+  const auto flags =
+      static_cast<std::uint8_t>(BatchRow::kSample | BatchRow::kDraft | flag_of(drafts.kind));
   Samples& samples = in_flight_.back().samples.back();
   for (std::uint32_t i = 0; i < count; ++i) {
     const TokenId token = drafts.tokens[drafts.sent++];
@@ -409,7 +493,7 @@ void Batcher::add_further_drafts(StepBatch& batch) {
 // None where the drafts under way are rather wrong: what is sent behind them delays the step that
 // corrects them.
 std::size_t Batcher::further(const Sequence& sequence, std::size_t room) const {
-  if (options_.draft || room == 0) return room;
+  if (sends_all_drafts() || room == 0) return room;
   const Drafts& drafts = sequence.drafts;
   double right = 1.0;
   for (std::size_t i = 0; i < drafts.sent; ++i) right *= drafts.odds[i];

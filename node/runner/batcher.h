@@ -20,6 +20,9 @@
 // 2407.11798), so that a lone sequence keeps several stages busy. When the earlier drafts are
 // rejected, everything sent behind them is void.
 //
+// With a draft model, a lone sequence may wait for drafts before its next step: next_ask() gives
+// the ask for the model, and on_drafts() takes its answer. At most one ask is under way.
+//
 // A plain state machine: no clock, no threads, no I/O.
 #pragma once
 
@@ -31,11 +34,13 @@
 #include <optional>
 #include <span>
 #include <unordered_map>
+#include <utility>
 #include <vector>
 
 #include "base/clock.h"
 #include "base/ids.h"
 #include "base/result.h"
+#include "node/runner/draft_ask.h"
 #include "node/runner/draft_policy.h"
 #include "node/runner/prompt_pace.h"
 #include "node/runner/token_lookup.h"
@@ -57,6 +62,9 @@ struct BatcherOptions {
   // Target for the time between two tokens of an answer while prompts are computed; nothing: the
   // default.
   std::optional<Duration> itl_target = {};
+  bool draft_model = false;  // there is one to ask; it is asked only with draft_rows above 0
+  // For tests: the number of drafts to ask for after every token; 0: as many as save time.
+  std::uint32_t draft_model_count = 0;
 };
 
 class Batcher {
@@ -74,6 +82,11 @@ class Batcher {
   Status on_tokens(const StepTokens& tokens, Duration took = {});
   // The next step, if one may start and there is work. Call until it returns nothing.
   std::optional<StepBatch> next();
+  // The next ask for the draft model, if there is one.
+  std::optional<DraftAsk> next_ask() { return std::exchange(ask_, std::nullopt); }
+  // The answer to the ask; its sequence may have ended meanwhile. `took`: as in on_tokens(); of an
+  // ask without drafts, only the time that delayed the sequence.
+  void on_drafts(DraftAnswer answer, Duration took = {});
 
   std::uint32_t sequences() const { return static_cast<std::uint32_t>(sequences_.size()); }
   std::uint32_t steps_in_flight() const { return static_cast<std::uint32_t>(in_flight_.size()); }
@@ -117,6 +130,9 @@ class Batcher {
     Drafts drafts;
     std::optional<Position> truncate;  // rows from here on were rejected
     std::uint32_t drafting = 0;        // steps in flight with undecided drafts of it
+    std::uint32_t model_read = 0;      // the first tokens of it that the draft model has read
+    bool no_model = false;             // the draft model cannot draft for it
+    std::optional<Duration> alone;     // elapsed_ at its newest token, if it was alone then
     bool cancelled = false;            // cancelled while `drafting` is not 0
     bool decoding() const { return next >= submitted; }
     // True for the last submitted row. When hashes are wanted, also for each row that was sampled
@@ -162,6 +178,8 @@ class Batcher {
   bool add_prompt_rows(StepBatch& batch, std::size_t kind, std::uint32_t& left, std::uint32_t most);
   void add_ends(StepBatch& batch);
   void add_row(StepBatch& batch, Sequence& sequence, TokenId token, bool sample);
+  // True if drafts are sent at any cost, for tests.
+  bool sends_all_drafts() const { return options_.draft || options_.draft_model_count > 0; }
   bool may_draft(const Sequence& sequence) const {
     return options_.draft_rows > 0 && sequence.open.drafts;
   }
@@ -174,11 +192,14 @@ class Batcher {
   bool may_answer(const Samples& samples) const;
   void take(const Answered& answered, std::span<const TokenId> forced);
   void add_token(Sequence& sequence, TokenId token);
-  static void rate_forced(Sequence& sequence, std::span<const SampledToken> tokens);
+  void rate_drafts(Sequence& sequence, std::span<const SampledToken> tokens);
+  void time_answer(Sequence& sequence, std::size_t tokens);
+  bool ask_model(Sequence& sequence);
+  void put_ask(const Sequence& sequence, std::uint32_t count);
   void draft(Sequence& sequence, std::span<const TokenId> forced);
   void draft_further(Sequence& sequence, Position first);
-  static Drafts drafts_of(const Sequence& sequence, std::span<const TokenId> tokens, DraftKind kind,
-                          std::uint32_t matched, Position first);
+  Drafts drafts_of(const Sequence& sequence, std::span<const TokenId> tokens, DraftKind kind,
+                   std::uint32_t matched, Position first) const;
   std::size_t draft_room(const Sequence& sequence, Position first) const;
   bool goes_on(const Sequence& sequence, const Answered& answered) const;
   void void_drafts(SequenceId sequence);
@@ -202,6 +223,13 @@ class Batcher {
   std::deque<Release> releases_;
   std::deque<StepInFlight> in_flight_;
   StepCosts costs_;
+  ModelDrafts model_drafts_;
+  std::optional<DraftAsk> ask_;  // until next_ask() gives it out
+  struct Asked {
+    SequenceId sequence;
+    std::uint32_t count = 0;  // above 0: the sequence waits for the answer
+  };
+  std::optional<Asked> asked_;
   PromptPace pace_;
   // The sum of the answers' times: it runs while any sequence waits for a token.
   Duration elapsed_{};

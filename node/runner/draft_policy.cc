@@ -11,6 +11,7 @@ namespace {
 constexpr double kCostRise = 1.02;        // of one step at most
 constexpr double kOddsWeight = 1.0 / 12;  // of the latest token
 constexpr double kLeastGain = 1.03;
+constexpr double kSecondsWeight = 0.25;  // of the latest answer of a model
 
 }  // namespace
 
@@ -79,20 +80,90 @@ double tokens_expected(std::span<const double> odds) {
   return all;
 }
 
-std::uint32_t drafts_worth(const StepCosts& costs, std::uint32_t rows, double tokens,
-                           std::span<const double> odds) {
-  double best = kLeastGain * tokens / costs.of(rows);
-  std::uint32_t count = 0;
+Worth step_worth(const StepCosts& costs, std::uint32_t rows, double tokens,
+                 std::span<const double> odds, double draft_seconds) {
+  Worth best{0, tokens / costs.of(rows)};
   double right = 1.0;
   for (std::size_t i = 0; i < odds.size(); ++i) {
     tokens += right *= odds[i];
     const auto drafts = static_cast<std::uint32_t>(i + 1);
-    const double rate = tokens / costs.of(rows + drafts);
-    if (rate <= best) continue;
-    best = rate;
-    count = drafts;
+    const double rate = tokens / (costs.of(rows + drafts) + drafts * draft_seconds);
+    const double least = best.drafts == 0 ? kLeastGain * best.rate : best.rate;
+    if (rate > least) best = {drafts, rate};
   }
-  return count;
+  return best;
+}
+
+std::uint32_t drafts_worth(const StepCosts& costs, std::uint32_t rows, double tokens,
+                           std::span<const double> odds) {
+  return step_worth(costs, rows, tokens, odds).drafts;
+}
+
+void DraftTrial::take(Duration took, std::uint32_t tokens) {
+  const double seconds = std::chrono::duration<double>(took).count();
+  if (tokens == 0 || seconds <= 0.0) return;
+  if (asks_) {
+    take_trial(seconds, tokens);
+  } else {
+    take_plain(seconds, tokens);
+  }
+}
+
+void DraftTrial::take_plain(double seconds, std::uint32_t tokens) {
+  window_.seconds += seconds;
+  window_.tokens += tokens;
+  pause_seconds_ = std::max(0.0, pause_seconds_ - seconds);
+  pause_tokens_ -= std::min(pause_tokens_, tokens);
+  if (window_.tokens < kPlainTokens) return;
+  plain_ = window_.each();
+  window_ = {};
+  if (pause_seconds_ > 0.0 || pause_tokens_ > 0) return;
+  asks_ = true;
+  trial_ = {};
+  won_ = 0;
+}
+
+void DraftTrial::take_trial(double seconds, std::uint32_t tokens) {
+  INVARIANT(plain_ > 0.0, "a trial follows a measurement without the model");
+  trial_.seconds += seconds;
+  trial_.tokens += tokens;
+  const double lost = trial_.seconds - static_cast<double>(trial_.tokens) * plain_;
+  if (trial_.tokens < kTrialTokens && lost < kEarlyLoss * plain_) return;
+  proven_ = static_cast<double>(trial_.tokens) * plain_ > kLeastGain * trial_.seconds;
+  won_ += trial_.tokens;
+  trial_ = {};
+  if (proven_ && won_ < kAgainTokens) return;
+  asks_ = false;
+  window_ = {};
+  if (proven_) return;
+  pause_seconds_ = std::clamp(lost, 0.0, kLossMost * plain_) / kMostLost;
+  pause_tokens_ = kPauseTokens;
+}
+
+void ModelDrafts::take_answer(Duration took, std::uint32_t tokens) {
+  trial_.take(took, tokens);
+  if (!trial_.begins()) return;
+  odds_ = kFirstOdds;
+  seconds_.reset();
+}
+
+void ModelDrafts::take_drafts(Duration took, std::uint32_t drafts) {
+  if (drafts == 0) return;
+  const double each = std::chrono::duration<double>(took).count() / drafts;
+  seconds_ = seconds_ ? *seconds_ + kSecondsWeight * (each - *seconds_) : each;
+}
+
+void ModelDrafts::take_draft(bool right) { odds_ += kOddsWeight * ((right ? 1.0 : 0.0) - odds_); }
+
+std::uint32_t ModelDrafts::count(const StepCosts& costs, std::span<const double> others,
+                                 std::size_t most) const {
+  if (!seconds_ || !costs.measured()) {
+    return static_cast<std::uint32_t>(std::min<std::size_t>(most, kProbe));
+  }
+  const std::vector<double> odds(most, odds_);
+  const Worth with = step_worth(costs, 1, 1.0, odds, *seconds_);
+  const Worth without = step_worth(costs, 1, 1.0, others);
+  return with.rate > kLeastGain * without.rate ? with.drafts : 0;
 }
 
 }  // namespace hearth::node

@@ -27,8 +27,9 @@ class StepCosts {
   static constexpr std::uint32_t kForgottenAfter = 600;  // steps
 
   void take(std::uint32_t rows, Duration took);
-  // Relative to each other; above 0.
+  // Relative to each other; above 0. In seconds if measured().
   double of(std::uint32_t rows) const;
+  bool measured() const { return steps_ > 0; }
 
  private:
   static constexpr std::uint32_t kKnownRows = 2 * limits::kDraftRows;
@@ -64,10 +65,84 @@ class DraftOdds {
 
 // The number of drafts, of those whose odds are given in order, with which a step gives the most
 // tokens a second. `rows` and `tokens`: of the step so far, the rows before the drafts included,
-// and what they give. A gain within the clock's noise counts as no gain.
+// and what they give. `draft_seconds`: the time of each draft before the step can begin. A gain
+// within the clock's noise counts as no gain.
+struct Worth {
+  std::uint32_t drafts = 0;
+  double rate = 0.0;  // tokens a second
+};
+Worth step_worth(const StepCosts& costs, std::uint32_t rows, double tokens,
+                 std::span<const double> odds, double draft_seconds = 0.0);
 std::uint32_t drafts_worth(const StepCosts& costs, std::uint32_t rows, double tokens,
                            std::span<const double> odds);
 // The expected tokens of so many drafts.
 double tokens_expected(std::span<const double> odds);
+
+// DraftTrial: measures whether a draft model makes a lone stream faster. The stream runs without
+// the model, then with it, and keeps the faster way. The time that a trial loses sets the pause
+// before the next one, so that all trials together cost at most kMostLost of the time, for any
+// model and any load of the machine.
+class DraftTrial {
+ public:
+  static constexpr std::uint32_t kPlainTokens = 16;  // that measure the stream without the model
+  static constexpr std::uint32_t kTrialTokens = 32;  // that measure it with the model
+  static constexpr std::uint32_t kAgainTokens =
+      512;                                           // with the model, then both are measured again
+  static constexpr std::uint32_t kPauseTokens = 64;  // least without the model after a lost trial
+  static constexpr double kMostLost = 0.02;          // of the time
+  // In times of a token: a trial ends when it has lost kEarlyLoss. At most kLossMost counts,
+  // because the machine may have slept.
+  static constexpr double kEarlyLoss = 8.0;
+  static constexpr double kLossMost = 256.0;
+
+  bool asks() const { return asks_; }
+  // The time of so many tokens, waiting included, in the mode of asks().
+  void take(Duration took, std::uint32_t tokens);
+  // True if take() has just begun a trial that is the first, or that follows a lost one.
+  bool begins() const { return asks_ && trial_.tokens == 0 && !proven_; }
+
+ private:
+  struct Sum {
+    double seconds = 0.0;
+    std::uint64_t tokens = 0;
+    double each() const { return seconds / static_cast<double>(tokens); }
+  };
+  void take_plain(double seconds, std::uint32_t tokens);
+  void take_trial(double seconds, std::uint32_t tokens);
+
+  bool asks_ = false;
+  bool proven_ = false;  // the latest finished trial was won
+  Sum window_;           // of the latest tokens without the model
+  double plain_ = 0.0;   // seconds of a token without the model
+  Sum trial_;
+  std::uint64_t won_ = 0;  // tokens in won trials since the last tokens without the model
+  // What remains of the pause without the model.
+  double pause_seconds_ = 0.0;
+  std::uint32_t pause_tokens_ = 0;
+};
+
+// ModelDrafts: how many drafts a lone stream asks a draft model for after a token. The number
+// follows from how often its drafts were right lately, the time of a draft, the time of a wider
+// step, and the worth of other drafts. A DraftTrial says whether it is asked at all.
+class ModelDrafts {
+ public:
+  static constexpr std::uint32_t kProbe = 2;  // drafts to ask for before anything is measured
+
+  bool asks() const { return trial_.asks(); }
+  void take_answer(Duration took, std::uint32_t tokens);
+  void take_drafts(Duration took, std::uint32_t drafts);
+  void take_draft(bool right);
+  double odds() const { return odds_; }
+  // At most `most`. `others`: the odds of drafts that cost no time, such as the lookup's.
+  std::uint32_t count(const StepCosts& costs, std::span<const double> others,
+                      std::size_t most) const;
+
+ private:
+  static constexpr double kFirstOdds = 0.7;
+
+  DraftTrial trial_;
+  double odds_ = kFirstOdds;
+  std::optional<double> seconds_;  // of one draft
+};
 
 }  // namespace hearth::node

@@ -4,6 +4,7 @@
 #include <string>
 #include <utility>
 
+#include "base/check.h"
 #include "base/limits.h"
 #include "node/engine/stage_memory.h"
 #include "proto/split.h"
@@ -11,13 +12,17 @@
 namespace hearth::node {
 namespace {
 
+// Sequences that keep a state take no drafts, because a state cannot go back behind a wrong one.
 BatcherOptions batcher_options(const model::ModelSpec& spec, const LocalOptions& options) {
-  return {Epoch(1),
-          options.batch_rows,
-          options.prefill_rows,
-          options.batches_in_flight,
-          spec.keeps_state() ? 0 : options.draft_rows,
-          options.draft};
+  BatcherOptions out{Epoch(1),
+                     options.batch_rows,
+                     options.prefill_rows,
+                     options.batches_in_flight,
+                     spec.keeps_state() ? 0 : options.draft_rows,
+                     options.draft};
+  out.draft_model = options.draft_model != nullptr && !spec.keeps_state();
+  out.draft_model_count = options.draft_model_count;
+  return out;
 }
 
 // Nothing to speak of where a device holds the stage.
@@ -45,7 +50,10 @@ Result<std::vector<LayerRange>> layers_of(const model::ModelSpec& spec,
 
 LocalRunner::LocalRunner(const model::ModelSpec& spec, const LocalOptions& options,
                          std::vector<std::unique_ptr<Engine>> engines)
-    : spec_(spec), batcher_(batcher_options(spec, options)), engines_(std::move(engines)) {
+    : spec_(spec),
+      batcher_(batcher_options(spec, options)),
+      draft_model_(options.draft_model),
+      engines_(std::move(engines)) {
   pages_ = engines_.front()->kv_pages();
   sequences_ = engines_.front()->sequences();
   for (const auto& engine : engines_) {
@@ -134,7 +142,16 @@ void LocalRunner::deliver(const StepTokens& tokens) {
   }
 }
 
+void LocalRunner::ask_drafts() {
+  while (const std::optional<DraftAsk> ask = batcher_.next_ask()) {
+    INVARIANT(draft_model_ != nullptr, "a batcher asks only if there is a draft model");
+    const TimePoint begun = clock_.now();
+    batcher_.on_drafts(draft_model_->draft(*ask), clock_.now() - begun);
+  }
+}
+
 Result<bool> LocalRunner::step() {
+  ask_drafts();
   while (auto next = batcher_.next()) waiting_.push_back(*std::move(next));
   if (waiting_.empty()) return false;
   StepBatch batch = std::move(waiting_.front());

@@ -15,6 +15,7 @@
 #include "model/spec.h"
 #include "node/engine/engine.h"
 #include "node/runner/batcher.h"
+#include "node/runner/draft_model.h"
 
 namespace hearth::node {
 
@@ -33,6 +34,8 @@ struct LocalOptions {
   std::uint32_t batches_in_flight = 1;  // BatcherOptions' of the same names
   std::uint32_t draft_rows = 0;
   BatcherOptions::Draft draft = {};
+  std::shared_ptr<DraftModel> draft_model = {};  // null: none
+  std::uint32_t draft_model_count = 0;
   const kernels::Kernels* kernels = nullptr;
   LogitsObserver* logits = nullptr;  // outlives the runner
   // The device of each stage, repeated when there are more stages; null, or an empty list: the
@@ -77,12 +80,14 @@ class LocalRunner {
   };
   LocalRunner(const model::ModelSpec& spec, const LocalOptions& options,
               std::vector<std::unique_ptr<Engine>> engines);
+  void ask_drafts();
   void deliver(const std::vector<RowHash>& hashes);
   void deliver(const StepTokens& tokens);
 
   const model::ModelSpec spec_;
   SystemClock clock_;
   Batcher batcher_;
+  const std::shared_ptr<DraftModel> draft_model_;
   std::deque<StepBatch> waiting_;  // formed and not begun
   std::vector<std::unique_ptr<Engine>> engines_;
   std::unordered_map<SequenceId, Running> running_;

@@ -2,6 +2,7 @@
 """Speed of one stream with speculative decoding against without, as ratios measured in one run.
 
     tests/bench/lone.py --model FILE [--stages 1,3] [--rounds 5] [--tokens 256] [--paced 12600,250]
+                        [--draft FILE]
 
 Three texts: prose that is drawn at temperature 1, an edit of a source file, which mostly repeats
 the file, and JSON by a schema. Every round asks for each text twice, one right after the other, with
@@ -87,6 +88,7 @@ def arguments():
     parser.add_argument("--rounds", type=int, default=5)
     parser.add_argument("--tokens", type=int, default=256)
     parser.add_argument("--paced", help="microseconds of a step, and of a further row")
+    parser.add_argument("--draft", help="a draft model's file; its own time is real, with --paced too")
     return parser.parse_args()
 
 
@@ -118,6 +120,9 @@ def main():
         os.environ.update(HEARTH_PACED_STEP_US=step, HEARTH_PACED_ROW_US=row)
         flags = ["--device", "cuda"]
         print(f"declared times: {step} us a step of one row, {row} us each further row")
+    if options.draft:
+        flags += ["--draft", options.draft]
+        print(f"draft model: {os.path.basename(options.draft)}")
     print(f"{llamacpp.cpu_name()}, {os.cpu_count()} CPUs, {os.path.basename(options.model)}, "
           f"{options.tokens} tokens, medians of {options.rounds} interleaved rounds")
     print(f"{'text':16}{'stages':>7}{'plain':>11}{'drafted':>11}{'ratio':>8}   (least to most)   "

@@ -1,8 +1,8 @@
 // Drafts that are verified in one pass, and dropped where they are wrong, leave what a plain run
 // leaves: tokens, log probabilities, keys and values, and the hash at every boundary. Schedules are
 // random: how much is drafted and how much of it is right, what is dropped beyond that, who else is
-// in the batch, how prompts are cut. Small random models of every family; a prompt is longer than
-// the window of local layers and than a KV page.
+// in the batch, how prompts are cut. Small random models of every family with drafts; a prompt is
+// longer than the window of local layers and than a KV page.
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -307,12 +307,7 @@ TEST_P(Drafts, LeaveWhatAPlainRunLeaves) {
   EXPECT_GT(accepted, 100U);
 }
 
-std::vector<std::string_view> families() {
-  const auto known = model::known_families();
-  return {known.begin(), known.end()};
-}
-
-INSTANTIATE_TEST_SUITE_P(Families, Drafts, ::testing::ValuesIn(families()),
+INSTANTIATE_TEST_SUITE_P(Families, Drafts, ::testing::ValuesIn(model::families_with_drafts()),
                          [](const auto& info) { return model::family_test_name(info.param); });
 
 }  // namespace

@@ -1,7 +1,8 @@
 // Speculative decoding leaves what a plain run leaves: tokens, log probabilities, ends and the hash
 // at every boundary. Drafts come from an oracle that is right as often as a test wants, from the
-// lookup, and from grammars; sequences share steps, prompts come in pieces, stages are split
-// differently, and answers end by length, by a stop token inside the drafts, or are cancelled.
+// lookup, from grammars, and from a draft model; sequences share steps, prompts come in pieces,
+// stages are split differently, and answers end by length, by a stop token inside the drafts, or
+// are cancelled.
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -11,6 +12,7 @@
 #include "base/random.h"
 #include "model/grammar/grammar.h"
 #include "model/synthetic.h"
+#include "node/runner/draft_model.h"
 #include "node/runner/local_runner.h"
 #include "tests/unit/model/family_name.h"
 
@@ -33,9 +35,11 @@ struct Said {
 };
 using AllSaid = std::map<std::uint64_t, Said>;
 
-std::shared_ptr<const model::GgufFile> model_of(std::string_view family, Bytes& bytes) {
+std::shared_ptr<const model::GgufFile> model_of(std::string_view family, Bytes& bytes,
+                                                std::uint64_t seed = 1) {
   model::SyntheticOptions options;
   options.family = family;
+  options.seed = seed;
   options.layers = kLayers;
   options.hidden = 64;
   options.feed_forward = 96;
@@ -217,6 +221,37 @@ TEST_P(Speculation, LookupAndGrammarsLeaveWhatAPlainRunLeaves) {
   EXPECT_GT(sum[0].drafted + sum[1].drafted, 0U);
 }
 
+// The model as its own draft model is always right; one with other weights seldom is.
+TEST_P(Speculation, DraftModelsLeaveWhatAPlainRunLeaves) {
+  for (const std::uint64_t weights : {1, 2}) {
+    Bytes draft_bytes;
+    const auto draft = DraftModel::open(model_of(GetParam(), draft_bytes, weights), *file, {});
+    ASSERT_TRUE(draft.ok()) << draft.error().message;
+    DraftCount sum;
+    for (std::uint64_t seed = 200; seed < 206; ++seed) {
+      SCOPED_TRACE("seed " + std::to_string(seed));
+      SeededRandom random(seed);
+      const std::vector<Asked> all = requests(random, true);
+      LocalOptions options = plan(random);
+      const AllSaid plain = run(file, options, all);
+      options.draft_rows = limits::kDraftRows;
+      options.batches_in_flight = 1 + static_cast<std::uint32_t>(random.next() % 5);
+      options.draft_model = DraftModel::load(*draft).value();
+      options.draft_model_count = 1 + static_cast<std::uint32_t>(random.next() % 12);
+      const AllSaid said = run(file, options, all);
+      expect_same(said, plain, all);
+      ASSERT_FALSE(HasFailure());
+      for (const auto& [id, one] : said) {
+        const DraftCount& model = one.drafts[static_cast<std::size_t>(DraftKind::kModel)];
+        sum.drafted += model.drafted;
+        sum.accepted += model.accepted;
+      }
+    }
+    EXPECT_GT(sum.drafted, 20U);
+    EXPECT_EQ(sum.accepted == sum.drafted, weights == 1) << sum.accepted << " of " << sum.drafted;
+  }
+}
+
 // Behind the state of a grammar nothing else is possible: so its drafts are drawn, at any
 // temperature, wherever one token covers what is forced.
 TEST_P(Speculation, ForcedTokensAreAccepted) {
@@ -241,12 +276,7 @@ TEST_P(Speculation, ForcedTokensAreAccepted) {
   EXPECT_GT(forced.drafted, 0U);
 }
 
-std::vector<std::string_view> families() {
-  const auto known = model::known_families();
-  return {known.begin(), known.end()};
-}
-
-INSTANTIATE_TEST_SUITE_P(Families, Speculation, ::testing::ValuesIn(families()),
+INSTANTIATE_TEST_SUITE_P(Families, Speculation, ::testing::ValuesIn(model::families_with_drafts()),
                          [](const auto& info) { return model::family_test_name(info.param); });
 
 }  // namespace

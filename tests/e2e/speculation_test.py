@@ -113,6 +113,47 @@ class Speculation(unittest.TestCase):
                 self.assertGreater(self.metric(s, "hearth_speculation_accepted_total", "lookup"),
                                    before)
 
+    def test_a_draft_model(self):
+        """The model is its own draft model: always right, and never faster. A trial asks it, its
+        drafts are accepted, and the trial is lost."""
+        asked = ({"prompt": "Once upon a time", "max_tokens": 120},
+                 {"prompt": "Once upon a time", "max_tokens": 120, "temperature": 0.9},
+                 {**FORMAT, "max_tokens": 60})
+        with swarm.Swarm(2, "--draft", swarm.MODEL) as s:
+            for more in asked:
+                more = {**more, "return_hashes": True}
+                drafted = self.ask(s, **more)
+                plain = self.ask(s, **more, hearth={"speculation": False})
+                self.assertEqual(drafted["choices"], plain["choices"])
+                self.assertEqual(drafted["hearth"]["hashes"], plain["hearth"]["hashes"])
+            seeds = itertools.count()
+            swarm.wait_until(
+                lambda: self.ask(s, prompt="Once upon a time", temperature=1.0, max_tokens=60,
+                                 seed=next(seeds))["timings"].get("draft_n_model_accepted", 0),
+                "an answer with accepted drafts of the draft model")
+            accepted = self.metric(s, "hearth_speculation_accepted_total", "model")
+            self.assertGreater(accepted, 0)
+            self.assertEqual(self.metric(s, "hearth_speculation_drafted_total", "model"), accepted)
+            state = s.state()
+            self.assertEqual(state["totals"]["drafts"]["model"]["accepted"], accepted)
+            kept = {node["draft_bytes"] for node in state["nodes"]}
+            self.assertGreater(min(kept), os.path.getsize(swarm.MODEL) // 2)
+            out = swarm.hearth("status", "--host", s.api)[1]
+            self.assertIn("of memory for a draft model", out)
+            self.assertIn(f"model {accepted} of {accepted} accepted", out)
+
+    def test_a_draft_model_of_another_vocabulary_is_refused(self):
+        with tempfile.TemporaryDirectory() as folder:
+            draft = pathlib.Path(folder) / "draft.gguf"
+            swarm.make_model(draft, "--vocabulary", 400)
+            runs = (("serve", swarm.MODEL, "--data-dir", folder, "--port", 0),
+                    ("run", "--local", swarm.MODEL, "Hello"))
+            for run in runs:
+                code, _, err = swarm.hearth(*run, "--draft", draft)
+                self.assertNotEqual(code, 0)
+                self.assertRegex(err, r"another vocabulary than .*: token \d+ is '.*' of 400 in the "
+                                      r"draft model")
+
     def test_the_server_turns_it_off(self):
         with swarm.Swarm(1, "--no-speculation") as s:
             self.assertNotIn("draft_n", self.ask(s)["timings"])

@@ -191,8 +191,9 @@ void add_swarm(const SwarmStatus& status, const std::string& model, Families& fa
   families.counter("hearth_generation_tokens_total", "Tokens generated",
                    status.generation_tokens_total, of_model);
   const auto by_kind = [&](const char* name, const char* help, const auto& counts) {
-    families.counter(name, help, counts[0], {{"kind", "lookup"}});
-    families.counter(name, help, counts[1], {{"kind", "grammar"}});
+    for (std::size_t kind = 0; kind < kDraftKinds; ++kind) {
+      families.counter(name, help, counts[kind], {{"kind", std::string(kDraftKindNames[kind])}});
+    }
   };
   by_kind("hearth_speculation_drafted_total", "Tokens that were drafted and verified",
           status.drafted_total);

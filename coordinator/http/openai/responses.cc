@@ -180,13 +180,16 @@ OrderedJson timings_object(const Timings& timings) {
       {"predicted_n", timings.predicted_tokens},
       {"predicted_ms", timings.predicted_ms},
       {"predicted_per_second", per_second(timings.predicted_tokens, timings.predicted_ms)}};
-  const auto& [lookup, grammar] = timings.drafts;
-  if (lookup.drafted + grammar.drafted == 0) return out;
-  out["draft_n"] = lookup.drafted + grammar.drafted;
-  out["draft_n_accepted"] = lookup.accepted + grammar.accepted;
-  // Hearth's own: how many of them a grammar forced.
+  const auto& [lookup, grammar, model] = timings.drafts;
+  const std::uint64_t drafted = std::uint64_t{lookup.drafted} + grammar.drafted + model.drafted;
+  if (drafted == 0) return out;
+  out["draft_n"] = drafted;
+  out["draft_n_accepted"] = std::uint64_t{lookup.accepted} + grammar.accepted + model.accepted;
+  // Hearth's own fields: the drafts that a grammar forced, and those that a draft model drew.
   out["draft_n_grammar"] = grammar.drafted;
   out["draft_n_grammar_accepted"] = grammar.accepted;
+  out["draft_n_model"] = model.drafted;
+  out["draft_n_model_accepted"] = model.accepted;
   return out;
 }
 

@@ -67,6 +67,7 @@ OrderedJson node_object(const NodeStatus& node) {
               {"layers", layers_value(node.layers)},
               {"kv_pages", node.kv_pages},
               {"weight_bytes", node.weight_bytes},
+              {"draft_bytes", node.draft_bytes},
               {"weight_bytes_per_second", node.weight_bytes_per_second},
               {"steps_total", node.steps_total},
               {"rows_total", node.rows_total},
@@ -140,6 +141,15 @@ OrderedJson uncovered_object(const LayerRange& layers, const std::vector<StageNe
   return out;
 }
 
+OrderedJson drafts_object(const SwarmStatus& status) {
+  OrderedJson out;
+  for (std::size_t kind = 0; kind < kDraftKinds; ++kind) {
+    out[std::string(kDraftKindNames[kind])] = {{"drafted", status.drafted_total[kind]},
+                                               {"accepted", status.accepted_total[kind]}};
+  }
+  return out;
+}
+
 OrderedJson totals_object(const SwarmStatus& status) {
   return {{"admitted", status.admitted_total},
           {"resumed", status.resumed_total},
@@ -151,7 +161,8 @@ OrderedJson totals_object(const SwarmStatus& status) {
           {"prompt_tokens", status.prompt_tokens_total},
           {"prefix_queries", status.prefix_queries_total},
           {"prefix_hits", status.prefix_hits_total},
-          {"generation_tokens", status.generation_tokens_total}};
+          {"generation_tokens", status.generation_tokens_total},
+          {"drafts", drafts_object(status)}};
 }
 
 OrderedJson audits_object(const AuditStatus& audits) {

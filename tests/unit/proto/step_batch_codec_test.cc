@@ -59,6 +59,24 @@ TEST(StepBatchCodec, NamesTheFieldOfAnIdOutOfRange) {
   }
 }
 
+TEST(StepBatchCodec, ADraftRowNamesTheModelUntilItFails) {
+  StepBatch batch = sample_batch(false);
+  BatchRow& row = batch.rows[2];
+  const int draft = BatchRow::kSample | BatchRow::kDraft;
+  row.flags = static_cast<std::uint8_t>(draft | BatchRow::kModelled);
+  const auto decoded = decode_step_batch(encode(batch), small_shape(false));
+  ASSERT_TRUE(decoded.ok()) << decoded.error().message;
+  EXPECT_EQ(decoded->rows[2], row);
+  EXPECT_EQ(row.kind(), DraftKind::kModel);
+  row.flags = static_cast<std::uint8_t>(draft | BatchRow::kModelled | BatchRow::kForced);
+  EXPECT_NE(refusal(batch, small_shape(false)).find("rows.flags"), std::string::npos)
+      << "both a grammar and a model";
+  row.flags = static_cast<std::uint8_t>(draft | BatchRow::kModelled);
+  row.fail(ErrorCode::kIo);
+  EXPECT_EQ(row.reason(), ErrorCode::kIo);
+  EXPECT_EQ(refusal(batch, small_shape(false)), "");
+}
+
 TEST(StepBatchCodec, AFailedRowCarriesItsFirstReason) {
   StepBatch batch = sample_batch(false);
   for (int code = 0; code <= static_cast<int>(ErrorCode::kNumeric); ++code) {

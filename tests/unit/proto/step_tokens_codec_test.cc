@@ -92,6 +92,36 @@ TEST(StepTokensCodec, BringsDrafts) {
   }
 }
 
+// The counts come after everything that earlier protocols know, and only if there are some.
+TEST(StepTokensCodec, BringsDraftsOfAModelLast) {
+  StepTokens tokens = sample_tokens();
+  tokens.drafts = {{SequenceId(9), {{{4, 2}, {0, 0}, {0, 0}}}, {1}}, {SequenceId(1), {}, {3}}};
+  const std::size_t without = encode(tokens).size();
+  tokens.drafts[1].counts[static_cast<std::size_t>(DraftKind::kModel)] = {7, 6};
+  Bytes bytes = encode(tokens);
+  EXPECT_EQ(bytes.size(), without + 4 + 16);
+  const auto decoded = decode_step_tokens(bytes, small_shape(false));
+  ASSERT_TRUE(decoded.ok()) << decoded.error().message;
+  EXPECT_EQ(*decoded, tokens);
+  for (std::size_t size = 0; size < bytes.size(); ++size) {
+    const bool whole = decode_step_tokens(ByteSpan(bytes).first(size), small_shape(false)).ok();
+    EXPECT_EQ(whole, size == without) << size;
+  }
+  const auto with = [&](std::size_t at, std::uint8_t byte) {
+    Bytes changed = bytes;
+    changed[without + at] = std::byte{byte};
+    const auto read = decode_step_tokens(changed, small_shape(false));
+    return read.ok() ? std::string() : read.error().message;
+  };
+  EXPECT_NE(with(0, 3).find("modelled has 3 entries; the limit is 2"), std::string::npos);
+  EXPECT_NE(with(4, 5).find("modelled names sequence 5"), std::string::npos);
+  EXPECT_NE(with(12, 0).find("were accepted"), std::string::npos);
+  EXPECT_NE(with(12, 33).find("the limit is 32"), std::string::npos);
+  bytes.resize(without);
+  bytes.insert(bytes.end(), 4, std::byte{0});
+  EXPECT_FALSE(decode_step_tokens(bytes, small_shape(false)).ok()) << "an empty list is left out";
+}
+
 TEST(StepTokensCodec, RefusesDraftsThatCannotBe) {
   const auto refused = [](const auto& change) {
     StepTokens tokens = sample_tokens();

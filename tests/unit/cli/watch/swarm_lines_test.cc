@@ -99,6 +99,18 @@ TEST(StatusLines, TheClusterIsNamed) {
   EXPECT_EQ(status_lines(view)[0], "model   tiny  (20 layers, 145 MB)  in cluster ho\\x1bme");
 }
 
+TEST(StatusLines, DraftsAndTheMemoryOfADraftModel) {
+  client::SwarmView view = serving();
+  view.drafts = {{"grammar", 0, 0}, {"lookup", 496, 450}, {"model", 40, 12}};
+  view.nodes[0].draft_bytes = 48'000'000;
+  const Lines lines = status_lines(view);
+  EXPECT_EQ(lines[3], "drafts  lookup 450 of 496 accepted, model 12 of 40 accepted");
+  EXPECT_EQ(lines[4], "draft   den: 48 MB of memory for a draft model");
+  view.drafts[1] = view.drafts[2] = {"model", 0, 0};
+  view.nodes[0].draft_bytes = 0;
+  for (const std::string& line : status_lines(view)) EXPECT_FALSE(line.starts_with("draft"));
+}
+
 TEST(StatusLines, WhoWasSentAwayLearnsHowToComeBack) {
   client::SwarmView view = serving();
   view.nodes[0].away = Away{true, 0, "hearth drain"};

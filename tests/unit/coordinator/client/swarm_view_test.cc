@@ -43,7 +43,7 @@ TEST(SwarmView, ReadsTheStateOfAServer) {
   EXPECT_EQ(view->nodes[0].kv_tokens, 640U) << "pages of its own pipeline";
   EXPECT_EQ(view->nodes[0].busy_ratio, 0.25);
   EXPECT_FALSE(view->nodes[1].placed);
-  EXPECT_EQ(view->nodes[1].rows_per_second, 0.0) << "a server of before";
+  EXPECT_EQ(view->nodes[1].rows_per_second, 0.0) << "an older server sends none";
   EXPECT_EQ(view->nodes[0].held_total, 0U) << "it has the file";
   EXPECT_EQ(view->nodes[1].held_bytes, 50U);
   EXPECT_EQ(view->nodes[1].held_total, 100U);
@@ -70,6 +70,23 @@ TEST(SwarmView, WhoIsSaidToHaveSentWrongBytes) {
                      .ok())
         << bad;
   }
+}
+
+TEST(SwarmView, Drafts) {
+  EXPECT_TRUE(read_swarm_view(kState)->drafts.empty()) << "an older server sends none";
+  const auto view = read_swarm_view(
+      replaced("\"pipelines\":", R"("totals":{"drafts":{"lookup":{"drafted":5,"accepted":4},
+                                 "model":{"drafted":3,"accepted":1}}},"pipelines":)"));
+  ASSERT_TRUE(view.ok()) << view.error().message;
+  ASSERT_EQ(view->drafts.size(), 2U);
+  EXPECT_EQ(view->drafts[1].kind, "model");
+  EXPECT_EQ(view->drafts[1].drafted, 3U);
+  EXPECT_EQ(view->drafts[1].accepted, 1U);
+  const auto node = read_swarm_view(replaced("\"weight_bytes\":36,", R"("weight_bytes":36,
+                                             "draft_bytes":77,)"));
+  ASSERT_TRUE(node.ok()) << node.error().message;
+  EXPECT_EQ(node->nodes[0].draft_bytes, 77U);
+  EXPECT_EQ(node->nodes[1].draft_bytes, 0U);
 }
 
 TEST(SwarmView, WhatHasNoReceipts) {

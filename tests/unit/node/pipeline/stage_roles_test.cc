@@ -6,7 +6,9 @@
 
 #include "base/limits.h"
 #include "node/pipeline/stage.h"
+#include "node/runner/draft_ask.h"
 #include "proto/control.pb.h"
+#include "proto/frame.h"
 #include "tests/unit/proto/fake_transport.h"
 
 namespace hearth::node {
@@ -30,7 +32,9 @@ struct HeldCompute final : StageCompute {
     const Epoch epoch = loads.back();
     events->on_loaded(epoch, StageComputeEvents::Loaded{{4, 100, 64, false}, 8, 1000});
   }
-  // Answers the oldest step; every sampled row gets token 5.
+  // A text without repetitions.
+  static TokenId text_at(Position position) { return static_cast<TokenId>(position * 37 % 97); }
+  // Answers the oldest step: every sampled row gets token 5 or the text's token, drafts included.
   void finish_step(Status status = ok_status()) {
     StepBatch batch = std::move(steps.front());
     steps.pop_front();
@@ -40,7 +44,7 @@ struct HeldCompute final : StageCompute {
       SampledToken token;
       token.sequence = row.sequence;
       token.position = row.position + 1;
-      token.token = 5;
+      token.token = repeats ? 5 : text_at(token.position);
       result.tokens.push_back(token);
     }
     result.released = batch.releases;
@@ -51,6 +55,18 @@ struct HeldCompute final : StageCompute {
   std::deque<StepBatch> steps;
   int checks = 0;
   int forgotten = 0;
+  bool repeats = true;
+};
+
+struct HeldDrafts final : DraftSource {
+  void ask(DraftAsk ask, Done done) override {
+    asks.push_back(std::move(ask));
+    answer = std::move(done);
+  }
+  void unload() override { ++unloads; }
+  std::vector<DraftAsk> asks;
+  Done answer;  // to the latest ask
+  int unloads = 0;
 };
 
 struct StageRoles : ::testing::Test {
@@ -59,6 +75,8 @@ struct StageRoles : ::testing::Test {
   testing::FakeTransport control;
   testing::FakeTransport data;
   HeldCompute compute;
+  HeldDrafts drafts;
+  std::uint32_t protocol = kProtocolDraftModel;  // of assignments
   std::unique_ptr<Stage> stage;
   LinkId session, home, ring;  // ring: from the previous stage
 
@@ -68,6 +86,7 @@ struct StageRoles : ::testing::Test {
     options.control_address = "home:1";
     options.layers = 6;
     options.canonical_version = 1;
+    options.draft_model = &drafts;
     stage = std::make_unique<Stage>(options, clock, random, control, data, compute);
     join();
   }
@@ -96,6 +115,7 @@ struct StageRoles : ::testing::Test {
       a.set_coordinator_address("home:data");
       a.set_batch_rows(8);
       a.set_batches_in_flight(2);
+      a.set_protocol(protocol);
     });
   }
   std::string failure() {
@@ -164,6 +184,53 @@ TEST_F(StageRoles, OneStageAnswersTheCoordinatorAndGoesOnByItself) {
   compute.finish_step();
   EXPECT_TRUE(compute.steps.empty());
   EXPECT_EQ(failure(), "");
+}
+
+TEST_F(StageRoles, AsksTheDraftModelIfAllStagesKnowItsDrafts) {
+  compute.repeats = false;
+  const auto run = [&](std::uint64_t epoch, std::uint32_t known) {
+    drafts.asks.clear();
+    compute.steps.clear();
+    protocol = known;
+    serve(epoch, 0, 1);
+    SubmitMessage message;
+    message.epoch = Epoch(epoch);
+    message.open.sequence = SequenceId(1);
+    message.open.prompt_tokens = 1;
+    message.open.sampling.max_tokens = 60;
+    message.prompt = {HeldCompute::text_at(0)};
+    data.receive(from_home, FrameType::kSubmit, encode(message));
+    for (int i = 0; i < 40 && !compute.steps.empty(); ++i) {
+      clock.advance(milliseconds(10));
+      compute.finish_step();
+    }
+  };
+  run(1, kProtocolDraftModel - 1);
+  EXPECT_TRUE(drafts.asks.empty());
+  run(2, kProtocolDraftModel);
+  ASSERT_EQ(drafts.asks.size(), 1U);
+  EXPECT_TRUE(compute.steps.empty()) << "the stream waits";
+  const DraftAsk& ask = drafts.asks[0];
+  const auto known = static_cast<std::uint32_t>(ask.tokens.size());
+  DraftAnswer answer{SequenceId(1), {}, known, false};
+  for (std::uint32_t i = 0; i < ask.count; ++i) {
+    answer.drafts.push_back(HeldCompute::text_at(known + i));
+  }
+  clock.advance(milliseconds(1));
+  drafts.answer(answer);
+  ASSERT_EQ(compute.steps.size(), 1U);
+  ASSERT_EQ(compute.steps.front().rows.size(), 1U + ask.count);
+  EXPECT_EQ(compute.steps.front().rows[1].kind(), DraftKind::kModel);
+  compute.finish_step();
+  EXPECT_EQ(failure(), "");
+
+  const auto late = drafts.answer;
+  run(3, kProtocolDraftModel - 1);
+  late(answer);
+  EXPECT_EQ(failure(), "") << "the answer is for an ended epoch";
+  EXPECT_EQ(drafts.unloads, 0);
+  stage->set_away(Away{false, 0, "a game runs"});
+  EXPECT_EQ(drafts.unloads, 1);
 }
 
 TEST_F(StageRoles, HeartbeatsCountTheStepsThatCameBackAndTheirTime) {

@@ -96,5 +96,69 @@ TEST(DraftPolicy, OddsFollowTheText) {
   EXPECT_EQ(odds.of(8), odds.of(15));
 }
 
+TEST(DraftPolicy, TheTimeOfDraftsCounts) {
+  StepCosts costs;  // 10 ms, whatever its rows
+  for (std::uint32_t rows = 1; rows <= 17; ++rows) costs.take(rows, 10 * kMs);
+  EXPECT_EQ(step_worth(costs, 1, 1, odds_of(0.8), 0.0).drafts, 16U);
+  const Worth some = step_worth(costs, 1, 1, odds_of(0.8), 0.002);
+  EXPECT_GE(some.drafts, 2U);
+  EXPECT_LE(some.drafts, 5U);
+  EXPECT_GT(some.rate, 100.0);
+  EXPECT_EQ(step_worth(costs, 1, 1, odds_of(0.8), 0.009).drafts, 0U);
+}
+
+// Passes tokens of 10 ms while the trial runs without the model.
+void pass_plain(DraftTrial& trial, std::uint32_t tokens) {
+  for (std::uint32_t i = 0; i < tokens; ++i) {
+    ASSERT_FALSE(trial.asks()) << i;
+    trial.take(10 * kMs, 1);
+  }
+}
+
+TEST(DraftTrialTest, AModelThatGainsIsKeptAndMeasuredAgain) {
+  DraftTrial trial;
+  pass_plain(trial, DraftTrial::kPlainTokens);
+  EXPECT_TRUE(trial.begins());
+  std::uint32_t tokens = 0;
+  for (; trial.asks() && tokens < 10'000; tokens += 4) trial.take(20 * kMs, 4);
+  EXPECT_EQ(tokens, DraftTrial::kAgainTokens);
+  pass_plain(trial, DraftTrial::kPlainTokens);
+  EXPECT_TRUE(trial.asks()) << "no pause follows a won trial";
+  EXPECT_FALSE(trial.begins());
+}
+
+TEST(DraftTrialTest, TheLossSetsThePause) {
+  DraftTrial trial;
+  pass_plain(trial, DraftTrial::kPlainTokens);
+  std::uint32_t tokens = 0;
+  for (; trial.asks() && tokens < 10'000; ++tokens) trial.take(30 * kMs, 1);
+  EXPECT_LT(tokens, 6U) << "it is over before it has lost much";
+  pass_plain(trial, 390);
+  for (std::uint32_t i = 0; i < 200 && !trial.asks(); ++i) trial.take(10 * kMs, 1);
+  EXPECT_TRUE(trial.begins()) << "it is tried again";
+}
+
+TEST(DraftTrialTest, AModelWithoutGainIsNotKept) {
+  DraftTrial trial;
+  pass_plain(trial, DraftTrial::kPlainTokens);
+  for (std::uint32_t i = 0; i < DraftTrial::kTrialTokens; ++i) {
+    ASSERT_TRUE(trial.asks());
+    trial.take(std::chrono::microseconds(9900), 1);
+  }
+  pass_plain(trial, DraftTrial::kPauseTokens);
+  EXPECT_TRUE(trial.asks());
+}
+
+// The machine slept for an hour; the loss that counts is bounded.
+TEST(DraftTrialTest, TheModelIsTriedAgainAfterALongSleep) {
+  DraftTrial trial;
+  pass_plain(trial, DraftTrial::kPlainTokens);
+  trial.take(std::chrono::hours(1), 1);
+  EXPECT_FALSE(trial.asks());
+  std::uint32_t tokens = 0;
+  for (; !trial.asks() && tokens < 100'000; ++tokens) trial.take(10 * kMs, 1);
+  EXPECT_LT(tokens, 13'000U);
+}
+
 }  // namespace
 }  // namespace hearth::node

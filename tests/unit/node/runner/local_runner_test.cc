@@ -440,6 +440,12 @@ TEST(LocalRunnerState, RunsAsManySequencesAsHaveAStateAndDraftsNone) {
   options.sequences = 2;
   options.draft_rows = 4;
   options.draft = [](const SequenceOpen&, Position) { return std::vector<TokenId>{7, 7}; };
+  const Bytes draft_bytes = model::synthetic_model_bytes({}).value();
+  const auto draft = model::GgufFile::parse(draft_bytes, "draft").value();
+  EngineOptions small;
+  small.kv_budget_bytes = 8 << 20;
+  options.draft_model = DraftModel::load(DraftModel::open(draft, *draft, small).value()).value();
+  options.draft_model_count = 2;
   auto runner = LocalRunner::load(file, options).value();
   std::uint32_t tokens = 0;
   const auto submit = [&](std::uint64_t id) {

@@ -1,0 +1,41 @@
+// DraftThread: runs a draft model on a thread of its own, beside the engine's. The first ask loads
+// its weights. If that fails, every ask fails until the next unload().
+#pragma once
+
+#include <atomic>
+#include <functional>
+#include <memory>
+
+#include "base/result.h"
+#include "base/worker_thread.h"
+#include "node/runner/draft_ask.h"
+#include "node/runner/draft_model.h"
+
+namespace hearth::node {
+
+class DraftThread final : public DraftSource {
+ public:
+  // Runs a function later, on the main thread. Never called after the destructor has returned.
+  using Post = std::function<void(std::function<void()>)>;
+  using Load = std::function<Result<std::unique_ptr<DraftModel>>()>;
+
+  DraftThread(Load load, Post post);
+
+  // Answers `failed` when the queue is full of asks of earlier pipelines.
+  void ask(DraftAsk ask, Done done) override;
+  void unload() override;
+
+ private:
+  DraftAnswer draft(const DraftAsk& ask);
+  void unload_if_wanted();
+
+  const Load load_;
+  const Post post_;
+  // Used by the thread alone.
+  std::unique_ptr<DraftModel> model_;
+  bool broken_ = false;
+  std::atomic<bool> unload_wanted_ = false;
+  WorkerThread thread_;  // last: it uses all of the above
+};
+
+}  // namespace hearth::node

@@ -1,0 +1,79 @@
+#include "node/pipeline/draft_thread.h"
+
+#include <gtest/gtest.h>
+
+#include <atomic>
+#include <functional>
+#include <future>
+
+#include "model/synthetic.h"
+
+namespace hearth::node {
+namespace {
+
+DraftAsk ask_of_one() {
+  DraftAsk ask;
+  ask.open.sequence = SequenceId(4);
+  ask.open.prompt_tokens = 2;
+  ask.open.sampling.max_tokens = 20;
+  ask.tokens = {300, 301, 302};
+  ask.count = 3;
+  return ask;
+}
+
+// Waits until the thread has posted the answer.
+DraftAnswer answer_of(DraftThread& thread) {
+  std::promise<DraftAnswer> promise;
+  thread.ask(ask_of_one(), [&](DraftAnswer answer) { promise.set_value(std::move(answer)); });
+  return promise.get_future().get();
+}
+
+// Runs posted functions on the draft thread itself.
+void post_here(const std::function<void()>& task) { task(); }
+
+TEST(DraftThreadTest, LoadsAtTheFirstAskAndAgainAfterAnUnload) {
+  const Bytes bytes = model::synthetic_model_bytes({}).value();
+  const auto file = model::GgufFile::parse(bytes, "tiny").value();
+  EngineOptions stage;
+  stage.kv_budget_bytes = 8 << 20;
+  const DraftFile draft = DraftModel::open(file, *file, stage).value();
+  std::atomic<int> loads = 0;
+  DraftThread thread(
+      [&] {
+        ++loads;
+        return DraftModel::load(draft);
+      },
+      post_here);
+  EXPECT_EQ(loads, 0);
+  const DraftAnswer first = answer_of(thread);
+  EXPECT_FALSE(first.failed);
+  EXPECT_EQ(first.sequence, SequenceId(4));
+  EXPECT_EQ(first.drafts.size(), 3U);
+  EXPECT_EQ(answer_of(thread).drafts, first.drafts);
+  EXPECT_EQ(loads, 1);
+  thread.unload();
+  EXPECT_EQ(answer_of(thread).drafts, first.drafts);
+  EXPECT_EQ(loads, 2);
+}
+
+TEST(DraftThreadTest, AModelThatCannotBeLoadedFailsUntilAnUnload) {
+  std::atomic<int> loads = 0;
+  DraftThread thread(
+      [&]() -> Result<std::unique_ptr<DraftModel>> {
+        ++loads;
+        return Error{ErrorCode::kNoCapacity, "no room"};
+      },
+      post_here);
+  for (int i = 0; i < 3; ++i) {
+    const DraftAnswer answer = answer_of(thread);
+    EXPECT_TRUE(answer.failed);
+    EXPECT_EQ(answer.sequence, SequenceId(4));
+  }
+  EXPECT_EQ(loads, 1);
+  thread.unload();
+  EXPECT_TRUE(answer_of(thread).failed);
+  EXPECT_EQ(loads, 2);
+}
+
+}  // namespace
+}  // namespace hearth::node
