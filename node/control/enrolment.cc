@@ -78,7 +78,7 @@ Error failure_of(const grpc::Status& status, const std::string& address) {
                    "; check that hearth serve runs there and that no firewall closes the port");
 }
 
-// It has shown its key and closed the connection after ours, before it read a request.
+// It has shown its key, and has closed the connection when it saw ours, before it read a request.
 Error closed_door(const std::string& address) {
   return {
       ErrorCode::kRefused,

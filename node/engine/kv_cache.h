@@ -43,7 +43,7 @@ class PagePool {
 class KvCache : public PagePool {
  public:
   // As many pages as fit `budget_bytes`, and never more than `most_pages`. kNoCapacity, with the
-  // figures, when the budget or the memory does not hold one page.
+  // figures, when the budget does not hold one page, or the memory of all pages cannot be had.
   static Result<KvCache> create(std::uint32_t layers, kernels::KvLayout layout,
                                 std::size_t budget_bytes, std::uint32_t most_pages);
 

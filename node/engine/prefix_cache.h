@@ -8,9 +8,10 @@
 // positions (kernels/CANONICAL.md). So each stage finds pages by itself, a row with a different
 // input never matches, and no scope finds a page of another scope.
 //
-// Any number of open sequences may share a full page, which stays kept meanwhile. A partial page
-// belongs to the one sequence that takes it and may continue in it. The least recently used page is
-// evicted first, but always after the pages that follow it in its chains.
+// Any number of open sequences may share a page of which all rows are known; it stays kept
+// meanwhile. Any other page leaves the cache when a sequence takes it, and belongs to that
+// sequence, which may continue in it. The least recently used page is evicted first, but always
+// after the pages that follow it in its chains.
 //
 // Not thread-safe. Memory is reserved at the start and backed when used: for each page 1 KiB of
 // input hashes, the rows' outputs and about 200 bytes of bookkeeping.

@@ -35,7 +35,7 @@ struct LayerStoreOptions {
   model::Manifest manifest;
   FetchOptions fetch;  // except sources, progress, wrong and cancelled, which the store sets
   std::function<Sources(const std::vector<Holder>&)> peers;
-  // Sources outside the cluster, used when every peer has failed; empty: no such sources.
+  // Sources outside the cluster, used without peers and when all peers have failed; empty: none.
   std::function<Result<Sources>()> elsewhere;
   std::chrono::milliseconds pause{5'000};  // after a failure, before the next try
 

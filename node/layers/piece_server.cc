@@ -210,7 +210,7 @@ void PieceServer::on_request(LinkId link, const Frame& frame) {
 
 void PieceServer::refuse(LinkId link, const std::string& why) {
   const auto asker = transport_.peer(link);
-  spdlog::debug("no piece of the model for {}: {}", asker ? asker->name : "a stranger", why);
+  spdlog::debug("no piece of the model for {}: {}", asker ? asker->name : "an unknown peer", why);
   (void)transport_.send(link, {FrameType::kRefused, encode_refused(why)}).ok();
   transport_.close(link);  // what is queued is still sent
 }

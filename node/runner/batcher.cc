@@ -12,8 +12,8 @@
 namespace hearth::node {
 namespace {
 
-// Limits the drafts of one step when more follow in the next step, by the chance that all are
-// right.
+// When further drafts can go into the next step, one step takes kFewDrafts, and more while the
+// chance that all of them are right is at least kStepOdds.
 constexpr double kStepOdds = 0.7;
 constexpr std::uint32_t kFewDrafts = 4;
 constexpr double kLeastOdds = 0.3;  // of all drafts under way, for others to follow them
@@ -66,8 +66,9 @@ Status Batcher::submit(SubmitMessage message) {
       std::size_t{message.open.prompt_tokens} + message.open.sampling.max_tokens;
   REQUIRE(!message.prompt.empty(), "the prompt of " + name_of(id) + " is empty");
   REQUIRE(message.prompt.size() >= message.open.prompt_tokens && message.prompt.size() < most,
-          name_of(id), " announces ", message.open.prompt_tokens, " prompt tokens and brings ",
-          message.prompt.size(), " tokens, of fewer than ", most);
+          name_of(id), " is submitted with ", message.prompt.size(), " tokens; its prompt has ",
+          message.open.prompt_tokens, ", and prompt and answer together ", most,
+          ", so it must be submitted with at least the prompt and fewer than all");
   REQUIRE(!sequences_.contains(id) && seen_.insert(id.value),
           name_of(id) + " was submitted before");
   Sequence sequence;
@@ -120,13 +121,13 @@ Result<std::vector<Batcher::Answered>> Batcher::check(const StepInFlight& step,
       const SampledToken& token = given[begin + i];
       REQUIRE(known && i < found->most() && token.position == found->first + i, where,
               " has a token for ", name_of(token.sequence), " at position ", token.position,
-              ", which the step did not sample, or not next");
+              ", which is not the next position that the step sampled");
       const std::size_t next = i + 1;
       const bool behind_draft = next < end - begin && next >= found->count && next < found->most();
       const bool goes_on = token.finish == FinishReason::kNone;
       REQUIRE(!behind_draft || (goes_on && token.token == found->drafts[next - found->count]),
-              where, " goes on behind a draft of ", name_of(token.sequence), " at position ",
-              token.position, ", which was not drawn");
+              where, " continues after a rejected draft of ", name_of(token.sequence),
+              " at position ", token.position);
     }
     const auto index = static_cast<std::size_t>(found - step.samples.begin());
     REQUIRE(!answered[index], where + " has two tokens for " + name_of(first.sequence));
@@ -383,7 +384,7 @@ void Batcher::add_drafts(StepBatch& batch, Sequence& sequence, std::uint32_t cou
   ++sequence.drafting;
 }
 
-// Otherwise stages would be idle.
+// Stages are idle: fewer sequences decode than steps may be in flight, and no prompt waits.
 bool Batcher::may_go_further() const {
   return decoding() < options_.batches_in_flight && prompts_[0].empty() && prompts_[1].empty();
 }
