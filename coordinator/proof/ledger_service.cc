@@ -386,7 +386,7 @@ void LedgerService::State::warn_of_time() const {
   if (ahead <= kAheadSeconds) return;
   spdlog::warn(
       "the ledger's time is {} s ahead of this machine's clock, which is wrong or was "
-      "ahead once; receipts go on by the ledger's time",
+      "ahead once; receipts use the ledger's time",
       ahead);
 }
 

@@ -33,8 +33,8 @@ void Listener::begin(HeaderFields headers) {
 void Listener::tell(const Choice& choice, bool ended, const OrderedJson& closing) {
   std::uint32_t& told = place_.told[choice.index()];
   const std::uint32_t all = choice.tokens() + 1;
-  if (told > all)
-    return;  // the client has the end, or more than this process has recomputed so far
+  // The client has the end, or more than this process has recomputed so far.
+  if (told > all) return;
   ChoicePart part = choice.part(std::max(told, 1U) - 1);
   if (told == 0) {
     // In a completion, nothing precedes the text.
