@@ -106,7 +106,7 @@ class Worker {
     if (model_->store != nullptr) model_->store->stop();
     stage_.reset();
     engine_.reset();
-    receipts_.reset();  // this thread may also wait for the store
+    receipts_.reset();  // after the stage, which uses it
     model_->store.reset();
   }
 
