@@ -261,13 +261,12 @@ inline constexpr std::size_t kBuildBytes = 64;        // a program's name in rec
 inline constexpr std::uint32_t kWaitingNodes = 32;        // that wait for a person to let them in
 inline constexpr std::uint32_t kWaitingNodesAddress = 4;  // of those, from one address
 inline constexpr std::uint32_t kWaitingSeconds = 60;      // after its last request
-inline constexpr std::uint32_t kDoorSeconds =
-    600;  // in which nodes may ask, after each hearth approve
-inline constexpr std::size_t kFoundClusters = 64;       // that a network announces
-inline constexpr std::size_t kPingBytes = 1024 * 1024;  // of a ping, and of its answer
-inline constexpr std::uint32_t kPings = 16;             // of a link that wait for their answers
-inline constexpr std::uint32_t kDialBacks = 64;         // under way or remembered
-inline constexpr std::uint32_t kDialBackSeconds = 10;   // that one is remembered
+inline constexpr std::uint32_t kDoorSeconds = 600;        // to ask, after hearth approve opens it
+inline constexpr std::size_t kFoundClusters = 64;         // that a network announces
+inline constexpr std::size_t kPingBytes = 1024 * 1024;    // of a ping, and of its answer
+inline constexpr std::uint32_t kPings = 16;               // of a link that wait for their answers
+inline constexpr std::uint32_t kDialBacks = 64;           // under way or remembered
+inline constexpr std::uint32_t kDialBackSeconds = 10;     // that one is remembered
 
 static_assert(kBatchRows * std::size_t{kModelWidth} * 2 < kFrameBytes,
               "a full batch of the widest model fits one frame");

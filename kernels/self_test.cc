@@ -140,7 +140,7 @@ struct Quantized {
   QuantizedRows view;
 };
 
-// Questions one table. No entry gets its inputs from another entry of the table, so an error names
+// Tests one table. No entry gets its inputs from another entry of the table, so an error names
 // the wrong entry and no other.
 class Examiner {
  public:
