@@ -126,7 +126,7 @@ Result<std::vector<Batcher::Answered>> Batcher::check(const StepInFlight& step,
       const bool behind_draft = next < end - begin && next >= found->count && next < found->most();
       const bool goes_on = token.finish == FinishReason::kNone;
       REQUIRE(!behind_draft || (goes_on && token.token == found->drafts[next - found->count]),
-              where, " continues after a rejected draft of ", name_of(token.sequence),
+              where, " continues after a rejected draft or the end of ", name_of(token.sequence),
               " at position ", token.position);
     }
     const auto index = static_cast<std::size_t>(found - step.samples.begin());
