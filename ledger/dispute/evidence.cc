@@ -60,7 +60,7 @@ class Values {
                                                 std::to_string(kEvidenceBytes));
     std::string_view text = as_text(bytes);
     REQUIRE(text.starts_with(kVerdictEvidence) && text.ends_with('\n'),
-            "this is not the evidence of a verdict, or a part of it alone");
+            "this is not the evidence of a verdict, or only a part of it");
     text.remove_prefix(kVerdictEvidence.size());
     Values out;
     while (!text.empty()) {
