@@ -27,7 +27,7 @@ struct LayerTensors {
   Vector sinks{};                  // (heads); likewise
   Vector query_norm{};             // (head_dim), or of all heads; empty where the family has none
   Vector key_norm{};               // likewise
-  // Of latent attention, empty elsewhere; `query` is then (heads * head_dim, query_rank or hidden).
+  // For latent attention, else empty; `query` is then (heads * head_dim, query_rank or hidden).
   Matrix query_down{};           // (query_rank, hidden); empty where the queries have one matrix
   Vector query_down_norm{};      // (query_rank); likewise
   Matrix latent{};               // (width + turned, hidden)
@@ -37,7 +37,7 @@ struct LayerTensors {
   Matrix attention_output{};     // (hidden, heads * head_dim, or heads * value)
   Vector post_attention_norm{};  // (hidden); empty where the family has none
   Vector feed_forward_norm{};    // (hidden); empty where the family has none
-  // Of the feed-forward; where the layer has experts, the rows of all of them one after the other.
+  // For the feed-forward; in a layer with experts, the rows of all experts one after the other.
   Matrix gate{};                    // (feed_forward, hidden)
   Matrix up{};                      // (feed_forward, hidden)
   Matrix down{};                    // (hidden, feed_forward)

@@ -252,7 +252,7 @@ class Fetch {
     }
     jobs_.push_front(std::move(job));
     if (!state.dropped.empty()) return;
-    changed_.notify_all();  // somebody with another source need not wait
+    changed_.notify_all();  // a thread with another source need not wait
     const auto pause = options_.pause * (1U << std::min<std::uint64_t>(state.failures - 1, 5));
     changed_.wait_for(lock, pause, [this] { return failure_.has_value(); });
   }

@@ -109,7 +109,7 @@ void PieceServer::State::answer(LinkId link, std::uint64_t offset, Result<Bytes>
 
 PieceServer::PieceServer(Transport& transport, std::shared_ptr<const SharedFile> file, Post post)
     : transport_(transport), state_(std::make_shared<State>(std::move(file), nullptr)) {
-  // What is posted holds the state, so that it may come when the server is gone.
+  // A posted function checks that the state still exists, so it may run after the server is gone.
   state_->post = [post = std::move(post),
                   state = std::weak_ptr(state_)](std::function<void()> work) {
     post([state, work = std::move(work)] {

@@ -19,7 +19,7 @@ constexpr std::uint32_t kFewDrafts = 4;
 constexpr double kLeastOdds = 0.3;  // of all drafts under way, for others to follow them
 constexpr std::size_t kIntervals = 2 * limits::kRunningSequences;  // of ids, remembered
 
-// Of drafts with these odds, how many one step takes where the next ones go into the step behind.
+// The number of drafts with these odds that one step takes, when the others go into the next step.
 std::uint32_t step_of(std::span<const double> odds) {
   double right = 1.0;
   std::uint32_t count = 0;
@@ -144,8 +144,8 @@ Result<std::vector<Batcher::Answered>> Batcher::check(const StepInFlight& step,
   return all;
 }
 
-// Of drafts behind those of an earlier step, which was answered before, there are tokens where
-// the first one was right: then they are not void.
+// Whether the answer may have tokens for these samples. If they are only drafts that continue an
+// earlier step's drafts, it has tokens for them only if the first of them is the token drawn there.
 bool Batcher::may_answer(const Samples& samples) const {
   if (samples.count > 0) return true;
   const auto found = sequences_.find(samples.sequence);
@@ -253,7 +253,8 @@ void Batcher::void_drafts(SequenceId id) {
 
 // --- drafts ---
 
-// What would have been drafted shows how good drafts are, also where none was sent.
+// Also compares the token with the draft that a lookup would have made, sent or not: this measures
+// how good drafts are.
 void Batcher::add_token(Sequence& sequence, TokenId token) {
   const TokenLookup::Match match = sequence.lookup.find(1);
   if (!match.next.empty()) sequence.odds.take(match.length, match.next.front() == token);
@@ -463,7 +464,7 @@ void Batcher::add_decode_rows(StepBatch& batch) {
   }
 }
 
-// Of the next step. While no answer waits, prompts take all that a step has.
+// Prompt rows of the next step. While no answer waits, prompts take all of a step's prompt rows.
 std::uint32_t Batcher::prompt_room() const {
   if (decoding() == 0) return options_.prefill_rows;
   const auto with_prompts = std::ranges::count_if(

@@ -16,7 +16,7 @@ BatcherOptions batcher_options(const LocalOptions& options) {
           options.draft_rows, options.draft};
 }
 
-// Nothing to speak of where a device holds the stage.
+// The memory of a stage on the processor; zeros when a device holds the stage.
 Result<StageMemory> host_memory(const model::GgufFile& file, const model::ModelSpec& spec,
                                 const EngineOptions& options) {
   if (options.device != nullptr) return StageMemory{};
