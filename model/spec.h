@@ -73,8 +73,8 @@ struct FamilyTraits {
   bool part_rotary = false;        // RoPE may turn only the first values of a head
   std::uint32_t unturned_every = 0;  // of every N layers the last one has no RoPE; 0: all have it
   bool temperature = false;          // scores may grow with the position
-  // Of every N layers the last one sees all positions and the others a window; 0: all layers see
-  // all positions.
+  // The last of every N layers sees all positions, the others see a window; 0: all layers see all
+  // positions.
   std::uint32_t global_every = 0;
   LocalRope local_rope = LocalRope::kOwnBase;
   std::uint32_t window = 0;  // of the local layers, where the file names none
@@ -193,7 +193,7 @@ struct ModelSpec {
   std::uint32_t first_visible(std::uint32_t layer, std::uint32_t position) const {
     return is_local(layer) && position >= sliding_window ? position + 1 - sliding_window : 0;
   }
-  // Of attention, at a position.
+  // The scale of attention's scores at a position.
   float score_scale(std::uint32_t position) const;
   float embedding_scale() const;  // 1 where the family has none
   kernels::KvLayout kv_layout() const {
