@@ -43,7 +43,7 @@ class Inputs {
   explicit Inputs(std::uint64_t seed = 1) : random_(seed) {}
   std::uint32_t bits() { return static_cast<std::uint32_t>(random_.next() >> 32); }
 
-  // Of either sign, with a magnitude in [2^low, 2^(high + 1)).
+  // A number of either sign, with a magnitude in [2^low, 2^(high + 1)).
   float number(int low, int high) {
     const std::uint32_t any = bits();
     const int exponent =
