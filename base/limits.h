@@ -285,7 +285,7 @@ static_assert(kPings * kPingBytes < kSendQueueBytes, "the pings of a link fit it
 static_assert(kControlMessageBytes < kControlQueueBytes, "at least one message fits a queue");
 static_assert(kControlStrangerBytes < kControlWorkerBytes &&
                   kControlWorkerBytes < kControlMessageBytes && kControlMessageBytes < kFrameBytes,
-              "a stranger may say less than a worker, whose messages are frames");
+              "an unauthenticated peer may send less than a worker, whose messages are frames");
 static_assert(kWrongBytesTold * (kWrongItemBytes + kNodeNameBytes + 128) < kControlWorkerBytes,
               "all that a worker may say of others at once fits a message");
 static_assert(kRosterEntries > kWorkers && kRosterBytes < kControlMessageBytes,
