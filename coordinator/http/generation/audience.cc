@@ -107,7 +107,7 @@ bool Audience::all_gone() const {
   return std::ranges::all_of(listeners_, [](const auto& each) { return each->gone(); });
 }
 
-// The list may shrink while a client is told: its connection fails, and the answer ends.
+// The list may shrink while a client is sent something: its connection fails, and the answer ends.
 template <typename Function>
 void Audience::each(const Function& function) const {
   for (std::size_t i = 0; i < listeners_.size(); ++i) {

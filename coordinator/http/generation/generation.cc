@@ -568,7 +568,7 @@ void Generation::attach(std::shared_ptr<ResponseWriter> writer, std::optional<Ev
   if (open_) audience_.tell(*listener);
 }
 
-// Also called while the audience is told.
+// Also called while the audience sends.
 void Generation::leave(Listener& listener) {
   listener.leave();
   if (ended_ || !audience_.all_gone()) return;

@@ -48,7 +48,7 @@ std::vector<std::string> values(const Parser& parser, std::string_view name) {
   return out;
 }
 
-// Proxies name the client that they speak for in one of these.
+// Proxies name the client whose request they forward in one of these.
 bool is_forwarded(const Parser& parser) {
   return std::ranges::any_of(parser.get(), [](const auto& each) {
     const std::string name = boost::to_lower_copy(std::string(each.name_string()));
