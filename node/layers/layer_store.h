@@ -39,7 +39,7 @@ struct LayerStoreOptions {
   std::function<Result<Sources>()> elsewhere;
   std::chrono::milliseconds pause{5'000};  // after a failure, before the next try
 
-  // Called before a plan begins; an error stops the plan.
+  // Called before each try of a plan. An error ends the try; kNoCapacity ends the plan.
   std::function<Status(const HoldPlan& plan, std::uint64_t bytes)> begin;
   std::function<void(const Holding&)> progress;
   std::function<void(const HoldPlan&, const Fetched&)> done;
