@@ -30,7 +30,7 @@ constexpr placement::Link kUsualLink{2e-4, 1.1e8};
 // the time restarts when another one is done, up to a limit.
 constexpr Duration kMeasuring = std::chrono::seconds(20);
 constexpr Duration kTurns = std::chrono::seconds(60);
-// What keeping loaded layers where they are may cost.
+// A pipeline that keeps loaded layers may take this factor of the best one's seconds.
 constexpr double kHysteresis = 1.05;
 // With so few nodes every search takes milliseconds, so each spare gets its reason by a search of
 // its own.

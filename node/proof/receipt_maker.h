@@ -2,7 +2,7 @@
 // signing. When the thread falls behind (limits::kReceiptQueueBytes), it skips steps, and open
 // windows get no receipts.
 //
-// Threads: made, called and destroyed on the owner's; `post` hands messages to it, and may be
+// Threads: made, called and destroyed on the main thread; `post` hands messages to it, and may be
 // called from any.
 #pragma once
 

@@ -2,7 +2,7 @@
 // that extends its last cosigned one, and stores the new one on its disk before it answers. A proof
 // that the log has two histories goes to a second file.
 //
-// Threads: made, asked and destroyed on the owner's. A separate thread judges offers, one at a
+// Threads: made, asked and destroyed on the main thread. A separate thread judges offers, one at a
 // time, because each waits for the disk; `post` is called from there.
 #pragma once
 
