@@ -618,7 +618,7 @@ class Doors(cluster.Cluster):
         self.assertNotIn("worker desk lost", self.log())
         self.assertEqual(len(re.findall("worker desk registered", self.log())), 1)
         self.assertIsNone(desk.poll(), desk_log.read_text())
-        swarm.wait_until(lambda: "is connected already, with this very key" in
+        swarm.wait_until(lambda: "is already connected with this key" in
                          twin_log.read_text(), "the clone is told")
         # It tries for ten seconds, since it may have been started again, and then never more.
         self.assertEqual(twin.wait(swarm.PATIENCE_S), 5, twin_log.read_text())
