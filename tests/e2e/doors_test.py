@@ -523,7 +523,7 @@ class Doors(cluster.Cluster):
         before = self.descriptors()
         for number in range(12):
             self.assertEqual(self.said_to(self.pem("-", f"stranger-{number}")), b"")
-        self.assertRegex(self.log(), "is not in the roster, and no join token is good now")
+        self.assertRegex(self.log(), "is not in the roster, and no join token is valid now")
         swarm.wait_until(lambda: self.descriptors() <= before, "their connections")
         code, _, err = self.run_in(self.folder("late"), "join", self.word, "--name", "late")
         self.assertEqual(code, 1, err)
