@@ -19,7 +19,8 @@ Result<PublicKey> Accounts::of_key(std::string_view id) const {
   if (id.empty()) return own_;
   if (id.starts_with(kMemberOwner)) {
     const auto bytes = from_hex(id.substr(kMemberOwner.size()));
-    REQUIRE(bytes.has_value(), "'" + std::string(id) + "' is not node: and the 64 hex digits of a key");
+    REQUIRE(bytes.has_value(),
+            "'" + std::string(id) + "' is not node: and the 64 hex digits of a key");
     TRY(const PublicKey node, PublicKey::parse(*bytes));
     const auto entry = roster_->find(node);
     return entry && entry->role == Role::kAdmin ? own_ : node;
