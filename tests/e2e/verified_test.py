@@ -77,11 +77,11 @@ class Verified(swarm.InOneFolder):
         s = self.start("spot", liar="w0")
         code, out, err = self.run_it(s, "--verify", "full")
         # Which of the two pipelines served, the scheduler decided: w0 lied as the one or the other.
-        if "the referee computes otherwise than node w0, which served it" in s.read_log():
+        if "the referee's result differs from that of node w0, which served it" in s.read_log():
             self.assertEqual(code, 6, err)
             self.assertRegex(err, r"retracted.*: stage 1, window 0 \(entry \d+ of the ledger\)")
         else:
-            self.assertIn("the referee computes otherwise than node w0, which audited it",
+            self.assertIn("the referee's result differs from that of node w0, which audited it",
                           s.read_log())
             self.assertEqual(code, 0, err)
             self.assertIn("verified: all 2 windows", err)
