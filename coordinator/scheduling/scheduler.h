@@ -88,8 +88,8 @@ class Scheduler {
   // the one with the most free pages wins. No sequence starts on a pipeline that an earlier one
   // waits for. Constant time while nothing has changed since the last call that returned null.
   std::shared_ptr<Sequence> admit();
-  // The oldest new sequence that no open pipeline can ever hold; null without one. Constant time
-  // while nothing has changed.
+  // The oldest new sequence that no open pipeline may run or can ever hold; null without one.
+  // Constant time while nothing has changed.
   std::shared_ptr<Sequence> pop_unfit();
   std::vector<std::shared_ptr<Sequence>> take_waiting();  // all that never ran
   // How often the waiting sequences were sorted: the cost of admission.
