@@ -573,7 +573,7 @@ class Doors(cluster.Cluster):
             with http2.Connection(self.control, pem, after=before) as link:
                 self.assertTrue(link.link.session_reused)
                 self.assertTrue(link.ask("Leave"), "refused, as any call of a stranger")
-                self.assertIn("earlier one's session", self.log())
+                self.assertIn("resumes an earlier session", self.log())
                 self.assertIn("desk", members())
         with http2.Connection(self.control, pem) as link:
             self.assertTrue(link.ask("Leave"))
