@@ -36,8 +36,8 @@ struct NodeView {
   std::string device;  // a card's name; empty: the processor
   CardReading card;
   std::string slow;      // how slow it is; empty: not slow
-  std::string spare;     // why no pipeline has it; empty: unknown
-  std::string newcomer;  // a newcomer's activity, or why it waits; empty: not a newcomer
+  std::string spare;     // why no pipeline has it; empty: one has, or unknown
+  std::string newcomer;  // a present newcomer's activity, or why it waits; else empty
   // As in the ledger.
   struct Standing {
     std::string level;
