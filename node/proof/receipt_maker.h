@@ -2,7 +2,7 @@
 // signing. When the thread falls behind (limits::kReceiptQueueBytes), steps are skipped. The
 // requests that are open then get no more receipts in this pipeline.
 //
-// Threads: made, called and destroyed on the owner's; `post` hands messages to it, and may be
+// Threads: made, called and destroyed on the main thread; `post` hands messages to it, and may be
 // called from any.
 #pragma once
 
