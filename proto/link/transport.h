@@ -5,7 +5,8 @@
 // that carries nothing else carries heartbeats (FrameType::kBeat). The main thread sends them, so a
 // frozen process sends none.
 //
-// Threads: every method and every callback runs on the main thread of the process.
+// Threads: every method and every callback runs on the thread that polls the transport. This is the
+// main thread, except for the transports of PeerSource and `hearth ping`.
 #pragma once
 
 #include <cstdint>
