@@ -9,7 +9,7 @@ namespace hearth {
 
 inline constexpr std::size_t kFingerprintDigits = 32;
 
-// 32 hexadecimal digits, 128 bits of a hash of the key: A join token contains it, and a joining
+// 32 hexadecimal digits, 128 bits of a hash of the key. A join token contains it, and a joining
 // machine compares it before it sends anything.
 std::string fingerprint(const PublicKey& key);
 

@@ -262,13 +262,12 @@ inline constexpr std::size_t kBuildBytes = 64;        // a program's name in rec
 inline constexpr std::uint32_t kWaitingNodes = 32;        // that wait for a person to let them in
 inline constexpr std::uint32_t kWaitingNodesAddress = 4;  // of those, from one address
 inline constexpr std::uint32_t kWaitingSeconds = 60;      // after its last request
-inline constexpr std::uint32_t kDoorSeconds =
-    600;  // in which nodes may ask, after each hearth approve
-inline constexpr std::size_t kFoundClusters = 64;       // that a network announces
-inline constexpr std::size_t kPingBytes = 1024 * 1024;  // of a ping, and of its answer
-inline constexpr std::uint32_t kPings = 16;             // of a link that wait for their answers
-inline constexpr std::uint32_t kDialBacks = 64;         // under way or remembered
-inline constexpr std::uint32_t kDialBackSeconds = 10;   // that one is remembered
+inline constexpr std::uint32_t kDoorSeconds = 600;        // to ask, after hearth approve opens it
+inline constexpr std::size_t kFoundClusters = 64;         // that a network announces
+inline constexpr std::size_t kPingBytes = 1024 * 1024;    // of a ping, and of its answer
+inline constexpr std::uint32_t kPings = 16;               // of a link that wait for their answers
+inline constexpr std::uint32_t kDialBacks = 64;           // under way or remembered
+inline constexpr std::uint32_t kDialBackSeconds = 10;     // that one is remembered
 
 static_assert(kBatchRows * std::size_t{kModelWidth} * 2 < kFrameBytes,
               "a full batch of the widest model fits one frame");
@@ -287,7 +286,7 @@ static_assert(kPings * kPingBytes < kSendQueueBytes, "the pings of a link fit it
 static_assert(kControlMessageBytes < kControlQueueBytes, "at least one message fits a queue");
 static_assert(kControlStrangerBytes < kControlWorkerBytes &&
                   kControlWorkerBytes < kControlMessageBytes && kControlMessageBytes < kFrameBytes,
-              "a stranger may say less than a worker, whose messages are frames");
+              "an unauthenticated peer may send less than a worker, whose messages are frames");
 static_assert(kWrongBytesTold * (kWrongItemBytes + kNodeNameBytes + 128) < kControlWorkerBytes,
               "all that a worker may say of others at once fits a message");
 static_assert(kRosterEntries > kWorkers && kRosterBytes < kControlMessageBytes,

@@ -11,11 +11,12 @@
 // the next pipeline with the spare nodes. The interrupted sequences continue there, or on another
 // serving pipeline, from their prompt and the tokens sent so far. Tokens are a function of those
 // and the seed, so the answer stays the same. A node that failed or fell silent has 20 s to return,
-// because it may restart or lose its network. If no node holds or loads the lost layers for 2 s
-// after that, the sequences end with one typed error.
+// because it may be restarted or only have lost its network. If no node holds or loads the lost
+// layers for 2 s after that, the sequences end with one typed error.
 //
 // A paused node counts as lost without blame: its pipeline ends at once. A drained node gets no new
-// sequences; its pipeline ends when other pipelines can take its sequences, or when none runs.
+// sequences; its pipeline ends when another pipeline that serves, or one that would form at once,
+// can take its sequences, or when none runs.
 //
 // Admission: owners take turns (coordinator/scheduling/scheduler.h). A sequence starts when every
 // stage of its pipeline has pages for prompt + max_tokens; the reservation ends when the last stage
@@ -149,7 +150,7 @@ struct AuditStatus {
   std::uint64_t canaries_total = 0;  // requests that were made for them
   // Of those, the windows that draws gave to the coordinator's own referee.
   std::uint64_t referee_selected_total = 0;
-  std::uint64_t referee_missed_total = 0;  // not computed in time
+  std::uint64_t referee_missed_total = 0;  // not computed, or not in time
   std::uint32_t referee_waiting = 0;       // requests
   std::string why_referee_missed;          // the latest of them; a sentence, or empty
   // From the log, including those of earlier processes.
@@ -174,8 +175,8 @@ struct PipelineStatus {
 // A model of a server that has several.
 struct ModelStatus {
   std::string name;
-  // ready; loading; waiting: requests wait while another model has its turn; unloaded; failed: the
-  // last load failed.
+  // ready; loading; waiting: requests wait while another model has its turn; unloaded; failed: a
+  // load failed less than ModelSwitch::kFailedFor ago, and requests for the model are refused.
   std::string state;
   std::string why;            // reason of `failed`
   std::uint32_t waiting = 0;  // requests that wait for it to be loaded
@@ -205,7 +206,7 @@ struct SwarmStatus {
   std::uint64_t cancelled_total = 0;
   std::uint64_t prompt_tokens_total = 0;
   std::uint64_t generation_tokens_total = 0;
-  // Of prompts with a scope: all tokens, and the cached ones.
+  // Of clients' prompts with a scope: all tokens, and the cached ones.
   std::uint64_t prefix_queries_total = 0;
   std::uint64_t prefix_hits_total = 0;
   std::array<std::uint64_t, kDraftKinds> drafted_total{};  // by DraftKind
@@ -318,8 +319,9 @@ class Coordinator {
   // no such worker is connected. kVersion: its program is too old for orders.
   virtual Status order(const std::string& node, const std::optional<Away>& away) = 0;
 
-  // Prepares the change to another model. While `wanted`, no audit and no canary begins. True:
-  // nothing waits or runs, and no receipt is outstanding, or the wait for receipts has timed out.
+  // Prepares the change to another model. While `wanted`, no canary begins, and no audit except
+  // while clients wait for audits of their answers, at most a minute. True: nothing waits or runs,
+  // and no receipt is outstanding, or the wait for receipts has timed out.
   virtual bool wind_down(bool wanted) = 0;
   // Ends all pipelines and sessions for good. The next coordinator may then use the transports.
   virtual void retire() = 0;

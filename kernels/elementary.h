@@ -127,7 +127,7 @@ HEARTH_SHARED static inline float silu(float x) { return x / (1.0F + exp2_of(x *
 static constexpr float kClampLimit = 7.0F;
 static constexpr float kClampSlope = -0x1.3a4cbep+1F;  // -1.702 * log2(e)
 
-// Of gate and up, as gpt-oss has it; NaN where one is not finite.
+// gpt-oss's function of gate and up; NaN if one is not finite.
 HEARTH_SHARED static inline float clamped_swiglu(float gate, float up) {
   if (!is_finite(gate) || !is_finite(up)) return std::bit_cast<float>(0x7FC00000U);
   const float g = gate > kClampLimit ? kClampLimit : gate;

@@ -111,8 +111,8 @@ inline constexpr std::int8_t kCodebook[16] = {-127, -104, -83, -65, -49, -35, -2
 inline constexpr std::int8_t kFloatCodebook[16] = {0, 1,  2,  3,  4,  6,  8,  12,
                                                    0, -1, -2, -3, -4, -6, -8, -12};
 
-// Of the types with a grid: its values, then the negative ones. In IQ1, 8 times the grid's value
-// and 1 or -1.
+// Codebooks of the types with a grid: its values, then the negative ones. In IQ1: 8 times the
+// grid's value, plus 1 or -1.
 inline constexpr std::int8_t kTwoBitCodebook[16] = {8, 25, 43, 0, -8, -25, -43};
 inline constexpr std::int8_t kThreeBitCodebook[16] = {4,  12,  20,  28,  36,  44,  52,  62,
                                                       -4, -12, -20, -28, -36, -44, -52, -62};

@@ -10,7 +10,7 @@ struct QuantScales {
   float inverse;
 };
 
-// Of the largest magnitude as a bit pattern.
+// The scales for the largest magnitude, which is given as a bit pattern.
 static inline QuantScales scales_of(std::uint32_t largest) {
   const float maximum = std::bit_cast<float>(largest);
   if (maximum < kTiny) return {0.0F, 0.0F};

@@ -44,7 +44,7 @@ class Inputs {
   explicit Inputs(std::uint64_t seed = 1) : random_(seed) {}
   std::uint32_t bits() { return static_cast<std::uint32_t>(random_.next() >> 32); }
 
-  // Of either sign, with a magnitude in [2^low, 2^(high + 1)).
+  // A number of either sign, with a magnitude in [2^low, 2^(high + 1)).
   float number(int low, int high) {
     const std::uint32_t any = bits();
     const int exponent =
@@ -141,7 +141,7 @@ struct Quantized {
   QuantizedRows view;
 };
 
-// Questions one table. No entry gets its inputs from another entry of the table, so an error names
+// Tests one table. No entry gets its inputs from another entry of the table, so an error names
 // the wrong entry and no other.
 class Examiner {
  public:

@@ -7,7 +7,7 @@
 //   entries 51200
 //   folder /mnt/disk/ledger
 //
-// That file proves nothing: a bundle counts by its hashes wherever it is read from. Copying the
+// That file proves nothing: a bundle is verified by its hashes in any folder. Copying the
 // archive's `tile` folder over the log's and removing the file undoes it. One thread.
 #pragma once
 

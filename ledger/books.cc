@@ -280,8 +280,9 @@ Status Books::apply(const ReceiptEntry& entry) {
   if (!trusted) TRY_VOID(check_edges(receipt));
   const bool is_paid = entry.payer != PublicKey();
   REQUIRE(entry.cached <= receipt.prompt_positions,
-          std::to_string(entry.cached) + " positions are said to be cached of a window with " +
-              std::to_string(receipt.prompt_positions) + " of the prompt");
+          "the receipt counts " + std::to_string(entry.cached) +
+              " cached positions in a window with " + std::to_string(receipt.prompt_positions) +
+              " prompt positions");
   const std::int64_t pay = is_paid ? window_price(policy_, receipt, entry.cached) : 0;
   const std::int64_t fee = pay * policy_.price_fee / kMillion;
   if (is_paid) {

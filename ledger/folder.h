@@ -37,7 +37,7 @@ class LogFolder {
   virtual Status remove(const std::string& name) = 0;  // a file, or an empty folder ("tile/0/")
   // The names in a folder in byte order, folders with a slash. kNotFound: no such folder.
   virtual Result<std::vector<std::string>> list(const std::string& folder) = 0;
-  // Of its disk, for this process; nothing: unknown.
+  // Bytes on its disk that this process may still use; nothing: unknown.
   virtual std::optional<std::uint64_t> free_bytes() { return std::nullopt; }
 };
 

@@ -34,7 +34,7 @@ struct Event {
   std::int64_t time = 0;    // unix seconds, of the first of `count`
   std::uint64_t entry = 0;  // of the first of `count`
   std::uint64_t count = 1;
-  // What the key's accounts gained by all of them; for kVested, what left its escrow.
+  // Credits that the key's accounts gained by all of them; for kVested, that left its escrow.
   std::int64_t credits = 0;
 };
 std::string_view event_name(Event::Kind kind);  // "was_right"

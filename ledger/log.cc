@@ -73,8 +73,8 @@ Status Log::remove_leftover(const std::vector<std::string>& names) {
 Error Log::ended(const Error& why) {
   ended_ =
       Error{ErrorCode::kIo, why.message +
-                                ": the log takes no more entries in this process; see that the "
-                                "disk is sound and has room, then start again"};
+                                ": the log takes no more entries in this process; check the disk "
+                                "and its free space, then start the process again"};
   return *ended_;
 }
 

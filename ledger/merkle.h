@@ -23,7 +23,7 @@ Hash256 subtree_root(std::span<const Hash256> leaves);
 // The hashes from the leaf's sibling up to the root's child, as in RFC 6962, section 2.1.1.
 using Proof = std::vector<Hash256>;
 
-// That leaf `index` is one of these. index < leaves.size().
+// The proof that leaf `index` is one of these. index < leaves.size().
 Proof inclusion_path(std::uint64_t index, std::span<const Hash256> leaves);
 
 // The hash of entries [index << level, (index + 1) << level), all of which the tree has.

@@ -8,59 +8,72 @@ namespace {
 
 constexpr PolicyRow kPolicyTable[] = {
     {"newcomer_audits", &Policy::newcomer_audits, "audits",
-     "a newcomer's own results that must match before it serves; each is work done unpaid for now"},
+     "audits with the right result that a newcomer makes before it may serve; their pay is in "
+     "escrow"},
     {"newcomer_seconds", &Policy::newcomer_seconds, "seconds",
-     "and the time that must pass, so that a new key is never quick to get"},
-    {"newcomer_days", &Policy::newcomer_days, "days", "on so many different days"},
+     "time since it joined before a newcomer may serve, so that a new key is never quick to get"},
+    {"newcomer_days", &Policy::newcomer_days, "days",
+     "different days on which a newcomer must have audited before it may serve"},
     {"probation_full_windows", &Policy::probation_full_windows, "windows",
-     "the first ones that it serves are all audited"},
-    {"probation_rate", &Policy::probation_rate, "ppm", "share of its windows audited after that"},
+     "its first served windows, which are all audited"},
+    {"probation_rate", &Policy::probation_rate, "ppm",
+     "share of its later windows that are audited"},
     {"probation_withheld", &Policy::probation_withheld, "ppm",
-     "of its pay that stays in escrow until it is a regular"},
+     "share of its pay that stays in escrow until it is a regular"},
     {"regular_windows", &Policy::regular_windows, "windows",
-     "audited and right: where 25/n falls below the rate of probation"},
-    {"regular_rate_floor", &Policy::regular_rate_floor, "ppm", "no regular is audited less"},
+     "right audited windows that make a regular; above them 25/n is below the rate of probation"},
+    {"regular_rate_floor", &Policy::regular_rate_floor, "ppm", "lowest audit rate of a regular"},
     {"regular_rate_product", &Policy::regular_rate_product, "windows",
-     "over its audited right windows: its rate above the floor"},
-    {"veteran_windows", &Policy::veteran_windows, "windows", "audited and right, to be a veteran"},
-    {"veteran_seconds", &Policy::veteran_seconds, "seconds", "since it joined, and no fraud"},
-    {"veteran_rate", &Policy::veteran_rate, "ppm", "no standing ends audits"},
+     "divided by its right audited windows: the audit rate of a regular above the floor"},
+    {"veteran_windows", &Policy::veteran_windows, "windows",
+     "right audited windows that make a veteran"},
+    {"veteran_seconds", &Policy::veteran_seconds, "seconds",
+     "time since it joined that makes a veteran"},
+    {"veteran_rate", &Policy::veteran_rate, "ppm",
+     "audit rate of a veteran; no standing ends audits"},
     {"change_factor", &Policy::change_factor, "times",
-     "its rate after a change of driver, build or address: a sold key is another node"},
-    {"change_seconds", &Policy::change_seconds, "seconds", "for so long"},
+     "factor of the audit rate after a change of driver, build or address: the key may have been "
+     "sold"},
+    {"change_seconds", &Policy::change_seconds, "seconds",
+     "how long the rate stays raised after a change"},
     {"coordinator_rate", &Policy::coordinator_rate, "ppm",
-     "audits by the coordinator's own referee, so that no coalition of nodes is everybody"},
+     "share of windows that the coordinator's own referee recomputes, so that no coalition of "
+     "nodes does all audits"},
     {"stake_margin", &Policy::stake_margin, "ppm",
-     "of the rate at which a fault costs what a fake brings, in windows that pay much beside what "
-     "is in escrow: a large one after small ones, the first after a pause, those of a slow node"},
+     "the average cost of a fault must be this multiple of what faking the window brings; it "
+     "raises the audit rate of windows that pay much beside the escrow, for example after a pause "
+     "or on a slow node"},
     {"escrow_windows", &Policy::escrow_windows, "windows",
-     "the pay of the latest ones is at stake: at 5 % an all-cheating streak survives as many with "
-     "0.004 %"},
-    {"escrow_seconds", &Policy::escrow_seconds, "seconds", "and at least for so long"},
+     "pay stays in escrow until this many later windows are served; at an audit rate of 5 %, a "
+     "node that only cheats passes as many with a probability of 0.004 %"},
+    {"escrow_seconds", &Policy::escrow_seconds, "seconds",
+     "least time for which pay stays in escrow"},
     {"escrow_idle_seconds", &Policy::escrow_idle_seconds, "seconds",
-     "and no longer than this: who leaves gets all of it, or its last windows would be free to "
-     "fake"},
+     "after this time pay is released without later windows, also to a node that has left; it "
+     "could otherwise fake its last windows without a loss"},
     {"audit_seconds", &Policy::audit_seconds, "seconds",
-     "inputs of a window are kept so long; who cannot show them then is at fault"},
+     "how long the inputs of a window are kept; a node that cannot show them in this time is at "
+     "fault"},
     {"canary_rate", &Policy::canary_rate, "ppm",
-     "of the traffic is the swarm's own, so that newcomers have work that discloses no user's "
-     "prompt"},
+     "share of the traffic that the swarm makes itself, so that newcomers get work that discloses "
+     "no user's prompt"},
     {"fault_windows", &Policy::fault_windows, "windows",
-     "whose pay a fault costs: more than cheating brings two neighbours until one of them is seen, "
-     "so "
-     "that conceding it is no way out; honest memory flips bits too rarely to feel it"},
-    {"fault_limit", &Policy::fault_limit, "faults", "so many, and it is a newcomer again"},
-    {"fault_seconds", &Policy::fault_seconds, "seconds", "within so long"},
-    {"price_prefill", &Policy::price_prefill, "credits", "for a layer and a token of a prompt"},
+     "a fault costs the pay of this many windows: more than two neighbours gain by cheating until "
+     "one is seen, so that conceding does not help; memory errors of honest nodes are too rare to "
+     "matter"},
+    {"fault_limit", &Policy::fault_limit, "faults", "faults that make a node a newcomer again"},
+    {"fault_seconds", &Policy::fault_seconds, "seconds", "time in which faults count together"},
+    {"price_prefill", &Policy::price_prefill, "credits", "for each layer and prompt token"},
     {"price_cached", &Policy::price_cached, "ppm",
-     "of price_prefill, for a token of a prompt that was cached: its KV takes memory and no time"},
+     "share of price_prefill for a cached prompt token, whose KV takes memory and no time"},
     {"price_decode", &Policy::price_decode, "credits",
-     "for a layer and a generated token: at batch 8 prefill does a token in 19 % of the time"},
-    {"price_fee", &Policy::price_fee, "ppm", "on top, which pays for audits"},
+     "for each layer and generated token; at batch 8, prefill takes 19 % of the time for a token"},
+    {"price_fee", &Policy::price_fee, "ppm", "added to the price; it pays for audits"},
     {"assumed_gain", &Policy::assumed_gain, "ppm",
-     "g: what a cheat saves of a window's pay (all of its cost, where cost is 70 % of it)"},
+     "g: share of a window's pay that a cheat saves (all of its cost, if the cost is 70 % of the "
+     "pay)"},
     {"assumed_collusion", &Policy::assumed_collusion, "ppm",
-     "q: share of the audits that the cheat's friends do"},
+     "q: share of audits that colluding nodes do"},
 };
 
 static_assert(std::size(kPolicyTable) * sizeof(std::int64_t) == sizeof(Policy),

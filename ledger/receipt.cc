@@ -68,7 +68,7 @@ std::vector<Hash256> boundary_leaves(const Hash256& salt, std::uint32_t first_po
   return leaves;
 }
 
-// Of so many rows, the one that is to be shown.
+// The index of the row that the stage must show, among this many rows.
 std::uint32_t shown_index(const Edge& edge, const Hash256& salt, std::uint32_t rows) {
   const Hash256 hash = keyed_blake2b(salt, pack("shown", edge_bytes(edge)));
   return static_cast<std::uint32_t>(ByteReader(hash.bytes).read<std::uint64_t>() % rows);

@@ -115,8 +115,8 @@ Hash256 boundary_leaf(const Hash256& salt, std::uint32_t position, const Hash256
 Hash256 boundary_root(const Hash256& salt, std::uint32_t first_position,
                       std::span<const Hash256> rows);
 
-// What passed between stage `below`-1 and stage `below` of a window. 0: from the coordinator to the
-// first stage; the number of stages: from the last stage to the coordinator. Both ends sign the
+// The activations between stage `below`-1 and stage `below` in a window. 0: from the coordinator to
+// the first stage; the number of stages: from the last stage to the coordinator. Both ends sign the
 // same bytes, so each can prove what the other stated.
 struct Edge {
   RequestId request{};

@@ -39,7 +39,7 @@ class Standing {
   void check(const Policy& policy, std::int64_t pay, std::int64_t now);
   void change(std::int64_t now) { changed_ = now; }  // of driver, build or address
 
-  // What vest() would release now.
+  // The credits that vest() would release now.
   std::int64_t ripe(const Policy& policy, std::int64_t now) const;
   // Releases what has vested: for a newcomer nothing, on probation a part.
   std::int64_t vest(const Policy& policy, std::int64_t now);

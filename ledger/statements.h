@@ -23,7 +23,7 @@ SealEntry sign_seal(std::uint64_t receipt, const Hash256& seal, const PublicKey&
                     const SecretKey& auditor);
 bool check_seal(const SealEntry& seal, const PublicKey& cluster);
 
-// What the accused says of it. Silence until the deadline is kNone.
+// The accused's answer to the accusation. kNone: no answer came before the deadline.
 enum class Plea : std::uint8_t { kNone = 0, kConceded = 1, kContested = 2 };
 
 // The accused's answer about the window of entry `receipt`, signed: evidence of a concession.

@@ -140,7 +140,7 @@ class JinjaChatTemplate final : public ChatTemplate {
     environment.unix_seconds = input.unix_seconds;
     REQUIRE(
         !input.continue_final_message || (!input.messages.empty() && !input.add_generation_prompt),
-        "continuing the last message needs one, and no generation prompt");
+        "to continue the last message, send one, and no generation prompt");
     TRY(jinja::Value messages, message_list(meter, input));
     TRY(jinja::Value tools, tool_list(meter, input.tools));
     TRY(jinja::Value bos, jinja::make_text(meter, input.bos_token));

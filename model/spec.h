@@ -21,8 +21,9 @@ namespace hearth::model {
 enum class Activation : std::uint8_t { kSilu, kGeluTanh, kClampedSilu };
 // Whether layers have a mixture of experts in place of one feed-forward.
 enum class Experts : std::uint8_t { kNone, kMay, kAlways };
-// The shared expert, which every row uses: none; weighed by a gate of its own; or of weight 1, with
-// a width that the file states directly or as a number of experts.
+// The shared expert, which every row uses: none; one that a gate of its own weighs; one of weight 1
+// if the file states its width (kMay); or one of weight 1, as wide as the number of experts that
+// the file states (kCounted).
 enum class SharedExpert : std::uint8_t { kNone, kGated, kMay, kCounted };
 
 // "blk.N." stands before it.
@@ -83,8 +84,8 @@ struct FamilyTraits {
   bool part_rotary = false;        // RoPE may turn only the first values of a head
   std::uint32_t unturned_every = 0;  // of every N layers the last one has no RoPE; 0: all have it
   bool temperature = false;          // scores may grow with the position
-  // Of every N layers the last one sees all positions and the others a window; 0: all layers see
-  // all positions.
+  // The last of every N layers sees all positions, the others see a window; 0: all layers see all
+  // positions.
   std::uint32_t global_every = 0;
   LocalRope local_rope = LocalRope::kOwnBase;
   std::uint32_t window = 0;  // of the local layers, where the file names none
@@ -132,8 +133,7 @@ struct ModelSpec {
   const FamilyTraits* family = nullptr;
   std::string name;
   std::uint32_t layers = 0;
-  std::uint32_t prediction_layers =
-      0;  // layers behind them in the file, for multi-token prediction
+  std::uint32_t prediction_layers = 0;  // behind them in the file, for multi-token prediction
   std::uint32_t hidden = 0;
   std::uint32_t feed_forward = 0;  // width; of each expert where there are any
   std::uint32_t dense_layers = 0;  // the first layers, without experts, in a model with experts
@@ -164,8 +164,7 @@ struct ModelSpec {
   std::uint32_t sliding_window = 0;  // positions that a local layer sees; 0: no layer is local
   double local_rope_base = 10000.0;  // of the local layers
   float embedding_factor = 1.0F;     // set by files of some families, as are the next three
-  float branch_factor =
-      1.0F;  // factor of the vectors that attention and feed-forward add to the residual
+  float branch_factor = 1.0F;        // of what attention and feed-forward add to the residual
   float logit_factor = 1.0F;
   float score_factor = 0.0F;   // in place of 1 / sqrt(head_dim); 0: that
   double score_stretch = 1.0;  // of queries and keys alike, in the scale of the scores
@@ -223,7 +222,7 @@ struct ModelSpec {
   std::uint32_t first_visible(std::uint32_t layer, std::uint32_t position) const {
     return is_local(layer) && position >= sliding_window ? position + 1 - sliding_window : 0;
   }
-  // Of attention, at a position.
+  // The scale of attention's scores at a position.
   float score_scale(std::uint32_t position) const;
   float embedding_scale() const;  // 1 where the family has none
   kernels::KvLayout kv_layout() const {

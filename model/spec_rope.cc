@@ -86,8 +86,9 @@ Result<std::vector<float>> read_factors(const GgufFile& file, std::string_view n
   return factors;
 }
 
-// Of YaRN: pairs up to the first number keep their frequency, those from the second one on have it
-// divided. The number of turns of a pair within the context falls with its index.
+// The two ends of YaRN's ramp: pairs up to the first number keep their frequency, pairs from the
+// second one on have it divided. The number of turns of a pair within the context falls with its
+// index.
 std::pair<double, double> yarn_range(const Yarn& yarn, double base, std::uint32_t width) {
   constexpr double kTwoPi = 0x1.921fb54442d18p+2;
   const auto index = [&](double turns) {

@@ -334,8 +334,8 @@ Status require_multiple(std::string_view option, std::uint32_t value, std::uint3
   return ok_status();
 }
 
-// Of a family whose files say how experts are chosen: sigmoids with a bias, and the first layer
-// without any.
+// Routing for a family whose files state it: sigmoids with a bias, and a first layer without
+// experts.
 Status set_routing(const SyntheticOptions& options, ModelSpec& spec) {
   const std::uint32_t groups = options.expert_groups;
   REQUIRE(groups > 0 && spec.experts % groups == 0 && (groups == 1 || spec.experts / groups >= 2),

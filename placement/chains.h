@@ -6,8 +6,8 @@
 // split of placement/ranges.h and, for every number P of pipelines, nodes in groups of P that are
 // alike in speed and memory, each group with the range that minimises the slowest stage: exact for
 // the groups and their order. The eight best candidates are made into pipelines by quickest routes
-// (placement/route.h), one after the other, so that the first pipeline has the quickest node of
-// each range.
+// (placement/route.h), one after the other, so that the quickest nodes of all ranges meet in the
+// first pipelines.
 #pragma once
 
 #include <cstdint>

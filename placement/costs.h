@@ -46,6 +46,7 @@ class Costs {
   // Seconds of a step of one row.
   double row_seconds(std::uint32_t node, LayerRange layers) const;
   // Seconds between two steps of a batch on one replica: the longer of the stage and its transfer.
+  // The last stage has the head and no transfer.
   double batch_seconds(const Speed& speed, LayerRange layers) const;
   double batch_seconds(std::uint32_t node, LayerRange layers) const {
     return batch_seconds(speeds_[node], layers);

@@ -345,8 +345,8 @@ class Search {
     return rests_[price][std::size_t{set} * kMaxNodes + last];
   }
 
-  // Finds the best pipeline, or for unequal layers any that keeps the pace. False: no pipeline is
-  // within the limit.
+  // Finds the best pipeline; for throughput with unequal layers, the first one within the limit.
+  // False: none was found within the limit.
   bool solve() {
     const double before = limit_;
     for (std::uint32_t first = 0; first < count_; ++first) {

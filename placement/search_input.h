@@ -167,8 +167,8 @@ class SearchInput {
     return filled;
   }
 
-  // The possible seconds of a pipeline's slowest stage or link, ascending, below a limit. To be
-  // called before bound(). Equal layers take equal time wherever they are.
+  // The possible seconds of a pipeline's slowest stage or link, ascending, below `below`. Requires
+  // that no pace is set (bound(kNever)). Equal layers take equal time wherever they are.
   std::vector<double> paces(double below) const {
     INVARIANT(pace_ == kNever, "paces are those of all stages that fit");
     std::vector<double> paces;

@@ -83,7 +83,7 @@ Result<Address> parse_loopback_address(std::string_view text) {
 Status check_own_host(const Address& own, const std::string& speaker) {
   const bool here = is_loopback(own.host) && is_loopback(peer_of_host(speaker));
   REQUIRE(speaker.empty() || here || peer_of_host(own.host) == peer_of_host(speaker), "address \"",
-          own.text(), "\" is not on the machine that speaks, ", speaker,
+          own.text(), "\" is not on the machine that connects, ", speaker,
           "; omit --listen, or pass ", "--listen ", Address{speaker, own.port}.text());
   return ok_status();
 }

@@ -1,5 +1,5 @@
-// Away: the owner uses the machine of a worker now. The worker reports it, and every status shows
-// it.
+// Away: a worker's owner, or an admin, takes the worker out of placement for now. The worker
+// reports it, and every status shows it.
 #pragma once
 
 #include <cstdint>
@@ -21,7 +21,7 @@ struct Away {
   friend bool operator==(const Away&, const Away&) = default;
 };
 
-// The `why` of an admin's order. Every other text is from the owner.
+// The `why` of an admin's order. Every other text counts as the owner's.
 inline constexpr const char* kAwayByAdmin = "an admin of the cluster";
 
 void write_away(const Away& away, control::v1::Away& message);

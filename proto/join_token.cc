@@ -66,10 +66,10 @@ Result<PublicKey> check_coordinator(std::string_view expected, ByteSpan cluster,
                                     const PublicKey& node) {
   TRY(const PublicKey key, PublicKey::parse(cluster));
   REQUIRE(fingerprint(key) == expected, "the machine there belongs to another cluster (",
-          three_words(key), ") than the join token; nothing was told to it");
+          three_words(key), ") than the join token; no secret was sent to it");
   REQUIRE(verify(key, kTokenPurpose, node.bytes(), proof),
           "the machine there could not prove that it belongs to the cluster of the join token; "
-          "nothing was told to it");
+          "no secret was sent to it");
   return key;
 }
 

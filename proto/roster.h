@@ -57,7 +57,7 @@ Result<Roster> parse_roster(ByteSpan bytes);
 enum class Offer {
   kNewer,
   kKnown,     // the same bytes
-  kRollback,  // an older number: the signer or the sender hides a newer one
+  kRollback,  // an older number: the sender lacks, or hides, the one in force
   kFork,      // the same number with other content: the holder of the key signed both
 };
 Offer judge_offer(std::uint64_t number, ByteSpan bytes, std::uint64_t number_in_force,

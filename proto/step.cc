@@ -36,7 +36,7 @@ constexpr std::uint8_t kEmbedding = 64;
 constexpr std::uint8_t kOpenFlags =
     kReportHashes | kMakeReceipt | kBackground | kScored | kScoped | kNoDrafts | kEmbedding;
 
-// Bits of the sampling parameters' `logprobs` byte.
+// Bits of the flags byte after the stop tokens; errors call it `logprobs`.
 constexpr std::uint8_t kLogprobs = 1;
 constexpr std::uint8_t kGrammar = 2;
 

@@ -61,7 +61,7 @@ struct SequenceOpen {
   bool report_hashes = false;  // every stage reports a RowHash for every row
   SamplingParams sampling;
   std::optional<ReceiptOrder> receipt = {};  // every stage makes them
-  // For the first stage only, from protocol 6 on: interactive prompts go before this prompt.
+  // For the first stage only: interactive prompts do not wait for this prompt.
   bool background = false;
   // The prompt, when the last stage scores its tokens (StepTokens::scores) and every prompt row has
   // logits; else empty. At most limits::kScoredTokens.

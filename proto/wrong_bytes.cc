@@ -28,7 +28,7 @@ Result<WrongBytes> read_wrong_bytes(const control::v1::WrongBytes& message) {
   wrong.begin = message.begin();
   wrong.end = message.end();
   REQUIRE(wrong.begin < wrong.end && wrong.end <= limits::kModelFileBytes, "wrong bytes from ",
-          wrong.begin, " to ", wrong.end, " are no range of a file of at most ",
+          wrong.begin, " to ", wrong.end, " are not a range of a file of at most ",
           limits::kModelFileBytes);
   return wrong;
 }

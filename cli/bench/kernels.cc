@@ -58,8 +58,8 @@ struct Measurement {
   double seconds = 0.0;     // of one call
   double bytes = 0.0;       // bytes that one call must read or write
   double operations = 0.0;  // operations on 8-bit integers that one call must do
-  bool cached =
-      false;  // the operation works in the first cache, so memory bandwidth gives no floor for it
+  // The operation works in the first cache, so memory bandwidth gives no floor for it.
+  bool cached = false;
 
   // The least time that the machine needs for one call, as a share of the time taken. 0: not known.
   double floor_share(const Peak& peak) const {

@@ -28,8 +28,8 @@ using OrderedJson = nlohmann::ordered_json;
 
 constexpr const char* kAdminKey = "admin";
 
-// `made`: a folder without data is created. Otherwise it is refused, because the user most likely
-// meant another one.
+// With `made`, a folder without keys is accepted and its store is created; *made is true then.
+// Without `made` it is refused, because the user most likely meant another one.
 Result<std::shared_ptr<Store>> open_folder(const KeyOptions& options, bool* made = nullptr) {
   const std::string folder = data_folder(options.data_dir);
   TRY(const auto member, read_member_file(folder));
@@ -216,8 +216,8 @@ Result<int> run_key_revoke(const KeyOptions& options) {
   }
   TRY(const std::string left, own_key_id(folder, *store));
   const bool replaced = left != own;
-  if (replaced)
-    TRY_VOID(make_admin_key(folder, *store));  // otherwise this machine's own user is locked out
+  // Otherwise this machine's own user would be locked out.
+  if (replaced) TRY_VOID(make_admin_key(folder, *store));
   if (options.json) return succeed(OrderedJson{{"revoked", options.name}}.dump());
   std::fprintf(stderr, "revoked: %s%s\n", options.name.c_str(),
                replaced ? "; this machine's own commands use a new key (admin.key)" : "");

@@ -34,8 +34,8 @@ class AddressWatch {
 
  private:
   std::string other_;
-  std::optional<TimePoint>
-      since_;  // nothing: there is no other address, or the change was already reported
+  // Nothing: there is no other address, or the change was already reported.
+  std::optional<TimePoint> since_;
 };
 
 }  // namespace hearth::cli

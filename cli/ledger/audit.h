@@ -18,8 +18,8 @@ struct AuditOptions {
   // exist the first time. Empty: no checkpoint is stored.
   std::string keep;
   std::string archive;  // where the archived bundles are now; empty: where the log's folder says
-  bool without_archive =
-      false;  // verifies archived entries by their hashes only; the books are then not folded
+  // Verifies archived entries by their hashes only; the books are then not folded.
+  bool without_archive = false;
   std::string fork;  // in place of a folder: a file of a node that saw two histories of a log
   bool json = false;
 };

@@ -188,9 +188,8 @@ std::optional<Difference> check_shown(const Prepared& prepared, const ChoiceClai
     return out;
   };
   if (saved.finish_reason && saved.token_ids && *saved.token_ids != choice.token_ids()) {
-    return differs("the answer here has " + std::to_string(saved.token_ids->size()) +
-                   " tokens, the one that was computed " +
-                   std::to_string(choice.token_ids().size()));
+    return differs("the saved answer has " + std::to_string(saved.token_ids->size()) +
+                   " tokens, the recomputed one has " + std::to_string(choice.token_ids().size()));
   }
   const bool is_whole = saved.finish_reason.has_value();
   if (const auto at = differs_at(saved.text, part.text, is_whole)) {
@@ -208,8 +207,8 @@ std::optional<Difference> check_shown(const Prepared& prepared, const ChoiceClai
                    " of the saved answer does not match the computed tokens");
   }
   if (saved.finish_reason && *saved.finish_reason != choice.finish_reason()) {
-    return differs("the saved answer ends by \"" + *saved.finish_reason +
-                   "\", the one that was computed by \"" + choice.finish_reason() + "\"");
+    return differs("the saved answer ends with \"" + *saved.finish_reason +
+                   "\", the recomputed one with \"" + choice.finish_reason() + "\"");
   }
   return std::nullopt;
 }

@@ -39,8 +39,8 @@ Result<Reexecuted> reexecute(const ReexecuteOptions& options, const client::Save
 // Whether receipts are of this model file. They name the program that computed them: a model, a
 // build of this program, and a version of the arithmetic.
 struct ReceiptModel {
-  std::optional<node::Difference>
-      difference;  // nothing: the receipts are of this file, as far as they say
+  // Nothing: the receipts are of this file, as far as they say.
+  std::optional<node::Difference> difference;
   // No manifest was made of the model: the receipts know it by its header alone.
   bool by_header = false;
 };

@@ -124,7 +124,7 @@ std::vector<PublicKey> payers(const Books& books, const StandingsOptions& option
   return found;
 }
 
-// Of its windows.
+// The number of the key's windows that are in dispute.
 std::uint64_t in_dispute(const Books& books, const PublicKey& key) {
   const std::vector<std::uint64_t> disputes = books.disputes();
   return static_cast<std::uint64_t>(std::ranges::count_if(disputes, [&](std::uint64_t entry) {

@@ -11,7 +11,7 @@ namespace hearth::cli {
 // any fault.
 struct StandingsOptions {
   std::string node;      // a name of the roster, or the first eight or more digits of a key; empty:
-                         // everybody
+                         // all nodes
   std::string folder;    // as AuditOptions; empty: this machine's
   std::string key;       // as AuditOptions
   std::string archive;   // as AuditOptions

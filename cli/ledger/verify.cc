@@ -29,7 +29,7 @@ struct Asked {
   std::optional<client::SavedAnswer> saved;
 };
 
-// What was verified, and how long the verification took.
+// What was verified, and how long the check of the receipts took, without finding them.
 struct VerifiedAnswer {
   ledger::Checkpoint checkpoint;
   std::vector<ledger::LoggedReceipt> found;

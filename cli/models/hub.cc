@@ -361,8 +361,8 @@ Result<std::string> choose_in_hub(client::HttpClient& http, const HubRequest& re
     if (exact.size() == 1) meant = std::move(exact);
   }
   REQUIRE(!meant.empty(),
-          named + ": no model of the repository is called so; it has:" + lines_of(all) + "\nname " +
-              how_to_name(request.repository, all.front().quantisation));
+          named + ": no model of the repository has this name; it has:" + lines_of(all) +
+              "\nname " + how_to_name(request.repository, all.front().quantisation));
   // When several models have the wanted quantisation, only a file distinguishes them.
   const std::string example = wanted.empty() ? meant.front().quantisation : std::string();
   REQUIRE(meant.size() == 1, named + ": the repository has " + std::to_string(meant.size()) +

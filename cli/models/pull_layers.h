@@ -25,8 +25,8 @@ struct PullLayersOptions {
   std::string manifest;  // file
   std::string layers;    // "0-9", both included
   std::string folder;    // folder of the sparse file; empty: cache_dir()/layers
-  std::vector<std::string>
-      model_folders;  // folders to search for whole files, in addition to the usual ones
+  // Folders to search for whole files, in addition to the usual ones.
+  std::vector<std::string> model_folders;
   std::uint32_t connections = 4;
   std::uint32_t stall_seconds = 30;
   bool offline = false;

@@ -39,7 +39,8 @@ struct GpuSet {
 // "8xrtx4090", or the name alone for one. kInvalidInput names the form and the limit.
 Result<GpuSet> parse_gpus(const std::string& text);
 // "10G", "2.5G", "100M" (bits a second). A rate of the catalogue has its own delay and price. Any
-// other rate has the most common delay, and no price. "card": the GPUs' own links, in one machine.
+// other rate has the delay of the usual network, and no price. "card": the GPUs' own links, in one
+// machine.
 Result<placement::Network> parse_link(const std::string& text);
 inline constexpr const char* kCardLink = "card";
 // "5tok/s" or "5".

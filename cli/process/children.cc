@@ -30,15 +30,15 @@ using std::chrono::milliseconds;
 
 constexpr milliseconds kFirstBackoff{200};
 constexpr milliseconds kLastBackoff{5000};
-constexpr auto kHealthy =
-    std::chrono::seconds(10);  // a child that lived this long starts again with the shortest delay
+// A child that lived this long starts again with the shortest delay.
+constexpr auto kHealthy = std::chrono::seconds(10);
 constexpr std::size_t kLineBytes = 4096;
 constexpr std::size_t kLinesKnown = 64;
 
 // Uses only calls that are allowed between fork and exec in a process with threads.
 [[noreturn]] void become(const char* program, char* const* arguments, int log, pid_t parent) {
   prctl(PR_SET_PDEATHSIG, SIGKILL);
-  if (getppid() != parent) _exit(1);  // the child ended before it reached the line above
+  if (getppid() != parent) _exit(1);  // the parent had ended before the line above took effect
   dup2(log, STDERR_FILENO);
   dup2(log, STDOUT_FILENO);
   const int null = open("/dev/null", O_RDONLY);

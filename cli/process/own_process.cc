@@ -102,8 +102,8 @@ Status prepare_service() {
   find_service_manager();
   const rlimit no_core{0, 0};
   (void)::setrlimit(RLIMIT_CORE, &no_core);
-  (void)::prctl(PR_SET_DUMPABLE,
-                0);  // the core limit does not apply to a core that is piped to a program
+  // The core limit does not apply to a core that is piped to a program.
+  (void)::prctl(PR_SET_DUMPABLE, 0);
   TRY_VOID(open_files());
   return try_threads();
 }

@@ -22,8 +22,8 @@ using Json = nlohmann::json;
 constexpr auto kRetryPause = std::chrono::milliseconds(250);
 constexpr auto kFarewell = std::chrono::milliseconds(1000);
 constexpr auto kAnswerPatience = std::chrono::seconds(60);  // without a byte from the server
-constexpr int kSilentMost =
-    3;  // attempts without any HTTP response, from the first on: no API listens there
+// Attempts without any HTTP response, from the first on; after these, no API listens there.
+constexpr int kSilentMost = 3;
 
 class SwarmAnswerer final : public Answerer {
  public:
@@ -66,7 +66,7 @@ class SwarmAnswerer final : public Answerer {
   }
 
  private:
-  // The answer is complete: the server can stop the request and forget it.
+  // The answer is complete or given up: the server can stop the request and forget it.
   void forget() {
     if (options_.no_resume || !http_.connected()) return;
     client::HttpClient::Options http;
@@ -269,8 +269,8 @@ class SwarmAnswerer final : public Answerer {
   Json asked_;  // the body of the request
   Json head_;   // the answer's object beside its choice; null before its last event
   Answer answer_;
-  std::string
-      last_event_;  // the last event's id; after a new connection the answer continues behind it
+  // The last event's id; after a new connection the answer continues behind it.
+  std::string last_event_;
   Status error_ = ok_status();
   bool done_ = false;
   bool reached_ = false;   // a server, some time

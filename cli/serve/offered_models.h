@@ -17,10 +17,10 @@ namespace hearth::cli {
 struct OfferedModel {
   std::string path;  // absolute
   coordinator::http::ServedModel served;
-  std::optional<coordinator::MeasuredPlacement>
-      placement;  // when layers are placed by measurements
-  std::uint64_t weight_bytes =
-      0;  // of several models: the bytes of all tensors that take part in computing
+  // Nothing when layers are placed by hand or in equal shares.
+  std::optional<coordinator::MeasuredPlacement> placement;
+  // With several models: the bytes of all tensors that take part in computing.
+  std::uint64_t weight_bytes = 0;
 };
 
 // In the order of the options. A file from a folder that cannot be served is left out, with a

@@ -402,7 +402,7 @@ class Server {
     return coordinator;
   }
 
-  // Runs on a thread of its own. A referee for an unloaded model may still run.
+  // Runs on a thread of its own. A search for a model that was unloaded may still run.
   void search(std::function<void()> work) {
     std::erase_if(searches_, [](const Search& each) { return each.is_over->load(); });
     auto is_over = std::make_shared<std::atomic<bool>>(false);

@@ -67,8 +67,8 @@ std::string escape_json(std::string_view json) {
     const std::string_view one = json.substr(0, character_bytes(json));
     json.remove_prefix(one.size());
     const auto last = static_cast<unsigned char>(one.back());
-    if (is_printable(one) ||
-        last < ' ') {  // outside of strings, JSON has bytes below space only between values
+    // JSON has bytes below space only between values.
+    if (is_printable(one) || last < ' ') {
       out += one;
       continue;
     }

@@ -37,7 +37,7 @@ Status check_device_choice(const std::string& choice);
 // The least memory of a model that one process runs whole.
 node::EngineOptions whole_model(const model::ModelSpec& spec);
 // Null: the processor. `least`: the memory that the GPU must have. With "auto", if the GPU is
-// smaller or this build has no code for it, the CPU computes, with a warning on stderr. `say` gets
+// smaller or cannot compute this model, the CPU computes, with a warning on stderr. `say` gets
 // sentences for the log. A GPU is returned only after it has passed the self-test for the model's
 // family and types. Errors: those of check_device_choice; kNoCapacity with the figures of `least`;
 // kUnavailable if the driver has no such GPU; kNumeric if it gives wrong answers. A GPU that fails

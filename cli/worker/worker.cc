@@ -108,7 +108,7 @@ class Worker {
     if (model_->store != nullptr) model_->store->stop();
     stage_.reset();
     engine_.reset();
-    receipts_.reset();  // this thread may also wait for the store
+    receipts_.reset();  // after the stage, which uses it
     model_->store.reset();
   }
 
@@ -225,8 +225,8 @@ class Worker {
     report_by_.reset();
     report_ready("worker " + member_->name() + " runs in the background as process " +
                  std::to_string(getpid()) + " and " + what +
-                 "\nnext:  hearth run, hearth status, hearth logs; to end it: hearth drain, or for "
-                 "good hearth leave");
+                 "\nnext:  hearth run, hearth status, hearth logs; to end it: hearth drain; to "
+                 "leave the cluster: hearth leave");
   }
 
   Status watch_owner(const WorkerOptions& options) {

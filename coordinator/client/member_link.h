@@ -28,9 +28,8 @@ Result<std::string> open_member_link(MemberLink link);
 const MemberLink* member_link_of(std::string_view url);
 // libcurl's name of an Ed25519 key: "sha256//" and the hash of its SubjectPublicKeyInfo (RFC 8410).
 std::string pinned_key(const PublicKey& key);
-// Connects within ten seconds and sends kMemberByte: a socket, or -1. A machine with several
-// addresses is dialled at all of them, each a moment after the other; the first that answers is
-// used.
+// Connects within ten seconds and sends kMemberByte: a socket, or -1. When an address does not
+// answer within a moment, the next one is dialled beside it; the first that answers is used.
 int dial_member_link(const MemberLink& link);
 
 }  // namespace hearth::client

@@ -47,7 +47,7 @@ struct SavedAnswer {
   std::uint64_t seed = 0;
   std::uint32_t max_tokens = 0;
   std::optional<std::int64_t> created = {};
-  bool says_verified = false;                         // the server states that audits agreed
+  bool says_verified = false;                         // the server states what audits found
   std::map<std::uint32_t, SavedChoice> choices = {};  // by index
 };
 

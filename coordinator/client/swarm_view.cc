@@ -23,7 +23,7 @@ T count_of(const Json& object, const char* key) {
   const auto found = object.find(key);
   if (found == object.end()) return 0;
   if (!found->is_number_unsigned()) {
-    throw Json::type_error::create(302, std::string(key) + " is no count", &object);
+    throw Json::type_error::create(302, std::string(key) + " is not a count", &object);
   }
   return found->get<T>();
 }
@@ -31,7 +31,7 @@ T count_of(const Json& object, const char* key) {
 LayerRange range_of(const Json& layers) {
   if (!layers.is_array() || layers.size() != 2 || !layers[0].is_number_unsigned() ||
       !layers[1].is_number_unsigned() || layers[0] > layers[1]) {
-    throw Json::type_error::create(302, "layers are no range", &layers);
+    throw Json::type_error::create(302, "layers are not a range", &layers);
   }
   return {layers[0], layers[1]};
 }
@@ -56,7 +56,7 @@ std::optional<Away> away_of(const Json& node) {
   if (found == node.end()) return std::nullopt;
   const Json until = found->value("until", Json());
   if (!until.is_null() && !until.is_number_integer()) {
-    throw Json::type_error::create(302, "until is no moment", &until);
+    throw Json::type_error::create(302, "until is not a time", &until);
   }
   return Away{found->value("drain", false), until.is_null() ? 0 : until.get<std::int64_t>(),
               found->value("why", "")};

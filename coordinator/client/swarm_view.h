@@ -37,8 +37,8 @@ struct NodeView {
   std::string device;  // a card's name; empty: the processor
   CardReading card;
   std::string slow;      // how slow it is; empty: not slow
-  std::string spare;     // why no pipeline has it; empty: unknown
-  std::string newcomer;  // a newcomer's activity, or why it waits; empty: not a newcomer
+  std::string spare;     // why no pipeline has it; empty: one has, or unknown
+  std::string newcomer;  // a present newcomer's activity, or why it waits; else empty
   // As in the ledger.
   struct Standing {
     std::string level;
@@ -90,7 +90,7 @@ struct AuditsView {
 
 struct SwarmView {
   std::string version;
-  std::string cluster;  // its name; empty: a cluster of one machine
+  std::string cluster;  // its name; empty: no other machine can join
   std::string model;
   std::uint32_t layers = 0;
   std::uint64_t model_bytes = 0;
@@ -127,7 +127,7 @@ struct SwarmView {
   std::optional<Credits> credits;
 };
 
-// Reads the body of GET /api/v1/state. kInvalidInput names the unexpected field.
+// Reads the body of GET /api/v1/state. kInvalidInput says what is not as expected.
 Result<SwarmView> read_swarm_view(const std::string& json);
 
 }  // namespace hearth::client

@@ -14,9 +14,9 @@ std::string place_of(const Json& place) {
 }
 
 std::string retracted_text(const Json& place) {
-  const std::string where = place_of(place) + " was computed falsely";
+  const std::string where = place_of(place) + " has a false result";
   const Json from = place.value("from_token", Json());
-  if (from.is_null()) return "retracted: " + where + "; its tokens are right all the same";
+  if (from.is_null()) return "retracted: " + where + "; the answer's tokens are right";
   return "retracted from token " + std::to_string(from.get<std::uint32_t>()) + " on: " + where;
 }
 
@@ -27,10 +27,11 @@ std::string verified_text(const Json& verified) {
     const auto count = window.at("others").get<std::uint32_t>();
     others = std::min(others.value_or(count), count);
   }
-  const std::string by = "by " + counted(others.value_or(0), "other node") + " or more";
-  if (windows.size() == 1)
-    return "verified: the answer was computed again " + by + ", and is right";
-  return "verified: all " + std::to_string(windows.size()) + " windows were computed again, each " +
+  const std::string by = "by at least " + counted(others.value_or(0), "other node");
+  if (windows.size() == 1) {
+    return "verified: the answer was recomputed " + by + ", with the same result";
+  }
+  return "verified: all " + std::to_string(windows.size()) + " windows were recomputed, each " +
          by + ", with the same result";
 }
 

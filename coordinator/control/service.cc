@@ -312,8 +312,9 @@ class ControlService::Service final : public control::v1::Control::CallbackServi
     return answer_stranger(*context, [core = core_, key, answer](Membership&) -> hearth::Status {
       TRY(const PublicKey known, key);
       const auto entry = core->options.roster->find(known);
-      REQUIRE(entry && entry->role == Role::kWorker, "only a worker is told of the model");
-      REQUIRE(core->options.describe != nullptr, "no model is described here");
+      REQUIRE(entry && entry->role == Role::kWorker,
+              "only a worker gets the description of the model");
+      REQUIRE(core->options.describe != nullptr, "this server does not describe its model");
       TRY(*answer, core->options.describe());
       return ok_status();
     });

@@ -24,7 +24,7 @@ struct ControlOptions {
   std::string address;  // host:port, port 0 for any free one
   TlsIdentity identity;
   std::shared_ptr<const RosterBook> roster;
-  Membership* admissions = nullptr;  // outlives the service; null: only roster workers connect
+  Membership* admissions = nullptr;  // outlives the service; null: only roster nodes connect
   // Whether a node outside the roster may complete the handshake; an error ends it and is for the
   // log. Any thread. Null: all may, if there are admissions.
   std::function<Status(const PublicKey& key)> door{};

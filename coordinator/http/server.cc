@@ -241,8 +241,9 @@ class HttpServerImpl final : public HttpServer {
     if (const auto session = idlest(may_go)) session->give_way();
   }
 
-  // Closes without an answer, because an answer would hold the descriptor longer. Does nothing if
-  // closing would not help.
+  // Closes the connection that has been idle for longest, without an answer, because an answer
+  // would hold the descriptor longer. False: descriptors are not the reason of `error`, or no
+  // connection is idle.
   bool free_descriptor(const error_code& error) {
     if (error != asio::error::no_descriptors) return false;
     const auto session = idlest([](const Session&) { return true; });

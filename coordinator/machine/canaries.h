@@ -3,8 +3,8 @@
 // requests: similar lengths and sampling, and text that the model wrote for earlier canaries. Only
 // lengths and sampling parameters of clients' requests are kept.
 //
-// They are a random share of the clients' traffic (canary_rate of the policy). When the checking
-// nodes are idle and no client waits, one more is made now and then.
+// One is made for a random share of clients' requests (canary_rate of the policy). When checking
+// nodes are idle and no client waits, another is made every few minutes.
 //
 // One thread.
 #pragma once

@@ -67,7 +67,7 @@ CoordinatorMachine::CoordinatorMachine(CoordinatorOptions options, const Clock& 
   };
   listener.run = [this](AuditRun run) {
     if (!puts_off_audits()) return sequences_.submit_audit(std::move(run));
-    options_.receipts->put_off(run.order.request, "another model is to be loaded");
+    options_.receipts->put_off(run.order.request, "another model is about to be loaded");
   };
   listener.outcome = [this](const AuditOutcome& outcome) { sequences_.take_outcome(outcome); };
   listener.standing = [this] { follow_standing(); };
@@ -153,14 +153,14 @@ void CoordinatorMachine::follow_standing() {
     if (why == node->status.barred) continue;
     node->status.barred = why;
     if (why.empty()) {
-      spdlog::info("worker {} may be given work again", name);
+      spdlog::info("worker {} is no longer barred", name);
       continue;
     }
-    spdlog::error("worker {} is given no work: {}", name, why);
+    spdlog::error("worker {} is barred: {}", name, why);
     const Pipeline* pipeline = pipelines_.find(node->status.epoch);
     if (pipeline == nullptr) continue;
     lifecycle_.end(node->status.epoch,
-                   pipeline->describe(node->status.stage) + " is given no work: " + why, {});
+                   pipeline->describe(node->status.stage) + " is barred: " + why, {});
   }
   lifecycle_.form();
   sequences_.admit();
@@ -175,12 +175,12 @@ void CoordinatorMachine::follow_newcomer(Node& node, bool newcomer) {
     spdlog::info("worker {} has finished a newcomer's checks and may serve", node.status.name);
     return;
   }
-  spdlog::warn("worker {} is a newcomer again: it checks, and serves no client", node.status.name);
+  spdlog::warn("worker {} is a newcomer again: it only checks others' results", node.status.name);
   const Pipeline* pipeline = pipelines_.find(node.status.epoch);
   if (pipeline == nullptr || pipeline->checking) return;
   lifecycle_.end(
       node.status.epoch,
-      pipeline->describe(node.status.stage) + " is a newcomer again, and serves no client", {});
+      pipeline->describe(node.status.stage) + " is a newcomer again and serves no requests", {});
 }
 
 // Which nodes' work has no receipts. Where an audit finds no other pipeline, such nodes may be why.
@@ -190,7 +190,7 @@ void CoordinatorMachine::add_unreceipted(SwarmStatus& status) {
     const auto windows = audits.unreceipted.by_node.find(node.name);
     if (windows != audits.unreceipted.by_node.end()) node.unreceipted_windows = windows->second;
     if (audits.waiting == 0 || node.unreceipted.empty() || node.state != "serving") continue;
-    audits.why_waiting += "; nothing is audited with node " + node.name + ": " + node.unreceipted;
+    audits.why_waiting += "; node " + node.name + " takes part in no audit: " + node.unreceipted;
   }
 }
 

@@ -63,7 +63,8 @@ class CoordinatorMachine final : public Coordinator {
   // kAuditPatience.
   bool puts_off_audits() const;
   bool is_settled();
-  // Ends or frees the nodes that a verdict bars or no longer bars.
+  // Follows the ledger: ends the pipelines of newly barred nodes, and those that serve with a node
+  // that is a newcomer again. Nodes that are no longer barred may be placed again.
   void follow_standing();
   void follow_newcomer(Node& node, bool newcomer);
   static void add_unreceipted(SwarmStatus& status);

@@ -157,9 +157,9 @@ Status ModelSwitch::check_hold(std::uint32_t model, const std::vector<Submission
                "the queue for models that are not loaded is full: " + std::to_string(all) + " of " +
                    std::to_string(limits::kWaitingSequences) + " sequences wait, " +
                    std::to_string(own) +
-                   " of them from this key, which may have twice as many as places are left; the "
+                   " of them of this API key, which may have at most twice the free places; the "
                    "request is for the model '" +
-                   name + "'"};
+                   name + "'; retry later"};
 }
 
 void ModelSwitch::cancel(SequenceId sequence) {
@@ -188,7 +188,7 @@ void ModelSwitch::load(std::uint32_t model) {
   Next begin{1, 1};
   if (coordinator_ != nullptr) {
     INVARIANT(model != current_, "another model takes the place of the current one");
-    spdlog::info("unloads the model {}, and loads {}", options_.models[current_].name,
+    spdlog::info("unloading the model {} and loading {}", options_.models[current_].name,
                  options_.models[model].name);
     coordinator_->retire();
     begin = coordinator_->next();

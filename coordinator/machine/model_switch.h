@@ -7,7 +7,7 @@
 // requests wait, the running ones finish with their receipts, and the model is unloaded. The next
 // model is the one whose oldest request has waited longest. So no running request ends for another
 // model, every requested model gets its turn, and alternating clients spend at most half of the
-// swarm's time on loading.
+// swarm's time on loading, if a load takes at most kMostTurn.
 //
 // A model that does not fit these workers is refused before anything is unloaded. When loading
 // fails, the waiting requests end and the model is refused for kFailedFor.

@@ -26,7 +26,7 @@ class CanaryEvents final : public SequenceEvents {
   }
   void on_hashes(std::vector<RowHash>) override {}
   void on_error(const Error& error) override {
-    spdlog::debug("a request for newcomers to check had no answer: {}", error.message);
+    spdlog::debug("a canary got no answer: {}", error.message);
   }
 
  private:
@@ -65,12 +65,15 @@ std::string NewcomerChecks::describe(const NodeStatus& node) const {
   const bool here = node.state != "lost" && !node.away && node.barred.empty();
   if (!node.newcomer || !here) return "";
   if (options_.receipts == nullptr) return "waits: this server keeps no ledger";
-  if (options_.receipts->audits().mode == AuditMode::kOff) return "waits: nothing is audited here";
+  if (options_.receipts->audits().mode == AuditMode::kOff)
+    return "waits: audits are off on this server (--audit off)";
   const std::string dues = dues_text(node.standing);
   if (node.state == "checking") return "checks others' results, " + dues;
-  if (node.state == "loading") return "loads layers to check others' results with, " + dues;
+  if (node.state == "loading") return "loads layers to check others' results, " + dues;
   if (node.build != options_.receipts->build()) {
-    return "waits: its program " + node.build + " is another one than this server's";
+    return "waits: its build " + (node.build.empty() ? "is unknown" : node.build) +
+           ", this server's is " + options_.receipts->build() +
+           "; install the same version on both";
   }
   const std::string& why = pipelines_.why_newcomers_wait();
   return "waits" + (why.empty() ? "" : ": " + why) + "; " + dues;

@@ -30,7 +30,7 @@ class PassedEvents : public SequenceEvents {
   void on_loading(const LoadProgress& progress) override { events_->on_loading(progress); }
 
  protected:
-  // The receiver may destroy this object inside an event, so each call holds a copy of the pointer.
+  // The receiver may destroy this object inside an event, so a caller copies the pointer first.
   const std::shared_ptr<SequenceEvents>& owner() const { return events_; }
 
  private:

@@ -78,8 +78,10 @@ void PipelineLifecycle::begin_receipts(Pipeline& pipeline) {
   for (const Member& member : pipeline.members) {
     const auto peer = control_.peer(member.link);
     if (!peer || registry_.find(member.node)->status.build != options_.receipts->build()) {
-      spdlog::warn("epoch {}: no receipts, for {} makes none like those of this program",
-                   pipeline.epoch.value, member.node);
+      spdlog::warn(
+          "epoch {}: no receipts, because worker {} has another build than this server; install "
+          "the same version on both",
+          pipeline.epoch.value, member.node);
       pipeline.foreign.push_back(member.node);
       continue;
     }

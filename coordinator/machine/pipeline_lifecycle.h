@@ -63,7 +63,7 @@ class PipelineLifecycle final : public PipelineLinkEvents, MachineParts {
 
   void on_pipeline_linked(Epoch epoch) override { serve_if_complete(epoch); }
   void on_pipeline_frame(Epoch epoch, Frame frame) override;
-  // When that stage's worker is silent, another stage is to blame.
+  // Blames the stage whose worker is silent, if there is one, and else `stage`.
   void on_pipeline_link_lost(Epoch epoch, std::uint32_t stage, const std::string& why) override;
 
  private:

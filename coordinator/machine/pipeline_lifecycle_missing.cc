@@ -37,7 +37,7 @@ std::string missing_owners(const Registry& registry) {
     const bool barred = !node->status.barred.empty();
     if ((!node->status.away && !barred) || named++ >= kOwnersNamed) continue;
     if (barred) {
-      sentence += "; worker " + node->status.name + " is given no work: " + node->status.barred;
+      sentence += "; worker " + node->status.name + " is barred: " + node->status.barred;
       continue;
     }
     const Away& away = *node->status.away;
@@ -94,7 +94,7 @@ std::string PipelineLifecycle::missing() const {
     const bool absent = std::ranges::none_of(
         here, [&](const Node* node) { return node->status.name == stage.node; });
     if (!absent || named == kMissingNamed) continue;
-    sentence += "; the layers are placed by hand, and worker " + stage.node + " is not here";
+    sentence += "; the layers are placed by hand, and worker " + stage.node + " is not connected";
     ++named;
   }
   for (const auto& [epoch, pipeline] : pipelines_.all()) {

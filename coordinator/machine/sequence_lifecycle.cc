@@ -298,8 +298,9 @@ Status SequenceLifecycle::take_tokens(Pipeline& pipeline, const Frame& frame) {
   REQUIRE(tokens.epoch == epoch, "tokens of epoch " + std::to_string(tokens.epoch.value) +
                                      " on a link of epoch " + std::to_string(epoch.value));
   REQUIRE(!pipeline.last_step || tokens.step.value == pipeline.last_step->value + 1,
-          "the answer to step " + std::to_string(tokens.step.value) + " follows the one to step " +
-              std::to_string(pipeline.last_step->value));
+          "the answer to step " + std::to_string(tokens.step.value) + " came after that to step " +
+              std::to_string(pipeline.last_step->value) + "; expected step " +
+              std::to_string(pipeline.last_step->value + 1));
   pipeline.last_step = tokens.step;
   TRY_VOID(take_cached(epoch, tokens.cached));
   TRY_VOID(take_scores(epoch, std::move(tokens.scores)));
@@ -318,7 +319,7 @@ Status SequenceLifecycle::take_tokens(Pipeline& pipeline, const Frame& frame) {
     const std::shared_ptr<Sequence> sequence = scheduler_.find(id);
     REQUIRE(sequence && sequence->epoch == epoch && !sequence->released &&
                 (sequence->answered || sequence->ended || sequence->stopped),
-            "sequence " + std::to_string(id.value) + " was released and had not ended");
+            "sequence " + std::to_string(id.value) + " was released before it ended");
     release(*sequence);
   }
   return ok_status();
@@ -528,7 +529,7 @@ Status SequenceLifecycle::take_hashes(const Node& node, const control::v1::StepH
     RowHash hash{
         SequenceId(row.sequence()), row.position(), node.status.stage, node.status.layers, {}, {}};
     REQUIRE(read_field(row.in(), hash.in.bytes) && read_field(row.out(), hash.out.bytes),
-            "it sent a hash that is not of 32 bytes");
+            "it sent a row hash of a wrong length; it must have 32 bytes");
     const std::shared_ptr<Sequence> sequence = scheduler_.find(hash.sequence);
     if (!sequence || sequence->ended || sequence->epoch != node.status.epoch) continue;
     if (!sequence->request.report_hashes) continue;

@@ -90,7 +90,7 @@ class SequenceLifecycle : MachineParts {
   // Sequences out of the scheduler whose end event is pending: the receiver of one may cancel
   // another.
   std::map<SequenceId, std::shared_ptr<Sequence>> ending_;
-  // Receivers of answers with Verify::kFull whose audits run; the oldest first.
+  // Receivers of released answers with Verify::kFull and receipts, until their last outcome.
   std::map<ledger::RequestId, std::shared_ptr<SequenceEvents>> audited_;
   TimePoint unserved_since_;    // since when new sequences wait and no pipeline serves
   std::uint32_t last_largest_;  // positions of one sequence, when a pipeline last served

@@ -31,7 +31,7 @@ double median(std::vector<double> values) {
 
 std::string how_slow(double times) {
   return "its steps take " + std::to_string(std::lround(std::min(times, 1e6))) +
-         " times as long as they did";
+         " times as long as before";
 }
 
 }  // namespace
@@ -62,7 +62,8 @@ void SlowNodes::prepare_spare(LayerRange layers) {
   }
   if (chosen == nullptr) return;
   const std::string why = "the stage of a machine that has become slow";
-  spdlog::info("worker {} is to hold layers {}: {}", chosen->status.name, text_of(layers), why);
+  spdlog::info("worker {} is ordered to hold layers {}: {}", chosen->status.name, text_of(layers),
+               why);
   holdings_.send_plan(*chosen, layers, why);
 }
 

@@ -93,10 +93,10 @@ Status WorkerHoldings::take_wrong_bytes(Node& node, const control::v1::Heartbeat
     if (!accusers->names.insert(name).second) continue;
     if (accusers->names.size() == 1) accusers->item = wrong.item;
     const bool out = is_out(*accusers) && accusers != &own_accusers_;
-    spdlog::warn(
-        "{} says that {} sent it wrong bytes: {}, bytes {} to {} of the model; {}", name,
-        wrong.node, wrong.item, wrong.begin, wrong.end,
-        out ? "no worker fetches there until it registers again" : "the accuser fetches elsewhere");
+    spdlog::warn("worker {} reports wrong bytes from {}: {}, bytes {} to {} of the model; {}", name,
+                 wrong.node, wrong.item, wrong.begin, wrong.end,
+                 out ? "no worker fetches from there until that node registers again"
+                     : "the reporting worker fetches from other nodes");
     heard = true;
     for_all = for_all || out;
   }

@@ -86,9 +86,9 @@ void WorkerSessions::on_frame(LinkId link, Frame frame) {
       message.ParseFromArray(frame.payload.data(), static_cast<int>(frame.payload.size()));
   if (node == nullptr) {
     if (parsed) return on_first_message(link, message);
-    return refuse(link, "the first message of a session is a Register");
+    return refuse(link, "the first message of a session must be a Register");
   }
-  if (!parsed) return lose(node->status.name, "it sent bytes that are no control message");
+  if (!parsed) return lose(node->status.name, "it sent bytes that are not a control message");
   on_message(*node, message);
 }
 
@@ -100,7 +100,7 @@ void WorkerSessions::on_link_closed(LinkId link, const Error& why) {
 
 void WorkerSessions::on_first_message(LinkId link, const WorkerMessage& message) {
   if (!message.has_register_()) {
-    return refuse(link, "the first message of a session is a Register");
+    return refuse(link, "the first message of a session must be a Register");
   }
   const Status speaker = check_peer(control_, link, message.register_().node(), Role::kWorker);
   if (!speaker.ok()) {
@@ -119,15 +119,15 @@ void WorkerSessions::on_first_message(LinkId link, const WorkerMessage& message)
     // May pass: a worker that was started again can be faster than the end of its old connection.
     // The one that is connected stays: a copy of its key does not take its place.
     spdlog::warn(
-        "{} is connected, and somebody else speaks with its key; was it not started again "
-        "or twice, then its key was copied: hearth nodes rm {}",
+        "worker {} is connected, and a second connection uses its key. If it was neither restarted "
+        "nor started twice, its key was copied: remove it with hearth nodes rm {}",
         name, name);
     return refuse(link,
                   "a worker named " + name +
-                      " is connected already, with this very key: it was started twice, or this "
-                      "folder is a copy of its folder. A copy needs a key of its own: hearth leave "
-                      "--here-only, then hearth join with a new token; a second worker of the "
-                      "server's own machine another --name",
+                      " is already connected with this key: it was started twice, or this folder "
+                      "is a copy of its folder. Give a copy its own key: hearth leave --here-only, "
+                      "then hearth join with a new join token. Give a second worker on the "
+                      "server's machine another --name",
                   Refusal::kMayPass);
   }
   lose(name, "no heartbeat came in time");  // connected still, but silent for too long
@@ -239,7 +239,7 @@ Status WorkerSessions::order(const std::string& name, const std::optional<Away>&
   if (node->status.protocol < kProtocolOrders) {
     return Error{ErrorCode::kVersion,
                  "the program of " + name +
-                     " is too old to take orders; update it, or run hearth pause there"};
+                     " is too old to take orders; update it, or run hearth pause on that machine"};
   }
   CoordinatorMessage message;
   auto& order = *message.mutable_host_order();
@@ -271,8 +271,8 @@ void WorkerSessions::lose(const std::string& name, const std::string& why) {
 void WorkerSessions::on_receipts(Node& node, const WorkerMessage& message, int windows) {
   const int most = message.has_receipts() ? limits::kReceiptsAsked : limits::kReceiptBatch;
   if (windows > most) {
-    return lose(node.status.name, "it spoke of " + std::to_string(windows) +
-                                      " windows at once; the limit is " + std::to_string(most));
+    return lose(node.status.name, "it sent a message about " + std::to_string(windows) +
+                                      " windows; the limit is " + std::to_string(most));
   }
   if (options_.receipts != nullptr) options_.receipts->take(node.status.name, message);
 }
@@ -303,7 +303,7 @@ void WorkerSessions::on_message(Node& node, const WorkerMessage& message) {
           options_.on_held_roster(node.status.name, as_bytes(message.roster().roster()))) {
         return;
       }
-      return lose(node.status.name, "it sent bytes that are no roster of this cluster");
+      return lose(node.status.name, "it sent bytes that are not a roster of this cluster");
     case WorkerMessage::kMeasured: return on_measured(node, message.measured());
     case WorkerMessage::kProbed: return pipelines_.ways().take(node.status.name, message.probed());
     case WorkerMessage::kRegister:
@@ -356,7 +356,8 @@ void WorkerSessions::on_measured(Node& node, const control::v1::Measured& measur
   figures.kv_budget_bytes = measured.kv_budget_bytes();
   Status usable = placement::check(figures);
   if (usable.ok() && measured.batch_rows() != placement::Problem().batch_rows) {
-    usable = Error::invalid("its batch has " + std::to_string(measured.batch_rows()) + " rows");
+    usable = Error::invalid("batch_rows is " + std::to_string(measured.batch_rows()) +
+                            "; it must be " + std::to_string(placement::Problem().batch_rows));
   }
   if (!usable.ok()) {
     spdlog::warn("worker {} is not placed: {}", node.status.name, usable.error().message);

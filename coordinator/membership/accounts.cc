@@ -19,7 +19,8 @@ Result<PublicKey> Accounts::of_key(std::string_view id) const {
   if (id.empty()) return own_;
   if (id.starts_with(kMemberOwner)) {
     const auto bytes = from_hex(id.substr(kMemberOwner.size()));
-    REQUIRE(bytes.has_value(), "'" + std::string(id) + "' names no node's key");
+    REQUIRE(bytes.has_value(),
+            "'" + std::string(id) + "' is not node: and the 64 hex digits of a key");
     TRY(const PublicKey node, PublicKey::parse(*bytes));
     const auto entry = roster_->find(node);
     return entry && entry->role == Role::kAdmin ? own_ : node;
@@ -55,8 +56,8 @@ Result<PublicKey> Accounts::find(std::string_view name) const {
     const PublicKey account = account_of(key, store_->secret_key(), own_);
     REQUIRE(!found || *found == account,
             "'" + std::string(name) +
-                "' is a node and an API key too; give the account's 64 digits (hearth key list, "
-                "hearth nodes)");
+                "' names a node and an API key with different accounts; give the account's 64 hex "
+                "digits (hearth key list, hearth nodes)");
     found = account;
   }
   if (found) return *found;

@@ -32,8 +32,9 @@ class Accounts {
       : store_(std::move(store)), roster_(std::move(roster)), own_(own) {}
 
   const PublicKey& own() const { return own_; }
-  // The account of requests with this API key's id, or of this member (kMemberOwner and its key);
-  // empty: no key. kNotFound: unknown id.
+  // The account of requests with this API key's id, revoked or not, or of this member (kMemberOwner
+  // and its key); own() for an empty `id`, of requests without a key. kNotFound: there never was
+  // such a key.
   Result<PublicKey> of_key(std::string_view id) const;
   // A text that find() accepts for this account, of requests with this API key: its unambiguous
   // name if it has one, else the digits.

@@ -56,7 +56,8 @@ Hash256 secret_hash(const Store& store, std::string_view kind, std::string_view 
 
 Status check_list(const std::string& field, const std::vector<std::string>& names, std::size_t most,
                   std::size_t bytes) {
-  REQUIRE(names.size() <= most, field + ": at most " + std::to_string(most) + " of one key");
+  REQUIRE(names.size() <= most, field + " has " + std::to_string(names.size()) +
+                                    " names; an API key has at most " + std::to_string(most));
   for (const std::string& name : names) {
     REQUIRE(!name.empty() && name.size() <= bytes && is_printable(name) &&
                 name.find(',') == std::string::npos,
@@ -90,7 +91,7 @@ Result<TokenSecret> create_token(Store& store, const NewToken& wish, std::int64_
           "uses: 1 to " + std::to_string(limits::kTokenUses));
   if (!wish.owner.empty()) TRY_VOID(check_owner_name(wish.owner));
   REQUIRE(!wish.newcomer || wish.role == Role::kWorker,
-          "newcomer: only a worker is one, for it checks what others computed; a " +
+          "newcomer: only a worker can be a newcomer, because a " +
               std::string(role_name(wish.role)) + " computes nothing");
   const TokenSecret secret = new_token_secret();
   TokenRecord token;
@@ -125,11 +126,11 @@ Status open_door(Store& store, std::int64_t now) {
 
 Result<Role> check_token(Store& store, std::string_view id, std::string_view secret,
                          std::int64_t now) {
-  if (!is_id(id) || secret.size() != kSecretCharacters) return refused("malformed token");
+  if (!is_id(id) || secret.size() != kSecretCharacters) return refused("malformed join token");
   const Hash256 given = secret_hash(store, "token", id, secret);
   TRY(const auto token, store.find_token(id));
   const bool right = same(given, token ? token->secret_hash : store.secret_key());
-  const std::string which = "token " + std::string(id);
+  const std::string which = "join token " + std::string(id);
   if (!token) return refused(which + " is unknown");
   if (!right) return refused(which + ": wrong secret");
   const std::string spent = std::string(kTokenSpent) + ": " + which;

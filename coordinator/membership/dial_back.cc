@@ -70,7 +70,7 @@ DialBack::DialBack(asio::io_context& io) : state_(std::make_shared<State>(io)) {
 
 DialBack::~DialBack() {
   for (const auto& [address, dial] : state_->dials) {
-    if (!dial->outcome) State::end(*dial, "given up");
+    if (!dial->outcome) State::end(*dial, "cancelled");
   }
 }
 

@@ -20,8 +20,8 @@ namespace {
 bool asks_the_api(Role role) { return role == Role::kClient || role == Role::kAdmin; }
 
 Error other_role(const std::string& token, Role granted, Role wanted) {
-  return Error::of(ErrorCode::kRefused, kTokenOfOtherRole, ": token ", token, " grants the role ",
-                   role_name(granted), ", not ", role_name(wanted));
+  return Error::of(ErrorCode::kRefused, kTokenOfOtherRole, ": join token ", token,
+                   " grants the role ", role_name(granted), ", not ", role_name(wanted));
 }
 
 KeySecret key_of(const Store& store, const RosterEntry& entry, std::int64_t now) {
@@ -45,7 +45,9 @@ Membership::Membership(SecretKey cluster, MembershipOptions options, const Clock
 std::function<bool(const PublicKey& key)> Membership::is_newcomer() const {
   return [store = options_.store](const PublicKey& key) {
     const auto node = store->find_node(key);
-    if (!node) spdlog::error("whether {} is vouched for: {}", key.hex(), node.error().message);
+    if (!node) {
+      spdlog::error("cannot read whether {} is vouched for: {}", key.hex(), node.error().message);
+    }
     return !node || (*node && (*node)->newcomer);
   };
 }
@@ -59,8 +61,8 @@ std::function<Status(const PublicKey& key)> Membership::door() const {
     if (open) return ok_status();
     return Error{ErrorCode::kRefused,
                  "the key " + key.hex() + " (" + three_words(key) +
-                     ") is not in the roster, and no join token is good now; to let machines ask "
-                     "without one: hearth approve"};
+                     ") is not in the roster, and no join token is valid now; to let machines ask "
+                     "without one, run hearth approve"};
   };
 }
 
@@ -83,7 +85,7 @@ Result<Membership::Wish> Membership::read_wish(const PublicKey& key,
     TRY(wish.role, parse_role(request.role()));
   }
   REQUIRE(request.addresses_size() <= static_cast<int>(limits::kRosterAddresses),
-          "a node of " + std::to_string(request.addresses_size()) + " addresses; the limit is " +
+          "addresses has " + std::to_string(request.addresses_size()) + " entries; the limit is " +
               std::to_string(limits::kRosterAddresses));
   for (const std::string& address : request.addresses()) {
     TRY(const Address parsed, parse_address(address));
@@ -194,7 +196,8 @@ control::v1::Enrolled Membership::answer_to(const RosterEntry& entry,
 
 Result<control::v1::Enrolled> Membership::knock(const PublicKey& key, const std::string& from,
                                                 const control::v1::Knocking& request) {
-  REQUIRE(options_.answers_knocks, "a stranger knocks; no other machine may join this server");
+  REQUIRE(options_.answers_knocks,
+          "an unknown node asks for approval; no other machine may join this server");
   TRY_VOID(check_node_name(request.node()));
   TRY(const auto known, find_known(key));
   if (!known) {
@@ -202,8 +205,8 @@ Result<control::v1::Enrolled> Membership::knock(const PublicKey& key, const std:
     TRY_VOID(note_waiting({key, request.node(), from, now, now}));
     return control::v1::Enrolled();
   }
-  REQUIRE(known->name == request.node(),
-          std::string(role_name(known->role)) + " " + known->name + " knocks as " + request.node());
+  REQUIRE(known->name == request.node(), std::string(role_name(known->role)) + " " + known->name +
+                                             " asks for approval as " + request.node());
   if (!options_.roster->find(key)) TRY_VOID(add(*known));
   TRY(const std::string api_key, key_again(*known));
   return answer_to(*known, api_key);
@@ -226,10 +229,10 @@ Status Membership::note_waiting(const WaitingNode& node) {
     neighbours += peer_of_host(each.from) == peer_of_host(node.from) ? 1 : 0;
   }
   if (all.size() >= limits::kWaitingNodes || neighbours >= limits::kWaitingNodesAddress) {
-    spdlog::debug("no room for {} to wait", node.name);
+    spdlog::debug("no room for {} in the list of nodes that wait for approval", node.name);
     return ok_status();
   }
-  spdlog::info("{} ({}) at {} asks to be let in: hearth approve {}", node.name,
+  spdlog::info("{} ({}) at {} asks to join; approve it with hearth approve {}", node.name,
                three_words(node.key), node.from, node.name);
   return options_.store->put_waiting(node);
 }
@@ -246,7 +249,7 @@ Status Membership::add(const RosterEntry& entry) {
 
 Status Membership::leave(const PublicKey& key) {
   TRY(const bool known, options_.store->revoke_node(key));
-  REQUIRE(known, "the key " + key.hex() + " has not joined, and asks to leave");
+  REQUIRE(known, "the key " + key.hex() + " asks to leave and is not a member's");
   return follow_store();
 }
 
@@ -315,8 +318,8 @@ Status Membership::follow_store() {
     const ErrorCode code = added.error().code;
     const bool no_room = code == ErrorCode::kInvalidInput || code == ErrorCode::kRefused;
     if (!no_room) return added;  // the disk: again later
-    spdlog::error("{} {} was let in, but: {}", role_name(node.role), node.name,
-                  added.error().message);
+    spdlog::error("{} {} was admitted but is not in the roster: {}", role_name(node.role),
+                  node.name, added.error().message);
     left_out_.insert(node.key);
   }
   return ok_status();
@@ -342,7 +345,8 @@ Status Membership::publish(std::vector<RosterEntry> entries) {
   TRY(const Bytes bytes, sign_roster(std::move(next), cluster_));
   TRY_VOID(options_.keep(bytes));
   TRY(const RosterBook::Offer offer, options_.roster->offer(bytes));
-  REQUIRE(offer == RosterBook::Offer::kNewer, "the roster was changed by somebody else");
+  REQUIRE(offer == RosterBook::Offer::kNewer,
+          "the roster changed while the next one was made; retry");
   options_.changed();
   return ok_status();
 }

@@ -1,6 +1,6 @@
 // Membership: the members of the cluster, on the machine with the cluster key. It answers nodes
-// that want to join (control/service.h), keeps members in the store and signs every roster. It
-// passes each new roster to its user before the roster takes effect.
+// that want to join (control/service.h), keeps members in the store and signs every roster.
+// MembershipOptions::keep stores each new roster before it takes effect.
 //
 // Threads: everything on the main thread.
 #pragma once
@@ -63,8 +63,8 @@ class Membership final {
   // node. All others get no connection.
   std::function<Status(const PublicKey& key)> door() const;
 
-  // CoordinatorOptions::is_newcomer: whether a node joined without being vouched for. True when the
-  // store does not know.
+  // CoordinatorOptions::is_newcomer: whether a node joined without being vouched for. False for a
+  // key that is not in the store; true when the store cannot be read.
   std::function<bool(const PublicKey& key)> is_newcomer() const;
 
   // The calls of nodes outside the roster. An error is for the log; the peer gets told_refusal() of
@@ -80,8 +80,8 @@ class Membership final {
   // Dials only the address that the worker with that key has registered.
   Result<control::v1::Reached> reach(const PublicKey& key);
 
-  // Makes a new roster of the entry `own` and the nodes of the store. kRefused when the store is
-  // older than the present roster (set_back.h).
+  // Makes a new roster, with a higher number than before, of the entry `own` and the nodes of the
+  // store. kRefused when the store is an older copy (set_back.h).
   Status restart(const RosterEntry& own);
   // The owner of a node's machine, if it was given at admission.
   std::optional<NodeOwner> owner_of(const PublicKey& key) const;

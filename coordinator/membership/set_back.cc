@@ -22,14 +22,14 @@ Status check_not_set_back(Store& store, std::uint64_t number, std::uint64_t evid
   if (!noted || (number <= *noted && (evidence == 0 || evidence < *noted))) return ok_status();
   return Error{
       ErrorCode::kRefused,
-      "the store of the cluster (hearth.db) knows rosters up to number " + std::to_string(*noted) +
-          ", and " + (number > *noted ? "the one of this folder" : "one that a member holds") +
+      "the cluster's store (hearth.db) has recorded rosters up to number " +
+          std::to_string(*noted) + ", and " +
+          (number > *noted ? "the roster of this folder" : "a roster that a member holds") +
           ", signed by this cluster, has number " +
           std::to_string(number > *noted ? number : evidence) +
-          ": an older copy was put back, which would let nodes in again that were removed since. "
-          "Nothing is served. Put the newest copy back, or take the members from the newest "
-          "roster: "
-          "hearth nodes restore"};
+          ": the store is an older copy and would readmit nodes that were removed since. The "
+          "server does not start. Restore the newest copy, or take the members from the newest "
+          "roster: hearth nodes restore"};
 }
 
 Result<Restored> restore_members(Store& store, const std::vector<Roster>& rosters,

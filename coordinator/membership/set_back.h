@@ -14,8 +14,8 @@
 namespace hearth::coordinator {
 
 // `number`: of this machine's newest roster; 0: no roster. `evidence`: the highest number of a
-// contradicting roster; 0: no such roster. kRefused, with the next step, when the store is older
-// than either.
+// contradicting roster; 0: no such roster. kRefused, with the next step, when the store's number is
+// below `number` or not above `evidence`.
 Status check_not_set_back(Store& store, std::uint64_t number, std::uint64_t evidence);
 
 struct Restored {

@@ -14,7 +14,7 @@ Result<std::uint32_t> layer_of(std::string_view text) {
   std::uint32_t layer = 0;
   const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), layer);
   REQUIRE(error == std::errc() && end == text.data() + text.size() && layer < limits::kModelLayers,
-          "\"" + std::string(text) + "\" is no layer from 0 to " +
+          "\"" + std::string(text) + "\" is not a layer from 0 to " +
               std::to_string(limits::kModelLayers - 1));
   return layer;
 }

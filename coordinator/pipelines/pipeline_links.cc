@@ -154,7 +154,7 @@ Status PipelineLinks::check_answer(Epoch epoch, const Ends& ends, const Frame& f
               std::to_string(theirs.stage) + " of epoch " + std::to_string(theirs.epoch.value));
   TRY_VOID(check_peer(transport_, ends.first, theirs.node, Role::kWorker));
   REQUIRE(theirs.node == ends.first_node,
-          theirs.node + " answers as the first stage, which is " + ends.first_node);
+          theirs.node + " answers in place of the first stage's node, " + ends.first_node);
   return ok_status();
 }
 
@@ -195,7 +195,7 @@ void PipelineLinks::refuse(LinkId link, Stranger& stranger, const std::string& w
 Status PipelineLinks::judge(const Hello& hello) const {
   const auto found = ends_.find(hello.epoch);
   REQUIRE(found != ends_.end(),
-          "epoch " + std::to_string(hello.epoch.value) + " is no pipeline of this coordinator");
+          "epoch " + std::to_string(hello.epoch.value) + " is not a pipeline of this coordinator");
   const Ends& ends = found->second;
   REQUIRE(hello.stage + 1 == ends.stages && hello.node == ends.last_node,
           "stage " + std::to_string(hello.stage) + " on " + hello.node +

@@ -275,11 +275,11 @@ std::vector<std::pair<Epoch, std::string>> Pipelines::outdated() const {
     const bool wanted =
         registry_.unplaced() > one.checking->unplaced || serving() < one.checking->serving;
     if (is_done) {
-      out.emplace_back(epoch, "a newcomer has done its dues, and may serve");
+      out.emplace_back(epoch, "a newcomer has finished its checks and may serve");
     } else if (has_lent && wanted) {
-      out.emplace_back(epoch, "a node of standing that checks in it may be wanted to serve");
+      out.emplace_back(epoch, "a node of standing in it may be needed by a serving pipeline");
     } else if (placed() > 0 && !has_cut(one)) {
-      out.emplace_back(epoch, "no pipeline has its cut any more");
+      out.emplace_back(epoch, "no pipeline has its layer split any more");
     }
   }
   return out;
@@ -319,8 +319,8 @@ Status Pipelines::ready(Pipeline& pipeline, std::uint32_t stage,
           "a KV page of " + std::to_string(ready.kv_page_tokens()) +
               " positions; it must have 1 to " + std::to_string(kPageTokensMost));
   REQUIRE(pipeline.kv_page_tokens == 0 || pipeline.kv_page_tokens == ready.kv_page_tokens(),
-          "KV pages of " + std::to_string(ready.kv_page_tokens()) + " positions beside pages of " +
-              std::to_string(pipeline.kv_page_tokens));
+          "its KV pages have " + std::to_string(ready.kv_page_tokens()) +
+              " positions, those of the other stages " + std::to_string(pipeline.kv_page_tokens));
   const std::uint32_t least = pipeline.kv_pages == 0 ? ready.kv_pages() : pipeline.kv_pages;
   pipeline.kv_pages = std::min(least, ready.kv_pages());
   pipeline.kv_page_tokens = ready.kv_page_tokens();

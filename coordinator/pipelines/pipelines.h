@@ -87,8 +87,9 @@ class Pipelines {
                                      const std::string& coordinator_address) const;
   // The worker's stage is loaded and linked. kInvalidInput when its KV pages are unusable.
   Status ready(Pipeline& pipeline, std::uint32_t stage, const control::v1::StageReady& ready);
-  // The nodes of the pipeline that would form if this one ended now, without fetching anything.
-  // Empty: no pipeline would.
+  // The nodes of the pipeline that would certainly form if this one ended now, without fetching
+  // anything; with placement by measurements all nodes of which it may consist. Empty: no pipeline
+  // would, or that is unknown.
   std::vector<std::string> successor(const Pipeline& pipeline) const;
   // Frees all members. The culprits, and members that were not ready in time, rest before they are
   // chosen again.

@@ -30,7 +30,7 @@ constexpr placement::Link kUsualLink{2e-4, 1.1e8};
 // the time restarts when another one is done, up to a limit.
 constexpr Duration kMeasuring = std::chrono::seconds(20);
 constexpr Duration kTurns = std::chrono::seconds(60);
-// What keeping loaded layers where they are may cost.
+// A pipeline that keeps loaded layers may take this factor of the best one's seconds.
 constexpr double kHysteresis = 1.05;
 // With so few nodes every search takes milliseconds, so each spare gets its reason by a search of
 // its own.
@@ -145,7 +145,7 @@ std::string being_measured(const std::vector<Node*>& free) {
     if (node->status.measured) continue;
     if (more++ < kNamed) names += (names.empty() ? "" : ", ") + node->status.name;
   }
-  if (names.empty()) return "the ways between the nodes are being measured";
+  if (names.empty()) return "the links between the nodes are being measured";
   if (more > kNamed) names += " and " + std::to_string(more - kNamed) + " more";
   return "being measured, one of a machine at a time: " + names;
 }
@@ -275,7 +275,7 @@ bool Placing::settled(const std::vector<Node*>& free) {
   const Duration settling = is_auto() ? kAutoSettling : kNodeSettling;
   for (const Node* node : free) {
     if (clock_.now() - node->since >= settling) continue;
-    waiting_ = "nodes are coming; the last one is " + node->status.name;
+    waiting_ = "nodes are still joining; the latest is " + node->status.name;
     return false;
   }
   return !measuring(free);
@@ -379,7 +379,7 @@ std::optional<Placed> Placing::from_pool(const std::vector<Node*>& free, bool be
   if (placed) {
     waiting_.clear();
   } else {
-    waiting_ = "the nodes that are free do not make a pipeline of the plan's ranges";
+    waiting_ = "the free nodes do not cover all layer ranges of the plan";
     without_pipeline_ = std::move(asked);
   }
   return placed;
@@ -453,8 +453,8 @@ Placed Placing::take(const Search& search, const std::vector<Node*>& free) {
     spares_[attempt.names[spare.node]] = spare_text(attempt.problem, spare);
   if (nodes.size() > kFew) {
     for (const std::string& name : attempt.names) {
-      spares_[name] =
-          "not in the best of " + std::to_string(nodes.size()) + " nodes; hearth plan says why";
+      spares_[name] = "the best placement of " + std::to_string(nodes.size()) +
+                      " nodes does not use it; hearth plan shows why";
     }
   }
   const double best = placement::cost_seconds(attempt.problem, search.stages);

@@ -6,9 +6,9 @@
 // ordinary one. Similar figures then count as equal (placement/alike.h), and a running plan stays
 // unless another gains more than placement::kAutoMargin. Later, a node with a loaded stage, or with
 // its layers on the disk, keeps it if that costs little. A lost stage goes to the node that makes
-// the pipeline quickest, and no other node loads anything. With more than a few nodes, loaded
-// stages are kept at any cost, because the search would block. With nothing loaded, the search runs
-// on another thread.
+// the pipeline quickest, and no other node loads anything. Up to eight nodes are searched at once.
+// With more nodes the search takes long: it runs on another thread, and only when no pipeline can
+// keep its loaded stages, whatever that costs.
 //
 // With more than limits::kExactNodes free nodes, one layer split is planned for all pipelines. It
 // is kept while one of them runs or can form (coordinator/pipelines/range_pool.h).
@@ -40,28 +40,29 @@ class Placing {
  public:
   Placing(const CoordinatorOptions& options, const Clock& clock, const LinkBook& links);
 
-  // A pipeline of the free nodes, in their order. Doubtful nodes (late, or with lost links) are
-  // taken only when the others do not hold the model. `beside`: other pipelines run. Nothing:
-  // waiting() has the reason.
+  // A pipeline of free nodes; of equal nodes it takes the first ones (under Objective::kAuto, by
+  // name). Doubtful nodes (range_pool.h) are taken only when the others do not hold the model.
+  // `beside`: other pipelines run. Nothing: waiting() has the reason.
   std::optional<Placed> choose(std::vector<Node*> free, bool beside = false);
-  // The nodes among these that will certainly form a pipeline once free, without fetching anything:
-  // by their loaded layers, or one node alone. Empty: unknown before the search.
+  // All measured ones of these nodes, if they can certainly form a pipeline once free: of their
+  // loaded or stored stages with at most two gaps, each filled by one node, and without fetching
+  // layers. Empty: that is unknown before the search.
   std::vector<std::string> sure(const std::vector<Node*>& nodes) const;
 
   // Under Objective::kAuto: the pipelines that all nodes, free or running, would form if all
-  // pipelines ended now, if that gains more than placement::kAutoMargin. Nothing: no gain, not
-  // known yet, or more than limits::kExactNodes nodes.
+  // pipelines ended now, if that gains more than placement::kAutoMargin. Nothing: it gains less, is
+  // not known yet, a node is doubtful or unmeasured, or there are more than limits::kExactNodes.
   std::optional<Better> better(std::vector<Node*> nodes, const std::vector<Placed>& running);
   // From now on choose() returns these pipelines one after the other, while their nodes are free.
   void adopt(const Better& better);
 
-  // The reason, a sentence, after choose() returned nothing.
+  // The reason, a sentence, after choose() returned nothing; empty when no node was free.
   const std::string& waiting() const { return waiting_; }
-  // Likewise: whether the same nodes may form a pipeline later, within two minutes of their
-  // arrival.
+  // Likewise: whether the same nodes may still form a pipeline, because they settle, are measured
+  // or searched; within two minutes of their arrival.
   bool hopes() const { return hopes_; }
   // Why the last successful choose() left a node out; for a later node, what the free nodes wait
-  // for.
+  // for. Empty while hopes().
   std::string why_spare(const std::string& node) const;
 
  private:
@@ -81,7 +82,8 @@ class Placing {
   placement::Problem problem_of(const std::vector<Node*>& nodes) const;
   // Null: the search is under way.
   std::shared_ptr<const Search> search(const std::vector<Node*>& free, const std::string& asked);
-  // The loaded stages with the best nodes for the gaps, if its cost is at most `most`.
+  // The loaded or stored stages with the best nodes for the gaps, if placement::cost_seconds() of
+  // that pipeline is at most `most`.
   std::optional<Placed> kept(const std::vector<Node*>& nodes, double most) const;
   std::optional<Placed> next_adopted(const std::vector<Node*>& free);
   bool is_searching() const;

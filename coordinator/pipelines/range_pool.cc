@@ -146,8 +146,7 @@ void RangePool::say_why(const std::vector<Node*>& free) {
     }
     const std::uint32_t range = range_of(*node, Keep::kLoadedAndPlanned);
     why = range == kNoRange ? "it waits" : "it waits with layers " + text_of(ranges_[range]);
-    why +=
-        " in the pool, for a pipeline that loses a stage or for nodes that make one more with it";
+    why += " until a pipeline loses a stage, or until other nodes form one more pipeline with it";
   }
 }
 

@@ -31,7 +31,8 @@ Placed placed_on(const std::vector<Node*>& nodes, const std::vector<placement::S
 placement::Problem problem_without_links(const CoordinatorOptions& options,
                                          const std::vector<Node*>& nodes);
 
-// Whether it is late or had lost links: taken only when the others do not hold the model.
+// Whether it is late, slow, recently had a lost link, or makes no receipts: such a node is taken
+// only when the others do not hold the model.
 bool doubtful(const Node& node);
 // The measured nodes, with `all` also the doubtful ones.
 std::vector<Node*> placeable(const std::vector<Node*>& nodes, bool all);
@@ -52,7 +53,8 @@ class RangePool {
   // The next pipeline; `beside`: others run, so a pipeline much slower than planned is refused.
   // Nothing: why_spare() has the reason for each node.
   std::optional<Placed> next(const std::vector<Node*>& free, bool beside);
-  // A pipeline of nodes with a loaded or planned range; doubtful nodes count too.
+  // A pipeline of any measured nodes, doubtful ones included: each with its loaded or planned
+  // range, or else with the one that they lack most. Nothing: they form none.
   std::optional<Placed> with_what_is_there(const std::vector<Node*>& nodes) const;
   std::string why_spare(const std::string& node) const;
 

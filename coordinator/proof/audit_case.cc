@@ -89,7 +89,7 @@ Status AuditCase::check_whole(const Run& run) const {
             "its first or its last stage had other tokens than this server");
     for (std::size_t i = 1; i < stages.size(); ++i) {
       REQUIRE(stages[i]->in_root == stages[i - 1]->out_root,
-              "what went out of stage " + std::to_string(i) + " is not what came in at the next");
+              "the output of stage " + std::to_string(i) + " is not the input of the next one");
     }
   }
   return ok_status();
@@ -110,10 +110,11 @@ Status AuditCase::take(Run& run, const std::string& node, const control::v1::Win
   if (claim.epoch() != run.pipeline->epoch.value) return ok_status();  // it goes on elsewhere
   const std::vector<ReceiptPipeline::Stage>& stages = run.pipeline->stages;
   const auto stage = std::ranges::find(stages, node, &ReceiptPipeline::Stage::node);
-  REQUIRE(stage != stages.end(), "it is no stage of that pipeline");
+  REQUIRE(stage != stages.end(), "it is not a stage of that pipeline");
   REQUIRE(claim.positions() > 0 && claim.positions() <= limits::kWindowPositions &&
               claim.window() <= positions() / limits::kWindowPositions,
-          "a window that the request cannot have");
+          "window " + std::to_string(claim.window()) + " with " +
+              std::to_string(claim.positions()) + " positions is outside the request");
   const auto index = static_cast<std::uint16_t>(stage - stages.begin());
   TRY(const StageClaim said, read_claim(claim, run.name, index, stage->key, cluster));
   if (index + std::size_t{1} < stages.size()) {
@@ -226,7 +227,7 @@ Result<bool> AuditCase::compare(const Run& run, bool last_too, std::vector<Findi
   for (const auto& [window, logged] : windows_) {
     const auto claimed = run.windows.find(window);
     REQUIRE(claimed != run.windows.end() && has_all(claimed->second, stages),
-            "window " + std::to_string(window) + " was not computed again");
+            "window " + std::to_string(window) + " was not recomputed");
     for (std::uint32_t i = 0; i < compared; ++i) {
       const StageClaim& again = *claimed->second[i];
       REQUIRE(again.positions == logged[i]->positions,
@@ -251,7 +252,7 @@ void AuditCase::blame_sampling(const Run& generated, Findings& findings) const {
   const auto last = static_cast<std::uint16_t>(pipeline_->stages.size() - 1);
   if (at >= positions() || logged == windows_.end() || claimed == generated.windows.end() ||
       !has_all(claimed->second, pipeline_->stages.size())) {
-    findings.beyond = "token " + std::to_string(at) + " was sampled otherwise by the last stage";
+    findings.beyond = "the last stage sampled another token at position " + std::to_string(at);
     return;
   }
   findings.all.push_back(finding(generated, window, last, *logged->second[last]));

@@ -17,8 +17,8 @@ namespace hearth::coordinator {
 namespace {
 
 constexpr const char* kOwnersOnly =
-    "of every other pipeline with the same layer split, some owner has a stage of this one too, or "
-    "two";
+    "every other pipeline with the same layer split has an owner who also has a stage of this one, "
+    "or who has two stages";
 constexpr Duration kPutOff = std::chrono::seconds(2);  // before a request is tried again
 // What is kept without receipts, which come within limits::kReceiptSeconds or not at all.
 constexpr Duration kUnlogged = std::chrono::seconds(3 * limits::kReceiptSeconds);
@@ -219,13 +219,14 @@ void Auditor::over(const ReceiptRequest& request) {
   const auto pipeline = pipelines_.find(request.epoch);
   if (mode_ == AuditMode::kOff || pipeline == pipelines_.end()) {
     AuditOutcome none{AuditOutcome::Kind::kUnaudited, request.order.request, request.epoch};
-    none.why = mode_ == AuditMode::kOff ? "nothing is audited here" : "its pipeline was lost";
+    none.why = mode_ == AuditMode::kOff ? "audits are off on this server (--audit off)"
+                                        : "its pipeline was lost";
     if (request.policy.verify == Verify::kFull) out_.outcomes.push_back(std::move(none));
     return;
   }
   const Key key(request.order.request, request.epoch);
   if (cases_.contains(key)) {
-    spdlog::error("request {} was computed in this pipeline before: again it is not audited",
+    spdlog::error("request {} was already computed in this pipeline: the repetition is not audited",
                   to_hex(key.first));
     return;
   }
@@ -341,7 +342,7 @@ void Auditor::give_up(const ledger::RequestId& name, const std::string& why) {
 
 // On another pipeline, a few times.
 void Auditor::try_again(const Key& key, Kept& kept, const std::string& why) {
-  spdlog::warn("the audit of request {} begins anew: {}", to_hex(key.first), why);
+  spdlog::warn("the audit of request {} starts again: {}", to_hex(key.first), why);
   if (++kept.tries >= kTries) return forget(cases_.find(key), why);
   runs_.erase(kept.run.name);
   kept.tried.insert(kept.run.pipeline->epoch);
@@ -353,7 +354,7 @@ void Auditor::take(const std::string& node, const control::v1::WindowClaims& cla
   for (const control::v1::WindowClaim& claim : claims.windows()) {
     const Status taken = take_claim(node, claim);
     if (taken.ok()) continue;
-    spdlog::error("node {} claims what cannot be: {}", node, taken.error().message);
+    spdlog::error("node {} sent an impossible claim: {}", node, taken.error().message);
     if (taken.error().code == ErrorCode::kRefused) refuse(node, claim);
   }
 }
@@ -411,15 +412,15 @@ void Auditor::on_timer() {
     const bool late = clock_.now() - kept.at >= kPatience;
     const bool waits_for_claims = kept.state == State::kRunning && kept.run.tokens;
     if (age >= most) {
-      forget(one, kept.has_owners_only ? kOwnersOnly
-                                       : "no other node computed these layers again in time");
+      forget(one,
+             kept.has_owners_only ? kOwnersOnly : "no other node recomputed these layers in time");
     } else if (kept.state == State::kKept && !kept.request.is_logged() &&
                clock_.now() - kept.at >= kUnlogged) {
-      forget(one, "it has no receipts of all its stages");
+      forget(one, "not all of its stages gave receipts");
     } else if (late && waits_for_claims) {
-      try_again(key, kept, "its stages did not claim all of it");
+      try_again(key, kept, "its stages did not claim all of its windows");
     } else if (late && (kept.state == State::kSealing || kept.state == State::kOpening)) {
-      forget(one, "an auditor did not say what it had claimed");
+      forget(one, "an auditor did not seal or open its claim");
     }
     one = next;
   }

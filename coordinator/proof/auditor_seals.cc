@@ -9,6 +9,13 @@
 #include "proto/fixed_field.h"
 
 namespace hearth::coordinator {
+namespace {
+
+// Why windows after the first difference are not audited.
+constexpr const char* kOtherInput =
+    "an earlier window or stage differs, so these windows had another input";
+
+}  // namespace
 
 // --- seals ---
 
@@ -46,9 +53,7 @@ void Auditor::ask_for_seals(const Key& key, Kept& kept, const AuditCase::Finding
   for (NodeMessage& order : kept.seals.seal_orders()) out_.messages.push_back(std::move(order));
   kept.enter(State::kSealing, clock_.now());
   if (!kept.seals.is_empty()) return;
-  forget(cases_.find(key), findings.beyond.empty() ? "what came in there was computed "
-                                                     "otherwise already"
-                                                   : findings.beyond);
+  forget(cases_.find(key), findings.beyond.empty() ? kOtherInput : findings.beyond);
 }
 
 // Of the request that the coordinator's own referee was asked about. Where it has nothing to say,
@@ -79,8 +84,8 @@ void Auditor::refereed(std::uint64_t number, const Result<ledger::RefereeFinding
 // The last stage of the pipeline, or of the one that computed it again, lies.
 void Auditor::report_beyond(const Key& key, const Kept& kept, const std::string& what) {
   spdlog::error(
-      "request {}: {}, which is in no receipt: stage {} of pipeline {} lies, or the "
-      "auditor does",
+      "request {}: {}, which no receipt covers: stage {} of pipeline {} is false, or its "
+      "auditor is",
       to_hex(key.first), what, kept.request.pipeline().stages.size(), key.second.value);
   ++counts_.disputed_total;
 }
@@ -93,7 +98,7 @@ Result<SealRound*> Auditor::round_of(const std::string& node, std::uint64_t entr
   const SealRound::Asked* asked = kept == nullptr ? nullptr : kept->seals.find(entry);
   REQUIRE(asked != nullptr && asked->node == node && kept->state == state,
           what + ": it was not asked for that " + (state == State::kSealing ? "seal" : "opening"));
-  REQUIRE(!verdicts_.keys().is_ended(asked->key), what + ": a verdict has ended what it may check");
+  REQUIRE(!verdicts_.keys().is_ended(asked->key), what + ": a verdict bars this auditor");
   return &kept->seals;
 }
 
@@ -105,7 +110,7 @@ void Auditor::take(const std::string& node, const control::v1::Seals& seals) {
     if (said) {
       say(said->auditor, *said);
     } else {
-      spdlog::error("node {}: no seal: {}", node, said.error().message);
+      spdlog::error("node {}: its seal is refused: {}", node, said.error().message);
     }
   }
 }
@@ -135,7 +140,7 @@ void Auditor::take(const std::string& node, const control::v1::Openings& opening
     if (said) {
       say(said->auditor, *said);
     } else {
-      spdlog::error("node {}: no opening: {}", node, said.error().message);
+      spdlog::error("node {}: its opening is refused: {}", node, said.error().message);
     }
   }
 }
@@ -155,7 +160,7 @@ void Auditor::on_entry(const ledger::OpeningEntry& opening) {
     const ReceiptPipeline& own = kept.request.pipeline();
     spdlog::error(
         "in dispute: entry {}, request {}, window {}, stage {} (layers {}): node {} and its "
-        "auditor {} had the same input and come to different output",
+        "auditor {} computed different outputs from the same input",
         opening.receipt, to_hex(one->first.first), finding.window, finding.stage + 1,
         text_of(own.stages[finding.stage].layers), own.stages[finding.stage].node,
         asked.node.empty() ? "(this server's referee)" : asked.node);
@@ -175,7 +180,7 @@ void Auditor::on_entry(const ledger::OpeningEntry& opening) {
     out_.outcomes.push_back(kept.outcome(AuditOutcome::Kind::kAgreed));
     return forget(one, "");
   }
-  forget(one, "what came in there was computed otherwise already");
+  forget(one, kOtherInput);
 }
 
 // --- what is said of it ---

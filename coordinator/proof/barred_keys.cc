@@ -74,10 +74,10 @@ void BarredKeys::on_self_checked(const std::string& node, const control::v1::Sel
   const auto one = quarantined_.find(key->second);
   if (one == quarantined_.end() || one->second.number != found.number()) return;
   if (!found.weights_whole() || !found.self_test_passed()) {
-    spdlog::error("node {} is damaged: {}", node, line_of(found.what()));
+    spdlog::error("the self-check of node {} failed: {}", node, line_of(found.what()));
     return;  // asked again in a while: damaged weights are dropped, and read anew
   }
-  spdlog::info("node {} has looked at itself and is whole; it is given work again", node);
+  spdlog::info("the self-check of node {} passed; it may get work again", node);
   quarantined_.erase(one);
 }
 
@@ -88,16 +88,16 @@ bool BarredKeys::is_ended(const PublicKey& key) const {
 
 std::string BarredKeys::why_barred(const PublicKey& key) const {
   if (is_ended(key)) {
-    return "the ledger has found it a fraud: it never serves or checks again under its key";
+    return "the ledger shows a fraud by it: its key is barred for good";
   }
   if (refused_.contains(key)) {
-    return "in an audit it claimed what it had not computed: it gets no work until this server is "
-           "started anew";
+    return "in an audit it claimed a result that it had not computed: it gets no work until this "
+           "server restarts";
   }
   const auto one = quarantined_.find(key);
   if (one == quarantined_.end()) return "";
-  return "it was found at fault (entry " + std::to_string(one->second.entry) +
-         " of the ledger), and has to hash its weights and test its kernels first";
+  return "a verdict found it at fault (entry " + std::to_string(one->second.entry) +
+         " of the ledger): it gets no work until its self-check of weights and kernels passes";
 }
 
 std::map<PublicKey, std::string> BarredKeys::barred() const {

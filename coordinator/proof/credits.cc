@@ -36,11 +36,11 @@ Result<std::vector<Credits::Hold>> Credits::reserve(const PublicKey& payer,
   const std::lock_guard lock(mutex_);
   if (!fault_.empty()) {
     return Error{ErrorCode::kUnavailable,
-                 "the ledger cannot be kept now, and this cluster runs with credits: " + fault_};
+                 "the ledger has failed, and without it no request can be paid: " + fault_};
   }
   if (held_.size() + items.size() > kHolds) {
-    return Error{ErrorCode::kNoCapacity,
-                 "credit is kept for too many requests; the limit is " + std::to_string(kHolds)};
+    return Error{ErrorCode::kNoCapacity, "credit is reserved for too many requests; the limit is " +
+                                             std::to_string(kHolds) + "; retry later"};
   }
   std::int64_t sum = 0;
   const auto price_of = [this](const Item& item) {
@@ -51,15 +51,16 @@ Result<std::vector<Credits::Hold>> Credits::reserve(const PublicKey& payer,
     REQUIRE(sane && !__builtin_add_overflow(sum, price_of(item), &sum), "a price out of its range");
     const auto found = held_.find(item.request);
     if (found != held_.end() && found->second.payer != payer) {
-      return Error{ErrorCode::kUnavailable, "the request has the name of another; ask again"};
+      return Error{ErrorCode::kUnavailable,
+                   "another request has the same name; send the request again"};
     }
   }
   Balance& account = accounts_[payer];
   if (sum > account.spendable - account.reserved) {
-    const std::string kept =
-        account.reserved > 0
-            ? ", of which " + std::to_string(account.reserved) + " are kept for requests that run"
-            : "";
+    const std::string kept = account.reserved > 0
+                                 ? ", of which " + std::to_string(account.reserved) +
+                                       " are reserved for running requests"
+                                 : "";
     return Error{ErrorCode::kRefused,
                  "out of credit: the request costs up to " + std::to_string(sum) +
                      " credits, and its account has " + std::to_string(account.spendable) + kept +

@@ -97,7 +97,7 @@ class Credits : public std::enable_shared_from_this<Credits> {
   std::map<PublicKey, Balance> accounts_;
   std::map<ledger::RequestId, Held> held_;
   std::set<ledger::RequestId> paid_before_;  // paid before this process started
-  std::size_t done_ = 0;                     // of them
+  std::size_t done_ = 0;                     // those of held_ with is_done()
   std::int64_t treasury_ = 0;
   std::string fault_;
   std::function<void(const ledger::RequestId&)> queue_;

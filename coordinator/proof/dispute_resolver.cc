@@ -109,7 +109,7 @@ void DisputeResolver::ruled(std::uint64_t entry, Case& one) {
     one.root =
         dispute.request.windows().at(dispute.finding.window)[dispute.finding.stage]->out_root;
   }
-  spdlog::error("entry {}: the referee computes otherwise than node {}, which {} it", entry,
+  spdlog::error("entry {}: the referee's result differs from that of node {}, which {} it", entry,
                 one.node, is_worker ? "served" : "audited");
   report(one);
   if (one.accused == cluster_) {  // the referee himself, who computed it twice to two results
@@ -136,7 +136,7 @@ void DisputeResolver::report(const Case& one) {
     }
   } else {
     outcome.kind = AuditOutcome::Kind::kUnaudited;
-    outcome.why = "its auditor was false, and what else is false in it is in no dispute";
+    outcome.why = "its auditor's result is false, and no dispute covers the other differences";
   }
   out_.outcomes.push_back(std::move(outcome));
 }
@@ -282,10 +282,10 @@ void DisputeResolver::judge(Cases::iterator at) {
   const ledger::Verdict verdict = ledger::verdict_of(one.judged);
   const std::string plea = one.judged.plea == ledger::Plea::kConceded    ? "it concedes"
                            : one.judged.plea == ledger::Plea::kContested ? "it contests"
-                                                                         : "it says nothing";
-  const std::string again = !one.was_run_again      ? "its pipeline ended before it computed again"
-                            : one.judged.same_again ? "computed again, the same came out"
-                                                    : "computed again, the same did not come out";
+                                                                         : "it does not answer";
+  const std::string again = !one.was_run_again      ? "its pipeline ended before the recomputation"
+                            : one.judged.same_again ? "its recomputation gave the same result"
+                                                    : "its recomputation gave another result";
   spdlog::error("entry {}: {} of node {}: {}; its weights {}, its kernels {}; {}", entry,
                 ledger::verdict_name(verdict), one.node, plea,
                 one.judged.weights_whole ? "are whole" : "are damaged",
@@ -307,12 +307,12 @@ void DisputeResolver::take_up(const std::vector<Bytes>& kept) {
   for (const Bytes& evidence : kept) {
     const auto verdict = ledger::verdict_in(evidence, books_);
     if (!verdict || open.erase(verdict->receipt) == 0) continue;
-    spdlog::warn("entry {}: {} of {}, as the evidence says that the process before has left",
+    spdlog::warn("entry {}: {} of {}, by the evidence that an earlier process stored",
                  verdict->receipt, ledger::verdict_name(verdict->verdict), verdict->guilty.hex());
     pronounce(*verdict, evidence);
   }
   for (const std::uint64_t entry : open) {
-    spdlog::warn("the dispute over entry {} ends unjudged: the process before had its request",
+    spdlog::warn("the dispute over entry {} ends unjudged: only an earlier process had its request",
                  entry);
     Bytes evidence = ledger::unjudged_evidence(entry, books_);
     const Hash256 hash = blake2b(evidence);

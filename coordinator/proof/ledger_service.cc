@@ -120,7 +120,7 @@ void LedgerService::State::push(std::size_t bytes, std::function<void(State&)> t
     if (!std::exchange(is_round_due, true)) worker->post([this] { round(false); }, 0);
   };
   if (worker->post(std::move(run), bytes) || worker->stopping() || late.exchange(true)) return;
-  spdlog::warn("checking receipts does not keep up: some requests have none");
+  spdlog::warn("the ledger's thread is overloaded: some requests get no receipts");
 }
 
 void LedgerService::State::tick() {
@@ -202,7 +202,7 @@ void LedgerService::State::collect() {
   for (const Auditor::ForLog& one : audits.take_entries()) {
     if (one.evidence.empty() && desk.contradicted(one.member)) continue;  // a seal, an opening
     if (const Status kept = keep_evidence(one); !kept.ok()) {
-      spdlog::error("a verdict is not logged, for its evidence cannot be kept: {}",
+      spdlog::error("a verdict is not logged, because its evidence cannot be stored: {}",
                     kept.error().message);
       continue;
     }
@@ -220,7 +220,7 @@ void LedgerService::State::collect() {
 
 Status LedgerService::State::keep_evidence(const Auditor::ForLog& one) {
   if (one.evidence.empty()) return ok_status();
-  if (!keep) return Error{ErrorCode::kUnavailable, "there is no folder for it"};
+  if (!keep) return Error{ErrorCode::kUnavailable, "this server has no folder for evidence"};
   return keep(blake2b(one.evidence), one.evidence);
 }
 
@@ -306,7 +306,7 @@ void LedgerService::State::send_messages() {
 }
 
 void LedgerService::State::append() {
-  Status written = Error{ErrorCode::kIo, "nothing is logged any more"};
+  Status written = Error{ErrorCode::kIo, "the ledger has stopped logging"};
   if (log != nullptr) {
     const std::vector<ByteSpan> spans(entries.begin(), entries.end());
     written = ok_status();
@@ -342,7 +342,8 @@ void LedgerService::State::store_snapshot(std::uint64_t least) {
 }
 
 void LedgerService::State::give_up_log(const std::string& why) {
-  spdlog::error("no receipts are logged from here on, and answers name none: {}", why);
+  spdlog::error("the ledger stops: no receipts are logged from now on, and answers name none: {}",
+                why);
   log.reset();
   if (credits) credits->stop(why);
   const std::lock_guard lock(mutex);
@@ -386,7 +387,7 @@ void LedgerService::State::warn_of_time() const {
   if (ahead <= kAheadSeconds) return;
   spdlog::warn(
       "the ledger's time is {} s ahead of this machine's clock, which is wrong or was "
-      "ahead once; receipts go on by the ledger's time",
+      "ahead once; receipts use the ledger's time",
       ahead);
 }
 
@@ -394,7 +395,8 @@ void LedgerService::State::fold() {
   for (const Bytes& entry : entries) {
     const Status folded = audits.logged(entry);
     if (!folded.ok()) {
-      spdlog::error("nothing is audited from here on: {}", folded.error().message);
+      spdlog::error("audits stop, because an entry of the ledger breaks its rules: {}",
+                    folded.error().message);
       if (credits && !audits.follows()) credits->stop(folded.error().message);
     }
     if (!audits.follows()) return;
@@ -413,8 +415,8 @@ void LedgerService::State::grant(const PublicKey& to, std::int64_t amount,
                                  const std::function<void(const Status&)>& done) {
   if (!credits) {
     return done(Error{ErrorCode::kRefused,
-                      "this cluster's ledger is a log only; credits are switched on with hearth "
-                      "init --credits"});
+                      "this cluster runs without credits; a cluster with credits is made with "
+                      "hearth init --credits"});
   }
   if (amount < 1 || amount > ledger::kGrantMax) {
     return done(Error::invalid("an amount of " + std::to_string(amount) +
@@ -426,7 +428,7 @@ void LedgerService::State::grant(const PublicKey& to, std::int64_t amount,
                                std::to_string(Credits::kCirculationMax)));
   }
   if (log == nullptr || !audits.follows()) {
-    return done(Error{ErrorCode::kUnavailable, "the ledger cannot be kept now"});
+    return done(Error{ErrorCode::kUnavailable, "the ledger has failed and takes no grant"});
   }
   granted += amount;
   desk.log(ledger::GrantEntry{to, amount});
@@ -494,7 +496,7 @@ Result<std::unique_ptr<LedgerService>> LedgerService::open(
     TRY_VOID(state->open_log(std::move(folder), cluster));
   }
   for (const std::string& what : state->log->damaged()) {
-    spdlog::error("{}; this copy is passed over, until its witness cosigns again", what);
+    spdlog::error("{}; this copy is ignored until its witness cosigns again", what);
   }
   state->clock.begin_at(state->audits.books().time());
   state->warn_of_time();
@@ -584,8 +586,8 @@ std::string LedgerService::why_unreceipted(const std::string& node,
   if (state_->status.mode == AuditMode::kOff) return "";
   if (build.empty()) return "its program makes no receipts";
   if (build != build_) {
-    return "its program makes other receipts than this server's, " + build + " instead of " +
-           build_ + ": install the same version on both";
+    return "its build is " + build + ", this server's is " + build_ +
+           ": install the same version on both";
   }
   return state_->status.unreceipted.silent.contains(node)
              ? "it gave no receipts for its latest windows: hearth logs on its machine may say why"

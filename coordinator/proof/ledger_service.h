@@ -6,8 +6,8 @@
 // requests get no receipts, so that the thread never falls so far behind that all receipts are
 // late.
 //
-// Threads: made, called and destroyed on the owner's; `post` hands messages to it and may be called
-// from any.
+// Threads: made, called and destroyed on the main thread; `post` hands messages to it and may be
+// called from any.
 #pragma once
 
 #include <functional>
@@ -31,7 +31,8 @@ class LedgerService final : public LedgerView {
     std::function<void(const std::string& node, const control::v1::CoordinatorMessage&)> send = {};
     std::function<void(AuditRun)> run = {};                 // an audit's request to compute
     std::function<void(const AuditOutcome&)> outcome = {};  // of requests' audits
-    std::function<void()> standing = {};  // why_barred() or is_newcomer() may have changed
+    // why_barred(), is_newcomer() or why_unreceipted() may have changed.
+    std::function<void()> standing = {};
   };
   // Stores a verdict's evidence under its BLAKE2b, on the disk when it returns. Any thread.
   using Keep = std::function<Status(const Hash256& hash, ByteSpan evidence)>;
@@ -65,7 +66,8 @@ class LedgerService final : public LedgerView {
   // reads the evidence, on this class's thread, if there are such disputes. Once, after
   // set_referee().
   void take_up_disputes(std::function<std::vector<Bytes>()> kept);
-  // Sets the nodes' known machines; without it, changes during a restart go unnoticed.
+  // Sets the nodes' machines as the store has them; without it, a change over a restart goes
+  // unnoticed.
   void remember_machines(MachineHistory machines);
   // Why this key is barred, a sentence for people; empty: not barred.
   std::string why_barred(const PublicKey& key) const;

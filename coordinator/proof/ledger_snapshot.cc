@@ -48,7 +48,7 @@ Bytes write_snapshot(const SecretKey& cluster, const ledger::Books& books, std::
 
 Result<LedgerSnapshot> read_snapshot(const SecretKey& cluster, ByteSpan bytes) {
   ByteReader in(bytes);
-  REQUIRE(as_text(in.take(kMagic.size())) == kMagic, "it is no snapshot of this program");
+  REQUIRE(as_text(in.take(kMagic.size())) == kMagic, "it is not a snapshot of this program");
   const ByteSpan mac = in.take(sizeof(Hash256));
   const ByteSpan body = in.take(in.remaining());
   REQUIRE(equal_secrets(mac, mac_of(cluster, body).bytes), "this cluster's key did not write it");
@@ -59,7 +59,7 @@ Result<LedgerSnapshot> read_snapshot(const SecretKey& cluster, ByteSpan bytes) {
   for (; left > 0 && !fields.failed(); --left) {
     TRY(const ledger::Entry entry, ledger::parse_entry(fields.take(kVerdictBytes)));
     const auto* verdict = std::get_if<ledger::VerdictEntry>(&entry.body);
-    REQUIRE(verdict != nullptr, "what it has for a verdict is another entry");
+    REQUIRE(verdict != nullptr, "one of its verdicts is another kind of entry");
     verdicts.push_back(*verdict);
   }
   REQUIRE(!fields.failed(), "it ends too early");

@@ -13,7 +13,7 @@ void OwnReferee::missed(std::size_t windows, const std::string& why) {
   counts_.missed += windows;
   counts_.why_missed = why;
   INVARIANT(counts_.missed <= counts_.selected, "what is missed was selected");
-  spdlog::warn("{} windows are not computed again by this server's referee: {}", windows, why);
+  spdlog::warn("this server's referee does not recompute {} windows: {}", windows, why);
 }
 
 bool OwnReferee::add(const Key& key, ledger::RefereeCase request) {

@@ -168,8 +168,9 @@ void ReceiptCollector::start(Epoch epoch, const ledger::RequestId& request, std:
   }
   const RequestKey key{request, epoch};
   if (!seen_.emplace(key, clock_.now()).second) {
-    spdlog::error("request {} was computed in this pipeline before: again it has no receipts",
-                  to_hex(request));
+    spdlog::error(
+        "request {} was already computed in this pipeline: the repetition gets no receipts",
+        to_hex(request));
     return;
   }
   seen_order_.push_back(key);
@@ -256,7 +257,7 @@ void ReceiptCollector::take(const std::string& node, const control::v1::WindowCl
   for (const control::v1::WindowClaim& claim : claims.windows()) {
     const Status taken = take_claim(node, claim);
     if (taken.ok()) continue;
-    spdlog::error("node {} claims what cannot be: {}", node, taken.error().message);
+    spdlog::error("node {} sent an impossible claim: {}", node, taken.error().message);
     return;
   }
 }
@@ -264,7 +265,7 @@ void ReceiptCollector::take(const std::string& node, const control::v1::WindowCl
 Status ReceiptCollector::take_claim(const std::string& node,
                                     const control::v1::WindowClaim& claim) {
   RequestKey key{{}, Epoch(claim.epoch())};
-  REQUIRE(read_field(claim.request(), key.first), "a request of a wrong length");
+  REQUIRE(read_field(claim.request(), key.first), "request has a wrong length");
   const auto found = requests_.find(key);
   if (found == requests_.end()) return ok_status();  // it went on elsewhere, or waited for too long
   Request& request = found->second;
@@ -272,7 +273,7 @@ Status ReceiptCollector::take_claim(const std::string& node,
   const auto stage = std::ranges::find(stages, node, &ReceiptPipeline::Stage::node);
   const std::uint32_t window = claim.window();
   const std::string what = describe(key.first, window);
-  REQUIRE(stage != stages.end(), what + ": it is no stage of that pipeline");
+  REQUIRE(stage != stages.end(), what + ": it is not a stage of that pipeline");
   REQUIRE(claim.positions() <= limits::kWindowPositions,
           what + " of " + std::to_string(claim.positions()) + " positions; the limit is " +
               std::to_string(limits::kWindowPositions));
@@ -327,7 +328,7 @@ Status ReceiptCollector::settle(Request& request, std::uint32_t window, const Cl
             describe(pipeline, i) + " has " + std::to_string(claims[i]->positions) +
                 " positions, the stage before it " + std::to_string(facts.positions));
     REQUIRE(i == 0 || claims[i]->in_root == claims[i - 1]->out_root,
-            "what went out of " + describe(pipeline, i - 1) + " is not what came in at " +
+            "the output of " + describe(pipeline, i - 1) + " is not the input of " +
                 describe(pipeline, i));
   }
   REQUIRE(claims.front()->in_root == facts.tokens,
@@ -481,13 +482,13 @@ Status ReceiptCollector::log_receipt(Wanted wanted, const ledger::Receipt& said,
   REQUIRE(!barred_.contains(said.worker), what + ": a verdict bars its worker");
   REQUIRE(!newcomers_.contains(said.worker), what + ": its worker is a newcomer");
   remember(bytes);
-  REQUIRE(said.program == expected.program, what + ": it is of another model or program");
+  REQUIRE(said.program == expected.program, what + ": it names another model or build");
   Hash256& previous = latest(said.worker);
   REQUIRE(said.previous == previous, what + ": it does not follow the worker's latest one");
   expected.previous = said.previous;
   expected.begun_ms = said.begun_ms;
   expected.took_ms = said.took_ms;
-  REQUIRE(said == expected, what + ": it is not what its worker and its neighbours said before");
+  REQUIRE(said == expected, what + ": it differs from the claims of its worker and its neighbours");
   const std::int64_t most = ledger::Policy().audit_seconds;
   const std::int64_t age =
       std::max(time_, clock_.unix_seconds()) - static_cast<std::int64_t>(said.begun_ms / 1'000);
@@ -578,7 +579,7 @@ void ReceiptCollector::expire(const Request& request) {
       const bool is_claimed = any && claims->second[i];
       unreceipted_.add(is_claimed ? "" : pipeline.stages[i].node, request.owner, 1);
       if (is_claimed) continue;
-      spdlog::warn("no receipts of {}: {} said nothing of it",
+      spdlog::warn("no receipts of {}: {} did not claim it",
                    describe(request.over->order.request, window), describe(pipeline, i));
     }
   }

@@ -6,8 +6,8 @@
 // of one slot, signed by a member, become an entry, because they prove themselves.
 //
 // A window has receipts only when its request ended in the pipeline that computed it, and not when
-// the request continued elsewhere. When a stage claims nothing, its neighbours get no receipts
-// either.
+// the request continued elsewhere. When one stage does not claim a window, no stage gets a receipt
+// for it.
 //
 // Two contradicting receipts of one slot are logged as equivocation, whichever node sends the
 // second, among the latest kRemembered receipts. After equivocation or a fraud verdict, nothing
@@ -88,8 +88,9 @@ class ReceiptCollector {
 
   // Every entry of the log so far, in order. Receipts were checked when they were logged.
   Status recall(ByteSpan entry);
-  // Replaces these calls by the books of all entries so far. Before it, recall() the latest
-  // entries, a few times kRemembered, so that their receipts are remembered.
+  // Replaces these calls for the entries of `books`. Before it, the caller passes the latest of
+  // these entries, a few times kRemembered, to remember_entry(), so that their receipts are
+  // remembered.
   void recall(const ledger::Books& books);
   void remember_entry(ByteSpan entry);
 

@@ -69,7 +69,7 @@ Result<ledger::SealEntry> SealRound::take(const std::string& node, const control
   ledger::SealEntry said{seal.entry(), asked->key, {}, {}};
   REQUIRE(read_field(seal.seal(), said.seal.bytes) && read_field(seal.signature(), said.signature),
           what + ": a seal or a signature of a wrong length");
-  REQUIRE(ledger::check_seal(said, cluster), what + ": the signature of the seal is not its own");
+  REQUIRE(ledger::check_seal(said, cluster), what + ": the seal's signature is not the auditor's");
   asked->seal = said;
   return said;
 }

@@ -18,7 +18,7 @@ class Vesting {
   static constexpr std::int64_t kMemberPause = 3'600;  // and between two entries of a member
   static constexpr std::size_t kMost = 64;             // entries of one check
 
-  // The entries that the rules allow now, each with an amount above 0. `now`: unix seconds.
+  // The entries that the rules allow now, one for each key with ripe escrow. `now`: unix seconds.
   std::vector<ledger::VestEntry> due(const ledger::Books& books, std::int64_t now) {
     std::vector<ledger::VestEntry> entries;
     if (now - looked_ < kPause) return entries;

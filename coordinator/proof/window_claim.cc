@@ -29,7 +29,7 @@ Result<StageClaim> read_claim(const control::v1::WindowClaim& claim,
   const auto below = static_cast<std::uint16_t>(stage + 1);
   REQUIRE(ledger::check_edge(edge(stage, said.in_root), cluster, worker, said.in_signature) &&
               ledger::check_edge(edge(below, said.out_root), cluster, worker, said.out_signature),
-          "the signature of an edge is not its own");
+          "an edge's signature is not the worker's");
   return said;
 }
 

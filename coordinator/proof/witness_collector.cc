@@ -95,7 +95,7 @@ Status WitnessCollector::learn(const std::string& node, Witness& witness, ByteSp
   if (bytes.empty()) {
     witness.size = 0;
     if (thought > 0 && !was_known) {
-      spdlog::warn("{} says that it has cosigned no checkpoint; it had cosigned {} entries", node,
+      spdlog::warn("{} reports no cosigned checkpoint; it had cosigned one of {} entries", node,
                    thought);
       witness.at = clock_.now();
     }
@@ -124,8 +124,8 @@ void WitnessCollector::contradicted(const std::string& node, Witness& witness,
   if (fault_.empty()) {
     fault_ = node + " holds a checkpoint of this ledger that this cluster signed, of " +
              entries(held) + "; this folder's log has " + entries(log.checkpoint()) +
-             " and is not what followed: it is an older copy, or went on from one. Bring back the "
-             "folder as it was last, or serve with --no-receipts";
+             " and does not contain it: the folder is an older copy, or continued from one. "
+             "Restore the newest copy of the folder, or serve with --no-receipts";
   }
   // It may have a second checkpoint that we signed.
   witness.size = std::min(held.size, log.size());

@@ -60,7 +60,7 @@ class FairShare {
   };
   // Without keys that equal a new one: no waiting sequences, and nothing above the floor.
   std::map<std::string, Share> shares_;
-  std::uint64_t floor_ = 0;  // the level of the key that started last, before its start
+  std::uint64_t floor_ = 0;  // the highest level of a key at the start of a sequence so far
 };
 
 // The cost of a sequence with so many tokens.

@@ -193,7 +193,7 @@ Status Scheduler::fits_somewhere(const Sequence& sequence) const {
   return Error{ErrorCode::kNoCapacity,
                "prompt and max_tokens need " + std::to_string(tokens) +
                    " tokens of KV cache; the largest pipeline that serves has room for " +
-                   std::to_string(most.value_or(0))};
+                   std::to_string(most.value_or(0)) + "; ask for fewer tokens (max_tokens)"};
 }
 
 std::optional<std::uint32_t> Scheduler::largest_sequence(const RequestPolicy& policy) const {

@@ -82,17 +82,17 @@ class Scheduler {
   std::vector<std::shared_ptr<Sequence>> interrupted() const;
   // A token of a sequence on this pipeline came this long after the one before it.
   void take_pace(Epoch epoch, Duration waited, TimePoint now);
-  // The next sequence that can start, with its pages reserved; null when no sequence can. It gets
-  // the pipeline that should be the fastest. Pipelines within a fifth of that one, and those
-  // without recent measurements that run no more than it, count as equal; the one with the most
-  // free pages wins. A sequence with verification prefers auditable pipelines of the highest level.
-  // When a pipeline has recently computed its beginning, only those remain on which it starts
-  // soonest, by the steps of its other tokens and the time of a step. No sequence starts on a
-  // pipeline that an earlier one waits for. Constant time while nothing has changed since the last
-  // call that returned null.
+  // The next sequence that can start, with its pages reserved; null when no sequence can. Its
+  // pipeline is chosen among those with room, in three steps. With verification only the auditable
+  // ones of the highest level remain, if there are any. If a pipeline has recently computed the
+  // sequence's beginning, only those remain on which it starts within a fifth of the soonest, by
+  // the steps of its other tokens and the time of a step. Then pipelines within a fifth of the
+  // fastest one, and those without recent measurements that run no more than it, count as equal;
+  // the one with the most free pages wins. No sequence starts on a pipeline that an earlier one
+  // waits for. Constant time while nothing has changed since the last call that returned null.
   std::shared_ptr<Sequence> admit();
-  // The oldest new sequence that no open pipeline can ever hold; null without one. Constant time
-  // while nothing has changed.
+  // The oldest new sequence that no open pipeline may run or can ever hold; null without one.
+  // Constant time while nothing has changed.
   std::shared_ptr<Sequence> pop_unfit();
   std::vector<std::shared_ptr<Sequence>> take_waiting();  // all that never ran
   // How often the waiting sequences were sorted: the cost of admission.
@@ -135,7 +135,7 @@ class Scheduler {
   TimePoint last_token_{};               // of all pipelines
   Waiting waiting_;  // interrupted ones first, each part in the order of arrival
   FairShare shares_;
-  // By owner: how many sequences in a row started before its waiting background one.
+  // By owner: how many of its sequences in a row started before its waiting background one.
   std::map<std::string, std::uint32_t> background_skips_;
   std::map<SequenceId, std::shared_ptr<Sequence>> running_;
   bool admission_changed_ = false;  // since admit() returned null

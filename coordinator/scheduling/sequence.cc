@@ -37,11 +37,12 @@ std::optional<Hash256> cache_scope(const Hash256& secret, const RequestPolicy& p
 Result<bool> Sequence::take_cached(std::uint32_t positions, std::uint32_t most) {
   const std::string name = "sequence " + std::to_string(id.value);
   REQUIRE(scope && positions < tokens_known(), name + " has " + std::to_string(positions) +
-                                                   " cached positions of " +
-                                                   std::to_string(tokens_known()));
+                                                   " cached positions; with a scope it may have " +
+                                                   std::to_string(tokens_known() - 1) +
+                                                   ", and without one none");
   REQUIRE(!token_at, name + " has cached positions after its first token");
   if (lost || !answer.empty()) return false;
-  REQUIRE(cached == 0, name + " has cached positions for the second time");
+  REQUIRE(cached == 0, name + " has cached positions a second time");
   cached = std::min(positions, most);
   return cached > 0;
 }
@@ -62,7 +63,7 @@ Status Sequence::take(const SampledToken& token) {
     return ok_status();
   }
   REQUIRE(request.embedding == 0 || embedded || token.finish == FinishReason::kError,
-          name + " has a token and not its embedding");
+          name + " has a token before its embedding");
   answer.push_back(token.token);
   fruitless = 0;
   const std::uint32_t wanted = request.sampling.max_tokens;

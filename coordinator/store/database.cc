@@ -80,7 +80,8 @@ bool is_disk_full(const std::string& path) {
 
 Error Database::damaged(const std::string& what) const {
   return Error::invalid("the store " + path_ + " is damaged (" + what +
-                        "); put a copy of it back, or move it away and make keys and tokens anew");
+                        "); restore a copy of it, or move it away and create API keys and join "
+                        "tokens again");
 }
 
 Error Database::failed(int code) const {
@@ -111,7 +112,7 @@ Status Database::create_file() const {
     return Error{ErrorCode::kIo, "cannot open the store " + path_ + ": " + std::strerror(errno)};
   }
   REQUIRE(!S_ISLNK(info.st_mode), "the store " + path_ + " is a link; name the folder itself");
-  REQUIRE(S_ISREG(info.st_mode), "the store " + path_ + " is no regular file");
+  REQUIRE(S_ISREG(info.st_mode), "the store " + path_ + " is not a regular file");
   REQUIRE((info.st_mode & 0077) == 0, "others may read or write the store " + path_ +
                                           "; if you trust what is in it: chmod 600 " + path_);
   if (info.st_size > 0 && info.st_size < kSmallestPage) return damaged("it was cut short");

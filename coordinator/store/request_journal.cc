@@ -140,7 +140,7 @@ void RequestJournal::write(std::vector<Entry> entries) {
     return;
   }
   if (!std::exchange(failing_, true)) {
-    spdlog::error("answers that run now may begin anew after a restart: {}",
+    spdlog::error("running answers cannot be stored, and may start again after a restart: {}",
                   written.error().message);
   }
   retry_removals(changes);

@@ -79,7 +79,7 @@ class SqliteStore final : public Store {
                   "revoked, owner, newcomer) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?)");
     row.add(token.id, token.secret_hash, token.role, token.created, token.expires, token.uses_left,
             token.revoked, token.owner, token.newcomer);
-    return inserted(row, "a token with this id is there");
+    return inserted(row, "a join token with this id exists already");
   }
   Result<std::optional<TokenRecord>> find_token(std::string_view id) override {
     return find<TokenRecord>(std::string(kTokenColumns) + " WHERE id = ?", id);
@@ -153,7 +153,7 @@ class SqliteStore final : public Store {
     const std::lock_guard lock(mutex_);
     Statement row(db_, "INSERT OR REPLACE INTO waiting VALUES (?, ?, ?, ?, ?)");
     row.add(node.key, node.name, node.from, node.since, node.seen);
-    return inserted(row, "a node waits under this key");
+    return inserted(row, "a node with this key waits already");
   }
   Result<std::vector<WaitingNode>> waiting() override {
     return list<WaitingNode>(
@@ -172,7 +172,7 @@ class SqliteStore final : public Store {
     return transaction([&]() -> Status {
       for (const auto& [key, machine] : machines) {
         Statement row(db_, "INSERT OR REPLACE INTO machines VALUES (?, ?)");
-        TRY_VOID(inserted(row.add(key, machine), "this key has a machine"));
+        TRY_VOID(inserted(row.add(key, machine), "this key has a machine already"));
       }
       return ok_status();
     });
@@ -189,7 +189,8 @@ class SqliteStore final : public Store {
                             "UPDATE nodes SET enrolled = enrolled WHERE public_key = ? AND "
                             "revoked = 0")
                       .add(key.node)));
-      if (!there) return Error{ErrorCode::kRefused, "the node of the key is removed"};
+      if (!there)
+        return Error{ErrorCode::kRefused, "the API key's node is not a member, or was removed"};
       TRY_VOID(changed(Statement(db_, "DELETE FROM keys WHERE node = ?").add(key.node)));
       return insert_key(key);
     });
@@ -232,7 +233,9 @@ class SqliteStore final : public Store {
                           "UPDATE tokens SET uses_left = uses_left - 1 "
                           "WHERE id = ? AND uses_left > 0 AND revoked = 0 AND expires > ?")
                     .add(token, now)));
-    if (!taken) return Error{ErrorCode::kRefused, "token " + token + " has no use left"};
+    if (!taken)
+      return Error{ErrorCode::kRefused,
+                   "join token " + token + " has no use left, has expired or was revoked"};
     return ok_status();
   }
   Result<bool> revoke(const PublicKey& key) {
@@ -257,15 +260,15 @@ class SqliteStore final : public Store {
                   "INSERT INTO nodes (public_key, name, role, enrolled, revoked, owner, newcomer) "
                   "VALUES (?, ?, ?, ?, ?, ?, ?)");
     row.add(node.key, node.name, node.role, node.enrolled, node.revoked, node.owner, node.newcomer);
-    return inserted(row, "a node with this key or the name '" + node.name + "' is there");
+    return inserted(row, "a node with this key or the name '" + node.name + "' exists already");
   }
   Status insert_key(const ApiKey& key) {
     Statement row(db_, "INSERT INTO keys VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)");
     row.add(key.id, key.secret_hash, key.name, key.models, key.admin, key.requests_per_minute,
             key.created, key.revoked, key.trust, key.node, key.account, key.verify, key.min_level);
     return inserted(row, "an API key with the name '" + key.name +
-                             "' is there; choose another name, or revoke that one first (hearth "
-                             "key revoke)");
+                             "' exists already; choose another name, or revoke that one first "
+                             "(hearth key revoke)");
   }
 
   template <typename Row, typename Wanted>

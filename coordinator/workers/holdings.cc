@@ -54,7 +54,7 @@ HoldChoice choose_holding(const std::vector<LayerRange>& stages, const Node& nod
   choice.why = "stage " + std::to_string(stage + 1) + " of " + std::to_string(stages.size()) +
                ", the model's " + std::to_string(stages.back().end) + " layers in equal shares; ";
   if (held != stages.end()) {
-    choice.why += "what is here already";
+    choice.why += "its disk has these already";
   } else if (counts[stage] == 0) {
     choice.why += "no other node holds these";
   } else {

@@ -119,8 +119,8 @@ void LinkBook::take(const std::string& from, const control::v1::Probed& probed) 
                        there.bytes_per_second > 0.0 && back.bytes_per_second > 0.0;
   if (!figures) {
     const std::string why = decode_refused(as_bytes(probed.error()));
-    spdlog::warn("the way from {} to {} was not measured: {}", way.from, way.to,
-                 why.empty() ? "its figures are none that a link has" : why);
+    spdlog::warn("the link from {} to {} was not measured: {}", way.from, way.to,
+                 why.empty() ? "its figures are impossible" : why);
     return;
   }
   links_[{way.from, way.to}] = there;

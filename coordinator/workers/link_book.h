@@ -41,8 +41,9 @@ class LinkBook {
   // A link without a rate is unmeasured.
   placement::Link find(const std::string& from, const std::string& to) const;
   // The links from each of these nodes to each, [from * nodes + to]. An untried link is estimated
-  // from its ends' other links: the best rate out of the one and into the other, and the longer of
-  // their usual delays. No rate when an end has no measured link.
+  // from its ends' other links: the lower of the best rate out of the one and the best rate into
+  // the other, and the longer of their usual delays. No rate when an end has no measured link, or
+  // when the link was tried and failed.
   std::vector<placement::Link> between(const std::vector<const Node*>& nodes) const;
   std::vector<LinkStatus> all() const;
   // A counter that changes whenever find() may return something else.

@@ -67,9 +67,9 @@ Status Registry::check(const control::v1::Register& body) const {
   REQUIRE(body.newest_epoch() <= first || body.newest_epoch() - first <= limits::kEpochLead,
           "newest_epoch is " + std::to_string(body.newest_epoch()) + ", more than " +
               std::to_string(limits::kEpochLead) + " above the coordinator's first one, " +
-              std::to_string(first) + "; a worker that is started again has none");
+              std::to_string(first) + "; restart the worker, which then has none");
   REQUIRE(std::isfinite(body.weight_bytes_per_second()) && body.weight_bytes_per_second() >= 0.0,
-          "weight_bytes_per_second is no finite number of at least 0");
+          "weight_bytes_per_second is not a finite number of at least 0");
   return ok_status();
 }
 
@@ -77,10 +77,11 @@ Status Registry::check_holding(const control::v1::Holding& holding) const {
   const auto& layers = holding.layers();
   REQUIRE(layers.begin() <= layers.end() && layers.end() <= options_.layers,
           "held layers " + std::to_string(layers.begin()) + " to " + std::to_string(layers.end()) +
-              " are no range of the model's " + std::to_string(options_.layers));
-  REQUIRE(holding.done() <= holding.total(), "more is held than there is of layers " +
-                                                 std::to_string(layers.begin()) + " to " +
-                                                 std::to_string(layers.end()));
+              " are not a range of the model's " + std::to_string(options_.layers));
+  REQUIRE(holding.done() <= holding.total(),
+          "held layers " + std::to_string(layers.begin()) + " to " + std::to_string(layers.end()) +
+              " have " + std::to_string(holding.done()) + " bytes on the disk, more than their " +
+              std::to_string(holding.total()));
   return ok_status();
 }
 

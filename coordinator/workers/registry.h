@@ -78,25 +78,26 @@ class Registry {
   bool slow(const Node& node) const { return clock_.now() < node.slow_until; }
   // Whether two heartbeats are missing: it may be frozen or failing.
   bool late(const Node& node) const;
-  // Whether it fell silent without leaving, at most `patience` ago. Its machine may have lost the
-  // network and may return with its layers loaded.
+  // Whether it is late, or was lost by silence and not by an ended session at most `patience` ago.
+  // Its machine may have lost the network and may return with its layers loaded.
   bool may_return(const Node& node, Duration patience) const;
   // Whether a worker of this name has a session with recent messages.
   bool holds(const std::string& name) const;
   // The worker's session has ended; it is remembered for a minute.
   void lose(Node& node);
   void assign(Node& node, Epoch epoch, std::uint32_t stage, LayerRange layers);
-  // Frees a node, last in the order, after a rest (may be zero).
+  // Frees a node. With a rest above zero it is not chosen before the rest ends, and then last.
   void free(Node& node, Duration rest);
-  // Counts a lost link with this node at one end and an unknown culprit: a node with several such
-  // losses is chosen last.
+  // Counts a lost link with this node at one end and an unknown culprit. For a minute, nodes with
+  // more such losses are chosen after those with fewer.
   void strike(Node& node);
   // The free nodes in the order of choice: late nodes come last, because they may be frozen; before
-  // them nodes whose work has no receipts, and before these slow nodes. Without away or barred
-  // nodes and newcomers.
+  // them nodes whose work has no receipts, before these slow nodes, and before these nodes with
+  // lost links. Away, barred and resting nodes and newcomers are left out.
   std::vector<Node*> free_nodes() { return free_of(false); }
   std::vector<Node*> free_newcomers() { return free_of(true); }
-  // The number of nodes of standing outside pipelines, resting ones included.
+  // The number of nodes of standing outside pipelines, without away or barred ones and with resting
+  // ones.
   std::size_t unplaced() const;
   std::vector<Node*> silent_nodes();  // without messages for too long
   void forget();                      // drops workers lost long ago, and lost non-members

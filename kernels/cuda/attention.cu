@@ -22,7 +22,7 @@ constexpr std::uint32_t kHeadsMost = 8;  // of a block
 constexpr std::uint32_t kBlocksMost = kHeadDimMax / kBlock;
 static_assert(kSplit == kThreads);
 
-// Of one query head, between the kernels. Zero stands for "nothing yet" in every field.
+// The state of query heads between the kernels. Zero stands for "nothing yet" in every field.
 struct State {
   Global<std::int64_t> denominators;  // (tokens, heads)
   Global<std::int64_t> sums;          // (tokens, heads, head_dim)
@@ -52,7 +52,7 @@ struct Args {
   State state;
 };
 
-// What a block works on.
+// The work of a block.
 struct Work {
   std::uint32_t token;
   std::uint32_t kv_head;

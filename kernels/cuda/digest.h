@@ -26,7 +26,7 @@ HEARTH_BOTH constexpr std::uint64_t digest_word(std::uint64_t at, std::uint32_t 
   return x ^ (x >> 31);
 }
 
-// Of bytes whose first word is word `first` of the whole; a whole number of words.
+// The digest of a whole number of words, the first of which is word `first` of the whole.
 std::uint64_t digest_of(ByteSpan bytes, std::uint64_t first);
 
 // sum += the digest of this many words of GPU memory, the first of which is word `first` of the

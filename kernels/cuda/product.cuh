@@ -77,7 +77,7 @@ HEARTH_DEVICE std::int32_t half_sum(std::uint32_t both, unsigned r) {
   return static_cast<std::int16_t>(both >> (16 * r) & 0xFFFFU);
 }
 
-// What a type needs of a block of activations besides its scale, as ProductShared::extras has it.
+// The further value that a type needs of a block of activations; see ProductShared::extras.
 // `at`: the block's place in the arrays of x.
 template <WeightType kType>
 HEARTH_DEVICE std::uint32_t extra_of(const ProductArgs& args, std::size_t at) {

@@ -112,7 +112,7 @@ constexpr int dot_zero(const WeightLayout& layout) {
   return layout.codebook != 0 ? layout.codebook : layout.zero;
 }
 
-// Of a stored quant, or of a biased codebook value.
+// The largest stored quant, or the largest biased codebook value.
 constexpr int largest_quant(const WeightLayout& layout) {
   return layout.codebook != 0 ? 2 * layout.codebook - 1 : (1 << layout.bits) - 1;
 }

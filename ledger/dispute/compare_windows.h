@@ -29,12 +29,12 @@ Status check_same_windows(const WindowRoots& claimed, const WindowRoots& found,
 std::optional<WindowPlace> first_difference(const WindowRoots& claimed, const WindowRoots& found,
                                             std::uint32_t stages);
 
-// The place, in prompt and answer, of the first claimed token that the model does not sample. If
-// all are right: the number of claimed tokens.
+// The index, in prompt and answer together, of the first claimed answer token that the model does
+// not sample. If all are right: the number of tokens of prompt and answer.
 std::size_t first_false_token(const RefereeCase& request, const RefereeFinding& finding);
 
-// The right roots for this request's receipts. They are the finding's, except on the last stage
-// from the first false token's window on, which commits to the true tokens.
+// The right roots for this request's receipts: those of the finding, except for the last stage in
+// windows from the first false token's on. There the root is the commitment to the true tokens.
 WindowRoots true_roots(const RefereeCase& request, const RefereeFinding& finding);
 
 }  // namespace hearth::ledger

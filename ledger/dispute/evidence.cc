@@ -60,7 +60,7 @@ class Values {
                                                 std::to_string(kEvidenceBytes));
     std::string_view text = as_text(bytes);
     REQUIRE(text.starts_with(kVerdictEvidence) && text.ends_with('\n'),
-            "this is not the evidence of a verdict, or a part of it alone");
+            "this is not the evidence of a verdict, or only a part of it");
     text.remove_prefix(kVerdictEvidence.size());
     Values out;
     while (!text.empty()) {
@@ -79,7 +79,7 @@ class Values {
     const auto found = values_.find(name);
     return found == values_.end() ? none : found->second;
   }
-  // Of several the first; empty: no such line.
+  // The value of the first such line; empty: no such line.
   std::string first(const std::string& name) const {
     return has(name) ? all(name).front() : std::string();
   }
@@ -227,7 +227,7 @@ std::vector<LayerRange> split_of(const std::vector<Receipt>& receipts) {
   return split;
 }
 
-// That a receipt is the one of its place, and commits to these tokens.
+// Checks that a receipt belongs to its place and commits to these tokens.
 Status check_receipt(const VerdictEvidence& evidence, const std::vector<Receipt>& receipts,
                      std::size_t index, const std::vector<std::uint32_t>& tokens) {
   const Receipt& first = receipts.front();

@@ -47,7 +47,7 @@ Result<Ruling> rule(const DisputedRoots& disputed, const RefereeCase& request,
     return ruling;
   }
   if (audited == nullptr) {
-    ruling.why = "what the auditing pipeline's own tokens give is not known";
+    ruling.why = "the result for the auditing pipeline's own tokens is missing";
     ruling.wants_audited = true;
     return ruling;
   }

@@ -19,8 +19,8 @@ struct DisputedRoots {
   WindowRoots claimed;  // of the receipts, up to the disputed window at least
   WindowPlace place;    // of the root in dispute
   Hash256 auditor;      // the auditor's root there
-  // What the stages of the auditing pipeline claimed when it generated, if it came to other tokens
-  // than the claimed ones.
+  // Roots that the stages of the auditing pipeline claimed for its own tokens. Nothing: its tokens
+  // are the claimed ones.
   std::optional<WindowRoots> generated = {};
 };
 

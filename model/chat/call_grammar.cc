@@ -130,8 +130,9 @@ class CallGrammar {
     if (begun != tail.npos && (start == tail.npos || start < begun)) {
       // The answer continues the text of a message.
       if (constraint_.calls_required) {
-        return Error::of(ErrorCode::kUnsupported,
-                         "the answer continues the text of the last message, so it calls nothing");
+        return Error::of(
+            ErrorCode::kUnsupported,
+            "the answer continues the text of the last message, so it cannot call a tool");
       }
       return constraint_.content ? grammar_.source(*constraint_.content) : message_text();
     }

@@ -238,7 +238,7 @@ class PartJoiner {
   static Result<std::pair<Bytes, std::uint64_t>> header_of(const Parts& parts);
 };
 
-// Writers append the three keys or put them first, and pad every tensor: So the result equals the
+// Writers append the three keys or put them first, and pad every tensor. So the result equals the
 // file that was split, to the byte, unless its writer left the last tensor without padding.
 Result<std::pair<Bytes, std::uint64_t>> PartJoiner::header_of(const Parts& parts) {
   const GgufFile& first = *parts.front();

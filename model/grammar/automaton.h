@@ -36,7 +36,7 @@ class Budget {
   Budget();
   // kUnsupported when the limit is passed: limits::kGrammarSteps.
   Status spend(std::uint64_t steps);
-  // What is left to spend.
+  // Steps that may still be spent.
   std::uint64_t left() const { return left_; }
 
  private:

@@ -349,8 +349,8 @@ Result<ExpressionId> SchemaEmitter::object_expression(const ObjectShape& shape) 
   if (!others.empty() && shape.min > needed + 1) {
     return reader_.error_at(shape.from, "minProperties",
                             Error::of(ErrorCode::kUnsupported,
-                                      "more than one member whose name "
-                                      "is free would have to differ from the others"));
+                                      "is supported only if it needs at most one member whose "
+                                      "name the schema does not give"));
   }
   // States count the declared members so far and, as far as it matters, the written members.
   const std::uint64_t count = declared.size();

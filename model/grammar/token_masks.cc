@@ -15,7 +15,7 @@ namespace {
 
 using StackFrame = GrammarState::Frame;
 
-// Of a walk's states: their stacks one after the other, with where each ends, or a byte's outcome.
+// The stacks of a walk's state, one after the other, with the end of each; or a byte's outcome.
 struct Stacks {
   std::vector<StackFrame> frames;
   std::vector<std::uint32_t> ends;

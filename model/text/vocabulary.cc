@@ -223,7 +223,7 @@ Status Vocabulary::mark_special(const TokenizerSource& source) {
       }
     }
   }
-  // If the first two of these both end turns, as in gpt-oss, the third ends a message within a
+  // If <|return|> and <|call|> both end turns, as in gpt-oss, <|end|> ends only a message within a
   // turn.
   const auto ends = [&](std::string_view text) {
     return std::ranges::count(end_tokens_, find(text));

@@ -40,8 +40,9 @@ class OneKey {
   std::optional<PublicKey> key_;
 };
 
-// What the coordinator told us, as what a person does next. Its own words are not shown. Nothing
-// that it told: it does not know this token, or is an older program, which never says why.
+// The error for a refusal, with the next step for a person. It does not show the coordinator's own
+// text. An unknown text means that the coordinator does not know this join token, or that it is an
+// older program, which never gives a reason.
 Error refusal_of(std::string_view told, const std::string& address) {
   const std::string at = "the coordinator at " + address;
   if (told == kNodeRemoved) {
@@ -68,7 +69,7 @@ Error refusal_of(std::string_view told, const std::string& address) {
       " refuses this join token; its log shows why. Create a new one there: hearth token create");
 }
 
-// What a failed call means.
+// The error for a failed call.
 Error failure_of(const grpc::Status& status, const std::string& address) {
   if (status.error_code() == grpc::StatusCode::UNAUTHENTICATED) {
     return refusal_of(status.error_message(), address);
@@ -78,7 +79,7 @@ Error failure_of(const grpc::Status& status, const std::string& address) {
                    "; check that hearth serve runs there and that no firewall closes the port");
 }
 
-// It has shown its key and closed the connection after ours, before it read a request.
+// It has shown its key, and has closed the connection when it saw ours, before it read a request.
 Error closed_door(const std::string& address) {
   return {
       ErrorCode::kRefused,
@@ -153,7 +154,7 @@ class Dialogue {
   std::chrono::system_clock::time_point deadline_;
 };
 
-// What the coordinator says, once it has proved itself: still checked, since it goes to files.
+// The answer of a coordinator that has proved its key. It is still checked, because it is stored.
 Result<Enrolled> read_answer(const control::v1::Enrolled& answer, const PublicKey& cluster,
                              const PublicKey& own, const EnrolmentRequest& request) {
   Enrolled enrolled;

@@ -38,7 +38,7 @@ WorkerMessage measured_message(const Measured& measured, std::uint64_t kv_budget
   return message;
 }
 
-// The link to `node`; an error is told as its text.
+// The report about the link to `node`; an error is reported as its text.
 WorkerMessage probed_message(const std::string& node, const Result<LinkRate>& rate) {
   WorkerMessage message;
   auto& body = *message.mutable_probed();

@@ -1,5 +1,6 @@
-// ControlSession: the worker's side of the control plane. It dials the coordinator until it is
-// destroyed, registers, sends heartbeats and passes on the coordinator's orders.
+// ControlSession: the worker's side of the control plane. It dials the coordinator, again after
+// every loss, registers, sends heartbeats and passes on the coordinator's orders. It stops dialling
+// only when the coordinator has refused this worker for good (refused()).
 //
 // Threads: everything on the main thread.
 #pragma once

@@ -32,9 +32,9 @@ struct StageSequence {
   // Its first failed row and the reason: all later rows fail as well.
   std::optional<Position> failed_at;
   ErrorCode why = ErrorCode::kNumeric;
-  SamplerParams sampler;  // last stage only, as the next
+  SamplerParams sampler;  // last stage only, as the next two
   TokenHistory history;
-  std::optional<AnswerGrammar> grammar;  // only for sequences with a grammar
+  std::optional<AnswerGrammar> grammar;  // nothing: the sequence has no grammar
   // Last stage: the token of its newest row, if the sequence goes on. The next step may begin with
   // a draft of that token.
   struct Drawn {

@@ -37,8 +37,10 @@ void copy_row(const kernels::QuantizedRows& from, std::uint32_t row,
 
 class Loops {
  public:
-  static constexpr std::uint32_t kRowValues = 4'096;  // smallest claim of a loop over rows
-  static constexpr std::uint32_t kLeastGroups = 4;    // of a product of one row, in a claim
+  // A thread claims at least this many values of a loop over rows, and row groups of a product with
+  // one row.
+  static constexpr std::uint32_t kRowValues = 4'096;
+  static constexpr std::uint32_t kLeastGroups = 4;
 
   struct Product {
     const kernels::PackedMatrix* matrix;

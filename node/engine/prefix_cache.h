@@ -8,9 +8,10 @@
 // positions (kernels/CANONICAL.md). So each stage finds pages by itself, a row with a different
 // input never matches, and no scope finds a page of another scope.
 //
-// Any number of open sequences may share a full page, which stays kept meanwhile. A partial page
-// belongs to the one sequence that takes it and may continue in it. The least recently used page is
-// evicted first, but always after the pages that follow it in its chains.
+// Any number of open sequences may share a page of which all rows are known; it stays kept
+// meanwhile. Any other page leaves the cache when a sequence takes it, and belongs to that
+// sequence, which may continue in it. The least recently used page is evicted first, but always
+// after the pages that follow it in its chains.
 //
 // Not thread-safe. Memory is reserved at the start and backed when used: for each page 1 KiB of
 // input hashes, the rows' outputs and about 200 bytes of bookkeeping.
@@ -44,17 +45,22 @@ class PrefixCache {
   // Does nothing for a position that the table no longer holds.
   void put_input(const BlockTable& table, Position position, const Hash256& in);
   void put_output(const BlockTable& table, Position position, ByteSpan out);
+  // Whether the kept row at this position had this input; false when the table does not hold it.
   bool came_in(const BlockTable& table, Position position, const Hash256& in) const;
-  ByteSpan output(const BlockTable& table, Position position) const;  // after put_input()
+  // The kept row's output. Requires came_in() for this position.
+  ByteSpan output(const BlockTable& table, Position position) const;
 
   struct Found {
     std::uint32_t page = 0;
     std::uint32_t rows = 0;  // positions whose keys and values it holds
     Hash256 chain;           // of its last row; for a full page
   };
-  // Takes a page after `chain` for a sequence whose next rows have these inputs; `inputs` has all
-  // known rows of the page. `may_share`: the sequence never truncates or changes this page. The
-  // caller compares later rows as they arrive (came_in).
+  // Takes a kept page after `chain` for a sequence. `inputs`: the inputs of its next rows, as far
+  // as they are known and within one page. Any sequence of the scope may take a partial page if all
+  // its rows, or all of `inputs`, are equal; the sequence that left a page may take it if its first
+  // row is equal. `may_share`: the sequence never truncates or changes this page, so a full page
+  // with all inputs equal is shared; the result is otherwise removed from the cache. The page may
+  // have further rows: the caller compares each row as it arrives (came_in). Nothing: no such page.
   std::optional<Found> take(const Hash256& chain, SequenceId sequence,
                             std::span<const Hash256> inputs, bool may_share);
   // Keeps the pages of an ended sequence's first `length` positions. The table is empty afterwards;
@@ -66,7 +72,7 @@ class PrefixCache {
   // For a sequence whose rows are to be kept: when the pool's next page has no room here, evicts
   // the least recently used page, which the pool then gives first.
   void make_room(PagePool& pool);
-  // Gives the least recently used page to the pool; false when every page is in use.
+  // Gives the least recently used page to the pool; false when no kept page is unused.
   bool evict(PagePool& pool);
 
   // Kept pages that no open sequence uses; they count as free.

@@ -29,7 +29,7 @@ std::uint64_t quantised_bytes(std::uint64_t width) {
   return width + 3 * 4 * width / kernels::kBlock;
 }
 
-// What a row's experts take beside the buffers that every feed-forward has (Forward::Mixture).
+// Bytes for a row's experts beside the buffers that every feed-forward has (Forward::Mixture).
 std::uint64_t expert_bytes(const model::ModelSpec& spec) {
   const std::uint64_t hidden = spec.hidden;
   const std::uint64_t shared = spec.shared_feed_forward;

@@ -114,7 +114,7 @@ class Timed {
   std::chrono::duration<double> spent_{};
 };
 
-// What a row reads of the layers' weights: what their seconds are proportional to.
+// Bytes of the layers' weights that a row reads; the layers' time is proportional to them.
 Result<std::uint64_t> bytes_read(const model::GgufFile& file, const model::ModelSpec& spec,
                                  LayerRange layers) {
   std::uint64_t bytes = 0;

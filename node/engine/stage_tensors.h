@@ -46,7 +46,7 @@ struct LayerTensors {
   Matrix attention_output{};     // (hidden, heads * head_dim, or heads * value)
   Vector post_attention_norm{};  // (hidden); empty where the family has none
   Vector feed_forward_norm{};    // (hidden); empty where the family has none
-  // Of the feed-forward; where the layer has experts, the rows of all of them one after the other.
+  // For the feed-forward; in a layer with experts, the rows of all experts one after the other.
   Matrix gate{};                    // (feed_forward, hidden)
   Matrix up{};                      // (feed_forward, hidden)
   Matrix down{};                    // (hidden, feed_forward)

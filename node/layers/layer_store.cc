@@ -25,7 +25,7 @@ std::vector<std::size_t> common_tensors(const model::Manifest& manifest) {
   return common;
 }
 
-// Asking others may help where these were of no use.
+// Whether sources outside the cluster may help after this error of the peers.
 bool try_elsewhere(const Error& error) {
   return error.code == ErrorCode::kUnavailable || error.code == ErrorCode::kNotFound;
 }
@@ -119,7 +119,7 @@ FetchOptions LayerStore::how_to_fetch(LayerRange layers, const std::function<boo
   return how;
 }
 
-// From those that hold it, and from elsewhere when they are of no use.
+// From the holders; when these cannot help, from sources outside the cluster.
 Result<Fetched> LayerStore::fetch(const std::vector<std::size_t>& tensors,
                                   const std::vector<Holder>& holders, FetchOptions how) {
   if (options_.peers) how.sources = options_.peers(holders);
@@ -140,7 +140,7 @@ void LayerStore::report(LayerRange layers, std::uint64_t done, std::uint64_t tot
   if (options_.progress && !quiet) options_.progress(now);
 }
 
-// Of a node one is enough.
+// Keeps one report for each node, the newest.
 void LayerStore::note(const WrongBytes& said) {
   const MutexLock lock(mutex_);
   std::erase_if(wrong_, [&](const WrongBytes& each) { return each.node == said.node; });

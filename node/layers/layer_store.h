@@ -35,11 +35,11 @@ struct LayerStoreOptions {
   model::Manifest manifest;
   FetchOptions fetch;  // except sources, progress, wrong and cancelled, which the store sets
   std::function<Sources(const std::vector<Holder>&)> peers;
-  // Sources outside the cluster, used when every peer has failed; empty: no such sources.
+  // Sources outside the cluster, used without peers and when all peers have failed; empty: none.
   std::function<Result<Sources>()> elsewhere;
   std::chrono::milliseconds pause{5'000};  // after a failure, before the next try
 
-  // Called before a plan begins; an error stops the plan.
+  // Called before each try of a plan. An error ends the try; kNoCapacity ends the plan.
   std::function<Status(const HoldPlan& plan, std::uint64_t bytes)> begin;
   std::function<void(const Holding&)> progress;
   std::function<void(const HoldPlan&, const Fetched&)> done;

@@ -97,7 +97,7 @@ class Fetch {
   }
   std::string room_needed() const {
     return "another " + std::to_string(total_ - done_) + " bytes are needed in " + options_.folder +
-           "; free some space and try again, what has come is kept";
+           "; free some space and try again; fetched bytes are kept";
   }
 
   Status open_file() {
@@ -216,7 +216,7 @@ class Fetch {
   }
 
   Error no_source_left() const {
-    std::string message = "no source is left; what has come is kept";
+    std::string message = "every source of the model has failed; fetched bytes are kept";
     for (std::size_t i = 0; i < sources_.size(); ++i) {
       message += "; " + options_.sources[i]->name() + ": " + sources_[i].dropped;
     }
@@ -252,7 +252,7 @@ class Fetch {
     }
     jobs_.push_front(std::move(job));
     if (!state.dropped.empty()) return;
-    changed_.notify_all();  // somebody with another source need not wait
+    changed_.notify_all();  // a thread with another source need not wait
     const auto pause = options_.pause * (1U << std::min<std::uint64_t>(state.failures - 1, 5));
     changed_.wait_for(lock, pause, [this] { return failure_.has_value(); });
   }

@@ -38,7 +38,8 @@ class PeerSource::Connection final : private TransportEvents {
       io_.restart();
       io_.run_one_for(kWait);
       if (!over_ && SteadyClock::now() - moved_ > options_.stall) {
-        end_with({ErrorCode::kTimeout, "the node sends nothing"});
+        end_with(Error::of(ErrorCode::kTimeout, "the node has sent nothing for ",
+                           options_.stall.count(), " ms"));
       }
     }
     return over_ ? Status(*over_) : ok_status();

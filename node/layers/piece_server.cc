@@ -109,7 +109,7 @@ void PieceServer::State::answer(LinkId link, std::uint64_t offset, Result<Bytes>
 
 PieceServer::PieceServer(Transport& transport, std::shared_ptr<const SharedFile> file, Post post)
     : transport_(transport), state_(std::make_shared<State>(std::move(file), nullptr)) {
-  // What is posted holds the state, so that it may come when the server is gone.
+  // A posted function checks that the state still exists, so it may run after the server is gone.
   state_->post = [post = std::move(post),
                   state = std::weak_ptr(state_)](std::function<void()> work) {
     post([state, work = std::move(work)] {
@@ -210,7 +210,7 @@ void PieceServer::on_request(LinkId link, const Frame& frame) {
 
 void PieceServer::refuse(LinkId link, const std::string& why) {
   const auto asker = transport_.peer(link);
-  spdlog::debug("no piece of the model for {}: {}", asker ? asker->name : "a stranger", why);
+  spdlog::debug("no piece of the model for {}: {}", asker ? asker->name : "an unknown peer", why);
   (void)transport_.send(link, {FrameType::kRefused, encode_refused(why)}).ok();
   transport_.close(link);  // what is queued is still sent
 }

@@ -38,7 +38,7 @@ Result<Hours> parse_hours(std::string_view text);
 struct Triggers {
   bool games = true;                                // GameMode reports a running game
   bool battery = true;                              // the machine runs on battery
-  std::uint64_t foreign_memory = 2 * limits::kGiB;  // GPU memory used by other programs; 0: any
+  std::uint64_t foreign_memory = 2 * limits::kGiB;  // more of the GPU's, by others; 0: ignored
   std::optional<Hours> hours;                       // nothing: the whole day
 };
 

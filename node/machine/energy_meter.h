@@ -17,10 +17,10 @@ namespace hearth::node {
 
 class EnergyMeter {
  public:
-  // Of the machine's processors. `clock` must outlive it.
+  // A meter for the machine's processors. `clock` must outlive it.
   explicit EnergyMeter(const Clock& clock,
                        const std::filesystem::path& powercap = "/sys/class/powercap");
-  // Of a card, which is asked for its watts.
+  // A meter for a GPU, whose power `watts` reads.
   EnergyMeter(const Clock& clock, std::function<std::optional<double>()> watts);
 
   // Joules since the meter began, read at most once a second; never falls. Nothing without a

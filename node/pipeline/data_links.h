@@ -1,5 +1,5 @@
 // DataLinks: the data links of a stage, with their handshakes. Every link begins with a Hello each
-// way: the side that dialled speaks first, the other answers with its own Hello or with kRefused.
+// way: the side that dialled sends first, the other answers with its own Hello or with kRefused.
 //
 //   dialled   the next stage (of the last stage: the first), and from the last the coordinator
 //   accepted  the previous stage (of the first stage: the last), and on the first the coordinator

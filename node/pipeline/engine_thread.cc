@@ -94,8 +94,9 @@ struct EngineThread::State : std::enable_shared_from_this<State> {
 };
 
 // Takes the next step while the engine computes one, if it can begin; else finishes the oldest step
-// first. While idle, this thread polls, as a driver does that waits for its GPU: sleeping would
-// cost each step more than its own time.
+// first. Without any step under way this thread sleeps until a task comes. While a step is under
+// way and no task waits, it polls the engine, as a driver does that waits for its GPU: sleeping
+// would cost each step more than its own time.
 void EngineThread::State::run() {
   MutexLock lock(mutex);
   while (true) {
@@ -322,7 +323,8 @@ EngineThread::Load engine_loader(LayerStore& store, const Hash256& header, model
           spec = std::move(spec)](const EngineOptions& options) -> Result<std::unique_ptr<Engine>> {
     TRY(const std::string path, store.obtain(options.layers, options.cancelled));
     TRY(const auto file, model::GgufFile::open(path));
-    REQUIRE(file->fingerprint() == header, path + " has changed: its header is another one");
+    REQUIRE(file->fingerprint() == header,
+            path + " has changed: its header is not that of the model that this worker serves");
     return Engine::load(file, spec, options);
   };
 }

@@ -18,7 +18,7 @@ LinkProbe::LinkProbe(Transport& transport, const Clock& clock)
 }
 
 void LinkProbe::start(std::string node, const std::string& address, Done done) {
-  // The measurement under way ends; its `done` hears that another one has begun.
+  // The measurement under way ends; its `done` gets an error that another one has begun.
   if (step_ != Step::kIdle)
     finish(Error{ErrorCode::kUnavailable, "replaced by the measurement of another link"});
   step_ = Step::kDialling;

@@ -103,7 +103,7 @@ void Stage::check_weights() {
 void Stage::on_weights_checked(Status status) {
   proof_.on_weights_checked(status);
   if (status.ok()) {
-    spdlog::info("{}: the weights still are what was loaded", options_.node);
+    spdlog::info("{}: the weights have not changed since loading", options_.node);
     return;
   }
   if (status.error().code == ErrorCode::kUnavailable) return;  // unloaded meanwhile

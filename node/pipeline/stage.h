@@ -103,7 +103,8 @@ class Stage final : public StageComputeEvents, private ControlEvents, private Da
   // Dropped frames and answers of ended epochs.
   std::uint64_t late_frames() const { return figures_.late_frames() + links_.late_frames(); }
 
-  // Rows of resumed sequences that were not recomputed; see Engine::keep().
+  // Rows that were in kept pages and not computed: of cached prompts, and of sequences that were
+  // resumed after a loss; see Engine::keep().
   std::uint64_t replayed_rows() const { return figures_.replayed_rows(); }
 
   void on_loaded(Epoch epoch, Result<Loaded> loaded) override;
@@ -124,8 +125,8 @@ class Stage final : public StageComputeEvents, private ControlEvents, private Da
     std::uint32_t kv_pages_kept = 0;  // after the latest step
     std::deque<TimePoint> started;    // of the batcher's steps that are not answered, oldest first
     TimePoint answered{};             // when the latest answer came
-    // Set while paused, with the memory freed: no step is made and no frame taken. The assignment
-    // ends then at the latest.
+    // Set while paused, with the memory freed: no step is made and no frame taken. At this time the
+    // assignment ends, if the coordinator has not ended it.
     std::optional<TimePoint> leave_by;
 
     // Steps of a peer follow each other without a gap.

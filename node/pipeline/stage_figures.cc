@@ -14,7 +14,7 @@ constexpr Duration kTick = std::chrono::milliseconds(25);  // between two calls 
 StageFigures::StageFigures(const Clock& clock)
     : clock_(clock), timer_(clock.now()), beat_(clock.now()) {}
 
-// What arrives at a random moment of a gap waits for half of the gap on average.
+// A frame that arrives at a random moment of a gap waits for half of the gap on average.
 void StageFigures::on_timer() {
   const TimePoint now = clock_.now();
   const double gap =

@@ -36,7 +36,7 @@ void StageProof::take(const control::v1::CoordinatorMessage& order) {
 }
 
 void StageProof::take_accusation(const control::v1::Accusation& accusation) {
-  spdlog::warn("{}: entry {} of the ledger disputes what this stage sent", options_.node,
+  spdlog::warn("{}: the output of this stage is in dispute (entry {} of the ledger)", options_.node,
                accusation.entry());
   control::v1::Accusation own = accusation;
   if (planted(SwarmDefect::kOneUnitContested)) own.clear_root();

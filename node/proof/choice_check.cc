@@ -126,9 +126,9 @@ Difference false_stage(const ChoiceClaim& claim, const ledger::WindowPlace& plac
   const ledger::Receipt& receipt = receipt_of(claim, place.window, place.stage);
   const auto row = wrong_row(claim, place, rows);
   Difference out = differs(Differs::kStage, claim, "window ", place.window, ", stage ", place.stage,
-                           ": what came in at layer ", receipt.layer_begin,
-                           " is right, and what went out of layer ", receipt.layer_end - 1,
-                           " is not what these layers give",
+                           ": the input of layer ", receipt.layer_begin,
+                           " is right, but the signed output of layer ", receipt.layer_end - 1,
+                           " differs from the computed one",
                            (row ? ", from position " + std::to_string(*row) + " on" : ""),
                            "; signed by ", receipt.worker.hex());
   out.window = place.window;
@@ -151,8 +151,8 @@ Difference false_token(const ChoiceClaim& claim, std::size_t at, std::optional<T
       Differs::kStage, claim,
       "window " + std::to_string(window) + ", stage " + std::to_string(last) + ": position " +
           std::to_string(position) + " has " + token_text((*claim.answer)[at]) +
-          ", and the receipts sign it; what came before it gives " + token_text(model) +
-          "; signed by " + receipt_of(claim, window, last).worker.hex());
+          ", which the receipts sign, but the model gives " + token_text(model) + "; signed by " +
+          receipt_of(claim, window, last).worker.hex());
   out.window = window;
   out.stage = last;
   out.position = position;
@@ -164,7 +164,7 @@ Difference changed_answer(const ChoiceClaim& claim, std::size_t at, std::optiona
   const auto position = static_cast<Position>(claim.prompt.size() + at);
   Difference out =
       differs(Differs::kAnswer, claim, "token ", at, " of the answer (position ", position, ") is ",
-              token_text((*claim.answer)[at]), " here; ", why, token_text(model));
+              token_text((*claim.answer)[at]), " in this file; ", why, token_text(model));
   out.window = position / limits::kWindowPositions;
   out.position = position;
   return out;
@@ -177,17 +177,17 @@ Difference other_commitment(const ChoiceClaim& claim, std::size_t window, bool r
   Difference out;
   if (roots_hold && stages_of(claim) > 1) {
     out = differs(Differs::kSampling, claim, where,
-                  "what passed between the stages is right, and the commitment is not: the "
-                  "seed or a sampling parameter of this request is another than the receipts'");
+                  "the activations between the stages are right, but the commitment is not: the "
+                  "seed or a sampling parameter of this request differs from the receipts'");
   } else if (window == 0 || stages_of(claim) == 1) {
     out = differs(
         Differs::kSalt, claim,
-        where + "nothing is as the receipts have it: the salt or the prompt is another one, " +
-            (stages_of(claim) == 1 ? "or the seed or a sampling parameter, " : "") +
-            "or the receipts are of another request");
+        where + "nothing agrees with the receipts: they have another salt or another prompt, " +
+            (stages_of(claim) == 1 ? "another seed or sampling parameter, " : "") +
+            "or are of another request");
   } else {
     out = differs(Differs::kStage, claim, where,
-                  "its tokens are not those that the model gives; earlier windows are right");
+                  "its tokens are not the model's; earlier windows are right");
   }
   out.window = static_cast<std::uint32_t>(window);
   return out;
@@ -265,7 +265,7 @@ Result<ChoiceChecked> check_choice(LocalRunner& runner, const ChoiceClaim& claim
   }
   if (at < answer.size()) {
     out.difference = changed_answer(claim, at, sampled_at(first, at),
-                                    "the last token is in no receipt, and the model gives ");
+                                    "no receipt covers the last token; the model gives ");
     return out;
   }
   out.tokens = std::move(first.sampled);

@@ -29,7 +29,7 @@ void LocalReferee::compute(const ledger::RefereeCase& request, const Done& done)
 }
 
 Result<ledger::RefereeFinding> LocalReferee::compute(const ledger::RefereeCase& request) const {
-  // Of this thread, and of those that it will start.
+  // Lowers the priority of this thread and of the threads that it will start.
   if (::setpriority(PRIO_PROCESS, 0, kNiceness) != 0) {
     spdlog::warn("cannot lower the referee's priority; it competes with the server");
   }

@@ -1,8 +1,8 @@
 // ReceiptMaker: makes a worker's receipts on its own thread, so that no step waits for hashing or
-// signing. When the thread falls behind (limits::kReceiptQueueBytes), it skips steps, and open
-// windows get no receipts.
+// signing. When the thread falls behind (limits::kReceiptQueueBytes), steps are skipped. The
+// requests that are open then get no more receipts in this pipeline.
 //
-// Threads: made, called and destroyed on the owner's; `post` hands messages to it, and may be
+// Threads: made, called and destroyed on the main thread; `post` hands messages to it, and may be
 // called from any.
 #pragma once
 

@@ -154,12 +154,13 @@ Status RefereeRun::open(const std::string& model) {
   TRY(file_, model::GgufFile::open(model));
   TRY(spec_, model::ModelSpec::read(*file_));
   REQUIRE(!request_.split.empty() && request_.split.back().end == spec_->layers,
-          "the case has another number of layers than the model's ", spec_->layers);
+          "the case's last layer range must end at the model's ", spec_->layers, " layers");
   const std::size_t prompt = request_.prompt.size();
   REQUIRE(request_.positions > 0 && request_.positions <= prompt + request_.answer.size() &&
               prompt <= request_.positions && request_.positions < spec_->context,
-          "the case has ", request_.positions, " positions, and ", prompt + request_.answer.size(),
-          " tokens");
+          "the case has ", request_.positions, " positions; with a prompt of ", prompt,
+          " tokens and an answer of ", request_.answer.size(), ", it must have ", prompt, " to ",
+          prompt + request_.answer.size(), ", below the context of ", spec_->context);
   return ok_status();
 }
 

@@ -42,7 +42,8 @@ Result<RecomputedRun> recompute(LocalRunner& runner, std::uint32_t stages,
 
 struct RefereeOptions {
   std::uint32_t threads = 1;
-  bool with_true_answer = true;  // after a false token: to its end, if memory holds the model
+  // When a token is false, the true answer is computed to its end, if memory holds the model.
+  bool with_true_answer = true;
 };
 
 // The referee's finding. kUnavailable when this machine cannot compute the model, or the case

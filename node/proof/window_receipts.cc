@@ -274,7 +274,8 @@ control::v1::Openings WindowReceipts::open(const control::v1::OpenOrder& order) 
   return answer;
 }
 
-// It does not know for an audit that it no longer keeps.
+// Whether this node stated the root. True also for an audit whose seal it no longer keeps, because
+// it cannot rule that out.
 bool WindowReceipts::said(const control::v1::Accusation& accusation) const {
   Hash256 root;
   if (!read_field(accusation.root(), root.bytes)) return false;

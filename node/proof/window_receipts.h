@@ -45,13 +45,14 @@ class WindowReceipts {
   WindowReceipts(ReceiptIdentity identity, const Clock& clock)
       : identity_(std::move(identity)), clock_(clock) {}
 
-  // Begins the next pipeline. Open windows of the one before get no receipts.
+  // Begins the next pipeline. Requests that are open in the one before get no more receipts there.
   void begin(const Assignment& assignment, const Hash256& model);
   // `batch`: as it leaves the stage. `in`: its incoming activations, empty on the first stage.
-  // `drawn`: its sampled tokens, on the last stage. When later rows feed other tokens, the last
-  // stage claims nothing more of that request. A step of another epoch is ignored.
+  // `drawn`: its sampled tokens, on the last stage; empty elsewhere. When later rows feed other
+  // tokens than `drawn`, the last stage claims no further window of that request. A step of another
+  // epoch is ignored.
   void step(const StepBatch& batch, ByteSpan in, std::span<const SampledToken> drawn = {});
-  void skip();  // a step was skipped: open windows get no receipts
+  void skip();  // a step was skipped: requests that are open get no more receipts
   bool has_claims() const { return !claims_.empty(); }
   // The oldest untaken claims, at most limits::kReceiptBatch. Requires has_claims().
   control::v1::WindowClaims take_claims();
@@ -62,11 +63,12 @@ class WindowReceipts {
   control::v1::Seals seal(const control::v1::SealOrder& order);
   // Opens the entries that are sealed and not opened yet.
   control::v1::Openings open(const control::v1::OpenOrder& order);
-  // The accused's signed answer. It contests only a root that it never stated, because a referee's
-  // arithmetic is exact.
+  // The accused's signed answer. It concedes a root that it stated or may have stated, because a
+  // referee's arithmetic is exact, and contests any other.
   control::v1::Answer plead(const control::v1::Accusation& accusation,
                             const control::v1::SelfChecked& found) const;
-  // Drops all claims: the coordinator is another one, or has lost its state.
+  // Drops open requests, claims, windows that wait for signatures, and seals: the coordinator is
+  // another one, or has lost its state.
   void forget();
 
  private:

@@ -85,7 +85,7 @@ void WitnessBook::keep_fork(const ledger::Fork& fork, const std::string& why) {
   if (there || there.error().code != ErrorCode::kNotFound) return;
   const Status kept = write_private_file(file, as_bytes(ledger::format_fork(fork)));
   if (kept.ok()) {
-    spdlog::error("{}: {}. The proof is in {}; hearth audit --fork shows it to anybody",
+    spdlog::error("{}: {}. The proof is in {}; verify it with hearth audit --fork FILE",
                   options_.node, why, file);
   } else {
     spdlog::error("{}: {}. The proof cannot be kept: {}", options_.node, why, kept.error().message);

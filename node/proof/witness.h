@@ -2,7 +2,7 @@
 // that extends its last cosigned one, and stores the new one on its disk before it answers. A proof
 // that the log has two histories goes to a second file.
 //
-// Threads: made, asked and destroyed on the owner's. A separate thread judges offers, one at a
+// Threads: made, asked and destroyed on the main thread. A separate thread judges offers, one at a
 // time, because each waits for the disk; `post` is called from there.
 #pragma once
 
@@ -42,7 +42,7 @@ class WitnessBook {
 
   const WitnessOptions options_;
   const Clock& clock_;
-  bool refuses_ = false;  // the latest offers; the process log has said so
+  bool refuses_ = false;  // the latest offers were refused, and the process log says so
 };
 
 class Witness {

@@ -12,8 +12,8 @@
 namespace hearth::node {
 namespace {
 
-// Limits the drafts of one step when more follow in the next step, by the chance that all are
-// right.
+// When further drafts can go into the next step, one step takes kFewDrafts, and more while the
+// chance that all of them are right is at least kStepOdds.
 constexpr double kStepOdds = 0.7;
 constexpr std::uint32_t kFewDrafts = 4;
 constexpr double kLeastOdds = 0.3;  // of all drafts under way, for others to follow them
@@ -21,7 +21,7 @@ constexpr double kLeastOdds = 0.3;  // of all drafts under way, for others to fo
 constexpr std::size_t kUnreadTokens = 2 * limits::kDraftRows;
 constexpr std::size_t kIntervals = 2 * limits::kRunningSequences;  // of ids, remembered
 
-// Of drafts with these odds, how many one step takes where the next ones go into the step behind.
+// The number of drafts with these odds that one step takes, when the others go into the next step.
 std::uint32_t step_of(std::span<const double> odds) {
   double right = 1.0;
   std::uint32_t count = 0;
@@ -77,8 +77,9 @@ Status Batcher::submit(SubmitMessage message) {
       std::size_t{message.open.prompt_tokens} + message.open.sampling.max_tokens;
   REQUIRE(!message.prompt.empty(), "the prompt of " + name_of(id) + " is empty");
   REQUIRE(message.prompt.size() >= message.open.prompt_tokens && message.prompt.size() < most,
-          name_of(id), " announces ", message.open.prompt_tokens, " prompt tokens and brings ",
-          message.prompt.size(), " tokens, of fewer than ", most);
+          name_of(id), " is submitted with ", message.prompt.size(), " tokens; its prompt has ",
+          message.open.prompt_tokens, ", and prompt and answer together ", most,
+          ", so it must be submitted with at least the prompt and fewer than all");
   REQUIRE(!sequences_.contains(id) && seen_.insert(id.value),
           name_of(id) + " was submitted before");
   Sequence sequence;
@@ -131,13 +132,13 @@ Result<std::vector<Batcher::Answered>> Batcher::check(const StepInFlight& step,
       const SampledToken& token = given[begin + i];
       REQUIRE(known && i < found->most() && token.position == found->first + i, where,
               " has a token for ", name_of(token.sequence), " at position ", token.position,
-              ", which the step did not sample, or not next");
+              ", which is not the next position that the step sampled");
       const std::size_t next = i + 1;
       const bool behind_draft = next < end - begin && next >= found->count && next < found->most();
       const bool goes_on = token.finish == FinishReason::kNone;
       REQUIRE(!behind_draft || (goes_on && token.token == found->drafts[next - found->count]),
-              where, " goes on behind a draft of ", name_of(token.sequence), " at position ",
-              token.position, ", which was not drawn");
+              where, " continues after a rejected draft or the end of ", name_of(token.sequence),
+              " at position ", token.position);
     }
     const auto index = static_cast<std::size_t>(found - step.samples.begin());
     REQUIRE(!answered[index], where + " has two tokens for " + name_of(first.sequence));
@@ -154,8 +155,8 @@ Result<std::vector<Batcher::Answered>> Batcher::check(const StepInFlight& step,
   return all;
 }
 
-// Of drafts behind those of an earlier step, which was answered before, there are tokens where
-// the first one was right: then they are not void.
+// Whether the answer may have tokens for these samples. If they are only drafts that continue an
+// earlier step's drafts, it has tokens for them only if the first of them is the token drawn there.
 bool Batcher::may_answer(const Samples& samples) const {
   if (samples.count > 0) return true;
   const auto found = sequences_.find(samples.sequence);
@@ -265,7 +266,8 @@ void Batcher::void_drafts(SequenceId id) {
 
 // --- drafts ---
 
-// What would have been drafted shows how good drafts are, also where none was sent.
+// Also compares the token with the draft that a lookup would have made, sent or not: this measures
+// how good drafts are.
 void Batcher::add_token(Sequence& sequence, TokenId token) {
   const TokenLookup::Match match = sequence.lookup.find(1);
   if (!match.next.empty()) sequence.odds.take(match.length, match.next.front() == token);
@@ -467,7 +469,7 @@ void Batcher::add_drafts(StepBatch& batch, Sequence& sequence, std::uint32_t cou
   ++sequence.drafting;
 }
 
-// Otherwise stages would be idle.
+// Stages are idle: fewer sequences decode than steps may be in flight, and no prompt waits.
 bool Batcher::may_go_further() const {
   return decoding() < options_.batches_in_flight && prompts_[0].empty() && prompts_[1].empty();
 }
@@ -546,7 +548,7 @@ void Batcher::add_decode_rows(StepBatch& batch) {
   }
 }
 
-// Of the next step. While no answer waits, prompts take all that a step has.
+// Prompt rows of the next step. While no answer waits, prompts take all of a step's prompt rows.
 std::uint32_t Batcher::prompt_room() const {
   if (decoding() == 0) return options_.prefill_rows;
   const auto with_prompts = std::ranges::count_if(

@@ -233,8 +233,8 @@ class Batcher {
   PromptPace pace_;
   // The sum of the answers' times: it runs while any sequence waits for a token.
   Duration elapsed_{};
-  // The newest answered step with a prompt, with fewer prompt rows than the pace allows, and of
-  // another pace.
+  // Numbers of the newest answered steps: with prompt rows; with fewer prompt rows than the pace
+  // allows; that left at another pace.
   std::uint64_t last_with_prompt_ = 0;
   std::uint64_t last_not_paced_ = 0;
   std::uint64_t last_other_pace_ = 0;

@@ -25,7 +25,7 @@ BatcherOptions batcher_options(const model::ModelSpec& spec, const LocalOptions&
   return out;
 }
 
-// Nothing to speak of where a device holds the stage.
+// The memory of a stage on the processor; zeros when a device holds the stage.
 Result<StageMemory> host_memory(const model::GgufFile& file, const model::ModelSpec& spec,
                                 const EngineOptions& options) {
   if (options.device != nullptr) return StageMemory{};

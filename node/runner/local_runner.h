@@ -51,13 +51,13 @@ class LocalRunner {
   struct Events {
     std::function<void(const SampledToken&)> on_token;
     std::function<void(const RowHash&)> on_hash;  // may be null
-    // Of StepTokens::scores; may be null.
+    // Called for each of StepTokens::scores; may be null.
     std::function<void(const SampledToken&)> on_score = {};
     // Called before the first token with the number of cached prompt positions, if any. May be
     // null.
     std::function<void(std::uint32_t)> on_cached = {};
     std::function<void(const DraftCounts&)> on_drafts = {};  // of each step with some; may be null
-    // Of StepTokens::embeddings; may be null.
+    // Called for each of StepTokens::embeddings; may be null.
     std::function<void(const PromptEmbedding&)> on_embedding = {};
   };
   // `prompt`: as in SubmitMessage, with the answer so far of a resumed sequence. kNoCapacity when

@@ -33,7 +33,8 @@ void PromptPace::take_idle(Duration between) {
   idle_ = idle_ == Duration::zero() ? between : idle_ + (between - idle_) / 8;
 }
 
-// What a round takes grows at most as its rows do, so this never falls below what the target needs.
+// The time of a round grows at most as its rows do, so the round never falls below the rows that
+// the target allows.
 void PromptPace::take_busy(Duration between, bool full) {
   if (between <= Duration::zero()) return;
   const double ratio = std::chrono::duration<double>(target()) / between;

@@ -12,7 +12,7 @@ constexpr std::uint64_t kMultiplier = 0x9E3779B97F4A7C15;  // 2^64 over the gold
 
 }  // namespace
 
-// Of the tokens before `end`.
+// The slot for the tokens before `end`.
 std::size_t TokenLookup::slot(std::size_t table, std::size_t end) const {
   INVARIANT(end >= kLengths[table], "as many tokens as are hashed stand before the end");
   std::uint64_t hash = 0;

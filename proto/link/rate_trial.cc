@@ -9,7 +9,7 @@
 namespace hearth {
 namespace {
 
-constexpr double kTimed = 0.02;  // seconds: long enough to be timed despite the kernel's timer
+constexpr double kTimed = 0.02;  // seconds; a shorter time may be one burst of the kernel's timer
 constexpr double kLeast = 1e-6;  // nothing on a link is quicker
 constexpr std::uint32_t kMost = limits::kPingBytes - 64;  // beside a ping's own bytes
 constexpr double kAgain = 0.1;                            // seconds that the repeated bytes take

@@ -35,7 +35,8 @@ using ErrorCondition = boost::system::error_code;
 constexpr std::size_t kReadTurnBytes = 1 * limits::kMiB;
 constexpr Duration kReadTurn = std::chrono::milliseconds(5);
 constexpr Duration kSweep = std::chrono::milliseconds(100);
-constexpr Duration kPause = std::chrono::milliseconds(500);  // between sweeps: we were stopped
+// A longer time between two sweeps shows that this process was stopped.
+constexpr Duration kPause = std::chrono::milliseconds(500);
 constexpr Duration kAcceptBackoff = std::chrono::milliseconds(100);
 constexpr Duration kLinger = std::chrono::seconds(1);
 
@@ -226,7 +227,8 @@ void TcpTransport::Link::wait_for(tcp::socket::wait_type what, void (Link::*then
   });
 }
 
-// Reads until TLS asks for more: TLS may hold bytes that the socket no longer shows.
+// Reads until TLS asks for more, because TLS may hold bytes that the socket no longer shows, or
+// until the link's turn ends (kReadTurn, kReadTurnBytes).
 void TcpTransport::Link::read() {
   const TimePoint end = now() + kReadTurn;
   for (std::size_t taken = 0; taken < kReadTurnBytes && now() < end;) {

@@ -44,7 +44,7 @@ struct TcpOptions {
   std::size_t all_queue_bytes = limits::kLinksBytes;       // of all peers
   // Closes an incoming link that has not sent a whole frame by then. Also the limit for connecting.
   Duration first_frame_deadline = std::chrono::seconds(limits::kFirstFrameSeconds);
-  // From the first byte of an incoming or outgoing link to the end of its handshake.
+  // From the start of an incoming or outgoing connection to the end of its handshake.
   Duration handshake_deadline = std::chrono::seconds(limits::kHandshakeSeconds);
   HandshakeLimits handshakes{};
   // Whether a new handshake without room replaces the oldest one of the address that has the most.

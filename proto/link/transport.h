@@ -2,10 +2,11 @@
 // Real: proto/link/tcp_transport, for data links and for control links. Simulated: tests/sim.
 //
 // A data link closes within seconds when the peer's process, machine or network fails. An open link
-// that carries nothing else carries heartbeats (FrameType::kBeat). The thread that computes sends
-// them, so a frozen process sends none.
+// that carries nothing else carries heartbeats (FrameType::kBeat). The main thread sends them, so a
+// frozen process sends none.
 //
-// Threads: every method and every callback runs on the main thread.
+// Threads: every method and every callback runs on the thread that polls the transport. This is the
+// main thread, except for the transports of PeerSource and `hearth ping`.
 #pragma once
 
 #include <cstdint>

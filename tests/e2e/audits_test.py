@@ -115,7 +115,7 @@ class Audits(swarm.InOneFolder):
         self.assertRegex(log, rf"in dispute: entry \d+, .*, stage 1 \(layers 0-\d+\): "
                               rf"node (w0 and its auditor {other}|{other} and its auditor w0)")
         self.assertRegex(log, r"fraud of node w0: it concedes; its weights are whole, its kernels "
-                              r"pass their test; computed again, the same came out")
+                              r"pass their test; its recomputation gave the same result")
         # It is given no work any more, and is told so; the swarm goes on without it.
         def without():
             nodes = [node for p in self.serving(s) for node in p["nodes"]]
@@ -200,7 +200,7 @@ class Audits(swarm.InOneFolder):
     def test_who_denies_exact_arithmetic_is_a_fraud(self):
         s, _ = self.judged(ONE_UNIT_CONTESTED)
         self.assertIn("fraud", self.history("w0"))
-        self.assertRegex(s.read_log(), r"fraud of node w0: it contests; .* the same did not come out")
+        self.assertRegex(s.read_log(), r"fraud of node w0: it contests; .* gave another result")
 
     def test_a_bit_that_flipped_once_is_a_fault_and_the_node_comes_back(self):
         s, _ = self.judged(ONE_UNIT_ONCE)
@@ -208,7 +208,7 @@ class Audits(swarm.InOneFolder):
         self.assertIn("fault", events)
         self.assertNotIn("fraud", events)
         self.assertEqual(self.standing("w0")["standing"], "probation")
-        swarm.wait_until(lambda: "w0 has looked at itself and is whole" in s.read_log(),
+        swarm.wait_until(lambda: "the self-check of node w0 passed" in s.read_log(),
                          "w0's look at itself")
         swarm.wait_until(lambda: len(self.serving(s)) == 2, "two pipelines again")
         ask(s.api, body(s.model, PROMPTS[1]))
@@ -238,7 +238,7 @@ class Audits(swarm.InOneFolder):
         self.assertIn("disagreed", self.history(cluster))
         code, shown, err = swarm.hearth("status", "--host", s.api)
         self.assertEqual(code, 0, err)
-        self.assertRegex(shown, rf"barred  {ended}: the ledger has found it a fraud")
+        self.assertRegex(shown, rf"barred  {ended}: the ledger shows a fraud by it")
         self.assertIn(f"hearth nodes rm {ended}", shown)
         self.assertIn("disputes in the ledger: 0 open, 1 ended by a verdict", shown)
 

@@ -281,7 +281,7 @@ class Joining(cluster.Cluster):
             path.unlink()
         shutil.copy(os.path.join(copy, "hearth.db"), self.home)
         for _ in range(2):
-            self.refused_to_serve("an older copy was put back")
+            self.refused_to_serve("the store is an older copy")
         everybody = {"coordinator", "desk", "attic", "cellar"}
         self.assertEqual(self.names(), everybody, "the roster is as it was")
         restored = json.loads(self.good(self.home, "nodes", "restore", "--json"))
@@ -328,7 +328,7 @@ class Joining(cluster.Cluster):
         self.assertEqual((desk / "roster").read_bytes(), kept)
         [shown] = pathlib.Path(self.home).glob("roster.evidence-*")
         self.assertEqual(shown.read_bytes(), kept)
-        self.refused_to_serve("one that a member holds")
+        self.refused_to_serve("a roster that a member holds")
         restored = json.loads(self.good(self.home, "nodes", "restore", "--json"))
         self.assertEqual((restored["removed"], restored["added"]), ([], ["one"]))
         with self.serve() as s:

@@ -230,7 +230,7 @@ class Credits(swarm.InOneFolder):
         self.hear(laptop, body, events=5)
         self.hear(laptop, body, events=10)  # it comes back while the request runs
         for events in (20, None):
-            self.assertIn("are kept for requests that run", self.refused(laptop))
+            self.assertIn("are reserved for running requests", self.refused(laptop))
             self.swarm.kill()
             self.swarm.log.close()
             self.swarm = swarm.Swarm(0, "--stages", "2", "--host", "0.0.0.0",

@@ -523,7 +523,7 @@ class Doors(cluster.Cluster):
         before = self.descriptors()
         for number in range(12):
             self.assertEqual(self.said_to(self.pem("-", f"stranger-{number}")), b"")
-        self.assertRegex(self.log(), "is not in the roster, and no join token is good now")
+        self.assertRegex(self.log(), "is not in the roster, and no join token is valid now")
         swarm.wait_until(lambda: self.descriptors() <= before, "their connections")
         code, _, err = self.run_in(self.folder("late"), "join", self.word, "--name", "late")
         self.assertEqual(code, 1, err)
@@ -618,7 +618,7 @@ class Doors(cluster.Cluster):
         self.assertNotIn("worker desk lost", self.log())
         self.assertEqual(len(re.findall("worker desk registered", self.log())), 1)
         self.assertIsNone(desk.poll(), desk_log.read_text())
-        swarm.wait_until(lambda: "is connected already, with this very key" in
+        swarm.wait_until(lambda: "is already connected with this key" in
                          twin_log.read_text(), "the clone is told")
         # It tries for ten seconds, since it may have been started again, and then never more.
         self.assertEqual(twin.wait(swarm.PATIENCE_S), 5, twin_log.read_text())

@@ -127,10 +127,10 @@ class Intruders(cluster.Cluster):
         time.sleep(1.5)
         desk, laptop = self.key("desk"), self.key("laptop")
         for kind, reason, key, name, role, credential in (
-                ("no token", "malformed token", "-", "spy", "", ("", "")),
-                ("a token without an end", "malformed token", "-", "spy", "",
+                ("no token", "malformed join token", "-", "spy", "", ("", "")),
+                ("a token without an end", "malformed join token", "-", "spy", "",
                  (worker[0], "A" * 20_000)),
-                ("a truncated token", "malformed token", "-", "spy", "",
+                ("a truncated token", "malformed join token", "-", "spy", "",
                  (worker[0], worker[1][:-1])),
                 ("an unknown token", "is unknown", "-", "spy", "", ("0" * 16, worker[1])),
                 ("a wrong secret", "wrong secret", "-", "spy", "", (worker[0], admin[1])),
@@ -172,7 +172,7 @@ class Intruders(cluster.Cluster):
                          control, key if key == "-" else self.key(key), "desk")
         self.intrude("speaking as another node", log, "worker desk speaks as attic",
                      "^" + GENERIC + "$", "session", control, self.key("desk"), "attic")
-        self.intrude("a stranger leaves", log, "has not joined, and asks to leave",
+        self.intrude("a stranger leaves", log, "asks to leave and is not a member's",
                      "^" + UNAUTHENTICATED + "$", "leave", control, "-")
 
     def data_links(self, where, address, log):

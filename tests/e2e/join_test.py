@@ -302,7 +302,7 @@ class Peers(Join):
 
         with self.subTest("status names it, and by whose word"):
             self.assertEqual(self.accused(1), [("desk", 1, False)])
-            self.assertRegex(self.home.log(), r"attic says that desk sent it wrong bytes: tensor")
+            self.assertRegex(self.home.log(), r"attic reports wrong bytes from desk: tensor")
             shown = self.good(self.home, "status")
             self.assertRegex(shown, r"wrong +desk: it sent wrong bytes of the model, as reported by "
                                     r"1 node \(tensor ")

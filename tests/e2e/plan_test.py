@@ -195,7 +195,7 @@ class FromAServer(unittest.TestCase):
             self.assertEqual(placed, {"local-2": [0, 11], "local-1": [11, 30]})
         with swarm.Swarm(1, "--place", "local-1:0-10,attic:11-29", ready=False) as s:
             swarm.wait_until(lambda: s.state()["nodes"], "the worker")
-            self.assertIn("worker attic is not here", s.state()["missing"])
+            self.assertIn("worker attic is not connected", s.state()["missing"])
         code, _, err = swarm.hearth("serve", "--model", swarm.MODEL, "--place", "den:0-10")
         self.assertEqual(code, 1)
         self.assertIn("the model's last layer, 29", err)

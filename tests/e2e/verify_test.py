@@ -192,7 +192,7 @@ class Verify(unittest.TestCase):
         other = changed()
         self.assertEqual(other["answer"]["choices"][0]["finish_reason"], "length")
         other["answer"]["choices"][0]["finish_reason"] = "stop"
-        self.assertIn("ends by \"stop\"", self.refused(self.save(other), "answer", choice=0))
+        self.assertIn("ends with \"stop\"", self.refused(self.save(other), "answer", choice=0))
         # Of what audits found there is the server's word alone.
         other = changed()
         other["answer"]["hearth"]["verified"] = {"state": "verified"}

@@ -87,7 +87,7 @@ class ProcessesOnACard(unittest.TestCase):
 
     def test_weights_are_checked_when_asked(self):
         os.kill(self.worker(), signal.SIGUSR1)
-        swarm.wait_until(lambda: "weights still are what was loaded" in self.swarm.read_log())
+        swarm.wait_until(lambda: "weights have not changed since loading" in self.swarm.read_log())
 
     def test_a_changed_weight_ends_its_worker(self):
         expected = self.of_the_swarm()

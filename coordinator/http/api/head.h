@@ -69,7 +69,7 @@ struct RequestHead {
 };
 
 // Framing, version, Host, Origin and target. `path` gets the decoded path. `close`: the connection
-// must be closed after the error, because the end of the request is unknown.
+// must be closed if the request is refused now, because its end is unknown or its body is unread.
 struct HeadCheck {
   std::optional<ApiError> error;
   bool close = false;

@@ -126,7 +126,7 @@ void add_nodes(const SwarmStatus& status, Families& families) {
   for (const NodeStatus& node : status.nodes) {
     if (!node.energy_joules_total) continue;
     families.counter("hearth_node_energy_joules_total",
-                     "Joules that a worker's card, or else its machine's processors, drew",
+                     "Joules that a worker's GPU, or else its machine's processors, used",
                      *node.energy_joules_total, {{"node", node.name}});
   }
   // KV of the stages that serve; stages of one pipeline may have different amounts.

@@ -97,8 +97,8 @@ struct HttpTimeouts {
   std::uint32_t write = limits::kHttpSecondsWrite;    // for a write to make progress
   std::uint32_t ping = limits::kHttpSecondsPing;      // of silence before a stream is pinged
   std::uint32_t status = limits::kHttpSecondsStatus;  // for the coordinator's answer
-  std::uint32_t grace =
-      limits::kHttpSecondsGrace;  // for which a kept request continues without a client
+  // For which a kept request continues without a client.
+  std::uint32_t grace = limits::kHttpSecondsGrace;
   std::uint32_t kept = limits::kHttpSecondsKept;      // that its whole answer stays
   std::uint32_t resume = limits::kHttpSecondsResume;  // for a pipeline to go on with it
   // To recompute a whole answer, in addition to twice the time that it took.
@@ -111,8 +111,8 @@ struct MemberLinks {
   std::string certificate;  // ours, in PEM, and its key
   std::string private_key;
   std::function<Result<PublicKey>(ssl_st& tls)> key_of;  // of the peer, after the handshake
-  std::function<std::optional<Member>(const PublicKey& key)>
-      find;  // nothing: the peer is not a member now
+  // Nothing: the peer is not a member now.
+  std::function<std::optional<Member>(const PublicKey& key)> find;
 };
 
 // A model on the server's disk.

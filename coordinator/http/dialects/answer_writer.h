@@ -29,7 +29,7 @@ struct StreamEvent {
 };
 using StreamEvents = std::vector<StreamEvent>;
 
-// What an answer begins with.
+// The facts that are known when an answer begins.
 struct AnswerStart {
   AnswerHead head;
   std::uint64_t prompt_tokens = 0;

@@ -241,7 +241,7 @@ class ResponsesWriter final : public AnswerWriter {
   ToolCallPart call_;  // likewise
   OrderedJson output_ = OrderedJson::array();
   std::uint64_t sequence_ = 0;
-  bool created_ = false;  // response.created is told
+  bool created_ = false;  // response.created was sent
   bool cut_ = false;      // the answer ended at its length
 };
 

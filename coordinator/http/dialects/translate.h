@@ -24,7 +24,7 @@ struct TranslatedRequest {
 ApiResult<TranslatedRequest> translate_request(Dialect dialect, const Json& body,
                                                const ModelBounds& bounds, bool counts = false);
 
-// What translate_request() is made of.
+// The body that a dialect's translation gives; translate_request() parses it.
 struct TranslatedBody {
   Json body = Json::object();  // of a chat, or of a completion
   bool chat = true;

@@ -34,7 +34,7 @@ AnswerIdentity::AnswerIdentity(const HttpOptions& options, Random& random,
 }
 
 ledger::AnswerName AnswerIdentity::new_receipt(Random& random, bool is_kept) const {
-  // The id of a kept request follows from its client's key, and may come again.
+  // The id of a kept request follows from owner, Idempotency-Key and body, and may come again.
   const std::string drawn = is_kept ? fmt::format(" {:016x}", random.next()) : "";
   const Hash256 own = keyed_blake2b(secret_, as_bytes("receipt of " + id_ + drawn));
   // The log's time runs evenly even when the server's clock is set. The answer states it only if

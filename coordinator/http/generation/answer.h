@@ -104,7 +104,7 @@ class Answer {
   const std::vector<Part>& parts() const { return parts_; }
   const Part& part(std::uint32_t choice) const { return parts_[choice]; }
 
-  // Of a choice.
+  // The inputs of a choice.
   std::size_t prompt_index(std::uint32_t choice) const { return choice / input_.request.n; }
   const std::vector<TokenId>& prompt(std::uint32_t choice) const;
   std::string echo(std::uint32_t choice) const;
@@ -139,7 +139,7 @@ class Answer {
   bool has_tokens() const;
   std::uint64_t tokens_left(std::uint32_t choice) const;
 
-  // What is told of it.
+  // The objects that clients get.
   AnswerHead head() const;
   AnswerStart start() const;
   std::uint64_t cached_tokens() const;  // of the prompts

@@ -33,8 +33,8 @@ void Listener::begin(HeaderFields headers) {
 void Listener::tell(const Choice& choice, bool ended, const OrderedJson& closing) {
   std::uint32_t& told = place_.told[choice.index()];
   const std::uint32_t all = choice.tokens() + 1;
-  if (told > all)
-    return;  // the client has the end, or more than this process has recomputed so far
+  // The client has the end, or more than this process has recomputed so far.
+  if (told > all) return;
   ChoicePart part = choice.part(std::max(told, 1U) - 1);
   if (told == 0) {
     // In a completion, nothing precedes the text.
@@ -107,7 +107,7 @@ bool Audience::all_gone() const {
   return std::ranges::all_of(listeners_, [](const auto& each) { return each->gone(); });
 }
 
-// The list may shrink while a client is told: its connection fails, and the answer ends.
+// The list may shrink while a client is sent something: its connection fails, and the answer ends.
 template <typename Function>
 void Audience::each(const Function& function) const {
   for (std::size_t i = 0; i < listeners_.size(); ++i) {

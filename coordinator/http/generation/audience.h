@@ -117,8 +117,8 @@ class Audience {
   const Verification& verification_;
   std::function<OrderedJson()> closing_;
   std::function<void(Make, Take)> elsewhere_;
-  std::vector<std::shared_ptr<Listener>>
-      listeners_;  // includes clients that have left, for a while
+  // Includes clients that have left, for a while.
+  std::vector<std::shared_ptr<Listener>> listeners_;
 };
 
 }  // namespace hearth::coordinator::http

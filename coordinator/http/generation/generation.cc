@@ -260,7 +260,7 @@ void Generation::shorten_to_credit() {
   if (credits == nullptr || answer_.request().max_tokens) return;
   const Credits::Balance balance = credits->balance(answer_.request().policy.account);
   const std::int64_t available = balance.spendable - balance.reserved;
-  // The greatest price of all choices with this many tokens each.
+  // Whether `left` pays for all choices with at most this many tokens each.
   const auto is_paid = [&](std::uint32_t most, std::int64_t left) {
     for (const Answer::Part& part : answer_.parts()) {
       const auto price = dearest({}, answer_.model().spec.layers, part.prompt_tokens,
@@ -398,8 +398,8 @@ void Generation::accept(const std::vector<std::uint32_t>& choices, const SubmitA
     verification_.cannot(answer.bounds.unverifiable);
   }
   const std::optional<Keep>& keep = answer_.input().keep;
-  // Three things are not stored: fields of the request that a dialect repeats, scores, and
-  // embeddings. After a restart their clients get the same answer, which is computed again.
+  // A request is not stored if its dialect repeats fields of it, if it has scores or embeddings, or
+  // if it is too long. After a restart its client gets the same answer, which is computed again.
   const bool written = keep && api_->kept.writes() && answer_.input().dialect == Dialect::kOpenAi &&
                        !answer_.request().scores_prompt() && !answer_.request().embedding &&
                        answer_.prompt_tokens() <= limits::kKeptRequestBytes / sizeof(TokenId);
@@ -568,7 +568,7 @@ void Generation::attach(std::shared_ptr<ResponseWriter> writer, std::optional<Ev
   if (open_) audience_.tell(*listener);
 }
 
-// Also called while the audience is told.
+// Also called while the audience sends.
 void Generation::leave(Listener& listener) {
   listener.leave();
   if (ended_ || !audience_.all_gone()) return;

@@ -69,8 +69,8 @@ class Generation : public std::enable_shared_from_this<Generation> {
     std::uint32_t number = 0;  // number of its submission: events of earlier ones are stale
     bool submitted = false;    // the coordinator has it, and cancel() would end it
     bool admitted = false;     // by this process
-    Credits::Hold credit =
-        {};  // until the coordinator holds the credit, or the sequence can no longer start
+    // Until the coordinator holds the credit, or the sequence can no longer start.
+    Credits::Hold credit = {};
   };
 
   void begin();

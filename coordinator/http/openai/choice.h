@@ -22,8 +22,8 @@ namespace hearth::coordinator::http {
 struct AnswerForm {
   std::shared_ptr<const model::ChatSyntax> syntax = nullptr;
   std::string prompt_tail = {};  // of the chat's prompt: model::AnswerRules
-  std::string name =
-      {};  // id of the answer; ids of calls are derived from it when the model gives none
+  // Id of the answer; ids of calls are derived from it when the model gives none.
+  std::string name = {};
 };
 
 class Choice {

@@ -20,8 +20,8 @@ namespace {
 constexpr std::int64_t kInt32Max = std::numeric_limits<std::int32_t>::max();
 
 constexpr double kBiasRange = 100.0;
-constexpr std::uint64_t kAnySeed =
-    ~std::uint64_t{0};  // -1 means random, as if the field were absent
+// -1 as a seed means random, as if the field were absent.
+constexpr std::uint64_t kAnySeed = ~std::uint64_t{0};
 
 std::optional<TokenId> token_id(std::optional<std::int64_t> id, std::uint32_t vocabulary) {
   if (!id || *id < 0 || *id >= static_cast<std::int64_t>(vocabulary)) return std::nullopt;

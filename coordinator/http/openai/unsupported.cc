@@ -106,7 +106,7 @@ constexpr std::array kFields = {
     Unsupported{"xtc_probability", "[0]"},
 };
 
-// What only a chat has.
+// Fields that only a chat has.
 constexpr std::array kChatFields = {
     Unsupported{"tools", kEmpty},
     Unsupported{"tool_choice", R"(["none", "auto"])"},

@@ -15,7 +15,7 @@
 namespace hearth::coordinator::http {
 namespace {
 
-// What a route's body is.
+// The kinds of body of the routes.
 enum class Body : std::uint8_t { kChat, kCompletion, kEmbeddings, kOneEmbedding };
 
 bool is_embedding(Body kind) { return kind == Body::kEmbeddings || kind == Body::kOneEmbedding; }

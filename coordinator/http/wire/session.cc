@@ -48,7 +48,7 @@ std::vector<std::string> values(const Parser& parser, std::string_view name) {
   return out;
 }
 
-// Proxies name the client that they speak for in one of these.
+// Proxies name the client whose request they forward in one of these.
 bool is_forwarded(const Parser& parser) {
   return std::ranges::any_of(parser.get(), [](const auto& each) {
     const std::string name = boost::to_lower_copy(std::string(each.name_string()));
@@ -421,8 +421,8 @@ void Session::on_head() {
   context_.http10 = head.version < 11;
   context_.keep_alive = head.keep_alive && !probes_only_;
   head_only_ = head.method == "HEAD";
-  // Not checked on a member's link: no web page can use it, and its client may name any address of
-  // this machine.
+  // On a member's link, Host may be any address: no web page can use the link, and its client may
+  // name any address of this machine.
   HeadCheck check = check_head(head, member ? HostNames{api_->names.names, true} : api_->names);
   if (!check.error) context_.origin = head.origin;
   // Browsers on this machine get an answer to their preflight without a key.

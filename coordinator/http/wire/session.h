@@ -1,7 +1,7 @@
 // Session: one client connection. It answers requests one after the other. While one is answered it
 // reads on, bounded, so that pipelined requests wait and a client that leaves is noticed at once.
-// What the client has not read waits in a buffer of limits::kHttpStreamBytes; past it, or when a
-// write makes no progress for HttpTimeouts::write, the connection ends. Socket thread only. Only
+// Bytes that the client has not read wait in a buffer of limits::kHttpStreamBytes; past it, or when
+// a write makes no progress for HttpTimeouts::write, the connection ends. Socket thread only. Only
 // server.cc includes this header: it needs Asio.
 #pragma once
 
@@ -86,7 +86,7 @@ class Session : public std::enable_shared_from_this<Session> {
           boost::asio::ssl::context* tls = nullptr);
   // Takes its place in the table, and reads. Once.
   void begin();
-  // Closes without an answer; a running request is told that its client has left.
+  // Closes without an answer; a running request learns that its client has left.
   void abort();
   const boost::asio::ip::address& from() const { return from_; }
   const std::string& peer() const { return peer_; }  // as whom it is counted
@@ -167,7 +167,7 @@ class Session : public std::enable_shared_from_this<Session> {
   std::string client_;          // client for which its memory is counted: an API key or an address
   std::size_t body_bytes_ = 0;  // of the body, when its rate was last looked at
 
-  // Of the request being answered.
+  // State of the request being answered.
   std::uint64_t serial_ = 0;
   HttpRequest request_;
   Handler handler_ = nullptr;

@@ -19,7 +19,7 @@ CardForward::CardForward(Setup setup)
       watchdog_(setup_.step_limit,
                 [this] { setup_.context->lose(CardContext::unanswered(setup_.step_limit)); }) {}
 
-// What is queued still reads and writes the memory of the stage, so it has to end first.
+// Queued work still reads and writes the memory of the stage, so it must end first.
 CardForward::~CardForward() {
   if (under_way_ == 0) return;
   const Status ended = guarded([&] { return stage_.drain(); });

@@ -45,8 +45,8 @@ class CardHead {
   // Queues on the download stream the failure flags, and the tokens that read_logits() has not
   // sent.
   Status receive(std::uint32_t set) const;
-  // What was received is in pinned memory: adds the failure flags to those of the rows, and hands
-  // on the tokens that read_logits() has not handed on.
+  // Called once the received data is in pinned memory: adds the failure flags to those of the rows,
+  // and passes on the tokens that read_logits() has not passed on.
   void finish(std::uint32_t set);
 
  private:

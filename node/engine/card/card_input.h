@@ -46,7 +46,7 @@ class CardInput {
   std::vector<double> local_frequencies_;
   std::optional<std::uint32_t> local_layer_;  // one of the stage's local layers, if it has any
 
-  // What the last fill() prepared.
+  // The step that the last fill() prepared.
   std::uint32_t set_ = 0;
   std::uint32_t rows_ = 0;
   std::uint32_t entries_ = 0;  // page numbers

@@ -86,7 +86,7 @@ class Placer {
   std::vector<CardTensor>& tensors_;
 };
 
-// Of so many rows in pinned memory: their tiles, then their exponents.
+// Sizes of rows in pinned memory: their tiles, then their exponents.
 struct PartShape {
   std::size_t tile_bytes = 0;
   std::size_t exponent_bytes = 0;
@@ -99,7 +99,7 @@ PartShape shape_of(const CardTensor& tensor, std::uint32_t rows) {
 
 std::size_t bytes_of(const PartShape& shape) { return shape.tile_bytes + shape.exponent_bytes; }
 
-// What `rows` rows of a matrix take, or a whole vector.
+// Bytes of `rows` rows of a matrix, or of a whole vector.
 std::size_t bytes_of(const CardTensor& tensor, std::uint32_t rows) {
   return tensor.is_matrix ? bytes_of(shape_of(tensor, rows)) : tensor.bytes;
 }

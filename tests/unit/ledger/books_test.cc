@@ -141,8 +141,7 @@ TEST_F(BooksTest, CachedPositionsCostATenth) {
   EXPECT_EQ(window_price(policy, r, 40), 4 * 24 + 4 * 40 / 10);
   ReceiptEntry entry = entry_of(r);
   entry.cached = 65;
-  EXPECT_NE(refusal(entry).find("65 positions are said to be cached of a window with 64"),
-            std::string::npos);
+  EXPECT_NE(refusal(entry).find("65 cached positions in a window with 64"), std::string::npos);
   entry.cached = 40;
   const std::uint64_t receipt = add(entry);
   EXPECT_EQ(of(upper_).escrow(), 4 * 24 + 4 * 40 / 10);

@@ -221,7 +221,8 @@ TEST(LogCrash, AFailedDiskEndsTheLog) {
     if (!failed) break;
     ++failures;
     EXPECT_EQ(failed->code, ErrorCode::kIo);
-    EXPECT_NE(failed->message.find("start again"), std::string::npos) << failed->message;
+    EXPECT_NE(failed->message.find("start the process again"), std::string::npos)
+        << failed->message;
     disk.fails_at = ~std::size_t{0};
     EXPECT_FALSE(append_some(**log, 1)) << "a sync that failed once is not asked again";
     auto reopened = open_and_check(disk);

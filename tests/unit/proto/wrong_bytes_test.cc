@@ -41,8 +41,8 @@ TEST(WrongBytes, WhatIsOutOfBoundsIsRefusedByName) {
               m.set_item(std::string(limits::kWrongItemBytes + 1, 'x'));
             }).find(std::to_string(limits::kWrongItemBytes)),
             std::string::npos);
-  EXPECT_NE(refusal([](Message& m) { m.set_begin(2000); }).find("no range"), std::string::npos);
-  EXPECT_NE(refusal([](Message& m) { m.set_end(limits::kModelFileBytes + 1); }).find("no range"),
+  EXPECT_NE(refusal([](Message& m) { m.set_begin(2000); }).find("not a range"), std::string::npos);
+  EXPECT_NE(refusal([](Message& m) { m.set_end(limits::kModelFileBytes + 1); }).find("not a range"),
             std::string::npos);
   EXPECT_EQ(refusal([](Message& m) { m.set_item(std::string(limits::kWrongItemBytes, 'x')); }),
             "taken");

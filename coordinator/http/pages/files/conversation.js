@@ -35,7 +35,7 @@ export function path(conversation) {
 
 export function parentOf(conversation, node) { return node.parent ? conversation.messages[node.parent] : null; }
 
-// What the model reads before it answers `leaf`, which is a message of the user.
+// The messages that the model reads before it answers `leaf`, which is a message of the user.
 export function prompt(conversation, leaf, system) {
   const out = [];
   for (let node = leaf; node; node = parentOf(conversation, node)) {

@@ -8,7 +8,7 @@ export function bytes(value) {
   return `${at > 0 && scaled < 100 ? scaled.toFixed(1) : Math.round(scaled)} ${units[at]}`;
 }
 
-// Of a link, in bits as network cards are sold.
+// The rate of a link, in bits as network cards are sold.
 export function linkRate(bytesPerSecond) {
   const bits = bytesPerSecond * 8;
   if (bits >= 1e9) return `${(bits / 1e9).toFixed(bits >= 1e10 ? 0 : 1)} Gbit/s`;

@@ -90,7 +90,7 @@ function keysPanel(told, error, look) {
     h('p', {}, h('button', {type: 'button', class: 'main', 'data-act': 'create', onclick: () => create(look)}, 'Create a key')));
 }
 
-// What localStorage, sessionStorage and IndexedDB hold of these pages.
+// Shows the data of these pages in localStorage, sessionStorage and IndexedDB.
 function browserPanel(conversations, look) {
   const size = conversations.reduce((sum, one) => sum + JSON.stringify(one).length, 0);
   const remembered = localStorage.getItem('hearth.key') !== null;

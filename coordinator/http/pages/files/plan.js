@@ -33,7 +33,7 @@ function stageTable(stages, model) {
       cell('To the next', seconds(stage.to_next_seconds)))))));
 }
 
-// Of more machines than the exact search takes: ranges with their replicas.
+// For more machines than the exact search takes: layer ranges with their replicas.
 function rangeTable(ranges, model) {
   const names = ['Layers', 'Machines', 'Weights', 'KV', 'Tokens a second, all'];
   const cell = (label, ...content) => h('td', {'data-label': label}, ...content);

@@ -554,7 +554,7 @@ TEST_F(PullTest, ARepositoryIsAskedForItsModels) {
             std::string::npos)
       << several;
   EXPECT_EQ(several.find("mmproj"), std::string::npos) << several;
-  EXPECT_NE(refusal("hf:org/Repo-GGUF:Q5_K_M").find("no model of the repository is called so"),
+  EXPECT_NE(refusal("hf:org/Repo-GGUF:Q5_K_M").find("no model of the repository has this name"),
             std::string::npos);
   // Two whose names have it: the one that ends with it, else both are listed.
   hub.files["Q8_0/Repo-BF16.gguf"] = file;

@@ -255,9 +255,10 @@ TEST(StatusLines, WhatBecameOfAudits) {
 TEST(StatusLines, WhoIsBarredWhyAndWhatToDo) {
   client::SwarmView view = serving();
   view.nodes[0].standing = client::NodeView::Standing{"probation", 3, 1, false, 0};
-  view.nodes[0].barred = view.nodes[0].spare = "it was found at fault (entry 7 of the ledger)";
+  view.nodes[0].barred = view.nodes[0].spare =
+      "a verdict found it at fault (entry 7 of the ledger)";
   view.nodes[1].standing = client::NodeView::Standing{"newcomer", 0, 0, true, 2};
-  view.nodes[1].barred = view.nodes[1].spare = "the ledger has found it a fraud";
+  view.nodes[1].barred = view.nodes[1].spare = "the ledger shows a fraud by it";
   for (const Lines& lines : {status_lines(view), top_lines(view, "api", "now")}) {
     std::string all;
     for (const std::string& line : lines) all += line + "\n";
@@ -266,11 +267,11 @@ TEST(StatusLines, WhoIsBarredWhyAndWhatToDo) {
     };
     const std::string first = view.nodes[0].name;
     const std::string second = view.nodes[1].name;
-    EXPECT_TRUE(has("barred  " + first + ": it was found at fault (entry 7 of the ledger)\n"))
+    EXPECT_TRUE(has("barred  " + first + ": a verdict found it at fault (entry 7 of the ledger)\n"))
         << all;
     EXPECT_TRUE(has("hearth doctor")) << all;
     EXPECT_TRUE(has(", quarantined")) << all;
-    EXPECT_TRUE(has("barred  " + second + ": the ledger has found it a fraud\n")) << all;
+    EXPECT_TRUE(has("barred  " + second + ": the ledger shows a fraud by it\n")) << all;
     EXPECT_TRUE(has("hearth nodes rm " + second)) << all;
     EXPECT_TRUE(has(", ended")) << all;
     EXPECT_TRUE(has("dispute " + second + " is involved in 2 open disputes")) << all;

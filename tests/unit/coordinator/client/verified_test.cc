@@ -19,10 +19,9 @@ TEST(Verified, HowManyWindowsAndOthersIsSaid) {
   const Verified all = read_verified(Json::parse(R"({"verified": {"state": "verified", "windows": [
       {"choice": 0, "stage": 0, "window": 0, "entry": 4, "others": 2},
       {"choice": 0, "stage": 1, "window": 0, "entry": 5, "others": 1}]}})"));
-  EXPECT_EQ(
-      all.sentence,
-      "verified: all 2 windows were computed again, each by 1 other node or more, with the same "
-      "result");
+  EXPECT_EQ(all.sentence,
+            "verified: all 2 windows were recomputed, each by at least 1 other node, with the same "
+            "result");
   EXPECT_FALSE(all.is_doubtful());
 }
 
@@ -51,9 +50,9 @@ TEST(Verified, ARetractedAnswerBringsTheRightOne) {
                     {"choice": 0, "text": "right", "token_ids": [1, 2], "finish_reason": "stop"}]
       })"));
   EXPECT_TRUE(bad.is_doubtful());
-  EXPECT_EQ(bad.sentence,
-            "retracted from token 3 on: stage 1, window 0 (entry 7 of the ledger) was computed "
-            "falsely");
+  EXPECT_EQ(
+      bad.sentence,
+      "retracted from token 3 on: stage 1, window 0 (entry 7 of the ledger) has a false result");
   ASSERT_TRUE(bad.right);
   EXPECT_EQ(bad.right->text, "right");
   EXPECT_EQ(bad.right->token_ids, (std::vector<TokenId>{1, 2}));
@@ -61,7 +60,7 @@ TEST(Verified, ARetractedAnswerBringsTheRightOne) {
   const Verified same = read_verified(Json::parse(R"({"verified": {"state": "retracted"},
       "retracted": [{"from_token": null, "stage": 0, "window": 0, "entry": 7}]})"));
   EXPECT_FALSE(same.right);
-  EXPECT_NE(same.sentence.find("its tokens are right"), std::string::npos);
+  EXPECT_NE(same.sentence.find("the answer's tokens are right"), std::string::npos);
 }
 
 TEST(Verified, WhatIsNoneIsRefused) {

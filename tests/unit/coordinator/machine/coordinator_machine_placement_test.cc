@@ -240,7 +240,7 @@ TEST_F(ManyWorkersTest, HaveOneCutAndWhoComesWaitsUntilItIsWanted) {
   EXPECT_FALSE(last(links["late"]).has_assign());
   for (const NodeStatus& node : machine->status().nodes) {
     if (node.name == "late") {
-      EXPECT_NE(node.spare.find("in the pool"), std::string::npos) << node.spare;
+      EXPECT_NE(node.spare.find("until a pipeline loses a stage"), std::string::npos) << node.spare;
     }
   }
   const std::vector<std::string> hit = before.begin()->second;

@@ -227,7 +227,7 @@ TEST(CoordinatorSwarm, EveryBreachOfTheLastStageEndsThePipelineByName) {
       {"future epoch", {{Epoch(2), StepId(0), {}, {}}}, "epoch 2"},
       {"a step left out",
        {{one, StepId(0), {}, {}}, {one, StepId(2), {}, {}}},
-       "step 2 follows the one to step 0"},
+       "step 2 came after that to step 0"},
       {"unknown sequence", {{one, StepId(0), {token(9, 2, none)}, {}}}, "sequence 9"},
       {"skipped position", {{one, StepId(0), {token(1, 3, none)}, {}}}, "the next is 2"},
       {"the prompt again", {{one, StepId(0), {token(1, 1, none)}, {}}}, "position 1"},
@@ -241,7 +241,7 @@ TEST(CoordinatorSwarm, EveryBreachOfTheLastStageEndsThePipelineByName) {
       {"too many",
        {{one, StepId(0), {token(1, 2, none)}, {}}, {one, StepId(1), {token(1, 3, none)}, {}}},
        "goes on"},
-      {"released alive", {{one, StepId(0), {}, {SequenceId(1)}}}, "had not ended"},
+      {"released alive", {{one, StepId(0), {}, {SequenceId(1)}}}, "before it ended"},
       {"released unknown", {{one, StepId(0), {}, {SequenceId(7)}}}, "sequence 7"},
   };
   for (const Breach& breach : breaches) {

@@ -451,7 +451,7 @@ TEST_F(CoordinatorTest, WhoHangsUpOnASilentNeighbourIsNotToBlame) {
   say(a, beat);
   data.lose(first);
   EXPECT_NE(
-      machine->status().missing.find("worker b (stage 2 of 2, layers 2-3) failed: it gives no"),
+      machine->status().missing.find("worker b (stage 2 of 2, layers 2-3) failed: it sends no"),
       std::string::npos)
       << machine->status().missing;
 }

@@ -68,10 +68,10 @@ TEST_F(PlacingTest, WaitsForThoseWhoComeAndForTheirWays) {
   add("a", 400);
   add("b", 400);
   EXPECT_FALSE(placing.choose(registry.free_nodes()));
-  EXPECT_NE(placing.waiting().find("coming"), std::string::npos) << placing.waiting();
+  EXPECT_NE(placing.waiting().find("still joining"), std::string::npos) << placing.waiting();
   clock.advance(std::chrono::seconds(3));
   EXPECT_FALSE(placing.choose(registry.free_nodes()));
-  EXPECT_EQ(placing.waiting(), "the ways between the nodes are being measured");
+  EXPECT_EQ(placing.waiting(), "the links between the nodes are being measured");
   measure_ways();
   EXPECT_EQ(text(placing.choose(registry.free_nodes())), "a 0-4; b 4-8; ");
 }

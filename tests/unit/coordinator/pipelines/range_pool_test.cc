@@ -111,7 +111,8 @@ TEST_F(RangePoolTest, WhoComesWaitsInThePoolUntilThereIsOneOfEveryRange) {
     add("new" + std::to_string(i), 1e-3);
     settle();
     EXPECT_EQ(form(), 0U);
-    EXPECT_NE(placing.why_spare("new" + std::to_string(i)).find("in the pool"), std::string::npos);
+    EXPECT_NE(placing.why_spare("new" + std::to_string(i)).find("until a pipeline loses a stage"),
+              std::string::npos);
   }
   add("one more", 1e-3);
   settle();

@@ -705,7 +705,7 @@ TEST_F(AuditorTest, WhoAskedForAllIsToldWhyThereIsNoAudit) {
   const std::vector<AuditOutcome> outcomes = take_outcomes();
   ASSERT_EQ(outcomes.size(), 1u);
   EXPECT_EQ(outcomes[0].kind, Kind::kUnaudited);
-  EXPECT_EQ(outcomes[0].why, "nothing is audited here");
+  EXPECT_EQ(outcomes[0].why, "audits are off on this server (--audit off)");
 }
 
 TEST_F(AuditorTest, StandingsAreThoseOfTheLog) {

@@ -264,16 +264,17 @@ TEST_F(Drafting, RefusesAnswersThatDoNotFollowTheDrafts) {
   EXPECT_EQ(refused([](Tokens&) {}), "taken");
   EXPECT_EQ(refused([](Tokens& all) { all.pop_back(); }), "taken") << "it costs speed alone";
   EXPECT_NE(refused([](Tokens& all) { all.clear(); }).find("lacks the token"), std::string::npos);
-  EXPECT_NE(refused([](Tokens& all) { all[1].token = 5; }).find("was not drawn"),
+  EXPECT_NE(refused([](Tokens& all) { all[1].token = 5; }).find("rejected draft"),
             std::string::npos);
-  EXPECT_NE(refused([](Tokens& all) { all[0].finish = FinishReason::kStop; }).find("not drawn"),
-            std::string::npos);
+  EXPECT_NE(
+      refused([](Tokens& all) { all[0].finish = FinishReason::kStop; }).find("rejected draft"),
+      std::string::npos);
   EXPECT_NE(refused([](Tokens& all) {
               all.push_back(all.back());
               ++all.back().position;
-            }).find("was not drawn"),
+            }).find("rejected draft"),
             std::string::npos);
-  EXPECT_NE(refused([](Tokens& all) { all.erase(all.begin()); }).find("did not sample"),
+  EXPECT_NE(refused([](Tokens& all) { all.erase(all.begin()); }).find("not the next position"),
             std::string::npos);
 }
 
