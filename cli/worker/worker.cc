@@ -314,6 +314,12 @@ class Worker {
     stage.kv_budget_bytes = options.kv_budget_bytes;
     stage.threads = stage_options_.threads;
     TRY(auto file, model::GgufFile::open(path.string()));
+    // The coordinator chose the model: an error would end this worker until the next switch.
+    const Status fits = node::DraftModel::check_target(*file, *model_->file);
+    if (!fits && model_->store != nullptr) {
+      spdlog::warn("this worker serves without its draft model: {}", fits.error().message);
+      return options.memory_bytes;
+    }
     TRY(const node::DraftFile draft, node::DraftModel::open(std::move(file), *model_->file, stage));
     TRY(const std::uint64_t left, draft.left_of(options.memory_bytes));
     stage_options_.draft_bytes = model_->draft_bytes = draft.memory_bytes;

@@ -26,19 +26,6 @@ SequenceOpen open_of(const DraftAsk& ask) {
   return open;
 }
 
-// A sequence that keeps a state cannot go back behind a rejected draft.
-Status check_no_states(const model::ModelSpec& draft, const model::GgufFile& draft_file,
-                       const model::GgufFile& target) {
-  REQUIRE(!draft.keeps_state(), "the draft model ", draft_file.path(),
-          " keeps a state of each sequence, which cannot go back behind a rejected draft; give a "
-          "draft model of another family, or omit --draft");
-  TRY(const model::ModelSpec spec, model::ModelSpec::read(target));
-  REQUIRE(!spec.keeps_state(), "the model ", target.path(),
-          " keeps a state of each sequence, which cannot go back behind a rejected draft; omit "
-          "--draft");
-  return ok_status();
-}
-
 }  // namespace
 
 Result<std::uint64_t> DraftFile::left_of(std::uint64_t given) const {
@@ -51,6 +38,15 @@ Result<std::uint64_t> DraftFile::left_of(std::uint64_t given) const {
                    "draft model, or omit --draft");
 }
 
+// A sequence that keeps a state cannot go back behind a rejected draft.
+Status DraftModel::check_target(const model::GgufFile& file, const model::GgufFile& target) {
+  TRY(const model::ModelSpec spec, model::ModelSpec::read(target));
+  REQUIRE(!spec.keeps_state(), "the model ", target.path(),
+          " keeps a state of each sequence, which cannot go back behind a rejected draft; omit "
+          "--draft");
+  return model::check_same_vocabulary(file, target);
+}
+
 Result<DraftFile> DraftModel::open(std::shared_ptr<const model::GgufFile> file,
                                    const model::GgufFile& target, const EngineOptions& stage) {
   DraftFile draft;
@@ -58,8 +54,10 @@ Result<DraftFile> DraftModel::open(std::shared_ptr<const model::GgufFile> file,
   TRY(draft.spec, model::ModelSpec::read(*draft.file));
   REQUIRE(!draft.spec.gives_embeddings, "the draft model ", draft.file->path(),
           " gives embeddings and generates no text; give one that generates text, or omit --draft");
-  TRY_VOID(check_no_states(draft.spec, *draft.file, target));
-  TRY_VOID(model::check_same_vocabulary(*draft.file, target));
+  REQUIRE(!draft.spec.keeps_state(), "the draft model ", draft.file->path(),
+          " keeps a state of each sequence, which cannot go back behind a rejected draft; give a "
+          "draft model of another family, or omit --draft");
+  TRY_VOID(check_target(*draft.file, target));
   EngineOptions& engine = draft.engine;
   engine.layers = {0, draft.spec.layers};
   engine.kv_budget_bytes = stage.kv_budget_bytes / kKvPart;

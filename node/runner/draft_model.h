@@ -38,9 +38,11 @@ class DraftModel {
   // A draft model takes this fraction of its worker's KV budget: one in kKvPart.
   static constexpr std::uint64_t kKvPart = 4;
 
+  // kInvalidInput if the model of `file` cannot draft for `target`: the vocabularies differ, or the
+  // target keeps a state.
+  static Status check_target(const model::GgufFile& file, const model::GgufFile& target);
   // Threads, kernels and KV budget are those of the worker's stage. kInvalidInput if it cannot
-  // draft for `target`: the vocabularies differ, it gives embeddings, or one of the two keeps a
-  // state.
+  // draft for `target` (check_target), gives embeddings or keeps a state.
   static Result<DraftFile> open(std::shared_ptr<const model::GgufFile> file,
                                 const model::GgufFile& target, const EngineOptions& stage);
   static Result<std::unique_ptr<DraftModel>> load(const DraftFile& file);

@@ -184,6 +184,8 @@ TEST_F(DraftModelTest, AnotherVocabularyIsRefusedByToken) {
   EXPECT_EQ(refused.error().code, ErrorCode::kInvalidInput);
   EXPECT_NE(refused.error().message.find("token 399 is '"), std::string::npos)
       << refused.error().message;
+  EXPECT_EQ(DraftModel::check_target(*file, *other).error().message, refused.error().message);
+  EXPECT_TRUE(DraftModel::check_target(*file, *file).ok());
   Bytes same_bytes;
   EXPECT_TRUE(open(*file_of(same_bytes, 9, kDraftVocabulary)).ok()) << "other weights";
 }
@@ -200,6 +202,7 @@ TEST_F(DraftModelTest, ModelsThatKeepAStateAreRefused) {
   ASSERT_FALSE(for_target.ok());
   EXPECT_EQ(for_target.error().code, ErrorCode::kInvalidInput);
   EXPECT_EQ(for_target.error().message.find("the model hybrid keeps a state"), 0U);
+  EXPECT_EQ(DraftModel::check_target(*file, *hybrid).error().message, for_target.error().message);
   const auto as_draft = DraftModel::open(hybrid, *file, {});
   ASSERT_FALSE(as_draft.ok());
   EXPECT_EQ(as_draft.error().message.find("the draft model hybrid keeps a state"), 0U);
