@@ -85,6 +85,7 @@ void Stage::on_timer() {
   control_.on_timer();
   links_.on_timer();
   if (serving_ && serving_->leave_by && clock_.now() >= *serving_->leave_by) fail(kOwnersMachine);
+  if (serving_ && serving_->waits_too_long(clock_.now())) serving_->stop_waiting(clock_.now());
   start_steps();
   const Duration every = options_.check_weights_every;
   const bool loaded = serving_ && serving_->loaded;
@@ -296,6 +297,20 @@ std::uint64_t Stage::Serving::kv_tokens_used() const {
   return all;
 }
 
+Duration Stage::Serving::end_wait(TimePoint now) {
+  const auto since = std::exchange(waits_since, std::nullopt);
+  if (!since) return {};
+  const Duration took = now - std::max(*since, answered);
+  answered = now;
+  return took;
+}
+
+bool Stage::Serving::waits_too_long(TimePoint now) const {
+  if (!waits_since) return false;
+  const std::optional<Duration> patience = batcher->patience();
+  return patience && now - *waits_since >= *patience;
+}
+
 Status Stage::take_batch(const Frame& frame) {
   TRY(StepBatch batch, decode_step_batch(frame.payload, serving_->loaded->shape));
   if (!planted(SwarmDefect::kStaleBatchTaken) && is_late(batch.epoch)) return ok_status();
@@ -338,6 +353,8 @@ Status Stage::take_submit(const Frame& frame) {
   if (is_late(submit.epoch)) return ok_status();
   REQUIRE(serving_->batcher->sequences() < limits::kRunningSequences,
           "more sequences were submitted than ", limits::kRunningSequences);
+  // Drafts are for a lone sequence; the model may take long.
+  serving_->stop_waiting(clock_.now());
   return serving_->batcher->submit(std::move(submit));
 }
 
@@ -359,14 +376,10 @@ void Stage::start_steps() {
     if (links_.queued(Peer::kCoordinator) >= serving_->assignment.batches_in_flight) break;
     if (std::optional<DraftAsk> ask = serving_->batcher->next_ask()) {
       INVARIANT(options_.draft_model != nullptr, "a batcher asks only if there is a draft model");
-      const bool waits = ask->count > 0;
-      const auto done = [this, waits, epoch = serving_->assignment.epoch,
-                         begun = clock_.now()](DraftAnswer answer) {
+      if (ask->count > 0) serving_->waits_since = clock_.now();
+      const auto done = [this, epoch = serving_->assignment.epoch](DraftAnswer answer) {
         if (!serves(epoch)) return;
-        const TimePoint now = clock_.now();
-        const Duration took = waits ? now - std::max(begun, serving_->answered) : Duration{};
-        if (waits) serving_->answered = now;
-        serving_->batcher->on_drafts(std::move(answer), took);
+        serving_->batcher->on_drafts(std::move(answer), serving_->end_wait(clock_.now()));
         start_steps();
       };
       options_.draft_model->ask(*std::move(ask), done);

@@ -125,6 +125,7 @@ class Stage final : public StageComputeEvents, private ControlEvents, private Da
     std::uint32_t kv_pages_kept = 0;  // after the latest step
     std::deque<TimePoint> started;    // of the batcher's steps that are not answered, oldest first
     TimePoint answered{};             // when the latest answer came
+    std::optional<TimePoint> waits_since;  // since then a sequence has waited for drafts
     // Set while paused, with the memory freed: no step is made and no frame taken. At this time the
     // assignment ends, if the coordinator has not ended it.
     std::optional<TimePoint> leave_by;
@@ -132,6 +133,10 @@ class Stage final : public StageComputeEvents, private ControlEvents, private Da
     // Steps of a peer follow each other without a gap.
     Status check_step(StepId step);
     std::uint64_t kv_tokens_used() const;
+    // How long the wait for drafts took, which ends now.
+    Duration end_wait(TimePoint now);
+    void stop_waiting(TimePoint now) { batcher->stop_waiting(end_wait(now)); }
+    bool waits_too_long(TimePoint now) const;
   };
 
   void on_assign(const control::v1::Assign& assign) override;

@@ -218,7 +218,7 @@ void Batcher::take(const Answered& answered, std::span<const TokenId> forced) {
               "drafts that are answered were sent");
     --sequence.drafting;
   }
-  const bool more = goes_on(sequence, answered);
+  const bool more = sequence.goes_on(answered);
   if (!more && !answered.samples->drafts.empty() && last.position < sequence.next) {
     sequence.truncate = last.position;
     sequence.next = last.position;
@@ -245,11 +245,10 @@ void Batcher::take(const Answered& answered, std::span<const TokenId> forced) {
 }
 
 // Whether the answer's last token was drafted, and is under way in a later step already.
-bool Batcher::goes_on(const Sequence& sequence, const Answered& answered) const {
+bool Batcher::Sequence::goes_on(const Answered& answered) const {
   const SampledToken& last = answered.tokens.back();
-  const Drafts& drafts = sequence.drafts;
   const bool all = last.position + 1 == answered.samples->end();
-  if (!all || sequence.drafting == 0 || last.finish != FinishReason::kNone) return false;
+  if (!all || drafting == 0 || last.finish != FinishReason::kNone) return false;
   INVARIANT(last.position >= drafts.first && last.position - drafts.first < drafts.sent,
             "drafts under way follow each other");
   return drafts.tokens[last.position - drafts.first] == last.token;
@@ -374,43 +373,40 @@ void Batcher::time_answer(Sequence& sequence, std::size_t tokens) {
   model_drafts_.take_answer(elapsed_ - *before, static_cast<std::uint32_t>(tokens));
 }
 
-// True if the sequence now waits for drafts. The model reads a long text piece by piece beside the
-// steps, and no step waits for that.
+// True if the sequence now waits for drafts. The model is loaded, and reads a long text piece by
+// piece, beside the steps: no step waits for that.
 bool Batcher::ask_model(Sequence& sequence) {
   const bool may = options_.draft_model && !asked_ && sequences_.size() == 1 &&
                    !sequence.cancelled && !sequence.no_model;
   if (!may || (options_.draft_model_count == 0 && !model_drafts_.asks())) return false;
   const std::size_t known = sequence.lookup.tokens().size();
   INVARIANT(known == std::size_t{sequence.next} + 1, "drafts follow the newest token");
-  if (known - std::min<std::size_t>(known, sequence.model_read) > kUnreadTokens) {
-    put_ask(sequence, 0);
-    return false;
+  const std::size_t unread = known - std::min<std::size_t>(known, sequence.model_read);
+  std::uint32_t count = 0;
+  if (model_loaded_ && unread <= kUnreadTokens) {
+    const std::size_t room = draft_room(sequence, sequence.next + 1);
+    const std::size_t most = std::min<std::size_t>(room, limits::kDraftRows);
+    count =
+        options_.draft_model_count > 0
+            ? static_cast<std::uint32_t>(std::min<std::size_t>(options_.draft_model_count, most))
+            : model_drafts_.count(costs_, sequence.drafts.odds, most);
+    if (count == 0) return false;
   }
-  const Position first = sequence.next + 1;
-  const std::size_t most = std::min<std::size_t>(draft_room(sequence, first), limits::kDraftRows);
-  const std::uint32_t worth = model_drafts_.count(costs_, sequence.drafts.odds, most);
-  const auto fixed =
-      static_cast<std::uint32_t>(std::min<std::size_t>(options_.draft_model_count, most));
-  const std::uint32_t count = options_.draft_model_count > 0 ? fixed : worth;
-  if (count == 0) return false;
-  put_ask(sequence, count);
-  return true;
-}
-
-void Batcher::put_ask(const Sequence& sequence, std::uint32_t count) {
-  INVARIANT(!asked_ && !ask_, "one ask is under way at most");
+  INVARIANT(!ask_, "one ask is under way at most");
   asked_ = Asked{sequence.open.sequence, count};
   DraftAsk& ask = ask_.emplace();
   ask.open = sequence.open;
   ask.open.scored = {};
   ask.tokens = sequence.lookup.tokens();
   ask.count = count;
+  return count > 0;
 }
 
 void Batcher::on_drafts(DraftAnswer answer, Duration took) {
   INVARIANT(asked_ && !ask_ && asked_->sequence == answer.sequence, "an ask is answered once");
   const Asked asked = *std::exchange(asked_, std::nullopt);
   elapsed_ += took;
+  if (!answer.failed) model_loaded_ = true;
   const auto found = sequences_.find(asked.sequence);
   if (found == sequences_.end()) return;
   Sequence& sequence = found->second;
@@ -425,6 +421,20 @@ void Batcher::on_drafts(DraftAnswer answer, Duration took) {
     sequence.drafts = std::move(drafts);
   }
   returned_.push_back(asked.sequence);
+}
+
+void Batcher::stop_waiting(Duration took) {
+  if (!asked_ || asked_->count == 0) return;
+  elapsed_ += took;
+  const SequenceId id = asked_->sequence;
+  asked_->count = 0;  // the late answer says only what the model has read
+  if (std::exchange(ask_, std::nullopt)) asked_.reset();
+  if (sequences_.contains(id)) returned_.push_back(id);
+}
+
+std::optional<Duration> Batcher::patience() const {
+  if (!asked_ || asked_->count == 0) return std::nullopt;
+  return model_drafts_.patience();
 }
 
 // Each of the sequences in turn takes the drafts that make the step give the most a second.

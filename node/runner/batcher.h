@@ -21,7 +21,8 @@
 // rejected, everything sent behind them is void.
 //
 // With a draft model, a lone sequence may wait for drafts before its next step: next_ask() gives
-// the ask for the model, and on_drafts() takes its answer. At most one ask is under way.
+// the ask for the model, and on_drafts() takes its answer. At most one ask is under way. The first
+// one only reads, because the model may have to be loaded, and no sequence waits for that.
 //
 // A plain state machine: no clock, no threads, no I/O.
 #pragma once
@@ -87,6 +88,11 @@ class Batcher {
   // The answer to the ask; its sequence may have ended meanwhile. `took`: as in on_tokens(); of an
   // ask without drafts, only the time that delayed the sequence.
   void on_drafts(DraftAnswer answer, Duration took = {});
+  // The sequence that waits for drafts, if there is one, goes on without them. `took`: how long it
+  // has waited.
+  void stop_waiting(Duration took = {});
+  // How long that sequence may wait; nothing: without a limit, or none waits.
+  std::optional<Duration> patience() const;
 
   std::uint32_t sequences() const { return static_cast<std::uint32_t>(sequences_.size()); }
   std::uint32_t steps_in_flight() const { return static_cast<std::uint32_t>(in_flight_.size()); }
@@ -114,6 +120,13 @@ class Batcher {
     std::size_t left() const { return tokens.size() - sent; }
   };
 
+  struct Samples;
+  // The tokens of a sequence in the answer to a step, and the samples that they answer.
+  struct Answered {
+    std::span<const SampledToken> tokens;
+    const Samples* samples = nullptr;
+  };
+
   struct Sequence {
     SequenceOpen open;
     std::vector<TokenId> tokens;  // as submitted; freed once their last chunk has left
@@ -135,6 +148,7 @@ class Batcher {
     std::optional<Duration> alone;     // elapsed_ at its newest token, if it was alone then
     bool cancelled = false;            // cancelled while `drafting` is not 0
     bool decoding() const { return next >= submitted; }
+    bool goes_on(const Answered& answered) const;
     // True for the last submitted row. When hashes are wanted, also for each row that was sampled
     // before, because its token is part of its hash.
     bool samples_next() const {
@@ -183,11 +197,6 @@ class Batcher {
   bool may_draft(const Sequence& sequence) const {
     return options_.draft_rows > 0 && sequence.open.drafts;
   }
-  // The tokens of a sequence in the answer to a step, and the samples that they answer.
-  struct Answered {
-    std::span<const SampledToken> tokens;
-    const Samples* samples = nullptr;
-  };
   Result<std::vector<Answered>> check(const StepInFlight& step, const StepTokens& tokens) const;
   bool may_answer(const Samples& samples) const;
   void take(const Answered& answered, std::span<const TokenId> forced);
@@ -195,13 +204,11 @@ class Batcher {
   void rate_drafts(Sequence& sequence, std::span<const SampledToken> tokens);
   void time_answer(Sequence& sequence, std::size_t tokens);
   bool ask_model(Sequence& sequence);
-  void put_ask(const Sequence& sequence, std::uint32_t count);
   void draft(Sequence& sequence, std::span<const TokenId> forced);
   void draft_further(Sequence& sequence, Position first);
   Drafts drafts_of(const Sequence& sequence, std::span<const TokenId> tokens, DraftKind kind,
                    std::uint32_t matched, Position first) const;
   std::size_t draft_room(const Sequence& sequence, Position first) const;
-  bool goes_on(const Sequence& sequence, const Answered& answered) const;
   void void_drafts(SequenceId sequence);
   bool may_go_further() const;
   void add_further_drafts(StepBatch& batch);
@@ -230,6 +237,7 @@ class Batcher {
     std::uint32_t count = 0;  // above 0: the sequence waits for the answer
   };
   std::optional<Asked> asked_;
+  bool model_loaded_ = false;  // the draft model has answered
   PromptPace pace_;
   // The sum of the answers' times: it runs while any sequence waits for a token.
   Duration elapsed_{};

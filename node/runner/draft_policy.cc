@@ -109,6 +109,11 @@ void DraftTrial::take(Duration took, std::uint32_t tokens) {
   }
 }
 
+std::optional<Duration> DraftTrial::patience() const {
+  if (plain_ == 0.0) return std::nullopt;
+  return std::chrono::duration_cast<Duration>(std::chrono::duration<double>(kWaitMost * plain_));
+}
+
 void DraftTrial::take_plain(double seconds, std::uint32_t tokens) {
   window_.seconds += seconds;
   window_.tokens += tokens;

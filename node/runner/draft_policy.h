@@ -81,7 +81,8 @@ double tokens_expected(std::span<const double> odds);
 // DraftTrial: measures whether a draft model makes a lone stream faster. The stream runs without
 // the model, then with it, and keeps the faster way. The time that a trial loses sets the pause
 // before the next one, so that all trials together cost at most kMostLost of the time, for any
-// model and any load of the machine.
+// model and any load of the machine. This counts at most kLossMost tokens of a trial's loss; waits
+// beyond patience() end before.
 class DraftTrial {
  public:
   static constexpr std::uint32_t kPlainTokens = 16;  // that measure the stream without the model
@@ -90,14 +91,17 @@ class DraftTrial {
       512;                                           // with the model, then both are measured again
   static constexpr std::uint32_t kPauseTokens = 64;  // least without the model after a lost trial
   static constexpr double kMostLost = 0.02;          // of the time
-  // In times of a token: a trial ends when it has lost kEarlyLoss. At most kLossMost counts,
-  // because the machine may have slept.
+  // In times of a token: a trial ends when it has lost kEarlyLoss. A token waits for drafts for
+  // kWaitMost. At most kLossMost counts, because the machine may have slept.
   static constexpr double kEarlyLoss = 8.0;
+  static constexpr double kWaitMost = 16.0;
   static constexpr double kLossMost = 256.0;
 
   bool asks() const { return asks_; }
   // The time of so many tokens, waiting included, in the mode of asks().
   void take(Duration took, std::uint32_t tokens);
+  // How long a token may wait for drafts; nothing before a token's time is known.
+  std::optional<Duration> patience() const;
   // True if take() has just begun a trial that is the first, or that follows a lost one.
   bool begins() const { return asks_ && trial_.tokens == 0 && !proven_; }
 
@@ -129,6 +133,7 @@ class ModelDrafts {
   static constexpr std::uint32_t kProbe = 2;  // drafts to ask for before anything is measured
 
   bool asks() const { return trial_.asks(); }
+  std::optional<Duration> patience() const { return trial_.patience(); }
   void take_answer(Duration took, std::uint32_t tokens);
   void take_drafts(Duration took, std::uint32_t drafts);
   void take_draft(bool right);

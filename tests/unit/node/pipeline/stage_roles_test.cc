@@ -200,7 +200,7 @@ TEST_F(StageRoles, AsksTheDraftModelIfAllStagesKnowItsDrafts) {
     message.open.sampling.max_tokens = 60;
     message.prompt = {HeldCompute::text_at(0)};
     data.receive(from_home, FrameType::kSubmit, encode(message));
-    for (int i = 0; i < 40 && !compute.steps.empty(); ++i) {
+    for (int i = 0; i < 40 && !compute.steps.empty() && drafts.asks.empty(); ++i) {
       clock.advance(milliseconds(10));
       compute.finish_step();
     }
@@ -209,8 +209,15 @@ TEST_F(StageRoles, AsksTheDraftModelIfAllStagesKnowItsDrafts) {
   EXPECT_TRUE(drafts.asks.empty());
   run(2, kProtocolDraftModel);
   ASSERT_EQ(drafts.asks.size(), 1U);
+  EXPECT_EQ(drafts.asks[0].count, 0U) << "the model may have to be loaded";
+  ASSERT_EQ(compute.steps.size(), 1U) << "the stream does not wait";
+  drafts.answer(
+      {SequenceId(1), {}, static_cast<std::uint32_t>(drafts.asks[0].tokens.size()), false});
+  clock.advance(milliseconds(10));
+  compute.finish_step();
+  ASSERT_EQ(drafts.asks.size(), 2U);
   EXPECT_TRUE(compute.steps.empty()) << "the stream waits";
-  const DraftAsk& ask = drafts.asks[0];
+  const DraftAsk ask = drafts.asks[1];
   const auto known = static_cast<std::uint32_t>(ask.tokens.size());
   DraftAnswer answer{SequenceId(1), {}, known, false};
   for (std::uint32_t i = 0; i < ask.count; ++i) {
@@ -223,6 +230,12 @@ TEST_F(StageRoles, AsksTheDraftModelIfAllStagesKnowItsDrafts) {
   EXPECT_EQ(compute.steps.front().rows[1].kind(), DraftKind::kModel);
   compute.finish_step();
   EXPECT_EQ(failure(), "");
+  ASSERT_EQ(drafts.asks.size(), 3U);
+  ASSERT_TRUE(compute.steps.empty());
+  clock.advance(seconds(1));  // much longer than 16 tokens of 10 ms
+  stage->on_timer();
+  ASSERT_EQ(compute.steps.size(), 1U) << "it waits no longer";
+  EXPECT_EQ(compute.steps.front().rows.size(), 1U);
 
   const auto late = drafts.answer;
   run(3, kProtocolDraftModel - 1);

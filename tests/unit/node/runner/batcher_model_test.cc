@@ -79,6 +79,14 @@ class WithDraftModel : public ::testing::Test {
     }
   }
 
+  // The first ask only reads; the stream goes on to the next one.
+  std::optional<DraftAsk> run_to_drafts(Batcher& batcher) {
+    const auto first = run(batcher, 10'000 * kMicro, 100 * kMicro);
+    EXPECT_TRUE(first.has_value() && first->count == 0);
+    if (first) batcher.on_drafts(answer_of(*first, 100));
+    return run(batcher, 10'000 * kMicro, 100 * kMicro);
+  }
+
   DraftAnswer answer_of(const DraftAsk& ask, std::uint64_t right_percent) {
     DraftAnswer answer;
     answer.sequence = ask.open.sequence;
@@ -122,7 +130,7 @@ class WithDraftModel : public ::testing::Test {
 TEST_F(WithDraftModel, AsksAfterPlainTokensAndSendsTheDrafts) {
   Batcher batcher(options());
   ASSERT_TRUE(batcher.submit(submit_of(kLone, 20, 500)).ok());
-  const auto ask = run(batcher, 10'000 * kMicro, 100 * kMicro);
+  const auto ask = run_to_drafts(batcher);
   ASSERT_TRUE(ask.has_value());
   EXPECT_EQ(ask->count, ModelDrafts::kProbe);
   EXPECT_GE(ask->tokens.size(), 20 + DraftTrial::kPlainTokens);
@@ -184,10 +192,46 @@ TEST_F(WithDraftModel, ALongTextIsReadBesideTheSteps) {
   EXPECT_EQ(ask->count, ModelDrafts::kProbe);
 }
 
-TEST_F(WithDraftModel, DraftsOfASequenceThatIsOverAreDropped) {
+// The first ask may load the model.
+TEST_F(WithDraftModel, NoStepWaitsForTheFirstAsk) {
   Batcher batcher(options());
   ASSERT_TRUE(batcher.submit(submit_of(kLone, 20, 500)).ok());
   const auto ask = run(batcher, 10'000 * kMicro, 100 * kMicro);
+  ASSERT_TRUE(ask.has_value());
+  EXPECT_EQ(ask->count, 0U);
+  EXPECT_FALSE(batcher.patience().has_value());
+  EXPECT_TRUE(batcher.next().has_value());
+}
+
+TEST_F(WithDraftModel, AWaitThatEndsEarlyTakesNoDrafts) {
+  Batcher batcher(options());
+  ASSERT_TRUE(batcher.submit(submit_of(kLone, 20, 500)).ok());
+  const auto ask = run_to_drafts(batcher);
+  ASSERT_TRUE(ask.has_value());
+  ASSERT_GT(ask->count, 0U);
+  ASSERT_FALSE(batcher.next().has_value());
+  ASSERT_TRUE(batcher.patience().has_value());
+  EXPECT_GE(*batcher.patience(), 100'000 * kMicro);
+  EXPECT_LE(*batcher.patience(), 200'000 * kMicro) << "16 tokens of 10 ms";
+  batcher.stop_waiting(160'000 * kMicro);
+  batcher.stop_waiting();
+  EXPECT_FALSE(batcher.patience().has_value());
+  const auto batch = batcher.next();
+  ASSERT_TRUE(batch.has_value());
+  EXPECT_EQ(batch->rows.size(), 1U);
+  EXPECT_FALSE(batcher.next().has_value()) << "it is sent once";
+  ASSERT_TRUE(batcher.on_tokens(draw(*batch), 10'000 * kMicro).ok());
+  EXPECT_FALSE(batcher.next_ask().has_value()) << "one ask is under way";
+  batcher.on_drafts(answer_of(*ask, 100));
+  const auto after = batcher.next();
+  ASSERT_TRUE(after.has_value());
+  EXPECT_EQ(after->rows.size(), 1U) << "the late drafts are for an earlier token";
+}
+
+TEST_F(WithDraftModel, DraftsOfASequenceThatIsOverAreDropped) {
+  Batcher batcher(options());
+  ASSERT_TRUE(batcher.submit(submit_of(kLone, 20, 500)).ok());
+  const auto ask = run_to_drafts(batcher);
   ASSERT_TRUE(ask.has_value());
   batcher.cancel(kLone);
   EXPECT_EQ(batcher.sequences(), 0U);
