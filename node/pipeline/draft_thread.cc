@@ -11,7 +11,7 @@
 namespace hearth::node {
 namespace {
 
-// Most asks and unload() calls that wait. A pipeline has at most one ask under way.
+// Most asks that wait. A pipeline has at most one ask under way.
 constexpr std::size_t kDraftAsks = 4;
 
 DraftAnswer failed_answer(SequenceId sequence) {
@@ -26,8 +26,9 @@ DraftAnswer failed_answer(SequenceId sequence) {
 DraftThread::DraftThread(Load load, Post post)
     : load_(std::move(load)), post_(std::move(post)), thread_({.max_cost = kDraftAsks}) {}
 
-DraftAnswer DraftThread::draft(const DraftAsk& ask) {
-  unload_if_wanted();
+// An ask from before an unload would load the model again, and no later task would free it.
+DraftAnswer DraftThread::draft(const DraftAsk& ask, std::uint64_t unloads) {
+  if (unloads != unloads_) return failed_answer(ask.open.sequence);
   if (model_ == nullptr && !broken_) {
     auto loaded = load_();
     broken_ = !loaded.ok();
@@ -42,29 +43,28 @@ DraftAnswer DraftThread::draft(const DraftAsk& ask) {
 
 void DraftThread::ask(DraftAsk ask, Done done) {
   const SequenceId sequence = ask.open.sequence;
-  const bool taken = thread_.post([this, ask = std::move(ask), done] {
-    post_([answer = draft(ask), done]() mutable { done(std::move(answer)); });
-    unload_if_wanted();
+  const bool taken = thread_.post([this, ask = std::move(ask), done, unloads = unloads_.load()] {
+    post_([answer = draft(ask, unloads), done]() mutable { done(std::move(answer)); });
   });
   if (taken) return;
   post_([sequence, done = std::move(done)] { done(failed_answer(sequence)); });
 }
 
-// A full queue needs no further task: each of its tasks calls unload_if_wanted().
-void DraftThread::unload() {
-  unload_wanted_ = true;
-  thread_.post([this] { unload_if_wanted(); });
-}
-
-// malloc_trim() gives the freed memory back to the system.
-void DraftThread::unload_if_wanted() {
-  if (!unload_wanted_.exchange(false)) return;
-  broken_ = false;
-  if (model_ == nullptr) return;
-  model_.reset();
+// It costs nothing, so that a full queue takes it. malloc_trim() gives the freed memory back to the
+// system.
+void DraftThread::unload(std::function<void()> done) {
+  ++unloads_;
+  const auto free = [this, done = std::move(done)] {
+    broken_ = false;
+    if (model_ != nullptr) {
+      model_.reset();
 #ifdef __GLIBC__
-  malloc_trim(0);
+      malloc_trim(0);
 #endif
+    }
+    post_(done);
+  };
+  thread_.post(free, 0);
 }
 
 }  // namespace hearth::node

@@ -3,6 +3,7 @@
 #pragma once
 
 #include <atomic>
+#include <cstdint>
 #include <functional>
 #include <memory>
 
@@ -23,19 +24,18 @@ class DraftThread final : public DraftSource {
 
   // Answers `failed` when the queue is full of asks of earlier pipelines.
   void ask(DraftAsk ask, Done done) override;
-  void unload() override;
+  void unload(std::function<void()> done) override;
 
  private:
-  DraftAnswer draft(const DraftAsk& ask);
-  void unload_if_wanted();
+  DraftAnswer draft(const DraftAsk& ask, std::uint64_t unloads);
 
   const Load load_;
   const Post post_;
   // Used by the thread alone.
   std::unique_ptr<DraftModel> model_;
   bool broken_ = false;
-  std::atomic<bool> unload_wanted_ = false;
-  WorkerThread thread_;  // last: it uses all of the above
+  std::atomic<std::uint64_t> unloads_ = 0;  // asked for
+  WorkerThread thread_;                     // last: it uses all of the above
 };
 
 }  // namespace hearth::node

@@ -126,7 +126,10 @@ void Stage::set_away(std::optional<Away> away) {
 void Stage::unload() {
   ++unloading_;
   compute_.unload();
-  if (options_.draft_model != nullptr) options_.draft_model->unload();
+  if (options_.draft_model != nullptr) {
+    ++unloading_;
+    options_.draft_model->unload([this] { --unloading_; });
+  }
   if (!serving_ || serving_->leave_by) return;
   serving_->leave_by = clock_.now() + kFarewell;
   serving_->ready = false;
@@ -157,7 +160,7 @@ void Stage::on_assign(const control::v1::Assign& assign) {
         assignment->batches_in_flight, options_.draft_rows, options_.draft, assignment->itl_target,
         options_.draft_model != nullptr && assignment->protocol >= kProtocolDraftModel});
   } else if (options_.draft_model != nullptr) {
-    options_.draft_model->unload();
+    options_.draft_model->unload([] {});
   }
   if (makes_receipts()) options_.receipts->begin(*assignment, *assignment->model);
   links_.begin(*assignment);

@@ -188,7 +188,7 @@ class Stage final : public StageComputeEvents, private ControlEvents, private Da
   Epoch newest_epoch_;
   std::optional<Error> no_room_;
   std::optional<Away> away_;
-  std::uint32_t unloading_ = 0;  // unloads that the StageCompute has not answered
+  std::uint32_t unloading_ = 0;  // unloads without an answer, of layers and of the draft model
   bool starting_steps_ = false;  // a StageCompute may answer inside compute()
   TimePoint weights_checked_{};  // the last check, or the last load
 };

@@ -31,8 +31,9 @@ class DraftSource {
   using Done = std::function<void(DraftAnswer answer)>;
   virtual ~DraftSource() = default;
   virtual void ask(DraftAsk ask, Done done) = 0;
-  // Frees the model's memory; the next ask loads it again.
-  virtual void unload() = 0;
+  // Frees the model's memory; an ask that follows loads it again, one that waits fails. `done` is
+  // called later, on the caller's thread.
+  virtual void unload(std::function<void()> done) = 0;
 };
 
 }  // namespace hearth::node

@@ -51,7 +51,7 @@ TEST(DraftThreadTest, LoadsAtTheFirstAskAndAgainAfterAnUnload) {
   EXPECT_EQ(first.drafts.size(), 3U);
   EXPECT_EQ(answer_of(thread).drafts, first.drafts);
   EXPECT_EQ(loads, 1);
-  thread.unload();
+  thread.unload([] {});
   EXPECT_EQ(answer_of(thread).drafts, first.drafts);
   EXPECT_EQ(loads, 2);
 }
@@ -70,9 +70,36 @@ TEST(DraftThreadTest, AModelThatCannotBeLoadedFailsUntilAnUnload) {
     EXPECT_EQ(answer.sequence, SequenceId(4));
   }
   EXPECT_EQ(loads, 1);
-  thread.unload();
+  thread.unload([] {});
   EXPECT_TRUE(answer_of(thread).failed);
   EXPECT_EQ(loads, 2);
+}
+
+// Two asks of a pipeline that has ended wait, and the queue is full, when the model is unloaded.
+TEST(DraftThreadTest, AsksFromBeforeAnUnloadLoadNothing) {
+  std::promise<void> begun;
+  std::promise<void> go_on;
+  std::atomic<int> loads = 0;
+  std::atomic<int> failed = 0;
+  DraftThread thread(
+      [&]() -> Result<std::unique_ptr<DraftModel>> {
+        if (++loads > 1) return Error{ErrorCode::kNoCapacity, "no room"};
+        begun.set_value();
+        go_on.get_future().wait();
+        return Error{ErrorCode::kNoCapacity, "no room"};
+      },
+      post_here);
+  const auto count = [&](const DraftAnswer& answer) { failed += answer.failed ? 1 : 0; };
+  thread.ask(ask_of_one(), count);
+  begun.get_future().wait();
+  for (int i = 0; i < 3; ++i) thread.ask(ask_of_one(), count);
+  std::promise<int> unloaded;
+  thread.unload([&] { unloaded.set_value(failed); });
+  go_on.set_value();
+  EXPECT_EQ(unloaded.get_future().get(), 4) << "the asks were answered before";
+  EXPECT_EQ(loads, 1);
+  EXPECT_TRUE(answer_of(thread).failed);
+  EXPECT_EQ(loads, 2) << "a later ask loads it";
 }
 
 }  // namespace

@@ -63,9 +63,13 @@ struct HeldDrafts final : DraftSource {
     asks.push_back(std::move(ask));
     answer = std::move(done);
   }
-  void unload() override { ++unloads; }
+  void unload(std::function<void()> done) override {
+    ++unloads;
+    unloaded = std::move(done);
+  }
   std::vector<DraftAsk> asks;
   Done answer;  // to the latest ask
+  std::function<void()> unloaded;
   int unloads = 0;
 };
 
@@ -244,6 +248,10 @@ TEST_F(StageRoles, AsksTheDraftModelIfAllStagesKnowItsDrafts) {
   EXPECT_EQ(drafts.unloads, 0);
   stage->set_away(Away{false, 0, "a game runs"});
   EXPECT_EQ(drafts.unloads, 1);
+  compute.events->on_unloaded();
+  EXPECT_FALSE(stage->rests()) << "the draft model is still in memory";
+  drafts.unloaded();
+  EXPECT_TRUE(stage->rests());
 }
 
 TEST_F(StageRoles, HeartbeatsCountTheStepsThatCameBackAndTheirTime) {
