@@ -323,8 +323,13 @@ class Worker {
     TRY(const node::DraftFile draft, node::DraftModel::open(std::move(file), *model_->file, stage));
     TRY(const std::uint64_t left, draft.left_of(options.memory_bytes));
     stage_options_.draft_bytes = model_->draft_bytes = draft.memory_bytes;
-    draft_ = std::make_unique<node::DraftThread>([draft] { return node::DraftModel::load(draft); },
-                                                 loop_.poster());
+    draft_ = std::make_unique<node::DraftThread>(
+        [draft](const std::function<bool()>& cancelled) {
+          node::DraftFile given = draft;
+          given.engine.cancelled = cancelled;
+          return node::DraftModel::load(given);
+        },
+        loop_.poster());
     stage_options_.draft_model = draft_.get();
     return left;
   }

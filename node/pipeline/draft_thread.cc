@@ -30,11 +30,12 @@ DraftThread::DraftThread(Load load, Post post)
 DraftAnswer DraftThread::draft(const DraftAsk& ask, std::uint64_t unloads) {
   if (unloads != unloads_) return failed_answer(ask.open.sequence);
   if (model_ == nullptr && !broken_) {
-    auto loaded = load_();
+    const auto cancelled = [this, unloads] { return unloads != unloads_ || thread_.stopping(); };
+    auto loaded = load_(cancelled);
     broken_ = !loaded.ok();
-    if (broken_) {
+    if (broken_ && loaded.error().code != ErrorCode::kCancelled) {
       spdlog::warn("the draft model is not used: {}", loaded.error().message);
-    } else {
+    } else if (!broken_) {
       model_ = *std::move(loaded);
     }
   }

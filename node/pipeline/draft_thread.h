@@ -18,7 +18,10 @@ class DraftThread final : public DraftSource {
  public:
   // Runs a function later, on the main thread. Never called after the destructor has returned.
   using Post = std::function<void(std::function<void()>)>;
-  using Load = std::function<Result<std::unique_ptr<DraftModel>>()>;
+  // Called on the draft thread. The loading, and later the model's asks, end soon with kCancelled
+  // once `cancelled` returns true, which it does after an unload and at the end.
+  using Load =
+      std::function<Result<std::unique_ptr<DraftModel>>(const std::function<bool()>& cancelled)>;
 
   DraftThread(Load load, Post post);
 

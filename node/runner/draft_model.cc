@@ -78,7 +78,7 @@ Result<std::unique_ptr<DraftModel>> DraftModel::load(const DraftFile& file) {
 }
 
 DraftModel::DraftModel(const DraftFile& file, std::unique_ptr<Engine> engine)
-    : spec_(file.spec), engine_(std::move(engine)) {}
+    : spec_(file.spec), cancelled_(file.engine.cancelled), engine_(std::move(engine)) {}
 
 // Ends the sequence of an earlier ask, or drops the rows of rejected drafts. The last token is read
 // again, because the first draft is drawn from its row. Prompts are compared too: a restarted
@@ -109,6 +109,7 @@ Status DraftModel::begin(const DraftAsk& ask, StepBatch& batch) {
 }
 
 Result<std::optional<TokenId>> DraftModel::step(StepBatch batch) {
+  if (cancelled_ && cancelled_()) return Error{ErrorCode::kCancelled, "drafting was cancelled"};
   batch.epoch = Epoch(1);
   batch.step = StepId(steps_++);
   StepResult result;

@@ -7,6 +7,7 @@
 #pragma once
 
 #include <cstdint>
+#include <functional>
 #include <memory>
 #include <optional>
 #include <vector>
@@ -45,6 +46,7 @@ class DraftModel {
   // draft for `target` (check_target), gives embeddings or keeps a state.
   static Result<DraftFile> open(std::shared_ptr<const model::GgufFile> file,
                                 const model::GgufFile& target, const EngineOptions& stage);
+  // Once file.engine.cancelled returns true, loading ends with kCancelled, and draft() fails.
   static Result<std::unique_ptr<DraftModel>> load(const DraftFile& file);
 
   DraftAnswer draft(const DraftAsk& ask);
@@ -61,6 +63,7 @@ class DraftModel {
   Result<std::vector<TokenId>> answer(const DraftAsk& ask, DraftAnswer& out);
 
   const model::ModelSpec spec_;
+  const std::function<bool()> cancelled_;  // the file's
   const std::unique_ptr<Engine> engine_;
   std::uint64_t steps_ = 0;
   std::optional<Held> held_;

@@ -2,9 +2,11 @@
 
 #include <gtest/gtest.h>
 
+#include <array>
 #include <atomic>
 #include <functional>
 #include <future>
+#include <thread>
 
 #include "model/synthetic.h"
 
@@ -39,7 +41,7 @@ TEST(DraftThreadTest, LoadsAtTheFirstAskAndAgainAfterAnUnload) {
   const DraftFile draft = DraftModel::open(file, *file, stage).value();
   std::atomic<int> loads = 0;
   DraftThread thread(
-      [&] {
+      [&](const std::function<bool()>&) {
         ++loads;
         return DraftModel::load(draft);
       },
@@ -59,7 +61,7 @@ TEST(DraftThreadTest, LoadsAtTheFirstAskAndAgainAfterAnUnload) {
 TEST(DraftThreadTest, AModelThatCannotBeLoadedFailsUntilAnUnload) {
   std::atomic<int> loads = 0;
   DraftThread thread(
-      [&]() -> Result<std::unique_ptr<DraftModel>> {
+      [&](const std::function<bool()>&) -> Result<std::unique_ptr<DraftModel>> {
         ++loads;
         return Error{ErrorCode::kNoCapacity, "no room"};
       },
@@ -82,7 +84,7 @@ TEST(DraftThreadTest, AsksFromBeforeAnUnloadLoadNothing) {
   std::atomic<int> loads = 0;
   std::atomic<int> failed = 0;
   DraftThread thread(
-      [&]() -> Result<std::unique_ptr<DraftModel>> {
+      [&](const std::function<bool()>&) -> Result<std::unique_ptr<DraftModel>> {
         if (++loads > 1) return Error{ErrorCode::kNoCapacity, "no room"};
         begun.set_value();
         go_on.get_future().wait();
@@ -100,6 +102,28 @@ TEST(DraftThreadTest, AsksFromBeforeAnUnloadLoadNothing) {
   EXPECT_EQ(loads, 1);
   EXPECT_TRUE(answer_of(thread).failed);
   EXPECT_EQ(loads, 2) << "a later ask loads it";
+}
+
+TEST(DraftThreadTest, AnUnloadAndTheEndCancelTheLoading) {
+  std::array<std::promise<void>, 2> begun;
+  std::atomic<std::size_t> loads = 0;
+  std::promise<void> unloaded;
+  {
+    DraftThread thread(
+        [&](const std::function<bool()>& cancelled) -> Result<std::unique_ptr<DraftModel>> {
+          begun.at(loads++).set_value();
+          while (!cancelled()) std::this_thread::yield();
+          return Error{ErrorCode::kCancelled, "loading was cancelled"};
+        },
+        post_here);
+    thread.ask(ask_of_one(), [](const DraftAnswer& answer) { EXPECT_TRUE(answer.failed); });
+    begun[0].get_future().wait();
+    thread.unload([&] { unloaded.set_value(); });
+    unloaded.get_future().wait();
+    thread.ask(ask_of_one(), [](const DraftAnswer& answer) { EXPECT_TRUE(answer.failed); });
+    begun[1].get_future().wait();
+  }
+  EXPECT_EQ(loads, 2U);
 }
 
 }  // namespace

@@ -176,6 +176,25 @@ TEST_F(DraftModelTest, FailsWithoutRoomAndDraftsForTheNextSequence) {
   EXPECT_EQ(small->draft(ask_of(open, first(whole(open), 24), 4)).drafts.size(), 4U);
 }
 
+TEST_F(DraftModelTest, ACancelledModelDraftsNoMore) {
+  DraftFile opened = open(*file).value();
+  int steps = 3;
+  opened.engine.cancelled = [&] { return steps-- == 0; };
+  EXPECT_EQ(DraftModel::load(opened).error().code, ErrorCode::kCancelled);
+  bool over = false;
+  opened.engine.cancelled = [&] { return over || (steps > 0 && --steps == 0); };
+  steps = 0;
+  const auto model = DraftModel::load(opened).value();
+  const SequenceOpen sequence = open_of(SequenceId(1), 0.0F, 20);
+  const std::vector<TokenId> all = whole(sequence);
+  EXPECT_EQ(model->draft(ask_of(sequence, first(all, 21), 8)).drafts.size(), 8U);
+  steps = 4;
+  EXPECT_TRUE(model->draft(ask_of(sequence, first(all, 22), 8)).failed) << "between two steps";
+  EXPECT_EQ(steps, 0);
+  over = true;
+  EXPECT_TRUE(model->draft(ask_of(sequence, first(all, 22), 8)).failed);
+}
+
 TEST_F(DraftModelTest, AnotherVocabularyIsRefusedByToken) {
   Bytes other_bytes;
   const auto other = file_of(other_bytes, 1, 399);
