@@ -368,9 +368,10 @@ void Batcher::time_answer(Sequence& sequence, std::size_t tokens) {
   if (!options_.draft_model) return;
   const bool alone = sequences_.size() == 1;
   const auto before = std::exchange(sequence.alone, std::nullopt);
-  if (alone) sequence.alone = elapsed_;
+  const Duration now = elapsed_ + waited_;
+  if (alone) sequence.alone = now;
   if (!alone || !before) return;
-  model_drafts_.take_answer(elapsed_ - *before, static_cast<std::uint32_t>(tokens));
+  model_drafts_.take_answer(now - *before, static_cast<std::uint32_t>(tokens));
 }
 
 // True if the sequence now waits for drafts. The model is loaded, and reads a long text piece by
@@ -405,7 +406,7 @@ bool Batcher::ask_model(Sequence& sequence) {
 void Batcher::on_drafts(DraftAnswer answer, Duration took) {
   INVARIANT(asked_ && !ask_ && asked_->sequence == answer.sequence, "an ask is answered once");
   const Asked asked = *std::exchange(asked_, std::nullopt);
-  elapsed_ += took;
+  waited_ += took;
   if (!answer.failed) model_loaded_ = true;
   const auto found = sequences_.find(asked.sequence);
   if (found == sequences_.end()) return;
@@ -425,7 +426,7 @@ void Batcher::on_drafts(DraftAnswer answer, Duration took) {
 
 void Batcher::stop_waiting(Duration took) {
   if (!asked_ || asked_->count == 0) return;
-  elapsed_ += took;
+  waited_ += took;
   const SequenceId id = asked_->sequence;
   asked_->count = 0;  // the late answer says only what the model has read
   if (std::exchange(ask_, std::nullopt)) asked_.reset();

@@ -145,8 +145,9 @@ class Batcher {
     std::uint32_t drafting = 0;        // steps in flight with undecided drafts of it
     std::uint32_t model_read = 0;      // the first tokens of it that the draft model has read
     bool no_model = false;             // the draft model cannot draft for it
-    std::optional<Duration> alone;     // elapsed_ at its newest token, if it was alone then
-    bool cancelled = false;            // cancelled while `drafting` is not 0
+    // elapsed_ and waited_ together at its newest token, if it was alone then.
+    std::optional<Duration> alone;
+    bool cancelled = false;  // cancelled while `drafting` is not 0
     bool decoding() const { return next >= submitted; }
     bool goes_on(const Answered& answered) const;
     // True for the last submitted row. When hashes are wanted, also for each row that was sampled
@@ -239,8 +240,9 @@ class Batcher {
   std::optional<Asked> asked_;
   bool model_loaded_ = false;  // the draft model has answered
   PromptPace pace_;
-  // The sum of the answers' times: it runs while any sequence waits for a token.
+  // The sum of the answers' times: it runs while any sequence waits for a step's token.
   Duration elapsed_{};
+  Duration waited_{};  // for drafts; prompts have no part in that
   // Numbers of the newest answered steps: with prompt rows; with fewer prompt rows than the pace
   // allows; that left at another pace.
   std::uint64_t last_with_prompt_ = 0;
