@@ -65,9 +65,13 @@ Result<DraftFile> DraftModel::open(std::shared_ptr<const model::GgufFile> file,
   engine.batch_rows = kRows;
   engine.kernels = stage.kernels;
   engine.replay_bytes = kKeptBytes;
-  TRY(const StageMemory memory, stage_memory(*draft.file, draft.spec, engine));
+  const auto memory = stage_memory(*draft.file, draft.spec, engine);
+  if (!memory.ok()) {
+    return Error::of(memory.error().code, "the draft model ", draft.file->path(),
+                     ", whose KV gets 1/", kKvPart, " of --kv-budget: ", memory.error().message);
+  }
   draft.memory_bytes =
-      memory.weights + memory.buffers + memory.page * std::uint64_t{memory.pages} + kKeptBytes;
+      memory->weights + memory->buffers + memory->page * std::uint64_t{memory->pages} + kKeptBytes;
   engine.memory_bytes = draft.memory_bytes + kProcessBytes;
   return draft;
 }
@@ -78,7 +82,10 @@ Result<std::unique_ptr<DraftModel>> DraftModel::load(const DraftFile& file) {
 }
 
 DraftModel::DraftModel(const DraftFile& file, std::unique_ptr<Engine> engine)
-    : spec_(file.spec), cancelled_(file.engine.cancelled), engine_(std::move(engine)) {}
+    : cancelled_(file.engine.cancelled),
+      engine_(std::move(engine)),
+      most_(std::min<std::uint64_t>(file.spec.context,
+                                    std::uint64_t{engine_->kv_pages()} * kernels::kPageTokens)) {}
 
 // Ends the sequence of an earlier ask, or drops the rows of rejected drafts. The last token is read
 // again, because the first draft is drawn from its row. Prompts are compared too: a restarted
@@ -144,7 +151,7 @@ Result<std::vector<TokenId>> DraftModel::answer(const DraftAsk& ask, DraftAnswer
   out.read = static_cast<std::uint32_t>(end);
   while (drawn) {
     drafts.push_back(*drawn);
-    if (drafts.size() >= ask.count || held_->rows.size() >= spec_.context) break;
+    if (drafts.size() >= ask.count || held_->rows.size() >= most_) break;
     StepBatch next;
     const auto position = static_cast<Position>(held_->rows.size());
     next.rows.push_back({ask.open.sequence, position, *drawn, BatchRow::kSample});
@@ -157,7 +164,7 @@ DraftAnswer DraftModel::draft(const DraftAsk& ask) {
   INVARIANT(ask.tokens.size() > ask.open.prompt_tokens, "drafts follow a token of the answer");
   DraftAnswer out;
   out.sequence = ask.open.sequence;
-  out.failed = ask.tokens.size() >= spec_.context;
+  out.failed = ask.tokens.size() >= most_;
   if (out.failed) return out;
   auto drafts = answer(ask, out);
   if (drafts.ok()) {

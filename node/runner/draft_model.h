@@ -62,9 +62,9 @@ class DraftModel {
   Result<std::optional<TokenId>> step(StepBatch batch);
   Result<std::vector<TokenId>> answer(const DraftAsk& ask, DraftAnswer& out);
 
-  const model::ModelSpec spec_;
   const std::function<bool()> cancelled_;  // the file's
   const std::unique_ptr<Engine> engine_;
+  const std::uint64_t most_;  // tokens of a text: those of its context, or of its KV
   std::uint64_t steps_ = 0;
   std::optional<Held> held_;
 };

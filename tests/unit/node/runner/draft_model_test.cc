@@ -170,10 +170,14 @@ TEST_F(DraftModelTest, FailsWithoutRoomAndDraftsForTheNextSequence) {
   DraftAsk longer = ask_of(open_of(SequenceId(2), 0.0F, 20), first(whole(open), 24), 4);
   for (int i = 0; i < 300; ++i) longer.tokens.push_back(5);
   longer.open.sampling.max_tokens = 370;
-  DraftAnswer answer;
-  for (int i = 0; i < 5 && !answer.failed; ++i) answer = small->draft(longer);
-  EXPECT_TRUE(answer.failed);
+  EXPECT_TRUE(small->draft(longer).failed) << "it reads nothing of a text that its KV cannot hold";
   EXPECT_EQ(small->draft(ask_of(open, first(whole(open), 24), 4)).drafts.size(), 4U);
+  stage.kv_budget_bytes = 1;
+  const auto none = DraftModel::open(file, *file, stage);
+  ASSERT_FALSE(none.ok());
+  EXPECT_EQ(none.error().message.find("the draft model synthetic, whose KV gets 1/4 of --kv-bu"),
+            0U)
+      << none.error().message;
 }
 
 TEST_F(DraftModelTest, ACancelledModelDraftsNoMore) {
