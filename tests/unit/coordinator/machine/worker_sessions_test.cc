@@ -122,5 +122,18 @@ TEST_F(WorkerSessionsTest, AnOlderWorkerIsGivenNoOrder) {
   EXPECT_FALSE(last_told("old").has_host_order());
 }
 
+TEST_F(WorkerSessionsTest, StagesUseTheOldestProtocolAmongThem) {
+  register_worker("a", 0);
+  WorkerMessage message;
+  *message.mutable_register_() = testing::worker("old");
+  message.mutable_register_()->set_protocol_version(kProtocolDraftModel - 1);
+  swarm.sessions["old"] = swarm.control.incoming();
+  swarm.say(swarm.sessions["old"], message);
+  for (const char* name : {"a", "old"}) {
+    ASSERT_TRUE(last_told(name).has_assign()) << name;
+    EXPECT_EQ(last_told(name).assign().protocol(), kProtocolDraftModel - 1) << name;
+  }
+}
+
 }  // namespace
 }  // namespace hearth::coordinator
