@@ -324,7 +324,9 @@ class Worker {
     TRY(const std::uint64_t left, draft.left_of(options.memory_bytes));
     stage_options_.draft_bytes = model_->draft_bytes = draft.memory_bytes;
     draft_ = std::make_unique<node::DraftThread>(
-        [draft](const std::function<bool()>& cancelled) {
+        [draft](
+            const std::function<bool()>& cancelled) -> Result<std::unique_ptr<node::DraftModel>> {
+          TRY_VOID(draft.left_of(0));  // others may have taken the memory since
           node::DraftFile given = draft;
           given.engine.cancelled = cancelled;
           return node::DraftModel::load(given);
