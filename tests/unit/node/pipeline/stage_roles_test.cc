@@ -236,7 +236,7 @@ TEST_F(StageRoles, AsksTheDraftModelIfAllStagesKnowItsDrafts) {
   EXPECT_EQ(failure(), "");
   ASSERT_EQ(drafts.asks.size(), 3U);
   ASSERT_TRUE(compute.steps.empty());
-  clock.advance(seconds(1));  // much longer than 16 tokens of 10 ms
+  clock.advance(milliseconds(250));  // longer than 16 tokens of 10 ms
   stage->on_timer();
   ASSERT_EQ(compute.steps.size(), 1U) << "it waits no longer";
   EXPECT_EQ(compute.steps.front().rows.size(), 1U);
