@@ -143,7 +143,7 @@ void PipelineLifecycle::serve_if_complete(Epoch epoch) {
   std::vector<std::string> nodes;
   for (const Member& member : pipeline->members) nodes.push_back(member.node);
   scheduler_.add_pool(epoch, pipeline->kv_pages, pipeline->kv_page_tokens, std::move(nodes), checks,
-                      pipeline->sequences);
+                      pipeline->sequences, pipeline->keeps_prefixes);
   standings_.rank_pools();
   sequences_.admit();
 }
