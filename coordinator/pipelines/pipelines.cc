@@ -324,7 +324,7 @@ Status Pipelines::ready(Pipeline& pipeline, std::uint32_t stage,
   const std::uint32_t least = pipeline.kv_pages == 0 ? ready.kv_pages() : pipeline.kv_pages;
   pipeline.kv_pages = std::min(least, ready.kv_pages());
   pipeline.kv_page_tokens = ready.kv_page_tokens();
-  if (ready.sequences() > 0) {  // only of stages with states
+  if (ready.sequences() > 0) {
     pipeline.sequences = std::min(pipeline.sequences, ready.sequences());
     pipeline.keeps_prefixes = false;
   }
