@@ -343,18 +343,15 @@ class Worker {
   // For weights and KV, before anything is loaded.
   Result<std::uint64_t> room_here(const node::EngineOptions& engine) const {
     const model::ModelSpec& spec = model_->spec;
+    if (device_ == nullptr) {
+      const std::uint64_t budget = node::memory_budget(engine.memory_bytes);
+      const std::uint64_t buffers = node::most_buffer_bytes(spec, engine) + node::kProcessBytes;
+      return budget - std::min(budget, buffers);
+    }
     node::EngineOptions last = engine;  // which has the most beside its weights
     last.layers = {spec.layers - 1, spec.layers};
-    std::uint64_t budget = 0;
-    node::StageMemory memory;
-    if (device_ != nullptr) {
-      TRY(budget, device_->budget());
-      TRY(memory, device_->memory(*model_->file, spec, last));
-    } else {
-      budget = node::memory_budget(engine.memory_bytes);
-      TRY(memory, node::stage_memory(*model_->file, spec, last));
-      memory.buffers += node::kProcessBytes;
-    }
+    TRY(const std::uint64_t budget, device_->budget());
+    TRY(const node::StageMemory memory, device_->memory(*model_->file, spec, last));
     return budget - std::min(budget, memory.buffers);
   }
 

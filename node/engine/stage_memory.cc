@@ -129,6 +129,11 @@ std::uint64_t kv_budget_of(const model::ModelSpec& spec, std::uint32_t layers, s
   return std::max(page * pages, state * sequences) * layers;
 }
 
+std::uint64_t most_buffer_bytes(const model::ModelSpec& spec, EngineOptions options) {
+  options.layers = {0, spec.layers};
+  return buffer_bytes(spec, options);
+}
+
 Status check_memory(const std::vector<StageMemory>& stages, std::uint64_t budget) {
   std::uint64_t weights = 0;
   std::uint64_t kv = 0;
