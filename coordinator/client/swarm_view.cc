@@ -161,6 +161,9 @@ SwarmView view_of(const Json& state) {
   for (const Json& pipeline : state.at("pipelines")) {
     page_tokens[count_of<std::uint64_t>(pipeline, "epoch")] =
         count_of<std::uint32_t>(pipeline, "kv_page_tokens");
+    if (pipeline.contains("sequences") && pipeline.value("state", "") == "serving") {
+      view.running_most += count_of<std::uint32_t>(pipeline, "sequences");
+    }
   }
   view.pipelines = page_tokens.size();
   for (const Json& node : state.at("nodes")) view.nodes.push_back(node_of(node, page_tokens));
