@@ -33,6 +33,8 @@
 #include "kernels/self_test.h"
 #include "kernels/thread_pins.h"
 #include "model/gguf/gguf.h"
+#include "node/engine/delta_net.h"
+#include "node/engine/kv_cache.h"
 #include "node/engine/stage_memory.h"
 #include "node/layers/piece_server.h"
 #include "node/machine/card_sensors.h"
@@ -116,7 +118,7 @@ class Worker {
     folder_ = options.data_dir;
     const auto& file = model_->file;
     const model::ModelSpec& spec = model_->spec;
-    TRY_VOID(check_kv_budget(options.kv_budget_bytes, spec, 1));
+    TRY_VOID(check_kv_budget(options.kv_budget_bytes, spec, {0, 1}));
     TRY(device_, open_device(options.device, *file, spec, one_layer(options, spec),
                              [](std::string_view text) { spdlog::info("{}", text); }));
     model_->device = device_.get();
@@ -489,13 +491,17 @@ class Worker {
 
 }  // namespace
 
-Status check_kv_budget(std::uint64_t bytes, const model::ModelSpec& spec, std::uint32_t layers) {
-  const std::uint64_t least = node::kv_budget_of(spec, layers, 1, 1);
-  REQUIRE(bytes >= least,
-          "a KV budget of " + std::to_string(bytes) + " bytes holds no page of " +
-              std::to_string(kernels::kPageTokens) + " positions: " + std::to_string(layers) +
-              (layers == 1 ? " layer" : " layers") + " of this model need --kv-budget " +
-              std::to_string(least) + " or more");
+Status check_kv_budget(std::uint64_t bytes, const model::ModelSpec& spec, LayerRange layers) {
+  const std::uint64_t page =
+      node::KvCache::page_bytes(spec.paged_layers(layers.begin, layers.end), spec.kv_layout());
+  const std::uint64_t state = node::DeltaNet::state_bytes(spec, layers);
+  const std::string states =
+      state > 0 ? " and the state of one sequence of " + std::to_string(state) + " bytes" : "";
+  REQUIRE(bytes >= page + state,
+          "a KV budget of " + std::to_string(bytes) + " bytes does not hold one page of " +
+              std::to_string(kernels::kPageTokens) + " positions" + states + ": " +
+              std::to_string(layers.size()) + (layers.size() == 1 ? " layer" : " layers") +
+              " of this model need --kv-budget " + std::to_string(page + state) + " or more");
   return ok_status();
 }
 
