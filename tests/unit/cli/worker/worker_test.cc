@@ -9,7 +9,7 @@ namespace hearth::cli {
 namespace {
 
 // Of four layers, the last one has pages and the others have states.
-TEST(KvBudget, TheLeastIsAPageAndAStateOfTheLayersThatHaveThem) {
+TEST(Worker, TheLeastKvBudgetIsAPageAndAStateOfTheLayersThatHaveThem) {
   model::SyntheticOptions options;
   options.family = "qwen35";
   options.head_dim = 64;
