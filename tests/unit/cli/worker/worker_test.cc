@@ -1,6 +1,7 @@
+#include "cli/worker/worker.h"
+
 #include <gtest/gtest.h>
 
-#include "cli/worker/worker.h"
 #include "model/synthetic.h"
 #include "node/engine/delta_net.h"
 #include "node/engine/kv_cache.h"
