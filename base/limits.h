@@ -138,6 +138,8 @@ inline constexpr std::uint32_t kAccusers = 16;              // of a holder, reme
 inline constexpr std::uint32_t kStages = 512;
 inline constexpr std::uint32_t kWorkers = 1'024;
 inline constexpr std::uint32_t kRunningSequences = 4'096;
+// Of a stage whose sequences keep a state, where no number is asked for.
+inline constexpr std::uint64_t kSequenceStates = 64;
 inline constexpr std::uint32_t kWaitingSequences = 512;
 inline constexpr std::uint32_t kServedModels = 64;  // of one server
 // A coordinator's first epoch is its clock in seconds times this, so no two starts have the same
@@ -358,8 +360,8 @@ static_assert(kDefaultMaxTokens <= kModelContext, "the usual limit is within any
 static_assert(kLogEntryBytes <= 0xffff, "the length of an entry has two bytes");
 static_assert(kExactNodes <= kLinkedNodes && kLinkedNodes <= kWorkers,
               "the ways between nodes that are searched are measured");
-static_assert(kPlacedBytes <= ~std::uint64_t{0} / (kModelLayers + 2),
-              "the bytes of all layers are a number of 64 bits");
+static_assert(kPlacedBytes <= (~std::uint64_t{0} >> 1) / (2 * (kModelLayers + 2)),
+              "the bytes and the states of all layers are a number of 64 bits");
 static_assert(kPlacedTokens <= (~std::uint64_t{0} >> 1) / (kPlacedKvBytes * kModelLayers),
               "and so is their KV");
 

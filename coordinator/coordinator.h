@@ -168,6 +168,7 @@ struct PipelineStatus {
   std::uint32_t kv_pages = 0;  // the smallest stage's
   std::uint32_t kv_pages_reserved = 0;
   std::uint32_t kv_page_tokens = 0;
+  std::uint32_t sequences = 0;  // most that run at once, as each keeps a state; 0: none keeps one
   ledger::Level level = ledger::Level::kNewcomer;  // its lowest node's; newcomer: or unknown
   std::vector<Epoch> twins;                        // serving, of the same layer split: may audit it
 };

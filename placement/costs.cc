@@ -23,21 +23,29 @@ Speed speed_of(const Problem& problem, const Node& node) {
   speed.layer = std::max(node.layer.one, node.layer.batch);
   speed.head = std::max(node.head.one, node.head.batch);
   speed.memory = node.memory_bytes;
-  const std::uint64_t kv = problem.model.kv_bytes;
-  speed.kv_budget = kv == 0 ? std::numeric_limits<std::uint64_t>::max() : node.kv_budget_bytes;
+  const bool has_kv = problem.model.kv_bytes > 0 || !problem.model.layer_states.empty();
+  speed.kv_budget = has_kv ? node.kv_budget_bytes : std::numeric_limits<std::uint64_t>::max();
   return speed;
 }
 
 }  // namespace
 
 Costs::Costs(const Problem& problem)
-    : problem_(problem), mean_bytes_(problem.model.mean_read_bytes()), bytes_{0}, read_bytes_{0} {
+    : problem_(problem),
+      mean_bytes_(problem.model.mean_read_bytes()),
+      bytes_{0},
+      read_bytes_{0},
+      kv_{KvBytes{}} {
   INVARIANT(mean_bytes_ > 0.0, "every layer has bytes");
   for (const std::uint64_t bytes : problem.model.layer_bytes) {
     bytes_.push_back(bytes_.back() + bytes);
   }
   for (const std::uint64_t bytes : problem.model.read_bytes()) {
     read_bytes_.push_back(read_bytes_.back() + bytes);
+  }
+  for (std::uint32_t layer = 0; layer < problem.layers(); ++layer) {
+    const KvBytes one = problem.model.kv_of({layer, layer + 1});
+    kv_.push_back({kv_.back().position + one.position, kv_.back().state + one.state});
   }
   const auto count = static_cast<std::uint32_t>(problem.nodes.size());
   const double batch =
@@ -71,7 +79,10 @@ bool Costs::fits(const Speed& speed, LayerRange layers) const {
   std::uint64_t bytes = bytes_[layers.end] - bytes_[layers.begin];
   if (layers.begin == 0) bytes += problem_.model.embedding_bytes;
   if (layers.end == this->layers()) bytes += problem_.model.head_bytes;
-  const std::uint64_t kv = problem_.model.kv_bytes * layers.size() * problem_.kv_tokens;
+  const KvBytes& before = kv_[layers.begin];
+  const KvBytes& all = kv_[layers.end];
+  const std::uint64_t kv =
+      KvBytes{all.position - before.position, all.state - before.state}.of(problem_.kv_tokens);
   return bytes <= speed.memory && kv <= std::min(speed.memory - bytes, speed.kv_budget);
 }
 

@@ -57,6 +57,7 @@ class Costs {
   double mean_bytes_ = 0.0;
   std::vector<std::uint64_t> bytes_;       // sums of weights before each layer
   std::vector<std::uint64_t> read_bytes_;  // the same, of the bytes that a row reads
+  std::vector<KvBytes> kv_;                // likewise
   std::vector<Speed> speeds_;
   std::vector<double> delays_;
 };

@@ -54,6 +54,12 @@ Status check_model(const Problem& problem) {
   REQUIRE(model.kv_bytes <= limits::kPlacedKvBytes,
           "the KV of a position in a layer takes " + std::to_string(model.kv_bytes) +
               " bytes; the limit is " + std::to_string(limits::kPlacedKvBytes));
+  REQUIRE(model.layer_states.empty() || model.layer_states.size() == model.layer_bytes.size(),
+          "the model has " + std::to_string(model.layer_bytes.size()) + " layers and states of " +
+              std::to_string(model.layer_states.size()));
+  for (const std::uint64_t bytes : model.layer_states) {
+    TRY_VOID(check_bytes("the state of a layer", bytes));
+  }
   REQUIRE(problem.kv_tokens <= limits::kPlacedTokens, std::to_string(problem.kv_tokens) +
                                                           " positions of KV; the limit is " +
                                                           std::to_string(limits::kPlacedTokens));
@@ -78,13 +84,23 @@ double at_rows(const RowSeconds& seconds, double rows, std::uint32_t batch_rows)
   return seconds.one + std::max(0.0, seconds.batch - seconds.one) * share;
 }
 
+// Of all sequences, as a stage shares its budget between pages and states
+// (node/engine/stage_memory.cc): one sequence of kv_tokens positions always has room before more
+// states are taken.
 std::uint64_t kv_room(const Problem& problem, const Stage& stage) {
   const std::uint64_t weights = weight_bytes(problem, stage.layers);
   const Node& node = problem.nodes[stage.node];
-  const std::uint64_t position = problem.model.kv_bytes * stage.layers.size();
-  if (position == 0) return std::numeric_limits<std::uint64_t>::max();
+  const KvBytes kv = problem.model.kv_of(stage.layers);
+  if (kv.position + kv.state == 0) return std::numeric_limits<std::uint64_t>::max();
   const std::uint64_t left = node.memory_bytes - std::min(node.memory_bytes, weights);
-  return std::min(left, node.kv_budget_bytes) / position;
+  const std::uint64_t budget = std::min(left, node.kv_budget_bytes);
+  if (kv.state > budget) return 0;
+  if (kv.position == 0) return std::numeric_limits<std::uint64_t>::max();
+  if (kv.state == 0) return budget / kv.position;
+  const std::uint64_t beside = budget - std::min(budget, kv.position * problem.kv_tokens);
+  const std::uint64_t states =
+      std::min({limits::kSequenceStates, node.kv_budget_bytes / 2 / kv.state, beside / kv.state});
+  return (budget - std::max<std::uint64_t>(states, 1) * kv.state) / kv.position;
 }
 
 double mean(const std::vector<std::uint64_t>& bytes) {
@@ -94,6 +110,18 @@ double mean(const std::vector<std::uint64_t>& bytes) {
 }
 
 }  // namespace
+
+KvBytes Model::kv_of(LayerRange layers) const {
+  INVARIANT(layers.begin <= layers.end && layers.end <= layer_bytes.size(),
+            "a stage's layers are the model's");
+  KvBytes kv;
+  for (std::uint32_t layer = layers.begin; layer < layers.end; ++layer) {
+    const std::uint64_t state = layer_states.empty() ? 0 : layer_states[layer];
+    kv.state += state;
+    if (state == 0) kv.position += kv_bytes;
+  }
+  return kv;
+}
 
 double Model::mean_layer_bytes() const { return mean(layer_bytes); }
 double Model::mean_read_bytes() const { return mean(read_bytes()); }
@@ -158,7 +186,7 @@ Status check(const Problem& problem) {
 }
 
 std::uint64_t stage_bytes(const Problem& problem, LayerRange layers) {
-  return weight_bytes(problem, layers) + problem.model.kv_bytes * layers.size() * problem.kv_tokens;
+  return weight_bytes(problem, layers) + problem.model.kv_of(layers).of(problem.kv_tokens);
 }
 
 bool fits(const Problem& problem, const Stage& stage) {

@@ -39,19 +39,31 @@ constexpr std::string_view name_of(Objective objective) {
 // running plan is replaced only by one that gains more than this factor.
 constexpr double kAutoMargin = 1.1;
 
+// What sequences keep in layers.
+struct KvBytes {
+  std::uint64_t position = 0;  // of each position
+  std::uint64_t state = 0;     // of a sequence, whatever its positions
+
+  std::uint64_t of(std::uint64_t positions) const { return position * positions + state; }
+};
+
 struct Model {
   std::vector<std::uint64_t> layer_bytes;  // of weights in memory, of each layer
   std::uint64_t embedding_bytes = 0;       // on the first stage
   std::uint64_t head_bytes = 0;            // on the last stage
   std::uint64_t activation_bytes = 0;      // of one row, from a stage to the next
-  std::uint64_t kv_bytes = 0;              // of one position in one layer
+  std::uint64_t kv_bytes = 0;              // of one position in one layer without a state
   // Bytes of each layer that a step of one row reads, for a mixture of experts; else empty. Memory
   // uses layer_bytes, time uses these.
   std::vector<std::uint64_t> layer_read_bytes = {};
+  // Bytes of the state that a sequence has in each layer in place of KV; 0: the layer has KV.
+  // Empty: every layer has.
+  std::vector<std::uint64_t> layer_states = {};
 
   const std::vector<std::uint64_t>& read_bytes() const {
     return layer_read_bytes.empty() ? layer_bytes : layer_read_bytes;
   }
+  KvBytes kv_of(LayerRange layers) const;
   double mean_layer_bytes() const;
   double mean_read_bytes() const;
 };
@@ -102,7 +114,7 @@ struct Stage {
   friend bool operator==(const Stage&, const Stage&) = default;
 };
 
-// Weights and the KV of kv_tokens positions.
+// Weights, and what one sequence of kv_tokens positions keeps.
 std::uint64_t stage_bytes(const Problem& problem, LayerRange layers);
 bool fits(const Problem& problem, const Stage& stage);
 

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <functional>
+#include <limits>
 #include <numeric>
 #include <string>
 #include <vector>
@@ -20,7 +21,9 @@ std::uint64_t sum_of_stages(const Problem& problem, std::vector<std::uint64_t> o
 }
 
 std::uint64_t kv_layers(const Problem& problem) {
-  const std::uint64_t each = problem.model.kv_bytes * problem.kv_tokens;
+  const LayerRange whole{0, problem.layers()};
+  const std::uint64_t each =
+      problem.model.kv_of(whole).of(problem.kv_tokens) / whole.size();  // mean
   if (each == 0) return problem.layers();
   std::vector<std::uint64_t> layers;
   for (const Node& node : problem.nodes) {
@@ -43,8 +46,13 @@ bool all_linked(const Problem& problem) {
 std::optional<Spare> holds_no_layer(const Problem& problem, std::uint32_t node) {
   INVARIANT(node < problem.nodes.size(), "a spare is one of the problem's nodes");
   const auto& bytes = problem.model.layer_bytes;
-  const std::uint64_t kv = problem.model.kv_bytes * problem.kv_tokens;
-  const std::uint64_t layer = *std::ranges::min_element(bytes) + kv;
+  std::uint64_t kv = std::numeric_limits<std::uint64_t>::max();  // the least of a layer
+  std::uint64_t layer = kv;                                      // likewise, with its weights
+  for (std::uint32_t i = 0; i < problem.layers(); ++i) {
+    const std::uint64_t keeps = problem.model.kv_of({i, i + 1}).of(problem.kv_tokens);
+    kv = std::min(kv, keeps);
+    layer = std::min(layer, bytes[i] + keeps);
+  }
   if (problem.nodes[node].memory_bytes < layer) return Spare{node, SpareReason::kMemory, layer};
   if (problem.nodes[node].kv_budget_bytes < kv) return Spare{node, SpareReason::kKvBudget, kv};
   return std::nullopt;

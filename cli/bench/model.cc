@@ -16,9 +16,12 @@
 #include "cli/terminal/progress.h"
 #include "cli/worker/device.h"
 #include "cli/worker/known_answers.h"
+#include "kernels/canonical.h"
 #include "kernels/kernels.h"
 #include "kernels/thread_pins.h"
+#include "node/engine/stage_memory.h"
 #include "node/runner/local_runner.h"
+#include "proto/split.h"
 
 namespace hearth::cli {
 namespace {
@@ -34,6 +37,8 @@ struct Row {
   std::uint32_t threads = 1;
   double load_seconds = 0.0;        // of the model
   std::vector<double> nanoseconds;  // one a repetition
+  std::uint32_t prompt() const { return std::max(1U, n_prompt); }
+  std::uint32_t answer() const { return n_gen > 0 ? n_gen + 1 : 1; }
   double tokens() const {
     return static_cast<double>(n_gen > 0 ? n_gen * batch : n_prompt * batch);
   }
@@ -56,10 +61,10 @@ Result<double> run_once(node::LocalRunner& runner, const Row& row, std::uint64_t
   for (std::uint32_t i = 0; i < row.batch; ++i) {
     SequenceOpen open;
     open.sequence = SequenceId(next_id++);
-    const std::uint32_t prompt = std::max(1U, row.n_prompt);
+    const std::uint32_t prompt = row.prompt();
     open.prompt_tokens = prompt;
     open.sampling.temperature = 0.0F;
-    open.sampling.max_tokens = row.n_gen > 0 ? row.n_gen + 1 : 1;
+    open.sampling.max_tokens = row.answer();
     bool first = true;
     node::LocalRunner::Events events;
     events.on_token = [&, first](const SampledToken& token) mutable {
@@ -164,6 +169,22 @@ std::vector<Row> rows_of(const BenchModelOptions& options, std::uint32_t threads
   return rows;
 }
 
+// Room for every row: of pages, and of states where sequences keep them.
+Status make_room(const model::GgufFile& file, const std::vector<Row>& rows,
+                 node::LocalOptions& local) {
+  TRY(const model::ModelSpec spec, model::ModelSpec::read(file));
+  std::uint64_t pages = 1;
+  local.sequences = 1;
+  for (const Row& row : rows) {
+    const std::uint32_t positions = std::min(row.prompt() + row.answer(), spec.context);
+    pages = std::max(pages, std::uint64_t{row.batch} * pages_for(positions, kernels::kPageTokens));
+    local.sequences = std::max(local.sequences, row.batch);
+  }
+  local.kv_budget_bytes = std::max<std::uint64_t>(
+      local.kv_budget_bytes, node::kv_budget_of(spec, spec.layers, pages, local.sequences));
+  return ok_status();
+}
+
 Status measure(const BenchModelOptions& options, const std::shared_ptr<const model::GgufFile>& file,
                const kernels::Kernels* kernels, node::Device* device, std::uint32_t threads,
                const std::function<void(const Row&)>& report) {
@@ -176,6 +197,7 @@ Status measure(const BenchModelOptions& options, const std::shared_ptr<const mod
   if (options.pin) TRY_VOID(kernels::check_pins(threads));
   local.memory_bytes = options.memory_bytes;
   local.prefill_rows = limits::kBatchRows;
+  TRY_VOID(make_room(*file, rows_of(options, threads), local));
   const auto start = SteadyClock::now();
   TRY(auto runner, node::LocalRunner::load(file, local));
   const std::chrono::duration<double> load = SteadyClock::now() - start;

@@ -20,7 +20,7 @@ using placement::Problem;
 std::string plan_milliseconds(double seconds) { return fmt::format("{:.3g} ms", seconds * 1e3); }
 
 std::uint64_t kv_bytes_of(const Problem& problem, LayerRange layers) {
-  return problem.model.kv_bytes * layers.size() * problem.kv_tokens;
+  return problem.model.kv_of(layers).of(problem.kv_tokens);
 }
 
 std::uint64_t weight_bytes_of(const Problem& problem, LayerRange layers) {

@@ -14,7 +14,7 @@ namespace hearth::cli {
 
 std::string plan_milliseconds(double seconds);
 
-// Bytes of a range with KV of problem.kv_tokens positions.
+// Bytes of a range with what one sequence of problem.kv_tokens positions keeps.
 std::uint64_t kv_bytes_of(const placement::Problem& problem, LayerRange layers);
 std::uint64_t weight_bytes_of(const placement::Problem& problem, LayerRange layers);
 

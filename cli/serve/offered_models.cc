@@ -58,8 +58,11 @@ Status check_split(const ServeOptions& options, const model::ModelSpec& spec) {
   REQUIRE(options.by_hand.empty() || options.by_hand.back().layers.end == spec.layers,
           "--place must end with the model's last layer, " + std::to_string(spec.layers - 1));
   if (options.local_workers == 0) return ok_status();
-  const std::uint32_t layers = stages == 0 ? 1 : split_layers(spec.layers, stages).front().size();
-  return check_kv_budget(options.kv_budget_bytes, spec, layers);
+  if (stages == 0) return check_kv_budget(options.kv_budget_bytes, spec, {0, 1});
+  for (const LayerRange& layers : split_layers(spec.layers, stages)) {
+    TRY_VOID(check_kv_budget(options.kv_budget_bytes, spec, layers));
+  }
+  return ok_status();
 }
 
 node::EngineOptions stage_engine(const ServeOptions& options, LayerRange layers) {

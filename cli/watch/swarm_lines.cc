@@ -28,9 +28,11 @@ std::string percentage(double share) {
 }
 
 std::string rates_text(const client::SwarmView& view) {
+  const std::string most =
+      view.running_most > 0 ? " of at most " + std::to_string(view.running_most) : "";
   return rate(view.prompt_tokens_per_second) + " tokens/s in, " + rate(view.tokens_per_second) +
-         " out; " + counted(view.running, "request") + " running, " + std::to_string(view.waiting) +
-         " waiting";
+         " out; " + counted(view.running, "request") + " running" + most + ", " +
+         std::to_string(view.waiting) + " waiting";
 }
 
 // "▕███   ▏": the part from `begin` to `end` of something of length 1.

@@ -33,6 +33,8 @@
 #include "kernels/self_test.h"
 #include "kernels/thread_pins.h"
 #include "model/gguf/gguf.h"
+#include "node/engine/delta_net.h"
+#include "node/engine/kv_cache.h"
 #include "node/engine/stage_memory.h"
 #include "node/layers/piece_server.h"
 #include "node/machine/card_sensors.h"
@@ -116,7 +118,7 @@ class Worker {
     folder_ = options.data_dir;
     const auto& file = model_->file;
     const model::ModelSpec& spec = model_->spec;
-    TRY_VOID(check_kv_budget(options.kv_budget_bytes, spec, 1));
+    TRY_VOID(check_kv_budget(options.kv_budget_bytes, spec, {0, 1}));
     TRY(device_, open_device(options.device, *file, spec, one_layer(options, spec),
                              [](std::string_view text) { spdlog::info("{}", text); }));
     model_->device = device_.get();
@@ -356,18 +358,15 @@ class Worker {
   // For weights and KV, before anything is loaded.
   Result<std::uint64_t> room_here(const node::EngineOptions& engine) const {
     const model::ModelSpec& spec = model_->spec;
+    if (device_ == nullptr) {
+      const std::uint64_t budget = node::memory_budget(engine.memory_bytes);
+      const std::uint64_t buffers = node::most_buffer_bytes(spec, engine) + node::kProcessBytes;
+      return budget - std::min(budget, buffers);
+    }
     node::EngineOptions last = engine;  // which has the most beside its weights
     last.layers = {spec.layers - 1, spec.layers};
-    std::uint64_t budget = 0;
-    node::StageMemory memory;
-    if (device_ != nullptr) {
-      TRY(budget, device_->budget());
-      TRY(memory, device_->memory(*model_->file, spec, last));
-    } else {
-      budget = node::memory_budget(engine.memory_bytes);
-      TRY(memory, node::stage_memory(*model_->file, spec, last));
-      memory.buffers += node::kProcessBytes;
-    }
+    TRY(const std::uint64_t budget, device_->budget());
+    TRY(const node::StageMemory memory, device_->memory(*model_->file, spec, last));
     return budget - std::min(budget, memory.buffers);
   }
 
@@ -505,13 +504,17 @@ class Worker {
 
 }  // namespace
 
-Status check_kv_budget(std::uint64_t bytes, const model::ModelSpec& spec, std::uint32_t layers) {
-  const std::uint64_t least = node::kv_budget_of(spec, layers, 1, 1);
-  REQUIRE(bytes >= least,
-          "a KV budget of " + std::to_string(bytes) + " bytes holds no page of " +
-              std::to_string(kernels::kPageTokens) + " positions: " + std::to_string(layers) +
-              (layers == 1 ? " layer" : " layers") + " of this model need --kv-budget " +
-              std::to_string(least) + " or more");
+Status check_kv_budget(std::uint64_t bytes, const model::ModelSpec& spec, LayerRange layers) {
+  const std::uint64_t page =
+      node::KvCache::page_bytes(spec.paged_layers(layers.begin, layers.end), spec.kv_layout());
+  const std::uint64_t state = node::DeltaNet::state_bytes(spec, layers);
+  const std::string states =
+      state > 0 ? " and the state of one sequence of " + std::to_string(state) + " bytes" : "";
+  REQUIRE(bytes >= page + state,
+          "a KV budget of " + std::to_string(bytes) + " bytes does not hold one page of " +
+              std::to_string(kernels::kPageTokens) + " positions" + states + ": " +
+              std::to_string(layers.size()) + (layers.size() == 1 ? " layer" : " layers") +
+              " of this model need --kv-budget " + std::to_string(page + state) + " or more");
   return ok_status();
 }
 

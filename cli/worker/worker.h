@@ -5,6 +5,7 @@
 #include <string>
 #include <vector>
 
+#include "base/ids.h"
 #include "base/result.h"
 #include "model/spec.h"
 #include "node/machine/availability.h"
@@ -45,8 +46,8 @@ struct WorkerOptions {
 // (kExitDevice). Does not start (kExitVerification) where the kernels or the card fail their
 // self-test.
 int run_worker(const WorkerOptions& options);
-// Checks that a stage with this many layers gets one KV page; the error names the flag and the
-// least budget.
-Status check_kv_budget(std::uint64_t bytes, const model::ModelSpec& spec, std::uint32_t layers);
+// Checks that a stage of these layers gets one KV page, and one state where sequences keep them;
+// the error names the flag and the least budget.
+Status check_kv_budget(std::uint64_t bytes, const model::ModelSpec& spec, LayerRange layers);
 
 }  // namespace hearth::cli

@@ -125,6 +125,27 @@ std::vector<SwarmView::Drafts> drafts_of(const Json& state) {
   return out;
 }
 
+using PageTokens = std::map<std::uint64_t, std::uint64_t>;  // by epoch
+
+PageTokens page_tokens_of(const Json& state) {
+  PageTokens out;
+  for (const Json& pipeline : state.at("pipelines")) {
+    out[count_of<std::uint64_t>(pipeline, "epoch")] =
+        count_of<std::uint32_t>(pipeline, "kv_page_tokens");
+  }
+  return out;
+}
+
+// An older server sends none.
+std::uint64_t running_most_of(const Json& state) {
+  std::uint64_t most = 0;
+  for (const Json& pipeline : state.at("pipelines")) {
+    if (!pipeline.contains("sequences") || pipeline.value("state", "") != "serving") continue;
+    most += count_of<std::uint32_t>(pipeline, "sequences");
+  }
+  return most;
+}
+
 SwarmView view_of(const Json& state) {
   SwarmView view;
   view.version = state.value("version", "");
@@ -149,6 +170,7 @@ SwarmView view_of(const Json& state) {
   }
   view.stages_wanted = count_of<std::uint32_t>(state, "stages_wanted");
   view.running = count_of<std::uint32_t>(state, "running");
+  view.running_most = running_most_of(state);
   view.waiting = count_of<std::uint32_t>(state, "waiting");
   view.tokens_per_second = number_of(state, "tokens_per_second");
   view.prompt_tokens_per_second = number_of(state, "prompt_tokens_per_second");
@@ -157,11 +179,7 @@ SwarmView view_of(const Json& state) {
     view.power_nodes = count_of<std::uint32_t>(power, "nodes");
   }
   view.drafts = drafts_of(state);
-  std::map<std::uint64_t, std::uint64_t> page_tokens;
-  for (const Json& pipeline : state.at("pipelines")) {
-    page_tokens[count_of<std::uint64_t>(pipeline, "epoch")] =
-        count_of<std::uint32_t>(pipeline, "kv_page_tokens");
-  }
+  const PageTokens page_tokens = page_tokens_of(state);
   view.pipelines = page_tokens.size();
   for (const Json& node : state.at("nodes")) view.nodes.push_back(node_of(node, page_tokens));
   for (const Json& gap : state.value("uncovered", Json::array())) {

@@ -100,6 +100,7 @@ struct SwarmView {
   std::uint32_t stages_wanted = 0;
   std::size_t pipelines = 0;
   std::uint32_t running = 0;
+  std::uint64_t running_most = 0;  // as each request keeps a state; 0: none keeps one
   std::uint32_t waiting = 0;
   double tokens_per_second = 0.0;
   double prompt_tokens_per_second = 0.0;

@@ -138,12 +138,17 @@ void PipelineLifecycle::serve_if_complete(Epoch epoch) {
   for (const Member& member : pipeline->members) {
     registry_.find(member.node)->state = Node::State::kServing;
   }
-  spdlog::info("epoch {}: {} with {} KV pages of {} tokens", epoch.value,
-               checks ? "checking" : "serving", pipeline->kv_pages, pipeline->kv_page_tokens);
+  const std::string bound =
+      pipeline->keeps_prefixes
+          ? ""
+          : ", at most " + std::to_string(pipeline->sequences) + " sequences at once";
+  spdlog::info("epoch {}: {} with {} KV pages of {} tokens{}", epoch.value,
+               checks ? "checking" : "serving", pipeline->kv_pages, pipeline->kv_page_tokens,
+               bound);
   std::vector<std::string> nodes;
   for (const Member& member : pipeline->members) nodes.push_back(member.node);
   scheduler_.add_pool(epoch, pipeline->kv_pages, pipeline->kv_page_tokens, std::move(nodes), checks,
-                      pipeline->sequences);
+                      pipeline->sequences, pipeline->keeps_prefixes);
   standings_.rank_pools();
   sequences_.admit();
 }

@@ -84,6 +84,7 @@ std::vector<PipelineStatus> StandingView::pipeline_statuses() const {
     }
     one.kv_pages = pipeline.kv_pages;
     one.kv_page_tokens = pipeline.kv_page_tokens;
+    if (!pipeline.keeps_prefixes) one.sequences = pipeline.sequences;
     out.push_back(std::move(one));
   }
   return out;

@@ -324,7 +324,10 @@ Status Pipelines::ready(Pipeline& pipeline, std::uint32_t stage,
   const std::uint32_t least = pipeline.kv_pages == 0 ? ready.kv_pages() : pipeline.kv_pages;
   pipeline.kv_pages = std::min(least, ready.kv_pages());
   pipeline.kv_page_tokens = ready.kv_page_tokens();
-  if (ready.sequences() > 0) pipeline.sequences = std::min(pipeline.sequences, ready.sequences());
+  if (ready.sequences() > 0) {
+    pipeline.sequences = std::min(pipeline.sequences, ready.sequences());
+    pipeline.keeps_prefixes = false;
+  }
   INVARIANT(pipeline.kv_pages > 0, "a pipeline with a ready stage has a KV page");
   pipeline.members[stage].ready = true;
   return ok_status();

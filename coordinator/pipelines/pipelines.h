@@ -49,7 +49,9 @@ struct Pipeline {
   std::uint32_t kv_pages = 0;        // the smallest of the ready stages'
   std::uint32_t kv_page_tokens = 0;
   std::uint32_t sequences = limits::kRunningSequences;  // the smallest number of the ready stages
-  std::optional<Hash256> model;                         // as receipts name it; nothing: no receipts
+  // Whether stages keep pages of ended sequences: where sequences keep a state, none does.
+  bool keeps_prefixes = true;
+  std::optional<Hash256> model;      // as receipts name it; nothing: no receipts
   std::vector<std::string> foreign;  // why `model` is absent: nodes of other builds
   std::optional<StepId> last_step;   // latest step that the last stage answered
 

@@ -88,12 +88,14 @@ static_assert(std::uint64_t{limits::kModelContext} * 2 < 0xFFFFFFFFULL,
               "prompt + max_tokens counts in 32 bits");
 
 void Scheduler::add_pool(Epoch epoch, std::uint32_t pages, std::uint32_t page_tokens,
-                         std::vector<std::string> nodes, bool checking, std::uint32_t sequences) {
+                         std::vector<std::string> nodes, bool checking, std::uint32_t sequences,
+                         bool keeps_prefixes) {
   INVARIANT(page_tokens > 0, "a KV page holds at least one token");
   INVARIANT(!pools_.contains(epoch), "an epoch names one pipeline");
   pools_[epoch] = {pages, page_tokens, 0, 0, std::move(nodes)};
   pools_[epoch].checking = checking;
   pools_[epoch].sequences = std::min(sequences, limits::kRunningSequences);
+  pools_[epoch].keeps_prefixes = keeps_prefixes;
   pools_changed();
 }
 
@@ -474,7 +476,8 @@ void Scheduler::release(Sequence& sequence) {
     INVARIANT(pool->second.reserved >= sequence.pages, "pages are returned that were reserved");
     pool->second.reserved -= sequence.pages;
     admission_changed_ = true;
-    if (sequence.scope && sequence.request.origin == Origin::kClient) {
+    const bool kept = pool->second.keeps_prefixes && sequence.scope.has_value();
+    if (kept && sequence.request.origin == Origin::kClient) {
       prefixes_.try_emplace(sequence.epoch, pool->second.pages)
           .first->second.left(sequence.known_chain());
       ended_.left(sequence.known_chain());
@@ -485,6 +488,8 @@ void Scheduler::release(Sequence& sequence) {
 
 // A page that is not whole may have been found behind the last whole one.
 std::uint32_t Scheduler::cached_most(Sequence& sequence) const {
+  const auto pool = pools_.find(sequence.epoch);
+  if (pool != pools_.end() && !pool->second.keeps_prefixes) return 0;
   return ended_.found(sequence.known_chain()) * kPrefixPage + kPrefixPage - 1;
 }
 

@@ -42,6 +42,7 @@ struct KvPool {
   PipelinePace pace = {};
   bool checking = false;  // runs only audits that newcomers may compute
   std::uint32_t sequences = limits::kRunningSequences;  // most that run at once
+  bool keeps_prefixes = true;                           // pages of ended sequences
 };
 
 // Remembered first pages of ended sequences, over all pipelines: 8 million tokens.
@@ -51,7 +52,7 @@ class Scheduler {
  public:
   void add_pool(Epoch epoch, std::uint32_t pages, std::uint32_t page_tokens,
                 std::vector<std::string> nodes, bool checking = false,
-                std::uint32_t sequences = limits::kRunningSequences);
+                std::uint32_t sequences = limits::kRunningSequences, bool keeps_prefixes = true);
   // The pipeline and its KV are lost: its sequences leave the scheduler, in the order of their ids.
   // The caller requeues or ends the unfinished ones.
   std::vector<std::shared_ptr<Sequence>> remove_pool(Epoch epoch);

@@ -328,7 +328,7 @@ void StageEngine::follow_grammar(Step& step, std::uint32_t index) {
   if ((row.flags & BatchRow::kSample) == 0 || sequence.failed(row.position)) return;
   step.masks.resize(step.batch.rows.size());
   step.masks[index] = sequence.grammar->mask();
-  if (!sequence.open.drafts) return;
+  if (!sequence.open.drafts || spec_.keeps_state()) return;  // forced tokens would be drafts
   step.states.resize(step.batch.rows.size());
   step.states[index] = sequence.grammar->state();
 }

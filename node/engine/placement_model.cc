@@ -1,12 +1,9 @@
 #include "node/engine/placement_model.h"
 
-#include <algorithm>
-
-#include "base/limits.h"
 #include "kernels/canonical.h"
-#include "node/engine/stage_memory.h"
+#include "node/engine/delta_net.h"
+#include "node/engine/kv_cache.h"
 #include "node/engine/weights.h"
-#include "proto/split.h"
 
 namespace hearth::node {
 namespace {
@@ -35,12 +32,12 @@ Result<placement::Model> placement_model(const model::GgufFile& file,
     model.head_bytes = last - model.layer_bytes.back();
   }
   model.activation_bytes = std::uint64_t{spec.hidden} * 2 + kRowBytes;
-  // The most of a layer: where some keep a state, which no position adds to, one sequence of the
-  // usual length has it.
-  const std::uint32_t usual = std::min(spec.context, limits::kDefaultMaxTokens);
-  const std::uint64_t pages = pages_for(usual, kernels::kPageTokens);
-  const std::uint64_t positions = pages * kernels::kPageTokens;
-  model.kv_bytes = (kv_budget_of(spec, 1, pages, 1) + positions - 1) / positions;
+  const std::uint64_t page = KvCache::page_bytes(1, spec.kv_layout());
+  model.kv_bytes = (page + kernels::kPageTokens - 1) / kernels::kPageTokens;
+  if (!spec.keeps_state()) return model;
+  for (std::uint32_t layer = 0; layer < spec.layers; ++layer) {
+    model.layer_states.push_back(DeltaNet::state_bytes(spec, {layer, layer + 1}));
+  }
   return model;
 }
 

@@ -77,9 +77,9 @@ class StageForward {
 
   // The states of sequences; null when no layer of the stage keeps one. A new sequence finds its
   // state as the last owner left it: the row at position 0 starts anew.
-  virtual StatePool* states() { return nullptr; }
+  virtual StatePool* states() = 0;
   // A sequence's state in one layer that keeps one. Valid until the next call of any method.
-  virtual ByteSpan state(std::uint32_t /*state*/, std::uint32_t /*layer*/) const { return {}; }
+  virtual ByteSpan state(std::uint32_t state, std::uint32_t layer) const = 0;
 
   // Checks that the weights in memory equal the loaded ones, if that needs no second copy. kNumeric
   // names the tensor that differs.

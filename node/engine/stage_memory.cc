@@ -67,10 +67,10 @@ std::uint64_t buffer_bytes(const model::ModelSpec& spec, const EngineOptions& op
   return bytes + options.threads * thread;
 }
 
-// Pages, and states where sequences keep them. These take half of the budget at most, but for one
-// sequence what it needs.
+// Pages, and states where sequences keep them. Where the options name no number of states, these
+// take half of the budget at most, and leave the pages of one sequence of the usual length; but one
+// state is always taken.
 Status ask_for_kv(const model::ModelSpec& spec, const EngineOptions& options, StageMemory& memory) {
-  constexpr std::uint64_t kStatesMost = 64;  // that are taken where the options name no number
   const std::uint64_t budget = options.kv_budget_bytes;
   const std::uint32_t paged = spec.paged_layers(options.layers.begin, options.layers.end);
   memory.page = KvCache::page_bytes(paged, spec.kv_layout());
@@ -87,7 +87,11 @@ Status ask_for_kv(const model::ModelSpec& spec, const EngineOptions& options, St
                      " bytes holds no page: ", page);
   }
   if (memory.state > 0) {
-    const std::uint64_t half = std::min(kStatesMost, budget / 2 / memory.state);
+    const std::uint32_t usual = std::min(spec.context, limits::kDefaultMaxTokens);
+    const std::uint64_t pages = memory.page * pages_for(usual, kernels::kPageTokens);
+    const std::uint64_t beside = budget - std::min(budget, pages);
+    const std::uint64_t half =
+        std::min({limits::kSequenceStates, budget / 2 / memory.state, beside / memory.state});
     const std::uint64_t fit = (budget - memory.page) / memory.state;
     const std::uint64_t asked = options.sequences > 0 ? options.sequences : half;
     memory.states = static_cast<std::uint32_t>(std::clamp<std::uint64_t>(
@@ -123,6 +127,11 @@ std::uint64_t kv_budget_of(const model::ModelSpec& spec, std::uint32_t layers, s
   const bool only_pages = spec.paged_layers(0, 1) == 1;
   const std::uint64_t state = only_pages ? 0 : DeltaNet::state_bytes(spec, {0, 1});
   return std::max(page * pages, state * sequences) * layers;
+}
+
+std::uint64_t most_buffer_bytes(const model::ModelSpec& spec, EngineOptions options) {
+  options.layers = {0, spec.layers};
+  return buffer_bytes(spec, options);
 }
 
 Status check_memory(const std::vector<StageMemory>& stages, std::uint64_t budget) {

@@ -53,6 +53,10 @@ std::uint64_t kv_budget_of(const model::ModelSpec& spec, std::uint32_t layers, s
 Result<StageMemory> stage_memory(const model::GgufFile& file, const model::ModelSpec& spec,
                                  const EngineOptions& options);
 
+// The most that the buffers of a stage take, whatever its layers: of one that has the head, and
+// states where sequences keep them.
+std::uint64_t most_buffer_bytes(const model::ModelSpec& spec, EngineOptions options);
+
 // Checks the stages of one process. kNoCapacity, with every figure, when `budget` does not hold
 // their least() and kProcessBytes.
 Status check_memory(const std::vector<StageMemory>& stages, std::uint64_t budget);

@@ -193,7 +193,7 @@ void Stage::become_ready() {
   ready.set_kv_pages(serving_->loaded->kv_pages);
   ready.set_kv_page_tokens(kernels::kPageTokens);
   ready.set_weight_bytes(serving_->loaded->weight_bytes);
-  ready.set_sequences(serving_->loaded->sequences);
+  if (serving_->loaded->shape.keeps_state) ready.set_sequences(serving_->loaded->sequences);
   control_.send(message);
 }
 

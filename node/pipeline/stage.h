@@ -46,7 +46,7 @@ class StageComputeEvents {
     StepShape shape;  // of the batches that this stage receives
     std::uint32_t kv_pages = 0;
     std::size_t weight_bytes = 0;
-    std::uint32_t sequences = 0;  // as Engine::sequences(); 0: as many as have pages
+    std::uint32_t sequences = 0;  // as Engine::sequences()
   };
   virtual void on_loaded(Epoch epoch, Result<Loaded> loaded) = 0;
   virtual void on_computed(StepBatch batch, StepResult result, Status status) = 0;

@@ -81,7 +81,8 @@ Status LocalRunner::submit(const SequenceOpen& open, std::vector<TokenId> prompt
   }
   if (running_.size() >= sequences_) {
     return Error::of(ErrorCode::kNoCapacity, "the ", sequences_,
-                     " sequences whose state has room are running");
+                     " sequences whose state has room are running: wait until one ends, or give a "
+                     "larger KV budget");
   }
   TRY_VOID(batcher_.submit({Epoch(1), open, std::move(prompt)}));
   reserved_ += pages;

@@ -17,7 +17,7 @@
 #include "cli/worker/device.h"
 #include "kernels/canonical.h"
 #include "model/text/tokenizer.h"
-#include "node/engine/kv_cache.h"
+#include "node/engine/stage_memory.h"
 #include "node/runner/local_runner.h"
 #include "proto/split.h"
 
@@ -66,8 +66,9 @@ Result<std::unique_ptr<node::LocalRunner>> load(const HashesOptions& options,
   local.threads =
       options.threads > 0 ? options.threads : std::max(1U, std::thread::hardware_concurrency());
   const auto most = static_cast<std::uint32_t>(std::min<std::size_t>(positions, spec.context));
-  local.kv_budget_bytes = pages_for(most, kernels::kPageTokens) *
-                          node::KvCache::page_bytes(spec.layers, spec.kv_layout());
+  local.sequences = 1;
+  local.kv_budget_bytes =
+      node::kv_budget_of(spec, spec.layers, pages_for(most, kernels::kPageTokens), 1);
   TRY(local.kernels, kernels::select_kernels());
   if (device != nullptr) local.devices = {device};
   const std::string isa(device != nullptr ? device->name() : local.kernels->name);

@@ -21,7 +21,7 @@
 #include "cli/terminal/exit_codes.h"
 #include "cli/terminal/interrupt.h"
 #include "model/text/tokenizer.h"
-#include "node/engine/kv_cache.h"
+#include "node/engine/stage_memory.h"
 #include "node/runner/local_runner.h"
 #include "proto/split.h"
 #include "tests/tools/perplexity_figures.h"
@@ -160,8 +160,9 @@ Result<std::unique_ptr<node::LocalRunner>> load(const PerplexityOptions& options
       options.threads > 0 ? options.threads : std::max(1U, std::thread::hardware_concurrency());
   local.batch_rows = limits::kBatchRows;
   local.prefill_rows = limits::kBatchRows;
-  local.kv_budget_bytes = pages_for(context, kernels::kPageTokens) *
-                          node::KvCache::page_bytes(spec.layers, spec.kv_layout());
+  local.sequences = 1;
+  local.kv_budget_bytes =
+      node::kv_budget_of(spec, spec.layers, pages_for(context, kernels::kPageTokens), 1);
   local.logits = &scorer;
   return node::LocalRunner::load(std::move(file), local);
 }

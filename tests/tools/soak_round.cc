@@ -9,7 +9,7 @@
 #include "base/crypto.h"
 #include "base/limits.h"
 #include "model/spec.h"
-#include "node/engine/kv_cache.h"
+#include "node/engine/stage_memory.h"
 #include "node/runner/local_runner.h"
 #include "proto/split.h"
 
@@ -118,12 +118,13 @@ node::LocalOptions lone_options(const model::ModelSpec& spec, const kernels::Ker
   options.stages = spec.layers;
   options.prefill_rows = limits::kBatchRows;
   options.kernels = table;
-  options.kv_budget_bytes = pages_for(kMostPositions, kernels::kPageTokens) *
-                            node::KvCache::page_bytes(spec.layers, spec.kv_layout());
+  options.sequences = 1;
+  options.kv_budget_bytes = node::kv_budget_of(
+      spec, spec.layers, pages_for(kMostPositions, kernels::kPageTokens), options.sequences);
   return options;
 }
 
-// The pages are for some of the guests only: the others wait until pages come back.
+// Pages and states are for some of the guests only: the others wait until these come back.
 node::LocalOptions crowd_options(const model::ModelSpec& spec, std::size_t guests, Random& random) {
   node::LocalOptions options;
   options.stages = 1 + below(random, std::min(spec.layers, limits::kStages));
@@ -131,8 +132,9 @@ node::LocalOptions crowd_options(const model::ModelSpec& spec, std::size_t guest
   options.batch_rows = pick(random, {33U, 64U, 200U, limits::kBatchRows});
   options.prefill_rows = pick(random, {1U, 5U, 16U, 31U, 64U, 130U, limits::kBatchRows});
   const std::size_t together = 1 + guests / pick(random, {1U, 2U, 4U});
-  options.kv_budget_bytes = together * pages_for(kMostPositions, kernels::kPageTokens) *
-                            node::KvCache::page_bytes(spec.layers, spec.kv_layout());
+  options.sequences = static_cast<std::uint32_t>(together);
+  options.kv_budget_bytes = node::kv_budget_of(
+      spec, spec.layers, together * pages_for(kMostPositions, kernels::kPageTokens), together);
   return options;
 }
 
@@ -284,7 +286,7 @@ Result<std::vector<Reference>> run_all_alone(const SoakModel& model, const model
   return references;
 }
 
-// False when there is no page for it yet.
+// False when there is no page or no state for it yet.
 Result<bool> join(node::LocalRunner& runner, const Guest& guest, Comparison& comparison) {
   node::LocalRunner::Events events;
   events.on_hash = [&comparison](const RowHash& hash) { comparison.on_hash(hash); };

@@ -127,6 +127,7 @@ OrderedJson pipeline_object(const PipelineStatus& pipeline) {
           {"kv_pages", pipeline.kv_pages},
           {"kv_pages_reserved", pipeline.kv_pages_reserved},
           {"kv_page_tokens", pipeline.kv_page_tokens},
+          {"sequences", pipeline.sequences},
           {"level", ledger::level_name(pipeline.level)},
           {"twins", std::move(twins)}};
 }

@@ -63,6 +63,9 @@ class CardForward final : public StageForward {
   PagePool& pages() override { return pool_of_pages_; }
   const PagePool& pages() const override { return pool_of_pages_; }
   Result<const std::byte*> page(std::uint32_t index, std::uint32_t layer) const override;
+  // The card computes no family whose sequences keep a state.
+  StatePool* states() override { return nullptr; }
+  ByteSpan state(std::uint32_t /*state*/, std::uint32_t /*layer*/) const override { return {}; }
   unsigned threads() const override { return setup_.pool->threads(); }
   std::size_t weight_bytes() const override { return stage_.weights().bytes(); }
   Status verify_weights() override;

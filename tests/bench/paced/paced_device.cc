@@ -51,6 +51,10 @@ class PacedForward final : public StageForward {
   Result<const std::byte*> page(std::uint32_t index, std::uint32_t layer) const override {
     return inner_.page(index, layer);
   }
+  StatePool* states() override { return inner_.states(); }
+  ByteSpan state(std::uint32_t state, std::uint32_t layer) const override {
+    return inner_.state(state, layer);
+  }
   unsigned threads() const override { return inner_.threads(); }
   std::size_t weight_bytes() const override { return inner_.weight_bytes(); }
 

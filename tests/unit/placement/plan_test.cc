@@ -2,9 +2,11 @@
 
 #include <gtest/gtest.h>
 
+#include <limits>
 #include <set>
 #include <vector>
 
+#include "placement/costs.h"
 #include "placement/search.h"
 #include "tests/unit/placement/instances.h"
 
@@ -174,6 +176,47 @@ TEST(PlanTest, ASpareHoldsNoLayerOrHasNoLink) {
   ASSERT_TRUE(plan.ok());
   EXPECT_EQ(spare_of(*plan, 1).reason, SpareReason::kKvBudget);
   EXPECT_EQ(spare_of(*plan, 1).bytes, 20U);
+}
+
+TEST(PlanTest, LayersWithAStateAddNothingToAPosition) {
+  Problem problem = cards(1);
+  problem.model.kv_bytes = 1;
+  problem.model.layer_states = {6, 6, 6, 0, 6, 6, 6, 0};
+  problem.kv_tokens = 10;
+  const Stage all{0, {0, 8}};
+  const std::uint64_t weights = 800;
+  EXPECT_EQ(stage_bytes(problem, all.layers), weights + 36 + 2 * 10);
+  std::uint64_t& budget = problem.nodes[0].kv_budget_bytes;
+  const auto room = [&] { return predict(problem, {all}).kv_tokens; };
+  budget = 55;
+  EXPECT_FALSE(fits(problem, all));
+  EXPECT_EQ(room(), 9U);
+  EXPECT_EQ(shortage(problem), Shortage::Of::kKvBudgets);
+  budget = 56;
+  EXPECT_TRUE(fits(problem, all));
+  EXPECT_EQ(room(), 10U);
+  budget = 150;  // two states within its half
+  EXPECT_EQ(room(), (150U - 2 * 36) / 2);
+  problem.nodes[0].memory_bytes = weights + 91;  // which leave no pages for ten positions here
+  EXPECT_EQ(room(), (91U - 36) / 2);
+  EXPECT_EQ(predict(problem, {{0, {0, 3}}}).kv_tokens, std::numeric_limits<std::uint64_t>::max());
+}
+
+TEST(PlanTest, CostsCountStatesAsTheProblemDoes) {
+  Problem problem = cards(1);
+  problem.model.kv_bytes = 1;
+  problem.model.layer_states = {6, 6, 6, 0, 6, 6, 6, 0};
+  problem.kv_tokens = 10;
+  for (const std::uint64_t budget : {5U, 6U, 9U, 10U, 28U, 55U, 56U}) {
+    problem.nodes[0].kv_budget_bytes = budget;
+    const Costs costs(problem);
+    for (std::uint32_t begin = 0; begin < 8; ++begin) {
+      for (std::uint32_t end = begin + 1; end <= 8; ++end) {
+        EXPECT_EQ(costs.fits(0, {begin, end}), fits(problem, {0, {begin, end}}))
+            << budget << ": " << begin << " to " << end;
+      }
+    }
+  }
 }
 
 TEST(PlanTest, OfManyNodesSixteenAreLookedAtAndTheRestFormMorePipelines) {

@@ -148,6 +148,13 @@ TEST(StatusLines, NodesRangesStatesAndRates) {
                    "attic  serving  2      10-19   avx2  2        36.0 MB  120    50%   1234"}));
 }
 
+TEST(StatusLines, HowManyRequestsCanRunWhereEachKeepsAState) {
+  client::SwarmView view = serving();
+  view.running_most = 64;
+  EXPECT_EQ(status_lines(view)[2],
+            "rates   200 tokens/s in, 30.5 out; 1 request running of at most 64, 3 waiting");
+}
+
 TEST(StatusLines, ThePowerOfTheNodesThatTell) {
   client::SwarmView view = serving();
   EXPECT_EQ(status_lines(view)[3].substr(0, 4), "NODE");

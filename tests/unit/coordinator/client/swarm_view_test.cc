@@ -52,6 +52,16 @@ TEST(SwarmView, ReadsTheStateOfAServer) {
   EXPECT_EQ(view->gaps[1].memory_bytes, 0U);
 }
 
+TEST(SwarmView, RequestsThatCanRunAreThoseOfThePipelinesThatServe) {
+  EXPECT_EQ(read_swarm_view(kState)->running_most, 0U) << "an older server sends none";
+  const auto view =
+      read_swarm_view(replaced(R"("kv_page_tokens":32})", R"("kv_page_tokens":32,"sequences":9},
+         {"epoch":8,"state":"serving","kv_page_tokens":32,"sequences":5},
+         {"epoch":9,"state":"forming","kv_page_tokens":32,"sequences":7})"));
+  ASSERT_TRUE(view.ok()) << view.error().message;
+  EXPECT_EQ(view->running_most, 14U);
+}
+
 TEST(SwarmView, WhoIsSaidToHaveSentWrongBytes) {
   const auto view = read_swarm_view(
       replaced("\"pipelines\":", R"("wrong_bytes":[{"node":"den","accusers":2,"item":"the header",

@@ -55,12 +55,14 @@ TEST_F(PipelinesTest, RunsAsManySequencesAsTheStageWithTheFewestStates) {
   const std::uint32_t unbounded = pipeline.sequences;
   control::v1::StageReady with = ready(8, 32);
   ASSERT_TRUE(pipelines.ready(pipeline, 0, with).ok());
-  EXPECT_EQ(pipeline.sequences, unbounded) << "a stage that says nothing keeps no state";
+  EXPECT_EQ(pipeline.sequences, unbounded) << "sequences of this model keep no state";
+  EXPECT_TRUE(pipeline.keeps_prefixes);
   with.set_sequences(5);
   ASSERT_TRUE(pipelines.ready(pipeline, 1, with).ok());
   with.set_sequences(9);
   ASSERT_TRUE(pipelines.ready(pipeline, 2, with).ok());
   EXPECT_EQ(pipeline.sequences, 5U);
+  EXPECT_FALSE(pipeline.keeps_prefixes);
 }
 
 TEST_F(PipelinesTest, ByHandItIsThoseThatAreNamedWithTheirLayersAndNobodyElse) {

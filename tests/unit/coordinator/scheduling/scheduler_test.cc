@@ -130,6 +130,20 @@ TEST(Scheduler, ARequestGoesWhereItsBeginningWasComputed) {
   EXPECT_EQ(scheduler.admit()->epoch, Epoch(2)) << "that computed its beginning";
 }
 
+TEST(Scheduler, APipelineThatKeepsNoPrefixesAttractsNoConversation) {
+  Scheduler scheduler;
+  scheduler.add_pool(Epoch(1), 8, 32, {"a", "b"}, false, 8, false);
+  ASSERT_TRUE(scheduler.enqueue(conversation(1, 1)).ok());
+  const auto first = scheduler.admit();
+  scheduler.end(*first);
+  scheduler.release(*first);
+  scheduler.add_pool(Epoch(2), 20, 32, {"c", "d"}, false, 8, false);
+  ASSERT_TRUE(scheduler.enqueue(conversation(2, 1)).ok());
+  const auto second = scheduler.admit();
+  EXPECT_EQ(second->epoch, Epoch(2)) << "that has more room";
+  EXPECT_EQ(scheduler.cached_most(*second), 0U);
+}
+
 TEST(Scheduler, WhoHoldsABeginningAndHasNoRoomIsNotWaitedFor) {
   Scheduler scheduler;
   scheduler.add_pool(Epoch(1), 7, 32, {"a", "b"});

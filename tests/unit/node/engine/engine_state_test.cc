@@ -1,6 +1,8 @@
 // Sequences that keep a state beside keys and values: the layers of gated delta nets.
 #include <gtest/gtest.h>
 
+#include <algorithm>
+
 #include "base/limits.h"
 #include "model/synthetic.h"
 #include "node/engine/engine.h"
@@ -212,6 +214,17 @@ TEST_F(EngineStateTest, TheBudgetOfSomeSequencesHoldsThem) {
     EXPECT_EQ(memory.states, layers.size() == 1 && layers.begin == 3 ? 0U : 3U) << text_of(layers);
     EXPECT_LE(memory.page * memory.pages + memory.state * memory.states, asked.kv_budget_bytes);
   }
+}
+
+// A stage may have states and the head together, or one of them alone.
+TEST_F(EngineStateTest, NoStageHasMoreBuffersThanTheMostThatIsSaid) {
+  const std::uint64_t most = most_buffer_bytes(spec_, options({2, 3}, 1));
+  std::uint64_t found = 0;
+  for (const LayerRange layers : {LayerRange{3, 4}, LayerRange{0, 3}, LayerRange{2, 4}, kAll}) {
+    found = std::max(found, stage_memory(*file_, spec_, options(layers, 1)).value().buffers);
+  }
+  EXPECT_EQ(found, most);
+  EXPECT_GT(most, stage_memory(*file_, spec_, options({3, 4}, 1)).value().buffers);
 }
 
 // Memory below what is asked for takes states first, down to one, then pages.

@@ -4,7 +4,9 @@
 
 #include <numeric>
 
+#include "kernels/canonical.h"
 #include "model/synthetic.h"
+#include "node/engine/stage_memory.h"
 #include "node/engine/weights.h"
 
 namespace hearth::node {
@@ -65,6 +67,30 @@ TEST(PlacementModel, ARowReadsTheExpertsThatItUses) {
   ASSERT_EQ(model.layer_read_bytes.size(), spec.layers);
   EXPECT_LT(model.layer_read_bytes[1], model.layer_bytes[1] / 2);
   EXPECT_EQ(&model.read_bytes(), &model.layer_read_bytes);
+}
+
+TEST(PlacementModel, ALayerHasPagesOrAState) {
+  model::SyntheticOptions options;
+  options.family = "qwen35";
+  options.head_dim = 64;
+  check_ranges(options);
+  const Bytes bytes = model::synthetic_model_bytes(options).value();
+  const auto file = model::GgufFile::parse(bytes, "synthetic").value();
+  const auto spec = model::ModelSpec::read(*file).value();
+  const auto model = placement_model(*file, spec).value();
+  ASSERT_TRUE(spec.keeps_state());
+  for (std::uint32_t begin = 0; begin < spec.layers; ++begin) {
+    for (std::uint32_t end = begin + 1; end <= spec.layers; ++end) {
+      EngineOptions engine;
+      engine.layers = {begin, end};
+      engine.kv_budget_bytes = 64 << 20;
+      engine.batch_rows = 1;
+      const StageMemory stage = stage_memory(*file, spec, engine).value();
+      const placement::KvBytes kv = model.kv_of({begin, end});
+      EXPECT_EQ(kv.position * kernels::kPageTokens, stage.page) << begin << " to " << end;
+      EXPECT_EQ(kv.state, stage.state) << begin << " to " << end;
+    }
+  }
 }
 
 }  // namespace

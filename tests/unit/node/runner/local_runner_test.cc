@@ -466,6 +466,7 @@ TEST(LocalRunnerState, RunsAsManySequencesAsHaveAStateAndDraftsNone) {
   const Status third = submit(3);
   ASSERT_FALSE(third.ok());
   EXPECT_EQ(third.error().code, ErrorCode::kNoCapacity);
+  EXPECT_NE(third.error().message.find("wait until one ends"), std::string::npos);
   while (runner->step().value()) {
   }
   EXPECT_EQ(tokens, 8U);
