@@ -204,7 +204,7 @@ TEST_F(TamperedLedger, ARewrittenEquivocationIsNamed) {
   constexpr const char* kForged = "signature is not its worker's";
   refused("the first forged", kForged, [](auto& e) { e.one[150] ^= std::byte{1}; });
   refused("the second forged", kForged, [](auto& e) { e.other.back() ^= std::byte{1}; });
-  refused("no receipt at all", "no receipt", [](auto& e) { e.one = {}; });
+  refused("no receipt at all", "not a receipt", [](auto& e) { e.one = {}; });
   refused("of a stranger", "is not a member's", [this](auto& e) {
     e = {receipt(stranger_, 2, "one"), receipt(stranger_, 2, "other")};
   });

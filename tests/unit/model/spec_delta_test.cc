@@ -125,7 +125,7 @@ TEST(SpecRefusal, SectionsThatLeavePairsToAFourthNumber) {
   expect_refusal(refusal(u32(16)), "a list of 4 numbers");
   expect_refusal(refusal_of(delta("qwen3next", {{"rope.dimension_sections",
                                                  array<std::int32_t>({6, 5, 5, 0})}})),
-                 "no model whose positions have several numbers is served");
+                 "models with several numbers a position (multimodal RoPE) are not served");
 }
 
 }  // namespace

@@ -192,7 +192,7 @@ TEST(SpecRefusal, HeadsAndLayersOfGlm4) {
   model.tensors["blk.0.ffn_up.weight"].dims = {128, 96};
   expect_refusal(refusal_of(model), "has shape [128, 96]; it must be [128, 192]");
   Model turned = dense("glm4", {{"rope.dimension_sections", array<std::int32_t>({8, 12, 12, 0})}});
-  expect_refusal(refusal_of(turned), "key 'glm4.rope.dimension_sections' is there");
+  expect_refusal(refusal_of(turned), "key 'glm4.rope.dimension_sections' is present");
 }
 
 TEST(Spec, Phi3ChoosesItsFactorsByTheContext) {
