@@ -138,7 +138,7 @@ class Session : public std::enable_shared_from_this<Session> {
   void arm_probe(Duration wait);
   void cut_off(const std::string& why);
   std::string silence() const {
-    return fmt::format("its client took nothing for {} seconds", api_->options.timeouts.write);
+    return fmt::format("its client read nothing for {} seconds", api_->options.timeouts.write);
   }
 
   boost::asio::ip::tcp::socket socket_;
