@@ -111,18 +111,6 @@ double mean(const std::vector<std::uint64_t>& bytes) {
 
 }  // namespace
 
-KvBytes Model::kv_of(LayerRange layers) const {
-  INVARIANT(layers.begin <= layers.end && layers.end <= layer_bytes.size(),
-            "a stage's layers are the model's");
-  KvBytes kv;
-  for (std::uint32_t layer = layers.begin; layer < layers.end; ++layer) {
-    const std::uint64_t state = layer_states.empty() ? 0 : layer_states[layer];
-    kv.state += state;
-    if (state == 0) kv.position += kv_bytes;
-  }
-  return kv;
-}
-
 double Model::mean_layer_bytes() const { return mean(layer_bytes); }
 double Model::mean_read_bytes() const { return mean(read_bytes()); }
 
