@@ -53,7 +53,8 @@ inline bool has_equal_layers(const Problem& problem) {
   const auto equal = [](const std::vector<std::uint64_t>& values) {
     return std::ranges::adjacent_find(values, std::not_equal_to<>()) == values.end();
   };
-  return equal(problem.model.layer_bytes) && equal(problem.model.read_bytes());
+  return equal(problem.model.layer_bytes) && equal(problem.model.read_bytes()) &&
+         equal(problem.model.layer_states);
 }
 
 class SearchInput {

@@ -4,6 +4,7 @@
 #include <algorithm>
 
 #include "base/limits.h"
+#include "kernels/canonical.h"
 #include "model/synthetic.h"
 #include "node/engine/engine.h"
 #include "node/engine/stage_memory.h"
@@ -225,6 +226,18 @@ TEST_F(EngineStateTest, NoStageHasMoreBuffersThanTheMostThatIsSaid) {
   }
   EXPECT_EQ(found, most);
   EXPECT_GT(most, stage_memory(*file_, spec_, options({3, 4}, 1)).value().buffers);
+}
+
+// As placement counts on: one sequence of the usual length has pages before another state is taken.
+TEST_F(EngineStateTest, StatesLeaveThePagesOfOneSequence) {
+  spec_.context = limits::kDefaultMaxTokens;
+  EngineOptions asked = options(kAll, 0);
+  const StageMemory roomy = stage_memory(*file_, spec_, asked).value();
+  EXPECT_EQ(roomy.pages_least, limits::kDefaultMaxTokens / kernels::kPageTokens);
+  asked.kv_budget_bytes = roomy.kv_least();
+  const StageMemory tight = stage_memory(*file_, spec_, asked).value();
+  EXPECT_EQ(tight.states, 1U);
+  EXPECT_EQ(tight.pages, roomy.pages_least);
 }
 
 // Memory below what is asked for takes states first, down to one, then pages.

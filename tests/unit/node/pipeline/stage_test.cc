@@ -6,6 +6,7 @@
 #include <functional>
 #include <vector>
 
+#include "base/limits.h"
 #include "proto/control.pb.h"
 #include "tests/unit/proto/fake_transport.h"
 
@@ -34,7 +35,8 @@ struct PausedCompute final : StageCompute {
   void finish_load() {
     const Epoch epoch = loads.front();
     loads.pop_front();
-    events->on_loaded(epoch, StageComputeEvents::Loaded{{4, 100, 64, true}, 8, 1000});
+    events->on_loaded(
+        epoch, StageComputeEvents::Loaded{{4, 100, 64, true}, 8, 1000, limits::kRunningSequences});
   }
   void refuse_load(Error why) {
     const Epoch epoch = loads.front();
@@ -148,6 +150,7 @@ TEST_F(StageTest, RegistersBeatsAndBecomesReadyWhenLoadedAndLinked) {
   data.receive(next, FrameType::kHello, hello(1, 2));
   EXPECT_EQ(said().stage_ready().epoch(), 1u);
   EXPECT_EQ(said().stage_ready().kv_pages(), 8u);
+  EXPECT_EQ(said().stage_ready().sequences(), 0u) << "they keep no state";
   EXPECT_EQ(told_layers, (std::vector<bool>{false, true})) << "assigned, and served";
 }
 
