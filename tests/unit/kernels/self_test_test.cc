@@ -194,7 +194,7 @@ TEST(SelfTest, EveryWrongEntryOfADeltaNetIsNamed) {
   refused("delta_step", [](Kernels& k) {
     k.delta_step = [](std::uint32_t n, const DeltaStep& step) {
       right().delta_step(n, step);
-      flip(step.state[n * n - 1]);
+      step.state[n * n - 1] += 1.0F;  // flips of three positions may undo one another
     };
   });
 }
