@@ -105,7 +105,7 @@ TEST(StatusLines, DraftsAndTheMemoryOfADraftModel) {
   view.nodes[0].draft_bytes = 48'000'000;
   const Lines lines = status_lines(view);
   EXPECT_EQ(lines[3], "drafts  lookup 450 of 496 accepted, model 12 of 40 accepted");
-  EXPECT_EQ(lines[4], "draft   den: 48 MB of memory for a draft model");
+  EXPECT_EQ(lines[4], "draft   den: 48.0 MB of memory for a draft model");
   view.drafts[1] = view.drafts[2] = {"model", 0, 0};
   view.nodes[0].draft_bytes = 0;
   for (const std::string& line : status_lines(view)) EXPECT_FALSE(line.starts_with("draft"));
