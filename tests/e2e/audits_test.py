@@ -112,7 +112,7 @@ class Audits(swarm.InOneFolder):
         self.assertEqual({name for name, one in events.items() if "fraud" in one}, {"w0"})
         self.assertEqual(self.standing("w0")["standing"], "ended")
         log = s.read_log()
-        self.assertRegex(log, rf"in dispute: entry \d+, .*, stage 1 \(layers 0-\d+\): "
+        self.assertRegex(log, rf"in dispute: entry \d+, .*, stage 1 \(layers 0-2\): "
                               rf"node (w0 and its auditor {other}|{other} and its auditor w0)")
         self.assertRegex(log, r"fraud of node w0: it concedes; its weights are whole, its kernels "
                               r"pass their test; its recomputation gave the same result")
