@@ -160,18 +160,22 @@ class Credits(swarm.InOneFolder):
         left += 200_000 - price_of(own)[0]
         self.balance_of("coordinator", left)
 
-        # The program says it as well.
+        # The program says it as well. The same question is asked until it meets the pipeline that
+        # kept it: an audit that still runs there sends a request to the other one.
         server = ("--host", self.swarm.api.removeprefix("http://"))
-        code, out, err = swarm.hearth("run", own.model, "Name a fruit.", "--max-tokens", 3, "--json",
-                                      *server, env={"HEARTH_API_KEY": self.admin})
-        self.assertEqual(code, 0, err)
-        told = json.loads(out)
+        for _ in range(10):
+            code, out, err = swarm.hearth("run", own.model, "Name a fruit.", "--max-tokens", 3,
+                                          "--json", *server, env={"HEARTH_API_KEY": self.admin})
+            self.assertEqual(code, 0, err)
+            told = json.loads(out)
+            cost_of_it = price(told["prompt_tokens"], told["completion_tokens"],
+                               told["cached_tokens"])[0]
+            self.assertLessEqual(abs(told["credits"] - cost_of_it), STAGES)
+            left -= cost_of_it
+            self.balance_of("coordinator", left)
+            if told["cached_tokens"]:
+                break
         self.assertGreater(told["cached_tokens"], 0, "the same question")
-        cost_of_it = price(told["prompt_tokens"], told["completion_tokens"],
-                           told["cached_tokens"])[0]
-        self.assertLessEqual(abs(told["credits"] - cost_of_it), STAGES)
-        left -= cost_of_it
-        self.balance_of("coordinator", left)
         swarm.wait_until(lambda: self.get("/api/v1/state")["credits"]["reserved"] == 0,
                          "nothing is kept when all has ended")
         code, out, err = swarm.hearth("status", *server, env={"HEARTH_API_KEY": self.admin})
