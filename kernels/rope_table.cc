@@ -71,7 +71,7 @@ double log2_of(double x) {
   return static_cast<double>(exponent) + (2.0 * s * sum) * kLog2OfE;
 }
 
-double exp2_of(double y) {
+double exp2_in_steps(double y) {
   const double k = (y + kRoundingShift) - kRoundingShift;
   const double f = (y - k) * kLn2;
   double sum = 1.0;
@@ -109,7 +109,7 @@ double pow_canonical(double base, double exponent) {
   if (y != y || exponent - exponent != 0.0) return std::numeric_limits<double>::quiet_NaN();
   if (y < -1022.0) return 0.0;
   if (y >= 1023.0) return std::numeric_limits<double>::infinity();
-  return exp2_of(y);
+  return exp2_in_steps(y);
 }
 
 }  // namespace hearth::kernels

@@ -23,7 +23,7 @@ std::string note_text(const ArchiveNote& note) {
          note.folder + "\n";
 }
 
-Result<ArchiveNote> parse_note(std::string_view text) {
+Result<ArchiveNote> parse_archive_note(std::string_view text) {
   ArchiveNote note;
   const std::string_view whole = text;
   const bool has_head = text.starts_with(kNoteHead);
@@ -203,7 +203,7 @@ Result<std::optional<ArchiveNote>> read_archive_note(LogFolder& log) {
   const auto bytes = log.read(std::string(kArchiveFile), kNoteBytes);
   if (!bytes && bytes.error().code == ErrorCode::kNotFound) return std::optional<ArchiveNote>();
   if (!bytes) return bytes.error();
-  TRY(ArchiveNote note, parse_note(as_text(*bytes)));
+  TRY(ArchiveNote note, parse_archive_note(as_text(*bytes)));
   return std::optional(std::move(note));
 }
 
@@ -252,7 +252,7 @@ Result<Archived> archive_bundles(LogFolder& log, LogFolder& archive, const std::
   if (end == 0) return all;
   // From here on readers use the archive, so the log's own copies may be removed.
   const std::string note = note_text({all.entries, path});
-  TRY(const ArchiveNote parsed, parse_note(note));
+  TRY(const ArchiveNote parsed, parse_archive_note(note));
   INVARIANT(parsed.entries == all.entries, "what is written of an archive can be read");
   TRY_VOID(replace_file(log, std::string(kArchiveFile), as_bytes(note)));
   if (all.moved > 0) {

@@ -74,7 +74,7 @@ Status check_window(std::span<const Receipt> stages, const PublicKey& cluster) {
   return ok_status();
 }
 
-Status check_windows(const std::vector<Receipt>& receipts, const PublicKey& cluster) {
+Status check_all_windows(const std::vector<Receipt>& receipts, const PublicKey& cluster) {
   std::uint32_t next_window = 0;
   std::uint32_t next_position = 0;
   for (std::size_t begin = 0; begin < receipts.size();) {
@@ -88,7 +88,7 @@ Status check_windows(const std::vector<Receipt>& receipts, const PublicKey& clus
             name_of(first) + " begins at position " + std::to_string(first.first_position) +
                 "; what is before it has no receipts");
     TRY_VOID(check_window(std::span(receipts).subspan(begin, end - begin), cluster));
-    if (!another) TRY_VOID(check_windows(receipts[begin - 1], first));
+    if (!another) TRY_VOID(check_all_windows(receipts[begin - 1], first));
     ++next_window;
     next_position += first.positions;
     begin = end;
@@ -133,7 +133,7 @@ Result<std::vector<Receipt>> check_receipts(LogFolder& folder, const Checkpoint&
   std::ranges::sort(receipts, {}, [](const Receipt& one) {
     return std::tuple_cat(window_of(one), std::tie(one.slot.stage));
   });
-  TRY_VOID(check_windows(receipts, checkpoint.log));
+  TRY_VOID(check_all_windows(receipts, checkpoint.log));
   return receipts;
 }
 

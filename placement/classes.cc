@@ -13,9 +13,9 @@ namespace {
 
 static_assert(kMaxClasses < 16, "the splitter visits every set of classes");
 
-constexpr double kNever = std::numeric_limits<double>::infinity();
-constexpr double kSlack = 1e-9;  // rounding error allowed in a bound that is met exactly
-constexpr std::uint32_t kNone = std::numeric_limits<std::uint32_t>::max();
+constexpr double kInfinite = std::numeric_limits<double>::infinity();
+constexpr double kRounding = 1e-9;  // rounding error allowed in a bound that is met exactly
+constexpr std::uint32_t kUnset = std::numeric_limits<std::uint32_t>::max();
 
 // Runs of a sorted list whose values are within `tolerance` of the run's first.
 template <typename Value>
@@ -60,7 +60,7 @@ class ClassSplitter {
     INVARIANT(classes.size() <= kMaxClasses, "sets of classes are few");
     for (const NodeClass& one : classes) {
       std::vector<double>& seconds =
-          seconds_.emplace_back(std::size_t{layers_ + 1} * layers_, kNever);
+          seconds_.emplace_back(std::size_t{layers_ + 1} * layers_, kInfinite);
       for (std::uint32_t begin = 0; begin < layers_; ++begin) {
         for (std::uint32_t end = begin + 1; end <= layers_; ++end) {
           if (!costs.fits(one.speed, {begin, end})) break;
@@ -74,13 +74,13 @@ class ClassSplitter {
     reached_.clear();
     const std::size_t all = (std::size_t{1} << classes_.size()) - 1;
     reach_.assign(all + 1, 0);
-    last_.assign(all + 1, kNone);
+    last_.assign(all + 1, kUnset);
     for (std::size_t set = 1; set <= all; ++set) {
       for (std::uint32_t one = 0; one < classes_.size(); ++one) {
         const std::size_t bit = std::size_t{1} << one;
         if ((set & bit) == 0) continue;
         const std::uint32_t end = reach(one, reach_[set & ~bit], pace);
-        if (last_[set] != kNone && end <= reach_[set]) continue;
+        if (last_[set] != kUnset && end <= reach_[set]) continue;
         reach_[set] = end;
         last_[set] = one;
       }
@@ -115,15 +115,15 @@ class ClassSplitter {
   void walk(std::uint32_t one, std::uint32_t begin, double pace) {
     const std::vector<double>& seconds = seconds_[one];
     const auto max_nodes = static_cast<double>(classes_[one].nodes.size());
-    nodes_.assign(layers_ + 1, kNever);
+    nodes_.assign(layers_ + 1, kInfinite);
     ranges_.assign(layers_ + 1, 0);
-    from_.assign(layers_ + 1, kNone);
+    from_.assign(layers_ + 1, kUnset);
     nodes_[begin] = 0.0;
     for (std::uint32_t middle = begin; middle < layers_; ++middle) {
       if (nodes_[middle] > max_nodes) continue;
       for (std::uint32_t end = middle + 1; end <= layers_; ++end) {
-        if (seconds[at(middle, end)] == kNever) break;
-        const double wanted = std::ceil(pace * seconds[at(middle, end)] * (1.0 - kSlack));
+        if (seconds[at(middle, end)] == kInfinite) break;
+        const double wanted = std::ceil(pace * seconds[at(middle, end)] * (1.0 - kRounding));
         const double nodes = nodes_[middle] + std::max(1.0, wanted);
         const std::uint32_t ranges = ranges_[middle] + 1;
         if (nodes > max_nodes || nodes > nodes_[end]) continue;
@@ -141,7 +141,7 @@ class ClassSplitter {
     if (known != reached_.end()) return known->second;
     walk(one, begin, pace);
     std::uint32_t end = layers_;
-    while (nodes_[end] == kNever) --end;
+    while (nodes_[end] == kInfinite) --end;
     INVARIANT(end >= begin, "a walk reaches its own begin");
     reached_[{one, begin}] = end;
     return end;
@@ -220,7 +220,7 @@ std::vector<NodeClass> classes_of(const Costs& costs) {
     if (heaviest(costs, node).weight > 0.0) nodes.push_back(node);
   }
   std::vector<NodeClass> classes;
-  for (const double tolerance : {1.2, 1.5, 2.0, 4.0, 16.0, kNever}) {
+  for (const double tolerance : {1.2, 1.5, 2.0, 4.0, 16.0, kInfinite}) {
     classes.clear();
     const auto speed = [&](std::uint32_t node) { return costs.speed(node).layer; };
     const auto memory = [&](std::uint32_t node) {

@@ -66,7 +66,7 @@ Status check_model(const Problem& problem) {
   return ok_status();
 }
 
-std::uint64_t weight_bytes(const Problem& problem, LayerRange layers) {
+std::uint64_t layer_bytes_of(const Problem& problem, LayerRange layers) {
   INVARIANT(layers.begin <= layers.end && layers.end <= problem.layers(),
             "a stage's layers are the model's");
   const auto begin = problem.model.layer_bytes.begin();
@@ -88,7 +88,7 @@ double at_rows(const RowSeconds& seconds, double rows, std::uint32_t batch_rows)
 // (node/engine/stage_memory.cc): one sequence of kv_tokens positions always has room before more
 // states are taken.
 std::uint64_t kv_room(const Problem& problem, const Stage& stage) {
-  const std::uint64_t weights = weight_bytes(problem, stage.layers);
+  const std::uint64_t weights = layer_bytes_of(problem, stage.layers);
   const Node& node = problem.nodes[stage.node];
   const KvBytes kv = problem.model.kv_of(stage.layers);
   if (kv.position + kv.state == 0) return std::numeric_limits<std::uint64_t>::max();
@@ -174,11 +174,11 @@ Status check(const Problem& problem) {
 }
 
 std::uint64_t stage_bytes(const Problem& problem, LayerRange layers) {
-  return weight_bytes(problem, layers) + problem.model.kv_of(layers).of(problem.kv_tokens);
+  return layer_bytes_of(problem, layers) + problem.model.kv_of(layers).of(problem.kv_tokens);
 }
 
 bool fits(const Problem& problem, const Stage& stage) {
-  return weight_bytes(problem, stage.layers) <= problem.nodes[stage.node].memory_bytes &&
+  return layer_bytes_of(problem, stage.layers) <= problem.nodes[stage.node].memory_bytes &&
          kv_room(problem, stage) >= problem.kv_tokens;
 }
 

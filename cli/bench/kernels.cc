@@ -371,8 +371,8 @@ void print_peak(const Kernels& table, const Peak& peak, unsigned threads) {
               peak.operations_per_second / 1e9);
 }
 
-Status measure(const BenchKernelsOptions& o, const std::vector<const Kernels*>& tables,
-               const std::vector<TensorType>& types, nlohmann::ordered_json& all) {
+Status measure_kernels(const BenchKernelsOptions& o, const std::vector<const Kernels*>& tables,
+                       const std::vector<TensorType>& types, nlohmann::ordered_json& all) {
   const unsigned cores = std::max(1U, std::thread::hardware_concurrency());
   TRY(auto pool, ThreadPool::create(o.threads != 0 ? o.threads : cores));
   TRY(auto single, ThreadPool::create(1));
@@ -410,7 +410,7 @@ int run_bench_kernels(const BenchKernelsOptions& options) {
     fail(tables.ok() ? types.error() : tables.error());
     return kExitUsage;
   }
-  const Status measured = measure(options, *tables, *types, all);
+  const Status measured = measure_kernels(options, *tables, *types, all);
   if (!measured.ok()) return fail(measured.error());
   if (options.json) std::printf("%s\n", all.dump(2).c_str());
   return kExitDone;

@@ -185,9 +185,10 @@ Status make_room(const model::GgufFile& file, const std::vector<Row>& rows,
   return ok_status();
 }
 
-Status measure(const BenchModelOptions& options, const std::shared_ptr<const model::GgufFile>& file,
-               const kernels::Kernels* kernels, node::Device* device, std::uint32_t threads,
-               const std::function<void(const Row&)>& report) {
+Status measure_model(const BenchModelOptions& options,
+                     const std::shared_ptr<const model::GgufFile>& file,
+                     const kernels::Kernels* kernels, node::Device* device, std::uint32_t threads,
+                     const std::function<void(const Row&)>& report) {
   node::LocalOptions local;
   local.stages = options.stages;
   local.threads = threads;
@@ -240,19 +241,20 @@ int run_bench_model(const BenchModelOptions& options) {
                 "test", "tokens/s");
   }
   for (const std::uint32_t count : threads) {
-    auto status = measure(options, *file, *kernels, device->get(), count, [&](const Row& row) {
-      all.push_back(
-          json_row(row, *spec, path->string(), (*file)->file_bytes(), isa, options.stages));
-      if (options.json) return;
-      const Statistics figures = statistics(row);
-      const std::string test =
-          row.n_gen > 0 ? "tg" + std::to_string(row.n_gen) : "pp" + std::to_string(row.n_prompt);
-      std::printf("%-24.24s %9s %9s %8u %8u %10s %12.2f ± %7.2f\n",
-                  escape_control(spec->name).c_str(), format_bytes((*file)->file_bytes()).c_str(),
-                  isa.c_str(), row.threads, row.batch, test.c_str(), figures.average_rate,
-                  figures.deviation_rate);
-      std::fflush(stdout);
-    });
+    auto status =
+        measure_model(options, *file, *kernels, device->get(), count, [&](const Row& row) {
+          all.push_back(
+              json_row(row, *spec, path->string(), (*file)->file_bytes(), isa, options.stages));
+          if (options.json) return;
+          const Statistics figures = statistics(row);
+          const std::string test = row.n_gen > 0 ? "tg" + std::to_string(row.n_gen)
+                                                 : "pp" + std::to_string(row.n_prompt);
+          std::printf("%-24.24s %9s %9s %8u %8u %10s %12.2f ± %7.2f\n",
+                      escape_control(spec->name).c_str(),
+                      format_bytes((*file)->file_bytes()).c_str(), isa.c_str(), row.threads,
+                      row.batch, test.c_str(), figures.average_rate, figures.deviation_rate);
+          std::fflush(stdout);
+        });
     if (!status.ok()) return fail(status.error());
   }
   if (options.json) {

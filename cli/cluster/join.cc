@@ -36,7 +36,7 @@ namespace {
 constexpr std::string_view kToken = "hh1.";
 
 // Checks, before anything is asked, whether the worker could start.
-Status check_model(const WorkerOptions& options) {
+Status check_model_option(const WorkerOptions& options) {
   if (options.model.empty()) return ok_status();
   TRY(const auto path, resolve_model(options.model));
   TRY(const auto file, model::GgufFile::open(path.string()));
@@ -105,7 +105,7 @@ Result<MemberFile> join_with_token(const JoinOptions& options) {
   TRY(const JoinToken token, parse_join_token(options.target));
   TRY_VOID(check_no_worker_runs(options, token));
   const bool serves = !options.worker.model.empty();
-  TRY_VOID(check_model(options.worker));
+  TRY_VOID(check_model_option(options.worker));
   const auto role = serves ? std::optional(Role::kWorker) : std::nullopt;
   auto joined = join_cluster(options.worker.data_dir, token, own_name(options.worker), role);
   // Two machines may have the same host name, and the refusal does not say that this is the reason.
@@ -204,7 +204,7 @@ bool confirm(const PublicKey& cluster, const PublicKey& own, const JoinOptions& 
 Result<std::optional<MemberFile>> join_without_token(const JoinOptions& options) {
   TRY(auto waiting, find_door(options));
   if (!waiting) return std::optional<MemberFile>();
-  TRY_VOID(check_model(options.worker));
+  TRY_VOID(check_model_option(options.worker));
   catch_interrupts();
   waiting->patience = std::chrono::seconds(options.wait_seconds);
   waiting->closed = [](const Error& why) {

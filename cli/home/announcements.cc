@@ -53,7 +53,7 @@ std::string unescaped(std::string_view text) {
 }
 
 // The value of key=... among quoted words.
-std::string_view value_of(std::string_view words, std::string_view key) {
+std::string_view attribute(std::string_view words, std::string_view key) {
   const std::string begin = "\"" + std::string(key) + "=";
   const std::size_t at = words.find(begin);
   if (at == std::string_view::npos) return {};
@@ -72,9 +72,9 @@ std::optional<FoundCluster> parse_line(std::string_view line) {
   }
   FoundCluster found;
   found.name = unescaped(fields[kNameField]);
-  const auto bytes = from_hex(value_of(line, "key"));
+  const auto bytes = from_hex(attribute(line, "key"));
   const auto key = bytes ? PublicKey::parse(*bytes) : PublicKey::parse({});
-  const auto address = parse_address(value_of(line, "at"));
+  const auto address = parse_address(attribute(line, "at"));
   if (!check_node_name(found.name).ok() || !key.ok() || !address.ok()) return std::nullopt;
   found.key = *key;
   found.address = address->text();

@@ -26,10 +26,10 @@ namespace hearth::cli {
 namespace {
 
 namespace asio = boost::asio;
-using std::chrono::milliseconds;
+using Milliseconds = std::chrono::milliseconds;
 
-constexpr milliseconds kFirstBackoff{200};
-constexpr milliseconds kLastBackoff{5000};
+constexpr Milliseconds kFirstBackoff{200};
+constexpr Milliseconds kLastBackoff{5000};
 // A child that lived this long starts again with the shortest delay.
 constexpr auto kHealthy = std::chrono::seconds(10);
 constexpr std::size_t kLineBytes = 4096;
@@ -197,7 +197,7 @@ class Children::Child {
   ChildSpec spec_;
   const std::shared_ptr<SaidLines> said_;
   asio::steady_timer timer_;
-  milliseconds backoff_ = kFirstBackoff;
+  Milliseconds backoff_ = kFirstBackoff;
   std::chrono::steady_clock::time_point started_;
   pid_t pid_ = 0;
   bool stopped_ = false;

@@ -121,7 +121,7 @@ Result<Probe> probe(const node::Inquirer& own, const std::string& node,
   return Probe{link->connected_seconds(), seconds};
 }
 
-Result<Rates> measure(const node::Inquirer& own, const std::string& address) {
+Result<Rates> measure_link(const node::Inquirer& own, const std::string& address) {
   TRY(const auto link, PingLink::open(own, address));
   const auto rate = [&](bool to) -> Result<double> {
     RateTrial trial;
@@ -220,7 +220,7 @@ Result<int> run_ping(const PingOptions& options) {
   }
   Rates rates;
   if (summary(probes) && !options.no_rate && !interrupted()) {
-    const auto measured = measure(own, address);
+    const auto measured = measure_link(own, address);
     if (measured.ok()) rates = *measured;
   }
   if (options.json) {

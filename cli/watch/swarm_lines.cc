@@ -304,7 +304,7 @@ void add_ledger(const client::SwarmView& view, Lines& lines) {
   }
 }
 
-std::string cluster_text(const client::SwarmView& view) {
+std::string cluster_line(const client::SwarmView& view) {
   return view.cluster.empty() ? "" : "  in cluster " + escape_control(view.cluster);
 }
 
@@ -385,7 +385,7 @@ class NodeTable {
 
 Lines status_lines(const client::SwarmView& view) {
   Lines lines = {"model   " + escape_control(view.model) + "  (" + std::to_string(view.layers) +
-                     " layers, " + format_bytes(view.model_bytes) + ")" + cluster_text(view),
+                     " layers, " + format_bytes(view.model_bytes) + ")" + cluster_line(view),
                  std::string("ready   ") + (view.ready ? "yes" : "no"),
                  "rates   " + rates_text(view)};
   add_kv(view, lines);

@@ -64,7 +64,7 @@ std::vector<bool> productive_of(const Dfa& a) {
 }
 
 // The states that lie on a way from the start to an end, numbered by breadth from the start.
-Dfa trimmed(const Dfa& a) {
+Dfa without_dead_states(const Dfa& a) {
   const std::vector<bool> productive = productive_of(a);
   std::vector<std::uint32_t> number(a.states.size(), kNowhere);
   std::vector<std::uint32_t> order{0};
@@ -362,7 +362,7 @@ Result<Dfa> Nfa::determinise(std::uint32_t start, Budget& budget) const {
 
 Dfa minimise(const Dfa& a, Budget& budget) {
   INVARIANT(!a.states.empty(), "an automaton has a start");
-  Dfa lean = trimmed(a);
+  Dfa lean = without_dead_states(a);
   std::uint32_t count = 0;
   const std::vector<std::uint32_t> classes = classes_of(lean, budget, count);
   if (classes.empty() || count == lean.states.size()) return lean;
@@ -379,7 +379,7 @@ Dfa minimise(const Dfa& a, Budget& budget) {
     }
   }
   INVARIANT(classes[0] == 0, "classes are numbered in the order of their first states");
-  return trimmed(joined);
+  return without_dead_states(joined);
 }
 
 Result<Dfa> combine(const Dfa& a, const Dfa& b, SetOperation operation, Budget& budget) {

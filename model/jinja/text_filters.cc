@@ -9,13 +9,13 @@
 namespace hearth::model::jinja {
 namespace {
 
-Result<TextPtr> text_of(Meter& meter, const Value& value) {
+Result<TextPtr> string_of(Meter& meter, const Value& value) {
   TRY(const Value text, to_text(meter, value));
   return std::get<TextPtr>(text);
 }
 
 Result<Value> filter_title(Meter& meter, const Value& input, const Bound&) {
-  TRY(const TextPtr text, text_of(meter, input));
+  TRY(const TextPtr text, string_of(meter, input));
   return title(meter, *text, true, [](std::uint32_t code) {
     return is_space(code) || code == '-' || code == '(' || code == '{' || code == '[' ||
            code == '<';
@@ -31,9 +31,9 @@ Result<Value> by_method(Meter& meter, std::string_view method, const Value& inpu
 
 Result<Value> filter_replace(Meter& meter, const Value& input, const Bound& bound) {
   REQUIRE(bound.has(0) && bound.has(1), "needs the parameters 'old' and 'new'");
-  TRY(const TextPtr text, text_of(meter, input));
-  TRY(const TextPtr old, text_of(meter, *bound.get(0)));
-  TRY(const TextPtr with, text_of(meter, *bound.get(1)));
+  TRY(const TextPtr text, string_of(meter, input));
+  TRY(const TextPtr old, string_of(meter, *bound.get(0)));
+  TRY(const TextPtr with, string_of(meter, *bound.get(1)));
   std::int64_t count = -1;
   if (bound.has_value(2)) {
     TRY(count, bound.integer(2, -1));
@@ -42,7 +42,7 @@ Result<Value> filter_replace(Meter& meter, const Value& input, const Bound& boun
 }
 
 Result<Value> filter_escape(Meter& meter, const Value& input, const Bound&) {
-  TRY(const TextPtr text, text_of(meter, input));
+  TRY(const TextPtr text, string_of(meter, input));
   TextBuilder out(meter);
   for (std::size_t at = 0; at < text->bytes.size() && !out.failed(); ++at) {
     std::string_view escaped = std::string_view(text->bytes).substr(at, 1);
@@ -60,7 +60,7 @@ Result<Value> filter_escape(Meter& meter, const Value& input, const Bound&) {
 }
 
 Result<Value> filter_indent(Meter& meter, const Value& input, const Bound& bound) {
-  TRY(const TextPtr text, text_of(meter, input));
+  TRY(const TextPtr text, string_of(meter, input));
   Text by;
   if (bound.has(0) && as_text(*bound.get(0)) != nullptr) {
     by = *as_text(*bound.get(0));
@@ -165,7 +165,7 @@ Result<Value> filter_round(Meter&, const Value& input, const Bound& bound) {
 // length counts characters including `end`. A text that is longer by up to `leeway` characters is
 // not cut.
 Result<Value> filter_truncate(Meter& meter, const Value& input, const Bound& bound) {
-  TRY(const TextPtr text, text_of(meter, input));
+  TRY(const TextPtr text, string_of(meter, input));
   TRY(const std::int64_t length, bound.integer(0, 255));
   Text end;
   end.bytes = "...";
@@ -216,7 +216,7 @@ void append_url(TextBuilder& out, const Text& text, bool query) {
 Result<Value> filter_urlencode(Meter& meter, const Value& input, const Bound&) {
   TextBuilder out(meter);
   if (as_list(input) == nullptr && as_dict(input) == nullptr) {
-    TRY(const TextPtr text, text_of(meter, input));
+    TRY(const TextPtr text, string_of(meter, input));
     append_url(out, *text, false);
     return out.finish();
   }
@@ -228,8 +228,8 @@ Result<Value> filter_urlencode(Meter& meter, const Value& input, const Bound&) {
   for (const Value& item : as_list(pairs)->items) {
     const List* pair = as_list(item);
     REQUIRE(pair != nullptr && pair->items.size() == 2, "needs a text, a dict or a list of pairs");
-    TRY(const TextPtr key, text_of(meter, pair->items[0]));
-    TRY(const TextPtr value, text_of(meter, pair->items[1]));
+    TRY(const TextPtr key, string_of(meter, pair->items[0]));
+    TRY(const TextPtr value, string_of(meter, pair->items[1]));
     if (!first) out.append("&");
     first = false;
     append_url(out, *key, true);
@@ -241,7 +241,7 @@ Result<Value> filter_urlencode(Meter& meter, const Value& input, const Bound&) {
 
 // Python's '%' with the directives s, d, i, r and '%', in their order or by name: "%(x)s".
 Result<Value> filter_format(Meter& meter, const Value& input, const Bound& bound) {
-  TRY(const TextPtr text, text_of(meter, input));
+  TRY(const TextPtr text, string_of(meter, input));
   const std::string_view bytes = text->bytes;
   const Arguments& given = bound.all();
   REQUIRE(given.positional.empty() || given.named.empty(),

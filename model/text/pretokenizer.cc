@@ -427,7 +427,7 @@ std::vector<Range> deepseek_v3_words(const Points& points) {
       words, [&](std::size_t at, std::size_t end) { return deepseek_v3_word(points, at, end); });
 }
 
-std::vector<Range> words_of(PreTokenizer kind, const Points& points) {
+std::vector<Range> words_by(PreTokenizer kind, const Points& points) {
   const auto llama3 = [](const Scanner& scan, std::size_t at) { return llama3_word(scan, at, 3); };
   const auto qwen2 = [](const Scanner& scan, std::size_t at) { return llama3_word(scan, at, 1); };
   const auto o200k = [](const Scanner& scan, std::size_t at) {
@@ -476,7 +476,7 @@ std::vector<std::uint32_t> split_words(PreTokenizer kind, std::string_view text)
                      kind == PreTokenizer::kDeepSeekV3 || kind == PreTokenizer::kQwen35;
   const Points points(text, cases);
   std::vector<std::uint32_t> ends;
-  for (const Range& word : words_of(kind, points)) ends.push_back(points.starts[word.second]);
+  for (const Range& word : words_by(kind, points)) ends.push_back(points.starts[word.second]);
   return ends;
 }
 

@@ -31,7 +31,7 @@ Wire wire_of(const EstimateInput& setup, std::uint64_t together) {
 }
 
 // Weights of 16 bits and more are multiplied as FP16, others as integers where the card can.
-double rate_of(const EstimateInput& setup) {
+double multiply_rate(const EstimateInput& setup) {
   const Card& card = setup.card;
   return setup.weight_bits < kFp16Bits && card.int8_flops > 0.0 ? card.int8_flops : card.fp16_flops;
 }
@@ -50,14 +50,14 @@ Part layer_part(const EstimateInput& setup, std::uint32_t ranks, double rows) {
   const double scores = 2.0 * shape.heads * shape.head_dim * setup.context;  // and mixing values
   const double operations = 2.0 * rows * (layer_parameters_used(shape) + scores);
   return {(weights + kv) / setup.card.memory_bytes_per_second / ranks,
-          operations / rate_of(setup) / ranks};
+          operations / multiply_rate(setup) / ranks};
 }
 
 Part head_part(const EstimateInput& setup, std::uint32_t ranks, double rows) {
   const double weights = weight_bytes(head_parameters(setup.shape), setup.weight_bits);
   const double operations = 2.0 * rows * head_parameters(setup.shape);
   return {weights / setup.card.memory_bytes_per_second / ranks,
-          operations / rate_of(setup) / ranks};
+          operations / multiply_rate(setup) / ranks};
 }
 
 // A round of a step batch through a pipeline.

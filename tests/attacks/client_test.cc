@@ -11,11 +11,11 @@
 namespace hearth::attacks {
 namespace {
 
-struct Attack : ::testing::Test {
+struct ClientAttack : ::testing::Test {
   RealSwarm swarm;
 };
 
-TEST_F(Attack, U01_DenyingAnAnswerGainsNothing) {
+TEST_F(ClientAttack, U01_DenyingAnAnswerGainsNothing) {
   // No node asks a client whether it has its tokens: a window is paid when its stages have signed.
   LedgerWorld world;
   const std::int64_t before = world.spendable(world.client);
@@ -28,7 +28,7 @@ TEST_F(Attack, U01_DenyingAnAnswerGainsNothing) {
   EXPECT_EQ(reader.hash(), world.books.hash()) << "no entry of its own is part of it";
 }
 
-TEST_F(Attack, U02_WashTradingLosesTheFee) {
+TEST_F(ClientAttack, U02_WashTradingLosesTheFee) {
   // The client is its own worker: it pays itself for windows that it does compute.
   LedgerWorld world;
   const std::int64_t before = world.spendable(world.client);
@@ -46,7 +46,7 @@ TEST_F(Attack, U02_WashTradingLosesTheFee) {
   EXPECT_EQ(gain, -400 * (896 / 10)) << "a tenth of what it paid itself, " << pay;
 }
 
-TEST_F(Attack, U03_AnyTokensGiveTheSameBytesEverywhere) {
+TEST_F(ClientAttack, U03_AnyTokensGiveTheSameBytesEverywhere) {
   // Every token of the vocabulary, and prompts of one token over and over: on every instruction set
   // of this machine the same rows, whose roots the receipts have.
   std::vector<TokenId> all;
@@ -71,7 +71,7 @@ TEST_F(Attack, U03_AnyTokensGiveTheSameBytesEverywhere) {
   }
 }
 
-TEST_F(Attack, U04_NoPromptIsFoundInTheLogByTrying) {
+TEST_F(ClientAttack, U04_NoPromptIsFoundInTheLogByTrying) {
   const std::vector<TokenId> prompt = {77};
   const RealSwarm::Answer answer = swarm.ask(prompt, 1);
   const auto guess = [](const Hash256& salt, TokenId token, std::uint64_t seed) {
@@ -101,7 +101,7 @@ TEST_F(Attack, U04_NoPromptIsFoundInTheLogByTrying) {
   EXPECT_NE(both[0].out_root, both[3].out_root);
 }
 
-TEST_F(Attack, U05_AFloodLowersNoRateButCanOutlastMemory) {
+TEST_F(ClientAttack, U05_AFloodLowersNoRateButCanOutlastMemory) {
   // The liar's window waits for its audit while others flood the desk with requests of their own.
   swarm.stage(0, 1).lie = [](StepBatch& batch, const Bytes&) {
     if (!batch.activations.empty()) batch.activations[2] ^= std::byte{1};
@@ -126,7 +126,7 @@ TEST_F(Attack, U05_AFloodLowersNoRateButCanOutlastMemory) {
   EXPECT_EQ(swarm.audits.status().missed_total, 3u) << "the oldest gives way, and it is counted";
 }
 
-TEST_F(Attack, U06_WhoGoesAwayGivesBackAndIsChargedForWhatWasDone) {
+TEST_F(ClientAttack, U06_WhoGoesAwayGivesBackAndIsChargedForWhatWasDone) {
   RealPipeline& pipeline = *swarm.pipelines[0];
   const std::vector<TokenId> prompt = {40, 50, 60, 70};
   coordinator::ReceiptRequest request;

@@ -12,11 +12,11 @@ namespace {
 
 using namespace ledger;
 
-struct Attack : ::testing::Test {
+struct CoordinatorAttack : ::testing::Test {
   LedgerWorld world;
 };
 
-TEST_F(Attack, K01_SplitViewIsTwoSignedCheckpoints) {
+TEST_F(CoordinatorAttack, K01_SplitViewIsTwoSignedCheckpoints) {
   world.add_window(0, 0);
   std::vector<Bytes> other = world.log;
   world.add_window(1, 0);
@@ -38,7 +38,7 @@ TEST_F(Attack, K01_SplitViewIsTwoSignedCheckpoints) {
   EXPECT_NE(log->offer(here.size)->old_root, here.root);
 }
 
-TEST_F(Attack, K02_ReceiptThatWasTakenAwayOrWrittenAnewIsSeen) {
+TEST_F(CoordinatorAttack, K02_ReceiptThatWasTakenAwayOrWrittenAnewIsSeen) {
   for (std::uint32_t i = 0; i < 6; ++i) world.add_window(0, i);
   const Image before = written(world.cluster, world.log);
   const Checkpoint kept = checkpoint_of(before);
@@ -58,7 +58,7 @@ TEST_F(Attack, K02_ReceiptThatWasTakenAwayOrWrittenAnewIsSeen) {
   EXPECT_NE(fault_of(written(world.cluster, {world.log.begin(), world.log.end() - 3}), kept), "");
 }
 
-TEST_F(Attack, K03_SparedFriendIsCountedByWhoeverReads) {
+TEST_F(CoordinatorAttack, K03_SparedFriendIsCountedByWhoeverReads) {
   // The first windows on probation are all drawn, a friend's too: it has no other draw to show.
   const std::uint64_t friends = world.add_window(0, 0);
   const std::uint64_t others = world.add_window(1, 0);
@@ -76,7 +76,7 @@ TEST_F(Attack, K03_SparedFriendIsCountedByWhoeverReads) {
   EXPECT_EQ(reader.audits().missed, 1u) << "and says what was not audited";
 }
 
-TEST_F(Attack, K04_GrindingTheOrderChoosesADrawWithoutWitnesses) {
+TEST_F(CoordinatorAttack, K04_GrindingTheOrderChoosesADrawWithoutWitnesses) {
   // An entry of no meaning in front of a draw, until the friend's window is not in it: this works.
   for (std::uint32_t i = 0; i < 60; ++i) world.audited(i, world.auditor);
   world.add(world.draw());
@@ -100,7 +100,7 @@ TEST_F(Attack, K04_GrindingTheOrderChoosesADrawWithoutWitnesses) {
   EXPECT_NEAR(kTries - spared, p * kTries, 2.6 * deviation + 0.5);
 }
 
-TEST_F(Attack, K05_InventedVerdictIsRefusedWhereNobodyDisagreed) {
+TEST_F(CoordinatorAttack, K05_InventedVerdictIsRefusedWhereNobodyDisagreed) {
   const std::uint64_t entry = world.audited(0, world.auditor);
   const auto verdict = [](std::uint64_t at, const SecretKey& guilty) {
     return VerdictEntry{at, guilty.public_key(), Verdict::kFraud, hash_of("nothing")};
@@ -119,7 +119,7 @@ TEST_F(Attack, K05_InventedVerdictIsRefusedWhereNobodyDisagreed) {
   EXPECT_EQ(world.refusal(verdict(second, world.upper)), "");
 }
 
-TEST_F(Attack, K06_CreditIsMintedByGrantsAloneAndTheyShow) {
+TEST_F(CoordinatorAttack, K06_CreditIsMintedByGrantsAloneAndTheyShow) {
   world.add_window(0, 0);
   const std::uint64_t checked = world.add_window(1, 0);
   world.audit(checked, world.auditor, hash_of("tokens 0"));
@@ -150,7 +150,7 @@ TEST_F(Attack, K06_CreditIsMintedByGrantsAloneAndTheyShow) {
       << "and no account pays what it does not have";
 }
 
-TEST_F(Attack, K08_CrashBetweenSequencingAndCheckpointLosesAndDoublesNothing) {
+TEST_F(CoordinatorAttack, K08_CrashBetweenSequencingAndCheckpointLosesAndDoublesNothing) {
   for (std::uint32_t i = 0; i < 4; ++i) world.add_window(0, i);
   auto disk = std::make_unique<CrashDisk>();
   CrashDisk& written = *disk;
@@ -184,7 +184,7 @@ TEST_F(Attack, K08_CrashBetweenSequencingAndCheckpointLosesAndDoublesNothing) {
   }
 }
 
-TEST_F(Attack, K09_LogThatWasRolledBackIsRefusedByWhoKeptACheckpoint) {
+TEST_F(CoordinatorAttack, K09_LogThatWasRolledBackIsRefusedByWhoKeptACheckpoint) {
   for (std::uint32_t i = 0; i < 3; ++i) world.add_window(0, i);
   const Image older = written(world.cluster, {world.log.begin(), world.log.end() - 1});
   const Checkpoint newest = checkpoint_of(written(world.cluster, world.log));

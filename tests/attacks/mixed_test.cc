@@ -18,14 +18,14 @@ namespace {
 
 using ledger::Verdict;
 
-struct Attack : ::testing::Test {
+struct MixedAttack : ::testing::Test {
   static void one_off(StepBatch& batch, const Bytes&) {
     if (!batch.rows.empty()) set_residual(batch, 0, 9, residual(batch, 0, 9) ^ 1);
   }
   RealSwarm swarm;
 };
 
-TEST_F(Attack, X01_NewKeyAfterAFraudBeginsWithNothing) {
+TEST_F(MixedAttack, X01_NewKeyAfterAFraudBeginsWithNothing) {
   LedgerWorld world;
   const std::uint64_t entry = world.audited(0, world.auditor, false);
   world.add(ledger::VerdictEntry{entry, world.upper.public_key(), Verdict::kFraud, {}});
@@ -44,7 +44,7 @@ TEST_F(Attack, X01_NewKeyAfterAFraudBeginsWithNothing) {
   EXPECT_EQ(let_in.of(fresh).audit_rate({}, let_in.now), ledger::kMillion);
 }
 
-TEST_F(Attack, X02_SoldKeyIsAuditedMoreAndKeepsItsStake) {
+TEST_F(MixedAttack, X02_SoldKeyIsAuditedMoreAndKeepsItsStake) {
   LedgerWorld world;
   for (std::uint32_t i = 0; i < 2'100; ++i) {
     world.audited(i, world.auditor);
@@ -60,7 +60,7 @@ TEST_F(Attack, X02_SoldKeyIsAuditedMoreAndKeepsItsStake) {
   EXPECT_EQ(world.of(world.upper).audit_rate({}, world.now + 2 * kDay), rate);
 }
 
-TEST_F(Attack, X03_TwoNeighboursWhoAgreeOnTheirEdge) {
+TEST_F(MixedAttack, X03_TwoNeighboursWhoAgreeOnTheirEdge) {
   swarm.ask(1);
   swarm.stage(0, 0).lie = one_off;
   swarm.stage(0, 1).lie = one_off;
@@ -79,7 +79,7 @@ TEST_F(Attack, X03_TwoNeighboursWhoAgreeOnTheirEdge) {
   EXPECT_EQ(swarm.disputed_stage(), 1);
 }
 
-TEST_F(Attack, X04_AMajorityThatLiesAlikeIsNotSeenByItsOwn) {
+TEST_F(MixedAttack, X04_AMajorityThatLiesAlikeIsNotSeenByItsOwn) {
   // Not defended by audits among nodes: here all who hold a layer range lie alike.
   swarm.stage(0, 1).lie = one_off;
   swarm.stage(1, 1).lie = one_off;
@@ -103,7 +103,7 @@ TEST_F(Attack, X04_AMajorityThatLiesAlikeIsNotSeenByItsOwn) {
   EXPECT_NEAR(drawn, 500, 2.6 * std::sqrt(500.0));
 }
 
-TEST_F(Attack, X05_EdgesOfEd25519AreOneAnswerEverywhere) {
+TEST_F(MixedAttack, X05_EdgesOfEd25519AreOneAnswerEverywhere) {
   // Made with tests/oracle/ed25519.py, whose verification is without the cofactor.
   const auto bytes = [](std::string_view hex) { return from_hex(hex).value(); };
   // A key and a point of order 8: right for one library and wrong for another. It is refused as a
@@ -127,7 +127,7 @@ TEST_F(Attack, X05_EdgesOfEd25519AreOneAnswerEverywhere) {
          "a ledger";
 }
 
-TEST_F(Attack, X06_BytesAroundAReceiptChangeNothingAndItsOwnEverything) {
+TEST_F(MixedAttack, X06_BytesAroundAReceiptChangeNothingAndItsOwnEverything) {
   using testing::ReceiptStage;
   testing::FakeClock clock;
   std::vector<ReceiptStage> stages = testing::receipt_stages();
@@ -162,7 +162,7 @@ TEST_F(Attack, X06_BytesAroundAReceiptChangeNothingAndItsOwnEverything) {
   }
 }
 
-TEST_F(Attack, X07_WhatWasBegunAtAnotherTimeHasNoReceipt) {
+TEST_F(MixedAttack, X07_WhatWasBegunAtAnotherTimeHasNoReceipt) {
   LedgerWorld world;
   world.add_window(0, 0);
   const std::int64_t most = ledger::Policy().audit_seconds;
@@ -180,7 +180,7 @@ TEST_F(Attack, X07_WhatWasBegunAtAnotherTimeHasNoReceipt) {
   EXPECT_NE(world.refusal(world.entry_of(world.window(0, 1)), world.now - 1), "");
 }
 
-TEST_F(Attack, X09_AnotherTokenOfThoseThatWerePossibleIsADeviation) {
+TEST_F(MixedAttack, X09_AnotherTokenOfThoseThatWerePossibleIsADeviation) {
   // The second likeliest token, once: no receipt of an honest sampler has it.
   swarm.ask(1);
   bool chosen = false;
@@ -214,7 +214,7 @@ void wrong_add(float* x, const float* y, std::uint32_t n) {
   x[0] = std::bit_cast<float>(std::bit_cast<std::uint32_t>(x[0]) ^ 0x2000U);
 }
 
-TEST_F(Attack, X10_AFaultThatAllShareIsSeenByAnotherKindAlone) {
+TEST_F(MixedAttack, X10_AFaultThatAllShareIsSeenByAnotherKindAlone) {
   right_kernels = kernels::available_kernels().front();  // the scalar ones
   kernels::Kernels wrong = *right_kernels;
   wrong.add = wrong_add;

@@ -9,11 +9,11 @@
 namespace hearth::attacks {
 namespace {
 
-struct Attack : ::testing::Test {
+struct NetworkAttack : ::testing::Test {
   RealSwarm swarm;
 };
 
-TEST_F(Attack, N02_FramesOfEarlierAreNothingNew) {
+TEST_F(NetworkAttack, N02_FramesOfEarlierAreNothingNew) {
   RealPipeline& pipeline = *swarm.pipelines[0];
   const std::vector<TokenId> prompt = {40, 50, 60};
   SamplingParams sampling;
@@ -45,7 +45,7 @@ TEST_F(Attack, N02_FramesOfEarlierAreNothingNew) {
   }
 }
 
-TEST_F(Attack, N04_TwoHalvesGoOnAndTheirLogsContradict) {
+TEST_F(NetworkAttack, N04_TwoHalvesGoOnAndTheirLogsContradict) {
   // Not defended: a checkpoint needs only the cluster's key, so a copy of the
   // coordinator that has it goes on too. That there are two, both checkpoints prove.
   LedgerWorld one;
@@ -68,7 +68,7 @@ TEST_F(Attack, N04_TwoHalvesGoOnAndTheirLogsContradict) {
   EXPECT_FALSE(first.apply(other.log.back()).ok());
 }
 
-TEST_F(Attack, N05_LatenessIsNothingThatALedgerKnows) {
+TEST_F(NetworkAttack, N05_LatenessIsNothingThatALedgerKnows) {
   swarm.ask(1);
   RealStage& stage = swarm.stage(0, 1);
   const Hash256 before = swarm.standing(stage).hash();
@@ -94,7 +94,7 @@ TEST_F(Attack, N05_LatenessIsNothingThatALedgerKnows) {
   EXPECT_FALSE(swarm.standing(stage).is_tombstoned());
 }
 
-TEST_F(Attack, N06_OlderStateIsRefusedByWhoHasSeenNewer) {
+TEST_F(NetworkAttack, N06_OlderStateIsRefusedByWhoHasSeenNewer) {
   LedgerWorld world;
   for (std::uint32_t i = 0; i < 4; ++i) world.add_window(0, i);
   const auto part = [&world](std::size_t less) {

@@ -15,7 +15,7 @@ namespace {
 
 using ledger::Verdict;
 
-struct Attack : ::testing::Test {
+struct VerifierAttack : ::testing::Test {
   // Its openings disagree, and the verdict is against it: the worker keeps what it has.
   void expect_guilty_auditor(std::uint16_t stage, Verdict verdict) {
     ASSERT_EQ(swarm.disputed_stage(), stage);
@@ -31,7 +31,7 @@ struct Attack : ::testing::Test {
   RealSwarm swarm;
 };
 
-TEST_F(Attack, V01_WhoGuessesNeverAgrees) {
+TEST_F(VerifierAttack, V01_WhoGuessesNeverAgrees) {
   // It computes nothing and passes on what it invents; its seal is of a root that no node has.
   swarm.stage(1, 1).lie = [](StepBatch& batch, const Bytes&) {
     std::ranges::fill(batch.activations, std::byte{0});
@@ -84,7 +84,7 @@ void expect_no_audit(RealSwarm& swarm) {
   EXPECT_EQ(swarm.standing(swarm.stage(0, 0)).audited_right(), 0);
 }
 
-TEST_F(Attack, V02_WhoReadsARootInTheLogHasNoRowToShow) {
+TEST_F(VerifierAttack, V02_WhoReadsARootInTheLogHasNoRowToShow) {
   for (std::uint16_t index = 0; index < kLast; ++index) {
     RealSwarm here;
     reads_the_log(here, index);
@@ -97,7 +97,7 @@ TEST_F(Attack, V02_WhoReadsARootInTheLogHasNoRowToShow) {
   }
 }
 
-TEST_F(Attack, V02_WhatTheLogHasOfALastStageIsNoToken) {
+TEST_F(VerifierAttack, V02_WhatTheLogHasOfALastStageIsNoToken) {
   reads_the_log(swarm, kLast);
   swarm.ask(1);
   expect_no_audit(swarm);
@@ -105,7 +105,7 @@ TEST_F(Attack, V02_WhatTheLogHasOfALastStageIsNoToken) {
   EXPECT_FALSE(is_refused(swarm, 1, 0) || is_refused(swarm, 1, 1));
 }
 
-TEST_F(Attack, V02_AnHonestLastStageIsNotMadeAThief) {
+TEST_F(VerifierAttack, V02_AnHonestLastStageIsNotMadeAThief) {
   swarm.runs_audits = false;
   const RealSwarm::Answer told = swarm.ask(1);
   // The stage before it puts in what was answered then, which its own draws are not.
@@ -120,14 +120,14 @@ TEST_F(Attack, V02_AnHonestLastStageIsNotMadeAThief) {
   for (std::uint16_t i = 0; i < 3; ++i) EXPECT_FALSE(is_refused(swarm, 1, i));
 }
 
-TEST_F(Attack, V02_APipelineOfThievesIsNoAudit) {
+TEST_F(VerifierAttack, V02_APipelineOfThievesIsNoAudit) {
   for (std::uint16_t i = 0; i < 3; ++i) reads_the_log(swarm, i);
   swarm.ask(1);
   expect_no_audit(swarm);
   EXPECT_TRUE(is_refused(swarm, 1, 0));
 }
 
-TEST_F(Attack, V02_WhoClaimsOtherRowsThanItHandsOnIsNoAudit) {
+TEST_F(VerifierAttack, V02_WhoClaimsOtherRowsThanItHandsOnIsNoAudit) {
   for (std::uint16_t index = 0; index < kLast; ++index) {
     RealSwarm here;
     here.stage(1, index).hands_on = [](StepBatch& batch) {
@@ -141,7 +141,7 @@ TEST_F(Attack, V02_WhoClaimsOtherRowsThanItHandsOnIsNoAudit) {
 
 // Handed every row by its worker or by who stood behind that, an auditor does what an honest one
 // does, to the bit, and computes nothing. What it agrees to is what they said.
-TEST_F(Attack, V02_WhoIsHandedTheRowsPassesAndAddsNothing) {
+TEST_F(VerifierAttack, V02_WhoIsHandedTheRowsPassesAndAddsNothing) {
   for (std::uint16_t index = 0; index < kLast; ++index) {
     RealSwarm here;
     std::map<std::uint32_t, Bytes> rows;  // by position
@@ -170,7 +170,7 @@ TEST_F(Attack, V02_WhoIsHandedTheRowsPassesAndAddsNothing) {
 }
 
 // A last stage has tokens to give and nothing else: its client can tell it these.
-TEST_F(Attack, V02_WhoIsToldTheTokensIsAnAuditingLastStage) {
+TEST_F(VerifierAttack, V02_WhoIsToldTheTokensIsAnAuditingLastStage) {
   swarm.runs_audits = false;
   const RealSwarm::Answer told = swarm.ask(1);
   ASSERT_EQ(swarm.runs.size(), 1u);
@@ -186,7 +186,7 @@ TEST_F(Attack, V02_WhoIsToldTheTokensIsAnAuditingLastStage) {
   EXPECT_EQ(swarm.books.audits().agreed, 3u);
 }
 
-TEST_F(Attack, V03_WhoAlwaysDisagreesCostsNobodyElseAnything) {
+TEST_F(VerifierAttack, V03_WhoAlwaysDisagreesCostsNobodyElseAnything) {
   LedgerWorld world;
   const std::int64_t before = 1'024;
   std::vector<std::uint64_t> doubted;
@@ -205,7 +205,7 @@ TEST_F(Attack, V03_WhoAlwaysDisagreesCostsNobodyElseAnything) {
       << "it is heard no more";
 }
 
-TEST_F(Attack, V03_ADisputeNamesTheGrieversOwnStage) {
+TEST_F(VerifierAttack, V03_ADisputeNamesTheGrieversOwnStage) {
   swarm.stage(1, 2).compute = [](node::Engine& engine, StepBatch& batch, node::StepResult& result) {
     Status done = engine.step(batch, result);
     for (SampledToken& one : result.tokens) one.token = one.token == 60 ? 61 : 60;
@@ -215,7 +215,7 @@ TEST_F(Attack, V03_ADisputeNamesTheGrieversOwnStage) {
   expect_guilty_auditor(2, Verdict::kFraud);
 }
 
-TEST_F(Attack, V04_NobodyAuditsItsOwnersWindows) {
+TEST_F(VerifierAttack, V04_NobodyAuditsItsOwnersWindows) {
   LedgerWorld world;
   const SecretKey twin = member_key(9);
   world.add(ledger::MemberEntry{twin.public_key(), hash_of(world.upper.public_key().hex()), true});
@@ -233,7 +233,7 @@ TEST_F(Attack, V04_NobodyAuditsItsOwnersWindows) {
   }
 }
 
-TEST_F(Attack, V04_AFriendUnderAnotherNamePassesWhereTheDrawNamesIt) {
+TEST_F(VerifierAttack, V04_AFriendUnderAnotherNamePassesWhereTheDrawNamesIt) {
   // Two pipelines may audit; one of them is the liar's, under another owner's name, and lies alike.
   swarm.add_pipeline("c");
   const auto lie = [](StepBatch& batch, const Bytes&) {
@@ -251,7 +251,7 @@ TEST_F(Attack, V04_AFriendUnderAnotherNamePassesWhereTheDrawNamesIt) {
               2.6 * std::sqrt(kWindows / 4.0));
 }
 
-TEST_F(Attack, V05_WhatIsSealedAndNotOpenedCountsForNobody) {
+TEST_F(VerifierAttack, V05_WhatIsSealedAndNotOpenedCountsForNobody) {
   LedgerWorld world;
   const std::uint64_t entry = world.add_window(0, 0);
   world.add(world.draw());
@@ -265,7 +265,7 @@ TEST_F(Attack, V05_WhatIsSealedAndNotOpenedCountsForNobody) {
   EXPECT_FALSE(world.of(world.auditor).is_tombstoned()) << "but is no fault of its auditor's";
 }
 
-TEST_F(Attack, V06_AThousandNewcomersMoveNobody) {
+TEST_F(VerifierAttack, V06_AThousandNewcomersMoveNobody) {
   LedgerWorld world;
   const std::uint64_t entry = world.add_window(0, 0);
   std::vector<SecretKey> sybils;
@@ -286,7 +286,7 @@ TEST_F(Attack, V06_AThousandNewcomersMoveNobody) {
   EXPECT_NE(world.refusal(world.entry_of(world.window(0, 1), sybils[0])), "") << "nor serve";
 }
 
-TEST_F(Attack, V08_AFaultyAuditorIsAFault) {
+TEST_F(VerifierAttack, V08_AFaultyAuditorIsAFault) {
   swarm.ask(1);
   bool flipped = false;
   swarm.stage(1, 0).lie = [&flipped](StepBatch& batch, const Bytes&) {

@@ -17,7 +17,7 @@ namespace {
 using coordinator::AuditMode;
 using ledger::Verdict;
 
-struct Attack : ::testing::Test {
+struct WorkerAttack : ::testing::Test {
   // An honest window, then one that `lie` is at work in: the dispute names that stage of the
   // pipeline that answered. The verdict of fraud ends it, and it serves no more.
   void expect_fraud(std::uint16_t stage, const std::function<void(RealStage&)>& lie) {
@@ -57,26 +57,26 @@ std::function<void(RealStage&)> leaving(Rows rows) {
   return [rows](RealStage& stage) { stage.lie = rows; };
 }
 
-TEST_F(Attack, A01_AnotherModelsShard) {
+TEST_F(WorkerAttack, A01_AnotherModelsShard) {
   model::SyntheticOptions other = small_model();
   other.seed = 2;
   expect_fraud(1, with_model(other, 1));
 }
 
-TEST_F(Attack, A02_WeightsOfFewerBits) {
+TEST_F(WorkerAttack, A02_WeightsOfFewerBits) {
   model::SyntheticOptions coarse = small_model();
   coarse.attention_type = model::TensorType::kQ4_0;
   expect_fraud(1, with_model(coarse, 1));
 }
 
-TEST_F(Attack, A03_OneLayerOfItsStageLeftOut) {
+TEST_F(WorkerAttack, A03_OneLayerOfItsStageLeftOut) {
   expect_fraud(1, [](RealStage& stage) {
     const auto file = parse_model(model::synthetic_model_bytes(small_model()).value());
     stage.engine = load_engine(file, {2, 3}, 1);
   });
 }
 
-TEST_F(Attack, A04_StageThatReturnsItsInput) {
+TEST_F(WorkerAttack, A04_StageThatReturnsItsInput) {
   // A row's hash has the layer in it, so equal rows before and behind a stage have other roots: it
   // is an audit that finds it, and not the rule that a receipt's output is not its input.
   expect_fraud(1, [](RealStage& stage) {
@@ -93,13 +93,13 @@ TEST_F(Attack, A04_StageThatReturnsItsInput) {
       << "where the roots are equal the receipt is refused";
 }
 
-TEST_F(Attack, A05_RowsOfOneConstant) {
+TEST_F(WorkerAttack, A05_RowsOfOneConstant) {
   expect_fraud(1, leaving([](StepBatch& batch, const Bytes&) {
                  std::ranges::fill(batch.activations, std::byte{0x11});
                }));
 }
 
-TEST_F(Attack, A05_RowsOfNoise) {
+TEST_F(WorkerAttack, A05_RowsOfNoise) {
   expect_fraud(0, leaving([](StepBatch& batch, const Bytes&) {
                  Hash256 noise = blake2b(batch.activations);
                  for (std::size_t i = 0; i < batch.activations.size(); i += 2) {
@@ -110,7 +110,7 @@ TEST_F(Attack, A05_RowsOfNoise) {
                }));
 }
 
-TEST_F(Attack, A06_OneTokenOfAWindow) {
+TEST_F(WorkerAttack, A06_OneTokenOfAWindow) {
   // A window is whole: one audit of it sees any of its rows.
   expect_fraud(0, leaving([](StepBatch& batch, const Bytes&) {
                  for (std::size_t row = 0; row < batch.rows.size(); ++row) {
@@ -120,7 +120,7 @@ TEST_F(Attack, A06_OneTokenOfAWindow) {
                }));
 }
 
-TEST_F(Attack, A07_OutputOfAnEarlierRequest) {
+TEST_F(WorkerAttack, A07_OutputOfAnEarlierRequest) {
   // The same prompt again, with another seed: what the stage kept of the first time.
   std::map<Position, Bytes> kept;
   RealStage& stage = swarm.stage(0, 0);
@@ -149,7 +149,7 @@ TEST_F(Attack, A07_OutputOfAnEarlierRequest) {
   EXPECT_EQ(swarm.receipts().back().prompt_positions, 5u);
 }
 
-TEST_F(Attack, A08_AnotherReplicasSealIsWorthNothing) {
+TEST_F(WorkerAttack, A08_AnotherReplicasSealIsWorthNothing) {
   LedgerWorld world;
   const std::uint64_t entry = world.add_window(0, 0);
   const ledger::SealEntry right = world.seal(entry, world.auditor, hash_of("boundary 0"));
@@ -164,7 +164,7 @@ TEST_F(Attack, A08_AnotherReplicasSealIsWorthNothing) {
       << "it cannot be opened: a seal has its auditor's key in it";
 }
 
-TEST_F(Attack, A10_CheatingWhereAuditsAreNotExpectedChangesNothing) {
+TEST_F(WorkerAttack, A10_CheatingWhereAuditsAreNotExpectedChangesNothing) {
   // By whatever a window looks like: its number is drawn after it is in the log. Of windows of two
   // kinds, the share that is drawn is the same (chi-square with one degree of freedom, 99 %).
   const Bytes message = ledger::draw_message(5, hash_of("root"), key_of(1).public_key());
@@ -190,7 +190,7 @@ TEST_F(Attack, A10_CheatingWhereAuditsAreNotExpectedChangesNothing) {
   EXPECT_NEAR(p * 40'000, 2'000, 2.6 * std::sqrt(40'000 * 0.05 * 0.95));
 }
 
-TEST_F(Attack, A11_ContextThatIsForgotten) {
+TEST_F(WorkerAttack, A11_ContextThatIsForgotten) {
   // From position 8 on it computes as if the request had begun there.
   expect_fraud(1, [](RealStage& stage) {
     stage.compute = [](node::Engine& engine, StepBatch& batch, node::StepResult& result) {
@@ -227,7 +227,7 @@ TEST_F(Attack, A11_ContextThatIsForgotten) {
   });
 }
 
-TEST_F(Attack, A12_CacheOfAnotherUsersPrefix) {
+TEST_F(WorkerAttack, A12_CacheOfAnotherUsersPrefix) {
   // The stage keeps the keys and values of the first request and computes the second behind them.
   RealStage& stage = swarm.stage(0, 1);
   std::optional<SequenceId> first;
@@ -264,7 +264,7 @@ TEST_F(Attack, A12_CacheOfAnotherUsersPrefix) {
   EXPECT_FALSE(swarm.standing(stage).is_tombstoned());
 }
 
-TEST_F(Attack, A13_OneFlippedBitIsAFaultAndNoFraud) {
+TEST_F(WorkerAttack, A13_OneFlippedBitIsAFaultAndNoFraud) {
   RealStage& stage = swarm.stage(0, 1);
   swarm.ask(1);
   bool flipped = false;
@@ -281,7 +281,7 @@ TEST_F(Attack, A13_OneFlippedBitIsAFaultAndNoFraud) {
   EXPECT_TRUE(swarm.books.disputes().empty());
 }
 
-TEST_F(Attack, A14_StuckBitOfAWeightErrsEveryTime) {
+TEST_F(WorkerAttack, A14_StuckBitOfAWeightErrsEveryTime) {
   Bytes bytes = model::synthetic_model_bytes(small_model()).value();
   const auto own = parse_model(bytes);
   const model::TensorInfo* tensor = own->find_tensor("blk.2.ffn_down.weight");
@@ -301,7 +301,7 @@ TEST_F(Attack, A14_StuckBitOfAWeightErrsEveryTime) {
   EXPECT_NE(swarm.refusal.find("a newcomer may not serve"), std::string::npos);
 }
 
-TEST_F(Attack, A15_NothingOfAWorkersIsNeededForItsAudit) {
+TEST_F(WorkerAttack, A15_NothingOfAWorkersIsNeededForItsAudit) {
   // It goes right behind its answer; the audit is of the tokens that the coordinator sent.
   swarm.runs_audits = false;
   swarm.ask(1);
@@ -312,7 +312,7 @@ TEST_F(Attack, A15_NothingOfAWorkersIsNeededForItsAudit) {
   EXPECT_EQ(swarm.runs[0].prompt.size(), 12u);
 }
 
-TEST_F(Attack, A15_WhoSaysNothingOfAWindowHasNoReceipt) {
+TEST_F(WorkerAttack, A15_WhoSaysNothingOfAWindowHasNoReceipt) {
   RealStage& stage = swarm.stage(0, 1);
   stage.claim = [](control::v1::WindowClaim& claim) { claim.set_positions(0); };
   swarm.ask(1);
@@ -321,7 +321,7 @@ TEST_F(Attack, A15_WhoSaysNothingOfAWindowHasNoReceipt) {
   EXPECT_TRUE(swarm.receipts().empty()) << "nor have its neighbours one of that window";
 }
 
-TEST_F(Attack, A17_TwoReceiptsOfOneSlotProveThemselves) {
+TEST_F(WorkerAttack, A17_TwoReceiptsOfOneSlotProveThemselves) {
   LedgerWorld world;
   world.add_window(0, 0);
   const ledger::Receipt one = world.window(0, 1);
@@ -340,7 +340,7 @@ TEST_F(Attack, A17_TwoReceiptsOfOneSlotProveThemselves) {
   EXPECT_NE(world.refusal(ledger::MemberEntry{world.upper.public_key(), {}, true}), "");
 }
 
-TEST_F(Attack, A18_AnotherBuildHasNoReceipts) {
+TEST_F(WorkerAttack, A18_AnotherBuildHasNoReceipts) {
   RealStage& stage = swarm.stage(0, 1);
   stage.receipts = std::make_unique<node::WindowReceipts>(
       node::ReceiptIdentity{stage.key, key_of(1).public_key(), "an old build"}, swarm.clock);
@@ -355,7 +355,7 @@ TEST_F(Attack, A18_AnotherBuildHasNoReceipts) {
   EXPECT_EQ(swarm.receipts().size(), 2u) << "those of its neighbours alone";
 }
 
-TEST_F(Attack, A19_NearlyEqualIsNotEqual) {
+TEST_F(WorkerAttack, A19_NearlyEqualIsNotEqual) {
   // The least that a value can differ: one unit in the last place of one value of one row.
   expect_fraud(0, leaving([](StepBatch& batch, const Bytes&) {
                  if (batch.rows.empty() || batch.rows.front().position != 0) return;
@@ -363,7 +363,7 @@ TEST_F(Attack, A19_NearlyEqualIsNotEqual) {
                }));
 }
 
-TEST_F(Attack, A20_ValuesThatAreNoNumbersEndTheirSequenceAlone) {
+TEST_F(WorkerAttack, A20_ValuesThatAreNoNumbersEndTheirSequenceAlone) {
   RealPipeline& pipeline = *swarm.pipelines[0];
   for (const std::uint16_t value : {0x7C00, 0xFC00, 0x7E01}) {
     bool done = false;
@@ -380,7 +380,7 @@ TEST_F(Attack, A20_ValuesThatAreNoNumbersEndTheirSequenceAlone) {
   EXPECT_TRUE(pipeline.compute(swarm.open(prompt, {}, {}), prompt)) << "and no other node is hurt";
 }
 
-TEST_F(Attack, A20_TheOtherZeroIsAnotherRow) {
+TEST_F(WorkerAttack, A20_TheOtherZeroIsAnotherRow) {
   // No honest party is split: -0 has another hash than 0 for every reader.
   bool changed = false;
   expect_fraud(0, leaving([&changed](StepBatch& batch, const Bytes&) {
@@ -391,7 +391,7 @@ TEST_F(Attack, A20_TheOtherZeroIsAnotherRow) {
                }));
 }
 
-TEST_F(Attack, A21_MorePositionsThanWereComputedHaveNoReceipt) {
+TEST_F(WorkerAttack, A21_MorePositionsThanWereComputedHaveNoReceipt) {
   swarm.stage(0, 1).claim = [](control::v1::WindowClaim& claim) {
     claim.set_positions(claim.positions() + 1);
   };
@@ -404,7 +404,7 @@ TEST_F(Attack, A21_MorePositionsThanWereComputedHaveNoReceipt) {
   EXPECT_TRUE(swarm.receipts().empty()) << "nor when all of them say so: its tokens are counted";
 }
 
-TEST_F(Attack, A22_RowsOfAnotherSizeAreRefusedBeforeTheyAreRead) {
+TEST_F(WorkerAttack, A22_RowsOfAnotherSizeAreRefusedBeforeTheyAreRead) {
   StepBatch batch;
   batch.epoch = Epoch(1);
   batch.opens.push_back(swarm.open({40, 50}, {}, {}));
@@ -432,14 +432,14 @@ TEST_F(Attack, A22_RowsOfAnotherSizeAreRefusedBeforeTheyAreRead) {
   }
 }
 
-TEST_F(Attack, A23_AMaskThatIsIgnored) {
+TEST_F(WorkerAttack, A23_AMaskThatIsIgnored) {
   // A last stage that saves itself the mask, and claims what it sampled under the request's own
   // parameters.
   swarm.grammar = any_object_grammar();
   expect_fraud(2, [](RealStage& stage) { stage.compute = compute_without_mask; });
 }
 
-TEST_F(Attack, A23_WhoComputesWithAnotherGrammarCommitsToAnother) {
+TEST_F(WorkerAttack, A23_WhoComputesWithAnotherGrammarCommitsToAnother) {
   // What is signed has the grammar in it, so that another one is no receipt of this request.
   SamplingParams sampling;
   sampling.grammar = any_object_grammar();

@@ -4,7 +4,7 @@
 unity_names.py ROOT      prints each collision and exits with 1 where there is one
 unity_names.py --self-test
 
-A build without a compiler cache joins about two dozen sources of a library into one unit
+A build without a compiler cache joins up to 52 sources of a library into one unit
 (cmake/HearthColdBuild.cmake), where two anonymous namespaces become one. Two functions of one
 name do no harm while a call of one cannot reach the other: text and text, or number and number in
 the same place, can. One alias that is written twice alike does no harm either.
@@ -21,13 +21,16 @@ LIBRARIES = ("base", "kernels", "proto", "model", "placement", "ledger", "node",
              "coordinator/proof", "cli", "tests/unit/base", "tests/unit/kernels",
              "tests/unit/proto", "tests/unit/model", "tests/unit/placement", "tests/unit/ledger",
              "tests/unit/node", "tests/unit/node/engine", "tests/unit/coordinator",
-             "tests/unit/coordinator/http", "tests/unit/cli", "tests/tools")
+             "tests/unit/coordinator/http", "tests/unit/cli", "tests/tools", "tests/attacks")
 # Compiled one by one: each instruction set has its own flags.
 ALONE = ("kernels/x86/", "kernels/cuda/")
 
 NAMED = re.compile(r"^namespace ([\w:]+) \{$")
 TYPE = re.compile(r"(?:struct|class|enum class|enum|union) (\w+)")
 ALIAS = re.compile(r"using (\w+) = (.*);$")
+USED = re.compile(r"using ((?:\w+::)+(\w+));$")
+CONSTANT = re.compile(r"(?:inline )?constexpr [^({=]*?\b(\w+)(?:\[[^\]]*\])*(?: =|\{)")
+GIVEN = re.compile(r"(?!return|using|static_assert|friend)[A-Za-z_][^=({;]*[ &*>](\w+)\(")
 FUNCTION = re.compile(r"[^=({]*?\b(\w+)\(([^)]*)\)")
 VALUE = re.compile(r"[^({=]*?\b(\w+)(?:\[[^\]]*\])*(?: =|\{|;)")
 
@@ -47,7 +50,8 @@ def declaration(text):
     if alias:
         return alias.group(1), "= " + alias.group(2)
     if text.startswith("using "):
-        return None
+        used = USED.match(text)
+        return (used.group(2), "=: " + used.group(1)) if used else None
     kind = TYPE.match(text)
     if kind:
         return kind.group(1), "type"
@@ -91,8 +95,9 @@ def anonymous_names(text):
     return found
 
 
-def header_types(text):
-    """(namespace, name) of the types and aliases that a header gives at the top of a namespace."""
+def header_names(text):
+    """((namespace, name), whether it is a constant) of the types, aliases and constants that a
+    header gives at the top of a namespace."""
     space = []
     for line in text.splitlines():
         named = NAMED.match(line)
@@ -101,26 +106,31 @@ def header_types(text):
         elif line.startswith("}  // namespace") and space:
             space.pop()
         else:
-            kind = TYPE.match(line) or ALIAS.match(line)
-            if kind and not line.endswith(";") or ALIAS.match(line):
-                yield "::".join(space), kind.group(1)
+            kind = TYPE.match(line) if not line.endswith(";") else None
+            local = CONSTANT.match(line) or GIVEN.match(line)
+            kind = kind or ALIAS.match(line) or local
+            if kind:
+                yield ("::".join(space), kind.group(1)), local is not None
 
 
 def hidden(sources, headers):
-    """Sentences: a name of an anonymous namespace that hides a type of a header around it."""
-    types = {}
+    """Sentences: a name of an anonymous namespace that hides a name of a header around it."""
+    names = {}
     for path, text in sorted(headers.items()):
-        for found in header_types(text):
-            types.setdefault(found, path)
+        for found, constant in header_names(text):
+            names.setdefault(found, (path, constant))
     for path, text in sorted(sources.items()):
         if library_of(path) is None:
             continue
-        for space, name in sorted(anonymous_names(text)):
+        for (space, name), whats in sorted(anonymous_names(text).items()):
             parts = space.split("::")
             around = ("::".join(parts[:n]) for n in range(len(parts), 0, -1))
-            header = next((types[o, name] for o in around if (o, name) in types), None)
-            if header:
-                yield f"{path}: {name} is also a type of {header}: rename it"
+            header, constant = next((names[o, name] for o in around if (o, name) in names),
+                                    (None, False))
+            # Outside the header's library, one that means something else stands in its own unit.
+            apart = constant or all(w.startswith("=:") for w in whats)
+            if header and not (apart and library_of(header) != library_of(path)):
+                yield f"{path}: {name} is also a name of {header}: rename it"
 
 
 def library_of(path):
@@ -148,10 +158,10 @@ def collisions(sources):
 
 
 def clash(first, second):
-    aliases = {w for w in first | second if w.startswith("= ")}
+    aliases = {w for w in first | second if w.startswith("=")}
     functions = {w for w in first | second if w.startswith("(")}
     if first | second == aliases:
-        return len(aliases) > 1
+        return len({w.lstrip("=: ") for w in aliases}) > 1
     if first | second == functions:
         return any(alike(one, other) for one in first for other in second)
     return True
@@ -195,6 +205,8 @@ def self_test():
     assert count("int f(int a,\n      long b) {\n}", "int f(int c, long d) {\n}") == 1
     assert count("using Json = nlohmann::json;", "using Json = nlohmann::json;") == 0
     assert count("using Json = nlohmann::json;", "using Json = nlohmann::ordered_json;") == 1
+    assert count("using std::chrono::seconds;", "using std::chrono::seconds;") == 0
+    assert count("using std::chrono::seconds;", "std::string seconds(double s) {\n}") == 1
     assert count("constexpr int kWait = 1;  // of one", "constexpr int kTurn = 2;  // of two") == 0
     assert count("int a();  // one\nint f(int a) {\n}", "int f(int b) {\n}") == 1
     assert count("Bytes* One::bytes_ = nullptr;", "Bytes* Two::bytes_ = nullptr;") == 0
@@ -209,6 +221,9 @@ def self_test():
     outer = "namespace hearth {\n\nclass Clock {\n};\n\n}  // namespace hearth\n"
     assert hides(outer, "using Clock = std::chrono::steady_clock;") == 1
     assert hides(outer, "using Watch = std::chrono::steady_clock;") == 0
+    constant = "namespace hearth {\n\nconstexpr int kNone = 3;\n\n}  // namespace hearth\n"
+    assert hides(constant, "constexpr int kNone = 0;") == 1
+    assert hides(constant, "constexpr int kSome = 0;") == 0
     assert hides("namespace hearth {\n\nclass Clock;\n\n}  // namespace hearth\n", "struct Clock {};") == 0
 
 

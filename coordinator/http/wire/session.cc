@@ -17,7 +17,7 @@ namespace {
 namespace asio = boost::asio;
 namespace beast = boost::beast;
 using asio::ip::tcp;
-using beast::error_code;
+using boost::system::error_code;
 using Parser = Session::Parser;
 
 constexpr std::size_t kReadBytes = 16 * limits::kKiB;

@@ -7,7 +7,6 @@
 namespace hearth::ledger {
 namespace {
 
-using attacks::hash_of;
 using attacks::LedgerWorld;
 
 // Every kind of entry but equivocation, two disputes, one of them open, and a fraud.
@@ -15,7 +14,7 @@ struct Lived : LedgerWorld {
   Lived() {
     audited(0, auditor);
     const std::uint64_t doubted = audited(1, auditor, false);
-    add(VerdictEntry{doubted, upper.public_key(), Verdict::kFault, hash_of("evidence")});
+    add(VerdictEntry{doubted, upper.public_key(), Verdict::kFault, attacks::hash_of("evidence")});
     add(draw());
     audited(2, newcomer);
     add(ChangeEntry{lower.public_key()});
@@ -26,8 +25,9 @@ struct Lived : LedgerWorld {
     add(draw());
     audited(4, auditor, false);
     const std::uint64_t false_one = audited(5, auditor, false);
-    add(VerdictEntry{false_one, auditor.public_key(), Verdict::kFraud, hash_of("evidence")});
-    add(seal(add_window(1, 6), newcomer, hash_of("root")));
+    add(VerdictEntry{false_one, auditor.public_key(), Verdict::kFraud,
+                     attacks::hash_of("evidence")});
+    add(seal(add_window(1, 6), newcomer, attacks::hash_of("root")));
   }
 };
 

@@ -16,7 +16,6 @@ namespace {
 using instances::below;
 using instances::Bounds;
 using instances::check_must;
-using instances::check_shape;
 using instances::least_cost;
 using instances::random_problem;
 using instances::unit;
@@ -32,7 +31,7 @@ void check_equal(std::uint64_t first_seed, std::uint64_t count, const Bounds& bo
     ASSERT_EQ(stages.has_value(), std::isfinite(least)) << "seed " << seed;
     if (!stages) continue;
     ++solved;
-    check_shape(problem, *stages);
+    instances::check_shape(problem, *stages);
     const double cost = cost_seconds(problem, *stages);
     ASSERT_NEAR(cost / least, 1.0, 1e-4) << "seed " << seed;
   }
@@ -70,7 +69,7 @@ TEST(SearchTest, SixteenNodesArePlaced) {
     }
     const auto stages = search(problem);
     ASSERT_TRUE(stages.has_value());
-    check_shape(problem, *stages);
+    instances::check_shape(problem, *stages);
   }
 }
 
@@ -99,7 +98,7 @@ void check_unequal(const Problem& problem, std::uint64_t seed, std::uint32_t& so
   if (!alone) return;
   ++solved;
   for (const std::vector<Stage>& stages : {*alone, *placed}) {
-    check_shape(problem, stages);
+    instances::check_shape(problem, stages);
     ASSERT_NEAR(cost_seconds(problem, stages) / least, 1.0, precision) << "seed " << seed;
   }
 }
@@ -169,7 +168,7 @@ TEST(SearchTest, TwelveNodesArePlacedWithUnequalLayers) {
     }
     const auto stages = place(problem);
     ASSERT_TRUE(stages.ok());
-    check_shape(problem, *stages);
+    instances::check_shape(problem, *stages);
   }
 }
 
