@@ -88,7 +88,7 @@ Status check_all_windows(const std::vector<Receipt>& receipts, const PublicKey& 
             name_of(first) + " begins at position " + std::to_string(first.first_position) +
                 "; what is before it has no receipts");
     TRY_VOID(check_window(std::span(receipts).subspan(begin, end - begin), cluster));
-    if (!another) TRY_VOID(check_all_windows(receipts[begin - 1], first));
+    if (!another) TRY_VOID(check_windows(receipts[begin - 1], first));
     ++next_window;
     next_position += first.positions;
     begin = end;

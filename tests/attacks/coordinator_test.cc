@@ -192,7 +192,7 @@ TEST_F(CoordinatorAttack, K09_LogThatWasRolledBackIsRefusedByWhoKeptACheckpoint)
   EXPECT_NE(fault_of(older, newest).find("taken away"), std::string::npos);
   // A witness that had cosigned more: of the older log nothing, and of one that goes on from it the
   // proof that there are two.
-  Offer offer;
+  ledger::Offer offer;
   offer.checkpoint = checkpoint_of(older);
   const PublicKey log = world.cluster.public_key();
   EXPECT_EQ(judge(offer, newest, log).kind, Judgement::Kind::kRefused);
