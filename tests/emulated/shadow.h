@@ -51,6 +51,7 @@ class Shadow {
   };
   static void join(Event& event, const Moment& now, BlockOrder& order);
   static bool updates_before(const Cell& cell, const Moment& now);
+  static bool repeats(const Cell& cell, const Cell& before);
   Cell& cell_at(std::size_t at, const Moment& now);
   const char* overwrite(std::size_t at, std::size_t bytes, const Moment& now);
   struct Free {

@@ -14,6 +14,8 @@ import sys
 import tempfile
 import unicodedata
 
+from gguf_metadata import metadata
+
 SEED = 20
 RANDOM_TEXTS = 800  # of each of four kinds
 CONTRACTIONS = r"(?i:'s|'t|'re|'ve|'m|'ll|'d)"
@@ -70,14 +72,6 @@ def texts():
     return found
 
 
-def read_gguf(path):
-    import gguf
-
-    fields = gguf.GGUFReader(path).fields
-    return {key.removeprefix("tokenizer.ggml."): field.contents()
-            for key, field in fields.items() if key.startswith("tokenizer.ggml.")}
-
-
 def build(meta):
     """The family's published tokenizer, from the file's vocabulary and merges."""
     from tokenizers import AddedToken, Regex, Tokenizer, models, pre_tokenizers
@@ -107,7 +101,7 @@ def renamed(path, pre, folder):
     """The file's vocabulary in one whose words are cut in another way."""
     import gguf
 
-    meta = read_gguf(path)
+    meta = metadata(path, "tokenizer.ggml.")
     out = f"{folder}/{pre}.gguf"
     writer = gguf.GGUFWriter(out, "qwen2")
     writer.add_tokenizer_model("gpt2")
@@ -144,7 +138,7 @@ def lacking(vocabulary):
 
 
 def compare(tool, path):
-    meta = read_gguf(path)
+    meta = metadata(path, "tokenizer.ggml.")
     plain, parsing, control = build(meta)
     lost = lacking(set(meta["tokens"]))
     inputs = [text for text in texts() if not lost & set(text.encode())]

@@ -35,11 +35,16 @@ def fma(a, b, c):
     """RNE(a * b + c) of fp32 numbers.
 
     The product of two fp32 numbers is exact in binary64. The sum is rounded to odd there (the error
-    of the sum says which way), and 53 bits rounded to odd round to 24 as the exact value would.
+    of the sum says which way), and 53 bits rounded to odd round to 24 as the exact value would. So
+    does the nearest sum, where it is not itself halfway between two fp32 numbers.
     """
     product = np.multiply(a, b, dtype=np.float64)
     c = np.asarray(c, dtype=np.float64)
     total = np.asarray(product + c)
+    halfway = (total.view(np.int64) & 0x1FFFFFFF) == 0x10000000
+    subnormal = (np.abs(total) < 2.0**-126) & (total != 0)
+    if not (halfway | subnormal).any():
+        return total.astype(F)
     head = total - product
     error = (product - (total - head)) + (c - head)
     bits = total.view(np.int64)
