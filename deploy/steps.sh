@@ -53,7 +53,7 @@ build_packages() {
 # are skipped): the wire between them, a firewall that shuts one out, and how they find each other.
 test_packages() {
   echo libgtest-dev clang-format-14 clang-14 libclang-rt-14-dev \
-    iproute2 nftables avahi-daemon avahi-utils dbus universal-ctags
+    iproute2 mount nftables avahi-daemon avahi-utils dbus universal-ctags
 }
 
 install_packages() {
