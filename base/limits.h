@@ -226,6 +226,7 @@ inline constexpr std::size_t kTlsKeyBytes = 64 * kGiB;  // AES-GCM allows some 3
 inline constexpr std::uint32_t kTokenSeconds = 366 * 24 * 3'600;
 inline constexpr std::uint32_t kTokenUses = 10'000;
 inline constexpr std::size_t kApiKeyNameBytes = 128;
+inline constexpr std::size_t kQrTextBytes = 1'024;  // of a QR code; no join token is longer
 inline constexpr std::size_t kApiKeyModels = 64;
 inline constexpr std::uint32_t kApiKeyRate = 1'000'000;  // requests a minute
 inline constexpr std::size_t kApiKeyBuckets = 4'096;     // then those that are full again go

@@ -88,7 +88,9 @@ Result<int> run_token_create(const TokenOptions& options) {
   std::fprintf(stderr,
                "join token %s of a %s, shown only once; on the other machine: hearth join TOKEN\n",
                token.id.c_str(), options.newcomer ? "newcomer" : options.role.c_str());
-  return succeed(token.text());
+  succeed(token.text());
+  show_join_code(stderr, token.text());
+  return kExitDone;
 }
 
 Result<int> run_token_list(const TokenOptions& options) {

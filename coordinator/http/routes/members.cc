@@ -13,6 +13,7 @@
 #include "coordinator/http/openai/fields.h"
 #include "coordinator/http/routes/manage.h"
 #include "coordinator/membership/credentials.h"
+#include "coordinator/membership/qr_code.h"
 #include "proto/join_token.h"
 
 namespace hearth::coordinator::http {
@@ -171,11 +172,16 @@ ApiResult<OrderedJson> make_token(const Call& call) {
   const JoinToken token{
       fingerprint(point->roster->cluster()), secret->id, secret->secret, {point->address}};
   log_deed(call, "join token " + secret->id + " was created");
-  return OrderedJson{{"id", secret->id},
+  OrderedJson out = {{"id", secret->id},
                      {"token", token.text()},
                      {"role", role_name(wish.role)},
                      {"uses", wish.uses},
                      {"expires", now + wish.seconds}};
+  // The path and not the whole picture: the pages parse no markup.
+  if (const auto code = QrCode::of("hearth join " + token.text()); code.ok()) {
+    out["qr"] = {{"size", code->size()}, {"path", code->svg_path()}};
+  }
+  return out;
 }
 
 struct OrderWish {

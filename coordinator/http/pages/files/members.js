@@ -1,6 +1,6 @@
 // The members of the cluster, the nodes that ask to join, and how another machine joins. Only for
 // an admin key.
-import {h, announce, askFirst, checkbox, command, field, notice, redrawer, replace, select} from '/pages/dom.js';
+import {h, announce, askFirst, checkbox, command, field, notice, qrPicture, redrawer, select} from '/pages/dom.js';
 import {json} from '/pages/api.js';
 import {count, when} from '/pages/format.js';
 import {server} from '/pages/app.js';
@@ -102,6 +102,8 @@ function makeToken(look) {
       await look();
       return [h('p', {}, `On ${made.uses === 1 ? 'the other machine' : `each of ${count(made.uses, 'machine')}`}, paste:`),
               command(`hearth join ${made.token}`),
+              made.qr && h('p', {}, 'Or scan the same command, and paste it there:'),
+              made.qr && qrPicture(made.qr, 'QR code of the command'),
               h('p', {class: 'hint'}, `It is shown only now, and is valid until ${when(made.expires * 1000)}. Its id is ${made.id}; `,
                 h('code', {}, `hearth token revoke ${made.id}`), ' revokes it.')];
     },

@@ -4,6 +4,7 @@
 #include "base/fingerprint.h"
 #include "base/limits.h"
 #include "coordinator/membership/credentials.h"
+#include "coordinator/membership/qr_code.h"
 #include "proto/join_token.h"
 #include "tests/unit/coordinator/http/routes/managed.h"
 
@@ -99,6 +100,9 @@ TEST_F(MembersRouteTest, MakesJoinTokens) {
   EXPECT_EQ(*check_token(*store, token->id, token->secret, now()), Role::kClient);
   EXPECT_FALSE(check_token(*store, token->id, token->secret, now() + 60).ok());
   EXPECT_EQ(store->tokens()->front().uses_left, 2u);
+  const auto code = QrCode::of("hearth join " + token->text());
+  ASSERT_TRUE(code.ok());
+  EXPECT_EQ(made["qr"], (Json{{"size", code->size()}, {"path", code->svg_path()}}));
   for (const char* body : {R"({"uses": 0})", R"({"seconds": 0})", R"({"role": "king"})", "[]",
                            R"({"role": "client", "newcomer": true})", R"({"uses": 10001})"}) {
     ask("POST", "/api/v1/tokens", body);
