@@ -249,6 +249,12 @@ inline constexpr std::uint64_t kLogFreeBytes = kGiB;  // free on its disk; below
 inline constexpr std::size_t kNoteBytes = 128 * kKiB;
 inline constexpr std::size_t kNoteSignatures = 64;
 
+// A release manifest (cli/doctor/release.h), which is a note.
+inline constexpr std::size_t kReleaseFiles = 64;
+inline constexpr std::size_t kReleaseNameBytes = 128;  // of a file, or of a version
+inline constexpr std::size_t kReleaseTextBytes = 512;  // its one sentence for people
+inline constexpr std::uint64_t kReleaseFileBytes = 64 * kGiB;
+
 // Receipts on their way (node/proof/receipt_maker.h, coordinator/proof/receipt_collector.h).
 inline constexpr std::uint32_t kWindowPositions = 4'096;  // of a receipt; the last has what is left
 inline constexpr std::uint32_t kReceiptBatch = 64;        // windows in one control message
