@@ -104,10 +104,32 @@ function makeToken(look) {
               command(`hearth join ${made.token}`),
               made.qr && h('p', {}, 'Or scan the same command, and paste it there:'),
               made.qr && qrPicture(made.qr, 'QR code of the command'),
-              h('p', {class: 'hint'}, `It is shown only now, and is valid until ${when(made.expires * 1000)}. Its id is ${made.id}; `,
-                h('code', {}, `hearth token revoke ${made.id}`), ' revokes it.')];
+              h('p', {class: 'hint'}, `It is shown only now, and is valid until ${when(made.expires * 1000)}. Its id is ${made.id}: `,
+                'the list of join tokens on this page revokes it, and so does ', h('code', {}, `hearth token revoke ${made.id}`), '.')];
     },
   });
+}
+
+function revokeToken(token, look) {
+  askFirst({
+    title: `Revoke the join token ${token.id}`,
+    content: h('p', {}, 'No machine can join with it from now on. Machines that joined with it stay members.'),
+    label: 'Revoke', kind: 'danger',
+    act: async () => {
+      await json(`/api/v1/tokens/${encodeURIComponent(token.id)}`, {method: 'DELETE'});
+      announce(`The join token ${token.id} was revoked.`);
+      await look();
+    },
+  });
+}
+
+// Join tokens without their secrets: how many machines may still join, and until when.
+function tokensPart(tokens, look) {
+  if (tokens.length === 0) return null;
+  return [h('h3', {}, 'Valid join tokens'), h('ul', {class: 'rows'}, tokens.map(token => h('li', {},
+    h('code', {}, token.id), ` ${token.newcomer ? 'newcomer' : token.role}, for ${count(token.uses_left, 'machine')} until ${when(token.expires * 1000)} `,
+    h('button', {type: 'button', class: 'small', 'data-act': `revoke ${token.id}`, 'aria-label': `Revoke the join token ${token.id}`,
+                 onclick: () => revokeToken(token, look)}, 'Revoke…'))))];
 }
 
 function waitingPanel(told, look) {
@@ -128,7 +150,7 @@ function waitingPanel(told, look) {
     !told.may_ask && h('button', {type: 'button', 'data-act': 'open', onclick: open}, 'Let machines ask for 10 minutes'));
 }
 
-function membersPanel(told, look) {
+function membersPanel(told, tokens, look) {
   const cell = (label, ...content) => h('td', {'data-label': label}, ...content);
   return h('section', {class: 'panel'}, h('h2', {}, 'Members'),
     h('p', {class: 'hint'}, `Cluster ${told.cluster} (${told.words}), machines join at ${told.address}`),
@@ -143,6 +165,7 @@ function membersPanel(told, look) {
           ? h('button', {type: 'button', class: 'small', 'data-act': `remove ${member.key}`, 'aria-label': `Remove ${member.name}`,
                          onclick: () => remove(member, look)}, 'Remove…')
           : h('span', {class: 'hint'}, 'of the server\'s machine'))))))),
+    tokensPart(tokens, look),
     h('p', {}, h('button', {type: 'button', class: 'main', 'data-act': 'token', onclick: () => makeToken(look)}, 'Add a machine: make a join token')));
 }
 
@@ -152,13 +175,13 @@ export function membersPart(place, onAdmin) {
   let timer = null;
   let open = true;
   let asked = null;  // whether it may, when that was last looked at
-  const draw = redrawer(place, (told, error) => {
+  const draw = redrawer(place, (told, tokens, error) => {
     if (error) return notice('bad', error.message);
     if (!told) return null;
     if (told === kLocked) {
       return h('details', {class: 'panel'}, h('summary', {}, 'Manage the machines'), loginForm('Managing needs an admin key'));
     }
-    return [waitingPanel(told, look), membersPanel(told, look)];
+    return [waitingPanel(told, look), membersPanel(told, tokens, look)];
   });
   async function look() {
     clearTimeout(timer);
@@ -166,14 +189,14 @@ export function membersPart(place, onAdmin) {
     if (!open || !state) return;
     asked = state.manages;
     onAdmin(state.manages);
-    if (!state.manages) { draw('locked', kLocked, null); return; }
-    if (!state.joinable) { draw('', null, null); return; }
+    if (!state.manages) { draw('locked', kLocked, [], null); return; }
+    if (!state.joinable) { draw('', null, [], null); return; }
     try {
-      const told = await json('/api/v1/members');
+      const [told, {tokens}] = await Promise.all([json('/api/v1/members'), json('/api/v1/tokens')]);
       if (!open || !server.state?.manages) return;
-      draw(JSON.stringify(told), told, null);
+      draw(JSON.stringify([told, tokens]), told, tokens, null);
     } catch (error) {
-      if (open && error.status !== 429) draw(error.message, null, error);
+      if (open && error.status !== 429) draw(error.message, null, [], error);
     }
     timer = setTimeout(look, kEvery);
   }

@@ -111,10 +111,32 @@ TEST_F(MembersRouteTest, MakesJoinTokens) {
   EXPECT_EQ(store->tokens()->size(), 1u);
 }
 
+TEST_F(MembersRouteTest, ListsTheValidJoinTokensAndRevokesThem) {
+  const auto token = [&](std::uint32_t seconds, bool newcomer) {
+    return create_token(*store, {Role::kWorker, seconds, 3, newcomer ? "ann" : "", newcomer}, now())
+        ->id;
+  };
+  const std::string first = token(60, false);
+  const std::string second = token(3'600, true);
+  const Json wanted = {{"id", second},     {"role", "worker"},         {"uses_left", 3},
+                       {"created", now()}, {"expires", now() + 3'600}, {"owner", "ann"},
+                       {"newcomer", true}};
+  EXPECT_EQ(ask("GET", "/api/v1/tokens")["tokens"][1], wanted);
+  EXPECT_EQ(ask("GET", "/api/v1/tokens")["tokens"][0]["id"], first);
+  EXPECT_EQ(ask("DELETE", "/api/v1/tokens/" + first)["revoked"], first);
+  EXPECT_EQ(ask("GET", "/api/v1/tokens")["tokens"], Json::array({wanted}));
+  EXPECT_EQ(ask("DELETE", "/api/v1/tokens/" + first)["error"]["code"], "token_not_found");
+  EXPECT_EQ(status(), 404u);
+  ASSERT_TRUE(store->revoke_token(second).ok());
+  EXPECT_EQ(ask("GET", "/api/v1/tokens")["tokens"], Json::array());
+}
+
 TEST_F(MembersRouteTest, ThereIsNothingToManageWithoutACluster) {
   api->options.join.reset();
   EXPECT_EQ(ask("GET", "/api/v1/members")["error"]["code"], "no_cluster");
   EXPECT_EQ(ask("POST", "/api/v1/tokens", "{}")["error"]["code"], "no_cluster");
+  EXPECT_EQ(ask("GET", "/api/v1/tokens")["error"]["code"], "no_cluster");
+  EXPECT_EQ(ask("DELETE", "/api/v1/tokens/0")["error"]["code"], "no_cluster");
   EXPECT_EQ(status(), 409u);
 }
 
