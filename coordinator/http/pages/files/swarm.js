@@ -34,12 +34,18 @@ function linkBetween(state, from, to) {
   return state.measured?.links.find(each => each.from === from && each.to === to);
 }
 
+// A model that keeps a state for each sequence has a most of them; further ones wait.
+function running(pipeline) {
+  return pipeline.sequences > 0 ? `${pipeline.running} of at most ${count(pipeline.sequences, 'sequence')}`
+    : count(pipeline.running, 'sequence');
+}
+
 function pipelines(state) {
   if (state.pipelines.length === 0) return null;
   const byName = new Map(state.nodes.map(node => [node.name, node]));
   return h('section', {class: 'panel'}, h('h2', {}, state.pipelines.length > 1 ? 'Pipelines' : 'Pipeline'),
     state.pipelines.map((pipeline, number) => h('div', {},
-      h('p', {class: 'hint'}, `${number + 1}: ${pipeline.state}, ${count(pipeline.running, 'sequence')} running, `,
+      h('p', {class: 'hint'}, `${number + 1}: ${pipeline.state}, ${running(pipeline)} running, `,
         `KV pages ${pipeline.kv_pages_reserved.toLocaleString('en')} of ${pipeline.kv_pages.toLocaleString('en')} reserved`),
       h('ol', {class: 'path'}, pipeline.nodes.map((name, i) => {
         const next = pipeline.nodes[i + 1];
@@ -159,7 +165,8 @@ function howToAdd(state, manages) {
       : [h('p', {}, 'This server takes only workers of its own machine. To let others join, give the cluster a name once and restart the server:'),
          command('hearth init home'), command(`hearth serve --model ${state.model.id}`)],
     h('p', {class: 'hint'}, 'The owner of a machine pauses it with ', h('code', {}, 'hearth pause'), ' and takes it out with ',
-      h('code', {}, 'hearth leave'), '; ', h('code', {}, 'hearth nodes rm NAME'), ' takes another one out.'));
+      h('code', {}, 'hearth leave'), '. An admin does both to another machine: ', h('code', {}, 'hearth pause --node NAME'), ', ',
+      h('code', {}, 'hearth nodes rm NAME'), '.'));
 }
 
 function content(state, error, manages) {
