@@ -1,7 +1,7 @@
 // The members of the cluster, the nodes that ask to join, and how another machine joins. Only for
 // an admin key.
 import {h, announce, askFirst, checkbox, command, field, notice, qrPicture, redrawer, select} from '/pages/dom.js';
-import {json} from '/pages/api.js';
+import {ConnectionLost, json} from '/pages/api.js';
 import {count, when} from '/pages/format.js';
 import {server} from '/pages/app.js';
 import {loginForm} from '/pages/connect.js';
@@ -39,7 +39,8 @@ export function machineButtons(node) {
     title: `Pause ${node.name}`,
     content: [
       h('p', {}, 'The machine gets no more work and frees its memory. Requests that run on it move to other machines where these have room.'),
-      field('How', select('how', [['drain', 'Drain: first let others take over, or let requests end'], ['pause', 'Pause: at once']])),
+      field('How', select('how', [['drain', 'Drain'], ['pause', 'Pause at once']]),
+            'Drain: other machines take over its requests first, or these end'),
       field('How long', select('hours', kHours), 'Its owner can pause it longer on the machine itself: hearth pause')],
     label: 'Pause',
     act: async form => {
@@ -104,8 +105,8 @@ function makeToken(look) {
               command(`hearth join ${made.token}`),
               made.qr && h('p', {}, 'Or scan the same command, and paste it there:'),
               made.qr && qrPicture(made.qr, 'QR code of the command'),
-              h('p', {class: 'hint'}, `It is shown only now, and is valid until ${when(made.expires * 1000)}. Its id is ${made.id}: `,
-                'the list of join tokens on this page revokes it, and so does ', h('code', {}, `hearth token revoke ${made.id}`), '.')];
+              h('p', {class: 'hint'}, `It is shown only now, and is valid until ${when(made.expires * 1000)}. The list of join tokens on this page revokes it, or: `,
+                h('code', {}, `hearth token revoke ${made.id}`))];
     },
   });
 }
@@ -156,7 +157,7 @@ function membersPanel(told, tokens, look) {
     h('p', {class: 'hint'}, `Cluster ${told.cluster} (${told.words}), machines join at ${told.address}`),
     h('div', {class: 'scroll', tabindex: '0', role: 'region', 'aria-label': 'Members'}, h('table', {class: 'stacks'},
       h('thead', {}, h('tr', {}, ['Name', 'Role', 'Joined', 'Owner', 'Actions'].map(name => h('th', {scope: 'col'}, name)))),
-      h('tbody', {}, told.members.map(member => h('tr', {},
+      h('tbody', {}, [...told.members].sort((a, b) => a.name.localeCompare(b.name)).map(member => h('tr', {},
         h('th', {scope: 'row', 'data-label': 'Name'}, member.name),
         cell('Role', member.newcomer ? `${member.role}, came as a newcomer` : member.role),
         cell('Joined', member.joined ? when(member.joined * 1000) : '-'),
@@ -196,7 +197,8 @@ export function membersPart(place, onAdmin) {
       if (!open || !server.state?.manages) return;
       draw(JSON.stringify([told, tokens]), told, tokens, null);
     } catch (error) {
-      if (open && error.status !== 429) draw(error.message, null, [], error);
+      // Without an answer, the state of the swarm above says so, and what stood here stays.
+      if (open && !(error instanceof ConnectionLost) && error.status !== 429) draw(error.message, null, [], error);
     }
     timer = setTimeout(look, kEvery);
   }

@@ -3,7 +3,7 @@
 import {h, command, notice, redrawer} from '/pages/dom.js';
 import {server} from '/pages/app.js';
 import {machineButtons, membersPart} from '/pages/members.js';
-import {bytes, count, layers, linkRate, rate, seconds} from '/pages/format.js';
+import {bytes, count, layers, linkRate, rate, seconds, sentence} from '/pages/format.js';
 
 const kKinds = {serving: 'good', checking: 'good', paused: 'warn', lost: 'bad'};  // of states
 
@@ -26,7 +26,7 @@ function missing(state) {
   if (state.ready) return null;
   const needs = state.uncovered.map(each => h('li', {}, `${layers(each.layers)}: `,
     each.memory_bytes ? `a machine with ${bytes(each.memory_bytes)} of free memory` : 'a machine'));
-  return notice('warn', h('strong', {}, 'The swarm does not serve yet. '), state.missing,
+  return notice('warn', h('strong', {}, 'The swarm does not serve yet. '), sentence(state.missing),
                 needs.length > 0 && h('ul', {}, needs));
 }
 
@@ -72,7 +72,7 @@ function remarks(node) {
   for (const field of ['spare', 'slow', 'barred', 'unreceipted', 'newcomer']) if (node[field]) out.push(node[field]);
   if (node.held) out.push(`fetching ${layers(node.held.layers)}: ${bytes(node.held.bytes)} of ${bytes(node.held.bytes_total)}`);
   if (node.heartbeat_age_seconds > 5) out.push(`last heard ${seconds(node.heartbeat_age_seconds)} ago`);
-  return out;
+  return out.length > 0 ? out : ['-'];
 }
 
 function gpu(card) {
@@ -152,7 +152,7 @@ function audits(state) {
     h('dl', {class: 'figures'}, figure('Recomputed, equal', a.agreed.toLocaleString('en')),
       figure('Disputed', a.disputed.toLocaleString('en')), figure('Waiting', a.waiting.toLocaleString('en')),
       figure('Missed', a.missed.toLocaleString('en'))),
-    a.why_waiting && h('p', {class: 'hint'}, a.why_waiting),
+    a.why_waiting && h('p', {class: 'hint'}, `${sentence(a.why_waiting)}.`),
     state.credits && h('p', {class: 'hint'}, `Credit of this server's account: ${state.credits.balance.toLocaleString('en')}, of ${state.credits.in_circulation.toLocaleString('en')} in circulation.`));
 }
 
