@@ -226,6 +226,7 @@ inline constexpr std::size_t kTlsKeyBytes = 64 * kGiB;  // AES-GCM allows some 3
 inline constexpr std::uint32_t kTokenSeconds = 366 * 24 * 3'600;
 inline constexpr std::uint32_t kTokenUses = 10'000;
 inline constexpr std::size_t kApiKeyNameBytes = 128;
+inline constexpr std::size_t kQrTextBytes = 1'024;  // of a QR code; no join token is longer
 inline constexpr std::size_t kApiKeyModels = 64;
 inline constexpr std::uint32_t kApiKeyRate = 1'000'000;  // requests a minute
 inline constexpr std::size_t kApiKeyBuckets = 4'096;     // then those that are full again go
@@ -247,6 +248,12 @@ inline constexpr std::size_t kLogBatch = 65'536;       // entries of one append
 inline constexpr std::uint64_t kLogFreeBytes = kGiB;  // free on its disk; below it the server warns
 inline constexpr std::size_t kNoteBytes = 128 * kKiB;
 inline constexpr std::size_t kNoteSignatures = 64;
+
+// A release manifest (cli/doctor/release.h), which is a note.
+inline constexpr std::size_t kReleaseFiles = 64;
+inline constexpr std::size_t kReleaseNameBytes = 128;  // of a file, or of a version
+inline constexpr std::size_t kReleaseTextBytes = 512;  // its one sentence for people
+inline constexpr std::uint64_t kReleaseFileBytes = 64 * kGiB;
 
 // Receipts on their way (node/proof/receipt_maker.h, coordinator/proof/receipt_collector.h).
 inline constexpr std::uint32_t kWindowPositions = 4'096;  // of a receipt; the last has what is left

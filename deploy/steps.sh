@@ -46,7 +46,7 @@ build_packages() {
   echo g++ cmake ninja-build pkg-config git ca-certificates python3 python3-pip python3-venv \
     "$(boost_package)" libgrpc++-dev protobuf-compiler protobuf-compiler-grpc libprotobuf-dev \
     libssl-dev libsodium-dev nlohmann-json3-dev libcli11-dev libspdlog-dev libsqlite3-dev \
-    libcurl4-openssl-dev libpcre2-dev prometheus-cpp-dev libedit-dev
+    libcurl4-openssl-dev libpcre2-dev prometheus-cpp-dev libedit-dev libqrencode-dev
 }
 
 # The second line is for the tests that make machines of network namespaces (as root; elsewhere they

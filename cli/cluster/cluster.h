@@ -4,6 +4,7 @@
 #pragma once
 
 #include <cstdint>
+#include <cstdio>
 #include <optional>
 #include <string>
 #include <vector>
@@ -93,6 +94,12 @@ struct TokenOptions {
 };
 // A new one, as proto/join_token.h writes it.
 Result<std::string> make_join_token(const TokenOptions& options);
+// `hearth join TOKEN` as a QR code for a camera. Nothing when it is wider than the terminal, or too
+// high to be seen at once.
+std::vector<std::string> join_code_lines(const std::string& token, std::size_t columns,
+                                         std::size_t rows);
+// Prints it where both stdout and `out` are a terminal that shows colours.
+void show_join_code(std::FILE* out, const std::string& token);
 Result<int> run_token_create(const TokenOptions& options);  // prints it; it cannot be shown again
 Result<int> run_token_list(const TokenOptions& options);
 Result<int> run_token_revoke(const TokenOptions& options);

@@ -114,8 +114,10 @@ int print_next(const InitOptions& options, const Made& made, const std::string& 
   }
   if (token.empty())
     return succeed(is_service ? "  sudo hearth-service token create" : "  hearth token create");
-  return succeed("on " + std::to_string(options.invite) +
-                 " other machines, within a day:\n  hearth join " + token);
+  succeed("on " + std::to_string(options.invite) +
+          " other machines, within a day:\n  hearth join " + token);
+  show_join_code(stdout, token);
+  return kExitDone;
 }
 
 }  // namespace

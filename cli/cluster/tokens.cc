@@ -22,12 +22,6 @@ using OrderedJson = nlohmann::ordered_json;
 
 std::int64_t now() { return SystemClock().unix_seconds(); }
 
-const char* state_of(const TokenRecord& token) {
-  if (token.revoked) return "revoked";
-  if (token.uses_left == 0) return "used";
-  return now() >= token.expires ? "expired" : "valid";
-}
-
 OrderedJson token_object(const TokenRecord& token) {
   OrderedJson out;
   out["id"] = token.id;
@@ -37,7 +31,7 @@ OrderedJson token_object(const TokenRecord& token) {
   if (!token.owner.empty()) out["owner"] = token.owner;
   out["created"] = token.created;
   out["expires"] = token.expires;
-  out["state"] = state_of(token);
+  out["state"] = coordinator::token_state(token, now());
   return out;
 }
 
@@ -61,7 +55,8 @@ int print_table(const std::vector<TokenRecord>& tokens) {
   for (const TokenRecord& token : tokens) {
     const std::string role = token.newcomer ? "newcomer" : std::string(role_name(token.role));
     std::printf("%-18s%-10s%-8u%-18s%-18s%-9s%s\n", token.id.c_str(), role.c_str(), token.uses_left,
-                date_text(token.created).c_str(), date_text(token.expires).c_str(), state_of(token),
+                date_text(token.created).c_str(), date_text(token.expires).c_str(),
+                coordinator::token_state(token, now()),
                 token.owner.empty() ? "-" : token.owner.c_str());
   }
   return kExitDone;
@@ -88,7 +83,9 @@ Result<int> run_token_create(const TokenOptions& options) {
   std::fprintf(stderr,
                "join token %s of a %s, shown only once; on the other machine: hearth join TOKEN\n",
                token.id.c_str(), options.newcomer ? "newcomer" : options.role.c_str());
-  return succeed(token.text());
+  succeed(token.text());
+  show_join_code(stderr, token.text());
+  return kExitDone;
 }
 
 Result<int> run_token_list(const TokenOptions& options) {

@@ -39,7 +39,7 @@ using AddVerbs = void (*)(CLI::App& app, Action& action);
 
 void add_all_verbs(CLI::App& app, Action& action);        // all below
 void add_client_verbs(CLI::App& app, Action& action);     // run launch ps ls rm show pull manifest
-void add_observing_verbs(CLI::App& app, Action& action);  // status top ping plan doctor logs
+void add_observing_verbs(CLI::App& app, Action& action);  // status top ping plan doctor update logs
 void add_server_verbs(CLI::App& app, Action& action);     // serve worker
 void add_owner_verbs(CLI::App& app, Action& action);      // pause resume drain
 void add_access_verbs(CLI::App& app, Action& action);     // key

@@ -130,6 +130,10 @@ std::string local_key_file(const std::string& folder, const std::string& name) {
   return local_file(folder, name, ".key");
 }
 
+std::string admin_order_file(const std::string& folder, const std::string& name) {
+  return local_file(folder, name, ".order");
+}
+
 Result<Descriptor> lock_worker(const std::string& folder, const std::string& name,
                                std::chrono::milliseconds patience) {
   TRY_VOID(make_private_folder(folder + "/local"));

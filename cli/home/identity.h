@@ -8,6 +8,7 @@
 //   local.token   while a server runs: with it, processes of the same user join it as workers
 //   local/*.key   of those workers, by their names
 //   local/*.lock  held by each worker of the folder that runs
+//   local/*.order an admin's order to one of them, while it is in force (node/machine/pause_file.h)
 //
 // All are readable by their user only (base/private_file.h).
 #pragma once
@@ -68,6 +69,7 @@ struct ServerIdentity {
 std::string local_key_file(const std::string& folder, const std::string& name);
 std::string local_token_file(const std::string& folder);
 bool has_local_key(const std::string& folder, const PublicKey& key);
+std::string admin_order_file(const std::string& folder, const std::string& name);
 // The lock that the worker of that name holds while it runs. kRefused when another process holds it
 // and has not ended within `patience`; a worker that is being restarted ends in that time.
 Result<Descriptor> lock_worker(const std::string& folder, const std::string& name,

@@ -361,8 +361,12 @@ Status leave_cluster(const std::string& given, bool here_only) {
     if (!left) std::filesystem::remove(leaving_file(folder), ignored);
     TRY_VOID(left);
   }
-  // The key is deleted last: without it, none of this could be tried again.
   std::error_code error;
+  // An order of this cluster's admin means nothing in the next one.
+  if (const auto member = read_member_file(folder); member && *member) {
+    std::filesystem::remove(admin_order_file(folder, (*member)->node), error);
+  }
+  // The key is deleted last: without it, none of this could be tried again.
   bool any = false;
   for (const std::string& path : {member_file(folder), folder + "/roster", api_key_file(folder),
                                   node_key_file(folder), leaving_file(folder)}) {

@@ -111,6 +111,25 @@ std::string server_base(const std::string& given, std::string& api_key) {
                                        : client::ApiAddress{"127.0.0.1", client::kDefaultApiPort});
 }
 
+Result<nlohmann::json> post_to_server(client::HttpClient& http, const std::string& api_base,
+                                      const std::string& api_key, const std::string& route,
+                                      const nlohmann::json& body) {
+  client::HttpClient::Options options;
+  options.timeout = std::chrono::seconds(30);
+  options.headers = client::api_headers(api_key);
+  const std::string url = api_base + route;
+  auto reply = http.post_json(
+      url, body.dump(-1, ' ', false, nlohmann::json::error_handler_t::replace), options);
+  if (!reply.ok()) {
+    if (reply.error().code == ErrorCode::kUnavailable) return no_server(http, api_base);
+    return std::move(reply).error();
+  }
+  if (reply->status != 200) return client::api_error(*reply, url);
+  nlohmann::json said = client::parse_reply(reply->body);
+  if (said.is_object()) return said;
+  return Error{ErrorCode::kUnavailable, api_base + " is not a Hearth server of this version"};
+}
+
 Result<SwarmAnswer> fetch_swarm(client::HttpClient& http, const std::string& api_base,
                                 const std::string& api_key) {
   client::HttpClient::Options options;

@@ -1,6 +1,7 @@
 // The server that this machine's commands use by default, according to its data folder.
 #pragma once
 
+#include <nlohmann/json_fwd.hpp>
 #include <string>
 
 #include "base/result.h"
@@ -19,6 +20,11 @@ std::string server_base(const std::string& given, std::string& api_key);
 std::string no_server_step();
 // The error of a request to `api_base` that no server answered, with what to do.
 Error no_server(const client::HttpClient& http, const std::string& api_base);
+// POSTs JSON to a route of the server and returns the object that it answers. kUnavailable, with
+// what to do, when no server answers; otherwise the server's own error.
+Result<nlohmann::json> post_to_server(client::HttpClient& http, const std::string& api_base,
+                                      const std::string& api_key, const std::string& route,
+                                      const nlohmann::json& body);
 struct SwarmAnswer {
   std::string json;  // one line
   client::SwarmView view;

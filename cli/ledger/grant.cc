@@ -1,5 +1,4 @@
 #include <charconv>
-#include <chrono>
 #include <cstdint>
 #include <nlohmann/json.hpp>
 
@@ -9,9 +8,6 @@
 #include "cli/terminal/exit_codes.h"
 #include "cli/terminal/interrupt.h"
 #include "cli/terminal/print_line.h"
-#include "coordinator/client/api_client.h"
-#include "coordinator/client/http_client.h"
-#include "coordinator/client/parse_reply.h"
 #include "ledger/books.h"
 
 namespace hearth::cli {
@@ -31,22 +27,9 @@ Result<std::int64_t> amount_of(const std::string& text) {
 
 Result<Json> ask(const GrantOptions& options, std::int64_t amount) {
   client::HttpClient http(interrupted);
-  client::HttpClient::Options with;
-  with.timeout = std::chrono::seconds(30);
-  with.headers = client::api_headers(options.api_key);
-  const std::string url = options.api_base + "/api/v1/grants";
-  const Json body = {{"to", options.to}, {"amount", amount}};
-  auto reply = http.post_json(url, body.dump(-1, ' ', false, Json::error_handler_t::replace), with);
-  if (!reply.ok()) {
-    Error error = std::move(reply).error();
-    if (error.code == ErrorCode::kUnavailable) {
-      return no_server(http, options.api_base);
-    }
-    return error;
-  }
-  if (reply->status != 200) return client::api_error(*reply, url);
-  Json said = client::parse_reply(reply->body);
-  const bool right = said.is_object() && said.value("account", Json()).is_string() &&
+  TRY(Json said, post_to_server(http, options.api_base, options.api_key, "/api/v1/grants",
+                                {{"to", options.to}, {"amount", amount}}));
+  const bool right = said.value("account", Json()).is_string() &&
                      said.value("balance", Json()).is_number_integer();
   if (!right) {
     return Error{ErrorCode::kUnavailable,

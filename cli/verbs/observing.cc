@@ -7,6 +7,7 @@
 #include "base/limits.h"
 #include "cli/command/values.h"
 #include "cli/doctor/doctor.h"
+#include "cli/doctor/update.h"
 #include "cli/plan/plan.h"
 #include "cli/verbs/server_verb.h"
 #include "cli/watch/watch.h"
@@ -149,6 +150,21 @@ void add_plan(CLI::App& app, Action& action) {
   add_forecast(*verb, o->forecast);
 }
 
+void add_update(CLI::App& app, Action& action) {
+  const auto [verb, o] = add_verb(
+      app, "update", "Show whether there is a newer release; installs nothing", action, run_update);
+  verb->add_flag("--check", o->check, "required: only compare, by a signed release manifest")
+      ->envname("HEARTH_UPDATE_CHECK");
+  verb->add_option("--from", o->from, "URL or file of the manifest (default: the one of the build)")
+      ->envname("HEARTH_UPDATE_FROM")
+      ->check(text_within(2048));
+  verb->add_option("--key", o->key,
+                   "the project's public key, 64 digits (default: the one of the build)")
+      ->envname("HEARTH_UPDATE_KEY")  // HEARTH_KEY_... are the API's
+      ->check(sha256_text());
+  verb->add_flag("--json", o->json, "print JSON");
+}
+
 void add_logs(CLI::App& app, Action& action) {
   const auto [verb, o] = add_verb(
       app, "logs", "Show the end of the log of this machine's server or of one of its workers",
@@ -186,6 +202,7 @@ void add_observing_verbs(CLI::App& app, Action& action) {
   add_ping(app, action);
   add_plan(app, action);
   add_doctor(app, action);
+  add_update(app, action);
   add_logs(app, action);
 }
 

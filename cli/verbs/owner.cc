@@ -2,8 +2,9 @@
 #include <cstdint>
 #include <memory>
 
+#include "base/limits.h"
 #include "cli/command/values.h"
-#include "cli/command/verbs.h"
+#include "cli/verbs/server_verb.h"
 #include "cli/watch/watch.h"
 
 namespace hearth::cli {
@@ -11,27 +12,34 @@ namespace {
 
 constexpr std::uint32_t kSecondsMost = 366 * 24 * 3'600;
 
-CLI::App* add_order(CLI::App& app, const char* name, const char* text, Action& action,
-                    Result<int> (*run)(const PauseOptions&)) {
-  const auto [verb, o] = add_verb(app, name, text, action, run);
-  verb->add_option("time", o->seconds, "e.g. 30m or 2h (default: until hearth resume)")
-      ->transform(duration(1, kSecondsMost));
+void add_order(CLI::App& app, const char* name, const char* text, Action& action,
+               Result<int> (*run)(const PauseOptions&), bool with_time = true) {
+  const auto o = std::make_shared<PauseOptions>();
+  const auto host = std::make_shared<std::string>();
+  CLI::App* verb = app.add_subcommand(name, text);
+  if (with_time) {
+    verb->add_option("time", o->seconds, "e.g. 30m or 2h (default: until hearth resume)")
+        ->transform(duration(1, kSecondsMost));
+  }
   verb->add_option("--data-dir", o->data_dir, "data folder of the workers");
-  return verb;
+  verb->add_option("--node", o->node,
+                   "in place of this machine's workers: this worker, by an admin key")
+      ->check(text_within(limits::kNodeNameBytes));
+  add_server(verb, *host, o->api_key);
+  verb->callback([o, host, run, &action] {
+    if (!o->node.empty()) o->api_base = server_base(*host, o->api_key);
+    action = [o, run] { return run(*o); };
+  });
 }
 
 }  // namespace
 
 void add_owner_verbs(CLI::App& app, Action& action) {
   add_order(app, "pause", "Pause the workers of this machine; they free their memory at once",
-            action, run_pause)
-      ->alias("stop");
-
-  const auto folder = std::make_shared<std::string>();
-  CLI::App* resume = app.add_subcommand("resume", "Let the workers of this machine serve again");
-  resume->add_option("--data-dir", *folder, "data folder of the workers");
-  resume->callback([folder, &action] { action = [folder] { return run_resume(*folder); }; });
-
+            action, run_pause);
+  app.get_subcommand("pause")->alias("stop");
+  add_order(app, "resume", "Let the workers of this machine serve again", action, run_resume,
+            false);
   add_order(app, "drain",
             "Pause the workers of this machine once other nodes took over, or their requests have "
             "ended",

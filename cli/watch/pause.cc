@@ -65,18 +65,23 @@ Result<int> order(const PauseOptions& options, bool drain) {
 
 }  // namespace
 
-Result<int> run_pause(const PauseOptions& options) { return order(options, false); }
+Result<int> run_pause(const PauseOptions& options) {
+  if (!options.node.empty()) return order_node(options, "pause");
+  return order(options, false);
+}
 
 Result<int> run_drain(const PauseOptions& options) {
+  if (!options.node.empty()) return order_node(options, "drain");
   std::fprintf(stderr, "running requests move to other nodes or finish first\n");
   return order(options, true);
 }
 
-Result<int> run_resume(const std::string& data_dir) {
-  TRY(const bool removed, node::remove_pause_file(data_folder(data_dir)));
+Result<int> run_resume(const PauseOptions& options) {
+  if (!options.node.empty()) return order_node(options, "resume");
+  TRY(const bool removed, node::remove_pause_file(data_folder(options.data_dir)));
   return succeed(removed ? "resumed"
-                         : "nothing was paused here; hearth status shows whether the schedule, a "
-                           "game or the battery pauses a worker");
+                         : "nothing was paused here; hearth status shows whether an admin, the "
+                           "schedule, a game or the battery pauses a worker");
 }
 
 }  // namespace hearth::cli

@@ -62,10 +62,17 @@ Result<int> run_logs(const LogsOptions& options);
 struct PauseOptions {
   std::uint32_t seconds = 0;  // 0: until hearth resume
   std::string data_dir;
+  // The name of a worker anywhere in the cluster, to which the server sends the order of an admin;
+  // empty: the workers of this machine, as their owner.
+  std::string node;
+  std::string api_base;  // with a node
+  std::string api_key;   // empty: none
 };
-// Both wait until the workers here have freed their memory; else kTimeout.
+// Here, both wait until the workers have freed their memory; else kTimeout.
 Result<int> run_pause(const PauseOptions& options);
 Result<int> run_drain(const PauseOptions& options);  // until what they serve is elsewhere or over
-Result<int> run_resume(const std::string& data_dir);
+Result<int> run_resume(const PauseOptions& options);
+// The order pause, drain or resume to options.node.
+Result<int> order_node(const PauseOptions& options, const std::string& word);
 
 }  // namespace hearth::cli

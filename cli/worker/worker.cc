@@ -234,6 +234,7 @@ class Worker {
   Status watch_owner(const WorkerOptions& options) {
     node::OwnerWatchOptions watch;
     watch.folder = data_folder(options.data_dir);
+    watch.admin_file = admin_order_file(watch.folder, stage_options_.node);
     watch.triggers.games = !options.no_pause_on_game;
     watch.triggers.battery = !options.no_pause_on_battery;
     watch.triggers.foreign_memory = options.pause_above;

@@ -82,6 +82,12 @@ Status check_names(const NewKey& wish) {
 
 }  // namespace
 
+const char* token_state(const TokenRecord& token, std::int64_t now) {
+  if (token.revoked) return "revoked";
+  if (token.uses_left == 0) return "used";
+  return now >= token.expires ? "expired" : "valid";
+}
+
 TokenSecret new_token_secret() { return {random_id(), random_secret()}; }
 
 Result<TokenSecret> create_token(Store& store, const NewToken& wish, std::int64_t now) {

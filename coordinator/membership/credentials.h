@@ -26,6 +26,8 @@ struct TokenSecret {  // as in proto/join_token.h
   std::string secret;
 };
 TokenSecret new_token_secret();
+// "valid", "revoked", "used" or "expired".
+const char* token_state(const TokenRecord& token, std::int64_t now);
 // kInvalidInput for a lifetime or a number of uses out of range (base/limits.h), and for a newcomer
 // that is not a worker: only workers serve or check.
 Result<TokenSecret> create_token(Store& store, const NewToken& wish, std::int64_t now);

@@ -29,6 +29,13 @@ OwnerWatch::OwnerWatch(OwnerWatchOptions options, const Clock& clock)
       availability_(options_.triggers),
       next_order_(clock.now()),
       next_signs_(clock.now()) {
+  if (!options_.admin_file.empty()) {
+    const auto order = read_admin_order(options_.admin_file);
+    admin_order_ = order.ok() ? *order : OwnerOrder{};
+    if (!order.ok()) {
+      spdlog::error("paused, because the admin's order cannot be read: {}", order.error().message);
+    }
+  }
   if (!options_.triggers.games) return;
   auto games = GameWatch::open();
   if (games.ok()) {
@@ -36,6 +43,13 @@ OwnerWatch::OwnerWatch(OwnerWatchOptions options, const Clock& clock)
   } else {
     spdlog::debug("games will not be noticed: {}", games.error().message);
   }
+}
+
+void OwnerWatch::set_admin_order(const std::optional<OwnerOrder>& order) {
+  admin_order_ = order;
+  if (options_.admin_file.empty()) return;
+  const Status kept = write_admin_order(options_.admin_file, order);
+  if (!kept) spdlog::error("the admin's order ends with this process: {}", kept.error().message);
 }
 
 std::optional<Away> OwnerWatch::look() {

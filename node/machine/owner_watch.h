@@ -18,6 +18,8 @@ namespace hearth::node {
 
 struct OwnerWatchOptions {
   std::string folder;  // of pause.json
+  // Where an admin's order stays when the process ends; empty: nowhere.
+  std::string admin_file = {};
   Triggers triggers;
   std::function<CardReading()> card;  // null: no GPU with sensors
   std::filesystem::path power_supply = "/sys/class/power_supply";
@@ -30,9 +32,9 @@ class OwnerWatch {
   // Nothing: the swarm uses the machine. Called often, it checks the order ten times a second and
   // everything else once a second. An unreadable order counts as a pause.
   std::optional<Away> look();
-  // Sets the order of an admin of the cluster, which replaces the admin's earlier one. Beside the
-  // owner's order, the stricter one counts.
-  void set_admin_order(const std::optional<OwnerOrder>& order) { admin_order_ = order; }
+  // Sets and keeps the order of an admin of the cluster, which replaces the admin's earlier one.
+  // Beside the owner's order, the stricter one counts. Nothing: the admin's order ends.
+  void set_admin_order(const std::optional<OwnerOrder>& order);
   // Whether the owner's order, as look() last read it, is a drain that holds now.
   bool drains() const { return drains_; }
 

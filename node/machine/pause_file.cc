@@ -41,20 +41,29 @@ std::optional<OwnerOrder> parse_order(std::string_view text) {
   return text_of(order) == text ? std::optional(order) : std::nullopt;
 }
 
-}  // namespace
-
-std::string pause_file(const std::string& folder) { return folder + "/pause.json"; }
-
-Result<std::optional<OwnerOrder>> read_pause_file(const std::string& folder) {
-  const std::string path = pause_file(folder);
+Result<std::optional<OwnerOrder>> read_order(const std::string& path, const char* step) {
   const auto bytes = read_private_file(path, 4 * limits::kKiB);
   if (!bytes.ok() && bytes.error().code == ErrorCode::kNotFound) {
     return std::optional<OwnerOrder>();
   }
   TRY_VOID(bytes);
   const auto order = parse_order(as_text(*bytes));
-  REQUIRE(order, path + " was not written by hearth pause; hearth resume removes it");
+  REQUIRE(order, path + " is not an order of this program; " + step + " removes it");
   return order;
+}
+
+Result<bool> remove_order(const std::string& path) {
+  if (::unlink(path.c_str()) == 0) return true;
+  if (errno == ENOENT || errno == ENOTDIR) return false;
+  return Error{ErrorCode::kIo, "removing " + path + ": " + std::strerror(errno)};
+}
+
+}  // namespace
+
+std::string pause_file(const std::string& folder) { return folder + "/pause.json"; }
+
+Result<std::optional<OwnerOrder>> read_pause_file(const std::string& folder) {
+  return read_order(pause_file(folder), "hearth resume");
 }
 
 Status write_pause_file(const std::string& folder, const OwnerOrder& order) {
@@ -63,10 +72,17 @@ Status write_pause_file(const std::string& folder, const OwnerOrder& order) {
 }
 
 Result<bool> remove_pause_file(const std::string& folder) {
-  const std::string path = pause_file(folder);
-  if (::unlink(path.c_str()) == 0) return true;
-  if (errno == ENOENT || errno == ENOTDIR) return false;
-  return Error{ErrorCode::kIo, "removing " + path + ": " + std::strerror(errno)};
+  return remove_order(pause_file(folder));
+}
+
+Result<std::optional<OwnerOrder>> read_admin_order(const std::string& path) {
+  return read_order(path, "hearth resume --node, on the server,");
+}
+
+Status write_admin_order(const std::string& path, const std::optional<OwnerOrder>& order) {
+  if (order) return write_private_file(path, as_bytes(text_of(*order)));
+  TRY_VOID(remove_order(path));
+  return ok_status();
 }
 
 WorkShare::WorkShare(const std::string& folder) : lock_(open_lock(folder)) {}

@@ -3,6 +3,8 @@
 //
 // pause.lock beside it: every worker that may have a model in memory holds a shared lock. A process
 // that gets the exclusive lock knows that this memory is free, even after a crash.
+//
+// An admin's order to one worker is in a file of its own, in the same format.
 #pragma once
 
 #include <optional>
@@ -22,6 +24,11 @@ Result<std::optional<OwnerOrder>> read_pause_file(const std::string& folder);
 Status write_pause_file(const std::string& folder, const OwnerOrder& order);
 // False when there was no file.
 Result<bool> remove_pause_file(const std::string& folder);
+
+// The same for the file of an admin's order, by its path; its folder exists. Nothing: no order, and
+// no file.
+Result<std::optional<OwnerOrder>> read_admin_order(const std::string& path);
+Status write_admin_order(const std::string& path, const std::optional<OwnerOrder>& order);
 
 // A worker's shared lock on pause.lock. A folder that cannot be written has no lock, and
 // hearth pause does not wait.

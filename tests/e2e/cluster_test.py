@@ -130,8 +130,35 @@ class Joining(cluster.Cluster):
             self.assertIn("desk", self.names())
             process, log = self.start(desk, "worker", "--model", swarm.MODEL)
             swarm.wait_until(lambda: "registered with" in log.read_text(errors="replace"), "desk")
-            process.terminate()
-            self.assertEqual(process.wait(swarm.PATIENCE_S), 0)
+            self.paused_by_an_admin(process, lambda: self.start(desk, "worker", "--model", swarm.MODEL)[0])
+
+    def paused_by_an_admin(self, process, again):
+        """The order holds for the next process, too, until an admin resumes the worker."""
+        here = {"HEARTH_DATA_DIR": self.home}
+
+        def order(*words):
+            code, out, err = swarm.hearth(*words, "--node", "desk", env=here)
+            self.assertEqual(code, 0, err)
+            return out
+
+        def away():
+            [node] = json.loads(swarm.hearth("status", "--json", env=here)[1])["nodes"]
+            return node["state"] != "lost" and node.get("away", {}).get("why", "-")
+        swarm.wait_until(lambda: away() == "-", "the worker")
+        self.assertIn("desk was told to pause until", order("pause", "2h"))
+        swarm.wait_until(lambda: away() == "an admin of the cluster", "the pause")
+        process.terminate()
+        self.assertEqual(process.wait(swarm.PATIENCE_S), 0)
+        swarm.wait_until(lambda: not away(), "the lost worker")
+        process = again()
+        swarm.wait_until(lambda: away() == "an admin of the cluster", "the same pause")
+        self.assertIn("may serve again", order("resume"))
+        swarm.wait_until(lambda: away() == "-", "the end of the pause")
+        code, _, err = swarm.hearth("drain", "--node", "attic", env=here)
+        self.assertEqual(code, 1)
+        self.assertIn("no worker named attic is connected", err)
+        process.terminate()
+        self.assertEqual(process.wait(swarm.PATIENCE_S), 0)
 
     def test_machines_of_one_host_name(self):
         self.init()

@@ -96,6 +96,18 @@ class Browser:
                 return None
         swarm.wait_until(pressed, f"the button {text}")
 
+    def press_labelled(self, label):
+        """The button with this accessible name, as press() does."""
+        def pressed():
+            try:
+                found = self.find(f'button[aria-label="{label}"]')
+                if found:
+                    found[0].click()
+                return found
+            except (StaleElementReferenceException, ElementClickInterceptedException):
+                return None
+        swarm.wait_until(pressed, label)
+
     def texts(self, selector):
         return self.driver.execute_script(
             "return [...document.querySelectorAll(arguments[0])].map(each => each.innerText)", selector)
@@ -590,7 +602,20 @@ class Manage(cluster.Cluster):
         b.press("Make the token", "dialog")
         words = b.see("dialog pre").text.split()
         self.assertEqual(words[:2], ["hearth", "join"])
+        drawn = b.see("dialog svg.qr")
+        self.assertGreater(drawn.size["width"], 200)
+        self.assertEqual(b.axe(), [])
         b.press("Done", "dialog")
+        # Another one, which is revoked.
+        spare = json.loads(self.good(self.home, "token", "create", "--json"))["id"]
+        b.see(f'button[aria-label="Revoke the join token {spare}"]')
+        self.assertEqual(b.axe(), [])
+        b.press_labelled(f"Revoke the join token {spare}")
+        b.press("Revoke", "dialog")
+        self.see_no_dialog()
+        states = {each["id"]: each["state"] for each in json.loads(self.good(self.home, "token", "list", "--json"))}
+        self.assertEqual(sorted(states.values()), ["revoked", "valid"])
+        self.assertEqual(states[spare], "revoked")
         self.good(self.folder("attic"), "join", words[2], "--no-worker", "--name", "attic")
         self.see_text("attic")
         self.clean("swarm")
@@ -648,11 +673,14 @@ class Manage(cluster.Cluster):
         rate = b.see("#rate")
         rate.clear()
         rate.send_keys("600")
+        Select(b.see("#level")).select_by_value("regular")
+        b.see("#trust").send_keys("den, attic,")
         b.press("Create the key", "dialog")
         made = b.see("dialog pre").text
         b.press("Done", "dialog")
         self.see_text("laptop <b>", "table")
-        self.assertIn("600 requests a minute", b.text("table"))
+        for limit in ("600 requests a minute", "computed by den, attic", "by nodes from regular on"):
+            self.assertIn(limit, b.text("table"))
         self.assertNotIn(made.split(".")[2], b.driver.page_source)
         self.clean("keys")
         models = lambda: swarm.http("GET", self.swarm.api + "/v1/models",

@@ -92,7 +92,9 @@ void handle_members(Call call);
 void handle_approve(Call call);
 void handle_open_door(Call call);
 void handle_remove_member(Call call);
+void handle_tokens(Call call);
 void handle_create_token(Call call);
+void handle_revoke_token(Call call);
 void handle_order(Call call);
 // routes/keys.cc: the API's keys
 void handle_keys(Call call);

@@ -1,7 +1,7 @@
 // The members of the cluster, for admins: GET /api/v1/members lists them and the nodes that ask to
 // join; POST /api/v1/members/open lets nodes ask, .../approve admits one, DELETE
-// /api/v1/members/NAME removes one; POST /api/v1/tokens makes a join token; POST /api/v1/orders
-// pauses, drains or resumes a worker.
+// /api/v1/members/NAME removes one; GET /api/v1/tokens lists the valid join tokens, POST makes one,
+// DELETE /api/v1/tokens/ID revokes one; POST /api/v1/orders pauses, drains or resumes a worker.
 #include "coordinator/membership/members.h"
 
 #include <spdlog/fmt/fmt.h>
@@ -13,13 +13,16 @@
 #include "coordinator/http/openai/fields.h"
 #include "coordinator/http/routes/manage.h"
 #include "coordinator/membership/credentials.h"
+#include "coordinator/membership/qr_code.h"
 #include "proto/join_token.h"
 
 namespace hearth::coordinator::http {
 namespace {
 
 constexpr const char* kNoMember = "member_not_found";
+constexpr const char* kNoToken = "token_not_found";
 constexpr std::string_view kMemberPath = "/api/v1/members/";
+constexpr std::string_view kTokenPath = "/api/v1/tokens/";
 constexpr std::uint32_t kTokenLifetime = 24 * 3'600;  // seconds, unless the request says another
 
 ApiResult<const JoinPoint*> join_point(const Call& call) {
@@ -171,11 +174,51 @@ ApiResult<OrderedJson> make_token(const Call& call) {
   const JoinToken token{
       fingerprint(point->roster->cluster()), secret->id, secret->secret, {point->address}};
   log_deed(call, "join token " + secret->id + " was created");
-  return OrderedJson{{"id", secret->id},
+  OrderedJson out = {{"id", secret->id},
                      {"token", token.text()},
                      {"role", role_name(wish.role)},
                      {"uses", wish.uses},
                      {"expires", now + wish.seconds}};
+  // The path and not the whole picture: the pages parse no markup.
+  if (const auto code = QrCode::of("hearth join " + token.text()); code.ok()) {
+    out["qr"] = {{"size", code->size()}, {"path", code->svg_path()}};
+  }
+  return out;
+}
+
+// Without those that are used, expired or revoked, of which there may be any number.
+ApiResult<OrderedJson> list_tokens(const Call& call) {
+  TRY_VOID(join_point(call));
+  const auto tokens = call.api->options.store->tokens();
+  if (!tokens) return manage_error(tokens.error(), kNoToken);
+  const std::int64_t now = call.api->clock.unix_seconds();
+  OrderedJson out = OrderedJson::array();
+  for (const TokenRecord& token : *tokens) {
+    if (std::string_view(token_state(token, now)) != "valid") continue;
+    out.push_back({{"id", token.id},
+                   {"role", role_name(token.role)},
+                   {"uses_left", token.uses_left},
+                   {"created", token.created},
+                   {"expires", token.expires}});
+    if (!token.owner.empty()) out.back()["owner"] = token.owner;
+    if (token.newcomer) out.back()["newcomer"] = true;
+  }
+  return OrderedJson{{"tokens", std::move(out)}};
+}
+
+ApiResult<OrderedJson> revoke_token(const Call& call) {
+  TRY_VOID(join_point(call));
+  const std::string id = path_name(call, kTokenPath);
+  const auto revoked = call.api->options.store->revoke_token(id);
+  if (!revoked) return manage_error(revoked.error(), kNoToken);
+  if (!*revoked) {
+    return ApiError::not_found(
+        "no join token with this id can be revoked; GET /api/v1/tokens "
+        "lists the valid ones",
+        kNoToken);
+  }
+  log_deed(call, "join token " + id + " was revoked");
+  return OrderedJson{{"revoked", id}};
 }
 
 struct OrderWish {
@@ -207,6 +250,8 @@ void handle_members(Call call) { answer_on_pool(std::move(call), list_members); 
 void handle_approve(Call call) { answer_on_pool(std::move(call), approve_node); }
 void handle_open_door(Call call) { answer_on_pool(std::move(call), let_nodes_ask); }
 void handle_remove_member(Call call) { answer_on_pool(std::move(call), remove_node); }
+void handle_tokens(Call call) { answer_on_pool(std::move(call), list_tokens); }
+void handle_revoke_token(Call call) { answer_on_pool(std::move(call), revoke_token); }
 void handle_create_token(Call call) { answer_on_pool(std::move(call), make_token); }
 
 void handle_order(Call call) {

@@ -48,7 +48,7 @@ function keyPanel(redraw) {
 
 export function connectView(main) {
   const inner = h('div', {class: 'inner'});
-  main.append(h('div', {class: 'page'}, inner));
+  main.append(inner);
   main.className = 'page';
   let drawn = null;
   const draw = () => {

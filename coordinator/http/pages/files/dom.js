@@ -64,6 +64,19 @@ export function command(text, what = 'the command') {
 
 export function notice(kind, ...children) { return h('div', {class: `notice ${kind}`}, ...children); }
 
+// A QR code as the server draws it: black on white in both themes, as cameras expect it.
+export function qrPicture({size, path}, label) {
+  const drawn = (tag, properties, ...children) => {
+    const element = document.createElementNS('http://www.w3.org/2000/svg', tag);
+    for (const [name, value] of Object.entries(properties)) element.setAttribute(name, String(value));
+    element.append(...children);
+    return element;
+  };
+  return drawn('svg', {class: 'qr', viewBox: `0 0 ${size} ${size}`, role: 'img', 'aria-label': label,
+                       'shape-rendering': 'crispEdges'},
+    drawn('rect', {width: size, height: size, fill: '#fff'}), drawn('path', {d: path, fill: '#000'}));
+}
+
 // A modal dialog; the focus returns to where it was, or to what was drawn in its place.
 export function showDialog(dialog) {
   const before = document.activeElement;

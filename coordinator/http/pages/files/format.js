@@ -5,7 +5,7 @@ export function bytes(value) {
   const units = ['B', 'KiB', 'MiB', 'GiB', 'TiB'];
   const at = Math.min(Math.floor(Math.log2(value) / 10), units.length - 1);
   const scaled = value / 1024 ** at;
-  return `${at > 0 && scaled < 100 ? scaled.toFixed(1) : Math.round(scaled)} ${units[at]}`;
+  return `${at > 0 && scaled < 100 ? scaled.toFixed(1) : Math.round(scaled)}\u00a0${units[at]}`;
 }
 
 // The rate of a link, in bits as network cards are sold.
@@ -22,6 +22,9 @@ export function seconds(value) {
   if (value < 3600) return `${Math.round(value / 60)} min`;
   return `${(value / 3600).toFixed(1)} h`;
 }
+
+// What the server says without a beginning of its own, as a sentence.
+export function sentence(text) { return text.charAt(0).toUpperCase() + text.slice(1); }
 
 export function rate(value) { return value >= 100 ? String(Math.round(value)) : value.toFixed(1); }
 

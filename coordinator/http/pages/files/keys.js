@@ -21,13 +21,18 @@ function create(look) {
       models.length > 1 && field('Models', h('select', {id: 'models', name: 'models', multiple: true}, models.map(id => h('option', {value: id}, id))),
         'That it may use; none chosen: all'),
       field('Verify answers', select('verify', [['none', 'as requests say'], ['spot', 'at least by a later draw'], ['full', 'every answer']])),
+      field('Computed by', select('level', [['newcomer', 'any node'], ['probation', 'nodes on probation or better'],
+        ['regular', 'regular nodes or better'], ['veteran', 'veterans']]), 'By the record of a node\'s audits'),
+      field('Only these nodes', h('input', {id: 'trust', name: 'trust', autocomplete: 'off', spellcheck: 'false'}),
+        'Names with commas between them; empty: all'),
       checkbox('admin', 'An admin key: it sees the swarm, and manages members and keys')],
     label: 'Create the key',
     act: async form => {
       const chosen = form.models ? [...form.models.selectedOptions].map(option => option.value) : [];
       const made = await json('/api/v1/keys', {method: 'POST', body: {
         name: form.name.value.trim(), requests_per_minute: Number(form.rate.value), models: chosen,
-        verify: form.verify.value, admin: form.admin.checked}});
+        verify: form.verify.value, min_level: form.level.value,
+        trust: form.trust.value.split(',').map(name => name.trim()).filter(Boolean), admin: form.admin.checked}});
       await look();
       return [h('p', {}, `The key ${made.name} is shown only now. Copy it, and give it to its client as OPENAI_API_KEY or HEARTH_API_KEY:`),
               command(made.key, 'the key')];

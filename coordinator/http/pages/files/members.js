@@ -1,7 +1,7 @@
 // The members of the cluster, the nodes that ask to join, and how another machine joins. Only for
 // an admin key.
-import {h, announce, askFirst, checkbox, command, field, notice, redrawer, replace, select} from '/pages/dom.js';
-import {json} from '/pages/api.js';
+import {h, announce, askFirst, checkbox, command, field, notice, qrPicture, redrawer, select} from '/pages/dom.js';
+import {ConnectionLost, json} from '/pages/api.js';
 import {count, when} from '/pages/format.js';
 import {server} from '/pages/app.js';
 import {loginForm} from '/pages/connect.js';
@@ -39,7 +39,8 @@ export function machineButtons(node) {
     title: `Pause ${node.name}`,
     content: [
       h('p', {}, 'The machine gets no more work and frees its memory. Requests that run on it move to other machines where these have room.'),
-      field('How', select('how', [['drain', 'Drain: first let others take over, or let requests end'], ['pause', 'Pause: at once']])),
+      field('How', select('how', [['drain', 'Drain'], ['pause', 'Pause at once']]),
+            'Drain: other machines take over its requests first, or these end'),
       field('How long', select('hours', kHours), 'Its owner can pause it longer on the machine itself: hearth pause')],
     label: 'Pause',
     act: async form => {
@@ -102,10 +103,34 @@ function makeToken(look) {
       await look();
       return [h('p', {}, `On ${made.uses === 1 ? 'the other machine' : `each of ${count(made.uses, 'machine')}`}, paste:`),
               command(`hearth join ${made.token}`),
-              h('p', {class: 'hint'}, `It is shown only now, and is valid until ${when(made.expires * 1000)}. Its id is ${made.id}; `,
-                h('code', {}, `hearth token revoke ${made.id}`), ' revokes it.')];
+              made.qr && h('p', {}, 'Or scan the same command, and paste it there:'),
+              made.qr && qrPicture(made.qr, 'QR code of the command'),
+              h('p', {class: 'hint'}, `It is shown only now, and is valid until ${when(made.expires * 1000)}. The list of join tokens on this page revokes it, or: `,
+                h('code', {}, `hearth token revoke ${made.id}`))];
     },
   });
+}
+
+function revokeToken(token, look) {
+  askFirst({
+    title: `Revoke the join token ${token.id}`,
+    content: h('p', {}, 'No machine can join with it from now on. Machines that joined with it stay members.'),
+    label: 'Revoke', kind: 'danger',
+    act: async () => {
+      await json(`/api/v1/tokens/${encodeURIComponent(token.id)}`, {method: 'DELETE'});
+      announce(`The join token ${token.id} was revoked.`);
+      await look();
+    },
+  });
+}
+
+// Join tokens without their secrets: how many machines may still join, and until when.
+function tokensPart(tokens, look) {
+  if (tokens.length === 0) return null;
+  return [h('h3', {}, 'Valid join tokens'), h('ul', {class: 'rows'}, tokens.map(token => h('li', {},
+    h('code', {}, token.id), ` ${token.newcomer ? 'newcomer' : token.role}, for ${count(token.uses_left, 'machine')} until ${when(token.expires * 1000)} `,
+    h('button', {type: 'button', class: 'small', 'data-act': `revoke ${token.id}`, 'aria-label': `Revoke the join token ${token.id}`,
+                 onclick: () => revokeToken(token, look)}, 'Revoke…'))))];
 }
 
 function waitingPanel(told, look) {
@@ -126,13 +151,13 @@ function waitingPanel(told, look) {
     !told.may_ask && h('button', {type: 'button', 'data-act': 'open', onclick: open}, 'Let machines ask for 10 minutes'));
 }
 
-function membersPanel(told, look) {
+function membersPanel(told, tokens, look) {
   const cell = (label, ...content) => h('td', {'data-label': label}, ...content);
   return h('section', {class: 'panel'}, h('h2', {}, 'Members'),
     h('p', {class: 'hint'}, `Cluster ${told.cluster} (${told.words}), machines join at ${told.address}`),
     h('div', {class: 'scroll', tabindex: '0', role: 'region', 'aria-label': 'Members'}, h('table', {class: 'stacks'},
       h('thead', {}, h('tr', {}, ['Name', 'Role', 'Joined', 'Owner', 'Actions'].map(name => h('th', {scope: 'col'}, name)))),
-      h('tbody', {}, told.members.map(member => h('tr', {},
+      h('tbody', {}, [...told.members].sort((a, b) => a.name.localeCompare(b.name)).map(member => h('tr', {},
         h('th', {scope: 'row', 'data-label': 'Name'}, member.name),
         cell('Role', member.newcomer ? `${member.role}, came as a newcomer` : member.role),
         cell('Joined', member.joined ? when(member.joined * 1000) : '-'),
@@ -141,6 +166,7 @@ function membersPanel(told, look) {
           ? h('button', {type: 'button', class: 'small', 'data-act': `remove ${member.key}`, 'aria-label': `Remove ${member.name}`,
                          onclick: () => remove(member, look)}, 'Remove…')
           : h('span', {class: 'hint'}, 'of the server\'s machine'))))))),
+    tokensPart(tokens, look),
     h('p', {}, h('button', {type: 'button', class: 'main', 'data-act': 'token', onclick: () => makeToken(look)}, 'Add a machine: make a join token')));
 }
 
@@ -150,13 +176,13 @@ export function membersPart(place, onAdmin) {
   let timer = null;
   let open = true;
   let asked = null;  // whether it may, when that was last looked at
-  const draw = redrawer(place, (told, error) => {
+  const draw = redrawer(place, (told, tokens, error) => {
     if (error) return notice('bad', error.message);
     if (!told) return null;
     if (told === kLocked) {
       return h('details', {class: 'panel'}, h('summary', {}, 'Manage the machines'), loginForm('Managing needs an admin key'));
     }
-    return [waitingPanel(told, look), membersPanel(told, look)];
+    return [waitingPanel(told, look), membersPanel(told, tokens, look)];
   });
   async function look() {
     clearTimeout(timer);
@@ -164,14 +190,15 @@ export function membersPart(place, onAdmin) {
     if (!open || !state) return;
     asked = state.manages;
     onAdmin(state.manages);
-    if (!state.manages) { draw('locked', kLocked, null); return; }
-    if (!state.joinable) { draw('', null, null); return; }
+    if (!state.manages) { draw('locked', kLocked, [], null); return; }
+    if (!state.joinable) { draw('', null, [], null); return; }
     try {
-      const told = await json('/api/v1/members');
+      const [told, {tokens}] = await Promise.all([json('/api/v1/members'), json('/api/v1/tokens')]);
       if (!open || !server.state?.manages) return;
-      draw(JSON.stringify(told), told, null);
+      draw(JSON.stringify([told, tokens]), told, tokens, null);
     } catch (error) {
-      if (open && error.status !== 429) draw(error.message, null, error);
+      // Without an answer, the state of the swarm above says so, and what stood here stays.
+      if (open && !(error instanceof ConnectionLost) && error.status !== 429) draw(error.message, null, [], error);
     }
     timer = setTimeout(look, kEvery);
   }

@@ -3,7 +3,7 @@
 import {h, command, notice, redrawer} from '/pages/dom.js';
 import {server} from '/pages/app.js';
 import {machineButtons, membersPart} from '/pages/members.js';
-import {bytes, count, layers, linkRate, rate, seconds} from '/pages/format.js';
+import {bytes, count, layers, linkRate, rate, seconds, sentence} from '/pages/format.js';
 
 const kKinds = {serving: 'good', checking: 'good', paused: 'warn', lost: 'bad'};  // of states
 
@@ -26,7 +26,7 @@ function missing(state) {
   if (state.ready) return null;
   const needs = state.uncovered.map(each => h('li', {}, `${layers(each.layers)}: `,
     each.memory_bytes ? `a machine with ${bytes(each.memory_bytes)} of free memory` : 'a machine'));
-  return notice('warn', h('strong', {}, 'The swarm does not serve yet. '), state.missing,
+  return notice('warn', h('strong', {}, 'The swarm does not serve yet. '), sentence(state.missing),
                 needs.length > 0 && h('ul', {}, needs));
 }
 
@@ -34,12 +34,18 @@ function linkBetween(state, from, to) {
   return state.measured?.links.find(each => each.from === from && each.to === to);
 }
 
+// A model that keeps a state for each sequence has a most of them; further ones wait.
+function running(pipeline) {
+  return pipeline.sequences > 0 ? `${pipeline.running} of at most ${count(pipeline.sequences, 'sequence')}`
+    : count(pipeline.running, 'sequence');
+}
+
 function pipelines(state) {
   if (state.pipelines.length === 0) return null;
   const byName = new Map(state.nodes.map(node => [node.name, node]));
   return h('section', {class: 'panel'}, h('h2', {}, state.pipelines.length > 1 ? 'Pipelines' : 'Pipeline'),
     state.pipelines.map((pipeline, number) => h('div', {},
-      h('p', {class: 'hint'}, `${number + 1}: ${pipeline.state}, ${count(pipeline.running, 'sequence')} running, `,
+      h('p', {class: 'hint'}, `${number + 1}: ${pipeline.state}, ${running(pipeline)} running, `,
         `KV pages ${pipeline.kv_pages_reserved.toLocaleString('en')} of ${pipeline.kv_pages.toLocaleString('en')} reserved`),
       h('ol', {class: 'path'}, pipeline.nodes.map((name, i) => {
         const next = pipeline.nodes[i + 1];
@@ -66,7 +72,7 @@ function remarks(node) {
   for (const field of ['spare', 'slow', 'barred', 'unreceipted', 'newcomer']) if (node[field]) out.push(node[field]);
   if (node.held) out.push(`fetching ${layers(node.held.layers)}: ${bytes(node.held.bytes)} of ${bytes(node.held.bytes_total)}`);
   if (node.heartbeat_age_seconds > 5) out.push(`last heard ${seconds(node.heartbeat_age_seconds)} ago`);
-  return out;
+  return out.length > 0 ? out : ['-'];
 }
 
 function gpu(card) {
@@ -146,7 +152,7 @@ function audits(state) {
     h('dl', {class: 'figures'}, figure('Recomputed, equal', a.agreed.toLocaleString('en')),
       figure('Disputed', a.disputed.toLocaleString('en')), figure('Waiting', a.waiting.toLocaleString('en')),
       figure('Missed', a.missed.toLocaleString('en'))),
-    a.why_waiting && h('p', {class: 'hint'}, a.why_waiting),
+    a.why_waiting && h('p', {class: 'hint'}, `${sentence(a.why_waiting)}.`),
     state.credits && h('p', {class: 'hint'}, `Credit of this server's account: ${state.credits.balance.toLocaleString('en')}, of ${state.credits.in_circulation.toLocaleString('en')} in circulation.`));
 }
 
@@ -159,7 +165,8 @@ function howToAdd(state, manages) {
       : [h('p', {}, 'This server takes only workers of its own machine. To let others join, give the cluster a name once and restart the server:'),
          command('hearth init home'), command(`hearth serve --model ${state.model.id}`)],
     h('p', {class: 'hint'}, 'The owner of a machine pauses it with ', h('code', {}, 'hearth pause'), ' and takes it out with ',
-      h('code', {}, 'hearth leave'), '; ', h('code', {}, 'hearth nodes rm NAME'), ' takes another one out.'));
+      h('code', {}, 'hearth leave'), '. An admin does both to another machine: ', h('code', {}, 'hearth pause --node NAME'), ', ',
+      h('code', {}, 'hearth nodes rm NAME'), '.'));
 }
 
 function content(state, error, manages) {

@@ -154,6 +154,16 @@ TEST_F(MemberTest, JoinRefusesBeforeItDials) {
   EXPECT_TRUE(has("cluster.key"));
 }
 
+TEST_F(MemberTest, LeavingForgetsAnAdminsOrder) {
+  write("member.json", member_json(cluster_.hex()));
+  ASSERT_TRUE(own_key_file(folder_ + "/node.key"));
+  const std::string order = admin_order_file(folder_, "den");
+  std::filesystem::create_directory(folder_ + "/local");
+  ASSERT_TRUE(write_private_file(order, as_bytes("{\"drain\":false,\"until\":0}\n")));
+  ASSERT_TRUE(leave_cluster(folder_, true));
+  EXPECT_FALSE(std::filesystem::exists(order));
+}
+
 TEST_F(MemberTest, LeavingHereOnlyForgetsKeyAndRoster) {
   write("member.json", member_json(cluster_.hex()));
   write("roster", "old");

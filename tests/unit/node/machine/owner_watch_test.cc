@@ -85,6 +85,30 @@ TEST_F(OwnerWatchTest, AnAdminsOrderHoldsBesideTheOwners) {
   EXPECT_EQ(why(seconds(5)), "") << "it ends by itself";
 }
 
+TEST_F(OwnerWatchTest, AnAdminsOrderOutlivesTheProcess) {
+  options.admin_file = folder.path() + "/desk.order";
+  begin();
+  EXPECT_EQ(why(), "");
+  owner->set_admin_order(OwnerOrder{true, clock.unix_seconds() + 5});
+  begin();
+  EXPECT_EQ(why(), kAwayByAdmin) << "another process";
+  EXPECT_TRUE(owner->look()->drain);
+  EXPECT_EQ(why(seconds(5)), "") << "it ends at the same time";
+  owner->set_admin_order(OwnerOrder{false, 0});
+  begin();
+  EXPECT_EQ(why(), kAwayByAdmin);
+  owner->set_admin_order(std::nullopt);
+  EXPECT_FALSE(std::filesystem::exists(options.admin_file));
+  begin();
+  EXPECT_EQ(why(), "");
+  std::ofstream(options.admin_file) << "{}";
+  begin();
+  EXPECT_EQ(why(), kAwayByAdmin) << "a file that cannot be read is a pause";
+  owner->set_admin_order(std::nullopt);
+  EXPECT_EQ(why(), "");
+  EXPECT_FALSE(std::filesystem::exists(options.admin_file));
+}
+
 TEST_F(OwnerWatchTest, AnAdminsOrderIsNoDrainOfAnOwnerWhoseDrainIsOver) {
   begin();
   ASSERT_TRUE(write_pause_file(folder.path(), {true, clock.unix_seconds() + 5}).ok());

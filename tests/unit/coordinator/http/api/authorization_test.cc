@@ -203,6 +203,42 @@ TEST_F(KeyedServerTest, WhereNoKeyIsNeededOneThatIsShownCounts) {
 }
 
 // The table of docs/security.md, "Who may do what".
+struct AccessRow {
+  const char* method;
+  const char* path;
+  unsigned open;   // from loopback without a key, where no keys are asked for
+  unsigned of[5];  // by key, where keys are asked for
+};
+const AccessRow kAccessRows[] = {
+    {"GET", "/livez", 200, {200, 200, 200, 200, 200}},
+    {"GET", "/readyz", 200, {401, 200, 200, 200, 200}},
+    {"GET", "/v1/models", 200, {401, 200, 200, 200, 200}},
+    {"DELETE", "/v1/requests", 200, {401, 200, 200, 200, 200}},
+    {"POST", "/v1/chat/completions", 200, {401, 200, 403, 200, 200}},
+    {"POST", "/v1/completions", 200, {401, 200, 403, 200, 200}},
+    {"POST", "/tokenize", 200, {401, 200, 403, 200, 200}},
+    {"POST", "/detokenize", 200, {401, 200, 403, 200, 200}},
+    {"POST", "/apply-template", 200, {401, 200, 403, 200, 200}},
+    {"GET", "/metrics", 200, {401, 403, 403, 200, 200}},
+    {"GET", "/api/v1/state", 200, {401, 403, 403, 200, 200}},
+    {"POST", "/api/v1/grants", 403, {401, 403, 403, 403, 200}},
+    {"GET", "/api/v1/plan", 200, {401, 403, 403, 200, 200}},
+    {"GET", "/api/v1/plan/tiny", 200, {401, 403, 403, 200, 200}},
+    {"GET", "/api/v1/ledger", 200, {401, 403, 403, 200, 200}},
+    {"GET", "/api/v1/receipts/00", 200, {401, 200, 200, 200, 200}},
+    {"GET", "/api/v1/members", 403, {401, 403, 403, 200, 200}},
+    {"POST", "/api/v1/members/open", 403, {401, 403, 403, 200, 200}},
+    {"POST", "/api/v1/members/approve", 403, {401, 403, 403, 200, 200}},
+    {"DELETE", "/api/v1/members/desk", 403, {401, 403, 403, 200, 200}},
+    {"GET", "/api/v1/tokens", 403, {401, 403, 403, 200, 200}},
+    {"POST", "/api/v1/tokens", 403, {401, 403, 403, 200, 200}},
+    {"DELETE", "/api/v1/tokens/0123456789abcdef", 403, {401, 403, 403, 200, 200}},
+    {"POST", "/api/v1/orders", 403, {401, 403, 403, 200, 200}},
+    {"GET", "/api/v1/keys", 403, {401, 403, 403, 200, 200}},
+    {"POST", "/api/v1/keys", 403, {401, 403, 403, 200, 200}},
+    {"DELETE", "/api/v1/keys/0123456789abcdef", 403, {401, 403, 403, 200, 200}},
+};
+
 TEST_F(KeyedServerTest, WhoMayDoWhat) {
   enum Who { kNone, kUser, kOther, kAdminKey, kOwnerKey };
   auto owner = create_key(*store_, {"owner", {}, true, 0}, 1);
@@ -224,40 +260,7 @@ TEST_F(KeyedServerTest, WhoMayDoWhat) {
     EXPECT_TRUE(!verdict.manages || who == kAdminKey || who == kOwnerKey) << path;
     return verdict.refusal ? verdict.refusal->status : 200U;
   };
-  struct Row {
-    const char* method;
-    const char* path;
-    unsigned open;   // from loopback without a key, where no keys are asked for
-    unsigned of[5];  // by key, where keys are asked for
-  };
-  const Row rows[] = {
-      {"GET", "/livez", 200, {200, 200, 200, 200, 200}},
-      {"GET", "/readyz", 200, {401, 200, 200, 200, 200}},
-      {"GET", "/v1/models", 200, {401, 200, 200, 200, 200}},
-      {"DELETE", "/v1/requests", 200, {401, 200, 200, 200, 200}},
-      {"POST", "/v1/chat/completions", 200, {401, 200, 403, 200, 200}},
-      {"POST", "/v1/completions", 200, {401, 200, 403, 200, 200}},
-      {"POST", "/tokenize", 200, {401, 200, 403, 200, 200}},
-      {"POST", "/detokenize", 200, {401, 200, 403, 200, 200}},
-      {"POST", "/apply-template", 200, {401, 200, 403, 200, 200}},
-      {"GET", "/metrics", 200, {401, 403, 403, 200, 200}},
-      {"GET", "/api/v1/state", 200, {401, 403, 403, 200, 200}},
-      {"POST", "/api/v1/grants", 403, {401, 403, 403, 403, 200}},
-      {"GET", "/api/v1/plan", 200, {401, 403, 403, 200, 200}},
-      {"GET", "/api/v1/plan/tiny", 200, {401, 403, 403, 200, 200}},
-      {"GET", "/api/v1/ledger", 200, {401, 403, 403, 200, 200}},
-      {"GET", "/api/v1/receipts/00", 200, {401, 200, 200, 200, 200}},
-      {"GET", "/api/v1/members", 403, {401, 403, 403, 200, 200}},
-      {"POST", "/api/v1/members/open", 403, {401, 403, 403, 200, 200}},
-      {"POST", "/api/v1/members/approve", 403, {401, 403, 403, 200, 200}},
-      {"DELETE", "/api/v1/members/desk", 403, {401, 403, 403, 200, 200}},
-      {"POST", "/api/v1/tokens", 403, {401, 403, 403, 200, 200}},
-      {"POST", "/api/v1/orders", 403, {401, 403, 403, 200, 200}},
-      {"GET", "/api/v1/keys", 403, {401, 403, 403, 200, 200}},
-      {"POST", "/api/v1/keys", 403, {401, 403, 403, 200, 200}},
-      {"DELETE", "/api/v1/keys/0123456789abcdef", 403, {401, 403, 403, 200, 200}},
-  };
-  for (const Row& row : rows) {
+  for (const AccessRow& row : kAccessRows) {
     EXPECT_EQ(status(open, row.method, row.path, kNone), row.open) << row.path;
     for (const Who who : {kNone, kUser, kOther, kAdminKey, kOwnerKey}) {
       EXPECT_EQ(status(keyed, row.method, row.path, who), row.of[who]) << row.path << who;

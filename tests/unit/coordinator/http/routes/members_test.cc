@@ -4,6 +4,7 @@
 #include "base/fingerprint.h"
 #include "base/limits.h"
 #include "coordinator/membership/credentials.h"
+#include "coordinator/membership/qr_code.h"
 #include "proto/join_token.h"
 #include "tests/unit/coordinator/http/routes/managed.h"
 
@@ -99,6 +100,9 @@ TEST_F(MembersRouteTest, MakesJoinTokens) {
   EXPECT_EQ(*check_token(*store, token->id, token->secret, now()), Role::kClient);
   EXPECT_FALSE(check_token(*store, token->id, token->secret, now() + 60).ok());
   EXPECT_EQ(store->tokens()->front().uses_left, 2u);
+  const auto code = QrCode::of("hearth join " + token->text());
+  ASSERT_TRUE(code.ok());
+  EXPECT_EQ(made["qr"], (Json{{"size", code->size()}, {"path", code->svg_path()}}));
   for (const char* body : {R"({"uses": 0})", R"({"seconds": 0})", R"({"role": "king"})", "[]",
                            R"({"role": "client", "newcomer": true})", R"({"uses": 10001})"}) {
     ask("POST", "/api/v1/tokens", body);
@@ -107,10 +111,32 @@ TEST_F(MembersRouteTest, MakesJoinTokens) {
   EXPECT_EQ(store->tokens()->size(), 1u);
 }
 
+TEST_F(MembersRouteTest, ListsTheValidJoinTokensAndRevokesThem) {
+  const auto token = [&](std::uint32_t seconds, bool newcomer) {
+    return create_token(*store, {Role::kWorker, seconds, 3, newcomer ? "ann" : "", newcomer}, now())
+        ->id;
+  };
+  const std::string first = token(60, false);
+  const std::string second = token(3'600, true);
+  const Json wanted = {{"id", second},     {"role", "worker"},         {"uses_left", 3},
+                       {"created", now()}, {"expires", now() + 3'600}, {"owner", "ann"},
+                       {"newcomer", true}};
+  EXPECT_EQ(ask("GET", "/api/v1/tokens")["tokens"][1], wanted);
+  EXPECT_EQ(ask("GET", "/api/v1/tokens")["tokens"][0]["id"], first);
+  EXPECT_EQ(ask("DELETE", "/api/v1/tokens/" + first)["revoked"], first);
+  EXPECT_EQ(ask("GET", "/api/v1/tokens")["tokens"], Json::array({wanted}));
+  EXPECT_EQ(ask("DELETE", "/api/v1/tokens/" + first)["error"]["code"], "token_not_found");
+  EXPECT_EQ(status(), 404u);
+  ASSERT_TRUE(store->revoke_token(second).ok());
+  EXPECT_EQ(ask("GET", "/api/v1/tokens")["tokens"], Json::array());
+}
+
 TEST_F(MembersRouteTest, ThereIsNothingToManageWithoutACluster) {
   api->options.join.reset();
   EXPECT_EQ(ask("GET", "/api/v1/members")["error"]["code"], "no_cluster");
   EXPECT_EQ(ask("POST", "/api/v1/tokens", "{}")["error"]["code"], "no_cluster");
+  EXPECT_EQ(ask("GET", "/api/v1/tokens")["error"]["code"], "no_cluster");
+  EXPECT_EQ(ask("DELETE", "/api/v1/tokens/0")["error"]["code"], "no_cluster");
   EXPECT_EQ(status(), 409u);
 }
 
