@@ -89,10 +89,6 @@ Status rename_file(const std::string& from, const std::string& to) {
   return Error{ErrorCode::kIo, "cannot rename " + from + ": " + std::strerror(errno)};
 }
 
-bool is_empty(const StoreRows& rows) {
-  return rows.roster <= 0 && rows.nodes.empty() && rows.keys.empty() && rows.tokens.empty();
-}
-
 Result<Migrated> to_postgres(const std::string& folder, const StoreUrl& url) {
   const std::string file = store_file(folder);
   if (!std::filesystem::exists(file)) {

@@ -14,6 +14,7 @@
 #include "coordinator/store/postgres_database.h"
 #include "coordinator/store/sqlite_database.h"
 #include "coordinator/store/store.h"
+#include "coordinator/store/store_rows.h"
 
 namespace hearth::coordinator {
 namespace {
@@ -105,7 +106,13 @@ Status use_store_url(const std::string& folder, const std::string& text) {
                                           ": hearth store migrate --to URL"};
   }
   // The file comes last: it would send every later command to a database that is not there.
-  TRY_VOID(PostgresDatabase::open({url, Database::Flush::kEveryCommit, kCommandWait}));
+  TRY(const auto db, PostgresDatabase::open({url, Database::Flush::kEveryCommit, kCommandWait}));
+  TRY(const StoreRows rows, read_store(*db));
+  if (now && is_empty(rows)) {
+    return Error{ErrorCode::kRefused, "the store " + url.shown +
+                                          " is empty, and the rows of this folder are in " +
+                                          now->shown + "; name the database that has them"};
+  }
   return write_store_url(folder, url);
 }
 

@@ -69,7 +69,7 @@ class PostgresDatabase final : public Database {
   Result<Held> hold(const std::string& holder, const Lease& last);
   const Lease& lease() const { return lease_; }
 
-  // It can be read when rows may have changed, or the connection has ended. -1: there is none.
+  // It can be read when rows may have changed, or the connection has ended. -1: not connected.
   int socket() const;
   bool lost() const { return connection_ == nullptr; }
   const std::string& shown() const { return options_.url.shown; }

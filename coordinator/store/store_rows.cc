@@ -129,6 +129,10 @@ Status write_roster_number(Database& db, std::int64_t number) {
   return ok_status();
 }
 
+bool is_empty(const StoreRows& rows) {
+  return rows.roster <= 0 && rows.nodes.empty() && rows.keys.empty() && rows.tokens.empty();
+}
+
 Result<StoreRows> read_store(Database& db) {
   const auto in_order = [](const char* sql, const char* order) {
     return std::string(sql) + " ORDER BY " + order + "rowid";

@@ -62,6 +62,7 @@ struct StoreRows {
   std::vector<WaitingNode> waiting = {};
   Store::Machines machines = {};
 };
+bool is_empty(const StoreRows& rows);  // nothing was stored since it was made
 // Both in the caller's transaction.
 Result<StoreRows> read_store(Database& db);
 Status write_store(Database& db, const StoreRows& rows);  // replaces all rows

@@ -84,6 +84,13 @@ TEST_F(MigrateTest, AllRowsGoThereAndBackAndThereAgain) {
   expect_all();
 
   EXPECT_FALSE(migrate_store(folder_.path(), server_->url()).ok()) << "it is there already";
+  server_->execute("CREATE DATABASE spare");
+  std::string spare = server_->url();
+  spare.replace(spare.find("/postgres?"), 10, "/spare?");
+  const Status empty = use_store_url(folder_.path(), spare);
+  server_->execute("DROP DATABASE spare");
+  ASSERT_FALSE(empty.ok()) << "the rows would be left behind";
+  EXPECT_NE(empty.error().message.find("is empty"), std::string::npos) << empty.error().message;
   moved = migrate_store(folder_.path(), "");
   ASSERT_TRUE(moved.ok()) << moved.error().message;
   EXPECT_TRUE(std::filesystem::exists(folder_.file()));

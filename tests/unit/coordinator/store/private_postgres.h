@@ -3,6 +3,7 @@
 // on loopback by TLS with one.
 #pragma once
 
+#include <fcntl.h>
 #include <grp.h>
 #include <gtest/gtest.h>
 #include <libpq-fe.h>
@@ -164,7 +165,8 @@ class PrivatePostgres {
   static const passwd* other_user() {
     if (::geteuid() != 0) return nullptr;
     const passwd* const own = ::getpwnam("postgres");
-    return own != nullptr ? own : ::getpwnam("nobody");
+    constexpr uid_t kNoUser = 65'534;
+    return own != nullptr ? own : ::getpwuid(kNoUser);
   }
 
   static std::uint16_t free_port() {
@@ -193,9 +195,8 @@ class PrivatePostgres {
       ::_exit(126);
     }
     ::prctl(PR_SET_PDEATHSIG, SIGQUIT);
-    if (::freopen(log.c_str(), "a", stdout) == nullptr || ::dup2(1, 2) < 0 || ::chdir("/") != 0) {
-      ::_exit(126);
-    }
+    const int out = ::open(log.c_str(), O_WRONLY | O_CREAT | O_APPEND, 0600);
+    if (out < 0 || ::dup2(out, 1) < 0 || ::dup2(out, 2) < 0 || ::chdir("/") != 0) ::_exit(126);
     ::execv(argv[0], argv.data());
     ::_exit(127);
   }
