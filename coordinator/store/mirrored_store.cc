@@ -105,8 +105,22 @@ Result<std::shared_ptr<MirroredStore>> MirroredStore::open(
   return store;
 }
 
+// A standby that took over without the last transactions would readmit nodes that were removed.
+Status MirroredStore::check_newest(const PostgresDatabase::Head& head) {
+  if (head.changes < seen_) {
+    return Error::of(ErrorCode::kRefused, "the store ", url_.shown,
+                     " was replaced by an older copy (", head.changes, " changes; there were ",
+                     seen_,
+                     "); put the newest copy back, or take the members from the newest roster: "
+                     "hearth nodes restore");
+  }
+  seen_ = head.changes;
+  return ok_status();
+}
+
 Status MirroredStore::copy() {
   TRY(const PostgresDatabase::Head head, remote_->database->head());
+  TRY_VOID(check_newest(head));
   TRY(const StoreRows rows, remote_->store->rows());
   if (rows.secret != mirror_->secret_key()) {
     return Error{ErrorCode::kRefused, "the store " + url_.shown + " is another one than before"};
@@ -124,11 +138,12 @@ Status MirroredStore::follow() {
     return Error{ErrorCode::kRefused,
                  "the rows of the store " + url_.shown + " were moved to " + head.moved};
   }
+  TRY_VOID(check_newest(head));
   return head.changes == copied_ ? ok_status() : copy();
 }
 
 void MirroredStore::note_loss(const Error& why) {
-  if (away_.empty()) {
+  if (away_.empty() && why.code != ErrorCode::kRefused) {
     spdlog::warn("{}; requests go on, and what must be stored is refused until it is back",
                  why.message);
   }
@@ -175,6 +190,10 @@ bool MirroredStore::connect_again() {
         return true;
       }
       note_loss(copied.error());
+      if (copied.error().code == ErrorCode::kRefused) {
+        on_lost_(copied.error());
+        return false;
+      }
     } else if (!remote.ok()) {
       away_ = remote.error().message;
     }

@@ -69,6 +69,7 @@ class MirroredStore final : public Store {
   Status take_over();
   template <typename Work>
   std::invoke_result_t<Work, Store&> write(Work work);
+  Status check_newest(const PostgresDatabase::Head& head) REQUIRES_LOCK(mutex_);
   Status copy() REQUIRES_LOCK(mutex_);
   Status follow() REQUIRES_LOCK(mutex_);
   void note_loss(const Error& why) REQUIRES_LOCK(mutex_);
@@ -87,6 +88,7 @@ class MirroredStore final : public Store {
   std::optional<Remote> remote_ GUARDED_BY(mutex_);  // nothing: it is away
   std::string away_ GUARDED_BY(mutex_);              // why
   std::int64_t copied_ GUARDED_BY(mutex_) = -1;      // Head::changes of the mirror's rows
+  std::int64_t seen_ GUARDED_BY(mutex_) = 0;         // the most of Head::changes
   std::thread thread_;
 };
 

@@ -133,6 +133,14 @@ TEST_F(MirroredStoreTest, AnOlderEpochWritesNothing) {
   EXPECT_EQ(server_->value("SELECT count(*) FROM keys"), "0");
 }
 
+TEST_F(MirroredStoreTest, AnOlderCopyOfTheDatabaseIsNotFollowed) {
+  ASSERT_TRUE(store_->add_key(key_named("laptop")).ok());
+  server_->execute("UPDATE head SET changes = 1; DELETE FROM keys; NOTIFY hearth");
+  const Error why = lost_.get_future().get();
+  EXPECT_NE(why.message.find("older copy"), std::string::npos) << why.message;
+  EXPECT_TRUE(has("laptop"));
+}
+
 TEST_F(MirroredStoreTest, AnotherCoordinatorDuringALossDeposesIt) {
   server_->stop();
   EXPECT_FALSE(store_->add_key(key_named("meanwhile")).ok());
