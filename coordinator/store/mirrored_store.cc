@@ -85,12 +85,8 @@ Status MirroredStore::take_over() {
     std::this_thread::sleep_for(kHolderPause);
   }
   const MutexLock lock(mutex_);
-  TRY(const PostgresDatabase::Head head, remote_->database->head());
-  TRY(const StoreRows rows, remote_->store->rows());
-  TRY(auto memory, SqliteDatabase::open_in_memory());
-  TRY_VOID(memory->transaction([&] { return write_store(*memory, rows); }));
-  TRY(mirror_, SqlStore::open(std::move(memory)));
-  copied_ = head.changes;
+  TRY_VOID(copy());
+  secret_ = mirror()->secret_key();
   return ok_status();
 }
 
@@ -118,15 +114,25 @@ Status MirroredStore::check_newest(const PostgresDatabase::Head& head) {
   return ok_status();
 }
 
+std::shared_ptr<SqlStore> MirroredStore::mirror() const {
+  const MutexLock lock(mirror_mutex_);
+  return mirror_;
+}
+
+// Into a new mirror, so that no reader waits for it.
 Status MirroredStore::copy() {
   TRY(const PostgresDatabase::Head head, remote_->database->head());
   TRY_VOID(check_newest(head));
   TRY(const StoreRows rows, remote_->store->rows());
-  if (rows.secret != mirror_->secret_key()) {
+  if (mirror() != nullptr && rows.secret != secret_) {
     return Error{ErrorCode::kRefused, "the store " + url_.shown + " is another one than before"};
   }
-  TRY_VOID(mirror_->replace(rows));
+  TRY(auto memory, SqliteDatabase::open_in_memory());
+  TRY_VOID(memory->transaction([&] { return write_store(*memory, rows); }));
+  TRY(std::shared_ptr<SqlStore> fresh, SqlStore::open(std::move(memory)));
   copied_ = head.changes;
+  const MutexLock lock(mirror_mutex_);
+  mirror_ = std::move(fresh);
   return ok_status();
 }
 
@@ -248,7 +254,7 @@ std::invoke_result_t<Work, Store&> MirroredStore::write(Work work) {
     return Error{ErrorCode::kUnavailable,
                  away_ + "; whether this change was stored shows when the store is back"};
   }
-  const auto mirrored = work(*mirror_);
+  const auto mirrored = work(*mirror());
   copied_ = mirrored.ok() ? copied_ + 1 : -1;
   INVARIANT(copied_ >= -1, "changes are counted up");
   return done;
@@ -258,10 +264,10 @@ Status MirroredStore::add_token(const TokenRecord& token) {
   return write([&](Store& store) { return store.add_token(token); });
 }
 Result<std::optional<TokenRecord>> MirroredStore::find_token(std::string_view id) {
-  return mirror_->find_token(id);
+  return mirror()->find_token(id);
 }
-Result<std::vector<TokenRecord>> MirroredStore::tokens() { return mirror_->tokens(); }
-Result<bool> MirroredStore::any_token(std::int64_t now) { return mirror_->any_token(now); }
+Result<std::vector<TokenRecord>> MirroredStore::tokens() { return mirror()->tokens(); }
+Result<bool> MirroredStore::any_token(std::int64_t now) { return mirror()->any_token(now); }
 Result<bool> MirroredStore::revoke_token(std::string_view id) {
   return write([&](Store& store) { return store.revoke_token(id); });
 }
@@ -269,14 +275,14 @@ Status MirroredStore::admit(const Admission& admission) {
   return write([&](Store& store) { return store.admit(admission); });
 }
 Result<std::optional<NodeRecord>> MirroredStore::find_node(const PublicKey& key) {
-  return mirror_->find_node(key);
+  return mirror()->find_node(key);
 }
-Result<std::vector<NodeRecord>> MirroredStore::nodes() { return mirror_->nodes(); }
+Result<std::vector<NodeRecord>> MirroredStore::nodes() { return mirror()->nodes(); }
 Result<bool> MirroredStore::revoke_node(const PublicKey& key) {
   return write([&](Store& store) { return store.revoke_node(key); });
 }
 Result<std::optional<std::uint64_t>> MirroredStore::roster_number() {
-  return mirror_->roster_number();
+  return mirror()->roster_number();
 }
 Status MirroredStore::note_roster(std::uint64_t number) {
   return write([&](Store& store) { return store.note_roster(number); });
@@ -288,14 +294,14 @@ Status MirroredStore::restore(std::uint64_t number, const std::vector<PublicKey>
 Status MirroredStore::put_waiting(const WaitingNode& node) {
   return write([&](Store& store) { return store.put_waiting(node); });
 }
-Result<std::vector<WaitingNode>> MirroredStore::waiting() { return mirror_->waiting(); }
+Result<std::vector<WaitingNode>> MirroredStore::waiting() { return mirror()->waiting(); }
 Status MirroredStore::forget_waiting(std::int64_t seen_before) {
-  TRY(const auto all, mirror_->waiting());
+  TRY(const auto all, mirror()->waiting());
   const auto old = [&](const WaitingNode& node) { return node.seen < seen_before; };
   if (std::ranges::none_of(all, old)) return ok_status();
   return write([&](Store& store) { return store.forget_waiting(seen_before); });
 }
-Result<Store::Machines> MirroredStore::machines() { return mirror_->machines(); }
+Result<Store::Machines> MirroredStore::machines() { return mirror()->machines(); }
 Status MirroredStore::put_machines(const Machines& machines) {
   return write([&](Store& store) { return store.put_machines(machines); });
 }
@@ -306,9 +312,9 @@ Status MirroredStore::replace_key(const ApiKey& key) {
   return write([&](Store& store) { return store.replace_key(key); });
 }
 Result<std::optional<ApiKey>> MirroredStore::find_key(std::string_view id) {
-  return mirror_->find_key(id);
+  return mirror()->find_key(id);
 }
-Result<std::vector<ApiKey>> MirroredStore::keys() { return mirror_->keys(); }
+Result<std::vector<ApiKey>> MirroredStore::keys() { return mirror()->keys(); }
 Result<bool> MirroredStore::revoke_key(std::string_view id_or_name) {
   return write([&](Store& store) { return store.revoke_key(id_or_name); });
 }

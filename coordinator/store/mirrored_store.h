@@ -32,7 +32,7 @@ class MirroredStore final : public Store {
                                                      std::function<void(const Error&)> on_lost);
   ~MirroredStore() override;
 
-  const Hash256& secret_key() const override { return mirror_->secret_key(); }
+  const Hash256& secret_key() const override { return secret_; }
   Status add_token(const TokenRecord& token) override;
   Result<std::optional<TokenRecord>> find_token(std::string_view id) override;
   Result<std::vector<TokenRecord>> tokens() override;
@@ -69,6 +69,7 @@ class MirroredStore final : public Store {
   Status take_over();
   template <typename Work>
   std::invoke_result_t<Work, Store&> write(Work work);
+  std::shared_ptr<SqlStore> mirror() const;
   Status check_newest(const PostgresDatabase::Head& head) REQUIRES_LOCK(mutex_);
   Status copy() REQUIRES_LOCK(mutex_);
   Status follow() REQUIRES_LOCK(mutex_);
@@ -80,9 +81,11 @@ class MirroredStore final : public Store {
   const StoreUrl url_;
   const std::string holder_;  // of this process, for the errors of others
   const std::function<void(const Error&)> on_lost_;
-  std::unique_ptr<SqlStore> mirror_;  // locks by itself
-  Descriptor wakes_;                  // an eventfd
-  PostgresDatabase::Lease lease_;     // thread only, after open()
+  Descriptor wakes_;               // an eventfd
+  PostgresDatabase::Lease lease_;  // thread only, after open()
+  Hash256 secret_;                 // unchanged after open()
+  mutable Mutex mirror_mutex_;     // for the pointer; the mirror locks by itself
+  std::shared_ptr<SqlStore> mirror_ GUARDED_BY(mirror_mutex_);
   Mutex mutex_;
   bool stopping_ GUARDED_BY(mutex_) = false;
   std::optional<Remote> remote_ GUARDED_BY(mutex_);  // nothing: it is away

@@ -57,10 +57,6 @@ Result<StoreRows> SqlStore::rows() {
   return rows;
 }
 
-Status SqlStore::replace(const StoreRows& rows) {
-  return write([&](Database& db) { return write_store(db, rows); });
-}
-
 template <typename Row, typename Wanted>
 Result<std::optional<Row>> SqlStore::find(const std::string& sql, const Wanted& wanted) {
   const MutexLock lock(mutex_);

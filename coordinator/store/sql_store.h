@@ -20,8 +20,6 @@ class SqlStore final : public Store {
 
   // All rows of one moment.
   Result<StoreRows> rows();
-  // Replaces all rows, but not secret_key(), which is that of the opened store.
-  Status replace(const StoreRows& rows);
 
   const Hash256& secret_key() const override { return secret_key_; }
   Status add_token(const TokenRecord& token) override;
