@@ -47,6 +47,12 @@ class MirroredStoreTest : public testing::Test {
     }
     EXPECT_TRUE(added.ok()) << added.error().message;
   }
+  Error loss() {
+    auto told = lost_.get_future();
+    const bool is_told = told.wait_for(std::chrono::seconds(120)) == std::future_status::ready;
+    EXPECT_TRUE(is_told);
+    return is_told ? told.get() : Error();
+  }
   bool has(const std::string& name) {
     const auto found = store_->find_key("id of " + name);
     return found.ok() && found->has_value() && !(*found)->revoked;
@@ -126,7 +132,7 @@ TEST_F(MirroredStoreTest, ASecondCoordinatorIsRefusedByName) {
 TEST_F(MirroredStoreTest, AnOlderEpochWritesNothing) {
   server_->execute("UPDATE head SET epoch = epoch + 1, holder = 'den, process 7'");
   EXPECT_FALSE(store_->add_key(key_named("late")).ok());
-  const Error why = lost_.get_future().get();
+  const Error why = loss();
   EXPECT_EQ(why.code, ErrorCode::kRefused);
   EXPECT_NE(why.message.find("den, process 7"), std::string::npos) << why.message;
   EXPECT_FALSE(store_->add_key(key_named("later")).ok());
@@ -136,7 +142,7 @@ TEST_F(MirroredStoreTest, AnOlderEpochWritesNothing) {
 TEST_F(MirroredStoreTest, AnOlderCopyOfTheDatabaseIsNotFollowed) {
   ASSERT_TRUE(store_->add_key(key_named("laptop")).ok());
   server_->execute("UPDATE head SET changes = 1; DELETE FROM keys; NOTIFY hearth");
-  const Error why = lost_.get_future().get();
+  const Error why = loss();
   EXPECT_NE(why.message.find("older copy"), std::string::npos) << why.message;
   EXPECT_TRUE(has("laptop"));
 }
@@ -147,7 +153,7 @@ TEST_F(MirroredStoreTest, AnotherCoordinatorDuringALossDeposesIt) {
   server_->start();
   // Before or after it connects again, which are the two ways to see it.
   server_->execute("UPDATE head SET epoch = epoch + 5, holder = 'attic, process 9'");
-  const Error why = lost_.get_future().get();
+  const Error why = loss();
   EXPECT_NE(why.message.find("attic, process 9"), std::string::npos) << why.message;
 }
 
