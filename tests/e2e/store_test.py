@@ -119,6 +119,11 @@ class Store(cluster.Cluster):
             self.good(self.home, "key", "revoke", "laptop")
             swarm.wait_until(lambda: self.ask(s, "/v1/completions", prompt, key)[0] == 401,
                              "the revocation")
+            # As when this server slept, and another one has had the store meanwhile.
+            self.postgres.ask("UPDATE hearth.head SET epoch = epoch + 1, holder = 'attic, process "
+                              "1'; NOTIFY hearth")
+            self.assertEqual(s.process.wait(swarm.PATIENCE_S), 5, s.read_log())
+            self.assertIn("is used by the coordinator on attic, process 1", s.read_log())
             self.assertNotIn("hush-hush", s.read_log())
         self.good(self.home, "store", "migrate", "--to", "sqlite")
         with sqlite3.connect(self.home + "/hearth.db") as db:
