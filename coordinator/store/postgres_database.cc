@@ -15,10 +15,9 @@
 #include "coordinator/store/schema.h"
 
 namespace hearth::coordinator {
+namespace {
 
 using std::chrono::steady_clock;
-
-namespace {
 
 constexpr auto kConnectTime = std::chrono::seconds(5);
 constexpr auto kPauseLeast = std::chrono::milliseconds(250);
