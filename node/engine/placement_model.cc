@@ -36,7 +36,8 @@ Result<placement::Model> placement_model(const model::GgufFile& file,
   model.kv_bytes = (page + kernels::kPageTokens - 1) / kernels::kPageTokens;
   if (!spec.keeps_state()) return model;
   for (std::uint32_t layer = 0; layer < spec.layers; ++layer) {
-    model.layer_states.push_back(DeltaNet::state_bytes(spec, {layer, layer + 1}));
+    const std::uint64_t state = DeltaNet::state_bytes(spec, {layer, layer + 1});
+    model.layer_kv.push_back({state > 0 ? 0 : model.kv_bytes, state});
   }
   return model;
 }
