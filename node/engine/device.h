@@ -8,8 +8,10 @@
 #include <cstdint>
 #include <memory>
 #include <string>
+#include <string_view>
 
 #include "base/result.h"
+#include "kernels/kernels.h"
 #include "model/gguf/gguf.h"
 #include "model/spec.h"
 #include "node/engine/engine.h"
@@ -44,5 +46,11 @@ class Device {
 // The other options are as for a stage.
 Result<std::uint32_t> layers_within(const Device& device, const model::GgufFile& file,
                                     const model::ModelSpec& spec, EngineOptions options);
+
+// The part of models of the family with so many experts that GPUs cannot compute, as text after
+// "with"; empty when a GPU computes them. Builds without CUDA have the table too.
+std::string_view what_no_card_computes(const model::FamilyTraits& family, std::uint32_t experts);
+// Whether a GPU multiplies weights of the type.
+bool card_computes(kernels::WeightType type);
 
 }  // namespace hearth::node
