@@ -1,5 +1,6 @@
 // The catalogue of published figures. A file has tables [kind.key]; a value is [figure, source],
-// and the source is a table [source.key] of the catalogue with a title and a date:
+// and the source is a table [source.key] of the catalogue with a title, a date and how the figures
+// were checked ("document", "table", "no"; sources.toml says what these mean):
 //
 //   [card.rtx4090]
 //   title = ["NVIDIA GeForce RTX 4090", "ada"]
@@ -28,7 +29,9 @@ struct CatalogueFile {
 struct Source {
   std::string title;
   std::string date;
+  std::string checked;
 };
+inline constexpr std::string_view kUnchecked = "no";
 
 // A card with the figures that the articles print, and what they recommend it for.
 struct PrintedCard {
