@@ -58,14 +58,18 @@ struct Part {
 };
 
 // One layer, for each rank.
-Part layer_part(const EstimateInput& setup, std::uint32_t ranks, double rows) {
+Part layer_part(const EstimateInput& setup, std::uint32_t ranks, const StepLoad& step) {
   const Shape& shape = setup.shape;
-  const double weights = weight_bytes(layer_parameters_read(shape, rows), setup.weight_bits);
-  const double kv = rows * setup.context * kv_bytes_int8(shape);
-  const double scores = 2.0 * shape.heads * shape.head_dim * setup.context;  // and mixing values
-  const double operations = 2.0 * rows * (layer_parameters_used(shape) + scores);
+  const double weights = weight_bytes(layer_parameters_read(shape, step.rows), setup.weight_bits);
+  const double kv = step.kept * kv_bytes_int8(shape);
+  const double scores = 2.0 * shape.heads * shape.head_dim * step.scored;  // and mixing values
+  const double operations = 2.0 * (step.rows * layer_parameters_used(shape) + scores);
   return {(weights + kv) / setup.card.memory_bytes_per_second / ranks,
           operations / rate_of(setup) / ranks};
+}
+
+StepLoad decoded(const EstimateInput& setup, double rows) {
+  return {rows, rows * setup.context, rows * setup.context};
 }
 
 Part head_part(const EstimateInput& setup, std::uint32_t ranks, double rows) {
@@ -105,7 +109,7 @@ void add_hops(const EstimateInput& setup, const Layout& layout, double bytes, Ro
 
 Round round_of(const EstimateInput& setup, const Layout& layout, double rows) {
   const Shape& shape = setup.shape;
-  const Part layer = layer_part(setup, layout.ranks, rows);
+  const Part layer = layer_part(setup, layout.ranks, decoded(setup, rows));
   const Part head = head_part(setup, layout.ranks, rows);
   const std::uint64_t groups = std::uint64_t{layout.stages} * layout.replicas;
   const Wire inside =
@@ -140,10 +144,6 @@ double activation_buffers(const EstimateInput& setup) {
   return rows * 4.0 * (4.0 * setup.shape.hidden + 3.0 * setup.shape.feed_forward);
 }
 
-double margin_of(const Card& card) {
-  return std::max(card.memory_bytes * kMarginShare, kMarginLeast);
-}
-
 CardMemory memory_of(const EstimateInput& setup, const Layout& layout) {
   const Shape& shape = setup.shape;
   const double layers = std::ceil(double{1.0} * shape.layers / layout.stages);
@@ -154,7 +154,7 @@ CardMemory memory_of(const EstimateInput& setup, const Layout& layout) {
   const double users = double{1.0} * setup.batch * steps_in_flight(layout.stages);
   memory.kv = users * setup.context * layers * kv_bytes_int8(shape) / layout.ranks;
   memory.activations = activation_buffers(setup);
-  memory.margin = margin_of(setup.card);
+  memory.margin = margin_bytes(setup.card);
   return memory;
 }
 
@@ -174,16 +174,24 @@ Status check_range(const char* what, std::uint32_t value, std::uint32_t high) {
 
 bool is_f32(const EstimateInput& setup) { return setup.weight_bits > kF32BitsLeast; }
 
+double layer_seconds(const EstimateInput& setup, const StepLoad& step) {
+  return layer_part(setup, 1, step).seconds();
+}
+
 double layer_seconds(const EstimateInput& setup, double rows) {
-  return layer_part(setup, 1, rows).seconds();
+  return layer_seconds(setup, decoded(setup, rows));
 }
 
 double head_seconds(const EstimateInput& setup, double rows) {
   return head_part(setup, 1, rows).seconds();
 }
 
+double margin_bytes(const Card& card) {
+  return std::max(card.memory_bytes * kMarginShare, kMarginLeast);
+}
+
 double reserved_bytes(const EstimateInput& setup) {
-  return activation_buffers(setup) + margin_of(setup.card);
+  return activation_buffers(setup) + margin_bytes(setup.card);
 }
 
 double row_bytes(const Shape& shape) { return shape.hidden * kActivationBytes + kRowBytes; }

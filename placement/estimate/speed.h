@@ -88,9 +88,18 @@ Estimate estimate(const EstimateInput& setup, const Layout& layout);
 // serves a user, where more than one has room. Fewest ranks first.
 std::vector<Layout> layouts(const EstimateInput& setup);
 
-// Seconds of one layer, and of the last stage's head, on one card.
+// The rows of one step.
+struct StepLoad {
+  double rows = 0.0;
+  double kept = 0.0;    // positions whose KV is read; of each sequence once
+  double scored = 0.0;  // positions to which rows attend; of each row
+};
+// Seconds of one layer, and of the last stage's head, on one card. Without a StepLoad, each row is
+// of another sequence of setup.context positions.
+double layer_seconds(const EstimateInput& setup, const StepLoad& step);
 double layer_seconds(const EstimateInput& setup, double rows);
 double head_seconds(const EstimateInput& setup, double rows);
+double margin_bytes(const Card& card);  // kept free, as node/engine/card keeps it
 // Of a card, what stages do not take for weights and KV: buffers of a step, and the margin.
 double reserved_bytes(const EstimateInput& setup);
 // Bytes of one row from a stage to the next.
