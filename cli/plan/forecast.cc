@@ -17,6 +17,7 @@
 #include "cli/terminal/exit_codes.h"
 #include "model/gguf/gguf.h"
 #include "model/spec.h"
+#include "node/emulation/model_shape.h"
 #include "node/engine/device.h"
 #include "node/engine/placement_model.h"
 
@@ -53,25 +54,6 @@ bool measure_of(const std::string& text, Measure& measure) {
   return true;
 }
 
-Shape shape_of(const model::ModelSpec& spec, const std::string& key) {
-  Shape shape;
-  shape.key = key;
-  shape.title = spec.name.empty() ? key : spec.name;
-  shape.layers = spec.layers;
-  shape.hidden = spec.hidden;
-  shape.heads = spec.heads;
-  shape.kv_heads = spec.kv_heads;
-  shape.head_dim = spec.head_dim;
-  shape.feed_forward = spec.feed_forward;
-  shape.experts = spec.experts;
-  shape.experts_used = spec.experts_used;
-  shape.shared_feed_forward = spec.shared_feed_forward;
-  shape.vocabulary = spec.vocabulary;
-  shape.context = spec.context;
-  shape.tied = spec.tied_embeddings;
-  return shape;
-}
-
 // Why GPUs do not compute models of the family with weights of these types; empty where they do.
 std::string gpus_refuse(const model::FamilyTraits& family, std::uint32_t experts,
                         const std::vector<model::TensorType>& types) {
@@ -94,7 +76,7 @@ Result<ForecastModel> model_of_file(const std::filesystem::path& path) {
   TRY(const model::ModelSpec spec, model::ModelSpec::read(*file));
   TRY(const placement::Model model, node::placement_model(*file, spec));
   ForecastModel found;
-  found.shape = shape_of(spec, path.filename().string());
+  found.shape = node::shape_of(spec, path.filename().string());
   found.format = path.filename().string();
   double bytes = 0.0;
   for (const std::uint64_t each : model.layer_bytes) bytes += static_cast<double>(each);

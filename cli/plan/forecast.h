@@ -32,7 +32,6 @@ struct ForecastOptions {
   double usd_per_kwh = 0.0;  // 0: that of the catalogue for the U.S.
   bool article = false;
 };
-inline constexpr const char* kDefaultQuant = "q4_k_m";
 // Refuses an option that would have no effect, because the option that it belongs to is absent.
 Status check_used(const ForecastOptions& options);
 

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 
+#include "base/check.h"
 #include "kernels/cuda/tiles.h"
 
 namespace hearth::node {
@@ -21,6 +22,17 @@ Result<std::uint32_t> layers_within(const Device& device, const model::GgufFile&
     if (least > budget) break;
   }
   return fit;
+}
+
+Status check_emulation(const model::ModelSpec& spec, const Device* device) {
+  const bool emulates = device != nullptr && device->emulates();
+  REQUIRE(
+      emulates || !spec.shape_only, "the model file of ", spec.name,
+      " has a shape and no weights: only an emulated GPU runs it (hearth worker --emulate GPU)");
+  REQUIRE(
+      spec.shape_only || !emulates, device->name(),
+      " computes nothing, and the model file has weights: pass --shape NAME in place of --model");
+  return ok_status();
 }
 
 std::string_view what_no_card_computes(const model::FamilyTraits& family, std::uint32_t experts) {

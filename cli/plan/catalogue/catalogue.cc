@@ -5,6 +5,7 @@
 #include <charconv>
 #include <cmath>
 #include <cstdint>
+#include <nlohmann/json.hpp>
 #include <set>
 #include <sstream>
 #include <utility>
@@ -332,6 +333,24 @@ Result<Catalogue> read_catalogue(std::span<const CatalogueFile> files) {
     if (row.kind != "source") TRY_VOID(reader.read(row));
   }
   return std::move(reader.all);
+}
+
+Result<Card> read_card_figures(const std::string& name, std::string_view json) {
+  const auto figures = nlohmann::json::parse(json, nullptr, false);
+  REQUIRE(figures.is_object(), name,
+          " must be a JSON object of a GPU's figures, for example {\"memory_gb\": 24, "
+          "\"memory_gb_per_second\": 1008, \"fp16_tflops\": 165.2}");
+  const std::string source = "figures";
+  CatalogueRow row{name, "card", "custom", {{"title", {"GPU of " + name, source}}}};
+  for (const auto& [key, value] : figures.items()) {
+    REQUIRE(value.is_number(), name, ": ", escape_control(key.substr(0, kKeyBytes)),
+            " must be a number");
+    row.values[key] = {value.dump(), source};
+  }
+  Reader reader;
+  reader.all.sources.emplace(source, Source{name, "", std::string(kUnchecked)});
+  TRY_VOID(reader.read(row));
+  return std::move(reader.all.cards.front());
 }
 
 const Catalogue& catalogue() {

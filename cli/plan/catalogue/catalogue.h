@@ -54,6 +54,12 @@ struct Catalogue {
 // not a number or is out of its range, and for a table or key that occurs twice.
 Result<Catalogue> read_catalogue(std::span<const CatalogueFile> files);
 
+inline constexpr const char* kDefaultQuant = "q4_k_m";  // of a shape's weights
+
+// A card of a JSON object with the keys of a table [card.key] and plain numbers, for example
+// {"memory_gb": 24, "memory_gb_per_second": 1008, "fp16_tflops": 165.2}. `name`: of the file.
+Result<placement::Card> read_card_figures(const std::string& name, std::string_view json);
+
 std::span<const CatalogueFile> embedded_catalogue();  // of the source that the build generates
 const Catalogue& catalogue();                         // those, read once
 

@@ -192,5 +192,32 @@ TEST(Catalogue, AnUnknownEntryNamesTheNearest) {
   EXPECT_FALSE(find_entry(catalogue().cards, std::string(100'000, 'x') + "\x1b", "GPU").ok());
 }
 
+TEST(Catalogue, ReadsACardOfAFile) {
+  const auto read = read_card_figures(
+      "pebble.json", R"({"memory_gb": 8, "memory_gb_per_second": 25.5, "fp16_tflops": 2e-1})");
+  ASSERT_TRUE(read.ok()) << read.error().message;
+  EXPECT_EQ(read->title, "GPU of pebble.json");
+  EXPECT_DOUBLE_EQ(read->memory_bytes, 8e9);
+  EXPECT_DOUBLE_EQ(read->memory_bytes_per_second, 25.5e9);
+  EXPECT_DOUBLE_EQ(read->fp16_flops, 2e11);
+}
+
+TEST(Catalogue, RefusesACardOfAFileByName) {
+  for (const auto& [text, named] : {
+           std::pair{"", "JSON object"},
+           {"[1]", "JSON object"},
+           {R"({"memory_gb": 8})", "memory_gb_per_second"},
+           {R"({"memory_gb": 8, "memory_gb_per_second": -1})", "from 0 to"},
+           {R"({"memory_gb": "8", "memory_gb_per_second": 1})", "memory_gb must be a number"},
+           {R"({"memory_gb": 8, "memory_gb_per_second": 1, "price": 3})", "unknown key 'price'"},
+           {R"({"memory_gb": 8, "memory_gb_per_second": 1e300})", "from 0 to"},
+       }) {
+    const auto read = read_card_figures("pebble.json", text);
+    ASSERT_FALSE(read.ok()) << text;
+    EXPECT_NE(read.error().message.find(named), std::string::npos) << read.error().message;
+    EXPECT_NE(read.error().message.find("pebble.json"), std::string::npos);
+  }
+}
+
 }  // namespace
 }  // namespace hearth::cli
