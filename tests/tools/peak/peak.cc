@@ -1,8 +1,8 @@
-#include "kernels/peak.h"
+#include "tests/tools/peak/peak.h"
 
 #include <cstring>
 
-#include "kernels/peak_entries.h"
+#include "tests/tools/peak/entries.h"
 #include "kernels/tables.h"
 
 namespace hearth::kernels {
