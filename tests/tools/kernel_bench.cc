@@ -431,9 +431,8 @@ int run_kernel_bench(const KernelBenchOptions& options) {
 }  // namespace
 
 void add_kernel_bench(CLI::App& app, Action& action) {
-  const auto [kernels, o] =
-      add_verb(app, "kernels", "Measure each kernel against this machine's peak", action,
-               run_kernel_bench);
+  const auto [kernels, o] = add_verb(
+      app, "kernels", "Measure each kernel against this machine's peak", action, run_kernel_bench);
   kernels->add_option("--isa", o->tables, "instruction sets (all that run here)")->delimiter(',');
   kernels->add_option("--type", o->types, "weight types, as Q4_K (all)")->delimiter(',');
   kernels->add_option("--tokens", o->tokens, "rows of activations of a product")

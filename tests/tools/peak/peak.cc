@@ -2,8 +2,8 @@
 
 #include <cstring>
 
-#include "tests/tools/peak/entries.h"
 #include "kernels/tables.h"
+#include "tests/tools/peak/entries.h"
 
 namespace hearth::kernels {
 namespace {
