@@ -64,7 +64,9 @@ Result<std::optional<Cluster>> read_cluster(const std::string& given) {
   if (!bytes && bytes.error().code == ErrorCode::kNotFound) return std::optional<Cluster>();
   if (!bytes) return bytes.error();
   auto cluster = parse_cluster(as_text(*bytes));
-  REQUIRE(cluster.ok(), path + " is damaged: " + cluster.error().message);
+  REQUIRE(cluster.ok(), path + " is damaged: " + cluster.error().message +
+                            "; restore a copy of it, or create a cluster in another folder: hearth "
+                            "init NAME --data-dir FOLDER");
   return std::optional(std::move(*cluster));
 }
 

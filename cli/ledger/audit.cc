@@ -278,7 +278,7 @@ int show_fork(const AuditOptions& options) {
 Result<std::optional<PublicKey>> log_key(const std::string& hex) {
   if (hex.empty()) return std::optional<PublicKey>();
   const auto bytes = from_hex(hex);
-  REQUIRE(bytes, "--key: must be 64 hex digits");
+  REQUIRE(bytes, "--key must be the public key of a log, 64 hexadecimal digits");
   TRY(const PublicKey key, PublicKey::parse(*bytes));
   return std::optional(key);
 }

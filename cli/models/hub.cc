@@ -146,7 +146,10 @@ std::string next_page(const client::HttpReply& reply, const std::string& endpoin
 Status read_page(const client::HttpReply& reply, const std::string& shown,
                  std::map<std::string, HubModel>& models) {
   const auto json = nlohmann::json::parse(reply.body, nullptr, false);
-  REQUIRE(json.is_array(), shown + " does not answer with a list of files; is HF_ENDPOINT a hub?");
+  REQUIRE(
+      json.is_array(),
+      shown +
+          " does not answer with a list of files; check that HF_ENDPOINT is the address of a hub");
   for (const auto& each : json) {
     if (!each.is_object() || !each.contains("path") || !each["path"].is_string()) continue;
     const std::string path = each["path"];

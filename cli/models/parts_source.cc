@@ -31,7 +31,8 @@ Result<PartHeader> read_header(HttpSource& part, std::uint64_t part_bytes,
     const std::uint64_t wanted = std::min(most, std::max(kFirstBytes, 4 * have));
     header.bytes.reserve(wanted);
     const auto sink = [&](ByteSpan bytes) -> Status {
-      REQUIRE(bytes.size() <= wanted - header.bytes.size(), "more bytes than requested");
+      REQUIRE(bytes.size() <= wanted - header.bytes.size(),
+              "the source sends more bytes than requested");
       header.bytes.insert(header.bytes.end(), bytes.begin(), bytes.end());
       return go_on({});
     };
@@ -77,7 +78,9 @@ PartsSource::PartsSource(std::vector<std::string> sources, std::uint64_t file_by
 
 Status PartsSource::read(std::uint64_t begin, std::uint64_t end, const Sink& sink) {
   TRY(const auto source, opened(sink));
-  REQUIRE(begin < end && end <= source->map.file_bytes(), "the range lies in the model");
+  REQUIRE(begin < end && end <= source->map.file_bytes(),
+          "the requested bytes are not in the model, which has " +
+              std::to_string(source->map.file_bytes()) + " bytes");
   const Bytes zeros(std::min(kZeroBytes, end - begin));
   while (begin < end) {
     model::PartMap::Piece piece = source->map.piece(begin, end);

@@ -496,7 +496,7 @@ Result<LocalModel> pull_model(const PullOptions& options) {
   const std::string name = pulled_name(options);
   TRY_VOID(check_model_name(name));
   REQUIRE(options.sha256.empty() || is_sha256(options.sha256),
-          "--sha256: expected 64 lower-case hexadecimal digits");
+          "--sha256 must be 64 lower-case hexadecimal digits");
   std::error_code failed;
   fs::create_directories(models_dir(), failed);
   if (failed) return Error{ErrorCode::kIo, "cannot create " + models_dir().string()};
@@ -507,7 +507,8 @@ Result<LocalModel> pull_model(const PullOptions& options) {
   if (lock < 0) return io_error("cannot write", lock_path);
   if (::flock(lock, LOCK_EX | LOCK_NB) != 0) {
     ::close(lock);
-    return Error{ErrorCode::kUnavailable, "another pull of " + name + " is running"};
+    return Error{ErrorCode::kUnavailable,
+                 "another pull of " + name + " is running; wait until it ends"};
   }
   const auto result = [&]() -> Result<LocalModel> {
     if (!options.force) {

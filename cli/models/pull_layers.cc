@@ -74,7 +74,8 @@ Result<node::Fetched> pull_layers(const PullLayersOptions& options) {
   TRY(const std::string text, read_text(options.manifest, limits::kManifestBytes));
   TRY(const Manifest manifest, model::parse_manifest(as_bytes(text), {}));
   const auto layers = parse_layers(options.layers);
-  REQUIRE(layers, "layers '" + options.layers + "': expected 0-9 for the first ten, or 3 for one");
+  REQUIRE(layers, "layers '" + options.layers +
+                      "': must be a range of layers such as 0-9, or one layer such as 3");
   TRY(const auto tensors, model::stage_tensors(manifest, *layers));
 
   node::FetchOptions fetch;

@@ -155,7 +155,7 @@ Status read_links(const Json& file, Problem& problem) {
     REQUIRE(begin != places.end() && end != places.end(),
             "a link from " + in_quotes(from) + " to " + in_quotes(to) +
                 " names a node that is not in \"nodes\"");
-    REQUIRE(begin != end, "a link from " + in_quotes(from) + " to itself");
+    REQUIRE(begin != end, "a link from " + in_quotes(from) + " to itself: remove it");
     const std::string whose = "the link from " + in_quotes(from) + " to " + in_quotes(to);
     const std::size_t place = begin->second * count + end->second;
     REQUIRE(!given[place], whose + " is listed twice");

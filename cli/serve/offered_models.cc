@@ -225,7 +225,8 @@ Result<std::vector<OfferedModel>> offer_models(const ServeOptions& options) {
     }
     models.push_back(*std::move(offered));
   }
-  REQUIRE(!models.empty(), "none of the models can be served");
+  REQUIRE(!models.empty(),
+          "none of the models in the folder can be served; the log names the reason for each");
   const auto is_shape = [](const OfferedModel& each) { return each.served.spec.shape_only; };
   const bool any = std::ranges::any_of(models, is_shape);
   REQUIRE(!any || std::ranges::all_of(models, is_shape),

@@ -116,7 +116,8 @@ Result<Probe> probe(const node::Inquirer& own, const std::string& node,
                     const std::string& address) {
   TRY(const auto link, PingLink::open(own, address));
   // The roster says whose key this is.
-  REQUIRE(link->peer() == node, "the node at " + address + " is " + link->peer() + ", not " + node);
+  REQUIRE(link->peer() == node, "the node at " + address + " is " + link->peer() + ", not " + node +
+                                    "; hearth status shows the nodes that are connected now");
   TRY(const double seconds, link->ping(1, {}));
   return Probe{link->connected_seconds(), seconds};
 }

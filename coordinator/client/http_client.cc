@@ -233,7 +233,8 @@ struct HttpClient::State {
   static std::function<Status(std::string_view)> into_body(Transfer& transfer) {
     return [&transfer](std::string_view bytes) -> Status {
       REQUIRE(bytes.size() <= limits::kClientBodyBytes - transfer.reply.body.size(),
-              "the answer's body is over " + std::to_string(limits::kClientBodyBytes) + " bytes");
+              "the answer's body is longer than the limit of " +
+                  std::to_string(limits::kClientBodyBytes) + " bytes");
       transfer.reply.body.append(bytes);
       return ok_status();
     };

@@ -218,7 +218,8 @@ SwarmView view_of(const Json& state) {
 
 Result<SwarmView> read_swarm_view(const std::string& json) {
   const Json state = parse_reply(json);
-  REQUIRE(state.is_object(), "the server's state is not a JSON object");
+  REQUIRE(state.is_object(),
+          "the server's state is not a JSON object; check that --host names a Hearth server");
   try {
     return view_of(state);
   } catch (const Json::exception& bad) {

@@ -114,9 +114,9 @@ Status Membership::check_room(const RosterEntry& entry) const {
     return Error::of(ErrorCode::kRefused, kNameTaken, ": another node is named ", entry.name,
                      " already");
   }
-  REQUIRE(
-      now->entries.size() < limits::kRosterEntries,
-      "the roster holds " + std::to_string(limits::kRosterEntries) + " nodes, which is its limit");
+  REQUIRE(now->entries.size() < limits::kRosterEntries,
+          "the roster holds " + std::to_string(limits::kRosterEntries) +
+              " nodes, which is its limit; remove one first: hearth nodes rm NAME");
   return ok_status();
 }
 

@@ -41,7 +41,9 @@ Result<Restored> restore_members(Store& store, const std::vector<Roster>& roster
     if (roster.number == restored.number) newest.push_back(&roster);
   }
   if (newest.empty()) {
-    return Error{ErrorCode::kNotFound, "there is no roster to take the members from"};
+    return Error{ErrorCode::kNotFound,
+                 "this folder has no roster to take the members from; copy the newest roster of a "
+                 "member here first"};
   }
   TRY(const auto nodes, store.nodes());
   TRY(const auto noted, store.roster_number());

@@ -27,7 +27,9 @@ class OneKey {
   Status admit(const PublicKey& key) {
     const std::lock_guard lock(mutex_);
     if (!key_) key_ = key;
-    REQUIRE(*key_ == key, "the machine at this address has changed its key");
+    REQUIRE(*key_ == key,
+            "the machine at this address has changed its key while this one joined; run the "
+            "command again");
     return ok_status();
   }
   std::optional<PublicKey> key() const {
@@ -112,7 +114,8 @@ class Dialogue {
     const auto node = key_->key();
     if (node && status.error_code() == grpc::StatusCode::UNAVAILABLE) return closed_door(address_);
     if (!status.ok()) return failure_of(status, address_);
-    REQUIRE(node.has_value(), "the machine at " + address_ + " did not show a key");
+    REQUIRE(node.has_value(), "the machine at " + address_ +
+                                  " did not show a key; check that it is a Hearth coordinator");
     const ByteSpan shown = as_bytes(proof.cluster_key());
     TRY(const PublicKey claimed, PublicKey::parse(shown));
     return check_coordinator(expected.empty() ? fingerprint(claimed) : expected, shown,

@@ -732,9 +732,9 @@ Status check_options(const model::ModelSpec& spec, const EngineOptions& options)
           options.layers.begin, " to ", options.layers.end,
           " are not in the model, which has layers 0 to ", spec.layers);
   REQUIRE(options.batch_rows >= 1 && options.batch_rows <= limits::kBatchRows, "batch rows are ",
-          options.batch_rows, ", allowed are 1 to ", limits::kBatchRows);
+          options.batch_rows, "; they must be 1 to ", limits::kBatchRows);
   REQUIRE(options.threads >= 1 && options.threads <= limits::kComputeThreads, "threads are ",
-          options.threads, ", allowed are 1 to ", limits::kComputeThreads);
+          options.threads, "; they must be 1 to ", limits::kComputeThreads);
   return ok_status();
 }
 
@@ -785,7 +785,7 @@ Result<std::unique_ptr<Engine>> Engine::load(std::shared_ptr<const model::GgufFi
         std::move(file), spec, options, std::move(forward), std::move(embedder), replay_bytes));
   } catch (const std::bad_alloc&) {
     return Error::of(ErrorCode::kNoCapacity, "no memory for the working buffers of ",
-                     options.batch_rows, " rows");
+                     options.batch_rows, " rows; choose a smaller --batch-rows");
   }
 }
 

@@ -46,7 +46,7 @@ Result<KvCache> KvCache::create(const std::vector<kernels::KvLayout>& layers,
     return cache;
   } catch (const std::bad_alloc&) {
     return Error::of(ErrorCode::kNoCapacity, "no memory for ", pages, " KV pages of ", page_bytes,
-                     " bytes");
+                     " bytes; choose a smaller --kv-budget");
   }
 }
 

@@ -151,9 +151,10 @@ class Fetch {
   }
 
   Error nothing_to_ask() const {
-    return Error::of(ErrorCode::kNotFound, total_ - done_,
-                     " bytes of the model are not on this machine and there is "
-                     "no source to fetch them from");
+    return Error::of(
+        ErrorCode::kNotFound, total_ - done_,
+        " bytes of the model are not on this machine and there is "
+        "no source to fetch them from: copy the model file here, or start a node that has it");
   }
 
   Status check_room() {

@@ -36,7 +36,7 @@ Result<Hours> parse_hours(std::string_view text) {
   const auto begin = minutes_of(text.substr(0, text.find('-')));
   const auto end = minutes_of(text.substr(std::min(text.size(), text.find('-') + 1)));
   REQUIRE(text.size() == 11 && begin && end && *begin != *end, "'", std::string(text.substr(0, 64)),
-          "' is refused; hours are two different times such as 22:00-08:00");
+          "' must be two different times, for example 22:00-08:00");
   return Hours{*begin, *end};
 }
 

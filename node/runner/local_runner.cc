@@ -71,7 +71,8 @@ Status LocalRunner::submit(const SequenceOpen& open, std::vector<TokenId> prompt
   const std::uint64_t positions = std::uint64_t{open.prompt_tokens} + open.sampling.max_tokens;
   if (positions > spec_.context) {
     return Error::of(ErrorCode::kNoCapacity, "prompt and answer take ", positions,
-                     " positions, the context has ", spec_.context);
+                     " positions, the context has ", spec_.context,
+                     "; shorten the prompt, or ask for fewer tokens");
   }
   const std::uint32_t pages =
       pages_for(static_cast<std::uint32_t>(positions), kernels::kPageTokens);

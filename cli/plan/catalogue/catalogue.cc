@@ -305,7 +305,9 @@ class Reader {
     REQUIRE(shape.layers >= 1 && shape.hidden >= 1 && shape.kv_heads >= 1 && shape.head_dim >= 1 &&
                 shape.heads >= shape.kv_heads && shape.feed_forward >= 1 && shape.vocabulary >= 1 &&
                 shape.context >= 1 && shape.experts_used <= shape.experts,
-            row.where, " lacks a count, or has one that does not fit the others");
+            row.where,
+            " must have layers, hidden, kv_heads, head_dim, feed_forward, vocabulary and context "
+            "of at least 1, heads of at least kv_heads, and experts_used of at most experts");
     return ok_status();
   }
 };

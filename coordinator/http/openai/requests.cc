@@ -334,11 +334,12 @@ void parse_max_tokens(FieldReader& fields, const char* name, GenerationRequest& 
 void refuse_completion_extras(FieldReader& fields, GenerationRequest& request) {
   const auto best_of = fields.integer("best_of", 1, kInt32Max);
   if (best_of && *best_of != static_cast<std::int64_t>(request.n)) {
-    fields.fail(ApiError::not_supported("'best_of' other than n is not supported", "best_of"));
+    fields.fail(
+        ApiError::not_supported("'best_of' other than n is not supported; omit it", "best_of"));
   }
   const auto suffix = fields.string("suffix");
   if (suffix && !suffix->empty()) {
-    fields.fail(ApiError::not_supported("'suffix' is not supported", "suffix"));
+    fields.fail(ApiError::not_supported("'suffix' is not supported; omit it", "suffix"));
   }
 }
 
