@@ -75,7 +75,7 @@ float widen(WeightType type, const std::byte* at) {
 std::int32_t quantised_exponent(const WeightLayout& layout, unsigned __int128 units) {
   units = (units + (1U << layout.fraction) - 1) >> layout.fraction;
   if (units == 0) return kWeightExponentMin;
-  const unsigned __int128 last = units - (kDefect == Defect::kRowBound ? 0 : 1);
+  const unsigned __int128 last = units - 1;
   const auto high = static_cast<std::uint64_t>(last >> 64);
   const auto low = static_cast<std::uint64_t>(last);
   const int width = high != 0 ? 64 + std::bit_width(high) : std::bit_width(low);

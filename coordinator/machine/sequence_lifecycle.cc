@@ -13,7 +13,6 @@
 #include "coordinator/proof/ledger_service.h"
 #include "coordinator/scheduling/scheduler.h"
 #include "coordinator/scheduling/verifiable.h"
-#include "proto/defect.h"
 #include "proto/fixed_field.h"
 
 namespace hearth::coordinator {
@@ -245,15 +244,6 @@ void SequenceLifecycle::admit() {
     start_sequence(*sequence);
     if (std::exchange(sequence->admitted, true)) {
       ++totals_.resumed_total;
-      if (planted(SwarmDefect::kTokenTwice) && !sequence->answer.empty()) {
-        sequence->events->on_token({sequence->id,
-                                    static_cast<Position>(sequence->tokens_known() - 1),
-                                    sequence->answer.back(),
-                                    FinishReason::kNone,
-                                    ErrorCode::kNumeric,
-                                    0.0F,
-                                    {}});
-      }
       continue;
     }
     ++totals_.admitted_total;
@@ -269,7 +259,7 @@ void SequenceLifecycle::admit() {
 
 void SequenceLifecycle::start_sequence(Sequence& sequence) {
   // The next pipeline computes all rows again.
-  if (!planted(SwarmDefect::kHashesKept)) sequence.hashes.clear();
+  sequence.hashes.clear();
   const bool hashed = sequence.request.report_hashes;
   sequence.again = hashed ? static_cast<std::uint32_t>(sequence.answer.size()) : 0;
   const Pipeline* pipeline = pipelines_.find(sequence.epoch);
@@ -290,8 +280,7 @@ Status SequenceLifecycle::take_tokens(Pipeline& pipeline, const Frame& frame) {
   REQUIRE(pipeline.serving, "tokens came before the pipeline served");
   TRY(StepTokens tokens, decode_step_tokens(frame.payload, options_.shape));
   const Epoch epoch = pipeline.epoch;
-  if (tokens.epoch < epoch &&
-      !planted(SwarmDefect::kStaleAnswerTaken)) {  // late, of a pipeline that is over
+  if (tokens.epoch < epoch) {  // late, of a pipeline that is over
     ++late_frames_;
     return ok_status();
   }
@@ -441,7 +430,6 @@ Status SequenceLifecycle::take_token(Epoch epoch, const SampledToken& token, std
           "a token of sequence " + std::to_string(token.sequence.value) +
               ", which is not on this pipeline");
   const bool again = sequence->again > 0;
-  const bool first = sequence->fruitless > 0;
   TRY_VOID(sequence->take(token));
   const TimePoint now = clock_.now();
   if (sequence->token_at && run > 0) {
@@ -449,7 +437,6 @@ Status SequenceLifecycle::take_token(Epoch epoch, const SampledToken& token, std
   }
   sequence->token_at = now;
   if (again) return ok_status();
-  if (planted(SwarmDefect::kTokenLost) && first) return ok_status();
   if (!sequence->ended && !sequence->stopped) deliver(sequence, token);
   return ok_status();
 }
@@ -555,7 +542,6 @@ std::vector<std::shared_ptr<Sequence>> SequenceLifecycle::interrupt(
     }
   }
   if (!again.empty()) spdlog::info("{} sequences wait for another pipeline", again.size());
-  if (planted(SwarmDefect::kInterruptedForgotten)) again.clear();
   scheduler_.requeue(std::move(again));
   return over;
 }

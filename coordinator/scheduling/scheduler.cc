@@ -7,7 +7,6 @@
 
 #include "base/check.h"
 #include "base/limits.h"
-#include "proto/defect.h"
 #include "proto/split.h"
 
 namespace hearth::coordinator {
@@ -472,7 +471,7 @@ void Scheduler::release(Sequence& sequence) {
   if (sequence.released) return;
   sequence.released = true;
   const auto pool = pools_.find(sequence.epoch);
-  if (pool != pools_.end() && !planted(SwarmDefect::kReservationKept)) {
+  if (pool != pools_.end()) {
     INVARIANT(pool->second.reserved >= sequence.pages, "pages are returned that were reserved");
     pool->second.reserved -= sequence.pages;
     admission_changed_ = true;

@@ -4,24 +4,7 @@
 #include <iterator>
 #include <string>
 
-#include "proto/defect.h"
-
 namespace hearth::coordinator {
-
-namespace {
-
-// Nothing, unless a defect of proto/defect.h is planted.
-void plant(SubmitMessage& submit) {
-  const std::uint32_t prompt = submit.open.prompt_tokens;
-  if (planted(SwarmDefect::kReplayOneShort)) submit.prompt.pop_back();
-  if (planted(SwarmDefect::kAnswerForgotten)) submit.prompt.resize(prompt);
-  if (planted(SwarmDefect::kSeedAnew)) ++submit.open.sampling.seed;
-  if (planted(SwarmDefect::kAnswerAsPrompt)) {
-    submit.open.prompt_tokens = static_cast<std::uint32_t>(submit.prompt.size());
-  }
-}
-
-}  // namespace
 
 // All requests with the shared scope use one scope: their clients accept that others in it may
 // infer their prompts.
@@ -108,7 +91,6 @@ SubmitMessage Sequence::submit() const {
   submit.prompt.reserve(request.prompt.size() + answer.size());
   submit.prompt.insert(submit.prompt.end(), request.prompt.begin(), request.prompt.end());
   submit.prompt.insert(submit.prompt.end(), answer.begin(), answer.end());
-  if (!answer.empty()) plant(submit);
   return submit;
 }
 

@@ -24,7 +24,6 @@
 #include "node/engine/stage_memory.h"
 #include "node/engine/step_hash.h"
 #include "node/engine/weights.h"
-#include "proto/defect.h"
 #include "proto/split.h"
 
 namespace hearth::node {
@@ -397,11 +396,8 @@ bool StageEngine::replay(Step& step, std::uint32_t index) {
     return false;
   }
   if (wanted(sequence, row)) return false;
-  const Position said = planted(SwarmDefect::kRowBeforeReplayed) && row.position > 0
-                            ? row.position - 1
-                            : row.position;
   if (!is_last()) {
-    const ByteSpan out = cache_.output(sequence.pages, said);
+    const ByteSpan out = cache_.output(sequence.pages, row.position);
     step.said.insert(step.said.end(), out.begin(), out.end());
   }
   step.replayed.push_back(index);
