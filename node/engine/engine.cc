@@ -6,7 +6,6 @@
 #include <map>
 #include <new>
 #include <optional>
-#include <string>
 #include <utility>
 
 #include "base/check.h"
@@ -646,9 +645,7 @@ void StageEngine::on_logits(Step& step, std::uint32_t computed, unsigned thread,
   const std::uint32_t index = step.computed[computed].index;
   const BatchRow& row = step.batch.rows[index];
   if (scores(*step.sequences[index], row.position)) score(step, index, thread, logits);
-  if (step.rows[computed].observed) {
-    options_.logits->on_logits(row.sequence, row.position, logits);
-  }
+  if (step.rows[computed].observed) options_.logits->on_logits(row.sequence, row.position, logits);
   if ((row.flags & BatchRow::kSample) != 0 && !step.computed[computed].drawn) {
     sample(step, computed, thread, logits);
   }

@@ -128,8 +128,8 @@ void Stage::on_assign(const control::v1::Assign& assign) {
   if (!assignment.ok()) return report_failure(epoch, assignment.error().message);
   if (away_) return report_failure(epoch, kOwnersMachine);
   if (epoch <= newest_epoch_) {
-    return report_failure(epoch, "epoch " + std::to_string(epoch.value) + " is not newer than " +
-                                     std::to_string(newest_epoch_.value));
+    return report_failure(
+        epoch, message_of("epoch ", epoch.value, " is not newer than ", newest_epoch_.value));
   }
   spdlog::info("{}: epoch {}: stage {} of {}, layers {}", options_.node, epoch.value,
                assignment->stage + 1, assignment->stages, text_of(assignment->layers));
