@@ -119,9 +119,8 @@ Result<std::shared_ptr<const PartsSource::Opened>> PartsSource::open(const Sink&
     const std::uint64_t bytes = remote.bytes;
     const std::string shown = client::without_secrets(source);
     if (bytes == 0 || bytes > limits::kModelFileBytes) {
-      return Error{ErrorCode::kUnsupported,
-                   shown + ": the server says that it has " + std::to_string(bytes) +
-                       " bytes; 1 to " + std::to_string(limits::kModelFileBytes) + " are read"};
+      return Error::of(ErrorCode::kUnsupported, shown, ": the server says that it has ", bytes,
+                       " bytes; 1 to ", limits::kModelFileBytes, " are read");
     }
     if (commit.empty()) commit = remote.commit;
     parts.push_back(std::make_unique<HttpSource>(std::move(remote), bytes, stall_));
@@ -132,9 +131,8 @@ Result<std::shared_ptr<const PartsSource::Opened>> PartsSource::open(const Sink&
   const auto joined = model::join_parts(std::move(files));
   if (!joined.ok()) return Error{ErrorCode::kUnsupported, joined.error().message};
   if ((*joined)->file_bytes() != file_bytes_) {
-    return Error{ErrorCode::kUnsupported,
-                 "its parts make another model, of " + std::to_string((*joined)->file_bytes()) +
-                     " bytes as one file, not " + std::to_string(file_bytes_)};
+    return Error::of(ErrorCode::kUnsupported, "its parts make another model, of ",
+                     (*joined)->file_bytes(), " bytes as one file, not ", file_bytes_);
   }
   return std::make_shared<const Opened>(Opened{model::PartMap(**joined), std::move(parts)});
 }

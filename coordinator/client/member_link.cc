@@ -16,7 +16,6 @@
 #include <mutex>
 #include <span>
 #include <utility>
-#include <vector>
 
 #include "proto/address.h"
 #include "proto/link/control_links.h"

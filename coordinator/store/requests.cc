@@ -55,8 +55,7 @@ class SqlRequestStore final : public RequestStore {
  private:
   template <typename... Values>
   Status run(const char* sql, const Values&... values) {
-    TRY_VOID(Statement(*db_, sql).add(values...).run());
-    return ok_status();
+    return Statement(*db_, sql).add(values...).run();
   }
 
   Status remove(std::int64_t id) {

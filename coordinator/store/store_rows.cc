@@ -9,8 +9,8 @@ bool joins_as(Role role) { return role >= Role::kWorker && role <= Role::kAdmin;
 
 // Of what is written: the coordinator's role is no node's that joins.
 Status check_role(Role role) {
-  REQUIRE(joins_as(role), "a node joins as worker, client or admin; its role is number " +
-                              std::to_string(static_cast<int>(role)));
+  REQUIRE(joins_as(role), "a node joins as worker, client or admin; its role is number ",
+          static_cast<int>(role));
   return ok_status();
 }
 
@@ -97,16 +97,14 @@ Status put_row(Database& db, const WaitingNode& node) {
                 "INSERT INTO waiting (public_key, name, source, since, seen) VALUES ($1, $2, $3, "
                 "$4, $5) ON CONFLICT (public_key) DO UPDATE SET name = excluded.name, source = "
                 "excluded.source, since = excluded.since, seen = excluded.seen");
-  TRY_VOID(row.add(node.key, node.name, node.from, node.since, node.seen).run());
-  return ok_status();
+  return row.add(node.key, node.name, node.from, node.since, node.seen).run();
 }
 
 Status put_row(Database& db, const Store::Machines::value_type& machine) {
   Statement row(db,
                 "INSERT INTO machines (public_key, machine) VALUES ($1, $2) ON CONFLICT "
                 "(public_key) DO UPDATE SET machine = excluded.machine");
-  TRY_VOID(row.add(machine.first, machine.second).run());
-  return ok_status();
+  return row.add(machine.first, machine.second).run();
 }
 
 Result<Hash256> read_secret(Database& db) {
@@ -125,8 +123,7 @@ Result<std::int64_t> read_roster_number(Database& db) {
 }
 
 Status write_roster_number(Database& db, std::int64_t number) {
-  TRY_VOID(Statement(db, "UPDATE roster SET number = $1").add(number).run());
-  return ok_status();
+  return Statement(db, "UPDATE roster SET number = $1").add(number).run();
 }
 
 bool is_empty(const StoreRows& rows) {

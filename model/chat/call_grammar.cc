@@ -2,11 +2,11 @@
 
 #include <algorithm>
 #include <cctype>
-#include <charconv>
 #include <set>
 
 #include "base/check.h"
 #include "base/limits.h"
+#include "base/number.h"
 #include "model/chat/literal.h"
 
 namespace hearth::model {
@@ -391,9 +391,7 @@ class CallGrammar {
     for (const auto& [keyword, value] : schema.entries) {
       if (std::ranges::find(read, keyword) == read.end()) return no_form(tool, path, keyword);
     }
-    if (is_text) {
-      return grammar_.sequence({mark(syntax_.quote), until(trimmed(syntax_.quote))});
-    }
+    if (is_text) return grammar_.sequence({mark(syntax_.quote), until(trimmed(syntax_.quote))});
     if (type == "array") return quoted_list(tool, root, schema, path, depth);
     const std::string* listed = schema.find("properties");
     const auto properties = read_literal_object(listed != nullptr ? *listed : "{}", '{', '}');
@@ -415,11 +413,8 @@ class CallGrammar {
                            std::uint32_t depth) {
     const auto count = [&](const char* keyword, std::uint32_t absent) {
       const std::string* text = schema.find(keyword);
-      std::uint32_t number = absent;
-      if (text == nullptr) return number;
-      const auto [end, wrong] = std::from_chars(text->data(), text->data() + text->size(), number);
-      const bool is_count = wrong == std::errc() && end == text->data() + text->size();
-      return is_count && number <= kItems ? number : kItems + 1;
+      if (text == nullptr) return absent;
+      return std::min(parse_number<std::uint32_t>(*text).value_or(kItems + 1), kItems + 1);
     };
     const std::uint32_t least = count("minItems", 0);
     const std::uint32_t most = count("maxItems", kItems);

@@ -6,7 +6,6 @@
 #include <map>
 #include <new>
 #include <optional>
-#include <string>
 #include <utility>
 
 #include "base/check.h"
@@ -24,7 +23,6 @@
 #include "node/engine/stage_memory.h"
 #include "node/engine/step_hash.h"
 #include "node/engine/weights.h"
-#include "proto/defect.h"
 #include "proto/split.h"
 
 namespace hearth::node {
@@ -397,11 +395,8 @@ bool StageEngine::replay(Step& step, std::uint32_t index) {
     return false;
   }
   if (wanted(sequence, row)) return false;
-  const Position said = planted(SwarmDefect::kRowBeforeReplayed) && row.position > 0
-                            ? row.position - 1
-                            : row.position;
   if (!is_last()) {
-    const ByteSpan out = cache_.output(sequence.pages, said);
+    const ByteSpan out = cache_.output(sequence.pages, row.position);
     step.said.insert(step.said.end(), out.begin(), out.end());
   }
   step.replayed.push_back(index);
@@ -650,9 +645,7 @@ void StageEngine::on_logits(Step& step, std::uint32_t computed, unsigned thread,
   const std::uint32_t index = step.computed[computed].index;
   const BatchRow& row = step.batch.rows[index];
   if (scores(*step.sequences[index], row.position)) score(step, index, thread, logits);
-  if (step.rows[computed].observed) {
-    options_.logits->on_logits(row.sequence, row.position, logits);
-  }
+  if (step.rows[computed].observed) options_.logits->on_logits(row.sequence, row.position, logits);
   if ((row.flags & BatchRow::kSample) != 0 && !step.computed[computed].drawn) {
     sample(step, computed, thread, logits);
   }

@@ -2,7 +2,6 @@
 
 #include <algorithm>
 #include <new>
-#include <string>
 
 #include "proto/split.h"
 

@@ -106,7 +106,7 @@ Result<std::unique_ptr<CardSensors>> CardSensors::open(const std::string& bus_id
                                                        const std::string& name) {
   SharedLibrary library = open_library(name);
   if (library == nullptr) {
-    return Error{ErrorCode::kUnavailable, "cannot load NVML: " + std::string(dlerror())};
+    return Error::of(ErrorCode::kUnavailable, "cannot load NVML: ", dlerror());
   }
   TRY(const Functions nvml, functions_of(library));
   if (const int error = nvml.init(); error != kSuccess) {

@@ -1,7 +1,6 @@
 #include "node/engine/card/card.h"
 
 #include <algorithm>
-#include <chrono>
 #include <cstdio>
 #include <string>
 #include <utility>
@@ -10,7 +9,6 @@
 #include "kernels/cuda/product.h"
 #include "kernels/cuda/runtime.h"
 #include "kernels/cuda/tiles.h"
-#include "node/engine/card/card_context.h"
 #include "node/engine/card/card_forward.h"
 #include "node/engine/card/card_stage.h"
 #include "node/engine/card/placement.h"
@@ -227,7 +225,7 @@ Result<std::unique_ptr<StageForward>> Card::load(const model::GgufFile& file,
 }
 
 std::string capability(std::uint32_t major, std::uint32_t minor) {
-  return std::to_string(major) + "." + std::to_string(minor);
+  return message_of(major, ".", minor);
 }
 
 // Code for one capability runs on those of the same major number from its minor number on.
@@ -260,10 +258,7 @@ std::uint64_t card_budget(std::uint64_t free, std::uint64_t total) {
   return free - std::min(free, kept);
 }
 
-Status check_card(std::uint32_t index) {
-  TRY_VOID(card_info(index));
-  return ok_status();
-}
+Status check_card(std::uint32_t index) { return card_info(index); }
 
 Result<std::unique_ptr<Device>> open_card(const CardOptions& options) {
   auto context = std::make_shared<CardContext>(options.index, options.on_lost);
