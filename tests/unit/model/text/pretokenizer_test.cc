@@ -25,7 +25,8 @@ constexpr PreTokenizer kAll[] = {
     PreTokenizer::kGpt2,        PreTokenizer::kSmolLm,     PreTokenizer::kLlama3,
     PreTokenizer::kCl100k,      PreTokenizer::kGlm4,       PreTokenizer::kQwen2,
     PreTokenizer::kO200k,       PreTokenizer::kTekken,     PreTokenizer::kDefault,
-    PreTokenizer::kDeepSeekLlm, PreTokenizer::kDeepSeekV3, PreTokenizer::kQwen35};
+    PreTokenizer::kDeepSeekLlm, PreTokenizer::kDeepSeekV3, PreTokenizer::kQwen35,
+    PreTokenizer::kKimi};
 
 TEST(PreTokenizer, Gpt2) {
   const auto split_gpt2 = [](std::string_view text) { return split(PreTokenizer::kGpt2, text); };
