@@ -222,7 +222,8 @@ Status PostgresDatabase::execute(const std::string& sql) {
   if (sql.empty()) return ok_status();
   if (lost()) return unavailable("the connection is lost");
   if (PQsendQuery(connection_, sql.c_str()) == 0) return lose(PQerrorMessage(connection_));
-  return finish();
+  TRY_VOID(finish());
+  return ok_status();
 }
 
 // The update lets one transaction at a time write, as in SQLite. LISTEN shows coordinators that
@@ -380,7 +381,8 @@ Result<PostgresDatabase::Head> PostgresDatabase::head() {
 }
 
 Status PostgresDatabase::mark_moved(const std::string& to) {
-  return Statement(*this, "UPDATE head SET moved = $1, changes = changes + 1").add(to).run();
+  TRY_VOID(Statement(*this, "UPDATE head SET moved = $1, changes = changes + 1").add(to).run());
+  return ok_status();
 }
 
 // After a lost connection, the server may not know for a while that it is lost.

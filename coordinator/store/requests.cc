@@ -55,7 +55,8 @@ class SqlRequestStore final : public RequestStore {
  private:
   template <typename... Values>
   Status run(const char* sql, const Values&... values) {
-    return Statement(*db_, sql).add(values...).run();
+    TRY_VOID(Statement(*db_, sql).add(values...).run());
+    return ok_status();
   }
 
   Status remove(std::int64_t id) {

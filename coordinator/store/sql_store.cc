@@ -154,7 +154,8 @@ Status SqlStore::forget_waiting(std::int64_t seen_before) {
     if (!there) return ok_status();
   }
   return write([&](Database& db) -> Status {
-    return Statement(db, "DELETE FROM waiting WHERE seen < $1").add(seen_before).run();
+    TRY_VOID(Statement(db, "DELETE FROM waiting WHERE seen < $1").add(seen_before).run());
+    return ok_status();
   });
 }
 

@@ -97,14 +97,16 @@ Status put_row(Database& db, const WaitingNode& node) {
                 "INSERT INTO waiting (public_key, name, source, since, seen) VALUES ($1, $2, $3, "
                 "$4, $5) ON CONFLICT (public_key) DO UPDATE SET name = excluded.name, source = "
                 "excluded.source, since = excluded.since, seen = excluded.seen");
-  return row.add(node.key, node.name, node.from, node.since, node.seen).run();
+  TRY_VOID(row.add(node.key, node.name, node.from, node.since, node.seen).run());
+  return ok_status();
 }
 
 Status put_row(Database& db, const Store::Machines::value_type& machine) {
   Statement row(db,
                 "INSERT INTO machines (public_key, machine) VALUES ($1, $2) ON CONFLICT "
                 "(public_key) DO UPDATE SET machine = excluded.machine");
-  return row.add(machine.first, machine.second).run();
+  TRY_VOID(row.add(machine.first, machine.second).run());
+  return ok_status();
 }
 
 Result<Hash256> read_secret(Database& db) {
@@ -123,7 +125,8 @@ Result<std::int64_t> read_roster_number(Database& db) {
 }
 
 Status write_roster_number(Database& db, std::int64_t number) {
-  return Statement(db, "UPDATE roster SET number = $1").add(number).run();
+  TRY_VOID(Statement(db, "UPDATE roster SET number = $1").add(number).run());
+  return ok_status();
 }
 
 bool is_empty(const StoreRows& rows) {

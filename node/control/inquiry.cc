@@ -139,9 +139,10 @@ Result<Description> describe(const Inquirer& inquirer) {
 
 Status leave(const Inquirer& inquirer) {
   control::v1::Left answer;
-  return ask(inquirer, failed_leave, [&](Control::Stub& stub, grpc::ClientContext& context) {
+  TRY_VOID(ask(inquirer, failed_leave, [&](Control::Stub& stub, grpc::ClientContext& context) {
     return stub.Leave(&context, control::v1::LeaveRequest(), &answer);
-  });
+  }));
+  return ok_status();
 }
 
 }  // namespace hearth::node

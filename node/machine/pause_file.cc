@@ -79,7 +79,8 @@ Result<std::optional<OwnerOrder>> read_admin_order(const std::string& path) {
 
 Status write_admin_order(const std::string& path, const std::optional<OwnerOrder>& order) {
   if (order) return write_private_file(path, as_bytes(text_of(*order)));
-  return remove_order(path);
+  TRY_VOID(remove_order(path));
+  return ok_status();
 }
 
 WorkShare::WorkShare(const std::string& folder) : lock_(open_lock(folder)) {}

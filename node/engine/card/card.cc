@@ -258,7 +258,10 @@ std::uint64_t card_budget(std::uint64_t free, std::uint64_t total) {
   return free - std::min(free, kept);
 }
 
-Status check_card(std::uint32_t index) { return card_info(index); }
+Status check_card(std::uint32_t index) {
+  TRY_VOID(card_info(index));
+  return ok_status();
+}
 
 Result<std::unique_ptr<Device>> open_card(const CardOptions& options) {
   auto context = std::make_shared<CardContext>(options.index, options.on_lost);
