@@ -590,8 +590,8 @@ class CallGrammar {
     if (type == "\"object\"" && listed != nullptr) {
       const auto properties = read_literal_object(*listed, '{', '}');
       if (!properties) return no_form(tool, path, "properties");
-      TRY_VOID(check_keywords(tool, schema, path,
-                              {"properties", "required", "additionalProperties"}));
+      TRY_VOID(
+          check_keywords(tool, schema, path, {"properties", "required", "additionalProperties"}));
       return members(schema, *properties, {}, [&](const auto& key, const auto& each) {
         return element(tool, root, key, each, path + "/properties", depth + 1);
       });

@@ -642,8 +642,7 @@ AnswerParser::Step AnswerParser::after() {
   const std::size_t end = at_;
   skip_spaces();
   const std::string_view mark = trimmed(syntax_->call_end);
-  const bool is_ended =
-      syntax_->form == CallForm::kTagged || syntax_->form == CallForm::kElements;
+  const bool is_ended = syntax_->form == CallForm::kTagged || syntax_->form == CallForm::kElements;
   if (!is_ended && !mark.empty()) {
     if (at_ == buffer_.size() && !final_) {
       at_ = end;

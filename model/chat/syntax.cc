@@ -581,16 +581,17 @@ void read_content(const Prober& probe, ChatSyntax& out) {
   out.content_end = end;
   // The last mark is the end token.
   out.answer_end = trimmed(trimmed(after).substr(end.size()));
-  out.answer_end.resize(out.answer_end.rfind('<') == std::string::npos ? 0 : out.answer_end.rfind('<'));
+  out.answer_end.resize(out.answer_end.rfind('<') == std::string::npos ? 0
+                                                                       : out.answer_end.rfind('<'));
 }
 
 }  // namespace
 
 std::vector<std::string> ChatSyntax::marks() const {
-  std::vector<std::string> out = {section_begin,   section_end, call_begin,    call_end,
-                                  separator,       name_end,    id_end,        quote,
-                                  key_end,         value_end,   parameter_begin, think_begin,
-                                  think_end,       content_begin, content_end, answer_end};
+  std::vector<std::string> out = {section_begin, section_end,   call_begin,      call_end,
+                                  separator,     name_end,      id_end,          quote,
+                                  key_end,       value_end,     parameter_begin, think_begin,
+                                  think_end,     content_begin, content_end,     answer_end};
   if (form == CallForm::kHarmony) {
     for (const char* mark : {"<|start|>", "<|channel|>", "<|message|>", "<|end|>", "<|call|>",
                              "<|return|>", "<|constrain|>"}) {

@@ -14,11 +14,11 @@
 namespace hearth::model {
 
 enum class CallForm : std::uint8_t {
-  kObject,   // {"name": "f", "arguments": {...}}
-  kNamed,    // f, then the arguments in one bracketed value
-  kTagged,   // f, then each argument between marks of its own
+  kObject,    // {"name": "f", "arguments": {...}}
+  kNamed,     // f, then the arguments in one bracketed value
+  kTagged,    // f, then each argument between marks of its own
   kElements,  // f, then each argument between marks that name it, as are parts of lists and objects
-  kHarmony,  // messages with channels and recipients (gpt-oss)
+  kHarmony,   // messages with channels and recipients (gpt-oss)
 };
 enum class ArgumentForm : std::uint8_t {
   kJson,

@@ -70,7 +70,8 @@ struct Points {
       if (with_cases) {
         // Kimi's words of letters take no Chinese character.
         const bool apart = kimi && is_han(c.point);
-        cases.push_back(static_cast<std::uint8_t>(apart ? LetterCase::kNone : letter_case(c.point)));
+        cases.push_back(
+            static_cast<std::uint8_t>(apart ? LetterCase::kNone : letter_case(c.point)));
       }
       offset += c.bytes;
     }

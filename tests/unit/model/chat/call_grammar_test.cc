@@ -193,7 +193,8 @@ struct ElementCalls : ::testing::Test {
   // Written with '@' before each tag.
   static std::string call(const std::string& arguments) {
     std::string out;
-    for (const char c : "@<calls>\n@<invoke name=\"weather\">" + arguments + "@</invoke>\n@</calls>") {
+    for (const char c :
+         "@<calls>\n@<invoke name=\"weather\">" + arguments + "@</invoke>\n@</calls>") {
       out += c == '@' ? std::string("[.") : std::string(1, c);
     }
     return out;
@@ -229,9 +230,10 @@ TEST_F(ElementCalls, ListsAndObjectsAreReadBack) {
   EXPECT_TRUE(allows(syntax, deep, call("@<to>@</to>")));
   EXPECT_FALSE(allows(syntax, deep, call("@<to>@<item>@<y>true@</y>@</item>@</to>")));
   EXPECT_FALSE(allows(syntax, deep, call("@<unit>K@</unit>")));
-  EXPECT_FALSE(allows(syntax, deep,
-                      call("@<to>@<item>@<x>1@</x>@</item>@<item>@<x>1@</x>@</item>@<item>@<x>1@</x>"
-                           "@</item>@</to>")));
+  EXPECT_FALSE(
+      allows(syntax, deep,
+             call("@<to>@<item>@<x>1@</x>@</item>@<item>@<x>1@</x>@</item>@<item>@<x>1@</x>"
+                  "@</item>@</to>")));
   AnswerRules rules;
   rules.tools = deep.tools;
   AnswerParser parser(std::make_shared<ChatSyntax>(syntax), rules);
