@@ -240,6 +240,27 @@ std::vector<Case> other_cases() {
                              ", ", "]<|tool_call_end|>"),
                  "<|tool_call_start|>[weather(city='Pa)ris', days=3), time()]<|tool_call_end|>Done",
                  {"Done", "", R"(weather{"city": "Pa)ris", "days": 3};time{};)"}});
+  ChatSyntax bare;
+  bare.form = CallForm::kNamed;
+  bare.arguments = ArgumentForm::kPython;
+  out.push_back({"llama pythonic", bare, "[weather(city=\"Paris\"), time()]", {"", "", kBoth}});
+  ChatSyntax harmony;
+  harmony.form = CallForm::kHarmony;
+  out.push_back(
+      {"harmony",
+       harmony,
+       "<|channel|>analysis<|message|>Hm.<|end|><|start|>assistant<|channel|>final"
+       "<|message|>So.<|end|><|start|>assistant<|channel|>commentary to=functions.weather "
+       "<|constrain|>json<|message|>" +
+           kParis + "<|call|>",
+       {"So.", "Hm.", "weather" + kParis + ";"},
+       "<|start|>assistant"});
+  return out;
+}
+
+// Calls and arguments in elements.
+std::vector<Case> element_cases() {
+  std::vector<Case> out;
   out.push_back(
       {"minimax m3",
        probe_calls("[.<calls>\n",
@@ -261,27 +282,12 @@ std::vector<Case> other_cases() {
        "<|close|>tools<|sep|><|close|>message<|sep|>",
        {"Yes.", "Hm.", R"(weather{"city": "12", "days": 3, "other": "4"};time{};)"},
        "<|open|>message role=\"assistant\"<|sep|><|open|>think<|sep|>"});
-  ChatSyntax bare;
-  bare.form = CallForm::kNamed;
-  bare.arguments = ArgumentForm::kPython;
-  out.push_back({"llama pythonic", bare, "[weather(city=\"Paris\"), time()]", {"", "", kBoth}});
-  ChatSyntax harmony;
-  harmony.form = CallForm::kHarmony;
-  out.push_back(
-      {"harmony",
-       harmony,
-       "<|channel|>analysis<|message|>Hm.<|end|><|start|>assistant<|channel|>final"
-       "<|message|>So.<|end|><|start|>assistant<|channel|>commentary to=functions.weather "
-       "<|constrain|>json<|message|>" +
-           kParis + "<|call|>",
-       {"So.", "Hm.", "weather" + kParis + ";"},
-       "<|start|>assistant"});
   return out;
 }
 
 std::vector<Case> cases() {
   std::vector<Case> out;
-  for (auto make : {object_cases, named_cases, other_cases}) {
+  for (auto make : {object_cases, named_cases, other_cases, element_cases}) {
     for (Case& each : make()) out.push_back(std::move(each));
   }
   return out;
