@@ -50,7 +50,8 @@ std::uint32_t stages_of(const ServeOptions& options, const model::ModelSpec& spe
 }
 
 std::vector<std::string> devices_of(const ServeOptions& options) {
-  return worker_devices(options.device, options.local_workers, cards_here());
+  const bool automatic = options.device == "auto";
+  return worker_devices(options.device, options.local_workers, automatic ? cards_here() : 0);
 }
 
 namespace {

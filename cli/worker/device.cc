@@ -138,8 +138,12 @@ Status check_device_choice(const std::string& text) {
 #ifdef HEARTH_CARDS
 
 std::uint32_t cards_here() {
-  const auto count = kernels::cuda::device_count();
-  return count.ok() ? *count : 0;
+  static const std::uint32_t cards = [] {  // so that the warning is printed once
+    const auto count = kernels::cuda::device_count();
+    if (!count.ok()) left_to_the_processor(count.error());
+    return count.ok() ? *count : 0;
+  }();
+  return cards;
 }
 
 Result<std::unique_ptr<node::Device>> open_unasked_device(

@@ -242,6 +242,10 @@ Status check_capability(std::uint32_t index, const cuda::DeviceInfo& info) {
 
 Result<cuda::DeviceInfo> card_info(std::uint32_t index) {
   TRY(const std::uint32_t count, cuda::device_count());
+  if (count == 0) {
+    return Error::of(ErrorCode::kUnavailable, "no GPU cuda:", index,
+                     ": there is no NVIDIA driver, or it knows no GPU");
+  }
   if (index >= count) {
     return Error::of(ErrorCode::kUnavailable, "no GPU cuda:", index, ": the number must be below ",
                      count, ", the driver's count");
