@@ -256,6 +256,9 @@ std::invoke_result_t<Work, Store&> MirroredStore::write(Work work) {
   const auto mirrored = work(*mirror());
   copied_ = mirrored.ok() ? copied_ + 1 : -1;
   INVARIANT(copied_ >= -1, "changes are counted up");
+  // A copy without this change is older, also where it takes the place of the database at once.
+  const auto head = remote_->database->head();
+  if (head.ok()) seen_ = std::max(seen_, head->changes);
   return done;
 }
 
