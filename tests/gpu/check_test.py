@@ -415,7 +415,7 @@ exit 9""")
         file = self.folder / "table.md"
         rows = self.table(1, "--only", "exactness,kernels", "--seconds", "5000", "-o", file)
         self.assertRegex(rows[EXACT], r"^0 of 3 tests equal in every bit; the suite was not done "
-                                      r"after (900|899) s in CudaRows.One$")
+                                      r"after 900 s in CudaRows.One$")
         self.assertEqual(rows["build of the kernels' times"],
                          "not run: the 5000 s of --seconds were over")
         self.assertEqual(self.rows(file.read_text()), rows)
@@ -424,7 +424,7 @@ exit 9""")
     def assert_sleeper_is_gone(self):
         """What the suite has started ends with it."""
         pid = int(self.read("sleeper"))
-        for _ in range(1000):
+        for _ in range(12_000):
             state = pathlib.Path(f"/proc/{pid}/stat")
             if not state.exists() or state.read_text().rpartition(")")[2].split()[0] == "Z":
                 return
@@ -436,12 +436,12 @@ exit 9""")
         self.program("hearth_gpu_bench", HANGS.replace("time_is_up", "unused"))
         file = self.folder / "table.md"
         process = self.start("check", "--only", "exactness,kernels", "-o", file)
-        for _ in range(6000):
+        for _ in range(12_000):
             if self.read("sleeper").endswith("\n") or process.poll() is not None:
                 break
             time.sleep(0.01)
         process.send_signal(signal.SIGTERM)
-        out, err = process.communicate(timeout=60)
+        out, err = process.communicate(timeout=300)
         self.assertEqual(process.returncode, 143, err)
         self.assertEqual(self.rows(out)[EXACT], "3 of 3 tests equal in every bit")
         self.assertEqual(file.read_text(), out)
