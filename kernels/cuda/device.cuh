@@ -70,7 +70,7 @@ class Global {
   HEARTH_DEVICE std::remove_const_t<T> get(std::size_t i) const {
     return memory::load<std::remove_const_t<T> >(data_ + i);
   }
-  // Read once, and not written during the launch: the load bypasses the caches.
+  // Read once, and written by no kernel, as weights are: the load bypasses the caches.
   HEARTH_DEVICE std::remove_const_t<T> get_once(std::size_t i) const {
     if constexpr (std::is_same_v<std::remove_const_t<T>, Words4>) {
       return memory::words(__ldcs(reinterpret_cast<const uint4*>(data_ + i)));
@@ -118,6 +118,16 @@ HEARTH_DEVICE void sync_threads() { __syncthreads(); }
 HEARTH_DEVICE void sync_warp() { __syncwarp(); }
 // All blocks see this thread's earlier writes to global memory before its later ones.
 HEARTH_DEVICE void fence_device() { __threadfence(); }
+
+// For kernels of launch_early(): returns when the kernel before this one in the stream has ended
+// and its writes are seen. Every thread calls it once. Before it, a kernel reads global memory only
+// with get_once() and writes none. The kernel after this one may begin once all blocks of this one
+// have come here; it then waits in the same way.
+HEARTH_DEVICE void wait_for_previous_kernel() {
+#if __CUDA_ARCH__ >= 900
+  asm volatile("griddepcontrol.launch_dependents;\n\tgriddepcontrol.wait;" ::: "memory");
+#endif
+}
 
 inline constexpr unsigned kAllLanes = 0xFFFFFFFFU;
 
@@ -304,11 +314,13 @@ struct Grid {
   unsigned y = 1;
 };
 
-// Null, or the runtime's error for the launch. A device gives a kernel 48 KiB of shared memory
-// unasked.
+namespace launches {
+
+// A device gives a kernel 48 KiB of shared memory unasked.
 template <typename... Parameters, typename... Arguments>
-const char* launch(void (*kernel)(Parameters...), Grid grid, unsigned threads,
-                   std::size_t shared_bytes, Stream stream, const Arguments&... arguments) {
+const char* run(cudaLaunchAttribute* attributes, unsigned count, void (*kernel)(Parameters...),
+                Grid grid, unsigned threads, std::size_t shared_bytes, Stream stream,
+                const Arguments&... arguments) {
   if (shared_bytes > 48 * 1024) {
     const cudaError_t refused = cudaFuncSetAttribute(
         kernel, cudaFuncAttributeMaxDynamicSharedMemorySize, static_cast<int>(shared_bytes));
@@ -319,8 +331,40 @@ const char* launch(void (*kernel)(Parameters...), Grid grid, unsigned threads,
   config.blockDim = dim3(threads);
   config.dynamicSmemBytes = shared_bytes;
   config.stream = stream;
+  config.attrs = attributes;
+  config.numAttrs = count;
   const cudaError_t error = cudaLaunchKernelEx(&config, kernel, arguments...);
   return error == cudaSuccess ? nullptr : cudaGetErrorString(error);
+}
+
+inline bool may_begin_early() {
+  int device = 0;
+  int major = 0;
+  return cudaGetDevice(&device) == cudaSuccess &&
+         cudaDeviceGetAttribute(&major, cudaDevAttrComputeCapabilityMajor, device) == cudaSuccess &&
+         major >= 9;
+}
+
+}  // namespace launches
+
+// Null, or the runtime's error for the launch.
+template <typename... Parameters, typename... Arguments>
+const char* launch(void (*kernel)(Parameters...), Grid grid, unsigned threads,
+                   std::size_t shared_bytes, Stream stream, const Arguments&... arguments) {
+  return launches::run(nullptr, 0, kernel, grid, threads, shared_bytes, stream, arguments...);
+}
+
+// The same; on devices from 9.0 on, the kernel may begin before the one before it in the stream has
+// ended (CUDA C++ Programming Guide, "Programmatic Dependent Launch"). It calls
+// wait_for_previous_kernel().
+template <typename... Parameters, typename... Arguments>
+const char* launch_early(void (*kernel)(Parameters...), Grid grid, unsigned threads,
+                         std::size_t shared_bytes, Stream stream, const Arguments&... arguments) {
+  cudaLaunchAttribute early{};
+  early.id = cudaLaunchAttributeProgrammaticStreamSerialization;
+  early.val.programmaticStreamSerializationAllowed = 1;
+  return launches::run(&early, launches::may_begin_early() ? 1 : 0, kernel, grid, threads,
+                       shared_bytes, stream, arguments...);
 }
 
 }  // namespace hearth::kernels::cuda

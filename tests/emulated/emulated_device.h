@@ -39,15 +39,17 @@ class Global {
   explicit Global(T* data) : data_(data) {}
 
   std::remove_const_t<T> get(std::size_t i, Where where = Where::current()) const {
+    emulated::check_waited(where);
+    return get_once(i, where);
+  }
+  std::remove_const_t<T> get_once(std::size_t i, Where where = Where::current()) const {
     emulated::check(data_ + i, sizeof(T), alignof(T), emulated::Access::kRead, where);
     std::remove_const_t<T> value;
     std::memcpy(&value, data_ + i, sizeof(T));
     return value;
   }
-  std::remove_const_t<T> get_once(std::size_t i, Where where = Where::current()) const {
-    return get(i, where);
-  }
   void put(std::size_t i, T value, Where where = Where::current()) const {
+    emulated::check_waited(where);
     emulated::check(data_ + i, sizeof(T), alignof(T), emulated::Access::kWrite, where);
     std::memcpy(data_ + i, &value, sizeof(T));
   }
@@ -108,6 +110,7 @@ S& shared_memory(Where where = Where::current()) {
 inline void sync_threads(Where where = Where::current()) { emulated::sync_threads(where); }
 inline void sync_warp(Where where = Where::current()) { emulated::sync_warp(where); }
 inline void fence_device() { emulated::fence(); }
+inline void wait_for_previous_kernel() { emulated::wait_for_previous_kernel(); }
 
 namespace lanes {
 
@@ -193,20 +196,24 @@ Found<T> update(T* at, emulated::Update kind, T value, With with, Where where) {
 
 template <typename T>
 Found<T> atomic_add(Global<T> to, std::size_t i, T value, Where where = Where::current()) {
+  emulated::check_waited(where);
   return update(to.raw() + i, emulated::Update::kAdd, value, std::plus<T>(), where);
 }
 template <typename T>
 Found<T> atomic_exchange(Global<T> to, std::size_t i, T value, Where where = Where::current()) {
+  emulated::check_waited(where);
   return update(
       to.raw() + i, emulated::Update::kExchange, value, [](T, T b) { return b; }, where);
 }
 template <typename T>
 Found<T> atomic_max(Global<T> to, std::size_t i, T value, Where where = Where::current()) {
+  emulated::check_waited(where);
   return update(
       to.raw() + i, emulated::Update::kMax, value, [](T a, T b) { return a < b ? b : a; }, where);
 }
 template <typename T>
 Found<T> atomic_or(Global<T> to, std::size_t i, T value, Where where = Where::current()) {
+  emulated::check_waited(where);
   return update(to.raw() + i, emulated::Update::kOr, value, std::bit_or<T>(), where);
 }
 template <typename T, unsigned kCount>
@@ -218,6 +225,7 @@ Found<T> atomic_add(SharedArray<T, kCount>& to, std::size_t i, T value,
 template <unsigned kCount>
 void copy_async(SharedArray<Words4, kCount>& to, std::size_t i, Global<const Words4> from,
                 std::size_t j, Where where = Where::current()) {
+  emulated::check_waited(where);
   emulated::copy_async(to.raw(i, where), from.raw() + j, where);
 }
 inline void copy_commit() { emulated::copy_commit(); }
@@ -306,7 +314,15 @@ template <typename... Parameters, typename... Arguments>
 const char* launch(void (*kernel)(Parameters...), Grid grid, unsigned threads,
                    std::size_t shared_bytes, Stream stream, const Arguments&... arguments) {
   return emulated::submit(stream, [=] {
-    emulated::run({grid.x, grid.y, threads, shared_bytes}, [&] { kernel(arguments...); });
+    emulated::run({grid.x, grid.y, threads, shared_bytes, false}, [&] { kernel(arguments...); });
+  });
+}
+
+template <typename... Parameters, typename... Arguments>
+const char* launch_early(void (*kernel)(Parameters...), Grid grid, unsigned threads,
+                         std::size_t shared_bytes, Stream stream, const Arguments&... arguments) {
+  return emulated::submit(stream, [=] {
+    emulated::run({grid.x, grid.y, threads, shared_bytes, true}, [&] { kernel(arguments...); });
   });
 }
 
