@@ -302,14 +302,13 @@ HEARTH_DEVICE Best find_best(const Row& row, SampleShared& shared) {
 // The distance of the farthest candidate that could be, by a warp: no weight is above that of a
 // token nearer.
 HEARTH_DEVICE std::uint32_t farthest(std::uint64_t factor, std::uint64_t min_p) {
-  const std::uint64_t limit = (kWeightUnits + factor - 1) / factor;
-  std::uint32_t near = 0;  // a candidate
-  std::uint32_t far =
-      limit < kDistanceMost + 1 ? static_cast<std::uint32_t>(limit) : kDistanceMost + 1;  // none
+  std::uint32_t near = 0;                 // a candidate
+  std::uint32_t far = kDistanceMost + 1;  // none
   while (far - near > 1) {
     const std::uint32_t step = (far - near + 32) / 33;
     const std::uint32_t at = near + (thread_index() % 32 + 1) * step;
-    const std::uint64_t weight = at < far ? weight_at(at * factor >> 28) : 0;
+    const bool fits = at < far && multiply_high(at, factor) == 0;
+    const std::uint64_t weight = fits ? weight_at(at * factor >> 28) : 0;
     const bool in = weight != 0 && weight >= min_p;
     const std::uint32_t last = warp_max(in ? at : near);
     far = last + step < far ? last + step : far;
