@@ -58,12 +58,15 @@ struct Four {
   float at[4];
 };
 
-HEARTH_DEVICE Four load_four(Global<const float> x, std::size_t i) {
-  const Words4 words = x.as<const Words4>().get(i / 4);
+HEARTH_DEVICE Four four_of(const Words4& words) {
   Four out;
   HEARTH_UNROLL
   for (unsigned k = 0; k < 4; ++k) out.at[k] = std::bit_cast<float>(words.at[k]);
   return out;
+}
+
+HEARTH_DEVICE Four load_four(Global<const float> x, std::size_t i) {
+  return four_of(x.as<const Words4>().get(i / 4));
 }
 
 HEARTH_DEVICE Words4 words_of(const Four& x) {
@@ -92,6 +95,16 @@ HEARTH_DEVICE void load_held(Global<const float> row, std::uint32_t base, std::u
   for (unsigned c = 0; c < kHeld; ++c) {
     const std::uint32_t i = place_of(base, c);
     out[c] = i < n ? load_four(row, i) : Four{};
+  }
+}
+
+// The same of a norm's weights, which no kernel writes.
+HEARTH_DEVICE void load_weights(Global<const float> weights, std::uint32_t base, std::uint32_t n,
+                                Four (&out)[kHeld]) {
+  HEARTH_UNROLL
+  for (unsigned c = 0; c < kHeld; ++c) {
+    const std::uint32_t i = place_of(base, c);
+    out[c] = i < n ? four_of(weights.as<const Words4>().get_once(i / 4)) : Four{};
   }
 }
 
@@ -307,7 +320,7 @@ norm_quantize_rows(Global<const float> x, Global<const float> weight, float epsi
   const std::size_t row = block_index_x();
   const std::uint32_t n = out.cols;
   Four weights[kHeld];
-  load_held(weight, 0, n, weights);
+  load_weights(weight, 0, n, weights);
   const Global<const float> mine = x.at(row * n);
   Four held[kHeld];
   load_held(mine, 0, n, held);
@@ -328,15 +341,20 @@ norm_rows(Global<const float> x, Global<const float> weight, float epsilon, std:
           std::uint32_t rows_of_token, Global<float> out, Global<std::uint32_t> failed) {
   const std::size_t row = block_index_x();
   const Global<const float> mine = x.at(row * n);
-  float sum = 0.0F;
-  for (std::uint32_t i = thread_index(); i < n; i += kThreads) {
+  const std::uint32_t thread = thread_index();
+  // Of heads, a thread has one value.
+  const float first_weight = thread < n ? weight.get_once(thread) : 0.0F;
+  const float first = thread < n ? mine.get(thread) : 0.0F;
+  float sum = std::fma(first, first, 0.0F);
+  for (std::uint32_t i = thread + kThreads; i < n; i += kThreads) {
     const float value = mine.get(i);
     sum = std::fma(value, value, sum);
   }
   const float squares = sum_of_lanes(sum, shared_memory<LaneShared>().squares);
   const bool fails = !is_finite(squares);
   const float r = fails ? 0.0F : norm_factor(squares, n, epsilon);
-  for (std::uint32_t i = thread_index(); i < n; i += kThreads) {
+  if (thread < n) out.put(row * n + thread, fails ? 0.0F : (first * r) * first_weight);
+  for (std::uint32_t i = thread + kThreads; i < n; i += kThreads) {
     out.put(row * n + i, fails ? 0.0F : (mine.get(i) * r) * weight.get(i));
   }
   if (fails && thread_index() == 0) {
@@ -418,24 +436,27 @@ gated_quantize_rows(Global<const float> gate, Global<const float> up, Out out, s
   finish_row(out, row, largest);
 }
 
+// One value a thread: a row's blocks along y.
+HEARTH_DEVICE std::uint32_t place_in_row() { return block_index_y() * kThreads + thread_index(); }
+
 HEARTH_KERNEL(kThreads, 4)
 add_rows(Global<float> x, Global<const float> y, std::uint32_t n, std::size_t y_stride) {
   const std::size_t row = block_index_x();
-  for (std::uint32_t i = thread_index(); i < n; i += kThreads) {
-    x.put(row * n + i, x.get(row * n + i) + y.get(row * y_stride + i));
-  }
+  const std::uint32_t i = place_in_row();
+  if (i < n) x.put(row * n + i, x.get(row * n + i) + y.get(row * y_stride + i));
 }
 
 HEARTH_KERNEL(kThreads, 4)
 round_rows(Global<float> x, Global<std::uint16_t> bits, std::uint32_t n, float down, float up,
            Global<std::uint32_t> failed) {
   const std::size_t row = block_index_x();
+  const std::uint32_t i = place_in_row();
   bool fails = false;
-  for (std::uint32_t i = thread_index(); i < n; i += kThreads) {
-    const std::uint16_t half = float_to_half(x.get(row * n + i) * down);
-    fails = fails || !half_is_finite(half);
+  if (i < n) {
+    const std::uint16_t half = narrow_half(x.get(row * n + i) * down);
+    fails = !half_is_finite(half);
     bits.put(row * n + i, half);
-    x.put(row * n + i, half_to_float(half) * up);
+    x.put(row * n + i, widen_half(half) * up);
   }
   if (warp_any(fails) && thread_index() % 32 == 0) atomic_or(failed, row, 1U);
 }
@@ -500,8 +521,8 @@ residual_step_rows(Step step, Out out) {
   const bool normed = !step.norm.is_null();
   Four post[kHeld] = {};
   Four norm[kHeld] = {};
-  if constexpr (kPost) load_held(step.post_norm, 0, n, post);
-  if (!kPost && normed) load_held(step.norm, 0, n, norm);  // else, there are not the registers yet
+  if constexpr (kPost) load_weights(step.post_norm, 0, n, post);
+  if (!kPost && normed) load_weights(step.norm, 0, n, norm);  // kPost: registers are short
   const Global<const float> y_row = step.y.at(row * n);
   const Global<const float> x_row = step.x.at(row * n).as<const float>();
   Four y[kHeld];
@@ -514,13 +535,13 @@ residual_step_rows(Step step, Out out) {
     post_r = is_finite(squares) ? norm_factor(squares, n, step.epsilon) : 0.0F;
   }
   bool good = close_held<kPost>(step, row * n, 0, post_r, y, post, x);
-  if (kPost && normed) load_held(step.norm, 0, n, norm);
+  if (kPost && normed) load_weights(step.norm, 0, n, norm);
   float mine = normed ? add_squares(0.0F, x, 0, n, shared) : 0.0F;
   for (std::uint32_t base = held_at_once(); base < n; base += held_at_once()) {
     Four next[kHeld];
     load_held(y_row, base, n, y);
     load_held(x_row, base, n, next);
-    if constexpr (kPost) load_held(step.post_norm, base, n, post);
+    if constexpr (kPost) load_weights(step.post_norm, base, n, post);
     good = close_held<kPost>(step, row * n, base, post_r, y, post, next) && good;
     sync_threads();
     if (normed) mine = add_squares(mine, next, base, n, shared);
@@ -539,10 +560,12 @@ residual_step_rows(Step step, Out out) {
 HEARTH_KERNEL(kThreads, 4)
 expand_rows(Global<const std::uint16_t> bits, Global<float> x, std::uint32_t n, float up) {
   const std::size_t row = block_index_x();
-  for (std::uint32_t i = thread_index(); i < n; i += kThreads) {
-    x.put(row * n + i, half_to_float(bits.get(row * n + i)) * up);
-  }
+  const std::uint32_t i = place_in_row();
+  if (i < n) x.put(row * n + i, widen_half(bits.get(row * n + i)) * up);
 }
+
+// A block for every kThreads values of a row.
+Grid grid_of(std::uint32_t rows, std::uint32_t n) { return {rows, (n + kThreads - 1) / kThreads}; }
 
 Status check_width(std::uint32_t n) {
   REQUIRE(n != 0 && n % kBlock == 0,
@@ -622,13 +645,13 @@ Status geglu_quantize(const float* gate, const float* up, const QuantizedRows& o
 
 Status add(float* x, const float* y, std::uint32_t rows, std::uint32_t n, Stream stream) {
   if (rows == 0) return ok_status();
-  return launched("add_rows", launch(add_rows, {rows, 1}, kThreads, 0, stream, Global(x), Global(y),
-                                     n, std::size_t{n}));
+  return launched("add_rows", launch(add_rows, grid_of(rows, n), kThreads, 0, stream, Global(x),
+                                     Global(y), n, std::size_t{n}));
 }
 
 Status add_bias(float* x, const float* bias, std::uint32_t rows, std::uint32_t n, Stream stream) {
   if (rows == 0) return ok_status();
-  return launched("add_rows", launch(add_rows, {rows, 1}, kThreads, 0, stream, Global(x),
+  return launched("add_rows", launch(add_rows, grid_of(rows, n), kThreads, 0, stream, Global(x),
                                      Global(bias), n, std::size_t{0}));
 }
 
@@ -637,8 +660,8 @@ Status residual_round(float* x, std::uint16_t* bits, std::uint32_t rows, std::ui
   TRY_VOID(check_shift(shift));
   if (rows == 0) return ok_status();
   return launched("round_rows",
-                  launch(round_rows, {rows, 1}, kThreads, 0, stream, Global(x), Global(bits), n,
-                         power_of_two(-shift), power_of_two(shift), Global(failed)));
+                  launch(round_rows, grid_of(rows, n), kThreads, 0, stream, Global(x), Global(bits),
+                         n, power_of_two(-shift), power_of_two(shift), Global(failed)));
 }
 
 Status residual_step(const ResidualStep& step, const QuantizedRows& out, std::uint32_t* failed,
@@ -667,8 +690,8 @@ Status residual_expand(const std::uint16_t* bits, float* x, std::uint32_t rows, 
                        int shift, Stream stream) {
   TRY_VOID(check_shift(shift));
   if (rows == 0) return ok_status();
-  return launched("expand_rows", launch(expand_rows, {rows, 1}, kThreads, 0, stream, Global(bits),
-                                        Global(x), n, power_of_two(shift)));
+  return launched("expand_rows", launch(expand_rows, grid_of(rows, n), kThreads, 0, stream,
+                                        Global(bits), Global(x), n, power_of_two(shift)));
 }
 
 }  // namespace hearth::kernels::cuda
