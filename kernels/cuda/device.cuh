@@ -260,6 +260,13 @@ HEARTH_DEVICE float widen_half(std::uint16_t half) {
   return result;
 }
 
+// fp32 to fp16, to the nearest even; beyond the range an infinity, NaN a NaN.
+HEARTH_DEVICE std::uint16_t narrow_half(float value) {
+  std::uint16_t result;
+  asm("cvt.rn.f16.f32 %0, %1;" : "=h"(result) : "f"(value));
+  return result;
+}
+
 // A 16 x 8 product of bytes over 16 or 32 columns, spread over the lanes as mma.sync has it: with
 // g = lane / 4 and c = lane % 4, a[i] holds row g + 8 (i % 2), columns 16 (i / 2) + 4 c ..+3; b[i]
 // column g, rows 16 i + 4 c ..+3; sum[i] row g + 8 (i / 2), column 2 c + i % 2. a is signed or

@@ -258,6 +258,7 @@ inline std::uint32_t pick_bytes(std::uint32_t low, std::uint32_t high, std::uint
 }
 
 inline float widen_half(std::uint16_t half) { return half_to_float(half); }
+inline std::uint16_t narrow_half(float value) { return float_to_half(value); }
 
 namespace lanes {
 

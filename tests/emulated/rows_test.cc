@@ -16,7 +16,8 @@ using namespace fixtures;  // NOLINT
 using card::Input;
 using card::Memory;
 
-constexpr std::uint32_t kWidths[] = {32, 96, 256, 288, 544, 2048};
+// The last is wider than a block holds at once.
+constexpr std::uint32_t kWidths[] = {32, 96, 256, 288, 544, 2048, 4128, 8736};
 
 const Kernels& scalar() { return *kernels_named("scalar").value(); }
 
@@ -222,6 +223,37 @@ TEST(CudaRows, GatesEqualTheScalarTable) {
           });
     }
   }
+}
+
+// As many rows that one block takes more than a step of each.
+TEST(CudaRows, GatesOfManyRowsEqualTheScalarTable) {
+  constexpr std::uint32_t kCols = 1056;
+  constexpr std::uint32_t kRows = 1100;
+  Generator random(10);
+  const std::vector<float> gate = wild(random, std::size_t{kRows} * kCols, -20, 5);
+  const Input<float> gates(gate);
+  CardRows out(kRows, kCols);
+  Flags flags(kRows);
+  ASSERT_TRUE(swiglu_quantize(gates.data(), gates.data(), out.view, flags.data(), nullptr).ok());
+  Activations expected(kRows, kCols);
+  for (std::uint32_t t = 0; t < kRows; ++t) {
+    const float* row = &gate[std::size_t{t} * kCols];
+    ASSERT_TRUE(scalar().swiglu_quantize(row, row, expected.view, t));
+  }
+  ASSERT_TRUE(out.equals(expected));
+}
+
+// The blocks of a row count in its flag.
+TEST(CudaRows, AGateLeavesTheFlagOfARowThatHasFailed) {
+  constexpr std::uint32_t kCols = 3104;
+  Generator random(11);
+  std::vector<float> gate = normals(random, 3 * kCols);
+  gate[2 * kCols + 7] = NAN;
+  const Input<float> gates(gate);
+  CardRows out(3, kCols);
+  Memory<std::uint32_t> flags(std::vector<std::uint32_t>{0, 1, 1});
+  ASSERT_TRUE(swiglu_quantize(gates.data(), gates.data(), out.view, flags.data(), nullptr).ok());
+  EXPECT_EQ(flags.values(), (std::vector<std::uint32_t>{0, 1, 1}));
 }
 
 TEST(CudaRows, SumsEqualTheScalarTable) {
