@@ -82,10 +82,10 @@ struct Work {
   std::uint32_t heads;
   std::uint32_t begin;  // of the token's visible positions
   std::uint32_t end;
-  std::uint32_t first;   // position of the first page
-  std::uint32_t pages;   // 0: the block is beyond the visible positions
-  std::uint32_t blocks;  // that have pages of the same token and heads; at least the first
-  std::size_t head_at;   // (token, first_head)
+  std::uint32_t first;    // position of the first page
+  std::uint32_t pages;    // 0: the block is beyond the visible positions
+  std::uint32_t blocks;   // that have pages of the same token and heads; at least the first
+  std::uint32_t head_at;  // (token, first_head)
   Global<const std::byte* const> table;
   HEARTH_DEVICE bool visible(std::uint32_t position) const {
     return position >= begin && position < end;
@@ -103,7 +103,7 @@ HEARTH_DEVICE Work work_of(const Args& args, std::uint32_t most) {
   work.first_head = work.kv_head * group + chunk * kHeadsMost;
   const std::uint32_t left = group - chunk * kHeadsMost;
   work.heads = left < kHeadsMost ? left : kHeadsMost;
-  work.head_at = std::size_t{work.token} * args.heads + work.first_head;
+  work.head_at = work.token * args.heads + work.first_head;
   work.begin = args.begins.get(work.token);
   work.end = args.ends.get(work.token);
   work.table = Global<const std::byte* const>(args.pages.get(work.token));
@@ -132,7 +132,7 @@ HEARTH_DEVICE float value_scale_of(const Args& args, Global<const std::byte> pag
 
 // Where the scores of a head of the chunk are.
 HEARTH_DEVICE std::size_t scores_at(const Args& args, const Work& work, std::uint32_t head) {
-  return (work.head_at + head) * args.positions_most + block_index_y() * kSplit;
+  return std::size_t{work.head_at + head} * args.positions_most + block_index_y() * kSplit;
 }
 
 struct QueryShared {
@@ -149,7 +149,7 @@ HEARTH_DEVICE bool quantize_queries(const Args& args, const Work& work, QuerySha
   const std::uint32_t blocks = args.head_dim / kBlock;
   const std::uint32_t group = args.heads / args.kv_heads;
   const std::uint32_t skipped = (work.first_head - work.kv_head * group) * blocks;
-  const std::size_t at = (work.head_at * blocks - skipped) * kBlock + lane;
+  const std::size_t at = (std::size_t{work.head_at} * blocks - skipped) * kBlock + lane;
   std::uint32_t largest = 0;
   for (std::uint32_t i = thread_index() / 32; i < group * blocks; i += warps) {
     const float value = args.query.get(at + i * kBlock);
@@ -187,29 +187,44 @@ HEARTH_DEVICE KeyBlock key_block(const Args& args, Global<const std::byte> page,
   return block;
 }
 
-// Scores of one position with every head of the chunk. `keys`: its first 32 dimensions; the next
-// are always on their way.
+// The first 64 dimensions of a position's key.
+struct FirstKeys {
+  KeyBlock a;
+  KeyBlock b;
+};
+
+HEARTH_DEVICE FirstKeys first_keys(const Args& args, Global<const std::byte> page,
+                                   std::uint32_t slot) {
+  const std::uint32_t second = args.head_dim == kBlock ? 0 : 1;
+  return {key_block(args, page, slot, 0), key_block(args, page, slot, second)};
+}
+
+// Scores of one position with every head of the chunk. Two blocks of the key are always under way:
+// the last is read more than once, from the cache, so that no load hangs on a branch.
 template <std::uint32_t kHeads>
-HEARTH_DEVICE void score(const Args& args, const QueryShared& shared, Global<const std::byte> page,
-                         std::uint32_t slot, KeyBlock keys, float (&scores)[kHeads]) {
+HEARTH_DEVICE void score(const Args& args, QueryShared& shared, Global<const std::byte> page,
+                         std::uint32_t slot, FirstKeys keys, float (&scores)[kHeads]) {
   const std::uint32_t blocks = args.head_dim / kBlock;
   HEARTH_UNROLL
   for (std::uint32_t h = 0; h < kHeads; ++h) scores[h] = 0.0F;
+  HEARTH_ROLL
   for (std::uint32_t b = 0; b < blocks; ++b) {
-    KeyBlock next{};
-    if (b + 1 < blocks) next = key_block(args, page, slot, b + 1);
+    const KeyBlock next = key_block(args, page, slot, b + 2 < blocks ? b + 2 : blocks - 1);
     HEARTH_UNROLL
     for (std::uint32_t h = 0; h < kHeads; ++h) {
       std::int32_t dot = 0;
       HEARTH_UNROLL
-      for (std::uint32_t g = 0; g < 8; ++g) {
-        const std::uint32_t query = shared.values.get((h * blocks + b) * 8 + g);
-        dot = dot_signed(query, keys.words[g] ^ 0x80808080U, dot);
+      for (std::uint32_t g = 0; g < 8; g += 4) {
+        const Words4 query = get_four(shared.values, (h * blocks + b) * 8 + g);
+        HEARTH_UNROLL
+        for (std::uint32_t i = 0; i < 4; ++i) {
+          dot = dot_signed(query.at[i], keys.a.words[g + i] ^ 0x80808080U, dot);
+        }
       }
-      const float unit = shared.scales.get(h * blocks + b) * keys.scale;
+      const float unit = shared.scales.get(h * blocks + b) * keys.a.scale;
       scores[h] = std::fma(static_cast<float>(dot), unit, scores[h]);
     }
-    keys = next;
+    keys = {keys.b, next};
   }
 }
 
@@ -350,15 +365,16 @@ HEARTH_DEVICE std::uint32_t max_of_warps(
 // Scores and weights of all pages. `page`, `keys` and `value_scale`: of the warp's first.
 template <std::uint32_t kHeads>
 HEARTH_DEVICE void weigh_pages(const Args& args, const Work& work, Global<const std::byte> page,
-                               KeyBlock keys, float value_scale, WholeShared& shared) {
+                               FirstKeys keys, float value_scale, WholeShared& shared) {
   constexpr std::uint32_t stride = whole_positions(kHeads);
   const unsigned warp = thread_index() / 32;
   const unsigned lane = thread_index() % 32;
   std::uint32_t most[kHeads] = {};
+  HEARTH_ROLL
   for (std::uint32_t p = warp; p < work.pages; p += kWarpsMost) {
     if (p != warp) {
       page = page_of(args, work, p);
-      keys = key_block(args, page, lane, 0);
+      keys = first_keys(args, page, lane);
       value_scale = value_scale_of(args, page, lane);
     }
     const std::uint32_t at = p * kPageTokens + lane;
@@ -385,6 +401,7 @@ HEARTH_DEVICE void weigh_pages(const Args& args, const Work& work, Global<const 
   HEARTH_UNROLL
   for (std::uint32_t h = 0; h < kHeads; ++h)
     maxima[h] = from_ordered(max_of_warps(shared.maxima, h));
+  HEARTH_ROLL
   for (std::uint32_t p = warp; p < work.pages; p += kWarpsMost) {
     const std::uint32_t at = p * kPageTokens + lane;
     const bool visible = work.visible(work.first + at);
@@ -409,7 +426,7 @@ HEARTH_DEVICE void weigh_pages(const Args& args, const Work& work, Global<const 
 }
 
 HEARTH_DEVICE void weigh_block(const Args& args, const Work& work, Global<const std::byte> page,
-                               const KeyBlock& keys, float value_scale, WholeShared& shared) {
+                               const FirstKeys& keys, float value_scale, WholeShared& shared) {
   switch (work.heads) {
     case 1: return weigh_pages<1>(args, work, page, keys, value_scale, shared);
     case 2: return weigh_pages<2>(args, work, page, keys, value_scale, shared);
@@ -482,11 +499,11 @@ HEARTH_KERNEL(kWideThreads, 1) attention_whole(Args args) {
   const std::uint32_t warp = thread_index() / 32;
   // Loads go out before what they would otherwise wait for.
   Global<const std::byte> page;
-  KeyBlock keys{};
+  FirstKeys keys{};
   float value_scale = 0.0F;
   if (warp < work.pages) {
     page = page_of(args, work, warp);
-    keys = key_block(args, page, thread_index() % 32, 0);
+    keys = first_keys(args, page, thread_index() % 32);
     value_scale = value_scale_of(args, page, thread_index() % 32);
   }
   const ValueWords<kWholeStep> words =
@@ -495,7 +512,7 @@ HEARTH_KERNEL(kWideThreads, 1) attention_whole(Args args) {
   if (refused || work.pages == 0) {
     if (work.pages != 0 && thread_index() == 0) atomic_or(args.failed, work.token, 1U);
     for (std::uint32_t i = thread_index(); i < work.heads * args.head_dim; i += kWideThreads) {
-      args.out.put(work.head_at * args.head_dim + i, 0.0F);
+      args.out.put(std::size_t{work.head_at} * args.head_dim + i, 0.0F);
     }
     return;
   }
@@ -513,7 +530,7 @@ HEARTH_KERNEL(kWideThreads, 1) attention_whole(Args args) {
     for (unsigned w = 0; w < kWarpsMost; ++w) {
       denominator += shared.denominators.get(h * kWarpsMost + w);
     }
-    args.out.put(work.head_at * args.head_dim + i,
+    args.out.put(std::size_t{work.head_at} * args.head_dim + i,
                  output_of(std::int64_t{high} * 256 + low, max_of_warps(shared.largest, h),
                            denominator, false));
   }
@@ -522,8 +539,8 @@ HEARTH_KERNEL(kWideThreads, 1) attention_whole(Args args) {
 // ---- A context in splits.
 
 template <std::uint32_t kHeads>
-HEARTH_DEVICE void score_split(const Args& args, const Work& work, const QueryShared& shared,
-                               Global<const std::byte> page, const KeyBlock& keys) {
+HEARTH_DEVICE void score_split(const Args& args, const Work& work, QueryShared& shared,
+                               Global<const std::byte> page, const FirstKeys& keys) {
   const bool there = thread_index() / 32 < work.pages;
   const bool visible = there && work.visible(work.first + thread_index());
   float scores[kHeads];
@@ -554,10 +571,10 @@ HEARTH_KERNEL(kThreads, 4) attention_scores_of(Args args) {
   if (work.pages == 0) return begin_heads(args, work, false);
   QueryShared& shared = shared_memory<QueryShared>();
   Global<const std::byte> page;
-  KeyBlock keys{};
+  FirstKeys keys{};
   if (thread_index() / 32 < work.pages) {
     page = page_of(args, work, thread_index() / 32);
-    keys = key_block(args, page, thread_index() % 32, 0);
+    keys = first_keys(args, page, thread_index() % 32);
   }
   const bool refused = !quantize_queries(args, work, shared);
   begin_heads(args, work, refused);
@@ -669,7 +686,7 @@ HEARTH_DEVICE void finish(const Args& args, const Work& work, ValuesShared& shar
   const bool refused = args.state.refused.get(work.head_at) != 0;
   for (std::uint32_t i = thread_index(); i < work.heads * args.head_dim; i += kWideThreads) {
     const std::size_t head = work.head_at + i / args.head_dim;
-    const std::size_t at = work.head_at * args.head_dim + i;
+    const std::size_t at = std::size_t{work.head_at} * args.head_dim + i;
     const std::int64_t sum = atomic_exchange(args.state.sums, at, std::int64_t{0});
     args.out.put(at, output_of(sum, args.state.largest.get(head), args.state.denominators.get(head),
                                refused));
@@ -691,7 +708,7 @@ HEARTH_KERNEL(kWideThreads, 2) attention_values(Args args) {
     sync_threads();
     for (std::uint32_t i = thread_index(); i < work.heads * args.head_dim; i += kWideThreads) {
       const std::int64_t sum = static_cast<std::int32_t>(shared.words.get(kSplitSums + i));
-      if (sum != 0) atomic_add(args.state.sums, work.head_at * args.head_dim + i, sum);
+      if (sum != 0) atomic_add(args.state.sums, std::size_t{work.head_at} * args.head_dim + i, sum);
     }
   }
   finish(args, work, shared);
