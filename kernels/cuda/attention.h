@@ -28,8 +28,8 @@ struct AttentionRows {
 };
 
 // Device memory of attention_scores(...) floats, whose contents do not matter, and of
-// attention_state_bytes(...) bytes, 16-byte aligned, all zero before its first use; every call
-// leaves it so. Calls that may run at the same time need spaces of their own.
+// attention_state_bytes(...) bytes, all zero before its first use; every call leaves it so. Both
+// are 16-byte aligned. Calls that may run at the same time need spaces of their own.
 struct AttentionSpace {
   float* scores = nullptr;
   std::byte* state = nullptr;
@@ -40,8 +40,8 @@ std::size_t attention_state_bytes(std::uint32_t tokens, std::uint32_t heads,
 
 // As Kernels::attention for every token and kv head; `failed[token]` becomes 1 where that is false,
 // and the output of the kv head's queries is then zero. kInvalidInput for heads that do not divide
-// and head_dim beyond kHeadDimMax. The context is split every 256 positions, whatever its length
-// and its batch are; no split changes a bit.
+// and head_dim beyond kHeadDimMax. A short context (by pages_most) is one block's and one launch; a
+// longer one is split every 256 positions and takes three launches. No split changes a bit.
 Status attention(const AttentionRows& rows, const AttentionSpace& space, std::uint32_t* failed,
                  Stream stream);
 

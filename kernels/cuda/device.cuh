@@ -207,6 +207,17 @@ HEARTH_DEVICE T atomic_add(SharedArray<T, kCount>& to, std::size_t i, T value) {
   }
 }
 
+// Words i to i + 3 of an array that lies at a multiple of 16 bytes; i is a multiple of four.
+template <unsigned kCount>
+HEARTH_DEVICE Words4 get_four(SharedArray<std::uint32_t, kCount>& from, std::size_t i) {
+  return memory::load(reinterpret_cast<const Words4*>(from.raw(i)));
+}
+template <unsigned kCount>
+HEARTH_DEVICE void put_four(SharedArray<std::uint32_t, kCount>& to, std::size_t i,
+                            const Words4& words) {
+  memory::store(reinterpret_cast<Words4*>(to.raw(i)), words);
+}
+
 // 16 bytes on their way to shared memory; this thread sees them after the wait, others after a
 // barrier that follows it. copy_wait leaves the newest groups on their way.
 template <unsigned kCount>

@@ -222,6 +222,24 @@ Found<T> atomic_add(SharedArray<T, kCount>& to, std::size_t i, T value,
   return update(to.raw(i, where), emulated::Update::kAdd, value, std::plus<T>(), where);
 }
 
+// Words i to i + 3 of an array that lies at a multiple of 16 bytes; i is a multiple of four.
+template <unsigned kCount>
+Words4 get_four(SharedArray<std::uint32_t, kCount>& from, std::size_t i,
+                Where where = Where::current()) {
+  const std::uint32_t* last = from.raw(i + 3, where);
+  emulated::check(last - 3, sizeof(Words4), alignof(Words4), emulated::Access::kRead, where);
+  Words4 words;
+  std::memcpy(&words, last - 3, sizeof(words));
+  return words;
+}
+template <unsigned kCount>
+void put_four(SharedArray<std::uint32_t, kCount>& to, std::size_t i, const Words4& words,
+              Where where = Where::current()) {
+  std::uint32_t* last = to.raw(i + 3, where);
+  emulated::check(last - 3, sizeof(Words4), alignof(Words4), emulated::Access::kWrite, where);
+  std::memcpy(last - 3, &words, sizeof(words));
+}
+
 template <unsigned kCount>
 void copy_async(SharedArray<Words4, kCount>& to, std::size_t i, Global<const Words4> from,
                 std::size_t j, Where where = Where::current()) {
