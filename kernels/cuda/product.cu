@@ -5,16 +5,17 @@
 #include "kernels/cuda/batch.cuh"
 #include "kernels/cuda/launched.h"
 #include "kernels/cuda/product.h"
+#include "kernels/cuda/product_few.cuh"
+#include "kernels/cuda/runtime.h"
 #include "kernels/cuda/wide.cuh"
 
 namespace hearth::kernels::cuda {
 namespace {
 
 constexpr std::uint32_t kTokensMost = 8;
-// Blocks that a launch should have before its blocks take several tiles: some for every
-// multiprocessor of the largest cards. This number is an estimate; it was not measured on a GPU.
-constexpr std::uint32_t kBlocksWanted = 1024;
-constexpr std::uint32_t kTilesMost = 8;
+// Blocks of the decoding kernel that a multiprocessor runs at once, as HEARTH_KERNEL asks for.
+constexpr std::uint32_t kBlocksAtOnce = 2;
+constexpr std::uint32_t kMultiprocessorsUnknown = 128;
 
 // Which rows of x a launch may take at once.
 std::uint32_t tokens_of_launch(WeightType type, std::uint32_t tokens) {
@@ -22,25 +23,20 @@ std::uint32_t tokens_of_launch(WeightType type, std::uint32_t tokens) {
   return tokens;
 }
 
-const char* run_type(WeightType type, const ProductArgs& args, Grid grid, Stream stream) {
+const char* run_list(WeightType type, const ListArgs& args, std::uint32_t slots, Stream stream) {
   const WeightLayout layout = layout_of(type);
-  if (layout.form == BlockForm::kFloat) return run_floating(type, args, grid, stream);
-  if (args.tokens > kBatchTokens) {
-    return layout.blocks == 1 ? run_wide_small(type, args, stream)
-                              : run_wide_super(type, args, stream);
-  }
-  if (args.tokens > kTokensMost) {
-    return layout.blocks == 1 ? run_batch_small(type, args, stream)
-                              : run_batch_super(type, args, stream);
-  }
-  if (layout.blocks == 1) return run_small(type, args, grid, stream);
-  if (layout.form == BlockForm::kOneScale) return run_super(type, args, grid, stream);
-  return run_super_two(type, args, grid, stream);
+  if (layout.form == BlockForm::kFloat) return run_floating(type, args, slots, stream);
+  if (layout.blocks == 1) return run_small(type, args, slots, stream);
+  if (layout.form == BlockForm::kOneScale) return run_super(type, args, slots, stream);
+  return run_super_two(type, args, slots, stream);
 }
 
-std::uint32_t choose_tiles(std::uint32_t tiles, std::uint32_t shares) {
-  const std::uint64_t all = std::uint64_t{tiles} * shares;
-  return std::clamp(static_cast<std::uint32_t>(all / kBlocksWanted), 1U, kTilesMost);
+const char* run_tensor_cores(WeightType type, const ProductArgs& args, Stream stream) {
+  const bool small = layout_of(type).blocks == 1;
+  if (args.tokens > kBatchTokens) {
+    return small ? run_wide_small(type, args, stream) : run_wide_super(type, args, stream);
+  }
+  return small ? run_batch_small(type, args, stream) : run_batch_super(type, args, stream);
 }
 
 constexpr unsigned kRowThreads = 128;
@@ -113,56 +109,133 @@ Status check_matrix(const CardMatrix& w) {
   return ok_status();
 }
 
+// Rows `t` to `t + tokens` of x with a list of matrices of one type.
+Status few_products(std::span<const ProductOutput> list, const QuantizedRows& x, std::uint32_t t,
+                    std::uint32_t tokens, const ProductSpace& space, Stream stream,
+                    std::uint32_t slots) {
+  const WeightType type = list[0].w.type;
+  const std::uint32_t blocks = x.cols / kBlock;
+  const std::size_t at = std::size_t{t} * blocks;
+  ListArgs args{};
+  for (std::uint32_t i = 0; i < kListMost; ++i) {
+    args.matrices[i].first_tile = ~0U;
+    if (i >= list.size()) continue;
+    const CardMatrix& w = list[i].w;
+    args.matrices[i] = {Global(w.tiles),
+                        Global(w.exponents),
+                        Global(list[i].out + t * list[i].out_stride),
+                        list[i].out_stride,
+                        w.rows,
+                        args.tiles};
+    args.tiles += (w.rows + kTileRows - 1) / kTileRows;
+  }
+  const TileShape shape = tile_shape(type, kTileRows, x.cols);
+  args.tile_bytes = shape.tile_bytes;
+  args.records = shape.records;
+  args.blocks = blocks;
+  args.units = (blocks + kUnitBlocks - 1) / kUnitBlocks;
+  args.tokens = tokens;
+  args.values = Global<const std::int8_t>(x.values + at * kBlock);
+  args.scales = Global<const float>(x.scales + at);
+  args.sums = Global<const float>(x.sums + at);
+  args.block_sums = Global<const std::int32_t>(x.block_sums + at);
+  args.exponents = Global<const std::int32_t>(x.exponents + t);
+  args.shared_sums = Global<std::int32_t>(space.sums).as<std::int64_t>();
+  return launched("product_tiles", run_list(type, args, slots, stream));
+}
+
+// All rows of x with one matrix, on the tensor cores.
+Status many_product(const ProductOutput& output, const QuantizedRows& x, const ProductSpace& space,
+                    Stream stream) {
+  const CardMatrix& w = output.w;
+  const TileShape shape = tile_shape(w.type, w.rows, w.cols);
+  ProductArgs args{};
+  args.tiles = Global(w.tiles);
+  args.weight_exponents = Global(w.exponents);
+  args.tile_bytes = shape.tile_bytes;
+  args.row_tiles = shape.tiles;
+  args.tiles_of_block = 1;
+  args.rows = w.rows;
+  args.blocks = w.cols / kBlock;
+  args.records = shape.records;
+  args.tokens = x.rows;
+  args.values = Global<const std::int8_t>(x.values);
+  args.scales = Global<const float>(x.scales);
+  args.sums = Global<const float>(x.sums);
+  args.block_sums = Global<const std::int32_t>(x.block_sums);
+  args.exponents = Global<const std::int32_t>(x.exponents);
+  args.out = Global(output.out);
+  args.out_stride = output.out_stride;
+  args.shared_sums = Global(space.sums);
+  args.tickets = Global(space.tickets);
+  args.shares = 1;
+  args.share_blocks = args.blocks;
+  return launched("product on tensor cores", run_tensor_cores(w.type, args, stream));
+}
+
+// How many matrices from the first on one launch takes.
+std::size_t of_one_launch(std::span<const ProductOutput> list) {
+  std::size_t count = 1;
+  while (count < std::min<std::size_t>(list.size(), kListMost) &&
+         list[count].w.type == list[0].w.type) {
+    ++count;
+  }
+  return count;
+}
+
 }  // namespace
 
 std::size_t product_sums(std::uint32_t rows) {
   // The tensor cores' products share no columns where the rows alone make kBlocksOfBatch blocks.
   constexpr std::uint32_t wide = kWideTiles * kTileRows;
   const std::size_t wide_blocks = std::min((rows + wide - 1) / wide, kBlocksOfBatch);
-  return std::max(std::size_t{product_tickets(rows)} * kTileRows * kTokensMost,
+  constexpr std::size_t of_tile =
+      kTileRows * kTokensMost * sizeof(std::int64_t) / sizeof(std::int32_t);
+  return std::max(product_tickets(product_list_rows(rows)) * of_tile,
                   wide_blocks * wide * kWideTokens);
 }
 
 std::size_t product_tickets(std::uint32_t rows) { return (rows + kTileRows - 1) / kTileRows; }
 
-Status product(const CardMatrix& w, const QuantizedRows& x, float* out, std::size_t out_stride,
-               const ProductSpace& space, Stream stream, std::uint32_t tiles_of_block) {
-  TRY_VOID(check_matrix(w));
-  REQUIRE(x.cols == w.cols, "rows of " + std::to_string(x.cols) + " values for a matrix of " +
-                                std::to_string(w.cols) + " columns");
-  const TileShape shape = tile_shape(w.type, w.rows, w.cols);
-  const std::uint32_t blocks = w.cols / kBlock;
-  const std::uint32_t shares = (blocks + kShareBlocks - 1) / kShareBlocks;
-  const std::uint32_t tiles =
-      tiles_of_block != 0 ? tiles_of_block : choose_tiles(shape.tiles, shares);
-  const Grid grid{(shape.tiles + tiles - 1) / tiles, shares};
-  for (std::uint32_t t = 0; t < x.rows;) {
-    const std::uint32_t tokens = std::min(tokens_of_launch(w.type, x.rows - t), x.rows - t);
-    const std::size_t at = std::size_t{t} * blocks;
-    const ProductArgs args{Global(w.tiles),
-                           Global(w.exponents),
-                           shape.tile_bytes,
-                           shape.tiles,
-                           tiles,
-                           w.rows,
-                           blocks,
-                           shape.records,
-                           tokens,
-                           Global<const std::int8_t>(x.values + at * kBlock),
-                           Global<const float>(x.scales + at),
-                           Global<const float>(x.sums + at),
-                           Global<const std::int32_t>(x.block_sums + at),
-                           Global<const std::int32_t>(x.exponents + t),
-                           Global(out + t * out_stride),
-                           out_stride,
-                           Global(space.sums),
-                           Global(space.tickets),
-                           shares,
-                           kShareBlocks};
-    TRY_VOID(launched("product_tiles", run_type(w.type, args, grid, stream)));
-    t += tokens;
+// Two matrices as large as the widest of a layer; a vocabulary stands alone.
+std::uint32_t product_list_rows(std::uint32_t rows) {
+  constexpr std::uint32_t most = 65'536;
+  return rows > most / 2 ? std::max(rows, most) : 2 * rows;
+}
+
+Status products(std::span<const ProductOutput> list, const QuantizedRows& x,
+                const ProductSpace& space, Stream stream, std::uint32_t blocks) {
+  for (const ProductOutput& each : list) {
+    TRY_VOID(check_matrix(each.w));
+    REQUIRE(x.cols == each.w.cols, "rows of " + std::to_string(x.cols) +
+                                       " values for a matrix of " + std::to_string(each.w.cols) +
+                                       " columns");
+  }
+  const std::uint32_t known = blocks == 0 ? multiprocessors() : 0;
+  const std::uint32_t slots =
+      blocks != 0 ? blocks : kBlocksAtOnce * (known == 0 ? kMultiprocessorsUnknown : known);
+  for (std::size_t done = 0; done < list.size();) {
+    const std::span rest = list.subspan(done);
+    const std::size_t count = of_one_launch(rest);
+    const WeightType type = rest[0].w.type;
+    if (tokens_of_launch(type, x.rows) > kTokensMost) {
+      TRY_VOID(many_product(rest[0], x, space, stream));
+      ++done;
+      continue;
+    }
+    for (std::uint32_t t = 0; t < x.rows; t += kTokensMost) {
+      TRY_VOID(few_products(rest.first(count), x, t, std::min(kTokensMost, x.rows - t), space,
+                            stream, slots));
+    }
+    done += count;
   }
   return ok_status();
+}
+
+Status product(const CardMatrix& w, const QuantizedRows& x, float* out, std::size_t out_stride,
+               const ProductSpace& space, Stream stream, std::uint32_t blocks) {
+  const ProductOutput output{w, out, out_stride};
+  return products({&output, 1}, x, space, stream, blocks);
 }
 
 Status dequantize_rows(const CardMatrix& w, const std::uint32_t* rows, std::uint32_t count,

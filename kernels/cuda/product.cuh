@@ -79,11 +79,11 @@ HEARTH_DEVICE std::int32_t half_sum(std::uint32_t both, unsigned r) {
 
 // The further value that a type needs of a block of activations; see ProductShared::extras.
 // `at`: the block's place in the arrays of x.
-template <WeightType kType>
-HEARTH_DEVICE std::uint32_t extra_of(const ProductArgs& args, std::size_t at) {
+template <WeightType kType, typename Args>
+HEARTH_DEVICE std::uint32_t extra_of(const Args& args, std::size_t at) {
   using R = Record<kType>;
   if constexpr (R::kTwoScales) {
-    const Global<const Words4> values = args.values.as<const Words4>();
+    const auto values = args.values.template as<const Words4>();
     return half_sums(values.get(2 * at), values.get(2 * at + 1));
   } else if constexpr (R::kLayout.minimum) {
     return std::bit_cast<std::uint32_t>(args.sums.get(at));
@@ -143,110 +143,6 @@ HEARTH_DEVICE std::int32_t grid_steps(const std::int32_t (&dots)[2], const Block
   }
 }
 
-// The same from the shared arrays, where the block's place is `at`.
-template <WeightType kType, int kTokens>
-HEARTH_DEVICE std::int32_t staged_steps(const ProductShared<kTokens>& shared, std::uint32_t at,
-                                        const std::uint32_t (&quads)[8], const BlockScales& row) {
-  using R = Record<kType>;
-  const Words4 halves[2] = {shared.values.get(2 * at), shared.values.get(2 * at + 1)};
-  std::int32_t dots[2] = {0, 0};
-  HEARTH_UNROLL
-  for (unsigned g = 0; g < 8; ++g) {
-    const std::uint32_t values = halves[g / 4].at[g % 4];
-    std::int32_t& dot = dots[R::kTwoScales ? g / 4 : 0];
-    dot = R::kSigned ? dot_signed(quads[g], values, dot) : dot_unsigned(quads[g], values, dot);
-  }
-  constexpr bool has_extra = R::kTwoScales || R::kLayout.minimum || R::kZero != 0;
-  return grid_steps<kType>(dots, row, shared.scales.get(at), has_extra ? shared.extras.get(at) : 0);
-}
-
-// A lane's sums: in registers for one or two tokens. For more tokens they are in the lane's own
-// places of shared memory, and a loop that is not unrolled takes tokens in pairs. Unrolled over the
-// blocks of a super-block as well, it would not fit into the registers.
-template <int kTokens>
-struct Sums {
-  static constexpr bool kInRegisters = kTokens <= 2;
-  std::int32_t values[kTokens];
-
-  static HEARTH_DEVICE std::uint32_t place(int t) {
-    return (thread_index() / 32 * kTokens + static_cast<std::uint32_t>(t)) * 32 +
-           thread_index() % 32;
-  }
-  HEARTH_DEVICE void clear(ProductShared<kTokens>& shared) {
-    HEARTH_UNROLL
-    for (int t = 0; t < kTokens; ++t) {
-      values[t] = 0;
-      if constexpr (!kInRegisters) shared.partial.put(place(t), 0);
-    }
-  }
-  HEARTH_DEVICE void add(ProductShared<kTokens>& shared, int t, std::int32_t steps) {
-    if constexpr (kInRegisters) {
-      values[t] += steps;
-    } else {
-      shared.partial.put(place(t), shared.partial.get(place(t)) + steps);
-    }
-  }
-  // Where the other warps find them, after a barrier.
-  HEARTH_DEVICE void publish(ProductShared<kTokens>& shared) {
-    if constexpr (kInRegisters) {
-      HEARTH_UNROLL
-      for (int t = 0; t < kTokens; ++t) shared.partial.put(place(t), values[t]);
-    }
-  }
-};
-
-// Adds the grid steps of a floating block with every token.
-template <WeightType kType, int kTokens>
-HEARTH_DEVICE void add_floats(ProductShared<kTokens>& shared, std::uint32_t block,
-                              const Record<kType>& record, float row_factor, Sums<kTokens>& sums) {
-  float chains[kTokens] = {};
-  HEARTH_UNROLL
-  for (unsigned half = 0; half < 2; ++half) {
-    float weights[16];
-    HEARTH_UNROLL
-    for (unsigned k = 0; k < 16; ++k) weights[k] = weight_of(record, 16 * half + k) * row_factor;
-    HEARTH_UNROLL
-    for (int t = 0; t < kTokens; ++t) {
-      const Words4 values = shared.values.get(2 * (t * kShareBlocks + block) + half);
-      HEARTH_UNROLL
-      for (unsigned k = 0; k < 16; ++k) {
-        chains[t] = std::fma(weights[k], byte_value(values.at[k / 4], k % 4), chains[t]);
-      }
-    }
-  }
-  HEARTH_UNROLL
-  for (int t = 0; t < kTokens; ++t) {
-    sums.add(shared, t, round_even(chains[t] * shared.scales.get(t * kShareBlocks + block)));
-  }
-}
-
-// Adds all blocks of one record, the first of which is `block` of the share.
-template <WeightType kType, int kTokens>
-HEARTH_DEVICE void add_record(ProductShared<kTokens>& shared, std::uint32_t block,
-                              const Record<kType>& record, float row_factor, Sums<kTokens>& sums) {
-  using R = Record<kType>;
-  if constexpr (R::kFloating) {
-    add_floats(shared, block, record, row_factor, sums);
-  } else {
-    constexpr int together = kTokens < 2 ? kTokens : 2;
-    HEARTH_UNROLL
-    for (std::uint32_t b = 0; b < R::kLayout.blocks; ++b) {
-      std::uint32_t quads[8];
-      quads_of(record, b, quads);
-      const BlockScales row = scaled(scales_of<kType>(record, b), row_factor);
-      HEARTH_ROLL
-      for (int pair = 0; pair < kTokens; pair += together) {
-        HEARTH_UNROLL
-        for (int t = 0; t < together; ++t) {
-          const std::uint32_t at = (pair + t) * kShareBlocks + block + b;
-          sums.add(shared, kTokens <= 2 ? t : pair + t,
-                   staged_steps<kType, kTokens>(shared, at, quads, row));
-        }
-      }
-    }
-  }
-}
-
 // The records that a warp has under way at once: some 90 to 210 bytes a lane, as many
 // as every architecture has registers for.
 template <WeightType kType>
@@ -300,86 +196,6 @@ HEARTH_DEVICE bool last_of_shares(const ProductArgs& args, std::uint32_t ticket,
   return true;
 }
 
-// Adds up what the warps have, and what the blocks have where the columns are shared: warp w sums
-// for token w.
-template <int kTokens>
-HEARTH_DEVICE void reduce(const ProductArgs& args, std::uint32_t tile,
-                          ProductShared<kTokens>& shared) {
-  const unsigned lane = thread_index() % 32;
-  const unsigned token = thread_index() / 32;
-  const std::uint32_t row = tile * kTileRows + lane;
-  const bool mine = token < args.tokens && row < args.rows;
-  const std::size_t place = (std::size_t{tile} * 8 + token) * kTileRows + lane;
-  std::int32_t sum = 0;
-  if (mine) {
-    for (unsigned w = 0; w < kProductWarps; ++w) {
-      sum += shared.partial.get((w * kTokens + token) * 32 + lane);
-    }
-    if (args.shares == 1) {
-      finish(args, row, token, sum);
-    } else {
-      atomic_add(args.shared_sums, place, sum);
-    }
-  }
-  if (args.shares == 1 || !last_of_shares(args, tile, shared.last)) return;
-  if (mine) finish(args, row, token, atomic_exchange(args.shared_sums, place, 0));
-}
-
-template <WeightType kType, int kTokens>
-HEARTH_KERNEL(kProductThreads, 2)
-product_tiles(ProductArgs args) {
-  using B = Batch<kType>;
-  constexpr std::uint32_t blocks_of_record = Record<kType>::kLayout.blocks;
-  ProductShared<kTokens>& shared = shared_memory<ProductShared<kTokens>>();
-  const unsigned lane = thread_index() % 32;
-  const unsigned warp = thread_index() / 32;
-  const std::uint32_t first = block_index_y() * kShareBlocks;
-  const std::uint32_t left = args.blocks - first;
-  const std::uint32_t count = left < kShareBlocks ? left : kShareBlocks;
-  const std::uint32_t unit = warp * kUnitBlocks;
-  const std::uint32_t unit_left = unit < count ? count - unit : 0;
-  const std::uint32_t records =
-      (unit_left < kUnitBlocks ? unit_left : kUnitBlocks) / blocks_of_record;
-  const std::uint32_t first_tile = block_index_x() * args.tiles_of_block;
-  const std::uint32_t tiles_left = args.row_tiles - first_tile;
-  const std::uint32_t end =
-      first_tile + (tiles_left < args.tiles_of_block ? tiles_left : args.tiles_of_block);
-  const auto unit_of = [&](std::uint32_t tile) {
-    const std::size_t record = (first + unit) / blocks_of_record;
-    return args.tiles.at((std::size_t{tile} * args.records + record) * args.tile_bytes);
-  };
-
-  B batch;
-  load_batch(unit_of(first_tile), args.tile_bytes, records, 0, batch);
-  stage<kType, kTokens>(args, first, count, shared);
-  copy_wait<0>();
-  sync_threads();
-  for (std::uint32_t tile = first_tile; tile < end; ++tile) {
-    const float row_factor = power_of_two(-args.weight_exponents.get(tile * kTileRows + lane));
-    Sums<kTokens> sums;
-    sums.clear(shared);
-    for (std::uint32_t index = 0; index < B::kBatches; ++index) {
-      HEARTH_UNROLL
-      for (std::uint32_t i = 0; i < B::kRecords; ++i) {
-        const std::uint32_t record = index * B::kRecords + i;
-        if (record < records) {
-          add_record<kType, kTokens>(shared, unit + record * blocks_of_record, batch.records[i],
-                                     row_factor, sums);
-        }
-      }
-      if (index + 1 < B::kBatches) {
-        load_batch(unit_of(tile), args.tile_bytes, records, index + 1, batch);
-      } else if (tile + 1 < end) {
-        load_batch(unit_of(tile + 1), args.tile_bytes, records, 0, batch);
-      }
-    }
-    sums.publish(shared);
-    sync_threads();
-    reduce(args, tile, shared);
-    if (tile + 1 < end) sync_threads();
-  }
-}
-
 // `args` with the columns cut into shares of whole steps of `step` blocks, as many as it takes for
 // kBlocksOfBatch blocks where `grid` of them take the rows.
 inline ProductArgs in_shares(ProductArgs args, std::uint32_t grid, std::uint32_t step) {
@@ -390,23 +206,5 @@ inline ProductArgs in_shares(ProductArgs args, std::uint32_t grid, std::uint32_t
   args.shares = (steps + steps_of_share - 1) / steps_of_share;
   return args;
 }
-
-// Runs the kernel of a type for args.tokens rows; null, or what the card says.
-template <WeightType kType>
-const char* run_product(const ProductArgs& args, Grid grid, Stream stream) {
-  const auto with = [&](auto kernel, std::size_t shared_bytes) {
-    return launch(kernel, grid, kProductThreads, shared_bytes, stream, args);
-  };
-  if (args.tokens == 1) return with(product_tiles<kType, 1>, sizeof(ProductShared<1>));
-  if (args.tokens == 2) return with(product_tiles<kType, 2>, sizeof(ProductShared<2>));
-  if (args.tokens <= 4) return with(product_tiles<kType, 4>, sizeof(ProductShared<4>));
-  return with(product_tiles<kType, 8>, sizeof(ProductShared<8>));
-}
-
-// One file of kernels a family of types, so that they compile side by side.
-const char* run_floating(WeightType type, const ProductArgs& args, Grid grid, Stream stream);
-const char* run_small(WeightType type, const ProductArgs& args, Grid grid, Stream stream);
-const char* run_super(WeightType type, const ProductArgs& args, Grid grid, Stream stream);
-const char* run_super_two(WeightType type, const ProductArgs& args, Grid grid, Stream stream);
 
 }  // namespace hearth::kernels::cuda

@@ -4,6 +4,7 @@
 
 #include <gtest/gtest.h>
 
+#include <deque>
 #include <numeric>
 
 #include "card.h"
@@ -79,17 +80,18 @@ struct Shape {
   std::uint32_t rows;
   std::uint32_t cols;
   std::uint32_t tokens;
-  std::uint32_t tiles_of_block;
+  std::uint32_t blocks;
 };
 
-// One row and one block; tails of rows, of tiles a block, of a warp's unit and of a share; one, two
-// and three shares; every kernel's number of tokens, and more than eight.
-constexpr Shape kShapes[] = {{1, 32, 1, 1},    {33, 64, 2, 2},    {31, 288, 3, 1},
-                             {70, 544, 4, 2},  {100, 2048, 1, 3}, {40, 2080, 5, 1},
-                             {65, 4384, 2, 2}, {7, 320, 11, 0},   {32, 256, 8, 0}};
+// One row and one block; tails of rows, of units of columns and of a record's batches; blocks that
+// have parts of one tile, several tiles and more of them than fit; two and more shares of the
+// columns; every kernel's number of tokens, and more than eight.
+constexpr Shape kShapes[] = {{1, 32, 1, 1},     {33, 64, 2, 2},    {31, 288, 3, 1},
+                             {70, 544, 4, 2},   {100, 2048, 1, 3}, {40, 4384, 5, 3},
+                             {65, 4384, 2, 5},  {7, 320, 11, 0},   {32, 256, 8, 0},
+                             {33, 16672, 1, 7}, {1030, 32, 1, 1},  {290, 32, 6, 1}};
 
-void compare(const Both& w, const Activations& x, std::uint32_t tiles_of_block,
-             std::uint64_t seed) {
+void compare(const Both& w, const Activations& x, std::uint32_t blocks, std::uint64_t seed) {
   const std::uint32_t rows = w.view.rows;
   const std::size_t stride = rows + 3;
   std::vector<float> expected(stride * x.view.rows, -7.0F);
@@ -98,8 +100,7 @@ void compare(const Both& w, const Activations& x, std::uint32_t tiles_of_block,
   Space space(rows);
   card::set_seed(seed);
   Memory<float> out(std::vector<float>(expected.size(), -7.0F));
-  const auto done =
-      product(w.view, card.view, out.data(), stride, space.view, nullptr, tiles_of_block);
+  const auto done = product(w.view, card.view, out.data(), stride, space.view, nullptr, blocks);
   ASSERT_TRUE(done.ok()) << done.error().message;
   ASSERT_TRUE(same_bits(out.values(), expected))
       << "type " << static_cast<int>(w.view.type) << " rows " << rows << " cols " << w.view.cols
@@ -119,7 +120,7 @@ TEST_P(CudaProduct, EqualsTheScalarTable) {
                  weight_blocks(random, type, shape.rows, cols, extreme ? 15'000.0F : 0.01F));
     ASSERT_TRUE(w.ok);
     const auto x = activations(random, shape.tokens, cols, extreme);
-    compare(w, *x, shape.tiles_of_block, shape.cols);
+    compare(w, *x, shape.blocks, shape.cols);
   }
 }
 
@@ -168,15 +169,15 @@ TEST_P(CudaProduct, ManyRowsEqualTheScalarTable) {
   }
 }
 
-// Any order of threads and blocks, and any number of tiles a block.
-TEST_P(CudaProduct, SeedsAndTilesOfABlockChangeNoBit) {
+// Any order of threads and blocks, and any number of blocks.
+TEST_P(CudaProduct, SeedsAndBlocksChangeNoBit) {
   const WeightType type = GetParam();
   const std::uint32_t cols = columns_of(type, 2336);
   Generator random(3);
   const Both w(type, 75, cols, weight_blocks(random, type, 75, cols));
   const auto x = activations(random, 2, cols);
   for (std::uint64_t seed = 0; seed < 3; ++seed) {
-    compare(w, *x, static_cast<std::uint32_t>(seed + 1), seed);
+    compare(w, *x, static_cast<std::uint32_t>(3 * seed + 1), seed);
   }
 }
 
@@ -227,6 +228,54 @@ TEST_P(CudaProduct, PackingHasTheFilesSizeAndTheScalarTablesExponents) {
 INSTANTIATE_TEST_SUITE_P(Types, CudaProduct,
                          testing::ValuesIn(std::begin(kAllTypes),
                                            std::begin(kAllTypes) + kTileTypes));
+
+// Matrices of one type share a launch, and those of another have their own; more than a launch
+// takes; with one row and with more than eight.
+TEST(CudaProductLists, EqualTheProductsOneByOne) {
+  const std::vector<std::pair<WeightType, std::uint32_t>> matrices = {
+      {WeightType::kQ4_K, 70}, {WeightType::kQ4_K, 33}, {WeightType::kQ4_K, 1},
+      {WeightType::kQ4_K, 64}, {WeightType::kQ6_K, 40}, {WeightType::kF16, 31}};
+  const std::uint32_t cols = 1280;
+  Generator random(4);
+  std::deque<Both> all;
+  for (const auto& [type, rows] : matrices) {
+    all.emplace_back(type, rows, cols, weight_blocks(random, type, rows, cols));
+  }
+  for (const std::uint32_t tokens : {1U, 2U, 7U, 10U}) {
+    const auto x = activations(random, tokens, cols, false);
+    const CardRows card(*x);
+    Space space(239);
+    std::deque<Memory<float>> outs;
+    std::vector<ProductOutput> list;
+    for (const Both& w : all) {
+      outs.emplace_back(std::vector<float>(std::size_t{tokens} * (w.view.rows + 1), -7.0F));
+      list.push_back({w.view, outs.back().data(), w.view.rows + 1});
+    }
+    card::set_seed(tokens);
+    ASSERT_TRUE(products(list, card.view, space.view, nullptr, 4).ok());
+    for (std::size_t i = 0; i < all.size(); ++i) {
+      std::vector<float> expected(outs[i].size(), -7.0F);
+      scalar().matmul(all[i].packed, x->view, 0, all[i].packed.groups(), expected.data(),
+                      list[i].out_stride);
+      ASSERT_TRUE(same_bits(outs[i].values(), expected)) << i << " tokens " << tokens;
+    }
+    ASSERT_TRUE(space.is_zero());
+  }
+}
+
+// Sums that wrap, as those of a failed row may, still leave the memory zero.
+TEST(CudaProductLists, CountUnitsOfAnySum) {
+  const std::uint32_t cols = 8192;
+  Generator random(8);
+  const Both w(WeightType::kQ8_0, 40, cols, weight_blocks(random, WeightType::kQ8_0, 40, cols));
+  const auto x = activations(random, 1, cols, false);
+  for (float& scale : x->scales) scale = 3e38F;
+  const CardRows card(*x);
+  Space space(40);
+  Memory<float> out(40);
+  ASSERT_TRUE(product(w.view, card.view, out.data(), 40, space.view, nullptr, 7).ok());
+  EXPECT_TRUE(space.is_zero());
+}
 
 // So many columns that a share takes several steps of them, and the last share fewer.
 TEST(CudaProductShares, OfSeveralStepsAddUp) {
