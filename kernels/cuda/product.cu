@@ -12,15 +12,17 @@
 namespace hearth::kernels::cuda {
 namespace {
 
-constexpr std::uint32_t kTokensMost = 8;
+constexpr std::uint32_t kTokensMost = 8;  // of one launch of the decoding kernels
+// Up to so many rows, two launches for eight rows each are reckoned faster than one of the kernels
+// for more rows; not measured on a GPU.
+constexpr std::uint32_t kFewTokens = 16;
 // Blocks of the decoding kernel that a multiprocessor runs at once, as HEARTH_KERNEL asks for.
 constexpr std::uint32_t kBlocksAtOnce = 2;
 constexpr std::uint32_t kMultiprocessorsUnknown = 128;
 
-// Which rows of x a launch may take at once.
-std::uint32_t tokens_of_launch(WeightType type, std::uint32_t tokens) {
-  if (tokens <= kTokensMost || layout_of(type).form == BlockForm::kFloat) return kTokensMost;
-  return tokens;
+// Whether the decoding kernels take so many rows of x.
+bool are_few(WeightType type, std::uint32_t tokens) {
+  return tokens <= kFewTokens || layout_of(type).form == BlockForm::kFloat;
 }
 
 const char* run_list(WeightType type, const ListArgs& args, std::uint32_t slots, Stream stream) {
@@ -109,11 +111,10 @@ Status check_matrix(const CardMatrix& w) {
   return ok_status();
 }
 
-// Rows `t` to `t + tokens` of x with a list of matrices of one type.
-Status few_products(std::span<const ProductOutput> list, const QuantizedRows& x, std::uint32_t t,
-                    std::uint32_t tokens, const ProductSpace& space, Stream stream,
-                    std::uint32_t slots) {
-  const WeightType type = list[0].w.type;
+// Rows `t` to `t + tokens` of x with a list of matrices of one type, whose tiles stand behind
+// `tiles_before` others in the space.
+ListArgs list_args(std::span<const ProductOutput> list, const QuantizedRows& x, std::uint32_t t,
+                   std::uint32_t tokens, const ProductSpace& space, std::uint32_t tiles_before) {
   const std::uint32_t blocks = x.cols / kBlock;
   const std::size_t at = std::size_t{t} * blocks;
   ListArgs args{};
@@ -129,7 +130,7 @@ Status few_products(std::span<const ProductOutput> list, const QuantizedRows& x,
                         args.tiles};
     args.tiles += (w.rows + kTileRows - 1) / kTileRows;
   }
-  const TileShape shape = tile_shape(type, kTileRows, x.cols);
+  const TileShape shape = tile_shape(list[0].w.type, kTileRows, x.cols);
   args.tile_bytes = shape.tile_bytes;
   args.records = shape.records;
   args.blocks = blocks;
@@ -141,7 +142,39 @@ Status few_products(std::span<const ProductOutput> list, const QuantizedRows& x,
   args.block_sums = Global<const std::int32_t>(x.block_sums + at);
   args.exponents = Global<const std::int32_t>(x.exponents + t);
   args.shared_sums = Global<std::int32_t>(space.sums).as<std::int64_t>();
-  return launched("product_tiles", run_list(type, args, slots, stream));
+  args.shared_sums = args.shared_sums.at(std::size_t{tiles_before} * kTokensMost * kTileRows);
+  return args;
+}
+
+// How many matrices from the first on are of one type, and fit into one list.
+std::size_t of_one_list(std::span<const ProductOutput> list) {
+  std::size_t count = 0;
+  while (count < std::min<std::size_t>(list.size(), kListMost) &&
+         list[count].w.type == list[0].w.type) {
+    ++count;
+  }
+  return count;
+}
+
+// As many of the first matrices as one launch takes; how many there were.
+Result<std::size_t> few_products(std::span<const ProductOutput> list, const QuantizedRows& x,
+                                 const ProductSpace& space, Stream stream, std::uint32_t slots) {
+  const WeightType type = list[0].w.type;
+  const std::size_t count = of_one_list(list);
+  const std::span rest = list.subspan(count);
+  const bool pair = !rest.empty() && has_pair(type, rest[0].w.type);
+  const std::size_t others = pair ? of_one_list(rest) : 0;
+  for (std::uint32_t t = 0; t < x.rows; t += kTokensMost) {
+    const std::uint32_t tokens = std::min(kTokensMost, x.rows - t);
+    const ListArgs args = list_args(list.first(count), x, t, tokens, space, 0);
+    if (!pair) {
+      TRY_VOID(launched("product_tiles", run_list(type, args, slots, stream)));
+      continue;
+    }
+    const ListArgs further = list_args(rest.first(others), x, t, tokens, space, args.tiles);
+    TRY_VOID(launched("product_pair", run_pair(type, args, further, slots, stream)));
+  }
+  return count + others;
 }
 
 // All rows of x with one matrix, on the tensor cores.
@@ -171,16 +204,6 @@ Status many_product(const ProductOutput& output, const QuantizedRows& x, const P
   args.shares = 1;
   args.share_blocks = args.blocks;
   return launched("product on tensor cores", run_tensor_cores(w.type, args, stream));
-}
-
-// How many matrices from the first on one launch takes.
-std::size_t of_one_launch(std::span<const ProductOutput> list) {
-  std::size_t count = 1;
-  while (count < std::min<std::size_t>(list.size(), kListMost) &&
-         list[count].w.type == list[0].w.type) {
-    ++count;
-  }
-  return count;
 }
 
 }  // namespace
@@ -216,16 +239,11 @@ Status products(std::span<const ProductOutput> list, const QuantizedRows& x,
       blocks != 0 ? blocks : kBlocksAtOnce * (known == 0 ? kMultiprocessorsUnknown : known);
   for (std::size_t done = 0; done < list.size();) {
     const std::span rest = list.subspan(done);
-    const std::size_t count = of_one_launch(rest);
-    const WeightType type = rest[0].w.type;
-    if (tokens_of_launch(type, x.rows) > kTokensMost) {
+    std::size_t count = 1;
+    if (are_few(rest[0].w.type, x.rows)) {
+      TRY(count, few_products(rest, x, space, stream, slots));
+    } else {
       TRY_VOID(many_product(rest[0], x, space, stream));
-      ++done;
-      continue;
-    }
-    for (std::uint32_t t = 0; t < x.rows; t += kTokensMost) {
-      TRY_VOID(few_products(rest.first(count), x, t, std::min(kTokensMost, x.rows - t), space,
-                            stream, slots));
     }
     done += count;
   }

@@ -284,12 +284,12 @@ HEARTH_DEVICE void hand_in(EightShared& shared, std::uint32_t place, EightSums& 
   }
 }
 
+// Block `block` of the `blocks` that share the work.
 template <WeightType kType>
-HEARTH_KERNEL(kProductThreads, 2)
-product_eight(ListArgs args) {
+HEARTH_DEVICE void eight_of_block(const ListArgs& args, std::uint32_t block, std::uint32_t blocks) {
   using R = Ring<kType>;
   EightShared& shared = shared_memory<EightShared>();
-  const Items items = items_of(args, block_index_x(), grid_x());
+  const Items items = items_of(args, block, blocks);
   Walk walk(items);
   ItemPlace here;
   R ring;
@@ -340,6 +340,12 @@ product_eight(ListArgs args) {
   }
   sync_threads();
   if (items.begin < items.end) finish_tiles<8>(args, items, shared);
+}
+
+template <WeightType kType>
+HEARTH_KERNEL(kProductThreads, 2)
+product_eight(ListArgs args) {
+  eight_of_block<kType>(args, block_index_x(), grid_x());
 }
 
 // Runs the kernel of a type for args.tokens rows; null, or what the card says.

@@ -466,4 +466,9 @@ const char* run_super(WeightType type, const ListArgs& args, std::uint32_t slots
 const char* run_super_two(WeightType type, const ListArgs& args, std::uint32_t slots,
                           Stream stream);
 
+// The same for matrices of two types, where has_pair().
+bool has_pair(WeightType first, WeightType second);
+const char* run_pair(WeightType first_type, const ListArgs& first, const ListArgs& second,
+                     std::uint32_t slots, Stream stream);
+
 }  // namespace hearth::kernels::cuda

@@ -85,7 +85,7 @@ struct Shape {
 
 // One row and one block; tails of rows, of units of columns and of a record's batches; blocks that
 // have parts of one tile, several tiles and more of them than fit; two and more shares of the
-// columns; every kernel's number of tokens, and more than eight.
+// columns; every kernel's number of tokens, and more than a launch takes.
 constexpr Shape kShapes[] = {{1, 32, 1, 1},     {33, 64, 2, 2},    {31, 288, 3, 1},
                              {70, 544, 4, 2},   {100, 2048, 1, 3}, {40, 4384, 5, 3},
                              {65, 4384, 2, 5},  {7, 320, 11, 0},   {32, 256, 8, 0},
@@ -152,15 +152,15 @@ TEST_P(CudaProduct, TheLargestSumsAreThoseOfTheScalarTable) {
   }
 }
 
-// The tensor cores' kernels, over tails of rows, of columns and of tokens: one token more than the
-// others take, launches that are full, and tokens in a tile of their own.
+// The kernels for many tokens, over tails of rows, of columns and of tokens: one token more than
+// the others take, launches that are full, and tokens in a tile of their own.
 TEST_P(CudaProduct, ManyRowsEqualTheScalarTable) {
   const WeightType type = GetParam();
   for (const Shape& shape :
-       {Shape{33, 288, 9, 0}, Shape{70, 1312, 32, 0}, Shape{20, 96, 41, 0}, Shape{1, 32, 33, 0},
+       {Shape{33, 288, 17, 0}, Shape{70, 1312, 32, 0}, Shape{20, 96, 41, 0}, Shape{1, 32, 33, 0},
         Shape{70, 800, 64, 0}, Shape{140, 544, 67, 0}, Shape{5, 32, 129, 0}}) {
     const std::uint32_t cols = columns_of(type, shape.cols);
-    const bool extreme = shape.tokens == 9 || shape.tokens == 41;
+    const bool extreme = shape.tokens == 17 || shape.tokens == 41;
     Generator random(shape.rows + shape.cols);
     const Both w(type, shape.rows, cols,
                  weight_blocks(random, type, shape.rows, cols, extreme ? 15'000.0F : 0.01F));
@@ -229,22 +229,23 @@ INSTANTIATE_TEST_SUITE_P(Types, CudaProduct,
                          testing::ValuesIn(std::begin(kAllTypes),
                                            std::begin(kAllTypes) + kTileTypes));
 
-// Matrices of one type share a launch, and those of another have their own; more than a launch
-// takes; with one row and with more than eight.
+// Matrices of one type share a launch, also with those of a type that forms a pair with theirs;
+// more than a launch takes; with one row, with more than a launch takes and with more than few.
 TEST(CudaProductLists, EqualTheProductsOneByOne) {
   const std::vector<std::pair<WeightType, std::uint32_t>> matrices = {
       {WeightType::kQ4_K, 70}, {WeightType::kQ4_K, 33}, {WeightType::kQ4_K, 1},
-      {WeightType::kQ4_K, 64}, {WeightType::kQ6_K, 40}, {WeightType::kF16, 31}};
+      {WeightType::kQ4_K, 64}, {WeightType::kQ6_K, 40}, {WeightType::kF16, 31},
+      {WeightType::kQ5_K, 40}, {WeightType::kQ6_K, 65}, {WeightType::kQ6_K, 2}};
   const std::uint32_t cols = 1280;
   Generator random(4);
   std::deque<Both> all;
   for (const auto& [type, rows] : matrices) {
     all.emplace_back(type, rows, cols, weight_blocks(random, type, rows, cols));
   }
-  for (const std::uint32_t tokens : {1U, 2U, 7U, 10U}) {
+  for (const std::uint32_t tokens : {1U, 2U, 10U, 17U}) {
     const auto x = activations(random, tokens, cols, false);
     const CardRows card(*x);
-    Space space(239);
+    Space space(176);
     std::deque<Memory<float>> outs;
     std::vector<ProductOutput> list;
     for (const Both& w : all) {
@@ -279,7 +280,7 @@ TEST(CudaProductLists, CountUnitsOfAnySum) {
 
 // So many columns that a share takes several steps of them, and the last share fewer.
 TEST(CudaProductShares, OfSeveralStepsAddUp) {
-  for (const Shape& shape : {Shape{1, 257 * 1024 + 32, 9, 0}, Shape{1, 258 * 256 + 32, 33, 0}}) {
+  for (const Shape& shape : {Shape{1, 257 * 1024 + 32, 17, 0}, Shape{1, 258 * 256 + 32, 33, 0}}) {
     Generator random(shape.tokens);
     const WeightType type = WeightType::kQ8_0;
     const Both w(type, shape.rows, shape.cols, weight_blocks(random, type, shape.rows, shape.cols));
