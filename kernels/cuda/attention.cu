@@ -493,6 +493,7 @@ HEARTH_DEVICE void place_whole(const Work& work, WholeShared& shared) {
 }
 
 HEARTH_KERNEL(kWideThreads, 1) attention_whole(Args args) {
+  wait_for_previous_kernel();
   const Work work = work_of(args, args.whole_pages);
   WholeShared& shared = shared_memory<WholeShared>();
   const Lane lane = lane_of(args, work);
@@ -567,6 +568,7 @@ HEARTH_DEVICE void begin_heads(const Args& args, const Work& work, bool refused)
 }
 
 HEARTH_KERNEL(kThreads, 4) attention_scores_of(Args args) {
+  wait_for_previous_kernel();
   const Work work = work_of(args, kSplitPages);
   if (work.pages == 0) return begin_heads(args, work, false);
   QueryShared& shared = shared_memory<QueryShared>();
@@ -594,6 +596,7 @@ HEARTH_KERNEL(kThreads, 4) attention_scores_of(Args args) {
 // Positions of the split's pages that are not visible get an x of zero. All loads go out before the
 // first store, which they would otherwise have to wait for.
 HEARTH_KERNEL(kThreads, 2) attention_weights(Args args) {
+  wait_for_previous_kernel();
   const Work work = work_of(args, kSplitPages);
   if (thread_index() / 32 >= work.pages || args.state.refused.get(work.head_at) != 0) return;
   const bool visible = work.visible(work.first + thread_index());
@@ -696,6 +699,7 @@ HEARTH_DEVICE void finish(const Args& args, const Work& work, ValuesShared& shar
 }
 
 HEARTH_KERNEL(kWideThreads, 2) attention_values(Args args) {
+  wait_for_previous_kernel();
   const Work work = work_of(args, kSplitPages);
   if (block_index_y() >= work.blocks) return;
   ValuesShared& shared = shared_memory<ValuesShared>();
@@ -773,16 +777,16 @@ Status attention(const AttentionRows& rows, const AttentionSpace& space, std::ui
                   Global(failed),
                   state_in(space, heads, head_dim, std::size_t{splits} * kSplit)};
   if (whole) {
-    return launched("attention_whole", launch(attention_whole, {blocks, 1}, kWideThreads,
-                                              sizeof(WholeShared), stream, args));
+    return launched("attention_whole", launch_early(attention_whole, {blocks, 1}, kWideThreads,
+                                                    sizeof(WholeShared), stream, args));
   }
   const Grid grid{blocks, splits};
-  TRY_VOID(launched("attention_scores_of", launch(attention_scores_of, grid, kThreads,
-                                                  sizeof(QueryShared), stream, args)));
-  TRY_VOID(
-      launched("attention_weights", launch(attention_weights, grid, kThreads, 0, stream, args)));
-  return launched("attention_values",
-                  launch(attention_values, grid, kWideThreads, sizeof(ValuesShared), stream, args));
+  TRY_VOID(launched("attention_scores_of", launch_early(attention_scores_of, grid, kThreads,
+                                                        sizeof(QueryShared), stream, args)));
+  TRY_VOID(launched("attention_weights",
+                    launch_early(attention_weights, grid, kThreads, 0, stream, args)));
+  return launched("attention_values", launch_early(attention_values, grid, kWideThreads,
+                                                   sizeof(ValuesShared), stream, args));
 }
 
 }  // namespace hearth::kernels::cuda

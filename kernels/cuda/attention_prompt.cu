@@ -359,6 +359,7 @@ HEARTH_DEVICE void sum_values(const Args& args, const Work& work,
 template <std::uint32_t kBlocks>
 HEARTH_KERNEL(kThreads, 1)
 attention_of_prompt(Args args) {
+  wait_for_previous_kernel();
   PromptShared<kBlocks>& shared = shared_memory<PromptShared<kBlocks> >();
   const Work work = work_of(args);
   quantize_queries(args, work, shared);
@@ -416,7 +417,7 @@ Status attention_prompt(const AttentionRows& rows, std::uint32_t* failed, Stream
   const Grid grid{(rows.tokens + tokens - 1) / tokens * kv_heads, 1};
   const auto with = [&](auto kernel, std::size_t shared_bytes) {
     return launched("attention_of_prompt",
-                    launch(kernel, grid, kThreads, shared_bytes, stream, args));
+                    launch_early(kernel, grid, kThreads, shared_bytes, stream, args));
   };
   if (head_dim <= 4 * kBlock) return with(attention_of_prompt<4>, sizeof(PromptShared<4>));
   return with(attention_of_prompt<kHeadDimMax / kBlock>,

@@ -274,6 +274,7 @@ HEARTH_DEVICE void hand_over(const ProductArgs& args, BatchShared& shared) {
 template <WeightType kType>
 HEARTH_KERNEL(kProductThreads, 2)
 product_batch(ProductArgs args) {
+  wait_for_previous_kernel();
   BatchShared& shared = shared_memory<BatchShared>();
   const unsigned warp = thread_index() / 32;
   const std::uint32_t tile = warp % kBatchTiles;
@@ -318,8 +319,8 @@ template <WeightType kType>
 const char* run_batch(const ProductArgs& args, Stream stream) {
   const std::uint32_t pairs = (args.row_tiles + kBatchTiles - 1) / kBatchTiles;
   const ProductArgs shared = in_shares(args, pairs, kStepBlocks);
-  return launch(product_batch<kType>, {pairs, shared.shares}, kProductThreads, sizeof(BatchShared),
-                stream, shared);
+  return launch_early(product_batch<kType>, {pairs, shared.shares}, kProductThreads,
+                      sizeof(BatchShared), stream, shared);
 }
 
 const char* run_batch_small(WeightType type, const ProductArgs& args, Stream stream);

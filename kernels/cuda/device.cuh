@@ -70,7 +70,9 @@ class Global {
   HEARTH_DEVICE std::remove_const_t<T> get(std::size_t i) const {
     return memory::load<std::remove_const_t<T> >(data_ + i);
   }
-  // Read once, and written by no kernel, as weights are: the load bypasses the caches.
+  // Written by no kernel, as weights are.
+  HEARTH_DEVICE std::remove_const_t<T> get_constant(std::size_t i) const { return get(i); }
+  // The same, and read once: the load bypasses the caches.
   HEARTH_DEVICE std::remove_const_t<T> get_once(std::size_t i) const {
     if constexpr (std::is_same_v<std::remove_const_t<T>, Words4>) {
       return memory::words(__ldcs(reinterpret_cast<const uint4*>(data_ + i)));
@@ -81,10 +83,10 @@ class Global {
   HEARTH_DEVICE void put(std::size_t i, T value) const { memory::store(data_ + i, value); }
   // The same memory as another type.
   template <typename U>
-  HEARTH_DEVICE Global<U> as() const {
+  __host__ __device__ Global<U> as() const {
     return Global<U>(reinterpret_cast<U*>(data_));
   }
-  HEARTH_DEVICE Global at(std::size_t i) const { return Global(data_ + i); }
+  __host__ __device__ Global at(std::size_t i) const { return Global(data_ + i); }
   HEARTH_DEVICE bool is_null() const { return data_ == nullptr; }
   HEARTH_DEVICE T* raw() const { return data_; }
 
@@ -121,8 +123,8 @@ HEARTH_DEVICE void fence_device() { __threadfence(); }
 
 // For kernels of launch_early(): returns when the kernel before this one in the stream has ended
 // and its writes are seen. Every thread calls it once. Before it, a kernel reads global memory only
-// with get_once() and writes none. The kernel after this one may begin once all blocks of this one
-// have come here; it then waits in the same way.
+// with get_constant() and get_once(), and writes none. The kernel after this one may begin once all
+// blocks of this one have come here; it then waits in the same way.
 HEARTH_DEVICE void wait_for_previous_kernel() {
 #if __CUDA_ARCH__ >= 900
   asm volatile("griddepcontrol.launch_dependents;\n\tgriddepcontrol.wait;" ::: "memory");

@@ -48,6 +48,7 @@ template <WeightType kType>
 HEARTH_KERNEL(kRowThreads, 1)
 dequantize(Global<const std::byte> tiles, std::size_t tile_bytes, std::uint32_t records,
            Global<const std::uint32_t> rows, Global<float> out) {
+  wait_for_previous_kernel();
   using R = Record<kType>;
   const std::uint32_t row = rows.get(block_index_x());
   const std::uint32_t blocks = records * R::kLayout.blocks;
@@ -89,9 +90,9 @@ const char* run_dequantize(const CardMatrix& w, const std::uint32_t* rows, std::
                            float* out, Stream stream) {
   const TileShape shape = tile_shape(w.type, w.rows, w.cols);
   const std::uint32_t blocks = w.cols / kBlock;
-  return launch(dequantize<kType>, {count, (blocks + kRowThreads - 1) / kRowThreads}, kRowThreads,
-                0, stream, Global(w.tiles), shape.tile_bytes, shape.records, Global(rows),
-                Global(out));
+  return launch_early(dequantize<kType>, {count, (blocks + kRowThreads - 1) / kRowThreads},
+                      kRowThreads, 0, stream, Global(w.tiles), shape.tile_bytes, shape.records,
+                      Global(rows), Global(out));
 }
 
 // Calls `run.operator()<type>()`.
@@ -141,7 +142,7 @@ ListArgs list_args(std::span<const ProductOutput> list, const QuantizedRows& x, 
   args.sums = Global<const float>(x.sums + at);
   args.block_sums = Global<const std::int32_t>(x.block_sums + at);
   args.exponents = Global<const std::int32_t>(x.exponents + t);
-  args.shared_sums = Global<std::int32_t>(space.sums).as<std::int64_t>();
+  args.shared_sums = Global(reinterpret_cast<std::int64_t*>(space.sums));
   args.shared_sums = args.shared_sums.at(std::size_t{tiles_before} * kTokensMost * kTileRows);
   return args;
 }

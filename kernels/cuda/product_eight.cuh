@@ -41,7 +41,7 @@ HEARTH_DEVICE void load_fragment(Global<const std::byte> tile, std::uint32_t row
   // Word first + further of the row's record; a piece of 16 bytes has both.
   const auto word = [&](std::uint32_t first, std::uint32_t further) {
     const std::size_t at = word_offset(R::kBytes, first, row) + 4 * further;
-    return tile.at(at).template as<const std::uint32_t>().get(0);
+    return tile.at(at).template as<const std::uint32_t>().get_constant(0);
   };
   if constexpr (F::kBits == 8) {
     out.words[0] = word(8 * b, c);
@@ -105,9 +105,9 @@ HEARTH_DEVICE void load_scales(Global<const std::byte> tile, RowScales<kType>& o
     const std::uint32_t w = R::kPlaces.scales + i;
     const Global<const std::byte> at = tile.at(word_offset(R::kBytes, w, thread_index() % 32));
     if (4 * w + 4 <= R::kBytes) {
-      out.words[i] = at.template as<const std::uint32_t>().get(0);
+      out.words[i] = at.template as<const std::uint32_t>().get_constant(0);
     } else {
-      out.words[i] = at.template as<const std::uint16_t>().get(0);
+      out.words[i] = at.template as<const std::uint16_t>().get_constant(0);
     }
   }
 }
@@ -303,6 +303,7 @@ HEARTH_DEVICE void eight_of_block(const ListArgs& args, std::uint32_t block, std
   }
   const std::uint32_t first = items.first_unit * kUnitBlocks;
   const std::uint32_t count = items.units * kUnitBlocks;
+  wait_for_previous_kernel();
   stage_eight<kType>(args, first, args.blocks - first < count ? args.blocks - first : count,
                      shared);
   copy_wait<0>();

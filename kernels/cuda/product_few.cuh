@@ -190,12 +190,14 @@ HEARTH_DEVICE void replace_words(Global<const std::byte> tile, std::uint32_t aft
   HEARTH_UNROLL
   for (std::uint32_t w = whole; w < bytes / 4; ++w) {
     if (last_use<kType>(w) != after) continue;
-    record.words[w] = tile.at(word_offset(bytes, w, lane)).as<const std::uint32_t>().get(0);
+    record.words[w] =
+        tile.at(word_offset(bytes, w, lane)).as<const std::uint32_t>().get_constant(0);
   }
   if constexpr (bytes % 4 != 0) {
     constexpr std::uint32_t w = Record<kType>::kWords - 1;
     if (last_use<kType>(w) != after) return;
-    record.words[w] = tile.at(word_offset(bytes, w, lane)).as<const std::uint16_t>().get(0);
+    record.words[w] =
+        tile.at(word_offset(bytes, w, lane)).as<const std::uint16_t>().get_constant(0);
   }
 }
 
@@ -328,7 +330,8 @@ HEARTH_DEVICE BatchPlace batch_of(const ListArgs& args, const Items& items, cons
 
 HEARTH_DEVICE std::int32_t row_exponent(const ListArgs& args, std::uint32_t tile) {
   const ListMatrix matrix = matrix_of(args, tile);
-  return matrix.exponents.get((tile - matrix.first_tile) * kTileRows + thread_index() % 32);
+  return matrix.exponents.get_constant((tile - matrix.first_tile) * kTileRows +
+                                       thread_index() % 32);
 }
 
 // Adds a lane's sums of a tile, tile `place` of the block, to those of the other warps.
@@ -401,6 +404,7 @@ HEARTH_DEVICE void product_of_block(const ListArgs& args, std::uint32_t block,
   }
   const std::uint32_t first = items.first_unit * kUnitBlocks;
   const std::uint32_t count = items.units * kUnitBlocks;
+  wait_for_previous_kernel();
   stage_few<kType, kTokens>(args, first, args.blocks - first < count ? args.blocks - first : count,
                             shared);
   copy_wait<0>();
@@ -456,7 +460,7 @@ Grid grid_of(ListArgs& args, std::uint32_t slots) {
 template <typename Shared, typename Kernel>
 const char* run_kernel(Kernel kernel, ListArgs args, std::uint32_t slots, Stream stream) {
   const Grid grid = grid_of<Shared>(args, slots);
-  return launch(kernel, grid, kProductThreads, sizeof(Shared), stream, args);
+  return launch_early(kernel, grid, kProductThreads, sizeof(Shared), stream, args);
 }
 
 // One file of kernels a family of types, so that they compile side by side.

@@ -37,8 +37,8 @@ const char* run_both(Kernel kernel, ListArgs first, ListArgs second, std::uint32
   const std::uint32_t of_first = share < 1 ? 1 : share < most ? share : most;
   const Grid one = grid_of<Shared>(first, of_first);
   const Grid other = grid_of<Shared>(second, slots - of_first < 1 ? 1 : slots - of_first);
-  return launch(kernel, {one.x + other.x, one.y}, kProductThreads, sizeof(Shared), stream, first,
-                second, one.x);
+  return launch_early(kernel, {one.x + other.x, one.y}, kProductThreads, sizeof(Shared), stream,
+                      first, second, one.x);
 }
 
 template <WeightType kFirst, WeightType kSecond>

@@ -86,6 +86,7 @@ HEARTH_DEVICE void store(const Args& args, std::uint32_t token, std::uint32_t sl
 }
 
 HEARTH_KERNEL(kHeadDimMax, 1) rotate_and_store(Args args) {
+  wait_for_previous_kernel();
   const std::uint32_t token = block_index_x();
   const std::uint32_t d = thread_index();
   const Global<const float> cos_sin = args.cos_sin.at(std::size_t{token} * args.head_dim);
@@ -126,8 +127,8 @@ Status rope_and_store(const RopeAndStore& args, std::uint32_t* failed, Stream st
                     Global(args.slots),
                     Global(failed)};
   return launched("rotate_and_store",
-                  launch(rotate_and_store, {args.tokens, args.heads + args.layout.kv_heads},
-                         head_dim, sizeof(HeadShared), stream, device));
+                  launch_early(rotate_and_store, {args.tokens, args.heads + args.layout.kv_heads},
+                               head_dim, sizeof(HeadShared), stream, device));
 }
 
 }  // namespace hearth::kernels::cuda

@@ -303,6 +303,7 @@ HEARTH_DEVICE Four normalized(const Four& x, float r, const Four& weight) {
 }
 
 HEARTH_KERNEL(kThreadsMost, 1) quantize_rows(Global<const float> x, Out out) {
+  wait_for_previous_kernel();
   const std::size_t row = block_index_x();
   const Global<const float> mine = x.at(row * out.cols);
   Four held[kHeld];
@@ -321,6 +322,7 @@ norm_quantize_rows(Global<const float> x, Global<const float> weight, float epsi
   const std::uint32_t n = out.cols;
   Four weights[kHeld];
   load_weights(weight, 0, n, weights);
+  wait_for_previous_kernel();
   const Global<const float> mine = x.at(row * n);
   Four held[kHeld];
   load_held(mine, 0, n, held);
@@ -339,6 +341,7 @@ norm_quantize_rows(Global<const float> x, Global<const float> weight, float epsi
 HEARTH_KERNEL(kThreads, 4)
 norm_rows(Global<const float> x, Global<const float> weight, float epsilon, std::uint32_t n,
           std::uint32_t rows_of_token, Global<float> out, Global<std::uint32_t> failed) {
+  wait_for_previous_kernel();
   const std::size_t row = block_index_x();
   const Global<const float> mine = x.at(row * n);
   const std::uint32_t thread = thread_index();
@@ -402,6 +405,7 @@ template <bool kGelu>
 HEARTH_KERNEL(kGateThreads, 4)
 gated_quantize_rows(Global<const float> gate, Global<const float> up, Out out, std::uint32_t width,
                     std::uint32_t parts) {
+  wait_for_previous_kernel();
   constexpr std::uint32_t kStep = kGateThreads * 4;
   QuantShared& shared = shared_memory<QuantShared>();
   const std::size_t row = block_index_x();
@@ -441,6 +445,7 @@ HEARTH_DEVICE std::uint32_t place_in_row() { return block_index_y() * kThreads +
 
 HEARTH_KERNEL(kThreads, 4)
 add_rows(Global<float> x, Global<const float> y, std::uint32_t n, std::size_t y_stride) {
+  wait_for_previous_kernel();
   const std::size_t row = block_index_x();
   const std::uint32_t i = place_in_row();
   if (i < n) x.put(row * n + i, x.get(row * n + i) + y.get(row * y_stride + i));
@@ -449,6 +454,7 @@ add_rows(Global<float> x, Global<const float> y, std::uint32_t n, std::size_t y_
 HEARTH_KERNEL(kThreads, 4)
 round_rows(Global<float> x, Global<std::uint16_t> bits, std::uint32_t n, float down, float up,
            Global<std::uint32_t> failed) {
+  wait_for_previous_kernel();
   const std::size_t row = block_index_x();
   const std::uint32_t i = place_in_row();
   bool fails = false;
@@ -523,6 +529,7 @@ residual_step_rows(Step step, Out out) {
   Four norm[kHeld] = {};
   if constexpr (kPost) load_weights(step.post_norm, 0, n, post);
   if (!kPost && normed) load_weights(step.norm, 0, n, norm);  // kPost: registers are short
+  wait_for_previous_kernel();
   const Global<const float> y_row = step.y.at(row * n);
   const Global<const float> x_row = step.x.at(row * n).as<const float>();
   Four y[kHeld];
@@ -559,6 +566,7 @@ residual_step_rows(Step step, Out out) {
 
 HEARTH_KERNEL(kThreads, 4)
 expand_rows(Global<const std::uint16_t> bits, Global<float> x, std::uint32_t n, float up) {
+  wait_for_previous_kernel();
   const std::size_t row = block_index_x();
   const std::uint32_t i = place_in_row();
   if (i < n) x.put(row * n + i, widen_half(bits.get(row * n + i)) * up);
@@ -597,8 +605,8 @@ Status gated_quantize(const float* gate, const float* up, const QuantizedRows& o
   const std::uint32_t parts = (out.cols + width - 1) / width;
   return launched(
       "gated_quantize_rows",
-      launch(gated_quantize_rows<kGelu>, {out.rows, parts}, kGateThreads, sizeof(QuantShared),
-             stream, Global(gate), Global(up), Out(out, failed), width, parts));
+      launch_early(gated_quantize_rows<kGelu>, {out.rows, parts}, kGateThreads, sizeof(QuantShared),
+                   stream, Global(gate), Global(up), Out(out, failed), width, parts));
 }
 
 }  // namespace
@@ -607,8 +615,8 @@ Status quantize(const float* x, const QuantizedRows& out, std::uint32_t* failed,
   TRY_VOID(check_width(out.cols));
   if (out.rows == 0) return ok_status();
   return launched("quantize_rows",
-                  launch(quantize_rows, {out.rows, 1}, threads_for(out.cols), sizeof(QuantShared),
-                         stream, Global(x), Out(out, failed)));
+                  launch_early(quantize_rows, {out.rows, 1}, threads_for(out.cols),
+                               sizeof(QuantShared), stream, Global(x), Out(out, failed)));
 }
 
 Status rms_norm_quantize(const float* x, const float* weight, float epsilon,
@@ -618,8 +626,8 @@ Status rms_norm_quantize(const float* x, const float* weight, float epsilon,
   if (out.rows == 0) return ok_status();
   return launched(
       "norm_quantize_rows",
-      launch(norm_quantize_rows, {out.rows, 1}, threads_for(out.cols), sizeof(NormShared), stream,
-             Global(x), Global(weight), epsilon, Out(out, failed), Global(normed)));
+      launch_early(norm_quantize_rows, {out.rows, 1}, threads_for(out.cols), sizeof(NormShared),
+                   stream, Global(x), Global(weight), epsilon, Out(out, failed), Global(normed)));
 }
 
 Status rms_norm(const float* x, const float* weight, float epsilon, std::uint32_t rows,
@@ -628,9 +636,9 @@ Status rms_norm(const float* x, const float* weight, float epsilon, std::uint32_
   TRY_VOID(check_width(n));
   REQUIRE(rows_of_token != 0, "a token of no rows");
   if (rows == 0) return ok_status();
-  return launched("norm_rows",
-                  launch(norm_rows, {rows, 1}, kThreads, sizeof(LaneShared), stream, Global(x),
-                         Global(weight), epsilon, n, rows_of_token, Global(out), Global(failed)));
+  return launched("norm_rows", launch_early(norm_rows, {rows, 1}, kThreads, sizeof(LaneShared),
+                                            stream, Global(x), Global(weight), epsilon, n,
+                                            rows_of_token, Global(out), Global(failed)));
 }
 
 Status swiglu_quantize(const float* gate, const float* up, const QuantizedRows& out,
@@ -645,23 +653,23 @@ Status geglu_quantize(const float* gate, const float* up, const QuantizedRows& o
 
 Status add(float* x, const float* y, std::uint32_t rows, std::uint32_t n, Stream stream) {
   if (rows == 0) return ok_status();
-  return launched("add_rows", launch(add_rows, grid_of(rows, n), kThreads, 0, stream, Global(x),
-                                     Global(y), n, std::size_t{n}));
+  return launched("add_rows", launch_early(add_rows, grid_of(rows, n), kThreads, 0, stream,
+                                           Global(x), Global(y), n, std::size_t{n}));
 }
 
 Status add_bias(float* x, const float* bias, std::uint32_t rows, std::uint32_t n, Stream stream) {
   if (rows == 0) return ok_status();
-  return launched("add_rows", launch(add_rows, grid_of(rows, n), kThreads, 0, stream, Global(x),
-                                     Global(bias), n, std::size_t{0}));
+  return launched("add_rows", launch_early(add_rows, grid_of(rows, n), kThreads, 0, stream,
+                                           Global(x), Global(bias), n, std::size_t{0}));
 }
 
 Status residual_round(float* x, std::uint16_t* bits, std::uint32_t rows, std::uint32_t n, int shift,
                       std::uint32_t* failed, Stream stream) {
   TRY_VOID(check_shift(shift));
   if (rows == 0) return ok_status();
-  return launched("round_rows",
-                  launch(round_rows, grid_of(rows, n), kThreads, 0, stream, Global(x), Global(bits),
-                         n, power_of_two(-shift), power_of_two(shift), Global(failed)));
+  return launched("round_rows", launch_early(round_rows, grid_of(rows, n), kThreads, 0, stream,
+                                             Global(x), Global(bits), n, power_of_two(-shift),
+                                             power_of_two(shift), Global(failed)));
 }
 
 Status residual_step(const ResidualStep& step, const QuantizedRows& out, std::uint32_t* failed,
@@ -681,17 +689,17 @@ Status residual_step(const ResidualStep& step, const QuantizedRows& out, std::ui
                     Global(failed)};
   return launched(
       "residual_step_rows",
-      launch(step.post_norm == nullptr ? residual_step_rows<false> : residual_step_rows<true>,
-             {out.rows, 1}, threads_for(out.cols), sizeof(NormShared), stream, device,
-             Out(out, failed)));
+      launch_early(step.post_norm == nullptr ? residual_step_rows<false> : residual_step_rows<true>,
+                   {out.rows, 1}, threads_for(out.cols), sizeof(NormShared), stream, device,
+                   Out(out, failed)));
 }
 
 Status residual_expand(const std::uint16_t* bits, float* x, std::uint32_t rows, std::uint32_t n,
                        int shift, Stream stream) {
   TRY_VOID(check_shift(shift));
   if (rows == 0) return ok_status();
-  return launched("expand_rows", launch(expand_rows, grid_of(rows, n), kThreads, 0, stream,
-                                        Global(bits), Global(x), n, power_of_two(shift)));
+  return launched("expand_rows", launch_early(expand_rows, grid_of(rows, n), kThreads, 0, stream,
+                                              Global(bits), Global(x), n, power_of_two(shift)));
 }
 
 }  // namespace hearth::kernels::cuda

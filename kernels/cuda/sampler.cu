@@ -525,6 +525,7 @@ HEARTH_DEVICE void answer(const Args& args, std::uint32_t token, SampleOutcome o
 template <bool kAligned>
 HEARTH_KERNEL(kThreads, 1)
 sample_rows(Args args) {
+  wait_for_previous_kernel();
   SampleShared& shared = shared_memory<SampleShared>();
   const std::uint32_t n = args.vocabulary;
   if (thread_index() == 0) shared.params.put(0, args.params.get(block_index_x()));
@@ -562,8 +563,8 @@ Status sample(const SampleBatch& batch, Stream stream) {
                   Global(batch.bias),    Global(batch.excluded), Global(batch.seen),
                   Global(batch.scratch), Global(batch.tokens),   Global(batch.outcomes)};
   return launched("sample_rows",
-                  launch(batch.vocabulary % 4 == 0 ? sample_rows<true> : sample_rows<false>,
-                         {batch.rows, 1}, kThreads, sizeof(SampleShared), stream, args));
+                  launch_early(batch.vocabulary % 4 == 0 ? sample_rows<true> : sample_rows<false>,
+                               {batch.rows, 1}, kThreads, sizeof(SampleShared), stream, args));
 }
 
 }  // namespace hearth::kernels::cuda

@@ -188,6 +188,7 @@ HEARTH_DEVICE void hand_over(const ProductArgs& args, const WideSums& sums, Wide
 template <WeightType kType>
 HEARTH_KERNEL(kProductThreads, 2)
 product_wide(ProductArgs args) {
+  wait_for_previous_kernel();
   WideShared& shared = shared_memory<WideShared>();
   const unsigned lane = thread_index() % 32;
   const std::uint32_t group = thread_index() / 32;  // of 16 rows
@@ -234,8 +235,8 @@ const char* run_wide(const ProductArgs& args, Stream stream) {
   shared.shares = 1;
   shared.share_blocks = args.blocks;
   if (token_tiles == 1) shared = in_shares(args, rows, kUnitBlocks);
-  return launch(product_wide<kType>, {std::max(token_tiles, shared.shares), rows}, kProductThreads,
-                sizeof(WideShared), stream, shared);
+  return launch_early(product_wide<kType>, {std::max(token_tiles, shared.shares), rows},
+                      kProductThreads, sizeof(WideShared), stream, shared);
 }
 
 const char* run_wide_small(WeightType type, const ProductArgs& args, Stream stream);

@@ -40,9 +40,12 @@ class Global {
 
   std::remove_const_t<T> get(std::size_t i, Where where = Where::current()) const {
     emulated::check_waited(where);
-    return get_once(i, where);
+    return get_constant(i, where);
   }
   std::remove_const_t<T> get_once(std::size_t i, Where where = Where::current()) const {
+    return get_constant(i, where);
+  }
+  std::remove_const_t<T> get_constant(std::size_t i, Where where = Where::current()) const {
     emulated::check(data_ + i, sizeof(T), alignof(T), emulated::Access::kRead, where);
     std::remove_const_t<T> value;
     std::memcpy(&value, data_ + i, sizeof(T));
