@@ -284,12 +284,12 @@ HEARTH_DEVICE void hand_in(EightShared& shared, std::uint32_t place, EightSums& 
   }
 }
 
-// Block `block` of the `blocks` that share the work.
+// Block `block` of those that share the list's items.
 template <WeightType kType>
-HEARTH_DEVICE void eight_of_block(const ListArgs& args, std::uint32_t block, std::uint32_t blocks) {
+HEARTH_DEVICE void eight_of_block(const ListArgs& args, std::uint32_t block) {
   using R = Ring<kType>;
   EightShared& shared = shared_memory<EightShared>();
-  const Items items = items_of(args, block, blocks);
+  const Items items = items_of(args, block);
   Walk walk(items);
   ItemPlace here;
   R ring;
@@ -301,6 +301,7 @@ HEARTH_DEVICE void eight_of_block(const ListArgs& args, std::uint32_t block, std
     for (std::uint32_t b = 0; b < R::kBlocks; ++b) load_block(here, args.tile_bytes, b, ring);
     exponent = row_exponent(args, walk.item.tile);
   }
+  // Only from here on the block reads what other kernels write.
   const std::uint32_t first = items.first_unit * kUnitBlocks;
   const std::uint32_t count = items.units * kUnitBlocks;
   stage_eight<kType>(args, first, args.blocks - first < count ? args.blocks - first : count,
@@ -335,7 +336,7 @@ HEARTH_DEVICE void eight_of_block(const ListArgs& args, std::uint32_t block, std
     }
     here = next;
     if (walk.left == 0 || walk.item.tile != mine.tile) {
-      hand_in(shared, mine.tile - walk.first_tile, sums);
+      hand_in(shared, mine.tile - items.first_tile, sums);
     }
   }
   sync_threads();
@@ -345,7 +346,7 @@ HEARTH_DEVICE void eight_of_block(const ListArgs& args, std::uint32_t block, std
 template <WeightType kType>
 HEARTH_KERNEL(kProductThreads, 2)
 product_eight(ListArgs args) {
-  eight_of_block<kType>(args, block_index_x(), grid_x());
+  eight_of_block<kType>(args, block_index_x());
 }
 
 // Runs the kernel of a type for args.tokens rows; null, or what the card says.

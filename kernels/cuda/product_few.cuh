@@ -28,8 +28,20 @@ struct ListMatrix {
   std::uint32_t first_tile;  // of the list's tiles; that of no matrix is behind all
 };
 
+// The items of a share of the columns, dealt out to the blocks of a row of the grid. The host
+// divides, since a block would wait for it before its first load.
+struct ShareItems {
+  std::uint32_t units;    // of 256 columns
+  std::uint64_t inverse;  // of units, times 2^32, rounded up: exact for items * units < 2^32
+  std::uint32_t each;     // items of a block
+  std::uint32_t more;     // the first blocks have one more
+};
+
 struct ListArgs {
   ListMatrix matrices[kListMost];
+  ShareItems full;
+  ShareItems last;  // of the last share, which may be narrower
+  std::uint32_t shares;
   std::size_t tile_bytes;
   std::uint32_t tiles;        // of all matrices
   std::uint32_t records;      // of a row
@@ -259,18 +271,18 @@ struct Items {
   std::uint32_t units;
   std::uint32_t begin;
   std::uint32_t end;
+  std::uint32_t first_tile;  // of the block
 };
 
-HEARTH_DEVICE Items items_of(const ListArgs& args, std::uint32_t block, std::uint32_t blocks) {
+HEARTH_DEVICE Items items_of(const ListArgs& args, std::uint32_t block) {
+  const std::uint32_t index = block_index_y();
+  const ShareItems share = index + 1 < args.shares ? args.full : args.last;
   Items items;
-  items.first_unit = block_index_y() * args.share_units;
-  const std::uint32_t left = args.units - items.first_unit;
-  items.units = left < args.share_units ? left : args.share_units;
-  const std::uint32_t all = args.tiles * items.units;
-  const std::uint32_t each = all / blocks;
-  const std::uint32_t more = all % blocks;  // the first blocks have one more
-  items.begin = block * each + (block < more ? block : more);
-  items.end = items.begin + each + (block < more ? 1 : 0);
+  items.first_unit = index * args.share_units;
+  items.units = share.units;
+  items.begin = block * share.each + (block < share.more ? block : share.more);
+  items.end = items.begin + share.each + (block < share.more ? 1 : 0);
+  items.first_tile = static_cast<std::uint32_t>(items.begin * share.inverse >> 32);
   return items;
 }
 
@@ -289,9 +301,9 @@ struct Item {
 
 // A warp's way through the items of its block: every eighth.
 struct Walk {
-  HEARTH_DEVICE explicit Walk(const Items& items) : first_tile(items.begin / items.units) {
+  HEARTH_DEVICE explicit Walk(const Items& items) {
     const std::uint32_t warp = thread_index() / 32;
-    item = {first_tile, items.begin - first_tile * items.units + warp};
+    item = {items.first_tile, items.begin - items.first_tile * items.units + warp};
     item.settle(items.units);
     const std::uint32_t all = items.end - items.begin;
     left = warp < all ? (all - warp + kProductWarps - 1) / kProductWarps : 0;
@@ -305,8 +317,7 @@ struct Walk {
     return true;
   }
 
-  std::uint32_t first_tile;  // of the block
-  std::uint32_t left;        // items, this one among them
+  std::uint32_t left;  // items, this one among them
   Item item;
 };
 
@@ -351,6 +362,8 @@ HEARTH_DEVICE void finish_row(const ListArgs& args, std::uint32_t tile, std::uin
   const ListMatrix matrix = matrix_of(args, tile);
   const std::uint32_t row = (tile - matrix.first_tile) * kTileRows + lane;
   if (row >= matrix.rows) return;
+  const std::int32_t row_exponent = matrix.exponents.get(row);
+  const std::int32_t token_exponent = args.exponents.get(token) - kGridBits;
   if (units < args.units) {
     constexpr int shift = 48;
     const std::size_t place = (std::size_t{tile} * 8 + token) * kTileRows + lane;
@@ -360,18 +373,15 @@ HEARTH_DEVICE void finish_row(const ListArgs& args, std::uint32_t tile, std::uin
     args.shared_sums.put(place, 0);
     sum = static_cast<std::int32_t>(all);
   }
-  const float row_factor = power_of_two(matrix.exponents.get(row));
-  const float token_factor = power_of_two(args.exponents.get(token) - kGridBits);
-  matrix.out.put(token * matrix.out_stride + row,
-                 (static_cast<float>(sum) * row_factor) * token_factor);
+  const float part = static_cast<float>(sum) * power_of_two(row_exponent);
+  matrix.out.put(token * matrix.out_stride + row, part * power_of_two(token_exponent));
 }
 
 // The sums of all tiles of the block, to outputs or to the sums of all blocks.
 template <int kTokens, typename Shared>
 HEARTH_DEVICE void finish_tiles(const ListArgs& args, const Items& items, const Shared& shared) {
-  const std::uint32_t first = items.begin / items.units;
   for (std::uint32_t i = thread_index() / 32;; i += kProductWarps) {
-    const std::uint32_t tile = first + i / kTokens;
+    const std::uint32_t tile = items.first_tile + i / kTokens;
     const std::uint32_t token = i % kTokens;
     const std::uint32_t begin = tile * items.units;
     if (begin >= items.end) return;
@@ -383,13 +393,12 @@ HEARTH_DEVICE void finish_tiles(const ListArgs& args, const Items& items, const 
   }
 }
 
-// Block `block` of the `blocks` that share the work.
+// Block `block` of those that share the list's items.
 template <WeightType kType, int kTokens>
-HEARTH_DEVICE void product_of_block(const ListArgs& args, std::uint32_t block,
-                                    std::uint32_t blocks) {
+HEARTH_DEVICE void product_of_block(const ListArgs& args, std::uint32_t block) {
   using B = Batch<kType>;
   FewShared<kTokens>& shared = shared_memory<FewShared<kTokens>>();
-  const Items items = items_of(args, block, blocks);
+  const Items items = items_of(args, block);
   Walk walk(items);
   B batch;
   BatchPlace here;
@@ -399,6 +408,7 @@ HEARTH_DEVICE void product_of_block(const ListArgs& args, std::uint32_t block,
     load_batch(here.tiles, args.tile_bytes, here.records, 0, batch);
     exponent = row_exponent(args, walk.item.tile);
   }
+  // Only from here on the block reads what other kernels write.
   const std::uint32_t first = items.first_unit * kUnitBlocks;
   const std::uint32_t count = items.units * kUnitBlocks;
   stage_few<kType, kTokens>(args, first, args.blocks - first < count ? args.blocks - first : count,
@@ -423,7 +433,7 @@ HEARTH_DEVICE void product_of_block(const ListArgs& args, std::uint32_t block,
       here = next;
     }
     if (walk.left == 0 || walk.item.tile != mine.tile) {
-      hand_in(shared, mine.tile - walk.first_tile, sums);
+      hand_in(shared, mine.tile - items.first_tile, sums);
     }
   }
   sync_threads();
@@ -433,24 +443,33 @@ HEARTH_DEVICE void product_of_block(const ListArgs& args, std::uint32_t block,
 template <WeightType kType, int kTokens>
 HEARTH_KERNEL(kProductThreads, 2)
 product_tiles(ListArgs args) {
-  product_of_block<kType, kTokens>(args, block_index_x(), grid_x());
+  product_of_block<kType, kTokens>(args, block_index_x());
 }
 
-// The grid for args.tokens tokens with `slots` blocks at once: a block has at least an item for
-// each warp, and no more tiles than it may touch.
+inline ShareItems share_items(std::uint32_t tiles, std::uint32_t units, std::uint32_t blocks) {
+  const std::uint32_t items = tiles * units;
+  const std::uint64_t inverse = ((std::uint64_t{1} << 32) + units - 1) / units;
+  return {units, inverse, items / blocks, items % blocks};
+}
+
+// The grid of a list with `slots` blocks at once, and what args says of it: a block has at least an
+// item for each warp, and no more tiles than it may touch.
 template <typename Shared>
 Grid grid_of(ListArgs& args, std::uint32_t slots) {
   constexpr std::uint32_t units_most = Shared::kBlocks / kUnitBlocks;
   constexpr std::uint32_t whole_tiles = Shared::kTiles - 1;
   const std::uint32_t least = (args.units + units_most - 1) / units_most;
   args.share_units = (args.units + least - 1) / least;
-  const std::uint32_t shares = (args.units + args.share_units - 1) / args.share_units;
+  args.shares = (args.units + args.share_units - 1) / args.share_units;
   const std::uint32_t items = args.tiles * args.share_units;
   const std::uint32_t useful = (items + kProductWarps - 1) / kProductWarps;
-  const std::uint32_t wanted = slots < shares ? 1 : slots / shares;
-  const std::uint32_t blocks = wanted < useful ? wanted : useful;
-  const std::uint32_t waves = (args.tiles + blocks * whole_tiles - 1) / (blocks * whole_tiles);
-  return {blocks * waves, shares};
+  const std::uint32_t wanted = slots < args.shares ? 1 : slots / args.shares;
+  const std::uint32_t at_once = wanted < useful ? wanted : useful;
+  const std::uint32_t waves = (args.tiles + at_once * whole_tiles - 1) / (at_once * whole_tiles);
+  const std::uint32_t blocks = at_once * waves;
+  args.full = share_items(args.tiles, args.share_units, blocks);
+  args.last = share_items(args.tiles, args.units - (args.shares - 1) * args.share_units, blocks);
+  return {blocks, args.shares};
 }
 
 template <typename Shared, typename Kernel>
