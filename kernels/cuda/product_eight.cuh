@@ -32,16 +32,20 @@ struct Fragment {
   std::uint32_t words[kWords];
 };
 
+// Of row lane / 4 + 8 j.
 template <WeightType kType>
-HEARTH_DEVICE void load_fragment(Global<const std::byte> tile, std::uint32_t row, std::uint32_t b,
+HEARTH_DEVICE void load_fragment(Global<const std::byte> tile, std::uint32_t j, std::uint32_t b,
                                  Fragment<kType>& out) {
   using F = Fragment<kType>;
   using R = Record<kType>;
+  const std::uint32_t row = thread_index() % 32 / 4;
   const std::uint32_t c = thread_index() % 4;
-  // Word first + further of the row's record; a piece of 16 bytes has both.
+  // Word first + further of the row's record; a piece of 16 bytes has both. The part of a lane
+  // comes first, so that the rest is a constant of the load.
   const auto word = [&](std::uint32_t first, std::uint32_t further) {
-    const std::size_t at = word_offset(R::kBytes, first, row) + 4 * further;
-    return tile.at(at).template as<const std::uint32_t>().get(0);
+    const std::size_t piece = word_offset(R::kBytes, first, 1) - word_offset(R::kBytes, first, 0);
+    const Global<const std::byte> mine = tile.at(row * piece + 4 * further);
+    return mine.at(word_offset(R::kBytes, first, 8 * j)).template as<const std::uint32_t>().get(0);
   };
   if constexpr (F::kBits == 8) {
     out.words[0] = word(8 * b, c);
@@ -172,8 +176,7 @@ HEARTH_DEVICE void load_block(const ItemPlace& place, std::size_t tile_bytes, st
   if constexpr (R::kOwnScales) load_scales(tile, ring.scales[b % R::kBlocks]);
   HEARTH_UNROLL
   for (std::uint32_t j = 0; j < 4; ++j) {
-    load_fragment(tile, thread_index() % 32 / 4 + 8 * j, R::kOwnScales ? 0 : b,
-                  ring.fragments[b % R::kBlocks][j]);
+    load_fragment(tile, j, R::kOwnScales ? 0 : b, ring.fragments[b % R::kBlocks][j]);
   }
 }
 

@@ -180,10 +180,11 @@ constexpr std::uint32_t last_use(std::uint32_t word) {
   return is_in(places.singles, places.scales) ? word - places.singles : 0;
 }
 
+// `mine`: the lane's first piece of the tile, so that those of 16 bytes are at constant distances.
 // Loads the pieces of a record that replace those which the block `after` was the last to read.
 template <WeightType kType>
-HEARTH_DEVICE void replace_words(Global<const std::byte> tile, std::uint32_t after,
-                                 Record<kType>& record) {
+HEARTH_DEVICE void replace_words(Global<const std::byte> tile, Global<const std::byte> mine,
+                                 std::uint32_t after, Record<kType>& record) {
   constexpr std::uint32_t bytes = Record<kType>::kBytes;
   constexpr std::uint32_t whole = bytes / 16 * 4;
   const std::uint32_t lane = thread_index() % 32;
@@ -195,7 +196,7 @@ HEARTH_DEVICE void replace_words(Global<const std::byte> tile, std::uint32_t aft
       last = last < last_use<kType>(w + i) ? last_use<kType>(w + i) : last;
     }
     if (last != after) continue;
-    const Words4 four = tile.as<const Words4>().get_once(word_offset(bytes, w, 0) / 16 + lane);
+    const Words4 four = mine.as<const Words4>().get_once(word_offset(bytes, w, 0) / 16);
     HEARTH_UNROLL
     for (std::uint32_t i = 0; i < 4; ++i) record.words[w + i] = four.at[i];
   }
@@ -230,6 +231,7 @@ struct KeptScales {
 // Where the records of a batch are, and how many of them there are.
 struct BatchPlace {
   Global<const std::byte> tiles;
+  Global<const std::byte> mine;  // the lane's first 16 bytes
   std::uint32_t records = 0;
 };
 
@@ -245,6 +247,7 @@ HEARTH_DEVICE void add_batch(const FewShared<kTokens>& shared, std::uint32_t blo
   for (std::uint32_t i = 0; i < Batch<kType>::kRecords; ++i) {
     R& record = batch.records[i];
     const Global<const std::byte> tile = next.tiles.at(i * tile_bytes);
+    const Global<const std::byte> mine = next.mine.at(i * tile_bytes);
     if constexpr (R::kLayout.blocks == 1) {
       if (i < records) {
         if constexpr (R::kFloating) {
@@ -253,13 +256,13 @@ HEARTH_DEVICE void add_batch(const FewShared<kTokens>& shared, std::uint32_t blo
           add_block(shared, block + i, record, record, 0, row_factor, sums);
         }
       }
-      if (i < next.records) replace_words(tile, 0, record);
+      if (i < next.records) replace_words(tile, mine, 0, record);
     } else {
       const KeptScales<kType> scales(record);
       HEARTH_UNROLL
       for (std::uint32_t b = 0; b < R::kLayout.blocks; ++b) {
         add_block(shared, block + b, record, scales, b, row_factor, sums);
-        if (i < next.records) replace_words(tile, b, record);
+        if (i < next.records) replace_words(tile, mine, b, record);
       }
     }
   }
@@ -333,8 +336,10 @@ HEARTH_DEVICE BatchPlace batch_of(const ListArgs& args, const Items& items, cons
   const std::uint32_t first = index * Batch<kType>::kRecords;
   const std::size_t record = block / blocks_of_record + first;
   const std::size_t tile = item.tile - matrix.first_tile;
-  return {matrix.tiles.at((tile * args.records + record) * args.tile_bytes),
-          records > first ? records - first : 0};
+  const auto at = matrix.tiles.at((tile * args.records + record) * args.tile_bytes);
+  const auto mine = at.at(thread_index() % 32 * sizeof(Words4));
+  if constexpr (blocks_of_record == kUnitBlocks) return {at, mine, 1};
+  return {at, mine, records > first ? records - first : 0};
 }
 
 HEARTH_DEVICE std::int32_t row_exponent(const ListArgs& args, std::uint32_t tile) {
