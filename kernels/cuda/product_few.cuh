@@ -261,6 +261,8 @@ HEARTH_DEVICE void add_batch(const FewShared<kTokens>& shared, std::uint32_t blo
       const KeptScales<kType> scales(record);
       HEARTH_UNROLL
       for (std::uint32_t b = 0; b < R::kLayout.blocks; ++b) {
+        // Keeps the compiler from taking up several blocks at once, for which it lacks registers.
+        if constexpr (kType == WeightType::kIQ4_XS) sync_warp();
         add_block(shared, block + b, record, scales, b, row_factor, sums);
         if (i < next.records) replace_words(tile, mine, b, record);
       }
