@@ -104,9 +104,12 @@ const char* for_type(WeightType type, Run run) {
   return run.template operator()<static_cast<WeightType>(kFirst)>();
 }
 
+constexpr std::uint32_t kColumnsMost = 1U << 22;  // sums of blocks count their units in 16 bits
+
 Status check_matrix(const CardMatrix& w) {
   REQUIRE(has_tiles(w.type), "no GPU computes this type of weights");
-  REQUIRE(w.rows > 0 && w.cols > 0 && w.cols % layout_of(w.type).columns() == 0,
+  REQUIRE(w.rows > 0 && w.cols > 0 && w.cols <= kColumnsMost &&
+              w.cols % layout_of(w.type).columns() == 0,
           "a weight matrix of " + std::to_string(w.rows) + " x " + std::to_string(w.cols) +
               ", a shape that its type does not allow");
   return ok_status();

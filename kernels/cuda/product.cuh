@@ -1,9 +1,6 @@
-// The product for up to eight rows of x. A block of 8 warps takes a tile of 32 rows and a share of
-// 2048 columns: each warp 256 of them, each lane a row. A lane reads its row's record with loads of
-// 16 bytes that are all under way at once and sums the block's products by itself; no lane needs
-// another. Activations lie in shared memory, where all lanes read the same word. The sums are
-// integers, so warps and blocks may add theirs in any order: warps in shared memory, blocks by
-// integer atomics, and the block that comes last turns the sum into the output.
+// What the kernels of the product have in common: the arguments of those for many rows of x, the
+// grid steps of a block of 32 columns, loads of records, and the meeting of sums. product_few.cuh
+// and product_eight.cuh are for up to eight rows of x, batch.cuh and wide.cuh for more.
 #pragma once
 
 #include <cmath>

@@ -32,16 +32,22 @@ struct Fragment {
   std::uint32_t words[kWords];
 };
 
+// Of row lane / 4 + 8 j.
 template <WeightType kType>
-HEARTH_DEVICE void load_fragment(Global<const std::byte> tile, std::uint32_t row, std::uint32_t b,
+HEARTH_DEVICE void load_fragment(Global<const std::byte> tile, std::uint32_t j, std::uint32_t b,
                                  Fragment<kType>& out) {
   using F = Fragment<kType>;
   using R = Record<kType>;
+  const std::uint32_t row = thread_index() % 32 / 4;
   const std::uint32_t c = thread_index() % 4;
-  // Word first + further of the row's record; a piece of 16 bytes has both.
+  // Word first + further of the row's record; a piece of 16 bytes has both. The part of a lane
+  // comes first, so that the rest is a constant of the load.
   const auto word = [&](std::uint32_t first, std::uint32_t further) {
-    const std::size_t at = word_offset(R::kBytes, first, row) + 4 * further;
-    return tile.at(at).template as<const std::uint32_t>().get_constant(0);
+    const std::size_t piece = word_offset(R::kBytes, first, 1) - word_offset(R::kBytes, first, 0);
+    const Global<const std::byte> mine = tile.at(row * piece + 4 * further);
+    return mine.at(word_offset(R::kBytes, first, 8 * j))
+        .template as<const std::uint32_t>()
+        .get_constant(0);
   };
   if constexpr (F::kBits == 8) {
     out.words[0] = word(8 * b, c);
@@ -172,8 +178,7 @@ HEARTH_DEVICE void load_block(const ItemPlace& place, std::size_t tile_bytes, st
   if constexpr (R::kOwnScales) load_scales(tile, ring.scales[b % R::kBlocks]);
   HEARTH_UNROLL
   for (std::uint32_t j = 0; j < 4; ++j) {
-    load_fragment(tile, thread_index() % 32 / 4 + 8 * j, R::kOwnScales ? 0 : b,
-                  ring.fragments[b % R::kBlocks][j]);
+    load_fragment(tile, j, R::kOwnScales ? 0 : b, ring.fragments[b % R::kBlocks][j]);
   }
 }
 
@@ -284,12 +289,12 @@ HEARTH_DEVICE void hand_in(EightShared& shared, std::uint32_t place, EightSums& 
   }
 }
 
-// Block `block` of the `blocks` that share the work.
+// Block `block` of those that share the list's items.
 template <WeightType kType>
-HEARTH_DEVICE void eight_of_block(const ListArgs& args, std::uint32_t block, std::uint32_t blocks) {
+HEARTH_DEVICE void eight_of_block(const ListArgs& args, std::uint32_t block) {
   using R = Ring<kType>;
   EightShared& shared = shared_memory<EightShared>();
-  const Items items = items_of(args, block, blocks);
+  const Items items = items_of(args, block);
   Walk walk(items);
   ItemPlace here;
   R ring;
@@ -336,7 +341,7 @@ HEARTH_DEVICE void eight_of_block(const ListArgs& args, std::uint32_t block, std
     }
     here = next;
     if (walk.left == 0 || walk.item.tile != mine.tile) {
-      hand_in(shared, mine.tile - walk.first_tile, sums);
+      hand_in(shared, mine.tile - items.first_tile, sums);
     }
   }
   sync_threads();
@@ -346,7 +351,7 @@ HEARTH_DEVICE void eight_of_block(const ListArgs& args, std::uint32_t block, std
 template <WeightType kType>
 HEARTH_KERNEL(kProductThreads, 2)
 product_eight(ListArgs args) {
-  eight_of_block<kType>(args, block_index_x(), grid_x());
+  eight_of_block<kType>(args, block_index_x());
 }
 
 // Runs the kernel of a type for args.tokens rows; null, or what the card says.

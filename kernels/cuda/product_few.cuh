@@ -28,8 +28,20 @@ struct ListMatrix {
   std::uint32_t first_tile;  // of the list's tiles; that of no matrix is behind all
 };
 
+// The items of a share of the columns, dealt out to the blocks of a row of the grid. The host
+// divides, since a block would wait for it before its first load.
+struct ShareItems {
+  std::uint32_t units;    // of 256 columns
+  std::uint64_t inverse;  // of units, times 2^32, rounded up: exact for items * units < 2^32
+  std::uint32_t each;     // items of a block
+  std::uint32_t more;     // the first blocks have one more
+};
+
 struct ListArgs {
   ListMatrix matrices[kListMost];
+  ShareItems full;
+  ShareItems last;  // of the last share, which may be narrower
+  std::uint32_t shares;
   std::size_t tile_bytes;
   std::uint32_t tiles;        // of all matrices
   std::uint32_t records;      // of a row
@@ -168,10 +180,11 @@ constexpr std::uint32_t last_use(std::uint32_t word) {
   return is_in(places.singles, places.scales) ? word - places.singles : 0;
 }
 
+// `mine`: the lane's first piece of the tile, so that those of 16 bytes are at constant distances.
 // Loads the pieces of a record that replace those which the block `after` was the last to read.
 template <WeightType kType>
-HEARTH_DEVICE void replace_words(Global<const std::byte> tile, std::uint32_t after,
-                                 Record<kType>& record) {
+HEARTH_DEVICE void replace_words(Global<const std::byte> tile, Global<const std::byte> mine,
+                                 std::uint32_t after, Record<kType>& record) {
   constexpr std::uint32_t bytes = Record<kType>::kBytes;
   constexpr std::uint32_t whole = bytes / 16 * 4;
   const std::uint32_t lane = thread_index() % 32;
@@ -183,7 +196,7 @@ HEARTH_DEVICE void replace_words(Global<const std::byte> tile, std::uint32_t aft
       last = last < last_use<kType>(w + i) ? last_use<kType>(w + i) : last;
     }
     if (last != after) continue;
-    const Words4 four = tile.as<const Words4>().get_once(word_offset(bytes, w, 0) / 16 + lane);
+    const Words4 four = mine.as<const Words4>().get_once(word_offset(bytes, w, 0) / 16);
     HEARTH_UNROLL
     for (std::uint32_t i = 0; i < 4; ++i) record.words[w + i] = four.at[i];
   }
@@ -220,6 +233,7 @@ struct KeptScales {
 // Where the records of a batch are, and how many of them there are.
 struct BatchPlace {
   Global<const std::byte> tiles;
+  Global<const std::byte> mine;  // the lane's first 16 bytes
   std::uint32_t records = 0;
 };
 
@@ -235,6 +249,7 @@ HEARTH_DEVICE void add_batch(const FewShared<kTokens>& shared, std::uint32_t blo
   for (std::uint32_t i = 0; i < Batch<kType>::kRecords; ++i) {
     R& record = batch.records[i];
     const Global<const std::byte> tile = next.tiles.at(i * tile_bytes);
+    const Global<const std::byte> mine = next.mine.at(i * tile_bytes);
     if constexpr (R::kLayout.blocks == 1) {
       if (i < records) {
         if constexpr (R::kFloating) {
@@ -243,13 +258,15 @@ HEARTH_DEVICE void add_batch(const FewShared<kTokens>& shared, std::uint32_t blo
           add_block(shared, block + i, record, record, 0, row_factor, sums);
         }
       }
-      if (i < next.records) replace_words(tile, 0, record);
+      if (i < next.records) replace_words(tile, mine, 0, record);
     } else {
       const KeptScales<kType> scales(record);
       HEARTH_UNROLL
       for (std::uint32_t b = 0; b < R::kLayout.blocks; ++b) {
+        // Keeps the compiler from taking up several blocks at once, for which it lacks registers.
+        if constexpr (kType == WeightType::kIQ4_XS) sync_warp();
         add_block(shared, block + b, record, scales, b, row_factor, sums);
-        if (i < next.records) replace_words(tile, b, record);
+        if (i < next.records) replace_words(tile, mine, b, record);
       }
     }
   }
@@ -261,18 +278,18 @@ struct Items {
   std::uint32_t units;
   std::uint32_t begin;
   std::uint32_t end;
+  std::uint32_t first_tile;  // of the block
 };
 
-HEARTH_DEVICE Items items_of(const ListArgs& args, std::uint32_t block, std::uint32_t blocks) {
+HEARTH_DEVICE Items items_of(const ListArgs& args, std::uint32_t block) {
+  const std::uint32_t index = block_index_y();
+  const ShareItems share = index + 1 < args.shares ? args.full : args.last;
   Items items;
-  items.first_unit = block_index_y() * args.share_units;
-  const std::uint32_t left = args.units - items.first_unit;
-  items.units = left < args.share_units ? left : args.share_units;
-  const std::uint32_t all = args.tiles * items.units;
-  const std::uint32_t each = all / blocks;
-  const std::uint32_t more = all % blocks;  // the first blocks have one more
-  items.begin = block * each + (block < more ? block : more);
-  items.end = items.begin + each + (block < more ? 1 : 0);
+  items.first_unit = index * args.share_units;
+  items.units = share.units;
+  items.begin = block * share.each + (block < share.more ? block : share.more);
+  items.end = items.begin + share.each + (block < share.more ? 1 : 0);
+  items.first_tile = static_cast<std::uint32_t>(items.begin * share.inverse >> 32);
   return items;
 }
 
@@ -291,9 +308,9 @@ struct Item {
 
 // A warp's way through the items of its block: every eighth.
 struct Walk {
-  HEARTH_DEVICE explicit Walk(const Items& items) : first_tile(items.begin / items.units) {
+  HEARTH_DEVICE explicit Walk(const Items& items) {
     const std::uint32_t warp = thread_index() / 32;
-    item = {first_tile, items.begin - first_tile * items.units + warp};
+    item = {items.first_tile, items.begin - items.first_tile * items.units + warp};
     item.settle(items.units);
     const std::uint32_t all = items.end - items.begin;
     left = warp < all ? (all - warp + kProductWarps - 1) / kProductWarps : 0;
@@ -307,8 +324,7 @@ struct Walk {
     return true;
   }
 
-  std::uint32_t first_tile;  // of the block
-  std::uint32_t left;        // items, this one among them
+  std::uint32_t left;  // items, this one among them
   Item item;
 };
 
@@ -324,8 +340,10 @@ HEARTH_DEVICE BatchPlace batch_of(const ListArgs& args, const Items& items, cons
   const std::uint32_t first = index * Batch<kType>::kRecords;
   const std::size_t record = block / blocks_of_record + first;
   const std::size_t tile = item.tile - matrix.first_tile;
-  return {matrix.tiles.at((tile * args.records + record) * args.tile_bytes),
-          records > first ? records - first : 0};
+  const auto at = matrix.tiles.at((tile * args.records + record) * args.tile_bytes);
+  const auto mine = at.at(thread_index() % 32 * sizeof(Words4));
+  if constexpr (blocks_of_record == kUnitBlocks) return {at, mine, 1};
+  return {at, mine, records > first ? records - first : 0};
 }
 
 HEARTH_DEVICE std::int32_t row_exponent(const ListArgs& args, std::uint32_t tile) {
@@ -354,6 +372,8 @@ HEARTH_DEVICE void finish_row(const ListArgs& args, std::uint32_t tile, std::uin
   const ListMatrix matrix = matrix_of(args, tile);
   const std::uint32_t row = (tile - matrix.first_tile) * kTileRows + lane;
   if (row >= matrix.rows) return;
+  const std::int32_t row_exponent = matrix.exponents.get(row);
+  const std::int32_t token_exponent = args.exponents.get(token) - kGridBits;
   if (units < args.units) {
     constexpr int shift = 48;
     const std::size_t place = (std::size_t{tile} * 8 + token) * kTileRows + lane;
@@ -363,18 +383,15 @@ HEARTH_DEVICE void finish_row(const ListArgs& args, std::uint32_t tile, std::uin
     args.shared_sums.put(place, 0);
     sum = static_cast<std::int32_t>(all);
   }
-  const float row_factor = power_of_two(matrix.exponents.get(row));
-  const float token_factor = power_of_two(args.exponents.get(token) - kGridBits);
-  matrix.out.put(token * matrix.out_stride + row,
-                 (static_cast<float>(sum) * row_factor) * token_factor);
+  const float part = static_cast<float>(sum) * power_of_two(row_exponent);
+  matrix.out.put(token * matrix.out_stride + row, part * power_of_two(token_exponent));
 }
 
 // The sums of all tiles of the block, to outputs or to the sums of all blocks.
 template <int kTokens, typename Shared>
 HEARTH_DEVICE void finish_tiles(const ListArgs& args, const Items& items, const Shared& shared) {
-  const std::uint32_t first = items.begin / items.units;
   for (std::uint32_t i = thread_index() / 32;; i += kProductWarps) {
-    const std::uint32_t tile = first + i / kTokens;
+    const std::uint32_t tile = items.first_tile + i / kTokens;
     const std::uint32_t token = i % kTokens;
     const std::uint32_t begin = tile * items.units;
     if (begin >= items.end) return;
@@ -386,13 +403,12 @@ HEARTH_DEVICE void finish_tiles(const ListArgs& args, const Items& items, const 
   }
 }
 
-// Block `block` of the `blocks` that share the work.
+// Block `block` of those that share the list's items.
 template <WeightType kType, int kTokens>
-HEARTH_DEVICE void product_of_block(const ListArgs& args, std::uint32_t block,
-                                    std::uint32_t blocks) {
+HEARTH_DEVICE void product_of_block(const ListArgs& args, std::uint32_t block) {
   using B = Batch<kType>;
   FewShared<kTokens>& shared = shared_memory<FewShared<kTokens>>();
-  const Items items = items_of(args, block, blocks);
+  const Items items = items_of(args, block);
   Walk walk(items);
   B batch;
   BatchPlace here;
@@ -427,7 +443,7 @@ HEARTH_DEVICE void product_of_block(const ListArgs& args, std::uint32_t block,
       here = next;
     }
     if (walk.left == 0 || walk.item.tile != mine.tile) {
-      hand_in(shared, mine.tile - walk.first_tile, sums);
+      hand_in(shared, mine.tile - items.first_tile, sums);
     }
   }
   sync_threads();
@@ -437,24 +453,33 @@ HEARTH_DEVICE void product_of_block(const ListArgs& args, std::uint32_t block,
 template <WeightType kType, int kTokens>
 HEARTH_KERNEL(kProductThreads, 2)
 product_tiles(ListArgs args) {
-  product_of_block<kType, kTokens>(args, block_index_x(), grid_x());
+  product_of_block<kType, kTokens>(args, block_index_x());
 }
 
-// The grid for args.tokens tokens with `slots` blocks at once: a block has at least an item for
-// each warp, and no more tiles than it may touch.
+inline ShareItems share_items(std::uint32_t tiles, std::uint32_t units, std::uint32_t blocks) {
+  const std::uint32_t items = tiles * units;
+  const std::uint64_t inverse = ((std::uint64_t{1} << 32) + units - 1) / units;
+  return {units, inverse, items / blocks, items % blocks};
+}
+
+// The grid of a list with `slots` blocks at once, and what args says of it: a block has at least an
+// item for each warp, and no more tiles than it may touch.
 template <typename Shared>
 Grid grid_of(ListArgs& args, std::uint32_t slots) {
   constexpr std::uint32_t units_most = Shared::kBlocks / kUnitBlocks;
   constexpr std::uint32_t whole_tiles = Shared::kTiles - 1;
   const std::uint32_t least = (args.units + units_most - 1) / units_most;
   args.share_units = (args.units + least - 1) / least;
-  const std::uint32_t shares = (args.units + args.share_units - 1) / args.share_units;
+  args.shares = (args.units + args.share_units - 1) / args.share_units;
   const std::uint32_t items = args.tiles * args.share_units;
   const std::uint32_t useful = (items + kProductWarps - 1) / kProductWarps;
-  const std::uint32_t wanted = slots < shares ? 1 : slots / shares;
-  const std::uint32_t blocks = wanted < useful ? wanted : useful;
-  const std::uint32_t waves = (args.tiles + blocks * whole_tiles - 1) / (blocks * whole_tiles);
-  return {blocks * waves, shares};
+  const std::uint32_t wanted = slots < args.shares ? 1 : slots / args.shares;
+  const std::uint32_t at_once = wanted < useful ? wanted : useful;
+  const std::uint32_t waves = (args.tiles + at_once * whole_tiles - 1) / (at_once * whole_tiles);
+  const std::uint32_t blocks = at_once * waves;
+  args.full = share_items(args.tiles, args.share_units, blocks);
+  args.last = share_items(args.tiles, args.units - (args.shares - 1) * args.share_units, blocks);
+  return {blocks, args.shares};
 }
 
 template <typename Shared, typename Kernel>

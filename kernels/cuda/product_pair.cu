@@ -10,9 +10,9 @@ template <WeightType kFirst, WeightType kSecond>
 HEARTH_KERNEL(kProductThreads, 2)
 product_pair(ListArgs first, ListArgs second, std::uint32_t split) {
   if (block_index_x() < split) {
-    product_of_block<kFirst, 1>(first, block_index_x(), split);
+    product_of_block<kFirst, 1>(first, block_index_x());
   } else {
-    product_of_block<kSecond, 1>(second, block_index_x() - split, grid_x() - split);
+    product_of_block<kSecond, 1>(second, block_index_x() - split);
   }
 }
 
@@ -20,9 +20,9 @@ template <WeightType kFirst, WeightType kSecond>
 HEARTH_KERNEL(kProductThreads, 2)
 product_pair_eight(ListArgs first, ListArgs second, std::uint32_t split) {
   if (block_index_x() < split) {
-    eight_of_block<kFirst>(first, block_index_x(), split);
+    eight_of_block<kFirst>(first, block_index_x());
   } else {
-    eight_of_block<kSecond>(second, block_index_x() - split, grid_x() - split);
+    eight_of_block<kSecond>(second, block_index_x() - split);
   }
 }
 
