@@ -329,6 +329,26 @@ HEARTH_DEVICE void multiply_16x8x16_unsigned(std::int32_t (&sum)[4], const std::
 #undef HEARTH_MULTIPLY_16
 #undef HEARTH_MULTIPLY_32
 
+// Four groups of 8 rows of 16 bytes: lane l names row l % 8 of group l / 8, and gets word l % 4 of
+// row l / 4 of each group.
+template <unsigned kCount>
+HEARTH_DEVICE void load_fragments(SharedArray<Words4, kCount>& from, std::size_t i,
+                                  std::uint32_t (&words)[4]) {
+  const auto shared = static_cast<std::uint32_t>(__cvta_generic_to_shared(from.raw(i)));
+  asm volatile("ldmatrix.sync.aligned.m8n8.x4.shared.b16 {%0, %1, %2, %3}, [%4];"
+               : "=r"(words[0]), "=r"(words[1]), "=r"(words[2]), "=r"(words[3])
+               : "r"(shared)
+               : "memory");
+}
+
+// The thread's index, read again. What is computed from it takes no register between two calls, as
+// the compiler keeps what is computed from thread_index().
+HEARTH_DEVICE unsigned reread_thread_index() {
+  unsigned index;
+  asm volatile("mov.u32 %0, %%tid.x;" : "=r"(index));
+  return index;
+}
+
 struct Grid {
   unsigned x = 1;
   unsigned y = 1;

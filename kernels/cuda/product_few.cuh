@@ -180,8 +180,8 @@ constexpr std::uint32_t last_use(std::uint32_t word) {
   return is_in(places.singles, places.scales) ? word - places.singles : 0;
 }
 
-// `mine`: the lane's first piece of the tile, so that those of 16 bytes are at constant distances.
 // Loads the pieces of a record that replace those which the block `after` was the last to read.
+// `mine`: the lane's first piece of the tile, so that those of 16 bytes are at constant distances.
 template <WeightType kType>
 HEARTH_DEVICE void replace_words(Global<const std::byte> tile, Global<const std::byte> mine,
                                  std::uint32_t after, Record<kType>& record) {

@@ -326,6 +326,20 @@ inline void multiply_16x8x16_unsigned(std::int32_t (&sum)[4], const std::uint32_
   lanes::multiply<true>("multiply_16x8x16_unsigned", sum, a, &b, 1, where);
 }
 
+// Four groups of 8 rows of 16 bytes: lane l names row l % 8 of group l / 8, and gets word l % 4 of
+// row l / 4 of each group.
+template <unsigned kCount>
+void load_fragments(const SharedArray<Words4, kCount>& from, std::size_t i,
+                    std::uint32_t (&words)[4], Where where = Where::current()) {
+  const Words4 mine = from.get(i, where);
+  const emulated::WarpWords& all =
+      emulated::exchange("load_fragments", {mine.at[0], mine.at[1], mine.at[2], mine.at[3]}, where);
+  const unsigned lane = thread_index() % emulated::kWarp;
+  for (unsigned group = 0; group < 4; ++group) words[group] = all[8 * group + lane / 4][lane % 4];
+}
+
+inline unsigned reread_thread_index() { return thread_index(); }
+
 struct Grid {
   unsigned x = 1;
   unsigned y = 1;

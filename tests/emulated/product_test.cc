@@ -169,6 +169,42 @@ TEST_P(CudaProduct, ManyRowsEqualTheScalarTable) {
   }
 }
 
+// Products of a block from far below one grid step to far above 2^22, the bound of the fast
+// rounding: with scales that are powers of two, many lie halfway between two integers.
+TEST_P(CudaProduct, ManyRowsRoundAsTheScalarTableAroundTheBound) {
+  const WeightType type = GetParam();
+  if (is_floating(type)) return;                                 // no tensor cores
+  constexpr int exponents[] = {0, -1, -2, -3, -4, -6, -9, -12};  // of eight blocks
+  const std::uint32_t cols = std::size(exponents) * 8 * kBlock;
+  Generator random(8);
+  Bytes bytes = weight_blocks(random, type, 3, cols);
+  const std::size_t block_bytes = PackedMatrix::file_block_bytes(type);
+  // Rows 1 and 2 have the extreme quants of a type, whose products are as large as their bound.
+  const std::size_t row_bytes = bytes.size() / 3;
+  std::memset(&bytes[row_bytes], 0, row_bytes);
+  std::memset(&bytes[2 * row_bytes], type == WeightType::kQ8_0 ? 0x80 : 0xFF, row_bytes);
+  for (std::size_t at = 0; at < bytes.size(); at += block_bytes) {
+    for (const std::size_t offset : half_offsets(type)) {
+      put_scale(type, random() % 2 == 0 ? 1.0F : -0.5F, bytes.data() + at + offset);
+    }
+  }
+  const Both w(type, 3, cols, bytes);
+  ASSERT_TRUE(w.ok);
+  for (const std::uint32_t tokens : {9U, 17U, 33U}) {
+    Activations x(tokens, cols);
+    for (std::uint32_t t = 0; t < tokens; ++t) {
+      std::vector<float> row(cols);
+      for (std::uint32_t i = 0; i < cols; ++i) {
+        const int any = static_cast<int>(random() % 255) - 127;
+        const int value = t % 4 == 0 ? 127 : t % 4 == 1 ? -127 : i % kBlock == 0 ? 127 : any;
+        row[i] = std::ldexp(static_cast<float>(value), exponents[i / kBlock / 8]);
+      }
+      ASSERT_TRUE(scalar().quantize(row.data(), x.view, t));
+    }
+    compare(w, x, 0, tokens);
+  }
+}
+
 // Any order of threads and blocks, and any number of blocks.
 TEST_P(CudaProduct, SeedsAndBlocksChangeNoBit) {
   const WeightType type = GetParam();

@@ -1,15 +1,12 @@
-// All but the epilogue is the product's own (kernels/cuda/product.cuh, wide.cuh), function by
-// function; what walks over blocks is theirs again, with float sums.
+// All but the epilogue is the product's own (kernels/cuda/product.cuh) or float_wide.cuh's,
+// function by function; what walks over blocks is theirs again, with float sums.
 #include <algorithm>
 
-#include "kernels/cuda/wide.cuh"
 #include "tests/gpu/float_product.h"
+#include "tests/gpu/float_wide.cuh"
 
 namespace hearth::gpu {
 namespace {
-
-using namespace kernels;        // NOLINT
-using namespace kernels::cuda;  // NOLINT
 
 // grid_steps() without the grid: two or three instructions an output.
 template <WeightType kType>
