@@ -199,11 +199,12 @@ HEARTH_DEVICE FirstKeys first_keys(const Args& args, Global<const std::byte> pag
   return {key_block(args, page, slot, 0), key_block(args, page, slot, second)};
 }
 
-// Scores of one position with every head of the chunk. Two blocks of the key are always under way:
-// the last is read more than once, from the cache, so that no load hangs on a branch.
+// Scores of one position with kHeads of the chunk from `first` on. Two blocks of the key are always
+// under way: the last is read more than once, from the cache, so that no load hangs on a branch.
 template <std::uint32_t kHeads>
 HEARTH_DEVICE void score(const Args& args, QueryShared& shared, Global<const std::byte> page,
-                         std::uint32_t slot, FirstKeys keys, float (&scores)[kHeads]) {
+                         std::uint32_t slot, FirstKeys keys, std::uint32_t first,
+                         float (&scores)[kHeads]) {
   const std::uint32_t blocks = args.head_dim / kBlock;
   HEARTH_UNROLL
   for (std::uint32_t h = 0; h < kHeads; ++h) scores[h] = 0.0F;
@@ -215,13 +216,13 @@ HEARTH_DEVICE void score(const Args& args, QueryShared& shared, Global<const std
       std::int32_t dot = 0;
       HEARTH_UNROLL
       for (std::uint32_t g = 0; g < 8; g += 4) {
-        const Words4 query = get_four(shared.values, (h * blocks + b) * 8 + g);
+        const Words4 query = get_four(shared.values, ((first + h) * blocks + b) * 8 + g);
         HEARTH_UNROLL
         for (std::uint32_t i = 0; i < 4; ++i) {
           dot = dot_signed(query.at[i], keys.a.words[g + i] ^ 0x80808080U, dot);
         }
       }
-      const float unit = shared.scales.get(h * blocks + b) * keys.a.scale;
+      const float unit = shared.scales.get((first + h) * blocks + b) * keys.a.scale;
       scores[h] = std::fma(static_cast<float>(dot), unit, scores[h]);
     }
     keys = {keys.b, next};
@@ -280,24 +281,6 @@ struct ValuesShared {
   SharedArray<std::uint32_t, 1> last;
 };
 
-// P of eight positions from their x.
-HEARTH_DEVICE Words4 weights_of(const Words4 (&x)[2], float to_integer) {
-  Words4 result{};
-  HEARTH_UNROLL
-  for (unsigned j = 0; j < 8; ++j) {
-    const float weight = std::bit_cast<float>(x[j / 4].at[j % 4]);
-    const auto p = static_cast<std::uint32_t>(round_even(weight * to_integer));
-    result.at[j / 4 * 2] |= (p & 255U) << (8 * (j % 4));
-    result.at[j / 4 * 2 + 1] |= (p >> 8) << (8 * (j % 4));
-  }
-  return result;
-}
-
-HEARTH_DEVICE float to_integer_of(std::uint32_t largest_bits) {
-  const float largest = std::bit_cast<float>(largest_bits);
-  return largest < kTiny ? 0.0F : 65535.0F / largest;
-}
-
 // Adds what the thread has of the block's pages, for heads from `first` on. `words`: its first
 // kPages; of more than one at a time the next are on their way while it adds.
 template <std::uint32_t kHeads, std::uint32_t kPages>
@@ -329,14 +312,6 @@ HEARTH_DEVICE void add_values(const Args& args, const Work& work, const Lane& la
   }
 }
 
-HEARTH_DEVICE float output_of(std::int64_t sum, std::uint32_t largest_bits,
-                              std::int64_t denominator, bool refused) {
-  const float largest = std::bit_cast<float>(largest_bits);
-  if (refused || largest < kTiny) return 0.0F;
-  const float r = (largest / 65535.0F) / (static_cast<float>(denominator) * 0x1p-24F);
-  return static_cast<float>(sum) * r;
-}
-
 // ---- A context for one block.
 
 struct WholeShared {
@@ -362,10 +337,27 @@ HEARTH_DEVICE std::uint32_t max_of_warps(
   return most;
 }
 
-// Scores and weights of all pages. `page`, `keys` and `value_scale`: of the warp's first.
+// Scores of position `at` of the block with kCount heads from kFirst on, in shared.words. No more
+// than four at a time, for the registers' sake.
+template <std::uint32_t kFirst, std::uint32_t kCount, std::uint32_t kHeads>
+HEARTH_DEVICE void keep_scores(const Args& args, Global<const std::byte> page,
+                               const FirstKeys& keys, std::uint32_t at, bool visible,
+                               WholeShared& shared, std::uint32_t (&most)[kHeads]) {
+  float scores[kCount];
+  score<kCount>(args, shared.query, page, at % kPageTokens, keys, kFirst, scores);
+  HEARTH_UNROLL
+  for (std::uint32_t h = 0; h < kCount; ++h) {
+    shared.words.put((kFirst + h) * whole_positions(kHeads) + at,
+                     std::bit_cast<std::uint32_t>(scores[h]));
+    const std::uint32_t order = visible ? ordered(scores[h]) : 0U;
+    most[kFirst + h] = order > most[kFirst + h] ? order : most[kFirst + h];
+  }
+}
+
+// Scores and weights of all pages. `page` and `keys`: of the warp's first.
 template <std::uint32_t kHeads>
 HEARTH_DEVICE void weigh_pages(const Args& args, const Work& work, Global<const std::byte> page,
-                               FirstKeys keys, float value_scale, WholeShared& shared) {
+                               FirstKeys keys, WholeShared& shared) {
   constexpr std::uint32_t stride = whole_positions(kHeads);
   const unsigned warp = thread_index() / 32;
   const unsigned lane = thread_index() % 32;
@@ -375,18 +367,15 @@ HEARTH_DEVICE void weigh_pages(const Args& args, const Work& work, Global<const 
     if (p != warp) {
       page = page_of(args, work, p);
       keys = first_keys(args, page, lane);
-      value_scale = value_scale_of(args, page, lane);
     }
+    const float value_scale = value_scale_of(args, page, lane);
     const std::uint32_t at = p * kPageTokens + lane;
     const bool visible = work.visible(work.first + at);
-    float scores[kHeads];
-    score<kHeads>(args, shared.query, page, lane, keys, scores);
     shared.value_scales.put(at, value_scale);
-    HEARTH_UNROLL
-    for (std::uint32_t h = 0; h < kHeads; ++h) {
-      shared.words.put(h * stride + at, std::bit_cast<std::uint32_t>(scores[h]));
-      const std::uint32_t order = visible ? ordered(scores[h]) : 0U;
-      most[h] = order > most[h] ? order : most[h];
+    keep_scores<0, kHeads <= 4 ? kHeads : 4>(args, page, keys, at, visible, shared, most);
+    if constexpr (kHeads > 4) {
+      keys = first_keys(args, page, lane);
+      keep_scores<4, kHeads - 4>(args, page, keys, at, visible, shared, most);
     }
   }
   HEARTH_UNROLL
@@ -396,7 +385,7 @@ HEARTH_DEVICE void weigh_pages(const Args& args, const Work& work, Global<const 
     most[h] = 0;
   }
   sync_threads();
-  std::int64_t denominators[kHeads] = {};
+  std::int32_t shares[kHeads] = {};  // of the lane's positions, at most four of 2^24 each
   float maxima[kHeads];
   HEARTH_UNROLL
   for (std::uint32_t h = 0; h < kHeads; ++h)
@@ -411,7 +400,7 @@ HEARTH_DEVICE void weigh_pages(const Args& args, const Work& work, Global<const 
       const float s = std::bit_cast<float>(shared.words.get(h * stride + at));
       const float w = visible ? exp2_of(s - maxima[h]) : 0.0F;
       const std::uint32_t x = visible ? std::bit_cast<std::uint32_t>(w * scale) : 0U;
-      denominators[h] += warp_add(round_even(w * 0x1p24F));  // 2^24 each: a warp's sum fits
+      shares[h] += round_even(w * 0x1p24F);
       most[h] = x > most[h] ? x : most[h];
       shared.words.put(h * stride + at, x);
     }
@@ -419,31 +408,49 @@ HEARTH_DEVICE void weigh_pages(const Args& args, const Work& work, Global<const 
   HEARTH_UNROLL
   for (std::uint32_t h = 0; h < kHeads; ++h) {
     const std::uint32_t of_warp = warp_max(most[h]);
+    // In two parts, since all of 32 lanes may reach 2^31.
+    const std::int64_t sum = std::int64_t{warp_add(shares[h] >> 1)} * 2 + warp_add(shares[h] & 1);
     if (lane != 0) continue;
     shared.largest.put(h * kWarpsMost + warp, of_warp);
-    shared.denominators.put(h * kWarpsMost + warp, denominators[h]);
+    shared.denominators.put(h * kWarpsMost + warp, sum);
   }
 }
 
 HEARTH_DEVICE void weigh_block(const Args& args, const Work& work, Global<const std::byte> page,
-                               const FirstKeys& keys, float value_scale, WholeShared& shared) {
+                               const FirstKeys& keys, WholeShared& shared) {
   switch (work.heads) {
-    case 1: return weigh_pages<1>(args, work, page, keys, value_scale, shared);
-    case 2: return weigh_pages<2>(args, work, page, keys, value_scale, shared);
-    case 3: return weigh_pages<3>(args, work, page, keys, value_scale, shared);
-    case 4: return weigh_pages<4>(args, work, page, keys, value_scale, shared);
-    case 5: return weigh_pages<5>(args, work, page, keys, value_scale, shared);
-    case 6: return weigh_pages<6>(args, work, page, keys, value_scale, shared);
-    case 7: return weigh_pages<7>(args, work, page, keys, value_scale, shared);
-    default: return weigh_pages<8>(args, work, page, keys, value_scale, shared);
+    case 1: return weigh_pages<1>(args, work, page, keys, shared);
+    case 2: return weigh_pages<2>(args, work, page, keys, shared);
+    case 3: return weigh_pages<3>(args, work, page, keys, shared);
+    case 4: return weigh_pages<4>(args, work, page, keys, shared);
+    case 5: return weigh_pages<5>(args, work, page, keys, shared);
+    case 6: return weigh_pages<6>(args, work, page, keys, shared);
+    case 7: return weigh_pages<7>(args, work, page, keys, shared);
+    default: return weigh_pages<8>(args, work, page, keys, shared);
   }
 }
 
-// The sums of all parts, where P was: of the low halves and, kHeads * head_dim further on, of the
-// high.
+template <std::uint32_t kHeads>
+HEARTH_DEVICE void place_whole(const Work& work, WholeShared& shared) {
+  const std::uint32_t eights = work.pages * (kPageTokens / 8);
+  HEARTH_ROLL
+  for (std::uint32_t i = thread_index(); i < kHeads * eights; i += kWideThreads) {
+    const std::uint32_t h = i / eights;
+    const std::uint32_t at = h * whole_positions(kHeads) + i % eights * 8;
+    const Words4 x[2] = {get_four(shared.words, at), get_four(shared.words, at + 4)};
+    put_four(shared.words, at,
+             weights_of(x, to_integer_of(std::bit_cast<float>(max_of_warps(shared.largest, h)))));
+  }
+}
+
+// P of all pages, then the sums of all parts where P was: of the low halves and, kHeads * head_dim
+// further on, of the high.
 template <std::uint32_t kHeads>
 HEARTH_DEVICE void sum_pages(const Args& args, const Work& work, const Lane& lane,
-                             const ValueWords<kWholeStep>& words, Words& shared) {
+                             const ValueWords<kWholeStep>& words, WholeShared& whole) {
+  place_whole<kHeads>(work, whole);
+  sync_threads();
+  Words& shared = whole.words;
   std::int32_t low[kHeads];  // kWholePositions times 255 times 127 at most
   std::int32_t high[kHeads];
   add_values(args, work, lane, 0, words, shared, low, high);
@@ -469,7 +476,7 @@ HEARTH_DEVICE void sum_pages(const Args& args, const Work& work, const Lane& lan
 }
 
 HEARTH_DEVICE void sum_block(const Args& args, const Work& work, const Lane& lane,
-                             const ValueWords<kWholeStep>& words, Words& shared) {
+                             const ValueWords<kWholeStep>& words, WholeShared& shared) {
   switch (work.heads) {
     case 1: return sum_pages<1>(args, work, lane, words, shared);
     case 2: return sum_pages<2>(args, work, lane, words, shared);
@@ -482,16 +489,6 @@ HEARTH_DEVICE void sum_block(const Args& args, const Work& work, const Lane& lan
   }
 }
 
-HEARTH_DEVICE void place_whole(const Work& work, WholeShared& shared) {
-  const std::uint32_t eights = work.pages * (kPageTokens / 8);
-  for (std::uint32_t i = thread_index(); i < work.heads * eights; i += kWideThreads) {
-    const std::uint32_t h = i / eights;
-    const std::uint32_t at = h * whole_positions(work.heads) + i % eights * 8;
-    const Words4 x[2] = {get_four(shared.words, at), get_four(shared.words, at + 4)};
-    put_four(shared.words, at, weights_of(x, to_integer_of(max_of_warps(shared.largest, h))));
-  }
-}
-
 HEARTH_KERNEL(kWideThreads, 1) attention_whole(Args args) {
   wait_for_previous_kernel();
   const Work work = work_of(args, args.whole_pages);
@@ -501,11 +498,9 @@ HEARTH_KERNEL(kWideThreads, 1) attention_whole(Args args) {
   // Loads go out before what they would otherwise wait for.
   Global<const std::byte> page;
   FirstKeys keys{};
-  float value_scale = 0.0F;
   if (warp < work.pages) {
     page = page_of(args, work, warp);
     keys = first_keys(args, page, thread_index() % 32);
-    value_scale = value_scale_of(args, page, thread_index() % 32);
   }
   const ValueWords<kWholeStep> words =
       value_words<kWholeStep>(args, work, lane, kWholeStep * lane.part);
@@ -517,11 +512,9 @@ HEARTH_KERNEL(kWideThreads, 1) attention_whole(Args args) {
     }
     return;
   }
-  weigh_block(args, work, page, keys, value_scale, shared);
+  weigh_block(args, work, page, keys, shared);
   sync_threads();
-  place_whole(work, shared);
-  sync_threads();
-  sum_block(args, work, lane, words, shared.words);
+  sum_block(args, work, lane, words, shared);
   for (std::uint32_t i = thread_index(); i < work.heads * args.head_dim; i += kWideThreads) {
     const std::uint32_t h = i / args.head_dim;
     const auto low = static_cast<std::int32_t>(shared.words.get(i));
@@ -531,27 +524,46 @@ HEARTH_KERNEL(kWideThreads, 1) attention_whole(Args args) {
     for (unsigned w = 0; w < kWarpsMost; ++w) {
       denominator += shared.denominators.get(h * kWarpsMost + w);
     }
-    args.out.put(std::size_t{work.head_at} * args.head_dim + i,
-                 output_of(std::int64_t{high} * 256 + low, max_of_warps(shared.largest, h),
-                           denominator, false));
+    args.out.put(
+        std::size_t{work.head_at} * args.head_dim + i,
+        output_of(std::int64_t{high} * 256 + low,
+                  std::bit_cast<float>(max_of_warps(shared.largest, h)), denominator, false));
   }
 }
 
 // ---- A context in splits.
 
 template <std::uint32_t kHeads>
-HEARTH_DEVICE void score_split(const Args& args, const Work& work, QueryShared& shared,
-                               Global<const std::byte> page, const FirstKeys& keys) {
+HEARTH_DEVICE void score_heads(const Args& args, const Work& work, QueryShared& shared,
+                               Global<const std::byte> page, const FirstKeys& keys,
+                               std::uint32_t first) {
   const bool there = thread_index() / 32 < work.pages;
   const bool visible = there && work.visible(work.first + thread_index());
   float scores[kHeads];
-  if (there) score<kHeads>(args, shared, page, thread_index() % 32, keys, scores);
+  if (there) score<kHeads>(args, shared, page, thread_index() % 32, keys, first, scores);
   HEARTH_UNROLL
   for (std::uint32_t h = 0; h < kHeads; ++h) {
-    if (there) args.scores.put(scores_at(args, work, h) + thread_index(), scores[h]);
+    if (there) args.scores.put(scores_at(args, work, first + h) + thread_index(), scores[h]);
     const std::uint32_t largest = warp_max(visible ? ordered(scores[h]) : 0U);
     if (largest != 0 && thread_index() % 32 == 0) {
-      atomic_max(args.state.maxima, work.head_at + h, largest);
+      atomic_max(args.state.maxima, work.head_at + first + h, largest);
+    }
+  }
+}
+
+// Four heads at a time: the registers of eight would leave room for few blocks on a multiprocessor.
+// The keys, and in the third pass the values, then come from the cache.
+HEARTH_DEVICE void score_split(const Args& args, const Work& work, QueryShared& shared,
+                               Global<const std::byte> page, FirstKeys keys) {
+  for (std::uint32_t first = 0; first < work.heads; first += 4) {
+    if (first != 0 && thread_index() / 32 < work.pages) {
+      keys = first_keys(args, page, thread_index() % 32);
+    }
+    switch (work.heads - first) {
+      case 1: score_heads<1>(args, work, shared, page, keys, first); break;
+      case 2: score_heads<2>(args, work, shared, page, keys, first); break;
+      case 3: score_heads<3>(args, work, shared, page, keys, first); break;
+      default: score_heads<4>(args, work, shared, page, keys, first); break;
     }
   }
 }
@@ -567,7 +579,7 @@ HEARTH_DEVICE void begin_heads(const Args& args, const Work& work, bool refused)
   if (refused) atomic_or(args.failed, work.token, 1U);
 }
 
-HEARTH_KERNEL(kThreads, 4) attention_scores_of(Args args) {
+HEARTH_KERNEL(kThreads, 3) attention_scores_of(Args args) {
   wait_for_previous_kernel();
   const Work work = work_of(args, kSplitPages);
   if (work.pages == 0) return begin_heads(args, work, false);
@@ -581,16 +593,7 @@ HEARTH_KERNEL(kThreads, 4) attention_scores_of(Args args) {
   const bool refused = !quantize_queries(args, work, shared);
   begin_heads(args, work, refused);
   if (refused) return;
-  switch (work.heads) {
-    case 1: score_split<1>(args, work, shared, page, keys); break;
-    case 2: score_split<2>(args, work, shared, page, keys); break;
-    case 3: score_split<3>(args, work, shared, page, keys); break;
-    case 4: score_split<4>(args, work, shared, page, keys); break;
-    case 5: score_split<5>(args, work, shared, page, keys); break;
-    case 6: score_split<6>(args, work, shared, page, keys); break;
-    case 7: score_split<7>(args, work, shared, page, keys); break;
-    default: score_split<8>(args, work, shared, page, keys); break;
-  }
+  score_split(args, work, shared, page, keys);
 }
 
 // Positions of the split's pages that are not visible get an x of zero. All loads go out before the
@@ -639,7 +642,7 @@ HEARTH_DEVICE void place_split(const Args& args, const Work& work, Words& shared
     const std::uint32_t at = i % eights * 8;
     const Global<Words4> from = args.scores.at(scores_at(args, work, h) + at).as<Words4>();
     const Words4 x[2] = {from.get(0), from.get(1)};
-    const std::uint32_t largest = args.state.largest.get(work.head_at + h);
+    const auto largest = std::bit_cast<float>(args.state.largest.get(work.head_at + h));
     put_four(shared, h * kSplit + at, weights_of(x, to_integer_of(largest)));
   }
 }
@@ -659,8 +662,7 @@ HEARTH_DEVICE void sum_heads(const Args& args, const Work& work, const Lane& lan
   }
 }
 
-// Four heads at a time: the registers of eight would leave room for one block on a multiprocessor.
-// The values then come from the cache.
+// Four heads at a time, as score_split.
 HEARTH_DEVICE void sum_split(const Args& args, const Work& work, const Lane& lane,
                              ValueWords<1> words, Words& shared) {
   for (std::uint32_t first = 0; first < work.heads; first += 4) {
@@ -691,8 +693,8 @@ HEARTH_DEVICE void finish(const Args& args, const Work& work, ValuesShared& shar
     const std::size_t head = work.head_at + i / args.head_dim;
     const std::size_t at = std::size_t{work.head_at} * args.head_dim + i;
     const std::int64_t sum = atomic_exchange(args.state.sums, at, std::int64_t{0});
-    args.out.put(at, output_of(sum, args.state.largest.get(head), args.state.denominators.get(head),
-                               refused));
+    args.out.put(at, output_of(sum, std::bit_cast<float>(args.state.largest.get(head)),
+                               args.state.denominators.get(head), refused));
   }
   if (thread_index() < work.heads) args.state.maxima.put(work.head_at + thread_index(), 0U);
   if (thread_index() == 0) atomic_exchange(args.state.tickets, work.head_at, 0U);

@@ -46,11 +46,11 @@ Status attention(const AttentionRows& rows, const AttentionSpace& space, std::ui
                  Stream stream);
 
 // The same bits for rows of one sequence, a prompt's: every token has the page table of the first.
-// Blocks of up to 64 queries read each key and value once for all of them, and need no space, since
-// scores are computed again where they are needed again: for the largest, for the weights, and for
-// the sums. Accepts tokens whose visible positions end within kPromptPositionsMost, and up to
+// A block reads each key and value once for 16 queries, and needs no space: scores of up to 512
+// positions stay in shared memory, and those of more are computed again for each of three passes.
+// Accepts tokens whose visible positions end within kPromptPositionsMost, and up to
 // kPromptGroupMost query heads for each kv head; kInvalidInput for more heads. `pages_most` is not
-// read.
+// read. `out` is 16-byte aligned.
 Status attention_prompt(const AttentionRows& rows, std::uint32_t* failed, Stream stream);
 inline constexpr std::uint32_t kPromptPositionsMost = 65'536;
 inline constexpr std::uint32_t kPromptGroupMost = 64;

@@ -270,7 +270,12 @@ TEST(CudaAttention, RowsOfAPromptEqualTheScalarTable) {
                           {1, 1, 512, prompt_rows(30, 4)},
                           {4, 1, 64, prompt_rows(100, 20, 37)},  // a window slides with the rows
                           {6, 2, 64, prompt_rows(250, 6), true},
-                          {3, 1, 32, {{{0, 300}}, {{5, 6}}, {{64, 70}}, {{0, 1}}}}};
+                          {3, 1, 32, {{{0, 300}}, {{5, 6}}, {{64, 70}}, {{0, 1}}}},
+                          // Scores of a block's rows beyond 512 positions are not kept.
+                          {2, 1, 32, prompt_rows(508, 9)},
+                          {5, 1, 128, prompt_rows(600, 2)},
+                          {1, 1, 384, prompt_rows(520, 2)},
+                          {2, 1, 64, {{{0, 1100}}, {{1090, 1095}}, {{30, 31}}, {{0, 513}}}}};
   Generator random(6);
   std::uint64_t seed = 0;
   for (const Shape& shape : shapes) {
