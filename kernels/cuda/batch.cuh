@@ -125,7 +125,7 @@ product_batch(ProductArgs args) {
   const std::uint32_t first = begin + own();
   const std::uint32_t parts =
       first < rows.end ? (rows.end - first + kStepBlocks - 1) / kStepBlocks : 0;
-  if (kUsesRounder<kType>) sums.add_to_all(0U - parts * kScaledBlocks * kRounderBits);
+  sums.add_to_all(0U - parts * kScaledBlocks * kRounderBits);
   publish_batch(sums, shared.values);
   sync_threads();
   hand_over_batch(args, shared);

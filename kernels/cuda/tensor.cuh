@@ -22,11 +22,6 @@ inline constexpr std::uint32_t kStageValues = kProductThreads * 4;  // of 16 byt
 inline constexpr float kRounder = 0x1.8p+23F;
 inline constexpr std::uint32_t kRounderBits = 0x4B400000U;
 
-// Whether a type's products may be rounded by kRounder. With two scales, twice the instructions
-// make up for the slow conversion.
-template <WeightType kType>
-inline constexpr bool kUsesRounder = !Record<kType>::kTwoScales;
-
 // D and M of a row and block with the row's factor, and the packed integer scales of both halves.
 struct alignas(8) RowScales {
   float d;
@@ -48,9 +43,10 @@ struct TensorShared {
   // [stage][block][pair of tokens]: scale and further value of either.
   SharedArray<Words4, 2 * kProductThreads> factors;
   SharedArray<StagedRow<kType>, kProductWarps * kScaledBlocks * 32> rows;  // [warp][block][row]
-  // Bounds of what a block's products can be: of a row's part, and the largest scales of 16 tokens.
+  // Bounds of the Euclidean norms of 32 rows and of 16 tokens in a block: the product of the norms
+  // is a bound of a block's product.
   SharedArray<float, kProductWarps * kScaledBlocks> row_bounds;  // [warp][block]
-  SharedArray<float, 2 * kProductThreads / 8> scale_bounds;      // [stage][block][16 tokens]
+  SharedArray<float, 2 * kProductThreads / 8> token_bounds;      // [stage][block][16 tokens]
 };
 
 // Column `column` of run `run` of eight tokens is this token of the stage's. Two columns that lie
@@ -111,6 +107,14 @@ HEARTH_DEVICE void begin_stage(const ProductArgs& args, const Stage& stage,
   copy_commit();
 }
 
+// A bound of the square root of a sum of squares of 32 quants: the lower one of two tangents, which
+// is within a tenth of it from 90 to 480.
+HEARTH_DEVICE float norm_bound(std::uint32_t squares) {
+  const auto value = static_cast<float>(static_cast<std::int32_t>(squares));
+  const auto tangent = [&](float at) { return std::fma(value, 0.5F / at, 0.5F * at); };
+  return std::fmin(tangent(140.0F), tangent(312.0F));
+}
+
 // Waits for them and stages the rest; after a barrier the stage can be read. The rest is loaded
 // only here, since registers are what the computation before it needs most.
 template <WeightType kType, std::uint32_t kTokens>
@@ -131,24 +135,29 @@ HEARTH_DEVICE void end_stage(const ProductArgs& args, const Stage& stage,
     }
   }
   copy_wait<0>();
+  float most = 0.0F;
   HEARTH_UNROLL
-  for (unsigned i = 0; i < 2 && two_scales; ++i) {
-    const std::uint32_t low =
+  for (unsigned i = 0; i < 2; ++i) {
+    const std::uint32_t at =
         stage.number * kStageValues + 2 * mine.block * kTokens + mine.tokens[i];
-    extras[i] = half_sums(shared.values.get(low), shared.values.get(low + kTokens));
+    const Words4 low = shared.values.get(at);
+    const Words4 high = shared.values.get(at + kTokens);
+    if constexpr (two_scales) extras[i] = half_sums(low, high);
+    std::int32_t squares = 0;
+    HEARTH_UNROLL
+    for (unsigned k = 0; k < 4; ++k) {
+      squares = dot_signed(low.at[k], low.at[k], squares);
+      squares = dot_signed(high.at[k], high.at[k], squares);
+    }
+    most = std::fmax(most, scales[i] * norm_bound(static_cast<std::uint32_t>(squares)));
   }
   shared.factors.put(stage.number * kProductThreads + mine.block * (kTokens / 2) + mine.pair,
                      Words4{{std::bit_cast<std::uint32_t>(scales[0]), extras[0],
                              std::bit_cast<std::uint32_t>(scales[1]), extras[1]}});
-  if constexpr (kUsesRounder<kType>) {
-    float most = std::fmax(scales[0], scales[1]);
-    HEARTH_UNROLL
-    for (unsigned mask = 1; mask < 8; mask *= 2) most = std::fmax(most, shuffle_xor(most, mask));
-    const std::uint32_t at = mine.block * (kTokens / 16) + mine.pair / 8;
-    if (mine.pair % 8 == 0) {
-      shared.scale_bounds.put(stage.number * (kProductThreads / 8) + at, most);
-    }
-  }
+  HEARTH_UNROLL
+  for (unsigned mask = 1; mask < 8; mask *= 2) most = std::fmax(most, shuffle_xor(most, mask));
+  const std::uint32_t at = mine.block * (kTokens / 16) + mine.pair / 8;
+  if (mine.pair % 8 == 0) shared.token_bounds.put(stage.number * (kProductThreads / 8) + at, most);
 }
 
 // The weights of a warp: a tile of 32 rows.
@@ -207,12 +216,26 @@ HEARTH_DEVICE void load_scales(const ProductArgs& args, std::uint32_t row_tile,
   out.exponent = from.end == 0 ? 0 : args.weight_exponents.get(row_tile * kTileRows + lane);
 }
 
-// The largest |dot| of a block.
+// A bound of the Euclidean norm of a row's weights in a block. With a minimum a weight is seen as
+// the distance of its quant from the middle one, and the middle one's weight.
 template <WeightType kType>
-HEARTH_DEVICE constexpr float dot_most() {
+HEARTH_DEVICE float row_bound(const BlockScales& scales) {
   using R = Record<kType>;
-  constexpr int quant = R::kSigned ? 128 : R::kZero != 0 ? R::kZero : (1 << R::kLayout.bits) - 1;
-  return static_cast<float>(quant * 127 * 32);
+  constexpr float root = 5.65686F;  // above that of 32
+  constexpr float middle = static_cast<float>((1 << R::kLayout.bits) - 1) / 2.0F;
+  constexpr float farthest = R::kSigned ? 128.0F : static_cast<float>(R::kZero);
+  float most = 0.0F;
+  HEARTH_UNROLL
+  for (unsigned r = 0; r < (R::kTwoScales ? 2 : 1); ++r) {
+    const float d = scales.d * static_cast<float>(scales.s[r]);
+    if constexpr (R::kLayout.minimum) {
+      const float m = R::kTwoScales ? scales.m * static_cast<float>(scales.t[r]) : scales.m;
+      most = std::fmax(most, std::fabs(d) * middle + std::fabs(d * middle + m));
+    } else {
+      most = std::fmax(most, std::fabs(d) * farthest);
+    }
+  }
+  return most * root;
 }
 
 HEARTH_DEVICE void put_row(RowScales& out, const BlockScales& in, std::uint32_t packed,
@@ -235,12 +258,8 @@ HEARTH_DEVICE void stage_row(const BlockScales& scales, std::uint32_t thread, st
               byte(scales.t[1]) << 24,
           Record<kType>::kTwoScales);
   shared.rows.put(at * 32 + thread % 32, row);
-  if constexpr (kUsesRounder<kType>) {
-    const float bound =
-        std::fabs(scales.d) * dot_most<kType>() + std::fabs(scales.m) * (127.0F * 32.0F);
-    const std::uint32_t most = warp_max(std::bit_cast<std::uint32_t>(bound));
-    if (thread % 32 == 0) shared.row_bounds.put(at, std::bit_cast<float>(most));
-  }
+  const std::uint32_t most = warp_max(std::bit_cast<std::uint32_t>(row_bound<kType>(scales)));
+  if (thread % 32 == 0) shared.row_bounds.put(at, std::bit_cast<float>(most));
 }
 
 // Those of blocks kFirst..+3 of a super-block.
@@ -423,8 +442,8 @@ HEARTH_DEVICE float block_value(const std::int32_t (&dots)[2], const StagedRow<k
   }
 }
 
-// The sums of a warp's 32 rows and 32 tokens: [16 rows][run of 8 tokens][as mma.sync has them]. The
-// fast rounding leaves kRounderBits in each, once a block; the other adds them.
+// The sums of a warp's 32 rows and 32 tokens: [16 rows][run of 8 tokens][as mma.sync has them].
+// Each block leaves kRounderBits in them: the fast rounding cannot but do so, the other adds them.
 struct SideSums {
   std::uint32_t at[2][kSideTokens / 8][4];
 
@@ -436,11 +455,11 @@ struct SideSums {
   }
 };
 
-// The grid steps of p. kFast: |p| is at most 2^22, and kRounderBits are to be taken off.
+// The grid steps of p with kRounderBits. kFast: |p| is at most 2^22.
 template <bool kFast>
 HEARTH_DEVICE std::uint32_t steps_of(float p) {
   if constexpr (kFast) return std::bit_cast<std::uint32_t>(p + kRounder);
-  return static_cast<std::uint32_t>(round_even(p));
+  return static_cast<std::uint32_t>(round_even(p)) + kRounderBits;
 }
 
 // Whether a warp loads the words of a block while it computes the one before. With two scales, the
@@ -508,24 +527,23 @@ struct WarpPart {
   std::uint32_t side;
 };
 
-// Whether |p| is at most 2^22 for all products of the part.
+// Of which blocks of the part |p| is at most 2^22 in all products: a bit a block.
 template <WeightType kType, std::uint32_t kTokens, std::uint32_t kCount>
-HEARTH_DEVICE bool fits_rounder(const TensorShared<kType>& shared, const WarpPart& part,
-                                std::uint32_t stage) {
+HEARTH_DEVICE std::uint32_t fits_rounder(const TensorShared<kType>& shared, const WarpPart& part,
+                                         std::uint32_t stage) {
   const std::uint32_t k = reread_thread_index() % kCount;
   const std::uint32_t at =
       stage * (kProductThreads / 8) + (part.staged + k) * (kTokens / 16) + 2 * part.side;
-  const float scale = std::fmax(shared.scale_bounds.get(at), shared.scale_bounds.get(at + 1));
-  // The roundings of the bound and of p are far below the thousandth between this and 2^22.
-  return !warp_any(!(shared.row_bounds.get(part.prepared + k) * scale < 0x1.FFp+21F));
+  const float tokens = std::fmax(shared.token_bounds.get(at), shared.token_bounds.get(at + 1));
+  // The roundings of the bound and of p are far below the 512th between this and 2^22.
+  return warp_ballot(shared.row_bounds.get(part.prepared + k) * tokens < 0x1.FFp+21F);
 }
 
 // Adds a part of kCount blocks. `words`: of its first block; in the end of the next part's.
-template <WeightType kType, std::uint32_t kTokens, std::uint32_t kCount, std::uint32_t kSkip,
-          bool kFast>
-HEARTH_DEVICE void add_blocks(TensorShared<kType>& shared, const WarpRows& from,
-                              const WarpPart& part, std::uint32_t stage, BlockWords<kType>& words,
-                              SideSums& sums) {
+template <WeightType kType, std::uint32_t kTokens, std::uint32_t kCount, std::uint32_t kSkip>
+HEARTH_DEVICE void add_part(TensorShared<kType>& shared, const WarpRows& from, const WarpPart& part,
+                            std::uint32_t stage, BlockWords<kType>& words, SideSums& sums) {
+  const std::uint32_t fast = fits_rounder<kType, kTokens, kCount>(shared, part, stage);
   const std::uint32_t lane = reread_thread_index() % 32;
   WarpBlock block;
   block.rows = part.prepared * 32 + lane / 4;
@@ -545,22 +563,15 @@ HEARTH_DEVICE void add_blocks(TensorShared<kType>& shared, const WarpRows& from,
       block.a[i / 2][2 + i % 2] = quads[1];
     }
     const std::uint32_t next = part.first + k + 1 + (k + 1 < kCount ? 0 : kSkip);
-    add_block<kType, kFast>(
-        shared, block, [&] { load_block<kType>(from, next, words); }, sums);
+    const auto load_next = [&] { load_block<kType>(from, next, words); };
+    if ((fast >> k & 1U) != 0) {
+      add_block<kType, true>(shared, block, load_next, sums);
+    } else {
+      add_block<kType, false>(shared, block, load_next, sums);
+    }
     block.rows += 32;
     block.values += 2 * kTokens;
     block.factors += kTokens / 2;
-  }
-  if (!kFast && kUsesRounder<kType>) sums.add_to_all(kCount * kRounderBits);
-}
-
-template <WeightType kType, std::uint32_t kTokens, std::uint32_t kCount, std::uint32_t kSkip>
-HEARTH_DEVICE void add_part(TensorShared<kType>& shared, const WarpRows& from, const WarpPart& part,
-                            std::uint32_t stage, BlockWords<kType>& words, SideSums& sums) {
-  if (kUsesRounder<kType> && fits_rounder<kType, kTokens, kCount>(shared, part, stage)) {
-    add_blocks<kType, kTokens, kCount, kSkip, true>(shared, from, part, stage, words, sums);
-  } else {
-    add_blocks<kType, kTokens, kCount, kSkip, false>(shared, from, part, stage, words, sums);
   }
 }
 

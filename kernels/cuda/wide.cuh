@@ -94,7 +94,7 @@ product_wide(ProductArgs args) {
     sync_threads();
     stage = next;
   }
-  if (kUsesRounder<kType>) sums.add_to_all((begin - stage.first) * kRounderBits);
+  sums.add_to_all((begin - stage.first) * kRounderBits);
   hand_over_wide(args, sums, shared.row_bounds);
 }
 
