@@ -21,8 +21,9 @@
 #include "kernels/cuda/product.h"
 #include "kernels/cuda/rows.h"
 #include "kernels/cuda/sampler.h"
-#include "tests/gpu/float_product.h"
+#include "tests/gpu/normal_weights.h"
 #include "tests/gpu/peak.h"
+#include "tests/unit/kernels/fixtures.h"
 
 namespace hearth::gpu {
 namespace {
@@ -122,21 +123,22 @@ void measure(const Options& options, const std::string& what, double bytes, doub
   std::fflush(stdout);
 }
 
-// Rows of x as the quantiser leaves them.
+// Rows of x as the quantiser leaves normal numbers.
 struct Activations {
   Activations(std::uint32_t rows, std::uint32_t cols)
-      : values(std::vector<std::int8_t>(std::size_t{rows} * cols, 3)),
-        scales(std::vector<float>(std::size_t{rows} * cols / kBlock, 0x1p10F)),
-        sums(scales.values()),
-        block_sums(std::vector<std::int32_t>(scales.size(), 96)),
-        exponents(std::vector<std::int32_t>(rows, 4)),
-        view{rows,
-             cols,
-             values.data(),
-             scales.data(),
-             sums.data(),
-             block_sums.data(),
-             exponents.data()} {}
+      : Activations(*fixtures::activations(random(), rows, cols)) {}
+  explicit Activations(const fixtures::Activations& x)
+      : values(x.values),
+        scales(x.scales),
+        sums(x.sums),
+        block_sums(x.block_sums),
+        exponents(x.exponents),
+        view{x.view.rows, x.view.cols,       values.data(),   scales.data(),
+             sums.data(), block_sums.data(), exponents.data()} {}
+  static fixtures::Generator& random() {
+    static fixtures::Generator generator(2);
+    return generator;
+  }
   Memory<std::int8_t> values;
   Memory<float> scales;
   Memory<float> sums;
@@ -155,23 +157,29 @@ const char* name_of(WeightType type) {
   }
 }
 
-// Weights are bytes that mean some numbers: the time of no kernel depends on which. Several
-// matrices take turns, more than the second-level cache holds, as the layers of a model do.
+// Several matrices take turns, more than the second-level cache holds, as the layers of a model do.
+// Their tiles are all alike.
 void bench_products(const Options& options, const Measured& peaks) {
   int cache = 0;
   must(cudaDeviceGetAttribute(&cache, cudaDevAttrL2CacheSize, 0));
-  std::mt19937 random(1);
   for (const WeightType type : {WeightType::kQ8_0, WeightType::kQ4_0, WeightType::kQ4_K,
                                 WeightType::kQ6_K, WeightType::kF16}) {
     const TileShape shape = tile_shape(type, options.rows, options.cols);
     const std::size_t copies = 2 + 2 * static_cast<std::size_t>(cache) / shape.bytes();
+    const std::size_t tile = shape.bytes() / shape.tiles;
     std::vector<std::byte> bytes(shape.bytes());
-    for (std::byte& b : bytes) b = static_cast<std::byte>(random() & 0x3F);
+    std::vector<std::int32_t> exponents_of(std::size_t{shape.tiles} * kTileRows);
+    must(pack_tiles(type, kTileRows, options.cols, normal_weights(type, kTileRows, options.cols),
+                    std::span(bytes).first(tile), std::span(exponents_of).first(kTileRows)));
+    for (std::size_t i = tile; i < bytes.size(); ++i) bytes[i] = bytes[i - tile];
+    for (std::size_t i = kTileRows; i < exponents_of.size(); ++i) {
+      exponents_of[i] = exponents_of[i - kTileRows];
+    }
     std::vector<std::unique_ptr<Memory<std::byte>>> tiles;
     for (std::size_t i = 0; i < copies; ++i) {
       tiles.push_back(std::make_unique<Memory<std::byte>>(bytes));
     }
-    const Memory<std::int32_t> exponents(std::vector<std::int32_t>(options.rows + 31, 4));
+    const Memory<std::int32_t> exponents(exponents_of);
     Memory<std::int32_t> sums(std::vector<std::int32_t>(product_sums(options.rows), 0));
     Memory<std::uint32_t> tickets(std::vector<std::uint32_t>(product_tickets(options.rows), 0));
     for (const std::uint32_t tokens : {1U, 4U, 8U, 32U, 64U, 512U}) {
@@ -191,12 +199,6 @@ void bench_products(const Options& options, const Measured& peaks) {
           std::string("product ") + name_of(type) + ", " + std::to_string(tokens) + " rows";
       measure(options, what, moved, multiplied, peaks,
               [&] { must(product(matrix(), x.view, out.data(), options.rows, space, nullptr)); });
-      if (!has_float_product(type, tokens)) continue;
-      measure(options, what + ", float epilogue", moved, multiplied, peaks, [&] {
-        if (const char* wrong = run_float_product(matrix(), x.view, out.data(), space, nullptr)) {
-          stop(wrong);
-        }
-      });
     }
   }
 }
