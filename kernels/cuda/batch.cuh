@@ -41,7 +41,8 @@ HEARTH_DEVICE void publish_batch(const SideSums& sums, SharedArray<Words4, 2 * k
 // From the sums of the warps to outputs, or to the sums of all shares: a thread takes one place of
 // publish_batch's in either tile.
 template <typename Shared>
-HEARTH_DEVICE void hand_over_batch(const ProductArgs& args, Shared& shared) {
+HEARTH_DEVICE void hand_over_batch(const ProductArgs& args, const ProductMatrix& matrix,
+                                   Shared& shared) {
   const std::uint32_t thread = reread_thread_index();
   const std::uint32_t lane = thread % 32;
   const std::uint32_t run = thread / 32;  // 4 half + n
@@ -50,13 +51,14 @@ HEARTH_DEVICE void hand_over_batch(const ProductArgs& args, Shared& shared) {
     for (std::uint32_t tile = 0; tile < kBatchTiles; ++tile) {
       HEARTH_UNROLL
       for (unsigned i = 0; i < 4; ++i) {
-        const std::uint32_t row = (block_index_x() * kBatchTiles + tile) * kTileRows +
-                                  run / 4 * 16 + i / 2 * 8 + lane / 4;
+        const std::uint32_t group = block_index_x() - matrix.first_group;
+        const std::uint32_t row =
+            (group * kBatchTiles + tile) * kTileRows + run / 4 * 16 + i / 2 * 8 + lane / 4;
         const std::uint32_t token = token_of(run % 4, 2 * (lane % 4) + i % 2);
         const std::size_t place =
             ((std::size_t{block_index_x()} * kBatchTiles + tile) * 4 + i) * kProductThreads +
             thread;
-        if (row < args.rows && token < args.tokens) take(tile, i, row, token, place);
+        if (row < matrix.rows && token < args.tokens) take(tile, i, row, token, place);
       }
     }
   };
@@ -74,14 +76,14 @@ HEARTH_DEVICE void hand_over_batch(const ProductArgs& args, Shared& shared) {
               std::size_t place) {
     const auto sum = static_cast<std::int32_t>(sums[tile][i]);
     if (args.shares == 1) {
-      finish(args, row, token, sum);
+      finish(args, matrix, row, token, sum);
     } else {
       atomic_add(args.shared_sums, place, sum);
     }
   });
   if (args.shares == 1 || !last_of_shares(args, block_index_x(), shared.row_bounds)) return;
   for_all([&](std::uint32_t, unsigned, std::uint32_t row, std::uint32_t token, std::size_t place) {
-    finish(args, row, token, atomic_exchange(args.shared_sums, place, 0));
+    finish(args, matrix, row, token, atomic_exchange(args.shared_sums, place, 0));
   });
 }
 
@@ -90,18 +92,20 @@ HEARTH_KERNEL(kProductThreads, 2)
 product_batch(ProductArgs args) {
   wait_for_previous_kernel();
   TensorShared<kType>& shared = shared_memory<TensorShared<kType>>();
-  const auto row_tile = [] {
-    return block_index_x() * kBatchTiles + reread_thread_index() / 32 / kBatchSides;
+  const ProductMatrix& matrix = matrix_of(args, block_index_x());
+  const auto row_tile = [&] {
+    return (block_index_x() - matrix.first_group) * kBatchTiles +
+           reread_thread_index() / 32 / kBatchSides;
   };
   // This warp's blocks of a step.
   const auto own = [] { return reread_thread_index() / 32 % kBatchSides * kScaledBlocks; };
   const std::uint32_t begin = block_index_y() * args.share_blocks;
   const std::uint32_t end = share_end(args, begin);
-  const WarpRows rows = warp_rows(args, row_tile(), end);
+  const WarpRows rows = warp_rows(args, matrix, row_tile(), end);
   BlockWords<kType> words;
   ScaleWords<kType> scales;
   load_block<kType>(rows, begin + own(), words);
-  load_scales<kType>(args, row_tile(), rows, begin + own(), scales);
+  load_scales<kType>(matrix, row_tile(), rows, begin + own(), scales);
   Stage stage{0, begin, end, 0};
   begin_stage<kType, kBatchTokens>(args, stage, shared);
   end_stage<kType, kBatchTokens>(args, stage, shared);
@@ -117,7 +121,7 @@ product_batch(ProductArgs args) {
       add_part<kType, kBatchTokens, kScaledBlocks, kStepBlocks - kScaledBlocks>(
           shared, rows, part, stage.number, words, sums);
     }
-    load_scales<kType>(args, row_tile(), rows, next.first + own(), scales);
+    load_scales<kType>(matrix, row_tile(), rows, next.first + own(), scales);
     if (next.first < end) end_stage<kType, kBatchTokens>(args, next, shared);
     sync_threads();
     stage = next;
@@ -128,15 +132,16 @@ product_batch(ProductArgs args) {
   sums.add_to_all(0U - parts * kScaledBlocks * kRounderBits);
   publish_batch(sums, shared.values);
   sync_threads();
-  hand_over_batch(args, shared);
+  hand_over_batch(args, matrix, shared);
 }
 
 // Runs the kernel of a quantised type for args.tokens rows, at most kBatchTokens.
 template <WeightType kType>
 const char* run_batch(const ProductArgs& args, Stream stream) {
-  const std::uint32_t pairs = (args.row_tiles + kBatchTiles - 1) / kBatchTiles;
-  const ProductArgs shared = in_shares(args, pairs, kStepBlocks);
-  return launch_early(product_batch<kType>, {pairs, shared.shares}, kProductThreads,
+  ProductArgs shared = args;
+  const std::uint32_t groups = deal_groups(shared, kBatchTiles);
+  cut_shares(shared, groups, kStepBlocks);
+  return launch_early(product_batch<kType>, {groups, shared.shares}, kProductThreads,
                       sizeof(TensorShared<kType>), stream, shared);
 }
 

@@ -181,48 +181,58 @@ Result<std::size_t> few_products(std::span<const ProductOutput> list, const Quan
   return count + others;
 }
 
-// All rows of x with one matrix, on the tensor cores.
-Status many_product(const ProductOutput& output, const QuantizedRows& x, const ProductSpace& space,
-                    Stream stream) {
-  const CardMatrix& w = output.w;
-  const TileShape shape = tile_shape(w.type, w.rows, w.cols);
+// All rows of x with as many of the first matrices as one launch on the tensor cores takes; how
+// many there were.
+Result<std::size_t> many_products(std::span<const ProductOutput> list, const QuantizedRows& x,
+                                  const ProductSpace& space, Stream stream, std::uint32_t slots) {
+  const WeightType type = list[0].w.type;
+  const std::size_t count = of_one_list(list);
+  const TileShape shape = tile_shape(type, kTileRows, x.cols);
   ProductArgs args{};
-  args.tiles = Global(w.tiles);
-  args.weight_exponents = Global(w.exponents);
+  for (std::size_t i = 0; i < count; ++i) {
+    const CardMatrix& w = list[i].w;
+    args.matrices[i] = {Global(w.tiles),
+                        Global(w.exponents),
+                        Global(list[i].out),
+                        list[i].out_stride,
+                        w.rows,
+                        tile_shape(type, w.rows, x.cols).tiles,
+                        0};
+  }
   args.tile_bytes = shape.tile_bytes;
-  args.row_tiles = shape.tiles;
-  args.tiles_of_block = 1;
-  args.rows = w.rows;
-  args.blocks = w.cols / kBlock;
+  args.blocks = x.cols / kBlock;
   args.records = shape.records;
   args.tokens = x.rows;
+  args.slots = slots;
   args.values = Global<const std::int8_t>(x.values);
   args.scales = Global<const float>(x.scales);
   args.sums = Global<const float>(x.sums);
   args.block_sums = Global<const std::int32_t>(x.block_sums);
   args.exponents = Global<const std::int32_t>(x.exponents);
-  args.out = Global(output.out);
-  args.out_stride = output.out_stride;
   args.shared_sums = Global(space.sums);
   args.tickets = Global(space.tickets);
   args.shares = 1;
   args.share_blocks = args.blocks;
-  return launched("product on tensor cores", run_tensor_cores(w.type, args, stream));
+  TRY_VOID(launched("product on tensor cores", run_tensor_cores(type, args, stream)));
+  return count;
 }
 
 }  // namespace
 
 std::size_t product_sums(std::uint32_t rows) {
-  // The tensor cores' products share no columns where the rows alone make kBlocksOfBatch blocks.
+  // Groups of a list on the tensor cores: each matrix has whole ones.
   constexpr std::uint32_t wide = kWideTiles * kTileRows;
-  const std::size_t wide_blocks = std::min((rows + wide - 1) / wide, kBlocksOfBatch);
+  const std::uint32_t together = product_list_rows(rows);
+  const std::size_t wide_groups = std::min((together + wide - 1) / wide + kListMost, kSharedGroups);
   constexpr std::size_t of_tile =
       kTileRows * kTokensMost * sizeof(std::int64_t) / sizeof(std::int32_t);
-  return std::max(product_tickets(product_list_rows(rows)) * of_tile,
-                  wide_blocks * wide * kWideTokens);
+  return std::max(product_tickets(together) * of_tile, wide_groups * wide * kWideTokens);
 }
 
-std::size_t product_tickets(std::uint32_t rows) { return (rows + kTileRows - 1) / kTileRows; }
+// As many as a list has groups of at least two tiles.
+std::size_t product_tickets(std::uint32_t rows) {
+  return (rows + kTileRows - 1) / kTileRows + kListMost;
+}
 
 // Two matrices as large as the widest of a layer; a vocabulary stands alone.
 std::uint32_t product_list_rows(std::uint32_t rows) {
@@ -243,11 +253,11 @@ Status products(std::span<const ProductOutput> list, const QuantizedRows& x,
       blocks != 0 ? blocks : kBlocksAtOnce * (known == 0 ? kMultiprocessorsUnknown : known);
   for (std::size_t done = 0; done < list.size();) {
     const std::span rest = list.subspan(done);
-    std::size_t count = 1;
+    std::size_t count = 0;
     if (are_few(rest[0].w.type, x.rows)) {
       TRY(count, few_products(rest, x, space, stream, slots));
     } else {
-      TRY_VOID(many_product(rest[0], x, space, stream));
+      TRY(count, many_products(rest, x, space, stream, slots));
     }
     done += count;
   }

@@ -14,28 +14,33 @@ namespace hearth::kernels::cuda {
 inline constexpr unsigned kProductWarps = 8;
 inline constexpr unsigned kProductThreads = kProductWarps * 32;
 inline constexpr std::uint32_t kUnitBlocks = 8;  // of 32 columns, a warp's share
-inline constexpr std::uint32_t kShareBlocks = kProductWarps * kUnitBlocks;
-// Blocks that a product of up to 64 rows on the tensor cores should have: two for each
-// multiprocessor of the largest cards. This number is an estimate; it was not measured on a GPU.
-inline constexpr std::uint32_t kBlocksOfBatch = 256;
+inline constexpr std::uint32_t kListMost = 3;    // matrices of a launch
+// Groups of rows that a product on the tensor cores may share the columns of, by its space.
+inline constexpr std::uint32_t kSharedGroups = 256;
+
+// One matrix of a list on the tensor cores.
+struct ProductMatrix {
+  Global<const std::byte> tiles;
+  Global<const std::int32_t> exponents;
+  Global<float> out;
+  std::size_t out_stride;
+  std::uint32_t rows;
+  std::uint32_t row_tiles;
+  std::uint32_t first_group;  // of the list's groups of rows; that of no matrix is behind all
+};
 
 struct ProductArgs {
-  Global<const std::byte> tiles;
-  Global<const std::int32_t> weight_exponents;
+  ProductMatrix matrices[kListMost];
   std::size_t tile_bytes;
-  std::uint32_t row_tiles;
-  std::uint32_t tiles_of_block;
-  std::uint32_t rows;
   std::uint32_t blocks;   // of 32 columns
   std::uint32_t records;  // of a row
   std::uint32_t tokens;   // at most the kernel's
+  std::uint32_t slots;    // blocks that the card runs at once
   Global<const std::int8_t> values;
   Global<const float> scales;
   Global<const float> sums;
   Global<const std::int32_t> block_sums;
   Global<const std::int32_t> exponents;
-  Global<float> out;
-  std::size_t out_stride;
   Global<std::int32_t> shared_sums;
   Global<std::uint32_t> tickets;
   std::uint32_t shares;        // of the columns, at least one
@@ -46,18 +51,6 @@ struct ProductArgs {
 HEARTH_DEVICE std::uint32_t share_end(const ProductArgs& args, std::uint32_t begin) {
   return args.blocks - begin < args.share_blocks ? args.blocks : begin + args.share_blocks;
 }
-
-template <int kTokens>
-struct ProductShared {
-  SharedArray<Words4, kTokens * kShareBlocks * 2> values;
-  SharedArray<float, kTokens * kShareBlocks> scales;
-  // The further value that the type needs of a block of activations: for types with a minimum, the
-  // sum as a float; for stored quants with a zero, the sum of the quants; for two scales, the sums
-  // of both halves in 16 bits each.
-  SharedArray<std::uint32_t, kTokens * kShareBlocks> extras;
-  SharedArray<std::int32_t, kProductWarps * kTokens * 32> partial;
-  SharedArray<std::uint32_t, 1> last;
-};
 
 HEARTH_DEVICE std::uint32_t half_sums(const Words4& low, const Words4& high) {
   std::int32_t first = 0;
@@ -74,8 +67,9 @@ HEARTH_DEVICE std::int32_t half_sum(std::uint32_t both, unsigned r) {
   return static_cast<std::int16_t>(both >> (16 * r) & 0xFFFFU);
 }
 
-// The further value that a type needs of a block of activations; see ProductShared::extras.
-// `at`: the block's place in the arrays of x.
+// The further value that a type needs of a block of activations: for types with a minimum, the sum
+// as a float; for stored quants with a zero, the sum of the quants; for two scales, the sums of
+// both halves in 16 bits each. `at`: the block's place in the arrays of x.
 template <WeightType kType, typename Args>
 HEARTH_DEVICE std::uint32_t extra_of(const Args& args, std::size_t at) {
   using R = Record<kType>;
@@ -89,31 +83,6 @@ HEARTH_DEVICE std::uint32_t extra_of(const Args& args, std::size_t at) {
   } else {
     return 0;
   }
-}
-
-// Brings the activations of the share into shared memory. Tokens that are not there are zero.
-template <WeightType kType, int kTokens>
-HEARTH_DEVICE void stage(const ProductArgs& args, std::uint32_t first, std::uint32_t count,
-                         ProductShared<kTokens>& shared) {
-  const Global<const Words4> values = args.values.as<const Words4>();
-  for (std::uint32_t i = thread_index(); i < kTokens * kShareBlocks; i += kProductThreads) {
-    const std::uint32_t t = i / kShareBlocks;
-    const std::uint32_t b = i % kShareBlocks;
-    if (b >= count) continue;
-    if (t >= args.tokens) {
-      shared.values.put(2 * i, Words4{});
-      shared.values.put(2 * i + 1, Words4{});
-      shared.scales.put(i, 0.0F);
-      shared.extras.put(i, 0U);
-      continue;
-    }
-    const std::size_t at = std::size_t{t} * args.blocks + first + b;
-    copy_async(shared.values, 2 * i, values, 2 * at);
-    copy_async(shared.values, 2 * i + 1, values, 2 * at + 1);
-    shared.scales.put(i, args.scales.get(at));
-    shared.extras.put(i, extra_of<kType>(args, at));
-  }
-  copy_commit();
 }
 
 // Grid steps of one block with one token: CANONICAL.md, "Matrix product". `dots`: of the stored
@@ -154,26 +123,13 @@ struct Batch {
   Record<kType> records[kRecords];
 };
 
-// Loads batch `index` of a unit of `count` records that begins at `unit`.
-template <WeightType kType>
-HEARTH_DEVICE void load_batch(Global<const std::byte> unit, std::size_t tile_bytes,
-                              std::uint32_t count, std::uint32_t index, Batch<kType>& out) {
-  HEARTH_UNROLL
-  for (std::uint32_t i = 0; i < Batch<kType>::kRecords; ++i) {
-    const std::uint32_t record = index * Batch<kType>::kRecords + i;
-    if (record < count) {
-      load_record<kType, true>(unit.at(record * tile_bytes), thread_index() % 32, out.records[i]);
-    }
-  }
-}
-
 // Turns the sum of a row and token into the output.
-HEARTH_DEVICE void finish(const ProductArgs& args, std::uint32_t row, std::uint32_t token,
-                          std::int32_t sum) {
-  const float row_factor = power_of_two(args.weight_exponents.get(row));
+HEARTH_DEVICE void finish(const ProductArgs& args, const ProductMatrix& matrix, std::uint32_t row,
+                          std::uint32_t token, std::int32_t sum) {
+  const float row_factor = power_of_two(matrix.exponents.get(row));
   const float token_factor = power_of_two(args.exponents.get(token) - kGridBits);
-  args.out.put(token * args.out_stride + row,
-               (static_cast<float>(sum) * row_factor) * token_factor);
+  matrix.out.put(token * matrix.out_stride + row,
+                 (static_cast<float>(sum) * row_factor) * token_factor);
 }
 
 // Whether this block is the last of args.shares to come here with `ticket`, after it has added its
@@ -193,15 +149,37 @@ HEARTH_DEVICE bool last_of_shares(const ProductArgs& args, std::uint32_t ticket,
   return true;
 }
 
-// `args` with the columns cut into shares of whole steps of `step` blocks, as many as it takes for
-// kBlocksOfBatch blocks where `grid` of them take the rows.
-inline ProductArgs in_shares(ProductArgs args, std::uint32_t grid, std::uint32_t step) {
+// The matrix of group `group` of rows.
+HEARTH_DEVICE const ProductMatrix& matrix_of(const ProductArgs& args, std::uint32_t group) {
+  const std::uint32_t second = group >= args.matrices[1].first_group ? 1 : 0;
+  return args.matrices[group >= args.matrices[2].first_group ? 2 : second];
+}
+
+// Deals the row tiles of all matrices to groups of `tiles`; how many groups there are.
+inline std::uint32_t deal_groups(ProductArgs& args, std::uint32_t tiles) {
+  std::uint32_t groups = 0;
+  for (ProductMatrix& matrix : args.matrices) {
+    matrix.first_group = matrix.row_tiles == 0 ? ~0U : groups;
+    groups += (matrix.row_tiles + tiles - 1) / tiles;
+  }
+  return groups;
+}
+
+// Cuts the columns into shares of whole steps of `step` blocks, as many as let `groups` groups of
+// rows take the fewest steps one after the other. A block takes about a step more than its share.
+inline void cut_shares(ProductArgs& args, std::uint32_t groups, std::uint32_t step) {
   const std::uint32_t steps = (args.blocks + step - 1) / step;
-  const std::uint32_t wanted = (kBlocksOfBatch + grid - 1) / grid;
-  const std::uint32_t steps_of_share = (steps + wanted - 1) / wanted;
-  args.share_blocks = steps_of_share * step;
-  args.shares = (steps + steps_of_share - 1) / steps_of_share;
-  return args;
+  const std::uint32_t most = groups > kSharedGroups ? 1 : 2 * args.slots / groups + 1;
+  std::uint64_t best = ~0ULL;
+  for (std::uint32_t wanted = 1; wanted <= most && wanted <= steps; ++wanted) {
+    const std::uint32_t each = (steps + wanted - 1) / wanted;
+    const std::uint32_t shares = (steps + each - 1) / each;
+    const std::uint64_t waves = (std::uint64_t{groups} * shares + args.slots - 1) / args.slots;
+    if (waves * (each + 1) >= best) continue;
+    best = waves * (each + 1);
+    args.shares = shares;
+    args.share_blocks = each * step;
+  }
 }
 
 }  // namespace hearth::kernels::cuda

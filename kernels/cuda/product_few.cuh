@@ -16,8 +16,6 @@
 
 namespace hearth::kernels::cuda {
 
-inline constexpr std::uint32_t kListMost = 3;
-
 // One matrix of the list.
 struct ListMatrix {
   Global<const std::byte> tiles;

@@ -171,11 +171,11 @@ struct WarpRows {
     return tiles.at(std::size_t{block / Record<kType>::kLayout.blocks} * bytes);
   }
 };
-HEARTH_DEVICE WarpRows warp_rows(const ProductArgs& args, std::uint32_t row_tile,
-                                 std::uint32_t end) {
-  const bool there = row_tile < args.row_tiles;
+HEARTH_DEVICE WarpRows warp_rows(const ProductArgs& args, const ProductMatrix& matrix,
+                                 std::uint32_t row_tile, std::uint32_t end) {
+  const bool there = row_tile < matrix.row_tiles;
   const std::size_t first = there ? std::size_t{row_tile} * args.records * args.tile_bytes : 0;
-  return {args.tiles.at(first), there ? end : 0};
+  return {matrix.tiles.at(first), there ? end : 0};
 }
 
 // The words with the scales of four blocks, of this lane's row.
@@ -193,7 +193,7 @@ struct ScaleWords {
 
 // Loads those of the blocks from `first` on, which lie in one super-block where the type has them.
 template <WeightType kType>
-HEARTH_DEVICE void load_scales(const ProductArgs& args, std::uint32_t row_tile,
+HEARTH_DEVICE void load_scales(const ProductMatrix& matrix, std::uint32_t row_tile,
                                const WarpRows& from, std::uint32_t first, ScaleWords<kType>& out) {
   using R = Record<kType>;
   const std::uint32_t lane = reread_thread_index() % 32;
@@ -213,7 +213,7 @@ HEARTH_DEVICE void load_scales(const ProductArgs& args, std::uint32_t row_tile,
       out.words[i * words + w] = there ? word(tile, first_word + w) : 0;
     }
   }
-  out.exponent = from.end == 0 ? 0 : args.weight_exponents.get(row_tile * kTileRows + lane);
+  out.exponent = from.end == 0 ? 0 : matrix.exponents.get(row_tile * kTileRows + lane);
 }
 
 // A bound of the Euclidean norm of a row's weights in a block. With a minimum a weight is seen as

@@ -21,11 +21,13 @@ HEARTH_DEVICE std::uint32_t token_tile(const ProductArgs& args) {
 
 // From a lane's sums to outputs, or to the sums of all shares.
 template <typename Words>
-HEARTH_DEVICE void hand_over_wide(const ProductArgs& args, const SideSums& sums, Words& word) {
+HEARTH_DEVICE void hand_over_wide(const ProductArgs& args, const ProductMatrix& matrix,
+                                  const SideSums& sums, Words& word) {
   constexpr std::uint32_t rows = kWideTiles * kTileRows;
   const std::uint32_t thread = reread_thread_index();
   const std::uint32_t warp = thread / 32;
   const std::uint32_t first_row = warp / kWideSides * kTileRows + thread % 32 / 4;
+  const std::uint32_t group_row = (block_index_y() - matrix.first_group) * rows;
   const std::size_t first_place = std::size_t{block_index_y()} * rows * kWideTokens;
   const auto place = [&](std::uint32_t row, std::uint32_t token) {
     return first_place + token * rows + row;
@@ -37,13 +39,13 @@ HEARTH_DEVICE void hand_over_wide(const ProductArgs& args, const SideSums& sums,
       const unsigned half = j / (kSideTokens / 8);
       const unsigned n = j % (kSideTokens / 8);
       const std::uint32_t in_block = first_row + 16 * half + 8 * (i / 2);
-      const std::uint32_t row = block_index_y() * rows + in_block;
+      const std::uint32_t row = group_row + in_block;
       const std::uint32_t in_tile =
           warp % kWideSides * kSideTokens + token_of(n, 2 * (thread % 4) + i % 2);
       const std::uint32_t token = token_tile(args) * kWideTokens + in_tile;
-      if (row >= args.rows || token >= args.tokens) continue;
+      if (row >= matrix.rows || token >= args.tokens) continue;
       if (args.shares == 1) {
-        finish(args, row, token, static_cast<std::int32_t>(sums.at[half][n][i]));
+        finish(args, matrix, row, token, static_cast<std::int32_t>(sums.at[half][n][i]));
       } else {
         atomic_add(args.shared_sums, place(in_block, in_tile),
                    static_cast<std::int32_t>(sums.at[half][n][i]));
@@ -52,9 +54,10 @@ HEARTH_DEVICE void hand_over_wide(const ProductArgs& args, const SideSums& sums,
   }
   if (args.shares == 1 || !last_of_shares(args, block_index_y(), word)) return;
   for (std::uint32_t i = thread; i < rows * args.tokens; i += kProductThreads) {
-    const std::uint32_t row = block_index_y() * rows + i % rows;
-    if (row >= args.rows) continue;
-    finish(args, row, i / rows, atomic_exchange(args.shared_sums, place(i % rows, i / rows), 0));
+    const std::uint32_t row = group_row + i % rows;
+    if (row >= matrix.rows) continue;
+    finish(args, matrix, row, i / rows,
+           atomic_exchange(args.shared_sums, place(i % rows, i / rows), 0));
   }
 }
 
@@ -63,18 +66,20 @@ HEARTH_KERNEL(kProductThreads, 2)
 product_wide(ProductArgs args) {
   wait_for_previous_kernel();
   TensorShared<kType>& shared = shared_memory<TensorShared<kType>>();
-  const auto row_tile = [] {
-    return block_index_y() * kWideTiles + reread_thread_index() / 32 / kWideSides;
+  const ProductMatrix& matrix = matrix_of(args, block_index_y());
+  const auto row_tile = [&] {
+    return (block_index_y() - matrix.first_group) * kWideTiles +
+           reread_thread_index() / 32 / kWideSides;
   };
   const auto side = [] { return reread_thread_index() / 32 % kWideSides; };
   const std::uint32_t token = token_tile(args) * kWideTokens;
   const std::uint32_t begin = args.shares == 1 ? 0 : block_index_x() * args.share_blocks;
   const std::uint32_t end = share_end(args, begin);
-  const WarpRows rows = warp_rows(args, row_tile(), end);
+  const WarpRows rows = warp_rows(args, matrix, row_tile(), end);
   BlockWords<kType> words;
   ScaleWords<kType> scales;
   load_block<kType>(rows, begin, words);
-  load_scales<kType>(args, row_tile(), rows, begin + side() * kScaledBlocks, scales);
+  load_scales<kType>(matrix, row_tile(), rows, begin + side() * kScaledBlocks, scales);
   Stage stage{0, begin, end, token};
   begin_stage<kType, kWideTokens>(args, stage, shared);
   end_stage<kType, kWideTokens>(args, stage, shared);
@@ -89,25 +94,23 @@ product_wide(ProductArgs args) {
                           side()};
       add_part<kType, kWideTokens, kUnitBlocks, 0>(shared, rows, part, stage.number, words, sums);
     }
-    load_scales<kType>(args, row_tile(), rows, next.first + side() * kScaledBlocks, scales);
+    load_scales<kType>(matrix, row_tile(), rows, next.first + side() * kScaledBlocks, scales);
     if (next.first < end) end_stage<kType, kWideTokens>(args, next, shared);
     sync_threads();
     stage = next;
   }
   sums.add_to_all((begin - stage.first) * kRounderBits);
-  hand_over_wide(args, sums, shared.row_bounds);
+  hand_over_wide(args, matrix, sums, shared.row_bounds);
 }
 
 // Runs the kernel of a quantised type for any number of rows of x.
 template <WeightType kType>
 const char* run_wide(const ProductArgs& args, Stream stream) {
   const std::uint32_t token_tiles = (args.tokens + kWideTokens - 1) / kWideTokens;
-  const std::uint32_t rows = (args.row_tiles + kWideTiles - 1) / kWideTiles;
   ProductArgs shared = args;
-  shared.shares = 1;
-  shared.share_blocks = args.blocks;
-  if (token_tiles == 1) shared = in_shares(args, rows, kUnitBlocks);
-  return launch_early(product_wide<kType>, {std::max(token_tiles, shared.shares), rows},
+  const std::uint32_t groups = deal_groups(shared, kWideTiles);
+  if (token_tiles == 1) cut_shares(shared, groups, kUnitBlocks);
+  return launch_early(product_wide<kType>, {std::max(token_tiles, shared.shares), groups},
                       kProductThreads, sizeof(TensorShared<kType>), stream, shared);
 }
 
