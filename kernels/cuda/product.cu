@@ -181,6 +181,14 @@ Result<std::size_t> few_products(std::span<const ProductOutput> list, const Quan
   return count + others;
 }
 
+// Tiles of outputs on the tensor cores whose columns can be shared, in a space for `rows` rows: all
+// of a list with one tile of tokens, and with more of them where matrices are not tiny.
+std::uint32_t shared_tiles(std::uint32_t rows) {
+  constexpr std::uint32_t wide = kWideTiles * kTileRows;
+  constexpr std::uint32_t many = 512;
+  return rows < 1024 ? (product_list_rows(rows) + wide - 1) / wide + kListMost : many;
+}
+
 // All rows of x with as many of the first matrices as one launch on the tensor cores takes; how
 // many there were.
 Result<std::size_t> many_products(std::span<const ProductOutput> list, const QuantizedRows& x,
@@ -189,8 +197,10 @@ Result<std::size_t> many_products(std::span<const ProductOutput> list, const Qua
   const std::size_t count = of_one_list(list);
   const TileShape shape = tile_shape(type, kTileRows, x.cols);
   ProductArgs args{};
+  std::uint32_t widest = 0;
   for (std::size_t i = 0; i < count; ++i) {
     const CardMatrix& w = list[i].w;
+    widest = std::max(widest, w.rows);
     args.matrices[i] = {Global(w.tiles),
                         Global(w.exponents),
                         Global(list[i].out),
@@ -204,6 +214,7 @@ Result<std::size_t> many_products(std::span<const ProductOutput> list, const Qua
   args.records = shape.records;
   args.tokens = x.rows;
   args.slots = slots;
+  args.token_tiles = 1;
   args.values = Global<const std::int8_t>(x.values);
   args.scales = Global<const float>(x.scales);
   args.sums = Global<const float>(x.sums);
@@ -211,6 +222,7 @@ Result<std::size_t> many_products(std::span<const ProductOutput> list, const Qua
   args.exponents = Global<const std::int32_t>(x.exponents);
   args.shared_sums = Global(space.sums);
   args.tickets = Global(space.tickets);
+  args.shared_tiles = shared_tiles(widest);
   args.shares = 1;
   args.share_blocks = args.blocks;
   TRY_VOID(launched("product on tensor cores", run_tensor_cores(type, args, stream)));
@@ -220,19 +232,14 @@ Result<std::size_t> many_products(std::span<const ProductOutput> list, const Qua
 }  // namespace
 
 std::size_t product_sums(std::uint32_t rows) {
-  // Groups of a list on the tensor cores: each matrix has whole ones.
-  constexpr std::uint32_t wide = kWideTiles * kTileRows;
-  const std::uint32_t together = product_list_rows(rows);
-  const std::size_t wide_groups = std::min((together + wide - 1) / wide + kListMost, kSharedGroups);
+  const std::size_t list_tiles = (product_list_rows(rows) + kTileRows - 1) / kTileRows + kListMost;
   constexpr std::size_t of_tile =
       kTileRows * kTokensMost * sizeof(std::int64_t) / sizeof(std::int32_t);
-  return std::max(product_tickets(together) * of_tile, wide_groups * wide * kWideTokens);
+  return std::max(list_tiles * of_tile,
+                  std::size_t{shared_tiles(rows)} * kWideTiles * kTileRows * kWideTokens);
 }
 
-// As many as a list has groups of at least two tiles.
-std::size_t product_tickets(std::uint32_t rows) {
-  return (rows + kTileRows - 1) / kTileRows + kListMost;
-}
+std::size_t product_tickets(std::uint32_t rows) { return shared_tiles(rows); }
 
 // Two matrices as large as the widest of a layer; a vocabulary stands alone.
 std::uint32_t product_list_rows(std::uint32_t rows) {

@@ -15,8 +15,6 @@ inline constexpr unsigned kProductWarps = 8;
 inline constexpr unsigned kProductThreads = kProductWarps * 32;
 inline constexpr std::uint32_t kUnitBlocks = 8;  // of 32 columns, a warp's share
 inline constexpr std::uint32_t kListMost = 3;    // matrices of a launch
-// Groups of rows that a product on the tensor cores may share the columns of, by its space.
-inline constexpr std::uint32_t kSharedGroups = 256;
 
 // One matrix of a list on the tensor cores.
 struct ProductMatrix {
@@ -36,6 +34,8 @@ struct ProductArgs {
   std::uint32_t records;  // of a row
   std::uint32_t tokens;   // at most the kernel's
   std::uint32_t slots;    // blocks that the card runs at once
+  std::uint32_t token_tiles;
+  std::uint32_t shared_tiles;  // of outputs that the space has room for
   Global<const std::int8_t> values;
   Global<const float> scales;
   Global<const float> sums;
@@ -165,18 +165,21 @@ inline std::uint32_t deal_groups(ProductArgs& args, std::uint32_t tiles) {
   return groups;
 }
 
-// Cuts the columns into shares of whole steps of `step` blocks, as many as let `groups` groups of
-// rows take the fewest steps one after the other. A block takes about a step more than its share.
+// Cuts the columns into shares of whole steps of `step` blocks, as many as let the tiles of
+// `groups` groups of rows take the fewest steps one after the other. A block takes about a step
+// more than its share, and another one where sums of shares meet.
 inline void cut_shares(ProductArgs& args, std::uint32_t groups, std::uint32_t step) {
+  const std::uint32_t tiles = groups * args.token_tiles;
   const std::uint32_t steps = (args.blocks + step - 1) / step;
-  const std::uint32_t most = groups > kSharedGroups ? 1 : 2 * args.slots / groups + 1;
+  const std::uint32_t most = tiles > args.shared_tiles ? 1 : 2 * args.slots / tiles + 1;
   std::uint64_t best = ~0ULL;
   for (std::uint32_t wanted = 1; wanted <= most && wanted <= steps; ++wanted) {
     const std::uint32_t each = (steps + wanted - 1) / wanted;
     const std::uint32_t shares = (steps + each - 1) / each;
-    const std::uint64_t waves = (std::uint64_t{groups} * shares + args.slots - 1) / args.slots;
-    if (waves * (each + 1) >= best) continue;
-    best = waves * (each + 1);
+    const std::uint64_t waves = (std::uint64_t{tiles} * shares + args.slots - 1) / args.slots;
+    const std::uint64_t cost = waves * (each + (shares == 1 ? 1 : 2));
+    if (cost >= best) continue;
+    best = cost;
     args.shares = shares;
     args.share_blocks = each * step;
   }

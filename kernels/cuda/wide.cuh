@@ -14,9 +14,39 @@ inline constexpr std::uint32_t kWideTiles = kProductWarps / kWideSides;
 static_assert(kUnitBlocks * 2 * kWideTokens == kStageValues);
 static_assert(kUnitBlocks == kWideSides * kScaledBlocks);
 
-// Tiles of tokens and shares of the columns lie side by side in the grid; there is one of either.
+// Tiles of tokens lie side by side in the grid, those of one share of the columns after another.
+HEARTH_DEVICE std::uint32_t share_of(const ProductArgs& args) {
+  return args.shares == 1 ? 0 : block_index_x() / args.token_tiles;
+}
 HEARTH_DEVICE std::uint32_t token_tile(const ProductArgs& args) {
-  return args.shares == 1 ? block_index_x() : 0;
+  return block_index_x() - share_of(args) * args.token_tiles;
+}
+
+// Outputs of a tile that all shares have added to; the sums become zero. Eight exchanges of a
+// thread are on their way at once.
+HEARTH_DEVICE void finish_tile(const ProductArgs& args, const ProductMatrix& matrix,
+                               std::uint32_t first_row, std::uint32_t first_token,
+                               std::size_t first_place) {
+  constexpr std::uint32_t rows = kWideTiles * kTileRows;
+  constexpr unsigned at_once = 8;
+  const auto there = [&](std::uint32_t i) {
+    return first_row + i % rows < matrix.rows && first_token + i / rows < args.tokens;
+  };
+  HEARTH_ROLL
+  for (std::uint32_t from = reread_thread_index(); from < rows * kWideTokens;
+       from += at_once * kProductThreads) {
+    std::int32_t sums[at_once] = {};
+    HEARTH_UNROLL
+    for (unsigned k = 0; k < at_once; ++k) {
+      const std::uint32_t i = from + k * kProductThreads;
+      if (there(i)) sums[k] = atomic_exchange(args.shared_sums, first_place + i, 0);
+    }
+    HEARTH_UNROLL
+    for (unsigned k = 0; k < at_once; ++k) {
+      const std::uint32_t i = from + k * kProductThreads;
+      if (there(i)) finish(args, matrix, first_row + i % rows, first_token + i / rows, sums[k]);
+    }
+  }
 }
 
 // From a lane's sums to outputs, or to the sums of all shares.
@@ -28,10 +58,9 @@ HEARTH_DEVICE void hand_over_wide(const ProductArgs& args, const ProductMatrix& 
   const std::uint32_t warp = thread / 32;
   const std::uint32_t first_row = warp / kWideSides * kTileRows + thread % 32 / 4;
   const std::uint32_t group_row = (block_index_y() - matrix.first_group) * rows;
-  const std::size_t first_place = std::size_t{block_index_y()} * rows * kWideTokens;
-  const auto place = [&](std::uint32_t row, std::uint32_t token) {
-    return first_place + token * rows + row;
-  };
+  const std::uint32_t tile = block_index_y() * args.token_tiles + token_tile(args);
+  const std::uint32_t tile_token = token_tile(args) * kWideTokens;
+  const std::size_t first_place = std::size_t{tile} * rows * kWideTokens;
   HEARTH_UNROLL
   for (unsigned j = 0; j < 2 * (kSideTokens / 8); ++j) {
     HEARTH_UNROLL
@@ -39,26 +68,21 @@ HEARTH_DEVICE void hand_over_wide(const ProductArgs& args, const ProductMatrix& 
       const unsigned half = j / (kSideTokens / 8);
       const unsigned n = j % (kSideTokens / 8);
       const std::uint32_t in_block = first_row + 16 * half + 8 * (i / 2);
-      const std::uint32_t row = group_row + in_block;
       const std::uint32_t in_tile =
           warp % kWideSides * kSideTokens + token_of(n, 2 * (thread % 4) + i % 2);
-      const std::uint32_t token = token_tile(args) * kWideTokens + in_tile;
+      const std::uint32_t row = group_row + in_block;
+      const std::uint32_t token = tile_token + in_tile;
       if (row >= matrix.rows || token >= args.tokens) continue;
+      const auto sum = static_cast<std::int32_t>(sums.at[half][n][i]);
       if (args.shares == 1) {
-        finish(args, matrix, row, token, static_cast<std::int32_t>(sums.at[half][n][i]));
+        finish(args, matrix, row, token, sum);
       } else {
-        atomic_add(args.shared_sums, place(in_block, in_tile),
-                   static_cast<std::int32_t>(sums.at[half][n][i]));
+        atomic_add(args.shared_sums, first_place + in_tile * rows + in_block, sum);
       }
     }
   }
-  if (args.shares == 1 || !last_of_shares(args, block_index_y(), word)) return;
-  for (std::uint32_t i = thread; i < rows * args.tokens; i += kProductThreads) {
-    const std::uint32_t row = group_row + i % rows;
-    if (row >= matrix.rows) continue;
-    finish(args, matrix, row, i / rows,
-           atomic_exchange(args.shared_sums, place(i % rows, i / rows), 0));
-  }
+  if (args.shares == 1 || !last_of_shares(args, tile, word)) return;
+  finish_tile(args, matrix, group_row, tile_token, first_place);
 }
 
 template <WeightType kType>
@@ -73,7 +97,7 @@ product_wide(ProductArgs args) {
   };
   const auto side = [] { return reread_thread_index() / 32 % kWideSides; };
   const std::uint32_t token = token_tile(args) * kWideTokens;
-  const std::uint32_t begin = args.shares == 1 ? 0 : block_index_x() * args.share_blocks;
+  const std::uint32_t begin = share_of(args) * args.share_blocks;
   const std::uint32_t end = share_end(args, begin);
   const WarpRows rows = warp_rows(args, matrix, row_tile(), end);
   BlockWords<kType> words;
@@ -106,11 +130,11 @@ product_wide(ProductArgs args) {
 // Runs the kernel of a quantised type for any number of rows of x.
 template <WeightType kType>
 const char* run_wide(const ProductArgs& args, Stream stream) {
-  const std::uint32_t token_tiles = (args.tokens + kWideTokens - 1) / kWideTokens;
   ProductArgs shared = args;
+  shared.token_tiles = (args.tokens + kWideTokens - 1) / kWideTokens;
   const std::uint32_t groups = deal_groups(shared, kWideTiles);
-  if (token_tiles == 1) cut_shares(shared, groups, kUnitBlocks);
-  return launch_early(product_wide<kType>, {std::max(token_tiles, shared.shares), groups},
+  cut_shares(shared, groups, kUnitBlocks);
+  return launch_early(product_wide<kType>, {shared.token_tiles * shared.shares, groups},
                       kProductThreads, sizeof(TensorShared<kType>), stream, shared);
 }
 
