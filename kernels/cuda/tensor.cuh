@@ -22,6 +22,11 @@ inline constexpr std::uint32_t kStageValues = kProductThreads * 4;  // of 16 byt
 inline constexpr float kRounder = 0x1.8p+23F;
 inline constexpr std::uint32_t kRounderBits = 0x4B400000U;
 
+// Whether quants go to mma.sync as signed ones without their offset. With two scales that saves two
+// multiplications an output.
+template <WeightType kType>
+inline constexpr bool kWithoutZero = Record<kType>::kTwoScales&& Record<kType>::kZero != 0;
+
 // D and M of a row and block with the row's factor, and the packed integer scales of both halves.
 struct alignas(8) RowScales {
   float d;
@@ -142,7 +147,7 @@ HEARTH_DEVICE void end_stage(const ProductArgs& args, const Stage& stage,
         stage.number * kStageValues + 2 * mine.block * kTokens + mine.tokens[i];
     const Words4 low = shared.values.get(at);
     const Words4 high = shared.values.get(at + kTokens);
-    if constexpr (two_scales) extras[i] = half_sums(low, high);
+    if constexpr (two_scales && !kWithoutZero<kType>) extras[i] = half_sums(low, high);
     std::int32_t squares = 0;
     HEARTH_UNROLL
     for (unsigned k = 0; k < 4; ++k) {
@@ -389,6 +394,12 @@ HEARTH_DEVICE void unpack_row(const std::uint32_t (&words)[quant_words<kType>()]
     quads[0] |= (singles & 0x01010101U) << shift;
     quads[1] |= (singles >> 4 & 0x01010101U) << shift;
   }
+  if constexpr (kWithoutZero<kType>) {
+    constexpr std::uint32_t signs = 0x80808080U;
+    constexpr std::uint32_t zeros = static_cast<std::uint32_t>(R::kZero) * 0x01010101U;
+    HEARTH_UNROLL
+    for (std::uint32_t& four : quads) four = ((four | signs) - zeros) ^ signs;
+  }
 }
 
 // Products of 16 rows of a block with 8 tokens: of the halves where the type has two scales.
@@ -399,8 +410,13 @@ HEARTH_DEVICE void multiply_block(const std::uint32_t (&a)[4], const std::uint32
   if constexpr (R::kTwoScales) {
     const std::uint32_t first[2] = {a[0], a[1]};
     const std::uint32_t second[2] = {a[2], a[3]};
-    multiply_16x8x16_unsigned(low, first, b[0]);
-    multiply_16x8x16_unsigned(high, second, b[1]);
+    if constexpr (kWithoutZero<kType>) {
+      multiply_16x8x16(low, first, b[0]);
+      multiply_16x8x16(high, second, b[1]);
+    } else {
+      multiply_16x8x16_unsigned(low, first, b[0]);
+      multiply_16x8x16_unsigned(high, second, b[1]);
+    }
   } else if constexpr (R::kSigned) {
     multiply_16x8x32(low, a, b);
   } else {
@@ -421,11 +437,11 @@ HEARTH_DEVICE float block_value(const std::int32_t (&dots)[2], const StagedRow<k
     } else {
       packed = row.other;
     }
-    const std::int32_t sums[2] = {half_sum(extra, 0), half_sum(extra, 1)};
-    const std::int32_t dot =
-        static_cast<std::int8_t>(packed & 255U) * (dots[0] - R::kZero * sums[0]) +
-        static_cast<std::int8_t>(packed >> 8 & 255U) * (dots[1] - R::kZero * sums[1]);
+    static_assert(R::kZero == 0 || kWithoutZero<kType>);
+    const std::int32_t dot = static_cast<std::int8_t>(packed & 255U) * dots[0] +
+                             static_cast<std::int8_t>(packed >> 8 & 255U) * dots[1];
     if constexpr (R::kLayout.minimum) {
+      const std::int32_t sums[2] = {half_sum(extra, 0), half_sum(extra, 1)};
       const float low =
           static_cast<float>(static_cast<std::int32_t>(packed >> 16 & 255U) * sums[0] +
                              static_cast<std::int32_t>(packed >> 24) * sums[1]);
