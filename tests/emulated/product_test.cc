@@ -315,9 +315,11 @@ TEST(CudaProductLists, CountUnitsOfAnySum) {
   EXPECT_TRUE(space.is_zero());
 }
 
-// So many columns that a share takes several steps of them, and the last share fewer.
+// So many columns that a share takes several steps of them, and the last share fewer; shares of
+// several tiles of rows and of tokens.
 TEST(CudaProductShares, OfSeveralStepsAddUp) {
-  for (const Shape& shape : {Shape{1, 257 * 1024 + 32, 17, 0}, Shape{1, 258 * 256 + 32, 33, 0}}) {
+  for (const Shape& shape : {Shape{1, 257 * 1024 + 32, 17, 0}, Shape{1, 258 * 256 + 32, 33, 0},
+                             Shape{1030, 288, 65, 0}}) {
     Generator random(shape.tokens);
     const WeightType type = WeightType::kQ8_0;
     const Both w(type, shape.rows, shape.cols, weight_blocks(random, type, shape.rows, shape.cols));
