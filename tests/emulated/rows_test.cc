@@ -164,8 +164,8 @@ TEST(CudaRows, NormAndQuantizeEqualTheScalarTable) {
   }
 }
 
-// A plain norm may give a NaN, which the operation that reads it refuses. Its sign and its payload are
-// those of the processor: a GPU's NaN has other bits than an x86 CPU's.
+// A plain norm may give a NaN, which the operation that reads it refuses. Its sign and its payload
+// are those of the processor: a GPU's NaN has other bits than an x86 CPU's.
 bool same_but_for_nans(std::vector<float> a, std::vector<float> b) {
   for (std::vector<float>* values : {&a, &b}) {
     for (float& value : *values) {
