@@ -206,8 +206,12 @@ void bench_products(const Options& options, const Measured& peaks) {
 void bench_attention(const Options& options, const Measured& peaks) {
   constexpr KvLayout kLayout{8, 128};
   constexpr std::uint32_t kHeads = 32;
-  for (const auto [tokens, context, prompt] :
-       {std::array<std::uint32_t, 3>{1, 1024, 0}, {1, 16'384, 0}, {32, 1024, 0}, {512, 512, 1}}) {
+  for (const auto [tokens, context, prompt] : {std::array<std::uint32_t, 3>{1, 256, 0},
+                                               {1, 1024, 0},
+                                               {1, 4096, 0},
+                                               {1, 16'384, 0},
+                                               {32, 1024, 0},
+                                               {512, 512, 1}}) {
     const std::uint32_t sequences = prompt != 0 ? 1 : tokens;
     const std::uint32_t pages = context / kPageTokens;
     Memory<std::byte> cache(
