@@ -377,12 +377,21 @@ const char* run(cudaLaunchAttribute* attributes, unsigned count, void (*kernel)(
   return error == cudaSuccess ? nullptr : cudaGetErrorString(error);
 }
 
+// Whether this program has machine code of the capability: code of an older one, which a driver
+// compiles anew for the device, does not wait.
+constexpr bool has_code_for(int major) {
+  for (const int each : {__CUDA_ARCH_LIST__}) {
+    if (each / 100 == major) return true;
+  }
+  return false;
+}
+
 inline bool may_begin_early() {
   int device = 0;
   int major = 0;
   return cudaGetDevice(&device) == cudaSuccess &&
          cudaDeviceGetAttribute(&major, cudaDevAttrComputeCapabilityMajor, device) == cudaSuccess &&
-         major >= 9;
+         major >= 9 && has_code_for(major);
 }
 
 }  // namespace launches

@@ -378,7 +378,7 @@ HEARTH_DEVICE void finish_row(const ListArgs& args, std::uint32_t tile, std::uin
     const std::int64_t mine = (std::int64_t{units} << shift) + sum;
     const std::int64_t all = mine + atomic_add(args.shared_sums, place, mine);
     if ((all + (std::int64_t{1} << (shift - 1))) >> shift < std::int64_t{args.units}) return;
-    args.shared_sums.put(place, 0);
+    atomic_exchange(args.shared_sums, place, std::int64_t{0});  // for the next product
     sum = static_cast<std::int32_t>(all);
   }
   const float part = static_cast<float>(sum) * power_of_two(row_exponent);

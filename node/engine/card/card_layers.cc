@@ -27,7 +27,9 @@ void attention_segments(std::span<const ForwardRow> rows, std::uint32_t group,
   segments.clear();
   std::uint32_t end = 0;
   for (std::uint32_t begin = 0; begin < rows.size(); begin = end) {
-    for (end = begin + 1; end < rows.size() && rows[end].pages == rows[begin].pages;) ++end;
+    for (end = begin + 1; end < rows.size() && rows[end].pages == rows[begin].pages; ++end) {
+      INVARIANT(rows[end].position > rows[end - 1].position, "a sequence's rows are in order");
+    }
     const bool prompt = end - begin >= kPromptRowsLeast &&
                         rows[end - 1].position < cuda::kPromptPositionsMost &&
                         group <= cuda::kPromptGroupMost;
