@@ -401,6 +401,19 @@ HEARTH_DEVICE void finish_tiles(const ListArgs& args, const Items& items, const 
   }
 }
 
+// Loads batch `index` of a unit of `count` records that begins at `unit`.
+template <WeightType kType>
+HEARTH_DEVICE void load_batch(Global<const std::byte> unit, std::size_t tile_bytes,
+                              std::uint32_t count, std::uint32_t index, Batch<kType>& out) {
+  HEARTH_UNROLL
+  for (std::uint32_t i = 0; i < Batch<kType>::kRecords; ++i) {
+    const std::uint32_t record = index * Batch<kType>::kRecords + i;
+    if (record < count) {
+      load_record<kType, true>(unit.at(record * tile_bytes), thread_index() % 32, out.records[i]);
+    }
+  }
+}
+
 // Block `block` of those that share the list's items.
 template <WeightType kType, int kTokens>
 HEARTH_DEVICE void product_of_block(const ListArgs& args, std::uint32_t block) {
