@@ -43,7 +43,7 @@ HEARTH_SHARED constexpr std::uint32_t whole_positions(std::uint32_t heads) {
   return heads <= 4 ? kWholePositions : kWholePositions / 2;
 }
 
-// What the launches of a call tell each other. The state is zero before and after every call. The
+// What the launches of a call exchange. The state is zero before and after every call. The
 // rest lies behind the scores, and the first launch sets it.
 struct State {
   Global<std::int64_t> sums;          // (tokens, heads, head_dim)

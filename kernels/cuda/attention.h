@@ -40,8 +40,9 @@ std::size_t attention_state_bytes(std::uint32_t tokens, std::uint32_t heads,
 
 // As Kernels::attention for every token and kv head; `failed[token]` becomes 1 where that is false,
 // and the output of the kv head's queries is then zero. kInvalidInput for heads that do not divide
-// and head_dim beyond kHeadDimMax. A short context (by pages_most) is one block's and one launch; a
-// longer one is split every 256 positions and takes three launches. No split changes a bit.
+// and head_dim beyond kHeadDimMax. A short context is one block's and one launch: up to 1,024
+// positions by pages_most, and up to 2,048 where many blocks have at most four heads each. A longer
+// one is split every 256 positions and takes three launches. No split changes a bit.
 Status attention(const AttentionRows& rows, const AttentionSpace& space, std::uint32_t* failed,
                  Stream stream);
 

@@ -1,9 +1,9 @@
-// The product for 9 to 32 rows of x, on the integer tensor cores, for the types that are quantised.
-// A block of 8 warps takes two tiles of 32 rows: four warps a tile, each of which takes four of
-// every sixteen blocks of 32 columns. The layout of a tile fits as it is: the words of 8 rows that
-// a lane of mma.sync needs lie side by side, so they are loaded directly from global memory. A
-// matrix of few rows is cut into shares of its columns, so that there are blocks for every
-// multiprocessor; their sums meet as those of product.cuh do.
+// The product for 17 to 32 rows of x, on the integer tensor cores, for the types that are
+// quantised. A block of 8 warps takes two tiles of 32 rows: four warps a tile, each of which takes
+// four of every sixteen blocks of 32 columns. The layout of a tile fits as it is: the words of 8
+// rows that a lane of mma.sync needs lie side by side, so they are loaded directly from global
+// memory. A matrix of few rows is cut into shares of its columns, so that there are blocks for
+// every multiprocessor; their sums meet as those of product.cuh do.
 #pragma once
 
 #include "kernels/cuda/tensor.cuh"

@@ -1,7 +1,8 @@
 // The part of CUDA that device code may use: functions over intrinsics and PTX, and memory behind
-// get and put. Nothing here costs an instruction. With HEARTH_EMULATED, a header with the same
-// interface replaces this one, and the kernels run as checked plain C++ (tests/emulated). Code that
-// uses anything else does not compile there, so tests can run all code that runs on a GPU.
+// get and put. No call costs more than the instruction that it stands for. With HEARTH_EMULATED, a
+// header with the same interface replaces this one, and the kernels run as checked plain C++
+// (tests/emulated). Code that uses anything else does not compile there, so tests can run all code
+// that runs on a GPU.
 //
 // Warp operations are of all 32 lanes. Only sync_warp and sync_threads order memory.
 #pragma once
@@ -72,7 +73,7 @@ class Global {
   }
   // Written by no kernel, as weights are.
   HEARTH_DEVICE std::remove_const_t<T> get_constant(std::size_t i) const { return get(i); }
-  // The same, and read once: the load bypasses the caches.
+  // The same, and read once: the caches drop it first.
   HEARTH_DEVICE std::remove_const_t<T> get_once(std::size_t i) const {
     if constexpr (std::is_same_v<std::remove_const_t<T>, Words4>) {
       return memory::words(__ldcs(reinterpret_cast<const uint4*>(data_ + i)));

@@ -1,6 +1,6 @@
 // What the kernels of the product have in common: the arguments of those for many rows of x, the
-// grid steps of a block of 32 columns, loads of records, and the meeting of sums. product_few.cuh
-// and product_eight.cuh are for up to eight rows of x, batch.cuh and wide.cuh for more.
+// grid steps of a block of 32 columns, and the meeting of sums. product_few.cuh and
+// product_eight.cuh take up to 16 rows of x, eight a launch; batch.cuh and wide.cuh take more.
 #pragma once
 
 #include <cmath>
@@ -13,7 +13,7 @@ namespace hearth::kernels::cuda {
 
 inline constexpr unsigned kProductWarps = 8;
 inline constexpr unsigned kProductThreads = kProductWarps * 32;
-inline constexpr std::uint32_t kUnitBlocks = 8;  // of 32 columns, a warp's share
+inline constexpr std::uint32_t kUnitBlocks = 8;  // of 32 columns, of an item or a warp
 inline constexpr std::uint32_t kListMost = 3;    // matrices of a launch
 
 // One matrix of a list on the tensor cores.

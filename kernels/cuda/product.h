@@ -35,12 +35,12 @@ struct ProductOutput {
 };
 
 // The products of x with each matrix of the list, as Kernels::matmul. Up to 16 rows of x take the
-// kernels of decoding, eight rows a launch. More rows take the kernels of the integer tensor cores,
-// whose tiles have 32 rows of x, beyond 32 of them 64. Floating weights always take those of
-// decoding. One launch takes up to three matrices of one type, and in decoding with those of Q4_K
-// and Q5_K the Q6_K that follow. `blocks`, the blocks of a kernel that a GPU runs at once, changes
-// no bit; 0 leaves it to the GPU. Pointers as in rows.h, but x.values 16-byte aligned.
-// kInvalidInput where x.cols is not the w.cols of every matrix.
+// kernels of decoding, eight rows a launch. More rows take the kernels of many rows, whose tiles
+// have 32 rows of x, beyond 32 of them 64. Floating weights always take those of decoding. One
+// launch takes up to three matrices of one type, and in decoding with those of Q4_K and Q5_K the
+// Q6_K that follow. `blocks`, the blocks of a kernel that a GPU runs at once, changes no bit; 0
+// leaves it to the GPU. Pointers as in rows.h, but x.values 16-byte aligned. kInvalidInput where
+// x.cols is not the w.cols of every matrix.
 Status products(std::span<const ProductOutput> list, const QuantizedRows& x,
                 const ProductSpace& space, Stream stream, std::uint32_t blocks = 0);
 // That of one matrix.

@@ -354,7 +354,7 @@ product_eight(ListArgs args) {
   eight_of_block<kType>(args, block_index_x());
 }
 
-// Runs the kernel of a type for args.tokens rows; null, or what the card says.
+// Runs the kernel of a type for args.tokens rows; null, or the runtime's error.
 template <WeightType kType>
 const char* run_few(const ListArgs& args, std::uint32_t slots, Stream stream) {
   if (args.tokens == 1) {

@@ -1,14 +1,15 @@
-// What the products of more than eight rows of x share: a warp multiplies 32 rows of weights with
+// What the products of more than 16 rows of x share: a warp multiplies 32 rows of weights with
 // 32 tokens on the integer tensor cores, block of 32 columns by block.
 //
 // Neither memory nor the tensor core limits the speed, but the instructions that turn each of these
 // 1024 products into grid steps: for a type with a minimum two multiplications, a conversion, an
-// fma and the rounding, an output. Everything else is arranged to need few instructions.
+// fma, the rounding and the addition, an output. Everything else is arranged to need few
+// instructions.
 //
 // A block of 256 threads stages the activations of several blocks of columns in shared memory: each
 // thread one block of a pair of tokens. Two stages take turns, so that the next one is on its way
 // while this one is computed. A warp turns the scales of four blocks into numbers at once, a row a
-// lane. Its words of weights are loaded one round of blocks ahead.
+// lane. Its words of weights are loaded one block ahead, for types of one scale.
 #pragma once
 
 #include "kernels/cuda/product.cuh"
