@@ -1,8 +1,8 @@
 // The product for one row of x, for some types two and for floating weights up to eight, with a
 // list of matrices of one type, as wide as each other: what decoding spends most of its time on.
-// Tiles of all matrices stand in one row; an item is 256
-// columns of a tile. Every block takes the same number of items, one after the other, and its warps
-// take them in turn, so that any shape of matrix keeps every multiprocessor busy to the end.
+// Tiles of all matrices stand in one row; an item is 256 columns of a tile. Every block takes the
+// same number of items, one after the other, and its warps take them in turn, so that any shape of
+// matrix keeps every multiprocessor busy to the end.
 //
 // A lane has a row. Its record lies in registers, and the record of the warp's next item is loaded
 // piece by piece into the registers that are no longer needed: loads are under way at all times.
