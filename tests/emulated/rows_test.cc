@@ -195,7 +195,10 @@ TEST(CudaRows, PlainNormEqualsTheScalarTableInPlaceToo) {
       ASSERT_TRUE(rms_norm(in_place ? out.data() : in.data(), weights.data(), 1e-6F, rows, n, 2,
                            out.data(), flags.data(), nullptr)
                       .ok());
-      ASSERT_TRUE(same_but_for_nans(out.values(), expected)) << n;
+      const bool emulated = card::launches() > 0;  // on this CPU, whose NaNs are the scalar table's
+      ASSERT_TRUE(emulated ? same_bits(out.values(), expected)
+                           : same_but_for_nans(out.values(), expected))
+          << n;
       ASSERT_EQ(flags.values(), failed);
     }
   }
