@@ -43,8 +43,8 @@ HEARTH_SHARED constexpr std::uint32_t whole_positions(std::uint32_t heads) {
   return heads <= 4 ? kWholePositions : kWholePositions / 2;
 }
 
-// What the launches of a call exchange. The state is zero before and after every call. The
-// rest lies behind the scores, and the first launch sets it.
+// What the launches of a call exchange. The state is zero before and after every call. The rest
+// lies behind the scores, and the first launch sets it.
 struct State {
   Global<std::int64_t> sums;          // (tokens, heads, head_dim)
   Global<std::uint32_t> maxima;       // (tokens, heads): m as ordered() has it
@@ -55,7 +55,6 @@ struct State {
 };
 
 struct Args {
-  std::uint32_t tokens;
   std::uint32_t heads;
   std::uint32_t kv_heads;
   std::uint32_t head_dim;
@@ -761,8 +760,7 @@ Status attention(const AttentionRows& rows, const AttentionSpace& space, std::ui
   const std::uint32_t blocks = rows.tokens * kv_heads * chunks;
   const bool whole = takes_whole(splits, group, blocks);
   const std::size_t heads = std::size_t{rows.tokens} * rows.heads;
-  const Args args{rows.tokens,
-                  rows.heads,
+  const Args args{rows.heads,
                   kv_heads,
                   head_dim,
                   chunks,
