@@ -209,6 +209,11 @@ inline constexpr std::uint32_t kHttpSecondsKept = 600;       // a finished answe
 inline constexpr std::uint32_t kHttpSecondsGrace = 10;       // a running one without a client
 inline constexpr std::uint32_t kHttpSecondsResume = 60;      // for a pipeline, after a restart
 
+// The store in PostgreSQL (coordinator/store/). A call of the main thread waits for the store at
+// most as long as this, which is less than it takes for a worker to count as lost.
+inline constexpr std::size_t kStoreUrlBytes = 2 * kKiB;
+inline constexpr std::uint32_t kStoreMilliseconds = 1'000;
+
 // Identity (proto/roster.h, proto/link/tls.h).
 inline constexpr std::uint32_t kRosterEntries = 2'048;
 inline constexpr std::uint32_t kRosterAddresses = 4;  // of one node

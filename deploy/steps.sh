@@ -46,14 +46,15 @@ build_packages() {
   echo g++ cmake ninja-build pkg-config git ca-certificates python3 python3-pip python3-venv \
     "$(boost_package)" libgrpc++-dev protobuf-compiler protobuf-compiler-grpc libprotobuf-dev \
     libssl-dev libsodium-dev nlohmann-json3-dev libcli11-dev libspdlog-dev libsqlite3-dev \
-    libcurl4-openssl-dev libpcre2-dev prometheus-cpp-dev libedit-dev libqrencode-dev
+    libpq-dev libcurl4-openssl-dev libpcre2-dev prometheus-cpp-dev libedit-dev libqrencode-dev
 }
 
 # The second line is for the tests that make machines of network namespaces (as root; elsewhere they
 # are skipped): the wire between them, a firewall that shuts one out, and how they find each other.
+# Tests start PostgreSQL in folders of their own and leave the system's alone.
 test_packages() {
   echo libgtest-dev clang-format-14 clang-14 libclang-rt-14-dev \
-    iproute2 mount nftables avahi-daemon avahi-utils dbus universal-ctags
+    iproute2 mount nftables avahi-daemon avahi-utils dbus universal-ctags postgresql
 }
 
 install_packages() {

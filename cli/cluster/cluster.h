@@ -27,6 +27,7 @@ struct InitOptions {
   bool json = false;
   std::optional<bool> credits = {};  // nothing: none, or unchanged
   std::uint32_t invite = 0;  // with a new cluster: also create a join token for this many machines
+  std::string store;         // with a new cluster: URL of PostgreSQL; empty: SQLite
 };
 // Makes this machine the coordinator of a cluster (cli/home/cluster_file.h), or changes the address
 // or the credits of the cluster that it has.
@@ -81,6 +82,14 @@ Result<int> run_leave(const NodesOptions& options);
 bool wait_for_roster(const std::string& folder, const PublicKey& key, bool in);
 // Fails when a node in the coordinator's newest roster has that name.
 Status check_name_is_free(const std::string& folder, const std::string& name);
+
+struct StoreOptions {
+  std::string to;  // URL of PostgreSQL, or "sqlite"
+  std::string data_dir;
+  bool json = false;
+};
+// On the coordinator's machine while no server runs.
+Result<int> run_store_migrate(const StoreOptions& options);
 
 struct TokenOptions {
   std::string id;               // to revoke

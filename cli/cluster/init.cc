@@ -63,6 +63,9 @@ Result<Made> init(const InitOptions& options) {
   TRY(const ServerIdentity identity, ServerIdentity::open(made.folder));
   made.key = identity.cluster.public_key();
   if (!before) {
+    if (!options.store.empty()) {
+      TRY_VOID(coordinator::use_store_url(made.folder, options.store));
+    }
     TRY(const auto store, coordinator::open_store(made.folder));
     TRY_VOID(make_admin_key(made.folder, *store));
   }
@@ -125,6 +128,8 @@ int print_next(const InitOptions& options, const Made& made, const std::string& 
 Result<int> run_init(const InitOptions& options) {
   REQUIRE(options.invite == 0 || !options.name.empty(),
           "--invite is for a new cluster; for more machines of this one: hearth token create");
+  REQUIRE(options.store.empty() || !options.name.empty(),
+          "--store is for a new cluster; to move the rows of this one: hearth store migrate");
   TRY(const Made made, init(options));
   std::string token;
   if (options.invite > 0) {

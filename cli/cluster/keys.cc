@@ -1,6 +1,5 @@
 #include <boost/algorithm/string/join.hpp>
 #include <cstdio>
-#include <filesystem>
 #include <memory>
 #include <nlohmann/json.hpp>
 
@@ -36,7 +35,7 @@ Result<std::shared_ptr<Store>> open_folder(const KeyOptions& options, bool* made
   REQUIRE(!member, "this machine is " + member->node +
                        " in another machine's cluster; API keys are kept on its coordinator's "
                        "machine: run hearth key there");
-  const bool there = std::filesystem::exists(folder + "/hearth.db");
+  const bool there = coordinator::has_store(folder);
   if (made != nullptr) *made = !there;
   if (!there && made == nullptr) {
     return Error{ErrorCode::kNotFound, "the data folder " + folder +

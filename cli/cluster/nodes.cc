@@ -65,7 +65,7 @@ NodeRecord record_of(const std::vector<NodeRecord>& nodes, const PublicKey& key)
 }
 
 Result<std::vector<NodeRecord>> stored_nodes(const std::string& folder) {
-  if (!std::filesystem::exists(folder + "/hearth.db")) return std::vector<NodeRecord>();
+  if (!coordinator::has_store(folder)) return std::vector<NodeRecord>();
   TRY(const auto store, coordinator::open_store(folder));
   return store->nodes();
 }

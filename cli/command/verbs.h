@@ -43,9 +43,9 @@ void add_observing_verbs(CLI::App& app, Action& action);  // status top ping pla
 void add_server_verbs(CLI::App& app, Action& action);     // serve worker
 void add_owner_verbs(CLI::App& app, Action& action);      // pause resume drain
 void add_access_verbs(CLI::App& app, Action& action);     // key
-void add_cluster_verbs(CLI::App& app, Action& action);    // init token join approve nodes leave
-void add_ledger_verbs(CLI::App& app, Action& action);     // audit ledger
-void add_machine_verbs(CLI::App& app, Action& action);    // bench version completion
+void add_cluster_verbs(CLI::App& app, Action& action);  // init token join approve nodes store leave
+void add_ledger_verbs(CLI::App& app, Action& action);   // audit ledger
+void add_machine_verbs(CLI::App& app, Action& action);  // bench version completion
 
 // --optimise, of the verbs that place layers.
 void add_objective(CLI::App& verb, std::optional<placement::Objective>& objective);

@@ -261,7 +261,8 @@ DiskFacts probe_disk() {
 bool is_secret(const fs::path& path) {
   const std::string name = path.filename().string();
   return name.ends_with(".key") || name.ends_with(".token") || name == "roster" ||
-         name.starts_with("roster.evidence-") || name.starts_with("hearth.db");
+         name.starts_with("roster.evidence-") || name.starts_with("hearth.db") ||
+         name == "store.url";
 }
 
 void add_file(const fs::path& path, std::vector<FileFacts>& files) {

@@ -29,7 +29,7 @@ std::map<PublicKey, std::string> account_names(const std::string& folder,
   std::map<PublicKey, std::string> names = node_names(folder, cluster);
   names[cluster] = "(referee)";  // the coordinator audits under the log's own key
   // Opening would make one.
-  if (!std::filesystem::exists(folder + "/hearth.db")) return names;
+  if (!coordinator::has_store(folder)) return names;
   const auto store = coordinator::open_store(folder);
   const auto nodes = store ? (*store)->nodes() : store.error();
   if (nodes) {  // includes former members: the log names them for ever

@@ -307,7 +307,10 @@ class Server {
     TRY(ServerIdentity identity, ServerIdentity::open(options.data_dir));
     const auto admin_key = read_admin_key(data_folder(options.data_dir));
     if (!admin_key && admin_key.error().code != ErrorCode::kNotFound) return admin_key.error();
-    TRY(store_, coordinator::open_store(data_folder(options.data_dir)));
+    if (!options.store.empty()) TRY_VOID(coordinator::use_store_url(folder_, options.store));
+    TRY(store_, coordinator::open_server_store(folder_, [this, post = loop_.poster()](Error why) {
+          post([this, why = std::move(why)] { on_store_lost(why); });
+        }));
     TRY(cluster_, read_cluster(options.data_dir));
     if (cluster_) TRY_VOID(settle_address(folder_, *cluster_));
     identity_.emplace(std::move(identity));
@@ -616,6 +619,14 @@ class Server {
     }
     described_ = manifest.bytes();
     coordinator_->publish_model(id);
+  }
+
+  // Another coordinator has the store; what this one did from now on would be lost.
+  void on_store_lost(const Error& why) {
+    if (set_back_) return;
+    set_back_ = why;
+    spdlog::error("{}", why.message);
+    on_stop();
   }
 
   Result<control::v1::Description> describe() const {

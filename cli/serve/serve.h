@@ -29,6 +29,7 @@ struct ServeOptions {
   std::uint16_t control_port = 0;             // workers dial it; 0: any free one
   std::uint16_t data_port = 0;                // of the last stage's answers; 0: any free one
   std::string data_dir;                       // empty: cli/process/paths.h
+  std::string store;                          // URL of PostgreSQL; empty: the data folder's store
   std::uint32_t worker_threads = 0;           // of each local worker; 0: every core
   bool pin = false;                           // likewise: cli/worker/worker.h
   std::uint64_t kv_budget_bytes = 512 << 20;  // of each local worker

@@ -39,6 +39,9 @@ void add_init(CLI::App& app, Action& action) {
           "with a new cluster: also create a join token for this many machines, valid for a day")
       ->check(whole_number(1, limits::kTokenUses));
   verb->add_option("--data-dir", o->data_dir, "data folder");
+  verb->add_option("--store", o->store,
+                   "with a new cluster: keep members and keys in PostgreSQL: "
+                   "postgresql://USER@HOST/DATABASE (default: SQLite in the data folder)");
   verb->add_flag("--json", o->json, "print JSON");
   verb->callback([o, credits, paid, &action] {
     if (paid->count() > 0) o->credits = *credits;
@@ -144,6 +147,19 @@ void add_nodes(CLI::App& app, Action& action) {
                    action, run_nodes_restore);
 }
 
+void add_store(CLI::App& app, Action& action) {
+  CLI::App* store = app.add_subcommand("store", "Bring the store of members and keys elsewhere");
+  store->require_subcommand(1);
+  const auto [migrate, o] =
+      add_cluster_verb(*store, "migrate", "Bring all rows to PostgreSQL, or back to SQLite", action,
+                       run_store_migrate);
+  migrate
+      ->add_option("--to", o->to,
+                   "postgresql://USER@HOST/DATABASE, with the password in ~/.pgpass; or sqlite")
+      ->envname("HEARTH_STORE_TO")
+      ->required();
+}
+
 void add_leave(CLI::App& app, Action& action) {
   const auto [verb, o] =
       add_verb(app, "leave", "Take this machine out of the cluster it joined", action, run_leave);
@@ -161,6 +177,7 @@ void add_cluster_verbs(CLI::App& app, Action& action) {
   add_join(app, action);
   add_approve(app, action);
   add_nodes(app, action);
+  add_store(app, action);
   add_leave(app, action);
 }
 

@@ -127,6 +127,9 @@ void add_serve(CLI::App& app, Action& action) {
       ->check(whole_number(0, 65'535))
       ->capture_default_str();
   verb->add_option("--data-dir", o->data_dir, "data folder");
+  verb->add_option("--store", o->store,
+                   "keep members, keys and requests in PostgreSQL: postgresql://USER@HOST/DATABASE "
+                   "(default: SQLite in the data folder, or where it was before)");
   verb->add_flag("--no-announce", o->no_announce,
                  "do not announce the cluster on this network (DNS-SD, through Avahi)");
   verb->add_flag("--no-resume", o->no_resume,

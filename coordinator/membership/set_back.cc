@@ -22,8 +22,7 @@ Status check_not_set_back(Store& store, std::uint64_t number, std::uint64_t evid
   if (!noted || (number <= *noted && (evidence == 0 || evidence < *noted))) return ok_status();
   return Error{
       ErrorCode::kRefused,
-      "the cluster's store (hearth.db) has recorded rosters up to number " +
-          std::to_string(*noted) + ", and " +
+      "the cluster's store has recorded rosters up to number " + std::to_string(*noted) + ", and " +
           (number > *noted ? "the roster of this folder" : "a roster that a member holds") +
           ", signed by this cluster, has number " +
           std::to_string(number > *noted ? number : evidence) +

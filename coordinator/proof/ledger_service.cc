@@ -81,6 +81,7 @@ struct LedgerService::State : std::enable_shared_from_this<State> {
   Auditor audits;
   WitnessCollector witnesses;
   MachineHistory machines;
+  bool machines_unstored = false;  // and it was said
   std::unique_ptr<ledger::Log> log;
   std::vector<Bytes> entries;  // that are to be appended
   Vesting vesting;
@@ -364,7 +365,10 @@ void LedgerService::State::witness() {
 void LedgerService::State::store_machines() {
   if (log == nullptr || !entries.empty()) return;
   const Status stored = machines.store();
-  if (!stored.ok()) spdlog::error("cannot store the machines of nodes: {}", stored.error().message);
+  if (!stored.ok() && !machines_unstored) {
+    spdlog::error("cannot store the machines of nodes yet: {}", stored.error().message);
+  }
+  machines_unstored = !stored.ok();
 }
 
 void LedgerService::State::watch_disk() {

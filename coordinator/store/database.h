@@ -1,88 +1,108 @@
-// The store's SQLite file and its statements: creates, checks and upgrades the file. For the
-// classes that keep rows in it (store.h, requests.h), each with its own connection.
+// Database: one connection to SQLite or PostgreSQL, and its statements. Both get the same SQL:
+// parameters are $1, $2, ... and first occur in this order, rows have the column rowid, and only
+// INSERT ... ON CONFLICT replaces a row. The tables are in schema.h.
+//
+// Not thread-safe: its owner locks. Errors: see open_store().
 #pragma once
-
-#include <sqlite3.h>
 
 #include <algorithm>
 #include <cstdint>
+#include <memory>
 #include <optional>
 #include <string>
 #include <string_view>
 #include <type_traits>
+#include <utility>
+#include <variant>
 #include <vector>
 
+#include "base/bytes.h"
 #include "base/crypto.h"
 #include "base/result.h"
 
 namespace hearth::coordinator {
 
-class Statement;
+// A value of a parameter.
+using SqlValue = std::variant<std::int64_t, std::string, Bytes>;
 
-// One connection. Not thread-safe: its owner locks. Errors: see open_store().
+// The rows of a running statement. Columns count from 0.
+class Rows {
+ public:
+  virtual ~Rows() = default;
+  // Moves to the next row, and first to the first one; false at the end.
+  virtual Result<bool> next() = 0;
+  // Rows that the statement has inserted, updated or deleted, once next() has returned false.
+  virtual std::int64_t changed() const = 0;
+  virtual std::int64_t number(int column) const = 0;
+  // Texts and bytes; valid until next().
+  virtual ByteSpan bytes(int column) const = 0;
+};
+
 class Database {
  public:
   enum class Flush : std::uint8_t {
     kEveryCommit,  // commits survive a power cut
     kRarely,       // commits survive the end of this process; no call waits for the disk
   };
+  enum class Access : std::uint8_t { kRead, kWrite };
 
-  explicit Database(std::string path) : path_(std::move(path)) {}
-  ~Database() { sqlite3_close(db_); }
+  Database() = default;
+  virtual ~Database() = default;
   Database(const Database&) = delete;
   Database& operator=(const Database&) = delete;
 
-  Status open(Flush flush);
-  sqlite3* handle() { return db_; }
-
-  Error failed(int code) const;
-  Error damaged(const std::string& what) const;
-  Status execute(const char* sql);
-  // Steps to the next row; false at the end.
-  Result<bool> step(Statement& statement);
-  // Runs a statement without rows.
-  Status run(Statement& statement);
+  // `values` stay as they are until the rows are destroyed.
+  virtual Result<std::unique_ptr<Rows>> start(const std::string& sql,
+                                              const std::vector<SqlValue>& values) = 0;
+  // Runs statements without parameters and rows.
+  virtual Status execute(const std::string& sql) = 0;
+  // What transaction() begins: one at a time for writing, or rows of one moment for reading.
+  virtual Status begin(Access access) = 0;
+  // Connects again where the connection is lost; kUnavailable where that failed shortly before.
+  virtual Status make_ready() { return ok_status(); }
+  // Overwrites what deleted rows have left, where the database can.
+  virtual void scrub() {}
+  // Of a store whose contents no version of hearth has written.
+  virtual Error damaged(const std::string& what) const = 0;
 
   // Runs `work` as one transaction, which a failure rolls back.
   template <typename Work>
-  Status transaction(Work work) {
-    TRY_VOID(execute("BEGIN IMMEDIATE"));
+  Status transaction(Work work, Access access = Access::kWrite) {
+    TRY_VOID(begin(access));
     Status done = work();
     if (done.ok()) done = execute("COMMIT");
     if (!done.ok()) static_cast<void>(execute("ROLLBACK"));
     return done;
   }
-
- private:
-  Status create_file() const;
-  Result<std::int64_t> pragma(const char* sql);
-  Status check_whole();
-  Status migrate();
-
-  const std::string path_;
-  sqlite3* db_ = nullptr;
 };
 
-// One statement, prepared, run and finalised.
+// One statement, run once.
 class Statement {
  public:
-  Statement(Database& db, const char* sql) {
-    code_ = sqlite3_prepare_v2(db.handle(), sql, -1, &statement_, nullptr);
-  }
-  ~Statement() { sqlite3_finalize(statement_); }
+  Statement(Database& db, std::string sql) : db_(db), sql_(std::move(sql)) {}
   Statement(const Statement&) = delete;
   Statement& operator=(const Statement&) = delete;
 
-  // Binds the next parameters: numbers and enumerations, texts, lists of texts without a comma,
+  // Adds the next parameters: numbers and enumerations, texts, lists of texts without a comma,
   // bytes, hashes and keys (no key: no bytes).
   template <typename... Values>
   Statement& add(const Values&... values) {
-    (keep(bind(++index_, values)), ...);
+    (bind(values), ...);
     return *this;
   }
 
-  // SQLITE_ROW, SQLITE_DONE, or an error code.
-  int step() { return code_ != SQLITE_OK ? code_ : sqlite3_step(statement_); }
+  // Runs the statement, and moves to the next row; false at the end.
+  Result<bool> step() {
+    if (rows_ == nullptr) {
+      TRY(rows_, db_.start(sql_, values_));
+    }
+    return rows_->next();
+  }
+  // Runs a statement without rows. Whether it has changed any row.
+  Result<bool> run() {
+    TRY_VOID(step());
+    return rows_->changed() > 0;
+  }
 
   // Reads the row's columns in their order. False when a value is one that no version writes.
   template <typename... Values>
@@ -90,18 +110,10 @@ class Statement {
     int column = 0;
     return (get(column++, values) && ...);
   }
-  std::int64_t number(int column) { return sqlite3_column_int64(statement_, column); }
-  std::string text(int column) {
-    const auto* bytes = reinterpret_cast<const char*>(sqlite3_column_text(statement_, column));
-    const auto size = static_cast<std::size_t>(sqlite3_column_bytes(statement_, column));
-    return bytes == nullptr ? std::string() : std::string(bytes, size);
-  }
+  std::int64_t number(int column) const { return rows_->number(column); }
+  std::string text(int column) const { return std::string(as_text(rows_->bytes(column))); }
   // Valid until the next step.
-  ByteSpan blob(int column) {
-    const auto* bytes = static_cast<const std::byte*>(sqlite3_column_blob(statement_, column));
-    const auto size = static_cast<std::size_t>(sqlite3_column_bytes(statement_, column));
-    return bytes == nullptr ? ByteSpan() : ByteSpan(bytes, size);
-  }
+  ByteSpan blob(int column) const { return rows_->bytes(column); }
 
   // The same for one column.
   template <typename T>
@@ -138,37 +150,25 @@ class Statement {
   }
 
  private:
-  void keep(int code) {
-    if (code_ == SQLITE_OK) code_ = code;
-  }
-
   template <typename T>
-  requires(std::is_integral_v<T> || std::is_enum_v<T>) int bind(int index, T value) {
-    return sqlite3_bind_int64(statement_, index, static_cast<std::int64_t>(value));
+  requires(std::is_integral_v<T> || std::is_enum_v<T>) void bind(T value) {
+    values_.emplace_back(static_cast<std::int64_t>(value));
   }
-  int bind(int index, std::string_view text) {
-    return sqlite3_bind_text64(statement_, index, text.data(), text.size(), SQLITE_TRANSIENT,
-                               SQLITE_UTF8);
-  }
-  int bind(int index, const std::vector<std::string>& words) {
+  void bind(std::string_view text) { values_.emplace_back(std::string(text)); }
+  void bind(const std::vector<std::string>& words) {
     std::string text;
     for (const std::string& word : words) text += (text.empty() ? "" : ",") + word;
-    return bind(index, text);
+    values_.emplace_back(std::move(text));
   }
-  int bind(int index, ByteSpan bytes) {
-    // A null pointer would bind NULL.
-    const void* data = bytes.empty() ? static_cast<const void*>("") : bytes.data();
-    return sqlite3_bind_blob64(statement_, index, data, bytes.size(), SQLITE_TRANSIENT);
-  }
-  int bind(int index, const Hash256& hash) { return bind(index, ByteSpan(hash.bytes)); }
-  int bind(int index, const PublicKey& key) { return bind(index, key.bytes()); }
-  int bind(int index, const std::optional<PublicKey>& key) {
-    return bind(index, key ? key->bytes() : ByteSpan());
-  }
+  void bind(ByteSpan bytes) { values_.emplace_back(Bytes(bytes.begin(), bytes.end())); }
+  void bind(const Hash256& hash) { bind(ByteSpan(hash.bytes)); }
+  void bind(const PublicKey& key) { bind(key.bytes()); }
+  void bind(const std::optional<PublicKey>& key) { bind(key ? key->bytes() : ByteSpan()); }
 
-  sqlite3_stmt* statement_ = nullptr;
-  int index_ = 0;
-  int code_ = SQLITE_OK;
+  Database& db_;
+  const std::string sql_;
+  std::vector<SqlValue> values_;
+  std::unique_ptr<Rows> rows_;  // after the first step; before the values, which it uses
 };
 
 }  // namespace hearth::coordinator

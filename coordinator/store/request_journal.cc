@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <chrono>
+#include <iterator>
 #include <map>
 #include <utility>
 
@@ -41,7 +42,10 @@ RequestJournal::RequestJournal(std::shared_ptr<RequestStore> store)
     : store_(std::move(store)),
       worker_({.max_cost = 2, .when_stopped = WorkerThread::WhenStopped::kFinish}) {}
 
-RequestJournal::~RequestJournal() { worker_.stop(); }
+RequestJournal::~RequestJournal() {
+  worker_.stop();
+  if (!pending_.empty()) write();  // the thread has ended
+}
 
 void RequestJournal::begin(RequestRow row) {
   const std::size_t bytes = kEntryBytes + row.request.size();
@@ -94,19 +98,22 @@ void RequestJournal::retry_removals(const std::vector<RequestChange>& changes) {
   unwritten_.merge(lost);
 }
 
+// While the store is away, it does not return: later entries join those that wait.
 void RequestJournal::flush() {
-  std::vector<Entry> entries;
-  {
-    const MutexLock lock(mutex_);
-    entries.swap(waiting_);
-    waiting_bytes_ = 0;
-  }
-  INVARIANT(!entries.empty(), "a flush is posted for entries");
-  write(std::move(entries));
-  worker_.sleep_for(failing_ ? Duration(kPauseAfterFailure) : Duration(kPause));
+  do {
+    std::vector<Entry> entries;
+    {
+      const MutexLock lock(mutex_);
+      entries.swap(waiting_);
+      pending_bytes_ = waiting_bytes_;
+    }
+    std::ranges::move(gather(std::move(entries)), std::back_inserter(pending_));
+    write();
+    worker_.sleep_for(failing_ ? Duration(kPauseAfterFailure) : Duration(kPause));
+  } while (!pending_.empty() && !worker_.stopping());
 }
 
-void RequestJournal::write(std::vector<Entry> entries) {
+std::vector<RequestChange> RequestJournal::gather(std::vector<Entry> entries) {
   std::vector<RequestChange> changes;
   std::map<Hash256, std::vector<SampledToken>> tokens;
   const auto put_tokens = [&](const Hash256& name) {
@@ -133,17 +140,30 @@ void RequestJournal::write(std::vector<Entry> entries) {
     }
   }
   while (!tokens.empty()) put_tokens(tokens.begin()->first);
-  if (changes.empty()) return;
-  const Status written = store_->write(changes);
+  return changes;
+}
+
+// A commit whose answer was lost may have been done: a row that is written again replaces itself,
+// and readers skip a token that they have.
+void RequestJournal::write() {
+  const Status written = pending_.empty() ? ok_status() : store_->write(pending_);
+  const bool away = !written.ok() && written.error().code == ErrorCode::kUnavailable;
   if (written.ok()) {
     failing_ = false;
-    return;
+  } else if (!std::exchange(failing_, true)) {
+    spdlog::error("running answers cannot be stored{}, and may start again after a restart: {}",
+                  away ? " now" : "", written.error().message);
   }
-  if (!std::exchange(failing_, true)) {
-    spdlog::error("running answers cannot be stored, and may start again after a restart: {}",
-                  written.error().message);
+  if (away) return;
+  std::vector<RequestChange> changes;
+  changes.swap(pending_);
+  {
+    const MutexLock lock(mutex_);
+    INVARIANT(pending_bytes_ <= waiting_bytes_, "what waits includes what was pending");
+    waiting_bytes_ -= pending_bytes_;
+    pending_bytes_ = 0;
   }
-  retry_removals(changes);
+  if (!written.ok()) retry_removals(changes);
 }
 
 }  // namespace hearth::coordinator

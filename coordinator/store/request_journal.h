@@ -1,10 +1,12 @@
 // RequestJournal: writes kept requests and their tokens to a RequestStore, on its own thread, with
 // the changes of some milliseconds in one transaction.
 //
-// Callers never wait. Changes that it cannot write are dropped and reported once in the log:
-// missing tokens are recomputed, and tokens after a gap are not read. A removal is retried until it
-// succeeds, because prompts are private. At most limits::kJournalBytes of entries wait. Removals
-// count too but are always accepted, so no more rows are written while they wait.
+// Callers never wait. While the store is away (kUnavailable), its changes wait and are written when
+// it is back. Changes that it cannot write otherwise, or that find no room, are dropped and
+// reported once in the log: missing tokens are recomputed, and tokens after a gap are not read. A
+// removal is retried until it succeeds, because prompts are private. At most limits::kJournalBytes
+// of entries wait. Removals count too but are always accepted, so no more rows are written while
+// they wait.
 #pragma once
 
 #include <cstdint>
@@ -42,7 +44,8 @@ class RequestJournal {
   bool add(Entry entry, std::size_t bytes);  // false: the entry is dropped
   void retry_removals(const std::vector<RequestChange>& changes);
   void flush();
-  void write(std::vector<Entry> entries);
+  std::vector<RequestChange> gather(std::vector<Entry> entries);
+  void write();
 
   const std::shared_ptr<RequestStore> store_;
   Mutex mutex_;
@@ -50,7 +53,11 @@ class RequestJournal {
   std::size_t waiting_bytes_ GUARDED_BY(mutex_) = 0;
   // Requests whose row was dropped, so there is nothing to remove.
   std::set<Hash256> unwritten_ GUARDED_BY(mutex_);
-  bool failing_ = false;  // writing thread only: the failure was reported
+  // Writing thread only. Changes that the store has not accepted yet, with their part of
+  // waiting_bytes_.
+  std::vector<RequestChange> pending_;
+  std::size_t pending_bytes_ = 0;
+  bool failing_ = false;  // the failure was reported
   WorkerThread worker_;   // last: its tasks use all of the above
 };
 

@@ -2,8 +2,8 @@
 // bytes; http/generation/kept_request.h and proto/step.h define them.
 //
 // It has its own connection, whose commits never wait for the disk: rows lost in a power cut can be
-// recomputed. Deleted rows are overwritten with zeros, and once the table is empty the file's log
-// is emptied too.
+// recomputed. In SQLite, deleted rows are overwritten with zeros, and once the table is empty the
+// file's log is emptied too; in PostgreSQL they go with its next vacuum.
 #pragma once
 
 #include <cstdint>
@@ -58,7 +58,10 @@ class RequestStore {
   virtual Status clear() = 0;  // deletes all
 };
 
-// Uses the file of open_store(), which must have been opened before. Errors as in open_store().
+// Uses the store of open_store(), which must have been opened before. Errors as in open_store(). A
+// lost connection to PostgreSQL is made again by a later call.
 Result<std::shared_ptr<RequestStore>> open_request_store(const std::string& folder);
+class Database;
+std::shared_ptr<RequestStore> request_store(std::unique_ptr<Database> db);
 
 }  // namespace hearth::coordinator

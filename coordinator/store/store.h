@@ -2,10 +2,12 @@
 // It stores only rows; credentials.h has their rules.
 //
 // Any thread; every call is one transaction, on the disk when it returns, and several processes may
-// have the same store open. kIo, with the next step, when the disk fails.
+// have the same store open. kIo, with the next step, when the disk fails; kUnavailable when the
+// database is away.
 #pragma once
 
 #include <cstdint>
+#include <functional>
 #include <memory>
 #include <optional>
 #include <string>
@@ -135,10 +137,42 @@ class Store {
   virtual Result<bool> revoke_key(std::string_view id_or_name) = 0;
 };
 
-// SQLite in one file, hearth.db in a folder that exists: WAL, a disk flush at every commit, mode
-// 0600. Created when missing, and upgraded when an older version made it. Refused, with the next
-// step: a file that other users may read or write, a damaged file, a file that is not a store
-// (kInvalidInput), or one of a newer version (kVersion).
+// The store of a folder, which exists. By default SQLite in its file hearth.db: WAL, a disk flush
+// at every commit, mode 0600. Created when missing, and upgraded when an older version made it.
+// Refused, with the next step: a file that other users may read or write, a damaged file, a file
+// that is not a store (kInvalidInput), or one of a newer version (kVersion).
+//
+// Or a database of PostgreSQL, where the folder's file store.url names one: kUnavailable while it
+// cannot be reached.
 Result<std::shared_ptr<Store>> open_store(const std::string& folder);
+
+// The same for a server. In PostgreSQL, it takes the store for itself (kRefused, with the name of a
+// coordinator that has it), reads never wait, and a write is kUnavailable while the database is
+// away. `on_lost`: called once, on any thread, when the store is no longer this server's; it then
+// stores nothing more.
+Result<std::shared_ptr<Store>> open_server_store(const std::string& folder,
+                                                 std::function<void(const Error&)> on_lost);
+
+// Whether the folder has a store, which opening would create.
+bool has_store(const std::string& folder);
+
+// From now on, the folder's store is the PostgreSQL database of this URL. kRefused for a folder
+// whose store is hearth.db: migrate_store() brings its rows along. Errors: as open_store().
+Status use_store_url(const std::string& folder, const std::string& url);
+// kInvalidInput for a text that is not such a URL.
+Status check_store_url(const std::string& url);
+
+struct Migrated {
+  std::string to;  // without a password
+  std::size_t nodes = 0;
+  std::size_t keys = 0;
+  std::size_t tokens = 0;
+  std::size_t requests = 0;
+  std::string left;  // where the rows remain, as a copy that is not used any more
+};
+// Brings all rows of the folder's store into an empty PostgreSQL database or, with an empty `url`,
+// from there into hearth.db. No server of the folder may run. After an error the store is where it
+// was.
+Result<Migrated> migrate_store(const std::string& folder, const std::string& url);
 
 }  // namespace hearth::coordinator

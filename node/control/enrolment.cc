@@ -64,6 +64,10 @@ Error refusal_of(std::string_view told, const std::string& address) {
         " refuses this join token: it is for another role than this machine's. Create a join token "
         "for that role there (hearth token create --role ROLE), or join with another --data-dir");
   }
+  if (told == kCannotStore) {
+    return Error::of(ErrorCode::kUnavailable, at, " cannot store a new node now: its database is ",
+                     "away; try again in a minute");
+  }
   return Error::invalid(
       at,
       " refuses this join token; its log shows why. Create a new one there: hearth token create");

@@ -19,7 +19,7 @@ import tempfile
 ALLOWED = re.compile(r"(libc|libm|libgcc_s|libstdc\+\+|ld-linux-[\w-]+|libsodium|libpcre2-8|libdl|"
                      r"librt|libpthread|libasan|libubsan|libtsan|liblsan)\.so(\.\d+)*")
 NETWORK = re.compile(r"grpc|protobuf|boost|openssl|-lssl|-lcrypto|libssl|libcrypto|curl|prometheus|"
-                     r"spdlog|sqlite|libedit|abseil|absl", re.I)
+                     r"spdlog|sqlite|libpq|libedit|abseil|absl", re.I)
 HIDDEN = ("OpenSSL", "Boost", "Protobuf", "prometheus-cpp")
 
 

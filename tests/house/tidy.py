@@ -63,6 +63,8 @@ FENCES = [
                     "tests/bench/"], "TLS belongs to the transport, and a log's hashes to its tree"),
     (r"sqlite3", ["coordinator/store/", "tests/unit/coordinator/store/"],
      "one room knows the database"),
+    (r"libpq", ["coordinator/store/", "tests/unit/coordinator/store/"],
+     "one room knows the database"),
     (r"curl/", ["coordinator/client/"], "one room knows the HTTP client's library"),
     (r"qrencode", ["coordinator/membership/qr_code"], "one file knows the library of QR codes"),
     (r"histedit", ["cli/terminal/line_editor"], "one file knows the terminal's editor"),

@@ -38,7 +38,7 @@ OrderedJson key_object(const ApiKey& key, const HttpOptions& options) {
 ApiResult<OrderedJson> list_keys(const Call& call) {
   TRY(Store* const store, key_store(call));
   const auto keys = store->keys();
-  if (!keys) return manage_error(keys.error(), kNoKey);
+  if (!keys) return store_error(keys.error(), kNoKey);
   OrderedJson out = {{"keys", OrderedJson::array()}};
   for (const ApiKey& key : *keys) out["keys"].push_back(key_object(key, call.api->options));
   return out;
@@ -88,7 +88,7 @@ ApiResult<OrderedJson> make_key(const Call& call) {
   TRY(Store* const store, key_store(call));
   TRY(const NewKey wish, parse_key(call.request.body));
   const auto made = create_key(*store, wish, call.api->clock.unix_seconds());
-  if (!made) return manage_error(made.error(), kNoKey);
+  if (!made) return store_error(made.error(), kNoKey);
   log_deed(call, "API key " + made->key.id + " (" + made->key.name + ") was created");
   OrderedJson out = key_object(made->key, call.api->options);
   out["key"] = made->text;
@@ -99,7 +99,7 @@ ApiResult<OrderedJson> revoke_one(const Call& call) {
   TRY(Store* const store, key_store(call));
   const std::string id = path_name(call, kKeyPath);
   const auto found = store->find_key(id);
-  if (!found) return manage_error(found.error(), kNoKey);
+  if (!found) return store_error(found.error(), kNoKey);
   if (!*found || (*found)->revoked) {
     return ApiError::not_found("no valid API key has the id " + valid_utf8(id.substr(0, 64)) +
                                    "; GET /api/v1/keys lists the keys",
@@ -114,7 +114,7 @@ ApiResult<OrderedJson> revoke_one(const Call& call) {
                         "key_of_server");
   }
   const auto revoked = store->revoke_key(id);
-  if (!revoked) return manage_error(revoked.error(), kNoKey);
+  if (!revoked) return store_error(revoked.error(), kNoKey);
   log_deed(call, "API key " + id + " (" + (*found)->name + ") was revoked");
   return OrderedJson{{"revoked", id}, {"name", (*found)->name}};
 }

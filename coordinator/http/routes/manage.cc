@@ -64,6 +64,11 @@ ApiError manage_error(const Error& error, const char* not_found) {
   return from_coordinator(error, 1);
 }
 
+ApiError store_error(const Error& error, const char* not_found) {
+  if (error.code != ErrorCode::kUnavailable) return manage_error(error, not_found);
+  return from_coordinator(error, 1, "store_unavailable");
+}
+
 std::string path_name(const Call& call, std::string_view before) {
   INVARIANT(call.request.path.starts_with(before), "the route's own path");
   return call.request.path.substr(before.size());

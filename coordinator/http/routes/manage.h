@@ -23,6 +23,9 @@ void answer_slowly(Call call, std::function<ApiResult<OrderedJson>(const Call& c
 // 400, 404 with this code, or 409 for an older program; otherwise as from_coordinator().
 ApiError manage_error(const Error& error, const char* not_found);
 
+// The same for an error of the store: 503 while its database is away.
+ApiError store_error(const Error& error, const char* not_found);
+
 // The part of a path after `before`.
 std::string path_name(const Call& call, std::string_view before);
 

@@ -53,11 +53,11 @@ ApiResult<OrderedJson> list_members(const Call& call) {
   Store& store = *call.api->options.store;
   const std::int64_t now = call.api->clock.unix_seconds();
   const auto nodes = store.nodes();
-  if (!nodes) return manage_error(nodes.error(), kNoMember);
+  if (!nodes) return store_error(nodes.error(), kNoMember);
   const auto waiting = nodes_that_ask(store, now);
-  if (!waiting) return manage_error(waiting.error(), kNoMember);
+  if (!waiting) return store_error(waiting.error(), kNoMember);
   const auto open = store.any_token(now);
-  if (!open) return manage_error(open.error(), kNoMember);
+  if (!open) return store_error(open.error(), kNoMember);
   OrderedJson out = {{"cluster", call.api->options.cluster},
                      {"words", three_words(point->roster->cluster())},
                      {"address", point->address},
@@ -115,7 +115,7 @@ ApiResult<OrderedJson> approve_node(const Call& call) {
   Store& store = *call.api->options.store;
   const std::int64_t now = call.api->clock.unix_seconds();
   const auto waiting = nodes_that_ask(store, now);
-  if (!waiting) return manage_error(waiting.error(), kNoMember);
+  if (!waiting) return store_error(waiting.error(), kNoMember);
   const auto found = std::ranges::find_if(
       *waiting, [&](const WaitingNode& node) { return node.key.hex() == wish.key; });
   if (found == waiting->end()) {
@@ -128,7 +128,7 @@ ApiResult<OrderedJson> approve_node(const Call& call) {
                              "--name NAME");
   }
   const Status done = approve(store, *found, wish.approval, now);
-  if (!done) return manage_error(done.error(), kNoMember);
+  if (!done) return store_error(done.error(), kNoMember);
   const std::string role(role_name(wish.approval.role));
   log_deed(call, role + " " + found->name + " (" + three_words(found->key) + ") was admitted");
   return OrderedJson{{"approved", found->name}, {"role", role}, {"key", found->key.hex()}};
@@ -137,7 +137,7 @@ ApiResult<OrderedJson> approve_node(const Call& call) {
 ApiResult<OrderedJson> let_nodes_ask(const Call& call) {
   TRY_VOID(join_point(call));
   const Status done = open_door(*call.api->options.store, call.api->clock.unix_seconds());
-  if (!done) return manage_error(done.error(), kNoMember);
+  if (!done) return store_error(done.error(), kNoMember);
   log_deed(call, fmt::format("nodes may ask to join for {} minutes", limits::kDoorSeconds / 60));
   return OrderedJson{{"may_ask", true}};
 }
@@ -146,7 +146,7 @@ ApiResult<OrderedJson> remove_node(const Call& call) {
   TRY_VOID(join_point(call));
   const std::string name = path_name(call, kMemberPath);
   const auto removed = remove_member(*call.api->options.store, name);
-  if (!removed) return manage_error(removed.error(), kNoMember);
+  if (!removed) return store_error(removed.error(), kNoMember);
   log_deed(call, "node " + name + " was removed");
   return OrderedJson{{"removed", name}, {"key", removed->hex()}};
 }
@@ -170,7 +170,7 @@ ApiResult<OrderedJson> make_token(const Call& call) {
   TRY(const NewToken wish, parse_token(call.request.body));
   const std::int64_t now = call.api->clock.unix_seconds();
   const auto secret = create_token(*call.api->options.store, wish, now);
-  if (!secret) return manage_error(secret.error(), kNoMember);
+  if (!secret) return store_error(secret.error(), kNoMember);
   const JoinToken token{
       fingerprint(point->roster->cluster()), secret->id, secret->secret, {point->address}};
   log_deed(call, "join token " + secret->id + " was created");

@@ -220,6 +220,7 @@ TEST_F(MembershipTest, ARefusalTellsItsCauseToWhoHasAToken) {
   const auto knocked = knock(gone, "gone");
   ASSERT_FALSE(knocked.ok());
   EXPECT_EQ(told_refusal(knocked.error()), kNodeRemoved);
+  EXPECT_EQ(told_refusal({ErrorCode::kUnavailable, "the store x is away"}), kCannotStore);
 }
 
 TEST_F(MembershipTest, WhoIsInNeedsNoTokenToHearSo) {

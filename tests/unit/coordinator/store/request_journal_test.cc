@@ -23,6 +23,7 @@ struct PlayedStore final : RequestStore {
       if (const auto* row = std::get_if<RequestRow>(&change)) seen.insert(row->name);
     }
     if (broken) return Error{ErrorCode::kIo, "the disk is full"};
+    if (away) return Error{ErrorCode::kUnavailable, "the database is away"};
     for (const RequestChange& change : changes) {
       if (const auto* row = std::get_if<RequestRow>(&change)) rows[row->name] = *row;
       if (const auto* more = std::get_if<RequestTokens>(&change)) {
@@ -51,6 +52,7 @@ struct PlayedStore final : RequestStore {
   int writes = 0;
   int removals = 0;
   bool broken = false;
+  bool away = false;
 };
 
 Hash256 hash(const std::string& text) { return blake2b(as_bytes(text)); }
@@ -172,6 +174,47 @@ TEST(RequestJournalTest, RemovalsDoNotPileUpOnAFullDisk) {
   journal.remove(hash("old"));
   ASSERT_TRUE(wait_until([&] { return store->rows.empty(); }));
   EXPECT_EQ(store->removals, 1);
+}
+
+TEST(RequestJournalTest, ADatabaseThatIsAwayCostsNothing) {
+  const auto store = std::make_shared<PlayedStore>();
+  store->away = true;
+  {
+    RequestJournal journal(store);
+    journal.begin({hash("a"), {}, "", 0, {}});
+    journal.token(hash("a"), token(0, 5, 1));
+    for (int tries = 0; tries == 0;) {
+      std::this_thread::sleep_for(std::chrono::milliseconds(1));
+      const std::lock_guard lock(store->mutex);
+      tries = store->writes;
+    }
+    journal.token(hash("a"), token(0, 6, 2));
+    const std::lock_guard lock(store->mutex);
+    store->away = false;
+  }
+  ASSERT_EQ(store->rows.size(), 1U);
+  EXPECT_EQ(answers(store->rows.begin()->second)[0], (std::vector<TokenId>{1, 2}));
+}
+
+TEST(RequestJournalTest, WhatWaitsForADatabaseIsBounded) {
+  const auto store = std::make_shared<PlayedStore>();
+  store->away = true;
+  constexpr std::size_t kTokens = 200'000;
+  {
+    RequestJournal journal(store);
+    journal.begin({hash("a"), {}, "", 0, {}});
+    for (int tries = 0; tries == 0;) {
+      std::this_thread::sleep_for(std::chrono::milliseconds(1));
+      const std::lock_guard lock(store->mutex);
+      tries = store->writes;
+    }
+    for (Position i = 0; i < kTokens; ++i) journal.token(hash("a"), token(0, i, 1));
+    const std::lock_guard lock(store->mutex);
+    store->away = false;
+  }
+  const std::size_t written = answers(store->rows.begin()->second)[0].size();
+  EXPECT_GT(written, 0U);
+  EXPECT_LT(written, kTokens);
 }
 
 TEST(RequestJournalTest, TokensBeyondTheBoundAreLeftOut) {

@@ -6,6 +6,7 @@
 #include <iterator>
 
 #include "base/limits.h"
+#include "tests/unit/coordinator/store/private_postgres.h"
 #include "tests/unit/coordinator/store/store_folder.h"
 
 namespace hearth::coordinator {
@@ -33,8 +34,10 @@ std::string whole_file(const std::string& path) {
   return {std::istreambuf_iterator<char>(file), std::istreambuf_iterator<char>()};
 }
 
-TEST(RequestStoreTest, KeepsWhatItWasTold) {
-  const StoreFolder folder;
+using EitherRequestStoreTest = EitherStore;
+INSTANTIATE_TEST_SUITE_P(Kinds, EitherRequestStoreTest, kEitherStore, store_kind);
+
+TEST_P(EitherRequestStoreTest, KeepsWhatItWasTold) {
   const auto store = folder.open();
   {
     const auto requests = open(folder);
@@ -61,8 +64,7 @@ TEST(RequestStoreTest, KeepsWhatItWasTold) {
   EXPECT_EQ(oldest.tokens, (std::vector<Bytes>{bytes("1"), bytes("2")}));
 }
 
-TEST(RequestStoreTest, ARowReplacesOneOfItsNameWithItsTokens) {
-  const StoreFolder folder;
+TEST_P(EitherRequestStoreTest, ARowReplacesOneOfItsNameWithItsTokens) {
   const auto store = folder.open();
   const auto requests = open(folder);
   ASSERT_TRUE(requests->write({row("a", "old"), RequestTokens{hash_of("a"), bytes("1")}}).ok());
@@ -105,20 +107,19 @@ TEST(RequestStoreTest, NothingOfWhatIsDeletedRemains) {
   EXPECT_FALSE(found());
 }
 
-TEST(RequestStoreTest, RowsOfOtherSizesAreRemovedUnread) {
-  const StoreFolder folder;
+TEST_P(EitherRequestStoreTest, RowsOfOtherSizesAreRemovedUnread) {
   const auto store = folder.open();
   const auto requests = open(folder);
   ASSERT_TRUE(requests->write({row("good", "one")}).ok());
   const std::string insert = "INSERT INTO requests (name, digest, owner, ended, request) VALUES (";
   const std::string large = std::to_string(limits::kKeptRequestBytes + 1);
-  folder.execute(insert + "x'01', zeroblob(32), 'k', 0, x'00')");
-  folder.execute(insert + "randomblob(32), x'', 'k', 0, x'00')");
-  folder.execute(insert + "randomblob(32), zeroblob(32), hex(zeroblob(200)), 0, x'00')");
-  folder.execute(insert + "randomblob(32), zeroblob(32), 'k', 0, zeroblob(" + large + "))");
-  folder.execute(insert + "randomblob(32), zeroblob(32), 'k', -5, x'00')");
-  folder.execute("INSERT INTO request_tokens SELECT id, zeroblob(" +
-                 std::to_string(limits::kKeptTokensBytes + 1) + ") FROM requests WHERE ended = -5");
+  execute(insert + "zeroblob(1), zeroblob(32), 'k', 0, zeroblob(1))");
+  execute(insert + "randomblob(32), zeroblob(0), 'k', 0, zeroblob(1))");
+  execute(insert + "randomblob(32), zeroblob(32), hex(zeroblob(200)), 0, zeroblob(1))");
+  execute(insert + "randomblob(32), zeroblob(32), 'k', 0, zeroblob(" + large + "))");
+  execute(insert + "randomblob(32), zeroblob(32), 'k', -5, zeroblob(1))");
+  execute("INSERT INTO request_tokens SELECT id, zeroblob(" +
+          std::to_string(limits::kKeptTokensBytes + 1) + ") FROM requests WHERE ended = -5");
   auto loaded = requests->load();
   ASSERT_TRUE(loaded.ok()) << loaded.error().message;
   EXPECT_EQ(loaded->dropped, 5U);
@@ -128,20 +129,19 @@ TEST(RequestStoreTest, RowsOfOtherSizesAreRemovedUnread) {
   EXPECT_EQ(loaded->dropped, 0U) << "they are gone";
 }
 
-TEST(RequestStoreTest, TheNewestWithinTheBoundsAreRead) {
-  const StoreFolder folder;
+TEST_P(EitherRequestStoreTest, TheNewestWithinTheBoundsAreRead) {
   const auto store = folder.open();
   const auto requests = open(folder);
-  folder.execute("WITH RECURSIVE n(i) AS (SELECT 1 UNION ALL SELECT i + 1 FROM n WHERE i < " +
-                 std::to_string(limits::kKeptRequests + 10) +
-                 ") INSERT INTO requests (name, digest, owner, ended, request) SELECT "
-                 "randomblob(32), zeroblob(32), '', i, x'00' FROM n");
+  execute("WITH RECURSIVE n(i) AS (SELECT 1 UNION ALL SELECT i + 1 FROM n WHERE i < " +
+          std::to_string(limits::kKeptRequests + 10) +
+          ") INSERT INTO requests (name, digest, owner, ended, request) SELECT "
+          "randomblob(32), zeroblob(32), '', i, zeroblob(1) FROM n");
   auto loaded = requests->load();
   ASSERT_EQ(loaded->rows.size(), limits::kKeptRequests);
   EXPECT_EQ(loaded->dropped, 10U);
   EXPECT_EQ(loaded->rows.front().ended, static_cast<std::int64_t>(limits::kKeptRequests) + 10);
   ASSERT_TRUE(requests->clear().ok());
-  folder.execute(
+  execute(
       "WITH RECURSIVE n(i) AS (SELECT 1 UNION ALL SELECT i + 1 FROM n WHERE i < 17) INSERT "
       "INTO requests (name, digest, owner, ended, request) SELECT randomblob(32), "
       "zeroblob(32), '', i, zeroblob(" +

@@ -10,6 +10,7 @@
 #include <map>
 
 #include "coordinator/store/requests.h"
+#include "tests/unit/coordinator/store/private_postgres.h"
 #include "tests/unit/coordinator/store/store_folder.h"
 
 namespace hearth::coordinator {
@@ -64,8 +65,10 @@ void write_file(const std::string& path, const std::string& bytes) {
   std::ofstream(path, std::ios::binary) << bytes;
 }
 
-TEST(StoreTest, NobodyJoinsWithARoleThatIsNone) {
-  const StoreFolder folder;
+using EitherStoreTest = EitherStore;
+INSTANTIATE_TEST_SUITE_P(Kinds, EitherStoreTest, kEitherStore, store_kind);
+
+TEST_P(EitherStoreTest, NobodyJoinsWithARoleThatIsNone) {
   const auto store = folder.open();
   for (const int number : {0, 4, 5, 255}) {
     TokenRecord token = a_token("odd", 1);
@@ -81,13 +84,13 @@ TEST(StoreTest, NobodyJoinsWithARoleThatIsNone) {
   ASSERT_TRUE(store->add_token(a_token("t", 1)).ok());
   ASSERT_TRUE(admit_node(*store, a_node("den")).ok());
   for (const char* role : {"0", "4", "-1", "4294967297", "9223372036854775807"}) {
-    folder.execute(std::string("UPDATE tokens SET role = ") + role);
+    execute(std::string("UPDATE tokens SET role = ") + role);
     const auto token = store->find_token("t");
     ASSERT_FALSE(token.ok()) << role;
     EXPECT_EQ(token.error().code, ErrorCode::kInvalidInput);
     EXPECT_NE(token.error().message.find("damaged"), std::string::npos);
     EXPECT_FALSE(store->tokens().ok());
-    folder.execute(std::string("UPDATE nodes SET role = ") + role);
+    execute(std::string("UPDATE nodes SET role = ") + role);
     EXPECT_FALSE(store->find_node(a_node("den").key).ok()) << role;
     EXPECT_FALSE(store->nodes().ok());
   }
@@ -108,8 +111,7 @@ TEST(StoreTest, AFullDiskIsNamed) {
       << store.error().message;
 }
 
-TEST(StoreTest, KeepsWhatItWasTold) {
-  const StoreFolder folder;
+TEST_P(EitherStoreTest, KeepsWhatItWasTold) {
   Hash256 secret;
   {
     const auto store = folder.open();
@@ -156,8 +158,7 @@ TEST(StoreTest, EveryStoreHasItsOwnSecret) {
   EXPECT_NE(one.open()->secret_key(), two.open()->secret_key());
 }
 
-TEST(StoreTest, UsesAreTakenUntilNoneIsLeft) {
-  const StoreFolder folder;
+TEST_P(EitherStoreTest, UsesAreTakenUntilNoneIsLeft) {
   const auto store = folder.open();
   ASSERT_TRUE(store->add_token(a_token("t", 2)).ok());
   EXPECT_FALSE(admit_somebody(*store, "u", 150).ok()) << "unknown";
@@ -171,8 +172,7 @@ TEST(StoreTest, UsesAreTakenUntilNoneIsLeft) {
   EXPECT_FALSE(admit_somebody(*store, "r", 150).ok());
 }
 
-TEST(StoreTest, ANodeComesInWholeOrNotAtAll) {
-  const StoreFolder folder;
+TEST_P(EitherStoreTest, ANodeComesInWholeOrNotAtAll) {
   const auto store = folder.open();
   ASSERT_TRUE(store->add_token(a_token("t", 2)).ok());
   ApiKey key = a_key("k", "client den");
@@ -198,8 +198,7 @@ TEST(StoreTest, ANodeComesInWholeOrNotAtAll) {
   EXPECT_EQ(store->replace_key(second).error().code, ErrorCode::kRefused) << "out is out";
 }
 
-TEST(StoreTest, NamesAreUniqueAmongTheLiving) {
-  const StoreFolder folder;
+TEST_P(EitherStoreTest, NamesAreUniqueAmongTheLiving) {
   const auto store = folder.open();
   ASSERT_TRUE(store->add_key(a_key("1", "laptop")).ok());
   EXPECT_EQ(store->add_key(a_key("1", "other")).error().code, ErrorCode::kInvalidInput);
@@ -219,8 +218,7 @@ TEST(StoreTest, NamesAreUniqueAmongTheLiving) {
   EXPECT_TRUE((*store->find_node(a_node("den").key))->revoked);
 }
 
-TEST(StoreTest, TwoOpenStoresSeeEachOthersRows) {
-  const StoreFolder folder;
+TEST_P(EitherStoreTest, TwoOpenStoresSeeEachOthersRows) {
   const auto one = folder.open();
   const auto two = folder.open();
   ASSERT_TRUE(one->add_key(a_key("k", "laptop")).ok());
@@ -244,8 +242,7 @@ TEST(StoreTest, NobodyElseMayReadIt) {
   EXPECT_NE(again.error().message.find("chmod 600"), std::string::npos);
 }
 
-TEST(StoreTest, KnowsWhetherAnyTokenIsGood) {
-  const StoreFolder folder;
+TEST_P(EitherStoreTest, KnowsWhetherAnyTokenIsGood) {
   const auto store = folder.open();
   EXPECT_FALSE(*store->any_token(150));
   ASSERT_TRUE(store->add_token(a_token("used up", 0)).ok());
@@ -370,8 +367,7 @@ TEST(StoreTest, FlippedBitsNeverCrash) {
   EXPECT_GT(refused, 10U);
 }
 
-TEST(StoreTest, MachinesAreReplacedByTheirKeys) {
-  const StoreFolder folder;
+TEST_P(EitherStoreTest, MachinesAreReplacedByTheirKeys) {
   const PublicKey one = SecretKey::generate().public_key();
   const PublicKey two = SecretKey::generate().public_key();
   {
