@@ -39,6 +39,8 @@ inline constexpr std::uint32_t kVocabulary = 1'048'576;
 inline constexpr std::size_t kModelNameBytes = 256;
 inline constexpr double kRopeBase = 1e12;             // and above 1
 inline constexpr double kRopeScale = 65'536.0;        // divisors of a frequency: 1/65536 to 65536
+inline constexpr double kRopeFactor = 0x1p100;        // those of single pairs: writers of "no turn"
+                                                      // give 1e30
 inline constexpr std::size_t kTokenBytes = 4 * kKiB;  // bytes of one vocabulary entry
 
 // Text (model/text/tokenizer.h, model/chat_template.h).

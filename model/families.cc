@@ -7,7 +7,7 @@
 namespace hearth::model {
 namespace {
 
-constexpr std::array<FamilyTraits, 20> kFamilies{{
+constexpr std::array<FamilyTraits, 21> kFamilies{{
     // Llama 2, 3 and 3.1 to 3.3, Mistral, Mixtral, and models with the same structure.
     {.architecture = "llama",
      .rope = kernels::RopeStyle::kAdjacent,
@@ -108,6 +108,25 @@ constexpr std::array<FamilyTraits, 20> kFamilies{{
      .local_rope = LocalRope::kSame,
      .window = 4096,
      .narrow_score_layers = 46,
+     .tokenizer = "spm"},
+    // Gemma 4: 31B, 26B with experts beside a feed-forward, E2B and E4B with inputs of each layer.
+    {.architecture = "gemma4",
+     .activation = Activation::kGeluTanh,
+     .head_norms = HeadNorms::kEach,
+     .post_norms = true,
+     .scale_embeddings = true,
+     .logit_cap = true,
+     .score_factor = 1.0F,
+     .value_norms = true,
+     .keys_as_values = true,
+     .layer_scales = true,
+     .own_local_heads = true,
+     .layer_inputs = true,
+     .experts = Experts::kMay,
+     .shared_expert = SharedExpert::kBeside,
+     .rope_base = 1e6,
+     .rope_factors = true,
+     .global_every = 6,
      .tokenizer = "spm"},
     // Phi 3, 3.5 and 4, dense. If the file names a window, all layers have it.
     {.architecture = "phi3",

@@ -14,6 +14,7 @@
 #include "model/spec_experts.h"
 #include "model/spec_keys.h"
 #include "model/spec_latent.h"
+#include "model/spec_local.h"
 #include "model/spec_rope.h"
 
 namespace hearth::model {
@@ -96,6 +97,7 @@ Status read_sizes(const Keys& keys, ModelSpec& spec) {
 
 Status read_heads(const Keys& keys, ModelSpec& spec) {
   if (spec.family->latent) return read_latent_heads(keys, spec);
+  if (spec.family->own_local_heads) return read_local_heads(keys, spec);
   TRY(spec.heads, keys.integer("attention.head_count", 1, limits::kModelHeads));
   TRY(spec.kv_heads, keys.integer("attention.head_count_kv", 1, spec.heads, spec.heads));
   if (spec.heads % spec.kv_heads != 0) {
@@ -159,6 +161,7 @@ Status refuse_variants(const Keys& keys, const FamilyTraits& family) {
     if (!causal) return keys.not_served("attention.causal", "is false; only causal models are");
   }
   const auto read_later = [&](std::string_view suffix) {
+    if (suffix == "final_logit_softcapping" && family.logit_cap) return true;
     return suffix.ends_with("softcapping") ? family.caps : family.scales;
   };
   for (const std::string_view suffix :
@@ -212,6 +215,11 @@ Status read_scales(const Keys& keys, ModelSpec& spec) {
     TRY(spec.score_cap, read_scale(keys, "attn_logit_softcapping", 50.0F));
     TRY(spec.logit_cap, read_scale(keys, "final_logit_softcapping", 30.0F));
   }
+  if (family.logit_cap) {
+    constexpr std::string_view kCap = "final_logit_softcapping";
+    TRY(spec.logit_cap, read_scale(keys, kCap, keys.has(kCap) ? 0.0F : 30.0F));
+  }
+  if (family.score_factor > 0.0F) spec.score_factor = family.score_factor;
   constexpr std::string_view kTemperature = "attention.temperature_scale";
   if (!family.temperature || !keys.has(kTemperature)) return ok_status();
   TRY(spec.temperature, keys.file().get_float(keys.name(kTemperature)));
@@ -270,9 +278,13 @@ bool says_local_layers(const Keys& keys, std::string_view suffix, const ModelSpe
 
 // In a family without local layers, a window is refused if it would hide any position.
 Status read_sliding_window(const Keys& keys, ModelSpec& spec) {
-  const std::uint32_t every = spec.family->global_every;
+  if (spec.global_every == 0) spec.global_every = spec.family->global_every;
+  const std::uint32_t every = spec.global_every;
   TRY(const std::uint32_t window,
       keys.integer("attention.sliding_window", 0, limits::kModelContext, spec.family->window));
+  if (spec.family->own_local_heads && window == 0) {
+    return keys.bad("attention.sliding_window", "is 0 or missing; local layers must see something");
+  }
   if (every == 0) {
     if (window == 0 || window >= spec.context) return ok_status();
     return keys.not_served("attention.sliding_window",
@@ -286,7 +298,8 @@ Status read_sliding_window(const Keys& keys, ModelSpec& spec) {
   const bool same = angles == LocalRope::kSame && spec.local_rope_base == spec.rope_base;
   spec.sliding_window = same && window >= spec.context ? 0 : window;
   constexpr std::string_view kPattern = "attention.sliding_window_pattern";
-  if (keys.has(kPattern) && !says_local_layers(keys, kPattern, spec)) {
+  if (keys.has(kPattern) && !spec.family->own_local_heads &&
+      !says_local_layers(keys, kPattern, spec)) {
     const std::uint32_t wanted = every == kNoGlobal ? 0 : every;
     TRY(const std::uint64_t pattern, keys.whole(kPattern));
     if (pattern != wanted) {
@@ -341,6 +354,15 @@ bool is_vision(std::string_view tensor) {
   return tensor.starts_with("v.") || tensor.starts_with("mm.");
 }
 
+// Whether the tensor is in a layer that reads another's keys and values and is not computed there.
+// Some files have it.
+bool is_unused(std::string_view tensor, const ModelSpec& spec) {
+  const auto layer = layer_of(tensor);
+  if (!layer || *layer >= spec.layers || !spec.shares_kv(*layer)) return false;
+  return tensor.ends_with(".attn_k.weight") || tensor.ends_with(".attn_v.weight") ||
+         tensor.ends_with(".attn_k_norm.weight");
+}
+
 // Whether the tensor is in a layer behind the last one.
 bool is_prediction(std::string_view tensor, const ModelSpec& spec) {
   const auto layer = layer_of(tensor);
@@ -371,6 +393,7 @@ Status check_tensors(const GgufFile& file, const ModelSpec& spec) {
   }
   for (const TensorInfo& tensor : file.tensors()) {
     if (names.count(tensor.name) != 0 || is_vision(tensor.name)) continue;
+    if (is_unused(tensor.name, spec)) continue;
     if (is_prediction(tensor.name, spec)) {
       TRY_VOID(check_prediction(file, tensor.name));
       continue;
@@ -414,7 +437,7 @@ Result<ModelSpec> read_spec(const GgufFile& file) {
       ++spec.vision_tensors;
     } else if (is_prediction(tensor.name, spec)) {
       ++spec.prediction_tensors;
-    } else {
+    } else if (!is_unused(tensor.name, spec)) {
       spec.parameters += tensor.elements();
     }
   }
@@ -432,6 +455,21 @@ Result<ModelSpec> ModelSpec::read(const GgufFile& file) {
   const std::string path = quote(file.path());
   if (!error.message.starts_with(path)) error.message = path + ": " + error.message;
   return error;
+}
+
+std::uint32_t ModelSpec::kv_source(std::uint32_t layer) const {
+  if (!shares_kv(layer)) return layer;
+  std::uint32_t source = layers - sharing_layers;
+  while (source > 0) {
+    if (is_local(--source) == is_local(layer)) return source;
+  }
+  return layer;  // read_local_heads() refuses such a model
+}
+
+std::vector<kernels::KvLayout> ModelSpec::kv_layouts(LayerRange range) const {
+  std::vector<kernels::KvLayout> layouts;
+  for (std::uint32_t i = range.begin; i < range.end; ++i) layouts.push_back(kv_layout(i));
+  return layouts;
 }
 
 float ModelSpec::embedding_scale() const {

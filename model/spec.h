@@ -12,6 +12,7 @@
 #include <string_view>
 #include <vector>
 
+#include "base/ids.h"
 #include "base/result.h"
 #include "kernels/kernels.h"
 #include "model/gguf/gguf.h"
@@ -22,9 +23,10 @@ enum class Activation : std::uint8_t { kSilu, kGeluTanh, kClampedSilu };
 // Whether layers have a mixture of experts in place of one feed-forward.
 enum class Experts : std::uint8_t { kNone, kMay, kAlways };
 // The shared expert, which every row uses: none; one that a gate of its own weighs; one of weight 1
-// if the file states its width (kMay); or one of weight 1, as wide as the number of experts that
-// the file states (kCounted).
-enum class SharedExpert : std::uint8_t { kNone, kGated, kMay, kCounted };
+// if the file states its width (kMay); one of weight 1, as wide as the number of experts that the
+// file states (kCounted); or a feed-forward beside the others, which both have norms of their own
+// (kBeside).
+enum class SharedExpert : std::uint8_t { kNone, kGated, kMay, kCounted, kBeside };
 
 // "blk.N." stands before it.
 inline constexpr std::string_view kSelectionBias = "exp_probs_b.bias";
@@ -54,8 +56,17 @@ struct FamilyTraits {
   bool pre_norms = true;                    // norms before attention and before the feed-forward
   bool post_norms = false;                  // norms behind them
   bool scale_embeddings = false;            // embeddings times sqrt(hidden)
-  bool scales = false;       // files name scales of embeddings, branches, scores and logits
-  bool caps = false;         // of scores and logits
+  bool scales = false;           // files name scales of embeddings, branches, scores and logits
+  bool caps = false;             // of scores and logits
+  bool logit_cap = false;        // of logits alone, unless the file says 0
+  float score_factor = 0.0F;     // of scores, in place of 1 / sqrt(head_dim); 0: that
+  bool value_norms = false;      // of the heads of values, without weights
+  bool keys_as_values = false;   // layers without attn_v.weight use their keys as values
+  bool layer_scales = false;     // layer_output_scale.weight, in layers that have it
+  bool own_local_heads = false;  // local layers may have heads of another size and number
+  // Files may give each layer an input made of the token, and last layers that have no keys and
+  // values of their own.
+  bool layer_inputs = false;
   bool output_bias = false;  // attn_output.bias
   bool latent = false;       // latent attention
   // Of every few layers, of which the file says how many, all but the last have a gated delta net
@@ -85,7 +96,7 @@ struct FamilyTraits {
   std::uint32_t unturned_every = 0;  // of every N layers the last one has no RoPE; 0: all have it
   bool temperature = false;          // scores may grow with the position
   // The last of every N layers sees all positions, the others see a window; 0: all layers see all
-  // positions.
+  // positions. Where local layers have heads of their own, the file says N.
   std::uint32_t global_every = 0;
   LocalRope local_rope = LocalRope::kOwnBase;
   std::uint32_t window = 0;  // of the local layers, where the file names none
@@ -135,8 +146,8 @@ struct ModelSpec {
   std::uint32_t layers = 0;
   std::uint32_t prediction_layers = 0;  // behind them in the file, for multi-token prediction
   std::uint32_t hidden = 0;
-  std::uint32_t feed_forward = 0;  // width; of each expert where there are any
-  std::uint32_t dense_layers = 0;  // the first layers, without experts, in a model with experts
+  std::uint32_t feed_forward = 0;         // width; of each expert where there are any
+  std::uint32_t dense_layers = 0;         // the first layers, without experts or of another width
   std::uint32_t dense_feed_forward = 0;   // their width
   std::uint32_t experts = 0;              // of each layer; 0: one feed-forward
   std::uint32_t experts_used = 0;         // of them by a row
@@ -145,7 +156,13 @@ struct ModelSpec {
   bool selection_bias = false;  // of the experts' scores, for the choice alone
   std::uint32_t heads = 0;
   std::uint32_t kv_heads = 0;
-  std::uint32_t head_dim = 0;    // heads * head_dim need not equal hidden
+  std::uint32_t head_dim = 0;  // heads * head_dim need not equal hidden
+  // Of the local layers, where they have others; else 0.
+  std::uint32_t local_kv_heads = 0;
+  std::uint32_t local_head_dim = 0;
+  // The last layers have no keys and values: each reads those of the last one of its kind before.
+  std::uint32_t sharing_layers = 0;
+  std::uint32_t layer_input = 0;  // values that each layer is given of the token; 0: none
   std::uint32_t rotary_dim = 0;  // values of a head, its first, that RoPE turns; its last in latent
                                  // attention
   std::optional<Latent> latent;  // in place of keys and values; kv_heads is then 1
@@ -162,6 +179,7 @@ struct ModelSpec {
   std::vector<float> rope_factors;   // rotary_dim / 2 divisors of the frequencies, or empty
   bool long_factors = false;         // the file has two sets of them, of which one is in use
   std::uint32_t sliding_window = 0;  // positions that a local layer sees; 0: no layer is local
+  std::uint32_t global_every = 0;    // as in the family's traits, or as the file says
   double local_rope_base = 10000.0;  // of the local layers
   float embedding_factor = 1.0F;     // set by files of some families, as are the next three
   float branch_factor = 1.0F;        // of what attention and feed-forward add to the residual
@@ -174,6 +192,11 @@ struct ModelSpec {
   double temperature = 0.0;
   std::uint32_t temperature_length = 0;
   bool tied_embeddings = false;  // no output.weight: the head is token_embd.weight
+  // Of each layer, in a family where it may differ: whether its values are its keys, and whether it
+  // has a scale.
+  std::vector<bool> shares_keys;
+  std::vector<bool> has_scale;
+  bool fused_experts = false;  // ffn_gate_up_exps.weight has the rows of an expert's gate and up
   // An embedding model: its output at a prompt's last position represents the prompt (pooling type
   // "last"). It generates no meaningful text.
   bool gives_embeddings = false;
@@ -206,17 +229,13 @@ struct ModelSpec {
   // Whether sequences keep a state in some layers. It cannot go back to an earlier position.
   bool keeps_state() const { return delta.has_value(); }
   bool is_delta(std::uint32_t layer) const { return delta && (layer + 1) % delta->every != 0; }
-  // How many of the layers [begin, end) keep keys and values.
-  std::uint32_t paged_layers(std::uint32_t begin, std::uint32_t end) const {
-    return delta ? end / delta->every - begin / delta->every : end - begin;
-  }
   // Values of a sequence's state in a layer that keeps one.
   std::uint64_t state_values() const { return delta ? delta->shape.state_values() : 0; }
   bool is_turned(std::uint32_t layer) const {
     return family->unturned_every == 0 || (layer + 1) % family->unturned_every != 0;
   }
   bool is_local(std::uint32_t layer) const {
-    return sliding_window > 0 && (layer + 1) % family->global_every != 0;
+    return sliding_window > 0 && global_every > 0 && (layer + 1) % global_every != 0;
   }
   // The first position that a row at `position` reads in this layer.
   std::uint32_t first_visible(std::uint32_t layer, std::uint32_t position) const {
@@ -225,10 +244,46 @@ struct ModelSpec {
   // The scale of attention's scores at a position.
   float score_scale(std::uint32_t position) const;
   float embedding_scale() const;  // 1 where the family has none
-  kernels::KvLayout kv_layout() const {
-    if (latent) return {1, latent->width + latent->turned, latent->width};
-    return {kv_heads, head_dim, 0};
+  // Of the heads of this layer.
+  std::uint32_t kv_heads_of(std::uint32_t layer) const {
+    return local_kv_heads > 0 && is_local(layer) ? local_kv_heads : kv_heads;
   }
+  std::uint32_t head_dim_of(std::uint32_t layer) const {
+    return local_head_dim > 0 && is_local(layer) ? local_head_dim : head_dim;
+  }
+  // Values of all query heads, and of all heads of keys, of the layer that has the most.
+  std::uint32_t widest_queries() const { return heads * std::max(head_dim, local_head_dim); }
+  std::uint32_t widest_keys() const {
+    return std::max(kv_heads * head_dim, local_kv_heads * local_head_dim);
+  }
+  // Query heads that share a KV head, at most.
+  std::uint32_t largest_group() const {
+    return heads / (local_kv_heads > 0 ? std::min(kv_heads, local_kv_heads) : kv_heads);
+  }
+  bool shares_keys_in(std::uint32_t layer) const {
+    return !shares_keys.empty() && shares_keys[layer];
+  }
+  bool has_scale_in(std::uint32_t layer) const { return !has_scale.empty() && has_scale[layer]; }
+  // Whether one stage must hold all layers, because layers read more than the residual.
+  bool is_whole() const { return sharing_layers > 0 || layer_input > 0; }
+  // The fewest layers of a stage with this one.
+  LayerRange least_range(std::uint32_t layer) const {
+    return is_whole() ? LayerRange{0, layers} : LayerRange{layer, layer + 1};
+  }
+  // Whether the layer reads the keys and values of an earlier one.
+  bool shares_kv(std::uint32_t layer) const {
+    return sharing_layers > 0 && layer + sharing_layers >= layers;
+  }
+  bool keeps_kv(std::uint32_t layer) const { return !is_delta(layer) && !shares_kv(layer); }
+  // The layer whose keys and values this one reads.
+  std::uint32_t kv_source(std::uint32_t layer) const;
+  // Of the keys and values that a layer keeps; all 0 if it keeps none.
+  kernels::KvLayout kv_layout(std::uint32_t layer) const {
+    if (!keeps_kv(layer)) return {};
+    if (latent) return {1, latent->width + latent->turned, latent->width};
+    return {kv_heads_of(layer), head_dim_of(layer), 0};
+  }
+  std::vector<kernels::KvLayout> kv_layouts(LayerRange layers) const;
 };
 
 // A tensor that the spec asks for.

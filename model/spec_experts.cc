@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <string>
 #include <utility>
+#include <vector>
 
 #include "base/limits.h"
 
@@ -114,6 +115,25 @@ Status read_routing(const Keys& keys, ModelSpec& spec) {
   return read_expert_groups(keys, spec);
 }
 
+// One width, or an array of those of all layers: one for the first ones, another for the rest.
+Status read_two_widths(const Keys& keys, ModelSpec& spec) {
+  constexpr std::string_view kWidth = "feed_forward_length";
+  TRY(const std::vector<std::uint32_t> widths,
+      keys.of_layers(kWidth, spec.layers, 1, limits::kModelFeedForward));
+  spec.feed_forward = widths.back();
+  spec.dense_feed_forward = widths.front();
+  while (widths[spec.dense_layers] != spec.feed_forward) ++spec.dense_layers;
+  for (std::uint32_t layer = 0; layer < spec.layers; ++layer) {
+    TRY_VOID(keys.whole_blocks(kWidth, widths[layer]));
+    if (widths[layer] == spec.feed_forward_of(layer)) continue;
+    return keys.not_served(kWidth, "changes at layer " + std::to_string(layer) +
+                                       "; served are one number for the first layers and one for "
+                                       "the others");
+  }
+  if (spec.dense_layers == 0) spec.dense_feed_forward = 0;
+  return ok_status();
+}
+
 Status read_shared_expert(const Keys& keys, ModelSpec& spec) {
   constexpr std::string_view kWidth = "expert_shared_feed_forward_length";
   constexpr std::string_view kCount = "expert_shared_count";
@@ -125,8 +145,10 @@ Status read_shared_expert(const Keys& keys, ModelSpec& spec) {
     spec.shared_feed_forward = count * spec.feed_forward;
     return ok_status();
   }
-  if (kind == SharedExpert::kGated) {
-    TRY(spec.shared_feed_forward, read_width(keys, kWidth, "feed_forward_length"));
+  if (kind == SharedExpert::kGated || kind == SharedExpert::kBeside) {
+    constexpr std::string_view kOther = "feed_forward_length";
+    const bool beside = kind == SharedExpert::kBeside;
+    TRY(spec.shared_feed_forward, read_width(keys, beside ? kOther : kWidth, kOther));
     return ok_status();
   }
   TRY(spec.shared_feed_forward, keys.integer(kWidth, 0, limits::kModelFeedForward, 0));
@@ -153,6 +175,7 @@ Status read_feed_forward(const Keys& keys, ModelSpec& spec) {
     return keys.bad(kCount, "is " + std::to_string(spec.experts) + "; it must be from 2 to " +
                                 std::to_string(limits::kModelExperts));
   }
+  if (spec.experts == 0 && family.layer_inputs) return read_two_widths(keys, spec);
   if (spec.experts == 0) {
     TRY(spec.feed_forward, read_width(keys, kWidth, kWidth));
     return ok_status();

@@ -48,6 +48,39 @@ class Keys {
     return not_served(suffix, "is an array; only the same number for every layer is served");
   }
 
+  // A number for every layer, from an array of as many or from one number.
+  Result<std::vector<std::uint32_t>> of_layers(std::string_view suffix, std::uint32_t layers,
+                                               std::uint32_t low, std::uint32_t high) const {
+    const GgufValue* value = file_.find(name(suffix));
+    const auto* array = value != nullptr ? std::get_if<GgufArray>(value) : nullptr;
+    if (array == nullptr) {
+      TRY(const std::uint32_t all, integer(suffix, low, high));
+      return std::vector<std::uint32_t>(layers, all);
+    }
+    std::vector<std::uint32_t> out;
+    const auto take = [&](const auto* items) {
+      if (items == nullptr || items->size() != layers) return;
+      for (const auto item : *items) {
+        // A number beyond 32 bits is out of any range.
+        const bool fits = std::in_range<std::uint32_t>(item);
+        out.push_back(fits ? static_cast<std::uint32_t>(item) : ~std::uint32_t{0});
+      }
+    };
+    take(std::get_if<std::vector<std::uint64_t>>(&array->items));
+    take(std::get_if<std::vector<std::int64_t>>(&array->items));
+    if (out.empty()) {
+      return bad(suffix, "must be a number or an array of " + std::to_string(layers) +
+                             " whole numbers, one a layer");
+    }
+    for (std::uint32_t layer = 0; layer < layers; ++layer) {
+      if (out[layer] >= low && out[layer] <= high) continue;
+      return bad(suffix, "is out of range in layer " + std::to_string(layer) +
+                             "; it must be from " + std::to_string(low) + " to " +
+                             std::to_string(high));
+    }
+    return out;
+  }
+
   // `absent`: the value where the file has no such key; nothing: that is an error.
   Result<std::uint32_t> integer(std::string_view suffix, std::uint32_t low, std::uint32_t high,
                                 std::optional<std::uint32_t> absent = {}) const {

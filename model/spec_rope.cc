@@ -78,9 +78,9 @@ Result<std::vector<float>> read_factors(const GgufFile& file, std::string_view n
   std::memcpy(factors.data(), bytes.data(), bytes.size());
   for (std::size_t i = 0; i < factors.size(); ++i) {
     const double factor = factors[i];
-    if (!(factor >= 1.0 / limits::kRopeScale && factor <= limits::kRopeScale)) {
+    if (!(factor >= 1.0 / limits::kRopeScale && factor <= limits::kRopeFactor)) {
       return Error::invalid("tensor " + quote(name) + ": factor " + std::to_string(i) + " is " +
-                            std::to_string(factor) + "; it must be from 1/65536 to 65536");
+                            std::to_string(factor) + "; it must be from 1/65536 to 2^100");
     }
   }
   return factors;
@@ -182,7 +182,7 @@ std::vector<double> ModelSpec::rope_frequencies() const {
 
 std::vector<double> ModelSpec::local_rope_frequencies() const {
   if (family->local_rope == LocalRope::kSame) return scaled_frequencies(*this, local_rope_base);
-  return powers_of(local_rope_base, rotary_dim);
+  return powers_of(local_rope_base, local_head_dim > 0 ? local_head_dim : rotary_dim);
 }
 
 double ModelSpec::local_rope_magnitude() const {

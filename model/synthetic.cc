@@ -68,11 +68,17 @@ Draw draw_of(const ExpectedTensor& tensor, const SyntheticOptions& options) {
   if (name.ends_with("ssm_a")) return {-4.0F, 1.0F};  // with the next one: heads that keep
   if (name.ends_with("ssm_dt.bias"))
     return {-4.0F, 1.5F};  // what they read for 1 to 1000 positions
+  // What a router reads is divided by this root.
+  if (name.ends_with("ffn_gate_inp.scale")) return {1.0F / root_of_inverse(options.hidden), 0.1F};
   if (!tensor.is_matrix) {
-    return name.ends_with("norm.weight") ? Draw{1.0F, 0.1F} : Draw{0.0F, 0.1F};
+    const bool factor =
+        name.find("norm") != std::string::npos || name.find("scale") != std::string::npos;
+    return factor ? Draw{1.0F, 0.1F} : Draw{0.0F, 0.1F};
   }
   const float gain = root_of_inverse(tensor.dims[0]);
   if (tensor.is_router) return {0.0F, 2.0F * gain};  // some experts clearly ahead of others
+  // What a token gives to a layer's own input is multiplied by the root of its width.
+  if (name == "per_layer_token_embd.weight") return {0.0F, root_of_inverse(options.layer_input)};
   if (name == "token_embd.weight" || name == "output.weight") {
     // With post norms, every branch adds values of about 1, the size of scaled embeddings.
     return {0.0F, find_family(options.family)->scale_embeddings ? gain : 3.0F * gain};
@@ -113,6 +119,13 @@ TensorType type_of(const ExpectedTensor& tensor, const SyntheticOptions& options
   return tensor.dims[0] % info->block_elements == 0 ? wanted : TensorType::kQ8_0;
 }
 
+// 1 for the first quarter of the pairs; the others do not turn.
+Status fill_no_turns(std::uint32_t pairs, MutableByteSpan out) {
+  std::vector<float> factors(pairs, 1e30F);
+  std::fill_n(factors.begin(), pairs / 4, 1.0F);
+  return quantize_row(TensorType::kF32, factors, out);
+}
+
 // 1 for the fast half of the pairs, then rising to `most`.
 Status fill_rope_factors(std::uint32_t pairs, float most, MutableByteSpan out) {
   std::vector<float> factors(pairs, 1.0F);
@@ -130,8 +143,9 @@ void add_tensor(GgufWriter& writer, const ExpectedTensor& tensor, std::uint64_t 
   const auto width = static_cast<std::uint32_t>(tensor.dims[0]);
   if (tensor.name.starts_with("rope_f")) {  // rope_freqs, rope_factors_long and _short
     const float most = tensor.name == "rope_factors_short.weight" ? 2.0F : 8.0F;
+    const bool in_part = find_family(options.family)->own_local_heads;
     writer.add_tensor(tensor.name, type, tensor.dims, [=](std::uint64_t, MutableByteSpan out) {
-      return fill_rope_factors(width, most, out);
+      return in_part ? fill_no_turns(width, out) : fill_rope_factors(width, most, out);
     });
     return;
   }
@@ -156,6 +170,10 @@ void add_tensor(GgufWriter& writer, const ExpectedTensor& tensor, std::uint64_t 
   });
 }
 
+bool is_beside(const ModelSpec& spec) {
+  return spec.family->shared_expert == SharedExpert::kBeside && spec.experts != 0;
+}
+
 void add_expert_keys(GgufWriter& writer, const ModelSpec& spec, const std::string& prefix) {
   if (spec.experts == 0) return;
   writer.add(prefix + "expert_count", spec.experts);
@@ -165,7 +183,7 @@ void add_expert_keys(GgufWriter& writer, const ModelSpec& spec, const std::strin
   }
   if (spec.family->shared_expert == SharedExpert::kCounted) {
     writer.add(prefix + "expert_shared_count", spec.shared_feed_forward / spec.feed_forward);
-  } else if (spec.shared_feed_forward != 0) {
+  } else if (spec.shared_feed_forward != 0 && !is_beside(spec)) {
     writer.add(prefix + "expert_shared_feed_forward_length", spec.shared_feed_forward);
   }
   if (!spec.family->own_routing) return;
@@ -205,6 +223,33 @@ void add_scale_keys(GgufWriter& writer, const ModelSpec& spec, const std::string
     writer.add(prefix + "attn_logit_softcapping", 50.0F);
     writer.add(prefix + "final_logit_softcapping", 30.0F);
   }
+}
+
+void add_local_keys(GgufWriter& writer, const ModelSpec& spec, const std::string& prefix) {
+  std::vector<bool> local;
+  std::vector<std::uint32_t> kv_heads;
+  for (std::uint32_t layer = 0; layer < spec.layers; ++layer) {
+    local.push_back(spec.is_local(layer));
+    kv_heads.push_back(spec.kv_heads_of(layer));
+  }
+  if (spec.is_whole()) {
+    std::vector<std::uint32_t> widths;
+    for (std::uint32_t layer = 0; layer < spec.layers; ++layer) {
+      widths.push_back(spec.feed_forward_of(layer));
+    }
+    writer.add_array(prefix + "feed_forward_length", widths);
+    writer.add(prefix + "attention.shared_kv_layers", spec.sharing_layers);
+    writer.add(prefix + "embedding_length_per_layer_input", spec.layer_input);
+  }
+  writer.add_array(prefix + "attention.sliding_window_pattern", local);
+  writer.add_array(prefix + "attention.head_count_kv", kv_heads);
+  for (const std::string_view key :
+       {"attention.key_length", "attention.value_length", "rope.dimension_count"}) {
+    writer.add(prefix + std::string(key), spec.head_dim);
+    writer.add(prefix + std::string(key) + "_swa", spec.local_head_dim);
+  }
+  writer.add(prefix + "rope.freq_base_swa", 10'000.0F);
+  writer.add(prefix + "final_logit_softcapping", 30.0F);
 }
 
 void add_latent_keys(GgufWriter& writer, const ModelSpec& spec, const std::string& prefix) {
@@ -250,11 +295,16 @@ void add_model_keys(GgufWriter& writer, const ModelSpec& spec, const SyntheticOp
   }
   writer.add(prefix + "context_length", spec.context);
   writer.add(prefix + "embedding_length", spec.hidden);
-  writer.add(prefix + "feed_forward_length", spec.feed_forward_of(0));
+  if (!spec.is_whole()) {
+    writer.add(prefix + "feed_forward_length",
+               is_beside(spec) ? spec.shared_feed_forward : spec.feed_forward_of(0));
+  }
   add_expert_keys(writer, spec, prefix);
   writer.add(prefix + "attention.head_count", spec.heads);
-  writer.add(prefix + "attention.head_count_kv", spec.kv_heads);
-  if (spec.latent) {
+  if (!spec.family->own_local_heads) writer.add(prefix + "attention.head_count_kv", spec.kv_heads);
+  if (spec.family->own_local_heads) {
+    add_local_keys(writer, spec, prefix);
+  } else if (spec.latent) {
     add_latent_keys(writer, spec, prefix);
   } else if (options.head_dim != 0) {
     writer.add(prefix + "attention.key_length", spec.head_dim);
@@ -278,7 +328,7 @@ void add_model_keys(GgufWriter& writer, const ModelSpec& spec, const SyntheticOp
   if (options.yarn_scale > 0.0F && spec.latent) {
     writer.add(prefix + "rope.scaling.yarn_log_multiplier", 0.1F);
   }
-  writer.add(prefix + "rope.dimension_count", spec.rotary_dim);
+  if (!spec.family->own_local_heads) writer.add(prefix + "rope.dimension_count", spec.rotary_dim);
   writer.add(prefix + "vocab_size", spec.vocabulary);
   if (!options.embeddings) return;
   constexpr std::uint32_t kLast = 3;
@@ -412,6 +462,43 @@ Status set_delta_net(const SyntheticOptions& options, ModelSpec& spec) {
   return ok_status();
 }
 
+Status set_layer_inputs(const SyntheticOptions& options, ModelSpec& spec) {
+  REQUIRE(options.sharing_layers + std::min(spec.global_every, spec.layers) <= spec.layers,
+          "option sharing_layers must leave a layer of each kind before them");
+  spec.sharing_layers = options.sharing_layers;
+  spec.layer_input = options.layer_input;
+  for (std::uint32_t layer = 0; layer < spec.layers; ++layer) {
+    if (!spec.keeps_kv(layer)) spec.shares_keys[layer] = false;
+  }
+  if (spec.sharing_layers != 0) {
+    spec.dense_layers = spec.layers - spec.sharing_layers;
+    spec.dense_feed_forward = spec.feed_forward;
+    spec.feed_forward *= 2;
+  }
+  if (spec.layer_input == 0) return ok_status();
+  return require_multiple("layer_input", spec.layer_input, limits::kModelHeadDim);
+}
+
+// The options' heads are those of the local layers. The others' are twice as wide and, where that
+// may be, half as many, and have their keys as values.
+Status set_local_heads(const SyntheticOptions& options, ModelSpec& spec) {
+  REQUIRE(options.sliding_window > 0,
+          "option sliding_window must be above 0 in family " + options.family);
+  spec.local_head_dim = spec.head_dim;
+  spec.local_kv_heads = spec.kv_heads;
+  spec.head_dim = options.global_head_dim != 0 ? options.global_head_dim : 2 * spec.head_dim;
+  if (spec.kv_heads % 2 == 0) spec.kv_heads /= 2;
+  if (options.global_kv_heads != 0) spec.kv_heads = options.global_kv_heads;
+  REQUIRE(spec.heads % spec.kv_heads == 0, "option heads must be a multiple of global_kv_heads");
+  for (std::uint32_t layer = 0; layer < spec.layers; ++layer) {
+    spec.shares_keys.push_back(!spec.is_local(layer));
+    spec.has_scale.push_back(true);
+  }
+  spec.fused_experts = true;
+  if (options.experts == 0) TRY_VOID(set_layer_inputs(options, spec));
+  return require_multiple("local heads", spec.local_head_dim, limits::kModelHeadDim);
+}
+
 Result<ModelSpec> spec_of(const SyntheticOptions& options) {
   ModelSpec spec;
   spec.family = find_family(options.family);
@@ -437,7 +524,14 @@ Result<ModelSpec> spec_of(const SyntheticOptions& options) {
   spec.tied_embeddings = options.tied_output;
   TRY_VOID(require_multiple("hidden", spec.hidden, limits::kModelWidth));
   TRY_VOID(require_multiple("feed_forward", spec.feed_forward, limits::kModelFeedForward));
+  REQUIRE((options.layer_input == 0 && options.sharing_layers == 0) ||
+              (spec.family->layer_inputs && options.experts == 0),
+          "options layer_input and sharing_layers must be 0 with experts or in family " +
+              options.family);
+  spec.global_every = spec.family->global_every;
+  if (spec.global_every != 0) spec.sliding_window = options.sliding_window;
   if (spec.family->latent) TRY_VOID(set_latent(options, spec));
+  if (spec.family->own_local_heads) TRY_VOID(set_local_heads(options, spec));
   TRY_VOID(require_multiple("head_dim", spec.head_dim, limits::kModelHeadDim));
   TRY_VOID(set_experts(options, spec));
   if (spec.family->delta_net) TRY_VOID(set_delta_net(options, spec));
@@ -487,211 +581,7 @@ Result<GgufWriter> writer_of(const SyntheticOptions& options) {
   return writer;
 }
 
-SyntheticOptions demo_shape() {
-  SyntheticOptions options;
-  options.name = "synthetic demo";
-  options.layers = 30;
-  options.hidden = 576;
-  options.feed_forward = 1536;
-  options.heads = 9;
-  options.kv_heads = 3;
-  options.vocabulary = 49'152;
-  options.context = 8192;
-  options.rope_base = 100'000.0F;
-  options.feed_forward_type = TensorType::kQ4_1;
-  return options;
-}
-
-// Mixtral 8x7B.
-SyntheticOptions mixtral_shape() {
-  SyntheticOptions options;
-  options.name = "synthetic 8x7b";
-  options.layers = 32;
-  options.hidden = 4096;
-  options.feed_forward = 14'336;
-  options.experts = 8;
-  options.heads = 32;
-  options.kv_heads = 8;
-  options.vocabulary = 32'000;
-  options.context = 32'768;
-  options.rope_base = 1e6F;
-  options.tied_output = false;
-  options.attention_type = options.embedding_type = TensorType::kQ4_0;
-  return options;
-}
-
-// Qwen1.5-MoE-A2.7B.
-SyntheticOptions qwen2moe_shape() {
-  SyntheticOptions options = mixtral_shape();
-  options.family = "qwen2moe";
-  options.name = "synthetic a2.7b";
-  options.layers = 24;
-  options.hidden = 2048;
-  options.feed_forward = 1408;
-  options.experts = 60;
-  options.experts_used = 4;
-  options.shared_feed_forward = 5632;
-  options.heads = 16;
-  options.kv_heads = 16;
-  options.vocabulary = 151'936;
-  options.context = 8192;
-  return options;
-}
-
-// Qwen3-30B-A3B.
-SyntheticOptions qwen3moe_shape() {
-  SyntheticOptions options = mixtral_shape();
-  options.family = "qwen3moe";
-  options.name = "synthetic 30b-a3b";
-  options.layers = 48;
-  options.hidden = 2048;
-  options.feed_forward = 768;
-  options.experts = 128;
-  options.experts_used = 8;
-  options.kv_heads = 4;
-  options.head_dim = 128;
-  options.vocabulary = 151'936;
-  options.context = 40'960;
-  return options;
-}
-
-// gpt-oss-20b, or gpt-oss-120b.
-SyntheticOptions gpt_oss_shape(bool large) {
-  SyntheticOptions options;
-  options.family = "gpt-oss";
-  options.name = large ? "synthetic gpt-oss-120b" : "synthetic gpt-oss-20b";
-  options.layers = large ? 36 : 24;
-  options.hidden = 2880;
-  options.feed_forward = 2880;
-  options.experts = large ? 128 : 32;
-  options.experts_used = 4;
-  options.heads = 64;
-  options.kv_heads = 8;
-  options.head_dim = 64;
-  options.vocabulary = 201'088;
-  options.context = 131'072;
-  options.rope_base = 150'000.0F;
-  options.yarn_scale = 32.0F;
-  options.sliding_window = 128;
-  options.tied_output = false;
-  options.feed_forward_type = TensorType::kMXFP4;
-  options.attention_type = TensorType::kQ8_0;
-  return options;
-}
-
-// GLM-4.5-Air.
-SyntheticOptions glm4moe_shape() {
-  SyntheticOptions options = mixtral_shape();
-  options.family = "glm4moe";
-  options.name = "synthetic 106b-a12b";
-  options.layers = 46;
-  options.feed_forward = 1408;
-  options.dense_feed_forward = 10'944;
-  options.experts = 128;
-  options.experts_used = 8;
-  options.heads = 96;
-  options.head_dim = 128;
-  options.vocabulary = 151'552;
-  options.context = 131'072;
-  return options;
-}
-
-SyntheticOptions glm47_flash_shape() {
-  SyntheticOptions options = glm4moe_shape();
-  options.family = "deepseek2";
-  options.name = "synthetic glm-4.7-flash";
-  options.layers = 47;
-  options.hidden = 2048;
-  options.feed_forward = 1536;
-  options.dense_feed_forward = 10'240;
-  options.experts = 64;
-  options.experts_used = 4;
-  options.heads = 20;
-  options.kv_heads = 1;
-  options.latent = {768, 512, 64, 192, 256};
-  options.vocabulary = 154'880;
-  options.context = 202'752;
-  options.rope_base = 1e6F;
-  return options;
-}
-
-// Qwen3-Next-80B-A3B.
-SyntheticOptions qwen3next_shape() {
-  SyntheticOptions options = qwen3moe_shape();
-  options.family = "qwen3next";
-  options.name = "synthetic 80b-a3b";
-  options.feed_forward = 512;
-  options.shared_feed_forward = 512;
-  options.experts = 512;
-  options.experts_used = 10;
-  options.heads = 16;
-  options.kv_heads = 2;
-  options.head_dim = 256;
-  options.delta = {16, 32, 128, 4};
-  options.context = 262'144;
-  options.rope_base = 1e7F;
-  return options;
-}
-
-// Qwen3.5-35B-A3B.
-SyntheticOptions qwen35moe_shape() {
-  SyntheticOptions options = qwen3next_shape();
-  options.family = "qwen35moe";
-  options.name = "synthetic 35b-a3b";
-  options.layers = 40;
-  options.experts = 256;
-  options.experts_used = 8;
-  options.vocabulary = 248'320;
-  return options;
-}
-
-SyntheticOptions llama3_shape() {
-  SyntheticOptions options;
-  options.vocabulary = 128'256;
-  options.context = 131'072;
-  options.rope_base = 500'000.0F;
-  options.rope_factors = true;
-  options.tied_output = false;
-  options.kv_heads = 8;
-  options.attention_type = TensorType::kQ4_0;
-  options.embedding_type = TensorType::kQ4_0;
-  return options;
-}
-
 }  // namespace
-
-Result<SyntheticOptions> synthetic_preset(std::string_view name) {
-  if (name == "tiny") return SyntheticOptions{};
-  if (name == "demo") return demo_shape();
-  if (name == "8x7b") return mixtral_shape();
-  if (name == "a2.7b") return qwen2moe_shape();
-  if (name == "30b-a3b") return qwen3moe_shape();
-  if (name == "106b-a12b") return glm4moe_shape();
-  if (name == "glm-4.7-flash") return glm47_flash_shape();
-  if (name == "80b-a3b") return qwen3next_shape();
-  if (name == "35b-a3b") return qwen35moe_shape();
-  if (name == "gpt-oss-20b" || name == "gpt-oss-120b") return gpt_oss_shape(name.ends_with("120b"));
-  SyntheticOptions options = llama3_shape();
-  options.name = "synthetic " + std::string(name);
-  if (name == "8b") {
-    options.layers = 32;
-    options.hidden = 4096;
-    options.feed_forward = 14'336;
-    options.heads = 32;
-    return options;
-  }
-  if (name == "70b") {
-    options.layers = 80;
-    options.hidden = 8192;
-    options.feed_forward = 28'672;
-    options.heads = 64;
-    return options;
-  }
-  return Error::invalid(
-      "no shape is called '" + std::string(name) +
-      "'; there are: tiny, demo, 8b, 70b, 8x7b, a2.7b, 30b-a3b, gpt-oss-20b, gpt-oss-120b, "
-      "106b-a12b, glm-4.7-flash, 80b-a3b, 35b-a3b");
-}
 
 Status set_weight_types(SyntheticOptions& options, std::string_view name) {
   std::string wanted(name);

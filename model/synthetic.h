@@ -39,7 +39,15 @@ struct SyntheticOptions {
   std::uint32_t prediction_layers = 0;  // behind the layers, in families that may have them
   std::uint32_t heads = 4;
   std::uint32_t kv_heads = 2;
-  std::uint32_t head_dim = 0;      // 0: hidden / heads
+  std::uint32_t head_dim = 0;  // 0: hidden / heads
+  // In families whose local layers have heads of their own, which are then those above: the
+  // others'; 0: half as many, and twice as wide.
+  std::uint32_t global_kv_heads = 0;
+  std::uint32_t global_head_dim = 0;
+  // In families that may have them, where the model has no experts: values of each layer's own
+  // input, and last layers without keys and values, whose feed-forward is twice as wide.
+  std::uint32_t layer_input = 0;
+  std::uint32_t sharing_layers = 0;
   std::uint32_t vocabulary = 400;  // 259 at least: specials and bytes, the rest are merges
   std::uint32_t context = 512;
   float rope_base = 0.0F;     // 0: the family's own

@@ -35,6 +35,18 @@ class LayerList {
   std::vector<ExpectedTensor> tensors_;
 };
 
+// A feed-forward beside the experts, and what the two have of their own.
+void add_beside(const ModelSpec& spec, LayerList& list) {
+  list.matrix("ffn_gate.weight", spec.hidden, spec.shared_feed_forward);
+  list.matrix("ffn_up.weight", spec.hidden, spec.shared_feed_forward);
+  list.matrix("ffn_down.weight", spec.shared_feed_forward, spec.hidden);
+  list.vector("ffn_gate_inp.scale", spec.hidden);
+  list.vector("ffn_down_exps.scale", spec.experts);
+  list.vector("pre_ffw_norm_2.weight", spec.hidden);
+  list.vector("post_ffw_norm_1.weight", spec.hidden);
+  list.vector("post_ffw_norm_2.weight", spec.hidden);
+}
+
 void add_feed_forward(const ModelSpec& spec, std::uint32_t layer, LayerList& list) {
   if (!spec.has_experts(layer)) {
     const bool fused = spec.family->fused_gate_up;
@@ -46,17 +58,23 @@ void add_feed_forward(const ModelSpec& spec, std::uint32_t layer, LayerList& lis
   }
   list.router("ffn_gate_inp.weight", spec.hidden, spec.experts);
   if (spec.selection_bias) list.vector(kSelectionBias, spec.experts);
-  list.experts("ffn_gate_exps.weight", spec.hidden, spec.feed_forward, spec.experts);
-  list.experts("ffn_up_exps.weight", spec.hidden, spec.feed_forward, spec.experts);
+  if (spec.fused_experts) {
+    list.experts("ffn_gate_up_exps.weight", spec.hidden, 2ULL * spec.feed_forward, spec.experts);
+  } else {
+    list.experts("ffn_gate_exps.weight", spec.hidden, spec.feed_forward, spec.experts);
+    list.experts("ffn_up_exps.weight", spec.hidden, spec.feed_forward, spec.experts);
+  }
   list.experts("ffn_down_exps.weight", spec.feed_forward, spec.hidden, spec.experts);
+  if (spec.family->shared_expert == SharedExpert::kBeside) add_beside(spec, list);
   if (spec.family->expert_biases) {
     list.vector("ffn_gate_inp.bias", spec.experts);
     list.vectors("ffn_gate_exps.bias", spec.feed_forward, spec.experts);
     list.vectors("ffn_up_exps.bias", spec.feed_forward, spec.experts);
     list.vectors("ffn_down_exps.bias", spec.hidden, spec.experts);
   }
-  if (spec.shared_feed_forward == 0) return;
-  if (spec.family->shared_expert == SharedExpert::kGated) {
+  const SharedExpert shared = spec.family->shared_expert;
+  if (spec.shared_feed_forward == 0 || shared == SharedExpert::kBeside) return;
+  if (shared == SharedExpert::kGated) {
     list.router("ffn_gate_inp_shexp.weight", spec.hidden, 1);
   }
   list.matrix("ffn_gate_shexp.weight", spec.hidden, spec.shared_feed_forward);
@@ -104,16 +122,18 @@ void add_delta_net(const ModelSpec& spec, LayerList& list) {
 }
 
 // Queries, keys and values of each head, what each of them needs, and what brings them together.
-void add_attention(const ModelSpec& spec, LayerList& list) {
+void add_attention(const ModelSpec& spec, std::uint32_t layer, LayerList& list) {
   const FamilyTraits& family = *spec.family;
-  const std::uint64_t query = std::uint64_t{spec.heads} * spec.head_dim;
-  const std::uint64_t kv = std::uint64_t{spec.kv_heads} * spec.head_dim;
+  const std::uint64_t head_dim = spec.head_dim_of(layer);
+  const std::uint64_t query = spec.heads * head_dim;
+  const std::uint64_t kv = spec.kv_heads_of(layer) * head_dim;
+  const bool keeps = !spec.shares_kv(layer);
   if (family.fused_qkv) {
     list.matrix("attn_qkv.weight", spec.hidden, query + 2 * kv);
   } else {
     list.matrix("attn_q.weight", spec.hidden, (family.attention_gate ? 2 : 1) * query);
-    list.matrix("attn_k.weight", spec.hidden, kv);
-    list.matrix("attn_v.weight", spec.hidden, kv);
+    if (keeps) list.matrix("attn_k.weight", spec.hidden, kv);
+    if (keeps && !spec.shares_keys_in(layer)) list.matrix("attn_v.weight", spec.hidden, kv);
   }
   list.matrix("attn_output.weight", query, spec.hidden);
   if (spec.qkv_bias) {
@@ -125,8 +145,8 @@ void add_attention(const ModelSpec& spec, LayerList& list) {
   if (family.sinks) list.vector("attn_sinks.weight", spec.heads);
   if (spec.head_norms != HeadNorms::kNone) {
     const bool each = spec.head_norms == HeadNorms::kEach;
-    list.vector("attn_q_norm.weight", each ? spec.head_dim : query);
-    list.vector("attn_k_norm.weight", each ? spec.head_dim : kv);
+    list.vector("attn_q_norm.weight", each ? head_dim : query);
+    if (keeps) list.vector("attn_k_norm.weight", each ? head_dim : kv);
   }
 }
 
@@ -145,12 +165,18 @@ std::vector<ExpectedTensor> layer_tensors(const ModelSpec& spec, std::uint32_t l
   } else if (spec.is_delta(layer)) {
     add_delta_net(spec, list);
   } else {
-    add_attention(spec, list);
+    add_attention(spec, layer, list);
   }
   if (family.post_norms) list.vector("post_attention_norm.weight", spec.hidden);
   if (family.pre_norms) list.vector(family.feed_forward_norm, spec.hidden);
   add_feed_forward(spec, layer, list);
   if (family.post_norms) list.vector("post_ffw_norm.weight", spec.hidden);
+  if (spec.layer_input != 0) {
+    list.matrix("inp_gate.weight", spec.hidden, spec.layer_input);
+    list.matrix("proj.weight", spec.layer_input, spec.hidden);
+    list.vector("post_norm.weight", spec.hidden);
+  }
+  if (spec.has_scale_in(layer)) list.vector("layer_output_scale.weight", 1);
   return list.take();
 }
 
@@ -160,6 +186,12 @@ std::vector<ExpectedTensor> outer_tensors(const ModelSpec& spec) {
   list.push_back({"output_norm.weight", {spec.hidden}, false});
   if (!spec.tied_embeddings) {
     list.push_back({"output.weight", {spec.hidden, spec.vocabulary}, true});
+  }
+  if (spec.layer_input != 0) {
+    const std::uint64_t all = std::uint64_t{spec.layer_input} * spec.layers;
+    list.push_back({"per_layer_token_embd.weight", {all, spec.vocabulary}, true});
+    list.push_back({"per_layer_model_proj.weight", {spec.hidden, all}, true});
+    list.push_back({"per_layer_proj_norm.weight", {spec.layer_input}, false});
   }
   const std::uint64_t pairs = spec.rotary_dim / 2;
   if (spec.long_factors) {

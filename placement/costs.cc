@@ -23,7 +23,8 @@ Speed speed_of(const Problem& problem, const Node& node) {
   speed.layer = std::max(node.layer.one, node.layer.batch);
   speed.head = std::max(node.head.one, node.head.batch);
   speed.memory = node.memory_bytes;
-  const bool has_kv = problem.model.kv_bytes > 0 || !problem.model.layer_states.empty();
+  const KvBytes kv = problem.model.kv_of({0, problem.layers()});
+  const bool has_kv = kv.position + kv.state > 0;
   speed.kv_budget = has_kv ? node.kv_budget_bytes : std::numeric_limits<std::uint64_t>::max();
   return speed;
 }

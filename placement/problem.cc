@@ -50,15 +50,16 @@ Status check_model(const Problem& problem) {
   TRY_VOID(check_bytes("the embedding", model.embedding_bytes));
   TRY_VOID(check_bytes("the head", model.head_bytes));
   TRY_VOID(check_bytes("the activations of a row", model.activation_bytes));
-  // This limit keeps the KV of all layers within 64 bits.
-  REQUIRE(model.kv_bytes <= limits::kPlacedKvBytes,
-          "the KV of a position in a layer takes " + std::to_string(model.kv_bytes) +
-              " bytes; the limit is " + std::to_string(limits::kPlacedKvBytes));
-  REQUIRE(model.layer_states.empty() || model.layer_states.size() == model.layer_bytes.size(),
-          "the model has " + std::to_string(model.layer_bytes.size()) + " layers and states of " +
-              std::to_string(model.layer_states.size()));
-  for (const std::uint64_t bytes : model.layer_states) {
-    TRY_VOID(check_bytes("the state of a layer", bytes));
+  REQUIRE(model.layer_kv.empty() || model.layer_kv.size() == model.layer_bytes.size(),
+          "the model has " + std::to_string(model.layer_bytes.size()) + " layers and the KV of " +
+              std::to_string(model.layer_kv.size()));
+  // These limits keep what sequences have in all layers within 64 bits.
+  for (std::uint32_t layer = 0; layer < problem.layers(); ++layer) {
+    const KvBytes kv = model.kv_of({layer, layer + 1});
+    REQUIRE(kv.position <= limits::kPlacedKvBytes,
+            "the KV of a position in a layer takes " + std::to_string(kv.position) +
+                " bytes; the limit is " + std::to_string(limits::kPlacedKvBytes));
+    TRY_VOID(check_bytes("the state of a layer", kv.state));
   }
   REQUIRE(problem.kv_tokens <= limits::kPlacedTokens, std::to_string(problem.kv_tokens) +
                                                           " positions of KV; the limit is " +
@@ -159,6 +160,11 @@ Status check(const Problem& problem) {
   REQUIRE(problem.batch_rows >= 2 && problem.batch_rows <= limits::kBatchRows,
           "a batch has " + std::to_string(problem.batch_rows) + " rows; it must have 2 to " +
               std::to_string(limits::kBatchRows));
+  REQUIRE(
+      !problem.model.is_whole || problem.stages == 1,
+      (problem.stages == 0 ? "any number of" : std::to_string(problem.stages)) +
+          " stages; one stage must hold every layer of this model, because its layers read more "
+          "than the output of the layer before: ask for 1 stage");
   REQUIRE(problem.stages <= problem.layers(),
           std::to_string(problem.stages) + " stages need as many layers, and the model has " +
               std::to_string(problem.layers()) + "; ask for fewer stages");
@@ -178,8 +184,11 @@ std::uint64_t stage_bytes(const Problem& problem, LayerRange layers) {
 }
 
 bool fits(const Problem& problem, const Stage& stage) {
-  return layer_bytes_of(problem, stage.layers) <= problem.nodes[stage.node].memory_bytes &&
-         kv_room(problem, stage) >= problem.kv_tokens;
+  const Node& node = problem.nodes[stage.node];
+  const std::uint64_t weights = layer_bytes_of(problem, stage.layers);
+  const std::uint64_t kv = problem.model.kv_of(stage.layers).of(problem.kv_tokens);
+  return weights <= node.memory_bytes &&
+         kv <= std::min(node.memory_bytes - weights, node.kv_budget_bytes);
 }
 
 double stage_seconds(const Problem& problem, const Stage& stage, double rows) {

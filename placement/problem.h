@@ -46,6 +46,7 @@ struct KvBytes {
   std::uint64_t state = 0;     // of a sequence, whatever its positions
 
   std::uint64_t of(std::uint64_t positions) const { return position * positions + state; }
+  friend bool operator==(const KvBytes&, const KvBytes&) = default;
 };
 
 struct Model {
@@ -53,13 +54,14 @@ struct Model {
   std::uint64_t embedding_bytes = 0;       // on the first stage
   std::uint64_t head_bytes = 0;            // on the last stage
   std::uint64_t activation_bytes = 0;      // of one row, from a stage to the next
-  std::uint64_t kv_bytes = 0;              // of one position in one layer without a state
+  std::uint64_t kv_bytes = 0;              // of one position in each layer, where all are equal
+  // What sequences keep in each layer, where layers differ: in the size of keys and values, or
+  // because some have a state in place of them. Else empty.
+  std::vector<KvBytes> layer_kv = {};
   // Bytes of each layer that a step of one row reads, for a mixture of experts; else empty. Memory
   // uses layer_bytes, time uses these.
   std::vector<std::uint64_t> layer_read_bytes = {};
-  // Bytes of the state that a sequence has in each layer in place of KV; 0: the layer has KV.
-  // Empty: every layer has.
-  std::vector<std::uint64_t> layer_states = {};
+  bool is_whole = false;  // one stage must hold all layers
 
   const std::vector<std::uint64_t>& read_bytes() const {
     return layer_read_bytes.empty() ? layer_bytes : layer_read_bytes;
@@ -68,11 +70,11 @@ struct Model {
   KvBytes kv_of(LayerRange layers) const {
     INVARIANT(layers.begin <= layers.end && layers.end <= layer_bytes.size(),
               "a stage's layers are the model's");
+    if (layer_kv.empty()) return {kv_bytes * layers.size(), 0};
     KvBytes kv;
     for (std::uint32_t layer = layers.begin; layer < layers.end; ++layer) {
-      const std::uint64_t state = layer_states.empty() ? 0 : layer_states[layer];
-      kv.state += state;
-      if (state == 0) kv.position += kv_bytes;
+      kv.position += layer_kv[layer].position;
+      kv.state += layer_kv[layer].state;
     }
     return kv;
   }

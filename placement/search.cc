@@ -584,20 +584,43 @@ class Search {
   std::vector<std::uint32_t> queue_;  // of leave()
 };
 
+// The most, the mean and the least that sequences keep in a layer: pages and state apart.
+struct KvSizes {
+  KvBytes largest, mean, smallest;
+};
+
+KvSizes kv_sizes(const Problem& problem) {
+  const KvBytes all = problem.model.kv_of({0, problem.layers()});
+  KvSizes sizes;
+  sizes.mean = {all.position / problem.layers(), all.state / problem.layers()};
+  sizes.largest = sizes.smallest = problem.model.kv_of({0, 1});
+  for (std::uint32_t layer = 1; layer < problem.layers(); ++layer) {
+    const KvBytes one = problem.model.kv_of({layer, layer + 1});
+    sizes.largest = {std::max(sizes.largest.position, one.position),
+                     std::max(sizes.largest.state, one.state)};
+    sizes.smallest = {std::min(sizes.smallest.position, one.position),
+                      std::min(sizes.smallest.state, one.state)};
+  }
+  return sizes;
+}
+
 // An order found with every layer as large as the largest always fits. Smaller sizes also find
 // orders that fit only where the large layers are not.
 std::optional<std::vector<Stage>> best_of_orders(const Problem& problem, Set required) {
   const auto& bytes = problem.model.layer_bytes;
   const auto [smallest, largest] = std::ranges::minmax_element(bytes);
   const auto mean = static_cast<std::uint64_t>(problem.model.mean_layer_bytes());
+  const KvSizes kv = kv_sizes(problem);
   const auto all_fit = [&](const std::vector<Stage>& stages) {
     return std::ranges::all_of(stages, [&](const Stage& stage) { return fits(problem, stage); });
   };
   std::optional<std::vector<Stage>> best;
-  for (const std::uint64_t each : {*largest, mean, *smallest}) {
+  for (const auto& [each, keeps] :
+       {std::pair(*largest, kv.largest), {mean, kv.mean}, {*smallest, kv.smallest}}) {
     Problem equal = problem;
     equal.model.layer_bytes.assign(bytes.size(), each);
     equal.model.layer_read_bytes.clear();
+    equal.model.layer_kv.assign(bytes.size(), keeps);
     const auto found = Search(equal, std::nullopt, required).run();
     if (!found) continue;
     for (std::vector<Stage> stages : {*found, split_layers(problem, *found)}) {

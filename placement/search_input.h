@@ -50,11 +50,11 @@ inline Role role_of(std::uint32_t node, std::uint32_t first, std::uint32_t last)
 
 // Whether all layers have one size, in memory and in time.
 inline bool has_equal_layers(const Problem& problem) {
-  const auto equal = [](const std::vector<std::uint64_t>& values) {
+  const auto equal = [](const auto& values) {
     return std::ranges::adjacent_find(values, std::not_equal_to<>()) == values.end();
   };
   return equal(problem.model.layer_bytes) && equal(problem.model.read_bytes()) &&
-         equal(problem.model.layer_states);
+         equal(problem.model.layer_kv);
 }
 
 class SearchInput {

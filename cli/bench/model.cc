@@ -181,7 +181,7 @@ Status make_room(const model::GgufFile& file, const std::vector<Row>& rows,
     local.sequences = std::max(local.sequences, row.batch);
   }
   local.kv_budget_bytes = std::max<std::uint64_t>(
-      local.kv_budget_bytes, node::kv_budget_of(spec, spec.layers, pages, local.sequences));
+      local.kv_budget_bytes, node::kv_budget_of(spec, {0, spec.layers}, pages, local.sequences));
   return ok_status();
 }
 

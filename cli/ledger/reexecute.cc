@@ -239,7 +239,7 @@ class Machine {
     if (device_ != nullptr) local.devices = {device_.get()};
     const std::uint64_t pages = pages_for(positions, kernels::kPageTokens);
     local.kv_budget_bytes = std::max<std::size_t>(
-        local.kv_budget_bytes, node::kv_budget_of(spec_, spec_.layers, pages, 1));
+        local.kv_budget_bytes, node::kv_budget_of(spec_, {0, spec_.layers}, pages, 1));
     local.sequences = 1;
     TRY(runner_, node::LocalRunner::load(file_, local));
     split_ = split;

@@ -190,6 +190,7 @@ Result<Problem> read_plan_nodes(const std::string& json, placement::Model model)
   TRY_VOID(check_keys(file, "the file", {"batch_rows", "nodes", "links", "link"}));
   Problem problem;
   problem.model = std::move(model);
+  problem.stages = problem.model.is_whole ? 1 : 0;
   if (file.contains("batch_rows")) {
     TRY(const std::uint64_t rows, count_of(file, "the file", "batch_rows"));
     REQUIRE(rows <= limits::kBatchRows, "a batch of " + std::to_string(rows) +

@@ -120,7 +120,7 @@ Result<Problem> read_problem(PlanOptions options) {
   }
   TRY(Problem problem, plan_problem(path.string(), nodes));
   problem.objective = options.objective.value_or(placement::Objective::kAuto);
-  problem.stages = options.stages.value_or(0);
+  problem.stages = options.stages.value_or(problem.stages);
   if (options.tokens > 0) problem.kv_tokens = options.tokens;
   return problem;
 }

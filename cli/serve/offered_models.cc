@@ -44,6 +44,11 @@ std::uint32_t stages_of(const ServeOptions& options) {
   return options.stages;
 }
 
+std::uint32_t stages_of(const ServeOptions& options, const model::ModelSpec& spec) {
+  const std::uint32_t asked = stages_of(options);
+  return asked == 0 && spec.is_whole() ? 1 : asked;
+}
+
 std::vector<std::string> devices_of(const ServeOptions& options) {
   return worker_devices(options.device, options.local_workers, cards_here());
 }
@@ -52,13 +57,17 @@ namespace {
 
 // Refuses options with which workers would fail at every start.
 Status check_split(const ServeOptions& options, const model::ModelSpec& spec) {
-  const std::uint32_t stages = stages_of(options);
+  const std::uint32_t stages = stages_of(options, spec);
+  REQUIRE(!spec.is_whole() || stages == 1,
+          std::to_string(stages) +
+              " stages; one node must hold every layer of this model, because its layers read more "
+              "than the output of the layer before: leave out --place, or give --stages 1");
   REQUIRE(stages <= spec.layers, "the model has " + counted(spec.layers, "layer") +
                                      ", fewer than " + std::to_string(stages) + " stages");
   REQUIRE(options.by_hand.empty() || options.by_hand.back().layers.end == spec.layers,
           "--place must end with the model's last layer, " + std::to_string(spec.layers - 1));
   if (options.local_workers == 0) return ok_status();
-  if (stages == 0) return check_kv_budget(options.kv_budget_bytes, spec, {0, 1});
+  if (stages == 0) return check_kv_budget(options.kv_budget_bytes, spec, spec.least_range(0));
   for (const LayerRange& layers : split_layers(spec.layers, stages)) {
     TRY_VOID(check_kv_budget(options.kv_budget_bytes, spec, layers));
   }
@@ -94,7 +103,7 @@ Status check_local_memory(const ServeOptions& options, const model::GgufFile& fi
   };
   // Otherwise each worker reports what it can hold.
   if (options.optimise || !options.by_hand.empty()) return ok_status();
-  const std::vector<LayerRange> ranges = split_layers(spec.layers, stages_of(options));
+  const std::vector<LayerRange> ranges = split_layers(spec.layers, stages_of(options, spec));
   std::vector<node::StageMemory> all;
   const std::vector<std::string> devices = devices_of(options);
   for (std::size_t i = 0; i < std::min<std::size_t>(ranges.size(), options.local_workers); ++i) {
@@ -113,7 +122,7 @@ std::vector<StageNeed> stage_needs(const ServeOptions& options, const model::Ggu
                                    const model::ModelSpec& spec) {
   std::vector<StageNeed> needs;
   if (options.optimise || !options.by_hand.empty()) return needs;
-  for (const LayerRange& layers : split_layers(spec.layers, stages_of(options))) {
+  for (const LayerRange& layers : split_layers(spec.layers, stages_of(options, spec))) {
     const auto memory = node::stage_memory(file, spec, stage_engine(options, layers));
     if (!memory.ok()) continue;
     needs.push_back({layers, memory->weights, memory->least() + node::kProcessBytes});

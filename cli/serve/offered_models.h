@@ -35,6 +35,8 @@ std::string why_no_room(const OfferedModel& offered, const coordinator::SwarmSta
 // best number; the device of each local worker.
 std::uint32_t threads_of(const ServeOptions& options);
 std::uint32_t stages_of(const ServeOptions& options);
+// Of this model, which may be one that is not split.
+std::uint32_t stages_of(const ServeOptions& options, const model::ModelSpec& spec);
 std::vector<std::string> devices_of(const ServeOptions& options);
 
 }  // namespace hearth::cli

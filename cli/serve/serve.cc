@@ -109,7 +109,7 @@ class ModelFiles {
 CoordinatorOptions coordinator_options(const ServeOptions& options, const ServedModel& served,
                                        const Clock& clock) {
   CoordinatorOptions out;
-  out.stages = stages_of(options);
+  out.stages = stages_of(options, served.spec);
   out.by_hand = options.by_hand;
   out.model_fingerprint = served.fingerprint;
   out.layers = served.spec.layers;

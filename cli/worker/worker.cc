@@ -72,7 +72,7 @@ constexpr std::chrono::seconds kLayersPatience{60};
 
 node::EngineOptions one_layer(const WorkerOptions& options, const model::ModelSpec& spec) {
   node::EngineOptions engine;
-  engine.layers = {spec.layers / 2, spec.layers / 2 + 1};
+  engine.layers = spec.least_range(spec.layers / 2);
   engine.kv_budget_bytes = options.kv_budget_bytes;
   engine.batch_rows = 1;
   return engine;
@@ -118,7 +118,7 @@ class Worker {
     folder_ = options.data_dir;
     const auto& file = model_->file;
     const model::ModelSpec& spec = model_->spec;
-    TRY_VOID(check_kv_budget(options.kv_budget_bytes, spec, {0, 1}));
+    TRY_VOID(check_kv_budget(options.kv_budget_bytes, spec, spec.least_range(0)));
     TRY(device_, open_device(options.device, *file, spec, one_layer(options, spec),
                              [](std::string_view text) { spdlog::info("{}", text); }));
     model_->device = device_.get();
@@ -365,7 +365,7 @@ class Worker {
       return budget - std::min(budget, buffers);
     }
     node::EngineOptions last = engine;  // which has the most beside its weights
-    last.layers = {spec.layers - 1, spec.layers};
+    last.layers = spec.least_range(spec.layers - 1);
     TRY(const std::uint64_t budget, device_->budget());
     TRY(const node::StageMemory memory, device_->memory(*model_->file, spec, last));
     return budget - std::min(budget, memory.buffers);
@@ -506,16 +506,15 @@ class Worker {
 }  // namespace
 
 Status check_kv_budget(std::uint64_t bytes, const model::ModelSpec& spec, LayerRange layers) {
-  const std::uint64_t page =
-      node::KvCache::page_bytes(spec.paged_layers(layers.begin, layers.end), spec.kv_layout());
+  const std::uint64_t page = node::KvCache::page_bytes(spec.kv_layouts(layers));
   const std::uint64_t state = node::DeltaNet::state_bytes(spec, layers);
   const std::string states =
       state > 0 ? " and the state of one sequence of " + std::to_string(state) + " bytes" : "";
   REQUIRE(bytes >= page + state,
           "a KV budget of " + std::to_string(bytes) + " bytes does not hold one page of " +
               std::to_string(kernels::kPageTokens) + " positions" + states + ": " +
-              std::to_string(layers.size()) + (layers.size() == 1 ? " layer" : " layers") +
-              " of this model need --kv-budget " + std::to_string(page + state) + " or more");
+              counted(layers.size(), "layer") + " of this model need --kv-budget " +
+              std::to_string(page + state) + " or more");
   return ok_status();
 }
 

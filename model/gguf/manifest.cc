@@ -113,6 +113,14 @@ class Hasher {
   std::uint64_t done_ = 0;
 };
 
+constexpr std::string_view kEmbedding = "token_embd.weight";
+constexpr std::string_view kHead = "output.weight";
+
+bool is_head(std::string_view tensor) { return tensor == kHead || tensor == "output_norm.weight"; }
+
+// Whether the inputs of layers are made of the tensor, by the stage with the embedding.
+bool is_layer_input(std::string_view tensor) { return tensor.starts_with("per_layer_"); }
+
 }  // namespace
 
 std::optional<std::uint32_t> layer_of(std::string_view name) {
@@ -251,6 +259,10 @@ std::uint32_t layer_count(const Manifest& manifest) {
   return std::min(count, end);
 }
 
+bool is_common(std::string_view tensor) {
+  return !layer_of(tensor) && tensor != kEmbedding && !is_layer_input(tensor) && !is_head(tensor);
+}
+
 Result<std::vector<std::size_t>> stage_tensors(const Manifest& manifest, LayerRange layers) {
   const std::uint32_t count = layer_count(manifest);
   REQUIRE(layers.begin < layers.end && layers.end <= count,
@@ -259,15 +271,16 @@ Result<std::vector<std::size_t>> stage_tensors(const Manifest& manifest, LayerRa
   const bool first = layers.begin == 0;
   const bool last = layers.end == count;
   const bool tied = std::none_of(manifest.tensors.begin(), manifest.tensors.end(),
-                                 [](const auto& each) { return each.name == "output.weight"; });
+                                 [](const auto& each) { return each.name == kHead; });
   std::vector<std::size_t> wanted;
   for (std::size_t i = 0; i < manifest.tensors.size(); ++i) {
     const std::string& name = manifest.tensors[i].name;
     const auto layer = layer_of(name);
     bool needed = true;
     if (layer) needed = *layer >= layers.begin && *layer < layers.end;
-    if (name == "token_embd.weight") needed = first || (last && tied);
-    if (name == "output.weight" || name == "output_norm.weight") needed = last;
+    if (name == kEmbedding) needed = first || (last && tied);
+    if (is_layer_input(name)) needed = first;
+    if (is_head(name)) needed = last;
     if (needed) wanted.push_back(i);
   }
   return wanted;

@@ -68,6 +68,9 @@ Result<Manifest> parse_manifest(ByteSpan bytes, const SignatureCheck& check);
 // embedding; the last one's norm and head; and what belongs to no layer. kInvalidInput when the
 // model has fewer layers.
 Result<std::vector<std::size_t>> stage_tensors(const Manifest& manifest, LayerRange layers);
+// Whether every stage reads the tensor, because the model's shape depends on it: it is outside the
+// layers, the embedding and the head (rope_freqs.weight).
+bool is_common(std::string_view tensor);
 // 0 for a model without layers. Layers for multi-token prediction behind the last layer do not
 // count, because no stage reads them.
 std::uint32_t layer_count(const Manifest& manifest);

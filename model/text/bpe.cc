@@ -1,15 +1,9 @@
 #include "model/text/bpe.h"
 
 #include <algorithm>
-#include <bit>
-#include <limits>
-#include <unordered_map>
 #include <utility>
 
 #include "base/check.h"
-#include "base/limits.h"
-#include "base/random.h"
-#include "model/text/keyed_hash.h"
 #include "model/text/unicode.h"
 
 namespace hearth::model {
@@ -41,55 +35,13 @@ constexpr ByteMap byte_map() {
 constexpr ByteMap kByteMap = byte_map();
 static_assert(kByteMap.character[' '] == 0x120 && kByteMap.byte[kOthers - 1] == 0xAD);
 
-// Symbols: the ids of the vocabulary, and higher numbers for texts that occur only in merges or as
-// single bytes.
-class Symbols {
- public:
-  explicit Symbols(const Vocabulary& entries) : entries_(entries) {}
-
-  std::uint32_t number(std::string_view printable) {
-    const TokenId token = entries_.find_text(printable);
-    if (token >= 0) return static_cast<std::uint32_t>(token);
-    const auto next = static_cast<std::uint32_t>(entries_.size() + others_.size());
-    return others_.try_emplace(std::string(printable), next).first->second;
-  }
-
- private:
-  const Vocabulary& entries_;
-  std::unordered_map<std::string, std::uint32_t> others_;
-};
-
 std::string printable_byte(std::size_t byte) {
   std::string text;
   append_utf8(kByteMap.character[byte], text);
   return text;
 }
 
-Result<MergeTable> read_merges(const TokenizerSource& source, const Vocabulary& entries,
-                               Symbols& symbols) {
-  MergeTable table(source.merges.size());
-  std::string whole;
-  for (std::size_t i = 0; i < source.merges.size(); ++i) {
-    const std::string_view merge = source.merges[i];
-    const std::size_t gap = merge.find(' ', 1);
-    REQUIRE(gap != std::string_view::npos && gap + 1 < merge.size(),
-            "tokenizer.ggml.merges, entry " + std::to_string(i) +
-                ": not two parts with a space between them");
-    whole.assign(merge.substr(0, gap)).append(merge.substr(gap + 1));
-    const TokenId result = entries.find(whole);
-    if (result >= 0 && entries.special(result)) continue;
-    const std::uint32_t merged =
-        result >= 0 ? static_cast<std::uint32_t>(result) : symbols.number(whole);
-    table.insert(symbols.number(merge.substr(0, gap)), symbols.number(merge.substr(gap + 1)),
-                 {static_cast<std::uint32_t>(i), merged});
-  }
-  return table;
-}
-
 }  // namespace
-
-static_assert(limits::kVocabulary <= std::numeric_limits<TokenId>::max(), "ids are token ids");
-static_assert(limits::kGgufArrayItems < kNoRank, "the place of a merge is its rank");
 
 char32_t bpe_character(std::uint8_t byte) { return kByteMap.character[byte]; }
 
@@ -109,35 +61,6 @@ std::string bpe_bytes(std::string_view printable) {
   return bytes;
 }
 
-MergeTable::MergeTable(std::size_t merges)
-    : slots_(std::bit_ceil(merges + merges / 2 + 1)), seed_(SystemRandom().next()) {
-  INVARIANT(slots_.size() > merges, "a search ends at a free slot");
-}
-
-std::size_t MergeTable::start(std::uint64_t key) const {
-  return hash_word(key, seed_) & (slots_.size() - 1);
-}
-
-void MergeTable::insert(std::uint32_t left, std::uint32_t right, Merge merge) {
-  INVARIANT(merge.rank != kNoRank, "a merge has a rank");
-  const std::uint64_t key = (std::uint64_t{left} << 32) | right;
-  std::size_t at = start(key);
-  while (slots_[at].merge.rank != kNoRank) {
-    if (slots_[at].key == key) return;
-    at = (at + 1) & (slots_.size() - 1);
-  }
-  slots_[at] = {key, merge};
-}
-
-MergeTable::Merge MergeTable::find(std::uint32_t left, std::uint32_t right) const {
-  const std::uint64_t key = (std::uint64_t{left} << 32) | right;
-  std::size_t at = start(key);
-  while (slots_[at].merge.rank != kNoRank && slots_[at].key != key) {
-    at = (at + 1) & (slots_.size() - 1);
-  }
-  return slots_[at].merge;
-}
-
 Result<std::shared_ptr<const Tokenizer>> BpeTokenizer::build(const TokenizerSource& source) {
   const std::string_view name = source.pre.empty() ? "default" : source.pre;
   const std::optional<PreTokenizer> pre = find_pretokenizer(name);
@@ -146,11 +69,11 @@ Result<std::shared_ptr<const Tokenizer>> BpeTokenizer::build(const TokenizerSour
                                               "\"; known are " + known_pretokenizers()};
   }
   TRY(Vocabulary entries, Vocabulary::build(source));
-  Symbols symbols(entries);
+  Symbols symbols(entries.size());
   TRY(MergeTable merges, read_merges(source, entries, symbols));
   std::array<std::uint32_t, 256> bytes{};
   for (std::size_t byte = 0; byte < 256; ++byte) {
-    bytes[byte] = symbols.number(printable_byte(byte));
+    bytes[byte] = symbols.number(entries, printable_byte(byte));
   }
   std::shared_ptr<BpeTokenizer> tokenizer(
       new BpeTokenizer(std::move(entries), source, *pre, std::move(merges)));

@@ -9,6 +9,7 @@
 #include <vector>
 
 #include "model/text/merge.h"
+#include "model/text/merge_table.h"
 #include "model/text/pretokenizer.h"
 #include "model/text/vocabulary_tokenizer.h"
 
@@ -18,29 +19,6 @@ namespace hearth::model {
 char32_t bpe_character(std::uint8_t byte);
 // The bytes that such characters stand for; other characters are kept as they are.
 std::string bpe_bytes(std::string_view printable);
-
-// Pairs of symbols to rank and result. Open addressing, immutable after the load.
-class MergeTable {
- public:
-  struct Merge {
-    std::uint32_t rank = kNoRank;
-    std::uint32_t merged = 0;
-  };
-  explicit MergeTable(std::size_t merges);
-  // The first of equal pairs stays. At most `merges` inserts.
-  void insert(std::uint32_t left, std::uint32_t right, Merge merge);
-  Merge find(std::uint32_t left, std::uint32_t right) const;
-
- private:
-  struct Slot {
-    std::uint64_t key = 0;
-    Merge merge;  // kNoRank: empty
-  };
-  std::size_t start(std::uint64_t key) const;
-
-  std::vector<Slot> slots_;
-  std::uint64_t seed_ = 0;
-};
 
 class BpeTokenizer final : public VocabularyTokenizer {
  public:

@@ -7,12 +7,11 @@
 #include "base/check.h"
 #include "base/limits.h"
 #include "model/text/unicode.h"
+#include "model/text/visible_spaces.h"
 
 namespace hearth::model {
 
 namespace {
-
-constexpr std::string_view kSpace = "\xE2\x96\x81";  // U+2581
 
 Status check_scores(const TokenizerSource& source) {
   REQUIRE(source.scores.size() == source.tokens.size(),
@@ -25,7 +24,7 @@ Status check_scores(const TokenizerSource& source) {
   return ok_status();
 }
 
-static_assert(limits::kTextBytes * kSpace.size() + kSpace.size() < kNoNode,
+static_assert(limits::kTextBytes * kVisibleSpace.size() + kVisibleSpace.size() < kNoNode,
               "a place in a text with visible spaces has 32 bits");
 
 // Equal scores have equal ranks: of equals the leftmost pair merges first.
@@ -40,21 +39,6 @@ std::vector<std::uint32_t> ranks_of(std::span<const double> scores) {
     ranks.push_back(static_cast<std::uint32_t>(at - sorted.begin()));
   }
   return ranks;
-}
-
-std::string with_visible_spaces(std::string_view text, bool prefix) {
-  const auto spaces = static_cast<std::size_t>(std::count(text.begin(), text.end(), ' '));
-  std::string visible;
-  visible.reserve(text.size() + (spaces + 1) * (kSpace.size() - 1) + 1);
-  if (prefix) visible += kSpace;
-  for (const char c : text) {
-    if (c == ' ') {
-      visible += kSpace;
-    } else {
-      visible += c;
-    }
-  }
-  return visible;
 }
 
 }  // namespace
@@ -136,14 +120,7 @@ void SpmTokenizer::encode_unknown(std::string_view character, std::vector<TokenI
 }
 
 std::string SpmTokenizer::text_bytes(TokenId token) const {
-  const std::string_view text = entries().text(token);
-  std::string bytes;
-  for (std::size_t at = 0; at < text.size();) {
-    const bool space = text.substr(at).starts_with(kSpace);
-    bytes += space ? ' ' : text[at];
-    at += space ? kSpace.size() : 1;
-  }
-  return bytes;
+  return without_visible_spaces(entries().text(token));
 }
 
 }  // namespace hearth::model

@@ -6,6 +6,7 @@
 #include <variant>
 
 #include "model/text/bpe.h"
+#include "model/text/spaced_bpe.h"
 #include "model/text/spm.h"
 #include "model/text/vocabulary_tokenizer.h"
 
@@ -71,7 +72,8 @@ Status check_lists(const GgufFile& file, std::string_view model) {
     return ok_status();
   };
   TRY_VOID(need("tokenizer.ggml.tokens"));
-  if (model == "gpt2") return need("tokenizer.ggml.merges");
+  if (model == "gpt2" || model == "gemma4") TRY_VOID(need("tokenizer.ggml.merges"));
+  if (model == "gemma4") return need("tokenizer.ggml.token_type");
   if (model != "llama") return ok_status();
   TRY_VOID(need("tokenizer.ggml.scores"));
   return need("tokenizer.ggml.token_type");
@@ -123,8 +125,9 @@ Result<std::shared_ptr<const Tokenizer>> make_tokenizer(const TokenizerSource& s
   TRY_VOID(check_token_id("tokenizer.ggml.unknown_token_id", source.unknown, source.tokens.size()));
   if (source.model == "gpt2") return BpeTokenizer::build(source);
   if (source.model == "llama") return SpmTokenizer::build(source);
+  if (source.model == "gemma4") return SpacedBpeTokenizer::build(source);
   return Error{ErrorCode::kUnsupported, "tokenizer.ggml.model is \"" + std::string(source.model) +
-                                            "\"; known are gpt2 and llama"};
+                                            "\"; known are gpt2, llama and gemma4"};
 }
 
 Result<std::shared_ptr<const Tokenizer>> Tokenizer::load(const GgufFile& file) {

@@ -21,14 +21,16 @@ namespace {
 struct MarkGroup {
   std::optional<std::uint64_t> TokenizerSource::*id = nullptr;  // the file's key for this mark
   bool ends = false;                                            // it ends a generation
-  std::array<std::string_view, 13> texts;                       // empty ones last
+  std::array<std::string_view, 14> texts;                       // empty ones last
 };
 constexpr MarkGroup kMarks[] = {
     // The end of a turn.
     {&TokenizerSource::eot,
      true,
      {"<|eot_id|>", "<|im_end|>", "<|end|>", "<|return|>", "<|call|>", "<|flush|>", "<|calls|>",
-      "<end_of_turn>", "<|eom_id|>", "<EOT>", "_<EOT>", "[EOT]", "<end_of_utterance>"}},
+      "<end_of_turn>", "<|eom_id|>", "<EOT>", "_<EOT>", "[EOT]", "<end_of_utterance>", "<turn|>"}},
+    // Gemma 4 has called a tool and waits for the answer.
+    {nullptr, true, {"<|tool_response>"}},
     // The end of a text; the last is DeepSeek's.
     {&TokenizerSource::eos,
      true,
@@ -37,7 +39,7 @@ constexpr MarkGroup kMarks[] = {
       "end\xE2\x96\x81of\xE2\x96\x81sentence\xEF\xBD\x9C>"}},
     // Marks that no user's text may become.
     {&TokenizerSource::bos, false, {"<|begin_of_text|>", "<bos>", "<s>"}},
-    {nullptr, false, {"<|im_start|>", "<|start_header_id|>", "<start_of_turn>"}},
+    {nullptr, false, {"<|im_start|>", "<|start_header_id|>", "<start_of_turn>", "<|turn>"}},
     {nullptr, false, {"<|end_header_id|>"}},
     {nullptr, false, {"<|system|>"}},
     {nullptr, false, {"<|user|>"}},

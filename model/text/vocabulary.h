@@ -27,12 +27,12 @@ enum class TokenKind : std::uint8_t {
 
 // A file's description of its tokenizer, unchecked. The views outlive the load, not the tokenizer.
 struct TokenizerSource {
-  std::string_view model;  // tokenizer.ggml.model: "gpt2" or "llama"
+  std::string_view model;  // tokenizer.ggml.model: "gpt2", "llama" or "gemma4"
   std::string_view pre;    // tokenizer.ggml.pre; empty: not given
   std::span<const std::string_view> tokens;
   std::span<const std::int64_t> types;       // empty: every entry is normal
   std::span<const double> scores;            // "llama" only
-  std::span<const std::string_view> merges;  // "gpt2" only: "left right", best first
+  std::span<const std::string_view> merges;  // not of "llama": "left right", best first
   std::optional<std::uint64_t> bos, eos, eot, eom, unknown;
   std::optional<std::uint64_t> fim_pad, fim_repo, fim_separator;
   std::optional<std::uint64_t> padding, separator, classifier, mask;  // templates name them

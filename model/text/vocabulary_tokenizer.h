@@ -15,7 +15,7 @@
 
 namespace hearth::model {
 
-// By source.model: "gpt2" or "llama"; kUnsupported for any other.
+// By source.model: "gpt2", "llama" or "gemma4"; kUnsupported for any other.
 Result<std::shared_ptr<const Tokenizer>> make_tokenizer(const TokenizerSource& source);
 
 class VocabularyTokenizer : public Tokenizer {

@@ -18,7 +18,9 @@ std::size_t padded_state(const model::ModelSpec& spec) {
 }
 
 std::uint32_t layers_with_state(const model::ModelSpec& spec, LayerRange range) {
-  return range.size() - spec.paged_layers(range.begin, range.end);
+  std::uint32_t count = 0;
+  for (std::uint32_t layer = range.begin; layer < range.end; ++layer) count += spec.is_delta(layer);
+  return count;
 }
 
 std::uint64_t quantised(std::uint64_t width) { return width + 3 * 4 * width / kernels::kBlock; }

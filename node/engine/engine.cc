@@ -702,8 +702,6 @@ Result<std::vector<Hash256>> StageEngine::kv_hashes(SequenceId id) const {
   const Position length = std::min(sequence.next, sequence.failed_at.value_or(sequence.next));
   INVARIANT(pages_for(length, kernels::kPageTokens) <= sequence.pages.size(),
             "a sequence has the pages of its positions");
-  const kernels::KvLayout layout = spec_.kv_layout();
-  Bytes slot(layout.slot_bytes());
   std::vector<Hash256> hashes;
   for (std::uint32_t layer = 0; layer < options_.layers.size(); ++layer) {
     Blake2b hash = begin_kv_hash(options_.layers.begin + layer, length);
@@ -712,10 +710,14 @@ Result<std::vector<Hash256>> StageEngine::kv_hashes(SequenceId id) const {
       hashes.push_back(hash.finish());
       continue;
     }
+    const std::uint32_t source = spec_.kv_source(options_.layers.begin + layer);
+    const kernels::KvLayout layout = spec_.kv_layout(source);
+    Bytes slot(layout.slot_bytes());
     const std::byte* page = nullptr;
     for (Position i = 0; i < length; ++i) {
       if (i % kernels::kPageTokens == 0) {
-        TRY(page, forward_->page(sequence.pages[i / kernels::kPageTokens], layer));
+        TRY(page, forward_->page(sequence.pages[i / kernels::kPageTokens],
+                                 source - options_.layers.begin));
       }
       kernels::kv_read(layout, page, i % kernels::kPageTokens, slot.data());
       hash.update(slot);
@@ -744,9 +746,8 @@ Result<std::unique_ptr<StageForward>> load_forward(const model::GgufFile& file,
   const std::uint64_t budget = memory_budget(options.memory_bytes);
   TRY_VOID(check_memory({memory}, budget));
   const KvShare share = kv_within(memory, budget - kProcessBytes);
-  const std::uint32_t paged = spec.paged_layers(options.layers.begin, options.layers.end);
   TRY(KvCache cache,
-      KvCache::create(paged, spec.kv_layout(), share.page_bytes(memory), memory.pages));
+      KvCache::create(spec.kv_layouts(options.layers), share.page_bytes(memory), memory.pages));
   TRY(auto pool, kernels::ThreadPool::create(options.threads, options.pin));
   TRY(StageWeights weights,
       StageWeights::load(file, spec, options.layers, pool.get(), options.cancelled));

@@ -19,15 +19,92 @@ void scale(float* x, std::uint32_t n, float factor) {
   for (std::uint32_t i = 0; i < n; ++i) x[i] *= factor;
 }
 
-}  // namespace
-
-Forward::Activate Forward::activation_of(model::Activation activation) {
-  switch (activation) {
+// The feed-forward's activation.
+auto activation_of(const model::ModelSpec& spec) {
+  switch (spec.family->activation) {
     case model::Activation::kGeluTanh: return &kernels::Kernels::geglu_quantize;
     case model::Activation::kClampedSilu: return &kernels::Kernels::clamped_swiglu_quantize;
     case model::Activation::kSilu: break;
   }
   return &kernels::Kernels::swiglu_quantize;
+}
+
+// Whether the shared expert has a weight of its own in each row.
+bool is_gated(const model::ModelSpec& spec) {
+  return spec.family->shared_expert == model::SharedExpert::kGated;
+}
+
+// Whether it is a feed-forward beside the experts, and no part of their sum.
+bool is_beside(const model::ModelSpec& spec) {
+  return spec.family->shared_expert == model::SharedExpert::kBeside;
+}
+
+}  // namespace
+
+LayerInputs::LayerInputs(const model::ModelSpec& spec, const StageWeights& weights,
+                         const kernels::Kernels& kernels, const Loops& loops, std::uint32_t rows,
+                         Fail fail)
+    : spec_(spec),
+      weights_(weights),
+      kernels_(kernels),
+      loops_(loops),
+      all_(std::size_t{spec.layers} * spec.layer_input),
+      values_(rows * all_),
+      table_(rows * all_),
+      gate_(std::size_t{rows} * spec.layer_input),
+      middle_(rows, spec.layer_input),
+      fail_(std::move(fail)) {
+  INVARIANT(weights.input_projection.rows() == all_ && weights.input_table.cols() == all_,
+            "the stage begins with the embedding and has every layer");
+}
+
+std::uint64_t LayerInputs::row_bytes(const model::ModelSpec& spec) {
+  const std::uint64_t width = spec.layer_input;
+  return 4 * (2 * spec.layers * width + width) + width + 3 * 4 * width / kernels::kBlock;
+}
+
+void LayerInputs::make(std::span<const ForwardRow> rows, const float* x,
+                       const kernels::QuantizedRows& scratch) {
+  const auto count = static_cast<std::uint32_t>(rows.size());
+  const auto all = static_cast<std::uint32_t>(all_);
+  const std::uint32_t width = spec_.layer_input;
+  const float of_projection = 1.0F / std::sqrt(static_cast<float>(spec_.hidden));
+  const float of_table = std::sqrt(static_cast<float>(width));
+  const float of_both = 1.0F / std::sqrt(2.0F);
+  loops_.for_rows(count, spec_.hidden, [&](std::uint32_t row) {
+    if (!kernels_.quantize(x + std::size_t{row} * spec_.hidden, scratch, row)) fail_(row);
+  });
+  loops_.multiply(scratch, {{&weights_.input_projection, values_.data()}});
+  loops_.for_rows(count, all, [&](std::uint32_t row) {
+    float* values = values_.data() + row * all_;
+    float* table = table_.data() + row * all_;
+    kernels_.dequantize_row(weights_.input_table, static_cast<std::uint32_t>(rows[row].token),
+                            table);
+    scale(table, all, of_table);
+    scale(values, all, of_projection);
+    for (std::size_t at = 0; at < all_; at += width) {
+      float* own = values + at;
+      if (!kernels_.rms_norm(own, weights_.input_norm.data(), spec_.rms_epsilon, width, own)) {
+        fail_(row);
+      }
+    }
+    kernels_.add(values, table, all);
+    scale(values, all, of_both);
+  });
+}
+
+void LayerInputs::compute(const LayerWeights& weights, std::uint32_t layer,
+                          const kernels::QuantizedRows& residual, std::uint32_t rows,
+                          float* delta) {
+  const std::uint32_t width = spec_.layer_input;
+  loops_.multiply(residual, {{&weights.input_gate, gate_.data()}});
+  const auto middle = middle_.view(rows, width);
+  loops_.for_rows(rows, width, [&](std::uint32_t row) {
+    const float* gate = gate_.data() + std::size_t{row} * width;
+    const float* input = values_.data() + row * all_ + std::size_t{layer} * width;
+    if (!kernels_.geglu_quantize(gate, input, middle, row)) fail_(row);
+  });
+  loops_.multiply(middle, {{&weights.input_projection, delta}});
 }
 
 Forward::Mixture::Mixture(const model::ModelSpec& spec, const StageWeights& weights,
@@ -38,16 +115,21 @@ Forward::Mixture::Mixture(const model::ModelSpec& spec, const StageWeights& weig
       middle(rows * spec.experts_used, spec.feed_forward),
       out(std::size_t{rows} * spec.experts_used * spec.hidden) {
   experts.reserve(weights.layers.size());
+  const float root = 1.0F / std::sqrt(static_cast<float>(spec.hidden));
   for (const LayerWeights& layer : weights.layers) {
+    norms.push_back(layer.router_scale);
+    scale(norms.back().data(), static_cast<std::uint32_t>(norms.back().size()), root);
     std::vector<Expert>& own = experts.emplace_back();
     if (layer.router.rows() == 0) continue;
     own.reserve(spec.experts);
     for (std::uint32_t i = 0; i < spec.experts; ++i) {
-      const auto part = [&](const kernels::PackedMatrix& whole, std::uint32_t each) {
-        return whole.part(i * each, (i + 1) * each);
-      };
-      own.push_back({part(layer.gate, spec.feed_forward), part(layer.up, spec.feed_forward),
-                     part(layer.down, spec.hidden)});
+      const auto part = [](const kernels::PackedMatrix& whole, std::uint32_t at,
+                           std::uint32_t each) { return whole.part(at * each, (at + 1) * each); };
+      const std::uint32_t width = spec.feed_forward;
+      const bool fused = spec.fused_experts;
+      own.push_back({part(layer.gate, fused ? 2 * i : i, width),
+                     fused ? part(layer.gate, 2 * i + 1, width) : part(layer.up, i, width),
+                     part(layer.down, i, spec.hidden)});
     }
   }
   products.reserve(2 * std::size_t{spec.experts} + 1);
@@ -66,10 +148,8 @@ Forward::Forward(Setup setup)
       kernels_(*setup_.kernels),
       pool_(*setup_.pool),
       loops_(kernels_, pool_),
-      wide_(spec_.heads * spec_.head_dim),
-      narrow_(spec_.kv_heads * spec_.head_dim),
       embedding_scale_(spec_.embedding_scale()),
-      activate_(activation_of(spec_.family->activation)) {
+      activate_(activation_of(spec_)) {
   INVARIANT(setup_.batch_rows != 0 && setup_.layers.size() == setup_.weights.layers.size(),
             "a stage has the weights of its layers");
   INVARIANT(setup_.layers.size() != 0 && setup_.layers.end <= spec_.layers,
@@ -77,20 +157,21 @@ Forward::Forward(Setup setup)
   INVARIANT(spec_.kv_heads != 0 && spec_.heads % spec_.kv_heads == 0,
             "as many query heads share each KV head");
   const std::size_t rows = setup_.batch_rows;
-  const std::uint32_t widest = std::max({spec_.hidden, wide_, spec_.widest_feed_forward()});
+  const std::uint32_t widest =
+      std::max({spec_.hidden, spec_.widest_queries(), spec_.widest_feed_forward()});
   bits_ = AlignedBuffer<std::uint16_t>(rows * spec_.hidden);
   x_ = AlignedBuffer<float>(rows * spec_.hidden);
   score_scales_ = AlignedBuffer<float>(rows);
-  angles_ = {spec_.rope_frequencies(), spec_.rope_magnitude,
+  angles_ = {spec_.rope_frequencies(), spec_.rope_magnitude, spec_.head_dim,
              AlignedBuffer<float>(rows * spec_.head_dim)};
   bool local = false;
   for (std::uint32_t i = setup_.layers.begin; i < setup_.layers.end; ++i) {
     local |= spec_.is_local(i);
-    paged_.push_back(spec_.paged_layers(setup_.layers.begin, i));
   }
   if (local) {
-    local_angles_ = {spec_.local_rope_frequencies(), spec_.local_rope_magnitude(),
-                     AlignedBuffer<float>(rows * spec_.head_dim)};
+    const std::uint32_t width = spec_.local_head_dim > 0 ? spec_.local_head_dim : spec_.head_dim;
+    local_angles_ = {spec_.local_rope_frequencies(), spec_.local_rope_magnitude(), width,
+                     AlignedBuffer<float>(rows * width)};
   }
   if (spec_.latent) {
     latent_ =
@@ -98,6 +179,11 @@ Forward::Forward(Setup setup)
                                           loops_, setup_.batch_rows, pool_.threads());
   } else {
     take_attention();
+  }
+  if (spec_.layer_input != 0) {
+    inputs_ =
+        std::make_unique<LayerInputs>(spec_, setup_.weights, kernels_, loops_, setup_.batch_rows,
+                                      [this](std::uint32_t row) { fail(row); });
   }
   if (DeltaNet::state_bytes(spec_, setup_.layers) != 0) {
     delta_net_ = std::make_unique<DeltaNet>(spec_, setup_.layers, setup_.weights.layers, kernels_,
@@ -126,16 +212,19 @@ void Forward::take_feed_forward() {
 
 void Forward::take_attention() {
   const std::size_t rows = setup_.batch_rows;
+  const std::size_t wide = rows * spec_.widest_queries();
+  const std::size_t narrow = rows * spec_.widest_keys();
   if (spec_.family->attention_gate) {
-    gated_ = AlignedBuffer<float>(rows * 2 * wide_);
-    attention_gate_ = AlignedBuffer<float>(rows * wide_);
+    gated_ = AlignedBuffer<float>(2 * wide);
+    attention_gate_ = AlignedBuffer<float>(wide);
   }
-  query_ = AlignedBuffer<float>(rows * wide_);
-  key_ = AlignedBuffer<float>(rows * narrow_);
-  value_ = AlignedBuffer<float>(rows * narrow_);
-  mixed_ = AlignedBuffer<float>(rows * wide_);
+  query_ = AlignedBuffer<float>(wide);
+  key_ = AlignedBuffer<float>(narrow);
+  value_ = AlignedBuffer<float>(narrow);
+  mixed_ = AlignedBuffer<float>(wide);
+  if (spec_.family->value_norms) ones_.assign(std::max(spec_.head_dim, spec_.local_head_dim), 1.0F);
   scratch_.resize(pool_.threads());
-  const std::uint32_t group = spec_.heads / spec_.kv_heads;
+  const std::uint32_t group = spec_.largest_group();
   for (Scratch& scratch : scratch_) {
     scratch.attention = AlignedBuffer<float>(kernels::attention_scratch(group, spec_.context));
     scratch.pages.resize(spec_.context / kernels::kPageTokens + 1);
@@ -166,10 +255,16 @@ Status Forward::begin(std::span<const ForwardRow> given, const Outputs& outputs)
     if (rows_[i].sample) sampled_.push_back(i);
   }
   const auto in = quant_.view(rows(), spec_.hidden);
+  const std::vector<float>& first_norm = setup_.weights.layers[0].attention_norm;
   loops_.for_rows(rows(), spec_.hidden, [&](std::uint32_t row) {
     enter(row);
-    norm(row, setup_.weights.layers[0].attention_norm, in, row);
+    if (inputs_ == nullptr) norm(row, first_norm, in, row);
   });
+  if (inputs_ != nullptr) {
+    inputs_->make(rows_, x_.data(), in);
+    loops_.for_rows(rows(), spec_.hidden,
+                    [&](std::uint32_t row) { norm(row, first_norm, in, row); });
+  }
   for (std::uint32_t i = 0; i < setup_.layers.size(); ++i) layer(i);
   if (setup_.layers.end == spec_.layers && !sampled_.empty()) head(outputs.on_logits);
   return ok_status();
@@ -193,7 +288,7 @@ void Forward::enter(std::uint32_t row) {
   for (Angles* angles : {&angles_, &local_angles_}) {
     if (angles->frequencies.empty()) continue;
     kernels::rope_table_row(rows_[row].position, angles->frequencies, angles->magnitude,
-                            angles->cos_sin.data() + std::size_t{row} * spec_.head_dim);
+                            angles->cos_sin.data() + std::size_t{row} * angles->width);
   }
 }
 
@@ -236,14 +331,29 @@ void Forward::layer(std::uint32_t index) {
     add_delta(row, weights.post_attention_norm);
     norm(row, weights.feed_forward_norm, in, row);
   });
+  const std::vector<float>& output_scale = weights.output_scale;
   if (spec_.has_experts(setup_.layers.begin + index)) {
-    mix_experts(weights, index);
+    if (is_beside(spec_)) {
+      mix_beside(weights, index);
+    } else {
+      mix_experts(weights, index);
+    }
   } else {
     feed_forward(weights, spec_.feed_forward_of(setup_.layers.begin + index));
   }
+  if (inputs_ != nullptr) {
+    loops_.for_rows(rows(), spec_.hidden, [&](std::uint32_t row) {
+      add_delta(row, weights.post_feed_forward_norm);
+      norm(row, {}, in, row);
+    });
+    inputs_->compute(weights, index, in, rows(), delta_.data());
+  }
   const bool last = index + 1 == setup_.layers.size();
   loops_.for_rows(rows(), spec_.hidden, [&](std::uint32_t row) {
-    add_delta(row, weights.post_feed_forward_norm);
+    add_delta(row, inputs_ != nullptr ? weights.post_input_norm : weights.post_feed_forward_norm);
+    if (!output_scale.empty()) {
+      scale(x_.data() + std::size_t{row} * spec_.hidden, spec_.hidden, output_scale.front());
+    }
     close_layer(row);
     if (!last) norm(row, setup_.weights.layers[index + 1].attention_norm, in, row);
   });
@@ -265,7 +375,7 @@ void Forward::mix_experts(const LayerWeights& weights, std::uint32_t index) {
   const auto in = quant_.view(rows(), spec_.hidden);
   if (spec_.shared_feed_forward == 0) {
     loops_.multiply(in, {{&weights.router, mix.logits.data()}});
-  } else if (!is_gated()) {
+  } else if (!is_gated(spec_)) {
     loops_.multiply(in, {{&weights.router, mix.logits.data()},
                          {&weights.shared_gate, mix.shared_gate.data()},
                          {&weights.shared_up, mix.shared_up.data()}});
@@ -280,6 +390,38 @@ void Forward::mix_experts(const LayerWeights& weights, std::uint32_t index) {
   mix.groups.group(rows());
   compute_experts(weights, index);
   if (spec_.shared_feed_forward != 0) compute_shared_expert(weights);
+  add_all_experts(weights);
+}
+
+void Forward::mix_beside(const LayerWeights& weights, std::uint32_t index) {
+  Mixture& mix = *mixture_;
+  const std::uint32_t hidden = spec_.hidden;
+  const auto in = quant_.view(rows(), hidden);
+  loops_.multiply(in, {{&weights.shared_gate, mix.shared_gate.data()},
+                       {&weights.shared_up, mix.shared_up.data()}});
+  compute_shared_expert(weights);
+  loops_.for_rows(rows(), hidden, [&](std::uint32_t row) { norm(row, mix.norms[index], in, row); });
+  loops_.multiply(in, {{&weights.router, mix.logits.data()}});
+  loops_.for_rows(rows(), spec_.experts * kExponential,
+                  [&](std::uint32_t row) { choose_experts(weights, row); });
+  mix.groups.group(rows());
+  loops_.for_rows(rows(), hidden,
+                  [&](std::uint32_t row) { norm(row, weights.experts_norm, in, row); });
+  compute_experts(weights, index);
+  add_all_experts(weights);
+  loops_.for_rows(rows(), hidden, [&](std::uint32_t row) {
+    float* delta = delta_.data() + std::size_t{row} * hidden;
+    float* beside = mix.shared_out.data() + std::size_t{row} * hidden;
+    const auto norm_plain = [&](float* x, const std::vector<float>& weight) {
+      if (!kernels_.rms_norm(x, weight.data(), spec_.rms_epsilon, hidden, x)) fail(row);
+    };
+    norm_plain(delta, weights.post_experts_norm);
+    norm_plain(beside, weights.post_shared_norm);
+    kernels_.add(delta, beside, hidden);
+  });
+}
+
+void Forward::add_all_experts(const LayerWeights& weights) {
   const std::uint32_t tiles = (spec_.hidden + kSumColumns - 1) / kSumColumns;
   const std::uint32_t least = std::max(1U, Loops::kRowValues / (kSumColumns * spec_.experts_used));
   const auto add = [&](std::uint32_t begin, std::uint32_t end, unsigned) {
@@ -298,6 +440,10 @@ void Forward::choose_experts(const LayerWeights& weights, std::uint32_t row) {
   if (!kernels::choose_experts({logits, spec_.experts}, weights.selection_bias, spec_.routing,
                                mix.groups.used(row), mix.groups.weights(row))) {
     fail(row);
+  }
+  if (weights.expert_scales.empty()) return;
+  for (std::size_t i = 0; i < spec_.experts_used; ++i) {
+    mix.groups.weights(row)[i] *= weights.expert_scales[mix.groups.used(row)[i]];
   }
 }
 
@@ -351,7 +497,7 @@ void Forward::compute_shared_expert(const LayerWeights& weights) {
     const std::size_t at = std::size_t{row} * width;
     const float* gate = mix.shared_gate.data() + at;
     if (!(kernels_.*activate_)(gate, mix.shared_up.data() + at, middle, row)) fail(row);
-    if (is_gated() && !std::isfinite(mix.shared_logits.data()[row])) fail(row);
+    if (is_gated(spec_) && !std::isfinite(mix.shared_logits.data()[row])) fail(row);
   });
   loops_.multiply(middle, {{&weights.shared_down, mix.shared_out.data()}});
 }
@@ -372,9 +518,9 @@ void Forward::add_experts(const LayerWeights& weights, std::uint32_t row, std::u
     outputs[count++] = {values, weight};
   }
   const std::size_t at = std::size_t{row} * spec_.hidden + begin;
-  if (spec_.shared_feed_forward != 0) {
+  if (spec_.shared_feed_forward != 0 && !is_beside(spec_)) {
     const float weight =
-        is_gated() ? kernels::shared_expert_weight(mix.shared_logits.data()[row]) : 1.0F;
+        is_gated(spec_) ? kernels::shared_expert_weight(mix.shared_logits.data()[row]) : 1.0F;
     outputs[count++] = {mix.shared_out.data() + at, weight};
   }
   std::array<double, kSumColumns> sums{};

@@ -31,6 +31,40 @@
 
 namespace hearth::node {
 
+// The input that each layer of some models has beside the residual (CANONICAL.md, "gemma4"): made
+// of a row's residual behind the embedding and of its token's row in a table.
+class LayerInputs {
+ public:
+  using Fail = std::function<void(std::uint32_t row)>;
+  // For steps of at most `rows` rows. `fail` is called for each row with a value that is not
+  // finite. What it is given outlives it.
+  LayerInputs(const model::ModelSpec& spec, const StageWeights& weights,
+              const kernels::Kernels& kernels, const Loops& loops, std::uint32_t rows, Fail fail);
+
+  // Makes the inputs of all layers from the residuals x (rows, hidden). `scratch` (rows, hidden) is
+  // overwritten.
+  void make(std::span<const ForwardRow> rows, const float* x,
+            const kernels::QuantizedRows& scratch);
+  // What a layer makes of its input and the residual, (rows, hidden).
+  void compute(const LayerWeights& weights, std::uint32_t layer,
+               const kernels::QuantizedRows& residual, std::uint32_t rows, float* delta);
+
+  // Of its buffers, for each row of a batch.
+  static std::uint64_t row_bytes(const model::ModelSpec& spec);
+
+ private:
+  const model::ModelSpec& spec_;
+  const StageWeights& weights_;
+  const kernels::Kernels& kernels_;
+  const Loops& loops_;
+  const std::size_t all_;        // values of a row
+  AlignedBuffer<float> values_;  // (rows, layers, layer_input)
+  AlignedBuffer<float> table_;   // likewise: their part from the table
+  AlignedBuffer<float> gate_;    // (rows, layer_input); of the layer under way, as the next one
+  QuantBuffer middle_;           // (rows, layer_input)
+  const Fail fail_;
+};
+
 class Forward final : public StageForward {
  public:
   struct Setup {
@@ -60,7 +94,7 @@ class Forward final : public StageForward {
   PagePool& pages() override { return setup_.cache; }
   const PagePool& pages() const override { return setup_.cache; }
   Result<const std::byte*> page(std::uint32_t index, std::uint32_t layer) const override {
-    return setup_.cache.page(index, paged_[layer]);
+    return setup_.cache.page(index, layer);
   }
   StatePool* states() override { return delta_net_ ? &delta_net_->states() : nullptr; }
   ByteSpan state(std::uint32_t state, std::uint32_t layer) const override {
@@ -72,7 +106,6 @@ class Forward final : public StageForward {
 
  private:
   using Activate = decltype(&kernels::Kernels::swiglu_quantize);
-  static Activate activation_of(model::Activation activation);
 
   struct Scratch {  // of one thread
     AlignedBuffer<float> attention;
@@ -82,7 +115,9 @@ class Forward final : public StageForward {
   struct Angles {
     std::vector<double> frequencies;
     double magnitude = 1.0;
-    AlignedBuffer<float> cos_sin;  // (rows, head_dim)
+    std::uint32_t width = 0;       // of a head
+    AlignedBuffer<float> cos_sin;  // (rows, width)
+    const float* of(std::uint32_t row) const { return cos_sin.data() + std::size_t{row} * width; }
   };
   struct Expert {  // its part of a layer's matrices
     kernels::PackedMatrix gate;
@@ -94,6 +129,7 @@ class Forward final : public StageForward {
   struct Mixture {
     Mixture(const model::ModelSpec& spec, const StageWeights& weights, std::uint32_t rows);
     std::vector<std::vector<Expert>> experts;  // of each layer; none in one without
+    std::vector<std::vector<float>> norms;     // of each layer's router; empty where it has none
     kernels::ExpertGroups groups;              // of the layer under way
     AlignedBuffer<float> logits;               // (rows, experts)
     QuantBuffer gathered;                      // (pairs, hidden)
@@ -116,24 +152,26 @@ class Forward final : public StageForward {
   void mix_positions(const LayerWeights& weights, std::uint32_t index);
   void attention(const LayerWeights& weights, std::uint32_t index);
   void feed_forward(const LayerWeights& weights, std::uint32_t width);
-  // The same for a layer with experts: chooses each row's experts, computes them with the rows
-  // grouped by expert, and adds the results.
+  // The same as feed_forward() for a layer with experts: chooses each row's experts, computes them
+  // with the rows grouped by expert, and adds the results.
   void mix_experts(const LayerWeights& weights, std::uint32_t index);
   void choose_experts(const LayerWeights& weights, std::uint32_t row);
   void compute_experts(const LayerWeights& weights, std::uint32_t index);
   void compute_shared_expert(const LayerWeights& weights);
+  // For a layer with a feed-forward beside its experts; each has norms of its own.
+  void mix_beside(const LayerWeights& weights, std::uint32_t index);
+  // Writes the sum of each row's experts to delta_.
+  void add_all_experts(const LayerWeights& weights);
   // Columns [begin, end) of delta_ of a row.
   void add_experts(const LayerWeights& weights, std::uint32_t row, std::uint32_t begin,
                    std::uint32_t end);
-  // Whether the shared expert has a weight of its own in each row.
-  bool is_gated() const { return spec_.family->shared_expert == model::SharedExpert::kGated; }
   void head(const OnLogits& on_logits);
   // Biases, norms and angles of a row's heads, and its keys and values into the cache.
   void store_heads(std::uint32_t row, const LayerWeights& weights, std::uint32_t index);
   // Norms each head in place, or all as one row.
-  void norm_heads(std::uint32_t row, float* x, std::uint32_t heads,
+  void norm_heads(std::uint32_t row, float* x, std::uint32_t heads, std::uint32_t head_dim,
                   const std::vector<float>& weight);
-  void turn_heads(float* x, std::uint32_t heads, const float* cos_sin);
+  void turn_heads(float* x, std::uint32_t heads, std::uint32_t head_dim, const float* cos_sin);
   void attend(std::uint32_t row, std::uint32_t kv_head, std::uint32_t index, Scratch& scratch);
   // Adds entry `at` of the biases of length n to x (n); does nothing without biases.
   void add_bias(float* x, const std::vector<float>& biases, std::size_t at, std::uint32_t n) {
@@ -156,11 +194,7 @@ class Forward final : public StageForward {
   const kernels::Kernels& kernels_;
   kernels::ThreadPool& pool_;
   const Loops loops_;
-  const std::uint32_t wide_;    // heads * head_dim
-  const std::uint32_t narrow_;  // kv_heads * head_dim
   const float embedding_scale_;
-  // Of each layer: of those that keep keys and values as many come before it.
-  std::vector<std::uint32_t> paged_;
   // The feed-forward's activation; a pointer to a member, since the table is read at every call.
   const Activate activate_;
 
@@ -168,8 +202,9 @@ class Forward final : public StageForward {
   AlignedBuffer<float> x_;
   AlignedBuffer<float> score_scales_;  // (rows)
   Angles angles_;
-  Angles local_angles_;                  // of the local layers; empty in a stage without one
-  AlignedBuffer<float> gated_;           // (rows, heads, 2, head_dim): queries and their gates
+  Angles local_angles_;         // of the local layers; empty in a stage without one
+  std::vector<float> ones_;     // weights of norms that have none; empty without such norms
+  AlignedBuffer<float> gated_;  // (rows, heads, 2, head_dim): queries and their gates
   AlignedBuffer<float> attention_gate_;  // (rows, heads * head_dim); both empty without a gate
   AlignedBuffer<float> query_;
   AlignedBuffer<float> key_;
@@ -183,6 +218,7 @@ class Forward final : public StageForward {
   std::unique_ptr<Mixture> mixture_;         // null in a model without experts
   std::unique_ptr<LatentAttention> latent_;  // null where keys and values are kept
   std::unique_ptr<DeltaNet> delta_net_;      // null where no layer of the stage has one
+  std::unique_ptr<LayerInputs> inputs_;      // null where layers have no inputs of their own
   std::vector<Scratch> scratch_;
   std::unique_ptr<std::atomic<bool>[]> failed_;
 

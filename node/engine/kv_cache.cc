@@ -8,28 +8,40 @@
 
 namespace hearth::node {
 
-std::size_t KvCache::page_bytes(std::uint32_t layers, kernels::KvLayout layout) {
+namespace {
+
+// A layer's share of a page.
+std::size_t share_bytes(const kernels::KvLayout& layout) {
   constexpr std::size_t kAlignment = AlignedBuffer<std::byte>::kAlignment;
   static_assert(kAlignment == 64, "the kernels read pages that begin at a cache line");
-  return (layout.page_bytes() + kAlignment - 1) / kAlignment * kAlignment * layers;
+  return (layout.page_bytes() + kAlignment - 1) / kAlignment * kAlignment;
 }
 
-Result<KvCache> KvCache::create(std::uint32_t layers, kernels::KvLayout layout,
+}  // namespace
+
+std::size_t KvCache::page_bytes(const std::vector<kernels::KvLayout>& layers) {
+  std::size_t bytes = 0;
+  for (const kernels::KvLayout& layer : layers) bytes += share_bytes(layer);
+  return bytes;
+}
+
+Result<KvCache> KvCache::create(const std::vector<kernels::KvLayout>& layers,
                                 std::size_t budget_bytes, std::uint32_t most_pages) {
-  const std::size_t layer_bytes = KvCache::page_bytes(1, layout);
-  const std::size_t page_bytes = layer_bytes * layers;
-  INVARIANT(layer_bytes != 0 && most_pages != 0, "a KV cache has heads, and pages");
-  const std::size_t fitting = layers != 0 ? budget_bytes / page_bytes : most_pages;
+  const std::size_t page_bytes = KvCache::page_bytes(layers);
+  INVARIANT(!layers.empty() && most_pages != 0, "a KV cache has layers, and pages");
+  const std::size_t fitting = page_bytes != 0 ? budget_bytes / page_bytes : most_pages;
   if (fitting == 0) {
     return Error::of(ErrorCode::kNoCapacity, "the KV budget of ", budget_bytes,
                      " bytes holds no page: one page of ", kernels::kPageTokens,
-                     " positions takes ", page_bytes, " bytes for ", layers, " layers");
+                     " positions takes ", page_bytes, " bytes for ", layers.size(), " layers");
   }
   const auto pages = static_cast<std::uint32_t>(std::min<std::size_t>(fitting, most_pages));
   try {
     KvCache cache(pages);
-    cache.layers_ = layers;
-    cache.layer_bytes_ = layer_bytes;
+    cache.begins_.push_back(0);
+    for (const kernels::KvLayout& layer : layers) {
+      cache.begins_.push_back(cache.begins_.back() + share_bytes(layer));
+    }
     cache.memory_ = AlignedBuffer<std::byte>(page_bytes * pages);
     return cache;
   } catch (const std::bad_alloc&) {

@@ -70,25 +70,25 @@ class StatePool {
 
 class KvCache : public PagePool {
  public:
-  // As many pages as fit `budget_bytes`, and never more than `most_pages`. kNoCapacity, with the
-  // figures, when the budget or the memory does not hold one page. Pages of no layer take no
-  // memory: they only count positions.
-  static Result<KvCache> create(std::uint32_t layers, kernels::KvLayout layout,
+  // For layers with these layouts: as many pages as fit `budget_bytes`, and never more than
+  // `most_pages`. kNoCapacity, with the figures, when the budget or the memory does not hold one
+  // page. Where no layer keeps keys and values, pages take no memory: they only count positions.
+  static Result<KvCache> create(const std::vector<kernels::KvLayout>& layers,
                                 std::size_t budget_bytes, std::uint32_t most_pages);
 
-  // Bytes of one page: the least budget of a stage of so many layers.
-  static std::size_t page_bytes(std::uint32_t layers, kernels::KvLayout layout);
+  // Bytes of one page: the least budget of a stage of these layers.
+  static std::size_t page_bytes(const std::vector<kernels::KvLayout>& layers);
 
-  // One layer's share of a page; `layer` counts those of the stage that keep keys and values.
+  // One layer's share of a page; `layer` counts from the stage's first.
   std::byte* page(std::uint32_t index, std::uint32_t layer) const {
-    INVARIANT(index < pages() && layer < layers_, "the page and the layer are the stage's");
-    return memory_.data() + (std::size_t{index} * layers_ + layer) * layer_bytes_;
+    INVARIANT(index < pages() && layer + 1 < begins_.size(),
+              "the page and the layer are the stage's");
+    return memory_.data() + index * begins_.back() + begins_[layer];
   }
 
  private:
   explicit KvCache(std::uint32_t pages) : PagePool(pages) {}
-  std::uint32_t layers_ = 0;
-  std::size_t layer_bytes_ = 0;
+  std::vector<std::size_t> begins_;  // of each layer's share in a page, and the page's end
   AlignedBuffer<std::byte> memory_;
 };
 

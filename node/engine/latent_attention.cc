@@ -103,7 +103,7 @@ void LatentAttention::store(const Step& step, std::uint32_t row, std::uint32_t i
   INVARIANT(pages.size() > position / kernels::kPageTokens,
             "a row's sequence has the page of its position");
   std::byte* page = cache_.page(pages[position / kernels::kPageTokens], index);
-  if (!kernels::latent_write(spec_.kv_layout(), page, position % kernels::kPageTokens, latent)) {
+  if (!kernels::latent_write(spec_.kv_layout(0), page, position % kernels::kPageTokens, latent)) {
     set_failed(step.failed, row);
   }
   const auto rows = static_cast<std::uint32_t>(step.rows.size());
@@ -153,7 +153,7 @@ void LatentAttention::attend(const Step& step, std::uint32_t row, std::uint32_t 
   std::copy_n(inner, latent_.width, scratch.query.data());
   std::copy_n(query + latent_.plain, latent_.turned, scratch.query.data() + latent_.width);
   kernels::LatentArgs args;
-  args.layout = spec_.kv_layout();
+  args.layout = spec_.kv_layout(0);
   args.query = scratch.query.data();
   args.pages = scratch.pages.data();
   args.end = r.position + 1;

@@ -1,5 +1,7 @@
 #include "node/engine/placement_model.h"
 
+#include <algorithm>
+
 #include "kernels/canonical.h"
 #include "node/engine/delta_net.h"
 #include "node/engine/kv_cache.h"
@@ -32,12 +34,20 @@ Result<placement::Model> placement_model(const model::GgufFile& file,
     model.head_bytes = last - model.layer_bytes.back();
   }
   model.activation_bytes = std::uint64_t{spec.hidden} * 2 + kRowBytes;
-  const std::uint64_t page = KvCache::page_bytes(1, spec.kv_layout());
-  model.kv_bytes = (page + kernels::kPageTokens - 1) / kernels::kPageTokens;
-  if (!spec.keeps_state()) return model;
+  std::vector<placement::KvBytes> layers;
   for (std::uint32_t layer = 0; layer < spec.layers; ++layer) {
-    model.layer_states.push_back(DeltaNet::state_bytes(spec, {layer, layer + 1}));
+    const LayerRange one{layer, layer + 1};
+    const std::uint64_t page = KvCache::page_bytes(spec.kv_layouts(one));
+    layers.push_back({(page + kernels::kPageTokens - 1) / kernels::kPageTokens,
+                      DeltaNet::state_bytes(spec, one)});
   }
+  const placement::KvBytes& first_layer = layers.front();
+  if (first_layer.state == 0 && std::ranges::count(layers, first_layer) == spec.layers) {
+    model.kv_bytes = first_layer.position;
+  } else {
+    model.layer_kv = std::move(layers);
+  }
+  model.is_whole = spec.is_whole();
   return model;
 }
 

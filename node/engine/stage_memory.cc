@@ -9,6 +9,7 @@
 #include "base/limits.h"
 #include "kernels/canonical.h"
 #include "node/engine/delta_net.h"
+#include "node/engine/forward.h"
 #include "node/engine/kv_cache.h"
 #include "node/engine/latent_attention.h"
 #include "node/engine/stage_forward.h"
@@ -44,12 +45,13 @@ std::uint64_t expert_bytes(const model::ModelSpec& spec) {
 // The buffers of Forward, of the samplers and of the step.
 std::uint64_t buffer_bytes(const model::ModelSpec& spec, const EngineOptions& options) {
   const std::uint64_t rows = options.batch_rows;
-  const std::uint64_t wide = std::uint64_t{spec.heads} * spec.head_dim;
-  const std::uint64_t narrow = std::uint64_t{spec.kv_heads} * spec.head_dim;
+  const std::uint64_t wide = spec.widest_queries();
+  const std::uint64_t narrow = spec.widest_keys();
   const std::uint64_t widest =
       std::max({std::uint64_t{spec.hidden}, wide, std::uint64_t{spec.widest_feed_forward()}});
-  std::uint64_t row =
-      4 * (1 + 2 * spec.hidden + 2 * spec.feed_forward_values() + 2 * spec.head_dim);  // floats
+  std::uint64_t row = 4 * (1 + 2 * spec.hidden + 2 * spec.feed_forward_values() + spec.head_dim +
+                           std::max(spec.head_dim, spec.local_head_dim));  // floats
+  row += LayerInputs::row_bytes(spec);
   row += spec.latent ? LatentAttention::row_bytes(spec) : 4 * (2 * wide + 2 * narrow);
   if (spec.family->attention_gate) row += 4 * 3 * wide;
   if (DeltaNet::state_bytes(spec, options.layers) > 0) row += DeltaNet::row_bytes(spec);
@@ -57,8 +59,8 @@ std::uint64_t buffer_bytes(const model::ModelSpec& spec, const EngineOptions& op
   row += 2 * 2 * spec.hidden;  // residuals, here and in the batch
   if (spec.experts > 0) row += expert_bytes(spec);
   const std::uint64_t positions = spec.context + 2 * kernels::kPageTokens;
-  std::uint64_t thread = spec.latent ? LatentAttention::thread_bytes(spec)
-                                     : 4 * (spec.heads / spec.kv_heads) * positions;
+  std::uint64_t thread =
+      spec.latent ? LatentAttention::thread_bytes(spec) : 4 * spec.largest_group() * positions;
   std::uint64_t bytes = rows * row;
   if (options.layers.end == spec.layers) {
     bytes += std::min<std::uint64_t>(rows, kHeadRows) * spec.vocabulary * 4;
@@ -72,8 +74,7 @@ std::uint64_t buffer_bytes(const model::ModelSpec& spec, const EngineOptions& op
 // state is always taken.
 Status ask_for_kv(const model::ModelSpec& spec, const EngineOptions& options, StageMemory& memory) {
   const std::uint64_t budget = options.kv_budget_bytes;
-  const std::uint32_t paged = spec.paged_layers(options.layers.begin, options.layers.end);
-  memory.page = KvCache::page_bytes(paged, spec.kv_layout());
+  memory.page = KvCache::page_bytes(spec.kv_layouts(options.layers));
   memory.state = DeltaNet::state_bytes(spec, options.layers);
   INVARIANT(memory.page + memory.state != 0, "a stage has layers and heads");
   if (memory.page + memory.state > budget) {
@@ -112,6 +113,12 @@ Status ask_for_kv(const model::ModelSpec& spec, const EngineOptions& options, St
 
 Result<StageMemory> stage_memory(const model::GgufFile& file, const model::ModelSpec& spec,
                                  const EngineOptions& options) {
+  if (spec.is_whole() && options.layers.size() != spec.layers) {
+    return Error::of(ErrorCode::kUnsupported, "a stage of ", options.layers.size(), " of the ",
+                     spec.layers,
+                     " layers; one stage must hold every layer of this model, because its layers "
+                     "read more than the output of the layer before: use one stage");
+  }
   StageMemory memory;
   TRY(memory.weights, StageWeights::bytes_of(file, spec, options.layers));
   memory.buffers = buffer_bytes(spec, options);
@@ -119,14 +126,16 @@ Result<StageMemory> stage_memory(const model::GgufFile& file, const model::Model
   return memory;
 }
 
-std::uint64_t kv_budget_of(const model::ModelSpec& spec, std::uint32_t layers, std::uint64_t pages,
+Result<KvShare> kv_asked(const model::ModelSpec& spec, const EngineOptions& options) {
+  StageMemory memory;
+  TRY_VOID(ask_for_kv(spec, options, memory));
+  return KvShare{memory.pages, memory.states};
+}
+
+std::uint64_t kv_budget_of(const model::ModelSpec& spec, LayerRange layers, std::uint64_t pages,
                            std::uint64_t sequences) {
-  const std::uint64_t page = KvCache::page_bytes(1, spec.kv_layout());
-  if (!spec.keeps_state()) return page * pages * layers;
-  // A layer has the one or the other, and the first of a model with states has one.
-  const bool only_pages = spec.paged_layers(0, 1) == 1;
-  const std::uint64_t state = only_pages ? 0 : DeltaNet::state_bytes(spec, {0, 1});
-  return std::max(page * pages, state * sequences) * layers;
+  return KvCache::page_bytes(spec.kv_layouts(layers)) * pages +
+         DeltaNet::state_bytes(spec, layers) * sequences;
 }
 
 std::uint64_t most_buffer_bytes(const model::ModelSpec& spec, EngineOptions options) {

@@ -44,9 +44,11 @@ struct KvShare {
   }
 };
 
-// A KV budget that holds so many pages and sequences in every one of the layers, whatever it keeps.
-std::uint64_t kv_budget_of(const model::ModelSpec& spec, std::uint32_t layers, std::uint64_t pages,
+// The KV budget of a stage that holds so many pages, and states of so many sequences.
+std::uint64_t kv_budget_of(const model::ModelSpec& spec, LayerRange layers, std::uint64_t pages,
                            std::uint64_t sequences);
+// The pages and states that a stage's KV budget asks for. kNoCapacity when it is under one page.
+Result<KvShare> kv_asked(const model::ModelSpec& spec, const EngineOptions& options);
 
 // Also checks shapes and types of the range's tensors. kNoCapacity when the KV budget is under one
 // page.

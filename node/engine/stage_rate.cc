@@ -133,9 +133,8 @@ class Subject {
                               LayerRange layers) {
     options.layers = layers;
     options.batch_rows = kRateRows;
-    options.kv_budget_bytes =
-        kv_budget_of(spec, layers.size(),
-                     std::uint64_t{kRateRows} * (kPositions / kernels::kPageTokens), kRateRows);
+    options.kv_budget_bytes = kv_budget_of(
+        spec, layers, std::uint64_t{kRateRows} * (kPositions / kernels::kPageTokens), kRateRows);
     options.sequences = kRateRows;
     Subject subject;
     TRY(subject.engine_, Engine::load(file, spec, options));
@@ -175,10 +174,28 @@ Status time_in_turns(std::vector<Subject>& subjects, const model::ModelSpec& spe
   return ok_status();
 }
 
+// Of a model that is not split: the mean of its layers, with all that is beside them.
+Result<StageRate> measure_whole(const std::shared_ptr<const model::GgufFile>& file,
+                                const model::ModelSpec& spec, const EngineOptions& options) {
+  std::vector<Subject> subjects;
+  TRY(Subject subject, Subject::load(file, spec, options, {0, spec.layers}));
+  subjects.push_back(std::move(subject));
+  for (int round = 0; round < kRounds; ++round) {
+    for (const std::uint32_t rows : {1U, kRateRows}) {
+      TRY_VOID(time_in_turns(subjects, spec, rows, options.cancelled));
+    }
+  }
+  const StageRate::Rows all = subjects.front().rows();
+  StageRate rate;
+  rate.layer = {all.one / spec.layers, all.batch / spec.layers};
+  return rate;
+}
+
 }  // namespace
 
 Result<StageRate> measure_stage_rate(const std::shared_ptr<const model::GgufFile>& file,
                                      const model::ModelSpec& spec, EngineOptions options) {
+  if (spec.is_whole()) return measure_whole(file, spec, options);
   const std::uint32_t begin = spec.layers / 2 - (spec.layers == 2 ? 1 : 0);
   // The fixed cost of a step follows from the difference between few and more layers, unless layers
   // are so large that it does not matter.

@@ -19,7 +19,7 @@ struct LayerTensors {
   Vector attention_norm{};  // (hidden); empty where the family has none
   Matrix query{};           // (heads * head_dim, hidden); with a gate, of each head twice the rows
   Matrix key{};             // (kv_heads * head_dim, hidden)
-  Matrix value{};           // (kv_heads * head_dim, hidden)
+  Matrix value{};           // (kv_heads * head_dim, hidden); empty where values are the keys
   Vector query_bias{};      // empty where the family has none, as the next two
   Vector key_bias{};
   Vector value_bias{};
@@ -47,20 +47,31 @@ struct LayerTensors {
   Vector post_attention_norm{};  // (hidden); empty where the family has none
   Vector feed_forward_norm{};    // (hidden); empty where the family has none
   // For the feed-forward; in a layer with experts, the rows of all experts one after the other.
-  Matrix gate{};                    // (feed_forward, hidden)
-  Matrix up{};                      // (feed_forward, hidden)
-  Matrix down{};                    // (hidden, feed_forward)
-  Matrix router{};                  // (experts, hidden); empty where the layer has no experts
-  Vector selection_bias{};          // (experts); empty where the model has none
-  Vector router_bias{};             // (experts); empty where the family has none, as the next three
-  Vector gate_bias{};               // (experts, feed_forward)
-  Vector up_bias{};                 // (experts, feed_forward)
-  Vector down_bias{};               // (experts, hidden)
-  Matrix shared_router{};           // (1, hidden); of the shared expert; empty where it has none
-  Matrix shared_gate{};             // (shared_feed_forward, hidden); empty without one
-  Matrix shared_up{};               // (shared_feed_forward, hidden)
-  Matrix shared_down{};             // (hidden, shared_feed_forward)
+  Matrix gate{};            // (feed_forward, hidden); or of each expert its gate and then its up
+  Matrix up{};              // (feed_forward, hidden); empty where `gate` has it
+  Matrix down{};            // (hidden, feed_forward)
+  Matrix router{};          // (experts, hidden); empty where the layer has no experts
+  Vector selection_bias{};  // (experts); empty where the model has none
+  Vector router_bias{};     // (experts); empty where the family has none, as the next three
+  Vector gate_bias{};       // (experts, feed_forward)
+  Vector up_bias{};         // (experts, feed_forward)
+  Vector down_bias{};       // (experts, hidden)
+  Matrix shared_router{};   // (1, hidden); of the shared expert; empty where it has none
+  Matrix shared_gate{};     // (shared_feed_forward, hidden); empty without one
+  Matrix shared_up{};       // (shared_feed_forward, hidden)
+  Matrix shared_down{};     // (hidden, shared_feed_forward)
+  // For a feed-forward beside the experts, which is then the shared expert; empty elsewhere.
+  Vector router_scale{};            // (hidden)
+  Vector expert_scales{};           // (experts)
+  Vector experts_norm{};            // (hidden), before the experts
+  Vector post_shared_norm{};        // (hidden), behind the feed-forward
+  Vector post_experts_norm{};       // (hidden), behind the experts
   Vector post_feed_forward_norm{};  // (hidden); empty where the family has none
+  Vector output_scale{};            // (1); empty where the layer has none
+  // Of the layer's own input of the token, as wide as it; empty in a model without.
+  Matrix input_gate{};        // (layer_input, hidden)
+  Matrix input_projection{};  // (hidden, layer_input)
+  Vector post_input_norm{};   // (hidden)
 };
 
 template <typename Matrix, typename Vector>
@@ -69,6 +80,10 @@ struct StageTensors {
   Matrix embedding{};    // (vocabulary, hidden); first stage
   Vector output_norm{};  // (hidden); last stage
   Matrix head{};         // (vocabulary, hidden); last stage, unless the embedding is it
+  // Of the layers' own inputs, those of all layers one after the other; first stage.
+  Matrix input_table{};       // (vocabulary, layers * layer_input)
+  Matrix input_projection{};  // (layers * layer_input, hidden)
+  Vector input_norm{};        // (layer_input)
   bool head_is_embedding = false;
 
   const Matrix& output() const { return head_is_embedding ? embedding : head; }
@@ -79,6 +94,23 @@ struct StageTensors {
 // part(name, all, first, rows, cols, out) for some rows of a matrix of `all` rows, vector(name,
 // size, out), with experts likewise, and table(name, rows, cols, out) for numbers of F32, each
 // giving a Status.
+template <typename Reader, typename Matrix, typename Vector>
+Status read_beside(const Reader& reader, const model::ModelSpec& spec, std::uint32_t index,
+                   LayerTensors<Matrix, Vector>& out) {
+  const std::uint32_t hidden = spec.hidden;
+  const std::uint32_t width = spec.shared_feed_forward;
+  const auto name = [&](std::string_view part) { return model::layer_tensor(index, part); };
+  TRY_VOID(reader.matrix(name("ffn_gate.weight"), width, hidden, out.shared_gate));
+  TRY_VOID(reader.matrix(name("ffn_up.weight"), width, hidden, out.shared_up));
+  TRY_VOID(reader.matrix(name("ffn_down.weight"), hidden, width, out.shared_down));
+  TRY_VOID(reader.vector(name("ffn_gate_inp.scale"), hidden, out.router_scale));
+  TRY_VOID(reader.vector(name("ffn_down_exps.scale"), spec.experts, out.expert_scales));
+  TRY_VOID(reader.vector(name("pre_ffw_norm_2.weight"), hidden, out.experts_norm));
+  TRY_VOID(reader.vector(name("post_ffw_norm_1.weight"), hidden, out.post_shared_norm));
+  return reader.vector(name("post_ffw_norm_2.weight"), hidden, out.post_experts_norm);
+}
+
+// `reader`: as above.
 template <typename Reader, typename Matrix, typename Vector>
 Status read_feed_forward(const Reader& reader, const model::ModelSpec& spec, std::uint32_t index,
                          LayerTensors<Matrix, Vector>& out) {
@@ -101,8 +133,12 @@ Status read_feed_forward(const Reader& reader, const model::ModelSpec& spec, std
   if (spec.selection_bias) {
     TRY_VOID(reader.vector(name(model::kSelectionBias), experts, out.selection_bias));
   }
-  TRY_VOID(reader.matrix(name("ffn_gate_exps.weight"), width, hidden, out.gate, experts));
-  TRY_VOID(reader.matrix(name("ffn_up_exps.weight"), width, hidden, out.up, experts));
+  if (spec.fused_experts) {
+    TRY_VOID(reader.matrix(name("ffn_gate_up_exps.weight"), 2 * width, hidden, out.gate, experts));
+  } else {
+    TRY_VOID(reader.matrix(name("ffn_gate_exps.weight"), width, hidden, out.gate, experts));
+    TRY_VOID(reader.matrix(name("ffn_up_exps.weight"), width, hidden, out.up, experts));
+  }
   TRY_VOID(reader.matrix(name("ffn_down_exps.weight"), hidden, width, out.down, experts));
   if (spec.family->expert_biases) {
     TRY_VOID(reader.vector(name("ffn_gate_inp.bias"), experts, out.router_bias));
@@ -112,6 +148,9 @@ Status read_feed_forward(const Reader& reader, const model::ModelSpec& spec, std
   }
   const std::uint32_t shared = spec.shared_feed_forward;
   if (shared == 0) return ok_status();
+  if (spec.family->shared_expert == model::SharedExpert::kBeside) {
+    return read_beside(reader, spec, index, out);
+  }
   if (spec.family->shared_expert == model::SharedExpert::kGated) {
     TRY_VOID(reader.matrix(name("ffn_gate_inp_shexp.weight"), 1, hidden, out.shared_router));
   }
@@ -181,8 +220,10 @@ template <typename Reader, typename Matrix, typename Vector>
 Status read_layer(const Reader& reader, const model::ModelSpec& spec, std::uint32_t index,
                   LayerTensors<Matrix, Vector>& out) {
   const std::uint32_t hidden = spec.hidden;
-  const std::uint32_t wide = spec.heads * spec.head_dim;
-  const std::uint32_t narrow = spec.kv_heads * spec.head_dim;
+  const std::uint32_t head_dim = spec.head_dim_of(index);
+  const std::uint32_t wide = spec.heads * head_dim;
+  const std::uint32_t narrow = spec.kv_heads_of(index) * head_dim;
+  const bool keeps = spec.keeps_kv(index);
   const auto name = [&](std::string_view part) { return model::layer_tensor(index, part); };
   const model::FamilyTraits& family = *spec.family;
   if (family.pre_norms) {
@@ -206,8 +247,10 @@ Status read_layer(const Reader& reader, const model::ModelSpec& spec, std::uint3
   } else {
     const std::uint32_t rows = family.attention_gate ? 2 * wide : wide;
     TRY_VOID(reader.matrix(name("attn_q.weight"), rows, hidden, out.query));
-    TRY_VOID(reader.matrix(name("attn_k.weight"), narrow, hidden, out.key));
-    TRY_VOID(reader.matrix(name("attn_v.weight"), narrow, hidden, out.value));
+    if (keeps) TRY_VOID(reader.matrix(name("attn_k.weight"), narrow, hidden, out.key));
+    if (keeps && !spec.shares_keys_in(index)) {
+      TRY_VOID(reader.matrix(name("attn_v.weight"), narrow, hidden, out.value));
+    }
   }
   if (spec.qkv_bias) {
     TRY_VOID(reader.vector(name("attn_q.bias"), wide, out.query_bias));
@@ -216,9 +259,9 @@ Status read_layer(const Reader& reader, const model::ModelSpec& spec, std::uint3
   }
   if (spec.head_norms != model::HeadNorms::kNone) {
     const bool each = spec.head_norms == model::HeadNorms::kEach;
-    const auto size = [&](std::uint32_t all) { return each ? spec.head_dim : all; };
+    const auto size = [&](std::uint32_t all) { return each ? head_dim : all; };
     TRY_VOID(reader.vector(name("attn_q_norm.weight"), size(wide), out.query_norm));
-    TRY_VOID(reader.vector(name("attn_k_norm.weight"), size(narrow), out.key_norm));
+    if (keeps) TRY_VOID(reader.vector(name("attn_k_norm.weight"), size(narrow), out.key_norm));
   }
   TRY_VOID(reader.matrix(name("attn_output.weight"), hidden, wide, out.attention_output));
   if (family.output_bias) {
@@ -231,6 +274,15 @@ Status read_layer(const Reader& reader, const model::ModelSpec& spec, std::uint3
     TRY_VOID(reader.vector(name("post_attention_norm.weight"), hidden, out.post_attention_norm));
     TRY_VOID(reader.vector(name("post_ffw_norm.weight"), hidden, out.post_feed_forward_norm));
   }
+  if (spec.layer_input != 0) {
+    const std::uint32_t width = spec.layer_input;
+    TRY_VOID(reader.matrix(name("inp_gate.weight"), width, hidden, out.input_gate));
+    TRY_VOID(reader.matrix(name("proj.weight"), hidden, width, out.input_projection));
+    TRY_VOID(reader.vector(name("post_norm.weight"), hidden, out.post_input_norm));
+  }
+  if (spec.has_scale_in(index)) {
+    TRY_VOID(reader.vector(name("layer_output_scale.weight"), 1, out.output_scale));
+  }
   return read_feed_forward(reader, spec, index, out);
 }
 
@@ -240,6 +292,12 @@ Status read_stage(const Reader& reader, const model::ModelSpec& spec, LayerRange
   const std::string embedding = "token_embd.weight";
   const bool first = layers.begin == 0;
   if (first) TRY_VOID(reader.matrix(embedding, spec.vocabulary, spec.hidden, out.embedding));
+  if (first && spec.layer_input != 0) {
+    const std::uint32_t all = spec.layers * spec.layer_input;
+    TRY_VOID(reader.matrix("per_layer_token_embd.weight", spec.vocabulary, all, out.input_table));
+    TRY_VOID(reader.matrix("per_layer_model_proj.weight", all, spec.hidden, out.input_projection));
+    TRY_VOID(reader.vector("per_layer_proj_norm.weight", spec.layer_input, out.input_norm));
+  }
   out.layers.resize(layers.size());
   for (std::uint32_t i = layers.begin; i < layers.end; ++i) {
     TRY_VOID(read_layer(reader, spec, i, out.layers[i - layers.begin]));

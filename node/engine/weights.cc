@@ -248,12 +248,17 @@ class Digest {
 // visit(tensor) for each of a layer: the matrices, then the vectors.
 template <typename Visit>
 void each_tensor(const LayerWeights& layer, const Visit& visit) {
-  for (const PackedMatrix* matrix :
-       {&layer.query,         &layer.key,         &layer.value,       &layer.attention_output,
-        &layer.gate,          &layer.up,          &layer.down,        &layer.router,
-        &layer.query_down,    &layer.latent,      &layer.latent_keys, &layer.latent_values,
-        &layer.shared_router, &layer.shared_gate, &layer.shared_up,   &layer.shared_down,
-        &layer.delta_input,   &layer.delta_gate,  &layer.delta_beta,  &layer.delta_alpha}) {
+  for (const PackedMatrix* matrix : {&layer.query,         &layer.key,
+                                     &layer.value,         &layer.attention_output,
+                                     &layer.gate,          &layer.up,
+                                     &layer.down,          &layer.router,
+                                     &layer.query_down,    &layer.latent,
+                                     &layer.latent_keys,   &layer.latent_values,
+                                     &layer.shared_router, &layer.shared_gate,
+                                     &layer.shared_up,     &layer.shared_down,
+                                     &layer.delta_input,   &layer.delta_gate,
+                                     &layer.delta_beta,    &layer.delta_alpha,
+                                     &layer.input_gate,    &layer.input_projection}) {
     visit(*matrix);
   }
   for (const std::vector<float>* vector : {&layer.attention_norm,
@@ -277,7 +282,14 @@ void each_tensor(const LayerWeights& layer, const Visit& visit) {
                                            &layer.delta_taps,
                                            &layer.delta_bias,
                                            &layer.delta_decay,
-                                           &layer.delta_norm}) {
+                                           &layer.delta_norm,
+                                           &layer.router_scale,
+                                           &layer.expert_scales,
+                                           &layer.experts_norm,
+                                           &layer.post_shared_norm,
+                                           &layer.post_experts_norm,
+                                           &layer.output_scale,
+                                           &layer.post_input_norm}) {
     visit(*vector);
   }
 }
@@ -288,7 +300,8 @@ std::size_t bytes_of(const std::vector<float>& vector) { return vector.size() * 
 }  // namespace
 
 std::size_t StageWeights::bytes() const {
-  std::size_t sum = embedding.bytes() + head.bytes() + node::bytes_of(output_norm);
+  std::size_t sum = embedding.bytes() + head.bytes() + node::bytes_of(output_norm) +
+                    input_table.bytes() + input_projection.bytes() + node::bytes_of(input_norm);
   for (const LayerWeights& layer : layers) {
     each_tensor(layer, [&](const auto& tensor) { sum += node::bytes_of(tensor); });
   }
@@ -306,6 +319,9 @@ std::vector<std::uint64_t> StageWeights::digests(kernels::ThreadPool& pool) cons
   rest.add(embedding);
   rest.add(head);
   rest.add(output_norm);
+  rest.add(input_table);
+  rest.add(input_projection);
+  rest.add(input_norm);
   all.push_back(rest.value());
   return all;
 }

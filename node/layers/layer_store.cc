@@ -12,15 +12,10 @@ using SteadyClock = std::chrono::steady_clock;
 
 constexpr auto kCancelPoll = std::chrono::milliseconds(50);  // whether a wait was given up
 
-// Tensors outside layers, embedding and head (rope_freqs.weight): a model's shape depends on them,
-// and every stage has them.
 std::vector<std::size_t> common_tensors(const model::Manifest& manifest) {
   std::vector<std::size_t> common;
   for (std::size_t i = 0; i < manifest.tensors.size(); ++i) {
-    const std::string& name = manifest.tensors[i].name;
-    const bool end =
-        name == "token_embd.weight" || name == "output.weight" || name == "output_norm.weight";
-    if (!end && !name.starts_with("blk.")) common.push_back(i);
+    if (model::is_common(manifest.tensors[i].name)) common.push_back(i);
   }
   return common;
 }

@@ -27,8 +27,8 @@ class LayerStream {
 
  private:
   void fill_batches();
-  EngineOptions engine_options(std::uint32_t layer) const;
-  Status run_layer(std::uint32_t layer);
+  EngineOptions engine_options(LayerRange layers) const;
+  Status run_layers(LayerRange layers);
   void take(const StepResult& result, std::vector<Hash256>* boundary);
   Status cancelled() const {
     const bool stop = options_.stopped && options_.stopped();
@@ -54,6 +54,8 @@ Status LayerStream::check() const {
     next = range.end;
   }
   REQUIRE(next == spec_.layers, "the stages have ", next, " layers, and the model ", spec_.layers);
+  REQUIRE(!spec_.is_whole() || options_.split.size() == 1, options_.split.size(),
+          " stages; one stage must hold every layer of this model");
   REQUIRE(sequence_.prompt >= 1 && sequence_.prompt <= sequence_.tokens.size() &&
               sequence_.tokens.size() < spec_.context,
           "a sequence of ", sequence_.tokens.size(), " tokens, ", sequence_.prompt,
@@ -84,14 +86,14 @@ void LayerStream::fill_batches() {
   open.sampling.max_tokens = positions - sequence_.prompt + 1;
 }
 
-EngineOptions LayerStream::engine_options(std::uint32_t layer) const {
+EngineOptions LayerStream::engine_options(LayerRange layers) const {
   const auto positions = static_cast<std::uint32_t>(sequence_.tokens.size());
   EngineOptions engine;
-  engine.layers = {layer, layer + 1};
+  engine.layers = layers;
   engine.threads = options_.threads;
   engine.batch_rows = options_.batch_rows;
   engine.kv_budget_bytes =
-      kv_budget_of(spec_, 1, pages_for(positions + 1, kernels::kPageTokens), 1);
+      kv_budget_of(spec_, layers, pages_for(positions + 1, kernels::kPageTokens), 1);
   engine.sequences = 1;
   engine.stage = stage_;
   engine.cancelled = options_.stopped;
@@ -105,14 +107,15 @@ void LayerStream::take(const StepResult& result, std::vector<Hash256>* boundary)
   out_.sampled.insert(out_.sampled.end(), result.tokens.begin(), result.tokens.end());
 }
 
-Status LayerStream::run_layer(std::uint32_t layer) {
+// One layer, or all of a model that is not split.
+Status LayerStream::run_layers(LayerRange layers) {
   INVARIANT(stage_ < options_.split.size(), "every layer is a stage's");
-  const bool ends_stage = layer + 1 == options_.split[stage_].end && layer + 1 < spec_.layers;
+  const bool ends_stage = layers.end == options_.split[stage_].end && layers.end < spec_.layers;
   batches_.front().opens.front().report_hashes = ends_stage;
-  TRY(const auto engine, Engine::load(file_, spec_, engine_options(layer)));
+  TRY(const auto engine, Engine::load(file_, spec_, engine_options(layers)));
   for (StepBatch& batch : batches_) {
     TRY_VOID(cancelled());
-    batch.boundary = layer;
+    batch.boundary = layers.begin;
     StepResult result;
     TRY_VOID(engine->step(batch, result));
     take(result, ends_stage ? &out_.boundaries[stage_] : nullptr);
@@ -124,9 +127,10 @@ Status LayerStream::run_layer(std::uint32_t layer) {
 Result<FedRun> LayerStream::run() {
   fill_batches();
   out_.boundaries.assign(options_.split.size() - 1, std::vector<Hash256>(sequence_.tokens.size()));
-  for (std::uint32_t layer = 0; layer < spec_.layers; ++layer) {
-    TRY_VOID(run_layer(layer));
-    if (options_.progress) options_.progress(layer + 1, spec_.layers);
+  for (LayerRange next; next.end < spec_.layers;) {
+    next = spec_.least_range(next.end);
+    TRY_VOID(run_layers(next));
+    if (options_.progress) options_.progress(next.end, spec_.layers);
   }
   for (const SampledToken& token : out_.sampled) {
     if (token.finish != FinishReason::kError) continue;

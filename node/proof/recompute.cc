@@ -211,7 +211,7 @@ Status RefereeRun::complete(std::size_t right, RefereeFinding& found) const {
   local.stages = 1;
   local.threads = options_.threads;
   const std::uint64_t pages = pages_for(order.positions + 1, kernels::kPageTokens);
-  local.kv_budget_bytes = kv_budget_of(*spec_, spec_->layers, pages, 1);
+  local.kv_budget_bytes = kv_budget_of(*spec_, {0, spec_->layers}, pages, 1);
   local.sequences = 1;
   auto runner = LocalRunner::load(file_, local);
   if (!runner && runner.error().code == ErrorCode::kNoCapacity) return ok_status();

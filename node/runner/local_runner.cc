@@ -199,14 +199,20 @@ Result<std::unique_ptr<LocalRunner>> LocalRunner::load(std::shared_ptr<const mod
           spec.layers, " layers");
   REQUIRE(options.prefill_rows >= 1, "prefill rows are 0");
   TRY(const std::vector<LayerRange> ranges, layers_of(spec, options));
+  // Every stage gets the pages and states that one stage of all layers would have.
+  EngineOptions whole;
+  whole.layers = {0, spec.layers};
+  whole.kv_budget_bytes = options.kv_budget_bytes;
+  whole.sequences = options.sequences;
+  TRY(const KvShare kv, kv_asked(spec, whole));
   std::vector<EngineOptions> engine_options;
   std::vector<StageMemory> memory;
   std::uint64_t least = kProcessBytes;
   for (std::uint32_t i = 0; i < options.stages; ++i) {
     EngineOptions& engine = engine_options.emplace_back();
     engine.layers = ranges[i];
-    engine.kv_budget_bytes = options.kv_budget_bytes / spec.layers * ranges[i].size();
-    engine.sequences = options.sequences;
+    engine.kv_budget_bytes = kv_budget_of(spec, ranges[i], kv.pages, kv.states);
+    engine.sequences = kv.states;
     engine.threads = options.threads;
     engine.pin = options.pin;
     engine.batch_rows = options.batch_rows;

@@ -94,7 +94,7 @@ class Ring {
       options.batch_rows = kBatchRows;
       options.threads = 1 + static_cast<std::uint32_t>(random.next() % 2);
       options.kernels = tables[random.next() % tables.size()];
-      options.kv_budget_bytes = pages * KvCache::page_bytes(layers.size(), spec.kv_layout());
+      options.kv_budget_bytes = pages * KvCache::page_bytes(spec.kv_layouts(layers));
       engines_.push_back(Engine::load(file, spec, options).value());
       EXPECT_EQ(engines_.back()->kv_pages(), pages);
     }

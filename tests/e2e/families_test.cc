@@ -16,12 +16,15 @@ namespace {
 constexpr std::uint32_t kLayers = 7;  // of a family with local layers, one sees everything
 constexpr std::uint32_t kVocabulary = 400;
 constexpr std::string_view kMixtral = "mixtral";  // a llama file with experts
+constexpr std::string_view kWhole = "gemma4-e";   // a gemma4 file that one stage must hold
 
 std::shared_ptr<const model::GgufFile> model_of(const std::string& family, std::uint32_t window,
                                                 Bytes& bytes) {
   model::SyntheticOptions options;
-  options.family = family == kMixtral ? "llama" : family;
-  if (family == kMixtral) options.experts = 6;
+  options.family = family == kMixtral ? "llama" : family == kWhole ? "gemma4" : family;
+  if (family == kWhole) options.sharing_layers = 1;
+  if (family == kWhole) options.layer_input = 32;
+  if (family == kMixtral || family == "gemma4") options.experts = 6;
   if (family == "gpt-oss" || family == "deepseek2") options.yarn_scale = 4.0F;
   if (model::find_family(options.family)->own_routing) {
     options.expert_groups = 4;
@@ -74,12 +77,14 @@ TEST_P(Families, NothingThatMustNotMatterDoes) {
   Bytes bytes;
   const auto file = model_of(GetParam(), 40, bytes);
   const std::vector<Request> requests = requests_of(1, 1, 3);
-  RunPlan plan = plan_of(kernels::available_kernels().front(), kLayers, 1, 512);
+  const bool whole = GetParam() == kWhole;
+  RunPlan plan = plan_of(kernels::available_kernels().front(), whole ? 1 : kLayers, 1, 512);
   plan.one_by_one = true;
   const Traces base = run_plan(file, plan, requests);
   for (const kernels::Kernels* table : kernels::available_kernels()) {
     for (const auto& [stages, threads, rows] :
          {std::tuple{1U, 1U, 1U}, {1U, 2U, 512U}, {2U, 4U, 7U}, {3U, 2U, 33U}, {7U, 1U, 64U}}) {
+      if (whole && stages > 1) continue;
       const std::string what = std::string(table->name) + ", stages " + std::to_string(stages) +
                                ", threads " + std::to_string(threads) + ", chunks of " +
                                std::to_string(rows);
@@ -100,6 +105,7 @@ std::string name_of(const ::testing::TestParamInfo<std::string>& info) {
 INSTANTIATE_TEST_SUITE_P(All, Families, ::testing::ValuesIn([] {
                            std::vector<std::string> names;
                            names.emplace_back(kMixtral);
+                           names.emplace_back(kWhole);
                            for (const std::string_view name : model::known_families()) {
                              names.emplace_back(name);
                            }

@@ -289,7 +289,7 @@ TEST_F(CardFault, SaysHowManyLayersFit) {
 
 TEST_F(CardFault, AModelWithExpertsIsRefusedBeforeAnyMemoryIsTaken) {
   for (const char* family : {"llama", "qwen2moe", "qwen3moe", "granitemoe", "glm4moe", "deepseek2",
-                             "gpt-oss", "qwen3next", "qwen35moe"}) {
+                             "gemma4", "gpt-oss", "qwen3next", "qwen35moe"}) {
     model::SyntheticOptions experts;
     experts.family = family;
     experts.experts = 4;
@@ -316,6 +316,7 @@ TEST_F(CardFault, AFamilyThatNoCardComputesIsRefusedByName) {
       {"smollm3", "layers without RoPE"},
       {"glm4", "fused matrices"},
       {"gemma2", "capped scores and logits"},
+      {"gemma4", "heads of two sizes"},
       {"phi3", "fused matrices"},
       {"mistral3", "scores that grow with the position"}};
   for (const auto& [family, part] : kFamilies) {

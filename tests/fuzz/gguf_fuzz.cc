@@ -116,12 +116,20 @@ extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size
                 "the heads of a delta net are shared evenly");
       INVARIANT(shape.head != 0 && shape.channels() <= hearth::limits::kModelWidth,
                 "a row of its channels fits the kernels");
-      INVARIANT(spec->paged_layers(0, spec->layers) <= spec->layers, "layers keep pages or states");
     }
-    const auto layout = spec->kv_layout();
-    INVARIANT(layout.head_dim <= (layout.latent == 0 ? hearth::limits::kModelHeadDim
-                                                     : hearth::limits::kModelLatent),
-              "a row of the KV cache fits the kernels");
+    for (std::uint32_t layer = 0; layer < spec->layers; ++layer) {
+      const std::uint32_t source = spec->kv_source(layer);
+      INVARIANT(source <= layer && spec->keeps_kv(source) != spec->is_delta(layer),
+                "a layer has a state, or keys and values to read");
+      if (spec->is_delta(layer)) continue;
+      const auto layout = spec->kv_layout(source);
+      INVARIANT(layout.head_dim != 0 && layout.kv_heads != 0 &&
+                    layout.head_dim <= (layout.latent == 0 ? hearth::limits::kModelHeadDim
+                                                           : hearth::limits::kModelLatent),
+                "a row of the KV cache fits the kernels");
+      INVARIANT(layout.latent != 0 || spec->heads % layout.kv_heads == 0,
+                "kv heads are shared evenly");
+    }
   }
   return 0;
 }

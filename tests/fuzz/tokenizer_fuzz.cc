@@ -55,10 +55,10 @@ void check_text(const Built& tokenizer, std::string_view text, bool lossless, To
 }
 
 void fixed_vocabularies(std::string_view text) {
-  static const std::array<Built, 7> kTokenizers = {
+  static const std::array<Built, 8> kTokenizers = {
       *small_bpe("gpt-2").build(), *small_bpe("smollm").build(), *small_bpe("llama-bpe").build(),
       *small_bpe("qwen2").build(), *small_bpe("gpt-4o").build(), *small_bpe("default").build(),
-      *small_spm().build()};
+      *small_spm().build(),        *small_spaced_bpe().build()};
   for (const Built& tokenizer : kTokenizers) {
     check_text(tokenizer, text, tokenizer->kind() == "bpe", -1);
   }
@@ -68,7 +68,7 @@ void fixed_vocabularies(std::string_view text) {
 void made_vocabulary(std::string_view input, bool bpe) {
   SmallVocabulary vocabulary =
       bpe ? small_bpe(input.size() % 2 == 0 ? "qwen2" : "smollm") : SmallVocabulary();
-  if (!bpe) vocabulary.source.model = "llama";
+  if (!bpe) vocabulary.source.model = input.size() % 2 == 0 ? "llama" : "gemma4";
   hearth::ByteReader reader(hearth::as_bytes(input));
   const auto eos = reader.read<std::uint8_t>();
   if (eos % 4 == 0) vocabulary.source.eos = eos * 8;

@@ -233,6 +233,33 @@ def dense_cases(tall):
     cases["gemma2, own base, a window that hides nothing"] = gemma2.but(
         floats={"rope.freq_base_swa": 500.0}, window=4096)
     cases["gemma2, 46 layers"] = gemma2.but(layers=46, hidden=96, heads=2)
+    gemma4 = tall.but(family="gemma4", layers=4, heads=6, head_dim=64, kv_heads=2,
+                      rope_factors=True)
+    cap = {"final_logit_softcapping": 3.0}
+    cases["gemma4 Q8_0"] = gemma4.but(floats=cap, hostile=0.05)
+    cases["gemma4, own values, no scales, no cap"] = gemma4.but(
+        layer_type="Q4_0", own_values=True, layer_scale=False, rope_factors=False,
+        floats={"final_logit_softcapping": 0.0})
+    cases["gemma4, all layers local"] = gemma4.but(global_every=9, local_heads=(1, 96))
+    cases["gemma4 Q4_K"] = wide("Q4_K", family="gemma4", floats=cap).but(
+        layers=3, local_heads=(4, 64), head_dim=128, kv_heads=1, rope_factors=True)
+    inputs = gemma4.but(layers=6, sharing=3, layer_input=64, own_values=True, floats=cap)
+    cases["gemma4, inputs of layers, shared keys"] = inputs.but(first_width=160, hostile=0.05)
+    cases["gemma4, inputs of layers alone"] = inputs.but(sharing=0, layer_type="Q4_0",
+                                                         layer_scale=False)
+    cases["gemma4, shared keys alone"] = inputs.but(layer_input=0, sharing=2, layer_type="Q5_1")
+    cases["gemma4, inputs overflow"] = inputs.but(
+        types={"inp_gate": "F32", "per_layer_model_proj": "F16"}, norm_scale=1e38)
+    beside = gemma4.but(layers=3, experts=8, experts_used=3, floats=cap)
+    cases["gemma4 with experts, Q5_0"] = beside.but(layer_type="Q5_0", hostile=0.05)
+    cases["gemma4 with experts, gate and up apart"] = beside.but(
+        fused_experts=False, layer_type="Q4_1")
+    cases["gemma4 with experts, ties in routing"] = beside.but(router_ties=True)
+    cases["gemma4 with experts, one of them overflows"] = beside.but(
+        types={"_exps": "F32"}, up_gain=1.0, ffn_scale=1e38)
+    cases["gemma4 with experts, Q6_K"] = wide("Q6_K", family="gemma4").but(
+        layers=3, feed_forward=256, dense_width=512, experts=6, experts_used=2,
+        local_heads=(4, 64), head_dim=128, rope_factors=True)
     phi3 = Shape(family="phi3", heads=3, kv_heads=3, window=0)
     cases["phi3 Q8_0"] = phi3
     cases["phi3, window"] = phi3.but(window=6, layer_type="Q4_0", kv_heads=1)

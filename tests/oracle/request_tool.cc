@@ -98,7 +98,7 @@ Result<std::unique_ptr<LocalRunner>> load(const std::string& path) {
   TRY(const auto file, hearth::model::GgufFile::open(path));
   TRY(const auto spec, hearth::model::ModelSpec::read(*file));
   hearth::node::LocalOptions options;
-  options.stages = spec.layers;
+  options.stages = spec.is_whole() ? 1 : spec.layers;
   return LocalRunner::load(file, options);
 }
 

@@ -63,6 +63,16 @@ class Shape:
     every: int = 0           # of so many layers one has attention; 0: no key
     joint_input: bool = False  # ssm_in in place of attn_qkv and attn_gate
     decay: float = -4.0      # mean of ssm_a
+    # In gemma4: kv heads and head_dim of local layers, of every `global_every` layers all but the
+    # last; whether global layers have attn_v, layers a scale, and experts gate and up in one tensor.
+    local_heads: tuple = (3, 32)
+    global_every: int = 3
+    own_values: bool = False
+    layer_scale: bool = True
+    fused_experts: bool = True
+    sharing: int = 0         # last layers without keys and values; with it the first ones' width
+    first_width: int = 0     # of the feed-forward of the layers before them; 0: that of the others
+    layer_input: int = 0     # values of each layer's own input
     latent: tuple = (64, 96, 32, 64, 32)  # query rank, width, turned, plain, value
     router_ties: bool = False  # experts in pairs of equal logits
     norm_scale: float = 1.0  # of the norms before attention
@@ -293,19 +303,47 @@ def _latent(w, shape, blk, branch):
     w.matrix(blk + "attn_output.weight", shape.hidden, shape.heads * value, branch)
 
 
+def _width(shape, i):
+    first = shape.first_width and i < shape.layers - shape.sharing
+    return shape.first_width if first else shape.feed_forward
+
+
+def _is_local(shape, i):
+    return (i + 1) % shape.global_every != 0
+
+
+def _two_kinds_of_heads(w, shape, A):
+    local = [_is_local(shape, i) for i in range(shape.layers)]
+    w.add_array(A + "attention.sliding_window_pattern", local)
+    w.add_array(A + "attention.head_count_kv",
+                [shape.local_heads[0] if x else shape.kv_heads for x in local])
+    w.add_uint32(A + "attention.sliding_window", shape.window)
+    w.add_uint32(A + "embedding_length_per_layer_input", shape.layer_input)
+    w.add_uint32(A + "attention.shared_kv_layers", shape.sharing)
+    for key in ("attention.key_length", "attention.value_length", "rope.dimension_count"):
+        w.add_uint32(A + key, shape.head_dim)
+        w.add_uint32(A + key + "_swa", shape.local_heads[1])
+
+
 def _keys(w, shape):
     A = shape.family + "."
     w.add_string("general.name", "small")
     routed = shape.family in ROUTED
+    beside = shape.family == "gemma4" and shape.experts
     behind = (routed or shape.family in DELTA) * shape.predictors
     w.add_uint32(A + "block_count", shape.layers + behind)
     w.add_uint32(A + "context_length", shape.context)
     w.add_uint32(A + "embedding_length", shape.hidden)
-    w.add_uint32(A + "feed_forward_length",
-                 shape.dense_width if routed else shape.feed_forward)
+    if shape.first_width:
+        w.add_array(A + "feed_forward_length", [_width(shape, i) for i in range(shape.layers)])
+    else:
+        w.add_uint32(A + "feed_forward_length",
+                     shape.dense_width if routed or beside else shape.feed_forward)
     w.add_uint32(A + "attention.head_count", shape.heads)
     if shape.family == "deepseek2":
         _latent_keys(w, shape, A)
+    elif shape.family == "gemma4":
+        _two_kinds_of_heads(w, shape, A)
     else:
         w.add_uint32(A + "attention.head_count_kv", shape.kv_heads)
         w.add_uint32(A + "attention.key_length", shape.head_dim)
@@ -344,8 +382,11 @@ def _keys(w, shape):
 def _experts(w, shape, blk, branch):
     width, experts = shape.feed_forward, shape.experts
     w.router(blk + "ffn_gate_inp.weight", experts, shape.hidden)
-    w.matrix(blk + "ffn_gate_exps.weight", width, shape.hidden, experts=experts)
-    w.matrix(blk + "ffn_up_exps.weight", width, shape.hidden, experts=experts)
+    if shape.family == "gemma4" and shape.fused_experts:
+        w.matrix(blk + "ffn_gate_up_exps.weight", 2 * width, shape.hidden, experts=experts)
+    else:
+        w.matrix(blk + "ffn_gate_exps.weight", width, shape.hidden, experts=experts)
+        w.matrix(blk + "ffn_up_exps.weight", width, shape.hidden, experts=experts)
     w.matrix(blk + "ffn_down_exps.weight", shape.hidden, width, branch, experts)
     if shape.family in ROUTED:
         if shape.selection_bias:
@@ -355,6 +396,12 @@ def _experts(w, shape, blk, branch):
             w.matrix(blk + "ffn_gate_shexp.weight", shared, shape.hidden)
             w.matrix(blk + "ffn_up_shexp.weight", shared, shape.hidden)
             w.matrix(blk + "ffn_down_shexp.weight", shape.hidden, shared, branch)
+    if shape.family == "gemma4":
+        w.vector(blk + "ffn_gate_inp.scale", shape.hidden, shape.hidden**0.5, 1.0)
+        w.vector(blk + "ffn_down_exps.scale", experts, 1.0, 0.3)
+        w.norm(blk + "pre_ffw_norm_2.weight", shape.hidden)
+        w.norm(blk + "post_ffw_norm_1.weight", shape.hidden)
+        w.norm(blk + "post_ffw_norm_2.weight", shape.hidden)
     if shape.family == "gpt-oss":
         w.vector(blk + "ffn_gate_inp.bias", experts, 0, shape.bias)
         for part, size in (("gate", width), ("up", width), ("down", shape.hidden)):
@@ -372,9 +419,21 @@ def has_delta_net(shape, i):
     return shape.family in DELTA and (i + 1) % (shape.every or 4) != 0
 
 
+def _feed_forward(w, shape, blk, width, branch):
+    fused = shape.family in FUSED
+    if not fused:
+        w.matrix(blk + "ffn_gate.weight", width, shape.hidden)
+    w.matrix(blk + "ffn_up.weight", width * (2 if fused else 1), shape.hidden,
+             1.0 if fused else shape.up_gain)
+    w.matrix(blk + "ffn_down.weight", shape.hidden, width, branch)
+
+
 def _layer(w, shape, i):
     blk = f"blk.{i}."
-    heads, kv = shape.heads * shape.head_dim, shape.kv_heads * shape.head_dim
+    kv_heads, head_dim = shape.kv_heads, shape.head_dim
+    if shape.family == "gemma4" and _is_local(shape, i):
+        kv_heads, head_dim = shape.local_heads
+    heads, kv = shape.heads * head_dim, kv_heads * head_dim
     branch = 1 / (2 * shape.layers) ** 0.5
     if shape.family != "olmo2":
         w.norm(blk + "attn_norm.weight", shape.hidden, shape.norm_scale)
@@ -390,8 +449,11 @@ def _layer(w, shape, i):
     else:
         rows = 2 * heads if shape.family in DELTA else heads
         w.matrix(blk + "attn_q.weight", rows, shape.hidden, 1.5)
-        w.matrix(blk + "attn_k.weight", kv, shape.hidden, 1.5)
-        w.matrix(blk + "attn_v.weight", kv, shape.hidden)
+        keeps = i < shape.layers - shape.sharing
+        if keeps:
+            w.matrix(blk + "attn_k.weight", kv, shape.hidden, 1.5)
+        if keeps and (shape.family != "gemma4" or shape.own_values or _is_local(shape, i)):
+            w.matrix(blk + "attn_v.weight", kv, shape.hidden)
     if shape.family != "deepseek2" and not has_delta_net(shape, i):
         w.matrix(blk + "attn_output.weight", shape.hidden, heads, branch)
     oss = shape.family == "gpt-oss"
@@ -399,29 +461,32 @@ def _layer(w, shape, i):
         w.vector(blk + "attn_output.bias", shape.hidden, 0, shape.bias)
         w.vector(blk + "attn_sinks.weight", shape.heads, 0, shape.sinks)
     dense = shape.family in ROUTED and i < shape.dense_layers
+    beside = shape.family == "gemma4" and shape.experts
     if shape.experts and not dense:
         _experts(w, shape, blk, branch)
-    elif shape.family in FUSED:
-        w.matrix(blk + "ffn_up.weight", 2 * shape.feed_forward, shape.hidden)
-        w.matrix(blk + "ffn_down.weight", shape.hidden, shape.feed_forward, branch)
-    else:
-        width = shape.dense_width if dense else shape.feed_forward
-        w.matrix(blk + "ffn_gate.weight", width, shape.hidden)
-        w.matrix(blk + "ffn_up.weight", width, shape.hidden, shape.up_gain)
-        w.matrix(blk + "ffn_down.weight", shape.hidden, width, branch)
+    if not shape.experts or dense or beside:
+        width = shape.dense_width if dense or beside else _width(shape, i)
+        _feed_forward(w, shape, blk, width, branch)
     if shape.family in ("qwen2", "qwen2moe", "gpt-oss") or (
             shape.family in ("glm4", "glm4moe") and shape.biases):
         for part, size in (("q", heads), ("k", kv), ("v", kv)):
             w.vector(f"{blk}attn_{part}.bias", size, 0, 0.5)
     gated = shape.family in DELTA and not has_delta_net(shape, i)
-    if gated or shape.family in ("qwen3", "qwen3moe", "gemma3") or (
+    if gated or shape.family in ("qwen3", "qwen3moe", "gemma3", "gemma4") or (
             shape.family == "glm4moe" and shape.head_norms):
-        w.norm(blk + "attn_q_norm.weight", shape.head_dim)
-        w.norm(blk + "attn_k_norm.weight", shape.head_dim)
+        w.norm(blk + "attn_q_norm.weight", head_dim)
+        if i < shape.layers - shape.sharing:
+            w.norm(blk + "attn_k_norm.weight", head_dim)
+    if shape.layer_input:
+        w.matrix(blk + "inp_gate.weight", shape.layer_input, shape.hidden)
+        w.matrix(blk + "proj.weight", shape.hidden, shape.layer_input)
+        w.norm(blk + "post_norm.weight", shape.hidden, 0.5)
     if shape.family == "olmo2":
         w.norm(blk + "attn_q_norm.weight", heads)
         w.norm(blk + "attn_k_norm.weight", kv)
-    if shape.family in ("gemma3", "gemma2", "olmo2", "glm4"):
+    if shape.family == "gemma4" and shape.layer_scale:
+        w.vector(blk + "layer_output_scale.weight", 1, 0.8, 0.1)
+    if shape.family in ("gemma4", "gemma3", "gemma2", "olmo2", "glm4"):
         w.norm(blk + "post_attention_norm.weight", shape.hidden, 0.5)
         w.norm(blk + "post_ffw_norm.weight", shape.hidden, 0.5)
 
@@ -434,12 +499,21 @@ def write(path, shape, seed):
     if shape.output_type:
         w.matrix("output.weight", shape.vocabulary, shape.hidden, 3.0)
     w.norm("output_norm.weight", shape.hidden)
+    if shape.layer_input:
+        all_inputs = shape.layers * shape.layer_input
+        w.matrix("per_layer_token_embd.weight", shape.vocabulary, all_inputs,
+                 (all_inputs / shape.layer_input) ** 0.5)
+        w.matrix("per_layer_model_proj.weight", all_inputs, shape.hidden)
+        w.norm("per_layer_proj_norm.weight", shape.layer_input)
     if shape.rope_factors:
         pairs = (shape.rotary or shape.head_dim) // 2
         names = ("rope_factors_long.weight", "rope_factors_short.weight") \
             if shape.family == "phi3" else ("rope_freqs.weight",)
         for most, name in zip((8, 2), names):
-            w.gguf.add_tensor(name, np.linspace(1, most, pairs).astype(np.float32))
+            factors = np.linspace(1, most, pairs)
+            if shape.family == "gemma4":  # a quarter of the pairs turns
+                factors = np.where(np.arange(pairs) < pairs // 4, 1.0, 1e30)
+            w.gguf.add_tensor(name, factors.astype(np.float32))
     for i in range(shape.layers):
         _layer(w, shape, i)
     behind = shape.predictors * (shape.family in ROUTED + DELTA)

@@ -11,7 +11,7 @@ import subprocess
 import sys
 
 VOCABULARIES = ["gpt-2", "llama-bpe", "qwen2", "qwen35", "llama-spm", "phi-3", "refact", "starcoder",
-                "command-r", "deepseek-llm"]
+                "command-r", "deepseek-llm", "gemma-4"]
 SEPARATOR = b"\n__ggml_vocab_test__\n"
 
 

@@ -68,7 +68,7 @@ Result<std::unique_ptr<node::LocalRunner>> load(const HashesOptions& options,
   const auto most = static_cast<std::uint32_t>(std::min<std::size_t>(positions, spec.context));
   local.sequences = 1;
   local.kv_budget_bytes =
-      node::kv_budget_of(spec, spec.layers, pages_for(most, kernels::kPageTokens), 1);
+      node::kv_budget_of(spec, {0, spec.layers}, pages_for(most, kernels::kPageTokens), 1);
   TRY(local.kernels, kernels::select_kernels());
   if (device != nullptr) local.devices = {device};
   const std::string isa(device != nullptr ? device->name() : local.kernels->name);

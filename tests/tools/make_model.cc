@@ -25,6 +25,8 @@ struct MakeModelOptions {
   std::uint32_t experts = 0;
   std::uint32_t experts_used = 0;
   std::uint32_t prediction_layers = 0;
+  std::uint32_t layer_input = 0;
+  std::uint32_t sharing_layers = 0;
   std::int64_t window = -1;  // below 0: that of the shape
   bool untied = false;
   bool embeddings = false;
@@ -45,6 +47,8 @@ Result<std::string> make_model(const MakeModelOptions& o) {
   if (o.experts != 0) options.experts = o.experts;
   if (o.experts_used != 0) options.experts_used = o.experts_used;
   options.prediction_layers = o.prediction_layers;
+  options.layer_input = o.layer_input;
+  options.sharing_layers = o.sharing_layers;
   if (o.window >= 0) options.sliding_window = static_cast<std::uint32_t>(o.window);
   if (o.untied) options.tied_output = false;
   if (o.split != 0) {
@@ -93,6 +97,12 @@ void add_make_model(CLI::App& app, Action& action) {
   make->add_option("--prediction-layers", o->prediction_layers,
                    "layers behind the last that predict tokens further on, in families that may "
                    "have them")
+      ->capture_default_str();
+  make->add_option("--layer-input", o->layer_input,
+                   "values of each layer's own input, in gemma4 without experts")
+      ->capture_default_str();
+  make->add_option("--sharing-layers", o->sharing_layers,
+                   "last layers without keys and values, likewise")
       ->capture_default_str();
   make->add_option("--window", o->window, "positions that local layers see (0: all)")
       ->check(CLI::Range(0, 1 << 20));

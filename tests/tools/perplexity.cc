@@ -162,7 +162,7 @@ Result<std::unique_ptr<node::LocalRunner>> load(const PerplexityOptions& options
   local.prefill_rows = limits::kBatchRows;
   local.sequences = 1;
   local.kv_budget_bytes =
-      node::kv_budget_of(spec, spec.layers, pages_for(context, kernels::kPageTokens), 1);
+      node::kv_budget_of(spec, {0, spec.layers}, pages_for(context, kernels::kPageTokens), 1);
   local.logits = &scorer;
   return node::LocalRunner::load(std::move(file), local);
 }

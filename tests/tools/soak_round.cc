@@ -120,7 +120,7 @@ node::LocalOptions lone_options(const model::ModelSpec& spec, const kernels::Ker
   options.kernels = table;
   options.sequences = 1;
   options.kv_budget_bytes = node::kv_budget_of(
-      spec, spec.layers, pages_for(kMostPositions, kernels::kPageTokens), options.sequences);
+      spec, {0, spec.layers}, pages_for(kMostPositions, kernels::kPageTokens), options.sequences);
   return options;
 }
 
@@ -134,7 +134,7 @@ node::LocalOptions crowd_options(const model::ModelSpec& spec, std::size_t guest
   const std::size_t together = 1 + guests / pick(random, {1U, 2U, 4U});
   options.sequences = static_cast<std::uint32_t>(together);
   options.kv_budget_bytes = node::kv_budget_of(
-      spec, spec.layers, together * pages_for(kMostPositions, kernels::kPageTokens), together);
+      spec, {0, spec.layers}, together * pages_for(kMostPositions, kernels::kPageTokens), together);
   return options;
 }
 

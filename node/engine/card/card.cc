@@ -170,6 +170,7 @@ std::string_view what_no_card_computes(const model::FamilyTraits& family) {
   if (family.part_rotary) return "heads that RoPE turns in part";
   if (family.scales) return "scaled branches and logits";
   if (family.caps) return "capped scores and logits";
+  if (family.own_local_heads) return "heads of two sizes";
   if (family.temperature) return "scores that grow with the position";
   return "";
 }

@@ -107,7 +107,7 @@ Result<HostBuffers> HostBuffers::allocate(const CardShape& shape) {
     const std::size_t logits =
         shape.is_last() ? std::size_t{shape.head_rows()} * spec.vocabulary : 0;
     for (float*& half : out.logits) take(half, logits);
-    take(out.page, spec.kv_layout().page_bytes());
+    take(out.page, spec.kv_layout(0).page_bytes());
     if (pass == 0) {
       TRY(out.memory, kernels::cuda::PinnedMemory::allocate(bytes));
     }

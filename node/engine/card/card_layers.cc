@@ -168,7 +168,7 @@ Status CardLayers::store_heads(std::uint32_t index) const {
   cuda::RopeAndStore args;
   args.tokens = rows_;
   args.heads = spec().heads;
-  args.layout = spec().kv_layout();
+  args.layout = spec().kv_layout(0);
   args.style = spec().family->rope;
   args.query = buffers().query;
   args.key = buffers().key;
@@ -185,7 +185,7 @@ Status CardLayers::attend(std::uint32_t index) const {
   const StepWords words = stage_.card_words(set_);
   cuda::AttentionRows args;
   args.heads = spec().heads;
-  args.layout = spec().kv_layout();
+  args.layout = spec().kv_layout(0);
   args.pages_most = local ? reach_.local : reach_.all;
   args.score_scale = spec().score_scale(0);
   args.query = buffers().query;

@@ -17,7 +17,7 @@ Result<CardStage::Bytes> CardStage::bytes_of(const model::GgufFile& file, const 
   bytes.weights = placement.bytes();
   CardBuffers::place(shape, placement);
   bytes.buffers = placement.bytes() - bytes.weights;
-  bytes.kv_page = KvCache::page_bytes(shape.layers.size(), shape.spec->kv_layout());
+  bytes.kv_page = KvCache::page_bytes(shape.spec->kv_layouts(shape.layers));
   return bytes;
 }
 
@@ -31,7 +31,7 @@ Status CardStage::take_memory(const model::GgufFile& file) {
   buffers_ = CardBuffers::place(shape_, placement);
   INVARIANT(placement.bytes() == bytes.weights + bytes.buffers,
             "the placement in memory is the one that was counted");
-  kv_layer_bytes_ = KvCache::page_bytes(1, spec().kv_layout());
+  kv_layer_bytes_ = KvCache::page_bytes({spec().kv_layout(0)});
   kv_ = placement.take<std::byte>(bytes.kv_page * shape_.kv_pages);
   TRY(host_, HostBuffers::allocate(shape_));
   TRY(found_digests_,
@@ -72,7 +72,7 @@ Result<const std::byte*> CardStage::read_page(std::uint32_t index, std::uint32_t
   INVARIANT(index < shape_.kv_pages && layer < shape_.layers.size(), "a page of this stage");
   const std::byte* from =
       kv_ + (std::size_t{index} * shape_.layers.size() + layer) * kv_layer_bytes_;
-  TRY_VOID(cuda::copy_to_host(host_.page, from, spec().kv_layout().page_bytes(), download()));
+  TRY_VOID(cuda::copy_to_host(host_.page, from, spec().kv_layout(0).page_bytes(), download()));
   TRY_VOID(cuda::synchronize(download()));
   return Result<const std::byte*>(host_.page);
 }

@@ -90,9 +90,8 @@ class PacedDevice final : public Device {
     const std::uint64_t budget = memory_budget(options.memory_bytes);
     TRY_VOID(node::check_memory({stage}, budget));
     const KvShare share = kv_within(stage, budget - kProcessBytes);
-    const std::uint32_t paged = spec.paged_layers(options.layers.begin, options.layers.end);
     TRY(KvCache cache,
-        KvCache::create(paged, spec.kv_layout(), share.page_bytes(stage), stage.pages));
+        KvCache::create(spec.kv_layouts(options.layers), share.page_bytes(stage), stage.pages));
     TRY(auto pool, kernels::ThreadPool::create(options.threads, options.pin));
     TRY(StageWeights weights,
         StageWeights::load(file, spec, options.layers, pool.get(), options.cancelled));

@@ -50,6 +50,7 @@ FAMILIES = {
     "glm4moe": Family(True, True, True, False, swiglu, routed=True),
     "deepseek2": Family(False, False, False, False, swiglu, routed=True),
     "gemma2": Family(True, False, False, True, geglu, local=lambda i: i % 2 == 0),
+    "gemma4": Family(True, False, True, True, geglu),
     "phi3": Family(True, False, False, False, swiglu, fused=True, local=lambda i: True),
     "mistral3": Family(False, False, False, False, swiglu),
     "gpt-oss": Family(True, True, False, False, clamped_swiglu, oss=True,
@@ -74,6 +75,8 @@ class Model:
         self.context = self.key("context_length")
         self.heads = self.key("attention.head_count")
         self.kv_heads = self.key("attention.head_count_kv", self.heads)
+        self.local = [bool(self.family.local and self.family.local(i))
+                      for i in range(self.layers)]
         self.head_dim = self.key("attention.key_length", self.hidden // self.heads)
         self.latent = self.A == "deepseek2"
         if self.latent:
@@ -89,6 +92,11 @@ class Model:
         self.delta = None
         if self.family.delta:
             self._read_delta_net()
+        # Of each layer: (kv heads, head_dim).
+        self.shapes = [(self.kv_heads, self.head_dim)] * self.layers
+        self.source, self.input_width = list(range(self.layers)), 0
+        if self.A == "gemma4":
+            self._read_two_kinds()
         self.epsilon = F(self.key("attention.layer_norm_rms_epsilon"))
         scaled = self.hidden // self.heads if (self.A, self.layers) in (
             ("gemma3", 62), ("gemma2", 46)) else None
@@ -99,6 +107,19 @@ class Model:
         self.trained = int(self.key("rope.scaling.original_context_length", self.context))
         self._read_scales()
         self._read_frequencies()
+
+    def _read_two_kinds(self):
+        self.local = [bool(x) for x in self.key("attention.sliding_window_pattern")]
+        counts = self.kv_heads if isinstance(self.kv_heads, list) else \
+            [self.kv_heads] * self.layers
+        self.local_dim = self.key("attention.key_length_swa")
+        self.input_width = self.key("embedding_length_per_layer_input", 0)
+        own = self.layers - self.key("attention.shared_kv_layers", 0)
+        self.source = [i if i < own else max(j for j in range(own)
+                                             if self.local[j] == self.local[i])
+                       for i in range(self.layers)]
+        self.shapes = [(count, self.local_dim if local else self.head_dim)
+                       for count, local in zip(counts, self.local)]
 
     def _read_latent(self):
         self.head_dim = self.key("attention.key_length_mla")
@@ -133,7 +154,7 @@ class Model:
             return F(self.key(name, 0.0) if self.A in families else 0.0) or F(absent)
         granite = ("granite", "granitemoe")
         self.embedding_scale = scale("embedding_scale", granite, 1)
-        if self.A in ("gemma2", "gemma3"):
+        if self.A in ("gemma2", "gemma3", "gemma4"):
             self.embedding_scale = np.sqrt(F(self.hidden))
         self.branch_scale = scale("residual_scale", granite, 1)
         self.plain_scale = scale("attention.scale", granite, self.plain_scale)
@@ -142,6 +163,9 @@ class Model:
         if self.A == "gemma2":
             self.score_cap = scale("attn_logit_softcapping", ("gemma2",), 50)
             self.logit_cap = scale("final_logit_softcapping", ("gemma2",), 30)
+        if self.A == "gemma4":
+            self.plain_scale = F(1)
+            self.logit_cap = F(self.key("final_logit_softcapping", 30.0)) or None
         self.temperature = float(self.key("attention.temperature_scale", 0.0)) \
             if self.A == "mistral3" else 0.0
 
@@ -160,7 +184,8 @@ class Model:
         return field.contents()
 
     def _read_frequencies(self):
-        base = float(self.key("rope.freq_base", 1000000.0 if self.A == "gemma3" else 10000.0))
+        gemma = self.A in ("gemma3", "gemma4")
+        base = float(self.key("rope.freq_base", 1000000.0 if gemma else 10000.0))
         stretch = 1.0
         scale, yarn, kind = 1.0, None, self.key("rope.scaling.type", "linear")
         self.magnitude = float(self.key("rope.scaling.attn_factor", 1.0))
@@ -187,9 +212,10 @@ class Model:
         self.frequencies = angles.frequencies(self.rotary, base, factors, scale, yarn)
         self.window = self.key("attention.sliding_window", 4096 if self.A == "gemma2" else 0)
         self.local_frequencies, self.local_magnitude = self.frequencies, self.magnitude
-        local = float(self.key("rope.freq_base_swa", 10000.0 if self.A == "gemma3" else base))
-        if self.A in ("gemma3", "olmo2"):
-            self.local_frequencies = angles.frequencies(self.rotary, local)
+        local = float(self.key("rope.freq_base_swa", 10000.0 if gemma else base))
+        if gemma or self.A == "olmo2":
+            width = self.local_dim if self.A == "gemma4" else self.rotary
+            self.local_frequencies = angles.frequencies(width, local)
             self.local_magnitude = 1.0
         elif local != base:
             self.local_frequencies = angles.frequencies(self.rotary, local, factors, scale, yarn)
@@ -242,7 +268,7 @@ class Sequence:
             return delta_net.State(model.delta)
         if model.latent:
             return Latents(model.width + model.turned)
-        return KvCache(model.kv_heads, model.head_dim)
+        return KvCache(*model.shapes[i])
 
     def feed(self, tokens):
         model, begin = self.model, len(self.tokens)
@@ -252,6 +278,7 @@ class Sequence:
         v = model.weights("token_embd.weight").dequantised(np.array(tokens))
         v = v * model.embedding_scale
         x, h = self._residual(v)
+        self.inputs = self._layer_inputs(x, tokens) if model.input_width else None
         for position, token in zip(positions, tokens):
             self.hashes[0, int(position)] = hashes.token_in(int(position), token)
         tables = {True: angles.table(positions, model.local_frequencies, model.local_magnitude),
@@ -287,6 +314,17 @@ class Sequence:
             raise NotCanonical("the embedding failed")
         return y / np.sqrt(s)
 
+    def _layer_inputs(self, x, tokens):
+        """gemma4's of all layers: (tokens, layers, width)"""
+        model = self.model
+        shape = (len(tokens), model.layers, model.input_width)
+        e, = self._project(["per_layer_model_proj.weight"], x)
+        e = (e * (F(1) / np.sqrt(F(model.hidden)))).reshape(shape)
+        e = self._norm(e, "per_layer_proj_norm.weight")
+        t = model.weights("per_layer_token_embd.weight").dequantised(np.array(tokens))
+        p = e + t.reshape(shape) * np.sqrt(F(model.input_width))
+        return p * (F(1) / np.sqrt(F(2)))
+
     def _fail(self, failed):
         self.failed |= failed
 
@@ -298,7 +336,10 @@ class Sequence:
         return x, h
 
     def _norm(self, x, name):
-        y, failed = rms_norm(x, self.model.vector(name), self.model.epsilon)
+        return self._norm_by(x, self.model.vector(name))
+
+    def _norm_by(self, x, weights):
+        y, failed = rms_norm(x, weights, self.model.epsilon)
         self._fail(failed.reshape(len(x), -1).any(axis=1))
         return y
 
@@ -318,10 +359,30 @@ class Sequence:
         norm = blk + ("post_attention_norm.weight" if named else "ffn_norm.weight")
         f = self._norm(x, norm) if family.pre_norms else x
         mixed = self.model.experts and i >= self.model.dense_layers
-        y = self._experts(blk, f) if mixed else self._feed_forward(blk, "", f)
+        if mixed and self.model.A == "gemma4":
+            y = self._beside(blk, x, f)
+        else:
+            y = self._experts(blk, f) if mixed else self._feed_forward(blk, "", f)
         if family.post_norms:
             y = self._norm(y, blk + "post_ffw_norm.weight")
-        return self._residual(x + y * scale)
+        x = x + y * scale
+        if self.inputs is not None:
+            gate, = self._project([blk + "inp_gate.weight"], x)
+            z, = self._project([blk + "proj.weight"], geglu(gate, self.inputs[:, i]))
+            x = x + self._norm(z, blk + "post_norm.weight")
+        if self.model.A == "gemma4" and blk + "layer_output_scale.weight" in self.model.tensors:
+            x = x * self.model.vector(blk + "layer_output_scale.weight")[0]
+        return self._residual(x)
+
+    def _beside(self, blk, x, f):
+        """gemma4's experts, and the feed-forward beside them."""
+        c = F(1) / np.sqrt(F(self.model.hidden))
+        routed = self._norm_by(x, self.model.vector(blk + "ffn_gate_inp.scale") * c)
+        y = self._experts(blk, self._norm(x, blk + "pre_ffw_norm_2.weight"), routed,
+                          self.model.vector(blk + "ffn_down_exps.scale"))
+        y = self._norm(y, blk + "post_ffw_norm_2.weight")
+        beside = self._feed_forward(blk, "", f)
+        return y + self._norm(beside, blk + "post_ffw_norm_1.weight")
 
     def _project_rows(self, name, sizes, x):
         """As many products, of the tensor's rows one after the other."""
@@ -333,7 +394,10 @@ class Sequence:
 
     def _feed_forward(self, blk, kind, f, expert=0, rows=slice(None)):
         gate, up = (f"{blk}ffn_{part}{kind}.weight" for part in ("gate", "up"))
-        if self.model.family.fused:
+        if kind == "_exps" and f"{blk}ffn_gate_up_exps.weight" in self.model.tensors:
+            both, = self._project([f"{blk}ffn_gate_up_exps.weight"], f, expert, rows)
+            gate, up = np.split(both, 2, axis=1)
+        elif self.model.family.fused:
             width = self.model.key("feed_forward_length")
             gate, up = self._project_rows(up, (width, width), f)
         else:
@@ -350,14 +414,17 @@ class Sequence:
             return y
         return y + self.model.vector(name + ".bias").reshape(-1, y.shape[-1])[expert]
 
-    def _experts(self, blk, f):
+    def _experts(self, blk, f, routed=None, scales=None):
+        """routed: what the router reads, where it is not f; scales: of the experts' weights"""
         model, family = self.model, self.model.family
-        logits, = self._project([blk + "ffn_gate_inp.weight"], f)
+        logits, = self._project([blk + "ffn_gate_inp.weight"], f if routed is None else routed)
         logits = self._biased(logits, blk + "ffn_gate_inp")
         name = blk + "exp_probs_b.bias"
         bias = model.vector(name) if name in model.tensors else None
         chosen, w, failed = experts.choose(logits, model.experts_used, model.routing, bias)
         self._fail(failed)
+        if scales is not None:
+            w = w * scales[chosen]
         total = experts.Sum(*f.shape)
         for expert in range(model.experts):
             rows, places = np.nonzero(chosen == expert)
@@ -443,8 +510,16 @@ class Sequence:
         if self.model.has_delta_net(i):
             return self._delta_net(i, a)
         model, family, blk = self.model, self.model.family, f"blk.{i}."
+        kv_heads, head_dim = model.shapes[i]
         parts = ("q", "k", "v")
-        if model.A == "phi3":
+        keeps = model.source[i] == i
+        if not keeps:
+            q, = self._project([blk + "attn_q.weight"], a)
+            k = v = np.zeros((len(a), kv_heads * head_dim), F)
+        elif model.A == "gemma4" and blk + "attn_v.weight" not in model.tensors:
+            q, k = self._project([f"{blk}attn_{part}.weight" for part in "qk"], a)
+            v = k
+        elif model.A == "phi3":
             sizes = [n * model.head_dim for n in (model.heads, model.kv_heads, model.kv_heads)]
             q, k, v = self._project_rows(blk + "attn_qkv.weight", sizes, a)
         else:
@@ -458,25 +533,28 @@ class Sequence:
         if family.delta:
             q, gate = np.split(q.reshape(len(a), model.heads, -1), 2, axis=2)
             self._fail(~np.isfinite(gate).all(axis=(1, 2)))
-        q = q.reshape(len(a), model.heads, model.head_dim)
-        k, v = (y.reshape(len(a), model.kv_heads, model.head_dim) for y in (k, v))
+        q = q.reshape(len(a), model.heads, head_dim)
+        k, v = (y.reshape(len(a), kv_heads, head_dim) for y in (k, v))
         if family.head_norms and model.A != "olmo2" and blk + "attn_q_norm.weight" in model.tensors:
             q = self._norm(q, blk + "attn_q_norm.weight")
-            k = self._norm(k, blk + "attn_k_norm.weight")
-        local = bool(model.window and family.local and family.local(i))
+            k = self._norm(k, blk + "attn_k_norm.weight") if keeps else k
+        if model.A == "gemma4" and keeps:
+            v = self._norm_by(v, np.ones(head_dim, F))
+        local = bool(model.window and model.local[i])
         if not (family.unturned and family.unturned(i)):
             q, k = (rope(y, *tables[local], family.halves) for y in (q, k))
-        self._fail(self.kv[i].append(k, v))
+        if keeps:
+            self._fail(self.kv[i].append(k, v))
         self._fail(refused(q))
         sinks = model.vector(blk + "attn_sinks.weight") if family.oss else None
         if sinks is not None and not (np.abs(sinks) <= ATTENTION_MAX).all():
             self._fail(np.ones(len(a), bool))
             sinks = np.zeros_like(sinks)
         q = np.where(self.failed[:, None, None], F(0), q)
-        o = np.empty((len(a), model.heads * model.head_dim), F)
+        o = np.empty((len(a), model.heads * head_dim), F)
         for row, position in enumerate(positions):
             begin = max(0, int(position) + 1 - model.window) if local else 0
-            o[row] = attention(q[row], self.kv[i], begin, int(position) + 1,
+            o[row] = attention(q[row], self.kv[model.source[i]], begin, int(position) + 1,
                                model.score_scale(int(position)), model.score_cap,
                                sinks).reshape(-1)
         if family.delta:

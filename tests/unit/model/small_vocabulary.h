@@ -85,6 +85,37 @@ inline SmallVocabulary small_bpe(std::string_view pre = "gpt-2") {
   return v;
 }
 
+// Gemma 4's kind: <pad>, <eos>, <bos>, <unk>, the bytes, then characters and merges.
+inline SmallVocabulary small_spaced_bpe() {
+  SmallVocabulary v;
+  v.source.model = "gemma4";
+  v.source.padding = v.add("<pad>", TokenKind::kControl);
+  v.source.eos = v.add("<eos>", TokenKind::kControl);
+  v.source.bos = v.add("<bos>", TokenKind::kControl);
+  v.source.unknown = v.add("<unk>", TokenKind::kUnknown);
+  constexpr std::string_view kHex = "0123456789ABCDEF";
+  for (std::uint32_t byte = 0; byte < 256; ++byte) {
+    const std::string digits{kHex[byte >> 4], kHex[byte & 15]};
+    v.add("<0x" + digits + ">", TokenKind::kByte);
+  }
+  const std::string space = "\xE2\x96\x81";
+  for (const std::string& piece : {space, std::string("h"), std::string("e"), std::string("l"),
+                                   std::string("o"), std::string("\n"), std::string("\n\n\n")}) {
+    v.add(piece);
+  }
+  v.merge("l", "l");
+  v.merge("h", "e");
+  v.merge("\n", "\n");
+  v.merge(space, "he");
+  v.merge("he", "ll");
+  v.merge("ll", "o");
+  v.merge(space, space);
+  v.merges.push_back("h h");  // its result is no entry
+  v.add("<turn|>", TokenKind::kControl);
+  v.add("<|tool_response>", TokenKind::kUserDefined);
+  return v;
+}
+
 // <unk>, <s>, </s>, the bytes, then pieces by score.
 inline SmallVocabulary small_spm() {
   SmallVocabulary v;

@@ -46,14 +46,13 @@ TEST(Spec, OfEveryFourLayersThreeHaveADeltaNet) {
     EXPECT_EQ(spec->delta->shape.channels(), 256U);
     EXPECT_TRUE(spec->is_delta(0) && spec->is_delta(1) && spec->is_delta(2));
     EXPECT_FALSE(spec->is_delta(3));
-    EXPECT_EQ(spec->paged_layers(0, 4), 1U);
-    EXPECT_EQ(spec->paged_layers(0, 3), 0U);
-    EXPECT_EQ(spec->paged_layers(3, 4), 1U);
+    EXPECT_EQ(spec->kv_layout(2).page_bytes(), 0U);
+    EXPECT_GT(spec->kv_layout(3).page_bytes(), 0U);
     EXPECT_EQ(spec->state_values(), 3U * 256 + 4 * 32 * 32);
     EXPECT_EQ(spec->routing.to_one, true);
   }
   EXPECT_FALSE(Model().read()->keeps_state());
-  EXPECT_EQ(Model().read()->paged_layers(0, 2), 2U);
+  EXPECT_TRUE(Model().read()->keeps_kv(0));
 }
 
 TEST(Spec, TheIntervalOfAttentionIsTheFiles) {
@@ -62,7 +61,7 @@ TEST(Spec, TheIntervalOfAttentionIsTheFiles) {
   const NewKeys every{{"full_attention_interval", u32(2)}};
   const auto spec = delta("qwen35", every, &shape).read();
   ASSERT_TRUE(spec.ok()) << spec.error().message;
-  EXPECT_EQ(spec->paged_layers(0, 4), 2U);
+  EXPECT_TRUE(spec->keeps_kv(1) && spec->keeps_kv(3));
   EXPECT_FALSE(spec->is_delta(1));
   NewKeys listed = every;
   listed["attention.recurrent_layers"] = array<bool>({true, false, true, false});

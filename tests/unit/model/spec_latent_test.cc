@@ -54,7 +54,7 @@ TEST(Spec, LatentAttentionKeepsOneRowForAllHeads) {
   EXPECT_EQ(spec->latent->value, 32U);
   EXPECT_EQ(spec->head_dim, 96U);
   EXPECT_EQ(spec->rope_frequencies().size(), 16U);
-  EXPECT_EQ(spec->kv_layout().slot_bytes(), 160U + 160 / 32 * 4);
+  EXPECT_EQ(spec->kv_layout(0).slot_bytes(), 160U + 160 / 32 * 4);
   EXPECT_EQ(spec->score_scale(99), 1.0F / std::sqrt(96.0F));
 }
 

@@ -37,6 +37,9 @@ inline Problem random_problem(std::uint64_t seed, const Bounds& bounds) {
   problem.model.head_bytes = below(random, 200);
   problem.model.activation_bytes = 1 + below(random, 1'000);
   problem.model.kv_bytes = below(random, 3);
+  for (std::uint32_t i = 0; i < layers && !bounds.equal_layers; ++i) {
+    problem.model.layer_kv.push_back({below(random, 3), below(random, 3) == 0 ? 40U : 0U});
+  }
   problem.kv_tokens = below(random, 40);
   problem.batch_rows = 2 + below(random, 15);
   problem.objective = below(random, 2) == 0 ? Objective::kLatency : Objective::kThroughput;

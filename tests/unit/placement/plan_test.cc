@@ -180,8 +180,7 @@ TEST(PlanTest, ASpareHoldsNoLayerOrHasNoLink) {
 
 TEST(PlanTest, LayersWithAStateAddNothingToAPosition) {
   Problem problem = cards(1);
-  problem.model.kv_bytes = 1;
-  problem.model.layer_states = {6, 6, 6, 0, 6, 6, 6, 0};
+  problem.model.layer_kv = {{0, 6}, {0, 6}, {0, 6}, {1, 0}, {0, 6}, {0, 6}, {0, 6}, {1, 0}};
   problem.kv_tokens = 10;
   const Stage all{0, {0, 8}};
   const std::uint64_t weights = 800;
@@ -204,8 +203,7 @@ TEST(PlanTest, LayersWithAStateAddNothingToAPosition) {
 
 TEST(PlanTest, CostsCountStatesAsTheProblemDoes) {
   Problem problem = cards(1);
-  problem.model.kv_bytes = 1;
-  problem.model.layer_states = {6, 6, 6, 0, 6, 6, 6, 0};
+  problem.model.layer_kv = {{0, 6}, {0, 6}, {0, 6}, {1, 0}, {0, 6}, {0, 6}, {0, 6}, {1, 0}};
   problem.kv_tokens = 10;
   for (const std::uint64_t budget : {5U, 6U, 9U, 10U, 28U, 55U, 56U}) {
     problem.nodes[0].kv_budget_bytes = budget;

@@ -5,6 +5,8 @@
 #include <cmath>
 #include <limits>
 
+#include "base/limits.h"
+
 namespace hearth::placement {
 namespace {
 
@@ -48,6 +50,47 @@ TEST(ProblemTest, TimeGoesByWhatARowReadsAndMemoryByWhatIsHeld) {
   EXPECT_GE(stage_bytes(problem, {1, 3}), 2000U);
 }
 
+void expect_refused(const Problem& problem, const std::string& word) {
+  const Status status = check(problem);
+  ASSERT_FALSE(status.ok()) << word;
+  EXPECT_EQ(status.error().code, ErrorCode::kInvalidInput);
+  EXPECT_NE(status.error().message.find(word), std::string::npos) << status.error().message;
+}
+
+// Heads of two sizes: KV of a stage is that of its own layers.
+TEST(ProblemTest, LayersMayKeepUnequalKv) {
+  Problem problem = small();
+  problem.kv_tokens = 3;
+  problem.model.kv_bytes = 2;
+  const std::uint64_t equal = stage_bytes(problem, {1, 3});
+  problem.model.layer_kv = {{2, 0}, {2, 0}, {7, 0}, {2, 0}};
+  EXPECT_EQ(stage_bytes(problem, {1, 3}), equal + 3 * 5);
+  EXPECT_EQ(problem.model.kv_of({0, 4}), (KvBytes{13, 0}));
+  EXPECT_TRUE(check(problem).ok());
+  const std::uint64_t weights = stage_bytes(problem, {2, 3}) - 3 * 7;
+  problem.nodes[0].memory_bytes = weights + 21;
+  EXPECT_TRUE(fits(problem, {0, {2, 3}}));
+  problem.nodes[0].memory_bytes = weights + 20;
+  EXPECT_FALSE(fits(problem, {0, {2, 3}}));
+  problem.model.layer_kv[1].position = limits::kPlacedKvBytes + 1;
+  expect_refused(problem, "the KV of a position in a layer takes");
+  problem.model.layer_kv[1] = {0, limits::kPlacedBytes + 1};
+  expect_refused(problem, "the state of a layer is");
+  problem.model.layer_kv = {{2, 0}};
+  expect_refused(problem, "4 layers and the KV of 1");
+}
+
+TEST(ProblemTest, AModelThatIsNotSplitHasOneStage) {
+  Problem problem = small();
+  problem.model.is_whole = true;
+  problem.stages = 1;
+  EXPECT_TRUE(check(problem).ok());
+  problem.stages = 2;
+  expect_refused(problem, "2 stages; one stage must hold every layer");
+  problem.stages = 0;
+  expect_refused(problem, "any number of stages; one stage must hold every layer");
+}
+
 TEST(ProblemTest, ARingIsItsStagesAndItsLinks) {
   const Problem problem = small();
   EXPECT_DOUBLE_EQ(ring_seconds(problem, kHalves, 1.0), 2.1 + 4.45 + 0.01 + 10.0 / 100.0 + 0.02);
@@ -87,13 +130,6 @@ TEST(ProblemTest, RoomIsForWeightsAndTheKvThatIsWanted) {
   EXPECT_EQ(predict(problem, kHalves).kv_tokens, 5U);
   problem.nodes[0].kv_budget_bytes = 19;
   EXPECT_FALSE(fits(problem, {0, {0, 2}}));
-}
-
-void expect_refused(const Problem& problem, const std::string& word) {
-  const Status status = check(problem);
-  ASSERT_FALSE(status.ok()) << word;
-  EXPECT_EQ(status.error().code, ErrorCode::kInvalidInput);
-  EXPECT_NE(status.error().message.find(word), std::string::npos) << status.error().message;
 }
 
 TEST(ProblemTest, FiguresOutsideAnyMeasurementAreRefused) {

@@ -98,6 +98,22 @@ TEST_F(ModelListTest, OneOfAFolderThatCannotBeServedIsLeftOut) {
   EXPECT_FALSE(offer_models(options).ok());
 }
 
+TEST_F(ModelListTest, AModelThatIsNotSplitHasOneStage) {
+  model::SyntheticOptions whole;
+  whole.family = "gemma4";
+  whole.layer_input = 32;
+  ServeOptions options;
+  options.models = {(folder / "whole.gguf").string()};
+  ASSERT_TRUE(model::write_synthetic_model(options.models.front(), whole).ok());
+  options.optimise = placement::Objective::kAuto;
+  const auto offered = offer_models(options);
+  ASSERT_TRUE(offered.ok()) << offered.error().message;
+  EXPECT_EQ(stages_of(options, offered->front().served.spec), 1U);
+  options.stages = 2;
+  EXPECT_NE(offer_models(options).error().message.find("2 stages; one node must hold every layer"),
+            std::string::npos);
+}
+
 TEST_F(ModelListTest, ModelsHaveNamesOfTheirOwnAndAreDifferent) {
   const std::string a = write_model("a.gguf", 3);
   fs::copy_file(a, folder / "copy.gguf");

@@ -17,7 +17,7 @@ TEST(Worker, TheLeastKvBudgetIsAPageAndAStateOfTheLayersThatHaveThem) {
   const Bytes bytes = model::synthetic_model_bytes(options).value();
   const auto file = model::GgufFile::parse(bytes, "tiny").value();
   const auto spec = model::ModelSpec::read(*file).value();
-  const std::uint64_t page = node::KvCache::page_bytes(1, spec.kv_layout());
+  const std::uint64_t page = node::KvCache::page_bytes({spec.kv_layout(3)});
   const std::uint64_t state = node::DeltaNet::state_bytes(spec, {2, 3});
   ASSERT_GT(state, 0U);
   EXPECT_TRUE(check_kv_budget(page, spec, {3, 4}).ok());

@@ -149,6 +149,23 @@ TEST_F(ManifestTest, AStageNamesItsLayers) {
   EXPECT_EQ(layer_count(odd), 4U) << "no names of layers";
 }
 
+TEST_F(ManifestTest, InputsOfLayersAreMadeByTheStageWithTheEmbedding) {
+  Manifest more = manifest;
+  for (const char* name : {"per_layer_token_embd.weight", "rope_freqs.weight"}) {
+    more.tensors.push_back(more.tensors.back());
+    more.tensors.back().name = name;
+  }
+  const std::size_t inputs = manifest.tensors.size();
+  EXPECT_EQ(std::ranges::count(*stage_tensors(more, {0, 2}), inputs), 1);
+  EXPECT_EQ(std::ranges::count(*stage_tensors(more, {2, 4}), inputs), 0);
+  EXPECT_EQ(std::ranges::count(*stage_tensors(more, {2, 4}), inputs + 1), 1);
+  std::vector<std::string> common;
+  for (const ManifestTensor& tensor : more.tensors) {
+    if (is_common(tensor.name)) common.push_back(tensor.name);
+  }
+  EXPECT_EQ(common, std::vector<std::string>{"rope_freqs.weight"});
+}
+
 TEST_F(ManifestTest, LayersThatPredictAreOfNoStage) {
   Manifest longer = manifest;
   for (const char* name : {"blk.4.attn_q.weight", "blk.4.nextn.eh_proj.weight"}) {

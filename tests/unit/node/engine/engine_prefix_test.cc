@@ -267,7 +267,7 @@ TEST_F(EnginePrefixTest, RandomConversationsGiveTheSameBits) {
     std::vector<std::unique_ptr<Engine>> plain;
     for (const LayerRange& layers : stages) {
       const std::size_t budget =
-          (16 + talk.below(30)) * KvCache::page_bytes(layers.size(), spec_.kv_layout());
+          (16 + talk.below(30)) * KvCache::page_bytes(spec_.kv_layouts(layers));
       kept.push_back(load(layers, talk.below(3) == 0 ? 60'000 : kRoom, budget));
       plain.push_back(load(layers, 0, budget));
     }

@@ -183,7 +183,7 @@ TEST_F(EngineReplayTest, RandomEpochsGiveTheSameBits) {
     std::vector<std::unique_ptr<Engine>> kept;
     std::vector<std::unique_ptr<Engine>> plain;
     for (const LayerRange& layers : stages) {
-      const std::size_t budget = 16 * KvCache::page_bytes(layers.size(), spec_.kv_layout());
+      const std::size_t budget = 16 * KvCache::page_bytes(spec_.kv_layouts(layers));
       kept.push_back(load(layers, 20'000 + 20'000 * below(4), budget));
       plain.push_back(load(layers, 0, budget));
     }

@@ -209,7 +209,7 @@ TEST_F(EngineStateTest, AStageCountsWhatItsOwnLayersKeep) {
 TEST_F(EngineStateTest, TheBudgetOfSomeSequencesHoldsThem) {
   for (const LayerRange layers : {kAll, LayerRange{0, 1}, LayerRange{3, 4}, LayerRange{1, 4}}) {
     EngineOptions asked = options(layers, 3);
-    asked.kv_budget_bytes = kv_budget_of(spec_, layers.size(), 5, 3);
+    asked.kv_budget_bytes = kv_budget_of(spec_, layers, 5, 3);
     const StageMemory memory = stage_memory(*file_, spec_, asked).value();
     EXPECT_GE(memory.pages, 5U) << text_of(layers);
     EXPECT_EQ(memory.states, layers.size() == 1 && layers.begin == 3 ? 0U : 3U) << text_of(layers);

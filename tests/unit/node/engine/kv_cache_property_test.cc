@@ -26,7 +26,7 @@ TEST(KvCacheProperty, GivesAndTakesAsANaiveAllocatorDoes) {
     SeededRandom random(seed);
     constexpr std::uint32_t kLayers = 3;
     const std::uint32_t pages = 1 + static_cast<std::uint32_t>(random.next() % 24);
-    auto cache = KvCache::create(kLayers, kLayout, std::size_t{1} << 30, pages);
+    auto cache = KvCache::create(std::vector(kLayers, kLayout), std::size_t{1} << 30, pages);
     ASSERT_TRUE(cache.ok());
     ASSERT_EQ(cache->pages(), pages);
     std::map<int, BlockTable> tables;
@@ -75,7 +75,7 @@ TEST(KvCacheProperty, GivesAndTakesAsANaiveAllocatorDoes) {
 
 TEST(KvCacheProperty, EveryLayerOfEveryPageIsMemoryOfItsOwn) {
   constexpr std::uint32_t kLayers = 3;
-  auto cache = KvCache::create(kLayers, kLayout, std::size_t{1} << 30, 5);
+  auto cache = KvCache::create(std::vector(kLayers, kLayout), std::size_t{1} << 30, 5);
   ASSERT_TRUE(cache.ok());
   const std::size_t bytes = kLayout.page_bytes();
   for (std::uint32_t page = 0; page < 5; ++page) {
@@ -98,7 +98,7 @@ TEST(KvCacheProperty, ABudgetIsNeverPassedAndNeverWasted) {
     for (const kernels::KvLayout layout : {kLayout, kernels::KvLayout{1, 64}}) {
       const std::size_t page = (layout.page_bytes() + 63) / 64 * 64 * layers;
       for (const std::size_t budget : {page - 1, page, 2 * page - 1, 7 * page, 7 * page + 1}) {
-        const auto cache = KvCache::create(layers, layout, budget, 1000);
+        const auto cache = KvCache::create(std::vector(layers, layout), budget, 1000);
         ASSERT_EQ(cache.ok(), budget >= page);
         if (cache.ok()) {
           EXPECT_EQ(cache->pages(), budget / page);
@@ -109,7 +109,7 @@ TEST(KvCacheProperty, ABudgetIsNeverPassedAndNeverWasted) {
 }
 
 TEST(KvCacheProperty, NoPositionsNeedNoPage) {
-  auto cache = KvCache::create(1, kLayout, std::size_t{1} << 20, 1);
+  auto cache = KvCache::create({kLayout}, std::size_t{1} << 20, 1);
   ASSERT_TRUE(cache.ok());
   BlockTable first;
   BlockTable second;

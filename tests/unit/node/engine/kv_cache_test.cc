@@ -8,10 +8,11 @@ namespace hearth::node {
 namespace {
 
 constexpr kernels::KvLayout kTwoHeads{2, 32};
+const std::vector<kernels::KvLayout> kThreeLayers(3, kTwoHeads);
 
 TEST(KvCache, TakesWhatTheBudgetHoldsAndGivesItBack) {
   const std::size_t page = kTwoHeads.page_bytes() * 3;
-  auto cache = KvCache::create(3, kTwoHeads, page * 5 + page / 2, 1000);
+  auto cache = KvCache::create(kThreeLayers, page * 5 + page / 2, 1000);
   ASSERT_TRUE(cache.ok());
   EXPECT_EQ(cache->pages(), 5U);
   BlockTable a;
@@ -40,13 +41,27 @@ TEST(KvCache, TakesWhatTheBudgetHoldsAndGivesItBack) {
   EXPECT_TRUE(cache->grow(a, 65));
 }
 
+TEST(KvCache, LayersOfUnequalLayoutsLieBehindEachOther) {
+  const kernels::KvLayout wide{1, 128};
+  const std::size_t page = KvCache::page_bytes({kTwoHeads, wide, kTwoHeads});
+  EXPECT_EQ(page, 2 * KvCache::page_bytes({kTwoHeads}) + KvCache::page_bytes({wide}));
+  const auto cache = KvCache::create({kTwoHeads, wide, kTwoHeads}, 2 * page, 9);
+  ASSERT_TRUE(cache.ok());
+  ASSERT_EQ(cache->pages(), 2U);
+  EXPECT_EQ(cache->page(0, 1) - cache->page(0, 0),
+            static_cast<std::ptrdiff_t>(KvCache::page_bytes({kTwoHeads})));
+  EXPECT_EQ(cache->page(0, 2) - cache->page(0, 1),
+            static_cast<std::ptrdiff_t>(KvCache::page_bytes({wide})));
+  EXPECT_EQ(cache->page(1, 0) - cache->page(0, 0), static_cast<std::ptrdiff_t>(page));
+}
+
 TEST(KvCache, RefusesABudgetUnderOnePageAndBoundsALargeOne) {
-  const auto refused = KvCache::create(3, kTwoHeads, kTwoHeads.page_bytes() * 3 - 1, 1000);
+  const auto refused = KvCache::create(kThreeLayers, kTwoHeads.page_bytes() * 3 - 1, 1000);
   ASSERT_FALSE(refused.ok());
   EXPECT_EQ(refused.error().code, ErrorCode::kNoCapacity);
   EXPECT_NE(refused.error().message.find(std::to_string(kTwoHeads.page_bytes() * 3)),
             std::string::npos);
-  EXPECT_EQ(KvCache::create(1, kTwoHeads, 1 << 30, 7)->pages(), 7U);
+  EXPECT_EQ(KvCache::create({kTwoHeads}, 1 << 30, 7)->pages(), 7U);
 }
 
 TEST(StatePool, GivesEachStateOnce) {
@@ -70,10 +85,11 @@ TEST(StatePool, GivesEachStateOnce) {
 
 // Of a stage whose layers all keep states: its pages count positions.
 TEST(KvCache, PagesOfNoLayerTakeNoMemory) {
-  auto cache = KvCache::create(0, kTwoHeads, 0, 7);
+  const std::vector<kernels::KvLayout> none(2);
+  auto cache = KvCache::create(none, 0, 7);
   ASSERT_TRUE(cache.ok());
   EXPECT_EQ(cache->pages(), 7U);
-  EXPECT_EQ(KvCache::page_bytes(0, kTwoHeads), 0U);
+  EXPECT_EQ(KvCache::page_bytes(none), 0U);
   BlockTable table;
   EXPECT_TRUE(cache->grow(table, 100));
   EXPECT_EQ(cache->pages_used(), 4U);

@@ -2,7 +2,10 @@
 
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <numeric>
+#include <span>
+#include <vector>
 
 #include "kernels/canonical.h"
 #include "model/synthetic.h"
@@ -69,6 +72,23 @@ TEST(PlacementModel, ARowReadsTheExpertsThatItUses) {
   EXPECT_EQ(&model.read_bytes(), &model.layer_read_bytes);
 }
 
+// What sequences keep in every range of layers is what a stage of them counts.
+void check_kv(const model::GgufFile& file, const model::ModelSpec& spec,
+              const placement::Model& model) {
+  for (std::uint32_t begin = 0; begin < spec.layers; ++begin) {
+    for (std::uint32_t end = begin + 1; end <= spec.layers; ++end) {
+      EngineOptions engine;
+      engine.layers = {begin, end};
+      engine.kv_budget_bytes = 64 << 20;
+      engine.batch_rows = 1;
+      const StageMemory stage = stage_memory(file, spec, engine).value();
+      const placement::KvBytes kv = model.kv_of({begin, end});
+      EXPECT_EQ(kv.position * kernels::kPageTokens, stage.page) << begin << " to " << end;
+      EXPECT_EQ(kv.state, stage.state) << begin << " to " << end;
+    }
+  }
+}
+
 TEST(PlacementModel, ALayerHasPagesOrAState) {
   model::SyntheticOptions options;
   options.family = "qwen35";
@@ -79,18 +99,26 @@ TEST(PlacementModel, ALayerHasPagesOrAState) {
   const auto spec = model::ModelSpec::read(*file).value();
   const auto model = placement_model(*file, spec).value();
   ASSERT_TRUE(spec.keeps_state());
-  for (std::uint32_t begin = 0; begin < spec.layers; ++begin) {
-    for (std::uint32_t end = begin + 1; end <= spec.layers; ++end) {
-      EngineOptions engine;
-      engine.layers = {begin, end};
-      engine.kv_budget_bytes = 64 << 20;
-      engine.batch_rows = 1;
-      const StageMemory stage = stage_memory(*file, spec, engine).value();
-      const placement::KvBytes kv = model.kv_of({begin, end});
-      EXPECT_EQ(kv.position * kernels::kPageTokens, stage.page) << begin << " to " << end;
-      EXPECT_EQ(kv.state, stage.state) << begin << " to " << end;
-    }
-  }
+  check_kv(*file, spec, model);
+}
+
+TEST(PlacementModel, LayersOfTwoKindsOfHeadsKeepWhatTheyKeep) {
+  model::SyntheticOptions options;
+  options.family = "gemma4";
+  options.layers = 6;
+  options.experts = 4;
+  check_ranges(options);
+  options.global_kv_heads = 4;
+  const Bytes bytes = model::synthetic_model_bytes(options).value();
+  const auto file = model::GgufFile::parse(bytes, "synthetic").value();
+  const auto spec = model::ModelSpec::read(*file).value();
+  const auto model = placement_model(*file, spec).value();
+  ASSERT_EQ(model.layer_kv.size(), 6U);
+  const placement::KvBytes local = model.layer_kv[0];
+  EXPECT_EQ(local.state, 0U);
+  EXPECT_GT(model.layer_kv[5].position, 3 * local.position);  // twice as many heads, twice as wide
+  EXPECT_EQ(std::ranges::count(model.layer_kv, local), 5);
+  check_kv(*file, spec, model);
 }
 
 }  // namespace

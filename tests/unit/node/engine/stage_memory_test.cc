@@ -45,7 +45,7 @@ TEST_F(StageMemoryTest, WeightsAreCountedAsTheyWillBe) {
 }
 
 TEST_F(StageMemoryTest, ExpertsAreCountedAsTheyWillBe) {
-  for (const char* family : {"qwen2moe", "qwen3moe", "granitemoe", "glm4moe", "deepseek2",
+  for (const char* family : {"qwen2moe", "qwen3moe", "granitemoe", "glm4moe", "deepseek2", "gemma4",
                              "gpt-oss", "qwen3next", "qwen35moe"}) {
     model::SyntheticOptions made;
     made.family = family;
@@ -56,7 +56,7 @@ TEST_F(StageMemoryTest, ExpertsAreCountedAsTheyWillBe) {
     spec = model::ModelSpec::read(*file).value();
     const StageWeights loaded = StageWeights::load(*file, spec, {1, 2}).value();
     const LayerWeights& layer = loaded.layers[0];
-    EXPECT_EQ(layer.gate.rows(), 12 * spec.feed_forward);
+    EXPECT_EQ(layer.gate.rows() + layer.up.rows(), 12 * 2 * spec.feed_forward);
     EXPECT_EQ(layer.down.rows(), 12 * spec.hidden);
     std::size_t extra = 0;
     for (const auto* matrix :
@@ -101,6 +101,29 @@ TEST_F(StageMemoryTest, PartsOfAMatrixAreCountedAsTheyWillBe) {
       extra += exponents(*matrix);
     }
     EXPECT_EQ(StageWeights::bytes_of(*file, spec, {1, 2}).value(), loaded.bytes() + extra);
+  }
+}
+
+TEST_F(StageMemoryTest, AModelThatIsNotSplitIsCountedAsAWholeAlone) {
+  model::SyntheticOptions made;
+  made.family = "gemma4";
+  made.layers = 8;
+  made.layer_input = 32;
+  made.sharing_layers = 2;
+  bytes = model::synthetic_model_bytes(made).value();
+  file = model::GgufFile::parse(bytes, "whole").value();
+  spec = model::ModelSpec::read(*file).value();
+  const StageWeights loaded = StageWeights::load(*file, spec, {0, 8}).value();
+  EXPECT_EQ(loaded.input_table.cols(), 8U * 32);
+  EXPECT_EQ(loaded.layers[7].key.rows(), 0U);
+  EXPECT_EQ(loaded.layers[7].gate.rows(), 2 * loaded.layers[0].gate.rows());
+  EXPECT_GT(stage_memory(*file, spec, options({0, 8}))->weights, loaded.bytes());
+  for (const LayerRange layers : {LayerRange{0, 7}, LayerRange{1, 8}, LayerRange{7, 8}}) {
+    const auto refused = stage_memory(*file, spec, options(layers));
+    ASSERT_FALSE(refused.ok());
+    EXPECT_EQ(refused.error().code, ErrorCode::kUnsupported);
+    EXPECT_NE(refused.error().message.find("one stage must hold every layer of this model"),
+              std::string::npos);
   }
 }
 

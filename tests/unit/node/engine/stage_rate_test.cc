@@ -7,8 +7,9 @@
 namespace hearth::node {
 namespace {
 
-Result<StageRate> measured(std::uint32_t layers, std::uint32_t hidden) {
-  model::SyntheticOptions synthetic;
+Result<StageRate> measured(std::uint32_t layers, std::uint32_t hidden,
+                           const model::SyntheticOptions& given = {}) {
+  model::SyntheticOptions synthetic = given;
   synthetic.layers = layers;
   synthetic.hidden = hidden;
   synthetic.feed_forward = 2 * hidden;
@@ -35,6 +36,16 @@ TEST(StageRateTest, ModelsOfOneAndTwoLayersAreMeasuredToo) {
     ASSERT_TRUE(rate.ok()) << rate.error().message;
     EXPECT_GT(rate->layer.one, 0.0);
   }
+}
+
+TEST(StageRateTest, AModelThatIsNotSplitIsMeasuredAsAWhole) {
+  model::SyntheticOptions whole;
+  whole.family = "gemma4";
+  whole.layer_input = 32;
+  const auto rate = measured(3, 128, whole);
+  ASSERT_TRUE(rate.ok()) << rate.error().message;
+  EXPECT_GT(rate->layer.one, 0.0);
+  EXPECT_EQ(rate->head.one, 0.0);
 }
 
 }  // namespace

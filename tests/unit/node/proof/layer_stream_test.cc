@@ -13,11 +13,13 @@ namespace {
 constexpr std::uint32_t kStreamLayers = 7;  // of a family with local layers, one sees everything
 
 struct LayerStreamTest : ::testing::TestWithParam<std::string> {
-  void load(const std::string& family) {
+  // `layer_input`: values of each layer's own input, with which a model is not split.
+  void load(const std::string& family, std::uint32_t layer_input = 0) {
     model::SyntheticOptions options;
     options.family = family;
     options.layers = kStreamLayers;
     options.tied_output = family != "llama";
+    options.layer_input = layer_input;
     bytes = model::synthetic_model_bytes(options).value();
     file = model::GgufFile::parse(bytes, "streamed").value();
     spec.emplace(model::ModelSpec::read(*file).value());
@@ -36,11 +38,11 @@ struct LayerStreamTest : ::testing::TestWithParam<std::string> {
   // As a whole model computes it.
   RecomputedRun whole() const {
     LocalOptions local;
-    local.stages = 3;
+    local.stages = static_cast<std::uint32_t>(options_.split.size());
     local.layers = options_.split;
     const auto runner = LocalRunner::load(file, local).value();
     const auto positions = static_cast<std::uint32_t>(sequence.tokens.size());
-    return recompute(*runner, 3, {sequence, positions, true}, {}).value();
+    return recompute(*runner, local.stages, {sequence, positions, true}, {}).value();
   }
 
   Bytes bytes;
@@ -48,10 +50,11 @@ struct LayerStreamTest : ::testing::TestWithParam<std::string> {
   std::optional<model::ModelSpec> spec;
   FedSequence sequence;
   StreamOptions options_;
+
+  void expect_bits_of_the_whole_model();
 };
 
-TEST_P(LayerStreamTest, ItsBitsAreThoseOfTheWholeModel) {
-  load(GetParam());
+void LayerStreamTest::expect_bits_of_the_whole_model() {
   const RecomputedRun expected = whole();
   for (const std::uint32_t rows : {7U, 16U, 256U}) {
     options_.batch_rows = rows;
@@ -65,6 +68,11 @@ TEST_P(LayerStreamTest, ItsBitsAreThoseOfTheWholeModel) {
       EXPECT_EQ(run->sampled[i].token, expected.sampled[i].token) << i;
     }
   }
+}
+
+TEST_P(LayerStreamTest, ItsBitsAreThoseOfTheWholeModel) {
+  load(GetParam());
+  expect_bits_of_the_whole_model();
 }
 
 std::vector<std::string> families() {
@@ -92,6 +100,17 @@ TEST_F(OneLayerStreamTest, OneLayerAfterTheOtherIsLoaded) {
   ASSERT_FALSE(stopped.ok());
   EXPECT_EQ(stopped.error().code, ErrorCode::kCancelled);
   EXPECT_EQ(done.size(), 2U);
+}
+
+TEST_F(OneLayerStreamTest, AModelThatIsNotSplitIsLoadedAtOnce) {
+  load("gemma4", 32);
+  EXPECT_NE(stream().error().message.find("3 stages; one stage must hold every layer"),
+            std::string::npos);
+  options_.split = {{0, kStreamLayers}};
+  std::vector<std::uint32_t> done;
+  options_.progress = [&done](std::uint32_t layer, std::uint32_t) { done.push_back(layer); };
+  expect_bits_of_the_whole_model();
+  EXPECT_EQ(done, std::vector<std::uint32_t>(3, kStreamLayers));
 }
 
 TEST_F(OneLayerStreamTest, WhatDoesNotFitTheModelIsRefused) {

@@ -163,7 +163,7 @@ TEST_F(DraftModelTest, FailsWithoutRoomAndDraftsForTheNextSequence) {
   EngineOptions stage;
   const auto spec = model::ModelSpec::read(*file).value();
   stage.kv_budget_bytes =  // of four pages
-      4 * DraftModel::kKvPart * KvCache::page_bytes(spec.layers, spec.kv_layout());
+      4 * DraftModel::kKvPart * KvCache::page_bytes(spec.kv_layouts({0, spec.layers}));
   auto narrow = DraftModel::open(file, *file, stage);
   ASSERT_TRUE(narrow.ok()) << narrow.error().message;
   const auto small = DraftModel::load(*narrow).value();

@@ -32,5 +32,39 @@ TEST(LocalRunnerMemory, StagesOfOneProcessShareTheBudget) {
   EXPECT_EQ(refused.error().code, ErrorCode::kNoCapacity);
 }
 
+// The last layer of six has heads of another size, or the last of every two has pages and the other
+// a state: each stage gets what its own layers need for the same pages and states.
+TEST(LocalRunnerMemory, StagesOfUnequalLayersHaveThePagesOfOneStage) {
+  for (const char* family : {"gemma4", "qwen35"}) {
+    model::SyntheticOptions made;
+    made.family = family;
+    made.layers = 6;
+    made.attention_every = 2;
+    made.sliding_window = 32;
+    made.head_dim = 64;
+    const Bytes bytes = model::synthetic_model_bytes(made).value();
+    const auto file = model::GgufFile::parse(bytes, "tiny").value();
+    const model::ModelSpec spec = model::ModelSpec::read(*file).value();
+    LocalOptions local;
+    local.batch_rows = 16;
+    local.sequences = 3;
+    local.kv_budget_bytes = kv_budget_of(spec, {0, spec.layers}, 7, 3);
+    for (const std::uint32_t stages : {1U, 2U, 6U}) {
+      local.stages = stages;
+      const auto runner = LocalRunner::load(file, local);
+      ASSERT_TRUE(runner.ok()) << runner.error().message;
+      SequenceOpen open;
+      open.prompt_tokens = 8 * kernels::kPageTokens;
+      open.sampling.max_tokens = 1;
+      const Status refused = (*runner)->submit(open, {1}, {});
+      ASSERT_FALSE(refused.ok());
+      EXPECT_NE(refused.error().message.find("take 9 KV pages, 7 of 7 are free"), std::string::npos)
+          << family << ", stages " << stages << ": " << refused.error().message;
+    }
+    local.kv_budget_bytes = kv_budget_of(spec, {0, spec.layers}, 1, 1) - 1;
+    EXPECT_FALSE(LocalRunner::load(file, local).ok()) << family;
+  }
+}
+
 }  // namespace
 }  // namespace hearth::node
