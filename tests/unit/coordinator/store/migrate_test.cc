@@ -7,7 +7,7 @@
 namespace hearth::coordinator {
 namespace {
 
-class MigrateTest : public testing::Test {
+class MigrateTest : public ::testing::Test {
  protected:
   void SetUp() override {
     server_ = PrivatePostgres::shared();

@@ -19,7 +19,7 @@ ApiKey key_named(const std::string& name) {
   return key;
 }
 
-class MirroredStoreTest : public testing::Test {
+class MirroredStoreTest : public ::testing::Test {
  protected:
   void SetUp() override {
     server_ = PrivatePostgres::shared();

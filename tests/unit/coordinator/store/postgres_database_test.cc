@@ -10,7 +10,7 @@
 namespace hearth::coordinator {
 namespace {
 
-class PostgresDatabaseTest : public testing::Test {
+class PostgresDatabaseTest : public ::testing::Test {
  protected:
   void SetUp() override {
     server_ = PrivatePostgres::shared();

@@ -240,7 +240,7 @@ class PrivatePostgres {
 };
 
 // A store of either kind, empty at each test: "Sqlite" or "Postgres".
-class EitherStore : public testing::TestWithParam<const char*> {
+class EitherStore : public ::testing::TestWithParam<const char*> {
  protected:
   void SetUp() override {
     if (GetParam() == std::string("Sqlite")) return;
@@ -260,8 +260,8 @@ class EitherStore : public testing::TestWithParam<const char*> {
   PrivatePostgres* server = nullptr;  // null: SQLite
 };
 
-inline const auto kEitherStore = testing::Values("Sqlite", "Postgres");
-inline std::string store_kind(const testing::TestParamInfo<const char*>& info) {
+inline const auto kEitherStore = ::testing::Values("Sqlite", "Postgres");
+inline std::string store_kind(const ::testing::TestParamInfo<const char*>& info) {
   return info.param;
 }
 
