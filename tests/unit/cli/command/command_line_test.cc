@@ -119,10 +119,10 @@ TEST_F(CommandLineTest, EveryOptionHasItsVariable) {
                 "create --admin HEARTH_KEY_ADMIN", "create --min-level HEARTH_KEY_MIN_LEVEL",
                 "create --models HEARTH_KEY_MODELS", "create --rate HEARTH_KEY_RATE",
                 "create --trust HEARTH_KEY_TRUST", "create --verify HEARTH_KEY_VERIFY",
-                "ledger --key HEARTH_LEDGER_KEY", "pull --name HEARTH_PULL_NAME",
-                "top --key HEARTH_LEDGER_KEY", "update --check HEARTH_UPDATE_CHECK",
-                "update --from HEARTH_UPDATE_FROM", "update --key HEARTH_UPDATE_KEY",
-                "verify --key HEARTH_LEDGER_KEY"}));
+                "ledger --key HEARTH_LEDGER_KEY", "migrate --to HEARTH_STORE_TO",
+                "pull --name HEARTH_PULL_NAME", "top --key HEARTH_LEDGER_KEY",
+                "update --check HEARTH_UPDATE_CHECK", "update --from HEARTH_UPDATE_FROM",
+                "update --key HEARTH_UPDATE_KEY", "verify --key HEARTH_LEDGER_KEY"}));
   EXPECT_EQ(line.app().get_option("--config")->get_envname(), "HEARTH_CONFIG");
 }
 
