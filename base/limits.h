@@ -258,7 +258,7 @@ inline constexpr std::size_t kNoteSignatures = 64;
 
 // A release manifest (cli/doctor/release.h), which is a note.
 inline constexpr std::size_t kReleaseFiles = 64;
-inline constexpr std::size_t kReleaseNameBytes = 128;  // of a file, or of a version
+inline constexpr std::size_t kReleaseNameBytes = 128;  // of a file
 inline constexpr std::size_t kReleaseTextBytes = 512;  // its one sentence for people
 inline constexpr std::uint64_t kReleaseFileBytes = 64 * kGiB;
 

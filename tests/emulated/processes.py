@@ -60,12 +60,12 @@ class ProcessesOnACard(unittest.TestCase):
 
     def test_several_at_once_get_the_answers_that_each_gets_alone(self):
         """Steps of two cohorts, of which one is computed while the other comes and goes."""
-        prompts = ["Hi", "Good morning", "One, two, three"]
+        prompts = ["Hi", "Good morning", "One, two, three", "A house by the sea"]
         expected = [self.answer("--local", swarm.MODEL, "--device", "cpu", prompt=prompt,
-                                tokens=10) for prompt in prompts]
+                                tokens=16) for prompt in prompts]
         with concurrent.futures.ThreadPoolExecutor(len(prompts)) as pool:
             found = list(pool.map(lambda prompt: self.answer(
-                self.swarm.model, "--host", self.swarm.api, prompt=prompt, tokens=10), prompts))
+                self.swarm.model, "--host", self.swarm.api, prompt=prompt, tokens=16), prompts))
         self.assertEqual(found, expected)
 
     def test_the_state_names_the_card(self):
