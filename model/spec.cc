@@ -420,6 +420,9 @@ Result<ModelSpec> read_spec(const GgufFile& file) {
   TRY_VOID(read_numbers(keys, spec));
   TRY_VOID(read_sliding_window(keys, spec));
   TRY_VOID(read_pooling(keys, spec));
+  if (file.find(kShapeOnlyKey) != nullptr) {
+    TRY(spec.shape_only, file.get_bool(kShapeOnlyKey));
+  }
   TRY_VOID(read_vocabulary(keys, spec));
   TRY_VOID(read_rope_factors(keys, spec));
   spec.qkv_bias =

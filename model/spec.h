@@ -39,6 +39,8 @@ enum class LocalRope : std::uint8_t { kOwnBase, kPlain, kSame };
 
 // In families with delta nets: of so many layers one has attention, where the file does not say.
 inline constexpr std::uint32_t kUsualInterval = 4;
+// Key of GGUF files: ModelSpec::shape_only.
+inline constexpr std::string_view kShapeOnlyKey = "hearth.shape_only";
 
 // global_every of a family whose layers are all local.
 inline constexpr std::uint32_t kNoGlobal = ~std::uint32_t{0};
@@ -200,6 +202,9 @@ struct ModelSpec {
   // An embedding model: its output at a prompt's last position represents the prompt (pooling type
   // "last"). It generates no meaningful text.
   bool gives_embeddings = false;
+  // The file has a model's shape and holes in place of weights: only emulated cards run it
+  // (node/emulation), and nothing that comes of it is an answer.
+  bool shape_only = false;
   std::uint64_t parameters = 0;          // elements of all tensors but those below
   std::uint32_t vision_tensors = 0;      // in the file, and not computed
   std::uint32_t prediction_tensors = 0;  // likewise

@@ -289,6 +289,7 @@ void add_model_keys(GgufWriter& writer, const ModelSpec& spec, const SyntheticOp
   writer.add("general.type", "model");
   writer.add("general.name", options.name);
   writer.add("general.quantization_version", std::uint32_t{2});
+  if (options.shape_only) writer.add(kShapeOnlyKey, true);
   writer.add(prefix + "block_count", spec.layers + spec.prediction_layers);
   if (spec.prediction_layers != 0) {
     writer.add(prefix + "nextn_predict_layers", spec.prediction_layers);
@@ -614,7 +615,7 @@ Status set_weight_types(SyntheticOptions& options, std::string_view name) {
 
 Status write_synthetic_model(const std::string& path, const SyntheticOptions& options) {
   TRY(const GgufWriter writer, writer_of(options));
-  return writer.write(path);
+  return options.shape_only ? writer.write_hollow(path) : writer.write(path);
 }
 
 Result<Bytes> synthetic_model_bytes(const SyntheticOptions& options) {

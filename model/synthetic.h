@@ -56,6 +56,8 @@ struct SyntheticOptions {
   std::uint32_t sliding_window = 40;  // in families with local layers
   bool tied_output = true;            // no output.weight
   bool embeddings = false;            // a model of embeddings: the last position, after EOS
+  // A file without weights (ModelSpec::shape_only), whose tensors are one hole.
+  bool shape_only = false;
   // Rows that are not a whole number of a type's blocks are Q8_0 instead.
   TensorType attention_type = TensorType::kQ4_1;
   TensorType feed_forward_type = TensorType::kQ4_0;

@@ -39,6 +39,20 @@ std::string figure_text(double value, const std::string& unit) {
   return number_text(value) + (unit.empty() ? "" : " " + unit);
 }
 
+const char* kind_text(ArticleFigure::Kind kind) {
+  switch (kind) {
+    case ArticleFigure::Kind::kComputed: return "computed";
+    case ArticleFigure::Kind::kGiven: return "given";
+    case ArticleFigure::Kind::kFitted: return "fitted";
+  }
+  return "";
+}
+
+std::string mark_of(ArticleFigure::Kind kind) {
+  if (kind == ArticleFigure::Kind::kComputed) return "";
+  return std::string(" (") + kind_text(kind) + ")";
+}
+
 std::string part_text(double value, double scale) {
   return value > 0.0 ? number_text(value / scale) : "-";
 }
@@ -83,8 +97,6 @@ ArticleInputs article_inputs(const Catalogue& catalogue) {
   inputs.printed_h100 = printed_of(catalogue, "h100").card;
   inputs.rtx4090 = entry_of(catalogue.cards, "rtx4090");
   inputs.h100 = entry_of(catalogue.cards, "h100");
-  inputs.desktop = entry_of(catalogue.hosts, "desktop");
-  inputs.server = entry_of(catalogue.hosts, "server");
   inputs.roce = entry_of(catalogue.networks, "200g");
   inputs.llama70b = entry_of(catalogue.shapes, "llama2-70b");
   inputs.qwen72b = entry_of(catalogue.shapes, "qwen15-72b");
@@ -99,11 +111,13 @@ std::vector<std::string> article_lines(const Catalogue& catalogue) {
   lines.emplace_back(
       "Figures of four articles on Llama 2 70B (2023-09 to 2024-09), computed from "
       "their formulas.");
-  lines.emplace_back("ARTICLE: under their assumptions. CORRECTED: with what changed.");
+  lines.emplace_back(
+      "ARTICLE: under their assumptions; (given): the articles state it and it is an input here; "
+      "(fitted): an assumption is chosen so that it results. CORRECTED: with what changed.");
   lines.emplace_back("");
   Table table({"FIGURE", "WHAT", "ARTICLE", "CORRECTED", "WHAT CHANGED"});
   for (const ArticleFigure& each : article_figures(article_inputs(catalogue))) {
-    table.add({each.id, each.text, figure_text(each.value, each.unit),
+    table.add({each.id, each.text, figure_text(each.value, each.unit) + mark_of(each.kind),
                each.corrected ? figure_text(*each.corrected, each.unit) : "-", each.changed});
   }
   for (std::string& line : table.lines()) lines.push_back(std::move(line));
@@ -116,6 +130,7 @@ std::string article_json(const Catalogue& catalogue) {
   for (const ArticleFigure& each : article_figures(article_inputs(catalogue))) {
     nlohmann::ordered_json figure = {{"id", each.id}, {"what", each.text}, {"unit", each.unit}};
     figure["article"] = each.value;
+    figure["kind"] = kind_text(each.kind);
     if (each.corrected) figure["corrected"] = *each.corrected;
     if (!each.changed.empty()) figure["changed"] = each.changed;
     json.push_back(std::move(figure));

@@ -8,6 +8,8 @@
 #include <limits>
 #include <utility>
 
+#include "base/check.h"
+#include "base/error.h"
 #include "base/limits.h"
 #include "cli/command/nearest.h"
 #include "cli/models/models.h"
@@ -15,12 +17,15 @@
 #include "cli/terminal/exit_codes.h"
 #include "model/gguf/gguf.h"
 #include "model/spec.h"
+#include "node/emulation/model_shape.h"
+#include "node/engine/device.h"
 #include "node/engine/placement_model.h"
 
 namespace hearth::cli {
 namespace {
 
 using placement::Card;
+using placement::CardSet;
 using placement::EstimateInput;
 using placement::Network;
 using placement::Shape;
@@ -49,37 +54,56 @@ bool measure_of(const std::string& text, Measure& measure) {
   return true;
 }
 
-Shape shape_of(const model::ModelSpec& spec, const std::string& key) {
-  Shape shape;
-  shape.key = key;
-  shape.title = spec.name.empty() ? key : spec.name;
-  shape.layers = spec.layers;
-  shape.hidden = spec.hidden;
-  shape.heads = spec.heads;
-  shape.kv_heads = spec.kv_heads;
-  shape.head_dim = spec.head_dim;
-  shape.feed_forward = spec.feed_forward;
-  shape.experts = spec.experts;
-  shape.experts_used = spec.experts_used;
-  shape.shared_feed_forward = spec.shared_feed_forward;
-  shape.vocabulary = spec.vocabulary;
-  shape.context = spec.context;
-  shape.tied = spec.tied_embeddings;
-  return shape;
+// Why GPUs do not compute models of the family with weights of these types; empty where they do.
+std::string gpus_refuse(const model::FamilyTraits& family, std::uint32_t experts,
+                        const std::vector<model::TensorType>& types) {
+  const auto sentence = [](auto&&... what) {
+    return message_of("Hearth computes ", what..., " on processors only, not on GPUs");
+  };
+  const std::string_view part = node::what_no_card_computes(family, experts);
+  if (!part.empty()) return sentence(family.architecture, " models with ", part);
+  for (const model::TensorType type : types) {
+    const auto weights = model::weight_type(type, "");
+    if (weights.ok() && node::card_computes(*weights)) continue;
+    const std::string name = model::tensor_type_name(static_cast<std::uint32_t>(type));
+    return sentence("weights of the type ", name);
+  }
+  return "";
 }
 
-Result<ForecastModel> model_of_file(const std::string& name) {
-  TRY(const auto path, resolve_model(name));
+Result<ForecastModel> model_of_file(const std::filesystem::path& path) {
   TRY(const auto file, model::GgufFile::open(path.string()));
   TRY(const model::ModelSpec spec, model::ModelSpec::read(*file));
   TRY(const placement::Model model, node::placement_model(*file, spec));
   ForecastModel found;
-  found.shape = shape_of(spec, path.filename().string());
+  found.shape = node::shape_of(spec, path.filename().string());
   found.format = path.filename().string();
   double bytes = 0.0;
   for (const std::uint64_t each : model.layer_bytes) bytes += static_cast<double>(each);
   found.bits = 8.0 * bytes / (found.shape.layers * layer_parameters(found.shape));
+  std::vector<model::TensorType> types;
+  for (const model::TensorInfo& tensor : file->tensors()) types.push_back(tensor.type);
+  found.refused = gpus_refuse(*spec.family, spec.experts, types);
   return found;
+}
+
+// The catalogue's own entries name families and types that the program knows: a test reads them.
+model::TensorType tensor_type_of(const std::string& name) {
+  for (std::uint32_t type = 0; type < model::kTensorTypeNumbers; ++type) {
+    const model::TensorTypeInfo* info = model::tensor_type_info(type);
+    if (info != nullptr && info->name == name) return static_cast<model::TensorType>(type);
+  }
+  INVARIANT(false, "the program knows the types of its catalogue");
+}
+
+Result<ForecastModel> model_of_shape(const Shape& shape, const std::string& quant) {
+  const std::string format = quant.empty() ? kDefaultQuant : quant;
+  TRY(const placement::Quant found, find_entry(catalogue().quants, format, "--quant: format"));
+  ForecastModel model = {shape, found.bits, found.key, {}};
+  const model::FamilyTraits* family = model::find_family(shape.architecture);
+  INVARIANT(family != nullptr, "the program knows the families of its catalogue");
+  model.refused = gpus_refuse(*family, shape.experts, {tensor_type_of(found.type)});
+  return model;
 }
 
 Result<std::uint32_t> context_of(const Shape& shape, std::uint64_t wanted) {
@@ -97,23 +121,75 @@ double electricity_of(const ForecastOptions& options) {
   return 0.0;
 }
 
-// The host with the fewest places that has as many as asked.
-Result<placement::Host> host_of(const Card& card, std::uint32_t per_machine) {
+// The host with the fewest places that takes every card and has as many places as asked.
+Result<placement::Host> host_of(const std::vector<CardSet>& sets, std::uint32_t per_machine,
+                                bool in_one) {
   std::vector<placement::Host> hosts = catalogue().hosts;
   std::ranges::sort(hosts, {}, &placement::Host::cards);
   const auto found = std::ranges::find_if(hosts, [&](const placement::Host& host) {
-    return host.cards >= per_machine && takes(host, card);
+    return host.cards >= per_machine &&
+           std::ranges::all_of(sets, [&](const CardSet& set) { return takes(host, set.card); });
   });
-  REQUIRE(found != hosts.end(), "--per-machine: a machine of the catalogue has at most ",
-          hosts.back().cards, " GPUs, got ", per_machine, "; pass --link with a rate for more");
+  const std::uint32_t most = hosts.back().cards;
+  REQUIRE(found != hosts.end() || !in_one, "--link card puts all ", per_machine,
+          " GPUs into one machine; a machine of the catalogue has at most ", most,
+          ": pass a rate between machines, for example --link 10G");
+  REQUIRE(found != hosts.end(), "--per-machine is ", per_machine,
+          "; a machine of the catalogue has at most ", most, " GPUs");
   placement::Host host = *found;
   host.cards = per_machine;
   return host;
 }
 
+// GPUs that no desktop takes stand in machines that are made for them.
+std::uint32_t usual_per_machine(const std::vector<CardSet>& sets) {
+  const bool server =
+      std::ranges::any_of(sets, [](const CardSet& set) { return set.card.needs_server; });
+  std::uint32_t most = 1;
+  for (const placement::Host& host : catalogue().hosts) {
+    if (server && host.server) most = std::max(most, host.cards);
+  }
+  return most;
+}
+
+std::uint32_t number_of_gpus(const std::vector<CardSet>& sets) {
+  std::uint32_t count = 0;
+  for (const CardSet& set : sets) count += set.count;
+  return count;
+}
+
+constexpr const char* kGpuLimits = "the number of GPUs must be from 1 to ";
+
+// "8xrtx4090", or the name alone for one.
+Result<CardSet> gpus_of_a_kind(const std::string& text) {
+  CardSet set;
+  const std::size_t digits = std::min(text.find_first_not_of("0123456789"), text.size());
+  set.count = 1;
+  std::string key = text;
+  const bool counted = digits > 0 && digits + 1 < text.size() && text[digits] == 'x';
+  if (counted) {
+    const auto [at, error] = std::from_chars(text.data(), text.data() + digits, set.count);
+    REQUIRE(error == std::errc() && set.count >= 1 && set.count <= limits::kPlannedCards,
+            kGpuLimits, limits::kPlannedCards, ", got ", quoted_start(text.substr(0, digits)));
+    key = text.substr(digits + 1);
+  }
+  REQUIRE(!key.empty() && (counted || digits == 0),
+          "must be COUNTxGPU, for example 8xrtx4090 or 2xrtx4090,1xrtx3090, got ",
+          quoted_start(text));
+  TRY(set.card, find_entry(catalogue().cards, key, "GPU"));
+  return set;
+}
+
 int print_lines(const std::vector<std::string>& lines) {
   for (const std::string& line : lines) std::printf("%s\n", line.c_str());
   return kExitDone;
+}
+
+int run_mixed(const Forecast& forecast, const ForecastOptions& options, bool json) {
+  const auto texts = mixed_texts(forecast, options.objective.value_or(placement::Objective::kAuto));
+  if (!texts.ok()) return fail(texts.error());
+  print_lines(json ? std::vector{texts->json} : texts->lines);
+  return forecast.runs() ? kExitDone : kExitNoCapacity;
 }
 
 }  // namespace
@@ -124,7 +200,11 @@ Status check_used(const ForecastOptions& options) {
   const bool search = !options.speed.empty();
   REQUIRE(gpus || options.link == unset.link, "--link needs --gpus");
   REQUIRE(gpus || options.batch == unset.batch, "--batch needs --gpus");
-  REQUIRE(gpus || options.per_machine == unset.per_machine, "--per-machine needs --gpus");
+  REQUIRE(gpus || !options.per_machine, "--per-machine needs --gpus");
+  REQUIRE(!options.per_machine || options.link != kCardLink,
+          "--per-machine: --link card puts all GPUs into one machine; leave one of the two out");
+  REQUIRE(!options.objective || !gpus || options.gpus.find(',') != std::string::npos,
+          "--optimise needs --gpus of several kinds, or nodes; equal GPUs show every layout");
   REQUIRE(search || options.users == unset.users, "--users needs --for");
   REQUIRE(search || options.budget_usd <= 0.0, "--budget needs --for");
   REQUIRE(gpus || search || options.quant.empty(), "--quant needs --gpus or --for");
@@ -132,26 +212,22 @@ Status check_used(const ForecastOptions& options) {
   return ok_status();
 }
 
-Result<GpuSet> parse_gpus(const std::string& text) {
-  GpuSet set;
-  const std::size_t digits = std::min(text.find_first_not_of("0123456789"), text.size());
-  set.count = 1;
-  set.key = text;
-  const bool counted = digits > 0 && digits + 1 < text.size() && text[digits] == 'x';
-  if (counted) {
-    const auto [at, error] = std::from_chars(text.data(), text.data() + digits, set.count);
-    REQUIRE(error == std::errc() && set.count >= 1 && set.count <= limits::kPlannedCards,
-            "the number of GPUs must be from 1 to ", limits::kPlannedCards, ", got ",
-            quoted_start(text.substr(0, digits)));
-    set.key = text.substr(digits + 1);
+Result<std::vector<CardSet>> parse_gpus(const std::string& text) {
+  std::vector<CardSet> sets;
+  std::size_t begin = 0;
+  while (begin <= text.size()) {
+    const std::size_t end = std::min(text.find(',', begin), text.size());
+    TRY(CardSet set, gpus_of_a_kind(text.substr(begin, end - begin)));
+    for (const CardSet& other : sets) {
+      REQUIRE(other.card.key != set.card.key, "names ", set.card.key, " twice, got ",
+              quoted_start(text), "; give its whole number once");
+    }
+    sets.push_back(std::move(set));
+    REQUIRE(number_of_gpus(sets) <= limits::kPlannedCards, kGpuLimits, limits::kPlannedCards,
+            ", got ", quoted_start(text));
+    begin = end + 1;
   }
-  REQUIRE(set.key.find(',') == std::string::npos, "takes one kind of GPU, got ", quoted_start(text),
-          "; describe unequal nodes in a file and pass it with --nodes");
-  REQUIRE(!set.key.empty() && (counted || digits == 0),
-          "must be COUNTxGPU, for example 8xrtx4090, got ", quoted_start(text));
-  TRY(const Card card, find_entry(catalogue().cards, set.key, "GPU"));
-  set.key = card.key;
-  return set;
+  return sets;
 }
 
 Result<Network> parse_link(const std::string& text) {
@@ -189,49 +265,57 @@ Result<ForecastModel> forecast_model(const std::string& name, const std::string&
   std::error_code ignored;
   const bool is_file = std::filesystem::is_regular_file(name, ignored);
   const auto shape = find_entry(catalogue().shapes, name, "model");
-  if (is_file || !shape.ok()) {
-    auto file = model_of_file(name);
-    if (!file.ok() && !is_file) {
-      return Error{file.error().code,
-                   file.error().message + "; or name a shape: " + shape.error().message};
-    }
-    if (file.ok()) {
-      REQUIRE(quant.empty(), "--quant is for shapes of the catalogue; the file ",
-              escape_control(name), " has its own weights");
-    }
-    return file;
+  const auto path = resolve_model(name);
+  const bool wants_shape = shape.ok() && !is_file && !quant.empty();
+  if (path.ok() && !wants_shape) {
+    REQUIRE(quant.empty(), "--quant is for shapes of the catalogue; the file ",
+            escape_control(name), " has its own weights");
+    return model_of_file(*path);
   }
-  const std::string format = quant.empty() ? kDefaultQuant : quant;
-  TRY(const placement::Quant found, find_entry(catalogue().quants, format, "--quant: format"));
-  return ForecastModel{*shape, found.bits, found.key};
+  if (shape.ok()) return model_of_shape(*shape, quant);
+  return Error{path.error().code,
+               path.error().message + "; or name a shape: " + shape.error().message};
+}
+
+bool Forecast::runs() const {
+  return model.refused.empty() &&
+         std::ranges::all_of(sets, [](const CardSet& set) { return set.card.runs; });
 }
 
 bool Forecast::fits() const {
-  return std::ranges::any_of(estimates, [](const placement::Estimate& each) {
-    const bool runs = each.layout.ranks == 1 || placement::kRunsTensorParallel;
-    return runs && each.holds_weights && each.users_room > 0;
-  });
+  return runs() && std::ranges::any_of(estimates, [](const placement::Estimate& each) {
+           const bool layout_runs = each.layout.ranks == 1 || placement::kRunsTensorParallel;
+           return layout_runs && each.users_room > 0;
+         });
 }
 
 Result<Forecast> make_forecast(const std::string& model, const ForecastOptions& options,
                                std::uint64_t context) {
   Forecast forecast;
   TRY(forecast.model, forecast_model(model, options.quant));
-  TRY(const GpuSet gpus, parse_gpus(options.gpus));
+  TRY(forecast.sets, parse_gpus(options.gpus));
   EstimateInput& setup = forecast.setup;
   setup.shape = forecast.model.shape;
   setup.weight_bits = forecast.model.bits;
-  TRY(setup.card, find_entry(catalogue().cards, gpus.key, "--gpus: GPU"));
   TRY(setup.network, parse_link(options.link));
   TRY(setup.context, context_of(setup.shape, context));
-  setup.cards = gpus.count;
+  setup.cards = number_of_gpus(forecast.sets);
   setup.batch = options.batch;
-  setup.cards_per_machine = options.link == kCardLink ? gpus.count : options.per_machine;
-  if (setup.card.whole_machine) setup.cards_per_machine = 1;
-  TRY_VOID(check(setup));
-  TRY(forecast.host, host_of(setup.card, setup.cards_per_machine));
-  forecast.purchase = purchase_of(setup.card, setup.cards, forecast.host, setup.network);
+  const bool in_one = options.link == kCardLink;
+  setup.cards_per_machine =
+      in_one ? setup.cards : options.per_machine.value_or(usual_per_machine(forecast.sets));
+  for (const CardSet& set : forecast.sets) {
+    setup.card = set.card;
+    TRY_VOID(check(setup));
+    REQUIRE(!in_one || !set.card.whole_machine || setup.cards == 1, "--link card: ", set.card.title,
+            " is a whole machine; pass a rate between machines, for example --link 10G");
+  }
+  setup.card = forecast.sets.front().card;
+  TRY(forecast.host, host_of(forecast.sets, setup.cards_per_machine, in_one));
+  forecast.purchase = purchase_of(forecast.sets, forecast.host, setup.network);
   forecast.usd_per_kwh = electricity_of(options);
+  if (forecast.is_mixed()) return forecast;
+  if (setup.card.whole_machine) setup.cards_per_machine = 1;
   for (const placement::Layout& layout : layouts(setup)) {
     forecast.estimates.push_back(estimate(setup, layout));
   }
@@ -255,7 +339,9 @@ Result<PurchaseForecast> make_purchase(const std::string& model, const ForecastO
   setup.shape = forecast.model.shape;
   setup.weight_bits = forecast.model.bits;
   setup.context = forecast.context;
-  forecast.plan = plan_purchase(setup, market, forecast.goal);
+  if (forecast.model.refused.empty()) {
+    forecast.plan = plan_purchase(setup, market, forecast.goal);
+  }
   return forecast;
 }
 
@@ -268,6 +354,7 @@ int run_forecast(const std::string& model, const ForecastOptions& options, std::
   if (!options.gpus.empty()) {
     const auto forecast = make_forecast(model, options, context);
     if (!forecast.ok()) return fail(forecast.error());
+    if (forecast->is_mixed()) return run_mixed(*forecast, options, json);
     print_lines(json ? std::vector{forecast_json(*forecast)} : forecast_lines(*forecast));
     return forecast->fits() ? kExitDone : kExitNoCapacity;
   }

@@ -142,51 +142,36 @@ int print(const std::vector<std::string>& lines) {
   return kExitDone;
 }
 
-// With the pipelines that a server forms of the ranges.
-struct RangesPlan {
-  placement::RangePlan plan;
-  placement::Chains chains;
-  std::vector<std::string> improvements;
-};
-
-Result<RangesPlan> find_ranges(const Problem& problem) {
-  RangesPlan out;
-  TRY(out.plan, placement::plan_ranges(problem));
-  TRY(out.chains, placement::plan_chains(problem));
-  out.improvements = gain_texts(problem, placement::improvements(problem, out.plan));
-  return out;
-}
-
-struct ExactPlan {
-  std::vector<Plan> plans;
-  std::vector<std::string> improvements;
-};
-
-Result<ExactPlan> find_exact(const Problem& problem) {
-  ExactPlan out;
-  TRY(out.plans, placement::plan_replicas(problem));
-  out.improvements = gain_texts(problem, placement::improvements(problem, out.plans.front()));
-  return out;
-}
-
 bool takes_ranges(const Problem& problem) { return problem.nodes.size() > limits::kExactNodes; }
 
-Result<std::vector<std::string>> find_lines(const Problem& problem) {
-  if (takes_ranges(problem)) {
-    TRY(const RangesPlan found, find_ranges(problem));
-    return range_plan_lines(problem, found.plan, found.chains, found.improvements);
-  }
-  TRY(const ExactPlan found, find_exact(problem));
-  return plan_lines(problem, found.plans, found.improvements);
+double served_of(const Problem& problem, const placement::Prediction& prediction) {
+  const double streams = prediction.streams;
+  const double positions = static_cast<double>(std::max<std::uint64_t>(1, problem.kv_tokens));
+  const double room = static_cast<double>(prediction.kv_tokens) / positions;
+  return std::min({1.0, room / streams, limits::kRunningSequences / streams});
 }
 
-Result<std::string> find_text(const Problem& problem) {
-  if (takes_ranges(problem)) {
-    TRY(const RangesPlan found, find_ranges(problem));
-    return range_plan_json(problem, found.plan, found.chains, found.improvements);
+// With the pipelines that a server forms of the ranges.
+Result<PlanTexts> texts_of_ranges(const Problem& problem) {
+  TRY(const placement::RangePlan plan, placement::plan_ranges(problem));
+  TRY(const placement::Chains chains, placement::plan_chains(problem));
+  const auto improvements = gain_texts(problem, placement::improvements(problem, plan));
+  return PlanTexts{range_plan_lines(problem, plan, chains, improvements),
+                   range_plan_json(problem, plan, chains, improvements),
+                   plan.prediction.all_tokens_per_second, served_of(problem, plan.prediction)};
+}
+
+Result<PlanTexts> texts_of_exact(const Problem& problem) {
+  TRY(const std::vector<Plan> plans, placement::plan_replicas(problem));
+  const auto improvements = gain_texts(problem, placement::improvements(problem, plans.front()));
+  PlanTexts texts;
+  for (const Plan& plan : plans) {
+    texts.all_tokens_per_second += plan.prediction.all_tokens_per_second;
+    texts.served = std::min(texts.served, served_of(problem, plan.prediction));
   }
-  TRY(const ExactPlan found, find_exact(problem));
-  return plan_json(problem, found.plans, found.improvements);
+  texts.lines = plan_lines(problem, plans, improvements);
+  texts.json = plan_json(problem, plans, improvements);
+  return texts;
 }
 
 }  // namespace
@@ -213,10 +198,10 @@ std::string plan_json(const Problem& problem, const std::vector<Plan>& plans,
   return plan_text(std::move(json), problem, unused(plans), improvements);
 }
 
-Result<std::string> plan_text_of(const Problem& problem) {
-  auto text = find_text(problem);
-  if (!text.ok()) return coordinator::placement_error(problem, text.error());
-  return text;
+Result<PlanTexts> plan_texts_of(const Problem& problem) {
+  auto texts = takes_ranges(problem) ? texts_of_ranges(problem) : texts_of_exact(problem);
+  if (!texts.ok()) return coordinator::placement_error(problem, texts.error());
+  return texts;
 }
 
 Result<Problem> plan_problem(const std::string& model_path, const PlanNodes& nodes) {
@@ -232,7 +217,8 @@ Result<Problem> plan_problem(const std::string& model_path, const PlanNodes& nod
 }
 
 int run_plan(const PlanOptions& options) {
-  const ForecastOptions& forecast = options.forecast;
+  ForecastOptions forecast = options.forecast;
+  forecast.objective = options.objective;
   const Status used = check_used(forecast);
   if (!used.ok()) return misused(used.error());
   if (options.model.empty() && !forecast.article) {
@@ -245,12 +231,9 @@ int run_plan(const PlanOptions& options) {
   }
   const auto problem = read_problem(options);
   if (!problem.ok()) return fail(problem.error());
-  if (options.json) {
-    const auto text = plan_text_of(*problem);
-    return text.ok() ? print({*text}) : fail(text.error());
-  }
-  const auto lines = find_lines(*problem);
-  return lines.ok() ? print(*lines) : fail(coordinator::placement_error(*problem, lines.error()));
+  const auto texts = plan_texts_of(*problem);
+  if (!texts.ok()) return fail(texts.error());
+  return print(options.json ? std::vector{texts->json} : texts->lines);
 }
 
 }  // namespace hearth::cli

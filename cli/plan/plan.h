@@ -49,8 +49,16 @@ std::string range_plan_json(const placement::Problem& problem, const placement::
                             const placement::Chains& chains,
                             const std::vector<std::string>& improvements);
 
-// The output of `hearth plan --json`; the number of nodes decides which search is used.
-Result<std::string> plan_text_of(const placement::Problem& problem);
+// The output of `hearth plan`; the number of nodes decides which search is used.
+struct PlanTexts {
+  std::vector<std::string> lines;
+  std::string json;
+  double all_tokens_per_second = 0.0;  // of all pipelines together
+  // The part of its streams, at most 1, that the pipeline with the least room serves: there is KV
+  // of Problem::kv_tokens positions for each of them, and they may run at once.
+  double served = 1.0;
+};
+Result<PlanTexts> plan_texts_of(const placement::Problem& problem);
 
 // The question about the model of a file: `nodes` as cli/plan/nodes_file.h has them.
 struct PlanNodes {

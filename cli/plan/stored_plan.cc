@@ -37,7 +37,8 @@ Result<std::string> plan_stored(const StoredPlan& wish) {
   }
   TRY(placement::Problem problem, plan_problem(wish.path, nodes));
   problem.objective = wish.objective;
-  return plan_text_of(problem);
+  TRY(PlanTexts texts, plan_texts_of(problem));
+  return std::move(texts.json);
 }
 
 }  // namespace hearth::cli

@@ -2,6 +2,8 @@
 
 #include <fmt/core.h>
 
+#include <algorithm>
+#include <cmath>
 #include <limits>
 #include <nlohmann/json.hpp>
 #include <utility>
@@ -17,7 +19,24 @@ using coordinator::rate_text;
 using placement::Gain;
 using placement::Problem;
 
-std::string plan_milliseconds(double seconds) { return fmt::format("{:.3g} ms", seconds * 1e3); }
+namespace {
+
+constexpr int kDecimalsMost = 9;
+
+}  // namespace
+
+std::string plan_milliseconds(double seconds) { return plan_number(seconds * 1e3, 3) + " ms"; }
+
+std::string plan_number(double value, int digits) {
+  const double magnitude = std::abs(value);
+  const int above = magnitude > 0.0 ? static_cast<int>(std::floor(std::log10(magnitude))) + 1 : 1;
+  const int decimals = std::clamp(digits - above, 0, kDecimalsMost);
+  std::string text = fmt::format("{:.{}f}", value, decimals);
+  if (decimals == 0) return text;
+  while (text.back() == '0') text.pop_back();
+  if (text.back() == '.') text.pop_back();
+  return text;
+}
 
 std::uint64_t kv_bytes_of(const Problem& problem, LayerRange layers) {
   return problem.model.kv_of(layers).of(problem.kv_tokens);

@@ -13,6 +13,8 @@
 namespace hearth::cli {
 
 std::string plan_milliseconds(double seconds);
+// With so many digits that are not zeros in front, and never with an exponent: "0.19", "168".
+std::string plan_number(double value, int digits);
 
 // Bytes of a range with what one sequence of problem.kv_tokens positions keeps.
 std::uint64_t kv_bytes_of(const placement::Problem& problem, LayerRange layers);

@@ -23,11 +23,14 @@
 namespace hearth::cli {
 namespace {
 
+std::string log_mark;  // before each line's text; with the space behind it
+
 class EscapedMessage final : public spdlog::custom_flag_formatter {
  public:
   void format(const spdlog::details::log_msg& message, const std::tm& /*time*/,
               spdlog::memory_buf_t& out) override {
-    const std::string text = escape_control({message.payload.data(), message.payload.size()});
+    const std::string text =
+        log_mark + escape_control({message.payload.data(), message.payload.size()});
     out.append(text.data(), text.data() + text.size());
   }
   std::unique_ptr<custom_flag_formatter> clone() const override {
@@ -104,6 +107,8 @@ Status start_process_log(const std::string& level) {
   spdlog::set_default_logger(std::move(logger));
   return ok_status();
 }
+
+void mark_process_log(const std::string& word) { log_mark = word + " "; }
 
 Status log_to_file(const std::string& path, std::size_t bytes) {
   const std::filesystem::path folder = std::filesystem::path(path).parent_path();

@@ -97,6 +97,7 @@ Result<std::uint64_t> draft_bytes(const ServeOptions& options, const model::Gguf
 // Checks that this machine can hold the stages of its local workers, each of them and all together.
 Status check_local_memory(const ServeOptions& options, const model::GgufFile& file,
                           const model::ModelSpec& spec) {
+  if (spec.shape_only) return ok_status();  // nothing is held here
   TRY(const std::uint64_t draft, draft_bytes(options, file));
   const auto beside = [&](std::uint64_t budget, std::uint64_t workers) {
     return budget - std::min(budget, workers * draft);
@@ -138,6 +139,7 @@ Result<ServedModel> read_model(const ServeOptions& options, const std::filesyste
   served.created = SystemClock().unix_seconds();
   served.fingerprint = file->fingerprint().hex();
   TRY(served.spec, model::ModelSpec::read(*file));
+  if (served.spec.shape_only) served.id = "EMULATED-" + served.id;
   if (served.spec.vision_tensors > 0) {
     spdlog::info(
         "the model's file has {} tensors of a vision tower; they are left out, and text "
@@ -224,6 +226,15 @@ Result<std::vector<OfferedModel>> offer_models(const ServeOptions& options) {
     models.push_back(*std::move(offered));
   }
   REQUIRE(!models.empty(), "none of the models can be served");
+  const auto is_shape = [](const OfferedModel& each) { return each.served.spec.shape_only; };
+  const bool any = std::ranges::any_of(models, is_shape);
+  REQUIRE(!any || std::ranges::all_of(models, is_shape),
+          "a server is an emulation or serves models: leave out the shapes or the models");
+  REQUIRE(any || options.emulate.empty(),
+          "--emulate computes nothing, so it serves no model: pass --shape NAME in place of one");
+  REQUIRE(!any || !options.emulate.empty() || options.local_workers == 0,
+          "local workers of an emulation need a GPU to emulate: pass --emulate GPU, for example "
+          "--emulate rtx4090, or --local-workers 0");
   return models;
 }
 

@@ -38,6 +38,7 @@
 #include "cli/serve/stored_planner.h"
 #include "cli/terminal/exit_codes.h"
 #include "cli/worker/device.h"
+#include "cli/worker/emulation.h"
 #include "cli/worker/known_answers.h"
 #include "cli/worker/worker.h"
 #include "coordinator/client/api_address.h"
@@ -134,6 +135,7 @@ std::vector<ChildSpec> local_workers(const ServeOptions& options, bool in_cluste
       words.insert(words.end(), more);
     };
     add({"--model", model, "--coordinator", control, "--name", name, "--device", devices[i - 1]});
+    if (!options.emulate.empty()) add({"--emulate", options.emulate});
     add({"--threads", std::to_string(threads_of(options))});
     add({"--kv-budget", std::to_string(options.kv_budget_bytes)});
     add({"--log-level", options.log_level == "info" ? "warn" : options.log_level});
@@ -238,6 +240,11 @@ class Server {
     is_bound_ = beyond && client::dialled_host(options.host) == options.host;
     options_ = options;
     TRY(models_, offer_models(options));
+    emulates_ = models_.front().served.spec.shape_only;
+    if (emulates_) {
+      mark_emulation();
+      options_.no_receipts = true;
+    }
     // Until the manifest is made, receipts identify a model by its header.
     for (const OfferedModel& each : models_) {
       files_.add(blake2b(as_bytes(each.served.fingerprint)), each.path);
@@ -247,7 +254,7 @@ class Server {
     TRY_VOID(open_membership(options));
     TRY_VOID(open_links(options));
     TRY_VOID(open_credits(options));
-    if (!options.no_receipts) TRY_VOID(open_ledger(options));
+    if (!options_.no_receipts) TRY_VOID(open_ledger(options));
     pieces_ = std::make_unique<node::PieceServer>(*data_, shared_, loop_.poster());
     start_coordinator();
     coordinator_->publish_roster(identity_->roster->book()->bytes());
@@ -277,7 +284,8 @@ class Server {
     children_ = std::make_unique<Children>(loop_.io());
     start_workers();
     if (!options.no_announce) announce();
-    report_ready("the server runs in the background as process " + std::to_string(info_.pid) +
+    report_ready(std::string(emulates_ ? "EMULATED: " : "") +
+                 "the server runs in the background as process " + std::to_string(info_.pid) +
                  "; to end it: kill " + std::to_string(info_.pid) +
                  "\nnext:  hearth status, hearth logs");
     return ok_status();
@@ -382,7 +390,7 @@ class Server {
     wiring.is_newcomer = membership_->is_newcomer();
     wiring.canary_words = coordinator::http::canary_words(offered.served, clock_);
     described_.clear();
-    if (cluster_) {  // for machines that join without the model's file
+    if (cluster_ && !emulates_) {  // for machines that join without the model's file
       ServedManifest::Options manifest{folder_,
                                        identity_->cluster,
                                        offered.path,
@@ -526,6 +534,9 @@ class Server {
   // With credits, receipts decide which nodes are paid.
   Status open_credits(const ServeOptions& options) {
     if (!cluster_ || !cluster_->credits) return ok_status();
+    REQUIRE(!emulates_, "the cluster ", cluster_->name,
+            " runs with credits, and an emulation earns none; use another data folder "
+            "(--data-dir)");
     if (options.no_receipts) {
       return Error{ErrorCode::kRefused,
                    "the cluster " + cluster_->name +
@@ -630,6 +641,9 @@ class Server {
   }
 
   Result<control::v1::Description> describe() const {
+    REQUIRE(!emulates_,
+            "this server is EMULATED: its workers have no model to fetch, and are started with "
+            "hearth worker --emulate GPU --shape NAME");
     REQUIRE(manifest_ != nullptr,
             "other machines cannot join this server's cluster; create one with hearth init");
     control::v1::Description description;
@@ -702,6 +716,7 @@ class Server {
   ServeOptions options_;
   std::vector<OfferedModel> models_;
   std::uint32_t model_ = 0;  // of them, that the workers have or load
+  bool emulates_ = false;    // they are shapes, nothing is computed, and there is no ledger
   ModelFiles files_;
   std::map<std::uint32_t, model::Manifest> manifests_;  // by model, of those that were loaded
   Loop loop_;
@@ -752,6 +767,14 @@ int run_serve(const ServeOptions& given) {
   ServeOptions options = given;
   if (options.stages == 0 && options.by_hand.empty() && !options.optimise) {
     options.optimise = placement::Objective::kAuto;
+  }
+  if (!options.shape.empty()) {
+    if (!options.models.empty()) {
+      return misused(Error::invalid("--shape stands in place of a model: leave out one of them"));
+    }
+    auto written = write_shape(options.shape, options.quant);
+    if (!written.ok()) return misused(written.error());
+    options.models = {*written};
   }
   if (options.detach) {
     if (const Status apart = go_to_background(); !apart) return fail(apart.error());

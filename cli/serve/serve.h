@@ -35,6 +35,11 @@ struct ServeOptions {
   std::uint64_t kv_budget_bytes = 512 << 20;  // of each local worker
   std::uint64_t memory_bytes = 0;             // likewise, of everything; 0: share what there is
   std::string device = "auto";                // likewise: worker_devices() in cli/worker/device.h
+  // An emulation: shape and quant stand in place of models, and each local worker emulates one GPU
+  // (cli/worker/emulation.h).
+  std::string shape;
+  std::string quant;
+  std::string emulate;
   std::uint32_t batch_rows = 512;
   std::uint32_t itl_target_ms = 0;  // node/runner/prompt_pace.h; 0: its default
   bool no_announce = false;         // of the cluster to this network: cli/home/announcements.h

@@ -89,7 +89,8 @@ void add_ping(CLI::App& app, Action& action) {
 // nodes.
 void add_forecast(CLI::App& verb, ForecastOptions& o) {
   CLI::Option* gpus =
-      verb.add_option("--gpus", o.gpus, "predict for GPUs of the catalogue, e.g. 8xrtx4090")
+      verb.add_option("--gpus", o.gpus,
+                      "predict for GPUs of the catalogue, e.g. 8xrtx4090 or 2xrtx4090,1xrtx3090")
           ->check(refused_by(parse_gpus));
   CLI::Option* speed =
       verb.add_option("--for", o.speed,
@@ -103,9 +104,9 @@ void add_forecast(CLI::App& verb, ForecastOptions& o) {
                   "with --gpus: rate between machines, e.g. 10G; card: all in one machine")
       ->check(refused_by(parse_link))
       ->capture_default_str();
-  verb.add_option("--per-machine", o.per_machine, "with --gpus: GPUs in each machine")
-      ->check(whole_number(1, limits::kPlannedCards))
-      ->capture_default_str();
+  verb.add_option("--per-machine", o.per_machine,
+                  "with --gpus: GPUs in each machine (default: 1, or 8 of those for servers)")
+      ->check(whole_number(1, limits::kPlannedCards));
   verb.add_option("--batch", o.batch, "with --gpus: rows of a step batch")
       ->check(whole_number(1, limits::kBatchRows))
       ->capture_default_str();
@@ -124,7 +125,8 @@ void add_forecast(CLI::App& verb, ForecastOptions& o) {
   speed->excludes(article);
   for (const char* name : {"--nodes", "--optimise", "--stages"}) {
     CLI::Option* real = verb.get_option(name);
-    for (CLI::Option* each : {gpus, speed, article}) each->excludes(real);
+    for (CLI::Option* each : {speed, article}) each->excludes(real);
+    if (name != std::string_view("--optimise")) gpus->excludes(real);
   }
 }
 

@@ -102,6 +102,20 @@ void add_steps(CLI::App& verb, ServeOptions& o) {
                   "the first stage and drafts make it faster; GGUF file or pulled name");
 }
 
+// Of a server or a worker. The catalogue checks the names when the verb runs.
+template <typename Options>
+void add_emulation(CLI::App& verb, Options& o, const char* what) {
+  CLI::Option* emulate = verb.add_option("--emulate", o.emulate, what);
+  CLI::Option* shape =
+      verb.add_option("--shape", o.shape,
+                      "with --emulate: a model of hearth plan's catalogue, without weights, e.g. "
+                      "llama3-70b");
+  verb.add_option("--quant", o.quant, "with --shape: format of its weights (default: q4_k_m)")
+      ->needs(shape);
+  shape->excludes("--model");
+  emulate->excludes("--draft");
+}
+
 void add_serve(CLI::App& app, Action& action) {
   const auto o = std::make_shared<ServeOptions>();
   CLI::App* verb = app.add_subcommand("serve", "Run the coordinator and its API");
@@ -152,6 +166,10 @@ void add_serve(CLI::App& app, Action& action) {
       ->check(log_level())
       ->capture_default_str();
   verb->add_flag("--no-log-file", o->no_log_file, "log to stderr only, not to the data folder");
+  add_emulation(
+      *verb, *o,
+      "each local worker emulates this GPU: a name of hearth plan's catalogue, or a .json "
+      "file of figures. Nothing is computed");
   add_detach(*verb, o->detach);
   verb->callback([o, port, &action] {
     const auto address = client::parse_api_address(o->host);  // checked above
@@ -160,7 +178,7 @@ void add_serve(CLI::App& app, Action& action) {
       if (address->port && port->count() == 0) o->port = *address->port;
     }
     action = [o] {
-      if (!o->models.empty()) return run_serve(*o);
+      if (!o->models.empty() || !o->shape.empty()) return run_serve(*o);
       return misused(Error::invalid(
           "no model is given: hearth serve MODEL, a GGUF file or a name that hearth ls shows"));
     };
@@ -173,6 +191,9 @@ void add_worker(CLI::App& app, Action& action) {
                    "the coordinator's control address (default: from the data folder)")
       ->check(link_address());
   add_worker_options(*verb, *o);
+  add_emulation(*verb, *o,
+                "emulate a GPU for an emulated server: a name of hearth plan's catalogue, or a "
+                ".json file of figures. Nothing is computed");
 }
 
 }  // namespace

@@ -25,6 +25,7 @@
 #include "cli/terminal/exit_codes.h"
 #include "cli/terminal/table.h"
 #include "cli/worker/device.h"
+#include "cli/worker/emulation.h"
 #include "cli/worker/known_answers.h"
 #include "cli/worker/known_rates.h"
 #include "cli/worker/worker_model.h"
@@ -119,8 +120,8 @@ class Worker {
     const auto& file = model_->file;
     const model::ModelSpec& spec = model_->spec;
     TRY_VOID(check_kv_budget(options.kv_budget_bytes, spec, spec.least_range(0)));
-    TRY(device_, open_device(options.device, *file, spec, one_layer(options, spec),
-                             [](std::string_view text) { spdlog::info("{}", text); }));
+    TRY(device_, open_device_of(options));
+    TRY_VOID(node::check_emulation(spec, device_.get()));
     model_->device = device_.get();
     stage_options_.threads =
         options.threads > 0 ? options.threads : std::max(1U, std::thread::hardware_concurrency());
@@ -135,7 +136,7 @@ class Worker {
       TRY(stage_options_.layers_most, node::layers_within(*device_, *file, spec, one));
     }
     TRY(const kernels::Kernels* kernels, kernels::select_kernels());
-    stage_options_.isa = std::string(device_ != nullptr ? "cuda" : kernels->name);
+    stage_options_.isa = isa_of(*kernels);
     TRY(stage_options_.weight_bytes_per_second,
         device_ != nullptr ? device_->measure_weight_rate()
                            : node::measure_weight_rate(*kernels, stage_options_.threads));
@@ -173,8 +174,7 @@ class Worker {
                                  : node::engine_loader(*model_->store, file->fingerprint(), spec),
         loop_.poster());
     Transport& data = pieces_ != nullptr ? static_cast<Transport&>(*pieces_) : *data_;
-    open_receipts();
-    open_witness(data_folder(options.data_dir));
+    open_proof(data_folder(options.data_dir));
     stage_ =
         std::make_unique<node::Stage>(stage_options_, clock_, random_, *control_, data, *engine_);
     spdlog::info("{}: {} threads of {}, {:.1f} GB/s of weights, data links at {}",
@@ -223,10 +223,22 @@ class Worker {
   bool has_other_model() const { return changed_ && !stopped_ && !drained_ && !removed_; }
 
  private:
+  Result<std::unique_ptr<node::Device>> open_device_of(const WorkerOptions& options) const {
+    if (!options.emulate.empty()) return open_emulated_device(options.emulate);
+    return open_device(options.device, *model_->file, model_->spec,
+                       one_layer(options, model_->spec),
+                       [](std::string_view text) { spdlog::info("{}", text); });
+  }
+  bool emulates() const { return device_ != nullptr && device_->emulates(); }
+  std::string isa_of(const kernels::Kernels& kernels) const {
+    if (emulates()) return "emulated";
+    return std::string(device_ != nullptr ? "cuda" : kernels.name);
+  }
+
   void report(const std::string& what) {
     report_by_.reset();
-    report_ready("worker " + member_->name() + " runs in the background as process " +
-                 std::to_string(getpid()) + " and " + what +
+    report_ready(std::string(emulates() ? "EMULATED " : "") + "worker " + member_->name() +
+                 " runs in the background as process " + std::to_string(getpid()) + " and " + what +
                  "\nnext:  hearth run, hearth status, hearth logs; to end it: hearth drain; to "
                  "leave the cluster: hearth leave");
   }
@@ -281,7 +293,8 @@ class Worker {
       TRY(member_, Member::enter(options.data_dir, options.name));
     }
     stage_options_.node = member_->name();
-    if (model_->spec.keeps_state()) stage_options_.draft_rows = 0;
+    // Drafts of an emulated answer, which repeats one word, would all be accepted.
+    if (model_->spec.keeps_state() || emulates()) stage_options_.draft_rows = 0;
     stage_options_.control_address = options.coordinator;
     // Asked before each dial: a coordinator that starts again may have another port, and knows the
     // workers of its own machine only by its new token.
@@ -312,6 +325,7 @@ class Worker {
   // Returns the memory for the stage, without the draft model's; 0: all that is available.
   Result<std::uint64_t> open_draft(const WorkerOptions& options) {
     if (options.draft.empty()) return options.memory_bytes;
+    REQUIRE(!emulates(), "--draft: an emulated GPU drafts nothing; leave it out");
     TRY(const auto path, resolve_model(options.draft));
     node::EngineOptions stage;
     stage.kv_budget_bytes = options.kv_budget_bytes;
@@ -401,6 +415,12 @@ class Worker {
     stage_options_.on_other_model = [this] { changed_ = true; };
   }
 
+  void open_proof(const std::string& folder) {
+    if (emulates()) return;  // nothing that comes of an emulation is signed
+    open_receipts();
+    open_witness(folder);
+  }
+
   void open_receipts() {
     receipts_ = std::make_unique<node::ReceiptMaker>(
         node::ReceiptIdentity{member_->key(), member_->roster().book()->cluster(), receipt_build()},
@@ -433,6 +453,10 @@ class Worker {
   }
 
   void open_sensors() {
+    if (emulates()) {
+      stage_options_.device = device_->name();
+      return;
+    }
     if (device_ != nullptr) open_card_sensors();
     if (device_ == nullptr) {
       energy_ = std::make_unique<node::EnergyMeter>(clock_);
@@ -518,12 +542,19 @@ Status check_kv_budget(std::uint64_t bytes, const model::ModelSpec& spec, LayerR
   return ok_status();
 }
 
-int run_worker(const WorkerOptions& options) {
+int run_worker(const WorkerOptions& given) {
+  WorkerOptions options = given;
   if (const Status log = start_process_log(options.log_level); !log) return misused(log.error());
   if (const Status ready = prepare_service(); !ready) return fail(ready.error());
+  if (!options.emulate.empty()) mark_emulation();
   if (!options.no_log_file)
     log_to_file_or_warn(worker_log_file(options.data_dir, logged_as(options)));
   if (const int code = check_known_answers(); code != kExitDone) return code;
+  if (!options.shape.empty()) {
+    auto written = write_shape(options.shape, options.quant);
+    if (!written.ok()) return misused(written.error());
+    options.model = *written;
+  }
   notify_started();  // what follows may wait for a coordinator that is not there yet
   for (;;) {
     auto model = open_worker_model(options);

@@ -29,6 +29,9 @@ struct WorkerOptions {
   std::uint64_t kv_budget_bytes = 512 << 20;
   std::uint64_t memory_bytes = 0;  // of everything; 0: what the machine has available
   std::string device = "auto";     // cli/worker/device.h
+  std::string emulate;  // in place of a device: open_emulated_device() of cli/worker/emulation.h
+  std::string shape;    // in place of a model: write_shape(), which takes both
+  std::string quant;
   // File or pulled name of a model with the same vocabulary. It drafts tokens while this worker is
   // the first stage; empty: none.
   std::string draft;

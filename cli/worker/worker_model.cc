@@ -215,10 +215,12 @@ Result<std::unique_ptr<WorkerModel>> open_worker_model(const WorkerOptions& opti
   auto model = std::make_unique<WorkerModel>();
   model->report = std::make_shared<HoldReport>(options.json);
   TRY(const auto joined, read_member_file(folder));
-  if (joined) {
+  if (joined && options.emulate.empty()) {
     TRY_VOID(open_joined(*model, options, folder, *joined));
     return model;
   }
+  REQUIRE(!options.model.empty() || options.emulate.empty(),
+          "no model given: pass --shape NAME with --emulate, for example --shape llama3-70b");
   REQUIRE(!options.model.empty(),
           "no model given: pass --model FILE, or join a cluster (hearth join TOKEN)");
   TRY(const auto path, resolve_model(options.model));

@@ -69,7 +69,8 @@ struct WorkerModel {
 };
 
 // Waits for a coordinator that does not answer, unless an earlier run knows enough; Ctrl-C ends it
-// (kCancelled). kInvalidInput where no model is named and no cluster was joined.
+// (kCancelled). kInvalidInput where no model is named and no cluster was joined. An emulated GPU
+// fetches no layers, so its model is always named.
 Result<std::unique_ptr<WorkerModel>> open_worker_model(const WorkerOptions& options);
 
 }  // namespace hearth::cli

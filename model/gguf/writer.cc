@@ -1,5 +1,7 @@
 #include "model/gguf/writer.h"
 
+#include <unistd.h>
+
 #include <algorithm>
 #include <cerrno>
 #include <cstdio>
@@ -104,10 +106,29 @@ Status GgufWriter::emit(const Sink& sink) const {
 }
 
 Status GgufWriter::write(const std::string& path) const {
-  const std::string partial = path + ".partial";
+  return write_file(path, [this](std::FILE*, const Sink& sink) { return emit(sink); });
+}
+
+Status GgufWriter::write_hollow(const std::string& path) const {
+  return write_file(path, [&](std::FILE* file, const Sink& sink) -> Status {
+    const Bytes head = header();
+    TRY_VOID(sink(head));
+    const auto length = static_cast<off_t>(head.size() + data_bytes_);
+    if (std::fflush(file) != 0 || ::ftruncate(::fileno(file), length) != 0) {
+      return write_error(path);
+    }
+    return ok_status();
+  });
+}
+
+// Processes may write the same file at once, each beside it under a name of its own.
+Status GgufWriter::write_file(
+    const std::string& path,
+    const std::function<Status(std::FILE* file, const Sink& sink)>& fill) const {
+  const std::string partial = path + "." + std::to_string(::getpid()) + ".partial";
   std::unique_ptr<std::FILE, CloseFile> file(std::fopen(partial.c_str(), "wb"));
   if (file == nullptr) return write_error(partial);
-  const Status written = emit([&](ByteSpan bytes) -> Status {
+  const Status written = fill(file.get(), [&](ByteSpan bytes) -> Status {
     if (bytes.empty() || std::fwrite(bytes.data(), bytes.size(), 1, file.get()) == 1) {
       return ok_status();
     }

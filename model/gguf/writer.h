@@ -4,6 +4,7 @@
 
 #include <concepts>
 #include <cstdint>
+#include <cstdio>
 #include <functional>
 #include <string>
 #include <string_view>
@@ -45,6 +46,9 @@ class GgufWriter {
 
   // Writes beside the path and renames, so that a file at `path` is always whole.
   Status write(const std::string& path) const;
+  // The same with a hole in place of all tensors, which takes no room on the disk and reads as
+  // zeros.
+  Status write_hollow(const std::string& path) const;
   Result<Bytes> bytes() const;
 
   // The same model in so many parts, with about as many tensors each. `bare_first`: the first part
@@ -91,6 +95,8 @@ class GgufWriter {
   void put(T value) { ByteWriter(values_).write(value); }
   Bytes header() const;
   Status emit(const Sink& sink) const;
+  Status write_file(const std::string& path,
+                    const std::function<Status(std::FILE* file, const Sink& sink)>& fill) const;
 
   std::uint32_t alignment_;
   std::uint64_t value_count_ = 0;

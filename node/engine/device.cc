@@ -2,6 +2,9 @@
 
 #include <algorithm>
 
+#include "base/check.h"
+#include "kernels/cuda/tiles.h"
+
 namespace hearth::node {
 
 // Embedding and output stand at the ends, so that a stage in the middle takes no more.
@@ -20,5 +23,34 @@ Result<std::uint32_t> layers_within(const Device& device, const model::GgufFile&
   }
   return fit;
 }
+
+Status check_emulation(const model::ModelSpec& spec, const Device* device) {
+  const bool emulates = device != nullptr && device->emulates();
+  REQUIRE(
+      emulates || !spec.shape_only, "the model file of ", spec.name,
+      " has a shape and no weights: only an emulated GPU runs it (hearth worker --emulate GPU)");
+  REQUIRE(
+      spec.shape_only || !emulates, device->name(),
+      " computes nothing, and the model file has weights: pass --shape NAME in place of --model");
+  return ok_status();
+}
+
+std::string_view what_no_card_computes(const model::FamilyTraits& family, std::uint32_t experts) {
+  if (experts > 0 || family.experts == model::Experts::kAlways) return "experts";
+  if (family.delta_net) return "gated delta nets";
+  if (family.latent) return "latent attention";
+  if (!family.pre_norms) return "no norms before attention and feed-forward";
+  if (family.head_norms == model::HeadNorms::kTogether) return "norms over all heads together";
+  if (family.fused_qkv || family.fused_gate_up) return "fused matrices";
+  if (family.unturned_every != 0) return "layers without RoPE";
+  if (family.part_rotary) return "heads that RoPE turns in part";
+  if (family.scales) return "scaled branches and logits";
+  if (family.caps) return "capped scores and logits";
+  if (family.own_local_heads) return "heads of two sizes";
+  if (family.temperature) return "scores that grow with the position";
+  return "";
+}
+
+bool card_computes(kernels::WeightType type) { return kernels::cuda::has_tiles(type); }
 
 }  // namespace hearth::node

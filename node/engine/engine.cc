@@ -773,6 +773,7 @@ Result<std::unique_ptr<Engine>> Engine::load(std::shared_ptr<const model::GgufFi
   }
   TRY_VOID(kernels::require_known_answers(*options.kernels));
   TRY_VOID(check_options(spec, options));
+  TRY_VOID(check_emulation(spec, options.device));
   try {
     TRY(auto forward, load_forward(*file, spec, options));
     TRY(const std::uint64_t replay_bytes, replay_within(*file, spec, options));

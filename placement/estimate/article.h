@@ -3,6 +3,7 @@
 // again with the wrong assumptions corrected.
 #pragma once
 
+#include <cstdint>
 #include <optional>
 #include <string>
 #include <vector>
@@ -13,19 +14,23 @@
 namespace hearth::placement {
 
 struct ArticleFigure {
+  // kGiven: the article states it, and others are computed from it. kFitted: an assumption was
+  // chosen so that it results.
+  enum class Kind : std::uint8_t { kComputed, kGiven, kFitted };
+
   std::string id;    // "pipeline.stage": the part before the first dot is its section
   std::string text;  // what it is
   std::string unit;
   double value = 0.0;  // under the article's assumptions
   std::optional<double> corrected;
   std::string changed;  // why the corrected value differs, or what else to know
+  Kind kind = Kind::kComputed;
 };
 
 // What the articles and vendors say. `printed_*` as the articles print them.
 struct ArticleInputs {
   Card printed_4090, printed_h100;
   Card rtx4090, h100;
-  Host desktop, server;
   Network roce;    // 200 Gbit/s
   Shape llama70b;  // as it is, with 8 KV heads
   Shape qwen72b;   // the 72B model of the dual-4090 server

@@ -22,9 +22,10 @@ struct Card {
   double link_seconds = 0.0;           // of a small transfer on that link
   double watts = 0.0;
   double usd = 0.0;
-  bool runs = false;           // Hearth computes on it
-  bool needs_server = false;   // it has no slot of a desktop
-  bool whole_machine = false;  // power and price include the machine around it
+  bool runs = false;                   // Hearth computes on it
+  bool needs_server = false;           // it has no slot of a desktop
+  bool whole_machine = false;          // power and price include the machine around it
+  std::vector<std::string> unchecked;  // keys of figures that no document or table confirms
 };
 
 // Between machines.
@@ -56,13 +57,15 @@ struct Electricity {
 // A format of weights.
 struct Quant {
   std::string key;    // "q4_k_m"
+  std::string type;   // of most of its matrices, as GGUF names it: "Q4_K"
   double bits = 0.0;  // a weight, scales included
 };
 
 // A decoder of equal layers: attention over groups of heads, and a gated feed-forward or experts.
 struct Shape {
-  std::string key;    // "llama2-70b"
-  std::string title;  // "Llama 2 70B"
+  std::string key;           // "llama2-70b"
+  std::string title;         // "Llama 2 70B"
+  std::string architecture;  // as GGUF files name the family: "llama"
   std::uint32_t layers = 0;
   std::uint32_t hidden = 0;
   std::uint32_t heads = 0;

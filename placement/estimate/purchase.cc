@@ -10,12 +10,15 @@
 namespace hearth::placement {
 namespace {
 
-// The largest batch with which every user has the speed and a full context; 0: none.
+// The largest batch with which every user has the speed and a full context, and each of whose rows
+// has a user in some step; 0: none.
 std::uint32_t largest_batch(EstimateInput& setup, const Layout& layout, double per_user) {
+  const std::uint64_t steps = std::uint64_t{layout.replicas} * steps_in_flight(layout.stages);
   const auto serves = [&](std::uint32_t batch) {
     setup.batch = batch;
     const Estimate found = estimate(setup, layout);
-    return found.holds_weights && found.per_user >= per_user && found.users <= found.users_room;
+    return found.users > 0 && found.per_user >= per_user &&
+           found.users + steps > found.users_wanted;
   };
   std::uint32_t low = 0;
   std::uint32_t high = limits::kBatchRows + 1;
@@ -40,7 +43,14 @@ Offer offer_of(const EstimateInput& setup, const Card& card, std::uint32_t cards
   return serve_most(with(setup, card, cards, host, network), host, per_user);
 }
 
-bool is_sold(const Card& card) { return card.runs && card.usd > 0.0; }
+Purchase price_of(const Card& card, std::uint32_t cards, const Host& host, const Network& network) {
+  const CardSet set = {card, cards};
+  return purchase_of({&set, 1}, host, network);
+}
+
+bool is_sold(const EstimateInput& setup, const Card& card) {
+  return card.runs && card.usd > 0.0 && (!is_f32(setup) || card.fp32_flops > 0.0);
+}
 
 // The search over everything that costs at most `usd`. Calls `each` with every offer; it returns
 // the most that a later offer may cost.
@@ -48,12 +58,12 @@ template <typename Each>
 void for_each_offer(const EstimateInput& setup, const Market& market, const Goal& goal, Each each) {
   double most_usd = goal.usd;
   for (const Card& card : market.cards) {
-    if (!is_sold(card)) continue;
+    if (!is_sold(setup, card)) continue;
     for (const Host& host : market.hosts) {
       if (!takes(host, card)) continue;
       for (const Network& network : market.networks) {
         for (std::uint32_t cards = 1; cards <= limits::kBoughtCards; ++cards) {
-          const Purchase purchase = purchase_of(card, cards, host, network);
+          const Purchase purchase = price_of(card, cards, host, network);
           if (purchase.usd <= 0.0 || purchase.usd > most_usd) break;
           const bool reached = each(offer_of(setup, card, cards, host, network, goal.per_user));
           if (!reached) continue;
@@ -76,6 +86,7 @@ void find_bound(PurchasePlan& plan, const Offer& offer, const Goal& goal) {
     setups[2].first = Bound::kCompute;
     setups[2].second.card.int8_flops *= 2.0;
     setups[2].second.card.fp16_flops *= 2.0;
+    setups[2].second.card.fp32_flops *= 2.0;
     setups[3].first = Bound::kLinkRate;
     setups[3].second.card.link_bytes_per_second *= 2.0;
     setups[3].second.network.bytes_per_second *= 2.0;
@@ -116,7 +127,7 @@ void find_next(PurchasePlan& plan, const Offer& now, const EstimateInput& setup,
   }
   for (const Card& card : market.cards) {
     const bool fits = takes(now.host, card) && card.whole_machine == has.card.whole_machine;
-    if (!is_sold(card) || !fits) continue;
+    if (!is_sold(setup, card) || !fits) continue;
     consider(plan, now, NextStep::Change::kCard,
              offer_of(setup, card, has.cards, now.host, has.network, goal.per_user));
   }
@@ -127,11 +138,11 @@ void find_next(PurchasePlan& plan, const Offer& now, const EstimateInput& setup,
 Offer serve_most(EstimateInput setup, const Host& host, double per_user) {
   Offer offer;
   offer.host = host;
-  offer.purchase = purchase_of(setup.card, setup.cards, host, setup.network);
+  offer.purchase = price_of(setup.card, setup.cards, host, setup.network);
   for (std::uint32_t stages = 1; stages <= std::min(setup.cards, setup.shape.layers); ++stages) {
     const Layout layout{stages, 1, setup.cards / stages};
     setup.batch = 1;
-    if (!estimate(setup, layout).holds_weights) continue;
+    if (estimate(setup, layout).users_room == 0) continue;
     const std::uint32_t batch = largest_batch(setup, layout, per_user);
     setup.batch = std::max(1U, batch);
     Estimate found = estimate(setup, layout);

@@ -1,6 +1,7 @@
 // The cheapest set of cards, machines and network that serves a number of users at a speed.
 // Considers cards that Hearth runs on and that have a price, and pipelines with their replicas:
-// what Hearth can serve today (kRunsTensorParallel).
+// what Hearth can serve today (kRunsTensorParallel). The caller knows whether cards compute the
+// model.
 #pragma once
 
 #include <cstdint>
@@ -41,9 +42,11 @@ struct NextStep {
 };
 
 struct PurchasePlan {
-  std::optional<Offer> cheapest;   // the cheapest that reaches the goal within the budget
-  std::optional<Offer> most;       // else the one within the budget that serves most users
-  Bound bound = Bound::kCapacity;  // of that offer: doubling this resource adds the most users
+  std::optional<Offer> cheapest;  // the cheapest that reaches the goal within the budget
+  std::optional<Offer> most;      // else the one within the budget that serves most users
+  // Of that offer: doubling this resource adds the most users. Absent when doubling any one of
+  // them adds no user.
+  std::optional<Bound> bound;
   std::uint64_t users_with_twice = 0;
   std::optional<NextStep> next;
 };

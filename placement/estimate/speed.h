@@ -4,7 +4,9 @@
 //
 // A layout has `replicas` pipelines of `stages`; each stage is a group of `ranks` cards that share
 // its layers (tensor parallelism) and exchange activations twice a layer. A pipeline of S stages
-// has S + 1 step batches in flight, as placement/problem.h says; a single stage has one.
+// has S + 1 step batches in flight, as placement/problem.h says; a single stage has one. Its cards
+// stand side by side in the machines; where a group or a pipeline does not lie within one machine,
+// it uses the network.
 #pragma once
 
 #include <cstdint>
@@ -39,7 +41,7 @@ struct EstimateInput {
 
 // The resource that takes the longest, or has no room.
 enum class Bound : std::uint8_t {
-  kCapacity,   // memory for the weights
+  kCapacity,   // memory for the weights and one full context
   kBandwidth,  // reading weights and KV
   kCompute,
   kLinkRate,
@@ -49,7 +51,7 @@ enum class Bound : std::uint8_t {
 // Of the card that holds most.
 struct CardMemory {
   double weights = 0.0;
-  double kv = 0.0;  // of the users in flight, each with a full context
+  double kv = 0.0;  // of the users, at least one, each with a full context
   double activations = 0.0;
   double margin = 0.0;  // kept free, as node/engine/card keeps it
   double total() const { return weights + kv + activations + margin; }
@@ -59,11 +61,13 @@ struct Estimate {
   Layout layout;
   CardMemory memory;
   bool holds_weights = false;
-  std::uint64_t users = 0;       // sequences in flight: replicas * batch * steps in flight
-  std::uint64_t users_room = 0;  // sequences with a full context for which there is KV
-  double alone = 0.0;            // tokens a second of a single sequence
-  double per_user = 0.0;         // of each of `users`
-  double total = 0.0;            // of all of them
+  std::uint64_t users_wanted = 0;  // of full step batches: replicas * batch * steps in flight
+  // Sequences with a full context for which there is KV, at most kRunningSequences a pipeline.
+  std::uint64_t users_room = 0;
+  std::uint64_t users = 0;  // that run: the fewer of the two
+  double alone = 0.0;       // tokens a second of a single sequence
+  double per_user = 0.0;    // of each of `users`
+  double total = 0.0;       // of all of them
   // Parts of the round of one step batch, in seconds; they add up to its time when it meets no
   // other.
   double reading = 0.0;
@@ -81,8 +85,26 @@ Status check(const EstimateInput& setup);
 Estimate estimate(const EstimateInput& setup, const Layout& layout);
 
 // Pipeline, tensor parallel and hybrids of all cards; and replicas of the shortest pipeline that
-// holds the weights, where more than one has room. Fewest ranks first.
+// serves a user, where more than one has room. Fewest ranks first.
 std::vector<Layout> layouts(const EstimateInput& setup);
+
+// The rows of one step.
+struct StepLoad {
+  double rows = 0.0;
+  double kept = 0.0;    // positions whose KV is read; of each sequence once
+  double scored = 0.0;  // positions to which rows attend; of each row
+};
+// Seconds of one layer, and of the last stage's head, on one card. Without a StepLoad, each row is
+// of another sequence of setup.context positions.
+double layer_seconds(const EstimateInput& setup, const StepLoad& step);
+double layer_seconds(const EstimateInput& setup, double rows);
+double head_seconds(const EstimateInput& setup, double rows);
+double margin_bytes(const Card& card);  // kept free, as node/engine/card keeps it
+// Of a card, what stages do not take for weights and KV: buffers of a step, and the margin.
+double reserved_bytes(const EstimateInput& setup);
+// Bytes of one row from a stage to the next.
+double row_bytes(const Shape& shape);
+bool is_f32(const EstimateInput& setup);  // else weights are multiplied at the FP16 or INT8 rate
 
 // Step batches of a pipeline that are in flight at once.
 std::uint32_t steps_in_flight(std::uint32_t stages);

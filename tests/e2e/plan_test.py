@@ -76,6 +76,19 @@ class OfGpusThatAreNotThere(unittest.TestCase):
         self.assertGreater(json.loads(out)["layouts"][0]["all_tokens_per_second"], 0)
         self.assertEqual(swarm.hearth("plan", "llama3-405b", "--gpus", "rtx3060")[0], 4)
 
+    def test_gpus_of_several_kinds_are_placed(self):
+        code, out, err = swarm.hearth("plan", "llama3-70b", "--gpus", "2xrtx4090,rtx3060",
+                                      "--optimise", "throughput", "--json")
+        self.assertEqual(code, 0, err)
+        stages = json.loads(out)["plan"]["pipelines"][0]["stages"]
+        self.assertEqual(stages[-1]["layers"][1], 80)
+
+    def test_what_gpus_refuse_is_no_offer(self):
+        code, out, _ = swarm.hearth("plan", "qwen3-30b-a3b", "--for", "5tok/s")
+        self.assertEqual(code, 4)
+        self.assertIn("no set reaches the goal: Hearth computes qwen3moe models with experts on "
+                      "processors only", out)
+
     def test_the_articles_figures_need_no_model(self):
         code, out, err = swarm.hearth("plan", "--article")
         self.assertEqual(code, 0, err)
@@ -87,6 +100,7 @@ class OfGpusThatAreNotThere(unittest.TestCase):
                             (("--gpus", "4xrtx4900"), "did you mean 'rtx4090'"),
                             (("--gpus", "h100", "--link", "0G"), "--link: must be from 1M"),
                             (("--gpus", "h100", "--batch", "513"), "--batch"),
+                            (("--gpus", "h100", "--optimise", "latency"), "--optimise"),
                             (("--for", "0tok/s"), "--for: must be above 0"),
                             (("--for", "5tok/s", "--users", "0"), "--users"),
                             (("--for", "5tok/s", "--budget", "-1"), "--budget"),

@@ -107,11 +107,12 @@ class Swarm:
     compute itself (one of 200 else, in place of those whom a test waits for) only where flags say so."""
 
     def __init__(self, workers=3, *flags, data_dir=None, control_port=None, port=None,
-                 ready=True, model=None, plain=False):
+                 ready=True, model=None, plain=False, shape=None):
         self._folder = None if data_dir else tempfile.TemporaryDirectory()
         self.data_dir = pathlib.Path(data_dir or self._folder.name)
         self.log = open(self.data_dir / "serve.log", "ab")
-        words = [HEARTH, "serve", "--model", str(model or MODEL), "--local-workers", str(workers),
+        served = ["--shape", shape] if shape else ["--model", str(model or MODEL)]
+        words = [HEARTH, "serve", *served, "--local-workers", str(workers),
                  "--data-dir", str(self.data_dir), "--port", str(port or 0)]
         if control_port is not None:
             words += ["--control-port", str(control_port)]

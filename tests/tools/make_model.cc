@@ -30,6 +30,7 @@ struct MakeModelOptions {
   std::int64_t window = -1;  // below 0: that of the shape
   bool untied = false;
   bool embeddings = false;
+  bool shape_only = false;
   std::uint32_t split = 0;
   bool no_tensor_first_split = false;
 };
@@ -42,6 +43,7 @@ Result<std::string> make_model(const MakeModelOptions& o) {
   options.seed = o.seed;
   options.name = "synthetic " + options.family + " " + o.shape + " " + o.type;
   options.embeddings = o.embeddings;
+  options.shape_only = o.shape_only;
   if (o.layers != 0) options.layers = o.layers;
   if (o.vocabulary != 0) options.vocabulary = o.vocabulary;
   if (o.experts != 0) options.experts = o.experts;
@@ -108,6 +110,7 @@ void add_make_model(CLI::App& app, Action& action) {
       ->check(CLI::Range(0, 1 << 20));
   make->add_flag("--untied", o->untied, "a head of its own");
   make->add_flag("--embeddings", o->embeddings, "a model that gives embeddings");
+  make->add_flag("--shape-only", o->shape_only, "a hole in place of weights, for emulated GPUs");
   make->add_option("--split", o->split,
                    "write so many parts, out-00001-of-00003.gguf and so on (0: one file)")
       ->capture_default_str();

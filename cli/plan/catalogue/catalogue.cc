@@ -5,6 +5,7 @@
 #include <charconv>
 #include <cmath>
 #include <cstdint>
+#include <nlohmann/json.hpp>
 #include <set>
 #include <sstream>
 #include <utility>
@@ -157,7 +158,7 @@ class Taker {
     if (found == row_.values.end()) return std::string();
     REQUIRE(found->second.size() == 2 && !found->second.front().empty(), row_.where, ": ", key,
             " must be [figure, source]");
-    used_.insert(found->second.back());
+    used_.emplace(key, found->second.back());
     std::string text = std::move(found->second.front());
     row_.values.erase(found);
     return text;
@@ -166,16 +167,26 @@ class Taker {
   Status end(const std::map<std::string, Source>& sources) const {
     REQUIRE(row_.values.empty(), row_.where, ": unknown key '",
             escape_control(row_.values.begin()->first), "'");
-    for (const std::string& source : used_) {
+    for (const auto& [key, source] : used_) {
       REQUIRE(sources.contains(source), row_.where, ": unknown source '", escape_control(source),
               "'; add a table [source.", escape_control(source), "]");
     }
     return ok_status();
   }
 
+  // Keys taken whose source confirms nothing.
+  std::vector<std::string> unchecked(const std::map<std::string, Source>& sources) const {
+    std::vector<std::string> keys;
+    for (const auto& [key, source] : used_) {
+      const auto found = sources.find(source);
+      if (found != sources.end() && found->second.checked == kUnchecked) keys.push_back(key);
+    }
+    return keys;
+  }
+
  private:
   CatalogueRow& row_;
-  std::set<std::string> used_;
+  std::map<std::string, std::string> used_;  // keys taken, with their sources
 };
 
 Result<std::vector<CatalogueRow>> rows_of(const CatalogueFile& file) {
@@ -221,9 +232,13 @@ class Reader {
       const auto found = row.values.find(key);
       return found == row.values.end() || found->second.empty() ? "" : found->second.front();
     };
-    const Source source = {text("title"), text("date")};
-    REQUIRE(!source.title.empty() && !source.date.empty() && row.values.size() == 2, row.where,
-            " must have a title and a date");
+    const Source source = {text("title"), text("date"), text("checked")};
+    REQUIRE(!source.title.empty() && !source.date.empty() && row.values.size() == 3, row.where,
+            " must have a title, a date and checked");
+    REQUIRE(
+        source.checked == "document" || source.checked == "table" || source.checked == kUnchecked,
+        row.where, ": checked must be document, table or no, got '",
+        escape_control(source.checked.substr(0, kKeyBytes)), "'");
     REQUIRE(all.sources.emplace(row.key, source).second, row.where, " is there twice");
     return ok_status();
   }
@@ -255,6 +270,7 @@ class Reader {
     if (row.kind == "quant") {
       Quant& quant = all.quants.emplace_back();
       quant.key = row.key;
+      TRY(quant.type, taker.text_of("type"));
       TRY_VOID(taker.numbers(quant, kQuantNumbers));
       REQUIRE(quant.bits >= 1.0 && quant.bits <= 32.0, row.where, ": bits must be from 1 to 32");
       return ok_status();
@@ -263,13 +279,14 @@ class Reader {
     return Error::invalid(row.where, ": unknown kind of table");
   }
 
-  static Status read_card(const CatalogueRow& row, Taker& taker, Card& card) {
+  Status read_card(const CatalogueRow& row, Taker& taker, Card& card) const {
     card.key = row.key;
     TRY(card.title, taker.text_of("title"));
     TRY_VOID(taker.numbers(card, kCardNumbers));
     TRY_VOID(taker.flags(card, kCardFlags));
     REQUIRE(!card.title.empty() && card.memory_bytes > 0.0 && card.memory_bytes_per_second > 0.0,
             row.where, " must have title, memory and memory_gb_per_second");
+    card.unchecked = taker.unchecked(all.sources);
     return ok_status();
   }
 
@@ -286,6 +303,7 @@ class Reader {
     Shape& shape = all.shapes.emplace_back();
     shape.key = row.key;
     TRY(shape.title, taker.text_of("title"));
+    TRY(shape.architecture, taker.text_of("architecture"));
     TRY_VOID(taker.counts(shape, kShapeCounts));
     TRY_VOID(taker.numbers(shape, kShapeNumbers));
     TRY_VOID(taker.flags(shape, kShapeFlags));
@@ -315,6 +333,24 @@ Result<Catalogue> read_catalogue(std::span<const CatalogueFile> files) {
     if (row.kind != "source") TRY_VOID(reader.read(row));
   }
   return std::move(reader.all);
+}
+
+Result<Card> read_card_figures(const std::string& name, std::string_view json) {
+  const auto figures = nlohmann::json::parse(json, nullptr, false);
+  REQUIRE(figures.is_object(), name,
+          " must be a JSON object of a GPU's figures, for example {\"memory_gb\": 24, "
+          "\"memory_gb_per_second\": 1008, \"fp16_tflops\": 165.2}");
+  const std::string source = "figures";
+  CatalogueRow row{name, "card", "custom", {{"title", {"GPU of " + name, source}}}};
+  for (const auto& [key, value] : figures.items()) {
+    REQUIRE(value.is_number(), name, ": ", escape_control(key.substr(0, kKeyBytes)),
+            " must be a number");
+    row.values[key] = {value.dump(), source};
+  }
+  Reader reader;
+  reader.all.sources.emplace(source, Source{name, "", std::string(kUnchecked)});
+  TRY_VOID(reader.read(row));
+  return std::move(reader.all.cards.front());
 }
 
 const Catalogue& catalogue() {

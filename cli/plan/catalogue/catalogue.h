@@ -1,5 +1,6 @@
 // The catalogue of published figures. A file has tables [kind.key]; a value is [figure, source],
-// and the source is a table [source.key] of the catalogue with a title and a date:
+// and the source is a table [source.key] of the catalogue with a title, a date and how the figures
+// were checked ("document", "table", "no"; sources.toml says what these mean):
 //
 //   [card.rtx4090]
 //   title = ["NVIDIA GeForce RTX 4090", "ada"]
@@ -28,7 +29,9 @@ struct CatalogueFile {
 struct Source {
   std::string title;
   std::string date;
+  std::string checked;
 };
+inline constexpr std::string_view kUnchecked = "no";
 
 // A card with the figures that the articles print, and what they recommend it for.
 struct PrintedCard {
@@ -50,6 +53,12 @@ struct Catalogue {
 // kInvalidInput names file, table and key: for an unknown kind, key or source, for a figure that is
 // not a number or is out of its range, and for a table or key that occurs twice.
 Result<Catalogue> read_catalogue(std::span<const CatalogueFile> files);
+
+inline constexpr const char* kDefaultQuant = "q4_k_m";  // of a shape's weights
+
+// A card of a JSON object with the keys of a table [card.key] and plain numbers, for example
+// {"memory_gb": 24, "memory_gb_per_second": 1008, "fp16_tflops": 165.2}. `name`: of the file.
+Result<placement::Card> read_card_figures(const std::string& name, std::string_view json);
 
 std::span<const CatalogueFile> embedded_catalogue();  // of the source that the build generates
 const Catalogue& catalogue();                         // those, read once

@@ -158,28 +158,9 @@ class Card final : public Device {
   const std::uint32_t multiprocessors_;
 };
 
-}  // namespace
-
-std::string_view what_no_card_computes(const model::FamilyTraits& family) {
-  if (family.experts == model::Experts::kAlways) return "experts";
-  if (family.delta_net) return "gated delta nets";
-  if (!family.pre_norms) return "no norms before attention and feed-forward";
-  if (family.head_norms == model::HeadNorms::kTogether) return "norms over all heads together";
-  if (family.fused_qkv || family.fused_gate_up) return "fused matrices";
-  if (family.unturned_every != 0) return "layers without RoPE";
-  if (family.part_rotary) return "heads that RoPE turns in part";
-  if (family.scales) return "scaled branches and logits";
-  if (family.caps) return "capped scores and logits";
-  if (family.own_local_heads) return "heads of two sizes";
-  if (family.temperature) return "scores that grow with the position";
-  return "";
-}
-
-namespace {
-
 Result<StageMemory> Card::memory(const model::GgufFile& file, const model::ModelSpec& spec,
                                  const EngineOptions& options) const {
-  const std::string_view part = spec.experts > 0 ? "experts" : what_no_card_computes(*spec.family);
+  const std::string_view part = what_no_card_computes(*spec.family, spec.experts);
   if (!part.empty()) {
     return Error::of(ErrorCode::kUnsupported, name_, ": a ", spec.family->architecture,
                      " model with ", part, " runs on the CPU alone; use --device cpu");

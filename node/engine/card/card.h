@@ -9,7 +9,6 @@
 #include <string_view>
 
 #include "base/result.h"
-#include "model/spec.h"
 #include "node/engine/card/card_buffers.h"
 #include "node/engine/card/card_context.h"
 #include "node/engine/device.h"
@@ -33,10 +32,6 @@ struct CardOptions {
 Result<std::unique_ptr<Device>> open_card(const CardOptions& options);
 // Whether open_card() would find such a GPU; takes no memory of it.
 Status check_card(std::uint32_t index);
-
-// The part of the family's models that GPUs cannot compute, as text after "with"; empty when a GPU
-// computes them.
-std::string_view what_no_card_computes(const model::FamilyTraits& family);
 
 // The memory that stages may take of `free` bytes on a GPU of `total`. It leaves a tenth of the
 // GPU's memory, and at least 1 GiB.

@@ -1,8 +1,11 @@
 #include "model/synthetic.h"
 
 #include <gtest/gtest.h>
+#include <sys/stat.h>
+#include <unistd.h>
 
 #include <cmath>
+#include <filesystem>
 #include <set>
 
 #include "model/gguf/quantize.h"
@@ -40,6 +43,25 @@ double deviation(const GgufFile& file, const std::string& name) {
   double sum = 0.0;
   for (const float value : values) sum += double{value} * value;
   return std::sqrt(sum / static_cast<double>(values.size()));
+}
+
+TEST(Synthetic, AShapeIsAHeaderAndAHole) {
+  SyntheticOptions options;
+  const Opened whole = open_synthetic(options);
+  EXPECT_FALSE(whole.spec.shape_only);
+  options.shape_only = true;
+  options.layers = 40;
+  const std::string path = ::testing::TempDir() + "shape." + std::to_string(getpid()) + ".gguf";
+  ASSERT_TRUE(write_synthetic_model(path, options).ok());
+  const auto file = GgufFile::open(path).value();
+  EXPECT_TRUE(ModelSpec::read(*file)->shape_only);
+  struct stat info {};
+  ASSERT_EQ(::stat(path.c_str(), &info), 0);
+  EXPECT_EQ(static_cast<std::uint64_t>(info.st_size), file->file_bytes());
+  EXPECT_LT(static_cast<std::uint64_t>(info.st_blocks) * 512, file->file_bytes() / 2);
+  const TensorInfo* norm = file->find_tensor("output_norm.weight");
+  for (const std::byte each : file->tensor_bytes(*norm)) EXPECT_EQ(each, std::byte{0});
+  std::filesystem::remove(path);
 }
 
 TEST(Synthetic, TinyIsACompleteModel) {

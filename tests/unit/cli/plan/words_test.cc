@@ -29,5 +29,18 @@ TEST(PlanWords, EveryGainNamesItsChangeAndBothFigures) {
             "119 for one stream");
 }
 
+TEST(PlanWords, NumbersHaveNoExponent) {
+  EXPECT_EQ(plan_number(0.0, 2), "0");
+  EXPECT_EQ(plan_number(0.19134, 3), "0.191");
+  EXPECT_EQ(plan_number(0.00012345, 2), "0.00012");
+  EXPECT_EQ(plan_number(9.0, 2), "9");
+  EXPECT_EQ(plan_number(16.8, 2), "17");
+  EXPECT_EQ(plan_number(900.4, 2), "900");
+  EXPECT_EQ(plan_number(1234567.0, 2), "1234567");
+  EXPECT_EQ(plan_number(-2.5, 3), "-2.5");
+  EXPECT_EQ(plan_milliseconds(0.0005), "0.5 ms");
+  EXPECT_EQ(plan_milliseconds(12.5), "12500 ms");
+}
+
 }  // namespace
 }  // namespace hearth::cli

@@ -24,7 +24,7 @@ TEST(Purchase, FindsTheFewestCardsThatReachTheGoal) {
   const Offer one = serve_most(setup, market().hosts[0], 50.0);
   ASSERT_GT(one.users_most, 0U);
   EXPECT_GE(one.best.per_user, 50.0);
-  EXPECT_LE(one.best.users, one.best.users_room);
+  EXPECT_EQ(one.best.users, one.users_most);
   const PurchasePlan plan = plan_purchase(setup, market(), {50.0, 3 * one.users_most, 1e6});
   ASSERT_TRUE(plan.cheapest);
   EXPECT_FALSE(plan.most);
@@ -42,8 +42,19 @@ TEST(Purchase, TheBatchIsTheLargestThatKeepsTheSpeed) {
   EstimateInput larger = offer.setup;
   ++larger.batch;
   const Estimate more = estimate(larger, offer.best.layout);
-  EXPECT_TRUE(more.per_user < 50.0 || more.users > more.users_room ||
+  EXPECT_TRUE(more.per_user < 50.0 || more.users == offer.best.users ||
               larger.batch > limits::kBatchRows);
+}
+
+TEST(Purchase, UsersWhoFillNoStepBatchAreServedToo) {
+  EstimateInput setup = small_setup(8);
+  setup.shape.context = 1 << 17;
+  setup.context = 1 << 17;
+  const Estimate pipeline = estimate(setup, {8, 1, 1});
+  ASSERT_GT(pipeline.users, 0U);
+  ASSERT_LT(pipeline.users, pipeline.users_wanted) << "fewer than one a step";
+  const Offer offer = serve_most(setup, market().hosts[0], 1.0);
+  EXPECT_GE(offer.users_most, pipeline.users);
 }
 
 TEST(Purchase, WithoutBudgetForTheGoalItSaysTheMost) {
@@ -52,6 +63,7 @@ TEST(Purchase, WithoutBudgetForTheGoalItSaysTheMost) {
   EXPECT_FALSE(plan.cheapest);
   ASSERT_TRUE(plan.most);
   EXPECT_LE(plan.most->purchase.usd, 2500.0);
+  ASSERT_TRUE(plan.bound);
   EXPECT_GT(plan.users_with_twice, plan.most->users_most);
   ASSERT_TRUE(plan.next);
   EXPECT_GT(plan.next->usd, 0.0);
@@ -70,6 +82,18 @@ TEST(Purchase, NothingForASpeedThatNoCardHas) {
   const PurchasePlan plan = plan_purchase(small_setup(1), market(), {1e6, 1, 1e6});
   EXPECT_FALSE(plan.cheapest);
   EXPECT_FALSE(plan.most);
+  EXPECT_FALSE(plan.bound) << "of what is not there";
+}
+
+TEST(Purchase, WithWeightsOf32BitsItSellsNoCardOfUnknownRate) {
+  EstimateInput setup = small_setup(1);
+  setup.weight_bits = 32.0;
+  Market only = market();
+  EXPECT_FALSE(plan_purchase(setup, only, {1.0, 1, 1e6}).cheapest);
+  only.cards[1].fp32_flops = 1e13;
+  const PurchasePlan plan = plan_purchase(setup, only, {1.0, 1, 1e6});
+  ASSERT_TRUE(plan.cheapest);
+  EXPECT_EQ(plan.cheapest->setup.card.key, "fast");
 }
 
 TEST(Purchase, SellsOnlyCardsThatRunAndHaveAPrice) {

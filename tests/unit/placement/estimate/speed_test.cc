@@ -105,6 +105,53 @@ TEST(Speed, WeightsBelowSixteenBitsAreMultipliedAsIntegers) {
   EXPECT_NEAR(estimate(setup, {1, 1, 1}).total / fp16, 1.0, 1e-6);
 }
 
+TEST(Speed, WeightsOf32BitsAreMultipliedByOrdinaryUnits) {
+  EstimateInput setup = small_setup(1);
+  setup.batch = limits::kBatchRows;
+  setup.context = 1;
+  setup.card.memory_bytes = 1e11;
+  setup.card.memory_bytes_per_second = 1e18;
+  setup.card.fp32_flops = 1e13;  // a tenth of the FP16 rate
+  const double fp16 = estimate(setup, {1, 1, 1}).total;
+  setup.weight_bits = 16.001;  // as a file of F16 with norms of F32
+  EXPECT_NEAR(estimate(setup, {1, 1, 1}).total / fp16, 1.0, 1e-6);
+  setup.weight_bits = 32.0;
+  EXPECT_NEAR(estimate(setup, {1, 1, 1}).total / fp16, 0.1, 1e-6);
+}
+
+TEST(Speed, AGroupThatOneMachineDoesNotHoldUsesTheNetwork) {
+  EstimateInput setup = small_setup(8);
+  const auto waiting = [&](std::uint32_t per_machine, const Layout& layout) {
+    setup.cards_per_machine = per_machine;
+    return estimate(setup, layout).waiting;
+  };
+  const double exchanges = 8 * 2.0;  // in delays
+  EXPECT_NEAR(waiting(4, {2, 4, 1}), exchanges * 1e-5 + 2 * 1e-4, 1e-12);
+  // Six and two: the second group of four has cards in both.
+  EXPECT_NEAR(waiting(6, {2, 4, 1}), exchanges * 1e-4 + 2 * 1e-4, 1e-12);
+  EXPECT_NEAR(waiting(1, {2, 4, 1}), exchanges * 1e-4 + 2 * 1e-4, 1e-12);
+  // Six and two hold four groups of two.
+  EXPECT_NEAR(waiting(8, {4, 2, 1}), exchanges * 1e-5 + 4 * 1e-5, 1e-12);
+  EXPECT_NEAR(waiting(6, {4, 2, 1}), exchanges * 1e-5 + 2 * 1e-5 + 2 * 1e-4, 1e-12);
+}
+
+TEST(Speed, APipelineUsesTheNetworkBetweenMachinesOnly) {
+  EstimateInput setup = small_setup(8);
+  const auto waiting = [&](std::uint32_t per_machine, std::uint32_t replicas) {
+    setup.cards_per_machine = per_machine;
+    return estimate(setup, {8 / replicas, 1, replicas}).waiting;
+  };
+  EXPECT_NEAR(waiting(1, 1), 8 * 1e-4, 1e-12);
+  EXPECT_NEAR(waiting(2, 1), 4 * 1e-4 + 4 * 1e-5, 1e-12);
+  EXPECT_NEAR(waiting(4, 1), 2 * 1e-4 + 6 * 1e-5, 1e-12);
+  EXPECT_NEAR(waiting(8, 1), 8 * 1e-5, 1e-12);
+  // Two pipelines of four: each in a machine of four, or over two of two.
+  EXPECT_NEAR(waiting(4, 2), 4 * 1e-5, 1e-12);
+  EXPECT_NEAR(waiting(2, 2), 2 * 1e-4 + 2 * 1e-5, 1e-12);
+  // Machines of three: each pipeline has cards in two of them.
+  EXPECT_NEAR(waiting(3, 2), 2 * 1e-4 + 2 * 1e-5, 1e-12);
+}
+
 TEST(Speed, CountsTheRoomForUsers) {
   EstimateInput setup = small_setup(1);
   setup.context = 8192;
@@ -115,6 +162,48 @@ TEST(Speed, CountsTheRoomForUsers) {
                       found.memory.margin;
   EXPECT_EQ(found.users_room, static_cast<std::uint64_t>(left / user));
   EXPECT_EQ(found.memory.kv, user);
+}
+
+TEST(Speed, UsersWithoutRoomForTheirKvGiveNoSpeed) {
+  EstimateInput setup = small_setup(2);
+  setup.context = 8192;
+  setup.batch = 1;
+  const Estimate alone = estimate(setup, {2, 1, 1});
+  ASSERT_GT(alone.users_room, 3U);
+  setup.batch = limits::kBatchRows;
+  const Estimate full = estimate(setup, {2, 1, 1});
+  EXPECT_EQ(full.users_wanted, 3U * limits::kBatchRows);
+  EXPECT_EQ(full.users_room, alone.users_room);
+  EXPECT_EQ(full.users, full.users_room);
+  EXPECT_DOUBLE_EQ(full.total, static_cast<double>(full.users) * full.per_user);
+  EXPECT_LE(full.memory.total(), setup.card.memory_bytes);
+  // More memory serves more of them.
+  setup.card.memory_bytes *= 2.0;
+  EXPECT_GT(estimate(setup, {2, 1, 1}).total, full.total);
+}
+
+TEST(Speed, APipelineRunsALimitedNumberOfSequences) {
+  EstimateInput setup = small_setup(32);
+  setup.shape.layers = 16;
+  setup.context = 1;
+  setup.batch = limits::kBatchRows;
+  setup.card.memory_bytes = 1e13;
+  const Estimate one = estimate(setup, {16, 1, 1});
+  EXPECT_GT(one.users_wanted, limits::kRunningSequences);
+  EXPECT_EQ(one.users_room, limits::kRunningSequences);
+  EXPECT_EQ(one.users, limits::kRunningSequences);
+  EXPECT_EQ(estimate(setup, {16, 1, 2}).users, 2 * limits::kRunningSequences);
+}
+
+TEST(Speed, WithoutRoomForOneUserNothingRuns) {
+  EstimateInput setup = small_setup(1);
+  setup.shape.context = 1 << 20;
+  setup.context = 1 << 20;
+  const Estimate found = estimate(setup, {1, 1, 1});
+  EXPECT_TRUE(found.holds_weights);
+  EXPECT_EQ(found.users, 0U);
+  EXPECT_EQ(found.total, 0.0);
+  EXPECT_EQ(found.bound, Bound::kCapacity);
 }
 
 TEST(Speed, ListsPipelinesTensorParallelAndHybrids) {
@@ -150,6 +239,9 @@ TEST(Speed, RefusesWhatIsOutOfRangeByItsFlag) {
             "--context must be from 1 to 1048576, got 0");
   EXPECT_NE(refused([](EstimateInput& s) { s.card.fp16_flops = 0; }).find("--gpus"),
             std::string::npos);
+  EXPECT_EQ(refused([](EstimateInput& s) { s.weight_bits = 32.0; }),
+            "--gpus: the catalogue lacks the FP32 rate of card; choose another GPU, or a format of "
+            "at most 16 bits with --quant");
   EXPECT_NE(refused([](EstimateInput& s) { s.network.bytes_per_second = 0; }).find("--link"),
             std::string::npos);
 }
