@@ -15,7 +15,6 @@
 
 namespace hearth::model {
 
-// The defaults are the preset "tiny".
 struct SyntheticOptions {
   std::string family = "llama";
   std::string name = "synthetic tiny";
@@ -67,12 +66,6 @@ struct SyntheticOptions {
   // the last eighth and every third one between.
   std::optional<TensorType> finer_type;
 };
-
-// "tiny", "demo" (SmolLM2-135M's shape and types), "8b" and "70b" (those of Llama 3.1, Q4_0),
-// "8x7b" (Mixtral's), "a2.7b" (Qwen 1.5 MoE's), "30b-a3b" (Qwen 3's, as all with experts Q4_0),
-// "gpt-oss-20b" and "gpt-oss-120b" (MXFP4_MOE), "106b-a12b" (GLM 4.5 Air's), "glm-4.7-flash",
-// "80b-a3b" (Qwen 3 Next's) and "35b-a3b" (Qwen 3.5's, Q4_0).
-Result<SyntheticOptions> synthetic_preset(std::string_view name);
 
 // Sets every weight type of `options` to a tensor type's name ("Q5_0", any case), or to the mixture
 // "Q4_K_M" or "Q5_K_M": finer layers and output Q6_K; or to "MXFP4_MOE": feed-forwards, experts

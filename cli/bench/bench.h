@@ -29,18 +29,4 @@ struct BenchModelOptions {
 
 int run_bench_model(const BenchModelOptions& options);
 
-// Each kernel against the peak of this machine.
-struct BenchKernelsOptions {
-  std::vector<std::string> tables;  // --isa; empty: all instruction sets of this CPU except scalar
-  std::vector<std::string> types;   // --type; empty: all
-  std::vector<std::uint32_t> tokens = {1, 8, 64};  // --tokens: rows of activations of a product
-  std::uint32_t rows = 4096;                       // of the weight matrix
-  std::uint32_t cols = 4096;                       // a multiple of 256
-  std::uint32_t threads = 0;                       // -t; 0: all cores
-  double seconds = 0.3;                            // length of each measurement, after its warm-up
-  bool json = false;
-};
-
-int run_bench_kernels(const BenchKernelsOptions& options);
-
 }  // namespace hearth::cli

@@ -17,8 +17,6 @@ namespace {
 // Tokens and log lines tolerate seconds; expiry and evidence do not tolerate minutes.
 constexpr double kClockWarns = 2.0;
 constexpr double kClockFails = 60.0;
-constexpr std::uint32_t kMtuLeast = 1280;  // of IPv6 (RFC 8200, 5)
-constexpr std::uint32_t kMtuUsual = 1500;
 constexpr std::uint64_t kDiskWarns = 10'000'000'000;
 constexpr std::uint64_t kDiskFails = 1'000'000'000;
 constexpr std::uint64_t kFilesLeft = 64;  // of a process, beside its connections
@@ -107,30 +105,6 @@ std::vector<Finding> judge_clock(const ClockFacts& clock, bool wsl) {
     findings.push_back(
         warning("clock", "the kernel says that this clock is not synchronized", mend));
   }
-  return findings;
-}
-
-std::vector<Finding> judge_mtu(const std::vector<InterfaceFacts>& interfaces) {
-  std::vector<Finding> findings;
-  std::string fine;
-  for (const InterfaceFacts& each : interfaces) {
-    const std::string text = each.name + " has an MTU of " + std::to_string(each.mtu);
-    const std::string mend =
-        "sudo ip link set dev " + shell_quoted(each.name) + " mtu " + std::to_string(kMtuUsual);
-    if (each.mtu < kMtuLeast) {
-      findings.push_back(failed(
-          "mtu", text + "; under " + std::to_string(kMtuLeast) + " IPv6 does not work", mend));
-    } else if (each.physical && each.mtu < kMtuUsual) {
-      findings.push_back(
-          warning("mtu", text + "; the usual value is " + std::to_string(kMtuUsual), mend));
-    } else if (each.physical && each.mtu > kMtuUsual) {
-      findings.push_back(ok("mtu", text + "; every device on this link must allow it too"));
-    } else {
-      fine += (fine.empty() ? "" : ", ") + each.name + " " + std::to_string(each.mtu);
-    }
-  }
-  if (!fine.empty()) findings.push_back(ok("mtu", fine));
-  if (interfaces.empty()) findings.push_back(ok("mtu", "loopback is the only network interface"));
   return findings;
 }
 
@@ -350,9 +324,7 @@ std::vector<Finding> judge_limits(const LimitFacts& limits) {
             ? "ulimit -n " + std::to_string(std::min<std::uint64_t>(limits.files_hard, 4096))
             : "echo \"$USER - nofile 4096\" | sudo tee /etc/security/limits.d/hearth.conf");
   }
-  const bool any = limits.locked_bytes == ~std::uint64_t{0};
-  return {files, ok("limits", (any ? "any amount" : format_bytes(limits.locked_bytes)) +
-                                  " of locked memory; Hearth does not lock memory")};
+  return {files};
 }
 
 std::vector<Finding> judge(const MachineFacts& machine, const std::string& our_version) {
@@ -360,7 +332,7 @@ std::vector<Finding> judge(const MachineFacts& machine, const std::string& our_v
   std::vector<Finding> all;
   for (const std::vector<Finding>& some :
        {judge_coordinator(machine.coordinator, our_version), judge_clock(machine.clock, wsl),
-        judge_ports(machine.server), judge_reach(machine.reach), judge_mtu(machine.interfaces),
+        judge_ports(machine.server), judge_reach(machine.reach),
         judge_wsl(machine.wsl, machine.server.api_port), judge_driver(machine.driver, wsl),
         judge_disk(machine.disk), judge_permissions(machine.data_folder, machine.files),
         judge_limits(machine.limits)}) {

@@ -32,14 +32,6 @@ struct ClockFacts {
 };
 std::vector<Finding> judge_clock(const ClockFacts& clock, bool wsl);
 
-// A network interface that is up and is not loopback.
-struct InterfaceFacts {
-  std::string name;
-  std::uint32_t mtu = 0;
-  bool physical = false;  // a device, not a tunnel or bridge
-};
-std::vector<Finding> judge_mtu(const std::vector<InterfaceFacts>& interfaces);
-
 // The server whose serve.json lies in the data folder, and the port that one would take.
 struct ServerFacts {
   struct Port {
@@ -112,7 +104,6 @@ std::vector<Finding> judge_permissions(const std::string& folder,
 struct LimitFacts {
   std::uint64_t files_soft = 0;
   std::uint64_t files_hard = 0;
-  std::uint64_t locked_bytes = 0;
 };
 std::vector<Finding> judge_limits(const LimitFacts& limits);
 
@@ -127,7 +118,6 @@ std::vector<Finding> judge_reach(const ReachFacts& reach);
 
 struct MachineFacts {
   ClockFacts clock;
-  std::vector<InterfaceFacts> interfaces;
   ServerFacts server;
   CoordinatorFacts coordinator;
   DriverFacts driver;

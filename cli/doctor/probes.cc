@@ -102,23 +102,6 @@ ClockFacts probe_clock(const DoctorOptions& options, const CoordinatorFacts& coo
 
 // --- network ---
 
-std::vector<InterfaceFacts> probe_interfaces() {
-  constexpr int kLoopbackType = 772;  // ARPHRD_LOOPBACK
-  constexpr unsigned kUp = 1;         // IFF_UP
-  std::vector<InterfaceFacts> found;
-  for (const fs::path& folder : entries_of("/sys/class/net")) {
-    const auto value = [&](const char* file) { return first_line((folder / file).string()); };
-    if (number_or(value("type"), kLoopbackType) == kLoopbackType) continue;
-    std::string flags = value("flags");
-    if (flags.starts_with("0x")) flags.erase(0, 2);
-    if ((number_or(flags, 0U, 16) & kUp) == 0) continue;
-    std::error_code error;
-    found.push_back({folder.filename().string(), number_or(value("mtu"), 0U),
-                     fs::exists(folder / "device", error)});
-  }
-  return found;
-}
-
 std::vector<Listener> probe_listeners() {
   std::vector<Listener> all = read_listeners(read_fact("/proc/net/tcp"));
   const std::vector<Listener> v6 = read_listeners(read_fact("/proc/net/tcp6"));
@@ -298,9 +281,6 @@ LimitFacts probe_limits() {
     facts.files_soft = limit.rlim_cur;
     facts.files_hard = limit.rlim_max;
   }
-  if (getrlimit(RLIMIT_MEMLOCK, &limit) == 0) {
-    facts.locked_bytes = limit.rlim_cur == RLIM_INFINITY ? ~std::uint64_t{0} : limit.rlim_cur;
-  }
   return facts;
 }
 
@@ -408,7 +388,6 @@ MachineFacts probe_machine(const DoctorOptions& options) {
   facts.server = probe_server(options);
   facts.coordinator = probe_coordinator(options, facts.server);
   facts.clock = probe_clock(options, facts.coordinator);
-  facts.interfaces = probe_interfaces();
   facts.driver = probe_driver(facts.wsl.version != 0);
   facts.disk = probe_disk();
   facts.data_folder = data_dir().string();

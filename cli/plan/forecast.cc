@@ -347,10 +347,6 @@ Result<PurchaseForecast> make_purchase(const std::string& model, const ForecastO
 
 int run_forecast(const std::string& model, const ForecastOptions& options, std::uint64_t context,
                  bool json) {
-  if (options.article) {
-    if (json) return print_lines({article_json(catalogue())});
-    return print_lines(article_lines(catalogue()));
-  }
   if (!options.gpus.empty()) {
     const auto forecast = make_forecast(model, options, context);
     if (!forecast.ok()) return fail(forecast.error());

@@ -10,7 +10,6 @@
 
 #include "base/result.h"
 #include "cli/plan/catalogue/catalogue.h"
-#include "placement/estimate/article.h"
 #include "placement/estimate/cost.h"
 #include "placement/estimate/purchase.h"
 #include "placement/estimate/speed.h"
@@ -30,7 +29,6 @@ struct ForecastOptions {
   std::uint64_t users = 1;
   double budget_usd = 0.0;   // 0: none
   double usd_per_kwh = 0.0;  // 0: that of the catalogue for the U.S.
-  bool article = false;
 };
 // Refuses an option that would have no effect, because the option that it belongs to is absent.
 Status check_used(const ForecastOptions& options);
@@ -95,11 +93,6 @@ Result<PurchaseForecast> make_purchase(const std::string& model, const ForecastO
                                        std::uint64_t context);
 std::vector<std::string> purchase_lines(const PurchaseForecast& forecast);
 std::string purchase_json(const PurchaseForecast& forecast);
-
-// hearth plan --article. Its inputs are entries of the program's own catalogue.
-placement::ArticleInputs article_inputs(const Catalogue& catalogue);
-std::vector<std::string> article_lines(const Catalogue& catalogue);
-std::string article_json(const Catalogue& catalogue);
 
 int run_forecast(const std::string& model, const ForecastOptions& options, std::uint64_t context,
                  bool json);

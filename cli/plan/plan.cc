@@ -221,12 +221,12 @@ int run_plan(const PlanOptions& options) {
   forecast.objective = options.objective;
   const Status used = check_used(forecast);
   if (!used.ok()) return misused(used.error());
-  if (options.model.empty() && !forecast.article) {
+  if (options.model.empty()) {
     return misused(Error::invalid(
         "no model given: pass a GGUF file, a pulled name, or with --gpus or --for a shape such as "
         "llama3-70b"));
   }
-  if (forecast.article || !forecast.gpus.empty() || !forecast.speed.empty()) {
+  if (!forecast.gpus.empty() || !forecast.speed.empty()) {
     return run_forecast(options.model, forecast, options.tokens, options.json);
   }
   const auto problem = read_problem(options);

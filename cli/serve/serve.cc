@@ -523,7 +523,6 @@ class Server {
       }
       http_->adopt(socket);
     };
-    control.canonical_version = kernels::kCanonicalVersion;
     control.on_refused = [](const std::string& why) {
       spdlog::warn("refused a control session: {}", why);
     };

@@ -66,29 +66,10 @@ void add_bench_model(CLI::App& bench, Action& action) {
   model->add_flag("--json", o->json, "print JSON with llama-bench's fields");
 }
 
-void add_bench_kernels(CLI::App& bench, Action& action) {
-  const auto [kernels, o] =
-      add_verb(bench, "kernels", "Measure each kernel against this machine's peak", action,
-               run_bench_kernels);
-  kernels->add_option("--isa", o->tables, "instruction sets (all that run here)")->delimiter(',');
-  kernels->add_option("--type", o->types, "weight types, as Q4_K (all)")->delimiter(',');
-  kernels->add_option("--tokens", o->tokens, "rows of activations of a product")
-      ->delimiter(',')
-      ->check(whole_number(1, limits::kBatchRows))
-      ->capture_default_str();
-  kernels->add_option("-t,--threads", o->threads, "compute threads (0: one a core)")
-      ->check(whole_number(0, limits::kComputeThreads));
-  kernels->add_option("--seconds", o->seconds, "seconds of each measurement")
-      ->check(number(0.001, 60))
-      ->capture_default_str();
-  kernels->add_flag("--json", o->json, "print JSON");
-}
-
 void add_bench(CLI::App& app, Action& action) {
   CLI::App* bench = app.add_subcommand("bench", "Measure this machine with the real engine");
   bench->require_subcommand(1);
   add_bench_model(*bench, action);
-  add_bench_kernels(*bench, action);
 }
 
 }  // namespace

@@ -97,9 +97,6 @@ void add_forecast(CLI::App& verb, ForecastOptions& o) {
                       "search the catalogue for the cheapest GPUs that give each user this speed, "
                       "e.g. 5tok/s")
           ->check(refused_by(parse_speed));
-  CLI::Option* article =
-      verb.add_flag("--article", o.article,
-                    "print the published figures for a 70B model, computed and corrected");
   verb.add_option("--link", o.link,
                   "with --gpus: rate between machines, e.g. 10G; card: all in one machine")
       ->check(refused_by(parse_link))
@@ -121,11 +118,10 @@ void add_forecast(CLI::App& verb, ForecastOptions& o) {
   verb.add_option("--electricity", o.usd_per_kwh,
                   "USD a kWh (default: the U.S. price of the catalogue)")
       ->check(number(0, 100, Low::kExcluded));
-  gpus->excludes(speed)->excludes(article);
-  speed->excludes(article);
+  gpus->excludes(speed);
   for (const char* name : {"--nodes", "--optimise", "--stages"}) {
     CLI::Option* real = verb.get_option(name);
-    for (CLI::Option* each : {speed, article}) each->excludes(real);
+    speed->excludes(real);
     if (name != std::string_view("--optimise")) gpus->excludes(real);
   }
 }

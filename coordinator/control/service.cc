@@ -28,22 +28,7 @@ namespace hearth::coordinator {
 namespace {
 
 namespace asio = boost::asio;
-using grpc::ByteBuffer;
 using grpc::experimental::ExternalConnectionAcceptor;
-
-constexpr std::string_view kOlderSession = "/hearth.control.v1.Control/Session";
-
-Bytes to_bytes(const ByteBuffer& buffer) {
-  Bytes bytes;
-  bytes.reserve(buffer.Length());
-  std::vector<grpc::Slice> slices;
-  if (!buffer.Dump(&slices).ok()) return bytes;
-  for (const grpc::Slice& slice : slices) {
-    const auto* begin = reinterpret_cast<const std::byte*>(slice.begin());
-    bytes.insert(bytes.end(), begin, begin + slice.size());
-  }
-  return bytes;
-}
 
 // One text for every reason, so that an unauthenticated caller learns nothing. A caller that has
 // shown its join token's secret or its own key gets told_refusal().
@@ -72,48 +57,10 @@ struct ControlService::Core : std::enable_shared_from_this<Core> {
   ControlOptions options;
 };
 
-// Tells a worker of an older protocol, whose session is a gRPC stream, why it gets no session.
-class ControlService::OlderSession final : public grpc::ServerGenericBidiReactor {
+// A method that no version of ours has is refused as an unauthenticated caller is.
+class ControlService::UnknownCalls final : public grpc::CallbackGenericService {
  public:
-  explicit OlderSession(std::uint32_t canonical_version) : canonical_version_(canonical_version) {
-    StartRead(&buffer_);
-  }
-  void OnReadDone(bool ok) override {
-    control::v1::WorkerMessage first;
-    const Bytes bytes = ok ? to_bytes(buffer_) : Bytes();
-    if (!first.ParseFromArray(bytes.data(), static_cast<int>(bytes.size())) ||
-        !first.has_register_()) {
-      return Finish(not_admitted());
-    }
-    Hello ours;
-    ours.canonical = canonical_version_;
-    Hello theirs;
-    theirs.protocol = std::min(first.register_().protocol_version(), kProtocolOldest - 1);
-    theirs.canonical = first.register_().canonical_version();
-    control::v1::CoordinatorMessage answer;
-    answer.mutable_refused()->set_reason(check_versions(ours, theirs).error().message);
-    spdlog::warn("refused a worker: {}", answer.refused().reason());
-    buffer_ = ByteBuffer(std::make_unique<grpc::Slice>(answer.SerializeAsString()).get(), 1);
-    StartWriteAndFinish(&buffer_, grpc::WriteOptions(), grpc::Status::OK);
-  }
-  void OnDone() override { delete this; }
-
- private:
-  const std::uint32_t canonical_version_;
-  ByteBuffer buffer_;
-};
-
-class ControlService::OlderCalls final : public grpc::CallbackGenericService {
- public:
-  explicit OlderCalls(const ControlOptions& options)
-      : roster_(options.roster), canonical_version_(options.canonical_version) {}
-
-  grpc::ServerGenericBidiReactor* CreateReactor(
-      grpc::GenericCallbackServerContext* context) override {
-    const auto key = peer_key(*context->auth_context());
-    const auto entry = key ? roster_->find(*key) : std::nullopt;
-    const bool worker = entry && entry->role == Role::kWorker;
-    if (worker && context->method() == kOlderSession) return new OlderSession(canonical_version_);
+  grpc::ServerGenericBidiReactor* CreateReactor(grpc::GenericCallbackServerContext*) override {
     return new UnknownCall();
   }
 
@@ -123,8 +70,6 @@ class ControlService::OlderCalls final : public grpc::CallbackGenericService {
     UnknownCall() { Finish(not_admitted()); }
     void OnDone() override { delete this; }
   };
-  const std::shared_ptr<const RosterBook> roster_;
-  const std::uint32_t canonical_version_;
 };
 
 // One question of somebody who may be in no roster, answered on the main thread. Request and
@@ -185,8 +130,7 @@ class ControlService::Stranger final : public grpc::ServerUnaryReactor {
 
 class ControlService::Service final : public control::v1::Control::CallbackService {
  public:
-  explicit Service(std::shared_ptr<Core> core)
-      : core_(std::move(core)), older_calls_(core_->options) {}
+  explicit Service(std::shared_ptr<Core> core) : core_(std::move(core)) {}
 
   Status start(const Address& address, TcpTransport& sessions) {
     const ControlOptions& options = core_->options;
@@ -208,7 +152,7 @@ class ControlService::Service final : public control::v1::Control::CallbackServi
             Builder::ExternalConnectionType::FROM_FD,
             tls_server_credentials(options.identity, admit));
     builder.RegisterService(this);
-    builder.RegisterCallbackGenericService(&older_calls_);
+    builder.RegisterCallbackGenericService(&unknown_calls_);
     set_limits(options, builder);
     server_ = builder.BuildAndStart();
     if (server_ == nullptr) return Error{ErrorCode::kIo, "the control plane does not start"};
@@ -341,7 +285,7 @@ class ControlService::Service final : public control::v1::Control::CallbackServi
   }
 
   const std::shared_ptr<Core> core_;
-  OlderCalls older_calls_;
+  UnknownCalls unknown_calls_;
   std::unique_ptr<ControlAcceptor> acceptor_;
   std::unique_ptr<grpc::Server> server_;
 };

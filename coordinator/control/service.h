@@ -33,7 +33,6 @@ struct ControlOptions {
   // Takes over the socket of a member for the API, before its handshake; null: such a socket is
   // closed.
   std::function<void(int socket)> on_member{};
-  std::uint32_t canonical_version = 0;  // kernels::kCanonicalVersion, for refusals of older workers
   // For the log: why a control link was refused before it opened, or which peer sent bytes that it
   // may not send.
   std::function<void(const std::string& why)> on_refused{};
@@ -56,8 +55,7 @@ class ControlService final {
   void recheck_peers() { sessions_->recheck_peers(); }
 
  private:
-  class OlderSession;
-  class OlderCalls;
+  class UnknownCalls;
   class Stranger;
   class Service;
   struct Core;

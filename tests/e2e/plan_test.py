@@ -89,10 +89,7 @@ class OfGpusThatAreNotThere(unittest.TestCase):
         self.assertIn("no set reaches the goal: Hearth computes qwen3moe models with experts on "
                       "processors only", out)
 
-    def test_the_articles_figures_need_no_model(self):
-        code, out, err = swarm.hearth("plan", "--article")
-        self.assertEqual(code, 0, err)
-        self.assertRegex(out, r"slow.total +8 batches in flight +2400 tokens/s")
+    def test_a_plan_needs_a_model(self):
         self.assertEqual(swarm.hearth("plan")[0], 2)
 
     def test_a_flag_out_of_its_range_is_refused_by_name(self):

@@ -4,6 +4,7 @@
 
 #include "cli/terminal/exit_codes.h"
 #include "tests/tools/hashes.h"
+#include "tests/tools/kernel_bench.h"
 #include "tests/tools/make_model.h"
 #include "tests/tools/perplexity.h"
 #include "tests/tools/soak.h"
@@ -17,6 +18,7 @@ int main(int argc, char** argv) {
   add_hashes(app, action);
   add_soak(app, action);
   add_make_model(app, action);
+  add_kernel_bench(app, action);
   CLI11_PARSE(app, argc, argv);
   const auto code = action();
   return code.ok() ? *code : fail(code.error());

@@ -9,7 +9,7 @@
 #include "cli/terminal/exit_codes.h"
 #include "model/gguf/parts.h"
 #include "model/spec.h"
-#include "model/synthetic.h"
+#include "tests/tools/model_shapes.h"
 
 namespace hearth::cli {
 namespace {

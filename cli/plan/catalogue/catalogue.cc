@@ -248,11 +248,6 @@ class Reader {
  private:
   Status read_entry(const CatalogueRow& row, Taker& taker) {
     if (row.kind == "card") return read_card(row, taker, all.cards.emplace_back());
-    if (row.kind == "printed") {
-      PrintedCard& printed = all.printed.emplace_back();
-      TRY(printed.use, taker.text_of("use"));
-      return read_card(row, taker, printed.card);
-    }
     if (row.kind == "network") return read_network(row, taker);
     if (row.kind == "host") {
       Host& host = all.hosts.emplace_back();

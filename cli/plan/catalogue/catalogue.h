@@ -6,8 +6,8 @@
 //   title = ["NVIDIA GeForce RTX 4090", "ada"]
 //   memory_gib = [24, "ada"]
 //
-// Kinds: source, card, printed, network, host, electricity, quant, model. A key is in lower case,
-// without dots. Rates whose key has "sparse" are halved: everything here is dense.
+// Kinds: source, card, network, host, electricity, quant, model. A key is in lower case, without
+// dots. Rates whose key has "sparse" are halved: everything here is dense.
 #pragma once
 
 #include <map>
@@ -33,16 +33,9 @@ struct Source {
 };
 inline constexpr std::string_view kUnchecked = "no";
 
-// A card with the figures that the articles print, and what they recommend it for.
-struct PrintedCard {
-  placement::Card card;
-  std::string use;
-};
-
 struct Catalogue {
   std::map<std::string, Source> sources;
   std::vector<placement::Card> cards;
-  std::vector<PrintedCard> printed;
   std::vector<placement::Network> networks;
   std::vector<placement::Host> hosts;
   std::vector<placement::Electricity> electricity;

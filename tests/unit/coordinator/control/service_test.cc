@@ -435,18 +435,17 @@ TEST_F(ControlAdapters, HostileFramesEndTheirLinkOnly) {
   ASSERT_TRUE(server_events_.wait([&] { return server_events_.frames[s].size() == 1; }));
 }
 
-// A worker before protocol 7, whose session is a stream of gRPC.
-class OlderWorker final : public grpc::ClientBidiReactor<grpc::ByteBuffer, grpc::ByteBuffer> {
+// Calls a method that the service does not have.
+class UnknownCall final : public grpc::ClientBidiReactor<grpc::ByteBuffer, grpc::ByteBuffer> {
  public:
-  OlderWorker(const std::string& address, const TlsIdentity& identity,
-              const control::v1::WorkerMessage& first)
+  UnknownCall(const std::string& address, const TlsIdentity& identity)
       : channel_(grpc::CreateChannel(
             address,
             tls_channel_credentials(identity, [](const PublicKey&) { return ok_status(); }))) {
-    const grpc::Slice text(first.SerializeAsString());
+    const grpc::Slice text("first");
     said_ = grpc::ByteBuffer(&text, 1);
     grpc::GenericStub(channel_).PrepareBidiStreamingCall(
-        &context_, "/hearth.control.v1.Control/Session", grpc::StubOptions(), this);
+        &context_, "/hearth.control.v1.Control/Unknown", grpc::StubOptions(), this);
     StartWrite(&said_);
     StartRead(&heard_);
     StartCall();
@@ -461,13 +460,6 @@ class OlderWorker final : public grpc::ClientBidiReactor<grpc::ByteBuffer, grpc:
     done_.wait(lock, [&] { return status_.has_value(); });
     return *status_;
   }
-  std::string refusal() const {
-    grpc::Slice text;
-    control::v1::CoordinatorMessage message;
-    if (!heard_.DumpToSingleSlice(&text).ok()) return "";
-    message.ParseFromArray(text.begin(), static_cast<int>(text.size()));
-    return message.refused().may_pass() ? "" : message.refused().reason();
-  }
 
  private:
   const std::shared_ptr<grpc::Channel> channel_;
@@ -479,22 +471,11 @@ class OlderWorker final : public grpc::ClientBidiReactor<grpc::ByteBuffer, grpc:
   std::optional<grpc::Status> status_;
 };
 
-TEST_F(ControlAdapters, AnOlderWorkerHearsWhichVersionsAreSpoken) {
-  control::v1::WorkerMessage first;
-  first.mutable_register_()->set_node("worker");
-  first.mutable_register_()->set_protocol_version(kProtocolOldest - 1);
-  OlderWorker worker(address_, cluster_.identity("worker"), first);
-  EXPECT_TRUE(worker.finish().ok());
-  EXPECT_EQ(worker.refusal().find("versions differ: we speak protocol " +
-                                  std::to_string(kProtocolOldest) + " to "),
-            0U)
-      << worker.refusal();
-  EXPECT_NE(worker.refusal().find("the peer protocol " + std::to_string(kProtocolOldest - 1)),
-            std::string::npos);
-  OlderWorker client(address_, cluster_.identity("phone", Role::kClient), first);
-  EXPECT_EQ(client.finish().error_message(), kNotAdmitted);
-  OlderWorker silent(address_, cluster_.identity("worker"), {});
-  EXPECT_EQ(silent.finish().error_message(), kNotAdmitted);
+TEST_F(ControlAdapters, AnUnknownMethodIsRefusedWithoutAReason) {
+  for (const Role role : {Role::kWorker, Role::kClient}) {
+    UnknownCall call(address_, cluster_.identity(role == Role::kClient ? "phone" : "worker", role));
+    EXPECT_EQ(call.finish().error_message(), kNotAdmitted);
+  }
 }
 
 // A handshake of OpenSSL's own client over a socket that blocks: the version, or 0 when there was

@@ -1,9 +1,9 @@
-#include "kernels/peak.h"
+#include "tests/tools/peak/peak.h"
 
 #include <cstring>
 
-#include "kernels/peak_entries.h"
 #include "kernels/tables.h"
+#include "tests/tools/peak/entries.h"
 
 namespace hearth::kernels {
 namespace {

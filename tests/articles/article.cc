@@ -1,4 +1,4 @@
-#include "placement/estimate/article.h"
+#include "tests/articles/article.h"
 
 #include <algorithm>
 #include <cmath>
@@ -45,6 +45,9 @@ constexpr double kGB = 1e9;
 constexpr double kGiB = 1024.0 * 1024.0 * 1024.0;
 constexpr double kMs = 1e-3;
 constexpr double kUs = 1e-6;
+
+// Of one position in all layers. `values`: heads whose K and V are kept, times head_dim.
+double kv_bytes_fp16(std::uint32_t layers, double values) { return 2.0 * layers * values * 2.0; }
 
 double rounded(double value, double step) { return std::round(value / step) * step; }
 
@@ -379,6 +382,18 @@ void Figures::more_kv() {
 }
 
 }  // namespace
+
+double activation_bytes(double tokens, double batch, double hidden, double layers,
+                        double tensor_parallel) {
+  return tokens * batch * hidden * layers * (10.0 + 24.0 / tensor_parallel);
+}
+
+Training training_bytes(double parameters, double activations) {
+  constexpr double kFp16Bytes = 2.0;
+  constexpr double kFp32Bytes = 4.0;
+  return {kFp16Bytes * parameters, kFp16Bytes * parameters, 3.0 * kFp32Bytes * parameters,
+          activations};
+}
 
 std::vector<ArticleFigure> article_figures(const ArticleInputs& inputs) {
   INVARIANT(inputs.printed_4090.fp16_short_flops > 0.0 && inputs.h100.fp16_flops > 0.0,

@@ -1,6 +1,6 @@
 #include <immintrin.h>
 
-#include "kernels/peak_entries.h"
+#include "tests/tools/peak/entries.h"
 
 namespace hearth::kernels {
 

@@ -1,10 +1,10 @@
+#include "tests/articles/words.h"
+
 #include <gtest/gtest.h>
 
 #include <cmath>
 #include <map>
 #include <nlohmann/json.hpp>
-
-#include "cli/plan/forecast.h"
 
 namespace hearth::cli {
 namespace {
@@ -176,10 +176,10 @@ TEST(ArticleWords, TheCardsAreAsPrinted) {
                       {"a4000", 19.17, 19.17, 16, 448, 0}, {"v100", 125, 15.7, 32, 900, 0},
                       {"p6000", 12, 12, 24, 432, 0},       {"rtx4000", 14.2, 7.1, 8, 416, 0},
                       {"l40s", 731, 91.6, 48, 864, 0},     {"l4", 242, 30, 24, 300, 0}};
-  const auto& printed = catalogue().printed;
+  const std::vector<placement::Card> printed = printed_cards();
   ASSERT_EQ(printed.size(), std::size(rows));
   for (std::size_t i = 0; i < std::size(rows); ++i) {
-    const placement::Card& card = printed[i].card;
+    const placement::Card& card = printed[i];
     EXPECT_EQ(card.key, rows[i].key);
     EXPECT_DOUBLE_EQ(card.fp16_flops / 1e12, rows[i].fp16);
     EXPECT_DOUBLE_EQ(card.fp32_flops / 1e12, rows[i].fp32);
@@ -200,6 +200,14 @@ TEST(ArticleWords, ShowsBothFiguresAndWhatChanged) {
   const auto json = nlohmann::json::parse(article_json(catalogue()));
   EXPECT_EQ(json.size(), figures().size());
   EXPECT_EQ(json[0]["kind"], "computed");
+}
+
+TEST(Article, TrainsWithSixteenBytesAParameter) {
+  const placement::Training training = placement::training_bytes(10.0, 7.0);
+  EXPECT_EQ(training.total(), 10.0 * 16.0 + 7.0);
+  EXPECT_EQ(training.optimizer, 120.0);
+  EXPECT_EQ(placement::activation_bytes(2.0, 3.0, 5.0, 7.0, 1.0), 2.0 * 3.0 * 5.0 * 7.0 * 34.0);
+  EXPECT_EQ(placement::activation_bytes(2.0, 3.0, 5.0, 7.0, 8.0), 2.0 * 3.0 * 5.0 * 7.0 * 13.0);
 }
 
 }  // namespace

@@ -1,11 +1,10 @@
 #include <immintrin.h>
 
-#include "kernels/peak_entries.h"
+#include "tests/tools/peak/entries.h"
 
 namespace hearth::kernels {
 
-// A multiply-add of 32 bytes takes vpmaddubsw and, in the best case, one 16-bit addition.
-std::uint64_t avx2_integer_peak(std::uint64_t rounds) {
+std::uint64_t avxvnni_integer_peak(std::uint64_t rounds) {
   __m256i sums[kPeakChains];
   for (__m256i& sum : sums) sum = _mm256_setzero_si256();
   const __m256i a = _mm256_set1_epi8(3);
@@ -13,10 +12,7 @@ std::uint64_t avx2_integer_peak(std::uint64_t rounds) {
   for (std::uint64_t i = 0; i < rounds; ++i) {
 #pragma GCC unroll 12
     for (__m256i& sum : sums) {
-      __m256i product;
-      asm volatile("vpmaddubsw %3, %2, %1\n\tvpaddw %1, %0, %0"
-                   : "+x"(sum), "=&x"(product)
-                   : "x"(a), "x"(b));
+      asm volatile("%{vex%} vpdpbusd %2, %1, %0" : "+x"(sum) : "x"(a), "x"(b));
     }
   }
   for (__m256i& sum : sums) asm volatile("" : "+x"(sum));

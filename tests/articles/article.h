@@ -39,4 +39,19 @@ struct ArticleInputs {
 
 std::vector<ArticleFigure> article_figures(const ArticleInputs& inputs);
 
+// Adam in mixed precision: FP16 weights and gradients; FP32 weights, momentum and variance.
+struct Training {
+  double weights = 0.0;
+  double gradients = 0.0;
+  double optimizer = 0.0;
+  double activations = 0.0;
+  double total() const { return weights + gradients + optimizer + activations; }
+};
+// tokens * batch * hidden * layers * (10 + 24 / tensor_parallel), by Korthikanti et al., "Reducing
+// Activation Recomputation in Large Transformer Models" (2022).
+double activation_bytes(double tokens, double batch, double hidden, double layers,
+                        double tensor_parallel);
+// By Rajbhandari et al., "ZeRO" (2020).
+Training training_bytes(double parameters, double activations);
+
 }  // namespace hearth::placement

@@ -1,5 +1,6 @@
-#include "kernels/kernels.h"
+#include "tests/tools/kernel_bench.h"
 
+#include <CLI/CLI.hpp>
 #include <algorithm>
 #include <atomic>
 #include <chrono>
@@ -11,15 +12,17 @@
 #include <random>
 #include <thread>
 
-#include "cli/bench/bench.h"
+#include "base/limits.h"
+#include "cli/command/values.h"
 #include "cli/terminal/exit_codes.h"
 #include "cli/terminal/interrupt.h"
-#include "kernels/peak.h"
+#include "kernels/kernels.h"
 #include "kernels/thread_pool.h"
 #include "model/gguf/gguf.h"
 #include "model/gguf/quantize.h"
 #include "model/random_weights.h"
 #include "model/spec.h"
+#include "tests/tools/peak/peak.h"
 
 namespace hearth::cli {
 namespace {
@@ -39,6 +42,17 @@ constexpr TensorType kTensorTypes[] = {
     TensorType::kIQ2_XXS, TensorType::kIQ2_XS, TensorType::kIQ2_S,  TensorType::kIQ3_XXS,
     TensorType::kIQ3_S,   TensorType::kIQ1_S,  TensorType::kIQ1_M,  TensorType::kTQ1_0,
     TensorType::kTQ2_0};
+
+struct KernelBenchOptions {
+  std::vector<std::string> tables;  // --isa; empty: all instruction sets of this CPU except scalar
+  std::vector<std::string> types;   // --type; empty: all
+  std::vector<std::uint32_t> tokens = {1, 8, 64};  // --tokens: rows of activations of a product
+  std::uint32_t rows = 4096;                       // of the weight matrix
+  std::uint32_t cols = 4096;                       // a multiple of 256
+  std::uint32_t threads = 0;                       // -t; 0: all cores
+  double seconds = 0.3;                            // length of each measurement, after its warm-up
+  bool json = false;
+};
 
 // More than any cache holds: copies of a matrix take turns, as the layers of a model do.
 constexpr std::size_t kWorkingSet = std::size_t{256} << 20;
@@ -147,7 +161,7 @@ Result<Bytes> random_blocks(TensorType type, std::uint32_t rows, std::uint32_t c
 
 class KernelBench {
  public:
-  KernelBench(const BenchKernelsOptions& options, ThreadPool& pool,
+  KernelBench(const KernelBenchOptions& options, ThreadPool& pool,
               std::function<void(const Measurement&)> report)
       : o_(options), pool_(pool), report_(std::move(report)) {}
 
@@ -177,7 +191,7 @@ class KernelBench {
   void matmul(const Kernels& table, TensorType type, const std::vector<PackedMatrix>& copies,
               std::uint32_t tokens);
 
-  const BenchKernelsOptions& o_;
+  const KernelBenchOptions& o_;
   ThreadPool& pool_;
   std::function<void(const Measurement&)> report_;
 };
@@ -306,7 +320,7 @@ void KernelBench::attention(const Kernels& table, std::uint32_t positions) {
            static_cast<double>(storage.size), 4.0 * kGroup * kHeadDim * positions});
 }
 
-Result<std::vector<const Kernels*>> tables_of(const BenchKernelsOptions& options) {
+Result<std::vector<const Kernels*>> tables_of(const KernelBenchOptions& options) {
   std::vector<const Kernels*> tables;
   for (const std::string& name : options.tables) {
     TRY(const Kernels* table, kernels::kernels_named(name));
@@ -319,7 +333,7 @@ Result<std::vector<const Kernels*>> tables_of(const BenchKernelsOptions& options
   return tables;
 }
 
-Result<std::vector<TensorType>> types_of(const BenchKernelsOptions& options) {
+Result<std::vector<TensorType>> types_of(const KernelBenchOptions& options) {
   if (options.types.empty()) return std::vector(std::begin(kTensorTypes), std::end(kTensorTypes));
   std::vector<TensorType> types;
   std::string choices;
@@ -371,8 +385,8 @@ void print_peak(const Kernels& table, const Peak& peak, unsigned threads) {
               peak.operations_per_second / 1e9);
 }
 
-Status measure_kernels(const BenchKernelsOptions& o, const std::vector<const Kernels*>& tables,
-                       const std::vector<TensorType>& types, nlohmann::ordered_json& all) {
+Status measure(const KernelBenchOptions& o, const std::vector<const Kernels*>& tables,
+               const std::vector<TensorType>& types, nlohmann::ordered_json& all) {
   const unsigned cores = std::max(1U, std::thread::hardware_concurrency());
   TRY(auto pool, ThreadPool::create(o.threads != 0 ? o.threads : cores));
   TRY(auto single, ThreadPool::create(1));
@@ -399,9 +413,7 @@ Status measure_kernels(const BenchKernelsOptions& o, const std::vector<const Ker
   return ok_status();
 }
 
-}  // namespace
-
-int run_bench_kernels(const BenchKernelsOptions& options) {
+int run_kernel_bench(const KernelBenchOptions& options) {
   catch_interrupts();
   nlohmann::ordered_json all = nlohmann::ordered_json::array();
   const auto tables = tables_of(options);
@@ -414,6 +426,25 @@ int run_bench_kernels(const BenchKernelsOptions& options) {
   if (!measured.ok()) return fail(measured.error());
   if (options.json) std::printf("%s\n", all.dump(2).c_str());
   return kExitDone;
+}
+
+}  // namespace
+
+void add_kernel_bench(CLI::App& app, Action& action) {
+  const auto [kernels, o] = add_verb(
+      app, "kernels", "Measure each kernel against this machine's peak", action, run_kernel_bench);
+  kernels->add_option("--isa", o->tables, "instruction sets (all that run here)")->delimiter(',');
+  kernels->add_option("--type", o->types, "weight types, as Q4_K (all)")->delimiter(',');
+  kernels->add_option("--tokens", o->tokens, "rows of activations of a product")
+      ->delimiter(',')
+      ->check(whole_number(1, limits::kBatchRows))
+      ->capture_default_str();
+  kernels->add_option("-t,--threads", o->threads, "compute threads (0: one a core)")
+      ->check(whole_number(0, limits::kComputeThreads));
+  kernels->add_option("--seconds", o->seconds, "seconds of each measurement")
+      ->check(number(0.001, 60))
+      ->capture_default_str();
+  kernels->add_flag("--json", o->json, "print JSON");
 }
 
 }  // namespace hearth::cli

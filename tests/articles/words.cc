@@ -1,13 +1,16 @@
+#include "tests/articles/words.h"
+
 #include <fmt/core.h>
 
+#include <array>
 #include <cmath>
+#include <fstream>
+#include <iterator>
 #include <nlohmann/json.hpp>
 #include <utility>
 
 #include "base/check.h"
-#include "cli/plan/forecast.h"
 #include "cli/terminal/table.h"
-#include "placement/estimate/article.h"
 
 namespace hearth::cli {
 namespace {
@@ -24,12 +27,7 @@ Entry entry_of(const std::vector<Entry>& entries, const std::string& key) {
   return *found;
 }
 
-const PrintedCard& printed_of(const Catalogue& catalogue, const std::string& key) {
-  for (const PrintedCard& each : catalogue.printed) {
-    if (each.card.key == key) return each;
-  }
-  INVARIANT(false, "the catalogue has the cards that the articles print");
-}
+Card printed_of(const std::string& key) { return entry_of(printed_cards(), key); }
 
 std::string number_text(double value) {
   return value >= 1e4 ? fmt::format("{:.0f}", value) : fmt::format("{:.4g}", value);
@@ -71,9 +69,8 @@ void append_cards(std::vector<std::string>& lines, const Catalogue& catalogue) {
       "GPUs as the articles print them; in brackets the catalogue's figure where it "
       "differs (dense rates, sums in FP32; memory in GiB).");
   Table table({"GPU", "FP16 TFLOPS", "SUMS IN FP16", "INT8", "FP32", "MEMORY", "GB/S",
-               "LINK GB/S ONE WAY", "LINK US", "USD", "ROWS OF BALANCE", "RECOMMENDED FOR"});
-  for (const PrintedCard& each : catalogue.printed) {
-    const Card& card = each.card;
+               "LINK GB/S ONE WAY", "LINK US", "USD", "ROWS OF BALANCE"});
+  for (const Card& card : printed_cards()) {
     const Card real = entry_of(catalogue.cards, card.key);
     const double balance = card.fp16_flops / card.memory_bytes_per_second;
     table.add({card.title, pair_text(card.fp16_flops, real.fp16_flops, 1e12),
@@ -84,17 +81,26 @@ void append_cards(std::vector<std::string>& lines, const Catalogue& catalogue) {
                pair_text(card.link_bytes_per_second, real.link_bytes_per_second, 1e9),
                pair_text(card.link_seconds, real.link_seconds, 1e-6),
                pair_text(card.usd, real.usd, 1.0),
-               pair_text(balance, real.fp16_flops / real.memory_bytes_per_second, 1.0), each.use});
+               pair_text(balance, real.fp16_flops / real.memory_bytes_per_second, 1.0)});
   }
   for (std::string& line : table.lines()) lines.push_back(std::move(line));
 }
 
 }  // namespace
 
+std::vector<Card> printed_cards() {
+  std::ifstream file(HEARTH_ARTICLES_FOLDER "/printed.toml");
+  const std::string text{std::istreambuf_iterator<char>(file), {}};
+  const std::array files = {CatalogueFile{"printed.toml", text}};
+  const auto read = read_catalogue(files);
+  INVARIANT(read.ok() && !read->cards.empty(), "printed.toml is a file of the catalogue's form");
+  return read->cards;
+}
+
 ArticleInputs article_inputs(const Catalogue& catalogue) {
   ArticleInputs inputs;
-  inputs.printed_4090 = printed_of(catalogue, "rtx4090").card;
-  inputs.printed_h100 = printed_of(catalogue, "h100").card;
+  inputs.printed_4090 = printed_of("rtx4090");
+  inputs.printed_h100 = printed_of("h100");
   inputs.rtx4090 = entry_of(catalogue.cards, "rtx4090");
   inputs.h100 = entry_of(catalogue.cards, "h100");
   inputs.roce = entry_of(catalogue.networks, "200g");
