@@ -1,9 +1,5 @@
 #include "placement/estimate/memory.h"
 
-#include <cmath>
-
-#include "base/check.h"
-
 namespace hearth::placement {
 namespace {
 
@@ -18,11 +14,6 @@ double kv_bytes_int8(const Shape& shape) {
   const double keys = shape.head_dim + shape.head_dim / kKeyScaleValues * kFp32Bytes;
   const double values = shape.head_dim + kFp32Bytes;
   return shape.kv_heads * (keys + values);
-}
-
-double cards_for(double bytes, double each) {
-  INVARIANT(each > 0.0, "a card has memory");
-  return std::ceil(bytes / each);
 }
 
 }  // namespace hearth::placement

@@ -11,7 +11,4 @@ double weight_bytes(double parameters, double bits);
 // key, and one for each value vector.
 double kv_bytes_int8(const Shape& shape);
 
-// The fewest cards of `each` bytes that hold `bytes`.
-double cards_for(double bytes, double each);
-
 }  // namespace hearth::placement

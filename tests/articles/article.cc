@@ -395,6 +395,11 @@ Training training_bytes(double parameters, double activations) {
           activations};
 }
 
+double cards_for(double bytes, double each) {
+  INVARIANT(each > 0.0, "a card has memory");
+  return std::ceil(bytes / each);
+}
+
 std::vector<ArticleFigure> article_figures(const ArticleInputs& inputs) {
   INVARIANT(inputs.printed_4090.fp16_short_flops > 0.0 && inputs.h100.fp16_flops > 0.0,
             "the catalogue has the articles' cards");

@@ -53,5 +53,7 @@ double activation_bytes(double tokens, double batch, double hidden, double layer
                         double tensor_parallel);
 // By Rajbhandari et al., "ZeRO" (2020).
 Training training_bytes(double parameters, double activations);
+// The fewest cards of `each` bytes that hold `bytes`.
+double cards_for(double bytes, double each);
 
 }  // namespace hearth::placement

@@ -210,5 +210,10 @@ TEST(Article, TrainsWithSixteenBytesAParameter) {
   EXPECT_EQ(placement::activation_bytes(2.0, 3.0, 5.0, 7.0, 8.0), 2.0 * 3.0 * 5.0 * 7.0 * 13.0);
 }
 
+TEST(Article, TakesWholeCards) {
+  EXPECT_EQ(placement::cards_for(160.0, 80.0), 2.0);
+  EXPECT_EQ(placement::cards_for(160.5, 80.0), 3.0);
+}
+
 }  // namespace
 }  // namespace hearth::cli

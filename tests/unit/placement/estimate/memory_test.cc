@@ -14,10 +14,5 @@ TEST(Memory, CountsBitsAndHeads) {
   EXPECT_EQ(kv_bytes_int8(shape), 3 * (64 + 2 * 4 + 64 + 4));
 }
 
-TEST(Memory, TakesWholeCards) {
-  EXPECT_EQ(cards_for(160.0, 80.0), 2.0);
-  EXPECT_EQ(cards_for(160.5, 80.0), 3.0);
-}
-
 }  // namespace
 }  // namespace hearth::placement
