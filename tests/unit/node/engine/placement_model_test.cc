@@ -39,7 +39,7 @@ void check_ranges(const model::SyntheticOptions& options) {
     }
   }
   EXPECT_EQ(model->activation_bytes, spec->hidden * 2 + 24U);
-  EXPECT_GT(model->kv_bytes, 0U);
+  EXPECT_GT(model->kv_of({0, spec->layers}).position, 0U);
 }
 
 TEST(PlacementModel, AddsUpToWhatAStageTakes) {
