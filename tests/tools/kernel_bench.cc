@@ -422,7 +422,7 @@ int run_kernel_bench(const KernelBenchOptions& options) {
     fail(tables.ok() ? types.error() : tables.error());
     return kExitUsage;
   }
-  const Status measured = measure_kernels(options, *tables, *types, all);
+  const Status measured = measure(options, *tables, *types, all);
   if (!measured.ok()) return fail(measured.error());
   if (options.json) std::printf("%s\n", all.dump(2).c_str());
   return kExitDone;
