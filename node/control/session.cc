@@ -17,6 +17,9 @@ using control::v1::WorkerMessage;
 
 // How long dialling and registering may take before the link is given up.
 constexpr Duration kStepPatience = std::chrono::seconds(10);
+// While another address is left to try: a machine without power answers nothing.
+constexpr Duration kAddressPatience = std::chrono::seconds(2);
+constexpr Duration kNextAddressPause = std::chrono::milliseconds(20);
 // How long a temporary refusal is retried. The coordinator notices a dead worker much earlier, so a
 // longer refusal is permanent.
 constexpr Duration kRefusedPatience = std::chrono::seconds(10);
@@ -73,9 +76,12 @@ void ControlSession::dial() {
     const Result<std::string> found = options_.find_coordinator();
     if (!found.ok()) return lose(found.error().message);
     if (!found->empty()) address_ = *found;
+    if (!tried_all()) deadline_ = clock_.now() + kAddressPatience;
   }
   link_ = transport_.connect(address_);
 }
+
+bool ControlSession::tried_all() const { return !options_.tried_all || options_.tried_all(); }
 
 void ControlSession::on_timer() {
   const TimePoint now = clock_.now();
@@ -289,7 +295,8 @@ void ControlSession::lose(const std::string& why) {
   transport_.close(link_);
   state_ = State::kWaiting;
   refused_since_.reset();
-  const Duration pause = backoff_.next();
+  // Of several coordinators, another one may lead now.
+  const Duration pause = tried_all() ? backoff_.next() : kNextAddressPause;
   deadline_ = clock_.now() + pause;
   spdlog::warn("{}: no session with the coordinator{}: {}; dialling again in {} ms", options_.node,
                address_.empty() ? "" : " at " + address_, why, pause.count() / 1'000'000);

@@ -51,6 +51,7 @@ class ControlSession final : public TransportEvents {
  private:
   enum class State { kWaiting, kDialling, kRegistering, kRegistered, kRefused };
 
+  bool tried_all() const;
   void register_worker();
   void beat();
   void on_registered(const control::v1::Registered& registered);
