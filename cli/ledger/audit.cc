@@ -13,6 +13,7 @@
 #include "cli/terminal/exit_codes.h"
 #include "cli/terminal/print_line.h"
 #include "cli/terminal/table.h"
+#include "coordinator/store/stored_log.h"
 #include "ledger/archive.h"
 #include "ledger/books.h"
 #include "ledger/dispute/evidence.h"
@@ -306,7 +307,7 @@ int run_audit(const AuditOptions& options) {
   auto what = scan_options(options);
   if (!what) return fail(what.error());
   const std::string path = log_folder(options.folder);
-  auto folder = ledger::open_archived_log(path, ledger::LogAccess::kRead, options.archive);
+  auto folder = coordinator::open_log_to_read(options.folder, path, options.archive);
   if (!folder) return fail(folder.error());
   const auto archive = ledger::read_archive_note(**folder);
   if (!archive) return fail({archive.error().code, path + ": " + archive.error().message});

@@ -1,22 +1,26 @@
 // Brings a store from SQLite to PostgreSQL and back.
 #include <cerrno>
+#include <chrono>
 #include <cstdio>
 #include <cstring>
 #include <filesystem>
 
 #include "coordinator/store/place.h"
 #include "coordinator/store/postgres_database.h"
+#include "coordinator/store/postgres_lease.h"
 #include "coordinator/store/requests.h"
 #include "coordinator/store/sqlite_database.h"
 #include "coordinator/store/store.h"
 #include "coordinator/store/store_rows.h"
+#include "coordinator/store/stored_log.h"
 
 namespace hearth::coordinator {
 namespace {
 
 using Flush = Database::Flush;
 
-constexpr const char* kMigrator = "hearth store migrate";
+// As a coordinator, so that none leads meanwhile; given back at the end.
+constexpr auto kMigratorLease = std::chrono::minutes(10);
 
 struct Contents {
   StoreRows rows;
@@ -70,17 +74,43 @@ Migrated report(const Contents& contents) {
   return out;
 }
 
-Result<std::unique_ptr<PostgresDatabase>> hold_database(const StoreUrl& url, bool also_moved) {
-  TRY(auto db, PostgresDatabase::open({url, Flush::kEveryCommit, kCommandWait, also_moved}));
-  TRY(const auto held, db->hold(kMigrator, {}));
-  if (held == PostgresDatabase::Held::kYes) return db;
-  TRY(const auto head, db->head());
-  return Error{ErrorCode::kRefused, "the store " + url.shown + " is used by the coordinator on " +
-                                        head.holder + "; stop that one first"};
-}
+// The lease of a database, and a connection that writes under it.
+class HeldDatabase {
+ public:
+  static Result<std::unique_ptr<HeldDatabase>> open(const StoreUrl& url, bool also_moved) {
+    LeaseSelf self = lease_self("", "", "");
+    self.peer.name = "hearth store migrate on " + self.peer.name;
+    std::unique_ptr<HeldDatabase> held(new HeldDatabase(url, self, also_moved));
+    TRY(const LeaseView before, held->lease_.ask({}));
+    TRY(const LeaseView now, held->lease_.ask({LeaseAsk::kTake, before.epoch}));
+    if (now.holder != self.id) {
+      return Error{ErrorCode::kRefused, "the store " + url.shown +
+                                            " is used by the coordinator on " + now.leader.name +
+                                            "; stop that one and all standbys first"};
+    }
+    held->epoch_ = now.epoch;
+    PostgresOptions options{url, Flush::kEveryCommit, kCommandWait, also_moved, now.epoch};
+    TRY(held->db_, PostgresDatabase::open(options));
+    return held;
+  }
+  ~HeldDatabase() { (void)lease_.ask({LeaseAsk::kRelease, epoch_}); }
+  HeldDatabase(const HeldDatabase&) = delete;
+  HeldDatabase& operator=(const HeldDatabase&) = delete;
+  PostgresDatabase* database() const { return db_.get(); }
+  std::uint64_t epoch() const { return epoch_; }
 
-Result<std::shared_ptr<RequestStore>> requests_in(const StoreUrl& url) {
-  TRY(auto db, PostgresDatabase::open({url, Flush::kRarely, kCommandWait, true}));
+ private:
+  HeldDatabase(const StoreUrl& url, LeaseSelf self, bool also_moved)
+      : lease_(url, std::move(self), kMigratorLease, also_moved) {}
+
+  PostgresLease lease_;
+  std::uint64_t epoch_ = 0;  // 0: not held
+  std::unique_ptr<PostgresDatabase> db_;
+};
+
+Result<std::shared_ptr<RequestStore>> requests_in(const StoreUrl& url, std::uint64_t epoch) {
+  PostgresOptions options{url, Flush::kRarely, kCommandWait, true, epoch, false};
+  TRY(auto db, PostgresDatabase::open(options));
   return request_store(std::move(db));
 }
 
@@ -101,8 +131,9 @@ Result<Migrated> to_postgres(const std::string& folder, const StoreUrl& url) {
     TRY(auto second, SqliteDatabase::open(file, Flush::kRarely));
     TRY(contents, read_contents(*from, *request_store(std::move(second))));
   }
-  TRY(const auto to, hold_database(url, true));
-  TRY(const auto requests, requests_in(url));
+  TRY(const auto held, HeldDatabase::open(url, true));
+  PostgresDatabase* const to = held->database();
+  TRY(const auto requests, requests_in(url, held->epoch()));
   TRY(const auto head, to->head());
   TRY(const StoreRows there, read_store(*to));
   REQUIRE(!head.moved.empty() || is_empty(there), "the store ", url.shown, " holds ",
@@ -125,8 +156,9 @@ Result<Migrated> to_sqlite(const std::string& folder, const StoreUrl& url) {
   REQUIRE(!std::filesystem::exists(file), file,
           " exists already, from before the rows were in PostgreSQL; move it away");
   for (const char* side : {"", "-wal", "-shm"}) std::filesystem::remove(fresh + side);
-  TRY(const auto from, hold_database(url, false));
-  TRY(const auto from_requests, requests_in(url));
+  TRY(const auto held, HeldDatabase::open(url, false));
+  PostgresDatabase* const from = held->database();
+  TRY(const auto from_requests, requests_in(url, held->epoch()));
   TRY(const Contents contents, read_contents(*from, *from_requests));
   {
     TRY(const auto to, SqliteDatabase::open(fresh, Flush::kEveryCommit));
@@ -135,6 +167,7 @@ Result<Migrated> to_sqlite(const std::string& folder, const StoreUrl& url) {
     TRY_VOID(write_contents(*to, *requests, contents));
     TRY_VOID(check_contents(*to, *requests, contents));
   }
+  TRY_VOID(export_stored_log(*from, folder));
   TRY_VOID(rename_file(fresh, file));
   TRY_VOID(write_store_url(folder, {}));
   TRY_VOID(from->mark_moved(file));

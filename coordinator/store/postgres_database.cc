@@ -22,8 +22,7 @@ using std::chrono::steady_clock;
 constexpr auto kConnectTime = std::chrono::seconds(5);
 constexpr auto kPauseLeast = std::chrono::milliseconds(250);
 constexpr auto kPauseMost = std::chrono::seconds(5);
-constexpr int kOldestServer = 120'000;               // PostgreSQL 12
-constexpr std::string_view kLockKey = "1215460456";  // "Hrth": one lock in each database
+constexpr int kOldestServer = 120'000;  // PostgreSQL 12
 constexpr std::string_view kSchemaLockKey = "1215460457";
 // Of the types of parameters, from PostgreSQL's catalogue.
 constexpr Oid kInt8 = 20;
@@ -229,23 +228,26 @@ Status PostgresDatabase::execute(const std::string& sql) {
   return ok_status();
 }
 
-// The update lets one transaction at a time write, as in SQLite. LISTEN shows coordinators that
-// rows have changed. Kept requests have one writer, and the mirror does not hold them.
+// The update lets one counted transaction at a time write, as in SQLite. LISTEN shows coordinators
+// that rows have changed. The lock on the epoch lasts until the transaction ends: another
+// coordinator takes the lease before it, and then it finds no row, or after it.
 Status PostgresDatabase::begin(Access access) {
   if (access == Access::kRead) return execute("BEGIN ISOLATION LEVEL REPEATABLE READ READ ONLY");
-  if (options_.flush == Flush::kRarely) return execute("BEGIN");
   if (lost()) return unavailable("the connection is lost");
-  std::string sql = "BEGIN; UPDATE head SET changes = changes + 1";
-  if (lease_.epoch > 0) sql += " WHERE epoch = " + std::to_string(lease_.epoch);
-  if (PQsendQuery(connection_, (sql + "; NOTIFY hearth").c_str()) == 0) {
-    return lose(PQerrorMessage(connection_));
+  std::string sql = "BEGIN";
+  if (options_.counts) sql += "; UPDATE head SET changes = changes + 1; NOTIFY hearth";
+  if (options_.epoch > 0) {
+    sql +=
+        "; SELECT 1 FROM lease WHERE epoch = " + std::to_string(options_.epoch) + " FOR KEY SHARE";
   }
-  std::int64_t rows = 0;
+  if (PQsendQuery(connection_, sql.c_str()) == 0) return lose(PQerrorMessage(connection_));
+  std::int64_t rows = 1;
   const auto begun = finish(&rows);
   if (begun.ok() && rows == 1) return ok_status();
   if (!lost()) static_cast<void>(execute("ROLLBACK"));
   if (!begun.ok()) return begun.error();
-  return Error{ErrorCode::kRefused, "another coordinator has taken the store " + shown()};
+  return Error{ErrorCode::kRefused, "another coordinator has taken the lease of the store " +
+                                        shown() + "; this one writes nothing more"};
 }
 
 Status PostgresDatabase::make_ready() {
@@ -266,7 +268,7 @@ Status PostgresDatabase::make_ready() {
 Status PostgresDatabase::dial() {
   INVARIANT(connection_ == nullptr, "one connection at a time");
   // Later ones beat those of the URL. A machine that vanishes without a word is noticed by the
-  // server too, whose lock would otherwise last for hours.
+  // server too, whose locks would otherwise last for hours.
   std::vector<const char*> names = {
       "dbname",          "client_encoding",     "fallback_application_name",
       "keepalives_idle", "keepalives_interval", "keepalives_count"};
@@ -374,52 +376,23 @@ Result<std::int64_t> PostgresDatabase::number(const std::string& sql) {
 }
 
 Result<PostgresDatabase::Head> PostgresDatabase::head() {
-  Statement statement(*this, "SELECT version, changes, epoch, holder, moved FROM head");
+  Statement statement(*this, "SELECT version, changes, moved FROM head");
   TRY(const bool there, statement.step());
   Head head;
-  if (!there || !statement.read(head.version, head.changes, head.epoch, head.holder, head.moved) ||
-      head.changes < 0 || head.epoch < 0) {
+  if (!there || !statement.read(head.version, head.changes, head.moved) || head.changes < 0) {
     return damaged("the row of the table head is missing or wrong");
   }
   return head;
 }
 
 Status PostgresDatabase::mark_moved(const std::string& to) {
-  TRY_VOID(Statement(*this, "UPDATE head SET moved = $1, changes = changes + 1").add(to).run());
-  return ok_status();
+  return transaction([&]() -> Status {
+    TRY_VOID(Statement(*this, "UPDATE head SET moved = $1").add(to).run());
+    return ok_status();
+  });
 }
 
-// After a lost connection, the server may not know for a while that it is lost.
-Status PostgresDatabase::end_backend(int backend) {
-  return execute(
-      "SELECT pg_terminate_backend(pid) FROM pg_locks WHERE locktype = 'advisory' AND classid = 0 "
-      "AND objid = " +
-      std::string(kLockKey) +
-      " AND granted AND database = (SELECT oid FROM pg_database WHERE datname = "
-      "current_database()) AND pid = " +
-      std::to_string(backend));
-}
-
-Result<PostgresDatabase::Held> PostgresDatabase::hold(const std::string& holder,
-                                                      const Lease& last) {
-  Statement lock(*this, "SELECT pg_try_advisory_lock(" + std::string(kLockKey) + ")::int");
-  TRY(const bool answered, lock.step());
-  TRY(const Head now, head());
-  if (last.epoch > 0 && now.epoch != last.epoch) return Held::kDeposed;
-  if (!answered || lock.number(0) == 0) {
-    if (last.epoch > 0) TRY_VOID(end_backend(last.backend));
-    return Held::kBusy;
-  }
-  Statement take(*this,
-                 "UPDATE head SET epoch = epoch + 1, changes = changes + 1, holder = $1 WHERE "
-                 "epoch = $2");
-  TRY(const bool taken, take.add(holder, now.epoch).run());
-  if (!taken) return Held::kDeposed;
-  TRY_VOID(execute("LISTEN hearth"));
-  lease_ = {now.epoch + 1, PQbackendPID(connection_)};
-  INVARIANT(lease_.epoch > last.epoch, "an epoch is greater than every one before");
-  return Held::kYes;
-}
+Status PostgresDatabase::listen(const std::string& channel) { return execute("LISTEN " + channel); }
 
 int PostgresDatabase::socket() const { return lost() ? -1 : PQsocket(connection_); }
 

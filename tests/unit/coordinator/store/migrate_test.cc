@@ -2,6 +2,7 @@
 
 #include "coordinator/store/requests.h"
 #include "coordinator/store/store.h"
+#include "tests/unit/coordinator/store/held_lease.h"
 #include "tests/unit/coordinator/store/private_postgres.h"
 
 namespace hearth::coordinator {
@@ -121,8 +122,8 @@ TEST_F(MigrateTest, AStoreWithRowsIsNotOverwritten) {
 TEST_F(MigrateTest, AStoreThatACoordinatorHoldsIsRefused) {
   const StoreFolder other;
   ASSERT_TRUE(use_store_url(other.path(), server_->url()).ok());
-  const auto coordinator = open_server_store(other.path(), [](const Error&) {});
-  ASSERT_TRUE(coordinator.ok());
+  HeldLease coordinator(server_->url());
+  ASSERT_EQ(coordinator.take(), 1U);
   const auto moved = migrate_store(folder_.path(), server_->url());
   ASSERT_FALSE(moved.ok());
   EXPECT_EQ(moved.error().code, ErrorCode::kRefused);

@@ -73,7 +73,7 @@ TEST_F(PostgresDatabaseTest, ANewerVersionAndForeignTablesAreRefused) {
   ASSERT_FALSE(newer.ok());
   EXPECT_EQ(newer.error().code, ErrorCode::kVersion);
   EXPECT_NE(newer.error().message.find("version 1000"), std::string::npos);
-  server_->execute("UPDATE head SET version = 7");
+  server_->execute("UPDATE head SET version = 8");
   server_->execute("DROP TABLE head");
   const auto foreign = open_store(folder_.path());
   ASSERT_FALSE(foreign.ok());

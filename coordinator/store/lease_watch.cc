@@ -1,0 +1,114 @@
+#include "coordinator/store/lease_watch.h"
+
+#include <poll.h>
+#include <spdlog/spdlog.h>
+#include <sys/eventfd.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <array>
+#include <chrono>
+#include <utility>
+
+#include "coordinator/store/place.h"
+
+namespace hearth::coordinator {
+
+LeaseWatch::LeaseWatch(const StoreUrl& url, LeaseSelf self)
+    : shown_(url.shown),
+      self_(self.peer),
+      wakes_(::eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK)),
+      store_(url, self, LeaseTimes().lease),
+      candidate_(self.id, clock_) {}
+
+LeaseWatch::~LeaseWatch() {
+  {
+    const MutexLock lock(mutex_);
+    candidate_.release();
+  }
+  const std::uint64_t one = 1;
+  static_cast<void>(!::write(*wakes_, &one, sizeof one));
+  if (thread_.joinable()) thread_.join();
+}
+
+Result<std::unique_ptr<LeaseWatch>> LeaseWatch::start(const std::string& folder, std::string api,
+                                                      std::string control, std::string cluster) {
+  TRY(const auto url, read_store_url(folder));
+  if (!url) return std::unique_ptr<LeaseWatch>();
+  std::unique_ptr<LeaseWatch> watch(
+      new LeaseWatch(*url, lease_self(std::move(api), std::move(control), cluster)));
+  if (!watch->wakes_.open()) {
+    return Error{ErrorCode::kIo, "there is no file descriptor left for the lease's thread"};
+  }
+  TRY(LeaseView first, watch->store_.ask({}));
+  if (!first.cluster.empty() && first.cluster != cluster) {
+    return Error{ErrorCode::kRefused,
+                 "the store " + url->shown +
+                     " belongs to coordinators with other keys than the folder " + folder +
+                     "; copy cluster.key and node.key of the folder of " + first.leader.name +
+                     " into this one"};
+  }
+  {
+    const MutexLock lock(watch->mutex_);
+    watch->view_ = std::move(first);
+  }
+  watch->thread_ = std::thread([raw = watch.get()] { raw->run(); });
+  return watch;
+}
+
+std::uint64_t LeaseWatch::led() const {
+  const MutexLock lock(mutex_);
+  return candidate_.leads() ? candidate_.epoch() : 0;
+}
+
+LeaseView LeaseWatch::view() const {
+  const MutexLock lock(mutex_);
+  return view_;
+}
+
+std::string LeaseWatch::away() const {
+  const MutexLock lock(mutex_);
+  return away_;
+}
+
+void LeaseWatch::run() {
+  while (turn()) {
+  }
+}
+
+// One question, or one wait. False: the last one is answered.
+bool LeaseWatch::turn() {
+  std::optional<LeaseQuestion> question;
+  TimePoint wake{};
+  {
+    const MutexLock lock(mutex_);
+    question = candidate_.next();
+    wake = candidate_.wake_at();
+  }
+  if (!question) {
+    wait(wake);
+    return true;
+  }
+  // Without the mutex: led() answers while the store does not.
+  auto answer = store_.ask(*question);
+  const MutexLock lock(mutex_);
+  candidate_.on_answer(answer);
+  if (!answer.ok() && away_.empty()) spdlog::warn("the lease: {}", answer.error().message);
+  away_ = answer.ok() ? "" : answer.error().message;
+  if (answer.ok()) view_ = *std::move(answer);
+  return question->kind != LeaseAsk::kRelease;
+}
+
+void LeaseWatch::wait(TimePoint wake) {
+  const Duration left = std::max(wake - clock_.now(), Duration(0));
+  const auto most = std::chrono::ceil<std::chrono::milliseconds>(left).count();
+  std::array<pollfd, 2> either = {pollfd{*wakes_, POLLIN, 0}, pollfd{store_.socket(), POLLIN, 0}};
+  ::poll(either.data(), either.size(), static_cast<int>(most));
+  std::uint64_t ignored = 0;
+  static_cast<void>(!::read(*wakes_, &ignored, sizeof ignored));
+  if (either[1].revents == 0) return;
+  const MutexLock lock(mutex_);
+  candidate_.on_notice();
+}
+
+}  // namespace hearth::coordinator

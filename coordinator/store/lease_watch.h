@@ -1,0 +1,54 @@
+// LeaseWatch: takes part in the lease of a folder's store in PostgreSQL, on a thread of its own,
+// from start() until it is destroyed, which gives the lease back.
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <string>
+#include <thread>
+
+#include "base/clock.h"
+#include "base/descriptor.h"
+#include "base/thread_annotations.h"
+#include "coordinator/store/lease.h"
+#include "coordinator/store/postgres_lease.h"
+
+namespace hearth::coordinator {
+
+class LeaseWatch {
+ public:
+  // `api`, `control` and `cluster`: of this coordinator, as LeaseSelf has them. Null: the folder's
+  // store is SQLite, which one process uses alone. kRefused when the store's coordinators have
+  // other keys; else errors as open_store().
+  static Result<std::unique_ptr<LeaseWatch>> start(const std::string& folder, std::string api,
+                                                   std::string control, std::string cluster);
+  ~LeaseWatch();
+  LeaseWatch(const LeaseWatch&) = delete;
+  LeaseWatch& operator=(const LeaseWatch&) = delete;
+
+  // Any thread, as everything here.
+  const std::string& store() const { return shown_; }  // without a password
+  const LeasePeer& self() const { return self_; }
+  std::uint64_t led() const;  // the epoch in which this coordinator leads now; 0: it does not
+  LeaseView view() const;     // the newest answer of the store
+  std::string away() const;   // why the store did not answer the last question; empty: it did
+
+ private:
+  LeaseWatch(const StoreUrl& url, LeaseSelf self);
+  void run();
+  bool turn();
+  void wait(TimePoint wake);
+
+  const SystemClock clock_{};
+  const std::string shown_;
+  const LeasePeer self_;
+  Descriptor wakes_;     // an eventfd
+  PostgresLease store_;  // thread only, after start()
+  mutable Mutex mutex_;
+  LeaseCandidate candidate_ GUARDED_BY(mutex_);
+  LeaseView view_ GUARDED_BY(mutex_);
+  std::string away_ GUARDED_BY(mutex_);
+  std::thread thread_;
+};
+
+}  // namespace hearth::coordinator

@@ -1,0 +1,35 @@
+// The ledger's log in the store. In PostgreSQL its files (ledger/folder.h) are rows of the table
+// ledger_files, so that whichever coordinator leads continues the one log; a write or a rename is
+// one transaction under the epoch of its lease. With SQLite, the log is the folder `ledger`.
+#pragma once
+
+#include <atomic>
+#include <cstdint>
+#include <memory>
+#include <string>
+
+#include "base/result.h"
+#include "ledger/folder.h"
+
+namespace hearth::coordinator {
+
+// The log of a data folder whose store is in PostgreSQL, for the coordinator that leads in that
+// epoch: kRefused from every write once there is a newer one. While the database is away, a write
+// waits until it is back, or `stops` is true. A log that the data folder has still in its folder
+// `ledger` is brought into the store first.
+Result<std::unique_ptr<ledger::LogFolder>> open_stored_log(
+    const std::string& folder, std::uint64_t epoch, std::shared_ptr<const std::atomic<bool>> stops);
+
+// For reading: from the store, where it has the log; else from `path`, as
+// ledger::open_archived_log().
+Result<std::unique_ptr<ledger::LogFolder>> open_log_to_read(const std::string& folder,
+                                                            const std::string& path,
+                                                            const std::string& archive = {});
+// Whether the store of that data folder has the log.
+Result<bool> has_stored_log(const std::string& folder);
+
+// Brings the log of the store into the data folder's folder `ledger`, where there is one.
+class PostgresDatabase;
+Status export_stored_log(PostgresDatabase& db, const std::string& folder);
+
+}  // namespace hearth::coordinator
