@@ -59,9 +59,9 @@ Result<coordinator::http::HttpOptions> api_options(const ServeOptions& options,
 Status check_host(const ServeOptions& options) {
   if (client::is_loopback_address(options.host)) {
     if (options.host_names.empty()) return ok_status();
-    return Error{ErrorCode::kNotFound,
-                 "--host-name is for clients on other machines, but the API on " + options.host +
-                     " accepts only this machine; add --host ADDRESS, or omit --host-name"};
+    return Error::of(ErrorCode::kNotFound,
+                     "--host-name is for clients on other machines, but the API on ", options.host,
+                     " accepts only this machine; add --host ADDRESS, or omit --host-name");
   }
   const auto cluster = need_cluster(options.data_dir);
   if (cluster.ok()) return ok_status();

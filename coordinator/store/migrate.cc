@@ -84,9 +84,9 @@ class HeldDatabase {
     TRY(const LeaseView before, held->lease_.ask({}));
     TRY(const LeaseView now, held->lease_.ask({LeaseAsk::kTake, before.epoch}));
     if (now.holder != self.id) {
-      return Error{ErrorCode::kRefused, "the store " + url.shown +
-                                            " is used by the coordinator on " + now.leader.name +
-                                            "; stop that one and all standbys first"};
+      return Error::of(ErrorCode::kRefused, "the store ", url.shown,
+                       " is used by the coordinator on ", now.leader.name,
+                       "; stop that one and all standbys first");
     }
     held->epoch_ = now.epoch;
     PostgresOptions options{url, Flush::kEveryCommit, kCommandWait, also_moved, now.epoch};
@@ -116,14 +116,14 @@ Result<std::shared_ptr<RequestStore>> requests_in(const StoreUrl& url, std::uint
 
 Status rename_file(const std::string& from, const std::string& to) {
   if (std::rename(from.c_str(), to.c_str()) == 0) return ok_status();
-  return Error{ErrorCode::kIo, "cannot rename " + from + ": " + std::strerror(errno)};
+  return Error::of(ErrorCode::kIo, "cannot rename ", from, ": ", std::strerror(errno));
 }
 
 Result<Migrated> to_postgres(const std::string& folder, const StoreUrl& url) {
   const std::string file = store_file(folder);
   if (!std::filesystem::exists(file)) {
-    return Error{ErrorCode::kNotFound, "the folder " + folder + " has no store to bring to " +
-                                           url.shown + "; create a cluster: hearth init NAME"};
+    return Error::of(ErrorCode::kNotFound, "the folder ", folder, " has no store to bring to ",
+                     url.shown, "; create a cluster: hearth init NAME");
   }
   Contents contents;
   {
