@@ -189,7 +189,10 @@ Result<std::uint16_t> free_port(const std::string& host) {
   acceptor.open(at.protocol(), failed);
   if (!failed) acceptor.bind(at, failed);
   const auto bound = failed ? tcp::endpoint() : acceptor.local_endpoint(failed);
-  if (failed) return Error{ErrorCode::kIo, "no port is free on " + host + ": " + failed.message()};
+  if (failed) {
+    return Error::of(ErrorCode::kIo, "no port is free on ", host, ": ", failed.message(),
+                     "; choose one with --port");
+  }
   return bound.port();
 }
 
@@ -221,16 +224,18 @@ std::optional<std::string> way_to_leader(const LeasePeer& leader, const LeasePee
 std::string standby_answer(const LeasePeer& leader, const std::string& why) {
   const std::string name = leader.name.empty() ? "unknown" : leader.name;
   const nlohmann::ordered_json error = {
-      {"message", "this coordinator is a standby: " + why + "; the last leader is " + name +
-                      (leader.api.empty() ? "" : " at " + leader.api) + ". Send the request again"},
+      {"message",
+       message_of("this coordinator is a standby: ", why, "; the last leader is ", name,
+                  leader.api.empty() ? "" : " at ", leader.api, ". Send the request again")},
       {"type", "server_error"},
       {"code", "no_leader"},
       {"leader", leader.name}};
   const std::string body = nlohmann::ordered_json{{"error", error}}.dump(
       -1, ' ', false, nlohmann::ordered_json::error_handler_t::replace);
-  return "HTTP/1.1 503 Service Unavailable\r\nContent-Type: application/json\r\nRetry-After: "
-         "1\r\nConnection: close\r\nContent-Length: " +
-         std::to_string(body.size()) + "\r\n\r\n" + body;
+  return message_of(
+      "HTTP/1.1 503 Service Unavailable\r\nContent-Type: application/json\r\nRetry-After: "
+      "1\r\nConnection: close\r\nContent-Length: ",
+      body.size(), "\r\n\r\n", body);
 }
 
 Result<std::unique_ptr<LeaseWatch>> join_coordinators(ServeOptions& options) {
@@ -288,8 +293,8 @@ Result<bool> wait_for_lease(const ServeOptions& options, const LeaseWatch& lease
         "standby: the coordinator on {} leads (API {}); this one takes over when its "
         "lease ends",
         told, view.leader.api);
-    report_ready("the server waits in the background as a standby, process " +
-                 std::to_string(::getpid()) + "; the coordinator on " + told + " leads");
+    report_ready(message_of("the server waits in the background as a standby, process ", ::getpid(),
+                            "; the coordinator on ", told, " leads"));
   };
   loop.run(on_timer, [&] {
     ends = true;

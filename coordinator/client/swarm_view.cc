@@ -220,13 +220,12 @@ SwarmView view_of(const Json& state) {
 }  // namespace
 
 std::string store_text(const SwarmView::Store& store) {
-  std::string text = store.url + "; the coordinator on " + store.leader + " (API " + store.api +
-                     ") leads in epoch " + std::to_string(store.epoch) + "; ";
   std::string standbys;
   for (const std::string& one : store.standbys) standbys += (standbys.empty() ? "" : " and ") + one;
-  text += standbys.empty() ? "there is no standby" : "standby: " + standbys;
-  if (!store.away.empty()) text += "; " + store.away;
-  return text;
+  return message_of(store.url, "; the coordinator on ", store.leader, " (API ", store.api,
+                    ") leads in epoch ", store.epoch, "; ",
+                    standbys.empty() ? "there is no standby" : "standby: ", standbys,
+                    store.away.empty() ? "" : "; ", store.away);
 }
 
 Result<SwarmView> read_swarm_view(const std::string& json) {

@@ -42,11 +42,10 @@ Result<std::unique_ptr<LeaseWatch>> LeaseWatch::start(const std::string& folder,
   }
   TRY(LeaseView first, watch->store_.ask({}));
   if (!first.cluster.empty() && first.cluster != cluster) {
-    return Error{ErrorCode::kRefused,
-                 "the store " + url->shown +
-                     " belongs to coordinators with other keys than the folder " + folder +
-                     "; copy cluster.key and node.key of the folder of " + first.leader.name +
-                     " into this one"};
+    return Error::of(ErrorCode::kRefused, "the store ", url->shown,
+                     " belongs to coordinators with other keys than the folder ", folder,
+                     "; copy cluster.key and node.key of the folder of ", first.leader.name,
+                     " into this one");
   }
   {
     const MutexLock lock(watch->mutex_);

@@ -30,7 +30,7 @@ LeaseSelf lease_self(std::string api, std::string control, std::string cluster) 
   random_bytes(id);
   std::array<char, 256> host{};
   ::gethostname(host.data(), host.size() - 1);
-  const std::string name = std::string(host.data()) + ", process " + std::to_string(::getpid());
+  const std::string name = message_of(host.data(), ", process ", ::getpid());
   return {to_hex(id), {name, std::move(api), std::move(control)}, std::move(cluster)};
 }
 

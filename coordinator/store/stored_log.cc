@@ -49,7 +49,7 @@ class StoredLogFolder final : public LogFolder {
   template <typename Work>
   Status persist(Work work);
   Error missing(const std::string& name) const {
-    return {ErrorCode::kNotFound, "the store " + db_.shown() + " has no file " + name};
+    return Error::of(ErrorCode::kNotFound, "the store ", db_.shown(), " has no file ", name);
   }
 
   const std::unique_ptr<PostgresDatabase> owned_;
