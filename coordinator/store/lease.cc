@@ -13,22 +13,20 @@ LeaseCandidate::LeaseCandidate(std::string id, const Clock& clock, const LeaseTi
   INVARIANT(times_.renew + times_.retry < times_.lease, "a lease is renewed before it ends");
 }
 
-bool LeaseCandidate::holds() const { return is_leader_ && !is_releasing_ && clock_.now() < until_; }
+bool LeaseCandidate::holds() const { return may_act() && clock_.now() < until_; }
 
-bool LeaseCandidate::leads() const {
-  return is_leader_ && !is_releasing_ && (!has_standbys_ || holds());
-}
+bool LeaseCandidate::leads() const { return may_act() && (!has_standbys_ || holds()); }
 
 // A leader whose lease has ended does not lead under the same epoch again: it takes the next one.
 void LeaseCandidate::settle() {
-  if (!is_leader_ || is_releasing_ || leads()) return;
+  if (!may_act() || leads()) return;
   is_leader_ = false;
   ends_.reset();
   INVARIANT(!holds(), "a standby holds nothing");
 }
 
 LeaseQuestion LeaseCandidate::question() const {
-  if (is_releasing_) return {LeaseAsk::kRelease, is_leader_ ? epoch_ : 0};
+  if (is_releasing_ || is_giving_) return {LeaseAsk::kRelease, is_leader_ ? epoch_ : 0};
   if (is_leader_) return {LeaseAsk::kRenew, epoch_};
   if (ends_ && clock_.now() >= *ends_) return {LeaseAsk::kTake, newest_};
   return {LeaseAsk::kWatch, 0};
@@ -37,7 +35,7 @@ LeaseQuestion LeaseCandidate::question() const {
 std::optional<LeaseQuestion> LeaseCandidate::next() {
   settle();
   if (asked_ || is_over_) return std::nullopt;
-  if (!is_releasing_ && clock_.now() < next_) return std::nullopt;
+  if (!is_releasing_ && !is_giving_ && clock_.now() < next_) return std::nullopt;
   asked_ = question();
   asked_at_ = clock_.now();
   return asked_;
@@ -47,17 +45,24 @@ TimePoint LeaseCandidate::wake_at() const {
   return is_leader_ && has_standbys_ ? std::min(next_, until_) : next_;
 }
 
-void LeaseCandidate::on_notice() { next_ = clock_.now(); }
+void LeaseCandidate::on_notice() { next_ = std::max(clock_.now(), yields_until_); }
 
 void LeaseCandidate::release() { is_releasing_ = true; }
+
+void LeaseCandidate::give_back() { is_giving_ = is_leader_; }
 
 void LeaseCandidate::on_answer(const Result<LeaseView>& answer) {
   INVARIANT(asked_.has_value(), "an answer has a question");
   const LeaseQuestion asked = *std::exchange(asked_, std::nullopt);
   next_ = clock_.now() + times_.retry;
-  if (asked.kind == LeaseAsk::kRelease) {
+  if (asked.kind == LeaseAsk::kRelease && !std::exchange(is_giving_, false)) {
     is_leader_ = false;
     is_over_ = true;
+  } else if (asked.kind == LeaseAsk::kRelease) {
+    is_leader_ = false;
+    is_over_ = is_releasing_;  // also released while the answer was on its way
+    ends_.reset();
+    next_ = yields_until_ = clock_.now() + times_.lease;
   } else if (answer.ok() && answer->epoch >= newest_) {  // else it is an older copy of the store
     on_view(asked, *answer);
   }

@@ -50,7 +50,8 @@ class LeaseStore {
  public:
   virtual ~LeaseStore() = default;
   // The change is one transaction; the answer is the lease at a moment between question and answer,
-  // after the change. kUnavailable: it may have been done or not.
+  // after the change. kWatch shows a standby, after the answer. kUnavailable: it may have been done
+  // or not.
   virtual Result<LeaseView> ask(const LeaseQuestion& question) = 0;
 };
 
@@ -73,6 +74,9 @@ class LeaseCandidate {
   TimePoint wake_at() const;
   // It leads no more; the next question gives the lease back, and is the last one.
   void release();
+  // It leads no more, and gives the lease back; from then on it is a standby like others, which
+  // have the first chance to take it.
+  void give_back();
 
   // Whether this coordinator may act as the leader. It stops when another one has led since, and
   // when its lease has ended and a standby may have taken it. Without a standby it leads on while
@@ -82,8 +86,12 @@ class LeaseCandidate {
   bool holds() const;
   std::uint64_t epoch() const { return epoch_; }  // of the last lease that it has held; 0: none
   bool has_standbys() const { return has_standbys_; }
+  // The greatest one that the store has named. A store that names a smaller one is an older copy.
+  std::uint64_t newest() const { return newest_; }
+  bool is_over() const { return is_over_; }  // the last question is answered
 
  private:
+  bool may_act() const { return is_leader_ && !is_releasing_ && !is_giving_; }
   void settle();
   LeaseQuestion question() const;
   void on_view(const LeaseQuestion& asked, const LeaseView& view);
@@ -94,6 +102,7 @@ class LeaseCandidate {
   const LeaseTimes times_;
   bool is_leader_ = false;
   bool is_releasing_ = false;
+  bool is_giving_ = false;
   bool is_over_ = false;      // released
   bool has_standbys_ = true;  // unless the store says otherwise
   std::uint64_t epoch_ = 0;
@@ -101,6 +110,7 @@ class LeaseCandidate {
   TimePoint until_{};                // the leader's: the store has not ended the lease before
   std::optional<TimePoint> ends_{};  // another one's: the store has ended it then
   TimePoint next_{};
+  TimePoint yields_until_{};  // after it has given the lease back
   std::optional<LeaseQuestion> asked_;
   TimePoint asked_at_{};
 };

@@ -26,8 +26,7 @@ LeaseWatch::~LeaseWatch() {
     const MutexLock lock(mutex_);
     candidate_.release();
   }
-  const std::uint64_t one = 1;
-  static_cast<void>(!::write(*wakes_, &one, sizeof one));
+  wake();
   if (thread_.joinable()) thread_.join();
 }
 
@@ -50,6 +49,7 @@ Result<std::unique_ptr<LeaseWatch>> LeaseWatch::start(const std::string& folder,
   {
     const MutexLock lock(watch->mutex_);
     watch->view_ = std::move(first);
+    watch->viewed_at_ = watch->clock_.now();
   }
   watch->thread_ = std::thread([raw = watch.get()] { raw->run(); });
   return watch;
@@ -62,7 +62,9 @@ std::uint64_t LeaseWatch::led() const {
 
 LeaseView LeaseWatch::view() const {
   const MutexLock lock(mutex_);
-  return view_;
+  LeaseView view = view_;
+  view.left -= clock_.now() - viewed_at_;  // while the store is away, nothing renews it
+  return view;
 }
 
 std::string LeaseWatch::away() const {
@@ -70,9 +72,31 @@ std::string LeaseWatch::away() const {
   return away_;
 }
 
+void LeaseWatch::give_back() {
+  {
+    const MutexLock lock(mutex_);
+    candidate_.give_back();
+  }
+  wake();
+}
+
+void LeaseWatch::wake() const {
+  const std::uint64_t one = 1;
+  static_cast<void>(!::write(*wakes_, &one, sizeof one));
+}
+
 void LeaseWatch::run() {
   while (turn()) {
   }
+}
+
+// Following it would readmit nodes that were removed since.
+Error LeaseWatch::older_copy(const LeaseView& view) const {
+  return Error::of(ErrorCode::kUnavailable, "the store ", shown_,
+                   " was replaced by an older copy (lease ", view.epoch, "; there was ",
+                   candidate_.newest(),
+                   "); put the newest copy back, or, to go on with this one, restart all "
+                   "coordinators");
 }
 
 // One question, or one wait. False: the last one is answered.
@@ -91,11 +115,15 @@ bool LeaseWatch::turn() {
   // Without the mutex: led() answers while the store does not.
   auto answer = store_.ask(*question);
   const MutexLock lock(mutex_);
+  if (answer.ok() && answer->epoch < candidate_.newest()) answer = older_copy(*answer);
   candidate_.on_answer(answer);
   if (!answer.ok() && away_.empty()) spdlog::warn("the lease: {}", answer.error().message);
   away_ = answer.ok() ? "" : answer.error().message;
-  if (answer.ok()) view_ = *std::move(answer);
-  return question->kind != LeaseAsk::kRelease;
+  if (answer.ok()) {
+    view_ = *std::move(answer);
+    viewed_at_ = clock_.now();
+  }
+  return !candidate_.is_over();
 }
 
 void LeaseWatch::wait(TimePoint wake) {

@@ -30,13 +30,16 @@ class LeaseWatch {
   const std::string& store() const { return shown_; }  // without a password
   const LeasePeer& self() const { return self_; }
   std::uint64_t led() const;  // the epoch in which this coordinator leads now; 0: it does not
-  LeaseView view() const;     // the newest answer of the store
+  LeaseView view() const;     // the newest answer of the store; `left` is from now on
   std::string away() const;   // why the store did not answer the last question; empty: it did
+  void give_back();           // as LeaseCandidate
 
  private:
   LeaseWatch(const StoreUrl& url, LeaseSelf self);
   void run();
   bool turn();
+  void wake() const;
+  Error older_copy(const LeaseView& view) const REQUIRES_LOCK(mutex_);
   void wait(TimePoint wake);
 
   const SystemClock clock_{};
@@ -47,6 +50,7 @@ class LeaseWatch {
   mutable Mutex mutex_;
   LeaseCandidate candidate_ GUARDED_BY(mutex_);
   LeaseView view_ GUARDED_BY(mutex_);
+  TimePoint viewed_at_ GUARDED_BY(mutex_);
   std::string away_ GUARDED_BY(mutex_);
   std::thread thread_;
 };

@@ -47,15 +47,21 @@ Status PostgresLease::connect() {
 
 Result<LeaseView> PostgresLease::ask(const LeaseQuestion& question) {
   TRY_VOID(connect());
-  TRY_VOID(change(question));
-  return read_lease(*db_);
+  if (question.kind != LeaseAsk::kWatch) {
+    TRY_VOID(change(question));
+    return read_lease(*db_);
+  }
+  TRY(LeaseView view, read_lease(*db_));
+  // A coordinator that is to be refused is no standby: the leader would count on it.
+  const bool is_of_these = view.cluster.empty() || view.cluster == self_.cluster;
+  if (is_of_these || self_.cluster.empty()) TRY_VOID(show_standby());
+  return view;
 }
 
 // Each is one statement, and so one transaction.
 Status PostgresLease::change(const LeaseQuestion& question) {
   bool changed = false;
   const auto epoch = static_cast<std::int64_t>(question.epoch);
-  if (question.kind == LeaseAsk::kWatch) return show_standby();
   if (question.kind == LeaseAsk::kTake) {
     TRY(changed,
         Statement(
@@ -75,6 +81,7 @@ Status PostgresLease::change(const LeaseQuestion& question) {
                  .add(microseconds(lease_), epoch, self_.id)
                  .run());
   } else {
+    shown_ = {};
     TRY(changed, Statement(*db_,
                            "UPDATE lease SET ends = least(ends, clock_timestamp()) WHERE epoch = "
                            "$1 AND holder = $2")

@@ -80,6 +80,32 @@ TEST_F(LeaseCandidateTest, RenewsAndStopsWhenItsLeaseHasEnded) {
   EXPECT_EQ(mine.epoch(), 9U);
 }
 
+TEST_F(LeaseCandidateTest, WhatIsGivenBackIsForAnotherOneFirst) {
+  lead();
+  mine.give_back();
+  EXPECT_FALSE(mine.leads());
+  const auto back = mine.next();
+  ASSERT_TRUE(back.has_value());
+  EXPECT_EQ(back->kind, LeaseAsk::kRelease);
+  EXPECT_EQ(back->epoch, 8U);
+  mine.on_answer(held_by("me", 8, 0s));
+  mine.on_notice();
+  EXPECT_FALSE(mine.next().has_value()) << "others take it meanwhile";
+  EXPECT_FALSE(mine.is_over());
+  clock.time += 2s;
+  EXPECT_EQ(asks(), LeaseAsk::kWatch);
+  mine.on_answer(held_by("me", 8, -2s));
+  clock.time = mine.wake_at();
+  EXPECT_EQ(asks(), LeaseAsk::kTake);
+  mine.on_answer(held_by("me", 9, 2s));
+  EXPECT_TRUE(mine.leads()) << "there is no other one";
+  mine.give_back();
+  EXPECT_EQ(asks(), LeaseAsk::kRelease);
+  mine.release();
+  mine.on_answer(held_by("me", 9, 0s));
+  EXPECT_TRUE(mine.is_over());
+}
+
 TEST_F(LeaseCandidateTest, ALeaderAloneLeadsOnWhileTheStoreIsAway) {
   lead(false);
   for (int i = 0; i < 100; ++i) {

@@ -40,13 +40,13 @@ class LeaseWatchTest : public ::testing::Test {
 
 TEST_F(LeaseWatchTest, AReleasedLeaseGoesToTheStandby) {
   auto first = start("first");
-  wait_for([&] { return first->led() == 1; });
+  wait_for([&] { return first->led() > 0; });
   const auto second = start("second");
   wait_for([&] { return first->view().standbys.size() == 1; });
   EXPECT_EQ(second->led(), 0U);
   EXPECT_EQ(second->view().leader.api, "first");
   first.reset();
-  wait_for([&] { return second->led() == 2; });
+  wait_for([&] { return second->led() > 0; });
   EXPECT_EQ(server_->value("SELECT count(*) FROM coordinators WHERE api = 'first'"), "0");
 }
 
@@ -64,14 +64,54 @@ TEST_F(LeaseWatchTest, ALeaderStopsWhenTheStoreDoesNotAnswer) {
   EXPECT_EQ(first->led() * second->led(), 0U) << "one of them";
 }
 
+TEST_F(LeaseWatchTest, ALeaderThatGivesItBackIsAStandby) {
+  const auto first = start("first");
+  wait_for([&] { return first->led() > 0; });
+  const auto second = start("second");
+  wait_for([&] { return first->view().standbys.size() == 1; });
+  first->give_back();
+  EXPECT_EQ(first->led(), 0U);
+  wait_for([&] { return second->led() > 0; });
+  wait_for([&] { return second->view().standbys.size() == 1; });
+  EXPECT_EQ(second->view().standbys[0].api, "first");
+}
+
+TEST_F(LeaseWatchTest, ALeaseInViewAgesWhileTheStoreIsAway) {
+  const auto first = start("first");
+  const auto second = start("second");
+  wait_for([&] { return first->led() + second->led() > 0; });
+  LeaseWatch& waits = first->led() > 0 ? *second : *first;
+  wait_for([&] { return waits.view().left > Duration(0) && waits.view().epoch > 0; });
+  server_->freeze();
+  wait_for([&] { return waits.view().left <= Duration(0); });
+  EXPECT_GT(waits.view().epoch, 0U) << "it is the last one that was seen";
+}
+
+TEST_F(LeaseWatchTest, AnOlderCopyOfTheStoreIsTold) {
+  const auto first = start("first");
+  wait_for([&] { return first->led() > 0; });
+  server_->execute(
+      "UPDATE lease SET epoch = epoch + 4, holder = 'x', ends = clock_timestamp() + "
+      "interval '1 day'");
+  wait_for([&] { return first->view().holder == "x"; });
+  EXPECT_TRUE(first->away().empty()) << first->away();
+  server_->execute("UPDATE lease SET epoch = 1");
+  wait_for([&] { return !first->away().empty(); });
+  EXPECT_NE(first->away().find("older copy"), std::string::npos) << first->away();
+}
+
 TEST_F(LeaseWatchTest, OtherKeysAndOtherStoresAreTold) {
   const auto first = start("first");
-  wait_for([&] { return first->led() == 1; });
+  wait_for([&] { return first->led() > 0; });
   const auto other = LeaseWatch::start(folder_.path(), "", "", "other keys");
   ASSERT_FALSE(other.ok());
   EXPECT_EQ(other.error().code, ErrorCode::kRefused);
   EXPECT_NE(other.error().message.find("copy cluster.key and node.key"), std::string::npos)
       << other.error().message;
+  EXPECT_EQ(server_->value("SELECT count(*) FROM coordinators WHERE seen > clock_timestamp() - "
+                           "interval '1 day' AND id <> (SELECT holder FROM lease)"),
+            "0")
+      << "a refused coordinator is no standby";
   const StoreFolder plain;
   const auto none = LeaseWatch::start(plain.path(), "", "", "keys");
   ASSERT_TRUE(none.ok());
