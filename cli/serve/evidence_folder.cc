@@ -8,6 +8,14 @@
 
 namespace hearth::cli {
 
+namespace {
+
+bool is_whole(ByteSpan evidence, const std::string& name) {
+  return blake2b(evidence).hex() == name && as_text(evidence).starts_with(ledger::kVerdictEvidence);
+}
+
+}  // namespace
+
 Status keep_verdict(const std::string& folder, const Hash256& hash, ByteSpan evidence) {
   std::error_code failed;
   std::filesystem::create_directories(folder, failed);
@@ -26,9 +34,28 @@ std::vector<Bytes> kept_verdicts(const std::string& folder) {
   std::vector<Bytes> kept;
   for (const std::string& name : names) {
     auto evidence = read_private_file(folder + "/" + name, ledger::kEvidenceBytes);
-    const bool whole = evidence && blake2b(*evidence).hex() == name &&
-                       as_text(*evidence).starts_with(ledger::kVerdictEvidence);
-    if (whole) kept.push_back(*std::move(evidence));
+    if (evidence && is_whole(*evidence, name)) kept.push_back(*std::move(evidence));
+  }
+  return kept;
+}
+
+Status store_verdict(ledger::LogFolder& log, const Hash256& hash, ByteSpan evidence) {
+  const std::string folder(ledger::kEvidenceFolder);
+  const ledger::LogFolder::File file{folder + hash.hex(), evidence};
+  TRY_VOID(log.write({&file, 1}));
+  TRY_VOID(log.sync_names(folder));
+  return log.sync_names("");
+}
+
+Result<std::vector<Bytes>> stored_verdicts(ledger::LogFolder& log) {
+  const std::string folder(ledger::kEvidenceFolder);
+  std::vector<Bytes> kept;
+  const auto names = log.list(folder);
+  if (!names && names.error().code == ErrorCode::kNotFound) return kept;
+  if (!names) return names.error();
+  for (const std::string& name : *names) {
+    TRY(Bytes evidence, log.read(folder + name, ledger::kEvidenceBytes));
+    if (is_whole(evidence, name)) kept.push_back(std::move(evidence));
   }
   return kept;
 }

@@ -1,9 +1,13 @@
 // Brings a store from SQLite to PostgreSQL and back.
 #include <cerrno>
 #include <chrono>
+#include <condition_variable>
 #include <cstdio>
 #include <cstring>
 #include <filesystem>
+#include <mutex>
+#include <stop_token>
+#include <thread>
 
 #include "coordinator/store/place.h"
 #include "coordinator/store/postgres_database.h"
@@ -20,7 +24,8 @@ namespace {
 using Flush = Database::Flush;
 
 // As a coordinator, so that none leads meanwhile; given back at the end.
-constexpr auto kMigratorLease = std::chrono::minutes(10);
+constexpr auto kMigratorLease = std::chrono::seconds(60);
+constexpr auto kMigratorRenews = std::chrono::seconds(10);
 
 struct Contents {
   StoreRows rows;
@@ -91,9 +96,14 @@ class HeldDatabase {
     held->epoch_ = now.epoch;
     PostgresOptions options{url, Flush::kEveryCommit, kCommandWait, also_moved, now.epoch};
     TRY(held->db_, PostgresDatabase::open(options));
+    held->renewer_ =
+        std::jthread([raw = held.get()](const std::stop_token& stop) { raw->renew(stop); });
     return held;
   }
-  ~HeldDatabase() { (void)lease_.ask({LeaseAsk::kRelease, epoch_}); }
+  ~HeldDatabase() {
+    renewer_ = {};
+    static_cast<void>(lease_.ask({LeaseAsk::kRelease, epoch_}));
+  }
   HeldDatabase(const HeldDatabase&) = delete;
   HeldDatabase& operator=(const HeldDatabase&) = delete;
   PostgresDatabase* database() const { return db_.get(); }
@@ -103,9 +113,22 @@ class HeldDatabase {
   HeldDatabase(const StoreUrl& url, LeaseSelf self, bool also_moved)
       : lease_(url, std::move(self), kMigratorLease, also_moved) {}
 
-  PostgresLease lease_;
+  // A renewal that is too late shows at the next transaction.
+  void renew(const std::stop_token& stop) {
+    std::mutex mutex;
+    std::condition_variable_any wakes;
+    std::unique_lock lock(mutex);
+    for (;;) {
+      wakes.wait_for(lock, stop, kMigratorRenews, [] { return false; });
+      if (stop.stop_requested()) return;
+      static_cast<void>(lease_.ask({LeaseAsk::kRenew, epoch_}));
+    }
+  }
+
+  PostgresLease lease_;      // of renewer_, while it runs
   std::uint64_t epoch_ = 0;  // 0: not held
   std::unique_ptr<PostgresDatabase> db_;
+  std::jthread renewer_;
 };
 
 Result<std::shared_ptr<RequestStore>> requests_in(const StoreUrl& url, std::uint64_t epoch) {
@@ -139,10 +162,14 @@ Result<Migrated> to_postgres(const std::string& folder, const StoreUrl& url) {
   REQUIRE(!head.moved.empty() || is_empty(there), "the store ", url.shown, " holds ",
           there.nodes.size(), " nodes and ", there.keys.size(),
           " API keys already; choose an empty database");
+  // The log comes first: a coordinator that finds rows and no log would begin a second history.
+  TRY_VOID(to->mark_moved(head.moved));
+  TRY_VOID(import_log_of_folder(*to, folder));
   TRY_VOID(write_contents(*to, *requests, contents));
   TRY_VOID(check_contents(*to, *requests, contents));
   TRY_VOID(to->mark_moved(""));
   TRY_VOID(write_store_url(folder, url));
+  TRY_VOID(retire_log_on_disk(folder));
   Migrated out = report(contents);
   out.to = url.shown;
   out.left = file + ".old";
@@ -153,11 +180,18 @@ Result<Migrated> to_postgres(const std::string& folder, const StoreUrl& url) {
 Result<Migrated> to_sqlite(const std::string& folder, const StoreUrl& url) {
   const std::string file = store_file(folder);
   const std::string fresh = file + ".new";
+  TRY(const auto held, HeldDatabase::open(url, true));
+  PostgresDatabase* const from = held->database();
+  TRY(const auto head, from->head());
+  const bool was_moved = head.moved == file && std::filesystem::exists(file);
+  if (was_moved) {  // it was interrupted before the switch
+    TRY_VOID(write_store_url(folder, {}));
+    return Migrated{.to = file, .left = url.shown};
+  }
+  REQUIRE(head.moved.empty(), "the rows of the store ", url.shown, " were moved to ", head.moved);
   REQUIRE(!std::filesystem::exists(file), file,
           " exists already, from before the rows were in PostgreSQL; move it away");
   for (const char* side : {"", "-wal", "-shm"}) std::filesystem::remove(fresh + side);
-  TRY(const auto held, HeldDatabase::open(url, false));
-  PostgresDatabase* const from = held->database();
   TRY(const auto from_requests, requests_in(url, held->epoch()));
   TRY(const Contents contents, read_contents(*from, *from_requests));
   {
@@ -169,8 +203,13 @@ Result<Migrated> to_sqlite(const std::string& folder, const StoreUrl& url) {
   }
   TRY_VOID(export_stored_log(*from, folder));
   TRY_VOID(rename_file(fresh, file));
+  // Before the switch: where another coordinator has taken the lease meanwhile, nothing is
+  // switched.
+  if (const Status marked = from->mark_moved(file); !marked.ok()) {
+    if (marked.error().code == ErrorCode::kRefused) TRY_VOID(rename_file(file, fresh));
+    return marked.error();
+  }
   TRY_VOID(write_store_url(folder, {}));
-  TRY_VOID(from->mark_moved(file));
   Migrated out = report(contents);
   out.to = file;
   out.left = url.shown;

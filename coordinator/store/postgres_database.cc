@@ -384,7 +384,8 @@ Result<PostgresDatabase::Head> PostgresDatabase::head() {
 Status PostgresDatabase::mark_moved(const std::string& to) {
   return transaction([&]() -> Status {
     TRY_VOID(Statement(*this, "UPDATE head SET moved = $1").add(to).run());
-    return ok_status();
+    // The log goes on elsewhere: an older state of it would be another history.
+    return to.empty() ? ok_status() : execute("DELETE FROM ledger_files");
   });
 }
 

@@ -9,6 +9,8 @@
 #include "coordinator/store/place.h"
 #include "coordinator/store/postgres_database.h"
 #include "ledger/archive.h"
+#include "ledger/dispute/evidence.h"
+#include "ledger/note.h"
 #include "ledger/scan.h"
 
 namespace hearth::coordinator {
@@ -184,6 +186,7 @@ Status copy_log(LogFolder& from, LogFolder& to) {
   Copy copy(from, to);
   TRY_VOID(copy.add_folder("tile/"));
   TRY_VOID(copy.add_folder(std::string(ledger::kWitnessFolder)));
+  TRY_VOID(copy.add_folder(std::string(ledger::kEvidenceFolder)));
   TRY(const auto top, from.list(""));
   for (const std::string& name : top) {
     if (name == ledger::kArchiveFile || name == ledger::kSnapshotFile) TRY_VOID(copy.add(name));
@@ -199,18 +202,48 @@ Result<bool> has_log(LogFolder& folder) {
   return found.ok();
 }
 
-Status import_log(const std::string& folder, LogFolder& stored) {
-  auto disk = ledger::open_log_folder(log_path(folder), LogAccess::kWrite);
-  if (!disk && disk.error().code == ErrorCode::kNotFound) return ok_status();
+// The log on the disk; null: it has none.
+Result<std::unique_ptr<LogFolder>> log_on_disk(const std::string& folder, LogAccess access) {
+  auto disk = ledger::open_log_folder(log_path(folder), access);
+  if (!disk && disk.error().code == ErrorCode::kNotFound) return std::unique_ptr<LogFolder>();
   if (!disk) return disk.error();
   TRY(const bool on_disk, has_log(**disk));
-  if (!on_disk) return ok_status();
+  if (!on_disk) disk->reset();
+  return disk;
+}
+
+// The log on the disk may be an earlier state of the stored one, which was not put away in time.
+Status check_continues(LogFolder& stored, LogFolder& disk, const std::string& folder) {
+  TRY(const Bytes bytes, disk.read(std::string(ledger::kCheckpointFile), kFileBytes));
+  ledger::ScanOptions scan;
+  TRY(scan.earlier, ledger::parse_checkpoint(bytes));
+  TRY(const auto archive, ledger::read_archive_note(stored));
+  if (archive) scan.by_hash = archive->entries;
+  const auto found = ledger::scan_log(
+      stored, scan, [](std::uint64_t, ByteSpan, const Hash256&) { return ok_status(); });
+  if (found.ok()) return ok_status();
+  if (found.error().code == ErrorCode::kUnavailable) return found.error();
+  return Error::invalid("the store has a log already, and the folder ", log_path(folder),
+                        " has another one of the same cluster; if that one is not used any more, "
+                        "move it away (",
+                        found.error().message, ")");
+}
+
+Status import_if_new(LogFolder& stored, LogFolder& disk, const std::string& folder) {
   TRY(const bool is_stored, has_log(stored));
-  REQUIRE(!is_stored, "the store has a log already, and the folder ", log_path(folder),
-          " has another one of the same cluster; if that one is not used any more, move it away");
-  TRY_VOID(copy_log(**disk, stored));
-  TRY_VOID((*disk)->rename(std::string(ledger::kCheckpointFile), kMovedCheckpoint));
-  return (*disk)->sync_names("");
+  return is_stored ? check_continues(stored, disk, folder) : copy_log(disk, stored);
+}
+
+Status retire(LogFolder& disk) {
+  TRY_VOID(disk.rename(std::string(ledger::kCheckpointFile), kMovedCheckpoint));
+  return disk.sync_names("");
+}
+
+Status import_log(const std::string& folder, LogFolder& stored) {
+  TRY(const auto disk, log_on_disk(folder, LogAccess::kWrite));
+  if (disk == nullptr) return ok_status();
+  TRY_VOID(import_if_new(stored, *disk, folder));
+  return retire(*disk);
 }
 
 Result<std::unique_ptr<StoredLogFolder>> open_stored(
@@ -223,6 +256,22 @@ Result<std::unique_ptr<StoredLogFolder>> open_stored(
   return std::make_unique<StoredLogFolder>(std::move(db), std::move(stops));
 }
 
+// Evidence contains the tokens of requests. A log's files are for all users that reach them.
+Status make_evidence_private(const std::string& folder) {
+  using std::filesystem::perms;
+  const auto path = std::filesystem::path(log_path(folder)) / ledger::kEvidenceFolder;
+  std::error_code failed;
+  std::filesystem::create_directories(path, failed);
+  if (!failed) std::filesystem::permissions(path, perms::owner_all, failed);
+  if (!failed) {
+    for (const auto& file : std::filesystem::directory_iterator(path, failed)) {
+      if (!failed) permissions(file.path(), perms::owner_read | perms::owner_write, failed);
+    }
+  }
+  if (!failed) return ok_status();
+  return Error::of(ErrorCode::kIo, "cannot keep ", path.string(), ": ", failed.message());
+}
+
 }  // namespace
 
 Result<std::unique_ptr<LogFolder>> open_stored_log(const std::string& folder, std::uint64_t epoch,
@@ -232,6 +281,27 @@ Result<std::unique_ptr<LogFolder>> open_stored_log(const std::string& folder, st
   TRY(auto stored, open_stored(*url, epoch, std::move(stops)));
   TRY_VOID(import_log(folder, *stored));
   return ledger::with_archive(std::move(stored));
+}
+
+Status check_log_on_disk(const std::string& folder) {
+  TRY(const auto url, read_store_url(folder));
+  if (!url) return ok_status();
+  TRY(const auto disk, log_on_disk(folder, LogAccess::kRead));
+  if (disk == nullptr) return ok_status();
+  TRY(const auto stored, open_stored(*url, 0, nullptr));
+  TRY(const bool is_stored, has_log(*stored));
+  return is_stored ? check_continues(*stored, *disk, folder) : ok_status();
+}
+
+Status import_log_of_folder(PostgresDatabase& db, const std::string& folder) {
+  StoredLogFolder stored(db, nullptr);
+  TRY(const auto disk, log_on_disk(folder, LogAccess::kWrite));
+  return disk == nullptr ? ok_status() : import_if_new(stored, *disk, folder);
+}
+
+Status retire_log_on_disk(const std::string& folder) {
+  TRY(const auto disk, log_on_disk(folder, LogAccess::kWrite));
+  return disk == nullptr ? ok_status() : retire(*disk);
 }
 
 Result<bool> has_stored_log(const std::string& folder) {
@@ -264,7 +334,9 @@ Status export_stored_log(PostgresDatabase& db, const std::string& folder) {
   std::error_code failed;
   std::filesystem::remove_all(log_path(folder) + "/tile", failed);
   std::filesystem::remove(log_path(folder) + "/" + kMovedCheckpoint, failed);
-  return copy_log(stored, *disk);
+  TRY_VOID(make_evidence_private(folder));
+  TRY_VOID(copy_log(stored, *disk));
+  return make_evidence_private(folder);
 }
 
 }  // namespace hearth::coordinator

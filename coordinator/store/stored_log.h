@@ -28,8 +28,16 @@ Result<std::unique_ptr<ledger::LogFolder>> open_log_to_read(const std::string& f
 // Whether the store of that data folder has the log.
 Result<bool> has_stored_log(const std::string& folder);
 
-// Brings the log of the store into the data folder's folder `ledger`, where there is one.
+// Refuses a folder whose folder `ledger` has a log that the store's does not continue, as
+// open_stored_log() would when this coordinator is to lead.
+Status check_log_on_disk(const std::string& folder);
+
+// For hearth store migrate. The copy of the data folder's log in the store is whole on return, and
+// the one on the disk stays in use until it is retired.
 class PostgresDatabase;
+Status import_log_of_folder(PostgresDatabase& db, const std::string& folder);
+Status retire_log_on_disk(const std::string& folder);
+// Brings the log of the store into the data folder's folder `ledger`, where there is one.
 Status export_stored_log(PostgresDatabase& db, const std::string& folder);
 
 }  // namespace hearth::coordinator

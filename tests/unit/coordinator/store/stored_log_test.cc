@@ -1,8 +1,10 @@
 #include "coordinator/store/stored_log.h"
 
 #include <chrono>
+#include <filesystem>
 #include <future>
 
+#include "base/private_file.h"
 #include "coordinator/store/store.h"
 #include "ledger/archive.h"
 #include "ledger/log.h"
@@ -150,6 +152,77 @@ TEST_F(StoredLogTest, ALogOnTheDiskIsBroughtIntoTheStoreAndBack) {
   const auto entries = audit();
   ASSERT_EQ(entries.size(), 301U);
   EXPECT_EQ(entries.back(), "the last");
+}
+
+// Stopped between the copy and the last step.
+TEST_F(StoredLogTest, AnEarlierStateOnTheDiskIsPutAway) {
+  const auto disk = [&] {
+    return *ledger::open_log_folder(log_path(), ledger::LogAccess::kCreate);
+  };
+  ASSERT_TRUE((*Log::create(disk(), key_))->append(as_bytes("one")).ok());
+  ASSERT_TRUE((*Log::open(stored(1), key_))->append(as_bytes("two")).ok());
+  std::filesystem::rename(log_path() + "/checkpoint.moved", log_path() + "/checkpoint");
+  EXPECT_TRUE(check_log_on_disk(folder_.path()).ok());
+  const auto log = Log::open(stored(1), key_);
+  ASSERT_TRUE(log.ok()) << log.error().message;
+  EXPECT_EQ((*log)->size(), 2U);
+  EXPECT_FALSE(std::filesystem::exists(log_path() + "/checkpoint"));
+}
+
+TEST_F(StoredLogTest, AnotherHistoryOnTheDiskIsRefusedBeforeItLeads) {
+  ASSERT_TRUE((*Log::create(stored(1), key_))->append(as_bytes("one")).ok());
+  auto disk = *ledger::open_log_folder(log_path(), ledger::LogAccess::kCreate);
+  ASSERT_TRUE((*Log::create(std::move(disk), key_))->append(as_bytes("another one")).ok());
+  const Status refused = check_log_on_disk(folder_.path());
+  ASSERT_FALSE(refused.ok());
+  EXPECT_NE(refused.error().message.find("move it away"), std::string::npos)
+      << refused.error().message;
+  EXPECT_FALSE(open_stored_log(folder_.path(), 1, stops_).ok());
+}
+
+TEST_F(StoredLogTest, EvidenceGoesWithTheLog) {
+  const Bytes bytes(9, std::byte{7});
+  const std::string name = "disputes/" + blake2b(bytes).hex();
+  {
+    auto disk = Log::create(*ledger::open_log_folder(log_path(), ledger::LogAccess::kCreate), key_);
+    ASSERT_TRUE((*disk)->append(as_bytes("one")).ok());
+  }
+  std::filesystem::create_directories(log_path() + "/disputes");
+  ASSERT_TRUE(write_private_file(log_path() + "/" + name, bytes).ok());
+  const auto now = stored(1);
+  EXPECT_EQ(*now->read(name, 99), bytes);
+  const Bytes other(9, std::byte{8});
+  const std::string second = "disputes/" + blake2b(other).hex();
+  const ledger::LogFolder::File file{second, other};
+  ASSERT_TRUE(now->write({&file, 1}).ok());
+  EXPECT_EQ(*(*open_log_to_read(folder_.path(), log_path()))->read(second, 99), other);
+  ASSERT_TRUE(first_->store().ask({LeaseAsk::kRelease, 1}).ok());
+  const auto moved = migrate_store(folder_.path(), "");
+  ASSERT_TRUE(moved.ok()) << moved.error().message;
+  EXPECT_EQ(*read_private_file(log_path() + "/" + second, 99), other);
+}
+
+TEST_F(StoredLogTest, MigrationBringsTheLogEachTime) {
+  ASSERT_TRUE(first_->store().ask({LeaseAsk::kRelease, 1}).ok());
+  const StoreFolder plain;
+  ASSERT_NE(plain.open(), nullptr);
+  const std::string path = plain.path() + "/ledger";
+  const auto disk = [&] { return *ledger::open_log_folder(path, ledger::LogAccess::kCreate); };
+  ASSERT_TRUE((*Log::create(disk(), key_))->append(as_bytes("one")).ok());
+  for (std::uint64_t round = 0; round < 2; ++round) {
+    const auto there = migrate_store(plain.path(), server_->url());
+    ASSERT_TRUE(there.ok()) << there.error().message;
+    EXPECT_TRUE(*has_stored_log(folder_.path())) << "a standby that starts first continues it";
+    EXPECT_FALSE(std::filesystem::exists(path + "/checkpoint"));
+    const auto back = migrate_store(plain.path(), "");
+    ASSERT_TRUE(back.ok()) << back.error().message;
+    EXPECT_EQ(server_->value("SELECT count(*) FROM ledger_files"), "0");
+    auto log = Log::open(disk(), key_);
+    ASSERT_TRUE(log.ok()) << log.error().message;
+    EXPECT_EQ((*log)->size(), round + 1);
+    ASSERT_TRUE((*log)->append(as_bytes("more")).ok());
+    std::filesystem::remove(plain.file() + ".old");
+  }
 }
 
 }  // namespace
