@@ -526,9 +526,31 @@ class Server {
                    ? std::make_unique<node::LocalReferee>(models_.front().path)
                    : std::make_unique<node::LocalReferee>(
                          node::LocalReferee::FileOf(std::bind_front(&ModelFiles::find, &files_)));
+    return keep_evidence(path + "/disputes");
+  }
+
+  // A verdict that the log names has its evidence where the log is; the next leader looks there. A
+  // copy on the disk is for hearth verify.
+  Status keep_evidence(const std::string& path) {
+    coordinator::LedgerService::Keep keep = std::bind_front(keep_verdict, path);
+    std::function<std::vector<Bytes>()> kept = std::bind_front(kept_verdicts, path);
+    if (lease_ != nullptr) {
+      TRY(auto log, coordinator::open_stored_log(folder_, epoch_, stops_.flag));
+      const std::shared_ptr<ledger::LogFolder> stored = std::move(log);  // of the ledger's thread
+      keep = [stored, path](const Hash256& hash, ByteSpan evidence) -> Status {
+        TRY_VOID(store_verdict(*stored, hash, evidence));
+        return keep_verdict(path, hash, evidence);
+      };
+      kept = [stored]() -> std::vector<Bytes> {
+        auto found = stored_verdicts(*stored);
+        if (found.ok()) return *std::move(found);
+        spdlog::error("cannot read the evidence of verdicts: {}", found.error().message);
+        return {};
+      };
+    }
     receipts_->set_referee(std::bind_front(&node::LocalReferee::judge, referee_.get()),
-                           std::bind_front(keep_verdict, path + "/disputes"), options.referee_rate);
-    receipts_->take_up_disputes(std::bind_front(kept_verdicts, path + "/disputes"));
+                           std::move(keep), options_.referee_rate);
+    receipts_->take_up_disputes(std::move(kept));
     return ok_status();
   }
 
@@ -713,7 +735,7 @@ class Server {
 enum class Ended : std::uint8_t { kForGood, kMoved, kDeposed };
 
 // One server, from its start to its end.
-Ended serve_once(const ServeOptions& options, const coordinator::LeaseWatch* lease, int& code) {
+Ended serve_once(const ServeOptions& options, coordinator::LeaseWatch* lease, int& code) {
   Server server(lease);
   const Status started = server.start(options);
   if (started.ok()) {
@@ -724,6 +746,11 @@ Ended serve_once(const ServeOptions& options, const coordinator::LeaseWatch* lea
   }
   if (server.was_deposed()) {
     spdlog::warn("{}", started.error().message);
+    return Ended::kDeposed;
+  }
+  if (lease != nullptr && started.error().code == ErrorCode::kUnavailable) {
+    spdlog::warn("this coordinator gives the lease back: {}", started.error().message);
+    lease->give_back();
     return Ended::kDeposed;
   }
   code = fail(started.error());
