@@ -76,7 +76,9 @@ void ControlSession::dial() {
     const Result<std::string> found = options_.find_coordinator();
     if (!found.ok()) return lose(found.error().message);
     if (!found->empty()) address_ = *found;
-    if (!tried_all()) deadline_ = clock_.now() + kAddressPatience;
+    // A slow network would otherwise never reach any but the last address.
+    if (!tried_all() && !is_patient_) deadline_ = clock_.now() + kAddressPatience;
+    if (tried_all()) is_patient_ = !is_patient_;
   }
   link_ = transport_.connect(address_);
 }
@@ -208,6 +210,7 @@ void ControlSession::on_registered(const control::v1::Registered& registered) {
   next_heartbeat_ = clock_.now() + heartbeat_;
   state_ = State::kRegistered;
   refused_since_.reset();
+  is_patient_ = false;
   backoff_.reset();
   spdlog::info("{}: registered with the coordinator at {}", options_.node, address_);
   // A result that is ready after this session has ended goes to the next one, which asks again.
