@@ -1,7 +1,10 @@
 #include "cli/serve/evidence_folder.h"
 
+#include <spdlog/spdlog.h>
+
 #include <filesystem>
 #include <set>
+#include <utility>
 
 #include "base/private_file.h"
 #include "ledger/dispute/evidence.h"
@@ -12,6 +15,27 @@ namespace {
 
 bool is_whole(ByteSpan evidence, const std::string& name) {
   return blake2b(evidence).hex() == name && as_text(evidence).starts_with(ledger::kVerdictEvidence);
+}
+
+Status store_verdict(ledger::LogFolder& log, const Hash256& hash, ByteSpan evidence) {
+  const std::string folder(ledger::kEvidenceFolder);
+  const ledger::LogFolder::File file{folder + hash.hex(), evidence};
+  TRY_VOID(log.write({&file, 1}));
+  TRY_VOID(log.sync_names(folder));
+  return log.sync_names("");
+}
+
+Result<std::vector<Bytes>> stored_verdicts(ledger::LogFolder& log) {
+  const std::string folder(ledger::kEvidenceFolder);
+  std::vector<Bytes> kept;
+  const auto names = log.list(folder);
+  if (!names && names.error().code == ErrorCode::kNotFound) return kept;
+  if (!names) return names.error();
+  for (const std::string& name : *names) {
+    TRY(Bytes evidence, log.read(folder + name, ledger::kEvidenceBytes));
+    if (is_whole(evidence, name)) kept.push_back(std::move(evidence));
+  }
+  return kept;
 }
 
 }  // namespace
@@ -39,25 +63,22 @@ std::vector<Bytes> kept_verdicts(const std::string& folder) {
   return kept;
 }
 
-Status store_verdict(ledger::LogFolder& log, const Hash256& hash, ByteSpan evidence) {
-  const std::string folder(ledger::kEvidenceFolder);
-  const ledger::LogFolder::File file{folder + hash.hex(), evidence};
-  TRY_VOID(log.write({&file, 1}));
-  TRY_VOID(log.sync_names(folder));
-  return log.sync_names("");
-}
-
-Result<std::vector<Bytes>> stored_verdicts(ledger::LogFolder& log) {
-  const std::string folder(ledger::kEvidenceFolder);
-  std::vector<Bytes> kept;
-  const auto names = log.list(folder);
-  if (!names && names.error().code == ErrorCode::kNotFound) return kept;
-  if (!names) return names.error();
-  for (const std::string& name : *names) {
-    TRY(Bytes evidence, log.read(folder + name, ledger::kEvidenceBytes));
-    if (is_whole(evidence, name)) kept.push_back(std::move(evidence));
+Evidence evidence_in(const std::string& folder, std::shared_ptr<ledger::LogFolder> stored) {
+  if (stored == nullptr) {
+    return {std::bind_front(keep_verdict, folder), std::bind_front(kept_verdicts, folder)};
   }
-  return kept;
+  Evidence out;
+  out.keep = [stored, folder](const Hash256& hash, ByteSpan evidence) -> Status {
+    TRY_VOID(store_verdict(*stored, hash, evidence));
+    return keep_verdict(folder, hash, evidence);
+  };
+  out.kept = [stored]() -> std::vector<Bytes> {
+    auto found = stored_verdicts(*stored);
+    if (found.ok()) return *std::move(found);
+    spdlog::error("cannot read the evidence of verdicts: {}", found.error().message);
+    return {};
+  };
+  return out;
 }
 
 }  // namespace hearth::cli

@@ -2,6 +2,8 @@
 // BLAKE2b in hex.
 #pragma once
 
+#include <functional>
+#include <memory>
 #include <string>
 #include <vector>
 
@@ -18,8 +20,13 @@ Status keep_verdict(const std::string& folder, const Hash256& hash, ByteSpan evi
 // `hearth audit` reports them where the log names them.
 std::vector<Bytes> kept_verdicts(const std::string& folder);
 
-// The same for a log that is not on this disk (coordinator/store/stored_log.h).
-Status store_verdict(ledger::LogFolder& log, const Hash256& hash, ByteSpan evidence);
-Result<std::vector<Bytes>> stored_verdicts(ledger::LogFolder& log);
+// What a coordinator's ledger needs of both.
+struct Evidence {
+  std::function<Status(const Hash256& hash, ByteSpan evidence)> keep;
+  std::function<std::vector<Bytes>()> kept;
+};
+// `stored`: the log, where it is not on this disk (coordinator/store/stored_log.h): the next leader
+// looks for the evidence there, and a copy in the folder is for hearth verify. Null: on this disk.
+Evidence evidence_in(const std::string& folder, std::shared_ptr<ledger::LogFolder> stored);
 
 }  // namespace hearth::cli

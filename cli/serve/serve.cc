@@ -526,31 +526,14 @@ class Server {
                    ? std::make_unique<node::LocalReferee>(models_.front().path)
                    : std::make_unique<node::LocalReferee>(
                          node::LocalReferee::FileOf(std::bind_front(&ModelFiles::find, &files_)));
-    return keep_evidence(path + "/disputes");
-  }
-
-  // A verdict that the log names has its evidence where the log is; the next leader looks there. A
-  // copy on the disk is for hearth verify.
-  Status keep_evidence(const std::string& path) {
-    coordinator::LedgerService::Keep keep = std::bind_front(keep_verdict, path);
-    std::function<std::vector<Bytes>()> kept = std::bind_front(kept_verdicts, path);
+    std::shared_ptr<ledger::LogFolder> stored;
     if (lease_ != nullptr) {
-      TRY(auto log, coordinator::open_stored_log(folder_, epoch_, stops_.flag));
-      const std::shared_ptr<ledger::LogFolder> stored = std::move(log);  // of the ledger's thread
-      keep = [stored, path](const Hash256& hash, ByteSpan evidence) -> Status {
-        TRY_VOID(store_verdict(*stored, hash, evidence));
-        return keep_verdict(path, hash, evidence);
-      };
-      kept = [stored]() -> std::vector<Bytes> {
-        auto found = stored_verdicts(*stored);
-        if (found.ok()) return *std::move(found);
-        spdlog::error("cannot read the evidence of verdicts: {}", found.error().message);
-        return {};
-      };
+      TRY(stored, coordinator::open_stored_log(folder_, epoch_, stops_.flag));
     }
+    Evidence evidence = evidence_in(path + "/disputes", std::move(stored));
     receipts_->set_referee(std::bind_front(&node::LocalReferee::judge, referee_.get()),
-                           std::move(keep), options_.referee_rate);
-    receipts_->take_up_disputes(std::move(kept));
+                           std::move(evidence.keep), options.referee_rate);
+    receipts_->take_up_disputes(std::move(evidence.kept));
     return ok_status();
   }
 
