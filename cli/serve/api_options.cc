@@ -28,10 +28,10 @@ Result<std::string> owner_key_id(const ServeOptions& options, coordinator::Store
 
 Result<coordinator::http::HttpOptions> api_options(const ServeOptions& options,
                                                    std::shared_ptr<coordinator::Store> store,
-                                                   std::uint64_t epoch) {
+                                                   const coordinator::LeaseTerm& term) {
   coordinator::http::HttpOptions http;
   http.secret = store->secret_key();
-  TRY(const auto requests, coordinator::open_request_store(data_folder(options.data_dir), epoch));
+  TRY(const auto requests, coordinator::open_request_store(data_folder(options.data_dir), term));
   if (options.no_resume) TRY_VOID(requests->clear());
   if (!options.no_resume) http.requests = requests;
   http.host = options.host;

@@ -14,11 +14,11 @@
 
 namespace hearth::cli {
 
-// On loopback, the API is open to users of this machine; beyond it, requests need a key. `epoch`:
+// On loopback, the API is open to users of this machine; beyond it, requests need a key. `term`:
 // as in open_server_store().
 Result<coordinator::http::HttpOptions> api_options(const ServeOptions& options,
                                                    std::shared_ptr<coordinator::Store> store,
-                                                   std::uint64_t epoch);
+                                                   const coordinator::LeaseTerm& term);
 
 // Other machines can reach nothing until this machine has an identity for them. kNotFound says what
 // to do.

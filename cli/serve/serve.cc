@@ -133,7 +133,7 @@ class Server {
   // `lease`: this coordinator's, which it holds now; null: its store is SQLite.
   explicit Server(const coordinator::LeaseWatch* lease)
       : lease_(lease),
-        epoch_(lease == nullptr ? 0 : lease->led()),
+        term_(lease == nullptr ? coordinator::LeaseTerm() : lease->term()),
         began_(lease == nullptr ? 0 : lease->view().began) {}
 
   Status start(const ServeOptions& options) {
@@ -164,7 +164,7 @@ class Server {
     gate_ = std::make_unique<coordinator::CoordinatorGate>(*coordinator_, loop_.poster());
 
     info_.model = models_.front().served.id;
-    TRY(coordinator::http::HttpOptions http, api_options(options, store_, epoch_));
+    TRY(coordinator::http::HttpOptions http, api_options(options, store_, term_));
     http.lease = lease_;
     http.joinable = cluster_.has_value();
     if (cluster_) http.cluster = cluster_->name;
@@ -207,12 +207,12 @@ class Server {
     constexpr auto kPause = std::chrono::milliseconds(50);
     constexpr int kLooks = 60;
     for (int look = 0; lease_ != nullptr && look < kLooks; ++look) {
-      if (epoch_ == 0 || lease_->led() != epoch_) return true;
+      if (term_.epoch == 0 || lease_->led() != term_.epoch) return true;
       std::this_thread::sleep_for(kPause);
     }
     return false;
   }
-  bool is_deposed() const { return lease_ != nullptr && set_back_ && lease_->led() != epoch_; }
+  bool is_deposed() const { return lease_ != nullptr && set_back_ && lease_->led() != term_.epoch; }
   // The server ended because the cluster has a new address, at which another Server must serve.
   bool has_moved() const { return has_moved_; }
 
@@ -234,7 +234,7 @@ class Server {
     const auto on_lost = [this, post = loop_.poster()](Error why) {
       post([this, why = std::move(why)] { on_store_lost(why); });
     };
-    TRY(store_, coordinator::open_server_store(folder_, epoch_, on_lost));
+    TRY(store_, coordinator::open_server_store(folder_, term_, on_lost));
     TRY(cluster_, read_cluster(options.data_dir));
     if (cluster_) TRY_VOID(settle_address(folder_, *cluster_));
     identity_.emplace(std::move(identity));
@@ -508,7 +508,7 @@ class Server {
   Status open_ledger(const ServeOptions& options) {
     const std::string path = data_folder(options.data_dir) + "/ledger";
     TRY(auto folder, lease_ != nullptr
-                         ? coordinator::open_stored_log(folder_, epoch_, stops_.flag)
+                         ? coordinator::open_stored_log(folder_, term_, stops_.flag)
                          : ledger::open_archived_log(path, ledger::LogAccess::kCreate));
     auto receipts =
         coordinator::LedgerService::open(std::move(folder), identity_->cluster, receipt_build(),
@@ -528,7 +528,7 @@ class Server {
                          node::LocalReferee::FileOf(std::bind_front(&ModelFiles::find, &files_)));
     std::shared_ptr<ledger::LogFolder> stored;
     if (lease_ != nullptr) {
-      TRY(stored, coordinator::open_stored_log(folder_, epoch_, stops_.flag));
+      TRY(stored, coordinator::open_stored_log(folder_, term_, stops_.flag));
     }
     Evidence evidence = evidence_in(path + "/disputes", std::move(stored));
     receipts_->set_referee(std::bind_front(&node::LocalReferee::judge, referee_.get()),
@@ -588,13 +588,13 @@ class Server {
     return all;
   }
   void follow_coordinators() {
-    if (lease_ == nullptr || !cluster_ || lease_->led() != epoch_) return;
+    if (lease_ == nullptr || !cluster_ || lease_->led() != term_.epoch) return;
     const Status told = membership_->set_addresses(coordinator_addresses());
     if (!told) spdlog::warn("the roster misses a coordinator: {}", told.error().message);
   }
 
   void on_timer() {
-    if (lease_ != nullptr && lease_->led() != epoch_) {
+    if (lease_ != nullptr && lease_->led() != term_.epoch) {
       const std::string away = lease_->away();
       on_store_lost(Error::of(ErrorCode::kRefused, "the lease of the store ", lease_->store(),
                               " has ended: ", away.empty() ? "another coordinator leads" : away));
@@ -660,7 +660,7 @@ class Server {
   }
 
   const coordinator::LeaseWatch* const lease_;  // outlives it
-  const std::uint64_t epoch_;                   // of the lease
+  const coordinator::LeaseTerm term_;           // of the lease
   const std::int64_t began_;                    // likewise, by the store's clock
   ServeOptions options_;
   std::vector<OfferedModel> models_;

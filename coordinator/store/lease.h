@@ -34,6 +34,13 @@ struct LeaseView {
   std::vector<LeasePeer> standbys = {};  // coordinators besides the holder, seen in the last 10 s
 };
 
+// Under which a coordinator writes. An older copy of the store may give an epoch again, to another
+// holder.
+struct LeaseTerm {
+  std::uint64_t epoch = 0;  // 0: none, as of a command
+  std::string holder = {};  // of hexadecimal digits
+};
+
 struct LeaseQuestion {
   enum class Kind : std::uint8_t {
     kWatch,    // changes nothing

@@ -16,6 +16,7 @@ namespace hearth::coordinator {
 
 LeaseWatch::LeaseWatch(const StoreUrl& url, LeaseSelf self)
     : shown_(url.shown),
+      id_(self.id),
       self_(self.peer),
       wakes_(::eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK)),
       store_(url, self, LeaseTimes().lease),

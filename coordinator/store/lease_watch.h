@@ -30,9 +30,10 @@ class LeaseWatch {
   const std::string& store() const { return shown_; }  // without a password
   const LeasePeer& self() const { return self_; }
   std::uint64_t led() const;  // the epoch in which this coordinator leads now; 0: it does not
-  LeaseView view() const;     // the newest answer of the store; `left` is from now on
-  std::string away() const;   // why the store did not answer the last question; empty: it did
-  void give_back();           // as LeaseCandidate
+  LeaseTerm term() const { return {led(), id_}; }
+  LeaseView view() const;    // the newest answer of the store; `left` is from now on
+  std::string away() const;  // why the store did not answer the last question; empty: it did
+  void give_back();          // as LeaseCandidate
 
  private:
   LeaseWatch(const StoreUrl& url, LeaseSelf self);
@@ -44,6 +45,7 @@ class LeaseWatch {
 
   const SystemClock clock_{};
   const std::string shown_;
+  const std::string id_;
   const LeasePeer self_;
   Descriptor wakes_;     // an eventfd
   PostgresLease store_;  // thread only, after start()

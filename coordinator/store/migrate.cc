@@ -93,8 +93,8 @@ class HeldDatabase {
                        " is used by the coordinator on ", now.leader.name,
                        "; stop that one and all standbys first");
     }
-    held->epoch_ = now.epoch;
-    PostgresOptions options{url, Flush::kEveryCommit, kCommandWait, also_moved, now.epoch};
+    held->term_ = {now.epoch, self.id};
+    PostgresOptions options{url, Flush::kEveryCommit, kCommandWait, also_moved, held->term_};
     TRY(held->db_, PostgresDatabase::open(options));
     held->renewer_ =
         std::jthread([raw = held.get()](const std::stop_token& stop) { raw->renew(stop); });
@@ -102,12 +102,12 @@ class HeldDatabase {
   }
   ~HeldDatabase() {
     renewer_ = {};
-    static_cast<void>(lease_.ask({LeaseAsk::kRelease, epoch_}));
+    static_cast<void>(lease_.ask({LeaseAsk::kRelease, term_.epoch}));
   }
   HeldDatabase(const HeldDatabase&) = delete;
   HeldDatabase& operator=(const HeldDatabase&) = delete;
   PostgresDatabase* database() const { return db_.get(); }
-  std::uint64_t epoch() const { return epoch_; }
+  const LeaseTerm& term() const { return term_; }
 
  private:
   HeldDatabase(const StoreUrl& url, LeaseSelf self, bool also_moved)
@@ -121,18 +121,18 @@ class HeldDatabase {
     for (;;) {
       wakes.wait_for(lock, stop, kMigratorRenews, [] { return false; });
       if (stop.stop_requested()) return;
-      static_cast<void>(lease_.ask({LeaseAsk::kRenew, epoch_}));
+      static_cast<void>(lease_.ask({LeaseAsk::kRenew, term_.epoch}));
     }
   }
 
-  PostgresLease lease_;      // of renewer_, while it runs
-  std::uint64_t epoch_ = 0;  // 0: not held
+  PostgresLease lease_;  // of renewer_, while it runs
+  LeaseTerm term_;
   std::unique_ptr<PostgresDatabase> db_;
   std::jthread renewer_;
 };
 
-Result<std::shared_ptr<RequestStore>> requests_in(const StoreUrl& url, std::uint64_t epoch) {
-  PostgresOptions options{url, Flush::kRarely, kCommandWait, true, epoch, false};
+Result<std::shared_ptr<RequestStore>> requests_in(const StoreUrl& url, const LeaseTerm& term) {
+  PostgresOptions options{url, Flush::kRarely, kCommandWait, true, term, false};
   TRY(auto db, PostgresDatabase::open(options));
   return request_store(std::move(db));
 }
@@ -156,7 +156,7 @@ Result<Migrated> to_postgres(const std::string& folder, const StoreUrl& url) {
   }
   TRY(const auto held, HeldDatabase::open(url, true));
   PostgresDatabase* const to = held->database();
-  TRY(const auto requests, requests_in(url, held->epoch()));
+  TRY(const auto requests, requests_in(url, held->term()));
   TRY(const auto head, to->head());
   TRY(const StoreRows there, read_store(*to));
   REQUIRE(!head.moved.empty() || is_empty(there), "the store ", url.shown, " holds ",
@@ -192,7 +192,7 @@ Result<Migrated> to_sqlite(const std::string& folder, const StoreUrl& url) {
   REQUIRE(!std::filesystem::exists(file), file,
           " exists already, from before the rows were in PostgreSQL; move it away");
   for (const char* side : {"", "-wal", "-shm"}) std::filesystem::remove(fresh + side);
-  TRY(const auto from_requests, requests_in(url, held->epoch()));
+  TRY(const auto from_requests, requests_in(url, held->term()));
   TRY(const Contents contents, read_contents(*from, *from_requests));
   {
     TRY(const auto to, SqliteDatabase::open(fresh, Flush::kEveryCommit));

@@ -31,10 +31,10 @@ Error deposed(const StoreUrl& url, const std::string& leader) {
 
 }  // namespace
 
-MirroredStore::MirroredStore(StoreUrl url, std::uint64_t epoch,
+MirroredStore::MirroredStore(StoreUrl url, LeaseTerm term,
                              std::function<void(const Error&)> on_lost)
     : url_(std::move(url)),
-      epoch_(epoch),
+      term_(std::move(term)),
       on_lost_(std::move(on_lost)),
       wakes_(::eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK)) {}
 
@@ -48,17 +48,18 @@ MirroredStore::~MirroredStore() {
 }
 
 // kRefused: another coordinator has taken the lease.
-Status MirroredStore::check_epoch(PostgresDatabase& database) const {
+Status MirroredStore::check_term(PostgresDatabase& database) const {
   TRY(const LeaseView lease, read_lease(database));
-  return lease.epoch == epoch_ ? ok_status() : deposed(url_, lease.leader.name);
+  const bool is_ours = lease.epoch == term_.epoch && lease.holder == term_.holder;
+  return is_ours ? ok_status() : deposed(url_, lease.leader.name);
 }
 
 // Without the mutex: nothing waits for a machine that does not answer.
 Result<MirroredStore::Remote> MirroredStore::connect() const {
   PostgresOptions options{url_, Database::Flush::kEveryCommit, kStoreWait};
-  options.epoch = epoch_;
+  options.term = term_;
   TRY(auto database, PostgresDatabase::open(options));
-  TRY_VOID(check_epoch(*database));
+  TRY_VOID(check_term(*database));
   TRY_VOID(database->listen(PostgresDatabase::kRowsChannel));
   Remote remote;
   remote.database = database.get();
@@ -77,9 +78,9 @@ Status MirroredStore::begin() {
 }
 
 Result<std::shared_ptr<MirroredStore>> MirroredStore::open(
-    const StoreUrl& url, std::uint64_t epoch, std::function<void(const Error&)> on_lost) {
-  if (epoch == 0) return deposed(url, "it has taken the lease meanwhile");
-  const std::shared_ptr<MirroredStore> store(new MirroredStore(url, epoch, std::move(on_lost)));
+    const StoreUrl& url, const LeaseTerm& term, std::function<void(const Error&)> on_lost) {
+  if (term.epoch == 0) return deposed(url, "it has taken the lease meanwhile");
+  const std::shared_ptr<MirroredStore> store(new MirroredStore(url, term, std::move(on_lost)));
   if (!store->wakes_.open()) {
     return Error{ErrorCode::kIo, "there is no file descriptor left for the store's thread"};
   }
@@ -126,7 +127,7 @@ Status MirroredStore::copy() {
 // kRefused: the store is no longer this coordinator's.
 Status MirroredStore::follow() {
   TRY(const PostgresDatabase::Head head, remote_->database->head());
-  TRY_VOID(check_epoch(*remote_->database));
+  TRY_VOID(check_term(*remote_->database));
   if (!head.moved.empty()) {
     return Error::of(ErrorCode::kRefused, "the rows of the store ", url_.shown, " were moved to ",
                      head.moved);
@@ -302,11 +303,11 @@ Result<bool> MirroredStore::revoke_key(std::string_view id_or_name) {
   return write([&](Store& store) { return store.revoke_key(id_or_name); });
 }
 
-Result<std::shared_ptr<Store>> open_server_store(const std::string& folder, std::uint64_t epoch,
+Result<std::shared_ptr<Store>> open_server_store(const std::string& folder, const LeaseTerm& term,
                                                  std::function<void(const Error&)> on_lost) {
   TRY(const auto url, read_store_url(folder));
   if (!url) return open_store(folder);
-  TRY(auto store, MirroredStore::open(*url, epoch, std::move(on_lost)));
+  TRY(auto store, MirroredStore::open(*url, term, std::move(on_lost)));
   return std::shared_ptr<Store>(std::move(store));
 }
 

@@ -28,8 +28,8 @@ namespace hearth::coordinator {
 
 class MirroredStore final : public Store {
  public:
-  // kRefused when `epoch` is not in force. `on_lost`: as in open_server_store().
-  static Result<std::shared_ptr<MirroredStore>> open(const StoreUrl& url, std::uint64_t epoch,
+  // kRefused when `term` is not in force. `on_lost`: as in open_server_store().
+  static Result<std::shared_ptr<MirroredStore>> open(const StoreUrl& url, const LeaseTerm& term,
                                                      std::function<void(const Error&)> on_lost);
   ~MirroredStore() override;
 
@@ -64,10 +64,10 @@ class MirroredStore final : public Store {
     PostgresDatabase* database = nullptr;  // of the store
   };
 
-  MirroredStore(StoreUrl url, std::uint64_t epoch, std::function<void(const Error&)> on_lost);
+  MirroredStore(StoreUrl url, LeaseTerm term, std::function<void(const Error&)> on_lost);
 
   Result<Remote> connect() const;
-  Status check_epoch(PostgresDatabase& database) const;
+  Status check_term(PostgresDatabase& database) const;
   Status begin();
   template <typename Work>
   std::invoke_result_t<Work, Store&> write(Work work);
@@ -81,7 +81,7 @@ class MirroredStore final : public Store {
   bool connect_again();
 
   const StoreUrl url_;
-  const std::uint64_t epoch_;
+  const LeaseTerm term_;
   const std::function<void(const Error&)> on_lost_;
   Descriptor wakes_;            // an eventfd
   Hash256 secret_;              // unchanged after open()

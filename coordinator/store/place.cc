@@ -116,11 +116,11 @@ Status use_store_url(const std::string& folder, const std::string& text) {
 }
 
 Result<std::unique_ptr<Database>> open_database(const std::string& folder, Database::Flush flush,
-                                                std::uint64_t epoch) {
+                                                const LeaseTerm& term) {
   TRY(const auto url, read_store_url(folder));
   if (!url) return SqliteDatabase::open(store_file(folder), flush);
-  PostgresOptions options{*url, flush, epoch > 0 ? kFencedWait : kCommandWait};
-  options.epoch = epoch;
+  PostgresOptions options{*url, flush, term.epoch > 0 ? kFencedWait : kCommandWait};
+  options.term = term;
   options.counts = flush == Database::Flush::kEveryCommit;
   TRY(auto db, PostgresDatabase::open(options));
   return std::unique_ptr<Database>(std::move(db));

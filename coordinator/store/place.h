@@ -9,6 +9,7 @@
 
 #include "base/result.h"
 #include "coordinator/store/database.h"
+#include "coordinator/store/lease.h"
 
 namespace hearth::coordinator {
 
@@ -30,9 +31,9 @@ Result<std::optional<StoreUrl>> read_store_url(const std::string& folder);
 // From now on, the folder's store is that database; nothing: hearth.db.
 Status write_store_url(const std::string& folder, const std::optional<StoreUrl>& url);
 
-// One connection to the store of a folder, for a command (`epoch` 0), or for the journal of the
-// coordinator that leads in that epoch. Errors: see open_store().
+// One connection to the store of a folder, for a command (no `term`), or for the journal of the
+// coordinator that leads in that term. Errors: see open_store().
 Result<std::unique_ptr<Database>> open_database(const std::string& folder, Database::Flush flush,
-                                                std::uint64_t epoch = 0);
+                                                const LeaseTerm& term = {});
 
 }  // namespace hearth::coordinator

@@ -233,9 +233,9 @@ Status PostgresDatabase::begin(Access access) {
   if (lost()) return unavailable("the connection is lost");
   std::string sql = "BEGIN";
   if (options_.counts) sql += "; UPDATE head SET changes = changes + 1; NOTIFY hearth";
-  if (options_.epoch > 0) {
-    sql +=
-        "; SELECT 1 FROM lease WHERE epoch = " + std::to_string(options_.epoch) + " FOR KEY SHARE";
+  if (options_.term.epoch > 0) {
+    sql += message_of("; SELECT 1 FROM lease WHERE epoch = ", options_.term.epoch,
+                      " AND holder = '", options_.term.holder, "' FOR KEY SHARE");
   }
   if (PQsendQuery(connection_, sql.c_str()) == 0) return lose(PQerrorMessage(connection_));
   std::int64_t rows = 1;
@@ -340,8 +340,15 @@ Status PostgresDatabase::open_schema() {
                    now.moved, " by hearth store migrate");
 }
 
-// One process at a time makes or upgrades the tables.
+// One process at a time makes or upgrades the tables. Others do not wait for it where they are as
+// they must be: a leader that connects again has little time.
 Status PostgresDatabase::settle_schema() {
+  TRY(const std::int64_t made, number("SELECT count(*) FROM pg_tables WHERE schemaname = "
+                                      "'hearth' AND tablename = 'head'"));
+  if (made == 1) {
+    TRY(const Head now, head());
+    if (now.version == schema_version()) return ok_status();
+  }
   TRY_VOID(execute("SELECT pg_advisory_xact_lock(" + std::string(kSchemaLockKey) + ")"));
   TRY(const std::int64_t schemas,
       number("SELECT count(*) FROM pg_namespace WHERE nspname = 'hearth'"));
@@ -395,6 +402,9 @@ int PostgresDatabase::socket() const { return lost() ? -1 : PQsocket(connection_
 
 Result<std::unique_ptr<PostgresDatabase>> PostgresDatabase::open(const PostgresOptions& options) {
   INVARIANT(options.wait > Duration(0), "a statement has a time limit");
+  const auto& holder = options.term.holder;
+  INVARIANT(holder.find_first_not_of("0123456789abcdef") == std::string::npos,
+            "a holder's id is a part of a statement");
   std::unique_ptr<PostgresDatabase> db(new PostgresDatabase(options));
   TRY_VOID(db->make_ready());
   return db;

@@ -14,6 +14,7 @@
 
 #include "base/clock.h"
 #include "coordinator/store/database.h"
+#include "coordinator/store/lease.h"
 #include "coordinator/store/place.h"
 
 struct pg_conn;
@@ -32,9 +33,9 @@ struct PostgresOptions {
   Database::Flush flush = Database::Flush::kEveryCommit;
   Duration wait{0};         // for the answer to one statement
   bool also_moved = false;  // also a store that hearth store migrate has emptied
-  // Of the lease (lease.h) under which this connection writes: once there is a newer one, a
-  // transaction for writing changes nothing and is kRefused. 0: a command's, which needs no lease.
-  std::uint64_t epoch = 0;
+  // The lease (lease.h) under which this connection writes: once there is another one, a
+  // transaction for writing changes nothing and is kRefused. None: a command's, which needs none.
+  LeaseTerm term = {};
   // Whether its transactions count in Head::changes. Kept requests and the ledger do not: they have
   // one writer, and no copy in memory.
   bool counts = true;

@@ -42,7 +42,9 @@ Status PostgresLease::connect() {
   PostgresOptions options{url_, Database::Flush::kEveryCommit, kQuestionWait, also_moved_};
   TRY(db_, PostgresDatabase::open(options));
   shown_ = {};
-  return db_->listen(PostgresDatabase::kLeaseChannel);
+  Status listens = db_->listen(PostgresDatabase::kLeaseChannel);
+  if (!listens.ok()) db_.reset();  // a connection without notices is not kept
+  return listens;
 }
 
 Result<LeaseView> PostgresLease::ask(const LeaseQuestion& question) {

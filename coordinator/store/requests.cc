@@ -174,8 +174,8 @@ std::shared_ptr<RequestStore> request_store(std::unique_ptr<Database> db) {
 }
 
 Result<std::shared_ptr<RequestStore>> open_request_store(const std::string& folder,
-                                                         std::uint64_t epoch) {
-  TRY(auto db, open_database(folder, Database::Flush::kRarely, epoch));
+                                                         const LeaseTerm& term) {
+  TRY(auto db, open_database(folder, Database::Flush::kRarely, term));
   return request_store(std::move(db));
 }
 

@@ -247,10 +247,10 @@ Status import_log(const std::string& folder, LogFolder& stored) {
 }
 
 Result<std::unique_ptr<StoredLogFolder>> open_stored(
-    const StoreUrl& url, std::uint64_t epoch, std::shared_ptr<const std::atomic<bool>> stops) {
+    const StoreUrl& url, const LeaseTerm& term, std::shared_ptr<const std::atomic<bool>> stops) {
   PostgresOptions options{url, Database::Flush::kEveryCommit,
-                          epoch > 0 ? kFencedWait : kCommandWait};
-  options.epoch = epoch;
+                          term.epoch > 0 ? kFencedWait : kCommandWait};
+  options.term = term;
   options.counts = false;
   TRY(auto db, PostgresDatabase::open(options));
   return std::make_unique<StoredLogFolder>(std::move(db), std::move(stops));
@@ -274,11 +274,11 @@ Status make_evidence_private(const std::string& folder) {
 
 }  // namespace
 
-Result<std::unique_ptr<LogFolder>> open_stored_log(const std::string& folder, std::uint64_t epoch,
+Result<std::unique_ptr<LogFolder>> open_stored_log(const std::string& folder, const LeaseTerm& term,
                                                    std::shared_ptr<const std::atomic<bool>> stops) {
   TRY(const auto url, read_store_url(folder));
-  REQUIRE(url.has_value() && epoch > 0, "the log of ", folder, " is not in a shared store");
-  TRY(auto stored, open_stored(*url, epoch, std::move(stops)));
+  REQUIRE(url.has_value() && term.epoch > 0, "the log of ", folder, " is not in a shared store");
+  TRY(auto stored, open_stored(*url, term, std::move(stops)));
   TRY_VOID(import_log(folder, *stored));
   return ledger::with_archive(std::move(stored));
 }
@@ -288,7 +288,7 @@ Status check_log_on_disk(const std::string& folder) {
   if (!url) return ok_status();
   TRY(const auto disk, log_on_disk(folder, LogAccess::kRead));
   if (disk == nullptr) return ok_status();
-  TRY(const auto stored, open_stored(*url, 0, nullptr));
+  TRY(const auto stored, open_stored(*url, {}, nullptr));
   TRY(const bool is_stored, has_log(*stored));
   return is_stored ? check_continues(*stored, *disk, folder) : ok_status();
 }
@@ -307,7 +307,7 @@ Status retire_log_on_disk(const std::string& folder) {
 Result<bool> has_stored_log(const std::string& folder) {
   TRY(const auto url, read_store_url(folder));
   if (!url) return false;
-  TRY(const auto stored, open_stored(*url, 0, nullptr));
+  TRY(const auto stored, open_stored(*url, {}, nullptr));
   return has_log(*stored);
 }
 
@@ -316,7 +316,7 @@ Result<std::unique_ptr<LogFolder>> open_log_to_read(const std::string& folder,
                                                     const std::string& archive) {
   TRY(const auto url, read_store_url(folder));
   if (url) {
-    TRY(auto stored, open_stored(*url, 0, nullptr));
+    TRY(auto stored, open_stored(*url, {}, nullptr));
     TRY(const bool is_stored, has_log(*stored));
     if (is_stored) return ledger::with_archive(std::move(stored), archive);
   }

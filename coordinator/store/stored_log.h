@@ -9,16 +9,18 @@
 #include <string>
 
 #include "base/result.h"
+#include "coordinator/store/lease.h"
 #include "ledger/folder.h"
 
 namespace hearth::coordinator {
 
 // The log of a data folder whose store is in PostgreSQL, for the coordinator that leads in that
-// epoch: kRefused from every write once there is a newer one. While the database is away, a write
+// term: kRefused from every write once there is another one. While the database is away, a write
 // waits until it is back, or `stops` is true. A log that the data folder has still in its folder
 // `ledger` is brought into the store first.
 Result<std::unique_ptr<ledger::LogFolder>> open_stored_log(
-    const std::string& folder, std::uint64_t epoch, std::shared_ptr<const std::atomic<bool>> stops);
+    const std::string& folder, const LeaseTerm& term,
+    std::shared_ptr<const std::atomic<bool>> stops);
 
 // For reading: from the store, where it has the log; else from `path`, as
 // ledger::open_archived_log().

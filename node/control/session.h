@@ -74,7 +74,7 @@ class ControlSession final : public TransportEvents {
   State state_ = State::kWaiting;
   LinkId link_;
   bool is_patient_ = false;  // in every second round through the addresses
-  TimePoint deadline_{};  // the next attempt, or the timeout for a silent coordinator
+  TimePoint deadline_{};     // the next attempt, or the timeout for a silent coordinator
   TimePoint next_heartbeat_{};
   Duration heartbeat_{};
   std::optional<Away> away_;

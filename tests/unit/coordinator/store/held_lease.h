@@ -4,6 +4,7 @@
 #include <gtest/gtest.h>
 
 #include <chrono>
+#include <cstdint>
 #include <string>
 
 #include "coordinator/store/postgres_lease.h"
@@ -32,6 +33,7 @@ class HeldLease {
     EXPECT_TRUE((*db)->execute("UPDATE lease SET ends = clock_timestamp()").ok());
     return take();
   }
+  LeaseTerm term(std::uint64_t epoch) const { return {epoch, self_.id}; }
   PostgresLease& store() { return lease_; }
   const LeaseSelf& self() const { return self_; }
 

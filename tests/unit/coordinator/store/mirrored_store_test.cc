@@ -30,8 +30,8 @@ class MirroredStoreTest : public ::testing::Test {
     ASSERT_TRUE(use_store_url(folder_.path(), server_->url()).ok());
     lease_.emplace(server_->url());
     ASSERT_EQ(lease_->take(), 1U);
-    auto opened =
-        open_server_store(folder_.path(), 1, [this](const Error& why) { lost_.set_value(why); });
+    auto opened = open_server_store(folder_.path(), lease_->term(1),
+                                    [this](const Error& why) { lost_.set_value(why); });
     ASSERT_TRUE(opened.ok()) << opened.error().message;
     store_ = *opened;
   }
@@ -122,7 +122,7 @@ TEST_F(MirroredStoreTest, ChangesOfOtherProcessesArrive) {
 }
 
 TEST_F(MirroredStoreTest, ASecondCoordinatorIsRefusedByName) {
-  const auto second = open_server_store(folder_.path(), 2, [](const Error&) {});
+  const auto second = open_server_store(folder_.path(), {2, "ab"}, [](const Error&) {});
   ASSERT_FALSE(second.ok());
   EXPECT_EQ(second.error().code, ErrorCode::kRefused);
   EXPECT_NE(second.error().message.find("process " + std::to_string(::getpid())), std::string::npos)
@@ -131,7 +131,7 @@ TEST_F(MirroredStoreTest, ASecondCoordinatorIsRefusedByName) {
   store_.reset();
   HeldLease next(server_->url());
   ASSERT_EQ(next.depose_and_take(), 2U);
-  EXPECT_TRUE(open_server_store(folder_.path(), 2, [](const Error&) {}).ok());
+  EXPECT_TRUE(open_server_store(folder_.path(), next.term(2), [](const Error&) {}).ok());
 }
 
 // As after a pause in which another coordinator has held the store.
@@ -142,6 +142,14 @@ TEST_F(MirroredStoreTest, AnOlderEpochWritesNothing) {
   EXPECT_EQ(why.code, ErrorCode::kRefused);
   EXPECT_NE(why.message.find("den, process 7"), std::string::npos) << why.message;
   EXPECT_FALSE(store_->add_key(key_named("later")).ok());
+  EXPECT_EQ(server_->value("SELECT count(*) FROM keys"), "0");
+}
+
+// In an older copy of the database, another one has got the same epoch.
+TEST_F(MirroredStoreTest, TheSameEpochOfAnotherHolderIsNotItsOwn) {
+  server_->execute("UPDATE lease SET holder = 'ab', name = 'den, process 7'");
+  EXPECT_FALSE(store_->add_key(key_named("late")).ok());
+  EXPECT_NE(loss().message.find("den, process 7"), std::string::npos);
   EXPECT_EQ(server_->value("SELECT count(*) FROM keys"), "0");
 }
 

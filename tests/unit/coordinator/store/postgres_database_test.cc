@@ -102,6 +102,17 @@ TEST_F(PostgresDatabaseTest, TheTablesAreMadeOnce) {
   EXPECT_EQ(folder_.open()->secret_key(), second.open()->secret_key());
 }
 
+// Another process makes or upgrades tables, and stands still.
+TEST_F(PostgresDatabaseTest, AConnectionToWholeTablesWaitsForNoOtherProcess) {
+  const PostgresOptions options{*parse_store_url(server_->url()), Database::Flush::kEveryCommit,
+                                kCommandWait};
+  const auto other = PostgresDatabase::open(options);
+  ASSERT_TRUE(other.ok()) << other.error().message;
+  ASSERT_TRUE((*other)->execute("SELECT pg_advisory_lock(1215460457)").ok());
+  const auto mine = PostgresDatabase::open(options);
+  EXPECT_TRUE(mine.ok()) << mine.error().message;
+}
+
 TEST(StoreUrlTest, IsShownWithoutPasswordAndParameters) {
   const auto url = parse_store_url("postgresql://me:secret@db.example:5433/hearth?sslmode=require");
   ASSERT_TRUE(url.ok());

@@ -19,10 +19,10 @@ class PostgresLeaseTest : public ::testing::Test {
     server_->clear();
     ASSERT_TRUE(use_store_url(folder_.path(), server_->url()).ok());
   }
-  Result<std::unique_ptr<PostgresDatabase>> writer(std::uint64_t epoch) const {
+  Result<std::unique_ptr<PostgresDatabase>> writer(const LeaseTerm& term) const {
     PostgresOptions options{*parse_store_url(server_->url()), Database::Flush::kEveryCommit,
                             kCommandWait};
-    options.epoch = epoch;
+    options.term = term;
     return PostgresDatabase::open(options);
   }
   static Status add_node_row(PostgresDatabase& db) {
@@ -90,7 +90,7 @@ TEST_F(PostgresLeaseTest, AnOlderEpochChangesNothing) {
   HeldLease first(server_->url());
   HeldLease second(server_->url());
   ASSERT_EQ(first.take(), 1U);
-  const auto old = writer(1);
+  const auto old = writer(first.term(1));
   ASSERT_TRUE(old.ok());
   EXPECT_TRUE((*old)->transaction([&] { return add_node_row(**old); }).ok());
   EXPECT_TRUE((*old)->transaction([&] { return (*old)->execute("DELETE FROM waiting"); }).ok());
@@ -100,8 +100,21 @@ TEST_F(PostgresLeaseTest, AnOlderEpochChangesNothing) {
   EXPECT_EQ(late.error().code, ErrorCode::kRefused);
   EXPECT_EQ(server_->value("SELECT count(*) FROM waiting"), "0");
   // A command has no lease.
-  const auto command = writer(0);
+  const auto command = writer({});
   EXPECT_TRUE((*command)->transaction([&] { return add_node_row(**command); }).ok());
+}
+
+TEST_F(PostgresLeaseTest, TheSameEpochOfAnotherHolderChangesNothing) {
+  HeldLease first(server_->url());
+  ASSERT_EQ(first.take(), 1U);
+  const auto mine = writer(first.term(1));
+  EXPECT_TRUE((*mine)->transaction([&] { return add_node_row(**mine); }).ok());
+  const auto other = writer({1, "ab"});
+  const Status late =
+      (*other)->transaction([&] { return (*other)->execute("DELETE FROM waiting"); });
+  ASSERT_FALSE(late.ok());
+  EXPECT_EQ(late.error().code, ErrorCode::kRefused);
+  EXPECT_EQ(server_->value("SELECT count(*) FROM waiting"), "1");
 }
 
 // A leader that stands still between the beginning of a transaction and its COMMIT.
@@ -109,7 +122,7 @@ TEST_F(PostgresLeaseTest, ATransactionIsWholeBeforeTheNextEpochOrNotAtAll) {
   HeldLease first(server_->url());
   HeldLease second(server_->url());
   ASSERT_EQ(first.take(), 1U);
-  const auto slow = writer(1);
+  const auto slow = writer(first.term(1));
   ASSERT_TRUE((*slow)->begin(Database::Access::kWrite).ok());
   ASSERT_TRUE(add_node_row(**slow).ok());
   EXPECT_TRUE(first.store().ask({LeaseAsk::kRenew, 1}).ok()) << "a renewal does not wait for it";
@@ -127,7 +140,7 @@ TEST_F(PostgresLeaseTest, KeptRequestsAreFenced) {
   HeldLease first(server_->url());
   HeldLease second(server_->url());
   ASSERT_EQ(first.take(), 1U);
-  const auto journal = open_request_store(folder_.path(), 1);
+  const auto journal = open_request_store(folder_.path(), first.term(1));
   ASSERT_TRUE(journal.ok());
   const Hash256 name = blake2b(as_bytes("a request"));
   ASSERT_TRUE((*journal)->write({RequestRow{name, name, "key", 0, Bytes(9)}}).ok());
@@ -137,7 +150,7 @@ TEST_F(PostgresLeaseTest, KeptRequestsAreFenced) {
   EXPECT_EQ((*journal)->clear().error().code, ErrorCode::kRefused);
   EXPECT_EQ(server_->value("SELECT count(*) FROM request_tokens"), "0");
   EXPECT_EQ(server_->value("SELECT count(*) FROM requests"), "1");
-  const auto next = open_request_store(folder_.path(), 2);
+  const auto next = open_request_store(folder_.path(), second.term(2));
   EXPECT_EQ((*next)->load()->rows.size(), 1U) << "the next leader resumes it";
   EXPECT_TRUE((*next)->write({RequestTokens{name, Bytes(7)}}).ok());
 }

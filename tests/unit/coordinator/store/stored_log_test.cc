@@ -29,7 +29,8 @@ class StoredLogTest : public ::testing::Test {
     ASSERT_EQ(first_->take(), 1U);
   }
   std::unique_ptr<ledger::LogFolder> stored(std::uint64_t epoch) const {
-    auto opened = open_stored_log(folder_.path(), epoch, stops_);
+    auto opened =
+        open_stored_log(folder_.path(), (epoch == 1 ? *first_ : *second_).term(epoch), stops_);
     EXPECT_TRUE(opened.ok()) << opened.error().message;
     return opened.ok() ? *std::move(opened) : nullptr;
   }
@@ -177,7 +178,7 @@ TEST_F(StoredLogTest, AnotherHistoryOnTheDiskIsRefusedBeforeItLeads) {
   ASSERT_FALSE(refused.ok());
   EXPECT_NE(refused.error().message.find("move it away"), std::string::npos)
       << refused.error().message;
-  EXPECT_FALSE(open_stored_log(folder_.path(), 1, stops_).ok());
+  EXPECT_FALSE(open_stored_log(folder_.path(), first_->term(1), stops_).ok());
 }
 
 TEST_F(StoredLogTest, EvidenceGoesWithTheLog) {
