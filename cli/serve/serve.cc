@@ -320,6 +320,7 @@ class Server {
       if (const auto known = manifests_.find(model); known != manifests_.end()) {
         manifest.known = known->second;
       }
+      manifest.term = term_;
       manifest_.reset();  // its thread ends first: both write one file
       manifest_ = std::make_unique<ServedManifest>(std::move(manifest));
     }

@@ -114,6 +114,7 @@ CREATE TABLE coordinators (
   id TEXT PRIMARY KEY, name TEXT NOT NULL, api TEXT NOT NULL, control TEXT NOT NULL,
   seen TIMESTAMPTZ NOT NULL);
 CREATE TABLE ledger_files (name TEXT COLLATE "C" PRIMARY KEY, bytes BYTEA NOT NULL);
+CREATE TABLE manifest ("only" BIGINT PRIMARY KEY CHECK ("only" = 0), bytes BYTEA NOT NULL);
 )sql"},
 };
 constexpr auto kVersion = static_cast<std::int64_t>(kSteps.size());

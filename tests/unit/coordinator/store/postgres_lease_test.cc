@@ -4,6 +4,7 @@
 
 #include "coordinator/store/requests.h"
 #include "coordinator/store/store.h"
+#include "coordinator/store/stored_manifest.h"
 #include "tests/unit/coordinator/store/held_lease.h"
 #include "tests/unit/coordinator/store/private_postgres.h"
 
@@ -115,6 +116,20 @@ TEST_F(PostgresLeaseTest, TheSameEpochOfAnotherHolderChangesNothing) {
   ASSERT_FALSE(late.ok());
   EXPECT_EQ(late.error().code, ErrorCode::kRefused);
   EXPECT_EQ(server_->value("SELECT count(*) FROM waiting"), "1");
+}
+
+TEST_F(PostgresLeaseTest, TheManifestIsOneOfAllCoordinators) {
+  HeldLease first(server_->url());
+  HeldLease second(server_->url());
+  ASSERT_EQ(first.take(), 1U);
+  EXPECT_TRUE(read_stored_manifest(folder_.path())->empty());
+  EXPECT_TRUE(write_stored_manifest(folder_.path(), first.term(1), as_bytes("one")).ok());
+  EXPECT_TRUE(write_stored_manifest(folder_.path(), first.term(1), as_bytes("two")).ok());
+  ASSERT_EQ(second.depose_and_take(), 2U);
+  const Status late = write_stored_manifest(folder_.path(), first.term(1), as_bytes("late"));
+  ASSERT_FALSE(late.ok());
+  EXPECT_EQ(late.error().code, ErrorCode::kRefused);
+  EXPECT_EQ(as_text(*read_stored_manifest(folder_.path())), "two");
 }
 
 // A leader that stands still between the beginning of a transaction and its COMMIT.
