@@ -257,7 +257,7 @@ Status read_layer(const Reader& reader, const model::ModelSpec& spec, std::uint3
     TRY_VOID(reader.vector(name("attn_k.bias"), narrow, out.key_bias));
     TRY_VOID(reader.vector(name("attn_v.bias"), narrow, out.value_bias));
   }
-  if (spec.head_norms != model::HeadNorms::kNone) {
+  if (spec.head_norms != model::HeadNorms::kNone && spec.head_norms != model::HeadNorms::kPlain) {
     const bool each = spec.head_norms == model::HeadNorms::kEach;
     const auto size = [&](std::uint32_t all) { return each ? head_dim : all; };
     TRY_VOID(reader.vector(name("attn_q_norm.weight"), size(wide), out.query_norm));
