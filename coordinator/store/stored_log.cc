@@ -45,6 +45,7 @@ class StoredLogFolder final : public LogFolder {
   Status sync_names(const std::string& /*folder*/) override { return ok_status(); }  // at COMMIT
   Status rename(const std::string& from, const std::string& to) override;
   Status remove(const std::string& name) override;
+  Status remove_folder(const std::string& folder) override;
   Result<std::vector<std::string>> list(const std::string& folder) override;
 
  private:
@@ -118,15 +119,29 @@ Status StoredLogFolder::remove(const std::string& name) {
   });
 }
 
+// What follows all names that begin with the folder: its last character is a slash.
+std::string end_of(const std::string& folder) {
+  return folder.empty() ? "~" : folder.substr(0, folder.size() - 1) + static_cast<char>('/' + 1);
+}
+
+// In one transaction, which costs as much as one for each file. A folder without files costs none.
+Status StoredLogFolder::remove_folder(const std::string& folder) {
+  const auto names = list(folder);
+  if (!names) return names.error();
+  return persist([&](bool /*again*/) -> Status {
+    TRY_VOID(Statement(db_, "DELETE FROM ledger_files WHERE name >= $1 AND name < $2")
+                 .add(folder, end_of(folder))
+                 .run());
+    return ok_status();
+  });
+}
+
 Result<std::vector<std::string>> StoredLogFolder::list(const std::string& folder) {
   TRY_VOID(db_.make_ready());
-  // What follows all names that begin with the folder: its last character is a slash.
-  const std::string end =
-      folder.empty() ? "~" : folder.substr(0, folder.size() - 1) + static_cast<char>('/' + 1);
   Statement row(db_,
                 "SELECT DISTINCT substring(substr(name, length($1) + 1) FROM '^[^/]*/?') COLLATE "
                 "\"C\" FROM ledger_files WHERE name >= $1 AND name < $2 ORDER BY 1");
-  row.add(folder, end);
+  row.add(folder, end_of(folder));
   std::vector<std::string> names;
   while (true) {
     TRY(const bool there, row.step());

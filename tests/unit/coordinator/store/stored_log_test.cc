@@ -131,6 +131,21 @@ TEST_F(StoredLogTest, NamesAndSizesAreThoseOfAFolder) {
   EXPECT_EQ(server_->value("SELECT changes FROM head"), "0") << "no copy of the rows is renewed";
 }
 
+TEST_F(StoredLogTest, AFolderIsRemovedAtOnce) {
+  const auto folder = stored(1);
+  const Bytes bytes(9);
+  for (const char* name : {"tile/0/000", "tile/0/000.p/1", "tile/0/000.p/2", "tile/0/000.q"}) {
+    const ledger::LogFolder::File file{name, bytes};
+    ASSERT_TRUE(folder->write({&file, 1}).ok());
+  }
+  EXPECT_TRUE(folder->remove_folder("tile/0/000.p/").ok());
+  EXPECT_EQ(*folder->list("tile/0/"), (std::vector<std::string>{"000", "000.q"}));
+  EXPECT_EQ(folder->remove_folder("tile/0/000.p/").error().code, ErrorCode::kNotFound);
+  ASSERT_EQ(second_->depose_and_take(), 2U);
+  EXPECT_EQ(folder->remove_folder("tile/").error().code, ErrorCode::kRefused);
+  EXPECT_EQ(server_->value("SELECT count(*) FROM ledger_files"), "2");
+}
+
 TEST_F(StoredLogTest, ALogOnTheDiskIsBroughtIntoTheStoreAndBack) {
   {
     auto disk = Log::create(*ledger::open_log_folder(log_path(), ledger::LogAccess::kCreate), key_);
