@@ -17,6 +17,7 @@
 #include "coordinator/store/store.h"
 #include "coordinator/store/store_rows.h"
 #include "coordinator/store/stored_log.h"
+#include "coordinator/store/stored_manifest.h"
 
 namespace hearth::coordinator {
 namespace {
@@ -87,7 +88,8 @@ class HeldDatabase {
     self.peer.name = "hearth store migrate on " + self.peer.name;
     std::unique_ptr<HeldDatabase> held(new HeldDatabase(url, self, also_moved));
     TRY(const LeaseView before, held->lease_.ask({}));
-    TRY(const LeaseView now, held->lease_.ask({LeaseAsk::kTake, before.epoch}));
+    TRY(const LeaseView now,
+        held->lease_.ask({LeaseAsk::kTake, before.epoch, before.renewed, before.holder}));
     if (now.holder != self.id) {
       return Error::of(ErrorCode::kRefused, "the store ", url.shown,
                        " is used by the coordinator on ", now.leader.name,
@@ -165,6 +167,7 @@ Result<Migrated> to_postgres(const std::string& folder, const StoreUrl& url) {
   // The log comes first: a coordinator that finds rows and no log would begin a second history.
   TRY_VOID(to->mark_moved(head.moved));
   TRY_VOID(import_log_of_folder(*to, folder));
+  TRY_VOID(import_manifest_of_folder(*to, folder));
   TRY_VOID(write_contents(*to, *requests, contents));
   TRY_VOID(check_contents(*to, *requests, contents));
   TRY_VOID(to->mark_moved(""));
@@ -202,6 +205,7 @@ Result<Migrated> to_sqlite(const std::string& folder, const StoreUrl& url) {
     TRY_VOID(check_contents(*to, *requests, contents));
   }
   TRY_VOID(export_stored_log(*from, folder));
+  TRY_VOID(export_stored_manifest(*from, folder));
   TRY_VOID(rename_file(fresh, file));
   // Before the switch: where another coordinator has taken the lease meanwhile, nothing is
   // switched.

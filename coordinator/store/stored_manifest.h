@@ -16,4 +16,9 @@ Result<Bytes> read_stored_manifest(const std::string& folder);
 // kRefused when `term` is not in force.
 Status write_stored_manifest(const std::string& folder, const LeaseTerm& term, ByteSpan manifest);
 
+// For hearth store migrate: of the data folder, whose file is of no use while the store has it.
+class PostgresDatabase;
+Status import_manifest_of_folder(PostgresDatabase& db, const std::string& folder);
+Status export_stored_manifest(PostgresDatabase& db, const std::string& folder);
+
 }  // namespace hearth::coordinator
