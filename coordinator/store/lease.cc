@@ -6,6 +6,13 @@
 #include "base/check.h"
 
 namespace hearth::coordinator {
+namespace {
+
+// For which a leader counts on a standby that the store has shown. A step of the store's clock may
+// hide one for a moment.
+constexpr auto kStandbyMemory = std::chrono::seconds(10);
+
+}  // namespace
 
 LeaseCandidate::LeaseCandidate(std::string id, const Clock& clock, const LeaseTimes& times)
     : id_(std::move(id)), clock_(clock), times_(times), next_(clock.now()) {
@@ -17,18 +24,25 @@ bool LeaseCandidate::holds() const { return may_act() && clock_.now() < until_; 
 
 bool LeaseCandidate::leads() const { return may_act() && (!has_standbys_ || holds()); }
 
+Duration LeaseCandidate::left() const {
+  const TimePoint ends = is_leader_ ? until_ : seen_ ? seen_->ends : clock_.now();
+  return ends - clock_.now();
+}
+
 // A leader whose lease has ended does not lead under the same epoch again: it takes the next one.
 void LeaseCandidate::settle() {
   if (!may_act() || leads()) return;
   is_leader_ = false;
-  ends_.reset();
+  seen_.reset();
   INVARIANT(!holds(), "a standby holds nothing");
 }
 
 LeaseQuestion LeaseCandidate::question() const {
   if (is_releasing_ || is_giving_) return {LeaseAsk::kRelease, is_leader_ ? epoch_ : 0};
   if (is_leader_) return {LeaseAsk::kRenew, epoch_};
-  if (ends_ && clock_.now() >= *ends_) return {LeaseAsk::kTake, newest_};
+  if (seen_ && clock_.now() >= seen_->ends) {
+    return {LeaseAsk::kTake, seen_->epoch, seen_->renewed, seen_->holder};
+  }
   return {LeaseAsk::kWatch, 0};
 }
 
@@ -38,6 +52,8 @@ std::optional<LeaseQuestion> LeaseCandidate::next() {
   if (!is_releasing_ && !is_giving_ && clock_.now() < next_) return std::nullopt;
   asked_ = question();
   asked_at_ = clock_.now();
+  const bool takes = asked_->kind == LeaseAsk::kTake;
+  if (takes && (!take_ || take_->epoch != asked_->epoch)) take_ = {asked_->epoch, asked_at_};
   return asked_;
 }
 
@@ -61,30 +77,46 @@ void LeaseCandidate::on_answer(const Result<LeaseView>& answer) {
   } else if (asked.kind == LeaseAsk::kRelease) {
     is_leader_ = false;
     is_over_ = is_releasing_;  // also released while the answer was on its way
-    ends_.reset();
+    seen_.reset();
     next_ = yields_until_ = clock_.now() + times_.lease;
-  } else if (answer.ok() && answer->epoch >= newest_) {  // else it is an older copy of the store
+  } else if (answer.ok() && answer->epoch >= newest_) {
     on_view(asked, *answer);
+  } else if (answer.ok()) {
+    has_standbys_ = true;  // an older copy of the store: a coordinator that follows it may lead
   }
   settle();
+}
+
+void LeaseCandidate::observe(const LeaseView& view) {
+  const TimePoint now = clock_.now();
+  const bool is_known = seen_ && seen_->epoch == view.epoch && seen_->holder == view.holder &&
+                        seen_->renewed == view.renewed;
+  if (!is_known) seen_ = {view.epoch, view.holder, view.renewed, now, now};
+  seen_->ends = seen_->since + view.lasts;
 }
 
 void LeaseCandidate::on_view(const LeaseQuestion& asked, const LeaseView& view) {
   const TimePoint now = clock_.now();
   newest_ = view.epoch;
-  has_standbys_ = !view.standbys.empty();
+  if (!view.standbys.empty()) counts_standby_until_ = now + kStandbyMemory;
+  has_standbys_ = now < counts_standby_until_;
   const bool is_ours = view.holder == id_;
   if (!is_ours || view.epoch != epoch_) is_leader_ = false;  // deposed
   if (is_leader_) {
     INVARIANT(asked.kind == LeaseAsk::kRenew && asked.epoch == epoch_, "a leader renews");
-    until_ = std::max(until_, asked_at_ + view.left);
+    until_ = std::max(until_, asked_at_ + times_.held());
     next_ = now + times_.renew;
     return;
   }
   // Also a take whose answer was lost shows as ours.
-  if (is_ours && view.epoch > epoch_ && asked_at_ + view.left > now) return lead(view);
-  ends_ = now + std::max(view.left, Duration(0));
-  next_ = std::min(now + times_.watch, *ends_);
+  if (take_ && is_ours && view.epoch == take_->epoch + 1 && take_->asked + times_.held() > now) {
+    until_ = take_->asked + times_.held();
+    return lead(view);
+  }
+  const bool is_known = asked.kind == LeaseAsk::kTake || !take_ || view.epoch != take_->epoch;
+  if (is_known) take_.reset();
+  observe(view);
+  next_ = std::min(now + times_.watch, seen_->ends);
   // A take that came too early, or that another coordinator has won, is not repeated at once.
   if (asked.kind == LeaseAsk::kTake) next_ = std::max(next_, now + times_.retry);
 }
@@ -94,9 +126,9 @@ void LeaseCandidate::lead(const LeaseView& view) {
   INVARIANT(view.holder == id_, "a lease has one holder");
   epoch_ = view.epoch;
   is_leader_ = true;
-  until_ = asked_at_ + view.left;
-  next_ = std::min(clock_.now() + times_.renew, until_ - view.left / 2);
-  ends_.reset();
+  take_.reset();
+  next_ = std::min(clock_.now() + times_.renew, until_ - times_.held() / 2);
+  seen_.reset();
 }
 
 }  // namespace hearth::coordinator

@@ -1,12 +1,15 @@
-// The lease on a store that several coordinators share: which of them leads. Only the store says
-// when a lease ends, by its own clock. Each new holder gets a greater epoch, which fences what it
-// writes (postgres_database.h).
+// The lease on a store that several coordinators share: which of them leads. A lease has ended when
+// it was not renewed for as long as it lasts. Each coordinator counts that time by itself, so that
+// no step of any machine's clock gives the lease to two. Each new holder gets a greater epoch,
+// which fences what it writes (postgres_database.h).
 //
 // LeaseCandidate is the state machine of one coordinator. It has no thread: its owner asks the
 // store what next() says, one question at a time, and hands it the answer.
 #pragma once
 
+#include <atomic>
 #include <cstdint>
+#include <memory>
 #include <optional>
 #include <string>
 #include <vector>
@@ -29,8 +32,10 @@ struct LeaseView {
   std::string holder;       // the id of the last of them
   LeasePeer leader;         // the same one
   std::int64_t began = 0;   // unix seconds of the store's clock; greater than in each epoch before
-  Duration left{0};         // until the lease ends; not positive: it has ended, or was given back
-  std::string cluster;      // which keys a coordinator must have (LeaseSelf); empty: any
+  Duration lasts{0};        // after a renewal; 0: it was given back
+  std::uint64_t renewed = 0;  // changes with each renewal
+  Duration left{0};     // until the lease ends by the store's clock; not positive: it has ended
+  std::string cluster;  // which keys a coordinator must have (LeaseSelf); empty: any
   std::vector<LeasePeer> standbys = {};  // coordinators besides the holder, seen in the last 10 s
 };
 
@@ -39,17 +44,24 @@ struct LeaseView {
 struct LeaseTerm {
   std::uint64_t epoch = 0;  // 0: none, as of a command
   std::string holder = {};  // of hexadecimal digits
+  // Once it is true, the term is over: no question to the store waits for an answer. Null: never.
+  std::shared_ptr<const std::atomic<bool>> ended = {};
 };
 
 struct LeaseQuestion {
   enum class Kind : std::uint8_t {
-    kWatch,    // changes nothing
-    kTake,     // where the lease of `epoch` has ended: makes the caller the holder of the next one
-    kRenew,    // where `epoch` is in force: the lease ends later
+    kWatch,  // changes nothing
+    // Where the lease of `epoch` has ended by the store's clock, or that clock has been set back,
+    // and `holder` has not renewed it since `renewed`: makes the caller the holder of the next one.
+    kTake,
+    kRenew,    // where `epoch` is the caller's: the lease ends later
     kRelease,  // likewise: it ends now. With epoch 0: this coordinator is no standby any more
   };
   Kind kind = Kind::kWatch;
   std::uint64_t epoch = 0;
+  // Of a take, as in LeaseView: an older copy of the store may give an epoch again.
+  std::uint64_t renewed = 0;
+  std::string holder = {};
 };
 using LeaseAsk = LeaseQuestion::Kind;
 
@@ -65,8 +77,10 @@ class LeaseStore {
 struct LeaseTimes {
   Duration lease = std::chrono::milliseconds(2'000);
   Duration renew = std::chrono::milliseconds(500);  // between two renewals
-  Duration watch = std::chrono::milliseconds(500);  // between two looks, without a notice
+  Duration watch = std::chrono::milliseconds(250);  // between two looks, without a notice
   Duration retry = std::chrono::milliseconds(100);  // after a failed question
+  // For which the holder counts on it: clocks of two machines may differ in speed by a sixteenth.
+  constexpr Duration held() const { return lease - lease / 16; }
 };
 
 class LeaseCandidate {
@@ -91,6 +105,7 @@ class LeaseCandidate {
   bool leads() const;
   // Whether the lease lasts, counted from before the question whose answer said so.
   bool holds() const;
+  Duration left() const;  // until another coordinator may take the lease that was seen last
   std::uint64_t epoch() const { return epoch_; }  // of the last lease that it has held; 0: none
   bool has_standbys() const { return has_standbys_; }
   // The greatest one that the store has named. A store that names a smaller one is an older copy.
@@ -102,6 +117,7 @@ class LeaseCandidate {
   void settle();
   LeaseQuestion question() const;
   void on_view(const LeaseQuestion& asked, const LeaseView& view);
+  void observe(const LeaseView& view);
   void lead(const LeaseView& view);
 
   const std::string id_;
@@ -112,10 +128,25 @@ class LeaseCandidate {
   bool is_giving_ = false;
   bool is_over_ = false;      // released
   bool has_standbys_ = true;  // unless the store says otherwise
+  TimePoint counts_standby_until_ = TimePoint::min();
   std::uint64_t epoch_ = 0;
-  std::uint64_t newest_ = 0;         // of the epochs seen
-  TimePoint until_{};                // the leader's: the store has not ended the lease before
-  std::optional<TimePoint> ends_{};  // another one's: the store has ended it then
+  std::uint64_t newest_ = 0;  // of the epochs seen
+  TimePoint until_{};         // the leader's: no other coordinator takes the lease before
+  // A renewal of another one's lease, and since when no later one was seen.
+  struct Seen {
+    std::uint64_t epoch = 0;
+    std::string holder;
+    std::uint64_t renewed = 0;
+    TimePoint since{};
+    TimePoint ends{};
+  };
+  std::optional<Seen> seen_;
+  // The first question that would take that epoch's lease, while it may have been done.
+  struct Take {
+    std::uint64_t epoch = 0;
+    TimePoint asked{};
+  };
+  std::optional<Take> take_;
   TimePoint next_{};
   TimePoint yields_until_{};  // after it has given the lease back
   std::optional<LeaseQuestion> asked_;

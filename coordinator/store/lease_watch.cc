@@ -3,6 +3,7 @@
 #include <poll.h>
 #include <spdlog/spdlog.h>
 #include <sys/eventfd.h>
+#include <time.h>
 #include <unistd.h>
 
 #include <algorithm>
@@ -10,17 +11,25 @@
 #include <chrono>
 #include <utility>
 
+#include "base/check.h"
 #include "coordinator/store/place.h"
 
 namespace hearth::coordinator {
 
-LeaseWatch::LeaseWatch(const StoreUrl& url, LeaseSelf self)
+TimePoint LeaseClock::now() const {
+  timespec now{};
+  const int failed = ::clock_gettime(CLOCK_BOOTTIME, &now);
+  INVARIANT(failed == 0, "Linux has this clock");
+  return std::chrono::seconds(now.tv_sec) + std::chrono::nanoseconds(now.tv_nsec);
+}
+
+LeaseWatch::LeaseWatch(const StoreUrl& url, const LeaseSelf& self, const LeaseTimes& times)
     : shown_(url.shown),
       id_(self.id),
       self_(self.peer),
       wakes_(::eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK)),
-      store_(url, self, LeaseTimes().lease),
-      candidate_(self.id, clock_) {}
+      store_(url, self, times.lease),
+      candidate_(self.id, clock_, times) {}
 
 LeaseWatch::~LeaseWatch() {
   {
@@ -32,11 +41,12 @@ LeaseWatch::~LeaseWatch() {
 }
 
 Result<std::unique_ptr<LeaseWatch>> LeaseWatch::start(const std::string& folder, std::string api,
-                                                      std::string control, std::string cluster) {
+                                                      std::string control, std::string cluster,
+                                                      const LeaseTimes& times) {
   TRY(const auto url, read_store_url(folder));
   if (!url) return std::unique_ptr<LeaseWatch>();
   std::unique_ptr<LeaseWatch> watch(
-      new LeaseWatch(*url, lease_self(std::move(api), std::move(control), cluster)));
+      new LeaseWatch(*url, lease_self(std::move(api), std::move(control), cluster), times));
   if (!watch->wakes_.open()) {
     return Error{ErrorCode::kIo, "there is no file descriptor left for the lease's thread"};
   }
@@ -50,7 +60,6 @@ Result<std::unique_ptr<LeaseWatch>> LeaseWatch::start(const std::string& folder,
   {
     const MutexLock lock(watch->mutex_);
     watch->view_ = std::move(first);
-    watch->viewed_at_ = watch->clock_.now();
   }
   watch->thread_ = std::thread([raw = watch.get()] { raw->run(); });
   return watch;
@@ -64,7 +73,7 @@ std::uint64_t LeaseWatch::led() const {
 LeaseView LeaseWatch::view() const {
   const MutexLock lock(mutex_);
   LeaseView view = view_;
-  view.left -= clock_.now() - viewed_at_;  // while the store is away, nothing renews it
+  view.left = candidate_.left();
   return view;
 }
 
@@ -122,7 +131,6 @@ bool LeaseWatch::turn() {
   away_ = answer.ok() ? "" : answer.error().message;
   if (answer.ok()) {
     view_ = *std::move(answer);
-    viewed_at_ = clock_.now();
   }
   return !candidate_.is_over();
 }

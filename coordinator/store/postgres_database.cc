@@ -17,7 +17,7 @@ namespace {
 
 using std::chrono::steady_clock;
 
-constexpr auto kConnectTime = std::chrono::seconds(5);
+constexpr std::int64_t kLookMilliseconds = 50;  // for the end of the term
 constexpr auto kPauseLeast = std::chrono::milliseconds(250);
 constexpr auto kPauseMost = std::chrono::seconds(5);
 constexpr int kOldestServer = 120'000;  // PostgreSQL 12
@@ -170,8 +170,10 @@ Status PostgresDatabase::wait_until(short events, TimeLimit end) {
       std::chrono::duration_cast<std::chrono::milliseconds>(end - steady_clock::now()).count();
   pollfd socket{PQsocket(connection_), events, 0};
   if (left < 0) return lose("it did not answer in time");
+  if (is_ended()) return lose("this coordinator leads no more");
+  const std::int64_t most = options_.term.ended == nullptr ? left : kLookMilliseconds;
   // An interrupted wait is a new one of the caller's.
-  static_cast<void>(::poll(&socket, 1, static_cast<int>(left) + 1));
+  static_cast<void>(::poll(&socket, 1, static_cast<int>(std::min(left, most)) + 1));
   return ok_status();
 }
 
@@ -280,7 +282,7 @@ Status PostgresDatabase::dial() {
   connection_ = PQconnectStartParams(names.data(), values.data(), 1);
   if (connection_ == nullptr) return unavailable("there is no memory for a connection");
   if (PQstatus(connection_) == CONNECTION_BAD) return lose(PQerrorMessage(connection_));
-  const TimeLimit end = steady_clock::now() + kConnectTime;
+  const TimeLimit end = steady_clock::now() + options_.dial;
   PostgresPollingStatusType state = PGRES_POLLING_WRITING;
   while (state != PGRES_POLLING_OK) {
     if (state == PGRES_POLLING_FAILED) return lose(PQerrorMessage(connection_));
@@ -296,7 +298,7 @@ Status PostgresDatabase::dial() {
 }
 
 Status PostgresDatabase::connect() {
-  wait_ = std::max(kCommandWait, options_.wait);  // making tables takes longer than a row
+  wait_ = std::max(options_.wait, options_.dial);
   TRY_VOID(dial());
   Status usable = open_schema();
   if (usable.ok()) usable = set_time_limit(options_.wait);
@@ -349,6 +351,7 @@ Status PostgresDatabase::settle_schema() {
     TRY(const Head now, head());
     if (now.version == schema_version()) return ok_status();
   }
+  TRY_VOID(set_time_limit(std::max(kCommandWait, options_.wait)));  // more than for a row
   TRY_VOID(execute("SELECT pg_advisory_xact_lock(" + std::string(kSchemaLockKey) + ")"));
   TRY(const std::int64_t schemas,
       number("SELECT count(*) FROM pg_namespace WHERE nspname = 'hearth'"));

@@ -5,6 +5,7 @@
 // ends with kUnavailable: a COMMIT may then have been done or not.
 #pragma once
 
+#include <atomic>
 #include <chrono>
 #include <cstdint>
 #include <memory>
@@ -39,6 +40,8 @@ struct PostgresOptions {
   // Whether its transactions count in Head::changes. Kept requests and the ledger do not: they have
   // one writer, and no copy in memory.
   bool counts = true;
+  // For a connection, and at least for each answer while it is made.
+  Duration dial = std::chrono::seconds(5);
 };
 
 class PostgresDatabase final : public Database {
@@ -90,6 +93,7 @@ class PostgresDatabase final : public Database {
   // The last result of what was sent, after all of them. `rows`: that the one before changed.
   Result<ResultPointer> finish(std::int64_t* rows = nullptr);
   Status wait_until(short events, TimeLimit end);
+  bool is_ended() const { return options_.term.ended != nullptr && options_.term.ended->load(); }
   Error unavailable(const std::string& why) const;
   Error lose(const std::string& why);
   Error failed(const pg_result* result);

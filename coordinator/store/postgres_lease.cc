@@ -14,10 +14,16 @@ namespace {
 
 using std::chrono::steady_clock;
 
-constexpr auto kQuestionWait = std::chrono::milliseconds(limits::kStoreMilliseconds);
+constexpr LeaseTimes kTimes;
+constexpr auto kQuestionWait = std::chrono::milliseconds(500);
+constexpr auto kDialWait = std::chrono::seconds(1);
 constexpr auto kShowEvery = std::chrono::seconds(2);
 constexpr std::size_t kStandbysMost = 16;
-static_assert(kQuestionWait < LeaseTimes().lease, "a late answer costs less than the lease");
+static_assert(kTimes.renew + 2 * (kQuestionWait + kTimes.retry) < kTimes.held(),
+              "two late renewals do not end a lease");
+
+// In microseconds: so that no sum of times overflows.
+constexpr std::int64_t kLastsMost = std::int64_t{24} * 3'600 * 1'000'000;
 
 std::int64_t microseconds(Duration duration) {
   return std::chrono::duration_cast<std::chrono::microseconds>(duration).count();
@@ -40,6 +46,7 @@ PostgresLease::PostgresLease(StoreUrl url, LeaseSelf self, Duration lease, bool 
 Status PostgresLease::connect() {
   if (db_ != nullptr && !db_->lost()) return ok_status();
   PostgresOptions options{url_, Database::Flush::kEveryCommit, kQuestionWait, also_moved_};
+  options.dial = kDialWait;
   TRY(db_, PostgresDatabase::open(options));
   shown_ = {};
   Status listens = db_->listen(PostgresDatabase::kLeaseChannel);
@@ -70,23 +77,26 @@ Status PostgresLease::change(const LeaseQuestion& question) {
             *db_,
             "UPDATE lease SET holder = $1, name = $2, api = $3, control = $4, epoch = epoch + "
             "1, began = greatest(extract(epoch FROM clock_timestamp())::bigint, began + 1), "
-            "ends = clock_timestamp() + $5 * interval '1 microsecond', cluster = CASE WHEN "
-            "$6 = '' THEN cluster ELSE $6 END WHERE epoch = $7 AND ends <= clock_timestamp() "
-            "AND (cluster = '' OR $6 = '' OR cluster = $6)")
+            "lasts = $5, renewed = renewed + 1, ends = clock_timestamp() + $5 * interval "
+            "'1 microsecond', cluster = CASE WHEN $6 = '' THEN cluster ELSE $6 END WHERE epoch "
+            "= $7 AND renewed = $8 AND holder = $9 AND (ends <= clock_timestamp() OR ends > "
+            "clock_timestamp() + "
+            "lasts * interval '1 microsecond') AND (cluster = '' OR $6 = '' OR cluster = $6)")
             .add(self_.id, self_.peer.name, self_.peer.api, self_.peer.control,
-                 microseconds(lease_), self_.cluster, epoch)
+                 microseconds(lease_), self_.cluster, epoch, question.renewed, question.holder)
             .run());
   } else if (question.kind == LeaseAsk::kRenew) {
     TRY_VOID(Statement(*db_,
-                       "UPDATE lease SET ends = clock_timestamp() + $1 * interval '1 microsecond' "
-                       "WHERE epoch = $2 AND holder = $3")
+                       "UPDATE lease SET lasts = $1, renewed = renewed + 1, ends = "
+                       "clock_timestamp() + $1 * interval '1 microsecond' WHERE epoch = $2 AND "
+                       "holder = $3")
                  .add(microseconds(lease_), epoch, self_.id)
                  .run());
   } else {
     shown_ = {};
     TRY(changed, Statement(*db_,
-                           "UPDATE lease SET ends = least(ends, clock_timestamp()) WHERE epoch = "
-                           "$1 AND holder = $2")
+                           "UPDATE lease SET lasts = 0, renewed = renewed + 1, ends = "
+                           "least(ends, clock_timestamp()) WHERE epoch = $1 AND holder = $2")
                      .add(epoch, self_.id)
                      .run());
     TRY_VOID(Statement(*db_,
@@ -113,17 +123,22 @@ Status PostgresLease::show_standby() {
 
 Result<LeaseView> read_lease(PostgresDatabase& db) {
   LeaseView view;
+  std::int64_t lasts = 0;
   std::int64_t left = 0;
   {
     Statement row(db,
-                  "SELECT epoch, holder, name, api, control, began, (extract(epoch FROM ends - "
-                  "clock_timestamp()) * 1000000)::bigint, cluster FROM lease");
+                  "SELECT epoch, holder, name, api, control, began, lasts, renewed, "
+                  "(extract(epoch FROM ends - clock_timestamp()) * 1000000)::bigint, cluster "
+                  "FROM lease");
     TRY(const bool there, row.step());
-    if (!there || !row.read(view.epoch, view.holder, view.leader.name, view.leader.api,
-                            view.leader.control, view.began, left, view.cluster)) {
+    const bool is_read =
+        there && row.read(view.epoch, view.holder, view.leader.name, view.leader.api,
+                          view.leader.control, view.began, lasts, view.renewed, left, view.cluster);
+    if (!is_read || lasts < 0 || lasts > kLastsMost) {
       return db.damaged("the row of the table lease is missing or wrong");
     }
   }
+  view.lasts = std::chrono::microseconds(lasts);
   view.left = std::chrono::microseconds(left);
   Statement row(db,
                 "SELECT name, api, control FROM coordinators WHERE id <> $1 AND seen > "

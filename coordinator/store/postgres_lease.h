@@ -25,7 +25,7 @@ LeaseSelf lease_self(std::string api, std::string control, std::string cluster);
 
 class PostgresLease final : public LeaseStore {
  public:
-  // `lease`: how long a lease lasts after it was taken or renewed. `also_moved`: as in
+  // `lease`: how long a lease lasts after a renewal. `also_moved`: as in
   // PostgresOptions.
   PostgresLease(StoreUrl url, LeaseSelf self, Duration lease, bool also_moved = false);
 

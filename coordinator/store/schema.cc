@@ -106,9 +106,9 @@ CREATE TABLE machines (
     Step{"", R"sql(
 CREATE TABLE lease (
   epoch BIGINT PRIMARY KEY, holder TEXT NOT NULL, name TEXT NOT NULL, api TEXT NOT NULL,
-  control TEXT NOT NULL, began BIGINT NOT NULL, ends TIMESTAMPTZ NOT NULL,
-  cluster TEXT NOT NULL);
-INSERT INTO lease SELECT epoch, '', holder, '', '', 0, clock_timestamp(), '' FROM head;
+  control TEXT NOT NULL, began BIGINT NOT NULL, lasts BIGINT NOT NULL,
+  renewed BIGINT NOT NULL, ends TIMESTAMPTZ NOT NULL, cluster TEXT NOT NULL);
+INSERT INTO lease SELECT epoch, '', holder, '', '', 0, 0, 0, clock_timestamp(), '' FROM head;
 ALTER TABLE head DROP COLUMN epoch, DROP COLUMN holder;
 CREATE TABLE coordinators (
   id TEXT PRIMARY KEY, name TEXT NOT NULL, api TEXT NOT NULL, control TEXT NOT NULL,

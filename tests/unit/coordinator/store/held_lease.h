@@ -21,7 +21,8 @@ class HeldLease {
   std::uint64_t take() {
     const auto before = lease_.ask({});
     EXPECT_TRUE(before.ok()) << before.error().message;
-    const auto now = lease_.ask({LeaseAsk::kTake, before.ok() ? before->epoch : 0});
+    if (!before.ok()) return 0;
+    const auto now = lease_.ask({LeaseAsk::kTake, before->epoch, before->renewed, before->holder});
     EXPECT_TRUE(now.ok()) << now.error().message;
     return now.ok() && now->holder == self_.id ? now->epoch : 0;
   }

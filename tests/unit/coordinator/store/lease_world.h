@@ -1,6 +1,7 @@
 // Two coordinators and one store in one thread on simulated time, from one seed: questions, answers
-// and writes are late or lost, the store is away, a coordinator is cut off, stands still or starts
-// anew. Checks after each step what must hold.
+// and writes are late or lost, the store is away, its clock steps, an older copy takes its place, a
+// coordinator's clock runs fast or slow, it is cut off, stands still or starts anew. Checks after
+// each step what must hold.
 #pragma once
 
 #include <gtest/gtest.h>
@@ -35,6 +36,9 @@ class LeaseWorld {
     std::uint64_t epochs = 0;
     std::uint64_t acknowledged = 0;
     std::uint64_t refused = 0;  // late writes of an older epoch
+    std::uint64_t copies = 0;   // older ones that took the store's place
+    // Two led at once: one had lost the store before the other one was there (docs/operate.md).
+    std::uint64_t alone = 0;
     Duration longest_without_leader{0};
   };
 
@@ -48,28 +52,35 @@ class LeaseWorld {
     for (Node& node : nodes_) node.cut_until = node.paused_until = now_;
     away_until_ = now_;
     is_calm_ = true;
+    // As the coordinators ask for.
+    for (Node& node : nodes_) {
+      if (node.began < replaced_) start(node);
+    }
     const std::size_t before = acknowledged_.size();
     for (TimePoint end = now_ + 30s; now_ < end;) step();
     EXPECT_GT(acknowledged_.size(), before) << "no coordinator leads after the faults";
+    std::set<std::uint64_t> kept = gone_with_copies_;
+    for (const Entry& entry : store_.log) kept.insert(entry.number);
     for (const Entry& entry : acknowledged_) {
-      EXPECT_NE(std::ranges::find(log_, entry), log_.end()) << "an acknowledged entry is lost";
+      EXPECT_TRUE(kept.contains(entry.number)) << "an acknowledged entry is lost";
     }
-    counts_.epochs = epoch_;
     counts_.acknowledged = acknowledged_.size();
     return counts_;
   }
 
  private:
-  // Of one machine: it began at another moment.
+  // Of one machine: it began at another moment, and runs a little faster or slower.
   class OwnClock final : public Clock {
    public:
-    OwnClock(const TimePoint& now, Duration offset) : now_(now), offset_(offset) {}
-    TimePoint now() const override { return now_ + offset_; }
+    OwnClock(const TimePoint& now, Duration offset, std::int64_t parts)
+        : now_(now), offset_(offset), parts_(parts) {}
+    TimePoint now() const override { return now_ + offset_ + now_ / 1'000 * parts_; }
     std::int64_t unix_seconds() const override { return 0; }
 
    private:
     const TimePoint& now_;
     const Duration offset_;
+    const std::int64_t parts_;  // of a thousand
   };
   struct Node {
     std::string id;
@@ -78,6 +89,18 @@ class LeaseWorld {
     TimePoint paused_until{};
     TimePoint cut_until{};  // from the store
     TimePoint next_write{};
+    TimePoint began{};
+    TimePoint answered{};  // when the store made the last answer that it got
+  };
+  // All that is in the store.
+  struct Contents {
+    std::uint64_t epoch = 0;
+    std::uint64_t renewed = 0;
+    std::string holder = {};
+    Duration lasts{0};
+    TimePoint ends{};                            // by its clock
+    std::map<std::string, TimePoint> seen = {};  // likewise
+    std::vector<Entry> log = {};
   };
 
   std::uint64_t below(std::uint64_t limit) { return random_.next() % limit; }
@@ -89,7 +112,10 @@ class LeaseWorld {
 
   void start(Node& node) {
     node.id = "process " + std::to_string(++processes_);
-    node.clock = std::make_unique<OwnClock>(now_, some(1000s));
+    node.began = now_;
+    node.answered = {};
+    const auto parts = static_cast<std::int64_t>(below(41)) - 20;
+    node.clock = std::make_unique<OwnClock>(now_, some(1000s), parts);
     node.candidate = std::make_unique<LeaseCandidate>(node.id, *node.clock);
   }
 
@@ -98,16 +124,37 @@ class LeaseWorld {
   }
 
   void add_faults() {
+    if (below(300) == 0) copy_ = store_;
     if (below(50) > 0) return;  // about every second
     Node& node = nodes_[below(2)];
-    switch (below(4)) {
+    switch (below(6)) {
       case 0: node.paused_until = now_ + some(8s); break;
       case 1: node.cut_until = now_ + some(8s); break;
-      case 2: away_until_ = now_ + some(5s); break;
+      case 2: away_until_ = std::max(away_until_, now_ + some(5s)); break;
+      case 3: clock_step_ += some(20s) - 10s + (below(4) == 0 ? 1h : 0h); break;
+      case 4: return replace_by_copy();
       default:
         if (below(2) == 0) return start(node);  // killed, and started at once
         node.candidate->release();
         at(now_ + some(3s), [this, &node] { start(node); });
+    }
+  }
+
+  // It takes longer than a lease, so that what the one before has granted has ended. The messages
+  // of the coordinators ask for their restart.
+  void replace_by_copy() {
+    if (below(4) > 0) return;
+    away_until_ = std::max(away_until_, now_ + 2s + some(3s));
+    for (const Entry& entry : store_.log) gone_with_copies_.insert(entry.number);
+    store_ = copy_;
+    for (const Entry& entry : store_.log) gone_with_copies_.erase(entry.number);
+    shown_.clear();  // it shows standbys of that time
+    replaced_ = now_;
+    ++counts_.copies;
+    for (Node& node : nodes_) {
+      at(away_until_ + some(6s), [this, &node] {
+        if (node.began < replaced_) start(node);
+      });
     }
   }
 
@@ -128,7 +175,7 @@ class LeaseWorld {
     if (!node.candidate->leads() || now_ < node.next_write) return;
     node.next_write = now_ + 50ms;
     const Entry entry{node.candidate->epoch(), node.id, ++numbers_};
-    acting_[entry.epoch].insert(node.id);
+    acting_[{taken_in_[node.id], entry.epoch}].insert(node.id);
     // As when the process stands still between its decision and the write.
     at(now_ + delay(4s), [this, &node, entry] { write(node, entry); });
   }
@@ -137,7 +184,8 @@ class LeaseWorld {
 
   void ask(Node& node, const LeaseQuestion& question) {
     const auto answer = [this, &node, id = node.id](Result<LeaseView> view, TimePoint when) {
-      at(when, [this, &node, id, view = std::move(view)] { deliver(node, id, view); });
+      at(when,
+         [this, &node, id, view = std::move(view), made = now_] { deliver(node, id, view, made); });
     };
     const Error away{ErrorCode::kUnavailable, "the store is away"};
     at(now_ + delay(500ms), [this, &node, question, answer, away, id = node.id] {
@@ -147,44 +195,65 @@ class LeaseWorld {
       is_calm_ || below(50) > 0 ? answer(std::move(view), now_ + back) : answer(away, now_ + 1s);
     });
   }
-  void deliver(Node& node, const std::string& id, const Result<LeaseView>& view) {
+  void deliver(Node& node, const std::string& id, const Result<LeaseView>& view, TimePoint made) {
     if (node.id != id) return;  // of a process that is gone
     if (now_ < node.paused_until) {
-      return at(node.paused_until, [this, &node, id, view] { deliver(node, id, view); });
+      return at(node.paused_until,
+                [this, &node, id, view, made] { deliver(node, id, view, made); });
     }
+    if (view.ok()) node.answered = made;
     node.candidate->on_answer(view);
   }
 
+  TimePoint store_now() const { return now_ + clock_step_; }
   // As the store does it.
   LeaseView execute(const std::string& id, const LeaseQuestion& question) {
-    if (question.kind == LeaseAsk::kWatch) seen_[id] = now_;
-    if (question.kind == LeaseAsk::kTake && question.epoch == epoch_ && ends_ <= now_) {
-      ++epoch_;
-      holder_ = id;
-      ends_ = now_ + LeaseTimes().lease;
+    if (question.kind == LeaseAsk::kWatch) show(id);
+    const bool is_old = store_.ends <= store_now() || store_.ends > store_now() + store_.lasts;
+    if (question.kind == LeaseAsk::kTake && question.epoch == store_.epoch &&
+        question.renewed == store_.renewed && question.holder == store_.holder && is_old) {
+      ++store_.epoch;
+      ++counts_.epochs;
+      store_.holder = id;
+      taken_in_[id] = counts_.copies;
+      renew(LeaseTimes().lease);
     }
-    const bool is_holder = question.epoch == epoch_ && holder_ == id;
-    if (question.kind == LeaseAsk::kRenew && is_holder) ends_ = now_ + LeaseTimes().lease;
-    if (question.kind == LeaseAsk::kRelease) seen_.erase(id);
-    if (question.kind == LeaseAsk::kRelease && is_holder) ends_ = std::min(ends_, now_);
+    const bool is_holder = question.epoch == store_.epoch && store_.holder == id;
+    if (question.kind == LeaseAsk::kRenew && is_holder) renew(LeaseTimes().lease);
+    if (question.kind == LeaseAsk::kRelease) store_.seen.erase(id);
+    if (question.kind == LeaseAsk::kRelease && is_holder) renew(0s);
     LeaseView view;
-    view.epoch = epoch_;
-    view.holder = holder_;
-    view.left = ends_ - now_;
-    for (const auto& [other, when] : seen_) {
-      if (other != holder_ && when + 10s > now_) view.standbys.push_back({other, "", ""});
+    view.epoch = store_.epoch;
+    view.holder = store_.holder;
+    view.lasts = store_.lasts;
+    view.renewed = store_.renewed;
+    view.left = store_.ends - store_now();
+    for (const auto& [other, when] : store_.seen) {
+      const bool is_seen = when + 10s > store_now() && other != store_.holder;
+      if (is_seen) view.standbys.push_back({other, "", ""});
     }
     return view;
   }
+  void show(const std::string& id) {
+    store_.seen[id] = store_now();
+    const auto before = shown_.find(id);
+    if (before == shown_.end() || before->second + 8s < store_now()) present_since_[id] = now_;
+    shown_[id] = store_now();
+  }
+  void renew(Duration lasts) {
+    ++store_.renewed;
+    store_.lasts = lasts;
+    store_.ends = store_now() + lasts;
+  }
+
   void write(Node& node, const Entry& entry) {
     if (!is_reached(node)) return;
-    if (entry.epoch != epoch_) {
+    if (entry.epoch != store_.epoch || entry.writer != store_.holder) {
       ++counts_.refused;
       return;
     }
-    EXPECT_TRUE(log_.empty() || log_.back().epoch <= entry.epoch) << "the log goes back";
-    EXPECT_EQ(entry.writer, holder_) << "two coordinators write in one epoch";
-    log_.push_back(entry);
+    EXPECT_TRUE(store_.log.empty() || store_.log.back().epoch <= entry.epoch) << "it goes back";
+    store_.log.push_back(entry);
     if (is_calm_ || below(50) > 0) {
       at(now_ + delay(4s), [this, entry] { acknowledged_.push_back(entry); });
     }
@@ -192,11 +261,19 @@ class LeaseWorld {
 
   void check() {
     for (const auto& [epoch, ids] : acting_) {
-      EXPECT_EQ(ids.size(), 1U) << "two coordinators act in epoch " << epoch;
+      EXPECT_EQ(ids.size(), 1U) << "two coordinators act in epoch " << epoch.second;
     }
-    EXPECT_LE(nodes_[0].candidate->holds() + nodes_[1].candidate->holds(), 1)
-        << "two coordinators hold the lease";
-    const bool is_led = nodes_[0].candidate->leads() || nodes_[1].candidate->leads();
+    Node& a = nodes_[0];
+    Node& b = nodes_[1];
+    EXPECT_LE(a.candidate->holds() + b.candidate->holds(), 1) << "two coordinators hold the lease";
+    if (a.candidate->leads() && b.candidate->leads()) {
+      // The one that has led for longer has not been told of the other one.
+      const Node& before = b.candidate->holds() ? a : b;
+      const Node& after = b.candidate->holds() ? b : a;
+      EXPECT_LT(before.answered, present_since_[after.id]) << "two coordinators lead";
+      ++counts_.alone;
+    }
+    const bool is_led = a.candidate->leads() || b.candidate->leads();
     if (is_led || !is_calm_) last_led_ = now_;
     counts_.longest_without_leader =
         std::max(counts_.longest_without_leader, Duration(now_ - last_led_));
@@ -209,17 +286,21 @@ class LeaseWorld {
   std::array<Node, 2> nodes_;
   std::uint64_t processes_ = 0;
   std::uint64_t numbers_ = 0;
-  std::map<std::uint64_t, std::set<std::string>> acting_;
+  // By the copy of the store, and the epoch.
+  std::map<std::pair<std::uint64_t, std::uint64_t>, std::set<std::string>> acting_;
+  std::map<std::string, std::uint64_t> taken_in_;  // the copy in which a process took the lease
   std::vector<Entry> acknowledged_;
   Counts counts_;
   TimePoint last_led_{};
   // The store.
   TimePoint away_until_{};
-  std::uint64_t epoch_ = 0;
-  std::string holder_;
-  TimePoint ends_{};
-  std::map<std::string, TimePoint> seen_;
-  std::vector<Entry> log_;
+  Duration clock_step_{0};
+  Contents store_;
+  Contents copy_;
+  TimePoint replaced_ = TimePoint::min();     // by the copy
+  std::set<std::uint64_t> gone_with_copies_;  // numbers of entries
+  std::map<std::string, TimePoint> shown_;    // as a standby, by the clock of the store
+  std::map<std::string, TimePoint> present_since_;
 };
 
 }  // namespace hearth::coordinator

@@ -103,6 +103,23 @@ TEST_F(PostgresDatabaseTest, TheTablesAreMadeOnce) {
 }
 
 // Another process makes or upgrades tables, and stands still.
+// The first version in PostgreSQL had one coordinator, and the ledger on its disk.
+TEST_F(PostgresDatabaseTest, TablesOfTheFirstVersionAreUpgraded) {
+  ASSERT_TRUE(use_store_url(folder_.path(), server_->url()).ok());
+  ApiKey key;
+  key.id = "its key";
+  ASSERT_TRUE(folder_.open()->add_key(key).ok());
+  server_->execute(
+      "DROP TABLE lease, coordinators, ledger_files, manifest; ALTER TABLE head ADD epoch BIGINT "
+      "NOT NULL DEFAULT 5, ADD holder TEXT NOT NULL DEFAULT 'den'; UPDATE head SET version = 7");
+  const auto store = folder_.open();
+  ASSERT_NE(store, nullptr);
+  EXPECT_EQ(store->keys()->size(), 1U);
+  EXPECT_EQ(server_->value("SELECT epoch || name || lasts FROM lease"), "5den0");
+  EXPECT_EQ(server_->value("SELECT count(*) FROM ledger_files, manifest"), "0");
+  EXPECT_EQ(server_->value("SELECT version FROM head"), "8");
+}
+
 TEST_F(PostgresDatabaseTest, AConnectionToWholeTablesWaitsForNoOtherProcess) {
   const PostgresOptions options{*parse_store_url(server_->url()), Database::Flush::kEveryCommit,
                                 kCommandWait};

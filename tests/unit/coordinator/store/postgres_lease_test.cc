@@ -73,18 +73,55 @@ TEST_F(PostgresLeaseTest, EndsByTheClockOfTheStore) {
   EXPECT_EQ(epoch, 2U);
 }
 
+// Also where the clock says that the lease has ended.
+TEST_F(PostgresLeaseTest, ARenewalBeatsATakeThatDoesNotKnowIt) {
+  HeldLease first(server_->url(), std::chrono::milliseconds(1));
+  HeldLease second(server_->url());
+  ASSERT_EQ(first.take(), 1U);
+  const LeaseView seen = *second.store().ask({});
+  EXPECT_EQ(seen.lasts, std::chrono::milliseconds(1));
+  ASSERT_TRUE(first.store().ask({LeaseAsk::kRenew, 1}).ok());
+  server_->execute("UPDATE hearth.lease SET ends = clock_timestamp()");
+  const LeaseQuestion late{LeaseAsk::kTake, 1, seen.renewed, seen.holder};
+  EXPECT_EQ(second.store().ask(late)->holder, first.self().id);
+  const LeaseView now = *second.store().ask({});
+  EXPECT_NE(now.renewed, seen.renewed);
+  const LeaseQuestion other{LeaseAsk::kTake, 1, now.renewed, "of another history"};
+  EXPECT_EQ(second.store().ask(other)->holder, first.self().id);
+  EXPECT_EQ(second.take(), 2U);
+}
+
+// Otherwise the lease would last until the clock is there again.
+TEST_F(PostgresLeaseTest, AClockThatWasSetBackEndsIt) {
+  HeldLease first(server_->url());
+  HeldLease second(server_->url());
+  ASSERT_EQ(first.take(), 1U);
+  EXPECT_EQ(second.take(), 0U);
+  server_->execute("UPDATE hearth.lease SET ends = clock_timestamp() + interval '1 year'");
+  EXPECT_EQ(second.take(), 2U);
+}
+
+TEST_F(PostgresLeaseTest, ALeaseThatIsGivenBackLastsNoMore) {
+  HeldLease first(server_->url());
+  ASSERT_EQ(first.take(), 1U);
+  const LeaseView back = *first.store().ask({LeaseAsk::kRelease, 1});
+  EXPECT_EQ(back.lasts, Duration(0));
+}
+
 TEST_F(PostgresLeaseTest, OtherKeysDoNotTakeIt) {
   HeldLease first(server_->url());
   EXPECT_EQ(first.take(), 1U);
   ASSERT_TRUE(first.store().ask({LeaseAsk::kRelease, 1}).ok());
   PostgresLease other(*parse_store_url(server_->url()), lease_self("", "", "other keys"),
                       std::chrono::minutes(1));
-  const auto taken = other.ask({LeaseAsk::kTake, 1});
+  const LeaseView free = *first.store().ask({});
+  const LeaseQuestion take{LeaseAsk::kTake, 1, free.renewed, free.holder};
+  const auto taken = other.ask(take);
   ASSERT_TRUE(taken.ok());
   EXPECT_EQ(taken->epoch, 1U);
   PostgresLease command(*parse_store_url(server_->url()), lease_self("", "", ""),
                         std::chrono::minutes(1));
-  EXPECT_EQ(command.ask({LeaseAsk::kTake, 1})->cluster, "keys") << "a command signs nothing";
+  EXPECT_EQ(command.ask(take)->cluster, "keys") << "a command signs nothing";
 }
 
 TEST_F(PostgresLeaseTest, AnOlderEpochChangesNothing) {
@@ -143,7 +180,8 @@ TEST_F(PostgresLeaseTest, ATransactionIsWholeBeforeTheNextEpochOrNotAtAll) {
   EXPECT_TRUE(first.store().ask({LeaseAsk::kRenew, 1}).ok()) << "a renewal does not wait for it";
   server_->execute("UPDATE hearth.lease SET ends = clock_timestamp()");
   const auto before = second.store().ask({});
-  const auto waits = second.store().ask({LeaseAsk::kTake, 1});
+  ASSERT_TRUE(before.ok());
+  const auto waits = second.store().ask({LeaseAsk::kTake, 1, before->renewed, before->holder});
   ASSERT_FALSE(waits.ok()) << "the epoch changes when the transaction is over";
   EXPECT_EQ(waits.error().code, ErrorCode::kUnavailable);
   EXPECT_TRUE((*slow)->execute("COMMIT").ok());
