@@ -29,6 +29,9 @@ using coordinator::LeaseView;
 
 constexpr auto kConnectTime = std::chrono::seconds(2);
 constexpr auto kAcceptPause = std::chrono::milliseconds(100);
+// As a coordinator does with a request that it refuses.
+constexpr auto kDrainTime = std::chrono::seconds(2);
+constexpr std::size_t kDrainBytes = 1 * limits::kMiB;
 constexpr std::size_t kPipeBytes = 16 * limits::kKiB;
 // The leader takes a quarter of its connections from one machine, which here is this standby for
 // all its clients; one of them has at most a quarter of those.
@@ -89,6 +92,7 @@ class Front::Forwarding : public std::enable_shared_from_this<Forwarding> {
   void close() {
     error_code ignored;
     if (!is_connected_) return void(leader_.close(ignored));  // the answer follows
+    timer_.cancel();
     client_.close(ignored);
     leader_.close(ignored);
   }
@@ -96,22 +100,61 @@ class Front::Forwarding : public std::enable_shared_from_this<Forwarding> {
  private:
   using Buffer = std::array<char, kPipeBytes>;
 
-  // Until one side ends; the other side's unsent bytes are then of no use to anyone.
   void copy(tcp::socket& from, tcp::socket& to, Buffer& buffer) {
     from.async_read_some(asio::buffer(buffer), [self = shared_from_this(), &from, &to, &buffer](
                                                    const error_code& error, std::size_t bytes) {
-      if (error) return self->close();
+      if (error) return self->on_end(from, error);
       asio::async_write(to, asio::buffer(buffer, bytes),
                         [self, &from, &to, &buffer](const error_code& failed, std::size_t) {
-                          if (failed) return self->close();
+                          if (failed) return self->on_unsent(to);
                           self->copy(from, to, buffer);
                         });
     });
   }
 
+  void on_end(const tcp::socket& from, const error_code& error) {
+    if (&from == &leader_) return end_answer();
+    if (error != asio::error::eof) return close();
+    // A client may end its request so, and wait for the answer.
+    error_code ignored;
+    has_request_ended_ = true;
+    leader_.shutdown(tcp::socket::shutdown_send, ignored);
+    if (is_answered_) close();
+  }
+  // The leader may answer before it has read the whole request, and then takes no more of it.
+  void on_unsent(const tcp::socket& to) {
+    if (&to == &client_) return close();
+    drain();
+  }
+  // What the client sends is read for a while: closing with unread bytes would reset the
+  // connection, and the client would lose the answer.
+  void end_answer() {
+    error_code ignored;
+    is_answered_ = true;
+    leader_.close(ignored);
+    client_.shutdown(tcp::socket::shutdown_send, ignored);
+    if (has_request_ended_) return close();
+    timer_.expires_after(kDrainTime);
+    timer_.async_wait([self = shared_from_this()](const error_code& error) {
+      if (!error) self->close();
+    });
+  }
+  void drain() {
+    client_.async_read_some(
+        asio::buffer(to_leader_),
+        [self = shared_from_this()](const error_code& error, std::size_t bytes) {
+          self->drained_ += bytes;
+          if (error) return self->on_end(self->client_, error);
+          if (self->drained_ < kDrainBytes) self->drain();
+        });
+  }
+
   const std::string peer_;
   std::uint64_t epoch_ = 0;
   bool is_connected_ = false;
+  bool has_request_ended_ = false;
+  bool is_answered_ = false;
+  std::size_t drained_ = 0;
   tcp::socket client_;
   tcp::socket leader_;
   asio::steady_timer timer_;

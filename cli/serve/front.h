@@ -1,5 +1,5 @@
-// The API of a standby: it hands each connection to the leader, byte for byte. Where the leader
-// cannot be reached, the answer is 503 with its name.
+// The API of a standby: it hands each connection to the leader, byte for byte. Either side may end
+// its bytes before the other. Where the leader cannot be reached, the answer is 503 with its name.
 #pragma once
 
 #include <boost/asio/ip/tcp.hpp>

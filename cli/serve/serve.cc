@@ -11,7 +11,6 @@
 #include <functional>
 #include <map>
 #include <memory>
-#include <mutex>
 #include <thread>
 
 #include "base/clock.h"
@@ -34,6 +33,7 @@
 #include "cli/serve/api_options.h"
 #include "cli/serve/evidence_folder.h"
 #include "cli/serve/local_workers.h"
+#include "cli/serve/model_files.h"
 #include "cli/serve/offered_models.h"
 #include "cli/serve/served_manifest.h"
 #include "cli/serve/standby.h"
@@ -81,25 +81,6 @@ constexpr unsigned kFollowTicks = 25;  // of the timer, half a second
 // The time for local workers to end before another model is loaded; after it they are killed.
 constexpr auto kWorkersFarewell = std::chrono::seconds(5);
 
-// The files of models by the ids of their manifests, for the referee's thread.
-class ModelFiles {
- public:
-  void add(const Hash256& id, const std::string& path) {
-    const std::lock_guard lock(mutex_);
-    files_[id] = path;
-  }
-  Result<std::string> find(const Hash256& id) const {
-    const std::lock_guard lock(mutex_);
-    const auto found = files_.find(id);
-    if (found != files_.end()) return found->second;
-    return Error::of(ErrorCode::kUnavailable, "this server has no model ", id.hex());
-  }
-
- private:
-  mutable std::mutex mutex_;
-  std::map<Hash256, std::string> files_;
-};
-
 // `began`: unix seconds from which pipelines are numbered.
 CoordinatorOptions coordinator_options(const ServeOptions& options, const ServedModel& served,
                                        std::int64_t began) {
@@ -133,7 +114,7 @@ class Server {
   // `lease`: this coordinator's, which it holds now; null: its store is SQLite.
   explicit Server(const coordinator::LeaseWatch* lease)
       : lease_(lease),
-        term_(lease == nullptr ? coordinator::LeaseTerm() : lease->term()),
+        term_(lease == nullptr ? coordinator::LeaseTerm() : term_of(*lease)),
         began_(lease == nullptr ? 0 : lease->view().began) {}
 
   Status start(const ServeOptions& options) {
@@ -217,6 +198,12 @@ class Server {
   bool has_moved() const { return has_moved_; }
 
  private:
+  coordinator::LeaseTerm term_of(const coordinator::LeaseWatch& lease) const {
+    coordinator::LeaseTerm term = lease.term();
+    term.ended = is_over_;
+    return term;
+  }
+
   static Status check(const ServeOptions& options) {
     TRY_VOID(check_device_choice(options.device));
     REQUIRE(options.stages <= limits::kStages && options.local_workers <= limits::kStages,
@@ -560,6 +547,7 @@ class Server {
     if (set_back_) return;
     set_back_ = why;
     spdlog::error("{}", why.message);
+    is_over_->store(true);  // the store refuses its writes, and may be away: nothing waits for it
     on_stop();
   }
 
@@ -591,7 +579,9 @@ class Server {
   void follow_coordinators() {
     if (lease_ == nullptr || !cluster_ || lease_->led() != term_.epoch) return;
     const Status told = membership_->set_addresses(coordinator_addresses());
-    if (!told) spdlog::warn("the roster misses a coordinator: {}", told.error().message);
+    const std::string why = told.ok() ? "" : told.error().message;
+    if (!told && why != untold_) spdlog::warn("the roster misses a coordinator: {}", why);
+    untold_ = why;
   }
 
   void on_timer() {
@@ -661,8 +651,10 @@ class Server {
   }
 
   const coordinator::LeaseWatch* const lease_;  // outlives it
-  const coordinator::LeaseTerm term_;           // of the lease
-  const std::int64_t began_;                    // likewise, by the store's clock
+  // Whether another coordinator has the store.
+  const std::shared_ptr<std::atomic<bool>> is_over_ = std::make_shared<std::atomic<bool>>(false);
+  const coordinator::LeaseTerm term_;  // of the lease
+  const std::int64_t began_;           // likewise, by the store's clock
   ServeOptions options_;
   std::vector<OfferedModel> models_;
   std::uint32_t model_ = 0;  // of them, that the workers have or load
@@ -681,6 +673,7 @@ class Server {
   ServerInfo info_;
   std::string api_address_;  // as other machines of the cluster dial it; empty: they cannot
   bool ready_ = false;
+  std::string untold_;  // why the roster misses a coordinator; empty: it has all
   unsigned ticks_ = 0;
   struct Search {
     std::jthread thread;

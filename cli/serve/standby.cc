@@ -14,6 +14,7 @@
 #include "cli/process/background.h"
 #include "cli/process/loop.h"
 #include "cli/process/paths.h"
+#include "cli/process/process_log.h"
 #include "cli/serve/front.h"
 #include "cli/serve/offered_models.h"
 #include "coordinator/client/api_address.h"
@@ -86,9 +87,11 @@ Result<std::unique_ptr<LeaseWatch>> join_coordinators(ServeOptions& options) {
   return lease;
 }
 
-Result<bool> wait_for_lease(const ServeOptions& options, const LeaseWatch& lease) {
+Result<bool> wait_for_lease(ServeOptions& options, const LeaseWatch& lease) {
   if (lease.led() > 0) return true;
   TRY(const auto file, ServerFile::lock(options.data_dir));
+  if (!options.no_log_file) log_to_file_or_warn(server_log_file(options.data_dir));
+  options.no_log_file = true;  // it is open
   Loop loop;
   Front front(loop.io(), lease.self(), options.host, [&lease] { return lease.view(); });
   bool is_open = false;

@@ -14,7 +14,7 @@ namespace hearth::cli {
 // becomes a free one, which the others are told.
 Result<std::unique_ptr<coordinator::LeaseWatch>> join_coordinators(ServeOptions& options);
 
-// Returns true once this coordinator leads, and false after a signal to end.
-Result<bool> wait_for_lease(const ServeOptions& options, const coordinator::LeaseWatch& lease);
+// Returns true once this coordinator leads, and false after a signal to end. Opens the log file.
+Result<bool> wait_for_lease(ServeOptions& options, const coordinator::LeaseWatch& lease);
 
 }  // namespace hearth::cli

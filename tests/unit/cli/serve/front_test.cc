@@ -99,6 +99,35 @@ TEST_F(FrontTest, BytesGoBothWays) {
   EXPECT_EQ(read_all(socket), "answer");
 }
 
+TEST_F(FrontTest, AnAnswerToAHalfReadRequestArrives) {
+  tcp::acceptor leader(others_, {asio::ip::address_v4::loopback(), 0});
+  set_view(4, std::chrono::seconds(2), on_loopback(leader.local_endpoint().port()));
+  tcp::socket socket = client();
+  tcp::socket other = leader.accept();
+  std::array<char, 3> sent{};
+  asio::read(other, asio::buffer(sent));
+  const std::string body(100'000, 'x');
+  asio::write(socket, asio::buffer(body));
+  asio::read(other, asio::buffer(sent));  // some of the body is there, and stays unread
+  asio::write(other, asio::buffer("413", 3));
+  other.close();
+  boost::system::error_code failed;
+  while (!failed) asio::write(socket, asio::buffer(body), failed);  // it sends on
+  EXPECT_EQ(read_all(socket), "413");
+}
+
+TEST_F(FrontTest, AClientThatHasSentItsRequestGetsTheAnswer) {
+  tcp::acceptor leader(others_, {asio::ip::address_v4::loopback(), 0});
+  set_view(4, std::chrono::seconds(2), on_loopback(leader.local_endpoint().port()));
+  tcp::socket socket = client();
+  socket.shutdown(tcp::socket::shutdown_send);
+  tcp::socket other = leader.accept();
+  EXPECT_EQ(read_all(other), "GET");
+  asio::write(other, asio::buffer("answer", 6));
+  other.close();
+  EXPECT_EQ(read_all(socket), "answer");
+}
+
 // It stands still, so that it never closes them.
 TEST_F(FrontTest, ConnectionsToAnEarlierLeaderEnd) {
   tcp::acceptor leader(others_, {asio::ip::address_v4::loopback(), 0});
