@@ -148,7 +148,7 @@ class LeaseWorld {
     for (const Entry& entry : store_.log) gone_with_copies_.insert(entry.number);
     store_ = copy_;
     for (const Entry& entry : store_.log) gone_with_copies_.erase(entry.number);
-    shown_.clear();  // it shows standbys of that time
+    asked_.clear();  // it shows standbys of that time
     replaced_ = now_;
     ++counts_.copies;
     for (Node& node : nodes_) {
@@ -208,7 +208,8 @@ class LeaseWorld {
   TimePoint store_now() const { return now_ + clock_step_; }
   // As the store does it.
   LeaseView execute(const std::string& id, const LeaseQuestion& question) {
-    if (question.kind == LeaseAsk::kWatch) show(id);
+    note(id);
+    if (question.kind == LeaseAsk::kWatch) store_.seen[id] = store_now();
     const bool is_old = store_.ends <= store_now() || store_.ends > store_now() + store_.lasts;
     if (question.kind == LeaseAsk::kTake && question.epoch == store_.epoch &&
         question.renewed == store_.renewed && question.holder == store_.holder && is_old) {
@@ -234,11 +235,13 @@ class LeaseWorld {
     }
     return view;
   }
-  void show(const std::string& id) {
-    store_.seen[id] = store_now();
-    const auto before = shown_.find(id);
-    if (before == shown_.end() || before->second + 8s < store_now()) present_since_[id] = now_;
-    shown_[id] = store_now();
+  // A process is new where it was silent for about as long as the store shows it, by either clock.
+  void note(const std::string& id) {
+    const auto before = asked_.find(id);
+    const bool is_new = before == asked_.end() || before->second.first + 8s < now_ ||
+                        before->second.second + 8s < store_now();
+    if (is_new) present_since_[id] = now_;
+    asked_[id] = {now_, store_now()};
   }
   void renew(Duration lasts) {
     ++store_.renewed;
@@ -297,9 +300,9 @@ class LeaseWorld {
   Duration clock_step_{0};
   Contents store_;
   Contents copy_;
-  TimePoint replaced_ = TimePoint::min();     // by the copy
-  std::set<std::uint64_t> gone_with_copies_;  // numbers of entries
-  std::map<std::string, TimePoint> shown_;    // as a standby, by the clock of the store
+  TimePoint replaced_ = TimePoint::min();                         // by the copy
+  std::set<std::uint64_t> gone_with_copies_;                      // numbers of entries
+  std::map<std::string, std::pair<TimePoint, TimePoint>> asked_;  // by both clocks
   std::map<std::string, TimePoint> present_since_;
 };
 
