@@ -56,14 +56,14 @@ Status PostgresLease::connect() {
 
 Result<LeaseView> PostgresLease::ask(const LeaseQuestion& question) {
   TRY_VOID(connect());
-  if (question.kind != LeaseAsk::kWatch) {
-    TRY_VOID(change(question));
-    return read_lease(*db_);
-  }
+  if (question.kind != LeaseAsk::kWatch) TRY_VOID(change(question));
   TRY(LeaseView view, read_lease(*db_));
   // A coordinator that is to be refused is no standby: the leader would count on it.
   const bool is_of_these = view.cluster.empty() || view.cluster == self_.cluster;
-  if (is_of_these || self_.cluster.empty()) TRY_VOID(show_standby());
+  // Also after a take in vain: after a silence, that is its first question.
+  const bool waits = question.kind == LeaseAsk::kWatch ||
+                     (question.kind == LeaseAsk::kTake && view.holder != self_.id);
+  if (waits && (is_of_these || self_.cluster.empty())) TRY_VOID(show_standby());
   return view;
 }
 

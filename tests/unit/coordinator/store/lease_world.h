@@ -114,7 +114,7 @@ class LeaseWorld {
     node.id = "process " + std::to_string(++processes_);
     node.began = now_;
     node.answered = {};
-    const auto parts = static_cast<std::int64_t>(below(41)) - 20;
+    const auto parts = static_cast<std::int64_t>(below(61)) - 30;
     node.clock = std::make_unique<OwnClock>(now_, some(1000s), parts);
     node.candidate = std::make_unique<LeaseCandidate>(node.id, *node.clock);
   }
@@ -148,7 +148,7 @@ class LeaseWorld {
     for (const Entry& entry : store_.log) gone_with_copies_.insert(entry.number);
     store_ = copy_;
     for (const Entry& entry : store_.log) gone_with_copies_.erase(entry.number);
-    asked_.clear();  // it shows standbys of that time
+    shown_.clear();  // it shows standbys of that time
     replaced_ = now_;
     ++counts_.copies;
     for (Node& node : nodes_) {
@@ -208,8 +208,6 @@ class LeaseWorld {
   TimePoint store_now() const { return now_ + clock_step_; }
   // As the store does it.
   LeaseView execute(const std::string& id, const LeaseQuestion& question) {
-    note(id);
-    if (question.kind == LeaseAsk::kWatch) store_.seen[id] = store_now();
     const bool is_old = store_.ends <= store_now() || store_.ends > store_now() + store_.lasts;
     if (question.kind == LeaseAsk::kTake && question.epoch == store_.epoch &&
         question.renewed == store_.renewed && question.holder == store_.holder && is_old) {
@@ -229,6 +227,9 @@ class LeaseWorld {
     view.lasts = store_.lasts;
     view.renewed = store_.renewed;
     view.left = store_.ends - store_now();
+    const bool waits = question.kind == LeaseAsk::kWatch ||
+                       (question.kind == LeaseAsk::kTake && store_.holder != id);
+    if (waits) show(id);
     for (const auto& [other, when] : store_.seen) {
       const bool is_seen = when + 10s > store_now() && other != store_.holder;
       if (is_seen) view.standbys.push_back({other, "", ""});
@@ -236,12 +237,13 @@ class LeaseWorld {
     return view;
   }
   // A process is new where it was silent for about as long as the store shows it, by either clock.
-  void note(const std::string& id) {
-    const auto before = asked_.find(id);
-    const bool is_new = before == asked_.end() || before->second.first + 8s < now_ ||
+  void show(const std::string& id) {
+    store_.seen[id] = store_now();
+    const auto before = shown_.find(id);
+    const bool is_new = before == shown_.end() || before->second.first + 8s < now_ ||
                         before->second.second + 8s < store_now();
     if (is_new) present_since_[id] = now_;
-    asked_[id] = {now_, store_now()};
+    shown_[id] = {now_, store_now()};
   }
   void renew(Duration lasts) {
     ++store_.renewed;
@@ -302,7 +304,7 @@ class LeaseWorld {
   Contents copy_;
   TimePoint replaced_ = TimePoint::min();                         // by the copy
   std::set<std::uint64_t> gone_with_copies_;                      // numbers of entries
-  std::map<std::string, std::pair<TimePoint, TimePoint>> asked_;  // by both clocks
+  std::map<std::string, std::pair<TimePoint, TimePoint>> shown_;  // by both clocks
   std::map<std::string, TimePoint> present_since_;
 };
 
