@@ -255,7 +255,9 @@ class House:
         url.write_text(self.relays[-1].url + "\n")
         os.chmod(url, 0o600)
         self.homes.append(folder)
-        self.ports.append((swarm.free_port(), swarm.free_port()))
+        # A join token names the address in cluster.json, which the first one has.
+        control = None if number == 0 else swarm.free_port()
+        self.ports.append((swarm.free_port(), control))
         self.coordinators.append(self.serve(number))
 
     def serve(self, number):
