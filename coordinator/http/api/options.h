@@ -19,6 +19,7 @@
 #include "coordinator/membership/accounts.h"
 #include "coordinator/proof/credits.h"
 #include "coordinator/proof/ledger_view.h"
+#include "coordinator/store/lease_watch.h"
 #include "coordinator/store/requests.h"
 #include "coordinator/store/store.h"
 #include "ledger/folder.h"
@@ -156,6 +157,8 @@ struct HttpOptions {
   bool open = false;
   // The id of the key in the data folder's admin.key, which alone may grant credit. Empty: none.
   std::string owner_key;
+  // Which coordinator leads with the store. Null: the store is SQLite. Outlives the server.
+  const LeaseWatch* lease = nullptr;
   // Stores requests for the next process. Null: they are kept in memory only.
   std::shared_ptr<RequestStore> requests;
   // Keys the names of kept requests and the salts of receipts: Store::secret_key().
