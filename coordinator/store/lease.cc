@@ -40,7 +40,7 @@ void LeaseCandidate::settle() {
 LeaseQuestion LeaseCandidate::question() const {
   if (is_releasing_ || is_giving_) return {LeaseAsk::kRelease, is_leader_ ? epoch_ : 0};
   if (is_leader_) return {LeaseAsk::kRenew, epoch_};
-  if (seen_ && clock_.now() >= seen_->ends) {
+  if (seen_ && clock_.now() >= std::max(seen_->ends, yields_until_)) {
     return {LeaseAsk::kTake, seen_->epoch, seen_->renewed, seen_->holder};
   }
   return {LeaseAsk::kWatch, 0};
@@ -61,7 +61,7 @@ TimePoint LeaseCandidate::wake_at() const {
   return is_leader_ && has_standbys_ ? std::min(next_, until_) : next_;
 }
 
-void LeaseCandidate::on_notice() { next_ = std::max(clock_.now(), yields_until_); }
+void LeaseCandidate::on_notice() { next_ = clock_.now(); }
 
 void LeaseCandidate::release() { is_releasing_ = true; }
 
@@ -78,7 +78,7 @@ void LeaseCandidate::on_answer(const Result<LeaseView>& answer) {
     is_leader_ = false;
     is_over_ = is_releasing_;  // also released while the answer was on its way
     seen_.reset();
-    next_ = yields_until_ = clock_.now() + times_.lease;
+    yields_until_ = clock_.now() + times_.lease;
   } else if (answer.ok() && answer->epoch >= newest_) {
     on_view(asked, *answer);
   } else if (answer.ok()) {
@@ -116,7 +116,7 @@ void LeaseCandidate::on_view(const LeaseQuestion& asked, const LeaseView& view) 
   const bool is_known = asked.kind == LeaseAsk::kTake || !take_ || view.epoch != take_->epoch;
   if (is_known) take_.reset();
   observe(view);
-  next_ = std::min(now + times_.watch, seen_->ends);
+  next_ = std::min(now + times_.watch, std::max(seen_->ends, yields_until_));
   // A take that came too early, or that another coordinator has won, is not repeated at once.
   if (asked.kind == LeaseAsk::kTake) next_ = std::max(next_, now + times_.retry);
 }

@@ -148,7 +148,7 @@ class LeaseCandidate {
   };
   std::optional<Take> take_;
   TimePoint next_{};
-  TimePoint yields_until_{};  // after it has given the lease back
+  TimePoint yields_until_{};  // takes nothing before, after it has given the lease back
   std::optional<LeaseQuestion> asked_;
   TimePoint asked_at_{};
 };

@@ -111,12 +111,13 @@ TEST_F(LeaseCandidateTest, WhatIsGivenBackIsForAnotherOneFirst) {
   EXPECT_EQ(back->epoch, 8U);
   mine.on_answer(given_back("me", 8));
   mine.on_notice();
-  EXPECT_FALSE(mine.next().has_value()) << "others take it meanwhile";
   EXPECT_FALSE(mine.is_over());
-  clock.time += 2s;
-  EXPECT_EQ(asks(), LeaseAsk::kWatch);
-  mine.on_answer(given_back("me", 8));
-  clock.time = mine.wake_at();
+  const TimePoint yields_until = clock.time + 2s;
+  for (; clock.time < yields_until; clock.time = mine.wake_at()) {
+    ASSERT_EQ(asks(), LeaseAsk::kWatch) << "others take it meanwhile";
+    mine.on_answer(given_back("me", 8));
+    ASSERT_GT(mine.wake_at(), clock.time);
+  }
   EXPECT_EQ(asks(), LeaseAsk::kTake);
   mine.on_answer(held_by("me", 9, 101));
   EXPECT_TRUE(mine.leads()) << "there is no other one";
@@ -200,8 +201,9 @@ TEST_F(LeaseCandidateTest, ReleasesWhatItHolds) {
 }
 
 TEST(LeaseScheduleTest, OneLeaderActsInAnEpochAndNoAcknowledgedEntryIsLost) {
+  constexpr std::uint64_t kSchedules = 200;
   LeaseWorld::Counts all;
-  for (std::uint64_t seed = 1; seed <= 1'000 && !::testing::Test::HasFailure(); ++seed) {
+  for (std::uint64_t seed = 1; seed <= kSchedules && !::testing::Test::HasFailure(); ++seed) {
     SCOPED_TRACE("seed " + std::to_string(seed));
     const LeaseWorld::Counts one = LeaseWorld(seed).run();
     EXPECT_LE(one.longest_without_leader, 10s) << "starts, a late question and leases";
@@ -212,10 +214,10 @@ TEST(LeaseScheduleTest, OneLeaderActsInAnEpochAndNoAcknowledgedEntryIsLost) {
     all.alone += one.alone;
   }
   // Otherwise the schedules have shown nothing.
-  EXPECT_GT(all.epochs, 5'000U);
-  EXPECT_GT(all.acknowledged, 500'000U);
-  EXPECT_GT(all.refused, 500U) << "late writes of deposed leaders";
-  EXPECT_GT(all.copies, 1'000U);
+  EXPECT_GT(all.epochs, 5 * kSchedules);
+  EXPECT_GT(all.acknowledged, 500 * kSchedules);
+  EXPECT_GT(all.refused, kSchedules / 2) << "late writes of deposed leaders";
+  EXPECT_GT(all.copies, kSchedules);
   RecordProperty("epochs", std::to_string(all.epochs));
   RecordProperty("acknowledged", std::to_string(all.acknowledged));
   RecordProperty("refused", std::to_string(all.refused));
