@@ -309,12 +309,13 @@ Status PostgresDatabase::connect() {
   return usable;
 }
 
-// The server gives up with the client, so that nothing late is done.
+// The server gives up with the client, so that nothing late is done. A client that stands still, or
+// is cut off, within a transaction keeps the lease from the next leader until then, so the server
+// waits less long for the next statement.
 Status PostgresDatabase::set_time_limit(Duration wait) {
-  const auto limit =
-      std::to_string(std::chrono::duration_cast<std::chrono::milliseconds>(wait).count());
-  TRY_VOID(execute("SET statement_timeout = " + limit +
-                   "; SET idle_in_transaction_session_timeout = " + limit));
+  const auto limit = std::chrono::duration_cast<std::chrono::milliseconds>(wait).count();
+  TRY_VOID(execute("SET statement_timeout = " + std::to_string(limit) +
+                   "; SET idle_in_transaction_session_timeout = " + std::to_string(limit * 3 / 4)));
   wait_ = wait;
   return ok_status();
 }
