@@ -26,7 +26,7 @@ namespace hearth::coordinator {
 // Of a command, which a person waits for; the journal has its own thread.
 inline constexpr Duration kCommandWait = std::chrono::seconds(10);
 // Of the leader's journal and ledger, which have their own threads. A leader that stands still in a
-// transaction keeps another one from the lease for as long.
+// transaction keeps another one from the lease for three quarters of it.
 inline constexpr Duration kFencedWait = std::chrono::seconds(3);
 
 struct PostgresOptions {
