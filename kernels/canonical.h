@@ -10,7 +10,7 @@
 
 namespace hearth::kernels {
 
-inline constexpr std::uint32_t kCanonicalVersion = 2;
+inline constexpr std::uint32_t kCanonicalVersion = 3;
 
 inline constexpr std::uint32_t kBlock = 32;       // weights and activations share one block length
 inline constexpr std::uint32_t kRowGroup = 16;    // rows interleaved in a PackedMatrix

@@ -1,8 +1,9 @@
-// One block a row. Each warp has a run of the vocabulary, and so a sum in the order of ids needs
-// only each warp's total and one look at the run of the draw. Tokens are never sorted by distance:
+// One block a row. Each warp has a run of the vocabulary. Tokens are never sorted by distance:
 // every filter keeps a prefix of it, whose end is found from histograms of counts or of weights,
 // each finer than the one before. Tokens of one distance weigh the same, so that the end among them
-// is a number of tokens. A pass reads four tokens a load, with four loads under way.
+// is a number of tokens, found from each warp's total and one look at the run that has it. In the
+// race of the kept tokens, most are known to be late from their random word alone. A pass reads
+// four tokens a load, with four loads under way.
 #include <string>
 
 #include "kernels/cuda/device.cuh"
@@ -57,6 +58,7 @@ struct SampleShared {
   SharedArray<std::uint32_t, kTable> low;        // and of the next ten
   SharedArray<std::uint32_t, kBuckets> sums;     // counts, or weights modulo 2^32
   SharedArray<std::uint32_t, kBuckets> carries;  // and the weights' upper halves
+  SharedArray<float, 1> best_time;               // of the best token in the race
   Found found;
 };
 
@@ -153,11 +155,11 @@ HEARTH_DEVICE void each_four_of(Global<const std::uint32_t> from, const Row& row
 
 // Calls each(i, four) for the fours of the warp's run; whole warps call it, behind the row's end
 // too.
-template <typename Each>
+template <unsigned kAhead = kLoads, typename Each>
 HEARTH_DEVICE void each_four(Global<const std::uint32_t> from, const Row& row, std::uint32_t behind,
                              Each each) {
   if (row.aligned) {
-    each_four_of<true, kLoads>(from, row, behind, each);
+    each_four_of<true, kAhead>(from, row, behind, each);
   } else {  // a four is four loads
     each_four_of<false, 1>(from, row, behind, each);
   }
@@ -187,13 +189,14 @@ HEARTH_DEVICE bool tokens_of(const Row& row, std::uint32_t i, const Words4& logi
 
 // Calls each(tokens) for the fours of the warp's run of which some token counts. Behind the row's
 // end are tokens as far as excluded ones.
-template <typename Within, typename Each>
+template <unsigned kAhead = kLoads, typename Within, typename Each>
 HEARTH_DEVICE void each_within(const Row& row, Within within, Each each) {
-  each_four(row.logits.as<const std::uint32_t>(), row, static_cast<std::uint32_t>(kExcluded),
-            [&](std::uint32_t i, const Words4& logits) {
-              Tokens tokens;
-              if (tokens_of(row, i, logits, within, tokens)) each(tokens);
-            });
+  each_four<kAhead>(row.logits.as<const std::uint32_t>(), row,
+                    static_cast<std::uint32_t>(kExcluded),
+                    [&](std::uint32_t i, const Words4& logits) {
+                      Tokens tokens;
+                      if (tokens_of(row, i, logits, within, tokens)) each(tokens);
+                    });
 }
 
 // The largest of some logits with their sign turned, so that they order unsigned, and the lowest id
@@ -339,27 +342,43 @@ HEARTH_DEVICE std::uint64_t weight_of(const Row& row, std::uint32_t distance,
   return std::uint64_t{static_cast<std::uint32_t>(product >> 30)} << 10 >> (x >> 20 & 63);
 }
 
+// 2^(x * 2^-20) in 2^-30 units, where x is that of a candidate's weight.
+struct Slowness {
+  std::uint32_t factor;  // of at most 31 bits
+  std::uint32_t whole;   // the power of two
+
+  HEARTH_DEVICE double exact() const {
+    return static_cast<double>(factor) * static_cast<double>(1ULL << whole);
+  }
+  HEARTH_DEVICE float rounded() const {
+    return static_cast<float>(factor) * power_of_two(static_cast<int>(whole));
+  }
+};
+
+HEARTH_DEVICE Slowness slowness_of(const Row& row, std::uint32_t distance,
+                                   const SampleShared& shared) {
+  const RaceSlowness x = race_slowness(static_cast<std::uint32_t>(distance * row.factor >> 28));
+  const std::uint64_t product =
+      std::uint64_t{shared.high.get(x.rest >> 10)} * shared.low.get(x.rest & 1023);
+  return {static_cast<std::uint32_t>(product >> 30), x.whole};
+}
+
 HEARTH_DEVICE bool is_in(const Cut& cut, std::uint32_t distance, std::uint32_t id) {
   return (std::uint64_t{distance} << 32 | id) <= (std::uint64_t{cut.distance} << 32 | cut.id);
 }
 
-// The id at which the sum of amount(distance), over the tokens within(id, distance) and in the
-// order of ids, exceeds target_of(sum over all), in every thread. The target is below that sum.
-// `amount` may be asked of any distance.
-template <typename Target, typename Within, typename Amount>
-HEARTH_DEVICE std::uint32_t find_in_order(const Row& row, Target target_of, Within within,
-                                          Amount amount, SampleShared& shared) {
+// The id of token number `target`, from 0 on, of those within(id, distance), in the order of ids
+// and in every thread. There are more than `target`.
+template <typename Within>
+HEARTH_DEVICE std::uint32_t find_in_order(const Row& row, std::uint64_t target, Within within,
+                                          SampleShared& shared) {
   const unsigned warp = thread_index() / 32;
   std::uint64_t mine = 0;
   each_within(row, within, [&](const Tokens& tokens) {
     HEARTH_UNROLL
-    for (unsigned k = 0; k < 4; ++k) {
-      const std::uint64_t more = amount(tokens.distances[k]);
-      mine += tokens.in[k] ? more : 0;
-    }
+    for (unsigned k = 0; k < 4; ++k) mine += tokens.in[k] ? 1U : 0U;
   });
   const Scan all = block_scan(mine, shared);
-  const std::uint64_t target = target_of(all.total);
   const std::uint64_t before = wide_shuffle(all.before, 0);
   const std::uint64_t upto = wide_shuffle(all.before + mine, 31);
   if (target >= before && target < upto && thread_index() % 32 == 0) {
@@ -376,13 +395,9 @@ HEARTH_DEVICE std::uint32_t find_in_order(const Row& row, Target target_of, With
                                           static_cast<std::uint32_t>(kExcluded));
     Tokens tokens;
     tokens_of(row, i, words, within, tokens);
-    std::uint64_t four[4];
     std::uint64_t sum = 0;
     HEARTH_UNROLL
-    for (unsigned k = 0; k < 4; ++k) {
-      four[k] = tokens.in[k] ? amount(tokens.distances[k]) : 0;
-      sum += four[k];
-    }
+    for (unsigned k = 0; k < 4; ++k) sum += tokens.in[k] ? 1U : 0U;
     const Scan here = block_scan(sum, shared);
     if (left >= here.total) {
       left -= here.total;
@@ -391,8 +406,9 @@ HEARTH_DEVICE std::uint32_t find_in_order(const Row& row, Target target_of, With
     std::uint64_t upto_k = here.before;
     HEARTH_UNROLL
     for (unsigned k = 0; k < 4; ++k) {
-      if (left >= upto_k && left - upto_k < four[k]) shared.found.index.put(0, i + k);
-      upto_k += four[k];
+      if (!tokens.in[k]) continue;
+      if (left == upto_k) shared.found.index.put(0, i + k);
+      ++upto_k;
     }
     break;
   }
@@ -487,14 +503,86 @@ HEARTH_DEVICE Cut find_cut(const Row& row, const Cut& cut, Target target_of, Sam
     if (kWeights) there |= std::uint64_t{shared.carries.get(bucket)} << 32;
     sync_threads();
     if (needed * each == there) return {above, above == cut.distance ? cut.id : kNoId};
-    return {above, find_in_order(
-                       row, [&](std::uint64_t) { return needed - 1; },
-                       [&](std::uint32_t, std::uint32_t distance) { return distance == above; },
-                       [&](std::uint32_t) { return std::uint64_t{1}; }, shared)};
+    const auto at_end = [&](std::uint32_t, std::uint32_t distance) { return distance == above; };
+    return {above, find_in_order(row, needed - 1, at_end, shared)};
   }
 }
 
-HEARTH_DEVICE std::uint32_t draw(const Row& row, SampleShared& shared) {
+// The first token of some: its time's bits, which order as the time does, and the lowest id.
+struct First {
+  std::uint64_t time = ~0ULL;
+  std::uint32_t id = kNoId;
+
+  HEARTH_DEVICE void join(std::uint64_t other_time, std::uint32_t other_id) {
+    if (other_time > time || (other_time == time && other_id > id)) return;
+    time = other_time;
+    id = other_id;
+  }
+};
+
+// at[k], without an array in memory.
+HEARTH_DEVICE std::uint32_t pick(const std::uint32_t (&at)[4], std::uint32_t k) {
+  const std::uint32_t low = (k & 1U) != 0 ? at[1] : at[0];
+  const std::uint32_t high = (k & 1U) != 0 ? at[3] : at[2];
+  return (k & 2U) != 0 ? high : low;
+}
+
+HEARTH_DEVICE First first_of_lanes(First mine) {
+  const unsigned lane = thread_index() % 32;
+  for (unsigned distance = 16; distance != 0; distance /= 2) {
+    const std::uint64_t time = wide_shuffle(mine.time, lane ^ distance);
+    mine.join(time, shuffle(mine.id, lane ^ distance));
+  }
+  return mine;
+}
+
+// The winner of the race among the tokens in `cut`, in every thread. The time of the best token
+// leaves few others that could be earlier.
+HEARTH_DEVICE std::uint32_t race(const Row& row, const Cut& cut, SampleShared& shared) {
+  const std::uint64_t seed = shared.params.get(0).seed;
+  const std::uint32_t position = shared.params.get(0).position;
+  First mine;
+  float least = shared.best_time.get(0);
+  each_within<1>(
+      row, [&](std::uint32_t id, std::uint32_t distance) { return is_in(cut, distance, id); },
+      [&](const Tokens& tokens) {
+        std::uint32_t words[4];
+        race_words(seed, position, tokens.id / 4, words);
+        std::uint32_t early = 0;
+        HEARTH_UNROLL
+        for (unsigned k = 0; k < 4; ++k) {
+          const float slowness = slowness_of(row, tokens.distances[k], shared).rounded();
+          if (tokens.in[k] && race_least(race_word(words[k]), slowness) <= least) early |= 1U << k;
+        }
+        HEARTH_ROLL
+        for (unsigned k = 0; early >> k != 0; ++k) {
+          if ((early >> k & 1U) == 0) continue;
+          const double slowness = slowness_of(row, pick(tokens.distances, k), shared).exact();
+          const double time = race_time(race_word(pick(words, k)), slowness);
+          mine.join(std::bit_cast<std::uint64_t>(time), tokens.id + k);
+          least = fminf(least, static_cast<float>(time));
+        }
+      });
+  const unsigned lane = thread_index() % 32;
+  const First of_warp = first_of_lanes(mine);
+  sync_threads();  // the last scan has been read
+  if (lane == 0) {
+    shared.totals.put(thread_index() / 32, of_warp.time);
+    shared.ids.put(thread_index() / 32, of_warp.id);
+  }
+  sync_threads();
+  First of_warps;
+  of_warps.join(shared.totals.get(lane), shared.ids.get(lane));
+  return first_of_lanes(of_warps).id;
+}
+
+HEARTH_DEVICE std::uint32_t draw(const Row& row, std::uint32_t best, SampleShared& shared) {
+  if (thread_index() == 0) {
+    std::uint32_t words[4];
+    race_words(shared.params.get(0).seed, shared.params.get(0).position, best / 4, words);
+    const RaceWord word = race_word(pick(words, best % 4));
+    shared.best_time.put(0, static_cast<float>(race_time(word, 0x1p30)));
+  }
   Cut cut = find_candidates(row, shared);
   const std::uint32_t top_k = shared.params.get(0).top_k;
   const std::uint64_t top_p = shared.params.get(0).top_p;
@@ -506,14 +594,7 @@ HEARTH_DEVICE std::uint32_t draw(const Row& row, SampleShared& shared) {
     cut = find_cut<true>(
         row, cut, [&](std::uint64_t total) { return share_of(total, top_p); }, shared);
   }
-  return find_in_order(
-      row,
-      [&](std::uint64_t total) {
-        const SampleRow params = shared.params.get(0);
-        return multiply_high(random_of(params.seed, params.position), total);
-      },
-      [&](std::uint32_t id, std::uint32_t distance) { return is_in(cut, distance, id); },
-      [&](std::uint32_t distance) { return weight_of(row, distance, shared); }, shared);
+  return race(row, cut, shared);
 }
 
 HEARTH_DEVICE void answer(const Args& args, std::uint32_t token, SampleOutcome outcome) {
@@ -549,7 +630,7 @@ sample_rows(Args args) {
     if (best.turned == 0) return answer(args, 0, SampleOutcome::kAllExcluded);
   }
   row.best = static_cast<std::int32_t>(best.turned ^ 0x80000000U);
-  answer(args, factor == 0 ? best.id : draw(row, shared), SampleOutcome::kToken);
+  answer(args, factor == 0 ? best.id : draw(row, best.id, shared), SampleOutcome::kToken);
 }
 
 }  // namespace

@@ -1,6 +1,7 @@
 #include "node/engine/sampler.h"
 
 #include <algorithm>
+#include <array>
 #include <bit>
 #include <cmath>
 #include <limits>
@@ -18,8 +19,9 @@ constexpr std::int32_t kExcluded = std::numeric_limits<std::int32_t>::min();
 constexpr double kLog2E48 = 406082553034801.0;  // log2(e) in 2^-48 units
 constexpr int kBucketBits = 12;
 constexpr std::uint32_t kBuckets = 1U << kBucketBits;
-constexpr std::size_t kFew = 256;      // allowed tokens that are looked at alone
-constexpr std::uint32_t kChunk = 256;  // tokens summed at once by a draw over everything
+constexpr std::size_t kFew = 256;  // allowed tokens that are looked at alone
+constexpr std::uint32_t kAnyDistance = std::numeric_limits<std::uint32_t>::max();
+constexpr std::uint32_t kRaceBlock = 32;  // tokens of a race that are looked at at once
 static_assert(2 * kLogitMax < (1LL << 32), "a distance fits the upper half of a key");
 static_assert(kExcluded < -kLogitMax, "an excluded token is below every clamped logit");
 
@@ -45,9 +47,102 @@ std::uint64_t weight_of(std::uint64_t distance, std::uint64_t factor) {
   return sampler_weight((distance * factor) >> 28);
 }
 
-std::uint64_t scale_random(std::uint64_t random, std::uint64_t total) {
-  return static_cast<std::uint64_t>((static_cast<unsigned __int128>(random) * total) >> 64);
+// The random words of the tokens from 4 * group on. Vector code, as the loops below.
+void fill_words(std::uint64_t seed, Position position, std::uint32_t group,
+                std::uint32_t (&words)[kRaceBlock]) {
+  constexpr std::uint32_t kGroups = kRaceBlock / 4;
+  std::uint32_t c[4][kGroups];
+  for (std::uint32_t g = 0; g < kGroups; ++g) {
+    c[0][g] = position;
+    c[1][g] = group + g;
+    c[2][g] = 0;
+    c[3][g] = 0;
+  }
+  std::uint32_t key[2] = {static_cast<std::uint32_t>(seed), static_cast<std::uint32_t>(seed >> 32)};
+  for (int round = 0; round < kernels::kPhiloxRounds; ++round) {
+    for (std::uint32_t g = 0; g < kGroups; ++g) {
+      std::uint32_t one[4] = {c[0][g], c[1][g], c[2][g], c[3][g]};
+      kernels::philox_round(one, key);
+      for (int k = 0; k < 4; ++k) c[k][g] = one[k];
+    }
+    kernels::philox_next_key(key);
+  }
+  for (std::uint32_t g = 0; g < kGroups; ++g) {
+    for (std::uint32_t k = 0; k < 4; ++k) words[4 * g + k] = c[k][g];
+  }
 }
+
+// The race between tokens: the one with the shortest time, of equals the lowest id, wins.
+class Race {
+ public:
+  // `best`: the largest logit.
+  Race(const SamplerParams& params, std::int32_t best, Position position)
+      : seed_(params.seed),
+        factor_(params.exponent_factor),
+        limit_(distance_limit(factor_)),
+        best_(best),
+        position_(position),
+        slope_(static_cast<float>(factor_) * 0x1p-47F) {}
+
+  void enter(TokenId token, std::int32_t logit) {
+    const auto distance = static_cast<std::uint64_t>(std::int64_t{best_} - logit);
+    if (distance >= limit_) return;
+    const auto id = static_cast<std::uint32_t>(token);
+    std::uint32_t words[4];
+    kernels::race_words(seed_, position_, id / 4, words);
+    const double time =
+        kernels::race_time(kernels::race_word(words[id % 4]),
+                           sampler_slowness(static_cast<std::uint32_t>(distance * factor_ >> 28)));
+    if (time > time_ || (time == time_ && token > first_)) return;
+    time_ = time;
+    first_ = token;
+  }
+
+  // Which of the tokens from `begin` on, a multiple of 4, are not certainly later than the first so
+  // far. False where all are, or none has a distance of at most `farthest`. A time is at least 0.72
+  // * (Z + y * 2^-32) * 2^x by the names of CANONICAL.md, and 2^x at least 0.92 times the straight
+  // lines between the powers of two. Z and y are read from the word as a float; a straight line is
+  // written as one. The margins are far above what fp32 rounds.
+  bool find_early(std::uint32_t begin, const std::int32_t* logits, std::uint32_t farthest,
+                  std::uint32_t (&early)[kRaceBlock]) const {
+    const std::int32_t nearest = *std::max_element(logits, logits + kRaceBlock);
+    if (distance_to(nearest) > farthest) return false;
+    std::uint32_t words[kRaceBlock];
+    fill_words(seed_, position_, begin / 4, words);
+    const auto least = static_cast<float>(time_ * (0x1p-30 / 0.72 / 0.92));
+    const auto half_limit = static_cast<std::int32_t>(limit_ >> 1);
+    std::uint32_t any = 0;
+    for (std::uint32_t i = 0; i < kRaceBlock; ++i) {
+      const auto half_word = static_cast<std::int32_t>(words[i] >> 1 | 1U);
+      const auto bits = std::bit_cast<std::int32_t>(static_cast<float>(half_word));
+      const std::int32_t zeros = 157 - (bits >> 23);
+      const auto exponential = static_cast<float>((zeros << 23) + (bits & 0x7FFFFF) - 2) * 0x1p-23F;
+      const auto half = static_cast<std::int32_t>(distance_to(logits[i]) >> 1);
+      const float x = static_cast<float>(std::min(half, half_limit)) * slope_;
+      const float line = std::bit_cast<float>(static_cast<std::int32_t>(x * 0x1p23F) + (127 << 23));
+      early[i] = std::bit_cast<std::uint32_t>(exponential * line - least) >> 31;
+      any |= early[i];
+    }
+    return any != 0;
+  }
+  std::uint32_t distance_to(std::int32_t logit) const {
+    return static_cast<std::uint32_t>(best_) - static_cast<std::uint32_t>(logit);
+  }
+  TokenId first() const {
+    INVARIANT(first_ >= 0, "the best token is in the race");
+    return first_;
+  }
+
+ private:
+  std::uint64_t seed_;
+  std::uint64_t factor_;
+  std::uint64_t limit_;
+  std::int32_t best_;
+  Position position_;
+  float slope_;  // x of CANONICAL.md in 2^0 units, for a distance in 2^-15 units
+  double time_ = std::numeric_limits<double>::infinity();
+  TokenId first_ = -1;
+};
 
 }  // namespace
 
@@ -75,15 +170,8 @@ SamplerParams::SamplerParams(const SamplingParams& params)
   }
 }
 
-// The end of the kept prefix in the order (distance ascending, id ascending): keys above `last` are
-// out.
-struct Sampler::Cut {
-  std::uint64_t last = 0;
-  std::uint64_t total = 0;  // weight of what is in
-};
-
 Sampler::Sampler(std::uint32_t vocabulary)
-    : logits_(vocabulary), counts_(kBuckets), sums_(std::max(kBuckets, vocabulary / kChunk + 1)) {
+    : logits_(vocabulary), counts_(kBuckets), sums_(kBuckets) {
   INVARIANT(vocabulary != 0, "a vocabulary has tokens");
   keys_.reserve(vocabulary);
 }
@@ -192,9 +280,9 @@ bool Sampler::list_few(std::span<const std::uint64_t> mask) {
   return true;
 }
 
-// As find_best() and draw_all() over the tokens of few_: all others weigh nothing. Without a token
+// As find_best() and draw_kept() over the tokens of few_: all others weigh nothing. Without a token
 // best_ is kExcluded.
-TokenId Sampler::draw_few(const SamplerParams& params, std::uint64_t random) {
+TokenId Sampler::draw_few(const SamplerParams& params, Position position) {
   const auto logit = [&](TokenId token) { return logits_[static_cast<std::size_t>(token)]; };
   best_ = kExcluded;
   for (const TokenId token : few_) {
@@ -203,41 +291,37 @@ TokenId Sampler::draw_few(const SamplerParams& params, std::uint64_t random) {
     best_token_ = token;
   }
   if (params.greedy || best_ == kExcluded) return best_token_;
-  const std::uint64_t factor = params.exponent_factor;
-  const auto weight = [&](TokenId token) -> std::uint64_t {
-    const auto distance = static_cast<std::uint64_t>(std::int64_t{best_} - logit(token));
-    return distance < distance_limit(factor) ? weight_of(distance, factor) : 0;
-  };
-  std::uint64_t total = 0;
-  for (const TokenId token : few_) total += weight(token);
-  INVARIANT(total > 0, "the best token has weight");
-  std::uint64_t left = scale_random(random, total);
-  auto at = few_.begin();
-  for (; left >= weight(*at); ++at) left -= weight(*at);
-  return *at;
+  Race race(params, best_, position);
+  for (const TokenId token : few_) race.enter(token, logit(token));
+  return race.first();
 }
 
-TokenId Sampler::draw_all(const SamplerParams& params, std::uint64_t random) {
-  const std::uint64_t factor = params.exponent_factor;
-  const std::uint64_t limit = distance_limit(factor);
-  const auto weight = [&](std::size_t i) -> std::uint64_t {
-    const auto distance = static_cast<std::uint64_t>(std::int64_t{best_} - logits_[i]);
-    return distance < limit ? weight_of(distance, factor) : 0;
-  };
-  std::uint64_t total = 0;
-  for (std::size_t begin = 0; begin < logits_.size(); begin += kChunk) {
-    const std::size_t end = std::min<std::size_t>(begin + kChunk, logits_.size());
-    std::uint64_t sum = 0;
-    for (std::size_t i = begin; i < end; ++i) sum += weight(i);
-    sums_[begin / kChunk] = sum;
-    total += sum;
+// The token drawn from those with kept(id, distance), which have distances of at most `farthest`.
+// The best one is kept, and leaves few others that could be earlier.
+template <typename Kept>
+TokenId Sampler::draw_kept(const SamplerParams& params, Position position, std::uint32_t farthest,
+                           Kept kept) const {
+  Race race(params, best_, position);
+  race.enter(best_token_, best_);
+  const auto size = static_cast<std::uint32_t>(logits_.size());
+  for (std::uint32_t begin = 0; begin < size; begin += kRaceBlock) {
+    const std::uint32_t count = std::min(kRaceBlock, size - begin);
+    std::array<std::int32_t, kRaceBlock> tail;
+    const std::int32_t* logits = logits_.data() + begin;
+    if (count < kRaceBlock) {
+      tail.fill(kExcluded);
+      std::copy_n(logits, count, tail.begin());
+      logits = tail.data();
+    }
+    std::uint32_t early[kRaceBlock];
+    if (!race.find_early(begin, logits, farthest, early)) continue;
+    for (std::uint32_t i = 0; i < count; ++i) {
+      if (early[i] != 0 && kept(begin + i, race.distance_to(logits[i]))) {
+        race.enter(static_cast<TokenId>(begin + i), logits[i]);
+      }
+    }
   }
-  INVARIANT(total > 0, "the best token has weight");
-  std::uint64_t left = scale_random(random, total);
-  std::size_t i = 0;
-  for (; left >= sums_[i / kChunk]; i += kChunk) left -= sums_[i / kChunk];
-  for (; left >= weight(i); ++i) left -= weight(i);
-  return static_cast<TokenId>(i);
+  return race.first();
 }
 
 // Keys of the candidates in one bucket, in order.
@@ -255,8 +339,9 @@ void Sampler::gather(std::uint64_t bucket, int shift, const SamplerParams& param
   std::sort(keys_.begin(), keys_.end());
 }
 
-// Every filter keeps a prefix of the order, so only the bucket that holds the cut is sorted.
-Sampler::Cut Sampler::cut_of(const SamplerParams& params) {
+// The end of the kept prefix in the order (distance ascending, id ascending): keys above it are
+// out. Every filter keeps a prefix of the order, so only the bucket that holds the end is sorted.
+std::uint64_t Sampler::cut_of(const SamplerParams& params) {
   const std::uint64_t factor = params.exponent_factor;
   const std::uint64_t limit = distance_limit(factor);
   const int shift = std::max(0, static_cast<int>(std::bit_width(limit)) - kBucketBits);
@@ -270,51 +355,47 @@ Sampler::Cut Sampler::cut_of(const SamplerParams& params) {
     ++counts_[distance >> shift];
     sums_[distance >> shift] += weight;
   }
-  const auto weight_at = [&](std::uint64_t key) { return weight_of(key >> 32, factor); };
-  Cut cut{~0ULL, 0};
+  const auto weight_of_key = [&](std::uint64_t key) { return weight_of(key >> 32, factor); };
+  std::uint64_t last = ~0ULL;
+  std::uint64_t total = 0;  // weight of what is in
   std::uint64_t kept = 0;
   std::uint32_t bucket = 0;
   const std::uint64_t most = params.top_k == 0 ? logits_.size() : params.top_k;
   for (; bucket < kBuckets && kept + counts_[bucket] <= most; ++bucket) {
     kept += counts_[bucket];
-    cut.total += sums_[bucket];
+    total += sums_[bucket];
   }
   if (bucket < kBuckets && kept < most) {
     gather(bucket, shift, params);
     INVARIANT(keys_.size() >= most - kept, "a bucket holds as many keys as were counted");
-    for (std::uint64_t i = 0; i < most - kept; ++i) cut.total += weight_at(keys_[i]);
-    cut.last = keys_[most - kept - 1];
+    for (std::uint64_t i = 0; i < most - kept; ++i) total += weight_of_key(keys_[i]);
+    last = keys_[most - kept - 1];
   } else if (bucket < kBuckets) {
-    cut.last = (static_cast<std::uint64_t>(bucket) << shift << 32) - 1;
+    last = (static_cast<std::uint64_t>(bucket) << shift << 32) - 1;
   }
-  if (params.top_p >= kTopPOff) return cut;
+  if (params.top_p >= kTopPOff) return last;
 
-  const auto scaled = static_cast<unsigned __int128>(cut.total) * params.top_p;
+  const auto scaled = static_cast<unsigned __int128>(total) * params.top_p;
   constexpr std::uint64_t kUp = kTopPOff - 1;
   const auto need = std::max<std::uint64_t>(1, static_cast<std::uint64_t>((scaled + kUp) >> 32));
   std::uint64_t sum = 0;
   for (bucket = 0; sum + sums_[bucket] < need; ++bucket) sum += sums_[bucket];
   gather(bucket, shift, params);
   for (const std::uint64_t key : keys_) {
-    sum += weight_at(key);
-    if (sum >= need) return {key, sum};
+    sum += weight_of_key(key);
+    if (sum >= need) return key;
   }
   INVARIANT(false, "the total of the weights covers every share of it");
 }
 
-TokenId Sampler::draw_filtered(const SamplerParams& params, std::uint64_t random) {
-  const Cut cut = cut_of(params);
+TokenId Sampler::draw_filtered(const SamplerParams& params, Position position) {
+  const std::uint64_t last = cut_of(params);
   const std::uint64_t limit = distance_limit(params.exponent_factor);
-  std::uint64_t left = scale_random(random, cut.total);
-  for (std::size_t i = 0; i < logits_.size(); ++i) {
-    const auto distance = static_cast<std::uint64_t>(std::int64_t{best_} - logits_[i]);
-    if (distance >= limit || (distance << 32) + i > cut.last) continue;
-    const std::uint64_t weight = weight_of(distance, params.exponent_factor);
-    if (weight < params.min_p) continue;
-    if (left < weight) return static_cast<TokenId>(i);
-    left -= weight;
-  }
-  INVARIANT(false, "the draw lies below the total");
+  const auto kept = [&](std::uint64_t id, std::uint64_t distance) {
+    return distance < limit && (distance << 32) + id <= last &&
+           weight_of(distance, params.exponent_factor) >= params.min_p;
+  };
+  return draw_kept(params, position, static_cast<std::uint32_t>(last >> 32), kept);
 }
 
 // Logarithm of the softmax's denominator, with the largest logit taken out.
@@ -365,16 +446,17 @@ Result<Draw> Sampler::sample(std::span<const float> logits, const SamplerParams&
     report(params.top_logprobs, log_sum, draw);
   }
   adjust(params, history, later);
-  const std::uint64_t random = kernels::random_of(params.seed, position);
   const bool filters = params.top_k != 0 || params.top_p < kTopPOff || params.min_p != 0;
   if (!mask.empty() && (params.greedy || !filters) && list_few(mask)) {
-    draw.token = draw_few(params, random);
+    draw.token = draw_few(params, position);
   } else {
     if (!mask.empty()) apply(mask);
     find_best();
     draw.token = best_token_;
     if (!params.greedy && best_ != kExcluded) {
-      draw.token = filters ? draw_filtered(params, random) : draw_all(params, random);
+      draw.token = filters
+                       ? draw_filtered(params, position)
+                       : draw_kept(params, position, kAnyDistance, [](auto, auto) { return true; });
     }
   }
   if (best_ == kExcluded) {

@@ -98,7 +98,6 @@ class Sampler {
   Result<Draw> score(std::span<const float> logits, TokenId token, std::uint32_t top);
 
  private:
-  struct Cut;
   bool load(std::span<const float> logits);
   void find_best();
   void report(std::uint32_t top, double log_sum, Draw& draw);
@@ -109,10 +108,12 @@ class Sampler {
   void penalise(const SamplerParams& params, const TokenHistory& history,
                 std::span<const TokenId> later);
   bool list_few(std::span<const std::uint64_t> mask);
-  TokenId draw_few(const SamplerParams& params, std::uint64_t random);
-  TokenId draw_all(const SamplerParams& params, std::uint64_t random);
-  TokenId draw_filtered(const SamplerParams& params, std::uint64_t random);
-  Cut cut_of(const SamplerParams& params);
+  TokenId draw_few(const SamplerParams& params, Position position);
+  template <typename Kept>
+  TokenId draw_kept(const SamplerParams& params, Position position, std::uint32_t farthest,
+                    Kept kept) const;
+  TokenId draw_filtered(const SamplerParams& params, Position position);
+  std::uint64_t cut_of(const SamplerParams& params);
   void gather(std::uint64_t bucket, int shift, const SamplerParams& params);
 
   std::vector<std::int32_t> logits_;  // 2^-16 units
@@ -126,6 +127,10 @@ class Sampler {
 
 // 2^-(x * 2^-20) in 2^-40 units; 0 from 41 on.
 std::uint64_t sampler_weight(std::uint64_t x);
+
+// 2^(x * 2^-20) in 2^-30 units, for x up to 41 * 2^20: the time of a token with the weight
+// sampler_weight(x).
+double sampler_slowness(std::uint32_t x);
 
 // ln(total * 2^-40) for total > 0, in pinned double arithmetic.
 double sampler_log(std::uint64_t total);

@@ -34,6 +34,13 @@ std::uint64_t sampler_weight(std::uint64_t x) {
   return (fraction << 10) >> whole;
 }
 
+double sampler_slowness(std::uint32_t x) {
+  const kernels::RaceSlowness slowness = kernels::race_slowness(x);
+  const std::uint64_t rest =
+      (std::uint64_t{kTables.high[slowness.rest >> 10]} * kTables.low[slowness.rest & 1023]) >> 30;
+  return static_cast<double>(rest) * static_cast<double>(1ULL << slowness.whole);
+}
+
 double sampler_log(std::uint64_t total) {
   INVARIANT(total != 0, "a logarithm is of a positive number");
   constexpr double kLn2 = 0x1.62e42fefa39efp-1;

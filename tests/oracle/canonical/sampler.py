@@ -55,11 +55,13 @@ def _e(y):
     return 2**30 - ((s * y) >> 30)
 
 
+def _fraction(f):
+    return (_e((f >> 10) * 2**20) * _e((f % 2**10) * 2**10)) >> 30
+
+
 def weight(x):
     n, f = x >> 20, x % 2**20
-    if n > 40:
-        return 0
-    return (((_e((f >> 10) * 2**20) * _e((f % 2**10) * 2**10)) >> 30) << 10) >> n
+    return 0 if n > 40 else (_fraction(f) << 10) >> n
 
 
 def _distance_weight(distance, temperature):
@@ -127,15 +129,27 @@ def sample(logits, params, history, prompt_tokens):
     T = _fixed(params.temperature, 16, 1, 100 * 2**16)
     weighed = ((M - L[i], i, _distance_weight(M - L[i], T)) for i in allowed)
     kept = _kept(sorted(c for c in weighed if c[2] > 0), params)
-    S = sum(c[2] for c in kept)
-    word = philox((len(history), 0, 0, 0), (params.seed & 0xFFFFFFFF, params.seed >> 32))
-    r = ((word[0] | word[1] << 32) * S) >> 64
-    running = 0
-    for _, token, w in sorted(kept, key=lambda c: c[1]):
-        running += w
-        if running > r:
-            return token
-    raise AssertionError("no token was chosen")
+    key = (params.seed & 0xFFFFFFFF, params.seed >> 32)
+
+    def time(D, token):
+        R = philox((len(history), token // 4, 0, 0), key)[token % 4]
+        return _exponential(R) * _slowness((D * (406082553034801 // T)) >> 28)
+
+    return min((time(D, token), token) for D, token, _ in kept)[1]
+
+
+def _exponential(R):
+    Z = 32 - (R | 1).bit_length()
+    y = (R * 2**(Z + 1) + 2**Z) % 2**32
+    s = 7010891
+    for c in (-12538354, 18264364, 2340956, 26186944, 64288226, 193647710, 774540904):
+        s = c + ((s * y) >> 32)
+    return float(Z) + float(y * s) * 2.0**-62
+
+
+def _slowness(x):
+    n = -(-x >> 20)
+    return float(_fraction(n * 2**20 - x) * 2**n)
 
 
 def _ln(t):

@@ -119,7 +119,11 @@ TEST(Sampler, PhiloxMatchesThePublishedVectors) {
             (Four{0x408f276d, 0x41c83b0e, 0xa20bc7c6, 0x6d5451fd}));
   EXPECT_EQ(philox({0x243f6a88, 0x85a308d3, 0x13198a2e, 0x03707344}, {0xa4093822, 0x299f31d0}),
             (Four{0xd16cfe09, 0x94fdcceb, 0x5001e420, 0x24126ea1}));
-  EXPECT_EQ(kernels::random_of(0, 0), 0xe169c58d6627e8d5ULL);
+  std::uint32_t words[4];
+  kernels::race_words(0, 0, 0, words);
+  EXPECT_EQ(std::to_array(words), (Four{0x6627e8d5, 0xe169c58d, 0xbc57ac4c, 0x9b00dbd8}));
+  kernels::race_words(0x299f31d0a4093822, 0x243f6a88, 0x85a308d3, words);
+  EXPECT_EQ(std::to_array(words), philox({0x243f6a88, 0x85a308d3, 0, 0}, {0xa4093822, 0x299f31d0}));
 }
 
 TEST(Sampler, WeightsFollowThePowerOfTwoAndNeverRise) {
@@ -143,6 +147,33 @@ TEST(Sampler, LogarithmIsAccurate) {
   for (const double x : {0x1p-40, 1.0, 1.4142, 1.4143, 1.9999, 2.0, 3.5, 1e3, 123456.789}) {
     const auto total = static_cast<std::uint64_t>(x * 0x1p40);
     EXPECT_NEAR(sampler_log(total), std::log(static_cast<double>(total) * 0x1p-40), 1e-13) << x;
+  }
+}
+
+TEST(Sampler, SlownessFollowsThePowerOfTwo) {
+  EXPECT_EQ(sampler_slowness(0), 0x1p30);
+  EXPECT_EQ(sampler_slowness(1U << 20), 0x1p31);
+  for (std::uint32_t x = 0; x < (41U << 20); x += 7919) {
+    const double exact = std::exp2(30.0 + static_cast<double>(x) * 0x1p-20);
+    ASSERT_NEAR(sampler_slowness(x) / exact, 1.0, 1e-7) << x;
+  }
+}
+
+// The zeros in front of a word are the whole part, and its other bits the place in it.
+TEST(Sampler, RaceTimesAreExponential) {
+  SeededRandom random(8);
+  for (int i = 0; i < 200'000; ++i) {
+    const auto word = static_cast<std::uint32_t>(random.next() >> (32 + i % 33));
+    const kernels::RaceWord race = kernels::race_word(word);
+    const double odds = static_cast<double>(race.rest) * 0x1p-32;
+    EXPECT_EQ(std::exp2(31.0 - race.whole) * (1.0 + odds), std::max(word, 1U) + 0.5) << word;
+    const double exact = race.whole - std::log2(1.0 - odds / 2.0);
+    ASSERT_NEAR(kernels::race_time(race, 0x1p30) / (exact * 0x1p30), 1.0, 2e-7) << word;
+    for (const double slowness : {0x1p30, 0x1.8p60, 0x1.fffffep71}) {
+      ASSERT_LT(kernels::race_least(race, static_cast<float>(slowness)),
+                kernels::race_time(race, slowness))
+          << word;
+    }
   }
 }
 
@@ -381,6 +412,32 @@ TEST(Sampler, DrawsFollowTheDistribution) {
   params.repetition_penalty = 1.3F;
   params.logit_bias = {{7, 1.5F}, {8, -2.0F}};
   expect_distribution(logits, params, history);
+}
+
+// Two models that nearly agree draw the same token as often as a race has it: at least (1 - d) / (1
+// + d) of the draws, where d is the share of the probability in which they differ. This is what
+// makes the drafts of a smaller model right.
+TEST(Sampler, NearbyDistributionsDrawTheSameToken) {
+  constexpr std::uint32_t kTokens = 20'000;
+  constexpr int kDraws = 2'000;
+  const std::vector<float> logits = random_logits(kTokens, 31, 5.0F);
+  std::vector<float> near = random_logits(kTokens, 32, 0.4F);
+  for (std::uint32_t i = 0; i < kTokens; ++i) near[i] += logits[i];
+  for (const std::uint32_t top_k : {0U, 40U}) {
+    SamplingParams params;
+    params.top_k = top_k;
+    const std::vector<double> p = reference(logits, params, {});
+    const std::vector<double> q = reference(near, params, {});
+    double differing = 0.0;
+    for (std::uint32_t i = 0; i < kTokens; ++i) differing += std::max(0.0, p[i] - q[i]);
+    int same = 0;
+    for (int i = 0; i < kDraws; ++i) {
+      const auto position = static_cast<Position>(i);
+      same += draw(logits, params, position) == draw(near, params, position) ? 1 : 0;
+    }
+    const double bound = (1.0 - differing) / (1.0 + differing);
+    EXPECT_GT(same, kDraws * bound - 3.0 * std::sqrt(kDraws * bound * (1.0 - bound)));
+  }
 }
 
 // The kept set, against the double computation, where no probability lies near the cut.
