@@ -130,6 +130,40 @@ TEST_F(PostgresDatabaseTest, AConnectionToWholeTablesWaitsForNoOtherProcess) {
   EXPECT_TRUE(mine.ok()) << mine.error().message;
 }
 
+// A statement's limit does not end one that is writing its answer.
+TEST_F(PostgresDatabaseTest, AClientThatTakesNoAnswerLosesItsConnection) {
+  const std::string file = folder_.path() + "/passwords";
+  std::ofstream(file) << "*:*:*:*:" << PrivatePostgres::kPassword << '\n';
+  ASSERT_EQ(::chmod(file.c_str(), 0600), 0);
+  ASSERT_EQ(::setenv("PGPASSFILE", file.c_str(), 1), 0);
+  const PostgresOptions options{*parse_store_url(server_->tls_url()), Database::Flush::kEveryCommit,
+                                kFencedWait};
+  const pid_t client = ::fork();
+  if (client == 0) {
+    ::prctl(PR_SET_PDEATHSIG, SIGKILL);
+    const auto own = PostgresDatabase::open(options);
+    if (own.ok()) {
+      static_cast<void>((*own)->start(
+          "SELECT repeat('x', 100000), pg_sleep(0.01) FROM generate_series(1, 100000)", {}));
+    }
+    ::_exit(0);
+  }
+  ASSERT_GT(client, 0);
+  const auto wait_for = [&](const std::string& clients) {
+    const auto deadline = std::chrono::steady_clock::now() + std::chrono::seconds(120);
+    while (server_->value("SELECT count(*) FROM pg_stat_activity WHERE usename = 'guest' AND query "
+                          "LIKE '%generate_series%'") != clients) {
+      ASSERT_LT(std::chrono::steady_clock::now(), deadline) << clients;
+      std::this_thread::sleep_for(std::chrono::milliseconds(10));
+    }
+  };
+  wait_for("1");
+  ::kill(client, SIGSTOP);
+  wait_for("0");
+  ::kill(client, SIGKILL);
+  ::waitpid(client, nullptr, 0);
+}
+
 TEST(StoreUrlTest, IsShownWithoutPasswordAndParameters) {
   const auto url = parse_store_url("postgresql://me:secret@db.example:5433/hearth?sslmode=require");
   ASSERT_TRUE(url.ok());
