@@ -1,0 +1,57 @@
+#include "proto/link/relay_shares.h"
+
+#include <gtest/gtest.h>
+
+namespace hearth {
+namespace {
+
+// The bytes that each node moves in `seconds`, in moves of 10 kB as soon as they are allowed.
+std::map<std::string, double> moved(RelayShares& shares, const std::vector<std::string>& nodes,
+                                    int seconds, TimePoint& now) {
+  std::map<std::string, double> bytes;
+  const TimePoint end = now + std::chrono::seconds(seconds);
+  for (; now < end; now += std::chrono::milliseconds(1)) {
+    for (const std::string& node : nodes) {
+      while (shares.wait(node, now) == Duration{0}) {
+        shares.spend(node, 10'000, now);
+        bytes[node] += 10'000;
+      }
+    }
+  }
+  return bytes;
+}
+
+TEST(RelayShares, OneNodeGetsTheWholeRate) {
+  RelayShares shares(1'000'000);
+  TimePoint now{std::chrono::seconds(5)};
+  EXPECT_NEAR(moved(shares, {"a"}, 10, now)["a"], 10e6, 0.1e6);
+}
+
+TEST(RelayShares, ActiveNodesShareEquallyHoweverMuchTheyWant) {
+  RelayShares shares(1'000'000);
+  TimePoint now{std::chrono::seconds(5)};
+  (void)moved(shares, {"a"}, 2, now);  // alone before
+  auto bytes = moved(shares, {"a", "b"}, 10, now);
+  EXPECT_NEAR(bytes["a"], 5e6, 0.2e6);
+  EXPECT_NEAR(bytes["b"], 5e6, 0.2e6);
+}
+
+TEST(RelayShares, ANodeThatRestsLeavesItsShare) {
+  RelayShares shares(1'000'000);
+  TimePoint now{std::chrono::seconds(5)};
+  (void)moved(shares, {"a", "b"}, 2, now);
+  EXPECT_GT(moved(shares, {"a"}, 10, now)["a"], 9.3e6) << "b moved nothing for ten seconds";
+}
+
+TEST(RelayShares, ALargeMoveIsWaitedFor) {
+  RelayShares shares(1'000'000);
+  const TimePoint now{std::chrono::seconds(5)};
+  EXPECT_EQ(shares.wait("a", now), Duration{0});
+  shares.spend("a", 500'000, now);
+  EXPECT_NEAR(std::chrono::duration<double>(shares.wait("a", now)).count(), 0.5, 0.001);
+  shares.forget("a");
+  EXPECT_EQ(shares.size(), 0U);
+}
+
+}  // namespace
+}  // namespace hearth
