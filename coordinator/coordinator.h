@@ -45,6 +45,7 @@
 #include "placement/problem.h"
 #include "proto/away.h"
 #include "proto/card_reading.h"
+#include "proto/link/route.h"
 #include "proto/link/transport.h"
 #include "proto/step.h"
 
@@ -59,6 +60,9 @@ struct NodeStatus {
   std::string state;
   std::optional<Away> away;  // its owner uses it, or will when its sequences have ended
   std::string data_address;
+  // The host from which its session comes, where a router translates its address: data_address is
+  // then good behind that router alone. Empty: the node is at data_address.
+  std::string seen_host;
   std::uint32_t protocol = 0;  // the version that both sides use
   std::string isa;
   std::uint32_t threads = 0;
@@ -111,6 +115,7 @@ struct LinkStatus {
   std::string from;
   std::string to;
   placement::Link link;
+  RouteKind route = RouteKind::kDirect;  // which it was measured over
 };
 
 // A node that others accuse of sending wrong bytes of the model.
@@ -164,6 +169,7 @@ struct PipelineStatus {
   Epoch epoch;
   std::string state;               // forming, serving; checking: it computes only audits
   std::vector<std::string> nodes;  // by stage
+  std::vector<RouteKind> routes;   // of each stage's link to the next; empty: one stage
   std::uint32_t running = 0;
   std::uint32_t kv_pages = 0;  // the smallest stage's
   std::uint32_t kv_pages_reserved = 0;
@@ -281,6 +287,10 @@ struct CoordinatorOptions {
   std::function<bool(const std::string& node, ByteSpan roster)> on_held_roster = {};
   // The owner of a node; nothing: unknown, so the node counts as its own owner. Null: likewise.
   std::function<std::optional<NodeOwner>(const PublicKey& key)> owner_of = {};
+  // Makes a relay at the address of the data transport expect two connections with these tickets
+  // (Relay::expect). Null: all links are direct.
+  std::function<Status(const Ticket& dialler, const Ticket& acceptor, const std::string& account)>
+      relay = {};
   Duration heartbeat = std::chrono::milliseconds(250);
   Duration heartbeat_timeout = std::chrono::milliseconds(1500);
   Duration forming_timeout = std::chrono::seconds(120);
@@ -319,6 +329,11 @@ class Coordinator {
   // order. The worker keeps the order until its process ends or it serves another model. kNotFound:
   // no such worker is connected. kVersion: its program is too old for orders.
   virtual Status order(const std::string& node, const std::optional<Away>& away) = 0;
+
+  // A route for one link from `from`, a worker or the coordinator's machine, to the worker `to`,
+  // which is told to meet it. Direct when the direct way was not found closed. kNotFound: no such
+  // worker is connected.
+  virtual Result<std::string> route(const std::string& from, const std::string& to) = 0;
 
   // Prepares the change to another model. While `wanted`, no canary begins, and no audit except
   // while clients wait for audits of their answers, at most a minute. True: nothing waits or runs,

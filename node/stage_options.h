@@ -81,7 +81,9 @@ struct StageOptions {
   // on the main thread, perhaps at once. Null: it cannot be measured.
   std::function<void(std::function<void(const Measured&)> done)> measure;
   // Measures the link to another node (LinkProbe::start). Null: it cannot be measured.
-  std::function<void(std::string node, const std::string& address, ProbeDone done)> probe;
+  std::function<void(std::string node, const std::string& route, ProbeDone done)> probe;
+  // Opens an incoming data link over a route (TcpTransport::meet). Null: not possible.
+  std::function<void(const std::string& route)> meet;
   // Gets a checkpoint of the ledger to cosign; `done` is called on the main thread, or never. Null:
   // not a witness.
   std::function<void(const control::v1::CheckpointOffer& offer,

@@ -58,6 +58,7 @@
 #include "node/layers/piece_server.h"
 #include "node/proof/local_referee.h"
 #include "proto/address.h"
+#include "proto/link/relay.h"
 #include "proto/link/tcp_transport.h"
 #include "proto/link/tls.h"
 
@@ -279,7 +280,7 @@ class Server {
         LocalToken::write(options.data_dir, identity_->cluster.public_key(), info_.control));
     TRY_VOID(file_->write(info_));
     spdlog::info("{} at {}/v1, workers connect to {}", info_.model, info_.api, info_.control);
-    say_next_step(options);
+    log_next_step(options, api_address_, cluster_ ? cluster_->name : "");
     children_ = std::make_unique<Children>(loop_.io());
     start_workers();
     if (!options.no_announce) announce();
@@ -336,6 +337,10 @@ class Server {
     if (cluster_) membership.cluster_name = cluster_->name;
     membership.api_address = [this] { return api_address_; };
     membership.locate = [this](std::string_view node) { return locate(node); };
+    membership.route = std::bind_front(&Server::route_to, this);
+    membership.seen_host = [this](std::string_view node) {
+      return find_node(node).value_or(coordinator::NodeStatus()).seen_host;
+    };
     membership.dial_back = [this](const std::string& address) { return dial_back_.ask(address); };
     membership.changed = [this] { on_roster_changed(); };
     membership_.emplace(identity_->cluster, std::move(membership), clock_);
@@ -384,6 +389,10 @@ class Server {
       wiring.placement->elsewhere = [this](std::function<void()> work) { search(std::move(work)); };
     }
     wiring.receipts = receipts_.get();
+    wiring.relay = [this](const Ticket& dialler, const Ticket& acceptor,
+                          const std::string& account) {
+      return relay_->expect(dialler, acceptor, account, clock_.now());
+    };
     wiring.owner_of = [this](const PublicKey& key) { return membership_->owner_of(key); };
     wiring.is_newcomer = membership_->is_newcomer();
     wiring.canary_words = coordinator::http::canary_words(offered.served, clock_);
@@ -435,29 +444,22 @@ class Server {
     start_workers();
   }
 
+  std::optional<coordinator::NodeStatus> find_node(std::string_view name) const {
+    if (coordinator_ == nullptr) return std::nullopt;
+    for (const auto& node : coordinator_->status().nodes) {
+      if (node.name == name && node.state != "lost") return node;
+    }
+    return std::nullopt;
+  }
   // This also covers the coordinator's own data links.
   std::string locate(std::string_view name) const {
-    if (coordinator_ == nullptr) return "";
     if (name == kCoordinatorName) return data_->address();
-    for (const auto& node : coordinator_->status().nodes) {
-      if (node.name == name && node.state != "lost") return node.data_address;
-    }
-    return "";
+    return find_node(name).value_or(coordinator::NodeStatus()).data_address;
   }
-
-  void say_next_step(const ServeOptions& options) const {
-    if (!api_address_.empty()) {
-      spdlog::info("on other machines the API is http://{}/v1 (with an API key)", api_address_);
-    }
-    if (!cluster_) return;
-    const std::uint32_t others =
-        stages_of(options) - std::min(stages_of(options), options.local_workers);
-    spdlog::info(
-        "cluster {}: {}; for each of them: hearth token create on this machine, then hearth join "
-        "TOKEN on the other",
-        cluster_->name,
-        others == 0 ? "this machine can serve alone, and other machines may join"
-                    : "it needs " + counted(others, "other machine"));
+  std::string route_to(const std::string& from, const std::string& name) const {
+    if (coordinator_ == nullptr || name == kCoordinatorName) return locate(name);
+    const auto route = coordinator_->route(from, name);
+    return route.ok() ? *route : "";
   }
 
   // For hearth join without a token; pointless on loopback.
@@ -505,7 +507,9 @@ class Server {
     tcp.identity = identity_->node;
     tcp.roster = identity_->roster->book();
     tcp.on_refused = [](const std::string& why) { spdlog::warn("refused a data link: {}", why); };
+    tcp.tickets = std::make_shared<TicketBook>();
     TRY(data_, TcpTransport::open(loop_.io(), tcp));
+    relay_ = std::make_unique<Relay>(tcp.tickets, RelayOptions());
     coordinator::ControlOptions control;
     control.address = control_address(options);
     control.identity = identity_->node;
@@ -741,6 +745,7 @@ class Server {
   std::optional<coordinator::Membership> membership_;
   const std::shared_ptr<node::SharedFile> shared_ = std::make_shared<node::SharedFile>();
   std::unique_ptr<TcpTransport> data_;
+  std::unique_ptr<Relay> relay_;
   std::unique_ptr<node::PieceServer> pieces_;
   std::unique_ptr<ServedManifest> manifest_;
   Bytes described_;  // the signed manifest, once it is made

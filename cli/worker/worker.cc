@@ -314,12 +314,20 @@ class Worker {
     tcp.identity = member_->identity();
     tcp.roster = member_->roster().book();
     tcp.on_refused = [](const std::string& why) { spdlog::warn("refused a data link: {}", why); };
+    tcp.tickets = tickets_;
     TRY(data_, TcpTransport::open(loop_.io(), tcp));
+    stage_options_.meet = [this](const std::string& route) { meet(route); };
     if (model_->store != nullptr) open_store();
     open_probe();
     TRY(control_, TcpTransport::open(loop_.io(), worker_control_options(member_->identity(),
                                                                         member_->roster().book())));
     return ok_status();
+  }
+
+  // The coordinator names the route: a node at its other end cannot dial this one.
+  void meet(const std::string& route) {
+    const Status begun = data_->meet(route);
+    if (!begun.ok()) spdlog::warn("no link over a relay: {}", begun.error().message);
   }
 
   // Returns the memory for the stage, without the draft model's; 0: all that is available.
@@ -361,6 +369,7 @@ class Worker {
         TcpOptions tcp;
         tcp.identity = member_->identity();
         tcp.roster = member_->roster().book();
+        tcp.tickets = tickets_;
         auto links = TcpTransport::open(loop_.io(), tcp);
         if (!links.ok()) return done(links.error());
         probe_links_ = std::move(*links);
@@ -502,6 +511,7 @@ class Worker {
   SystemRandom random_;
   node::StageOptions stage_options_;
   std::unique_ptr<Member> member_;
+  const std::shared_ptr<TicketBook> tickets_ = std::make_shared<TicketBook>();
   std::unique_ptr<TcpTransport> data_;
   std::unique_ptr<TcpTransport> probe_links_;
   std::unique_ptr<node::LinkProbe> probe_;  // once the coordinator has asked

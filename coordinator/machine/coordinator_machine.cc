@@ -42,10 +42,12 @@ Result<SequenceId> Coordinator::submit(GenerateRequest request,
 CoordinatorMachine::CoordinatorMachine(CoordinatorOptions options, const Clock& clock,
                                        Random& random, Transport& control, Transport& data)
     : options_(std::move(options)),
-      parts_{options_,   clock,     control,   data,       registry_,  pipelines_, links_,
-             scheduler_, holdings_, sessions_, standings_, newcomers_, sequences_, lifecycle_},
+      parts_{options_,   clock,      control,    data,       registry_,
+             pipelines_, links_,     scheduler_, meetings_,  holdings_,
+             sessions_,  standings_, newcomers_, sequences_, lifecycle_},
       registry_(options_, clock),
       pipelines_(options_, clock, registry_),
+      meetings_(parts_, random),
       holdings_(parts_),
       sessions_(parts_),
       standings_(parts_),
@@ -92,6 +94,16 @@ void CoordinatorMachine::on_timer() {
   standings_.refresh();
   if (!winds_down_since_) newcomers_.on_timer();
   sequences_.admit();
+}
+
+Result<std::string> CoordinatorMachine::route(const std::string& from, const std::string& to) {
+  const Node* node = registry_.find(to);
+  if (node == nullptr || node->state == Node::State::kLost) {
+    return Error::of(ErrorCode::kNotFound, "no worker named ", to, " is connected");
+  }
+  const Meetings::Meeting meeting = meetings_.from_machine(from, *node);
+  if (meeting.has_order()) sessions_.send(node->link, meeting.order);
+  return meeting.route;
 }
 
 bool CoordinatorMachine::puts_off_audits() const {

@@ -7,6 +7,7 @@
 #include <utility>
 
 #include "base/check.h"
+#include "coordinator/machine/meetings.h"
 #include "coordinator/machine/sequence_lifecycle.h"
 #include "coordinator/machine/standing_view.h"
 #include "coordinator/machine/worker_holdings.h"
@@ -35,12 +36,15 @@ void PipelineLifecycle::tell_assigned(Pipeline& pipeline) {
   spdlog::info("epoch {}: forming a {}pipeline of {} stages", epoch.value,
                pipeline.checking ? "checking " : "", pipeline.members.size());
   begin_receipts(pipeline);
-  links_.open(epoch, static_cast<std::uint32_t>(pipeline.members.size()),
-              pipeline.members.front().data_address, pipeline.members.front().node,
-              pipeline.members.back().node);
   std::vector<std::pair<LinkId, control::v1::CoordinatorMessage>> messages;
+  const Member& first = pipeline.members.front();
+  Meetings::Meeting own = meetings_.from_here(*registry_.find(first.node));
+  if (own.has_order()) messages.emplace_back(first.link, std::move(own.order));
+  links_.open(epoch, static_cast<std::uint32_t>(pipeline.members.size()), own.route, first.node,
+              pipeline.members.back().node);
   for (std::uint32_t stage = 0; stage < pipeline.members.size(); ++stage) {
-    const Member& member = pipeline.members[stage];
+    Member& member = pipeline.members[stage];
+    const Member& next = pipeline.members[(stage + 1) % pipeline.members.size()];
     Node* node = registry_.find(member.node);
     INVARIANT(node != nullptr && node->status.epoch == epoch,
               "the members of a pipeline that forms are registered, and are its own");
@@ -51,7 +55,13 @@ void PipelineLifecycle::tell_assigned(Pipeline& pipeline) {
     }
     control::v1::CoordinatorMessage message;
     *message.mutable_assign() = pipelines_.assign_message(pipeline, stage, data_.address());
-    messages.emplace_back(pipeline.members[stage].link, std::move(message));
+    if (pipeline.members.size() > 1) {
+      Meetings::Meeting meeting = meetings_.between(*node, *registry_.find(next.node));
+      member.route = meeting.kind;
+      message.mutable_assign()->set_next_address(meeting.route);
+      if (meeting.has_order()) messages.emplace_back(next.link, std::move(meeting.order));
+    }
+    messages.emplace_back(member.link, std::move(message));
   }
   // Sending may lose a worker, and with it the pipeline: no worker is told of it afterwards.
   for (const auto& [link, message] : messages) {
@@ -117,6 +127,8 @@ void PipelineLifecycle::stage_failed(Node& node, const control::v1::StageFailed&
   if (peer != nullptr && peer->status.epoch == epoch) {
     registry_.strike(node);
     registry_.strike(*peer);
+    const Member& member = pipelines_.find(epoch)->members[node.status.stage];
+    if (!member.ready) pipelines_.ways().fail(node.status.name, failed.peer(), member.route);
     // Of the two, the one that is also late with its heartbeats is to blame.
     if (registry_.late(*peer)) culprit = peer->status.stage;
   }
@@ -166,6 +178,10 @@ void PipelineLifecycle::on_pipeline_link_lost(Epoch epoch, std::uint32_t stage,
                                               const std::string& why) {
   const std::optional<std::uint32_t> silent = silent_stage(epoch);
   if (silent) return lose(epoch, *silent, "it sends no heartbeats");
+  const Pipeline* pipeline = pipelines_.find(epoch);
+  if (pipeline != nullptr && stage == 0 && !pipeline->serving) {
+    pipelines_.ways().fail(options_.node, pipeline->members.front().node, RouteKind::kDirect);
+  }
   lose(epoch, stage, "its data link to the coordinator: " + why);
 }
 

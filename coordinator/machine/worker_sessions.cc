@@ -8,6 +8,7 @@
 
 #include "base/check.h"
 #include "base/limits.h"
+#include "coordinator/machine/meetings.h"
 #include "coordinator/machine/pipeline_lifecycle.h"
 #include "coordinator/machine/sequence_lifecycle.h"
 #include "coordinator/machine/worker_holdings.h"
@@ -34,13 +35,18 @@ std::string machine_of(const NodeStatus& status) {
   return status.build + "\n" + status.device + "\n" + status.isa + "\n" + host;
 }
 
-// Others are told to dial this address, and `hearth doctor` lets the coordinator do so.
-Status check_place(const std::string& speaker, const std::string& data_address) {
-  if (speaker.empty()) return ok_status();
-  TRY(const Address address, parse_address(data_address));
+// Others are told to dial this address, and `hearth doctor` lets the coordinator do so. Returns
+// NodeStatus::seen_host: behind a router that translates addresses, the worker knows only its own
+// private one, which then only nodes behind the same router are told to dial.
+Result<std::string> seen_host_of(const std::string& speaker, const control::v1::Register& body,
+                                 bool has_routes) {
+  if (speaker.empty()) return std::string();
+  TRY(const Address address, parse_address(body.data_address()));
   const Status own = check_own_host(address, speaker);
-  if (!own.ok()) return Error::invalid("data_address: ", own.error().message);
-  return ok_status();
+  if (own.ok()) return std::string();
+  const bool translated = has_routes && body.protocol_version() >= kProtocolMeet;
+  if (translated && is_private(address.host)) return speaker;
+  return Error::invalid("data_address: ", own.error().message);
 }
 
 // What is no figure that a machine can have is left out.
@@ -111,9 +117,11 @@ void WorkerSessions::on_first_message(LinkId link, const WorkerMessage& message)
     other_at_ = clock_.now();
     return refuse(link, "the server has another of its models loaded now", Refusal::kOtherModel);
   }
-  Status fit = registry_.check(message.register_());
-  if (fit.ok()) fit = check_place(control_.host(link), message.register_().data_address());
+  const Status fit = registry_.check(message.register_());
   if (!fit.ok()) return refuse(link, fit.error().message);
+  const Result<std::string> seen =
+      seen_host_of(control_.host(link), message.register_(), options_.relay != nullptr);
+  if (!seen.ok()) return refuse(link, seen.error().message);
   const std::string& name = message.register_().node();
   if (registry_.holds(name)) {
     // May pass: a worker that was started again can be faster than the end of its old connection.
@@ -131,7 +139,8 @@ void WorkerSessions::on_first_message(LinkId link, const WorkerMessage& message)
                   Refusal::kMayPass);
   }
   lose(name, "no heartbeat came in time");  // connected still, but silent for too long
-  auto added = registry_.add(link, message.register_());
+  auto added = registry_.add(link, message.register_(), *seen);
+  pipelines_.ways().forget_routes(name);
   strangers_.erase(link);
   holdings_.forget_accuser(name);
   if (!added.ok()) {  // not for good: it may come back when there is room
@@ -373,10 +382,13 @@ void WorkerSessions::measure_ways() {
   if (!way) return;
   const Node* from = registry_.find(way->from);
   const Node* to = registry_.find(way->to);
+  const LinkId prober = from->link;
+  const Meetings::Meeting meeting = meetings_.between(*from, *to, way->route);
+  if (meeting.has_order()) send(to->link, meeting.order);
   CoordinatorMessage message;
   message.mutable_probe()->set_node(way->to);
-  message.mutable_probe()->set_address(to->status.data_address);
-  send(from->link, message);
+  message.mutable_probe()->set_address(meeting.route);
+  send(prober, message);
 }
 
 }  // namespace hearth::coordinator

@@ -5,6 +5,7 @@
 #include <vector>
 
 #include "base/limits.h"
+#include "proto/link/route.h"
 
 namespace hearth::coordinator {
 namespace {
@@ -44,7 +45,9 @@ void PipelineLinks::open(Epoch epoch, std::uint32_t stages, std::string first_ad
 
 void PipelineLinks::dial(Ends& ends) {
   ends.first_state = State::kDialling;
-  ends.deadline = clock_.now() + kAnswerPatience;
+  // A ticket is good for one attempt.
+  ends.deadline =
+      clock_.now() + (is_direct_route(ends.first_address) ? kAnswerPatience : kFormingPatience);
   ends.first = transport_.connect(ends.first_address);
 }
 

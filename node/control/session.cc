@@ -49,6 +49,7 @@ WorkerMessage probed_message(const std::string& node, const Result<LinkRate>& ra
     body.set_from_bytes_per_second(rate->from_bytes_per_second);
   } else {
     body.set_error(decode_refused(as_bytes(rate.error().message)));
+    body.set_unreached(rate.error().code == ErrorCode::kUnavailable);
   }
   return message;
 }
@@ -190,6 +191,12 @@ void ControlSession::on_frame(LinkId link, Frame frame) {
     case CoordinatorMessage::kProbe:
       if (state_ == State::kRegistered) on_probe(message.probe());
       return;
+    case CoordinatorMessage::kMeet:
+      if (options_.meet && message.meet().route().size() <= limits::kAddressBytes) {
+        options_.meet(message.meet().route());
+      }
+      return;
+    case CoordinatorMessage::kForward: return;
     case CoordinatorMessage::BODY_NOT_SET:
       return lose("the coordinator sent a control message of an unknown kind");
   }

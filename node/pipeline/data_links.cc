@@ -4,6 +4,7 @@
 
 #include "base/check.h"
 #include "base/limits.h"
+#include "proto/link/route.h"
 
 namespace hearth::node {
 namespace {
@@ -86,7 +87,8 @@ void DataLinks::plan(Peer peer, std::string address, std::string node, std::uint
 
 void DataLinks::dial(Outgoing& out) {
   out.state = Outgoing::State::kDialling;
-  out.deadline = clock_.now() + kAnswerPatience;
+  // A ticket is good for one attempt.
+  out.deadline = clock_.now() + (is_direct_route(out.address) ? kAnswerPatience : kFormingPatience);
   out.link = transport_.connect(out.address);
 }
 
@@ -171,8 +173,8 @@ void DataLinks::on_frame(LinkId link, Frame frame) {
 void DataLinks::on_outgoing_frame(Outgoing& out, const Frame& frame) {
   const Status answer = check_answer(out, frame);
   if (!answer.ok()) {
-    return events_.on_links_failed("link to " + out.address + ": " + answer.error().message,
-                                   out.node);
+    return events_.on_links_failed(
+        "link to " + describe_route(out.address) + ": " + answer.error().message, out.node);
   }
   out.state = Outgoing::State::kOpen;
   if (linked() && !announced_) {
@@ -218,7 +220,8 @@ void DataLinks::on_link_closed(LinkId link, const Error& why) {
 void DataLinks::on_outgoing_closed(Outgoing& out, const std::string& why) {
   const bool forming = !announced_ && clock_.now() < forming_deadline_;
   if (!forming) {
-    return events_.on_links_failed("link to " + out.address + " lost: " + why, out.node);
+    return events_.on_links_failed("link to " + describe_route(out.address) + " lost: " + why,
+                                   out.node);
   }
   out.state = Outgoing::State::kWaiting;
   out.deadline = clock_.now() + backoff_.next();

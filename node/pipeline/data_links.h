@@ -64,7 +64,7 @@ class DataLinks final : public TransportEvents {
   struct Outgoing {
     enum class State { kUnused, kWaiting, kDialling, kGreeted, kOpen };
     State state = State::kUnused;
-    std::string address;
+    std::string address;      // or another route (proto/link/route.h)
     std::string node;         // the node that must answer; empty: the coordinator, under any name
     std::uint32_t stage = 0;  // that the far side must have
     LinkId link;

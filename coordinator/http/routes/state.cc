@@ -49,8 +49,9 @@ OrderedJson node_object(const NodeStatus& node) {
                    {"until", away->until > 0 ? OrderedJson(away->until) : OrderedJson(nullptr)},
                    {"why", away->why}};
   }
-  out.update({{"data_address", node.data_address},
-              {"protocol", node.protocol},
+  out["data_address"] = node.data_address;
+  if (!node.seen_host.empty()) out["seen_host"] = node.seen_host;
+  out.update({{"protocol", node.protocol},
               {"isa", node.isa},
               {"threads", node.threads},
               {"device", node.device}});
@@ -130,6 +131,25 @@ OrderedJson pipeline_object(const PipelineStatus& pipeline) {
           {"sequences", pipeline.sequences},
           {"level", ledger::level_name(pipeline.level)},
           {"twins", std::move(twins)}};
+}
+
+// The links of pipelines, with their measured figures, if there are any.
+OrderedJson links_of_pipelines(const SwarmStatus& status) {
+  OrderedJson out = OrderedJson::array();
+  for (const PipelineStatus& pipeline : status.pipelines) {
+    for (std::size_t stage = 0; stage < pipeline.routes.size(); ++stage) {
+      const std::string& from = pipeline.nodes[stage];
+      const std::string& to = pipeline.nodes[(stage + 1) % pipeline.nodes.size()];
+      OrderedJson& link = out.emplace_back(
+          OrderedJson{{"from", from}, {"to", to}, {"route", route_name(pipeline.routes[stage])}});
+      const auto measured = std::ranges::find_if(
+          status.links, [&](const LinkStatus& one) { return one.from == from && one.to == to; });
+      if (measured == status.links.end()) continue;
+      link["seconds"] = measured->link.delay_seconds;
+      link["bytes_per_second"] = measured->link.bytes_per_second;
+    }
+  }
+  return out;
 }
 
 OrderedJson uncovered_object(const LayerRange& layers, const std::vector<StageNeed>& needs) {
@@ -259,6 +279,7 @@ OrderedJson state_object(const Api& api, const SwarmStatus& status, bool manages
   }
   out["pipelines"] = OrderedJson::array();
   for (const PipelineStatus& p : status.pipelines) out["pipelines"].push_back(pipeline_object(p));
+  out["links"] = links_of_pipelines(status);
   const bool measured =
       std::any_of(status.nodes.begin(), status.nodes.end(),
                   [](const NodeStatus& node) { return node.measured.has_value(); });
@@ -294,7 +315,8 @@ OrderedJson measured_nodes(const SwarmStatus& status) {
     out["links"].push_back({{"from", link.from},
                             {"to", link.to},
                             {"seconds", link.link.delay_seconds},
-                            {"bytes_per_second", link.link.bytes_per_second}});
+                            {"bytes_per_second", link.link.bytes_per_second},
+                            {"route", route_name(link.route)}});
   }
   return out;
 }

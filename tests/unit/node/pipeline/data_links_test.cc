@@ -351,6 +351,21 @@ TEST_F(DataLinksTest, APeerThatNeverAnswersIsClosedAndDialledAgain) {
   EXPECT_EQ(heard.linked, 1);
 }
 
+TEST_F(DataLinksTest, ARouteWithATicketHasTheWholeTimeForItsOneAttempt) {
+  const std::string route = "relayed " + std::string(64, 'a') + " 10.0.0.1:4000";
+  Assignment assignment = part(1, 0, 2);
+  assignment.next_address = route;
+  links.begin(assignment);
+  for (int passed = 0; passed < 4'800; passed += 300) {
+    clock.advance(milliseconds(300));
+    links.on_timer();
+  }
+  EXPECT_EQ(transport.dialled.size(), 1U);
+  EXPECT_TRUE(transport.closed.empty());
+  open(route, 1, 1);
+  EXPECT_EQ(heard.linked, 1);
+}
+
 TEST_F(DataLinksTest, ALinkLostAfterLinkingFailsAtOnceAndAnAcceptedOneDoesNot) {
   links.begin(part(1, 0, 2));
   const LinkId next = open("next:1", 1, 1);

@@ -1,0 +1,122 @@
+"""Workers behind routers that translate addresses: they only dial out, and serve at once with no
+flag, because the coordinator relays their links. Exits 77 where namespaces or nftables are not
+permitted.
+"""
+
+import json
+import shutil
+import signal
+import subprocess
+import sys
+import tempfile
+import unittest
+
+import machines
+import nat
+import swarm
+
+PROMPT = ("Tell me a long story about the sea.", "-n", "24", "--temp", "0.9", "--seed", "5",
+          "--ignore-eos")
+
+
+class BehindRouters(unittest.TestCase):
+    inside = {"desk": "port-restricted", "attic": "symmetric"}
+
+    def setUp(self):
+        folder = tempfile.TemporaryDirectory()
+        self.addCleanup(folder.cleanup)
+        self.wire = nat.Homes("home", self.inside)
+        self.addCleanup(self.wire.cut)
+        for name in ("home", *self.inside):
+            machine = machines.Machine(self.wire, name, folder.name)
+            setattr(self, name, machine)
+            self.addCleanup(machine.stop, signal.SIGKILL)
+
+    def good(self, machine, *words):
+        code, out, err = machine.run(*words)
+        self.assertEqual(code, 0, f"{words}: {err}{machine.log()}")
+        return out.strip()
+
+    def state(self):
+        return json.loads(self.good(self.home, "status", "--json"))
+
+    def start(self, *words):
+        self.good(self.home, "init", "testhome")
+        self.home.start("serve", "--model", swarm.MODEL, *words)
+        swarm.wait_until(lambda: self.home.run("status")[0] == 0, "the server")
+        token = self.good(self.home, "token", "create", "--uses", str(len(self.inside)))
+        for name in self.inside:
+            getattr(self, name).start("join", token, "--model", swarm.MODEL, "--name", name)
+
+    def ready(self):
+        def asked():
+            self.assertIsNone(self.home.process.poll(), self.home.log())
+            return self.home.run("status", "--wait", "1")[0] == 0
+        swarm.wait_until(asked, "readiness")
+
+    def check_answer(self):
+        local = self.good(self.home, "run", "--local", swarm.MODEL, *PROMPT)
+        model = self.state()["model"]["id"]
+        self.assertEqual(self.good(self.home, "run", model, *PROMPT), local)
+
+    def check_cannot_dial(self):
+        """Neither worker's port is reachable from outside its home."""
+        for name in self.inside:
+            _, port = next(one for one in getattr(self, name).listening()
+                           if str(one[0]) == "192.168.1.2")
+            number = 2 + list(self.inside).index(name)
+            tried = subprocess.run(
+                self.wire.words("home", sys.executable, "-c",
+                                f"import socket; socket.create_connection(('{nat.NETWORK}{number}',"
+                                f" {port}), 1)"), capture_output=True)
+            self.assertNotEqual(tried.returncode, 0)
+
+    def test_two_stages_serve_over_links_that_the_coordinator_relays(self):
+        self.start("--stages", "2")
+        self.ready()
+        self.check_cannot_dial()
+        self.check_answer()
+        state = self.state()
+        self.assertEqual({link["route"] for link in state["links"]}, {"relayed"})
+        self.assertEqual({node["seen_host"] for node in state["nodes"]},
+                         {nat.NETWORK + "2", nat.NETWORK + "3"})
+        shown = self.good(self.home, "status")
+        self.assertIn("desk to attic: relayed by the coordinator", shown)
+        self.assertIn("attic to desk: relayed by the coordinator", shown)
+        # From a worker's machine to the other one, and from the server's.
+        for machine in (self.desk, self.home):
+            heard = json.loads(self.good(machine, "ping", "attic", "-c", "2", "--json"))
+            self.assertEqual(heard["path"], "relayed")
+            self.assertEqual(len([one for one in heard["probes"] if "milliseconds" in one]), 2)
+            self.assertGreater(heard["bytes_per_second"]["to"], 0)
+        self.assertIn("relayed", self.good(self.desk, "ping", "attic", "-c", "1"))
+        found = json.loads(self.desk.run("doctor", "--json")[1])["findings"]
+        [reach] = [one for one in found if one["check"] == "reach"]
+        self.assertEqual(reach["health"], "ok", reach)
+        self.assertIn("a router translates this worker's address", reach["text"])
+        self.assertIn(nat.NETWORK + "2", reach["text"])
+
+    def test_measured_placement_knows_relayed_links(self):
+        self.start()
+        def measured():
+            links = self.state().get("measured", {}).get("links", [])
+            return links if len(links) == 2 else None
+        links = swarm.wait_until(measured, "measured links")
+        self.assertEqual({link["route"] for link in links}, {"relayed"})
+        for link in links:
+            self.assertGreater(link["bytes_per_second"], 0)
+            self.assertGreater(link["seconds"], 0)
+        self.ready()
+        self.check_answer()
+
+
+if __name__ == "__main__":
+    if shutil.which("nft") is None or shutil.which("ip") is None:
+        print("not run: nft (nftables) or ip (iproute2) is not installed")
+        sys.exit(77)
+    try:
+        nat.Homes("try", {"tried": "port-restricted"}).cut()
+    except (OSError, subprocess.CalledProcessError) as error:
+        print(f"not run: network namespaces with nftables are not permitted here ({error})")
+        sys.exit(77)
+    swarm.main()
