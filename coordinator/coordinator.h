@@ -67,11 +67,12 @@ struct NodeStatus {
   std::string isa;
   std::uint32_t threads = 0;
   std::uint64_t process_id = 0;
-  std::string device;               // the card; empty: the processor
-  std::optional<CardReading> card;  // absent without sensors
-  std::string build;                // as receipts name it; empty: it makes no receipts
-  std::uint32_t layers_most = 0;    // that fit its memory; 0: unknown
-  bool partial = false;             // it holds only these layers on its disk
+  std::string device;                // the card; empty: the processor
+  std::optional<CardReading> card;   // absent without sensors
+  std::string build;                 // as receipts name it; empty: it makes no receipts
+  std::uint32_t relay_megabits = 0;  // a second, that it forwards for others; 0: it is no relay
+  std::uint32_t layers_most = 0;     // that fit its memory; 0: unknown
+  bool partial = false;              // it holds only these layers on its disk
   LayerRange held;
   std::uint64_t held_bytes = 0;  // of these layers
   std::uint64_t held_total = 0;  // held_bytes == held_total: all are stored and verified
@@ -165,11 +166,17 @@ struct AuditStatus {
   UnreceiptedStatus unreceipted = {};
 };
 
+// How a stage of a pipeline sends to the next one.
+struct LinkRoute {
+  RouteKind kind = RouteKind::kDirect;
+  std::string relay = {};  // the node that forwards; empty: the coordinator, or no relay
+};
+
 struct PipelineStatus {
   Epoch epoch;
   std::string state;               // forming, serving; checking: it computes only audits
   std::vector<std::string> nodes;  // by stage
-  std::vector<RouteKind> routes;   // of each stage's link to the next; empty: one stage
+  std::vector<LinkRoute> routes;   // of each stage's link to the next; empty: one stage
   std::uint32_t running = 0;
   std::uint32_t kv_pages = 0;  // the smallest stage's
   std::uint32_t kv_pages_reserved = 0;

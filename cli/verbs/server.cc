@@ -240,6 +240,10 @@ void add_worker_options(CLI::App& verb, WorkerOptions& o) {
   verb.add_option("--draft", o.draft,
                   "smaller model with the same vocabulary that drafts tokens, if this worker is "
                   "the first stage and drafts make it faster; GGUF file or pulled name");
+  verb.add_flag("--relay{100}", o.relay_megabits,
+                "forward links of nodes that cannot connect to each other, at most so many Mbit/s "
+                "(100 without a number)")
+      ->check(CLI::Range(1U, limits::kRelayMegabits));
   verb.add_flag("--no-pause-on-game", o.no_pause_on_game,
                 "keep serving while GameMode reports a running game");
   verb.add_flag("--no-pause-on-battery", o.no_pause_on_battery, "keep serving on battery");

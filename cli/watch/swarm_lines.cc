@@ -188,7 +188,9 @@ void add_routes(const client::SwarmView& view, Lines& lines) {
     if (link.route == "direct") continue;
     std::string text = "link    " + escape_control(link.from) + " to " + escape_control(link.to) +
                        ": " +
-                       (link.route == "relayed"   ? "relayed by the coordinator"
+                       (link.route == "relayed"
+                            ? "relayed by " + (link.relay.empty() ? std::string("the coordinator")
+                                                                  : escape_control(link.relay))
                         : link.route == "reverse" ? "direct, opened by " + escape_control(link.to)
                                                   : escape_control(link.route));
     if (link.bytes_per_second > 0.0) {

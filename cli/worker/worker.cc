@@ -55,6 +55,7 @@
 #include "node/runner/draft_model.h"
 #include "proto/address.h"
 #include "proto/link/control_links.h"
+#include "proto/link/relay.h"
 #include "proto/link/tcp_transport.h"
 
 namespace hearth::cli {
@@ -66,6 +67,7 @@ constexpr std::chrono::hours kCheckWeightsEvery{4};
 // A measurement takes about two seconds, of a slow machine twelve, and the coordinator waits twenty
 // for the next one, up to eighty for all of a machine.
 constexpr std::chrono::seconds kTurn{60};
+constexpr std::uint64_t kBytesOfMegabit = 125'000;
 constexpr std::size_t kKeyDigits = 16;  // of a key, in a file's name
 // --detach waits this long for an assignment, which a spare does not get, and for its layers.
 constexpr std::chrono::seconds kAssignmentPatience{10};
@@ -317,11 +319,24 @@ class Worker {
     tcp.tickets = tickets_;
     TRY(data_, TcpTransport::open(loop_.io(), tcp));
     stage_options_.meet = [this](const std::string& route) { meet(route); };
+    if (options.relay_megabits > 0) open_relay(options.relay_megabits);
     if (model_->store != nullptr) open_store();
     open_probe();
     TRY(control_, TcpTransport::open(loop_.io(), worker_control_options(member_->identity(),
                                                                         member_->roster().book())));
     return ok_status();
+  }
+
+  void open_relay(std::uint32_t megabits) {
+    RelayOptions relay;
+    relay.bytes_per_second = megabits * kBytesOfMegabit;
+    relay_ = std::make_unique<Relay>(tickets_, relay);
+    stage_options_.relay_megabits = megabits;
+    stage_options_.forward = [this](const Ticket& dialler, const Ticket& acceptor,
+                                    const std::string& account) {
+      const Status expected = relay_->expect(dialler, acceptor, account, clock_.now());
+      if (!expected.ok()) spdlog::warn("no link is relayed: {}", expected.error().message);
+    };
   }
 
   // The coordinator names the route: a node at its other end cannot dial this one.
@@ -512,6 +527,7 @@ class Worker {
   node::StageOptions stage_options_;
   std::unique_ptr<Member> member_;
   const std::shared_ptr<TicketBook> tickets_ = std::make_shared<TicketBook>();
+  std::unique_ptr<Relay> relay_;  // null: this node is no relay
   std::unique_ptr<TcpTransport> data_;
   std::unique_ptr<TcpTransport> probe_links_;
   std::unique_ptr<node::LinkProbe> probe_;  // once the coordinator has asked

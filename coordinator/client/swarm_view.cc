@@ -178,8 +178,8 @@ SwarmView view_of(const Json& state) {
                          count_of<std::uint64_t>(gap, "memory_bytes")});
   }
   for (const Json& one : state.value("links", Json::array())) {
-    view.links.push_back({one.at("from"), one.at("to"), one.at("route"), number_of(one, "seconds"),
-                          number_of(one, "bytes_per_second")});
+    view.links.push_back({one.at("from"), one.at("to"), one.at("route"), one.value("relay", ""),
+                          number_of(one, "seconds"), number_of(one, "bytes_per_second")});
   }
   for (const Json& one : state.value("wrong_bytes", Json::array())) {
     view.accused.push_back({one.at("node"), count_of<std::uint32_t>(one, "accusers"),

@@ -102,7 +102,7 @@ Result<std::string> CoordinatorMachine::route(const std::string& from, const std
     return Error::of(ErrorCode::kNotFound, "no worker named ", to, " is connected");
   }
   const Meetings::Meeting meeting = meetings_.from_machine(from, *node);
-  if (meeting.has_order()) sessions_.send(node->link, meeting.order);
+  for (const auto& [session, message] : meeting.orders) sessions_.send(session, message);
   return meeting.route;
 }
 

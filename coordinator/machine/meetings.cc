@@ -2,17 +2,24 @@
 
 #include <spdlog/spdlog.h>
 
+#include <algorithm>
 #include <cstring>
 
 #include "base/check.h"
 #include "coordinator/pipelines/pipelines.h"
+#include "proto/fixed_field.h"
 
 namespace hearth::coordinator {
 namespace {
 
+using control::v1::CoordinatorMessage;
+
+constexpr Duration kAvoided = std::chrono::minutes(1);
+constexpr double kBytesOfMegabit = 125'000.0;
+
 // The order for the side that dials `address` and shows the ticket.
-control::v1::CoordinatorMessage order_to_meet(const std::string& address, const Ticket& ticket) {
-  control::v1::CoordinatorMessage message;
+CoordinatorMessage order_to_meet(const std::string& address, const Ticket& ticket) {
+  CoordinatorMessage message;
   message.mutable_meet()->set_route(relayed_route(ticket, address));
   return message;
 }
@@ -28,22 +35,61 @@ Ticket Meetings::draw() {
   return ticket;
 }
 
-Meetings::Meeting Meetings::reverse(const std::string& listener, const Ticket& ticket) const {
-  return {RouteKind::kReverse, Route{RouteKind::kReverse, {}, ticket}.text(),
-          order_to_meet(listener, ticket)};
+Meetings::Meeting Meetings::reverse(const std::string& listener, const Node& to) {
+  const Ticket ticket = draw();
+  return {{RouteKind::kReverse},
+          Route{RouteKind::kReverse, {}, ticket}.text(),
+          {{to.link, order_to_meet(listener, ticket)}}};
 }
 
-Meetings::Meeting Meetings::relayed(const std::string& account, const Node& to) {
+void Meetings::avoid_relay(const std::string& node) {
+  if (!node.empty()) avoided_[node] = clock_.now() + kAvoided;
+}
+
+const Node* Meetings::find_relay(const std::string& from, const Node& to) {
+  std::erase_if(avoided_, [&](const auto& entry) { return clock_.now() >= entry.second; });
+  const LinkBook& ways = pipelines_.ways();
+  const Node* best = nullptr;
+  double best_rate = 0.0;
+  for (const Node* node : registry_.all()) {
+    const NodeStatus& status = node->status;
+    const bool offers = status.relay_megabits > 0 && status.protocol >= kProtocolMeet &&
+                        node->state != Node::State::kLost && !status.away;
+    if (!offers || status.name == from || status.name == to.status.name) continue;
+    if (avoided_.contains(status.name) || !ways.is_open(from, status.name)) continue;
+    if (!ways.is_open(to.status.name, status.name)) continue;
+    const double rate = std::min({ways.find(from, status.name).bytes_per_second,
+                                  ways.find(status.name, to.status.name).bytes_per_second,
+                                  status.relay_megabits * kBytesOfMegabit});
+    if (rate <= best_rate) continue;
+    best = node;
+    best_rate = rate;
+  }
+  return best;
+}
+
+Meetings::Meeting Meetings::relayed(const std::string& from, const Node& to) {
   const Ticket ours = draw();
   const Ticket theirs = draw();
-  const Status expected = options_.relay(ours, theirs, account);
+  INVARIANT(ours != theirs, "the tickets of a pair differ");
+  if (const Node* relay = find_relay(from, to); relay != nullptr) {
+    CoordinatorMessage forward;
+    forward.mutable_forward()->set_dialler(to_field(ours.bytes));
+    forward.mutable_forward()->set_acceptor(to_field(theirs.bytes));
+    forward.mutable_forward()->set_account(from);
+    const std::string& address = relay->status.data_address;
+    return {{RouteKind::kRelayed, relay->status.name},
+            relayed_route(ours, address),
+            {{relay->link, std::move(forward)}, {to.link, order_to_meet(address, theirs)}}};
+  }
+  const Status expected = options_.relay(ours, theirs, from);
   if (!expected.ok()) {
     spdlog::warn("the link to {} is tried directly: {}", to.status.name, expected.error().message);
-    return {RouteKind::kDirect, to.status.data_address, {}};
+    return {{}, to.status.data_address};
   }
-  INVARIANT(ours != theirs, "the tickets of a pair differ");
-  return {RouteKind::kRelayed, relayed_route(ours, data_.address()),
-          order_to_meet(data_.address(), theirs)};
+  return {{RouteKind::kRelayed},
+          relayed_route(ours, data_.address()),
+          {{to.link, order_to_meet(data_.address(), theirs)}}};
 }
 
 Meetings::Meeting Meetings::between(const Node& from, const Node& to) {
@@ -53,15 +99,15 @@ Meetings::Meeting Meetings::between(const Node& from, const Node& to) {
 Meetings::Meeting Meetings::between(const Node& from, const Node& to, RouteKind kind) {
   switch (options_.relay ? kind : RouteKind::kDirect) {
     case RouteKind::kDirect: break;
-    case RouteKind::kReverse: return reverse(from.status.data_address, draw());
+    case RouteKind::kReverse: return reverse(from.status.data_address, to);
     case RouteKind::kRelayed: return relayed(from.status.name, to);
   }
-  return {RouteKind::kDirect, to.status.data_address, {}};
+  return {{}, to.status.data_address};
 }
 
 Meetings::Meeting Meetings::from_here(const Node& to) {
-  if (options_.relay && pipelines_.ways().is_closed(to)) return reverse(data_.address(), draw());
-  return {RouteKind::kDirect, to.status.data_address, {}};
+  if (options_.relay && pipelines_.ways().is_closed(to)) return reverse(data_.address(), to);
+  return {{}, to.status.data_address};
 }
 
 Meetings::Meeting Meetings::from_machine(const std::string& from, const Node& to) {
@@ -69,7 +115,7 @@ Meetings::Meeting Meetings::from_machine(const std::string& from, const Node& to
   const bool closed = own != nullptr ? pipelines_.ways().route(*own, to) != RouteKind::kDirect
                                      : pipelines_.ways().is_closed(to);
   if (options_.relay && closed) return relayed(from, to);
-  return {RouteKind::kDirect, to.status.data_address, {}};
+  return {{}, to.status.data_address};
 }
 
 }  // namespace hearth::coordinator

@@ -3,7 +3,9 @@
 // the link.
 #pragma once
 
+#include <map>
 #include <string>
+#include <vector>
 
 #include "base/random.h"
 #include "coordinator/machine/machine_parts.h"
@@ -17,14 +19,15 @@ class Meetings final : MachineParts {
  public:
   Meetings(const MachineParts& parts, Random& random) : MachineParts(parts), random_(random) {}
 
+  struct Order {
+    LinkId session;
+    control::v1::CoordinatorMessage message;
+  };
   struct Meeting {
-    RouteKind kind = RouteKind::kDirect;
+    LinkRoute kind = {};
     std::string route;  // for the dialling side
-    // For the other side, before or after the dialling side gets its route; body not set: none.
-    control::v1::CoordinatorMessage order;
-    bool has_order() const {
-      return order.body_case() != control::v1::CoordinatorMessage::BODY_NOT_SET;
-    }
+    // For the relay and the other side, before the dialling side gets its route.
+    std::vector<Order> orders = {};
   };
   // A link between workers over LinkBook's route, or over `kind`. Without room at the relay it is
   // direct.
@@ -32,15 +35,20 @@ class Meetings final : MachineParts {
   Meeting between(const Node& from, const Node& to, RouteKind kind);
   // A link of the coordinator's own data transport.
   Meeting from_here(const Node& to);
+  // A link over this node's relay did not open: others are used for a while.
+  void avoid_relay(const std::string& node);
   // A link of another process on the machine of the member `from`, which does not listen.
   Meeting from_machine(const std::string& from, const Node& to);
 
  private:
   Ticket draw();
-  Meeting reverse(const std::string& listener, const Ticket& ticket) const;
-  Meeting relayed(const std::string& account, const Node& to);
+  Meeting reverse(const std::string& listener, const Node& to);
+  Meeting relayed(const std::string& from, const Node& to);
+  // The relay between the nodes with the greatest measured rate; null: the coordinator's own.
+  const Node* find_relay(const std::string& from, const Node& to);
 
   Random& random_;
+  std::map<std::string, TimePoint> avoided_;  // until then
 };
 
 }  // namespace hearth::coordinator

@@ -39,7 +39,7 @@ void PipelineLifecycle::tell_assigned(Pipeline& pipeline) {
   std::vector<std::pair<LinkId, control::v1::CoordinatorMessage>> messages;
   const Member& first = pipeline.members.front();
   Meetings::Meeting own = meetings_.from_here(*registry_.find(first.node));
-  if (own.has_order()) messages.emplace_back(first.link, std::move(own.order));
+  for (auto& [session, order] : own.orders) messages.emplace_back(session, std::move(order));
   links_.open(epoch, static_cast<std::uint32_t>(pipeline.members.size()), own.route, first.node,
               pipeline.members.back().node);
   for (std::uint32_t stage = 0; stage < pipeline.members.size(); ++stage) {
@@ -59,7 +59,9 @@ void PipelineLifecycle::tell_assigned(Pipeline& pipeline) {
       Meetings::Meeting meeting = meetings_.between(*node, *registry_.find(next.node));
       member.route = meeting.kind;
       message.mutable_assign()->set_next_address(meeting.route);
-      if (meeting.has_order()) messages.emplace_back(next.link, std::move(meeting.order));
+      for (auto& [session, order] : meeting.orders) {
+        messages.emplace_back(session, std::move(order));
+      }
     }
     messages.emplace_back(member.link, std::move(message));
   }
@@ -128,7 +130,10 @@ void PipelineLifecycle::stage_failed(Node& node, const control::v1::StageFailed&
     registry_.strike(node);
     registry_.strike(*peer);
     const Member& member = pipelines_.find(epoch)->members[node.status.stage];
-    if (!member.ready) pipelines_.ways().fail(node.status.name, failed.peer(), member.route);
+    if (!member.ready) {
+      meetings_.avoid_relay(member.route.relay);
+      pipelines_.ways().fail(node.status.name, failed.peer(), member.route.kind);
+    }
     // Of the two, the one that is also late with its heartbeats is to blame.
     if (registry_.late(*peer)) culprit = peer->status.stage;
   }

@@ -313,7 +313,9 @@ void WorkerSessions::on_message(Node& node, const WorkerMessage& message) {
       }
       return lose(node.status.name, "it sent bytes that are not a roster of this cluster");
     case WorkerMessage::kMeasured: return on_measured(node, message.measured());
-    case WorkerMessage::kProbed: return pipelines_.ways().take(node.status.name, message.probed());
+    case WorkerMessage::kProbed:
+      if (message.probed().unreached()) meetings_.avoid_relay(std::exchange(probed_relay_, {}));
+      return pipelines_.ways().take(node.status.name, message.probed());
     case WorkerMessage::kRegister:
       return lose(node.status.name, "it registered twice in one session");
     case WorkerMessage::BODY_NOT_SET:
@@ -384,7 +386,8 @@ void WorkerSessions::measure_ways() {
   const Node* to = registry_.find(way->to);
   const LinkId prober = from->link;
   const Meetings::Meeting meeting = meetings_.between(*from, *to, way->route);
-  if (meeting.has_order()) send(to->link, meeting.order);
+  probed_relay_ = meeting.kind.relay;
+  for (const auto& [session, order] : meeting.orders) send(session, order);
   CoordinatorMessage message;
   message.mutable_probe()->set_node(way->to);
   message.mutable_probe()->set_address(meeting.route);

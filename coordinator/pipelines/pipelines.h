@@ -27,8 +27,8 @@ struct Member {
   std::string data_address;
   LayerRange layers;
   bool ready = false;
-  bool newcomer = false;                 // when the pipeline was formed
-  RouteKind route = RouteKind::kDirect;  // of its link to the next stage
+  bool newcomer = false;  // when the pipeline was formed
+  LinkRoute route = {};   // of its link to the next stage
 };
 
 // A checking pipeline consists of newcomers that recompute the work of serving pipelines; their

@@ -118,6 +118,14 @@ RouteKind LinkBook::route(const Node& from, const Node& to) const {
   return std::max(open, turned ? RouteKind::kDirect : found->second);
 }
 
+bool LinkBook::is_open(const std::string& from, const std::string& to) const {
+  const Pair pair = pair_of(from, to);
+  const auto found = measured_.find(pair);
+  if (found == measured_.end() || closed_.contains({from, to})) return false;
+  return found->second == RouteKind::kDirect ||
+         (found->second == RouteKind::kReverse && pair.second == from);
+}
+
 bool LinkBook::is_closed(const Node& node) const {
   if (!routes_ || node.status.protocol < kProtocolMeet) return false;
   return !node.status.seen_host.empty() || std::ranges::any_of(closed_, [&](const auto& entry) {

@@ -45,6 +45,8 @@ class LinkBook {
 
   // The route that `from` takes to `to`: the measured one, else the first that may be open.
   RouteKind route(const Node& from, const Node& to) const;
+  // Whether the direct route from `from` to `to` was measured.
+  bool is_open(const std::string& from, const std::string& to) const;
   // Whether a direct route to the node was found closed, or cannot be open.
   bool is_closed(const Node& node) const;
   // A link of a pipeline from `from` did not open over the route() of then.

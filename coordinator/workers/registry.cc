@@ -110,6 +110,7 @@ Result<Node*> Registry::add(LinkId link, const control::v1::Register& body, std:
   node.status.layers_most = body.layers_most();
   node.status.process_id = body.process_id();
   node.status.draft_bytes = body.draft_bytes();
+  node.status.relay_megabits = std::min(body.relay_megabits(), limits::kRelayMegabits);
   node.status.weight_bytes_per_second = body.weight_bytes_per_second();
   node.status.partial = body.has_holding();
   node.status.away = away_of(body);

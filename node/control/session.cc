@@ -7,6 +7,7 @@
 #include "base/limits.h"
 #include "node/control/hold_messages.h"
 #include "node/proof/receipt_maker.h"
+#include "proto/fixed_field.h"
 #include "proto/wrong_bytes.h"
 
 namespace hearth::node {
@@ -153,6 +154,7 @@ void ControlSession::register_worker() {
   if (options_.receipts != nullptr) body.set_build(options_.receipts->build());
   body.set_newest_epoch(newest_epoch_);
   body.set_draft_bytes(options_.draft_bytes);
+  body.set_relay_megabits(options_.relay_megabits);
   if (options_.holding) write_holding(options_.holding(), *body.mutable_holding());
   if (away_) write_away(*away_, *body.mutable_away());
   send(message);
@@ -196,7 +198,7 @@ void ControlSession::on_frame(LinkId link, Frame frame) {
         options_.meet(message.meet().route());
       }
       return;
-    case CoordinatorMessage::kForward: return;
+    case CoordinatorMessage::kForward: return on_forward(message.forward());
     case CoordinatorMessage::BODY_NOT_SET:
       return lose("the coordinator sent a control message of an unknown kind");
   }
@@ -242,6 +244,15 @@ void ControlSession::on_probe(const control::v1::Probe& probe) {
   }
   options_.probe(node, probe.address(),
                  [this, node](const Result<LinkRate>& rate) { send(probed_message(node, rate)); });
+}
+
+void ControlSession::on_forward(const control::v1::Forward& forward) {
+  Ticket dialler;
+  Ticket acceptor;
+  const bool whole = read_field(forward.dialler(), dialler.bytes) &&
+                     read_field(forward.acceptor(), acceptor.bytes) &&
+                     check_node_name(forward.account()).ok();
+  if (options_.forward && whole) options_.forward(dialler, acceptor, forward.account());
 }
 
 void ControlSession::on_checkpoint(const control::v1::CheckpointOffer& offer) {

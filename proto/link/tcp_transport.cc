@@ -39,6 +39,8 @@ constexpr Duration kSweep = std::chrono::milliseconds(100);
 constexpr Duration kPause = std::chrono::milliseconds(500);
 constexpr Duration kAcceptBackoff = std::chrono::milliseconds(100);
 constexpr Duration kLinger = std::chrono::seconds(1);
+// A connection may show its ticket a little before the coordinator's order to expect it.
+constexpr Duration kTicketGrace = std::chrono::seconds(1);
 
 TimePoint now() {
   return std::chrono::duration_cast<Duration>(std::chrono::steady_clock::now().time_since_epoch());
@@ -67,7 +69,7 @@ tcp family_of(int socket) {
 }  // namespace
 
 struct TcpTransport::Link : std::enable_shared_from_this<Link> {
-  enum class State { kConnecting, kGreeting, kOpen, kLingering, kDead };
+  enum class State { kConnecting, kTicketShown, kGreeting, kOpen, kLingering, kDead };
 
   Link(std::shared_ptr<Core> owner, LinkId link, tcp::socket connection);
   ~Link() { end_greeting(); }
@@ -76,6 +78,7 @@ struct TcpTransport::Link : std::enable_shared_from_this<Link> {
   void connected(TlsStream::Side side);
   void await_greeting();
   void see_first_bytes();
+  bool hand_over();
   void greet(TlsStream::Side side);
   void shake_hands();
   void end_greeting();
@@ -208,14 +211,21 @@ void TcpTransport::Link::see_first_bytes() {
     case TicketReader::Step::kEnd: return fail(unavailable("the peer closed the connection"));
     case TicketReader::Step::kTicket: break;
   }
-  // The connection leaves this link, for the one that expects it.
+  state = State::kTicketShown;
+  deadline = now() + kTicketGrace;
+  hand_over();
+}
+
+// The connection leaves this link, for the one that expects it. False: none does yet.
+bool TcpTransport::Link::hand_over() {
   const TicketBook::Hand hand = core->options.tickets->take(shown.ticket(), now());
-  if (hand == nullptr) return fail(unavailable("the ticket is unknown, used or too late"));
+  if (hand == nullptr) return false;
   ErrorCondition error;
   const int taken = socket.release(error);
   const auto self = shared_from_this();
   drop();
   if (!error) hand(taken);
+  return true;
 }
 
 void TcpTransport::Link::greet(TlsStream::Side side) {
@@ -431,8 +441,12 @@ void TcpTransport::Link::linger() {
 }
 
 void TcpTransport::Link::check_deadlines(TimePoint time) {
+  if (state == State::kTicketShown && hand_over()) return;
   if (deadline != TimePoint{0} && time > deadline) {
     if (state == State::kConnecting) return fail({ErrorCode::kTimeout, "connecting took too long"});
+    if (state == State::kTicketShown) {
+      return fail(unavailable("the ticket is unknown, used or too late"));
+    }
     if (state == State::kGreeting) {
       return fail({ErrorCode::kTimeout, "the handshake took too long"});
     }
@@ -464,7 +478,7 @@ void TcpTransport::Link::beat(TimePoint time) {
 void TcpTransport::Link::fail(const Error& why) {
   const auto self = shared_from_this();
   // The events have not reported an incoming link yet.
-  const bool refused = incoming && (state == State::kGreeting || state == State::kConnecting);
+  const bool refused = incoming && state < State::kOpen;
   const bool silent = refused || state == State::kLingering || state == State::kDead;
   drop();
   if (refused && core->options.on_refused) core->options.on_refused(why.message);

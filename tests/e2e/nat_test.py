@@ -21,6 +21,7 @@ PROMPT = ("Tell me a long story about the sea.", "-n", "24", "--temp", "0.9", "-
 
 class BehindRouters(unittest.TestCase):
     inside = {"desk": "port-restricted", "attic": "symmetric"}
+    flags = {}
 
     def setUp(self):
         folder = tempfile.TemporaryDirectory()
@@ -46,7 +47,8 @@ class BehindRouters(unittest.TestCase):
         swarm.wait_until(lambda: self.home.run("status")[0] == 0, "the server")
         token = self.good(self.home, "token", "create", "--uses", str(len(self.inside)))
         for name in self.inside:
-            getattr(self, name).start("join", token, "--model", swarm.MODEL, "--name", name)
+            getattr(self, name).start("join", token, "--model", swarm.MODEL, "--name", name,
+                                      *self.flags.get(name, ()))
 
     def ready(self):
         def asked():
@@ -108,6 +110,35 @@ class BehindRouters(unittest.TestCase):
             self.assertGreater(link["seconds"], 0)
         self.ready()
         self.check_answer()
+
+
+class WithARelay(BehindRouters):
+    """A worker outside offers to relay."""
+    inside = {"cellar": nat.NONE, "desk": "port-restricted", "attic": "symmetric"}
+    flags = {"cellar": ("--relay",)}
+
+    test_two_stages_serve_over_links_that_the_coordinator_relays = None
+    test_measured_placement_knows_relayed_links = None
+
+    def test_a_member_that_offers_it_relays(self):
+        self.start()
+        def measured():
+            links = self.state().get("measured", {}).get("links", [])
+            return {(one["from"], one["to"]): one["route"] for one in links} \
+                if len(links) == 6 else None
+        routes = swarm.wait_until(measured, "measured links")
+        self.assertEqual(routes[("attic", "desk")], "relayed")
+        self.assertNotEqual(routes[("cellar", "desk")], "relayed")
+        [cellar] = [node for node in self.state()["nodes"] if node["name"] == "cellar"]
+        heard = json.loads(self.good(self.desk, "ping", "attic", "-c", "2", "--json"))
+        self.assertEqual((heard["path"], heard["address"]), ("relayed", cellar["data_address"]))
+        self.assertEqual(len([one for one in heard["probes"] if "milliseconds" in one]), 2)
+        # Without it, the coordinator relays.
+        self.cellar.stop(signal.SIGKILL)
+        def other():
+            code, out, _ = self.desk.run("ping", "attic", "-c", "1", "--no-rate", "--json")
+            return json.loads(out)["address"] if code == 0 else None
+        self.assertTrue(swarm.wait_until(other, "an answer").startswith(nat.NETWORK + "1:"))
 
 
 if __name__ == "__main__":

@@ -140,8 +140,9 @@ OrderedJson links_of_pipelines(const SwarmStatus& status) {
     for (std::size_t stage = 0; stage < pipeline.routes.size(); ++stage) {
       const std::string& from = pipeline.nodes[stage];
       const std::string& to = pipeline.nodes[(stage + 1) % pipeline.nodes.size()];
-      OrderedJson& link = out.emplace_back(
-          OrderedJson{{"from", from}, {"to", to}, {"route", route_name(pipeline.routes[stage])}});
+      OrderedJson& link = out.emplace_back(OrderedJson{
+          {"from", from}, {"to", to}, {"route", route_name(pipeline.routes[stage].kind)}});
+      if (!pipeline.routes[stage].relay.empty()) link["relay"] = pipeline.routes[stage].relay;
       const auto measured = std::ranges::find_if(
           status.links, [&](const LinkStatus& one) { return one.from == from && one.to == to; });
       if (measured == status.links.end()) continue;

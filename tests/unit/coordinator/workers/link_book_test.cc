@@ -189,6 +189,17 @@ TEST_F(RoutesTest, APipelinesLinkThatDidNotOpenTakesTheNextRoute) {
   EXPECT_EQ(routes.route(a(), b()), RouteKind::kDirect) << "b has registered again";
 }
 
+TEST_F(RoutesTest, OnlyAMeasuredDirectRouteIsOpen) {
+  EXPECT_FALSE(routes.is_open("a", "b"));
+  b().status.seen_host = "203.0.113.2";
+  EXPECT_EQ(next(), RouteKind::kReverse);
+  routes.take("a", probed("b"));
+  EXPECT_FALSE(routes.is_open("a", "b"));
+  EXPECT_TRUE(routes.is_open("b", "a"));
+  routes.fail("b", "a", RouteKind::kDirect);
+  EXPECT_FALSE(routes.is_open("b", "a"));
+}
+
 TEST_F(RoutesTest, AnOlderProgramKnowsTheDirectRouteAlone) {
   b().status.seen_host = "203.0.113.2";
   b().status.protocol = kProtocolMeet - 1;
