@@ -123,7 +123,8 @@ void PipelineLifecycle::stage_ready(Node& node, const control::v1::StageReady& r
 
 void PipelineLifecycle::stage_failed(Node& node, const control::v1::StageFailed& failed) {
   const Epoch epoch(failed.epoch());
-  if (node.status.epoch != epoch) return;  // late
+  // Late. A free node has epoch 0, which is no pipeline's.
+  if (node.status.epoch != epoch || pipelines_.find(epoch) == nullptr) return;
   std::uint32_t culprit = node.status.stage;
   Node* peer = failed.peer().empty() ? nullptr : registry_.find(failed.peer());
   if (peer != nullptr && peer->status.epoch == epoch) {

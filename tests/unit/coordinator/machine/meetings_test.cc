@@ -130,6 +130,15 @@ TEST_F(MeetingsTest, ALinkThatDoesNotOpenTakesTheNextRouteInTheNextPipeline) {
   EXPECT_EQ(parse_route(next_address("desk"))->kind, RouteKind::kRelayed);
 }
 
+TEST_F(MeetingsTest, AFailureOfNoPipelineIsIgnored) {
+  join("den", "10.0.0.1", "10.0.0.1");
+  WorkerMessage message;
+  message.mutable_stage_failed()->set_epoch(0);
+  message.mutable_stage_failed()->set_peer("den");
+  swarm.say(swarm.sessions["den"], message);
+  EXPECT_EQ(status_of(swarm, "den").state, "free");
+}
+
 TEST_F(MeetingsTest, APingTakesARelayWhereItCannotDial) {
   join("desk", "10.0.0.1", "10.0.0.1");
   join("attic", "192.168.1.2", "203.0.113.2");
