@@ -139,8 +139,10 @@ void WorkerSessions::on_first_message(LinkId link, const WorkerMessage& message)
                   Refusal::kMayPass);
   }
   lose(name, "no heartbeat came in time");  // connected still, but silent for too long
+  const Node* before = registry_.find(name);
+  const bool moved = before != nullptr && before->status.seen_host != *seen;
   auto added = registry_.add(link, message.register_(), *seen);
-  pipelines_.ways().forget_routes(name);
+  pipelines_.ways().forget_routes(name, moved);
   strangers_.erase(link);
   holdings_.forget_accuser(name);
   if (!added.ok()) {  // not for good: it may come back when there is room

@@ -15,7 +15,8 @@ namespace {
 constexpr Duration kProbePatience =
     std::chrono::seconds(10);                          // with one way; a worker's own is shorter
 constexpr Duration kAgain = std::chrono::seconds(30);  // after a failure
-// After that, a better route than the measured one is tried, which costs one measurement.
+// After that, a closed route may be open, and a better route than the measured one is tried, which
+// costs one measurement.
 constexpr Duration kBetter = std::chrono::minutes(10);
 constexpr std::size_t kClosed = std::size_t{8} * limits::kWorkers;  // routes to remember
 // Of more than limits::kLinkedNodes each is measured with so many after it, and as many before it.
@@ -96,19 +97,29 @@ std::vector<LinkBook::Nodes> LinkBook::wanted(const std::vector<const Node*>& no
   return pairs;
 }
 
+bool LinkBook::closed(const Pair& way) const {
+  const auto found = closed_.find(way);
+  return found != closed_.end() && clock_.now() < found->second + kBetter;
+}
+
 bool LinkBook::may_dial(const Node& from, const Node& to) const {
   const bool behind_other =
       !to.status.seen_host.empty() && to.status.seen_host != from.status.seen_host;
-  return !behind_other && !closed_.contains({from.status.name, to.status.name});
+  return !behind_other && !closed({from.status.name, to.status.name});
+}
+
+bool LinkBook::knows_routes(const Node& from, const Node& to) const {
+  return routes_ && from.status.protocol >= kProtocolMeet && to.status.protocol >= kProtocolMeet;
 }
 
 RouteKind LinkBook::first_open(const Node& from, const Node& to) const {
-  const bool old = from.status.protocol < kProtocolMeet || to.status.protocol < kProtocolMeet;
-  if (!routes_ || old || may_dial(from, to)) return RouteKind::kDirect;
+  if (!knows_routes(from, to) || may_dial(from, to)) return RouteKind::kDirect;
   return may_dial(to, from) ? RouteKind::kReverse : RouteKind::kRelayed;
 }
 
 RouteKind LinkBook::route(const Node& from, const Node& to) const {
+  // Maybe an older program than at the measurement.
+  if (!knows_routes(from, to)) return RouteKind::kDirect;
   const RouteKind open = first_open(from, to);
   const Pair pair = pair_of(from.status.name, to.status.name);
   const auto found = measured_.find(pair);
@@ -121,7 +132,7 @@ RouteKind LinkBook::route(const Node& from, const Node& to) const {
 bool LinkBook::is_open(const std::string& from, const std::string& to) const {
   const Pair pair = pair_of(from, to);
   const auto found = measured_.find(pair);
-  if (found == measured_.end() || closed_.contains({from, to})) return false;
+  if (found == measured_.end() || closed({from, to})) return false;
   return found->second == RouteKind::kDirect ||
          (found->second == RouteKind::kReverse && pair.second == from);
 }
@@ -129,48 +140,71 @@ bool LinkBook::is_open(const std::string& from, const std::string& to) const {
 bool LinkBook::is_closed(const Node& node) const {
   if (!routes_ || node.status.protocol < kProtocolMeet) return false;
   return !node.status.seen_host.empty() || std::ranges::any_of(closed_, [&](const auto& entry) {
-    return entry.first.second == node.status.name;
+    return entry.first.second == node.status.name && closed(entry.first);
   });
 }
 
 void LinkBook::fail(const std::string& from, const std::string& to, RouteKind route) {
   if (!routes_ || route == RouteKind::kRelayed) return;
-  if (closed_.size() >= kClosed) closed_.clear();
+  if (closed_.size() >= kClosed) {
+    std::erase_if(closed_, [&](const auto& entry) { return !closed(entry.first); });
+  }
+  if (closed_.size() >= kClosed) {
+    closed_.erase(
+        std::ranges::min_element(closed_, {}, [](const auto& entry) { return entry.second; }));
+  }
+  INVARIANT(closed_.size() < kClosed, "so many closed routes are remembered");
   closed_[route == RouteKind::kDirect ? Pair(from, to) : Pair(to, from)] = clock_.now();
 }
 
-void LinkBook::forget_routes(const std::string& node) {
-  std::erase_if(closed_, [&](const auto& entry) {
-    return entry.first.first == node || entry.first.second == node;
-  });
+void LinkBook::forget_routes(const std::string& node, bool moved) {
+  const auto is_end = [&](const Pair& pair) { return pair.first == node || pair.second == node; };
+  std::erase_if(closed_, [&](const auto& entry) { return is_end(entry.first); });
+  std::vector<Pair> old;
+  for (const auto& [pair, tried] : tried_) {
+    const auto measured = measured_.find(pair);
+    const bool direct = measured != measured_.end() && measured->second == RouteKind::kDirect;
+    if (is_end(pair) && (moved || !direct)) old.push_back(pair);
+  }
+  for (const Pair& pair : old) {
+    tried_.erase(pair);
+    drop_figures(pair);
+  }
+}
+
+// Figures of a better route that has closed since are of no use.
+void LinkBook::lose_last_route(const Way& way) {
+  const auto tried = tried_.find({way.from, way.to});
+  if (tried != tried_.end()) tried->second.unreachable = true;
+  drop_figures({way.from, way.to});
+}
+
+void LinkBook::drop_figures(const Pair& pair) {
+  measured_.erase(pair);
+  const std::size_t dropped = links_.erase(pair) + links_.erase({pair.second, pair.first});
+  if (dropped > 0) ++changes_;
 }
 
 bool LinkBook::has_other(const Nodes& nodes) const {
   const Pair pair = pair_of(nodes);
   const auto tried = tried_.find(pair);
-  return tried != tried_.end() && !links_.contains(pair) &&
+  return tried != tried_.end() && !tried->second.unreachable && !links_.contains(pair) &&
          first_open(*nodes.first, *nodes.second) != tried->second.route;
 }
 
-void LinkBook::reopen_old(const Pair& pair) {
-  for (const Pair& way : {pair, Pair(pair.second, pair.first)}) {
-    const auto closed = closed_.find(way);
-    if (closed != closed_.end() && clock_.now() >= closed->second + kBetter) closed_.erase(closed);
-  }
-}
-
-bool LinkBook::is_due(const Nodes& nodes) {
+bool LinkBook::is_due(const Nodes& nodes) const {
   const Pair pair = pair_of(nodes);
   const auto tried = tried_.find(pair);
   if (tried == tried_.end()) return true;
-  if (!links_.contains(pair)) {
-    return has_other(nodes) || clock_.now() >= tried->second.at + kAgain;
+  const Duration since = clock_.now() - tried->second.at;
+  if (!links_.contains(pair)) return has_other(nodes) || since >= kAgain;
+  const RouteKind open = first_open(*nodes.first, *nodes.second);
+  const RouteKind measured = measured_.at(pair);
+  // A pipeline found the measured route closed, so the figures are of a route that is not used.
+  if (route(*nodes.first, *nodes.second) != measured) {
+    return open != tried->second.route || since >= kAgain;
   }
-  if (measured_[pair] == RouteKind::kDirect || clock_.now() < tried->second.at + kBetter) {
-    return false;
-  }
-  reopen_old(pair);
-  return first_open(*nodes.first, *nodes.second) < measured_[pair];
+  return open < measured && since >= kBetter;
 }
 
 std::optional<LinkBook::Way> LinkBook::next(const std::vector<const Node*>& nodes) {
@@ -184,7 +218,9 @@ std::optional<LinkBook::Way> LinkBook::next(const std::vector<const Node*>& node
   for (const Nodes& pair : wanted(measured)) {
     if (!is_due(pair)) continue;
     const RouteKind route = first_open(*pair.first, *pair.second);
-    tried_[pair_of(pair)] = {now, route};
+    Tried& tried = tried_[pair_of(pair)];
+    tried.at = now;
+    tried.route = route;
     deadline_ = now + kProbePatience;
     under_way_ = Way{pair.first->status.name, pair.second->status.name, route};
     return under_way_;
@@ -206,13 +242,16 @@ void LinkBook::take(const std::string& from, const control::v1::Probed& probed) 
     const std::string why = decode_refused(as_bytes(probed.error()));
     spdlog::warn("the {} link from {} to {} was not measured: {}", route_name(way.route), way.from,
                  way.to, why.empty() ? "its figures are impossible" : why);
-    if (probed.unreached()) fail(way.from, way.to, way.route);
+    if (!probed.unreached()) return;
+    fail(way.from, way.to, way.route);
+    if (way.route == RouteKind::kRelayed) lose_last_route(way);
     return;
   }
   INVARIANT(way.from < way.to, "the first of a pair by name measures");
   links_[{way.from, way.to}] = there;
   links_[{way.to, way.from}] = back;
   measured_[{way.from, way.to}] = way.route;
+  tried_[{way.from, way.to}].unreachable = false;
   ++changes_;
   spdlog::info("{} to {}, {}: {:.3f} ms, {:.0f} MB/s; back {:.0f} MB/s", way.from, way.to,
                route_name(way.route), delay * 1e3, there.bytes_per_second / 1e6,

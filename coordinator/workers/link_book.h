@@ -2,8 +2,8 @@
 // measure. One is measured at a time in the whole swarm, so that no two measurements share a wire.
 //
 // Routes (proto/link/route.h) are tried in the order direct, reverse, relayed. A direct route that
-// was found closed is not used until one of its nodes registers again. It is measured again after a
-// while, and a link that then opens replaces the worse route at the next pipeline.
+// was found closed is not used for a while, or until one of its nodes registers again. Where links
+// are measured, it is used again only after a measurement over it.
 //
 // Threads: everything on the main thread.
 #pragma once
@@ -51,8 +51,9 @@ class LinkBook {
   bool is_closed(const Node& node) const;
   // A link of a pipeline from `from` did not open over the route() of then.
   void fail(const std::string& from, const std::string& to, RouteKind route);
-  // The node registers: its routes may have changed.
-  void forget_routes(const std::string& node);
+  // The node registers: its routes may have changed. What was measured over its direct routes
+  // stays, unless it `moved`: its session comes from another host than before.
+  void forget_routes(const std::string& node, bool moved);
 
   // Whether every link of these nodes that next() would return was measured or has failed.
   bool complete(const std::vector<const Node*>& nodes) const;
@@ -73,17 +74,22 @@ class LinkBook {
   struct Tried {
     TimePoint at{};
     RouteKind route = RouteKind::kDirect;
+    bool unreachable = false;  // no route opened; no pipeline waits for another attempt
   };
   static Pair pair_of(const std::string& a, const std::string& b);
   static Pair pair_of(const Nodes& nodes);
   static std::vector<Nodes> wanted(const std::vector<const Node*>& nodes);
   void forget(const std::vector<const Node*>& nodes);
+  // Whether the direct route was found closed lately.
+  bool closed(const Pair& way) const;
   bool may_dial(const Node& from, const Node& to) const;
+  bool knows_routes(const Node& from, const Node& to) const;
   RouteKind first_open(const Node& from, const Node& to) const;
   // Whether a failed link has another route that was not tried yet.
   bool has_other(const Nodes& nodes) const;
-  void reopen_old(const Pair& pair);
-  bool is_due(const Nodes& nodes);
+  void lose_last_route(const Way& way);
+  void drop_figures(const Pair& pair);
+  bool is_due(const Nodes& nodes) const;
 
   const Clock& clock_;
   const bool routes_;

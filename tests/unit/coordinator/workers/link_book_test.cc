@@ -185,8 +185,75 @@ TEST_F(RoutesTest, APipelinesLinkThatDidNotOpenTakesTheNextRoute) {
   EXPECT_EQ(routes.route(a(), b()), RouteKind::kRelayed);
   routes.fail("a", "b", RouteKind::kRelayed);
   EXPECT_EQ(routes.route(b(), a()), RouteKind::kRelayed);
-  routes.forget_routes("b");
+  routes.forget_routes("b", false);
   EXPECT_EQ(routes.route(a(), b()), RouteKind::kDirect) << "b has registered again";
+}
+
+TEST_F(RoutesTest, AClosedRouteOfUnmeasuredNodesIsUsedAgainAfterAWhile) {
+  routes.fail("a", "b", RouteKind::kDirect);
+  routes.fail("b", "a", RouteKind::kDirect);
+  EXPECT_EQ(routes.route(a(), b()), RouteKind::kRelayed);
+  EXPECT_TRUE(routes.is_closed(b()));
+  clock.advance(std::chrono::minutes(10));
+  EXPECT_EQ(routes.route(a(), b()), RouteKind::kDirect);
+  EXPECT_FALSE(routes.is_closed(b()));
+}
+
+TEST_F(RoutesTest, AMeasuredRouteThatAPipelineFoundClosedIsMeasuredAnew) {
+  EXPECT_EQ(next(), RouteKind::kDirect);
+  routes.take("a", probed("b"));
+  EXPECT_FALSE(routes.next(all()));
+  routes.fail("a", "b", RouteKind::kDirect);
+  EXPECT_EQ(routes.route(a(), b()), RouteKind::kReverse);
+  EXPECT_EQ(next(), RouteKind::kReverse);
+  routes.take("a", probed("b", 8e-3, 1e6, 1e6));
+  EXPECT_EQ(routes.route(a(), b()), RouteKind::kReverse);
+  EXPECT_EQ(routes.find("a", "b").bytes_per_second, 1e6);
+  EXPECT_FALSE(routes.next(all()));
+  clock.advance(std::chrono::minutes(10));
+  EXPECT_EQ(routes.route(a(), b()), RouteKind::kReverse) << "not before it is measured";
+  EXPECT_EQ(next(), RouteKind::kDirect);
+  routes.take("a", probed("b"));
+  EXPECT_EQ(routes.route(a(), b()), RouteKind::kDirect) << "the failure was no lasting one";
+}
+
+TEST_F(RoutesTest, FiguresAreDroppedWhenNoRouteOpensAnyMore) {
+  EXPECT_EQ(next(), RouteKind::kDirect);
+  routes.take("a", probed("b"));
+  routes.fail("a", "b", RouteKind::kDirect);
+  EXPECT_EQ(next(), RouteKind::kReverse);
+  routes.take("a", unreached());
+  EXPECT_EQ(next(), RouteKind::kRelayed);
+  routes.take("a", unreached());
+  EXPECT_EQ(routes.find("a", "b").bytes_per_second, 0.0);
+  EXPECT_TRUE(routes.all().empty());
+  clock.advance(std::chrono::minutes(10));
+  EXPECT_TRUE(routes.complete(all())) << "no pipeline waits for further attempts";
+  EXPECT_EQ(next(), RouteKind::kDirect);
+}
+
+TEST_F(RoutesTest, ARegistrationForgetsRelayedLinksAndKeepsDirectOnes) {
+  a().status.seen_host = "203.0.113.1";
+  b().status.seen_host = "203.0.113.2";
+  EXPECT_EQ(next(), RouteKind::kRelayed);
+  routes.take("a", probed("b"));
+  b().status.seen_host = a().status.seen_host;  // it was carried home
+  routes.forget_routes("b", true);
+  EXPECT_EQ(routes.route(a(), b()), RouteKind::kDirect);
+  EXPECT_TRUE(routes.all().empty());
+  EXPECT_EQ(next(), RouteKind::kDirect);
+  routes.take("a", probed("b"));
+  routes.forget_routes("b", false);
+  EXPECT_FALSE(routes.all().empty()) << "a direct link to the same place";
+  routes.forget_routes("b", true);
+  EXPECT_TRUE(routes.all().empty());
+}
+
+TEST_F(RoutesTest, AnOlderProgramDoesNotGetTheRouteMeasuredBefore) {
+  a().status.seen_host = "203.0.113.1";
+  EXPECT_EQ(routes.route(b(), a()), RouteKind::kReverse);
+  b().status.protocol = kProtocolMeet - 1;
+  EXPECT_EQ(routes.route(b(), a()), RouteKind::kDirect);
 }
 
 TEST_F(RoutesTest, OnlyAMeasuredDirectRouteIsOpen) {
