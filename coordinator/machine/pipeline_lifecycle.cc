@@ -39,6 +39,7 @@ void PipelineLifecycle::tell_assigned(Pipeline& pipeline) {
   std::vector<std::pair<LinkId, control::v1::CoordinatorMessage>> messages;
   const Member& first = pipeline.members.front();
   Meetings::Meeting own = meetings_.from_here(*registry_.find(first.node));
+  pipeline.first_route = own.kind.kind;
   for (auto& [session, order] : own.orders) messages.emplace_back(session, std::move(order));
   links_.open(epoch, static_cast<std::uint32_t>(pipeline.members.size()), own.route, first.node,
               pipeline.members.back().node);
@@ -130,8 +131,10 @@ void PipelineLifecycle::stage_failed(Node& node, const control::v1::StageFailed&
   if (peer != nullptr && peer->status.epoch == epoch) {
     registry_.strike(node);
     registry_.strike(*peer);
-    const Member& member = pipelines_.find(epoch)->members[node.status.stage];
-    if (!member.ready) {
+    const std::vector<Member>& members = pipelines_.find(epoch)->members;
+    const Member& member = members[node.status.stage];
+    const bool next = members[(node.status.stage + 1) % members.size()].node == failed.peer();
+    if (next && !member.ready && failed.unreached()) {
       meetings_.avoid_relay(member.route.relay);
       pipelines_.ways().fail(node.status.name, failed.peer(), member.route.kind);
     }
@@ -181,12 +184,12 @@ void PipelineLifecycle::on_pipeline_frame(Epoch epoch, Frame frame) {
 }
 
 void PipelineLifecycle::on_pipeline_link_lost(Epoch epoch, std::uint32_t stage,
-                                              const std::string& why) {
+                                              const std::string& why, bool unreached) {
   const std::optional<std::uint32_t> silent = silent_stage(epoch);
   if (silent) return lose(epoch, *silent, "it sends no heartbeats");
   const Pipeline* pipeline = pipelines_.find(epoch);
-  if (pipeline != nullptr && stage == 0 && !pipeline->serving) {
-    pipelines_.ways().fail(options_.node, pipeline->members.front().node, RouteKind::kDirect);
+  if (pipeline != nullptr && stage == 0 && unreached) {
+    pipelines_.ways().fail(options_.node, pipeline->members.front().node, pipeline->first_route);
   }
   lose(epoch, stage, "its data link to the coordinator: " + why);
 }

@@ -39,7 +39,8 @@ void LinkProbe::on_timer() {
 void LinkProbe::on_link_open(LinkId link, bool incoming) {
   if (incoming || link != link_ || step_ != Step::kDialling) return transport_.close(link);
   const Status peer = check_peer(transport_, link, node_, Role::kWorker);
-  if (!peer.ok()) return finish(peer.error());
+  // In another network, another node may have the same address.
+  if (!peer.ok()) return finish(Error{ErrorCode::kUnavailable, peer.error().message});
   send(Step::kRoundTrips, 1, {});
 }
 

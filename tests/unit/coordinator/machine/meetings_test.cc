@@ -56,11 +56,12 @@ struct MeetingsTest : ::testing::Test {
     }
     return address;
   }
-  void fail(const std::string& name, const std::string& peer) {
+  void fail(const std::string& name, const std::string& peer, bool unreached = true) {
     WorkerMessage message;
     message.mutable_stage_failed()->set_epoch(swarm.machine->status().pipelines[0].epoch.value);
     message.mutable_stage_failed()->set_error("connecting: timed out");
     message.mutable_stage_failed()->set_peer(peer);
+    message.mutable_stage_failed()->set_unreached(unreached);
     swarm.say(swarm.sessions[name], message);
     for (int i = 0; i < 200 && swarm.machine->status().pipelines.empty(); ++i) {
       swarm.clock.advance(milliseconds(250));
@@ -128,6 +129,26 @@ TEST_F(MeetingsTest, ALinkThatDoesNotOpenTakesTheNextRouteInTheNextPipeline) {
   EXPECT_EQ(meets("attic").back().address.text(), "10.0.0.1:4000") << "attic dials desk";
   fail("desk", "attic");
   EXPECT_EQ(parse_route(next_address("desk"))->kind, RouteKind::kRelayed);
+}
+
+TEST_F(MeetingsTest, ALinkThatOpenedAndBrokeKeepsItsRoute) {
+  join("desk", "10.0.0.1", "10.0.0.1");
+  join("attic", "10.0.0.2", "10.0.0.2");
+  fail("desk", "attic", false);
+  EXPECT_EQ(next_address("desk"), "10.0.0.2:4000");
+}
+
+TEST_F(MeetingsTest, TheCoordinatorsOwnLinkThatDoesNotOpenIsOpenedByTheStage) {
+  join("desk", "10.0.0.1", "10.0.0.1");
+  join("attic", "10.0.0.2", "10.0.0.2");
+  const auto kind = [&] { return parse_route(swarm.data.dialled.back().second)->kind; };
+  EXPECT_EQ(kind(), RouteKind::kDirect);
+  for (int i = 0; i < 400 && kind() == RouteKind::kDirect; ++i) {
+    swarm.clock.advance(milliseconds(250));
+    for (const auto& [each, link] : swarm.sessions) swarm.beat(each);
+    swarm.machine->on_timer();
+  }
+  EXPECT_EQ(kind(), RouteKind::kReverse);
 }
 
 TEST_F(MeetingsTest, AFailureOfNoPipelineIsIgnored) {
