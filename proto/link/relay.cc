@@ -253,11 +253,8 @@ void Relay::Core::start(std::array<int, 2> sockets, std::string account) {
     self->open.insert(link);
     bool whole = true;
     for (std::size_t i = 0; i < sockets.size(); ++i) {
-      sockaddr_storage at{};
-      socklen_t size = sizeof(at);
-      (void)::getsockname(sockets[i], reinterpret_cast<sockaddr*>(&at), &size);
       Failure error;
-      link->ends[i].assign(at.ss_family == AF_INET6 ? tcp::v6() : tcp::v4(), sockets[i], error);
+      link->ends[i].assign(is_ipv6_socket(sockets[i]) ? tcp::v6() : tcp::v4(), sockets[i], error);
       if (error) ::close(sockets[i]);
       whole = whole && !error;
     }

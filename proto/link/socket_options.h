@@ -23,4 +23,11 @@ inline void tune_link_socket(int socket) {
   set(IPPROTO_TCP, TCP_USER_TIMEOUT, 10'000);
 }
 
+inline bool is_ipv6_socket(int socket) {
+  sockaddr_storage at{};
+  socklen_t size = sizeof(at);
+  (void)::getsockname(socket, reinterpret_cast<sockaddr*>(&at), &size);
+  return at.ss_family == AF_INET6;
+}
+
 }  // namespace hearth

@@ -19,6 +19,7 @@
 #include "proto/link/control_links.h"
 #include "proto/link/frame_reader.h"
 #include "proto/link/ping.h"
+#include "proto/link/redials.h"
 #include "proto/link/route.h"
 #include "proto/link/send_queue.h"
 #include "proto/link/socket_options.h"
@@ -59,11 +60,11 @@ Result<tcp::endpoint> endpoint_of(const Address& address) {
   return tcp::endpoint(host, address.port);
 }
 
-tcp family_of(int socket) {
-  sockaddr_storage at{};
-  socklen_t size = sizeof(at);
-  (void)::getsockname(socket, reinterpret_cast<sockaddr*>(&at), &size);
-  return at.ss_family == AF_INET6 ? tcp::v6() : tcp::v4();
+tcp family_of(int socket) { return is_ipv6_socket(socket) ? tcp::v6() : tcp::v4(); }
+
+bool has_bytes(int socket) {
+  char first = 0;
+  return ::recv(socket, &first, 1, MSG_PEEK | MSG_DONTWAIT) == 1;
 }
 
 }  // namespace
@@ -116,6 +117,7 @@ struct TcpTransport::Link : std::enable_shared_from_this<Link> {
   TimePoint deadline{0};  // for connecting, the handshake, the first frame, or lingering; 0: none
   Bytes head;             // in clear, before our handshake
   TicketReader shown;     // by an incoming connection
+  std::optional<Redial> redial = {};  // until the other side speaks
   FrameReader reader;
   TimePoint read_at{0};
   SendQueue queue;
@@ -145,6 +147,7 @@ struct TcpTransport::Core : std::enable_shared_from_this<Core> {
   void sweep();
   void post_closed(LinkId link, Error why);
   void stop();
+  Status meet(const Redial& meeting);
 
   asio::io_context& io;
   TcpOptions options;
@@ -158,6 +161,7 @@ struct TcpTransport::Core : std::enable_shared_from_this<Core> {
   TimePoint swept_at = now();
   std::uint64_t last_link = 0;
   std::unordered_map<LinkId, std::shared_ptr<Link>> links;
+  Redials redials;
   bool stopped = false;
 };
 
@@ -212,7 +216,7 @@ void TcpTransport::Link::see_first_bytes() {
     case TicketReader::Step::kTicket: break;
   }
   state = State::kTicketShown;
-  deadline = now() + kTicketGrace;
+  deadline = std::min(deadline, now() + kTicketGrace);
   hand_over();
 }
 
@@ -229,9 +233,10 @@ bool TcpTransport::Link::hand_over() {
 }
 
 void TcpTransport::Link::greet(TlsStream::Side side) {
+  // The first bytes of an incoming connection are a part of its handshake.
+  if (state != State::kGreeting) deadline = now() + core->options.handshake_deadline;
   state = State::kGreeting;
   incoming = side == TlsStream::Side::kServer;
-  deadline = now() + core->options.handshake_deadline;
   tls = std::make_unique<TlsStream>(*core->tls, socket.native_handle(), side,
                                     core->options.key_bytes);
   shake_hands();
@@ -239,6 +244,7 @@ void TcpTransport::Link::greet(TlsStream::Side side) {
 
 void TcpTransport::Link::shake_hands() {
   if (state != State::kGreeting) return;
+  if (redial && has_bytes(socket.native_handle())) redial.reset();
   switch (tls->handshake()) {
     case TlsStream::Step::kDone: return open();
     case TlsStream::Step::kWantRead: return wait_for(tcp::socket::wait_read, &Link::shake_hands);
@@ -481,6 +487,7 @@ void TcpTransport::Link::fail(const Error& why) {
   const bool refused = incoming && state < State::kOpen;
   const bool silent = refused || state == State::kLingering || state == State::kDead;
   drop();
+  if (refused && redial && core->redials.put(*redial, now())) return;
   if (refused && core->options.on_refused) core->options.on_refused(why.message);
   if (!silent && core->events != nullptr) core->events->on_link_closed(id, why);
 }
@@ -597,9 +604,11 @@ Status TcpTransport::Core::begin(const std::shared_ptr<Link>& link, const Route&
 
 Status TcpTransport::Core::await(const std::shared_ptr<Link>& link, const Ticket& ticket) {
   REQUIRE(options.tickets != nullptr, "this transport takes no reverse routes");
-  const auto hand = [link](int connection) {
+  // Weak: the book of these hands belongs to the core, which every link holds.
+  const auto hand = [weak = std::weak_ptr(link)](int connection) {
+    const std::shared_ptr<Link> link = weak.lock();
     ErrorCondition error = asio::error::operation_aborted;
-    if (link->state == Link::State::kConnecting) {
+    if (link != nullptr && link->state == Link::State::kConnecting) {
       link->socket.assign(family_of(connection), connection, error);
     }
     if (error) {
@@ -638,8 +647,16 @@ void TcpTransport::Core::sweep() {
       if (link->state != Link::State::kDead) link->check_deadlines(now());
     }
     if (self->options.tickets != nullptr) self->options.tickets->forget_late(now());
+    for (const Redial& redial : self->redials.take_due(now())) (void)self->meet(redial).ok();
     if (!self->stopped) self->sweep();
   });
+}
+
+Status TcpTransport::Core::meet(const Redial& meeting) {
+  const auto link =
+      std::make_shared<Link>(shared_from_this(), LinkId(++last_link), tcp::socket(io));
+  link->redial = meeting;
+  return begin(link, meeting.route, TlsStream::Side::kServer);
 }
 
 void TcpTransport::Core::post_closed(LinkId link, Error why) {
@@ -682,9 +699,9 @@ Result<std::unique_ptr<TcpTransport>> TcpTransport::open(asio::io_context& io,
 
 void TcpTransport::set_events(TransportEvents* events) { core_->events = events; }
 
-LinkId TcpTransport::connect(std::string_view address) {
+LinkId TcpTransport::connect(std::string_view text) {
   const LinkId id(++core_->last_link);
-  const Result<Route> route = parse_route(address);
+  const Result<Route> route = parse_route(text);
   const auto link = std::make_shared<Link>(core_, id, tcp::socket(core_->io));
   const Status begun =
       route.ok() ? core_->begin(link, *route, TlsStream::Side::kClient) : Status(route.error());
@@ -695,11 +712,9 @@ LinkId TcpTransport::connect(std::string_view address) {
 Status TcpTransport::meet(std::string_view text) {
   TRY(const Route route, parse_route(text));
   REQUIRE(route.kind == RouteKind::kRelayed,
-          "a route to meet a node must have a ticket and an address, ", "got a ",
+          "a route to meet a node must have a ticket and an address, got a ",
           route_name(route.kind), " one");
-  const LinkId id(++core_->last_link);
-  const auto link = std::make_shared<Link>(core_, id, tcp::socket(core_->io));
-  return core_->begin(link, route, TlsStream::Side::kServer);
+  return core_->meet({route, now() + std::chrono::seconds(limits::kTicketSeconds)});
 }
 
 void TcpTransport::adopt(int socket) {

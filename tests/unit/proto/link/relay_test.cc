@@ -139,6 +139,21 @@ TEST_F(RelayTest, HoldsSoManyLinksOfANodeAndForgetsThoseThatNeverCame) {
   EXPECT_TRUE(relay_->expect(drawn(), drawn(), "a", now).ok());
 }
 
+TEST_F(RelayTest, AnOrderToMeetThatComesTooEarlyIsTriedAgain) {
+  TcpOptions tcp;
+  tcp.tickets = tickets_;
+  Side a, b;
+  open(a, tcp);
+  open(b);
+  const Ticket ticket = drawn();
+  ASSERT_TRUE(b.transport->meet(relayed_route(ticket, a.transport->address())).ok());
+  ASSERT_TRUE(run_until([&] { return !a.refused.empty(); })) << "a does not know the ticket yet";
+  const LinkId at_a = a.connect(Route{RouteKind::kReverse, {}, ticket}.text());
+  ASSERT_TRUE(
+      run_until([&] { return a.events.was_incoming.contains(at_a) && !b.events.opened.empty(); }));
+  EXPECT_TRUE(b.refused.empty());
+}
+
 TEST_F(RelayTest, ALinkWhoseRelayEndsEnds) {
   open_relay();
   Side a, b;
