@@ -102,7 +102,11 @@ inline constexpr std::uint32_t kRelayedLinks = 256;           // of one relay
 inline constexpr std::uint32_t kRelayedLinksOfNode = 32;      // of those, that one node dials
 inline constexpr std::size_t kRelayBufferBytes = 256 * kKiB;  // of a link, in each direction
 inline constexpr std::uint32_t kRelayIdleSeconds = 30;        // without a byte, then the link ends
-inline constexpr std::uint32_t kRelayMegabits = 100'000;      // a second, that a relay may be given
+inline constexpr std::uint32_t kBriefLinks = kRelayedLinks / 4;  // of one relay, for commands
+inline constexpr std::uint32_t kBriefLinksOfNode = 4;            // of those, that one node dials
+inline constexpr std::uint32_t kBriefLinkSeconds = 60;           // then such a link ends
+inline constexpr std::uint32_t kRelayMegabits = 100'000;   // a second, that a relay may be given
+inline constexpr std::uint32_t kOwnRelayMegabits = 1'000;  // of the coordinator's relay, by default
 
 // A server or a worker (cli/process/own_process.h). All connections that it may hold fit the files.
 inline constexpr std::uint32_t kDescriptors = 8'192;

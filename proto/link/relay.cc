@@ -3,6 +3,7 @@
 #include <sys/socket.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <array>
 #include <boost/asio/executor_work_guard.hpp>
 #include <boost/asio/io_context.hpp>
@@ -10,6 +11,7 @@
 #include <boost/asio/post.hpp>
 #include <boost/asio/steady_timer.hpp>
 #include <map>
+#include <optional>
 #include <set>
 #include <thread>
 #include <utility>
@@ -35,9 +37,14 @@ TimePoint relay_now() {
 struct Relay::Core : std::enable_shared_from_this<Core> {
   explicit Core(const RelayOptions& given) : options(given), shares(given.bytes_per_second) {}
 
-  Status enter(const std::string& account);
-  void leave(const std::string& account);
-  void start(std::array<int, 2> sockets, std::string account);
+  struct Counts {
+    std::uint32_t all = 0;  // expected and forwarded
+    std::uint32_t brief = 0;
+  };
+  Status enter(const std::string& account, bool brief);
+  void leave(const std::string& account, bool brief);
+  void start(const std::shared_ptr<Pair>& pair);
+  bool keeps(const std::string& account) const { return !kept || kept->contains(account); }
 
   struct Link;
   const RelayOptions options;
@@ -47,25 +54,24 @@ struct Relay::Core : std::enable_shared_from_this<Core> {
   // Of the relay's thread.
   RelayShares shares;
   std::set<std::shared_ptr<Link>> open;
+  std::optional<std::set<std::string>> kept;  // accounts; nothing: all
 
   mutable Mutex mutex;
-  std::map<std::string, std::uint32_t> of_account GUARDED_BY(mutex);  // expected and forwarded
-  std::uint32_t all GUARDED_BY(mutex) = 0;
+  std::map<std::string, Counts> of_account GUARDED_BY(mutex);
+  Counts all GUARDED_BY(mutex);
   Figures figures GUARDED_BY(mutex);
 };
 
-namespace {
-
-// The two ends of a link until both are here.
-template <typename Core>
-struct Pair {
-  Pair(std::shared_ptr<Core> owner, std::string counted)
-      : core(std::move(owner)), account(std::move(counted)) {}
+// The two ends of a link until both are here. The book of tickets may outlive the relay.
+struct Relay::Pair : std::enable_shared_from_this<Pair> {
+  Pair(std::weak_ptr<Core> owner, std::string counted, bool is_brief)
+      : core(std::move(owner)), account(std::move(counted)), brief(is_brief) {}
   ~Pair() {
     for (const int socket : sockets) {
       if (socket >= 0) ::close(socket);
     }
-    if (!started) core->leave(account);
+    const auto relay = core.lock();
+    if (counts && relay != nullptr) relay->leave(account, brief);
   }
   Pair(const Pair&) = delete;
   Pair& operator=(const Pair&) = delete;
@@ -73,18 +79,16 @@ struct Pair {
   void take(std::size_t end, int socket) {
     INVARIANT(sockets[end] < 0, "a ticket brings one connection");
     sockets[end] = socket;
-    if (sockets[1 - end] < 0) return;
-    started = true;
-    core->start(std::exchange(sockets, {-1, -1}), account);
+    const auto relay = core.lock();
+    if (sockets[1 - end] >= 0 && relay != nullptr) relay->start(shared_from_this());
   }
 
-  const std::shared_ptr<Core> core;
+  const std::weak_ptr<Core> core;
   const std::string account;
-  std::array<int, 2> sockets{-1, -1};
-  bool started = false;
+  const bool brief;
+  std::array<int, 2> sockets{-1, -1};  // closed with the pair, unless a link has taken them
+  bool counts = true;                  // until a link does
 };
-
-}  // namespace
 
 // A link with both ends. On the relay's thread.
 struct Relay::Core::Link : std::enable_shared_from_this<Link> {
@@ -97,9 +101,10 @@ struct Relay::Core::Link : std::enable_shared_from_this<Link> {
     bool ended = false;  // the sender has closed its side, and the receiver was told
   };
 
-  Link(std::shared_ptr<Core> owner, std::string counted)
+  Link(std::shared_ptr<Core> owner, const Pair& pair)
       : core(std::move(owner)),
-        account(std::move(counted)),
+        account(pair.account),
+        brief(pair.brief),
         ends{tcp::socket(core->io), tcp::socket(core->io)},
         timer{asio::steady_timer(core->io), asio::steady_timer(core->io)},
         idle(core->io) {
@@ -115,11 +120,13 @@ struct Relay::Core::Link : std::enable_shared_from_this<Link> {
 
   const std::shared_ptr<Core> core;
   const std::string account;
+  const bool brief;
   std::array<tcp::socket, 2> ends;
   std::array<asio::steady_timer, 2> timer;  // of a flow that waits for its node's share
   asio::steady_timer idle;
   std::array<Flow, 2> flows;
-  TimePoint moved_at = relay_now();
+  const TimePoint began = relay_now();
+  TimePoint moved_at = began;
   bool over = false;
 };
 
@@ -143,8 +150,9 @@ void Relay::Core::Link::receive(Flow& flow) {
 void Relay::Core::Link::read(Flow& flow) {
   INVARIANT(flow.begin == flow.end, "a flow reads when all that it has read is sent");
   if (flow.buffer.empty()) flow.buffer.resize(limits::kRelayBufferBytes);
+  const std::size_t most = std::min(flow.buffer.size(), core->shares.piece(relay_now()));
   const ssize_t got =
-      ::recv(ends[flow.from].native_handle(), flow.buffer.data(), flow.buffer.size(), MSG_DONTWAIT);
+      ::recv(ends[flow.from].native_handle(), flow.buffer.data(), most, MSG_DONTWAIT);
   if (got < 0 && (errno == EAGAIN || errno == EINTR)) return receive(flow);
   if (got < 0) return end();
   if (got == 0) return finish(flow);
@@ -189,10 +197,13 @@ void Relay::Core::Link::finish(Flow& flow) {
 }
 
 void Relay::Core::Link::watch() {
-  idle.expires_after(core->options.idle);
+  const RelayOptions& given = core->options;
+  idle.expires_after(brief ? std::min(given.idle, given.brief) : given.idle);
   idle.async_wait([self = shared_from_this()](const Failure& error) {
     if (error || self->over) return;
-    relay_now() - self->moved_at >= self->core->options.idle ? self->end() : self->watch();
+    const RelayOptions& limits = self->core->options;
+    const bool late = self->brief && relay_now() - self->began >= limits.brief;
+    late || relay_now() - self->moved_at >= limits.idle ? self->end() : self->watch();
   });
 }
 
@@ -209,53 +220,72 @@ void Relay::Core::Link::end() {
     INVARIANT(core->figures.links > 0, "a link that ends was counted");
     --core->figures.links;
   }
-  core->leave(account);
+  core->leave(account, brief);
 }
 
-Status Relay::Core::enter(const std::string& account) {
+Status Relay::Core::enter(const std::string& account, bool brief) {
   const MutexLock lock(mutex);
-  std::uint32_t& own = of_account[account];
-  const bool full = all >= options.links;
-  if (full || own >= options.links_of_node) {
-    const std::uint32_t limit = full ? options.links : options.links_of_node;
-    if (own == 0) of_account.erase(account);
-    return Error::of(ErrorCode::kNoCapacity, "the relay forwards ", limit, " links",
-                     full ? "" : " of " + account, ", which is its limit");
+  const auto found = of_account.find(account);
+  const Counts own = found == of_account.end() ? Counts() : found->second;
+  const auto refuse = [&](std::uint32_t limit, const std::string& whose) {
+    return Error::of(ErrorCode::kNoCapacity, "the relay forwards ", limit, " links", whose,
+                     ", which is its limit. Try again later, or offer another relay: hearth worker "
+                     "--relay");
+  };
+  if (all.all >= options.links) return refuse(options.links, "");
+  if (own.all >= options.links_of_node) return refuse(options.links_of_node, " of " + account);
+  if (brief && all.brief >= options.brief_links) {
+    return refuse(options.brief_links, " of commands");
   }
-  ++all;
-  ++own;
+  if (brief && own.brief >= options.brief_links_of_node) {
+    return refuse(options.brief_links_of_node, " of commands of " + account);
+  }
+  for (Counts* counts : {&all, &of_account[account]}) {
+    ++counts->all;
+    if (brief) ++counts->brief;
+  }
   return ok_status();
 }
 
-void Relay::Core::leave(const std::string& account) {
+void Relay::Core::leave(const std::string& account, bool brief) {
   bool last = false;
   {
     const MutexLock lock(mutex);
     const auto own = of_account.find(account);
-    INVARIANT(all > 0 && own != of_account.end() && own->second > 0,
+    INVARIANT(all.all > 0 && own != of_account.end() && own->second.all > 0,
               "a link that leaves has entered");
-    --all;
-    last = --own->second == 0;
+    for (Counts* counts : {&all, &own->second}) {
+      --counts->all;
+      if (brief) --counts->brief;
+    }
+    last = own->second.all == 0;
     if (last) of_account.erase(own);
   }
   if (!last) return;
-  asio::post(io, [self = shared_from_this(), account] { self->shares.forget(account); });
+  // Weak: what waits in `io` would keep its own owner alive.
+  asio::post(io, [weak = weak_from_this(), account] {
+    if (const auto self = weak.lock()) self->shares.forget(account, relay_now());
+  });
 }
 
-void Relay::Core::start(std::array<int, 2> sockets, std::string account) {
-  for (const int socket : sockets) tune_link_socket(socket);
-  {
-    const MutexLock lock(mutex);
-    ++figures.links;
-  }
-  asio::post(io, [self = shared_from_this(), sockets, account = std::move(account)] {
-    const auto link = std::make_shared<Link>(self, account);
+void Relay::Core::start(const std::shared_ptr<Pair>& pair) {
+  for (const int socket : pair->sockets) tune_link_socket(socket);
+  asio::post(io, [weak = weak_from_this(), pair] {
+    const auto self = weak.lock();
+    if (self == nullptr || !self->keeps(pair->account)) return;
+    const auto link = std::make_shared<Link>(self, *pair);
     self->open.insert(link);
+    pair->counts = false;
+    {
+      const MutexLock lock(self->mutex);
+      ++self->figures.links;
+    }
     bool whole = true;
-    for (std::size_t i = 0; i < sockets.size(); ++i) {
+    for (std::size_t i = 0; i < pair->sockets.size(); ++i) {
+      const int socket = pair->sockets[i];
       Failure error;
-      link->ends[i].assign(is_ipv6_socket(sockets[i]) ? tcp::v6() : tcp::v4(), sockets[i], error);
-      if (error) ::close(sockets[i]);
+      link->ends[i].assign(is_ipv6_socket(socket) ? tcp::v6() : tcp::v4(), socket, error);
+      if (!error) pair->sockets[i] = -1;
       whole = whole && !error;
     }
     if (!whole) return link->end();
@@ -279,15 +309,25 @@ Relay::~Relay() {
 }
 
 Status Relay::expect(const Ticket& dialler, const Ticket& acceptor, const std::string& account,
-                     TimePoint now) {
-  TRY_VOID(core_->enter(account));
-  const auto pair = std::make_shared<Pair<Core>>(core_, account);
+                     TimePoint now, bool brief) {
+  TRY_VOID(core_->enter(account, brief));
+  const auto pair = std::make_shared<Pair>(core_, account, brief);
   TRY_VOID(tickets_->expect(
       dialler, [pair](int socket) { pair->take(0, socket); }, now));
   const Status second = tickets_->expect(
       acceptor, [pair](int socket) { pair->take(1, socket); }, now);
   if (!second.ok()) tickets_->forget(dialler);
   return second;
+}
+
+void Relay::keep_only(std::set<std::string> accounts) {
+  asio::post(core_->io, [core = core_.get(), accounts = std::move(accounts)]() mutable {
+    core->kept = std::move(accounts);
+    const auto all = core->open;
+    for (const auto& link : all) {
+      if (!core->keeps(link->account)) link->end();
+    }
+  });
 }
 
 Relay::Figures Relay::figures() const {

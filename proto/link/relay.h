@@ -11,6 +11,7 @@
 
 #include <cstdint>
 #include <memory>
+#include <set>
 #include <string>
 
 #include "base/clock.h"
@@ -24,7 +25,10 @@ struct RelayOptions {
   std::uint32_t links = limits::kRelayedLinks;                // forwarded or expected
   std::uint32_t links_of_node = limits::kRelayedLinksOfNode;  // of those, of one account
   std::uint64_t bytes_per_second = limits::kRelayMegabits * std::uint64_t{125'000};  // of all links
+  std::uint32_t brief_links = limits::kBriefLinks;  // of those, for commands
+  std::uint32_t brief_links_of_node = limits::kBriefLinksOfNode;
   Duration idle = std::chrono::seconds(limits::kRelayIdleSeconds);
+  Duration brief = std::chrono::seconds(limits::kBriefLinkSeconds);
 };
 
 class Relay {
@@ -35,9 +39,12 @@ class Relay {
   Relay& operator=(const Relay&) = delete;
 
   // Expects two connections and forwards between them. `account`: the node to which the link
-  // counts. kNoCapacity when a limit is reached.
+  // counts. `brief`: for a command, with lower limits, so that commands leave room for pipelines.
+  // kNoCapacity when a limit is reached.
   Status expect(const Ticket& dialler, const Ticket& acceptor, const std::string& account,
-                TimePoint now);
+                TimePoint now, bool brief = false);
+  // Ends the links of other accounts, now and when both of their ends have come.
+  void keep_only(std::set<std::string> accounts);
 
   struct Figures {
     std::uint32_t links = 0;        // with both ends
@@ -47,6 +54,7 @@ class Relay {
 
  private:
   struct Core;
+  struct Pair;
   const std::shared_ptr<TicketBook> tickets_;
   const std::shared_ptr<Core> core_;
 };

@@ -36,18 +36,30 @@ class RelayShares {
     account.bytes -= static_cast<double>(bytes);
     account.active_at = now;
   }
-  // The node's last link has ended.
-  void forget(const std::string& node) { accounts_.erase(node); }
+  // How many bytes to move at a time, so that no move delays the next one for long.
+  std::size_t piece(TimePoint now) const {
+    return static_cast<std::size_t>(std::max(kLeastPiece, share(now) * kBurstSeconds));
+  }
+  // The node's last link has ended. Its debt stays until it would be paid.
+  void forget(const std::string& node, TimePoint now) {
+    if (const auto found = accounts_.find(node); found != accounts_.end())
+      found->second.left = true;
+    for (auto& [name, account] : accounts_) refill(account, now);
+    std::erase_if(accounts_,
+                  [](const auto& entry) { return entry.second.left && entry.second.bytes >= 0.0; });
+  }
   std::size_t size() const { return accounts_.size(); }
 
  private:
   static constexpr Duration kActive = std::chrono::seconds(1);
-  static constexpr double kBurstSeconds = 0.02;  // of a share that may be saved up
+  static constexpr double kBurstSeconds = 0.02;    // of a share that may be saved up
+  static constexpr double kLeastPiece = 16'384.0;  // bytes: a TLS record
 
   struct Account {
     double bytes = 0.0;  // that it may move at once; below 0: a debt
     TimePoint filled_at{};
     TimePoint active_at{};
+    bool left = false;  // it has no link
   };
 
   double share(TimePoint now) const {
@@ -60,11 +72,16 @@ class RelayShares {
     const auto [found, added] = accounts_.try_emplace(node);
     Account& account = found->second;
     if (added) account = {0.0, now, now};
+    account.left = false;
+    refill(account, now);
+    return account;
+  }
+
+  void refill(Account& account, TimePoint now) const {
     const double share_now = share(now);
     const double seconds = std::chrono::duration<double>(now - account.filled_at).count();
     account.bytes = std::min(account.bytes + seconds * share_now, share_now * kBurstSeconds);
     account.filled_at = now;
-    return account;
   }
 
   const double rate_;

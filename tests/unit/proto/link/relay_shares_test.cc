@@ -49,8 +49,30 @@ TEST(RelayShares, ALargeMoveIsWaitedFor) {
   EXPECT_EQ(shares.wait("a", now), Duration{0});
   shares.spend("a", 500'000, now);
   EXPECT_NEAR(std::chrono::duration<double>(shares.wait("a", now)).count(), 0.5, 0.001);
-  shares.forget("a");
+}
+
+TEST(RelayShares, ANodeThatLeavesKeepsItsDebt) {
+  RelayShares shares(1'000'000);
+  TimePoint now{std::chrono::seconds(5)};
+  shares.spend("a", 500'000, now);
+  shares.forget("a", now);
+  EXPECT_NEAR(std::chrono::duration<double>(shares.wait("a", now)).count(), 0.5, 0.001)
+      << "a new link does not begin anew";
+  shares.spend("a", 1, now);
+  shares.forget("a", now);
+  now += std::chrono::seconds(1);
+  shares.forget("another", now);
   EXPECT_EQ(shares.size(), 0U);
+}
+
+TEST(RelayShares, APieceIsAFewMillisecondsOfAShare) {
+  RelayShares shares(10'000'000);
+  const TimePoint now{std::chrono::seconds(5)};
+  EXPECT_EQ(shares.piece(now), 200'000U);
+  shares.spend("a", 1, now);
+  shares.spend("b", 1, now);
+  EXPECT_EQ(shares.piece(now), 100'000U);
+  EXPECT_EQ(RelayShares(1'000).piece(now), 16'384U);
 }
 
 }  // namespace

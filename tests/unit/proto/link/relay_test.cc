@@ -206,6 +206,163 @@ TEST_F(RelayTest, OnlyRoutesWithATicketAndAnAddressAreMet) {
   ASSERT_TRUE(run_until([&] { return a.events.closed.contains(without_book); }));
 }
 
+// Connections without TLS, which a relay cannot tell from others.
+class RawRelayed : public RelayTest {
+ protected:
+  struct End {
+    explicit End(const std::string& address) : peer(address) {}
+    void hear() {
+      std::array<std::byte, 65'536> bytes{};
+      const ssize_t got = ::recv(peer.socket(), bytes.data(), bytes.size(), MSG_DONTWAIT);
+      if (got > 0) heard.insert(heard.end(), bytes.begin(), bytes.begin() + got);
+      over = over || got == 0 || (got < 0 && errno != EAGAIN);
+    }
+    RawPeer peer;
+    Bytes heard;
+    bool over = false;  // the other side has closed its direction
+  };
+
+  void relay_raw(const std::string& account = "a", bool brief = false) {
+    const Ticket ours = drawn();
+    const Ticket theirs = drawn();
+    ASSERT_TRUE(relay_->expect(ours, theirs, account, steady_now(), brief).ok());
+    a_.emplace(home_.transport->address());
+    b_.emplace(home_.transport->address());
+    a_->peer.say(ticket_head(ours));
+    b_->peer.say(ticket_head(theirs));
+    ASSERT_TRUE(run_until([&] { return relay_->figures().links == 1; }));
+  }
+  bool both_over() {
+    return run_until([&] {
+      a_->hear();
+      b_->hear();
+      return a_->over && b_->over && relay_->figures().links == 0;
+    });
+  }
+
+  std::optional<End> a_, b_;
+};
+
+TEST_F(RawRelayed, ASlowReaderGetsEverythingAndHoldsUpItsSender) {
+  open_relay();
+  relay_raw();
+  const Bytes all = pattern(std::uint32_t{64} << 20U, 7);
+  std::size_t sent = 0;
+  bool full = false;
+  const auto send = [&] {
+    while (sent < all.size()) {
+      const ssize_t more = ::send(a_->peer.socket(), all.data() + sent, all.size() - sent,
+                                  MSG_DONTWAIT | MSG_NOSIGNAL);
+      if (more < 0) return errno == EAGAIN;
+      sent += static_cast<std::size_t>(more);
+    }
+    return false;
+  };
+  ASSERT_TRUE(run_until([&] { return full = full || send(); }));
+  EXPECT_LT(sent, all.size()) << "neither side buffers so much";
+  ASSERT_TRUE(run_until([&] {
+    send();
+    b_->hear();
+    return b_->heard.size() == all.size();
+  }));
+  EXPECT_EQ(b_->heard, all);
+}
+
+TEST_F(RawRelayed, ALinkWithoutBytesEnds) {
+  RelayOptions options;
+  options.idle = std::chrono::milliseconds(100);
+  open_relay(options);
+  relay_raw();
+  EXPECT_TRUE(both_over());
+}
+
+TEST_F(RawRelayed, AClosedDirectionLeavesTheOtherOne) {
+  open_relay();
+  relay_raw();
+  a_->peer.say(pattern(1'000, 1));
+  ASSERT_EQ(::shutdown(a_->peer.socket(), SHUT_WR), 0);
+  ASSERT_TRUE(run_until([&] {
+    b_->hear();
+    return b_->over;
+  }));
+  EXPECT_EQ(b_->heard, pattern(1'000, 1));
+  b_->peer.say(pattern(500, 2));
+  ASSERT_EQ(::shutdown(b_->peer.socket(), SHUT_WR), 0);
+  ASSERT_TRUE(both_over());
+  EXPECT_EQ(a_->heard, pattern(500, 2));
+}
+
+TEST_F(RawRelayed, AnEndThatWaitsInVainIsClosedAndCountsNoMore) {
+  RelayOptions options;
+  options.links = 1;
+  open_relay(options);
+  const Ticket ours = drawn();
+  ASSERT_TRUE(relay_->expect(ours, drawn(), "a", steady_now()).ok());
+  End one(home_.transport->address());
+  one.peer.say(ticket_head(ours));
+  ASSERT_TRUE(run_until([&] { return tickets_->size() == 1; })) << "it is taken";
+  EXPECT_FALSE(relay_->expect(drawn(), drawn(), "a", steady_now()).ok());
+  tickets_->forget_late(steady_now() + std::chrono::seconds(limits::kTicketSeconds));
+  ASSERT_TRUE(run_until([&] {
+    one.hear();
+    return one.over;
+  }));
+  EXPECT_TRUE(relay_->expect(drawn(), drawn(), "a", steady_now()).ok());
+}
+
+TEST_F(RawRelayed, LinksOfCommandsAreFewAndBrief) {
+  RelayOptions options;
+  options.brief_links = 3;
+  options.brief_links_of_node = 2;
+  options.brief = std::chrono::milliseconds(100);
+  open_relay(options);
+  relay_raw("a", true);
+  ASSERT_TRUE(run_until([&] {
+    if (!a_->over) (void)::send(a_->peer.socket(), "x", 1, MSG_DONTWAIT | MSG_NOSIGNAL);
+    a_->hear();
+    return relay_->figures().links == 0;
+  })) << "whether bytes move or not";
+  const auto expect = [&](const char* account, bool brief) {
+    return relay_->expect(drawn(), drawn(), account, steady_now(), brief).ok();
+  };
+  ASSERT_TRUE(run_until([&] { return expect("a", true); }));
+  EXPECT_TRUE(expect("a", true));
+  EXPECT_FALSE(expect("a", true));
+  EXPECT_TRUE(expect("b", true));
+  EXPECT_FALSE(expect("c", true));
+  EXPECT_TRUE(expect("a", false)) << "a pipeline has room";
+}
+
+TEST_F(RawRelayed, OnlyLinksOfMembersGoOn) {
+  open_relay();
+  relay_raw("a");
+  relay_->keep_only({"a", "b"});
+  a_->peer.say(pattern(10, 1));
+  ASSERT_TRUE(run_until([&] {
+    b_->hear();
+    return b_->heard.size() == 10;
+  }));
+  relay_->keep_only({"b"});
+  EXPECT_TRUE(both_over());
+}
+
+TEST_F(RawRelayed, ATicketOfARelayThatEndedBringsNothing) {
+  open_relay();
+  const Ticket ours = drawn();
+  const Ticket theirs = drawn();
+  ASSERT_TRUE(relay_->expect(ours, theirs, "a", steady_now()).ok());
+  relay_.reset();
+  for (const Ticket& ticket : {ours, theirs}) {
+    End late(home_.transport->address());
+    late.peer.say(ticket_head(ticket));
+    if (ticket == ours) continue;
+    ASSERT_TRUE(run_until([&] {
+      late.hear();
+      return late.over;
+    }));
+  }
+}
+
 // A relay that does what it likes with the bytes.
 class Meddler {
  public:
