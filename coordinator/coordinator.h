@@ -296,7 +296,8 @@ struct CoordinatorOptions {
   std::function<std::optional<NodeOwner>(const PublicKey& key)> owner_of = {};
   // Makes a relay at the address of the data transport expect two connections with these tickets
   // (Relay::expect). Null: all links are direct.
-  std::function<Status(const Ticket& dialler, const Ticket& acceptor, const std::string& account)>
+  std::function<Status(const Ticket& dialler, const Ticket& acceptor, const std::string& account,
+                       bool brief)>
       relay = {};
   Duration heartbeat = std::chrono::milliseconds(250);
   Duration heartbeat_timeout = std::chrono::milliseconds(1500);
@@ -339,7 +340,7 @@ class Coordinator {
 
   // A route for one link from `from`, a worker or the coordinator's machine, to the worker `to`,
   // which is told to meet it. Direct when the direct way was not found closed. kNotFound: no such
-  // worker is connected.
+  // worker is connected. kNoCapacity: it needs a relay, and none has room.
   virtual Result<std::string> route(const std::string& from, const std::string& to) = 0;
 
   // Prepares the change to another model. While `wanted`, no canary begins, and no audit except

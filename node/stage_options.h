@@ -86,7 +86,8 @@ struct StageOptions {
   // A second, that this node forwards for others; 0: it is no relay.
   std::uint32_t relay_megabits = 0;
   // Expects the two connections of a link to forward. Null: this node is no relay.
-  std::function<void(const Ticket& dialler, const Ticket& acceptor, const std::string& account)>
+  std::function<void(const Ticket& dialler, const Ticket& acceptor, const std::string& account,
+                     bool brief)>
       forward;
   // Opens an incoming data link over a route (TcpTransport::meet). Null: not possible.
   std::function<void(const std::string& route)> meet;

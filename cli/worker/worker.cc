@@ -333,8 +333,8 @@ class Worker {
     relay_ = std::make_unique<Relay>(tickets_, relay);
     stage_options_.relay_megabits = megabits;
     stage_options_.forward = [this](const Ticket& dialler, const Ticket& acceptor,
-                                    const std::string& account) {
-      const Status expected = relay_->expect(dialler, acceptor, account, clock_.now());
+                                    const std::string& account, bool brief) {
+      const Status expected = relay_->expect(dialler, acceptor, account, clock_.now(), brief);
       if (!expected.ok()) spdlog::warn("no link is relayed: {}", expected.error().message);
     };
   }

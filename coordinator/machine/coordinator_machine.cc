@@ -102,6 +102,9 @@ Result<std::string> CoordinatorMachine::route(const std::string& from, const std
     return Error::of(ErrorCode::kNotFound, "no worker named ", to, " is connected");
   }
   const Meetings::Meeting meeting = meetings_.from_machine(from, *node);
+  if (meeting.route.empty()) {
+    return Error::of(ErrorCode::kNoCapacity, "no relay has room for a link to ", to);
+  }
   for (const auto& [session, message] : meeting.orders) sessions_.send(session, message);
   return meeting.route;
 }

@@ -68,7 +68,14 @@ const Node* Meetings::find_relay(const std::string& from, const Node& to) {
   return best;
 }
 
-Meetings::Meeting Meetings::relayed(const std::string& from, const Node& to) {
+// To other networks, the address of a node behind a router is another machine's.
+Meetings::Meeting Meetings::direct(const Node* from, const Node& to) const {
+  const std::string& behind = to.status.seen_host;
+  const bool same = behind.empty() || (from != nullptr && from->status.seen_host == behind);
+  return {{}, same ? to.status.data_address : ""};
+}
+
+Meetings::Meeting Meetings::relayed(const std::string& from, const Node& to, bool brief) {
   const Ticket ours = draw();
   const Ticket theirs = draw();
   INVARIANT(ours != theirs, "the tickets of a pair differ");
@@ -77,15 +84,19 @@ Meetings::Meeting Meetings::relayed(const std::string& from, const Node& to) {
     forward.mutable_forward()->set_dialler(to_field(ours.bytes));
     forward.mutable_forward()->set_acceptor(to_field(theirs.bytes));
     forward.mutable_forward()->set_account(from);
+    forward.mutable_forward()->set_brief(brief);
     const std::string& address = relay->status.data_address;
     return {{RouteKind::kRelayed, relay->status.name},
             relayed_route(ours, address),
             {{relay->link, std::move(forward)}, {to.link, order_to_meet(address, theirs)}}};
   }
-  const Status expected = options_.relay(ours, theirs, from);
+  const Status expected = options_.relay(ours, theirs, from, brief);
   if (!expected.ok()) {
-    spdlog::warn("the link to {} is tried directly: {}", to.status.name, expected.error().message);
-    return {{}, to.status.data_address};
+    // A member may ask as often as it likes.
+    spdlog::log(brief ? spdlog::level::debug : spdlog::level::warn,
+                "no relay for the link from {} to {}: {}", from, to.status.name,
+                expected.error().message);
+    return direct(registry_.find(from), to);
   }
   return {{RouteKind::kRelayed},
           relayed_route(ours, data_.address()),
@@ -100,22 +111,22 @@ Meetings::Meeting Meetings::between(const Node& from, const Node& to, RouteKind 
   switch (options_.relay ? kind : RouteKind::kDirect) {
     case RouteKind::kDirect: break;
     case RouteKind::kReverse: return reverse(from.status.data_address, to);
-    case RouteKind::kRelayed: return relayed(from.status.name, to);
+    case RouteKind::kRelayed: return relayed(from.status.name, to, false);
   }
-  return {{}, to.status.data_address};
+  return direct(&from, to);
 }
 
 Meetings::Meeting Meetings::from_here(const Node& to) {
   if (options_.relay && pipelines_.ways().is_closed(to)) return reverse(data_.address(), to);
-  return {{}, to.status.data_address};
+  return direct(nullptr, to);
 }
 
 Meetings::Meeting Meetings::from_machine(const std::string& from, const Node& to) {
   const Node* own = registry_.find(from);
   const bool closed = own != nullptr ? pipelines_.ways().route(*own, to) != RouteKind::kDirect
                                      : pipelines_.ways().is_closed(to);
-  if (options_.relay && closed) return relayed(from, to);
-  return {{}, to.status.data_address};
+  if (options_.relay && closed) return relayed(from, to, true);
+  return direct(own, to);
 }
 
 }  // namespace hearth::coordinator

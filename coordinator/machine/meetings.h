@@ -25,12 +25,14 @@ class Meetings final : MachineParts {
   };
   struct Meeting {
     LinkRoute kind = {};
-    std::string route;  // for the dialling side
-    // For the relay and the other side, before the dialling side gets its route.
+    std::string route;  // for the dialling side; empty: it cannot reach the node now
+    // For the relay and the other side. With a reverse route they follow the message with which the
+    // dialling side gets it, so that it expects the ticket; else they go before that message.
     std::vector<Order> orders = {};
+    bool dials_last() const { return kind.kind == RouteKind::kRelayed; }
   };
   // A link between workers over LinkBook's route, or over `kind`. Without room at the relay it is
-  // direct.
+  // direct, if the node's address is good where the dialling side is.
   Meeting between(const Node& from, const Node& to);
   Meeting between(const Node& from, const Node& to, RouteKind kind);
   // A link of the coordinator's own data transport.
@@ -43,7 +45,9 @@ class Meetings final : MachineParts {
  private:
   Ticket draw();
   Meeting reverse(const std::string& listener, const Node& to);
-  Meeting relayed(const std::string& from, const Node& to);
+  Meeting relayed(const std::string& from, const Node& to, bool brief);
+  // `from`: null if it is no worker.
+  Meeting direct(const Node* from, const Node& to) const;
   // The relay between the nodes with the greatest measured rate; null: the coordinator's own.
   const Node* find_relay(const std::string& from, const Node& to);
 

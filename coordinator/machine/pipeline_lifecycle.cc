@@ -3,6 +3,7 @@
 #include <spdlog/spdlog.h>
 
 #include <algorithm>
+#include <iterator>
 #include <memory>
 #include <utility>
 
@@ -37,6 +38,7 @@ void PipelineLifecycle::tell_assigned(Pipeline& pipeline) {
                pipeline.checking ? "checking " : "", pipeline.members.size());
   begin_receipts(pipeline);
   std::vector<std::pair<LinkId, control::v1::CoordinatorMessage>> messages;
+  std::vector<std::pair<LinkId, control::v1::CoordinatorMessage>> after;
   const Member& first = pipeline.members.front();
   Meetings::Meeting own = meetings_.from_here(*registry_.find(first.node));
   pipeline.first_route = own.kind.kind;
@@ -61,11 +63,12 @@ void PipelineLifecycle::tell_assigned(Pipeline& pipeline) {
       member.route = meeting.kind;
       message.mutable_assign()->set_next_address(meeting.route);
       for (auto& [session, order] : meeting.orders) {
-        messages.emplace_back(session, std::move(order));
+        (meeting.dials_last() ? messages : after).emplace_back(session, std::move(order));
       }
     }
     messages.emplace_back(member.link, std::move(message));
   }
+  std::ranges::move(after, std::back_inserter(messages));
   // Sending may lose a worker, and with it the pipeline: no worker is told of it afterwards.
   for (const auto& [link, message] : messages) {
     if (pipelines_.find(epoch) == nullptr) break;

@@ -387,13 +387,14 @@ void WorkerSessions::measure_ways() {
   const Node* from = registry_.find(way->from);
   const Node* to = registry_.find(way->to);
   const LinkId prober = from->link;
-  const Meetings::Meeting meeting = meetings_.between(*from, *to, way->route);
+  Meetings::Meeting meeting = meetings_.between(*from, *to, way->route);
   probed_relay_ = meeting.kind.relay;
-  for (const auto& [session, order] : meeting.orders) send(session, order);
   CoordinatorMessage message;
   message.mutable_probe()->set_node(way->to);
   message.mutable_probe()->set_address(meeting.route);
-  send(prober, message);
+  const auto place = meeting.dials_last() ? meeting.orders.end() : meeting.orders.begin();
+  meeting.orders.insert(place, {prober, std::move(message)});
+  for (const auto& [session, order] : meeting.orders) send(session, order);
 }
 
 }  // namespace hearth::coordinator

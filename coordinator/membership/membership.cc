@@ -265,7 +265,14 @@ Result<control::v1::Located> Membership::locate(const PublicKey& key, const std:
   TRY_VOID(check_node_name(node));
   control::v1::Located answer;
   const bool wants_route = routes && options_.route != nullptr;
-  answer.set_address(wants_route ? options_.route(entry.name, node) : options_.locate(node));
+  if (wants_route) {
+    answer.set_address(options_.route(entry.name, node));
+    return answer;
+  }
+  // To other networks, the address of a node behind a router is another machine's.
+  const std::string behind = options_.seen_host ? options_.seen_host(node) : "";
+  const bool good = behind.empty() || options_.seen_host(entry.name) == behind;
+  if (good) answer.set_address(options_.locate(node));
   return answer;
 }
 

@@ -252,7 +252,9 @@ void ControlSession::on_forward(const control::v1::Forward& forward) {
   const bool whole = read_field(forward.dialler(), dialler.bytes) &&
                      read_field(forward.acceptor(), acceptor.bytes) &&
                      check_node_name(forward.account()).ok();
-  if (options_.forward && whole) options_.forward(dialler, acceptor, forward.account());
+  if (options_.forward && whole) {
+    options_.forward(dialler, acceptor, forward.account(), forward.brief());
+  }
 }
 
 void ControlSession::on_checkpoint(const control::v1::CheckpointOffer& offer) {

@@ -12,6 +12,7 @@ struct MeetingsTest : ::testing::Test {
     Ticket dialler;
     Ticket acceptor;
     std::string account;
+    bool brief = false;
   };
   std::vector<Expected> expected;  // by the relay
   bool full = false;
@@ -20,9 +21,9 @@ struct MeetingsTest : ::testing::Test {
   CoordinatorOptions options() {
     CoordinatorOptions options = testing::swarm_options(2);
     options.relay = [this](const Ticket& dialler, const Ticket& acceptor,
-                           const std::string& account) -> Status {
+                           const std::string& account, bool brief) -> Status {
       if (full) return Error{ErrorCode::kNoCapacity, "the relay is full"};
-      expected.push_back({dialler, acceptor, account});
+      expected.push_back({dialler, acceptor, account, brief});
       return ok_status();
     };
     return options;
@@ -104,11 +105,12 @@ TEST_F(MeetingsTest, TwoNodesBehindRoutersMeetAtTheRelay) {
   }
 }
 
-TEST_F(MeetingsTest, ARelayWithoutRoomLeavesTheDirectRoute) {
+TEST_F(MeetingsTest, WithoutRoomAtTheRelayTheAddressOfAnotherNetworkIsNotDialled) {
   full = true;
   join("desk", "192.168.1.2", "203.0.113.1");
-  join("attic", "192.168.1.2", "203.0.113.2");
-  EXPECT_EQ(next_address("desk"), "192.168.1.2:4000");
+  join("attic", "192.168.1.3", "203.0.113.2");
+  EXPECT_EQ(next_address("desk"), "");
+  EXPECT_EQ(swarm.machine->route("desk", "attic").error().code, ErrorCode::kNoCapacity);
 }
 
 TEST_F(MeetingsTest, OnlyAPrivateAddressMayDifferFromTheSessions) {
@@ -129,6 +131,23 @@ TEST_F(MeetingsTest, ALinkThatDoesNotOpenTakesTheNextRouteInTheNextPipeline) {
   EXPECT_EQ(meets("attic").back().address.text(), "10.0.0.1:4000") << "attic dials desk";
   fail("desk", "attic");
   EXPECT_EQ(parse_route(next_address("desk"))->kind, RouteKind::kRelayed);
+}
+
+TEST_F(MeetingsTest, ASideThatIsDialledExpectsTheTicketBeforeTheOtherOneIsTold) {
+  join("desk", "10.0.0.1", "10.0.0.1");
+  join("attic", "192.168.1.2", "203.0.113.2");
+  const auto kind = [&](const std::string& name) {
+    std::string kinds;
+    for (const CoordinatorMessage& message : told(name)) {
+      if (message.has_assign()) kinds += "assign ";
+      if (message.has_meet()) kinds += "meet ";
+    }
+    return kinds;
+  };
+  // attic opens the link from desk, and if it is the first stage that of the coordinator.
+  const bool first = swarm.machine->status().pipelines.at(0).nodes[0] == "attic";
+  EXPECT_EQ(kind("attic"), first ? "meet assign meet " : "assign meet ");
+  EXPECT_EQ(kind("desk"), "assign ");
 }
 
 TEST_F(MeetingsTest, ALinkThatOpenedAndBrokeKeepsItsRoute) {
@@ -168,6 +187,7 @@ TEST_F(MeetingsTest, APingTakesARelayWhereItCannotDial) {
   EXPECT_EQ(parse_route(*swarm.machine->route("desk", "attic"))->kind, RouteKind::kRelayed);
   ASSERT_EQ(expected.size(), 1U);
   EXPECT_EQ(expected[0].account, "desk");
+  EXPECT_TRUE(expected[0].brief);
   EXPECT_EQ(meets("attic").back().ticket, expected[0].acceptor);
   EXPECT_EQ(swarm.machine->route("desk", "cellar").error().code, ErrorCode::kNotFound);
 }
