@@ -33,6 +33,7 @@
 #include "cli/process/process_log.h"
 #include "cli/serve/evidence_folder.h"
 #include "cli/serve/offered_models.h"
+#include "cli/serve/own_relay.h"
 #include "cli/serve/served_manifest.h"
 #include "cli/serve/stored_planner.h"
 #include "cli/terminal/exit_codes.h"
@@ -58,7 +59,6 @@
 #include "node/layers/piece_server.h"
 #include "node/proof/local_referee.h"
 #include "proto/address.h"
-#include "proto/link/relay.h"
 #include "proto/link/tcp_transport.h"
 #include "proto/link/tls.h"
 
@@ -389,10 +389,7 @@ class Server {
       wiring.placement->elsewhere = [this](std::function<void()> work) { search(std::move(work)); };
     }
     wiring.receipts = receipts_.get();
-    wiring.relay = [this](const Ticket& dialler, const Ticket& acceptor,
-                          const std::string& account) {
-      return relay_->expect(dialler, acceptor, account, clock_.now());
-    };
+    wiring.relay = relay_.expects(clock_);
     wiring.owner_of = [this](const PublicKey& key) { return membership_->owner_of(key); };
     wiring.is_newcomer = membership_->is_newcomer();
     wiring.canary_words = coordinator::http::canary_words(offered.served, clock_);
@@ -476,6 +473,7 @@ class Server {
     coordinator_->publish_roster(identity_->roster->book()->bytes());
     data_->recheck_peers();
     control_->recheck_peers();
+    relay_.keep_members(*identity_->roster->book()->roster());
   }
 
   // A member with a newer roster of this cluster shows that this folder was replaced by an older
@@ -509,7 +507,7 @@ class Server {
     tcp.on_refused = [](const std::string& why) { spdlog::warn("refused a data link: {}", why); };
     tcp.tickets = std::make_shared<TicketBook>();
     TRY(data_, TcpTransport::open(loop_.io(), tcp));
-    relay_ = std::make_unique<Relay>(tcp.tickets, RelayOptions());
+    relay_.open(tcp.tickets, options.relay_megabits);
     coordinator::ControlOptions control;
     control.address = control_address(options);
     control.identity = identity_->node;
@@ -745,7 +743,7 @@ class Server {
   std::optional<coordinator::Membership> membership_;
   const std::shared_ptr<node::SharedFile> shared_ = std::make_shared<node::SharedFile>();
   std::unique_ptr<TcpTransport> data_;
-  std::unique_ptr<Relay> relay_;
+  OwnRelay relay_;
   std::unique_ptr<node::PieceServer> pieces_;
   std::unique_ptr<ServedManifest> manifest_;
   Bytes described_;  // the signed manifest, once it is made

@@ -144,6 +144,11 @@ void add_serve(CLI::App& app, Action& action) {
   verb->add_option("--store", o->store,
                    "keep members, keys and requests in PostgreSQL: postgresql://USER@HOST/DATABASE "
                    "(default: SQLite in the data folder, or where it was before)");
+  verb->add_option("--relay-megabits", o->relay_megabits,
+                   "forward links of workers that cannot connect to each other, at most so many "
+                   "Mbit/s in all (0: none)")
+      ->check(whole_number(0, limits::kRelayMegabits))
+      ->capture_default_str();
   verb->add_flag("--no-announce", o->no_announce,
                  "do not announce the cluster on this network (DNS-SD, through Avahi)");
   verb->add_flag("--no-resume", o->no_resume,

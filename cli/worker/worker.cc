@@ -67,7 +67,6 @@ constexpr std::chrono::hours kCheckWeightsEvery{4};
 // A measurement takes about two seconds, of a slow machine twelve, and the coordinator waits twenty
 // for the next one, up to eighty for all of a machine.
 constexpr std::chrono::seconds kTurn{60};
-constexpr std::uint64_t kBytesOfMegabit = 125'000;
 constexpr std::size_t kKeyDigits = 16;  // of a key, in a file's name
 // --detach waits this long for an assignment, which a spare does not get, and for its layers.
 constexpr std::chrono::seconds kAssignmentPatience{10};
@@ -339,10 +338,13 @@ class Worker {
     };
   }
 
-  // The coordinator names the route: a node at its other end cannot dial this one.
+  // For a node that cannot dial this one. The coordinator names the route.
   void meet(const std::string& route) {
     const Status begun = data_->meet(route);
-    if (!begun.ok()) spdlog::warn("no link over a relay: {}", begun.error().message);
+    if (!begun.ok()) {
+      spdlog::warn("a link that the coordinator asks for was not opened: {}",
+                   begun.error().message);
+    }
   }
 
   // Returns the memory for the stage, without the draft model's; 0: all that is available.
@@ -511,6 +513,7 @@ class Worker {
     }
     if (taken != Offer::kNewer) return {};
     data_->recheck_peers();
+    if (relay_ != nullptr) relay_->keep_only(names_of(*book->roster()));
     removed_ = !book->find(member_->identity().key).has_value();
     return {};
   }

@@ -8,6 +8,7 @@
 #include "base/check.h"
 #include "coordinator/pipelines/pipelines.h"
 #include "proto/fixed_field.h"
+#include "proto/link/relay.h"
 
 namespace hearth::coordinator {
 namespace {
@@ -15,7 +16,6 @@ namespace {
 using control::v1::CoordinatorMessage;
 
 constexpr Duration kAvoided = std::chrono::minutes(1);
-constexpr double kBytesOfMegabit = 125'000.0;
 
 // The order for the side that dials `address` and shows the ticket.
 CoordinatorMessage order_to_meet(const std::string& address, const Ticket& ticket) {
@@ -60,7 +60,7 @@ const Node* Meetings::find_relay(const std::string& from, const Node& to) {
     if (!ways.is_open(to.status.name, status.name)) continue;
     const double rate = std::min({ways.find(from, status.name).bytes_per_second,
                                   ways.find(status.name, to.status.name).bytes_per_second,
-                                  status.relay_megabits * kBytesOfMegabit});
+                                  status.relay_megabits * static_cast<double>(kBytesOfMegabit)});
     if (rate <= best_rate) continue;
     best = node;
     best_rate = rate;

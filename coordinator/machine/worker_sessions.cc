@@ -2,7 +2,6 @@
 
 #include <spdlog/spdlog.h>
 
-#include <set>
 #include <utility>
 #include <vector>
 
@@ -229,9 +228,7 @@ bool WorkerSessions::has_other_workers() const {
 void WorkerSessions::publish_roster(Bytes roster) {
   roster_ = std::move(roster);
   if (const auto parsed = parse_roster(roster_); parsed.ok()) {
-    std::set<std::string> names;
-    for (const RosterEntry& entry : parsed->entries) names.insert(entry.name);
-    registry_.set_members(std::move(names));
+    registry_.set_members(names_of(*parsed));
   }
   std::vector<LinkId> links;  // sending may lose a worker
   for (const NodeStatus& node : registry_.snapshot()) {

@@ -21,10 +21,12 @@
 
 namespace hearth {
 
+inline constexpr std::uint64_t kBytesOfMegabit = 125'000;
+
 struct RelayOptions {
   std::uint32_t links = limits::kRelayedLinks;                // forwarded or expected
   std::uint32_t links_of_node = limits::kRelayedLinksOfNode;  // of those, of one account
-  std::uint64_t bytes_per_second = limits::kRelayMegabits * std::uint64_t{125'000};  // of all links
+  std::uint64_t bytes_per_second = limits::kRelayMegabits * kBytesOfMegabit;  // of all links
   std::uint32_t brief_links = limits::kBriefLinks;  // of those, for commands
   std::uint32_t brief_links_of_node = limits::kBriefLinksOfNode;
   Duration idle = std::chrono::seconds(limits::kRelayIdleSeconds);
