@@ -63,6 +63,9 @@ struct NodeStatus {
   // The host from which its session comes, where a router translates its address: data_address is
   // then good behind that router alone. Empty: the node is at data_address.
   std::string seen_host;
+  // The machine as far as the addresses tell: nodes of one machine have the same. Machines in two
+  // networks may have the same private address.
+  std::string machine() const;
   std::uint32_t protocol = 0;  // the version that both sides use
   std::string isa;
   std::uint32_t threads = 0;

@@ -6,6 +6,7 @@
 
 #include "base/check.h"
 #include "coordinator/proof/ledger_service.h"
+#include "proto/address.h"
 
 namespace hearth::coordinator {
 namespace {
@@ -28,6 +29,12 @@ std::unique_ptr<Coordinator> Coordinator::start(CoordinatorOptions options, cons
                                                 Random& random, Transport& control,
                                                 Transport& data) {
   return std::make_unique<CoordinatorMachine>(std::move(options), clock, random, control, data);
+}
+
+std::string NodeStatus::machine() const {
+  const auto address = parse_address(data_address);
+  if (!address.ok()) return name;
+  return seen_host.empty() ? address->host : seen_host + "/" + address->host;
 }
 
 Result<SequenceId> Coordinator::submit(GenerateRequest request,

@@ -29,9 +29,7 @@ constexpr Duration kOtherRemembered = std::chrono::minutes(1);
 
 // What a change of is logged. A port is another one with every start.
 std::string machine_of(const NodeStatus& status) {
-  const auto address = parse_address(status.data_address);
-  const std::string host = address.ok() ? address->host : status.data_address;
-  return status.build + "\n" + status.device + "\n" + status.isa + "\n" + host;
+  return status.build + "\n" + status.device + "\n" + status.isa + "\n" + status.machine();
 }
 
 // Others are told to dial this address, and `hearth doctor` lets the coordinator do so. Returns

@@ -8,7 +8,6 @@
 #include <utility>
 
 #include "coordinator/http/api/router.h"
-#include "proto/address.h"
 
 namespace hearth::coordinator::http {
 namespace {
@@ -42,7 +41,8 @@ OrderedJson standing_object(const NodeStanding& standing) {
   return out;
 }
 
-OrderedJson node_object(const NodeStatus& node) {
+// `manages`: as of state_object().
+OrderedJson node_object(const NodeStatus& node, bool manages) {
   OrderedJson out = {{"name", node.name}, {"state", node.state}};
   if (const auto& away = node.away) {
     out["away"] = {{"drain", away->drain},
@@ -50,7 +50,7 @@ OrderedJson node_object(const NodeStatus& node) {
                    {"why", away->why}};
   }
   out["data_address"] = node.data_address;
-  if (!node.seen_host.empty()) out["seen_host"] = node.seen_host;
+  if (manages && !node.seen_host.empty()) out["seen_host"] = node.seen_host;
   out.update({{"protocol", node.protocol},
               {"isa", node.isa},
               {"threads", node.threads},
@@ -100,7 +100,7 @@ OrderedJson node_object(const NodeStatus& node) {
 // Sums over all nodes that report power. Workers on the processors of one machine all report the
 // same processors.
 OrderedJson power_object(const std::vector<NodeStatus>& nodes) {
-  std::map<std::string, double> machines;  // by host
+  std::map<std::string, double> machines;
   double watts = 0.0;
   std::uint32_t count = 0;
   for (const NodeStatus& node : nodes) {
@@ -110,8 +110,7 @@ OrderedJson power_object(const std::vector<NodeStatus>& nodes) {
       watts += node.watts;
       continue;
     }
-    const auto address = parse_address(node.data_address);
-    double& machine = machines[address.ok() ? address->host : node.name];
+    double& machine = machines[node.machine()];
     machine = std::max(machine, node.watts);
   }
   for (const auto& [host, machine] : machines) watts += machine;
@@ -272,7 +271,7 @@ OrderedJson state_object(const Api& api, const SwarmStatus& status, bool manages
     if (!one.why.empty()) model["why"] = one.why;
   }
   out["nodes"] = OrderedJson::array();
-  for (const NodeStatus& node : status.nodes) out["nodes"].push_back(node_object(node));
+  for (const NodeStatus& node : status.nodes) out["nodes"].push_back(node_object(node, manages));
   out["wrong_bytes"] = OrderedJson::array();
   for (const AccusedStatus& one : status.accused) {
     out["wrong_bytes"].push_back(
