@@ -1,5 +1,5 @@
-// OwnRelay: the coordinator's relay, which forwards links of workers that cannot connect to each
-// other (proto/link/relay.h), or says why there is none.
+// OwnRelay: the coordinator's relay (proto/link/relay.h), which --relay-megabits limits or switches
+// off.
 #pragma once
 
 #include <cstdint>

@@ -117,8 +117,9 @@ struct Rates {  // bytes a second; 0: not measured
 Result<Probe> probe(const node::Inquirer& own, const std::string& node, const Route& route) {
   TRY(const auto link, PingLink::open(own, route.text()));
   // The roster says whose key this is.
-  REQUIRE(link->peer() == node, "the node at ", route.address.text(), " is ", link->peer(),
-          ", not ", node, "; hearth status shows the nodes that are connected now");
+  REQUIRE(link->peer() == node, "the link over ", describe_route(route.text()), " leads to ",
+          link->peer(), ", not to ", node,
+          "; hearth status shows the nodes that are connected now");
   TRY(const double seconds, link->ping(1, {}));
   return Probe{link->connected_seconds(), seconds};
 }

@@ -93,7 +93,8 @@ Result<std::string> locate_as(const Inquirer& inquirer, const std::string& node,
   }));
   if (answer.address().empty()) {
     return Error::of(ErrorCode::kNotFound, "no node named ", node,
-                     " is connected; hearth status shows those that are");
+                     " is connected, or no relay has room for a link to it; hearth status shows "
+                     "the nodes that are connected");
   }
   return answer.address();
 }
