@@ -201,9 +201,9 @@ void Relay::Core::Link::watch() {
   idle.expires_after(brief ? std::min(given.idle, given.brief) : given.idle);
   idle.async_wait([self = shared_from_this()](const Failure& error) {
     if (error || self->over) return;
-    const RelayOptions& limits = self->core->options;
-    const bool late = self->brief && relay_now() - self->began >= limits.brief;
-    late || relay_now() - self->moved_at >= limits.idle ? self->end() : self->watch();
+    const RelayOptions& most = self->core->options;
+    const bool late = self->brief && relay_now() - self->began >= most.brief;
+    late || relay_now() - self->moved_at >= most.idle ? self->end() : self->watch();
   });
 }
 

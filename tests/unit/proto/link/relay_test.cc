@@ -3,6 +3,7 @@
 #include "proto/link/relay.h"
 
 #include <array>
+#include <optional>
 
 #include "base/random.h"
 #include "proto/link/route.h"
