@@ -42,8 +42,8 @@ class RelayShares {
   }
   // The node's last link has ended. Its debt stays until it would be paid.
   void forget(const std::string& node, TimePoint now) {
-    if (const auto found = accounts_.find(node); found != accounts_.end())
-      found->second.left = true;
+    const auto found = accounts_.find(node);
+    if (found != accounts_.end()) found->second.left = true;
     for (auto& [name, account] : accounts_) refill(account, now);
     std::erase_if(accounts_,
                   [](const auto& entry) { return entry.second.left && entry.second.bytes >= 0.0; });
