@@ -15,7 +15,7 @@ namespace {
 
 using control::v1::CoordinatorMessage;
 
-constexpr Duration kAvoided = std::chrono::minutes(1);
+constexpr Duration kAvoided = std::chrono::minutes(10);
 
 // The order for the side that dials `address` and shows the ticket.
 CoordinatorMessage order_to_meet(const std::string& address, const Ticket& ticket) {
@@ -46,7 +46,16 @@ void Meetings::avoid_relay(const std::string& node) {
   if (!node.empty()) avoided_[node] = clock_.now() + kAvoided;
 }
 
-const Node* Meetings::find_relay(const std::string& from, const Node& to) {
+void Meetings::note_break(const std::string& node) {
+  std::erase_if(broke_, [&](const auto& entry) { return clock_.now() - entry.second >= kAvoided; });
+  if (node.empty()) return;
+  const auto [before, first] = broke_.try_emplace(node, clock_.now());
+  if (first) return;
+  before->second = clock_.now();
+  avoid_relay(node);
+}
+
+const Node* Meetings::find_relay(const std::string& from, const Node& to, bool avoided) {
   std::erase_if(avoided_, [&](const auto& entry) { return clock_.now() >= entry.second; });
   const LinkBook& ways = pipelines_.ways();
   const Node* best = nullptr;
@@ -56,8 +65,8 @@ const Node* Meetings::find_relay(const std::string& from, const Node& to) {
     const bool offers = status.relay_megabits > 0 && status.protocol >= kProtocolMeet &&
                         node->state != Node::State::kLost && !status.away;
     if (!offers || status.name == from || status.name == to.status.name) continue;
-    if (avoided_.contains(status.name) || !ways.is_open(from, status.name)) continue;
-    if (!ways.is_open(to.status.name, status.name)) continue;
+    if (avoided_.contains(status.name) != avoided) continue;
+    if (!ways.is_open(from, status.name) || !ways.is_open(to.status.name, status.name)) continue;
     const double rate = std::min({ways.find(from, status.name).bytes_per_second,
                                   ways.find(status.name, to.status.name).bytes_per_second,
                                   status.relay_megabits * static_cast<double>(kBytesOfMegabit)});
@@ -75,32 +84,43 @@ Meetings::Meeting Meetings::direct(const Node* from, const Node& to) const {
   return {{}, same ? to.status.data_address : ""};
 }
 
+Meetings::Meeting Meetings::relayed_by(const Node& relay, const std::string& from, const Node& to,
+                                       bool brief) {
+  const Ticket ours = draw();
+  const Ticket theirs = draw();
+  CoordinatorMessage forward;
+  forward.mutable_forward()->set_dialler(to_field(ours.bytes));
+  forward.mutable_forward()->set_acceptor(to_field(theirs.bytes));
+  forward.mutable_forward()->set_account(from);
+  forward.mutable_forward()->set_brief(brief);
+  const std::string& address = relay.status.data_address;
+  return {{RouteKind::kRelayed, relay.status.name},
+          relayed_route(ours, address),
+          {{relay.link, std::move(forward)}, {to.link, order_to_meet(address, theirs)}}};
+}
+
+// A relay that failed lately is the last choice.
 Meetings::Meeting Meetings::relayed(const std::string& from, const Node& to, bool brief) {
+  if (const Node* relay = find_relay(from, to, false); relay != nullptr) {
+    return relayed_by(*relay, from, to, brief);
+  }
   const Ticket ours = draw();
   const Ticket theirs = draw();
   INVARIANT(ours != theirs, "the tickets of a pair differ");
-  if (const Node* relay = find_relay(from, to); relay != nullptr) {
-    CoordinatorMessage forward;
-    forward.mutable_forward()->set_dialler(to_field(ours.bytes));
-    forward.mutable_forward()->set_acceptor(to_field(theirs.bytes));
-    forward.mutable_forward()->set_account(from);
-    forward.mutable_forward()->set_brief(brief);
-    const std::string& address = relay->status.data_address;
-    return {{RouteKind::kRelayed, relay->status.name},
-            relayed_route(ours, address),
-            {{relay->link, std::move(forward)}, {to.link, order_to_meet(address, theirs)}}};
-  }
   const Status expected = options_.relay(ours, theirs, from, brief);
-  if (!expected.ok()) {
-    // A member may ask as often as it likes.
-    spdlog::log(brief ? spdlog::level::debug : spdlog::level::warn,
-                "no relay for the link from {} to {}: {}", from, to.status.name,
-                expected.error().message);
-    return direct(registry_.find(from), to);
+  if (expected.ok()) {
+    return {{RouteKind::kRelayed},
+            relayed_route(ours, data_.address()),
+            {{to.link, order_to_meet(data_.address(), theirs)}}};
   }
-  return {{RouteKind::kRelayed},
-          relayed_route(ours, data_.address()),
-          {{to.link, order_to_meet(data_.address(), theirs)}}};
+  if (const Node* relay = find_relay(from, to, true); relay != nullptr) {
+    return relayed_by(*relay, from, to, brief);
+  }
+  // A member may ask as often as it likes.
+  spdlog::log(brief ? spdlog::level::debug : spdlog::level::warn,
+              "no relay for the link from {} to {}: {}", from, to.status.name,
+              expected.error().message);
+  return direct(registry_.find(from), to);
 }
 
 Meetings::Meeting Meetings::between(const Node& from, const Node& to) {

@@ -37,8 +37,11 @@ class Meetings final : MachineParts {
   Meeting between(const Node& from, const Node& to, RouteKind kind);
   // A link of the coordinator's own data transport.
   Meeting from_here(const Node& to);
-  // A link over this node's relay did not open: others are used for a while.
+  // A link over this node's relay did not open: others are preferred for a while.
   void avoid_relay(const std::string& node);
+  // An open link over this node's relay broke. The first time an end may be the cause, and a relay
+  // that breaks links again soon is avoided.
+  void note_break(const std::string& node);
   // A link of another process on the machine of the member `from`, which does not listen.
   Meeting from_machine(const std::string& from, const Node& to);
 
@@ -46,13 +49,16 @@ class Meetings final : MachineParts {
   Ticket draw();
   Meeting reverse(const std::string& listener, const Node& to);
   Meeting relayed(const std::string& from, const Node& to, bool brief);
+  Meeting relayed_by(const Node& relay, const std::string& from, const Node& to, bool brief);
   // `from`: null if it is no worker.
   Meeting direct(const Node* from, const Node& to) const;
-  // The relay between the nodes with the greatest measured rate; null: the coordinator's own.
-  const Node* find_relay(const std::string& from, const Node& to);
+  // The relay between the nodes with the greatest measured rate, among those that are `avoided` or
+  // among the others. Null: no node relays between these two.
+  const Node* find_relay(const std::string& from, const Node& to, bool avoided);
 
   Random& random_;
   std::map<std::string, TimePoint> avoided_;  // until then
+  std::map<std::string, TimePoint> broke_;    // when a link last broke
 };
 
 }  // namespace hearth::coordinator

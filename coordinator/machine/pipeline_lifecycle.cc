@@ -5,6 +5,8 @@
 #include <algorithm>
 #include <iterator>
 #include <memory>
+#include <set>
+#include <string>
 #include <utility>
 
 #include "base/check.h"
@@ -134,19 +136,38 @@ void PipelineLifecycle::stage_failed(Node& node, const control::v1::StageFailed&
   if (peer != nullptr && peer->status.epoch == epoch) {
     registry_.strike(node);
     registry_.strike(*peer);
-    const std::vector<Member>& members = pipelines_.find(epoch)->members;
-    const Member& member = members[node.status.stage];
-    const bool next = members[(node.status.stage + 1) % members.size()].node == failed.peer();
-    if (next && !member.ready && failed.unreached()) {
-      meetings_.avoid_relay(member.route.relay);
-      pipelines_.ways().fail(node.status.name, failed.peer(), member.route.kind);
-    }
+    judge_routes(*pipelines_.find(epoch), node, failed);
     // Of the two, the one that is also late with its heartbeats is to blame.
     if (registry_.late(*peer)) culprit = peer->status.stage;
   }
   // Or a stage further round the ring is, whose neighbour has hung up already.
   if (!failed.peer().empty()) culprit = silent_stage(epoch).value_or(culprit);
   lose(epoch, culprit, decode_refused(as_bytes(failed.error())));
+}
+
+// A link to the next stage that did not open takes another route. One that broke may be the fault
+// of its relay; between two stages, it is unknown which of both links broke.
+void PipelineLifecycle::judge_routes(const Pipeline& pipeline, const Node& node,
+                                     const control::v1::StageFailed& failed) {
+  const std::vector<Member>& members = pipeline.members;
+  const auto after = [&](std::uint32_t stage) { return (stage + 1) % members.size(); };
+  const Member& member = members[node.status.stage];
+  const bool next = members[after(node.status.stage)].node == failed.peer();
+  if (failed.unreached()) {
+    if (!next || member.ready) return;
+    meetings_.avoid_relay(member.route.relay);
+    pipelines_.ways().fail(node.status.name, failed.peer(), member.route.kind);
+    return;
+  }
+  std::set<std::string> relays;
+  for (std::uint32_t stage = 0; stage < members.size(); ++stage) {
+    const std::string& from = members[stage].node;
+    const std::string& to = members[after(stage)].node;
+    const bool between = (from == node.status.name && to == failed.peer()) ||
+                         (from == failed.peer() && to == node.status.name);
+    if (between) relays.insert(members[stage].route.relay);
+  }
+  for (const std::string& relay : relays) meetings_.note_break(relay);
 }
 
 void PipelineLifecycle::serve_if_complete(Epoch epoch) {

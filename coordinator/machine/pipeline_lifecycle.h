@@ -77,6 +77,9 @@ class PipelineLifecycle final : public PipelineLinkEvents, MachineParts {
   void withdraw(Epoch epoch, std::uint32_t stage);
   bool may_end_now(const Pipeline& pipeline) const;
   std::optional<std::uint32_t> silent_stage(Epoch epoch) const;
+  // What a lost link to a neighbour says about its route and relay.
+  void judge_routes(const Pipeline& pipeline, const Node& node,
+                    const control::v1::StageFailed& failed);
 
   bool enough_may_return() const;
 

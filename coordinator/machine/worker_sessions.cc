@@ -311,7 +311,9 @@ void WorkerSessions::on_message(Node& node, const WorkerMessage& message) {
       return lose(node.status.name, "it sent bytes that are not a roster of this cluster");
     case WorkerMessage::kMeasured: return on_measured(node, message.measured());
     case WorkerMessage::kProbed:
-      if (message.probed().unreached()) meetings_.avoid_relay(std::exchange(probed_relay_, {}));
+      if (message.probed().unreached() && probed_from_ == node.status.name) {
+        meetings_.avoid_relay(std::exchange(probed_relay_, {}));
+      }
       return pipelines_.ways().take(node.status.name, message.probed());
     case WorkerMessage::kRegister:
       return lose(node.status.name, "it registered twice in one session");
@@ -383,6 +385,7 @@ void WorkerSessions::measure_ways() {
   const Node* to = registry_.find(way->to);
   const LinkId prober = from->link;
   Meetings::Meeting meeting = meetings_.between(*from, *to, way->route);
+  probed_from_ = way->from;
   probed_relay_ = meeting.kind.relay;
   CoordinatorMessage message;
   message.mutable_probe()->set_node(way->to);

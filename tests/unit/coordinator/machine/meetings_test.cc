@@ -1,6 +1,9 @@
 // Links to workers that cannot be dialled: what each side is told.
 #include "coordinator/machine/meetings.h"
 
+#include <map>
+#include <string>
+
 #include "proto/link/route.h"
 #include "tests/unit/coordinator/machine/swarm.h"
 
@@ -16,10 +19,14 @@ struct MeetingsTest : ::testing::Test {
   };
   std::vector<Expected> expected;  // by the relay
   bool full = false;
-  Swarm swarm{options()};
+  Swarm swarm;
 
-  CoordinatorOptions options() {
-    CoordinatorOptions options = testing::swarm_options(2);
+  MeetingsTest() : MeetingsTest(testing::swarm_options(2)) {}
+  explicit MeetingsTest(CoordinatorOptions given) : swarm(with_relay(std::move(given))) {
+    swarm.data.own_address = "203.0.113.200:4000";
+  }
+
+  CoordinatorOptions with_relay(CoordinatorOptions options) {
     options.relay = [this](const Ticket& dialler, const Ticket& acceptor,
                            const std::string& account, bool brief) -> Status {
       if (full) return Error{ErrorCode::kNoCapacity, "the relay is full"};
@@ -30,11 +37,12 @@ struct MeetingsTest : ::testing::Test {
   }
   // A worker whose router shows it as `seen`.
   void join(const std::string& name, const std::string& own, const std::string& seen,
-            std::uint32_t protocol = kProtocolVersion) {
+            std::uint32_t protocol = kProtocolVersion, std::uint32_t relay_megabits = 0) {
     WorkerMessage message;
     *message.mutable_register_() = testing::worker(name);
     message.mutable_register_()->set_data_address(own + ":4000");
     message.mutable_register_()->set_protocol_version(protocol);
+    message.mutable_register_()->set_relay_megabits(relay_megabits);
     const LinkId link = swarm.control.incoming();
     swarm.control.hosts[link] = seen;
     swarm.sessions[name] = link;
@@ -96,7 +104,8 @@ TEST_F(MeetingsTest, TwoNodesBehindRoutersMeetAtTheRelay) {
   const auto met = meets(nodes[0]);
   EXPECT_TRUE(
       std::ranges::any_of(met, [&](const Route& route) { return route.ticket == own.ticket; }));
-  for (const LinkRoute& route : swarm.machine->status().pipelines[0].routes) {
+  const std::vector<LinkRoute> routes = swarm.machine->status().pipelines[0].routes;
+  for (const LinkRoute& route : routes) {
     EXPECT_EQ(route.kind, RouteKind::kRelayed);
     EXPECT_EQ(route.relay, "");
   }
@@ -190,6 +199,89 @@ TEST_F(MeetingsTest, APingTakesARelayWhereItCannotDial) {
   EXPECT_TRUE(expected[0].brief);
   EXPECT_EQ(meets("attic").back().ticket, expected[0].acceptor);
   EXPECT_EQ(swarm.machine->route("desk", "cellar").error().code, ErrorCode::kNotFound);
+}
+
+// Two nodes behind routers that hold all layers, and one outside that relays and has no room.
+struct MemberRelayTest : MeetingsTest {
+  static CoordinatorOptions measuring() {
+    CoordinatorOptions options = testing::swarm_options(0);
+    options.placement.emplace();
+    options.placement->model = {{100, 100, 100, 100}, 0, 0, 1'000, 0};
+    return options;
+  }
+  MemberRelayTest() : MeetingsTest(measuring()) {
+    join("attic", "192.168.1.2", "203.0.113.1");
+    join("cellar", "203.0.113.9", "203.0.113.9", kProtocolVersion, 100);
+    join("desk", "192.168.1.2", "203.0.113.2");
+    for (const auto& [name, link] : swarm.sessions) {
+      WorkerMessage message;
+      message.mutable_measured()->set_batch_rows(placement::Problem().batch_rows);
+      message.mutable_measured()->set_layer_seconds(1e-3);
+      message.mutable_measured()->set_layer_batch_seconds(2e-3);
+      message.mutable_measured()->set_memory_bytes(name == "cellar" ? 50 : 300);
+      swarm.say(link, message);
+    }
+  }
+  // Each link that is to be measured is.
+  void measure_until_placed() {
+    std::map<std::string, std::size_t> read;
+    for (int i = 0; i < 200 && swarm.machine->status().pipelines.empty(); ++i) {
+      swarm.clock.advance(milliseconds(250));
+      for (const auto& [name, link] : swarm.sessions) swarm.beat(name);
+      swarm.machine->on_timer();
+      for (const auto& [name, link] : swarm.sessions) {
+        const auto all = told(name);
+        for (std::size_t& at = read[name]; at < all.size(); ++at) {
+          if (all[at].has_probe()) swarm.say(link, probed(all[at].probe().node()));
+        }
+      }
+    }
+    ASSERT_EQ(swarm.machine->status().pipelines.size(), 1U) << swarm.machine->status().missing;
+  }
+  static WorkerMessage probed(const std::string& to) {
+    WorkerMessage message;
+    message.mutable_probed()->set_node(to);
+    message.mutable_probed()->set_round_trip_seconds(2e-4);
+    message.mutable_probed()->set_to_bytes_per_second(1e8);
+    message.mutable_probed()->set_from_bytes_per_second(1e8);
+    return message;
+  }
+  // The relay of the links between attic and desk.
+  std::string relay() {
+    const auto routes = swarm.machine->status().pipelines.at(0).routes;
+    EXPECT_EQ(routes.size(), 2U);
+    for (const LinkRoute& route : routes) {
+      EXPECT_EQ(route.kind, RouteKind::kRelayed);
+      EXPECT_EQ(route.relay, routes[0].relay);
+    }
+    return routes[0].relay;
+  }
+};
+
+TEST_F(MemberRelayTest, ARelayWhoseLinksBreakAgainAndAgainIsTheLastChoice) {
+  measure_until_placed();
+  EXPECT_EQ(relay(), "cellar");
+  std::size_t forwards = 0;
+  for (const CoordinatorMessage& message : told("cellar")) forwards += message.has_forward();
+  EXPECT_GE(forwards, 2U) << "one for each link of the ring";
+  fail("desk", "attic", false);
+  EXPECT_EQ(relay(), "cellar") << "an end may have been the cause";
+  fail("attic", "desk", false);
+  EXPECT_EQ(relay(), "") << "the coordinator relays";
+  full = true;
+  fail("desk", "attic", false);
+  EXPECT_EQ(relay(), "cellar") << "no other relay has room";
+}
+
+TEST_F(MemberRelayTest, ARelayOverWhichNoLinkOpensIsAvoidedForAWhile) {
+  measure_until_placed();
+  EXPECT_EQ(relay(), "cellar");
+  fail("desk", "attic");
+  EXPECT_EQ(relay(), "");
+  swarm.clock.advance(std::chrono::minutes(10));
+  for (const auto& [name, link] : swarm.sessions) swarm.beat(name);
+  EXPECT_EQ(parse_route(*swarm.machine->route("desk", "attic"))->address.text(),
+            "203.0.113.9:4000");
 }
 
 }  // namespace
