@@ -1,9 +1,11 @@
 """Workers behind routers that translate addresses: they only dial out, and serve at once with no
-flag, because the coordinator relays their links. Exits 77 where namespaces or nftables are not
-permitted.
+flag, because the coordinator relays their links, and after a takeover the next one does. Exits 77
+where namespaces or nftables are not permitted.
 """
 
 import json
+import os
+import pathlib
 import shutil
 import signal
 import subprocess
@@ -13,6 +15,7 @@ import unittest
 
 import machines
 import nat
+import postgres
 import swarm
 
 PROMPT = ("Tell me a long story about the sea.", "-n", "24", "--temp", "0.9", "--seed", "5",
@@ -38,8 +41,8 @@ class BehindRouters(unittest.TestCase):
         self.assertEqual(code, 0, f"{words}: {err}{machine.log()}")
         return out.strip()
 
-    def state(self):
-        return json.loads(self.good(self.home, "status", "--json"))
+    def state(self, machine=None):
+        return json.loads(self.good(machine or self.home, "status", "--json"))
 
     def start(self, *words):
         self.good(self.home, "init", "testhome")
@@ -50,16 +53,18 @@ class BehindRouters(unittest.TestCase):
             getattr(self, name).start("join", token, "--model", swarm.MODEL, "--name", name,
                                       *self.flags.get(name, ()))
 
-    def ready(self):
+    def ready(self, machine=None):
+        server = machine or self.home
         def asked():
-            self.assertIsNone(self.home.process.poll(), self.home.log())
-            return self.home.run("status", "--wait", "1")[0] == 0
+            self.assertIsNone(server.process.poll(), server.log())
+            return server.run("status", "--wait", "1")[0] == 0
         swarm.wait_until(asked, "readiness")
 
-    def check_answer(self):
-        local = self.good(self.home, "run", "--local", swarm.MODEL, *PROMPT)
-        model = self.state()["model"]["id"]
-        self.assertEqual(self.good(self.home, "run", model, *PROMPT), local)
+    def check_answer(self, machine=None):
+        server = machine or self.home
+        local = self.good(server, "run", "--local", swarm.MODEL, *PROMPT)
+        model = self.state(server)["model"]["id"]
+        self.assertEqual(self.good(server, "run", model, *PROMPT), local)
 
     def check_cannot_dial(self):
         """Neither worker's port is reachable from outside its home."""
@@ -139,6 +144,65 @@ class WithARelay(BehindRouters):
             code, out, _ = self.desk.run("ping", "attic", "-c", "1", "--no-rate", "--json")
             return json.loads(out)["address"] if code == 0 else None
         self.assertTrue(swarm.wait_until(other, "an answer").startswith(nat.NETWORK + "1:"))
+
+
+@unittest.skipUnless(postgres.BIN, "the package postgresql is not installed")
+class WithTwoCoordinators(BehindRouters):
+    """Two servers outside share a store, and the workers know both."""
+    inside = {"hall": nat.NONE, "desk": "port-restricted", "attic": "symmetric"}
+    workers = ("desk", "attic")
+
+    test_two_stages_serve_over_links_that_the_coordinator_relays = None
+    test_measured_placement_knows_relayed_links = None
+
+    def leader(self):
+        name = self.store.ask("SELECT name FROM hearth.lease WHERE lasts > 0")
+        return next((one for one in self.both
+                     if name == f"{os.uname().nodename}, process {one.process.pid}"), None)
+
+    def start_both(self):
+        self.store = postgres.Postgres()
+        self.addCleanup(self.store.end)
+        self.good(self.home, "init", "testhome")
+        self.good(self.home, "store", "migrate", "--to", self.store.url)
+        shutil.copytree(self.home.folder, self.hall.folder)
+        self.good(self.hall, "init", "--address", nat.NETWORK + "2")
+        self.both = (self.home, self.hall)
+        for one in self.both:
+            one.start("serve", "--model", swarm.MODEL, "--stages", "2", "--host", "0.0.0.0")
+        def both_known():
+            code, out, _ = self.home.run("status", "--json")
+            return code == 0 and len(json.loads(out)["store"]["standbys"]) == 1
+        swarm.wait_until(both_known, "a leader and a standby")
+        for name in self.workers:
+            swarm.wait_until(lambda: self.knows_both(getattr(self, name), name), f"{name}'s join")
+
+    def knows_both(self, machine, name):
+        """A join token names the address of the server on whose machine it is made, and a standby
+        admits no machine."""
+        leader = self.leader()
+        if (machine.process is None or machine.process.poll() is not None) and leader:
+            machine.start("join", self.good(leader, "token", "create"), "--model", swarm.MODEL,
+                          "--name", name)
+        member = pathlib.Path(machine.folder, "member.json")
+        return member.exists() and len(json.loads(member.read_text())["coordinators"]) == 2
+
+    def test_the_next_leader_relays_after_a_takeover(self):
+        self.start_both()
+        self.ready()
+        self.check_answer()
+        # A busy machine may lose its lease at any time: either may lead.
+        leader = swarm.wait_until(self.leader, "a leader")
+        other = next(one for one in self.both if one is not leader)
+        leader.stop(signal.SIGKILL)
+        swarm.wait_until(lambda: self.leader() is other, "a takeover")
+        self.ready(other)
+        self.check_answer(other)
+        self.assertEqual({link["route"] for link in self.state(other)["links"]}, {"relayed"})
+        heard = json.loads(self.good(self.desk, "ping", "attic", "-c", "1", "--json"))
+        place = "1:" if other is self.home else "2:"
+        self.assertEqual(heard["path"], "relayed")
+        self.assertTrue(heard["address"].startswith(nat.NETWORK + place), heard)
 
 
 if __name__ == "__main__":
