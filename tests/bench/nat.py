@@ -81,7 +81,7 @@ def routes(model):
         one = Swarm(model, inside, folder)
         try:
             def measured():
-                links = one.state().get("measured", {}).get("links", [])
+                links = one.state().get("routes", [])
                 return links if len(links) == 2 * pairs else None
             links = swarm.wait_until(measured, "a measured link for every pair")
         finally:

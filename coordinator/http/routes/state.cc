@@ -152,6 +152,16 @@ OrderedJson links_of_pipelines(const SwarmStatus& status) {
   return out;
 }
 
+// The routes over which links were measured. `hearth plan` reads the measured links themselves, and
+// refuses fields that it does not know.
+OrderedJson measured_routes(const SwarmStatus& status) {
+  OrderedJson out = OrderedJson::array();
+  for (const LinkStatus& link : status.links) {
+    out.push_back({{"from", link.from}, {"to", link.to}, {"route", route_name(link.route)}});
+  }
+  return out;
+}
+
 OrderedJson uncovered_object(const LayerRange& layers, const std::vector<StageNeed>& needs) {
   OrderedJson out = {{"layers", layers_value(layers)}};
   for (const StageNeed& need : needs) {
@@ -301,6 +311,7 @@ OrderedJson state_object(const Api& api, const SwarmStatus& status, bool manages
       std::any_of(status.nodes.begin(), status.nodes.end(),
                   [](const NodeStatus& node) { return node.measured.has_value(); });
   if (measured) out["measured"] = measured_nodes(status);
+  if (measured) out["routes"] = measured_routes(status);
   if (status.objective) out["optimise"] = placement::name_of(*status.objective);
   if (status.audits) out["audits"] = audits_object(*status.audits);
   out["totals"] = totals_object(status);
@@ -332,8 +343,7 @@ OrderedJson measured_nodes(const SwarmStatus& status) {
     out["links"].push_back({{"from", link.from},
                             {"to", link.to},
                             {"seconds", link.link.delay_seconds},
-                            {"bytes_per_second", link.link.bytes_per_second},
-                            {"route", route_name(link.route)}});
+                            {"bytes_per_second", link.link.bytes_per_second}});
   }
   return out;
 }

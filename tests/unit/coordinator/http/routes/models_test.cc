@@ -108,6 +108,7 @@ TEST_F(ModelsTest, ThePowerOfAMachineCountsOnce) {
   EXPECT_EQ(state["nodes"][0]["watts"], 60.0);
   EXPECT_EQ(state["nodes"][0]["energy_joules_total"], 100.0);
   EXPECT_FALSE(state["nodes"][5].contains("watts"));
+  EXPECT_EQ(state["nodes"][6].contains("seen_host"), state["manages"].get<bool>());
 }
 
 TEST_F(ModelsTest, EachModelHasItsReadiness) {
