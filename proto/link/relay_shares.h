@@ -1,5 +1,7 @@
-// RelayShares: divides the bytes a second of a relay among the nodes whose links it forwards. A
-// node that moved bytes in the last second is active; each active node gets an equal share.
+// RelayShares: divides the bytes a second of a relay among the nodes whose links it forwards. Each
+// active node gets an equal share. A node is active if it moved more than a sixteenth of its part
+// of the rate in the last second: links that only show that they are open take no share from
+// others, and all of them together exceed the rate by a sixteenth at most.
 #pragma once
 
 #include <algorithm>
@@ -34,7 +36,13 @@ class RelayShares {
   void spend(const std::string& node, std::size_t bytes, TimePoint now) {
     Account& account = refilled(node, now);
     account.bytes -= static_cast<double>(bytes);
-    account.active_at = now;
+    const std::int64_t window = now / kWindow;
+    if (window != account.window) {
+      account.moved_before = window - account.window == 1 ? account.moved : 0.0;
+      account.moved = 0.0;
+      account.window = window;
+    }
+    account.moved += static_cast<double>(bytes);
   }
   // How many bytes to move at a time, so that no move delays the next one for long.
   std::size_t piece(TimePoint now) const {
@@ -51,27 +59,38 @@ class RelayShares {
   std::size_t size() const { return accounts_.size(); }
 
  private:
-  static constexpr Duration kActive = std::chrono::seconds(1);
+  static constexpr Duration kWindow = std::chrono::milliseconds(500);
+  static constexpr double kLight = 1.0 / 16.0;
   static constexpr double kBurstSeconds = 0.02;    // of a share that may be saved up
   static constexpr double kLeastPiece = 16'384.0;  // bytes: a TLS record
 
   struct Account {
     double bytes = 0.0;  // that it may move at once; below 0: a debt
     TimePoint filled_at{};
-    TimePoint active_at{};
-    bool left = false;  // it has no link
+    std::int64_t window = 0;    // the half second in which it moved bytes last
+    double moved = 0.0;         // bytes, in that window
+    double moved_before = 0.0;  // and in the one before
+    bool left = false;          // it has no link
   };
 
+  // Bytes in the last half second to second.
+  static double recent(const Account& account, TimePoint now) {
+    const std::int64_t since = now / kWindow - account.window;
+    if (since == 0) return account.moved + account.moved_before;
+    return since == 1 ? account.moved : 0.0;
+  }
+
   double share(TimePoint now) const {
+    const double light = kLight * rate_ / static_cast<double>(accounts_.size());
     const auto active = std::ranges::count_if(
-        accounts_, [&](const auto& entry) { return now - entry.second.active_at < kActive; });
+        accounts_, [&](const auto& entry) { return recent(entry.second, now) > light; });
     return rate_ / static_cast<double>(std::max<std::ptrdiff_t>(1, active));
   }
 
   Account& refilled(const std::string& node, TimePoint now) {
     const auto [found, added] = accounts_.try_emplace(node);
     Account& account = found->second;
-    if (added) account = {0.0, now, now};
+    if (added) account.filled_at = now;
     account.left = false;
     refill(account, now);
     return account;

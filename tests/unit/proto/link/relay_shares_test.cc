@@ -43,6 +43,46 @@ TEST(RelayShares, ANodeThatRestsLeavesItsShare) {
   EXPECT_GT(moved(shares, {"a"}, 10, now)["a"], 9.3e6) << "b moved nothing for ten seconds";
 }
 
+TEST(RelayShares, LinksThatOnlyShowThatTheyAreOpenTakeNoShare) {
+  RelayShares shares(1'000'000);
+  TimePoint now{std::chrono::seconds(5)};
+  double busy = 0.0;
+  for (int tenth = 0; tenth < 100; ++tenth) {
+    for (int i = 0; i < 20; ++i) {
+      const std::string node = "quiet" + std::to_string(i);
+      EXPECT_EQ(shares.wait(node, now), Duration{0});
+      shares.spend(node, 40, now);
+    }
+    const TimePoint end = now + std::chrono::milliseconds(100);
+    for (; now < end; now += std::chrono::milliseconds(1)) {
+      while (shares.wait("busy", now) == Duration{0}) {
+        shares.spend("busy", 10'000, now);
+        busy += 10'000;
+      }
+    }
+  }
+  EXPECT_GT(busy, 9.5e6);
+}
+
+TEST(RelayShares, ManyLightNodesExceedTheRateByASixteenthAtMost) {
+  for (const std::size_t piece : {6U, 120U}) {  // every millisecond: below the limit, and above
+    RelayShares shares(1'000'000);
+    TimePoint now{std::chrono::seconds(5)};
+    double all = 0.0;
+    for (int tick = 0; tick < 10'000; ++tick, now += std::chrono::milliseconds(1)) {
+      for (int i = 0; i < 10; ++i) {
+        const std::string node = "n" + std::to_string(i);
+        if (shares.wait(node, now) > Duration{0}) continue;
+        const std::size_t bytes = i == 0 ? 10'000 : piece;
+        shares.spend(node, bytes, now);
+        all += static_cast<double>(bytes);
+      }
+    }
+    EXPECT_LT(all, 10 * 1e6 * (1.0 + 1.0 / 16.0)) << piece;
+    EXPECT_GT(all, 10 * 0.9e6) << piece;
+  }
+}
+
 TEST(RelayShares, ALargeMoveIsWaitedFor) {
   RelayShares shares(1'000'000);
   const TimePoint now{std::chrono::seconds(5)};
@@ -69,8 +109,8 @@ TEST(RelayShares, APieceIsAFewMillisecondsOfAShare) {
   RelayShares shares(10'000'000);
   const TimePoint now{std::chrono::seconds(5)};
   EXPECT_EQ(shares.piece(now), 200'000U);
-  shares.spend("a", 1, now);
-  shares.spend("b", 1, now);
+  shares.spend("a", 1'000'000, now);
+  shares.spend("b", 1'000'000, now);
   EXPECT_EQ(shares.piece(now), 100'000U);
   EXPECT_EQ(RelayShares(1'000).piece(now), 16'384U);
 }
