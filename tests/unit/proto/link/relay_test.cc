@@ -214,9 +214,12 @@ class RawRelayed : public RelayTest {
     explicit End(const std::string& address) : peer(address) {}
     void hear() {
       std::array<std::byte, 65'536> bytes{};
-      const ssize_t got = ::recv(peer.socket(), bytes.data(), bytes.size(), MSG_DONTWAIT);
-      if (got > 0) heard.insert(heard.end(), bytes.begin(), bytes.begin() + got);
-      over = over || got == 0 || (got < 0 && errno != EAGAIN);
+      ssize_t got = 0;
+      do {
+        got = ::recv(peer.socket(), bytes.data(), bytes.size(), MSG_DONTWAIT);
+        if (got > 0) heard.insert(heard.end(), bytes.begin(), bytes.begin() + got);
+      } while (got > 0);
+      over = over || got == 0 || errno != EAGAIN;
     }
     RawPeer peer;
     Bytes heard;
