@@ -79,7 +79,7 @@ class BehindRouters(unittest.TestCase):
             self.assertNotEqual(tried.returncode, 0)
 
     def test_two_stages_serve_over_links_that_the_coordinator_relays(self):
-        self.start("--stages", "2")
+        self.start("--stages", "2", "--relay-megabits", "80")
         self.ready()
         self.check_cannot_dial()
         self.check_answer()
@@ -96,6 +96,8 @@ class BehindRouters(unittest.TestCase):
             self.assertEqual(heard["path"], "relayed")
             self.assertEqual(len([one for one in heard["probes"] if "milliseconds" in one]), 2)
             self.assertGreater(heard["bytes_per_second"]["to"], 0)
+            # A fiftieth of a second's bytes pass at once.
+            self.assertLess(heard["bytes_per_second"]["to"], 1.5 * 80 * 125_000)
         self.assertIn("relayed", self.good(self.desk, "ping", "attic", "-c", "1"))
         found = json.loads(self.desk.run("doctor", "--json")[1])["findings"]
         [reach] = [one for one in found if one["check"] == "reach"]
@@ -106,10 +108,11 @@ class BehindRouters(unittest.TestCase):
     def test_measured_placement_knows_relayed_links(self):
         self.start()
         def measured():
-            links = self.state().get("measured", {}).get("links", [])
-            return links if len(links) == 2 else None
-        links = swarm.wait_until(measured, "measured links")
-        self.assertEqual({link["route"] for link in links}, {"relayed"})
+            state = self.state()
+            links = state.get("measured", {}).get("links", [])
+            return (links, state["routes"]) if len(links) == 2 else None
+        links, routes = swarm.wait_until(measured, "measured links")
+        self.assertEqual([one["route"] for one in routes], ["relayed", "relayed"])
         for link in links:
             self.assertGreater(link["bytes_per_second"], 0)
             self.assertGreater(link["seconds"], 0)
@@ -128,9 +131,9 @@ class WithARelay(BehindRouters):
     def test_a_member_that_offers_it_relays(self):
         self.start()
         def measured():
-            links = self.state().get("measured", {}).get("links", [])
-            return {(one["from"], one["to"]): one["route"] for one in links} \
-                if len(links) == 6 else None
+            routes = self.state().get("routes", [])
+            return {(one["from"], one["to"]): one["route"] for one in routes} \
+                if len(routes) == 6 else None
         routes = swarm.wait_until(measured, "measured links")
         self.assertEqual(routes[("attic", "desk")], "relayed")
         self.assertNotEqual(routes[("cellar", "desk")], "relayed")
