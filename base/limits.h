@@ -98,6 +98,19 @@ inline constexpr std::size_t kNodeNameBytes = 128;         // printable ASCII
 inline constexpr std::size_t kAddressBytes = 256;          // "host:port"
 inline constexpr std::size_t kReasonBytes = 1 * kKiB;      // of a refusal or failure, one sentence
 
+// Links that one side cannot dial (proto/link/tickets.h, proto/link/relay.h).
+inline constexpr std::uint32_t kTickets = 1'024;              // that a listener expects
+inline constexpr std::uint32_t kTicketSeconds = 10;           // to show one
+inline constexpr std::uint32_t kRelayedLinks = 256;           // of one relay
+inline constexpr std::uint32_t kRelayedLinksOfNode = 32;      // of those, that one node dials
+inline constexpr std::size_t kRelayBufferBytes = 256 * kKiB;  // of a link, in each direction
+inline constexpr std::uint32_t kRelayIdleSeconds = 30;        // without a byte, then the link ends
+inline constexpr std::uint32_t kBriefLinks = kRelayedLinks / 4;  // of one relay, for commands
+inline constexpr std::uint32_t kBriefLinksOfNode = 4;            // of those, that one node dials
+inline constexpr std::uint32_t kBriefLinkSeconds = 60;           // then such a link ends
+inline constexpr std::uint32_t kRelayMegabits = 100'000;   // a second, that a relay may be given
+inline constexpr std::uint32_t kOwnRelayMegabits = 1'000;  // of the coordinator's relay, by default
+
 // A server or a worker (cli/process/own_process.h). All connections that it may hold fit the files.
 inline constexpr std::uint32_t kDescriptors = 8'192;
 inline constexpr std::uint32_t kDescriptorsLeast = 64;
@@ -362,10 +375,14 @@ static_assert(kReceiptClaims <= kReceiptWindows / 4,
               "a window is claimed long before it gives way to newer ones");
 static_assert(kHttpLightBytes < kHttpBodyBytes && kHttpBodyBytes < kHttpBodiesBytes,
               "several bodies are received at a time");
-static_assert(2 * (kHttpConnections + kHttpProbeConnections + kWorkers + 3 * kConnections) <
+static_assert(2 * (kHttpConnections + kHttpProbeConnections + kWorkers + 3 * kConnections +
+                   kRelayedLinks) <
                   kDescriptors,
               "every connection of each kind has a descriptor");
 static_assert(kHttpProbeConnections < kHttpConnections, "probes are few");
+static_assert(kRelayedLinksOfNode < kRelayedLinks && 2 * kRelayedLinks <= kTickets,
+              "one node does not take a whole relay, whose links all have tickets");
+static_assert(kHandshakeSeconds < kTicketSeconds, "a ticket outlives the handshake that shows it");
 static_assert(kStopStrings * kStopStringBytes < kHttpBodyBytes, "all stop strings fit a body");
 static_assert(kIdempotencyKeyBytes + kLastEventIdBytes < kHttpHeaderBytes,
               "both ids of a kept request fit a header");

@@ -45,6 +45,7 @@
 #include "placement/problem.h"
 #include "proto/away.h"
 #include "proto/card_reading.h"
+#include "proto/link/route.h"
 #include "proto/link/transport.h"
 #include "proto/step.h"
 
@@ -59,15 +60,22 @@ struct NodeStatus {
   std::string state;
   std::optional<Away> away;  // its owner uses it, or will when its sequences have ended
   std::string data_address;
+  // The host from which its session comes, where a router translates its address: data_address is
+  // then good behind that router alone. Empty: the node is at data_address.
+  std::string seen_host;
+  // The machine as far as the addresses tell: nodes of one machine have the same. Machines in two
+  // networks may have the same private address.
+  std::string machine() const;
   std::uint32_t protocol = 0;  // the version that both sides use
   std::string isa;
   std::uint32_t threads = 0;
   std::uint64_t process_id = 0;
-  std::string device;               // the card; empty: the processor
-  std::optional<CardReading> card;  // absent without sensors
-  std::string build;                // as receipts name it; empty: it makes no receipts
-  std::uint32_t layers_most = 0;    // that fit its memory; 0: unknown
-  bool partial = false;             // it holds only these layers on its disk
+  std::string device;                // the card; empty: the processor
+  std::optional<CardReading> card;   // absent without sensors
+  std::string build;                 // as receipts name it; empty: it makes no receipts
+  std::uint32_t relay_megabits = 0;  // a second, that it forwards for others; 0: it is no relay
+  std::uint32_t layers_most = 0;     // that fit its memory; 0: unknown
+  bool partial = false;              // it holds only these layers on its disk
   LayerRange held;
   std::uint64_t held_bytes = 0;  // of these layers
   std::uint64_t held_total = 0;  // held_bytes == held_total: all are stored and verified
@@ -111,6 +119,7 @@ struct LinkStatus {
   std::string from;
   std::string to;
   placement::Link link;
+  RouteKind route = RouteKind::kDirect;  // which it was measured over
 };
 
 // A node that others accuse of sending wrong bytes of the model.
@@ -160,10 +169,17 @@ struct AuditStatus {
   UnreceiptedStatus unreceipted = {};
 };
 
+// How a stage of a pipeline sends to the next one.
+struct LinkRoute {
+  RouteKind kind = RouteKind::kDirect;
+  std::string relay = {};  // the node that forwards; empty: the coordinator, or no relay
+};
+
 struct PipelineStatus {
   Epoch epoch;
   std::string state;               // forming, serving; checking: it computes only audits
   std::vector<std::string> nodes;  // by stage
+  std::vector<LinkRoute> routes;   // of each stage's link to the next; empty: one stage
   std::uint32_t running = 0;
   std::uint32_t kv_pages = 0;  // the smallest stage's
   std::uint32_t kv_pages_reserved = 0;
@@ -281,6 +297,11 @@ struct CoordinatorOptions {
   std::function<bool(const std::string& node, ByteSpan roster)> on_held_roster = {};
   // The owner of a node; nothing: unknown, so the node counts as its own owner. Null: likewise.
   std::function<std::optional<NodeOwner>(const PublicKey& key)> owner_of = {};
+  // Makes a relay at the address of the data transport expect two connections with these tickets
+  // (Relay::expect). Null: all links are direct.
+  std::function<Status(const Ticket& dialler, const Ticket& acceptor, const std::string& account,
+                       bool brief)>
+      relay = {};
   Duration heartbeat = std::chrono::milliseconds(250);
   Duration heartbeat_timeout = std::chrono::milliseconds(1500);
   Duration forming_timeout = std::chrono::seconds(120);
@@ -319,6 +340,11 @@ class Coordinator {
   // order. The worker keeps the order until its process ends or it serves another model. kNotFound:
   // no such worker is connected. kVersion: its program is too old for orders.
   virtual Status order(const std::string& node, const std::optional<Away>& away) = 0;
+
+  // A route for one link from `from`, a worker or the coordinator's machine, to the worker `to`,
+  // which is told to meet it. Direct when the direct way was not found closed. kNotFound: no such
+  // worker is connected. kNoCapacity: it needs a relay, and none has room.
+  virtual Result<std::string> route(const std::string& from, const std::string& to) = 0;
 
   // Prepares the change to another model. While `wanted`, no canary begins, and no audit except
   // while clients wait for audits of their answers, at most a minute. True: nothing waits or runs,

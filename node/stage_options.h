@@ -18,6 +18,7 @@
 #include "proto/away.h"
 #include "proto/card_reading.h"
 #include "proto/control.pb.h"
+#include "proto/link/route.h"
 #include "proto/step.h"
 #include "proto/wrong_bytes.h"
 
@@ -83,7 +84,15 @@ struct StageOptions {
   // on the main thread, perhaps at once. Null: it cannot be measured.
   std::function<void(std::function<void(const Measured&)> done)> measure;
   // Measures the link to another node (LinkProbe::start). Null: it cannot be measured.
-  std::function<void(std::string node, const std::string& address, ProbeDone done)> probe;
+  std::function<void(std::string node, const std::string& route, ProbeDone done)> probe;
+  // A second, that this node forwards for others; 0: it is no relay.
+  std::uint32_t relay_megabits = 0;
+  // Expects the two connections of a link to forward. Null: this node is no relay.
+  std::function<void(const Ticket& dialler, const Ticket& acceptor, const std::string& account,
+                     bool brief)>
+      forward;
+  // Opens an incoming data link over a route (TcpTransport::meet). Null: not possible.
+  std::function<void(const std::string& route)> meet;
   // Gets a checkpoint of the ledger to cosign; `done` is called on the main thread, or never. Null:
   // not a witness.
   std::function<void(const control::v1::CheckpointOffer& offer,

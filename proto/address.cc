@@ -40,6 +40,18 @@ bool is_ipv6(const std::string& host) {
   return inet_pton(AF_INET6, host.c_str(), &parsed) == 1;
 }
 
+bool is_private(const std::string& host) {
+  in_addr parsed{};
+  if (inet_pton(AF_INET, host.c_str(), &parsed) == 1) {
+    const std::uint32_t four = ntohl(parsed.s_addr);
+    return (four >> 24) == 10 || (four >> 20) == 0xac1 || (four >> 16) == 0xc0a8 ||
+           (four >> 22) == (0x6440U >> 6) || (four >> 16) == 0xa9fe;
+  }
+  in6_addr six{};
+  if (inet_pton(AF_INET6, host.c_str(), &six) != 1) return false;
+  return (six.s6_addr[0] & 0xfeU) == 0xfcU || IN6_IS_ADDR_LINKLOCAL(&six);
+}
+
 std::string Address::text() const {
   const bool six = host.find(':') != std::string::npos;
   return (six ? "[" + host + "]" : host) + ":" + std::to_string(port);

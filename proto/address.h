@@ -13,6 +13,10 @@ namespace hearth {
 bool is_ipv4(const std::string& host);
 bool is_ipv6(const std::string& host);
 
+// Whether a host is an address that only a private network uses: RFC 1918, RFC 6598 (of providers'
+// routers), RFC 4193, and link-local ones.
+bool is_private(const std::string& host);
+
 struct Address {
   std::string host;  // an IPv4 or IPv6 literal, without brackets
   std::uint16_t port = 0;

@@ -77,6 +77,12 @@ Result<Role> parse_role(std::string_view name) {
   return Error::invalid("a role is worker, client, admin or coordinator");
 }
 
+std::set<std::string> names_of(const Roster& roster) {
+  std::set<std::string> names;
+  for (const RosterEntry& entry : roster.entries) names.insert(entry.name);
+  return names;
+}
+
 const RosterEntry* Roster::find(const PublicKey& key) const {
   const auto found = std::ranges::find(entries, key, &RosterEntry::key);
   return found == entries.end() ? nullptr : &*found;

@@ -13,6 +13,7 @@
 #include <cstdint>
 #include <memory>
 #include <optional>
+#include <set>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -44,6 +45,8 @@ struct Roster {
   const RosterEntry* find(const PublicKey& key) const;
   const RosterEntry* find(std::string_view name) const;
 };
+
+std::set<std::string> names_of(const Roster& roster);
 
 // The signed bytes. `key` is the cluster key and replaces roster.cluster; entries are sorted.
 // kInvalidInput when parse_roster() would refuse it.

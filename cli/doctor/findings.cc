@@ -110,6 +110,12 @@ std::vector<Finding> judge_clock(const ClockFacts& clock, bool wsl) {
 
 std::vector<Finding> judge_reach(const ReachFacts& reach) {
   if (!reach.skipped.empty()) return {skipped("reach", reach.skipped)};
+  if (!reach.seen_host.empty()) {
+    return {ok("reach", "a router translates this worker's address " + reach.address + " to " +
+                            reach.seen_host +
+                            ": nodes outside cannot dial it. Links to them go through the "
+                            "coordinator, or this worker opens them; hearth status shows each")};
+  }
   if (reach.error.empty()) {
     return {
         ok("reach", fmt::format("the coordinator reaches this machine's worker at {}, in {:.1f} ms",
@@ -121,7 +127,8 @@ std::vector<Finding> judge_reach(const ReachFacts& reach) {
   return {failed("reach",
                  "the coordinator cannot connect to this machine's worker at " + reach.address +
                      ": " + reach.error +
-                     "; if a firewall runs here, its line below opens the port",
+                     ". The worker serves over links that it opens or that the coordinator relays, "
+                     "which may be slower. If a firewall runs here, its line below opens the port",
                  open_port_lines(port))};
 }
 

@@ -116,6 +116,9 @@ struct ReachFacts {
   std::string address;  // of the worker's data links
   std::string error;    // why the coordinator cannot connect; empty: it can
   double milliseconds = 0.0;
+  // Where a router translates the worker's address: the host that the coordinator sees. Nothing was
+  // dialled then.
+  std::string seen_host = {};
 };
 std::vector<Finding> judge_reach(const ReachFacts& reach);
 

@@ -295,6 +295,7 @@ ReachFacts probe_reach(bool offline) {
   facts.address = reached->address;
   facts.error = reached->error;
   facts.milliseconds = reached->milliseconds;
+  facts.seen_host = reached->seen_host;
   return facts;
 }
 

@@ -54,6 +54,22 @@ std::vector<std::string> devices_of(const ServeOptions& options) {
   return worker_devices(options.device, options.local_workers, automatic ? cards_here() : 0);
 }
 
+void log_next_step(const ServeOptions& options, const std::string& api,
+                   const std::string& cluster) {
+  if (!api.empty()) {
+    spdlog::info("on other machines the API is http://{}/v1 (with an API key)", api);
+  }
+  if (cluster.empty()) return;
+  const std::uint32_t stages = stages_of(options);
+  const std::uint32_t others = stages - std::min(stages, options.local_workers);
+  spdlog::info(
+      "cluster {}: {}; for each of them: hearth token create on this machine, then hearth join "
+      "TOKEN on the other",
+      cluster,
+      others == 0 ? "this machine can serve alone, and other machines may join"
+                  : "it needs " + counted(others, "other machine"));
+}
+
 namespace {
 
 // Refuses options with which workers would fail at every start.

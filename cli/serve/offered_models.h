@@ -39,4 +39,8 @@ std::uint32_t stages_of(const ServeOptions& options);
 std::uint32_t stages_of(const ServeOptions& options, const model::ModelSpec& spec);
 std::vector<std::string> devices_of(const ServeOptions& options);
 
+// Logs what the user may do next. `api`: the API's address for other machines; empty: they reach
+// none. `cluster`: its name; empty: no machine can join.
+void log_next_step(const ServeOptions& options, const std::string& api, const std::string& cluster);
+
 }  // namespace hearth::cli

@@ -35,6 +35,7 @@
 #include "cli/serve/local_workers.h"
 #include "cli/serve/model_files.h"
 #include "cli/serve/offered_models.h"
+#include "cli/serve/own_relay.h"
 #include "cli/serve/served_manifest.h"
 #include "cli/serve/standby.h"
 #include "cli/serve/stored_planner.h"
@@ -165,7 +166,7 @@ class Server {
         LocalToken::write(options.data_dir, identity_->cluster.public_key(), info_.control));
     TRY_VOID(file_->write(info_));
     spdlog::info("{} at {}/v1, workers connect to {}", info_.model, info_.api, info_.control);
-    say_next_step(options);
+    log_next_step(options, api_address_, cluster_ ? cluster_->name : "");
     children_ = std::make_unique<Children>(loop_.io());
     start_workers();
     if (!options.no_announce) announce();
@@ -241,6 +242,10 @@ class Server {
     if (cluster_) membership.cluster_name = cluster_->name;
     membership.api_address = [this] { return api_address_; };
     membership.locate = [this](std::string_view node) { return locate(node); };
+    membership.route = std::bind_front(&Server::route_to, this);
+    membership.seen_host = [this](std::string_view node) {
+      return find_node(node).value_or(coordinator::NodeStatus()).seen_host;
+    };
     membership.dial_back = [this](const std::string& address) { return dial_back_.ask(address); };
     membership.changed = [this] { on_roster_changed(); };
     membership_.emplace(identity_->cluster, std::move(membership), clock_);
@@ -291,6 +296,7 @@ class Server {
       wiring.placement->elsewhere = [this](std::function<void()> work) { search(std::move(work)); };
     }
     wiring.receipts = receipts_.get();
+    wiring.relay = relay_.expects(clock_);
     wiring.owner_of = [this](const PublicKey& key) { return membership_->owner_of(key); };
     wiring.is_newcomer = membership_->is_newcomer();
     wiring.canary_words = coordinator::http::canary_words(offered.served, clock_);
@@ -343,29 +349,22 @@ class Server {
     start_workers();
   }
 
+  std::optional<coordinator::NodeStatus> find_node(std::string_view name) const {
+    if (coordinator_ == nullptr) return std::nullopt;
+    for (const auto& node : coordinator_->status().nodes) {
+      if (node.name == name && node.state != "lost") return node;
+    }
+    return std::nullopt;
+  }
   // This also covers the coordinator's own data links.
   std::string locate(std::string_view name) const {
-    if (coordinator_ == nullptr) return "";
     if (name == kCoordinatorName) return data_->address();
-    for (const auto& node : coordinator_->status().nodes) {
-      if (node.name == name && node.state != "lost") return node.data_address;
-    }
-    return "";
+    return find_node(name).value_or(coordinator::NodeStatus()).data_address;
   }
-
-  void say_next_step(const ServeOptions& options) const {
-    if (!api_address_.empty()) {
-      spdlog::info("on other machines the API is http://{}/v1 (with an API key)", api_address_);
-    }
-    if (!cluster_) return;
-    const std::uint32_t others =
-        stages_of(options) - std::min(stages_of(options), options.local_workers);
-    spdlog::info(
-        "cluster {}: {}; for each of them: hearth token create on this machine, then hearth join "
-        "TOKEN on the other",
-        cluster_->name,
-        others == 0 ? "this machine can serve alone, and other machines may join"
-                    : "it needs " + counted(others, "other machine"));
+  std::string route_to(const std::string& from, const std::string& name) const {
+    if (coordinator_ == nullptr || name == kCoordinatorName) return locate(name);
+    const auto route = coordinator_->route(from, name);
+    return route.ok() ? *route : "";
   }
 
   // For hearth join without a token; pointless on loopback.
@@ -382,6 +381,7 @@ class Server {
     coordinator_->publish_roster(identity_->roster->book()->bytes());
     data_->recheck_peers();
     control_->recheck_peers();
+    relay_.keep_members(*identity_->roster->book()->roster());
   }
 
   // A member with a newer roster of this cluster shows that this folder was replaced by an older
@@ -413,7 +413,9 @@ class Server {
     tcp.identity = identity_->node;
     tcp.roster = identity_->roster->book();
     tcp.on_refused = [](const std::string& why) { spdlog::warn("refused a data link: {}", why); };
+    tcp.tickets = std::make_shared<TicketBook>();
     TRY(data_, TcpTransport::open(loop_.io(), tcp));
+    relay_.open(tcp.tickets, options.relay_megabits);
     coordinator::ControlOptions control;
     control.address = control_address(options);
     control.identity = identity_->node;
@@ -689,6 +691,7 @@ class Server {
   std::optional<coordinator::Membership> membership_;
   const std::shared_ptr<node::SharedFile> shared_ = std::make_shared<node::SharedFile>();
   std::unique_ptr<TcpTransport> data_;
+  OwnRelay relay_;
   std::unique_ptr<node::PieceServer> pieces_;
   std::unique_ptr<ServedManifest> manifest_;
   Bytes described_;  // the signed manifest, once it is made

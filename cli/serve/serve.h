@@ -6,6 +6,7 @@
 #include <string>
 #include <vector>
 
+#include "base/limits.h"
 #include "coordinator/coordinator.h"
 #include "placement/problem.h"
 
@@ -42,12 +43,14 @@ struct ServeOptions {
   std::string emulate;
   std::uint32_t batch_rows = 512;
   std::uint32_t itl_target_ms = 0;  // node/runner/prompt_pace.h; 0: its default
-  bool no_announce = false;         // of the cluster to this network: cli/home/announcements.h
-  bool no_prefix_cache = false;     // no prompt is computed with what an earlier one left
-  bool no_resume = false;           // of answers after a restart: no request is written to disk
-  bool no_speculation = false;      // no tokens are drafted
-  std::string draft;                // likewise, of each local worker: cli/worker/worker.h
-  bool no_receipts = false;         // none are made of what is computed, and no ledger is kept
+  // A second, that this process forwards for workers that cannot connect to each other; 0: nothing.
+  std::uint32_t relay_megabits = limits::kOwnRelayMegabits;
+  bool no_announce = false;      // of the cluster to this network: cli/home/announcements.h
+  bool no_prefix_cache = false;  // no prompt is computed with what an earlier one left
+  bool no_resume = false;        // of answers after a restart: no request is written to disk
+  bool no_speculation = false;   // no tokens are drafted
+  std::string draft;             // likewise, of each local worker: cli/worker/worker.h
+  bool no_receipts = false;      // none are made of what is computed, and no ledger is kept
   coordinator::AuditMode audits = coordinator::AuditMode::kSpot;
   // The share of windows that this machine itself recomputes, in parts of a million; 0: none.
   std::int64_t referee_rate = ledger::Policy().coordinator_rate;

@@ -116,6 +116,21 @@ void add_emulation(CLI::App& verb, Options& o, const char* what) {
   emulate->excludes("--draft");
 }
 
+void add_ports_for_workers(CLI::App& verb, ServeOptions& o) {
+  verb.add_option("--control-port", o.control_port, "port for workers (0: any free one)")
+      ->check(whole_number(0, 65'535))
+      ->capture_default_str();
+  verb.add_option("--data-port", o.data_port,
+                  "port of the coordinator's data links (0: any free one)")
+      ->check(whole_number(0, 65'535))
+      ->capture_default_str();
+  verb.add_option("--relay-megabits", o.relay_megabits,
+                  "forward links of workers that cannot connect to each other, at most so many "
+                  "Mbit/s in all (0: none)")
+      ->check(whole_number(0, limits::kRelayMegabits))
+      ->capture_default_str();
+}
+
 void add_serve(CLI::App& app, Action& action) {
   const auto o = std::make_shared<ServeOptions>();
   CLI::App* verb = app.add_subcommand("serve", "Run the coordinator and its API");
@@ -133,13 +148,7 @@ void add_serve(CLI::App& app, Action& action) {
       ->check(api_host());
   CLI::Option* port = verb->add_option("-p,--port", o->port, "port of the API (0: any free one)");
   port->check(whole_number(0, 65'535))->capture_default_str();
-  verb->add_option("--control-port", o->control_port, "port for workers (0: any free one)")
-      ->check(whole_number(0, 65'535))
-      ->capture_default_str();
-  verb->add_option("--data-port", o->data_port,
-                   "port of the coordinator's data links (0: any free one)")
-      ->check(whole_number(0, 65'535))
-      ->capture_default_str();
+  add_ports_for_workers(*verb, *o);
   verb->add_option("--data-dir", o->data_dir, "data folder");
   verb->add_option("--store", o->store,
                    "keep members, keys and requests in PostgreSQL: postgresql://USER@HOST/DATABASE "
@@ -240,6 +249,10 @@ void add_worker_options(CLI::App& verb, WorkerOptions& o) {
   verb.add_option("--draft", o.draft,
                   "smaller model with the same vocabulary that drafts tokens, if this worker is "
                   "the first stage and drafts make it faster; GGUF file or pulled name");
+  verb.add_flag("--relay{100}", o.relay_megabits,
+                "forward links of nodes that cannot connect to each other, at most so many Mbit/s "
+                "(100 without a number)")
+      ->check(CLI::Range(1U, limits::kRelayMegabits));
   verb.add_flag("--no-pause-on-game", o.no_pause_on_game,
                 "keep serving while GameMode reports a running game");
   verb.add_flag("--no-pause-on-battery", o.no_pause_on_battery, "keep serving on battery");

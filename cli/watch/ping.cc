@@ -37,7 +37,7 @@ double since(SteadyClock::time_point begin) {
 class PingLink final : public TransportEvents {
  public:
   static Result<std::unique_ptr<PingLink>> open(const node::Inquirer& own,
-                                                const std::string& address) {
+                                                const std::string& route) {
     std::unique_ptr<PingLink> link(new PingLink());
     TcpOptions options;
     options.identity = own.identity;
@@ -45,7 +45,7 @@ class PingLink final : public TransportEvents {
     TRY(link->transport_, TcpTransport::open(link->io_, options));
     link->transport_->set_events(link.get());
     const auto begin = SteadyClock::now();
-    link->link_ = link->transport_->connect(address);
+    link->link_ = link->transport_->connect(route);
     TRY_VOID(link->wait([&] { return link->open_; }));
     link->connected_seconds_ = since(begin);
     return link;
@@ -114,18 +114,18 @@ struct Rates {  // bytes a second; 0: not measured
   double from = 0.0;
 };
 
-Result<Probe> probe(const node::Inquirer& own, const std::string& node,
-                    const std::string& address) {
-  TRY(const auto link, PingLink::open(own, address));
+Result<Probe> probe(const node::Inquirer& own, const std::string& node, const Route& route) {
+  TRY(const auto link, PingLink::open(own, route.text()));
   // The roster says whose key this is.
-  REQUIRE(link->peer() == node, "the node at ", address, " is ", link->peer(), ", not ", node,
+  REQUIRE(link->peer() == node, "the link over ", describe_route(route.text()), " leads to ",
+          link->peer(), ", not to ", node,
           "; hearth status shows the nodes that are connected now");
   TRY(const double seconds, link->ping(1, {}));
   return Probe{link->connected_seconds(), seconds};
 }
 
-Result<Rates> measure_link(const node::Inquirer& own, const std::string& address) {
-  TRY(const auto link, PingLink::open(own, address));
+Result<Rates> measure_link(const node::Inquirer& own, const Route& route) {
+  TRY(const auto link, PingLink::open(own, route.text()));
   const auto rate = [&](bool to) -> Result<double> {
     RateTrial trial;
     for (bool enough = false; !enough;) {
@@ -142,16 +142,25 @@ Result<Rates> measure_link(const node::Inquirer& own, const std::string& address
   return rates;
 }
 
+// A ticket is good for one link.
+Status next_route(const node::Inquirer& own, const std::string& node, Route& route) {
+  if (route.kind == RouteKind::kDirect) return ok_status();
+  TRY(route, node::find_route(own, node));
+  return ok_status();
+}
+
 std::string milliseconds(double seconds) { return fmt::format("{:.2f} ms", seconds * 1e3); }
 
-void say(const PingOptions& options, const std::string& address, const Result<Probe>& probe) {
+void say(const PingOptions& options, const Route& route, const Result<Probe>& probe) {
+  const std::string address = route.address.text();
   if (options.json) return;
   if (!probe.ok()) {
     std::printf("no answer from %s (%s): %s\n", options.node.c_str(), address.c_str(),
                 escape_control(probe.error().message).c_str());
   } else {
-    std::printf("answer from %s (%s) direct: %s, after %s to connect\n", options.node.c_str(),
-                address.c_str(), milliseconds(probe->seconds).c_str(),
+    const char* const relay = route.kind == RouteKind::kRelayed ? "the relay at " : "";
+    std::printf("answer from %s (%s%s) %s: %s, after %s to connect\n", options.node.c_str(), relay,
+                address.c_str(), route_name(route.kind), milliseconds(probe->seconds).c_str(),
                 milliseconds(probe->connect_seconds).c_str());
   }
   std::fflush(stdout);
@@ -168,9 +177,10 @@ std::optional<std::array<double, 3>> summary(const std::vector<Result<Probe>>& p
   return std::array{seconds.front(), seconds[seconds.size() / 2], seconds.back()};
 }
 
-void print_json(const PingOptions& options, const std::string& address,
+void print_json(const PingOptions& options, const Route& route,
                 const std::vector<Result<Probe>>& probes, const Rates& rates) {
-  OrderedJson out = {{"node", options.node}, {"address", address}, {"path", "direct"}};
+  OrderedJson out = {
+      {"node", options.node}, {"address", route.address.text()}, {"path", route_name(route.kind)}};
   out["probes"] = OrderedJson::array();
   for (const auto& each : probes) {
     out["probes"].push_back(each.ok()
@@ -206,22 +216,24 @@ void print_summary(const PingOptions& options, const std::vector<Result<Probe>>&
 Result<int> run_ping(const PingOptions& options) {
   catch_interrupts();
   TRY(const node::Inquirer own, own_inquirer(options.data_dir));
-  TRY(const std::string address, node::locate(own, options.node));
+  TRY(Route route, node::find_route(own, options.node));
   std::vector<Result<Probe>> probes;
   while (probes.size() < options.count && !interrupted()) {
     if (!probes.empty()) {
       std::this_thread::sleep_for(std::chrono::duration<double>(options.interval_seconds));
+      TRY_VOID(next_route(own, options.node, route));
     }
-    probes.push_back(probe(own, options.node, address));
-    say(options, address, probes.back());
+    probes.push_back(probe(own, options.node, route));
+    say(options, route, probes.back());
   }
   Rates rates;
   if (summary(probes) && !options.no_rate && !interrupted()) {
-    const auto measured = measure_link(own, address);
+    TRY_VOID(next_route(own, options.node, route));
+    const auto measured = measure_link(own, route);
     if (measured.ok()) rates = *measured;
   }
   if (options.json) {
-    print_json(options, address, probes, rates);
+    print_json(options, route, probes, rates);
   } else {
     print_summary(options, probes, rates);
   }

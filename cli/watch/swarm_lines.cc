@@ -182,6 +182,25 @@ void add_wrong(const client::SwarmView& view, Lines& lines) {
   }
 }
 
+// The links that one side cannot dial.
+void add_routes(const client::SwarmView& view, Lines& lines) {
+  for (const client::LinkView& link : view.links) {
+    if (link.route == "direct") continue;
+    std::string text = "link    " + escape_control(link.from) + " to " + escape_control(link.to) +
+                       ": " +
+                       (link.route == "relayed"
+                            ? "relayed by " + (link.relay.empty() ? std::string("the coordinator")
+                                                                  : escape_control(link.relay))
+                        : link.route == "reverse" ? "direct, opened by " + escape_control(link.to)
+                                                  : escape_control(link.route));
+    if (link.bytes_per_second > 0.0) {
+      text += ", " + fmt::format("{:.1f}", link.seconds * 1e3) + " ms, " +
+              format_bytes(static_cast<std::uint64_t>(link.bytes_per_second)) + "/s";
+    }
+    lines.push_back(text);
+  }
+}
+
 bool is_ended(const client::NodeView& node) { return node.standing && node.standing->tombstoned; }
 
 // Nodes that the ledger bars, or may bar; the reason, and what to do next.
@@ -317,7 +336,7 @@ void add_away(const client::SwarmView& view, Lines& lines) {
 }
 
 void add_remarks(const client::SwarmView& view, Lines& lines) {
-  for (const auto add : {add_why, add_away, add_slow, add_wrong, add_barred, add_audits,
+  for (const auto add : {add_why, add_away, add_slow, add_routes, add_wrong, add_barred, add_audits,
                          add_unreceipted, add_ledger, add_store}) {
     add(view, lines);
   }

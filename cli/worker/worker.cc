@@ -55,6 +55,7 @@
 #include "node/runner/draft_model.h"
 #include "proto/address.h"
 #include "proto/link/control_links.h"
+#include "proto/link/relay.h"
 #include "proto/link/tcp_transport.h"
 
 namespace hearth::cli {
@@ -317,12 +318,36 @@ class Worker {
     tcp.identity = member_->identity();
     tcp.roster = member_->roster().book();
     tcp.on_refused = [](const std::string& why) { spdlog::warn("refused a data link: {}", why); };
+    tcp.tickets = tickets_;
     TRY(data_, TcpTransport::open(loop_.io(), tcp));
+    stage_options_.meet = [this](const std::string& route) { meet(route); };
+    if (options.relay_megabits > 0) open_relay(options.relay_megabits);
     if (model_->store != nullptr) open_store();
     open_probe();
     TRY(control_, TcpTransport::open(loop_.io(), worker_control_options(member_->identity(),
                                                                         member_->roster().book())));
     return ok_status();
+  }
+
+  void open_relay(std::uint32_t megabits) {
+    RelayOptions relay;
+    relay.bytes_per_second = megabits * kBytesOfMegabit;
+    relay_ = std::make_unique<Relay>(tickets_, relay);
+    stage_options_.relay_megabits = megabits;
+    stage_options_.forward = [this](const Ticket& dialler, const Ticket& acceptor,
+                                    const std::string& account, bool brief) {
+      const Status expected = relay_->expect(dialler, acceptor, account, clock_.now(), brief);
+      if (!expected.ok()) spdlog::warn("no link is relayed: {}", expected.error().message);
+    };
+  }
+
+  // For a node that cannot dial this one. The coordinator names the route.
+  void meet(const std::string& route) {
+    const Status begun = data_->meet(route);
+    if (!begun.ok()) {
+      spdlog::warn("a link that the coordinator asks for was not opened: {}",
+                   begun.error().message);
+    }
   }
 
   // Returns the memory for the stage, without the draft model's; 0: all that is available.
@@ -364,6 +389,7 @@ class Worker {
         TcpOptions tcp;
         tcp.identity = member_->identity();
         tcp.roster = member_->roster().book();
+        tcp.tickets = tickets_;
         auto links = TcpTransport::open(loop_.io(), tcp);
         if (!links.ok()) return done(links.error());
         probe_links_ = std::move(*links);
@@ -490,6 +516,7 @@ class Worker {
     }
     if (taken != Offer::kNewer) return {};
     data_->recheck_peers();
+    if (relay_ != nullptr) relay_->keep_only(names_of(*book->roster()));
     removed_ = !book->find(member_->identity().key).has_value();
     return {};
   }
@@ -505,6 +532,8 @@ class Worker {
   SystemRandom random_;
   node::StageOptions stage_options_;
   std::unique_ptr<Member> member_;
+  const std::shared_ptr<TicketBook> tickets_ = std::make_shared<TicketBook>();
+  std::unique_ptr<Relay> relay_;  // null: this node is no relay
   std::unique_ptr<TcpTransport> data_;
   std::unique_ptr<TcpTransport> probe_links_;
   std::unique_ptr<node::LinkProbe> probe_;  // once the coordinator has asked

@@ -39,7 +39,8 @@ struct WorkerOptions {
   bool no_pause_on_game = false;
   bool no_pause_on_battery = false;
   std::uint64_t pause_above = node::Triggers().foreign_memory;
-  std::string hours;  // empty: the whole day
+  std::string hours;                 // empty: the whole day
+  std::uint32_t relay_megabits = 0;  // a second, that it forwards for others; 0: it is no relay
   std::string log_level = "info";
   bool no_log_file = false;  // but stderr alone: cli/process/process_log.h
 };

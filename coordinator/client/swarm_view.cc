@@ -149,6 +149,16 @@ std::optional<SwarmView::Store> store_of(const Json& state) {
   return out;
 }
 
+// An older server sends none.
+std::vector<LinkView> links_of(const Json& state) {
+  std::vector<LinkView> links;
+  for (const Json& one : state.value("links", Json::array())) {
+    links.push_back({one.at("from"), one.at("to"), one.at("route"), one.value("relay", ""),
+                     number_of(one, "seconds"), number_of(one, "bytes_per_second")});
+  }
+  return links;
+}
+
 SwarmView view_of(const Json& state) {
   SwarmView view;
   view.version = state.value("version", "");
@@ -189,6 +199,7 @@ SwarmView view_of(const Json& state) {
     view.gaps.push_back({range_of(gap.at("layers")), count_of<std::uint64_t>(gap, "weight_bytes"),
                          count_of<std::uint64_t>(gap, "memory_bytes")});
   }
+  view.links = links_of(state);
   for (const Json& one : state.value("wrong_bytes", Json::array())) {
     view.accused.push_back({one.at("node"), count_of<std::uint32_t>(one, "accusers"),
                             one.value("item", ""), one.value("out", false)});

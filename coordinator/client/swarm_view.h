@@ -61,6 +61,16 @@ struct GapView {
   std::uint64_t memory_bytes = 0;  // a worker's minimum; 0: unknown
 };
 
+// A link of a pipeline from one stage to the next.
+struct LinkView {
+  std::string from;
+  std::string to;
+  std::string route;              // direct, reverse, relayed
+  std::string relay;              // the node that forwards; empty: the coordinator, or no relay
+  double seconds = 0.0;           // its delay
+  double bytes_per_second = 0.0;  // 0: not measured
+};
+
 // A node that others accuse of sending wrong bytes of the model.
 struct AccusedView {
   std::string node;
@@ -115,6 +125,7 @@ struct SwarmView {
   std::vector<Drafts> drafts;
   std::vector<NodeView> nodes;
   std::vector<GapView> gaps;
+  std::vector<LinkView> links;
   std::vector<AccusedView> accused;
   AuditsView audits;
   std::int64_t ledger_ahead_seconds = 0;           // of the server's clock

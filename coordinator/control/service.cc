@@ -226,12 +226,12 @@ class ControlService::Service final : public control::v1::Control::CallbackServi
                                    const control::v1::LocateRequest* request,
                                    control::v1::Located* answer) override {
     const auto key = peer_key(*context->auth_context());
-    return answer_stranger(*context,
-                           [key, request, answer](Membership& membership) -> hearth::Status {
-                             TRY(const PublicKey known, key);
-                             TRY(*answer, membership.locate(known, request->node()));
-                             return ok_status();
-                           });
+    return answer_stranger(
+        *context, [key, request, answer](Membership& membership) -> hearth::Status {
+          TRY(const PublicKey known, key);
+          TRY(*answer, membership.locate(known, request->node(), request->routes()));
+          return ok_status();
+        });
   }
 
   grpc::ServerUnaryReactor* Reach(grpc::CallbackServerContext* context,

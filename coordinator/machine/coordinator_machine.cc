@@ -6,6 +6,7 @@
 
 #include "base/check.h"
 #include "coordinator/proof/ledger_service.h"
+#include "proto/address.h"
 
 namespace hearth::coordinator {
 namespace {
@@ -30,6 +31,12 @@ std::unique_ptr<Coordinator> Coordinator::start(CoordinatorOptions options, cons
   return std::make_unique<CoordinatorMachine>(std::move(options), clock, random, control, data);
 }
 
+std::string NodeStatus::machine() const {
+  const auto address = parse_address(data_address);
+  if (!address.ok()) return name;
+  return seen_host.empty() ? address->host : seen_host + "/" + address->host;
+}
+
 Result<SequenceId> Coordinator::submit(GenerateRequest request,
                                        std::shared_ptr<SequenceEvents> events) {
   std::vector<Submission> one;
@@ -42,10 +49,12 @@ Result<SequenceId> Coordinator::submit(GenerateRequest request,
 CoordinatorMachine::CoordinatorMachine(CoordinatorOptions options, const Clock& clock,
                                        Random& random, Transport& control, Transport& data)
     : options_(std::move(options)),
-      parts_{options_,   clock,     control,   data,       registry_,  pipelines_, links_,
-             scheduler_, holdings_, sessions_, standings_, newcomers_, sequences_, lifecycle_},
+      parts_{options_,   clock,      control,    data,       registry_,
+             pipelines_, links_,     scheduler_, meetings_,  holdings_,
+             sessions_,  standings_, newcomers_, sequences_, lifecycle_},
       registry_(options_, clock),
       pipelines_(options_, clock, registry_),
+      meetings_(parts_, random),
       holdings_(parts_),
       sessions_(parts_),
       standings_(parts_),
@@ -92,6 +101,19 @@ void CoordinatorMachine::on_timer() {
   standings_.refresh();
   if (!winds_down_since_) newcomers_.on_timer();
   sequences_.admit();
+}
+
+Result<std::string> CoordinatorMachine::route(const std::string& from, const std::string& to) {
+  const Node* node = registry_.find(to);
+  if (node == nullptr || node->state == Node::State::kLost) {
+    return Error::of(ErrorCode::kNotFound, "no worker named ", to, " is connected");
+  }
+  const Meetings::Meeting meeting = meetings_.from_machine(from, *node);
+  if (meeting.route.empty()) {
+    return Error::of(ErrorCode::kNoCapacity, "no relay has room for a link to ", to);
+  }
+  for (const auto& [session, message] : meeting.orders) sessions_.send(session, message);
+  return meeting.route;
 }
 
 bool CoordinatorMachine::puts_off_audits() const {

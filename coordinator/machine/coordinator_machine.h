@@ -14,6 +14,7 @@
 
 #include "coordinator/coordinator.h"
 #include "coordinator/machine/machine_parts.h"
+#include "coordinator/machine/meetings.h"
 #include "coordinator/machine/newcomer_checks.h"
 #include "coordinator/machine/pipeline_lifecycle.h"
 #include "coordinator/machine/sequence_lifecycle.h"
@@ -49,6 +50,7 @@ class CoordinatorMachine final : public Coordinator {
   Status order(const std::string& node, const std::optional<Away>& away) override {
     return sessions_.order(node, away);
   }
+  Result<std::string> route(const std::string& from, const std::string& to) override;
   bool wind_down(bool wanted) override;
   void retire() override;
   Next next() const override { return {pipelines_.next_epoch(), sequences_.next_sequence()}; }
@@ -74,6 +76,7 @@ class CoordinatorMachine final : public Coordinator {
   Registry registry_;
   Pipelines pipelines_;
   Scheduler scheduler_;
+  Meetings meetings_;
   WorkerHoldings holdings_;
   WorkerSessions sessions_;
   StandingView standings_;

@@ -11,6 +11,7 @@
 
 namespace hearth::coordinator {
 
+class Meetings;
 class NewcomerChecks;
 class PipelineLifecycle;
 class PipelineLinks;
@@ -31,6 +32,7 @@ struct MachineParts {
   Pipelines& pipelines_;
   PipelineLinks& links_;
   Scheduler& scheduler_;
+  Meetings& meetings_;
   WorkerHoldings& holdings_;
   WorkerSessions& sessions_;
   StandingView& standings_;

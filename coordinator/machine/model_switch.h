@@ -73,6 +73,9 @@ class ModelSwitch final : public Coordinator {
   Status order(const std::string& node, const std::optional<Away>& away) override {
     return coordinator_->order(node, away);
   }
+  Result<std::string> route(const std::string& from, const std::string& to) override {
+    return coordinator_->route(from, to);
+  }
   bool wind_down(bool wanted) override { return coordinator_->wind_down(wanted); }
   void retire() override { coordinator_->retire(); }
   Next next() const override { return coordinator_->next(); }

@@ -3,10 +3,14 @@
 #include <spdlog/spdlog.h>
 
 #include <algorithm>
+#include <iterator>
 #include <memory>
+#include <set>
+#include <string>
 #include <utility>
 
 #include "base/check.h"
+#include "coordinator/machine/meetings.h"
 #include "coordinator/machine/sequence_lifecycle.h"
 #include "coordinator/machine/standing_view.h"
 #include "coordinator/machine/worker_holdings.h"
@@ -35,12 +39,17 @@ void PipelineLifecycle::tell_assigned(Pipeline& pipeline) {
   spdlog::info("epoch {}: forming a {}pipeline of {} stages", epoch.value,
                pipeline.checking ? "checking " : "", pipeline.members.size());
   begin_receipts(pipeline);
-  links_.open(epoch, static_cast<std::uint32_t>(pipeline.members.size()),
-              pipeline.members.front().data_address, pipeline.members.front().node,
-              pipeline.members.back().node);
   std::vector<std::pair<LinkId, control::v1::CoordinatorMessage>> messages;
+  std::vector<std::pair<LinkId, control::v1::CoordinatorMessage>> after;
+  const Member& first = pipeline.members.front();
+  Meetings::Meeting own = meetings_.from_here(*registry_.find(first.node));
+  pipeline.first_route = own.kind.kind;
+  for (auto& [session, order] : own.orders) messages.emplace_back(session, std::move(order));
+  links_.open(epoch, static_cast<std::uint32_t>(pipeline.members.size()), own.route, first.node,
+              pipeline.members.back().node);
   for (std::uint32_t stage = 0; stage < pipeline.members.size(); ++stage) {
-    const Member& member = pipeline.members[stage];
+    Member& member = pipeline.members[stage];
+    const Member& next = pipeline.members[(stage + 1) % pipeline.members.size()];
     Node* node = registry_.find(member.node);
     INVARIANT(node != nullptr && node->status.epoch == epoch,
               "the members of a pipeline that forms are registered, and are its own");
@@ -51,8 +60,18 @@ void PipelineLifecycle::tell_assigned(Pipeline& pipeline) {
     }
     control::v1::CoordinatorMessage message;
     *message.mutable_assign() = pipelines_.assign_message(pipeline, stage, data_.address());
-    messages.emplace_back(pipeline.members[stage].link, std::move(message));
+    if (pipeline.members.size() > 1) {
+      Meetings::Meeting meeting = meetings_.between(*node, *registry_.find(next.node));
+      member.route = meeting.kind;
+      member.no_route = meeting.why;
+      message.mutable_assign()->set_next_address(meeting.route);
+      for (auto& [session, order] : meeting.orders) {
+        (meeting.dials_last() ? messages : after).emplace_back(session, std::move(order));
+      }
+    }
+    messages.emplace_back(member.link, std::move(message));
   }
+  std::ranges::move(after, std::back_inserter(messages));
   // Sending may lose a worker, and with it the pipeline: no worker is told of it afterwards.
   for (const auto& [link, message] : messages) {
     if (pipelines_.find(epoch) == nullptr) break;
@@ -111,18 +130,46 @@ void PipelineLifecycle::stage_ready(Node& node, const control::v1::StageReady& r
 
 void PipelineLifecycle::stage_failed(Node& node, const control::v1::StageFailed& failed) {
   const Epoch epoch(failed.epoch());
-  if (node.status.epoch != epoch) return;  // late
+  // Late. A free node has epoch 0, which is no pipeline's.
+  if (node.status.epoch != epoch || pipelines_.find(epoch) == nullptr) return;
   std::uint32_t culprit = node.status.stage;
   Node* peer = failed.peer().empty() ? nullptr : registry_.find(failed.peer());
   if (peer != nullptr && peer->status.epoch == epoch) {
     registry_.strike(node);
     registry_.strike(*peer);
+    judge_routes(*pipelines_.find(epoch), node, failed);
     // Of the two, the one that is also late with its heartbeats is to blame.
     if (registry_.late(*peer)) culprit = peer->status.stage;
   }
   // Or a stage further round the ring is, whose neighbour has hung up already.
   if (!failed.peer().empty()) culprit = silent_stage(epoch).value_or(culprit);
-  lose(epoch, culprit, decode_refused(as_bytes(failed.error())));
+  const std::string& no_route = pipelines_.find(epoch)->members[node.status.stage].no_route;
+  lose(epoch, culprit, no_route.empty() ? decode_refused(as_bytes(failed.error())) : no_route);
+}
+
+// A link to the next stage that did not open takes another route. One that broke may be the fault
+// of its relay; between two stages, it is unknown which of both links broke.
+void PipelineLifecycle::judge_routes(const Pipeline& pipeline, const Node& node,
+                                     const control::v1::StageFailed& failed) {
+  const std::vector<Member>& members = pipeline.members;
+  const auto after = [&](std::uint32_t stage) { return (stage + 1) % members.size(); };
+  const Member& member = members[node.status.stage];
+  const bool next = members[after(node.status.stage)].node == failed.peer();
+  if (failed.unreached()) {
+    if (!next || member.ready) return;
+    meetings_.avoid_relay(member.route.relay);
+    pipelines_.ways().fail(node.status.name, failed.peer(), member.route.kind);
+    return;
+  }
+  std::set<std::string> relays;
+  for (std::uint32_t stage = 0; stage < members.size(); ++stage) {
+    const std::string& from = members[stage].node;
+    const std::string& to = members[after(stage)].node;
+    const bool between = (from == node.status.name && to == failed.peer()) ||
+                         (from == failed.peer() && to == node.status.name);
+    if (between) relays.insert(members[stage].route.relay);
+  }
+  for (const std::string& relay : relays) meetings_.note_break(relay);
 }
 
 void PipelineLifecycle::serve_if_complete(Epoch epoch) {
@@ -163,9 +210,13 @@ void PipelineLifecycle::on_pipeline_frame(Epoch epoch, Frame frame) {
 }
 
 void PipelineLifecycle::on_pipeline_link_lost(Epoch epoch, std::uint32_t stage,
-                                              const std::string& why) {
+                                              const std::string& why, bool unreached) {
   const std::optional<std::uint32_t> silent = silent_stage(epoch);
   if (silent) return lose(epoch, *silent, "it sends no heartbeats");
+  const Pipeline* pipeline = pipelines_.find(epoch);
+  if (pipeline != nullptr && stage == 0 && unreached) {
+    pipelines_.ways().fail(options_.node, pipeline->members.front().node, pipeline->first_route);
+  }
   lose(epoch, stage, "its data link to the coordinator: " + why);
 }
 

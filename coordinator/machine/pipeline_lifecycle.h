@@ -64,7 +64,8 @@ class PipelineLifecycle final : public PipelineLinkEvents, MachineParts {
   void on_pipeline_linked(Epoch epoch) override { serve_if_complete(epoch); }
   void on_pipeline_frame(Epoch epoch, Frame frame) override;
   // Blames the stage whose worker is silent, if there is one, and else `stage`.
-  void on_pipeline_link_lost(Epoch epoch, std::uint32_t stage, const std::string& why) override;
+  void on_pipeline_link_lost(Epoch epoch, std::uint32_t stage, const std::string& why,
+                             bool unreached) override;
 
  private:
   // end() without forming others.
@@ -76,6 +77,9 @@ class PipelineLifecycle final : public PipelineLinkEvents, MachineParts {
   void withdraw(Epoch epoch, std::uint32_t stage);
   bool may_end_now(const Pipeline& pipeline) const;
   std::optional<std::uint32_t> silent_stage(Epoch epoch) const;
+  // What a lost link to a neighbour says about its route and relay.
+  void judge_routes(const Pipeline& pipeline, const Node& node,
+                    const control::v1::StageFailed& failed);
 
   bool enough_may_return() const;
 

@@ -74,7 +74,10 @@ std::vector<PipelineStatus> StandingView::pipeline_statuses() const {
     PipelineStatus one;
     one.epoch = epoch;
     one.state = !pipeline.serving ? "forming" : pipeline.checking ? "checking" : "serving";
-    for (const Member& member : pipeline.members) one.nodes.push_back(member.node);
+    for (const Member& member : pipeline.members) {
+      one.nodes.push_back(member.node);
+      if (pipeline.members.size() > 1) one.routes.push_back(member.route);
+    }
     const auto pool = scheduler_.pools().find(epoch);
     if (pool != scheduler_.pools().end()) {
       one.running = pool->second.running;

@@ -2,12 +2,12 @@
 
 #include <spdlog/spdlog.h>
 
-#include <set>
 #include <utility>
 #include <vector>
 
 #include "base/check.h"
 #include "base/limits.h"
+#include "coordinator/machine/meetings.h"
 #include "coordinator/machine/pipeline_lifecycle.h"
 #include "coordinator/machine/sequence_lifecycle.h"
 #include "coordinator/machine/worker_holdings.h"
@@ -29,18 +29,21 @@ constexpr Duration kOtherRemembered = std::chrono::minutes(1);
 
 // What a change of is logged. A port is another one with every start.
 std::string machine_of(const NodeStatus& status) {
-  const auto address = parse_address(status.data_address);
-  const std::string host = address.ok() ? address->host : status.data_address;
-  return status.build + "\n" + status.device + "\n" + status.isa + "\n" + host;
+  return status.build + "\n" + status.device + "\n" + status.isa + "\n" + status.machine();
 }
 
-// Others are told to dial this address, and `hearth doctor` lets the coordinator do so.
-Status check_place(const std::string& speaker, const std::string& data_address) {
-  if (speaker.empty()) return ok_status();
-  TRY(const Address address, parse_address(data_address));
+// Others are told to dial this address, and `hearth doctor` lets the coordinator do so. Returns
+// NodeStatus::seen_host: behind a router that translates addresses, the worker knows only its own
+// private one, which then only nodes behind the same router are told to dial.
+Result<std::string> seen_host_of(const std::string& speaker, const control::v1::Register& body,
+                                 bool has_routes) {
+  if (speaker.empty()) return std::string();
+  TRY(const Address address, parse_address(body.data_address()));
   const Status own = check_own_host(address, speaker);
-  if (!own.ok()) return Error::invalid("data_address: ", own.error().message);
-  return ok_status();
+  if (own.ok()) return std::string();
+  const bool translated = has_routes && body.protocol_version() >= kProtocolMeet;
+  if (translated && is_private(address.host)) return speaker;
+  return Error::invalid("data_address: ", own.error().message);
 }
 
 // What is no figure that a machine can have is left out.
@@ -111,9 +114,11 @@ void WorkerSessions::on_first_message(LinkId link, const WorkerMessage& message)
     other_at_ = clock_.now();
     return refuse(link, "the server has another of its models loaded now", Refusal::kOtherModel);
   }
-  Status fit = registry_.check(message.register_());
-  if (fit.ok()) fit = check_place(control_.host(link), message.register_().data_address());
+  const Status fit = registry_.check(message.register_());
   if (!fit.ok()) return refuse(link, fit.error().message);
+  const Result<std::string> seen =
+      seen_host_of(control_.host(link), message.register_(), options_.relay != nullptr);
+  if (!seen.ok()) return refuse(link, seen.error().message);
   const std::string& name = message.register_().node();
   if (registry_.holds(name)) {
     // May pass: a worker that was started again can be faster than the end of its old connection.
@@ -131,7 +136,10 @@ void WorkerSessions::on_first_message(LinkId link, const WorkerMessage& message)
                   Refusal::kMayPass);
   }
   lose(name, "no heartbeat came in time");  // connected still, but silent for too long
-  auto added = registry_.add(link, message.register_());
+  const Node* before = registry_.find(name);
+  const bool moved = before != nullptr && before->status.seen_host != *seen;
+  auto added = registry_.add(link, message.register_(), *seen);
+  pipelines_.ways().forget_routes(name, moved);
   strangers_.erase(link);
   holdings_.forget_accuser(name);
   if (!added.ok()) {  // not for good: it may come back when there is room
@@ -218,9 +226,7 @@ bool WorkerSessions::has_other_workers() const {
 void WorkerSessions::publish_roster(Bytes roster) {
   roster_ = std::move(roster);
   if (const auto parsed = parse_roster(roster_); parsed.ok()) {
-    std::set<std::string> names;
-    for (const RosterEntry& entry : parsed->entries) names.insert(entry.name);
-    registry_.set_members(std::move(names));
+    registry_.set_members(names_of(*parsed));
   }
   std::vector<LinkId> links;  // sending may lose a worker
   for (const NodeStatus& node : registry_.snapshot()) {
@@ -304,7 +310,11 @@ void WorkerSessions::on_message(Node& node, const WorkerMessage& message) {
       }
       return lose(node.status.name, "it sent bytes that are not a roster of this cluster");
     case WorkerMessage::kMeasured: return on_measured(node, message.measured());
-    case WorkerMessage::kProbed: return pipelines_.ways().take(node.status.name, message.probed());
+    case WorkerMessage::kProbed:
+      if (message.probed().unreached() && probed_from_ == node.status.name) {
+        meetings_.avoid_relay(std::exchange(probed_relay_, {}));
+      }
+      return pipelines_.ways().take(node.status.name, message.probed());
     case WorkerMessage::kRegister:
       return lose(node.status.name, "it registered twice in one session");
     case WorkerMessage::BODY_NOT_SET:
@@ -373,10 +383,16 @@ void WorkerSessions::measure_ways() {
   if (!way) return;
   const Node* from = registry_.find(way->from);
   const Node* to = registry_.find(way->to);
+  const LinkId prober = from->link;
+  Meetings::Meeting meeting = meetings_.between(*from, *to, way->route);
+  probed_from_ = way->from;
+  probed_relay_ = meeting.kind.relay;
   CoordinatorMessage message;
   message.mutable_probe()->set_node(way->to);
-  message.mutable_probe()->set_address(to->status.data_address);
-  send(from->link, message);
+  message.mutable_probe()->set_address(meeting.route);
+  const auto place = meeting.dials_last() ? meeting.orders.end() : meeting.orders.begin();
+  meeting.orders.insert(place, {prober, std::move(message)});
+  for (const auto& [session, order] : meeting.orders) send(session, order);
 }
 
 }  // namespace hearth::coordinator

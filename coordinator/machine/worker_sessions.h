@@ -63,6 +63,8 @@ class WorkerSessions final : public TransportEvents, MachineParts {
   void lose(const std::string& name, const std::string& why);
 
   Bytes roster_;                          // empty before the first one
+  std::string probed_from_;               // the node that measures, or that did last
+  std::string probed_relay_;              // of the link that is measured; empty: none
   std::map<LinkId, Stranger> strangers_;  // links without a name, or refused
   std::optional<TimePoint> other_at_;     // the latest worker of another of the server's models
 };

@@ -259,11 +259,20 @@ Result<RosterEntry> Membership::find_server(const PublicKey& key) const {
   return *entry;
 }
 
-Result<control::v1::Located> Membership::locate(const PublicKey& key, const std::string& node) {
-  TRY_VOID(find_server(key));
+Result<control::v1::Located> Membership::locate(const PublicKey& key, const std::string& node,
+                                                bool routes) {
+  TRY(const RosterEntry entry, find_server(key));
   TRY_VOID(check_node_name(node));
   control::v1::Located answer;
-  answer.set_address(options_.locate(node));
+  const bool wants_route = routes && options_.route != nullptr;
+  if (wants_route) {
+    answer.set_address(options_.route(entry.name, node));
+    return answer;
+  }
+  // To other networks, the address of a node behind a router is another machine's.
+  const std::string behind = options_.seen_host ? options_.seen_host(node) : "";
+  const bool good = behind.empty() || options_.seen_host(entry.name) == behind;
+  if (good) answer.set_address(options_.locate(node));
   return answer;
 }
 
@@ -272,6 +281,11 @@ Result<control::v1::Reached> Membership::reach(const PublicKey& key) {
   control::v1::Reached answer;
   answer.set_address(options_.locate(entry.name));
   if (answer.address().empty()) return answer;
+  if (options_.seen_host) answer.set_seen_host(options_.seen_host(entry.name));
+  if (!answer.seen_host().empty()) {
+    answer.set_known(true);
+    return answer;
+  }
   const auto outcome = options_.dial_back(answer.address());
   answer.set_known(outcome.has_value());
   if (!outcome) return answer;

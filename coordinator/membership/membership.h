@@ -48,6 +48,11 @@ struct MembershipOptions {
   std::function<std::string()> api_address;
   // The data address of a connected node, "host:port"; empty: it has no data address.
   std::function<std::string(std::string_view node)> locate;
+  // A route for one link from the machine of the member `from` to a connected node; empty: no such
+  // node is connected.
+  std::function<std::string(const std::string& from, const std::string& node)> route;
+  // NodeStatus::seen_host of a connected node.
+  std::function<std::string(std::string_view node)> seen_host;
   // The outcome of dialling there; nothing until it is known.
   std::function<std::optional<DialOutcome>(const std::string& address)> dial_back;
   // Called after a new roster: links must be checked again.
@@ -76,8 +81,11 @@ class Membership final {
   Result<control::v1::Enrolled> knock(const PublicKey& key, const std::string& from,
                                       const control::v1::Knocking& request);
   Status leave(const PublicKey& key);  // removes the node with this key at its own request
-  Result<control::v1::Located> locate(const PublicKey& key, const std::string& node);
-  // Dials only the address that the worker with that key has registered.
+  // `routes`: the caller takes a route in place of an address.
+  Result<control::v1::Located> locate(const PublicKey& key, const std::string& node,
+                                      bool routes = false);
+  // Dials only the address that the worker with that key has registered, and not if a router
+  // translates it: it is then another machine's here.
   Result<control::v1::Reached> reach(const PublicKey& key);
 
   // Makes a new roster, with a higher number than before, of the entry `own` and the nodes of the

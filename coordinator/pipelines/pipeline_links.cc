@@ -5,6 +5,7 @@
 #include <vector>
 
 #include "base/limits.h"
+#include "proto/link/route.h"
 
 namespace hearth::coordinator {
 namespace {
@@ -44,7 +45,9 @@ void PipelineLinks::open(Epoch epoch, std::uint32_t stages, std::string first_ad
 
 void PipelineLinks::dial(Ends& ends) {
   ends.first_state = State::kDialling;
-  ends.deadline = clock_.now() + kAnswerPatience;
+  // A ticket is good for one attempt.
+  ends.deadline =
+      clock_.now() + (is_direct_route(ends.first_address) ? kAnswerPatience : kFormingPatience);
   ends.first = transport_.connect(ends.first_address);
 }
 
@@ -110,6 +113,7 @@ void PipelineLinks::on_link_open(LinkId link, bool incoming) {
   for (auto& [epoch, ends] : ends_) {
     if (ends.first_state != State::kDialling || ends.first != link) continue;
     ends.first_state = State::kGreeted;
+    ends.first_reached = true;
     // A queue that holds nothing yet takes a Hello.
     (void)transport_.send(link, {FrameType::kHello, encode(hello_of(epoch))}).ok();
     return;
@@ -131,7 +135,9 @@ void PipelineLinks::on_frame(LinkId link, Frame frame) {
 
 void PipelineLinks::on_first_frame(Epoch epoch, Ends& ends, const Frame& frame) {
   const Status answer = check_answer(epoch, ends, frame);
-  if (!answer.ok()) return events_.on_pipeline_link_lost(epoch, 0, answer.error().message);
+  if (!answer.ok()) {
+    return events_.on_pipeline_link_lost(epoch, 0, answer.error().message, false);
+  }
   ends.first_state = State::kOpen;
   flush(ends);
   announce(epoch, ends);
@@ -210,7 +216,9 @@ void PipelineLinks::on_link_closed(LinkId link, const Error& why) {
   for (auto& [epoch, ends] : ends_) {
     if (ends.last_open && ends.last == link) {
       ends.last_open = false;
-      if (ends.announced) events_.on_pipeline_link_lost(epoch, ends.stages - 1, why.message);
+      if (ends.announced) {
+        events_.on_pipeline_link_lost(epoch, ends.stages - 1, why.message, false);
+      }
       return;
     }
     if (ends.first_state != State::kWaiting && ends.first == link) {
@@ -219,12 +227,14 @@ void PipelineLinks::on_link_closed(LinkId link, const Error& why) {
   }
 }
 
-// Before the pipeline is linked its first stage may merely be late, for a while.
+// Before the pipeline is linked its first stage may merely be late, for a while, but a ticket is
+// good for one attempt.
 void PipelineLinks::first_closed(Epoch epoch, Ends& ends, const std::string& why) {
   ends.first_state = State::kWaiting;
   ends.deadline = clock_.now() + kRedial;
-  const bool lost = ends.announced || clock_.now() >= ends.give_up;
-  if (lost) events_.on_pipeline_link_lost(epoch, 0, why);
+  const bool lost =
+      ends.announced || clock_.now() >= ends.give_up || !is_direct_route(ends.first_address);
+  if (lost) events_.on_pipeline_link_lost(epoch, 0, why, !ends.first_reached);
 }
 
 }  // namespace hearth::coordinator

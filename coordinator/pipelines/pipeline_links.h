@@ -23,7 +23,9 @@ class PipelineLinkEvents {
   virtual void on_pipeline_linked(Epoch epoch) = 0;
   virtual void on_pipeline_frame(Epoch epoch, Frame frame) = 0;
   // `stage`: the stage at the far end of the lost link.
-  virtual void on_pipeline_link_lost(Epoch epoch, std::uint32_t stage, const std::string& why) = 0;
+  // `unreached`: no link to the stage opened.
+  virtual void on_pipeline_link_lost(Epoch epoch, std::uint32_t stage, const std::string& why,
+                                     bool unreached) = 0;
 };
 
 class PipelineLinks final : public TransportEvents {
@@ -57,8 +59,9 @@ class PipelineLinks final : public TransportEvents {
     std::string last_node;
     State first_state = State::kWaiting;
     LinkId first;
-    TimePoint deadline{};  // the next attempt to dial, or this one's timeout
-    TimePoint give_up{};   // end of all attempts
+    bool first_reached = false;  // a link to it opened
+    TimePoint deadline{};        // the next attempt to dial, or this one's timeout
+    TimePoint give_up{};         // end of all attempts
     std::deque<Frame> queue;
     bool last_open = false;
     LinkId last;

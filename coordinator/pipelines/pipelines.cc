@@ -84,7 +84,7 @@ Pipelines::Pipelines(const CoordinatorOptions& options, const Clock& clock, Regi
     : options_(options),
       clock_(clock),
       registry_(registry),
-      ways_(clock),
+      ways_(clock, options.relay != nullptr),
       placing_(options, clock, ways_),
       next_epoch_(options.first_epoch) {}
 

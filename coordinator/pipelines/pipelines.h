@@ -27,7 +27,9 @@ struct Member {
   std::string data_address;
   LayerRange layers;
   bool ready = false;
-  bool newcomer = false;  // when the pipeline was formed
+  bool newcomer = false;      // when the pipeline was formed
+  LinkRoute route = {};       // of its link to the next stage
+  std::string no_route = {};  // why it has none; empty: it has one
 };
 
 // A checking pipeline consists of newcomers that recompute the work of serving pipelines; their
@@ -42,11 +44,12 @@ struct Checking {
 
 struct Pipeline {
   Epoch epoch;
-  bool serving = false;              // or checking, if `checking` is set
-  std::optional<Checking> checking;  // set: it computes only audits
-  TimePoint deadline{};              // for forming
-  std::vector<Member> members;       // by stage
-  std::uint32_t kv_pages = 0;        // the smallest of the ready stages'
+  bool serving = false;                        // or checking, if `checking` is set
+  std::optional<Checking> checking;            // set: it computes only audits
+  TimePoint deadline{};                        // for forming
+  std::vector<Member> members;                 // by stage
+  RouteKind first_route = RouteKind::kDirect;  // of the coordinator's link to the first stage
+  std::uint32_t kv_pages = 0;                  // the smallest of the ready stages'
   std::uint32_t kv_page_tokens = 0;
   std::uint32_t sequences = limits::kRunningSequences;  // the smallest number of the ready stages
   // Whether stages keep pages of ended sequences: where sequences keep a state, none does.

@@ -10,7 +10,6 @@
 #include "coordinator/workers/holdings.h"
 #include "placement/alike.h"
 #include "placement/plan.h"
-#include "proto/address.h"
 
 namespace hearth::coordinator {
 namespace {
@@ -36,11 +35,6 @@ constexpr double kHysteresis = 1.05;
 // its own.
 constexpr std::size_t kFew = 8;
 constexpr std::size_t kNamed = 4;  // of those that all wait for
-
-std::string host_of(const Node& node) {
-  const auto address = parse_address(node.status.data_address);
-  return address.ok() ? address->host : node.status.data_address;
-}
 
 bool linked(const Problem& problem, const std::vector<Stage>& stages) {
   for (std::size_t i = 0; i < stages.size() && stages.size() > 1; ++i) {
@@ -316,7 +310,7 @@ Problem Placing::problem_of(const std::vector<Node*>& nodes) const {
     for (const Node* to : nodes) {
       placement::Link link = links_.find(from->status.name, to->status.name);
       if (is_auto() && link.bytes_per_second <= 0.0) {
-        link = host_of(*from) == host_of(*to) ? kOwnLink : kUsualLink;
+        link = from->status.machine() == to->status.machine() ? kOwnLink : kUsualLink;
       }
       problem.links.push_back(link);
     }

@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <set>
 
+#include "base/check.h"
 #include "base/limits.h"
 #include "proto/frame.h"
 
@@ -14,6 +15,10 @@ namespace {
 constexpr Duration kProbePatience =
     std::chrono::seconds(10);                          // with one way; a worker's own is shorter
 constexpr Duration kAgain = std::chrono::seconds(30);  // after a failure
+// After that, a closed route may be open, and a better route than the measured one is tried, which
+// costs one measurement.
+constexpr Duration kBetter = std::chrono::minutes(10);
+constexpr std::size_t kClosed = std::size_t{8} * limits::kWorkers;  // routes to remember
 // Of more than limits::kLinkedNodes each is measured with so many after it, and as many before it.
 constexpr std::size_t kNeighbours = 2;
 static_assert(2 * kNeighbours < limits::kLinkedNodes, "the neighbours of a node are distinct");
@@ -56,6 +61,10 @@ LinkBook::Pair LinkBook::pair_of(const std::string& a, const std::string& b) {
   return a < b ? Pair(a, b) : Pair(b, a);
 }
 
+LinkBook::Pair LinkBook::pair_of(const Nodes& nodes) {
+  return pair_of(nodes.first->status.name, nodes.second->status.name);
+}
+
 void LinkBook::forget(const std::vector<const Node*>& nodes) {
   std::set<std::string> names;
   for (const Node* node : nodes) {
@@ -65,27 +74,137 @@ void LinkBook::forget(const std::vector<const Node*>& nodes) {
     return !names.contains(entry.first.first) || !names.contains(entry.first.second);
   };
   std::erase_if(tried_, gone);
+  std::erase_if(measured_, gone);
   if (std::erase_if(links_, gone) > 0) ++changes_;
 }
 
 // Neighbours by name come first, so that each node soon has a way.
-std::vector<LinkBook::Pair> LinkBook::wanted(const std::vector<const Node*>& nodes) {
-  std::vector<Pair> pairs;
+std::vector<LinkBook::Nodes> LinkBook::wanted(const std::vector<const Node*>& nodes) {
+  std::vector<Nodes> pairs;
   const std::size_t count = nodes.size();
+  const auto add = [&](const Node* a, const Node* b) {
+    pairs.push_back(a->status.name < b->status.name ? Nodes(a, b) : Nodes(b, a));
+  };
   if (count > limits::kLinkedNodes) {
     for (std::size_t off = 1; off <= kNeighbours; ++off) {
-      for (std::size_t i = 0; i < count; ++i) {
-        pairs.push_back(pair_of(nodes[i]->status.name, nodes[(i + off) % count]->status.name));
-      }
+      for (std::size_t i = 0; i < count; ++i) add(nodes[i], nodes[(i + off) % count]);
     }
     return pairs;
   }
   for (std::size_t i = 0; i < count; ++i) {
-    for (std::size_t j = i + 1; j < count; ++j) {
-      pairs.emplace_back(nodes[i]->status.name, nodes[j]->status.name);
-    }
+    for (std::size_t j = i + 1; j < count; ++j) add(nodes[i], nodes[j]);
   }
   return pairs;
+}
+
+bool LinkBook::closed(const Pair& way) const {
+  const auto found = closed_.find(way);
+  return found != closed_.end() && clock_.now() < found->second + kBetter;
+}
+
+bool LinkBook::may_dial(const Node& from, const Node& to) const {
+  const bool behind_other =
+      !to.status.seen_host.empty() && to.status.seen_host != from.status.seen_host;
+  return !behind_other && !closed({from.status.name, to.status.name});
+}
+
+bool LinkBook::knows_routes(const Node& from, const Node& to) const {
+  return routes_ && from.status.protocol >= kProtocolMeet && to.status.protocol >= kProtocolMeet;
+}
+
+RouteKind LinkBook::first_open(const Node& from, const Node& to) const {
+  if (!knows_routes(from, to) || may_dial(from, to)) return RouteKind::kDirect;
+  return may_dial(to, from) ? RouteKind::kReverse : RouteKind::kRelayed;
+}
+
+RouteKind LinkBook::route(const Node& from, const Node& to) const {
+  // Maybe an older program than at the measurement.
+  if (!knows_routes(from, to)) return RouteKind::kDirect;
+  const RouteKind open = first_open(from, to);
+  const Pair pair = pair_of(from.status.name, to.status.name);
+  const auto found = measured_.find(pair);
+  if (found == measured_.end()) return open;
+  const bool turned = found->second == RouteKind::kReverse && pair.second == from.status.name;
+  // A better route is not used before it is measured.
+  return std::max(open, turned ? RouteKind::kDirect : found->second);
+}
+
+bool LinkBook::is_open(const std::string& from, const std::string& to) const {
+  const Pair pair = pair_of(from, to);
+  const auto found = measured_.find(pair);
+  if (found == measured_.end() || closed({from, to})) return false;
+  return found->second == RouteKind::kDirect ||
+         (found->second == RouteKind::kReverse && pair.second == from);
+}
+
+bool LinkBook::is_closed(const Node& node) const {
+  if (!routes_ || node.status.protocol < kProtocolMeet) return false;
+  return !node.status.seen_host.empty() || std::ranges::any_of(closed_, [&](const auto& entry) {
+    return entry.first.second == node.status.name && closed(entry.first);
+  });
+}
+
+void LinkBook::fail(const std::string& from, const std::string& to, RouteKind route) {
+  if (!routes_ || route == RouteKind::kRelayed) return;
+  if (closed_.size() >= kClosed) {
+    std::erase_if(closed_, [&](const auto& entry) { return !closed(entry.first); });
+  }
+  if (closed_.size() >= kClosed) {
+    closed_.erase(
+        std::ranges::min_element(closed_, {}, [](const auto& entry) { return entry.second; }));
+  }
+  INVARIANT(closed_.size() < kClosed, "so many closed routes are remembered");
+  closed_[route == RouteKind::kDirect ? Pair(from, to) : Pair(to, from)] = clock_.now();
+}
+
+void LinkBook::forget_routes(const std::string& node, bool moved) {
+  const auto is_end = [&](const Pair& pair) { return pair.first == node || pair.second == node; };
+  std::erase_if(closed_, [&](const auto& entry) { return is_end(entry.first); });
+  std::vector<Pair> old;
+  for (const auto& [pair, tried] : tried_) {
+    const auto measured = measured_.find(pair);
+    const bool direct = measured != measured_.end() && measured->second == RouteKind::kDirect;
+    if (is_end(pair) && (moved || !direct)) old.push_back(pair);
+  }
+  for (const Pair& pair : old) {
+    tried_.erase(pair);
+    drop_figures(pair);
+  }
+}
+
+// Figures of a better route that has closed since are of no use.
+void LinkBook::lose_last_route(const Way& way) {
+  const auto tried = tried_.find({way.from, way.to});
+  if (tried != tried_.end()) tried->second.unreachable = true;
+  drop_figures({way.from, way.to});
+}
+
+void LinkBook::drop_figures(const Pair& pair) {
+  measured_.erase(pair);
+  const std::size_t dropped = links_.erase(pair) + links_.erase({pair.second, pair.first});
+  if (dropped > 0) ++changes_;
+}
+
+bool LinkBook::has_other(const Nodes& nodes) const {
+  const Pair pair = pair_of(nodes);
+  const auto tried = tried_.find(pair);
+  return tried != tried_.end() && !tried->second.unreachable && !links_.contains(pair) &&
+         first_open(*nodes.first, *nodes.second) != tried->second.route;
+}
+
+bool LinkBook::is_due(const Nodes& nodes) const {
+  const Pair pair = pair_of(nodes);
+  const auto tried = tried_.find(pair);
+  if (tried == tried_.end()) return true;
+  const Duration since = clock_.now() - tried->second.at;
+  if (!links_.contains(pair)) return has_other(nodes) || since >= kAgain;
+  const RouteKind open = first_open(*nodes.first, *nodes.second);
+  const RouteKind measured = measured_.at(pair);
+  // A pipeline found the measured route closed, so the figures are of a route that is not used.
+  if (route(*nodes.first, *nodes.second) != measured) {
+    return open != tried->second.route || since >= kAgain;
+  }
+  return open < measured && since >= kBetter;
 }
 
 std::optional<LinkBook::Way> LinkBook::next(const std::vector<const Node*>& nodes) {
@@ -96,12 +215,14 @@ std::optional<LinkBook::Way> LinkBook::next(const std::vector<const Node*>& node
       under_way_ && among(measured, under_way_->from) && among(measured, under_way_->to);
   if (both && now < deadline_) return std::nullopt;
   under_way_.reset();
-  for (const Pair& pair : wanted(measured)) {
-    const auto tried = tried_.find(pair);
-    if (tried != tried_.end() && (links_.contains(pair) || now < tried->second + kAgain)) continue;
-    tried_[pair] = now;
+  for (const Nodes& pair : wanted(measured)) {
+    if (!is_due(pair)) continue;
+    const RouteKind route = first_open(*pair.first, *pair.second);
+    Tried& tried = tried_[pair_of(pair)];
+    tried.at = now;
+    tried.route = route;
     deadline_ = now + kProbePatience;
-    under_way_ = Way{pair.first, pair.second};
+    under_way_ = Way{pair.first->status.name, pair.second->status.name, route};
     return under_way_;
   }
   return std::nullopt;
@@ -119,22 +240,30 @@ void LinkBook::take(const std::string& from, const control::v1::Probed& probed) 
                        there.bytes_per_second > 0.0 && back.bytes_per_second > 0.0;
   if (!figures) {
     const std::string why = decode_refused(as_bytes(probed.error()));
-    spdlog::warn("the link from {} to {} was not measured: {}", way.from, way.to,
-                 why.empty() ? "its figures are impossible" : why);
+    spdlog::warn("the {} link from {} to {} was not measured: {}", route_name(way.route), way.from,
+                 way.to, why.empty() ? "its figures are impossible" : why);
+    if (!probed.unreached()) return;
+    fail(way.from, way.to, way.route);
+    if (way.route == RouteKind::kRelayed) lose_last_route(way);
     return;
   }
+  INVARIANT(way.from < way.to, "the first of a pair by name measures");
   links_[{way.from, way.to}] = there;
   links_[{way.to, way.from}] = back;
+  measured_[{way.from, way.to}] = way.route;
+  tried_[{way.from, way.to}].unreachable = false;
   ++changes_;
-  spdlog::info("{} to {}: {:.3f} ms, {:.0f} MB/s; back {:.0f} MB/s", way.from, way.to, delay * 1e3,
-               there.bytes_per_second / 1e6, back.bytes_per_second / 1e6);
+  spdlog::info("{} to {}, {}: {:.3f} ms, {:.0f} MB/s; back {:.0f} MB/s", way.from, way.to,
+               route_name(way.route), delay * 1e3, there.bytes_per_second / 1e6,
+               back.bytes_per_second / 1e6);
 }
 
 bool LinkBook::complete(const std::vector<const Node*>& nodes) const {
-  const std::vector<Pair> pairs = wanted(measured_of(nodes));
-  return std::ranges::all_of(pairs, [&](const Pair& pair) {
+  const std::vector<Nodes> pairs = wanted(measured_of(nodes));
+  return std::ranges::all_of(pairs, [&](const Nodes& nodes_of) {
+    const Pair pair = pair_of(nodes_of);
     const bool waits = under_way_ && pair_of(under_way_->from, under_way_->to) == pair;
-    return !waits && tried_.contains(pair);
+    return tried_.contains(pair) && (links_.contains(pair) || (!waits && !has_other(nodes_of)));
   });
 }
 
@@ -167,11 +296,13 @@ std::vector<placement::Link> LinkBook::between(const std::vector<const Node*>& n
     }
   }
   const bool waits = under_way_.has_value();
-  for (const auto& [pair, when] : tried_) {
+  for (const auto& [pair, tried] : tried_) {
     const auto a = places.find(pair.first);
     const auto b = places.find(pair.second);
     if (a == places.end() || b == places.end()) continue;
-    if (waits && pair_of(under_way_->from, under_way_->to) == pair) continue;
+    const bool known = links_.contains(pair);
+    if (!known && waits && pair_of(under_way_->from, under_way_->to) == pair) continue;
+    if (!known && has_other({nodes[a->second], nodes[b->second]})) continue;
     links[a->second * nodes.size() + b->second] = find(pair.first, pair.second);
     links[b->second * nodes.size() + a->second] = find(pair.second, pair.first);
   }
@@ -180,7 +311,11 @@ std::vector<placement::Link> LinkBook::between(const std::vector<const Node*>& n
 
 std::vector<LinkStatus> LinkBook::all() const {
   std::vector<LinkStatus> all;
-  for (const auto& [pair, link] : links_) all.push_back({pair.first, pair.second, link});
+  for (const auto& [pair, link] : links_) {
+    const auto route = measured_.find(pair_of(pair.first, pair.second));
+    all.push_back({pair.first, pair.second, link,
+                   route == measured_.end() ? RouteKind::kDirect : route->second});
+  }
   return all;
 }
 

@@ -86,7 +86,7 @@ void Registry::hold(Node& node, const control::v1::Holding& holding) const {
   node.status.held_total = holding.total();
 }
 
-Result<Node*> Registry::add(LinkId link, const control::v1::Register& body) {
+Result<Node*> Registry::add(LinkId link, const control::v1::Register& body, std::string seen_host) {
   if (connected() >= limits::kWorkers) {
     return Error::of(ErrorCode::kNoCapacity, "the coordinator has ", limits::kWorkers,
                      " workers, which is its limit");
@@ -101,6 +101,7 @@ Result<Node*> Registry::add(LinkId link, const control::v1::Register& body) {
   node.status.measured = std::move(measured);
   node.status.name = body.node();
   node.status.data_address = body.data_address();
+  node.status.seen_host = std::move(seen_host);
   node.status.protocol = std::min(body.protocol_version(), protocol_version());
   node.status.isa = body.isa();
   node.status.threads = body.threads();
@@ -109,6 +110,7 @@ Result<Node*> Registry::add(LinkId link, const control::v1::Register& body) {
   node.status.layers_most = body.layers_most();
   node.status.process_id = body.process_id();
   node.status.draft_bytes = body.draft_bytes();
+  node.status.relay_megabits = std::min(body.relay_megabits(), limits::kRelayMegabits);
   node.status.weight_bytes_per_second = body.weight_bytes_per_second();
   node.status.partial = body.has_holding();
   node.status.away = away_of(body);

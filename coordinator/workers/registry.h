@@ -66,7 +66,8 @@ class Registry {
   // Adds a checked worker; one of the same name must be lost or absent. Earlier measurements of the
   // same machine are kept. The pointer lives until forget(). kNoCapacity when limits::kWorkers have
   // sessions.
-  Result<Node*> add(LinkId link, const control::v1::Register& body);
+  // `seen_host`: as NodeStatus.
+  Result<Node*> add(LinkId link, const control::v1::Register& body, std::string seen_host = {});
 
   // Takes a node's report of its layers; ignores impossible values.
   void hold(Node& node, const control::v1::Holding& holding) const;

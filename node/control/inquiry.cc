@@ -83,21 +83,33 @@ Result<std::string> ask(const Inquirer& inquirer, Failure failure, const Questio
   return last;
 }
 
-}  // namespace
-
-Result<std::string> locate(const Inquirer& inquirer, const std::string& node) {
+Result<std::string> locate_as(const Inquirer& inquirer, const std::string& node, bool routes) {
   control::v1::LocateRequest request;
   request.set_node(node);
+  request.set_routes(routes);
   control::v1::Located answer;
   TRY_VOID(ask(inquirer, failed_inquiry, [&](Control::Stub& stub, grpc::ClientContext& context) {
     return stub.Locate(&context, request, &answer);
   }));
   if (answer.address().empty()) {
     return Error::of(ErrorCode::kNotFound, "no node named ", node,
-                     " is connected; hearth status shows those that are");
+                     " is connected, or no relay has room for a link to it; hearth status shows "
+                     "the nodes that are connected");
   }
-  TRY(const Address address, parse_address(answer.address()));
+  return answer.address();
+}
+
+}  // namespace
+
+Result<std::string> locate(const Inquirer& inquirer, const std::string& node) {
+  TRY(const std::string found, locate_as(inquirer, node, false));
+  TRY(const Address address, parse_address(found));
   return address.text();
+}
+
+Result<Route> find_route(const Inquirer& inquirer, const std::string& node) {
+  TRY(const std::string found, locate_as(inquirer, node, true));
+  return parse_route(found);
 }
 
 Result<Reached> reach(const Inquirer& inquirer) {
@@ -111,7 +123,8 @@ Result<Reached> reach(const Inquirer& inquirer) {
     }
     if (answer.known()) {
       return Reached{decode_refused(as_bytes(answer.address())),
-                     decode_refused(as_bytes(answer.error())), answer.milliseconds()};
+                     decode_refused(as_bytes(answer.error())), answer.milliseconds(),
+                     decode_refused(as_bytes(answer.seen_host()))};
     }
     std::this_thread::sleep_for(kAskAgain);
   }

@@ -11,6 +11,7 @@
 #include "base/clock.h"
 #include "base/result.h"
 #include "node/holding.h"
+#include "proto/link/route.h"
 #include "proto/link/tls.h"
 #include "proto/roster.h"
 
@@ -29,12 +30,15 @@ struct Inquirer {
 // The address of a node's data links; "coordinator" is one. kNotFound when no such node is
 // connected.
 Result<std::string> locate(const Inquirer& inquirer, const std::string& node);
+// A route to it (proto/link/route.h), good for one link; an older coordinator gives the address.
+Result<Route> find_route(const Inquirer& inquirer, const std::string& node);
 
 // The result of the coordinator's attempt to dial our own worker's data links.
 struct Reached {
   std::string address;
   std::string error;  // empty: it is connected
   double milliseconds = 0.0;
+  std::string seen_host;  // where a router translates our address; nothing was dialled then
 };
 // Waits a few seconds. kNotFound when no worker is connected with our key.
 Result<Reached> reach(const Inquirer& inquirer);

@@ -7,6 +7,7 @@
 #include "base/limits.h"
 #include "node/control/hold_messages.h"
 #include "node/proof/receipt_maker.h"
+#include "proto/fixed_field.h"
 #include "proto/wrong_bytes.h"
 
 namespace hearth::node {
@@ -52,6 +53,7 @@ WorkerMessage probed_message(const std::string& node, const Result<LinkRate>& ra
     body.set_from_bytes_per_second(rate->from_bytes_per_second);
   } else {
     body.set_error(decode_refused(as_bytes(rate.error().message)));
+    body.set_unreached(rate.error().code == ErrorCode::kUnavailable);
   }
   return message;
 }
@@ -160,6 +162,7 @@ void ControlSession::register_worker() {
   if (options_.receipts != nullptr) body.set_build(options_.receipts->build());
   body.set_newest_epoch(newest_epoch_);
   body.set_draft_bytes(options_.draft_bytes);
+  body.set_relay_megabits(options_.relay_megabits);
   if (options_.holding) write_holding(options_.holding(), *body.mutable_holding());
   if (away_) write_away(*away_, *body.mutable_away());
   send(message);
@@ -198,6 +201,12 @@ void ControlSession::on_frame(LinkId link, Frame frame) {
     case CoordinatorMessage::kProbe:
       if (state_ == State::kRegistered) on_probe(message.probe());
       return;
+    case CoordinatorMessage::kMeet:
+      if (options_.meet && message.meet().route().size() <= limits::kAddressBytes) {
+        options_.meet(message.meet().route());
+      }
+      return;
+    case CoordinatorMessage::kForward: return on_forward(message.forward());
     case CoordinatorMessage::BODY_NOT_SET:
       return lose("the coordinator sent a control message of an unknown kind");
   }
@@ -244,6 +253,17 @@ void ControlSession::on_probe(const control::v1::Probe& probe) {
   }
   options_.probe(node, probe.address(),
                  [this, node](const Result<LinkRate>& rate) { send(probed_message(node, rate)); });
+}
+
+void ControlSession::on_forward(const control::v1::Forward& forward) {
+  Ticket dialler;
+  Ticket acceptor;
+  const bool whole = read_field(forward.dialler(), dialler.bytes) &&
+                     read_field(forward.acceptor(), acceptor.bytes) &&
+                     check_node_name(forward.account()).ok();
+  if (options_.forward && whole) {
+    options_.forward(dialler, acceptor, forward.account(), forward.brief());
+  }
 }
 
 void ControlSession::on_checkpoint(const control::v1::CheckpointOffer& offer) {

@@ -58,6 +58,7 @@ class ControlSession final : public TransportEvents {
   void on_roster(const control::v1::RosterUpdate& update);
   void on_hold(const control::v1::Hold& hold);
   void on_probe(const control::v1::Probe& probe);
+  void on_forward(const control::v1::Forward& forward);
   void on_checkpoint(const control::v1::CheckpointOffer& offer);
   void on_order(const control::v1::HostOrder& order);
   void on_refused(const control::v1::Refused& refused);

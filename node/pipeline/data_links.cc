@@ -4,6 +4,7 @@
 
 #include "base/check.h"
 #include "base/limits.h"
+#include "proto/link/route.h"
 
 namespace hearth::node {
 namespace {
@@ -86,7 +87,8 @@ void DataLinks::plan(Peer peer, std::string address, std::string node, std::uint
 
 void DataLinks::dial(Outgoing& out) {
   out.state = Outgoing::State::kDialling;
-  out.deadline = clock_.now() + kAnswerPatience;
+  // A ticket is good for one attempt.
+  out.deadline = clock_.now() + (is_direct_route(out.address) ? kAnswerPatience : kFormingPatience);
   out.link = transport_.connect(out.address);
 }
 
@@ -149,6 +151,9 @@ void DataLinks::on_link_open(LinkId link, bool incoming) {
   for (Outgoing& out : outgoing_) {
     if (out.state != Outgoing::State::kDialling || out.link != link) continue;
     out.state = Outgoing::State::kGreeted;
+    // In another network, another node may have the same address.
+    const auto peer = transport_.peer(link);
+    out.reached = out.reached || !peer || out.node.empty() || peer->name == out.node;
     // A queue that holds nothing yet takes a Hello.
     (void)transport_.send(link, {FrameType::kHello, encode(our_hello())}).ok();
     return;
@@ -171,8 +176,9 @@ void DataLinks::on_frame(LinkId link, Frame frame) {
 void DataLinks::on_outgoing_frame(Outgoing& out, const Frame& frame) {
   const Status answer = check_answer(out, frame);
   if (!answer.ok()) {
-    return events_.on_links_failed("link to " + out.address + ": " + answer.error().message,
-                                   out.node);
+    return events_.on_links_failed(
+        "link to " + describe_route(out.address) + ": " + answer.error().message, out.node,
+        !out.reached);
   }
   out.state = Outgoing::State::kOpen;
   if (linked() && !announced_) {
@@ -214,11 +220,14 @@ void DataLinks::on_link_closed(LinkId link, const Error& why) {
   }
 }
 
-// Before the stage is linked a peer may merely be late; afterwards, what was under way is lost.
+// Before the stage is linked a peer may merely be late, but a ticket is good for one attempt.
+// Afterwards, what was under way is lost.
 void DataLinks::on_outgoing_closed(Outgoing& out, const std::string& why) {
-  const bool forming = !announced_ && clock_.now() < forming_deadline_;
+  const bool forming =
+      !announced_ && is_direct_route(out.address) && clock_.now() < forming_deadline_;
   if (!forming) {
-    return events_.on_links_failed("link to " + out.address + " lost: " + why, out.node);
+    return events_.on_links_failed("link to " + describe_route(out.address) + " lost: " + why,
+                                   out.node, !out.reached);
   }
   out.state = Outgoing::State::kWaiting;
   out.deadline = clock_.now() + backoff_.next();

@@ -33,8 +33,8 @@ class DataLinkEvents {
   // From the previous stage round the ring, or from the coordinator.
   virtual void on_peer_frame(Peer from, Frame frame) = 0;
   // The assignment can no longer be served; the receiver ends it. `peer`: the node at the far end;
-  // empty: the coordinator.
-  virtual void on_links_failed(const std::string& why, const std::string& peer) = 0;
+  // empty: the coordinator. `unreached`: no link to it opened.
+  virtual void on_links_failed(const std::string& why, const std::string& peer, bool unreached) = 0;
 };
 
 class DataLinks final : public TransportEvents {
@@ -64,9 +64,10 @@ class DataLinks final : public TransportEvents {
   struct Outgoing {
     enum class State { kUnused, kWaiting, kDialling, kGreeted, kOpen };
     State state = State::kUnused;
-    std::string address;
+    std::string address;      // or another route (proto/link/route.h)
     std::string node;         // the node that must answer; empty: the coordinator, under any name
     std::uint32_t stage = 0;  // that the far side must have
+    bool reached = false;     // a link to the node opened
     LinkId link;
     TimePoint deadline{};  // the next attempt, or the timeout of this one
     std::deque<Frame> queue;

@@ -17,34 +17,37 @@ LinkProbe::LinkProbe(Transport& transport, const Clock& clock)
   transport_.set_events(this);
 }
 
-void LinkProbe::start(std::string node, const std::string& address, Done done) {
+void LinkProbe::start(std::string node, const std::string& route, Done done) {
   // The measurement under way ends; its `done` gets an error that another one has begun.
   if (step_ != Step::kIdle)
-    finish(Error{ErrorCode::kUnavailable, "replaced by the measurement of another link"});
+    finish(Error{ErrorCode::kTimeout, "replaced by the measurement of another link"});
   step_ = Step::kDialling;
   node_ = std::move(node);
   done_ = std::move(done);
   rate_ = {};
   round_trips_ = 0;
   deadline_ = clock_.now() + kPatience;
-  link_ = transport_.connect(address);
+  link_ = transport_.connect(route);
 }
 
 void LinkProbe::on_timer() {
   if (step_ == Step::kIdle || clock_.now() < deadline_) return;
-  finish(Error{ErrorCode::kUnavailable, "the node did not answer in time"});
+  const ErrorCode code = step_ == Step::kDialling ? ErrorCode::kUnavailable : ErrorCode::kTimeout;
+  finish(Error{code, "the node did not answer in time"});
 }
 
 void LinkProbe::on_link_open(LinkId link, bool incoming) {
   if (incoming || link != link_ || step_ != Step::kDialling) return transport_.close(link);
   const Status peer = check_peer(transport_, link, node_, Role::kWorker);
-  if (!peer.ok()) return finish(peer.error());
+  // In another network, another node may have the same address.
+  if (!peer.ok()) return finish(Error{ErrorCode::kUnavailable, peer.error().message});
   send(Step::kRoundTrips, 1, {});
 }
 
 void LinkProbe::on_link_closed(LinkId link, const Error& why) {
   if (link != link_ || step_ == Step::kIdle) return;
-  finish(Error{ErrorCode::kUnavailable, why.message});
+  const ErrorCode code = step_ == Step::kDialling ? ErrorCode::kUnavailable : ErrorCode::kTimeout;
+  finish(Error{code, why.message});
 }
 
 void LinkProbe::on_frame(LinkId link, Frame frame) {

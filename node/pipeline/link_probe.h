@@ -26,9 +26,10 @@ class LinkProbe final : public TransportEvents {
   // Only this probe uses `transport`.
   LinkProbe(Transport& transport, const Clock& clock);
 
-  // `done` is called once, never inside this call. kUnavailable without an answer in time, or when
-  // another start() comes first; kRefused when the node refuses or another key answers.
-  void start(std::string node, const std::string& address, Done done);
+  // `done` is called once, never inside this call. kUnavailable when no link to the node opens,
+  // also because another key answers; kTimeout without an answer in time, or when another start()
+  // comes first; kRefused when the node refuses.
+  void start(std::string node, const std::string& route, Done done);
   void on_timer();
 
   void on_link_open(LinkId link, bool incoming) override;

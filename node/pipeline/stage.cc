@@ -202,19 +202,21 @@ void Stage::stop() {
   compute_.load(assignment.epoch, assignment.layers, assignment.stage, assignment.batch_rows);
 }
 
-void Stage::fail(const std::string& why, std::string peer) {
+void Stage::fail(const std::string& why, std::string peer, bool unreached) {
   if (!serving_) return;
   const Epoch epoch = serving_->assignment.epoch;
   stop();
-  report_failure(epoch, why, peer);
+  report_failure(epoch, why, peer, unreached);
 }
 
-void Stage::report_failure(Epoch epoch, const std::string& why, const std::string& peer) {
+void Stage::report_failure(Epoch epoch, const std::string& why, const std::string& peer,
+                           bool unreached) {
   spdlog::error("{}: epoch {} failed: {}", options_.node, epoch.value, why);
   control::v1::WorkerMessage message;
   message.mutable_stage_failed()->set_epoch(epoch.value);
   message.mutable_stage_failed()->set_error(decode_refused(as_bytes(why)));
   message.mutable_stage_failed()->set_peer(peer);
+  message.mutable_stage_failed()->set_unreached(unreached);
   control_.send(message);
 }
 

@@ -146,8 +146,8 @@ class Stage final : public StageComputeEvents, private ControlEvents, private Da
   void fill_heartbeat(control::v1::Heartbeat& heartbeat) override;
   void on_linked() override { become_ready(); }
   void on_peer_frame(Peer from, Frame frame) override;
-  void on_links_failed(const std::string& why, const std::string& peer) override {
-    fail(why, peer);
+  void on_links_failed(const std::string& why, const std::string& peer, bool unreached) override {
+    fail(why, peer, unreached);
   }
 
   bool makes_receipts() const { return options_.receipts != nullptr && serving_->assignment.model; }
@@ -160,8 +160,9 @@ class Stage final : public StageComputeEvents, private ControlEvents, private Da
   void stop();
   // Ends it and tells the coordinator why. `peer` by value: ending the links destroys their copy of
   // the name.
-  void fail(const std::string& why, std::string peer = "");
-  void report_failure(Epoch epoch, const std::string& why, const std::string& peer = "");
+  void fail(const std::string& why, std::string peer = "", bool unreached = false);
+  void report_failure(Epoch epoch, const std::string& why, const std::string& peer = "",
+                      bool unreached = false);
 
   // A frame of an older epoch is dropped and counted; true when this one is.
   bool is_late(Epoch epoch);

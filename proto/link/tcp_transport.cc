@@ -1,7 +1,5 @@
 #include "proto/link/tcp_transport.h"
 
-#include <netinet/in.h>
-#include <netinet/tcp.h>
 #include <sys/socket.h>
 #include <unistd.h>
 
@@ -21,6 +19,10 @@
 #include "proto/link/control_links.h"
 #include "proto/link/frame_reader.h"
 #include "proto/link/ping.h"
+#include "proto/link/redials.h"
+#include "proto/link/route.h"
+#include "proto/link/send_queue.h"
+#include "proto/link/socket_options.h"
 
 namespace hearth {
 namespace {
@@ -38,6 +40,8 @@ constexpr Duration kSweep = std::chrono::milliseconds(100);
 constexpr Duration kPause = std::chrono::milliseconds(500);
 constexpr Duration kAcceptBackoff = std::chrono::milliseconds(100);
 constexpr Duration kLinger = std::chrono::seconds(1);
+// A connection may show its ticket a little before the coordinator's order to expect it.
+constexpr Duration kTicketGrace = std::chrono::seconds(1);
 
 TimePoint now() {
   return std::chrono::duration_cast<Duration>(std::chrono::steady_clock::now().time_since_epoch());
@@ -49,44 +53,33 @@ Error io_error(std::string what, const ErrorCondition& error) {
 
 Error unavailable(std::string message) { return {ErrorCode::kUnavailable, std::move(message)}; }
 
-Result<tcp::endpoint> endpoint_of(std::string_view text) {
-  TRY(const Address address, parse_address(text));
+Result<tcp::endpoint> endpoint_of(const Address& address) {
   ErrorCondition error;
   const asio::ip::address host = asio::ip::make_address(address.host, error);
   if (error) return io_error("address \"" + address.text() + "\"", error);
   return tcp::endpoint(host, address.port);
 }
 
-// Keep-alive detects a vanished peer on an idle link; the user timeout detects it while bytes are
-// unacknowledged.
-void tune(tcp::socket& socket) {
-  ErrorCondition ignored;
-  socket.non_blocking(true, ignored);
-  socket.set_option(tcp::no_delay(true), ignored);
-  socket.set_option(asio::socket_base::keep_alive(true), ignored);
-  const auto set = [&](int name, int value) {
-    ::setsockopt(socket.native_handle(), IPPROTO_TCP, name, &value, sizeof(value));
-  };
-  set(TCP_KEEPIDLE, 5);
-  set(TCP_KEEPINTVL, 2);
-  set(TCP_KEEPCNT, 3);
-  set(TCP_USER_TIMEOUT, 10'000);
-}
+tcp family_of(int socket) { return is_ipv6_socket(socket) ? tcp::v6() : tcp::v4(); }
 
-struct Outgoing {
-  Bytes header;
-  Bytes payload;
-  std::size_t bytes() const { return header.size() + payload.size(); }
-};
+bool has_bytes(int socket) {
+  char first = 0;
+  return ::recv(socket, &first, 1, MSG_PEEK | MSG_DONTWAIT) == 1;
+}
 
 }  // namespace
 
 struct TcpTransport::Link : std::enable_shared_from_this<Link> {
-  enum class State { kConnecting, kGreeting, kOpen, kLingering, kDead };
+  enum class State { kConnecting, kTicketShown, kGreeting, kOpen, kLingering, kDead };
 
   Link(std::shared_ptr<Core> owner, LinkId link, tcp::socket connection);
   ~Link() { end_greeting(); }
 
+  void dial(const tcp::endpoint& endpoint, TlsStream::Side side);
+  void connected(TlsStream::Side side);
+  void await_greeting();
+  void see_first_bytes();
+  bool hand_over();
   void greet(TlsStream::Side side);
   void shake_hands();
   void end_greeting();
@@ -97,15 +90,13 @@ struct TcpTransport::Link : std::enable_shared_from_this<Link> {
   void deliver();
   bool answer(ByteSpan payload);
   void answer_next();
-  std::size_t sending() const { return queued_bytes; }
+  std::size_t sending() const { return queue.bytes(); }
   std::size_t receiving() const { return reader.payload_bytes(); }
   bool same_peer(const Link& other) const;
   bool has_room(std::size_t (Link::*held)() const, std::size_t more) const;
   bool enqueue(Frame&& frame);
   void write();
   void wait_to_write(tcp::socket::wait_type what);
-  ByteSpan next_bytes();
-  void consume(std::size_t bytes);
   void linger();
   void check_deadlines(TimePoint time);
   void beat(TimePoint time);
@@ -124,13 +115,13 @@ struct TcpTransport::Link : std::enable_shared_from_this<Link> {
   std::string greeted;  // the peer's address while its handshake is counted
   State state = State::kConnecting;
   TimePoint deadline{0};  // for connecting, the handshake, the first frame, or lingering; 0: none
+  Bytes head;             // in clear, before our handshake
+  TicketReader shown;     // by an incoming connection
+  std::optional<Redial> redial = {};  // until the other side speaks
   FrameReader reader;
   TimePoint read_at{0};
-  std::deque<Outgoing> queue;
-  std::size_t sent_of_front = 0;
-  std::size_t queued_bytes = 0;
+  SendQueue queue;
   std::deque<std::uint32_t> pings;  // sizes of the answers to send when the queue is empty
-  Bytes gathered;  // the next record, where the queue does not hold it in one piece
   bool waiting_to_write = false;
   bool write_failed = false;
   TimePoint written_at{0};
@@ -149,11 +140,14 @@ struct TcpTransport::Core : std::enable_shared_from_this<Core> {
   Status listen();
   void accept();
   void adopt(tcp::socket socket);
+  Status begin(const std::shared_ptr<Link>& link, const Route& route, TlsStream::Side side);
+  Status await(const std::shared_ptr<Link>& link, const Ticket& ticket);
   void make_room();
   bool too_many_of(const Link& link) const;
   void sweep();
   void post_closed(LinkId link, Error why);
   void stop();
+  Status meet(const Redial& meeting);
 
   asio::io_context& io;
   TcpOptions options;
@@ -167,6 +161,7 @@ struct TcpTransport::Core : std::enable_shared_from_this<Core> {
   TimePoint swept_at = now();
   std::uint64_t last_link = 0;
   std::unordered_map<LinkId, std::shared_ptr<Link>> links;
+  Redials redials;
   bool stopped = false;
 };
 
@@ -178,10 +173,70 @@ TcpTransport::Link::Link(std::shared_ptr<Core> owner, LinkId link, tcp::socket c
       socket(std::move(connection)),
       reader(core->options.kind, core->options.frame_bytes) {}
 
+void TcpTransport::Link::dial(const tcp::endpoint& endpoint, TlsStream::Side side) {
+  incoming = side == TlsStream::Side::kServer;
+  socket.async_connect(endpoint, [self = shared_from_this(), side](const ErrorCondition& error) {
+    if (self->state != State::kConnecting) return;
+    if (error) return self->fail(unavailable("connecting: " + error.message()));
+    // A free port of the ephemeral range may connect to itself.
+    ErrorCondition ignored;
+    if (self->socket.local_endpoint(ignored) == self->socket.remote_endpoint(ignored)) {
+      return self->fail(unavailable("connecting: no process listens at this address"));
+    }
+    self->connected(side);
+  });
+}
+
+void TcpTransport::Link::connected(TlsStream::Side side) {
+  tune_link_socket(socket.native_handle());
+  if (core->options.kind == LinkKind::kControl) head = {kControlByte};
+  // A queue that holds nothing yet takes a few bytes.
+  if (!head.empty()) {
+    (void)::send(socket.native_handle(), head.data(), head.size(), MSG_NOSIGNAL);
+    head.clear();
+  }
+  greet(side);
+}
+
+// Where tickets are expected, the first byte of a connection says whether it shows one.
+void TcpTransport::Link::await_greeting() {
+  incoming = true;
+  state = State::kGreeting;
+  deadline = now() + core->options.handshake_deadline;
+  if (core->options.tickets == nullptr) return greet(TlsStream::Side::kServer);
+  wait_for(tcp::socket::wait_read, &Link::see_first_bytes);
+}
+
+void TcpTransport::Link::see_first_bytes() {
+  if (state != State::kGreeting) return;
+  switch (shown.read(socket.native_handle())) {
+    case TicketReader::Step::kMore: return wait_for(tcp::socket::wait_read, &Link::see_first_bytes);
+    case TicketReader::Step::kOther: return greet(TlsStream::Side::kServer);
+    case TicketReader::Step::kEnd: return fail(unavailable("the peer closed the connection"));
+    case TicketReader::Step::kTicket: break;
+  }
+  state = State::kTicketShown;
+  deadline = std::min(deadline, now() + kTicketGrace);
+  hand_over();
+}
+
+// The connection leaves this link, for the one that expects it. False: none does yet.
+bool TcpTransport::Link::hand_over() {
+  const TicketBook::Hand hand = core->options.tickets->take(shown.ticket(), now());
+  if (hand == nullptr) return false;
+  ErrorCondition error;
+  const int taken = socket.release(error);
+  const auto self = shared_from_this();
+  drop();
+  if (!error) hand(taken);
+  return true;
+}
+
 void TcpTransport::Link::greet(TlsStream::Side side) {
+  // The first bytes of an incoming connection are a part of its handshake.
+  if (state != State::kGreeting) deadline = now() + core->options.handshake_deadline;
   state = State::kGreeting;
   incoming = side == TlsStream::Side::kServer;
-  deadline = now() + core->options.handshake_deadline;
   tls = std::make_unique<TlsStream>(*core->tls, socket.native_handle(), side,
                                     core->options.key_bytes);
   shake_hands();
@@ -189,6 +244,7 @@ void TcpTransport::Link::greet(TlsStream::Side side) {
 
 void TcpTransport::Link::shake_hands() {
   if (state != State::kGreeting) return;
+  if (redial && has_bytes(socket.native_handle())) redial.reset();
   switch (tls->handshake()) {
     case TlsStream::Step::kDone: return open();
     case TlsStream::Step::kWantRead: return wait_for(tcp::socket::wait_read, &Link::shake_hands);
@@ -338,9 +394,7 @@ bool TcpTransport::Link::enqueue(Frame&& frame) {
   const std::size_t bytes = kFrameHeaderBytes + frame.payload.size();
   if (!has_room(&Link::sending, bytes)) return false;
   if (queue.empty()) written_at = now();
-  Bytes header = encode_header(frame.type, frame.payload.size());
-  queued_bytes += bytes;
-  queue.push_back({std::move(header), std::move(frame.payload)});
+  queue.push(frame.type, std::move(frame.payload));
   write();
   return true;
 }
@@ -350,9 +404,12 @@ void TcpTransport::Link::write() {
   if (!open || waiting_to_write || write_failed) return;
   while (!queue.empty()) {
     std::size_t bytes = 0;
-    const ByteSpan next = next_bytes();
-    switch (tls->records().write(next, next.size() < queued_bytes - sent_of_front, bytes)) {
-      case TlsStream::Step::kDone: consume(bytes); break;
+    const ByteSpan next = queue.next();
+    switch (tls->records().write(next, next.size() < queue.unsent(), bytes)) {
+      case TlsStream::Step::kDone:
+        written_at = now();
+        queue.consume(bytes);
+        break;
       case TlsStream::Step::kWantRead: return wait_to_write(tcp::socket::wait_read);
       case TlsStream::Step::kWantWrite: return wait_to_write(tcp::socket::wait_write);
       case TlsStream::Step::kClosed:
@@ -382,39 +439,6 @@ void TcpTransport::Link::wait_to_write(tcp::socket::wait_type what) {
   });
 }
 
-// The bytes to write next: small frames gathered in one record, or a long frame's own bytes,
-// several records at once. A write that must wait is repeated with the same bytes.
-ByteSpan TcpTransport::Link::next_bytes() {
-  if (!gathered.empty()) return gathered;
-  std::size_t skip = sent_of_front;
-  for (const Outgoing& frame : queue) {
-    for (const Bytes* part : {&frame.header, &frame.payload}) {
-      const ByteSpan rest = ByteSpan(*part).subspan(std::min(skip, part->size()));
-      skip -= part->size() - rest.size();
-      const std::size_t room = TlsKey::kContentBytes - gathered.size();
-      if (gathered.empty() && rest.size() >= room) {
-        return rest.first(std::min(rest.size(), TlsRecords::kWriteBytes));
-      }
-      const ByteSpan taken = rest.first(std::min(rest.size(), room));
-      gathered.insert(gathered.end(), taken.begin(), taken.end());
-      if (gathered.size() == TlsKey::kContentBytes) return gathered;
-    }
-  }
-  return gathered;
-}
-
-void TcpTransport::Link::consume(std::size_t bytes) {
-  written_at = now();
-  gathered.clear();
-  sent_of_front += bytes;
-  while (!queue.empty() && sent_of_front >= queue.front().bytes()) {
-    INVARIANT(queued_bytes >= queue.front().bytes(), "queued_bytes counts every queued frame");
-    sent_of_front -= queue.front().bytes();
-    queued_bytes -= queue.front().bytes();
-    queue.pop_front();
-  }
-}
-
 void TcpTransport::Link::linger() {
   state = State::kLingering;
   deadline = now() + kLinger;
@@ -423,8 +447,12 @@ void TcpTransport::Link::linger() {
 }
 
 void TcpTransport::Link::check_deadlines(TimePoint time) {
+  if (state == State::kTicketShown && hand_over()) return;
   if (deadline != TimePoint{0} && time > deadline) {
     if (state == State::kConnecting) return fail({ErrorCode::kTimeout, "connecting took too long"});
+    if (state == State::kTicketShown) {
+      return fail(unavailable("the ticket is unknown, used or too late"));
+    }
     if (state == State::kGreeting) {
       return fail({ErrorCode::kTimeout, "the handshake took too long"});
     }
@@ -449,17 +477,17 @@ void TcpTransport::Link::check_deadlines(TimePoint time) {
 void TcpTransport::Link::beat(TimePoint time) {
   const bool silent = queue.empty() && time - written_at >= core->options.beat;
   if (state != State::kOpen || write_failed || !silent) return;
-  queued_bytes += kFrameHeaderBytes;
-  queue.push_back({encode_header(FrameType::kBeat, 0), {}});
+  queue.push(FrameType::kBeat, {});
   write();
 }
 
 void TcpTransport::Link::fail(const Error& why) {
   const auto self = shared_from_this();
   // The events have not reported an incoming link yet.
-  const bool refused = incoming && state == State::kGreeting;
+  const bool refused = incoming && state < State::kOpen;
   const bool silent = refused || state == State::kLingering || state == State::kDead;
   drop();
+  if (refused && redial && core->redials.put(*redial, now())) return;
   if (refused && core->options.on_refused) core->options.on_refused(why.message);
   if (!silent && core->events != nullptr) core->events->on_link_closed(id, why);
 }
@@ -504,7 +532,8 @@ bool TcpTransport::Core::too_many_of(const Link& link) const {
 }
 
 Status TcpTransport::Core::listen() {
-  TRY(const tcp::endpoint endpoint, endpoint_of(options.listen_address));
+  TRY(const Address wanted, parse_address(options.listen_address));
+  TRY(const tcp::endpoint endpoint, endpoint_of(wanted));
   const std::string what = "listening on " + options.listen_address;
   ErrorCondition error;
   acceptor.open(endpoint.protocol(), error);
@@ -545,12 +574,50 @@ void TcpTransport::Core::adopt(tcp::socket socket) {
   const std::string peer = peer_of_host(from.address().to_string());
   if (options.makes_room && handshakes.waits_for_room(peer, now())) make_room();
   if (!handshakes.begin(peer, now())) return;
-  tune(socket);
+  tune_link_socket(socket.native_handle());
   const LinkId id(++last_link);
   const auto link = std::make_shared<Link>(shared_from_this(), id, std::move(socket));
   link->greeted = peer;
   links.emplace(id, link);
-  link->greet(TlsStream::Side::kServer);
+  link->await_greeting();
+}
+
+// The link's own events follow; an error here is for the caller to report.
+Status TcpTransport::Core::begin(const std::shared_ptr<Link>& link, const Route& route,
+                                 TlsStream::Side side) {
+  if (links.size() >= options.connections) {
+    return Error::of(ErrorCode::kNoCapacity, "this process holds ", options.connections,
+                     " links, which is the limit");
+  }
+  link->deadline = now() + options.first_frame_deadline;
+  if (route.kind == RouteKind::kReverse) {
+    TRY_VOID(await(link, route.ticket));
+    links.emplace(link->id, link);
+    return ok_status();
+  }
+  TRY(const tcp::endpoint endpoint, endpoint_of(route.address));
+  if (route.kind == RouteKind::kRelayed) link->head = ticket_head(route.ticket);
+  links.emplace(link->id, link);
+  link->dial(endpoint, side);
+  return ok_status();
+}
+
+Status TcpTransport::Core::await(const std::shared_ptr<Link>& link, const Ticket& ticket) {
+  REQUIRE(options.tickets != nullptr, "this transport takes no reverse routes");
+  // Weak: the book of these hands belongs to the core, which every link holds.
+  const auto hand = [weak = std::weak_ptr(link)](int connection) {
+    const std::shared_ptr<Link> link = weak.lock();
+    ErrorCondition error = asio::error::operation_aborted;
+    if (link != nullptr && link->state == Link::State::kConnecting) {
+      link->socket.assign(family_of(connection), connection, error);
+    }
+    if (error) {
+      ::close(connection);
+      return;
+    }
+    link->connected(TlsStream::Side::kClient);
+  };
+  return options.tickets->expect(ticket, hand, now());
 }
 
 // Unauthenticated connections that fill the table must not keep members out.
@@ -579,8 +646,17 @@ void TcpTransport::Core::sweep() {
       if (paused) link->read_at = now();
       if (link->state != Link::State::kDead) link->check_deadlines(now());
     }
+    if (self->options.tickets != nullptr) self->options.tickets->forget_late(now());
+    for (const Redial& redial : self->redials.take_due(now())) (void)self->meet(redial).ok();
     if (!self->stopped) self->sweep();
   });
+}
+
+Status TcpTransport::Core::meet(const Redial& meeting) {
+  const auto link =
+      std::make_shared<Link>(shared_from_this(), LinkId(++last_link), tcp::socket(io));
+  link->redial = meeting;
+  return begin(link, meeting.route, TlsStream::Side::kServer);
 }
 
 void TcpTransport::Core::post_closed(LinkId link, Error why) {
@@ -623,46 +699,28 @@ Result<std::unique_ptr<TcpTransport>> TcpTransport::open(asio::io_context& io,
 
 void TcpTransport::set_events(TransportEvents* events) { core_->events = events; }
 
-LinkId TcpTransport::connect(std::string_view address) {
+LinkId TcpTransport::connect(std::string_view text) {
   const LinkId id(++core_->last_link);
-  const Result<tcp::endpoint> endpoint = endpoint_of(address);
-  if (!endpoint) {
-    core_->post_closed(id, endpoint.error());
-    return id;
-  }
-  if (core_->links.size() >= core_->options.connections) {
-    core_->post_closed(id, Error::of(ErrorCode::kNoCapacity, "this process holds ",
-                                     core_->options.connections, " links, which is the limit"));
-    return id;
-  }
+  const Result<Route> route = parse_route(text);
   const auto link = std::make_shared<Link>(core_, id, tcp::socket(core_->io));
-  link->deadline = now() + core_->options.first_frame_deadline;
-  core_->links.emplace(id, link);
-  link->socket.async_connect(*endpoint, [link](const ErrorCondition& error) {
-    if (link->state != Link::State::kConnecting) return;
-    if (error) return link->fail(unavailable("connecting: " + error.message()));
-    // A free port of the ephemeral range may connect to itself.
-    ErrorCondition ignored;
-    if (link->socket.local_endpoint(ignored) == link->socket.remote_endpoint(ignored)) {
-      return link->fail(unavailable("connecting: no process listens at this address"));
-    }
-    tune(link->socket);
-    if (link->core->options.kind == LinkKind::kControl) {
-      // A queue that holds nothing yet takes a byte.
-      (void)::send(link->socket.native_handle(), &kControlByte, 1, MSG_NOSIGNAL);
-    }
-    link->greet(TlsStream::Side::kClient);
-  });
+  const Status begun =
+      route.ok() ? core_->begin(link, *route, TlsStream::Side::kClient) : Status(route.error());
+  if (!begun.ok()) core_->post_closed(id, begun.error());
   return id;
 }
 
+Status TcpTransport::meet(std::string_view text) {
+  TRY(const Route route, parse_route(text));
+  REQUIRE(route.kind == RouteKind::kRelayed,
+          "a route to meet a node must have a ticket and an address, got a ",
+          route_name(route.kind), " one");
+  return core_->meet({route, now() + std::chrono::seconds(limits::kTicketSeconds)});
+}
+
 void TcpTransport::adopt(int socket) {
-  sockaddr_storage at{};
-  socklen_t size = sizeof(at);
-  (void)::getsockname(socket, reinterpret_cast<sockaddr*>(&at), &size);
   tcp::socket taken(core_->io);
   ErrorCondition error;
-  taken.assign(at.ss_family == AF_INET6 ? tcp::v6() : tcp::v4(), socket, error);
+  taken.assign(family_of(socket), socket, error);
   if (error) {
     ::close(socket);
     return;
@@ -685,8 +743,8 @@ Status TcpTransport::send(LinkId id, Frame&& frame) {
   REQUIRE(!control || frame.type == FrameType::kControl,
           "only control frames travel on a control link");
   if (!link.enqueue(std::move(frame))) {
-    return Error::of(ErrorCode::kNoCapacity, "the send queue of the link holds ", link.queued_bytes,
-                     " bytes; the limit is ", core_->options.send_queue_bytes,
+    return Error::of(ErrorCode::kNoCapacity, "the send queue of the link holds ",
+                     link.queue.bytes(), " bytes; the limit is ", core_->options.send_queue_bytes,
                      " for all links of a peer and ", core_->options.all_queue_bytes, " for all");
   }
   return ok_status();

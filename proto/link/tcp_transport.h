@@ -18,6 +18,7 @@
 #include "base/limits.h"
 #include "base/result.h"
 #include "proto/link/handshakes.h"
+#include "proto/link/tickets.h"
 #include "proto/link/tls.h"
 #include "proto/link/transport.h"
 #include "proto/roster.h"
@@ -37,6 +38,9 @@ struct TcpOptions {
   // For the log: the reason when an incoming link is refused before it opens (the peer gets only an
   // alert), and the name of a peer that sent bytes it may not send.
   std::function<void(const std::string& why)> on_refused{};
+  // Incoming connections may show these tickets instead of beginning a handshake, and reverse
+  // routes wait here for theirs. Transports of one process may share a book. Null: no tickets.
+  std::shared_ptr<TicketBook> tickets{};
   std::uint32_t connections = limits::kConnections;        // links in all; more are closed at once
   std::uint32_t links_of_key = limits::kLinksOfPeer;       // open and incoming, of one peer
   std::size_t frame_bytes = limits::kFrameBytes;           // of a frame that comes in
@@ -72,6 +76,9 @@ class TcpTransport final : public Transport {
   void set_events(TransportEvents* events) override;
   LinkId connect(std::string_view address) override;
   Status send(LinkId link, Frame&& frame) override;
+  // Opens an incoming link to a node that cannot dial this one: over a route with a ticket and an
+  // address. Only a link that opens is reported. kInvalidInput for any other route.
+  Status meet(std::string_view route);
   // Takes over an incoming connection that another listener has accepted.
   void adopt(int socket);
   // Frames already queued are still sent, for at most a second.

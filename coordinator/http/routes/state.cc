@@ -8,7 +8,6 @@
 #include <utility>
 
 #include "coordinator/http/api/router.h"
-#include "proto/address.h"
 
 namespace hearth::coordinator::http {
 namespace {
@@ -42,15 +41,17 @@ OrderedJson standing_object(const NodeStanding& standing) {
   return out;
 }
 
-OrderedJson node_object(const NodeStatus& node) {
+// `manages`: as of state_object().
+OrderedJson node_object(const NodeStatus& node, bool manages) {
   OrderedJson out = {{"name", node.name}, {"state", node.state}};
   if (const auto& away = node.away) {
     out["away"] = {{"drain", away->drain},
                    {"until", away->until > 0 ? OrderedJson(away->until) : OrderedJson(nullptr)},
                    {"why", away->why}};
   }
-  out.update({{"data_address", node.data_address},
-              {"protocol", node.protocol},
+  out["data_address"] = node.data_address;
+  if (manages && !node.seen_host.empty()) out["seen_host"] = node.seen_host;
+  out.update({{"protocol", node.protocol},
               {"isa", node.isa},
               {"threads", node.threads},
               {"device", node.device}});
@@ -99,7 +100,7 @@ OrderedJson node_object(const NodeStatus& node) {
 // Sums over all nodes that report power. Workers on the processors of one machine all report the
 // same processors.
 OrderedJson power_object(const std::vector<NodeStatus>& nodes) {
-  std::map<std::string, double> machines;  // by host
+  std::map<std::string, double> machines;
   double watts = 0.0;
   std::uint32_t count = 0;
   for (const NodeStatus& node : nodes) {
@@ -109,8 +110,7 @@ OrderedJson power_object(const std::vector<NodeStatus>& nodes) {
       watts += node.watts;
       continue;
     }
-    const auto address = parse_address(node.data_address);
-    double& machine = machines[address.ok() ? address->host : node.name];
+    double& machine = machines[node.machine()];
     machine = std::max(machine, node.watts);
   }
   for (const auto& [host, machine] : machines) watts += machine;
@@ -130,6 +130,36 @@ OrderedJson pipeline_object(const PipelineStatus& pipeline) {
           {"sequences", pipeline.sequences},
           {"level", ledger::level_name(pipeline.level)},
           {"twins", std::move(twins)}};
+}
+
+// The links of pipelines, with their measured figures, if there are any.
+OrderedJson links_of_pipelines(const SwarmStatus& status) {
+  OrderedJson out = OrderedJson::array();
+  for (const PipelineStatus& pipeline : status.pipelines) {
+    for (std::size_t stage = 0; stage < pipeline.routes.size(); ++stage) {
+      const std::string& from = pipeline.nodes[stage];
+      const std::string& to = pipeline.nodes[(stage + 1) % pipeline.nodes.size()];
+      OrderedJson& link = out.emplace_back(OrderedJson{
+          {"from", from}, {"to", to}, {"route", route_name(pipeline.routes[stage].kind)}});
+      if (!pipeline.routes[stage].relay.empty()) link["relay"] = pipeline.routes[stage].relay;
+      const auto measured = std::ranges::find_if(
+          status.links, [&](const LinkStatus& one) { return one.from == from && one.to == to; });
+      if (measured == status.links.end()) continue;
+      link["seconds"] = measured->link.delay_seconds;
+      link["bytes_per_second"] = measured->link.bytes_per_second;
+    }
+  }
+  return out;
+}
+
+// The routes over which links were measured. `hearth plan` reads the measured links themselves, and
+// refuses fields that it does not know.
+OrderedJson measured_routes(const SwarmStatus& status) {
+  OrderedJson out = OrderedJson::array();
+  for (const LinkStatus& link : status.links) {
+    out.push_back({{"from", link.from}, {"to", link.to}, {"route", route_name(link.route)}});
+  }
+  return out;
 }
 
 OrderedJson uncovered_object(const LayerRange& layers, const std::vector<StageNeed>& needs) {
@@ -268,7 +298,7 @@ OrderedJson state_object(const Api& api, const SwarmStatus& status, bool manages
     if (!one.why.empty()) model["why"] = one.why;
   }
   out["nodes"] = OrderedJson::array();
-  for (const NodeStatus& node : status.nodes) out["nodes"].push_back(node_object(node));
+  for (const NodeStatus& node : status.nodes) out["nodes"].push_back(node_object(node, manages));
   out["wrong_bytes"] = OrderedJson::array();
   for (const AccusedStatus& one : status.accused) {
     out["wrong_bytes"].push_back(
@@ -276,10 +306,12 @@ OrderedJson state_object(const Api& api, const SwarmStatus& status, bool manages
   }
   out["pipelines"] = OrderedJson::array();
   for (const PipelineStatus& p : status.pipelines) out["pipelines"].push_back(pipeline_object(p));
+  out["links"] = links_of_pipelines(status);
   const bool measured =
       std::any_of(status.nodes.begin(), status.nodes.end(),
                   [](const NodeStatus& node) { return node.measured.has_value(); });
   if (measured) out["measured"] = measured_nodes(status);
+  if (measured) out["routes"] = measured_routes(status);
   if (status.objective) out["optimise"] = placement::name_of(*status.objective);
   if (status.audits) out["audits"] = audits_object(*status.audits);
   out["totals"] = totals_object(status);

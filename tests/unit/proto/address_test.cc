@@ -7,6 +7,19 @@
 namespace hearth {
 namespace {
 
+TEST(Address, PrivateAddressesAreKnown) {
+  for (const char* host :
+       {"10.0.0.1", "10.255.255.255", "172.16.0.1", "172.31.255.255", "192.168.1.2", "100.64.0.1",
+        "100.127.255.255", "169.254.1.1", "fd00::1", "fc00::1", "fe80::1"}) {
+    EXPECT_TRUE(is_private(host)) << host;
+  }
+  for (const char* host : {"9.255.255.255", "11.0.0.0", "172.15.0.1", "172.32.0.1", "192.167.1.1",
+                           "192.169.0.1", "100.63.255.255", "100.128.0.0", "203.0.113.1",
+                           "127.0.0.1", "2001:db8::1", "::1", "fec0::1", "", "den"}) {
+    EXPECT_FALSE(is_private(host)) << host;
+  }
+}
+
 TEST(Address, NothingHidesBehindAZeroByte) {
   using namespace std::string_view_literals;
   EXPECT_FALSE(parse_address("192.168.1.2\0:80"sv));

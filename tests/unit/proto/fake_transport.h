@@ -40,7 +40,7 @@ class FakeTransport final : public Transport {
     return ok_status();
   }
   void close(LinkId link) override { closed.insert(link); }
-  std::string address() const override { return "here:1"; }
+  std::string address() const override { return own_address; }
 
   TransportEvents& events() { return *events_; }
   // A peer dials us.
@@ -75,6 +75,7 @@ class FakeTransport final : public Transport {
     events_->on_link_closed(link, {ErrorCode::kUnavailable, std::string(why)});
   }
 
+  std::string own_address = "here:1";
   std::map<LinkId, std::vector<Frame>> sent;
   std::vector<std::pair<LinkId, std::string>> dialled;
   std::set<LinkId> closed;

@@ -28,6 +28,9 @@ struct FakeCoordinator final : Coordinator {
   }
   void publish_roster(Bytes /*roster*/) override {}
   void publish_model(const Hash256& /*model*/) override {}
+  Result<std::string> route(const std::string& /*from*/, const std::string& to) override {
+    return to;
+  }
   Status order(const std::string& /*node*/, const std::optional<Away>& /*away*/) override {
     return ok_status();
   }

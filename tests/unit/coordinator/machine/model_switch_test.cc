@@ -77,6 +77,9 @@ class OneModel final : public Coordinator {
   }
   void publish_roster(Bytes roster) override { world_.rosters.emplace_back(as_text(roster)); }
   void publish_model(const Hash256& /*model*/) override {}
+  Result<std::string> route(const std::string& /*from*/, const std::string& to) override {
+    return to;
+  }
   Status order(const std::string& node, const std::optional<Away>& /*away*/) override {
     world_.ordered.push_back(node);
     return ok_status();

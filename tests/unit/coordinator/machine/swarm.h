@@ -92,8 +92,9 @@ struct Ring {
 
 class Swarm {
  public:
-  explicit Swarm(std::uint32_t stages)
-      : options(testing::swarm_options(stages)),
+  explicit Swarm(std::uint32_t stages) : Swarm(testing::swarm_options(stages)) {}
+  explicit Swarm(CoordinatorOptions given)
+      : options(std::move(given)),
         machine(Coordinator::start(options, clock, random, control, data)) {}
 
   void join(const std::string& name) {

@@ -6,6 +6,7 @@
 
 #include <csignal>
 #include <functional>
+#include <map>
 #include <string>
 #include <vector>
 
@@ -30,6 +31,7 @@ struct MembershipTest : ::testing::Test {
   int changed = 0;
   bool disk_full = false;
   std::vector<std::string> dialled;
+  std::map<std::string, std::string> seen;  // NodeStatus::seen_host
   std::optional<DialOutcome> outcome;
   Membership membership{cluster, options(), clock};
 
@@ -50,6 +52,7 @@ struct MembershipTest : ::testing::Test {
     options.locate = [](std::string_view node) {
       return std::string(node == "den" ? "10.0.0.1:7" : "");
     };
+    options.seen_host = [this](std::string_view node) { return seen[std::string(node)]; };
     options.dial_back = [this](const std::string& address) {
       dialled.push_back(address);
       return outcome;
@@ -442,6 +445,11 @@ TEST_F(MembershipTest, AWorkerIsDialledBackWhereItRegisteredAndNowhereElse) {
   }
   EXPECT_EQ(membership.locate(idle, "den")->address(), "10.0.0.1:7");
   EXPECT_EQ(membership.locate(node.public_key(), "unknown")->address(), "");
+  seen["den"] = "203.0.113.1";
+  EXPECT_EQ(membership.locate(idle, "den")->address(), "") << "good behind its router alone";
+  seen["idle"] = "203.0.113.1";
+  EXPECT_EQ(membership.locate(idle, "den")->address(), "10.0.0.1:7");
+  seen.clear();
   EXPECT_FALSE(membership.locate(idle, "a\nb"));
   EXPECT_EQ(membership.reach(idle)->address(), "") << "no worker of it is connected";
   EXPECT_TRUE(dialled.empty());

@@ -18,13 +18,16 @@ struct LinkRecorder final : PipelineLinkEvents {
   void on_pipeline_frame(Epoch epoch, Frame frame) override {
     log += "frame" + std::to_string(epoch.value) + ":" + std::to_string(frame.payload.size()) + " ";
   }
-  void on_pipeline_link_lost(Epoch epoch, std::uint32_t stage, const std::string& why) override {
+  void on_pipeline_link_lost(Epoch epoch, std::uint32_t stage, const std::string& why,
+                             bool unreached) override {
+    never_opened = unreached;
     log += "lost" + std::to_string(epoch.value) + "@" + std::to_string(stage) + " ";
     reason = why;
     if (links != nullptr) links->close(epoch);
   }
   std::string log;
   std::string reason;
+  bool never_opened = false;  // the link that was lost
   PipelineLinks* links = nullptr;
 };
 
@@ -239,6 +242,19 @@ TEST_F(PipelineLinksTest, StrangersAreRefusedWithASentenceAndBounded) {
   links.on_timer();
   EXPECT_EQ(transport.closed.size(), 7u + limits::kConnections + 1) << "and our own silent dial";
   EXPECT_EQ(events.log, "lost1@0 ") << "which is given up";
+}
+
+TEST_F(PipelineLinksTest, AUsedTicketIsNotShownAgain) {
+  const std::string route = "reverse " + std::string(64, 'a');
+  for (const bool opened : {false, true}) {
+    const Epoch epoch(opened ? 8 : 7);
+    events.log.clear();
+    links.open(epoch, 2, route, "a", "b");
+    if (opened) transport.open(route);
+    transport.lose(transport.dialled.back().first);
+    EXPECT_EQ(events.log, "lost" + std::to_string(epoch.value) + "@0 ");
+    EXPECT_EQ(events.never_opened, !opened);
+  }
 }
 
 }  // namespace

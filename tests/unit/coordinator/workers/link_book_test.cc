@@ -75,6 +75,205 @@ TEST_F(LinkBookTest, FiguresThatNoLinkHasAreAFailureAndTriedAgain) {
   EXPECT_EQ(book.find("b", "a").bytes_per_second, 5e7);
 }
 
+struct RoutesTest : LinkBookTest {
+  RoutesTest() {
+    for (const char* name : {"a", "b"}) {
+      add(name);
+      nodes.back().status.protocol = kProtocolMeet;
+    }
+  }
+  Node& a() { return nodes[0]; }
+  Node& b() { return nodes[1]; }
+  RouteKind next() {
+    const auto way = routes.next(all());
+    EXPECT_TRUE(way.has_value());
+    return way ? way->route : RouteKind::kDirect;
+  }
+  static control::v1::Probed unreached() {
+    control::v1::Probed message;
+    message.set_node("b");
+    message.set_error("connecting: timed out");
+    message.set_unreached(true);
+    return message;
+  }
+  LinkBook routes{clock, true};
+};
+
+TEST_F(RoutesTest, EachRouteIsTriedAtOnceWhenTheOneBeforeIsClosed) {
+  EXPECT_EQ(next(), RouteKind::kDirect);
+  routes.take("a", unreached());
+  EXPECT_FALSE(routes.complete(all())) << "another route is left";
+  EXPECT_EQ(next(), RouteKind::kReverse);
+  routes.take("a", unreached());
+  EXPECT_EQ(next(), RouteKind::kRelayed);
+  routes.take("a", probed("b"));
+  EXPECT_TRUE(routes.complete(all()));
+  EXPECT_EQ(routes.route(a(), b()), RouteKind::kRelayed);
+  EXPECT_EQ(routes.route(b(), a()), RouteKind::kRelayed);
+  EXPECT_EQ(routes.find("a", "b").bytes_per_second, 1e8) << "placement knows the relay's rate";
+  for (const LinkStatus& link : routes.all()) EXPECT_EQ(link.route, RouteKind::kRelayed);
+  EXPECT_FALSE(routes.next(all()));
+}
+
+TEST_F(RoutesTest, ARelayThatFailsIsTriedAgainLater) {
+  for (int i = 0; i < 3; ++i) {
+    next();
+    routes.take("a", unreached());
+  }
+  EXPECT_TRUE(routes.complete(all())) << "a pipeline does not wait for it";
+  EXPECT_FALSE(routes.next(all()));
+  clock.advance(std::chrono::seconds(30));
+  EXPECT_EQ(next(), RouteKind::kRelayed);
+}
+
+TEST_F(RoutesTest, ALinkThatOpenedAndWasSlowKeepsItsRoute) {
+  EXPECT_EQ(next(), RouteKind::kDirect);
+  control::v1::Probed slow = unreached();
+  slow.set_unreached(false);
+  routes.take("a", slow);
+  EXPECT_EQ(routes.route(a(), b()), RouteKind::kDirect);
+}
+
+TEST_F(RoutesTest, BehindRoutersOnlyTheRelayIsTried) {
+  a().status.seen_host = "203.0.113.1";
+  b().status.seen_host = "203.0.113.2";
+  EXPECT_EQ(next(), RouteKind::kRelayed);
+  EXPECT_TRUE(routes.is_closed(b()));
+}
+
+TEST_F(RoutesTest, NodesBehindOneRouterDialEachOther) {
+  a().status.seen_host = b().status.seen_host = "203.0.113.1";
+  EXPECT_EQ(next(), RouteKind::kDirect);
+  EXPECT_TRUE(routes.is_closed(b())) << "from outside";
+}
+
+TEST_F(RoutesTest, ANodeBehindARouterOpensTheLinkToOneOutside) {
+  b().status.seen_host = "203.0.113.2";
+  EXPECT_EQ(routes.route(a(), b()), RouteKind::kReverse);
+  EXPECT_EQ(routes.route(b(), a()), RouteKind::kDirect);
+  EXPECT_EQ(next(), RouteKind::kReverse);
+  routes.take("a", probed("b"));
+  EXPECT_EQ(routes.route(a(), b()), RouteKind::kReverse);
+  EXPECT_EQ(routes.route(b(), a()), RouteKind::kDirect);
+}
+
+TEST_F(RoutesTest, ABetterRouteIsTriedAfterAWhileAndUsedWhenItIsMeasured) {
+  for (const RouteKind kind : {RouteKind::kDirect, RouteKind::kReverse, RouteKind::kRelayed}) {
+    EXPECT_EQ(next(), kind);
+    routes.take("a", kind == RouteKind::kRelayed ? probed("b", 8e-3, 1e6, 1e6) : unreached());
+  }
+  clock.advance(std::chrono::minutes(9));
+  EXPECT_FALSE(routes.next(all()));
+  clock.advance(std::chrono::minutes(2));
+  EXPECT_EQ(next(), RouteKind::kDirect);
+  EXPECT_EQ(routes.route(a(), b()), RouteKind::kRelayed) << "not before it is measured";
+  EXPECT_TRUE(routes.complete(all())) << "no pipeline waits for it";
+  EXPECT_EQ(routes.find("a", "b").bytes_per_second, 1e6);
+  const std::uint64_t changes = routes.changes();
+  routes.take("a", probed("b"));
+  EXPECT_NE(routes.changes(), changes);
+  EXPECT_EQ(routes.route(a(), b()), RouteKind::kDirect);
+  EXPECT_EQ(routes.find("a", "b").bytes_per_second, 1e8);
+}
+
+TEST_F(RoutesTest, APipelinesLinkThatDidNotOpenTakesTheNextRoute) {
+  EXPECT_EQ(routes.route(a(), b()), RouteKind::kDirect);
+  routes.fail("a", "b", RouteKind::kDirect);
+  EXPECT_EQ(routes.route(a(), b()), RouteKind::kReverse);
+  EXPECT_EQ(routes.route(b(), a()), RouteKind::kDirect);
+  routes.fail("a", "b", RouteKind::kReverse);
+  EXPECT_EQ(routes.route(a(), b()), RouteKind::kRelayed);
+  routes.fail("a", "b", RouteKind::kRelayed);
+  EXPECT_EQ(routes.route(b(), a()), RouteKind::kRelayed);
+  routes.forget_routes("b", false);
+  EXPECT_EQ(routes.route(a(), b()), RouteKind::kDirect) << "b has registered again";
+}
+
+TEST_F(RoutesTest, AClosedRouteOfUnmeasuredNodesIsUsedAgainAfterAWhile) {
+  routes.fail("a", "b", RouteKind::kDirect);
+  routes.fail("b", "a", RouteKind::kDirect);
+  EXPECT_EQ(routes.route(a(), b()), RouteKind::kRelayed);
+  EXPECT_TRUE(routes.is_closed(b()));
+  clock.advance(std::chrono::minutes(10));
+  EXPECT_EQ(routes.route(a(), b()), RouteKind::kDirect);
+  EXPECT_FALSE(routes.is_closed(b()));
+}
+
+TEST_F(RoutesTest, AMeasuredRouteThatAPipelineFoundClosedIsMeasuredAnew) {
+  EXPECT_EQ(next(), RouteKind::kDirect);
+  routes.take("a", probed("b"));
+  EXPECT_FALSE(routes.next(all()));
+  routes.fail("a", "b", RouteKind::kDirect);
+  EXPECT_EQ(routes.route(a(), b()), RouteKind::kReverse);
+  EXPECT_EQ(next(), RouteKind::kReverse);
+  routes.take("a", probed("b", 8e-3, 1e6, 1e6));
+  EXPECT_EQ(routes.route(a(), b()), RouteKind::kReverse);
+  EXPECT_EQ(routes.find("a", "b").bytes_per_second, 1e6);
+  EXPECT_FALSE(routes.next(all()));
+  clock.advance(std::chrono::minutes(10));
+  EXPECT_EQ(routes.route(a(), b()), RouteKind::kReverse) << "not before it is measured";
+  EXPECT_EQ(next(), RouteKind::kDirect);
+  routes.take("a", probed("b"));
+  EXPECT_EQ(routes.route(a(), b()), RouteKind::kDirect) << "the failure was no lasting one";
+}
+
+TEST_F(RoutesTest, FiguresAreDroppedWhenNoRouteOpensAnyMore) {
+  EXPECT_EQ(next(), RouteKind::kDirect);
+  routes.take("a", probed("b"));
+  routes.fail("a", "b", RouteKind::kDirect);
+  EXPECT_EQ(next(), RouteKind::kReverse);
+  routes.take("a", unreached());
+  EXPECT_EQ(next(), RouteKind::kRelayed);
+  routes.take("a", unreached());
+  EXPECT_EQ(routes.find("a", "b").bytes_per_second, 0.0);
+  EXPECT_TRUE(routes.all().empty());
+  clock.advance(std::chrono::minutes(10));
+  EXPECT_TRUE(routes.complete(all())) << "no pipeline waits for further attempts";
+  EXPECT_EQ(next(), RouteKind::kDirect);
+}
+
+TEST_F(RoutesTest, ARegistrationForgetsRelayedLinksAndKeepsDirectOnes) {
+  a().status.seen_host = "203.0.113.1";
+  b().status.seen_host = "203.0.113.2";
+  EXPECT_EQ(next(), RouteKind::kRelayed);
+  routes.take("a", probed("b"));
+  b().status.seen_host = a().status.seen_host;  // it was carried home
+  routes.forget_routes("b", true);
+  EXPECT_EQ(routes.route(a(), b()), RouteKind::kDirect);
+  EXPECT_TRUE(routes.all().empty());
+  EXPECT_EQ(next(), RouteKind::kDirect);
+  routes.take("a", probed("b"));
+  routes.forget_routes("b", false);
+  EXPECT_FALSE(routes.all().empty()) << "a direct link to the same place";
+  routes.forget_routes("b", true);
+  EXPECT_TRUE(routes.all().empty());
+}
+
+TEST_F(RoutesTest, AnOlderProgramDoesNotGetTheRouteMeasuredBefore) {
+  a().status.seen_host = "203.0.113.1";
+  EXPECT_EQ(routes.route(b(), a()), RouteKind::kReverse);
+  b().status.protocol = kProtocolMeet - 1;
+  EXPECT_EQ(routes.route(b(), a()), RouteKind::kDirect);
+}
+
+TEST_F(RoutesTest, OnlyAMeasuredDirectRouteIsOpen) {
+  EXPECT_FALSE(routes.is_open("a", "b"));
+  b().status.seen_host = "203.0.113.2";
+  EXPECT_EQ(next(), RouteKind::kReverse);
+  routes.take("a", probed("b"));
+  EXPECT_FALSE(routes.is_open("a", "b"));
+  EXPECT_TRUE(routes.is_open("b", "a"));
+  routes.fail("b", "a", RouteKind::kDirect);
+  EXPECT_FALSE(routes.is_open("b", "a"));
+}
+
+TEST_F(RoutesTest, AnOlderProgramKnowsTheDirectRouteAlone) {
+  b().status.seen_host = "203.0.113.2";
+  b().status.protocol = kProtocolMeet - 1;
+  EXPECT_EQ(routes.route(a(), b()), RouteKind::kDirect);
+  EXPECT_FALSE(routes.is_closed(b()));
+}
+
 TEST_F(LinkBookTest, WhoWasNotAskedSaysNothing) {
   for (const char* name : {"a", "b", "c"}) add(name);
   ASSERT_TRUE(book.next(all()));  // a to b

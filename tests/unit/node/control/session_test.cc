@@ -414,6 +414,35 @@ TEST_F(ControlSessionTest, HandsOnAnAdminsOrders) {
   EXPECT_EQ(taken, (std::vector<std::optional<Away>>{Away{}, std::nullopt}));
 }
 
+TEST_F(ControlSessionTest, HandsOnRoutesToMeetAndLinksToForward) {
+  std::vector<std::string> met;
+  std::vector<std::string> forwarded;
+  options.meet = [&](const std::string& route) { met.push_back(route); };
+  options.forward = [&](const Ticket& dialler, const Ticket& acceptor, const std::string& account,
+                        bool brief) {
+    forwarded.push_back(dialler.hex().substr(0, 2) + acceptor.hex().substr(0, 2) + account +
+                        (brief ? "!" : ""));
+  };
+  begin();
+  tell([](auto& m) { m.mutable_meet()->set_route("10.0.0.1:1"); });
+  tell([](auto& m) { m.mutable_meet()->set_route(std::string(limits::kAddressBytes + 1, '1')); });
+  EXPECT_EQ(met, std::vector<std::string>{"10.0.0.1:1"});
+  const auto forward = [&](std::size_t dialler, std::size_t acceptor, const std::string& account) {
+    tell([&](auto& m) {
+      m.mutable_forward()->set_dialler(std::string(dialler, 'a'));
+      m.mutable_forward()->set_acceptor(std::string(acceptor, 'b'));
+      m.mutable_forward()->set_account(account);
+      m.mutable_forward()->set_brief(true);
+    });
+  };
+  forward(32, 32, "den");
+  forward(31, 32, "den");
+  forward(32, 33, "den");
+  forward(32, 32, "");
+  forward(32, 32, std::string(limits::kNodeNameBytes + 1, 'n'));
+  EXPECT_EQ(forwarded, std::vector<std::string>{"6162den!"});
+}
+
 TEST_F(ControlSessionTest, ShowsTheRosterThatItHoldsAgainstAnOlderOne) {
   begin();
   for (const char byte : {'n', 'e', 'w'}) orders.held.push_back(static_cast<std::byte>(byte));

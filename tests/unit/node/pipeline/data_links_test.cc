@@ -19,14 +19,16 @@ struct Heard final : DataLinkEvents {
   void on_peer_frame(Peer from, Frame frame) override {
     frames.emplace_back(from, std::move(frame));
   }
-  void on_links_failed(const std::string& why, const std::string& peer) override {
+  void on_links_failed(const std::string& why, const std::string& peer, bool unreached) override {
     failures.push_back(why);
+    never_opened.push_back(unreached);
     peers.push_back(peer);
   }
   int linked = 0;
   std::vector<std::pair<Peer, Frame>> frames;
   std::vector<std::string> failures;
   std::vector<std::string> peers;  // at the far ends of what failed
+  std::vector<bool> never_opened;  // the links that failed
 };
 
 Assignment part(std::uint64_t epoch, std::uint32_t stage, std::uint32_t stages) {
@@ -349,6 +351,46 @@ TEST_F(DataLinksTest, APeerThatNeverAnswersIsClosedAndDialledAgain) {
   EXPECT_NE(transport.dialled.back().first, mute);
   open("next:1", 1, 1);
   EXPECT_EQ(heard.linked, 1);
+}
+
+TEST_F(DataLinksTest, ARouteWithATicketHasTheWholeTimeForItsOneAttempt) {
+  const std::string route = "relayed " + std::string(64, 'a') + " 10.0.0.1:4000";
+  Assignment assignment = part(1, 0, 2);
+  assignment.next_address = route;
+  links.begin(assignment);
+  for (int passed = 0; passed < 4'800; passed += 300) {
+    clock.advance(milliseconds(300));
+    links.on_timer();
+  }
+  EXPECT_EQ(transport.dialled.size(), 1U);
+  EXPECT_TRUE(transport.closed.empty());
+  open(route, 1, 1);
+  EXPECT_EQ(heard.linked, 1);
+}
+
+TEST_F(DataLinksTest, AUsedTicketIsNotShownAgain) {
+  const std::string route = "relayed " + std::string(64, 'a') + " 10.0.0.1:4000";
+  for (const bool opened : {false, true}) {
+    heard = Heard();
+    Assignment assignment = part(opened ? 2 : 1, 0, 2);
+    assignment.next_address = route;
+    links.begin(assignment);
+    if (opened) transport.open(route);
+    transport.lose(transport.dialled.back().first);
+    ASSERT_EQ(heard.failures.size(), 1U);
+    EXPECT_EQ(heard.never_opened[0], !opened);
+    links.end();
+  }
+}
+
+TEST_F(DataLinksTest, ALinkToAnotherNodeDidNotReachTheOneWanted) {
+  links.begin(part(1, 0, 2));
+  const LinkId link = transport.dialled.back().first;
+  transport.peers[link] = RosterEntry{{}, "another", Role::kWorker, {}};
+  transport.open("next:1");
+  transport.receive(link, FrameType::kRefused, encode_refused("not here"));
+  ASSERT_EQ(heard.failures.size(), 1U);
+  EXPECT_TRUE(heard.never_opened[0]);
 }
 
 TEST_F(DataLinksTest, ALinkLostAfterLinkingFailsAtOnceAndAnAcceptedOneDoesNot) {

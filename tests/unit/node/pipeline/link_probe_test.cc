@@ -83,6 +83,7 @@ TEST_F(LinkProbeTest, AnotherNodesKeyIsNoAnswer) {
   start("attic");
   transport.open("den:1");
   ASSERT_TRUE(result && !result->ok());
+  EXPECT_EQ(result->error().code, ErrorCode::kUnavailable) << "the route leads to another node";
   EXPECT_TRUE(transport.sent[link].empty()) << "nothing is sent to a stranger";
 }
 

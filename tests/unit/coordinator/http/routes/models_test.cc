@@ -101,11 +101,14 @@ TEST_F(ModelsTest, ThePowerOfAMachineCountsOnce) {
   add("e", "10.0.0.3:5000", "", 1e6);
   port.swarm.nodes.back().state = "lost";
   port.swarm.nodes.emplace_back().name = "f";  // it cannot tell
+  add("g", "10.0.0.1:5000", "", 30.0);
+  port.swarm.nodes.back().seen_host = "203.0.113.9";  // another machine, in another network
   const Json state = call("GET", "/api/v1/state");
-  EXPECT_EQ(state["power"], (Json{{"watts", 402.0}, {"nodes", 4}}));
+  EXPECT_EQ(state["power"], (Json{{"watts", 432.0}, {"nodes", 5}}));
   EXPECT_EQ(state["nodes"][0]["watts"], 60.0);
   EXPECT_EQ(state["nodes"][0]["energy_joules_total"], 100.0);
   EXPECT_FALSE(state["nodes"][5].contains("watts"));
+  EXPECT_EQ(state["nodes"][6].contains("seen_host"), state["manages"].get<bool>());
 }
 
 TEST_F(ModelsTest, EachModelHasItsReadiness) {

@@ -1,0 +1,159 @@
+#include "coordinator/machine/meetings.h"
+
+#include <spdlog/spdlog.h>
+
+#include <algorithm>
+#include <cstring>
+
+#include "base/check.h"
+#include "coordinator/pipelines/pipelines.h"
+#include "proto/fixed_field.h"
+#include "proto/link/relay.h"
+
+namespace hearth::coordinator {
+namespace {
+
+using control::v1::CoordinatorMessage;
+
+constexpr Duration kAvoided = std::chrono::minutes(10);
+constexpr Duration kWarnAgain = std::chrono::seconds(30);
+
+// The order for the side that dials `address` and shows the ticket.
+CoordinatorMessage order_to_meet(const std::string& address, const Ticket& ticket) {
+  CoordinatorMessage message;
+  message.mutable_meet()->set_route(relayed_route(ticket, address));
+  return message;
+}
+
+}  // namespace
+
+Ticket Meetings::draw() {
+  Ticket ticket;
+  for (std::size_t i = 0; i < ticket.bytes.size(); i += sizeof(std::uint64_t)) {
+    const std::uint64_t number = random_.next();
+    std::memcpy(ticket.bytes.data() + i, &number, sizeof(number));
+  }
+  return ticket;
+}
+
+Meetings::Meeting Meetings::reverse(const std::string& listener, const Node& to) {
+  const Ticket ticket = draw();
+  return {{RouteKind::kReverse},
+          Route{RouteKind::kReverse, {}, ticket}.text(),
+          {{to.link, order_to_meet(listener, ticket)}}};
+}
+
+void Meetings::avoid_relay(const std::string& node) {
+  if (!node.empty()) avoided_[node] = clock_.now() + kAvoided;
+}
+
+void Meetings::note_break(const std::string& node) {
+  std::erase_if(broke_, [&](const auto& entry) { return clock_.now() - entry.second >= kAvoided; });
+  if (node.empty()) return;
+  const auto [before, first] = broke_.try_emplace(node, clock_.now());
+  if (first) return;
+  before->second = clock_.now();
+  avoid_relay(node);
+}
+
+const Node* Meetings::find_relay(const std::string& from, const Node& to, bool avoided) {
+  std::erase_if(avoided_, [&](const auto& entry) { return clock_.now() >= entry.second; });
+  const LinkBook& ways = pipelines_.ways();
+  const Node* best = nullptr;
+  double best_rate = 0.0;
+  for (const Node* node : registry_.all()) {
+    const NodeStatus& status = node->status;
+    const bool offers = status.relay_megabits > 0 && status.protocol >= kProtocolMeet &&
+                        node->state != Node::State::kLost && !status.away;
+    if (!offers || status.name == from || status.name == to.status.name) continue;
+    if (avoided_.contains(status.name) != avoided) continue;
+    if (!ways.is_open(from, status.name) || !ways.is_open(to.status.name, status.name)) continue;
+    const double rate = std::min({ways.find(from, status.name).bytes_per_second,
+                                  ways.find(status.name, to.status.name).bytes_per_second,
+                                  status.relay_megabits * static_cast<double>(kBytesOfMegabit)});
+    if (rate <= best_rate) continue;
+    best = node;
+    best_rate = rate;
+  }
+  return best;
+}
+
+// To other networks, the address of a node behind a router is another machine's.
+Meetings::Meeting Meetings::direct(const Node* from, const Node& to) const {
+  const std::string& behind = to.status.seen_host;
+  const bool same = behind.empty() || (from != nullptr && from->status.seen_host == behind);
+  if (same) return {{}, to.status.data_address};
+  return {{}, "", {}, message_of("a router translates the address of ", to.status.name)};
+}
+
+Meetings::Meeting Meetings::relayed_by(const Node& relay, const std::string& from, const Node& to,
+                                       bool brief) {
+  const Ticket ours = draw();
+  const Ticket theirs = draw();
+  CoordinatorMessage forward;
+  forward.mutable_forward()->set_dialler(to_field(ours.bytes));
+  forward.mutable_forward()->set_acceptor(to_field(theirs.bytes));
+  forward.mutable_forward()->set_account(from);
+  forward.mutable_forward()->set_brief(brief);
+  const std::string& address = relay.status.data_address;
+  return {{RouteKind::kRelayed, relay.status.name},
+          relayed_route(ours, address),
+          {{relay.link, std::move(forward)}, {to.link, order_to_meet(address, theirs)}}};
+}
+
+// A relay that failed lately is the last choice.
+Meetings::Meeting Meetings::relayed(const std::string& from, const Node& to, bool brief) {
+  if (const Node* relay = find_relay(from, to, false); relay != nullptr) {
+    return relayed_by(*relay, from, to, brief);
+  }
+  const Ticket ours = draw();
+  const Ticket theirs = draw();
+  INVARIANT(ours != theirs, "the tickets of a pair differ");
+  const Status expected = options_.relay(ours, theirs, from, brief);
+  if (expected.ok()) {
+    return {{RouteKind::kRelayed},
+            relayed_route(ours, data_.address()),
+            {{to.link, order_to_meet(data_.address(), theirs)}}};
+  }
+  if (const Node* relay = find_relay(from, to, true); relay != nullptr) {
+    return relayed_by(*relay, from, to, brief);
+  }
+  Meeting meeting = direct(registry_.find(from), to);
+  const std::string why = message_of("no relay for the link from ", from, " to ", to.status.name,
+                                     ": ", expected.error().message);
+  if (meeting.route.empty()) meeting.why = why;
+  // A member may ask as often as it likes, and a pipeline forms again soon.
+  if (!brief && clock_.now() >= warns_again_) {
+    warns_again_ = clock_.now() + kWarnAgain;
+    spdlog::warn("{}", why);
+  }
+  return meeting;
+}
+
+Meetings::Meeting Meetings::between(const Node& from, const Node& to) {
+  return between(from, to, pipelines_.ways().route(from, to));
+}
+
+Meetings::Meeting Meetings::between(const Node& from, const Node& to, RouteKind kind) {
+  switch (options_.relay ? kind : RouteKind::kDirect) {
+    case RouteKind::kDirect: break;
+    case RouteKind::kReverse: return reverse(from.status.data_address, to);
+    case RouteKind::kRelayed: return relayed(from.status.name, to, false);
+  }
+  return direct(&from, to);
+}
+
+Meetings::Meeting Meetings::from_here(const Node& to) {
+  if (options_.relay && pipelines_.ways().is_closed(to)) return reverse(data_.address(), to);
+  return direct(nullptr, to);
+}
+
+Meetings::Meeting Meetings::from_machine(const std::string& from, const Node& to) {
+  const Node* own = registry_.find(from);
+  const bool closed = own != nullptr ? pipelines_.ways().route(*own, to) != RouteKind::kDirect
+                                     : pipelines_.ways().is_closed(to);
+  if (options_.relay && closed) return relayed(from, to, true);
+  return direct(own, to);
+}
+
+}  // namespace hearth::coordinator

@@ -1,0 +1,42 @@
+// Route: how a node opens a link to another one. As text it takes the place of an address:
+//
+//   host:port                    direct: connect there
+//   relayed TICKET host:port     connect there and show the ticket: a relay forwards all bytes to
+//                                the node that shows the other ticket of the pair
+//   reverse TICKET               wait for the other node, which connects here and shows the ticket
+//
+// A ticket is a random number that the coordinator gives to both ends for one link. It identifies a
+// connection before the handshake and grants nothing else: both ends still prove their node keys.
+#pragma once
+
+#include <string>
+#include <string_view>
+
+#include "base/crypto.h"
+#include "base/result.h"
+#include "proto/address.h"
+
+namespace hearth {
+
+using Ticket = Hash256;
+
+enum class RouteKind : std::uint8_t { kDirect, kReverse, kRelayed };
+const char* route_name(RouteKind kind);  // "direct", "reverse", "relayed"
+
+struct Route {
+  RouteKind kind = RouteKind::kDirect;
+  Address address = {};  // empty for kReverse
+  Ticket ticket = {};    // zero for kDirect
+  std::string text() const;
+};
+
+// The text of a relayed route to an address that a peer stated; the receiver checks it.
+std::string relayed_route(const Ticket& ticket, const std::string& address);
+// kInvalidInput for any other text.
+Result<Route> parse_route(std::string_view text);
+// Whether a text is no route with a ticket.
+bool is_direct_route(std::string_view text);
+// For logs: the text without the ticket.
+std::string describe_route(std::string_view text);
+
+}  // namespace hearth

@@ -1,0 +1,33 @@
+// The options of a link's socket.
+#pragma once
+
+#include <fcntl.h>
+#include <netinet/in.h>
+#include <netinet/tcp.h>
+#include <sys/socket.h>
+
+namespace hearth {
+
+// Keep-alive detects a vanished peer on an idle link; the user timeout detects it while bytes are
+// unacknowledged.
+inline void tune_link_socket(int socket) {
+  const auto set = [socket](int level, int name, int value) {
+    ::setsockopt(socket, level, name, &value, sizeof(value));
+  };
+  (void)::fcntl(socket, F_SETFL, ::fcntl(socket, F_GETFL, 0) | O_NONBLOCK);
+  set(IPPROTO_TCP, TCP_NODELAY, 1);
+  set(SOL_SOCKET, SO_KEEPALIVE, 1);
+  set(IPPROTO_TCP, TCP_KEEPIDLE, 5);
+  set(IPPROTO_TCP, TCP_KEEPINTVL, 2);
+  set(IPPROTO_TCP, TCP_KEEPCNT, 3);
+  set(IPPROTO_TCP, TCP_USER_TIMEOUT, 10'000);
+}
+
+inline bool is_ipv6_socket(int socket) {
+  sockaddr_storage at{};
+  socklen_t size = sizeof(at);
+  (void)::getsockname(socket, reinterpret_cast<sockaddr*>(&at), &size);
+  return at.ss_family == AF_INET6;
+}
+
+}  // namespace hearth
