@@ -102,6 +102,7 @@ inline constexpr std::uint32_t kThreadsLeast = 16;
 
 // One engine (node/engine/engine.h).
 inline constexpr std::uint32_t kComputeThreads = 256;
+inline constexpr std::uint32_t kRanks = 8;  // that compute a stage together
 
 // Sampling and stopping (proto/step.h, coordinator/api.h).
 inline constexpr std::uint32_t kLogitBias = 1'024;
