@@ -24,12 +24,12 @@ constexpr std::string_view kDraftEnd = ".draft-";  // and six characters
 
 Error io_error(const std::string& what) {
   const bool full = errno == ENOSPC || errno == EDQUOT;
-  return {ErrorCode::kIo,
-          what + ": " + std::strerror(errno) + (full ? "; make room on this disk" : "")};
+  return Error::of(ErrorCode::kIo, what, ": ", std::strerror(errno),
+                   (full ? "; make room on this disk" : ""));
 }
 
 Status check_private(const std::string& path, const struct stat& found, std::size_t limit) {
-  REQUIRE(S_ISREG(found.st_mode), path + " is not a plain file; remove it: rm " + path);
+  REQUIRE(S_ISREG(found.st_mode), path, " is not a plain file; remove it: rm ", path);
   REQUIRE(found.st_uid == ::geteuid(), path, " belongs to user ", found.st_uid,
           ", not to the user that runs hearth; repair: chown ", ::geteuid(), " ", path);
   REQUIRE((found.st_mode & kOthers) == 0, path, " is open to other users; repair: chmod 600 ",
@@ -103,9 +103,9 @@ Result<Bytes> read_private_file(const std::string& path, std::size_t limit) {
   // O_NONBLOCK: a FIFO of that name must not block; it changes nothing for a plain file.
   const Descriptor file(::open(path.c_str(), O_RDONLY | O_NOFOLLOW | O_NONBLOCK | O_CLOEXEC));
   if (!file.open() && errno == ENOENT) {
-    return Error{ErrorCode::kNotFound, "file " + path + " does not exist"};
+    return Error::of(ErrorCode::kNotFound, "file ", path, " does not exist");
   }
-  REQUIRE(file.open() || errno != ELOOP, path + " is a symbolic link; remove it: rm " + path);
+  REQUIRE(file.open() || errno != ELOOP, path, " is a symbolic link; remove it: rm ", path);
   if (!file.open()) return io_error("opening " + path);
   struct stat found {};
   if (::fstat(*file, &found) != 0) return io_error("reading " + path);
@@ -139,11 +139,11 @@ Status make_private_folder(const std::string& path) {
   std::error_code error;
   const bool existed = std::filesystem::exists(path, error);
   std::filesystem::create_directories(path, error);
-  if (error) return Error{ErrorCode::kIo, "data folder " + path + ": " + error.message()};
+  if (error) return Error::of(ErrorCode::kIo, "data folder ", path, ": ", error.message());
   if (!existed) ::chmod(path.c_str(), S_IRWXU);
   struct stat found {};
   if (::stat(path.c_str(), &found) != 0) {
-    return Error{ErrorCode::kIo, "data folder " + path + ": " + std::strerror(errno)};
+    return Error::of(ErrorCode::kIo, "data folder ", path, ": ", std::strerror(errno));
   }
   // A user who may write there may replace any of our files.
   REQUIRE(found.st_uid == ::geteuid(), "the folder ", path, " belongs to user ", found.st_uid,
@@ -161,7 +161,7 @@ Result<SecretKey> read_key_file(const std::string& path) {
   if (text.size() == kKeyFileBytes && text.starts_with(kKeyFileHead) && text.back() == '\n') {
     seed = from_hex(text.substr(kKeyFileHead.size(), 2 * SecretKey::kSeedBytes));
   }
-  REQUIRE(seed.has_value(), path + " is not a key file of hearth");
+  REQUIRE(seed.has_value(), path, " is not a key file of hearth");
   auto key = SecretKey::from_seed(*seed);
   wipe(*seed);
   wipe(bytes);
@@ -178,8 +178,8 @@ Status write_key_file(const std::string& path, const SecretKey& key) {
   const bool linked = ::link(draft->path.c_str(), path.c_str()) == 0;
   const int why = errno;
   ::unlink(draft->path.c_str());
-  REQUIRE(linked || why != EEXIST, path + " exists already; no key is overwritten");
-  if (!linked) return Error{ErrorCode::kIo, "writing " + path + ": " + std::strerror(why)};
+  REQUIRE(linked || why != EEXIST, path, " exists already; no key is overwritten");
+  if (!linked) return Error::of(ErrorCode::kIo, "writing ", path, ": ", std::strerror(why));
   sync_folder_of(path);
   return ok_status();
 }

@@ -48,19 +48,12 @@ void append_utf8(char32_t point, std::string& out) {
   if (point > 0x10FFFF || (point >= 0xD800 && point <= 0xDFFF)) point = kReplacement;
   if (point < 0x80) {
     out += static_cast<char>(point);
-  } else if (point < 0x800) {
-    out += static_cast<char>(0xC0 | (point >> 6));
-    out += static_cast<char>(0x80 | (point & 0x3F));
-  } else if (point < 0x10000) {
-    out += static_cast<char>(0xE0 | (point >> 12));
-    out += static_cast<char>(0x80 | ((point >> 6) & 0x3F));
-    out += static_cast<char>(0x80 | (point & 0x3F));
-  } else {
-    out += static_cast<char>(0xF0 | (point >> 18));
-    out += static_cast<char>(0x80 | ((point >> 12) & 0x3F));
-    out += static_cast<char>(0x80 | ((point >> 6) & 0x3F));
-    out += static_cast<char>(0x80 | (point & 0x3F));
+    return;
   }
+  int more = point < 0x800 ? 1 : point < 0x10000 ? 2 : 3;
+  // The first byte begins with as many ones as the character has bytes.
+  out += static_cast<char>((0xFF00U >> (more + 1)) | (point >> (6 * more)));
+  while (more-- > 0) out += static_cast<char>(0x80 | ((point >> (6 * more)) & 0x3F));
 }
 
 }  // namespace hearth

@@ -23,6 +23,11 @@ if(NOT CMAKE_CUDA20_STANDARD_COMPILE_OPTION)  # CMake 3.25 knows none for CUDA 1
   set(CMAKE_CUDA20_STANDARD_COMPILE_OPTION -std=c++20)
 endif()
 set(HEARTH_CUDA_COMPILER ON)
+# As in CMakeLists.txt: errors only with the CUDA compiler that has been tried.
+set(HEARTH_CUDA_WARNINGS)
+if(HEARTH_WARNINGS_ARE_ERRORS AND CMAKE_CUDA_COMPILER_VERSION MATCHES "^13\\.0\\.")
+  set(HEARTH_CUDA_WARNINGS -Werror=all-warnings -Xcompiler=-Werror)
+endif()
 
 function(hearth_cuda_library name)
   cmake_parse_arguments(ARG "" "" "SOURCES" ${ARGN})
@@ -31,5 +36,5 @@ function(hearth_cuda_library name)
     CUDA_EXTENSIONS OFF UNITY_BUILD OFF)
   target_include_directories(${name} PUBLIC ${PROJECT_SOURCE_DIR})
   target_compile_options(${name} PRIVATE --expt-relaxed-constexpr -fmad=false -ftz=false
-    -prec-div=true -prec-sqrt=true -Werror=all-warnings -Xcompiler=-Wall,-Wextra,-Werror)
+    -prec-div=true -prec-sqrt=true -Xcompiler=-Wall,-Wextra ${HEARTH_CUDA_WARNINGS})
 endfunction()

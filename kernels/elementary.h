@@ -9,7 +9,6 @@
 #include <cstdint>
 
 #include "kernels/canonical.h"
-#include "kernels/defect.h"
 
 // Marks functions that host and device share; empty for any compiler but CUDA's.
 #ifdef __CUDACC__
@@ -99,9 +98,8 @@ HEARTH_SHARED static inline std::int32_t row_exponent(float maximum) {
 }
 
 // 2^f on [-0.5, 0.5], Horner from the highest power; the last coefficient is 1, so 2^0 is 1.
-static constexpr float kExp2C3 = kDefect == Defect::kExp2Constant ? 0x1.c6aeeap-5F : 0x1.c6aee8p-5F;
 static constexpr std::array<float, 7> kExp2Coefficients = {
-    0x1.41fbbcp-13F, 0x1.5f3e54p-10F, 0x1.3b2d4cp-7F, kExp2C3,
+    0x1.41fbbcp-13F, 0x1.5f3e54p-10F, 0x1.3b2d4cp-7F, 0x1.c6aee8p-5F,
     0x1.ebfbdcp-3F,  0x1.62e43p-1F,   0x1p+0F};
 
 HEARTH_SHARED static inline float exp2_of(float x) {

@@ -1,9 +1,6 @@
 #include <algorithm>
-#include <bit>
 #include <cstdlib>
 #include <cstring>
-#include <new>
-#include <string>
 
 #include "base/check.h"
 #include "kernels/elementary.h"
@@ -170,8 +167,8 @@ Result<PackedMatrix> PackedMatrix::allocate(WeightType type, std::uint32_t rows,
   const std::size_t rounded = (matrix.bytes_ + kAlignment - 1) / kAlignment * kAlignment;
   void* data = nullptr;
   if (posix_memalign(&data, alignment, rounded) != 0) {
-    return Error{ErrorCode::kNoCapacity,
-                 "no memory for a weight matrix of " + std::to_string(rounded) + " bytes"};
+    return Error::of(ErrorCode::kNoCapacity, "no memory for a weight matrix of ", rounded,
+                     " bytes");
   }
   matrix.data_.reset(static_cast<std::byte*>(data));
 #if defined(__linux__)
@@ -190,9 +187,8 @@ std::size_t PackedMatrix::file_row_bytes() const {
 }
 
 Status PackedMatrix::pack_groups(std::uint32_t begin, std::uint32_t end, ByteSpan blocks) {
-  REQUIRE(begin <= end && end <= groups(), "row groups " + std::to_string(begin) + " to " +
-                                               std::to_string(end) + " are not in a matrix of " +
-                                               std::to_string(groups()));
+  REQUIRE(begin <= end && end <= groups(), "row groups ", begin, " to ", end,
+          " are not in a matrix of ", groups());
   const std::size_t row_bytes = file_row_bytes();
   TRY_VOID(check_weight_bytes(type_, rows_, cols_, blocks.size()));
   for (std::uint32_t group = begin; group < end; ++group) {

@@ -3,7 +3,6 @@
 #include <cstdint>
 #include <limits>
 
-#include "kernels/defect.h"
 #include "kernels/kernels.h"
 
 namespace hearth::kernels {
@@ -84,9 +83,7 @@ double exp2_in_steps(double y) {
 void rope_table_row(std::uint32_t position, std::span<const double> frequencies, double magnitude,
                     float* cos_sin) {
   for (std::size_t i = 0; i < frequencies.size(); ++i) {
-    double frequency = frequencies[i];
-    if constexpr (kDefect == Defect::kAngleFrequency) frequency = static_cast<float>(frequency);
-    const SinCos value = sin_cos(static_cast<double>(position) * frequency);
+    const SinCos value = sin_cos(static_cast<double>(position) * frequencies[i]);
     cos_sin[2 * i] = static_cast<float>(value.cosine * magnitude);
     cos_sin[2 * i + 1] = static_cast<float>(value.sine * magnitude);
   }

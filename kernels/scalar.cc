@@ -7,7 +7,6 @@
 #include "kernels/elementary.h"
 #include "kernels/preconditions.h"
 #include "kernels/quantize_block.h"
-#include "kernels/tables.h"
 
 namespace hearth::kernels {
 namespace {

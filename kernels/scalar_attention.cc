@@ -2,7 +2,6 @@
 #include <algorithm>
 #include <cstring>
 
-#include "kernels/defect.h"
 #include "kernels/elementary.h"
 #include "kernels/latent.h"
 #include "kernels/matrix_view.h"
@@ -107,13 +106,11 @@ void attend(const AttentionArgs& args, const float* query_values, const float* s
     maximum = std::max(maximum, z);
     denominator = round_even(exp2_of(z - maximum) * 0x1p24F);
   }
-  float float_sum = 0.0F;  // of a planted defect
   float largest = 0.0F;
   for (std::uint32_t i = args.begin; i < args.end; ++i) {
     float& weight = weights[i - args.begin];
     const float w = exp2_of(weight - maximum);
     denominator += round_even(w * 0x1p24F);
-    if constexpr (kDefect == Defect::kSoftmaxSum) float_sum += w;
     weight = w * page_at(i).value_scales[i % kPageTokens];
     largest = std::max(largest, weight);
   }
@@ -127,8 +124,7 @@ void attend(const AttentionArgs& args, const float* query_values, const float* s
     const HeadPage page = page_at(i);
     for (std::uint32_t d = 0; d < head_dim; ++d) sums[d] += p * page.value(i % kPageTokens, d);
   }
-  float r = (largest / 65535.0F) / (static_cast<float>(denominator) * 0x1p-24F);
-  if constexpr (kDefect == Defect::kSoftmaxSum) r = (largest / 65535.0F) / float_sum;
+  const float r = (largest / 65535.0F) / (static_cast<float>(denominator) * 0x1p-24F);
   for (std::uint32_t d = 0; d < head_dim; ++d) out[d] = static_cast<float>(sums[d]) * r;
 }
 

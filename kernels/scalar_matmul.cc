@@ -2,7 +2,6 @@
 #include <algorithm>
 #include <cstring>
 
-#include "kernels/defect.h"
 #include "kernels/elementary.h"
 #include "kernels/matrix_view.h"
 #include "kernels/preconditions.h"
@@ -144,10 +143,6 @@ std::int32_t block_product(const WeightLayout& layout, const RowBlock& w, float 
     std::int32_t low = 0;
     for (std::uint32_t k = 0; k < kBlock; ++k) low += w.minimums[k / 16] * values[k];
     offset = x.scales[at] * static_cast<float>(low);
-  }
-  if constexpr (kDefect == Defect::kMinimumRounded) {
-    return round_even(unit * static_cast<float>(dot)) +
-           round_even((w.minimum * row_factor) * offset);
   }
   return round_even(std::fma(unit, static_cast<float>(dot), (w.minimum * row_factor) * offset));
 }

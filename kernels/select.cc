@@ -63,8 +63,8 @@ Result<const Kernels*> kernels_named(std::string_view name) {
     choices += choices.empty() ? "" : ", ";
     choices += table->name;
   }
-  return Error{ErrorCode::kUnsupported, "no kernels named \"" + std::string(name) +
-                                            "\" run on this processor; it runs " + choices};
+  return Error::of(ErrorCode::kUnsupported, "no kernels named \"", name,
+                   "\" run on this processor; it runs ", choices);
 }
 
 Result<const Kernels*> select_kernels() {

@@ -3,7 +3,6 @@
 #include <array>
 #include <bit>
 #include <cstring>
-#include <initializer_list>
 #include <limits>
 #include <memory>
 #include <mutex>
@@ -568,15 +567,13 @@ Status self_test(const Kernels& table) {
   const std::span<const KnownAnswer> known = known_answers();
   for (std::size_t i = 0; i < answers.size() && i < known.size(); ++i) {
     if (answers[i].name == known[i].name && answers[i].digest == known[i].digest) continue;
-    return Error{ErrorCode::kNumeric,
-                 "self-test of the " + std::string(table.name) + " kernels: " + answers[i].name +
-                     " gives " + hex(answers[i].digest) + ", the known answer is " +
-                     hex(known[i].digest) +
-                     "; this machine computes other numbers than the swarm and must not serve"};
+    return Error::of(ErrorCode::kNumeric, "self-test of the ", table.name,
+                     " kernels: ", answers[i].name, " gives ", hex(answers[i].digest),
+                     ", the known answer is ", hex(known[i].digest),
+                     "; this machine computes other numbers than the swarm and must not serve");
   }
-  REQUIRE(answers.size() == known.size(), "self-test: " + std::to_string(answers.size()) +
-                                              " answers, " + std::to_string(known.size()) +
-                                              " are known");
+  REQUIRE(answers.size() == known.size(), "self-test: ", answers.size(), " answers, ", known.size(),
+          " are known");
   return ok_status();
 }
 

@@ -2,8 +2,6 @@
 
 #include <pthread.h>
 
-#include <string>
-
 namespace hearth::kernels {
 namespace {
 
@@ -29,9 +27,8 @@ Status check_pins(unsigned threads) {
   cpu_set_t cpus;
   const int allowed = read_allowed(cpus) ? CPU_COUNT(&cpus) : 0;
   REQUIRE(allowed > 0, "threads are not pinned: the cpus of this process are not known");
-  REQUIRE(static_cast<unsigned>(allowed) == threads,
-          "threads are not pinned: " + std::to_string(threads) + " compute threads, " +
-              std::to_string(allowed) + " cpus");
+  REQUIRE(static_cast<unsigned>(allowed) == threads, "threads are not pinned: ", threads,
+          " compute threads, ", allowed, " cpus");
   return ok_status();
 }
 

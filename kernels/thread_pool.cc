@@ -3,7 +3,6 @@
 #include <algorithm>
 #include <mutex>
 #include <optional>
-#include <string>
 #include <system_error>
 #include <utility>
 
@@ -64,8 +63,7 @@ Result<std::unique_ptr<ThreadPool>> ThreadPool::create(unsigned threads, bool pi
       });
     } catch (const std::system_error& error) {
       const std::lock_guard lock(mutex);
-      failure = Error{ErrorCode::kNoCapacity,
-                      std::string("a compute thread cannot start: ") + error.what()};
+      failure = Error::of(ErrorCode::kNoCapacity, "a compute thread cannot start: ", error.what());
       break;
     }
   }

@@ -4,7 +4,6 @@
 #include <bit>
 #include <cstdlib>
 #include <cstring>
-#include <string>
 
 #include "kernels/elementary.h"
 
@@ -75,7 +74,7 @@ float widen(WeightType type, const std::byte* at) {
 std::int32_t quantised_exponent(const WeightLayout& layout, unsigned __int128 units) {
   units = (units + (1U << layout.fraction) - 1) >> layout.fraction;
   if (units == 0) return kWeightExponentMin;
-  const unsigned __int128 last = units - (kDefect == Defect::kRowBound ? 0 : 1);
+  const unsigned __int128 last = units - 1;
   const auto high = static_cast<std::uint64_t>(last >> 64);
   const auto low = static_cast<std::uint64_t>(last);
   const int width = high != 0 ? 64 + std::bit_width(high) : std::bit_width(low);
@@ -91,9 +90,8 @@ std::int32_t floating_exponent(float largest, std::uint32_t cols) {
 Status check_weight_shape(WeightType type, std::uint32_t rows, std::uint32_t cols) {
   const WeightLayout layout = layout_of(type);
   REQUIRE(rows > 0 && cols > 0, "a weight matrix has no rows or no columns");
-  REQUIRE(cols % layout.columns() == 0, "columns of a weight matrix (" + std::to_string(cols) +
-                                            ") are not a multiple of " +
-                                            std::to_string(layout.columns()));
+  REQUIRE(cols % layout.columns() == 0, "columns of a weight matrix (", cols,
+          ") are not a multiple of ", layout.columns());
   return ok_status();
 }
 
@@ -101,23 +99,20 @@ Status check_weight_bytes(WeightType type, std::uint32_t rows, std::uint32_t col
                           std::size_t bytes) {
   const WeightLayout layout = layout_of(type);
   const std::size_t row_bytes = std::size_t{cols} / layout.columns() * layout.file_bytes;
-  REQUIRE(bytes / row_bytes == rows && bytes % row_bytes == 0,
-          "a weight matrix of " + std::to_string(rows) + " x " + std::to_string(cols) + " has " +
-              std::to_string(bytes) + " bytes, not the size of its type");
+  REQUIRE(bytes / row_bytes == rows && bytes % row_bytes == 0, "a weight matrix of ", rows, " x ",
+          cols, " has ", bytes, " bytes, not the size of its type");
   return ok_status();
 }
 
 Error refused_weight(WeightType type, std::uint32_t row, std::uint32_t block) {
   const bool floats = layout_of(type).form == BlockForm::kFloat;
   if (layout_of(type).power) {
-    return Error::invalid("the scale of block " + std::to_string(block) + " of row " +
-                          std::to_string(row) +
-                          " of a weight matrix is above 2^60 (its byte must be at most " +
-                          std::to_string(kPowerMax) + ")");
+    return Error::invalid("the scale of block ", block, " of row ", row,
+                          " of a weight matrix is above 2^60 (its byte must be at most ", kPowerMax,
+                          ")");
   }
-  return Error::invalid(std::string(floats ? "a value" : "the scale") + " of block " +
-                        std::to_string(block) + " of row " + std::to_string(row) +
-                        " of a weight matrix is not finite" + (floats ? " or above 2^64" : ""));
+  return Error::invalid(floats ? "a value" : "the scale", " of block ", block, " of row ", row,
+                        " of a weight matrix is not finite", (floats ? " or above 2^64" : ""));
 }
 
 bool RowMagnitude::add(const std::byte* file) {

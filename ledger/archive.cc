@@ -38,9 +38,9 @@ Result<ArchiveNote> parse_archive_note(std::string_view text) {
                         note.folder.find('\n') == std::string::npos &&
                         note.entries % kTileWidth == 0 && note.entries <= limits::kLogEntries &&
                         note_text(note) == whole;
-  REQUIRE(is_right, std::string(kArchiveFile) +
-                        ": it must have the lines 'hearth archive v1', 'entries N' with whole "
-                        "bundles of 256, and 'folder' with an absolute path");
+  REQUIRE(is_right, kArchiveFile,
+          ": it must have the lines 'hearth archive v1', 'entries N' with whole "
+          "bundles of 256, and 'folder' with an absolute path");
   return note;
 }
 
@@ -90,12 +90,11 @@ class ArchivedFolder final : public Beside {
     const std::string& from = given_.empty() ? note->folder : given_;
     Result<Bytes> archived = read_from(from, tile.path(), limit);
     if (archived || archived.error().code == ErrorCode::kInvalidInput) return archived;
-    return Error{ErrorCode::kUnavailable,
-                 tile.path() + ": entries " + std::to_string(first) + " to " +
-                     std::to_string(first + kTileWidth - 1) + " are archived in " + from +
-                     " and cannot be read there (" + archived.error().message +
+    return Error::of(ErrorCode::kUnavailable, tile.path(), ": entries ", first, " to ",
+                     first + kTileWidth - 1, " are archived in ", from,
+                     " and cannot be read there (", archived.error().message,
                      "): make that folder readable; `hearth ledger archive FOLDER` names another "
-                     "place for good, --archive FOLDER for one audit, verify or ledger"};
+                     "place for good, --archive FOLDER for one audit, verify or ledger");
   }
   Result<Bytes> read_from(const std::string& path, const std::string& name, std::size_t limit) {
     if (archive_ == nullptr || opened_ != path) {
@@ -157,19 +156,16 @@ Result<Archived> copy(LogFolder& log, LogFolder& archive, std::uint64_t begin, s
     ++copied.moved;
     copied.bytes += bytes->size();
     const auto there = archive.read(name, kBundleBytes);
-    REQUIRE(!there || *there == *bytes,
-            name +
-                ": the archive has another bundle under this name; give an empty folder or "
-                "this log's own archive");
+    REQUIRE(!there || *there == *bytes, name,
+            ": the archive has another bundle under this name; give an empty folder or "
+            "this log's own archive");
     if (there) continue;
     if (there.error().code != ErrorCode::kNotFound) return there.error();
     bundles.emplace_back(name, *std::move(bytes));
   }
   if (copied.moved == 0) return copied;
   std::vector<LogFolder::File> files;
-  for (const auto& [name, bytes] : bundles) {
-    files.push_back({name + std::string(kDraftEnd), bytes});
-  }
+  for (const auto& [name, bytes] : bundles) files.push_back({name + std::string(kDraftEnd), bytes});
   // Under its own name a bundle is whole, also after a crash.
   TRY_VOID(archive.write(files));
   for (std::size_t i = 0; i < files.size(); ++i) {
@@ -179,7 +175,8 @@ Result<Archived> copy(LogFolder& log, LogFolder& archive, std::uint64_t begin, s
   for (const auto& [name, bytes] : bundles) {
     TRY(const Bytes there, archive.read(name, kBundleBytes));
     if (there == bytes) continue;
-    return Error{ErrorCode::kIo, name + ": the archive does not give back what was written to it"};
+    return Error::of(ErrorCode::kIo, name,
+                     ": the archive does not give back what was written to it");
   }
   return copied;
 }
@@ -232,7 +229,7 @@ Result<Archived> archive_bundles(LogFolder& log, LogFolder& archive, const std::
   TRY(const std::optional<ArchiveNote> before, read_archive_note(log));
   const std::uint64_t full = scan.checkpoint.size / kTileWidth;
   std::uint64_t end = before ? before->entries / kTileWidth : 0;
-  REQUIRE(end <= full, std::string(kArchiveFile) + ": it names more entries than the log has");
+  REQUIRE(end <= full, kArchiveFile, ": it names more entries than the log has");
   while (end < full && latest[end] <= latest.back() - age_seconds) ++end;
   Archived all;
   all.entries = end * kTileWidth;

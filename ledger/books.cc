@@ -1,9 +1,7 @@
 #include "ledger/books.h"
 
 #include <algorithm>
-#include <string>
 #include <tuple>
-#include <utility>
 
 namespace hearth::ledger {
 namespace {
@@ -126,16 +124,15 @@ Hash256 Books::hash() const {
 
 Result<Books::Member*> Books::member(const PublicKey& key) {
   const auto found = members_.find(key);
-  REQUIRE(found != members_.end(), "key " + key.hex() + " is not a member's");
-  REQUIRE(!found->second.standing.is_tombstoned(),
-          "key " + key.hex() + " has lost its standing for good");
+  REQUIRE(found != members_.end(), "key ", key.hex(), " is not a member's");
+  REQUIRE(!found->second.standing.is_tombstoned(), "key ", key.hex(),
+          " has lost its standing for good");
   return &found->second;
 }
 
 Result<Books::Window*> Books::window(std::uint64_t entry) {
   const auto found = windows_.find(entry);
-  REQUIRE(found != windows_.end(),
-          "entry " + std::to_string(entry) + " is not a receipt that can be audited now");
+  REQUIRE(found != windows_.end(), "entry ", entry, " is not a receipt that can be audited now");
   return &found->second;
 }
 
@@ -146,8 +143,8 @@ Status Books::post(std::vector<Posting> postings) {
     REQUIRE(!__builtin_add_overflow(balance, one.amount, &balance) &&
                 !__builtin_add_overflow(sum, one.amount, &sum),
             "an account's balance overflows 64 bits");
-    REQUIRE(balance >= 0 || one.account == kTreasury,
-            "an account of " + one.account.key.hex() + " falls to " + std::to_string(balance));
+    REQUIRE(balance >= 0 || one.account == kTreasury, "an account of ", one.account.key.hex(),
+            " falls to ", balance);
   }
   INVARIANT(sum == 0, "what an entry moves sums to zero");
   postings_.insert(postings_.end(), postings.begin(), postings.end());
@@ -156,9 +153,8 @@ Status Books::post(std::vector<Posting> postings) {
 
 Status Books::apply(ByteSpan bytes, const Hash256& leaf) {
   TRY(const Entry entry, parse_entry(bytes));
-  REQUIRE(entry.time >= time_ && entry.time < std::int64_t{1} << 40,
-          "the entry's time " + std::to_string(entry.time) + " is before its predecessor's, " +
-              std::to_string(time_));
+  REQUIRE(entry.time >= time_ && entry.time < std::int64_t{1} << 40, "the entry's time ",
+          entry.time, " is before its predecessor's, ", time_);
   const bool is_rules = std::holds_alternative<RulesEntry>(entry.body);
   REQUIRE(is_rules == (entries_ == 0), "a ledger begins with its rules and has them once");
   time_ = entry.time;
@@ -195,13 +191,13 @@ Books::Windows::iterator Books::forget(Windows::iterator at) {
 
 Status Books::apply(const RulesEntry& entry) {
   REQUIRE(entry.policy == policy_hash(policy_),
-          "the ledger is kept by other rules than this program's: " + entry.policy.hex());
+          "the ledger is kept by other rules than this program's: ", entry.policy.hex());
   cluster_ = entry.cluster;
   return ok_status();
 }
 
 Status Books::apply(const MemberEntry& entry) {
-  REQUIRE(!members_.contains(entry.key), "key " + entry.key.hex() + " is already a member's");
+  REQUIRE(!members_.contains(entry.key), "key ", entry.key.hex(), " is already a member's");
   members_.emplace(entry.key, Member{entry.owner, {}, Standing(time_, entry.is_vouched)});
   return ok_status();
 }
@@ -213,9 +209,8 @@ Status Books::apply(const ChangeEntry& entry) {
 }
 
 Status Books::apply(const GrantEntry& entry) {
-  REQUIRE(entry.amount > 0 && entry.amount <= kGrantMax,
-          "a grant of " + std::to_string(entry.amount) + "; it is from 1 to " +
-              std::to_string(kGrantMax));
+  REQUIRE(entry.amount > 0 && entry.amount <= kGrantMax, "a grant of ", entry.amount,
+          "; it is from 1 to ", kGrantMax);
   return post({{kTreasury, -entry.amount}, {spendable(entry.to), entry.amount}});
 }
 
@@ -262,27 +257,23 @@ Status Books::apply(const ReceiptEntry& entry) {
   TRY(const Receipt receipt,
       trusted ? reread_receipt(entry.receipt) : parse_receipt(entry.receipt, cluster_));
   TRY(Member* const worker, member(receipt.worker));
-  REQUIRE(worker->standing.level(policy_, time_) != Level::kNewcomer,
-          "key " + receipt.worker.hex() + " is a newcomer's, and a newcomer may not serve");
+  REQUIRE(worker->standing.level(policy_, time_) != Level::kNewcomer, "key ", receipt.worker.hex(),
+          " is a newcomer's, and a newcomer may not serve");
   // Requests are named by their time, so the place is near the end.
   const std::size_t slots = slots_.size();
   const auto slot = slots_.emplace_hint(slots_.end(), receipt.slot, entries_);
-  REQUIRE(slots_.size() > slots,
-          "the receipt's slot has one already, entry " + std::to_string(slot->second));
+  REQUIRE(slots_.size() > slots, "the receipt's slot has one already, entry ", slot->second);
   TRY_VOID(check_place(slot, receipt));
   REQUIRE(receipt.previous == worker->latest,
           "the receipt does not follow its worker's latest one: one is missing, or this is an old "
           "one again");
   const auto begun = static_cast<std::int64_t>(receipt.begun_ms / 1'000);
   REQUIRE(begun >= time_ - policy_.audit_seconds && begun <= time_ + policy_.audit_seconds,
-          "the receipt says that it was begun at " + std::to_string(begun) + ", but is logged at " +
-              std::to_string(time_));
+          "the receipt says that it was begun at ", begun, ", but is logged at ", time_);
   if (!trusted) TRY_VOID(check_edges(receipt));
   const bool is_paid = entry.payer != PublicKey();
-  REQUIRE(entry.cached <= receipt.prompt_positions,
-          "the receipt counts " + std::to_string(entry.cached) +
-              " cached positions in a window with " + std::to_string(receipt.prompt_positions) +
-              " prompt positions");
+  REQUIRE(entry.cached <= receipt.prompt_positions, "the receipt counts ", entry.cached,
+          " cached positions in a window with ", receipt.prompt_positions, " prompt positions");
   const std::int64_t pay = is_paid ? window_price(policy_, receipt, entry.cached) : 0;
   const std::int64_t fee = pay * policy_.price_fee / kMillion;
   if (is_paid) {
@@ -341,8 +332,8 @@ Status Books::apply(const OpeningEntry& entry) {
 
 Status Books::apply(const VerdictEntry& entry) {
   TRY(Window* const disputed, window(entry.receipt));
-  REQUIRE(disputed->is_in_dispute(),
-          "a verdict on entry " + std::to_string(entry.receipt) + ", where nothing is in dispute");
+  REQUIRE(disputed->is_in_dispute(), "a verdict on entry ", entry.receipt,
+          ", where nothing is in dispute");
   if (entry.verdict == Verdict::kUnjudged) {
     disputed->is_settled = true;
     ++audits_.unjudged;
@@ -369,8 +360,8 @@ Status Books::apply(const DrawEntry& entry) {
   draw_ = signatures_ == EntrySignatures::kTrusted
               ? Draw::reopen(entry.proof)
               : Draw::open(draw_message(entries_, root(), cluster_), cluster_, entry.proof);
-  REQUIRE(draw_, "a draw's proof is not the cluster's over the checkpoint of the " +
-                     std::to_string(entries_) + " entries before it");
+  REQUIRE(draw_, "a draw's proof is not the cluster's over the checkpoint of the ", entries_,
+          " entries before it");
   selected_.clear();
   shared_.clear();
   std::map<Slot, std::uint64_t> firsts;  // first entry by the slot of stage 0
@@ -420,8 +411,7 @@ std::int64_t Books::ripe(const PublicKey& key, std::int64_t now) const {
 Status Books::apply(const VestEntry& entry) {
   TRY(Member* const owner, member(entry.key));
   if (const auto disputed = dispute_of(entry.key)) {
-    return Error::invalid("escrow is released while entry " + std::to_string(*disputed) +
-                          " is in dispute");
+    return Error::invalid("escrow is released while entry ", *disputed, " is in dispute");
   }
   const std::int64_t freed = owner->standing.vest(policy_, time_);
   return post({{escrow(entry.key), -freed}, {spendable(entry.key), freed}});

@@ -163,7 +163,7 @@ Status BooksState::check() const {
   for (const auto& [entry, window] : b.windows_) {
     const bool all = std::ranges::all_of(
         window.disagree, [&b](const PublicKey& key) { return b.members_.contains(key); });
-    REQUIRE(all, "an auditor of entry " + std::to_string(entry) + " is not a member");
+    REQUIRE(all, "an auditor of entry ", entry, " is not a member");
   }
   const bool is_drawn = b.draw_.has_value() || b.shared_.empty();
   REQUIRE(is_drawn, "windows were selected without a draw");
@@ -186,10 +186,8 @@ Status BooksState::reread(std::uint64_t index, ByteSpan bytes) {
 }
 
 Result<Books> BooksState::take() {
-  REQUIRE(books_.slots_.size() == books_.windows_.size(),
-          "the log has no receipt for " +
-              std::to_string(books_.windows_.size() - books_.slots_.size()) +
-              " windows of the books");
+  REQUIRE(books_.slots_.size() == books_.windows_.size(), "the log has no receipt for ",
+          books_.windows_.size() - books_.slots_.size(), " windows of the books");
   return std::move(books_);
 }
 

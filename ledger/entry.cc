@@ -44,14 +44,14 @@ static_assert(std::variant_size_v<EntryBody> == 11, "each kind of entry has a bo
 template <std::size_t kKind = 1>
 Result<EntryBody> read_body(std::uint8_t kind, ByteReader in) {
   if constexpr (kKind > std::variant_size_v<EntryBody>) {
-    return Error::invalid("an entry of kind " + std::to_string(kind) + ", which is unknown");
+    return Error::invalid("an entry of kind ", kind, ", which is unknown");
   } else {
     if (kind != kKind) return read_body<kKind + 1>(kind, in);
     std::variant_alternative_t<kKind - 1, EntryBody> body;
     FieldReader reader{in};
     fields(reader, body);
-    REQUIRE(!reader.in.failed() && reader.in.remaining() == 0,
-            "an entry of kind " + std::to_string(kind) + " does not have the length of its kind");
+    REQUIRE(!reader.in.failed() && reader.in.remaining() == 0, "an entry of kind ", kind,
+            " does not have the length of its kind");
     TRY_VOID(reader.status);
     return EntryBody(std::move(body));
   }
@@ -72,8 +72,7 @@ Result<Entry> parse_entry(ByteSpan bytes) {
   Entry entry;
   const auto kind = reader.read<std::uint8_t>();
   entry.time = reader.read<std::int64_t>();
-  REQUIRE(!reader.failed(),
-          "an entry of " + std::to_string(bytes.size()) + " bytes is too short for any kind");
+  REQUIRE(!reader.failed(), "an entry of ", bytes.size(), " bytes is too short for any kind");
   TRY(entry.body, read_body(kind, reader));
   return entry;
 }

@@ -63,10 +63,9 @@ Result<Bytes> DiskFolder::read(const std::string& name, std::size_t limit) {
   if (*file < 0) return unreadable("opening", name);
   struct stat found {};
   if (::fstat(*file, &found) != 0) return failed("reading", name);
-  REQUIRE(S_ISREG(found.st_mode), path_ + "/" + name + " is not a plain file");
-  REQUIRE(found.st_size >= 0 && static_cast<std::size_t>(found.st_size) <= limit,
-          path_ + "/" + name + " has " + std::to_string(found.st_size) + " bytes; at most " +
-              std::to_string(limit) + " can be right");
+  REQUIRE(S_ISREG(found.st_mode), path_, "/", name, " is not a plain file");
+  REQUIRE(found.st_size >= 0 && static_cast<std::size_t>(found.st_size) <= limit, path_, "/", name,
+          " has ", found.st_size, " bytes; at most ", limit, " can be right");
   Bytes bytes(static_cast<std::size_t>(found.st_size));
   std::size_t filled = 0;
   while (filled < bytes.size()) {
@@ -192,7 +191,7 @@ Result<std::unique_ptr<LogFolder>> open_log_folder(const std::string& path, LogA
   if (*root < 0) return failed("opening");
   if (access != LogAccess::kRead && ::flock(*root, LOCK_EX | LOCK_NB) != 0) {
     if (errno != EWOULDBLOCK) return failed("locking");
-    return Error{ErrorCode::kUnavailable, "another process appends to the log in " + path};
+    return Error::of(ErrorCode::kUnavailable, "another process appends to the log in ", path);
   }
   if (access == LogAccess::kCreate) {
     const Descriptor above(::open((path + "/..").c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC));

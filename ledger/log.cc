@@ -71,10 +71,9 @@ Status Log::remove_leftover(const std::vector<std::string>& names) {
 }
 
 Error Log::ended(const Error& why) {
-  ended_ =
-      Error{ErrorCode::kIo, why.message +
-                                ": the log takes no more entries in this process; check the disk "
-                                "and its free space, then start the process again"};
+  ended_ = Error::of(ErrorCode::kIo, why.message,
+                     ": the log takes no more entries in this process; check the disk "
+                     "and its free space, then start the process again");
   return *ended_;
 }
 
@@ -155,14 +154,12 @@ void Log::remove_partials(const Draft& draft) {
 
 Result<std::uint64_t> Log::append(std::span<const ByteSpan> entries) {
   if (ended_) return *ended_;
-  REQUIRE(!entries.empty() && entries.size() <= limits::kLogBatch,
-          "an append of " + std::to_string(entries.size()) + " entries; it has 1 to " +
-              std::to_string(limits::kLogBatch));
+  REQUIRE(!entries.empty() && entries.size() <= limits::kLogBatch, "an append of ", entries.size(),
+          " entries; it has 1 to ", limits::kLogBatch);
   REQUIRE(entries.size() <= limits::kLogEntries - size(), "the log is full");
   for (const ByteSpan entry : entries) {
-    REQUIRE(!entry.empty() && entry.size() <= limits::kLogEntryBytes,
-            "an entry of " + std::to_string(entry.size()) + " bytes; it has 1 to " +
-                std::to_string(limits::kLogEntryBytes));
+    REQUIRE(!entry.empty() && entry.size() <= limits::kLogEntryBytes, "an entry of ", entry.size(),
+            " bytes; it has 1 to ", limits::kLogEntryBytes);
   }
   const std::uint64_t first = size();
   Draft draft;
@@ -195,7 +192,7 @@ Status Log::keep_cosigned(std::span<const Checkpoint> cosigned) {
     REQUIRE(one.log == key_.public_key() && one.size <= size(),
             "a cosigned checkpoint is not of this log");
     REQUIRE(cosigned_.contains(witness) || cosigned_.size() + files.size() < kWitnesses,
-            "the log has " + std::to_string(kWitnesses) + " witnesses already");
+            "the log has ", kWitnesses, " witnesses already");
     const ByteSpan text = as_bytes(texts.emplace_back(one.text()));
     files.push_back({witness_file(witness) + ".new", text});
     const bool is_room = newest.note.signatures.size() < limits::kNoteSignatures;
@@ -227,8 +224,7 @@ Status Log::keep_snapshot(ByteSpan bytes) {
 }
 
 Result<Offer> Log::offer(std::uint64_t old_size) {
-  REQUIRE(old_size <= size(), "a log of " + std::to_string(size()) + " entries has no first " +
-                                  std::to_string(old_size));
+  REQUIRE(old_size <= size(), "a log of ", size(), " entries has no first ", old_size);
   TileReader tiles(*folder_, size());
   Offer offer{checkpoint_, old_size, {}, {}};
   TRY(offer.old_root, tree_root(old_size, tiles.nodes()));

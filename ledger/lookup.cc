@@ -47,8 +47,8 @@ Result<std::uint64_t> first_bundle(LogFolder& folder, TileReader& tiles, std::ui
 }
 
 std::string name_of(const Receipt& receipt) {
-  return "window " + std::to_string(receipt.slot.window) + " of choice " +
-         std::to_string(std::to_integer<unsigned>(receipt.slot.request[14]) << 8 |
+  return message_of("window ", receipt.slot.window, " of choice ",
+                    std::to_integer<unsigned>(receipt.slot.request[14]) << 8 |
                         std::to_integer<unsigned>(receipt.slot.request[15]));
 }
 
@@ -59,18 +59,17 @@ Status check_window(std::span<const Receipt> stages, const PublicKey& cluster) {
   const std::string name = name_of(stages.front());
   const std::uint16_t wanted = stages.front().stages;
   for (std::size_t i = 0; i < wanted; ++i) {
-    REQUIRE(i < stages.size() && stages[i].slot.stage == i && stages[i].stages == wanted,
-            name + ": stage " + std::to_string(i) + " of " + std::to_string(wanted) +
-                " has no receipt");
+    REQUIRE(i < stages.size() && stages[i].slot.stage == i && stages[i].stages == wanted, name,
+            ": stage ", i, " of ", wanted, " has no receipt");
     if (i == 0) continue;
     const Status agree = check_neighbours(stages[i - 1], stages[i], cluster);
-    REQUIRE(agree.ok(), name + ": " + agree.error().message);
+    REQUIRE(agree.ok(), name, ": ", agree.error().message);
   }
-  REQUIRE(stages.size() == wanted, name + ": a stage has two receipts");
-  REQUIRE(check_edge(in_edge(stages.front()), cluster, cluster, stages.front().in_edge),
-          name + ": the edge to the first stage is not signed by the cluster");
-  REQUIRE(check_edge(out_edge(stages.back()), cluster, cluster, stages.back().out_edge),
-          name + ": the edge from the last stage is not signed by the cluster");
+  REQUIRE(stages.size() == wanted, name, ": a stage has two receipts");
+  REQUIRE(check_edge(in_edge(stages.front()), cluster, cluster, stages.front().in_edge), name,
+          ": the edge to the first stage is not signed by the cluster");
+  REQUIRE(check_edge(out_edge(stages.back()), cluster, cluster, stages.back().out_edge), name,
+          ": the edge from the last stage is not signed by the cluster");
   return ok_status();
 }
 
@@ -85,8 +84,8 @@ Status check_all_windows(const std::vector<Receipt>& receipts, const PublicKey& 
     std::size_t end = begin;
     while (end < receipts.size() && window_of(receipts[end]) == window_of(first)) ++end;
     REQUIRE(first.slot.window == next_window && first.first_position == next_position,
-            name_of(first) + " begins at position " + std::to_string(first.first_position) +
-                "; what is before it has no receipts");
+            name_of(first), " begins at position ", first.first_position,
+            "; what is before it has no receipts");
     TRY_VOID(check_window(std::span(receipts).subspan(begin, end - begin), cluster));
     if (!another) TRY_VOID(check_windows(receipts[begin - 1], first));
     ++next_window;
@@ -124,10 +123,9 @@ Result<std::vector<Receipt>> check_receipts(LogFolder& folder, const Checkpoint&
     TRY(const Proof proof, inclusion_proof(one.entry, checkpoint.size, tiles.nodes()));
     const Status included =
         check_inclusion(leaf_hash(one.bytes), one.entry, checkpoint.size, proof, checkpoint.root);
-    REQUIRE(included.ok(),
-            name + "it is not what the checkpoint signs: " + included.error().message);
+    REQUIRE(included.ok(), name, "it is not what the checkpoint signs: ", included.error().message);
     const auto receipt = parse_receipt(receipt_in(one.bytes), checkpoint.log);
-    REQUIRE(receipt.ok(), name + receipt.error().message);
+    REQUIRE(receipt.ok(), name, receipt.error().message);
     receipts.push_back(*receipt);
   }
   std::ranges::sort(receipts, {}, [](const Receipt& one) {

@@ -5,7 +5,6 @@
 #include <algorithm>
 #include <bit>
 #include <initializer_list>
-#include <string>
 
 #include "base/check.h"
 
@@ -86,7 +85,7 @@ Status subproof(std::uint64_t old_end, std::uint64_t begin, std::uint64_t end, b
 }
 
 Error wrong_length(const char* what, std::size_t has) {
-  return Error::invalid(std::string(what) + " of " + std::to_string(has) +
+  return Error::invalid(what, " of ", has,
                         " hashes does not have the length that the two sizes give");
 }
 
@@ -113,8 +112,7 @@ Result<Hash256> tree_root(std::uint64_t size, const NodeReader& nodes) {
 }
 
 Result<Proof> inclusion_proof(std::uint64_t index, std::uint64_t size, const NodeReader& nodes) {
-  REQUIRE(index < size,
-          "entry " + std::to_string(index) + " of a log of " + std::to_string(size) + " entries");
+  REQUIRE(index < size, "entry ", index, " of a log of ", size, " entries");
   Proof proof;
   std::uint64_t begin = 0;
   std::uint64_t end = size;
@@ -132,8 +130,7 @@ Result<Proof> inclusion_proof(std::uint64_t index, std::uint64_t size, const Nod
 
 Result<Proof> consistency_proof(std::uint64_t old_size, std::uint64_t size,
                                 const NodeReader& nodes) {
-  REQUIRE(old_size <= size, "a log of " + std::to_string(size) +
-                                " entries does not extend one of " + std::to_string(old_size));
+  REQUIRE(old_size <= size, "a log of ", size, " entries does not extend one of ", old_size);
   Proof proof;
   if (old_size == 0 || old_size == size) return proof;
   TRY_VOID(subproof(old_size, 0, size, true, nodes, proof));
@@ -142,8 +139,7 @@ Result<Proof> consistency_proof(std::uint64_t old_size, std::uint64_t size,
 
 Status check_inclusion(const Hash256& leaf, std::uint64_t index, std::uint64_t size,
                        const Proof& proof, const Hash256& root) {
-  REQUIRE(index < size,
-          "entry " + std::to_string(index) + " of a log of " + std::to_string(size) + " entries");
+  REQUIRE(index < size, "entry ", index, " of a log of ", size, " entries");
   // RFC 9162, section 2.1.3.2: `last` is the last node of the level at which `at` stands.
   std::uint64_t at = index;
   std::uint64_t last = size - 1;
@@ -163,19 +159,18 @@ Status check_inclusion(const Hash256& leaf, std::uint64_t index, std::uint64_t s
     last >>= 1;
   }
   if (last != 0) return wrong_length("an inclusion proof", proof.size());
-  REQUIRE(hash == root, "the inclusion proof of entry " + std::to_string(index) +
-                            " leads to another root than the checkpoint's");
+  REQUIRE(hash == root, "the inclusion proof of entry ", index,
+          " leads to another root than the checkpoint's");
   return ok_status();
 }
 
 Status check_consistency(std::uint64_t old_size, const Hash256& old_root, std::uint64_t size,
                          const Hash256& root, const Proof& proof) {
-  REQUIRE(old_size <= size, "a log of " + std::to_string(size) +
-                                " entries does not extend one of " + std::to_string(old_size));
+  REQUIRE(old_size <= size, "a log of ", size, " entries does not extend one of ", old_size);
   if (old_size == 0 || old_size == size) {
     if (!proof.empty()) return wrong_length("a consistency proof", proof.size());
-    REQUIRE(old_root == (old_size == 0 ? empty_root() : root),
-            "two checkpoints of " + std::to_string(old_size) + " entries have two roots");
+    REQUIRE(old_root == (old_size == 0 ? empty_root() : root), "two checkpoints of ", old_size,
+            " entries have two roots");
     return ok_status();
   }
   // RFC 9162, section 2.1.4.2.
@@ -209,8 +204,8 @@ Status check_consistency(std::uint64_t old_size, const Hash256& old_root, std::u
   }
   if (last != 0) return wrong_length("a consistency proof", proof.size());
   REQUIRE(old_hash == old_root && hash == root,
-          "the consistency proof does not lead from the root of " + std::to_string(old_size) +
-              " entries to that of " + std::to_string(size));
+          "the consistency proof does not lead from the root of ", old_size, " entries to that of ",
+          size);
   return ok_status();
 }
 

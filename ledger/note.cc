@@ -1,10 +1,10 @@
 #include "ledger/note.h"
 
 #include <algorithm>
-#include <charconv>
 
 #include "base/hex.h"
 #include "base/limits.h"
+#include "base/number.h"
 
 namespace hearth::ledger {
 namespace {
@@ -61,7 +61,7 @@ std::string cosigned_text(std::uint64_t time, std::string_view text) {
 
 Result<PublicKey> key_of_name(std::string_view name, std::string_view prefix) {
   const auto bytes = from_hex(name.substr(prefix.size()));
-  REQUIRE(bytes, "the name " + std::string(name) + " holds no key");
+  REQUIRE(bytes, "the name ", name, " holds no key");
   return PublicKey::parse(*bytes);
 }
 
@@ -69,15 +69,15 @@ Result<Cosignature> check_cosignature(const Note& note, const NoteSignature& lin
   Cosignature cosignature;
   TRY(cosignature.witness, key_of_name(line.name, kWitnessPrefix));
   REQUIRE(line.key_id == note_key_id(line.name, NoteKey::kCosignature, cosignature.witness),
-          "the key id in the line of " + line.name + " is not its key's");
-  REQUIRE(line.signature.size() == kTimeBytes + kSignatureBytes,
-          "the line of " + line.name + " does not have the length of a cosignature");
+          "the key id in the line of ", line.name, " is not its key's");
+  REQUIRE(line.signature.size() == kTimeBytes + kSignatureBytes, "the line of ", line.name,
+          " does not have the length of a cosignature");
   const ByteSpan bytes(line.signature);
   cosignature.time = read_big_endian(bytes.first(kTimeBytes));
-  REQUIRE(cosignature.time >> 63 == 0, "the time of " + line.name + " is out of range");
+  REQUIRE(cosignature.time >> 63 == 0, "the time of ", line.name, " is out of range");
   REQUIRE(verify_plain(cosignature.witness, as_bytes(cosigned_text(cosignature.time, note.text)),
                        bytes.subspan(kTimeBytes)),
-          "the cosignature of " + line.name + " does not verify");
+          "the cosignature of ", line.name, " does not verify");
   return cosignature;
 }
 
@@ -87,12 +87,10 @@ Status read_text(std::string_view text, Checkpoint& checkpoint) {
           "a checkpoint's first line is not a log's name (hearth-log/KEY)");
   TRY(checkpoint.log, key_of_name(origin, kLogPrefix));
   const std::string_view size = take_line(text);
-  const auto [end, error] =
-      std::from_chars(size.data(), size.data() + size.size(), checkpoint.size);
-  REQUIRE(error == std::errc() && std::to_string(checkpoint.size) == size &&
-              checkpoint.size <= limits::kLogEntries,
-          "a checkpoint's second line is not a number of entries (at most " +
-              std::to_string(limits::kLogEntries) + ")");
+  checkpoint.size = parse_number<std::uint64_t>(size).value_or(0);
+  REQUIRE(std::to_string(checkpoint.size) == size && checkpoint.size <= limits::kLogEntries,
+          "a checkpoint's second line is not a number of entries (at most ", limits::kLogEntries,
+          ")");
   const auto root = from_base64(take_line(text));
   REQUIRE(root && root->size() == checkpoint.root.bytes.size(),
           "a checkpoint's third line is not a hash in base64");
@@ -117,9 +115,8 @@ std::uint32_t note_key_id(std::string_view name, NoteKey kind, const PublicKey& 
 }
 
 Result<Note> parse_note(ByteSpan bytes) {
-  REQUIRE(bytes.size() <= limits::kNoteBytes, "a note of " + std::to_string(bytes.size()) +
-                                                  " bytes; the limit is " +
-                                                  std::to_string(limits::kNoteBytes));
+  REQUIRE(bytes.size() <= limits::kNoteBytes, "a note of ", bytes.size(), " bytes; the limit is ",
+          limits::kNoteBytes);
   const std::string_view all = as_text(bytes);
   const bool control =
       std::any_of(all.begin(), all.end(), [](char c) { return c >= 0 && c < ' ' && c != '\n'; });
@@ -131,8 +128,8 @@ Result<Note> parse_note(ByteSpan bytes) {
   note.text = all.substr(0, blank + 1);
   std::string_view lines = all.substr(blank + 2);
   while (!lines.empty()) {
-    REQUIRE(note.signatures.size() < limits::kNoteSignatures,
-            "a note has more than " + std::to_string(limits::kNoteSignatures) + " signatures");
+    REQUIRE(note.signatures.size() < limits::kNoteSignatures, "a note has more than ",
+            limits::kNoteSignatures, " signatures");
     TRY(NoteSignature signature, parse_line(take_line(lines)));
     note.signatures.push_back(std::move(signature));
   }
@@ -197,7 +194,7 @@ Result<Checkpoint> parse_checkpoint(ByteSpan bytes, ForeignLines foreign) {
     REQUIRE(check != NoteCheck::kWrong,
             "the log's own signature of its checkpoint does not verify");
     REQUIRE(check == NoteCheck::kRight || foreign == ForeignLines::kPassOver,
-            "a checkpoint has a signature line of neither its log nor a node: " + line.name);
+            "a checkpoint has a signature line of neither its log nor a node: ", line.name);
     REQUIRE(check != NoteCheck::kRight || !by_log, "a checkpoint has two signatures of its log");
     by_log = by_log || check == NoteCheck::kRight;
     checkpoint.note.signatures.push_back(line);
@@ -217,12 +214,12 @@ NoteSignature cosign(const Checkpoint& checkpoint, std::uint64_t time, const Sec
 }
 
 Status add_cosignature(Checkpoint& checkpoint, const NoteSignature& line) {
-  REQUIRE(line.name.starts_with(kWitnessPrefix), "a cosignature is not of a node: " + line.name);
-  REQUIRE(checkpoint.note.signatures.size() < limits::kNoteSignatures,
-          "a checkpoint has " + std::to_string(limits::kNoteSignatures) + " signatures already");
+  REQUIRE(line.name.starts_with(kWitnessPrefix), "a cosignature is not of a node: ", line.name);
+  REQUIRE(checkpoint.note.signatures.size() < limits::kNoteSignatures, "a checkpoint has ",
+          limits::kNoteSignatures, " signatures already");
   TRY(const Cosignature cosignature, check_cosignature(checkpoint.note, line));
   for (const Cosignature& other : checkpoint.cosignatures) {
-    REQUIRE(other.witness != cosignature.witness, "two cosignatures of " + line.name);
+    REQUIRE(other.witness != cosignature.witness, "two cosignatures of ", line.name);
   }
   checkpoint.cosignatures.push_back(cosignature);
   checkpoint.note.signatures.push_back(line);

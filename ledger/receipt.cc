@@ -29,22 +29,18 @@ void receipt_fields(auto& a, Receipt& r) {
 
 Status check_fields(const Receipt& r) {
   REQUIRE(r.layer_begin < r.layer_end && r.layer_end <= limits::kModelLayers,
-          "a receipt of layers " + std::to_string(r.layer_begin) + " to " +
-              std::to_string(r.layer_end) + "; the limit is " +
-              std::to_string(limits::kModelLayers));
-  REQUIRE(r.slot.stage < r.stages && r.stages <= limits::kStages,
-          "a receipt of stage " + std::to_string(r.slot.stage) + " of " + std::to_string(r.stages) +
-              "; the limit is " + std::to_string(limits::kStages));
+          "a receipt of layers ", r.layer_begin, " to ", r.layer_end, "; the limit is ",
+          limits::kModelLayers);
+  REQUIRE(r.slot.stage < r.stages && r.stages <= limits::kStages, "a receipt of stage ",
+          r.slot.stage, " of ", r.stages, "; the limit is ", limits::kStages);
   REQUIRE(r.positions > 0 && r.positions <= limits::kWindowPositions &&
               r.first_position <= limits::kModelContext - r.positions,
-          "a receipt of " + std::to_string(r.positions) + " positions from " +
-              std::to_string(r.first_position) + "; a window has at most " +
-              std::to_string(limits::kWindowPositions) + ", a request " +
-              std::to_string(limits::kModelContext));
+          "a receipt of ", r.positions, " positions from ", r.first_position,
+          "; a window has at most ", limits::kWindowPositions, ", a request ",
+          limits::kModelContext);
   REQUIRE(r.first_position == std::uint64_t{r.slot.window} * limits::kWindowPositions,
-          "a receipt of window " + std::to_string(r.slot.window) + ", which begins at position " +
-              std::to_string(std::uint64_t{r.slot.window} * limits::kWindowPositions) + ", from " +
-              std::to_string(r.first_position));
+          "a receipt of window ", r.slot.window, ", which begins at position ",
+          std::uint64_t{r.slot.window} * limits::kWindowPositions, ", from ", r.first_position);
   REQUIRE(r.prompt_positions <= r.positions, "a receipt has more prompt positions than positions");
   REQUIRE(!r.is_first() || r.in_root == r.tokens,
           "a receipt of the first stage has other input than its tokens");
@@ -76,8 +72,8 @@ std::uint32_t shown_index(const Edge& edge, const Hash256& salt, std::uint32_t r
 
 Result<Receipt> read_form(ByteSpan bytes) {
   REQUIRE(bytes.size() == kReceiptBytes && as_text(bytes).starts_with(kReceiptMagic),
-          "the bytes are not a receipt: a receipt has " + std::to_string(kReceiptBytes) +
-              " bytes and begins with " + std::string(kReceiptMagic));
+          "the bytes are not a receipt: a receipt has ", kReceiptBytes, " bytes and begins with ",
+          kReceiptMagic);
   FieldReader reader{
       ByteReader(bytes.first(kReceiptBytes - kSignatureBytes).subspan(kReceiptMagic.size()))};
   Receipt receipt;
@@ -224,30 +220,28 @@ Status check_neighbours(const Receipt& upper, const Receipt& lower, const Public
                         upper.slot.window == lower.slot.window &&
                         upper.slot.stage + 1 == lower.slot.stage && upper.stages == lower.stages;
   REQUIRE(adjacent, "two receipts are not of neighbouring stages of one window");
-  const std::string where = "the edge between stage " + std::to_string(upper.slot.stage) +
-                            " and stage " + std::to_string(lower.slot.stage);
+  const std::string where =
+      message_of("the edge between stage ", upper.slot.stage, " and stage ", lower.slot.stage);
   REQUIRE(upper.layer_end == lower.layer_begin && upper.program == lower.program &&
               upper.tokens == lower.tokens && upper.first_position == lower.first_position &&
               upper.positions == lower.positions &&
               upper.prompt_positions == lower.prompt_positions,
-          where + ": the two say different things of model, layers, tokens or positions");
-  REQUIRE(upper.out_root == lower.in_root, where + ": what went out is not what came in");
-  REQUIRE(check_edge(in_edge(lower), cluster, upper.worker, lower.in_edge),
-          where + ": the sender has not signed what it sent");
-  REQUIRE(check_edge(out_edge(upper), cluster, lower.worker, upper.out_edge),
-          where + ": the receiver has not signed what it received");
+          where, ": the two say different things of model, layers, tokens or positions");
+  REQUIRE(upper.out_root == lower.in_root, where, ": what went out is not what came in");
+  REQUIRE(check_edge(in_edge(lower), cluster, upper.worker, lower.in_edge), where,
+          ": the sender has not signed what it sent");
+  REQUIRE(check_edge(out_edge(upper), cluster, lower.worker, upper.out_edge), where,
+          ": the receiver has not signed what it received");
   return ok_status();
 }
 
 Status check_windows(const Receipt& earlier, const Receipt& later) {
-  const std::string which = "of windows " + std::to_string(earlier.slot.window) + " and " +
-                            std::to_string(later.slot.window) + " of a request the first has ";
-  REQUIRE(earlier.positions == limits::kWindowPositions,
-          which + std::to_string(earlier.positions) +
-              " positions, and only the last may have fewer than " +
-              std::to_string(limits::kWindowPositions));
-  REQUIRE(later.prompt_positions == 0 || earlier.prompt_positions == earlier.positions,
-          which + "generated positions, and the second some of the prompt");
+  const std::string which = message_of("of windows ", earlier.slot.window, " and ",
+                                       later.slot.window, " of a request the first has ");
+  REQUIRE(earlier.positions == limits::kWindowPositions, which, earlier.positions,
+          " positions, and only the last may have fewer than ", limits::kWindowPositions);
+  REQUIRE(later.prompt_positions == 0 || earlier.prompt_positions == earlier.positions, which,
+          "generated positions, and the second some of the prompt");
   return ok_status();
 }
 

@@ -19,7 +19,7 @@ constexpr std::size_t kBytesAhead = std::size_t{4} << 20;
 std::string decimal(std::uint64_t value) { return std::to_string(value); }
 
 Error at_file(const std::string& file, const std::string& what) {
-  return Error::invalid(file + ": " + what);
+  return Error::invalid(file, ": ", what);
 }
 
 struct Hashed {
@@ -74,8 +74,8 @@ Result<std::vector<Checkpoint>> read_all_cosigned(LogFolder& folder, const ScanO
     const std::string whole = std::string(kWitnessFolder) + name;
     const auto witness = witness_of(whole);
     if (!witness) continue;  // reported as a strange file by the walk
-    REQUIRE(cosigned.size() < kWitnesses,
-            std::string(kWitnessFolder) + ": more than " + decimal(kWitnesses) + " witnesses");
+    REQUIRE(cosigned.size() < kWitnesses, kWitnessFolder, ": more than ", decimal(kWitnesses),
+            " witnesses");
     auto checkpoint = read_cosigned(folder, whole, *witness);
     if (!checkpoint && !options.passes_over) return checkpoint.error();
     if (checkpoint) {
@@ -137,14 +137,14 @@ Status Scanner::expect_beginnings() {
   }
   for (const Checkpoint& one : scan_.cosigned) {
     const PublicKey& witness = one.cosignatures.front().witness;
-    REQUIRE(one.log == scan_.checkpoint.log, witness_file(witness) + ": it is of another log");
+    REQUIRE(one.log == scan_.checkpoint.log, witness_file(witness), ": it is of another log");
     beginnings_.push_back({&one, "but one that " + witness_file(witness) + " has, of ",
                            witness_file(witness) + " has as signed and cosigned", std::nullopt});
   }
   for (const Beginning& one : beginnings_) {
-    REQUIRE(one.checkpoint->size <= scan_.checkpoint.size,
-            "checkpoint: it has " + decimal(scan_.checkpoint.size) + " entries, " + one.cut +
-                decimal(one.checkpoint->size) + " is signed: entries were taken away");
+    REQUIRE(one.checkpoint->size <= scan_.checkpoint.size, "checkpoint: it has ",
+            decimal(scan_.checkpoint.size), " entries, ", one.cut, decimal(one.checkpoint->size),
+            " is signed: entries were taken away");
   }
   std::ranges::stable_sort(beginnings_, {},
                            [](const Beginning& one) { return one.checkpoint->size; });
@@ -158,9 +158,8 @@ Status Scanner::hash_entry(const Tile& bundle, std::uint32_t at, const BundleEnt
                            const Hash256& listed) {
   const Hash256 hash = leaf_hash(entry.bytes);
   const Tile leaves{0, bundle.index, bundle.width};
-  REQUIRE(hash == listed, place(bundle, at, entry) + " has the hash " + hash.hex() + ", but byte " +
-                              decimal(at * sizeof(Hash256)) + " of " + leaves.path() + " says " +
-                              listed.hex());
+  REQUIRE(hash == listed, place(bundle, at, entry), " has the hash ", hash.hex(), ", but byte ",
+          decimal(at * sizeof(Hash256)), " of ", leaves.path(), " says ", listed.hex());
   return add_leaf(hash);
 }
 
@@ -239,18 +238,17 @@ Status Scanner::check_edge() {
                     static_cast<std::uint32_t>(partial.size())};
     TRY_VOID(check_tile(tile, partial));
   }
-  REQUIRE(scan_.edge.root() == scan_.checkpoint.root,
-          "checkpoint: it signs the root " + scan_.checkpoint.root.hex() + ", but its " +
-              decimal(scan_.checkpoint.size) + " entries have " + scan_.edge.root().hex() +
-              ": entries and tiles were rewritten together");
+  REQUIRE(scan_.edge.root() == scan_.checkpoint.root, "checkpoint: it signs the root ",
+          scan_.checkpoint.root.hex(), ", but its ", decimal(scan_.checkpoint.size),
+          " entries have ", scan_.edge.root().hex(), ": entries and tiles were rewritten together");
   return ok_status();
 }
 
 Status Scanner::check_beginnings() const {
   for (const Beginning& one : beginnings_) {
-    REQUIRE(one.root == one.checkpoint->root,
-            "checkpoint: the first " + decimal(one.checkpoint->size) +
-                " entries are not those that " + one.forked + ": two signed histories");
+    REQUIRE(one.root == one.checkpoint->root, "checkpoint: the first ",
+            decimal(one.checkpoint->size), " entries are not those that ", one.forked,
+            ": two signed histories");
   }
   return ok_status();
 }
@@ -325,8 +323,8 @@ Status Scanner::check_older_partial(const Tile& tile) {
 
 Result<Scan> Scanner::run() {
   REQUIRE(!options_.key || *options_.key == scan_.checkpoint.log,
-          "checkpoint: it is of another log than asked for: of " + scan_.checkpoint.log.hex() +
-              ", not of " + options_.key->hex());
+          "checkpoint: it is of another log than asked for: of ", scan_.checkpoint.log.hex(),
+          ", not of ", options_.key->hex());
   TRY_VOID(expect_beginnings());
   // A second thread hashes ahead. Only that thread reads the folder meanwhile.
   Ahead some = hash_some();
@@ -425,8 +423,8 @@ Result<Hash256> TileReader::node(unsigned level, std::uint64_t index) {
                   tile_width(tile_level, first / kTileWidth, size_)};
   const std::size_t at = first % kTileWidth;
   const std::size_t count = std::size_t{1} << in_tile;
-  REQUIRE(at + count <= tile.width, "a log of " + decimal(size_) + " entries has no node " +
-                                        decimal(index) + " at level " + decimal(level));
+  REQUIRE(at + count <= tile.width, "a log of ", decimal(size_), " entries has no node ",
+          decimal(index), " at level ", decimal(level));
   TRY(const std::vector<Hash256> all, hashes(tile));
   return subtree_root(std::span(all).subspan(at, count));
 }

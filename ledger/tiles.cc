@@ -1,7 +1,6 @@
 #include "ledger/tiles.h"
 
-#include <charconv>
-#include <cstdio>
+#include "base/number.h"
 
 namespace hearth::ledger {
 namespace {
@@ -15,13 +14,6 @@ std::string index_path(std::uint64_t index) {
   std::string path = group(index % 1000);
   for (index /= 1000; index > 0; index /= 1000) path = "x" + group(index % 1000) + "/" + path;
   return path;
-}
-
-std::optional<std::uint64_t> number(std::string_view digits) {
-  std::uint64_t value = 0;
-  const auto [end, error] = std::from_chars(digits.data(), digits.data() + digits.size(), value);
-  if (error != std::errc() || end != digits.data() + digits.size()) return std::nullopt;
-  return value;
 }
 
 }  // namespace
@@ -44,13 +36,13 @@ std::optional<Tile> parse_tile_path(std::string_view path) {
   Tile tile;
   const std::size_t slash = path.find('/');
   if (slash == std::string_view::npos) return std::nullopt;
-  const auto level = number(path.substr(0, slash));
+  const auto level = parse_number<std::uint64_t>(path.substr(0, slash));
   if (!level && path.substr(0, slash) != "entries") return std::nullopt;
   if (level && *level >= kTileLevels) return std::nullopt;
   tile.level = level ? static_cast<unsigned>(*level) : Tile::kEntries;
   path.remove_prefix(slash + 1);
   if (const std::size_t partial = path.find(".p/"); partial != std::string_view::npos) {
-    const auto width = number(path.substr(partial + 3));
+    const auto width = parse_number<std::uint64_t>(path.substr(partial + 3));
     if (!width || *width == 0 || *width >= kTileWidth) return std::nullopt;
     tile.width = static_cast<std::uint32_t>(*width);
     path = path.substr(0, partial);
@@ -59,7 +51,7 @@ std::optional<Tile> parse_tile_path(std::string_view path) {
   for (const char c : path) {
     if (c != 'x' && c != '/') digits += c;
   }
-  const auto index = number(digits);
+  const auto index = parse_number<std::uint64_t>(digits);
   if (!index) return std::nullopt;
   tile.index = *index;
   return tile.path() == whole ? std::optional(tile) : std::nullopt;
@@ -85,20 +77,16 @@ Result<std::vector<BundleEntry>> parse_bundle(ByteSpan bundle, std::uint32_t wid
   std::vector<BundleEntry> entries;
   std::size_t at = 0;
   for (std::uint32_t i = 0; i < width; ++i) {
-    REQUIRE(bundle.size() - at >= 2, "it ends at byte " + std::to_string(bundle.size()) +
-                                         ", before its entry " + std::to_string(i) + " of " +
-                                         std::to_string(width));
+    REQUIRE(bundle.size() - at >= 2, "it ends at byte ", bundle.size(), ", before its entry ", i,
+            " of ", width);
     const std::size_t length = std::to_integer<std::size_t>(bundle[at]) << 8 |
                                std::to_integer<std::size_t>(bundle[at + 1]);
-    REQUIRE(bundle.size() - at - 2 >= length,
-            "its entry " + std::to_string(i) + " at byte " + std::to_string(at) + " has " +
-                std::to_string(length) + " bytes by its length, but only " +
-                std::to_string(bundle.size() - at - 2) + " follow");
+    REQUIRE(bundle.size() - at - 2 >= length, "its entry ", i, " at byte ", at, " has ", length,
+            " bytes by its length, but only ", bundle.size() - at - 2, " follow");
     entries.push_back({at, bundle.subspan(at + 2, length)});
     at += 2 + length;
   }
-  REQUIRE(at == bundle.size(), std::to_string(bundle.size() - at) +
-                                   " bytes follow its last entry, from byte " + std::to_string(at));
+  REQUIRE(at == bundle.size(), bundle.size() - at, " bytes follow its last entry, from byte ", at);
   return entries;
 }
 

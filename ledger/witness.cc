@@ -22,10 +22,9 @@ Result<Bytes> take_line(std::string_view& text, std::string_view word) {
   const std::size_t end = text.find('\n');
   REQUIRE(end != std::string_view::npos && text.substr(0, end).starts_with(word) &&
               text.size() > word.size() && text[word.size()] == ' ',
-          "a fork's file has no line '" + std::string(word) + "' where it must have one");
+          "a fork's file has no line '", word, "' where it must have one");
   auto bytes = from_base64(text.substr(word.size() + 1, end - word.size() - 1));
-  REQUIRE(bytes && !bytes->empty(),
-          "a line '" + std::string(word) + "' of a fork's file holds no base64");
+  REQUIRE(bytes && !bytes->empty(), "a line '", word, "' of a fork's file holds no base64");
   text.remove_prefix(end + 1);
   return *std::move(bytes);
 }
@@ -33,8 +32,7 @@ Result<Bytes> take_line(std::string_view& text, std::string_view word) {
 Result<Hash256> take_hash(std::string_view& text, std::string_view word) {
   TRY(const Bytes bytes, take_line(text, word));
   Hash256 hash;
-  REQUIRE(bytes.size() == hash.bytes.size(),
-          "a line '" + std::string(word) + "' of a fork's file holds no hash");
+  REQUIRE(bytes.size() == hash.bytes.size(), "a line '", word, "' of a fork's file holds no hash");
   std::copy(bytes.begin(), bytes.end(), hash.bytes.begin());
   return hash;
 }
@@ -53,10 +51,10 @@ Judgement forked(Fork fork) {
 
 Result<Checkpoint> parse_cosigned(ByteSpan bytes, const PublicKey& log, const PublicKey& witness) {
   TRY(Checkpoint checkpoint, parse_checkpoint(bytes, ForeignLines::kRefuse));
-  REQUIRE(checkpoint.log == log, "a cosigned checkpoint is of another log, " +
-                                     checkpoint.log.hex() + ", not of " + log.hex());
+  REQUIRE(checkpoint.log == log, "a cosigned checkpoint is of another log, ", checkpoint.log.hex(),
+          ", not of ", log.hex());
   REQUIRE(checkpoint.cosignatures.size() == 1 && checkpoint.cosignatures[0].witness == witness,
-          "a cosigned checkpoint has not the one cosignature of its witness, " + witness.hex());
+          "a cosigned checkpoint has not the one cosignature of its witness, ", witness.hex());
   return checkpoint;
 }
 
@@ -74,9 +72,8 @@ Checkpoint cosigned_by(const Checkpoint& offered, std::uint64_t time, const Secr
 
 Status check_fork(const Fork& fork) {
   REQUIRE(fork.one.log == fork.other.log, "the two checkpoints are of two logs");
-  REQUIRE(fork.proof.size() <= kProofHashes, "a proof of " + std::to_string(fork.proof.size()) +
-                                                 " hashes; the limit is " +
-                                                 std::to_string(kProofHashes));
+  REQUIRE(fork.proof.size() <= kProofHashes, "a proof of ", fork.proof.size(),
+          " hashes; the limit is ", kProofHashes);
   TRY_VOID(
       check_consistency(fork.one.size, fork.root, fork.other.size, fork.other.root, fork.proof));
   REQUIRE(fork.root != fork.one.root,
@@ -95,12 +92,11 @@ std::string format_fork(const Fork& fork) {
 }
 
 Result<Fork> parse_fork(ByteSpan bytes) {
-  REQUIRE(bytes.size() <= kForkBytes, "a fork's file of " + std::to_string(bytes.size()) +
-                                          " bytes; the limit is " + std::to_string(kForkBytes));
+  REQUIRE(bytes.size() <= kForkBytes, "a fork's file of ", bytes.size(), " bytes; the limit is ",
+          kForkBytes);
   std::string_view text = as_text(bytes);
-  REQUIRE(text.starts_with(kForkHead), "it is no file of a fork: it does not begin with '" +
-                                           std::string(kForkHead.substr(0, kForkHead.size() - 1)) +
-                                           "'");
+  REQUIRE(text.starts_with(kForkHead), "it is no file of a fork: it does not begin with '",
+          kForkHead.substr(0, kForkHead.size() - 1), "'");
   text.remove_prefix(kForkHead.size());
   Fork fork;
   for (Checkpoint* one : {&fork.one, &fork.other}) {
@@ -109,8 +105,8 @@ Result<Fork> parse_fork(ByteSpan bytes) {
   }
   TRY(fork.root, take_hash(text, "root"));
   while (!text.empty()) {
-    REQUIRE(fork.proof.size() < kProofHashes,
-            "a fork's proof has more than " + std::to_string(kProofHashes) + " hashes");
+    REQUIRE(fork.proof.size() < kProofHashes, "a fork's proof has more than ", kProofHashes,
+            " hashes");
     TRY(const Hash256 hash, take_hash(text, "proof"));
     fork.proof.push_back(hash);
   }

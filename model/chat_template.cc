@@ -1,9 +1,7 @@
 #include "model/chat_template.h"
 
 #include <algorithm>
-#include <utility>
 
-#include "base/limits.h"
 #include "model/jinja/eval.h"
 #include "model/jinja/parser.h"
 

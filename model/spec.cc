@@ -1,6 +1,5 @@
 #include "model/spec.h"
 
-#include <algorithm>
 #include <array>
 #include <cmath>
 #include <set>
@@ -63,12 +62,12 @@ Result<const FamilyTraits*> read_family(const GgufFile& file) {
       "bert",        "nomic-bert", "nomic-bert-moe", "jina-bert-v2", "gemma-embedding",
       "modern-bert", "t5encoder"};
   if (std::ranges::find(kEncoders, architecture) != kEncoders.end()) {
-    return unsupported("architecture " + quote(architecture) +
+    return unsupported("architecture ", quote(architecture),
                        " is not served: its positions see later positions, and only causal models "
                        "are served; for embeddings use a model of qwen3, such as qwen3-embedding");
   }
-  return unsupported("architecture " + quote(architecture) + " is not served; known are: " + known +
-                     "; the nearest is " + std::string(nearest_family(architecture)));
+  return unsupported("architecture ", quote(architecture), " is not served; known are: ", known,
+                     "; the nearest is ", nearest_family(architecture));
 }
 
 // The model's title: general.name, else the file's name without .gguf, and without a part's number.
@@ -101,42 +100,35 @@ Status read_heads(const Keys& keys, ModelSpec& spec) {
   TRY(spec.heads, keys.integer("attention.head_count", 1, limits::kModelHeads));
   TRY(spec.kv_heads, keys.integer("attention.head_count_kv", 1, spec.heads, spec.heads));
   if (spec.heads % spec.kv_heads != 0) {
-    return keys.bad("attention.head_count",
-                    "is " + std::to_string(spec.heads) + "; it must be a multiple of the " +
-                        std::to_string(spec.kv_heads) + " key and value heads");
+    return keys.bad("attention.head_count", "is ", spec.heads, "; it must be a multiple of the ",
+                    spec.kv_heads, " key and value heads");
   }
   if (keys.has("attention.key_length")) {
     TRY(spec.head_dim, keys.integer("attention.key_length", 1, limits::kModelHeadDim));
   } else if (spec.hidden % spec.heads == 0) {
     spec.head_dim = spec.hidden / spec.heads;
   } else {
-    return keys.bad("embedding_length", "is " + std::to_string(spec.hidden) +
-                                            "; it must be a multiple of the " +
-                                            std::to_string(spec.heads) + " heads");
+    return keys.bad("embedding_length", "is ", spec.hidden, "; it must be a multiple of the ",
+                    spec.heads, " heads");
   }
   if (spec.head_dim % kernels::kBlock != 0 || spec.head_dim > limits::kModelHeadDim) {
-    return unsupported("heads of " + std::to_string(spec.head_dim) +
-                       " values; served are multiples of " + std::to_string(kernels::kBlock) +
-                       " up to " + std::to_string(limits::kModelHeadDim));
+    return unsupported("heads of ", spec.head_dim, " values; served are multiples of ",
+                       kernels::kBlock, " up to ", limits::kModelHeadDim);
   }
   if (spec.layers == spec.family->narrow_score_layers && spec.hidden % spec.heads != 0) {
-    return keys.bad("embedding_length", "is " + std::to_string(spec.hidden) + "; in a model of " +
-                                            std::to_string(spec.layers) +
-                                            " layers it must be a multiple of the " +
-                                            std::to_string(spec.heads) + " heads");
+    return keys.bad("embedding_length", "is ", spec.hidden, "; in a model of ", spec.layers,
+                    " layers it must be a multiple of the ", spec.heads, " heads");
   }
   if (std::uint64_t{spec.heads} * spec.head_dim > limits::kModelWidth) {
-    return keys.bad("attention.head_count", "times the head's " + std::to_string(spec.head_dim) +
-                                                " values is above the limit of " +
-                                                std::to_string(limits::kModelWidth));
+    return keys.bad("attention.head_count", "times the head's ", spec.head_dim,
+                    " values is above the limit of ", limits::kModelWidth);
   }
   spec.rotary_dim = spec.head_dim;
   if (spec.family->part_rotary) {
     TRY(spec.rotary_dim, keys.integer("rope.dimension_count", 1, spec.head_dim, spec.head_dim));
     if (spec.rotary_dim % kernels::kBlock != 0) {
-      return keys.not_served("rope.dimension_count", "is " + std::to_string(spec.rotary_dim) +
-                                                         "; served are multiples of " +
-                                                         std::to_string(kernels::kBlock));
+      return keys.not_served("rope.dimension_count", "is ", spec.rotary_dim,
+                             "; served are multiples of ", kernels::kBlock);
     }
   }
   for (const std::string_view suffix :
@@ -146,9 +138,8 @@ Status read_heads(const Keys& keys, ModelSpec& spec) {
     if (!keys.has(suffix)) continue;
     TRY(const std::uint32_t value, keys.integer(suffix, 1, limits::kModelHeadDim));
     if (value != spec.head_dim) {
-      return keys.not_served(suffix, "is " + std::to_string(value) +
-                                         "; only the head's full length of " +
-                                         std::to_string(spec.head_dim) + " is served");
+      return keys.not_served(suffix, "is ", value, "; only the head's full length of ",
+                             spec.head_dim, " is served");
     }
   }
   return ok_status();
@@ -169,14 +160,11 @@ Status refuse_variants(const Keys& keys, const FamilyTraits& family) {
         "embedding_scale", "residual_scale"}) {
     if (!keys.has(suffix) || read_later(suffix)) continue;
     TRY(const double value, keys.file().get_float(keys.name(suffix)));
-    if (value != 0.0) {
-      return keys.not_served(suffix, "is " + std::to_string(value) + "; only 0 (none) is served");
-    }
+    if (value != 0.0) return keys.not_served(suffix, "is ", value, "; only 0 (none) is served");
   }
   TRY(const std::uint32_t more, keys.integer("nextn_predict_layers", 0, limits::kModelLayers, 0));
   if (more != 0 && !family.prediction_layers) {
-    return keys.not_served("nextn_predict_layers",
-                           "is " + std::to_string(more) + "; only 0 is served");
+    return keys.not_served("nextn_predict_layers", "is ", more, "; only 0 is served");
   }
   if (family.part_rotary && !family.position_sections && keys.has("rope.dimension_sections")) {
     return keys.not_served(
@@ -251,14 +239,12 @@ Status read_pooling(const Keys& keys, ModelSpec& spec) {
   if (type == 0) return ok_status();
   if (type != kLast) {
     return keys.not_served(
-        "pooling_type",
-        "is " + std::to_string(type) + " (" + std::string(kWays[type]) +
-            "); of embedding models, only those with 3 (last) are served, such as qwen3-embedding");
+        "pooling_type", "is ", type, " (", kWays[type],
+        "); of embedding models, only those with 3 (last) are served, such as qwen3-embedding");
   }
   if (spec.hidden > limits::kEmbeddingValues) {
-    return keys.not_served("embedding_length",
-                           "is " + std::to_string(spec.hidden) + "; embeddings have at most " +
-                               std::to_string(limits::kEmbeddingValues) + " values");
+    return keys.not_served("embedding_length", "is ", spec.hidden, "; embeddings have at most ",
+                           limits::kEmbeddingValues, " values");
   }
   spec.gives_embeddings = true;
   return ok_status();
@@ -287,9 +273,8 @@ Status read_sliding_window(const Keys& keys, ModelSpec& spec) {
   }
   if (every == 0) {
     if (window == 0 || window >= spec.context) return ok_status();
-    return keys.not_served("attention.sliding_window",
-                           "is " + std::to_string(window) + ", below the context of " +
-                               std::to_string(spec.context) + "; no layer of this family has one");
+    return keys.not_served("attention.sliding_window", "is ", window, ", below the context of ",
+                           spec.context, "; no layer of this family has one");
   }
   const LocalRope angles = spec.family->local_rope;
   const double base = angles == LocalRope::kOwnBase ? spec.local_rope_base : spec.rope_base;
@@ -303,8 +288,7 @@ Status read_sliding_window(const Keys& keys, ModelSpec& spec) {
     const std::uint32_t wanted = every == kNoGlobal ? 0 : every;
     TRY(const std::uint64_t pattern, keys.whole(kPattern));
     if (pattern != wanted) {
-      return keys.not_served(kPattern, "is " + std::to_string(pattern) + "; only " +
-                                           std::to_string(wanted) + " is served");
+      return keys.not_served(kPattern, "is ", pattern, "; only ", wanted, " is served");
     }
   }
   return ok_status();
@@ -316,16 +300,15 @@ Status read_vocabulary(const Keys& keys, ModelSpec& spec) {
   const TensorInfo* embedding = file.find_tensor("token_embd.weight");
   if (embedding == nullptr) return Error::invalid("tensor 'token_embd.weight' is missing");
   if (embedding->dims.size() != 2 || embedding->dims[1] > limits::kVocabulary) {
-    return Error::invalid("tensor 'token_embd.weight' has shape " + shape_text(embedding->dims) +
-                          "; it must have 2 dimensions and at most " +
-                          std::to_string(limits::kVocabulary) + " rows");
+    return Error::invalid("tensor 'token_embd.weight' has shape ", shape_text(embedding->dims),
+                          "; it must have 2 dimensions and at most ", limits::kVocabulary, " rows");
   }
   spec.vocabulary = static_cast<std::uint32_t>(embedding->dims[1]);
   const std::string rows = std::to_string(spec.vocabulary) + " rows of 'token_embd.weight'";
   if (keys.has("vocab_size")) {
     TRY(const std::uint64_t size, file.get_uint(keys.name("vocab_size")));
     if (size != spec.vocabulary) {
-      return keys.bad("vocab_size", "is " + std::to_string(size) + "; it must equal the " + rows);
+      return keys.bad("vocab_size", "is ", size, "; it must equal the ", rows);
     }
   }
   const GgufValue* value = file.find("tokenizer.ggml.tokens");
@@ -333,8 +316,8 @@ Status read_vocabulary(const Keys& keys, ModelSpec& spec) {
   const auto* tokens = std::get_if<GgufArray>(value);
   if (tokens == nullptr) return Error::invalid("key 'tokenizer.ggml.tokens' must be an array");
   if (tokens->size() != spec.vocabulary) {
-    return Error::invalid("key 'tokenizer.ggml.tokens' has " + std::to_string(tokens->size()) +
-                          " items; it must have as many as the " + rows);
+    return Error::invalid("key 'tokenizer.ggml.tokens' has ", tokens->size(),
+                          " items; it must have as many as the ", rows);
   }
   return ok_status();
 }
@@ -374,7 +357,7 @@ bool is_prediction(std::string_view tensor, const ModelSpec& spec) {
 Status check_prediction(const GgufFile& file, std::string_view tensor) {
   const std::string mark = layer_tensor(*layer_of(tensor), kPredictionMark);
   if (file.find_tensor(mark) != nullptr) return ok_status();
-  return Error::invalid("tensor " + quote(mark) + " is missing; tensor " + quote(tensor) +
+  return Error::invalid("tensor ", quote(mark), " is missing; tensor ", quote(tensor),
                         " is in a layer for multi-token prediction, which must have both");
 }
 
@@ -398,9 +381,8 @@ Status check_tensors(const GgufFile& file, const ModelSpec& spec) {
       TRY_VOID(check_prediction(file, tensor.name));
       continue;
     }
-    return unsupported("tensor " + quote(tensor.name) + " has no place in a " +
-                       std::string(spec.family->architecture) + " model of " +
-                       std::to_string(spec.layers) + " layers");
+    return unsupported("tensor ", quote(tensor.name), " has no place in a ",
+                       spec.family->architecture, " model of ", spec.layers, " layers");
   }
   return ok_status();
 }
@@ -483,14 +465,13 @@ Result<const TensorInfo*> require_tensor(const GgufFile& file, const std::string
                                          std::vector<std::uint64_t> dims) {
   const TensorInfo* tensor = file.find_tensor(name);
   if (tensor == nullptr) {
-    return Error::invalid("tensor " + quote(name) + " of shape " + shape_text(dims) +
-                          " is missing");
+    return Error::invalid("tensor ", quote(name), " of shape ", shape_text(dims), " is missing");
   }
   // In a file, a matrix with one row may be stored as a vector.
   const bool is_row = dims.size() == 2 && dims[1] == 1 && tensor->dims.size() == 1;
   if (is_row ? tensor->dims[0] != dims[0] : tensor->dims != dims) {
-    return Error::invalid("tensor " + quote(name) + " has shape " + shape_text(tensor->dims) +
-                          "; it must be " + shape_text(dims));
+    return Error::invalid("tensor ", quote(name), " has shape ", shape_text(tensor->dims),
+                          "; it must be ", shape_text(dims));
   }
   return tensor;
 }
@@ -499,8 +480,8 @@ Result<const TensorInfo*> require_vector(const GgufFile& file, const std::string
                                          std::vector<std::uint64_t> dims) {
   TRY(const TensorInfo* tensor, require_tensor(file, name, std::move(dims)));
   if (tensor->type == TensorType::kF32) return tensor;
-  return unsupported("tensor " + quote(name) + " is of type " +
-                     tensor_type_name(static_cast<std::uint32_t>(tensor->type)) +
+  return unsupported("tensor ", quote(name), " is of type ",
+                     tensor_type_name(static_cast<std::uint32_t>(tensor->type)),
                      "; only F32 is served for it");
 }
 
@@ -533,8 +514,8 @@ Result<kernels::WeightType> weight_type(TensorType type, std::string_view tensor
     case TensorType::kTQ2_0: return kernels::WeightType::kTQ2_0;
     default: break;
   }
-  return unsupported("tensor " + quote(tensor) + " is of type " +
-                     tensor_type_name(static_cast<std::uint32_t>(type)) +
+  return unsupported("tensor ", quote(tensor), " is of type ",
+                     tensor_type_name(static_cast<std::uint32_t>(type)),
                      ", which no kernel computes");
 }
 

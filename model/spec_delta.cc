@@ -2,7 +2,6 @@
 
 #include <array>
 #include <cstdint>
-#include <string>
 #include <utility>
 #include <variant>
 #include <vector>
@@ -22,14 +21,13 @@ Status check_pattern(const Keys& keys, const ModelSpec& spec) {
   const auto* array = std::get_if<GgufArray>(value);
   const auto* states = array != nullptr ? std::get_if<std::vector<bool>>(&array->items) : nullptr;
   if (states == nullptr || states->size() != spec.layers + spec.prediction_layers) {
-    return keys.bad(kStates, "must be a list of " +
-                                 std::to_string(spec.layers + spec.prediction_layers) +
-                                 " booleans, one a layer");
+    return keys.bad(kStates, "must be a list of ", spec.layers + spec.prediction_layers,
+                    " booleans, one a layer");
   }
   for (std::uint32_t layer = 0; layer < spec.layers; ++layer) {
     if ((*states)[layer] == spec.is_delta(layer)) continue;
-    return keys.not_served(kStates, "says of layer " + std::to_string(layer) +
-                                        " another thing than key " + quote(keys.name(kEvery)));
+    return keys.not_served(kStates, "says of layer ", layer, " another thing than key ",
+                           quote(keys.name(kEvery)));
   }
   return ok_status();
 }
@@ -67,26 +65,22 @@ Status read_delta_net(const Keys& keys, ModelSpec& spec) {
   TRY(shape.key_heads, keys.integer(kKeyHeads, 1, limits::kModelHeads));
   TRY(shape.value_heads, keys.integer(kValueHeads, 1, limits::kModelHeads));
   if (shape.value_heads % shape.key_heads != 0) {
-    return keys.bad(kValueHeads,
-                    "is " + std::to_string(shape.value_heads) + "; it must be a multiple of the " +
-                        std::to_string(shape.key_heads) + " of " + quote(keys.name(kKeyHeads)));
+    return keys.bad(kValueHeads, "is ", shape.value_heads, "; it must be a multiple of the ",
+                    shape.key_heads, " of ", quote(keys.name(kKeyHeads)));
   }
   TRY(shape.head, keys.integer(kHead, 1, limits::kModelHeadDim));
   TRY_VOID(keys.whole_blocks(kHead, shape.head));
   TRY(shape.taps, keys.integer("ssm.conv_kernel", 1, limits::kModelTaps));
   const std::uint64_t heads = 2ULL * shape.key_heads + shape.value_heads;
   if (heads * shape.head > limits::kModelWidth) {
-    return keys.bad(kHead, "is " + std::to_string(shape.head) + "; times the " +
-                               std::to_string(heads) +
-                               " heads of queries, keys and values it is above the limit of " +
-                               std::to_string(limits::kModelWidth));
+    return keys.bad(kHead, "is ", shape.head, "; times the ", heads,
+                    " heads of queries, keys and values it is above the limit of ",
+                    limits::kModelWidth);
   }
   TRY(const std::uint32_t inner, keys.integer(kInner, 0, ~std::uint32_t{0}, shape.inner()));
   if (inner != shape.inner()) {
-    return keys.bad(kInner, "is " + std::to_string(inner) + "; with " +
-                                std::to_string(shape.value_heads) + " heads of " +
-                                std::to_string(shape.head) + " values it must be " +
-                                std::to_string(shape.inner()));
+    return keys.bad(kInner, "is ", inner, "; with ", shape.value_heads, " heads of ", shape.head,
+                    " values it must be ", shape.inner());
   }
   for (std::uint32_t layer = 0; layer < spec.layers; ++layer) {
     if ((layer + 1) % delta.every == 0) continue;
@@ -108,11 +102,9 @@ Status read_position_sections(const Keys& keys, const ModelSpec& spec) {
   // Pair i takes the number i mod 3, where that section reaches so far, else the fourth.
   for (std::uint64_t i = 0; same && i < pairs; ++i) same = i < 3 * sections[i % 3];
   if (same) return ok_status();
-  return keys.not_served(
-      kSections, "is " + std::to_string(sections[0]) + ", " + std::to_string(sections[1]) + ", " +
-                     std::to_string(sections[2]) + ", " + std::to_string(sections[3]) +
-                     "; served are three sections that turn all " + std::to_string(pairs) +
-                     " pairs in turns");
+  return keys.not_served(kSections, "is ", sections[0], ", ", sections[1], ", ", sections[2], ", ",
+                         sections[3], "; served are three sections that turn all ", pairs,
+                         " pairs in turns");
 }
 
 }  // namespace hearth::model

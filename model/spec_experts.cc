@@ -20,9 +20,8 @@ Result<std::uint32_t> read_width(const Keys& keys, std::string_view suffix, std:
   TRY(std::uint32_t width, keys.integer(own ? suffix : other, 1, limits::kModelFeedForward));
   if (!own) {
     if (width % divisor != 0) {
-      return keys.bad(other, "is " + std::to_string(width) + "; without key " +
-                                 quote(keys.name(suffix)) + " it must be a multiple of the " +
-                                 std::to_string(divisor) + " experts that a row uses");
+      return keys.bad(other, "is ", width, "; without key ", quote(keys.name(suffix)),
+                      " it must be a multiple of the ", divisor, " experts that a row uses");
     }
     width /= divisor;
   }
@@ -38,21 +37,19 @@ Status refuse_expert_variants(const Keys& keys, const FamilyTraits& family) {
                                      {"leading_dense_block_count", 0U}}) {
     TRY(const std::uint32_t value, keys.integer(suffix, 0, any, 0));
     if (value <= most) continue;
-    return keys.not_served(suffix, "is " + std::to_string(value) + "; of this family at most " +
-                                       std::to_string(most) + " is served");
+    return keys.not_served(suffix, "is ", value, "; of this family at most ", most, " is served");
   }
   if (keys.has("expert_weights_scale")) {
     TRY(const double scale, keys.file().get_float(keys.name("expert_weights_scale")));
     if (scale != 0.0 && scale != 1.0) {
-      return keys.not_served("expert_weights_scale",
-                             "is " + std::to_string(scale) + "; only 1 is served");
+      return keys.not_served("expert_weights_scale", "is ", scale, "; only 1 is served");
     }
   }
   if (keys.has("expert_weights_norm")) {
     TRY(const bool norm, keys.file().get_bool(keys.name("expert_weights_norm")));
     if (norm != family.expert_weights_to_one) {
-      return keys.not_served("expert_weights_norm", std::string("is ") + (norm ? "true" : "false") +
-                                                        "; this family has the opposite");
+      return keys.not_served("expert_weights_norm", "is ", (norm ? "true" : "false"),
+                             "; this family has the opposite");
     }
   }
   return ok_status();
@@ -66,17 +63,16 @@ Status read_expert_groups(const Keys& keys, ModelSpec& spec) {
   TRY(const std::uint32_t groups, keys.integer(kGroups, 0, spec.experts, 0));
   if (groups <= 1) return ok_status();
   if (spec.experts % groups != 0 || spec.experts / groups < kLeast) {
-    return keys.bad(kGroups, "is " + std::to_string(groups) + "; the " +
-                                 std::to_string(spec.experts) + " experts must be as many groups " +
-                                 "of the same size, each of at least " + std::to_string(kLeast));
+    return keys.bad(kGroups, "is ", groups, "; the ", spec.experts,
+                    " experts must be as many groups ", "of the same size, each of at least ",
+                    kLeast);
   }
   TRY(spec.routing.groups_used, keys.integer(kUsed, 1, groups));
   spec.routing.groups = groups;
   const std::uint32_t within = spec.routing.groups_used * (spec.experts / groups);
   if (spec.experts_used <= within) return ok_status();
-  return keys.bad(kUsed, "is " + std::to_string(spec.routing.groups_used) + "; its groups have " +
-                             std::to_string(within) + " experts, and a row uses " +
-                             std::to_string(spec.experts_used));
+  return keys.bad(kUsed, "is ", spec.routing.groups_used, "; its groups have ", within,
+                  " experts, and a row uses ", spec.experts_used);
 }
 
 // Reads how a row's experts are chosen and weighed, in a family whose files state it.
@@ -94,13 +90,13 @@ Status read_routing(const Keys& keys, ModelSpec& spec) {
   TRY(std::uint32_t function, keys.integer(kFunction, 0, ~std::uint32_t{0}, 0));
   if (function == 0) function = spec.selection_bias ? kSigmoid : kSoftmax;
   if (function != kSoftmax && function != kSigmoid) {
-    return keys.not_served(kFunction, "is " + std::to_string(function) +
-                                          "; only 1 (softmax) and 2 (sigmoid) are served");
+    return keys.not_served(kFunction, "is ", function,
+                           "; only 1 (softmax) and 2 (sigmoid) are served");
   }
   spec.routing.sigmoid = function == kSigmoid;
   if (spec.selection_bias && !spec.routing.sigmoid) {
-    return keys.not_served(
-        kFunction, "is 1 (softmax); with tensor " + quote(bias) + " only 2 (sigmoid) is served");
+    return keys.not_served(kFunction, "is 1 (softmax); with tensor ", quote(bias),
+                           " only 2 (sigmoid) is served");
   }
   if (keys.has(kToOne)) {
     TRY(spec.routing.to_one, keys.file().get_bool(keys.name(kToOne)));
@@ -126,9 +122,9 @@ Status read_two_widths(const Keys& keys, ModelSpec& spec) {
   for (std::uint32_t layer = 0; layer < spec.layers; ++layer) {
     TRY_VOID(keys.whole_blocks(kWidth, widths[layer]));
     if (widths[layer] == spec.feed_forward_of(layer)) continue;
-    return keys.not_served(kWidth, "changes at layer " + std::to_string(layer) +
-                                       "; served are one number for the first layers and one for "
-                                       "the others");
+    return keys.not_served(kWidth, "changes at layer ", layer,
+                           "; served are one number for the first layers and one for "
+                           "the others");
   }
   if (spec.dense_layers == 0) spec.dense_feed_forward = 0;
   return ok_status();
@@ -167,13 +163,11 @@ Status read_feed_forward(const Keys& keys, ModelSpec& spec) {
     TRY(spec.experts, keys.integer(kCount, 0, limits::kModelExperts));
   }
   if (spec.experts > 0 && family.experts == Experts::kNone) {
-    return keys.not_served(kCount, "is " + std::to_string(spec.experts) + "; models of " +
-                                       std::string(family.architecture) +
-                                       " with a mixture of experts are not served");
+    return keys.not_served(kCount, "is ", spec.experts, "; models of ", family.architecture,
+                           " with a mixture of experts are not served");
   }
   if (spec.experts == 1 || (spec.experts == 0 && always)) {
-    return keys.bad(kCount, "is " + std::to_string(spec.experts) + "; it must be from 2 to " +
-                                std::to_string(limits::kModelExperts));
+    return keys.bad(kCount, "is ", spec.experts, "; it must be from 2 to ", limits::kModelExperts);
   }
   if (spec.experts == 0 && family.layer_inputs) return read_two_widths(keys, spec);
   if (spec.experts == 0) {
@@ -184,9 +178,7 @@ Status read_feed_forward(const Keys& keys, ModelSpec& spec) {
       keys.integer("expert_used_count", 1, std::min(spec.experts, limits::kModelExpertsUsed)));
   constexpr std::string_view kEvery = "interleave_moe_layer_step";
   TRY(const std::uint32_t every, keys.integer(kEvery, 0, ~std::uint32_t{0}, 0));
-  if (every > 1) {
-    return keys.not_served(kEvery, "is " + std::to_string(every) + "; at most 1 is served");
-  }
+  if (every > 1) return keys.not_served(kEvery, "is ", every, "; at most 1 is served");
   spec.routing.to_one = family.expert_weights_to_one;
   TRY_VOID(family.own_routing ? read_routing(keys, spec) : refuse_expert_variants(keys, family));
   if (!family.full_width_experts) {
@@ -196,9 +188,8 @@ Status read_feed_forward(const Keys& keys, ModelSpec& spec) {
     TRY(const std::uint32_t own,
         keys.integer(kExpertWidth, 1, limits::kModelFeedForward, spec.feed_forward));
     if (own != spec.feed_forward) {
-      return keys.not_served(
-          kExpertWidth, "is " + std::to_string(own) + "; in this family it must equal the " +
-                            std::to_string(spec.feed_forward) + " of " + quote(keys.name(kWidth)));
+      return keys.not_served(kExpertWidth, "is ", own, "; in this family it must equal the ",
+                             spec.feed_forward, " of ", quote(keys.name(kWidth)));
     }
   }
   return read_shared_expert(keys, spec);

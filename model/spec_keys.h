@@ -18,8 +18,9 @@
 
 namespace hearth::model {
 
-inline Error unsupported(std::string message) {
-  return {ErrorCode::kUnsupported, std::move(message)};
+template <typename... Parts>
+Error unsupported(const Parts&... message) {
+  return Error::of(ErrorCode::kUnsupported, message...);
 }
 
 // The keys of one architecture: "llama." + suffix, with the range that a value must lie in.
@@ -69,14 +70,12 @@ class Keys {
     take(std::get_if<std::vector<std::uint64_t>>(&array->items));
     take(std::get_if<std::vector<std::int64_t>>(&array->items));
     if (out.empty()) {
-      return bad(suffix, "must be a number or an array of " + std::to_string(layers) +
-                             " whole numbers, one a layer");
+      return bad(suffix, "must be a number or an array of ", layers, " whole numbers, one a layer");
     }
     for (std::uint32_t layer = 0; layer < layers; ++layer) {
       if (out[layer] >= low && out[layer] <= high) continue;
-      return bad(suffix, "is out of range in layer " + std::to_string(layer) +
-                             "; it must be from " + std::to_string(low) + " to " +
-                             std::to_string(high));
+      return bad(suffix, "is out of range in layer ", layer, "; it must be from ", low, " to ",
+                 high);
     }
     return out;
   }
@@ -88,8 +87,7 @@ class Keys {
     if (!has(suffix)) return bad(suffix, "is missing");
     TRY(const std::uint64_t value, whole(suffix));
     if (value < low || value > high) {
-      return bad(suffix, "is " + std::to_string(value) + "; it must be from " +
-                             std::to_string(low) + " to " + std::to_string(high));
+      return bad(suffix, "is ", value, "; it must be from ", low, " to ", high);
     }
     return static_cast<std::uint32_t>(value);
   }
@@ -101,8 +99,7 @@ class Keys {
     if (!has(suffix)) return bad(suffix, "is missing");
     TRY(const double value, file_.get_float(name(suffix)));
     if (!(value > low && value <= high)) {
-      return bad(suffix, "is " + std::to_string(value) + "; it must be above " +
-                             std::to_string(low) + " and at most " + std::to_string(high));
+      return bad(suffix, "is ", value, "; it must be above ", low, " and at most ", high);
     }
     return value;
   }
@@ -110,15 +107,16 @@ class Keys {
   // Checks that the key's number is a multiple of the block that kernels compute at a time.
   Status whole_blocks(std::string_view suffix, std::uint32_t value) const {
     if (value % kernels::kBlock == 0) return ok_status();
-    return bad(suffix, "is " + std::to_string(value) + "; it must be a multiple of " +
-                           std::to_string(kernels::kBlock));
+    return bad(suffix, "is ", value, "; it must be a multiple of ", kernels::kBlock);
   }
 
-  Error bad(std::string_view suffix, const std::string& what) const {
-    return Error::invalid("key " + quote(name(suffix)) + " " + what);
+  template <typename... Parts>
+  Error bad(std::string_view suffix, const Parts&... what) const {
+    return Error::invalid("key ", quote(name(suffix)), " ", what...);
   }
-  Error not_served(std::string_view suffix, const std::string& what) const {
-    return unsupported("key " + quote(name(suffix)) + " " + what);
+  template <typename... Parts>
+  Error not_served(std::string_view suffix, const Parts&... what) const {
+    return unsupported("key ", quote(name(suffix)), " ", what...);
   }
   const GgufFile& file() const { return file_; }
 

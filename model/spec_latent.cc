@@ -1,7 +1,5 @@
 #include "model/spec_latent.h"
 
-#include <string>
-
 #include "base/limits.h"
 
 namespace hearth::model {
@@ -18,16 +16,14 @@ Result<std::uint32_t> read_blocks(const Keys& keys, std::string_view suffix, std
 Status check_same(const Keys& keys, std::string_view suffix, std::uint32_t expected) {
   TRY(const std::uint32_t value, keys.integer(suffix, 0, ~std::uint32_t{0}, expected));
   if (value == expected) return ok_status();
-  return keys.bad(suffix, "is " + std::to_string(value) + "; with the other widths it must be " +
-                              std::to_string(expected));
+  return keys.bad(suffix, "is ", value, "; with the other widths it must be ", expected);
 }
 
 Status check_all_heads(const Keys& keys, std::string_view suffix, std::uint32_t heads,
                        std::uint32_t width) {
   if (std::uint64_t{heads} * width <= limits::kModelWidth) return ok_status();
-  return keys.bad(suffix, "is " + std::to_string(width) + "; times the " + std::to_string(heads) +
-                              " heads it is above the limit of " +
-                              std::to_string(limits::kModelWidth));
+  return keys.bad(suffix, "is ", width, "; times the ", heads, " heads it is above the limit of ",
+                  limits::kModelWidth);
 }
 
 }  // namespace
@@ -50,17 +46,16 @@ Status read_latent_heads(const Keys& keys, ModelSpec& spec) {
   TRY(latent.width, read_blocks(keys, "attention.kv_lora_rank", limits::kModelLatent));
   TRY(latent.turned, read_blocks(keys, kTurned, limits::kModelHeadDim));
   if (latent.width + latent.turned > limits::kModelLatent) {
-    return keys.bad(kTurned, "is " + std::to_string(latent.turned) + "; with the " +
-                                 std::to_string(latent.width) +
-                                 " values of 'attention.kv_lora_rank' it is above the limit of " +
-                                 std::to_string(limits::kModelLatent));
+    return keys.bad(kTurned, "is ", latent.turned, "; with the ", latent.width,
+                    " values of 'attention.kv_lora_rank' it is above the limit of ",
+                    limits::kModelLatent);
   }
   TRY_VOID(check_same(keys, "attention.key_length", latent.width + latent.turned));
   TRY_VOID(check_same(keys, "attention.value_length", latent.width));
   TRY(spec.head_dim, read_blocks(keys, kKey, limits::kModelHeadDim));
   if (spec.head_dim <= latent.turned) {
-    return keys.bad(kKey, "is " + std::to_string(spec.head_dim) + "; it must be above the " +
-                              std::to_string(latent.turned) + " of " + quote(keys.name(kTurned)));
+    return keys.bad(kKey, "is ", spec.head_dim, "; it must be above the ", latent.turned, " of ",
+                    quote(keys.name(kTurned)));
   }
   latent.plain = spec.head_dim - latent.turned;
   TRY(latent.value, read_blocks(keys, kValue, limits::kModelHeadDim));
@@ -71,8 +66,8 @@ Status read_latent_heads(const Keys& keys, ModelSpec& spec) {
   if (keys.has(kTemperature)) {
     TRY(const double temperature, keys.file().get_float(keys.name(kTemperature)));
     if (temperature != 0.0) {
-      return keys.not_served(kTemperature, "is " + std::to_string(temperature) +
-                                               "; only 0 (none) is served with latent attention");
+      return keys.not_served(kTemperature, "is ", temperature,
+                             "; only 0 (none) is served with latent attention");
     }
   }
   spec.rotary_dim = latent.turned;

@@ -1,7 +1,6 @@
 #include "model/spec_local.h"
 
 #include <algorithm>
-#include <string>
 #include <utility>
 #include <vector>
 
@@ -17,15 +16,15 @@ Result<std::uint32_t> read_pattern(const Keys& keys, std::uint32_t layers) {
   const auto* array = value != nullptr ? std::get_if<GgufArray>(value) : nullptr;
   const auto* local = array != nullptr ? std::get_if<std::vector<bool>>(&array->items) : nullptr;
   if (local == nullptr || local->size() != layers) {
-    return keys.bad(kPattern, "must be an array of " + std::to_string(layers) +
-                                  " truth values, one a layer, true for a local one");
+    return keys.bad(kPattern, "must be an array of ", layers,
+                    " truth values, one a layer, true for a local one");
   }
   const auto first = std::ranges::find(*local, false);
   const auto every = static_cast<std::uint32_t>(first - local->begin()) + 1;
   for (std::uint32_t layer = 0; layer < layers; ++layer) {
     if ((*local)[layer] == ((layer + 1) % every != 0)) continue;
-    return keys.not_served(kPattern, "breaks its pattern at layer " + std::to_string(layer) +
-                                         "; served are lists of which every N-th layer is false");
+    return keys.not_served(kPattern, "breaks its pattern at layer ", layer,
+                           "; served are lists of which every N-th layer is false");
   }
   return every;
 }
@@ -40,9 +39,9 @@ Result<std::pair<std::uint32_t, std::uint32_t>> read_kinds(const Keys& keys,
   for (std::uint32_t layer = 0; layer < spec.layers; ++layer) {
     std::uint32_t& kind = of_kind[(layer + 1) % spec.global_every != 0 ? 1 : 0];
     if (kind != 0 && kind != items[layer]) {
-      return keys.not_served(suffix, "changes at layer " + std::to_string(layer) +
-                                         "; served is one number for all local layers and one "
-                                         "for all others");
+      return keys.not_served(suffix, "changes at layer ", layer,
+                             "; served is one number for all local layers and one "
+                             "for all others");
     }
     kind = items[layer];
   }
@@ -53,9 +52,8 @@ Result<std::pair<std::uint32_t, std::uint32_t>> read_kinds(const Keys& keys,
 
 Status check_kv_heads(const Keys& keys, std::uint32_t heads, std::uint32_t kv_heads) {
   if (heads % kv_heads == 0) return ok_status();
-  return keys.bad("attention.head_count", "is " + std::to_string(heads) +
-                                              "; it must be a multiple of the " +
-                                              std::to_string(kv_heads) + " key and value heads");
+  return keys.bad("attention.head_count", "is ", heads, "; it must be a multiple of the ", kv_heads,
+                  " key and value heads");
 }
 
 // The size of the heads of one kind, which values have as well and RoPE turns as a whole.
@@ -64,16 +62,14 @@ Result<std::uint32_t> read_size(const Keys& keys, std::uint32_t heads, std::stri
   TRY(const std::uint32_t size, keys.integer(key, 1, limits::kModelHeadDim));
   TRY_VOID(keys.whole_blocks(key, size));
   if (std::uint64_t{heads} * size > limits::kModelWidth) {
-    return keys.bad(key, "is " + std::to_string(size) + "; times the " + std::to_string(heads) +
-                             " heads it is above the limit of " +
-                             std::to_string(limits::kModelWidth));
+    return keys.bad(key, "is ", size, "; times the ", heads, " heads it is above the limit of ",
+                    limits::kModelWidth);
   }
   for (const std::string_view other : {value, turned}) {
     TRY(const std::uint32_t same, keys.integer(other, 0, ~std::uint32_t{0}, size));
     if (same == size) continue;
-    return keys.not_served(other, "is " + std::to_string(same) +
-                                      "; only the head's full length of " + std::to_string(size) +
-                                      " is served");
+    return keys.not_served(other, "is ", same, "; only the head's full length of ", size,
+                           " is served");
   }
   return size;
 }
@@ -86,9 +82,8 @@ Status read_layer_inputs(const Keys& keys, ModelSpec& spec) {
   TRY(spec.layer_input, keys.integer(kInput, 0, limits::kModelWidth, 0));
   TRY_VOID(keys.whole_blocks(kInput, spec.layer_input));
   if (std::uint64_t{spec.layer_input} * spec.layers > limits::kModelFeedForward) {
-    return keys.bad(kInput, "is " + std::to_string(spec.layer_input) + "; times the " +
-                                std::to_string(spec.layers) + " layers it is above the limit of " +
-                                std::to_string(limits::kModelFeedForward));
+    return keys.bad(kInput, "is ", spec.layer_input, "; times the ", spec.layers,
+                    " layers it is above the limit of ", limits::kModelFeedForward);
   }
   TRY(spec.sharing_layers, keys.integer(kShared, 0, spec.layers - 1, 0));
   for (std::uint32_t layer = spec.layers - spec.sharing_layers; layer < spec.layers; ++layer) {
@@ -96,10 +91,9 @@ Status read_layer_inputs(const Keys& keys, ModelSpec& spec) {
     const auto is_global = [&](std::uint32_t i) { return (i + 1) % spec.global_every == 0; };
     while (source > 0 && is_global(source - 1) != is_global(layer)) --source;
     if (source > 0) continue;
-    return keys.bad(kShared, "is " + std::to_string(spec.sharing_layers) + "; of the " +
-                                 std::to_string(spec.layers - spec.sharing_layers) +
-                                 " layers before, none is of the kind of layer " +
-                                 std::to_string(layer));
+    return keys.bad(kShared, "is ", spec.sharing_layers, "; of the ",
+                    spec.layers - spec.sharing_layers,
+                    " layers before, none is of the kind of layer ", layer);
   }
   return ok_status();
 }

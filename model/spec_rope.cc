@@ -47,8 +47,7 @@ Status read_yarn(const Keys& keys, ModelSpec& spec) {
   TRY(yarn.slow_turns, turns("rope.scaling.yarn_beta_slow", yarn.slow_turns));
   TRY(const double blend, keys.real("rope.scaling.yarn_ext_factor", -2.0, 1.0, 1.0));
   if (blend != 1.0 && blend != -1.0) {  // -1: the file does not say
-    return keys.not_served("rope.scaling.yarn_ext_factor",
-                           "is " + std::to_string(blend) + "; only 1 is served");
+    return keys.not_served("rope.scaling.yarn_ext_factor", "is ", blend, "; only 1 is served");
   }
   constexpr std::string_view kMultiplier = "rope.scaling.yarn_log_multiplier";
   TRY(const double multiplier, keys.real(kMultiplier, -1.0, kMultiplierMax, 0.0));
@@ -79,8 +78,8 @@ Result<std::vector<float>> read_factors(const GgufFile& file, std::string_view n
   for (std::size_t i = 0; i < factors.size(); ++i) {
     const double factor = factors[i];
     if (!(factor >= 1.0 / limits::kRopeScale && factor <= limits::kRopeFactor)) {
-      return Error::invalid("tensor " + quote(name) + ": factor " + std::to_string(i) + " is " +
-                            std::to_string(factor) + "; it must be from 1/65536 to 2^100");
+      return Error::invalid("tensor ", quote(name), ": factor ", i, " is ", factor,
+                            "; it must be from 1/65536 to 2^100");
     }
   }
   return factors;
@@ -146,18 +145,17 @@ Status read_rope_scale(const Keys& keys, ModelSpec& spec) {
     TRY_VOID(read_rope_factor(keys, spec));
     TRY_VOID(read_yarn(keys, spec));
   } else if (type != "none" && !(type == "longrope" && spec.family->long_factors)) {
-    return keys.not_served("rope.scaling.type",
-                           "is " + quote(type) + "; served are: linear, yarn, none" +
-                               (spec.family->long_factors ? ", longrope" : ""));
+    return keys.not_served("rope.scaling.type", "is ", quote(type),
+                           "; served are: linear, yarn, none",
+                           (spec.family->long_factors ? ", longrope" : ""));
   }
   spec.rope_magnitude *= magnitude;
   if (!spec.latent) return ok_status();
   constexpr double kStretchMax = 512.0;
   spec.score_stretch *= magnitude;
   if (spec.score_stretch <= kStretchMax) return ok_status();
-  return keys.bad("rope.scaling.attn_factor",
-                  "stretches queries and keys by " + std::to_string(spec.score_stretch) +
-                      " in all; it must be at most " + std::to_string(kStretchMax));
+  return keys.bad("rope.scaling.attn_factor", "stretches queries and keys by ", spec.score_stretch,
+                  " in all; it must be at most ", kStretchMax);
 }
 
 // Of two sets of factors, the long one applies when the context is longer than the original one.

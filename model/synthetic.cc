@@ -5,7 +5,6 @@
 #include <cmath>
 #include <memory>
 #include <utility>
-#include <vector>
 
 #include "base/limits.h"
 #include "model/chat_template.h"
@@ -13,7 +12,6 @@
 #include "model/gguf/quantize.h"
 #include "model/gguf/writer.h"
 #include "model/random_weights.h"
-#include "model/spec.h"
 #include "model/synthetic_vocabulary.h"
 
 namespace hearth::model {
@@ -95,9 +93,7 @@ Draw draw_of(const ExpectedTensor& tensor, const SyntheticOptions& options) {
 
 bool is_finer(const ExpectedTensor& tensor, const SyntheticOptions& options) {
   if (!options.finer_type) return false;
-  if (!tensor.name.ends_with("attn_v.weight") && !is_down(tensor.name)) {
-    return false;
-  }
+  if (!tensor.name.ends_with("attn_v.weight") && !is_down(tensor.name)) return false;
   const auto layer = static_cast<std::uint32_t>(std::stoul(tensor.name.substr(4)));  // "blk.N."
   const std::uint32_t eighth = options.layers / 8;
   return layer < eighth || layer >= 7 * options.layers / 8 || (layer - eighth) % 3 == 2;
@@ -163,9 +159,7 @@ void add_tensor(GgufWriter& writer, const ExpectedTensor& tensor, std::uint64_t 
   auto values = std::make_shared<std::vector<float>>(width);
   writer.add_tensor(tensor.name, type, tensor.dims, [=](std::uint64_t row, MutableByteSpan out) {
     RowRandom random(seed, index, row);
-    for (float& value : *values) {
-      value = draw.mean + draw.deviation * random.normal();
-    }
+    for (float& value : *values) value = draw.mean + draw.deviation * random.normal();
     return quantize_row(type, *values, out);
   });
 }
@@ -378,10 +372,8 @@ void add_tokenizer_keys(GgufWriter& writer, const ModelSpec& spec) {
 }
 
 Status require_multiple(std::string_view option, std::uint32_t value, std::uint32_t high) {
-  REQUIRE(value > 0 && value <= high && value % kernels::kBlock == 0,
-          "option " + std::string(option) + " is " + std::to_string(value) +
-              "; it must be a multiple of " + std::to_string(kernels::kBlock) + " up to " +
-              std::to_string(high));
+  REQUIRE(value > 0 && value <= high && value % kernels::kBlock == 0, "option ", option, " is ",
+          value, "; it must be a multiple of ", kernels::kBlock, " up to ", high);
   return ok_status();
 }
 
@@ -408,13 +400,12 @@ Status set_experts(const SyntheticOptions& options, ModelSpec& spec) {
   const Experts kind = spec.family->experts;
   spec.experts = kind == Experts::kAlways && options.experts == 0 ? kUsual : options.experts;
   if (spec.experts == 0) return ok_status();
-  REQUIRE(kind != Experts::kNone, "option experts must be 0 in family " + options.family);
+  REQUIRE(kind != Experts::kNone, "option experts must be 0 in family ", options.family);
   REQUIRE(spec.experts >= 2 && spec.experts <= limits::kModelExperts,
-          "option experts must be from 2 to " + std::to_string(limits::kModelExperts));
+          "option experts must be from 2 to ", limits::kModelExperts);
   REQUIRE(options.experts_used > 0 &&
               options.experts_used <= std::min(spec.experts, limits::kModelExpertsUsed),
-          "option experts_used must be from 1 to the experts, at most " +
-              std::to_string(limits::kModelExpertsUsed));
+          "option experts_used must be from 1 to the experts, at most ", limits::kModelExpertsUsed);
   spec.experts_used = options.experts_used;
   if (spec.family->own_routing) TRY_VOID(set_routing(options, spec));
   const SharedExpert shared = spec.family->shared_expert;
@@ -457,7 +448,7 @@ Status set_delta_net(const SyntheticOptions& options, ModelSpec& spec) {
       shape.taps > 0 && shape.taps <= limits::kModelTaps && shape.channels() <= limits::kModelWidth,
       "the widths of option delta must be within the limits of a model");
   REQUIRE(options.attention_every > 0 && options.attention_every <= limits::kModelLayers,
-          "option attention_every must be from 1 to " + std::to_string(limits::kModelLayers));
+          "option attention_every must be from 1 to ", limits::kModelLayers);
   const bool joint = options.joint_delta_input && spec.family->joint_numbers;
   spec.delta = DeltaNet{shape, options.attention_every, joint};
   return ok_status();
@@ -483,8 +474,8 @@ Status set_layer_inputs(const SyntheticOptions& options, ModelSpec& spec) {
 // The options' heads are those of the local layers. The others' are twice as wide and, where that
 // may be, half as many, and have their keys as values.
 Status set_local_heads(const SyntheticOptions& options, ModelSpec& spec) {
-  REQUIRE(options.sliding_window > 0,
-          "option sliding_window must be above 0 in family " + options.family);
+  REQUIRE(options.sliding_window > 0, "option sliding_window must be above 0 in family ",
+          options.family);
   spec.local_head_dim = spec.head_dim;
   spec.local_kv_heads = spec.kv_heads;
   spec.head_dim = options.global_head_dim != 0 ? options.global_head_dim : 2 * spec.head_dim;
@@ -504,16 +495,15 @@ Result<ModelSpec> spec_of(const SyntheticOptions& options) {
   ModelSpec spec;
   spec.family = find_family(options.family);
   if (spec.family == nullptr) {
-    return Error{ErrorCode::kUnsupported, "family '" + options.family + "' is not served"};
+    return Error::of(ErrorCode::kUnsupported, "family '", options.family, "' is not served");
   }
   REQUIRE(options.layers > 0 && options.layers <= limits::kModelLayers,
-          "option layers must be from 1 to " + std::to_string(limits::kModelLayers));
+          "option layers must be from 1 to ", limits::kModelLayers);
   REQUIRE(options.heads > 0 && options.kv_heads > 0 && options.heads % options.kv_heads == 0,
           "option heads must be a multiple of kv_heads, and neither 0");
   const std::uint32_t least = has_spm(*spec.family) ? kSyntheticSpmMin : kSyntheticBpeMin;
   REQUIRE(options.vocabulary >= least && options.vocabulary <= limits::kVocabulary,
-          "option vocabulary must be from " + std::to_string(least) + " to " +
-              std::to_string(limits::kVocabulary));
+          "option vocabulary must be from ", least, " to ", limits::kVocabulary);
   spec.layers = options.layers;
   spec.hidden = options.hidden;
   spec.feed_forward = options.feed_forward;
@@ -527,8 +517,8 @@ Result<ModelSpec> spec_of(const SyntheticOptions& options) {
   TRY_VOID(require_multiple("feed_forward", spec.feed_forward, limits::kModelFeedForward));
   REQUIRE((options.layer_input == 0 && options.sharing_layers == 0) ||
               (spec.family->layer_inputs && options.experts == 0),
-          "options layer_input and sharing_layers must be 0 with experts or in family " +
-              options.family);
+          "options layer_input and sharing_layers must be 0 with experts or in family ",
+          options.family);
   spec.global_every = spec.family->global_every;
   if (spec.global_every != 0) spec.sliding_window = options.sliding_window;
   if (spec.family->latent) TRY_VOID(set_latent(options, spec));
@@ -544,42 +534,14 @@ Result<ModelSpec> spec_of(const SyntheticOptions& options) {
   spec.head_norms = spec.family->head_norms;
   if (spec.head_norms == HeadNorms::kMay) spec.head_norms = HeadNorms::kEach;
   REQUIRE(options.prediction_layers == 0 || spec.family->prediction_layers,
-          "option prediction_layers must be 0 in family " + options.family);
+          "option prediction_layers must be 0 in family ", options.family);
   REQUIRE(options.prediction_layers <= limits::kModelLayers - spec.layers,
-          "option prediction_layers must be within " + std::to_string(limits::kModelLayers) +
-              " layers in all");
+          "option prediction_layers must be within ", limits::kModelLayers, " layers in all");
   spec.prediction_layers = options.prediction_layers;
   spec.long_factors = options.rope_factors && spec.family->long_factors;
   if (options.rope_factors && spec.family->rope_factors)
     spec.rope_factors.resize(spec.rotary_dim / 2);
   return spec;
-}
-
-Result<GgufWriter> writer_of(const SyntheticOptions& options) {
-  TRY(const ModelSpec spec, spec_of(options));
-  for (const TensorType type : {options.attention_type, options.feed_forward_type,
-                                options.embedding_type, options.output_type}) {
-    TRY_VOID(weight_type(type, "of the options"));
-  }
-  GgufWriter writer;
-  add_model_keys(writer, spec, options);
-  add_tokenizer_keys(writer, spec);
-  std::uint64_t index = 0;
-  for (const ExpectedTensor& tensor : outer_tensors(spec)) {
-    add_tensor(writer, tensor, index++, options);
-  }
-  const std::uint32_t all = spec.layers + spec.prediction_layers;
-  for (std::uint32_t layer = 0; layer < all; ++layer) {
-    for (const ExpectedTensor& tensor : layer_tensors(spec, layer)) {
-      add_tensor(writer, tensor, index++, options);
-    }
-  }
-  for (std::uint32_t layer = spec.layers; layer < all; ++layer) {
-    const ExpectedTensor mark{
-        layer_tensor(layer, kPredictionMark), {2ULL * spec.hidden, spec.hidden}, true};
-    add_tensor(writer, mark, index++, options);
-  }
-  return writer;
 }
 
 }  // namespace
@@ -609,35 +571,44 @@ Status set_weight_types(SyntheticOptions& options, std::string_view name) {
     if (mixed) options.finer_type = TensorType::kQ6_K;
     return ok_status();
   }
-  return Error::invalid("no weight type is called '" + std::string(name) +
-                        "'; there are: " + choices);
+  return Error::invalid("no weight type is called '", name, "'; there are: ", choices);
+}
+
+Result<GgufWriter> synthetic_writer(const SyntheticOptions& options) {
+  TRY(const ModelSpec spec, spec_of(options));
+  for (const TensorType type : {options.attention_type, options.feed_forward_type,
+                                options.embedding_type, options.output_type}) {
+    TRY_VOID(weight_type(type, "of the options"));
+  }
+  GgufWriter writer;
+  add_model_keys(writer, spec, options);
+  add_tokenizer_keys(writer, spec);
+  std::uint64_t index = 0;
+  for (const ExpectedTensor& tensor : outer_tensors(spec)) {
+    add_tensor(writer, tensor, index++, options);
+  }
+  const std::uint32_t all = spec.layers + spec.prediction_layers;
+  for (std::uint32_t layer = 0; layer < all; ++layer) {
+    for (const ExpectedTensor& tensor : layer_tensors(spec, layer)) {
+      add_tensor(writer, tensor, index++, options);
+    }
+  }
+  for (std::uint32_t layer = spec.layers; layer < all; ++layer) {
+    const ExpectedTensor mark{
+        layer_tensor(layer, kPredictionMark), {2ULL * spec.hidden, spec.hidden}, true};
+    add_tensor(writer, mark, index++, options);
+  }
+  return writer;
 }
 
 Status write_synthetic_model(const std::string& path, const SyntheticOptions& options) {
-  TRY(const GgufWriter writer, writer_of(options));
+  TRY(const GgufWriter writer, synthetic_writer(options));
   return options.shape_only ? writer.write_hollow(path) : writer.write(path);
 }
 
 Result<Bytes> synthetic_model_bytes(const SyntheticOptions& options) {
-  TRY(const GgufWriter writer, writer_of(options));
+  TRY(const GgufWriter writer, synthetic_writer(options));
   return writer.bytes();
-}
-
-Result<std::string> write_synthetic_parts(const std::string& path, const SyntheticOptions& options,
-                                          std::uint32_t parts, bool bare_first) {
-  TRY(const GgufWriter writer, writer_of(options));
-  return writer.write_parts(path, parts, bare_first);
-}
-
-Result<std::vector<Bytes>> synthetic_part_bytes(const SyntheticOptions& options,
-                                                std::uint32_t parts, bool bare_first) {
-  TRY(const GgufWriter writer, writer_of(options));
-  TRY(const std::vector<GgufWriter> writers, writer.split(parts, bare_first));
-  std::vector<Bytes> bytes;
-  for (const GgufWriter& part : writers) {
-    TRY(bytes.emplace_back(), part.bytes());
-  }
-  return bytes;
 }
 
 }  // namespace hearth::model

@@ -10,7 +10,7 @@
 
 #include "base/bytes.h"
 #include "base/result.h"
-#include "model/gguf/gguf.h"
+#include "model/gguf/writer.h"
 #include "model/spec.h"
 
 namespace hearth::model {
@@ -76,11 +76,6 @@ Status set_weight_types(SyntheticOptions& options, std::string_view name);
 // BPE with ChatML's template, or SentencePiece with Gemma's (synthetic_vocabulary.h).
 Status write_synthetic_model(const std::string& path, const SyntheticOptions& options);
 Result<Bytes> synthetic_model_bytes(const SyntheticOptions& options);
-// In parts, as GgufWriter::write_parts().
-Result<std::string> write_synthetic_parts(const std::string& path, const SyntheticOptions& options,
-                                          std::uint32_t parts, bool bare_first);
-// The bytes of each part.
-Result<std::vector<Bytes>> synthetic_part_bytes(const SyntheticOptions& options,
-                                                std::uint32_t parts, bool bare_first);
+Result<GgufWriter> synthetic_writer(const SyntheticOptions& options);
 
 }  // namespace hearth::model

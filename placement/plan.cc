@@ -1,7 +1,6 @@
 #include "placement/plan.h"
 
 #include <algorithm>
-#include <limits>
 #include <numeric>
 #include <optional>
 

@@ -3,10 +3,8 @@
 #include <algorithm>
 #include <cmath>
 #include <cstdio>
-#include <limits>
 #include <numeric>
 
-#include "base/check.h"
 #include "base/limits.h"
 
 namespace hearth::placement {
@@ -17,53 +15,48 @@ constexpr double kPromptRows = 128.0;  // of one step of prefill
 Status check_seconds(const std::string& whose, const char* field, double seconds, double min) {
   char range[64];
   std::snprintf(range, sizeof range, "%g to %g", min, static_cast<double>(limits::kPlacedSeconds));
-  REQUIRE(std::isfinite(seconds) && seconds >= min && seconds <= limits::kPlacedSeconds,
-          whose + ": " + field + " must be a number from " + range);
+  REQUIRE(std::isfinite(seconds) && seconds >= min && seconds <= limits::kPlacedSeconds, whose,
+          ": ", field, " must be a number from ", range);
   return ok_status();
 }
 
 Status check_bytes(const char* field, std::uint64_t bytes) {
-  REQUIRE(bytes <= limits::kPlacedBytes, std::string(field) + " is " + std::to_string(bytes) +
-                                             "; the limit is " +
-                                             std::to_string(limits::kPlacedBytes));
+  REQUIRE(bytes <= limits::kPlacedBytes, field, " is ", bytes, "; the limit is ",
+          limits::kPlacedBytes);
   return ok_status();
 }
 
 Status check_model(const Problem& problem) {
   const Model& model = problem.model;
   REQUIRE(!model.layer_bytes.empty() && model.layer_bytes.size() <= limits::kModelLayers,
-          "the model has " + std::to_string(model.layer_bytes.size()) +
-              " layers; it must have 1 to " + std::to_string(limits::kModelLayers));
+          "the model has ", model.layer_bytes.size(), " layers; it must have 1 to ",
+          limits::kModelLayers);
   for (const std::uint64_t bytes : model.layer_bytes) {
     REQUIRE(bytes > 0, "the bytes of a layer are 0; they must be at least 1");
     TRY_VOID(check_bytes("the bytes of a layer", bytes));
   }
-  REQUIRE(model.read_bytes().size() == model.layer_bytes.size(),
-          "the model has " + std::to_string(model.layer_bytes.size()) +
-              " layers and bytes read of " + std::to_string(model.layer_read_bytes.size()));
+  REQUIRE(model.read_bytes().size() == model.layer_bytes.size(), "the model has ",
+          model.layer_bytes.size(), " layers and bytes read of ", model.layer_read_bytes.size());
   for (std::size_t i = 0; i < model.layer_bytes.size(); ++i) {
     REQUIRE(model.read_bytes()[i] > 0 && model.read_bytes()[i] <= model.layer_bytes[i],
-            "a row reads " + std::to_string(model.read_bytes()[i]) +
-                " bytes of a layer; it must read from 1 to the layer's " +
-                std::to_string(model.layer_bytes[i]));
+            "a row reads ", model.read_bytes()[i],
+            " bytes of a layer; it must read from 1 to the layer's ", model.layer_bytes[i]);
   }
   TRY_VOID(check_bytes("the embedding", model.embedding_bytes));
   TRY_VOID(check_bytes("the head", model.head_bytes));
   TRY_VOID(check_bytes("the activations of a row", model.activation_bytes));
   REQUIRE(model.layer_kv.empty() || model.layer_kv.size() == model.layer_bytes.size(),
-          "the model has " + std::to_string(model.layer_bytes.size()) + " layers and the KV of " +
-              std::to_string(model.layer_kv.size()));
+          "the model has ", model.layer_bytes.size(), " layers and the KV of ",
+          model.layer_kv.size());
   // These limits keep what sequences have in all layers within 64 bits.
   for (std::uint32_t layer = 0; layer < problem.layers(); ++layer) {
     const KvBytes kv = model.kv_of({layer, layer + 1});
-    REQUIRE(kv.position <= limits::kPlacedKvBytes,
-            "the KV of a position in a layer takes " + std::to_string(kv.position) +
-                " bytes; the limit is " + std::to_string(limits::kPlacedKvBytes));
+    REQUIRE(kv.position <= limits::kPlacedKvBytes, "the KV of a position in a layer takes ",
+            kv.position, " bytes; the limit is ", limits::kPlacedKvBytes);
     TRY_VOID(check_bytes("the state of a layer", kv.state));
   }
-  REQUIRE(problem.kv_tokens <= limits::kPlacedTokens, std::to_string(problem.kv_tokens) +
-                                                          " positions of KV; the limit is " +
-                                                          std::to_string(limits::kPlacedTokens));
+  REQUIRE(problem.kv_tokens <= limits::kPlacedTokens, problem.kv_tokens,
+          " positions of KV; the limit is ", limits::kPlacedTokens);
   return ok_status();
 }
 
@@ -117,7 +110,7 @@ double Model::mean_read_bytes() const { return mean(read_bytes()); }
 
 Status check(const Node& node) {
   REQUIRE(!node.name.empty() && node.name.size() <= limits::kNodeNameBytes,
-          "a node's name must have 1 to " + std::to_string(limits::kNodeNameBytes) + " bytes");
+          "a node's name must have 1 to ", limits::kNodeNameBytes, " bytes");
   const std::string whose = "node " + node.name;
   TRY_VOID(check_seconds(whose, "the seconds of a step", node.step_seconds, 0.0));
   TRY_VOID(
@@ -126,9 +119,8 @@ Status check(const Node& node) {
                          limits::kLayerSecondsLeast));
   TRY_VOID(check_seconds(whose, "the seconds of the head", node.head.one, 0.0));
   TRY_VOID(check_seconds(whose, "the seconds of the head in a batch", node.head.batch, 0.0));
-  REQUIRE(node.memory_bytes <= limits::kPlacedBytes,
-          whose + ": the memory is " + std::to_string(node.memory_bytes) + " bytes; the limit is " +
-              std::to_string(limits::kPlacedBytes));
+  REQUIRE(node.memory_bytes <= limits::kPlacedBytes, whose, ": the memory is ", node.memory_bytes,
+          " bytes; the limit is ", limits::kPlacedBytes);
   return ok_status();
 }
 
@@ -143,31 +135,26 @@ Status check(const Link& link, const std::string& from, const std::string& to) {
   TRY_VOID(check_seconds(whose, "the delay", link.delay_seconds, 0.0));
   REQUIRE(std::isfinite(link.bytes_per_second) && link.bytes_per_second >= 0.0 &&
               link.bytes_per_second <= limits::kLinkBytesPerSecond,
-          whose + ": the bytes a second must be a number from 0 to " +
-              std::to_string(limits::kLinkBytesPerSecond));
+          whose, ": the bytes a second must be a number from 0 to ", limits::kLinkBytesPerSecond);
   return ok_status();
 }
 
 Status check(const Problem& problem) {
   TRY_VOID(check_model(problem));
   const std::size_t nodes = problem.nodes.size();
-  REQUIRE(nodes >= 1 && nodes <= limits::kWorkers, "the problem has " + std::to_string(nodes) +
-                                                       " nodes; it must have 1 to " +
-                                                       std::to_string(limits::kWorkers));
-  REQUIRE(problem.links.size() == nodes * nodes,
-          std::to_string(problem.links.size()) + " links of " + std::to_string(nodes) +
-              " nodes; there must be one for every pair of nodes");
-  REQUIRE(problem.batch_rows >= 2 && problem.batch_rows <= limits::kBatchRows,
-          "a batch has " + std::to_string(problem.batch_rows) + " rows; it must have 2 to " +
-              std::to_string(limits::kBatchRows));
-  REQUIRE(
-      !problem.model.is_whole || problem.stages == 1,
-      (problem.stages == 0 ? "any number of" : std::to_string(problem.stages)) +
+  REQUIRE(nodes >= 1 && nodes <= limits::kWorkers, "the problem has ", nodes,
+          " nodes; it must have 1 to ", limits::kWorkers);
+  REQUIRE(problem.links.size() == nodes * nodes, problem.links.size(), " links of ", nodes,
+          " nodes; there must be one for every pair of nodes");
+  REQUIRE(problem.batch_rows >= 2 && problem.batch_rows <= limits::kBatchRows, "a batch has ",
+          problem.batch_rows, " rows; it must have 2 to ", limits::kBatchRows);
+  REQUIRE(!problem.model.is_whole || problem.stages == 1,
+          (problem.stages == 0 ? "any number of" : std::to_string(problem.stages)),
           " stages; one stage must hold every layer of this model, because its layers read more "
           "than the output of the layer before: ask for 1 stage");
-  REQUIRE(problem.stages <= problem.layers(),
-          std::to_string(problem.stages) + " stages need as many layers, and the model has " +
-              std::to_string(problem.layers()) + "; ask for fewer stages");
+  REQUIRE(problem.stages <= problem.layers(), problem.stages,
+          " stages need as many layers, and the model has ", problem.layers(),
+          "; ask for fewer stages");
   for (const Node& node : problem.nodes) TRY_VOID(check(node));
   for (std::size_t from = 0; from < nodes; ++from) {
     for (std::size_t to = 0; to < nodes; ++to) {
@@ -200,9 +187,7 @@ double stage_seconds(const Problem& problem, const Stage& stage, double rows) {
   }
   const double layers = bytes / problem.model.mean_read_bytes();
   double seconds = node.step_seconds + layers * at_rows(node.layer, rows, problem.batch_rows);
-  if (stage.layers.end == problem.layers()) {
-    seconds += at_rows(node.head, rows, problem.batch_rows);
-  }
+  if (stage.layers.end == problem.layers()) seconds += at_rows(node.head, rows, problem.batch_rows);
   return seconds;
 }
 

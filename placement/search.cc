@@ -3,10 +3,8 @@
 #include <algorithm>
 #include <array>
 #include <cmath>
-#include <limits>
 
 #include "base/check.h"
-#include "base/limits.h"
 #include "placement/search_input.h"
 
 namespace hearth::placement {

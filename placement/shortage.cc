@@ -4,7 +4,6 @@
 #include <functional>
 #include <limits>
 #include <numeric>
-#include <string>
 #include <vector>
 
 #include "base/check.h"
@@ -80,9 +79,8 @@ Shortage shortage_of(const Problem& problem) {
 }
 
 Error no_placement(const Problem& problem) {
-  return {ErrorCode::kNoCapacity, "the " + std::to_string(problem.nodes.size()) +
-                                      " nodes do not hold the " + std::to_string(problem.layers()) +
-                                      " layers of the model"};
+  return Error::of(ErrorCode::kNoCapacity, "the ", problem.nodes.size(), " nodes do not hold the ",
+                   problem.layers(), " layers of the model");
 }
 
 }  // namespace hearth::placement

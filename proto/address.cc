@@ -3,25 +3,14 @@
 #include <arpa/inet.h>
 #include <netinet/in.h>
 
-#include <charconv>
-
 #include "base/limits.h"
+#include "base/number.h"
 #include "base/peer_host.h"
 
 namespace hearth {
 namespace {
 
 constexpr std::size_t kShownBytes = 64;  // the longest literal with brackets and port is 47
-
-bool is_ipv4(const std::string& host) {
-  in_addr parsed{};
-  return inet_pton(AF_INET, host.c_str(), &parsed) == 1;
-}
-
-bool is_ipv6(const std::string& host) {
-  in6_addr parsed{};
-  return inet_pton(AF_INET6, host.c_str(), &parsed) == 1;
-}
 
 bool is_loopback(const std::string& host) {
   in_addr four{};
@@ -41,6 +30,16 @@ std::string shown(std::string_view text) {
 
 }  // namespace
 
+bool is_ipv4(const std::string& host) {
+  in_addr parsed{};
+  return inet_pton(AF_INET, host.c_str(), &parsed) == 1;
+}
+
+bool is_ipv6(const std::string& host) {
+  in6_addr parsed{};
+  return inet_pton(AF_INET6, host.c_str(), &parsed) == 1;
+}
+
 std::string Address::text() const {
   const bool six = host.find(':') != std::string::npos;
   return (six ? "[" + host + "]" : host) + ":" + std::to_string(port);
@@ -51,24 +50,22 @@ Result<Address> parse_address(std::string_view text) {
   REQUIRE(text.size() <= limits::kAddressBytes, name, " is longer than ", limits::kAddressBytes,
           " bytes");
   // inet_pton() stops at a zero byte.
-  REQUIRE(text.find('\0') == std::string_view::npos, name + " has a zero byte");
+  REQUIRE(text.find('\0') == std::string_view::npos, name, " has a zero byte");
   const std::size_t colon = text.rfind(':');
-  REQUIRE(colon != std::string_view::npos, name + " has no port; expected host:port");
+  REQUIRE(colon != std::string_view::npos, name, " has no port; expected host:port");
   Address address;
   address.host = std::string(text.substr(0, colon));
-  const std::string_view digits = text.substr(colon + 1);
-  const auto [end, error] =
-      std::from_chars(digits.data(), digits.data() + digits.size(), address.port);
-  REQUIRE(error == std::errc() && end == digits.data() + digits.size(),
-          name + " has no port from 0 to 65535 after the last colon");
+  const auto port = parse_number<std::uint16_t>(text.substr(colon + 1));
+  REQUIRE(port, name, " has no port from 0 to 65535 after the last colon");
+  address.port = *port;
   if (address.host == "localhost") address.host = "127.0.0.1";
   if (address.host.size() > 2 && address.host.front() == '[' && address.host.back() == ']') {
     address.host = address.host.substr(1, address.host.size() - 2);
-    REQUIRE(is_ipv6(address.host), name + " has no IPv6 address between its brackets");
+    REQUIRE(is_ipv6(address.host), name, " has no IPv6 address between its brackets");
     return address;
   }
-  REQUIRE(is_ipv4(address.host),
-          name + " does not begin with an IPv4 address, an IPv6 address in brackets or localhost");
+  REQUIRE(is_ipv4(address.host), name,
+          " does not begin with an IPv4 address, an IPv6 address in brackets or localhost");
   return address;
 }
 

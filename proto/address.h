@@ -9,6 +9,10 @@
 
 namespace hearth {
 
+// Literals of an address, without brackets and zone.
+bool is_ipv4(const std::string& host);
+bool is_ipv6(const std::string& host);
+
 struct Address {
   std::string host;  // an IPv4 or IPv6 literal, without brackets
   std::uint16_t port = 0;

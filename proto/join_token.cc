@@ -40,8 +40,7 @@ std::string JoinToken::text() const {
 Result<JoinToken> parse_join_token(std::string_view text) {
   REQUIRE(text.size() <= kTokenBytes, "a join token of ", text.size(), " bytes; the limit is ",
           kTokenBytes);
-  REQUIRE(text.starts_with(kVersion),
-          "this is not a join token: it must begin with " + std::string(kVersion));
+  REQUIRE(text.starts_with(kVersion), "this is not a join token: it must begin with ", kVersion);
   std::string_view rest = text.substr(kVersion.size());
   JoinToken token;
   TRY(token.fingerprint, take(rest, '.', "fingerprint", kFingerprintDigits, kHexadecimal));

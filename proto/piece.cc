@@ -1,7 +1,6 @@
 #include "proto/piece.h"
 
 #include <algorithm>
-#include <string>
 
 #include "base/limits.h"
 

@@ -1,7 +1,6 @@
 #include "proto/roster.h"
 
 #include <algorithm>
-#include <cstring>
 #include <set>
 
 #include "base/limits.h"
@@ -34,8 +33,8 @@ Status check_entries(const std::vector<RosterEntry>& entries) {
     TRY_VOID(check_entry(entries[i]));
     REQUIRE(i == 0 || entries[i - 1].key < entries[i].key, "roster entry ", entries[i].name,
             " has the key of another or is out of order");
-    REQUIRE(names.insert(entries[i].name).second,
-            "two roster entries have the name " + entries[i].name);
+    REQUIRE(names.insert(entries[i].name).second, "two roster entries have the name ",
+            entries[i].name);
   }
   return ok_status();
 }
@@ -116,7 +115,7 @@ Result<Roster> parse_roster(ByteSpan bytes) {
   REQUIRE(bytes.size() <= limits::kRosterBytes, "a roster of ", bytes.size(),
           " bytes; the limit is ", limits::kRosterBytes);
   REQUIRE(bytes.size() > kSignatureBytes && as_text(bytes).starts_with(kRosterMagic),
-          "the bytes are not a roster: they do not begin with " + std::string(kRosterMagic));
+          "the bytes are not a roster: they do not begin with ", kRosterMagic);
   const ByteSpan body = bytes.first(bytes.size() - kSignatureBytes);
   ByteReader reader(body.subspan(kRosterMagic.size()));
   Roster roster;

@@ -1,5 +1,4 @@
 #include <cmath>
-#include <string>
 
 #include "base/limits.h"
 #include "proto/step.h"

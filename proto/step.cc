@@ -2,8 +2,6 @@
 
 #include <algorithm>
 #include <cmath>
-#include <string>
-#include <utility>
 
 #include "base/limits.h"
 
@@ -66,7 +64,7 @@ auto read_list(ByteReader& reader, const char* field, std::size_t limit, std::si
                const ReadItem& read_item)
     -> Result<std::vector<std::decay_t<decltype(*read_item())>>> {
   const auto count = reader.read<std::uint32_t>();
-  REQUIRE(!reader.failed(), std::string("the message ends before the count of ") + field);
+  REQUIRE(!reader.failed(), "the message ends before the count of ", field);
   REQUIRE(count <= limit, field, " has ", count, " entries; the limit is ", limit);
   REQUIRE(count <= reader.remaining() / item_bytes, field, " has ", count, " entries but only ",
           reader.remaining(), " bytes follow");
@@ -292,7 +290,7 @@ Result<SequenceTruncate> read_truncate(ByteReader& reader, const StepShape& shap
 
 Result<float> read_logprob(ByteReader& reader, const char* field) {
   const auto value = reader.read<float>();
-  REQUIRE(std::isfinite(value), std::string(field) + " is not a finite number");
+  REQUIRE(std::isfinite(value), field, " is not a finite number");
   return value;
 }
 

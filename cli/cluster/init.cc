@@ -37,13 +37,12 @@ Result<Made> init(const InitOptions& options) {
   if (moves) TRY_VOID(need_cluster(made.folder));
   TRY(const auto lock, ServerFile::lock(made.folder));
   TRY(const auto before, read_cluster(made.folder));
-  REQUIRE(moves || !before, "the folder " + made.folder + " holds the cluster " + before->name +
-                                " already; to change its address: hearth init --address ADDRESS; "
-                                "for a second cluster pass another --data-dir");
+  REQUIRE(moves || !before, "the folder ", made.folder, " holds the cluster ", before->name,
+          " already; to change its address: hearth init --address ADDRESS; "
+          "for a second cluster pass another --data-dir");
   TRY(const auto member, read_member_file(made.folder));
-  REQUIRE(!member,
-          "this machine is " + member->node +
-              " in another cluster; leave that first (hearth leave), or pass another --data-dir");
+  REQUIRE(!member, "this machine is ", member->node,
+          " in another cluster; leave that first (hearth leave), or pass another --data-dir");
   made.was_there = before.has_value();
   made.cluster = before.value_or(Cluster{options.name, "", kClusterPort});
   if (options.control_port != 0) made.cluster.control_port = options.control_port;
@@ -63,9 +62,7 @@ Result<Made> init(const InitOptions& options) {
   TRY(const ServerIdentity identity, ServerIdentity::open(made.folder));
   made.key = identity.cluster.public_key();
   if (!before) {
-    if (!options.store.empty()) {
-      TRY_VOID(coordinator::use_store_url(made.folder, options.store));
-    }
+    if (!options.store.empty()) TRY_VOID(coordinator::use_store_url(made.folder, options.store));
     TRY(const auto store, coordinator::open_store(made.folder));
     TRY_VOID(make_admin_key(made.folder, *store));
   }

@@ -147,7 +147,7 @@ Result<FoundCluster> find_named(std::vector<FoundCluster> fit, const std::string
   if (fit.size() == 1) return fit.front();
   const std::string which = fit.empty() ? "no cluster on this network announces itself as "
                                         : "several clusters announce themselves as ";
-  return Error{ErrorCode::kNotFound, which + wanted + "; hearth join lists them"};
+  return Error::of(ErrorCode::kNotFound, which, wanted, "; hearth join lists them");
 }
 
 // The coordinator to ask, as the user chose it; nothing when the user only listed clusters or chose

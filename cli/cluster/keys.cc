@@ -32,15 +32,15 @@ constexpr const char* kAdminKey = "admin";
 Result<std::shared_ptr<Store>> open_folder(const KeyOptions& options, bool* made = nullptr) {
   const std::string folder = data_folder(options.data_dir);
   TRY(const auto member, read_member_file(folder));
-  REQUIRE(!member, "this machine is " + member->node +
-                       " in another machine's cluster; API keys are kept on its coordinator's "
-                       "machine: run hearth key there");
+  REQUIRE(!member, "this machine is ", member->node,
+          " in another machine's cluster; API keys are kept on its coordinator's "
+          "machine: run hearth key there");
   const bool there = coordinator::has_store(folder);
   if (made != nullptr) *made = !there;
   if (!there && made == nullptr) {
-    return Error{ErrorCode::kNotFound, "the data folder " + folder +
-                                           " belongs to no server and has no keys; pass another "
-                                           "--data-dir, or create a cluster with hearth init NAME"};
+    return Error::of(ErrorCode::kNotFound, "the data folder ", folder,
+                     " belongs to no server and has no keys; pass another "
+                     "--data-dir, or create a cluster with hearth init NAME");
   }
   TRY_VOID(make_private_folder(folder));
   return coordinator::open_store(folder);
@@ -210,8 +210,8 @@ Result<int> run_key_revoke(const KeyOptions& options) {
   TRY(const std::string own, own_key_id(folder, *store));
   TRY(const bool revoked, store->revoke_key(options.name));
   if (!revoked) {
-    return Error{ErrorCode::kNotFound, "there is no valid API key called \"" + options.name +
-                                           "\"; hearth key list shows them"};
+    return Error::of(ErrorCode::kNotFound, "there is no valid API key called \"", options.name,
+                     "\"; hearth key list shows them");
   }
   TRY(const std::string left, own_key_id(folder, *store));
   const bool replaced = left != own;

@@ -40,9 +40,9 @@ Result<Roster> read_roster(const std::string& folder) {
   } else {
     const auto key = read_key_file(folder + "/cluster.key");
     if (!key && key.error().code == ErrorCode::kNotFound) {
-      return Error{ErrorCode::kNotFound, "the data folder " + folder +
-                                             " belongs to no cluster; create one (hearth init "
-                                             "NAME) or join one (hearth join TOKEN)"};
+      return Error::of(ErrorCode::kNotFound, "the data folder ", folder,
+                       " belongs to no cluster; create one (hearth init "
+                       "NAME) or join one (hearth join TOKEN)");
     }
     if (!key) return key.error();
     cluster = key->public_key();
@@ -108,9 +108,8 @@ Status check_name_is_free(const std::string& given, const std::string& name) {
   const auto roster = read_roster(data_folder(given));
   if (!roster.ok() && roster.error().code == ErrorCode::kNotFound) return ok_status();
   if (!roster.ok()) return roster.error();
-  REQUIRE(roster->find(name) == nullptr,
-          "another node is named " + name +
-              " already; let the new node ask under another name: hearth join ... --name NAME");
+  REQUIRE(roster->find(name) == nullptr, "another node is named ", name,
+          " already; let the new node ask under another name: hearth join ... --name NAME");
   return ok_status();
 }
 
@@ -158,10 +157,9 @@ Result<int> run_nodes_rm(const NodesOptions& options) {
   TRY(const PublicKey key, revoke(options));
   const bool out = wait_for_roster(folder, key, false);
   if (!out && read_server_file(folder).ok()) {
-    return Error{ErrorCode::kUnavailable,
-                 options.name +
+    return Error::of(ErrorCode::kUnavailable, options.name,
                      " is revoked, but the running server could not inform the other members yet; "
-                     "hearth logs shows why"};
+                     "hearth logs shows why");
   }
   if (options.json) return succeed(OrderedJson{{"removed", options.name}}.dump());
   std::fprintf(stderr, "removed: %s%s\n", options.name.c_str(),

@@ -101,8 +101,8 @@ Result<int> run_token_revoke(const TokenOptions& options) {
   TRY(const auto store, open_cluster_store(options.data_dir));
   TRY(const bool revoked, store->revoke_token(options.id));
   if (!revoked) {
-    return Error{ErrorCode::kNotFound, "there is no valid join token with the id \"" + options.id +
-                                           "\"; hearth token list shows them"};
+    return Error::of(ErrorCode::kNotFound, "there is no valid join token with the id \"",
+                     options.id, "\"; hearth token list shows them");
   }
   if (options.json) return succeed(OrderedJson{{"revoked", options.id}}.dump());
   std::fprintf(

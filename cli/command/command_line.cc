@@ -4,7 +4,6 @@
 #include <boost/algorithm/string/join.hpp>
 #include <cstdio>
 #include <cstdlib>
-#include <map>
 #include <memory>
 #include <sstream>
 #include <utility>

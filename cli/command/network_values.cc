@@ -1,7 +1,6 @@
 #include "cli/command/network_values.h"
 
 #include <algorithm>
-#include <string>
 
 #include "cli/command/values.h"
 #include "coordinator/client/api_address.h"

@@ -1,11 +1,11 @@
 #include "cli/command/values.h"
 
-#include <algorithm>
 #include <charconv>
 #include <cstdlib>
 #include <string_view>
 
 #include "base/limits.h"
+#include "base/number.h"
 #include "cli/models/models.h"
 
 namespace hearth::cli {
@@ -25,12 +25,10 @@ std::string shown(const std::string& value) { return "'" + value.substr(0, 64) +
 }  // namespace
 
 CLI::Validator whole_number(std::int64_t low, std::int64_t high) {
-  const std::string range = std::to_string(low) + " to " + std::to_string(high);
+  const std::string range = message_of(low, " to ", high);
   const auto check = [low, high, range](const std::string& text) -> std::string {
-    std::int64_t value = 0;
-    const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), value);
-    const bool whole = end == text.data() + text.size() && error == std::errc();
-    if (whole && value >= low && value <= high) return "";
+    const auto value = parse_number<std::int64_t>(text);
+    if (value && *value >= low && *value <= high) return "";
     return shown(text) + " is refused; it must be a whole number from " + range;
   };
   return CLI::Validator(check, range);
@@ -71,8 +69,8 @@ CLI::Validator duration(std::uint32_t low, std::uint32_t high) {
       text = std::to_string(value * each);
       return "";
     }
-    return shown(text) + " is refused; it must be a time like 30m, 24h or 7d, from " +
-           std::to_string(low) + " to " + std::to_string(high) + " seconds";
+    return message_of(shown(text), " is refused; it must be a time like 30m, 24h or 7d, from ", low,
+                      " to ", high, " seconds");
   };
   return CLI::Validator(change, "TIME");
 }
@@ -96,14 +94,11 @@ CLI::Validator memory_size(std::uint64_t low, std::uint64_t high) {
     } catch (const CLI::ParseError& unreadable) {
       wrong = unreadable.what();
     }
-    std::uint64_t bytes = 0;
-    const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), bytes);
+    const auto bytes = parse_number<std::uint64_t>(text);
     const bool begins = given.find_first_of("0123456789") == 0;  // CLI11 takes "MB" for one
-    const bool whole =
-        begins && wrong.empty() && error == std::errc() && end == text.data() + text.size();
-    if (whole && bytes >= low && bytes <= high) return "";
-    return shown(given) + " is refused; it must be a size such as 512MB, from " +
-           std::to_string(low) + " to " + std::to_string(high) + " bytes";
+    if (begins && wrong.empty() && bytes && *bytes >= low && *bytes <= high) return "";
+    return message_of(shown(given), " is refused; it must be a size such as 512MB, from ", low,
+                      " to ", high, " bytes");
   };
   return CLI::Validator(change, "e.g. 512MB");
 }

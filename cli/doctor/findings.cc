@@ -67,7 +67,7 @@ std::string install_driver(const std::string& distribution) {
 
 std::string cuda_text(std::uint32_t cuda) {
   if (cuda == 0) return "";
-  return ", CUDA " + std::to_string(cuda / 1000) + "." + std::to_string(cuda % 1000 / 10);
+  return message_of(", CUDA ", cuda / 1000, ".", cuda % 1000 / 10);
 }
 
 // The line that opens a port, for each firewall that Linux machines commonly run.

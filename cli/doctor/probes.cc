@@ -12,11 +12,11 @@
 #include <boost/asio/io_context.hpp>
 #include <boost/asio/ip/tcp.hpp>
 #include <cerrno>
-#include <charconv>
 #include <chrono>
 #include <cstring>
 #include <filesystem>
 
+#include "base/number.h"
 #include "cli/home/member.h"
 #include "cli/home/own_server.h"
 #include "cli/home/server_file.h"
@@ -55,14 +55,6 @@ std::vector<fs::path> entries_of(const fs::path& folder) {
 std::string first_line(const std::string& path) {
   const std::string text = read_fact(path);
   return text.substr(0, text.find('\n'));
-}
-
-template <typename T>
-T number_or(std::string_view text, T otherwise, int base = 10) {
-  T value{};
-  const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), value, base);
-  return error == std::errc() && end == text.data() + text.size() && !text.empty() ? value
-                                                                                   : otherwise;
 }
 
 double unix_now() {
@@ -193,7 +185,8 @@ std::uint32_t nvidia_cards() {
   for (const fs::path& device : entries_of("/sys/bus/pci/devices")) {
     const auto value = [&](const char* file) {
       const std::string text = first_line((device / file).string());
-      return text.starts_with("0x") ? number_or(text.substr(2), 0U, 16) : 0U;
+      return text.starts_with("0x") ? parse_number<std::uint32_t>(text.substr(2), 16).value_or(0)
+                                    : 0U;
     };
     if (value("vendor") == kNvidia && value("class") >> 16U == kDisplay) ++cards;
   }
@@ -321,14 +314,14 @@ std::vector<Listener> read_listeners(std::string_view table) {
     const std::size_t colon = words[1].find(':');
     if (words[3] != kListening || colon == std::string_view::npos) continue;
     const std::string_view host = words[1].substr(0, colon);
-    const auto port = number_or<std::uint16_t>(words[1].substr(colon + 1), 0, 16);
-    if (port == 0) continue;
+    const auto port = parse_number<std::uint16_t>(words[1].substr(colon + 1), 16);
+    if (port.value_or(0) == 0) continue;
     // Words of the machine's byte order: 127.0.0.1 is 0100007F.
     const bool v4 = host.size() == 8 && host.ends_with("7F");
     const bool v6 =
         host == "00000000000000000000000001000000" ||
         (host.size() == 32 && host.starts_with("0000000000000000FFFF0000") && host.ends_with("7F"));
-    found.push_back({port, v4 || v6});
+    found.push_back({*port, v4 || v6});
   }
   return found;
 }

@@ -7,6 +7,7 @@
 
 #include "base/hex.h"
 #include "base/limits.h"
+#include "base/number.h"
 #include "ledger/note.h"
 
 namespace hearth::cli {
@@ -23,10 +24,8 @@ std::string signer_name(const PublicKey& key) { return "hearth-release/" + key.h
 // Nothing unless the whole text is the number, without a sign or leading zeros.
 template <typename Number>
 std::optional<Number> whole(std::string_view text) {
-  Number value = 0;
-  const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), value);
-  if (error != std::errc() || std::to_string(value) != text) return std::nullopt;
-  return value;
+  const auto value = parse_number<Number>(text);
+  return value && std::to_string(*value) == text ? value : std::nullopt;
 }
 
 std::optional<year_month_day> parse_date(std::string_view text) {
@@ -81,21 +80,19 @@ Result<ReleaseFile> parse_file(std::string_view line, std::size_t number) {
   const std::string which = "line 'file' " + std::to_string(number) + " of the release manifest ";
   const std::size_t first = line.find(' ');
   const std::size_t second = first == line.npos ? line.npos : line.find(' ', first + 1);
-  REQUIRE(second != line.npos, which + "must be: file SHA256 BYTES NAME");
+  REQUIRE(second != line.npos, which, "must be: file SHA256 BYTES NAME");
   ReleaseFile file;
   const auto hash = from_hex(line.substr(0, first));
-  REQUIRE(hash && hash->size() == file.sha256.bytes.size(),
-          which + "must have a SHA-256 of 64 lower-case hexadecimal digits");
+  REQUIRE(hash && hash->size() == file.sha256.bytes.size(), which,
+          "must have a SHA-256 of 64 lower-case hexadecimal digits");
   std::ranges::copy(*hash, file.sha256.bytes.begin());
   const auto bytes = whole<std::uint64_t>(line.substr(first + 1, second - first - 1));
-  REQUIRE(
-      bytes && *bytes > 0 && *bytes <= limits::kReleaseFileBytes,
-      which + "must have a size of 1 to " + std::to_string(limits::kReleaseFileBytes) + " bytes");
+  REQUIRE(bytes && *bytes > 0 && *bytes <= limits::kReleaseFileBytes, which,
+          "must have a size of 1 to ", limits::kReleaseFileBytes, " bytes");
   file.bytes = *bytes;
   file.name = line.substr(second + 1);
-  REQUIRE(is_file_name(file.name),
-          which + "must have a name of 1 to " + std::to_string(limits::kReleaseNameBytes) +
-              " letters, digits and . - _ + ~, that begins with a letter, a digit, _ or +");
+  REQUIRE(is_file_name(file.name), which, "must have a name of 1 to ", limits::kReleaseNameBytes,
+          " letters, digits and . - _ + ~, that begins with a letter, a digit, _ or +");
   return file;
 }
 
@@ -120,19 +117,17 @@ Result<Release> parse_text(std::string_view text, const PublicKey& key) {
   const auto said = lines.take("text");
   REQUIRE(said && !said->empty() && said->size() <= limits::kReleaseTextBytes &&
               is_printable_ascii(*said),
-          "line 5 of the release manifest must be: text, and 1 to " +
-              std::to_string(limits::kReleaseTextBytes) + " printable ASCII characters");
+          "line 5 of the release manifest must be: text, and 1 to ", limits::kReleaseTextBytes,
+          " printable ASCII characters");
   release.text = *said;
   while (const auto line = lines.take("file")) {
-    REQUIRE(
-        release.files.size() < limits::kReleaseFiles,
-        "the release manifest has more than " + std::to_string(limits::kReleaseFiles) + " files");
+    REQUIRE(release.files.size() < limits::kReleaseFiles, "the release manifest has more than ",
+            limits::kReleaseFiles, " files");
     TRY(ReleaseFile file, parse_file(*line, release.files.size() + 1));
     release.files.push_back(std::move(file));
   }
-  REQUIRE(lines.at_end(), "the release manifest has a line that this program does not know after " +
-                              std::to_string(release.files.size()) +
-                              " files; a newer program may know it");
+  REQUIRE(lines.at_end(), "the release manifest has a line that this program does not know after ",
+          release.files.size(), " files; a newer program may know it");
   return release;
 }
 
@@ -145,9 +140,7 @@ std::string day_text(const year_month_day& date) {
   return text;
 }
 
-std::string ReleaseVersion::text() const {
-  return std::to_string(major) + "." + std::to_string(minor) + "." + std::to_string(patch);
-}
+std::string ReleaseVersion::text() const { return message_of(major, ".", minor, ".", patch); }
 
 Result<ReleaseVersion> parse_release_version(std::string_view text) {
   const std::size_t first = text.find('.');
@@ -174,7 +167,7 @@ std::string release_text(const Release& release, const PublicKey& key) {
 
 Result<Release> parse_release(ByteSpan bytes, const PublicKey& key) {
   const auto note = ledger::parse_note(bytes);
-  REQUIRE(note.ok(), "this is no release manifest: " + note.error().message);
+  REQUIRE(note.ok(), "this is no release manifest: ", note.error().message);
   bool is_signed = false;
   for (const ledger::NoteSignature& line : note->signatures) {
     const auto check = ledger::check_note(*note, line, signer_name(key), key);
@@ -186,8 +179,8 @@ Result<Release> parse_release(ByteSpan bytes, const PublicKey& key) {
     is_signed = is_signed || check == ledger::NoteCheck::kRight;
   }
   if (!is_signed) {
-    return Error{ErrorCode::kRefused, "the release manifest is not signed with the key " +
-                                          key.hex() + "; check the address, or the key (--key)"};
+    return Error::of(ErrorCode::kRefused, "the release manifest is not signed with the key ",
+                     key.hex(), "; check the address, or the key (--key)");
   }
   return parse_text(note->text, key);
 }

@@ -22,16 +22,15 @@ using std::chrono::sys_days;
 constexpr std::chrono::seconds kManifestPatience{30};
 
 Status check_size(std::size_t bytes) {
-  REQUIRE(bytes <= limits::kNoteBytes, "a release manifest has at most " +
-                                           std::to_string(limits::kNoteBytes) +
-                                           " bytes; this address or file has more");
+  REQUIRE(bytes <= limits::kNoteBytes, "a release manifest has at most ", limits::kNoteBytes,
+          " bytes; this address or file has more");
   return ok_status();
 }
 
 Result<std::string> fetch_manifest(const std::string& url) {
   REQUIRE(client::is_fetchable(url),
-          "the address of a release manifest must begin with https://, got " +
-              client::without_secrets(url));
+          "the address of a release manifest must begin with https://, got ",
+          client::without_secrets(url));
   client::HttpClient http(interrupted);
   client::HttpClient::Options options;
   options.timeout = kManifestPatience;
@@ -63,7 +62,7 @@ Result<PublicKey> project_key(const std::string& given) {
   REQUIRE(bytes && bytes->size() == PublicKey::kBytes,
           "--key must be a public key of 64 lower-case hexadecimal digits");
   const auto key = PublicKey::parse(*bytes);
-  REQUIRE(key.ok(), "--key is no Ed25519 public key: " + key.error().message);
+  REQUIRE(key.ok(), "--key is no Ed25519 public key: ", key.error().message);
   return *key;
 }
 

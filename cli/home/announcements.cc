@@ -25,9 +25,9 @@ constexpr std::size_t kNameField = 3;
 constexpr std::size_t kTextField = 9;
 
 Error not_here(const std::string& why) {
-  return {ErrorCode::kUnsupported, "cannot list the clusters on this network: " + why +
-                                       "; or give the coordinator's address (hearth join "
-                                       "192.168.1.20:11501) or a join token (hearth join TOKEN)"};
+  return Error::of(ErrorCode::kUnsupported, "cannot list the clusters on this network: ", why,
+                   "; or give the coordinator's address (hearth join "
+                   "192.168.1.20:11501) or a join token (hearth join TOKEN)");
 }
 
 bool is_digit(char c) { return c >= '0' && c <= '9'; }

@@ -64,7 +64,10 @@ Result<std::optional<Cluster>> read_cluster(const std::string& given) {
   if (!bytes && bytes.error().code == ErrorCode::kNotFound) return std::optional<Cluster>();
   if (!bytes) return bytes.error();
   auto cluster = parse_cluster(as_text(*bytes));
-  REQUIRE(cluster.ok(), path + " is damaged: " + cluster.error().message);
+  REQUIRE(
+      cluster.ok(), path, " is damaged: ", cluster.error().message,
+      "; restore a copy of it, or create a cluster in another folder: hearth init NAME --data-dir "
+      "FOLDER");
   return std::optional(std::move(*cluster));
 }
 
@@ -73,22 +76,20 @@ Result<Cluster> need_cluster(const std::string& folder) {
   if (cluster) return *cluster;
   TRY(const auto member, read_member_file(folder));
   if (member) {
-    return Error{ErrorCode::kNotFound,
-                 "this machine is " + member->node +
-                     " in another machine's cluster; run this on its coordinator's machine"};
+    return Error::of(ErrorCode::kNotFound, "this machine is ", member->node,
+                     " in another machine's cluster; run this on its coordinator's machine");
   }
-  return Error{ErrorCode::kNotFound, "the data folder " + data_folder(folder) +
-                                         " has no cluster; create one: hearth init NAME"};
+  return Error::of(ErrorCode::kNotFound, "the data folder ", data_folder(folder),
+                   " has no cluster; create one: hearth init NAME");
 }
 
 Status check_own_address(const Cluster& cluster) {
   if (client::is_own_host(cluster.host)) return ok_status();
   const auto now = own_host();
-  return Error{ErrorCode::kUnavailable, "the cluster " + cluster.name + " has the address " +
-                                            cluster.host + ", which this machine does not have" +
-                                            (now.ok() ? ", but " + *now + " is" : std::string()) +
-                                            "; name one that it has: hearth init --address " +
-                                            (now.ok() ? *now : "ADDRESS")};
+  return Error::of(ErrorCode::kUnavailable, "the cluster ", cluster.name, " has the address ",
+                   cluster.host, ", which this machine does not have",
+                   (now.ok() ? ", but " + *now + " is" : std::string()),
+                   "; name one that it has: hearth init --address ", (now.ok() ? *now : "ADDRESS"));
 }
 
 Status settle_address(const std::string& folder, Cluster& cluster) {

@@ -58,7 +58,7 @@ Result<std::unique_ptr<RosterFile>> RosterFile::open(const std::string& folder,
   if (!bytes && bytes.error().code == ErrorCode::kNotFound) return file;
   if (!bytes) return bytes.error();
   const auto offered = file->book_->offer(*bytes);
-  REQUIRE(offered.ok(), path + ": " + offered.error().message);
+  REQUIRE(offered.ok(), path, ": ", offered.error().message);
   return file;
 }
 
@@ -115,10 +115,10 @@ Result<ServerIdentity> ServerIdentity::open(const std::string& given) {
   const std::string folder = data_folder(given);
   TRY_VOID(make_private_folder(folder));
   TRY(const auto member, read_member_file(folder));  // before anything of a server is made there
-  REQUIRE(!member, "this machine is " + std::string(role_name(member->role)) + " " + member->node +
-                       " of the cluster " + three_words(member->cluster) +
-                       "; a server needs a folder of its own (--data-dir FOLDER), or leave that "
-                       "cluster first (hearth leave)");
+  REQUIRE(!member, "this machine is ", role_name(member->role), " ", member->node,
+          " of the cluster ", three_words(member->cluster),
+          "; a server needs a folder of its own (--data-dir FOLDER), or leave that "
+          "cluster first (hearth leave)");
   TRY(const SecretKey cluster, own_key_file(folder + "/cluster.key"));
   TRY(const SecretKey node, own_key_file(folder + "/node.key"));
   TRY(TlsIdentity shown, TlsIdentity::make(node));
@@ -139,12 +139,11 @@ Result<Descriptor> lock_worker(const std::string& folder, const std::string& nam
   TRY_VOID(make_private_folder(folder + "/local"));
   const std::string path = local_file(folder, name, ".lock");
   Descriptor file(::open(path.c_str(), O_CREAT | O_RDWR | O_CLOEXEC, S_IRUSR | S_IWUSR));
-  if (!file.open()) return Error{ErrorCode::kIo, "opening " + path + ": " + std::strerror(errno)};
+  if (!file.open()) return Error::of(ErrorCode::kIo, "opening ", path, ": ", std::strerror(errno));
   for (auto waited = kLockPoll; ::flock(*file, LOCK_EX | LOCK_NB) != 0; waited += kLockPoll) {
     if (waited > patience) {
-      return Error{ErrorCode::kRefused, "worker " + name + " runs already with the data folder " +
-                                            folder +
-                                            "; stop that, or pass another --name or --data-dir"};
+      return Error::of(ErrorCode::kRefused, "worker ", name, " runs already with the data folder ",
+                       folder, "; stop that, or pass another --name or --data-dir");
     }
     std::this_thread::sleep_for(kLockPoll);
   }

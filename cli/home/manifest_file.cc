@@ -28,8 +28,8 @@ Result<ManifestFile> ManifestFile::open(const std::string& folder, const PublicK
   if (!bytes && bytes.error().code == ErrorCode::kNotFound) return file;
   if (!bytes) return bytes.error();
   auto manifest = read_signed(*bytes, cluster);
-  REQUIRE(manifest.ok(), path_of(folder) + ": " + manifest.error().message +
-                             "; remove it, and the coordinator sends it again");
+  REQUIRE(manifest.ok(), path_of(folder), ": ", manifest.error().message,
+          "; remove it, and the coordinator sends it again");
   file.manifest_ = std::move(*manifest);
   file.bytes_ = std::move(*bytes);
   return file;
@@ -42,13 +42,11 @@ Status ManifestFile::take(ByteSpan bytes) {
   if (offer == Offer::kKnown) return ok_status();
   if (offer != Offer::kNewer) {
     keep_evidence(folder_, "manifest", manifest.number, bytes);
-    return Error{ErrorCode::kRefused,
-                 "the coordinator sent a signed manifest with number " +
-                     std::to_string(manifest.number) + ", which contradicts number " +
-                     std::to_string(manifest_->number) +
+    return Error::of(ErrorCode::kRefused, "the coordinator sent a signed manifest with number ",
+                     manifest.number, ", which contradicts number ", manifest_->number,
                      " of this machine; refused and kept as evidence. If the coordinator was "
-                     "restored from a backup on purpose, remove " +
-                     path_of(folder_)};
+                     "restored from a backup on purpose, remove ",
+                     path_of(folder_));
   }
   TRY_VOID(write_private_file(path_of(folder_), bytes));
   bytes_.assign(bytes.begin(), bytes.end());

@@ -72,10 +72,9 @@ Status write_member_file(const std::string& folder, const MemberFile& member) {
 Result<JoinToken> read_local_token(const std::string& folder) {
   auto text = read_private_file(local_token_file(folder), kMemberFileBytes);
   if (!text && text.error().code == ErrorCode::kNotFound) {
-    return Error{ErrorCode::kUnavailable,
-                 "no server runs with the data folder " + folder +
+    return Error::of(ErrorCode::kUnavailable, "no server runs with the data folder ", folder,
                      ", and it belongs to no cluster: start a server (hearth serve --model MODEL), "
-                     "pass its folder as --data-dir, or join a cluster (hearth join TOKEN)"};
+                     "pass its folder as --data-dir, or join a cluster (hearth join TOKEN)");
   }
   if (!text) return text.error();
   return parse_join_token(as_text(*text));
@@ -157,12 +156,10 @@ class JoinedMember final : public Member {
  public:
   static Result<std::unique_ptr<Member>> enter(const std::string& folder, const std::string& name,
                                                const MemberFile& file) {
-    REQUIRE(name.empty() || name == file.node,
-            "this machine is " + file.node + " in its cluster, not " + name +
-                "; omit --name, or leave the cluster first (hearth leave)");
-    REQUIRE(
-        file.role == Role::kWorker,
-        "this machine has joined as " + std::string(role_name(file.role)) +
+    REQUIRE(name.empty() || name == file.node, "this machine is ", file.node,
+            " in its cluster, not ", name,
+            "; omit --name, or leave the cluster first (hearth leave)");
+    REQUIRE(file.role == Role::kWorker, "this machine has joined as ", role_name(file.role),
             ", which cannot serve; to serve, leave (hearth leave) and join with a worker token");
     TRY(const SecretKey key, read_key_file(node_key_file(folder)));
     auto member = std::make_unique<JoinedMember>();
@@ -214,13 +211,13 @@ class JoinedMember final : public Member {
 };
 
 Error not_for_members(const std::string& folder) {
-  return Error::invalid("the folder " + folder +
+  return Error::invalid("the folder ", folder,
                         " belongs to a server with its own cluster; pass another --data-dir");
 }
 
 Error not_joined(const std::string& folder) {
-  return {ErrorCode::kNotFound, "this machine is in no cluster with the data folder " + folder +
-                                    "; join one with hearth join TOKEN"};
+  return Error::of(ErrorCode::kNotFound, "this machine is in no cluster with the data folder ",
+                   folder, "; join one with hearth join TOKEN");
 }
 
 // The values with which a machine joins the cluster with this fingerprint (empty: any) under a
@@ -232,10 +229,10 @@ Result<TlsIdentity> identity_to_join(const std::string& folder, const std::strin
   if (std::filesystem::exists(folder + "/cluster.key")) return not_for_members(folder);
   TRY(const auto before, read_member_file(folder));
   REQUIRE(!before || fingerprint(before->cluster) == cluster,
-          "this machine is in another cluster (" + cluster_text(*before) +
-              ") already; leave that first (hearth leave), or pass another --data-dir");
-  REQUIRE(!before || before->node == name,
-          "this machine is " + before->node + " in this cluster already, not " + name);
+          "this machine is in another cluster (", cluster_text(*before),
+          ") already; leave that first (hearth leave), or pass another --data-dir");
+  REQUIRE(!before || before->node == name, "this machine is ", before->node,
+          " in this cluster already, not ", name);
   TRY(const SecretKey key, own_key_file(node_key_file(folder)));
   return TlsIdentity::make(key);
 }
@@ -271,8 +268,8 @@ Result<std::optional<MemberFile>> read_member_file(const std::string& given) {
   if (!bytes && bytes.error().code == ErrorCode::kNotFound) return std::optional<MemberFile>();
   if (!bytes) return bytes.error();
   auto member = parse_member_file(as_text(*bytes));
-  REQUIRE(member.ok(), path + " is damaged (" + member.error().message +
-                           "); leave the cluster (hearth leave --here-only) and join it again");
+  REQUIRE(member.ok(), path, " is damaged (", member.error().message,
+          "); leave the cluster (hearth leave --here-only) and join it again");
   return std::optional(std::move(*member));
 }
 
@@ -325,9 +322,9 @@ Result<MemberFile> find_coordinator_at(const std::string& given, const std::stri
   token.addresses = {address};
   auto found = join_cluster(folder, token, before->node, before->role);
   if (!found.ok() && found.error().code == ErrorCode::kInvalidInput) {
-    return Error::invalid("the machine at " + address +
-                          " is not the coordinator of this machine's cluster (" +
-                          three_words(before->cluster) +
+    return Error::invalid("the machine at ", address,
+                          " is not the coordinator of this machine's cluster (",
+                          three_words(before->cluster),
                           "), or this machine was removed from it (to rejoin: hearth leave "
                           "--here-only, then hearth join with a new token)");
   }
@@ -371,7 +368,7 @@ Status leave_cluster(const std::string& given, bool here_only) {
   for (const std::string& path : {member_file(folder), folder + "/roster", api_key_file(folder),
                                   node_key_file(folder), leaving_file(folder)}) {
     any = std::filesystem::remove(path, error) || any;
-    if (error) return Error{ErrorCode::kIo, "removing " + path + ": " + error.message()};
+    if (error) return Error::of(ErrorCode::kIo, "removing ", path, ": ", error.message());
   }
   if (!any) return not_joined(folder);
   return ok_status();
@@ -384,9 +381,8 @@ Result<node::Inquirer> own_inquirer(const std::string& given) {
   PublicKey cluster;
   TRY(const auto member, read_member_file(folder));
   if (member && member->role != Role::kWorker) {
-    return Error{ErrorCode::kRefused,
-                 "this machine has joined as " + std::string(role_name(member->role)) +
-                     ", which has no data links; run this on a worker or on the server"};
+    return Error::of(ErrorCode::kRefused, "this machine has joined as ", role_name(member->role),
+                     ", which has no data links; run this on a worker or on the server");
   }
   if (member) {
     cluster = member->cluster;
@@ -394,9 +390,8 @@ Result<node::Inquirer> own_inquirer(const std::string& given) {
   } else {
     const auto running = read_server_file(folder);
     if (!running.ok()) {
-      return Error{ErrorCode::kNotFound,
-                   "no server runs with the data folder " + folder +
-                       ", and it belongs to no cluster; pass another --data-dir"};
+      return Error::of(ErrorCode::kNotFound, "no server runs with the data folder ", folder,
+                       ", and it belongs to no cluster; pass another --data-dir");
     }
     TRY(const SecretKey signer, read_key_file(folder + "/cluster.key"));
     cluster = signer.public_key();

@@ -31,8 +31,8 @@ Result<std::string> own_host_towards(const Address& peer) {
   ip::udp::endpoint own;
   if (!error) own = probe.local_endpoint(error);
   if (!error) return own.address().to_string();
-  return Error{ErrorCode::kUnavailable,
-               "this machine has no route to " + peer.host + ": " + error.message()};
+  return Error::of(ErrorCode::kUnavailable, "this machine has no route to ", peer.host, ": ",
+                   error.message());
 }
 
 std::string host_name() {
@@ -47,8 +47,7 @@ Result<std::string> own_host() {
   if (auto host = default_host(); host.ok()) return host;
   ifaddrs* list = nullptr;
   if (::getifaddrs(&list) != 0) {
-    return Error{ErrorCode::kIo,
-                 std::string("cannot read the network interfaces: ") + std::strerror(errno)};
+    return Error::of(ErrorCode::kIo, "cannot read the network interfaces: ", std::strerror(errno));
   }
   const std::unique_ptr<ifaddrs, decltype(&::freeifaddrs)> all(list, &::freeifaddrs);
   for (const ifaddrs* each = list; each != nullptr; each = each->ifa_next) {

@@ -69,15 +69,15 @@ std::string no_server_step() {
 
 Error no_server(const client::HttpClient& http, const std::string& api_base) {
   if (!http.connected() || http.answered()) {
-    return {ErrorCode::kUnavailable, "no server at " + api_base + "; " + no_server_step()};
+    return Error::of(ErrorCode::kUnavailable, "no server at ", api_base, "; ", no_server_step());
   }
   const auto asked = client::parse_api_address(api_base);
   const std::string host = asked.ok() ? asked->host : "";
-  return {ErrorCode::kUnavailable, "the program at " + api_base +
-                                       " does not answer as an API; its port may be the one that " +
-                                       "workers connect to (" + std::to_string(kClusterPort) +
-                                       " by default). Pass the API's address: --host " +
-                                       Address{host, client::kDefaultApiPort}.text()};
+  return Error::of(ErrorCode::kUnavailable, "the program at ", api_base,
+                   " does not answer as an API; its port may be the one that ",
+                   "workers connect to (", kClusterPort,
+                   " by default). Pass the API's address: --host ",
+                   Address{host, client::kDefaultApiPort}.text());
 }
 
 std::string server_base(const std::string& given, std::string& api_key) {
@@ -127,7 +127,7 @@ Result<nlohmann::json> post_to_server(client::HttpClient& http, const std::strin
   if (reply->status != 200) return client::api_error(*reply, url);
   nlohmann::json said = client::parse_reply(reply->body);
   if (said.is_object()) return said;
-  return Error{ErrorCode::kUnavailable, api_base + " is not a Hearth server of this version"};
+  return Error::of(ErrorCode::kUnavailable, api_base, " is not a Hearth server of this version");
 }
 
 Result<SwarmAnswer> fetch_swarm(client::HttpClient& http, const std::string& api_base,
@@ -139,9 +139,7 @@ Result<SwarmAnswer> fetch_swarm(client::HttpClient& http, const std::string& api
   auto reply = http.get(url, options);
   if (!reply.ok()) {
     Error error = std::move(reply).error();
-    if (error.code == ErrorCode::kUnavailable) {
-      return no_server(http, api_base);
-    }
+    if (error.code == ErrorCode::kUnavailable) return no_server(http, api_base);
     return error;
   }
   if (reply->status == 403 && reply->body.find("admin_key_needed") != std::string::npos) {
@@ -155,9 +153,9 @@ Result<SwarmAnswer> fetch_swarm(client::HttpClient& http, const std::string& api
   }
   const auto state = client::parse_reply(reply->body);
   if (reply->status != 200 || !state.is_object()) {
-    return Error{ErrorCode::kUnavailable,
-                 api_base + " is not a Hearth server; pass another --host (the answer has status " +
-                     std::to_string(reply->status) + ")"};
+    return Error::of(ErrorCode::kUnavailable, api_base,
+                     " is not a Hearth server; pass another --host (the answer has status ",
+                     reply->status, ")");
   }
   SwarmAnswer answer;
   TRY(answer.view, client::read_swarm_view(reply->body));

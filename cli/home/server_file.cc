@@ -28,9 +28,9 @@ Result<ServerInfo> read_server_file(const std::string& folder) {
   std::ifstream file(path);
   const auto json = file ? nlohmann::json::parse(file, nullptr, false) : nlohmann::json();
   if (!json.is_object() || text_of(json, "control").empty()) {
-    return Error{ErrorCode::kUnavailable,
-                 "no server runs with the data folder " + data_folder(folder) +
-                     "; start one (hearth serve --model MODEL), or pass its control address"};
+    return Error::of(ErrorCode::kUnavailable, "no server runs with the data folder ",
+                     data_folder(folder),
+                     "; start one (hearth serve --model MODEL), or pass its control address");
   }
   ServerInfo info;
   info.api = text_of(json, "api");
@@ -48,11 +48,11 @@ Result<std::unique_ptr<ServerFile>> ServerFile::lock(const std::string& folder) 
   TRY_VOID(make_private_folder(path));
   const std::string name = path + "/serve.lock";
   const int lock = ::open(name.c_str(), O_CREAT | O_RDWR | O_CLOEXEC, S_IRUSR | S_IWUSR);
-  if (lock < 0) return Error{ErrorCode::kIo, "opening " + name + ": " + std::strerror(errno)};
+  if (lock < 0) return Error::of(ErrorCode::kIo, "opening ", name, ": ", std::strerror(errno));
   if (::flock(lock, LOCK_EX | LOCK_NB) != 0) {
     ::close(lock);
-    return Error{ErrorCode::kIo, "the server of the data folder " + path +
-                                     " runs; stop it first, or pass another --data-dir"};
+    return Error::of(ErrorCode::kIo, "the server of the data folder ", path,
+                     " runs; stop it first, or pass another --data-dir");
   }
   return std::unique_ptr<ServerFile>(new ServerFile(path, lock));
 }

@@ -35,8 +35,8 @@ Result<std::string> served_model(const LaunchOptions& options) {
   const auto data = list.is_object() ? list.value("data", nlohmann::json()) : nlohmann::json();
   const bool named = data.is_array() && !data.empty() && data.front().is_object();
   const auto id = named ? data.front().value("id", nlohmann::json()) : nlohmann::json();
-  REQUIRE(id.is_string(),
-          options.api_base + " lists no model for this API key; pass another --api-key");
+  REQUIRE(id.is_string(), options.api_base,
+          " lists no model for this API key; pass another --api-key");
   return id.get<std::string>();
 }
 
@@ -48,7 +48,7 @@ Status write_file(const LaunchPlan& plan, const std::filesystem::path& folder) {
   std::ofstream file(path, std::ios::binary | std::ios::trunc);
   file << plan.text;
   file.close();
-  if (!file) return Error{ErrorCode::kIo, "cannot write " + path.string()};
+  if (!file) return Error::of(ErrorCode::kIo, "cannot write ", path.string());
   return ok_status();
 }
 

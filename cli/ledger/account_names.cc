@@ -56,8 +56,8 @@ Result<PublicKey> node_account(const std::string& folder, const std::string& nod
   for (const auto& [key, name] : node_names(folder, identity.cluster.public_key())) {
     if (name == node) return key;
   }
-  return Error{ErrorCode::kNotFound,
-               "the cluster has no node '" + node + "'; hearth status lists the nodes"};
+  return Error::of(ErrorCode::kNotFound, "the cluster has no node '", node,
+                   "'; hearth status lists the nodes");
 }
 
 Result<ledger::Books> read_books(const std::string& folder) {

@@ -24,10 +24,10 @@ Result<std::string> archive_path(const std::string& given, const std::string& lo
   std::error_code failed;
   const fs::path path = fs::weakly_canonical(fs::absolute(given), failed);
   const fs::path inside = failed ? fs::path() : fs::weakly_canonical(log, failed);
-  if (failed) return Error{ErrorCode::kIo, given + ": " + failed.message()};
+  if (failed) return Error::of(ErrorCode::kIo, given, ": ", failed.message());
   const bool is_inside =
       std::mismatch(inside.begin(), inside.end(), path.begin(), path.end()).first == inside.end();
-  REQUIRE(!is_inside, given + " is in the log's own folder " + log + "; give one outside of it");
+  REQUIRE(!is_inside, given, " is in the log's own folder ", log, "; give one outside of it");
   return path.string();
 }
 

@@ -30,7 +30,7 @@ constexpr char kEvidenceFolder[] = "disputes/";
 Result<ledger::Checkpoint> kept_checkpoint(const std::string& path) {
   TRY(const std::string text, read_text(path, limits::kNoteBytes));
   auto checkpoint = ledger::parse_checkpoint(as_bytes(text));
-  if (!checkpoint) return Error::invalid(path + ": " + checkpoint.error().message);
+  if (!checkpoint) return Error::invalid(path, ": ", checkpoint.error().message);
   return checkpoint;
 }
 
@@ -79,9 +79,8 @@ struct Fold {
     return ok_status();
   }
   Status check_cluster(const PublicKey& log) const {
-    REQUIRE(!is_ledger || books.cluster() == log, "tile/entries: entry 0 names cluster " +
-                                                      books.cluster().hex() +
-                                                      ", but the log's key is " + log.hex());
+    REQUIRE(!is_ledger || books.cluster() == log, "tile/entries: entry 0 names cluster ",
+            books.cluster().hex(), ", but the log's key is ", log.hex());
     return ok_status();
   }
 };
@@ -95,9 +94,8 @@ Result<std::set<std::string>> check_evidence(
     const std::string at = "the verdict at entry " + std::to_string(index);
     const std::string name = kEvidenceFolder + verdict.evidence.hex();
     const auto bytes = folder.read(name, ledger::kEvidenceBytes);
-    REQUIRE(bytes, name + ": cannot read the evidence of " + at + ": " + bytes.error().message);
-    REQUIRE(blake2b(*bytes) == verdict.evidence,
-            name + ": the file's hash is not the one in " + at);
+    REQUIRE(bytes, name, ": cannot read the evidence of ", at, ": ", bytes.error().message);
+    REQUIRE(blake2b(*bytes) == verdict.evidence, name, ": the file's hash is not the one in ", at);
     files.insert(name);
   }
   return files;
@@ -248,10 +246,10 @@ int show_fork(const AuditOptions& options) {
   const auto text = read_text(options.fork, ledger::kForkBytes);
   if (!text) return fail(text.error());
   const auto fork = ledger::parse_fork(as_bytes(*text));
-  if (!fork) return fail(Error::invalid(options.fork + ": " + fork.error().message));
+  if (!fork) return fail(Error::invalid(options.fork, ": ", fork.error().message));
   const PublicKey& log = fork->one.log;
   if (*key && **key != log) {
-    return fail(Error::invalid(options.fork + ": the proof is about another log; --key must be " +
+    return fail(Error::invalid(options.fork, ": the proof is about another log; --key must be ",
                                log.hex()));
   }
   if (options.json) {
@@ -264,12 +262,10 @@ int show_fork(const AuditOptions& options) {
                               {"root_of_the_first_in_the_second", fork->root.hex()}};
     print_line("{}", json.dump());
   }
-  fail(Error::invalid("the log has two histories: its key " + log.hex() + " signed " +
-                      std::to_string(fork->one.size) + " entries with the root " +
-                      fork->one.root.hex() + ", and " + std::to_string(fork->other.size) +
-                      " with the root " + fork->other.root.hex() + ", the first " +
-                      std::to_string(fork->one.size) + " of which have the root " +
-                      fork->root.hex()));
+  fail(Error::invalid("the log has two histories: its key ", log.hex(), " signed ", fork->one.size,
+                      " entries with the root ", fork->one.root.hex(), ", and ", fork->other.size,
+                      " with the root ", fork->other.root.hex(), ", the first ", fork->one.size,
+                      " of which have the root ", fork->root.hex()));
   return kExitVerification;
 }
 
@@ -278,7 +274,7 @@ int show_fork(const AuditOptions& options) {
 Result<std::optional<PublicKey>> log_key(const std::string& hex) {
   if (hex.empty()) return std::optional<PublicKey>();
   const auto bytes = from_hex(hex);
-  REQUIRE(bytes, "--key: must be 64 hex digits");
+  REQUIRE(bytes, "--key must be the public key of a log, 64 hexadecimal digits");
   TRY(const PublicKey key, PublicKey::parse(*bytes));
   return std::optional(key);
 }

@@ -1,7 +1,7 @@
-#include <charconv>
 #include <cstdint>
 #include <nlohmann/json.hpp>
 
+#include "base/number.h"
 #include "cli/home/own_server.h"
 #include "cli/ledger/standings.h"
 #include "cli/terminal/escape.h"
@@ -16,13 +16,10 @@ namespace {
 using Json = nlohmann::json;
 
 Result<std::int64_t> amount_of(const std::string& text) {
-  std::int64_t amount = 0;
-  const auto [end, failed] = std::from_chars(text.data(), text.data() + text.size(), amount);
-  const bool whole = failed == std::errc() && end == text.data() + text.size();
-  REQUIRE(whole && amount >= 1 && amount <= ledger::kGrantMax,
-          "'" + text + "': the amount must be a whole number of credits from 1 to " +
-              std::to_string(ledger::kGrantMax));
-  return amount;
+  const auto amount = parse_number<std::int64_t>(text);
+  REQUIRE(amount && *amount >= 1 && *amount <= ledger::kGrantMax, "'", text,
+          "': the amount must be a whole number of credits from 1 to ", ledger::kGrantMax);
+  return *amount;
 }
 
 Result<Json> ask(const GrantOptions& options, std::int64_t amount) {
@@ -32,8 +29,8 @@ Result<Json> ask(const GrantOptions& options, std::int64_t amount) {
   const bool right = said.value("account", Json()).is_string() &&
                      said.value("balance", Json()).is_number_integer();
   if (!right) {
-    return Error{ErrorCode::kUnavailable,
-                 options.api_base + " is not a Hearth server of this version"};
+    return Error::of(ErrorCode::kUnavailable, options.api_base,
+                     " is not a Hearth server of this version");
   }
   return said;
 }

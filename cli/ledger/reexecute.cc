@@ -10,7 +10,6 @@
 #include <thread>
 #include <utility>
 
-#include "base/limits.h"
 #include "cli/models/models.h"
 #include "cli/process/build_name.h"
 #include "cli/run/answer.h"
@@ -95,7 +94,7 @@ struct Prepared {
 };
 
 Error refused(const http::ApiError& error) {
-  return Error::invalid("a server would refuse this request: " + error.message);
+  return Error::invalid("a server would refuse this request: ", error.message);
 }
 
 // `asked`: the unix seconds of the request, which its prompt may state.
@@ -121,21 +120,19 @@ std::optional<Difference> check_prepared(const Prepared& prepared, const client:
                                          const std::map<std::uint32_t, Receipts>& receipts) {
   const std::int64_t asked = ledger::asked_at(name);
   if (saved.created && *saved.created != asked) {
-    return of_request("the receipts belong to a request of " + std::to_string(asked) +
-                      "; this one was at " + std::to_string(*saved.created) +
-                      " (seconds since 1970)");
+    return of_request(message_of("the receipts belong to a request of ", asked,
+                                 "; this one was at ", *saved.created, " (seconds since 1970)"));
   }
   const auto& most = prepared.input.request.max_tokens;
   if (most && *most != saved.max_tokens) {
-    return of_request("the request allows " + std::to_string(*most) + " tokens, its answer says " +
-                      std::to_string(saved.max_tokens));
+    return of_request(
+        message_of("the request allows ", *most, " tokens, its answer says ", saved.max_tokens));
   }
   const auto& seed = prepared.input.request.seed;
   if (seed && *seed != saved.seed) {
     return Difference{Differs::kSampling,
-                      "the request has the seed " +
-                          std::to_string(static_cast<std::int64_t>(*seed)) + ", its answer says " +
-                          std::to_string(static_cast<std::int64_t>(saved.seed))};
+                      message_of("the request has the seed ", static_cast<std::int64_t>(*seed),
+                                 ", its answer says ", static_cast<std::int64_t>(saved.seed))};
   }
   const std::uint32_t choices = prepared.choices();
   if (receipts.rbegin()->first >= choices || saved.choices.rbegin()->first >= choices) {
@@ -188,8 +185,8 @@ std::optional<Difference> check_shown(const Prepared& prepared, const ChoiceClai
     return out;
   };
   if (saved.finish_reason && saved.token_ids && *saved.token_ids != choice.token_ids()) {
-    return differs("the saved answer has " + std::to_string(saved.token_ids->size()) +
-                   " tokens, the recomputed one has " + std::to_string(choice.token_ids().size()));
+    return differs(message_of("the saved answer has ", saved.token_ids->size(),
+                              " tokens, the recomputed one has ", choice.token_ids().size()));
   }
   const bool is_whole = saved.finish_reason.has_value();
   if (const auto at = differs_at(saved.text, part.text, is_whole)) {

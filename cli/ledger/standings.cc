@@ -79,11 +79,10 @@ Result<PublicKey> key_of(const std::string& node, const std::map<PublicKey, std:
   }
   if (found.size() == 1) return found.front();
   if (found.size() > 1) {
-    return Error{ErrorCode::kNotFound, "several keys begin with " + node + "; pass more digits"};
+    return Error::of(ErrorCode::kNotFound, "several keys begin with ", node, "; pass more digits");
   }
-  return Error{ErrorCode::kNotFound,
-               "the ledger has no node '" + node +
-                   "'; `hearth ledger` lists its nodes; a node's key works too"};
+  return Error::of(ErrorCode::kNotFound, "the ledger has no node '", node,
+                   "'; `hearth ledger` lists its nodes; a node's key works too");
 }
 
 std::string name_of(const PublicKey& key, const std::map<PublicKey, std::string>& names) {

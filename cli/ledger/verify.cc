@@ -45,9 +45,8 @@ Result<ledger::AnswerName> parse_name(const std::string& text) {
   std::string digits = text;
   for (char& c : digits) c = c >= 'A' && c <= 'F' ? static_cast<char>(c - 'A' + 'a') : c;
   const auto bytes = from_hex(digits);
-  REQUIRE(bytes && bytes->size() == name.size(),
-          "a receipt is " + std::to_string(2 * name.size()) +
-              " hex digits: the field hearth.receipt or the header x-hearth-receipt of an answer");
+  REQUIRE(bytes && bytes->size() == name.size(), "a receipt is ", 2 * name.size(),
+          " hex digits: the field hearth.receipt or the header x-hearth-receipt of an answer");
   std::ranges::copy(*bytes, name.begin());
   return name;
 }
@@ -77,7 +76,7 @@ Result<VerifiedAnswer> verify(const VerifyOptions& options, const ledger::Answer
   VerifiedAnswer out;
   TRY(out.checkpoint, ledger::read_checkpoint(folder));
   REQUIRE(options.key.empty() || out.checkpoint.log.hex() == options.key,
-          "--key: the log is signed by " + out.checkpoint.log.hex() + ", not by this key");
+          "--key: the log is signed by ", out.checkpoint.log.hex(), ", not by this key");
   TRY(out.found, ledger::find_receipts(folder, out.checkpoint, name));
   REQUIRE(!out.found.empty(),
           "the log has no receipt of this answer: the server logs receipts within a second after "
@@ -90,12 +89,10 @@ Result<VerifiedAnswer> verify(const VerifyOptions& options, const ledger::Answer
   for (std::size_t i = 0; i < out.found.size(); ++i) {
     const ledger::LoggedAudits& said = out.audits[i];
     const std::string what = "entry " + std::to_string(out.found[i].entry) + ": ";
-    REQUIRE(
-        !said.worker,
-        what +
+    REQUIRE(!said.worker, what,
             "an audit found another result, and the verdict is that the worker's result is false");
-    REQUIRE(said.differed == 0 || said.auditor,
-            what + "an audit found another result, and the ledger has no verdict yet");
+    REQUIRE(said.differed == 0 || said.auditor, what,
+            "an audit found another result, and the ledger has no verdict yet");
   }
   return out;
 }
@@ -179,9 +176,7 @@ int run_verify(const VerifyOptions& options) {
   std::error_code ignored;
   if (std::filesystem::is_regular_file(options.receipt, ignored)) {
     const auto text = read_text(options.receipt, client::kSavedAnswerBytes);
-    if (text && is_verdict_evidence(*text)) {
-      return run_verify_verdict(options, *text);
-    }
+    if (text && is_verdict_evidence(*text)) return run_verify_verdict(options, *text);
   }
   const auto asked = read_asked(options);
   if (!asked) return fail(asked.error());

@@ -3,7 +3,6 @@
 #include <nlohmann/json.hpp>
 #include <thread>
 
-#include "base/hex.h"
 #include "cli/ledger/audit.h"
 #include "cli/ledger/verify.h"
 #include "cli/models/models.h"
@@ -72,9 +71,9 @@ Status recompute(const VerifyOptions& options, Repeated& repeated) {
 Result<Repeated> repeat(const VerifyOptions& options, std::string_view text) {
   Repeated out;
   TRY(out.evidence, ledger::parse_evidence(as_bytes(text)));
-  REQUIRE(
-      options.key.empty() || out.evidence.cluster.hex() == options.key,
-      "the evidence is of cluster " + out.evidence.cluster.hex() + ", not of the cluster in --key");
+  REQUIRE(options.key.empty() || out.evidence.cluster.hex() == options.key,
+          "the evidence is of cluster ", out.evidence.cluster.hex(),
+          ", not of the cluster in --key");
   TRY(out.checked, ledger::check_evidence(out.evidence));
   if (options.re_execute) TRY_VOID(recompute(options, out));
   return out;

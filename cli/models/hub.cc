@@ -82,8 +82,7 @@ Status check_answer(const std::string& url, const client::HttpReply& reply) {
         "the hub refuses " + shown + ": accept the model's licence on the hub and set HF_TOKEN"};
   }
   if (reply.status >= 400) {
-    return Error{ErrorCode::kNotFound,
-                 shown + " answers " + std::to_string(reply.status) + "; check the name"};
+    return Error::of(ErrorCode::kNotFound, shown, " answers ", reply.status, "; check the name");
   }
   return ok_status();
 }
@@ -146,7 +145,8 @@ std::string next_page(const client::HttpReply& reply, const std::string& endpoin
 Status read_page(const client::HttpReply& reply, const std::string& shown,
                  std::map<std::string, HubModel>& models) {
   const auto json = nlohmann::json::parse(reply.body, nullptr, false);
-  REQUIRE(json.is_array(), shown + " does not answer with a list of files; is HF_ENDPOINT a hub?");
+  REQUIRE(json.is_array(), shown,
+          " does not answer with a list of files; check that HF_ENDPOINT is the address of a hub");
   for (const auto& each : json) {
     if (!each.is_object() || !each.contains("path") || !each["path"].is_string()) continue;
     const std::string path = each["path"];
@@ -164,9 +164,8 @@ Status read_page(const client::HttpReply& reply, const std::string& shown,
     const std::uint64_t size = sized ? each["size"].get<std::uint64_t>() : 0;
     if (size <= limits::kModelFileBytes) model.bytes += size;
   }
-  REQUIRE(models.size() <= limits::kGgufTensors, shown + " lists more than " +
-                                                     std::to_string(limits::kGgufTensors) +
-                                                     " models; name a file: hf:org/repo/FILE");
+  REQUIRE(models.size() <= limits::kGgufTensors, shown, " lists more than ", limits::kGgufTensors,
+          " models; name a file: hf:org/repo/FILE");
   return ok_status();
 }
 
@@ -221,11 +220,10 @@ std::string how_to_name(const std::string& repository, const std::string& quanti
 }  // namespace
 
 Status check_url(const std::string& url) {
-  REQUIRE(client::is_fetchable(url),
-          "source " + client::without_secrets(url) +
-              ": only https:// addresses are fetched, and http:// ones of this machine "
-              "(127.0.0.1, localhost, [::1]); use an https:// address, or download the file "
-              "and pull its path");
+  REQUIRE(client::is_fetchable(url), "source ", client::without_secrets(url),
+          ": only https:// addresses are fetched, and http:// ones of this machine "
+          "(127.0.0.1, localhost, [::1]); use an https:// address, or download the file "
+          "and pull its path");
   return ok_status();
 }
 
@@ -253,10 +251,9 @@ Result<Remote> resolve_hub(client::HttpClient& http, std::string reference) {
   }
   const auto first = reference.find('/');
   const auto second = first == std::string::npos ? first : reference.find('/', first + 1);
-  REQUIRE(
-      second != std::string::npos && second + 1 < reference.size() &&
-          reference.find("..") == std::string::npos,
-      "source hf:" + reference + ": expected hf:org/repo/file[@revision] or hf:org/repo:Q4_K_M");
+  REQUIRE(second != std::string::npos && second + 1 < reference.size() &&
+              reference.find("..") == std::string::npos,
+          "source hf:", reference, ": expected hf:org/repo/file[@revision] or hf:org/repo:Q4_K_M");
   const std::string endpoint = hub_endpoint();
   Remote remote;
   const std::string branch = "/resolve/" + percent_encode(revision, "") + "/";
@@ -307,10 +304,9 @@ Result<std::vector<std::string>> part_sources(const std::string& source) {
   const std::string rest = end == std::string::npos ? std::string() : source.substr(end);
   const auto part = model::part_name(path);
   if (!part) return std::vector<std::string>{source};
-  REQUIRE(part->place.number == 1,
-          client::without_secrets(source) + " is part " + std::to_string(part->place.number) +
-              " of " + std::to_string(part->place.count) + " of a model: name the first part, " +
-              client::without_secrets(part->of(1) + rest));
+  REQUIRE(part->place.number == 1, client::without_secrets(source), " is part ", part->place.number,
+          " of ", part->place.count, " of a model: name the first part, ",
+          client::without_secrets(part->of(1) + rest));
   std::vector<std::string> sources;
   for (const std::string& each : model::all_parts(path)) sources.push_back(each + rest);
   return sources;
@@ -345,7 +341,7 @@ std::optional<HubRequest> hub_request(const std::string& source) {
 Result<std::string> choose_in_hub(client::HttpClient& http, const HubRequest& request) {
   TRY(const std::vector<HubModel> all, models_of_hub(http, request));
   const std::string named = text_of_request(request);
-  REQUIRE(!all.empty(), named + ": the repository has no GGUF file of a model");
+  REQUIRE(!all.empty(), named, ": the repository has no GGUF file of a model");
   const std::string wanted = boost::algorithm::to_upper_copy(request.quantisation);
   std::vector<HubModel> meant;
   for (const HubModel& model : all) {
@@ -360,14 +356,13 @@ Result<std::string> choose_in_hub(client::HttpClient& http, const HubRequest& re
     }
     if (exact.size() == 1) meant = std::move(exact);
   }
-  REQUIRE(!meant.empty(),
-          named + ": no model of the repository has this name; it has:" + lines_of(all) +
-              "\nname " + how_to_name(request.repository, all.front().quantisation));
+  REQUIRE(!meant.empty(), named,
+          ": no model of the repository has this name; it has:", lines_of(all), "\nname ",
+          how_to_name(request.repository, all.front().quantisation));
   // When several models have the wanted quantisation, only a file distinguishes them.
   const std::string example = wanted.empty() ? meant.front().quantisation : std::string();
-  REQUIRE(meant.size() == 1, named + ": the repository has " + std::to_string(meant.size()) +
-                                 " such models:" + lines_of(meant) + "\nname " +
-                                 how_to_name(request.repository, example));
+  REQUIRE(meant.size() == 1, named, ": the repository has ", meant.size(),
+          " such models:", lines_of(meant), "\nname ", how_to_name(request.repository, example));
   std::string source = "hf:" + request.repository + "/" + meant.front().path;
   if (!request.revision.empty()) source += "@" + request.revision;
   return source;

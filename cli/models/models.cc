@@ -88,12 +88,11 @@ Status check_model_name(std::string_view name) {
   const bool characters = std::all_of(name.begin(), name.end(), [](char c) {
     return (c >= 'a' && c <= 'z') || (c >= '0' && c <= '9') || c == '.' || c == '_' || c == '-';
   });
-  REQUIRE(characters && !name.empty() && name.size() <= 128 && name.front() != '.',
-          "model name \"" + std::string(name.substr(0, 128)) +
-              "\": 1 to 128 characters of a-z, 0-9, '.', '_' and '-', not beginning with '.'");
-  REQUIRE(!model::part_name(std::string(name) + ".gguf"),
-          "model name \"" + std::string(name) +
-              "\": it ends like the file of a part; leave the end out");
+  REQUIRE(characters && !name.empty() && name.size() <= 128 && name.front() != '.', "model name \"",
+          name.substr(0, 128),
+          "\": 1 to 128 characters of a-z, 0-9, '.', '_' and '-', not beginning with '.'");
+  REQUIRE(!model::part_name(std::string(name) + ".gguf"), "model name \"", name,
+          "\": it ends like the file of a part; leave the end out");
   return ok_status();
 }
 
@@ -143,7 +142,7 @@ Result<std::shared_ptr<const model::ChatTemplate>> read_chat_template(
     return error;
   }
   TRY(const std::string source, read_text(path, limits::kTemplateBytes));
-  REQUIRE(!source.empty(), path + " is empty; a chat template is text in Jinja");
+  REQUIRE(!source.empty(), path, " is empty; a chat template is text in Jinja");
   auto given = model::ChatTemplate::parse(source);
   if (given.ok()) return given;
   Error error = std::move(given).error();
@@ -155,9 +154,9 @@ Status remove_model(const std::string& name) {
   TRY_VOID(check_model_name(name));
   const auto path = pulled_model(name);
   if (!path) {
-    return Error{ErrorCode::kNotFound, "cannot delete " + name +
-                                           ": there is no such pulled model; hearth ls shows the "
-                                           "pulled models"};
+    return Error::of(ErrorCode::kNotFound, "cannot delete ", name,
+                     ": there is no such pulled model; hearth ls shows the "
+                     "pulled models");
   }
   // The first part is deleted last: until then the model is listed and can be deleted again.
   std::vector<std::string> files = model::all_parts(path->string());
@@ -166,8 +165,8 @@ Status remove_model(const std::string& name) {
   for (const std::string& file : files) {
     fs::remove(file, failed);
     if (failed) {
-      return Error{ErrorCode::kIo, "cannot delete " + file + ": " + failed.message() +
-                                       "; hearth ls shows the pulled models"};
+      return Error::of(ErrorCode::kIo, "cannot delete ", file, ": ", failed.message(),
+                       "; hearth ls shows the pulled models");
     }
   }
   fs::remove(record_path(*path), failed);
@@ -181,14 +180,14 @@ Status write_model_record(const LocalModel& model) {
   if (!model.part_sha256.empty()) json["part_sha256"] = model.part_sha256;
   file << json.dump() << "\n";
   file.close();
-  if (!file) return Error{ErrorCode::kIo, "cannot write " + path.string()};
+  if (!file) return Error::of(ErrorCode::kIo, "cannot write ", path.string());
   return ok_status();
 }
 
 Result<std::string> sha256_of_file(const fs::path& path,
                                    const std::function<void(std::uint64_t)>& progress) {
   std::ifstream file(path, std::ios::binary);
-  if (!file) return Error{ErrorCode::kIo, "cannot read " + path.string()};
+  if (!file) return Error::of(ErrorCode::kIo, "cannot read ", path.string());
   Sha256 hash;
   std::vector<char> buffer(1 << 20);
   std::uint64_t done = 0;
@@ -200,7 +199,7 @@ Result<std::string> sha256_of_file(const fs::path& path,
     done += count;
     if (progress) progress(done);
   }
-  if (file.bad()) return Error{ErrorCode::kIo, "cannot read " + path.string()};
+  if (file.bad()) return Error::of(ErrorCode::kIo, "cannot read ", path.string());
   return hash.finish().hex();
 }
 

@@ -31,7 +31,8 @@ Result<PartHeader> read_header(HttpSource& part, std::uint64_t part_bytes,
     const std::uint64_t wanted = std::min(most, std::max(kFirstBytes, 4 * have));
     header.bytes.reserve(wanted);
     const auto sink = [&](ByteSpan bytes) -> Status {
-      REQUIRE(bytes.size() <= wanted - header.bytes.size(), "more bytes than requested");
+      REQUIRE(bytes.size() <= wanted - header.bytes.size(),
+              "the source sends more bytes than requested");
       header.bytes.insert(header.bytes.end(), bytes.begin(), bytes.end());
       return go_on({});
     };
@@ -77,7 +78,9 @@ PartsSource::PartsSource(std::vector<std::string> sources, std::uint64_t file_by
 
 Status PartsSource::read(std::uint64_t begin, std::uint64_t end, const Sink& sink) {
   TRY(const auto source, opened(sink));
-  REQUIRE(begin < end && end <= source->map.file_bytes(), "the range lies in the model");
+  REQUIRE(begin < end && end <= source->map.file_bytes(),
+          "the requested bytes are not in the model, which has " +
+              std::to_string(source->map.file_bytes()) + " bytes");
   const Bytes zeros(std::min(kZeroBytes, end - begin));
   while (begin < end) {
     model::PartMap::Piece piece = source->map.piece(begin, end);
@@ -116,9 +119,8 @@ Result<std::shared_ptr<const PartsSource::Opened>> PartsSource::open(const Sink&
     const std::uint64_t bytes = remote.bytes;
     const std::string shown = client::without_secrets(source);
     if (bytes == 0 || bytes > limits::kModelFileBytes) {
-      return Error{ErrorCode::kUnsupported,
-                   shown + ": the server says that it has " + std::to_string(bytes) +
-                       " bytes; 1 to " + std::to_string(limits::kModelFileBytes) + " are read"};
+      return Error::of(ErrorCode::kUnsupported, shown, ": the server says that it has ", bytes,
+                       " bytes; 1 to ", limits::kModelFileBytes, " are read");
     }
     if (commit.empty()) commit = remote.commit;
     parts.push_back(std::make_unique<HttpSource>(std::move(remote), bytes, stall_));
@@ -129,9 +131,8 @@ Result<std::shared_ptr<const PartsSource::Opened>> PartsSource::open(const Sink&
   const auto joined = model::join_parts(std::move(files));
   if (!joined.ok()) return Error{ErrorCode::kUnsupported, joined.error().message};
   if ((*joined)->file_bytes() != file_bytes_) {
-    return Error{ErrorCode::kUnsupported,
-                 "its parts make another model, of " + std::to_string((*joined)->file_bytes()) +
-                     " bytes as one file, not " + std::to_string(file_bytes_)};
+    return Error::of(ErrorCode::kUnsupported, "its parts make another model, of ",
+                     (*joined)->file_bytes(), " bytes as one file, not ", file_bytes_);
   }
   return std::make_shared<const Opened>(Opened{model::PartMap(**joined), std::move(parts)});
 }

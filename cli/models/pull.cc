@@ -143,15 +143,15 @@ class Download {
     TRY(const client::HttpReply reply, std::move(got));
     if (reply.status == 416 && offset > 0) {  // our partial file is not a beginning of that file
       TRY_VOID(restart());
-      return Error{ErrorCode::kUnavailable, shown + " has nothing after byte " +
-                                                std::to_string(offset) + "; pull again to restart"};
+      return Error::of(ErrorCode::kUnavailable, shown, " has nothing after byte ", offset,
+                       "; pull again to restart");
     }
     if (reply.status >= 500 || reply.status == 429 || reply.status == 408) {
-      return Error{ErrorCode::kUnavailable, shown + " answers " + std::to_string(reply.status)};
+      return Error::of(ErrorCode::kUnavailable, shown, " answers ", reply.status);
     }
     if (reply.status >= 400) {
-      return Error{ErrorCode::kNotFound,
-                   shown + " answers " + std::to_string(reply.status) + "; check the address"};
+      return Error::of(ErrorCode::kNotFound, shown, " answers ", reply.status,
+                       "; check the address");
     }
     return ok_status();
   }
@@ -258,17 +258,14 @@ struct Files {
 
 Result<std::vector<std::string>> local_parts(const std::string& path) {
   const auto part = model::part_name(path);
-  REQUIRE(!part || part->place.number == 1, path + " is part " +
-                                                std::to_string(part->place.number) + " of " +
-                                                std::to_string(part->place.count) +
-                                                " of a model: name the first part, " + part->of(1));
+  REQUIRE(!part || part->place.number == 1, path, " is part ", part->place.number, " of ",
+          part->place.count, " of a model: name the first part, ", part->of(1));
   std::vector<std::string> parts = model::all_parts(path);
   for (std::size_t i = 0; i < parts.size(); ++i) {
     std::error_code ignored;
     if (fs::is_regular_file(parts[i], ignored)) continue;
-    return Error{ErrorCode::kNotFound, path + ": part " + std::to_string(i + 1) + " of " +
-                                           std::to_string(parts.size()) +
-                                           " is missing: there is no " + parts[i]};
+    return Error::of(ErrorCode::kNotFound, path, ": part ", i + 1, " of ", parts.size(),
+                     " is missing: there is no ", parts[i]);
   }
   return parts;
 }
@@ -286,11 +283,10 @@ Result<Files> find_files(client::HttpClient& http, const PullOptions& options,
     const bool known =
         options.source.starts_with("hf:") || options.source.find("://") != std::string::npos;
     if (!known) {
-      return Error{ErrorCode::kNotFound,
-                   "source \"" + options.source +
+      return Error::of(ErrorCode::kNotFound, "source \"", options.source,
                        "\": not a file and not a pulled model; pass a path, https://..., "
                        "hf:org/repo:Q4_K_M or hf:org/repo/file (deploy/quickstart fetches the "
-                       "demo model smollm2-135m)"};
+                       "demo model smollm2-135m)");
     }
     if (!options.source.starts_with("hf:")) TRY_VOID(check_url(options.source));
     if (const auto request = hub_request(options.source)) {
@@ -304,14 +300,13 @@ Result<Files> find_files(client::HttpClient& http, const PullOptions& options,
     files.target.push_back(models_dir() / (name + ".gguf"));
     return files;
   }
-  REQUIRE(options.sha256.empty(),
-          "--sha256 is the digest of one file, and the model has " + std::to_string(count) +
-              " parts; leave it out: each part is compared with the hub's digest of it");
+  REQUIRE(options.sha256.empty(), "--sha256 is the digest of one file, and the model has ", count,
+          " parts; leave it out: each part is compared with the hub's digest of it");
   // The parts must have their names while they are verified together.
   const fs::path folder = partial_folder(name);
   std::error_code failed;
   fs::create_directories(folder, failed);
-  if (failed) return Error{ErrorCode::kIo, "cannot create " + folder.string()};
+  if (failed) return Error::of(ErrorCode::kIo, "cannot create ", folder.string());
   const model::PartName part{name, {1, count}};
   for (std::uint32_t i = 1; i <= count; ++i) {
     files.partial.push_back(folder / part.of(i));
@@ -326,7 +321,7 @@ Status copy_all(const Files& files, const std::string& name, bool quiet) {
   for (const std::string& part : files.parts) {
     std::error_code failed;
     total += fs::file_size(part, failed);
-    if (failed) return Error{ErrorCode::kIo, "cannot read " + part + ": " + failed.message()};
+    if (failed) return Error::of(ErrorCode::kIo, "cannot read ", part, ": ", failed.message());
   }
   SharedBar bar("copying " + name, total, 0, quiet);
   for (std::size_t i = 0; i < files.parts.size(); ++i) {
@@ -416,8 +411,8 @@ Result<std::vector<std::string>> verify(const Files& files, const std::vector<st
     if (wanted[i].empty() || digests.back() == wanted[i]) continue;
     std::error_code ignored;
     fs::remove(files.partial[i], ignored);
-    return Error::invalid("SHA-256 of " + shown_source(files.parts[i]) + " is " + digests.back() +
-                          ", expected " + wanted[i] + "; the bad copy is deleted, pull again");
+    return Error::invalid("SHA-256 of ", shown_source(files.parts[i]), " is ", digests.back(),
+                          ", expected ", wanted[i], "; the bad copy is deleted, pull again");
   }
   bar.finish();
   return digests;
@@ -442,13 +437,12 @@ Result<LocalModel> admit(const Files& files, const std::string& name,
   Status usable = parsed.ok() ? ok_status() : Status(parsed.error());
   const std::size_t parts = parsed.ok() ? std::max<std::size_t>(1, (*parsed)->parts().size()) : 0;
   if (usable.ok() && parts != files.parts.size()) {
-    usable = Error::invalid("its name says " + std::to_string(files.parts.size()) +
-                            " parts, and its keys " + std::to_string(parts));
+    usable = Error::invalid("its name says ", files.parts.size(), " parts, and its keys ", parts);
   }
   if (!usable.ok()) {
     const std::string hint = page_hint(files.partial.front(), source);
     remove_partial(name);
-    return Error::invalid(source + " is not a usable GGUF file: " + usable.error().message + hint);
+    return Error::invalid(source, " is not a usable GGUF file: ", usable.error().message, hint);
   }
   LocalModel model;
   model.name = name;
@@ -458,10 +452,10 @@ Result<LocalModel> admit(const Files& files, const std::string& name,
   // Old and new parts together would be a model with wrong weights. Without the first part there is
   // no model.
   if (files.target.size() > 1) fs::remove(files.target.front(), failed);
-  if (failed) return Error{ErrorCode::kIo, "cannot replace " + files.target.front().string()};
+  if (failed) return Error::of(ErrorCode::kIo, "cannot replace ", files.target.front().string());
   for (std::size_t i = files.partial.size(); i-- > 0;) {
     fs::rename(files.partial[i], files.target[i], failed);
-    if (failed) return Error{ErrorCode::kIo, "cannot create " + files.target[i].string()};
+    if (failed) return Error::of(ErrorCode::kIo, "cannot create ", files.target[i].string());
     model.bytes += fs::file_size(files.target[i], failed);
   }
   remove_partial(name);
@@ -496,10 +490,10 @@ Result<LocalModel> pull_model(const PullOptions& options) {
   const std::string name = pulled_name(options);
   TRY_VOID(check_model_name(name));
   REQUIRE(options.sha256.empty() || is_sha256(options.sha256),
-          "--sha256: expected 64 lower-case hexadecimal digits");
+          "--sha256 must be 64 lower-case hexadecimal digits");
   std::error_code failed;
   fs::create_directories(models_dir(), failed);
-  if (failed) return Error{ErrorCode::kIo, "cannot create " + models_dir().string()};
+  if (failed) return Error::of(ErrorCode::kIo, "cannot create ", models_dir().string());
   std::ofstream(cache_dir() / "CACHEDIR.TAG") << "Signature: 8a477f597d28d172789f06886806bc55\n";
 
   const fs::path lock_path = models_dir() / ("." + name + ".lock");
@@ -507,15 +501,16 @@ Result<LocalModel> pull_model(const PullOptions& options) {
   if (lock < 0) return io_error("cannot write", lock_path);
   if (::flock(lock, LOCK_EX | LOCK_NB) != 0) {
     ::close(lock);
-    return Error{ErrorCode::kUnavailable, "another pull of " + name + " is running"};
+    return Error::of(ErrorCode::kUnavailable, "another pull of ", name,
+                     " is running; wait until it ends");
   }
   const auto result = [&]() -> Result<LocalModel> {
     if (!options.force) {
       if (auto before = pulled_before(options, name)) return *std::move(before);
     }
     if (options.offline && !fs::is_regular_file(options.source, failed)) {
-      return Error{ErrorCode::kNotFound,
-                   name + " is not on this disk, and --offline forbids fetching it"};
+      return Error::of(ErrorCode::kNotFound, name,
+                       " is not on this disk, and --offline forbids fetching it");
     }
     client::HttpClient http(interrupted);
     TRY(const Files files, find_files(http, options, name));

@@ -47,7 +47,7 @@ Status write_whole(const std::string& path, const Bytes& bytes) {
              static_cast<std::streamsize>(bytes.size()));
   file.close();
   if (!file || std::rename(draft.c_str(), path.c_str()) != 0) {
-    return Error{ErrorCode::kIo, "cannot write " + path};
+    return Error::of(ErrorCode::kIo, "cannot write ", path);
   }
   return ok_status();
 }
@@ -65,8 +65,8 @@ Result<std::string> write_manifest(const ManifestOptions& options, std::size_t& 
 Status check_source(const std::string& source) {
   const bool known =
       source.starts_with("hf:") || source.starts_with("https://") || source.starts_with("http://");
-  REQUIRE(known, "source " + source +
-                     ": give https://..., http://..., hf:org/repo:Q4_K_M or hf:org/repo/file");
+  REQUIRE(known, "source ", source,
+          ": give https://..., http://..., hf:org/repo:Q4_K_M or hf:org/repo/file");
   return ok_status();
 }
 
@@ -74,7 +74,8 @@ Result<node::Fetched> pull_layers(const PullLayersOptions& options) {
   TRY(const std::string text, read_text(options.manifest, limits::kManifestBytes));
   TRY(const Manifest manifest, model::parse_manifest(as_bytes(text), {}));
   const auto layers = parse_layers(options.layers);
-  REQUIRE(layers, "layers '" + options.layers + "': expected 0-9 for the first ten, or 3 for one");
+  REQUIRE(layers, "layers '", options.layers,
+          "': must be a range of layers such as 0-9, or one layer such as 3");
   TRY(const auto tensors, model::stage_tensors(manifest, *layers));
 
   node::FetchOptions fetch;
@@ -104,7 +105,7 @@ Result<node::Fetched> pull_layers(const PullLayersOptions& options) {
   auto fetched = node::fetch_tensors(manifest, tensors, fetch);
   if (fetched.ok() && bar) bar->finish();
   if (!fetched.ok() && fetched.error().code == ErrorCode::kNotFound && options.offline) {
-    return Error{ErrorCode::kNotFound, fetched.error().message + " (--offline)"};
+    return Error::of(ErrorCode::kNotFound, fetched.error().message, " (--offline)");
   }
   return fetched;
 }

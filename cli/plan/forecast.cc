@@ -5,7 +5,6 @@
 #include <cmath>
 #include <cstdio>
 #include <filesystem>
-#include <limits>
 #include <utility>
 
 #include "base/check.h"
@@ -198,17 +197,23 @@ Status check_used(const ForecastOptions& options) {
   const ForecastOptions unset;
   const bool gpus = !options.gpus.empty();
   const bool search = !options.speed.empty();
-  REQUIRE(gpus || options.link == unset.link, "--link needs --gpus");
-  REQUIRE(gpus || options.batch == unset.batch, "--batch needs --gpus");
-  REQUIRE(gpus || !options.per_machine, "--per-machine needs --gpus");
+  REQUIRE(gpus || options.link == unset.link,
+          "--link needs --gpus: add --gpus COUNTxGPU, or omit it");
+  REQUIRE(gpus || options.batch == unset.batch,
+          "--batch needs --gpus: add --gpus COUNTxGPU, or omit it");
+  REQUIRE(gpus || !options.per_machine,
+          "--per-machine needs --gpus: add --gpus COUNTxGPU, or omit it");
   REQUIRE(!options.per_machine || options.link != kCardLink,
           "--per-machine: --link card puts all GPUs into one machine; leave one of the two out");
   REQUIRE(!options.objective || !gpus || options.gpus.find(',') != std::string::npos,
           "--optimise needs --gpus of several kinds, or nodes; equal GPUs show every layout");
-  REQUIRE(search || options.users == unset.users, "--users needs --for");
-  REQUIRE(search || options.budget_usd <= 0.0, "--budget needs --for");
-  REQUIRE(gpus || search || options.quant.empty(), "--quant needs --gpus or --for");
-  REQUIRE(gpus || search || options.usd_per_kwh <= 0.0, "--electricity needs --gpus or --for");
+  REQUIRE(search || options.users == unset.users,
+          "--users needs --for: add --for SPEED, or omit it");
+  REQUIRE(search || options.budget_usd <= 0.0, "--budget needs --for: add --for SPEED, or omit it");
+  REQUIRE(gpus || search || options.quant.empty(),
+          "--quant needs --gpus or --for: add one of them, or omit it");
+  REQUIRE(gpus || search || options.usd_per_kwh <= 0.0,
+          "--electricity needs --gpus or --for: add one of them, or omit it");
   return ok_status();
 }
 

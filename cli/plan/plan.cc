@@ -74,12 +74,11 @@ OrderedJson plan_object(const Problem& problem, const Plan& plan) {
 
 Result<std::string> read_nodes_file(const std::string& path) {
   std::error_code ignored;
-  REQUIRE(!std::filesystem::is_directory(path, ignored),
-          path + " is a folder; give a file of nodes");
+  REQUIRE(!std::filesystem::is_directory(path, ignored), path,
+          " is a folder; give a file of nodes");
   TRY(std::string text, read_text(path, limits::kNodesFileBytes));
-  REQUIRE(text.size() <= limits::kNodesFileBytes, path + " has more than " +
-                                                      std::to_string(limits::kNodesFileBytes) +
-                                                      " bytes, the limit for a file of nodes");
+  REQUIRE(text.size() <= limits::kNodesFileBytes, path, " has more than ", limits::kNodesFileBytes,
+          " bytes, the limit for a file of nodes");
   return text;
 }
 

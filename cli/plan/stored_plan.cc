@@ -1,6 +1,5 @@
 #include "cli/plan/stored_plan.h"
 
-#include <algorithm>
 #include <nlohmann/json.hpp>
 #include <utility>
 

@@ -6,7 +6,6 @@
 #include <cmath>
 #include <limits>
 #include <nlohmann/json.hpp>
-#include <utility>
 
 #include "base/ids.h"
 #include "cli/terminal/escape.h"
@@ -73,9 +72,7 @@ void append_end(std::vector<std::string>& lines, const Problem& problem,
                     coordinator::spare_text(problem, spare));
   }
   if (!improvements.empty()) lines.push_back("what would make it faster:");
-  for (const std::string& sentence : improvements) {
-    lines.push_back("  " + escape_control(sentence));
-  }
+  for (const std::string& sentence : improvements) lines.push_back("  " + escape_control(sentence));
 }
 
 std::string plan_text(nlohmann::ordered_json json, const Problem& problem,

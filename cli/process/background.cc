@@ -47,8 +47,7 @@ Status go_to_background() {
   INVARIANT(report_to < 0, "a process goes to the background once");
   std::array<int, 2> ends{-1, -1};
   if (::pipe2(ends.data(), O_CLOEXEC) != 0) {
-    return Error{ErrorCode::kIo,
-                 std::string("--detach: cannot create a pipe: ") + std::strerror(errno)};
+    return Error::of(ErrorCode::kIo, "--detach: cannot create a pipe: ", std::strerror(errno));
   }
   std::fflush(nullptr);
   const pid_t parent = ::getpid();
@@ -56,8 +55,7 @@ Status go_to_background() {
   if (child < 0) {
     ::close(ends[0]);
     ::close(ends[1]);
-    return Error{ErrorCode::kIo,
-                 std::string("--detach: cannot start a process: ") + std::strerror(errno)};
+    return Error::of(ErrorCode::kIo, "--detach: cannot start a process: ", std::strerror(errno));
   }
   if (child > 0) {
     ::close(ends[1]);

@@ -71,8 +71,7 @@ Result<std::pair<pid_t, int>> spawn(const ChildSpec& spec) {
   arguments.push_back(nullptr);
   int pipe_ends[2];
   if (pipe2(pipe_ends, O_CLOEXEC) != 0) {
-    return Error{ErrorCode::kIo,
-                 std::string("cannot make a pipe for a worker: ") + std::strerror(errno)};
+    return Error::of(ErrorCode::kIo, "cannot make a pipe for a worker: ", std::strerror(errno));
   }
   const pid_t parent = getpid();
   const pid_t child = fork();
@@ -80,7 +79,7 @@ Result<std::pair<pid_t, int>> spawn(const ChildSpec& spec) {
   close(pipe_ends[1]);
   if (child < 0) {
     close(pipe_ends[0]);
-    return Error{ErrorCode::kIo, std::string("cannot start a worker: ") + std::strerror(errno)};
+    return Error::of(ErrorCode::kIo, "cannot start a worker: ", std::strerror(errno));
   }
   return std::pair(child, pipe_ends[0]);
 }

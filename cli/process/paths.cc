@@ -81,14 +81,14 @@ std::string environment_text(const char* name) {
 
 Result<std::string> read_text(const std::string& path, std::size_t limit) {
   std::ifstream file(path, std::ios::binary);
-  if (!file) return Error{ErrorCode::kNotFound, "there is no file " + path};
+  if (!file) return Error::of(ErrorCode::kNotFound, "there is no file ", path);
   std::string text;
   char piece[16 * 1024];
   while (file && text.size() <= limit) {
     file.read(piece, sizeof piece);
     text.append(piece, static_cast<std::size_t>(file.gcount()));
   }
-  if (file.bad()) return Error{ErrorCode::kIo, "cannot read " + path};
+  if (file.bad()) return Error::of(ErrorCode::kIo, "cannot read ", path);
   text.resize(std::min(text.size(), limit + 1));
   return text;
 }

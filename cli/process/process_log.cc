@@ -96,9 +96,8 @@ Status start_process_log(const std::string& level) {
   on_failed_handshake(
       [](std::string_view why) { spdlog::warn("a control handshake failed: {}", why); });
   const auto parsed = spdlog::level::from_str(level);
-  REQUIRE(
-      parsed != spdlog::level::off || level == "off",
-      "log level \"" + escape_control(level) + "\" must be trace, debug, info, warn, error or off");
+  REQUIRE(parsed != spdlog::level::off || level == "off", "log level \"", escape_control(level),
+          "\" must be trace, debug, info, warn, error or off");
   auto logger =
       std::make_shared<LimitedLogger>("hearth", std::make_shared<spdlog::sinks::stderr_sink_mt>());
   logger->set_formatter(line_formatter("%H:%M:%S.%e"));
@@ -122,7 +121,7 @@ Status log_to_file(const std::string& path, std::size_t bytes) {
     children->flush_on(spdlog::level::trace);
     spdlog::default_logger()->sinks().push_back(std::move(file));
   } catch (const spdlog::spdlog_ex& error) {
-    return Error{ErrorCode::kIo, std::string("cannot write a log file: ") + error.what()};
+    return Error::of(ErrorCode::kIo, "cannot write a log file: ", error.what());
   }
   return ok_status();
 }

@@ -97,9 +97,8 @@ class LocalAnswerer final : public Answerer {
                                      const std::vector<TokenId>& prompt) {
     const std::uint32_t context = runner_->spec().context;
     REQUIRE(!prompt.empty(), "the prompt has no tokens; give some text");
-    REQUIRE(prompt.size() < context, "the prompt has " + std::to_string(prompt.size()) +
-                                         " tokens; the limit is the model's context of " +
-                                         std::to_string(context));
+    REQUIRE(prompt.size() < context, "the prompt has ", prompt.size(),
+            " tokens; the limit is the model's context of ", context);
     SequenceOpen open;
     open.sequence = SequenceId(next_id_++);
     open.prompt_tokens = static_cast<std::uint32_t>(prompt.size());

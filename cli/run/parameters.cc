@@ -94,13 +94,13 @@ Status set_parameter(RunOptions& options, const std::string& name, const std::st
       return ok_status();
     }
     const std::string wrong = parameter.range(value);
-    REQUIRE(wrong.empty(), names.front() + ": " + wrong);
-    REQUIRE(names.front() != "stop" || options.stop.size() < limits::kStopStrings,
-            "stop: at most " + std::to_string(limits::kStopStrings) + " stop strings may be set");
+    REQUIRE(wrong.empty(), names.front(), ": ", wrong);
+    REQUIRE(names.front() != "stop" || options.stop.size() < limits::kStopStrings, "stop: at most ",
+            limits::kStopStrings, " stop strings may be set");
     parameter.set(options, value);
     return ok_status();
   }
-  return Error::invalid("unknown parameter '" + name + "'" + did_you_mean(plain, known));
+  return Error::invalid("unknown parameter '", name, "'", did_you_mean(plain, known));
 }
 
 std::vector<std::string> parameter_lines(const RunOptions& options) {

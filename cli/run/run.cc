@@ -33,9 +33,8 @@ Result<std::string> read_stdin() {
     if (count < 0) return Error{ErrorCode::kIo, "cannot read standard input"};
     if (count == 0) return text;
     text.append(buffer, static_cast<std::size_t>(count));
-    REQUIRE(
-        text.size() <= limits::kTextBytes,
-        "the prompt is larger than " + std::to_string(limits::kTextBytes) + " bytes, the limit");
+    REQUIRE(text.size() <= limits::kTextBytes, "the prompt is larger than ", limits::kTextBytes,
+            " bytes, the limit");
   }
 }
 
@@ -73,7 +72,7 @@ Status write_hashes(const std::string& path, const std::vector<HashLine>& hashes
     file << json.dump() << "\n";
   }
   file.close();
-  if (!file) return Error{ErrorCode::kIo, "cannot write " + path};
+  if (!file) return Error::of(ErrorCode::kIo, "cannot write ", path);
   return ok_status();
 }
 
@@ -93,7 +92,7 @@ Status choose_model(RunOptions& options) {
           "MODEL");
   std::vector<std::string> names;
   for (const LocalModel& each : models) names.push_back(each.name);
-  REQUIRE(names.size() == 1, "no model is given; name one: " + boost::algorithm::join(names, ", "));
+  REQUIRE(names.size() == 1, "no model is given; name one: ", boost::algorithm::join(names, ", "));
   options.model = names.front();
   return ok_status();
 }
@@ -149,21 +148,20 @@ bool print_verified(const client::Verified& verified) {
 Error answer_timed_out(const RunOptions& options) {
   char seconds[32];
   std::snprintf(seconds, sizeof seconds, "%g", options.timeout_seconds);
-  return {ErrorCode::kTimeout, std::string("the answer was not complete after ") + seconds +
-                                   " seconds (--timeout); pass a larger value, or 0 for no limit"};
+  return Error::of(ErrorCode::kTimeout, "the answer was not complete after ", seconds,
+                   " seconds (--timeout); pass a larger value, or 0 for no limit");
 }
 
 Status write_receipt(const std::string& path, const std::string& saved) {
   if (saved.empty()) {
-    return Error{ErrorCode::kNotFound,
-                 "the answer has no receipt to write to " + path +
-                     ": the server keeps no ledger, or the answer was incomplete"};
+    return Error::of(ErrorCode::kNotFound, "the answer has no receipt to write to ", path,
+                     ": the server keeps no ledger, or the answer was incomplete");
   }
   std::error_code error;
   const auto kind = std::filesystem::status(path, error).type();
   REQUIRE(
       kind == std::filesystem::file_type::not_found || kind == std::filesystem::file_type::regular,
-      "--receipt " + path + ": this is not a plain file; name another one");
+      "--receipt ", path, ": this is not a plain file; name another one");
   return write_private_file(path, as_bytes(saved));
 }
 
@@ -220,13 +218,13 @@ Result<int> run_run(RunOptions options) {
     const std::string taken = options.model.empty() ? ""
                                                     : ", since '" + options.model.substr(0, 64) +
                                                           "' is taken for the model";
-    return misused(Error::invalid("the prompt is empty" + taken +
+    return misused(Error::invalid("the prompt is empty", taken,
                                   "; write hearth run MODEL PROMPT, or "
                                   "give the prompt on stdin. hearth ps names the served models"));
   }
   if (!options.receipt_file.empty() && (chat || options.local)) {
-    return misused(Error::invalid("--receipt needs one answer of a swarm; it does not work with " +
-                                  std::string(chat ? "a chat" : "--local")));
+    return misused(Error::invalid("--receipt needs one answer of a swarm; it does not work with ",
+                                  chat ? "a chat" : "--local"));
   }
   std::unique_ptr<Answerer> answerer;
   if (options.local) {

@@ -103,9 +103,7 @@ class SwarmAnswerer final : public Answerer {
       }
       lost_ = error.code == ErrorCode::kUnavailable;
       if (lost_ && silent_ == kSilentMost) return no_server(http_, options_.api_base);
-      if (lost_ && !reached_) {
-        error.message += "; no server answers there; " + no_server_step();
-      }
+      if (lost_ && !reached_) error.message += "; no server answers there; " + no_server_step();
       return error;
     }
     if (reply->status >= 400) {
@@ -115,7 +113,7 @@ class SwarmAnswerer final : public Answerer {
       return client::api_error(*reply, url_);
     }
     lost_ = !done_;
-    if (lost_) return Error{ErrorCode::kUnavailable, "the stream from " + url_ + " broke off"};
+    if (lost_) return Error::of(ErrorCode::kUnavailable, "the stream from ", url_, " broke off");
     return ok_status();
   }
 
@@ -172,14 +170,14 @@ class SwarmAnswerer final : public Answerer {
       return false;
     }
     if (chunk.contains("error")) {
-      error_ = Error{ErrorCode::kNoCapacity,
-                     "the answer was cut off: " + client::error_sentence(chunk["error"])};
+      error_ = Error::of(ErrorCode::kNoCapacity,
+                         "the answer was cut off: ", client::error_sentence(chunk["error"]));
       return false;
     }
     try {
       take(chunk, on_text);
     } catch (const Json::exception& bad) {
-      error_ = Error::invalid(std::string("the server sent an unexpected chunk: ") + bad.what());
+      error_ = Error::invalid("the server sent an unexpected chunk: ", bad.what());
       return false;
     }
     if (id.size() <= limits::kLastEventIdBytes) last_event_ = id;
@@ -207,9 +205,7 @@ class SwarmAnswerer final : public Answerer {
       answer_.figures.prompt_tokens = chunk["usage"].value("prompt_tokens", 0U);
       answer_.figures.generated_tokens = chunk["usage"].value("completion_tokens", 0U);
       const Json details = chunk["usage"].value("prompt_tokens_details", Json::object());
-      if (details.is_object()) {
-        answer_.figures.cached_tokens = details.value("cached_tokens", 0U);
-      }
+      if (details.is_object()) answer_.figures.cached_tokens = details.value("cached_tokens", 0U);
     }
     if (chunk.contains("timings") && chunk["timings"].is_object()) take_drafts(chunk["timings"]);
     if (chunk.contains("hearth") && chunk["hearth"].is_object()) {

@@ -13,7 +13,7 @@ Status keep_verdict(const std::string& folder, const Hash256& hash, ByteSpan evi
   std::filesystem::create_directories(folder, failed);
   // Evidence contains the tokens of a request, so only the cluster's user may read it.
   if (!failed) std::filesystem::permissions(folder, std::filesystem::perms::owner_all, failed);
-  if (failed) return Error{ErrorCode::kUnavailable, folder + ": " + failed.message()};
+  if (failed) return Error::of(ErrorCode::kUnavailable, folder, ": ", failed.message());
   return write_private_file(folder + "/" + hash.hex(), evidence);
 }
 

@@ -24,12 +24,12 @@ Result<std::vector<fs::path>> models_in(const fs::path& folder) {
     files.push_back(entry->path());
   }
   if (failed) {
-    return Error{ErrorCode::kIo,
-                 "cannot read the folder " + folder.string() + ": " + failed.message()};
+    return Error::of(ErrorCode::kIo, "cannot read the folder ", folder.string(), ": ",
+                     failed.message());
   }
   if (files.empty()) {
-    return Error{ErrorCode::kNotFound, "the folder " + folder.string() +
-                                           " has no model: no file whose name ends with .gguf"};
+    return Error::of(ErrorCode::kNotFound, "the folder ", folder.string(),
+                     " has no model: no file whose name ends with .gguf");
   }
   std::ranges::sort(files);
   return files;
@@ -56,9 +56,8 @@ Result<std::vector<ListedModel>> list_served_models(const std::vector<std::strin
     TRY(const std::vector<fs::path> files, models_in(each));
     for (const fs::path& file : files) add(file, true);
   }
-  REQUIRE(models.size() <= limits::kServedModels, std::to_string(models.size()) +
-                                                      " models are given; a server has at most " +
-                                                      std::to_string(limits::kServedModels));
+  REQUIRE(models.size() <= limits::kServedModels, models.size(),
+          " models are given; a server has at most ", limits::kServedModels);
   return models;
 }
 

@@ -50,7 +50,8 @@ std::uint32_t stages_of(const ServeOptions& options, const model::ModelSpec& spe
 }
 
 std::vector<std::string> devices_of(const ServeOptions& options) {
-  return worker_devices(options.device, options.local_workers, cards_here());
+  const bool automatic = options.device == "auto";
+  return worker_devices(options.device, options.local_workers, automatic ? cards_here() : 0);
 }
 
 namespace {
@@ -58,14 +59,13 @@ namespace {
 // Refuses options with which workers would fail at every start.
 Status check_split(const ServeOptions& options, const model::ModelSpec& spec) {
   const std::uint32_t stages = stages_of(options, spec);
-  REQUIRE(!spec.is_whole() || stages == 1,
-          std::to_string(stages) +
-              " stages; one node must hold every layer of this model, because its layers read more "
-              "than the output of the layer before: leave out --place, or give --stages 1");
-  REQUIRE(stages <= spec.layers, "the model has " + counted(spec.layers, "layer") +
-                                     ", fewer than " + std::to_string(stages) + " stages");
+  REQUIRE(!spec.is_whole() || stages == 1, stages,
+          " stages; one node must hold every layer of this model, because its layers read more "
+          "than the output of the layer before: leave out --place, or give --stages 1");
+  REQUIRE(stages <= spec.layers, "the model has ", counted(spec.layers, "layer"), ", fewer than ",
+          stages, " stages");
   REQUIRE(options.by_hand.empty() || options.by_hand.back().layers.end == spec.layers,
-          "--place must end with the model's last layer, " + std::to_string(spec.layers - 1));
+          "--place must end with the model's last layer, ", spec.layers - 1);
   if (options.local_workers == 0) return ok_status();
   if (stages == 0) return check_kv_budget(options.kv_budget_bytes, spec, spec.least_range(0));
   for (const LayerRange& layers : split_layers(spec.layers, stages)) {
@@ -193,11 +193,10 @@ Result<std::uint64_t> weight_bytes(const OfferedModel& offered) {
 
 Status check_distinct(const std::vector<OfferedModel>& models, const OfferedModel& one) {
   for (const OfferedModel& other : models) {
-    REQUIRE(other.served.id != one.served.id, "two models have the name '" + other.served.id +
-                                                  "': " + other.path + " and " + one.path);
-    REQUIRE(other.served.fingerprint != one.served.fingerprint,
-            other.path + " and " + one.path +
-                " have the same header, by which models are told apart; serve one of them");
+    REQUIRE(other.served.id != one.served.id, "two models have the name '", other.served.id,
+            "': ", other.path, " and ", one.path);
+    REQUIRE(other.served.fingerprint != one.served.fingerprint, other.path, " and ", one.path,
+            " have the same header, by which models are told apart; serve one of them");
   }
   return ok_status();
 }
@@ -209,8 +208,8 @@ Result<std::vector<OfferedModel>> offer_models(const ServeOptions& options) {
   const bool for_one =
       !options.model_id.empty() || !options.chat_template.empty() || !options.by_hand.empty();
   REQUIRE(listed.size() == 1 || !for_one,
-          "--model-id, --chat-template and --place are for one model, and " +
-              std::to_string(listed.size()) + " are given: leave these out, or serve one model");
+          "--model-id, --chat-template and --place are for one model, and ", listed.size(),
+          " are given: leave these out, or serve one model");
   std::vector<OfferedModel> models;
   for (const ListedModel& each : listed) {
     auto offered = offer_model(options, each.path);
@@ -225,7 +224,8 @@ Result<std::vector<OfferedModel>> offer_models(const ServeOptions& options) {
     }
     models.push_back(*std::move(offered));
   }
-  REQUIRE(!models.empty(), "none of the models can be served");
+  REQUIRE(!models.empty(),
+          "none of the models in the folder can be served; the log names the reason for each");
   const auto is_shape = [](const OfferedModel& each) { return each.served.spec.shape_only; };
   const bool any = std::ranges::any_of(models, is_shape);
   REQUIRE(!any || std::ranges::all_of(models, is_shape),

@@ -13,7 +13,6 @@
 #include <memory>
 #include <mutex>
 #include <thread>
-#include <vector>
 
 #include "base/clock.h"
 #include "base/ids.h"
@@ -99,7 +98,7 @@ class ModelFiles {
     const std::lock_guard lock(mutex_);
     const auto found = files_.find(id);
     if (found != files_.end()) return found->second;
-    return Error{ErrorCode::kUnavailable, "this server has no model " + id.hex()};
+    return Error::of(ErrorCode::kUnavailable, "this server has no model ", id.hex());
   }
 
  private:
@@ -196,9 +195,9 @@ Result<coordinator::http::HttpOptions> api_options(const ServeOptions& options,
 Status check_host(const ServeOptions& options) {
   if (client::is_loopback_address(options.host)) {
     if (options.host_names.empty()) return ok_status();
-    return Error{ErrorCode::kNotFound,
-                 "--host-name is for clients on other machines, but the API on " + options.host +
-                     " accepts only this machine; add --host ADDRESS, or omit --host-name"};
+    return Error::of(ErrorCode::kNotFound,
+                     "--host-name is for clients on other machines, but the API on ", options.host,
+                     " accepts only this machine; add --host ADDRESS, or omit --host-name");
   }
   const auto cluster = need_cluster(options.data_dir);
   if (cluster.ok()) return ok_status();
@@ -284,10 +283,9 @@ class Server {
     children_ = std::make_unique<Children>(loop_.io());
     start_workers();
     if (!options.no_announce) announce();
-    report_ready(std::string(emulates_ ? "EMULATED: " : "") +
-                 "the server runs in the background as process " + std::to_string(info_.pid) +
-                 "; to end it: kill " + std::to_string(info_.pid) +
-                 "\nnext:  hearth status, hearth logs");
+    report_ready(message_of(
+        emulates_ ? "EMULATED: " : "", "the server runs in the background as process ", info_.pid,
+        "; to end it: kill ", info_.pid, "\nnext:  hearth status, hearth logs"));
     return ok_status();
   }
 
@@ -304,9 +302,9 @@ class Server {
   static Status check(const ServeOptions& options) {
     TRY_VOID(check_device_choice(options.device));
     REQUIRE(options.stages <= limits::kStages && options.local_workers <= limits::kStages,
-            "--stages and --local-workers must be at most " + std::to_string(limits::kStages));
+            "--stages and --local-workers must be at most ", limits::kStages);
     REQUIRE(options.batch_rows >= 1 && options.batch_rows <= limits::kBatchRows,
-            "--batch-rows must be from 1 to " + std::to_string(limits::kBatchRows));
+            "--batch-rows must be from 1 to ", limits::kBatchRows);
     return ok_status();
   }
 
@@ -484,12 +482,11 @@ class Server {
     const auto newer = identity_->roster->contradicts(roster);
     if (!newer.ok() || !*newer || set_back_) return newer.ok();
     set_back_ =
-        Error{ErrorCode::kRefused,
-              node +
+        Error::of(ErrorCode::kRefused, node,
                   " holds a roster that this cluster signed and this folder does not have (now "
                   "kept as roster.evidence-*): the folder was replaced by an older copy, which "
                   "would readmit nodes that were removed since. Put the newest copy back, or take "
-                  "the members from the newest roster: hearth nodes restore"};
+                  "the members from the newest roster: hearth nodes restore");
     spdlog::error("{}", set_back_->message);
     on_stop();
     return true;
@@ -537,10 +534,9 @@ class Server {
             " runs with credits, and an emulation earns none; use another data folder "
             "(--data-dir)");
     if (options.no_receipts) {
-      return Error{ErrorCode::kRefused,
-                   "the cluster " + cluster_->name +
+      return Error::of(ErrorCode::kRefused, "the cluster ", cluster_->name,
                        " runs with credits, which receipts pay; omit --no-receipts, or switch "
-                       "credits off (hearth init --credits=false)"};
+                       "credits off (hearth init --credits=false)");
     }
     credits_ = std::make_shared<coordinator::Credits>();
     return ok_status();

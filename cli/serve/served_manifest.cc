@@ -7,7 +7,6 @@
 #include <unistd.h>
 
 #include <filesystem>
-#include <memory>
 #include <utility>
 
 #include "base/private_file.h"
@@ -22,12 +21,9 @@ constexpr int kNice = 10;  // steps go first
 // Which file was hashed, and how it was then.
 Result<std::string> identity_of_file(const std::string& path) {
   struct stat info {};
-  if (::stat(path.c_str(), &info) != 0) {
-    return Error{ErrorCode::kIo, "cannot read " + path};
-  }
-  return std::filesystem::absolute(path).string() + " " + std::to_string(info.st_dev) + " " +
-         std::to_string(info.st_ino) + " " + std::to_string(info.st_size) + " " +
-         std::to_string(info.st_mtim.tv_sec) + "." + std::to_string(info.st_mtim.tv_nsec);
+  if (::stat(path.c_str(), &info) != 0) return Error::of(ErrorCode::kIo, "cannot read ", path);
+  return message_of(std::filesystem::absolute(path).string(), " ", info.st_dev, " ", info.st_ino,
+                    " ", info.st_size, " ", info.st_mtim.tv_sec, ".", info.st_mtim.tv_nsec);
 }
 
 // The same of all parts of a model: a hash, since there may be many.

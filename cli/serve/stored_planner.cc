@@ -2,7 +2,6 @@
 
 #include <algorithm>
 #include <filesystem>
-#include <utility>
 
 #include "cli/models/models.h"
 #include "cli/plan/stored_plan.h"

@@ -32,7 +32,7 @@ int finish_output(int code) {
   const bool lost = std::fflush(stdout) != 0 || std::ferror(stdout) != 0;
   if (!lost || code != kExitDone) return code;
   return fail({ErrorCode::kIo,
-               "cannot write to standard output, so that the result is incomplete; free space "
+               "cannot write to standard output, so the result is incomplete; free space "
                "there, or name another file"});
 }
 

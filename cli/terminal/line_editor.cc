@@ -9,7 +9,6 @@
 #include <cstdlib>
 #include <cstring>
 #include <iostream>
-#include <string_view>
 
 #include "base/limits.h"
 #include "cli/terminal/interrupt.h"

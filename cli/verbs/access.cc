@@ -1,5 +1,4 @@
 #include <CLI/CLI.hpp>
-#include <memory>
 
 #include "base/limits.h"
 #include "cli/cluster/cluster.h"

@@ -25,18 +25,18 @@ Error no_file_of(const std::string& node, const std::string& data_dir) {
   std::ranges::replace(workers, std::string(), std::string("worker"));
   const std::string names = boost::algorithm::join(workers, ", ");
   if (names.empty() && !exists(server_log_file(data_dir))) {
-    return {ErrorCode::kNotFound,
-            "there is no log in " + folder +
-                "; start hearth serve or hearth worker without --no-log-file to write one"};
+    return Error::of(ErrorCode::kNotFound, "there is no log in ", folder,
+                     "; start hearth serve or hearth worker without --no-log-file to write one");
   }
   if (node.empty()) {
-    return {ErrorCode::kNotFound, "several workers log in " + folder + "; name one: " + names};
+    return Error::of(ErrorCode::kNotFound, "several workers log in ", folder,
+                     "; name one: ", names);
   }
-  return {ErrorCode::kNotFound,
-          node + " has no log file in " + folder +
-              "; a node of another machine logs there (hearth logs on it), and a local worker in "
-              "the server's log; workers with files: " +
-              (names.empty() ? "none" : names)};
+  return Error::of(
+      ErrorCode::kNotFound, node, " has no log file in ", folder,
+      "; a node of another machine logs there (hearth logs on it), and a local worker in "
+      "the server's log; workers with files: ",
+      (names.empty() ? "none" : names));
 }
 
 Result<std::string> find_file(const LogsOptions& options) {
@@ -73,7 +73,7 @@ Result<int> run_logs(const LogsOptions& options) {
   for (std::string& word : words) argv.push_back(word.data());
   argv.push_back(nullptr);
   execvp(argv[0], argv.data());
-  return Error{ErrorCode::kIo, std::string("cannot run tail: ") + std::strerror(errno)};
+  return Error::of(ErrorCode::kIo, "cannot run tail: ", std::strerror(errno));
 }
 
 }  // namespace hearth::cli

@@ -1,5 +1,7 @@
 #include "proto/link/ping.h"
 
+#include <fmt/core.h>
+
 #include <algorithm>
 #include <boost/asio/io_context.hpp>
 #include <chrono>
@@ -81,11 +83,11 @@ class PingLink final : public TransportEvents {
     const auto deadline = SteadyClock::now() + kConnectPatience;
     while (!condition()) {
       if (!refusal_.empty())
-        return Error{ErrorCode::kRefused, "the node refused the link: " + refusal_};
+        return Error::of(ErrorCode::kRefused, "the node refused the link: ", refusal_);
       if (closed_) return Error{ErrorCode::kUnavailable, closed_->message};
       if (SteadyClock::now() >= deadline)
-        return Error{ErrorCode::kTimeout, "the node did not answer within " +
-                                              std::to_string(kConnectPatience.count()) + " s"};
+        return Error::of(ErrorCode::kTimeout, "the node did not answer within ",
+                         kConnectPatience.count(), " s");
       io_.restart();
       io_.run_one_for(std::chrono::milliseconds(50));
     }
@@ -116,7 +118,8 @@ Result<Probe> probe(const node::Inquirer& own, const std::string& node,
                     const std::string& address) {
   TRY(const auto link, PingLink::open(own, address));
   // The roster says whose key this is.
-  REQUIRE(link->peer() == node, "the node at " + address + " is " + link->peer() + ", not " + node);
+  REQUIRE(link->peer() == node, "the node at ", address, " is ", link->peer(), ", not ", node,
+          "; hearth status shows the nodes that are connected now");
   TRY(const double seconds, link->ping(1, {}));
   return Probe{link->connected_seconds(), seconds};
 }
@@ -139,11 +142,7 @@ Result<Rates> measure_link(const node::Inquirer& own, const std::string& address
   return rates;
 }
 
-std::string milliseconds(double seconds) {
-  char text[32];
-  std::snprintf(text, sizeof text, "%.2f ms", seconds * 1e3);
-  return text;
-}
+std::string milliseconds(double seconds) { return fmt::format("{:.2f} ms", seconds * 1e3); }
 
 void say(const PingOptions& options, const std::string& address, const Result<Probe>& probe) {
   if (options.json) return;
@@ -183,9 +182,7 @@ void print_json(const PingOptions& options, const std::string& address,
     out["milliseconds"] = {
         {"least", (*times)[0] * 1e3}, {"median", (*times)[1] * 1e3}, {"most", (*times)[2] * 1e3}};
   }
-  if (rates.to > 0.0) {
-    out["bytes_per_second"] = {{"to", rates.to}, {"from", rates.from}};
-  }
+  if (rates.to > 0.0) out["bytes_per_second"] = {{"to", rates.to}, {"from", rates.from}};
   print_escaped(out);
 }
 

@@ -1,8 +1,9 @@
 #include "cli/watch/rate_history.h"
 
+#include <fmt/core.h>
+
 #include <algorithm>
 #include <cmath>
-#include <cstdio>
 
 #include "base/check.h"
 
@@ -28,9 +29,7 @@ std::string RateHistory::line() const {
     INVARIANT(height < kBlocks.size(), "a reading is at most the largest one");
     text += kBlocks[height];
   }
-  char figure[32];
-  std::snprintf(figure, sizeof figure, "%.1f", most);
-  return text + "  at most " + figure;
+  return text + fmt::format("  at most {:.1f}", most);
 }
 
 }  // namespace hearth::cli

@@ -43,8 +43,8 @@ Result<SwarmAnswer> wait_for_state(StatusOptions options) {
     if (interrupted()) return Error{ErrorCode::kCancelled, "interrupted"};
     if (SteadyClock::now() >= deadline) {
       if (!answer.ok()) return answer;
-      return Error{ErrorCode::kTimeout, "the swarm at " + options.api_base +
-                                            " is not ready yet; hearth status shows why"};
+      return Error::of(ErrorCode::kTimeout, "the swarm at ", options.api_base,
+                       " is not ready yet; hearth status shows why");
     }
     std::this_thread::sleep_for(std::chrono::milliseconds(50));
   }
@@ -178,8 +178,7 @@ Result<int> run_ps(const StatusOptions& options) {
                std::to_string(view.waiting)});
     return succeed(boost::algorithm::join(table.lines(), "\n") + other_models(state));
   } catch (const Json::exception& bad) {
-    return Error::invalid(std::string("the server has another version than this program: ") +
-                          bad.what());
+    return Error::invalid("the server has another version than this program: ", bad.what());
   }
 }
 

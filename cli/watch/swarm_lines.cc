@@ -1,6 +1,7 @@
+#include <fmt/core.h>
+
 #include <algorithm>
 #include <cmath>
-#include <cstdio>
 #include <set>
 #include <string>
 
@@ -16,15 +17,11 @@ namespace {
 constexpr std::uint32_t kBarColumns = 10;
 
 std::string rate(double per_second) {
-  char text[32];
-  std::snprintf(text, sizeof text, per_second >= 99.95 ? "%.0f" : "%.1f", per_second);
-  return text;
+  return fmt::format("{:.{}f}", per_second, per_second >= 99.95 ? 0 : 1);
 }
 
 std::string percentage(double share) {
-  char text[32];
-  std::snprintf(text, sizeof text, "%.0f%%", 100.0 * std::clamp(share, 0.0, 1.0));
-  return text;
+  return fmt::format("{:.0f}%", 100.0 * std::clamp(share, 0.0, 1.0));
 }
 
 std::string rates_text(const client::SwarmView& view) {
@@ -66,9 +63,9 @@ void add_kv(const client::SwarmView& view, Lines& lines) {
     if (least == nullptr || node.kv_tokens < least->kv_tokens) least = &node;
   }
   if (least == nullptr || least->kv_tokens_kept == 0) return;
-  lines.push_back("kv      " + std::to_string(least->kv_tokens_used) + " of " +
-                  counted(least->kv_tokens, "position") + " in use, " +
-                  std::to_string(least->kv_tokens_kept) + " cached for prompts that begin alike");
+  lines.push_back(message_of("kv      ", least->kv_tokens_used, " of ",
+                             counted(least->kv_tokens, "position"), " in use, ",
+                             least->kv_tokens_kept, " cached for prompts that begin alike"));
 }
 
 // "drafts  lookup 450 of 496 accepted, model 12 of 40 accepted", then the memory that each node
@@ -78,8 +75,8 @@ void add_drafts(const client::SwarmView& view, Lines& lines) {
   for (const client::SwarmView::Drafts& one : view.drafts) {
     if (one.drafted == 0) continue;
     text += text.empty() ? "drafts  " : ", ";
-    text += escape_control(one.kind) + " " + std::to_string(one.accepted) + " of " +
-            std::to_string(one.drafted) + " accepted";
+    text +=
+        message_of(escape_control(one.kind), " ", one.accepted, " of ", one.drafted, " accepted");
   }
   if (!text.empty()) lines.push_back(text);
   for (const client::NodeView& node : view.nodes) {
@@ -92,9 +89,7 @@ void add_drafts(const client::SwarmView& view, Lines& lines) {
 // "power   412 W of 3 of 4 nodes; 13.5 J a token".
 void add_power(const client::SwarmView& view, Lines& lines) {
   if (view.power_nodes == 0) return;
-  char watts[32];
-  std::snprintf(watts, sizeof watts, "%.0f W", view.watts);
-  std::string line = std::string("power   ") + watts + " of " + std::to_string(view.power_nodes);
+  std::string line = fmt::format("power   {:.0f} W of {}", view.watts, view.power_nodes);
   line += view.power_nodes < view.nodes.size() ? " of " + counted(view.nodes.size(), "node")
                                                : (view.power_nodes == 1 ? " node" : " nodes");
   if (view.tokens_per_second > 0.0) {
@@ -233,13 +228,13 @@ void add_audits(const client::SwarmView& view, Lines& lines) {
   const bool any = audits.agreed + audits.disputed + audits.missed + disputes > 0;
   if (any) {
     lines.push_back(
-        "audits  since the server started: " + counted(audits.agreed, "window") +
-        (audits.agreed == 1 ? " agrees, " : " agree, ") + std::to_string(audits.disputed) +
-        (audits.disputed == 1 ? " differs, " : " differ, ") + std::to_string(audits.missed) +
-        (audits.missed == 1 ? " was given up" : " were given up"));
+        message_of("audits  since the server started: ", counted(audits.agreed, "window"),
+                   (audits.agreed == 1 ? " agrees, " : " agree, "), audits.disputed,
+                   (audits.disputed == 1 ? " differs, " : " differ, "), audits.missed,
+                   (audits.missed == 1 ? " was given up" : " were given up")));
     if (disputes > 0) {
-      lines.push_back("        disputes in the ledger: " + std::to_string(audits.open_disputes) +
-                      " open, " + std::to_string(audits.ended_disputes) + " ended by a verdict");
+      lines.push_back(message_of("        disputes in the ledger: ", audits.open_disputes,
+                                 " open, ", audits.ended_disputes, " ended by a verdict"));
     }
     if (audits.unjudged_disputes > 0) {
       lines.back() += ", " + std::to_string(audits.unjudged_disputes) + " ended without one";

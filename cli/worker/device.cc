@@ -1,10 +1,10 @@
 #include "cli/worker/device.h"
 
-#include <charconv>
 #include <cstdio>
 #include <cstdlib>
 #include <utility>
 
+#include "base/number.h"
 #include "cli/terminal/exit_codes.h"
 #include "node/runner/local_runner.h"
 #ifdef HEARTH_CARDS
@@ -73,8 +73,7 @@ Progress tenths(std::function<void(std::string_view)> say) {
     const std::uint64_t tenth = all == 0 ? 10 : done * 10 / all;
     if (tenth == said) return;
     said = tenth % 10;  // another stage begins anew
-    say("loading: " + std::to_string(tenth * 10) + " % of " + std::to_string(all / 1'000'000) +
-        " MB");
+    say(message_of("loading: ", tenth * 10, " % of ", all / 1'000'000, " MB"));
   };
 }
 #endif
@@ -85,17 +84,14 @@ Result<DeviceChoice> parse_device(const std::string& text) {
   if (text == "cpu") return DeviceChoice{DeviceChoice::Kind::kCpu, 0};
   for (const auto& [name, kind] : {std::pair{"auto", DeviceChoice::Kind::kAuto},
                                    std::pair{"cuda", DeviceChoice::Kind::kCuda}}) {
-    DeviceChoice choice{kind, 0};
-    if (text == name) return choice;
+    if (text == name) return DeviceChoice{kind, 0};
     const std::string prefix = name + std::string(":");
     if (!text.starts_with(prefix)) continue;
-    const char* begin = text.data() + prefix.size();
-    const char* end = text.data() + text.size();
-    const auto [at, error] = std::from_chars(begin, end, choice.index);
-    if (error == std::errc() && at == end && choice.index < kCardsMost) return choice;
+    const auto index = parse_number<std::uint32_t>(text.substr(prefix.size()));
+    if (index && *index < kCardsMost) return DeviceChoice{kind, *index};
   }
-  return Error::invalid("--device must be auto, cpu, cuda, auto:N or cuda:N with N below " +
-                        std::to_string(kCardsMost) + ", not '" + text + "'");
+  return Error::invalid("--device must be auto, cpu, cuda, auto:N or cuda:N with N below ",
+                        kCardsMost, ", not '", text, "'");
 }
 
 CLI::Validator device_text() {
@@ -133,18 +129,21 @@ Status check_device_choice(const std::string& text) {
   const Status found = node::check_card(choice.index);
   return found.ok() ? ok_status() : Status(advised(found.error()));
 #else
-  return Error{ErrorCode::kUnsupported,
-               "--device " + text +
+  return Error::of(ErrorCode::kUnsupported, "--device ", text,
                    ": this build has no GPU code; configure with -DHEARTH_CUDA=ON, which needs the "
-                   "CUDA toolkit, or use --device cpu"};
+                   "CUDA toolkit, or use --device cpu");
 #endif
 }
 
 #ifdef HEARTH_CARDS
 
 std::uint32_t cards_here() {
-  const auto count = kernels::cuda::device_count();
-  return count.ok() ? *count : 0;
+  static const std::uint32_t cards = [] {  // so that the warning is printed once
+    const auto count = kernels::cuda::device_count();
+    if (!count.ok()) left_to_the_processor(count.error());
+    return count.ok() ? *count : 0;
+  }();
+  return cards;
 }
 
 Result<std::unique_ptr<node::Device>> open_unasked_device(

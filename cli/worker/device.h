@@ -25,7 +25,8 @@ struct DeviceChoice {
 };
 Result<DeviceChoice> parse_device(const std::string& text);
 CLI::Validator device_text();
-// 0 where there is no driver, or no device code in this build.
+// 0 where there is no driver, or no device code in this build; also, with a warning on stderr,
+// where the driver does not work, for example because it is too old.
 std::uint32_t cards_here();
 // The devices of this many local workers. With "auto", each gets "auto:N" while there are GPUs, and
 // the others get the CPU. Any other choice applies to all.

@@ -534,11 +534,9 @@ Status check_kv_budget(std::uint64_t bytes, const model::ModelSpec& spec, LayerR
   const std::uint64_t state = node::DeltaNet::state_bytes(spec, layers);
   const std::string states =
       state > 0 ? " and the state of one sequence of " + std::to_string(state) + " bytes" : "";
-  REQUIRE(bytes >= page + state,
-          "a KV budget of " + std::to_string(bytes) + " bytes does not hold one page of " +
-              std::to_string(kernels::kPageTokens) + " positions" + states + ": " +
-              counted(layers.size(), "layer") + " of this model need --kv-budget " +
-              std::to_string(page + state) + " or more");
+  REQUIRE(bytes >= page + state, "a KV budget of ", bytes, " bytes does not hold one page of ",
+          kernels::kPageTokens, " positions", states, ": ", counted(layers.size(), "layer"),
+          " of this model need --kv-budget ", page + state, " or more");
   return ok_status();
 }
 

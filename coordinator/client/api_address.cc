@@ -1,15 +1,14 @@
 #include "coordinator/client/api_address.h"
 
-#include <arpa/inet.h>
 #include <netdb.h>
 #include <sys/socket.h>
 #include <unistd.h>
 
 #include <algorithm>
 #include <cctype>
-#include <charconv>
 #include <string_view>
 
+#include "base/number.h"
 #include "proto/address.h"
 
 namespace hearth::client {
@@ -18,24 +17,15 @@ namespace {
 constexpr std::size_t kNameBytes = 253;  // RFC 1035
 constexpr std::size_t kZoneBytes = 15;   // of an interface's name
 
-bool is_v4(const std::string& host) {
-  in_addr bytes{};
-  return inet_pton(AF_INET, host.c_str(), &bytes) == 1;
-}
-bool is_v6(const std::string& host) {
-  in6_addr bytes{};
-  return inet_pton(AF_INET6, host.c_str(), &bytes) == 1;
-}
-
 // An address, with the zone of a link if it has one, as "fe80::1%eth0".
 bool is_v6_to_dial(const std::string& host) {
   const std::size_t mark = host.find('%');
-  if (mark == std::string::npos) return is_v6(host);
+  if (mark == std::string::npos) return is_ipv6(host);
   const std::string zone = host.substr(mark + 1);
   const bool named = std::all_of(zone.begin(), zone.end(), [](char c) {
     return std::isalnum(static_cast<unsigned char>(c)) != 0 || c == '-' || c == '_' || c == '.';
   });
-  return is_v6(host.substr(0, mark)) && named && !zone.empty() && zone.size() <= kZoneBytes;
+  return is_ipv6(host.substr(0, mark)) && named && !zone.empty() && zone.size() <= kZoneBytes;
 }
 
 // Excludes "127.1", which some programs read as an address: a name's last part is not all digits.
@@ -70,12 +60,12 @@ Split split(std::string_view text) {
     return {is_v6_to_dial(std::string(text)) ? std::string(text) : std::string(), {}};
   }
   const std::string host(text.substr(0, colon));
-  return {is_v4(host) || is_name(host) ? host : std::string(), text.substr(colon)};
+  return {is_ipv4(host) || is_name(host) ? host : std::string(), text.substr(colon)};
 }
 
 }  // namespace
 
-bool is_ip_address(const std::string& host) { return is_v4(host) || is_v6(host); }
+bool is_ip_address(const std::string& host) { return is_ipv4(host) || is_ipv6(host); }
 
 bool is_own_host(const std::string& host) {
   addrinfo hints{};
@@ -91,7 +81,7 @@ bool is_own_host(const std::string& host) {
 }
 
 bool is_loopback_address(const std::string& host) {
-  return (is_v4(host) && host.starts_with("127.")) || host == "::1";
+  return (is_ipv4(host) && host.starts_with("127.")) || host == "::1";
 }
 
 std::string dialled_host(const std::string& listened) {
@@ -102,22 +92,19 @@ std::string dialled_host(const std::string& listened) {
 Result<ApiAddress> parse_api_address(const std::string& text) {
   std::string_view rest = text;
   const std::string shown = "'" + text.substr(0, 64) + "'";
-  REQUIRE(!rest.starts_with("https://"),
-          shown + ": the API is plain http; name host and port, e.g. 127.0.0.1:11500");
+  REQUIRE(!rest.starts_with("https://"), shown,
+          ": the API is plain http; name host and port, e.g. 127.0.0.1:11500");
   if (rest.starts_with("http://")) rest.remove_prefix(7);
   while (rest.ends_with('/')) rest.remove_suffix(1);
   if (rest.ends_with("/v1")) rest.remove_suffix(3);
   const Split parts = split(rest);
-  REQUIRE(!parts.host.empty(),
-          shown + " is not a host with or without a port, e.g. 127.0.0.1:11500 or den.local");
+  REQUIRE(!parts.host.empty(), shown,
+          " is not a host with or without a port, e.g. 127.0.0.1:11500 or den.local");
   ApiAddress address{parts.host, std::nullopt};
   if (parts.port.empty()) return address;
-  const std::string_view digits = parts.port.substr(1);
-  std::uint16_t port = 0;
-  const auto [end, error] = std::from_chars(digits.data(), digits.data() + digits.size(), port);
-  REQUIRE(parts.port[0] == ':' && error == std::errc() && end == digits.data() + digits.size(),
-          "the port in " + shown + " must be a whole number from 0 to 65535");
-  address.port = port;
+  address.port = parse_number<std::uint16_t>(parts.port.substr(1));
+  REQUIRE(parts.port[0] == ':' && address.port, "the port in ", shown,
+          " must be a whole number from 0 to 65535");
   return address;
 }
 

@@ -75,16 +75,19 @@ Error curl_error(CURLcode code, const std::string& url) {
   const std::string what = without_secrets(url) + " (" + curl_easy_strerror(code) + ")";
   switch (code) {
     case CURLE_ABORTED_BY_CALLBACK: return {ErrorCode::kCancelled, "interrupted"};
-    case CURLE_OPERATION_TIMEDOUT: return {ErrorCode::kTimeout, "no answer in time from " + what};
+    case CURLE_OPERATION_TIMEDOUT:
+      return Error::of(ErrorCode::kTimeout, "no answer in time from ", what);
     case CURLE_COULDNT_CONNECT:
-    case CURLE_COULDNT_RESOLVE_HOST: return {ErrorCode::kUnavailable, "cannot reach " + what};
+    case CURLE_COULDNT_RESOLVE_HOST:
+      return Error::of(ErrorCode::kUnavailable, "cannot reach ", what);
     case CURLE_GOT_NOTHING:
     case CURLE_RECV_ERROR:
-    case CURLE_PARTIAL_FILE: return {ErrorCode::kUnavailable, "lost the connection to " + what};
+    case CURLE_PARTIAL_FILE:
+      return Error::of(ErrorCode::kUnavailable, "lost the connection to ", what);
     case CURLE_SSL_PINNEDPUBKEYNOTMATCH:
-      return {ErrorCode::kRefused,
-              "the machine at " + what + " is not the coordinator of this machine's cluster"};
-    default: return {ErrorCode::kIo, "the transfer failed: " + what};
+      return Error::of(ErrorCode::kRefused, "the machine at ", what,
+                       " is not the coordinator of this machine's cluster");
+    default: return Error::of(ErrorCode::kIo, "the transfer failed: ", what);
   }
 }
 
@@ -233,7 +236,7 @@ struct HttpClient::State {
   static std::function<Status(std::string_view)> into_body(Transfer& transfer) {
     return [&transfer](std::string_view bytes) -> Status {
       REQUIRE(bytes.size() <= limits::kClientBodyBytes - transfer.reply.body.size(),
-              "the answer's body is over " + std::to_string(limits::kClientBodyBytes) + " bytes");
+              "the answer's body is longer than the limit of ", limits::kClientBodyBytes, " bytes");
       transfer.reply.body.append(bytes);
       return ok_status();
     };
@@ -301,8 +304,8 @@ Result<HttpReply> HttpClient::download(const std::string& url, std::uint64_t off
       const std::string& sent = transfer.reply.headers["content-range"];
       const std::string begin = "bytes " + std::to_string(offset) + "-";
       if (!sent.starts_with(begin)) {
-        return Error{ErrorCode::kUnsupported, "asked " + without_secrets(url) + " for " + begin +
-                                                  ", it sends \"" + sent.substr(0, 64) + "\""};
+        return Error::of(ErrorCode::kUnsupported, "asked ", without_secrets(url), " for ", begin,
+                         ", it sends \"", sent.substr(0, 64), "\"");
       }
     }
     if (!begun && offset > 0 && status == kOk) TRY_VOID(restart());
@@ -317,7 +320,7 @@ Result<HttpReply> HttpClient::get_range(const std::string& url, std::uint64_t be
                                         std::uint64_t end, std::uint64_t total,
                                         const Options& options,
                                         const std::function<Status(std::string_view)>& sink) {
-  const std::string part = std::to_string(begin) + "-" + std::to_string(end - 1);
+  const std::string part = message_of(begin, "-", end - 1);
   const std::string wanted = "bytes " + part + "/" + std::to_string(total);
   Transfer transfer;
   transfer.on_body = [&](std::string_view bytes) -> Status {
@@ -360,11 +363,10 @@ std::string without_secrets(std::string url) {
 
 Status check_redirect(const std::string& from, const std::string& location) {
   const auto refused = [&] {
-    return Error{ErrorCode::kRefused,
-                 without_secrets(from) + " redirects to " +
-                     without_secrets(location.substr(0, kLocationShown)) +
+    return Error::of(ErrorCode::kRefused, without_secrets(from), " redirects to ",
+                     without_secrets(location.substr(0, kLocationShown)),
                      ": only https:// addresses are followed, and from http:// ones of this "
-                     "machine those of this machine; use the final https:// address"};
+                     "machine those of this machine; use the final https:// address");
   };
   const auto address = parsed(from);
   if (!address) return refused();
@@ -379,8 +381,7 @@ Status check_redirect(const std::string& from, const std::string& location) {
 
 Result<bool> EventStreamParser::push(std::string_view bytes, const OnEvent& on_event) {
   const auto too_long = [] {
-    return Error::invalid("the server sent an event of over " +
-                          std::to_string(limits::kClientBodyBytes) + " bytes");
+    return Error::invalid("the server sent an event of over ", limits::kClientBodyBytes, " bytes");
   };
   for (const char c : bytes) {
     if (c == '\r') continue;

@@ -16,7 +16,6 @@
 #include <mutex>
 #include <span>
 #include <utility>
-#include <vector>
 
 #include "proto/address.h"
 #include "proto/link/control_links.h"
@@ -90,7 +89,9 @@ int wait_for_one(std::vector<pollfd>& dialled, Steady::time_point until) {
 }  // namespace
 
 Result<std::string> open_member_link(MemberLink link) {
-  REQUIRE(!link.addresses.empty(), "the coordinator has no address");
+  REQUIRE(!link.addresses.empty(),
+          "this machine knows no address of the coordinator; join the cluster again: hearth join "
+          "ADDRESS");
   for (std::string& each : link.addresses) {
     TRY(const Address address, parse_address(each));
     each = address.text();

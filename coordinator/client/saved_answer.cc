@@ -211,15 +211,15 @@ SavedAnswer read(std::string_view answer, std::string_view request) {
 Result<SavedAnswer> read_saved_answer(std::string_view answer, std::string_view request) {
   const std::string limit =
       "over " + std::to_string(kSavedAnswerBytes) + " bytes, which is the limit";
-  REQUIRE(answer.size() <= kSavedAnswerBytes, "the answer is " + limit);
-  REQUIRE(request.size() <= kSavedAnswerBytes, "the request is " + limit);
+  REQUIRE(answer.size() <= kSavedAnswerBytes, "the answer is ", limit);
+  REQUIRE(request.size() <= kSavedAnswerBytes, "the request is ", limit);
   SavedAnswer out;
   try {
     out = read(answer, request);
   } catch (const std::string& what) {
-    return Error::invalid("the saved answer cannot be read: " + what);
+    return Error::invalid("the saved answer cannot be read: ", what);
   } catch (const Json::exception& bad) {
-    return Error::invalid(std::string("the saved answer cannot be read: ") + bad.what());
+    return Error::invalid("the saved answer cannot be read: ", bad.what());
   }
   REQUIRE(!out.receipt.empty(),
           "the answer names no receipt in hearth.receipt: its server makes none, or its stream was "

@@ -1,6 +1,5 @@
 #include "coordinator/client/swarm_view.h"
 
-#include <map>
 #include <nlohmann/json.hpp>
 
 #include "coordinator/client/parse_reply.h"
@@ -82,21 +81,16 @@ NodeView node_of(const Json& json, const std::map<std::uint64_t, std::uint64_t>&
   node.placed = epoch != 0;
   node.stage = count_of<std::uint32_t>(json, "stage");
   node.layers = range_of(json.at("layers"));
-  if (const Json held = json.value("held", Json::object()); !held.empty()) {
-    node.held_bytes = count_of<std::uint64_t>(held, "bytes");
-    node.held_total = count_of<std::uint64_t>(held, "bytes_total");
-  }
+  const Json held = json.value("held", Json::object());
+  node.held_bytes = count_of<std::uint64_t>(held, "bytes");
+  node.held_total = count_of<std::uint64_t>(held, "bytes_total");
   node.weight_bytes = count_of<std::uint64_t>(json, "weight_bytes");
-  if (json.contains("draft_bytes")) {
-    node.draft_bytes = count_of<std::uint64_t>(json, "draft_bytes");
-  }
+  node.draft_bytes = count_of<std::uint64_t>(json, "draft_bytes");
   node.rows_total = count_of<std::uint64_t>(json, "rows_total");
   node.kv_tokens_used = count_of<std::uint64_t>(json, "kv_tokens_used");
   if (const auto page = page_tokens.find(epoch); page != page_tokens.end()) {
     node.kv_tokens = page->second * count_of<std::uint32_t>(json, "kv_pages");
-    if (json.contains("kv_pages_kept")) {
-      node.kv_tokens_kept = page->second * count_of<std::uint32_t>(json, "kv_pages_kept");
-    }
+    node.kv_tokens_kept = page->second * count_of<std::uint32_t>(json, "kv_pages_kept");
   }
   node.rows_per_second = number_of(json, "rows_per_second");
   node.busy_ratio = number_of(json, "busy_ratio");
@@ -105,9 +99,7 @@ NodeView node_of(const Json& json, const std::map<std::uint64_t, std::uint64_t>&
   node.slow = json.value("slow", "");
   node.barred = json.value("barred", "");
   node.unreceipted = json.value("unreceipted", "");
-  if (json.contains("unreceipted_windows")) {
-    node.unreceipted_windows = count_of<std::uint64_t>(json, "unreceipted_windows");
-  }
+  node.unreceipted_windows = count_of<std::uint64_t>(json, "unreceipted_windows");
   node.owner = json.value("owner", "");
   node.newcomer = json.value("newcomer", "");
   node.standing = standing_of(json);
@@ -174,10 +166,9 @@ SwarmView view_of(const Json& state) {
   view.waiting = count_of<std::uint32_t>(state, "waiting");
   view.tokens_per_second = number_of(state, "tokens_per_second");
   view.prompt_tokens_per_second = number_of(state, "prompt_tokens_per_second");
-  if (const Json power = state.value("power", Json::object()); !power.empty()) {
-    view.watts = number_of(power, "watts");
-    view.power_nodes = count_of<std::uint32_t>(power, "nodes");
-  }
+  const Json power = state.value("power", Json::object());
+  view.watts = number_of(power, "watts");
+  view.power_nodes = count_of<std::uint32_t>(power, "nodes");
   view.drafts = drafts_of(state);
   const PageTokens page_tokens = page_tokens_of(state);
   view.pipelines = page_tokens.size();
@@ -218,11 +209,12 @@ SwarmView view_of(const Json& state) {
 
 Result<SwarmView> read_swarm_view(const std::string& json) {
   const Json state = parse_reply(json);
-  REQUIRE(state.is_object(), "the server's state is not a JSON object");
+  REQUIRE(state.is_object(),
+          "the server's state is not a JSON object; check that --host names a Hearth server");
   try {
     return view_of(state);
   } catch (const Json::exception& bad) {
-    return Error::invalid(std::string("the server's state is of another version: ") + bad.what());
+    return Error::invalid("the server's state is of another version: ", bad.what());
   }
 }
 

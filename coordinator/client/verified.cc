@@ -2,15 +2,17 @@
 
 #include <algorithm>
 
+#include "base/error.h"
+
 namespace hearth::client {
 namespace {
 
 using Json = nlohmann::json;
 
 std::string place_of(const Json& place) {
-  return "stage " + std::to_string(place.at("stage").get<std::uint32_t>() + 1) + ", window " +
-         std::to_string(place.at("window").get<std::uint32_t>()) + " (entry " +
-         std::to_string(place.at("entry").get<std::uint64_t>()) + " of the ledger)";
+  return message_of("stage ", place.at("stage").get<std::uint32_t>() + 1, ", window ",
+                    place.at("window").get<std::uint32_t>(), " (entry ",
+                    place.at("entry").get<std::uint64_t>(), " of the ledger)");
 }
 
 std::string retracted_text(const Json& place) {

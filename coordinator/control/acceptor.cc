@@ -38,8 +38,8 @@ TimePoint now() {
 }
 
 Error listen_error(const Address& address, const ErrorCondition& why) {
-  return {ErrorCode::kIo, "the control plane cannot listen on " + address.text() + ": " +
-                              why.message() + "; another process may hold the port"};
+  return Error::of(ErrorCode::kIo, "the control plane cannot listen on ", address.text(), ": ",
+                   why.message(), "; another process may hold the port");
 }
 
 // The kernel gives our end of a pair a name that no other socket of this machine has, and gRPC

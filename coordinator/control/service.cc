@@ -13,10 +13,8 @@
 #include <mutex>
 #include <string_view>
 #include <utility>
-#include <vector>
 
 #include "base/limits.h"
-#include "coordinator/control/acceptor.h"
 #include "coordinator/membership/membership.h"
 #include "proto/address.h"
 #include "proto/control.grpc.pb.h"
@@ -137,12 +135,10 @@ class ControlService::Service final : public control::v1::Control::CallbackServi
     const auto admit = [roster = options.roster, open = options.admissions != nullptr,
                         door = options.door](const PublicKey& key) -> hearth::Status {
       if (roster->find(key).has_value()) return ok_status();
-      REQUIRE(open, "the key " + key.hex() + " is not in the roster");
+      REQUIRE(open, "the key ", key.hex(), " is not in the roster");
       // A peer that gets past may ask to be enrolled; a session is for the roster alone.
       const hearth::Status passed = door ? door(key) : ok_status();
-      if (!passed.ok()) {
-        spdlog::warn("refused a control connection: {}", passed.error().message);
-      }
+      if (!passed.ok()) spdlog::warn("refused a control connection: {}", passed.error().message);
       return passed;
     };
     grpc::ServerBuilder builder;

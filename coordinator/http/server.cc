@@ -14,7 +14,6 @@
 #include <future>
 #include <optional>
 #include <thread>
-#include <vector>
 
 #include "base/limits.h"
 #include "base/peer_host.h"
@@ -56,8 +55,8 @@ Result<asio::ssl::context> member_context(const MemberLinks& links) {
   if (!error)
     context.set_verify_callback([](bool, asio::ssl::verify_context&) { return true; }, error);
   if (error)
-    return Error{ErrorCode::kIo,
-                 "cannot set up TLS for the members' links to the API: " + error.message()};
+    return Error::of(ErrorCode::kIo,
+                     "cannot set up TLS for the members' links to the API: ", error.message());
   ::SSL_CTX_set_num_tickets(context.native_handle(), 0);
   ::SSL_CTX_set_max_cert_list(context.native_handle(), limits::kCertificateBytes);
   return context;
@@ -68,12 +67,12 @@ Result<asio::ip::address> listen_address(const HttpOptions& options) {
   error_code error;
   const auto address =
       asio::ip::make_address(options.host == "localhost" ? "127.0.0.1" : options.host, error);
-  REQUIRE(!error, "'" + options.host +
-                      "' is not an IP address that the API can listen on; --host takes an address "
-                      "or localhost");
-  REQUIRE(address.is_loopback() || (options.store && !options.open),
-          "the API cannot listen on '" + options.host +
-              "' without keys; use 127.0.0.1 or ::1, or create a key with hearth key create");
+  REQUIRE(!error, "'", options.host,
+          "' is not an IP address that the API can listen on; --host takes an address "
+          "or localhost");
+  REQUIRE(address.is_loopback() || (options.store && !options.open), "the API cannot listen on '",
+          options.host,
+          "' without keys; use 127.0.0.1 or ::1, or create a key with hearth key create");
   return address;
 }
 
@@ -132,8 +131,8 @@ class HttpServerImpl final : public HttpServer {
     if (!error) acceptor_.listen(kBacklog, error);
     if (!error) acceptor_.non_blocking(true, error);
     if (error) {
-      return Error{ErrorCode::kIo, "cannot listen on " + api_->options.host + " port " +
-                                       std::to_string(api_->options.port) + ": " + error.message()};
+      return Error::of(ErrorCode::kIo, "cannot listen on ", api_->options.host, " port ",
+                       api_->options.port, ": ", error.message());
     }
     port_ = acceptor_.local_endpoint().port();
     accept();

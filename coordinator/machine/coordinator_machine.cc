@@ -3,10 +3,8 @@
 #include <spdlog/spdlog.h>
 
 #include <map>
-#include <utility>
 
 #include "base/check.h"
-#include "coordinator/coordinator.h"
 #include "coordinator/proof/ledger_service.h"
 
 namespace hearth::coordinator {

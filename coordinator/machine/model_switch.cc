@@ -144,7 +144,7 @@ Status ModelSwitch::check_hold(std::uint32_t model, const std::vector<Submission
   if (is_first && options_.why_no_room) {
     const std::string why = options_.why_no_room(model, coordinator_->status());
     if (!why.empty()) {
-      return Error{ErrorCode::kUnavailable, "the model '" + name + "' cannot be loaded: " + why};
+      return Error::of(ErrorCode::kUnavailable, "the model '", name, "' cannot be loaded: ", why);
     }
   }
   const std::string& owner = sequences.front().request.policy.owner;
@@ -153,13 +153,12 @@ Status ModelSwitch::check_hold(std::uint32_t model, const std::vector<Submission
   const std::size_t room =
       limits::kWaitingSequences - std::min<std::size_t>(all, limits::kWaitingSequences);
   if (room >= sequences.size() && own + sequences.size() <= 2 * room) return ok_status();
-  return Error{ErrorCode::kNoCapacity,
-               "the queue for models that are not loaded is full: " + std::to_string(all) + " of " +
-                   std::to_string(limits::kWaitingSequences) + " sequences wait, " +
-                   std::to_string(own) +
+  return Error::of(ErrorCode::kNoCapacity,
+                   "the queue for models that are not loaded is full: ", all, " of ",
+                   limits::kWaitingSequences, " sequences wait, ", own,
                    " of them of this API key, which may have at most twice the free places; the "
-                   "request is for the model '" +
-                   name + "'; retry later"};
+                   "request is for the model '",
+                   name, "'; retry later");
 }
 
 void ModelSwitch::cancel(SequenceId sequence) {

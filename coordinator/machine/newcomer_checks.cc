@@ -82,9 +82,8 @@ std::string NewcomerChecks::describe(const NodeStatus& node) const {
 std::string dues_text(const std::optional<NodeStanding>& standing) {
   const ledger::Policy policy;
   const NodeStanding one = standing.value_or(NodeStanding());
-  return std::to_string(one.checks) + " of " + std::to_string(policy.newcomer_audits) +
-         " windows, on " + std::to_string(one.check_days) + " of " +
-         std::to_string(policy.newcomer_days) + " days";
+  return message_of(one.checks, " of ", policy.newcomer_audits, " windows, on ", one.check_days,
+                    " of ", policy.newcomer_days, " days");
 }
 
 }  // namespace hearth::coordinator

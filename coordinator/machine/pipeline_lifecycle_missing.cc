@@ -26,8 +26,8 @@ std::string missing_room(const CoordinatorOptions& options, const Registry& regi
   std::sort(rooms.rbegin(), rooms.rend());
   const auto room = std::accumulate(rooms.begin(), rooms.begin() + options.stages, 0ULL);
   if (room >= options.layers) return "";
-  return "; " + std::to_string(options.stages) + " of them have room for " + std::to_string(room) +
-         " of the model's " + std::to_string(options.layers) + " layers";
+  return message_of("; ", options.stages, " of them have room for ", room, " of the model's ",
+                    options.layers, " layers");
 }
 
 std::string missing_owners(const Registry& registry) {

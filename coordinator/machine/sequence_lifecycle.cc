@@ -13,7 +13,6 @@
 #include "coordinator/proof/ledger_service.h"
 #include "coordinator/scheduling/scheduler.h"
 #include "coordinator/scheduling/verifiable.h"
-#include "proto/defect.h"
 #include "proto/fixed_field.h"
 
 namespace hearth::coordinator {
@@ -45,13 +44,11 @@ class AuditEvents final : public SequenceEvents {
 
 Status check_tokens(const std::string& what, const std::vector<TokenId>& tokens,
                     const StepShape& shape) {
-  REQUIRE(tokens.size() <= shape.context, "the " + what + " has " + std::to_string(tokens.size()) +
-                                              " tokens; the context has " +
-                                              std::to_string(shape.context));
+  REQUIRE(tokens.size() <= shape.context, "the ", what, " has ", tokens.size(),
+          " tokens; the context has ", shape.context);
   for (const TokenId token : tokens) {
-    REQUIRE(token >= 0 && static_cast<std::uint32_t>(token) < shape.vocabulary,
-            "the " + what + " has token " + std::to_string(token) + "; the vocabulary has " +
-                std::to_string(shape.vocabulary));
+    REQUIRE(token >= 0 && static_cast<std::uint32_t>(token) < shape.vocabulary, "the ", what,
+            " has token ", token, "; the vocabulary has ", shape.vocabulary);
   }
   return ok_status();
 }
@@ -60,8 +57,8 @@ Status check_tokens(const GenerateRequest& request, const StepShape& shape) {
   TRY_VOID(check_tokens("prompt", request.prompt, shape));
   TRY_VOID(check_tokens("answer", request.answer, shape));
   REQUIRE(request.answer.empty() || request.answer.size() < request.sampling.max_tokens,
-          "the answer has " + std::to_string(request.answer.size()) +
-              " tokens already; max_tokens is " + std::to_string(request.sampling.max_tokens));
+          "the answer has ", request.answer.size(), " tokens already; max_tokens is ",
+          request.sampling.max_tokens);
   return ok_status();
 }
 
@@ -151,7 +148,7 @@ Result<std::shared_ptr<Sequence>> SequenceLifecycle::make_sequence(Submission su
   }
   const bool waits = sequence->request.origin == Origin::kClient && lifecycle_.may_come();
   if (waits) return sequence;  // whether it fits is known when there is a pipeline (pop_unfit)
-  return Error{ErrorCode::kUnavailable, "no pipeline serves: " + lifecycle_.missing()};
+  return Error::of(ErrorCode::kUnavailable, "no pipeline serves: ", lifecycle_.missing());
 }
 
 // Audits and canaries are opened as the latest client's request was, so that no stage can tell
@@ -245,15 +242,6 @@ void SequenceLifecycle::admit() {
     start_sequence(*sequence);
     if (std::exchange(sequence->admitted, true)) {
       ++totals_.resumed_total;
-      if (planted(SwarmDefect::kTokenTwice) && !sequence->answer.empty()) {
-        sequence->events->on_token({sequence->id,
-                                    static_cast<Position>(sequence->tokens_known() - 1),
-                                    sequence->answer.back(),
-                                    FinishReason::kNone,
-                                    ErrorCode::kNumeric,
-                                    0.0F,
-                                    {}});
-      }
       continue;
     }
     ++totals_.admitted_total;
@@ -269,7 +257,7 @@ void SequenceLifecycle::admit() {
 
 void SequenceLifecycle::start_sequence(Sequence& sequence) {
   // The next pipeline computes all rows again.
-  if (!planted(SwarmDefect::kHashesKept)) sequence.hashes.clear();
+  sequence.hashes.clear();
   const bool hashed = sequence.request.report_hashes;
   sequence.again = hashed ? static_cast<std::uint32_t>(sequence.answer.size()) : 0;
   const Pipeline* pipeline = pipelines_.find(sequence.epoch);
@@ -284,23 +272,20 @@ void SequenceLifecycle::start_sequence(Sequence& sequence) {
 }
 
 Status SequenceLifecycle::take_tokens(Pipeline& pipeline, const Frame& frame) {
-  REQUIRE(frame.type == FrameType::kTokens, "frame type " +
-                                                std::to_string(static_cast<int>(frame.type)) +
-                                                " does not belong on this link");
+  REQUIRE(frame.type == FrameType::kTokens, "frame type ", static_cast<int>(frame.type),
+          " does not belong on this link");
   REQUIRE(pipeline.serving, "tokens came before the pipeline served");
   TRY(StepTokens tokens, decode_step_tokens(frame.payload, options_.shape));
   const Epoch epoch = pipeline.epoch;
-  if (tokens.epoch < epoch &&
-      !planted(SwarmDefect::kStaleAnswerTaken)) {  // late, of a pipeline that is over
+  if (tokens.epoch < epoch) {  // late, of a pipeline that is over
     ++late_frames_;
     return ok_status();
   }
-  REQUIRE(tokens.epoch == epoch, "tokens of epoch " + std::to_string(tokens.epoch.value) +
-                                     " on a link of epoch " + std::to_string(epoch.value));
+  REQUIRE(tokens.epoch == epoch, "tokens of epoch ", tokens.epoch.value, " on a link of epoch ",
+          epoch.value);
   REQUIRE(!pipeline.last_step || tokens.step.value == pipeline.last_step->value + 1,
-          "the answer to step " + std::to_string(tokens.step.value) + " came after that to step " +
-              std::to_string(pipeline.last_step->value) + "; expected step " +
-              std::to_string(pipeline.last_step->value + 1));
+          "the answer to step ", tokens.step.value, " came after that to step ",
+          pipeline.last_step->value, "; expected step ", pipeline.last_step->value + 1);
   pipeline.last_step = tokens.step;
   TRY_VOID(take_cached(epoch, tokens.cached));
   TRY_VOID(take_scores(epoch, std::move(tokens.scores)));
@@ -319,7 +304,7 @@ Status SequenceLifecycle::take_tokens(Pipeline& pipeline, const Frame& frame) {
     const std::shared_ptr<Sequence> sequence = scheduler_.find(id);
     REQUIRE(sequence && sequence->epoch == epoch && !sequence->released &&
                 (sequence->answered || sequence->ended || sequence->stopped),
-            "sequence " + std::to_string(id.value) + " was released before it ended");
+            "sequence ", id.value, " was released before it ended");
     release(*sequence);
   }
   return ok_status();
@@ -369,8 +354,7 @@ Status SequenceLifecycle::take_cached(Epoch epoch, const std::vector<CachedPrefi
   for (const CachedPrefix& one : all) {
     const std::shared_ptr<Sequence> sequence = scheduler_.find(one.sequence);
     REQUIRE(sequence && sequence->epoch == epoch && !sequence->released,
-            "cached positions of sequence " + std::to_string(one.sequence.value) +
-                ", which is not on this pipeline");
+            "cached positions of sequence ", one.sequence.value, ", which is not on this pipeline");
     const std::uint32_t most = scheduler_.cached_most(*sequence);
     TRY(const bool told, sequence->take_cached(one.positions, most));
     if (!told) continue;
@@ -387,15 +371,14 @@ Status SequenceLifecycle::take_scores(Epoch epoch, std::vector<SampledToken> sco
     const auto end = std::find_if(begin, scores.end(),
                                   [id](const SampledToken& score) { return score.sequence != id; });
     const std::shared_ptr<Sequence> sequence = scheduler_.find(id);
-    REQUIRE(sequence && sequence->epoch == epoch && !sequence->released,
-            "scores of sequence " + std::to_string(id.value) + ", which is not on this pipeline");
+    REQUIRE(sequence && sequence->epoch == epoch && !sequence->released, "scores of sequence ",
+            id.value, ", which is not on this pipeline");
     const bool asked = sequence->request.score_prompt && sequence->answer.empty();
     REQUIRE(asked && begin->position >= 1 && (end - 1)->position < sequence->prompt_tokens,
-            "scores of sequence " + std::to_string(id.value) + " that were not asked for");
+            "scores of sequence ", id.value, " that were not asked for");
     for (auto score = begin; score != end; ++score) {
-      REQUIRE(score->token == sequence->request.prompt[score->position],
-              "a score of sequence " + std::to_string(id.value) + " at position " +
-                  std::to_string(score->position) + " is of another token than the prompt's");
+      REQUIRE(score->token == sequence->request.prompt[score->position], "a score of sequence ",
+              id.value, " at position ", score->position, " is of another token than the prompt's");
     }
     if (!sequence->ended && !sequence->stopped) {
       sequence->events->on_scores({std::make_move_iterator(begin), std::make_move_iterator(end)});
@@ -408,8 +391,8 @@ Status SequenceLifecycle::take_scores(Epoch epoch, std::vector<SampledToken> sco
 Status SequenceLifecycle::take_embedding(Epoch epoch, PromptEmbedding embedding) {
   const std::shared_ptr<Sequence> sequence = scheduler_.find(embedding.sequence);
   const std::string name = "embedding of sequence " + std::to_string(embedding.sequence.value);
-  REQUIRE(sequence && sequence->epoch == epoch && !sequence->released,
-          "an " + name + ", which is not on this pipeline");
+  REQUIRE(sequence && sequence->epoch == epoch && !sequence->released, "an ", name,
+          ", which is not on this pipeline");
   const std::uint32_t wanted = sequence->answer.empty() ? sequence->request.embedding : 0;
   REQUIRE(embedding.values.size() == wanted, "the ", name, " has ", embedding.values.size(),
           " values; ", wanted, " were asked for");
@@ -437,11 +420,9 @@ void SequenceLifecycle::take_drafts(Epoch epoch, const SequenceDrafts& drafts) {
 // `run`: how many tokens of the sequence came with it, of the first of them; else 0.
 Status SequenceLifecycle::take_token(Epoch epoch, const SampledToken& token, std::uint32_t run) {
   const std::shared_ptr<Sequence> sequence = scheduler_.find(token.sequence);
-  REQUIRE(sequence && sequence->epoch == epoch && !sequence->released,
-          "a token of sequence " + std::to_string(token.sequence.value) +
-              ", which is not on this pipeline");
+  REQUIRE(sequence && sequence->epoch == epoch && !sequence->released, "a token of sequence ",
+          token.sequence.value, ", which is not on this pipeline");
   const bool again = sequence->again > 0;
-  const bool first = sequence->fruitless > 0;
   TRY_VOID(sequence->take(token));
   const TimePoint now = clock_.now();
   if (sequence->token_at && run > 0) {
@@ -449,7 +430,6 @@ Status SequenceLifecycle::take_token(Epoch epoch, const SampledToken& token, std
   }
   sequence->token_at = now;
   if (again) return ok_status();
-  if (planted(SwarmDefect::kTokenLost) && first) return ok_status();
   if (!sequence->ended && !sequence->stopped) deliver(sequence, token);
   return ok_status();
 }
@@ -555,7 +535,6 @@ std::vector<std::shared_ptr<Sequence>> SequenceLifecycle::interrupt(
     }
   }
   if (!again.empty()) spdlog::info("{} sequences wait for another pipeline", again.size());
-  if (planted(SwarmDefect::kInterruptedForgotten)) again.clear();
   scheduler_.requeue(std::move(again));
   return over;
 }

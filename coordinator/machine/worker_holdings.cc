@@ -2,8 +2,6 @@
 
 #include <spdlog/spdlog.h>
 
-#include <utility>
-
 #include "base/limits.h"
 #include "coordinator/machine/worker_sessions.h"
 #include "coordinator/workers/holdings.h"
@@ -79,9 +77,8 @@ Accusers* WorkerHoldings::accusers_of(const std::string& holder) {
 // Accusations of nodes that are not here, or of another model, no longer matter.
 Status WorkerHoldings::take_wrong_bytes(Node& node, const control::v1::Heartbeat& heartbeat) {
   const auto count = static_cast<std::size_t>(heartbeat.wrong_bytes_size());
-  REQUIRE(count <= limits::kWrongBytesTold, "the heartbeat names " + std::to_string(count) +
-                                                " senders of wrong bytes; the limit is " +
-                                                std::to_string(limits::kWrongBytesTold));
+  REQUIRE(count <= limits::kWrongBytesTold, "the heartbeat names ", count,
+          " senders of wrong bytes; the limit is ", limits::kWrongBytesTold);
   const std::string& name = node.status.name;
   bool heard = false;
   bool for_all = false;

@@ -233,13 +233,12 @@ void WorkerSessions::publish_roster(Bytes roster) {
 Status WorkerSessions::order(const std::string& name, const std::optional<Away>& away) {
   const Node* node = registry_.find(name);
   if (node == nullptr || node->state == Node::State::kLost) {
-    return Error{ErrorCode::kNotFound,
-                 "no worker named " + name + " is connected; hearth status lists the workers"};
+    return Error::of(ErrorCode::kNotFound, "no worker named ", name,
+                     " is connected; hearth status lists the workers");
   }
   if (node->status.protocol < kProtocolOrders) {
-    return Error{ErrorCode::kVersion,
-                 "the program of " + name +
-                     " is too old to take orders; update it, or run hearth pause on that machine"};
+    return Error::of(ErrorCode::kVersion, "the program of ", name,
+                     " is too old to take orders; update it, or run hearth pause on that machine");
   }
   CoordinatorMessage message;
   auto& order = *message.mutable_host_order();
@@ -271,8 +270,8 @@ void WorkerSessions::lose(const std::string& name, const std::string& why) {
 void WorkerSessions::on_receipts(Node& node, const WorkerMessage& message, int windows) {
   const int most = message.has_receipts() ? limits::kReceiptsAsked : limits::kReceiptBatch;
   if (windows > most) {
-    return lose(node.status.name, "it sent a message about " + std::to_string(windows) +
-                                      " windows; the limit is " + std::to_string(most));
+    return lose(node.status.name,
+                message_of("it sent a message about ", windows, " windows; the limit is ", most));
   }
   if (options_.receipts != nullptr) options_.receipts->take(node.status.name, message);
 }
@@ -356,8 +355,8 @@ void WorkerSessions::on_measured(Node& node, const control::v1::Measured& measur
   figures.kv_budget_bytes = measured.kv_budget_bytes();
   Status usable = placement::check(figures);
   if (usable.ok() && measured.batch_rows() != placement::Problem().batch_rows) {
-    usable = Error::invalid("batch_rows is " + std::to_string(measured.batch_rows()) +
-                            "; it must be " + std::to_string(placement::Problem().batch_rows));
+    usable = Error::invalid("batch_rows is ", measured.batch_rows(), "; it must be ",
+                            placement::Problem().batch_rows);
   }
   if (!usable.ok()) {
     spdlog::warn("worker {} is not placed: {}", node.status.name, usable.error().message);

@@ -19,14 +19,13 @@ Result<PublicKey> Accounts::of_key(std::string_view id) const {
   if (id.empty()) return own_;
   if (id.starts_with(kMemberOwner)) {
     const auto bytes = from_hex(id.substr(kMemberOwner.size()));
-    REQUIRE(bytes.has_value(),
-            "'" + std::string(id) + "' is not node: and the 64 hex digits of a key");
+    REQUIRE(bytes.has_value(), "'", id, "' is not node: and the 64 hex digits of a key");
     TRY(const PublicKey node, PublicKey::parse(*bytes));
     const auto entry = roster_->find(node);
     return entry && entry->role == Role::kAdmin ? own_ : node;
   }
   TRY(const auto key, store_->find_key(id));
-  if (!key) return Error{ErrorCode::kNotFound, "no API key has the id " + std::string(id)};
+  if (!key) return Error::of(ErrorCode::kNotFound, "no API key has the id ", id);
   return account_of(*key, store_->secret_key(), own_);
 }
 
@@ -54,17 +53,15 @@ Result<PublicKey> Accounts::find(std::string_view name) const {
   for (const ApiKey& key : keys) {
     if (key.revoked || (key.name != name && key.id != name)) continue;
     const PublicKey account = account_of(key, store_->secret_key(), own_);
-    REQUIRE(!found || *found == account,
-            "'" + std::string(name) +
-                "' names a node and an API key with different accounts; give the account's 64 hex "
-                "digits (hearth key list, hearth nodes)");
+    REQUIRE(!found || *found == account, "'", name,
+            "' names a node and an API key with different accounts; give the account's 64 hex "
+            "digits (hearth key list, hearth nodes)");
     found = account;
   }
   if (found) return *found;
-  return Error{ErrorCode::kNotFound,
-               "no account is named '" + std::string(name) +
+  return Error::of(ErrorCode::kNotFound, "no account is named '", name,
                    "'; name one by a node's name (hearth status), an API key's name (hearth key "
-                   "list) or its 64 hex digits"};
+                   "list) or its 64 hex digits");
 }
 
 }  // namespace hearth::coordinator

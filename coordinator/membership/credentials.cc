@@ -56,27 +56,25 @@ Hash256 secret_hash(const Store& store, std::string_view kind, std::string_view 
 
 Status check_list(const std::string& field, const std::vector<std::string>& names, std::size_t most,
                   std::size_t bytes) {
-  REQUIRE(names.size() <= most, field + " has " + std::to_string(names.size()) +
-                                    " names; an API key has at most " + std::to_string(most));
+  REQUIRE(names.size() <= most, field, " has ", names.size(), " names; an API key has at most ",
+          most);
   for (const std::string& name : names) {
     REQUIRE(!name.empty() && name.size() <= bytes && is_printable(name) &&
                 name.find(',') == std::string::npos,
-            field + ": each name has 1 to " + std::to_string(bytes) +
-                " bytes of printable ASCII characters and no comma");
+            field, ": each name has 1 to ", bytes,
+            " bytes of printable ASCII characters and no comma");
   }
   return ok_status();
 }
 
 Status check_names(const NewKey& wish) {
-  REQUIRE(wish.name.size() <= limits::kApiKeyNameBytes && is_printable(wish.name),
-          "name: at most " + std::to_string(limits::kApiKeyNameBytes) +
-              " bytes of printable ASCII characters");
+  REQUIRE(wish.name.size() <= limits::kApiKeyNameBytes && is_printable(wish.name), "name: at most ",
+          limits::kApiKeyNameBytes, " bytes of printable ASCII characters");
   REQUIRE(!is_id(wish.name), "name: 16 hexadecimal digits could be the id of another key");
   TRY_VOID(check_list("models", wish.models, limits::kApiKeyModels, limits::kModelNameBytes));
   TRY_VOID(check_list("trust", wish.trust, limits::kApiKeyModels, limits::kNodeNameBytes));
-  REQUIRE(wish.requests_per_minute <= limits::kApiKeyRate,
-          "rate: at most " + std::to_string(limits::kApiKeyRate) +
-              " requests a minute, or 0 for any number");
+  REQUIRE(wish.requests_per_minute <= limits::kApiKeyRate, "rate: at most ", limits::kApiKeyRate,
+          " requests a minute, or 0 for any number");
   return ok_status();
 }
 
@@ -91,14 +89,13 @@ const char* token_state(const TokenRecord& token, std::int64_t now) {
 TokenSecret new_token_secret() { return {random_id(), random_secret()}; }
 
 Result<TokenSecret> create_token(Store& store, const NewToken& wish, std::int64_t now) {
-  REQUIRE(wish.seconds >= 1 && wish.seconds <= limits::kTokenSeconds,
-          "lifetime: 1 to " + std::to_string(limits::kTokenSeconds) + " seconds");
-  REQUIRE(wish.uses >= 1 && wish.uses <= limits::kTokenUses,
-          "uses: 1 to " + std::to_string(limits::kTokenUses));
+  REQUIRE(wish.seconds >= 1 && wish.seconds <= limits::kTokenSeconds, "lifetime: 1 to ",
+          limits::kTokenSeconds, " seconds");
+  REQUIRE(wish.uses >= 1 && wish.uses <= limits::kTokenUses, "uses: 1 to ", limits::kTokenUses);
   if (!wish.owner.empty()) TRY_VOID(check_owner_name(wish.owner));
   REQUIRE(!wish.newcomer || wish.role == Role::kWorker,
-          "newcomer: only a worker can be a newcomer, because a " +
-              std::string(role_name(wish.role)) + " computes nothing");
+          "newcomer: only a worker can be a newcomer, because a ", role_name(wish.role),
+          " computes nothing");
   const TokenSecret secret = new_token_secret();
   TokenRecord token;
   token.id = secret.id;
@@ -115,8 +112,8 @@ Result<TokenSecret> create_token(Store& store, const NewToken& wish, std::int64_
 
 Status check_owner_name(std::string_view name) {
   REQUIRE(!name.empty() && name.size() <= limits::kNodeNameBytes && is_printable(name),
-          "an owner's name has 1 to " + std::to_string(limits::kNodeNameBytes) +
-              " bytes of printable ASCII characters");
+          "an owner's name has 1 to ", limits::kNodeNameBytes,
+          " bytes of printable ASCII characters");
   return ok_status();
 }
 

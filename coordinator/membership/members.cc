@@ -28,9 +28,9 @@ Result<PublicKey> remove_member(Store& store, const std::string& name) {
     TRY_VOID(store.revoke_node(node.key));
     return node.key;
   }
-  return Error{ErrorCode::kNotFound, "no member is named " + name +
-                                         "; hearth nodes lists the members (local workers of this "
-                                         "machine belong to hearth serve)"};
+  return Error::of(ErrorCode::kNotFound, "no member is named ", name,
+                   "; hearth nodes lists the members (local workers of this "
+                   "machine belong to hearth serve)");
 }
 
 }  // namespace hearth::coordinator

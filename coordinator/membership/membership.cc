@@ -59,10 +59,9 @@ std::function<Status(const PublicKey& key)> Membership::door() const {
     if (node || (is_local_key && is_local_key(key))) return ok_status();
     TRY(const bool open, store->any_token(clock.unix_seconds()));
     if (open) return ok_status();
-    return Error{ErrorCode::kRefused,
-                 "the key " + key.hex() + " (" + three_words(key) +
+    return Error::of(ErrorCode::kRefused, "the key ", key.hex(), " (", three_words(key),
                      ") is not in the roster, and no join token is valid now; to let machines ask "
-                     "without one, run hearth approve"};
+                     "without one, run hearth approve");
   };
 }
 
@@ -84,9 +83,8 @@ Result<Membership::Wish> Membership::read_wish(const PublicKey& key,
   if (!request.role().empty()) {
     TRY(wish.role, parse_role(request.role()));
   }
-  REQUIRE(request.addresses_size() <= static_cast<int>(limits::kRosterAddresses),
-          "addresses has " + std::to_string(request.addresses_size()) + " entries; the limit is " +
-              std::to_string(limits::kRosterAddresses));
+  REQUIRE(request.addresses_size() <= static_cast<int>(limits::kRosterAddresses), "addresses has ",
+          request.addresses_size(), " entries; the limit is ", limits::kRosterAddresses);
   for (const std::string& address : request.addresses()) {
     TRY(const Address parsed, parse_address(address));
     wish.entry.addresses.push_back(parsed.text());
@@ -114,9 +112,8 @@ Status Membership::check_room(const RosterEntry& entry) const {
     return Error::of(ErrorCode::kRefused, kNameTaken, ": another node is named ", entry.name,
                      " already");
   }
-  REQUIRE(
-      now->entries.size() < limits::kRosterEntries,
-      "the roster holds " + std::to_string(limits::kRosterEntries) + " nodes, which is its limit");
+  REQUIRE(now->entries.size() < limits::kRosterEntries, "the roster holds ", limits::kRosterEntries,
+          " nodes, which is its limit; remove one first: hearth nodes rm NAME");
   return ok_status();
 }
 
@@ -169,8 +166,8 @@ Result<control::v1::Enrolled> Membership::enrol(const PublicKey& key,
   // again or gains rights. A join token for another role is a different request.
   if (known) {
     REQUIRE(entry.name == wish.entry.name && wish.role.value_or(entry.role) == entry.role,
-            std::string(role_name(entry.role)) + " " + entry.name + " asks to be enrolled as " +
-                std::string(role_name(wish.role.value_or(entry.role))) + " " + wish.entry.name);
+            role_name(entry.role), " ", entry.name, " asks to be enrolled as ",
+            role_name(wish.role.value_or(entry.role)), " ", wish.entry.name);
     const auto granted = granted_role(request);
     if (granted.ok() && *granted != entry.role) {
       return other_role(request.token_id(), *granted, entry.role);
@@ -205,8 +202,8 @@ Result<control::v1::Enrolled> Membership::knock(const PublicKey& key, const std:
     TRY_VOID(note_waiting({key, request.node(), from, now, now}));
     return control::v1::Enrolled();
   }
-  REQUIRE(known->name == request.node(), std::string(role_name(known->role)) + " " + known->name +
-                                             " asks for approval as " + request.node());
+  REQUIRE(known->name == request.node(), role_name(known->role), " ", known->name,
+          " asks for approval as ", request.node());
   if (!options_.roster->find(key)) TRY_VOID(add(*known));
   TRY(const std::string api_key, key_again(*known));
   return answer_to(*known, api_key);
@@ -249,16 +246,16 @@ Status Membership::add(const RosterEntry& entry) {
 
 Status Membership::leave(const PublicKey& key) {
   TRY(const bool known, options_.store->revoke_node(key));
-  REQUIRE(known, "the key " + key.hex() + " asks to leave and is not a member's");
+  REQUIRE(known, "the key ", key.hex(), " asks to leave and is not a member's");
   return follow_store();
 }
 
 // Clients and admins have no data links, and learn of none.
 Result<RosterEntry> Membership::find_server(const PublicKey& key) const {
   const auto entry = options_.roster->find(key);
-  REQUIRE(entry.has_value(), "the key " + key.hex() + " is not in the roster, and asks for a node");
-  REQUIRE(entry->role == Role::kWorker || entry->role == Role::kCoordinator,
-          std::string(role_name(entry->role)) + " " + entry->name + " asks for a node's address");
+  REQUIRE(entry.has_value(), "the key ", key.hex(), " is not in the roster, and asks for a node");
+  REQUIRE(entry->role == Role::kWorker || entry->role == Role::kCoordinator, role_name(entry->role),
+          " ", entry->name, " asks for a node's address");
   return *entry;
 }
 

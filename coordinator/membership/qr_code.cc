@@ -26,9 +26,8 @@ struct FreeQr {
 }  // namespace
 
 Result<QrCode> QrCode::of(std::string_view text) {
-  REQUIRE(!text.empty() && text.size() <= limits::kQrTextBytes,
-          "a QR code holds 1 to " + std::to_string(limits::kQrTextBytes) + " bytes, got " +
-              std::to_string(text.size()));
+  REQUIRE(!text.empty() && text.size() <= limits::kQrTextBytes, "a QR code holds 1 to ",
+          limits::kQrTextBytes, " bytes, got ", text.size());
   const std::unique_ptr<QRcode, FreeQr> made(
       QRcode_encodeData(static_cast<int>(text.size()),
                         reinterpret_cast<const unsigned char*>(text.data()), 0, QR_ECLEVEL_L));
@@ -51,8 +50,7 @@ std::string QrCode::svg_path() const {
       if (!is_dark(x, y)) continue;
       std::uint32_t end = x;
       while (is_dark(end, y)) ++end;  // the frame is light, so it ends
-      path += "M" + std::to_string(x) + " " + std::to_string(y) + "h" + std::to_string(end - x) +
-              "v1h-" + std::to_string(end - x) + "z";
+      path += message_of("M", x, " ", y, "h", end - x, "v1h-", end - x, "z");
       x = end;
     }
   }

@@ -1,7 +1,6 @@
 #include "coordinator/membership/set_back.h"
 
 #include <algorithm>
-#include <optional>
 
 namespace hearth::coordinator {
 namespace {
@@ -22,13 +21,13 @@ Status check_not_set_back(Store& store, std::uint64_t number, std::uint64_t evid
   if (!noted || (number <= *noted && (evidence == 0 || evidence < *noted))) return ok_status();
   return Error{
       ErrorCode::kRefused,
-      "the cluster's store has recorded rosters up to number " + std::to_string(*noted) + ", and " +
-          (number > *noted ? "the roster of this folder" : "a roster that a member holds") +
-          ", signed by this cluster, has number " +
-          std::to_string(number > *noted ? number : evidence) +
+      message_of(
+          "the cluster's store has recorded rosters up to number ", *noted, ", and ",
+          (number > *noted ? "the roster of this folder" : "a roster that a member holds"),
+          ", signed by this cluster, has number ", number > *noted ? number : evidence,
           ": the store is an older copy and would readmit nodes that were removed since. The "
           "server does not start. Restore the newest copy, or take the members from the newest "
-          "roster: hearth nodes restore"};
+          "roster: hearth nodes restore")};
 }
 
 Result<Restored> restore_members(Store& store, const std::vector<Roster>& rosters,
@@ -41,7 +40,9 @@ Result<Restored> restore_members(Store& store, const std::vector<Roster>& roster
     if (roster.number == restored.number) newest.push_back(&roster);
   }
   if (newest.empty()) {
-    return Error{ErrorCode::kNotFound, "there is no roster to take the members from"};
+    return Error{ErrorCode::kNotFound,
+                 "this folder has no roster to take the members from; copy the newest roster of a "
+                 "member here first"};
   }
   TRY(const auto nodes, store.nodes());
   TRY(const auto noted, store.roster_number());

@@ -94,14 +94,11 @@ void PipelineLinks::on_timer() {
     const auto found = ends_.find(epoch);
     if (found != ends_.end()) first_closed(epoch, found->second, "no answer");
   }
-  for (auto it = strangers_.begin(); it != strangers_.end();) {
-    if (now >= it->second.deadline) {
-      transport_.close(it->first);
-      it = strangers_.erase(it);
-    } else {
-      ++it;
-    }
-  }
+  std::erase_if(strangers_, [&](const auto& entry) {
+    if (now < entry.second.deadline) return false;
+    transport_.close(entry.first);
+    return true;
+  });
 }
 
 void PipelineLinks::on_link_open(LinkId link, bool incoming) {
@@ -142,19 +139,18 @@ void PipelineLinks::on_first_frame(Epoch epoch, Ends& ends, const Frame& frame) 
 
 Status PipelineLinks::check_answer(Epoch epoch, const Ends& ends, const Frame& frame) const {
   if (frame.type == FrameType::kRefused) {
-    return Error{ErrorCode::kVersion, "refused by the worker: " + decode_refused(frame.payload)};
+    return Error::of(ErrorCode::kVersion, "refused by the worker: ", decode_refused(frame.payload));
   }
   REQUIRE(ends.first_state == State::kGreeted && frame.type == FrameType::kHello,
-          "the first stage sent a frame of type " + std::to_string(static_cast<int>(frame.type)) +
-              " against the direction of the link");
+          "the first stage sent a frame of type ", static_cast<int>(frame.type),
+          " against the direction of the link");
   TRY(const Hello theirs, decode_hello(frame.payload));
   TRY_VOID(check_versions(identity_, theirs));
-  REQUIRE(theirs.epoch == epoch && theirs.stage == 0,
-          "expected the first stage of epoch " + std::to_string(epoch.value) + ", found stage " +
-              std::to_string(theirs.stage) + " of epoch " + std::to_string(theirs.epoch.value));
+  REQUIRE(theirs.epoch == epoch && theirs.stage == 0, "expected the first stage of epoch ",
+          epoch.value, ", found stage ", theirs.stage, " of epoch ", theirs.epoch.value);
   TRY_VOID(check_peer(transport_, ends.first, theirs.node, Role::kWorker));
-  REQUIRE(theirs.node == ends.first_node,
-          theirs.node + " answers in place of the first stage's node, " + ends.first_node);
+  REQUIRE(theirs.node == ends.first_node, theirs.node,
+          " answers in place of the first stage's node, ", ends.first_node);
   return ok_status();
 }
 
@@ -194,12 +190,11 @@ void PipelineLinks::refuse(LinkId link, Stranger& stranger, const std::string& w
 
 Status PipelineLinks::judge(const Hello& hello) const {
   const auto found = ends_.find(hello.epoch);
-  REQUIRE(found != ends_.end(),
-          "epoch " + std::to_string(hello.epoch.value) + " is not a pipeline of this coordinator");
+  REQUIRE(found != ends_.end(), "epoch ", hello.epoch.value,
+          " is not a pipeline of this coordinator");
   const Ends& ends = found->second;
-  REQUIRE(hello.stage + 1 == ends.stages && hello.node == ends.last_node,
-          "stage " + std::to_string(hello.stage) + " on " + hello.node +
-              " is not the last stage of epoch " + std::to_string(hello.epoch.value));
+  REQUIRE(hello.stage + 1 == ends.stages && hello.node == ends.last_node, "stage ", hello.stage,
+          " on ", hello.node, " is not the last stage of epoch ", hello.epoch.value);
   REQUIRE(!ends.announced, "the last stage has a link already");
   return ok_status();
 }
@@ -215,9 +210,7 @@ void PipelineLinks::on_link_closed(LinkId link, const Error& why) {
   for (auto& [epoch, ends] : ends_) {
     if (ends.last_open && ends.last == link) {
       ends.last_open = false;
-      if (ends.announced) {
-        events_.on_pipeline_link_lost(epoch, ends.stages - 1, why.message);
-      }
+      if (ends.announced) events_.on_pipeline_link_lost(epoch, ends.stages - 1, why.message);
       return;
     }
     if (ends.first_state != State::kWaiting && ends.first == link) {

@@ -76,8 +76,8 @@ bool Pipeline::all_ready() const {
 
 std::string Pipeline::describe(std::uint32_t stage) const {
   const Member& member = members[stage];
-  return "worker " + member.node + " (stage " + std::to_string(stage + 1) + " of " +
-         std::to_string(members.size()) + ", layers " + text_of(member.layers) + ")";
+  return message_of("worker ", member.node, " (stage ", stage + 1, " of ", members.size(),
+                    ", layers ", text_of(member.layers), ")");
 }
 
 Pipelines::Pipelines(const CoordinatorOptions& options, const Clock& clock, Registry& registry)
@@ -315,12 +315,11 @@ control::v1::Assign Pipelines::assign_message(const Pipeline& pipeline, std::uin
 Status Pipelines::ready(Pipeline& pipeline, std::uint32_t stage,
                         const control::v1::StageReady& ready) {
   REQUIRE(ready.kv_pages() > 0, "the stage has no KV page");
-  REQUIRE(ready.kv_page_tokens() > 0 && ready.kv_page_tokens() <= kPageTokensMost,
-          "a KV page of " + std::to_string(ready.kv_page_tokens()) +
-              " positions; it must have 1 to " + std::to_string(kPageTokensMost));
+  REQUIRE(ready.kv_page_tokens() > 0 && ready.kv_page_tokens() <= kPageTokensMost, "a KV page of ",
+          ready.kv_page_tokens(), " positions; it must have 1 to ", kPageTokensMost);
   REQUIRE(pipeline.kv_page_tokens == 0 || pipeline.kv_page_tokens == ready.kv_page_tokens(),
-          "its KV pages have " + std::to_string(ready.kv_page_tokens()) +
-              " positions, those of the other stages " + std::to_string(pipeline.kv_page_tokens));
+          "its KV pages have ", ready.kv_page_tokens(), " positions, those of the other stages ",
+          pipeline.kv_page_tokens);
   const std::uint32_t least = pipeline.kv_pages == 0 ? ready.kv_pages() : pipeline.kv_pages;
   pipeline.kv_pages = std::min(least, ready.kv_pages());
   pipeline.kv_page_tokens = ready.kv_page_tokens();
@@ -338,9 +337,7 @@ std::vector<std::string> Pipelines::successor(const Pipeline& pipeline) const {
   for (const Member& member : pipeline.members) {
     Node* node = registry_.find(member.node);
     const bool stays = node != nullptr && !node->status.away && node->status.barred.empty();
-    if (stays && !registry_.slow(*node)) {
-      nodes.push_back(node);
-    }
+    if (stays && !registry_.slow(*node)) nodes.push_back(node);
   }
   if (options_.by_hand.empty() && options_.placement) return placing_.sure(nodes);
   const std::vector<LayerRange> layers = options_.by_hand.empty() ? choose(nodes) : by_hand(nodes);

@@ -1,7 +1,8 @@
 #include "coordinator/pipelines/placement_text.h"
 
+#include <fmt/core.h>
+
 #include <cstdint>
-#include <cstdio>
 
 #include "base/ids.h"
 #include "base/limits.h"
@@ -18,9 +19,7 @@ using placement::SpareReason;
 constexpr double kAlike = 0.999;
 
 std::string gigabytes(std::uint64_t bytes) {
-  char text[32];
-  std::snprintf(text, sizeof text, "%.2f GB", static_cast<double>(bytes) / 1e9);
-  return text;
+  return fmt::format("{:.2f} GB", static_cast<double>(bytes) / 1e9);
 }
 
 std::string rates_text(const Spare& spare) {
@@ -40,9 +39,7 @@ std::string stages_text(const Problem& problem) {
 }  // namespace
 
 std::string rate_text(double tokens_per_second) {
-  char text[32];
-  std::snprintf(text, sizeof text, tokens_per_second < 99.95 ? "%.1f" : "%.0f", tokens_per_second);
-  return text;
+  return fmt::format("{:.{}f}", tokens_per_second, tokens_per_second < 99.95 ? 1 : 0);
 }
 
 std::string spare_text(const Problem& problem, const Spare& spare) {
@@ -50,8 +47,8 @@ std::string spare_text(const Problem& problem, const Spare& spare) {
   const std::string memory = "its memory of " + gigabytes(node.memory_bytes);
   switch (spare.reason) {
     case SpareReason::kNotSearched:
-      return "not considered: the exact search takes " + std::to_string(limits::kExactNodes) +
-             " of " + std::to_string(problem.nodes.size()) + " nodes";
+      return message_of("not considered: the exact search takes ", limits::kExactNodes, " of ",
+                        problem.nodes.size(), " nodes");
     case SpareReason::kMemory:
       return memory + " holds no layer; the smallest layer takes " + gigabytes(spare.bytes);
     case SpareReason::kKvBudget:
@@ -84,9 +81,8 @@ std::string shortage_text(const Problem& problem) {
                               gigabytes(shortage.memory_bytes);
   switch (shortage.of) {
     case Shortage::Of::kNodes:
-      return std::to_string(problem.stages) + " stages need " + std::to_string(problem.stages) +
-             " nodes, and there are " + std::to_string(problem.nodes.size()) +
-             "; ask for fewer stages or add nodes";
+      return message_of(problem.stages, " stages need ", problem.stages, " nodes, and there are ",
+                        problem.nodes.size(), "; ask for fewer stages or add nodes");
     case Shortage::Of::kKvBudgets:
       return need + "the nodes' KV budgets hold " + positions + " of " +
              std::to_string(shortage.kv_layers) + " layers" + stages +

@@ -88,8 +88,8 @@ Status AuditCase::check_whole(const Run& run) const {
     REQUIRE(stages.front()->in_root == ends && stages.back()->out_root == ends,
             "its first or its last stage had other tokens than this server");
     for (std::size_t i = 1; i < stages.size(); ++i) {
-      REQUIRE(stages[i]->in_root == stages[i - 1]->out_root,
-              "the output of stage " + std::to_string(i) + " is not the input of the next one");
+      REQUIRE(stages[i]->in_root == stages[i - 1]->out_root, "the output of stage ", i,
+              " is not the input of the next one");
     }
   }
   return ok_status();
@@ -113,8 +113,8 @@ Status AuditCase::take(Run& run, const std::string& node, const control::v1::Win
   REQUIRE(stage != stages.end(), "it is not a stage of that pipeline");
   REQUIRE(claim.positions() > 0 && claim.positions() <= limits::kWindowPositions &&
               claim.window() <= positions() / limits::kWindowPositions,
-          "window " + std::to_string(claim.window()) + " with " +
-              std::to_string(claim.positions()) + " positions is outside the request");
+          "window ", claim.window(), " with ", claim.positions(),
+          " positions is outside the request");
   const auto index = static_cast<std::uint16_t>(stage - stages.begin());
   TRY(const StageClaim said, read_claim(claim, run.name, index, stage->key, cluster));
   if (index + std::size_t{1} < stages.size()) {
@@ -226,13 +226,12 @@ Result<bool> AuditCase::compare(const Run& run, bool last_too, std::vector<Findi
   const auto differs = ledger::first_difference(run.out_roots(), out_roots(), compared);
   for (const auto& [window, logged] : windows_) {
     const auto claimed = run.windows.find(window);
-    REQUIRE(claimed != run.windows.end() && has_all(claimed->second, stages),
-            "window " + std::to_string(window) + " was not recomputed");
+    REQUIRE(claimed != run.windows.end() && has_all(claimed->second, stages), "window ", window,
+            " was not recomputed");
     for (std::uint32_t i = 0; i < compared; ++i) {
       const StageClaim& again = *claimed->second[i];
-      REQUIRE(again.positions == logged[i]->positions,
-              "window " + std::to_string(window) + " has " + std::to_string(again.positions) +
-                  " positions, and " + std::to_string(logged[i]->positions) + " in its receipt");
+      REQUIRE(again.positions == logged[i]->positions, "window ", window, " has ", again.positions,
+              " positions, and ", logged[i]->positions, " in its receipt");
       found.push_back(finding(run, window, static_cast<std::uint16_t>(i), *logged[i]));
       if (ledger::WindowPlace{window, i} == differs) return true;
       INVARIANT(found.back().agrees, "roots before the first difference are equal");
@@ -295,7 +294,7 @@ Result<ledger::DisputedRoots> disputed_roots(const AuditCase& request,
   const ledger::WindowPlace place{finding.window, finding.stage};
   REQUIRE(request.is_logged() && finding.stage < stages_of(request) &&
               request.windows().contains(finding.window),
-          ledger::place_name(place) + " is outside the request");
+          ledger::place_name(place), " is outside the request");
   ledger::DisputedRoots out{request.out_roots(), place, finding.root};
   if (fed != nullptr) out.generated = generated.out_roots();
   return out;

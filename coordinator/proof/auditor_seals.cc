@@ -2,11 +2,8 @@
 // and what the coordinator's own referee found.
 #include <spdlog/spdlog.h>
 
-#include <algorithm>
-
 #include "base/hex.h"
 #include "coordinator/proof/auditor.h"
-#include "proto/fixed_field.h"
 
 namespace hearth::coordinator {
 namespace {
@@ -96,9 +93,9 @@ Result<SealRound*> Auditor::round_of(const std::string& node, std::uint64_t entr
   const auto key = by_entry_.find(entry);
   Kept* kept = key == by_entry_.end() ? nullptr : &cases_.at(key->second);
   const SealRound::Asked* asked = kept == nullptr ? nullptr : kept->seals.find(entry);
-  REQUIRE(asked != nullptr && asked->node == node && kept->state == state,
-          what + ": it was not asked for that " + (state == State::kSealing ? "seal" : "opening"));
-  REQUIRE(!verdicts_.keys().is_ended(asked->key), what + ": a verdict bars this auditor");
+  REQUIRE(asked != nullptr && asked->node == node && kept->state == state, what,
+          ": it was not asked for that ", (state == State::kSealing ? "seal" : "opening"));
+  REQUIRE(!verdicts_.keys().is_ended(asked->key), what, ": a verdict bars this auditor");
   return &kept->seals;
 }
 
@@ -123,9 +120,7 @@ void Auditor::on_entry(const ledger::SealEntry& seal) {
   if (asked == nullptr || asked->key != seal.auditor || !asked->seal) return;
   kept.seals.sealed(seal.receipt);
   if (kept.state != State::kSealing || !kept.seals.is_all_sealed()) return;
-  for (const ledger::OpeningEntry& own : kept.seals.open_own()) {
-    say(cluster_.public_key(), own);
-  }
+  for (const ledger::OpeningEntry& own : kept.seals.open_own()) say(cluster_.public_key(), own);
   for (NodeMessage& order : kept.seals.open_orders()) out_.messages.push_back(std::move(order));
   kept.enter(State::kOpening, clock_.now());
 }
@@ -193,9 +188,7 @@ AuditOutcome Auditor::Kept::outcome(AuditOutcome::Kind kind) const {
 
 void Auditor::report_opening(Kept& kept, std::uint64_t entry, const AuditCase::Finding& finding,
                              bool judged) {
-  if (finding.agrees) {
-    return kept.agreed.push_back({entry, finding.stage, finding.window, 1});
-  }
+  if (finding.agrees) return kept.agreed.push_back({entry, finding.stage, finding.window, 1});
   if (kept.dispute) return;
   kept.dispute = kept.request.disputed(finding);
   kept.dispute->awaits_verdict = judged;

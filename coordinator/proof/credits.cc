@@ -1,6 +1,5 @@
 #include "coordinator/proof/credits.h"
 
-#include <algorithm>
 #include <utility>
 
 #include "base/check.h"
@@ -25,9 +24,8 @@ Result<std::int64_t> dearest(const ledger::Policy& policy, std::uint64_t layers,
                                          static_cast<std::uint64_t>(policy.price_cached) /
                                          ledger::kMillion;
   const Wide price = pay + pay * static_cast<std::uint64_t>(policy.price_fee) / ledger::kMillion;
-  REQUIRE(pay <= kMost && price <= kMost, "the request would cost more than " +
-                                              std::to_string(Credits::kPriceMax) +
-                                              " credits; ask for fewer tokens (max_tokens)");
+  REQUIRE(pay <= kMost && price <= kMost, "the request would cost more than ", Credits::kPriceMax,
+          " credits; ask for fewer tokens (max_tokens)");
   return static_cast<std::int64_t>(price);
 }
 
@@ -35,12 +33,13 @@ Result<std::vector<Credits::Hold>> Credits::reserve(const PublicKey& payer,
                                                     const std::vector<Item>& items) {
   const std::lock_guard lock(mutex_);
   if (!fault_.empty()) {
-    return Error{ErrorCode::kUnavailable,
-                 "the ledger has failed, and without it no request can be paid: " + fault_};
+    return Error::of(ErrorCode::kUnavailable,
+                     "the ledger has failed, and without it no request can be paid: ", fault_);
   }
   if (held_.size() + items.size() > kHolds) {
-    return Error{ErrorCode::kNoCapacity, "credit is reserved for too many requests; the limit is " +
-                                             std::to_string(kHolds) + "; retry later"};
+    return Error::of(ErrorCode::kNoCapacity,
+                     "credit is reserved for too many requests; the limit is ", kHolds,
+                     "; retry later");
   }
   std::int64_t sum = 0;
   const auto price_of = [this](const Item& item) {
@@ -61,12 +60,11 @@ Result<std::vector<Credits::Hold>> Credits::reserve(const PublicKey& payer,
                                  ? ", of which " + std::to_string(account.reserved) +
                                        " are reserved for running requests"
                                  : "";
-    return Error{ErrorCode::kRefused,
-                 "out of credit: the request costs up to " + std::to_string(sum) +
-                     " credits, and its account has " + std::to_string(account.spendable) + kept +
+    return Error::of(ErrorCode::kRefused, "out of credit: the request costs up to ", sum,
+                     " credits, and its account has ", account.spendable, kept,
                      "; ask for fewer tokens (max_tokens), or have the cluster's owner grant more: "
-                     "hearth ledger grant " +
-                     payer.hex() + " AMOUNT"};
+                     "hearth ledger grant ",
+                     payer.hex(), " AMOUNT");
   }
   account.reserved += sum;
   std::vector<Hold> holds;

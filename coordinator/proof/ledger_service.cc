@@ -13,7 +13,6 @@
 #include "base/limits.h"
 #include "coordinator/proof/ledger_clock.h"
 #include "coordinator/proof/ledger_snapshot.h"
-#include "coordinator/proof/machine_history.h"
 #include "coordinator/proof/vesting.h"
 #include "coordinator/proof/witness_collector.h"
 #include "ledger/archive.h"
@@ -423,13 +422,12 @@ void LedgerService::State::grant(const PublicKey& to, std::int64_t amount,
                       "hearth init --credits"});
   }
   if (amount < 1 || amount > ledger::kGrantMax) {
-    return done(Error::invalid("an amount of " + std::to_string(amount) +
-                               "; a grant is from 1 to " + std::to_string(ledger::kGrantMax) +
-                               " credits"));
+    return done(Error::invalid("an amount of ", amount, "; a grant is from 1 to ",
+                               ledger::kGrantMax, " credits"));
   }
   if (amount > Credits::kCirculationMax - credits->in_circulation() - granted) {
-    return done(Error::invalid("more credits would be in circulation than the limit, " +
-                               std::to_string(Credits::kCirculationMax)));
+    return done(Error::invalid("more credits would be in circulation than the limit, ",
+                               Credits::kCirculationMax));
   }
   if (log == nullptr || !audits.follows()) {
     return done(Error{ErrorCode::kUnavailable, "the ledger has failed and takes no grant"});
@@ -467,8 +465,8 @@ Status LedgerService::State::open_log(std::unique_ptr<ledger::LogFolder> folder,
   const auto begin_fold = [this, &known]() -> Status {
     if (!known) return ok_status();
     const Status restored = audits.recall(*std::exchange(known, std::nullopt));
-    REQUIRE(restored.ok(), std::string(ledger::kSnapshotFile) + ": " + restored.error().message +
-                               "; without this file the whole log is folded");
+    REQUIRE(restored.ok(), ledger::kSnapshotFile, ": ", restored.error().message,
+            "; without this file the whole log is folded");
     desk.recall(audits.books());
     return ok_status();
   };

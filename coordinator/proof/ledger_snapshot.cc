@@ -2,7 +2,6 @@
 
 #include <spdlog/spdlog.h>
 
-#include <algorithm>
 #include <string_view>
 
 #include "ledger/fields.h"
@@ -25,13 +24,11 @@ Result<LedgerSnapshot> fitting(const SecretKey& cluster, ledger::LogFolder& fold
   TRY(const Bytes bytes, folder.read(std::string(ledger::kSnapshotFile), kSnapshotBytes));
   TRY(LedgerSnapshot found, read_snapshot(cluster, bytes));
   const std::uint64_t entries = found.books.entries();
-  REQUIRE(entries <= checkpoint.size, "it has " + std::to_string(entries) +
-                                          " entries, and the log " +
-                                          std::to_string(checkpoint.size));
+  REQUIRE(entries <= checkpoint.size, "it has ", entries, " entries, and the log ",
+          checkpoint.size);
   ledger::TileReader tiles(folder, checkpoint.size);
   TRY(const Hash256 root, ledger::tree_root(entries, tiles.nodes()));
-  REQUIRE(root == found.books.root(),
-          "it is of other entries than the log's first " + std::to_string(entries));
+  REQUIRE(root == found.books.root(), "it is of other entries than the log's first ", entries);
   return found;
 }
 

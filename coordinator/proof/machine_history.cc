@@ -1,7 +1,5 @@
 #include "coordinator/proof/machine_history.h"
 
-#include <utility>
-
 #include "base/check.h"
 
 namespace hearth::coordinator {

@@ -1,7 +1,6 @@
 #include "coordinator/proof/pipeline_owners.h"
 
 #include <algorithm>
-#include <set>
 
 #include "base/check.h"
 
@@ -22,9 +21,7 @@ Hash256 owner_of(const ledger::Books& books, const ReceiptPipeline::Stage& stage
 
 std::set<Hash256> owners_of(const ledger::Books& books, const ReceiptPipeline& pipeline) {
   std::set<Hash256> owners;
-  for (const ReceiptPipeline::Stage& stage : pipeline.stages) {
-    owners.insert(owner_of(books, stage));
-  }
+  for (const ReceiptPipeline::Stage& stage : pipeline.stages) owners.insert(owner_of(books, stage));
   return owners;
 }
 

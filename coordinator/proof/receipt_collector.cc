@@ -42,9 +42,8 @@ struct Facts {
 
 Result<Facts> facts_of(const ReceiptRequest& over, std::uint32_t window, std::uint32_t positions) {
   Facts facts{window * limits::kWindowPositions, positions, {}};
-  REQUIRE(positions > 0 && facts.first + positions <= over.tokens.size(),
-          "it has " + std::to_string(positions) + " positions from " + std::to_string(facts.first) +
-              " on; the request has " + std::to_string(over.tokens.size()) + " tokens");
+  REQUIRE(positions > 0 && facts.first + positions <= over.tokens.size(), "it has ", positions,
+          " positions from ", facts.first, " on; the request has ", over.tokens.size(), " tokens");
   std::vector<std::uint32_t> tokens;
   tokens.reserve(positions);
   for (std::uint32_t i = 0; i < positions; ++i) {
@@ -273,19 +272,18 @@ Status ReceiptCollector::take_claim(const std::string& node,
   const auto stage = std::ranges::find(stages, node, &ReceiptPipeline::Stage::node);
   const std::uint32_t window = claim.window();
   const std::string what = describe(key.first, window);
-  REQUIRE(stage != stages.end(), what + ": it is not a stage of that pipeline");
-  REQUIRE(claim.positions() <= limits::kWindowPositions,
-          what + " of " + std::to_string(claim.positions()) + " positions; the limit is " +
-              std::to_string(limits::kWindowPositions));
-  REQUIRE(std::uint64_t{window} * limits::kWindowPositions < request.most,
-          what + ": the request has at most " + std::to_string(request.most) + " positions");
+  REQUIRE(stage != stages.end(), what, ": it is not a stage of that pipeline");
+  REQUIRE(claim.positions() <= limits::kWindowPositions, what, " of ", claim.positions(),
+          " positions; the limit is ", limits::kWindowPositions);
+  REQUIRE(std::uint64_t{window} * limits::kWindowPositions < request.most, what,
+          ": the request has at most ", request.most, " positions");
   const auto index = static_cast<std::uint16_t>(stage - stages.begin());
   const auto said = read_claim(claim, key.first, index, stage->key, cluster_.public_key());
-  REQUIRE(said, what + ": " + said.error().message);
-  REQUIRE(!request.settled.contains(window), what + ": it is claimed twice");
+  REQUIRE(said, what, ": ", said.error().message);
+  REQUIRE(!request.settled.contains(window), what, ": it is claimed twice");
   Claims& claims = request.windows[window];
   claims.resize(stages.size());
-  REQUIRE(!claims[index], what + ": it is claimed twice");
+  REQUIRE(!claims[index], what, ": it is claimed twice");
   claims[index] = *said;
   settle(key);
   return ok_status();
@@ -324,20 +322,18 @@ Status ReceiptCollector::settle(Request& request, std::uint32_t window, const Cl
   const std::size_t stages = claims.size();
   TRY(const Facts facts, facts_of(*request.over, window, claims.front()->positions));
   for (std::size_t i = 0; i < stages; ++i) {
-    REQUIRE(claims[i]->positions == facts.positions,
-            describe(pipeline, i) + " has " + std::to_string(claims[i]->positions) +
-                " positions, the stage before it " + std::to_string(facts.positions));
-    REQUIRE(i == 0 || claims[i]->in_root == claims[i - 1]->out_root,
-            "the output of " + describe(pipeline, i - 1) + " is not the input of " +
-                describe(pipeline, i));
+    REQUIRE(claims[i]->positions == facts.positions, describe(pipeline, i), " has ",
+            claims[i]->positions, " positions, the stage before it ", facts.positions);
+    REQUIRE(i == 0 || claims[i]->in_root == claims[i - 1]->out_root, "the output of ",
+            describe(pipeline, i - 1), " is not the input of ", describe(pipeline, i));
   }
-  REQUIRE(claims.front()->in_root == facts.tokens,
-          describe(pipeline, 0) + " had other tokens than it was sent");
-  REQUIRE(claims.back()->out_root == facts.tokens,
-          describe(pipeline, stages - 1) + " had other tokens than the request has");
+  REQUIRE(claims.front()->in_root == facts.tokens, describe(pipeline, 0),
+          " had other tokens than it was sent");
+  REQUIRE(claims.back()->out_root == facts.tokens, describe(pipeline, stages - 1),
+          " had other tokens than the request has");
   REQUIRE(is_in_place(request.settled, window, facts.positions),
-          "it or a window before it has fewer than " + std::to_string(limits::kWindowPositions) +
-              " positions, and is not the request's last");
+          "it or a window before it has fewer than ", limits::kWindowPositions,
+          " positions, and is not the request's last");
   request.settled[window] = facts.positions;
   if (!has_room(pipeline, request.owner)) {
     unreceipted_.add("", request.owner, stages);
@@ -450,9 +446,7 @@ void ReceiptCollector::give_up(const std::string& node) {
                     ? std::max<std::size_t>(signer.most / 2, kLeastWaiting)
                     : std::min(signer.most + limits::kReceiptsAsked, limits::kReceiptWindows);
   // The node has dropped the oldest windows, or will have by the time of the order.
-  while (signer.next.size() > signer.most) {
-    unreceipted_.add("", signer.take_oldest().owner, 1);
-  }
+  while (signer.next.size() > signer.most) unreceipted_.add("", signer.take_oldest().owner, 1);
   ask(node);
 }
 
@@ -460,8 +454,8 @@ Status ReceiptCollector::take_receipt(const std::string& node, Signer& signer, B
   TRY(const ledger::Receipt said, ledger::parse_receipt(bytes, cluster_.public_key()));
   const auto asked = std::ranges::find(signer.asked, said.slot,
                                        [](const Wanted& one) { return one.receipt.slot; });
-  REQUIRE(asked != signer.asked.end(),
-          describe(said.slot.request, said.slot.window) + ": this receipt was not asked for");
+  REQUIRE(asked != signer.asked.end(), describe(said.slot.request, said.slot.window),
+          ": this receipt was not asked for");
   for (auto one = signer.asked.begin(); one != asked; ++one) {
     unreceipted_.add(node, one->owner, 1);
     signer.is_behind = true;  // it is forgotten there
@@ -477,23 +471,23 @@ Status ReceiptCollector::take_receipt(const std::string& node, Signer& signer, B
 Status ReceiptCollector::log_receipt(Wanted wanted, const ledger::Receipt& said, ByteSpan bytes) {
   ledger::Receipt& expected = wanted.receipt;
   const std::string what = describe(said.slot.request, said.slot.window);
-  REQUIRE(said.worker == expected.worker, what + ": it is signed by another key than its node's");
-  REQUIRE(!tombstoned_.contains(said.worker), what + ": its worker has lost its standing for good");
-  REQUIRE(!barred_.contains(said.worker), what + ": a verdict bars its worker");
-  REQUIRE(!newcomers_.contains(said.worker), what + ": its worker is a newcomer");
+  REQUIRE(said.worker == expected.worker, what, ": it is signed by another key than its node's");
+  REQUIRE(!tombstoned_.contains(said.worker), what, ": its worker has lost its standing for good");
+  REQUIRE(!barred_.contains(said.worker), what, ": a verdict bars its worker");
+  REQUIRE(!newcomers_.contains(said.worker), what, ": its worker is a newcomer");
   remember(bytes);
-  REQUIRE(said.program == expected.program, what + ": it names another model or build");
+  REQUIRE(said.program == expected.program, what, ": it names another model or build");
   Hash256& previous = latest(said.worker);
-  REQUIRE(said.previous == previous, what + ": it does not follow the worker's latest one");
+  REQUIRE(said.previous == previous, what, ": it does not follow the worker's latest one");
   expected.previous = said.previous;
   expected.begun_ms = said.begun_ms;
   expected.took_ms = said.took_ms;
-  REQUIRE(said == expected, what + ": it differs from the claims of its worker and its neighbours");
+  REQUIRE(said == expected, what, ": it differs from the claims of its worker and its neighbours");
   const std::int64_t most = ledger::Policy().audit_seconds;
   const std::int64_t age =
       std::max(time_, clock_.unix_seconds()) - static_cast<std::int64_t>(said.begun_ms / 1'000);
-  REQUIRE(age <= most && age >= -most, what + ": it was begun " + std::to_string(age) +
-                                           " seconds ago; the limit is " + std::to_string(most));
+  REQUIRE(age <= most && age >= -most, what, ": it was begun ", age, " seconds ago; the limit is ",
+          most);
   ledger::ReceiptEntry entry;
   std::copy(bytes.begin(), bytes.end(), entry.receipt.begin());
   previous = blake2b(bytes);

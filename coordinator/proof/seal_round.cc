@@ -65,11 +65,11 @@ Result<ledger::SealEntry> SealRound::take(const std::string& node, const control
   const std::string what = "entry " + std::to_string(seal.entry());
   Asked* asked = &asked_.at(seal.entry());
   INVARIANT(asked->node == node, "a seal is taken from a node that is asked");
-  REQUIRE(!asked->seal, what + ": it sealed that already");
+  REQUIRE(!asked->seal, what, ": it sealed that already");
   ledger::SealEntry said{seal.entry(), asked->key, {}, {}};
   REQUIRE(read_field(seal.seal(), said.seal.bytes) && read_field(seal.signature(), said.signature),
-          what + ": a seal or a signature of a wrong length");
-  REQUIRE(ledger::check_seal(said, cluster), what + ": the seal's signature is not the auditor's");
+          what, ": a seal or a signature of a wrong length");
+  REQUIRE(ledger::check_seal(said, cluster), what, ": the seal's signature is not the auditor's");
   asked->seal = said;
   return said;
 }
@@ -79,15 +79,15 @@ Result<ledger::OpeningEntry> SealRound::take(const std::string& node,
   const std::string what = "entry " + std::to_string(opening.entry());
   Asked* asked = &asked_.at(opening.entry());
   INVARIANT(asked->node == node, "an opening is taken from a node that is asked");
-  REQUIRE(!asked->is_opened, what + ": it opened that already");
+  REQUIRE(!asked->is_opened, what, ": it opened that already");
   INVARIANT(asked->seal && asked->is_sealed, "what is opened was sealed in the log");
   ledger::OpeningEntry said{opening.entry(), asked->key, {}, {}};
   REQUIRE(
       read_field(opening.root(), said.root.bytes) && read_field(opening.salt(), said.salt.bytes),
-      what + ": a root or a salt of a wrong length");
+      what, ": a root or a salt of a wrong length");
   REQUIRE(ledger::seal_of(said.receipt, said.auditor, said.root, said.salt) == asked->seal->seal,
-          what + ": that is not what it sealed");
-  REQUIRE(said.root == asked->finding.root, what + ": that is not what it claimed");
+          what, ": that is not what it sealed");
+  REQUIRE(said.root == asked->finding.root, what, ": that is not what it claimed");
   asked->is_opened = true;
   return said;
 }

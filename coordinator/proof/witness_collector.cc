@@ -4,7 +4,6 @@
 
 #include <algorithm>
 
-#include "base/limits.h"
 #include "proto/fixed_field.h"
 #include "proto/frame.h"
 

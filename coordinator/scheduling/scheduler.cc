@@ -1,13 +1,10 @@
 #include "coordinator/scheduling/scheduler.h"
 
 #include <algorithm>
-#include <optional>
 #include <set>
 #include <utility>
 
 #include "base/check.h"
-#include "base/limits.h"
-#include "proto/defect.h"
 #include "proto/split.h"
 
 namespace hearth::coordinator {
@@ -42,19 +39,19 @@ bool untrusted(const Sequence& sequence, const KvPool& pool) {
 // Names only what the request named: which other nodes serve is for admins to see.
 Error refusal(const RequestPolicy& policy, std::optional<ledger::Level> best) {
   if (best) {
-    return {ErrorCode::kRefused,
-            "no pipeline is allowed: min_level is " +
-                std::string(ledger::level_name(policy.min_level)) +
-                ", and every pipeline that serves has a node below it; the best pipeline's lowest "
-                "node is at level " +
-                std::string(ledger::level_name(*best)) +
-                " (hearth ledger shows levels; without audits every node is a newcomer)"};
+    return Error::of(
+        ErrorCode::kRefused, "no pipeline is allowed: min_level is ",
+        ledger::level_name(policy.min_level),
+        ", and every pipeline that serves has a node below it; the best pipeline's lowest "
+        "node is at level ",
+        ledger::level_name(*best),
+        " (hearth ledger shows levels; without audits every node is a newcomer)");
   }
   std::string names;
   for (const std::string& name : policy.trust) names += (names.empty() ? "" : ", ") + name;
-  return {ErrorCode::kRefused, "no pipeline is allowed: trust names (" + names +
-                                   "), and every pipeline that serves has another node; the "
-                                   "server's owner sees which nodes serve with hearth status"};
+  return Error::of(ErrorCode::kRefused, "no pipeline is allowed: trust names (", names,
+                   "), and every pipeline that serves has another node; the "
+                   "server's owner sees which nodes serve with hearth status");
 }
 
 // Of pipelines that fit: those that others can audit, of the highest level there is.
@@ -192,10 +189,9 @@ Status Scheduler::fits_somewhere(const Sequence& sequence) const {
     most = std::max(most.value_or(0), std::uint64_t{pool.pages} * pool.page_tokens);
   }
   if (!most && outside) return refusal(sequence.request.policy, below);
-  return Error{ErrorCode::kNoCapacity,
-               "prompt and max_tokens need " + std::to_string(tokens) +
-                   " tokens of KV cache; the largest pipeline that serves has room for " +
-                   std::to_string(most.value_or(0)) + "; ask for fewer tokens (max_tokens)"};
+  return Error::of(ErrorCode::kNoCapacity, "prompt and max_tokens need ", tokens,
+                   " tokens of KV cache; the largest pipeline that serves has room for ",
+                   most.value_or(0), "; ask for fewer tokens (max_tokens)");
 }
 
 std::optional<std::uint32_t> Scheduler::largest_sequence(const RequestPolicy& policy) const {
@@ -219,10 +215,10 @@ Status Scheduler::enqueue(std::shared_ptr<Sequence> sequence) {
   if (room == 0 || shares_.waiting(owner) >= 2 * room) {
     return Error{
         ErrorCode::kNoCapacity,
-        "the queue is full: " + std::to_string(waiting_.size()) + " of " +
-            std::to_string(limits::kWaitingSequences) + " sequences wait, " +
-            std::to_string(shares_.waiting(owner)) +
-            " of them of this API key, which may have at most twice the free places; retry later"};
+        message_of(
+            "the queue is full: ", waiting_.size(), " of ", limits::kWaitingSequences,
+            " sequences wait, ", shares_.waiting(owner),
+            " of them of this API key, which may have at most twice the free places; retry later")};
   }
   shares_.arrive(owner);
   waiting_.push_back(std::move(sequence));
@@ -290,9 +286,7 @@ Epoch Scheduler::quickest(const std::vector<Epoch>& fitting) const {
   for (const Epoch epoch : fitting) {
     const KvPool& pool = pools_.at(epoch);
     const auto expected = expected_seconds(pool);
-    if (least && (expected ? *expected > kPaceMargin * *least : pool.running > running)) {
-      continue;
-    }
+    if (least && (expected ? *expected > kPaceMargin * *least : pool.running > running)) continue;
     const bool freer = best == nullptr || pool.pages - pool.reserved > best->pages - best->reserved;
     if (!freer) continue;
     best = &pool;
@@ -472,7 +466,7 @@ void Scheduler::release(Sequence& sequence) {
   if (sequence.released) return;
   sequence.released = true;
   const auto pool = pools_.find(sequence.epoch);
-  if (pool != pools_.end() && !planted(SwarmDefect::kReservationKept)) {
+  if (pool != pools_.end()) {
     INVARIANT(pool->second.reserved >= sequence.pages, "pages are returned that were reserved");
     pool->second.reserved -= sequence.pages;
     admission_changed_ = true;

@@ -4,24 +4,7 @@
 #include <iterator>
 #include <string>
 
-#include "proto/defect.h"
-
 namespace hearth::coordinator {
-
-namespace {
-
-// Nothing, unless a defect of proto/defect.h is planted.
-void plant(SubmitMessage& submit) {
-  const std::uint32_t prompt = submit.open.prompt_tokens;
-  if (planted(SwarmDefect::kReplayOneShort)) submit.prompt.pop_back();
-  if (planted(SwarmDefect::kAnswerForgotten)) submit.prompt.resize(prompt);
-  if (planted(SwarmDefect::kSeedAnew)) ++submit.open.sampling.seed;
-  if (planted(SwarmDefect::kAnswerAsPrompt)) {
-    submit.open.prompt_tokens = static_cast<std::uint32_t>(submit.prompt.size());
-  }
-}
-
-}  // namespace
 
 // All requests with the shared scope use one scope: their clients accept that others in it may
 // infer their prompts.
@@ -36,39 +19,36 @@ std::optional<Hash256> cache_scope(const Hash256& secret, const RequestPolicy& p
 
 Result<bool> Sequence::take_cached(std::uint32_t positions, std::uint32_t most) {
   const std::string name = "sequence " + std::to_string(id.value);
-  REQUIRE(scope && positions < tokens_known(), name + " has " + std::to_string(positions) +
-                                                   " cached positions; with a scope it may have " +
-                                                   std::to_string(tokens_known() - 1) +
-                                                   ", and without one none");
-  REQUIRE(!token_at, name + " has cached positions after its first token");
+  REQUIRE(scope && positions < tokens_known(), name, " has ", positions,
+          " cached positions; with a scope it may have ", tokens_known() - 1,
+          ", and without one none");
+  REQUIRE(!token_at, name, " has cached positions after its first token");
   if (lost || !answer.empty()) return false;
-  REQUIRE(cached == 0, name + " has cached positions a second time");
+  REQUIRE(cached == 0, name, " has cached positions a second time");
   cached = std::min(positions, most);
   return cached > 0;
 }
 
 Status Sequence::take(const SampledToken& token) {
   const std::string name = "sequence " + std::to_string(id.value);
-  REQUIRE(!answered, name + " has a token after its end");
+  REQUIRE(!answered, name, " has a token after its end");
   const std::uint64_t expected = tokens_known() - again;
-  REQUIRE(token.position == expected, name + " has a token at position " +
-                                          std::to_string(token.position) + "; the next is " +
-                                          std::to_string(expected));
+  REQUIRE(token.position == expected, name, " has a token at position ", token.position,
+          "; the next is ", expected);
   if (again > 0) {
     --again;
     const TokenId before = answer[token.position - prompt_tokens];
-    REQUIRE(token.token == before && token.finish == FinishReason::kNone,
-            name + " has token " + std::to_string(token.token) + " at position " +
-                std::to_string(token.position) + ", where it had " + std::to_string(before));
+    REQUIRE(token.token == before && token.finish == FinishReason::kNone, name, " has token ",
+            token.token, " at position ", token.position, ", where it had ", before);
     return ok_status();
   }
-  REQUIRE(request.embedding == 0 || embedded || token.finish == FinishReason::kError,
-          name + " has a token before its embedding");
+  REQUIRE(request.embedding == 0 || embedded || token.finish == FinishReason::kError, name,
+          " has a token before its embedding");
   answer.push_back(token.token);
   fruitless = 0;
   const std::uint32_t wanted = request.sampling.max_tokens;
-  REQUIRE(answer.size() < wanted || token.finish != FinishReason::kNone,
-          name + " goes on after its " + std::to_string(wanted) + " tokens");
+  REQUIRE(answer.size() < wanted || token.finish != FinishReason::kNone, name,
+          " goes on after its ", wanted, " tokens");
   answered = token.finish != FinishReason::kNone;
   return ok_status();
 }
@@ -108,18 +88,15 @@ SubmitMessage Sequence::submit() const {
   submit.prompt.reserve(request.prompt.size() + answer.size());
   submit.prompt.insert(submit.prompt.end(), request.prompt.begin(), request.prompt.end());
   submit.prompt.insert(submit.prompt.end(), answer.begin(), answer.end());
-  if (!answer.empty()) plant(submit);
   return submit;
 }
 
 Status Sequence::add_hash(const RowHash& hash) {
-  REQUIRE(hash.position < tokens_wanted(), "sequence " + std::to_string(id.value) +
-                                               " has a hash at position " +
-                                               std::to_string(hash.position) + "; it has at most " +
-                                               std::to_string(tokens_wanted()) + " positions");
+  REQUIRE(hash.position < tokens_wanted(), "sequence ", id.value, " has a hash at position ",
+          hash.position, "; it has at most ", tokens_wanted(), " positions");
   const bool fresh = hashes.emplace(std::pair(hash.position, hash.stage), hash).second;
-  REQUIRE(fresh, "sequence " + std::to_string(id.value) + " has two hashes of stage " +
-                     std::to_string(hash.stage) + " at position " + std::to_string(hash.position));
+  REQUIRE(fresh, "sequence ", id.value, " has two hashes of stage ", hash.stage, " at position ",
+          hash.position);
   return ok_status();
 }
 

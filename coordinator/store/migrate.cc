@@ -75,8 +75,8 @@ Result<std::unique_ptr<PostgresDatabase>> hold_database(const StoreUrl& url, boo
   TRY(const auto held, db->hold(kMigrator, {}));
   if (held == PostgresDatabase::Held::kYes) return db;
   TRY(const auto head, db->head());
-  return Error{ErrorCode::kRefused, "the store " + url.shown + " is used by the coordinator on " +
-                                        head.holder + "; stop that one first"};
+  return Error::of(ErrorCode::kRefused, "the store ", url.shown, " is used by the coordinator on ",
+                   head.holder, "; stop that one first");
 }
 
 Result<std::shared_ptr<RequestStore>> requests_in(const StoreUrl& url) {
@@ -86,14 +86,14 @@ Result<std::shared_ptr<RequestStore>> requests_in(const StoreUrl& url) {
 
 Status rename_file(const std::string& from, const std::string& to) {
   if (std::rename(from.c_str(), to.c_str()) == 0) return ok_status();
-  return Error{ErrorCode::kIo, "cannot rename " + from + ": " + std::strerror(errno)};
+  return Error::of(ErrorCode::kIo, "cannot rename ", from, ": ", std::strerror(errno));
 }
 
 Result<Migrated> to_postgres(const std::string& folder, const StoreUrl& url) {
   const std::string file = store_file(folder);
   if (!std::filesystem::exists(file)) {
-    return Error{ErrorCode::kNotFound, "the folder " + folder + " has no store to bring to " +
-                                           url.shown + "; create a cluster: hearth init NAME"};
+    return Error::of(ErrorCode::kNotFound, "the folder ", folder, " has no store to bring to ",
+                     url.shown, "; create a cluster: hearth init NAME");
   }
   Contents contents;
   {

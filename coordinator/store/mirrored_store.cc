@@ -125,7 +125,7 @@ Status MirroredStore::copy() {
   TRY_VOID(check_newest(head));
   TRY(const StoreRows rows, remote_->store->rows());
   if (mirror() != nullptr && rows.secret != secret_) {
-    return Error{ErrorCode::kRefused, "the store " + url_.shown + " is another one than before"};
+    return Error::of(ErrorCode::kRefused, "the store ", url_.shown, " is another one than before");
   }
   TRY(auto memory, SqliteDatabase::open_in_memory());
   TRY_VOID(memory->transaction([&] { return write_store(*memory, rows); }));
@@ -141,8 +141,8 @@ Status MirroredStore::follow() {
   TRY(const PostgresDatabase::Head head, remote_->database->head());
   if (head.epoch != remote_->database->lease().epoch) return taken_store(url_, head.holder);
   if (!head.moved.empty()) {
-    return Error{ErrorCode::kRefused,
-                 "the rows of the store " + url_.shown + " were moved to " + head.moved};
+    return Error::of(ErrorCode::kRefused, "the rows of the store ", url_.shown, " were moved to ",
+                     head.moved);
   }
   TRY_VOID(check_newest(head));
   return head.changes == copied_ ? ok_status() : copy();
@@ -241,22 +241,24 @@ template <typename Work>
 std::invoke_result_t<Work, Store&> MirroredStore::write(Work work) {
   const MutexLock lock(mutex_);
   if (!remote_) {
-    return Error{ErrorCode::kUnavailable,
-                 away_ +
+    return Error::of(ErrorCode::kUnavailable, away_,
                      "; the swarm goes on computing, but this change must be stored: try again "
-                     "when the store is back"};
+                     "when the store is back");
   }
   auto done = work(*remote_->store);
   if (!done.ok()) {
     if (!remote_->database->lost()) return done;
     note_loss(done.error());
     wake();
-    return Error{ErrorCode::kUnavailable,
-                 away_ + "; whether this change was stored shows when the store is back"};
+    return Error::of(ErrorCode::kUnavailable, away_,
+                     "; whether this change was stored shows when the store is back");
   }
   const auto mirrored = work(*mirror());
   copied_ = mirrored.ok() ? copied_ + 1 : -1;
   INVARIANT(copied_ >= -1, "changes are counted up");
+  // A copy without this change is older, also where it takes the place of the database at once.
+  const auto head = remote_->database->head();
+  if (head.ok()) seen_ = std::max(seen_, head->changes);
   return done;
 }
 

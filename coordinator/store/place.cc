@@ -88,7 +88,7 @@ Status write_store_url(const std::string& folder, const std::optional<StoreUrl>&
   const std::string path = url_file(folder);
   if (url) return write_private_file(path, as_bytes(url->text + "\n"));
   if (::unlink(path.c_str()) == 0 || errno == ENOENT) return ok_status();
-  return Error{ErrorCode::kIo, "cannot remove " + path + ": " + std::strerror(errno)};
+  return Error::of(ErrorCode::kIo, "cannot remove ", path, ": ", std::strerror(errno));
 }
 
 Status check_store_url(const std::string& url) {
@@ -101,17 +101,16 @@ Status use_store_url(const std::string& folder, const std::string& text) {
   TRY(const auto now, read_store_url(folder));
   if (now && now->text == url.text) return ok_status();
   if (!now && has_store(folder)) {
-    return Error{ErrorCode::kRefused, "the store of this folder is " + store_file(folder) +
-                                          "; to bring its rows into " + url.shown +
-                                          ": hearth store migrate --to URL"};
+    return Error::of(ErrorCode::kRefused, "the store of this folder is ", store_file(folder),
+                     "; to bring its rows into ", url.shown, ": hearth store migrate --to URL");
   }
   // The file comes last: it would send every later command to a database that is not there.
   TRY(const auto db, PostgresDatabase::open({url, Database::Flush::kEveryCommit, kCommandWait}));
   TRY(const StoreRows rows, read_store(*db));
   if (now && is_empty(rows)) {
-    return Error{ErrorCode::kRefused, "the store " + url.shown +
-                                          " is empty, and the rows of this folder are in " +
-                                          now->shown + "; name the database that has them"};
+    return Error::of(ErrorCode::kRefused, "the store ", url.shown,
+                     " is empty, and the rows of this folder are in ", now->shown,
+                     "; name the database that has them");
   }
   return write_store_url(folder, url);
 }

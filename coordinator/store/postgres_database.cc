@@ -5,13 +5,11 @@
 
 #include <algorithm>
 #include <array>
-#include <cerrno>
 #include <cstdlib>
 #include <string_view>
 #include <utility>
 
 #include "base/check.h"
-#include "base/limits.h"
 #include "coordinator/store/schema.h"
 
 namespace hearth::coordinator {
@@ -158,12 +156,11 @@ Error PostgresDatabase::failed(const pg_result* result) {
   if (is("22021") || is("22P05")) {
     return Error::invalid("a text for the store must be UTF-8 without the character 0");
   }
-  if (is("53100")) return {ErrorCode::kIo, where + "; free room on the database's disk"};
+  if (is("53100")) return Error::of(ErrorCode::kIo, where, "; free room on the database's disk");
   if (is("42501")) {
-    return {ErrorCode::kRefused,
-            where +
-                "; its user must own the schema hearth, or may create it: GRANT CREATE ON "
-                "DATABASE"};
+    return Error::of(ErrorCode::kRefused, where,
+                     "; its user must own the schema hearth, or may create it: GRANT CREATE ON "
+                     "DATABASE");
   }
   if (is("42P01") || is("42703") || is("3F000")) return damaged(why);
   return {ErrorCode::kIo, where};
@@ -245,7 +242,7 @@ Status PostgresDatabase::begin(Access access) {
   if (begun.ok() && rows == 1) return ok_status();
   if (!lost()) static_cast<void>(execute("ROLLBACK"));
   if (!begun.ok()) return begun.error();
-  return Error{ErrorCode::kRefused, "another coordinator has taken the store " + shown()};
+  return Error::of(ErrorCode::kRefused, "another coordinator has taken the store ", shown());
 }
 
 Status PostgresDatabase::make_ready() {
@@ -321,9 +318,8 @@ Status PostgresDatabase::set_time_limit(Duration wait) {
 Status PostgresDatabase::open_schema() {
   const int version = PQserverVersion(connection_);
   if (version < kOldestServer) {
-    return Error{ErrorCode::kVersion, "the store " + shown() + " is PostgreSQL " +
-                                          std::to_string(version / 10'000) +
-                                          "; hearth needs version 12 or later"};
+    return Error::of(ErrorCode::kVersion, "the store ", shown(), " is PostgreSQL ",
+                     version / 10'000, "; hearth needs version 12 or later");
   }
   TRY_VOID(set_time_limit(wait_));
   TRY_VOID(
@@ -338,8 +334,8 @@ Status PostgresDatabase::open_schema() {
   TRY_VOID(std::move(done));
   TRY(const Head now, head());
   if (now.moved.empty() || options_.also_moved) return ok_status();
-  return Error{ErrorCode::kRefused, "the rows of the store " + shown() + " were moved to " +
-                                        now.moved + " by hearth store migrate"};
+  return Error::of(ErrorCode::kRefused, "the rows of the store ", shown(), " were moved to ",
+                   now.moved, " by hearth store migrate");
 }
 
 // One process at a time makes or upgrades the tables.

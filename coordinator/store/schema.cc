@@ -2,7 +2,6 @@
 
 #include <array>
 
-#include "base/check.h"
 #include "base/crypto.h"
 
 namespace hearth::coordinator {
@@ -113,10 +112,9 @@ std::int64_t schema_version() { return kVersion; }
 Status upgrade_schema(Database& db, Dialect dialect, std::int64_t version,
                       const std::string& name) {
   if (version > kVersion) {
-    return Error{ErrorCode::kVersion,
-                 "the store " + name + " has version " + std::to_string(version) +
-                     " and this hearth knows up to " + std::to_string(kVersion) +
-                     "; run the newer hearth, or choose another folder with --data-dir"};
+    return Error::of(ErrorCode::kVersion, "the store ", name, " has version ", version,
+                     " and this hearth knows up to ", kVersion,
+                     "; run the newer hearth, or choose another folder with --data-dir");
   }
   if (version < 0) return db.damaged("its version is negative");
   for (std::size_t i = static_cast<std::size_t>(version); i < kSteps.size(); ++i) {

@@ -14,8 +14,8 @@ Status take_use(Database& db, const std::string& token, std::int64_t now) {
                             .add(token, now)
                             .run());
   if (!taken)
-    return Error{ErrorCode::kRefused,
-                 "join token " + token + " has no use left, has expired or was revoked"};
+    return Error::of(ErrorCode::kRefused, "join token ", token,
+                     " has no use left, has expired or was revoked");
   return ok_status();
 }
 
@@ -32,8 +32,7 @@ Result<bool> revoke(Database& db, const PublicKey& key) {
 
 Status note(Database& db, std::uint64_t number) {
   constexpr auto kMost = static_cast<std::uint64_t>(std::numeric_limits<std::int64_t>::max());
-  REQUIRE(number <= kMost, "a roster of the number " + std::to_string(number) + "; the limit is " +
-                               std::to_string(kMost));
+  REQUIRE(number <= kMost, "a roster of the number ", number, "; the limit is ", kMost);
   return write_roster_number(db, static_cast<std::int64_t>(number));
 }
 
@@ -99,9 +98,7 @@ Result<bool> SqlStore::revoke_token(std::string_view id) {
 
 Status SqlStore::admit(const Admission& admission) {
   return write([&](Database& db) -> Status {
-    if (!admission.token.empty()) {
-      TRY_VOID(take_use(db, admission.token, admission.node.enrolled));
-    }
+    if (!admission.token.empty()) TRY_VOID(take_use(db, admission.token, admission.node.enrolled));
     TRY_VOID(insert_row(db, admission.node));
     TRY_VOID(
         Statement(db, "DELETE FROM waiting WHERE public_key = $1").add(admission.node.key).run());

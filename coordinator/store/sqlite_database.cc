@@ -27,7 +27,7 @@ bool is_disk_full(const std::string& path) {
 }
 
 Error damaged_file(const std::string& path, const std::string& what) {
-  return Error::invalid("the store " + path + " is damaged (" + what +
+  return Error::invalid("the store ", path, " is damaged (", what,
                         "); restore a copy of it, or move it away and create API keys and join "
                         "tokens again");
 }
@@ -38,7 +38,7 @@ Error failed_call(const std::string& path, int code) {
     return damaged_file(path, sqlite3_errstr(code));
   }
   if (primary == SQLITE_BUSY) {
-    return {ErrorCode::kUnavailable, "the store " + path + " is locked by another process"};
+    return Error::of(ErrorCode::kUnavailable, "the store ", path, " is locked by another process");
   }
   std::string message = "the store " + path + ": " + sqlite3_errstr(code);
   // On a full disk a file beside the database cannot grow, which is an I/O error to SQLite.
@@ -145,12 +145,12 @@ Status SqliteDatabase::create_file() const {
   }
   struct stat info {};
   if (errno != EEXIST || ::lstat(path_.c_str(), &info) != 0) {
-    return Error{ErrorCode::kIo, "cannot open the store " + path_ + ": " + std::strerror(errno)};
+    return Error::of(ErrorCode::kIo, "cannot open the store ", path_, ": ", std::strerror(errno));
   }
-  REQUIRE(!S_ISLNK(info.st_mode), "the store " + path_ + " is a link; name the folder itself");
-  REQUIRE(S_ISREG(info.st_mode), "the store " + path_ + " is not a regular file");
-  REQUIRE((info.st_mode & 0077) == 0, "others may read or write the store " + path_ +
-                                          "; if you trust what is in it: chmod 600 " + path_);
+  REQUIRE(!S_ISLNK(info.st_mode), "the store ", path_, " is a link; name the folder itself");
+  REQUIRE(S_ISREG(info.st_mode), "the store ", path_, " is not a regular file");
+  REQUIRE((info.st_mode & 0077) == 0, "others may read or write the store ", path_,
+          "; if you trust what is in it: chmod 600 ", path_);
   if (info.st_size > 0 && info.st_size < kSmallestPage) return damaged("it was cut short");
   return ok_status();
 }
@@ -174,8 +174,8 @@ Status SqliteDatabase::migrate() {
   TRY(const std::int64_t version, pragma("PRAGMA user_version"));
   TRY(const std::int64_t application, pragma("PRAGMA application_id"));
   TRY(const std::int64_t tables, pragma("SELECT count(*) FROM sqlite_schema"));
-  REQUIRE(application == kApplicationId || (application == 0 && version == 0 && tables == 0),
-          path_ + " is an SQLite database of another program; move it away");
+  REQUIRE(application == kApplicationId || (application == 0 && version == 0 && tables == 0), path_,
+          " is an SQLite database of another program; move it away");
   TRY_VOID(upgrade_schema(*this, Dialect::kSqlite, version, path_));
   if (version == schema_version()) return ok_status();
   TRY_VOID(execute("PRAGMA application_id = " + std::to_string(kApplicationId)));

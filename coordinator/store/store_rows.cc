@@ -9,8 +9,8 @@ bool joins_as(Role role) { return role >= Role::kWorker && role <= Role::kAdmin;
 
 // Of what is written: the coordinator's role is no node's that joins.
 Status check_role(Role role) {
-  REQUIRE(joins_as(role), "a node joins as worker, client or admin; its role is number " +
-                              std::to_string(static_cast<int>(role)));
+  REQUIRE(joins_as(role), "a node joins as worker, client or admin; its role is number ",
+          static_cast<int>(role));
   return ok_status();
 }
 

@@ -51,8 +51,8 @@ HoldChoice choose_holding(const std::vector<LayerRange>& stages, const Node& nod
   if (held != stages.end()) stage = static_cast<std::size_t>(held - stages.begin());
   HoldChoice choice;
   choice.layers = with_room(stages, stage, node.status.layers_most);
-  choice.why = "stage " + std::to_string(stage + 1) + " of " + std::to_string(stages.size()) +
-               ", the model's " + std::to_string(stages.back().end) + " layers in equal shares; ";
+  choice.why = message_of("stage ", stage + 1, " of ", stages.size(), ", the model's ",
+                          stages.back().end, " layers in equal shares; ");
   if (held != stages.end()) {
     choice.why += "its disk has these already";
   } else if (counts[stage] == 0) {

@@ -16,11 +16,10 @@ constexpr Duration kStruck = std::chrono::seconds(60);
 constexpr std::size_t kIsaBytes = 32;
 
 Status check_text(const char* field, const std::string& text, std::size_t limit, char least = '!') {
-  REQUIRE(!text.empty() && text.size() <= limit,
-          std::string(field) + " has " + std::to_string(text.size()) +
-              " bytes; it must have 1 to " + std::to_string(limit));
+  REQUIRE(!text.empty() && text.size() <= limit, field, " has ", text.size(),
+          " bytes; it must have 1 to ", limit);
   const bool printable = std::ranges::all_of(text, [=](char c) { return c >= least && c < 0x7F; });
-  REQUIRE(printable, std::string(field) + " has a byte that is not visible ASCII");
+  REQUIRE(printable, field, " has a byte that is not visible ASCII");
   return ok_status();
 }
 
@@ -49,25 +48,22 @@ Status Registry::check(const control::v1::Register& body) const {
   TRY_VOID(check_versions(ours, theirs));
   TRY_VOID(check_text("model_fingerprint", body.model_fingerprint(), limits::kReasonBytes));
   REQUIRE(body.model_fingerprint() == options_.model_fingerprint,
-          "models differ: the coordinator serves " + options_.model_fingerprint +
-              ", the worker holds " + body.model_fingerprint());
-  REQUIRE(body.layers() == options_.layers,
-          "models differ: the coordinator's has " + std::to_string(options_.layers) +
-              " layers, the worker's " + std::to_string(body.layers()));
+          "models differ: the coordinator serves ", options_.model_fingerprint,
+          ", the worker holds ", body.model_fingerprint());
+  REQUIRE(body.layers() == options_.layers, "models differ: the coordinator's has ",
+          options_.layers, " layers, the worker's ", body.layers());
   TRY_VOID(check_text("data_address", body.data_address(), limits::kAddressBytes));
   TRY_VOID(check_text("isa", body.isa(), kIsaBytes));
   if (!body.device().empty()) {
     TRY_VOID(check_text("device", body.device(), limits::kReasonBytes, ' '));
   }
-  if (!body.build().empty()) {
-    TRY_VOID(check_text("build", body.build(), limits::kBuildBytes, ' '));
-  }
+  if (!body.build().empty()) TRY_VOID(check_text("build", body.build(), limits::kBuildBytes, ' '));
   TRY_VOID(check_holding(body.holding()));
   const std::uint64_t first = options_.first_epoch;
   REQUIRE(body.newest_epoch() <= first || body.newest_epoch() - first <= limits::kEpochLead,
-          "newest_epoch is " + std::to_string(body.newest_epoch()) + ", more than " +
-              std::to_string(limits::kEpochLead) + " above the coordinator's first one, " +
-              std::to_string(first) + "; restart the worker, which then has none");
+          "newest_epoch is ", body.newest_epoch(), ", more than ", limits::kEpochLead,
+          " above the coordinator's first one, ", first,
+          "; restart the worker, which then has none");
   REQUIRE(std::isfinite(body.weight_bytes_per_second()) && body.weight_bytes_per_second() >= 0.0,
           "weight_bytes_per_second is not a finite number of at least 0");
   return ok_status();
@@ -75,13 +71,11 @@ Status Registry::check(const control::v1::Register& body) const {
 
 Status Registry::check_holding(const control::v1::Holding& holding) const {
   const auto& layers = holding.layers();
-  REQUIRE(layers.begin() <= layers.end() && layers.end() <= options_.layers,
-          "held layers " + std::to_string(layers.begin()) + " to " + std::to_string(layers.end()) +
-              " are not a range of the model's " + std::to_string(options_.layers));
-  REQUIRE(holding.done() <= holding.total(),
-          "held layers " + std::to_string(layers.begin()) + " to " + std::to_string(layers.end()) +
-              " have " + std::to_string(holding.done()) + " bytes on the disk, more than their " +
-              std::to_string(holding.total()));
+  REQUIRE(layers.begin() <= layers.end() && layers.end() <= options_.layers, "held layers ",
+          layers.begin(), " to ", layers.end(), " are not a range of the model's ",
+          options_.layers);
+  REQUIRE(holding.done() <= holding.total(), "held layers ", layers.begin(), " to ", layers.end(),
+          " have ", holding.done(), " bytes on the disk, more than their ", holding.total());
   return ok_status();
 }
 
@@ -94,8 +88,8 @@ void Registry::hold(Node& node, const control::v1::Holding& holding) const {
 
 Result<Node*> Registry::add(LinkId link, const control::v1::Register& body) {
   if (connected() >= limits::kWorkers) {
-    return Error{ErrorCode::kNoCapacity, "the coordinator has " + std::to_string(limits::kWorkers) +
-                                             " workers, which is its limit"};
+    return Error::of(ErrorCode::kNoCapacity, "the coordinator has ", limits::kWorkers,
+                     " workers, which is its limit");
   }
   Node& node = nodes_[body.node()];
   const NodeStatus& before = node.status;
@@ -217,9 +211,7 @@ std::vector<Node*> Registry::free_of(bool newcomers) {
     node.unreceipted = !node.status.unreceipted.empty();
     const bool free = node.state == Node::State::kFree && !node.status.away &&
                       node.status.barred.empty() && node.status.newcomer == newcomers;
-    if (free && clock_.now() >= node.rests_until) {
-      nodes.push_back(&node);
-    }
+    if (free && clock_.now() >= node.rests_until) nodes.push_back(&node);
   }
   std::ranges::sort(nodes, {}, [](const Node* node) {
     return std::tie(node->late, node->unreceipted, node->slow, node->strikes, node->turn);

@@ -11,7 +11,7 @@ namespace hearth::kernels::cuda {
 inline Status launched(const char* kernel, const char* error) {
   if (error == nullptr) return ok_status();
   return LostCard::heard(
-      Error{ErrorCode::kIo, std::string("the card refused to run ") + kernel + ": " + error});
+      Error::of(ErrorCode::kIo, "the card refused to run ", kernel, ": ", error));
 }
 
 }  // namespace hearth::kernels::cuda

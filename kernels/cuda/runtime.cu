@@ -30,6 +30,10 @@ Error error_of(const char* what, cudaError_t error) {
                     cudaGetErrorName(error) + ")"};
 }
 
+std::string version_text(int cuda) {  // 12040 is 12.4
+  return std::to_string(cuda / 1000) + "." + std::to_string(cuda % 1000 / 10);
+}
+
 // Every call to CUDA except those that release something.
 template <typename Call>
 Status ask(const char* what, const Call& call) {
@@ -47,10 +51,25 @@ void give_back(const Call& call) {
 
 }  // namespace
 
+// The first call to CUDA. Its errors are those of a machine whose driver is not set up, some of
+// which would lose a card if a later call had them.
 Result<std::uint32_t> device_count() {
+  TRY_VOID(LostCard::status());
   int count = 0;
-  TRY_VOID(ask("looking for cards", [&] { return cudaGetDeviceCount(&count); }));
-  return static_cast<std::uint32_t>(count);
+  const cudaError_t error = cudaGetDeviceCount(&count);
+  if (error == cudaSuccess) return static_cast<std::uint32_t>(count);
+  cudaGetLastError();
+  int driver = 0;  // the newest CUDA that it serves; 0 without one, where the error is the same
+  const bool there = cudaDriverGetVersion(&driver) == cudaSuccess && driver > 0;
+  if (error == cudaErrorNoDevice || !there) return 0U;
+  Error broken = error_of("looking for GPUs", error);
+  broken.code = ErrorCode::kUnavailable;
+  if (error == cudaErrorInsufficientDriver) {
+    broken.message += "; the NVIDIA driver serves CUDA " + version_text(driver) +
+                      ", and this program needs " + version_text(CUDART_VERSION) +
+                      "; update the driver";
+  }
+  return broken;
 }
 
 Result<DeviceInfo> device_info(std::uint32_t device) {

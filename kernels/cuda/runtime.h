@@ -32,8 +32,9 @@ struct DeviceInfo {
   std::uint64_t memory_bytes = 0;
 };
 
-// Numbers count the GPUs that CUDA_VISIBLE_DEVICES allows, in its order. kUnavailable without a
-// driver.
+// Numbers count the GPUs that CUDA_VISIBLE_DEVICES allows, in its order. The count is 0 where there
+// is no driver or no GPU, and kUnavailable where there is a driver that does not work: too old for
+// this program, or half installed. The GPU is not lost by that.
 Result<std::uint32_t> device_count();
 Result<DeviceInfo> device_info(std::uint32_t device);
 // Compute capabilities with compiled code, times ten: 75 is 7.5.

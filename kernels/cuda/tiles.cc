@@ -2,7 +2,6 @@
 
 #include <algorithm>
 #include <cstring>
-#include <string>
 
 #include "kernels/weight_rows.h"
 
@@ -113,10 +112,9 @@ Status pack_tiles(WeightType type, std::uint32_t rows, std::uint32_t cols, ByteS
   TRY_VOID(check_weight_bytes(type, rows, cols, blocks.size()));
   const TileShape shape = tile_shape(type, rows, cols);
   const std::size_t exponents_needed = std::size_t{shape.tiles} * kTileRows;
-  REQUIRE(tiles.size() == shape.bytes() && exponents.size() == exponents_needed,
-          "memory of " + std::to_string(tiles.size()) + " bytes and " +
-              std::to_string(exponents.size()) + " exponents for a weight matrix that needs " +
-              std::to_string(shape.bytes()) + " and " + std::to_string(exponents_needed));
+  REQUIRE(tiles.size() == shape.bytes() && exponents.size() == exponents_needed, "memory of ",
+          tiles.size(), " bytes and ", exponents.size(),
+          " exponents for a weight matrix that needs ", shape.bytes(), " and ", exponents_needed);
   const std::uint32_t bytes = layout_of(type).file_bytes;
   const std::byte* file = blocks.data();
   if (rows % kTileRows != 0) {

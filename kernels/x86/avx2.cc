@@ -27,10 +27,7 @@ bool residual_round(float* x, std::uint16_t* bits, std::uint32_t n, int shift) {
     std::uint16_t halves[8];
     std::memcpy(values, x + i, count * sizeof(float));
     const __m256 small = _mm256_mul_ps(_mm256_loadu_ps(values), down);
-    __m128i half = _mm256_cvtps_ph(small, _MM_FROUND_TO_NEAREST_INT | _MM_FROUND_NO_EXC);
-    if (kDefect == Defect::kResidualTail && count < 8) {
-      half = _mm256_cvtps_ph(small, _MM_FROUND_TO_ZERO | _MM_FROUND_NO_EXC);
-    }
+    const __m128i half = _mm256_cvtps_ph(small, _MM_FROUND_TO_NEAREST_INT | _MM_FROUND_NO_EXC);
     out_of_range = _mm_or_si128(out_of_range, _mm_cmpeq_epi16(_mm_and_si128(half, limit), limit));
     _mm256_storeu_ps(values, _mm256_mul_ps(_mm256_cvtph_ps(half), up));
     _mm_storeu_si128(reinterpret_cast<__m128i*>(halves), half);

@@ -27,7 +27,6 @@ Entry<decltype(Kernels::matmul_partial)> matmul_partial;
 
 #include <cstring>
 
-#include "kernels/defect.h"
 #include "kernels/quantize_block.h"
 
 namespace hearth::kernels::avx2 {
@@ -133,12 +132,7 @@ static inline std::int32_t store_quantized(const Block& x, float inverse, std::i
   __m256i q[4];
 #pragma GCC unroll 4
   for (int i = 0; i < 4; ++i) {
-    const __m256 scaled = _mm256_mul_ps(x.parts[i], factor);
-    q[i] = _mm256_cvtps_epi32(scaled);
-    if constexpr (kDefect == Defect::kHalfAway) {
-      const __m256 sign = _mm256_and_ps(scaled, _mm256_set1_ps(-0.0F));
-      q[i] = _mm256_cvttps_epi32(_mm256_add_ps(scaled, _mm256_or_ps(sign, _mm256_set1_ps(0.5F))));
-    }
+    q[i] = _mm256_cvtps_epi32(_mm256_mul_ps(x.parts[i], factor));
   }
   // Both packs work in 128-bit halves; the permutation puts the groups of four back in order.
   const __m256i bytes =
@@ -181,16 +175,8 @@ static inline float sum_of_squares(const float* x, std::uint32_t n) {
     const std::uint32_t vectors = n - i < kNormLanes ? (n - i) / 8 : 32;
     for (std::uint32_t j = 0; j < vectors; ++j) {
       const __m256 v = _mm256_loadu_ps(x + i + j * 8);
-      if (kDefect == Defect::kNormTail && vectors < 32) {
-        lanes[j] = _mm256_add_ps(_mm256_mul_ps(v, v), lanes[j]);
-        continue;
-      }
       lanes[j] = _mm256_fmadd_ps(v, v, lanes[j]);
     }
-  }
-  if constexpr (kDefect == Defect::kNormSumOrder) {
-    for (int j = 1; j < 32; ++j) lanes[0] = _mm256_add_ps(lanes[0], lanes[j]);
-    return sum_tree(lanes[0]);
   }
   for (int half = 16; half > 0; half /= 2) {
     for (int j = 0; j < half; ++j) lanes[j] = _mm256_add_ps(lanes[j], lanes[j + half]);

@@ -21,10 +21,7 @@ struct Walk {
       : args(a),
         offsets(page_offsets(a.layout.head_dim)),
         first_page(a.begin / kPageTokens),
-        pages((a.end - 1) / kPageTokens + 1 - first_page) {
-    const bool full = a.end % kPageTokens == 0;
-    if (kDefect == Defect::kLastPage && !full && pages > 1) --pages;
-  }
+        pages((a.end - 1) / kPageTokens + 1 - first_page) {}
 
   const std::byte* head_page(std::uint32_t page) const {
     return args.pages[first_page + page] + args.kv_head * offsets.head_bytes;
@@ -34,9 +31,7 @@ struct Walk {
     const auto start = static_cast<int>(first_page * kPageTokens + octet * 8);
     const __m256i at =
         _mm256_add_epi32(_mm256_set1_epi32(start), _mm256_setr_epi32(0, 1, 2, 3, 4, 5, 6, 7));
-    auto begin = static_cast<int>(args.begin);
-    if (kDefect == Defect::kWindowOffByOne && begin > 0) ++begin;
-    const __m256i before = _mm256_cmpgt_epi32(_mm256_set1_epi32(begin), at);
+    const __m256i before = _mm256_cmpgt_epi32(_mm256_set1_epi32(static_cast<int>(args.begin)), at);
     const __m256i below = _mm256_cmpgt_epi32(_mm256_set1_epi32(static_cast<int>(args.end)), at);
     return _mm256_andnot_si256(before, below);
   }

@@ -169,16 +169,9 @@ inline void signed_dots(const StoredQuants<type>& quants, const TokenBlock<token
 #pragma GCC unroll 4
     for (std::uint32_t i = 0; i < tokens; ++i) {
       const __m256i four = broadcast_four(x.values(i) + quad * 4);
-      if constexpr (kDefect == Defect::kSaturatingSum) {
-        dots[i] = _mm256_adds_epi16(dots[i], signed_pairs(weights, four));
-        continue;
-      }
       dots[i] = _mm256_add_epi32(dots[i], add_pairs(signed_pairs(weights, four)));
       pin(dots[i]);
     }
-  }
-  if constexpr (kDefect == Defect::kSaturatingSum) {
-    for (__m256i& dot : dots) dot = add_pairs(dot);
   }
 }
 

@@ -30,11 +30,6 @@ inline void add_one_scale(const Scales& header, const std::byte* block, const st
     }
     const __m256 unit = _mm256_mul_ps(scales.scale, _mm256_set1_ps(x.x.scales[at]));
     const __m256 dot = _mm256_cvtepi32_ps(dots[i]);
-    if (kDefect == Defect::kBatchRow33 && at >= x.x.cols) {  // 32 rows of cols / 32 blocks
-      const __m256 cut = _mm256_round_ps(_mm256_mul_ps(unit, dot), _MM_FROUND_TO_ZERO);
-      sums[i] = plus(sums[i], cut, _mm256_set1_ps(1.0F));
-      continue;
-    }
     if constexpr (kLayout.minimum) {
       sums[i] = plus(sums[i], unit, dot, scales.minimum, _mm256_set1_ps(x.x.sums[at]));
     } else {

@@ -87,10 +87,6 @@ void score_half(const Pass& pass, std::uint32_t page, std::uint32_t half, __m512
 #pragma GCC unroll 4
     for (std::uint32_t h = 0; h < heads; ++h) {
       const __m512 unit = _mm512_mul_ps(_mm512_set1_ps(pass.queries[h].scales[b]), key_scale);
-      if constexpr (kDefect == Defect::kAvx512Score) {
-        scores[h] = _mm512_add_ps(_mm512_mul_ps(_mm512_cvtepi32_ps(dots[h]), unit), scores[h]);
-        continue;
-      }
       scores[h] = _mm512_fmadd_ps(_mm512_cvtepi32_ps(dots[h]), unit, scores[h]);
     }
   }

@@ -72,9 +72,6 @@ void write_value(const float* v, std::byte* values, float* scales, std::uint32_t
     store_quantized(load_block(v + i), scale.inverse, quants + i);
   }
   scales[slot] = scale.scale;
-  if constexpr (kDefect == Defect::kValueScaleHalf) {
-    scales[slot] = half_to_float(float_to_half(scale.scale));
-  }
   std::byte* out = values + std::size_t{slot / 4} * head_dim * 4 + slot % 4;
   for (std::uint32_t d = 0; d < head_dim; ++d) out[d * 4] = static_cast<std::byte>(quants[d]);
 }

@@ -19,9 +19,6 @@ using Sum = Ints;  // grid steps
 
 inline Sum plus(Sum sum, Floats unit, Floats dot) { return add_ints(sum, to_steps(unit * dot)); }
 inline Sum plus(Sum sum, Floats unit, Floats dot, Floats minimum, Floats offset) {
-  if constexpr (kDefect == Defect::kMinimumRounded) {
-    return plus(plus(sum, unit, dot), minimum, offset);
-  }
   return add_ints(sum, to_steps(fused(unit, dot, minimum * offset)));
 }
 inline Floats value_of(Sum sum) { return to_floats(sum); }
@@ -91,9 +88,6 @@ void matmul(const PackedMatrix& w, const QuantizedRows& x, std::uint32_t group_b
 void matmul_partial(const PackedMatrix& w, const QuantizedRows& x, std::uint32_t group_begin,
                     std::uint32_t group_end, std::uint32_t block_begin, std::uint32_t block_end,
                     std::int32_t* out, std::size_t out_stride) {
-  if constexpr (kDefect == Defect::kSplitBlock) {
-    block_begin -= block_begin % layout_of(w.type()).blocks;
-  }
   dispatch(view_of(w), x, {group_begin, group_end}, {block_begin, block_end},
            {nullptr, out, out_stride});
 }

@@ -51,7 +51,6 @@ bool quantize_row(const QuantizedRows& rows, std::uint32_t t, BlockOf block_of) 
   const float grid = power_of_two(kGridBits - rows.exponents[t]);
   for (std::uint32_t b = 0; b < blocks; ++b) {
     scales[b] *= grid;
-    if (kDefect == Defect::kSubnormalScales && scales[b] < 0x1p-126F) scales[b] = 0.0F;
     sums[b] = scales[b] * static_cast<float>(block_sums[b]);
   }
   return true;
@@ -66,10 +65,6 @@ bool quantize(const float* x, const QuantizedRows& out, std::uint32_t t) {
 float norm_factor(const float* x, std::uint32_t n, float epsilon) {
   const float squares = sum_of_squares(x, n);
   const float mean = squares / static_cast<float>(n);
-  if constexpr (kDefect == Defect::kRootEstimate) {
-    const float y = _mm_cvtss_f32(_mm_rsqrt_ss(_mm_set_ss(mean + epsilon)));
-    return y * (1.5F - 0.5F * (mean + epsilon) * y * y);
-  }
   const float root = _mm_cvtss_f32(_mm_sqrt_ss(_mm_set_ss(mean + epsilon)));
   return is_finite(squares) ? 1.0F / root : std::bit_cast<float>(0x7FC00000U);
 }
@@ -96,10 +91,6 @@ bool rms_norm_quantize(const float* x, const float* weight, float epsilon, const
     Block y = load_block(x + b * kBlock);
     const Block w = load_block(weight + b * kBlock);
     for (std::uint32_t i = 0; i < kBlock / kLanes; ++i) {
-      if constexpr (kDefect == Defect::kAvx512NormProduct) {
-        y.parts[i] = y.parts[i] * (factor * w.parts[i]);
-        continue;
-      }
       y.parts[i] = y.parts[i] * factor * w.parts[i];
       if (normed != nullptr) store(normed + b * kBlock + i * kLanes, y.parts[i]);
     }
@@ -137,10 +128,6 @@ bool gated_quantize(const float* gate, const float* up, const QuantizedRows& out
 }
 
 Pair rotate(Pair x, Pair turn) {
-  if constexpr (kDefect == Defect::kFusedRotation) {
-    return {fused(x.first, turn.first, -(x.second * turn.second)),
-            fused(x.first, turn.second, x.second * turn.first)};
-  }
   return {x.first * turn.first - x.second * turn.second,
           x.first * turn.second + x.second * turn.first};
 }

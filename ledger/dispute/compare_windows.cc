@@ -1,7 +1,6 @@
 #include "ledger/dispute/compare_windows.h"
 
 #include <algorithm>
-#include <span>
 
 #include "base/check.h"
 #include "base/limits.h"
@@ -31,7 +30,7 @@ Hash256 true_commitment(const RefereeCase& request, const RefereeFinding& findin
 }  // namespace
 
 std::string place_name(const WindowPlace& place) {
-  return "window " + std::to_string(place.window) + ", stage " + std::to_string(place.stage);
+  return message_of("window ", place.window, ", stage ", place.stage);
 }
 
 Status check_same_windows(const WindowRoots& claimed, const WindowRoots& found,
@@ -39,12 +38,11 @@ Status check_same_windows(const WindowRoots& claimed, const WindowRoots& found,
   for (const auto& [window, roots] : claimed) {
     const auto other = found.find(window);
     REQUIRE(other != found.end() && roots.size() == stages && other->second.size() == stages,
-            "window " + std::to_string(window) + " was not computed with its " +
-                std::to_string(stages) + " stages");
+            "window ", window, " was not computed with its ", stages, " stages");
   }
   for (const auto& [window, roots] : found) {
-    REQUIRE(claimed.contains(window),
-            "window " + std::to_string(window) + " was computed, and the request has none of it");
+    REQUIRE(claimed.contains(window), "window ", window,
+            " was computed, and the request has none of it");
   }
   return ok_status();
 }

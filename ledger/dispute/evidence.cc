@@ -1,13 +1,12 @@
 #include "ledger/dispute/evidence.h"
 
 #include <algorithm>
-#include <charconv>
-#include <string>
 #include <utility>
 
 #include "base/check.h"
 #include "base/hex.h"
 #include "base/limits.h"
+#include "base/number.h"
 #include "proto/committed_sampling.h"
 
 namespace hearth::ledger {
@@ -55,9 +54,8 @@ class Lines {
 class Values {
  public:
   static Result<Values> read(ByteSpan bytes) {
-    REQUIRE(bytes.size() <= kEvidenceBytes, "evidence has " + std::to_string(bytes.size()) +
-                                                " bytes; the limit is " +
-                                                std::to_string(kEvidenceBytes));
+    REQUIRE(bytes.size() <= kEvidenceBytes, "evidence has ", bytes.size(), " bytes; the limit is ",
+            kEvidenceBytes);
     std::string_view text = as_text(bytes);
     REQUIRE(text.starts_with(kVerdictEvidence) && text.ends_with('\n'),
             "this is not the evidence of a verdict, or only a part of it");
@@ -85,19 +83,16 @@ class Values {
   }
   Result<std::string> one(const std::string& name) const {
     const auto& values = all(name);
-    REQUIRE(values.size() == 1, "evidence has " + std::to_string(values.size()) + " lines \"" +
-                                    name +
-                                    "\", not 1; evidence of an earlier version has no tokens, and "
-                                    "cannot be computed again");
+    REQUIRE(values.size() == 1, "evidence has ", values.size(), " lines \"", name,
+            "\", not 1; evidence of an earlier version has no tokens, and "
+            "cannot be computed again");
     return values.front();
   }
   Result<std::uint64_t> number(const std::string& name, std::uint64_t most) const {
     TRY(const std::string text, one(name));
-    std::uint64_t value = 0;
-    const auto [end, failed] = std::from_chars(text.data(), text.data() + text.size(), value);
-    REQUIRE(failed == std::errc() && end == text.data() + text.size() && value <= most,
-            "evidence: " + name + " must be a number up to " + std::to_string(most));
-    return value;
+    const auto value = parse_number<std::uint64_t>(text);
+    REQUIRE(value && *value <= most, "evidence: ", name, " must be a number up to ", most);
+    return *value;
   }
   template <std::size_t kSize>
   Status bytes(const std::string& name, std::array<std::byte, kSize>& to) const {
@@ -107,9 +102,9 @@ class Values {
   Result<PublicKey> key(const std::string& name) const {
     TRY(const std::string text, one(name));
     const auto decoded = from_hex(text);
-    REQUIRE(decoded, "evidence: " + name + " must be hex digits");
+    REQUIRE(decoded, "evidence: ", name, " must be hex digits");
     auto key = PublicKey::parse(*decoded);
-    REQUIRE(key, "evidence: " + name + " is not an Ed25519 public key");
+    REQUIRE(key, "evidence: ", name, " is not an Ed25519 public key");
     return *std::move(key);
   }
   Result<std::vector<TokenId>> tokens(const std::string& name) const {
@@ -118,12 +113,10 @@ class Values {
     for (std::string_view rest = text; !rest.empty();) {
       const std::string_view word = rest.substr(0, rest.find(' '));
       rest.remove_prefix(std::min(rest.size(), word.size() + 1));
-      TokenId token = 0;
-      const auto [end, failed] = std::from_chars(word.data(), word.data() + word.size(), token);
-      REQUIRE(failed == std::errc() && end == word.data() + word.size() && token >= 0 &&
-                  out.size() < 2 * std::size_t{limits::kModelContext},
-              "evidence: " + name + " must be token numbers");
-      out.push_back(token);
+      const auto token = parse_number<TokenId>(word);
+      REQUIRE(token && *token >= 0 && out.size() < 2 * std::size_t{limits::kModelContext},
+              "evidence: ", name, " must be token numbers");
+      out.push_back(*token);
     }
     return out;
   }
@@ -131,8 +124,8 @@ class Values {
   static Status decode(const std::string& name, std::string_view text,
                        std::array<std::byte, kSize>& to) {
     const auto decoded = from_hex(text);
-    REQUIRE(decoded && decoded->size() == kSize,
-            "evidence: " + name + " must have " + std::to_string(2 * kSize) + " hex digits");
+    REQUIRE(decoded && decoded->size() == kSize, "evidence: ", name, " must have ", 2 * kSize,
+            " hex digits");
     std::ranges::copy(*decoded, to.begin());
     return ok_status();
   }
@@ -145,13 +138,11 @@ class Values {
 Status read_window(const std::string& text, WindowRoots& windows) {
   std::string_view rest = text;
   const std::string_view number = rest.substr(0, rest.find(' '));
-  std::uint32_t window = 0;
-  const auto [end, failed] = std::from_chars(number.data(), number.data() + number.size(), window);
-  REQUIRE(
-      failed == std::errc() && end == number.data() + number.size() && !windows.contains(window),
-      "evidence: auditor-window must begin with the number of a window");
+  const auto window = parse_number<std::uint32_t>(number);
+  REQUIRE(window && !windows.contains(*window),
+          "evidence: auditor-window must begin with the number of a window");
   rest.remove_prefix(number.size());
-  std::vector<Hash256>& roots = windows[window];
+  std::vector<Hash256>& roots = windows[*window];
   while (!rest.empty()) {
     rest.remove_prefix(1);
     const std::string_view word = rest.substr(0, rest.find(' '));
@@ -191,9 +182,8 @@ Status read_request(const Values& values, VerdictEvidence& evidence) {
   TRY(request.sampling, decode_sampling(*decoded, kAnyVocabulary));
   for (const std::string& text : values.all("request-receipt")) {
     auto bytes = from_hex(text);
-    REQUIRE(
-        bytes && bytes->size() == kReceiptBytes,
-        "evidence: request-receipt must have " + std::to_string(2 * kReceiptBytes) + " hex digits");
+    REQUIRE(bytes && bytes->size() == kReceiptBytes, "evidence: request-receipt must have ",
+            2 * kReceiptBytes, " hex digits");
     evidence.receipts.push_back(*std::move(bytes));
   }
   REQUIRE(!evidence.receipts.empty(), "evidence has no receipts of the request");
@@ -237,17 +227,17 @@ Status check_receipt(const VerdictEvidence& evidence, const std::vector<Receipt>
   REQUIRE(one.slot.request == first.slot.request && one.slot.epoch == first.slot.epoch &&
               one.program == first.program && one.stages == first.stages &&
               one.slot.window == window && one.slot.stage == index % first.stages,
-          what + "is not that of the next stage of one request");
+          what, "is not that of the next stage of one request");
   const Receipt& above = receipts[index % first.stages];
-  REQUIRE(one.layer_begin == above.layer_begin && one.layer_end == above.layer_end,
-          what + "has other layers than those of its stage in window 0");
+  REQUIRE(one.layer_begin == above.layer_begin && one.layer_end == above.layer_end, what,
+          "has other layers than those of its stage in window 0");
   REQUIRE(one.first_position == window * limits::kWindowPositions &&
               std::size_t{one.first_position} + one.positions <= tokens.size(),
-          what + "has positions whose tokens are not in the evidence");
+          what, "has positions whose tokens are not in the evidence");
   REQUIRE(commit_tokens(evidence.claimed.salt, one.first_position,
                         std::span(tokens).subspan(one.first_position, one.positions),
                         encode_committed(evidence.claimed.sampling)) == one.tokens,
-          what + "commits to other tokens, another salt or other sampling than the evidence has");
+          what, "commits to other tokens, another salt or other sampling than the evidence has");
   return ok_status();
 }
 
@@ -271,8 +261,8 @@ Status check_verdict(const VerdictEvidence& evidence) {
     judged.self_test_passed = evidence.answer->self_test_passed;
   }
   REQUIRE(verdict_of(judged) == evidence.verdict,
-          "evidence: the answer of the accused does not give the verdict \"" +
-              std::string(verdict_name(evidence.verdict)) + "\"");
+          "evidence: the answer of the accused does not give the verdict \"",
+          verdict_name(evidence.verdict), "\"");
   return ok_status();
 }
 
@@ -326,9 +316,8 @@ Result<VerdictEvidence> parse_evidence(ByteSpan bytes) {
   for (const Verdict one : {Verdict::kFault, Verdict::kFraud}) {
     if (verdict == verdict_name(one)) out.verdict = one;
   }
-  REQUIRE(verdict == verdict_name(out.verdict),
-          "evidence: the verdict \"" + verdict +
-              "\" finds no node guilty, so there is nothing to compute again");
+  REQUIRE(verdict == verdict_name(out.verdict), "evidence: the verdict \"", verdict,
+          "\" finds no node guilty, so there is nothing to compute again");
   TRY(out.cluster, values.key("cluster"));
   TRY(out.entry, values.number("entry", ~std::uint64_t{0}));
   TRY(const std::uint64_t window, values.number("window", limits::kModelContext));
@@ -354,9 +343,8 @@ Result<CheckedEvidence> check_evidence(const VerdictEvidence& evidence) {
   const std::uint32_t stages = out.receipts.front().stages;
   REQUIRE(out.receipts.size() == (std::size_t{evidence.place.window} + 1) * stages &&
               evidence.place.stage < stages,
-          "evidence: " + place_name(evidence.place) + " is not in the last of " +
-              std::to_string(out.receipts.size()) + " receipts of " + std::to_string(stages) +
-              " stages");
+          "evidence: ", place_name(evidence.place), " is not in the last of ", out.receipts.size(),
+          " receipts of ", stages, " stages");
   const std::vector<std::uint32_t> tokens = tokens_of(evidence.claimed);
   for (std::size_t i = 0; i < out.receipts.size(); ++i) {
     TRY_VOID(check_receipt(evidence, out.receipts, i, tokens));
@@ -392,14 +380,13 @@ Status check_ruling(const VerdictEvidence& evidence, const CheckedEvidence& chec
                     const RefereeFinding& finding, const RefereeFinding* audited) {
   TRY(const Ruling ruling, rule(checked.roots, checked.claimed, finding, audited));
   REQUIRE(ruling.who != Ruling::False::kNobody,
-          "computed again, neither side is found false: " + ruling.why);
+          "computed again, neither side is found false: ", ruling.why);
   const bool is_worker = ruling.who == Ruling::False::kWorker;
   const std::size_t disputed =
       std::size_t{evidence.place.window} * checked.claimed.split.size() + evidence.place.stage;
   const PublicKey& found = is_worker ? checked.receipts[disputed].worker : evidence.seal.auditor;
-  REQUIRE(found == evidence.guilty,
-          "computed again, the " + std::string(is_worker ? "worker " : "auditor ") + found.hex() +
-              " is false, and the verdict names " + evidence.guilty.hex());
+  REQUIRE(found == evidence.guilty, "computed again, the ", is_worker ? "worker " : "auditor ",
+          found.hex(), " is false, and the verdict names ", evidence.guilty.hex());
   return ok_status();
 }
 

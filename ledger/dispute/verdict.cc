@@ -2,7 +2,6 @@
 
 #include <algorithm>
 
-#include "base/check.h"
 #include "base/limits.h"
 
 namespace hearth::ledger {
@@ -22,7 +21,7 @@ Result<Ruling> rule(const DisputedRoots& disputed, const RefereeCase& request,
   const auto stages = static_cast<std::uint32_t>(request.split.size());
   const WindowPlace& place = disputed.place;
   REQUIRE(stages > 0 && place.stage < stages && disputed.claimed.contains(place.window),
-          place_name(place) + " is outside the request");
+          place_name(place), " is outside the request");
   TRY_VOID(check_same_windows(disputed.claimed, finding.windows, stages));
   Ruling ruling;
   if (const auto before = difference_before(disputed.claimed, finding.windows, stages, place)) {
@@ -52,9 +51,8 @@ Result<Ruling> rule(const DisputedRoots& disputed, const RefereeCase& request,
     return ruling;
   }
   for (const auto& [window, roots] : audited->windows) {
-    REQUIRE(roots.size() == stages, "window " + std::to_string(window) +
-                                        " of the auditor's tokens was not computed with its " +
-                                        std::to_string(stages) + " stages");
+    REQUIRE(roots.size() == stages, "window ", window,
+            " of the auditor's tokens was not computed with its ", stages, " stages");
   }
   const auto theirs =
       difference_before(*disputed.generated, audited->windows, stages, {place.window, stages - 1});

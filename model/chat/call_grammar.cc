@@ -2,11 +2,12 @@
 
 #include <algorithm>
 #include <cctype>
-#include <charconv>
 #include <set>
 
 #include "base/check.h"
 #include "base/limits.h"
+#include "base/number.h"
+#include "model/chat/elements.h"
 #include "model/chat/literal.h"
 
 namespace hearth::model {
@@ -52,10 +53,13 @@ class CallGrammar {
     std::vector<Part> ways;
     if (!constraint_.tools.empty()) {
       TRY(const Part calls, calls_part());
-      ways.push_back(calls);
+      ways.push_back(is_framed() ? grammar_.sequence({grammar_.repeat(framed(text()), 0, 1), calls})
+                                 : calls);
     }
     if (!constraint_.calls_required && constraint_.content) {
-      ways.push_back(grammar_.source(*constraint_.content));
+      ways.push_back(framed(grammar_.source(*constraint_.content)));
+    } else if (!constraint_.calls_required && is_framed()) {
+      ways.push_back(framed(text()));
     } else if (!constraint_.calls_required) {
       if (trigger().empty()) {
         return Error::of(ErrorCode::kUnsupported,
@@ -63,13 +67,31 @@ class CallGrammar {
                          "from text; send tool_choice 'required'");
       }
       // Text that begins no call, and then calls or nothing.
-      const Part text = grammar_.text_without(syntax_.call_triggers());
-      ways = {grammar_.sequence({text, grammar_.repeat(ways.front(), 0, 1)})};
+      ways = {grammar_.sequence({text(), grammar_.repeat(ways.front(), 0, 1)})};
     }
-    const Part whole = grammar_.alternatives(ways);
+    Part whole = grammar_.alternatives(ways);
+    if (!trimmed(syntax_.answer_end).empty()) {
+      whole = grammar_.sequence({whole, grammar_.repeat(mark(trimmed(syntax_.answer_end)), 0, 1)});
+    }
     if (!thinks()) return whole;
     const Part spaces = grammar_.source({SourceKind::kRegex, "[ \\t\\r\\n]{0,4}"});
     return grammar_.sequence({thought(), spaces, whole});
+  }
+
+  // Content that begins no call.
+  Part text() {
+    std::vector<std::string> marks = syntax_.call_triggers();
+    if (is_framed()) marks.emplace_back(trimmed(syntax_.content_end));
+    return grammar_.text_without(marks);
+  }
+  bool is_framed() const { return !trimmed(syntax_.content_end).empty(); }
+  // Content between its marks, the first of which the prompt may hold.
+  Part framed(Part content) {
+    if (!is_framed()) return content;
+    const std::string_view begin = trimmed(syntax_.content_begin);
+    const bool begun = trimmed(constraint_.prompt_tail).ends_with(begin);
+    return grammar_.sequence(
+        {mark(begun ? "" : begin), content, mark(trimmed(syntax_.content_end))});
   }
 
   // The text of a mark. Control tokens in it are generated as tokens.
@@ -256,7 +278,10 @@ class CallGrammar {
     return grammar_.sequence(parts);
   }
 
-  Part id() { return grammar_.source({SourceKind::kRegex, "[a-zA-Z0-9]{9}"}); }
+  Part id() {
+    return grammar_.source(
+        {SourceKind::kRegex, syntax_.numbered ? "[0-9]{1,3}" : "[a-zA-Z0-9]{9}"});
+  }
 
   // A schema without a type also allows other values, but arguments are always an object.
   Part arguments(const ChatTool& tool) {
@@ -289,6 +314,11 @@ class CallGrammar {
     if (syntax_.form == CallForm::kTagged) {
       return members(*schema, *properties, {}, [&](const auto& key, const auto& json) {
         return tagged_value(tool, *schema, key, json);
+      });
+    }
+    if (syntax_.form == CallForm::kElements) {
+      return members(*schema, *properties, {}, [&](const auto& key, const auto& json) {
+        return element(tool, *schema, key, json, "/properties", 1);
       });
     }
     if (syntax_.arguments == ArgumentForm::kQuoted) {
@@ -391,9 +421,7 @@ class CallGrammar {
     for (const auto& [keyword, value] : schema.entries) {
       if (std::ranges::find(read, keyword) == read.end()) return no_form(tool, path, keyword);
     }
-    if (is_text) {
-      return grammar_.sequence({mark(syntax_.quote), until(trimmed(syntax_.quote))});
-    }
+    if (is_text) return grammar_.sequence({mark(syntax_.quote), until(trimmed(syntax_.quote))});
     if (type == "array") return quoted_list(tool, root, schema, path, depth);
     const std::string* listed = schema.find("properties");
     const auto properties = read_literal_object(listed != nullptr ? *listed : "{}", '{', '}');
@@ -410,27 +438,35 @@ class CallGrammar {
     });
   }
 
-  Result<Part> quoted_list(const ChatTool& tool, const LiteralObject& root,
-                           const LiteralObject& schema, const std::string& path,
-                           std::uint32_t depth) {
+  // How many parts a list may have.
+  struct Counts {
+    std::uint32_t least = 0;
+    std::uint32_t most = kItems;
+  };
+  static Result<Counts> counts_of(const ChatTool& tool, const LiteralObject& schema,
+                                  const std::string& path) {
     const auto count = [&](const char* keyword, std::uint32_t absent) {
       const std::string* text = schema.find(keyword);
-      std::uint32_t number = absent;
-      if (text == nullptr) return number;
-      const auto [end, wrong] = std::from_chars(text->data(), text->data() + text->size(), number);
-      const bool is_count = wrong == std::errc() && end == text->data() + text->size();
-      return is_count && number <= kItems ? number : kItems + 1;
+      if (text == nullptr) return absent;
+      return std::min(parse_number<std::uint32_t>(*text).value_or(kItems + 1), kItems + 1);
     };
     const std::uint32_t least = count("minItems", 0);
     const std::uint32_t most = count("maxItems", kItems);
     if (most > kItems) return no_form(tool, path, "maxItems");
     if (least > most) return no_form(tool, path, "minItems");
+    return Counts{least, most};
+  }
+
+  Result<Part> quoted_list(const ChatTool& tool, const LiteralObject& root,
+                           const LiteralObject& schema, const std::string& path,
+                           std::uint32_t depth) {
+    TRY(const Counts counts, counts_of(tool, schema, path));
     const std::string* items = schema.find("items");
     Part item = quoted_scalar();
     if (items != nullptr) {
       TRY(item, quoted_value(tool, root, *items, path + "/items", depth + 1));
     }
-    return list_of(item, least, most, "[", "]");
+    return list_of(item, counts.least, counts.most, "[", "]");
   }
 
   // Any value that is neither a list nor an object: the form for a schema without constraints.
@@ -499,35 +535,98 @@ class CallGrammar {
     return grammar_.sequence({grammar_.literal(key + "="), json_value(tool, schema, key, json)});
   }
 
+  // Whether only these keywords, and those that bind no value, stand in the schema.
+  static Status check_keywords(const ChatTool& tool, const LiteralObject& schema,
+                               const std::string& path,
+                               std::initializer_list<std::string_view> read) {
+    for (const auto& [keyword, value] : schema.entries) {
+      const bool binds = keyword != "type" && keyword != "description" && keyword != "title" &&
+                         keyword != "default" && keyword != "examples";
+      if (binds && std::ranges::find(read, keyword) == read.end()) {
+        return no_form(tool, path, keyword);
+      }
+    }
+    return ok_status();
+  }
+  // A text up to the mark behind it, whose parts that end the text are `end`.
+  Result<Part> plain_text(const ChatTool& tool, const LiteralObject& property,
+                          const std::string& path, const std::string& end) {
+    TRY_VOID(check_keywords(tool, property, path, {"enum"}));
+    const std::string_view value_end = trimmed(end);
+    const std::string* list = property.find("enum");
+    if (list != nullptr) {
+      REQUIRE(list->find(value_end) == list->npos, "tool ", tool.name,
+              ": a text must not hold the mark that ends it: ", path, "/enum");
+      return grammar_.sequence(
+          {grammar_.source({SourceKind::kChoice, *list}, "tool " + tool.name), mark(end)});
+    }
+    const std::size_t last = end.rfind(value_end) + value_end.size();
+    return grammar_.sequence({until(value_end), mark(end.substr(last))});
+  }
+
+  // <key>value</key>, with brackets of the model's own. Objects and lists are elements in turn.
+  Result<Part> element(const ChatTool& tool, const LiteralObject& root, const std::string& key,
+                       const std::string& json, const std::string& path, std::uint32_t depth) {
+    const std::string own = path + "/" + key;
+    const std::string begin = syntax_.parameter_begin + key + syntax_.key_end;
+    const std::string end = syntax_.value_end + key + syntax_.key_end;
+    const auto schema = read_literal_object(json, '{', '}');
+    const bool is_key = !key.empty() && key.find_first_of("<>[] \t\r\n") == key.npos;
+    if (!schema || !is_key || depth > limits::kGrammarNesting) {
+      return no_form(tool, path, key);
+    }
+    if (may_be_text(json)) {
+      TRY(const Part text, plain_text(tool, *schema, own, end));
+      return grammar_.sequence({mark(begin), text});
+    }
+    TRY(const Part value, element_value(tool, root, *schema, json, own, depth));
+    return grammar_.sequence({mark(begin), value, mark(end)});
+  }
+  Result<Part> element_value(const ChatTool& tool, const LiteralObject& root,
+                             const LiteralObject& schema, const std::string& json,
+                             const std::string& path, std::uint32_t depth) {
+    const std::string type = member(schema, "type");
+    const std::string* listed = schema.find("properties");
+    if (type == "\"object\"" && listed != nullptr) {
+      const auto properties = read_literal_object(*listed, '{', '}');
+      if (!properties) return no_form(tool, path, "properties");
+      TRY_VOID(
+          check_keywords(tool, schema, path, {"properties", "required", "additionalProperties"}));
+      return members(schema, *properties, {}, [&](const auto& key, const auto& each) {
+        return element(tool, root, key, each, path + "/properties", depth + 1);
+      });
+    }
+    const std::string* items = schema.find("items");
+    if (type == "\"array\"" && items != nullptr) {
+      TRY_VOID(check_keywords(tool, schema, path, {"items", "minItems", "maxItems"}));
+      TRY(const Counts counts, counts_of(tool, schema, path));
+      TRY(const Part item, element(tool, root, "item", *items, path, depth + 1));
+      return grammar_.repeat(item, counts.least, counts.most);
+    }
+    return json_value(tool, root, path, json);
+  }
+
+  // The mark behind a key. For values that are no texts, it may name any other type.
+  Part type_mark(bool is_text) {
+    const std::string& end = syntax_.key_end;
+    const std::size_t word = syntax_.type_word.empty() ? end.npos : end.find(syntax_.type_word);
+    if (is_text || word == end.npos) return mark(end);
+    return grammar_.sequence({mark(end.substr(0, word)),
+                              grammar_.source({SourceKind::kRegex, "[a-z]{1,16}"}),
+                              mark(end.substr(word + syntax_.type_word.size()))});
+  }
   Result<Part> tagged_value(const ChatTool& tool, const LiteralObject& schema,
                             const std::string& key, const std::string& json) {
-    const Part begin = grammar_.sequence(
-        {mark(syntax_.parameter_begin), grammar_.literal(key), mark(syntax_.key_end)});
     const auto property = read_literal_object(json, '{', '}');
-    if (member(property, "type") != "\"string\"") {
+    const bool is_text = member(property, "type") == "\"string\"";
+    const Part begin = grammar_.sequence(
+        {mark(syntax_.parameter_begin), grammar_.literal(key), type_mark(is_text)});
+    if (!is_text) {
       return grammar_.sequence(
           {begin, json_value(tool, schema, key, json), mark(syntax_.value_end)});
     }
-    for (const auto& [keyword, value] : property->entries) {
-      const bool read = keyword == "type" || keyword == "enum" || keyword == "description" ||
-                        keyword == "title" || keyword == "default" || keyword == "examples";
-      if (!read) {
-        return Error::of(ErrorCode::kUnsupported, "tool ", tool.name, ": '", keyword,
-                         "' of a text has no grammar in the form of calls of this "
-                         "model: /properties/",
-                         key, "/", keyword);
-      }
-    }
-    const std::string_view value_end = trimmed(syntax_.value_end);
-    if (const std::string* list = property->find("enum")) {
-      REQUIRE(list->find(value_end) == list->npos, "tool ", tool.name,
-              ": a text must not hold the mark that ends it: /properties/", key, "/enum");
-      return grammar_.sequence({begin,
-                                grammar_.source({SourceKind::kChoice, *list}, "tool " + tool.name),
-                                mark(syntax_.value_end)});
-    }
-    const std::size_t end = syntax_.value_end.rfind(value_end) + value_end.size();
-    return grammar_.sequence({begin, until(value_end), mark(syntax_.value_end.substr(end))});
+    TRY(const Part text, plain_text(tool, *property, "/properties/" + key, syntax_.value_end));
+    return grammar_.sequence({begin, text});
   }
 
   const ChatSyntax& syntax_;

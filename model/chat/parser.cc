@@ -5,6 +5,7 @@
 
 #include "base/check.h"
 #include "base/limits.h"
+#include "model/chat/elements.h"
 
 namespace hearth::model {
 namespace {
@@ -77,6 +78,10 @@ AnswerParser::AnswerParser(std::shared_ptr<const ChatSyntax> syntax, AnswerRules
     return;
   }
   if (!rules_.tools.empty()) triggers_ = syntax_->call_triggers();
+  for (const std::string* mark :
+       {&syntax_->content_begin, &syntax_->content_end, &syntax_->answer_end}) {
+    if (const std::string_view text = trimmed(*mark); !text.empty()) frames_.emplace_back(text);
+  }
   const std::string_view tail = rules_.prompt_tail;
   const std::string_view begin = trimmed(syntax_->think_begin);
   const std::string_view end = trimmed(syntax_->think_end);
@@ -176,7 +181,17 @@ bool AnswerParser::step_start() {
   const std::string_view mark = trimmed(syntax_->think_begin);
   const std::size_t begin = std::min(buffer_.find_first_not_of(kSpaces), buffer_.size());
   const std::string_view rest = std::string_view(buffer_).substr(begin);
-  if (!final_ && rest.size() < mark.size() && mark.starts_with(rest)) return false;
+  const std::string_view end = trimmed(syntax_->think_end);
+  for (const std::string_view each : {mark, end}) {
+    if (!final_ && rest.size() < each.size() && each.starts_with(rest)) return false;
+  }
+  // An answer without a thought may begin with the end of one (MiniMax M3).
+  if (rules_.separate_reasoning && !end.empty() && rest.starts_with(end)) {
+    drop(begin + end.size());
+    state_ = State::kContent;
+    after_mark_ = true;
+    return true;
+  }
   if (mark.empty() || !rest.starts_with(mark)) {
     state_ = State::kContent;
     return true;
@@ -220,7 +235,7 @@ bool AnswerParser::step_reasoning() {
 }
 
 bool AnswerParser::step_content() {
-  if (rules_.tools.empty()) {
+  if (rules_.tools.empty() && frames_.empty()) {
     tell(buffer_);
     drop(buffer_.size());
     return false;
@@ -231,7 +246,20 @@ bool AnswerParser::step_content() {
     found = std::min(found, buffer_.find(trigger));
     if (!final_) held = std::max(held, partial(buffer_, trigger));
   }
-  if (triggers_.empty() && !content_begun_) {
+  std::size_t frame = 0;  // bytes of the mark at `found`, if it is no call's
+  for (const std::string& mark : frames_) {
+    if (const std::size_t at = buffer_.find(mark); at < found) {
+      found = at;
+      frame = mark.size();
+    }
+    if (!final_) held = std::max(held, partial(buffer_, mark));
+  }
+  if (frame > 0) {
+    tell(std::string_view(buffer_).substr(0, found));
+    drop(found + frame);
+    return true;
+  }
+  if (!rules_.tools.empty() && triggers_.empty() && !content_begun_) {
     const std::size_t begin = std::min(buffer_.find_first_not_of(kSpaces), buffer_.size());
     const Step bare = bare_call(std::string_view(buffer_).substr(begin));
     if (bare == Step::kWait && !final_) return false;
@@ -314,7 +342,9 @@ bool AnswerParser::step_calls() {
       case Phase::kBetween: step = between(); break;
       case Phase::kName: step = name(); break;
       case Phase::kValue: step = value(); break;
-      case Phase::kParameters: step = parameters(); break;
+      case Phase::kParameters:
+        step = syntax_->form == CallForm::kElements ? elements() : parameters();
+        break;
       case Phase::kAfter: step = after(); break;
     }
   }
@@ -423,6 +453,7 @@ AnswerParser::Step AnswerParser::name() {
     if (stop == buffer_.npos) return Step::kWait;
     id_ = trimmed(std::string_view(buffer_).substr(at_, stop - at_));
     if (id_.size() > limits::kToolNameBytes) return Step::kBroken;
+    if (syntax_->numbered) id_.clear();
     at_ = stop + trimmed(syntax_->id_end).size();
   }
   skip_spaces();
@@ -430,7 +461,7 @@ AnswerParser::Step AnswerParser::name() {
   name_ = tool_name(word);
   if (syntax_->name_in_id) id_ = word;
   arguments_ = {};
-  if (syntax_->form == CallForm::kTagged) {
+  if (syntax_->form == CallForm::kTagged || syntax_->form == CallForm::kElements) {
     phase_ = Phase::kParameters;
     return Step::kGo;
   }
@@ -538,6 +569,7 @@ AnswerParser::Step AnswerParser::parameters() {
     searched_ = 0;
     auto [key, mark_size] = find_mark(buffer_, key_end, at_);
     std::size_t text = key == buffer_.npos ? key : key + mark_size;
+    const bool is_text = key < end && !syntax_->type_word.empty();
     if (key >= end && key_end.size() > 2 && key_end.front() == '"' && key_end.back() == '>') {
       // The mark may show more about the value than the mark in the probe did.
       key = buffer_.find('"', at_);
@@ -548,7 +580,7 @@ AnswerParser::Step AnswerParser::parameters() {
       return Step::kBroken;
     const std::string name(trimmed(std::string_view(buffer_).substr(at_, key - at_)));
     arguments_.entries.emplace_back(
-        name, parameter_json(name, std::string_view(buffer_).substr(text, end - text)));
+        name, parameter_json(name, std::string_view(buffer_).substr(text, end - text), is_text));
     at_ = end + value_end.size();
     return Step::kGo;
   }
@@ -564,8 +596,29 @@ AnswerParser::Step AnswerParser::parameters() {
   return take_named(object_json(arguments_));
 }
 
-// The value of an argument that is written without quotes: a text if the schema requires a text.
-std::string AnswerParser::parameter_json(std::string_view key, std::string_view text) const {
+// Waits for the whole call.
+AnswerParser::Step AnswerParser::elements() {
+  const std::string_view end_mark = trimmed(syntax_->call_end);
+  const std::size_t end = buffer_.find(end_mark, std::max(at_, searched_));
+  if (end_mark.empty()) return Step::kBroken;
+  if (end == buffer_.npos) {
+    searched_ = buffer_.size() - std::min(buffer_.size() - at_, end_mark.size());
+    return Step::kWait;
+  }
+  searched_ = 0;
+  const std::string_view text = std::string_view(buffer_).substr(at_, end - at_);
+  at_ = end + end_mark.size();
+  std::string_view schema;
+  for (const ChatTool& tool : rules_.tools) {
+    if (tool.name == name_) schema = tool.parameters;
+  }
+  return take_named(elements_to_json(*syntax_, text, schema));
+}
+
+// The value of an argument that is written without quotes: a text if the schema requires a text, or
+// says nothing and the mark does.
+std::string AnswerParser::parameter_json(std::string_view key, std::string_view text,
+                                         bool is_text) const {
   const std::string_view before = syntax_->key_end;
   if (before.ends_with('\n') && text.starts_with('\n')) text.remove_prefix(1);
   if (syntax_->value_end.starts_with('\n') && text.ends_with('\n')) text.remove_suffix(1);
@@ -578,7 +631,8 @@ std::string AnswerParser::parameter_json(std::string_view key, std::string_view 
     const auto schema = read_literal_object(tool.parameters, '{', '}');
     const auto properties = read_literal_object(member(schema, "properties"), '{', '}');
     const auto property = read_literal_object(member(properties, key), '{', '}');
-    if (member(property, "type") == "\"string\"") return json_string(text);
+    const std::string type = member(property, "type");
+    if (type == "\"string\"" || (is_text && type.empty())) return json_string(text);
   }
   const auto json = literal_to_json(text);
   return json ? *json : json_string(text);
@@ -588,7 +642,8 @@ AnswerParser::Step AnswerParser::after() {
   const std::size_t end = at_;
   skip_spaces();
   const std::string_view mark = trimmed(syntax_->call_end);
-  if (syntax_->form != CallForm::kTagged && !mark.empty()) {
+  const bool is_ended = syntax_->form == CallForm::kTagged || syntax_->form == CallForm::kElements;
+  if (!is_ended && !mark.empty()) {
     if (at_ == buffer_.size() && !final_) {
       at_ = end;
       return Step::kWait;

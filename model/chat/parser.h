@@ -63,7 +63,8 @@ class AnswerParser {
   bool take_call(const LiteralObject& object, std::size_t depth);
   Step take_named(std::optional<std::string> arguments);
   bool emit(ChatToolCall call);
-  std::string parameter_json(std::string_view key, std::string_view text) const;
+  Step elements();
+  std::string parameter_json(std::string_view key, std::string_view text, bool is_text) const;
   std::string tool_name(std::string_view name) const;
   bool knows(std::string_view name) const;
   Step bare_call(std::string_view text) const;
@@ -81,6 +82,7 @@ class AnswerParser {
   std::shared_ptr<const ChatSyntax> syntax_;
   AnswerRules rules_;
   std::vector<std::string> triggers_;  // marks that begin calls
+  std::vector<std::string> frames_;    // marks around content, which are dropped
   State state_ = State::kStart;
   Phase phase_ = Phase::kBetween;
   std::string buffer_;      // not told yet

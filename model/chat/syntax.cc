@@ -14,6 +14,7 @@ namespace {
 constexpr std::string_view kTool = "probetool";
 constexpr std::string_view kKey = "probekey";
 constexpr std::string_view kValue = "probevalue";
+constexpr std::string_view kNumber = "7654321";
 constexpr std::string_view kId = "probeid01";  // nine letters and digits, as Mistral wants
 constexpr std::string_view kOtherTool = "othertool";
 constexpr std::string_view kOtherKey = "otherkey";
@@ -74,8 +75,9 @@ class Prober {
   }
 
   // The text of a message with these calls that replaces the text of one with content, from its
-  // role's header to its end.
-  std::optional<std::string> calls(const std::vector<ChatToolCall>& calls, bool objects) const {
+  // role's header to its end, without the marks of content.
+  std::optional<std::string> calls(const std::vector<ChatToolCall>& calls, bool objects,
+                                   const ChatSyntax& found) const {
     ChatMessage message{"assistant", ""};
     message.tool_calls = calls;
     std::vector<ChatMessage> said = {message};
@@ -108,6 +110,8 @@ class Prober {
       body = trimmed(body);
       body.remove_suffix(trimmed(after).size());
     }
+    if (body.starts_with(found.content_end)) body.remove_prefix(found.content_end.size());
+    if (!found.answer_end.empty()) body = body.substr(0, body.rfind(found.answer_end));
     return std::string(body);
   }
 
@@ -171,7 +175,9 @@ void tidy_marks(ChatSyntax& out) {
     out.section_begin.clear();
     out.section_end.clear();
   }
-  const std::size_t close = out.section_end.find('>');
+  // Where marks have brackets of their own in them, the end is known exactly.
+  const bool exact = out.form == CallForm::kElements || !out.answer_end.empty();
+  const std::size_t close = exact ? std::string::npos : out.section_end.find('>');
   if (close != std::string::npos) out.section_end.resize(close + 1);
   if (out.form == CallForm::kNamed && trimmed(out.call_begin + out.section_begin).empty()) {
     out.call_begin = trimmed(out.separator);
@@ -296,6 +302,96 @@ bool read_named(std::string_view one, std::string_view two, ChatSyntax& out) {
   return true;
 }
 
+// A number within name_end that counts the calls: index="1" and then index="2".
+void read_number(std::string_view two, ChatSyntax& out) {
+  const std::size_t other = two.find(kOtherTool);
+  if (other == two.npos) return;
+  const std::string_view next = two.substr(other + kOtherTool.size());
+  const std::size_t digit = common_prefix(out.name_end, next).size();
+  const auto holds = [&](std::string_view text, char wanted) {
+    return digit < text.size() && text[digit] == wanted;
+  };
+  const bool counts = (holds(out.name_end, '0') && holds(next, '1')) ||
+                      (holds(out.name_end, '1') && holds(next, '2'));
+  if (!counts || !next.substr(digit + 1).starts_with(out.name_end.substr(digit + 1))) return;
+  out.id_end = out.name_end.substr(digit + 1);
+  out.name_end.resize(digit);
+  out.numbered = true;
+}
+
+// The word of key_end that another one replaces for a number.
+void read_type_word(std::string_view number, ChatSyntax& out) {
+  const std::size_t key = number.find(kKey);
+  const std::size_t value = key == number.npos ? key : number.find(kNumber, key);
+  if (value == number.npos) return;
+  const std::string_view end = number.substr(key + kKey.size(), value - key - kKey.size());
+  const auto is_letter = [&](std::size_t at) {
+    return at < out.key_end.size() && out.key_end[at] >= 'a' && out.key_end[at] <= 'z';
+  };
+  std::size_t begin = common_prefix(out.key_end, end).size();
+  std::size_t last = out.key_end.size() - common_suffix(out.key_end, end).size();
+  if (begin >= last) return;
+  // Both words whole, where they begin or end alike.
+  while (begin > 0 && is_letter(begin - 1)) --begin;
+  while (is_letter(last)) ++last;
+  for (std::size_t at = begin; at < last; ++at) {
+    if (!is_letter(at)) return;
+  }
+  out.type_word = out.key_end.substr(begin, last - begin);
+}
+
+// NAME mark (mark KEY mark VALUE mark KEY mark)*, as in <city>Paris</city>, with brackets of the
+// model's own.
+bool read_elements(std::string_view one, std::string_view two, std::string_view pair,
+                   ChatSyntax& out) {
+  const auto after = [](std::string_view text, std::string_view word, std::size_t from) {
+    const std::size_t at = from == text.npos ? from : text.find(word, from);
+    return at == text.npos ? at : at + word.size();
+  };
+  const std::size_t name = after(one, kTool, 0);
+  const std::size_t key = after(one, kKey, name);
+  const std::size_t value = after(one, kValue, key);
+  const std::size_t again = after(one, kKey, value);
+  if (again == one.npos) return false;
+  out.key_end = one.substr(key, value - kValue.size() - key);
+  out.value_end = one.substr(value, again - kKey.size() - value);
+  const std::string close = out.value_end + std::string(kKey) + out.key_end;
+  const std::size_t pair_close = pair.find(close);
+  const std::size_t pair_key = after(pair, kOtherKey, pair_close);
+  if (trimmed(out.key_end).empty() || !one.substr(value).starts_with(close) ||
+      pair_key == pair.npos) {
+    return false;
+  }
+  const std::size_t middle = pair_close + close.size();
+  out.parameter_begin = trimmed(pair.substr(middle, pair_key - kOtherKey.size() - middle));
+  const std::string_view before_key = one.substr(name, key - kKey.size() - name);
+  if (!before_key.ends_with(out.parameter_begin) ||
+      !out.value_end.starts_with(out.parameter_begin)) {
+    return false;
+  }
+  out.name_end = before_key.substr(0, before_key.size() - out.parameter_begin.size());
+  out.form = CallForm::kElements;
+  const std::size_t left = after(two, close, 0);
+  const std::size_t right = after(two, kOtherTool, left);
+  if (right == two.npos) return false;
+  const std::string_view before = one.substr(0, name - kTool.size());
+  const std::string_view between = two.substr(left, right - kOtherTool.size() - left);
+  const std::string_view rest = one.substr(value + close.size());
+  // A mark ends where the next one begins.
+  out.call_end = common_prefix(rest, between);
+  const std::size_t last = out.call_end.rfind(out.parameter_begin);
+  if (last != out.call_end.npos &&
+      out.call_end.find(out.key_end, last + out.parameter_begin.size()) == out.call_end.npos) {
+    out.call_end.resize(last);
+  }
+  const std::string_view next = between.substr(out.call_end.size());
+  out.call_begin = common_suffix(before, next);
+  out.section_begin = before.substr(0, before.size() - out.call_begin.size());
+  out.separator = next.substr(0, next.size() - out.call_begin.size());
+  out.section_end = rest.substr(out.call_end.size());
+  return !trimmed(out.call_end).empty() && !trimmed(out.call_begin).empty();
+}
+
 // NAME mark (mark KEY mark VALUE mark)*
 bool read_tagged(std::string_view one, std::string_view two, std::string_view pair,
                  ChatSyntax& out) {
@@ -317,6 +413,11 @@ bool read_tagged(std::string_view one, std::string_view two, std::string_view pa
   const std::size_t open = common.find('<') == common.npos ? common.find('[') : common.find('<');
   if (open == common.npos) return false;
   out.parameter_begin = common.substr(open);
+  // What ends every value, also the last one, does not begin a parameter.
+  std::size_t shared = common_prefix(middle, rest).size();
+  shared = open_mark(middle.substr(0, shared));
+  const std::size_t begun = middle.size() - out.parameter_begin.size();
+  if (shared > begun) out.parameter_begin.erase(0, shared - begun);
   out.name_end = before_key.substr(0, before_key.size() - out.parameter_begin.size());
   const std::string_view end = middle.substr(0, middle.size() - out.parameter_begin.size());
   out.value_end = common_prefix(end, rest);
@@ -327,6 +428,7 @@ bool read_tagged(std::string_view one, std::string_view two, std::string_view pa
   const std::size_t first_value = two.find(kValue);
   const std::size_t left =
       first_value == two.npos ? first_value : first_value + kValue.size() + out.value_end.size();
+  read_number(two, out);
   if (second != two.npos && left <= second) {
     set_marks(one.substr(0, name), two.substr(left, second - left), after, out);
   } else {
@@ -336,40 +438,57 @@ bool read_tagged(std::string_view one, std::string_view two, std::string_view pa
   return !trimmed(out.call_end).empty() && !trimmed(out.call_begin).empty();
 }
 
-bool read_calls(const Prober& probe, ChatSyntax& out) {
+// The form of calls whose arguments the template gets as objects, or as their text.
+std::optional<ChatSyntax> read_form(const Prober& probe, bool objects, const ChatSyntax& known) {
   const ChatToolCall first = call(kId, kTool, kKey, kValue);
   const ChatToolCall second = call(kOtherId, kOtherTool, kOtherKey, kOtherValue);
   ChatToolCall both = first;
   both.arguments = "{" + quoted(kKey) + ": " + quoted(kValue) + ", " + quoted(kOtherKey) + ": " +
                    quoted(kOtherValue) + "}";
-  // Tries text first: a template that writes text unchanged reproduces what the model wrote.
-  for (const bool objects : {false, true}) {
-    const auto one = probe.calls({first}, objects);
-    if (!one || one->find(kKey) == one->npos) continue;
-    // Written as a string, or within brackets of the template's own.
-    const std::size_t raw = one->find(first.arguments);
-    if (!objects && (raw == one->npos || (raw > 0 && (*one)[raw - 1] == '{'))) continue;
-    const std::string two = probe.calls({first, second}, objects).value_or("");
-    const std::string pair = probe.calls({both}, objects).value_or("");
-    ChatSyntax found = out;
-    found.object_arguments = objects;
-    if (one->find("<|channel|>") != one->npos && one->find("<|message|>") != one->npos) {
-      found.form = CallForm::kHarmony;
-      found.thinks = true;
-    } else if (ChatSyntax form = found; read_objects(*one, two, form)) {
-      found = form;
-    } else if (form = found; read_named(*one, two, form)) {
-      found = form;
-    } else if (form = found; read_tagged(*one, two, pair, form)) {
-      found = form;
-    } else {
-      continue;
-    }
-    tidy_marks(found);
-    out = found;
-    return true;
+  const auto one = probe.calls({first}, objects, known);
+  if (!one || one->find(kKey) == one->npos) return std::nullopt;
+  // Written as a string, or within brackets of the template's own.
+  const std::size_t raw = one->find(first.arguments);
+  if (!objects && (raw == one->npos || (raw > 0 && (*one)[raw - 1] == '{'))) return std::nullopt;
+  const std::string two = probe.calls({first, second}, objects, known).value_or("");
+  const std::string pair = probe.calls({both}, objects, known).value_or("");
+  ChatSyntax found = known;
+  found.object_arguments = objects;
+  if (one->find("<|channel|>") != one->npos && one->find("<|message|>") != one->npos) {
+    found.form = CallForm::kHarmony;
+    found.thinks = true;
+  } else if (ChatSyntax form = found; read_objects(*one, two, form)) {
+    found = form;
+  } else if (form = found; read_named(*one, two, form)) {
+    found = form;
+  } else if (form = found; read_elements(*one, two, pair, form)) {
+    found = form;
+  } else if (form = found; read_tagged(*one, two, pair, form)) {
+    ChatToolCall number = first;
+    number.arguments = "{" + quoted(kKey) + ": " + std::string(kNumber) + "}";
+    read_type_word(probe.calls({number}, objects, known).value_or(""), form);
+    found = form;
+  } else {
+    return std::nullopt;
   }
-  return false;
+  tidy_marks(found);
+  return found;
+}
+
+bool marks_each_argument(const std::optional<ChatSyntax>& found) {
+  return found && (found->form == CallForm::kTagged || found->form == CallForm::kElements);
+}
+
+bool read_calls(const Prober& probe, ChatSyntax& out) {
+  // A template that writes text unchanged reproduces what the model wrote. If it has marks for each
+  // argument, though, the model writes those, and text is for what it wrote wrong.
+  auto found = read_form(probe, false, out);
+  if (!marks_each_argument(found)) {
+    auto form = read_form(probe, true, out);
+    if (!found || marks_each_argument(form)) found = std::move(form);
+  }
+  if (found) out = *found;
+  return found.has_value();
 }
 
 // Templates that render tools but no calls explain the form of a call in words.
@@ -410,6 +529,7 @@ constexpr std::pair<std::string_view, std::string_view> kThoughts[] = {
     {"<thinking>", "</thinking>"},
     {"<mm:think>", "</mm:think>"},
     {"<|think|>", "<|/think|>"},
+    {"<|open|>think<|sep|>", "<|close|>think<|sep|>"},
 };
 
 void read_thoughts(const Prober& probe, ChatSyntax& out) {
@@ -432,12 +552,46 @@ void read_thoughts(const Prober& probe, ChatSyntax& out) {
   }
 }
 
+// The marks around content: what stands between a thought and content, and what ends content in
+// messages with and without calls.
+void read_content(const Prober& probe, ChatSyntax& out) {
+  if (!out.thinks) return;
+  ChatMessage message{"assistant", std::string(kContent)};
+  message.reasoning = kThought;
+  const auto plain = probe.render({message}, true);
+  message.tool_calls = {call(kId, kTool, kKey, kValue)};
+  const auto calls = probe.render({message}, true);
+  if (!plain || !calls) return;
+  const auto after_content = [](std::string_view text) {
+    const std::size_t at = text.find(kContent);
+    return at == text.npos ? std::string_view() : text.substr(at + kContent.size());
+  };
+  const std::size_t content = plain->find(kContent);
+  std::size_t thought = plain->find(kThought);
+  if (thought != plain->npos) thought = plain->find(out.think_end, thought);
+  if (content == plain->npos || thought == plain->npos || thought > content) return;
+  thought += out.think_end.size();
+  const std::string begin(trimmed(std::string_view(*plain).substr(thought, content - thought)));
+  const std::string_view after = after_content(*plain);
+  std::string end = common_prefix(after, after_content(*calls));
+  end.resize(open_mark(end));
+  end = trimmed(end);
+  if (begin.empty() || end.empty()) return;
+  out.content_begin = begin;
+  out.content_end = end;
+  // The last mark is the end token.
+  out.answer_end = trimmed(trimmed(after).substr(end.size()));
+  out.answer_end.resize(out.answer_end.rfind('<') == std::string::npos ? 0
+                                                                       : out.answer_end.rfind('<'));
+}
+
 }  // namespace
 
 std::vector<std::string> ChatSyntax::marks() const {
-  std::vector<std::string> out = {section_begin,   section_end, call_begin, call_end, separator,
-                                  name_end,        id_end,      quote,      key_end,  value_end,
-                                  parameter_begin, think_begin, think_end};
+  std::vector<std::string> out = {section_begin, section_end,   call_begin,      call_end,
+                                  separator,     name_end,      id_end,          quote,
+                                  key_end,       value_end,     parameter_begin, think_begin,
+                                  think_end,     content_begin, content_end,     answer_end};
   if (form == CallForm::kHarmony) {
     for (const char* mark : {"<|start|>", "<|channel|>", "<|message|>", "<|end|>", "<|call|>",
                              "<|return|>", "<|constrain|>"}) {
@@ -472,6 +626,7 @@ ChatSyntax find_chat_syntax(const ChatTemplate& chat_template) {
   const Prober probe(chat_template);
   ChatSyntax out;
   read_thoughts(probe, out);
+  read_content(probe, out);
   if (read_calls(probe, out)) return out;
   out.describes_tools = true;
   out.object_arguments = false;
@@ -488,6 +643,9 @@ ChatSyntax find_chat_syntax(const ChatTemplate& chat_template) {
   told.thinks = out.thinks;
   told.think_begin = out.think_begin;
   told.think_end = out.think_end;
+  told.content_begin = out.content_begin;
+  told.content_end = out.content_end;
+  told.answer_end = out.answer_end;
   if (read_words(*with, told)) return told;
   out.describes_tools = false;
   return out;

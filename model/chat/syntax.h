@@ -14,10 +14,11 @@
 namespace hearth::model {
 
 enum class CallForm : std::uint8_t {
-  kObject,   // {"name": "f", "arguments": {...}}
-  kNamed,    // f, then the arguments in one bracketed value
-  kTagged,   // f, then each argument between marks of its own
-  kHarmony,  // messages with channels and recipients (gpt-oss)
+  kObject,    // {"name": "f", "arguments": {...}}
+  kNamed,     // f, then the arguments in one bracketed value
+  kTagged,    // f, then each argument between marks of its own
+  kElements,  // f, then each argument between marks that name it, as are parts of lists and objects
+  kHarmony,   // messages with channels and recipients (gpt-oss)
 };
 enum class ArgumentForm : std::uint8_t {
   kJson,
@@ -46,18 +47,27 @@ struct ChatSyntax {
   // kNamed and kTagged: between the name and the arguments
   std::string name_end = {};
   std::string id_end = {};  // where an id follows the name: between id and arguments
-  bool name_in_id = false;  // the name is written as functions.NAME:INDEX (Kimi)
+  bool name_in_id = false;  // the name is written as functions.NAME:INDEX (Kimi K2)
+  bool numbered = false;    // what stands between name and id_end is the call's number (Kimi K3)
   ArgumentForm arguments = ArgumentForm::kJson;
   std::string quote = {};
-  // kTagged: KEY between parameter_begin and key_end, then its value up to value_end
+  // kTagged: KEY between parameter_begin and key_end, then its value up to value_end.
+  // kElements: the same, then KEY and key_end once more.
   std::string parameter_begin = {};
   std::string key_end = {};
   std::string value_end = {};
+  // kTagged: the word in key_end that says that the value is a text. Other values have another.
+  std::string type_word = {};
 
   // The marks around thoughts, from the template; if it renders no thoughts, the usual marks.
   bool thinks = false;
   std::string think_begin = "<think>";
   std::string think_end = "</think>";
+
+  // The marks that a model writes around content, and at the end of an answer; mostly empty.
+  std::string content_begin = {};
+  std::string content_end = {};
+  std::string answer_end = {};
 
   // Every mark that a special token may spell; the tokens are then not hidden from the parser.
   std::vector<std::string> marks() const;

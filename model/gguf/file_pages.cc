@@ -7,8 +7,6 @@
 #include <cerrno>
 #include <cstdint>
 #include <cstring>
-#include <functional>
-#include <string>
 
 #include "base/limits.h"
 

@@ -2,8 +2,6 @@
 
 #include <sys/mman.h>
 
-#include <utility>
-
 #include "base/check.h"
 #include "model/gguf/mapped_file.h"
 #include "model/gguf/parts.h"
@@ -13,11 +11,11 @@ namespace hearth::model {
 namespace {
 
 Error wrong_kind(const std::string& path, std::string_view key, std::string_view wanted) {
-  return Error::invalid(quote(path) + ": key " + quote(key) + " must be " + std::string(wanted));
+  return Error::invalid(quote(path), ": key ", quote(key), " must be ", wanted);
 }
 
 Error missing(const std::string& path, std::string_view key) {
-  return {ErrorCode::kNotFound, quote(path) + ": key " + quote(key) + " is missing"};
+  return Error::of(ErrorCode::kNotFound, quote(path), ": key ", quote(key), " is missing");
 }
 
 template <typename T>
@@ -44,10 +42,9 @@ Result<std::shared_ptr<const GgufFile>> GgufFile::open(const std::string& path) 
   for (std::size_t i = 1; i < paths.size(); ++i) {
     auto part = open_part(paths[i]);
     if (!part.ok() && part.error().code == ErrorCode::kNotFound) {
-      return Error{ErrorCode::kNotFound, quote(path) + ": part " + std::to_string(i + 1) + " of " +
-                                             std::to_string(paths.size()) +
-                                             " is missing: there is no " + quote(paths[i]) +
-                                             "; put all parts into one folder"};
+      return Error::of(ErrorCode::kNotFound, quote(path), ": part ", i + 1, " of ", paths.size(),
+                       " is missing: there is no ", quote(paths[i]),
+                       "; put all parts into one folder");
     }
     TRY(parts.emplace_back(), std::move(part));
     TRY_VOID(budget.add(*parts.back()));
@@ -71,8 +68,8 @@ Result<std::shared_ptr<const GgufFile>> GgufFile::open_part(const std::string& p
 Result<std::shared_ptr<const GgufFile>> GgufFile::parse(ByteSpan bytes, std::string name) {
   TRY(auto file, parse_part(bytes, bytes.size(), std::move(name)));
   TRY(const auto place, part_of(*file));
-  REQUIRE(!place, quote(file->path_) + " is part " + std::to_string(place->number) + " of " +
-                      std::to_string(place->count) + " of a model, and the others are not here");
+  REQUIRE(!place, quote(file->path_), " is part ", place->number, " of ", place->count,
+          " of a model, and the others are not here");
   return file;
 }
 
@@ -131,9 +128,7 @@ Result<std::uint64_t> GgufFile::get_uint(std::string_view key) const {
   if (const auto* number = std::get_if<std::uint64_t>(value)) return *number;
   const auto* number = std::get_if<std::int64_t>(value);
   if (number == nullptr) return wrong_kind(path_, key, "an integer");
-  if (*number < 0) {
-    return wrong_kind(path_, key, "0 or more, it is " + std::to_string(*number));
-  }
+  if (*number < 0) return wrong_kind(path_, key, "0 or more, it is " + std::to_string(*number));
   return static_cast<std::uint64_t>(*number);
 }
 

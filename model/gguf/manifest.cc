@@ -2,9 +2,7 @@
 
 #include <algorithm>
 #include <charconv>
-#include <optional>
 #include <set>
-#include <string_view>
 
 #include "base/limits.h"
 #include "model/gguf/untrusted_text.h"
@@ -66,30 +64,27 @@ Status read_cluster(ByteReader& in, Manifest& manifest) {
 }
 
 Result<ManifestTensor> read_tensor(ByteReader& in, std::uint32_t index) {
-  const std::string which =
-      "manifest: tensor " + std::to_string(index) + " at byte " + std::to_string(in.offset());
+  const std::string which = message_of("manifest: tensor ", index, " at byte ", in.offset());
   ManifestTensor tensor;
   const auto length = in.read<std::uint16_t>();
-  REQUIRE(length <= limits::kGgufTensorNameBytes, which + ": its name has " +
-                                                      std::to_string(length) + " bytes, at most " +
-                                                      std::to_string(limits::kGgufTensorNameBytes));
+  REQUIRE(length <= limits::kGgufTensorNameBytes, which, ": its name has ", length,
+          " bytes, at most ", limits::kGgufTensorNameBytes);
   tensor.name = std::string(as_text(in.take(length)));
   tensor.offset = in.read<std::uint64_t>();
   tensor.bytes = in.read<std::uint64_t>();
   tensor.sha256 = read_hash(in);
-  REQUIRE(!in.failed(), which + ": the bytes end inside it");
+  REQUIRE(!in.failed(), which, ": the bytes end inside it");
   return tensor;
 }
 
 // They are dialled and shown.
 Status check_sources(const std::vector<std::string>& sources) {
-  REQUIRE(sources.size() <= limits::kManifestSources,
-          "manifest: " + std::to_string(sources.size()) + " sources, at most " +
-              std::to_string(limits::kManifestSources));
+  REQUIRE(sources.size() <= limits::kManifestSources, "manifest: ", sources.size(),
+          " sources, at most ", limits::kManifestSources);
   for (const std::string& source : sources) {
     REQUIRE(!source.empty() && source.size() <= limits::kSourceBytes && is_printable(source),
-            "manifest: source " + quote(source) + " has to be 1 to " +
-                std::to_string(limits::kSourceBytes) + " bytes of printable ASCII");
+            "manifest: source ", quote(source), " has to be 1 to ", limits::kSourceBytes,
+            " bytes of printable ASCII");
   }
   return ok_status();
 }
@@ -142,33 +137,30 @@ Hash256 Manifest::id() const {
 }
 
 Status Manifest::check() const {
-  REQUIRE(file_bytes <= limits::kModelFileBytes, "manifest: file bytes " +
-                                                     std::to_string(file_bytes) + ", at most " +
-                                                     std::to_string(limits::kModelFileBytes));
+  REQUIRE(file_bytes <= limits::kModelFileBytes, "manifest: file bytes ", file_bytes, ", at most ",
+          limits::kModelFileBytes);
   REQUIRE(
       header_bytes > 0 && header_bytes <= limits::kGgufHeaderBytes && header_bytes <= file_bytes,
-      "manifest: header bytes " + std::to_string(header_bytes) + ", 1 to " +
-          std::to_string(limits::kGgufHeaderBytes) + " and no more than the file has");
-  REQUIRE(tensors.size() <= limits::kGgufTensors, "manifest: " + std::to_string(tensors.size()) +
-                                                      " tensors, at most " +
-                                                      std::to_string(limits::kGgufTensors));
+      "manifest: header bytes ", header_bytes, ", 1 to ", limits::kGgufHeaderBytes,
+      " and no more than the file has");
+  REQUIRE(tensors.size() <= limits::kGgufTensors, "manifest: ", tensors.size(),
+          " tensors, at most ", limits::kGgufTensors);
   std::set<std::string_view> names;
   std::uint64_t end = header_bytes;
   for (const ManifestTensor& tensor : tensors) {
     const std::string which = "manifest: tensor " + quote(tensor.name);
-    REQUIRE(!tensor.name.empty() && tensor.name.size() <= limits::kGgufTensorNameBytes,
-            which + ": a name has 1 to " + std::to_string(limits::kGgufTensorNameBytes) + " bytes");
+    REQUIRE(!tensor.name.empty() && tensor.name.size() <= limits::kGgufTensorNameBytes, which,
+            ": a name has 1 to ", limits::kGgufTensorNameBytes, " bytes");
     if (!is_printable(tensor.name)) {
-      return Error{ErrorCode::kUnsupported, which + ": its name is not printable ASCII"};
+      return Error::of(ErrorCode::kUnsupported, which, ": its name is not printable ASCII");
     }
-    REQUIRE(names.insert(tensor.name).second, which + " is there twice");
-    REQUIRE(tensor.offset >= end, which + " begins at " + std::to_string(tensor.offset) +
-                                      ", before the end of the tensor before it at " +
-                                      std::to_string(end));
+    REQUIRE(names.insert(tensor.name).second, which, " is there twice");
+    REQUIRE(tensor.offset >= end, which, " begins at ", tensor.offset,
+            ", before the end of the tensor before it at ", end);
     REQUIRE(tensor.bytes > 0 && tensor.offset <= file_bytes &&
                 tensor.bytes <= file_bytes - tensor.offset,
-            which + " has " + std::to_string(tensor.bytes) + " bytes at " +
-                std::to_string(tensor.offset) + " of a file of " + std::to_string(file_bytes));
+            which, " has ", tensor.bytes, " bytes at ", tensor.offset, " of a file of ",
+            file_bytes);
     end = tensor.offset + tensor.bytes;
   }
   return check_sources(sources);
@@ -215,9 +207,8 @@ Bytes encode_manifest(const Manifest& manifest, const Signer& signer) {
 }
 
 Result<Manifest> parse_manifest(ByteSpan bytes, const SignatureCheck& check) {
-  REQUIRE(bytes.size() <= limits::kManifestBytes, "manifest: " + std::to_string(bytes.size()) +
-                                                      " bytes, at most " +
-                                                      std::to_string(limits::kManifestBytes));
+  REQUIRE(bytes.size() <= limits::kManifestBytes, "manifest: ", bytes.size(), " bytes, at most ",
+          limits::kManifestBytes);
   ByteReader in(bytes);
   REQUIRE(as_text(in.take(kManifestMagic.size())) == kManifestMagic,
           "manifest: the first bytes are not those of a manifest");
@@ -226,9 +217,8 @@ Result<Manifest> parse_manifest(ByteSpan bytes, const SignatureCheck& check) {
   manifest.header_bytes = in.read<std::uint64_t>();
   manifest.header_sha256 = read_hash(in);
   const auto tensors = in.read<std::uint32_t>();
-  REQUIRE(
-      !in.failed() && tensors <= in.remaining() / kTensorBytesMin,
-      "manifest: " + std::to_string(tensors) + " tensors do not fit in the bytes that are left");
+  REQUIRE(!in.failed() && tensors <= in.remaining() / kTensorBytesMin, "manifest: ", tensors,
+          " tensors do not fit in the bytes that are left");
   manifest.tensors.reserve(tensors);
   for (std::uint32_t i = 0; i < tensors; ++i) {
     TRY(manifest.tensors.emplace_back(), read_tensor(in, i));
@@ -238,8 +228,7 @@ Result<Manifest> parse_manifest(ByteSpan bytes, const SignatureCheck& check) {
   const auto length = in.read<std::uint16_t>();
   const ByteSpan signature = in.take(length);
   REQUIRE(!in.failed() && in.remaining() == 0 && length <= kSignatureBytes,
-          "manifest: its signature at byte " + std::to_string(body.size()) +
-              " does not end with the file");
+          "manifest: its signature at byte ", body.size(), " does not end with the file");
   if (check && !check(body, signature)) {
     return Error{ErrorCode::kRefused, "manifest: no trusted key has signed it"};
   }
@@ -265,9 +254,8 @@ bool is_common(std::string_view tensor) {
 
 Result<std::vector<std::size_t>> stage_tensors(const Manifest& manifest, LayerRange layers) {
   const std::uint32_t count = layer_count(manifest);
-  REQUIRE(layers.begin < layers.end && layers.end <= count,
-          "layers " + text_of(layers) + ": the model has " + std::to_string(count) + " layers, 0-" +
-              std::to_string(std::max(count, 1U) - 1));
+  REQUIRE(layers.begin < layers.end && layers.end <= count, "layers ", text_of(layers),
+          ": the model has ", count, " layers, 0-", std::max(count, 1U) - 1);
   const bool first = layers.begin == 0;
   const bool last = layers.end == count;
   const bool tied = std::none_of(manifest.tensors.begin(), manifest.tensors.end(),

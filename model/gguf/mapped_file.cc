@@ -23,7 +23,7 @@ Error system_error(const std::string& path, std::string_view action) {
 Result<std::uint64_t> regular_file_bytes(int descriptor, const std::string& path) {
   struct stat info {};
   if (::fstat(descriptor, &info) != 0) return system_error(path, "read its size");
-  if (!S_ISREG(info.st_mode)) return Error::invalid(quote(path) + " is not a regular file");
+  if (!S_ISREG(info.st_mode)) return Error::invalid(quote(path), " is not a regular file");
   return static_cast<std::uint64_t>(info.st_size);
 }
 
@@ -64,8 +64,8 @@ Status MappedFile::check_unchanged() const {
   if (descriptor_ < 0) return ok_status();
   TRY(const std::uint64_t now, regular_file_bytes(descriptor_, path_));
   if (now == bytes_.size()) return ok_status();
-  return Error{ErrorCode::kIo, quote(path_) + " changed from " + std::to_string(bytes_.size()) +
-                                   " to " + std::to_string(now) + " bytes while it was opened"};
+  return Error::of(ErrorCode::kIo, quote(path_), " changed from ", bytes_.size(), " to ", now,
+                   " bytes while it was opened");
 }
 
 }  // namespace hearth::model

@@ -2,13 +2,12 @@
 
 #include <algorithm>
 #include <array>
-#include <charconv>
 #include <cstdio>
 #include <map>
 #include <utility>
 
 #include "base/check.h"
-#include "base/limits.h"
+#include "base/number.h"
 #include "model/gguf/untrusted_text.h"
 
 namespace hearth::model {
@@ -37,13 +36,6 @@ std::string end_of(PartPlace place) {
   return end.data();
 }
 
-std::optional<std::uint32_t> five_digits(std::string_view digits) {
-  std::uint32_t value = 0;
-  const auto [end, failed] = std::from_chars(digits.data(), digits.data() + digits.size(), value);
-  if (failed != std::errc() || end != digits.data() + digits.size()) return std::nullopt;
-  return value;
-}
-
 // Checks that this is the expected part, and that its keys are of the same model.
 Status check_part(const GgufFile& first, const GgufFile& part, PartPlace place) {
   TRY(const std::uint64_t number, part.get_uint(kNumberKey));
@@ -51,13 +43,13 @@ Status check_part(const GgufFile& first, const GgufFile& part, PartPlace place) 
   TRY(const std::uint64_t tensors, part.get_uint(kTensorsKey));
   TRY(const std::uint64_t wanted, first.get_uint(kTensorsKey));
   const std::string here = "part " + text(place.number) + " of " + text(place.count);
-  REQUIRE(count == place.count, key_is(part, kCountKey, count) + ", but it is used as " + here +
-                                    "; it is a part of another model");
-  REQUIRE(number + 1 == place.number, key_is(part, kNumberKey, number) + ", so it is part " +
-                                          text(number + 1) + ", but it is used as " + here +
-                                          "; the parts are swapped or one is there twice");
-  REQUIRE(tensors == wanted, key_is(part, kTensorsKey, tensors) + ", but part 1 says " +
-                                 text(wanted) + "; it is a part of another model");
+  REQUIRE(count == place.count, key_is(part, kCountKey, count), ", but it is used as ", here,
+          "; it is a part of another model");
+  REQUIRE(number + 1 == place.number, key_is(part, kNumberKey, number), ", so it is part ",
+          text(number + 1), ", but it is used as ", here,
+          "; the parts are swapped or one is there twice");
+  REQUIRE(tensors == wanted, key_is(part, kTensorsKey, tensors), ", but part 1 says ", text(wanted),
+          "; it is a part of another model");
   return ok_status();
 }
 
@@ -67,16 +59,15 @@ Status check_tensors(const Parts& parts) {
   for (std::size_t i = 0; i < parts.size(); ++i) {
     for (const TensorInfo& tensor : parts[i]->tensors()) {
       const auto [before, is_new] = parts_by_tensor.emplace(tensor.name, i);
-      REQUIRE(is_new, quote(parts[i]->path()) + ": tensor " + quote(tensor.name) + " is in part " +
-                          text(before->second + 1) + " and in part " + text(i + 1) +
-                          "; a part is there twice or of another model");
+      REQUIRE(is_new, quote(parts[i]->path()), ": tensor ", quote(tensor.name), " is in part ",
+              text(before->second + 1), " and in part ", text(i + 1),
+              "; a part is there twice or of another model");
     }
   }
   TRY(const std::uint64_t wanted, parts.front()->get_uint(kTensorsKey));
-  REQUIRE(parts_by_tensor.size() == wanted, key_is(*parts.front(), kTensorsKey, wanted) +
-                                                ", but the " + text(parts.size()) + " parts have " +
-                                                text(parts_by_tensor.size()) +
-                                                " tensors; a part is of another model");
+  REQUIRE(parts_by_tensor.size() == wanted, key_is(*parts.front(), kTensorsKey, wanted),
+          ", but the ", text(parts.size()), " parts have ", text(parts_by_tensor.size()),
+          " tensors; a part is of another model");
   return ok_status();
 }
 
@@ -114,11 +105,11 @@ Result<std::optional<PartPlace>> part_of(const GgufFile& file) {
   if (file.find(kCountKey) == nullptr) return std::optional<PartPlace>();
   TRY(const std::uint64_t count, file.get_uint(kCountKey));
   if (count <= 1) return std::optional<PartPlace>();
-  REQUIRE(count <= limits::kGgufParts, key_is(file, kCountKey, count) + "; a model has at most " +
-                                           text(limits::kGgufParts) + " parts");
+  REQUIRE(count <= limits::kGgufParts, key_is(file, kCountKey, count), "; a model has at most ",
+          text(limits::kGgufParts), " parts");
   TRY(const std::uint64_t number, file.get_uint(kNumberKey));
-  REQUIRE(number < count, key_is(file, kNumberKey, number) + "; it must be less than " +
-                              quote(kCountKey) + ", which is " + text(count));
+  REQUIRE(number < count, key_is(file, kNumberKey, number), "; it must be less than ",
+          quote(kCountKey), ", which is ", text(count));
   return std::optional<PartPlace>(
       {static_cast<std::uint32_t>(number + 1), static_cast<std::uint32_t>(count)});
 }
@@ -134,8 +125,8 @@ std::optional<PartName> part_name(std::string_view name) {
   if (end.front() != '-' || end.substr(1 + kPartDigits, kBetween.size()) != kBetween) {
     return std::nullopt;
   }
-  const auto number = five_digits(end.substr(1, kPartDigits));
-  const auto of = five_digits(count);
+  const auto number = parse_number<std::uint32_t>(end.substr(1, kPartDigits));
+  const auto of = parse_number<std::uint32_t>(count);
   const bool counts = number && of && *number >= 1 && *number <= *of && *of <= limits::kGgufParts;
   if (!counts) return std::nullopt;
   return PartName{std::string(name.substr(0, name.size() - kEndBytes)), {*number, *of}};
@@ -155,35 +146,32 @@ Result<std::vector<std::string>> part_paths(const GgufFile& first) {
   const auto name = part_name(first.path());
   const std::string is = quote(first.path()) + " is part " + text(place->number) + " of " +
                          text(place->count) + " of a model";
-  REQUIRE(name && name->place == *place,
-          is + ", so its name must end with " + end_of(*place) +
-              ": the other parts are found by it; give all parts their names back");
-  REQUIRE(place->number == 1, is + "; name the first part, " + quote(name->of(1)));
+  REQUIRE(name && name->place == *place, is, ", so its name must end with ", end_of(*place),
+          ": the other parts are found by it; give all parts their names back");
+  REQUIRE(place->number == 1, is, "; name the first part, ", quote(name->of(1)));
   return all_parts(first.path());
 }
 
 Status PartBudget::add(const GgufFile& part) {
   const std::uint64_t header = part.header().size();
-  REQUIRE(header <= header_room_, quote(part.path()) +
-                                      ": with this part the headers of all have more than " +
-                                      text(limits::kGgufHeaderBytes) + " bytes");
+  REQUIRE(header <= header_room_, quote(part.path()),
+          ": with this part the headers of all have more than ", text(limits::kGgufHeaderBytes),
+          " bytes");
   header_room_ -= header;
   tensors_ += part.tensors().size();
-  REQUIRE(tensors_ <= limits::kGgufTensors,
-          quote(part.path()) + ": with this part the model has " + text(tensors_) +
-              " tensors, more than the limit of " + text(limits::kGgufTensors));
+  REQUIRE(tensors_ <= limits::kGgufTensors, quote(part.path()), ": with this part the model has ",
+          text(tensors_), " tensors, more than the limit of ", text(limits::kGgufTensors));
   // Read values take several times the bytes that they have in a header.
   for (const std::string_view key : part.keys()) {
     ++keys_;
     const auto* array = std::get_if<GgufArray>(part.find(key));
     if (array != nullptr) array_items_ += array->size();
   }
-  REQUIRE(keys_ <= limits::kGgufKeyValues, quote(part.path()) + ": with this part the model has " +
-                                               text(keys_) + " keys, more than the limit of " +
-                                               text(limits::kGgufKeyValues));
-  REQUIRE(array_items_ <= limits::kGgufArrayItems,
-          quote(part.path()) + ": with this part the arrays of all have " + text(array_items_) +
-              " items, more than the limit of " + text(limits::kGgufArrayItems));
+  REQUIRE(keys_ <= limits::kGgufKeyValues, quote(part.path()), ": with this part the model has ",
+          text(keys_), " keys, more than the limit of ", text(limits::kGgufKeyValues));
+  REQUIRE(array_items_ <= limits::kGgufArrayItems, quote(part.path()),
+          ": with this part the arrays of all have ", text(array_items_),
+          " items, more than the limit of ", text(limits::kGgufArrayItems));
   return ok_status();
 }
 
@@ -259,22 +247,22 @@ Result<std::pair<Bytes, std::uint64_t>> PartJoiner::header_of(const Parts& parts
     for (const TensorInfo& tensor : part->tensors_) {
       write_record(out, tensor, *end);
       end = aligned_end(*end, tensor.bytes, first.alignment_);
-      REQUIRE(end, quote(part->path_) + ": tensor " + quote(tensor.name) +
-                       ": the bytes of all parts leave 64 bits");
+      REQUIRE(end, quote(part->path_), ": tensor ", quote(tensor.name),
+              ": the bytes of all parts leave 64 bits");
     }
   }
   header.resize((header.size() + first.alignment_ - 1) / first.alignment_ * first.alignment_);
-  REQUIRE(header.size() <= limits::kGgufHeaderBytes,
-          quote(first.path_) + ": the headers of all parts make one of " + text(header.size()) +
-              " bytes, more than the limit of " + text(limits::kGgufHeaderBytes));
+  REQUIRE(header.size() <= limits::kGgufHeaderBytes, quote(first.path_),
+          ": the headers of all parts make one of ", text(header.size()),
+          " bytes, more than the limit of ", text(limits::kGgufHeaderBytes));
   const auto bytes = aligned_end(header.size(), *end, first.alignment_);
-  REQUIRE(bytes, quote(first.path_) + ": the bytes of all parts leave 64 bits");
+  REQUIRE(bytes, quote(first.path_), ": the bytes of all parts leave 64 bits");
   return std::pair(std::move(header), *bytes);
 }
 
 Result<std::shared_ptr<const GgufFile>> PartJoiner::join(Parts parts) {
-  REQUIRE(!parts.empty() && parts.size() <= limits::kGgufParts,
-          "a model has 1 to " + text(limits::kGgufParts) + " parts, not " + text(parts.size()));
+  REQUIRE(!parts.empty() && parts.size() <= limits::kGgufParts, "a model has 1 to ",
+          text(limits::kGgufParts), " parts, not ", text(parts.size()));
   for (std::size_t i = 0; i < parts.size(); ++i) {
     TRY_VOID(
         check_part(*parts.front(), *parts[i],

@@ -12,8 +12,8 @@ namespace {
 constexpr std::size_t kBlockElements = 32;
 
 Error not_served(TensorType type) {
-  return {ErrorCode::kUnsupported, tensor_type_name(static_cast<std::uint32_t>(type)) +
-                                       " is not one of F32, F16, BF16, Q8_0, Q4_0, Q4_1, MXFP4"};
+  return Error::of(ErrorCode::kUnsupported, tensor_type_name(static_cast<std::uint32_t>(type)),
+                   " is not one of F32, F16, BF16, Q8_0, Q4_0, Q4_1, MXFP4");
 }
 
 void store_half(float value, std::byte* out) {
@@ -116,12 +116,10 @@ bool is_served(TensorType type) {
 Status check_sizes(TensorType type, std::uint64_t elements, std::uint64_t bytes) {
   if (!is_served(type)) return not_served(type);
   const TensorTypeInfo* info = tensor_type_info(static_cast<std::uint32_t>(type));
-  REQUIRE(
-      elements % info->block_elements == 0,
-      "a row of " + std::to_string(elements) + " elements must be a multiple of the block size");
-  REQUIRE(bytes == row_bytes(type, elements),
-          "a row of " + std::to_string(elements) + " elements takes " +
-              std::to_string(row_bytes(type, elements)) + " bytes, not " + std::to_string(bytes));
+  REQUIRE(elements % info->block_elements == 0, "a row of ", elements,
+          " elements must be a multiple of the block size");
+  REQUIRE(bytes == row_bytes(type, elements), "a row of ", elements, " elements takes ",
+          row_bytes(type, elements), " bytes, not ", bytes);
   return ok_status();
 }
 

@@ -4,14 +4,12 @@
 
 #include <algorithm>
 #include <cerrno>
-#include <cstdio>
 #include <cstring>
 #include <memory>
 #include <utility>
 
 #include "base/check.h"
 #include "base/limits.h"
-#include "model/gguf/parts.h"
 #include "model/gguf/quantize.h"
 #include "model/gguf/untrusted_text.h"
 
@@ -28,7 +26,7 @@ std::uint64_t padding(std::uint64_t bytes, std::uint64_t alignment) {
 }
 
 Error write_error(const std::string& path) {
-  return {ErrorCode::kIo, quote(path) + ": cannot write the file: " + std::strerror(errno)};
+  return Error::of(ErrorCode::kIo, quote(path), ": cannot write the file: ", std::strerror(errno));
 }
 
 struct CloseFile {
@@ -135,9 +133,7 @@ Status GgufWriter::write_file(
     return write_error(partial);
   });
   const bool closed = std::fclose(file.release()) == 0;
-  if (written.ok() && closed && std::rename(partial.c_str(), path.c_str()) == 0) {
-    return ok_status();
-  }
+  if (written.ok() && closed && std::rename(partial.c_str(), path.c_str()) == 0) return ok_status();
   const Error error = written.ok() ? write_error(path) : written.error();
   std::remove(partial.c_str());
   return error;
@@ -150,46 +146,6 @@ Result<Bytes> GgufWriter::bytes() const {
     return ok_status();
   }));
   return out;
-}
-
-Result<std::vector<GgufWriter>> GgufWriter::split(std::uint32_t parts, bool bare_first) const {
-  REQUIRE(
-      parts >= 2 && parts <= limits::kGgufParts,
-      std::to_string(parts) + " parts; there must be 2 to " + std::to_string(limits::kGgufParts));
-  const std::size_t bare = bare_first ? 1 : 0;
-  const std::size_t filled = parts - bare;
-  REQUIRE(filled <= tensors_.size(), std::to_string(parts) + " parts of a model of " +
-                                         std::to_string(tensors_.size()) +
-                                         " tensors; each must have one");
-  std::vector<GgufWriter> writers;
-  for (std::uint32_t i = 0; i < parts; ++i) {
-    GgufWriter writer(alignment_);
-    if (i == 0) {
-      writer.values_ = values_;
-      writer.value_count_ = value_count_;
-    }
-    writer.add("split.no", static_cast<std::uint16_t>(i));
-    writer.add("split.count", static_cast<std::uint16_t>(parts));
-    writer.add("split.tensors.count", static_cast<std::int32_t>(tensors_.size()));
-    if (i >= bare) {
-      const std::size_t end = tensors_.size() * (i - bare + 1) / filled;
-      for (std::size_t at = tensors_.size() * (i - bare) / filled; at < end; ++at) {
-        writer.add_tensor(tensors_[at].name, tensors_[at].type, tensors_[at].dims,
-                          tensors_[at].source);
-      }
-    }
-    writers.push_back(std::move(writer));
-  }
-  return writers;
-}
-
-Result<std::string> GgufWriter::write_parts(const std::string& path, std::uint32_t parts,
-                                            bool bare_first) const {
-  REQUIRE(path.ends_with(".gguf"), quote(path) + ": the name of a model in parts ends with .gguf");
-  TRY(const std::vector<GgufWriter> writers, split(parts, bare_first));
-  const PartName name{path.substr(0, path.size() - 5), {1, parts}};
-  for (std::uint32_t i = 0; i < parts; ++i) TRY_VOID(writers[i].write(name.of(i + 1)));
-  return name.of(1);
 }
 
 }  // namespace hearth::model

@@ -1,5 +1,5 @@
-// Writes GGUF version 3 files, for tests and benchmarks, each as one or in parts (parts.h). Tensor
-// data is requested row by row, so that a file may be larger than memory.
+// Writes GGUF version 3 files. Tensor data is requested row by row, so that a file may be larger
+// than memory.
 #pragma once
 
 #include <concepts>
@@ -51,16 +51,7 @@ class GgufWriter {
   Status write_hollow(const std::string& path) const;
   Result<Bytes> bytes() const;
 
-  // The same model in so many parts, with about as many tensors each. `bare_first`: the first part
-  // has none, as gguf-split writes it with --no-tensor-first-split. kInvalidInput unless there are
-  // 2 to limits::kGgufParts parts, and a tensor for each that has any.
-  Result<std::vector<GgufWriter>> split(std::uint32_t parts, bool bare_first) const;
-  // Writes them beside `path`, which ends with .gguf: "x.gguf" gives x-00001-of-00003.gguf and so
-  // on. Returns the path of the first.
-  Result<std::string> write_parts(const std::string& path, std::uint32_t parts,
-                                  bool bare_first) const;
-
- private:
+ protected:
   static constexpr std::uint32_t kArrayType = 9;
   struct Tensor {
     std::string name;

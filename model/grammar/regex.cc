@@ -1,8 +1,6 @@
 #include "model/grammar/regex.h"
 
-#include <algorithm>
 #include <optional>
-#include <string>
 
 #include "base/limits.h"
 #include "base/utf8.h"

@@ -2,10 +2,8 @@
 
 #include <algorithm>
 #include <array>
-#include <optional>
 
 #include "base/check.h"
-#include "base/limits.h"
 #include "model/grammar/encoding.h"
 #include "model/grammar/formats.h"
 #include "model/grammar/numbers.h"
@@ -612,7 +610,7 @@ Status SchemaReader::read_members(const Json& schema, MemberRules& rules) {
     TRY(rules.others, key_of(value));
     return ok_status();
   }));
-  TRY_VOID(with("unevaluatedProperties", [&](const Json& value) -> Status {
+  return with("unevaluatedProperties", [&](const Json& value) -> Status {
     const bool plain =
         !has_any(schema, {"$ref", "allOf", "anyOf", "oneOf", "if", "not", "dependentSchemas"});
     REQUIRE_SUPPORTED(plain || value.is(Kind::kTrue), "beside keywords that apply other schemas");
@@ -620,8 +618,7 @@ Status SchemaReader::read_members(const Json& schema, MemberRules& rules) {
       TRY(rules.others, key_of(value));
     }
     return ok_status();
-  }));
-  return ok_status();
+  });
 }
 
 Status SchemaReader::apply_objects(const Json& schema, SchemaValue& out) {

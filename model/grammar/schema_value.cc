@@ -3,7 +3,6 @@
 #include <algorithm>
 #include <iterator>
 
-#include "base/check.h"
 #include "model/grammar/encoding.h"
 #include "model/grammar/numbers.h"
 

@@ -108,18 +108,16 @@ Result<Bound> Bound::bind(const Arguments& arguments, const Parameters& paramete
   if (parameters[0] == "*") return bound;
   const auto count = static_cast<std::size_t>(std::find(parameters.begin(), parameters.end(), "") -
                                               parameters.begin());
-  REQUIRE(arguments.positional.size() <= count, "takes at most " + std::to_string(count) +
-                                                    " arguments, not " +
-                                                    std::to_string(arguments.positional.size()));
+  REQUIRE(arguments.positional.size() <= count, "takes at most ", count, " arguments, not ",
+          arguments.positional.size());
   for (std::size_t i = 0; i < arguments.positional.size(); ++i) {
     bound.values_[i] = &arguments.positional[i];
   }
   for (const auto& [name, value] : arguments.named) {
     const auto index = static_cast<std::size_t>(
         std::find(parameters.begin(), parameters.begin() + count, name) - parameters.begin());
-    REQUIRE(index < count, "has no parameter '" + std::string(name) + "'");
-    REQUIRE(bound.values_[index] == nullptr,
-            "parameter '" + std::string(name) + "' is given twice");
+    REQUIRE(index < count, "has no parameter '", name, "'");
+    REQUIRE(bound.values_[index] == nullptr, "parameter '", name, "' is given twice");
     bound.values_[index] = &value;
   }
   return bound;
@@ -128,14 +126,14 @@ Result<Bound> Bound::bind(const Arguments& arguments, const Parameters& paramete
 Result<std::int64_t> Bound::integer(std::size_t index, std::int64_t fallback) const {
   if (!has(index)) return fallback;
   const auto* whole = std::get_if<std::int64_t>(get(index));
-  REQUIRE(whole != nullptr, "parameter '" + std::string(names_[index]) + "' must be an integer");
+  REQUIRE(whole != nullptr, "parameter '", names_[index], "' must be an integer");
   return *whole;
 }
 
 Result<TextPtr> Bound::text(std::size_t index) const {
-  REQUIRE(has(index), "parameter '" + std::string(names_[index]) + "' is missing");
+  REQUIRE(has(index), "parameter '", names_[index], "' is missing");
   const auto* text = std::get_if<TextPtr>(get(index));
-  REQUIRE(text != nullptr, "parameter '" + std::string(names_[index]) + "' must be a string");
+  REQUIRE(text != nullptr, "parameter '", names_[index], "' must be a string");
   return *text;
 }
 
@@ -143,7 +141,7 @@ Result<Value> apply_filter(Meter& meter, std::string_view name, const Value& inp
                            const Arguments& arguments) {
   const Builtin* filter = find_filter(name);
   if (filter == nullptr) {
-    return Error{ErrorCode::kUnsupported, "filter '" + std::string(name) + "' is not supported"};
+    return Error::of(ErrorCode::kUnsupported, "filter '", name, "' is not supported");
   }
   TRY(const Bound bound, Bound::bind(arguments, filter->parameters));
   return filter->call(meter, input, bound);
@@ -155,10 +153,10 @@ Result<bool> apply_test(Meter& meter, std::string_view name, const Value& input,
   const Predicate* const predicate = find_named(kPredicates, name);
   const OtherTest* const other = find_named(kOtherTests, name);
   if (comparison == nullptr && predicate == nullptr && other == nullptr) {
-    return Error{ErrorCode::kUnsupported, "test '" + std::string(name) + "' is not supported"};
+    return Error::of(ErrorCode::kUnsupported, "test '", name, "' is not supported");
   }
-  REQUIRE(arguments.named.empty() && arguments.positional.size() <= 1,
-          "test '" + std::string(name) + "' takes at most one argument");
+  REQUIRE(arguments.named.empty() && arguments.positional.size() <= 1, "test '", name,
+          "' takes at most one argument");
   const Value* argument = arguments.positional.empty() ? nullptr : &arguments.positional[0];
   if (predicate != nullptr) return predicate->holds(input);
   if (other != nullptr) return other->call(meter, input, argument);

@@ -49,7 +49,7 @@ class Cursor {
 
   // kInvalidInput; kUnsupported for constructs of Jinja outside of the subset.
   static Error fail(std::uint32_t line, const std::string& what) {
-    return Error::invalid("chat template line " + std::to_string(line) + ": " + what);
+    return Error::invalid("chat template line ", line, ": ", what);
   }
   static Error unsupported(std::uint32_t line, const std::string& what) {
     return {ErrorCode::kUnsupported, fail(line, what + " is not supported").message};

@@ -1,7 +1,5 @@
 #include "model/jinja/eval.h"
 
-#include <utility>
-
 #include "base/check.h"
 #include "model/jinja/evaluator.h"
 #include "model/jinja/nesting.h"
@@ -188,13 +186,10 @@ class Interpreter {
     if (target.kind == Target::Kind::kAttribute) {
       return variables_.set_attribute(target.symbol, target.attribute, std::move(value));
     }
-    if (target.kind == Target::Kind::kName) {
-      return variables_.set(target.symbol, std::move(value));
-    }
+    if (target.kind == Target::Kind::kName) return variables_.set(target.symbol, std::move(value));
     TRY(std::vector<Value> parts, iterate(meter_, value));
-    REQUIRE(parts.size() == target.parts.size(),
-            "cannot unpack " + std::to_string(parts.size()) + " values into " +
-                std::to_string(target.parts.size()) + " names");
+    REQUIRE(parts.size() == target.parts.size(), "cannot unpack ", parts.size(), " values into ",
+            target.parts.size(), " names");
     for (std::size_t i = 0; i < parts.size(); ++i) {
       TRY_VOID(assign(target.parts[i], std::move(parts[i])));
     }

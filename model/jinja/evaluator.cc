@@ -1,7 +1,5 @@
 #include "model/jinja/evaluator.h"
 
-#include <utility>
-
 #include "base/check.h"
 
 namespace hearth::model::jinja {
@@ -81,7 +79,7 @@ Result<Value> Evaluator::evaluate_kind(const Expr& expr) {
     case ExprKind::kCompare: return comparison(expr);
     case ExprKind::kArithmetic: return arithmetic(expr);
     case ExprKind::kUnsupported:
-      return Error{ErrorCode::kUnsupported, expr.name + " is not supported"};
+      return Error::of(ErrorCode::kUnsupported, expr.name, " is not supported");
   }
   return Value(None{});
 }
@@ -200,8 +198,8 @@ Result<Value> Evaluator::call(const Expr& expr) {
       }
       return call_method(meter_, object, callee.name, given);
     }
-    REQUIRE(as_text(object) == nullptr && as_list(object) == nullptr,
-            "a " + std::string(type_name(object)) + " has no method '" + callee.name + "'");
+    REQUIRE(as_text(object) == nullptr && as_list(object) == nullptr, "a ", type_name(object),
+            " has no method '", callee.name, "'");
   }
   TRY(const Value function, evaluate(callee));
   REQUIRE(!is_undefined(function), undefined_message(function));
@@ -212,13 +210,12 @@ Result<Value> Evaluator::call(const Expr& expr) {
 Result<Value> Evaluator::call_value(const Value& callee, const Arguments& given) {
   if (const auto* macro = std::get_if<const Macro*>(&callee)) return call_macro(**macro, given);
   if (const auto* function = std::get_if<Function>(&callee)) return call_function(*function, given);
-  return Error::invalid("a " + std::string(type_name(callee)) + " cannot be called");
+  return Error::invalid("a ", type_name(callee), " cannot be called");
 }
 
 Status Evaluator::bind_parameters(const Macro& macro, const Arguments& given) {
-  REQUIRE(given.positional.size() <= macro.parameters.size(),
-          "macro '" + macro.name + "' takes at most " + std::to_string(macro.parameters.size()) +
-              " arguments, not " + std::to_string(given.positional.size()));
+  REQUIRE(given.positional.size() <= macro.parameters.size(), "macro '", macro.name,
+          "' takes at most ", macro.parameters.size(), " arguments, not ", given.positional.size());
   TRY_VOID(meter_.steps(given.named.size() * macro.parameters.size() / 16));
   for (const auto& [name, value] : given.named) {
     const auto* block = name == "caller" ? std::get_if<const Macro*>(&value) : nullptr;
@@ -230,7 +227,7 @@ Status Evaluator::bind_parameters(const Macro& macro, const Arguments& given) {
     for (std::size_t i = 0; i < macro.parameters.size() && !known; ++i) {
       known = macro.parameters[i].name == name && i >= given.positional.size();
     }
-    REQUIRE(known, "macro '" + macro.name + "' has no free parameter '" + std::string(name) + "'");
+    REQUIRE(known, "macro '", macro.name, "' has no free parameter '", name, "'");
   }
   for (std::size_t i = 0; i < macro.parameters.size(); ++i) {
     const Parameter& parameter = macro.parameters[i];

@@ -1,9 +1,7 @@
 #include "model/jinja/expressions.h"
 
 #include <charconv>
-#include <cmath>
 
-#include "base/check.h"
 #include "base/limits.h"
 #include "model/jinja/builtins.h"
 

@@ -76,8 +76,8 @@ class Writer {
                   : text == "-inf" ? "-Infinity"
                                    : "NaN");
     } else {
-      REQUIRE(std::holds_alternative<None>(value),
-              "a " + std::string(type_name(value)) + " cannot be written as JSON");
+      REQUIRE(std::holds_alternative<None>(value), "a ", type_name(value),
+              " cannot be written as JSON");
       out_.append("null");
     }
     return ok_status();
@@ -173,9 +173,7 @@ Result<Value> filter_tojson(Meter& meter, const Value& input, const Bound& bound
       style.indent.assign(static_cast<std::size_t>(std::max<std::int64_t>(width, 0)), ' ');
     }
   }
-  if (bound.has_value(2)) {
-    TRY_VOID(read_separators(*bound.get(2), style));
-  }
+  if (bound.has_value(2)) TRY_VOID(read_separators(*bound.get(2), style));
   Writer writer(meter, style);
   TRY_VOID(writer.write(input, 0));
   return writer.finish();

@@ -1,8 +1,8 @@
 // JSON text to a value of a template: tools, arguments of calls and variables of a request.
-#include <charconv>
 #include <system_error>
 
 #include "base/limits.h"
+#include "base/number.h"
 #include "base/utf8.h"
 #include "model/jinja/value.h"
 
@@ -37,8 +37,7 @@ class JsonReader {
   }
 
   Result<Value> read(std::uint32_t depth) {
-    REQUIRE(depth <= limits::kJsonDepth,
-            "JSON nests deeper than " + std::to_string(limits::kJsonDepth) + " levels");
+    REQUIRE(depth <= limits::kJsonDepth, "JSON nests deeper than ", limits::kJsonDepth, " levels");
     TRY_VOID(meter_.steps(1));
     skip_spaces();
     REQUIRE(at_ < text_.size(), place("it ends early"));
@@ -60,26 +59,18 @@ class JsonReader {
       ++at_;
     const std::string_view digits = text_.substr(begin, at_ - begin);
     REQUIRE(!digits.empty(), place("no value begins here"));
-    const char* end = digits.data() + digits.size();
-    std::int64_t whole = 0;
-    if (digits.find_first_of(".eE") == digits.npos) {
-      const auto [stop, error] = std::from_chars(digits.data(), end, whole);
-      if (error == std::errc() && stop == end) return Value(whole);
-    }
-    double real = 0;
-    const auto [stop, error] = std::from_chars(digits.data(), end, real);
-    REQUIRE(error == std::errc() && stop == end, place("a number is malformed or too large"));
-    return Value(real);
+    if (const auto whole = parse_number<std::int64_t>(digits)) return Value(*whole);
+    const auto real = parse_number<double>(digits);
+    REQUIRE(real, place("a number is malformed or too large"));
+    return Value(*real);
   }
 
   Result<std::uint32_t> read_hex() {
-    std::uint32_t code = 0;
     REQUIRE(at_ + 4 <= text_.size(), place("an escape ends early"));
-    const char* begin = text_.data() + at_;
-    const auto [stop, error] = std::from_chars(begin, begin + 4, code, 16);
-    REQUIRE(error == std::errc() && stop == begin + 4, place("an escape is malformed"));
+    const auto code = parse_number<std::uint32_t>(text_.substr(at_, 4), 16);
+    REQUIRE(code, place("an escape is malformed"));
     at_ += 4;
-    return code;
+    return *code;
   }
 
   Status read_escape(std::string& out) {

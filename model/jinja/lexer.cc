@@ -40,7 +40,7 @@ class Lexer {
 
  private:
   Error fail(const std::string& what) const {
-    return Error::invalid("chat template line " + std::to_string(line_) + ": " + what);
+    return Error::invalid("chat template line ", line_, ": ", what);
   }
   bool starts(std::string_view text) const {
     return std::string_view(source_).substr(at_, text.size()) == text;
@@ -343,8 +343,8 @@ class Lexer {
 
 Result<std::vector<Token>> tokenize(std::string_view source) {
   REQUIRE(source.size() <= limits::kTemplateBytes,
-          "chat template line 1: the template is longer than the limit of " +
-              std::to_string(limits::kTemplateBytes) + " bytes");
+          "chat template line 1: the template is longer than the limit of ", limits::kTemplateBytes,
+          " bytes");
   return Lexer(normalized(source)).run();
 }
 

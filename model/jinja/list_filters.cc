@@ -94,7 +94,7 @@ Result<Value> filter_sort(Meter& meter, const Value& input, const Bound& bound) 
 
 Result<Value> filter_dictsort(Meter& meter, const Value& input, const Bound& bound) {
   const Dict* dict = as_dict(input);
-  REQUIRE(dict != nullptr, "needs a dict, not a " + std::string(type_name(input)));
+  REQUIRE(dict != nullptr, "needs a dict, not a ", type_name(input));
   std::size_t part = 0;
   if (bound.has(1)) {
     TRY(const TextPtr by, bound.text(1));
@@ -147,7 +147,7 @@ Result<Value> filter_length(Meter& meter, const Value& input, const Bound&) {
   } else if (const Dict* dict = as_dict(input)) {
     count = dict->items.size();
   } else {
-    REQUIRE(is_undefined(input), "a " + std::string(type_name(input)) + " has no length");
+    REQUIRE(is_undefined(input), "a ", type_name(input), " has no length");
   }
   return Value(static_cast<std::int64_t>(count));
 }
@@ -237,7 +237,7 @@ Result<Value> filter_slice(Meter& meter, const Value& input, const Bound& bound)
 
 Result<Value> filter_items(Meter& meter, const Value& input, const Bound&) {
   if (is_undefined(input)) return make_list(meter, {});
-  REQUIRE(as_dict(input) != nullptr, "needs a dict, not a " + std::string(type_name(input)));
+  REQUIRE(as_dict(input) != nullptr, "needs a dict, not a ", type_name(input));
   return call_method(meter, input, "items", {});
 }
 

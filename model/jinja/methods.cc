@@ -197,7 +197,7 @@ Result<Value> method_join(Meter& meter, const Value& object, const Bound& bound)
   REQUIRE(bound.has(0), "needs a list");
   TRY(const std::vector<Value> parts, iterate(meter, *bound.get(0)));
   for (const Value& part : parts) {
-    REQUIRE(as_text(part) != nullptr, "joins strings only, not a " + std::string(type_name(part)));
+    REQUIRE(as_text(part) != nullptr, "joins strings only, not a ", type_name(part));
   }
   return join(meter, *bound.get(0), *as_text(object));
 }
@@ -218,7 +218,7 @@ Result<Value> field_value(std::string_view field, std::size_t& next, const Argum
     ++next;
   } else {
     REQUIRE(field.size() < 5 && field.find_first_not_of("0123456789") == std::string_view::npos,
-            "field '{" + std::string(field) + "}' must be the name of an argument");
+            "field '{", field, "}' must be the name of an argument");
     index = static_cast<std::size_t>(std::stoi(std::string(field)));
   }
   REQUIRE(index < arguments.positional.size(), "a field has no argument");
@@ -239,7 +239,7 @@ Result<Value> method_format(Meter& meter, const Value& object, const Bound& boun
       REQUIRE(close != std::string::npos, "'{' without '}'");
       const std::string field = text.bytes.substr(at + 1, close - at - 1);
       if (field.find_first_of(":!.[") != std::string::npos) {
-        return Error{ErrorCode::kUnsupported, "field '{" + field + "}' is not supported"};
+        return Error::of(ErrorCode::kUnsupported, "field '{", field, "}' is not supported");
       }
       TRY(const Value value, field_value(field, next, bound.all()));
       append_str(out, value);
@@ -361,8 +361,8 @@ Result<Value> call_method(Meter& meter, const Value& object, std::string_view na
                           const Arguments& arguments) {
   const Builtin* method = method_of(object, name);
   if (method == nullptr) {
-    return Error{ErrorCode::kUnsupported, "a " + std::string(type_name(object)) + "'s method '" +
-                                              std::string(name) + "' is not supported"};
+    return Error::of(ErrorCode::kUnsupported, "a ", type_name(object), "'s method '", name,
+                     "' is not supported");
   }
   TRY(const Bound bound, Bound::bind(arguments, method->parameters));
   return method->call(meter, object, bound);

@@ -23,8 +23,8 @@ class Nesting {
     INVARIANT(depth_ <= kEvaluationDepth, "no level is entered past the limit");
     if (depth_ == kEvaluationDepth) {
       return Error::invalid(
-          "statements, expressions and macro calls are nested deeper than the limit of " +
-          std::to_string(kEvaluationDepth));
+          "statements, expressions and macro calls are nested deeper than the limit of ",
+          kEvaluationDepth);
     }
     ++depth_;
     return ok_status();

@@ -13,8 +13,8 @@ namespace {
 constexpr std::size_t kRepeatLimit = 1'000'000;
 
 Error cannot(Operator op, const Value& left, const Value& right) {
-  return Error::invalid("cannot apply '" + std::string(operator_name(op)) + "' to a " +
-                        std::string(type_name(left)) + " and a " + std::string(type_name(right)));
+  return Error::invalid("cannot apply '", operator_name(op), "' to a ", type_name(left), " and a ",
+                        type_name(right));
 }
 
 Result<Value> whole_power(std::int64_t base, std::int64_t exponent) {
@@ -44,9 +44,7 @@ Result<Value> whole_result(Operator op, std::int64_t a, std::int64_t b) {
     case Operator::kPower: return whole_power(a, b);
     default:
       REQUIRE(b != 0, "division by zero");
-      if (op == Operator::kDivide) {
-        return Value(static_cast<double>(a) / static_cast<double>(b));
-      }
+      if (op == Operator::kDivide) return Value(static_cast<double>(a) / static_cast<double>(b));
       if (b == -1) {
         overflow = op == Operator::kFloorDivide && __builtin_sub_overflow(0, a, &out);
         break;

@@ -3,6 +3,7 @@
 #include <cmath>
 #include <cstdio>
 
+#include "base/number.h"
 #include "model/jinja/builtins.h"
 #include "model/jinja/text.h"
 
@@ -95,12 +96,7 @@ std::string number_text(const Text& text) {
 
 template <typename Number>
 std::optional<Number> read_number(const Text& text) {
-  const std::string digits = number_text(text);
-  Number number{};
-  const char* end = digits.data() + digits.size();
-  const auto read = std::from_chars(digits.data(), end, number);
-  if (digits.empty() || read.ec != std::errc() || read.ptr != end) return std::nullopt;
-  return number;
+  return parse_number<Number>(number_text(text));
 }
 
 std::optional<double> real_input(const Value& value) {

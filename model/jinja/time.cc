@@ -37,9 +37,9 @@ Result<std::string> format_time(std::string_view format, std::int64_t unix_secon
     i += bare ? 2 : 1;
     const std::string text = i < format.size() ? directive(format[i], bare, at) : "";
     if (text.empty()) {
-      return Error{ErrorCode::kUnsupported,
-                   "a time format with this directive is not supported: '" +
-                       std::string(format.substr(0, 64)) + "'"};
+      return Error::of(ErrorCode::kUnsupported,
+                       "a time format with this directive is not supported: '",
+                       format.substr(0, 64), "'");
     }
     out += text;
   }

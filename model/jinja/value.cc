@@ -1,7 +1,6 @@
 #include "model/jinja/value.h"
 
 #include <algorithm>
-#include <cmath>
 
 #include "base/check.h"
 #include "base/limits.h"
@@ -21,8 +20,8 @@ std::uint32_t depth_of(const Value& value) {
 }
 
 Status check_depth(std::uint32_t depth) {
-  REQUIRE(depth <= limits::kTemplateDepth, "a list or dict is nested deeper than the limit of " +
-                                               std::to_string(limits::kTemplateDepth));
+  REQUIRE(depth <= limits::kTemplateDepth, "a list or dict is nested deeper than the limit of ",
+          limits::kTemplateDepth);
   return ok_status();
 }
 
@@ -69,16 +68,15 @@ Status Meter::steps(std::uint64_t count) { return scan(count * kBytesPerStep); }
 
 Status Meter::scan(std::size_t bytes) {
   work_ += bytes;
-  REQUIRE(work_ <= steps_max_ * kBytesPerStep,
-          "the template takes more than the limit of " + std::to_string(steps_max_) + " steps");
+  REQUIRE(work_ <= steps_max_ * kBytesPerStep, "the template takes more than the limit of ",
+          steps_max_, " steps");
   return ok_status();
 }
 
 Status Meter::create(std::size_t bytes) {
   bytes_ += bytes;
-  REQUIRE(bytes_ <= limits::kTemplateWorkBytes, "the template creates more than the limit of " +
-                                                    std::to_string(limits::kTemplateWorkBytes) +
-                                                    " bytes");
+  REQUIRE(bytes_ <= limits::kTemplateWorkBytes, "the template creates more than the limit of ",
+          limits::kTemplateWorkBytes, " bytes");
   return scan(bytes);
 }
 
@@ -97,8 +95,8 @@ void TextBuilder::append(std::string_view bytes, bool user) {
   if (failed() || bytes.empty()) return;
   Status allowed = meter_->create(bytes.size() + (user ? sizeof(Span) : 0));
   if (allowed.ok() && bytes.size() > limits::kTemplateOutputBytes - text_.bytes.size()) {
-    allowed = Error::invalid("a text is longer than the limit of " +
-                             std::to_string(limits::kTemplateOutputBytes) + " bytes");
+    allowed = Error::invalid("a text is longer than the limit of ", limits::kTemplateOutputBytes,
+                             " bytes");
   }
   if (!allowed.ok()) {
     error_ = std::make_unique<Error>(std::move(allowed).error());
@@ -178,8 +176,8 @@ Result<Value> make_dict(Meter& meter, std::vector<std::pair<Value, Value>> items
   auto dict = std::make_shared<Dict>();
   dict->items.reserve(items.size());
   for (auto& [key, value] : items) {
-    REQUIRE(as_list(key) == nullptr && as_dict(key) == nullptr && !is_undefined(key),
-            "a " + std::string(type_name(key)) + " cannot be the key of a dict");
+    REQUIRE(as_list(key) == nullptr && as_dict(key) == nullptr && !is_undefined(key), "a ",
+            type_name(key), " cannot be the key of a dict");
     dict->depth = std::max(dict->depth, 1 + depth_of(value));
     TRY(const Value* known, find_key(meter, *dict, key));
     if (known != nullptr) {
@@ -277,8 +275,7 @@ Result<int> compare(Meter& meter, const Value& a, const Value& b) {
   if (as_list(a) != nullptr && as_list(b) != nullptr && as_list(a)->tuple == as_list(b)->tuple) {
     return compare_lists(meter, *as_list(a), *as_list(b));
   }
-  return Error::invalid("a " + std::string(type_name(a)) + " and a " + std::string(type_name(b)) +
-                        " cannot be ordered");
+  return Error::invalid("a ", type_name(a), " and a ", type_name(b), " cannot be ordered");
 }
 
 Result<const Value*> find_key(Meter& meter, const Dict& dict, const Value& key) {
@@ -299,8 +296,7 @@ const Value* find_name(const Namespace& space, std::string_view name) {
 Result<bool> contains(Meter& meter, const Value& haystack, const Value& needle) {
   if (const Text* text = as_text(haystack)) {
     const Text* wanted = as_text(needle);
-    REQUIRE(wanted != nullptr,
-            "'in' a string needs a string, not a " + std::string(type_name(needle)));
+    REQUIRE(wanted != nullptr, "'in' a string needs a string, not a ", type_name(needle));
     TRY_VOID(meter.scan(text->bytes.size() + wanted->bytes.size()));
     return find_text(text->bytes, wanted->bytes, 0) != std::string_view::npos;
   }
@@ -315,8 +311,7 @@ Result<bool> contains(Meter& meter, const Value& haystack, const Value& needle) 
     TRY(const Value* found, find_key(meter, *dict, needle));
     return found != nullptr;
   }
-  REQUIRE(is_undefined(haystack),
-          "'in' needs a string, list or dict, not a " + std::string(type_name(haystack)));
+  REQUIRE(is_undefined(haystack), "'in' needs a string, list or dict, not a ", type_name(haystack));
   return false;
 }
 
@@ -333,7 +328,7 @@ Result<std::vector<Value>> iterate(Meter& meter, const Value& value) {
     return items;
   }
   const Text* text = as_text(value);
-  REQUIRE(text != nullptr, "a " + std::string(type_name(value)) + " cannot be iterated");
+  REQUIRE(text != nullptr, "a ", type_name(value), " cannot be iterated");
   for (std::size_t at = 0; at < text->bytes.size();) {
     const std::size_t length = character_at(text->bytes, at).length;
     TRY_VOID(meter.create(sizeof(Value)));

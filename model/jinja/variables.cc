@@ -51,9 +51,7 @@ Status Variables::set_globals(const Environment& environment) {
     if (name == "namespace") globals_[i] = Function::kNamespace;
     if (name == "dict") globals_[i] = Function::kDict;
     if (name == "raise_exception") globals_[i] = Function::kRaiseException;
-    if (name == "strftime_now" && environment.unix_seconds) {
-      globals_[i] = Function::kStrftimeNow;
-    }
+    if (name == "strftime_now" && environment.unix_seconds) globals_[i] = Function::kStrftimeNow;
     for (const auto& [variable, value] : environment.variables) {
       if (name == variable) globals_[i] = value;
     }
@@ -99,14 +97,14 @@ Result<Variables::Scope*> Variables::around(const Macro& macro) const {
       if (held != nullptr && *held == &macro) return macro.of_call ? scope->outer_ : scope;
     }
   }
-  return Error{ErrorCode::kUnsupported,
-               "a call of macro '" + macro.name + "' under another name is not supported"};
+  return Error::of(ErrorCode::kUnsupported, "a call of macro '", macro.name,
+                   "' under another name is not supported");
 }
 
 Status Variables::set_attribute(std::uint32_t symbol, const std::string& attribute, Value value) {
   TRY(const Value object, lookup(symbol));
   auto* const* space = std::get_if<Namespace*>(&object);
-  REQUIRE(space != nullptr, "'" + program_.symbols[symbol] + "' must be a namespace");
+  REQUIRE(space != nullptr, "'", program_.symbols[symbol], "' must be a namespace");
   TRY_VOID(meter_.steps(1 + (*space)->items.size() / 16));
   if (const Value* known = find_name(**space, attribute)) {
     *const_cast<Value*>(known) = std::move(value);
@@ -123,7 +121,7 @@ Result<Value> Variables::make_namespace(const Arguments& given) {
   REQUIRE(given.positional.size() <= 1, "takes at most one dict");
   if (!given.positional.empty()) {
     const Dict* from = as_dict(given.positional[0]);
-    REQUIRE(from != nullptr, "takes a dict, not a " + std::string(type_name(given.positional[0])));
+    REQUIRE(from != nullptr, "takes a dict, not a ", type_name(given.positional[0]));
     for (const auto& [key, value] : from->items) {
       REQUIRE(as_text(key) != nullptr, "takes a dict with string keys only");
       TRY_VOID(meter_.create(as_text(key)->bytes.size() + sizeof(Value) * 2));

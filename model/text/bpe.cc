@@ -1,6 +1,5 @@
 #include "model/text/bpe.h"
 
-#include <algorithm>
 #include <utility>
 
 #include "base/check.h"
@@ -65,8 +64,8 @@ Result<std::shared_ptr<const Tokenizer>> BpeTokenizer::build(const TokenizerSour
   const std::string_view name = source.pre.empty() ? "default" : source.pre;
   const std::optional<PreTokenizer> pre = find_pretokenizer(name);
   if (!pre) {
-    return Error{ErrorCode::kUnsupported, "tokenizer.ggml.pre is \"" + std::string(name) +
-                                              "\"; known are " + known_pretokenizers()};
+    return Error::of(ErrorCode::kUnsupported, "tokenizer.ggml.pre is \"", name, "\"; known are ",
+                     known_pretokenizers());
   }
   TRY(Vocabulary entries, Vocabulary::build(source));
   Symbols symbols(entries.size());

@@ -64,8 +64,7 @@ Result<MergeTable> read_merges(const TokenizerSource& source, const Vocabulary& 
     const std::string_view merge = source.merges[i];
     const std::size_t gap = merge.find(' ', 1);
     REQUIRE(gap != std::string_view::npos && gap + 1 < merge.size(),
-            "tokenizer.ggml.merges, entry " + std::to_string(i) +
-                ": not two parts with a space between them");
+            "tokenizer.ggml.merges, entry ", i, ": not two parts with a space between them");
     whole.assign(merge.substr(0, gap)).append(merge.substr(gap + 1));
     const TokenId result = entries.find(whole);
     if (result >= 0 && entries.special(result)) continue;

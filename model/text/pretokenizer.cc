@@ -44,6 +44,7 @@ constexpr std::pair<std::string_view, PreTokenizer> kNames[] = {
     {"tekken", PreTokenizer::kTekken},
     {"deepseek-llm", PreTokenizer::kDeepSeekLlm},
     {"deepseek-v3", PreTokenizer::kDeepSeekV3},
+    {"kimi-k2", PreTokenizer::kKimi},
 };
 
 bool is_ascii_letter(char c) { return (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z'); }
@@ -55,7 +56,10 @@ struct Points {
   std::vector<std::uint8_t> classes;
   std::vector<std::uint8_t> cases;  // LetterCase, where they are asked for
 
-  Points(std::string_view source, bool with_cases) : text(source) {
+  Points(std::string_view source, PreTokenizer kind) : text(source) {
+    const bool kimi = kind == PreTokenizer::kKimi;
+    const bool with_cases = kimi || kind == PreTokenizer::kO200k || kind == PreTokenizer::kTekken ||
+                            kind == PreTokenizer::kDeepSeekV3 || kind == PreTokenizer::kQwen35;
     starts.reserve(source.size() + 1);
     classes.reserve(source.size());
     if (with_cases) cases.reserve(source.size());
@@ -63,7 +67,12 @@ struct Points {
       const Utf8Char c = decode_utf8(source, offset);
       starts.push_back(static_cast<std::uint32_t>(offset));
       classes.push_back(static_cast<std::uint8_t>(code_point_class(c.point)));
-      if (with_cases) cases.push_back(static_cast<std::uint8_t>(letter_case(c.point)));
+      if (with_cases) {
+        // Kimi's words of letters take no Chinese character.
+        const bool apart = kimi && is_han(c.point);
+        cases.push_back(
+            static_cast<std::uint8_t>(apart ? LetterCase::kNone : letter_case(c.point)));
+      }
       offset += c.bytes;
     }
     starts.push_back(static_cast<std::uint32_t>(source.size()));
@@ -98,6 +107,11 @@ class Scanner {
     return at < end_ && (points_.byte(at) == '\n' || points_.byte(at) == '\r');
   }
   bool slash(std::size_t at) const { return at < end_ && points_.byte(at) == '/'; }
+  // \p{Han}*
+  std::size_t han(std::size_t at) const {
+    while (at < end_ && is_han(points_.point(at))) ++at;
+    return at;
+  }
   // [^\s\p{L}\p{N}]
   bool symbol(std::size_t at) const {
     return at < end_ && !letter(at) && !number(at) && !space(at);
@@ -223,8 +237,12 @@ std::size_t o200k_letters(const Scanner& scan, std::size_t from, bool ends_lower
 // With LETTERS for [^\r\n\p{L}\p{N}]?[\p{Lu}\p{Lt}\p{Lm}\p{Lo}\p{M}]*[\p{Ll}\p{Lm}\p{Lo}\p{M}]+ and
 // then the same with + and * exchanged: LETTERS(?i:'s|'t|'re|'ve|'m|'ll|'d)?|\p{N}{1,3}|
 //  ?[^\s\p{L}\p{N}]+[\r\n/]*|\s*[\r\n]+|\s+(?!\S)|\s+
-// tekken's has each digit alone, and no contraction behind LETTERS.
-std::size_t o200k_word(const Scanner& scan, std::size_t at, bool tekken) {
+// tekken's has each digit alone, and no contraction behind LETTERS. Kimi's begins with \p{Han}+|,
+// has no Han in LETTERS, and no slash behind symbols.
+std::size_t o200k_word(const Scanner& scan, std::size_t at, PreTokenizer kind) {
+  const bool tekken = kind == PreTokenizer::kTekken;
+  const bool kimi = kind == PreTokenizer::kKimi;
+  if (const std::size_t next = kimi ? scan.han(at) : at; next != at) return next;
   const bool before = !scan.newline(at) && !scan.letter(at) && !scan.number(at);
   for (const bool ends_lower : {true, false}) {
     for (const std::size_t from : {before ? at + 1 : at, at}) {
@@ -238,7 +256,7 @@ std::size_t o200k_word(const Scanner& scan, std::size_t at, bool tekken) {
     return next;
   }
   if (std::size_t next = scan.symbols(at); next != at) {
-    while (scan.newline(next) || scan.slash(next)) ++next;
+    while (scan.newline(next) || (!kimi && scan.slash(next))) ++next;
     return next;
   }
   if (const std::size_t next = scan.line_ends(at); next != at) return next;
@@ -430,11 +448,8 @@ std::vector<Range> deepseek_v3_words(const Points& points) {
 std::vector<Range> words_by(PreTokenizer kind, const Points& points) {
   const auto llama3 = [](const Scanner& scan, std::size_t at) { return llama3_word(scan, at, 3); };
   const auto qwen2 = [](const Scanner& scan, std::size_t at) { return llama3_word(scan, at, 1); };
-  const auto o200k = [](const Scanner& scan, std::size_t at) {
-    return o200k_word(scan, at, false);
-  };
-  const auto tekken = [](const Scanner& scan, std::size_t at) {
-    return o200k_word(scan, at, true);
+  const auto o200k = [kind](const Scanner& scan, std::size_t at) {
+    return o200k_word(scan, at, kind);
   };
   switch (kind) {
     case PreTokenizer::kGpt2: return scan_words(points, whole(points), gpt2_word);
@@ -444,8 +459,9 @@ std::vector<Range> words_by(PreTokenizer kind, const Points& points) {
     case PreTokenizer::kLlama3: return scan_words(points, whole(points), llama3);
     case PreTokenizer::kQwen2: return scan_words(points, whole(points), qwen2);
     case PreTokenizer::kQwen35: return scan_words(points, whole(points), qwen35_word);
+    case PreTokenizer::kKimi:
+    case PreTokenizer::kTekken:
     case PreTokenizer::kO200k: return scan_words(points, whole(points), o200k);
-    case PreTokenizer::kTekken: return scan_words(points, whole(points), tekken);
     case PreTokenizer::kDeepSeekLlm: return deepseek_llm_words(points);
     case PreTokenizer::kDeepSeekV3: return deepseek_v3_words(points);
     case PreTokenizer::kDefault: break;
@@ -472,9 +488,7 @@ std::string known_pretokenizers() {
 }
 
 std::vector<std::uint32_t> split_words(PreTokenizer kind, std::string_view text) {
-  const bool cases = kind == PreTokenizer::kO200k || kind == PreTokenizer::kTekken ||
-                     kind == PreTokenizer::kDeepSeekV3 || kind == PreTokenizer::kQwen35;
-  const Points points(text, cases);
+  const Points points(text, kind);
   std::vector<std::uint32_t> ends;
   for (const Range& word : words_by(kind, points)) ends.push_back(points.starts[word.second]);
   return ends;

@@ -28,6 +28,7 @@ enum class PreTokenizer : std::uint8_t {
   kDeepSeekLlm,  // deepseek-llm: letters, marks and numbers apart, lines and scripts of East Asia
                  // too
   kDeepSeekV3,   // deepseek-v3: numbers of up to three digits and East Asian runs apart, then words
+  kKimi,         // kimi-k2: Chinese characters apart, then as kO200k without the slash
   kDefault,      // "default", or a file that names none: llama.cpp's generic split
 };
 

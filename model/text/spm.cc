@@ -14,12 +14,10 @@ namespace hearth::model {
 namespace {
 
 Status check_scores(const TokenizerSource& source) {
-  REQUIRE(source.scores.size() == source.tokens.size(),
-          "tokenizer.ggml.scores has " + std::to_string(source.scores.size()) +
-              " entries and tokenizer.ggml.tokens " + std::to_string(source.tokens.size()));
+  REQUIRE(source.scores.size() == source.tokens.size(), "tokenizer.ggml.scores has ",
+          source.scores.size(), " entries and tokenizer.ggml.tokens ", source.tokens.size());
   for (std::size_t i = 0; i < source.scores.size(); ++i) {
-    REQUIRE(!std::isnan(source.scores[i]),
-            "tokenizer.ggml.scores, entry " + std::to_string(i) + ": not a number");
+    REQUIRE(!std::isnan(source.scores[i]), "tokenizer.ggml.scores, entry ", i, ": not a number");
   }
   return ok_status();
 }

@@ -2,7 +2,6 @@
 
 #include <limits>
 #include <optional>
-#include <utility>
 #include <variant>
 
 #include "model/text/bpe.h"
@@ -15,7 +14,7 @@ namespace hearth::model {
 namespace {
 
 Error wrong_kind(std::string_view key, std::string_view wanted) {
-  return Error::invalid(std::string(key) + " is not " + std::string(wanted));
+  return Error::invalid(key, " is not ", wanted);
 }
 
 // An array of the file, or null where the key is absent.
@@ -66,9 +65,8 @@ Status optional_key(std::optional<T>& out, Result<T> value) {
 // Without one of its lists a tokenizer would give other tokens than the model was trained with.
 Status check_lists(const GgufFile& file, std::string_view model) {
   const auto need = [&](std::string_view key) -> Status {
-    REQUIRE(file.find(key) != nullptr,
-            "key '" + std::string(key) + "' is missing; a tokenizer of kind " + std::string(model) +
-                " needs it: convert the model again");
+    REQUIRE(file.find(key) != nullptr, "key '", key, "' is missing; a tokenizer of kind ", model,
+            " needs it: convert the model again");
     return ok_status();
   };
   TRY_VOID(need("tokenizer.ggml.tokens"));
@@ -126,8 +124,8 @@ Result<std::shared_ptr<const Tokenizer>> make_tokenizer(const TokenizerSource& s
   if (source.model == "gpt2") return BpeTokenizer::build(source);
   if (source.model == "llama") return SpmTokenizer::build(source);
   if (source.model == "gemma4") return SpacedBpeTokenizer::build(source);
-  return Error{ErrorCode::kUnsupported, "tokenizer.ggml.model is \"" + std::string(source.model) +
-                                            "\"; known are gpt2, llama and gemma4"};
+  return Error::of(ErrorCode::kUnsupported, "tokenizer.ggml.model is \"", source.model,
+                   "\"; known are gpt2, llama and gemma4");
 }
 
 Result<std::shared_ptr<const Tokenizer>> Tokenizer::load(const GgufFile& file) {

@@ -35,4 +35,8 @@ enum class LetterCase : std::uint8_t {
 // kNone for anything past U+10FFFF.
 LetterCase letter_case(char32_t point);
 
+// Whether its script is Han: Chinese characters, also those of Japanese and Korean, with their
+// radicals, their numbers and the mark that repeats one.
+bool is_han(char32_t point);
+
 }  // namespace hearth::model

@@ -81,9 +81,8 @@ static_assert(limits::kVocabulary <= std::numeric_limits<TokenId>::max(), "entri
 
 Status check_token_id(std::string_view key, const std::optional<std::uint64_t>& id,
                       std::size_t vocabulary) {
-  REQUIRE(!id || *id < vocabulary, std::string(key) + " is " + std::to_string(*id) +
-                                       ", outside of the vocabulary of " +
-                                       std::to_string(vocabulary) + " entries");
+  REQUIRE(!id || *id < vocabulary, key, " is ", *id, ", outside of the vocabulary of ", vocabulary,
+          " entries");
   return ok_status();
 }
 
@@ -99,22 +98,19 @@ Result<Vocabulary> Vocabulary::build(const TokenizerSource& source) {
 Status Vocabulary::add_texts(const TokenizerSource& source) {
   const auto& tokens = source.tokens;
   REQUIRE(!tokens.empty(), "tokenizer.ggml.tokens is empty: a model needs a vocabulary");
-  REQUIRE(tokens.size() <= limits::kVocabulary, "tokenizer.ggml.tokens has " +
-                                                    std::to_string(tokens.size()) +
-                                                    " entries, over the limit "
-                                                    "of " +
-                                                    std::to_string(limits::kVocabulary));
+  REQUIRE(tokens.size() <= limits::kVocabulary, "tokenizer.ggml.tokens has ", tokens.size(),
+          " entries, over the limit "
+          "of ",
+          limits::kVocabulary);
   std::size_t bytes = 0;
   for (std::size_t i = 0; i < tokens.size(); ++i) {
-    REQUIRE(tokens[i].size() <= limits::kTokenBytes,
-            entry_name(i) + ": " + std::to_string(tokens[i].size()) + " bytes, over the limit of " +
-                std::to_string(limits::kTokenBytes));
+    REQUIRE(tokens[i].size() <= limits::kTokenBytes, entry_name(i), ": ", tokens[i].size(),
+            " bytes, over the limit of ", limits::kTokenBytes);
     bytes += tokens[i].size();
     longest_ = std::max(longest_, tokens[i].size());
   }
-  REQUIRE(bytes <= limits::kGiB, "tokenizer.ggml.tokens holds " + std::to_string(bytes) +
-                                     " bytes of text, over the limit of " +
-                                     std::to_string(limits::kGiB));
+  REQUIRE(bytes <= limits::kGiB, "tokenizer.ggml.tokens holds ", bytes,
+          " bytes of text, over the limit of ", limits::kGiB);
   texts_.reserve(bytes);
   starts_.reserve(tokens.size() + 1);
   for (const std::string_view token : tokens) {
@@ -128,14 +124,13 @@ Status Vocabulary::add_texts(const TokenizerSource& source) {
 
 Status Vocabulary::add_kinds(const TokenizerSource& source) {
   const std::size_t count = source.tokens.size();
-  REQUIRE(source.types.empty() || source.types.size() == count,
-          "tokenizer.ggml.token_type has " + std::to_string(source.types.size()) +
-              " entries and tokenizer.ggml.tokens " + std::to_string(count));
+  REQUIRE(source.types.empty() || source.types.size() == count, "tokenizer.ggml.token_type has ",
+          source.types.size(), " entries and tokenizer.ggml.tokens ", count);
   kinds_.assign(count, TokenKind::kNormal);
   for (std::size_t i = 0; i < source.types.size(); ++i) {
     const std::int64_t type = source.types[i];
-    REQUIRE(type >= 0 && type <= 6, "tokenizer.ggml.token_type, entry " + std::to_string(i) + ": " +
-                                        std::to_string(type) + "; it must be 0 to 6");
+    REQUIRE(type >= 0 && type <= 6, "tokenizer.ggml.token_type, entry ", i, ": ", type,
+            "; it must be 0 to 6");
     kinds_[i] = static_cast<TokenKind>(type);
   }
   return ok_status();
@@ -153,8 +148,8 @@ Status Vocabulary::index() {
     const auto tag = static_cast<std::uint32_t>(hash >> 32);
     std::size_t at = hash & mask;
     for (; slots_[at].token >= 0; at = (at + 1) & mask) {
-      REQUIRE(slots_[at].tag != tag || text(slots_[at].token) != text(token),
-              entry_name(i) + " has the text of entry " + std::to_string(slots_[at].token));
+      REQUIRE(slots_[at].tag != tag || text(slots_[at].token) != text(token), entry_name(i),
+              " has the text of entry ", slots_[at].token);
     }
     slots_[at] = {tag, token};
   }

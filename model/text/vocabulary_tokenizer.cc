@@ -81,8 +81,7 @@ Result<std::vector<TokenId>> VocabularyTokenizer::encode_pieces(std::span<const 
   std::size_t bytes = 0;
   for (const TextPiece& piece : pieces) {
     REQUIRE(piece.text.size() <= limits::kTextBytes - bytes,
-            "text to tokenize is longer than the limit of " + std::to_string(limits::kTextBytes) +
-                " bytes");
+            "text to tokenize is longer than the limit of ", limits::kTextBytes, " bytes");
     bytes += piece.text.size();
   }
   Joined joined;

@@ -3,10 +3,7 @@
 #include <grpcpp/grpcpp.h>
 
 #include <algorithm>
-#include <chrono>
-#include <memory>
 #include <mutex>
-#include <optional>
 #include <thread>
 
 #include "base/fingerprint.h"
@@ -27,7 +24,9 @@ class OneKey {
   Status admit(const PublicKey& key) {
     const std::lock_guard lock(mutex_);
     if (!key_) key_ = key;
-    REQUIRE(*key_ == key, "the machine at this address has changed its key");
+    REQUIRE(*key_ == key,
+            "the machine at this address has changed its key while this one joined; run the "
+            "command again");
     return ok_status();
   }
   std::optional<PublicKey> key() const {
@@ -46,9 +45,10 @@ class OneKey {
 Error refusal_of(std::string_view told, const std::string& address) {
   const std::string at = "the coordinator at " + address;
   if (told == kNodeRemoved) {
-    return {ErrorCode::kRefused,
-            at + " has removed this machine from its cluster; to rejoin: hearth leave --here-only, "
-                 "then hearth join with a new token"};
+    return Error::of(
+        ErrorCode::kRefused, at,
+        " has removed this machine from its cluster; to rejoin: hearth leave --here-only, "
+        "then hearth join with a new token");
   }
   if (told == kNameTaken) {
     return Error::invalid(at, " has another node of this name; pass another one: --name NAME");
@@ -112,7 +112,8 @@ class Dialogue {
     const auto node = key_->key();
     if (node && status.error_code() == grpc::StatusCode::UNAVAILABLE) return closed_door(address_);
     if (!status.ok()) return failure_of(status, address_);
-    REQUIRE(node.has_value(), "the machine at " + address_ + " did not show a key");
+    REQUIRE(node.has_value(), "the machine at ", address_,
+            " did not show a key; check that it is a Hearth coordinator");
     const ByteSpan shown = as_bytes(proof.cluster_key());
     TRY(const PublicKey claimed, PublicKey::parse(shown));
     return check_coordinator(expected.empty() ? fingerprint(claimed) : expected, shown,

@@ -1,7 +1,5 @@
 #include "node/control/hold_messages.h"
 
-#include <string>
-
 #include "base/limits.h"
 #include "proto/address.h"
 #include "proto/fixed_field.h"

@@ -29,12 +29,14 @@ Error failed_inquiry(const grpc::Status& status, const std::string& address) {
     return Error::of(ErrorCode::kVersion, "the coordinator at ", address,
                      " is older than this program and does not support this request; update it");
   }
-  return {ErrorCode::kUnavailable, "no coordinator of the cluster answers at " + address};
+  return Error::of(ErrorCode::kUnavailable, "no coordinator of the cluster answers at ", address,
+                   "; check that hearth serve runs there and that no firewall closes the port");
 }
 
 Error failed_description(const grpc::Status& status, const std::string& address) {
   if (status.error_code() == grpc::StatusCode::UNAUTHENTICATED) {
-    return {ErrorCode::kRefused, "the coordinator at " + address + " does not know this node"};
+    return Error::of(ErrorCode::kRefused, "the coordinator at ", address,
+                     " does not know this node; hearth nodes on the server lists the members");
   }
   return Error::of(ErrorCode::kUnavailable, "no coordinator answers at ", address, ": ",
                    decode_refused(as_bytes(status.error_message())));
@@ -56,7 +58,8 @@ AdmitKey admit_coordinator(std::shared_ptr<const RosterBook> roster) {
   return [roster = std::move(roster)](const PublicKey& key) -> Status {
     const auto entry = roster->find(key);
     REQUIRE(entry && entry->role == Role::kCoordinator,
-            "the machine at this address is not the coordinator of the roster");
+            "the machine at this address is not the coordinator of this cluster; if the "
+            "coordinator has moved, run hearth join ADDRESS with its new address");
     return ok_status();
   };
 }
@@ -127,7 +130,7 @@ Result<Description> describe(const Inquirer& inquirer) {
       }));
   TRY_VOID(key);
   const auto entry = inquirer.roster->find(*key);
-  REQUIRE(entry.has_value(), "the coordinator at " + address + " has left the roster");
+  REQUIRE(entry.has_value(), "the coordinator at ", address, " has left the roster");
   TRY_VOID(parse_address(answer.data_address()));
   const ByteSpan manifest = as_bytes(answer.manifest());
   return Description{Bytes(manifest.begin(), manifest.end()), answer.hashed(), answer.file_bytes(),

@@ -37,7 +37,7 @@ Known* find(SequenceId sequence, const StageSequences& sequences, KnownSequences
 Status check_opens(const StepBatch& batch, const StageSequences& sequences, const StepShape& shape,
                    KnownSequences& opened) {
   for (const SequenceOpen& open : batch.opens) {
-    REQUIRE(!sequences.contains(open.sequence), name_of(open.sequence) + " is open already");
+    REQUIRE(!sequences.contains(open.sequence), name_of(open.sequence), " is open already");
     REQUIRE(open.prompt_tokens >= 1 && open.prompt_tokens <= shape.context, name_of(open.sequence),
             " has ", open.prompt_tokens, " prompt tokens, the context takes 1 to ", shape.context);
     REQUIRE(open.scored.empty() || open.scored.size() == open.prompt_tokens, name_of(open.sequence),
@@ -49,8 +49,8 @@ Status check_opens(const StepBatch& batch, const StageSequences& sequences, cons
     }
     REQUIRE(open.embedding <= shape.hidden_size, name_of(open.sequence), " has an embedding of ",
             open.embedding, " values, the model has ", shape.hidden_size);
-    REQUIRE(opened.emplace(open.sequence, known_of(open, 0)).second,
-            name_of(open.sequence) + " is opened twice in one step");
+    REQUIRE(opened.emplace(open.sequence, known_of(open, 0)).second, name_of(open.sequence),
+            " is opened twice in one step");
   }
   return ok_status();
 }
@@ -61,11 +61,11 @@ Status check_truncates(const StepBatch& batch, const StageSequences& sequences,
   for (const SequenceTruncate& truncate : batch.truncates) {
     const std::string where =
         name_of(truncate.sequence) + ", truncated to " + std::to_string(truncate.length);
-    REQUIRE(!shape.keeps_state,
-            where + ": this model's sequences keep a state, which cannot go back");
-    REQUIRE(truncated.insert(truncate.sequence).second, where + ": the second time in one step");
+    REQUIRE(!shape.keeps_state, where,
+            ": this model's sequences keep a state, which cannot go back");
+    REQUIRE(truncated.insert(truncate.sequence).second, where, ": the second time in one step");
     Known* sequence = find(truncate.sequence, sequences, known);
-    REQUIRE(sequence != nullptr, where + ": it was never opened");
+    REQUIRE(sequence != nullptr, where, ": it was never opened");
     REQUIRE(truncate.length <= sequence->next, where, ": it has ", sequence->next, " positions");
     REQUIRE(truncate.length >= sequence->prompt_tokens, where, ": its prompt has ",
             sequence->prompt_tokens, " tokens");
@@ -92,10 +92,10 @@ Status check_draft(const BatchRow& row, const BatchRow* before, const StepShape&
                    const Known& known) {
   const std::string where = name_of(row.sequence) + ", position " + std::to_string(row.position);
   const bool behind_draft = before != nullptr && before->draft();
-  REQUIRE(row.draft() || !behind_draft, where + ": follows a draft and is not one");
+  REQUIRE(row.draft() || !behind_draft, where, ": follows a draft and is not one");
   if (!row.draft()) return ok_status();
-  REQUIRE(!shape.keeps_state, where + ": a draft, of a model whose sequences keep a state");
-  REQUIRE(before == nullptr || before->sampled(), where + ": a draft follows no sampled row");
+  REQUIRE(!shape.keeps_state, where, ": a draft, of a model whose sequences keep a state");
+  REQUIRE(before == nullptr || before->sampled(), where, ": a draft follows no sampled row");
   REQUIRE(row.sampled() && row.position >= known.prompt_tokens, where,
           ": drafts are sampled, behind a prompt of ", known.prompt_tokens, " tokens");
   return ok_status();
@@ -110,8 +110,8 @@ Status check_rows(const StepBatch& batch, const StageSequences& sequences, const
     const bool first = i == 0 || row.sequence != batch.rows[i - 1].sequence;
     if (first) {
       current = find(row.sequence, sequences, known);
-      REQUIRE(current != nullptr, name_of(row.sequence) + " has a row and was never opened");
-      REQUIRE(!current->has_rows, "the rows of " + name_of(row.sequence) + " are not together");
+      REQUIRE(current != nullptr, name_of(row.sequence), " has a row and was never opened");
+      REQUIRE(!current->has_rows, "the rows of ", name_of(row.sequence), " are not together");
       current->has_rows = true;
     }
     TRY_VOID(check_row(row, *current, shape));
@@ -139,9 +139,9 @@ Status check_batch(const StepBatch& batch, const StageSequences& sequences, cons
   TRY_VOID(check_truncates(batch, sequences, shape, known));
   std::unordered_set<SequenceId> released;
   for (const SequenceId sequence : batch.releases) {
-    REQUIRE(sequences.contains(sequence) || known.contains(sequence),
-            name_of(sequence) + " is released and was never opened");
-    REQUIRE(released.insert(sequence).second, name_of(sequence) + " is released twice in one step");
+    REQUIRE(sequences.contains(sequence) || known.contains(sequence), name_of(sequence),
+            " is released and was never opened");
+    REQUIRE(released.insert(sequence).second, name_of(sequence), " is released twice in one step");
   }
   return check_rows(batch, sequences, shape, known);
 }

@@ -6,7 +6,6 @@
 #include <map>
 #include <new>
 #include <optional>
-#include <string>
 #include <utility>
 
 #include "base/check.h"
@@ -23,7 +22,6 @@
 #include "node/engine/sampler.h"
 #include "node/engine/stage_memory.h"
 #include "node/engine/step_hash.h"
-#include "proto/defect.h"
 #include "proto/split.h"
 
 namespace hearth::node {
@@ -398,11 +396,8 @@ bool StageEngine::replay(Step& step, std::uint32_t index) {
     return false;
   }
   if (wanted(sequence, row)) return false;
-  const Position said = planted(SwarmDefect::kRowBeforeReplayed) && row.position > 0
-                            ? row.position - 1
-                            : row.position;
   if (!is_last()) {
-    const ByteSpan out = cache_.output(sequence.pages, said);
+    const ByteSpan out = cache_.output(sequence.pages, row.position);
     step.said.insert(step.said.end(), out.begin(), out.end());
   }
   step.replayed.push_back(index);
@@ -651,9 +646,7 @@ void StageEngine::on_logits(Step& step, std::uint32_t computed, unsigned thread,
   const std::uint32_t index = step.computed[computed].index;
   const BatchRow& row = step.batch.rows[index];
   if (scores(*step.sequences[index], row.position)) score(step, index, thread, logits);
-  if (step.rows[computed].observed) {
-    options_.logits->on_logits(row.sequence, row.position, logits);
-  }
+  if (step.rows[computed].observed) options_.logits->on_logits(row.sequence, row.position, logits);
   if ((row.flags & BatchRow::kSample) != 0 && !step.computed[computed].drawn) {
     sample(step, computed, thread, logits);
   }
@@ -737,9 +730,9 @@ Status check_options(const model::ModelSpec& spec, const EngineOptions& options)
           options.layers.begin, " to ", options.layers.end,
           " are not in the model, which has layers 0 to ", spec.layers);
   REQUIRE(options.batch_rows >= 1 && options.batch_rows <= limits::kBatchRows, "batch rows are ",
-          options.batch_rows, ", allowed are 1 to ", limits::kBatchRows);
+          options.batch_rows, "; they must be 1 to ", limits::kBatchRows);
   REQUIRE(options.threads >= 1 && options.threads <= limits::kComputeThreads, "threads are ",
-          options.threads, ", allowed are 1 to ", limits::kComputeThreads);
+          options.threads, "; they must be 1 to ", limits::kComputeThreads);
   if (options.group == nullptr) return ok_status();
   if (options.device == nullptr) return check_group(spec, *options.group);
   return Error{ErrorCode::kUnsupported, "a rank of a group computes on the CPU; use --device cpu"};
@@ -775,7 +768,7 @@ Result<std::unique_ptr<Engine>> Engine::load(std::shared_ptr<const model::GgufFi
         std::move(file), own, options, std::move(forward), std::move(embedder), replay_bytes));
   } catch (const std::bad_alloc&) {
     return Error::of(ErrorCode::kNoCapacity, "no memory for the working buffers of ",
-                     options.batch_rows, " rows");
+                     options.batch_rows, " rows; choose a smaller --batch-rows");
   }
 }
 

@@ -1,9 +1,7 @@
 #include "node/engine/forward.h"
 
-#include <algorithm>
 #include <array>
 #include <cmath>
-#include <cstring>
 #include <string>
 #include <utility>
 

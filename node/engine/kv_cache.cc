@@ -2,7 +2,6 @@
 
 #include <algorithm>
 #include <new>
-#include <string>
 
 #include "proto/split.h"
 
@@ -46,7 +45,7 @@ Result<KvCache> KvCache::create(const std::vector<kernels::KvLayout>& layers,
     return cache;
   } catch (const std::bad_alloc&) {
     return Error::of(ErrorCode::kNoCapacity, "no memory for ", pages, " KV pages of ", page_bytes,
-                     " bytes");
+                     " bytes; choose a smaller --kv-budget");
   }
 }
 

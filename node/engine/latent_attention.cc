@@ -1,7 +1,6 @@
 #include "node/engine/latent_attention.h"
 
 #include <algorithm>
-#include <array>
 
 #include "base/check.h"
 #include "kernels/latent.h"

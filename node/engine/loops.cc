@@ -1,37 +1,14 @@
 #include "node/engine/loops.h"
 
 #include <array>
-#include <vector>
 
 #include "base/check.h"
-#include "kernels/defect.h"
 
 namespace hearth::node {
 namespace {
 
 constexpr std::uint32_t kClaims = 8;  // of a loop, on each thread
 constexpr std::size_t kProducts = 4;  // of the same rows, in a loop
-
-using kernels::Defect;
-using kernels::kDefect;
-
-// For an injected defect: the row's two halves as two outputs, added.
-void multiply_in_halves(const kernels::Kernels& table, const kernels::PackedMatrix& w,
-                        const kernels::QuantizedRows& x, std::uint32_t begin, std::uint32_t end,
-                        float* out) {
-  const std::uint32_t blocks = w.cols() / kernels::kBlock;
-  std::vector<std::int32_t> sums(std::size_t{x.rows} * w.rows());
-  std::vector<float> half(sums.size());
-  table.matmul_partial(w, x, begin, end, 0, blocks / 2, sums.data(), w.rows());
-  kernels::grid_outputs(w, x, begin, end, sums.data(), half.data(), w.rows());
-  table.matmul_partial(w, x, begin, end, blocks / 2, blocks, sums.data(), w.rows());
-  kernels::grid_outputs(w, x, begin, end, sums.data(), out, w.rows());
-  const std::uint32_t first = begin * kernels::kRowGroup;
-  const std::uint32_t last = std::min(w.rows(), end * kernels::kRowGroup);
-  for (std::size_t t = 0; t < x.rows; ++t) {
-    table.add(out + t * w.rows() + first, half.data() + t * w.rows() + first, last - first);
-  }
-}
 
 }  // namespace
 
@@ -103,10 +80,7 @@ void Loops::multiply(std::span<const RowsProduct> products, std::uint32_t least)
       const std::uint32_t last = first + product.matrix->groups();
       const std::uint32_t from = std::max(begin, first);
       const std::uint32_t to = std::min(end, last);
-      if (kDefect == Defect::kThreadSplit && from < to && pool_.threads() > 1) {
-        multiply_in_halves(kernels_, *product.matrix, product.x, from - first, to - first,
-                           product.out);
-      } else if (from < to) {
+      if (from < to) {
         kernels_.matmul(*product.matrix, product.x, from - first, to - first, product.out,
                         product.matrix->rows());
       }

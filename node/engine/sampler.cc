@@ -6,14 +6,11 @@
 #include <limits>
 
 #include "base/check.h"
-#include "kernels/defect.h"
 #include "kernels/sampling.h"
 
 namespace hearth::node {
 namespace {
 
-using kernels::Defect;
-using kernels::kDefect;
 using kernels::kTopPOff;
 
 constexpr std::int64_t kLogitMax = 1LL << 30;  // 2^14 in 2^-16 units
@@ -113,10 +110,6 @@ void Sampler::find_best() {
   for (const std::int32_t logit : logits_) best_ = std::max(best_, logit);
   best_token_ =
       static_cast<TokenId>(std::find(logits_.begin(), logits_.end(), best_) - logits_.begin());
-  if constexpr (kDefect == Defect::kArgMaxTie) {
-    const auto after = std::find(logits_.rbegin(), logits_.rend(), best_).base();
-    best_token_ = static_cast<TokenId>(after - logits_.begin() - 1);
-  }
 }
 
 void TokenHistory::add(TokenId token, bool generated) {
@@ -253,7 +246,7 @@ Sampler::Cut Sampler::cut_of(const SamplerParams& params) {
   if (params.top_p >= kTopPOff) return cut;
 
   const auto scaled = static_cast<unsigned __int128>(cut.total) * params.top_p;
-  constexpr std::uint64_t kUp = kDefect == Defect::kTopPShare ? 0 : kTopPOff - 1;
+  constexpr std::uint64_t kUp = kTopPOff - 1;
   const auto need = std::max<std::uint64_t>(1, static_cast<std::uint64_t>((scaled + kUp) >> 32));
   std::uint64_t sum = 0;
   for (bucket = 0; sum + sums_[bucket] < need; ++bucket) sum += sums_[bucket];

@@ -106,9 +106,8 @@ Status ask_for_kv(const model::ModelSpec& spec, const EngineOptions& options, St
   }
   INVARIANT(memory.page + memory.state != 0, "a stage has layers and heads");
   if (memory.page + memory.state > budget) {
-    std::string page = "one page of " + std::to_string(kernels::kPageTokens) + " positions takes " +
-                       std::to_string(memory.page) + " bytes for " +
-                       std::to_string(options.layers.size()) + " layers";
+    std::string page = message_of("one page of ", kernels::kPageTokens, " positions takes ",
+                                  memory.page, " bytes for ", options.layers.size(), " layers");
     if (memory.state > 0) {
       page += ", and the state of one sequence " + std::to_string(memory.state) + " bytes";
     }

@@ -23,14 +23,14 @@ Result<const model::TensorInfo*> vector_of(const model::GgufFile& file, const st
   std::vector<std::uint64_t> dims{size};
   if (experts > 1) dims.push_back(experts);
   TRY(const model::TensorInfo* tensor, model::require_tensor(file, name, std::move(dims)));
-  REQUIRE(tensor->type == model::TensorType::kF32, "tensor " + name + " is not F32");
+  REQUIRE(tensor->type == model::TensorType::kF32, "tensor ", name, " is not F32");
   return tensor;
 }
 
 Result<const model::TensorInfo*> table_of(const model::GgufFile& file, const std::string& name,
                                           std::uint32_t rows, std::uint32_t cols) {
   TRY(const model::TensorInfo* tensor, model::require_tensor(file, name, {cols, rows}));
-  REQUIRE(tensor->type == model::TensorType::kF32, "tensor " + name + " is not F32");
+  REQUIRE(tensor->type == model::TensorType::kF32, "tensor ", name, " is not F32");
   return tensor;
 }
 

@@ -2,9 +2,6 @@
 
 #include <algorithm>
 
-#include "base/limits.h"
-#include "node/layers/fetch_journal.h"
-
 namespace hearth::node {
 namespace {
 

@@ -51,7 +51,7 @@ std::uint64_t RangeSet::covered(std::uint64_t begin, std::uint64_t end) const {
 }
 
 Error FetchJournal::io_error(const std::string& what) const {
-  return {ErrorCode::kIo, what + " " + path_ + ": " + std::strerror(errno)};
+  return Error::of(ErrorCode::kIo, what, " ", path_, ": ", std::strerror(errno));
 }
 
 Result<std::unique_ptr<FetchJournal>> FetchJournal::open(const std::string& path,
@@ -60,7 +60,7 @@ Result<std::unique_ptr<FetchJournal>> FetchJournal::open(const std::string& path
   Descriptor file(
       ::open(path.c_str(), O_RDWR | O_CREAT | O_CLOEXEC | O_NOFOLLOW | O_NONBLOCK, 0600));
   if (!file.open()) {
-    return Error{ErrorCode::kIo, "cannot open " + path + ": " + std::strerror(errno)};
+    return Error::of(ErrorCode::kIo, "cannot open ", path, ": ", std::strerror(errno));
   }
   std::unique_ptr<FetchJournal> journal(new FetchJournal(path, key, std::move(file)));
   while (::flock(*journal->file_, LOCK_EX | LOCK_NB) != 0) {
@@ -75,7 +75,7 @@ Result<std::unique_ptr<FetchJournal>> FetchJournal::open(const std::string& path
 Status FetchJournal::read() {
   struct stat info {};
   if (::fstat(*file_, &info) != 0) return io_error("cannot read");
-  REQUIRE(S_ISREG(info.st_mode), path_ + " is not a regular file");
+  REQUIRE(S_ISREG(info.st_mode), path_, " is not a regular file");
   const auto size = static_cast<std::uint64_t>(info.st_size);
   if (size <= limits::kFetchJournalBytes) {
     Bytes bytes(size);

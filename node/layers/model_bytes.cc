@@ -21,7 +21,7 @@ Result<ModelBytes::File> ModelBytes::open_file(const std::string& path, std::uin
     return Error{code == ENOENT ? ErrorCode::kNotFound : ErrorCode::kIo,
                  "cannot open " + path + ": " + std::strerror(code)};
   }
-  REQUIRE(S_ISREG(info.st_mode), path + " is not a regular file");
+  REQUIRE(S_ISREG(info.st_mode), path, " is not a regular file");
   bytes = static_cast<std::uint64_t>(info.st_size);
   return file;
 }
@@ -42,7 +42,7 @@ Result<ModelBytes> ModelBytes::open(const std::string& path) {
     std::uint64_t bytes = 0;
     TRY(model.files_.emplace_back(), open_file(part->path(), bytes));
     if (bytes != part->file_bytes()) {
-      return Error{ErrorCode::kIo, part->path() + " has changed while it was opened"};
+      return Error::of(ErrorCode::kIo, part->path(), " has changed while it was opened");
     }
   }
   return model;
@@ -96,7 +96,7 @@ Result<Bytes> ModelBytes::identity() const {
   for (const File& file : files_) {
     struct stat info {};
     if (::fstat(*file.descriptor, &info) != 0) {
-      return Error{ErrorCode::kIo, "cannot read " + file.path + ": " + std::strerror(errno)};
+      return Error::of(ErrorCode::kIo, "cannot read ", file.path, ": ", std::strerror(errno));
     }
     out.write(info.st_dev, info.st_ino, info.st_size, info.st_mtim.tv_sec, info.st_mtim.tv_nsec,
               info.st_ctim.tv_sec, info.st_ctim.tv_nsec);

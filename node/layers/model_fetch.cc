@@ -106,7 +106,7 @@ class Fetch {
     if (!file_.open()) return io_error("cannot open", errno);
     struct stat info {};
     if (::fstat(*file_, &info) != 0) return io_error("cannot read", errno);
-    REQUIRE(S_ISREG(info.st_mode), path_ + " is not a regular file");
+    REQUIRE(S_ISREG(info.st_mode), path_, " is not a regular file");
     Descriptor again(::fcntl(*file_, F_DUPFD_CLOEXEC, 0));
     if (!again.open()) return io_error("cannot open", errno);
     reading_ = ModelBytes::of(std::move(again), manifest_.file_bytes, path_);
@@ -151,9 +151,10 @@ class Fetch {
   }
 
   Error nothing_to_ask() const {
-    return Error::of(ErrorCode::kNotFound, total_ - done_,
-                     " bytes of the model are not on this machine and there is "
-                     "no source to fetch them from");
+    return Error::of(
+        ErrorCode::kNotFound, total_ - done_,
+        " bytes of the model are not on this machine and there is "
+        "no source to fetch them from: copy the model file here, or start a node that has it");
   }
 
   Status check_room() {
@@ -338,9 +339,7 @@ class Fetch {
     const std::lock_guard lock(mutex_);
     sources_[source].sent += bytes;
     fetched_ += bytes;
-    if (options_.cancelled && options_.cancelled()) {
-      stop({ErrorCode::kCancelled, "interrupted"});
-    }
+    if (options_.cancelled && options_.cancelled()) stop({ErrorCode::kCancelled, "interrupted"});
     if (failure_) return *failure_;
     return ok_status();
   }
@@ -410,7 +409,7 @@ Status check_table(const std::string& path, const model::Manifest& manifest,
     const model::ManifestTensor& wanted = manifest.tensors[item.number - 1];
     const model::TensorInfo* tensor = file->find_tensor(wanted.name);
     REQUIRE(tensor != nullptr && tensor->offset == wanted.offset && tensor->bytes == wanted.bytes,
-            "the manifest and the model's header have different places for " + item.name);
+            "the manifest and the model's header have different places for ", item.name);
   }
   return ok_status();
 }

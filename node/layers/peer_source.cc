@@ -79,7 +79,7 @@ class PeerSource::Connection final : private TransportEvents {
     if (incoming || link != link_) return;
     const auto peer = transport_->peer(link);
     if (!peer || peer->name != holder_.node) {
-      return end_with(Error::invalid("the node at this address is not " + holder_.node));
+      return end_with(Error::invalid("the node at this address is not ", holder_.node));
     }
     opened_ = true;
     moved_ = SteadyClock::now();
@@ -101,7 +101,7 @@ class PeerSource::Connection final : private TransportEvents {
 
   Status take(const Frame& frame) {
     if (frame.type == FrameType::kRefused) {
-      return Error{ErrorCode::kNotFound, "the node refuses: " + decode_refused(frame.payload)};
+      return Error::of(ErrorCode::kNotFound, "the node refuses: ", decode_refused(frame.payload));
     }
     REQUIRE(frame.type == FrameType::kPiece && unanswered_ > 0,
             "the node sends a frame that was not requested, of type ",

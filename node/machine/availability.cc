@@ -1,8 +1,8 @@
 #include "node/machine/availability.h"
 
 #include <algorithm>
-#include <charconv>
-#include <string>
+
+#include "base/number.h"
 
 namespace hearth::node {
 namespace {
@@ -14,15 +14,11 @@ constexpr std::uint32_t kDayMinutes = 24 * 60;
 // "08:00", or nothing.
 std::optional<std::uint32_t> minutes_of(std::string_view text) {
   if (text.size() != 5 || text[2] != ':') return std::nullopt;
-  std::uint32_t hour = 0;
-  std::uint32_t minute = 0;
-  const char* const colon = text.data() + 2;
-  const auto hours = std::from_chars(text.data(), colon, hour);
-  const auto minutes = std::from_chars(colon + 1, text.data() + text.size(), minute);
-  const bool whole = hours.ec == std::errc() && hours.ptr == colon && minutes.ec == std::errc() &&
-                     minutes.ptr == text.data() + text.size();
-  if (!whole || hour > 24 || minute > 59 || hour * 60 + minute > kDayMinutes) return std::nullopt;
-  return hour * 60 + minute;
+  const auto hour = parse_number<std::uint32_t>(text.substr(0, 2));
+  const auto minute = parse_number<std::uint32_t>(text.substr(3));
+  if (!hour || !minute || *hour > 24 || *minute > 59) return std::nullopt;
+  const std::uint32_t all = *hour * 60 + *minute;
+  return all <= kDayMinutes ? std::optional(all) : std::nullopt;
 }
 
 bool within(const Hours& hours, std::uint32_t minute) {
@@ -35,8 +31,8 @@ bool within(const Hours& hours, std::uint32_t minute) {
 Result<Hours> parse_hours(std::string_view text) {
   const auto begin = minutes_of(text.substr(0, text.find('-')));
   const auto end = minutes_of(text.substr(std::min(text.size(), text.find('-') + 1)));
-  REQUIRE(text.size() == 11 && begin && end && *begin != *end, "'", std::string(text.substr(0, 64)),
-          "' is refused; hours are two different times such as 22:00-08:00");
+  REQUIRE(text.size() == 11 && begin && end && *begin != *end, "'", text.substr(0, 64),
+          "' must be two different times, for example 22:00-08:00");
   return Hours{*begin, *end};
 }
 

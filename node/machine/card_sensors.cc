@@ -75,24 +75,35 @@ class Nvml final : public CardSensors {
     if (nvml_.utilization(device_, &rates) == kSuccess) reading.busy_percent = rates.gpu;
     NvmlMemory memory{};
     if (nvml_.memory(device_, &memory) == kSuccess) reading.memory_used = memory.used;
-    const auto compute = foreign(nvml_.compute_processes);
-    const auto graphics = foreign(nvml_.graphics_processes);
-    if (compute && graphics) reading.foreign_memory = *compute + *graphics;
+    const auto compute = users(nvml_.compute_processes);
+    const auto graphics = users(nvml_.graphics_processes);
+    // In a container most drivers give the process ids of the machine. This process, which holds a
+    // context on the GPU, then seems to be missing, and its memory looks like that of another.
+    if (compute && graphics && compute->own) {
+      reading.foreign_memory = compute->foreign + graphics->foreign;
+    }
     return reading;
   }
 
  private:
-  std::optional<std::uint64_t> foreign(ProcessesOf processes_of) const {
+  struct Users {
+    bool own = false;           // this process is among them
+    std::uint64_t foreign = 0;  // bytes of the others
+  };
+  std::optional<Users> users(ProcessesOf processes_of) const {
     std::array<NvmlProcess, 128> processes{};
     auto count = static_cast<unsigned>(processes.size());
     if (processes_of(device_, &count, processes.data()) != kSuccess) return std::nullopt;
-    std::uint64_t bytes = 0;
+    Users all;
     for (unsigned i = 0; i < count && i < processes.size(); ++i) {
-      if (processes[i].pid == static_cast<unsigned>(getpid())) continue;
+      if (processes[i].pid == static_cast<unsigned>(getpid())) {
+        all.own = true;
+        continue;
+      }
       if (processes[i].used_memory == kNotAvailable) return std::nullopt;
-      bytes += processes[i].used_memory;
+      all.foreign += processes[i].used_memory;
     }
-    return bytes;
+    return all;
   }
 
   const SharedLibrary library_;
@@ -106,7 +117,7 @@ Result<std::unique_ptr<CardSensors>> CardSensors::open(const std::string& bus_id
                                                        const std::string& name) {
   SharedLibrary library = open_library(name);
   if (library == nullptr) {
-    return Error{ErrorCode::kUnavailable, "cannot load NVML: " + std::string(dlerror())};
+    return Error::of(ErrorCode::kUnavailable, "cannot load NVML: ", dlerror());
   }
   TRY(const Functions nvml, functions_of(library));
   if (const int error = nvml.init(); error != kSuccess) {

@@ -133,7 +133,7 @@ GameWatch::~GameWatch() {
 Result<std::unique_ptr<GameWatch>> GameWatch::open(const std::string& name) {
   SharedLibrary library = open_library(name);
   if (library == nullptr) {
-    return Error{ErrorCode::kUnavailable, "cannot load sd-bus: " + std::string(dlerror())};
+    return Error::of(ErrorCode::kUnavailable, "cannot load sd-bus: ", dlerror());
   }
   TRY(const BusFunctions functions, bus_functions(library));
   return std::unique_ptr<GameWatch>(

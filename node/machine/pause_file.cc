@@ -43,19 +43,17 @@ std::optional<OwnerOrder> parse_order(std::string_view text) {
 
 Result<std::optional<OwnerOrder>> read_order(const std::string& path, const char* step) {
   const auto bytes = read_private_file(path, 4 * limits::kKiB);
-  if (!bytes.ok() && bytes.error().code == ErrorCode::kNotFound) {
-    return std::optional<OwnerOrder>();
-  }
+  if (!bytes.ok() && bytes.error().code == ErrorCode::kNotFound) return std::optional<OwnerOrder>();
   TRY_VOID(bytes);
   const auto order = parse_order(as_text(*bytes));
-  REQUIRE(order, path + " is not an order of this program; " + step + " removes it");
+  REQUIRE(order, path, " is not an order of this program; ", step, " removes it");
   return order;
 }
 
 Result<bool> remove_order(const std::string& path) {
   if (::unlink(path.c_str()) == 0) return true;
   if (errno == ENOENT || errno == ENOTDIR) return false;
-  return Error{ErrorCode::kIo, "removing " + path + ": " + std::strerror(errno)};
+  return Error::of(ErrorCode::kIo, "removing ", path, ": ", std::strerror(errno));
 }
 
 }  // namespace
@@ -95,7 +93,7 @@ void WorkShare::hold(bool wanted) {
 Result<bool> workers_work(const std::string& folder) {
   const Descriptor lock = open_lock(folder);
   if (!lock.open()) {
-    return Error{ErrorCode::kIo, "opening " + folder + "/pause.lock: " + std::strerror(errno)};
+    return Error::of(ErrorCode::kIo, "opening ", folder, "/pause.lock: ", std::strerror(errno));
   }
   return ::flock(*lock, LOCK_EX | LOCK_NB) != 0;
 }

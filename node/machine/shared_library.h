@@ -27,7 +27,7 @@ Status find_function(const SharedLibrary& library, const char* whose, const char
                      Function& function) {
   function = reinterpret_cast<Function>(dlsym(library.get(), name));
   if (function != nullptr) return ok_status();
-  return Error{ErrorCode::kUnavailable, std::string(whose) + " has no " + name};
+  return Error::of(ErrorCode::kUnavailable, whose, " has no ", name);
 }
 
 }  // namespace hearth::node

@@ -183,7 +183,7 @@ void DataLinks::on_outgoing_frame(Outgoing& out, const Frame& frame) {
 
 Status DataLinks::check_answer(const Outgoing& out, const Frame& frame) const {
   if (frame.type == FrameType::kRefused) {
-    return Error{ErrorCode::kVersion, "refused by the peer: " + decode_refused(frame.payload)};
+    return Error::of(ErrorCode::kVersion, "refused by the peer: ", decode_refused(frame.payload));
   }
   REQUIRE(out.state == Outgoing::State::kGreeted && frame.type == FrameType::kHello,
           "the peer sent a frame of type ", static_cast<int>(frame.type),

@@ -6,7 +6,6 @@
 
 #include <atomic>
 #include <deque>
-#include <functional>
 #include <thread>
 #include <utility>
 
@@ -323,8 +322,8 @@ EngineThread::Load engine_loader(LayerStore& store, const Hash256& header, model
           spec = std::move(spec)](const EngineOptions& options) -> Result<std::unique_ptr<Engine>> {
     TRY(const std::string path, store.obtain(options.layers, options.cancelled));
     TRY(const auto file, model::GgufFile::open(path));
-    REQUIRE(file->fingerprint() == header,
-            path + " has changed: its header is not that of the model that this worker serves");
+    REQUIRE(file->fingerprint() == header, path,
+            " has changed: its header is not that of the model that this worker serves");
     return Engine::load(file, spec, options);
   };
 }

@@ -50,8 +50,8 @@ void LinkProbe::on_link_closed(LinkId link, const Error& why) {
 void LinkProbe::on_frame(LinkId link, Frame frame) {
   if (link != link_ || step_ == Step::kIdle) return;
   if (frame.type == FrameType::kRefused) {
-    return finish(
-        Error{ErrorCode::kRefused, "the node refused the link: " + decode_refused(frame.payload)});
+    return finish(Error::of(ErrorCode::kRefused,
+                            "the node refused the link: ", decode_refused(frame.payload)));
   }
   if (frame.type != FrameType::kPong || awaited_ == 0) return;
   if (frame.payload.size() != answer_bytes_) {

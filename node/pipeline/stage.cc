@@ -10,7 +10,6 @@
 #include "node/control/hold_messages.h"
 #include "node/proof/receipt_maker.h"
 #include "node/runner/draft_ask.h"
-#include "proto/defect.h"
 #include "proto/frame.h"
 
 namespace hearth::node {
@@ -21,22 +20,6 @@ constexpr std::uint32_t kPrefillRows = 128;
 // How long a paused machine keeps the links of a pipeline that the coordinator has not ended.
 constexpr Duration kFarewell = std::chrono::seconds(1);
 constexpr char kOwnersMachine[] = "its owner has paused this machine";
-
-// The first activation of a row, in its last bit.
-void put_one_unit_off(StepBatch& batch) {
-  const std::size_t row = batch.activations.size() / std::max<std::size_t>(batch.rows.size(), 1);
-  for (std::size_t i = 0; row > 0 && i < batch.rows.size(); ++i) {
-    if (batch.rows[i].position % kLieEvery == kLieAt) batch.activations[i * row] ^= std::byte{1};
-  }
-}
-
-// The first row of this process that is there.
-void flip_one_bit_once(StepBatch& batch) {
-  static bool flipped = false;
-  if (flipped || batch.activations.empty()) return;
-  batch.activations[0] ^= std::byte{1};
-  flipped = true;
-}
 
 Hello identity_of(const StageOptions& options) {
   Hello hello;
@@ -145,8 +128,8 @@ void Stage::on_assign(const control::v1::Assign& assign) {
   if (!assignment.ok()) return report_failure(epoch, assignment.error().message);
   if (away_) return report_failure(epoch, kOwnersMachine);
   if (epoch <= newest_epoch_) {
-    return report_failure(epoch, "epoch " + std::to_string(epoch.value) + " is not newer than " +
-                                     std::to_string(newest_epoch_.value));
+    return report_failure(
+        epoch, message_of("epoch ", epoch.value, " is not newer than ", newest_epoch_.value));
   }
   spdlog::info("{}: epoch {}: stage {} of {}, layers {}", options_.node, epoch.value,
                assignment->stage + 1, assignment->stages, text_of(assignment->layers));
@@ -213,7 +196,6 @@ void Stage::stop() {
   const bool unloaded = serving_->leave_by.has_value();
   serving_.reset();
   links_.end();
-  if (planted(SwarmDefect::kKvKept)) return;
   if (unloaded) return;
   if (away_) return unload();
   // The same range again: weights stay, sequences go. The answer finds no assignment.
@@ -316,7 +298,7 @@ bool Stage::Serving::waits_too_long(TimePoint now) const {
 
 Status Stage::take_batch(const Frame& frame) {
   TRY(StepBatch batch, decode_step_batch(frame.payload, serving_->loaded->shape));
-  if (!planted(SwarmDefect::kStaleBatchTaken) && is_late(batch.epoch)) return ok_status();
+  if (is_late(batch.epoch)) return ok_status();
   REQUIRE(serves(batch.epoch), "epoch ", batch.epoch.value, " is not assigned");
   REQUIRE(batch.rows.size() <= serving_->assignment.batch_rows, "a batch has ", batch.rows.size(),
           " rows; the limit is ", serving_->assignment.batch_rows);
@@ -333,7 +315,7 @@ Status Stage::take_batch(const Frame& frame) {
 
 Status Stage::take_tokens(const Frame& frame) {
   TRY(const StepTokens tokens, decode_step_tokens(frame.payload, serving_->loaded->shape));
-  if (!planted(SwarmDefect::kStaleTokensTaken) && is_late(tokens.epoch)) return ok_status();
+  if (is_late(tokens.epoch)) return ok_status();
   TRY_VOID(serving_->check_step(tokens.step));
   return take_answer(tokens);
 }
@@ -414,10 +396,6 @@ void Stage::on_computed(StepBatch batch, StepResult result, Status status) {
   const bool receipts = makes_receipts();
   Bytes input = std::move(result.input);
   if (!status.ok()) return fail("a step broke the contract: " + status.error().message);
-  if (planted(SwarmDefect::kOneUnitOff)) put_one_unit_off(batch);
-  if (planted(SwarmDefect::kOneUnitOnce) || planted(SwarmDefect::kOneUnitContested)) {
-    flip_one_bit_once(batch);
-  }
   count_step(batch, result);
   if (!result.hashes.empty()) control_.send(hashes_message(serving_->assignment, result));
   if (!serving_) return;  // the coordinator was lost while telling it

@@ -6,7 +6,6 @@
 
 #include "node/pipeline/stage.h"
 #include "node/proof/receipt_maker.h"
-#include "proto/defect.h"
 
 namespace hearth::node {
 namespace {
@@ -39,7 +38,6 @@ void StageProof::take_accusation(const control::v1::Accusation& accusation) {
   spdlog::warn("{}: the output of this stage is in dispute (entry {} of the ledger)", options_.node,
                accusation.entry());
   control::v1::Accusation own = accusation;
-  if (planted(SwarmDefect::kOneUnitContested)) own.clear_root();
   check_self([this, own = std::move(own)](const control::v1::SelfChecked& found) {
     options_.receipts->plead(own, found);
   });

@@ -149,10 +149,9 @@ Difference false_token(const ChoiceClaim& claim, std::size_t at, std::optional<T
   const std::uint32_t window = (position - 1) / limits::kWindowPositions;
   Difference out = differs(
       Differs::kStage, claim,
-      "window " + std::to_string(window) + ", stage " + std::to_string(last) + ": position " +
-          std::to_string(position) + " has " + token_text((*claim.answer)[at]) +
-          ", which the receipts sign, but the model gives " + token_text(model) + "; signed by " +
-          receipt_of(claim, window, last).worker.hex());
+      message_of("window ", window, ", stage ", last, ": position ", position, " has ",
+                 token_text((*claim.answer)[at]), ", which the receipts sign, but the model gives ",
+                 token_text(model), "; signed by ", receipt_of(claim, window, last).worker.hex()));
   out.window = window;
   out.stage = last;
   out.position = position;

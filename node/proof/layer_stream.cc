@@ -5,7 +5,6 @@
 #include <utility>
 
 #include "base/check.h"
-#include "base/limits.h"
 #include "kernels/canonical.h"
 #include "node/engine/engine.h"
 #include "node/engine/stage_memory.h"

@@ -160,7 +160,7 @@ Status RefereeRun::open(const std::string& model) {
               prompt <= request_.positions && request_.positions < spec_->context,
           "the case has ", request_.positions, " positions; with a prompt of ", prompt,
           " tokens and an answer of ", request_.answer.size(), ", it must have ", prompt, " to ",
-          prompt + request_.answer.size(), ", below the context of ", spec_->context);
+          prompt, request_.answer.size(), ", below the context of ", spec_->context);
   return ok_status();
 }
 
@@ -258,8 +258,8 @@ Result<RefereeFinding> compute_case(const std::string& model, const RefereeCase&
                                     const RefereeOptions& options, const RecomputeEvents& events) {
   RefereeRun referee(request, options, events);
   const auto unavailable = [](const Error& error) {
-    return Error{ErrorCode::kUnavailable,
-                 "this machine cannot compute the model: " + error.message};
+    return Error::of(ErrorCode::kUnavailable,
+                     "this machine cannot compute the model: ", error.message);
   };
   if (const Status opened = referee.open(model); !opened.ok()) return unavailable(opened.error());
   auto found = referee.run();

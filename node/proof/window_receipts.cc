@@ -4,7 +4,6 @@
 #include <utility>
 
 #include "base/check.h"
-#include "base/limits.h"
 #include "kernels/canonical.h"
 #include "ledger/statements.h"
 #include "node/engine/step_hash.h"

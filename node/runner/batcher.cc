@@ -3,7 +3,6 @@
 #include <algorithm>
 #include <iterator>
 #include <string>
-#include <utility>
 
 #include "base/check.h"
 #include "base/limits.h"
@@ -75,13 +74,12 @@ Status Batcher::submit(SubmitMessage message) {
   const SequenceId id = message.open.sequence;
   const std::size_t most =
       std::size_t{message.open.prompt_tokens} + message.open.sampling.max_tokens;
-  REQUIRE(!message.prompt.empty(), "the prompt of " + name_of(id) + " is empty");
+  REQUIRE(!message.prompt.empty(), "the prompt of ", name_of(id), " is empty");
   REQUIRE(message.prompt.size() >= message.open.prompt_tokens && message.prompt.size() < most,
           name_of(id), " is submitted with ", message.prompt.size(), " tokens; its prompt has ",
           message.open.prompt_tokens, ", and prompt and answer together ", most,
           ", so it must be submitted with at least the prompt and fewer than all");
-  REQUIRE(!sequences_.contains(id) && seen_.insert(id.value),
-          name_of(id) + " was submitted before");
+  REQUIRE(!sequences_.contains(id) && seen_.insert(id.value), name_of(id), " was submitted before");
   Sequence sequence;
   sequence.background = std::exchange(message.open.background, false);
   sequence.open = std::move(message.open);
@@ -141,11 +139,11 @@ Result<std::vector<Batcher::Answered>> Batcher::check(const StepInFlight& step,
               " at position ", token.position);
     }
     const auto index = static_cast<std::size_t>(found - step.samples.begin());
-    REQUIRE(!answered[index], where + " has two tokens for " + name_of(first.sequence));
+    REQUIRE(!answered[index], where, " has two tokens for ", name_of(first.sequence));
     answered[index] = true;
     expected = index + 1;
     REQUIRE(end - begin >= found->count, where, " lacks the token of ", name_of(first.sequence),
-            " at position ", found->first + (end - begin));
+            " at position ", found->first, (end - begin));
     all.push_back({given.subspan(begin, end - begin), &*found});
   }
   for (std::size_t i = 0; i < step.samples.size(); ++i) {

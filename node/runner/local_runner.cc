@@ -1,11 +1,9 @@
 #include "node/runner/local_runner.h"
 
 #include <algorithm>
-#include <string>
 #include <utility>
 
 #include "base/check.h"
-#include "base/limits.h"
 #include "node/engine/stage_memory.h"
 #include "proto/split.h"
 
@@ -71,7 +69,8 @@ Status LocalRunner::submit(const SequenceOpen& open, std::vector<TokenId> prompt
   const std::uint64_t positions = std::uint64_t{open.prompt_tokens} + open.sampling.max_tokens;
   if (positions > spec_.context) {
     return Error::of(ErrorCode::kNoCapacity, "prompt and answer take ", positions,
-                     " positions, the context has ", spec_.context);
+                     " positions, the context has ", spec_.context,
+                     "; shorten the prompt, or ask for fewer tokens");
   }
   const std::uint32_t pages =
       pages_for(static_cast<std::uint32_t>(positions), kernels::kPageTokens);
@@ -111,36 +110,20 @@ void LocalRunner::deliver(const StepTokens& tokens) {
     reserved_ -= found->second.pages;
     running_.erase(found);
   }
-  for (const CachedPrefix& cached : tokens.cached) {
-    const auto found = running_.find(cached.sequence);
-    if (found != running_.end() && found->second.events.on_cached) {
-      found->second.events.on_cached(cached.positions);
+  const auto tell = [this](const auto& items, auto event, auto told) {
+    for (const auto& item : items) {
+      const auto found = running_.find(item.sequence);
+      if (found == running_.end() || !(found->second.events.*event)) continue;
+      const auto listener = found->second.events.*event;  // which may cancel the sequence
+      listener(told(item));
     }
-  }
-  for (const SampledToken& score : tokens.scores) {
-    const auto found = running_.find(score.sequence);
-    if (found != running_.end() && found->second.events.on_score) {
-      found->second.events.on_score(score);
-    }
-  }
-  for (const SequenceDrafts& drafts : tokens.drafts) {
-    const auto found = running_.find(drafts.sequence);
-    if (found != running_.end() && found->second.events.on_drafts) {
-      found->second.events.on_drafts(drafts.counts);
-    }
-  }
-  for (const PromptEmbedding& embedding : tokens.embeddings) {
-    const auto found = running_.find(embedding.sequence);
-    if (found != running_.end() && found->second.events.on_embedding) {
-      found->second.events.on_embedding(embedding);
-    }
-  }
-  for (const SampledToken& token : tokens.tokens) {
-    const auto found = running_.find(token.sequence);
-    if (found == running_.end() || !found->second.events.on_token) continue;
-    const auto on_token = found->second.events.on_token;
-    on_token(token);
-  }
+  };
+  const auto whole = [](const auto& item) -> const auto& { return item; };
+  tell(tokens.cached, &Events::on_cached, [](const auto& cached) { return cached.positions; });
+  tell(tokens.scores, &Events::on_score, whole);
+  tell(tokens.drafts, &Events::on_drafts, [](const auto& drafts) { return drafts.counts; });
+  tell(tokens.embeddings, &Events::on_embedding, whole);
+  tell(tokens.tokens, &Events::on_token, whole);
 }
 
 void LocalRunner::ask_drafts() {

@@ -8,7 +8,6 @@
 
 #include <atomic>
 #include <cstdlib>
-#include <string_view>
 #include <utility>
 #include <vector>
 

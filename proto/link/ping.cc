@@ -1,7 +1,5 @@
 #include "proto/link/ping.h"
 
-#include <string>
-
 #include "base/limits.h"
 
 namespace hearth {

@@ -14,7 +14,6 @@
 #include <deque>
 #include <unordered_map>
 #include <utility>
-#include <vector>
 
 #include "base/check.h"
 #include "base/peer_host.h"
@@ -45,7 +44,7 @@ TimePoint now() {
 }
 
 Error io_error(std::string what, const ErrorCondition& error) {
-  return {ErrorCode::kIo, std::move(what) + ": " + error.message()};
+  return Error::of(ErrorCode::kIo, std::move(what), ": ", error.message());
 }
 
 Error unavailable(std::string message) { return {ErrorCode::kUnavailable, std::move(message)}; }
@@ -488,7 +487,7 @@ void TcpTransport::Link::drop() {
 
 Status TcpTransport::Core::admit(const PublicKey& key) const {
   const auto entry = options.roster->find(key);
-  REQUIRE(entry.has_value(), "the key " + key.hex() + " is not in the roster");
+  REQUIRE(entry.has_value(), "the key ", key.hex(), " is not in the roster");
   const bool admitted = std::ranges::find(options.peers, entry->role) != options.peers.end();
   REQUIRE(admitted, entry->name, " is in the roster as ", role_name(entry->role),
           ", and no link here may connect to that role");

@@ -9,7 +9,6 @@
 #include <sys/socket.h>
 
 #include <algorithm>
-#include <array>
 #include <cerrno>
 #include <cstring>
 #include <utility>
@@ -42,7 +41,7 @@ std::string openssl_error() {
 }
 
 Error tls_error(const std::string& what) {
-  return {ErrorCode::kUnsupported, what + ": " + openssl_error()};
+  return Error::of(ErrorCode::kUnsupported, what, ": ", openssl_error());
 }
 
 Result<PublicKey> key_of(const X509* certificate) {

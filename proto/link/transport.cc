@@ -6,8 +6,8 @@ Status check_peer(const Transport& transport, LinkId link, std::string_view name
   const std::optional<RosterEntry> peer = transport.peer(link);
   REQUIRE(peer.has_value(), "the node at the far end is not in the roster");
   const std::string who = std::string(role_name(peer->role)) + " " + peer->name;
-  REQUIRE(peer->name == name, who + " speaks as " + std::string(name.substr(0, 128)));
-  REQUIRE(peer->role == role, who + " speaks as a " + std::string(role_name(role)));
+  REQUIRE(peer->name == name, who, " speaks as ", name.substr(0, 128));
+  REQUIRE(peer->role == role, who, " speaks as a ", role_name(role));
   return ok_status();
 }
 

@@ -288,7 +288,7 @@ class Audit(unittest.TestCase):
             self.assertEqual((code, out), (1, ""), err)
         code, _, err = self.audit("--key", "abc")
         self.assertEqual(code, 1)
-        self.assertIn("64 hex digits", err)
+        self.assertIn("64 hexadecimal digits", err)
         self.assertEqual(swarm.hearth("audit")[0], 2)
 
     def test_the_rules_and_their_margin(self):

@@ -13,7 +13,7 @@ import swarm
 from receipts_test import ask, body
 
 LIAR = os.environ.get("HEARTH_LIAR", "")
-ONE_UNIT_OFF, ONE_UNIT_ONCE, ONE_UNIT_CONTESTED = "15", "16", "17"  # proto/defect.h
+ONE_UNIT_OFF, ONE_UNIT_ONCE, ONE_UNIT_CONTESTED = "15", "16", "17"  # tests/defects/liar.patch
 PROMPTS = ["What is the capital of France?", "List three colours.", "1 2 3 4 5", "Say hello.",
            "Why is the sky blue?", "Name a fruit."]
 

@@ -159,7 +159,7 @@ class Verbs(unittest.TestCase):
             self.assertEqual(code, 0)
             self.assertIn("__complete", out)
         _, out, _ = swarm.hearth("completion", "bash")
-        found = subprocess.run(["bash", "-c", out + '\nCOMP_WORDS=(hearth st); COMP_CWORD=1; '
+        found = subprocess.run(["bash", "-c", out + '\nCOMP_WORDS=(hearth sta); COMP_CWORD=1; '
                                 'PATH="$(dirname "$0"):$PATH" _hearth; echo "${COMPREPLY[@]}"',
                                 os.path.abspath(swarm.HEARTH)], capture_output=True, text=True)
         self.assertEqual(found.stdout.strip(), "status", found.stderr)

@@ -485,7 +485,8 @@ class Doors(cluster.Cluster):
         with self.subTest("a machine that is not a member has none"):
             with control_link.Link(self.control, self.someone) as link:
                 self.assertTrue(link.wait_end())
-            self.assertRegex(self.log(), "refused a control session: .* is not in the roster")
+            swarm.wait_until(lambda: re.search("refused a control session: .* is not in the roster",
+                                               self.log()), "the log names the refusal")
         self.check(watch, "control links")
         print("attempts:", json.dumps(self.attempts), "in all", sum(self.attempts.values()))
         self.assertEqual(sum(self.attempts.values()), len(ON_CONTROL_LINKS))

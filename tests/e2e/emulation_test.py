@@ -38,7 +38,9 @@ class Emulation(unittest.TestCase):
             self.assertFalse((s.data_dir / "ledger").exists())
             for node in s.state()["nodes"]:
                 self.assertEqual(node["device"], "EMULATED NVIDIA GeForce RTX 4090")
-            self.assertIn("EMULATED", swarm.hearth("status", "--data-dir", s.data_dir)[1])
+            code, out, err = swarm.hearth("status", "--host", s.api)
+            self.assertEqual(code, 0, err)
+            self.assertIn("EMULATED", out)
             for line in s.read_log().splitlines():
                 self.assertRegex(line, r" EMULATED ", line)
             self.keep_apart(s)

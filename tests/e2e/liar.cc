@@ -1,4 +1,5 @@
-// Gives the stages of hearth-liar the mistake whose number is in HEARTH_DEFECT (proto/defect.h).
+// Gives the stages of hearth-liar the mistake whose number is in HEARTH_DEFECT
+// (tests/defects/liar.patch).
 #include <cstdlib>
 
 #include "proto/defect.h"

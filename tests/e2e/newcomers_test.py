@@ -12,7 +12,7 @@ import swarm
 from receipts_test import ask, body
 
 LIAR = os.environ.get("HEARTH_LIAR", "")
-ONE_UNIT_OFF = "15"  # proto/defect.h
+ONE_UNIT_OFF = "15"  # tests/defects/liar.patch
 PROMPTS = ["What is the capital of France?", "List three colours.", "1 2 3 4 5", "Say hello."]
 SHARED = {"hearth": {"share": True}}
 

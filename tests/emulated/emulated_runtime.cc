@@ -6,6 +6,7 @@
 #include <deque>
 #include <map>
 #include <random>
+#include <string>
 #include <utility>
 #include <vector>
 
@@ -60,6 +61,7 @@ namespace {
 // The card and what is queued on it.
 struct Card {
   std::uint32_t count = 1;
+  std::string driver_fault;
   std::uint64_t memory = std::uint64_t{2} << 30;
   std::atomic<std::uint64_t> used{0};
   std::uint64_t foreign = 0;
@@ -240,6 +242,7 @@ void check_pinned(const void* at, std::size_t bytes) {
 }  // namespace
 
 void set_count(std::uint32_t cards) { card().count = cards; }
+void set_driver_fault(std::string words) { card().driver_fault = std::move(words); }
 void set_memory(std::uint64_t bytes) { card().memory = bytes; }
 void set_foreign_memory(std::uint64_t bytes) { card().foreign = bytes; }
 void set_capability(std::uint32_t major, std::uint32_t minor) {
@@ -307,6 +310,7 @@ using emulated::queue;
 
 Result<std::uint32_t> device_count() {
   TRY_VOID(meet());
+  if (!card().driver_fault.empty()) return Error{ErrorCode::kUnavailable, card().driver_fault};
   return card().count;
 }
 

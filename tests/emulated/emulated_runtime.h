@@ -10,6 +10,7 @@
 
 #include <cstdint>
 #include <functional>
+#include <string>
 
 #include "kernels/cuda/runtime.h"
 
@@ -18,6 +19,9 @@ namespace hearth::emulated {
 // Alike cards in the machine, up to nine, of which a process uses one; as it is before any test
 // sets it: 1. The n-th is at bus 0000:0n:00.0.
 void set_count(std::uint32_t cards);
+// What device_count() answers of a driver that does not work; empty, as before any test sets it:
+// the driver works.
+void set_driver_fault(std::string words);
 // A card of so many bytes, all of them free; as it is before any test sets it: 2 GiB.
 void set_memory(std::uint64_t bytes);
 // Of them, those that other processes have taken; as it is before any test sets it: 0.

@@ -1,6 +1,6 @@
 // The program, on a machine with HEARTH_EMULATED_CARDS emulated cards, or one. Of each,
 // HEARTH_EMULATED_MEMORY is the memory in bytes, HEARTH_EMULATED_CAPABILITY the major number of its
-// compute capability.
+// compute capability. HEARTH_EMULATED_DRIVER_FAULT is the error of a driver that does not work.
 // SIGUSR2 loses the card at its next operation, SIGRTMIN changes a bit of its newest memory there,
 // SIGRTMIN+1 has the log say how much of its memory is used.
 #include <pthread.h>
@@ -52,6 +52,9 @@ int main(int argc, char** argv) {
   }
   if (const char* major = std::getenv("HEARTH_EMULATED_CAPABILITY")) {
     hearth::emulated::set_capability(static_cast<std::uint32_t>(std::stoul(major)), 0);
+  }
+  if (const char* words = std::getenv("HEARTH_EMULATED_DRIVER_FAULT")) {
+    hearth::emulated::set_driver_fault(words);
   }
   take_signals();
   hearth::cli::CommandLine line(hearth::cli::add_all_verbs);

@@ -141,6 +141,25 @@ class ProcessesOnACard(unittest.TestCase):
         self.assertEqual(code, 1, err)
         self.assertIn("compute capability 10.0", err)
 
+    def test_auto_says_that_a_driver_is_too_old(self):
+        old = {"HEARTH_EMULATED_DRIVER_FAULT": "the NVIDIA driver serves CUDA 12.4"}
+        command = ("run", "--local", swarm.MODEL, "Hi", "--token-ids", "-n", "4", "--temp", "0")
+        code, _, err = swarm.hearth(*command, "--device", "auto", env=old)
+        self.assertEqual(code, 0, err)
+        self.assertEqual(err.count("CUDA 12.4; the CPU computes instead"), 1, err)
+        code, _, err = swarm.hearth(*command, "--device", "cpu", env=old)
+        self.assertEqual(code, 0, err)
+        self.assertNotIn("CUDA", err)
+        code, _, err = swarm.hearth(*command, "--device", "cuda", env=old)
+        self.assertEqual(code, 3, err)
+        self.assertIn("CUDA 12.4", err)
+
+    def test_cuda_is_refused_where_there_is_no_card(self):
+        code, _, err = swarm.hearth("run", "--local", swarm.MODEL, "Hi", "--device", "cuda",
+                                    env={"HEARTH_EMULATED_CARDS": "0"})
+        self.assertEqual(code, 3, err)
+        self.assertIn("no GPU cuda:0: there is no NVIDIA driver, or it knows no GPU", err)
+
     def test_serve_starts_no_worker_on_a_card_that_is_not_there(self):
         """One that ends at once would be started again and again."""
         for device, env, expected, said in (

@@ -18,7 +18,7 @@ void require(bool condition) {
 }
 
 std::vector<ChatSyntax> syntaxes() {
-  std::vector<ChatSyntax> out(8);
+  std::vector<ChatSyntax> out(10);
   out[0].call_begin = "<tool_call>\n";
   out[0].call_end = "\n</tool_call>";
   out[1].name_key = "name";
@@ -45,6 +45,30 @@ std::vector<ChatSyntax> syntaxes() {
   out[6].call_begin = "<|tool_call>call:";
   out[6].call_end = "<tool_call|>";
   out[7].form = CallForm::kHarmony;
+  out[8].form = CallForm::kElements;
+  out[8].section_begin = "[<calls>\n";
+  out[8].section_end = "[</calls>";
+  out[8].call_begin = "[<call name=\"";
+  out[8].name_end = "\">";
+  out[8].parameter_begin = "[<";
+  out[8].key_end = ">";
+  out[8].value_end = "[</";
+  out[8].call_end = "[</call>\n";
+  out[9].form = CallForm::kTagged;
+  out[9].section_begin = "<|open|>tools<|sep|>";
+  out[9].section_end = "<|close|>tools<|sep|>";
+  out[9].call_begin = "<|open|>call tool=\"";
+  out[9].name_end = "\" index=\"";
+  out[9].id_end = "\"<|sep|>";
+  out[9].numbered = true;
+  out[9].parameter_begin = "<|open|>argument key=\"";
+  out[9].key_end = "\" type=\"string\"<|sep|>";
+  out[9].type_word = "string";
+  out[9].value_end = "<|close|>argument<|sep|>";
+  out[9].call_end = "<|close|>call<|sep|>";
+  out[9].content_begin = "<|open|>response<|sep|>";
+  out[9].content_end = "<|close|>response<|sep|>";
+  out[9].answer_end = "<|close|>message<|sep|>";
   return out;
 }
 

@@ -94,7 +94,9 @@ extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size
   if (spec.ok()) {
     INVARIANT(spec->rotary_dim != 0 && spec->rotary_dim <= spec->head_dim, "RoPE turns a part");
     INVARIANT(spec->rope_frequencies().size() == spec->rotary_dim / 2, "one frequency a pair");
-    INVARIANT(spec->local_rope_frequencies().size() == spec->rotary_dim / 2, "of every layer");
+    const std::uint32_t local_dim =
+        spec->local_head_dim > 0 ? spec->local_head_dim : spec->rotary_dim;
+    INVARIANT(spec->local_rope_frequencies().size() == local_dim / 2, "of every layer");
     for (const std::uint32_t position : {0U, spec->context - 1}) {
       const float scale = spec->score_scale(position);
       INVARIANT(scale >= 0.0F && scale <= 0x1p20F, "attention takes the scale of scores");

@@ -55,10 +55,10 @@ void check_text(const Built& tokenizer, std::string_view text, bool lossless, To
 }
 
 void fixed_vocabularies(std::string_view text) {
-  static const std::array<Built, 8> kTokenizers = {
-      *small_bpe("gpt-2").build(), *small_bpe("smollm").build(), *small_bpe("llama-bpe").build(),
-      *small_bpe("qwen2").build(), *small_bpe("gpt-4o").build(), *small_bpe("default").build(),
-      *small_spm().build(),        *small_spaced_bpe().build()};
+  static const std::array<Built, 9> kTokenizers = {
+      *small_bpe("gpt-2").build(),   *small_bpe("smollm").build(), *small_bpe("llama-bpe").build(),
+      *small_bpe("qwen2").build(),   *small_bpe("gpt-4o").build(), *small_bpe("default").build(),
+      *small_bpe("kimi-k2").build(), *small_spm().build(),         *small_spaced_bpe().build()};
   for (const Built& tokenizer : kTokenizers) {
     check_text(tokenizer, text, tokenizer->kind() == "bpe", -1);
   }

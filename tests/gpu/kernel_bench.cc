@@ -18,6 +18,7 @@
 #include "kernels/cuda/attention.h"
 #include "kernels/cuda/product.h"
 #include "kernels/cuda/rows.h"
+#include "kernels/cuda/sampler.h"
 #include "tests/gpu/float_product.h"
 #include "tests/gpu/peak.h"
 
@@ -228,7 +229,8 @@ void bench_attention(const Options& options, const Measured& peaks) {
     const AttentionRows rows{tokens,        kHeads,      kLayout, query.data(), of_tokens.data(),
                              begins.data(), last.data(), pages,   0.088F,       out.data()};
     const double seconds = time_of(options, [&] {
-      must(attention(rows, {scores.data(), state.data()}, failed.data(), nullptr));
+      must(prompt != 0 ? attention_prompt(rows, failed.data(), nullptr)
+                       : attention(rows, {scores.data(), state.data()}, failed.data(), nullptr));
     });
     double positions = 0.0;
     for (const std::uint32_t end : ends) positions += end;
@@ -254,6 +256,96 @@ void bench_rows(const Options& options, const Measured& peaks) {
     report("residual, norm and quantise, " + std::to_string(tokens) + " rows", seconds,
            static_cast<double>(x.size()) * 15.4, 0.0, peaks);
   }
+}
+
+void bench_gate(const Options& options, const Measured& peaks) {
+  for (const std::uint32_t tokens : {1U, 512U}) {
+    const Memory<float> gate(std::vector<float>(std::size_t{tokens} * options.rows, 0.25F));
+    Memory<std::uint32_t> failed(std::vector<std::uint32_t>(tokens, 0));
+    const Activations out(tokens, options.rows);
+    const double seconds = time_of(options, [&] {
+      must(swiglu_quantize(gate.data(), gate.data(), out.view, failed.data(), nullptr));
+    });
+    report("SwiGLU and quantise, " + std::to_string(tokens) + " rows", seconds,
+           static_cast<double>(gate.size()) * 9.4, 0.0, peaks);
+  }
+}
+
+void bench_rope(const Options& options, const Measured& peaks) {
+  constexpr KvLayout kLayout{8, 128};
+  constexpr std::uint32_t kHeads = 32;
+  for (const std::uint32_t tokens : {1U, 512U}) {
+    const std::size_t kv = std::size_t{tokens} * kLayout.kv_heads * kLayout.head_dim;
+    Memory<float> query(std::vector<float>(std::size_t{tokens} * kHeads * kLayout.head_dim, 0.5F));
+    const Memory<float> key(std::vector<float>(kv, 0.5F));
+    const Memory<float> angles(std::vector<float>(std::size_t{tokens} * kLayout.head_dim, 0.5F));
+    Memory<std::byte> page(kLayout.page_bytes() * tokens);
+    std::vector<std::byte*> pages;
+    std::vector<std::uint32_t> slots;
+    for (std::uint32_t t = 0; t < tokens; ++t) {
+      pages.push_back(page.data() + t / kPageTokens * kLayout.page_bytes());
+      slots.push_back(t % kPageTokens);
+    }
+    const Memory<std::byte*> of_tokens(pages);
+    const Memory<std::uint32_t> of_slots(slots);
+    Memory<std::uint32_t> failed(std::vector<std::uint32_t>(tokens, 0));
+    const RopeAndStore args{tokens,           kHeads,         kLayout,    RopeStyle::kAdjacent,
+                            query.data(),     key.data(),     key.data(), angles.data(),
+                            of_tokens.data(), of_slots.data()};
+    const double seconds =
+        time_of(options, [&] { must(rope_and_store(args, failed.data(), nullptr)); });
+    report("RoPE and KV, " + std::to_string(tokens) + " rows", seconds,
+           static_cast<double>(query.size()) * 8 + static_cast<double>(kv) * 10, 0.0, peaks);
+  }
+}
+
+// Greedy, and a draw at temperature 0.8 without any cut.
+void bench_sampler(const Options& options, const Measured& peaks) {
+  constexpr std::uint32_t kVocabulary = 128'256;
+  std::mt19937 random(2);
+  std::normal_distribution<float> normal(0.0F, 2.0F);
+  for (const std::uint32_t rows : {1U, 8U}) {
+    std::vector<float> values(std::size_t{rows} * kVocabulary);
+    for (float& value : values) value = normal(random);
+    const Memory<float> logits(values);
+    Memory<std::int32_t> scratch(values.size());
+    Memory<std::uint32_t> tokens(rows);
+    Memory<SampleOutcome> outcomes(rows);
+    for (const bool draws : {false, true}) {
+      SampleRow row;
+      row.top_p = std::uint64_t{1} << 32;
+      if (draws) row.exponent_factor = 7'745'376'000;  // log2(e) / 0.8 in 2^-32 units
+      const Memory<SampleRow> params(std::vector<SampleRow>(rows, row));
+      const double seconds = time_of(options, [&] {
+        must(sample({rows, kVocabulary, logits.data(), params.data(), nullptr, nullptr, nullptr,
+                     scratch.data(), tokens.data(), outcomes.data()},
+                    nullptr));
+      });
+      report(std::string("sampler, ") + (draws ? "temperature 0.8, " : "greedy, ") +
+                 std::to_string(rows) + " rows",
+             seconds, static_cast<double>(values.size()) * 8, 0.0, peaks);
+    }
+  }
+}
+
+// What the launches of a step cost: a graph of as many kernels as a model of 32 layers has.
+void bench_launches(const Options& options, const Measured& peaks) {
+  constexpr int kLaunches = 512;
+  cudaStream_t stream{};
+  cudaGraph_t graph{};
+  cudaGraphExec_t made{};
+  must(cudaStreamCreateWithFlags(&stream, cudaStreamNonBlocking));
+  must(cudaStreamBeginCapture(stream, cudaStreamCaptureModeThreadLocal));
+  for (int i = 0; i < kLaunches; ++i) {
+    if (const char* wrong = run_nothing(stream)) stop(wrong);
+  }
+  must(cudaStreamEndCapture(stream, &graph));
+  must(cudaGraphInstantiate(&made, graph, 0));
+  const double seconds = time_of(options, [&] { must(cudaGraphLaunch(made, nullptr)); });
+  report(std::to_string(kLaunches) + " empty kernels in a graph", seconds, 0.0, 0.0, peaks);
+  must(cudaGraphExecDestroy(made));
+  must(cudaGraphDestroy(graph));
+  must(cudaStreamDestroy(stream));
 }
 
 Options options_of(int argc, char** argv) {
@@ -286,6 +378,10 @@ int run(int argc, char** argv) {
   bench_products(options, peaks);
   bench_attention(options, peaks);
   bench_rows(options, peaks);
+  bench_gate(options, peaks);
+  bench_rope(options, peaks);
+  bench_sampler(options, peaks);
+  bench_launches(options, peaks);
   return 0;
 }
 

@@ -1,4 +1,5 @@
-// The integer peak of a card, measured by a kernel that does nothing else.
+// The integer peak of a card, measured by a kernel that does nothing else; and a kernel that does
+// nothing, for the cost of a launch.
 #pragma once
 
 #include <cstddef>
@@ -14,5 +15,7 @@ std::size_t peak_outputs(unsigned blocks);
 // Null, or what the card says.
 const char* run_peak(std::int32_t* out, unsigned blocks, unsigned rounds,
                      kernels::cuda::Stream stream);
+// Null, or what the card says.
+const char* run_nothing(kernels::cuda::Stream stream);
 
 }  // namespace hearth::gpu

@@ -18,7 +18,7 @@ import subprocess
 import sys
 import tempfile
 
-SAME = 276  # of 463
+SAME = 304  # of 463
 # COMMON_CHAT_TOOL_CHOICE_* and COMMON_CHAT_CONTINUATION_NONE of the header
 AUTO, REQUIRED, NONE = 0, 1, 2
 NOT_CONTINUED = 0

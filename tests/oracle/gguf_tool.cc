@@ -15,6 +15,7 @@
 #include "base/crypto.h"
 #include "model/gguf/gguf.h"
 #include "model/gguf/writer.h"
+#include "tests/tools/parts_writer.h"
 
 namespace {
 
@@ -149,7 +150,8 @@ int write(const char* path) {
   Status status = ok_status();
   if (parts == 1) {
     status = writer.write(path);
-  } else if (const auto first = writer.write_parts(path, parts, wanted.at("bare_first"));
+  } else if (const auto first =
+                 model::PartsWriter(writer).write_parts(path, parts, wanted.at("bare_first"));
              !first.ok()) {
     status = first.error();
   }

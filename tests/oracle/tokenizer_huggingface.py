@@ -17,14 +17,24 @@ import unicodedata
 from gguf_metadata import metadata
 
 SEED = 20
-RANDOM_TEXTS = 800  # of each of four kinds
+RANDOM_TEXTS = 660  # of each of four kinds
 CONTRACTIONS = r"(?i:'s|'t|'re|'ve|'m|'ll|'d)"
 TAIL = r" ?[^\s\p{L}\p{N}]+[\r\n]*|\s*[\r\n]+|\s+(?!\S)|\s+"
 LLAMA3 = CONTRACTIONS + r"|[^\r\n\p{L}\p{N}]?\p{L}+|\p{N}{1,3}|" + TAIL
 UPPER, LOWER = r"[\p{Lu}\p{Lt}\p{Lm}\p{Lo}\p{M}]", r"[\p{Ll}\p{Lm}\p{Lo}\p{M}]"
-O200K = "|".join(rf"[^\r\n\p{{L}}\p{{N}}]?{letters}{CONTRACTIONS}?"
-                 for letters in (f"{UPPER}*{LOWER}+", f"{UPPER}+{LOWER}*")) + \
+
+
+def o200k_letters(upper, lower):
+    return "|".join(rf"[^\r\n\p{{L}}\p{{N}}]?{letters}{CONTRACTIONS}?"
+                    for letters in (f"{upper}*{lower}+", f"{upper}+{lower}*"))
+
+
+O200K = o200k_letters(UPPER, LOWER) + \
     r"|\p{N}{1,3}| ?[^\s\p{L}\p{N}]+[\r\n/]*|\s*[\r\n]+|\s+(?!\S)|\s+"
+# Of tokenization_kimi.py.
+KIMI = r"[\p{Han}]+|" + \
+    o200k_letters(*(letters[:-1] + r"&&[^\p{Han}]]" for letters in (UPPER, LOWER))) + \
+    r"|\p{N}{1,3}|" + TAIL
 QWEN2 = CONTRACTIONS + r"|[^\r\n\p{L}\p{N}]?\p{L}+|\p{N}|" + TAIL
 
 NATURAL = [
@@ -32,6 +42,7 @@ NATURAL = [
     "Größe, Straße, Äpfel – »Zitat« und 1.234,56 €.",
     "Où est la bibliothèque? C'est l'été, qu'ils disent, à 37 °C.",
     "Съешь же ещё этих мягких французских булок, да выпей чаю.",
+    "人々は〇二、a々b ⺀c!⺀ 中文English混排ABC中 〡〢〣 𠀀𰀀 﨎",
     "我能吞下玻璃而不伤身体。今天是2024年1月1日，星期一。",
     "吾輩は猫である。名前はまだ無い。どこで生れたかとんと見当がつかぬ。",
     "다람쥐 헌 쳇바퀴에 타고파. 가나다라 123 마바사",
@@ -47,8 +58,8 @@ NATURAL = [
     "<|im_start|>user\nhi<|im_end|>", "<|endoftext|>", "</s><s><unk>", "'S 'RE 'Ll 'x ''s",
 ]
 FRAGMENTS = [" ", "  ", "   ", "\n", "\r\n", "\t", "'", "'s", "'LL", "1", "12", "345", "٣", "Ⅷ", "²",
-             "a", "Hello", " world", "ß", "語", "é", "e\u0301", "👍", "👩‍💻", "\u200d", "\ufe0f",
-             ".", "...", "!?", "(", ")", "{", "$", "+", "=", "<|", "|>", "_", "\u00a0", "\u3000",
+             "a", "Hello", " world", "ß", "語", "々", "〇", "⼀", "é", "e\u0301", "👍", "👩‍💻",
+             "\u200d", "\ufe0f", ".", "...", "!?", "(", ")", "{", "$", "+", "=", "<|", "|>", "_", "\u00a0", "\u3000",
              "\u0085", "\u2028", "the", "The", "THE", "ing", "\x00", "\x7f", "\U0010ffff"]
 
 
@@ -84,7 +95,7 @@ def build(meta):
     steps = {
         "smollm": [pre_tokenizers.Digits(individual_digits=True), gpt2],
         "gpt-2": [gpt2], "llama-bpe": split(LLAMA3), "qwen2": split(QWEN2),
-        "gpt-4o": split(O200K),
+        "gpt-4o": split(O200K), "kimi-k2": split(KIMI),
     }[meta["pre"]]
     vocabulary = {text: id for id, text in enumerate(meta["tokens"])}
     merges = [tuple(merge.split(" ")) for merge in meta["merges"]]
@@ -179,8 +190,9 @@ def main():
         names = ("gpt-2", "llama-bpe", "qwen2")
         paths += [f"{source}/models/ggml-vocab-{name}.gguf" for name in names]
     with tempfile.TemporaryDirectory() as folder:
-        if source:  # no vocabulary of o200k is at hand; how it cuts words is its expression's alone
-            paths.append(renamed(f"{source}/models/ggml-vocab-qwen2.gguf", "gpt-4o", folder))
+        if source:  # no vocabularies of these are at hand; how they cut words is their expressions'
+            paths += [renamed(f"{source}/models/ggml-vocab-qwen2.gguf", pre, folder)
+                      for pre in ("gpt-4o", "kimi-k2")]
         return 1 if sum(compare(sys.argv[1], path) for path in paths) else 0
 
 

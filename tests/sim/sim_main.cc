@@ -6,7 +6,6 @@
 // sim --served N [--first S]: how much N of those serve, and what no placement exceeds.
 // sim --hours N [--first S] [--short 1]: N hours of one swarm with receipts, audits and wrong
 // clocks, or so many short ones of some minutes. A seed gives the same run everywhere.
-// --defect D plants one of proto/defect.h, in a build that has them.
 #include <spdlog/spdlog.h>
 
 #include <algorithm>
@@ -17,7 +16,6 @@
 #include <utility>
 #include <vector>
 
-#include "proto/defect.h"
 #include "tests/sim/seeded_system.h"
 #include "tests/sim/sim_days.h"
 #include "tests/sim/sim_many.h"
@@ -88,15 +86,6 @@ void print(const Outcome& o) {
   std::printf("%llu tokens, %llu hashes, %llu sequences with hashes missing after the wait\n",
               static_cast<unsigned long long>(t.tokens), static_cast<unsigned long long>(t.hashes),
               static_cast<unsigned long long>(t.short_hashes));
-}
-
-bool plant([[maybe_unused]] std::uint64_t defect) {
-#ifdef HEARTH_SWARM_DEFECTS
-  planted_swarm_defect = static_cast<SwarmDefect>(defect);
-  return true;
-#else
-  return false;
-#endif
 }
 
 int run_many(std::uint64_t first, std::uint64_t seeds, std::uint64_t least, EnginePool& pool,
@@ -291,9 +280,6 @@ int main(int argc, char** argv) {
       hours = value;
     } else if (std::strcmp(argv[i], "--short") == 0) {
       is_short = value != 0;
-    } else if (std::strcmp(argv[i], "--defect") == 0 && !hearth::sim::plant(value)) {
-      std::printf("this build has no planted defects: -DHEARTH_SWARM_DEFECTS=ON\n");
-      return 2;
     }
   }
   spdlog::set_level(spdlog::level::off);

@@ -10,6 +10,7 @@
 #include "model/gguf/parts.h"
 #include "model/spec.h"
 #include "tests/tools/model_shapes.h"
+#include "tests/tools/parts_writer.h"
 
 namespace hearth::cli {
 namespace {

@@ -2,7 +2,6 @@
 
 #include <CLI/CLI.hpp>
 #include <array>
-#include <charconv>
 #include <cmath>
 #include <cstdint>
 #include <nlohmann/json.hpp>
@@ -11,6 +10,7 @@
 #include <utility>
 
 #include "base/check.h"
+#include "base/number.h"
 #include "cli/command/nearest.h"
 #include "cli/terminal/escape.h"
 
@@ -102,14 +102,11 @@ constexpr std::array kShapeCounts = {
 };
 
 Result<double> figure_of(const CatalogueRow& row, const std::string& key, const std::string& text) {
-  double value = 0.0;
-  const char* end = text.data() + text.size();
-  const auto [at, error] = std::from_chars(text.data(), end, value);
-  REQUIRE(error == std::errc() && at == end && std::isfinite(value) && value >= 0.0 &&
-              value <= kLargestFigure,
-          row.where, ": ", key, " must be a number from 0 to ", std::uint64_t{1'000'000'000},
-          ", got '", escape_control(text.substr(0, kKeyBytes)), "'");
-  return value;
+  const auto value = parse_number<double>(text);
+  REQUIRE(value && std::isfinite(*value) && *value >= 0.0 && *value <= kLargestFigure, row.where,
+          ": ", key, " must be a number from 0 to ", std::uint64_t{1'000'000'000}, ", got '",
+          escape_control(text.substr(0, kKeyBytes)), "'");
+  return *value;
 }
 
 // Removes the fields that it knows from a row, so that the remaining fields are unknown ones.
@@ -305,7 +302,9 @@ class Reader {
     REQUIRE(shape.layers >= 1 && shape.hidden >= 1 && shape.kv_heads >= 1 && shape.head_dim >= 1 &&
                 shape.heads >= shape.kv_heads && shape.feed_forward >= 1 && shape.vocabulary >= 1 &&
                 shape.context >= 1 && shape.experts_used <= shape.experts,
-            row.where, " lacks a count, or has one that does not fit the others");
+            row.where,
+            " must have layers, hidden, kv_heads, head_dim, feed_forward, vocabulary and context "
+            "of at least 1, heads of at least kv_heads, and experts_used of at most experts");
     return ok_status();
   }
 };

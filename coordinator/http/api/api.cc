@@ -2,8 +2,6 @@
 
 #include <spdlog/fmt/fmt.h>
 
-#include <algorithm>
-
 namespace hearth::coordinator::http {
 
 std::string wait_text(std::uint32_t seconds) {

@@ -14,6 +14,7 @@
 #include <ctime>
 
 #include "base/limits.h"
+#include "proto/address.h"
 
 namespace hearth::coordinator::http {
 namespace {
@@ -59,12 +60,6 @@ bool is_loopback(const std::string& name) {
     return false;
   }
   return ntohl(v4.s_addr) >> 24 == kNetwork;
-}
-
-bool is_address(const std::string& name) {
-  in6_addr bytes{};
-  return inet_pton(AF_INET, name.c_str(), &bytes) == 1 ||
-         inet_pton(AF_INET6, name.c_str(), &bytes) == 1;
 }
 
 std::string_view trimmed(std::string_view text) {
@@ -199,7 +194,7 @@ std::optional<ApiError> check_target(const RequestHead& head, const HostNames& n
 bool host_allowed(std::string_view host, const HostNames& names) {
   std::string name = host_name(host);
   if (name.empty()) return false;
-  if (is_loopback(name) || (names.any_address && is_address(name))) return true;
+  if (is_loopback(name) || (names.any_address && (is_ipv4(name) || is_ipv6(name)))) return true;
   if (name.size() > 1 && name.ends_with('.')) name.pop_back();  // of the root of all names
   if (name == "localhost" || name.ends_with(".localhost")) return true;
   return std::any_of(names.names.begin(), names.names.end(),

@@ -6,23 +6,12 @@ namespace hearth::coordinator::http {
 namespace {
 
 // An answer that is known in advance and is sent when its sequence has ended, as a whole body.
-class FixedWriter final : public AnswerWriter {
+class FixedWriter final : public WholeWriter {
  public:
-  FixedWriter(Dialect dialect, AnswerStart start)
-      : AnswerWriter(std::move(start)), dialect_(dialect) {}
-  Dialect dialect() const override { return dialect_; }
-  StreamEvents begin(const ChoicePart&) override { return {}; }
-  StreamEvents add(const ChoicePart&) override { return {}; }
-  StreamEvents end(const ChoicePart&, const OrderedJson&) override { return {}; }
-  StreamEvents tell_hearth(const OrderedJson&) override { return {}; }
-  StreamEvents close(const AnswerEnd&) override { return {}; }
-  StreamEvents fail(const ApiError&) override { return {}; }
+  using WholeWriter::WholeWriter;
   std::string whole(const std::vector<ChoicePart>&, const AnswerEnd&) const override {
     return start().fixed;
   }
-
- private:
-  const Dialect dialect_;
 };
 
 }  // namespace

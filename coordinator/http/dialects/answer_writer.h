@@ -93,6 +93,23 @@ class AnswerWriter {
   AnswerStart start_;
 };
 
+// An answer that is sent as a whole body only: its streams have no events.
+class WholeWriter : public AnswerWriter {
+ public:
+  WholeWriter(Dialect dialect, AnswerStart start)
+      : AnswerWriter(std::move(start)), dialect_(dialect) {}
+  Dialect dialect() const final { return dialect_; }
+  StreamEvents begin(const ChoicePart&) final { return {}; }
+  StreamEvents add(const ChoicePart&) final { return {}; }
+  StreamEvents end(const ChoicePart&, const OrderedJson&) final { return {}; }
+  StreamEvents tell_hearth(const OrderedJson&) final { return {}; }
+  StreamEvents close(const AnswerEnd&) final { return {}; }
+  StreamEvents fail(const ApiError&) final { return {}; }
+
+ private:
+  const Dialect dialect_;
+};
+
 std::unique_ptr<AnswerWriter> make_openai_writer(AnswerStart start);
 std::unique_ptr<AnswerWriter> make_responses_writer(AnswerStart start);
 std::unique_ptr<AnswerWriter> make_anthropic_writer(AnswerStart start);

@@ -2,7 +2,6 @@
 // whole.
 #include <spdlog/fmt/fmt.h>
 
-#include <bit>
 #include <cmath>
 #include <iterator>
 #include <span>
@@ -33,18 +32,9 @@ void append_base64(std::string& out, std::span<const float> values) {
   out += '"' + base64(bytes) + '"';
 }
 
-class EmbeddingWriter final : public AnswerWriter {
+class EmbeddingWriter final : public WholeWriter {
  public:
-  EmbeddingWriter(Dialect dialect, AnswerStart start)
-      : AnswerWriter(std::move(start)), dialect_(dialect) {}
-  Dialect dialect() const override { return dialect_; }
-
-  StreamEvents begin(const ChoicePart&) override { return {}; }
-  StreamEvents add(const ChoicePart&) override { return {}; }
-  StreamEvents end(const ChoicePart&, const OrderedJson&) override { return {}; }
-  StreamEvents tell_hearth(const OrderedJson&) override { return {}; }
-  StreamEvents close(const AnswerEnd&) override { return {}; }
-  StreamEvents fail(const ApiError&) override { return {}; }
+  using WholeWriter::WholeWriter;
 
   // The vectors are by far the largest part of a body, so they are written directly as text.
   std::string whole(const std::vector<ChoicePart>& parts, const AnswerEnd& end) const override {
@@ -56,7 +46,7 @@ class EmbeddingWriter final : public AnswerWriter {
       append(list, part);
     }
     if (form.one) return "{\"embedding\":" + list + "}";
-    if (dialect_ == Dialect::kOpenAi) {
+    if (dialect() == Dialect::kOpenAi) {
       const OrderedJson usage = {{"prompt_tokens", end.usage.prompt_tokens},
                                  {"total_tokens", end.usage.prompt_tokens}};
       return with_list({{"object", "list"}}, "data", list,
@@ -73,7 +63,7 @@ class EmbeddingWriter final : public AnswerWriter {
  private:
   void append(std::string& out, const ChoicePart& part) const {
     INVARIANT(part.embedding != nullptr, "the coordinator refuses an end without an embedding");
-    const bool in_object = dialect_ == Dialect::kOpenAi;
+    const bool in_object = dialect() == Dialect::kOpenAi;
     if (in_object) out += R"({"object":"embedding","embedding":)";
     if (start().embedding->base64) {
       append_base64(out, *part.embedding);
@@ -91,8 +81,6 @@ class EmbeddingWriter final : public AnswerWriter {
     return first.substr(0, first.size() - 1) + fmt::format(",\"{}\":[", name) + list + "]," +
            last.substr(1);
   }
-
-  const Dialect dialect_;
 };
 
 }  // namespace

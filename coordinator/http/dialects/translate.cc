@@ -1,7 +1,5 @@
 #include "coordinator/http/dialects/translate.h"
 
-#include <spdlog/fmt/fmt.h>
-
 #include <algorithm>
 #include <array>
 #include <span>

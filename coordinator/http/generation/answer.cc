@@ -8,7 +8,6 @@
 
 #include "base/check.h"
 #include "base/limits.h"
-#include "ledger/receipt.h"
 
 namespace hearth::coordinator::http {
 namespace {

@@ -2,23 +2,13 @@
 
 #include <spdlog/fmt/fmt.h>
 
-#include <charconv>
-
 #include "base/limits.h"
+#include "base/number.h"
 
 namespace hearth::coordinator::http {
 namespace {
 
 constexpr std::size_t kAnswerDigits = 16;
-
-// Parses the whole text, only in the spelling in which this program writes numbers.
-template <typename T>
-std::optional<T> number(std::string_view text, int base) {
-  T value{};
-  const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), value, base);
-  if (error != std::errc() || end != text.data() + text.size()) return std::nullopt;
-  return value;
-}
 
 }  // namespace
 
@@ -28,7 +18,7 @@ std::string event_id_text(const EventId& id) {
 
 std::optional<EventId> parse_event_id(std::string_view text) {
   if (text.size() > limits::kLastEventIdBytes || text.size() <= kAnswerDigits) return std::nullopt;
-  const auto answer = number<std::uint64_t>(text.substr(0, kAnswerDigits), 16);
+  const auto answer = parse_number<std::uint64_t>(text.substr(0, kAnswerDigits), 16);
   if (!answer || text[kAnswerDigits] != '-') return std::nullopt;
   EventId id;
   id.answer = *answer;
@@ -39,7 +29,7 @@ std::optional<EventId> parse_event_id(std::string_view text) {
   }
   for (bool more = true; more;) {
     const std::size_t dot = rest.find('.');
-    const auto told = number<std::uint32_t>(rest.substr(0, dot), 10);
+    const auto told = parse_number<std::uint32_t>(rest.substr(0, dot));
     if (!told || id.told.size() == limits::kHttpSequences) return std::nullopt;
     id.told.push_back(*told);
     more = dot != std::string_view::npos;

@@ -5,7 +5,6 @@
 #include <algorithm>
 #include <boost/algorithm/string/replace.hpp>
 #include <cmath>
-#include <functional>
 #include <numeric>
 #include <utility>
 
@@ -322,9 +321,7 @@ std::optional<ApiError> Generation::hold_credit() {
   }
   if (!held) return from_coordinator(held.error(), predicted_wait(*api_));
   INVARIANT(held->size() == choices.size(), "each item has a hold");
-  for (std::size_t i = 0; i < choices.size(); ++i) {
-    runs_[choices[i]].credit = std::move((*held)[i]);
-  }
+  for (std::size_t i = 0; i < choices.size(); ++i) runs_[choices[i]].credit = std::move((*held)[i]);
   return std::nullopt;
 }
 

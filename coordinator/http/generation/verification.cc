@@ -1,7 +1,6 @@
 #include "coordinator/http/generation/verification.h"
 
 #include <algorithm>
-#include <utility>
 
 #include "base/check.h"
 #include "coordinator/http/openai/responses.h"

@@ -4,11 +4,11 @@
 
 #include <algorithm>
 #include <array>
-#include <charconv>
 #include <limits>
 
 #include "base/check.h"
 #include "base/limits.h"
+#include "base/number.h"
 #include "coordinator/http/openai/fields.h"
 #include "coordinator/http/openai/tools.h"
 #include "coordinator/http/openai/unsupported.h"
@@ -31,11 +31,7 @@ std::optional<TokenId> token_id(std::optional<std::int64_t> id, std::uint32_t vo
 // A token id written as a JSON number, or as the string that JSON objects need for keys.
 std::optional<TokenId> bias_token(const Json& value, std::uint32_t vocabulary) {
   if (!value.is_string()) return token_id(as_integer(value), vocabulary);
-  const auto& text = value.get_ref<const std::string&>();
-  std::int64_t id = 0;
-  const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), id);
-  if (error != std::errc() || end != text.data() + text.size()) return std::nullopt;
-  return token_id(id, vocabulary);
+  return token_id(parse_number<std::int64_t>(value.get_ref<const std::string&>()), vocabulary);
 }
 
 void add_bias(FieldReader& fields, const Json& token, const Json& bias, std::uint32_t vocabulary,
@@ -334,11 +330,12 @@ void parse_max_tokens(FieldReader& fields, const char* name, GenerationRequest& 
 void refuse_completion_extras(FieldReader& fields, GenerationRequest& request) {
   const auto best_of = fields.integer("best_of", 1, kInt32Max);
   if (best_of && *best_of != static_cast<std::int64_t>(request.n)) {
-    fields.fail(ApiError::not_supported("'best_of' other than n is not supported", "best_of"));
+    fields.fail(
+        ApiError::not_supported("'best_of' other than n is not supported; omit it", "best_of"));
   }
   const auto suffix = fields.string("suffix");
   if (suffix && !suffix->empty()) {
-    fields.fail(ApiError::not_supported("'suffix' is not supported", "suffix"));
+    fields.fail(ApiError::not_supported("'suffix' is not supported; omit it", "suffix"));
   }
 }
 

@@ -273,7 +273,9 @@ void parse_format(FieldReader& fields, GenerationRequest& request) {
       parse_one_format(fields, request, kind, "structured_outputs", *value);
     }
   }
-  if (inner.find("structural_tag") != nullptr) inner.refuse("structural_tag", "is not supported");
+  if (inner.find("structural_tag") != nullptr) {
+    inner.refuse("structural_tag", "is not supported; send 'json' or 'grammar' instead");
+  }
   if (inner.failed()) fields.fail(inner.error());
 }
 

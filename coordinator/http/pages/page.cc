@@ -1,7 +1,6 @@
 #include "coordinator/http/pages/page.h"
 
 #include <algorithm>
-#include <iterator>
 
 #include "base/check.h"
 #include "coordinator/http/pages/embedded.h"

@@ -2,7 +2,6 @@
 
 #include <spdlog/spdlog.h>
 
-#include <string>
 #include <utility>
 
 namespace hearth::coordinator::http {
@@ -23,12 +22,11 @@ bool take_slow_read(const Call& call) {
   for (const auto& [owner, count] : reads) all += count;
   const auto own = reads.find(call.request.policy.owner);
   if (all >= kAtOnce || (own != reads.end() && own->second >= kOfOne)) {
-    ApiError error =
-        ApiError::of(429,
-                     "too many requests for the ledger, receipts and plans wait: at most " +
-                         std::to_string(kAtOnce) + ", and " + std::to_string(kOfOne) +
-                         " of one API key; retry in 1 s",
-                     "too_many_reads", "rate_limit_error");
+    ApiError error = ApiError::of(
+        429,
+        message_of("too many requests for the ledger, receipts and plans wait: at most ", kAtOnce,
+                   ", and ", kOfOne, " of one API key; retry in 1 s"),
+        "too_many_reads", "rate_limit_error");
     error.retry_after = 1;
     call.respond(error);
     return false;
@@ -58,9 +56,7 @@ void answer_slowly(Call call, std::function<ApiResult<OrderedJson>(const Call& c
 ApiError manage_error(const Error& error, const char* not_found) {
   if (error.code == ErrorCode::kInvalidInput) return ApiError::invalid(error.message);
   if (error.code == ErrorCode::kNotFound) return ApiError::not_found(error.message, not_found);
-  if (error.code == ErrorCode::kVersion) {
-    return ApiError::of(409, error.message, "program_too_old");
-  }
+  if (error.code == ErrorCode::kVersion) return ApiError::of(409, error.message, "program_too_old");
   return from_coordinator(error, 1);
 }
 

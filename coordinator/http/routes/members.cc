@@ -259,7 +259,9 @@ void handle_order(Call call) {
   auto wish = parse_order(call.request.body, call.api->clock.unix_seconds());
   if (!wish.ok()) return call.respond(wish.error());
   if (!options.order) {
-    return call.respond(ApiError::of(409, "this server gives workers no orders", "no_orders"));
+    return call.respond(ApiError::of(
+        409, "this server gives workers no orders; run hearth pause on the worker's machine",
+        "no_orders"));
   }
   const std::optional<Away> away = wish->away;
   const std::string node = wish->node;

@@ -1,14 +1,12 @@
 #include "coordinator/http/wire/session.h"
 
 #include <netinet/tcp.h>
-#include <spdlog/fmt/fmt.h>
 #include <spdlog/spdlog.h>
 
 #include <algorithm>
 #include <boost/algorithm/string/case_conv.hpp>
 #include <boost/asio/buffer.hpp>
 
-#include "base/limits.h"
 #include "coordinator/http/wire/sse.h"
 
 namespace hearth::coordinator::http {
@@ -293,9 +291,7 @@ void Session::leave_table() {
   phase_ = Phase::kClosed;
   table_->open.erase(this);
   if (probes_only_) --table_->reserved;
-  if (const auto found = table_->from.find(peer_); --found->second == 0) {
-    table_->from.erase(found);
-  }
+  if (const auto found = table_->from.find(peer_); --found->second == 0) table_->from.erase(found);
   body_room_.release();
   deadline_.cancel();
   ping_.cancel();
@@ -443,9 +439,7 @@ void Session::on_head() {
   if (head.method == "OPTIONS") return answer_options(head);
   const bool administers = match.access == Access::kAdmin || match.access == Access::kManage ||
                            match.access == Access::kOwner || match.access == Access::kState;
-  if (probes_only_ && !match.probe && !administers) {
-    return refuse(too_many_connections(), true);
-  }
+  if (probes_only_ && !match.probe && !administers) return refuse(too_many_connections(), true);
   if (verdict.refusal) return refuse(*verdict.refusal, head.has_body());  // which is not read
   if (head.content_length.value_or(0) > limits::kHttpBodyBytes) {
     return refuse(body_too_large(), true);

@@ -1,7 +1,6 @@
 #include "node/engine/card/card.h"
 
 #include <algorithm>
-#include <chrono>
 #include <cstdio>
 #include <string>
 #include <utility>
@@ -10,7 +9,6 @@
 #include "kernels/cuda/product.h"
 #include "kernels/cuda/runtime.h"
 #include "kernels/cuda/tiles.h"
-#include "node/engine/card/card_context.h"
 #include "node/engine/card/card_forward.h"
 #include "node/engine/card/card_stage.h"
 #include "node/engine/card/placement.h"
@@ -227,7 +225,7 @@ Result<std::unique_ptr<StageForward>> Card::load(const model::GgufFile& file,
 }
 
 std::string capability(std::uint32_t major, std::uint32_t minor) {
-  return std::to_string(major) + "." + std::to_string(minor);
+  return message_of(major, ".", minor);
 }
 
 // Code for one capability runs on those of the same major number from its minor number on.
@@ -244,6 +242,10 @@ Status check_capability(std::uint32_t index, const cuda::DeviceInfo& info) {
 
 Result<cuda::DeviceInfo> card_info(std::uint32_t index) {
   TRY(const std::uint32_t count, cuda::device_count());
+  if (count == 0) {
+    return Error::of(ErrorCode::kUnavailable, "no GPU cuda:", index,
+                     ": there is no NVIDIA driver, or it knows no GPU");
+  }
   if (index >= count) {
     return Error::of(ErrorCode::kUnavailable, "no GPU cuda:", index, ": the number must be below ",
                      count, ", the driver's count");

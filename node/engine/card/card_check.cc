@@ -21,7 +21,7 @@ Result<Bytes> model_bytes(const std::string& family, const std::vector<model::Te
   model::SyntheticOptions options;
   options.family = family;
   const model::FamilyTraits* traits = model::find_family(family);
-  REQUIRE(traits != nullptr, "the self-test has no known answers for the model family " + family);
+  REQUIRE(traits != nullptr, "the self-test has no known answers for the model family ", family);
   options.layers = std::max(2U, traits->period());
   options.hidden = 256;
   options.feed_forward = 256;

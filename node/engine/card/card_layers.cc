@@ -5,7 +5,6 @@
 #include <utility>
 
 #include "base/check.h"
-#include "kernels/cuda/attention.h"
 #include "kernels/cuda/rows.h"
 #include "kernels/cuda/step.h"
 
@@ -71,8 +70,8 @@ void CardLayers::say_graphs(std::uint64_t made) const {
   INVARIANT(count.made >= made, "the number of graphs made only rises");
   if (count.made == made || count.made < 8 || !std::has_single_bit(count.made)) return;
   if (!say_) return;
-  say_(std::to_string(count.kept) + " graphs of shapes of step, " + std::to_string(count.made) +
-       " made so far, hold " + std::to_string(count.bytes >> 10) + " KiB of the driver's memory");
+  say_(message_of(count.kept, " graphs of shapes of step, ", count.made, " made so far, hold ",
+                  count.bytes >> 10, " KiB of the driver's memory"));
 }
 
 Status CardLayers::all_layers() const {

@@ -26,7 +26,7 @@ class Placer {
 
   Status matrix(const std::string& name, std::uint32_t rows, std::uint32_t cols,
                 cuda::CardMatrix& out, std::uint32_t experts = 1) const {
-    REQUIRE(experts == 1, "tensor " + name + " has experts, which no GPU computes");
+    REQUIRE(experts == 1, "tensor ", name, " has experts, which no GPU computes");
     CardTensor tensor;
     tensor.name = name;
     TRY(tensor.file, model::require_tensor(file_, name, {cols, rows}));
@@ -51,28 +51,28 @@ class Placer {
 
   Status heads(const std::string& name, std::uint32_t, std::uint32_t, std::uint32_t,
                cuda::CardMatrix&) const {
-    return Error{ErrorCode::kUnsupported,
-                 "tensor " + name + " is of latent attention, which no GPU computes"};
+    return Error::of(ErrorCode::kUnsupported, "tensor ", name,
+                     " is of latent attention, which no GPU computes");
   }
 
   Status part(const std::string& name, std::uint32_t, std::uint32_t, std::uint32_t, std::uint32_t,
               cuda::CardMatrix&, std::uint32_t = 1) const {
-    return Error{ErrorCode::kUnsupported,
-                 "tensor " + name + " holds several matrices, which no GPU computes"};
+    return Error::of(ErrorCode::kUnsupported, "tensor ", name,
+                     " holds several matrices, which no GPU computes");
   }
 
   Status table(const std::string& name, std::uint32_t, std::uint32_t, CardVector&) const {
-    return Error{ErrorCode::kUnsupported,
-                 "tensor " + name + " is of a gated delta net, which no GPU computes"};
+    return Error::of(ErrorCode::kUnsupported, "tensor ", name,
+                     " is of a gated delta net, which no GPU computes");
   }
 
   Status vector(const std::string& name, std::uint32_t size, CardVector& out,
                 std::uint32_t experts = 1) const {
-    REQUIRE(experts == 1, "tensor " + name + " has experts, which no GPU computes");
+    REQUIRE(experts == 1, "tensor ", name, " has experts, which no GPU computes");
     CardTensor tensor;
     tensor.name = name;
     TRY(tensor.file, model::require_tensor(file_, name, {size}));
-    REQUIRE(tensor.file->type == model::TensorType::kF32, "tensor " + name + " is not F32");
+    REQUIRE(tensor.file->type == model::TensorType::kF32, "tensor ", name, " is not F32");
     tensor.bytes = size * sizeof(float);
     out.data = placement_.take<float>(size);
     tensor.data = reinterpret_cast<std::byte*>(out.data);

@@ -53,7 +53,7 @@ Result<std::vector<Share>> divide(const model::ModelSpec& spec,
                                   std::span<const std::uint32_t> speeds) {
   TRY_VOID(check_family(spec));
   REQUIRE(!speeds.empty() && speeds.size() <= limits::kRanks, "ranks are ", speeds.size(),
-          ", allowed are 1 to ", limits::kRanks);
+          "; they must be 1 to ", limits::kRanks);
   const std::uint64_t all = std::accumulate(speeds.begin(), speeds.end(), std::uint64_t{0});
   REQUIRE(all > 0, "the speeds of all ranks are 0: one at least must be above");
   std::vector<Share> shares;
@@ -76,7 +76,7 @@ Result<std::vector<Share>> divide(const model::ModelSpec& spec,
 Status check_shares(const model::ModelSpec& spec, std::span<const Share> shares) {
   TRY_VOID(check_family(spec));
   REQUIRE(!shares.empty() && shares.size() <= limits::kRanks, "ranks are ", shares.size(),
-          ", allowed are 1 to ", limits::kRanks);
+          "; they must be 1 to ", limits::kRanks);
   TRY_VOID(check_ranges(shares, &Share::kv_heads, spec.kv_heads, 1, "KV heads"));
   TRY_VOID(check_ranges(shares, &Share::columns, spec.feed_forward, kShareUnit,
                         "columns of the feed-forward"));

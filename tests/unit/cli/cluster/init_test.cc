@@ -135,8 +135,9 @@ TEST_F(ClusterTest, InitRefusesABadNameAndAFolderThatHasOne) {
   options.name = "home";
   options.host = "127.0.0.1";
   std::filesystem::remove(folder_ + "/cluster.json");
-  EXPECT_FALSE(run_init({"", "127.0.0.1", 0, folder_, false}))
-      << "the folder has no cluster to move";
+  InitOptions nameless = options;
+  nameless.name.clear();
+  EXPECT_FALSE(run_init(nameless)) << "the folder has no cluster to move";
   EXPECT_TRUE(run_init(options)) << "one that was interrupted";
   EXPECT_EQ(read_key_file(folder_ + "/cluster.key")->public_key(), key->public_key());
 }

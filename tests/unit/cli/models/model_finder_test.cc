@@ -9,6 +9,7 @@
 
 #include "model/gguf/parts.h"
 #include "model/synthetic.h"
+#include "tests/tools/parts_writer.h"
 
 namespace hearth::cli {
 namespace {

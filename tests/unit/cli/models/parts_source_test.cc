@@ -8,6 +8,7 @@
 #include "base/limits.h"
 #include "cli/models/hub.h"
 #include "model/synthetic.h"
+#include "tests/tools/parts_writer.h"
 #include "tests/unit/coordinator/client/web_server.h"
 
 namespace hearth::cli {

@@ -16,6 +16,7 @@
 #include "cli/models/hub.h"
 #include "model/gguf/parts.h"
 #include "model/synthetic.h"
+#include "tests/tools/parts_writer.h"
 #include "tests/unit/coordinator/client/web_server.h"
 
 namespace hearth::cli {

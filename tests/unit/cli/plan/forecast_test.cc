@@ -95,17 +95,20 @@ TEST(Forecast, AnOptionWithoutItsQuestionIsRefused) {
   EXPECT_TRUE(check_used({}).ok());
   ForecastOptions options;
   options.batch = 8;
-  EXPECT_EQ(refusal_of(check_used(options)), "--batch needs --gpus");
+  EXPECT_EQ(refusal_of(check_used(options)),
+            "--batch needs --gpus: add --gpus COUNTxGPU, or omit it");
   options.gpus = "h100";
   EXPECT_TRUE(check_used(options).ok());
   options.users = 2;
-  EXPECT_EQ(refusal_of(check_used(options)), "--users needs --for");
+  EXPECT_EQ(refusal_of(check_used(options)), "--users needs --for: add --for SPEED, or omit it");
   ForecastOptions quant;
   quant.quant = "q8_0";
-  EXPECT_EQ(refusal_of(check_used(quant)), "--quant needs --gpus or --for");
+  EXPECT_EQ(refusal_of(check_used(quant)),
+            "--quant needs --gpus or --for: add one of them, or omit it");
   ForecastOptions crowded;
   crowded.per_machine = 1;
-  EXPECT_EQ(refusal_of(check_used(crowded)), "--per-machine needs --gpus");
+  EXPECT_EQ(refusal_of(check_used(crowded)),
+            "--per-machine needs --gpus: add --gpus COUNTxGPU, or omit it");
   crowded.gpus = "2xrtx4090";
   EXPECT_TRUE(check_used(crowded).ok());
   crowded.link = "card";

@@ -28,6 +28,23 @@ bool allows(const ChatSyntax& syntax, const AnswerConstraint& asked, std::string
   return state.accept(text) && state.may_end();
 }
 
+// The text with its control tokens as a grammar reads them.
+std::string with_controls(const AnswerConstraint& asked, std::string text) {
+  for (const ControlToken& each : asked.controls) {
+    for (std::size_t at = 0; (at = text.find(each.text, at)) != std::string::npos;) {
+      text.replace(at, each.text.size(), control_token_bytes(each.token));
+    }
+  }
+  return text;
+}
+
+AnswerConstraint with_tokens(AnswerConstraint asked, const std::vector<std::string>& texts,
+                             const std::string& end) {
+  TokenId id = 300;
+  for (const std::string& text : texts) asked.controls.push_back({text, id++, text == end});
+  return asked;
+}
+
 TEST(CallGrammar, AnObjectIsOfTheSchema) {
   ChatSyntax syntax;
   syntax.call_begin = "<tool_call>";
@@ -160,6 +177,130 @@ TEST_F(QuotedCalls, WhatHasNoFormIsRefusedByItsPath) {
   EXPECT_EQ(refusal(of(nested)), "");
 }
 
+// MiniMax M3: values are elements.
+struct ElementCalls : ::testing::Test {
+  ElementCalls() {
+    syntax.form = CallForm::kElements;
+    syntax.section_begin = "[.<calls>\n";
+    syntax.section_end = "[.</calls>";
+    syntax.call_begin = "[.<invoke name=\"";
+    syntax.name_end = "\">";
+    syntax.parameter_begin = "[.<";
+    syntax.key_end = ">";
+    syntax.value_end = "[.</";
+    syntax.call_end = "[.</invoke>\n";
+  }
+  // Written with '@' before each tag.
+  static std::string call(const std::string& arguments) {
+    std::string out;
+    for (const char c :
+         "@<calls>\n@<invoke name=\"weather\">" + arguments + "@</invoke>\n@</calls>") {
+      out += c == '@' ? std::string("[.") : std::string(1, c);
+    }
+    return out;
+  }
+  std::string refusal(const std::string& property) const {
+    AnswerConstraint asked = required();
+    asked.tools[0].parameters = R"({"properties": {"a": )" + property + "}}";
+    const auto grammar = answer_grammar(syntax, asked);
+    return grammar.ok() ? "" : grammar.error().message;
+  }
+  ChatSyntax syntax;
+};
+
+TEST_F(ElementCalls, MatchTheSchema) {
+  EXPECT_TRUE(allows(syntax, required(), call("@<city>Oslo <x>@</city>@<days>2@</days>")));
+  EXPECT_TRUE(allows(syntax, required(), call("@<city>@</city>")));
+  EXPECT_FALSE(allows(syntax, required(), call("")));
+  EXPECT_FALSE(allows(syntax, required(), call("@<city>Oslo@</days>")));
+  EXPECT_FALSE(allows(syntax, required(), call("@<city>Oslo@</city>@<days>two@</days>")));
+  EXPECT_FALSE(allows(syntax, required(), call("@<city>Oslo@</city>@<other>2@</other>")));
+}
+
+TEST_F(ElementCalls, ListsAndObjectsAreReadBack) {
+  AnswerConstraint deep = required();
+  deep.tools[0].parameters = R"({"properties": {
+      "to": {"type": "array", "maxItems": 2, "items": {"type": "object", "required": ["x"],
+             "properties": {"x": {"type": "string"}, "y": {"type": "boolean"}}}},
+      "unit": {"type": "string", "enum": ["C", "F"]}, "z": {"type": ["integer", "null"]}}})";
+  const std::string whole = call(
+      "@<to>@<item>@<x>1@</x>@</item>@<item>@<x>2@</x>@<y>true@</y>@</item>@</to>@<unit>C@</unit>"
+      "@<z>null@</z>");
+  EXPECT_TRUE(allows(syntax, deep, whole));
+  EXPECT_TRUE(allows(syntax, deep, call("@<to>@</to>")));
+  EXPECT_FALSE(allows(syntax, deep, call("@<to>@<item>@<y>true@</y>@</item>@</to>")));
+  EXPECT_FALSE(allows(syntax, deep, call("@<unit>K@</unit>")));
+  EXPECT_FALSE(
+      allows(syntax, deep,
+             call("@<to>@<item>@<x>1@</x>@</item>@<item>@<x>1@</x>@</item>@<item>@<x>1@</x>"
+                  "@</item>@</to>")));
+  AnswerRules rules;
+  rules.tools = deep.tools;
+  AnswerParser parser(std::make_shared<ChatSyntax>(syntax), rules);
+  const AnswerPart part = parser.push(whole);
+  ASSERT_EQ(part.calls.size(), 1U);
+  EXPECT_EQ(part.calls[0].arguments,
+            R"({"to": [{"x": "1"}, {"x": "2", "y": true}], "unit": "C", "z": null})");
+}
+
+TEST_F(ElementCalls, WhatHasNoFormIsRefusedByItsPath) {
+  const auto names = [&](const std::string& property, const std::string& path) {
+    EXPECT_NE(refusal(property).find(path), std::string::npos) << refusal(property);
+  };
+  names(R"({"type": "string", "pattern": "x"})", "/properties/a/pattern");
+  names(R"({"anyOf": [{"type": "string"}, {"type": "null"}]})", "/properties/a/anyOf");
+  names(R"({"type": "array", "items": {}, "uniqueItems": true})", "/properties/a/uniqueItems");
+  names(R"({"type": "array", "items": {"type": "object", "properties": {"<": {}}}})",
+        "/properties/a/item/properties/<");
+  names(R"({"type": "object", "properties": {}, "minProperties": 1})",
+        "/properties/a/minProperties");
+  EXPECT_EQ(refusal(R"({"type": "object"})"), "");
+}
+
+// Kimi K3: content stands between marks, and so do the calls after it.
+TEST(CallGrammar, ContentStandsBetweenItsMarks) {
+  ChatSyntax syntax;
+  syntax.form = CallForm::kTagged;
+  syntax.section_begin = "<tools>";
+  syntax.section_end = "</tools>";
+  syntax.call_begin = "<call tool=\"";
+  syntax.name_end = "\" index=\"";
+  syntax.id_end = "\">";
+  syntax.numbered = true;
+  syntax.parameter_begin = "<argument key=\"";
+  syntax.key_end = "\" type=\"string\">";
+  syntax.type_word = "string";
+  syntax.value_end = "</argument>";
+  syntax.call_end = "</call>";
+  syntax.content_begin = "<response>";
+  syntax.content_end = "</response>";
+  syntax.answer_end = "</message>";
+  const std::string call =
+      "<tools><call tool=\"weather\" index=\"1\"><argument key=\"city\" type=\"string\">Oslo"
+      "</argument><argument key=\"days\" type=\"number\">2</argument></call></tools>";
+  const std::string text = "<response>Hm.</response>";
+  const std::vector<std::string> controls = {"<tools>", "<call", "<response>", "</response>"};
+  AnswerConstraint asked = with_tokens(required(), controls, "");
+  const auto expect = [&](bool yes, const std::string& answer) {
+    EXPECT_EQ(allows(syntax, asked, with_controls(asked, answer)), yes) << answer;
+  };
+  expect(true, call);
+  expect(true, text + call + "</message>");
+  expect(false, text);
+  expect(false, "Hm." + call);
+  asked.calls_required = false;
+  expect(true, text + "</message>");
+  expect(true, text + call);
+  expect(false, "Hm.");
+  asked.prompt_tail = "<response>";
+  expect(true, "Hm.</response>" + call);
+  asked.tools.clear();
+  asked.prompt_tail.clear();
+  asked.content = GrammarSource{GrammarSource::Kind::kChoice, R"(["yes", "no"])"};
+  expect(true, "<response>yes</response></message>");
+  expect(false, text);
+}
+
 // Kimi K2: the name is in the id, once.
 TEST(CallGrammar, ANameInAnIdIsWrittenOnce) {
   const auto parsed = ChatTemplate::parse(
@@ -175,23 +316,6 @@ TEST(CallGrammar, ANameInAnIdIsWrittenOnce) {
   EXPECT_FALSE(
       allows(syntax, required(),
              R"(<calls><call>functions.functions.weather:0<args>{"city": "Oslo"}</call></calls>)"));
-}
-
-// The text with its control tokens as a grammar reads them.
-std::string with_controls(const AnswerConstraint& asked, std::string text) {
-  for (const ControlToken& each : asked.controls) {
-    for (std::size_t at = 0; (at = text.find(each.text, at)) != std::string::npos;) {
-      text.replace(at, each.text.size(), control_token_bytes(each.token));
-    }
-  }
-  return text;
-}
-
-AnswerConstraint with_tokens(AnswerConstraint asked, const std::vector<std::string>& texts,
-                             const std::string& end) {
-  TokenId id = 300;
-  for (const std::string& text : texts) asked.controls.push_back({text, id++, text == end});
-  return asked;
 }
 
 TEST(CallGrammar, AMarkIsTheControlTokenAndNotItsText) {

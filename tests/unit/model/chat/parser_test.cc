@@ -190,6 +190,21 @@ std::vector<Case> named_cases() {
   return out;
 }
 
+// Kimi K3: marks around content, and calls that are numbered.
+const std::string kKimi3 =
+    "{% for m in messages %}<|open|>message role=\"{{ m.role }}\"<|sep|>"
+    "{% if m.role == 'assistant' %}<|open|>think<|sep|>{{ m.reasoning_content }}"
+    "<|close|>think<|sep|><|open|>response<|sep|>{{ m.content }}<|close|>response<|sep|>"
+    "{% if m.tool_calls %}<|open|>tools<|sep|>{% for t in m.tool_calls %}"
+    "{% set c = t.function %}<|open|>call tool=\"{{ c.name }}\" index=\"{{ loop.index }}\"<|sep|>"
+    "{% if c.arguments is string %}<|open|>json type=\"object\"<|sep|>{{ c.arguments }}"
+    "<|close|>json<|sep|>{% else %}{% for k, v in c.arguments.items() %}"
+    "<|open|>argument key=\"{{ k }}\" type=\"{{ 'string' if v is string else 'number' }}\"<|sep|>"
+    "{{ v }}<|close|>argument<|sep|>{% endfor %}{% endif %}<|close|>call<|sep|>{% endfor %}"
+    "<|close|>tools<|sep|>{% endif %}{% else %}{{ m.content }}{% endif %}"
+    "<|close|>message<|sep|><|end_of_msg|>{% endfor %}{% if add_generation_prompt %}"
+    "<|open|>message role=\"assistant\"<|sep|><|open|>think<|sep|>{% endif %}";
+
 // Arguments one by one, or not in JSON.
 std::vector<Case> other_cases() {
   std::vector<Case> out;
@@ -243,9 +258,36 @@ std::vector<Case> other_cases() {
   return out;
 }
 
+// Calls and arguments in elements.
+std::vector<Case> element_cases() {
+  std::vector<Case> out;
+  out.push_back(
+      {"minimax m3",
+       probe_calls("[.<calls>\n",
+                   "[.<invoke name=\"{{ c.name }}\">{% for k, v in c.arguments.items() %}"
+                   "[.<{{ k }}>{{ v }}[.</{{ k }}>{% endfor %}[.</invoke>\n",
+                   "", "[.</calls>"),
+       "</think>Yes.[.<calls>\n[.<invoke name=\"weather\">[.<city>12[.</city>[.<days>3[.</days>"
+       "[.</invoke>\n[.<invoke name=\"time\">[.</invoke>\n[.</calls>",
+       {"Yes.", "", R"(weather{"city": "12", "days": 3};time{};)"}});
+  out.push_back(
+      {"kimi k3",
+       probe(kKimi3),
+       "Hm.<|close|>think<|sep|><|open|>response<|sep|>Yes.<|close|>response<|sep|>"
+       "<|open|>tools<|sep|><|open|>call tool=\"weather\" index=\"1\"<|sep|>"
+       "<|open|>argument key=\"city\" type=\"string\"<|sep|>12<|close|>argument<|sep|>"
+       "<|open|>argument key=\"days\" type=\"number\"<|sep|>3<|close|>argument<|sep|>"
+       "<|open|>argument key=\"other\" type=\"string\"<|sep|>4<|close|>argument<|sep|>"
+       "<|close|>call<|sep|><|open|>call tool=\"time\" index=\"2\"<|sep|><|close|>call<|sep|>"
+       "<|close|>tools<|sep|><|close|>message<|sep|>",
+       {"Yes.", "Hm.", R"(weather{"city": "12", "days": 3, "other": "4"};time{};)"},
+       "<|open|>message role=\"assistant\"<|sep|><|open|>think<|sep|>"});
+  return out;
+}
+
 std::vector<Case> cases() {
   std::vector<Case> out;
-  for (auto make : {object_cases, named_cases, other_cases}) {
+  for (auto make : {object_cases, named_cases, other_cases, element_cases}) {
     for (Case& each : make()) out.push_back(std::move(each));
   }
   return out;
@@ -395,6 +437,21 @@ TEST(AnswerParserTest, MarksMayVary) {
             (Whole{"I look.", "", expected.calls}));
   EXPECT_EQ(parse_every_way(coder, rules(), "<tool_call><function=time></function></tool_call>"),
             (Whole{"", "", "time{};"}));
+}
+
+TEST(AnswerParserTest, MarksAroundContentAreNoContent) {
+  const ChatSyntax syntax = probe(kKimi3);
+  EXPECT_EQ(syntax.content_begin, "<|open|>response<|sep|>");
+  EXPECT_EQ(syntax.answer_end, "<|close|>message<|sep|>");
+  AnswerRules none = rules("<|open|>think<|sep|>");
+  none.tools.clear();
+  const std::string answer = "<|open|>response<|sep|>The response.\n<|close|>response<|sep|>";
+  EXPECT_EQ(parse_every_way(syntax, none, "<|close|>think<|sep|>" + answer),
+            (Whole{"The response.\n", "", ""}));
+  // The prompt has begun the content. Of the last mark, the answer may hold a part.
+  none.prompt_tail = "<|open|>response<|sep|>";
+  EXPECT_EQ(parse_every_way(syntax, none, "A < b.<|close|>response<|sep|><|close|>message<|sep|>"),
+            (Whole{"A < b.", "", ""}));
 }
 
 // A newline that the template does not write around a value is part of it.

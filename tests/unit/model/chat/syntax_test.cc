@@ -35,6 +35,23 @@ TEST(ChatSyntaxTest, AModelThinksWhereItsTemplateWritesThoughts) {
           .thinks);
 }
 
+// A template that writes an object between marks, and a text as it is.
+TEST(ChatSyntaxTest, MarksForEachArgumentAreThoseThatTheModelWrites) {
+  const ChatSyntax syntax = syntax_of(
+      "{% for m in messages %}{{ m.content }}{% for t in m.tool_calls or [] %}"
+      "{% set a = t.function.arguments %}<call f=\"{{ t.function.name }}\" i=\"{{ loop.index }}\">"
+      "{% if a is string %}<json>{{ a }}</json>{% else %}{% for k, v in a.items() %}"
+      "<arg key=\"{{ k }}\" text=\"{{ 'true' if v is string else 'false' }}\">{{ v }}</arg>"
+      "{% endfor %}{% endif %}</call>{% endfor %}{% endfor %}");
+  EXPECT_EQ(syntax.form, CallForm::kTagged);
+  EXPECT_TRUE(syntax.object_arguments);
+  EXPECT_TRUE(syntax.numbered);
+  EXPECT_EQ(syntax.name_end, "\" i=\"");
+  EXPECT_EQ(syntax.type_word, "true");
+  EXPECT_EQ(syntax.parameter_begin, "<arg key=\"");
+  EXPECT_EQ(syntax.content_begin, "");
+}
+
 TEST(ChatSyntaxTest, MarksAreThoseThatSpecialTokensMaySpell) {
   ChatSyntax syntax;
   syntax.section_begin = "[TOOL_CALLS][";

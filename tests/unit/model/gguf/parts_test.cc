@@ -12,6 +12,7 @@
 #include "model/gguf/writer.h"
 #include "model/spec.h"
 #include "model/synthetic.h"
+#include "tests/tools/parts_writer.h"
 #include "tests/unit/model/raw_gguf.h"
 
 namespace hearth::model {
@@ -149,7 +150,7 @@ TEST_F(PartsTest, TheKeysMayStandAnywhereAndTheAlignmentIsThatOfTheFile) {
   GgufWriter plain(128);
   fill(plain);
   const Bytes whole = plain.bytes().value();
-  const std::vector<GgufWriter> writers = plain.split(3, false).value();
+  const std::vector<GgufWriter> writers = PartsWriter(plain).split(3, false).value();
   std::vector<Bytes> parts;
   for (const GgufWriter& part : writers) {
     parts.push_back(part.bytes().value());

@@ -95,7 +95,7 @@ TEST(Bpe, AgreesWithMergingByTheLetterOfTheDefinition) {
 TEST(Bpe, RandomBytesSurvive) {
   SeededRandom random(3);
   for (const std::string_view pre :
-       {"gpt-2", "smollm", "llama-bpe", "qwen2", "gpt-4o", "default"}) {
+       {"gpt-2", "smollm", "llama-bpe", "qwen2", "gpt-4o", "kimi-k2", "default"}) {
     SmallVocabulary v = small_bpe(pre);
     const Built t = build(v);
     for (int round = 0; round < 500; ++round) {

@@ -25,7 +25,8 @@ constexpr PreTokenizer kAll[] = {
     PreTokenizer::kGpt2,        PreTokenizer::kSmolLm,     PreTokenizer::kLlama3,
     PreTokenizer::kCl100k,      PreTokenizer::kGlm4,       PreTokenizer::kQwen2,
     PreTokenizer::kO200k,       PreTokenizer::kTekken,     PreTokenizer::kDefault,
-    PreTokenizer::kDeepSeekLlm, PreTokenizer::kDeepSeekV3, PreTokenizer::kQwen35};
+    PreTokenizer::kDeepSeekLlm, PreTokenizer::kDeepSeekV3, PreTokenizer::kQwen35,
+    PreTokenizer::kKimi};
 
 TEST(PreTokenizer, Gpt2) {
   const auto split_gpt2 = [](std::string_view text) { return split(PreTokenizer::kGpt2, text); };
@@ -129,6 +130,52 @@ TEST(PreTokenizer, O200kEndsAWordBeforeAnUpperCaseLetter) {
   // A combining mark (U+0301) goes on with a word, or begins one.
   EXPECT_EQ(cut("e\xCC\x81t \xCC\x81"), (Words{"e\xCC\x81t", " \xCC\x81"}));
   EXPECT_EQ(cut("\xC3\x89t\xC3\x89"), (Words{"\xC3\x89t", "\xC3\x89"}));
+}
+
+// The words that the package `tokenizers` makes of these with the expression of
+// tokenization_kimi.py.
+TEST(PreTokenizer, KimiTakesChineseCharactersApart) {
+  const auto cut = [](std::string_view text) { return split(PreTokenizer::kKimi, text); };
+  EXPECT_EQ(cut("HelloWorld HTTPServer aB"), (Words{"Hello", "World", " HTTPServer", " a", "B"}));
+  EXPECT_EQ(cut("It's THEY'LL x'd 'tis"), (Words{"It's", " THEY'LL", " x'd", " '", "tis"}));
+  EXPECT_EQ(cut("12345 \t\n  y"), (Words{"123", "45", " \t\n", " ", " y"}));
+  EXPECT_EQ(cut("a//\n\nb /c"), (Words{"a", "//\n\n", "b", " /", "c"}));
+  EXPECT_EQ(cut("\xE4\xB8\xAD\xE6\x96\x87"
+                "English\xE6\xB7\xB7\xE6\x8E\x92"
+                "ABC\xE4\xB8\xAD"),
+            (Words{"\xE4\xB8\xAD\xE6\x96\x87", "English", "\xE6\xB7\xB7\xE6\x8E\x92", "ABC",
+                   "\xE4\xB8\xAD"}));
+  EXPECT_EQ(cut("\xE4\xBA\xBA\xE3\x80\x85\xE3\x81\xAF\xE3\x80\x87\xE4\xBA\x8C\xE3\x80\x81"
+                "a\xE3\x80\x85"
+                "b"),
+            (Words{"\xE4\xBA\xBA\xE3\x80\x85", "\xE3\x81\xAF", "\xE3\x80\x87\xE4\xBA\x8C",
+                   "\xE3\x80\x81"
+                   "a",
+                   "\xE3\x80\x85", "b"}));
+  EXPECT_EQ(cut("!\xE2\xBA\x80\xE2\xBA\x80"
+                "a \xE2\xBA\x80"),
+            (Words{"!\xE2\xBA\x80\xE2\xBA\x80", "a", " \xE2\xBA\x80"}));
+  EXPECT_EQ(cut(" \xE4\xB8\xAD  \xE4\xB8\xAD"),
+            (Words{" ", "\xE4\xB8\xAD", " ", " ", "\xE4\xB8\xAD"}));
+  EXPECT_EQ(cut("1\xE3\x80\x87"
+                "2\xE3\x80\x87 \xE3\x80\xA1\xE3\x80\xA2"),
+            (Words{"1\xE3\x80\x87"
+                   "2",
+                   "\xE3\x80\x87", " ", "\xE3\x80\xA1\xE3\x80\xA2"}));
+  EXPECT_EQ(cut("e\xCC\x81t \xCC\x81x"), (Words{"e\xCC\x81t", " \xCC\x81x"}));
+  EXPECT_EQ(cut("A\xC2\xAA"
+                "BC"),
+            (Words{"A\xC2\xAA", "BC"}));
+  EXPECT_EQ(cut("\xEF\xA8\x8E\xEF\xA8\x90"
+                "a"),
+            (Words{"\xEF\xA8\x8E\xEF\xA8\x90", "a"}));
+  EXPECT_EQ(cut("\xF0\xA0\x80\x80\xF0\xB0\x80\x80"
+                "b"),
+            (Words{"\xF0\xA0\x80\x80\xF0\xB0\x80\x80", "b"}));
+  EXPECT_EQ(cut("\xF0\x96\xBF\xB0"
+                "a"),
+            (Words{"\xF0\x96\xBF\xB0", "a"}));
+  EXPECT_EQ(find_pretokenizer("kimi-k2"), PreTokenizer::kKimi);
 }
 
 TEST(PreTokenizer, DefaultCutsPunctuationNumbersAndThreeDigits) {

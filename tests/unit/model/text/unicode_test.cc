@@ -39,5 +39,18 @@ TEST(Unicode, ClassesHaveTheSizesOfUnicode15_1) {
   EXPECT_EQ(spaces, 25U);
 }
 
+TEST(Unicode, HanIsTheScriptOfUnicode15_1) {
+  std::size_t count = 0;
+  for (char32_t point = 0; point <= 0x110000; ++point) count += is_han(point) ? 1 : 0;
+  EXPECT_EQ(count, 99030U);  // of Scripts.txt
+  // A radical, the mark that repeats a character, the number zero and a character new in 15.1.
+  for (const char32_t point : {0x2E80U, 0x3005U, 0x3007U, 0x4E2DU, 0x2EBF0U}) {
+    EXPECT_TRUE(is_han(point)) << std::hex << std::uint32_t{point};
+  }
+  for (const char32_t point : {0x61U, 0x2E9AU, 0x3042U, 0x30A2U, 0xAC00U, 0xFF10U}) {
+    EXPECT_FALSE(is_han(point)) << std::hex << std::uint32_t{point};
+  }
+}
+
 }  // namespace
 }  // namespace hearth::model

@@ -13,6 +13,7 @@
 #include "model/gguf/parts.h"
 #include "model/synthetic.h"
 #include "node/engine/weights.h"
+#include "tests/tools/parts_writer.h"
 
 namespace hearth::node {
 namespace {

@@ -12,6 +12,7 @@
 #include "model/gguf/parts.h"
 #include "model/synthetic.h"
 #include "node/layers/shared_file.h"
+#include "tests/tools/parts_writer.h"
 
 namespace hearth::node {
 namespace {

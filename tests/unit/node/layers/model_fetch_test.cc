@@ -15,6 +15,7 @@
 #include "base/random.h"
 #include "model/gguf/parts.h"
 #include "model/synthetic.h"
+#include "tests/tools/parts_writer.h"
 
 namespace hearth::node {
 namespace {

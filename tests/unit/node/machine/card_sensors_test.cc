@@ -24,6 +24,14 @@ TEST(CardSensors, LeavesOutWhatACardDoesNotTell) {
   unsetenv("HEARTH_FAKE_NVML");
 }
 
+TEST(CardSensors, DoesNotTakeItsOwnMemoryForThatOfOthersInAContainer) {
+  setenv("HEARTH_FAKE_NVML", "container", 1);
+  const auto sensors = CardSensors::open(kBus, HEARTH_FAKE_NVML_LIBRARY);
+  ASSERT_TRUE(sensors.ok());
+  EXPECT_EQ(text_of((*sensors)->read()), "61 C, 310 W, 97 % busy, 20.1 GB used");
+  unsetenv("HEARTH_FAKE_NVML");
+}
+
 struct Counting final : CardSensors {
   CardReading read() const override {
     CardReading reading;

@@ -1,6 +1,7 @@
 // A library with the entries of NVML that card_sensors.cc asks for, and one card at 0000:01:00.0.
-// The environment says what it refuses: HEARTH_FAKE_NVML=quiet answers no reading. What other
-// processes use of the card is the number in the file HEARTH_FAKE_NVML_FOREIGN, where there is one.
+// The environment says what it refuses: HEARTH_FAKE_NVML=quiet answers no reading, and with
+// HEARTH_FAKE_NVML=container the process ids are those of another namespace. What other processes
+// use of the card is the number in the file HEARTH_FAKE_NVML_FOREIGN, where there is one.
 #include <unistd.h>
 
 #include <cstdio>
@@ -9,10 +10,11 @@
 
 namespace {
 
-bool quiet() {
+bool is_mode(const char* wanted) {
   const char* mode = std::getenv("HEARTH_FAKE_NVML");
-  return mode != nullptr && std::strcmp(mode, "quiet") == 0;
+  return mode != nullptr && std::strcmp(mode, wanted) == 0;
 }
+bool quiet() { return is_mode("quiet"); }
 
 unsigned long long foreign_compute() {
   const char* name = std::getenv("HEARTH_FAKE_NVML_FOREIGN");
@@ -64,7 +66,8 @@ int nvmlDeviceGetMemoryInfo(void*, unsigned long long* memory) {
   return quiet() ? kNotSupported : 0;
 }
 int nvmlDeviceGetComputeRunningProcesses_v3(void*, unsigned* count, Process* processes) {
-  processes[0] = {static_cast<unsigned>(getpid()), 18'000'000'000, {}};
+  const auto own = static_cast<unsigned>(getpid());
+  processes[0] = {is_mode("container") ? own + 100'000'000 : own, 18'000'000'000, {}};
   processes[1] = {1, foreign_compute(), {}};
   *count = 2;
   return quiet() ? kNotSupported : 0;
