@@ -43,8 +43,8 @@ std::uint64_t expert_bytes(const model::ModelSpec& spec) {
   return bytes;
 }
 
-// The buffers that a rank has beside those of its narrowed model (Forward::Rank, and what is as
-// wide as the whole model).
+// The buffers that a rank has beside those of its narrowed model: those of RankParts, and what is
+// as wide as the whole model.
 std::uint64_t rank_bytes(const model::ModelSpec& whole, const model::ModelSpec& own,
                          const EngineOptions& options) {
   const RankGroup& group = *options.group;

@@ -114,6 +114,44 @@ std::vector<Given> run_alone(Engine& engine, std::vector<StepBatch>& script) {
   release.releases = {kOne, kTwo};
   step(release);
   step(rows(kOne, 0, 50, 50));
+  EXPECT_EQ(engine.is_last(), !all.back().result.tokens.empty());
+  EXPECT_GT(all.back().result.replayed, 0U);
+  return all;
+}
+
+// A prompt whose embedding is wanted, beside a sequence with drafts: one that the model draws and
+// two that it does not, which the next step takes back.
+std::vector<Given> run_drafts(Engine& engine, std::vector<StepBatch>& script) {
+  std::vector<Given> all;
+  const auto step = [&](StepBatch batch) -> const StepResult& {
+    script.push_back(batch);
+    Given& given = all.emplace_back();
+    EXPECT_TRUE(engine.step(batch, given.result).ok());
+    given.batch = std::move(batch);
+    return given.result;
+  };
+  const auto row_of = [](Position position, TokenId token, std::uint8_t kind = 0) {
+    return BatchRow{kOne, position, token, static_cast<std::uint8_t>(BatchRow::kSample | kind)};
+  };
+  StepBatch prompts = rows(kOne, 0, 9, 9);
+  append(prompts, rows(kTwo, 0, 7, 7));
+  prompts.opens[1].embedding = 48;
+  const TokenId first = step(prompts).tokens.at(0).token;
+  StepBatch single;
+  single.rows = {row_of(9, first)};
+  const TokenId second = step(single).tokens.at(0).token;
+  StepBatch drafts;
+  drafts.truncates = {{kOne, 9}};
+  const TokenId wrong = second == 5 ? 6 : 5;
+  drafts.rows = {row_of(9, first), row_of(10, second, BatchRow::kDraft),
+                 row_of(11, wrong, BatchRow::kDraft), row_of(12, wrong, BatchRow::kDraft)};
+  const TokenId third = step(drafts).tokens.at(1).token;
+  StepBatch next;
+  next.truncates = {{kOne, 11}};
+  next.rows = {row_of(11, third)};
+  step(next);
+  EXPECT_EQ(all[0].result.embeddings.size(), 1U);
+  EXPECT_EQ(all[2].result.drafts.size(), 1U);
   return all;
 }
 
@@ -123,11 +161,14 @@ void expect_same(const Given& given, const Given& wanted, bool leads) {
   EXPECT_EQ(given.result.replayed, wanted.result.replayed);
   if (!leads) {
     EXPECT_TRUE(given.result.tokens.empty() && given.result.hashes.empty());
+    EXPECT_TRUE(given.result.drafts.empty() && given.result.embeddings.empty());
     return;
   }
   EXPECT_EQ(given.result.tokens, wanted.result.tokens);
   EXPECT_EQ(given.result.hashes, wanted.result.hashes);
   EXPECT_EQ(given.result.cached, wanted.result.cached);
+  EXPECT_EQ(given.result.drafts, wanted.result.drafts);
+  EXPECT_EQ(given.result.embeddings, wanted.result.embeddings);
 }
 
 // Takes the script on every rank of a group.
@@ -153,17 +194,15 @@ void compare_group(const Model& model, const EngineOptions& options, const Speed
   });
 }
 
-// `layers` of the model alone and by groups of ranks with these speeds.
+// `layers` of the model alone and by groups of ranks with these speeds, in the steps of `run`.
 void compare(const Model& model, LayerRange layers, const kernels::Kernels* table,
-             const std::vector<Speeds>& groups) {
+             const std::vector<Speeds>& groups, decltype(run_alone)* run = run_alone) {
   EngineOptions options = options_of(layers, table);
   options.kv_budget_bytes = kv_budget_of(model.spec, layers, kGroupPages, 0);
   std::vector<StepBatch> script;
   auto alone = Engine::load(model.file, model.spec, options).value();
   ASSERT_EQ(alone->kv_pages(), kGroupPages);
-  const std::vector<Given> wanted = run_alone(*alone, script);
-  ASSERT_EQ(alone->is_last(), !wanted.back().result.tokens.empty());
-  ASSERT_GT(wanted.back().result.replayed, 0U);
+  const std::vector<Given> wanted = run(*alone, script);
   for (const Speeds& speeds : groups) compare_group(model, options, speeds, script, wanted);
 }
 
@@ -205,6 +244,12 @@ TEST(EngineRanksGroup, RowsOfSuperBlocksAreDivided) {
 TEST(EngineRanksGroup, AStageOfAPipelineMayBeAGroup) {
   const Model model = model_of(wide("qwen2"));
   compare(model, {0, 1}, kernels::available_kernels().back(), kSomeGroups);
+}
+
+// Only rank 0 samples; all ranks take back the same rows.
+TEST(EngineRanksGroup, DraftsAndEmbeddingsAreThoseOfOneRank) {
+  const Model model = model_of(wide("qwen3"));
+  compare(model, {0, 2}, kernels::available_kernels().back(), kSomeGroups, run_drafts);
 }
 
 // A residual that is not finite ends its sequence on every rank, and no other.

@@ -4,7 +4,6 @@
 #include <deque>
 #include <functional>
 #include <memory>
-#include <string>
 #include <thread>
 #include <vector>
 
@@ -64,7 +63,7 @@ class LocalExchange {
       if (in[from].empty()) continue;
       std::deque<Bytes>& box = boxes_[rank][from];
       while (box.empty() && !left_[from]) arrived_.wait(mutex_);
-      if (box.empty()) return Error{ErrorCode::kIo, "rank " + std::to_string(from) + " is lost"};
+      if (box.empty()) return Error::of(ErrorCode::kIo, "rank ", from, " is lost");
       REQUIRE(box.front().size() == in[from].size(), "rank ", from, " sent ", box.front().size(),
               " bytes, awaited are ", in[from].size());
       std::copy(box.front().begin(), box.front().end(), in[from].begin());

@@ -175,21 +175,22 @@ TEST_F(RankRowsTest, ARowThatFailsOnOneRankFailsOnAll) {
   });
 }
 
+// As many rows as it may gather at once: more bytes than any other exchange has.
 TEST_F(RankRowsTest, LogitsComeToTheFirstRankAlone) {
   LocalExchange exchange(3);
   run({1, 0, 2}, exchange, [&](std::uint32_t rank, RankRows& rows) {
     const IndexRange range = rows.own().vocabulary;
     std::vector<float> own;
-    for (std::uint32_t row = 0; row < 2; ++row) {
+    for (std::uint32_t row = 0; row < kGroupRows; ++row) {
       for (std::uint32_t i = range.begin; i < range.end; ++i) {
         own.push_back(static_cast<float>(row * 1000 + i));
       }
     }
-    std::vector<float> all(std::size_t{2} * spec_.vocabulary, -1.0F);
-    ASSERT_TRUE(rows.gather_logits(2, own.data(), all.data()).ok());
-    for (std::uint32_t i = 0; i < spec_.vocabulary; ++i) {
-      ASSERT_EQ(all[i], rank == 0 ? static_cast<float>(i) : -1.0F);
-      ASSERT_EQ(all[spec_.vocabulary + i], rank == 0 ? static_cast<float>(1000 + i) : -1.0F);
+    std::vector<float> all(std::size_t{kGroupRows} * spec_.vocabulary, -1.0F);
+    ASSERT_TRUE(rows.gather_logits(kGroupRows, own.data(), all.data()).ok());
+    for (std::uint32_t i = 0; i < all.size(); ++i) {
+      const std::uint32_t logit = i / spec_.vocabulary * 1000 + i % spec_.vocabulary;
+      ASSERT_EQ(all[i], rank == 0 ? static_cast<float>(logit) : -1.0F) << i;
     }
   });
   EXPECT_EQ(exchange.sent(0), 0U);
