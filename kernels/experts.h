@@ -64,6 +64,12 @@ class ExpertGroups {
   const std::vector<Group>& groups() const { return groups_; }
   std::uint32_t row_of(std::uint32_t pair) const { return rows_[pair]; }
   std::uint32_t expert_of(std::uint32_t pair) const { return experts_[pair]; }
+  float weight_of(std::uint32_t pair) const {
+    const std::size_t first = std::size_t{rows_[pair]} * used_;
+    std::size_t at = first;
+    while (pairs_[at] != pair) ++at;
+    return weights_[at];
+  }
   // The pair of a row and its expert number i.
   std::uint32_t pair_of(std::uint32_t row, std::uint32_t i) const {
     return pairs_[std::size_t{row} * used_ + i];

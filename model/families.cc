@@ -7,7 +7,7 @@
 namespace hearth::model {
 namespace {
 
-constexpr std::array<FamilyTraits, 21> kFamilies{{
+constexpr std::array<FamilyTraits, 22> kFamilies{{
     // Llama 2, 3 and 3.1 to 3.3, Mistral, Mixtral, and models with the same structure.
     {.architecture = "llama",
      .rope = kernels::RopeStyle::kAdjacent,
@@ -160,6 +160,24 @@ constexpr std::array<FamilyTraits, 21> kFamilies{{
      .experts = Experts::kAlways,
      .global_every = 2,
      .local_rope = LocalRope::kSame,
+     .tokenizer = "gpt-4o"},
+    // Llama 4: Scout and Maverick, text.
+    {.architecture = "llama4",
+     .rope = kernels::RopeStyle::kAdjacent,
+     .head_norms = HeadNorms::kPlain,
+     .experts = Experts::kAlways,
+     .expert_weights_to_one = false,
+     .interleaved_experts = true,
+     .sigmoid_routing = true,
+     .scaled_inputs = true,
+     .shared_expert = SharedExpert::kOne,
+     .rope_factors = true,
+     .unturned_every = 4,
+     .unturned_temperature = true,
+     .global_every = 4,
+     .chunks = true,
+     .local_rope = LocalRope::kSame,
+     .window = 8192,
      .tokenizer = "gpt-4o"},
     // Qwen 3 Next.
     {.architecture = "qwen3next",

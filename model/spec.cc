@@ -209,10 +209,17 @@ Status read_scales(const Keys& keys, ModelSpec& spec) {
   }
   if (family.score_factor > 0.0F) spec.score_factor = family.score_factor;
   constexpr std::string_view kTemperature = "attention.temperature_scale";
+  constexpr double kTemperatureMax = 100.0;
+  if (family.unturned_temperature) {
+    constexpr std::uint32_t kLength = 8192;
+    TRY(spec.temperature, keys.real(kTemperature, 0.0, kTemperatureMax, double{0.1F}));
+    TRY(spec.temperature_length,
+        keys.integer("attention.temperature_length", 1, limits::kModelContext, kLength));
+    return ok_status();
+  }
   if (!family.temperature || !keys.has(kTemperature)) return ok_status();
   TRY(spec.temperature, keys.file().get_float(keys.name(kTemperature)));
   if (spec.temperature == 0.0) return ok_status();
-  constexpr double kTemperatureMax = 100.0;
   TRY(spec.temperature, keys.real(kTemperature, 0.0, kTemperatureMax));
   TRY(spec.temperature_length,
       keys.integer("rope.scaling.original_context_length", 1, limits::kModelContext, spec.context));
@@ -268,7 +275,7 @@ Status read_sliding_window(const Keys& keys, ModelSpec& spec) {
   const std::uint32_t every = spec.global_every;
   TRY(const std::uint32_t window,
       keys.integer("attention.sliding_window", 0, limits::kModelContext, spec.family->window));
-  if (spec.family->own_local_heads && window == 0) {
+  if ((spec.family->own_local_heads || spec.family->chunks) && window == 0) {
     return keys.bad("attention.sliding_window", "is 0 or missing; local layers must see something");
   }
   if (every == 0) {
@@ -414,6 +421,9 @@ Result<ModelSpec> read_spec(const GgufFile& file) {
   if (spec.head_norms == HeadNorms::kMay) {
     const bool has = file.find_tensor(layer_tensor(0, "attn_q_norm.weight")) != nullptr;
     spec.head_norms = has ? HeadNorms::kEach : HeadNorms::kNone;
+  }
+  if (spec.head_norms == HeadNorms::kPlain && spec.experts == kExpertsWithoutNorms) {
+    spec.head_norms = HeadNorms::kNone;
   }
   spec.tied_embeddings = file.find_tensor("output.weight") == nullptr;
   TRY_VOID(check_tensors(file, spec));

@@ -25,14 +25,16 @@ enum class Experts : std::uint8_t { kNone, kMay, kAlways };
 // The shared expert, which every row uses: none; one that a gate of its own weighs; one of weight 1
 // if the file states its width (kMay); one of weight 1, as wide as the number of experts that the
 // file states (kCounted); or a feed-forward beside the others, which both have norms of their own
-// (kBeside).
-enum class SharedExpert : std::uint8_t { kNone, kGated, kMay, kCounted, kBeside };
+// (kBeside); or one of weight 1, as wide as an expert (kOne).
+enum class SharedExpert : std::uint8_t { kNone, kGated, kMay, kCounted, kBeside, kOne };
 
 // "blk.N." stands before it.
 inline constexpr std::string_view kSelectionBias = "exp_probs_b.bias";
-// Norms of queries and keys before RoPE: none; of each head; of each head if the file has them; or
-// of all heads as one row.
-enum class HeadNorms : std::uint8_t { kNone, kEach, kMay, kTogether };
+// Norms of queries and keys before RoPE: none; of each head; of each head if the file has them; of
+// all heads as one row; or of each head without weights, in layers with RoPE (kPlain).
+enum class HeadNorms : std::uint8_t { kNone, kEach, kMay, kTogether, kPlain };
+// The model of a family with kPlain that has as many experts has no such norms.
+inline constexpr std::uint32_t kExpertsWithoutNorms = 128;
 // RoPE angles of local layers: from a base of their own; from the model's base without factors and
 // scaling; or equal to those of the other layers.
 enum class LocalRope : std::uint8_t { kOwnBase, kPlain, kSame };
@@ -85,6 +87,9 @@ struct FamilyTraits {
   Experts experts = Experts::kNone;
   bool expert_weights_to_one = true;  // those of a row's experts add up to 1
   bool full_width_experts = false;    // each as wide as the feed-forward of the file's key
+  bool interleaved_experts = false;   // files say of how many layers the last has experts
+  bool sigmoid_routing = false;       // of experts whose files do not state it
+  bool scaled_inputs = false;         // an expert's weight is of its input, not of its output
   SharedExpert shared_expert = SharedExpert::kNone;
   // Files state how experts are chosen and weighed, and how many of the first layers have no
   // experts.
@@ -96,11 +101,13 @@ struct FamilyTraits {
   bool long_factors = false;       // files may have rope_factors_long.weight and _short
   bool part_rotary = false;        // RoPE may turn only the first values of a head
   bool in_shares = false;          // a group of ranks may compute a stage: node/engine/ranks
-  std::uint32_t unturned_every = 0;  // of every N layers the last one has no RoPE; 0: all have it
-  bool temperature = false;          // scores may grow with the position
+  std::uint32_t unturned_every = 0;   // of every N layers the last one has no RoPE; 0: all have it
+  bool temperature = false;           // scores may grow with the position
+  bool unturned_temperature = false;  // the same, in layers without RoPE alone
   // The last of every N layers sees all positions, the others see a window; 0: all layers see all
   // positions. Where local layers have heads of their own, the file says N.
   std::uint32_t global_every = 0;
+  bool chunks = false;  // the window of local layers begins at a multiple of its length
   LocalRope local_rope = LocalRope::kOwnBase;
   std::uint32_t window = 0;  // of the local layers, where the file names none
   // In a model with this many layers, hidden / heads replaces head_dim in the scale of the scores.
@@ -154,6 +161,7 @@ struct ModelSpec {
   std::uint32_t dense_feed_forward = 0;   // their width
   std::uint32_t experts = 0;              // of each layer; 0: one feed-forward
   std::uint32_t experts_used = 0;         // of them by a row
+  std::uint32_t expert_every = 1;         // of so many layers the last has experts
   std::uint32_t shared_feed_forward = 0;  // width of the shared expert; 0: no shared expert
   kernels::ExpertRouting routing;
   bool selection_bias = false;  // of the experts' scores, for the choice alone
@@ -191,7 +199,8 @@ struct ModelSpec {
   double score_stretch = 1.0;  // of queries and keys alike, in the scale of the scores
   float score_cap = 0.0F;      // of softcap; 0: none
   float logit_cap = 0.0F;      // likewise
-  // Scores of position P times 1 + temperature * ln(1 + P / length), P / length rounded down.
+  // Scores of position P times 1 + temperature * ln(1 + P / length), P / length rounded down; with
+  // the next position in place of P where only layers without RoPE have it.
   double temperature = 0.0;
   std::uint32_t temperature_length = 0;
   bool tied_embeddings = false;  // no output.weight: the head is token_embd.weight
@@ -221,7 +230,9 @@ struct ModelSpec {
   std::vector<double> rope_frequencies() const;
   std::vector<double> local_rope_frequencies() const;
   double local_rope_magnitude() const;
-  bool has_experts(std::uint32_t layer) const { return experts != 0 && layer >= dense_layers; }
+  bool has_experts(std::uint32_t layer) const {
+    return experts != 0 && layer >= dense_layers && (layer + 1) % expert_every == 0;
+  }
   // The widest of the feed-forwards that a row computes as one: of a layer, or of an expert.
   std::uint32_t widest_feed_forward() const { return std::max(feed_forward, dense_feed_forward); }
   // Values between the matrices of a row's feed-forwards in a layer, at most.
@@ -230,7 +241,8 @@ struct ModelSpec {
                                    dense_feed_forward);
   }
   std::uint32_t feed_forward_of(std::uint32_t layer) const {
-    return layer < dense_layers ? dense_feed_forward : feed_forward;
+    const bool dense = layer < dense_layers || (experts != 0 && !has_experts(layer));
+    return dense ? dense_feed_forward : feed_forward;
   }
   // Whether sequences keep a state in some layers. It cannot go back to an earlier position.
   bool keeps_state() const { return delta.has_value(); }
@@ -245,10 +257,16 @@ struct ModelSpec {
   }
   // The first position that a row at `position` reads in this layer.
   std::uint32_t first_visible(std::uint32_t layer, std::uint32_t position) const {
-    return is_local(layer) && position >= sliding_window ? position + 1 - sliding_window : 0;
+    if (!is_local(layer) || position < sliding_window) return 0;
+    return family->chunks ? position - position % sliding_window : position + 1 - sliding_window;
   }
-  // The scale of attention's scores at a position.
+  // The scale of attention's scores, without and with what grows with the position, and whether a
+  // layer has the latter.
+  float plain_score_scale() const;
   float score_scale(std::uint32_t position) const;
+  bool scores_grow(std::uint32_t layer) const {
+    return temperature != 0.0 && !(family->unturned_temperature && is_turned(layer));
+  }
   float embedding_scale() const;  // 1 where the family has none
   // Of the heads of this layer.
   std::uint32_t kv_heads_of(std::uint32_t layer) const {

@@ -32,9 +32,14 @@ Result<std::uint32_t> read_width(const Keys& keys, std::string_view suffix, std:
 // Refuses other ways of choosing experts in a family that has only one way.
 Status refuse_expert_variants(const Keys& keys, const FamilyTraits& family) {
   const std::uint32_t any = ~std::uint32_t{0};
-  for (const auto& [suffix, most] : {std::pair("expert_group_count", 1U),
-                                     {"expert_gating_func", kSoftmax},
-                                     {"leading_dense_block_count", 0U}}) {
+  constexpr std::string_view kFunction = "expert_gating_func";
+  TRY(const std::uint32_t function, keys.integer(kFunction, 0, any, 0));
+  if (function != 0 && function != (family.sigmoid_routing ? kSigmoid : kSoftmax)) {
+    return keys.not_served(kFunction, "is ", function, "; of this family only ",
+                           family.sigmoid_routing ? "2 (sigmoid)" : "1 (softmax)", " is served");
+  }
+  for (const auto& [suffix, most] :
+       {std::pair("expert_group_count", 1U), {"leading_dense_block_count", 0U}}) {
     TRY(const std::uint32_t value, keys.integer(suffix, 0, any, 0));
     if (value <= most) continue;
     return keys.not_served(suffix, "is ", value, "; of this family at most ", most, " is served");
@@ -130,11 +135,29 @@ Status read_two_widths(const Keys& keys, ModelSpec& spec) {
   return ok_status();
 }
 
+// Of how many layers the last has experts.
+Status read_interleave(const Keys& keys, ModelSpec& spec) {
+  constexpr std::string_view kEvery = "interleave_moe_layer_step";
+  if (spec.family->interleaved_experts) {
+    TRY(spec.expert_every, keys.integer(kEvery, 1, spec.layers));
+    if (spec.expert_every == 1) return ok_status();
+    TRY(spec.dense_feed_forward, read_width(keys, "feed_forward_length", "feed_forward_length"));
+    return ok_status();
+  }
+  TRY(const std::uint32_t every, keys.integer(kEvery, 0, ~std::uint32_t{0}, 0));
+  if (every <= 1) return ok_status();
+  return keys.not_served(kEvery, "is ", every, "; at most 1 is served");
+}
+
 Status read_shared_expert(const Keys& keys, ModelSpec& spec) {
   constexpr std::string_view kWidth = "expert_shared_feed_forward_length";
   constexpr std::string_view kCount = "expert_shared_count";
   const SharedExpert kind = spec.family->shared_expert;
   if (kind == SharedExpert::kNone) return ok_status();
+  if (kind == SharedExpert::kOne) {
+    spec.shared_feed_forward = spec.feed_forward;
+    return ok_status();
+  }
   if (kind == SharedExpert::kCounted) {
     const std::uint32_t most = limits::kModelFeedForward / spec.feed_forward;
     TRY(const std::uint32_t count, keys.integer(kCount, 0, most, 0));
@@ -176,10 +199,9 @@ Status read_feed_forward(const Keys& keys, ModelSpec& spec) {
   }
   TRY(spec.experts_used,
       keys.integer("expert_used_count", 1, std::min(spec.experts, limits::kModelExpertsUsed)));
-  constexpr std::string_view kEvery = "interleave_moe_layer_step";
-  TRY(const std::uint32_t every, keys.integer(kEvery, 0, ~std::uint32_t{0}, 0));
-  if (every > 1) return keys.not_served(kEvery, "is ", every, "; at most 1 is served");
+  TRY_VOID(read_interleave(keys, spec));
   spec.routing.to_one = family.expert_weights_to_one;
+  spec.routing.sigmoid = family.sigmoid_routing;
   TRY_VOID(family.own_routing ? read_routing(keys, spec) : refuse_expert_variants(keys, family));
   if (!family.full_width_experts) {
     TRY(spec.feed_forward, read_width(keys, kExpertWidth, kWidth, spec.experts_used));

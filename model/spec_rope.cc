@@ -187,14 +187,20 @@ double ModelSpec::local_rope_magnitude() const {
   return family->local_rope == LocalRope::kSame ? rope_magnitude : 1.0;
 }
 
-float ModelSpec::score_scale(std::uint32_t position) const {
+float ModelSpec::plain_score_scale() const {
   const bool narrow = layers == family->narrow_score_layers;
   float scale = score_factor;
   if (!(scale > 0.0F)) {
     scale = 1.0F / std::sqrt(static_cast<float>(narrow ? hidden / heads : head_dim));
   }
   if (score_stretch != 1.0) scale *= static_cast<float>(score_stretch * score_stretch);
+  return scale;
+}
+
+float ModelSpec::score_scale(std::uint32_t position) const {
+  const float scale = plain_score_scale();
   if (temperature == 0.0) return scale;
+  if (family->unturned_temperature) ++position;
   const double spans = 1.0 + position / temperature_length;
   return scale * static_cast<float>(1.0 + temperature * (kernels::log2_canonical(spans) * kLn2));
 }

@@ -177,8 +177,12 @@ void add_expert_keys(GgufWriter& writer, const ModelSpec& spec, const std::strin
   }
   if (spec.family->shared_expert == SharedExpert::kCounted) {
     writer.add(prefix + "expert_shared_count", spec.shared_feed_forward / spec.feed_forward);
-  } else if (spec.shared_feed_forward != 0 && !is_beside(spec)) {
+  } else if (spec.shared_feed_forward != 0 && !is_beside(spec) &&
+             spec.family->shared_expert != SharedExpert::kOne) {
     writer.add(prefix + "expert_shared_feed_forward_length", spec.shared_feed_forward);
+  }
+  if (spec.family->interleaved_experts) {
+    writer.add(prefix + "interleave_moe_layer_step", spec.expert_every);
   }
   if (!spec.family->own_routing) return;
   constexpr std::uint32_t kSigmoid = 2;
@@ -192,6 +196,10 @@ void add_expert_keys(GgufWriter& writer, const ModelSpec& spec, const std::strin
 
 // The keys of a longer context, of an eighth before.
 void add_stretch_keys(GgufWriter& writer, const ModelSpec& spec, const std::string& prefix) {
+  if (spec.family->unturned_temperature) {
+    writer.add(prefix + "attention.temperature_scale", 0.1F);
+    writer.add(prefix + "attention.temperature_length", std::max(1U, spec.context / 8));
+  }
   if (!spec.long_factors && !spec.family->temperature) return;
   writer.add(prefix + "rope.scaling.original_context_length", std::max(1U, spec.context / 8));
   if (spec.long_factors) {
@@ -395,6 +403,16 @@ Status set_routing(const SyntheticOptions& options, ModelSpec& spec) {
   return require_multiple("dense_feed_forward", spec.dense_feed_forward, limits::kModelFeedForward);
 }
 
+// At least one layer has experts.
+Status set_interleave(const SyntheticOptions& options, ModelSpec& spec) {
+  REQUIRE(options.expert_every > 0, "option expert_every must be above 0 in family ",
+          options.family);
+  spec.expert_every = std::min(options.expert_every, spec.layers);
+  if (spec.expert_every == 1) return ok_status();
+  spec.dense_feed_forward = options.dense_feed_forward;
+  return require_multiple("dense_feed_forward", spec.dense_feed_forward, limits::kModelFeedForward);
+}
+
 Status set_experts(const SyntheticOptions& options, ModelSpec& spec) {
   constexpr std::uint32_t kUsual = 8;
   const Experts kind = spec.family->experts;
@@ -408,9 +426,11 @@ Status set_experts(const SyntheticOptions& options, ModelSpec& spec) {
           "option experts_used must be from 1 to the experts, at most ", limits::kModelExpertsUsed);
   spec.experts_used = options.experts_used;
   if (spec.family->own_routing) TRY_VOID(set_routing(options, spec));
+  if (spec.family->interleaved_experts) TRY_VOID(set_interleave(options, spec));
   const SharedExpert shared = spec.family->shared_expert;
-  if (shared == SharedExpert::kCounted) spec.shared_feed_forward = spec.feed_forward;
-  if (shared == SharedExpert::kNone || shared == SharedExpert::kCounted) return ok_status();
+  const bool as_wide = shared == SharedExpert::kCounted || shared == SharedExpert::kOne;
+  if (as_wide) spec.shared_feed_forward = spec.feed_forward;
+  if (shared == SharedExpert::kNone || as_wide) return ok_status();
   spec.shared_feed_forward = options.shared_feed_forward;
   return require_multiple("shared_feed_forward", spec.shared_feed_forward,
                           limits::kModelFeedForward);
@@ -533,6 +553,9 @@ Result<ModelSpec> spec_of(const SyntheticOptions& options) {
   spec.qkv_bias = spec.family->qkv_bias || spec.family->qkv_bias_may;
   spec.head_norms = spec.family->head_norms;
   if (spec.head_norms == HeadNorms::kMay) spec.head_norms = HeadNorms::kEach;
+  if (spec.head_norms == HeadNorms::kPlain && spec.experts == kExpertsWithoutNorms) {
+    spec.head_norms = HeadNorms::kNone;
+  }
   REQUIRE(options.prediction_layers == 0 || spec.family->prediction_layers,
           "option prediction_layers must be 0 in family ", options.family);
   REQUIRE(options.prediction_layers <= limits::kModelLayers - spec.layers,

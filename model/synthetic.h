@@ -28,6 +28,8 @@ struct SyntheticOptions {
   // In families whose files say how experts are chosen: the width of the first layer, which has
   // none, and groups of experts.
   std::uint32_t dense_feed_forward = 352;
+  std::uint32_t expert_every = 2;  // in families whose files say of how many layers the last has
+                                   // experts; the others are then as wide
   std::uint32_t expert_groups = 1;
   std::uint32_t expert_groups_used = 1;
   Latent latent{64, 64, 32, 32, 32};  // in families with latent attention; of its own heads

@@ -143,7 +143,7 @@ void add_attention(const ModelSpec& spec, std::uint32_t layer, LayerList& list) 
   }
   if (family.output_bias) list.vector("attn_output.bias", spec.hidden);
   if (family.sinks) list.vector("attn_sinks.weight", spec.heads);
-  if (spec.head_norms != HeadNorms::kNone) {
+  if (spec.head_norms != HeadNorms::kNone && spec.head_norms != HeadNorms::kPlain) {
     const bool each = spec.head_norms == HeadNorms::kEach;
     list.vector("attn_q_norm.weight", each ? head_dim : query);
     if (keeps) list.vector("attn_k_norm.weight", each ? head_dim : kv);

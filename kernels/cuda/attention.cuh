@@ -35,6 +35,31 @@ HEARTH_DEVICE std::uint32_t quantize_run(float value, float factor, float& scale
   return word;
 }
 
+// From a weighted value scale to P, and from a sum of P q_v to the output; `largest` is M.
+HEARTH_DEVICE float to_integer_of(float largest) {
+  return largest < kTiny ? 0.0F : 65535.0F / largest;
+}
+HEARTH_DEVICE float output_of(std::int64_t sum, float largest, std::int64_t denominator,
+                              bool refused) {
+  if (refused || largest < kTiny) return 0.0F;
+  const float r = (largest / 65535.0F) / (static_cast<float>(denominator) * 0x1p-24F);
+  return static_cast<float>(sum) * r;
+}
+
+// P of eight positions from their x: the low halves of four, their high halves, and the same of the
+// next four.
+HEARTH_DEVICE Words4 weights_of(const Words4 (&x)[2], float to_integer) {
+  Words4 result{};
+  HEARTH_UNROLL
+  for (unsigned j = 0; j < 8; ++j) {
+    const float weight = std::bit_cast<float>(x[j / 4].at[j % 4]);
+    const auto p = static_cast<std::uint32_t>(round_even(weight * to_integer));
+    result.at[j / 4 * 2] |= (p & 255U) << (8 * (j % 4));
+    result.at[j / 4 * 2 + 1] |= (p >> 8) << (8 * (j % 4));
+  }
+  return result;
+}
+
 inline Status check_heads(const AttentionRows& rows) {
   const std::uint32_t head_dim = rows.layout.head_dim;
   const std::uint32_t kv_heads = rows.layout.kv_heads;

@@ -28,8 +28,8 @@ struct AttentionRows {
 };
 
 // Device memory of attention_scores(...) floats, whose contents do not matter, and of
-// attention_state_bytes(...) bytes, 16-byte aligned, all zero before its first use; every call
-// leaves it so. Calls that may run at the same time need spaces of their own.
+// attention_state_bytes(...) bytes, all zero before its first use; every call leaves it so. Both
+// are 16-byte aligned. Calls that may run at the same time need spaces of their own.
 struct AttentionSpace {
   float* scores = nullptr;
   std::byte* state = nullptr;
@@ -40,17 +40,18 @@ std::size_t attention_state_bytes(std::uint32_t tokens, std::uint32_t heads,
 
 // As Kernels::attention for every token and kv head; `failed[token]` becomes 1 where that is false,
 // and the output of the kv head's queries is then zero. kInvalidInput for heads that do not divide
-// and head_dim beyond kHeadDimMax. The context is split every 256 positions, whatever its length
-// and its batch are; no split changes a bit.
+// and head_dim beyond kHeadDimMax. A short context is one block's and one launch: up to 1,024
+// positions by pages_most, and up to 2,048 where many blocks have at most four heads each. A longer
+// one is split every 256 positions and takes three launches. No split changes a bit.
 Status attention(const AttentionRows& rows, const AttentionSpace& space, std::uint32_t* failed,
                  Stream stream);
 
 // The same bits for rows of one sequence, a prompt's: every token has the page table of the first.
-// Blocks of up to 64 queries read each key and value once for all of them, and need no space, since
-// scores are computed again where they are needed again: for the largest, for the weights, and for
-// the sums. Accepts tokens whose visible positions end within kPromptPositionsMost, and up to
+// A block reads each key and value once for 16 queries, and needs no space: scores of up to 512
+// positions stay in shared memory, and those of more are computed again for each of three passes.
+// Accepts tokens whose visible positions end within kPromptPositionsMost, and up to
 // kPromptGroupMost query heads for each kv head; kInvalidInput for more heads. `pages_most` is not
-// read.
+// read. `out` is 16-byte aligned.
 Status attention_prompt(const AttentionRows& rows, std::uint32_t* failed, Stream stream);
 inline constexpr std::uint32_t kPromptPositionsMost = 65'536;
 inline constexpr std::uint32_t kPromptGroupMost = 64;

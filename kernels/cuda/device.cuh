@@ -1,7 +1,8 @@
 // The part of CUDA that device code may use: functions over intrinsics and PTX, and memory behind
-// get and put. Nothing here costs an instruction. With HEARTH_EMULATED, a header with the same
-// interface replaces this one, and the kernels run as checked plain C++ (tests/emulated). Code that
-// uses anything else does not compile there, so tests can run all code that runs on a GPU.
+// get and put. No call costs more than the instruction that it stands for. With HEARTH_EMULATED, a
+// header with the same interface replaces this one, and the kernels run as checked plain C++
+// (tests/emulated). Code that uses anything else does not compile there, so tests can run all code
+// that runs on a GPU.
 //
 // Warp operations are of all 32 lanes. Only sync_warp and sync_threads order memory.
 #pragma once
@@ -70,7 +71,9 @@ class Global {
   HEARTH_DEVICE std::remove_const_t<T> get(std::size_t i) const {
     return memory::load<std::remove_const_t<T> >(data_ + i);
   }
-  // Read once, and not written during the launch: the load bypasses the caches.
+  // Written by no kernel, as weights are.
+  HEARTH_DEVICE std::remove_const_t<T> get_constant(std::size_t i) const { return get(i); }
+  // The same, and read once: the caches drop it first.
   HEARTH_DEVICE std::remove_const_t<T> get_once(std::size_t i) const {
     if constexpr (std::is_same_v<std::remove_const_t<T>, Words4>) {
       return memory::words(__ldcs(reinterpret_cast<const uint4*>(data_ + i)));
@@ -81,10 +84,10 @@ class Global {
   HEARTH_DEVICE void put(std::size_t i, T value) const { memory::store(data_ + i, value); }
   // The same memory as another type.
   template <typename U>
-  HEARTH_DEVICE Global<U> as() const {
+  __host__ __device__ Global<U> as() const {
     return Global<U>(reinterpret_cast<U*>(data_));
   }
-  HEARTH_DEVICE Global at(std::size_t i) const { return Global(data_ + i); }
+  __host__ __device__ Global at(std::size_t i) const { return Global(data_ + i); }
   HEARTH_DEVICE bool is_null() const { return data_ == nullptr; }
   HEARTH_DEVICE T* raw() const { return data_; }
 
@@ -118,6 +121,16 @@ HEARTH_DEVICE void sync_threads() { __syncthreads(); }
 HEARTH_DEVICE void sync_warp() { __syncwarp(); }
 // All blocks see this thread's earlier writes to global memory before its later ones.
 HEARTH_DEVICE void fence_device() { __threadfence(); }
+
+// For kernels of launch_early(): returns when the kernel before this one in the stream has ended
+// and its writes are seen. Every thread calls it once. Before it, a kernel reads global memory only
+// with get_constant() and get_once(), and writes none. The kernel after this one may begin once all
+// blocks of this one have come here; it then waits in the same way.
+HEARTH_DEVICE void wait_for_previous_kernel() {
+#if __CUDA_ARCH__ >= 900
+  asm volatile("griddepcontrol.launch_dependents;\n\tgriddepcontrol.wait;" ::: "memory");
+#endif
+}
 
 inline constexpr unsigned kAllLanes = 0xFFFFFFFFU;
 
@@ -197,6 +210,17 @@ HEARTH_DEVICE T atomic_add(SharedArray<T, kCount>& to, std::size_t i, T value) {
   }
 }
 
+// Words i to i + 3 of an array that lies at a multiple of 16 bytes; i is a multiple of four.
+template <unsigned kCount>
+HEARTH_DEVICE Words4 get_four(SharedArray<std::uint32_t, kCount>& from, std::size_t i) {
+  return memory::load(reinterpret_cast<const Words4*>(from.raw(i)));
+}
+template <unsigned kCount>
+HEARTH_DEVICE void put_four(SharedArray<std::uint32_t, kCount>& to, std::size_t i,
+                            const Words4& words) {
+  memory::store(reinterpret_cast<Words4*>(to.raw(i)), words);
+}
+
 // 16 bytes on their way to shared memory; this thread sees them after the wait, others after a
 // barrier that follows it. copy_wait leaves the newest groups on their way.
 template <unsigned kCount>
@@ -250,6 +274,13 @@ HEARTH_DEVICE float widen_half(std::uint16_t half) {
   return result;
 }
 
+// fp32 to fp16, to the nearest even; beyond the range an infinity, NaN a NaN.
+HEARTH_DEVICE std::uint16_t narrow_half(float value) {
+  std::uint16_t result;
+  asm("cvt.rn.f16.f32 %0, %1;" : "=h"(result) : "f"(value));
+  return result;
+}
+
 // A 16 x 8 product of bytes over 16 or 32 columns, spread over the lanes as mma.sync has it: with
 // g = lane / 4 and c = lane % 4, a[i] holds row g + 8 (i % 2), columns 16 (i / 2) + 4 c ..+3; b[i]
 // column g, rows 16 i + 4 c ..+3; sum[i] row g + 8 (i / 2), column 2 c + i % 2. a is signed or
@@ -299,16 +330,38 @@ HEARTH_DEVICE void multiply_16x8x16_unsigned(std::int32_t (&sum)[4], const std::
 #undef HEARTH_MULTIPLY_16
 #undef HEARTH_MULTIPLY_32
 
+// Four groups of 8 rows of 16 bytes: lane l names row l % 8 of group l / 8, and gets word l % 4 of
+// row l / 4 of each group.
+template <unsigned kCount>
+HEARTH_DEVICE void load_fragments(SharedArray<Words4, kCount>& from, std::size_t i,
+                                  std::uint32_t (&words)[4]) {
+  const auto shared = static_cast<std::uint32_t>(__cvta_generic_to_shared(from.raw(i)));
+  asm volatile("ldmatrix.sync.aligned.m8n8.x4.shared.b16 {%0, %1, %2, %3}, [%4];"
+               : "=r"(words[0]), "=r"(words[1]), "=r"(words[2]), "=r"(words[3])
+               : "r"(shared)
+               : "memory");
+}
+
+// The thread's index, read again. What is computed from it takes no register between two calls, as
+// the compiler keeps what is computed from thread_index().
+HEARTH_DEVICE unsigned reread_thread_index() {
+  unsigned index;
+  asm volatile("mov.u32 %0, %%tid.x;" : "=r"(index));
+  return index;
+}
+
 struct Grid {
   unsigned x = 1;
   unsigned y = 1;
 };
 
-// Null, or the runtime's error for the launch. A device gives a kernel 48 KiB of shared memory
-// unasked.
+namespace launches {
+
+// A device gives a kernel 48 KiB of shared memory unasked.
 template <typename... Parameters, typename... Arguments>
-const char* launch(void (*kernel)(Parameters...), Grid grid, unsigned threads,
-                   std::size_t shared_bytes, Stream stream, const Arguments&... arguments) {
+const char* run(cudaLaunchAttribute* attributes, unsigned count, void (*kernel)(Parameters...),
+                Grid grid, unsigned threads, std::size_t shared_bytes, Stream stream,
+                const Arguments&... arguments) {
   if (shared_bytes > 48 * 1024) {
     const cudaError_t refused = cudaFuncSetAttribute(
         kernel, cudaFuncAttributeMaxDynamicSharedMemorySize, static_cast<int>(shared_bytes));
@@ -319,8 +372,49 @@ const char* launch(void (*kernel)(Parameters...), Grid grid, unsigned threads,
   config.blockDim = dim3(threads);
   config.dynamicSmemBytes = shared_bytes;
   config.stream = stream;
+  config.attrs = attributes;
+  config.numAttrs = count;
   const cudaError_t error = cudaLaunchKernelEx(&config, kernel, arguments...);
   return error == cudaSuccess ? nullptr : cudaGetErrorString(error);
+}
+
+// Whether this program has machine code of the capability: code of an older one, which a driver
+// compiles anew for the device, does not wait.
+constexpr bool has_code_for(int major) {
+  for (const int each : {__CUDA_ARCH_LIST__}) {
+    if (each / 100 == major) return true;
+  }
+  return false;
+}
+
+inline bool may_begin_early() {
+  int device = 0;
+  int major = 0;
+  return cudaGetDevice(&device) == cudaSuccess &&
+         cudaDeviceGetAttribute(&major, cudaDevAttrComputeCapabilityMajor, device) == cudaSuccess &&
+         major >= 9 && has_code_for(major);
+}
+
+}  // namespace launches
+
+// Null, or the runtime's error for the launch.
+template <typename... Parameters, typename... Arguments>
+const char* launch(void (*kernel)(Parameters...), Grid grid, unsigned threads,
+                   std::size_t shared_bytes, Stream stream, const Arguments&... arguments) {
+  return launches::run(nullptr, 0, kernel, grid, threads, shared_bytes, stream, arguments...);
+}
+
+// The same; on devices from 9.0 on, the kernel may begin before the one before it in the stream has
+// ended (CUDA C++ Programming Guide, "Programmatic Dependent Launch"). It calls
+// wait_for_previous_kernel().
+template <typename... Parameters, typename... Arguments>
+const char* launch_early(void (*kernel)(Parameters...), Grid grid, unsigned threads,
+                         std::size_t shared_bytes, Stream stream, const Arguments&... arguments) {
+  cudaLaunchAttribute early{};
+  early.id = cudaLaunchAttributeProgrammaticStreamSerialization;
+  early.val.programmaticStreamSerializationAllowed = 1;
+  return launches::run(&early, launches::may_begin_early() ? 1 : 0, kernel, grid, threads,
+                       shared_bytes, stream, arguments...);
 }
 
 }  // namespace hearth::kernels::cuda

@@ -1,9 +1,6 @@
-// The product for up to eight rows of x. A block of 8 warps takes a tile of 32 rows and a share of
-// 2048 columns: each warp 256 of them, each lane a row. A lane reads its row's record with loads of
-// 16 bytes that are all under way at once and sums the block's products by itself; no lane needs
-// another. Activations lie in shared memory, where all lanes read the same word. The sums are
-// integers, so warps and blocks may add theirs in any order: warps in shared memory, blocks by
-// integer atomics, and the block that comes last turns the sum into the output.
+// What the kernels of the product have in common: the arguments of those for many rows of x, the
+// grid steps of a block of 32 columns, and the meeting of sums. product_few.cuh and
+// product_eight.cuh take up to 16 rows of x, eight a launch; batch.cuh and wide.cuh take more.
 #pragma once
 
 #include <cmath>
@@ -16,29 +13,34 @@ namespace hearth::kernels::cuda {
 
 inline constexpr unsigned kProductWarps = 8;
 inline constexpr unsigned kProductThreads = kProductWarps * 32;
-inline constexpr std::uint32_t kUnitBlocks = 8;  // of 32 columns, a warp's share
-inline constexpr std::uint32_t kShareBlocks = kProductWarps * kUnitBlocks;
-// Blocks that a product of up to 64 rows on the tensor cores should have: two for each
-// multiprocessor of the largest cards. This number is an estimate; it was not measured on a GPU.
-inline constexpr std::uint32_t kBlocksOfBatch = 256;
+inline constexpr std::uint32_t kUnitBlocks = 8;  // of 32 columns, of an item or a warp
+inline constexpr std::uint32_t kListMost = 3;    // matrices of a launch
+
+// One matrix of a list on the tensor cores.
+struct ProductMatrix {
+  Global<const std::byte> tiles;
+  Global<const std::int32_t> exponents;
+  Global<float> out;
+  std::size_t out_stride;
+  std::uint32_t rows;
+  std::uint32_t row_tiles;
+  std::uint32_t first_group;  // of the list's groups of rows; that of no matrix is behind all
+};
 
 struct ProductArgs {
-  Global<const std::byte> tiles;
-  Global<const std::int32_t> weight_exponents;
+  ProductMatrix matrices[kListMost];
   std::size_t tile_bytes;
-  std::uint32_t row_tiles;
-  std::uint32_t tiles_of_block;
-  std::uint32_t rows;
   std::uint32_t blocks;   // of 32 columns
   std::uint32_t records;  // of a row
   std::uint32_t tokens;   // at most the kernel's
+  std::uint32_t slots;    // blocks that the card runs at once
+  std::uint32_t token_tiles;
+  std::uint32_t shared_tiles;  // of outputs that the space has room for
   Global<const std::int8_t> values;
   Global<const float> scales;
   Global<const float> sums;
   Global<const std::int32_t> block_sums;
   Global<const std::int32_t> exponents;
-  Global<float> out;
-  std::size_t out_stride;
   Global<std::int32_t> shared_sums;
   Global<std::uint32_t> tickets;
   std::uint32_t shares;        // of the columns, at least one
@@ -49,18 +51,6 @@ struct ProductArgs {
 HEARTH_DEVICE std::uint32_t share_end(const ProductArgs& args, std::uint32_t begin) {
   return args.blocks - begin < args.share_blocks ? args.blocks : begin + args.share_blocks;
 }
-
-template <int kTokens>
-struct ProductShared {
-  SharedArray<Words4, kTokens * kShareBlocks * 2> values;
-  SharedArray<float, kTokens * kShareBlocks> scales;
-  // The further value that the type needs of a block of activations: for types with a minimum, the
-  // sum as a float; for stored quants with a zero, the sum of the quants; for two scales, the sums
-  // of both halves in 16 bits each.
-  SharedArray<std::uint32_t, kTokens * kShareBlocks> extras;
-  SharedArray<std::int32_t, kProductWarps * kTokens * 32> partial;
-  SharedArray<std::uint32_t, 1> last;
-};
 
 HEARTH_DEVICE std::uint32_t half_sums(const Words4& low, const Words4& high) {
   std::int32_t first = 0;
@@ -77,13 +67,14 @@ HEARTH_DEVICE std::int32_t half_sum(std::uint32_t both, unsigned r) {
   return static_cast<std::int16_t>(both >> (16 * r) & 0xFFFFU);
 }
 
-// The further value that a type needs of a block of activations; see ProductShared::extras.
-// `at`: the block's place in the arrays of x.
-template <WeightType kType>
-HEARTH_DEVICE std::uint32_t extra_of(const ProductArgs& args, std::size_t at) {
+// The further value that a type needs of a block of activations: for types with a minimum, the sum
+// as a float; for stored quants with a zero, the sum of the quants; for two scales, the sums of
+// both halves in 16 bits each. `at`: the block's place in the arrays of x.
+template <WeightType kType, typename Args>
+HEARTH_DEVICE std::uint32_t extra_of(const Args& args, std::size_t at) {
   using R = Record<kType>;
   if constexpr (R::kTwoScales) {
-    const Global<const Words4> values = args.values.as<const Words4>();
+    const auto values = args.values.template as<const Words4>();
     return half_sums(values.get(2 * at), values.get(2 * at + 1));
   } else if constexpr (R::kLayout.minimum) {
     return std::bit_cast<std::uint32_t>(args.sums.get(at));
@@ -92,31 +83,6 @@ HEARTH_DEVICE std::uint32_t extra_of(const ProductArgs& args, std::size_t at) {
   } else {
     return 0;
   }
-}
-
-// Brings the activations of the share into shared memory. Tokens that are not there are zero.
-template <WeightType kType, int kTokens>
-HEARTH_DEVICE void stage(const ProductArgs& args, std::uint32_t first, std::uint32_t count,
-                         ProductShared<kTokens>& shared) {
-  const Global<const Words4> values = args.values.as<const Words4>();
-  for (std::uint32_t i = thread_index(); i < kTokens * kShareBlocks; i += kProductThreads) {
-    const std::uint32_t t = i / kShareBlocks;
-    const std::uint32_t b = i % kShareBlocks;
-    if (b >= count) continue;
-    if (t >= args.tokens) {
-      shared.values.put(2 * i, Words4{});
-      shared.values.put(2 * i + 1, Words4{});
-      shared.scales.put(i, 0.0F);
-      shared.extras.put(i, 0U);
-      continue;
-    }
-    const std::size_t at = std::size_t{t} * args.blocks + first + b;
-    copy_async(shared.values, 2 * i, values, 2 * at);
-    copy_async(shared.values, 2 * i + 1, values, 2 * at + 1);
-    shared.scales.put(i, args.scales.get(at));
-    shared.extras.put(i, extra_of<kType>(args, at));
-  }
-  copy_commit();
 }
 
 // Grid steps of one block with one token: CANONICAL.md, "Matrix product". `dots`: of the stored
@@ -143,110 +109,6 @@ HEARTH_DEVICE std::int32_t grid_steps(const std::int32_t (&dots)[2], const Block
   }
 }
 
-// The same from the shared arrays, where the block's place is `at`.
-template <WeightType kType, int kTokens>
-HEARTH_DEVICE std::int32_t staged_steps(const ProductShared<kTokens>& shared, std::uint32_t at,
-                                        const std::uint32_t (&quads)[8], const BlockScales& row) {
-  using R = Record<kType>;
-  const Words4 halves[2] = {shared.values.get(2 * at), shared.values.get(2 * at + 1)};
-  std::int32_t dots[2] = {0, 0};
-  HEARTH_UNROLL
-  for (unsigned g = 0; g < 8; ++g) {
-    const std::uint32_t values = halves[g / 4].at[g % 4];
-    std::int32_t& dot = dots[R::kTwoScales ? g / 4 : 0];
-    dot = R::kSigned ? dot_signed(quads[g], values, dot) : dot_unsigned(quads[g], values, dot);
-  }
-  constexpr bool has_extra = R::kTwoScales || R::kLayout.minimum || R::kZero != 0;
-  return grid_steps<kType>(dots, row, shared.scales.get(at), has_extra ? shared.extras.get(at) : 0);
-}
-
-// A lane's sums: in registers for one or two tokens. For more tokens they are in the lane's own
-// places of shared memory, and a loop that is not unrolled takes tokens in pairs. Unrolled over the
-// blocks of a super-block as well, it would not fit into the registers.
-template <int kTokens>
-struct Sums {
-  static constexpr bool kInRegisters = kTokens <= 2;
-  std::int32_t values[kTokens];
-
-  static HEARTH_DEVICE std::uint32_t place(int t) {
-    return (thread_index() / 32 * kTokens + static_cast<std::uint32_t>(t)) * 32 +
-           thread_index() % 32;
-  }
-  HEARTH_DEVICE void clear(ProductShared<kTokens>& shared) {
-    HEARTH_UNROLL
-    for (int t = 0; t < kTokens; ++t) {
-      values[t] = 0;
-      if constexpr (!kInRegisters) shared.partial.put(place(t), 0);
-    }
-  }
-  HEARTH_DEVICE void add(ProductShared<kTokens>& shared, int t, std::int32_t steps) {
-    if constexpr (kInRegisters) {
-      values[t] += steps;
-    } else {
-      shared.partial.put(place(t), shared.partial.get(place(t)) + steps);
-    }
-  }
-  // Where the other warps find them, after a barrier.
-  HEARTH_DEVICE void publish(ProductShared<kTokens>& shared) {
-    if constexpr (kInRegisters) {
-      HEARTH_UNROLL
-      for (int t = 0; t < kTokens; ++t) shared.partial.put(place(t), values[t]);
-    }
-  }
-};
-
-// Adds the grid steps of a floating block with every token.
-template <WeightType kType, int kTokens>
-HEARTH_DEVICE void add_floats(ProductShared<kTokens>& shared, std::uint32_t block,
-                              const Record<kType>& record, float row_factor, Sums<kTokens>& sums) {
-  float chains[kTokens] = {};
-  HEARTH_UNROLL
-  for (unsigned half = 0; half < 2; ++half) {
-    float weights[16];
-    HEARTH_UNROLL
-    for (unsigned k = 0; k < 16; ++k) weights[k] = weight_of(record, 16 * half + k) * row_factor;
-    HEARTH_UNROLL
-    for (int t = 0; t < kTokens; ++t) {
-      const Words4 values = shared.values.get(2 * (t * kShareBlocks + block) + half);
-      HEARTH_UNROLL
-      for (unsigned k = 0; k < 16; ++k) {
-        chains[t] = std::fma(weights[k], byte_value(values.at[k / 4], k % 4), chains[t]);
-      }
-    }
-  }
-  HEARTH_UNROLL
-  for (int t = 0; t < kTokens; ++t) {
-    sums.add(shared, t, round_even(chains[t] * shared.scales.get(t * kShareBlocks + block)));
-  }
-}
-
-// Adds all blocks of one record, the first of which is `block` of the share.
-template <WeightType kType, int kTokens>
-HEARTH_DEVICE void add_record(ProductShared<kTokens>& shared, std::uint32_t block,
-                              const Record<kType>& record, float row_factor, Sums<kTokens>& sums) {
-  using R = Record<kType>;
-  if constexpr (R::kFloating) {
-    add_floats(shared, block, record, row_factor, sums);
-  } else {
-    constexpr int together = kTokens < 2 ? kTokens : 2;
-    HEARTH_UNROLL
-    for (std::uint32_t b = 0; b < R::kLayout.blocks; ++b) {
-      std::uint32_t quads[8];
-      quads_of(record, b, quads);
-      const BlockScales row = scaled(scales_of<kType>(record, b), row_factor);
-      HEARTH_ROLL
-      for (int pair = 0; pair < kTokens; pair += together) {
-        HEARTH_UNROLL
-        for (int t = 0; t < together; ++t) {
-          const std::uint32_t at = (pair + t) * kShareBlocks + block + b;
-          sums.add(shared, kTokens <= 2 ? t : pair + t,
-                   staged_steps<kType, kTokens>(shared, at, quads, row));
-        }
-      }
-    }
-  }
-}
-
 // The records that a warp has under way at once: some 90 to 210 bytes a lane, as many
 // as every architecture has registers for.
 template <WeightType kType>
@@ -261,26 +123,13 @@ struct Batch {
   Record<kType> records[kRecords];
 };
 
-// Loads batch `index` of a unit of `count` records that begins at `unit`.
-template <WeightType kType>
-HEARTH_DEVICE void load_batch(Global<const std::byte> unit, std::size_t tile_bytes,
-                              std::uint32_t count, std::uint32_t index, Batch<kType>& out) {
-  HEARTH_UNROLL
-  for (std::uint32_t i = 0; i < Batch<kType>::kRecords; ++i) {
-    const std::uint32_t record = index * Batch<kType>::kRecords + i;
-    if (record < count) {
-      load_record<kType, true>(unit.at(record * tile_bytes), thread_index() % 32, out.records[i]);
-    }
-  }
-}
-
 // Turns the sum of a row and token into the output.
-HEARTH_DEVICE void finish(const ProductArgs& args, std::uint32_t row, std::uint32_t token,
-                          std::int32_t sum) {
-  const float row_factor = power_of_two(args.weight_exponents.get(row));
+HEARTH_DEVICE void finish(const ProductArgs& args, const ProductMatrix& matrix, std::uint32_t row,
+                          std::uint32_t token, std::int32_t sum) {
+  const float row_factor = power_of_two(matrix.exponents.get(row));
   const float token_factor = power_of_two(args.exponents.get(token) - kGridBits);
-  args.out.put(token * args.out_stride + row,
-               (static_cast<float>(sum) * row_factor) * token_factor);
+  matrix.out.put(token * matrix.out_stride + row,
+                 (static_cast<float>(sum) * row_factor) * token_factor);
 }
 
 // Whether this block is the last of args.shares to come here with `ticket`, after it has added its
@@ -300,113 +149,40 @@ HEARTH_DEVICE bool last_of_shares(const ProductArgs& args, std::uint32_t ticket,
   return true;
 }
 
-// Adds up what the warps have, and what the blocks have where the columns are shared: warp w sums
-// for token w.
-template <int kTokens>
-HEARTH_DEVICE void reduce(const ProductArgs& args, std::uint32_t tile,
-                          ProductShared<kTokens>& shared) {
-  const unsigned lane = thread_index() % 32;
-  const unsigned token = thread_index() / 32;
-  const std::uint32_t row = tile * kTileRows + lane;
-  const bool mine = token < args.tokens && row < args.rows;
-  const std::size_t place = (std::size_t{tile} * 8 + token) * kTileRows + lane;
-  std::int32_t sum = 0;
-  if (mine) {
-    for (unsigned w = 0; w < kProductWarps; ++w) {
-      sum += shared.partial.get((w * kTokens + token) * 32 + lane);
-    }
-    if (args.shares == 1) {
-      finish(args, row, token, sum);
-    } else {
-      atomic_add(args.shared_sums, place, sum);
-    }
-  }
-  if (args.shares == 1 || !last_of_shares(args, tile, shared.last)) return;
-  if (mine) finish(args, row, token, atomic_exchange(args.shared_sums, place, 0));
+// The matrix of group `group` of rows.
+HEARTH_DEVICE const ProductMatrix& matrix_of(const ProductArgs& args, std::uint32_t group) {
+  const std::uint32_t second = group >= args.matrices[1].first_group ? 1 : 0;
+  return args.matrices[group >= args.matrices[2].first_group ? 2 : second];
 }
 
-template <WeightType kType, int kTokens>
-HEARTH_KERNEL(kProductThreads, 2)
-product_tiles(ProductArgs args) {
-  using B = Batch<kType>;
-  constexpr std::uint32_t blocks_of_record = Record<kType>::kLayout.blocks;
-  ProductShared<kTokens>& shared = shared_memory<ProductShared<kTokens>>();
-  const unsigned lane = thread_index() % 32;
-  const unsigned warp = thread_index() / 32;
-  const std::uint32_t first = block_index_y() * kShareBlocks;
-  const std::uint32_t left = args.blocks - first;
-  const std::uint32_t count = left < kShareBlocks ? left : kShareBlocks;
-  const std::uint32_t unit = warp * kUnitBlocks;
-  const std::uint32_t unit_left = unit < count ? count - unit : 0;
-  const std::uint32_t records =
-      (unit_left < kUnitBlocks ? unit_left : kUnitBlocks) / blocks_of_record;
-  const std::uint32_t first_tile = block_index_x() * args.tiles_of_block;
-  const std::uint32_t tiles_left = args.row_tiles - first_tile;
-  const std::uint32_t end =
-      first_tile + (tiles_left < args.tiles_of_block ? tiles_left : args.tiles_of_block);
-  const auto unit_of = [&](std::uint32_t tile) {
-    const std::size_t record = (first + unit) / blocks_of_record;
-    return args.tiles.at((std::size_t{tile} * args.records + record) * args.tile_bytes);
-  };
-
-  B batch;
-  load_batch(unit_of(first_tile), args.tile_bytes, records, 0, batch);
-  stage<kType, kTokens>(args, first, count, shared);
-  copy_wait<0>();
-  sync_threads();
-  for (std::uint32_t tile = first_tile; tile < end; ++tile) {
-    const float row_factor = power_of_two(-args.weight_exponents.get(tile * kTileRows + lane));
-    Sums<kTokens> sums;
-    sums.clear(shared);
-    for (std::uint32_t index = 0; index < B::kBatches; ++index) {
-      HEARTH_UNROLL
-      for (std::uint32_t i = 0; i < B::kRecords; ++i) {
-        const std::uint32_t record = index * B::kRecords + i;
-        if (record < records) {
-          add_record<kType, kTokens>(shared, unit + record * blocks_of_record, batch.records[i],
-                                     row_factor, sums);
-        }
-      }
-      if (index + 1 < B::kBatches) {
-        load_batch(unit_of(tile), args.tile_bytes, records, index + 1, batch);
-      } else if (tile + 1 < end) {
-        load_batch(unit_of(tile + 1), args.tile_bytes, records, 0, batch);
-      }
-    }
-    sums.publish(shared);
-    sync_threads();
-    reduce(args, tile, shared);
-    if (tile + 1 < end) sync_threads();
+// Deals the row tiles of all matrices to groups of `tiles`; how many groups there are.
+inline std::uint32_t deal_groups(ProductArgs& args, std::uint32_t tiles) {
+  std::uint32_t groups = 0;
+  for (ProductMatrix& matrix : args.matrices) {
+    matrix.first_group = matrix.row_tiles == 0 ? ~0U : groups;
+    groups += (matrix.row_tiles + tiles - 1) / tiles;
   }
+  return groups;
 }
 
-// `args` with the columns cut into shares of whole steps of `step` blocks, as many as it takes for
-// kBlocksOfBatch blocks where `grid` of them take the rows.
-inline ProductArgs in_shares(ProductArgs args, std::uint32_t grid, std::uint32_t step) {
+// Cuts the columns into shares of whole steps of `step` blocks, as many as let the tiles of
+// `groups` groups of rows take the fewest steps one after the other. A block takes about a step
+// more than its share, and another one where sums of shares meet.
+inline void cut_shares(ProductArgs& args, std::uint32_t groups, std::uint32_t step) {
+  const std::uint32_t tiles = groups * args.token_tiles;
   const std::uint32_t steps = (args.blocks + step - 1) / step;
-  const std::uint32_t wanted = (kBlocksOfBatch + grid - 1) / grid;
-  const std::uint32_t steps_of_share = (steps + wanted - 1) / wanted;
-  args.share_blocks = steps_of_share * step;
-  args.shares = (steps + steps_of_share - 1) / steps_of_share;
-  return args;
+  const std::uint32_t most = tiles > args.shared_tiles ? 1 : 2 * args.slots / tiles + 1;
+  std::uint64_t best = ~0ULL;
+  for (std::uint32_t wanted = 1; wanted <= most && wanted <= steps; ++wanted) {
+    const std::uint32_t each = (steps + wanted - 1) / wanted;
+    const std::uint32_t shares = (steps + each - 1) / each;
+    const std::uint64_t waves = (std::uint64_t{tiles} * shares + args.slots - 1) / args.slots;
+    const std::uint64_t cost = waves * (each + (shares == 1 ? 1 : 2));
+    if (cost >= best) continue;
+    best = cost;
+    args.shares = shares;
+    args.share_blocks = each * step;
+  }
 }
-
-// Runs the kernel of a type for args.tokens rows; null, or what the card says.
-template <WeightType kType>
-const char* run_product(const ProductArgs& args, Grid grid, Stream stream) {
-  const auto with = [&](auto kernel, std::size_t shared_bytes) {
-    return launch(kernel, grid, kProductThreads, shared_bytes, stream, args);
-  };
-  if (args.tokens == 1) return with(product_tiles<kType, 1>, sizeof(ProductShared<1>));
-  if (args.tokens == 2) return with(product_tiles<kType, 2>, sizeof(ProductShared<2>));
-  if (args.tokens <= 4) return with(product_tiles<kType, 4>, sizeof(ProductShared<4>));
-  return with(product_tiles<kType, 8>, sizeof(ProductShared<8>));
-}
-
-// One file of kernels a family of types, so that they compile side by side.
-const char* run_floating(WeightType type, const ProductArgs& args, Grid grid, Stream stream);
-const char* run_small(WeightType type, const ProductArgs& args, Grid grid, Stream stream);
-const char* run_super(WeightType type, const ProductArgs& args, Grid grid, Stream stream);
-const char* run_super_two(WeightType type, const ProductArgs& args, Grid grid, Stream stream);
 
 }  // namespace hearth::kernels::cuda

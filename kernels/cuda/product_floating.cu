@@ -1,13 +1,14 @@
 // Products with floating weights.
-#include "kernels/cuda/product.cuh"
+#include "kernels/cuda/product_eight.cuh"
 
 namespace hearth::kernels::cuda {
 
-const char* run_floating(WeightType type, const ProductArgs& args, Grid grid, Stream stream) {
+const char* run_floating(WeightType type, const ListArgs& args, std::uint32_t slots,
+                         Stream stream) {
   switch (type) {
-    case WeightType::kF32: return run_product<WeightType::kF32>(args, grid, stream);
-    case WeightType::kF16: return run_product<WeightType::kF16>(args, grid, stream);
-    default: return run_product<WeightType::kBF16>(args, grid, stream);
+    case WeightType::kF32: return run_few<WeightType::kF32>(args, slots, stream);
+    case WeightType::kF16: return run_few<WeightType::kF16>(args, slots, stream);
+    default: return run_few<WeightType::kBF16>(args, slots, stream);
   }
 }
 

@@ -53,14 +53,11 @@ HEARTH_DEVICE float scale_of(float maximum) {
 
 // CANONICAL.md, "Keys and values": this thread's dimension d of one kv head; the page's layout is
 // that of matrix_view.h.
-HEARTH_DEVICE void store(const Args& args, std::uint32_t token, std::uint32_t kv_head, float key,
-                         float value) {
+HEARTH_DEVICE void store(const Args& args, std::uint32_t token, std::uint32_t slot,
+                         Global<std::byte> head, float key, float value) {
   HeadShared& shared = shared_memory<HeadShared>();
   const std::uint32_t d = thread_index();
   const std::uint32_t warp = d / 32;
-  const std::uint32_t slot = args.slots.get(token);
-  const Global<std::byte> head =
-      Global(args.pages.get(token)).at(kv_head * args.offsets.head_bytes);
 
   const std::uint32_t key_bits = warp_max(std::bit_cast<std::uint32_t>(key) & 0x7FFFFFFFU);
   std::uint32_t largest = warp_max(std::bit_cast<std::uint32_t>(value) & 0x7FFFFFFFU);
@@ -89,6 +86,7 @@ HEARTH_DEVICE void store(const Args& args, std::uint32_t token, std::uint32_t kv
 }
 
 HEARTH_KERNEL(kHeadDimMax, 1) rotate_and_store(Args args) {
+  wait_for_previous_kernel();
   const std::uint32_t token = block_index_x();
   const std::uint32_t d = thread_index();
   const Global<const float> cos_sin = args.cos_sin.at(std::size_t{token} * args.head_dim);
@@ -101,7 +99,11 @@ HEARTH_KERNEL(kHeadDimMax, 1) rotate_and_store(Args args) {
   }
   const std::uint32_t kv_head = block_index_y() - args.heads;
   const std::size_t at = (std::size_t{token} * args.kv_heads + kv_head) * args.head_dim;
-  store(args, token, kv_head, rotated(args, args.key.at(at), cos_sin, d), args.value.get(at + d));
+  const std::uint32_t slot = args.slots.get(token);
+  const Global<std::byte> head =
+      Global(args.pages.get(token)).at(kv_head * args.offsets.head_bytes);
+  const float value = args.value.get(at + d);
+  store(args, token, slot, head, rotated(args, args.key.at(at), cos_sin, d), value);
 }
 
 }  // namespace
@@ -125,8 +127,8 @@ Status rope_and_store(const RopeAndStore& args, std::uint32_t* failed, Stream st
                     Global(args.slots),
                     Global(failed)};
   return launched("rotate_and_store",
-                  launch(rotate_and_store, {args.tokens, args.heads + args.layout.kv_heads},
-                         head_dim, sizeof(HeadShared), stream, device));
+                  launch_early(rotate_and_store, {args.tokens, args.heads + args.layout.kv_heads},
+                               head_dim, sizeof(HeadShared), stream, device));
 }
 
 }  // namespace hearth::kernels::cuda

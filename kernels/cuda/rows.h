@@ -2,11 +2,12 @@
 // and the residual. Same bits as the entries of the scalar table (kernels.h) whose names they bear.
 //
 // Every pointer is to device memory and holds for all rows at once, one after the other: row t of
-// an (rows, n) array begins at t * n. Alignment as the type's. Work is queued on the stream;
-// nothing waits for it and nothing is allocated. An Error is of the launch alone (kInvalidInput for
-// a shape, kIo with the runtime's words); failures of a row are reported per token: `failed[token]`
-// becomes 1 where the scalar function returns false, and is never cleared here. A failed row has
-// the contents that kernels.h says.
+// an (rows, n) array begins at t * n. Floats and the residual's bits are aligned to 16 bytes, all
+// else as its type. Work is queued on the stream; nothing waits for it and nothing is allocated. An
+// Error is of the launch alone (kInvalidInput for a shape, kIo with the runtime's words); failures
+// of a row are reported per token: `failed[token]` becomes 1 where the scalar function returns
+// false, and is never cleared here. It is 0 or 1 before, and nothing else touches it meanwhile, for
+// the blocks of a row count in it. A failed row has the contents that kernels.h says.
 #pragma once
 
 #include <cstddef>

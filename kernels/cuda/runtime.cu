@@ -1,5 +1,7 @@
 #include <cuda_runtime.h>
 
+#include <atomic>
+
 #include "kernels/cuda/lost_card.h"
 #include "kernels/cuda/runtime.h"
 
@@ -99,6 +101,20 @@ std::vector<std::uint32_t> architectures() {
 
 Status use_device(std::uint32_t device) {
   return ask("choosing a card", [&] { return cudaSetDevice(static_cast<int>(device)); });
+}
+
+std::uint32_t multiprocessors() {
+  static std::atomic<std::uint32_t> known{0};
+  if (const std::uint32_t count = known.load()) return count;
+  int device = 0;
+  int count = 0;
+  const Status asked = ask("counting multiprocessors", [&] {
+    const cudaError_t error = cudaGetDevice(&device);
+    if (error != cudaSuccess) return error;
+    return cudaDeviceGetAttribute(&count, cudaDevAttrMultiProcessorCount, device);
+  });
+  if (asked.ok()) known = static_cast<std::uint32_t>(count);
+  return known;
 }
 
 Result<MemoryInfo> memory_info() {

@@ -40,6 +40,8 @@ Result<DeviceInfo> device_info(std::uint32_t device);
 // Compute capabilities with compiled code, times ten: 75 is 7.5.
 std::vector<std::uint32_t> architectures();
 Status use_device(std::uint32_t device);
+// Of the GPU that this process uses, asked for once; 0 where the GPU does not answer.
+std::uint32_t multiprocessors();
 
 struct MemoryInfo {
   std::uint64_t free = 0;

@@ -1,8 +1,8 @@
-// One block a row. Each warp has a run of the vocabulary, so sums in the order of ids need only
-// each warp's total and one walk through the run of the draw. Tokens are never sorted by distance:
-// every filter keeps a prefix of it, whose end is found byte by byte of the distance, from
-// histograms of counts and weights. Tokens of one distance weigh the same, so that the end among
-// them is a number of tokens.
+// One block a row. Each warp has a run of the vocabulary, and so a sum in the order of ids needs
+// only each warp's total and one look at the run of the draw. Tokens are never sorted by distance:
+// every filter keeps a prefix of it, whose end is found from histograms of counts or of weights,
+// each finer than the one before. Tokens of one distance weigh the same, so that the end among them
+// is a number of tokens. A pass reads four tokens a load, with four loads under way.
 #include <string>
 
 #include "kernels/cuda/device.cuh"
@@ -13,12 +13,21 @@
 namespace hearth::kernels::cuda {
 namespace {
 
-constexpr unsigned kThreads = 512;
+constexpr unsigned kThreads = 1024;
 constexpr unsigned kWarps = kThreads / 32;
-constexpr unsigned kBuckets = 256;
+constexpr unsigned kLoads = 4;  // of a thread under way
+constexpr std::uint32_t kWarpStep = kLoads * 32 * 4;
+constexpr unsigned kBucketBits = 11;
+constexpr unsigned kBuckets = 1U << kBucketBits;
+constexpr unsigned kOwnBuckets = kBuckets / kThreads;  // of a thread
+constexpr std::uint32_t kTable = 1024;
 constexpr std::int32_t kLogitMost = 1 << 30;
 constexpr std::int32_t kExcluded = INT32_MIN;
+// Excluded tokens are farther away; at a temperature of 100, a candidate is below 2^28.
+constexpr std::uint32_t kDistanceMost = (1U << 30) - 1;
 constexpr std::uint32_t kVocabularyMost = 1U << 30;
+constexpr std::uint32_t kNoId = 0xFFFFFFFFU;
+static_assert(kWarps == 32, "a lane reads what a warp has written");
 
 struct Args {
   std::uint32_t vocabulary;
@@ -32,30 +41,44 @@ struct Args {
   Global<SampleOutcome> outcomes;
 };
 
-struct SampleShared {
-  SharedArray<std::uint32_t, kBuckets> counts;
-  SharedArray<std::uint64_t, kBuckets> sums;
-  SharedArray<std::uint32_t, kWarps> words;
-  SharedArray<std::uint32_t, kWarps> ids;
-  SharedArray<std::uint64_t, kWarps> totals;
-  SharedArray<std::uint32_t, 1> found;  // values that one thread shares with all
+// What one thread shares with all.
+struct Found {
+  SharedArray<std::uint64_t, 1> amount;
+  SharedArray<std::uint32_t, 1> index;
 };
 
-// A row: its logits in fixed point, its parameters, the run of ids that this thread's warp owns.
+struct SampleShared {
+  SharedArray<SampleRow, 1> params;
+  SharedArray<std::uint64_t, kWarps> totals;
+  SharedArray<std::uint32_t, kWarps> infinite;
+  SharedArray<std::uint32_t, kWarps> largest;
+  SharedArray<std::uint32_t, kWarps> ids;
+  SharedArray<std::uint32_t, kTable> high;       // exp2_polynomial of the first ten bits
+  SharedArray<std::uint32_t, kTable> low;        // and of the next ten
+  SharedArray<std::uint32_t, kBuckets> sums;     // counts, or weights modulo 2^32
+  SharedArray<std::uint32_t, kBuckets> carries;  // and the weights' upper halves
+  Found found;
+};
+
+// A row: its logits in fixed point and the run of ids that this thread's warp owns.
 struct Row {
-  SampleRow params;
+  bool aligned;  // to four tokens; a constant for the compiler
+  std::uint32_t vocabulary;
+  std::uint32_t run;
   Global<std::int32_t> logits;
-  std::uint32_t begin;
-  std::uint32_t end;
   std::int32_t best;
+  std::uint64_t factor;
+
+  HEARTH_DEVICE std::uint32_t begin_of(std::uint32_t warp) const {
+    return warp * run < vocabulary ? warp * run : vocabulary;
+  }
 };
 
 // The end of a prefix of the order (distance, id): all tokens below `distance`, and those at it up
 // to `id`.
 struct Cut {
-  std::uint32_t distance = 0xFFFFFFFFU;
-  std::uint32_t id = 0xFFFFFFFFU;
-  std::uint64_t total = 0;  // weight of what is in
+  std::uint32_t distance;
+  std::uint32_t id;
 };
 
 HEARTH_DEVICE std::int32_t held(std::int64_t logit) {
@@ -63,41 +86,176 @@ HEARTH_DEVICE std::int32_t held(std::int64_t logit) {
   return logit < -kLogitMost ? -kLogitMost : static_cast<std::int32_t>(logit);
 }
 
-template <typename T>
-HEARTH_DEVICE std::uint64_t wide_xor(T value, unsigned mask) {
-  const auto bits = static_cast<std::uint64_t>(value);
-  const std::uint32_t low = shuffle_xor(static_cast<std::uint32_t>(bits), mask);
-  const std::uint32_t high = shuffle_xor(static_cast<std::uint32_t>(bits >> 32), mask);
+HEARTH_DEVICE std::uint64_t wide_shuffle(std::uint64_t value, unsigned lane) {
+  const std::uint32_t low = shuffle(static_cast<std::uint32_t>(value), lane);
+  const std::uint32_t high = shuffle(static_cast<std::uint32_t>(value >> 32), lane);
   return std::uint64_t{high} << 32 | low;
 }
 
-HEARTH_DEVICE std::uint64_t warp_sum(std::uint64_t mine) {
-  for (unsigned mask = 16; mask > 0; mask /= 2) mine += wide_xor(mine, mask);
+// The sum over the lanes up to this one.
+HEARTH_DEVICE std::uint64_t warp_scan(std::uint64_t mine) {
+  const unsigned lane = thread_index() % 32;
+  for (unsigned distance = 1; distance < 32; distance *= 2) {
+    const std::uint64_t other = wide_shuffle(mine, (lane - distance) & 31U);
+    if (lane >= distance) mine += other;
+  }
   return mine;
 }
 
-// Logits to fixed point. False, in every thread, when one is not finite.
-HEARTH_DEVICE bool load(const Args& args, const Row& row, SampleShared& shared) {
-  const Global<const float> logits = args.logits.at(std::size_t{block_index_x()} * args.vocabulary);
-  bool infinite = false;
-  for (std::uint32_t i = row.begin + thread_index() % 32; i < row.end; i += 32) {
-    float x = logits.get(i);
-    infinite = infinite || !is_finite(x);
-    x = x < 16384.0F ? x : 16384.0F;
-    x = x > -16384.0F ? x : -16384.0F;
-    row.logits.put(i, round_even(x * 65536.0F));
-  }
-  const bool warp_infinite = warp_any(infinite);
-  if (thread_index() % 32 == 0) shared.words.put(thread_index() / 32, warp_infinite ? 1U : 0U);
+struct Scan {
+  std::uint64_t before;  // the sum over the threads below
+  std::uint64_t total;
+};
+
+HEARTH_DEVICE Scan block_scan(std::uint64_t mine, SampleShared& shared) {
+  const unsigned lane = thread_index() % 32;
+  const unsigned warp = thread_index() / 32;
+  const std::uint64_t upto = warp_scan(mine);
+  sync_threads();  // the last scan has been read
+  if (lane == 31) shared.totals.put(warp, upto);
   sync_threads();
+  const std::uint64_t of_warp = shared.totals.get(lane);
+  const std::uint64_t warps = warp_scan(of_warp);
+  return {wide_shuffle(warps - of_warp, warp) + upto - mine, wide_shuffle(warps, 31)};
+}
+
+// Four numbers from i on, a multiple of 4; `behind` where the row has ended. Rows of a vocabulary
+// that is no multiple of 4 are not aligned.
+template <bool kAligned>
+HEARTH_DEVICE Words4 load_four(Global<const std::uint32_t> row, std::uint32_t i, std::uint32_t n,
+                               std::uint32_t behind) {
+  if constexpr (kAligned) {
+    return i < n ? row.as<const Words4>().get(i / 4) : Words4{{behind, behind, behind, behind}};
+  } else {
+    Words4 out;
+    HEARTH_UNROLL
+    for (unsigned k = 0; k < 4; ++k) out.at[k] = i + k < n ? row.get(i + k) : behind;
+    return out;
+  }
+}
+
+template <bool kAligned, unsigned kAhead, typename Each>
+HEARTH_DEVICE void each_four_of(Global<const std::uint32_t> from, const Row& row,
+                                std::uint32_t behind, Each each) {
+  const unsigned warp = thread_index() / 32;
+  const std::uint32_t end = row.begin_of(warp + 1);
+  const std::uint32_t first = row.begin_of(warp) + thread_index() % 32 * 4;
+  for (std::uint32_t base = row.begin_of(warp), i = first; base < end; base += kAhead * 128) {
+    Words4 words[kAhead];
+    HEARTH_UNROLL
+    for (unsigned a = 0; a < kAhead; ++a) {
+      words[a] = load_four<kAligned>(from, i + a * 128, row.vocabulary, behind);
+    }
+    HEARTH_UNROLL
+    for (unsigned a = 0; a < kAhead; ++a, i += 128) each(i, words[a]);
+  }
+}
+
+// Calls each(i, four) for the fours of the warp's run; whole warps call it, behind the row's end
+// too.
+template <typename Each>
+HEARTH_DEVICE void each_four(Global<const std::uint32_t> from, const Row& row, std::uint32_t behind,
+                             Each each) {
+  if (row.aligned) {
+    each_four_of<true, kLoads>(from, row, behind, each);
+  } else {  // a four is four loads
+    each_four_of<false, 1>(from, row, behind, each);
+  }
+}
+
+// Four tokens of ascending ids, of which some count.
+struct Tokens {
+  std::uint32_t id;
+  std::uint32_t distances[4];
+  bool in[4];
+};
+
+// within(id, distance) of each of the four logits from id i on. False where none counts.
+template <typename Within>
+HEARTH_DEVICE bool tokens_of(const Row& row, std::uint32_t i, const Words4& logits, Within within,
+                             Tokens& out) {
+  out.id = i;
   bool any = false;
-  for (unsigned w = 0; w < kWarps; ++w) any = shared.words.get(w) != 0 || any;
-  return !any;
+  HEARTH_UNROLL
+  for (unsigned k = 0; k < 4; ++k) {
+    out.distances[k] = static_cast<std::uint32_t>(row.best) - logits.at[k];
+    out.in[k] = within(i + k, out.distances[k]);
+    any = any || out.in[k];
+  }
+  return any;
+}
+
+// Calls each(tokens) for the fours of the warp's run of which some token counts. Behind the row's
+// end are tokens as far as excluded ones.
+template <typename Within, typename Each>
+HEARTH_DEVICE void each_within(const Row& row, Within within, Each each) {
+  each_four(row.logits.as<const std::uint32_t>(), row, static_cast<std::uint32_t>(kExcluded),
+            [&](std::uint32_t i, const Words4& logits) {
+              Tokens tokens;
+              if (tokens_of(row, i, logits, within, tokens)) each(tokens);
+            });
+}
+
+// The largest of some logits with their sign turned, so that they order unsigned, and the lowest id
+// that has it.
+struct Best {
+  std::uint32_t turned = 0;
+  std::uint32_t id = kNoId;
+
+  HEARTH_DEVICE void add(std::uint32_t i, std::int32_t logit) {  // ids ascend
+    const std::uint32_t other = static_cast<std::uint32_t>(logit) ^ 0x80000000U;
+    if (other <= turned) return;
+    turned = other;
+    id = i;
+  }
+};
+
+HEARTH_DEVICE Best best_of_lanes(const Best& mine) {
+  const std::uint32_t most = warp_max(mine.turned);
+  return {most, ~warp_max(mine.turned == most ? ~mine.id : 0U)};
+}
+
+// The best of all threads. A barrier.
+HEARTH_DEVICE Best best_of_threads(const Best& mine, SampleShared& shared) {
+  const unsigned lane = thread_index() % 32;
+  const Best of_warp = best_of_lanes(mine);
+  if (lane == 0) {
+    shared.largest.put(thread_index() / 32, of_warp.turned);
+    shared.ids.put(thread_index() / 32, of_warp.id);
+  }
+  sync_threads();
+  return best_of_lanes({shared.largest.get(lane), shared.ids.get(lane)});
+}
+
+// Logits to fixed point, kept where `keeps`. False, in every thread, when one is not finite.
+HEARTH_DEVICE bool load(const Args& args, const Row& row, bool keeps, Best& best,
+                        SampleShared& shared) {
+  const std::uint32_t n = row.vocabulary;
+  const Global<const float> logits = args.logits.at(std::size_t{block_index_x()} * n);
+  bool infinite = false;
+  Best mine;
+  each_four(logits.as<const std::uint32_t>(), row, 0, [&](std::uint32_t i, Words4 words) {
+    HEARTH_UNROLL
+    for (unsigned k = 0; k < 4; ++k) {
+      float x = std::bit_cast<float>(words.at[k]);
+      infinite = infinite || !is_finite(x);
+      x = x < 16384.0F ? x : 16384.0F;
+      x = x > -16384.0F ? x : -16384.0F;
+      const std::int32_t logit = round_even(x * 65536.0F);
+      if (i + k < n) mine.add(i + k, logit);
+      if (keeps && !row.aligned && i + k < n) row.logits.put(i + k, logit);
+      words.at[k] = static_cast<std::uint32_t>(logit);
+    }
+    if (keeps && row.aligned && i < n) row.logits.as<Words4>().put(i / 4, words);
+  });
+  const bool warp_infinite = warp_any(infinite);
+  if (thread_index() % 32 == 0) shared.infinite.put(thread_index() / 32, warp_infinite ? 1U : 0U);
+  best = best_of_threads(mine, shared);
+  return !warp_any(shared.infinite.get(thread_index() % 32) != 0);
 }
 
 // Steps 1 to 4 of the text. Biases are added in turn, for a token may have several.
-HEARTH_DEVICE void adjust(const Args& args, const Row& row) {
-  const SampleRow& params = row.params;
+HEARTH_DEVICE void adjust(const Args& args, const Row& row, const SampleRow& params) {
   if (thread_index() == 0) {
     for (std::uint32_t i = params.bias_begin; i < params.bias_end; ++i) {
       const SampleBias bias = args.bias.get(i);
@@ -124,164 +282,238 @@ HEARTH_DEVICE void adjust(const Args& args, const Row& row) {
   sync_threads();
 }
 
-// The largest logit and the lowest id that has it, in every thread.
-HEARTH_DEVICE std::uint32_t find_best(Row& row, SampleShared& shared) {
-  std::uint32_t largest = 0;  // of the logits with their sign turned, so that they order unsigned
-  std::uint32_t id = 0xFFFFFFFFU;
-  for (std::uint32_t i = row.begin + thread_index() % 32; i < row.end; i += 32) {
-    const std::uint32_t turned = static_cast<std::uint32_t>(row.logits.get(i)) ^ 0x80000000U;
-    if (id != 0xFFFFFFFFU && turned <= largest) continue;
-    largest = turned;
-    id = i;
+HEARTH_DEVICE bool has_adjustments(const SampleRow& params) {
+  return params.bias_begin < params.bias_end || params.excluded_begin < params.excluded_end ||
+         (params.penalties && params.seen_begin < params.seen_end);
+}
+
+HEARTH_DEVICE Best find_best(const Row& row, SampleShared& shared) {
+  Best mine;
+  each_four(row.logits.as<const std::uint32_t>(), row, static_cast<std::uint32_t>(kExcluded),
+            [&](std::uint32_t i, const Words4& words) {
+              HEARTH_UNROLL
+              for (unsigned k = 0; k < 4; ++k) {
+                mine.add(i + k, static_cast<std::int32_t>(words.at[k]));
+              }
+            });
+  return best_of_threads(mine, shared);
+}
+
+// The distance of the farthest candidate that could be, by a warp: no weight is above that of a
+// token nearer.
+HEARTH_DEVICE std::uint32_t farthest(std::uint64_t factor, std::uint64_t min_p) {
+  std::uint32_t near = 0;                 // a candidate
+  std::uint32_t far = kDistanceMost + 1;  // none
+  while (far - near > 1) {
+    const std::uint32_t step = (far - near + 32) / 33;
+    const std::uint32_t at = near + (thread_index() % 32 + 1) * step;
+    const bool fits = at < far && multiply_high(at, factor) == 0;
+    const std::uint64_t weight = fits ? weight_at(at * factor >> 28) : 0;
+    const bool in = weight != 0 && weight >= min_p;
+    const std::uint32_t last = warp_max(in ? at : near);
+    far = last + step < far ? last + step : far;
+    near = last;
   }
-  const std::uint32_t most = warp_max(largest);
-  const std::uint32_t lowest = ~warp_max(largest == most ? ~id : 0U);
-  if (thread_index() % 32 == 0) {
-    shared.words.put(thread_index() / 32, most);
-    shared.ids.put(thread_index() / 32, lowest);
+  return near;
+}
+
+// Fills the tables of the weights; gives the end of all candidates.
+HEARTH_DEVICE Cut find_candidates(const Row& row, SampleShared& shared) {
+  const std::uint64_t thread = thread_index();
+  shared.high.put(thread, static_cast<std::uint32_t>(exp2_polynomial(thread << 20)));
+  shared.low.put(thread, static_cast<std::uint32_t>(exp2_polynomial(thread << 10)));
+  if (thread < 32) {
+    const std::uint32_t last = farthest(row.factor, shared.params.get(0).min_p);
+    if (thread == 0) shared.found.index.put(0, last);
   }
   sync_threads();
-  std::uint32_t best = 0;
-  std::uint32_t best_id = 0xFFFFFFFFU;
-  for (unsigned w = 0; w < kWarps; ++w) {  // ids ascend with the warps
-    if (shared.ids.get(w) == 0xFFFFFFFFU) continue;
-    if (best_id != 0xFFFFFFFFU && shared.words.get(w) <= best) continue;
-    best = shared.words.get(w);
-    best_id = shared.ids.get(w);
-  }
-  row.best = static_cast<std::int32_t>(best ^ 0x80000000U);
-  return best_id;
+  return {shared.found.index.get(0), kNoId};
 }
 
-HEARTH_DEVICE std::uint32_t distance_of(const Row& row, std::uint32_t i) {
-  return static_cast<std::uint32_t>(std::int64_t{row.best} - row.logits.get(i));
-}
-
-// The weight of a token at that distance; 0 if it is not a candidate.
-HEARTH_DEVICE std::uint64_t weight_of(const Row& row, std::uint32_t distance) {
-  const std::uint64_t factor = row.params.exponent_factor;
-  if (distance >= (kWeightUnits + factor - 1) / factor) return 0;
-  const std::uint64_t weight = weight_at(distance * factor >> 28);
-  return weight < row.params.min_p ? 0 : weight;
+// The weight of a candidate, as weight_at() has it; for any other distance, some number.
+HEARTH_DEVICE std::uint64_t weight_of(const Row& row, std::uint32_t distance,
+                                      const SampleShared& shared) {
+  const auto x = static_cast<std::uint32_t>(distance * row.factor >> 28);
+  const std::uint64_t product =
+      std::uint64_t{shared.high.get(x >> 10 & 1023)} * shared.low.get(x & 1023);
+  return std::uint64_t{static_cast<std::uint32_t>(product >> 30)} << 10 >> (x >> 20 & 63);
 }
 
 HEARTH_DEVICE bool is_in(const Cut& cut, std::uint32_t distance, std::uint32_t id) {
-  return distance < cut.distance || (distance == cut.distance && id <= cut.id);
+  return (std::uint64_t{distance} << 32 | id) <= (std::uint64_t{cut.distance} << 32 | cut.id);
 }
 
-// Walks the ids in order until the sum of `amount(i)` exceeds `target`: the id where it does, in
-// every thread. `amount` is 0 for what does not count. The sum over all must exceed the target.
-template <typename Amount>
-HEARTH_DEVICE std::uint32_t find_in_order(const Row& row, std::uint64_t target, Amount amount,
-                                          SampleShared& shared) {
-  const unsigned lane = thread_index() % 32;
+// The id at which the sum of amount(distance), over the tokens within(id, distance) and in the
+// order of ids, exceeds target_of(sum over all), in every thread. The target is below that sum.
+// `amount` may be asked of any distance.
+template <typename Target, typename Within, typename Amount>
+HEARTH_DEVICE std::uint32_t find_in_order(const Row& row, Target target_of, Within within,
+                                          Amount amount, SampleShared& shared) {
   const unsigned warp = thread_index() / 32;
   std::uint64_t mine = 0;
-  for (std::uint32_t i = row.begin + lane; i < row.end; i += 32) mine += amount(i);
-  mine = warp_sum(mine);
-  if (lane == 0) shared.totals.put(warp, mine);
-  sync_threads();
-  std::uint64_t left = target;
-  unsigned owner = 0;
-  for (; owner + 1 < kWarps && left >= shared.totals.get(owner); ++owner) {
-    left -= shared.totals.get(owner);
-  }
-  if (warp == owner) {
-    for (std::uint32_t first = row.begin; first < row.end; first += 32) {
-      const std::uint32_t i = first + lane;
-      const std::uint64_t here = i < row.end ? amount(i) : 0;
-      const std::uint64_t all = warp_sum(here);
-      if (left >= all) {
-        left -= all;
-        continue;
-      }
-      std::uint64_t before = 0;  // sums of the lower lanes
-      for (unsigned k = 0; k < 32; ++k) {
-        const std::uint32_t low = shuffle(static_cast<std::uint32_t>(here), k);
-        const std::uint32_t high = shuffle(static_cast<std::uint32_t>(here >> 32), k);
-        if (k < lane) before += std::uint64_t{high} << 32 | low;
-      }
-      if (left >= before && left - before < here) shared.found.put(0, i);
-      break;
+  each_within(row, within, [&](const Tokens& tokens) {
+    HEARTH_UNROLL
+    for (unsigned k = 0; k < 4; ++k) {
+      const std::uint64_t more = amount(tokens.distances[k]);
+      mine += tokens.in[k] ? more : 0;
     }
+  });
+  const Scan all = block_scan(mine, shared);
+  const std::uint64_t target = target_of(all.total);
+  const std::uint64_t before = wide_shuffle(all.before, 0);
+  const std::uint64_t upto = wide_shuffle(all.before + mine, 31);
+  if (target >= before && target < upto && thread_index() % 32 == 0) {
+    shared.found.index.put(0, warp);
+    shared.found.amount.put(0, target - before);
   }
   sync_threads();
-  return shared.found.get(0);
+  const std::uint32_t owner = shared.found.index.get(0);
+  std::uint64_t left = shared.found.amount.get(0);
+  const std::uint32_t end = row.begin_of(owner + 1);
+  for (std::uint32_t base = row.begin_of(owner);; base += kThreads * 4) {
+    const std::uint32_t i = base + thread_index() * 4;
+    const Words4 words = load_four<false>(row.logits.as<const std::uint32_t>(), i, end,
+                                          static_cast<std::uint32_t>(kExcluded));
+    Tokens tokens;
+    tokens_of(row, i, words, within, tokens);
+    std::uint64_t four[4];
+    std::uint64_t sum = 0;
+    HEARTH_UNROLL
+    for (unsigned k = 0; k < 4; ++k) {
+      four[k] = tokens.in[k] ? amount(tokens.distances[k]) : 0;
+      sum += four[k];
+    }
+    const Scan here = block_scan(sum, shared);
+    if (left >= here.total) {
+      left -= here.total;
+      continue;
+    }
+    std::uint64_t upto_k = here.before;
+    HEARTH_UNROLL
+    for (unsigned k = 0; k < 4; ++k) {
+      if (left >= upto_k && left - upto_k < four[k]) shared.found.index.put(0, i + k);
+      upto_k += four[k];
+    }
+    break;
+  }
+  sync_threads();
+  return shared.found.index.get(0);
 }
 
-// Counts and weights of the candidates whose distance agrees with `above` from bit shift + 8 on, by
-// the eight bits below.
-HEARTH_DEVICE void fill_histogram(const Row& row, std::uint32_t above, unsigned shift,
-                                  SampleShared& shared) {
+// Adds to a bucket. A sum of 64 bits is two of 32: an atomic addition of 64 bits in shared memory
+// is a loop.
+template <bool kWeights>
+HEARTH_DEVICE void add_to_bucket(std::uint32_t bucket, std::uint64_t amount, SampleShared& shared) {
+  const auto low = static_cast<std::uint32_t>(amount);
+  if constexpr (!kWeights) {
+    atomic_add(shared.sums, bucket, low);
+  } else {
+    const std::uint32_t before = atomic_add(shared.sums, bucket, low);
+    const std::uint32_t high = static_cast<std::uint32_t>(amount >> 32) + (before + low < low);
+    if (high != 0) atomic_add(shared.carries, bucket, high);
+  }
+}
+
+// Numbers or weights of the tokens in `cut`, by distance in steps of 2^shift from `above` on.
+template <bool kWeights>
+HEARTH_DEVICE void fill_histogram(const Row& row, const Cut& cut, std::uint32_t above,
+                                  unsigned shift, SampleShared& shared) {
+  sync_threads();  // the last one has been read
   for (unsigned i = thread_index(); i < kBuckets; i += kThreads) {
-    shared.counts.put(i, 0U);
-    shared.sums.put(i, std::uint64_t{0});
+    shared.sums.put(i, 0U);
+    if (kWeights) shared.carries.put(i, 0U);
   }
   sync_threads();
-  for (std::uint32_t i = row.begin + thread_index() % 32; i < row.end; i += 32) {
-    const std::uint32_t distance = distance_of(row, i);
-    if (shift < 24 && distance >> (shift + 8) != above) continue;
-    const std::uint64_t weight = weight_of(row, distance);
-    if (weight == 0) continue;
-    atomic_add(shared.counts, distance >> shift & 255U, 1U);
-    atomic_add(shared.sums, distance >> shift & 255U, weight);
-  }
+  const auto within = [&](std::uint32_t id, std::uint32_t distance) {
+    return distance >= above && (distance - above) >> shift < kBuckets && is_in(cut, distance, id);
+  };
+  each_within(row, within, [&](const Tokens& tokens) {
+    std::uint64_t amounts[4];
+    HEARTH_UNROLL
+    for (unsigned k = 0; k < 4; ++k) {
+      amounts[k] = kWeights ? weight_of(row, tokens.distances[k], shared) : 1U;
+    }
+    HEARTH_UNROLL
+    for (unsigned k = 0; k < 4; ++k) {
+      if (!tokens.in[k]) continue;
+      add_to_bucket<kWeights>((tokens.distances[k] - above) >> shift, amounts[k], shared);
+    }
+  });
   sync_threads();
 }
 
-// The shortest prefix of the candidates of which there are `most_count`, or that weighs at least
-// `least_weight`, whichever is asked for (the other is 0). All of them where they do not suffice.
-HEARTH_DEVICE Cut find_cut(const Row& row, std::uint64_t most_count, std::uint64_t least_weight,
-                           SampleShared& shared) {
-  Cut cut;
+// The shortest prefix of `cut` of target_of(number or weight of all of it); all of it where that
+// does not suffice.
+template <bool kWeights, typename Target>
+HEARTH_DEVICE Cut find_cut(const Row& row, const Cut& cut, Target target_of, SampleShared& shared) {
+  unsigned shift = 0;
+  while (cut.distance >> shift >= kBuckets) ++shift;
   std::uint32_t above = 0;
-  std::uint64_t count = 0;  // of what is certainly in
-  std::uint64_t weight = 0;
-  for (unsigned shift = 24;; shift -= 8) {
-    fill_histogram(row, above, shift, shared);
-    unsigned bucket = 0;
-    for (; bucket < kBuckets; ++bucket) {
-      const std::uint32_t more = shared.counts.get(bucket);
-      const std::uint64_t heavier = shared.sums.get(bucket);
-      if (most_count != 0 ? count + more >= most_count : weight + heavier >= least_weight) break;
-      count += more;
-      weight += heavier;
+  std::uint64_t left = 0;  // of the target, beyond what is certainly in
+  for (bool first = true;; first = false) {
+    fill_histogram<kWeights>(row, cut, above, shift, shared);
+    const unsigned own = thread_index() * kOwnBuckets;
+    std::uint64_t sums[kOwnBuckets];
+    std::uint64_t mine = 0;
+    HEARTH_UNROLL
+    for (unsigned k = 0; k < kOwnBuckets; ++k) {
+      sums[k] = shared.sums.get(own + k);
+      if (kWeights) sums[k] |= std::uint64_t{shared.carries.get(own + k)} << 32;
+      mine += sums[k];
     }
-    if (bucket == kBuckets) {  // in the first round alone: there are not so many
-      cut.total = weight;
-      sync_threads();
-      return cut;
+    const Scan all = block_scan(mine, shared);
+    if (first) left = target_of(all.total);
+    if (left > all.total) return cut;  // in the first round alone
+    std::uint64_t before = all.before;
+    HEARTH_UNROLL
+    for (unsigned k = 0; k < kOwnBuckets; ++k) {
+      if (before < left && left - before <= sums[k]) {
+        shared.found.index.put(0, own + k);
+        shared.found.amount.put(0, left - before);
+      }
+      before += sums[k];
     }
-    above = above << 8 | bucket;
     sync_threads();
-    if (shift == 0) break;
+    const std::uint32_t bucket = shared.found.index.get(0);
+    left = shared.found.amount.get(0);
+    above += bucket << shift;
+    if (shift != 0) {
+      shift = shift > kBucketBits ? shift - kBucketBits : 0;
+      continue;
+    }
+    const std::uint64_t each = kWeights ? weight_of(row, above, shared) : 1;
+    const std::uint64_t needed = (left + each - 1) / each;
+    std::uint64_t there = shared.sums.get(bucket);
+    if (kWeights) there |= std::uint64_t{shared.carries.get(bucket)} << 32;
+    sync_threads();
+    if (needed * each == there) return {above, above == cut.distance ? cut.id : kNoId};
+    return {above, find_in_order(
+                       row, [&](std::uint64_t) { return needed - 1; },
+                       [&](std::uint32_t, std::uint32_t distance) { return distance == above; },
+                       [&](std::uint32_t) { return std::uint64_t{1}; }, shared)};
   }
-  const std::uint64_t each = weight_of(row, above);
-  const std::uint64_t needed =
-      most_count != 0 ? most_count - count : (least_weight - weight + each - 1) / each;
-  cut.distance = above;
-  cut.total = weight + needed * each;
-  cut.id = find_in_order(
-      row, needed - 1,
-      [&](std::uint32_t i) { return std::uint64_t{distance_of(row, i) == above ? 1U : 0U}; },
-      shared);
-  return cut;
 }
 
 HEARTH_DEVICE std::uint32_t draw(const Row& row, SampleShared& shared) {
-  const SampleRow& params = row.params;
-  Cut cut = find_cut(row, params.top_k != 0 ? params.top_k : kVocabularyMost + 1, 0, shared);
-  if (params.top_p < kTopPOff) {
-    cut = find_cut(row, 0, share_of(cut.total, params.top_p), shared);
+  Cut cut = find_candidates(row, shared);
+  const std::uint32_t top_k = shared.params.get(0).top_k;
+  const std::uint64_t top_p = shared.params.get(0).top_p;
+  if (top_k != 0) {
+    cut = find_cut<false>(
+        row, cut, [&](std::uint64_t) { return std::uint64_t{top_k}; }, shared);
   }
-  const std::uint64_t random = random_of(params.seed, params.position);
+  if (top_p < kTopPOff) {
+    cut = find_cut<true>(
+        row, cut, [&](std::uint64_t total) { return share_of(total, top_p); }, shared);
+  }
   return find_in_order(
-      row, multiply_high(random, cut.total),
-      [&](std::uint32_t i) {
-        const std::uint32_t distance = distance_of(row, i);
-        return is_in(cut, distance, i) ? weight_of(row, distance) : std::uint64_t{0};
+      row,
+      [&](std::uint64_t total) {
+        const SampleRow params = shared.params.get(0);
+        return multiply_high(random_of(params.seed, params.position), total);
       },
-      shared);
+      [&](std::uint32_t id, std::uint32_t distance) { return is_in(cut, distance, id); },
+      [&](std::uint32_t distance) { return weight_of(row, distance, shared); }, shared);
 }
 
 HEARTH_DEVICE void answer(const Args& args, std::uint32_t token, SampleOutcome outcome) {
@@ -290,20 +522,34 @@ HEARTH_DEVICE void answer(const Args& args, std::uint32_t token, SampleOutcome o
   args.outcomes.put(block_index_x(), outcome);
 }
 
-HEARTH_KERNEL(kThreads, 1) sample_rows(Args args) {
+template <bool kAligned>
+HEARTH_KERNEL(kThreads, 1)
+sample_rows(Args args) {
+  wait_for_previous_kernel();
   SampleShared& shared = shared_memory<SampleShared>();
-  const unsigned warp = thread_index() / 32;
-  const std::uint32_t run = (args.vocabulary + kThreads - 1) / kThreads * 32;
-  const std::uint32_t begin = warp * run < args.vocabulary ? warp * run : args.vocabulary;
-  const std::uint32_t end = begin + run < args.vocabulary ? begin + run : args.vocabulary;
-  Row row{args.params.get(block_index_x()),
-          args.scratch.at(std::size_t{block_index_x()} * args.vocabulary), begin, end, 0};
-  if (!load(args, row, shared)) return answer(args, 0, SampleOutcome::kNotFinite);
-  adjust(args, row);
-  const std::uint32_t best = find_best(row, shared);
-  if (row.best == kExcluded) return answer(args, 0, SampleOutcome::kAllExcluded);
-  const std::uint32_t token = row.params.exponent_factor == 0 ? best : draw(row, shared);
-  answer(args, token, SampleOutcome::kToken);
+  const std::uint32_t n = args.vocabulary;
+  if (thread_index() == 0) shared.params.put(0, args.params.get(block_index_x()));
+  sync_threads();
+  const bool adjusts = has_adjustments(shared.params.get(0));
+  const std::uint64_t factor = shared.params.get(0).exponent_factor;
+  constexpr std::uint32_t kStep = kWarps * kWarpStep;
+  Row row{kAligned,
+          n,
+          (n + kStep - 1) / kStep * kWarpStep,
+          args.scratch.at(std::size_t{block_index_x()} * n),
+          0,
+          factor};
+  Best best;
+  if (!load(args, row, adjusts || factor != 0, best, shared)) {
+    return answer(args, 0, SampleOutcome::kNotFinite);
+  }
+  if (adjusts) {
+    adjust(args, row, shared.params.get(0));
+    best = find_best(row, shared);
+    if (best.turned == 0) return answer(args, 0, SampleOutcome::kAllExcluded);
+  }
+  row.best = static_cast<std::int32_t>(best.turned ^ 0x80000000U);
+  answer(args, factor == 0 ? best.id : draw(row, shared), SampleOutcome::kToken);
 }
 
 }  // namespace
@@ -316,8 +562,9 @@ Status sample(const SampleBatch& batch, Stream stream) {
   const Args args{batch.vocabulary,      Global(batch.logits),   Global(batch.params),
                   Global(batch.bias),    Global(batch.excluded), Global(batch.seen),
                   Global(batch.scratch), Global(batch.tokens),   Global(batch.outcomes)};
-  return launched("sample_rows", launch(sample_rows, {batch.rows, 1}, kThreads,
-                                        sizeof(SampleShared), stream, args));
+  return launched("sample_rows",
+                  launch_early(batch.vocabulary % 4 == 0 ? sample_rows<true> : sample_rows<false>,
+                               {batch.rows, 1}, kThreads, sizeof(SampleShared), stream, args));
 }
 
 }  // namespace hearth::kernels::cuda

@@ -47,7 +47,8 @@ enum class SampleOutcome : std::uint32_t {
   kAllExcluded = 2,  // the bias excludes every token
 };
 
-// All pointers are to device memory. Lists that no row uses may be null.
+// All pointers are to device memory, logits and scratch aligned to 16 bytes. Lists that no row uses
+// may be null.
 struct SampleBatch {
   std::uint32_t rows = 0;
   std::uint32_t vocabulary = 0;

@@ -31,6 +31,7 @@ HEARTH_DEVICE Global<std::byte> page_at(const Args& args, std::uint32_t entry,
 
 // One block a layer.
 HEARTH_KERNEL(kThreads, 1) fill_page_tables(Args args) {
+  wait_for_previous_kernel();
   const std::uint32_t layer = block_index_x();
   const std::uint32_t entries = args.entries.get(0);
   const Global<const std::byte*> table = args.tables.at(std::size_t{layer} * args.entries_most);
@@ -47,12 +48,14 @@ HEARTH_KERNEL(kThreads, 1) fill_page_tables(Args args) {
 HEARTH_KERNEL(kThreads, 4)
 gather(Global<const float> x, Global<const std::uint32_t> rows, std::uint32_t n,
        Global<float> out) {
+  wait_for_previous_kernel();
   const Global<const float> from = x.at(std::size_t{rows.get(block_index_x())} * n);
   const Global<float> to = out.at(std::size_t{block_index_x()} * n);
   for (std::uint32_t i = thread_index(); i < n; i += kThreads) to.put(i, from.get(i));
 }
 
 HEARTH_KERNEL(kThreads, 4) scale(Global<float> x, float factor, std::uint32_t n) {
+  wait_for_previous_kernel();
   const Global<float> row = x.at(std::size_t{block_index_x()} * n);
   for (std::uint32_t i = thread_index(); i < n; i += kThreads) row.put(i, row.get(i) * factor);
 }
@@ -67,19 +70,20 @@ Status page_tables(const PageTables& args, Stream stream) {
                     Global(args.own),        Global(args.tables), Global(args.token_tables),
                     Global(args.token_pages)};
   return launched("fill_page_tables",
-                  launch(fill_page_tables, {args.layers, 1}, kThreads, 0, stream, device));
+                  launch_early(fill_page_tables, {args.layers, 1}, kThreads, 0, stream, device));
 }
 
 Status gather_rows(const float* x, const std::uint32_t* rows, std::uint32_t count, std::uint32_t n,
                    float* out, Stream stream) {
   if (count == 0) return ok_status();
-  return launched("gather", launch(gather, {count, 1}, kThreads, 0, stream, Global(x), Global(rows),
-                                   n, Global(out)));
+  return launched("gather", launch_early(gather, {count, 1}, kThreads, 0, stream, Global(x),
+                                         Global(rows), n, Global(out)));
 }
 
 Status scale_rows(float* x, float factor, std::uint32_t rows, std::uint32_t n, Stream stream) {
   if (rows == 0) return ok_status();
-  return launched("scale", launch(scale, {rows, 1}, kThreads, 0, stream, Global(x), factor, n));
+  return launched("scale",
+                  launch_early(scale, {rows, 1}, kThreads, 0, stream, Global(x), factor, n));
 }
 
 }  // namespace hearth::kernels::cuda

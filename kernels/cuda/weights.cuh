@@ -44,11 +44,13 @@ HEARTH_DEVICE void load_record(Global<const std::byte> tile, std::uint32_t lane,
   }
   HEARTH_UNROLL
   for (std::uint32_t w = whole; w < bytes / 4; ++w) {
-    out.words[w] = tile.at(word_offset(bytes, w, lane)).as<const std::uint32_t>().get(0);
+    const auto word = tile.at(word_offset(bytes, w, lane)).as<const std::uint32_t>();
+    out.words[w] = kOnce ? word.get_once(0) : word.get(0);
   }
   if constexpr (bytes % 4 != 0) {
     constexpr std::uint32_t last = Record<kType>::kWords - 1;
-    out.words[last] = tile.at(word_offset(bytes, last, lane)).as<const std::uint16_t>().get(0);
+    const auto half = tile.at(word_offset(bytes, last, lane)).as<const std::uint16_t>();
+    out.words[last] = kOnce ? half.get_once(0) : half.get(0);
   }
 }
 

@@ -47,7 +47,9 @@ std::string_view what_no_card_computes(const model::FamilyTraits& family, std::u
   if (family.scales) return "scaled branches and logits";
   if (family.caps) return "capped scores and logits";
   if (family.own_local_heads) return "heads of two sizes";
-  if (family.temperature) return "scores that grow with the position";
+  if (family.temperature || family.unturned_temperature) {
+    return "scores that grow with the position";
+  }
   return "";
 }
 

@@ -224,6 +224,7 @@ Forward::Forward(Setup setup)
       pool_(*setup_.pool),
       loops_(kernels_, pool_),
       embedding_scale_(spec_.embedding_scale()),
+      score_scale_(spec_.plain_score_scale()),
       activate_(activation_of(spec_)) {
   INVARIANT(setup_.batch_rows != 0 && setup_.layers.size() == setup_.weights.layers.size(),
             "a stage has the weights of its layers");
@@ -305,7 +306,9 @@ void Forward::take_attention() {
   key_ = AlignedBuffer<float>(narrow);
   value_ = AlignedBuffer<float>(narrow);
   mixed_ = AlignedBuffer<float>(wide);
-  if (spec_.family->value_norms) ones_.assign(std::max(spec_.head_dim, spec_.local_head_dim), 1.0F);
+  if (spec_.family->value_norms || spec_.head_norms == model::HeadNorms::kPlain) {
+    ones_.assign(std::max(spec_.head_dim, spec_.local_head_dim), 1.0F);
+  }
   scratch_.resize(pool_.threads());
   const std::uint32_t group = spec_.largest_group();
   for (Scratch& scratch : scratch_) {
@@ -590,6 +593,11 @@ Status Forward::compute_experts(const LayerWeights& weights, std::uint32_t index
     float* gate = gate_.data() + std::size_t{pair} * width;
     float* up = up_.data() + std::size_t{pair} * width;
     const std::uint32_t expert = mix.groups.expert_of(pair);
+    if (spec_.family->scaled_inputs) {
+      // The products of an input that is scaled are those of the input, scaled.
+      scale(gate, width, mix.groups.weight_of(pair));
+      scale(up, width, mix.groups.weight_of(pair));
+    }
     add_bias(gate, weights.gate_bias, expert, width);
     add_bias(up, weights.up_bias, expert, width);
     if (!(kernels_.*activate_)(gate, up, part, pair)) fail(mix.groups.row_of(pair));
@@ -633,7 +641,7 @@ void Forward::add_experts(const LayerWeights& weights, std::uint32_t row, std::u
       const float* bias = weights.down_bias.data() + expert * spec_.hidden + begin;
       kernels_.add(values, bias, end - begin);
     }
-    outputs[count++] = {values, weight};
+    outputs[count++] = {values, spec_.family->scaled_inputs ? 1.0F : weight};
   }
   const std::size_t at = std::size_t{row} * parts_->values().size() + begin;
   if (spec_.shared_feed_forward != 0 && !is_beside(spec_)) {

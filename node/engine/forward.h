@@ -249,12 +249,13 @@ class Forward final : public StageForward {
   kernels::ThreadPool& pool_;
   const Loops loops_;
   const float embedding_scale_;
+  const float score_scale_;  // of layers whose scores do not grow with the position
   // The feed-forward's activation; a pointer to a member, since the table is read at every call.
   const Activate activate_;
 
   AlignedBuffer<std::uint16_t> bits_;  // the residual as it enters and leaves
   AlignedBuffer<float> x_;
-  AlignedBuffer<float> score_scales_;  // (rows)
+  AlignedBuffer<float> score_scales_;  // (rows), of layers whose scores grow
   Angles angles_;
   Angles local_angles_;         // of the local layers; empty in a stage without one
   std::vector<float> ones_;     // weights of norms that have none; empty without such norms

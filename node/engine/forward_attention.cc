@@ -98,7 +98,7 @@ void Forward::attention(const LayerWeights& weights, std::uint32_t index) {
 
 void Forward::norm_heads(std::uint32_t row, float* x, std::uint32_t heads, std::uint32_t head_dim,
                          const std::vector<float>& weight) {
-  const bool each = spec_.head_norms == model::HeadNorms::kEach;
+  const bool each = spec_.head_norms != model::HeadNorms::kTogether;
   const std::uint32_t n = each ? head_dim : heads * head_dim;
   for (std::uint32_t h = 0; h < (each ? heads : 1); ++h, x += n) {
     if (!kernels_.rms_norm(x, weight.data(), spec_.rms_epsilon, n, x)) fail(row);
@@ -138,11 +138,14 @@ void Forward::store_heads(std::uint32_t row, const LayerWeights& weights, std::u
     kernels_.add(value, weights.value_bias.data() + first, heads.narrow);
   }
   const bool keeps = spec_.keeps_kv(layer);
-  if (!weights.query_norm.empty()) {
-    norm_heads(row, query, spec_.heads, head_dim, weights.query_norm);
-    if (keeps) norm_heads(row, key, heads.kv_heads, head_dim, weights.key_norm);
+  const bool plain = spec_.head_norms == model::HeadNorms::kPlain && spec_.is_turned(layer);
+  if (plain || !weights.query_norm.empty()) {
+    norm_heads(row, query, spec_.heads, head_dim, plain ? ones_ : weights.query_norm);
+    if (keeps) norm_heads(row, key, heads.kv_heads, head_dim, plain ? ones_ : weights.key_norm);
   }
-  if (keeps && !ones_.empty()) norm_heads(row, value, heads.kv_heads, head_dim, ones_);
+  if (keeps && spec_.family->value_norms) {
+    norm_heads(row, value, heads.kv_heads, head_dim, ones_);
+  }
   if (spec_.is_turned(layer)) {
     const Angles& angles = spec_.is_local(layer) ? local_angles_ : angles_;
     turn_heads(query, spec_.heads, head_dim, angles.of(row));
@@ -187,7 +190,7 @@ void Forward::attend(std::uint32_t row, std::uint32_t kv_head, std::uint32_t ind
   if (const auto& sinks = setup_.weights.layers[index].sinks; !sinks.empty()) {
     args.sinks = sinks.data() + std::size_t{kv_head} * group;
   }
-  args.score_scale = score_scales_.data()[row];
+  args.score_scale = spec_.scores_grow(layer) ? score_scales_.data()[row] : score_scale_;
   args.score_cap = spec_.score_cap;
   args.scratch = scratch.attention.data();
   args.out = mixed_.data() + at;

@@ -293,7 +293,7 @@ Status read_layer(const Reader& reader, const model::ModelSpec& spec, std::uint3
     return read_feed_forward(reader, spec, index, share, out);
   }
   TRY_VOID(read_heads(reader, spec, index, share, out));
-  if (spec.head_norms != model::HeadNorms::kNone) {
+  if (spec.head_norms != model::HeadNorms::kNone && spec.head_norms != model::HeadNorms::kPlain) {
     const bool each = spec.head_norms == model::HeadNorms::kEach;
     const auto size = [&](std::uint32_t all) { return each ? head_dim : all; };
     TRY_VOID(reader.vector(name("attn_q_norm.weight"), size(wide), out.query_norm));

@@ -135,6 +135,9 @@ Found expected_of(const Shape& shape, const Cache& cache, const std::vector<floa
   return found;
 }
 
+// Spare pages with which a call splits any context.
+constexpr std::uint32_t kInSplits = 64;
+
 void compare(Generator& random, const Shape& shape, std::vector<float> query, std::uint64_t seed,
              std::uint32_t spare_pages = 0) {
   const auto tokens = static_cast<std::uint32_t>(shape.visible.size());
@@ -237,6 +240,22 @@ TEST(CudaAttention, EqualsTheScalarTable) {
   std::uint64_t seed = 0;
   for (const Shape& shape : shapes) {
     compare(random, shape, queries_of(random, shape), ++seed, shape.heads % 3);
+    compare(random, shape, queries_of(random, shape), ++seed, kInSplits);
+  }
+}
+
+// One block takes the whole of a context up to 1,024 positions, and up to 2,048 where there are
+// many blocks with few heads each; beyond, contexts are split.
+TEST(CudaAttention, ContextsOfOneBlockAndOfMany) {
+  const Shape shapes[] = {{4, 1, 32, {{{0, 1024}}}},
+                          {8, 1, 32, {{{3, 1000}}}},
+                          {1, 1, 32, {{{0, 1025}}}},
+                          {5, 1, 32, {{{0, 1030}}}},
+                          {48, 48, 32, {{{90, 1120}}, {{0, 2}}}}};
+  Generator random(11);
+  std::uint64_t seed = 0;
+  for (const Shape& shape : shapes) {
+    compare(random, shape, queries_of(random, shape), ++seed);
   }
 }
 
@@ -251,7 +270,12 @@ TEST(CudaAttention, RowsOfAPromptEqualTheScalarTable) {
                           {1, 1, 512, prompt_rows(30, 4)},
                           {4, 1, 64, prompt_rows(100, 20, 37)},  // a window slides with the rows
                           {6, 2, 64, prompt_rows(250, 6), true},
-                          {3, 1, 32, {{{0, 300}}, {{5, 6}}, {{64, 70}}, {{0, 1}}}}};
+                          {3, 1, 32, {{{0, 300}}, {{5, 6}}, {{64, 70}}, {{0, 1}}}},
+                          // Scores of a block's rows beyond 512 positions are not kept.
+                          {2, 1, 32, prompt_rows(508, 9)},
+                          {5, 1, 128, prompt_rows(600, 2)},
+                          {1, 1, 384, prompt_rows(520, 2)},
+                          {2, 1, 64, {{{0, 1100}}, {{1090, 1095}}, {{30, 31}}, {{0, 513}}}}};
   Generator random(6);
   std::uint64_t seed = 0;
   for (const Shape& shape : shapes) {
@@ -287,9 +311,9 @@ TEST(CudaAttention, VanishingValuesOfAPromptGiveZero) {
 
 TEST(CudaAttention, SeedsChangeNoBit) {
   const Shape shape{4, 2, 64, {{{0, 530}}, {{200, 300}}}};
-  for (std::uint64_t seed = 0; seed < 3; ++seed) {
+  for (std::uint64_t seed = 0; seed < 6; ++seed) {
     Generator random(2);
-    compare(random, shape, queries_of(random, shape), seed);
+    compare(random, shape, queries_of(random, shape), seed, seed % 2 * kInSplits);
   }
 }
 
@@ -303,6 +327,7 @@ TEST(CudaAttention, RefusedQueriesGiveZerosForTheirKvHeadAlone) {
   query[3 * wide + 9 * 32] = std::nextafterf(kAttentionMax, INFINITY);  // a later chunk's head
   query[2 * wide] = kAttentionMax;
   compare(random, shape, query, 4);
+  compare(random, shape, query, 5, kInSplits);
 }
 
 // Values so small that the largest weighted scale counts as zero, though each has one.
@@ -314,6 +339,7 @@ TEST(CudaAttention, VanishingValuesGiveZero) {
   const Found expected = expected_of(shape, cache, query, 1.0F);
   ASSERT_EQ(expected.out, std::vector<float>(query.size(), 0.0F));
   compare(random, shape, query, 1);
+  compare(random, shape, query, 2, kInSplits);
 }
 
 // A largest weighted scale of exactly what no longer counts as zero, and the number below it. The
@@ -331,6 +357,7 @@ TEST(CudaAttention, TheSmallestLargestValueCounts) {
       // Of the token that sees one position: zero below the edge, and at it not.
       EXPECT_EQ(expected.out.back() == 0.0F && expected.out[64] == 0.0F, scale < kTiny);
       compare(random, shape, query, 1);
+      compare(random, shape, query, 3, kInSplits);
       compare_prompt(random, shape, query, 2);
     }
   }

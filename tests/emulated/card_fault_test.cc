@@ -289,7 +289,7 @@ TEST_F(CardFault, SaysHowManyLayersFit) {
 
 TEST_F(CardFault, AModelWithExpertsIsRefusedBeforeAnyMemoryIsTaken) {
   for (const char* family : {"llama", "qwen2moe", "qwen3moe", "granitemoe", "glm4moe", "deepseek2",
-                             "gemma4", "gpt-oss", "qwen3next", "qwen35moe"}) {
+                             "gemma4", "gpt-oss", "llama4", "qwen3next", "qwen35moe"}) {
     model::SyntheticOptions experts;
     experts.family = family;
     experts.experts = 4;

@@ -39,15 +39,20 @@ class Global {
   explicit Global(T* data) : data_(data) {}
 
   std::remove_const_t<T> get(std::size_t i, Where where = Where::current()) const {
+    emulated::check_waited(where);
+    return get_constant(i, where);
+  }
+  std::remove_const_t<T> get_once(std::size_t i, Where where = Where::current()) const {
+    return get_constant(i, where);
+  }
+  std::remove_const_t<T> get_constant(std::size_t i, Where where = Where::current()) const {
     emulated::check(data_ + i, sizeof(T), alignof(T), emulated::Access::kRead, where);
     std::remove_const_t<T> value;
     std::memcpy(&value, data_ + i, sizeof(T));
     return value;
   }
-  std::remove_const_t<T> get_once(std::size_t i, Where where = Where::current()) const {
-    return get(i, where);
-  }
   void put(std::size_t i, T value, Where where = Where::current()) const {
+    emulated::check_waited(where);
     emulated::check(data_ + i, sizeof(T), alignof(T), emulated::Access::kWrite, where);
     std::memcpy(data_ + i, &value, sizeof(T));
   }
@@ -108,6 +113,7 @@ S& shared_memory(Where where = Where::current()) {
 inline void sync_threads(Where where = Where::current()) { emulated::sync_threads(where); }
 inline void sync_warp(Where where = Where::current()) { emulated::sync_warp(where); }
 inline void fence_device() { emulated::fence(); }
+inline void wait_for_previous_kernel() { emulated::wait_for_previous_kernel(); }
 
 namespace lanes {
 
@@ -193,20 +199,24 @@ Found<T> update(T* at, emulated::Update kind, T value, With with, Where where) {
 
 template <typename T>
 Found<T> atomic_add(Global<T> to, std::size_t i, T value, Where where = Where::current()) {
+  emulated::check_waited(where);
   return update(to.raw() + i, emulated::Update::kAdd, value, std::plus<T>(), where);
 }
 template <typename T>
 Found<T> atomic_exchange(Global<T> to, std::size_t i, T value, Where where = Where::current()) {
+  emulated::check_waited(where);
   return update(
       to.raw() + i, emulated::Update::kExchange, value, [](T, T b) { return b; }, where);
 }
 template <typename T>
 Found<T> atomic_max(Global<T> to, std::size_t i, T value, Where where = Where::current()) {
+  emulated::check_waited(where);
   return update(
       to.raw() + i, emulated::Update::kMax, value, [](T a, T b) { return a < b ? b : a; }, where);
 }
 template <typename T>
 Found<T> atomic_or(Global<T> to, std::size_t i, T value, Where where = Where::current()) {
+  emulated::check_waited(where);
   return update(to.raw() + i, emulated::Update::kOr, value, std::bit_or<T>(), where);
 }
 template <typename T, unsigned kCount>
@@ -215,9 +225,28 @@ Found<T> atomic_add(SharedArray<T, kCount>& to, std::size_t i, T value,
   return update(to.raw(i, where), emulated::Update::kAdd, value, std::plus<T>(), where);
 }
 
+// Words i to i + 3 of an array that lies at a multiple of 16 bytes; i is a multiple of four.
+template <unsigned kCount>
+Words4 get_four(SharedArray<std::uint32_t, kCount>& from, std::size_t i,
+                Where where = Where::current()) {
+  const std::uint32_t* last = from.raw(i + 3, where);
+  emulated::check(last - 3, sizeof(Words4), alignof(Words4), emulated::Access::kRead, where);
+  Words4 words;
+  std::memcpy(&words, last - 3, sizeof(words));
+  return words;
+}
+template <unsigned kCount>
+void put_four(SharedArray<std::uint32_t, kCount>& to, std::size_t i, const Words4& words,
+              Where where = Where::current()) {
+  std::uint32_t* last = to.raw(i + 3, where);
+  emulated::check(last - 3, sizeof(Words4), alignof(Words4), emulated::Access::kWrite, where);
+  std::memcpy(last - 3, &words, sizeof(words));
+}
+
 template <unsigned kCount>
 void copy_async(SharedArray<Words4, kCount>& to, std::size_t i, Global<const Words4> from,
                 std::size_t j, Where where = Where::current()) {
+  emulated::check_waited(where);
   emulated::copy_async(to.raw(i, where), from.raw() + j, where);
 }
 inline void copy_commit() { emulated::copy_commit(); }
@@ -250,6 +279,7 @@ inline std::uint32_t pick_bytes(std::uint32_t low, std::uint32_t high, std::uint
 }
 
 inline float widen_half(std::uint16_t half) { return half_to_float(half); }
+inline std::uint16_t narrow_half(float value) { return float_to_half(value); }
 
 namespace lanes {
 
@@ -296,6 +326,20 @@ inline void multiply_16x8x16_unsigned(std::int32_t (&sum)[4], const std::uint32_
   lanes::multiply<true>("multiply_16x8x16_unsigned", sum, a, &b, 1, where);
 }
 
+// Four groups of 8 rows of 16 bytes: lane l names row l % 8 of group l / 8, and gets word l % 4 of
+// row l / 4 of each group.
+template <unsigned kCount>
+void load_fragments(const SharedArray<Words4, kCount>& from, std::size_t i,
+                    std::uint32_t (&words)[4], Where where = Where::current()) {
+  const Words4 mine = from.get(i, where);
+  const emulated::WarpWords& all =
+      emulated::exchange("load_fragments", {mine.at[0], mine.at[1], mine.at[2], mine.at[3]}, where);
+  const unsigned lane = thread_index() % emulated::kWarp;
+  for (unsigned group = 0; group < 4; ++group) words[group] = all[8 * group + lane / 4][lane % 4];
+}
+
+inline unsigned reread_thread_index() { return thread_index(); }
+
 struct Grid {
   unsigned x = 1;
   unsigned y = 1;
@@ -306,7 +350,15 @@ template <typename... Parameters, typename... Arguments>
 const char* launch(void (*kernel)(Parameters...), Grid grid, unsigned threads,
                    std::size_t shared_bytes, Stream stream, const Arguments&... arguments) {
   return emulated::submit(stream, [=] {
-    emulated::run({grid.x, grid.y, threads, shared_bytes}, [&] { kernel(arguments...); });
+    emulated::run({grid.x, grid.y, threads, shared_bytes, false}, [&] { kernel(arguments...); });
+  });
+}
+
+template <typename... Parameters, typename... Arguments>
+const char* launch_early(void (*kernel)(Parameters...), Grid grid, unsigned threads,
+                         std::size_t shared_bytes, Stream stream, const Arguments&... arguments) {
+  return emulated::submit(stream, [=] {
+    emulated::run({grid.x, grid.y, threads, shared_bytes, true}, [&] { kernel(arguments...); });
   });
 }
 

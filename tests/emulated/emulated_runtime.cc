@@ -322,7 +322,8 @@ Result<DeviceInfo> device_info(std::uint32_t device) {
                  "of emulated cards there are " + std::to_string(count) + " here"};
   }
   const std::string bus = "0000:0" + std::to_string(device + 1) + ":00.0";
-  return DeviceInfo{"emulated card", bus, card().major, card().minor, 1, card().memory};
+  return DeviceInfo{"emulated card",   bus,          card().major, card().minor,
+                    multiprocessors(), card().memory};
 }
 
 std::vector<std::uint32_t> architectures() { return {75, 80, 86, 89, 90, 120}; }
@@ -331,6 +332,8 @@ Status use_device(std::uint32_t device) {
   const auto known = device_info(device);
   return known.ok() ? ok_status() : Status(known.error());
 }
+
+std::uint32_t multiprocessors() { return 1; }
 
 Result<MemoryInfo> memory_info() {
   TRY_VOID(meet());

@@ -38,6 +38,7 @@ enum class State { kReady, kBarrier, kExchange, kDone };
 
 struct Thread {
   State state = State::kReady;
+  bool waited = false;  // for the kernel before
   Where where;
   std::vector<std::vector<Copy>> groups;  // committed and not waited for, oldest first
   std::vector<Copy> open;                 // not committed yet
@@ -77,6 +78,8 @@ class Device {
                     Where where);
   void look(const void* address, std::size_t bytes, Update kind);
   void fence() { order_.fence(thread_, barriers_); }
+  void wait_for_previous_kernel() { threads_[thread_].waited = true; }
+  void check_waited(Where where);
   void copy_async(void* to, const void* from, Where where);
   void copy_commit();
   void copy_wait(unsigned groups_left, Where where);
@@ -233,10 +236,17 @@ void Device::run_kernel() {
     if (!thread.open.empty() || !thread.groups.empty()) {
       fault("ends before its asynchronous copies have arrived", Where{});
     }
+    if (launch_.early && !thread.waited)
+      fault("ends without waiting for the kernel before", Where{});
   } catch (...) {
     failure_ = std::current_exception();
   }
   threads_[thread_].state = State::kDone;
+}
+
+void Device::check_waited(Where where) {
+  if (!launch_.early || threads_[thread_].waited) return;
+  fault("touches global memory without waiting for the kernel before", where);
 }
 
 void Device::wait(State state, Where where) {
@@ -463,6 +473,8 @@ void run(const Launch& launch, const std::function<void()>& kernel) {
 std::uint64_t draw(std::uint64_t below) { return device().draw(below); }
 std::uint64_t launches() { return device().launches(); }
 
+void wait_for_previous_kernel() { device().wait_for_previous_kernel(); }
+void check_waited(Where where) { device().check_waited(where); }
 unsigned thread_index() { return device().thread(); }
 unsigned block_index_x() { return device().block() % device().launch().blocks_x; }
 unsigned block_index_y() { return device().block() / device().launch().blocks_x; }

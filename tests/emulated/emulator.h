@@ -44,6 +44,7 @@ struct Launch {
   unsigned blocks_y = 1;
   unsigned threads = 1;  // a multiple of 32
   std::size_t shared_bytes = 0;
+  bool early = false;  // may begin before the kernel before it in the stream has ended
 };
 
 // Seed of the orders in which blocks and threads run, for every launch from now on.
@@ -86,6 +87,9 @@ void check_update(const void* address, std::size_t bytes, Update kind, const voi
 // Its thread looks at the value that it found; an addition is then a ticket (block_order.h).
 void look(const void* address, std::size_t bytes, Update kind);
 void fence();
+void wait_for_previous_kernel();
+// Faults in a launch that may begin early, before its thread has waited for the kernel before.
+void check_waited(Where where);
 
 [[noreturn]] void outside_array(std::size_t index, std::size_t count, Where where);
 

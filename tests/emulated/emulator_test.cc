@@ -81,6 +81,49 @@ TEST(Emulator, FindsAMissingBarrier) {
   }
 }
 
+// A kernel that may begin early, and touches memory before the kernel before it has ended, or ends
+// itself before that.
+template <int kHow>
+void early(Global<const std::int32_t> weights, Global<const std::int32_t> in,
+           Global<std::int32_t> out) {
+  const unsigned t = thread_index();
+  const std::int32_t weight = weights.get_once(t);
+  const std::int32_t before = kHow == 1 ? in.get(t) : 0;
+  if (kHow == 2) out.put(t, weight);
+  if (kHow == 3) atomic_add(out, t, weight);
+  if (kHow == 4) return;
+  wait_for_previous_kernel();
+  out.put(t, weight + (kHow == 1 ? before : in.get(t)));
+}
+
+template <int kHow>
+void expect_early_fault(const std::string& what) {
+  const Input<std::int32_t> in(count_from(5, 64));
+  Memory<std::int32_t> out(count_from(0, 64));
+  try {
+    launch_early(early<kHow>, {1, 1}, 64, 0, Stream{}, Global(in.data()), Global(in.data()),
+                 Global(out.data()));
+    FAIL() << "not found: " << what;
+  } catch (const Fault& fault) {
+    EXPECT_NE(std::string(fault.what()).find(what), std::string::npos) << fault.what();
+  }
+}
+
+TEST(Emulator, FindsWhatBeginsTooEarly) {
+  const Input<std::int32_t> in(count_from(5, 64));
+  Memory<std::int32_t> out(64);
+  launch_early(early<0>, {1, 1}, 64, 0, Stream{}, Global(in.data()), Global(in.data()),
+               Global(out.data()));
+  EXPECT_EQ(out.values()[3], 16);
+  launch(early<1>, {1, 1}, 64, 0, Stream{}, Global(in.data()), Global(in.data()),
+         Global(out.data()));
+  EXPECT_EQ(out.values()[3], 16);
+  expect_early_fault<1>("touches global memory without waiting for the kernel before");
+  expect_early_fault<2>("touches global memory without waiting for the kernel before");
+  expect_early_fault<3>("touches global memory without waiting for the kernel before");
+  expect_early_fault<4>("ends without waiting for the kernel before");
+}
+
 // The barrier after the reads is missing: the next round overwrites what others still read.
 template <bool kBarrier>
 void rounds(Global<std::int32_t> out) {

@@ -4,6 +4,7 @@
 
 #include <gtest/gtest.h>
 
+#include <deque>
 #include <numeric>
 
 #include "card.h"
@@ -79,17 +80,18 @@ struct Shape {
   std::uint32_t rows;
   std::uint32_t cols;
   std::uint32_t tokens;
-  std::uint32_t tiles_of_block;
+  std::uint32_t blocks;
 };
 
-// One row and one block; tails of rows, of tiles a block, of a warp's unit and of a share; one, two
-// and three shares; every kernel's number of tokens, and more than eight.
-constexpr Shape kShapes[] = {{1, 32, 1, 1},    {33, 64, 2, 2},    {31, 288, 3, 1},
-                             {70, 544, 4, 2},  {100, 2048, 1, 3}, {40, 2080, 5, 1},
-                             {65, 4384, 2, 2}, {7, 320, 11, 0},   {32, 256, 8, 0}};
+// One row and one block; tails of rows, of units of columns and of a record's batches; blocks that
+// have parts of one tile, several tiles and more of them than fit; two and more shares of the
+// columns; every kernel's number of tokens, and more than a launch takes.
+constexpr Shape kShapes[] = {{1, 32, 1, 1},     {33, 64, 2, 2},    {31, 288, 3, 1},
+                             {70, 544, 4, 2},   {100, 2048, 1, 3}, {40, 4384, 5, 3},
+                             {65, 4384, 2, 5},  {7, 320, 11, 0},   {32, 256, 8, 0},
+                             {33, 16672, 1, 7}, {1030, 32, 1, 1},  {290, 32, 6, 1}};
 
-void compare(const Both& w, const Activations& x, std::uint32_t tiles_of_block,
-             std::uint64_t seed) {
+void compare(const Both& w, const Activations& x, std::uint32_t blocks, std::uint64_t seed) {
   const std::uint32_t rows = w.view.rows;
   const std::size_t stride = rows + 3;
   std::vector<float> expected(stride * x.view.rows, -7.0F);
@@ -98,8 +100,7 @@ void compare(const Both& w, const Activations& x, std::uint32_t tiles_of_block,
   Space space(rows);
   card::set_seed(seed);
   Memory<float> out(std::vector<float>(expected.size(), -7.0F));
-  const auto done =
-      product(w.view, card.view, out.data(), stride, space.view, nullptr, tiles_of_block);
+  const auto done = product(w.view, card.view, out.data(), stride, space.view, nullptr, blocks);
   ASSERT_TRUE(done.ok()) << done.error().message;
   ASSERT_TRUE(same_bits(out.values(), expected))
       << "type " << static_cast<int>(w.view.type) << " rows " << rows << " cols " << w.view.cols
@@ -119,7 +120,7 @@ TEST_P(CudaProduct, EqualsTheScalarTable) {
                  weight_blocks(random, type, shape.rows, cols, extreme ? 15'000.0F : 0.01F));
     ASSERT_TRUE(w.ok);
     const auto x = activations(random, shape.tokens, cols, extreme);
-    compare(w, *x, shape.tiles_of_block, shape.cols);
+    compare(w, *x, shape.blocks, shape.cols);
   }
 }
 
@@ -151,32 +152,68 @@ TEST_P(CudaProduct, TheLargestSumsAreThoseOfTheScalarTable) {
   }
 }
 
-// The tensor cores' kernels, over tails of rows, of columns and of tokens: one token more than the
-// others take, launches that are full, and tokens in a tile of their own.
+// The kernels for many tokens, over tails of rows, of columns and of tokens: one token more than
+// the others take, launches that are full, and tokens in a tile of their own.
 TEST_P(CudaProduct, ManyRowsEqualTheScalarTable) {
   const WeightType type = GetParam();
   for (const Shape& shape :
-       {Shape{33, 288, 9, 0}, Shape{70, 1312, 32, 0}, Shape{20, 96, 41, 0}, Shape{1, 32, 33, 0},
+       {Shape{33, 288, 17, 0}, Shape{70, 1312, 32, 0}, Shape{20, 96, 41, 0}, Shape{1, 32, 33, 0},
         Shape{70, 800, 64, 0}, Shape{140, 544, 67, 0}, Shape{5, 32, 129, 0}}) {
     const std::uint32_t cols = columns_of(type, shape.cols);
-    const bool extreme = shape.tokens == 9 || shape.tokens == 41;
+    const bool extreme = shape.tokens == 17 || shape.tokens == 41;
     Generator random(shape.rows + shape.cols);
     const Both w(type, shape.rows, cols,
                  weight_blocks(random, type, shape.rows, cols, extreme ? 15'000.0F : 0.01F));
     const auto x = activations(random, shape.tokens, cols, extreme);
-    compare(w, *x, 0, shape.cols);
+    compare(w, *x, shape.tokens % 2 == 0 ? 0 : 256, shape.cols);
   }
 }
 
-// Any order of threads and blocks, and any number of tiles a block.
-TEST_P(CudaProduct, SeedsAndTilesOfABlockChangeNoBit) {
+// Products of a block from far below one grid step to far above 2^22, the bound of the fast
+// rounding: with scales that are powers of two, many lie halfway between two integers.
+TEST_P(CudaProduct, ManyRowsRoundAsTheScalarTableAroundTheBound) {
+  const WeightType type = GetParam();
+  if (is_floating(type)) return;                                 // no tensor cores
+  constexpr int exponents[] = {0, -1, -2, -3, -4, -6, -9, -12};  // of eight blocks
+  const std::uint32_t cols = std::size(exponents) * 8 * kBlock;
+  Generator random(8);
+  Bytes bytes = weight_blocks(random, type, 3, cols);
+  const std::size_t block_bytes = PackedMatrix::file_block_bytes(type);
+  // Rows 1 and 2 have the extreme quants of a type, whose products are as large as their bound.
+  const std::size_t row_bytes = bytes.size() / 3;
+  std::memset(&bytes[row_bytes], 0, row_bytes);
+  std::memset(&bytes[2 * row_bytes], type == WeightType::kQ8_0 ? 0x80 : 0xFF, row_bytes);
+  for (std::size_t at = 0; at < bytes.size(); at += block_bytes) {
+    for (const std::size_t offset : half_offsets(type)) {
+      put_scale(type, random() % 2 == 0 ? 1.0F : -0.5F, bytes.data() + at + offset);
+    }
+  }
+  const Both w(type, 3, cols, bytes);
+  ASSERT_TRUE(w.ok);
+  for (const std::uint32_t tokens : {9U, 17U, 33U}) {
+    Activations x(tokens, cols);
+    for (std::uint32_t t = 0; t < tokens; ++t) {
+      std::vector<float> row(cols);
+      for (std::uint32_t i = 0; i < cols; ++i) {
+        const int any = static_cast<int>(random() % 255) - 127;
+        const int value = t % 4 == 0 ? 127 : t % 4 == 1 ? -127 : i % kBlock == 0 ? 127 : any;
+        row[i] = std::ldexp(static_cast<float>(value), exponents[i / kBlock / 8]);
+      }
+      ASSERT_TRUE(scalar().quantize(row.data(), x.view, t));
+    }
+    compare(w, x, 0, tokens);
+  }
+}
+
+// Any order of threads and blocks, and any number of blocks.
+TEST_P(CudaProduct, SeedsAndBlocksChangeNoBit) {
   const WeightType type = GetParam();
   const std::uint32_t cols = columns_of(type, 2336);
   Generator random(3);
   const Both w(type, 75, cols, weight_blocks(random, type, 75, cols));
   const auto x = activations(random, 2, cols);
   for (std::uint64_t seed = 0; seed < 3; ++seed) {
-    compare(w, *x, static_cast<std::uint32_t>(seed + 1), seed);
+    compare(w, *x, static_cast<std::uint32_t>(3 * seed + 1), seed);
   }
 }
 
@@ -228,13 +265,65 @@ INSTANTIATE_TEST_SUITE_P(Types, CudaProduct,
                          testing::ValuesIn(std::begin(kAllTypes),
                                            std::begin(kAllTypes) + kTileTypes));
 
-// So many columns that a share takes several steps of them, and the last share fewer.
+// Matrices of one type share a launch, also with those of a type that forms a pair with theirs;
+// more than a launch takes; with one row, with more than a launch takes and with those of either
+// kernel of the tensor cores.
+TEST(CudaProductLists, EqualTheProductsOneByOne) {
+  const std::vector<std::pair<WeightType, std::uint32_t>> matrices = {
+      {WeightType::kQ4_K, 70}, {WeightType::kQ4_K, 33}, {WeightType::kQ4_K, 1},
+      {WeightType::kQ4_K, 64}, {WeightType::kQ6_K, 40}, {WeightType::kF16, 31},
+      {WeightType::kQ5_K, 40}, {WeightType::kQ6_K, 65}, {WeightType::kQ6_K, 2}};
+  const std::uint32_t cols = 1280;
+  Generator random(4);
+  std::deque<Both> all;
+  for (const auto& [type, rows] : matrices) {
+    all.emplace_back(type, rows, cols, weight_blocks(random, type, rows, cols));
+  }
+  for (const std::uint32_t tokens : {1U, 2U, 10U, 17U, 40U, 70U}) {
+    const auto x = activations(random, tokens, cols, false);
+    const CardRows card(*x);
+    Space space(176);
+    std::deque<Memory<float>> outs;
+    std::vector<ProductOutput> list;
+    for (const Both& w : all) {
+      outs.emplace_back(std::vector<float>(std::size_t{tokens} * (w.view.rows + 1), -7.0F));
+      list.push_back({w.view, outs.back().data(), w.view.rows + 1});
+    }
+    card::set_seed(tokens);
+    ASSERT_TRUE(products(list, card.view, space.view, nullptr, tokens == 40 ? 64 : 4).ok());
+    for (std::size_t i = 0; i < all.size(); ++i) {
+      std::vector<float> expected(outs[i].size(), -7.0F);
+      scalar().matmul(all[i].packed, x->view, 0, all[i].packed.groups(), expected.data(),
+                      list[i].out_stride);
+      ASSERT_TRUE(same_bits(outs[i].values(), expected)) << i << " tokens " << tokens;
+    }
+    ASSERT_TRUE(space.is_zero());
+  }
+}
+
+// Sums that wrap, as those of a failed row may, still leave the memory zero.
+TEST(CudaProductLists, CountUnitsOfAnySum) {
+  const std::uint32_t cols = 8192;
+  Generator random(8);
+  const Both w(WeightType::kQ8_0, 40, cols, weight_blocks(random, WeightType::kQ8_0, 40, cols));
+  const auto x = activations(random, 1, cols, false);
+  for (float& scale : x->scales) scale = 3e38F;
+  const CardRows card(*x);
+  Space space(40);
+  Memory<float> out(40);
+  ASSERT_TRUE(product(w.view, card.view, out.data(), 40, space.view, nullptr, 7).ok());
+  EXPECT_TRUE(space.is_zero());
+}
+
+// So many columns that a share takes several steps of them, and the last share fewer; shares of
+// several tiles of rows and of tokens.
 TEST(CudaProductShares, OfSeveralStepsAddUp) {
-  for (const Shape& shape : {Shape{1, 257 * 1024 + 32, 9, 0}, Shape{1, 258 * 256 + 32, 33, 0}}) {
+  for (const Shape& shape : {Shape{1, 257 * 1024 + 32, 17, 0}, Shape{1, 258 * 256 + 32, 33, 0},
+                             Shape{1030, 288, 65, 0}}) {
     Generator random(shape.tokens);
     const WeightType type = WeightType::kQ8_0;
     const Both w(type, shape.rows, shape.cols, weight_blocks(random, type, shape.rows, shape.cols));
-    compare(w, *activations(random, shape.tokens, shape.cols, false), 0, 1);
+    compare(w, *activations(random, shape.tokens, shape.cols, false), 256, 1);
   }
 }
 

@@ -145,6 +145,25 @@ TEST(CudaSampler, EqualsTheHostsSampler) {
   }
 }
 
+// More tokens than a pass has on its way, whole fours of them and not, and than the look at a run
+// has.
+TEST(CudaSampler, EqualsTheHostsSamplerOverLargeVocabularies) {
+  Generator random(7);
+  for (const std::size_t vocabulary : {17'001U, 40'004U, 150'000U}) {
+    std::vector<Case> cases(2);
+    for (Case& one : cases) {
+      one.logits = logits_of(random, vocabulary, 2.0F);
+      one.params.temperature = 0.8F;
+      one.params.seed = std::uint64_t{random()} << 32 | random();
+    }
+    cases[0].params.temperature = 50.0F;  // the token is anywhere
+    cases[1].params.top_p = 0.95F;
+    cases[1].params.top_k = vocabulary > 100'000 ? 0 : 5000;
+    cases[1].params.min_p = 1e-5F;
+    compare(cases, vocabulary);
+  }
+}
+
 // All tokens alike: every cut falls among ties, and ids decide.
 TEST(CudaSampler, TiesGoByTheId) {
   Generator random(2);
@@ -222,6 +241,17 @@ TEST(CudaSampler, RefusesAVocabularyItCannotMean) {
   EXPECT_FALSE(sample({1, 0}, nullptr).ok());
   EXPECT_FALSE(sample({1, (1U << 30) + 1}, nullptr).ok());
   EXPECT_TRUE(sample({0, 5}, nullptr).ok());
+}
+
+// The card finds the farthest candidate by halving.
+TEST(CudaSampler, NoWeightIsAboveThatOfANearerToken) {
+  for (std::uint64_t y = 1; y < 1024; ++y) {
+    ASSERT_LE(exp2_polynomial(y << 20), exp2_polynomial((y - 1) << 20));
+    ASSERT_LE(exp2_polynomial(y << 10), exp2_polynomial((y - 1) << 10));
+  }
+  for (std::uint64_t x = 1024; x < 42U << 20; x += 1024) {
+    ASSERT_LE(weight_at(x), weight_at(x - 1)) << x;
+  }
 }
 
 // The shared arithmetic: the host's sampler reads tables, the card computes them.

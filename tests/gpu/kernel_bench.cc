@@ -2,7 +2,9 @@
 // bandwidth, or integer operations over the measured peak, whichever takes longer. Prints one JSON
 // object a line; exit code 77 where no card answers. Asserts nothing.
 //
-//   hearth_gpu_bench [--seconds 0.3] [--rows 14336] [--cols 4096]
+//   hearth_gpu_bench [--seconds 0.3] [--rows 14336] [--cols 4096] [--only TEXT]
+//
+// --only: what has TEXT in its name, as "Q4_K, 1 rows" or "attention".
 #include <cuda_runtime_api.h>
 
 #include <algorithm>
@@ -19,8 +21,9 @@
 #include "kernels/cuda/product.h"
 #include "kernels/cuda/rows.h"
 #include "kernels/cuda/sampler.h"
-#include "tests/gpu/float_product.h"
+#include "tests/gpu/normal_weights.h"
 #include "tests/gpu/peak.h"
+#include "tests/unit/kernels/fixtures.h"
 
 namespace hearth::gpu {
 namespace {
@@ -33,6 +36,7 @@ struct Options {
   double seconds = 0.3;
   std::uint32_t rows = 14'336;  // the widest product of an 8B model
   std::uint32_t cols = 4096;
+  std::string only;
 };
 
 struct Measured {
@@ -104,8 +108,11 @@ Measured measure_peaks(const Options& options) {
   return peaks;
 }
 
-void report(const std::string& what, double seconds, double bytes, double operations,
-            const Measured& peaks) {
+// The time of one call beside its floor, where --only asks for it.
+void measure(const Options& options, const std::string& what, double bytes, double operations,
+             const Measured& peaks, const std::function<void()>& call) {
+  if (what.find(options.only) == std::string::npos) return;
+  const double seconds = time_of(options, call);
   const double by_bytes = bytes / peaks.bandwidth;
   const double by_operations = operations / peaks.operations;
   std::printf(
@@ -116,21 +123,22 @@ void report(const std::string& what, double seconds, double bytes, double operat
   std::fflush(stdout);
 }
 
-// Rows of x as the quantiser leaves them.
+// Rows of x as the quantiser leaves normal numbers.
 struct Activations {
   Activations(std::uint32_t rows, std::uint32_t cols)
-      : values(std::vector<std::int8_t>(std::size_t{rows} * cols, 3)),
-        scales(std::vector<float>(std::size_t{rows} * cols / kBlock, 0x1p10F)),
-        sums(scales.values()),
-        block_sums(std::vector<std::int32_t>(scales.size(), 96)),
-        exponents(std::vector<std::int32_t>(rows, 4)),
-        view{rows,
-             cols,
-             values.data(),
-             scales.data(),
-             sums.data(),
-             block_sums.data(),
-             exponents.data()} {}
+      : Activations(*fixtures::activations(random(), rows, cols)) {}
+  explicit Activations(const fixtures::Activations& x)
+      : values(x.values),
+        scales(x.scales),
+        sums(x.sums),
+        block_sums(x.block_sums),
+        exponents(x.exponents),
+        view{x.view.rows, x.view.cols,       values.data(),   scales.data(),
+             sums.data(), block_sums.data(), exponents.data()} {}
+  static fixtures::Generator& random() {
+    static fixtures::Generator generator(2);
+    return generator;
+  }
   Memory<std::int8_t> values;
   Memory<float> scales;
   Memory<float> sums;
@@ -149,23 +157,29 @@ const char* name_of(WeightType type) {
   }
 }
 
-// Weights are bytes that mean some numbers: the time of no kernel depends on which. Several
-// matrices take turns, more than the second-level cache holds, as the layers of a model do.
+// Several matrices take turns, more than the second-level cache holds, as the layers of a model do.
+// Their tiles are all alike.
 void bench_products(const Options& options, const Measured& peaks) {
   int cache = 0;
   must(cudaDeviceGetAttribute(&cache, cudaDevAttrL2CacheSize, 0));
-  std::mt19937 random(1);
   for (const WeightType type : {WeightType::kQ8_0, WeightType::kQ4_0, WeightType::kQ4_K,
                                 WeightType::kQ6_K, WeightType::kF16}) {
     const TileShape shape = tile_shape(type, options.rows, options.cols);
     const std::size_t copies = 2 + 2 * static_cast<std::size_t>(cache) / shape.bytes();
+    const std::size_t tile = shape.bytes() / shape.tiles;
     std::vector<std::byte> bytes(shape.bytes());
-    for (std::byte& b : bytes) b = static_cast<std::byte>(random() & 0x3F);
+    std::vector<std::int32_t> exponents_of(std::size_t{shape.tiles} * kTileRows);
+    must(pack_tiles(type, kTileRows, options.cols, normal_weights(type, kTileRows, options.cols),
+                    std::span(bytes).first(tile), std::span(exponents_of).first(kTileRows)));
+    for (std::size_t i = tile; i < bytes.size(); ++i) bytes[i] = bytes[i - tile];
+    for (std::size_t i = kTileRows; i < exponents_of.size(); ++i) {
+      exponents_of[i] = exponents_of[i - kTileRows];
+    }
     std::vector<std::unique_ptr<Memory<std::byte>>> tiles;
     for (std::size_t i = 0; i < copies; ++i) {
       tiles.push_back(std::make_unique<Memory<std::byte>>(bytes));
     }
-    const Memory<std::int32_t> exponents(std::vector<std::int32_t>(options.rows + 31, 4));
+    const Memory<std::int32_t> exponents(exponents_of);
     Memory<std::int32_t> sums(std::vector<std::int32_t>(product_sums(options.rows), 0));
     Memory<std::uint32_t> tickets(std::vector<std::uint32_t>(product_tickets(options.rows), 0));
     for (const std::uint32_t tokens : {1U, 4U, 8U, 32U, 64U, 512U}) {
@@ -177,23 +191,14 @@ void bench_products(const Options& options, const Measured& peaks) {
                           exponents.data()};
       };
       const ProductSpace space{sums.data(), tickets.data()};
-      const double seconds = time_of(options, [&] {
-        must(product(matrix(), x.view, out.data(), options.rows, space, nullptr));
-      });
       const double moved = static_cast<double>(shape.bytes()) +
                            static_cast<double>(out.size()) * 4 +
                            static_cast<double>(tokens) * options.cols * 1.4;
       const double multiplied = 2.0 * tokens * options.rows * options.cols;
       const std::string what =
           std::string("product ") + name_of(type) + ", " + std::to_string(tokens) + " rows";
-      report(what, seconds, moved, multiplied, peaks);
-      if (!has_float_product(type, tokens)) continue;
-      const double plain = time_of(options, [&] {
-        if (const char* wrong = run_float_product(matrix(), x.view, out.data(), space, nullptr)) {
-          stop(wrong);
-        }
-      });
-      report(what + ", float epilogue", plain, moved, multiplied, peaks);
+      measure(options, what, moved, multiplied, peaks,
+              [&] { must(product(matrix(), x.view, out.data(), options.rows, space, nullptr)); });
     }
   }
 }
@@ -201,8 +206,12 @@ void bench_products(const Options& options, const Measured& peaks) {
 void bench_attention(const Options& options, const Measured& peaks) {
   constexpr KvLayout kLayout{8, 128};
   constexpr std::uint32_t kHeads = 32;
-  for (const auto [tokens, context, prompt] :
-       {std::array<std::uint32_t, 3>{1, 1024, 0}, {1, 16'384, 0}, {32, 1024, 0}, {512, 512, 1}}) {
+  for (const auto [tokens, context, prompt] : {std::array<std::uint32_t, 3>{1, 256, 0},
+                                               {1, 1024, 0},
+                                               {1, 4096, 0},
+                                               {1, 16'384, 0},
+                                               {32, 1024, 0},
+                                               {512, 512, 1}}) {
     const std::uint32_t sequences = prompt != 0 ? 1 : tokens;
     const std::uint32_t pages = context / kPageTokens;
     Memory<std::byte> cache(
@@ -228,16 +237,17 @@ void bench_attention(const Options& options, const Measured& peaks) {
     Memory<std::uint32_t> failed(std::vector<std::uint32_t>(tokens, 0));
     const AttentionRows rows{tokens,        kHeads,      kLayout, query.data(), of_tokens.data(),
                              begins.data(), last.data(), pages,   0.088F,       out.data()};
-    const double seconds = time_of(options, [&] {
-      must(prompt != 0 ? attention_prompt(rows, failed.data(), nullptr)
-                       : attention(rows, {scores.data(), state.data()}, failed.data(), nullptr));
-    });
     double positions = 0.0;
     for (const std::uint32_t end : ends) positions += end;
     // K, V and their scales once a sequence; one product for the scores, two for P in 16 bits.
     const double bytes = static_cast<double>(cache.size()) + static_cast<double>(query.size()) * 8;
-    report("attention, " + std::to_string(tokens) + " rows over " + std::to_string(context),
-           seconds, bytes, positions * kHeads * 128 * 2 * 3, peaks);
+    measure(options,
+            "attention, " + std::to_string(tokens) + " rows over " + std::to_string(context), bytes,
+            positions * kHeads * 128 * 2 * 3, peaks, [&] {
+              must(prompt != 0
+                       ? attention_prompt(rows, failed.data(), nullptr)
+                       : attention(rows, {scores.data(), state.data()}, failed.data(), nullptr));
+            });
   }
 }
 
@@ -251,10 +261,9 @@ void bench_rows(const Options& options, const Measured& peaks) {
     Memory<std::uint32_t> failed(std::vector<std::uint32_t>(tokens, 0));
     const Activations out(tokens, n);
     const ResidualStep step{x.data(), y.data(), nullptr, bits.data(), 6, weight.data(), 1e-5F};
-    const double seconds =
-        time_of(options, [&] { must(residual_step(step, out.view, failed.data(), nullptr)); });
-    report("residual, norm and quantise, " + std::to_string(tokens) + " rows", seconds,
-           static_cast<double>(x.size()) * 15.4, 0.0, peaks);
+    measure(options, "residual, norm and quantise, " + std::to_string(tokens) + " rows",
+            static_cast<double>(x.size()) * 15.4, 0.0, peaks,
+            [&] { must(residual_step(step, out.view, failed.data(), nullptr)); });
   }
 }
 
@@ -263,11 +272,10 @@ void bench_gate(const Options& options, const Measured& peaks) {
     const Memory<float> gate(std::vector<float>(std::size_t{tokens} * options.rows, 0.25F));
     Memory<std::uint32_t> failed(std::vector<std::uint32_t>(tokens, 0));
     const Activations out(tokens, options.rows);
-    const double seconds = time_of(options, [&] {
-      must(swiglu_quantize(gate.data(), gate.data(), out.view, failed.data(), nullptr));
-    });
-    report("SwiGLU and quantise, " + std::to_string(tokens) + " rows", seconds,
-           static_cast<double>(gate.size()) * 9.4, 0.0, peaks);
+    measure(options, "SwiGLU and quantise, " + std::to_string(tokens) + " rows",
+            static_cast<double>(gate.size()) * 9.4, 0.0, peaks, [&] {
+              must(swiglu_quantize(gate.data(), gate.data(), out.view, failed.data(), nullptr));
+            });
   }
 }
 
@@ -292,10 +300,9 @@ void bench_rope(const Options& options, const Measured& peaks) {
     const RopeAndStore args{tokens,           kHeads,         kLayout,    RopeStyle::kAdjacent,
                             query.data(),     key.data(),     key.data(), angles.data(),
                             of_tokens.data(), of_slots.data()};
-    const double seconds =
-        time_of(options, [&] { must(rope_and_store(args, failed.data(), nullptr)); });
-    report("RoPE and KV, " + std::to_string(tokens) + " rows", seconds,
-           static_cast<double>(query.size()) * 8 + static_cast<double>(kv) * 10, 0.0, peaks);
+    measure(options, "RoPE and KV, " + std::to_string(tokens) + " rows",
+            static_cast<double>(query.size()) * 8 + static_cast<double>(kv) * 10, 0.0, peaks,
+            [&] { must(rope_and_store(args, failed.data(), nullptr)); });
   }
 }
 
@@ -316,20 +323,19 @@ void bench_sampler(const Options& options, const Measured& peaks) {
       row.top_p = std::uint64_t{1} << 32;
       if (draws) row.exponent_factor = 7'745'376'000;  // log2(e) / 0.8 in 2^-32 units
       const Memory<SampleRow> params(std::vector<SampleRow>(rows, row));
-      const double seconds = time_of(options, [&] {
+      const auto what = std::string("sampler, ") + (draws ? "temperature 0.8, " : "greedy, ") +
+                        std::to_string(rows) + " rows";
+      measure(options, what, static_cast<double>(values.size()) * 8, 0.0, peaks, [&] {
         must(sample({rows, kVocabulary, logits.data(), params.data(), nullptr, nullptr, nullptr,
                      scratch.data(), tokens.data(), outcomes.data()},
                     nullptr));
       });
-      report(std::string("sampler, ") + (draws ? "temperature 0.8, " : "greedy, ") +
-                 std::to_string(rows) + " rows",
-             seconds, static_cast<double>(values.size()) * 8, 0.0, peaks);
     }
   }
 }
 
 // What the launches of a step cost: a graph of as many kernels as a model of 32 layers has.
-void bench_launches(const Options& options, const Measured& peaks) {
+void bench_launches(const Options& options, const Measured& peaks, bool early) {
   constexpr int kLaunches = 512;
   cudaStream_t stream{};
   cudaGraph_t graph{};
@@ -337,12 +343,14 @@ void bench_launches(const Options& options, const Measured& peaks) {
   must(cudaStreamCreateWithFlags(&stream, cudaStreamNonBlocking));
   must(cudaStreamBeginCapture(stream, cudaStreamCaptureModeThreadLocal));
   for (int i = 0; i < kLaunches; ++i) {
-    if (const char* wrong = run_nothing(stream)) stop(wrong);
+    if (const char* wrong = run_nothing(early, stream)) stop(wrong);
   }
   must(cudaStreamEndCapture(stream, &graph));
   must(cudaGraphInstantiate(&made, graph, 0));
-  const double seconds = time_of(options, [&] { must(cudaGraphLaunch(made, nullptr)); });
-  report(std::to_string(kLaunches) + " empty kernels in a graph", seconds, 0.0, 0.0, peaks);
+  const char* what =
+      early ? " empty kernels in a graph, each begins early" : " empty kernels in a graph";
+  measure(options, std::to_string(kLaunches) + what, 0.0, 0.0, peaks,
+          [&] { must(cudaGraphLaunch(made, nullptr)); });
   must(cudaGraphExecDestroy(made));
   must(cudaGraphDestroy(graph));
   must(cudaStreamDestroy(stream));
@@ -352,9 +360,11 @@ Options options_of(int argc, char** argv) {
   Options options;
   for (int i = 1; i + 1 < argc; i += 2) {
     const double value = std::strtod(argv[i + 1], nullptr);
-    if (std::strcmp(argv[i], "--seconds") == 0 && value > 0)
+    if (std::strcmp(argv[i], "--seconds") == 0 && value > 0) {
       options.seconds = value;
-    else if (std::strcmp(argv[i], "--rows") == 0 && value >= 32) {
+    } else if (std::strcmp(argv[i], "--only") == 0) {
+      options.only = argv[i + 1];
+    } else if (std::strcmp(argv[i], "--rows") == 0 && value >= 32) {
       options.rows = static_cast<std::uint32_t>(value) / 32 * 32;
     } else if (std::strcmp(argv[i], "--cols") == 0 && value >= 256) {
       options.cols = static_cast<std::uint32_t>(value) / 256 * 256;
@@ -381,7 +391,7 @@ int run(int argc, char** argv) {
   bench_gate(options, peaks);
   bench_rope(options, peaks);
   bench_sampler(options, peaks);
-  bench_launches(options, peaks);
+  for (const bool early : {false, true}) bench_launches(options, peaks, early);
   return 0;
 }
 

@@ -28,6 +28,8 @@ HEARTH_KERNEL(kThreads, 2) multiply_only(Global<std::int32_t> out, unsigned roun
 
 HEARTH_KERNEL(32, 1) nothing() {}
 
+HEARTH_KERNEL(32, 1) nothing_early() { wait_for_previous_kernel(); }
+
 }  // namespace
 
 double peak_operations(unsigned blocks, unsigned rounds) {
@@ -40,6 +42,9 @@ const char* run_peak(std::int32_t* out, unsigned blocks, unsigned rounds, Stream
   return launch(multiply_only, {blocks, 1}, kThreads, 0, stream, Global(out), rounds);
 }
 
-const char* run_nothing(Stream stream) { return launch(nothing, {1, 1}, 32, 0, stream); }
+const char* run_nothing(bool early, Stream stream) {
+  return early ? launch_early(nothing_early, {1, 1}, 32, 0, stream)
+               : launch(nothing, {1, 1}, 32, 0, stream);
+}
 
 }  // namespace hearth::gpu

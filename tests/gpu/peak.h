@@ -15,7 +15,7 @@ std::size_t peak_outputs(unsigned blocks);
 // Null, or what the card says.
 const char* run_peak(std::int32_t* out, unsigned blocks, unsigned rounds,
                      kernels::cuda::Stream stream);
-// Null, or what the card says.
-const char* run_nothing(kernels::cuda::Stream stream);
+// Null, or what the card says. `early`: by launch_early().
+const char* run_nothing(bool early, kernels::cuda::Stream stream);
 
 }  // namespace hearth::gpu

@@ -278,6 +278,16 @@ def dense_cases(tall):
     cases["mistral3, scores that grow fast"] = cold.but(
         floats={"attention.temperature_scale": 3.0}, output_type="F16")
     cases["mistral3 Q4_K"] = wide("Q4_K", family="mistral3", hostile=0.05)
+    llama4 = tall.but(family="llama4", layers=5, experts=8, experts_used=1,
+                      numbers={"attention.temperature_length": 5})
+    cases["llama4 Q4_0"] = llama4.but(layer_type="Q4_0")
+    cases["llama4, every layer mixed, factors"] = llama4.but(
+        expert_every=1, experts_used=2, layer_type="Q8_0", rope_factors=True, output_type="Q8_0",
+        floats={"attention.temperature_scale": 3.0})
+    cases["llama4, 128 experts, ties in routing"] = llama4.but(experts=128, router_ties=True,
+                                                               hostile=0.05)
+    cases["llama4 Q4_K"] = wide("Q4_K", family="llama4").but(
+        layers=4, feed_forward=256, dense_width=512, experts=4, experts_used=1)
     return cases
 
 

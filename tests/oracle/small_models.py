@@ -16,7 +16,7 @@ UNIT = {"Q8_0": 74, "Q4_0": 4.6, "Q4_1": 4.6, "Q5_0": 9.2, "Q5_1": 9.2, "IQ4_NL"
         "Q5_K": 660, "IQ4_XS": 1300, "Q2_K": 17, "Q3_K": 46, "Q6_K": 1370, "IQ2_XXS": 53,
         "IQ2_XS": 56, "IQ2_S": 56, "IQ3_XXS": 143, "IQ3_S": 140, "IQ1_S": 7.2, "IQ1_M": 7.2,
         "TQ1_0": 0.82, "TQ2_0": 1.2}
-LOCAL = ("gemma3", "olmo2", "gemma2", "phi3", "gpt-oss")  # families with local layers
+LOCAL = ("gemma3", "olmo2", "gemma2", "phi3", "gpt-oss", "llama4")  # families with local layers
 DELTA = ("qwen3next", "qwen35", "qwen35moe")  # families with gated delta nets
 GATED = ("qwen2moe", "qwen3next", "qwen35moe")  # families with a shared expert that has a gate
 SHARED = GATED + ("granitemoe",)  # families with a shared expert
@@ -56,6 +56,7 @@ class Shape:
     shared_width: int = 64   # of the shared expert, in the family that has one
     dense_layers: int = 1    # in the families that say so, as all below
     dense_width: int = 160
+    expert_every: int = 2    # in llama4: of so many layers the last has experts
     selection_bias: float = 0.1  # its deviation; 0: none
     predictors: int = 1      # layers behind the last
     flags: dict = field(default_factory=dict)  # more keys, of truth values
@@ -338,7 +339,8 @@ def _keys(w, shape):
         w.add_array(A + "feed_forward_length", [_width(shape, i) for i in range(shape.layers)])
     else:
         w.add_uint32(A + "feed_forward_length",
-                     shape.dense_width if routed or beside else shape.feed_forward)
+                     shape.dense_width if routed or beside or shape.family == "llama4"
+                     else shape.feed_forward)
     w.add_uint32(A + "attention.head_count", shape.heads)
     if shape.family == "deepseek2":
         _latent_keys(w, shape, A)
@@ -375,6 +377,8 @@ def _keys(w, shape):
         w.add_uint32(A + "expert_used_count", shape.experts_used)
         if shape.family not in ("llama", "granitemoe"):
             w.add_uint32(A + "expert_feed_forward_length", shape.feed_forward)
+        if shape.family == "llama4":
+            w.add_uint32(A + "interleave_moe_layer_step", shape.expert_every)
         if shape.family in SHARED:
             w.add_uint32(A + "expert_shared_feed_forward_length", shape.shared_width)
 
@@ -406,6 +410,10 @@ def _experts(w, shape, blk, branch):
         w.vector(blk + "ffn_gate_inp.bias", experts, 0, shape.bias)
         for part, size in (("gate", width), ("up", width), ("down", shape.hidden)):
             w.vector(f"{blk}ffn_{part}_exps.bias", (experts, size), 0, shape.bias)
+    if shape.family == "llama4":
+        w.matrix(blk + "ffn_gate_shexp.weight", width, shape.hidden)
+        w.matrix(blk + "ffn_up_shexp.weight", width, shape.hidden)
+        w.matrix(blk + "ffn_down_shexp.weight", shape.hidden, width, branch)
     if shape.family not in SHARED or not shape.shared_width:
         return
     if shape.family in GATED:
@@ -460,7 +468,8 @@ def _layer(w, shape, i):
     if oss:
         w.vector(blk + "attn_output.bias", shape.hidden, 0, shape.bias)
         w.vector(blk + "attn_sinks.weight", shape.heads, 0, shape.sinks)
-    dense = shape.family in ROUTED and i < shape.dense_layers
+    dense = shape.family in ROUTED and i < shape.dense_layers or \
+        shape.family == "llama4" and (i + 1) % shape.expert_every != 0
     beside = shape.family == "gemma4" and shape.experts
     if shape.experts and not dense:
         _experts(w, shape, blk, branch)

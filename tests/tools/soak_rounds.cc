@@ -1,5 +1,6 @@
 #include "tests/tools/soak_rounds.h"
 
+#include <algorithm>
 #include <atomic>
 #include <iterator>
 #include <map>
@@ -8,9 +9,11 @@
 #include <string>
 #include <thread>
 #include <utility>
+#include <vector>
 
 #include "model/spec.h"
 #include "model/synthetic.h"
+#include "node/engine/device.h"
 
 namespace hearth::cli {
 namespace {
@@ -19,7 +22,6 @@ constexpr const char* kTypes[] = {
     "F32",   "F16",     "BF16",  "Q8_0",  "Q4_0",   "Q4_1",   "Q5_0",  "Q5_1",    "Q2_K",
     "Q3_K",  "Q4_K",    "Q5_K",  "Q6_K",  "IQ4_NL", "IQ4_XS", "MXFP4", "IQ2_XXS", "IQ2_XS",
     "IQ2_S", "IQ3_XXS", "IQ3_S", "IQ1_S", "IQ1_M",  "TQ1_0",  "TQ2_0", "Q4_K_M",  "Q5_K_M"};
-constexpr std::size_t kTypeCount = std::size(kTypes);
 
 // For each on the scalar table, which takes a hundred times as long.
 constexpr int kFastLoneRuns = 7;
@@ -55,9 +57,41 @@ Result<std::unique_ptr<OwnedModel>> random_model(std::string_view family, const 
   return owned;
 }
 
+// A family and a weight type.
+struct Kind {
+  std::string_view family;
+  const char* type;
+};
+
+bool card_computes(const Kind& kind) {
+  if (!node::what_no_card_computes(*model::find_family(kind.family), 0).empty()) return false;
+  model::SyntheticOptions options;
+  if (!model::set_weight_types(options, kind.type).ok()) return false;
+  const model::TensorType types[] = {options.attention_type, options.feed_forward_type,
+                                     options.embedding_type, options.output_type,
+                                     options.finer_type.value_or(options.attention_type)};
+  return std::all_of(std::begin(types), std::end(types), [](model::TensorType type) {
+    const Result<kernels::WeightType> weights = model::weight_type(type, "a tensor");
+    return weights.ok() && node::card_computes(*weights);
+  });
+}
+
+// Every family with every weight type; with a GPU, those that it computes.
+std::vector<Kind> kinds_of(const node::Device* device) {
+  std::vector<Kind> kinds;
+  for (const char* type : kTypes) {
+    for (const std::string_view family : model::known_families()) {
+      const Kind kind{family, type};
+      if (device == nullptr || card_computes(kind)) kinds.push_back(kind);
+    }
+  }
+  return kinds;
+}
+
 class Soak {
  public:
-  explicit Soak(const SoakOptions& options) : options_(options) {}
+  explicit Soak(const SoakOptions& options)
+      : options_(options), kinds_(kinds_of(options.tables.device)) {}
 
   Result<SoakResult> run() {
     std::vector<std::thread> helpers;
@@ -79,16 +113,13 @@ class Soak {
   // All that a round does comes from the seed and its index.
   Result<SoakCount> round(std::uint64_t index) {
     SeededRandom random(SeededRandom(SeededRandom(options_.seed).next() + index).next());
-    const std::vector<std::string_view> families = model::known_families();
-    const std::size_t kinds = families.size() * kTypeCount;
-    std::uint64_t turn = index % (options_.models.size() + kinds);
+    std::uint64_t turn = index % (options_.models.size() + kinds_.size());
     const auto stop = [this] { return done_.load() || (options_.stop && options_.stop()); };
     if (turn < options_.models.size()) {
       return soak_round(options_.models[turn], options_.model_tables, random, stop);
     }
     turn -= options_.models.size();
-    TRY(const auto owned,
-        random_model(families[turn % families.size()], kTypes[turn / families.size()], random));
+    TRY(const auto owned, random_model(kinds_[turn].family, kinds_[turn].type, random));
     return soak_round(owned->model, options_.tables, random, stop);
   }
 
@@ -126,6 +157,7 @@ class Soak {
   }
 
   const SoakOptions& options_;
+  const std::vector<Kind> kinds_;
   std::atomic<std::uint64_t> next_{0};
   std::atomic<bool> done_{false};
   std::mutex mutex_;  // of what follows

@@ -27,7 +27,9 @@ void attention_segments(std::span<const ForwardRow> rows, std::uint32_t group,
   segments.clear();
   std::uint32_t end = 0;
   for (std::uint32_t begin = 0; begin < rows.size(); begin = end) {
-    for (end = begin + 1; end < rows.size() && rows[end].pages == rows[begin].pages;) ++end;
+    for (end = begin + 1; end < rows.size() && rows[end].pages == rows[begin].pages; ++end) {
+      INVARIANT(rows[end].position > rows[end - 1].position, "a sequence's rows are in order");
+    }
     const bool prompt = end - begin >= kPromptRowsLeast &&
                         rows[end - 1].position < cuda::kPromptPositionsMost &&
                         group <= cuda::kPromptGroupMost;
@@ -223,9 +225,10 @@ Status CardLayers::attend_rows(cuda::AttentionRows args, const AttentionSegment&
 
 Status CardLayers::attention(std::uint32_t index) const {
   const auto& weights = stage_.weights().layers[index];
-  TRY_VOID(stage_.multiply(weights.query, rows_, buffers().query));
-  TRY_VOID(stage_.multiply(weights.key, rows_, buffers().key));
-  TRY_VOID(stage_.multiply(weights.value, rows_, buffers().value));
+  TRY_VOID(stage_.multiply({{weights.query, buffers().query},
+                            {weights.key, buffers().key},
+                            {weights.value, buffers().value}},
+                           rows_));
   TRY_VOID(store_heads(index));
   TRY_VOID(attend(index));
   TRY_VOID(cuda::quantize(buffers().mixed, stage_.quant(rows_, stage_.shape().wide()),
@@ -235,8 +238,7 @@ Status CardLayers::attention(std::uint32_t index) const {
 
 Status CardLayers::feed_forward(std::uint32_t index) const {
   const auto& weights = stage_.weights().layers[index];
-  TRY_VOID(stage_.multiply(weights.gate, rows_, buffers().gate));
-  TRY_VOID(stage_.multiply(weights.up, rows_, buffers().up));
+  TRY_VOID(stage_.multiply({{weights.gate, buffers().gate}, {weights.up, buffers().up}}, rows_));
   const auto activate = spec().family->activation == model::Activation::kSilu
                             ? &cuda::swiglu_quantize
                             : &cuda::geglu_quantize;

@@ -1,5 +1,9 @@
 #include "node/engine/card/card_stage.h"
 
+#include <algorithm>
+#include <array>
+#include <utility>
+
 #include "base/check.h"
 #include "kernels/cuda/product.h"
 #include "kernels/cuda/rows.h"
@@ -93,6 +97,28 @@ Status CardStage::norm(const float* x, const CardVector& weight, std::uint32_t r
 
 Status CardStage::multiply(const cuda::CardMatrix& w, std::uint32_t rows, float* out) const {
   return cuda::product(w, quant(rows, w.cols), out, w.rows, buffers_.product, compute());
+}
+
+Status CardStage::multiply(std::initializer_list<Product> list, std::uint32_t rows) const {
+  std::array<cuda::ProductOutput, 3> together;
+  INVARIANT(list.size() > 0 && list.size() <= together.size(), "a list has one to three matrices");
+  const kernels::QuantizedRows x = quant(rows, list.begin()->w.cols);
+  const std::uint32_t most =
+      cuda::product_list_rows(std::max({spec().hidden, shape_.wide(), spec().feed_forward}));
+  std::size_t count = 0;
+  std::uint32_t rows_together = 0;
+  const auto run = [&] {
+    const std::size_t taken = std::exchange(count, 0);
+    rows_together = 0;
+    return cuda::products({together.data(), taken}, x, buffers_.product, compute());
+  };
+  for (const Product& each : list) {
+    const std::uint32_t tiles = (each.w.rows + cuda::kTileRows - 1) / cuda::kTileRows;
+    if (count > 0 && rows_together + tiles * cuda::kTileRows > most) TRY_VOID(run());
+    together[count++] = {each.w, each.out, each.w.rows};
+    rows_together += tiles * cuda::kTileRows;
+  }
+  return run();
 }
 
 }  // namespace hearth::node

@@ -9,6 +9,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <functional>
+#include <initializer_list>
 
 #include "base/result.h"
 #include "kernels/cuda/runtime.h"
@@ -76,7 +77,14 @@ class CardStage {
   kernels::QuantizedRows quant(std::uint32_t rows, std::uint32_t cols) const;
   Status norm(const float* x, const CardVector& weight, std::uint32_t rows,
               std::uint32_t* failed) const;
+  // The products of the quantised rows; `out` has a row of w.rows values for each.
   Status multiply(const kernels::cuda::CardMatrix& w, std::uint32_t rows, float* out) const;
+  // With up to three matrices that are as wide as each other.
+  struct Product {
+    const kernels::cuda::CardMatrix& w;
+    float* out;
+  };
+  Status multiply(std::initializer_list<Product> list, std::uint32_t rows) const;
 
  private:
   const CardShape shape_;

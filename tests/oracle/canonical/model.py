@@ -55,6 +55,8 @@ FAMILIES = {
     "mistral3": Family(False, False, False, False, swiglu),
     "gpt-oss": Family(True, True, False, False, clamped_swiglu, oss=True,
                       local=lambda i: i % 2 == 0),
+    "llama4": Family(False, False, False, False, swiglu, to_one=False, local=lambda i: i % 4 != 3,
+                     unturned=lambda i: i % 4 == 3),
     "qwen3next": Family(True, False, True, False, swiglu, shared=True, delta=True),
     "qwen35": Family(True, False, True, False, swiglu, delta=True),
     "qwen35moe": Family(True, False, True, False, swiglu, shared=True, delta=True),
@@ -88,8 +90,13 @@ class Model:
             if self.A == "granitemoe" else 0
         self.dense_layers = 0
         self.routing = experts.Routing(to_one=self.family.to_one)
+        self.expert_every = 1
         if self.family.routed:
             self._read_routing()
+        if self.A == "llama4":
+            self.expert_every = self.key("interleave_moe_layer_step")
+            self.shared_width = self.key("expert_feed_forward_length")
+            self.routing = experts.Routing(sigmoid=True, to_one=False)
         self.delta = None
         if self.family.delta:
             self._read_delta_net()
@@ -169,11 +176,19 @@ class Model:
             self.logit_cap = F(self.key("final_logit_softcapping", 30.0)) or None
         self.temperature = float(self.key("attention.temperature_scale", 0.0)) \
             if self.A == "mistral3" else 0.0
+        self.warm_length, self.ahead = self.trained, 0
+        if self.A == "llama4":
+            self.temperature = float(self.key("attention.temperature_scale", float(F(0.1))))
+            self.warm_length = self.key("attention.temperature_length", 8192)
+            self.ahead = 1
 
-    def score_scale(self, position):
-        if not self.temperature:
+    def is_turned(self, i):
+        return not (self.family.unturned and self.family.unturned(i))
+
+    def score_scale(self, i, position):
+        if not self.temperature or (self.A == "llama4" and self.is_turned(i)):
             return self.plain_scale
-        spans = float(1 + position // self.trained)
+        spans = float(1 + (position + self.ahead) // self.warm_length)
         return self.plain_scale * F(1.0 + self.temperature * angles.ln(spans))
 
     def key(self, name, default=None, bare=False):
@@ -211,7 +226,8 @@ class Model:
             name = f"rope_factors_{kind}.weight"
         factors = self.vector(name) if name in self.tensors else None
         self.frequencies = angles.frequencies(self.rotary, base, factors, scale, yarn)
-        self.window = self.key("attention.sliding_window", 4096 if self.A == "gemma2" else 0)
+        absent = {"gemma2": 4096, "llama4": 8192}.get(self.A, 0)
+        self.window = self.key("attention.sliding_window", absent)
         self.local_frequencies, self.local_magnitude = self.frequencies, self.magnitude
         local = float(self.key("rope.freq_base_swa", 10000.0 if gemma else base))
         if gemma or self.A == "olmo2":
@@ -359,7 +375,8 @@ class Sequence:
         named = family.oss or self.model.A == "glm4moe" or family.delta
         norm = blk + ("post_attention_norm.weight" if named else "ffn_norm.weight")
         f = self._norm(x, norm) if family.pre_norms else x
-        mixed = self.model.experts and i >= self.model.dense_layers
+        mixed = self.model.experts and i >= self.model.dense_layers and \
+            (i + 1) % self.model.expert_every == 0
         if mixed and self.model.A == "gemma4":
             y = self._beside(blk, x, f)
         else:
@@ -393,7 +410,8 @@ class Sequence:
         return [product(self.model.rows(name, int(end - size), int(end)), a)
                 for size, end in zip(sizes, ends)]
 
-    def _feed_forward(self, blk, kind, f, expert=0, rows=slice(None)):
+    def _feed_forward(self, blk, kind, f, expert=0, rows=slice(None), given=None):
+        """given: what the products of f are multiplied by (rows), or None"""
         gate, up = (f"{blk}ffn_{part}{kind}.weight" for part in ("gate", "up"))
         if kind == "_exps" and f"{blk}ffn_gate_up_exps.weight" in self.model.tensors:
             both, = self._project([f"{blk}ffn_gate_up_exps.weight"], f, expert, rows)
@@ -405,6 +423,8 @@ class Sequence:
             gate, up = self._project([gate, up], f, expert, rows)
         gate = self._biased(gate, f"{blk}ffn_gate{kind}", expert)
         up = self._biased(up, f"{blk}ffn_up{kind}", expert)
+        if given is not None:
+            gate, up = gate * given[:, None], up * given[:, None]
         middle = self.model.family.act(gate, up)
         y = self._project([f"{blk}ffn_down{kind}.weight"], middle, expert, rows)[0]
         return self._biased(y, f"{blk}ffn_down{kind}", expert)
@@ -430,8 +450,11 @@ class Sequence:
         for expert in range(model.experts):
             rows, places = np.nonzero(chosen == expert)
             if len(rows):
-                y = self._feed_forward(blk, "_exps", f[rows], expert, rows)
-                total.add(rows, w[rows, places], y)
+                own, given = w[rows, places], None
+                if model.A == "llama4":
+                    own, given = np.ones_like(own), own
+                y = self._feed_forward(blk, "_exps", f[rows], expert, rows, given)
+                total.add(rows, own, y)
         w = None
         if family.shared:
             s, = self._project([blk + "ffn_gate_inp_shexp.weight"], f)
@@ -467,7 +490,7 @@ class Sequence:
         queries = np.where(self.failed[:, None, None], F(0), queries)
         for t, position in enumerate(positions):
             u[t] = latent_attention(queries[t], self.kv[i], int(position) + 1, model.width,
-                                    model.score_scale(int(position)))
+                                    model.score_scale(i, int(position)))
         o = [self._project([blk + "attn_v_b.weight"], u[:, j], j)[0] for j in range(model.heads)]
         return self._project([blk + "attn_output.weight"], np.concatenate(o, axis=1))[0]
 
@@ -541,8 +564,10 @@ class Sequence:
             k = self._norm(k, blk + "attn_k_norm.weight") if keeps else k
         if model.A == "gemma4" and keeps:
             v = self._norm_by(v, np.ones(head_dim, F))
+        if model.A == "llama4" and model.is_turned(i) and model.experts != 128:
+            q, k = (self._norm_by(y, np.ones(head_dim, F)) for y in (q, k))
         local = bool(model.window and model.local[i])
-        if not (family.unturned and family.unturned(i)):
+        if model.is_turned(i):
             q, k = (rope(y, *tables[local], family.halves) for y in (q, k))
         if keeps:
             self._fail(self.kv[i].append(k, v))
@@ -555,8 +580,10 @@ class Sequence:
         o = np.empty((len(a), model.heads * head_dim), F)
         for row, position in enumerate(positions):
             begin = max(0, int(position) + 1 - model.window) if local else 0
+            if local and model.A == "llama4":
+                begin = int(position) - int(position) % model.window
             o[row] = attention(q[row], self.kv[model.source[i]], begin, int(position) + 1,
-                               model.score_scale(int(position)), model.score_cap,
+                               model.score_scale(i, int(position)), model.score_cap,
                                sinks).reshape(-1)
         if family.delta:
             o = o * delta_net.sigmoid(gate).reshape(len(a), -1)

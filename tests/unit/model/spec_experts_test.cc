@@ -1,6 +1,7 @@
 // What the keys and tensors of the families with experts mean that differ from mixtral's.
 #include <gtest/gtest.h>
 
+#include <cmath>
 #include <limits>
 
 #include "model/spec.h"
@@ -196,6 +197,95 @@ TEST(SpecRefusal, RoutingOfGlm4Moe) {
   Model one_norm = glm4moe();
   one_norm.tensors["blk.0.attn_q_norm.weight"] = {TensorType::kF32, {32}};
   expect_refusal(refusal_of(one_norm), "'blk.0.attn_k_norm.weight' of shape [32] is missing");
+}
+
+// Of four layers the second and the last have experts.
+Model llama4(const NewKeys& keys = {}) {
+  ModelSpec spec = mixed_spec("llama4");
+  spec.expert_every = 2;
+  spec.dense_feed_forward = 160;
+  spec.shared_feed_forward = 96;
+  return model_with(spec, with({{"expert_count", u32(4)},
+                                {"expert_used_count", u32(1)},
+                                {"feed_forward_length", u32(160)},
+                                {"expert_feed_forward_length", u32(96)},
+                                {"interleave_moe_layer_step", u32(2)}},
+                               keys));
+}
+
+TEST(Spec, ALlama4HasExpertsInSomeLayers) {
+  const auto spec = llama4({{"expert_gating_func", u32(2)}}).read();
+  ASSERT_TRUE(spec.ok()) << spec.error().message;
+  EXPECT_EQ(spec->experts_used, 1U);
+  EXPECT_TRUE(spec->routing.sigmoid);
+  EXPECT_FALSE(spec->routing.to_one);
+  EXPECT_EQ(spec->shared_feed_forward, 96U);
+  EXPECT_EQ(spec->head_norms, HeadNorms::kPlain);
+  for (const std::uint32_t layer : {0U, 1U, 2U, 3U}) {
+    EXPECT_EQ(spec->has_experts(layer), layer % 2 == 1) << layer;
+    EXPECT_EQ(spec->feed_forward_of(layer), layer % 2 == 1 ? 96U : 160U) << layer;
+    EXPECT_EQ(spec->is_turned(layer), layer != 3) << layer;
+  }
+}
+
+TEST(Spec, LocalLayersOfLlama4SeeTheirChunk) {
+  EXPECT_FALSE(llama4().read()->is_local(0)) << "the context is within the chunk";
+  const auto spec = llama4({{"attention.sliding_window", u32(16)}}).read();
+  ASSERT_TRUE(spec.ok()) << spec.error().message;
+  for (const std::uint32_t layer : {0U, 1U, 2U}) {
+    EXPECT_EQ(spec->first_visible(layer, 15), 0U);
+    EXPECT_EQ(spec->first_visible(layer, 16), 16U);
+    EXPECT_EQ(spec->first_visible(layer, 31), 16U);
+    EXPECT_EQ(spec->first_visible(layer, 40), 32U);
+  }
+  EXPECT_EQ(spec->first_visible(3, 40), 0U);
+}
+
+TEST(Spec, ScoresOfLlama4GrowInLayersWithoutRope) {
+  const auto spec = llama4({{"attention.temperature_length", u32(10)}}).read();
+  ASSERT_TRUE(spec.ok()) << spec.error().message;
+  for (const std::uint32_t layer : {0U, 1U, 2U, 3U}) {
+    EXPECT_EQ(spec->scores_grow(layer), layer == 3) << layer;
+  }
+  const float scale = 1.0F / std::sqrt(32.0F);
+  EXPECT_EQ(spec->plain_score_scale(), scale);
+  EXPECT_EQ(spec->score_scale(8), scale);
+  for (const std::uint32_t position : {9U, 18U, 19U, 127U}) {
+    const double factor = 1.0 + 0.1 * std::log(1.0 + (position + 1) / 10);
+    EXPECT_NEAR(spec->score_scale(position), scale * factor, 1e-7) << position;
+  }
+  EXPECT_EQ(llama4().read()->temperature_length, 8192U);
+}
+
+TEST(SpecRefusal, ExpertsOfLlama4) {
+  const auto refusal = [](const char* key, const AddKey& add) {
+    return refusal_of(llama4({{key, add}}));
+  };
+  expect_refusal(refusal("interleave_moe_layer_step", nullptr),
+                 "key 'llama4.interleave_moe_layer_step' is missing");
+  expect_refusal(refusal("interleave_moe_layer_step", u32(0)), "is 0; it must be from 1 to 4");
+  expect_refusal(refusal("interleave_moe_layer_step", u32(5)), "is 5; it must be from 1 to 4");
+  expect_refusal(refusal("interleave_moe_layer_step", u32(4)), "'blk.1.ffn_gate.weight'");
+  expect_refusal(refusal("expert_gating_func", u32(1)), "is 1; of this family only 2 (sigmoid)");
+  expect_refusal(refusal("attention.sliding_window", u32(0)), "is 0 or missing");
+  expect_refusal(refusal("attention.temperature_scale", value(-1.0F)),
+                 "key 'llama4.attention.temperature_scale' is");
+  expect_refusal(refusal("attention.temperature_length", u32(0)), "it must be from 1 to");
+}
+
+// Maverick.
+TEST(Spec, ALlama4Of128ExpertsNormsNoHeads) {
+  ModelSpec shape = mixed_spec("llama4");
+  shape.experts = 128;
+  shape.shared_feed_forward = 96;
+  const auto spec = model_with(shape, {{"expert_count", u32(128)},
+                                       {"expert_used_count", u32(1)},
+                                       {"interleave_moe_layer_step", u32(1)},
+                                       {"expert_feed_forward_length", u32(96)}})
+                        .read();
+  ASSERT_TRUE(spec.ok()) << spec.error().message;
+  EXPECT_EQ(spec->head_norms, HeadNorms::kNone);
+  EXPECT_TRUE(spec->has_experts(0));
 }
 
 }  // namespace

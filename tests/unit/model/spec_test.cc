@@ -107,7 +107,7 @@ TEST(SpecRefusal, Architecture) {
       with_key("general.architecture", value(std::string("mamba"))),
       "architecture 'mamba' is not served; known are: llama, qwen2, qwen3, gemma3, "
       "qwen2moe, qwen3moe, olmo2, granite, granitemoe, smollm3, glm4, glm4moe, "
-      "deepseek2, gemma2, gemma4, phi3, mistral3, gpt-oss, qwen3next, qwen35, qwen35moe; "
+      "deepseek2, gemma2, gemma4, phi3, mistral3, gpt-oss, llama4, qwen3next, qwen35, qwen35moe; "
       "the nearest is llama");
   expect_refusal(with_key("general.architecture", value(std::string("granitehybrid"))),
                  "the nearest is granite");
@@ -257,7 +257,8 @@ TEST(SpecRefusal, NumbersOfExpertsNameKeyAndLimit) {
 }
 
 TEST(SpecRefusal, WaysToChooseExpertsThatAreNotServed) {
-  expect_refusal(mixture_with("expert_gating_func", u32(2)), "is 2; of this family at most 1");
+  expect_refusal(mixture_with("expert_gating_func", u32(2)),
+                 "is 2; of this family only 1 (softmax)");
   expect_refusal(mixture_with("expert_group_count", u32(8)), "is 8; of this family at most 1");
   expect_refusal(mixture_with("leading_dense_block_count", u32(1)), "at most 0 is served");
   expect_refusal(mixture_with("expert_weights_scale", value(2.5F)), "only 1 is served");

@@ -242,6 +242,20 @@ TEST(Synthetic, AGlm4MoeHasRoutingOfItsOwnAndLayersThatPredict) {
   EXPECT_NE(made.file->find_tensor("blk.4.ffn_gate_exps.weight"), nullptr);
 }
 
+TEST(Synthetic, ALlama4HasExpertsInEverySecondLayer) {
+  SyntheticOptions options;
+  options.family = "llama4";
+  const Opened made = open_synthetic(options);
+  EXPECT_FALSE(made.spec.has_experts(0));
+  EXPECT_TRUE(made.spec.has_experts(1));
+  EXPECT_EQ(made.spec.dense_feed_forward, 352U);
+  EXPECT_EQ(made.spec.shared_feed_forward, made.spec.feed_forward);
+  EXPECT_EQ(made.spec.temperature_length, 64U);
+  EXPECT_EQ(made.spec.head_norms, HeadNorms::kPlain);
+  options.expert_every = 1;
+  EXPECT_TRUE(open_synthetic(options).spec.has_experts(0));
+}
+
 TEST(Synthetic, RefusesWhatNoModelCanBe) {
   const auto refusal = [](auto change) {
     SyntheticOptions options;
@@ -256,6 +270,11 @@ TEST(Synthetic, RefusesWhatNoModelCanBe) {
   EXPECT_NE(refusal([](auto& o) { o.feed_forward = 0; }), "");
   EXPECT_NE(refusal([](auto& o) { o.layers = 0; }), "");
   EXPECT_NE(refusal([](auto& o) { o.experts = 1; }), "");
+  EXPECT_NE(refusal([](auto& o) {
+              o.family = "llama4";
+              o.expert_every = 0;
+            }),
+            "");
   EXPECT_NE(refusal([](auto& o) {
               o.experts = 4;
               o.experts_used = 5;

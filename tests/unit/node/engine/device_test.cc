@@ -16,7 +16,7 @@ TEST(Device, NamesWhatGpusRefuse) {
   }
   for (const char* family :
        {"gemma2", "gemma4", "olmo2", "granite", "smollm3", "glm4", "phi3", "mistral3", "glm4moe",
-        "deepseek2", "gpt-oss", "qwen3moe", "qwen3next", "qwen35", "qwen35moe"}) {
+        "deepseek2", "gpt-oss", "llama4", "qwen3moe", "qwen3next", "qwen35", "qwen35moe"}) {
     EXPECT_NE((" " + refused).find(std::string(" ") + family + " "), std::string::npos) << family;
   }
   for (const char* family : {"llama", "qwen2", "qwen3", "gemma3"}) {

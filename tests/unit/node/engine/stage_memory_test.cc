@@ -46,7 +46,7 @@ TEST_F(StageMemoryTest, WeightsAreCountedAsTheyWillBe) {
 
 TEST_F(StageMemoryTest, ExpertsAreCountedAsTheyWillBe) {
   for (const char* family : {"qwen2moe", "qwen3moe", "granitemoe", "glm4moe", "deepseek2", "gemma4",
-                             "gpt-oss", "qwen3next", "qwen35moe"}) {
+                             "gpt-oss", "llama4", "qwen3next", "qwen35moe"}) {
     model::SyntheticOptions made;
     made.family = family;
     made.experts = 12;
