@@ -1,0 +1,293 @@
+// Groups of ranks on threads of their own, over real links: exchanges, batches, losses, and ranks
+// that say what no rank says.
+#include "node/ranks/rank_links.h"
+
+#include <gtest/gtest.h>
+
+#include <atomic>
+#include <barrier>
+#include <memory>
+#include <thread>
+#include <vector>
+
+#include "base/limits.h"
+#include "proto/exchange.h"
+#include "tests/unit/proto/transport_fixture.h"
+
+namespace hearth::node {
+namespace {
+
+class RankLinksTest : public ::testing::Test {
+ protected:
+  std::unique_ptr<RankLinks> open(const std::string& name) {
+    TcpOptions tcp;
+    tcp.listen_address = "127.0.0.1:0";
+    tcp.identity = cluster_.identity(name);
+    tcp.roster = cluster_.book();
+    Hello hello;
+    hello.node = name;
+    auto links = std::make_unique<RankLinks>(tcp, hello);
+    EXPECT_TRUE(links->listen().ok());
+    return links;
+  }
+  void open_group(std::uint32_t ranks) {
+    for (std::uint32_t rank = 0; rank < ranks; ++rank) {
+      const std::string name = "rank-" + std::to_string(rank);
+      links_.push_back(open(name));
+      group_.push_back({name, links_.back()->listen().value(), 1});
+    }
+  }
+  Assignment assignment(std::uint32_t rank, std::uint64_t epoch = 7) const {
+    Assignment out;
+    out.epoch = Epoch(epoch);
+    out.group = group_;
+    out.rank = rank;
+    return out;
+  }
+  Status join(std::uint32_t rank, std::uint64_t epoch = 7) {
+    return links_[rank]->join(assignment(rank, epoch), [this] { return cancelled_.load(); });
+  }
+  // Each rank on a thread of its own. A rank leaves when its task returns, or stays until all have
+  // returned, so that no wait ends with the link of a rank that is done.
+  template <typename Task>
+  void on_ranks(const Task& task, bool stays = true) {
+    std::vector<std::thread> threads;
+    for (std::uint32_t rank = 0; rank < links_.size(); ++rank) {
+      threads.emplace_back([this, &task, rank, stays] {
+        task(rank, *links_[rank]);
+        ++ended_;
+        if (stays) {
+          while (ended_ < links_.size()) std::this_thread::yield();
+        }
+        links_[rank]->leave();
+      });
+    }
+    for (std::thread& thread : threads) thread.join();
+  }
+  // What `from` sends to `to` in an exchange; some parts are empty.
+  static Bytes part(std::uint32_t from, std::uint32_t to, std::uint32_t number) {
+    const std::uint32_t seed = number * 64 + from * 8 + to;
+    return testing::pattern((seed * 37) % 5 == 0 ? 0 : seed * 101 % 20'000, seed);
+  }
+  Status swap(std::uint32_t rank, RankLinks& links, std::uint32_t number) const {
+    const auto ranks = static_cast<std::uint32_t>(links_.size());
+    std::vector<Bytes> sent(ranks);
+    std::vector<Bytes> came(ranks);
+    std::vector<ByteSpan> out(ranks);
+    std::vector<MutableByteSpan> in(ranks);
+    for (std::uint32_t other = 0; other < ranks; ++other) {
+      if (other == rank) continue;
+      sent[other] = part(rank, other, number);
+      came[other].resize(part(other, rank, number).size());
+      out[other] = sent[other];
+      in[other] = came[other];
+    }
+    TRY_VOID(links.swap(out, in));
+    for (std::uint32_t other = 0; other < ranks; ++other) {
+      if (other == rank) continue;
+      REQUIRE(came[other] == part(other, rank, number), "other bytes came from rank ", other);
+    }
+    return ok_status();
+  }
+
+  testing::Cluster cluster_;
+  std::vector<std::unique_ptr<RankLinks>> links_;
+  std::vector<AssignedRank> group_;
+  std::atomic<bool> cancelled_ = false;
+  std::atomic<std::size_t> ended_ = 0;
+};
+
+TEST_F(RankLinksTest, SwapsWhatEachRankSends) {
+  open_group(4);
+  on_ranks([&](std::uint32_t rank, RankLinks& links) {
+    const Status joined = join(rank);
+    ASSERT_TRUE(joined.ok()) << joined.error().message;
+    for (std::uint32_t number = 0; number < 50; ++number) {
+      const Status done = swap(rank, links, number);
+      ASSERT_TRUE(done.ok()) << done.error().message;
+    }
+  });
+}
+
+TEST_F(RankLinksTest, BatchesComeInOrderBeforeTheirExchanges) {
+  open_group(3);
+  on_ranks([&](std::uint32_t rank, RankLinks& links) {
+    ASSERT_TRUE(join(rank).ok());
+    for (std::uint32_t number = 0; number < 20; ++number) {
+      const Bytes batch = testing::pattern(100 + number, number);
+      if (rank == 0) {
+        ASSERT_TRUE(links.send_batch(batch).ok());
+      } else {
+        std::optional<Bytes> came;
+        while (!came) {
+          auto next = links.next_batch();
+          ASSERT_TRUE(next.ok()) << next.error().message;
+          came = std::move(*next);
+        }
+        ASSERT_EQ(*came, batch);
+      }
+      ASSERT_TRUE(swap(rank, links, number).ok());
+    }
+  });
+}
+
+TEST_F(RankLinksTest, ARankThatLeavesEndsTheGroupAndIsNamed) {
+  open_group(3);
+  std::barrier all(3);  // a rank that waited for another one would see the end of this one
+  on_ranks(
+      [&](std::uint32_t rank, RankLinks& links) {
+        ASSERT_TRUE(join(rank).ok());
+        EXPECT_TRUE(swap(rank, links, 0).ok());
+        all.arrive_and_wait();
+        if (rank == 2) return;
+        Status done = ok_status();
+        std::uint32_t number = 1;
+        while (done.ok()) done = swap(rank, links, number++);
+        EXPECT_EQ(done.error().code, ErrorCode::kIo) << done.error().message;
+        // The other survivor may have noticed first and left as well.
+        EXPECT_TRUE(links.culprit() == "rank-2" ||
+                    links.culprit() == "rank-" + std::to_string(1 - rank))
+            << links.culprit();
+        EXPECT_FALSE(swap(rank, links, number).ok());
+      },
+      false);
+}
+
+TEST_F(RankLinksTest, AFalseSizeNamesItsSender) {
+  open_group(2);
+  on_ranks([&](std::uint32_t rank, RankLinks& links) {
+    ASSERT_TRUE(join(rank).ok());
+    const Bytes bytes = testing::pattern(rank == 1 ? 99 : 100, 1);
+    Bytes came(100);
+    std::vector<ByteSpan> out(2);
+    std::vector<MutableByteSpan> in(2);
+    out[1 - rank] = bytes;
+    in[1 - rank] = came;
+    const Status done = links.swap(out, in);
+    if (rank == 1) return;
+    ASSERT_FALSE(done.ok());
+    EXPECT_NE(done.error().message.find("worker rank-1, sent 99 bytes of exchange 0"),
+              std::string::npos)
+        << done.error().message;
+    EXPECT_EQ(links.culprit(), "rank-1");
+  });
+}
+
+TEST_F(RankLinksTest, ABatchInPlaceOfAnExchangeEndsTheGroup) {
+  open_group(2);
+  on_ranks([&](std::uint32_t rank, RankLinks& links) {
+    ASSERT_TRUE(join(rank).ok());
+    if (rank == 0) {
+      ASSERT_TRUE(links.send_batch(testing::pattern(10, 1)).ok());
+      (void)swap(rank, links, 0).ok();
+    } else {
+      const Status done = swap(rank, links, 0);
+      ASSERT_FALSE(done.ok());
+      EXPECT_EQ(links.culprit(), "rank-0");
+    }
+  });
+}
+
+TEST_F(RankLinksTest, ARankThatSendsAheadWithoutEndIsLost) {
+  open_group(2);
+  std::atomic<bool> sent = false;
+  on_ranks(
+      [&](std::uint32_t rank, RankLinks& links) {
+        ASSERT_TRUE(join(rank).ok());
+        if (rank == 0) {
+          for (std::uint32_t i = 0; i <= limits::kRankFrames + 1; ++i) {
+            ASSERT_TRUE(links.send_batch(testing::pattern(10, i)).ok());
+          }
+          sent = true;
+          while (links.swap(std::vector<ByteSpan>(2), std::vector<MutableByteSpan>(2)).ok()) {
+          }
+        } else {
+          while (!sent) std::this_thread::yield();
+          // Reads every frame that came, and none of them.
+          Status lost = ok_status();
+          while (lost.ok()) {
+            lost = links.swap(std::vector<ByteSpan>(2), std::vector<MutableByteSpan>(2));
+          }
+          EXPECT_EQ(links.culprit(), "rank-0") << lost.error().message;
+        }
+      },
+      false);
+}
+
+TEST_F(RankLinksTest, OnlyTheNodesOfTheGroupAreItsRanks) {
+  open_group(2);
+  const std::unique_ptr<RankLinks> other = open("other");
+  std::atomic<bool> joined = false;
+  std::atomic<int> looks = 0;
+  // It is of the cluster, and says that it is rank 1 of this epoch.
+  std::thread impostor([&] {
+    Assignment claimed = assignment(1);
+    claimed.group[1].node = "other";
+    const Status status = other->join(claimed, [&] {
+      ++looks;
+      return joined.load();
+    });
+    EXPECT_FALSE(status.ok());
+  });
+  on_ranks([&](std::uint32_t rank, RankLinks& links) {
+    while (rank == 1 && looks < 20) std::this_thread::yield();
+    const Status done = join(rank);
+    EXPECT_TRUE(done.ok()) << done.error().message;
+    EXPECT_TRUE(swap(rank, links, 0).ok());
+    EXPECT_TRUE(swap(rank, links, 1).ok());
+    joined = true;
+  });
+  impostor.join();
+}
+
+TEST_F(RankLinksTest, AGroupOfAnOlderEpochIsNotJoined) {
+  open_group(2);
+  std::atomic<bool> over = false;
+  on_ranks([&](std::uint32_t rank, RankLinks& links) {
+    if (rank == 0) {
+      // Waits for rank 1 of epoch 8 until the test ends.
+      const Status done = links.join(assignment(0, 8), [&] { return over.load(); });
+      EXPECT_EQ(done.error().code, ErrorCode::kCancelled);
+    } else {
+      int looks = 0;
+      const Status done = links.join(assignment(1, 7), [&] { return ++looks > 50; });
+      EXPECT_EQ(done.error().code, ErrorCode::kCancelled);
+      over = true;
+      links_[0]->wake();
+    }
+  });
+}
+
+TEST_F(RankLinksTest, TheNextGroupOfTheSameRanksJoins) {
+  open_group(3);
+  std::barrier all(3);
+  on_ranks([&](std::uint32_t rank, RankLinks& links) {
+    for (std::uint64_t epoch = 1; epoch <= 5; ++epoch) {
+      Status joined = join(rank, epoch);
+      ASSERT_TRUE(joined.ok()) << joined.error().message;
+      ASSERT_TRUE(swap(rank, links, 0).ok());
+      ASSERT_TRUE(swap(rank, links, 1).ok());
+      all.arrive_and_wait();
+    }
+  });
+}
+
+TEST_F(RankLinksTest, AWaitEndsWhenTheGroupIsCancelled) {
+  open_group(2);
+  on_ranks([&](std::uint32_t rank, RankLinks& links) {
+    ASSERT_TRUE(join(rank).ok());
+    if (rank == 1) {
+      while (!cancelled_) std::this_thread::yield();
+      return;
+    }
+    std::thread owner([&] {
+      cancelled_ = true;
+      links.wake();
+    });
+    EXPECT_EQ(swap(rank, links, 0).error().code, ErrorCode::kCancelled);
+    owner.join();
+  });
+}
+
+}  // namespace
+}  // namespace hearth::node
