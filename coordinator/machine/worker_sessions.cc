@@ -35,11 +35,11 @@ std::string machine_of(const NodeStatus& status) {
 }
 
 // Others are told to dial this address, and `hearth doctor` lets the coordinator do so.
-Status check_place(const std::string& speaker, const std::string& data_address) {
+Status check_place(const std::string& speaker, const char* field, const std::string& text) {
   if (speaker.empty()) return ok_status();
-  TRY(const Address address, parse_address(data_address));
+  TRY(const Address address, parse_address(text));
   const Status own = check_own_host(address, speaker);
-  if (!own.ok()) return Error::invalid("data_address: ", own.error().message);
+  if (!own.ok()) return Error::invalid(field, ": ", own.error().message);
   return ok_status();
 }
 
@@ -112,7 +112,9 @@ void WorkerSessions::on_first_message(LinkId link, const WorkerMessage& message)
     return refuse(link, "the server has another of its models loaded now", Refusal::kOtherModel);
   }
   Status fit = registry_.check(message.register_());
-  if (fit.ok()) fit = check_place(control_.host(link), message.register_().data_address());
+  if (fit.ok()) {
+    fit = check_place(control_.host(link), "data_address", message.register_().data_address());
+  }
   if (!fit.ok()) return refuse(link, fit.error().message);
   const std::string& name = message.register_().node();
   if (registry_.holds(name)) {
@@ -153,6 +155,7 @@ void WorkerSessions::welcome(LinkId link, const Node& node) {
   CoordinatorMessage answer;
   const auto beat = std::chrono::duration_cast<std::chrono::milliseconds>(options_.heartbeat);
   answer.mutable_registered()->set_heartbeat_milliseconds(static_cast<std::uint32_t>(beat.count()));
+  answer.mutable_registered()->set_groups(options_.ranks > 1);
   answer.mutable_registered()->set_measure(options_.placement && !node.status.measured);
   send(link, answer);
   send_roster(link);
@@ -259,12 +262,12 @@ void WorkerSessions::lose(const std::string& name, const std::string& why) {
   if (node == nullptr || node->state == Node::State::kLost) return;
   spdlog::warn("worker {} lost: {}", name, why);
   const Epoch epoch = node->status.epoch;
-  const std::uint32_t stage = node->status.stage;
+  const Seat seat{node->status.stage, node->status.rank};
   if (!strangers_.contains(node->link)) control_.close(node->link);
   if (options_.receipts != nullptr) options_.receipts->lose(name);
   registry_.lose(*node);
   INVARIANT(node->state == Node::State::kLost, "a worker is lost before its pipeline ends");
-  lifecycle_.lose(epoch, stage, why);
+  lifecycle_.lose(epoch, seat, why);
 }
 
 void WorkerSessions::on_receipts(Node& node, const WorkerMessage& message, int windows) {
@@ -330,9 +333,23 @@ void WorkerSessions::on_heartbeat(Node& node, const control::v1::Heartbeat& hear
   node.status.card.reset();
   if (heartbeat.has_card()) node.status.card = read_card(heartbeat.card());
   if (node.status.partial) take_holding(node, heartbeat.holding());
+  if (const Status taken = take_rank(node, heartbeat.rank_address()); !taken.ok()) {
+    return lose(node.status.name, taken.error().message);
+  }
   lifecycle_.take_away(node, away_of(heartbeat));
   const Status taken = holdings_.take_wrong_bytes(node, heartbeat);
   if (!taken.ok()) lose(node.status.name, taken.error().message);
+}
+
+// Other workers are told to dial it.
+Status WorkerSessions::take_rank(Node& node, const std::string& address) {
+  if (address == node.status.rank_address) return ok_status();
+  REQUIRE(address.size() <= limits::kAddressBytes, "rank_address has ", address.size(),
+          " bytes; it must have at most ", limits::kAddressBytes);
+  if (!address.empty()) TRY_VOID(parse_address(address));
+  if (!address.empty()) TRY_VOID(check_place(control_.host(node.link), "rank_address", address));
+  node.status.rank_address = address;
+  return ok_status();
 }
 
 // A worker that still fetches gets the time for it.
