@@ -22,9 +22,11 @@ constexpr Duration kDialAgain = std::chrono::milliseconds(50);
 // A caller says Hello within this time. Its epoch may be one that is not assigned here yet.
 constexpr Duration kCallerPatience = std::chrono::seconds(30);
 constexpr std::uint32_t kCallers = 2 * limits::kRanks;
-// A wait polls without sleeping for so long, because sleeping costs more than most exchanges take.
-// Where a machine has more ranks than processors, polling would delay the rank that is waited for.
-constexpr Duration kSpin = std::chrono::microseconds(200);
+// A wait polls for so long before it sleeps, because sleeping costs more than most exchanges take.
+// The time is short: a rank that polls beside other programs loses the processor, and a rank that
+// sleeps gets it at once. Where a machine has more ranks than processors, polling would delay the
+// rank that is waited for.
+constexpr Duration kSpin = std::chrono::microseconds(30);
 constexpr auto kSleep = std::chrono::milliseconds(100);
 
 TimePoint time_now() { return SystemClock().now(); }
@@ -261,12 +263,9 @@ Status RankLinks::wait(const std::function<bool()>& done, std::uint32_t for_rank
       if (peer.state == Peer::State::kNone && time_now() >= peer.dial_at) dial(peer, rank);
     }
     if (io_->poll() > 0) continue;
-    if (waited < spin_) {
-      std::this_thread::yield();
-    } else {
-      drop_callers();
-      io_->run_one_for(kSleep);
-    }
+    if (waited < spin_) continue;
+    drop_callers();
+    io_->run_one_for(kSleep);
   }
   return ok_status();
 }
