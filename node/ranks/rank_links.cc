@@ -50,9 +50,10 @@ Result<std::string> RankLinks::listen() {
   TcpOptions tcp = options_;
   tcp.peers = {Role::kWorker};
   tcp.connections = 2 * kCallers;
-  // A rank that computes, or that has no step, polls nothing and sends no heartbeat. Its process
-  // ends its links with it, and the coordinator misses its machine.
-  tcp.silence = Duration::max() / 2;
+  // A rank that computes, or that has no step, reads nothing and sends no heartbeat: heartbeats of
+  // the others would fill its links. Its process ends its links with it, and the coordinator misses
+  // its machine. A rank that is waited for has limits::kRankSeconds.
+  tcp.silence = tcp.beat = tcp.stall_deadline = Duration::max() / 2;
   tcp.first_frame_deadline = kCallerPatience;
   TRY(transport_, TcpTransport::open(*io_, tcp));
   transport_->set_events(this);
