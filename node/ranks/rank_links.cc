@@ -325,6 +325,17 @@ Status RankLinks::swap(std::span<const ByteSpan> out, std::span<const MutableByt
       std::memcpy(in[rank].data(), part->bytes.data(), part->bytes.size());
     }
   }
+  return drain();
+}
+
+// The rank may send nothing more for a long time after an exchange, and nothing polls meanwhile.
+// Every other rank reads until it has this exchange whole, so it reads these bytes.
+Status RankLinks::drain() {
+  for (std::uint32_t rank = 0; rank < ranks(); ++rank) {
+    if (rank == rank_ || peers_[rank].state != Peer::State::kOpen) continue;
+    const LinkId link = peers_[rank].link;
+    TRY_VOID(wait([&] { return transport_->is_sent(link); }, rank, kPartPatience));
+  }
   return ok_status();
 }
 

@@ -54,6 +54,7 @@ class RankLinks final : public Exchange, private TransportEvents {
   // Closes the links of the group.
   void leave();
 
+  // Nothing waits to be sent when it returns.
   Status swap(std::span<const ByteSpan> out, std::span<const MutableByteSpan> in) override;
   // From rank 0 to all others.
   Status send_batch(const Bytes& batch);
@@ -95,6 +96,8 @@ class RankLinks final : public Exchange, private TransportEvents {
   Status wait(const std::function<bool()>& done, std::uint32_t for_rank, Duration patience);
   Status send(std::uint32_t rank, FrameType type, Bytes payload);
   Result<Frame> receive(std::uint32_t rank, FrameType type);
+  // Waits until the system has all that was sent.
+  Status drain();
 
   const TcpOptions options_;
   const Hello identity_;

@@ -720,6 +720,11 @@ std::string TcpTransport::host(LinkId id) const {
   return error ? "" : from.address().to_string();
 }
 
+bool TcpTransport::is_sent(LinkId id) const {
+  const auto found = core_->links.find(id);
+  return found == core_->links.end() || found->second->queue.empty() || found->second->write_failed;
+}
+
 void TcpTransport::recheck_peers() {
   asio::post(core_->io, [core = core_] {
     const auto links = core->links;  // an event may end any of them

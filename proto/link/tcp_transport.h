@@ -79,6 +79,8 @@ class TcpTransport final : public Transport {
   std::string address() const override;
   std::optional<RosterEntry> peer(LinkId link) const override;
   std::string host(LinkId link) const override;
+  // Whether the system has taken every byte that was sent; true for a link that is lost.
+  bool is_sent(LinkId link) const;
 
   // After a newer roster: closes the links whose peers it no longer names, with kUnavailable.
   void recheck_peers();
