@@ -6,6 +6,7 @@
 #include <map>
 #include <new>
 #include <optional>
+#include <span>
 #include <utility>
 
 #include "base/check.h"
@@ -76,6 +77,7 @@ class StageEngine final : public Engine {
   bool wanted(const StageSequence& sequence, const BatchRow& row) const;
   const Hash256& input_hash(Step& step, std::size_t index) const;
   void add_row(Step& step, std::uint32_t index);
+  Hash256 decision_of(const Step& step) const;
   Status compute(Step& step);
   void settle(Step& step);
   bool observed(const BatchRow& row) const;
@@ -445,7 +447,17 @@ void StageEngine::request_draws(Step& step) const {
   }
 }
 
+// What every rank of a group decides alike from the same batches.
+Hash256 StageEngine::decision_of(const Step& step) const {
+  std::vector<std::uint64_t> words{step.batch.epoch.value, step.batch.step.value,
+                                   options_.layers.begin,  options_.layers.end,
+                                   kv_pages_used(),        cache_.kept_pages()};
+  for (const ComputedRow& row : step.computed) words.push_back(row.index);
+  return blake2b(std::as_bytes(std::span(words)));
+}
+
 Status StageEngine::compute(Step& step) {
+  if (options_.group != nullptr) TRY_VOID(agree(*options_.group, decision_of(step)));
   if (is_last()) request_draws(step);
   if (step.rows.empty()) return ok_status();
   if (!is_first()) {

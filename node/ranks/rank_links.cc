@@ -147,6 +147,11 @@ void RankLinks::lose(std::uint32_t rank, ErrorCode code, const std::string& why)
   lost_ = Error::of(code, "rank ", rank, " of the group, worker ", culprit_, ", ", why);
 }
 
+Error RankLinks::blame(std::uint32_t rank, const std::string& why) {
+  lose(rank, ErrorCode::kInvalidInput, why);
+  return *lost_;
+}
+
 // --- links ---
 
 void RankLinks::on_link_open(LinkId link, bool incoming) {

@@ -56,6 +56,7 @@ class RankLinks final : public Exchange, private TransportEvents {
 
   // Nothing waits to be sent when it returns.
   Status swap(std::span<const ByteSpan> out, std::span<const MutableByteSpan> in) override;
+  Error blame(std::uint32_t rank, const std::string& why) override;
   // From rank 0 to all others.
   Status send_batch(const Bytes& batch);
   // On another rank: the next batch, or nothing when the wait was woken or was long.

@@ -7,9 +7,11 @@
 
 #include <cstdint>
 #include <span>
+#include <string>
 #include <vector>
 
 #include "base/bytes.h"
+#include "base/crypto.h"
 #include "base/result.h"
 #include "node/engine/ranks/share.h"
 
@@ -22,6 +24,9 @@ class Exchange {
   // entry that is empty is not sent or not awaited; this rank's own are empty. kIo where a rank is
   // lost: the group then ends, as a stage whose device is lost.
   virtual Status swap(std::span<const ByteSpan> out, std::span<const MutableByteSpan> in) = 0;
+  // Ends the group by the fault of a rank, which sent what no rank sends. Returns the group's
+  // error, kInvalidInput: "rank 1 ... " with `why`, or what ended the group before.
+  virtual Error blame(std::uint32_t rank, const std::string& why) = 0;
 };
 
 struct RankGroup {
@@ -36,5 +41,10 @@ struct RankGroup {
 
 // kInvalidInput and kUnsupported as check_shares(), and for a rank outside its group.
 Status check_group(const model::ModelSpec& spec, const RankGroup& group);
+
+// The first exchange of every step, also of one that computes no row: so no rank is a step ahead of
+// another. Each rank sends the hash of what it decided for this step. kInvalidInput names a rank
+// that decided otherwise than the others, before any row is computed.
+Status agree(const RankGroup& group, const Hash256& decided);
 
 }  // namespace hearth::node

@@ -133,21 +133,7 @@ bool place_blocks(const QuantizedPart& part, std::size_t row, int shift, std::si
   return good;
 }
 
-Error false_rank(std::size_t rank) {
-  return Error::invalid("rank ", rank,
-                        " sent rows that no rank makes: its program or its memory is at fault; "
-                        "take it out of the group");
-}
-
 }  // namespace
-
-Status check_group(const model::ModelSpec& spec, const RankGroup& group) {
-  REQUIRE(group.rank < group.shares.size(), "rank ", group.rank, " is not in its group of ",
-          group.shares.size(), " ranks");
-  REQUIRE(group.exchange != nullptr, "rank ", group.rank, " has no exchange with its group");
-  REQUIRE(group.pages >= 1, "the KV pages of a group are 0: at least 1 is needed");
-  return check_shares(spec, group.shares);
-}
 
 RankRows::RankRows(const model::ModelSpec& spec, const RankGroup& group, std::uint32_t rows,
                    std::uint32_t logit_rows)
@@ -175,6 +161,13 @@ std::uint32_t RankRows::owner_of(std::uint32_t token) const {
       group_.shares, [&](const Share& share) { return share.vocabulary.holds(token); });
   INVARIANT(owner != group_.shares.end(), "each token of a checked batch is in one share");
   return static_cast<std::uint32_t>(owner - group_.shares.begin());
+}
+
+Error RankRows::false_rank(std::uint32_t rank) {
+  return *(lost_ = group_.exchange->blame(
+               rank,
+               "sent rows that no rank makes: its program or its memory is at fault; take it out "
+               "of the group"));
 }
 
 Status RankRows::swap(const std::vector<std::size_t>& sizes, bool to_all) {
@@ -243,7 +236,7 @@ Status RankRows::join_row(const Ranges& ranges, std::uint32_t rows, std::uint32_
     const int own = exponent_of(rank);
     failed = failed || own == kFailedExponent;
     const bool good = own >= kernels::kExponentMin && own <= kExponentMax;
-    if (!good && own != kFailedExponent) return *(lost_ = false_rank(rank));
+    if (!good && own != kFailedExponent) return false_rank(rank);
     if (good) exponent = std::max(exponent, own);
   }
   if (failed) {
@@ -257,7 +250,7 @@ Status RankRows::join_row(const Ranges& ranges, std::uint32_t rows, std::uint32_
     const int shift = exponent - exponent_of(rank);
     const QuantizedPart part = part_of(parts_[rank], rows, ranges[rank].size());
     if (!place_blocks(part, row, shift, ranges[rank].begin, whole)) {
-      return *(lost_ = false_rank(rank));
+      return false_rank(rank);
     }
   }
   return ok_status();

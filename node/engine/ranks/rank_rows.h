@@ -63,6 +63,7 @@ class RankRows {
  private:
   std::uint32_t ranks() const { return static_cast<std::uint32_t>(group_.shares.size()); }
   std::uint32_t owner_of(std::uint32_t token) const;
+  Error false_rank(std::uint32_t rank);
   // Sends out_ to the other ranks, or to rank 0, and points parts_ at what each rank gives.
   Status swap(const std::vector<std::size_t>& sizes, bool to_all);
   Status join_row(const Ranges& ranges, std::uint32_t rows, std::uint32_t row,

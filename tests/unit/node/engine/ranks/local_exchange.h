@@ -4,6 +4,8 @@
 #include <deque>
 #include <functional>
 #include <memory>
+#include <optional>
+#include <string>
 #include <thread>
 #include <vector>
 
@@ -31,6 +33,8 @@ class LocalExchange {
   // Bytes that a rank has sent to all others together, and its swaps.
   std::size_t sent(std::uint32_t rank) const { return sent_[rank]; }
   std::size_t swaps(std::uint32_t rank) const { return ranks_[rank]->swaps; }
+  // The rank that this one has blamed.
+  std::optional<std::uint32_t> culprit(std::uint32_t rank) const { return ranks_[rank]->culprit; }
   // Changes what a rank sends to rank 0.
   void forge(std::function<void(std::uint32_t from, Bytes& bytes)> change) {
     forge_ = std::move(change);
@@ -43,9 +47,14 @@ class LocalExchange {
       ++swaps;
       return all.swap(rank, out, in);
     }
+    Error blame(std::uint32_t other, const std::string& why) override {
+      culprit = other;
+      return Error::invalid("rank ", other, " ", why);
+    }
     LocalExchange& all;
     const std::uint32_t rank;
     std::size_t swaps = 0;
+    std::optional<std::uint32_t> culprit;
   };
 
   Status swap(std::uint32_t rank, std::span<const ByteSpan> out,

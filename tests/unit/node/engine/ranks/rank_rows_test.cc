@@ -4,6 +4,7 @@
 
 #include <cmath>
 #include <cstring>
+#include <optional>
 #include <random>
 #include <set>
 
@@ -217,6 +218,7 @@ TEST_F(RankRowsTest, ForgedBytesAreRefusedWithTheirRank) {
       const Status joined = rows.join(rows.queries(), part, whole, failures(failed));
       if (rank != 0) return;
       first = joined;
+      EXPECT_EQ(exchange.culprit(0).has_value(), !joined.ok());
       std::vector<float> delta(kGroupRows * spec_.hidden);
       if (!first.ok()) again = rows.join_values(0, delta.data(), delta.data(), failures(failed));
     });
@@ -259,6 +261,29 @@ TEST_F(RankRowsTest, ExchangesTakeTheBytesThatAreSaid) {
     EXPECT_EQ(exchange.sent(rank),
               3 * kGroupRows * (2 + cols / 4 + cols / 32 + spec_.hidden / 4 * (4 + 2)));
   });
+}
+
+// The one that most ranks differ from, which blames no other.
+TEST_F(RankRowsTest, ARankThatDecidesOtherwiseIsNamed) {
+  const std::vector<Share> shares = divide(spec_, std::vector<std::uint32_t>{1, 1, 1}).value();
+  const auto decide = [&](std::optional<std::uint32_t> other) {
+    LocalExchange exchange(3);
+    on_ranks(3, exchange, [&](std::uint32_t rank) {
+      const RankGroup group{shares, rank, &exchange.of(rank), 1};
+      Hash256 decided;
+      if (rank == other) decided.bytes[31] = std::byte{1};
+      const Status agreed = agree(group, decided);
+      ASSERT_EQ(agreed.ok(), !other.has_value());
+      if (agreed.ok()) return;
+      const std::string name = "rank " + std::to_string(*other) + " decided";
+      EXPECT_EQ(agreed.error().message.substr(0, name.size()), name);
+      EXPECT_EQ(exchange.culprit(rank), rank == other ? std::nullopt : other);
+    });
+    EXPECT_EQ(exchange.swaps(0), 1U);
+  };
+  decide(std::nullopt);
+  decide(0);
+  decide(2);
 }
 
 TEST_F(RankRowsTest, ALostRankEndsTheGroup) {
