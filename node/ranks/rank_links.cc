@@ -16,6 +16,9 @@ namespace hearth::node {
 namespace {
 
 constexpr Duration kPartPatience = std::chrono::seconds(limits::kRankSeconds);
+constexpr Duration kStepPatience = std::chrono::seconds(limits::kRankStepSeconds);
+// All ranks are told at about the same time to leave. A step that ends keeps their engines.
+constexpr Duration kLeavePatience = std::chrono::seconds(5);
 // For all links of a group. A rank may still free what it had before.
 constexpr Duration kJoinPatience = std::chrono::seconds(60);
 constexpr Duration kDialAgain = std::chrono::milliseconds(50);
@@ -87,7 +90,8 @@ RankLinks::Peer* RankLinks::peer_of(LinkId link) {
 
 // --- the group ---
 
-Status RankLinks::join(const Assignment& assignment, std::function<bool()> cancelled) {
+Status RankLinks::join(const Assignment& assignment, std::function<bool()> cancelled,
+                       std::function<bool()> leaving) {
   leave();
   REQUIRE(assignment.rank < assignment.group.size(), "rank ", assignment.rank,
           " is not in its group of ", assignment.group.size(), " ranks");
@@ -96,6 +100,7 @@ Status RankLinks::join(const Assignment& assignment, std::function<bool()> cance
   group_ = assignment.group;
   rank_ = assignment.rank;
   cancelled_ = std::move(cancelled);
+  leaving_ = std::move(leaving);
   peers_.assign(ranks(), Peer{});
   const auto here = std::ranges::count_if(group_, [this](const AssignedRank& rank) {
     return machine_of(rank.address) == machine_of(address_);
@@ -128,6 +133,9 @@ void RankLinks::leave() {
   peers_.clear();
   group_.clear();
   cancelled_ = nullptr;
+  leaving_ = nullptr;
+  leave_by_.reset();
+  in_step_ = false;
   lost_.reset();
   culprit_.clear();
   number_ = 0;
@@ -189,6 +197,11 @@ void RankLinks::on_frame(LinkId link, Frame frame) {
       return lose(rank, ErrorCode::kInvalidInput,
                   message_of("sent more frames ahead than ", limits::kRankFrames));
     }
+    peer->bytes += frame.payload.size();
+    if (peer->bytes > limits::kRankBytes) {
+      return lose(rank, ErrorCode::kInvalidInput,
+                  message_of("sent more bytes ahead than ", limits::kRankBytes));
+    }
     peer->frames.push_back(std::move(frame));
     return;
   }
@@ -197,8 +210,17 @@ void RankLinks::on_frame(LinkId link, Frame frame) {
   auto hello = frame.type == FrameType::kHello && !found->second.hello
                    ? decode_hello(frame.payload)
                    : Result<Hello>(Error::invalid("a link begins with one hello each way"));
-  if (!hello.ok()) return transport_->close(link);
-  found->second.hello = *hello;
+  const bool known = hello.ok() && check_versions(identity_, *hello).ok() &&
+                     check_peer(*transport_, link, hello->node, Role::kWorker).ok();
+  if (!known) return transport_->close(link);
+  // A node has one place, because there are few of them.
+  std::erase_if(callers_, [&](const auto& entry) {
+    const auto& [other, caller] = entry;
+    if (other == link || !caller.hello || caller.hello->node != hello->node) return false;
+    transport_->close(other);
+    return true;
+  });
+  callers_.at(link).hello = *hello;
   judge(link, *hello);
 }
 
@@ -232,6 +254,7 @@ void RankLinks::on_link_closed(LinkId link, const Error& why) {
   if (peer == nullptr) return;
   const auto rank = static_cast<std::uint32_t>(peer - peers_.data());
   if (peer->state == Peer::State::kOpen) {
+    peer->state = Peer::State::kLost;
     return lose(rank, ErrorCode::kIo, "is lost: " + why.message);
   }
   peer->state = Peer::State::kNone;
@@ -249,20 +272,45 @@ void RankLinks::drop_callers() {
 
 // --- frames ---
 
+void RankLinks::mark_step(bool begins) {
+  in_step_ = begins;
+  for (Peer& peer : peers_) peer.waited = Duration::zero();
+}
+
+bool RankLinks::ends() {
+  if (cancelled_ && cancelled_()) return true;
+  if (!leaving_ || !leaving_()) return false;
+  if (!in_step_) return true;
+  if (!leave_by_) leave_by_ = time_now() + kLeavePatience;
+  return time_now() >= *leave_by_;
+}
+
 Status RankLinks::wait(const std::function<bool()>& done, std::uint32_t for_rank,
                        Duration patience) {
+  if (done()) return ok_status();
+  Peer& peer = peers_[for_rank];
+  const TimePoint begun = time_now();
+  Status status = sleep_until(done, for_rank, std::min(patience, kStepPatience - peer.waited));
+  if (in_step_) peer.waited += time_now() - begun;
+  return status;
+}
+
+Status RankLinks::sleep_until(const std::function<bool()>& done, std::uint32_t for_rank,
+                              Duration patience) {
   const TimePoint begun = time_now();
   while (!done()) {
-    if (lost_) return *lost_;
-    if (cancelled_ && cancelled_()) {
-      return Error{ErrorCode::kCancelled, "the group ended"};
-    }
+    // A rank whose link has closed may have left after its last exchange: waits for others go on.
+    const bool goes_on = lost_ && lost_->code == ErrorCode::kIo &&
+                         peers_[for_rank].state == Peer::State::kOpen;
+    if (lost_ && !goes_on) return *lost_;
+    if (ends()) return Error{ErrorCode::kCancelled, "the group ended"};
     const Duration waited = time_now() - begun;
     if (waited > patience) {
+      const auto seconds = std::chrono::duration_cast<std::chrono::seconds>(
+          waited + peers_[for_rank].waited);
       lose(for_rank, ErrorCode::kTimeout,
-           message_of("sent nothing for ",
-                      std::chrono::duration_cast<std::chrono::seconds>(waited).count(), " s"));
-      continue;
+           message_of("kept this rank waiting for ", seconds.count(), " s"));
+      return *lost_;
     }
     for (std::uint32_t rank = 0; rank < rank_; ++rank) {
       Peer& peer = peers_[rank];
@@ -295,6 +343,7 @@ Result<Frame> RankLinks::receive(std::uint32_t rank, FrameType type) {
   TRY_VOID(wait([&] { return !frames.empty(); }, rank, kPartPatience));
   Frame frame = std::move(frames.front());
   frames.pop_front();
+  peers_[rank].bytes -= frame.payload.size();
   if (frame.type != type) {
     lose(rank, ErrorCode::kInvalidInput,
          message_of("sent a frame of type ", static_cast<int>(frame.type), " in place of type ",
@@ -345,8 +394,11 @@ Status RankLinks::drain() {
 }
 
 Status RankLinks::send_batch(const Bytes& batch) {
-  if (lost_) return *lost_;
   INVARIANT(rank_ == 0, "rank 0 gives out the batches");
+  // Nothing has polled since the last step. Without a lost rank the engine begins no step.
+  io_->poll();
+  if (lost_) return *lost_;
+  mark_step(true);
   for (std::uint32_t rank = 1; rank < ranks(); ++rank) {
     TRY_VOID(send(rank, FrameType::kBatch, batch));
   }
@@ -355,21 +407,19 @@ Status RankLinks::send_batch(const Bytes& batch) {
 
 Result<std::optional<Bytes>> RankLinks::next_batch() {
   INVARIANT(rank_ > 0 && rank_ < ranks(), "a rank waits for the batches of rank 0");
-  std::deque<Frame>& frames = peers_[0].frames;
-  if (frames.empty()) {
-    if (lost_) return *lost_;
-    if (cancelled_ && cancelled_()) return Error{ErrorCode::kCancelled, "the group ended"};
-    io_->poll();
-  }
-  if (frames.empty() && !lost_) {
+  const std::deque<Frame>& frames = peers_[0].frames;
+  mark_step(false);
+  if (lost_) return *lost_;
+  if (ends()) return Error{ErrorCode::kCancelled, "the group ended"};
+  // A wake may be what the poll has run: then this wait is over.
+  if (frames.empty() && io_->poll() == 0) {
     drop_callers();
     io_->run_one_for(kSleep);
     io_->poll();
   }
-  if (frames.empty()) {
-    if (lost_) return *lost_;
-    return std::optional<Bytes>();
-  }
+  if (lost_) return *lost_;
+  if (frames.empty()) return std::optional<Bytes>();
+  mark_step(true);
   TRY(Frame frame, receive(0, FrameType::kBatch));
   return std::optional<Bytes>(std::move(frame.payload));
 }

@@ -5,8 +5,9 @@
 //   each -> each        kExchange: one frame in each exchange, which may be empty
 //
 // So no rank is more than one exchange ahead of another, and the frames of a link are bounded
-// (limits::kRankFrames). A frame of another epoch, number, type or size ends the group and names
-// its sender. A rank waits limits::kRankSeconds for a frame.
+// (limits::kRankFrames, kRankBytes). A frame of another epoch, number, type or size ends the group
+// and names its sender. A rank waits limits::kRankSeconds for a frame, and kRankStepSeconds for all
+// frames of one rank in a step.
 //
 // The links have their own transport, which the engine's thread polls while it waits: no other
 // thread is woken within a step. Threads: everything is the engine's but listen(), which comes
@@ -49,8 +50,9 @@ class RankLinks final : public Exchange, private TransportEvents {
   void recheck_peers();
 
   // Links this rank with all others of the group. `cancelled` ends this wait and all later ones of
-  // the group, with kCancelled.
-  Status join(const Assignment& assignment, std::function<bool()> cancelled);
+  // the group, with kCancelled. `leaving` does so too, but a step under way has some seconds to end.
+  Status join(const Assignment& assignment, std::function<bool()> cancelled,
+              std::function<bool()> leaving = {});
   // Closes the links of the group.
   void leave();
 
@@ -67,11 +69,13 @@ class RankLinks final : public Exchange, private TransportEvents {
 
  private:
   struct Peer {
-    enum class State { kNone, kDialling, kGreeted, kOpen };
+    enum class State { kNone, kDialling, kGreeted, kOpen, kLost };
     State state = State::kNone;
     LinkId link;
     TimePoint dial_at{};
     std::deque<Frame> frames;  // that came and were not read
+    std::size_t bytes = 0;     // of them
+    Duration waited{};         // for this rank, in the step under way
   };
   // A link that another node dialled, until it is a rank's.
   struct Caller {
@@ -93,8 +97,11 @@ class RankLinks final : public Exchange, private TransportEvents {
   void drop_callers();
   // Ends the group; the first reason stays.
   void lose(std::uint32_t rank, ErrorCode code, const std::string& why);
-  // Polls until `done`, or ends: a loss, `cancelled`, or `for_rank` says nothing for too long.
+  bool ends();
+  void mark_step(bool begins);
+  // Polls until `done`, or ends: a loss, ends(), or `for_rank` says nothing for too long.
   Status wait(const std::function<bool()>& done, std::uint32_t for_rank, Duration patience);
+  Status sleep_until(const std::function<bool()>& done, std::uint32_t for_rank, Duration patience);
   Status send(std::uint32_t rank, FrameType type, Bytes payload);
   Result<Frame> receive(std::uint32_t rank, FrameType type);
   // Waits until the system has all that was sent.
@@ -114,6 +121,9 @@ class RankLinks final : public Exchange, private TransportEvents {
   std::uint64_t number_ = 0;  // of the next exchange
   Duration spin_{};           // of a wait, before it sleeps
   std::function<bool()> cancelled_;
+  std::function<bool()> leaving_;
+  bool in_step_ = false;
+  std::optional<TimePoint> leave_by_;  // once a wait of a step has seen that the rank leaves
   std::optional<Error> lost_;
   std::string culprit_;
 };
