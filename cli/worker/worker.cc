@@ -171,7 +171,8 @@ class Worker {
         loop_.poster());
     stage_options_.measure = std::bind_front(&node::Measuring::ask, measuring_.get());
     engine.vocabulary = &vocabulary_;
-    node::EngineThread::Ranks ranks{std::move(opened_ranks_), spec};
+    node::EngineThread::Ranks ranks{std::move(opened_ranks_), spec, file,
+                                    blake2b(as_bytes(receipt_build()))};
     engine_ = std::make_unique<node::EngineThread>(
         engine,
         model_->store == nullptr ? node::engine_loader(file, spec)

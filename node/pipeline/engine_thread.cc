@@ -44,10 +44,12 @@ struct LoadTask {
 struct GroupOffer {
   std::uint64_t epoch = 0;  // the mark: of the last group that was complete; 0: nothing is kept
   std::uint64_t steps = 0;  // the number after the last step in it
-  std::uint32_t pages = 0;  // that the loaded engine has, or that the KV budget allows
+  std::uint64_t replay_bytes = 0;  // that the loaded engine has, or that the memory allows
+  std::uint32_t pages = 0;         // likewise, and the KV budget
   std::uint32_t reserved = 0;
+  Hash256 program;  // ranks of one program decide alike
 };
-static_assert(sizeof(GroupOffer) == 24, "an offer has no gap, so that its bytes are its fields");
+static_assert(sizeof(GroupOffer) == 64, "an offer has no gap, so that its bytes are its fields");
 
 // A step that the engine has begun, or that it will not compute: the error is its answer.
 struct Begun {
@@ -77,9 +79,11 @@ struct EngineThread::State : std::enable_shared_from_this<State> {
   void take(Task task);
   Result<StageComputeEvents::Loaded> load(const LoadTask& task);
   StageComputeEvents::Loaded answer() const;
-  Result<std::unique_ptr<Engine>> make(const LoadTask& task, const RankGroup* group);
+  Result<std::unique_ptr<Engine>> make(const LoadTask& task, const RankGroup* of,
+                                       std::uint64_t replay_bytes);
   Result<StageComputeEvents::Loaded> load_rank(const LoadTask& task);
-  Result<std::uint32_t> pages_allowed(const LoadTask& task, const Share& share) const;
+  Result<GroupOffer> offer(const LoadTask& task, const std::vector<Share>& shares) const;
+  Result<GroupOffer> agree_on(const LoadTask& task, const GroupOffer& own);
   void leave_group();
   // Ends the group between two steps: the engine stays.
   void end_group(const Error& why);
@@ -89,6 +93,7 @@ struct EngineThread::State : std::enable_shared_from_this<State> {
   bool follows() const { return joined && loaded.rank > 0; }
   void follow();
   Status follow(const Bytes& payload);
+  Result<StepBatch> read_batch(const Bytes& payload) const;
   Status begin(Task& task);
   bool ready() const { return !begun.front().status.ok() || engine->ready(); }
   Computed finished();
@@ -121,6 +126,7 @@ struct EngineThread::State : std::enable_shared_from_this<State> {
   LoadTask loaded;
   bool joined = false;                  // the links of that group are open
   RankGroup group;                      // of the engine, where `loaded` has one
+  std::uint64_t group_replay = 0;       // likewise, options.replay_bytes
   GroupOffer mark;                      // of the engine's state
   std::deque<Begun> begun;              // oldest first
   TimePoint begun_at{};                 // the latest
@@ -195,13 +201,17 @@ StageComputeEvents::Loaded EngineThread::State::answer() const {
 }
 
 Result<std::unique_ptr<Engine>> EngineThread::State::make(const LoadTask& task,
-                                                          const RankGroup* of) {
+                                                          const RankGroup* of,
+                                                          std::uint64_t replay_bytes) {
   EngineOptions options = base;
+  options.replay_bytes = replay_bytes;
   options.layers = task.layers;
   options.stage = task.stage;
   options.batch_rows = task.batch_rows;
   options.group = of;
-  options.cancelled = [this, asked = task.unloads] { return unloads != asked; };
+  options.cancelled = [this, of, asked = task.unloads, left = task.leaves] {
+    return unloads != asked || (of != nullptr && leaves != left);
+  };
   return make_engine(options);
 }
 
@@ -217,7 +227,7 @@ Result<StageComputeEvents::Loaded> EngineThread::State::load(const LoadTask& tas
   } else {
     engine.reset();  // two ranges at once may not fit the memory
     loaded = {};
-    TRY(engine, make(task, nullptr));
+    TRY(engine, make(task, nullptr, base.replay_bytes));
     loaded = task;
   }
   return answer();
@@ -225,15 +235,64 @@ Result<StageComputeEvents::Loaded> EngineThread::State::load(const LoadTask& tas
 
 // --- ranks ---
 
-Result<std::uint32_t> EngineThread::State::pages_allowed(const LoadTask& task,
-                                                         const Share& share) const {
-  const model::ModelSpec own = narrowed(ranks.spec, share);
-  if (own.kv_heads == 0) return std::numeric_limits<std::uint32_t>::max();  // it keeps no KV
+// What the memory of this rank holds beside its share.
+Result<GroupOffer> EngineThread::State::offer(const LoadTask& task,
+                                              const std::vector<Share>& shares) const {
+  const model::ModelSpec own = narrowed(ranks.spec, shares[task.rank]);
   EngineOptions options = base;
   options.layers = task.layers;
   options.batch_rows = task.batch_rows;
-  TRY(const KvShare kv, kv_asked(own, options));
-  return kv.pages;
+  GroupOffer out;
+  out.replay_bytes = base.replay_bytes;
+  out.pages = std::numeric_limits<std::uint32_t>::max();
+  if (own.kv_heads > 0) {
+    TRY(const KvShare kv, kv_asked(own, options));
+    out.pages = kv.pages;
+  }
+  if (ranks.file == nullptr) return out;
+  const RankGroup wanted{shares, task.rank, nullptr, out.pages};
+  options.group = &wanted;
+  TRY(const StageMemory stage, stage_memory(*ranks.file, ranks.spec, options));
+  std::uint64_t budget = memory_budget(base.memory_bytes);
+  // The engine of before is freed first.
+  if (base.memory_bytes == 0 && engine != nullptr) budget += engine->weight_bytes();
+  budget -= std::min(budget, kProcessBytes);
+  out.pages = kv_within(stage, budget).pages;
+  const std::uint64_t taken = stage.weights + stage.buffers + stage.page * out.pages;
+  out.replay_bytes = std::min(out.replay_bytes, budget - std::min(budget, taken));
+  return out;
+}
+
+// The least of all offers, and the mark if all have the same.
+Result<GroupOffer> EngineThread::State::agree_on(const LoadTask& task, const GroupOffer& own) {
+  std::vector<GroupOffer> offers(task.group.size());
+  std::vector<ByteSpan> out(offers.size());
+  std::vector<MutableByteSpan> in(offers.size());
+  for (std::size_t rank = 0; rank < offers.size(); ++rank) {
+    if (rank == task.rank) continue;
+    out[rank] = std::as_bytes(std::span(&own, 1));
+    in[rank] = std::as_writable_bytes(std::span(&offers[rank], 1));
+  }
+  offers[task.rank] = own;
+  TRY_VOID(ranks.links->swap(out, in));
+  GroupOffer agreed = own;
+  for (std::uint32_t rank = 0; rank < offers.size(); ++rank) {
+    const GroupOffer& one = offers[rank];
+    if (one.program != own.program) {
+      return ranks.links->blame(rank,
+                                "has another build than this rank, and may decide otherwise; "
+                                "install the same version on all workers of the group");
+    }
+    if (one.pages == 0) {
+      return Error::of(ErrorCode::kNoCapacity, "rank ", rank, " of the group, worker ",
+                       task.group[rank].node,
+                       ", has no memory for a KV page beside its share; use more workers or stages");
+    }
+    agreed.pages = std::min(agreed.pages, one.pages);
+    agreed.replay_bytes = std::min(agreed.replay_bytes, one.replay_bytes);
+    if (one.epoch != own.epoch || one.steps != own.steps) agreed.epoch = 0;
+  }
+  return agreed;
 }
 
 Result<StageComputeEvents::Loaded> EngineThread::State::load_rank(const LoadTask& task) {
@@ -247,39 +306,27 @@ Result<StageComputeEvents::Loaded> EngineThread::State::load_rank(const LoadTask
   const bool same = engine != nullptr && loaded.layers == task.layers &&
                     loaded.stage == task.stage && loaded.batch_rows == task.batch_rows &&
                     has_share() && loaded.rank == task.rank && group.shares == shares;
-  TRY_VOID(ranks.links->join(assignment, [this, asked = task.leaves] { return leaves != asked; }));
-  GroupOffer own;
-  if (same) own = mark;
+  TRY_VOID(ranks.links->join(
+      assignment, [this, asked = task.unloads] { return unloads != asked; },
+      [this, asked = task.leaves] { return leaves != asked; }));
+  GroupOffer own = mark;
   if (same) {
     own.pages = engine->kv_pages();
+    own.replay_bytes = group_replay;
   } else {
-    TRY(own.pages, pages_allowed(task, shares[task.rank]));
+    TRY(own, offer(task, shares));
   }
-  std::vector<GroupOffer> offers(task.group.size());
-  std::vector<ByteSpan> out(offers.size());
-  std::vector<MutableByteSpan> in(offers.size());
-  for (std::size_t rank = 0; rank < offers.size(); ++rank) {
-    if (rank == task.rank) continue;
-    out[rank] = std::as_bytes(std::span(&own, 1));
-    in[rank] = std::as_writable_bytes(std::span(&offers[rank], 1));
-  }
-  offers[task.rank] = own;
-  TRY_VOID(ranks.links->swap(out, in));
-  std::uint32_t pages = own.pages;
-  bool alike = own.epoch != 0;
-  for (const GroupOffer& offer : offers) {
-    pages = std::min(pages, offer.pages);
-    alike = alike && offer.epoch == own.epoch && offer.steps == own.steps;
-  }
-  REQUIRE(pages > 0, "a rank of the group has room for no KV page");
+  own.program = ranks.program;
+  TRY(const GroupOffer agreed, agree_on(task, own));
   mark = {};
-  if (same && engine->kv_pages() == pages) {
-    alike ? engine->keep() : engine->reset();
+  if (same && engine->kv_pages() == agreed.pages && group_replay == agreed.replay_bytes) {
+    agreed.epoch != 0 ? engine->keep() : engine->reset();
   } else {
     engine.reset();
     loaded = {};
-    group = {std::move(shares), task.rank, ranks.links.get(), pages};
-    TRY(engine, make(task, &group));
+    group = {std::move(shares), task.rank, ranks.links.get(), agreed.pages};
+    group_replay = agreed.replay_bytes;
+    TRY(engine, make(task, &group, group_replay));
   }
   loaded = task;
   joined = true;
@@ -315,14 +362,21 @@ void EngineThread::State::follow() {
   if (!done.ok()) lose_group(done.error());
 }
 
-Status EngineThread::State::follow(const Bytes& payload) {
-  const TimePoint begin = SystemClock().now();
+Result<StepBatch> EngineThread::State::read_batch(const Bytes& payload) const {
   TRY(StepBatch batch, decode_step_batch(payload, engine->input_shape()));
   REQUIRE(batch.epoch == loaded.epoch && batch.rows.size() <= loaded.batch_rows,
-          "rank 0 sent a batch of ", batch.rows.size(), " rows of epoch ", batch.epoch.value,
+          "sent a batch of ", batch.rows.size(), " rows of epoch ", batch.epoch.value,
           "; expected at most ", loaded.batch_rows, " rows of epoch ", loaded.epoch.value);
-  REQUIRE(batch.boundary == loaded.layers.begin, "rank 0 sent a batch of layer ", batch.boundary,
+  REQUIRE(batch.boundary == loaded.layers.begin, "sent a batch of layer ", batch.boundary,
           "; this stage begins at layer ", loaded.layers.begin);
+  return batch;
+}
+
+Status EngineThread::State::follow(const Bytes& payload) {
+  const TimePoint begin = SystemClock().now();
+  auto decoded = read_batch(payload);
+  if (!decoded.ok()) return ranks.links->blame(0, decoded.error().message);
+  StepBatch batch = *std::move(decoded);
   StepResult result;
   TRY_VOID(engine->step(batch, result));
   mark.steps = batch.step.value + 1;
@@ -459,6 +513,7 @@ void EngineThread::set_events(StageComputeEvents* events) { state_->events = eve
 void EngineThread::load(Epoch epoch, LayerRange layers, std::uint32_t stage,
                         std::uint32_t batch_rows) {
   state_->generation.fetch_add(1, std::memory_order_relaxed);
+  ++state_->leaves;
   LoadTask task{epoch, layers, stage, batch_rows, state_->unloads};
   state_->push_load(std::move(task));
 }
@@ -470,7 +525,7 @@ void EngineThread::load_rank(const Assignment& assignment) {
                 state_->unloads};
   task.group = assignment.group;
   task.rank = assignment.rank;
-  task.leaves = state_->leaves;
+  task.leaves = ++state_->leaves;
   state_->push_load(std::move(task));
 }
 

@@ -9,6 +9,7 @@
 #include <functional>
 #include <memory>
 
+#include "base/crypto.h"
 #include "base/result.h"
 #include "model/gguf/gguf.h"
 #include "model/spec.h"
@@ -31,6 +32,9 @@ class EngineThread final : public StageCompute {
   struct Ranks {
     std::unique_ptr<RankLinks> links;  // null: it gets no group
     model::ModelSpec spec;
+    // Its header says what a share takes; null: the memory is taken as large enough.
+    std::shared_ptr<const model::GgufFile> file;
+    Hash256 program;  // of this build: all ranks of a group have the same
   };
 
   // `base`: all options except layers, stage and batch_rows, which come with each load().

@@ -188,7 +188,10 @@ void compare_group(const Model& model, const EngineOptions& options, const Speed
     EXPECT_EQ((*engine)->kv_pages(), kGroupPages);
     for (std::size_t i = 0; i < script.size(); ++i) {
       Given given{script[i], {}};
+      const std::size_t swaps = exchange.swaps(rank);
       ASSERT_TRUE((*engine)->step(given.batch, given.result).ok());
+      // Also a step that only releases: else a rank could be many steps ahead of another.
+      EXPECT_EQ(exchange.swaps(rank) > swaps, ranks > 1);
       expect_same(given, wanted[i], rank == 0);
     }
   });

@@ -80,7 +80,8 @@ class EngineThreadRanksTest : public ::testing::Test {
     return options;
   }
   // In place of an earlier one of that number.
-  void start(std::uint32_t rank, std::uint32_t part, std::size_t kv_budget = 1 << 20) {
+  void start(std::uint32_t rank, std::uint32_t part, std::size_t kv_budget = 1 << 20,
+             const Hash256& program = {}) {
     if (ranks_.size() <= rank) ranks_.resize(rank + 1);
     if (group_.size() <= rank) group_.resize(rank + 1);
     const std::string name = "rank-" + std::to_string(rank);
@@ -90,7 +91,7 @@ class EngineThreadRanksTest : public ::testing::Test {
     tcp.roster = cluster_.book();
     Hello hello;
     hello.node = name;
-    EngineThread::Ranks links{std::make_unique<RankLinks>(tcp, hello), spec_};
+    EngineThread::Ranks links{std::make_unique<RankLinks>(tcp, hello), spec_, file_, program};
     group_[rank] = {name, links.links->listen().value(), part};
     ranks_[rank] = std::make_unique<OneRank>();
     ranks_[rank]->thread = std::make_unique<EngineThread>(
@@ -116,6 +117,10 @@ class EngineThreadRanksTest : public ::testing::Test {
     }
   }
   void load(std::uint64_t epoch) {
+    try_load(epoch);
+    for (const auto& rank : ranks_) EXPECT_EQ(rank->answers.loaded[epoch], "");
+  }
+  void try_load(std::uint64_t epoch) {
     Assignment assignment;
     assignment.epoch = epoch_ = Epoch(epoch);
     assignment.layers = {0, spec_.layers};
@@ -129,7 +134,6 @@ class EngineThreadRanksTest : public ::testing::Test {
       return std::ranges::all_of(
           ranks_, [&](const auto& rank) { return rank->answers.loaded.contains(epoch); });
     });
-    for (const auto& rank : ranks_) EXPECT_EQ(rank->answers.loaded[epoch], "");
   }
   // Once every rank has done every step: a step that is ended in its middle takes the kept pages.
   void leave() {
@@ -213,6 +217,16 @@ TEST_F(EngineThreadRanksTest, TakeThePagesThatTheLeastBudgetHolds) {
   load(1);
   EXPECT_GT(ranks_[0]->answers.pages, 0u);
   EXPECT_EQ(ranks_[0]->answers.pages, ranks_[1]->answers.pages);
+}
+
+TEST_F(EngineThreadRanksTest, HaveOneBuild) {
+  start(0, 1);
+  start(1, 1, 1 << 20, blake2b({}));
+  try_load(1);
+  for (const auto& rank : ranks_) {
+    EXPECT_NE(rank->answers.loaded[1], "");
+    EXPECT_FALSE(rank->answers.lost.empty());
+  }
 }
 
 TEST_F(EngineThreadRanksTest, KeepThePagesThatAllHaveKept) {

@@ -153,6 +153,53 @@ TEST_F(RankLinksTest, ARankThatLeavesEndsTheGroupAndIsNamed) {
       false);
 }
 
+// Rank 0 polls no more after the exchange, of which the sockets hold only a part.
+TEST_F(RankLinksTest, AnExchangeIsSentWhenItReturns) {
+  open_group(2);
+  const Bytes large = testing::pattern(24 << 20, 1);
+  on_ranks([&](std::uint32_t rank, RankLinks& links) {
+    ASSERT_TRUE(join(rank).ok());
+    Bytes came(rank == 0 ? 0 : large.size());
+    std::vector<ByteSpan> out(2);
+    std::vector<MutableByteSpan> in(2);
+    if (rank == 0) out[1] = large;
+    in[1 - rank] = came;
+    const Status done = links.swap(out, in);
+    ASSERT_TRUE(done.ok()) << done.error().message;
+    EXPECT_TRUE(rank == 0 || came == large);
+  });
+}
+
+TEST_F(RankLinksTest, AStepUnderWayEndsBeforeARankLeaves) {
+  open_group(2);
+  std::atomic<bool> leaving = false;
+  std::atomic<int> looks = 0;  // of rank 0, while it waits for rank 1
+  on_ranks([&](std::uint32_t rank, RankLinks& links) {
+    const auto leaves = [&, rank] {
+      if (rank == 0 && leaving) ++looks;
+      return leaving.load();
+    };
+    ASSERT_TRUE(links.join(assignment(rank), [] { return false; }, leaves).ok());
+    if (rank == 0) {
+      ASSERT_TRUE(links.send_batch(testing::pattern(10, 1)).ok());
+      const Status done = swap(rank, links, 0);
+      ASSERT_TRUE(done.ok()) << done.error().message;
+      return;
+    }
+    std::optional<Bytes> came;
+    while (!came) {
+      auto next = links.next_batch();
+      ASSERT_TRUE(next.ok()) << next.error().message;
+      came = std::move(*next);
+    }
+    leaving = true;
+    links_[0]->wake();
+    while (looks == 0) std::this_thread::yield();
+    EXPECT_TRUE(swap(rank, links, 0).ok());
+    EXPECT_EQ(links.next_batch().error().code, ErrorCode::kCancelled);
+  });
+}
+
 TEST_F(RankLinksTest, AFalseSizeNamesItsSender) {
   open_group(2);
   on_ranks([&](std::uint32_t rank, RankLinks& links) {
