@@ -236,16 +236,15 @@ Pipeline* Pipelines::form_groups() {
     first.push_back(stage.nodes.front());
     layers.push_back(stage.layers);
   }
-  Pipeline& pipeline = begin(first, layers);
+  Pipeline& pipeline = begin(first, layers, options_.ranks);
   for (std::uint32_t stage = 0; stage < groups.stages.size(); ++stage) {
     const GroupedStage& group = groups.stages[stage];
     Member& member = pipeline.members[stage];
     member.rank_address = group.nodes.front()->status.rank_address;
     member.part = group.parts.front();
-    for (std::uint32_t rank = 0; rank < group.nodes.size(); ++rank) {
+    for (std::uint32_t rank = 1; rank < group.nodes.size(); ++rank) {
       Node& node = *group.nodes[rank];
       registry_.assign(node, pipeline.epoch, stage, member.layers, rank, options_.ranks);
-      if (rank == 0) continue;
       member.others.push_back(
           {node.status.name, node.link, node.status.rank_address, group.parts[rank]});
     }
@@ -260,7 +259,8 @@ Pipeline* Pipelines::form() {
   return layers.empty() ? nullptr : &begin(free, layers);
 }
 
-Pipeline& Pipelines::begin(const std::vector<Node*>& nodes, const std::vector<LayerRange>& layers) {
+Pipeline& Pipelines::begin(const std::vector<Node*>& nodes, const std::vector<LayerRange>& layers,
+                           std::uint32_t ranks) {
   const Epoch epoch(next_epoch_++);
   formed_ = true;
   INVARIANT(!layers.empty() && nodes.size() >= layers.size(), "each stage has a node");
@@ -270,7 +270,7 @@ Pipeline& Pipelines::begin(const std::vector<Node*>& nodes, const std::vector<La
   pipeline.deadline = clock_.now() + options_.forming_timeout;
   for (std::uint32_t stage = 0; stage < layers.size(); ++stage) {
     Node& node = *nodes[stage];
-    registry_.assign(node, epoch, stage, layers[stage]);
+    registry_.assign(node, epoch, stage, layers[stage], 0, ranks);
     pipeline.members.push_back({node.status.name, node.link, node.status.data_address,
                                 layers[stage], false, node.status.newcomer});
   }

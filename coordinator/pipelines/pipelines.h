@@ -155,7 +155,9 @@ class Pipelines {
   std::size_t placed() const;  // pipelines except checking ones
   std::size_t serving() const;
   bool has_cut(const Pipeline& pipeline) const;
-  Pipeline& begin(const std::vector<Node*>& nodes, const std::vector<LayerRange>& layers);
+  // Each node is rank 0 of the `ranks` of its stage.
+  Pipeline& begin(const std::vector<Node*>& nodes, const std::vector<LayerRange>& layers,
+                  std::uint32_t ranks = 1);
   Pipeline* form_groups();
   std::vector<LayerRange> choose(std::vector<Node*>& free) const;
   std::vector<LayerRange> place(std::vector<Node*>& free);

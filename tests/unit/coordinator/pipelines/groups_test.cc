@@ -145,8 +145,11 @@ TEST_F(GroupsTest, IsReadyWhenEveryRankIs) {
 TEST_F(GroupsTest, SurvivorsKeepTheirPlaces) {
   options.stages = 2;
   for (const char* name : {"b", "c", "d", "e"}) add(name);
-  const Epoch epoch = pipelines.form()->epoch;
+  Epoch epoch = pipelines.form()->epoch;
   for (const char* name : {"b", "c", "d", "e"}) registry.find(name)->loaded = true;
+  pipelines.end(epoch, {});
+  epoch = pipelines.form()->epoch;
+  for (const char* name : {"b", "c", "d", "e"}) EXPECT_TRUE(registry.find(name)->loaded) << name;
   add("a");  // a spare, before all others by its name
   registry.lose(*registry.find("d"));
   pipelines.end(epoch, {"d"});
