@@ -167,6 +167,8 @@ void WorkerSessions::meet(Node& node) {
   if (!peer) return;
   node.status.newcomer = options_.is_newcomer && options_.is_newcomer(peer->key);
   if (options_.receipts == nullptr) return;
+  const auto owner = options_.owner_of ? options_.owner_of(peer->key) : std::nullopt;
+  node.owner = owner ? owner->id.hex() : "";
   if (node.status.newcomer) options_.receipts->doubt(peer->key);
   node.status.newcomer = options_.receipts->is_newcomer(peer->key);
   node.status.barred = options_.receipts->why_barred(peer->key);

@@ -1,6 +1,8 @@
 #include "coordinator/pipelines/groups.h"
 
 #include <algorithm>
+#include <map>
+#include <string>
 #include <tuple>
 
 #include "base/check.h"
@@ -36,14 +38,39 @@ std::uint64_t bytes_of(const CoordinatorOptions& options, LayerRange layers) {
   return placement::stage_bytes(problem, layers);
 }
 
-// Every place of the pipeline with its node, by stage and rank. `free` has enough of them.
+bool is_mixed(const std::vector<Node*>& seats, std::uint32_t ranks) {
+  for (std::size_t i = 0; i < seats.size(); ++i) {
+    if (seats[i]->owner != seats[i - i % ranks]->owner) return true;
+  }
+  return false;
+}
+
+// Takes out the workers for whom their owner has too few for a group.
+void keep_groups_of_owners(std::vector<Node*>& able, std::uint32_t ranks) {
+  std::map<std::string, std::size_t> left;
+  for (const Node* node : able) ++left[node->owner];
+  if (left.size() < 2) return;
+  for (auto& [owner, count] : left) count -= count % ranks;
+  std::vector<Node*> kept;
+  for (Node* node : able) {
+    std::size_t& count = left[node->owner];
+    if (count == 0) continue;
+    --count;
+    kept.push_back(node);
+  }
+  able = std::move(kept);
+  std::ranges::stable_sort(able, {}, &Node::owner);
+}
+
+// Every place of the pipeline with its node, by stage and rank. `free` has enough of them, and as
+// many of each owner as groups take. `keeps_places`: nodes that have loaded a share keep it.
 std::vector<Node*> seat(const CoordinatorOptions& options, const std::vector<LayerRange>& layers,
-                        const std::vector<Node*>& free) {
+                        const std::vector<Node*>& free, bool keeps_places) {
   std::vector<Node*> seats(layers.size() * options.ranks);
   std::vector<Node*> others;
   for (Node* node : free) {
     const NodeStatus& status = node->status;
-    const bool has_place = node->loaded && status.ranks == options.ranks &&
+    const bool has_place = keeps_places && node->loaded && status.ranks == options.ranks &&
                            status.stage < layers.size() && status.layers == layers[status.stage];
     Node** place = has_place ? &seats[status.stage * options.ranks + status.rank] : nullptr;
     if (place != nullptr && *place == nullptr) {
@@ -56,12 +83,14 @@ std::vector<Node*> seat(const CoordinatorOptions& options, const std::vector<Lay
   INVARIANT(others.size() >= open, "each place has a free node");
   others.resize(open);
   std::ranges::sort(others, {}, [](const Node* node) {
-    return std::tuple(machine_of_rank(*node), node->status.name);
+    return std::tuple(node->owner, machine_of_rank(*node), node->status.name);
   });
   auto next = others.begin();
   for (Node*& place : seats) {
     if (place == nullptr) place = *next++;
   }
+  if (keeps_places && is_mixed(seats, options.ranks)) return seat(options, layers, free, false);
+  INVARIANT(!is_mixed(seats, options.ranks), "a group has workers of one owner");
   return seats;
 }
 
@@ -97,16 +126,22 @@ Grouping choose_groups(const CoordinatorOptions& options, const std::vector<Node
     if (!ready) ++unmeasured;
   }
   Grouping out;
+  const std::size_t found = able.size();
+  keep_groups_of_owners(able, options.ranks);
   const auto groups = static_cast<std::uint32_t>(able.size() / options.ranks);
   const std::uint32_t least = std::max(1U, options.stages);
   out.waiting = message_of("each stage takes ", options.ranks,
                            " workers that can compute in a group, and ", able.size(), " are free");
   if (unmeasured > 0) out.waiting += message_of(" (", unmeasured, " more are being measured)");
+  if (able.size() < found) {
+    out.waiting += message_of("; ", found - able.size(),
+                              " more have owners with too few for a group, which has one owner");
+  }
   if (groups < least) return out;
   const std::uint32_t most = options.stages > 0 ? options.stages : std::min(groups, options.layers);
   for (std::uint32_t stages = least; stages <= most; ++stages) {
     const std::vector<LayerRange> layers = split_layers(options.layers, stages);
-    out.stages = divide_stages(options, layers, seat(options, layers, able));
+    out.stages = divide_stages(options, layers, seat(options, layers, able, true));
     if (!out.stages.empty()) break;
   }
   if (out.stages.empty()) {

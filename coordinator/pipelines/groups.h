@@ -4,7 +4,9 @@
 // Parts follow the measured speeds and memories (placement/parts.h). A pipeline has
 // CoordinatorOptions::stages stages; for 0, and then only with measurements, the fewest whose
 // groups hold their layers. Layers are split evenly. A worker with the loaded share of a stage
-// keeps its place; the others are put together by machine, then by name.
+// keeps its place; the others are put together by machine, then by name. With receipts, all workers
+// of a group have the same owner, because rank 0 answers for a false rank. Workers of unknown
+// owners count as one owner's.
 #pragma once
 
 #include <cstdint>

@@ -33,6 +33,7 @@ struct Node {
   NodeStatus status;  // as the worker reported it; snapshot() fills in state and age
   State state = State::kFree;
   LinkId link;
+  std::string owner;  // with receipts: the owner's hash in the log; empty: unknown
   TimePoint last_heard{};
   TimePoint lost_at{};
   TimePoint since{};        // begin of its session

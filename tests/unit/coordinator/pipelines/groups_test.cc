@@ -83,6 +83,29 @@ TEST_F(GroupsTest, WorkersOfOneMachineAreTogether) {
   EXPECT_EQ(groups.stages[1].layers, (LayerRange{2, 4}));
 }
 
+TEST_F(GroupsTest, WorkersOfOneOwnerAreTogether) {
+  add("a").owner = "ann";
+  add("b").owner = "bob";
+  EXPECT_TRUE(choose().stages.empty());
+  EXPECT_NE(choose().waiting.find("2 more have owners with too few"), std::string::npos);
+  add("c").owner = "bob";
+  EXPECT_EQ(names(choose().stages.at(0)), (Names{"b", "c"}));
+  // Of places that would be mixed none is kept.
+  Node& b = *registry.find("b");
+  b.loaded = true;
+  b.status.ranks = 2;
+  b.status.layers = {0, options.layers};
+  add("d").owner = "ann";
+  EXPECT_EQ(names(choose().stages.at(0)), (Names{"a", "d"}));
+  add("e").owner = "bob";
+  add("f").owner = "bob";
+  options.stages = 3;
+  for (const GroupedStage& stage : choose().stages) {
+    EXPECT_EQ(stage.nodes[0]->owner, stage.nodes[1]->owner);
+  }
+  EXPECT_EQ(choose().stages.size(), 3u);
+}
+
 TEST_F(GroupsTest, TakesTheFewestStagesWhoseMemoriesHoldThem) {
   measure_placement();
   for (const char* name : {"a", "b", "c", "d"}) measured(add(name), 0.001, 2500);
