@@ -1,5 +1,7 @@
 #include "node/assignment.h"
 
+#include <algorithm>
+
 #include "base/limits.h"
 #include "proto/fixed_field.h"
 #include "proto/frame.h"
@@ -42,6 +44,11 @@ Status read_group(const control::v1::Assign& assign, Assignment& assignment) {
     TRY_VOID(check_node_name(rank.node()));
     TRY_VOID(check_address("the address of a rank", rank.address()));
     any = any || rank.part() > 0;
+    const bool twice = std::ranges::any_of(assignment.group, [&](const AssignedRank& other) {
+      return other.node == rank.node() || other.address == rank.address();
+    });
+    REQUIRE(!twice, "the group has two ranks at worker ", rank.node(), ", address ",
+            rank.address(), "; each rank must have its own");
     assignment.group.push_back({rank.node(), rank.address(), rank.part()});
   }
   REQUIRE(any, "every rank of the group has part 0; at least one must have more");

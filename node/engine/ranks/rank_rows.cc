@@ -73,6 +73,12 @@ Room room_of(const model::ModelSpec& spec, const RankGroup& group, std::size_t r
   return {std::max(room.out, embedded), std::max(room.in, embedded)};
 }
 
+bool are_finite(std::span<const std::uint16_t> bits) {
+  bool finite = true;
+  for (const std::uint16_t half : bits) finite = finite & kernels::half_is_finite(half);
+  return finite;
+}
+
 void clear(const QuantizedRows& rows, std::uint32_t row) {
   const std::size_t blocks = rows.cols / kBlock;
   std::memset(rows.values + std::size_t{row} * rows.cols, 0, rows.cols);
@@ -311,8 +317,8 @@ Status RankRows::join_residuals(std::uint32_t rows, std::uint16_t* bits, const F
       if (from.size() == 0) continue;
       std::memcpy(to + from.begin, parts_[rank].data() + std::size_t{row} * from.size() * kBytes,
                   from.size() * kBytes);
-      failed = failed || !kernels::half_is_finite(to[from.begin]);
     }
+    failed = failed || !are_finite({to, hidden_});
     if (!failed) continue;
     std::fill_n(to, hidden_, std::uint16_t{0});
     failures.add(row);
@@ -340,7 +346,7 @@ Status RankRows::join_embeddings(std::span<const std::uint32_t> tokens, std::uin
     std::uint16_t* to = bits + std::size_t{row} * hidden_;
     std::memcpy(to, parts_[owners[row]].data() + next[owners[row]], row_bytes);
     next[owners[row]] += row_bytes;
-    if (kernels::half_is_finite(to[0])) continue;
+    if (are_finite({to, hidden_})) continue;
     std::fill_n(to, hidden_, std::uint16_t{0});
     failures.add(row);
   }

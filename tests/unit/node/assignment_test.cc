@@ -116,6 +116,8 @@ TEST(Assignment, RefusesAGroupThatIsNone) {
   EXPECT_NE(with(9, [](auto&) {}).find("ranks is 9"), std::string::npos);
   EXPECT_NE(with(2, [](auto& a) { a.set_rank(2); }).find("rank is 2"), std::string::npos);
   EXPECT_NE(with(2, [](auto& a) { a.mutable_group(1)->set_node(""); }), "");
+  EXPECT_NE(with(2, [](auto& a) { a.mutable_group(1)->set_node(a.group(0).node()); }), "");
+  EXPECT_NE(with(2, [](auto& a) { a.mutable_group(1)->set_address(a.group(0).address()); }), "");
   EXPECT_NE(with(2, [](auto& a) { a.mutable_group(1)->set_address(""); }), "");
   const auto empty = [](auto& a) {
     for (auto& rank : *a.mutable_group()) rank.set_part(0);

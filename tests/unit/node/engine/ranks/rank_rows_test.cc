@@ -158,6 +158,12 @@ TEST_F(RankRowsTest, ARowThatFailsOnOneRankFailsOnAll) {
     EXPECT_EQ(bits.back(), 0);
     EXPECT_EQ(bits.front(), 0x3C00);
 
+    // An infinity that its rank does not mark.
+    std::fill(bits.begin(), bits.end(), std::uint16_t{0x3C00});
+    if (rank == 1) bits[5 * spec_.hidden + rows.own().hidden.end - 1] = 0x7C00;
+    ASSERT_TRUE(rows.join_residuals(kGroupRows, bits.data(), failures(failed)).ok());
+    EXPECT_EQ(failed, (std::set<std::uint32_t>{2, 4, 5, 8}));
+
     const std::vector<std::uint32_t> tokens{0, 399, 100, 200, 300, 399, 0, 250, 1};
     std::fill(bits.begin(), bits.end(), std::uint16_t{0});
     for (std::uint32_t row = 0; row < kGroupRows; ++row) {
