@@ -47,8 +47,8 @@ Status read_group(const control::v1::Assign& assign, Assignment& assignment) {
     const bool twice = std::ranges::any_of(assignment.group, [&](const AssignedRank& other) {
       return other.node == rank.node() || other.address == rank.address();
     });
-    REQUIRE(!twice, "the group has two ranks at worker ", rank.node(), ", address ",
-            rank.address(), "; each rank must have its own");
+    REQUIRE(!twice, "the group has two ranks at worker ", rank.node(), ", address ", rank.address(),
+            "; each rank must have its own");
     assignment.group.push_back({rank.node(), rank.address(), rank.part()});
   }
   REQUIRE(any, "every rank of the group has part 0; at least one must have more");

@@ -200,8 +200,7 @@ StageComputeEvents::Loaded EngineThread::State::answer() const {
   return {engine->input_shape(), engine->kv_pages(), engine->weight_bytes(), engine->sequences()};
 }
 
-Result<std::unique_ptr<Engine>> EngineThread::State::make(const LoadTask& task,
-                                                          const RankGroup* of,
+Result<std::unique_ptr<Engine>> EngineThread::State::make(const LoadTask& task, const RankGroup* of,
                                                           std::uint64_t replay_bytes) {
   EngineOptions options = base;
   options.replay_bytes = replay_bytes;
@@ -284,9 +283,9 @@ Result<GroupOffer> EngineThread::State::agree_on(const LoadTask& task, const Gro
                                 "install the same version on all workers of the group");
     }
     if (one.pages == 0) {
-      return Error::of(ErrorCode::kNoCapacity, "rank ", rank, " of the group, worker ",
-                       task.group[rank].node,
-                       ", has no memory for a KV page beside its share; use more workers or stages");
+      return Error::of(
+          ErrorCode::kNoCapacity, "rank ", rank, " of the group, worker ", task.group[rank].node,
+          ", has no memory for a KV page beside its share; use more workers or stages");
     }
     agreed.pages = std::min(agreed.pages, one.pages);
     agreed.replay_bytes = std::min(agreed.replay_bytes, one.replay_bytes);
@@ -364,9 +363,9 @@ void EngineThread::State::follow() {
 
 Result<StepBatch> EngineThread::State::read_batch(const Bytes& payload) const {
   TRY(StepBatch batch, decode_step_batch(payload, engine->input_shape()));
-  REQUIRE(batch.epoch == loaded.epoch && batch.rows.size() <= loaded.batch_rows,
-          "sent a batch of ", batch.rows.size(), " rows of epoch ", batch.epoch.value,
-          "; expected at most ", loaded.batch_rows, " rows of epoch ", loaded.epoch.value);
+  REQUIRE(batch.epoch == loaded.epoch && batch.rows.size() <= loaded.batch_rows, "sent a batch of ",
+          batch.rows.size(), " rows of epoch ", batch.epoch.value, "; expected at most ",
+          loaded.batch_rows, " rows of epoch ", loaded.epoch.value);
   REQUIRE(batch.boundary == loaded.layers.begin, "sent a batch of layer ", batch.boundary,
           "; this stage begins at layer ", loaded.layers.begin);
   return batch;

@@ -300,14 +300,14 @@ Status RankLinks::sleep_until(const std::function<bool()>& done, std::uint32_t f
   const TimePoint begun = time_now();
   while (!done()) {
     // A rank whose link has closed may have left after its last exchange: waits for others go on.
-    const bool goes_on = lost_ && lost_->code == ErrorCode::kIo &&
-                         peers_[for_rank].state == Peer::State::kOpen;
+    const bool goes_on =
+        lost_ && lost_->code == ErrorCode::kIo && peers_[for_rank].state == Peer::State::kOpen;
     if (lost_ && !goes_on) return *lost_;
     if (ends()) return Error{ErrorCode::kCancelled, "the group ended"};
     const Duration waited = time_now() - begun;
     if (waited > patience) {
-      const auto seconds = std::chrono::duration_cast<std::chrono::seconds>(
-          waited + peers_[for_rank].waited);
+      const auto seconds =
+          std::chrono::duration_cast<std::chrono::seconds>(waited + peers_[for_rank].waited);
       lose(for_rank, ErrorCode::kTimeout,
            message_of("kept this rank waiting for ", seconds.count(), " s"));
       return *lost_;

@@ -50,7 +50,8 @@ class RankLinks final : public Exchange, private TransportEvents {
   void recheck_peers();
 
   // Links this rank with all others of the group. `cancelled` ends this wait and all later ones of
-  // the group, with kCancelled. `leaving` does so too, but a step under way has some seconds to end.
+  // the group, with kCancelled. `leaving` does so too, but a step under way has some seconds to
+  // end.
   Status join(const Assignment& assignment, std::function<bool()> cancelled,
               std::function<bool()> leaving = {});
   // Closes the links of the group.

@@ -179,7 +179,10 @@ TEST_F(RankLinksTest, AStepUnderWayEndsBeforeARankLeaves) {
       if (rank == 0 && leaving) ++looks;
       return leaving.load();
     };
-    ASSERT_TRUE(links.join(assignment(rank), [] { return false; }, leaves).ok());
+    ASSERT_TRUE(links
+                    .join(
+                        assignment(rank), [] { return false; }, leaves)
+                    .ok());
     if (rank == 0) {
       ASSERT_TRUE(links.send_batch(testing::pattern(10, 1)).ok());
       const Status done = swap(rank, links, 0);
