@@ -171,13 +171,11 @@ class Worker {
         loop_.poster());
     stage_options_.measure = std::bind_front(&node::Measuring::ask, measuring_.get());
     engine.vocabulary = &vocabulary_;
-    node::EngineThread::Ranks ranks{std::move(opened_ranks_), spec, file,
-                                    blake2b(as_bytes(receipt_build()))};
     engine_ = std::make_unique<node::EngineThread>(
         engine,
         model_->store == nullptr ? node::engine_loader(file, spec)
                                  : node::engine_loader(*model_->store, file->fingerprint(), spec),
-        loop_.poster(), std::move(ranks));
+        loop_.poster(), take_ranks());
     Transport& data = pieces_ != nullptr ? static_cast<Transport&>(*pieces_) : *data_;
     open_proof(data_folder(options.data_dir));
     stage_ =
@@ -348,6 +346,11 @@ class Worker {
       return "";
     };
     return ok_status();
+  }
+
+  node::EngineThread::Ranks take_ranks() {
+    return {std::move(opened_ranks_), model_->spec, model_->file,
+            blake2b(as_bytes(receipt_build()))};
   }
 
   // Returns the memory for the stage, without the draft model's; 0: all that is available.

@@ -16,7 +16,7 @@ namespace hearth::node {
 namespace {
 
 constexpr Duration kPartPatience = std::chrono::seconds(limits::kRankSeconds);
-constexpr Duration kStepPatience = std::chrono::seconds(limits::kRankStepSeconds);
+constexpr Duration kRankStepPatience = std::chrono::seconds(limits::kRankStepSeconds);
 // All ranks are told at about the same time to leave. A step that ends keeps their engines.
 constexpr Duration kLeavePatience = std::chrono::seconds(5);
 // For all links of a group. A rank may still free what it had before.
@@ -290,7 +290,7 @@ Status RankLinks::wait(const std::function<bool()>& done, std::uint32_t for_rank
   if (done()) return ok_status();
   Peer& peer = peers_[for_rank];
   const TimePoint begun = time_now();
-  Status status = sleep_until(done, for_rank, std::min(patience, kStepPatience - peer.waited));
+  Status status = sleep_until(done, for_rank, std::min(patience, kRankStepPatience - peer.waited));
   if (in_step_) peer.waited += time_now() - begun;
   return status;
 }
