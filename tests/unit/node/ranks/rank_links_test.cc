@@ -223,6 +223,20 @@ TEST_F(RankLinksTest, AFalseSizeNamesItsSender) {
   });
 }
 
+TEST_F(RankLinksTest, ABlamedRankEndsTheGroup) {
+  open_group(2);
+  on_ranks([&](std::uint32_t rank, RankLinks& links) {
+    ASSERT_TRUE(join(rank).ok());
+    ASSERT_TRUE(swap(rank, links, 0).ok());
+    if (rank == 1) return;
+    const Error blamed = links.blame(1, "sent other rows");
+    EXPECT_EQ(blamed.code, ErrorCode::kInvalidInput);
+    EXPECT_EQ(blamed.message, "rank 1 of the group, worker rank-1, sent other rows");
+    EXPECT_EQ(links.culprit(), "rank-1");
+    EXPECT_EQ(swap(rank, links, 1).error().message, blamed.message);
+  });
+}
+
 TEST_F(RankLinksTest, ABatchInPlaceOfAnExchangeEndsTheGroup) {
   open_group(2);
   on_ranks([&](std::uint32_t rank, RankLinks& links) {
