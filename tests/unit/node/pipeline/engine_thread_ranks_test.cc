@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <condition_variable>
+#include <cstring>
 #include <map>
 #include <memory>
 #include <mutex>
@@ -79,10 +80,7 @@ class EngineThreadRanksTest : public ::testing::Test {
     options.replay_bytes = 1 << 20;
     return options;
   }
-  // In place of an earlier one of that number.
-  void start(std::uint32_t rank, std::uint32_t part, std::size_t kv_budget = 1 << 20,
-             const Hash256& program = {}) {
-    if (ranks_.size() <= rank) ranks_.resize(rank + 1);
+  std::unique_ptr<RankLinks> listen(std::uint32_t rank, std::uint32_t part) {
     if (group_.size() <= rank) group_.resize(rank + 1);
     const std::string name = "rank-" + std::to_string(rank);
     TcpOptions tcp;
@@ -91,8 +89,15 @@ class EngineThreadRanksTest : public ::testing::Test {
     tcp.roster = cluster_.book();
     Hello hello;
     hello.node = name;
-    EngineThread::Ranks links{std::make_unique<RankLinks>(tcp, hello), spec_, file_, program};
-    group_[rank] = {name, links.links->listen().value(), part};
+    auto links = std::make_unique<RankLinks>(tcp, hello);
+    group_[rank] = {name, links->listen().value(), part};
+    return links;
+  }
+  // In place of an earlier one of that number.
+  void start(std::uint32_t rank, std::uint32_t part, std::size_t kv_budget = 1 << 20,
+             const Hash256& program = {}) {
+    if (ranks_.size() <= rank) ranks_.resize(rank + 1);
+    EngineThread::Ranks links{listen(rank, part), spec_, file_, program};
     ranks_[rank] = std::make_unique<OneRank>();
     ranks_[rank]->thread = std::make_unique<EngineThread>(
         engine_options(kv_budget), engine_loader(file_, spec_),
@@ -227,6 +232,35 @@ TEST_F(EngineThreadRanksTest, HaveOneBuild) {
     EXPECT_NE(rank->answers.loaded[1], "");
     EXPECT_FALSE(rank->answers.lost.empty());
   }
+}
+
+TEST_F(EngineThreadRanksTest, ABadBatchIsTheFaultOfRankZero) {
+  const std::unique_ptr<RankLinks> first = listen(0, 1);
+  start(1, 1);
+  Assignment assignment;
+  assignment.epoch = Epoch(1);
+  assignment.layers = {0, spec_.layers};
+  assignment.batch_rows = 64;
+  assignment.group = group_;
+  assignment.rank = 1;
+  ranks_[1]->thread->load_rank(assignment);
+  assignment.rank = 0;
+  ASSERT_TRUE(first->join(assignment, [] { return false; }).ok());
+  Bytes offer(64);  // GroupOffer of engine_thread.cc
+  const std::uint32_t pages = 8;
+  std::memcpy(offer.data() + 24, &pages, sizeof pages);
+  Bytes came(offer.size());
+  std::vector<ByteSpan> out(2);
+  std::vector<MutableByteSpan> in(2);
+  out[1] = offer;
+  in[1] = came;
+  ASSERT_TRUE(first->swap(out, in).ok());
+  ASSERT_TRUE(first->send_batch(Bytes(10)).ok());
+  EXPECT_FALSE(first->swap(std::vector<ByteSpan>(2), std::vector<MutableByteSpan>(2)).ok());
+  wait_until([&] { return !ranks_[1]->answers.lost.empty(); });
+  EXPECT_EQ(ranks_[1]->answers.loaded[1], "");
+  const std::string& lost = ranks_[1]->answers.lost[0];
+  EXPECT_EQ(lost.find("rank-0: rank 0 of the group, worker rank-0, "), 0u) << lost;
 }
 
 TEST_F(EngineThreadRanksTest, KeepThePagesThatAllHaveKept) {
