@@ -67,6 +67,9 @@ inline constexpr std::uint32_t kGrammarDepth = 128;
 // Masks that are kept for one grammar, then all are dropped and made anew.
 inline constexpr std::size_t kGrammarMaskBytes = 16 * kMiB;
 
+// Compiled grammars that a server keeps for a model's later requests.
+inline constexpr std::size_t kKeptGrammars = 64;
+
 // Tools (model/chat/).
 inline constexpr std::uint32_t kTools = 512;  // of a request, and arguments of a call
 inline constexpr std::size_t kToolNameBytes = 256;

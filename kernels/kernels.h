@@ -161,7 +161,7 @@ struct DeltaStep {
 };
 
 struct Kernels {
-  std::string_view name;  // scalar, avx2, avxvnni, avx512
+  std::string_view name;  // scalar, avx2, avxvnni, avx512, neon, dotprod, i8mm
 
   // out[t * out_stride + r] for rows r of row groups [group_begin, group_end) and every row t of x.
   void (*matmul)(const PackedMatrix& w, const QuantizedRows& x, std::uint32_t group_begin,

@@ -5,6 +5,7 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <span>
 
 #include "base/limits.h"
 #include "kernels/kernels.h"
@@ -120,8 +121,8 @@ inline constexpr std::int8_t kOddCodebook[16] = {1,  3,  5,  7,  9,  11,  13,  1
                                                  -1, -3, -5, -7, -9, -11, -13, -15};
 inline constexpr std::int8_t kOneBitCodebook[16] = {-7, 1, 9, 0, -9, -1, 7};
 
-// 16 values; null for a type without a codebook.
-constexpr const std::int8_t* codebook_of(WeightType type) {
+// 16 values; none for a type without a codebook.
+constexpr std::span<const std::int8_t> codebook_values(WeightType type) {
   switch (type) {
     case WeightType::kIQ4_NL:
     case WeightType::kIQ4_XS: return kCodebook;
@@ -133,18 +134,22 @@ constexpr const std::int8_t* codebook_of(WeightType type) {
     case WeightType::kIQ3_S: return kOddCodebook;
     case WeightType::kIQ1_S:
     case WeightType::kIQ1_M: return kOneBitCodebook;
-    default: return nullptr;
+    default: return {};
   }
 }
 
-// Every type with a codebook has one, and what is added to its values makes none negative.
+// The same; null for a type without a codebook.
+constexpr const std::int8_t* codebook_of(WeightType type) { return codebook_values(type).data(); }
+
+// Every type with a codebook has one, and what is added to its values makes none negative. Pointers
+// are not compared: GCC 12 does not take that for constant under UBSan.
 constexpr bool codebooks_agree() {
   for (std::uint32_t i = 0; i < kWeightTypes; ++i) {
     const auto type = static_cast<WeightType>(i);
-    const std::int8_t* values = codebook_of(type);
-    if ((values != nullptr) != (layout_of(type).codebook != 0)) return false;
-    for (std::uint32_t code = 0; values != nullptr && code < 16; ++code) {
-      if (values[code] + layout_of(type).codebook < 0) return false;
+    const int added = layout_of(type).codebook;
+    if (codebook_values(type).empty() != (added == 0)) return false;
+    for (const std::int8_t value : codebook_values(type)) {
+      if (value + added < 0) return false;
     }
   }
   return true;

@@ -206,7 +206,9 @@ Status PackedMatrix::pack_groups(std::uint32_t begin, std::uint32_t end, ByteSpa
 }
 
 // False if the rows must be placed one by one: without AVX2, or to find the row that is refused.
-bool PackedMatrix::place_group(std::uint32_t group, const std::byte* file, std::size_t row_bytes) {
+bool PackedMatrix::place_group([[maybe_unused]] std::uint32_t group,
+                               [[maybe_unused]] const std::byte* file,
+                               [[maybe_unused]] std::size_t row_bytes) {
 #if defined(__x86_64__)
   static const bool fast = runs_avx2();
   RowBound bounds[kRowGroup];

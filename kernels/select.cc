@@ -5,6 +5,9 @@
 
 #if defined(__x86_64__)
 #include <cpuid.h>
+#elif defined(__aarch64__)
+#include <asm/hwcap.h>
+#include <sys/auxv.h>
 #endif
 
 namespace hearth::kernels {
@@ -33,6 +36,9 @@ bool runs_avx512() {
          __builtin_cpu_supports("avx512dq") && __builtin_cpu_supports("avx512vl") &&
          __builtin_cpu_supports("avx512vnni");
 }
+#elif defined(__aarch64__)
+bool has_dotprod() { return (getauxval(AT_HWCAP) & HWCAP_ASIMDDP) != 0; }
+bool has_i8mm() { return (getauxval(AT_HWCAP2) & HWCAP2_I8MM) != 0; }
 #endif
 
 }  // namespace
@@ -52,6 +58,10 @@ std::vector<const Kernels*> available_kernels() {
   if (runs_avx2()) tables.push_back(&kAvx2Kernels);
   if (runs_avx2() && has_avxvnni()) tables.push_back(&kAvxVnniKernels);
   if (runs_avx512()) tables.push_back(&kAvx512Kernels);
+#elif defined(__aarch64__)
+  tables.push_back(&kNeonKernels);  // every processor of this architecture has it
+  if (has_dotprod()) tables.push_back(&kDotprodKernels);
+  if (has_dotprod() && has_i8mm()) tables.push_back(&kI8mmKernels);
 #endif
   return tables;
 }

@@ -15,6 +15,9 @@ extern const Kernels kScalarKernels;
 extern const Kernels kAvx2Kernels;
 extern const Kernels kAvxVnniKernels;
 extern const Kernels kAvx512Kernels;
+extern const Kernels kNeonKernels;
+extern const Kernels kDotprodKernels;
+extern const Kernels kI8mmKernels;
 
 // AVX2, FMA and F16C.
 bool runs_avx2();

@@ -20,6 +20,8 @@ constexpr int kYields = 4000;  // of about 0.5 us on an idle machine: the pause 
 void pause() {
 #if defined(__x86_64__)
   __builtin_ia32_pause();
+#elif defined(__aarch64__)
+  asm volatile("yield");
 #endif
 }
 

@@ -62,6 +62,7 @@ class Beside : public LogFolder {
     return log_.rename(from, to);
   }
   Status remove(const std::string& name) override { return log_.remove(name); }
+  Status remove_folder(const std::string& folder) override { return log_.remove_folder(folder); }
   Result<std::vector<std::string>> list(const std::string& folder) override {
     return log_.list(folder);
   }
@@ -186,10 +187,8 @@ Status remove(LogFolder& log, std::uint64_t begin, std::uint64_t end) {
     const Tile tile{Tile::kEntries, index};
     const Status removed = log.remove(tile.path());
     if (!removed.ok() && removed.error().code != ErrorCode::kNotFound) return removed;
-    const auto partials = log.list(tile.partials());
-    if (!partials) continue;
-    for (const std::string& name : *partials) TRY_VOID(log.remove(tile.partials() + name));
-    TRY_VOID(log.remove(tile.partials()));
+    const Status partials = log.remove_folder(tile.partials());
+    if (!partials.ok() && partials.error().code != ErrorCode::kNotFound) return partials;
   }
   return sync_above(log, bundle_name(begin), bundle_name(end - 1));
 }

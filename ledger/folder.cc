@@ -172,6 +172,12 @@ Result<std::vector<std::string>> DiskFolder::list(const std::string& folder) {
 
 }  // namespace
 
+Status LogFolder::remove_folder(const std::string& folder) {
+  TRY(const auto names, list(folder));
+  for (const std::string& name : names) TRY_VOID(remove(folder + name));
+  return remove(folder);
+}
+
 Status replace_file(LogFolder& folder, const std::string& name, ByteSpan bytes) {
   const LogFolder::File draft{name + ".new", bytes};
   TRY_VOID(folder.write({&draft, 1}));

@@ -35,6 +35,8 @@ class LogFolder {
   virtual Status sync_names(const std::string& folder) = 0;
   virtual Status rename(const std::string& from, const std::string& to) = 0;  // replaces `to`
   virtual Status remove(const std::string& name) = 0;  // a file, or an empty folder ("tile/0/")
+  // A folder with its files; it has no folders in it.
+  virtual Status remove_folder(const std::string& folder);
   // The names in a folder in byte order, folders with a slash. kNotFound: no such folder.
   virtual Result<std::vector<std::string>> list(const std::string& folder) = 0;
   // Bytes on its disk that this process may still use; nothing: unknown.

@@ -144,10 +144,7 @@ Status Log::publish(const Checkpoint& checkpoint) {
 void Log::remove_partials(const Draft& draft) {
   for (const auto& [tile, bytes] : draft.files) {
     if (!tile.full()) continue;
-    const auto names = folder_->list(tile.partials());
-    if (!names) continue;
-    for (const std::string& name : *names) (void)folder_->remove(tile.partials() + name);
-    (void)folder_->remove(tile.partials());
+    (void)folder_->remove_folder(tile.partials());
     durable_.erase(tile.partials());
   }
 }

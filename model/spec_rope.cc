@@ -72,7 +72,8 @@ Status read_yarn(const Keys& keys, ModelSpec& spec) {
 Result<std::vector<float>> read_factors(const GgufFile& file, std::string_view name,
                                         const ModelSpec& spec) {
   TRY(const TensorInfo* tensor, require_vector(file, std::string(name), {spec.rotary_dim / 2}));
-  std::vector<float> factors(spec.rotary_dim / 2);
+  std::vector<float> factors(spec.rotary_dim / 2, 1.0F);
+  if (spec.shape_only) return factors;  // the tensor is a hole, and nothing is rotated
   const ByteSpan bytes = file.tensor_bytes(*tensor);
   std::memcpy(factors.data(), bytes.data(), bytes.size());
   for (std::size_t i = 0; i < factors.size(); ++i) {

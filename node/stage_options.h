@@ -45,6 +45,8 @@ struct StageOptions {
   // Called before each dial for the coordinator's present address. Null, or an empty result:
   // control_address.
   std::function<Result<std::string>()> find_coordinator;
+  // Whether find_coordinator() has given all addresses, so that the next dial may wait. Null: yes.
+  std::function<bool()> tried_all;
   // Called with every roster from the coordinator, before its later messages. Returns the held
   // roster when the new one contradicts it, else empty bytes.
   std::function<Bytes(ByteSpan roster)> take_roster;

@@ -204,6 +204,10 @@ std::vector<Finding> judge_coordinator(const CoordinatorFacts& coordinator,
                     "ahead when the ledger was written. Receipts use the ledger's time",
                 "timedatectl"));
   }
+  if (const auto& store = coordinator.store) {
+    const std::string text = client::store_text(*store);
+    findings.push_back(store->away.empty() ? ok("store", text) : warning("store", text, ""));
+  }
   return findings;
 }
 

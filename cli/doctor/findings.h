@@ -7,6 +7,8 @@
 #include <string>
 #include <vector>
 
+#include "coordinator/client/swarm_view.h"
+
 namespace hearth::cli {
 
 enum class Health { kOk, kWarning, kFailed, kSkipped };  // skipped: not looked at
@@ -61,6 +63,7 @@ struct CoordinatorFacts {
   bool ready = false;
   std::string missing;                    // why not ready
   std::int64_t ledger_ahead_seconds = 0;  // of the server's clock
+  std::optional<client::SwarmView::Store> store;
 };
 std::vector<Finding> judge_coordinator(const CoordinatorFacts& coordinator,
                                        const std::string& our_version);

@@ -173,6 +173,7 @@ CoordinatorFacts probe_coordinator(const DoctorOptions& options, const ServerFac
   facts.ready = answer->view.ready;
   facts.missing = answer->view.missing;
   facts.ledger_ahead_seconds = answer->view.ledger_ahead_seconds;
+  facts.store = answer->view.store;
   return facts;
 }
 

@@ -30,6 +30,8 @@ class CoordinatorFinder {
   explicit CoordinatorFinder(CoordinatorFinderOptions options);
   // The address to dial next. After a few addresses without an answer, the network is searched.
   std::string next();
+  // Whether next() has given each address since one was reached, or since this was true before.
+  bool tried_all() const { return at_ % addresses_.size() == 0; }
   // All of them, the best first; counts as one dial.
   std::vector<std::string> all();
   const std::vector<std::string>& known() const { return addresses_; }  // likewise, and does not

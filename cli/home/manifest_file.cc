@@ -1,5 +1,6 @@
 #include "cli/home/manifest_file.h"
 
+#include <algorithm>
 #include <utility>
 
 #include "base/limits.h"
@@ -52,6 +53,16 @@ Status ManifestFile::take(ByteSpan bytes) {
   bytes_.assign(bytes.begin(), bytes.end());
   manifest_ = std::move(manifest);
   return ok_status();
+}
+
+Result<bool> ManifestFile::follow(ByteSpan bytes) {
+  TRY(model::Manifest manifest, read_signed(bytes, cluster_));
+  if (manifest_ && manifest_->number > manifest.number) return false;
+  if (std::ranges::equal(bytes, bytes_)) return false;
+  TRY_VOID(write_private_file(path_of(folder_), bytes));
+  bytes_.assign(bytes.begin(), bytes.end());
+  manifest_ = std::move(manifest);
+  return true;
 }
 
 Status ManifestFile::publish(model::Manifest manifest, const SecretKey& cluster) {

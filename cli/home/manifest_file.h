@@ -25,6 +25,9 @@ class ManifestFile {
   // without the cluster key's signature. kRefused also for one that contradicts the one in force;
   // that one is kept as evidence.
   Status take(ByteSpan bytes);
+  // Takes the newest one that a coordinator of this cluster has made, unless it is older than the
+  // one in force. True: it is another one.
+  Result<bool> follow(ByteSpan bytes);
   // Adopts the manifest of a model that is served from now on: numbers, signs and stores it, unless
   // it is already in force.
   Status publish(model::Manifest manifest, const SecretKey& cluster);

@@ -193,6 +193,7 @@ class JoinedMember final : public Member {
   }
 
   Result<std::string> coordinator() override { return finder_->next(); }
+  bool tried_all() const override { return finder_->tried_all(); }
   std::vector<std::string> coordinators() override { return finder_->all(); }
   void on_reached(const Roster& roster) override { finder_->reached(roster); }
   Result<std::string> listen_address() const override {

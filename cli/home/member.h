@@ -88,6 +88,8 @@ class Member {
   // Called before each dial: where the coordinator is. A server that started again has a new
   // local.token, and requires it.
   virtual Result<std::string> coordinator() = 0;
+  // Whether coordinator() has given each known address: only then does a dial pause for long.
+  virtual bool tried_all() const { return true; }
   // All of its known addresses.
   virtual std::vector<std::string> coordinators() = 0;
   // The coordinator answered at the address that was dialled last, and this is its roster.

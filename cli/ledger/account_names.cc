@@ -7,7 +7,7 @@
 #include "cli/home/identity.h"
 #include "coordinator/membership/accounts.h"
 #include "coordinator/store/store.h"
-#include "ledger/archive.h"
+#include "coordinator/store/stored_log.h"
 #include "ledger/scan.h"
 
 namespace hearth::cli {
@@ -63,8 +63,9 @@ Result<PublicKey> node_account(const std::string& folder, const std::string& nod
 Result<ledger::Books> read_books(const std::string& folder) {
   ledger::Books books({}, ledger::EntrySignatures::kTrusted);
   const std::string path = folder + "/ledger";
-  if (!std::filesystem::exists(path + "/checkpoint")) return books;
-  TRY(const auto log, ledger::open_archived_log(path, ledger::LogAccess::kRead));
+  TRY(const bool is_stored, coordinator::has_stored_log(folder));
+  if (!is_stored && !std::filesystem::exists(path + "/checkpoint")) return books;
+  TRY(const auto log, coordinator::open_log_to_read(folder, path));
   TRY_VOID(ledger::scan_log(*log, {},
                             [&books](std::uint64_t /*index*/, ByteSpan entry, const Hash256& leaf) {
                               return books.apply(entry, leaf);

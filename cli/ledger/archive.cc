@@ -10,6 +10,7 @@
 #include "cli/terminal/escape.h"
 #include "cli/terminal/exit_codes.h"
 #include "cli/terminal/print_line.h"
+#include "coordinator/store/stored_log.h"
 #include "ledger/archive.h"
 
 namespace hearth::cli {
@@ -33,6 +34,10 @@ Result<std::string> archive_path(const std::string& given, const std::string& lo
 
 Result<ledger::Archived> archive(const ArchiveOptions& options, const std::string& log_path,
                                  std::string& path) {
+  TRY(const bool is_stored, coordinator::has_stored_log(data_folder(options.folder)));
+  REQUIRE(!is_stored,
+          "the log is in the store in PostgreSQL, and only a log on a disk is archived; make room "
+          "on the database's disk");
   TRY(path, archive_path(options.to, log_path));
   TRY(const auto log, ledger::open_log_folder(log_path, ledger::LogAccess::kRead));
   TRY(const auto to, ledger::open_log_folder(path, ledger::LogAccess::kCreate));

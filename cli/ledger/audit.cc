@@ -13,6 +13,7 @@
 #include "cli/terminal/exit_codes.h"
 #include "cli/terminal/print_line.h"
 #include "cli/terminal/table.h"
+#include "coordinator/store/stored_log.h"
 #include "ledger/archive.h"
 #include "ledger/books.h"
 #include "ledger/dispute/evidence.h"
@@ -24,8 +25,6 @@ namespace {
 
 using OrderedJson = nlohmann::ordered_json;
 namespace fs = std::filesystem;
-
-constexpr char kEvidenceFolder[] = "disputes/";
 
 Result<ledger::Checkpoint> kept_checkpoint(const std::string& path) {
   TRY(const std::string text, read_text(path, limits::kNoteBytes));
@@ -92,7 +91,7 @@ Result<std::set<std::string>> check_evidence(
   std::set<std::string> files;
   for (const auto& [index, verdict] : verdicts) {
     const std::string at = "the verdict at entry " + std::to_string(index);
-    const std::string name = kEvidenceFolder + verdict.evidence.hex();
+    const std::string name = message_of(ledger::kEvidenceFolder, verdict.evidence.hex());
     const auto bytes = folder.read(name, ledger::kEvidenceBytes);
     REQUIRE(bytes, name, ": cannot read the evidence of ", at, ": ", bytes.error().message);
     REQUIRE(blake2b(*bytes) == verdict.evidence, name, ": the file's hash is not the one in ", at);
@@ -114,7 +113,7 @@ Result<ledger::Scan> scan_and_fold(ledger::LogFolder& folder, const ledger::Scan
   TRY(fold.evidence, check_evidence(folder, fold.verdicts));
   std::erase_if(scan.strange, [&fold](const std::string& name) {
     // Only all entries together show which verdicts have evidence.
-    const bool is_known = fold.is_partial && name.starts_with(kEvidenceFolder);
+    const bool is_known = fold.is_partial && name.starts_with(ledger::kEvidenceFolder);
     return is_known || fold.evidence.contains(name);
   });
   return scan;
@@ -232,9 +231,10 @@ void print_text(const AuditOptions& options, const std::string& folder, const le
     print_line("  beyond the checkpoint, from an unfinished append: {}", escape_control(name));
   }
   for (const std::string& name : scan.strange) {
-    print_line("  {}: {}",
-               name.starts_with(kEvidenceFolder) ? "named by no verdict" : "not a file of the log",
-               escape_control(name));
+    print_line(
+        "  {}: {}",
+        name.starts_with(ledger::kEvidenceFolder) ? "named by no verdict" : "not a file of the log",
+        escape_control(name));
   }
 }
 
@@ -302,7 +302,7 @@ int run_audit(const AuditOptions& options) {
   auto what = scan_options(options);
   if (!what) return fail(what.error());
   const std::string path = log_folder(options.folder);
-  auto folder = ledger::open_archived_log(path, ledger::LogAccess::kRead, options.archive);
+  auto folder = coordinator::open_log_to_read(options.folder, path, options.archive);
   if (!folder) return fail(folder.error());
   const auto archive = ledger::read_archive_note(**folder);
   if (!archive) return fail({archive.error().code, path + ": " + archive.error().message});

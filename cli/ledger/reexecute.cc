@@ -184,11 +184,17 @@ std::optional<Difference> check_shown(const Prepared& prepared, const ChoiceClai
     out.choice = claim.choice;
     return out;
   };
-  if (saved.finish_reason && saved.token_ids && *saved.token_ids != choice.token_ids()) {
+  const bool is_whole = saved.finish_reason.has_value();
+  if (is_whole && !choice.done()) {
+    return differs(message_of(
+        "the log has no receipt of the answer's end, only of its first ", tokens.size(),
+        " tokens: the server logs receipts within a second after the answer, and a part has none "
+        "when its worker was lost; verify again later"));
+  }
+  if (is_whole && saved.token_ids && *saved.token_ids != choice.token_ids()) {
     return differs(message_of("the saved answer has ", saved.token_ids->size(),
                               " tokens, the recomputed one has ", choice.token_ids().size()));
   }
-  const bool is_whole = saved.finish_reason.has_value();
   if (const auto at = differs_at(saved.text, part.text, is_whole)) {
     return differs("the saved text does not match the computed tokens; it differs at byte " +
                    std::to_string(*at));

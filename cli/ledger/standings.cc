@@ -14,7 +14,7 @@
 #include "cli/terminal/exit_codes.h"
 #include "cli/terminal/print_line.h"
 #include "cli/terminal/table.h"
-#include "ledger/archive.h"
+#include "coordinator/store/stored_log.h"
 #include "ledger/books.h"
 #include "ledger/history.h"
 #include "ledger/scan.h"
@@ -346,7 +346,7 @@ int run_standings(const StandingsOptions& options) {
   if (!key) return fail(key.error());
   const std::string data = data_folder(options.folder);
   const std::string path = log_folder(data);
-  auto folder = ledger::open_archived_log(path, ledger::LogAccess::kRead, options.archive);
+  auto folder = coordinator::open_log_to_read(data, path, options.archive);
   if (!folder) return fail(folder.error());
   const Status shown = show(options, {*key, std::nullopt}, data, **folder);
   if (shown.ok()) return kExitDone;

@@ -15,7 +15,7 @@
 #include "cli/terminal/interrupt.h"
 #include "cli/terminal/print_line.h"
 #include "cli/worker/known_answers.h"
-#include "ledger/archive.h"
+#include "coordinator/store/stored_log.h"
 #include "ledger/lookup.h"
 
 namespace hearth::cli {
@@ -180,8 +180,9 @@ int run_verify(const VerifyOptions& options) {
   }
   const auto asked = read_asked(options);
   if (!asked) return fail(asked.error());
-  const std::string path = log_folder(data_folder(options.folder));
-  auto folder = ledger::open_archived_log(path, ledger::LogAccess::kRead, options.archive);
+  const std::string data = data_folder(options.folder);
+  const std::string path = log_folder(data);
+  auto folder = coordinator::open_log_to_read(data, path, options.archive);
   if (!folder) return fail(folder.error());
   auto verified = verify(options, asked->name, **folder);
   if (verified && options.re_execute) {

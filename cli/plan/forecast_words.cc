@@ -31,7 +31,9 @@ using placement::Purchase;
 using OrderedJson = nlohmann::ordered_json;
 
 constexpr const char* kRoofline =
-    "These are the speeds that the catalogue's rates allow; real kernels reach a part of them.";
+    "These are the speeds that the catalogue's rates allow; real kernels reach a part of them: on "
+    "an H100, Hearth measured 0.54 of one stream's, 0.34 of 8 streams' and 0.12 of 64 streams' "
+    "(8B, Q4_K_M).";
 constexpr const char* kNoSet = "no set within the budget serves one user at this speed";
 constexpr const char* kNoTensorParallel =
     "Hearth runs tensor parallel only on processors: rows with more than one rank are predictions "

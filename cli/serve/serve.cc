@@ -11,7 +11,6 @@
 #include <functional>
 #include <map>
 #include <memory>
-#include <mutex>
 #include <thread>
 
 #include "base/clock.h"
@@ -31,9 +30,13 @@
 #include "cli/process/own_process.h"
 #include "cli/process/paths.h"
 #include "cli/process/process_log.h"
+#include "cli/serve/api_options.h"
 #include "cli/serve/evidence_folder.h"
+#include "cli/serve/local_workers.h"
+#include "cli/serve/model_files.h"
 #include "cli/serve/offered_models.h"
 #include "cli/serve/served_manifest.h"
+#include "cli/serve/standby.h"
 #include "cli/serve/stored_planner.h"
 #include "cli/terminal/exit_codes.h"
 #include "cli/worker/device.h"
@@ -46,15 +49,15 @@
 #include "coordinator/http/server.h"
 #include "coordinator/machine/coordinator_gate.h"
 #include "coordinator/machine/model_switch.h"
-#include "coordinator/membership/credentials.h"
 #include "coordinator/membership/dial_back.h"
 #include "coordinator/membership/membership.h"
 #include "coordinator/proof/ledger_service.h"
+#include "coordinator/store/lease_watch.h"
+#include "coordinator/store/stored_log.h"
 #include "kernels/canonical.h"
 #include "ledger/archive.h"
 #include "ledger/folder.h"
 #include "model/gguf/gguf.h"
-#include "node/engine/stage_memory.h"
 #include "node/layers/piece_server.h"
 #include "node/proof/local_referee.h"
 #include "proto/address.h"
@@ -78,36 +81,9 @@ constexpr unsigned kFollowTicks = 25;  // of the timer, half a second
 // The time for local workers to end before another model is loaded; after it they are killed.
 constexpr auto kWorkersFarewell = std::chrono::seconds(5);
 
-// The memory of each local worker when workers report their own memory: they share the available
-// memory. 0: all of it.
-std::uint64_t memory_of(const ServeOptions& options) {
-  if (options.memory_bytes > 0 || !options.optimise || options.local_workers < 2) {
-    return options.memory_bytes;
-  }
-  return node::memory_budget(0) / options.local_workers;
-}
-
-// The files of models by the ids of their manifests, for the referee's thread.
-class ModelFiles {
- public:
-  void add(const Hash256& id, const std::string& path) {
-    const std::lock_guard lock(mutex_);
-    files_[id] = path;
-  }
-  Result<std::string> find(const Hash256& id) const {
-    const std::lock_guard lock(mutex_);
-    const auto found = files_.find(id);
-    if (found != files_.end()) return found->second;
-    return Error::of(ErrorCode::kUnavailable, "this server has no model ", id.hex());
-  }
-
- private:
-  mutable std::mutex mutex_;
-  std::map<Hash256, std::string> files_;
-};
-
+// `began`: unix seconds from which pipelines are numbered.
 CoordinatorOptions coordinator_options(const ServeOptions& options, const ServedModel& served,
-                                       const Clock& clock) {
+                                       std::int64_t began) {
   CoordinatorOptions out;
   out.stages = stages_of(options, served.spec);
   out.by_hand = options.by_hand;
@@ -118,106 +94,9 @@ CoordinatorOptions coordinator_options(const ServeOptions& options, const Served
   out.canonical_version = kernels::kCanonicalVersion;
   out.batch_rows = options.batch_rows;
   out.itl_target = std::chrono::milliseconds(options.itl_target_ms);
-  out.first_epoch = static_cast<std::uint64_t>(clock.unix_seconds()) * limits::kEpochsOfSecond;
+  out.first_epoch = static_cast<std::uint64_t>(began) * limits::kEpochsOfSecond;
   if (!options.no_prefix_cache) random_bytes(out.cache_secret.emplace().bytes);
   return out;
-}
-
-std::vector<ChildSpec> local_workers(const ServeOptions& options, bool in_cluster,
-                                     const std::string& model, const std::string& control) {
-  const std::vector<std::string> devices = devices_of(options);
-  std::vector<ChildSpec> specs;
-  for (std::uint32_t i = 1; i <= options.local_workers; ++i) {
-    const bool only = in_cluster && options.local_workers == 1;
-    const std::string name = only ? host_name() : "local-" + std::to_string(i);
-    std::vector<std::string> words = {"worker", "--no-log-file"};
-    const auto add = [&](std::initializer_list<std::string> more) {
-      words.insert(words.end(), more);
-    };
-    add({"--model", model, "--coordinator", control, "--name", name, "--device", devices[i - 1]});
-    if (!options.emulate.empty()) add({"--emulate", options.emulate});
-    add({"--threads", std::to_string(threads_of(options))});
-    add({"--kv-budget", std::to_string(options.kv_budget_bytes)});
-    add({"--log-level", options.log_level == "info" ? "warn" : options.log_level});
-    if (!options.data_dir.empty()) add({"--data-dir", options.data_dir});
-    if (options.pin) add({"--pin"});
-    if (!options.draft.empty()) add({"--draft", options.draft});
-    const std::uint64_t memory =
-        devices[i - 1] == "cpu" ? memory_of(options) : options.memory_bytes;
-    if (memory > 0) add({"--memory", std::to_string(memory)});
-    specs.push_back({name, std::move(words)});
-  }
-  return specs;
-}
-
-// The id of the key that hearth init left in the folder; empty: none, or it was revoked.
-Result<std::string> owner_key_id(const ServeOptions& options, coordinator::Store& store) {
-  const auto file = read_admin_key(data_folder(options.data_dir));
-  if (!file && file.error().code == ErrorCode::kNotFound) return std::string();
-  if (!file) return file.error();
-  const std::string_view text = as_text(*file);
-  const auto key = coordinator::check_key(store, text.substr(0, text.find('\n')));
-  if (!key && key.error().code != ErrorCode::kRefused) return key.error();
-  return key ? key->id : std::string();
-}
-
-// On loopback, the API is open to users of this machine; beyond it, requests need a key.
-Result<coordinator::http::HttpOptions> api_options(const ServeOptions& options,
-                                                   std::shared_ptr<coordinator::Store> store) {
-  coordinator::http::HttpOptions http;
-  http.secret = store->secret_key();
-  TRY(const auto requests, coordinator::open_request_store(data_folder(options.data_dir)));
-  if (options.no_resume) TRY_VOID(requests->clear());
-  if (!options.no_resume) http.requests = requests;
-  http.host = options.host;
-  http.port = options.port;
-  http.version = HEARTH_VERSION;
-  http.policy.verify = options.verify;
-  http.policy.min_level = options.min_level;
-  http.drafts = !options.no_speculation;
-  http.store = std::move(store);
-  http.open = client::is_loopback_address(options.host);
-  TRY(http.owner_key, owner_key_id(options, *http.store));
-  if (http.open) return http;
-  http.names = options.host_names;
-  http.names.insert(http.names.end(), {host_name(), host_name() + ".local"});  // so mDNS knows it
-  TRY(const auto keys, http.store->keys());
-  const auto valid = [](const coordinator::ApiKey& key) { return !key.revoked; };
-  if (std::none_of(keys.begin(), keys.end(), valid)) {
-    return Error{ErrorCode::kRefused,
-                 "--host opens the API to other machines, which requires an API key, and no valid "
-                 "key exists: hearth key create NAME"};
-  }
-  return http;
-}
-
-// Other machines can reach nothing until this machine has an identity for them. kNotFound says what
-// to do.
-Status check_host(const ServeOptions& options) {
-  if (client::is_loopback_address(options.host)) {
-    if (options.host_names.empty()) return ok_status();
-    return Error::of(ErrorCode::kNotFound,
-                     "--host-name is for clients on other machines, but the API on ", options.host,
-                     " accepts only this machine; add --host ADDRESS, or omit --host-name");
-  }
-  const auto cluster = need_cluster(options.data_dir);
-  if (cluster.ok()) return ok_status();
-  return Error{
-      cluster.error().code,
-      "--host " + options.host +
-          " opens the API to other machines, which requires a cluster: " + cluster.error().message};
-}
-
-// Where the cluster's other machines reach the API; empty: nowhere. A cluster on loopback has all
-// its machines here.
-std::string api_address_of(const ServeOptions& options, const std::optional<Cluster>& cluster,
-                           std::uint16_t port) {
-  if (!cluster) return "";
-  const bool every = client::dialled_host(options.host) != options.host;
-  const std::string host = every ? cluster->host : options.host;
-  const bool reached =
-      !client::is_loopback_address(host) || client::is_loopback_address(cluster->host);
-  return reached ? Address{host, port}.text() : "";
 }
 
 // Where a pulled model came from, for machines that may fetch it there themselves.
@@ -233,6 +112,12 @@ std::vector<std::string> sources_of(const std::string& path) {
 // Everything of the process; members are destroyed from the last to the first.
 class Server {
  public:
+  // `lease`: this coordinator's, which it holds now; null: its store is SQLite.
+  explicit Server(const coordinator::LeaseWatch* lease)
+      : lease_(lease),
+        term_(lease == nullptr ? coordinator::LeaseTerm() : term_of(*lease)),
+        began_(lease == nullptr ? 0 : lease->view().began) {}
+
   Status start(const ServeOptions& options) {
     TRY_VOID(check(options));
     folder_ = data_folder(options.data_dir);
@@ -261,7 +146,8 @@ class Server {
     gate_ = std::make_unique<coordinator::CoordinatorGate>(*coordinator_, loop_.poster());
 
     info_.model = models_.front().served.id;
-    TRY(coordinator::http::HttpOptions http, api_options(options, store_));
+    TRY(coordinator::http::HttpOptions http, api_options(options, store_, term_));
+    http.lease = lease_;
     http.joinable = cluster_.has_value();
     if (cluster_) http.cluster = cluster_->name;
     if (cluster_) http.members = member_links();
@@ -294,12 +180,31 @@ class Server {
     loop_.run([this] { on_timer(); }, [this] { on_stop(); });
     // The API first: its threads reach for the gate until it is gone.
     http_.reset();
-    return set_back_ ? fail(*set_back_) : kExitDone;
+    if (set_back_ && !was_deposed()) return fail(*set_back_);
+    return kExitDone;
   }
+  // Whether it ended, or did not start, because this coordinator does not lead any more. The lease
+  // says so a moment after the store does.
+  bool was_deposed() const {
+    constexpr auto kPause = std::chrono::milliseconds(50);
+    constexpr int kLooks = 60;
+    for (int look = 0; lease_ != nullptr && look < kLooks; ++look) {
+      if (term_.epoch == 0 || lease_->led() != term_.epoch) return true;
+      std::this_thread::sleep_for(kPause);
+    }
+    return false;
+  }
+  bool is_deposed() const { return lease_ != nullptr && set_back_ && lease_->led() != term_.epoch; }
   // The server ended because the cluster has a new address, at which another Server must serve.
   bool has_moved() const { return has_moved_; }
 
  private:
+  coordinator::LeaseTerm term_of(const coordinator::LeaseWatch& lease) const {
+    coordinator::LeaseTerm term = lease.term();
+    term.ended = is_over_;
+    return term;
+  }
+
   static Status check(const ServeOptions& options) {
     TRY_VOID(check_device_choice(options.device));
     REQUIRE(options.stages <= limits::kStages && options.local_workers <= limits::kStages,
@@ -314,10 +219,10 @@ class Server {
     TRY(ServerIdentity identity, ServerIdentity::open(options.data_dir));
     const auto admin_key = read_admin_key(data_folder(options.data_dir));
     if (!admin_key && admin_key.error().code != ErrorCode::kNotFound) return admin_key.error();
-    if (!options.store.empty()) TRY_VOID(coordinator::use_store_url(folder_, options.store));
-    TRY(store_, coordinator::open_server_store(folder_, [this, post = loop_.poster()](Error why) {
-          post([this, why = std::move(why)] { on_store_lost(why); });
-        }));
+    const auto on_lost = [this, post = loop_.poster()](Error why) {
+      post([this, why = std::move(why)] { on_store_lost(why); });
+    };
+    TRY(store_, coordinator::open_server_store(folder_, term_, on_lost));
     TRY(cluster_, read_cluster(options.data_dir));
     if (cluster_) TRY_VOID(settle_address(folder_, *cluster_));
     identity_.emplace(std::move(identity));
@@ -342,7 +247,7 @@ class Server {
     membership_.emplace(identity_->cluster, std::move(membership), clock_);
     RosterEntry own{identity_->node.key, kCoordinatorName, Role::kCoordinator, {}};
     // Members need this: a member that reaches a coordinator once learns its new address.
-    if (cluster_) own.addresses = {control_address(options)};
+    if (cluster_) own.addresses = coordinator_addresses();
     return membership_->restart(own);
   }
 
@@ -373,7 +278,9 @@ class Server {
   std::unique_ptr<Coordinator> open_model(std::uint32_t model, Coordinator::Next begin) {
     const OfferedModel& offered = models_[model];
     model_ = model;
-    CoordinatorOptions wiring = coordinator_options(options_, offered.served, clock_);
+    // Coordinators with one store number pipelines by its clock: theirs may differ.
+    const std::int64_t began = lease_ != nullptr ? began_ : clock_.unix_seconds();
+    CoordinatorOptions wiring = coordinator_options(options_, offered.served, began);
     wiring.first_epoch = std::max(wiring.first_epoch, begin.epoch);
     wiring.first_sequence = std::max(wiring.first_sequence, begin.sequence);
     for (const OfferedModel& each : models_) {
@@ -401,6 +308,7 @@ class Server {
       if (const auto known = manifests_.find(model); known != manifests_.end()) {
         manifest.known = known->second;
       }
+      manifest.term = term_;
       manifest_.reset();  // its thread ends first: both write one file
       manifest_ = std::make_unique<ServedManifest>(std::move(manifest));
     }
@@ -562,8 +470,8 @@ class Server {
   void wire_pages(coordinator::http::HttpOptions& http) {
     http.ledger = receipts_.get();
     if (receipts_ != nullptr) {
-      http.open_log = [path = folder_ + "/ledger"] {
-        return ledger::open_archived_log(path, ledger::LogAccess::kRead);
+      http.open_log = [folder = folder_] {
+        return coordinator::open_log_to_read(folder, folder + "/ledger");
       };
     }
     http.planner = stored_planner(models_);
@@ -588,7 +496,9 @@ class Server {
 
   Status open_ledger(const ServeOptions& options) {
     const std::string path = data_folder(options.data_dir) + "/ledger";
-    TRY(auto folder, ledger::open_archived_log(path, ledger::LogAccess::kCreate));
+    TRY(auto folder, lease_ != nullptr
+                         ? coordinator::open_stored_log(folder_, term_, stops_.flag)
+                         : ledger::open_archived_log(path, ledger::LogAccess::kCreate));
     auto receipts =
         coordinator::LedgerService::open(std::move(folder), identity_->cluster, receipt_build(),
                                          options.audits, clock_, loop_.poster(), credits_);
@@ -605,9 +515,14 @@ class Server {
                    ? std::make_unique<node::LocalReferee>(models_.front().path)
                    : std::make_unique<node::LocalReferee>(
                          node::LocalReferee::FileOf(std::bind_front(&ModelFiles::find, &files_)));
+    std::shared_ptr<ledger::LogFolder> stored;
+    if (lease_ != nullptr) {
+      TRY(stored, coordinator::open_stored_log(folder_, term_, stops_.flag));
+    }
+    Evidence evidence = evidence_in(path + "/disputes", std::move(stored));
     receipts_->set_referee(std::bind_front(&node::LocalReferee::judge, referee_.get()),
-                           std::bind_front(keep_verdict, path + "/disputes"), options.referee_rate);
-    receipts_->take_up_disputes(std::bind_front(kept_verdicts, path + "/disputes"));
+                           std::move(evidence.keep), options.referee_rate);
+    receipts_->take_up_disputes(std::move(evidence.kept));
     return ok_status();
   }
 
@@ -633,6 +548,7 @@ class Server {
     if (set_back_) return;
     set_back_ = why;
     spdlog::error("{}", why.message);
+    is_over_->store(true);  // the store refuses its writes, and may be away: nothing waits for it
     on_stop();
   }
 
@@ -650,12 +566,37 @@ class Server {
     return description;
   }
 
+  // Members redial all coordinators when the leader is gone.
+  std::vector<std::string> coordinator_addresses() const {
+    std::vector<std::string> all = {control_address(options_)};
+    if (lease_ == nullptr) return all;
+    for (const coordinator::LeasePeer& standby : lease_->view().standbys) {
+      if (!standby.control.empty() && all.size() < limits::kRosterAddresses) {
+        all.push_back(standby.control);
+      }
+    }
+    return all;
+  }
+  void follow_coordinators() {
+    if (lease_ == nullptr || !cluster_ || lease_->led() != term_.epoch) return;
+    const Status told = membership_->set_addresses(coordinator_addresses());
+    const std::string why = told.ok() ? "" : told.error().message;
+    if (!told && why != untold_) spdlog::warn("the roster misses a coordinator: {}", why);
+    untold_ = why;
+  }
+
   void on_timer() {
+    if (lease_ != nullptr && lease_->led() != term_.epoch) {
+      const std::string away = lease_->away();
+      on_store_lost(Error::of(ErrorCode::kRefused, "the lease of the store ", lease_->store(),
+                              " has ended: ", away.empty() ? "another coordinator leads" : away));
+    }
     coordinator_->on_timer();
     replace_workers();
     if (++ticks_ % kFollowTicks == 0) {  // hearth nodes rm writes to the store alone
       const Status followed = membership_->follow_store();
       if (!followed) spdlog::error("cannot read the store: {}", followed.error().message);
+      follow_coordinators();
       watch_address();
     }
     if (ready_ || ticks_ % 5 != 0) return;
@@ -700,6 +641,7 @@ class Server {
   }
 
   void end(const std::string& why) {
+    stops_.flag->store(true);
     http_->suspend();
     gate_->end_all({ErrorCode::kUnavailable, why});
     children_->stop();
@@ -709,6 +651,11 @@ class Server {
     farewell_.async_wait([this](const boost::system::error_code&) { loop_.stop(); });
   }
 
+  const coordinator::LeaseWatch* const lease_;  // outlives it
+  // Whether another coordinator has the store.
+  const std::shared_ptr<std::atomic<bool>> is_over_ = std::make_shared<std::atomic<bool>>(false);
+  const coordinator::LeaseTerm term_;  // of the lease
+  const std::int64_t began_;           // likewise, by the store's clock
   ServeOptions options_;
   std::vector<OfferedModel> models_;
   std::uint32_t model_ = 0;  // of them, that the workers have or load
@@ -727,6 +674,7 @@ class Server {
   ServerInfo info_;
   std::string api_address_;  // as other machines of the cluster dial it; empty: they cannot
   bool ready_ = false;
+  std::string untold_;  // why the roster misses a coordinator; empty: it has all
   unsigned ticks_ = 0;
   struct Search {
     std::jthread thread;
@@ -755,7 +703,59 @@ class Server {
   std::unique_ptr<Children> children_;   // but the workers
   std::unique_ptr<Children> workers_;    // of this machine
   std::optional<TimePoint> replace_by_;  // until then, they may end to make room for another model
+  // The ledger's thread waits no longer for a store that is away. Destroyed before the ledger.
+  struct Stop {
+    ~Stop() { flag->store(true); }
+    const std::shared_ptr<std::atomic<bool>> flag = std::make_shared<std::atomic<bool>>(false);
+  } stops_;
 };
+
+enum class Ended : std::uint8_t { kForGood, kMoved, kDeposed };
+
+// One server, from its start to its end.
+Ended serve_once(const ServeOptions& options, coordinator::LeaseWatch* lease, int& code) {
+  Server server(lease);
+  const Status started = server.start(options);
+  if (started.ok()) {
+    code = server.run();
+    return server.has_moved()    ? Ended::kMoved
+           : server.is_deposed() ? Ended::kDeposed
+                                 : Ended::kForGood;
+  }
+  if (server.was_deposed()) {
+    spdlog::warn("{}", started.error().message);
+    return Ended::kDeposed;
+  }
+  if (lease != nullptr && started.error().code == ErrorCode::kUnavailable) {
+    spdlog::warn("this coordinator gives the lease back: {}", started.error().message);
+    lease->give_back();
+    return Ended::kDeposed;
+  }
+  code = fail(started.error());
+  return Ended::kForGood;
+}
+
+// Leads, waits as a standby while another coordinator leads, and leads again.
+int serve_until_end(ServeOptions options) {
+  std::unique_ptr<coordinator::LeaseWatch> lease;
+  for (;;) {
+    if (lease == nullptr) {
+      auto joined = join_coordinators(options);
+      if (!joined) return fail(joined.error());
+      lease = *std::move(joined);
+    }
+    if (lease != nullptr) {
+      const auto leads = wait_for_lease(options, *lease);
+      if (!leads) return fail(leads.error());
+      if (!*leads) return kExitDone;
+    }
+    int code = kExitDone;
+    const Ended ended = serve_once(options, lease.get(), code);
+    if (ended == Ended::kForGood) return code;
+    if (ended == Ended::kMoved) lease.reset();  // the others are told the new address
+    options.no_log_file = true;                 // it is open
+  }
+}
 
 }  // namespace
 
@@ -784,13 +784,7 @@ int run_serve(const ServeOptions& given) {
   if (options.local_workers > 0) {
     if (const int code = check_known_answers(); code != kExitDone) return code;
   }
-  for (;;) {
-    Server server;
-    if (const Status started = server.start(options); !started) return fail(started.error());
-    const int code = server.run();
-    if (!server.has_moved()) return code;
-    options.no_log_file = true;  // it is open
-  }
+  return serve_until_end(std::move(options));
 }
 
 }  // namespace hearth::cli

@@ -6,10 +6,13 @@
 #include <sys/syscall.h>
 #include <unistd.h>
 
+#include <chrono>
 #include <filesystem>
+#include <thread>
 #include <utility>
 
 #include "base/private_file.h"
+#include "coordinator/store/stored_manifest.h"
 #include "model/gguf/gguf.h"
 #include "model/gguf/parts.h"
 
@@ -17,6 +20,9 @@ namespace hearth::cli {
 namespace {
 
 constexpr int kNice = 10;  // steps go first
+constexpr auto kPauseWhileAway = std::chrono::milliseconds(250);
+
+std::string note_of(const std::string& folder) { return folder + "/manifest.of"; }
 
 // Which file was hashed, and how it was then.
 Result<std::string> identity_of_file(const std::string& path) {
@@ -50,18 +56,42 @@ ServedManifest::ServedManifest(Options options) : options_(std::move(options)) {
   });
 }
 
+// The number of the next one follows theirs.
+Status ServedManifest::follow_others(ManifestFile& kept) const {
+  if (options_.term.epoch == 0) return ok_status();
+  TRY(const Bytes theirs, coordinator::read_stored_manifest(options_.folder));
+  if (theirs.empty()) return ok_status();
+  TRY(const bool is_other, kept.follow(theirs));
+  // The note names the file of the one before.
+  return is_other ? write_private_file(note_of(options_.folder), {}) : ok_status();
+}
+
+// Before a worker has it.
+Status ServedManifest::tell_others(const ManifestFile& kept, const std::stop_token& stop) const {
+  if (options_.term.epoch == 0) return ok_status();
+  for (;;) {
+    const Status told =
+        coordinator::write_stored_manifest(options_.folder, options_.term, kept.bytes());
+    const bool is_away = !told.ok() && told.error().code == ErrorCode::kUnavailable;
+    if (!is_away || stop.stop_requested()) return told;
+    std::this_thread::sleep_for(kPauseWhileAway);
+  }
+}
+
 Status ServedManifest::make(const std::stop_token& stop) {
   TRY(auto opened, ManifestFile::open(options_.folder, options_.cluster.public_key()));
   const auto kept = std::make_shared<ManifestFile>(std::move(opened));
   TRY(const std::string identity, identity_of(options_.model));
-  const std::string note = options_.folder + "/manifest.of";
+  const std::string note = note_of(options_.folder);
   const auto noted = read_private_file(note, 64 * 1024);
-  const bool noted_known = kept->manifest() && noted.ok() && as_text(*noted) == identity;
+  const std::optional<model::Manifest> own = kept->manifest();
+  const bool noted_known = own && noted.ok() && as_text(*noted) == identity;
+  TRY_VOID(follow_others(*kept));
   model::Manifest manifest;
   if (options_.known) {
     manifest = *options_.known;
   } else if (noted_known) {
-    manifest = *kept->manifest();
+    manifest = *own;
   } else {
     TRY(const auto file, model::GgufFile::open(options_.model));
     file_bytes_ = file->file_bytes();
@@ -72,6 +102,7 @@ Status ServedManifest::make(const std::stop_token& stop) {
   }
   manifest.sources = options_.sources;
   TRY_VOID(kept->publish(std::move(manifest), options_.cluster));
+  TRY_VOID(tell_others(*kept, stop));
   TRY_VOID(write_private_file(note, as_bytes(identity)));
   spdlog::info("machines that join fetch their layers from here (manifest {})",
                kept->manifest()->number);

@@ -14,6 +14,7 @@
 #include "base/crypto.h"
 #include "base/result.h"
 #include "cli/home/manifest_file.h"
+#include "coordinator/store/lease.h"
 #include "node/layers/model_bytes.h"
 
 namespace hearth::cli {
@@ -29,6 +30,7 @@ class ServedManifest {
     // There, once; with the model's files, open.
     std::function<void(const ManifestFile&, std::shared_ptr<const node::ModelBytes>)> ready;
     std::optional<model::Manifest> known = {};  // of this file, which is not hashed again
+    coordinator::LeaseTerm term = {};  // of a coordinator that shares its store with others
   };
   explicit ServedManifest(Options options);  // the destructor gives up
 
@@ -37,6 +39,8 @@ class ServedManifest {
 
  private:
   Status make(const std::stop_token& stop);
+  Status follow_others(ManifestFile& kept) const;
+  Status tell_others(const ManifestFile& kept, const std::stop_token& stop) const;
 
   const Options options_;
   std::atomic<std::uint64_t> hashed_{0};

@@ -299,6 +299,10 @@ void add_ledger(const client::SwarmView& view, Lines& lines) {
   }
 }
 
+void add_store(const client::SwarmView& view, Lines& lines) {
+  if (view.store) lines.push_back("store   " + escape_control(client::store_text(*view.store)));
+}
+
 std::string cluster_line(const client::SwarmView& view) {
   return view.cluster.empty() ? "" : "  in cluster " + escape_control(view.cluster);
 }
@@ -314,7 +318,7 @@ void add_away(const client::SwarmView& view, Lines& lines) {
 
 void add_remarks(const client::SwarmView& view, Lines& lines) {
   for (const auto add : {add_why, add_away, add_slow, add_wrong, add_barred, add_audits,
-                         add_unreceipted, add_ledger}) {
+                         add_unreceipted, add_ledger, add_store}) {
     add(view, lines);
   }
 }

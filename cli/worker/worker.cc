@@ -306,6 +306,9 @@ class Worker {
       if (!given.empty()) return given;
       return address;
     };
+    stage_options_.tried_all = [this, fixed = !options.coordinator.empty()] {
+      return fixed || member_->tried_all();
+    };
     stage_options_.on_layers = [this](LayerRange layers, bool served) {
       if (served) return report("serves layers " + text_of(layers));
       if (report_by_) report_by_ = clock_.now() + kLayersPatience;

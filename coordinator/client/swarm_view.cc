@@ -142,6 +142,17 @@ std::uint64_t running_most_of(const Json& state) {
   return most;
 }
 
+std::optional<SwarmView::Store> store_of(const Json& state) {
+  const Json store = state.value("store", Json());
+  if (!store.is_object()) return std::nullopt;
+  const Json& leader = store.at("leader");
+  SwarmView::Store out{store.at("url"), count_of<std::uint64_t>(store, "epoch"), leader.at("name"),
+                       leader.at("api")};
+  for (const Json& standby : store.at("standbys")) out.standbys.push_back(standby.at("name"));
+  out.away = store.value("away", "");
+  return out;
+}
+
 SwarmView view_of(const Json& state) {
   SwarmView view;
   view.version = state.value("version", "");
@@ -174,6 +185,7 @@ SwarmView view_of(const Json& state) {
   view.watts = number_of(power, "watts");
   view.power_nodes = count_of<std::uint32_t>(power, "nodes");
   view.drafts = drafts_of(state);
+  view.store = store_of(state);
   const PageTokens page_tokens = page_tokens_of(state);
   view.pipelines = page_tokens.size();
   for (const Json& node : state.at("nodes")) view.nodes.push_back(node_of(node, page_tokens));
@@ -210,6 +222,15 @@ SwarmView view_of(const Json& state) {
 }
 
 }  // namespace
+
+std::string store_text(const SwarmView::Store& store) {
+  std::string standbys;
+  for (const std::string& one : store.standbys) standbys += (standbys.empty() ? "" : " and ") + one;
+  return message_of(store.url, "; the coordinator on ", store.leader, " (API ", store.api,
+                    ") leads in epoch ", store.epoch, "; ",
+                    standbys.empty() ? "there is no standby" : "standby: ", standbys,
+                    store.away.empty() ? "" : "; ", store.away);
+}
 
 Result<SwarmView> read_swarm_view(const std::string& json) {
   const Json state = parse_reply(json);

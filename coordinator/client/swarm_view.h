@@ -128,7 +128,20 @@ struct SwarmView {
     std::int64_t reserved = 0;  // of it, for requests that run
   };
   std::optional<Credits> credits;
+  // Of coordinators that share a store in PostgreSQL.
+  struct Store {
+    std::string url;          // without a password
+    std::uint64_t epoch = 0;  // of the lease
+    std::string leader;
+    std::string api;  // the leader's
+    std::vector<std::string> standbys = {};
+    std::string away = {};  // why the store does not answer; empty: it does
+  };
+  std::optional<Store> store;
 };
+
+// Who leads with the store, and who waits, as a sentence that must be escaped before it is shown.
+std::string store_text(const SwarmView::Store& store);
 
 // Reads the body of GET /api/v1/state. kInvalidInput says what is not as expected.
 Result<SwarmView> read_swarm_view(const std::string& json);

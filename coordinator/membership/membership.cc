@@ -295,6 +295,17 @@ Status Membership::restart(const RosterEntry& own) {
   return publish(std::move(entries));
 }
 
+Status Membership::set_addresses(const std::vector<std::string>& addresses) {
+  const auto now = options_.roster->roster();
+  const RosterEntry* const own = now == nullptr ? nullptr : now->find(options_.node);
+  if (own == nullptr || own->addresses == addresses) return ok_status();
+  std::vector<RosterEntry> entries = now->entries;
+  for (RosterEntry& entry : entries) {
+    if (entry.key == options_.node) entry.addresses = addresses;
+  }
+  return publish(std::move(entries));
+}
+
 Status Membership::follow_store() {
   const auto now = options_.roster->roster();
   if (now == nullptr) return ok_status();

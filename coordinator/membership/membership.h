@@ -83,6 +83,8 @@ class Membership final {
   // Makes a new roster, with a higher number than before, of the entry `own` and the nodes of the
   // store. kRefused when the store is an older copy (set_back.h).
   Status restart(const RosterEntry& own);
+  // Makes a new roster in which the coordinator has these addresses, unless it has them already.
+  Status set_addresses(const std::vector<std::string>& addresses);
   // The owner of a node's machine, if it was given at admission.
   std::optional<NodeOwner> owner_of(const PublicKey& key) const;
   // Updates the roster from the store: removes nodes that any process has revoked, and adds nodes

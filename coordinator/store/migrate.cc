@@ -1,22 +1,32 @@
 // Brings a store from SQLite to PostgreSQL and back.
 #include <cerrno>
+#include <chrono>
+#include <condition_variable>
 #include <cstdio>
 #include <cstring>
 #include <filesystem>
+#include <mutex>
+#include <stop_token>
+#include <thread>
 
 #include "coordinator/store/place.h"
 #include "coordinator/store/postgres_database.h"
+#include "coordinator/store/postgres_lease.h"
 #include "coordinator/store/requests.h"
 #include "coordinator/store/sqlite_database.h"
 #include "coordinator/store/store.h"
 #include "coordinator/store/store_rows.h"
+#include "coordinator/store/stored_log.h"
+#include "coordinator/store/stored_manifest.h"
 
 namespace hearth::coordinator {
 namespace {
 
 using Flush = Database::Flush;
 
-constexpr const char* kMigrator = "hearth store migrate";
+// As a coordinator, so that none leads meanwhile; given back at the end.
+constexpr auto kMigratorLease = std::chrono::seconds(60);
+constexpr auto kMigratorRenews = std::chrono::seconds(10);
 
 struct Contents {
   StoreRows rows;
@@ -70,17 +80,62 @@ Migrated report(const Contents& contents) {
   return out;
 }
 
-Result<std::unique_ptr<PostgresDatabase>> hold_database(const StoreUrl& url, bool also_moved) {
-  TRY(auto db, PostgresDatabase::open({url, Flush::kEveryCommit, kCommandWait, also_moved}));
-  TRY(const auto held, db->hold(kMigrator, {}));
-  if (held == PostgresDatabase::Held::kYes) return db;
-  TRY(const auto head, db->head());
-  return Error::of(ErrorCode::kRefused, "the store ", url.shown, " is used by the coordinator on ",
-                   head.holder, "; stop that one first");
-}
+// The lease of a database, and a connection that writes under it.
+class HeldDatabase {
+ public:
+  static Result<std::unique_ptr<HeldDatabase>> open(const StoreUrl& url, bool also_moved) {
+    LeaseSelf self = lease_self("", "", "");
+    self.peer.name = "hearth store migrate on " + self.peer.name;
+    std::unique_ptr<HeldDatabase> held(new HeldDatabase(url, self, also_moved));
+    TRY(const LeaseView before, held->lease_.ask({}));
+    TRY(const LeaseView now,
+        held->lease_.ask({LeaseAsk::kTake, before.epoch, before.renewed, before.holder}));
+    if (now.holder != self.id) {
+      return Error::of(ErrorCode::kRefused, "the store ", url.shown,
+                       " is used by the coordinator on ", now.leader.name,
+                       "; stop that one and all standbys first");
+    }
+    held->term_ = {now.epoch, self.id};
+    PostgresOptions options{url, Flush::kEveryCommit, kCommandWait, also_moved, held->term_};
+    TRY(held->db_, PostgresDatabase::open(options));
+    held->renewer_ =
+        std::jthread([raw = held.get()](const std::stop_token& stop) { raw->renew(stop); });
+    return held;
+  }
+  ~HeldDatabase() {
+    renewer_ = {};
+    static_cast<void>(lease_.ask({LeaseAsk::kRelease, term_.epoch}));
+  }
+  HeldDatabase(const HeldDatabase&) = delete;
+  HeldDatabase& operator=(const HeldDatabase&) = delete;
+  PostgresDatabase* database() const { return db_.get(); }
+  const LeaseTerm& term() const { return term_; }
 
-Result<std::shared_ptr<RequestStore>> requests_in(const StoreUrl& url) {
-  TRY(auto db, PostgresDatabase::open({url, Flush::kRarely, kCommandWait, true}));
+ private:
+  HeldDatabase(const StoreUrl& url, LeaseSelf self, bool also_moved)
+      : lease_(url, std::move(self), kMigratorLease, also_moved) {}
+
+  // A renewal that is too late shows at the next transaction.
+  void renew(const std::stop_token& stop) {
+    std::mutex mutex;
+    std::condition_variable_any wakes;
+    std::unique_lock lock(mutex);
+    for (;;) {
+      wakes.wait_for(lock, stop, kMigratorRenews, [] { return false; });
+      if (stop.stop_requested()) return;
+      static_cast<void>(lease_.ask({LeaseAsk::kRenew, term_.epoch}));
+    }
+  }
+
+  PostgresLease lease_;  // of renewer_, while it runs
+  LeaseTerm term_;
+  std::unique_ptr<PostgresDatabase> db_;
+  std::jthread renewer_;
+};
+
+Result<std::shared_ptr<RequestStore>> requests_in(const StoreUrl& url, const LeaseTerm& term) {
+  PostgresOptions options{url, Flush::kRarely, kCommandWait, true, term, false};
+  TRY(auto db, PostgresDatabase::open(options));
   return request_store(std::move(db));
 }
 
@@ -101,17 +156,23 @@ Result<Migrated> to_postgres(const std::string& folder, const StoreUrl& url) {
     TRY(auto second, SqliteDatabase::open(file, Flush::kRarely));
     TRY(contents, read_contents(*from, *request_store(std::move(second))));
   }
-  TRY(const auto to, hold_database(url, true));
-  TRY(const auto requests, requests_in(url));
+  TRY(const auto held, HeldDatabase::open(url, true));
+  PostgresDatabase* const to = held->database();
+  TRY(const auto requests, requests_in(url, held->term()));
   TRY(const auto head, to->head());
   TRY(const StoreRows there, read_store(*to));
   REQUIRE(!head.moved.empty() || is_empty(there), "the store ", url.shown, " holds ",
           there.nodes.size(), " nodes and ", there.keys.size(),
           " API keys already; choose an empty database");
+  // The log comes first: a coordinator that finds rows and no log would begin a second history.
+  TRY_VOID(to->mark_moved(head.moved));
+  TRY_VOID(import_log_of_folder(*to, folder));
+  TRY_VOID(import_manifest_of_folder(*to, folder));
   TRY_VOID(write_contents(*to, *requests, contents));
   TRY_VOID(check_contents(*to, *requests, contents));
   TRY_VOID(to->mark_moved(""));
   TRY_VOID(write_store_url(folder, url));
+  TRY_VOID(retire_log_on_disk(folder));
   Migrated out = report(contents);
   out.to = url.shown;
   out.left = file + ".old";
@@ -122,11 +183,19 @@ Result<Migrated> to_postgres(const std::string& folder, const StoreUrl& url) {
 Result<Migrated> to_sqlite(const std::string& folder, const StoreUrl& url) {
   const std::string file = store_file(folder);
   const std::string fresh = file + ".new";
+  TRY(const auto held, HeldDatabase::open(url, true));
+  PostgresDatabase* const from = held->database();
+  TRY(const auto head, from->head());
+  const bool was_moved = head.moved == file && std::filesystem::exists(file);
+  if (was_moved) {  // it was interrupted before the switch
+    TRY_VOID(write_store_url(folder, {}));
+    return Migrated{.to = file, .left = url.shown};
+  }
+  REQUIRE(head.moved.empty(), "the rows of the store ", url.shown, " were moved to ", head.moved);
   REQUIRE(!std::filesystem::exists(file), file,
           " exists already, from before the rows were in PostgreSQL; move it away");
   for (const char* side : {"", "-wal", "-shm"}) std::filesystem::remove(fresh + side);
-  TRY(const auto from, hold_database(url, false));
-  TRY(const auto from_requests, requests_in(url));
+  TRY(const auto from_requests, requests_in(url, held->term()));
   TRY(const Contents contents, read_contents(*from, *from_requests));
   {
     TRY(const auto to, SqliteDatabase::open(fresh, Flush::kEveryCommit));
@@ -135,9 +204,16 @@ Result<Migrated> to_sqlite(const std::string& folder, const StoreUrl& url) {
     TRY_VOID(write_contents(*to, *requests, contents));
     TRY_VOID(check_contents(*to, *requests, contents));
   }
+  TRY_VOID(export_stored_log(*from, folder));
+  TRY_VOID(export_stored_manifest(*from, folder));
   TRY_VOID(rename_file(fresh, file));
+  // Before the switch: where another coordinator has taken the lease meanwhile, nothing is
+  // switched.
+  if (const Status marked = from->mark_moved(file); !marked.ok()) {
+    if (marked.error().code == ErrorCode::kRefused) TRY_VOID(rename_file(file, fresh));
+    return marked.error();
+  }
   TRY_VOID(write_store_url(folder, {}));
-  TRY_VOID(from->mark_moved(file));
   Migrated out = report(contents);
   out.to = file;
   out.left = url.shown;

@@ -12,38 +12,29 @@
 #include "base/check.h"
 #include "base/limits.h"
 #include "coordinator/store/place.h"
+#include "coordinator/store/postgres_lease.h"
 #include "coordinator/store/sqlite_database.h"
 
 namespace hearth::coordinator {
 namespace {
 
-using Held = PostgresDatabase::Held;
-
 constexpr auto kStoreWait = std::chrono::milliseconds(limits::kStoreMilliseconds);
 constexpr auto kFollowPause = std::chrono::milliseconds(500);  // without a notice
 constexpr auto kReconnectLeast = std::chrono::milliseconds(250);
 constexpr auto kReconnectMost = std::chrono::seconds(5);
-// A coordinator that was killed holds the store until PostgreSQL has seen its connection end.
-constexpr auto kHolderPatience = std::chrono::seconds(3);
-constexpr auto kHolderPause = std::chrono::milliseconds(100);
 static_assert(kReconnectLeast < kReconnectMost, "pauses grow");
 
-std::string own_name() {
-  std::array<char, 256> host{};
-  ::gethostname(host.data(), host.size() - 1);
-  return std::string(host.data()) + ", process " + std::to_string(::getpid());
-}
-
-Error taken_store(const StoreUrl& url, const std::string& holder) {
-  return Error::of(ErrorCode::kRefused, "the store ", url.shown, " is used by the coordinator on ",
-                   holder, "; stop that one first: one store serves one coordinator at a time");
+Error deposed(const StoreUrl& url, const std::string& leader) {
+  return Error::of(ErrorCode::kRefused, "another coordinator leads with the store ", url.shown,
+                   ": ", leader, "; this one writes nothing more");
 }
 
 }  // namespace
 
-MirroredStore::MirroredStore(StoreUrl url, std::function<void(const Error&)> on_lost)
+MirroredStore::MirroredStore(StoreUrl url, LeaseTerm term,
+                             std::function<void(const Error&)> on_lost)
     : url_(std::move(url)),
-      holder_(own_name()),
+      term_(std::move(term)),
       on_lost_(std::move(on_lost)),
       wakes_(::eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK)) {}
 
@@ -56,47 +47,44 @@ MirroredStore::~MirroredStore() {
   if (thread_.joinable()) thread_.join();
 }
 
+// kRefused: another coordinator has taken the lease.
+Status MirroredStore::check_term(PostgresDatabase& database) const {
+  TRY(const LeaseView lease, read_lease(database));
+  const bool is_ours = lease.epoch == term_.epoch && lease.holder == term_.holder;
+  return is_ours ? ok_status() : deposed(url_, lease.leader.name);
+}
+
 // Without the mutex: nothing waits for a machine that does not answer.
-Result<MirroredStore::Remote> MirroredStore::connect(Held& held) {
-  TRY(auto database, PostgresDatabase::open({url_, Database::Flush::kEveryCommit, kStoreWait}));
+Result<MirroredStore::Remote> MirroredStore::connect() const {
+  PostgresOptions options{url_, Database::Flush::kEveryCommit, kStoreWait};
+  options.term = term_;
+  TRY(auto database, PostgresDatabase::open(options));
+  TRY_VOID(check_term(*database));
+  TRY_VOID(database->listen(PostgresDatabase::kRowsChannel));
   Remote remote;
   remote.database = database.get();
-  TRY(held, database->hold(holder_, lease_));
-  if (held == Held::kYes) lease_ = database->lease();
   TRY(remote.store, SqlStore::open(std::move(database)));
   return remote;
 }
 
 // The first connection, and the first copy.
-Status MirroredStore::take_over() {
-  const auto end = std::chrono::steady_clock::now() + kHolderPatience;
-  while (true) {
-    Held held = Held::kBusy;
-    TRY(Remote remote, connect(held));
-    if (held == Held::kYes) {
-      const MutexLock lock(mutex_);
-      remote_ = std::move(remote);
-      break;
-    }
-    if (std::chrono::steady_clock::now() > end) {
-      TRY(const PostgresDatabase::Head head, remote.database->head());
-      return taken_store(url_, head.holder);
-    }
-    std::this_thread::sleep_for(kHolderPause);
-  }
+Status MirroredStore::begin() {
+  TRY(Remote remote, connect());
   const MutexLock lock(mutex_);
+  remote_ = std::move(remote);
   TRY_VOID(copy());
   secret_ = mirror()->secret_key();
   return ok_status();
 }
 
 Result<std::shared_ptr<MirroredStore>> MirroredStore::open(
-    const StoreUrl& url, std::function<void(const Error&)> on_lost) {
-  const std::shared_ptr<MirroredStore> store(new MirroredStore(url, std::move(on_lost)));
+    const StoreUrl& url, const LeaseTerm& term, std::function<void(const Error&)> on_lost) {
+  if (term.epoch == 0) return deposed(url, "it has taken the lease meanwhile");
+  const std::shared_ptr<MirroredStore> store(new MirroredStore(url, term, std::move(on_lost)));
   if (!store->wakes_.open()) {
     return Error{ErrorCode::kIo, "there is no file descriptor left for the store's thread"};
   }
-  TRY_VOID(store->take_over());
+  TRY_VOID(store->begin());
   store->thread_ = std::thread([raw = store.get()] { raw->run(); });
   return store;
 }
@@ -139,7 +127,7 @@ Status MirroredStore::copy() {
 // kRefused: the store is no longer this coordinator's.
 Status MirroredStore::follow() {
   TRY(const PostgresDatabase::Head head, remote_->database->head());
-  if (head.epoch != remote_->database->lease().epoch) return taken_store(url_, head.holder);
+  TRY_VOID(check_term(*remote_->database));
   if (!head.moved.empty()) {
     return Error::of(ErrorCode::kRefused, "the rows of the store ", url_.shown, " were moved to ",
                      head.moved);
@@ -175,19 +163,13 @@ bool MirroredStore::connect_again() {
       const MutexLock lock(mutex_);
       if (stopping_) return false;
     }
-    Held held = Held::kBusy;
-    auto remote = connect(held);
-    if (remote.ok() && held == Held::kDeposed) {
-      const auto head = remote->database->head();
-      on_lost_(taken_store(url_, head.ok() ? head->holder : "another machine"));
-      return false;
-    }
+    auto remote = connect();
     if (!remote.ok() && remote.error().code == ErrorCode::kRefused) {
       on_lost_(remote.error());
       return false;
     }
     const MutexLock lock(mutex_);
-    if (remote.ok() && held == Held::kYes) {
+    if (remote.ok()) {
       remote_ = *std::move(remote);
       const Status copied = copy();
       if (copied.ok()) {
@@ -200,7 +182,7 @@ bool MirroredStore::connect_again() {
         on_lost_(copied.error());
         return false;
       }
-    } else if (!remote.ok()) {
+    } else {
       away_ = remote.error().message;
     }
     pause = std::clamp(2 * pause, kReconnectLeast,
@@ -321,11 +303,11 @@ Result<bool> MirroredStore::revoke_key(std::string_view id_or_name) {
   return write([&](Store& store) { return store.revoke_key(id_or_name); });
 }
 
-Result<std::shared_ptr<Store>> open_server_store(const std::string& folder,
+Result<std::shared_ptr<Store>> open_server_store(const std::string& folder, const LeaseTerm& term,
                                                  std::function<void(const Error&)> on_lost) {
   TRY(const auto url, read_store_url(folder));
   if (!url) return open_store(folder);
-  TRY(auto store, MirroredStore::open(*url, std::move(on_lost)));
+  TRY(auto store, MirroredStore::open(*url, term, std::move(on_lost)));
   return std::shared_ptr<Store>(std::move(store));
 }
 

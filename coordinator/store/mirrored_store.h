@@ -4,6 +4,8 @@
 //
 // A thread holds the connection: it connects again, and copies the rows when another process has
 // changed them. A database that is away costs a caller at most limits::kStoreMilliseconds, once.
+// Everything is written under the epoch of a lease (lease.h), so that a coordinator that does not
+// lead any more writes nothing.
 #pragma once
 
 #include <cstdint>
@@ -26,9 +28,8 @@ namespace hearth::coordinator {
 
 class MirroredStore final : public Store {
  public:
-  // Takes the store for this process. kRefused, with its name, when another coordinator has it.
-  // `on_lost`: as in open_server_store().
-  static Result<std::shared_ptr<MirroredStore>> open(const StoreUrl& url,
+  // kRefused when `term` is not in force. `on_lost`: as in open_server_store().
+  static Result<std::shared_ptr<MirroredStore>> open(const StoreUrl& url, const LeaseTerm& term,
                                                      std::function<void(const Error&)> on_lost);
   ~MirroredStore() override;
 
@@ -63,10 +64,11 @@ class MirroredStore final : public Store {
     PostgresDatabase* database = nullptr;  // of the store
   };
 
-  MirroredStore(StoreUrl url, std::function<void(const Error&)> on_lost);
+  MirroredStore(StoreUrl url, LeaseTerm term, std::function<void(const Error&)> on_lost);
 
-  Result<Remote> connect(PostgresDatabase::Held& held);
-  Status take_over();
+  Result<Remote> connect() const;
+  Status check_term(PostgresDatabase& database) const;
+  Status begin();
   template <typename Work>
   std::invoke_result_t<Work, Store&> write(Work work);
   std::shared_ptr<SqlStore> mirror() const;
@@ -79,12 +81,11 @@ class MirroredStore final : public Store {
   bool connect_again();
 
   const StoreUrl url_;
-  const std::string holder_;  // of this process, for the errors of others
+  const LeaseTerm term_;
   const std::function<void(const Error&)> on_lost_;
-  Descriptor wakes_;               // an eventfd
-  PostgresDatabase::Lease lease_;  // thread only, after open()
-  Hash256 secret_;                 // unchanged after open()
-  mutable Mutex mirror_mutex_;     // for the pointer; the mirror locks by itself
+  Descriptor wakes_;            // an eventfd
+  Hash256 secret_;              // unchanged after open()
+  mutable Mutex mirror_mutex_;  // for the pointer; the mirror locks by itself
   std::shared_ptr<SqlStore> mirror_ GUARDED_BY(mirror_mutex_);
   Mutex mutex_;
   bool stopping_ GUARDED_BY(mutex_) = false;

@@ -115,10 +115,14 @@ Status use_store_url(const std::string& folder, const std::string& text) {
   return write_store_url(folder, url);
 }
 
-Result<std::unique_ptr<Database>> open_database(const std::string& folder, Database::Flush flush) {
+Result<std::unique_ptr<Database>> open_database(const std::string& folder, Database::Flush flush,
+                                                const LeaseTerm& term) {
   TRY(const auto url, read_store_url(folder));
   if (!url) return SqliteDatabase::open(store_file(folder), flush);
-  TRY(auto db, PostgresDatabase::open({*url, flush, kCommandWait}));
+  PostgresOptions options{*url, flush, term.epoch > 0 ? kFencedWait : kCommandWait};
+  options.term = term;
+  options.counts = flush == Database::Flush::kEveryCommit;
+  TRY(auto db, PostgresDatabase::open(options));
   return std::unique_ptr<Database>(std::move(db));
 }
 

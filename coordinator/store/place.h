@@ -2,12 +2,14 @@
 // its file store.url names.
 #pragma once
 
+#include <cstdint>
 #include <memory>
 #include <optional>
 #include <string>
 
 #include "base/result.h"
 #include "coordinator/store/database.h"
+#include "coordinator/store/lease.h"
 
 namespace hearth::coordinator {
 
@@ -29,7 +31,9 @@ Result<std::optional<StoreUrl>> read_store_url(const std::string& folder);
 // From now on, the folder's store is that database; nothing: hearth.db.
 Status write_store_url(const std::string& folder, const std::optional<StoreUrl>& url);
 
-// One connection to the store of a folder, for a command or the journal. Errors: see open_store().
-Result<std::unique_ptr<Database>> open_database(const std::string& folder, Database::Flush flush);
+// One connection to the store of a folder, for a command (no `term`), or for the journal of the
+// coordinator that leads in that term. Errors: see open_store().
+Result<std::unique_ptr<Database>> open_database(const std::string& folder, Database::Flush flush,
+                                                const LeaseTerm& term = {});
 
 }  // namespace hearth::coordinator

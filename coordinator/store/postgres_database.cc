@@ -17,11 +17,10 @@ namespace {
 
 using std::chrono::steady_clock;
 
-constexpr auto kConnectTime = std::chrono::seconds(5);
+constexpr std::int64_t kLookMilliseconds = 50;  // for the end of the term
 constexpr auto kPauseLeast = std::chrono::milliseconds(250);
 constexpr auto kPauseMost = std::chrono::seconds(5);
-constexpr int kOldestServer = 120'000;               // PostgreSQL 12
-constexpr std::string_view kLockKey = "1215460456";  // "Hrth": one lock in each database
+constexpr int kOldestServer = 120'000;  // PostgreSQL 12
 constexpr std::string_view kSchemaLockKey = "1215460457";
 // Of the types of parameters, from PostgreSQL's catalogue.
 constexpr Oid kInt8 = 20;
@@ -171,8 +170,10 @@ Status PostgresDatabase::wait_until(short events, TimeLimit end) {
       std::chrono::duration_cast<std::chrono::milliseconds>(end - steady_clock::now()).count();
   pollfd socket{PQsocket(connection_), events, 0};
   if (left < 0) return lose("it did not answer in time");
+  if (is_ended()) return lose("this coordinator leads no more");
+  const std::int64_t most = options_.term.ended == nullptr ? left : kLookMilliseconds;
   // An interrupted wait is a new one of the caller's.
-  static_cast<void>(::poll(&socket, 1, static_cast<int>(left) + 1));
+  static_cast<void>(::poll(&socket, 1, static_cast<int>(std::min(left, most)) + 1));
   return ok_status();
 }
 
@@ -226,23 +227,26 @@ Status PostgresDatabase::execute(const std::string& sql) {
   return ok_status();
 }
 
-// The update lets one transaction at a time write, as in SQLite. LISTEN shows coordinators that
-// rows have changed. Kept requests have one writer, and the mirror does not hold them.
+// The update lets one counted transaction at a time write, as in SQLite. LISTEN shows coordinators
+// that rows have changed. The lock on the epoch lasts until the transaction ends: another
+// coordinator takes the lease before it, and then it finds no row, or after it.
 Status PostgresDatabase::begin(Access access) {
   if (access == Access::kRead) return execute("BEGIN ISOLATION LEVEL REPEATABLE READ READ ONLY");
-  if (options_.flush == Flush::kRarely) return execute("BEGIN");
   if (lost()) return unavailable("the connection is lost");
-  std::string sql = "BEGIN; UPDATE head SET changes = changes + 1";
-  if (lease_.epoch > 0) sql += " WHERE epoch = " + std::to_string(lease_.epoch);
-  if (PQsendQuery(connection_, (sql + "; NOTIFY hearth").c_str()) == 0) {
-    return lose(PQerrorMessage(connection_));
+  std::string sql = "BEGIN";
+  if (options_.counts) sql += "; UPDATE head SET changes = changes + 1; NOTIFY hearth";
+  if (options_.term.epoch > 0) {
+    sql += message_of("; SELECT 1 FROM lease WHERE epoch = ", options_.term.epoch,
+                      " AND holder = '", options_.term.holder, "' FOR KEY SHARE");
   }
-  std::int64_t rows = 0;
+  if (PQsendQuery(connection_, sql.c_str()) == 0) return lose(PQerrorMessage(connection_));
+  std::int64_t rows = 1;
   const auto begun = finish(&rows);
   if (begun.ok() && rows == 1) return ok_status();
   if (!lost()) static_cast<void>(execute("ROLLBACK"));
   if (!begun.ok()) return begun.error();
-  return Error::of(ErrorCode::kRefused, "another coordinator has taken the store ", shown());
+  return Error::of(ErrorCode::kRefused, "another coordinator has taken the lease of the store ",
+                   shown(), "; this one writes nothing more");
 }
 
 Status PostgresDatabase::make_ready() {
@@ -263,7 +267,7 @@ Status PostgresDatabase::make_ready() {
 Status PostgresDatabase::dial() {
   INVARIANT(connection_ == nullptr, "one connection at a time");
   // Later ones beat those of the URL. A machine that vanishes without a word is noticed by the
-  // server too, whose lock would otherwise last for hours.
+  // server too, whose locks would otherwise last for hours.
   std::vector<const char*> names = {
       "dbname",          "client_encoding",     "fallback_application_name",
       "keepalives_idle", "keepalives_interval", "keepalives_count"};
@@ -278,7 +282,7 @@ Status PostgresDatabase::dial() {
   connection_ = PQconnectStartParams(names.data(), values.data(), 1);
   if (connection_ == nullptr) return unavailable("there is no memory for a connection");
   if (PQstatus(connection_) == CONNECTION_BAD) return lose(PQerrorMessage(connection_));
-  const TimeLimit end = steady_clock::now() + kConnectTime;
+  const TimeLimit end = steady_clock::now() + options_.dial;
   PostgresPollingStatusType state = PGRES_POLLING_WRITING;
   while (state != PGRES_POLLING_OK) {
     if (state == PGRES_POLLING_FAILED) return lose(PQerrorMessage(connection_));
@@ -294,7 +298,7 @@ Status PostgresDatabase::dial() {
 }
 
 Status PostgresDatabase::connect() {
-  wait_ = std::max(kCommandWait, options_.wait);  // making tables takes longer than a row
+  wait_ = std::max(options_.wait, options_.dial);
   TRY_VOID(dial());
   Status usable = open_schema();
   if (usable.ok()) usable = set_time_limit(options_.wait);
@@ -305,12 +309,13 @@ Status PostgresDatabase::connect() {
   return usable;
 }
 
-// The server gives up with the client, so that nothing late is done.
+// The server gives up with the client, so that nothing late is done. A client that stands still, or
+// is cut off, within a transaction keeps the lease from the next leader until then, so the server
+// waits less long for the next statement.
 Status PostgresDatabase::set_time_limit(Duration wait) {
-  const auto limit =
-      std::to_string(std::chrono::duration_cast<std::chrono::milliseconds>(wait).count());
-  TRY_VOID(execute("SET statement_timeout = " + limit +
-                   "; SET idle_in_transaction_session_timeout = " + limit));
+  const auto limit = std::chrono::duration_cast<std::chrono::milliseconds>(wait).count();
+  TRY_VOID(execute("SET statement_timeout = " + std::to_string(limit) +
+                   "; SET idle_in_transaction_session_timeout = " + std::to_string(limit * 3 / 4)));
   wait_ = wait;
   return ok_status();
 }
@@ -338,8 +343,16 @@ Status PostgresDatabase::open_schema() {
                    now.moved, " by hearth store migrate");
 }
 
-// One process at a time makes or upgrades the tables.
+// One process at a time makes or upgrades the tables. Others do not wait for it where they are as
+// they must be: a leader that connects again has little time.
 Status PostgresDatabase::settle_schema() {
+  TRY(const std::int64_t made, number("SELECT count(*) FROM pg_tables WHERE schemaname = "
+                                      "'hearth' AND tablename = 'head'"));
+  if (made == 1) {
+    TRY(const Head now, head());
+    if (now.version == schema_version()) return ok_status();
+  }
+  TRY_VOID(set_time_limit(std::max(kCommandWait, options_.wait)));  // more than for a row
   TRY_VOID(execute("SELECT pg_advisory_xact_lock(" + std::string(kSchemaLockKey) + ")"));
   TRY(const std::int64_t schemas,
       number("SELECT count(*) FROM pg_namespace WHERE nspname = 'hearth'"));
@@ -370,57 +383,32 @@ Result<std::int64_t> PostgresDatabase::number(const std::string& sql) {
 }
 
 Result<PostgresDatabase::Head> PostgresDatabase::head() {
-  Statement statement(*this, "SELECT version, changes, epoch, holder, moved FROM head");
+  Statement statement(*this, "SELECT version, changes, moved FROM head");
   TRY(const bool there, statement.step());
   Head head;
-  if (!there || !statement.read(head.version, head.changes, head.epoch, head.holder, head.moved) ||
-      head.changes < 0 || head.epoch < 0) {
+  if (!there || !statement.read(head.version, head.changes, head.moved) || head.changes < 0) {
     return damaged("the row of the table head is missing or wrong");
   }
   return head;
 }
 
 Status PostgresDatabase::mark_moved(const std::string& to) {
-  TRY_VOID(Statement(*this, "UPDATE head SET moved = $1, changes = changes + 1").add(to).run());
-  return ok_status();
+  return transaction([&]() -> Status {
+    TRY_VOID(Statement(*this, "UPDATE head SET moved = $1").add(to).run());
+    // The log goes on elsewhere: an older state of it would be another history.
+    return to.empty() ? ok_status() : execute("DELETE FROM ledger_files");
+  });
 }
 
-// After a lost connection, the server may not know for a while that it is lost.
-Status PostgresDatabase::end_backend(int backend) {
-  return execute(
-      "SELECT pg_terminate_backend(pid) FROM pg_locks WHERE locktype = 'advisory' AND classid = 0 "
-      "AND objid = " +
-      std::string(kLockKey) +
-      " AND granted AND database = (SELECT oid FROM pg_database WHERE datname = "
-      "current_database()) AND pid = " +
-      std::to_string(backend));
-}
-
-Result<PostgresDatabase::Held> PostgresDatabase::hold(const std::string& holder,
-                                                      const Lease& last) {
-  Statement lock(*this, "SELECT pg_try_advisory_lock(" + std::string(kLockKey) + ")::int");
-  TRY(const bool answered, lock.step());
-  TRY(const Head now, head());
-  if (last.epoch > 0 && now.epoch != last.epoch) return Held::kDeposed;
-  if (!answered || lock.number(0) == 0) {
-    if (last.epoch > 0) TRY_VOID(end_backend(last.backend));
-    return Held::kBusy;
-  }
-  Statement take(*this,
-                 "UPDATE head SET epoch = epoch + 1, changes = changes + 1, holder = $1 WHERE "
-                 "epoch = $2");
-  TRY(const bool taken, take.add(holder, now.epoch).run());
-  if (!taken) return Held::kDeposed;
-  TRY_VOID(execute("LISTEN hearth"));
-  lease_ = {now.epoch + 1, PQbackendPID(connection_)};
-  INVARIANT(lease_.epoch > last.epoch, "an epoch is greater than every one before");
-  return Held::kYes;
-}
+Status PostgresDatabase::listen(const std::string& channel) { return execute("LISTEN " + channel); }
 
 int PostgresDatabase::socket() const { return lost() ? -1 : PQsocket(connection_); }
 
 Result<std::unique_ptr<PostgresDatabase>> PostgresDatabase::open(const PostgresOptions& options) {
   INVARIANT(options.wait > Duration(0), "a statement has a time limit");
+  const auto& holder = options.term.holder;
+  INVARIANT(holder.find_first_not_of("0123456789abcdef") == std::string::npos,
+            "a holder's id is a part of a statement");
   std::unique_ptr<PostgresDatabase> db(new PostgresDatabase(options));
   TRY_VOID(db->make_ready());
   return db;

@@ -47,8 +47,10 @@ class SqlRequestStore final : public RequestStore {
   Status clear() override {
     const MutexLock lock(mutex_);
     TRY_VOID(db_->make_ready());
-    TRY_VOID(db_->execute("DELETE FROM request_tokens"));
-    TRY_VOID(db_->execute("DELETE FROM requests"));
+    TRY_VOID(db_->transaction([&]() -> Status {
+      TRY_VOID(db_->execute("DELETE FROM request_tokens"));
+      return db_->execute("DELETE FROM requests");
+    }));
     return clear_log();
   }
 
@@ -171,8 +173,9 @@ std::shared_ptr<RequestStore> request_store(std::unique_ptr<Database> db) {
   return std::make_shared<SqlRequestStore>(std::move(db));
 }
 
-Result<std::shared_ptr<RequestStore>> open_request_store(const std::string& folder) {
-  TRY(auto db, open_database(folder, Database::Flush::kRarely));
+Result<std::shared_ptr<RequestStore>> open_request_store(const std::string& folder,
+                                                         const LeaseTerm& term) {
+  TRY(auto db, open_database(folder, Database::Flush::kRarely, term));
   return request_store(std::move(db));
 }
 

@@ -16,6 +16,7 @@
 #include "base/bytes.h"
 #include "base/crypto.h"
 #include "base/result.h"
+#include "coordinator/store/lease.h"
 
 namespace hearth::coordinator {
 
@@ -59,8 +60,10 @@ class RequestStore {
 };
 
 // Uses the store of open_store(), which must have been opened before. Errors as in open_store(). A
-// lost connection to PostgreSQL is made again by a later call.
-Result<std::shared_ptr<RequestStore>> open_request_store(const std::string& folder);
+// lost connection to PostgreSQL is made again by a later call. `term`: as in open_server_store();
+// none: of a command.
+Result<std::shared_ptr<RequestStore>> open_request_store(const std::string& folder,
+                                                         const LeaseTerm& term = {});
 class Database;
 std::shared_ptr<RequestStore> request_store(std::unique_ptr<Database> db);
 

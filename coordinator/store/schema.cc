@@ -101,6 +101,21 @@ CREATE TABLE machines (
   public_key BYTEA PRIMARY KEY, machine BYTEA NOT NULL,
   rowid BIGINT GENERATED ALWAYS AS IDENTITY);
 )sql"},
+    // Several coordinators need PostgreSQL. The epoch is a key, so that a transaction can share a
+    // lock on it (FOR KEY SHARE) while the lease is renewed, and not while another one takes it.
+    Step{"", R"sql(
+CREATE TABLE lease (
+  epoch BIGINT PRIMARY KEY, holder TEXT NOT NULL, name TEXT NOT NULL, api TEXT NOT NULL,
+  control TEXT NOT NULL, began BIGINT NOT NULL, lasts BIGINT NOT NULL,
+  renewed BIGINT NOT NULL, ends TIMESTAMPTZ NOT NULL, cluster TEXT NOT NULL);
+INSERT INTO lease SELECT epoch, '', holder, '', '', 0, 0, 0, clock_timestamp(), '' FROM head;
+ALTER TABLE head DROP COLUMN epoch, DROP COLUMN holder;
+CREATE TABLE coordinators (
+  id TEXT PRIMARY KEY, name TEXT NOT NULL, api TEXT NOT NULL, control TEXT NOT NULL,
+  seen TIMESTAMPTZ NOT NULL);
+CREATE TABLE ledger_files (name TEXT COLLATE "C" PRIMARY KEY, bytes BYTEA NOT NULL);
+CREATE TABLE manifest ("only" BIGINT PRIMARY KEY CHECK ("only" = 0), bytes BYTEA NOT NULL);
+)sql"},
 };
 constexpr auto kVersion = static_cast<std::int64_t>(kSteps.size());
 static_assert(kVersion > 0, "version 0 is a new, empty store");

@@ -18,6 +18,7 @@
 #include "base/crypto.h"
 #include "base/result.h"
 #include "coordinator/audit_outcome.h"
+#include "coordinator/store/lease.h"
 #include "proto/roster.h"
 
 namespace hearth::coordinator {
@@ -146,11 +147,11 @@ class Store {
 // cannot be reached.
 Result<std::shared_ptr<Store>> open_store(const std::string& folder);
 
-// The same for a server. In PostgreSQL, it takes the store for itself (kRefused, with the name of a
-// coordinator that has it), reads never wait, and a write is kUnavailable while the database is
-// away. `on_lost`: called once, on any thread, when the store is no longer this server's; it then
-// stores nothing more.
-Result<std::shared_ptr<Store>> open_server_store(const std::string& folder,
+// The same for a server. In PostgreSQL, reads never wait, and a write is kUnavailable while the
+// database is away. `term`: the lease under which the server leads (lease.h); of no use for
+// SQLite. kRefused when it is not in force. `on_lost`: called once, on any thread, when the store
+// is no longer this server's; it then stores nothing more.
+Result<std::shared_ptr<Store>> open_server_store(const std::string& folder, const LeaseTerm& term,
                                                  std::function<void(const Error&)> on_lost);
 
 // Whether the folder has a store, which opening would create.

@@ -1,7 +1,7 @@
 // The AVX2 and AVX-VNNI tables and those of their entries that AVX-512 writes otherwise.
 #include "kernels/x86/avx2.h"
 
-#include "kernels/x86/row_entries.h"
+#include "kernels/simd/row_entries.h"
 
 namespace hearth::kernels {
 namespace {

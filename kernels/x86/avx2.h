@@ -45,6 +45,7 @@ static inline Floats lesser(Floats a, Floats b) { return _mm256_min_ps(a, b); } 
 static inline Floats greater(Floats a, Floats b) { return _mm256_max_ps(a, b); }
 static inline Ints add_ints(Ints a, Ints b) { return _mm256_add_epi32(a, b); }
 static inline Ints max_bits(Ints a, Ints b) { return _mm256_max_epu32(a, b); }
+static inline float root_of(float x) { return _mm_cvtss_f32(_mm_sqrt_ss(_mm_set_ss(x))); }
 
 static inline __m256i load_256(const void* at) {
   return _mm256_loadu_si256(static_cast<const __m256i*>(at));

@@ -1,6 +1,6 @@
 // Attention with maddubs and madd: 8 positions a vector for the scores, 4 dimensions x 4 positions
 // a vector for the values.
-#include "kernels/x86/kv_entries.h"
+#include "kernels/simd/kv_entries.h"
 
 namespace hearth::kernels::avx2 {
 namespace {

@@ -3,9 +3,9 @@
 #ifndef HEARTH_ENTRIES
 #define HEARTH_ENTRIES avx2
 #endif
+#include "kernels/simd/product_entries.h"
 #include "kernels/x86/avx2_dots.h"
 #include "kernels/x86/avx2_weights.h"
-#include "kernels/x86/product_entries.h"
 
 namespace hearth::kernels {
 namespace {

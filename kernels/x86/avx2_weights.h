@@ -2,7 +2,7 @@
 // for files compiled for AVX2, FMA and F16C; everything has internal linkage.
 #pragma once
 
-#include "kernels/x86/weight_loads.h"
+#include "kernels/simd/weight_loads.h"
 
 #if defined(__AVX2__) && defined(__FMA__) && defined(__F16C__)
 namespace hearth::kernels::avx2 {

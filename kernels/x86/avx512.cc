@@ -1,7 +1,7 @@
 // The AVX-512 table and those of its entries that AVX2 writes otherwise.
 #include "kernels/x86/avx512.h"
 
-#include "kernels/x86/row_entries.h"
+#include "kernels/simd/row_entries.h"
 
 namespace hearth::kernels {
 namespace {

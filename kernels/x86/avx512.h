@@ -35,6 +35,7 @@ static inline Floats lesser(Floats a, Floats b) { return _mm512_min_ps(a, b); } 
 static inline Floats greater(Floats a, Floats b) { return _mm512_max_ps(a, b); }
 static inline Ints add_ints(Ints a, Ints b) { return _mm512_add_epi32(a, b); }
 static inline Ints max_bits(Ints a, Ints b) { return _mm512_max_epu32(a, b); }
+static inline float root_of(float x) { return _mm_cvtss_f32(_mm_sqrt_ss(_mm_set_ss(x))); }
 
 // fp16 and bf16 numbers.
 static inline Floats load_halves(const std::byte* at) {

@@ -1,6 +1,6 @@
 // Attention with vpdpbusd: 16 positions a vector for the scores, 16 dimensions a vector for the
 // values. Up to 4 query heads share each load of a key or a value.
-#include "kernels/x86/kv_entries.h"
+#include "kernels/simd/kv_entries.h"
 
 namespace hearth::kernels::avx512 {
 namespace {

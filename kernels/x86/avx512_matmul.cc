@@ -7,8 +7,8 @@
 #ifndef HEARTH_ENTRIES
 #define HEARTH_ENTRIES avx512
 #endif
+#include "kernels/simd/product_entries.h"
 #include "kernels/x86/avx512_weights.h"
-#include "kernels/x86/product_entries.h"
 
 namespace hearth::kernels {
 namespace {

@@ -4,7 +4,7 @@
 #pragma once
 
 #if defined(__AVX512VNNI__)
-#include "kernels/x86/weight_loads.h"
+#include "kernels/simd/weight_loads.h"
 
 namespace hearth::kernels::avx512 {
 

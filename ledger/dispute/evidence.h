@@ -22,6 +22,7 @@ namespace hearth::ledger {
 
 inline constexpr std::string_view kVerdictEvidence = "hearth verdict evidence v1\n";
 inline constexpr std::size_t kEvidenceBytes = std::size_t{64} << 20;
+inline constexpr std::string_view kEvidenceFolder = "disputes/";  // of the log
 
 struct VerdictEvidence {
   PublicKey cluster;

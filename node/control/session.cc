@@ -17,6 +17,9 @@ using control::v1::WorkerMessage;
 
 // How long dialling and registering may take before the link is given up.
 constexpr Duration kStepPatience = std::chrono::seconds(10);
+// While another address is left to try: a machine without power answers nothing.
+constexpr Duration kAddressPatience = std::chrono::seconds(2);
+constexpr Duration kNextAddressPause = std::chrono::milliseconds(20);
 // How long a temporary refusal is retried. The coordinator notices a dead worker much earlier, so a
 // longer refusal is permanent.
 constexpr Duration kRefusedPatience = std::chrono::seconds(10);
@@ -73,9 +76,14 @@ void ControlSession::dial() {
     const Result<std::string> found = options_.find_coordinator();
     if (!found.ok()) return lose(found.error().message);
     if (!found->empty()) address_ = *found;
+    // A slow network would otherwise never reach any but the last address.
+    if (!tried_all() && !is_patient_) deadline_ = clock_.now() + kAddressPatience;
+    if (tried_all()) is_patient_ = !is_patient_;
   }
   link_ = transport_.connect(address_);
 }
+
+bool ControlSession::tried_all() const { return !options_.tried_all || options_.tried_all(); }
 
 void ControlSession::on_timer() {
   const TimePoint now = clock_.now();
@@ -203,6 +211,7 @@ void ControlSession::on_registered(const control::v1::Registered& registered) {
   next_heartbeat_ = clock_.now() + heartbeat_;
   state_ = State::kRegistered;
   refused_since_.reset();
+  is_patient_ = false;
   backoff_.reset();
   spdlog::info("{}: registered with the coordinator at {}", options_.node, address_);
   if (registered.groups() && options_.rank_address && rank_address_.empty()) {
@@ -294,7 +303,8 @@ void ControlSession::lose(const std::string& why) {
   transport_.close(link_);
   state_ = State::kWaiting;
   refused_since_.reset();
-  const Duration pause = backoff_.next();
+  // Of several coordinators, another one may lead now.
+  const Duration pause = tried_all() ? backoff_.next() : kNextAddressPause;
   deadline_ = clock_.now() + pause;
   spdlog::warn("{}: no session with the coordinator{}: {}; dialling again in {} ms", options_.node,
                address_.empty() ? "" : " at " + address_, why, pause.count() / 1'000'000);

@@ -53,6 +53,7 @@ class ControlSession final : public TransportEvents {
  private:
   enum class State { kWaiting, kDialling, kRegistering, kRegistered, kRefused };
 
+  bool tried_all() const;
   void register_worker();
   void beat();
   void on_registered(const control::v1::Registered& registered);
@@ -74,7 +75,8 @@ class ControlSession final : public TransportEvents {
   Backoff backoff_;
   State state_ = State::kWaiting;
   LinkId link_;
-  TimePoint deadline_{};  // the next attempt, or the timeout for a silent coordinator
+  bool is_patient_ = false;  // in every second round through the addresses
+  TimePoint deadline_{};     // the next attempt, or the timeout for a silent coordinator
   TimePoint next_heartbeat_{};
   Duration heartbeat_{};
   std::optional<Away> away_;

@@ -18,6 +18,7 @@ constexpr std::int32_t kExcluded = std::numeric_limits<std::int32_t>::min();
 constexpr double kLog2E48 = 406082553034801.0;  // log2(e) in 2^-48 units
 constexpr int kBucketBits = 12;
 constexpr std::uint32_t kBuckets = 1U << kBucketBits;
+constexpr std::size_t kFew = 256;      // allowed tokens that are looked at alone
 constexpr std::uint32_t kChunk = 256;  // tokens summed at once by a draw over everything
 static_assert(2 * kLogitMax < (1LL << 32), "a distance fits the upper half of a key");
 static_assert(kExcluded < -kLogitMax, "an excluded token is below every clamped logit");
@@ -164,13 +165,56 @@ void Sampler::apply(std::span<const std::uint64_t> mask) {
   INVARIANT(mask.size() == (logits_.size() + 63) / 64, "a mask has one bit a token");
   for (std::size_t word = 0; word < mask.size(); ++word) {
     const std::uint64_t bits = mask[word];
-    if (bits == ~0ULL) continue;
     const std::size_t begin = 64 * word;
-    const std::size_t end = std::min(begin + 64, logits_.size());
-    for (std::size_t i = begin; i < end; ++i) {
-      if ((bits >> (i - begin) & 1) == 0) logits_[i] = kExcluded;
+    const std::size_t count = std::min<std::size_t>(64, logits_.size() - begin);
+    if (bits == 0) {
+      std::fill_n(logits_.begin() + static_cast<std::ptrdiff_t>(begin), count, kExcluded);
+      continue;
+    }
+    const std::uint64_t tokens = count == 64 ? ~0ULL : (1ULL << count) - 1;
+    for (std::uint64_t out = ~bits & tokens; out != 0; out &= out - 1) {
+      logits_[begin + static_cast<std::size_t>(std::countr_zero(out))] = kExcluded;
     }
   }
+}
+
+// Whether the mask allows so few tokens that the others need not be looked at; then few_ has them,
+// in order.
+bool Sampler::list_few(std::span<const std::uint64_t> mask) {
+  INVARIANT(mask.size() == (logits_.size() + 63) / 64, "a mask has one bit a token");
+  few_.clear();
+  for (std::size_t word = 0; word < mask.size(); ++word) {
+    for (std::uint64_t bits = mask[word]; bits != 0; bits &= bits - 1) {
+      if (few_.size() == kFew) return false;
+      few_.push_back(static_cast<TokenId>(64 * word) + std::countr_zero(bits));
+    }
+  }
+  return true;
+}
+
+// As find_best() and draw_all() over the tokens of few_: all others weigh nothing. Without a token
+// best_ is kExcluded.
+TokenId Sampler::draw_few(const SamplerParams& params, std::uint64_t random) {
+  const auto logit = [&](TokenId token) { return logits_[static_cast<std::size_t>(token)]; };
+  best_ = kExcluded;
+  for (const TokenId token : few_) {
+    if (logit(token) <= best_) continue;
+    best_ = logit(token);
+    best_token_ = token;
+  }
+  if (params.greedy || best_ == kExcluded) return best_token_;
+  const std::uint64_t factor = params.exponent_factor;
+  const auto weight = [&](TokenId token) -> std::uint64_t {
+    const auto distance = static_cast<std::uint64_t>(std::int64_t{best_} - logit(token));
+    return distance < distance_limit(factor) ? weight_of(distance, factor) : 0;
+  };
+  std::uint64_t total = 0;
+  for (const TokenId token : few_) total += weight(token);
+  INVARIANT(total > 0, "the best token has weight");
+  std::uint64_t left = scale_random(random, total);
+  auto at = few_.begin();
+  for (; left >= weight(*at); ++at) left -= weight(*at);
+  return *at;
 }
 
 TokenId Sampler::draw_all(const SamplerParams& params, std::uint64_t random) {
@@ -321,19 +365,21 @@ Result<Draw> Sampler::sample(std::span<const float> logits, const SamplerParams&
     report(params.top_logprobs, log_sum, draw);
   }
   adjust(params, history, later);
-  if (!mask.empty()) apply(mask);
-  find_best();
+  const std::uint64_t random = kernels::random_of(params.seed, position);
+  const bool filters = params.top_k != 0 || params.top_p < kTopPOff || params.min_p != 0;
+  if (!mask.empty() && (params.greedy || !filters) && list_few(mask)) {
+    draw.token = draw_few(params, random);
+  } else {
+    if (!mask.empty()) apply(mask);
+    find_best();
+    draw.token = best_token_;
+    if (!params.greedy && best_ != kExcluded) {
+      draw.token = filters ? draw_filtered(params, random) : draw_all(params, random);
+    }
+  }
   if (best_ == kExcluded) {
     return Error{ErrorCode::kNumeric,
                  "the logit bias and the grammar exclude every token of the vocabulary"};
-  }
-  const std::uint64_t random = kernels::random_of(params.seed, position);
-  if (params.greedy) {
-    draw.token = best_token_;
-  } else if (params.top_k == 0 && params.top_p >= kTopPOff && params.min_p == 0) {
-    draw.token = draw_all(params, random);
-  } else {
-    draw.token = draw_filtered(params, random);
   }
   if (params.logprobs) {
     // The unmodified logit again: `adjust` may have moved the one that was kept.

@@ -108,6 +108,8 @@ class Sampler {
   void apply(std::span<const std::uint64_t> mask);
   void penalise(const SamplerParams& params, const TokenHistory& history,
                 std::span<const TokenId> later);
+  bool list_few(std::span<const std::uint64_t> mask);
+  TokenId draw_few(const SamplerParams& params, std::uint64_t random);
   TokenId draw_all(const SamplerParams& params, std::uint64_t random);
   TokenId draw_filtered(const SamplerParams& params, std::uint64_t random);
   Cut cut_of(const SamplerParams& params);
@@ -117,6 +119,7 @@ class Sampler {
   std::vector<std::uint64_t> keys_;   // (distance from the best << 32) + id, of one bucket
   std::vector<std::uint32_t> counts_;
   std::vector<std::uint64_t> sums_;
+  std::vector<TokenId> few_;
   std::int32_t best_ = 0;  // the largest of logits_, and the lowest id that has it
   TokenId best_token_ = 0;
 };

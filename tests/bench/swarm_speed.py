@@ -80,9 +80,11 @@ PEOPLE = {"type": "array", "minItems": 1_000, "items": {"type": "object", "prope
 
 
 def schema_rates(swarm_module, s, model, tokens, add):
-    """Sixteen answers that differ, without a schema and with one; its masks are made in the run."""
+    """Sixteen answers that differ, without a schema and with one. A short answer before has read the
+    vocabulary; most masks are made in the run."""
     drawn = {"temperature": 1}
     schema = {"type": "json_schema", "json_schema": {"name": "people", "schema": PEOPLE}}
+    stream_rate(swarm_module, s.api, model, 16, 0, response_format=schema)
     add("three workers, 16 streams, drawn",
         many_streams(swarm_module, s.api, model, tokens, 16, **drawn))
     add("three workers, 16 streams, schema",

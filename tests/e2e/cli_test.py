@@ -260,7 +260,7 @@ class LocalRun(unittest.TestCase):
 
     def test_isa_can_be_forced_and_is_checked(self):
         ids = {}
-        for isa in ("scalar", "avx2", "avx512"):
+        for isa in ("scalar", "avx2", "avx512", "neon", "i8mm"):
             code, out, err = swarm.hearth("run", "--local", swarm.MODEL, "One two", "--raw", "-n",
                                           "3", "--temp", "0", "--token-ids",
                                           env={"HEARTH_ISA": isa})

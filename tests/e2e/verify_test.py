@@ -139,6 +139,7 @@ class Verify(unittest.TestCase):
         cases = [("whole", {**chat, "n": 2}, 2), ("ids", {**chat, "return_token_ids": True}, 1),
                  ("stream", {**chat, "stream": True}, 1),
                  ("stream-two", {**chat, "stream": True, "n": 2, "return_token_ids": True}, 2),
+                 ("windows", {**chat, "max_tokens": 700, "ignore_eos": True}, 1),
                  ("long", {k: v for k, v in chat.items() if k != "max_tokens"}
                   | {"stop": ["e", "a", "t"]}, 1)]
         for name, body, choices in cases:

@@ -23,7 +23,7 @@ LIBRARIES = ("base", "kernels", "proto", "model", "placement", "ledger", "node",
              "tests/unit/node", "tests/unit/node/engine", "tests/unit/coordinator",
              "tests/unit/coordinator/http", "tests/unit/cli", "tests/tools", "tests/attacks")
 # Compiled one by one: each instruction set has its own flags.
-ALONE = ("kernels/x86/", "kernels/cuda/")
+ALONE = ("kernels/arm/", "kernels/simd/", "kernels/x86/", "kernels/cuda/")
 
 NAMED = re.compile(r"^namespace ([\w:]+) \{$")
 TYPE = re.compile(r"(?:struct|class|enum class|enum|union) (\w+)")

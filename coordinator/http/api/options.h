@@ -19,9 +19,11 @@
 #include "coordinator/membership/accounts.h"
 #include "coordinator/proof/credits.h"
 #include "coordinator/proof/ledger_view.h"
+#include "coordinator/store/lease_watch.h"
 #include "coordinator/store/requests.h"
 #include "coordinator/store/store.h"
 #include "ledger/folder.h"
+#include "model/chat/kept_grammars.h"
 #include "model/chat/syntax.h"
 #include "model/chat_template.h"
 #include "model/spec.h"
@@ -40,7 +42,7 @@ struct StageNeed {
   std::uint64_t memory_bytes = 0;  // at least: weights, KV of one sequence, the process
 };
 
-// A model that the API serves. Immutable.
+// A model that the API serves. Immutable, but for the grammars.
 struct ServedModel {
   std::uint32_t number = 0;  // GenerateRequest::model
   std::string id;            // as clients name it, e.g. "smollm2-135m-instruct"
@@ -52,6 +54,7 @@ struct ServedModel {
   std::shared_ptr<const model::Tokenizer> tokenizer;
   std::shared_ptr<const model::ChatTemplate> chat_template;
   std::shared_ptr<const model::ChatSyntax> syntax;  // of the template; null: answers are content
+  std::shared_ptr<model::KeptGrammars> grammars = std::make_shared<model::KeptGrammars>();
 };
 
 // The models that the API serves, by their numbers. The first one serves requests that name none.
@@ -154,6 +157,8 @@ struct HttpOptions {
   bool open = false;
   // The id of the key in the data folder's admin.key, which alone may grant credit. Empty: none.
   std::string owner_key;
+  // Which coordinator leads with the store. Null: the store is SQLite. Outlives the server.
+  const LeaseWatch* lease = nullptr;
   // Stores requests for the next process. Null: they are kept in memory only.
   std::shared_ptr<RequestStore> requests;
   // Keys the names of kept requests and the salts of receipts: Store::secret_key().

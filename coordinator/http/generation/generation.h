@@ -25,8 +25,8 @@
 
 namespace hearth::coordinator::http {
 
-// Turns a request that was made at `created` (unix seconds) into the tokens of its prompts. Slow;
-// any thread.
+// Turns a request that was made at `created` (unix seconds) into the tokens of its prompts, and its
+// schema and tools into a grammar, which is kept for its policy's owner. Slow; any thread.
 ApiResult<GenerationInput> tokenise(const ServedModel& served, GenerationRequest request,
                                     std::int64_t created);
 

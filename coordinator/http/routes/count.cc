@@ -18,6 +18,7 @@ ApiResult<std::size_t> count(const Api& api, const HttpRequest& http, std::int64
     request = std::move(translated.request);
   }
   TRY(const ServedModel* const served, find_model(api, http, request.model));
+  request.policy.owner = http.policy.owner;
   TRY(const GenerationInput input, tokenise(*served, std::move(request), created));
   return input.prompts.front().size();
 }

@@ -10,7 +10,7 @@
 #include "coordinator/http/generation/generation.h"
 #include "coordinator/http/openai/tools.h"
 #include "coordinator/http/routes/prompt.h"
-#include "model/chat/call_grammar.h"
+#include "model/chat/kept_grammars.h"
 
 namespace hearth::coordinator::http {
 namespace {
@@ -103,7 +103,7 @@ std::optional<ApiError> constrain(const ServedModel& served, GenerationInput& in
     std::erase_if(asked.tools, [&](const auto& tool) { return tool.name != request.tool_name; });
   }
   asked.controls = controls_of(*served.tokenizer, syntax.marks());
-  const auto grammar = model::answer_grammar(syntax, asked);
+  const auto grammar = served.grammars->get(request.policy.owner, syntax, asked);
   if (!grammar.ok()) return ApiError::invalid(grammar.error().message, field);
   const Bytes& bytes = (*grammar)->bytes();
   request.sampling.grammar.assign(bytes.begin(), bytes.end());
@@ -203,6 +203,7 @@ ApiResult<GenerationInput> prepare(const Api& api, const HttpRequest& http, Body
     if (!translated.unloads) input = loading_input();
     input.fixed = loaded_body(*served, http.dialect, kind, created, translated.unloads);
   } else {
+    translated.request.policy.owner = http.policy.owner;
     TRY(input, tokenise(*served, std::move(translated.request), created));
   }
   input.model = served->number;

@@ -199,6 +199,22 @@ OrderedJson audits_object(const AuditStatus& audits) {
   return out;
 }
 
+OrderedJson peer_object(const LeasePeer& peer) {
+  return {{"name", peer.name}, {"api", peer.api}, {"control", peer.control}};
+}
+
+// Which coordinators share the store.
+OrderedJson store_object(const LeaseWatch& lease) {
+  const LeaseView view = lease.view();
+  OrderedJson out = {{"url", lease.store()},
+                     {"epoch", view.epoch},
+                     {"leader", peer_object(view.leader)},
+                     {"standbys", OrderedJson::array()}};
+  for (const LeasePeer& standby : view.standbys) out["standbys"].push_back(peer_object(standby));
+  if (const std::string away = lease.away(); !away.empty()) out["away"] = away;
+  return out;
+}
+
 OrderedJson state_of_model(const ServedModel& served) {
   const auto* family = served.spec.family;
   return {{"id", served.id},
@@ -231,6 +247,7 @@ OrderedJson state_object(const Api& api, const SwarmStatus& status, bool manages
               {"tokens_per_second", status.tokens_per_second},
               {"prompt_tokens_per_second", status.prompt_tokens_per_second}});
   out["power"] = power_object(status.nodes);
+  if (api.options.lease != nullptr) out["store"] = store_object(*api.options.lease);
   if (api.options.ledger != nullptr) {
     const std::string fault = api.options.ledger->fault();
     out["ledger"] = {{"logs", fault.empty()}};

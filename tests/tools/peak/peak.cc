@@ -22,7 +22,7 @@ std::uint64_t scalar_integer_peak(std::uint64_t rounds) {
 
 }  // namespace
 
-std::uint64_t run_integer_peak(const Kernels& table, std::uint64_t rounds) {
+std::uint64_t run_integer_peak([[maybe_unused]] const Kernels& table, std::uint64_t rounds) {
 #if defined(__x86_64__)
   if (&table == &kAvx2Kernels) return avx2_integer_peak(rounds);
   if (&table == &kAvxVnniKernels) return avxvnni_integer_peak(rounds);

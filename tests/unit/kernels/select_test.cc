@@ -54,6 +54,14 @@ TEST_F(SelectTest, TheEnvironmentChoosesAndOtherwiseTheBest) {
   }
 }
 
+// tests/arm64/run says which table the processor that it emulates must get.
+TEST_F(SelectTest, AnEmulatedProcessorGetsItsBest) {
+  const char* expected = std::getenv("HEARTH_EXPECTED_ISA");
+  if (expected == nullptr) GTEST_SKIP() << "the processor is not emulated";
+  unsetenv("HEARTH_ISA");
+  EXPECT_EQ(select_kernels().value()->name, expected);
+}
+
 TEST_F(SelectTest, AnUnknownNameIsRefusedWithTheChoices) {
   for (const char* name : {"avx1024", "Scalar", "scalar ", " scalar", "scala"}) {
     setenv("HEARTH_ISA", name, 1);

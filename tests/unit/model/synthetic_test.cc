@@ -50,11 +50,15 @@ TEST(Synthetic, AShapeIsAHeaderAndAHole) {
   const Opened whole = open_synthetic(options);
   EXPECT_FALSE(whole.spec.shape_only);
   options.shape_only = true;
+  options.rope_factors = true;
   options.layers = 40;
   const std::string path = ::testing::TempDir() + "shape." + std::to_string(getpid()) + ".gguf";
   ASSERT_TRUE(write_synthetic_model(path, options).ok());
   const auto file = GgufFile::open(path).value();
-  EXPECT_TRUE(ModelSpec::read(*file)->shape_only);
+  const auto spec = ModelSpec::read(*file);
+  ASSERT_TRUE(spec.ok()) << spec.error().message;
+  EXPECT_TRUE(spec->shape_only);
+  EXPECT_EQ(spec->rope_factors, std::vector<float>(spec->rotary_dim / 2, 1.0F));
   struct stat info {};
   ASSERT_EQ(::stat(path.c_str(), &info), 0);
   EXPECT_EQ(static_cast<std::uint64_t>(info.st_size), file->file_bytes());

@@ -101,6 +101,11 @@ TEST(DoctorCoordinator, EveryOutcome) {
   facts.ledger_ahead_seconds = 34'560'000;
   EXPECT_EQ(told(judge_coordinator(facts, "1")), "ok: \nwarning: timedatectl\n");
   facts.ledger_ahead_seconds = 2;
+  facts.store = {"postgresql://db/h", 3, "den", "10.0.0.1:1"};
+  EXPECT_EQ(told(judge_coordinator(facts, "1")), "ok: \nok: \n");
+  facts.store->away = "it is away";
+  EXPECT_EQ(told(judge_coordinator(facts, "1")), "ok: \nwarning: \n");
+  facts.store.reset();
   facts.ready = false;
   EXPECT_EQ(told(judge_coordinator(facts, "1")), "ok: \nwarning: hearth status\n");
   facts.refused = "no key";

@@ -58,6 +58,17 @@ TEST_F(CoordinatorFinderTest, KeepsWhatTheRosterSaysBehindWhatLedThere) {
   EXPECT_EQ(finder.next(), "10.0.0.7:9") << "where it was last comes first";
 }
 
+TEST_F(CoordinatorFinderTest, SaysWhenAllAddressesWereTried) {
+  file = {"10.0.0.1:9", "10.0.0.7:9"};
+  CoordinatorFinder finder = this->finder();
+  for (int round = 0; round < 2; ++round) {
+    finder.next();
+    EXPECT_FALSE(finder.tried_all());
+    finder.next();
+    EXPECT_TRUE(finder.tried_all());
+  }
+}
+
 TEST_F(CoordinatorFinderTest, TheListStaysShort) {
   CoordinatorFinder finder = this->finder();
   for (int i = 0; i < 20; ++i) {

@@ -55,6 +55,22 @@ struct ManifestFileTest : ::testing::Test {
   }
 };
 
+// Of several coordinators, each has led and made some.
+TEST_F(ManifestFileTest, ACoordinatorNumbersOnFromWhatAnotherOneMade) {
+  ManifestFile first = open(home);
+  ASSERT_TRUE(first.publish(other(), cluster).ok());
+  ASSERT_TRUE(first.publish(manifest, cluster).ok());
+  ManifestFile second = open(desk);
+  ASSERT_TRUE(second.publish(manifest, cluster).ok());
+  EXPECT_EQ(*second.follow(first.bytes()), true);
+  EXPECT_EQ(*second.follow(first.bytes()), false);
+  ASSERT_TRUE(second.publish(other(), cluster).ok());
+  EXPECT_EQ(second.manifest()->number, 3U);
+  EXPECT_EQ(*second.follow(first.bytes()), false) << "it is older";
+  EXPECT_TRUE(first.take(second.bytes()).ok()) << "as a worker takes it";
+  EXPECT_EQ(open(desk).manifest()->number, 3U);
+}
+
 TEST_F(ManifestFileTest, IsSignedNumberedAndKept) {
   const Bytes first = publish(manifest);
   EXPECT_EQ(publish(manifest), first) << "the same file has the same manifest";

@@ -50,5 +50,23 @@ TEST_F(EvidenceFolderTest, WhatWasKeptIsReadAgainWhereItIsWhole) {
   }
 }
 
+// As the next leader reads it, on another disk.
+TEST_F(EvidenceFolderTest, EvidenceOfAStoredLogIsWithTheLogAndHere) {
+  const auto log = [&] {
+    return *ledger::open_log_folder((above / "log").string(), ledger::LogAccess::kCreate);
+  };
+  const std::string text = evidence("entry 1\n");
+  {
+    const Evidence first = evidence_in(folder, log());
+    EXPECT_TRUE(first.kept().empty());
+    EXPECT_TRUE(first.keep(blake2b(as_bytes(text)), as_bytes(text)).ok());
+  }
+  EXPECT_EQ(kept_verdicts(folder).size(), 1U) << "for hearth verify";
+  fs::remove_all(folder);
+  const auto found = evidence_in(folder, log()).kept();
+  ASSERT_EQ(found.size(), 1U);
+  EXPECT_EQ(as_text(found[0]), text);
+}
+
 }  // namespace
 }  // namespace hearth::cli

@@ -234,6 +234,16 @@ TEST(StatusLines, AClockThatWasAheadAndADiskThatIsNearlyFull) {
   EXPECT_NE(lines[4].find("5.0 MB left"), std::string::npos) << lines[4];
 }
 
+TEST(StatusLines, CoordinatorsOfOneStore) {
+  client::SwarmView view = serving();
+  view.store = {"postgresql://db/h", 3, "den\x1b", "10.0.0.1:1"};
+  const Lines lines = status_lines(view);
+  EXPECT_EQ(
+      lines[3],
+      "store   postgresql://db/h; the coordinator on den\\x1b (API 10.0.0.1:1) leads in epoch "
+      "3; there is no standby");
+}
+
 TEST(StatusLines, WhatBecameOfAudits) {
   client::SwarmView view = serving();
   const std::size_t before = status_lines(view).size();

@@ -114,6 +114,24 @@ TEST(SwarmView, WhatHasNoReceipts) {
   EXPECT_EQ(view->audits.unreceipted_by_key.at("k"), 3U);
 }
 
+TEST(SwarmView, CoordinatorsOfOneStore) {
+  const auto view = read_swarm_view(replaced(
+      "\"pipelines\":", R"("store":{"url":"postgresql://db/h","epoch":3,"leader":{"name":"den",
+         "api":"10.0.0.1:1","control":""},"standbys":[{"name":"attic","api":"","control":""}]},
+         "pipelines":)"));
+  ASSERT_TRUE(view.ok()) << view.error().message;
+  ASSERT_TRUE(view->store.has_value());
+  EXPECT_EQ(store_text(*view->store),
+            "postgresql://db/h; the coordinator on den (API 10.0.0.1:1) leads in epoch 3; standby: "
+            "attic");
+  SwarmView::Store alone = *view->store;
+  alone.standbys.clear();
+  alone.away = "it is away";
+  EXPECT_TRUE(store_text(alone).ends_with("there is no standby; it is away"));
+  EXPECT_FALSE(
+      read_swarm_view(replaced("\"pipelines\":", R"("store":{"url":7},"pipelines":)")).ok());
+}
+
 TEST(SwarmView, WhatBecameOfAudits) {
   const auto view = read_swarm_view(
       replaced("\"pipelines\":", R"("audits":{"mode":"spot","agreed":14,"disputed":1,"missed":3,

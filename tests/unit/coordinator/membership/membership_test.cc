@@ -153,6 +153,16 @@ TEST_F(MembershipTest, WhoJoinsByAnOwnersTokenIsThatOwners) {
   EXPECT_FALSE(create_token(*store, {Role::kWorker, 60, 1, "a\nb"}, 1));
 }
 
+TEST_F(MembershipTest, MembersLearnTheAddressesOfStandbys) {
+  const auto before = book->roster()->number;
+  const std::vector<std::string> both = {"10.0.0.1:7", "10.0.0.2:7"};
+  ASSERT_TRUE(membership.set_addresses(both));
+  EXPECT_EQ(book->find(node.public_key())->addresses, both);
+  EXPECT_EQ(book->roster()->number, before + 1);
+  ASSERT_TRUE(membership.set_addresses(both));
+  EXPECT_EQ(book->roster()->number, before + 1) << "nothing has changed";
+}
+
 TEST_F(MembershipTest, RefusalsLeaveTheRosterAsItWas) {
   const TokenSecret word = token(Role::kWorker, 100);
   const TokenSecret admin = token(Role::kAdmin, 100);

@@ -1,7 +1,10 @@
 #include <fstream>
 
+#include "base/private_file.h"
 #include "coordinator/store/requests.h"
 #include "coordinator/store/store.h"
+#include "coordinator/store/stored_manifest.h"
+#include "tests/unit/coordinator/store/held_lease.h"
 #include "tests/unit/coordinator/store/private_postgres.h"
 
 namespace hearth::coordinator {
@@ -105,6 +108,23 @@ TEST_F(MigrateTest, AllRowsGoThereAndBackAndThereAgain) {
   expect_all();
 }
 
+TEST_F(MigrateTest, TheNewestManifestGoesAlong) {
+  const std::string file = folder_.path() + "/manifest";
+  const std::string note = folder_.path() + "/manifest.of";
+  ASSERT_TRUE(write_private_file(file, as_bytes("one")).ok());
+  ASSERT_TRUE(write_private_file(note, as_bytes("a model")).ok());
+  ASSERT_TRUE(migrate_store(folder_.path(), server_->url()).ok());
+  EXPECT_EQ(as_text(*read_stored_manifest(folder_.path())), "one");
+  ASSERT_TRUE(migrate_store(folder_.path(), "").ok());
+  EXPECT_EQ(as_text(*read_private_file(note, 99)), "a model");
+
+  ASSERT_TRUE(migrate_store(folder_.path(), server_->url()).ok());
+  ASSERT_TRUE(write_stored_manifest(folder_.path(), {}, as_bytes("two")).ok());
+  ASSERT_TRUE(migrate_store(folder_.path(), "").ok());
+  EXPECT_EQ(as_text(*read_private_file(file, 99)), "two");
+  EXPECT_TRUE(read_private_file(note, 99)->empty()) << "it names the model of the one before";
+}
+
 TEST_F(MigrateTest, AStoreWithRowsIsNotOverwritten) {
   const StoreFolder other;
   ASSERT_TRUE(use_store_url(other.path(), server_->url()).ok());
@@ -121,8 +141,8 @@ TEST_F(MigrateTest, AStoreWithRowsIsNotOverwritten) {
 TEST_F(MigrateTest, AStoreThatACoordinatorHoldsIsRefused) {
   const StoreFolder other;
   ASSERT_TRUE(use_store_url(other.path(), server_->url()).ok());
-  const auto coordinator = open_server_store(other.path(), [](const Error&) {});
-  ASSERT_TRUE(coordinator.ok());
+  HeldLease coordinator(server_->url());
+  ASSERT_EQ(coordinator.take(), 1U);
   const auto moved = migrate_store(folder_.path(), server_->url());
   ASSERT_FALSE(moved.ok());
   EXPECT_EQ(moved.error().code, ErrorCode::kRefused);

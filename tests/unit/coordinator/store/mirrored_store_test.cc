@@ -6,6 +6,7 @@
 #include <future>
 #include <thread>
 
+#include "tests/unit/coordinator/store/held_lease.h"
 #include "tests/unit/coordinator/store/private_postgres.h"
 
 namespace hearth::coordinator {
@@ -27,8 +28,10 @@ class MirroredStoreTest : public ::testing::Test {
     server_->start();
     server_->clear();
     ASSERT_TRUE(use_store_url(folder_.path(), server_->url()).ok());
-    auto opened =
-        open_server_store(folder_.path(), [this](const Error& why) { lost_.set_value(why); });
+    lease_.emplace(server_->url());
+    ASSERT_EQ(lease_->take(), 1U);
+    auto opened = open_server_store(folder_.path(), lease_->term(1),
+                                    [this](const Error& why) { lost_.set_value(why); });
     ASSERT_TRUE(opened.ok()) << opened.error().message;
     store_ = *opened;
   }
@@ -60,6 +63,7 @@ class MirroredStoreTest : public ::testing::Test {
 
   StoreFolder folder_;
   PrivatePostgres* server_ = nullptr;
+  std::optional<HeldLease> lease_;
   std::promise<Error> lost_;
   std::shared_ptr<Store> store_;  // before what its thread uses
 };
@@ -78,9 +82,9 @@ TEST_F(MirroredStoreTest, ReadsGoOnWhileTheDatabaseIsAway) {
   const std::string epoch = [&] {
     server_->start();
     add_when_back("after");
-    return server_->value("SELECT epoch FROM head");
+    return server_->value("SELECT epoch FROM lease");
   }();
-  EXPECT_EQ(epoch, "2") << "each connection that holds the store has an epoch";
+  EXPECT_EQ(epoch, "1") << "a lost connection ends no lease";
   EXPECT_EQ(server_->value("SELECT count(*) FROM keys"), "2");
   EXPECT_TRUE(has("before") && has("after"));
 }
@@ -118,19 +122,21 @@ TEST_F(MirroredStoreTest, ChangesOfOtherProcessesArrive) {
 }
 
 TEST_F(MirroredStoreTest, ASecondCoordinatorIsRefusedByName) {
-  const auto second = open_server_store(folder_.path(), [](const Error&) {});
+  const auto second = open_server_store(folder_.path(), {2, "ab"}, [](const Error&) {});
   ASSERT_FALSE(second.ok());
   EXPECT_EQ(second.error().code, ErrorCode::kRefused);
   EXPECT_NE(second.error().message.find("process " + std::to_string(::getpid())), std::string::npos)
       << second.error().message;
   EXPECT_TRUE(store_->add_key(key_named("first")).ok()) << "the first one keeps it";
   store_.reset();
-  EXPECT_TRUE(open_server_store(folder_.path(), [](const Error&) {}).ok());
+  HeldLease next(server_->url());
+  ASSERT_EQ(next.depose_and_take(), 2U);
+  EXPECT_TRUE(open_server_store(folder_.path(), next.term(2), [](const Error&) {}).ok());
 }
 
 // As after a pause in which another coordinator has held the store.
 TEST_F(MirroredStoreTest, AnOlderEpochWritesNothing) {
-  server_->execute("UPDATE head SET epoch = epoch + 1, holder = 'den, process 7'");
+  server_->execute("UPDATE lease SET epoch = epoch + 1, name = 'den, process 7'");
   EXPECT_FALSE(store_->add_key(key_named("late")).ok());
   const Error why = loss();
   EXPECT_EQ(why.code, ErrorCode::kRefused);
@@ -139,9 +145,17 @@ TEST_F(MirroredStoreTest, AnOlderEpochWritesNothing) {
   EXPECT_EQ(server_->value("SELECT count(*) FROM keys"), "0");
 }
 
+// In an older copy of the database, another one has got the same epoch.
+TEST_F(MirroredStoreTest, TheSameEpochOfAnotherHolderIsNotItsOwn) {
+  server_->execute("UPDATE lease SET holder = 'ab', name = 'den, process 7'");
+  EXPECT_FALSE(store_->add_key(key_named("late")).ok());
+  EXPECT_NE(loss().message.find("den, process 7"), std::string::npos);
+  EXPECT_EQ(server_->value("SELECT count(*) FROM keys"), "0");
+}
+
 TEST_F(MirroredStoreTest, AnOlderCopyOfTheDatabaseIsNotFollowed) {
   ASSERT_TRUE(store_->add_key(key_named("laptop")).ok());
-  server_->execute("UPDATE head SET changes = 1; DELETE FROM keys; NOTIFY hearth");
+  server_->execute("UPDATE head SET changes = 0; DELETE FROM keys; NOTIFY hearth");
   const Error why = loss();
   EXPECT_NE(why.message.find("older copy"), std::string::npos) << why.message;
   EXPECT_TRUE(has("laptop"));
@@ -152,7 +166,7 @@ TEST_F(MirroredStoreTest, AnotherCoordinatorDuringALossDeposesIt) {
   EXPECT_FALSE(store_->add_key(key_named("meanwhile")).ok());
   server_->start();
   // Before or after it connects again, which are the two ways to see it.
-  server_->execute("UPDATE head SET epoch = epoch + 5, holder = 'attic, process 9'");
+  server_->execute("UPDATE lease SET epoch = epoch + 5, name = 'attic, process 9'");
   const Error why = loss();
   EXPECT_NE(why.message.find("attic, process 9"), std::string::npos) << why.message;
 }

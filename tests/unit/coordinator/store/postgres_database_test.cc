@@ -73,7 +73,7 @@ TEST_F(PostgresDatabaseTest, ANewerVersionAndForeignTablesAreRefused) {
   ASSERT_FALSE(newer.ok());
   EXPECT_EQ(newer.error().code, ErrorCode::kVersion);
   EXPECT_NE(newer.error().message.find("version 1000"), std::string::npos);
-  server_->execute("UPDATE head SET version = 7");
+  server_->execute("UPDATE head SET version = 8");
   server_->execute("DROP TABLE head");
   const auto foreign = open_store(folder_.path());
   ASSERT_FALSE(foreign.ok());
@@ -100,6 +100,34 @@ TEST_F(PostgresDatabaseTest, TheTablesAreMadeOnce) {
   EXPECT_TRUE(use_store_url(folder_.path(), server_->url()).ok());
   other.join();
   EXPECT_EQ(folder_.open()->secret_key(), second.open()->secret_key());
+}
+
+// Another process makes or upgrades tables, and stands still.
+// The first version in PostgreSQL had one coordinator, and the ledger on its disk.
+TEST_F(PostgresDatabaseTest, TablesOfTheFirstVersionAreUpgraded) {
+  ASSERT_TRUE(use_store_url(folder_.path(), server_->url()).ok());
+  ApiKey key;
+  key.id = "its key";
+  ASSERT_TRUE(folder_.open()->add_key(key).ok());
+  server_->execute(
+      "DROP TABLE lease, coordinators, ledger_files, manifest; ALTER TABLE head ADD epoch BIGINT "
+      "NOT NULL DEFAULT 5, ADD holder TEXT NOT NULL DEFAULT 'den'; UPDATE head SET version = 7");
+  const auto store = folder_.open();
+  ASSERT_NE(store, nullptr);
+  EXPECT_EQ(store->keys()->size(), 1U);
+  EXPECT_EQ(server_->value("SELECT epoch || name || lasts FROM lease"), "5den0");
+  EXPECT_EQ(server_->value("SELECT count(*) FROM ledger_files, manifest"), "0");
+  EXPECT_EQ(server_->value("SELECT version FROM head"), "8");
+}
+
+TEST_F(PostgresDatabaseTest, AConnectionToWholeTablesWaitsForNoOtherProcess) {
+  const PostgresOptions options{*parse_store_url(server_->url()), Database::Flush::kEveryCommit,
+                                kCommandWait};
+  const auto other = PostgresDatabase::open(options);
+  ASSERT_TRUE(other.ok()) << other.error().message;
+  ASSERT_TRUE((*other)->execute("SELECT pg_advisory_lock(1215460457)").ok());
+  const auto mine = PostgresDatabase::open(options);
+  EXPECT_TRUE(mine.ok()) << mine.error().message;
 }
 
 TEST(StoreUrlTest, IsShownWithoutPasswordAndParameters) {

@@ -117,6 +117,38 @@ TEST_F(ControlSessionTest, DialsNothingWhileThereIsNoAddress) {
   EXPECT_EQ(transport.dialled.back().second, "home:2");
 }
 
+TEST_F(ControlSessionTest, DialsTheNextCoordinatorWithoutAPause) {
+  std::size_t tried = 0;
+  options.find_coordinator = [&tried] { return "home:" + std::to_string(++tried % 2); };
+  options.tried_all = [&tried] { return tried % 2 == 0; };
+  session.dial();
+  const std::size_t before = transport.dialled.size();
+  session.on_link_closed(transport.dialled.back().first, {ErrorCode::kUnavailable, "refused"});
+  pass(milliseconds(20));
+  session.on_timer();
+  ASSERT_EQ(transport.dialled.size(), before + 1);
+  EXPECT_EQ(transport.dialled.back().second, "home:0");
+  session.on_link_closed(transport.dialled.back().first, {ErrorCode::kUnavailable, "refused"});
+  pass(milliseconds(20));
+  session.on_timer();
+  EXPECT_EQ(transport.dialled.size(), before + 1) << "both were tried: the next dial waits";
+}
+
+TEST_F(ControlSessionTest, ASlowCoordinatorIsWaitedForInTheSecondRound) {
+  std::size_t tried = 0;
+  options.find_coordinator = [&tried] { return "home:" + std::to_string(++tried % 2); };
+  options.tried_all = [&tried] { return tried % 2 == 0; };
+  session.dial();
+  while (tried < 3) pass(milliseconds(100));
+  const std::size_t before = transport.dialled.size();
+  pass(seconds(9));
+  EXPECT_EQ(transport.dialled.size(), before) << "it gets the time of a lone coordinator";
+  link = transport.dialled.back().first;
+  transport.open("home:1");
+  registered();
+  EXPECT_EQ(tried, 3U);
+}
+
 TEST_F(ControlSessionTest, SaysWhoItIsAndBeatsAsItIsTold) {
   begin();
   const auto body = said().register_();

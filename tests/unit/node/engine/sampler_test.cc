@@ -248,25 +248,28 @@ TEST(Sampler, BiasForcesAndExcludes) {
   EXPECT_EQ(sampler.sample(logits, SamplerParams(params), {}, 0).error().code, ErrorCode::kNumeric);
 }
 
-// As a bias of -infinity does, but of any number of tokens; a bias cannot bring one back.
-TEST(Sampler, AMaskExcludesWhatItDoesNotHave) {
-  const auto logits = random_logits(300, 21);
-  std::vector<std::uint64_t> mask(5);
+// As a bias of -infinity does, but of any number of tokens; a bias cannot bring one back. `every`:
+// one token of so many stays.
+void expect_mask_as_bias(TokenId size, TokenId every) {
+  const auto logits = random_logits(static_cast<std::size_t>(size), 21);
+  std::vector<std::uint64_t> mask((static_cast<std::size_t>(size) + 63) / 64);
   SamplingParams biased;
-  for (TokenId token = 0; token < 300; ++token) {
-    if (token % 7 == 3) {
+  for (TokenId token = 0; token < size; ++token) {
+    if (token % every == 3) {
       mask[static_cast<std::size_t>(token) / 64] |= 1ULL << (token % 64);
     } else {
       biased.logit_bias.emplace_back(token, -kInfinity);
     }
   }
-  Sampler sampler(300);
-  for (int set = 0; set < 4; ++set) {
+  Sampler sampler(static_cast<std::uint32_t>(size));
+  for (int set = 0; set < 5; ++set) {
     SamplingParams params;
     params.seed = static_cast<std::uint64_t>(set);
     params.temperature = set == 0 ? 0.0F : 1.5F;
     if (set > 1) params.top_p = 0.7F;
     if (set > 2) params.top_k = 9;
+    if (set > 3) params.min_p = 0.1F;
+    params.logprobs = set % 2 == 1;
     SamplingParams same = params;
     same.logit_bias = biased.logit_bias;
     params.logit_bias = {{4, 100.0F}};
@@ -274,14 +277,20 @@ TEST(Sampler, AMaskExcludesWhatItDoesNotHave) {
     for (Position at = 0; at < 60; ++at) {
       const auto masked = sampler.sample(logits, SamplerParams(params), {}, at, {}, mask);
       ASSERT_TRUE(masked.ok());
-      EXPECT_EQ(masked->token % 7, 3);
+      EXPECT_EQ(masked->token % every, 3);
       EXPECT_EQ(masked->token, draw(logits, same, at));
     }
   }
-  const std::vector<std::uint64_t> nothing(5);
+  const std::vector<std::uint64_t> nothing(mask.size());
   EXPECT_EQ(sampler.sample(logits, SamplerParams(biased), {}, 0, {}, nothing).error().code,
             ErrorCode::kNumeric);
 }
+
+TEST(Sampler, AMaskExcludesWhatItDoesNotHave) { expect_mask_as_bias(300, 7); }
+
+TEST(Sampler, AMaskOfManyTokensIsTheSame) { expect_mask_as_bias(2'000, 5); }
+
+TEST(Sampler, AMaskOfOneTokenIsTheSame) { expect_mask_as_bias(300, 300); }
 
 TEST(Sampler, PenaltiesCountThePromptOnlyForRepetition) {
   TokenHistory history;

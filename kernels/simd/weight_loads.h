@@ -3,9 +3,9 @@
 #pragma once
 
 #include "kernels/matrix_view.h"
-#include "kernels/x86/vectors.h"
+#include "kernels/simd/vectors.h"
 
-#if defined(__AVX2__) && defined(__FMA__) && defined(__F16C__)
+#if defined(HEARTH_VECTORS)
 namespace hearth::kernels {
 namespace {
 

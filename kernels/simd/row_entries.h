@@ -2,9 +2,9 @@
 // compiled for. Internal linkage throughout.
 #pragma once
 
-#include "kernels/x86/vectors.h"
+#include "kernels/simd/vectors.h"
 
-#if defined(__AVX2__) && defined(__FMA__) && defined(__F16C__)
+#if defined(HEARTH_VECTORS)
 #include <cstring>
 
 #include "kernels/preconditions.h"
@@ -65,7 +65,7 @@ bool quantize(const float* x, const QuantizedRows& out, std::uint32_t t) {
 float norm_factor(const float* x, std::uint32_t n, float epsilon) {
   const float squares = sum_of_squares(x, n);
   const float mean = squares / static_cast<float>(n);
-  const float root = _mm_cvtss_f32(_mm_sqrt_ss(_mm_set_ss(mean + epsilon)));
+  const float root = root_of(mean + epsilon);
   return is_finite(squares) ? 1.0F / root : std::bit_cast<float>(0x7FC00000U);
 }
 

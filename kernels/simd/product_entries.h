@@ -3,7 +3,7 @@
 // HEARTH_ENTRIES and defines run(). Internal linkage throughout, but for the entries.
 #pragma once
 
-#include "kernels/x86/vectors.h"
+#include "kernels/simd/vectors.h"
 
 #if defined(HEARTH_ENTRIES)
 #include "kernels/matrix_view.h"

@@ -2,9 +2,9 @@
 // attention shares with it. Internal linkage throughout, but for the entry.
 #pragma once
 
-#include "kernels/x86/vectors.h"
+#include "kernels/simd/vectors.h"
 
-#if defined(__AVX2__) && defined(__FMA__) && defined(__F16C__)
+#if defined(HEARTH_VECTORS)
 #include <cstring>
 
 #include "kernels/matrix_view.h"
