@@ -312,12 +312,12 @@ Status RankLinks::sleep_until(const std::function<bool()>& done, std::uint32_t f
            message_of("kept this rank waiting for ", seconds.count(), " s"));
       return *lost_;
     }
+    if (peers_[for_rank].state == Peer::State::kOpen) transport_->poll(peers_[for_rank].link);
+    if (waited < spin_ || done()) continue;
     for (std::uint32_t rank = 0; rank < rank_; ++rank) {
       Peer& peer = peers_[rank];
       if (peer.state == Peer::State::kNone && time_now() >= peer.dial_at) dial(peer, rank);
     }
-    if (io_->poll() > 0) continue;
-    if (waited < spin_) continue;
     drop_callers();
     io_->run_one_for(kSleep);
   }
@@ -412,7 +412,8 @@ Result<std::optional<Bytes>> RankLinks::next_batch() {
   if (lost_) return *lost_;
   if (ends()) return Error{ErrorCode::kCancelled, "the group ended"};
   // A wake may be what the poll has run: then this wait is over.
-  if (frames.empty() && io_->poll() == 0) {
+  transport_->poll(peers_[0].link);
+  if (io_->poll() == 0 && frames.empty() && !lost_) {
     drop_callers();
     io_->run_one_for(kSleep);
     io_->poll();

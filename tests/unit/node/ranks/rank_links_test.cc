@@ -353,5 +353,78 @@ TEST_F(RankLinksTest, AWaitEndsWhenTheGroupIsCancelled) {
   });
 }
 
+// Rank 1 as a program that may say anything.
+class FalseRankTest : public RankLinksTest {
+ protected:
+  FalseRankTest() { open_group(2); }
+  std::unique_ptr<testing::TlsPeer> peer() {
+    auto made = std::make_unique<testing::TlsPeer>(group_[0].address, cluster_.identity("rank-1"));
+    while (!made->greeted()) std::this_thread::yield();
+    return made;
+  }
+  static Bytes hello(std::uint64_t epoch, std::uint32_t rank) {
+    Hello hello;
+    hello.node = "rank-1";
+    hello.epoch = Epoch(epoch);
+    hello.stage = rank;
+    return testing::wire(FrameType::kHello, encode(hello));
+  }
+  // The error of rank 0 in two exchanges of no bytes, where rank 1 sends these frames.
+  std::string error_of(std::uint64_t epoch, const std::vector<Frame>& frames) {
+    std::string error;
+    std::thread zero([&] {
+      Status status = join(0, epoch);
+      for (int i = 0; i < 2 && status.ok(); ++i) {
+        status = links_[0]->swap(std::vector<ByteSpan>(2), std::vector<MutableByteSpan>(2));
+      }
+      if (!status.ok()) error = status.error().message;
+      EXPECT_EQ(links_[0]->culprit(), status.ok() ? "" : "rank-1");
+      links_[0]->leave();
+    });
+    const auto one = peer();
+    one->say(hello(epoch, 1));
+    for (const Frame& frame : frames) one->say(testing::wire(frame.type, frame.payload));
+    zero.join();
+    return error;
+  }
+};
+
+TEST_F(FalseRankTest, FramesThatNoRankSendsNameTheirSender) {
+  std::uint64_t epoch = 7;
+  const auto part = [&](std::uint64_t number, std::uint64_t later = 0, std::size_t bytes = 0) {
+    const Bytes zeros(bytes);
+    return Frame{FrameType::kExchange, encode(ExchangePart{Epoch(epoch + later), number, zeros})};
+  };
+  const auto says = [&](const std::vector<Frame>& frames, const char* what) {
+    const std::string error = error_of(epoch++, frames);
+    EXPECT_NE(error.find(what), std::string::npos) << error << " says not: " << what;
+  };
+  says({part(0), part(1)}, "");
+  says({part(0), part(0)}, "sent 0 bytes of exchange 0");
+  says({part(1), part(0)}, "sent 0 bytes of exchange 1");
+  says({part(0), part(1, 1)}, "expected 0 bytes of exchange 1 of epoch");
+  says({part(0), part(1, 0, 5)}, "sent 5 bytes of exchange 1");
+  says({part(0), {FrameType::kExchange, Bytes(5)}}, "sent a bad frame");
+  says({part(0), {FrameType::kBatch, Bytes(5)}}, "in place of type");
+  says({{FrameType::kTokens, Bytes(5)}}, "which no rank sends");
+  says({part(0), {FrameType::kHello, Bytes(5)}}, "which no rank sends");
+}
+
+TEST_F(FalseRankTest, AnotherRankNumberIsNotJoined) {
+  std::thread zero([&] {
+    EXPECT_TRUE(join(0).ok());
+    EXPECT_EQ(links_[0]->culprit(), "");
+    links_[0]->leave();
+  });
+  for (const std::uint32_t rank : {0U, 2U, limits::kRanks, ~0U}) {
+    const auto other = peer();
+    other->say(hello(7, rank));
+    while (!other->hung_up()) std::this_thread::yield();
+  }
+  const auto one = peer();
+  one->say(hello(7, 1));
+  zero.join();
+}
+
 }  // namespace
 }  // namespace hearth::node
