@@ -196,6 +196,10 @@ Result<kernels::QuantizedRows> RankParts::join_pairs(const kernels::QuantizedRow
   return whole;
 }
 
+bool RankParts::divides_attention_output() const {
+  return grouped() && !rows_->own().whole_attention_output;
+}
+
 Status RankParts::join_delta(std::uint32_t rows) {
   if (!grouped()) return ok_status();
   return rows_->join_values(rows, own_delta_.data(), delta_.data(), failures_);
@@ -421,7 +425,7 @@ Status Forward::layer(std::uint32_t index) {
   const auto in = quant_.view(rows(), spec_.hidden);
   const IndexRange whole{0, spec_.hidden};
   TRY_VOID(mix_positions(weights, index));
-  TRY_VOID(parts_->join_delta(rows()));
+  if (parts_->divides_attention_output()) TRY_VOID(parts_->join_delta(rows()));
   loops_.for_rows(rows(), spec_.hidden, [&](std::uint32_t row) {
     float* delta = delta_.data() + std::size_t{row} * spec_.hidden;
     add_bias(delta, weights.attention_output_bias, 0, spec_.hidden);

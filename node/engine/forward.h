@@ -89,6 +89,8 @@ class RankParts {
   Result<kernels::QuantizedRows> join(const kernels::QuantizedRows& part, Ranges ranges);
   Result<kernels::QuantizedRows> join_pairs(const kernels::QuantizedRows& part,
                                             const RankRows::Failures& failures);
+  // Whether join_delta() follows attn_output, which else is whole here.
+  bool divides_attention_output() const;
   // The additions that products here give, (rows, values()); join_delta() makes the whole of them.
   float* delta() const { return grouped() ? own_delta_.data() : delta_.data(); }
   Status join_delta(std::uint32_t rows);

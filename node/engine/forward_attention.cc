@@ -58,7 +58,8 @@ Status Forward::mix_positions(const LayerWeights& weights, std::uint32_t index) 
       });
     }
     TRY(const auto out, parts_->join(part, &RankRows::queries));
-    loops_.multiply(out, {{&weights.attention_output, parts_->delta()}});
+    float* delta = parts_->divides_attention_output() ? parts_->delta() : delta_.data();
+    loops_.multiply(out, {{&weights.attention_output, delta}});
   }
   return ok_status();
 }

@@ -299,7 +299,8 @@ Status read_layer(const Reader& reader, const model::ModelSpec& spec, std::uint3
     TRY_VOID(reader.vector(name("attn_q_norm.weight"), size(wide), out.query_norm));
     if (keeps) TRY_VOID(reader.vector(name("attn_k_norm.weight"), size(narrow), out.key_norm));
   }
-  const IndexRange values = share != nullptr ? share->hidden : IndexRange{0, hidden};
+  const bool divided = share != nullptr && !share->whole_attention_output;
+  const IndexRange values = divided ? share->hidden : IndexRange{0, hidden};
   TRY_VOID(
       read_rows(reader, name("attn_output.weight"), hidden, values, wide, out.attention_output));
   if (family.output_bias) {

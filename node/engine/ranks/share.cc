@@ -50,7 +50,8 @@ Status check_family(const model::ModelSpec& spec) {
 }  // namespace
 
 Result<std::vector<Share>> divide(const model::ModelSpec& spec,
-                                  std::span<const std::uint32_t> speeds) {
+                                  std::span<const std::uint32_t> speeds,
+                                  std::uint64_t whole_output) {
   TRY_VOID(check_family(spec));
   REQUIRE(!speeds.empty() && speeds.size() <= limits::kRanks, "ranks are ", speeds.size(),
           "; they must be 1 to ", limits::kRanks);
@@ -58,6 +59,7 @@ Result<std::vector<Share>> divide(const model::ModelSpec& spec,
   REQUIRE(all > 0, "the speeds of all ranks are 0: one at least must be above");
   std::vector<Share> shares;
   Share share;
+  share.whole_attention_output = std::uint64_t{spec.hidden} * spec.widest_queries() <= whole_output;
   std::uint64_t sum = 0;
   for (const std::uint32_t speed : speeds) {
     sum += speed;
@@ -77,6 +79,10 @@ Status check_shares(const model::ModelSpec& spec, std::span<const Share> shares)
   TRY_VOID(check_family(spec));
   REQUIRE(!shares.empty() && shares.size() <= limits::kRanks, "ranks are ", shares.size(),
           "; they must be 1 to ", limits::kRanks);
+  for (std::size_t rank = 1; rank < shares.size(); ++rank) {
+    REQUIRE(shares[rank].whole_attention_output == shares[0].whole_attention_output, "attn_output ",
+            "is divided on one of rank 0 and rank ", rank, ": it must be whole on all or on none");
+  }
   TRY_VOID(check_ranges(shares, &Share::kv_heads, spec.kv_heads, 1, "KV heads"));
   TRY_VOID(check_ranges(shares, &Share::columns, spec.feed_forward, kShareUnit,
                         "columns of the feed-forward"));

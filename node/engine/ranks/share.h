@@ -27,19 +27,27 @@ struct Share {
   IndexRange columns;     // of the feed-forward, or of each expert: rows of ffn_gate and ffn_up
   IndexRange hidden;      // values of the residual: rows of attn_output and ffn_down
   IndexRange vocabulary;  // tokens: rows of the embedding and of the head
+  // Each rank of the group has all rows of attn_output, so that no exchange follows that product.
+  bool whole_attention_output = false;
   friend bool operator==(const Share&, const Share&) = default;
 };
 
 inline constexpr std::uint32_t kShareUnit = kernels::kBlock;
+// An attn_output with at most so many weights is whole on each rank: computing all of its rows
+// takes less time than an exchange over a network, and little memory.
+inline constexpr std::uint64_t kWholeOutput = std::uint64_t{1} << 22;
 
 // The shares of a group of ranks with these speeds, which have any unit and may be 0. Each end is
 // rounded to the nearest unit, so that a share is within one unit of its rank's part of the speed.
+// An attn_output with more than `whole_output` weights is divided.
 // kInvalidInput for no rank, too many or no speed at all; kUnsupported as check_shares().
 Result<std::vector<Share>> divide(const model::ModelSpec& spec,
-                                  std::span<const std::uint32_t> speeds);
+                                  std::span<const std::uint32_t> speeds,
+                                  std::uint64_t whole_output = kWholeOutput);
 
-// kInvalidInput names the rank whose share does not begin where the one before ends, or ends inside
-// a unit; kUnsupported a family that groups do not compute.
+// kInvalidInput names the rank whose share does not begin where the one before ends, ends inside a
+// unit, or divides attn_output where others do not; kUnsupported a family that groups do not
+// compute.
 Status check_shares(const model::ModelSpec& spec, std::span<const Share> shares);
 
 // The model as a rank sees it: with its own heads, and columns of the feed-forward, alone. Its

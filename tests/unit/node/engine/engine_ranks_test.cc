@@ -172,10 +172,10 @@ void expect_same(const Given& given, const Given& wanted, bool leads) {
 }
 
 // Takes the script on every rank of a group.
-void compare_group(const Model& model, const EngineOptions& options, const Speeds& speeds,
-                   const std::vector<StepBatch>& script, const std::vector<Given>& wanted) {
-  const std::vector<Share> shares = divide(model.spec, speeds).value();
-  const auto ranks = static_cast<std::uint32_t>(speeds.size());
+void compare_shares(const Model& model, const EngineOptions& options,
+                    const std::vector<Share>& shares, const std::vector<StepBatch>& script,
+                    const std::vector<Given>& wanted) {
+  const auto ranks = static_cast<std::uint32_t>(shares.size());
   LocalExchange exchange(ranks);
   on_ranks(ranks, exchange, [&](std::uint32_t rank) {
     SCOPED_TRACE(model.name + ", " + std::string(options.kernels->name) + ", rank " +
@@ -195,6 +195,16 @@ void compare_group(const Model& model, const EngineOptions& options, const Speed
       expect_same(given, wanted[i], rank == 0);
     }
   });
+}
+
+// With attn_output divided, and whole on each rank.
+void compare_group(const Model& model, const EngineOptions& options, const Speeds& speeds,
+                   const std::vector<StepBatch>& script, const std::vector<Given>& wanted) {
+  for (const std::uint64_t whole_output : {std::uint64_t{0}, kWholeOutput}) {
+    const std::vector<Share> shares = divide(model.spec, speeds, whole_output).value();
+    ASSERT_EQ(shares[0].whole_attention_output, whole_output > 0);
+    compare_shares(model, options, shares, script, wanted);
+  }
 }
 
 // `layers` of the model alone and by groups of ranks with these speeds, in the steps of `run`.
@@ -320,7 +330,7 @@ TEST(EngineRanksGroup, SharesDivideTheWeights) {
     const LayerRange all{0, 2};
     EngineOptions options = options_of(all, kernels::available_kernels().back());
     const StageMemory whole = stage_memory(*model.file, model.spec, options).value();
-    const std::vector<Share> shares = divide(model.spec, Speeds{1, 1}).value();
+    const std::vector<Share> shares = divide(model.spec, Speeds{1, 1}, 0).value();
     StageMemory sum;
     for (std::uint32_t rank = 0; rank < 2; ++rank) {
       const RankGroup group{shares, rank, nullptr, whole.pages};

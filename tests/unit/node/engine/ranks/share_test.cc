@@ -41,6 +41,23 @@ TEST(Share, SpeedsDivideEachKindWithinOneUnit) {
             (Share{{0, 8}, {0, 28'672}, {0, 8192}, {0, 128'256}}));
 }
 
+// A large one is divided.
+TEST(Share, ASmallAttentionOutputIsWholeOnEachRank) {
+  model::ModelSpec spec = tiny();
+  const std::vector<std::uint32_t> speeds{1, 1};
+  const std::uint64_t weights = std::uint64_t{spec.hidden} * spec.widest_queries();
+  for (const bool whole : {true, false}) {
+    for (const Share& share : divide(spec, speeds, whole ? weights : weights - 1).value()) {
+      EXPECT_EQ(share.whole_attention_output, whole);
+    }
+  }
+  EXPECT_TRUE(divide(spec, speeds).value()[1].whole_attention_output);
+  spec.heads = 64;
+  spec.hidden = 8192;
+  spec.head_dim = 128;
+  EXPECT_FALSE(divide(spec, speeds).value()[1].whole_attention_output);
+}
+
 // The vocabulary's last unit may be short, and there may be more ranks than heads.
 TEST(Share, EveryNumberOfRanksHasTheWhole) {
   const model::ModelSpec spec = tiny();
@@ -79,6 +96,8 @@ TEST(Share, RefusesWhatIsNoDivision) {
   refused([](auto& shares) { std::swap(shares[0].hidden, shares[1].hidden); }, "must begin at 0");
   refused([](auto& shares) { shares[1].vocabulary.end -= 8; }, "must end at a multiple of 32");
   refused([](auto& shares) { shares.clear(); }, "ranks are 0");
+  refused([](auto& shares) { shares[1].whole_attention_output = false; },
+          "attn_output is divided on one of rank 0 and rank 1");
 }
 
 TEST(Share, OtherFamiliesAreRefusedByName) {
