@@ -137,8 +137,10 @@ void add_why(const client::SwarmView& view, Lines& lines) {
           return node.state == "free" && node.newcomer.empty() && node.barred.empty();
         });
     if (free > 0 && view.stages_wanted > 0) {
+      std::uint32_t ranks = 1;
+      for (const client::NodeView& node : view.nodes) ranks = std::max(ranks, node.ranks);
       lines.push_back("spare   " + counted(static_cast<std::size_t>(free), "worker") +
-                      "; one more pipeline takes " + std::to_string(view.stages_wanted));
+                      "; one more pipeline takes " + std::to_string(view.stages_wanted * ranks));
     }
     for (const client::NodeView& node : view.nodes) {
       if (node.spare.empty() || !node.barred.empty()) continue;
