@@ -9,6 +9,7 @@
 
 #include "base/check.h"
 #include "base/limits.h"
+#include "base/pause.h"
 #include "proto/address.h"
 #include "proto/exchange.h"
 
@@ -30,6 +31,8 @@ constexpr std::uint32_t kCallers = 2 * limits::kRanks;
 // sleeps gets it at once. Where a machine has more ranks than processors, polling would delay the
 // rank that is waited for.
 constexpr Duration kSpin = std::chrono::microseconds(30);
+// Between two reads: each takes a lock that the bytes under way need, too.
+constexpr int kPauses = 8;
 constexpr auto kSleep = std::chrono::milliseconds(100);
 
 TimePoint time_now() { return SystemClock().now(); }
@@ -313,7 +316,11 @@ Status RankLinks::sleep_until(const std::function<bool()>& done, std::uint32_t f
       return *lost_;
     }
     if (peers_[for_rank].state == Peer::State::kOpen) transport_->poll(peers_[for_rank].link);
-    if (waited < spin_ || done()) continue;
+    if (done()) continue;
+    if (waited < spin_) {
+      for (int i = 0; i < kPauses; ++i) pause();
+      continue;
+    }
     for (std::uint32_t rank = 0; rank < rank_; ++rank) {
       Peer& peer = peers_[rank];
       if (peer.state == Peer::State::kNone && time_now() >= peer.dial_at) dial(peer, rank);
