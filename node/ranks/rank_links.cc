@@ -32,7 +32,7 @@ constexpr std::uint32_t kCallers = 2 * limits::kRanks;
 // rank that is waited for.
 constexpr Duration kSpin = std::chrono::microseconds(30);
 // Between two reads: each takes a lock that the bytes under way need, too.
-constexpr int kPauses = 8;
+constexpr int kReadPauses = 8;
 constexpr auto kSleep = std::chrono::milliseconds(100);
 
 TimePoint time_now() { return SystemClock().now(); }
@@ -318,7 +318,7 @@ Status RankLinks::sleep_until(const std::function<bool()>& done, std::uint32_t f
     if (peers_[for_rank].state == Peer::State::kOpen) transport_->poll(peers_[for_rank].link);
     if (done()) continue;
     if (waited < spin_) {
-      for (int i = 0; i < kPauses; ++i) pause();
+      for (int i = 0; i < kReadPauses; ++i) pause();
       continue;
     }
     for (std::uint32_t rank = 0; rank < rank_; ++rank) {
