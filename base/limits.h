@@ -118,6 +118,11 @@ inline constexpr std::uint32_t kThreadsLeast = 16;
 
 // One engine (node/engine/engine.h).
 inline constexpr std::uint32_t kComputeThreads = 256;
+inline constexpr std::uint32_t kRanks = 8;              // that compute a stage together
+inline constexpr std::uint32_t kRankSeconds = 30;       // that a rank waits for the part of another
+inline constexpr std::uint32_t kRankStepSeconds = 120;  // likewise, of all its parts of one step
+inline constexpr std::uint32_t kRankFrames = 4;  // of one rank that wait for another to read them
+inline constexpr std::size_t kRankBytes = 2 * kFrameBytes + kMiB;  // likewise, of several
 
 // Sampling and stopping (proto/step.h, coordinator/api.h).
 inline constexpr std::uint32_t kLogitBias = 1'024;

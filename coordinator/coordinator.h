@@ -7,6 +7,9 @@
 // loaded stage gets that stage again. Several pipelines run side by side; a sequence goes to the
 // one that should be the quickest.
 //
+// With CoordinatorOptions::ranks above 1 every stage is a group of so many workers
+// (coordinator/pipelines/groups.h). The loss of a rank is the loss of its stage.
+//
 // A lost worker or link ends its pipeline but no sequence. The other members become free and form
 // the next pipeline with the spare nodes. The interrupted sequences continue there, or on another
 // serving pipeline, from their prompt and the tokens sent so far. Tokens are a function of those
@@ -81,6 +84,9 @@ struct NodeStatus {
   std::uint64_t held_total = 0;  // held_bytes == held_total: all are stored and verified
   Epoch epoch;                   // 0: in no pipeline
   std::uint32_t stage = 0;
+  std::string rank_address;  // empty: it computes no stage in a group
+  std::uint32_t rank = 0;    // in the group of its stage,
+  std::uint32_t ranks = 1;   // which has so many; 1: it computes the stage alone
   LayerRange layers;
   std::uint32_t kv_pages = 0;
   std::uint64_t weight_bytes = 0;
@@ -269,6 +275,8 @@ struct HandStage {
 struct CoordinatorOptions {
   std::string node = "coordinator";
   std::uint32_t stages = 1;  // workers of one pipeline; 0, with `placement`: the best number
+  // Workers that compute each stage together, as ranks of a group; 1: each stage has one worker.
+  std::uint32_t ranks = 1;
   std::optional<MeasuredPlacement> placement;
   std::vector<HandStage> by_hand;  // if not empty: the only pipeline, with `stages` stages
   std::string model_fingerprint;   // hex

@@ -7,6 +7,7 @@
 #include <utility>
 
 #include "base/check.h"
+#include "base/pause.h"
 #include "kernels/kernels.h"
 
 namespace hearth::kernels {
@@ -16,14 +17,6 @@ namespace {
 // core to other threads, and in the end it sleeps.
 constexpr int kPauses = 150;   // of about 20 to 40 ns
 constexpr int kYields = 4000;  // of about 0.5 us on an idle machine: the pause between two steps
-
-void pause() {
-#if defined(__x86_64__)
-  __builtin_ia32_pause();
-#elif defined(__aarch64__)
-  asm volatile("yield");
-#endif
-}
 
 constexpr std::uint32_t kClosed = 0xFFFFFFFF;  // a ticket's unit while the job is being set up
 

@@ -14,11 +14,15 @@ constexpr std::array<FamilyTraits, 22> kFamilies{{
      .experts = Experts::kMay,
      .full_width_experts = true,
      .rope_factors = true,
+     .in_shares = true,
      .tokenizer = "smollm"},
     // Qwen 2 and 2.5.
-    {.architecture = "qwen2", .qkv_bias = true, .tokenizer = "qwen2"},
+    {.architecture = "qwen2", .qkv_bias = true, .in_shares = true, .tokenizer = "qwen2"},
     // Qwen 3, dense.
-    {.architecture = "qwen3", .head_norms = HeadNorms::kEach, .tokenizer = "qwen2"},
+    {.architecture = "qwen3",
+     .head_norms = HeadNorms::kEach,
+     .in_shares = true,
+     .tokenizer = "qwen2"},
     // Gemma 3, text. Its model of 62 layers (27B) was trained with the scores of narrower heads.
     {.architecture = "gemma3",
      .activation = Activation::kGeluTanh,
@@ -26,6 +30,7 @@ constexpr std::array<FamilyTraits, 22> kFamilies{{
      .post_norms = true,
      .scale_embeddings = true,
      .rope_base = 1e6,
+     .in_shares = true,
      .global_every = 6,
      .narrow_score_layers = 62,
      .tokenizer = "spm"},
@@ -40,6 +45,7 @@ constexpr std::array<FamilyTraits, 22> kFamilies{{
     {.architecture = "qwen3moe",
      .head_norms = HeadNorms::kEach,
      .experts = Experts::kAlways,
+     .in_shares = true,
      .tokenizer = "qwen2"},
     // OLMo 2, and 3 with its local layers.
     {.architecture = "olmo2",

@@ -100,6 +100,7 @@ struct FamilyTraits {
   bool rope_factors = false;       // files may have rope_freqs.weight
   bool long_factors = false;       // files may have rope_factors_long.weight and _short
   bool part_rotary = false;        // RoPE may turn only the first values of a head
+  bool in_shares = false;          // a group of ranks may compute a stage: node/engine/ranks
   std::uint32_t unturned_every = 0;   // of every N layers the last one has no RoPE; 0: all have it
   bool temperature = false;           // scores may grow with the position
   bool unturned_temperature = false;  // the same, in layers without RoPE alone
@@ -279,8 +280,9 @@ struct ModelSpec {
   std::uint32_t widest_keys() const {
     return std::max(kv_heads * head_dim, local_kv_heads * local_head_dim);
   }
-  // Query heads that share a KV head, at most.
+  // Query heads that share a KV head, at most; 0 for a rank without heads.
   std::uint32_t largest_group() const {
+    if (heads == 0) return 0;
     return heads / (local_kv_heads > 0 ? std::min(kv_heads, local_kv_heads) : kv_heads);
   }
   bool shares_keys_in(std::uint32_t layer) const {

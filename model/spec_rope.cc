@@ -190,8 +190,10 @@ double ModelSpec::local_rope_magnitude() const {
 
 float ModelSpec::plain_score_scale() const {
   const bool narrow = layers == family->narrow_score_layers;
-  const auto width = static_cast<float>(narrow ? hidden / heads : head_dim);
-  float scale = score_factor > 0.0F ? score_factor : 1.0F / std::sqrt(width);
+  float scale = score_factor;
+  if (!(scale > 0.0F)) {
+    scale = 1.0F / std::sqrt(static_cast<float>(narrow ? hidden / heads : head_dim));
+  }
   if (score_stretch != 1.0) scale *= static_cast<float>(score_stretch * score_stretch);
   return scale;
 }

@@ -1,5 +1,7 @@
 #include "node/assignment.h"
 
+#include <algorithm>
+
 #include "base/limits.h"
 #include "proto/fixed_field.h"
 #include "proto/frame.h"
@@ -27,6 +29,29 @@ Status check_layers(const Assignment& assignment, std::uint32_t model_layers) {
 
 Status check_range(const char* field, std::uint32_t value, std::uint32_t limit) {
   REQUIRE(value >= 1 && value <= limit, field, " is ", value, "; it must be 1 to ", limit);
+  return ok_status();
+}
+
+Status read_group(const control::v1::Assign& assign, Assignment& assignment) {
+  if (assign.group().empty()) return ok_status();
+  TRY_VOID(check_range("ranks", static_cast<std::uint32_t>(assign.group_size()), limits::kRanks));
+  REQUIRE(assign.group_size() > 1, "a group has one rank; it must have 2 to ", limits::kRanks);
+  assignment.rank = assign.rank();
+  REQUIRE(assignment.rank < static_cast<std::uint32_t>(assign.group_size()), "rank is ",
+          assignment.rank, "; it must be 0 to ", assign.group_size() - 1);
+  bool any = false;
+  for (const auto& rank : assign.group()) {
+    TRY_VOID(check_node_name(rank.node()));
+    TRY_VOID(check_address("the address of a rank", rank.address()));
+    any = any || rank.part() > 0;
+    const bool twice = std::ranges::any_of(assignment.group, [&](const AssignedRank& other) {
+      return other.node == rank.node() || other.address == rank.address();
+    });
+    REQUIRE(!twice, "the group has two ranks at worker ", rank.node(), ", address ", rank.address(),
+            "; each rank must have its own");
+    assignment.group.push_back({rank.node(), rank.address(), rank.part()});
+  }
+  REQUIRE(any, "every rank of the group has part 0; at least one must have more");
   return ok_status();
 }
 
@@ -70,6 +95,7 @@ Result<Assignment> read_assignment(const control::v1::Assign& assign, std::uint3
   if (assignment.is_last()) {
     TRY_VOID(check_address("coordinator_address", assignment.coordinator_address));
   }
+  TRY_VOID(read_group(assign, assignment));
   return assignment;
 }
 

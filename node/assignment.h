@@ -4,6 +4,7 @@
 #include <cstdint>
 #include <optional>
 #include <string>
+#include <vector>
 
 #include "base/clock.h"
 #include "base/crypto.h"
@@ -12,6 +13,14 @@
 #include "proto/control.pb.h"
 
 namespace hearth::node {
+
+// One worker of a group that computes a stage together (node/engine/ranks).
+struct AssignedRank {
+  std::string node;
+  std::string address;     // where RankLinks of the other ranks reach it
+  std::uint32_t part = 0;  // of every matrix, of the sum of all parts
+  friend bool operator==(const AssignedRank&, const AssignedRank&) = default;
+};
 
 struct Assignment {
   Epoch epoch;
@@ -28,6 +37,10 @@ struct Assignment {
   std::uint32_t protocol = 0;          // known to all stages and the coordinator
   std::optional<Hash256> model;        // as its receipts name it; nothing: no receipts
 
+  std::vector<AssignedRank> group;  // rank 0 first; empty: this worker alone
+  std::uint32_t rank = 0;           // of this worker in the group; rank 0 has the stage's links
+
+  bool leads() const { return rank == 0; }
   bool is_first() const { return stage == 0; }
   bool is_last() const { return stage + 1 == stages; }
 };

@@ -63,6 +63,9 @@ struct StageOptions {
   std::uint32_t threads = 0;
   double weight_bytes_per_second = 0.0;
   std::uint64_t process_id = 0;
+  // Called once, when a coordinator forms groups: begins to listen for other ranks, and returns the
+  // address; empty, or null: this worker computes no stage in a group.
+  std::function<std::string()> rank_address;
   std::string device;                 // the GPU's name; empty: the processor
   std::uint32_t layers_most = 0;      // layers that fit its memory, wherever they begin; 0: unknown
   std::function<CardReading()> card;  // its last readings; null: no sensors

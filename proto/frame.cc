@@ -23,7 +23,7 @@ bool travels_on(LinkKind kind, std::uint16_t type) {
     return control || type == static_cast<std::uint16_t>(FrameType::kBeat);
   }
   return !control && type >= static_cast<std::uint16_t>(FrameType::kHello) &&
-         type <= static_cast<std::uint16_t>(FrameType::kBeat);
+         type <= static_cast<std::uint16_t>(FrameType::kExchange);
 }
 
 bool printable(char c) { return c >= 0x20 && c < 0x7F; }

@@ -46,7 +46,8 @@ enum class FrameType : std::uint16_t {
   kPong = 9,     // its answer
   kPieceRequest = 10,  // proto/piece.h: on links of their own, beside all pipelines
   kPiece = 11,
-  kBeat = 12,  // no payload: the transport's own heartbeat; it is never delivered
+  kBeat = 12,      // no payload: the transport's own heartbeat; it is never delivered
+  kExchange = 13,  // proto/exchange.h: between the ranks of a group, on links of their own
 };
 
 // The kind of a link decides which frames may travel on it.

@@ -36,7 +36,8 @@ constexpr const char* kRoofline =
     "(8B, Q4_K_M).";
 constexpr const char* kNoSet = "no set within the budget serves one user at this speed";
 constexpr const char* kNoTensorParallel =
-    "Hearth does not run tensor parallel yet: rows with more than one rank are predictions only.";
+    "Hearth runs tensor parallel only on processors: rows with more than one rank are predictions "
+    "only.";
 
 std::string bytes_text(double bytes) { return format_bytes(static_cast<std::uint64_t>(bytes)); }
 

@@ -20,6 +20,7 @@
 #include "model/spec.h"
 #include "model/text/tokenizer.h"
 #include "node/engine/placement_model.h"
+#include "node/engine/ranks/share.h"
 #include "node/engine/stage_memory.h"
 #include "node/runner/draft_model.h"
 #include "proto/split.h"
@@ -34,8 +35,11 @@ using coordinator::http::StageNeed;
 // streams all stages work at once, with no measurable loss (982 and 995). Figures:
 // tests/bench/swarm_speed.py.
 std::uint32_t threads_of(const ServeOptions& options) {
-  return options.worker_threads > 0 ? options.worker_threads
-                                    : std::max(1U, std::thread::hardware_concurrency());
+  if (options.worker_threads > 0) return options.worker_threads;
+  const std::uint32_t cores = std::max(1U, std::thread::hardware_concurrency());
+  // The ranks of a group compute at the same time, and wait for each other.
+  const bool groups = options.ranks > 1 && options.local_workers > 0;
+  return groups ? std::max(1U, cores / options.local_workers) : cores;
 }
 
 // 0: as many as are best.
@@ -50,7 +54,7 @@ std::uint32_t stages_of(const ServeOptions& options, const model::ModelSpec& spe
 }
 
 std::vector<std::string> devices_of(const ServeOptions& options) {
-  const bool automatic = options.device == "auto";
+  const bool automatic = options.device == "auto" && options.ranks == 1;
   return worker_devices(options.device, options.local_workers, automatic ? cards_here() : 0);
 }
 
@@ -72,9 +76,23 @@ void log_next_step(const ServeOptions& options, const std::string& api,
 
 namespace {
 
+Status check_groups(const ServeOptions& options, const model::ModelSpec& spec) {
+  REQUIRE(options.device == "cpu" || options.device == "auto",
+          "--tensor-parallel: a group computes on processors; leave out --device, or pass "
+          "--device cpu");
+  REQUIRE(
+      options.emulate.empty(),
+      "--tensor-parallel: an emulated GPU computes nothing that a group could divide; leave out "
+      "--emulate or --tensor-parallel");
+  const auto shares = node::divide(spec, std::vector<std::uint32_t>(options.ranks, 1));
+  if (shares.ok()) return ok_status();
+  return Error{shares.error().code, "--tensor-parallel: " + shares.error().message};
+}
+
 // Refuses options with which workers would fail at every start.
 Status check_split(const ServeOptions& options, const model::ModelSpec& spec) {
   const std::uint32_t stages = stages_of(options, spec);
+  if (options.ranks > 1) TRY_VOID(check_groups(options, spec));
   REQUIRE(!spec.is_whole() || stages == 1, stages,
           " stages; one node must hold every layer of this model, because its layers read more "
           "than the output of the layer before: leave out --place, or give --stages 1");
@@ -118,8 +136,8 @@ Status check_local_memory(const ServeOptions& options, const model::GgufFile& fi
   const auto beside = [&](std::uint64_t budget, std::uint64_t workers) {
     return budget - std::min(budget, workers * draft);
   };
-  // Otherwise each worker reports what it can hold.
-  if (options.optimise || !options.by_hand.empty()) return ok_status();
+  // Otherwise each worker reports what it can hold, or checks its share of a stage.
+  if (options.optimise || !options.by_hand.empty() || options.ranks > 1) return ok_status();
   const std::vector<LayerRange> ranges = split_layers(spec.layers, stages_of(options, spec));
   std::vector<node::StageMemory> all;
   const std::vector<std::string> devices = devices_of(options);
@@ -138,7 +156,7 @@ Status check_local_memory(const ServeOptions& options, const model::GgufFile& fi
 std::vector<StageNeed> stage_needs(const ServeOptions& options, const model::GgufFile& file,
                                    const model::ModelSpec& spec) {
   std::vector<StageNeed> needs;
-  if (options.optimise || !options.by_hand.empty()) return needs;
+  if (options.optimise || !options.by_hand.empty() || options.ranks > 1) return needs;
   for (const LayerRange& layers : split_layers(spec.layers, stages_of(options, spec))) {
     const auto memory = node::stage_memory(file, spec, stage_engine(options, layers));
     if (!memory.ok()) continue;

@@ -88,6 +88,7 @@ CoordinatorOptions coordinator_options(const ServeOptions& options, const Served
   CoordinatorOptions out;
   out.stages = stages_of(options, served.spec);
   out.by_hand = options.by_hand;
+  out.ranks = options.ranks;
   out.model_fingerprint = served.fingerprint;
   out.layers = served.spec.layers;
   out.shape = {served.spec.hidden, served.spec.vocabulary, served.spec.context, false};

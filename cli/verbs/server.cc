@@ -37,6 +37,15 @@ void add_pipeline(CLI::App& verb, const std::shared_ptr<ServeOptions>& o) {
       ->check(refused_by(coordinator::parse_hand_layers, "LIST"))
       ->excludes("--optimise")
       ->excludes("--stages");
+  verb.add_option_function<std::string>(
+          "--tensor-parallel",
+          [o](const std::string& text) {
+            o->ranks = text == "off" ? 1 : static_cast<std::uint32_t>(std::stoul(text));
+          },
+          "workers that compute each stage together, or off: each stage has one worker")
+      ->check(CLI::IsMember({"off"}) | whole_number(2, limits::kRanks))
+      ->default_str("off")
+      ->excludes("--place");
 }
 
 void add_audits(CLI::App& verb, const std::shared_ptr<ServeOptions>& o) {

@@ -137,8 +137,10 @@ void add_why(const client::SwarmView& view, Lines& lines) {
           return node.state == "free" && node.newcomer.empty() && node.barred.empty();
         });
     if (free > 0 && view.stages_wanted > 0) {
+      std::uint32_t ranks = 1;
+      for (const client::NodeView& node : view.nodes) ranks = std::max(ranks, node.ranks);
       lines.push_back("spare   " + counted(static_cast<std::size_t>(free), "worker") +
-                      "; one more pipeline takes " + std::to_string(view.stages_wanted));
+                      "; one more pipeline takes " + std::to_string(view.stages_wanted * ranks));
     }
     for (const client::NodeView& node : view.nodes) {
       if (node.spare.empty() || !node.barred.empty()) continue;
@@ -399,6 +401,14 @@ class NodeTable {
   Table table_;
 };
 
+// "2", or "2, rank 1 of 4" where a group computes the stage.
+std::string stage_text(const client::NodeView& node) {
+  if (!node.placed) return "-";
+  std::string text = std::to_string(node.stage + 1);
+  if (node.ranks < 2) return text;
+  return text + ", rank " + std::to_string(node.rank + 1) + " of " + std::to_string(node.ranks);
+}
+
 }  // namespace
 
 Lines status_lines(const client::SwarmView& view) {
@@ -414,7 +424,7 @@ Lines status_lines(const client::SwarmView& view) {
                          "BUSY", "ROWS"});
   for (const client::NodeView& node : view.nodes) {
     table.add(node,
-              {node.name, state_text(node), node.placed ? std::to_string(node.stage + 1) : "-",
+              {node.name, state_text(node), stage_text(node),
                node.placed ? text_of(node.layers) : "-", node.isa, std::to_string(node.threads),
                node.placed ? format_bytes(node.weight_bytes) : "-", rate(node.rows_per_second),
                percentage(node.busy_ratio), std::to_string(node.rows_total)});

@@ -4,6 +4,7 @@
 #include <unistd.h>
 
 #include <algorithm>
+#include <array>
 #include <chrono>
 #include <functional>
 #include <memory>
@@ -36,6 +37,7 @@
 #include "model/gguf/gguf.h"
 #include "node/engine/delta_net.h"
 #include "node/engine/kv_cache.h"
+#include "node/engine/ranks/share.h"
 #include "node/engine/stage_memory.h"
 #include "node/layers/piece_server.h"
 #include "node/machine/card_sensors.h"
@@ -52,6 +54,7 @@
 #include "node/pipeline/vocabulary_thread.h"
 #include "node/proof/receipt_maker.h"
 #include "node/proof/witness.h"
+#include "node/ranks/rank_links.h"
 #include "node/runner/draft_model.h"
 #include "proto/address.h"
 #include "proto/link/control_links.h"
@@ -173,7 +176,7 @@ class Worker {
         engine,
         model_->store == nullptr ? node::engine_loader(file, spec)
                                  : node::engine_loader(*model_->store, file->fingerprint(), spec),
-        loop_.poster());
+        loop_.poster(), take_ranks());
     Transport& data = pieces_ != nullptr ? static_cast<Transport&>(*pieces_) : *data_;
     open_proof(data_folder(options.data_dir));
     stage_ =
@@ -320,6 +323,7 @@ class Worker {
     tcp.on_refused = [](const std::string& why) { spdlog::warn("refused a data link: {}", why); };
     tcp.tickets = tickets_;
     TRY(data_, TcpTransport::open(loop_.io(), tcp));
+    TRY_VOID(open_ranks(tcp));
     stage_options_.meet = [this](const std::string& route) { meet(route); };
     if (options.relay_megabits > 0) open_relay(options.relay_megabits);
     if (model_->store != nullptr) open_store();
@@ -348,6 +352,33 @@ class Worker {
       spdlog::warn("a link that the coordinator asks for was not opened: {}",
                    begun.error().message);
     }
+  }
+
+  // The links to other ranks, at any free port of the data links' address. They listen once a
+  // coordinator forms groups. A GPU, and a family that groups do not compute, has none.
+  Status open_ranks(TcpOptions tcp) {
+    constexpr std::array<std::uint32_t, 2> kEven{1, 1};
+    if (device_ != nullptr || !node::divide(model_->spec, kEven).ok()) return ok_status();
+    TRY(Address address, parse_address(tcp.listen_address));
+    address.port = 0;
+    tcp.listen_address = address.text();
+    Hello hello;
+    hello.canonical = stage_options_.canonical_version;
+    hello.node = stage_options_.node;
+    opened_ranks_ = std::make_unique<node::RankLinks>(std::move(tcp), std::move(hello));
+    ranks_ = opened_ranks_.get();
+    stage_options_.rank_address = [this]() -> std::string {
+      auto listening = ranks_->listen();
+      if (listening.ok()) return *listening;
+      spdlog::error("this worker gets no group: {}", listening.error().message);
+      return "";
+    };
+    return ok_status();
+  }
+
+  node::EngineThread::Ranks take_ranks() {
+    return {std::move(opened_ranks_), model_->spec, model_->file,
+            blake2b(as_bytes(receipt_build()))};
   }
 
   // Returns the memory for the stage, without the draft model's; 0: all that is available.
@@ -517,6 +548,7 @@ class Worker {
     if (taken != Offer::kNewer) return {};
     data_->recheck_peers();
     if (relay_ != nullptr) relay_->keep_only(names_of(*book->roster()));
+    if (ranks_ != nullptr) ranks_->recheck_peers();
     removed_ = !book->find(member_->identity().key).has_value();
     return {};
   }
@@ -549,10 +581,12 @@ class Worker {
   std::optional<Away> away_;  // as it was last said
   bool was_drained_ = false;  // before this process
   bool drained_ = false;
-  bool reached_ = false;                      // the coordinator has answered
-  std::optional<TimePoint> report_by_;        // what --detach waits for, until then
-  node::VocabularyThread vocabulary_;         // of the engine
-  std::unique_ptr<node::DraftThread> draft_;  // null: there is no draft model
+  bool reached_ = false;                           // the coordinator has answered
+  std::optional<TimePoint> report_by_;             // what --detach waits for, until then
+  node::VocabularyThread vocabulary_;              // of the engine
+  std::unique_ptr<node::DraftThread> draft_;       // null: there is no draft model
+  std::unique_ptr<node::RankLinks> opened_ranks_;  // until the engine's thread has them
+  node::RankLinks* ranks_ = nullptr;               // null: this worker gets no group
   std::unique_ptr<node::EngineThread> engine_;
   std::unique_ptr<node::ReceiptMaker> receipts_;
   std::unique_ptr<node::Witness> witness_;

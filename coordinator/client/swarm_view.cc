@@ -80,6 +80,10 @@ NodeView node_of(const Json& json, const std::map<std::uint64_t, std::uint64_t>&
   const auto epoch = count_of<std::uint64_t>(json, "epoch");
   node.placed = epoch != 0;
   node.stage = count_of<std::uint32_t>(json, "stage");
+  if (json.contains("ranks")) {
+    node.rank = count_of<std::uint32_t>(json, "rank");
+    node.ranks = count_of<std::uint32_t>(json, "ranks");
+  }
   node.layers = range_of(json.at("layers"));
   const Json held = json.value("held", Json::object());
   node.held_bytes = count_of<std::uint64_t>(held, "bytes");

@@ -23,6 +23,8 @@ struct NodeView {
   std::uint32_t threads = 0;
   bool placed = false;  // in a pipeline; else stage and layers have no meaning
   std::uint32_t stage = 0;
+  std::uint32_t rank = 0;   // in the group that computes the stage together,
+  std::uint32_t ranks = 1;  // which has so many
   LayerRange layers;
   std::uint64_t held_bytes = 0;  // of its ordered layers, on its disk
   std::uint64_t held_total = 0;  // 0: it has the whole file

@@ -179,8 +179,9 @@ void CoordinatorMachine::follow_standing() {
     spdlog::error("worker {} is barred: {}", name, why);
     const Pipeline* pipeline = pipelines_.find(node->status.epoch);
     if (pipeline == nullptr) continue;
-    lifecycle_.end(node->status.epoch,
-                   pipeline->describe(node->status.stage) + " is barred: " + why, {});
+    lifecycle_.end(
+        node->status.epoch,
+        pipeline->describe({node->status.stage, node->status.rank}) + " is barred: " + why, {});
   }
   lifecycle_.form();
   sequences_.admit();
@@ -198,9 +199,10 @@ void CoordinatorMachine::follow_newcomer(Node& node, bool newcomer) {
   spdlog::warn("worker {} is a newcomer again: it only checks others' results", node.status.name);
   const Pipeline* pipeline = pipelines_.find(node.status.epoch);
   if (pipeline == nullptr || pipeline->checking) return;
-  lifecycle_.end(
-      node.status.epoch,
-      pipeline->describe(node.status.stage) + " is a newcomer again and serves no requests", {});
+  lifecycle_.end(node.status.epoch,
+                 pipeline->describe({node.status.stage, node.status.rank}) +
+                     " is a newcomer again and serves no requests",
+                 {});
 }
 
 // Which nodes' work has no receipts. Where an audit finds no other pipeline, such nodes may be why.

@@ -47,20 +47,21 @@ void PipelineLifecycle::tell_assigned(Pipeline& pipeline) {
   for (auto& [session, order] : own.orders) messages.emplace_back(session, std::move(order));
   links_.open(epoch, static_cast<std::uint32_t>(pipeline.members.size()), own.route, first.node,
               pipeline.members.back().node);
-  for (std::uint32_t stage = 0; stage < pipeline.members.size(); ++stage) {
-    Member& member = pipeline.members[stage];
-    const Member& next = pipeline.members[(stage + 1) % pipeline.members.size()];
-    Node* node = registry_.find(member.node);
+  pipeline.for_each([&](Seat seat, const std::string& name, LinkId link) {
+    const LayerRange layers = pipeline.members[seat.stage].layers;
+    Node* node = registry_.find(name);
     INVARIANT(node != nullptr && node->status.epoch == epoch,
               "the members of a pipeline that forms are registered, and are its own");
-    if (node->status.partial && node->plan != member.layers) {
-      node->plan = member.layers;
-      node->why = "stage " + std::to_string(stage + 1) + " of the pipeline that forms now";
-      messages.emplace_back(member.link, holdings_.message(*node));
+    if (node->status.partial && node->plan != layers) {
+      node->plan = layers;
+      node->why = "stage " + std::to_string(seat.stage + 1) + " of the pipeline that forms now";
+      messages.emplace_back(link, holdings_.message(*node));
     }
     control::v1::CoordinatorMessage message;
-    *message.mutable_assign() = pipelines_.assign_message(pipeline, stage, data_.address());
-    if (pipeline.members.size() > 1) {
+    *message.mutable_assign() = pipelines_.assign_message(pipeline, seat, data_.address());
+    if (pipeline.members.size() > 1 && seat.rank == 0) {
+      Member& member = pipeline.members[seat.stage];
+      const Member& next = pipeline.members[(seat.stage + 1) % pipeline.members.size()];
       Meetings::Meeting meeting = meetings_.between(*node, *registry_.find(next.node));
       member.route = meeting.kind;
       member.no_route = meeting.why;
@@ -69,8 +70,8 @@ void PipelineLifecycle::tell_assigned(Pipeline& pipeline) {
         (meeting.dials_last() ? messages : after).emplace_back(session, std::move(order));
       }
     }
-    messages.emplace_back(member.link, std::move(message));
-  }
+    messages.emplace_back(link, std::move(message));
+  });
   std::ranges::move(after, std::back_inserter(messages));
   // Sending may lose a worker, and with it the pipeline: no worker is told of it afterwards.
   for (const auto& [link, message] : messages) {
@@ -119,12 +120,12 @@ void PipelineLifecycle::stage_ready(Node& node, const control::v1::StageReady& r
   const Epoch epoch(ready.epoch());
   Pipeline* pipeline = pipelines_.find(epoch);
   if (pipeline == nullptr || node.status.epoch != epoch || pipeline->serving) return;  // late
-  const std::uint32_t stage = node.status.stage;
+  const Seat seat{node.status.stage, node.status.rank};
   node.loaded = true;
   node.status.kv_pages = ready.kv_pages();
   node.status.weight_bytes = ready.weight_bytes();
-  const Status usable = pipelines_.ready(*pipeline, stage, ready);
-  if (!usable.ok()) return lose(epoch, stage, usable.error().message);
+  const Status usable = pipelines_.ready(*pipeline, seat, ready);
+  if (!usable.ok()) return lose(epoch, seat, usable.error().message);
   serve_if_complete(epoch);
 }
 
@@ -132,17 +133,17 @@ void PipelineLifecycle::stage_failed(Node& node, const control::v1::StageFailed&
   const Epoch epoch(failed.epoch());
   // Late. A free node has epoch 0, which is no pipeline's.
   if (node.status.epoch != epoch || pipelines_.find(epoch) == nullptr) return;
-  std::uint32_t culprit = node.status.stage;
+  Seat culprit{node.status.stage, node.status.rank};
   Node* peer = failed.peer().empty() ? nullptr : registry_.find(failed.peer());
   if (peer != nullptr && peer->status.epoch == epoch) {
     registry_.strike(node);
     registry_.strike(*peer);
     judge_routes(*pipelines_.find(epoch), node, failed);
     // Of the two, the one that is also late with its heartbeats is to blame.
-    if (registry_.late(*peer)) culprit = peer->status.stage;
+    if (registry_.late(*peer)) culprit = {peer->status.stage, peer->status.rank};
   }
   // Or a stage further round the ring is, whose neighbour has hung up already.
-  if (!failed.peer().empty()) culprit = silent_stage(epoch).value_or(culprit);
+  if (!failed.peer().empty()) culprit = silent_seat(epoch).value_or(culprit);
   const std::string& no_route = pipelines_.find(epoch)->members[node.status.stage].no_route;
   lose(epoch, culprit, no_route.empty() ? decode_refused(as_bytes(failed.error())) : no_route);
 }
@@ -182,9 +183,8 @@ void PipelineLifecycle::serve_if_complete(Epoch epoch) {
     last_loss_.clear();
     failed_at_.reset();
   }
-  for (const Member& member : pipeline->members) {
-    registry_.find(member.node)->state = Node::State::kServing;
-  }
+  std::vector<std::string> nodes = pipeline->nodes();
+  for (const std::string& node : nodes) registry_.find(node)->state = Node::State::kServing;
   const std::string bound =
       pipeline->keeps_prefixes
           ? ""
@@ -192,8 +192,6 @@ void PipelineLifecycle::serve_if_complete(Epoch epoch) {
   spdlog::info("epoch {}: {} with {} KV pages of {} tokens{}", epoch.value,
                checks ? "checking" : "serving", pipeline->kv_pages, pipeline->kv_page_tokens,
                bound);
-  std::vector<std::string> nodes;
-  for (const Member& member : pipeline->members) nodes.push_back(member.node);
   scheduler_.add_pool(epoch, pipeline->kv_pages, pipeline->kv_page_tokens, std::move(nodes), checks,
                       pipeline->sequences, pipeline->keeps_prefixes);
   standings_.rank_pools();
@@ -205,42 +203,42 @@ void PipelineLifecycle::on_pipeline_frame(Epoch epoch, Frame frame) {
   if (pipeline == nullptr) return;
   const auto last = static_cast<std::uint32_t>(pipeline->members.size()) - 1;
   const Status taken = sequences_.take_tokens(*pipeline, frame);
-  if (!taken.ok()) return lose(epoch, last, taken.error().message);
+  if (!taken.ok()) return lose(epoch, {last, 0}, taken.error().message);
   sequences_.admit();
 }
 
 void PipelineLifecycle::on_pipeline_link_lost(Epoch epoch, std::uint32_t stage,
                                               const std::string& why, bool unreached) {
-  const std::optional<std::uint32_t> silent = silent_stage(epoch);
+  const std::optional<Seat> silent = silent_seat(epoch);
   if (silent) return lose(epoch, *silent, "it sends no heartbeats");
   const Pipeline* pipeline = pipelines_.find(epoch);
   if (pipeline != nullptr && stage == 0 && unreached) {
     pipelines_.ways().fail(options_.node, pipeline->members.front().node, pipeline->first_route);
   }
-  lose(epoch, stage, "its data link to the coordinator: " + why);
+  lose(epoch, {stage, 0}, "its data link to the coordinator: " + why);
 }
 
 // A stage that misses a silent neighbour hangs up, maybe before the neighbour is missed here.
-std::optional<std::uint32_t> PipelineLifecycle::silent_stage(Epoch epoch) const {
+std::optional<Seat> PipelineLifecycle::silent_seat(Epoch epoch) const {
   const auto pipeline = pipelines_.all().find(epoch);
   if (pipeline == pipelines_.all().end()) return std::nullopt;
-  std::optional<std::uint32_t> found;
+  std::optional<Seat> found;
   TimePoint heard = clock_.now() - (options_.heartbeat_timeout - 2 * options_.heartbeat);
-  for (std::uint32_t stage = 0; stage < pipeline->second.members.size(); ++stage) {
-    const Node* node = registry_.find(pipeline->second.members[stage].node);
-    if (node == nullptr || node->last_heard > heard) continue;
+  pipeline->second.for_each([&](Seat seat, const std::string& name, LinkId) {
+    const Node* node = registry_.find(name);
+    if (node == nullptr || node->last_heard > heard) return;
     heard = node->last_heard;
-    found = stage;
-  }
+    found = seat;
+  });
   return found;
 }
 
-void PipelineLifecycle::lose(Epoch epoch, std::uint32_t stage, const std::string& why) {
+void PipelineLifecycle::lose(Epoch epoch, Seat seat, const std::string& why) {
   const Pipeline* pipeline = pipelines_.find(epoch);
   if (pipeline == nullptr) return;
-  INVARIANT(stage < pipeline->members.size(), "the stage to blame is one of the pipeline's");
-  const std::string sentence = pipeline->describe(stage) + " failed: " + why;
-  end(epoch, sentence, {pipeline->members[stage].node});
+  INVARIANT(seat.stage < pipeline->members.size(), "the stage to blame is one of the pipeline's");
+  const std::string sentence = pipeline->describe(seat) + " failed: " + why;
+  end(epoch, sentence, {pipeline->members[seat.stage].node_of(seat.rank)});
 }
 
 void PipelineLifecycle::end(Epoch epoch, const std::string& sentence,
@@ -260,7 +258,9 @@ void PipelineLifecycle::dissolve(Epoch epoch, const std::string& sentence,
     last_loss_ = sentence;
     if (!culprits.empty()) failed_at_ = clock_.now();
   }
-  const std::vector<Member> members = pipeline->members;
+  std::vector<std::pair<std::string, LinkId>> members;
+  pipeline->for_each(
+      [&](Seat, const std::string& name, LinkId link) { members.emplace_back(name, link); });
   pipelines_.end(epoch, culprits);
   if (options_.receipts != nullptr) options_.receipts->end(epoch);
   links_.close(epoch);
@@ -269,10 +269,10 @@ void PipelineLifecycle::dissolve(Epoch epoch, const std::string& sentence,
   standings_.rank_pools();
   control::v1::CoordinatorMessage message;
   message.mutable_unassign()->set_epoch(epoch.value);
-  for (const Member& member : members) {
-    const Node* node = registry_.find(member.node);
+  for (const auto& [name, link] : members) {
+    const Node* node = registry_.find(name);
     const bool there = node != nullptr && node->state != Node::State::kLost;
-    if (there && node->link == member.link) sessions_.send(member.link, message);
+    if (there && node->link == link) sessions_.send(link, message);
   }
   sequences_.end(std::move(over), {ErrorCode::kUnavailable, sentence});
 }
@@ -318,9 +318,12 @@ void PipelineLifecycle::improve() {
 void PipelineLifecycle::lose_overdue() {
   for (const Epoch epoch : pipelines_.overdue()) {
     const Pipeline& pipeline = *pipelines_.find(epoch);
-    std::uint32_t late = 0;
-    while (late + 1 < pipeline.members.size() && pipeline.members[late].ready) ++late;
-    lose(epoch, late, "the pipeline did not form in time");
+    std::optional<Seat> late;
+    pipeline.for_each([&](Seat seat, const std::string&, LinkId) {
+      if (!pipeline.is_ready(seat) && !late) late = seat;
+    });
+    const auto last = static_cast<std::uint32_t>(pipeline.members.size()) - 1;
+    lose(epoch, late.value_or(Seat{last, 0}), "the pipeline did not form in time");
   }
 }
 
@@ -342,7 +345,7 @@ void PipelineLifecycle::take_away(Node& node, std::optional<Away> away) {
     spdlog::info("worker {} is {} by {}: {}", name, verb_of(now), giver_of(now), now.why);
     if (!now.drain) {
       node.loaded = false;
-      withdraw(node.status.epoch, node.status.stage);
+      withdraw(node.status.epoch, {node.status.stage, node.status.rank});
     }
   }
   drain();
@@ -350,27 +353,27 @@ void PipelineLifecycle::take_away(Node& node, std::optional<Away> away) {
   sequences_.admit();
 }
 
-void PipelineLifecycle::withdraw(Epoch epoch, std::uint32_t stage) {
+void PipelineLifecycle::withdraw(Epoch epoch, Seat seat) {
   const Pipeline* pipeline = pipelines_.find(epoch);
   if (pipeline == nullptr) return;
-  end(epoch, pipeline->describe(stage) + " was taken back by its owner or an admin", {});
+  end(epoch, pipeline->describe(seat) + " was taken back by its owner or an admin", {});
 }
 
 // All are closed before the first one ends, so that they do not rely on each other. Then they end
 // one after the other, because each may take the room that the next one needs.
 void PipelineLifecycle::drain() {
-  std::vector<std::pair<Epoch, std::uint32_t>> draining;
+  std::vector<std::pair<Epoch, Seat>> draining;
   for (const auto& [epoch, pipeline] : pipelines_.all()) {
-    const auto& members = pipeline.members;
-    const auto away = std::ranges::find_if(members, [&](const Member& member) {
-      return registry_.find(member.node)->status.away.has_value();
+    std::optional<Seat> away;
+    pipeline.for_each([&](Seat seat, const std::string& name, LinkId) {
+      if (!away && registry_.find(name)->status.away) away = seat;
     });
-    scheduler_.close_pool(epoch, away != members.end());
-    if (away != members.end()) draining.emplace_back(epoch, away - members.begin());
+    scheduler_.close_pool(epoch, away.has_value());
+    if (away) draining.emplace_back(epoch, *away);
   }
-  for (const auto& [epoch, stage] : draining) {
+  for (const auto& [epoch, seat] : draining) {
     const Pipeline* pipeline = pipelines_.find(epoch);
-    if (pipeline != nullptr && may_end_now(*pipeline)) withdraw(epoch, stage);
+    if (pipeline != nullptr && may_end_now(*pipeline)) withdraw(epoch, seat);
   }
 }
 

@@ -31,9 +31,9 @@ class PipelineLifecycle final : public PipelineLinkEvents, MachineParts {
   // The pipeline begins to serve if every stage is ready and both data links are open.
   void serve_if_complete(Epoch epoch);
 
-  // Ends the pipeline and blames one stage. Its sequences continue elsewhere. Unknown epochs are
-  // ignored.
-  void lose(Epoch epoch, std::uint32_t stage, const std::string& why);
+  // Ends the pipeline and blames one worker of it. Its sequences continue elsewhere. Unknown epochs
+  // are ignored.
+  void lose(Epoch epoch, Seat seat, const std::string& why);
   // Ends the pipelines that did not form in time.
   void lose_overdue();
   // Ends an existing pipeline. Empty `culprits`: no node failed.
@@ -74,9 +74,9 @@ class PipelineLifecycle final : public PipelineLinkEvents, MachineParts {
   Hash256 model_of_receipts() const;
   void begin_receipts(Pipeline& pipeline);
   // Ends the pipeline without blame: an owner takes the machine of a stage.
-  void withdraw(Epoch epoch, std::uint32_t stage);
+  void withdraw(Epoch epoch, Seat seat);
   bool may_end_now(const Pipeline& pipeline) const;
-  std::optional<std::uint32_t> silent_stage(Epoch epoch) const;
+  std::optional<Seat> silent_seat(Epoch epoch) const;
   // What a lost link to a neighbour says about its route and relay.
   void judge_routes(const Pipeline& pipeline, const Node& node,
                     const control::v1::StageFailed& failed);

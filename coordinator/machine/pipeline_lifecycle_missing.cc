@@ -67,7 +67,7 @@ bool PipelineLifecycle::enough_may_return() const {
       ++resting;
     }
   }
-  return options_.stages > 0 ? silent + resting >= options_.stages : silent > 0;
+  return options_.stages > 0 ? silent + resting >= options_.stages * options_.ranks : silent > 0;
 }
 
 bool PipelineLifecycle::may_come() const {
@@ -81,13 +81,14 @@ bool PipelineLifecycle::may_come() const {
 std::string PipelineLifecycle::missing() const {
   const std::uint32_t count = registry_.here();
   std::string sentence = std::to_string(count);
-  if (count <= options_.stages && options_.stages > 0) {
-    sentence += " of " + std::to_string(options_.stages);
-  }
+  const std::uint32_t wanted = options_.stages * options_.ranks;
+  if (count <= wanted && wanted > 0) sentence += " of " + std::to_string(wanted);
   sentence += " workers are registered" + missing_owners(registry_);
   const std::string& waiting = pipelines_.placing().waiting();
   if (pipelines_.none() && !waiting.empty()) sentence += "; " + waiting;
-  if (pipelines_.none()) sentence += missing_room(options_, registry_);
+  const std::string& groups = pipelines_.why_groups_wait();
+  if (pipelines_.none() && !groups.empty()) sentence += "; " + groups;
+  if (pipelines_.none() && options_.ranks == 1) sentence += missing_room(options_, registry_);
   std::uint32_t named = 0;
   const std::vector<const Node*> here = registry_.all();
   for (const HandStage& stage : options_.by_hand) {
@@ -99,18 +100,18 @@ std::string PipelineLifecycle::missing() const {
   }
   for (const auto& [epoch, pipeline] : pipelines_.all()) {
     if (pipeline.checking) continue;
-    for (std::uint32_t stage = 0; stage < pipeline.members.size(); ++stage) {
-      if (pipeline.members[stage].ready || named == kMissingNamed) continue;
-      sentence += "; " + pipeline.describe(stage) + " is not ready yet";
+    pipeline.for_each([&](Seat seat, const std::string&, LinkId) {
+      if (pipeline.is_ready(seat) || named == kMissingNamed) return;
+      sentence += "; " + pipeline.describe(seat) + " is not ready yet";
       ++named;
-    }
+    });
   }
   if (!last_loss_.empty()) sentence += "; before, " + last_loss_;
   return sentence;
 }
 
 std::vector<LayerRange> PipelineLifecycle::uncovered() const {
-  const bool even = !options_.placement && options_.by_hand.empty();
+  const bool even = !options_.placement && options_.by_hand.empty() && options_.ranks == 1;
   if (!pipelines_.none() || !even) return {};
   std::vector<LayerRange> layers = split_layers(options_.layers, options_.stages);
   std::size_t others = 0;

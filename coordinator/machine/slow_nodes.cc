@@ -89,7 +89,7 @@ void SlowNodes::route_around(Epoch epoch, std::uint32_t stage) {
   const auto pool = scheduler_.pools().find(epoch);
   const bool runs = pool != scheduler_.pools().end() && pool->second.running > 0;
   if (runs && !scheduler_.may_all_run_on(epoch, next, standings_.level_of(next))) return;
-  lifecycle_.end(epoch, pipeline->describe(stage) + " is slow: " + how, {});
+  lifecycle_.end(epoch, pipeline->describe({stage, 0}) + " is slow: " + how, {});
 }
 
 }  // namespace hearth::coordinator

@@ -46,6 +46,15 @@ Result<std::string> seen_host_of(const std::string& speaker, const control::v1::
   return Error::invalid("data_address: ", own.error().message);
 }
 
+// Others are told to dial this address, and `hearth doctor` lets the coordinator do so.
+Status check_place(const std::string& speaker, const char* field, const std::string& text) {
+  if (speaker.empty()) return ok_status();
+  TRY(const Address address, parse_address(text));
+  const Status own = check_own_host(address, speaker);
+  if (!own.ok()) return Error::invalid(field, ": ", own.error().message);
+  return ok_status();
+}
+
 // What is no figure that a machine can have is left out.
 void take_energy(Node& node, const control::v1::Heartbeat& heartbeat, TimePoint now) {
   constexpr double kMost = 1e15;  // joules: of 1 MW in 30 years
@@ -161,6 +170,7 @@ void WorkerSessions::welcome(LinkId link, const Node& node) {
   CoordinatorMessage answer;
   const auto beat = std::chrono::duration_cast<std::chrono::milliseconds>(options_.heartbeat);
   answer.mutable_registered()->set_heartbeat_milliseconds(static_cast<std::uint32_t>(beat.count()));
+  answer.mutable_registered()->set_groups(options_.ranks > 1);
   answer.mutable_registered()->set_measure(options_.placement && !node.status.measured);
   send(link, answer);
   send_roster(link);
@@ -172,6 +182,8 @@ void WorkerSessions::meet(Node& node) {
   if (!peer) return;
   node.status.newcomer = options_.is_newcomer && options_.is_newcomer(peer->key);
   if (options_.receipts == nullptr) return;
+  const auto owner = options_.owner_of ? options_.owner_of(peer->key) : std::nullopt;
+  node.owner = owner ? owner->id.hex() : "";
   if (node.status.newcomer) options_.receipts->doubt(peer->key);
   node.status.newcomer = options_.receipts->is_newcomer(peer->key);
   node.status.barred = options_.receipts->why_barred(peer->key);
@@ -265,12 +277,12 @@ void WorkerSessions::lose(const std::string& name, const std::string& why) {
   if (node == nullptr || node->state == Node::State::kLost) return;
   spdlog::warn("worker {} lost: {}", name, why);
   const Epoch epoch = node->status.epoch;
-  const std::uint32_t stage = node->status.stage;
+  const Seat seat{node->status.stage, node->status.rank};
   if (!strangers_.contains(node->link)) control_.close(node->link);
   if (options_.receipts != nullptr) options_.receipts->lose(name);
   registry_.lose(*node);
   INVARIANT(node->state == Node::State::kLost, "a worker is lost before its pipeline ends");
-  lifecycle_.lose(epoch, stage, why);
+  lifecycle_.lose(epoch, seat, why);
 }
 
 void WorkerSessions::on_receipts(Node& node, const WorkerMessage& message, int windows) {
@@ -340,9 +352,24 @@ void WorkerSessions::on_heartbeat(Node& node, const control::v1::Heartbeat& hear
   node.status.card.reset();
   if (heartbeat.has_card()) node.status.card = read_card(heartbeat.card());
   if (node.status.partial) take_holding(node, heartbeat.holding());
+  if (const Status taken = take_rank(node, heartbeat.rank_address()); !taken.ok()) {
+    return lose(node.status.name, taken.error().message);
+  }
   lifecycle_.take_away(node, away_of(heartbeat));
   const Status taken = holdings_.take_wrong_bytes(node, heartbeat);
   if (!taken.ok()) lose(node.status.name, taken.error().message);
+}
+
+// Other workers are told to dial it. A worker whose addresses a router translates is dialled by
+// none, so it computes no stage in a group.
+Status WorkerSessions::take_rank(Node& node, const std::string& address) {
+  if (address == node.status.rank_address || !node.status.seen_host.empty()) return ok_status();
+  REQUIRE(address.size() <= limits::kAddressBytes, "rank_address has ", address.size(),
+          " bytes; it must have at most ", limits::kAddressBytes);
+  if (!address.empty()) TRY_VOID(parse_address(address));
+  if (!address.empty()) TRY_VOID(check_place(control_.host(node.link), "rank_address", address));
+  node.status.rank_address = address;
+  return ok_status();
 }
 
 // A worker that still fetches gets the time for it.

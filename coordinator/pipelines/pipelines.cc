@@ -5,6 +5,7 @@
 #include <tuple>
 
 #include "base/check.h"
+#include "coordinator/pipelines/groups.h"
 #include "coordinator/workers/holdings.h"
 #include "proto/fixed_field.h"
 #include "proto/split.h"
@@ -68,16 +69,49 @@ std::optional<Placed> place_checkers(const std::vector<LayerRange>& cut,
   return any ? std::optional(std::move(placed)) : std::nullopt;
 }
 
-}  // namespace
-
-bool Pipeline::all_ready() const {
-  return std::ranges::all_of(members, [](const Member& m) { return m.ready; });
+// Empty: they form no pipeline, or one that must fetch layers first.
+std::vector<std::string> names_of(const Grouping& groups) {
+  std::vector<std::string> names;
+  for (const GroupedStage& stage : groups.stages) {
+    for (const Node* node : stage.nodes) {
+      if (node->status.partial && !holds(node->status, stage.layers)) return {};
+      names.push_back(node->status.name);
+    }
+  }
+  return names;
 }
 
-std::string Pipeline::describe(std::uint32_t stage) const {
-  const Member& member = members[stage];
-  return message_of("worker ", member.node, " (stage ", stage + 1, " of ", members.size(),
-                    ", layers ", text_of(member.layers), ")");
+}  // namespace
+
+const std::string& Member::node_of(std::uint32_t rank) const {
+  INVARIANT(rank <= others.size(), "a rank is one of its stage's");
+  return rank == 0 ? node : others[rank - 1].node;
+}
+
+bool Pipeline::all_ready() const {
+  return std::ranges::all_of(members, [](const Member& member) {
+    return member.ready && std::ranges::all_of(member.others, &Rank::ready);
+  });
+}
+
+bool Pipeline::is_ready(Seat seat) const {
+  const Member& member = members[seat.stage];
+  return seat.rank == 0 ? member.ready : member.others[seat.rank - 1].ready;
+}
+
+std::vector<std::string> Pipeline::nodes() const {
+  std::vector<std::string> names;
+  for_each([&](Seat, const std::string& node, LinkId) { names.push_back(node); });
+  return names;
+}
+
+std::string Pipeline::describe(Seat seat) const {
+  const Member& member = members[seat.stage];
+  const std::string rank = member.others.empty() ? ""
+                                                 : message_of("rank ", seat.rank + 1, " of ",
+                                                              member.others.size() + 1, " of ");
+  return message_of("worker ", member.node_of(seat.rank), " (", rank, "stage ", seat.stage + 1,
+                    " of ", members.size(), ", layers ", text_of(member.layers), ")");
 }
 
 Pipelines::Pipelines(const CoordinatorOptions& options, const Clock& clock, Registry& registry)
@@ -192,13 +226,41 @@ std::vector<LayerRange> Pipelines::next(std::vector<Node*>& free) {
   return layers;
 }
 
+Pipeline* Pipelines::form_groups() {
+  Grouping groups = choose_groups(options_, registry_.free_nodes());
+  why_groups_wait_ = std::move(groups.waiting);
+  if (groups.stages.empty()) return nullptr;
+  std::vector<Node*> first;
+  std::vector<LayerRange> layers;
+  for (const GroupedStage& stage : groups.stages) {
+    first.push_back(stage.nodes.front());
+    layers.push_back(stage.layers);
+  }
+  Pipeline& pipeline = begin(first, layers, options_.ranks);
+  for (std::uint32_t stage = 0; stage < groups.stages.size(); ++stage) {
+    const GroupedStage& group = groups.stages[stage];
+    Member& member = pipeline.members[stage];
+    member.rank_address = group.nodes.front()->status.rank_address;
+    member.part = group.parts.front();
+    for (std::uint32_t rank = 1; rank < group.nodes.size(); ++rank) {
+      Node& node = *group.nodes[rank];
+      registry_.assign(node, pipeline.epoch, stage, member.layers, rank, options_.ranks);
+      member.others.push_back(
+          {node.status.name, node.link, node.status.rank_address, group.parts[rank]});
+    }
+  }
+  return &pipeline;
+}
+
 Pipeline* Pipelines::form() {
+  if (options_.ranks > 1) return form_groups();
   std::vector<Node*> free = registry_.free_nodes();
   const std::vector<LayerRange> layers = next(free);
   return layers.empty() ? nullptr : &begin(free, layers);
 }
 
-Pipeline& Pipelines::begin(const std::vector<Node*>& nodes, const std::vector<LayerRange>& layers) {
+Pipeline& Pipelines::begin(const std::vector<Node*>& nodes, const std::vector<LayerRange>& layers,
+                           std::uint32_t ranks) {
   const Epoch epoch(next_epoch_++);
   formed_ = true;
   INVARIANT(!layers.empty() && nodes.size() >= layers.size(), "each stage has a node");
@@ -208,7 +270,7 @@ Pipeline& Pipelines::begin(const std::vector<Node*>& nodes, const std::vector<La
   pipeline.deadline = clock_.now() + options_.forming_timeout;
   for (std::uint32_t stage = 0; stage < layers.size(); ++stage) {
     Node& node = *nodes[stage];
-    registry_.assign(node, epoch, stage, layers[stage]);
+    registry_.assign(node, epoch, stage, layers[stage], 0, ranks);
     pipeline.members.push_back({node.status.name, node.link, node.status.data_address,
                                 layers[stage], false, node.status.newcomer});
   }
@@ -285,8 +347,9 @@ std::vector<std::pair<Epoch, std::string>> Pipelines::outdated() const {
   return out;
 }
 
-control::v1::Assign Pipelines::assign_message(const Pipeline& pipeline, std::uint32_t stage,
+control::v1::Assign Pipelines::assign_message(const Pipeline& pipeline, Seat seat,
                                               const std::string& coordinator_address) const {
+  const std::uint32_t stage = seat.stage;
   const auto stages = static_cast<std::uint32_t>(pipeline.members.size());
   INVARIANT(stage < stages, "a stage is one of its pipeline's");
   control::v1::Assign assign;
@@ -304,16 +367,26 @@ control::v1::Assign Pipelines::assign_message(const Pipeline& pipeline, std::uin
   assign.set_itl_target_milliseconds(static_cast<std::uint32_t>(options_.itl_target.count()));
   if (pipeline.model) assign.set_model(to_field(pipeline.model->bytes));
   std::uint32_t protocol = protocol_version();
-  for (const Member& member : pipeline.members) {
-    const Node* node = registry_.find(member.node);
+  pipeline.for_each([&](Seat, const std::string& name, LinkId) {
+    const Node* node = registry_.find(name);
     protocol = std::min(protocol, node == nullptr ? kProtocolOldest : node->status.protocol);
-  }
+  });
   assign.set_protocol(protocol);
+  const Member& member = pipeline.members[stage];
+  if (member.others.empty()) return assign;
+  assign.set_rank(seat.rank);
+  const auto add = [&](const std::string& node, const std::string& address, std::uint32_t part) {
+    control::v1::Rank& rank = *assign.add_group();
+    rank.set_node(node);
+    rank.set_address(address);
+    rank.set_part(part);
+  };
+  add(member.node, member.rank_address, member.part);
+  for (const Rank& rank : member.others) add(rank.node, rank.address, rank.part);
   return assign;
 }
 
-Status Pipelines::ready(Pipeline& pipeline, std::uint32_t stage,
-                        const control::v1::StageReady& ready) {
+Status Pipelines::ready(Pipeline& pipeline, Seat seat, const control::v1::StageReady& ready) {
   REQUIRE(ready.kv_pages() > 0, "the stage has no KV page");
   REQUIRE(ready.kv_page_tokens() > 0 && ready.kv_page_tokens() <= kPageTokensMost, "a KV page of ",
           ready.kv_page_tokens(), " positions; it must have 1 to ", kPageTokensMost);
@@ -328,17 +401,20 @@ Status Pipelines::ready(Pipeline& pipeline, std::uint32_t stage,
     pipeline.keeps_prefixes = false;
   }
   INVARIANT(pipeline.kv_pages > 0, "a pipeline with a ready stage has a KV page");
-  pipeline.members[stage].ready = true;
+  Member& member = pipeline.members[seat.stage];
+  INVARIANT(seat.rank <= member.others.size(), "a rank is one of its stage's");
+  (seat.rank == 0 ? member.ready : member.others[seat.rank - 1].ready) = true;
   return ok_status();
 }
 
 std::vector<std::string> Pipelines::successor(const Pipeline& pipeline) const {
   std::vector<Node*> nodes = registry_.free_nodes();
-  for (const Member& member : pipeline.members) {
-    Node* node = registry_.find(member.node);
+  pipeline.for_each([&](Seat, const std::string& name, LinkId) {
+    Node* node = registry_.find(name);
     const bool stays = node != nullptr && !node->status.away && node->status.barred.empty();
     if (stays && !registry_.slow(*node)) nodes.push_back(node);
-  }
+  });
+  if (options_.ranks > 1) return names_of(choose_groups(options_, nodes));
   if (options_.by_hand.empty() && options_.placement) return placing_.sure(nodes);
   const std::vector<LayerRange> layers = options_.by_hand.empty() ? choose(nodes) : by_hand(nodes);
   std::vector<std::string> names;
@@ -351,7 +427,7 @@ std::vector<std::string> Pipelines::successor(const Pipeline& pipeline) const {
 }
 
 std::optional<Better> Pipelines::better() {
-  if (!options_.placement || !options_.by_hand.empty()) return std::nullopt;
+  if (options_.ranks > 1 || !options_.placement || !options_.by_hand.empty()) return std::nullopt;
   std::vector<Node*> nodes = registry_.free_nodes();
   std::vector<Placed> running;
   for (const auto& [epoch, pipeline] : pipelines_) {
@@ -373,12 +449,13 @@ void Pipelines::end(Epoch epoch, const std::vector<std::string>& culprits) {
   const auto found = pipelines_.find(epoch);
   if (found == pipelines_.end()) return;
   const bool late = !found->second.serving && clock_.now() >= found->second.deadline;
-  for (const Member& member : found->second.members) {
-    Node* node = registry_.find(member.node);
-    if (node == nullptr || node->status.epoch != epoch) continue;
-    const bool culprit = std::ranges::count(culprits, member.node) > 0;
-    registry_.free(*node, culprit || (late && !member.ready) ? kRest : Duration::zero());
-  }
+  const Pipeline& ended = found->second;
+  ended.for_each([&](Seat seat, const std::string& name, LinkId) {
+    Node* node = registry_.find(name);
+    if (node == nullptr || node->status.epoch != epoch) return;
+    const bool culprit = std::ranges::count(culprits, name) > 0;
+    registry_.free(*node, culprit || (late && !ended.is_ready(seat)) ? kRest : Duration::zero());
+  });
   pipelines_.erase(found);
 }
 

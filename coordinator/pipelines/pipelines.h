@@ -21,15 +21,38 @@
 
 namespace hearth::coordinator {
 
+// Another worker of a stage that a group computes together.
+struct Rank {
+  std::string node;
+  LinkId link;          // control
+  std::string address;  // for the other ranks
+  std::uint32_t part = 0;
+  bool ready = false;
+};
+
+// A worker's place in a pipeline.
+struct Seat {
+  Seat(std::uint32_t of_stage = 0, std::uint32_t of_rank = 0) : stage(of_stage), rank(of_rank) {}
+  std::uint32_t stage;
+  std::uint32_t rank;
+};
+
+// The worker of a stage: of a group, its rank 0, which has the stage's links and makes its
+// receipts.
 struct Member {
   std::string node;
   LinkId link;  // control
   std::string data_address;
   LayerRange layers;
   bool ready = false;
-  bool newcomer = false;      // when the pipeline was formed
-  LinkRoute route = {};       // of its link to the next stage
-  std::string no_route = {};  // why it has none; empty: it has one
+  bool newcomer = false;          // when the pipeline was formed
+  LinkRoute route = {};           // of its link to the next stage
+  std::string no_route = {};      // why it has none; empty: it has one
+  std::vector<Rank> others = {};  // from rank 1 on; empty: the stage has one worker
+  std::string rank_address = {};  // like `part`, of a group's rank 0
+  std::uint32_t part = 0;
+
+  const std::string& node_of(std::uint32_t rank) const;
 };
 
 // A checking pipeline consists of newcomers that recompute the work of serving pipelines; their
@@ -59,8 +82,22 @@ struct Pipeline {
   std::optional<StepId> last_step;   // latest step that the last stage answered
 
   bool all_ready() const;
-  // "worker NAME (stage 1 of 3, layers 10 to 20)"
-  std::string describe(std::uint32_t stage) const;
+  bool is_ready(Seat seat) const;
+  // The names of all workers, by stage and rank.
+  std::vector<std::string> nodes() const;
+  // Calls of(seat, node, link) for each worker, by stage and rank.
+  template <typename Of>
+  void for_each(const Of& of) const {
+    for (std::uint32_t stage = 0; stage < members.size(); ++stage) {
+      const Member& member = members[stage];
+      of(Seat{stage, 0}, member.node, member.link);
+      for (std::uint32_t i = 0; i < member.others.size(); ++i) {
+        of(Seat{stage, i + 1}, member.others[i].node, member.others[i].link);
+      }
+    }
+  }
+  // "worker NAME (stage 1 of 3, layers 10 to 20)", of a group "(rank 2 of 4 of stage 1 of 3, ...)".
+  std::string describe(Seat seat) const;
 };
 
 class Pipelines {
@@ -88,10 +125,12 @@ class Pipelines {
   std::vector<std::pair<Epoch, std::string>> outdated() const;
   // Whether no pipeline except checking ones forms or serves.
   bool none() const { return placed() == 0; }
-  control::v1::Assign assign_message(const Pipeline& pipeline, std::uint32_t stage,
+  // Why form() formed no pipeline of groups; empty: it did, or stages have one worker.
+  const std::string& why_groups_wait() const { return why_groups_wait_; }
+  control::v1::Assign assign_message(const Pipeline& pipeline, Seat seat,
                                      const std::string& coordinator_address) const;
   // The worker's stage is loaded and linked. kInvalidInput when its KV pages are unusable.
-  Status ready(Pipeline& pipeline, std::uint32_t stage, const control::v1::StageReady& ready);
+  Status ready(Pipeline& pipeline, Seat seat, const control::v1::StageReady& ready);
   // The nodes of the pipeline that would certainly form if this one ended now, without fetching
   // anything; with placement by measurements all nodes of which it may consist. Empty: no pipeline
   // would, or that is unknown.
@@ -119,7 +158,10 @@ class Pipelines {
   std::size_t placed() const;  // pipelines except checking ones
   std::size_t serving() const;
   bool has_cut(const Pipeline& pipeline) const;
-  Pipeline& begin(const std::vector<Node*>& nodes, const std::vector<LayerRange>& layers);
+  // Each node is rank 0 of the `ranks` of its stage.
+  Pipeline& begin(const std::vector<Node*>& nodes, const std::vector<LayerRange>& layers,
+                  std::uint32_t ranks = 1);
+  Pipeline* form_groups();
   std::vector<LayerRange> choose(std::vector<Node*>& free) const;
   std::vector<LayerRange> place(std::vector<Node*>& free);
   std::vector<LayerRange> by_hand(std::vector<Node*>& free) const;
@@ -137,6 +179,7 @@ class Pipelines {
   std::uint64_t next_epoch_;
   bool formed_ = false;  // a pipeline has formed before
   std::string why_newcomers_wait_;
+  std::string why_groups_wait_;
 };
 
 }  // namespace hearth::coordinator

@@ -168,14 +168,18 @@ void Registry::lose(Node& node) {
   node.lost_at = clock_.now();
 }
 
-void Registry::assign(Node& node, Epoch epoch, std::uint32_t stage, LayerRange layers) {
+void Registry::assign(Node& node, Epoch epoch, std::uint32_t stage, LayerRange layers,
+                      std::uint32_t rank, std::uint32_t ranks) {
   INVARIANT(node.state != Node::State::kLost, "a pipeline takes nodes that have a session");
   node.state = Node::State::kLoading;
   node.checks = false;
-  const bool same = node.status.stage == stage && node.status.layers == layers;
+  const bool same = node.status.stage == stage && node.status.layers == layers &&
+                    node.status.rank == rank && node.status.ranks == ranks;
   node.loaded = node.loaded && same;
   node.status.epoch = epoch;
   node.status.stage = stage;
+  node.status.rank = rank;
+  node.status.ranks = ranks;
   node.status.layers = layers;
   node.status.kv_pages = 0;
   node.pace.reset();

@@ -33,6 +33,7 @@ struct Node {
   NodeStatus status;  // as the worker reported it; snapshot() fills in state and age
   State state = State::kFree;
   LinkId link;
+  std::string owner;  // with receipts: the owner's hash in the log; empty: unknown
   TimePoint last_heard{};
   TimePoint lost_at{};
   TimePoint since{};        // begin of its session
@@ -86,7 +87,9 @@ class Registry {
   bool holds(const std::string& name) const;
   // The worker's session has ended; it is remembered for a minute.
   void lose(Node& node);
-  void assign(Node& node, Epoch epoch, std::uint32_t stage, LayerRange layers);
+  // `rank` of the `ranks` that compute the stage together.
+  void assign(Node& node, Epoch epoch, std::uint32_t stage, LayerRange layers,
+              std::uint32_t rank = 0, std::uint32_t ranks = 1);
   // Frees a node. With a rest above zero it is not chosen before the rest ends, and then last.
   void free(Node& node, Duration rest);
   // Counts a lost link with this node at one end and an unknown culprit. For a minute, nodes with

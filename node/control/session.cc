@@ -109,6 +109,7 @@ void ControlSession::beat() {
   WorkerMessage message;
   events_.fill_heartbeat(*message.mutable_heartbeat());
   if (away_) write_away(*away_, *message.mutable_heartbeat()->mutable_away());
+  message.mutable_heartbeat()->set_rank_address(rank_address_);
   // Each report is sent once, so only during a session.
   if (options_.wrong_bytes && state_ == State::kRegistered) {
     for (const WrongBytes& wrong : options_.wrong_bytes()) {
@@ -222,6 +223,10 @@ void ControlSession::on_registered(const control::v1::Registered& registered) {
   is_patient_ = false;
   backoff_.reset();
   spdlog::info("{}: registered with the coordinator at {}", options_.node, address_);
+  if (registered.groups() && options_.rank_address && rank_address_.empty()) {
+    rank_address_ = options_.rank_address();
+    beat();
+  }
   // A result that is ready after this session has ended goes to the next one, which asks again.
   if (!registered.measure() || !options_.measure) return;
   options_.measure([this](const Measured& measured) {

@@ -43,6 +43,8 @@ class ControlSession final : public TransportEvents {
   // Drops the message while there is no session.
   void send(const control::v1::WorkerMessage& message);
   const std::string& refused() const { return refused_; }
+  // Where other ranks reach this worker; empty: it gets no group.
+  const std::string& rank_address() const { return rank_address_; }
 
   void on_link_open(LinkId link, bool incoming) override;
   void on_frame(LinkId link, Frame frame) override;
@@ -81,6 +83,7 @@ class ControlSession final : public TransportEvents {
   std::optional<Away> away_;
   std::uint64_t newest_epoch_ = 0;  // newest assigned epoch
   std::string refused_;
+  std::string rank_address_;                // once a coordinator has asked for it
   std::optional<TimePoint> refused_since_;  // first refusal for a reason that may pass
 };
 

@@ -6,12 +6,12 @@
 #include <map>
 #include <new>
 #include <optional>
+#include <span>
 #include <utility>
 
 #include "base/check.h"
 #include "base/limits.h"
 #include "kernels/self_test.h"
-#include "kernels/thread_pool.h"
 #include "node/engine/batch_check.h"
 #include "node/engine/device.h"
 #include "node/engine/engine_step.h"
@@ -19,10 +19,10 @@
 #include "node/engine/kv_cache.h"
 #include "node/engine/prefix_cache.h"
 #include "node/engine/prompt_embedder.h"
+#include "node/engine/ranks/exchange.h"
 #include "node/engine/sampler.h"
 #include "node/engine/stage_memory.h"
 #include "node/engine/step_hash.h"
-#include "node/engine/weights.h"
 #include "proto/split.h"
 
 namespace hearth::node {
@@ -77,6 +77,7 @@ class StageEngine final : public Engine {
   bool wanted(const StageSequence& sequence, const BatchRow& row) const;
   const Hash256& input_hash(Step& step, std::size_t index) const;
   void add_row(Step& step, std::uint32_t index);
+  Hash256 decision_of(const Step& step) const;
   Status compute(Step& step);
   void settle(Step& step);
   bool observed(const BatchRow& row) const;
@@ -102,6 +103,7 @@ class StageEngine final : public Engine {
   void release(Step& step);
   void leave(Step& step);
   ByteSpan activation(const StepBatch& batch, std::size_t row) const;
+  bool leads() const { return options_.group == nullptr || options_.group->rank == 0; }
   std::size_t row_bytes() const { return spec_.hidden * sizeof(std::uint16_t); }
 
   const std::shared_ptr<const model::GgufFile> file_;  // keeps the spec's family and names alive
@@ -212,12 +214,13 @@ Status StageEngine::finish(StepBatch& batch, StepResult& result) {
   if (computed.ok()) {
     settle(step);
     if (is_last()) embed(step);
-    if (is_last()) collect_tokens(step);
+    if (is_last() && leads()) collect_tokens(step);
     hash_outputs(step);
     settle_hashes(step);
     if (is_last()) step.batch.activations.clear();
   }
   leave(step);
+  if (!leads()) forget_tokens(step.result);
   step.result.kv_pages_kept = cache_.kept_pages();
   batch = std::move(step.batch);
   result = std::move(step.result);
@@ -444,7 +447,17 @@ void StageEngine::request_draws(Step& step) const {
   }
 }
 
+// What every rank of a group decides alike from the same batches.
+Hash256 StageEngine::decision_of(const Step& step) const {
+  std::vector<std::uint64_t> words{step.batch.epoch.value, step.batch.step.value,
+                                   options_.layers.begin,  options_.layers.end,
+                                   kv_pages_used(),        cache_.kept_pages()};
+  for (const ComputedRow& row : step.computed) words.push_back(row.index);
+  return blake2b(std::as_bytes(std::span(words)));
+}
+
 Status StageEngine::compute(Step& step) {
+  if (options_.group != nullptr) TRY_VOID(agree(*options_.group, decision_of(step)));
   if (is_last()) request_draws(step);
   if (step.rows.empty()) return ok_status();
   if (!is_first()) {
@@ -705,6 +718,10 @@ Result<std::vector<Hash256>> StageEngine::kv_hashes(SequenceId id) const {
     }
     const std::uint32_t source = spec_.kv_source(options_.layers.begin + layer);
     const kernels::KvLayout layout = spec_.kv_layout(source);
+    if (layout.kv_heads == 0) {  // a rank without heads
+      hashes.push_back(hash.finish());
+      continue;
+    }
     Bytes slot(layout.slot_bytes());
     const std::byte* page = nullptr;
     for (Position i = 0; i < length; ++i) {
@@ -728,25 +745,9 @@ Status check_options(const model::ModelSpec& spec, const EngineOptions& options)
           options.batch_rows, "; they must be 1 to ", limits::kBatchRows);
   REQUIRE(options.threads >= 1 && options.threads <= limits::kComputeThreads, "threads are ",
           options.threads, "; they must be 1 to ", limits::kComputeThreads);
-  return ok_status();
-}
-
-Result<std::unique_ptr<StageForward>> load_forward(const model::GgufFile& file,
-                                                   const model::ModelSpec& spec,
-                                                   const EngineOptions& options) {
-  if (options.device != nullptr) return options.device->load(file, spec, options);
-  TRY(const StageMemory memory, stage_memory(file, spec, options));
-  const std::uint64_t budget = memory_budget(options.memory_bytes);
-  TRY_VOID(check_memory({memory}, budget));
-  const KvShare share = kv_within(memory, budget - kProcessBytes);
-  TRY(KvCache cache,
-      KvCache::create(spec.kv_layouts(options.layers), share.page_bytes(memory), memory.pages));
-  TRY(auto pool, kernels::ThreadPool::create(options.threads, options.pin));
-  TRY(StageWeights weights,
-      StageWeights::load(file, spec, options.layers, pool.get(), options.cancelled));
-  return std::unique_ptr<StageForward>(std::make_unique<Forward>(
-      Forward::Setup{spec, std::move(weights), options.kernels, std::move(cache), std::move(pool),
-                     options.layers, options.batch_rows, share.states}));
+  if (options.group == nullptr) return ok_status();
+  if (options.device == nullptr) return check_group(spec, *options.group);
+  return Error{ErrorCode::kUnsupported, "a rank of a group computes on the CPU; use --device cpu"};
 }
 
 }  // namespace
@@ -768,14 +769,15 @@ Result<std::unique_ptr<Engine>> Engine::load(std::shared_ptr<const model::GgufFi
   TRY_VOID(check_options(spec, options));
   TRY_VOID(check_emulation(spec, options.device));
   try {
-    TRY(auto forward, load_forward(*file, spec, options));
+    const model::ModelSpec own = options.group ? narrowed(spec, options.group->own()) : spec;
+    TRY(auto forward, load_forward(*file, spec, own, options));
     TRY(const std::uint64_t replay_bytes, replay_within(*file, spec, options));
     std::optional<PromptEmbedder> embedder;
     if (options.layers.end == spec.layers) {
       TRY(embedder, PromptEmbedder::load(*file, spec));
     }
     return std::unique_ptr<Engine>(std::make_unique<StageEngine>(
-        std::move(file), spec, options, std::move(forward), std::move(embedder), replay_bytes));
+        std::move(file), own, options, std::move(forward), std::move(embedder), replay_bytes));
   } catch (const std::bad_alloc&) {
     return Error::of(ErrorCode::kNoCapacity, "no memory for the working buffers of ",
                      options.batch_rows, " rows; choose a smaller --batch-rows");

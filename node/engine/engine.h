@@ -27,6 +27,7 @@ namespace hearth::node {
 
 class Device;
 class VocabularyReader;
+struct RankGroup;
 
 // LogitsObserver: receives the logits of chosen positions, whether or not a token is sampled there,
 // for example to measure perplexity. The logits of a sequence that ends in kError are meaningless.
@@ -63,6 +64,11 @@ struct EngineOptions {
   // Runs the layers in place of the processor; outlives the engine. `threads` then pack and sample,
   // and memory_bytes says nothing of the device's memory.
   Device* device = nullptr;
+  // The group that computes the stage together (node/engine/ranks); outlives the engine. Null: this
+  // engine alone. All ranks have the same options but for `threads`, `pin`, `kernels` and
+  // `memory_bytes`, and take the same steps. Rank 0 samples and reports; a step of another rank
+  // returns its activations and the released sequences alone.
+  const RankGroup* group = nullptr;
   // The last stage starts it at load; outlives the engine. Null: the vocabulary is read in the step
   // that opens the first sequence with a grammar.
   VocabularyReader* vocabulary = nullptr;

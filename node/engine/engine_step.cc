@@ -76,6 +76,14 @@ void collect_tokens(Step& step) {
   }
 }
 
+void forget_tokens(StepResult& result) {
+  StepResult kept;
+  kept.released = std::move(result.released);
+  kept.replayed = result.replayed;
+  kept.input = std::move(result.input);
+  result = std::move(kept);
+}
+
 void settle_hashes(Step& step) {
   std::vector<RowHash> settled;
   const auto settle_sequence = [&](StageSequence& sequence) {

@@ -52,6 +52,8 @@ struct Step {
 // Fills the result's tokens, scores and drafts from the sampled tokens. A rejected draft and the
 // rows after it, and rows after the end, give no result.
 void collect_tokens(Step& step);
+// Of a rank that gets no logits: takes out all that follows from tokens.
+void forget_tokens(StepResult& result);
 // Holds back the hashes of drafts until their sequence continues after them or ends; a truncation
 // drops them.
 void settle_hashes(Step& step);

@@ -6,6 +6,9 @@
 #include <utility>
 
 #include "base/check.h"
+#include "node/engine/device.h"
+#include "node/engine/engine.h"
+#include "node/engine/stage_memory.h"
 
 namespace hearth::node {
 namespace {
@@ -15,6 +18,14 @@ constexpr std::uint32_t kSumColumns = 512;
 
 void scale(float* x, std::uint32_t n, float factor) {
   for (std::uint32_t i = 0; i < n; ++i) x[i] *= factor;
+}
+
+// The residual of a row from its rounded form; both (rows, hidden).
+void expand(const kernels::Kernels& kernels, const model::ModelSpec& spec, std::uint32_t row,
+            const AlignedBuffer<std::uint16_t>& bits, const AlignedBuffer<float>& x) {
+  const std::size_t at = std::size_t{row} * spec.hidden;
+  kernels.residual_expand(bits.data() + at, x.data() + at, spec.hidden,
+                          spec.family->residual_shift);
 }
 
 // The feed-forward's activation.
@@ -122,12 +133,14 @@ Forward::Mixture::Mixture(const model::ModelSpec& spec, const StageWeights& weig
     own.reserve(spec.experts);
     for (std::uint32_t i = 0; i < spec.experts; ++i) {
       const auto part = [](const kernels::PackedMatrix& whole, std::uint32_t at,
-                           std::uint32_t each) { return whole.part(at * each, (at + 1) * each); };
+                           std::uint32_t each) {
+        return each == 0 ? kernels::PackedMatrix() : whole.part(at * each, (at + 1) * each);
+      };
       const std::uint32_t width = spec.feed_forward;
       const bool fused = spec.fused_experts;
       own.push_back({part(layer.gate, fused ? 2 * i : i, width),
                      fused ? part(layer.gate, 2 * i + 1, width) : part(layer.up, i, width),
-                     part(layer.down, i, spec.hidden)});
+                     part(layer.down, i, layer.down.rows() / spec.experts)});
     }
   }
   products.reserve(2 * std::size_t{spec.experts} + 1);
@@ -138,6 +151,74 @@ Forward::Mixture::Mixture(const model::ModelSpec& spec, const StageWeights& weig
   shared_up = AlignedBuffer<float>(std::size_t{rows} * shared);
   shared_middle = QuantBuffer(rows, shared);
   shared_out = AlignedBuffer<float>(std::size_t{rows} * spec.hidden);
+}
+
+RankParts::RankParts(const model::ModelSpec& whole, const model::ModelSpec& own,
+                     const RankGroup* group, std::uint32_t rows, bool has_head,
+                     const QuantBuffer& inputs, const AlignedBuffer<float>& delta,
+                     RankRows::Failures failures)
+    : own_(own), inputs_(inputs), delta_(delta), failures_(std::move(failures)) {
+  if (group == nullptr) return;
+  const std::uint32_t head_rows = has_head ? std::min(kHeadRows, rows) : 0;
+  rows_ = std::make_unique<RankRows>(whole, *group, rows, head_rows);
+  part_ = QuantBuffer(rows, std::max(own.widest_queries(), own.feed_forward));
+  if (whole.experts > 0) pairs_ = QuantBuffer(rows * whole.experts_used, whole.feed_forward);
+  own_delta_ = AlignedBuffer<float>(std::size_t{rows} * values().size());
+  logits_ = AlignedBuffer<float>(std::size_t{head_rows} * tokens().size());
+  tokens_.reserve(rows);
+}
+
+IndexRange RankParts::tokens() const {
+  return grouped() ? rows_->own().vocabulary : IndexRange{0, own_.vocabulary};
+}
+
+IndexRange RankParts::values() const {
+  return grouped() ? rows_->own().hidden : IndexRange{0, own_.hidden};
+}
+
+kernels::QuantizedRows RankParts::part(std::uint32_t rows, std::uint32_t width) const {
+  return (grouped() ? part_ : inputs_).view(rows, width);
+}
+
+Result<kernels::QuantizedRows> RankParts::join(const kernels::QuantizedRows& part, Ranges ranges) {
+  if (!grouped()) return part;
+  const RankRows::Ranges& all = (*rows_.*ranges)();
+  const auto whole = inputs_.view(part.rows, RankRows::width_of(all));
+  TRY_VOID(rows_->join(all, part, whole, failures_));
+  return whole;
+}
+
+Result<kernels::QuantizedRows> RankParts::join_pairs(const kernels::QuantizedRows& part,
+                                                     const RankRows::Failures& failures) {
+  if (!grouped()) return part;
+  const auto whole = pairs_.view(part.rows, RankRows::width_of(rows_->columns()));
+  TRY_VOID(rows_->join(rows_->columns(), part, whole, failures));
+  return whole;
+}
+
+bool RankParts::divides_attention_output() const {
+  return grouped() && !rows_->own().whole_attention_output;
+}
+
+Status RankParts::join_delta(std::uint32_t rows) {
+  if (!grouped()) return ok_status();
+  return rows_->join_values(rows, own_delta_.data(), delta_.data(), failures_);
+}
+
+Status RankParts::join_embeddings(std::span<const ForwardRow> rows, std::uint16_t* bits) {
+  INVARIANT(grouped(), "a stage without a group has every token");
+  tokens_.clear();
+  for (const ForwardRow& row : rows) tokens_.push_back(static_cast<std::uint32_t>(row.token));
+  return rows_->join_embeddings(tokens_, bits, failures_);
+}
+
+Status RankParts::join_residuals(std::uint32_t rows, std::uint16_t* bits) {
+  INVARIANT(grouped(), "a stage without a group has every value");
+  return rows_->join_residuals(rows, bits, failures_);
+}
+
+Status RankParts::gather_logits(std::uint32_t rows, float* all) {
+  return grouped() ? rows_->gather_logits(rows, logits_.data(), all) : ok_status();
 }
 
 Forward::Forward(Setup setup)
@@ -153,11 +234,13 @@ Forward::Forward(Setup setup)
             "a stage has the weights of its layers");
   INVARIANT(setup_.layers.size() != 0 && setup_.layers.end <= spec_.layers,
             "a stage's layers are the model's");
-  INVARIANT(spec_.kv_heads != 0 && spec_.heads % spec_.kv_heads == 0,
+  INVARIANT(spec_.kv_heads == 0 ? setup_.group != nullptr && spec_.heads == 0
+                                : spec_.heads % spec_.kv_heads == 0,
             "as many query heads share each KV head");
   const std::size_t rows = setup_.batch_rows;
+  const model::ModelSpec& whole = setup_.whole != nullptr ? *setup_.whole : spec_;
   const std::uint32_t widest =
-      std::max({spec_.hidden, spec_.widest_queries(), spec_.widest_feed_forward()});
+      std::max({whole.hidden, whole.widest_queries(), whole.widest_feed_forward()});
   bits_ = AlignedBuffer<std::uint16_t>(rows * spec_.hidden);
   x_ = AlignedBuffer<float>(rows * spec_.hidden);
   score_scales_ = AlignedBuffer<float>(rows);
@@ -191,9 +274,14 @@ Forward::Forward(Setup setup)
   take_feed_forward();
   delta_ = AlignedBuffer<float>(rows * spec_.hidden);
   quant_ = QuantBuffer(setup_.batch_rows, widest);
+  const bool has_head = setup_.layers.end == spec_.layers;
+  parts_ = std::make_unique<RankParts>(
+      whole, spec_, setup_.group, setup_.batch_rows, has_head, quant_, delta_,
+      RankRows::Failures{[this](std::uint32_t row) { return failed(row); },
+                         [this](std::uint32_t row) { fail(row); }});
   failed_ = std::make_unique<std::atomic<bool>[]>(rows);
   sampled_.reserve(rows);
-  if (setup_.layers.end == spec_.layers) {
+  if (has_head && parts_->leads()) {
     const std::size_t held = std::min<std::size_t>(kHeadRows, rows);
     logits_ = AlignedBuffer<float>(held * spec_.vocabulary);
   }
@@ -217,6 +305,7 @@ void Forward::take_attention() {
     gated_ = AlignedBuffer<float>(2 * wide);
     attention_gate_ = AlignedBuffer<float>(wide);
   }
+  if (spec_.heads == 0) return;
   query_ = AlignedBuffer<float>(wide);
   key_ = AlignedBuffer<float>(narrow);
   value_ = AlignedBuffer<float>(narrow);
@@ -257,18 +346,24 @@ Status Forward::begin(std::span<const ForwardRow> given, const Outputs& outputs)
   }
   const auto in = quant_.view(rows(), spec_.hidden);
   const std::vector<float>& first_norm = setup_.weights.layers[0].attention_norm;
+  const bool apart = inputs_ != nullptr || parts_->grouped();
   loops_.for_rows(rows(), spec_.hidden, [&](std::uint32_t row) {
     enter(row);
-    if (inputs_ == nullptr) norm(row, first_norm, in, row);
+    if (!apart) norm(row, first_norm, in, row);
   });
-  if (inputs_ != nullptr) {
-    inputs_->make(rows_, x_.data(), in);
+  if (inputs_ != nullptr) inputs_->make(rows_, x_.data(), in);
+  if (parts_->grouped() && setup_.layers.begin == 0) {
+    TRY_VOID(parts_->join_embeddings(rows_, bits_.data()));
+    loops_.for_rows(rows(), spec_.hidden,
+                    [&](std::uint32_t row) { expand(kernels_, spec_, row, bits_, x_); });
+  }
+  if (apart) {
     loops_.for_rows(rows(), spec_.hidden,
                     [&](std::uint32_t row) { norm(row, first_norm, in, row); });
   }
-  for (std::uint32_t i = 0; i < setup_.layers.size(); ++i) layer(i);
-  if (setup_.layers.end == spec_.layers && !sampled_.empty()) head(outputs.on_logits);
-  return ok_status();
+  for (std::uint32_t i = 0; i < setup_.layers.size(); ++i) TRY_VOID(layer(i));
+  if (setup_.layers.end < spec_.layers || sampled_.empty()) return ok_status();
+  return head(outputs.on_logits);
 }
 
 // The residual of a row, from the embedding or from the previous stage.
@@ -279,11 +374,14 @@ void Forward::enter(std::uint32_t row) {
   std::uint16_t* bits = bits_.data() + std::size_t{row} * hidden;
   if (setup_.layers.begin == 0) {
     const auto token = static_cast<std::uint32_t>(rows_[row].token);
-    kernels_.dequantize_row(setup_.weights.embedding, token, x);
-    if (embedding_scale_ != 1.0F) scale(x, hidden, embedding_scale_);
-    if (!kernels_.residual_round(x, bits, hidden, shift)) fail(row);
+    const IndexRange held = parts_->tokens();
+    if (held.holds(token)) {
+      kernels_.dequantize_row(setup_.weights.embedding, token - held.begin, x);
+      if (embedding_scale_ != 1.0F) scale(x, hidden, embedding_scale_);
+      if (!kernels_.residual_round(x, bits, hidden, shift)) fail(row);
+    }
   } else {
-    kernels_.residual_expand(bits, x, hidden, shift);
+    expand(kernels_, spec_, row, bits_, x_);
   }
   score_scales_.data()[row] = spec_.score_scale(rows_[row].position);
   for (Angles* angles : {&angles_, &local_angles_}) {
@@ -303,75 +401,93 @@ void Forward::norm(std::uint32_t row, const std::vector<float>& weight,
   if (!kernels_.rms_norm_quantize(x, weight.data(), spec_.rms_epsilon, out, t, nullptr)) fail(row);
 }
 
-void Forward::add_delta(std::uint32_t row, const std::vector<float>& post_norm) {
-  const std::uint32_t n = spec_.hidden;
-  const std::size_t at = std::size_t{row} * n;
-  float* delta = delta_.data() + at;
+void Forward::add_delta(std::uint32_t row, float* deltas, const IndexRange& values,
+                        const std::vector<float>& post_norm) {
+  const std::uint32_t n = values.size();
+  float* delta = deltas + std::size_t{row} * n;
   if (!post_norm.empty() &&
       !kernels_.rms_norm(delta, post_norm.data(), spec_.rms_epsilon, n, delta)) {
     fail(row);
   }
   if (spec_.branch_factor != 1.0F) scale(delta, n, spec_.branch_factor);
-  kernels_.add(x_.data() + at, delta, n);
+  kernels_.add(x_.data() + std::size_t{row} * spec_.hidden + values.begin, delta, n);
 }
 
-void Forward::close_layer(std::uint32_t row) {
-  const std::size_t at = std::size_t{row} * spec_.hidden;
+void Forward::close_layer(std::uint32_t row, const IndexRange& values) {
+  const std::size_t at = std::size_t{row} * spec_.hidden + values.begin;
   const int shift = spec_.family->residual_shift;
-  if (!kernels_.residual_round(x_.data() + at, bits_.data() + at, spec_.hidden, shift)) fail(row);
+  if (!kernels_.residual_round(x_.data() + at, bits_.data() + at, values.size(), shift)) fail(row);
 }
 
 // Begins with the normed and quantised residual in quant_, and leaves it there for the next layer.
-void Forward::layer(std::uint32_t index) {
+Status Forward::layer(std::uint32_t index) {
   const LayerWeights& weights = setup_.weights.layers[index];
   const auto in = quant_.view(rows(), spec_.hidden);
-  mix_positions(weights, index);
+  const IndexRange whole{0, spec_.hidden};
+  TRY_VOID(mix_positions(weights, index));
+  if (parts_->divides_attention_output()) TRY_VOID(parts_->join_delta(rows()));
   loops_.for_rows(rows(), spec_.hidden, [&](std::uint32_t row) {
     float* delta = delta_.data() + std::size_t{row} * spec_.hidden;
     add_bias(delta, weights.attention_output_bias, 0, spec_.hidden);
-    add_delta(row, weights.post_attention_norm);
+    add_delta(row, delta_.data(), whole, weights.post_attention_norm);
     norm(row, weights.feed_forward_norm, in, row);
   });
   const std::vector<float>& output_scale = weights.output_scale;
   if (spec_.has_experts(setup_.layers.begin + index)) {
-    if (is_beside(spec_)) {
-      mix_beside(weights, index);
-    } else {
-      mix_experts(weights, index);
-    }
+    TRY_VOID(is_beside(spec_) ? mix_beside(weights, index) : mix_experts(weights, index));
   } else {
-    feed_forward(weights, spec_.feed_forward_of(setup_.layers.begin + index));
+    TRY_VOID(feed_forward(weights, spec_.feed_forward_of(setup_.layers.begin + index)));
   }
+  // A norm needs the whole addition. Without a norm ranks send rounded residuals: half of the
+  // bytes.
+  const bool shared = parts_->grouped() && weights.post_feed_forward_norm.empty();
+  if (!shared) TRY_VOID(parts_->join_delta(rows()));
   if (inputs_ != nullptr) {
     loops_.for_rows(rows(), spec_.hidden, [&](std::uint32_t row) {
-      add_delta(row, weights.post_feed_forward_norm);
+      add_delta(row, delta_.data(), whole, weights.post_feed_forward_norm);
       norm(row, {}, in, row);
     });
     inputs_->compute(weights, index, in, rows(), delta_.data());
   }
   const bool last = index + 1 == setup_.layers.size();
+  const auto leave = [&](std::uint32_t row) {
+    if (!last) norm(row, setup_.weights.layers[index + 1].attention_norm, in, row);
+  };
   loops_.for_rows(rows(), spec_.hidden, [&](std::uint32_t row) {
-    add_delta(row, inputs_ != nullptr ? weights.post_input_norm : weights.post_feed_forward_norm);
+    const IndexRange values = shared ? parts_->values() : whole;
+    add_delta(row, shared ? parts_->delta() : delta_.data(), values,
+              inputs_ != nullptr ? weights.post_input_norm : weights.post_feed_forward_norm);
     if (!output_scale.empty()) {
       scale(x_.data() + std::size_t{row} * spec_.hidden, spec_.hidden, output_scale.front());
     }
-    close_layer(row);
-    if (!last) norm(row, setup_.weights.layers[index + 1].attention_norm, in, row);
+    close_layer(row, values);
+    if (!shared) leave(row);
   });
+  if (!shared) return ok_status();
+  TRY_VOID(parts_->join_residuals(rows(), bits_.data()));
+  loops_.for_rows(rows(), spec_.hidden, [&](std::uint32_t row) {
+    expand(kernels_, spec_, row, bits_, x_);
+    leave(row);
+  });
+  return ok_status();
 }
 
-void Forward::feed_forward(const LayerWeights& weights, std::uint32_t width) {
-  loops_.multiply(quant_.view(rows(), spec_.hidden),
-                  {{&weights.gate, gate_.data()}, {&weights.up, up_.data()}});
-  const auto middle = quant_.view(rows(), width);
-  loops_.for_rows(rows(), width, [&](std::uint32_t row) {
-    const std::size_t at = std::size_t{row} * width;
-    if (!(kernels_.*activate_)(gate_.data() + at, up_.data() + at, middle, row)) fail(row);
-  });
-  loops_.multiply(middle, {{&weights.down, delta_.data()}});
+Status Forward::feed_forward(const LayerWeights& weights, std::uint32_t width) {
+  const auto part = parts_->part(rows(), width);
+  if (width != 0) {
+    loops_.multiply(quant_.view(rows(), spec_.hidden),
+                    {{&weights.gate, gate_.data()}, {&weights.up, up_.data()}});
+    loops_.for_rows(rows(), width, [&](std::uint32_t row) {
+      const std::size_t at = std::size_t{row} * width;
+      if (!(kernels_.*activate_)(gate_.data() + at, up_.data() + at, part, row)) fail(row);
+    });
+  }
+  TRY(const auto middle, parts_->join(part, &RankRows::columns));
+  loops_.multiply(middle, {{&weights.down, parts_->delta()}});
+  return ok_status();
 }
 
-void Forward::mix_experts(const LayerWeights& weights, std::uint32_t index) {
+Status Forward::mix_experts(const LayerWeights& weights, std::uint32_t index) {
   Mixture& mix = *mixture_;
   const auto in = quant_.view(rows(), spec_.hidden);
   if (spec_.shared_feed_forward == 0) {
@@ -389,12 +505,13 @@ void Forward::mix_experts(const LayerWeights& weights, std::uint32_t index) {
   loops_.for_rows(rows(), spec_.experts * kExponential,
                   [&](std::uint32_t row) { choose_experts(weights, row); });
   mix.groups.group(rows());
-  compute_experts(weights, index);
+  TRY_VOID(compute_experts(weights, index));
   if (spec_.shared_feed_forward != 0) compute_shared_expert(weights);
   add_all_experts(weights);
+  return ok_status();
 }
 
-void Forward::mix_beside(const LayerWeights& weights, std::uint32_t index) {
+Status Forward::mix_beside(const LayerWeights& weights, std::uint32_t index) {
   Mixture& mix = *mixture_;
   const std::uint32_t hidden = spec_.hidden;
   const auto in = quant_.view(rows(), hidden);
@@ -408,7 +525,7 @@ void Forward::mix_beside(const LayerWeights& weights, std::uint32_t index) {
   mix.groups.group(rows());
   loops_.for_rows(rows(), hidden,
                   [&](std::uint32_t row) { norm(row, weights.experts_norm, in, row); });
-  compute_experts(weights, index);
+  TRY_VOID(compute_experts(weights, index));
   add_all_experts(weights);
   loops_.for_rows(rows(), hidden, [&](std::uint32_t row) {
     float* delta = delta_.data() + std::size_t{row} * hidden;
@@ -420,15 +537,17 @@ void Forward::mix_beside(const LayerWeights& weights, std::uint32_t index) {
     norm_plain(beside, weights.post_shared_norm);
     kernels_.add(delta, beside, hidden);
   });
+  return ok_status();
 }
 
 void Forward::add_all_experts(const LayerWeights& weights) {
-  const std::uint32_t tiles = (spec_.hidden + kSumColumns - 1) / kSumColumns;
+  const std::uint32_t values = parts_->values().size();
+  const std::uint32_t tiles = (values + kSumColumns - 1) / kSumColumns;
   const std::uint32_t least = std::max(1U, Loops::kRowValues / (kSumColumns * spec_.experts_used));
   const auto add = [&](std::uint32_t begin, std::uint32_t end, unsigned) {
     for (std::uint32_t i = begin; i < end; ++i) {
       const std::uint32_t from = i % tiles * kSumColumns;
-      add_experts(weights, i / tiles, from, std::min(spec_.hidden, from + kSumColumns));
+      add_experts(weights, i / tiles, from, std::min(values, from + kSumColumns));
     }
   };
   loops_.for_units(rows() * tiles, least, add);
@@ -450,7 +569,7 @@ void Forward::choose_experts(const LayerWeights& weights, std::uint32_t row) {
 
 // A single row is the same for all of its experts; several are gathered, those of an expert one
 // after the other.
-void Forward::compute_experts(const LayerWeights& weights, std::uint32_t index) {
+Status Forward::compute_experts(const LayerWeights& weights, std::uint32_t index) {
   Mixture& mix = *mixture_;
   const std::vector<Expert>& experts = mix.experts[index];
   const std::uint32_t pairs = rows() * spec_.experts_used;
@@ -473,8 +592,8 @@ void Forward::compute_experts(const LayerWeights& weights, std::uint32_t index) 
     mix.products.push_back({&experts[expert].up, x, up_.data() + at});
   }
   loops_.multiply(mix.products, least);
-  const auto middle = mix.middle.view(pairs, width);
-  loops_.for_rows(pairs, width, [&](std::uint32_t pair) {
+  const auto part = mix.middle.view(pairs, width);
+  const auto activate = [&](std::uint32_t pair) {
     float* gate = gate_.data() + std::size_t{pair} * width;
     float* up = up_.data() + std::size_t{pair} * width;
     const std::uint32_t expert = mix.groups.expert_of(pair);
@@ -485,14 +604,19 @@ void Forward::compute_experts(const LayerWeights& weights, std::uint32_t index) 
     }
     add_bias(gate, weights.gate_bias, expert, width);
     add_bias(up, weights.up_bias, expert, width);
-    if (!(kernels_.*activate_)(gate, up, middle, pair)) fail(mix.groups.row_of(pair));
-  });
+    if (!(kernels_.*activate_)(gate, up, part, pair)) fail(mix.groups.row_of(pair));
+  };
+  if (width != 0) loops_.for_rows(pairs, width, activate);
+  TRY(const auto middle,
+      parts_->join_pairs(part, {[&](std::uint32_t pair) { return failed(mix.groups.row_of(pair)); },
+                                [&](std::uint32_t pair) { fail(mix.groups.row_of(pair)); }}));
   mix.products.clear();
   for (const auto& [expert, first, count] : mix.groups.groups()) {
     mix.products.push_back({&experts[expert].down, rows_from(middle, first, count),
-                            mix.out.data() + std::size_t{first} * spec_.hidden});
+                            mix.out.data() + std::size_t{first} * parts_->values().size()});
   }
   loops_.multiply(mix.products, least);
+  return ok_status();
 }
 
 void Forward::compute_shared_expert(const LayerWeights& weights) {
@@ -515,7 +639,7 @@ void Forward::add_experts(const LayerWeights& weights, std::uint32_t row, std::u
   std::size_t count = 0;
   for (const float weight : mix.groups.weights(row)) {
     const std::size_t pair = mix.groups.pair_of(row, static_cast<std::uint32_t>(count));
-    float* values = mix.out.data() + pair * spec_.hidden + begin;
+    float* values = mix.out.data() + pair * parts_->values().size() + begin;
     if (!weights.down_bias.empty()) {
       const std::size_t expert = mix.groups.expert_of(static_cast<std::uint32_t>(pair));
       const float* bias = weights.down_bias.data() + expert * spec_.hidden + begin;
@@ -523,7 +647,7 @@ void Forward::add_experts(const LayerWeights& weights, std::uint32_t row, std::u
     }
     outputs[count++] = {values, spec_.family->scaled_inputs ? 1.0F : weight};
   }
-  const std::size_t at = std::size_t{row} * spec_.hidden + begin;
+  const std::size_t at = std::size_t{row} * parts_->values().size() + begin;
   if (spec_.shared_feed_forward != 0 && !is_beside(spec_)) {
     const float weight =
         is_gated(spec_) ? kernels::shared_expert_weight(mix.shared_logits.data()[row]) : 1.0F;
@@ -531,11 +655,11 @@ void Forward::add_experts(const LayerWeights& weights, std::uint32_t row, std::u
   }
   std::array<double, kSumColumns> sums{};
   if (!kernels::add_experts({outputs.data(), count}, end - begin, sums.data())) fail(row);
-  kernels::expert_outputs(sums.data(), end - begin, delta_.data() + at);
+  kernels::expert_outputs(sums.data(), end - begin, parts_->delta() + at);
 }
 
 // Logits of the sampled rows, some at a time, and the sampler over each.
-void Forward::head(const OnLogits& on_logits) {
+Status Forward::head(const OnLogits& on_logits) {
   const auto count = static_cast<std::uint32_t>(sampled_.size());
   for (std::uint32_t tile = 0; tile < count; tile += kHeadRows) {
     const std::uint32_t size = std::min(kHeadRows, count - tile);
@@ -543,7 +667,9 @@ void Forward::head(const OnLogits& on_logits) {
     loops_.for_rows(size, spec_.hidden, [&](std::uint32_t s) {
       norm(sampled_[tile + s], setup_.weights.output_norm, in, s);
     });
-    loops_.multiply(in, {{&setup_.weights.output(), logits_.data()}});
+    loops_.multiply(in, {{&setup_.weights.output(), parts_->logits(logits_)}});
+    TRY_VOID(parts_->gather_logits(size, logits_.data()));
+    if (!parts_->leads()) continue;
     pool_.parallel_for(size, 1, [&](std::uint32_t begin, std::uint32_t end, unsigned thread) {
       for (std::uint32_t s = begin; s < end; ++s) {
         float* logits = logits_.data() + std::size_t{s} * spec_.vocabulary;
@@ -553,6 +679,29 @@ void Forward::head(const OnLogits& on_logits) {
       }
     });
   }
+  return ok_status();
+}
+
+Result<std::unique_ptr<StageForward>> load_forward(const model::GgufFile& file,
+                                                   const model::ModelSpec& spec,
+                                                   const model::ModelSpec& own,
+                                                   const EngineOptions& options) {
+  if (options.device != nullptr) return options.device->load(file, spec, options);
+  TRY(const StageMemory memory, stage_memory(file, spec, options));
+  const std::uint64_t budget = memory_budget(options.memory_bytes);
+  TRY_VOID(check_memory({memory}, budget));
+  const KvShare share = kv_within(memory, budget - kProcessBytes);
+  INVARIANT(options.group == nullptr || share.pages == memory.pages,
+            "the least of a rank is all pages of its group");
+  TRY(KvCache cache,
+      KvCache::create(own.kv_layouts(options.layers), share.page_bytes(memory), memory.pages));
+  TRY(auto pool, kernels::ThreadPool::create(options.threads, options.pin));
+  TRY(StageWeights weights,
+      StageWeights::load(file, spec, options.layers, pool.get(), options.cancelled,
+                         options.group != nullptr ? &options.group->own() : nullptr));
+  return std::unique_ptr<StageForward>(std::make_unique<Forward>(
+      Forward::Setup{own, std::move(weights), options.kernels, std::move(cache), std::move(pool),
+                     options.layers, options.batch_rows, share.states, options.group, &spec}));
 }
 
 }  // namespace hearth::node

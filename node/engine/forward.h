@@ -26,10 +26,13 @@
 #include "node/engine/kv_cache.h"
 #include "node/engine/latent_attention.h"
 #include "node/engine/loops.h"
+#include "node/engine/ranks/rank_rows.h"
 #include "node/engine/stage_forward.h"
 #include "node/engine/weights.h"
 
 namespace hearth::node {
+
+struct EngineOptions;
 
 // The input that each layer of some models has beside the residual (CANONICAL.md, "gemma4"): made
 // of a row's residual behind the embedding and of its token's row in a table.
@@ -65,10 +68,58 @@ class LayerInputs {
   const Fail fail_;
 };
 
+// The inputs of products and the additions to the residual where a group computes the stage: a rank
+// computes its part, and the group puts the whole together. Without a group the part is the whole.
+class RankParts {
+ public:
+  // For steps of at most `rows` rows. `own` is the model narrowed to this rank; it and `group`,
+  // which may be null, outlive this, as do the buffers of the whole.
+  RankParts(const model::ModelSpec& whole, const model::ModelSpec& own, const RankGroup* group,
+            std::uint32_t rows, bool has_head, const QuantBuffer& inputs,
+            const AlignedBuffer<float>& delta, RankRows::Failures failures);
+
+  bool grouped() const { return rows_ != nullptr; }
+  bool leads() const { return !grouped() || rows_->leads(); }
+  IndexRange tokens() const;  // of the embedding and the head
+  IndexRange values() const;  // of the residual
+  // Where `width` columns of a product's next input are quantised; join() makes the input of them,
+  // join_pairs() that of the experts' second product.
+  kernels::QuantizedRows part(std::uint32_t rows, std::uint32_t width) const;
+  using Ranges = const RankRows::Ranges& (RankRows::*)() const;
+  Result<kernels::QuantizedRows> join(const kernels::QuantizedRows& part, Ranges ranges);
+  Result<kernels::QuantizedRows> join_pairs(const kernels::QuantizedRows& part,
+                                            const RankRows::Failures& failures);
+  // Whether join_delta() follows attn_output, which else is whole here.
+  bool divides_attention_output() const;
+  // The additions that products here give, (rows, values()); join_delta() makes the whole of them.
+  float* delta() const { return grouped() ? own_delta_.data() : delta_.data(); }
+  Status join_delta(std::uint32_t rows);
+  // Rounded residuals, (rows, hidden): of embeddings, and of values() at a layer's end.
+  Status join_embeddings(std::span<const ForwardRow> rows, std::uint16_t* bits);
+  Status join_residuals(std::uint32_t rows, std::uint16_t* bits);
+  // Logits of tokens(); gather_logits() makes rank 0's `all` of them.
+  float* logits(const AlignedBuffer<float>& all) const {
+    return (grouped() ? logits_ : all).data();
+  }
+  Status gather_logits(std::uint32_t rows, float* all);
+
+ private:
+  const model::ModelSpec& own_;
+  const QuantBuffer& inputs_;
+  const AlignedBuffer<float>& delta_;
+  const RankRows::Failures failures_;
+  std::unique_ptr<RankRows> rows_;     // null without a group, and what follows empty
+  QuantBuffer part_;                   // (rows, its heads or columns)
+  QuantBuffer pairs_;                  // (pairs, columns of all ranks)
+  AlignedBuffer<float> own_delta_;     // (rows, its values)
+  AlignedBuffer<float> logits_;        // (kHeadRows, its tokens)
+  std::vector<std::uint32_t> tokens_;  // of the rows
+};
+
 class Forward final : public StageForward {
  public:
   struct Setup {
-    model::ModelSpec spec;
+    model::ModelSpec spec;  // of a rank: narrowed to its share
     StageWeights weights;
     const kernels::Kernels* kernels = nullptr;
     KvCache cache;
@@ -76,6 +127,9 @@ class Forward final : public StageForward {
     LayerRange layers;
     std::uint32_t batch_rows = 0;
     std::uint32_t states = 0;  // of sequences, where layers of the stage keep them
+    // Of a rank; it outlives this. Null: the stage is computed here alone.
+    const RankGroup* group = nullptr;
+    const model::ModelSpec* whole = nullptr;  // the model of all ranks; during the call alone
   };
 
   // Takes all memory that steps will need. Throws std::bad_alloc.
@@ -147,25 +201,25 @@ class Forward final : public StageForward {
   void take_feed_forward();
   void enter(std::uint32_t row);
   // `index` counts from the stage's first layer, here and below.
-  void layer(std::uint32_t index);
-  // Adds to the residual what attention gives, or what stands in its place.
-  void mix_positions(const LayerWeights& weights, std::uint32_t index);
-  void attention(const LayerWeights& weights, std::uint32_t index);
-  void feed_forward(const LayerWeights& weights, std::uint32_t width);
+  Status layer(std::uint32_t index);
+  // What attention adds to the residual, or what stands in its place.
+  Status mix_positions(const LayerWeights& weights, std::uint32_t index);
+  void attention(const LayerWeights& weights, std::uint32_t index);  // writes mixed_
+  Status feed_forward(const LayerWeights& weights, std::uint32_t width);
   // The same as feed_forward() for a layer with experts: chooses each row's experts, computes them
   // with the rows grouped by expert, and adds the results.
-  void mix_experts(const LayerWeights& weights, std::uint32_t index);
+  Status mix_experts(const LayerWeights& weights, std::uint32_t index);
   void choose_experts(const LayerWeights& weights, std::uint32_t row);
-  void compute_experts(const LayerWeights& weights, std::uint32_t index);
+  Status compute_experts(const LayerWeights& weights, std::uint32_t index);
   void compute_shared_expert(const LayerWeights& weights);
   // For a layer with a feed-forward beside its experts; each has norms of its own.
-  void mix_beside(const LayerWeights& weights, std::uint32_t index);
-  // Writes the sum of each row's experts to delta_.
+  Status mix_beside(const LayerWeights& weights, std::uint32_t index);
+  // Writes the sum of each row's experts to the addition to the residual.
   void add_all_experts(const LayerWeights& weights);
-  // Columns [begin, end) of delta_ of a row.
+  // Columns [begin, end) of that of a row.
   void add_experts(const LayerWeights& weights, std::uint32_t row, std::uint32_t begin,
                    std::uint32_t end);
-  void head(const OnLogits& on_logits);
+  Status head(const OnLogits& on_logits);
   // Biases, norms and angles of a row's heads, and its keys and values into the cache.
   void store_heads(std::uint32_t row, const LayerWeights& weights, std::uint32_t index);
   // Norms each head in place, or all as one row.
@@ -177,10 +231,12 @@ class Forward final : public StageForward {
   void add_bias(float* x, const std::vector<float>& biases, std::size_t at, std::uint32_t n) {
     if (!biases.empty()) kernels_.add(x, biases.data() + at * n, n);
   }
-  // Adds delta_, normed where post_norm is not empty, to the residual of `row`.
-  void add_delta(std::uint32_t row, const std::vector<float>& post_norm);
-  // The residual as it leaves a layer.
-  void close_layer(std::uint32_t row);
+  // Adds `deltas` (rows, those values), normed where post_norm is not empty, to some values of the
+  // residual of `row`; of a norm to all.
+  void add_delta(std::uint32_t row, float* deltas, const IndexRange& values,
+                 const std::vector<float>& post_norm);
+  // These values of the residual as they leave a layer.
+  void close_layer(std::uint32_t row, const IndexRange& values);
   // Row `t` of `out` from the residual of `row`, normed where `weight` is not empty.
   void norm(std::uint32_t row, const std::vector<float>& weight, const kernels::QuantizedRows& out,
             std::uint32_t t);
@@ -216,6 +272,7 @@ class Forward final : public StageForward {
   AlignedBuffer<float> delta_;               // the next addition to the residual
   AlignedBuffer<float> logits_;              // (kHeadRows, vocabulary)
   QuantBuffer quant_;                        // the next product's input
+  std::unique_ptr<RankParts> parts_;         // of quant_ and delta_
   std::unique_ptr<Mixture> mixture_;         // null in a model without experts
   std::unique_ptr<LatentAttention> latent_;  // null where keys and values are kept
   std::unique_ptr<DeltaNet> delta_net_;      // null where no layer of the stage has one
@@ -227,5 +284,12 @@ class Forward final : public StageForward {
   std::span<const ForwardRow> rows_;
   std::vector<std::uint32_t> sampled_;
 };
+
+// Checks that the memory holds the stage, and loads it on the processor or on the options' device.
+// `own` is `spec`, or what is left of it for a rank.
+Result<std::unique_ptr<StageForward>> load_forward(const model::GgufFile& file,
+                                                   const model::ModelSpec& spec,
+                                                   const model::ModelSpec& own,
+                                                   const EngineOptions& options);
 
 }  // namespace hearth::node

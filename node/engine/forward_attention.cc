@@ -34,7 +34,7 @@ void split_gates(const float* from, std::uint32_t heads, std::uint32_t n, float*
 
 }  // namespace
 
-void Forward::mix_positions(const LayerWeights& weights, std::uint32_t index) {
+Status Forward::mix_positions(const LayerWeights& weights, std::uint32_t index) {
   const auto in = quant_.view(rows(), spec_.hidden);
   if (latent_ != nullptr) {
     const auto head_dim = spec_.head_dim;
@@ -44,8 +44,24 @@ void Forward::mix_positions(const LayerWeights& weights, std::uint32_t index) {
   } else if (spec_.is_delta(setup_.layers.begin + index)) {
     delta_net_->compute({rows_, failed_.get(), in}, index, delta_.data());
   } else {
-    attention(weights, index);
+    const std::uint32_t wide = heads_of(spec_, setup_.layers.begin + index).wide;
+    const auto part = parts_->part(rows(), wide);
+    if (wide != 0) {
+      attention(weights, index);
+      loops_.for_rows(rows(), wide, [&](std::uint32_t row) {
+        const std::size_t at = std::size_t{row} * wide;
+        float* mixed = mixed_.data() + at;
+        const float* gate = attention_gate_.data() + at;
+        const bool gated = spec_.family->attention_gate;
+        if (gated && !kernels_.multiply_sigmoid(mixed, gate, wide)) fail(row);
+        if (!kernels_.quantize(mixed, part, row)) fail(row);
+      });
+    }
+    TRY(const auto out, parts_->join(part, &RankRows::queries));
+    float* delta = parts_->divides_attention_output() ? parts_->delta() : delta_.data();
+    loops_.multiply(out, {{&weights.attention_output, delta}});
   }
+  return ok_status();
 }
 
 void Forward::attention(const LayerWeights& weights, std::uint32_t index) {
@@ -79,16 +95,6 @@ void Forward::attention(const LayerWeights& weights, std::uint32_t index) {
       attend(i / heads.kv_heads, i % heads.kv_heads, index, scratch_[thread]);
     }
   });
-  const auto out = quant_.view(rows(), heads.wide);
-  loops_.for_rows(rows(), heads.wide, [&](std::uint32_t row) {
-    const std::size_t at = std::size_t{row} * heads.wide;
-    float* mixed = mixed_.data() + at;
-    const float* gate = attention_gate_.data() + at;
-    const bool gated = spec_.family->attention_gate;
-    if (gated && !kernels_.multiply_sigmoid(mixed, gate, heads.wide)) fail(row);
-    if (!kernels_.quantize(mixed, out, row)) fail(row);
-  });
-  loops_.multiply(out, {{&weights.attention_output, delta_.data()}});
 }
 
 void Forward::norm_heads(std::uint32_t row, float* x, std::uint32_t heads, std::uint32_t head_dim,
@@ -124,9 +130,13 @@ void Forward::store_heads(std::uint32_t row, const LayerWeights& weights, std::u
                 attention_gate_.data() + std::size_t{row} * heads.wide);
   }
   if (!weights.query_bias.empty()) {
-    kernels_.add(query, weights.query_bias.data(), heads.wide);
-    kernels_.add(key, weights.key_bias.data(), heads.narrow);
-    kernels_.add(value, weights.value_bias.data(), heads.narrow);
+    // A rank has the biases of all heads.
+    const std::size_t first =
+        setup_.group != nullptr ? setup_.group->own().kv_heads.begin * head_dim : 0;
+    const std::size_t group = heads.wide / heads.narrow;
+    kernels_.add(query, weights.query_bias.data() + first * group, heads.wide);
+    kernels_.add(key, weights.key_bias.data() + first, heads.narrow);
+    kernels_.add(value, weights.value_bias.data() + first, heads.narrow);
   }
   const bool keeps = spec_.keeps_kv(layer);
   const bool plain = spec_.head_norms == model::HeadNorms::kPlain && spec_.is_turned(layer);

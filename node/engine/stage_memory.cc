@@ -12,6 +12,7 @@
 #include "node/engine/forward.h"
 #include "node/engine/kv_cache.h"
 #include "node/engine/latent_attention.h"
+#include "node/engine/ranks/rank_rows.h"
 #include "node/engine/stage_forward.h"
 #include "node/engine/weights.h"
 #include "proto/split.h"
@@ -40,6 +41,28 @@ std::uint64_t expert_bytes(const model::ModelSpec& spec) {
            (quantised_bytes(hidden) + quantised_bytes(spec.feed_forward) + 4 * hidden + index);
   if (shared > 0) bytes += quantised_bytes(shared) + 4 * (2 * shared + hidden + 1);
   return bytes;
+}
+
+// The buffers that a rank has beside those of its narrowed model: those of RankParts, and what is
+// as wide as the whole model.
+std::uint64_t rank_bytes(const model::ModelSpec& whole, const model::ModelSpec& own,
+                         const EngineOptions& options) {
+  const RankGroup& group = *options.group;
+  const std::uint64_t rows = options.batch_rows;
+  const std::uint64_t head_rows =
+      options.layers.end == whole.layers ? std::min<std::uint64_t>(rows, kHeadRows) : 0;
+  std::uint64_t row = quantised_bytes(std::max(own.widest_queries(), own.feed_forward));
+  row += quantised_bytes(std::max(whole.widest_queries(), whole.widest_feed_forward()));
+  row += whole.experts_used * quantised_bytes(whole.feed_forward);
+  row += 4 * (std::uint64_t{group.own().hidden.size()} + 1);
+  return rows * row + std::uint64_t{kHeadRows} * group.own().vocabulary.size() * 4 +
+         RankRows::bytes_of(whole, group, options.batch_rows,
+                            static_cast<std::uint32_t>(head_rows));
+}
+
+// The model as the stage computes it: all of it, or a rank's share.
+model::ModelSpec computed(const model::ModelSpec& spec, const EngineOptions& options) {
+  return options.group != nullptr ? narrowed(spec, options.group->own()) : spec;
 }
 
 // The buffers of Forward, of the samplers and of the step.
@@ -76,6 +99,11 @@ Status ask_for_kv(const model::ModelSpec& spec, const EngineOptions& options, St
   const std::uint64_t budget = options.kv_budget_bytes;
   memory.page = KvCache::page_bytes(spec.kv_layouts(options.layers));
   memory.state = DeltaNet::state_bytes(spec, options.layers);
+  if (options.group != nullptr) {
+    memory.pages = options.group->pages;
+    memory.pages_least = memory.pages;
+    return ok_status();
+  }
   INVARIANT(memory.page + memory.state != 0, "a stage has layers and heads");
   if (memory.page + memory.state > budget) {
     std::string page = message_of("one page of ", kernels::kPageTokens, " positions takes ",
@@ -118,10 +146,18 @@ Result<StageMemory> stage_memory(const model::GgufFile& file, const model::Model
                      " layers; one stage must hold every layer of this model, because its layers "
                      "read more than the output of the layer before: use one stage");
   }
+  if (options.group != nullptr) {
+    TRY_VOID(check_shares(spec, options.group->shares));
+    REQUIRE(options.group->rank < options.group->shares.size(), "rank ", options.group->rank,
+            " is not in its group of ", options.group->shares.size(), " ranks");
+  }
   StageMemory memory;
-  TRY(memory.weights, StageWeights::bytes_of(file, spec, options.layers));
-  memory.buffers = buffer_bytes(spec, options);
-  TRY_VOID(ask_for_kv(spec, options, memory));
+  const model::ModelSpec own = computed(spec, options);
+  const Share* share = options.group != nullptr ? &options.group->own() : nullptr;
+  TRY(memory.weights, StageWeights::bytes_of(file, spec, options.layers, share));
+  memory.buffers = buffer_bytes(own, options);
+  if (share != nullptr) memory.buffers += rank_bytes(spec, own, options);
+  TRY_VOID(ask_for_kv(own, options, memory));
   return memory;
 }
 
@@ -160,7 +196,7 @@ Status check_memory(const std::vector<StageMemory>& stages, std::uint64_t budget
 }
 
 KvShare kv_within(const StageMemory& stage, std::uint64_t budget) {
-  INVARIANT(stage.page + stage.state != 0, "KV has bytes");
+  INVARIANT(stage.pages != 0, "a stage has KV pages, which may be empty");
   std::uint64_t rest = budget - std::min(budget, stage.weights + stage.buffers);
   KvShare share;
   if (stage.state > 0) {
@@ -177,13 +213,20 @@ KvShare kv_within(const StageMemory& stage, std::uint64_t budget) {
 Result<std::uint64_t> replay_within(const model::GgufFile& file, const model::ModelSpec& spec,
                                     const EngineOptions& options) {
   if (options.replay_bytes == 0) return std::uint64_t{0};
+  if (options.group != nullptr && options.memory_bytes == 0) return options.replay_bytes;
   if (options.memory_bytes == 0 || options.device != nullptr) {
     return std::min(options.replay_bytes, available_memory() / 4);
   }
   TRY(const StageMemory stage, stage_memory(file, spec, options));
   const std::uint64_t budget = options.memory_bytes - std::min(options.memory_bytes, kProcessBytes);
   const std::uint64_t taken = stage.weights + stage.buffers + kv_within(stage, budget).bytes(stage);
-  return std::min(options.replay_bytes, budget - std::min(budget, taken));
+  const std::uint64_t left = budget - std::min(budget, taken);
+  if (options.group == nullptr || options.replay_bytes <= left) {
+    return std::min(options.replay_bytes, left);
+  }
+  return Error::of(ErrorCode::kNoCapacity, "rank ", options.group->rank, " has ", left,
+                   " bytes of memory left for kept rows; each rank of its group keeps ",
+                   options.replay_bytes);
 }
 
 std::uint64_t memory_budget(std::uint64_t given) { return given > 0 ? given : available_memory(); }

@@ -66,7 +66,8 @@ Status check_memory(const std::vector<StageMemory>& stages, std::uint64_t budget
 // KV of a stage within a budget that holds its least(): what was asked for, or what fits.
 KvShare kv_within(const StageMemory& stage, std::uint64_t budget);
 
-// The part of options.replay_bytes that fits the machine's memory beside the stage.
+// The part of options.replay_bytes that fits the machine's memory beside the stage. kNoCapacity for
+// a rank whose memory does not hold all: ranks keep the same rows.
 Result<std::uint64_t> replay_within(const model::GgufFile& file, const model::ModelSpec& spec,
                                     const EngineOptions& options);
 

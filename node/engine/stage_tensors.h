@@ -11,6 +11,7 @@
 #include "base/ids.h"
 #include "base/result.h"
 #include "model/spec.h"
+#include "node/engine/ranks/share.h"
 
 namespace hearth::node {
 
@@ -91,9 +92,19 @@ struct StageTensors {
 
 // `reader`: matrix(name, rows, cols, out), with a number of experts behind it where the tensor has
 // as many matrices of that shape, heads(name, rows, cols, count, out) for one of each head,
-// part(name, all, first, rows, cols, out) for some rows of a matrix of `all` rows, vector(name,
-// size, out), with experts likewise, and table(name, rows, cols, out) for numbers of F32, each
-// giving a Status.
+// part(name, all, first, rows, cols, out) for some rows of a matrix of `all` rows, with experts
+// likewise, vector(name, size, out), with experts likewise, and table(name, rows, cols, out) for
+// numbers of F32, each giving a Status. `share`: the rows of a rank; null: all.
+template <typename Reader, typename Matrix>
+Status read_rows(const Reader& reader, const std::string& name, std::uint32_t all,
+                 const IndexRange& rows, std::uint32_t cols, Matrix& out,
+                 std::uint32_t experts = 1) {
+  if (rows.size() == all) return reader.matrix(name, all, cols, out, experts);
+  if (rows.size() == 0) return ok_status();
+  return reader.part(name, all, rows.begin, rows.size(), cols, out, experts);
+}
+
+// `reader`: as above.
 template <typename Reader, typename Matrix, typename Vector>
 Status read_beside(const Reader& reader, const model::ModelSpec& spec, std::uint32_t index,
                    LayerTensors<Matrix, Vector>& out) {
@@ -113,9 +124,11 @@ Status read_beside(const Reader& reader, const model::ModelSpec& spec, std::uint
 // `reader`: as above.
 template <typename Reader, typename Matrix, typename Vector>
 Status read_feed_forward(const Reader& reader, const model::ModelSpec& spec, std::uint32_t index,
-                         LayerTensors<Matrix, Vector>& out) {
+                         const Share* share, LayerTensors<Matrix, Vector>& out) {
   const std::uint32_t hidden = spec.hidden;
   const std::uint32_t width = spec.feed_forward_of(index);
+  const IndexRange columns = share != nullptr ? share->columns : IndexRange{0, width};
+  const IndexRange values = share != nullptr ? share->hidden : IndexRange{0, hidden};
   const auto name = [&](std::string_view part) { return model::layer_tensor(index, part); };
   if (!spec.has_experts(index)) {
     const std::string up = name("ffn_up.weight");
@@ -123,10 +136,10 @@ Status read_feed_forward(const Reader& reader, const model::ModelSpec& spec, std
       TRY_VOID(reader.part(up, 2 * width, 0, width, hidden, out.gate));
       TRY_VOID(reader.part(up, 2 * width, width, width, hidden, out.up));
     } else {
-      TRY_VOID(reader.matrix(name("ffn_gate.weight"), width, hidden, out.gate));
-      TRY_VOID(reader.matrix(up, width, hidden, out.up));
+      TRY_VOID(read_rows(reader, name("ffn_gate.weight"), width, columns, hidden, out.gate));
+      TRY_VOID(read_rows(reader, up, width, columns, hidden, out.up));
     }
-    return reader.matrix(name("ffn_down.weight"), hidden, width, out.down);
+    return read_rows(reader, name("ffn_down.weight"), hidden, values, width, out.down);
   }
   const std::uint32_t experts = spec.experts;
   TRY_VOID(reader.matrix(name("ffn_gate_inp.weight"), experts, hidden, out.router));
@@ -136,10 +149,14 @@ Status read_feed_forward(const Reader& reader, const model::ModelSpec& spec, std
   if (spec.fused_experts) {
     TRY_VOID(reader.matrix(name("ffn_gate_up_exps.weight"), 2 * width, hidden, out.gate, experts));
   } else {
-    TRY_VOID(reader.matrix(name("ffn_gate_exps.weight"), width, hidden, out.gate, experts));
-    TRY_VOID(reader.matrix(name("ffn_up_exps.weight"), width, hidden, out.up, experts));
+    const auto read = [&](std::string_view tensor, Matrix& matrix) {
+      return read_rows(reader, name(tensor), width, columns, hidden, matrix, experts);
+    };
+    TRY_VOID(read("ffn_gate_exps.weight", out.gate));
+    TRY_VOID(read("ffn_up_exps.weight", out.up));
   }
-  TRY_VOID(reader.matrix(name("ffn_down_exps.weight"), hidden, width, out.down, experts));
+  TRY_VOID(
+      read_rows(reader, name("ffn_down_exps.weight"), hidden, values, width, out.down, experts));
   if (spec.family->expert_biases) {
     TRY_VOID(reader.vector(name("ffn_gate_inp.bias"), experts, out.router_bias));
     TRY_VOID(reader.vector(name("ffn_gate_exps.bias"), width, out.gate_bias, experts));
@@ -215,10 +232,47 @@ Status read_delta_net(const Reader& reader, const model::ModelSpec& spec, std::u
   return reader.matrix(name("ssm_out.weight"), hidden, shape.inner(), out.attention_output);
 }
 
+// `reader`: as above. Queries, keys and values with their biases, which are those of all heads.
+template <typename Reader, typename Matrix, typename Vector>
+Status read_heads(const Reader& reader, const model::ModelSpec& spec, std::uint32_t index,
+                  const Share* share, LayerTensors<Matrix, Vector>& out) {
+  const std::uint32_t hidden = spec.hidden;
+  const std::uint32_t kv_heads = spec.kv_heads_of(index);
+  const std::uint32_t wide = spec.heads * spec.head_dim_of(index);
+  const std::uint32_t narrow = kv_heads * spec.head_dim_of(index);
+  const bool keeps = spec.keeps_kv(index);
+  const auto name = [&](std::string_view part) { return model::layer_tensor(index, part); };
+  const model::FamilyTraits& family = *spec.family;
+  if (family.fused_qkv) {
+    const std::string fused = name("attn_qkv.weight");
+    const std::uint32_t all = wide + 2 * narrow;
+    TRY_VOID(reader.part(fused, all, 0, wide, hidden, out.query));
+    TRY_VOID(reader.part(fused, all, wide, narrow, hidden, out.key));
+    TRY_VOID(reader.part(fused, all, wide + narrow, narrow, hidden, out.value));
+  } else {
+    const std::uint32_t rows = family.attention_gate ? 2 * wide : wide;
+    const IndexRange heads = share != nullptr ? share->kv_heads : IndexRange{0, kv_heads};
+    const auto read = [&](std::string_view tensor, std::uint32_t all, Matrix& matrix) {
+      const std::uint32_t each = all / kv_heads;
+      return read_rows(reader, name(tensor), all, {heads.begin * each, heads.end * each}, hidden,
+                       matrix);
+    };
+    TRY_VOID(read("attn_q.weight", rows, out.query));
+    if (keeps) TRY_VOID(read("attn_k.weight", narrow, out.key));
+    if (keeps && !spec.shares_keys_in(index)) TRY_VOID(read("attn_v.weight", narrow, out.value));
+  }
+  if (spec.qkv_bias) {
+    TRY_VOID(reader.vector(name("attn_q.bias"), wide, out.query_bias));
+    TRY_VOID(reader.vector(name("attn_k.bias"), narrow, out.key_bias));
+    TRY_VOID(reader.vector(name("attn_v.bias"), narrow, out.value_bias));
+  }
+  return ok_status();
+}
+
 // `reader`: as above.
 template <typename Reader, typename Matrix, typename Vector>
 Status read_layer(const Reader& reader, const model::ModelSpec& spec, std::uint32_t index,
-                  LayerTensors<Matrix, Vector>& out) {
+                  const Share* share, LayerTensors<Matrix, Vector>& out) {
   const std::uint32_t hidden = spec.hidden;
   const std::uint32_t head_dim = spec.head_dim_of(index);
   const std::uint32_t wide = spec.heads * head_dim;
@@ -232,38 +286,23 @@ Status read_layer(const Reader& reader, const model::ModelSpec& spec, std::uint3
   }
   if (spec.latent) {
     TRY_VOID(read_latent(reader, spec, index, out));
-    return read_feed_forward(reader, spec, index, out);
+    return read_feed_forward(reader, spec, index, share, out);
   }
   if (spec.is_delta(index)) {
     TRY_VOID(read_delta_net(reader, spec, index, out));
-    return read_feed_forward(reader, spec, index, out);
+    return read_feed_forward(reader, spec, index, share, out);
   }
-  if (family.fused_qkv) {
-    const std::string fused = name("attn_qkv.weight");
-    const std::uint32_t all = wide + 2 * narrow;
-    TRY_VOID(reader.part(fused, all, 0, wide, hidden, out.query));
-    TRY_VOID(reader.part(fused, all, wide, narrow, hidden, out.key));
-    TRY_VOID(reader.part(fused, all, wide + narrow, narrow, hidden, out.value));
-  } else {
-    const std::uint32_t rows = family.attention_gate ? 2 * wide : wide;
-    TRY_VOID(reader.matrix(name("attn_q.weight"), rows, hidden, out.query));
-    if (keeps) TRY_VOID(reader.matrix(name("attn_k.weight"), narrow, hidden, out.key));
-    if (keeps && !spec.shares_keys_in(index)) {
-      TRY_VOID(reader.matrix(name("attn_v.weight"), narrow, hidden, out.value));
-    }
-  }
-  if (spec.qkv_bias) {
-    TRY_VOID(reader.vector(name("attn_q.bias"), wide, out.query_bias));
-    TRY_VOID(reader.vector(name("attn_k.bias"), narrow, out.key_bias));
-    TRY_VOID(reader.vector(name("attn_v.bias"), narrow, out.value_bias));
-  }
+  TRY_VOID(read_heads(reader, spec, index, share, out));
   if (spec.head_norms != model::HeadNorms::kNone && spec.head_norms != model::HeadNorms::kPlain) {
     const bool each = spec.head_norms == model::HeadNorms::kEach;
     const auto size = [&](std::uint32_t all) { return each ? head_dim : all; };
     TRY_VOID(reader.vector(name("attn_q_norm.weight"), size(wide), out.query_norm));
     if (keeps) TRY_VOID(reader.vector(name("attn_k_norm.weight"), size(narrow), out.key_norm));
   }
-  TRY_VOID(reader.matrix(name("attn_output.weight"), hidden, wide, out.attention_output));
+  const bool divided = share != nullptr && !share->whole_attention_output;
+  const IndexRange values = divided ? share->hidden : IndexRange{0, hidden};
+  TRY_VOID(
+      read_rows(reader, name("attn_output.weight"), hidden, values, wide, out.attention_output));
   if (family.output_bias) {
     TRY_VOID(reader.vector(name("attn_output.bias"), hidden, out.attention_output_bias));
   }
@@ -283,15 +322,19 @@ Status read_layer(const Reader& reader, const model::ModelSpec& spec, std::uint3
   if (spec.has_scale_in(index)) {
     TRY_VOID(reader.vector(name("layer_output_scale.weight"), 1, out.output_scale));
   }
-  return read_feed_forward(reader, spec, index, out);
+  return read_feed_forward(reader, spec, index, share, out);
 }
 
 template <typename Reader, typename Matrix, typename Vector>
 Status read_stage(const Reader& reader, const model::ModelSpec& spec, LayerRange layers,
-                  StageTensors<Matrix, Vector>& out) {
+                  const Share* share, StageTensors<Matrix, Vector>& out) {
   const std::string embedding = "token_embd.weight";
   const bool first = layers.begin == 0;
-  if (first) TRY_VOID(reader.matrix(embedding, spec.vocabulary, spec.hidden, out.embedding));
+  const auto read_tokens = [&](const std::string& name, Matrix& matrix) {
+    const IndexRange tokens = share != nullptr ? share->vocabulary : IndexRange{0, spec.vocabulary};
+    return read_rows(reader, name, spec.vocabulary, tokens, spec.hidden, matrix);
+  };
+  if (first) TRY_VOID(read_tokens(embedding, out.embedding));
   if (first && spec.layer_input != 0) {
     const std::uint32_t all = spec.layers * spec.layer_input;
     TRY_VOID(reader.matrix("per_layer_token_embd.weight", spec.vocabulary, all, out.input_table));
@@ -300,14 +343,13 @@ Status read_stage(const Reader& reader, const model::ModelSpec& spec, LayerRange
   }
   out.layers.resize(layers.size());
   for (std::uint32_t i = layers.begin; i < layers.end; ++i) {
-    TRY_VOID(read_layer(reader, spec, i, out.layers[i - layers.begin]));
+    TRY_VOID(read_layer(reader, spec, i, share, out.layers[i - layers.begin]));
   }
   if (layers.end < spec.layers) return ok_status();
   TRY_VOID(reader.vector("output_norm.weight", spec.hidden, out.output_norm));
   out.head_is_embedding = first && spec.tied_embeddings;
   if (out.head_is_embedding) return ok_status();
-  return reader.matrix(spec.tied_embeddings ? embedding : "output.weight", spec.vocabulary,
-                       spec.hidden, out.head);
+  return read_tokens(spec.tied_embeddings ? embedding : "output.weight", out.head);
 }
 
 }  // namespace hearth::node

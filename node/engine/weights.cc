@@ -70,9 +70,9 @@ class Counter {
     return add(*tensor, rows, cols, count);
   }
   Status part(const std::string& name, std::uint32_t all, std::uint32_t, std::uint32_t rows,
-              std::uint32_t cols, Nothing&) const {
-    TRY(const model::TensorInfo* tensor, matrices_of(file_, name, all, cols, 1));
-    return add(*tensor, rows, cols, 1);
+              std::uint32_t cols, Nothing&, std::uint32_t experts = 1) const {
+    TRY(const model::TensorInfo* tensor, matrices_of(file_, name, all, cols, experts));
+    return add(*tensor, rows, cols, std::min(experts, experts > 1 ? used_ : 1));
   }
   Status vector(const std::string& name, std::uint32_t size, Nothing&,
                 std::uint32_t experts = 1) const {
@@ -120,12 +120,26 @@ class Reader {
   }
 
   Status part(const std::string& name, std::uint32_t all, std::uint32_t first, std::uint32_t rows,
-              std::uint32_t cols, PackedMatrix& out) const {
+              std::uint32_t cols, PackedMatrix& out, std::uint32_t experts = 1) const {
     INVARIANT(first <= all && rows <= all - first, "some rows of a matrix are among them");
-    TRY(const model::TensorInfo* tensor, matrices_of(file_, name, all, cols, 1));
+    TRY(const model::TensorInfo* tensor, matrices_of(file_, name, all, cols, experts));
     const ByteSpan bytes = file_.tensor_bytes(*tensor);
-    const std::size_t row_bytes = bytes.size() / all;
-    return read(*tensor, rows, cols, bytes.subspan(first * row_bytes, rows * row_bytes), out);
+    const std::size_t row_bytes = bytes.size() / (std::size_t{all} * experts);
+    const auto rows_of = [&](std::size_t expert) {
+      return bytes.subspan((expert * all + first) * row_bytes, rows * row_bytes);
+    };
+    if (experts == 1) return read(*tensor, rows, cols, rows_of(0), out);
+    // The rows of each expert, one after the other, as matrix() finds them in the file.
+    INVARIANT(rows % kernels::kRowGroup == 0, "an expert has whole row groups");
+    Bytes copied;
+    copied.reserve(rows * row_bytes * experts);
+    for (std::size_t expert = 0; expert < experts; ++expert) {
+      const ByteSpan own = rows_of(expert);
+      TRY_VOID(pages_.bring(own));
+      copied.insert(copied.end(), own.begin(), own.end());
+      pages_.drop(own);
+    }
+    return read(*tensor, rows * experts, cols, copied, out);
   }
 
   Status vector(const std::string& name, std::uint32_t size, std::vector<float>& out,
@@ -328,18 +342,20 @@ std::vector<std::uint64_t> StageWeights::digests(kernels::ThreadPool& pool) cons
 
 Result<StageWeights> StageWeights::load(const model::GgufFile& file, const model::ModelSpec& spec,
                                         LayerRange layers, kernels::ThreadPool* pool,
-                                        const std::function<bool()>& cancelled) {
+                                        const std::function<bool()>& cancelled,
+                                        const Share* share) {
   StageWeights weights;
-  TRY_VOID(read_stage(Reader(file, pool, cancelled), spec, layers, weights));
+  TRY_VOID(read_stage(Reader(file, pool, cancelled), spec, layers, share, weights));
   model::FilePages(file).drop_all();  // what the kernel mapped around the small tensors
   return weights;
 }
 
 Result<std::uint64_t> StageWeights::bytes_of(const model::GgufFile& file,
-                                             const model::ModelSpec& spec, LayerRange layers) {
+                                             const model::ModelSpec& spec, LayerRange layers,
+                                             const Share* share) {
   StageTensors<Counter::Nothing, Counter::Nothing> nothing;
   std::uint64_t bytes = 0;
-  TRY_VOID(read_stage(Counter(file, bytes), spec, layers, nothing));
+  TRY_VOID(read_stage(Counter(file, bytes), spec, layers, share, nothing));
   return bytes;
 }
 
@@ -348,7 +364,7 @@ Result<std::uint64_t> StageWeights::layer_bytes_of(const model::GgufFile& file,
                                                    std::uint32_t layer) {
   LayerTensors<Counter::Nothing, Counter::Nothing> nothing;
   std::uint64_t bytes = 0;
-  TRY_VOID(read_layer(Counter(file, bytes), spec, layer, nothing));
+  TRY_VOID(read_layer(Counter(file, bytes), spec, layer, nullptr, nothing));
   return bytes;
 }
 
@@ -358,7 +374,7 @@ Result<std::uint64_t> StageWeights::layer_read_bytes_of(const model::GgufFile& f
   LayerTensors<Counter::Nothing, Counter::Nothing> nothing;
   std::uint64_t bytes = 0;
   const Counter counter(file, bytes, std::max(1U, spec.experts_used));
-  TRY_VOID(read_layer(counter, spec, layer, nothing));
+  TRY_VOID(read_layer(counter, spec, layer, nullptr, nothing));
   return bytes;
 }
 

@@ -25,13 +25,14 @@ struct StageWeights : StageTensors<kernels::PackedMatrix, std::vector<float>> {
   std::vector<std::uint64_t> digests(kernels::ThreadPool& pool) const;
 
   // Packs on all threads of `pool`, or on the caller's alone; pages of the file are released as
-  // soon as they are packed. `cancelled`: as in EngineOptions.
+  // soon as they are packed. `cancelled`: as in EngineOptions. `share`: of a rank; null: all.
   static Result<StageWeights> load(const model::GgufFile& file, const model::ModelSpec& spec,
                                    LayerRange layers, kernels::ThreadPool* pool = nullptr,
-                                   const std::function<bool()>& cancelled = {});
+                                   const std::function<bool()>& cancelled = {},
+                                   const Share* share = nullptr);
   // The bytes that load() will take, from the file's table of tensors alone, which it checks.
   static Result<std::uint64_t> bytes_of(const model::GgufFile& file, const model::ModelSpec& spec,
-                                        LayerRange layers);
+                                        LayerRange layers, const Share* share = nullptr);
   // The same for one layer, without embedding or head.
   static Result<std::uint64_t> layer_bytes_of(const model::GgufFile& file,
                                               const model::ModelSpec& spec, std::uint32_t layer);

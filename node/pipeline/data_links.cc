@@ -42,11 +42,11 @@ void DataLinks::begin(const Assignment& assignment) {
   forming_deadline_ = clock_.now() + kFormingPatience;
   announced_ = false;
   backoff_.reset();
-  if (assignment.stages > 1) {
+  if (assignment.stages > 1 && assignment.leads()) {
     plan(Peer::kRing, assignment.next_address, assignment.next_node,
          (assignment.stage + 1) % assignment.stages);
   }
-  if (assignment.is_last()) {
+  if (assignment.is_last() && assignment.leads()) {
     plan(Peer::kCoordinator, assignment.coordinator_address, "", Hello::kCoordinatorStage);
   }
   for (auto& [link, in] : incoming_) {
@@ -265,6 +265,9 @@ void DataLinks::judge(LinkId link, Incoming& in) {
     return refuse(link, in,
                   message_of("epoch ", hello.epoch.value, " is over; the newest here is ",
                              newest_epoch_.value));
+  }
+  if (!assignment_->leads()) {
+    return refuse(link, in, "only rank 0 of a group has the links of its stage");
   }
   if (hello.stage == Hello::kCoordinatorStage && assignment_->is_first()) {
     const Status speaker = check_speaker(link, hello, "");

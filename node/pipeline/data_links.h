@@ -4,6 +4,7 @@
 //   dialled   the next stage (of the last stage: the first), and from the last the coordinator
 //   accepted  the previous stage (of the first stage: the last), and on the first the coordinator
 //
+// Of a group, rank 0 alone has these links (node/ranks/rank_links.h has those between ranks).
 // Control and data race, so a Hello of an epoch that is not assigned yet is held for a short time.
 // Threads: everything on the main thread.
 #pragma once

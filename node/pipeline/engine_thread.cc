@@ -4,8 +4,10 @@
 #include <malloc.h>
 #endif
 
+#include <algorithm>
 #include <atomic>
 #include <deque>
+#include <limits>
 #include <thread>
 #include <utility>
 
@@ -13,6 +15,9 @@
 #include "base/clock.h"
 #include "base/limits.h"
 #include "base/thread_annotations.h"
+#include "node/engine/ranks/share.h"
+#include "node/engine/stage_memory.h"
+#include "proto/step.h"
 
 namespace hearth::node {
 namespace {
@@ -29,7 +34,22 @@ struct LoadTask {
   std::uint32_t stage = 0;
   std::uint32_t batch_rows = 0;
   std::uint64_t unloads = 0;  // asked for before
+  std::vector<AssignedRank> group = {};
+  std::uint32_t rank = 0;
+  std::uint64_t leaves = 0;  // asked for before, unloads among them
 };
+
+// What the ranks of a group tell each other before they load. Two ranks with the same mark have
+// taken the same steps, and so have the same kept pages.
+struct GroupOffer {
+  std::uint64_t epoch = 0;  // the mark: of the last group that was complete; 0: nothing is kept
+  std::uint64_t steps = 0;  // the number after the last step in it
+  std::uint64_t replay_bytes = 0;  // that the loaded engine has, or that the memory allows
+  std::uint32_t pages = 0;         // likewise, and the KV budget
+  std::uint32_t reserved = 0;
+  Hash256 program;  // ranks of one program decide alike
+};
+static_assert(sizeof(GroupOffer) == 64, "an offer has no gap, so that its bytes are its fields");
 
 // A step that the engine has begun, or that it will not compute: the error is its answer.
 struct Begun {
@@ -58,6 +78,22 @@ struct EngineThread::State : std::enable_shared_from_this<State> {
   bool may_lend(const StepBatch& batch) const REQUIRES_LOCK(mutex);
   void take(Task task);
   Result<StageComputeEvents::Loaded> load(const LoadTask& task);
+  StageComputeEvents::Loaded answer() const;
+  Result<std::unique_ptr<Engine>> make(const LoadTask& task, const RankGroup* of,
+                                       std::uint64_t replay_bytes);
+  Result<StageComputeEvents::Loaded> load_rank(const LoadTask& task);
+  Result<GroupOffer> offer(const LoadTask& task, const std::vector<Share>& shares) const;
+  Result<GroupOffer> agree_on(const LoadTask& task, const GroupOffer& own);
+  void leave_group();
+  // Ends the group between two steps: the engine stays.
+  void end_group(const Error& why);
+  // The same after a step that failed: the engine stopped in its middle, and is freed.
+  void lose_group(const Error& why);
+  bool has_share() const { return !loaded.group.empty(); }
+  bool follows() const { return joined && loaded.rank > 0; }
+  void follow();
+  Status follow(const Bytes& payload);
+  Result<StepBatch> read_batch(const Bytes& payload) const;
   Status begin(Task& task);
   bool ready() const { return !begun.front().status.ok() || engine->ready(); }
   Computed finished();
@@ -65,9 +101,11 @@ struct EngineThread::State : std::enable_shared_from_this<State> {
   void compute_here(Task task);
   void to_owner(std::function<void(StageComputeEvents&)> answer);
   void push(Task task);
+  void push_load(LoadTask task);
 
   EngineOptions base;
   Load make_engine;
+  Ranks ranks;
 
   Mutex mutex;
   CondVar wake;
@@ -78,6 +116,7 @@ struct EngineThread::State : std::enable_shared_from_this<State> {
   std::size_t posted GUARDED_BY(mutex) = 0;  // answers that the owner has not received yet
   std::atomic<std::uint64_t> generation{0};
   std::atomic<std::uint64_t> unloads{0};
+  std::atomic<std::uint64_t> leaves{0};  // of groups, unloads among them
 
   // The main thread only.
   StageComputeEvents* events = nullptr;
@@ -85,6 +124,10 @@ struct EngineThread::State : std::enable_shared_from_this<State> {
   // The engine's thread only; while that sleeps, the owner's, which alone pushes.
   std::unique_ptr<Engine> engine;
   LoadTask loaded;
+  bool joined = false;                  // the links of that group are open
+  RankGroup group;                      // of the engine, where `loaded` has one
+  std::uint64_t group_replay = 0;       // likewise, options.replay_bytes
+  GroupOffer mark;                      // of the engine's state
   std::deque<Begun> begun;              // oldest first
   TimePoint begun_at{};                 // the latest
   Duration row_took = Duration::max();  // the last step of one row
@@ -100,9 +143,15 @@ void EngineThread::State::run() {
   MutexLock lock(mutex);
   while (true) {
     if (begun.empty()) {
+      while (!stopping && tasks.empty() && follows()) {
+        lock.unlock();
+        follow();
+        lock.lock();
+      }
       sleeps = true;
-      while (!stopping && tasks.empty()) wake.wait(mutex);
+      while (!stopping && tasks.empty() && !follows()) wake.wait(mutex);
       sleeps = false;
+      if (tasks.empty() && !stopping) continue;
     }
     if (stopping) break;
     if (may_take()) {
@@ -137,7 +186,7 @@ bool EngineThread::State::may_take() const {
 // the thread that loaded it.
 bool EngineThread::State::may_lend(const StepBatch& batch) const {
   return sleeps && tasks.empty() && posted == 0 && engine != nullptr && batch.rows.size() == 1 &&
-         row_took <= kShort && !base.pin && base.device == nullptr;
+         row_took <= kShort && !base.pin && base.device == nullptr && !has_share();
 }
 
 void EngineThread::State::take(Task task) {
@@ -147,24 +196,199 @@ void EngineThread::State::take(Task task) {
   begun.push_back({std::move(task.batch), std::move(status)});
 }
 
+StageComputeEvents::Loaded EngineThread::State::answer() const {
+  return {engine->input_shape(), engine->kv_pages(), engine->weight_bytes(), engine->sequences()};
+}
+
+Result<std::unique_ptr<Engine>> EngineThread::State::make(const LoadTask& task, const RankGroup* of,
+                                                          std::uint64_t replay_bytes) {
+  EngineOptions options = base;
+  options.replay_bytes = replay_bytes;
+  options.layers = task.layers;
+  options.stage = task.stage;
+  options.batch_rows = task.batch_rows;
+  options.group = of;
+  options.cancelled = [this, of, asked = task.unloads, left = task.leaves] {
+    return unloads != asked || (of != nullptr && leaves != left);
+  };
+  return make_engine(options);
+}
+
 Result<StageComputeEvents::Loaded> EngineThread::State::load(const LoadTask& task) {
+  joined = false;
+  if (!task.group.empty()) return load_rank(task);
+  if (ranks.links != nullptr) ranks.links->leave();
   const bool same = engine != nullptr && loaded.layers == task.layers &&
-                    loaded.stage == task.stage && loaded.batch_rows == task.batch_rows;
+                    loaded.stage == task.stage && loaded.batch_rows == task.batch_rows &&
+                    !has_share();
   if (same) {
     engine->keep();
   } else {
     engine.reset();  // two ranges at once may not fit the memory
-    EngineOptions options = base;
-    options.layers = task.layers;
-    options.stage = task.stage;
-    options.batch_rows = task.batch_rows;
-    options.cancelled = [this, asked = task.unloads] { return unloads != asked; };
-    TRY(engine, make_engine(options));
+    loaded = {};
+    TRY(engine, make(task, nullptr, base.replay_bytes));
     loaded = task;
   }
-  return StageComputeEvents::Loaded{engine->input_shape(), engine->kv_pages(),
-                                    engine->weight_bytes(), engine->sequences()};
+  return answer();
 }
+
+// --- ranks ---
+
+// What the memory of this rank holds beside its share.
+Result<GroupOffer> EngineThread::State::offer(const LoadTask& task,
+                                              const std::vector<Share>& shares) const {
+  const model::ModelSpec own = narrowed(ranks.spec, shares[task.rank]);
+  EngineOptions options = base;
+  options.layers = task.layers;
+  options.batch_rows = task.batch_rows;
+  GroupOffer out;
+  out.replay_bytes = base.replay_bytes;
+  out.pages = std::numeric_limits<std::uint32_t>::max();
+  if (own.kv_heads > 0) {
+    TRY(const KvShare kv, kv_asked(own, options));
+    out.pages = kv.pages;
+  }
+  if (ranks.file == nullptr) return out;
+  const RankGroup wanted{shares, task.rank, nullptr, out.pages};
+  options.group = &wanted;
+  TRY(const StageMemory stage, stage_memory(*ranks.file, ranks.spec, options));
+  std::uint64_t budget = memory_budget(base.memory_bytes);
+  // The engine of before is freed first.
+  if (base.memory_bytes == 0 && engine != nullptr) budget += engine->weight_bytes();
+  budget -= std::min(budget, kProcessBytes);
+  out.pages = kv_within(stage, budget).pages;
+  const std::uint64_t taken = stage.weights + stage.buffers + stage.page * out.pages;
+  out.replay_bytes = std::min(out.replay_bytes, budget - std::min(budget, taken));
+  return out;
+}
+
+// The least of all offers, and the mark if all have the same.
+Result<GroupOffer> EngineThread::State::agree_on(const LoadTask& task, const GroupOffer& own) {
+  std::vector<GroupOffer> offers(task.group.size());
+  std::vector<ByteSpan> out(offers.size());
+  std::vector<MutableByteSpan> in(offers.size());
+  for (std::size_t rank = 0; rank < offers.size(); ++rank) {
+    if (rank == task.rank) continue;
+    out[rank] = std::as_bytes(std::span(&own, 1));
+    in[rank] = std::as_writable_bytes(std::span(&offers[rank], 1));
+  }
+  offers[task.rank] = own;
+  TRY_VOID(ranks.links->swap(out, in));
+  GroupOffer agreed = own;
+  for (std::uint32_t rank = 0; rank < offers.size(); ++rank) {
+    const GroupOffer& one = offers[rank];
+    if (one.program != own.program) {
+      return ranks.links->blame(rank,
+                                "has another build than this rank, and may decide otherwise; "
+                                "install the same version on all workers of the group");
+    }
+    if (one.pages == 0) {
+      return Error::of(
+          ErrorCode::kNoCapacity, "rank ", rank, " of the group, worker ", task.group[rank].node,
+          ", has no memory for a KV page beside its share; use more workers or stages");
+    }
+    agreed.pages = std::min(agreed.pages, one.pages);
+    agreed.replay_bytes = std::min(agreed.replay_bytes, one.replay_bytes);
+    if (one.epoch != own.epoch || one.steps != own.steps) agreed.epoch = 0;
+  }
+  return agreed;
+}
+
+Result<StageComputeEvents::Loaded> EngineThread::State::load_rank(const LoadTask& task) {
+  std::vector<std::uint32_t> parts;
+  Assignment assignment;
+  assignment.epoch = task.epoch;
+  assignment.group = task.group;
+  assignment.rank = task.rank;
+  for (const AssignedRank& rank : task.group) parts.push_back(rank.part);
+  TRY(std::vector<Share> shares, divide(ranks.spec, parts));
+  const bool same = engine != nullptr && loaded.layers == task.layers &&
+                    loaded.stage == task.stage && loaded.batch_rows == task.batch_rows &&
+                    has_share() && loaded.rank == task.rank && group.shares == shares;
+  TRY_VOID(ranks.links->join(
+      assignment, [this, asked = task.unloads] { return unloads != asked; },
+      [this, asked = task.leaves] { return leaves != asked; }));
+  GroupOffer own = mark;
+  if (same) {
+    own.pages = engine->kv_pages();
+    own.replay_bytes = group_replay;
+  } else {
+    TRY(own, offer(task, shares));
+  }
+  own.program = ranks.program;
+  TRY(const GroupOffer agreed, agree_on(task, own));
+  mark = {};
+  if (same && engine->kv_pages() == agreed.pages && group_replay == agreed.replay_bytes) {
+    agreed.epoch != 0 ? engine->keep() : engine->reset();
+  } else {
+    engine.reset();
+    loaded = {};
+    group = {std::move(shares), task.rank, ranks.links.get(), agreed.pages};
+    group_replay = agreed.replay_bytes;
+    TRY(engine, make(task, &group, group_replay));
+  }
+  loaded = task;
+  joined = true;
+  mark.epoch = task.epoch.value;
+  return answer();
+}
+
+void EngineThread::State::leave_group() {
+  joined = false;
+  if (ranks.links != nullptr) ranks.links->leave();
+  if (engine != nullptr) engine->keep();
+}
+
+void EngineThread::State::end_group(const Error& why) {
+  to_owner([epoch = loaded.epoch, text = why.message, peer = ranks.links->culprit()](
+               StageComputeEvents& events) { events.on_group_lost(epoch, text, peer); });
+  joined = false;
+  ranks.links->leave();
+}
+
+void EngineThread::State::lose_group(const Error& why) {
+  end_group(why);
+  engine.reset();
+  loaded = {};
+  mark = {};
+}
+
+void EngineThread::State::follow() {
+  const auto payload = ranks.links->next_batch();
+  if (!payload.ok()) return end_group(payload.error());
+  if (!*payload) return;
+  const Status done = follow(**payload);
+  if (!done.ok()) lose_group(done.error());
+}
+
+Result<StepBatch> EngineThread::State::read_batch(const Bytes& payload) const {
+  TRY(StepBatch batch, decode_step_batch(payload, engine->input_shape()));
+  REQUIRE(batch.epoch == loaded.epoch && batch.rows.size() <= loaded.batch_rows, "sent a batch of ",
+          batch.rows.size(), " rows of epoch ", batch.epoch.value, "; expected at most ",
+          loaded.batch_rows, " rows of epoch ", loaded.epoch.value);
+  REQUIRE(batch.boundary == loaded.layers.begin, "sent a batch of layer ", batch.boundary,
+          "; this stage begins at layer ", loaded.layers.begin);
+  return batch;
+}
+
+Status EngineThread::State::follow(const Bytes& payload) {
+  const TimePoint begin = SystemClock().now();
+  auto decoded = read_batch(payload);
+  if (!decoded.ok()) return ranks.links->blame(0, decoded.error().message);
+  StepBatch batch = *std::move(decoded);
+  StepResult result;
+  TRY_VOID(engine->step(batch, result));
+  mark.steps = batch.step.value + 1;
+  batch.activations = {};
+  result.input = {};
+  to_owner([batch = std::move(batch), result = std::move(result),
+            took = SystemClock().now() - begin](StageComputeEvents& events) {
+    events.on_followed(batch, result, took);
+  });
+  return ok_status();
+}
+
+// --- steps ---
 
 Status EngineThread::State::begin(Task& task) {
   if (task.refused) {
@@ -175,7 +399,16 @@ Status EngineThread::State::begin(Task& task) {
     return Error{ErrorCode::kCancelled, "the step belongs to an assignment that ended"};
   }
   if (engine == nullptr) return Error{ErrorCode::kUnavailable, "no layers are loaded"};
-  return engine->begin(task.batch);
+  if (!has_share()) return engine->begin(task.batch);
+  if (!joined) return Error{ErrorCode::kUnavailable, "the group of this rank has ended"};
+  const Status sent = ranks.links->send_batch(encode(task.batch));
+  if (!sent.ok()) {
+    end_group(sent.error());
+    return sent;
+  }
+  Status begun = engine->begin(task.batch);
+  if (!begun.ok()) lose_group(begun.error());
+  return begun;
 }
 
 void EngineThread::State::finish() {
@@ -200,7 +433,12 @@ Computed EngineThread::State::finished() {
   Computed one{std::move(begun.front().batch), {}, std::move(begun.front().status)};
   begun.pop_front();
   INVARIANT(!one.status.ok() || engine != nullptr, "the engine outlives the steps that it began");
-  if (one.status.ok()) one.status = engine->finish(one.batch, one.result);
+  if (one.status.ok()) {
+    const StepId step = one.batch.step;
+    one.status = engine->finish(one.batch, one.result);
+    if (joined && !one.status.ok()) lose_group(one.status.error());
+    if (joined) mark.steps = step.value + 1;
+  }
   if (one.batch.rows.size() == 1 && begun.empty()) row_took = SystemClock().now() - begun_at;
   return one;
 }
@@ -228,11 +466,28 @@ void EngineThread::State::push(Task task) {
   }
   tasks.push_back(std::move(task));
   wake.notify_one();
+  if (ranks.links != nullptr) ranks.links->wake();
 }
 
-EngineThread::EngineThread(EngineOptions base, Load load, Post post)
+void EngineThread::State::push_load(LoadTask load_task) {
+  push({[task = std::move(load_task)](State& state) {
+    auto answer = state.load(task);
+    const std::string peer = state.ranks.links != nullptr ? state.ranks.links->culprit() : "";
+    // The others of the group need not wait for a rank that has no share.
+    if (!answer.ok() && state.ranks.links != nullptr) state.ranks.links->leave();
+    state.to_owner(
+        [epoch = task.epoch, answer = std::move(answer), peer](StageComputeEvents& events) mutable {
+          if (!answer.ok() && !peer.empty())
+            events.on_group_lost(epoch, answer.error().message, peer);
+          events.on_loaded(epoch, std::move(answer));
+        });
+  }});
+}
+
+EngineThread::EngineThread(EngineOptions base, Load load, Post post, Ranks ranks)
     : state_(std::make_shared<State>()) {
   state_->base = base;
+  state_->ranks = std::move(ranks);
   state_->make_engine = std::move(load);
   state_->post = std::move(post);
   state_->thread = std::thread([state = state_.get()] { state->run(); });
@@ -245,6 +500,8 @@ EngineThread::~EngineThread() {
     state_->stopping = true;
     state_->post = nullptr;
     state_->wake.notify_one();
+    ++state_->leaves;
+    if (state_->ranks.links != nullptr) state_->ranks.links->wake();
   }
   state_->thread.join();
   state_->engine.reset();
@@ -255,12 +512,26 @@ void EngineThread::set_events(StageComputeEvents* events) { state_->events = eve
 void EngineThread::load(Epoch epoch, LayerRange layers, std::uint32_t stage,
                         std::uint32_t batch_rows) {
   state_->generation.fetch_add(1, std::memory_order_relaxed);
-  const LoadTask task{epoch, layers, stage, batch_rows, state_->unloads};
-  state_->push({[task](State& state) {
-    state.to_owner([epoch = task.epoch, answer = state.load(task)](auto& events) mutable {
-      events.on_loaded(epoch, std::move(answer));
-    });
-  }});
+  ++state_->leaves;
+  LoadTask task{epoch, layers, stage, batch_rows, state_->unloads};
+  state_->push_load(std::move(task));
+}
+
+void EngineThread::load_rank(const Assignment& assignment) {
+  INVARIANT(state_->ranks.links != nullptr, "only a worker with a rank's address gets a group");
+  state_->generation.fetch_add(1, std::memory_order_relaxed);
+  LoadTask task{assignment.epoch, assignment.layers, assignment.stage, assignment.batch_rows,
+                state_->unloads};
+  task.group = assignment.group;
+  task.rank = assignment.rank;
+  task.leaves = ++state_->leaves;
+  state_->push_load(std::move(task));
+}
+
+void EngineThread::leave() {
+  state_->generation.fetch_add(1, std::memory_order_relaxed);
+  ++state_->leaves;
+  state_->push({[](State& state) { state.leave_group(); }});
 }
 
 void EngineThread::compute(StepBatch batch) {
@@ -282,6 +553,7 @@ void EngineThread::compute(StepBatch batch) {
 void EngineThread::forget() {
   state_->push({[](State& state) {
     if (state.engine != nullptr) state.engine->reset();
+    state.mark = {};
   }});
 }
 
@@ -300,9 +572,13 @@ void EngineThread::check_weights() {
 void EngineThread::unload() {
   state_->generation.fetch_add(1, std::memory_order_relaxed);
   ++state_->unloads;
+  ++state_->leaves;
   state_->push({[](State& state) {
+    if (state.ranks.links != nullptr) state.ranks.links->leave();
+    state.joined = false;
     state.engine.reset();
     state.loaded = {};
+    state.mark = {};
 #ifdef __GLIBC__
     malloc_trim(0);
 #endif

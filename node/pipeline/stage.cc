@@ -45,7 +45,25 @@ control::v1::WorkerMessage hashes_message(const Assignment& assignment, const St
   return message;
 }
 
+// A frame of an older epoch is dropped and counted; true when this one is.
+bool is_late(const Assignment& assignment, StageFigures& figures, Epoch epoch) {
+  if (epoch >= assignment.epoch) return false;
+  figures.count_late_frame();
+  return true;
+}
+
+std::string rank_text(const Assignment& assignment) {
+  if (assignment.group.empty()) return "";
+  return message_of(", rank ", assignment.rank + 1, " of ", assignment.group.size());
+}
+
 }  // namespace
+
+void StageCompute::load_rank(const Assignment& /*assignment*/) {
+  INVARIANT(false, "only a worker with a rank's address gets a group");
+}
+
+void StageCompute::leave() { INVARIANT(false, "only a group that was loaded is left"); }
 
 Stage::Stage(StageOptions options, const Clock& clock, Random& random, Transport& control,
              Transport& data, StageCompute& compute)
@@ -127,17 +145,23 @@ void Stage::on_assign(const control::v1::Assign& assign) {
   auto assignment = read_assignment(assign, options_.layers);
   if (!assignment.ok()) return report_failure(epoch, assignment.error().message);
   if (away_) return report_failure(epoch, kOwnersMachine);
+  if (!assignment->group.empty() && control_.rank_address().empty()) {
+    return report_failure(epoch,
+                          "this worker computes no stage in a group: it has a GPU, or a "
+                          "model whose family is not computed in groups");
+  }
   if (epoch <= newest_epoch_) {
     return report_failure(
         epoch, message_of("epoch ", epoch.value, " is not newer than ", newest_epoch_.value));
   }
-  spdlog::info("{}: epoch {}: stage {} of {}, layers {}", options_.node, epoch.value,
-               assignment->stage + 1, assignment->stages, text_of(assignment->layers));
+  spdlog::info("{}: epoch {}: stage {} of {}, layers {}{}", options_.node, epoch.value,
+               assignment->stage + 1, assignment->stages, text_of(assignment->layers),
+               rank_text(*assignment));
   if (options_.on_layers) options_.on_layers(assignment->layers, false);
   newest_epoch_ = epoch;
   serving_.emplace();
   serving_->assignment = *assignment;
-  if (assignment->is_first()) {
+  if (assignment->is_first() && assignment->leads()) {
     serving_->batcher.emplace(BatcherOptions{
         epoch, assignment->batch_rows, std::min(kPrefillRows, assignment->batch_rows),
         assignment->batches_in_flight, options_.draft_rows, options_.draft, assignment->itl_target,
@@ -145,8 +169,10 @@ void Stage::on_assign(const control::v1::Assign& assign) {
   } else if (options_.draft_model != nullptr) {
     options_.draft_model->unload([] {});
   }
-  if (makes_receipts()) options_.receipts->begin(*assignment, *assignment->model);
+  if (options_.receipts != nullptr && serving_->has_receipts())
+    options_.receipts->begin(*assignment, *assignment->model);
   links_.begin(*assignment);
+  if (!assignment->group.empty()) return compute_.load_rank(*assignment);
   compute_.load(epoch, assignment->layers, assignment->stage, assignment->batch_rows);
 }
 
@@ -198,6 +224,7 @@ void Stage::stop() {
   links_.end();
   if (unloaded) return;
   if (away_) return unload();
+  if (!assignment.group.empty()) return compute_.leave();
   // The same range again: weights stay, sequences go. The answer finds no assignment.
   compute_.load(assignment.epoch, assignment.layers, assignment.stage, assignment.batch_rows);
 }
@@ -265,12 +292,6 @@ Status Stage::take_frame(Peer from, const Frame& frame) {
                         " does not belong on this link");
 }
 
-bool Stage::is_late(Epoch epoch) {
-  if (epoch >= serving_->assignment.epoch) return false;
-  figures_.count_late_frame();
-  return true;
-}
-
 Status Stage::Serving::check_step(StepId step) {
   REQUIRE(!last_step || step.value == last_step->value + 1, "step ", step.value,
           " came after step ", last_step->value, "; steps are numbered without a gap");
@@ -300,7 +321,7 @@ bool Stage::Serving::waits_too_long(TimePoint now) const {
 
 Status Stage::take_batch(const Frame& frame) {
   TRY(StepBatch batch, decode_step_batch(frame.payload, serving_->loaded->shape));
-  if (is_late(batch.epoch)) return ok_status();
+  if (is_late(serving_->assignment, figures_, batch.epoch)) return ok_status();
   REQUIRE(serves(batch.epoch), "epoch ", batch.epoch.value, " is not assigned");
   REQUIRE(batch.rows.size() <= serving_->assignment.batch_rows, "a batch has ", batch.rows.size(),
           " rows; the limit is ", serving_->assignment.batch_rows);
@@ -317,7 +338,7 @@ Status Stage::take_batch(const Frame& frame) {
 
 Status Stage::take_tokens(const Frame& frame) {
   TRY(const StepTokens tokens, decode_step_tokens(frame.payload, serving_->loaded->shape));
-  if (is_late(tokens.epoch)) return ok_status();
+  if (is_late(serving_->assignment, figures_, tokens.epoch)) return ok_status();
   TRY_VOID(serving_->check_step(tokens.step));
   return take_answer(tokens);
 }
@@ -337,7 +358,7 @@ Status Stage::take_answer(const StepTokens& tokens) {
 
 Status Stage::take_submit(const Frame& frame) {
   TRY(SubmitMessage submit, decode_submit(frame.payload, serving_->loaded->shape));
-  if (is_late(submit.epoch)) return ok_status();
+  if (is_late(serving_->assignment, figures_, submit.epoch)) return ok_status();
   REQUIRE(serving_->batcher->sequences() < limits::kRunningSequences,
           "more sequences were submitted than ", limits::kRunningSequences);
   // Drafts are for a lone sequence; the model may take long.
@@ -347,7 +368,7 @@ Status Stage::take_submit(const Frame& frame) {
 
 Status Stage::take_cancel(const Frame& frame) {
   TRY(const CancelMessage cancel, decode_cancel(frame.payload));
-  if (is_late(cancel.epoch)) return ok_status();
+  if (is_late(serving_->assignment, figures_, cancel.epoch)) return ok_status();
   REQUIRE(serves(cancel.epoch), "epoch ", cancel.epoch.value, " is not assigned");
   for (const SequenceId sequence : cancel.sequences) serving_->batcher->cancel(sequence);
   return ok_status();
@@ -395,7 +416,7 @@ void Stage::on_computed(StepBatch batch, StepResult result, Status status) {
   }
   INVARIANT(serving_->computing > 0, "a step that comes back was given out");
   --serving_->computing;
-  const bool receipts = makes_receipts();
+  const bool receipts = options_.receipts != nullptr && serving_->has_receipts();
   Bytes input = std::move(result.input);
   if (!status.ok()) return fail("a step broke the contract: " + status.error().message);
   count_step(batch, result);
@@ -431,6 +452,16 @@ Status Stage::answer(StepTokens tokens) {
   TRY_VOID(take_answer(tokens));
   start_steps();
   return ok_status();
+}
+
+void Stage::on_followed(const StepBatch& batch, const StepResult& result, Duration took) {
+  if (!serves(batch.epoch)) return;
+  figures_.count_followed(took);
+  count_step(batch, result);
+}
+
+void Stage::on_group_lost(Epoch epoch, const std::string& why, const std::string& peer) {
+  if (serves(epoch)) fail(why, peer);
 }
 
 void Stage::count_step(const StepBatch& batch, const StepResult& result) {

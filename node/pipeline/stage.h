@@ -52,6 +52,13 @@ class StageComputeEvents {
   virtual void on_computed(StepBatch batch, StepResult result, Status status) = 0;
   virtual void on_weights_checked(Status status) = 0;
   virtual void on_unloaded() = 0;
+  // A rank that does not lead has computed a step of rank 0.
+  virtual void on_followed(const StepBatch& /*batch*/, const StepResult& /*result*/,
+                           Duration /*took*/) {}
+  // The group has ended, by the fault of `peer` if that is known. Steps under way are answered with
+  // an error.
+  virtual void on_group_lost(Epoch /*epoch*/, const std::string& /*why*/,
+                             const std::string& /*peer*/) {}
 };
 
 class StageCompute {
@@ -62,6 +69,11 @@ class StageCompute {
   // Also called with the range of an ended epoch, to end its sequences.
   virtual void load(Epoch epoch, LayerRange layers, std::uint32_t stage,
                     std::uint32_t batch_rows) = 0;
+  // The same as one rank of a group: on_loaded follows when this rank has loaded its share. A rank
+  // that does not lead then computes what rank 0 sends, until leave().
+  virtual void load_rank(const Assignment& assignment);
+  // Ends the group, and every sequence as load() does. Waiting steps are answered with kCancelled.
+  virtual void leave();
   virtual void compute(StepBatch batch) = 0;
   // Drops the kept pages of ended sequences: another coordinator uses other ids.
   virtual void forget() = 0;
@@ -111,6 +123,8 @@ class Stage final : public StageComputeEvents, private ControlEvents, private Da
   void on_computed(StepBatch batch, StepResult result, Status status) override;
   void on_weights_checked(Status status) override;
   void on_unloaded() override { --unloading_; }
+  void on_followed(const StepBatch& batch, const StepResult& result, Duration took) override;
+  void on_group_lost(Epoch epoch, const std::string& why, const std::string& peer) override;
 
  private:
   // The state of one assignment.
@@ -137,6 +151,8 @@ class Stage final : public StageComputeEvents, private ControlEvents, private Da
     Duration end_wait(TimePoint now);
     void stop_waiting(TimePoint now) { batcher->stop_waiting(end_wait(now)); }
     bool waits_too_long(TimePoint now) const;
+    // A group's receipts are those of rank 0, which has the stage's input and output whole.
+    bool has_receipts() const { return assignment.model && assignment.leads(); }
   };
 
   void on_assign(const control::v1::Assign& assign) override;
@@ -150,7 +166,6 @@ class Stage final : public StageComputeEvents, private ControlEvents, private Da
     fail(why, peer, unreached);
   }
 
-  bool makes_receipts() const { return options_.receipts != nullptr && serving_->assignment.model; }
   bool serves(Epoch epoch) const {
     return serving_ && serving_->assignment.epoch == epoch && !serving_->leave_by;
   }
@@ -164,8 +179,6 @@ class Stage final : public StageComputeEvents, private ControlEvents, private Da
   void report_failure(Epoch epoch, const std::string& why, const std::string& peer = "",
                       bool unreached = false);
 
-  // A frame of an older epoch is dropped and counted; true when this one is.
-  bool is_late(Epoch epoch);
   Status take_frame(Peer from, const Frame& frame);
   Status take_batch(const Frame& frame);
   Status take_tokens(const Frame& frame);

@@ -21,6 +21,8 @@ class StageFigures {
   // A step goes to the StageCompute and returns from it. Steps of any epoch count as busy time.
   void step_begins();
   void step_ends();
+  // A step that rank 0 of the group gave out, without step_begins() and step_ends().
+  void count_followed(Duration took) { busy_ += took; }
   void count_rows(std::uint64_t computed, std::uint64_t replayed);
   // Counts a step of the first stage, answered after `time`.
   void count_round(Duration time);

@@ -86,6 +86,7 @@ struct TcpTransport::Link : std::enable_shared_from_this<Link> {
   void open();
   void wait_for(tcp::socket::wait_type what, void (Link::*then)());
   void read();
+  TlsStream::Step read_record(std::size_t& bytes);
   bool take(std::size_t bytes);
   void deliver();
   bool answer(ByteSpan payload);
@@ -288,19 +289,26 @@ void TcpTransport::Link::read() {
   const TimePoint end = now() + kReadTurn;
   for (std::size_t taken = 0; taken < kReadTurnBytes && now() < end;) {
     std::size_t bytes = 0;
-    switch (tls->records().read(reader.space(), bytes)) {
+    switch (read_record(bytes)) {
       case TlsStream::Step::kDone: break;
       case TlsStream::Step::kWantRead: return wait_for(tcp::socket::wait_read, &Link::read);
       case TlsStream::Step::kWantWrite: return wait_for(tcp::socket::wait_write, &Link::read);
-      case TlsStream::Step::kClosed: return fail(unavailable("the peer closed the link"));
-      case TlsStream::Step::kFailed: return fail(broken());
+      case TlsStream::Step::kClosed:
+      case TlsStream::Step::kFailed: return;
     }
     taken += bytes;
-    if (!take(bytes)) return;
   }
   asio::post(core->io, [self = shared_from_this()] {
     if (self->state != State::kDead) self->read();
   });
+}
+
+// kClosed or kFailed: the link has ended.
+TlsStream::Step TcpTransport::Link::read_record(std::size_t& bytes) {
+  const TlsStream::Step step = tls->records().read(reader.space(), bytes);
+  if (step == TlsStream::Step::kClosed) fail(unavailable("the peer closed the link"));
+  if (step == TlsStream::Step::kFailed) fail(broken());
+  return step == TlsStream::Step::kDone && !take(bytes) ? TlsStream::Step::kFailed : step;
 }
 
 // The dialling side finishes its handshake before the other side has checked its key.
@@ -776,6 +784,24 @@ std::string TcpTransport::host(LinkId id) const {
   ErrorCondition error;
   const tcp::endpoint from = found->second->socket.remote_endpoint(error);
   return error ? "" : from.address().to_string();
+}
+
+bool TcpTransport::is_sent(LinkId id) const {
+  const auto found = core_->links.find(id);
+  return found == core_->links.end() || found->second->queue.empty() || found->second->write_failed;
+}
+
+void TcpTransport::poll(LinkId id) {
+  const auto found = core_->links.find(id);
+  if (found == core_->links.end() || found->second->state != Link::State::kOpen) return;
+  const std::shared_ptr<Link> link = found->second;  // an event may end it
+  // Records that one read of the socket has brought are read here: nothing else would show them.
+  bool more = true;
+  for (std::size_t taken = 0; more && taken < kReadTurnBytes;) {
+    std::size_t bytes = 0;
+    more = link->read_record(bytes) == TlsStream::Step::kDone && link->tls->records().holds_bytes();
+    taken += bytes;
+  }
 }
 
 void TcpTransport::recheck_peers() {

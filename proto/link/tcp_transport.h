@@ -86,6 +86,12 @@ class TcpTransport final : public Transport {
   std::string address() const override;
   std::optional<RosterEntry> peer(LinkId link) const override;
   std::string host(LinkId link) const override;
+  // Whether the system has taken every byte that was sent; true for a link that is lost.
+  bool is_sent(LinkId link) const;
+  // Reads what the link has received, with the events of its frames, as the io_context does later
+  // and at a higher cost: for a thread that waits for this link. Call it before each sleep: the
+  // io_context does not see what a poll has left, which is only where much has come.
+  void poll(LinkId link);
 
   // After a newer roster: closes the links whose peers it no longer names, with kUnavailable.
   void recheck_peers();

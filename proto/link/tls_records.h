@@ -83,6 +83,8 @@ class TlsRecords {
 
   // `done`: bytes read, above 0 with kDone. The bytes of `into` behind them may change too.
   TlsStep read(MutableByteSpan into, std::size_t& done);
+  // Whether read() holds bytes that have come, which the socket no longer shows.
+  bool holds_bytes() const { return taken_ < filled_ || !left_.empty(); }
   // `more`: another write follows at once; the peer may wait for these bytes until then.
   TlsStep write(ByteSpan bytes, bool more, std::size_t& done);
   void shutdown();  // tells the peer that nothing follows

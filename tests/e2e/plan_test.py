@@ -70,7 +70,7 @@ class OfGpusThatAreNotThere(unittest.TestCase):
     def test_a_shape_and_a_file(self):
         code, out, err = swarm.hearth("plan", "llama3-70b", "--gpus", "8xrtx4090", "--batch", "8")
         self.assertEqual(code, 0, err)
-        self.assertIn("Hearth does not run tensor parallel yet", out)
+        self.assertIn("Hearth runs tensor parallel only on processors", out)
         code, out, err = swarm.hearth("plan", swarm.MODEL, "--gpus", "2xrtx4090", "--json")
         self.assertEqual(code, 0, err)
         self.assertGreater(json.loads(out)["layouts"][0]["all_tokens_per_second"], 0)

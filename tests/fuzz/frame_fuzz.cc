@@ -10,6 +10,7 @@
 #include "base/clock.h"
 #include "coordinator/workers/registry.h"
 #include "proto/control.pb.h"
+#include "proto/exchange.h"
 #include "proto/frame.h"
 #include "proto/step.h"
 #include "proto/wrong_bytes.h"
@@ -80,7 +81,7 @@ extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size
   if (!quiet) return 0;
   if (size == 0) return 0;
   const ByteSpan bytes(reinterpret_cast<const std::byte*>(data) + 1, size - 1);
-  switch (data[0] % 9) {
+  switch (data[0] % 10) {
     case 0: check(decode_step_batch(bytes, kPlain), bytes); break;
     case 1: check(decode_step_batch(bytes, kLoaded), bytes); break;
     case 2: check(decode_step_tokens(bytes, kPlain), bytes); break;
@@ -89,7 +90,8 @@ extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size
     case 5: check_hello(bytes); break;
     case 6: check_frame(bytes); break;
     case 7: check_control(bytes); break;
-    default: (void)decode_refused(bytes); break;
+    case 8: (void)decode_refused(bytes); break;
+    default: check(decode_exchange_part(bytes), bytes); break;
   }
   return 0;
 }

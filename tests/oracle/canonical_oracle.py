@@ -34,6 +34,7 @@ import small_models
 from small_models import Shape, put_scattered, wide
 
 NARROW = [kind for kind in LAYOUT if kind not in SUPER] + list(FLOATS)
+DIVIDED = ("llama", "qwen2", "qwen3", "gemma3", "qwen3moe")  # section 13: by groups of ranks
 PROMPT = "The first rule of arithmetic:"
 
 
@@ -595,7 +596,11 @@ def no_decay():
     model.delta_net.softplus = lambda t: 0 * t
 
 
-PERTURBATIONS = {"untiled-heads": untiled_heads, "no-decay": no_decay, "no-sinks": no_sinks, "unclamped": unclamped,
+def rank_scales():
+    quantise.factor = lambda exponent: np.ones(exponent.shape, np.float32)
+
+
+PERTURBATIONS = {"rank-scales": rank_scales, "untiled-heads": untiled_heads, "no-decay": no_decay, "no-sinks": no_sinks, "unclamped": unclamped,
                  "expert-ties": expert_ties, "shared-gate": shared_gate,
                  "round-half-away": round_half_away, "grid-half-away": grid_half_away,
                  "split-fma": split_fma, "no-top-p": top_p_of_all, "angle": first_angle}
@@ -630,7 +635,9 @@ def work(args, folder):
                 if shape.poison:
                     prompt = requests[0][0]
                     prompt[len(prompt) // 2] = shape.vocabulary // 2
-                compare_model(args.tool, path, requests, f"{name}, seed {seed}", counts)
+                ranks = 1 + seed % 8 if shape.family in DIVIDED else 1
+                compare_model(args.tool, path, requests, f"{name}, seed {seed}, {ranks} ranks",
+                              counts, functools.partial(model.Model, ranks=ranks))
             yield name, compare
     for index, (name, shape) in enumerate(refused_cases().items()):
         def refuse(counts, name=name, shape=shape, index=index):

@@ -82,6 +82,10 @@ OrderedJson node_object(const NodeStatus& node, bool manages) {
               {"rows_per_second", node.rows_per_second},
               {"busy_ratio", node.busy_ratio},
               {"heartbeat_age_seconds", node.heartbeat_age_seconds}});
+  if (node.ranks > 1) {
+    out["rank"] = node.rank;
+    out["ranks"] = node.ranks;
+  }
   if (node.energy_joules_total) {
     out["energy_joules_total"] = *node.energy_joules_total;
     out["watts"] = node.watts;

@@ -56,7 +56,7 @@ class Placer {
   }
 
   Status part(const std::string& name, std::uint32_t, std::uint32_t, std::uint32_t, std::uint32_t,
-              cuda::CardMatrix&) const {
+              cuda::CardMatrix&, std::uint32_t = 1) const {
     return Error::of(ErrorCode::kUnsupported, "tensor ", name,
                      " holds several matrices, which no GPU computes");
   }
@@ -242,7 +242,7 @@ class Loader {
 Result<CardWeights> CardWeights::place(const model::GgufFile& file, const model::ModelSpec& spec,
                                        LayerRange layers, Placement& placement) {
   CardWeights weights;
-  TRY_VOID(read_stage(Placer(file, placement, weights.tensors_), spec, layers, weights));
+  TRY_VOID(read_stage(Placer(file, placement, weights.tensors_), spec, layers, nullptr, weights));
   return Result<CardWeights>(std::move(weights));
 }
 

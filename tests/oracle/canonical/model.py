@@ -12,7 +12,7 @@ from .elementwise import (clamped_swiglu, geglu, residual, rms_norm, rope, softc
                           sum_of_squares, swiglu)
 from .kv import KvCache, Latents, refused
 from .matmul import product
-from .quantise import Activations
+from .quantise import Activations, joined
 from .weights import matrix
 
 
@@ -64,7 +64,8 @@ FAMILIES = {
 
 
 class Model:
-    def __init__(self, path):
+    def __init__(self, path, ranks=1):
+        self.ranks = ranks  # that put the inputs of products together
         reader = gguf.GGUFReader(path)
         self.fields = {name: field for name, field in reader.fields.items()}
         self.tensors = {tensor.name: tensor for tensor in reader.tensors}
@@ -360,7 +361,7 @@ class Sequence:
         return y
 
     def _project(self, names, x, expert=0, rows=slice(None)):
-        a = Activations(x)
+        a = joined(x, self.model.ranks)
         self.failed[rows] |= a.failed
         return [product(self.model.weights(name, expert), a) for name in names]
 

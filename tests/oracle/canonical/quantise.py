@@ -1,4 +1,4 @@
-"""Sections 2 and 3: runs of values and activation rows to int8."""
+"""Sections 2, 3 and 13: runs of values, activation rows and the ranges of ranks to int8."""
 
 import numpy as np
 
@@ -30,3 +30,26 @@ class Activations:
         self.scale = d * pow2(GRID - self.exponent)[:, None]
         block_sum = self.q.sum(axis=-1, dtype=np.int32)
         self.sum = self.scale * block_sum.astype(F)
+
+
+def joined(x, ranks):
+    """The rows x as a group of ranks puts them together, each of which quantises its own columns.
+    The ranges grow, and some of the first are empty."""
+    blocks = x.shape[1] // BLOCK
+    ends = [BLOCK * (blocks * (rank + 1) ** 2 // ranks ** 2) for rank in range(ranks)]
+    parts = [Activations(x[:, begin:end]) for begin, end in zip([0] + ends, ends) if end > begin]
+    whole = Activations.__new__(Activations)
+    whole.failed = np.any([part.failed for part in parts], axis=0)
+    good = ~whole.failed[:, None]
+    whole.exponent = np.max([part.exponent for part in parts], axis=0)
+    scales = [part.scale * factor(part.exponent - whole.exponent)[:, None] for part in parts]
+    whole.exponent = np.where(whole.failed, E_MIN, whole.exponent)
+    whole.scale = np.concatenate(scales, axis=1) * good
+    whole.q = np.concatenate([part.q for part in parts], axis=1) * good[:, :, None]
+    whole.sum = whole.scale * whole.q.sum(axis=-1, dtype=np.int32).astype(F)
+    return whole
+
+
+def factor(exponent):
+    """What a rank's scales are multiplied by, given its exponent less that of the whole row."""
+    return pow2(np.maximum(exponent, -126))

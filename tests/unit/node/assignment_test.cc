@@ -3,6 +3,7 @@
 #include <gtest/gtest.h>
 
 #include <functional>
+#include <string>
 
 #include "base/limits.h"
 
@@ -81,6 +82,47 @@ TEST(Assignment, RefusesWhatDoesNotAndNamesIt) {
               a.mutable_layers()->set_end(6);
             }).find("coordinator_address"),
             std::string::npos);
+}
+
+void add_ranks(control::v1::Assign& assign, int count) {
+  for (int i = 0; i < count; ++i) {
+    auto& rank = *assign.add_group();
+    rank.set_node("rank-" + std::to_string(i));
+    rank.set_address("10.0.0.1:" + std::to_string(1000 + i));
+    rank.set_part(i + 1);
+  }
+}
+
+TEST(Assignment, ReadsAGroup) {
+  control::v1::Assign assign = good();
+  add_ranks(assign, 3);
+  assign.set_rank(2);
+  const auto read = read_assignment(assign, 6);
+  ASSERT_TRUE(read.ok());
+  EXPECT_EQ(read->rank, 2u);
+  EXPECT_FALSE(read->leads());
+  EXPECT_EQ(read->group.at(1), (AssignedRank{"rank-1", "10.0.0.1:1001", 2}));
+  EXPECT_TRUE(read_assignment(good(), 6)->leads());
+}
+
+TEST(Assignment, RefusesAGroupThatIsNone) {
+  const auto with = [](int count, const std::function<void(control::v1::Assign&)>& change) {
+    return refusal([&](control::v1::Assign& assign) {
+      add_ranks(assign, count);
+      change(assign);
+    });
+  };
+  EXPECT_NE(with(1, [](auto&) {}).find("2 to 8"), std::string::npos);
+  EXPECT_NE(with(9, [](auto&) {}).find("ranks is 9"), std::string::npos);
+  EXPECT_NE(with(2, [](auto& a) { a.set_rank(2); }).find("rank is 2"), std::string::npos);
+  EXPECT_NE(with(2, [](auto& a) { a.mutable_group(1)->set_node(""); }), "");
+  EXPECT_NE(with(2, [](auto& a) { a.mutable_group(1)->set_node(a.group(0).node()); }), "");
+  EXPECT_NE(with(2, [](auto& a) { a.mutable_group(1)->set_address(a.group(0).address()); }), "");
+  EXPECT_NE(with(2, [](auto& a) { a.mutable_group(1)->set_address(""); }), "");
+  const auto empty = [](auto& a) {
+    for (auto& rank : *a.mutable_group()) rank.set_part(0);
+  };
+  EXPECT_NE(with(2, empty).find("part 0"), std::string::npos);
 }
 
 }  // namespace

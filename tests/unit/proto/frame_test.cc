@@ -52,7 +52,7 @@ TEST(FrameHeader, RefusesMagicTypeReservedAndLength) {
   EXPECT_NE(message(0, 'X', 1).find("magic"), std::string::npos);
   EXPECT_NE(message(4, 0, 2).find("frame type 0"), std::string::npos);
   EXPECT_NE(message(4, 7, 2).find("frame type 7"), std::string::npos);
-  EXPECT_NE(message(4, 13, 2).find("frame type 13"), std::string::npos);
+  EXPECT_NE(message(4, 14, 2).find("frame type 14"), std::string::npos);
   EXPECT_NE(message(6, 1, 2).find("reserved"), std::string::npos);
   EXPECT_NE(message(8, limits::kFrameBytes + 1, 8).find("limit"), std::string::npos);
   EXPECT_EQ(message(8, limits::kFrameBytes, 8), "");

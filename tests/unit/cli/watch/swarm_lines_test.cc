@@ -339,6 +339,8 @@ TEST(StatusLines, SpareWorkersAreExplained) {
   client::SwarmView view = serving();
   view.nodes.push_back(node("nook", "free", 0, {}));
   EXPECT_EQ(status_lines(view)[3], "spare   1 worker; one more pipeline takes 2");
+  view.nodes[0].ranks = 3;  // as all nodes of stages have
+  EXPECT_EQ(status_lines(view)[3], "spare   1 worker; one more pipeline takes 6");
 }
 
 TEST(StatusLines, ACardAndWhatItsSensorsSay) {

@@ -4,7 +4,9 @@
 #include <gtest/gtest.h>
 
 #include <boost/asio/steady_timer.hpp>
+#include <chrono>
 #include <cstring>
+#include <functional>
 #include <thread>
 
 #include "proto/link/ping.h"
@@ -83,6 +85,35 @@ TEST_F(TcpTransportTest, TimersHaveTheirTurnWhileEachFrameTakesLong) {
   timer.async_wait([&](const boost::system::error_code&) { before = received(b, at_b); });
   ASSERT_TRUE(run_until([&] { return received(b, at_b) == kFrames; }));
   EXPECT_LT(before, kFrames * 2 / 3);
+}
+
+// A thread that waits for one link reads it so. Small frames come several to a read.
+TEST_F(TcpTransportTest, APollReadsWithoutTheIoContextAndLeavesNothingBehind) {
+  Side a, b;
+  open(a);
+  open(b);
+  LinkId at_a, at_b;
+  link(a, b, at_a, at_b);
+  const auto poll_until = [&](const std::function<bool()>& done) {
+    const auto end = std::chrono::steady_clock::now() + std::chrono::seconds(60);
+    while (!done() && std::chrono::steady_clock::now() < end) b.transport->poll(at_b);
+    return done();
+  };
+  constexpr std::uint32_t kFrames = 50;
+  for (std::uint32_t i = 0; i < kFrames; ++i) {
+    ASSERT_TRUE(a.send(at_a, {FrameType::kBatch, pattern(i * 997 % 40'000, i)}));
+  }
+  ASSERT_TRUE(poll_until([&] { return received(b, at_b) == kFrames; }));
+  for (std::uint32_t i = 0; i < kFrames; ++i) {
+    EXPECT_EQ(b.events.frames[at_b][i].payload, pattern(i * 997 % 40'000, i));
+  }
+  // The io_context still reads what comes later, and a poll sees the end of the link.
+  ASSERT_TRUE(a.send(at_a, {FrameType::kBatch, pattern(10, 1)}));
+  ASSERT_TRUE(run_until([&] { return received(b, at_b) == kFrames + 1; }));
+  a.transport->close(at_a);
+  ASSERT_TRUE(poll_until([&] { return b.events.closed.contains(at_b); }));
+  b.transport->poll(at_b);
+  b.transport->poll(LinkId(~0ULL));
 }
 
 TEST_F(TcpTransportTest, AnswersPingsByItself) {

@@ -1,0 +1,175 @@
+"""Groups of workers that compute each stage together, as real processes over TLS: the tokens, hashes
+and receipts of one worker, whatever the ranks and their parts; and through the loss of a rank.
+"""
+
+import json
+import os
+import pathlib
+import re
+import signal
+import unittest
+
+import swarm
+from failover_test import Stream, all_here, request
+from prefix_cache_test import cached, chat, told, turns
+from receipts_test import ask, verify
+
+TEXT = (pathlib.Path(__file__).parents[2] / "ARCHITECTURE.md").read_text()
+REPEATS = "The cat sat on the mat, and the dog sat on the cat. " * 6
+SMALL = ("--threads", "1")
+
+
+def completion(s, **more):
+    body = {"model": s.model, "prompt": "Tell me a story about the sea.", "max_tokens": 16, "seed": 3,
+            "ignore_eos": True, "return_token_ids": True, "logprobs": 2, "temperature": 0, **more}
+    status, answer = s.post("/v1/completions", body)
+    assert status == 200, answer
+    return answer
+
+
+def conversation(s):
+    messages = [{"role": "system", "content": TEXT[:1500]}]
+    return turns(s, messages, 2)
+
+
+def answers(s):
+    """What must be equal on any number of ranks: texts, token ids, log-probabilities."""
+    drafted = completion(s, prompt=REPEATS, max_tokens=32)
+    return {
+        "greedy": completion(s)["choices"],
+        "sampled": completion(s, temperature=0.9, top_p=0.95, presence_penalty=0.4)["choices"],
+        "hashes of one stage": [row["in"] for row in completion(
+            s, return_hashes=True)["hearth"]["hashes"] if row["stage"] == 0],
+        "drafted": drafted["choices"],
+        "two turns": told(conversation(s)),
+    }
+
+
+def ranks_of(s):
+    """{(stage, rank): node} of the workers that serve, and the number of ranks of each stage."""
+    nodes = [n for n in s.state()["nodes"] if n["state"] == "serving"]
+    return {(n["stage"], n.get("rank", 0)): n for n in nodes}, {n.get("ranks", 1) for n in nodes}
+
+
+class Ranks(swarm.InOneFolder):
+    @classmethod
+    def setUpClass(cls):
+        with swarm.Swarm(1, *SMALL) as alone:
+            cls.alone = answers(alone)
+            cls.long = cls.stream_of(alone)
+
+    @staticmethod
+    def stream_of(s):
+        stream = Stream(s.api, request(s.model, 5, tokens=40))
+        stream.join(swarm.PATIENCE_S)
+        return stream.answer()
+
+    def same(self, s, what=""):
+        for name, answer in answers(s).items():
+            self.assertEqual(answer, self.alone[name], f"{name} {what}")
+
+    def audited(self, s):
+        """The referee has computed every window of the swarm again, and found what it was told."""
+        def over():
+            audits = s.state()["audits"]
+            referee = audits["referee"]
+            quiet = referee["waiting"] == 0 and audits["waiting"] == 0 and audits["running"] == 0
+            return audits if referee["selected"] > 0 and quiet else None
+        audits = swarm.wait_until(over, "the referee's windows")
+        self.assertEqual(audits["disputed"], 0, audits)
+        self.assertEqual(audits["referee"]["missed"], 0, audits)
+        code, out, err = swarm.hearth("audit", s.data_dir, "--json")
+        self.assertEqual(code, 0, err + out)
+
+    def test_two_ranks_say_what_one_worker_says(self):
+        with swarm.Swarm(2, "--tensor-parallel", "2", "--referee-rate", "1", *SMALL,
+                         data_dir=self.folder, plain=True) as s:
+            self.same(s, "of two ranks")
+            found, ranks = ranks_of(s)
+            self.assertEqual((set(found), ranks), ({(0, 0), (0, 1)}, {2}))
+            weights = [node["weight_bytes"] for node in found.values()]
+            self.assertLess(max(weights), 0.8 * sum(weights), "each rank has its share alone")
+            for node in found.values():
+                self.assertGreater(node["rows_total"], 0)
+            code, shown, err = swarm.hearth("status", "--host", s.api)
+            self.assertEqual(code, 0, err)
+            self.assertIn("1, rank 1 of 2", shown)
+            self.assertIn("1, rank 2 of 2", shown)
+            answer, receipt = ask(s.api, {"model": s.model, "max_tokens": 12, "temperature": 0,
+                                          "messages": [{"role": "user", "content": "Hello"}]})
+            def one():
+                code, what, _ = verify(receipt, self.folder)
+                return what if code == 0 and len(what["receipts"]) == 1 else None
+            swarm.wait_until(one, "the group's one receipt")
+            self.audited(s)
+
+    def test_four_ranks_of_unequal_workers(self):
+        # Of three KV heads, so that a rank has none; the workers differ in their threads.
+        s = swarm.Swarm(0, "--tensor-parallel", "4", "--stages", "1", data_dir=self.folder,
+                        ready=False)
+        self.addCleanup(s.stop)
+        for number, threads in enumerate((2, 1, 1, 3)):
+            self.work_with(s, f"w{number}", threads)
+        s.wait_ready()
+        self.same(s, "of four ranks")
+        found, ranks = ranks_of(s)
+        self.assertEqual((len(found), ranks), (4, {4}))
+
+    def work_with(self, s, name, threads):
+        import subprocess
+        words = [swarm.HEARTH, "worker", "--model", swarm.MODEL, "--coordinator", s.info["control"],
+                 "--data-dir", str(self.folder), "--name", name, "--threads", str(threads)]
+        self.processes.append(subprocess.Popen(list(map(str, words)), stdout=s.log, stderr=s.log))
+
+    def test_a_pipeline_of_two_groups(self):
+        with swarm.Swarm(4, "--tensor-parallel", "2", "--stages", "2", "--referee-rate", "1", *SMALL,
+                         data_dir=self.folder) as s:
+            found, ranks = ranks_of(s)
+            self.assertEqual((set(found), ranks), ({(0, 0), (0, 1), (1, 0), (1, 1)}, {2}))
+            self.same(s, "of two groups")
+            # The second turn begins with what every rank of both groups has kept.
+            first, second = conversation(s)
+            self.assertGreater(cached(second), 0)
+            self.audited(s)
+
+    def test_a_lost_rank_changes_no_token(self):
+        with swarm.Swarm(3, "--tensor-parallel", "2", "--stages", "1", *SMALL) as s:
+            self.assertEqual(self.stream_of(s), self.long)
+            for rank, number in ((1, signal.SIGKILL), (0, signal.SIGKILL), (1, signal.SIGSTOP)):
+                swarm.wait_until(lambda: all_here(s, 3), "all workers")
+                stream = Stream(s.api, request(s.model, 5, tokens=40))
+                swarm.wait_until(lambda: len(stream.ids) >= 5 or stream.done, "the first tokens")
+                pid = ranks_of(s)[0][0, rank]["process_id"]
+                os.kill(pid, number)
+                try:
+                    stream.join(swarm.PATIENCE_S)
+                finally:
+                    if number == signal.SIGSTOP:
+                        os.kill(pid, signal.SIGCONT)
+                self.assertEqual(stream.answer(), self.long, f"rank {rank}, signal {number}")
+            self.assertEqual(s.state()["totals"]["finished_error"], 0)
+
+    def test_a_lost_rank_of_one_group_of_two(self):
+        with swarm.Swarm(5, "--tensor-parallel", "2", "--stages", "2", *SMALL) as s:
+            for stage, rank in ((1, 1), (0, 0)):
+                swarm.wait_until(lambda: all_here(s, 5), "all workers")
+                stream = Stream(s.api, request(s.model, 5, tokens=40))
+                swarm.wait_until(lambda: len(stream.ids) >= 5 or stream.done, "the first tokens")
+                os.kill(ranks_of(s)[0][stage, rank]["process_id"], signal.SIGKILL)
+                stream.join(swarm.PATIENCE_S)
+                self.assertEqual(stream.answer(), self.long, f"rank {rank} of stage {stage}")
+
+    def test_what_is_refused(self):
+        for flags, wanted, said in (
+                (("--tensor-parallel", "1"), 2, "2 to 8"),
+                (("--tensor-parallel", "9"), 2, "2 to 8"),
+                (("--tensor-parallel", "2", "--place", "a:0-29"), 2, "--place"),
+                (("--tensor-parallel", "2", "--emulate", "rtx4090"), 1, "leave out --emulate")):
+            code, out, err = swarm.hearth("serve", "--model", swarm.MODEL, "--data-dir", self.folder,
+                                          "--port", "0", *flags)
+            self.assertEqual(code, wanted, (flags, out, err))
+            self.assertIn(said, err, flags)
+
+
+if __name__ == "__main__":
+    swarm.main()
