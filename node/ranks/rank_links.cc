@@ -26,11 +26,13 @@ constexpr Duration kDialAgain = std::chrono::milliseconds(50);
 // A caller says Hello within this time. Its epoch may be one that is not assigned here yet.
 constexpr Duration kCallerPatience = std::chrono::seconds(30);
 constexpr std::uint32_t kCallers = 2 * limits::kRanks;
-// A wait polls for so long before it sleeps, because sleeping costs more than most exchanges take.
-// The time is short: a rank that polls beside other programs loses the processor, and a rank that
-// sleeps gets it at once. Where a machine has more ranks than processors, polling would delay the
-// rank that is waited for.
-constexpr Duration kSpin = std::chrono::microseconds(30);
+// A wait polls for so long before it sleeps, because sleeping and waking cost more than most
+// exchanges take. Beside other programs a rank that polls loses the processor, and one that sleeps
+// gets it at once. So after a wait that polled in vain the next ones sleep at once: 1, 2, 4 and up
+// to kMostUnpolled of them, and 1 again after one that polled with success. Where a machine has
+// more ranks than processors, polling would delay the rank that is waited for.
+constexpr Duration kSpin = std::chrono::microseconds(150);
+constexpr std::uint32_t kMostUnpolled = 64;
 // Between two reads: each takes a lock that the bytes under way need, too.
 constexpr int kReadPauses = 8;
 constexpr auto kSleep = std::chrono::milliseconds(100);
@@ -139,6 +141,8 @@ void RankLinks::leave() {
   leaving_ = nullptr;
   leave_by_.reset();
   in_step_ = false;
+  unpolled_ = 1;
+  unpolled_left_ = 0;
   lost_.reset();
   culprit_.clear();
   number_ = 0;
@@ -301,6 +305,8 @@ Status RankLinks::wait(const std::function<bool()>& done, std::uint32_t for_rank
 Status RankLinks::sleep_until(const std::function<bool()>& done, std::uint32_t for_rank,
                               Duration patience) {
   const TimePoint begun = time_now();
+  bool polls = spin_ > Duration::zero() && unpolled_left_ == 0;
+  if (!polls && unpolled_left_ > 0) --unpolled_left_;
   while (!done()) {
     // A rank whose link has closed may have left after its last exchange: waits for others go on.
     const bool goes_on =
@@ -317,9 +323,13 @@ Status RankLinks::sleep_until(const std::function<bool()>& done, std::uint32_t f
     }
     if (peers_[for_rank].state == Peer::State::kOpen) transport_->poll(peers_[for_rank].link);
     if (done()) continue;
-    if (waited < spin_) {
+    if (polls && waited < spin_) {
       for (int i = 0; i < kReadPauses; ++i) pause();
       continue;
+    }
+    if (std::exchange(polls, false)) {
+      unpolled_left_ = unpolled_;
+      unpolled_ = std::min(2 * unpolled_, kMostUnpolled);
     }
     for (std::uint32_t rank = 0; rank < rank_; ++rank) {
       Peer& peer = peers_[rank];
@@ -328,6 +338,7 @@ Status RankLinks::sleep_until(const std::function<bool()>& done, std::uint32_t f
     drop_callers();
     io_->run_one_for(kSleep);
   }
+  if (polls) unpolled_ = 1;
   return ok_status();
 }
 

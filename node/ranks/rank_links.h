@@ -119,8 +119,10 @@ class RankLinks final : public Exchange, private TransportEvents {
   std::uint32_t rank_ = 0;
   std::vector<Peer> peers_;  // by rank
   std::map<LinkId, Caller> callers_;
-  std::uint64_t number_ = 0;  // of the next exchange
-  Duration spin_{};           // of a wait, before it sleeps
+  std::uint64_t number_ = 0;    // of the next exchange
+  Duration spin_{};             // of a wait, before it sleeps
+  std::uint32_t unpolled_ = 1;  // waits that sleep at once behind the next one that polls in vain
+  std::uint32_t unpolled_left_ = 0;  // of those behind the last such one
   std::function<bool()> cancelled_;
   std::function<bool()> leaving_;
   bool in_step_ = false;
