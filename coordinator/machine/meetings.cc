@@ -16,6 +16,7 @@ namespace {
 using control::v1::CoordinatorMessage;
 
 constexpr Duration kAvoided = std::chrono::minutes(10);
+constexpr Duration kWarnAgain = std::chrono::seconds(30);
 
 // The order for the side that dials `address` and shows the ticket.
 CoordinatorMessage order_to_meet(const std::string& address, const Ticket& ticket) {
@@ -81,7 +82,8 @@ const Node* Meetings::find_relay(const std::string& from, const Node& to, bool a
 Meetings::Meeting Meetings::direct(const Node* from, const Node& to) const {
   const std::string& behind = to.status.seen_host;
   const bool same = behind.empty() || (from != nullptr && from->status.seen_host == behind);
-  return {{}, same ? to.status.data_address : ""};
+  if (same) return {{}, to.status.data_address};
+  return {{}, "", {}, message_of("a router translates the address of ", to.status.name)};
 }
 
 Meetings::Meeting Meetings::relayed_by(const Node& relay, const std::string& from, const Node& to,
@@ -116,11 +118,16 @@ Meetings::Meeting Meetings::relayed(const std::string& from, const Node& to, boo
   if (const Node* relay = find_relay(from, to, true); relay != nullptr) {
     return relayed_by(*relay, from, to, brief);
   }
-  // A member may ask as often as it likes.
-  spdlog::log(brief ? spdlog::level::debug : spdlog::level::warn,
-              "no relay for the link from {} to {}: {}", from, to.status.name,
-              expected.error().message);
-  return direct(registry_.find(from), to);
+  Meeting meeting = direct(registry_.find(from), to);
+  const std::string why = message_of("no relay for the link from ", from, " to ", to.status.name,
+                                     ": ", expected.error().message);
+  if (meeting.route.empty()) meeting.why = why;
+  // A member may ask as often as it likes, and a pipeline forms again soon.
+  if (!brief && clock_.now() >= warns_again_) {
+    warns_again_ = clock_.now() + kWarnAgain;
+    spdlog::warn("{}", why);
+  }
+  return meeting;
 }
 
 Meetings::Meeting Meetings::between(const Node& from, const Node& to) {

@@ -29,6 +29,7 @@ class Meetings final : MachineParts {
     // For the relay and the other side. With a reverse route they follow the message with which the
     // dialling side gets it, so that it expects the ticket; else they go before that message.
     std::vector<Order> orders = {};
+    std::string why = {};  // without a route: the reason
     bool dials_last() const { return kind.kind == RouteKind::kRelayed; }
   };
   // A link between workers over LinkBook's route, or over `kind`. Without room at the relay it is
@@ -59,6 +60,7 @@ class Meetings final : MachineParts {
   Random& random_;
   std::map<std::string, TimePoint> avoided_;  // until then
   std::map<std::string, TimePoint> broke_;    // when a link last broke
+  TimePoint warns_again_{};                   // of a link without a relay
 };
 
 }  // namespace hearth::coordinator

@@ -63,6 +63,7 @@ void PipelineLifecycle::tell_assigned(Pipeline& pipeline) {
     if (pipeline.members.size() > 1) {
       Meetings::Meeting meeting = meetings_.between(*node, *registry_.find(next.node));
       member.route = meeting.kind;
+      member.no_route = meeting.why;
       message.mutable_assign()->set_next_address(meeting.route);
       for (auto& [session, order] : meeting.orders) {
         (meeting.dials_last() ? messages : after).emplace_back(session, std::move(order));
@@ -142,7 +143,8 @@ void PipelineLifecycle::stage_failed(Node& node, const control::v1::StageFailed&
   }
   // Or a stage further round the ring is, whose neighbour has hung up already.
   if (!failed.peer().empty()) culprit = silent_stage(epoch).value_or(culprit);
-  lose(epoch, culprit, decode_refused(as_bytes(failed.error())));
+  const std::string& no_route = pipelines_.find(epoch)->members[node.status.stage].no_route;
+  lose(epoch, culprit, no_route.empty() ? decode_refused(as_bytes(failed.error())) : no_route);
 }
 
 // A link to the next stage that did not open takes another route. One that broke may be the fault

@@ -27,8 +27,9 @@ struct Member {
   std::string data_address;
   LayerRange layers;
   bool ready = false;
-  bool newcomer = false;  // when the pipeline was formed
-  LinkRoute route = {};   // of its link to the next stage
+  bool newcomer = false;      // when the pipeline was formed
+  LinkRoute route = {};       // of its link to the next stage
+  std::string no_route = {};  // why it has none; empty: it has one
 };
 
 // A checking pipeline consists of newcomers that recompute the work of serving pipelines; their

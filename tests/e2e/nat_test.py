@@ -106,10 +106,11 @@ class BehindRouters(unittest.TestCase):
     def test_measured_placement_knows_relayed_links(self):
         self.start()
         def measured():
-            links = self.state().get("measured", {}).get("links", [])
-            return links if len(links) == 2 else None
-        links = swarm.wait_until(measured, "measured links")
-        self.assertEqual({link["route"] for link in links}, {"relayed"})
+            state = self.state()
+            links = state.get("measured", {}).get("links", [])
+            return (links, state["routes"]) if len(links) == 2 else None
+        links, routes = swarm.wait_until(measured, "measured links")
+        self.assertEqual([one["route"] for one in routes], ["relayed", "relayed"])
         for link in links:
             self.assertGreater(link["bytes_per_second"], 0)
             self.assertGreater(link["seconds"], 0)
@@ -128,9 +129,9 @@ class WithARelay(BehindRouters):
     def test_a_member_that_offers_it_relays(self):
         self.start()
         def measured():
-            links = self.state().get("measured", {}).get("links", [])
-            return {(one["from"], one["to"]): one["route"] for one in links} \
-                if len(links) == 6 else None
+            routes = self.state().get("routes", [])
+            return {(one["from"], one["to"]): one["route"] for one in routes} \
+                if len(routes) == 6 else None
         routes = swarm.wait_until(measured, "measured links")
         self.assertEqual(routes[("attic", "desk")], "relayed")
         self.assertNotEqual(routes[("cellar", "desk")], "relayed")

@@ -120,6 +120,11 @@ TEST_F(MeetingsTest, WithoutRoomAtTheRelayTheAddressOfAnotherNetworkIsNotDialled
   join("attic", "192.168.1.3", "203.0.113.2");
   EXPECT_EQ(next_address("desk"), "");
   EXPECT_EQ(swarm.machine->route("desk", "attic").error().code, ErrorCode::kNoCapacity);
+  fail("desk", "", false);
+  EXPECT_NE(swarm.machine->status().missing.find("no relay for the link from desk to attic: the "
+                                                 "relay is full"),
+            std::string::npos)
+      << swarm.machine->status().missing;
 }
 
 TEST_F(MeetingsTest, OnlyAPrivateAddressMayDifferFromTheSessions) {

@@ -23,21 +23,33 @@ struct HoldMessagesTest : ::testing::Test {
   testing::FakeTransport control;
   testing::FakeTransport data;
   std::unique_ptr<Coordinator> machine =
-      Coordinator::start(testing::swarm_options(1), clock, random, control, data);
+      Coordinator::start(options(), clock, random, control, data);
   const Hash256 model = blake2b(as_bytes("a model"));
   std::map<std::string, LinkId> links;
 
   HoldMessagesTest() { machine->publish_model(model); }
 
+  static CoordinatorOptions options() {
+    CoordinatorOptions options = testing::swarm_options(1);
+    options.relay = [](const Ticket&, const Ticket&, const std::string&, bool) {
+      return ok_status();
+    };
+    return options;
+  }
   void say(const std::string& node, const WorkerMessage& message) {
     Bytes payload(message.ByteSizeLong());
     message.SerializeToArray(payload.data(), static_cast<int>(payload.size()));
     control.receive(links[node], FrameType::kControl, std::move(payload));
   }
-  void join(const std::string& node, bool holds) {
+  // `seen`: the host from which the session comes; empty: it is not known.
+  void join(const std::string& node, bool holds, const std::string& seen = "") {
     links[node] = control.incoming();
     WorkerMessage message;
     *message.mutable_register_() = testing::worker(node);
+    if (!seen.empty()) {
+      message.mutable_register_()->set_data_address("192.168.1.2:4000");
+      control.hosts[links[node]] = seen;
+    }
     auto& holding = *message.mutable_register_()->mutable_holding();
     if (holds) {
       holding.mutable_layers()->set_end(4);
@@ -71,6 +83,16 @@ struct HoldMessagesTest : ::testing::Test {
     say(teller, message);
   }
 };
+
+TEST_F(HoldMessagesTest, AHolderBehindARouterIsNamedOnlyToNodesBehindTheSameOne) {
+  join("desk", true, "203.0.113.1");
+  join("attic", false, "203.0.113.1");
+  join("shed", false, "203.0.113.2");
+  join("den", false);
+  EXPECT_EQ(holders("attic"), (Names{"coordinator", "desk"}));
+  EXPECT_EQ(holders("shed"), Names{"coordinator"});
+  EXPECT_EQ(holders("den"), Names{"coordinator"});
+}
 
 TEST_F(HoldMessagesTest, OneWordCountsForWhoSaysIt) {
   join("desk", true);
