@@ -101,6 +101,26 @@ Meetings::Meeting Meetings::relayed_by(const Node& relay, const std::string& fro
           {{relay.link, std::move(forward)}, {to.link, order_to_meet(address, theirs)}}};
 }
 
+Meetings::Meeting Meetings::unrelayed(const std::string& from, const Node& to,
+                                      const std::string& why) const {
+  Meeting meeting = direct(registry_.find(from), to);
+  if (meeting.route.empty()) meeting.why = why;
+  return meeting;
+}
+
+bool Meetings::may_order_briefly(const std::string& from) {
+  const TimePoint since = clock_.now() - std::chrono::seconds(limits::kTicketSeconds);
+  for (auto entry = brief_.begin(); entry != brief_.end();) {
+    std::deque<TimePoint>& orders = entry->second;
+    while (!orders.empty() && orders.front() <= since) orders.pop_front();
+    entry = orders.empty() ? brief_.erase(entry) : std::next(entry);
+  }
+  std::deque<TimePoint>& own = brief_[from];
+  if (own.size() >= kBriefOrders) return false;
+  own.push_back(clock_.now());
+  return true;
+}
+
 // A relay that failed lately is the last choice.
 Meetings::Meeting Meetings::relayed(const std::string& from, const Node& to, bool brief) {
   if (const Node* relay = find_relay(from, to, false); relay != nullptr) {
@@ -118,16 +138,14 @@ Meetings::Meeting Meetings::relayed(const std::string& from, const Node& to, boo
   if (const Node* relay = find_relay(from, to, true); relay != nullptr) {
     return relayed_by(*relay, from, to, brief);
   }
-  Meeting meeting = direct(registry_.find(from), to);
   const std::string why = message_of("no relay for the link from ", from, " to ", to.status.name,
                                      ": ", expected.error().message);
-  if (meeting.route.empty()) meeting.why = why;
   // A member may ask as often as it likes, and a pipeline forms again soon.
   if (!brief && clock_.now() >= warns_again_) {
     warns_again_ = clock_.now() + kWarnAgain;
     spdlog::warn("{}", why);
   }
-  return meeting;
+  return unrelayed(from, to, why);
 }
 
 Meetings::Meeting Meetings::between(const Node& from, const Node& to) {
@@ -152,8 +170,14 @@ Meetings::Meeting Meetings::from_machine(const std::string& from, const Node& to
   const Node* own = registry_.find(from);
   const bool closed = own != nullptr ? pipelines_.ways().route(*own, to) != RouteKind::kDirect
                                      : pipelines_.ways().is_closed(to);
-  if (options_.relay && closed) return relayed(from, to, true);
-  return direct(own, to);
+  if (!options_.relay || !closed) return direct(own, to);
+  if (!may_order_briefly(from)) {
+    return unrelayed(
+        from, to,
+        message_of("the commands of ", from, " have had ", kBriefOrders, " relayed links in ",
+                   limits::kTicketSeconds, " s, which is the limit. Try again later"));
+  }
+  return relayed(from, to, true);
 }
 
 }  // namespace hearth::coordinator

@@ -3,6 +3,7 @@
 // the link.
 #pragma once
 
+#include <deque>
 #include <map>
 #include <string>
 #include <vector>
@@ -17,6 +18,8 @@ namespace hearth::coordinator {
 
 class Meetings final : MachineParts {
  public:
+  static constexpr std::uint32_t kBriefOrders = 16;
+
   Meetings(const MachineParts& parts, Random& random) : MachineParts(parts), random_(random) {}
 
   struct Order {
@@ -43,13 +46,16 @@ class Meetings final : MachineParts {
   // An open link over this node's relay broke. The first time an end may be the cause, and a relay
   // that breaks links again soon is avoided.
   void note_break(const std::string& node);
-  // A link of another process on the machine of the member `from`, which does not listen.
+  // A link of another process on the machine of the member `from`, which does not listen. At most
+  // kBriefOrders in limits::kTicketSeconds are relayed for a member: each makes another node dial.
   Meeting from_machine(const std::string& from, const Node& to);
 
  private:
   Ticket draw();
   Meeting reverse(const std::string& listener, const Node& to);
   Meeting relayed(const std::string& from, const Node& to, bool brief);
+  Meeting unrelayed(const std::string& from, const Node& to, const std::string& why) const;
+  bool may_order_briefly(const std::string& from);
   Meeting relayed_by(const Node& relay, const std::string& from, const Node& to, bool brief);
   // `from`: null if it is no worker.
   Meeting direct(const Node* from, const Node& to) const;
@@ -60,7 +66,9 @@ class Meetings final : MachineParts {
   Random& random_;
   std::map<std::string, TimePoint> avoided_;  // until then
   std::map<std::string, TimePoint> broke_;    // when a link last broke
-  TimePoint warns_again_{};                   // of a link without a relay
+  // The latest relayed links of commands, by member.
+  std::map<std::string, std::deque<TimePoint>> brief_;
+  TimePoint warns_again_{};  // of a link without a relay
 };
 
 }  // namespace hearth::coordinator

@@ -41,7 +41,9 @@ std::optional<std::uint32_t> SlowNodes::slow_stage(const Pipeline& pipeline) {
   std::vector<double> times;
   for (const Member& member : pipeline.members) {
     Node* node = registry_.find(member.node);
-    times.push_back(node == nullptr ? 1.0 : node->pace.slowness());
+    // In a group, rank 0's time contains its waits for the others, so it shows no slow machine.
+    const bool shows = node != nullptr && member.others.empty();
+    times.push_back(shows ? node->pace.slowness() : 1.0);
   }
   const auto slowest = std::ranges::max_element(times);
   const auto stage = static_cast<std::uint32_t>(slowest - times.begin());

@@ -105,7 +105,10 @@ void StandingView::rank_pools() {
   for (const auto& [epoch, pool] : scheduler_.pools()) {
     const Pipeline* pipeline = pipelines_.find(epoch);
     if (pipeline == nullptr) continue;
-    scheduler_.set_standing(epoch, level_of(pool.nodes), !twins_of(*pipeline).empty());
+    // Rank 0 signs the receipts of its group, and answers for it.
+    std::vector<std::string> signers;
+    for (const Member& member : pipeline->members) signers.push_back(member.node);
+    scheduler_.set_standing(epoch, level_of(signers), !twins_of(*pipeline).empty());
   }
 }
 

@@ -115,12 +115,15 @@ std::vector<GroupedStage> divide_stages(const CoordinatorOptions& options,
 
 }  // namespace
 
-Grouping choose_groups(const CoordinatorOptions& options, const std::vector<Node*>& free) {
+Grouping choose_groups(const CoordinatorOptions& options, const LinkBook& ways,
+                       const std::vector<Node*>& free) {
   INVARIANT(options.ranks > 1, "a group has more than one rank");
   std::vector<Node*> able;
   std::size_t unmeasured = 0;
+  std::size_t closed = 0;
   for (Node* node : free) {
-    if (node->status.rank_address.empty()) continue;
+    if (ways.is_closed(*node)) ++closed;
+    if (node->status.rank_address.empty() || ways.is_closed(*node)) continue;
     const bool ready = !options.placement || node->status.measured;
     if (ready) able.push_back(node);
     if (!ready) ++unmeasured;
@@ -133,6 +136,10 @@ Grouping choose_groups(const CoordinatorOptions& options, const std::vector<Node
   out.waiting = message_of("each stage takes ", options.ranks,
                            " workers that can compute in a group, and ", able.size(), " are free");
   if (unmeasured > 0) out.waiting += message_of(" (", unmeasured, " more are being measured)");
+  if (closed > 0) {
+    out.waiting += message_of(
+        "; ", closed, " more cannot be dialled by the others: ranks of a group use no relay");
+  }
   if (able.size() < found) {
     out.waiting += message_of("; ", found - able.size(),
                               " more have owners with too few for a group, which has one owner");

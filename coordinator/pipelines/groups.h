@@ -14,6 +14,7 @@
 #include <vector>
 
 #include "coordinator/coordinator.h"
+#include "coordinator/workers/link_book.h"
 #include "coordinator/workers/registry.h"
 
 namespace hearth::coordinator {
@@ -30,6 +31,8 @@ struct Grouping {
   std::string waiting;               // then the reason, a sentence
 };
 
-Grouping choose_groups(const CoordinatorOptions& options, const std::vector<Node*>& free);
+// `ways`: ranks dial each other directly, so workers that others cannot dial get no place.
+Grouping choose_groups(const CoordinatorOptions& options, const LinkBook& ways,
+                       const std::vector<Node*>& free);
 
 }  // namespace hearth::coordinator

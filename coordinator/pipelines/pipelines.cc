@@ -227,7 +227,7 @@ std::vector<LayerRange> Pipelines::next(std::vector<Node*>& free) {
 }
 
 Pipeline* Pipelines::form_groups() {
-  Grouping groups = choose_groups(options_, registry_.free_nodes());
+  Grouping groups = choose_groups(options_, ways_, registry_.free_nodes());
   why_groups_wait_ = std::move(groups.waiting);
   if (groups.stages.empty()) return nullptr;
   std::vector<Node*> first;
@@ -414,7 +414,7 @@ std::vector<std::string> Pipelines::successor(const Pipeline& pipeline) const {
     const bool stays = node != nullptr && !node->status.away && node->status.barred.empty();
     if (stays && !registry_.slow(*node)) nodes.push_back(node);
   });
-  if (options_.ranks > 1) return names_of(choose_groups(options_, nodes));
+  if (options_.ranks > 1) return names_of(choose_groups(options_, ways_, nodes));
   if (options_.by_hand.empty() && options_.placement) return placing_.sure(nodes);
   const std::vector<LayerRange> layers = options_.by_hand.empty() ? choose(nodes) : by_hand(nodes);
   std::vector<std::string> names;

@@ -283,9 +283,10 @@ Result<GroupOffer> EngineThread::State::agree_on(const LoadTask& task, const Gro
                                 "install the same version on all workers of the group");
     }
     if (one.pages == 0) {
-      return Error::of(
-          ErrorCode::kNoCapacity, "rank ", rank, " of the group, worker ", task.group[rank].node,
-          ", has no memory for a KV page beside its share; use more workers or stages");
+      const std::string why =
+          "has no memory for a KV page beside its share; use more workers or stages";
+      if (rank != task.rank) return ranks.links->blame(rank, why);
+      return Error(ErrorCode::kNoCapacity, "this rank " + why);
     }
     agreed.pages = std::min(agreed.pages, one.pages);
     agreed.replay_bytes = std::min(agreed.replay_bytes, one.replay_bytes);

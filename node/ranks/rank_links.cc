@@ -39,6 +39,12 @@ constexpr auto kSleep = std::chrono::milliseconds(100);
 
 TimePoint time_now() { return SystemClock().now(); }
 
+// The book of tickets belongs to the main thread.
+TcpOptions without_tickets(TcpOptions options) {
+  options.tickets = nullptr;
+  return options;
+}
+
 std::string machine_of(const std::string& address) {
   const auto parsed = parse_address(address);
   return parsed.ok() ? parsed->host : address;
@@ -47,7 +53,7 @@ std::string machine_of(const std::string& address) {
 }  // namespace
 
 RankLinks::RankLinks(TcpOptions options, Hello identity)
-    : options_(std::move(options)),
+    : options_(without_tickets(std::move(options))),
       identity_(std::move(identity)),
       io_(std::make_unique<boost::asio::io_context>()) {}
 
@@ -58,10 +64,12 @@ Result<std::string> RankLinks::listen() {
   TcpOptions tcp = options_;
   tcp.peers = {Role::kWorker};
   tcp.connections = 2 * kCallers;
+  tcp.makes_room = true;
   // A rank that computes, or that has no step, reads nothing and sends no heartbeat: heartbeats of
   // the others would fill its links. Its process ends its links with it, and the coordinator misses
   // its machine. A rank that is waited for has limits::kRankSeconds.
   tcp.silence = tcp.beat = tcp.stall_deadline = Duration::max() / 2;
+  tcp.unread_deadline = kRankStepPatience;
   tcp.first_frame_deadline = kCallerPatience;
   TRY(transport_, TcpTransport::open(*io_, tcp));
   transport_->set_events(this);

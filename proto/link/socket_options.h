@@ -6,11 +6,15 @@
 #include <netinet/tcp.h>
 #include <sys/socket.h>
 
+#include <chrono>
+
+#include "base/clock.h"
+
 namespace hearth {
 
 // Keep-alive detects a vanished peer on an idle link; the user timeout detects it while bytes are
-// unacknowledged.
-inline void tune_link_socket(int socket) {
+// unacknowledged or its window is closed.
+inline void tune_link_socket(int socket, Duration unread = std::chrono::seconds(10)) {
   const auto set = [socket](int level, int name, int value) {
     ::setsockopt(socket, level, name, &value, sizeof(value));
   };
@@ -20,7 +24,8 @@ inline void tune_link_socket(int socket) {
   set(IPPROTO_TCP, TCP_KEEPIDLE, 5);
   set(IPPROTO_TCP, TCP_KEEPINTVL, 2);
   set(IPPROTO_TCP, TCP_KEEPCNT, 3);
-  set(IPPROTO_TCP, TCP_USER_TIMEOUT, 10'000);
+  const auto milliseconds = std::chrono::duration_cast<std::chrono::milliseconds>(unread).count();
+  set(IPPROTO_TCP, TCP_USER_TIMEOUT, static_cast<int>(milliseconds));
 }
 
 inline bool is_ipv6_socket(int socket) {

@@ -48,7 +48,7 @@ void TcpTransport::Link::dial(const tcp::endpoint& endpoint, TlsStream::Side sid
 }
 
 void TcpTransport::Link::connected(TlsStream::Side side) {
-  tune_link_socket(socket.native_handle());
+  tune_link_socket(socket.native_handle(), core->options.unread_deadline);
   if (core->options.kind == LinkKind::kControl) head = {kControlByte};
   // A queue that holds nothing yet takes a few bytes.
   if (!head.empty()) {

@@ -55,6 +55,8 @@ struct TcpOptions {
   bool makes_room = false;
   // A link ends when a frame or its send queue makes no progress for so long.
   Duration stall_deadline = std::chrono::seconds(limits::kLinkStallSeconds);
+  // The system ends a link whose bytes the peer's system does not take for so long.
+  Duration unread_deadline = std::chrono::seconds(10);
   // An open link that has sent nothing for `beat` sends a heartbeat. It ends when no byte arrives
   // for `silence`.
   Duration beat = std::chrono::milliseconds(250);

@@ -206,6 +206,25 @@ TEST_F(MeetingsTest, APingTakesARelayWhereItCannotDial) {
   EXPECT_EQ(swarm.machine->route("desk", "cellar").error().code, ErrorCode::kNotFound);
 }
 
+// Each makes another node dial.
+TEST_F(MeetingsTest, TheRelayedLinksOfAMembersCommandsAreLimited) {
+  join("desk", "10.0.0.1", "10.0.0.1");
+  join("attic", "192.168.1.2", "203.0.113.2");
+  expected.clear();
+  for (std::uint32_t i = 0; i < Meetings::kBriefOrders; ++i) {
+    EXPECT_TRUE(swarm.machine->route("desk", "attic").ok()) << i;
+  }
+  const std::size_t orders = meets("attic").size();
+  const auto refused = swarm.machine->route("desk", "attic");
+  ASSERT_FALSE(refused.ok());
+  EXPECT_EQ(refused.error().code, ErrorCode::kNoCapacity);
+  EXPECT_NE(refused.error().message.find("Try again later"), std::string::npos);
+  EXPECT_EQ(meets("attic").size(), orders);
+  EXPECT_TRUE(swarm.machine->route("cellar", "attic").ok()) << "another member has its own";
+  swarm.clock.advance(seconds(limits::kTicketSeconds));
+  EXPECT_TRUE(swarm.machine->route("desk", "attic").ok());
+}
+
 // Two nodes behind routers that hold all layers, and one outside that relays and has no room.
 struct MemberRelayTest : MeetingsTest {
   static CoordinatorOptions measuring() {

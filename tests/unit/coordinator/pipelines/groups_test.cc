@@ -45,7 +45,7 @@ struct GroupsTest : ::testing::Test {
     for (const Node* node : stage.nodes) out.push_back(node->status.name);
     return out;
   }
-  Grouping choose() { return choose_groups(options, registry.free_nodes()); }
+  Grouping choose() { return choose_groups(options, pipelines.ways(), registry.free_nodes()); }
 };
 
 using Names = std::vector<std::string>;
@@ -61,6 +61,20 @@ TEST_F(GroupsTest, WaitsForEnoughThatCanComputeInAGroup) {
   EXPECT_EQ(pipelines.why_groups_wait(), none.waiting);
   add("b");
   EXPECT_EQ(names(choose().stages.at(0)), (Names{"a", "b"}));
+}
+
+TEST_F(GroupsTest, AWorkerThatOthersCannotDialGetsNoPlace) {
+  options.relay = [](const Ticket&, const Ticket&, const std::string&, bool) {
+    return ok_status();
+  };
+  const Pipelines routed{options, clock, registry};
+  for (const char* name : {"a", "b"}) add(name).status.protocol = kProtocolVersion;
+  EXPECT_EQ(choose_groups(options, routed.ways(), registry.free_nodes()).stages.size(), 1u);
+  registry.find("b")->status.seen_host = "203.0.113.1";
+  const Grouping none = choose_groups(options, routed.ways(), registry.free_nodes());
+  EXPECT_TRUE(none.stages.empty());
+  EXPECT_NE(none.waiting.find("1 more cannot be dialled by the others"), std::string::npos)
+      << none.waiting;
 }
 
 TEST_F(GroupsTest, PartsFollowTheSpeeds) {

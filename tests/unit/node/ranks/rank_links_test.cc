@@ -426,5 +426,18 @@ TEST_F(FalseRankTest, AnotherRankNumberIsNotJoined) {
   zero.join();
 }
 
+// The book belongs to the main thread, and rank links to the engine's.
+TEST_F(RankLinksTest, TicketsOfTheProcessAreNotTheirs) {
+  const auto book = std::make_shared<TicketBook>();
+  TcpOptions tcp;
+  tcp.listen_address = "127.0.0.1:0";
+  tcp.identity = cluster_.identity("rank-0");
+  tcp.roster = cluster_.book();
+  tcp.tickets = book;
+  RankLinks links(std::move(tcp), Hello{});
+  ASSERT_TRUE(links.listen().ok());
+  EXPECT_EQ(book.use_count(), 1);
+}
+
 }  // namespace
 }  // namespace hearth::node
