@@ -110,7 +110,7 @@ Result<std::string> CoordinatorMachine::route(const std::string& from, const std
   }
   const Meetings::Meeting meeting = meetings_.from_machine(from, *node);
   if (meeting.route.empty()) {
-    return Error(ErrorCode::kNoCapacity, meeting.why);
+    return Error{ErrorCode::kNoCapacity, meeting.why};
   }
   for (const auto& [session, message] : meeting.orders) sessions_.send(session, message);
   return meeting.route;

@@ -286,7 +286,7 @@ Result<GroupOffer> EngineThread::State::agree_on(const LoadTask& task, const Gro
       const std::string why =
           "has no memory for a KV page beside its share; use more workers or stages";
       if (rank != task.rank) return ranks.links->blame(rank, why);
-      return Error(ErrorCode::kNoCapacity, "this rank " + why);
+      return Error{ErrorCode::kNoCapacity, "this rank " + why};
     }
     agreed.pages = std::min(agreed.pages, one.pages);
     agreed.replay_bytes = std::min(agreed.replay_bytes, one.replay_bytes);
