@@ -24,8 +24,9 @@ constexpr Duration kResumePatience = std::chrono::milliseconds(1'800);
 // Pipelines that a sequence may lose without a token in between. More of them end it, because it
 // may cause the losses.
 constexpr std::uint32_t kFruitlessLosses = 5;
-// How long a last token waits for the hashes of its rows.
-constexpr Duration kHashPatience = std::chrono::seconds(2);
+// How long a last token waits for the hashes of its rows, which come on other links than it. A busy
+// machine may send them seconds later.
+constexpr Duration kHashPatience = std::chrono::seconds(30);
 constexpr std::size_t kAuditedMax = 8'192;  // answers whose owners wait for their audits
 
 class AuditEvents final : public SequenceEvents {
