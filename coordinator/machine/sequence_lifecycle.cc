@@ -165,12 +165,21 @@ void SequenceLifecycle::match_clients(Sequence& sequence) {
   if (sequence.answer.empty()) request.embedding = embedding_;
 }
 
+// The workers of the pipeline whose stages these nodes are: a group's stage is its rank 0.
+std::vector<std::string> SequenceLifecycle::all_ranks(std::vector<std::string> stages) const {
+  for (const auto& [epoch, pipeline] : pipelines_.all()) {
+    const bool same = std::ranges::equal(pipeline.members, stages, {}, &Member::node);
+    if (same) return pipeline.nodes();
+  }
+  return stages;
+}
+
 // The audit gets its tokens with the receipts (release()); its events only report a failure.
 void SequenceLifecycle::submit_audit(AuditRun run) {
   const ledger::RequestId name = run.order.request;
   GenerateRequest request{std::move(run.prompt), std::move(run.sampling)};
   request.answer = std::move(run.answer);
-  request.policy.trust = std::move(run.nodes);
+  request.policy.trust = all_ranks(std::move(run.nodes));
   request.policy.min_level = run.min_level;
   request.policy.owner = kAuditor;
   request.background = true;

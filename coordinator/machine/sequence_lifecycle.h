@@ -71,6 +71,7 @@ class SequenceLifecycle : MachineParts {
   RequestBounds bounds(const RequestPolicy& policy);
   Status enqueue(std::vector<Submission>& sequences, SubmitAnswer& answer);
   Result<std::shared_ptr<Sequence>> make_sequence(Submission submission) const;
+  std::vector<std::string> all_ranks(std::vector<std::string> stages) const;
   void match_clients(Sequence& sequence);
   void start_sequence(Sequence& sequence);
   Status take_cached(Epoch epoch, const std::vector<CachedPrefix>& all);

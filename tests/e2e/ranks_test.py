@@ -103,6 +103,16 @@ class Ranks(swarm.InOneFolder):
             swarm.wait_until(one, "the group's one receipt")
             self.audited(s)
 
+    def test_another_group_verifies_an_answer(self):
+        with swarm.Swarm(4, "--tensor-parallel", "2", "--stages", "1", *SMALL) as s:
+            def two():
+                return [p["state"] for p in s.state()["pipelines"]] == ["serving"] * 2
+            swarm.wait_until(two, "a second group")
+            code, out, err = swarm.hearth("run", s.model, "Hello", "--host", s.api, "--verify",
+                                          "full", "-n", "12")
+            self.assertEqual(code, 0, err)
+            self.assertIn("recomputed by at least 1 other node", err)
+
     def test_four_ranks_of_unequal_workers(self):
         # Of three KV heads, so that a rank has none; the workers differ in their threads.
         s = swarm.Swarm(0, "--tensor-parallel", "4", "--stages", "1", data_dir=self.folder,
