@@ -18,7 +18,8 @@ namespace hearth::coordinator {
 
 class Meetings final : MachineParts {
  public:
-  static constexpr std::uint32_t kBriefOrders = 16;
+  // hearth ping asks for each of its probes. A node takes 16 handshakes of an address a second.
+  static constexpr std::uint32_t kBriefOrders = 64;
 
   Meetings(const MachineParts& parts, Random& random) : MachineParts(parts), random_(random) {}
 
