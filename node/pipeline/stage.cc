@@ -384,10 +384,12 @@ void Stage::start_steps() {
     if (links_.queued(Peer::kCoordinator) >= serving_->assignment.batches_in_flight) break;
     if (std::optional<DraftAsk> ask = serving_->batcher->next_ask()) {
       INVARIANT(options_.draft_model != nullptr, "a batcher asks only if there is a draft model");
-      if (ask->count > 0) serving_->waits_since = clock_.now();
-      const auto done = [this, epoch = serving_->assignment.epoch](DraftAnswer answer) {
+      const TimePoint asked = clock_.now();
+      if (ask->waited_for) serving_->waits_since = asked;
+      const auto done = [this, asked, epoch = serving_->assignment.epoch](DraftAnswer answer) {
         if (!serves(epoch)) return;
-        serving_->batcher->on_drafts(std::move(answer), serving_->end_wait(clock_.now()));
+        const TimePoint now = clock_.now();
+        serving_->batcher->on_drafts(std::move(answer), now - asked, serving_->end_wait(now));
         start_steps();
       };
       options_.draft_model->ask(*std::move(ask), done);

@@ -15,7 +15,6 @@ namespace {
 // chance that all of them are right is at least kStepOdds.
 constexpr double kStepOdds = 0.7;
 constexpr std::uint32_t kFewDrafts = 4;
-constexpr double kLeastOdds = 0.3;  // of all drafts under way, for others to follow them
 // Most tokens of a sequence that a draft model reads in the ask for its next drafts.
 constexpr std::size_t kUnreadTokens = 2 * limits::kDraftRows;
 constexpr std::size_t kIntervals = 2 * limits::kRunningSequences;  // of ids, remembered
@@ -83,6 +82,7 @@ Status Batcher::submit(SubmitMessage message) {
   Sequence sequence;
   sequence.background = std::exchange(message.open.background, false);
   sequence.open = std::move(message.open);
+  sequence.may_draft = options_.draft_rows > 0 && sequence.open.drafts;
   sequence.tokens = std::move(message.prompt);
   sequence.submitted = static_cast<std::uint32_t>(sequence.tokens.size());
   prompts_[sequence.background ? 1 : 0].push_back(id);
@@ -217,7 +217,7 @@ void Batcher::take(const Answered& answered, std::span<const TokenId> forced) {
     --sequence.drafting;
   }
   const bool more = sequence.goes_on(answered);
-  if (!more && !answered.samples->drafts.empty() && last.position < sequence.next) {
+  if (!more && sequence.drafts.sent > 0 && last.position < sequence.next) {
     sequence.truncate = last.position;
     sequence.next = last.position;
   }
@@ -226,7 +226,7 @@ void Batcher::take(const Answered& answered, std::span<const TokenId> forced) {
   if (last.position < sequence.submitted) return;
   if (!more) sequence.token = last.token;
   bool waits = more;
-  if (may_draft(sequence)) {
+  if (sequence.may_draft) {
     rate_drafts(sequence, answered.tokens);
     time_answer(sequence, answered.tokens.size());
     for (const SampledToken& token : answered.tokens) {
@@ -235,6 +235,7 @@ void Batcher::take(const Answered& answered, std::span<const TokenId> forced) {
     if (more) {
       draft_further(sequence, last.position + 1);
     } else {
+      asks_.drop_drafts(id);
       draft(sequence, forced);
       waits = ask_model(sequence);
     }
@@ -330,7 +331,10 @@ void Batcher::draft_further(Sequence& sequence, Position first) {
     Drafts more = drafts_of(sequence, match.next, DraftKind::kLookup, match.length, first);
     const bool same = more.tokens.size() > flying &&
                       std::equal(under_way.begin(), under_way.end(), more.tokens.begin());
-    if (same) {
+    // A model makes more of its own, unless these are likelier.
+    const bool model = drafts.kind == DraftKind::kModel && drafts.more > 0;
+    if (same && (!model || more.odds[flying] > model_drafts_.odds())) {
+      asks_.drop_drafts(sequence.open.sequence);
       more.sent = flying;
       drafts = std::move(more);
       return;
@@ -359,6 +363,13 @@ Batcher::Drafts Batcher::drafts_of(const Sequence& sequence, std::span<const Tok
   return drafts;
 }
 
+void Batcher::Drafts::append(const Drafts& further) {
+  INVARIANT(kind == DraftKind::kModel && end() == further.first,
+            "drafts that are wanted follow those before them");
+  tokens.insert(tokens.end(), further.tokens.begin(), further.tokens.end());
+  odds.insert(odds.end(), further.odds.begin(), further.odds.end());
+}
+
 // --- the draft model ---
 
 // Only the tokens of a lone sequence are timed: other sequences change a token's time too.
@@ -375,36 +386,64 @@ void Batcher::time_answer(Sequence& sequence, std::size_t tokens) {
 // True if the sequence now waits for drafts. The model is loaded, and reads a long text piece by
 // piece, beside the steps: no step waits for that.
 bool Batcher::ask_model(Sequence& sequence) {
-  const bool may = options_.draft_model && !asked_ && sequences_.size() == 1 &&
-                   !sequence.cancelled && !sequence.no_model;
-  if (!may || (options_.draft_model_count == 0 && !model_drafts_.asks())) return false;
+  const bool may =
+      options_.draft_model && sequences_.size() == 1 && !sequence.cancelled && !sequence.no_model;
+  if (!may || (!options_.draft_model_plan && !model_drafts_.asks())) return false;
   const std::size_t known = sequence.lookup.tokens().size();
   INVARIANT(known == std::size_t{sequence.next} + 1, "drafts follow the newest token");
   const std::size_t unread = known - std::min<std::size_t>(known, sequence.model_read);
-  std::uint32_t count = 0;
+  ModelDrafts::Plan plan;
   if (model_loaded_ && unread <= kUnreadTokens) {
     const std::size_t room = draft_room(sequence, sequence.next + 1);
     const std::size_t most = std::min<std::size_t>(room, limits::kDraftRows);
-    count =
-        options_.draft_model_count > 0
-            ? static_cast<std::uint32_t>(std::min<std::size_t>(options_.draft_model_count, most))
-            : model_drafts_.count(costs_, sequence.drafts.odds, most);
-    if (count == 0) return false;
+    plan = options_.draft_model_plan ? *options_.draft_model_plan
+                                     : model_drafts_.plan(costs_, options_.batches_in_flight - 1,
+                                                          sequence.drafts.odds, most);
+    plan.count = static_cast<std::uint32_t>(std::min<std::size_t>(plan.count, most));
+    if (plan.count == 0) return false;
   }
-  INVARIANT(!ask_, "one ask is under way at most");
-  asked_ = Asked{sequence.open.sequence, count};
-  DraftAsk& ask = ask_.emplace();
+  if (plan.ahead) {  // next_ask() asks, perhaps after the answer to an earlier ask
+    sequence.drafts = {};
+    sequence.drafts.kind = DraftKind::kModel;
+    sequence.drafts.first = sequence.next + 1;
+    sequence.drafts.more = plan.count;
+    return false;
+  }
+  if (asks_.under_way()) return false;
+  ask(sequence, plan.count, plan.count > 0);
+  return asks_.waits();
+}
+
+void Batcher::ask(const Sequence& sequence, std::uint32_t count, bool waits) {
+  DraftAsk ask;
   ask.open = sequence.open;
   ask.open.scored = {};
   ask.tokens = sequence.lookup.tokens();
+  const Drafts& drafts = sequence.drafts;
+  if (drafts.kind == DraftKind::kModel) {
+    ask.tokens.insert(ask.tokens.end(), drafts.tokens.begin(), drafts.tokens.end());
+  }
   ask.count = count;
-  return count > 0;
+  ask.waited_for = waits;
+  asks_.begin(std::move(ask));
 }
 
-void Batcher::on_drafts(DraftAnswer answer, Duration took) {
-  INVARIANT(asked_ && !ask_ && asked_->sequence == answer.sequence, "an ask is answered once");
-  const Asked asked = *std::exchange(asked_, std::nullopt);
-  waited_ += took;
+std::optional<DraftAsk> Batcher::next_ask() {
+  if (asks_.under_way() || sequences_.size() != 1) return asks_.give_out();
+  const Sequence& sequence = sequences_.begin()->second;
+  const Drafts& drafts = sequence.drafts;
+  const bool wanted = drafts.more > 0 && drafts.left() == 0 && !sequence.cancelled &&
+                      (sends_all_drafts() || chance_of(drafts.odds) >= kLeastOdds);
+  const std::size_t room = wanted ? draft_room(sequence, drafts.end()) : 0;
+  if (room > 0) {
+    ask(sequence, static_cast<std::uint32_t>(std::min<std::size_t>(drafts.more, room)), false);
+  }
+  return asks_.give_out();
+}
+
+void Batcher::on_drafts(DraftAnswer answer, Duration took, Duration waited) {
+  const DraftAsks::Asked asked = asks_.answered(answer.sequence);
+  waited_ += waited;
   if (!answer.failed) model_loaded_ = true;
   const auto found = sequences_.find(asked.sequence);
   if (found == sequences_.end()) return;
@@ -414,8 +453,14 @@ void Batcher::on_drafts(DraftAnswer answer, Duration took) {
   if (asked.count == 0) return;
   model_drafts_.take_drafts(took, static_cast<std::uint32_t>(answer.drafts.size()));
   answer.drafts.resize(std::min<std::size_t>(answer.drafts.size(), asked.count));
-  Drafts drafts = drafts_of(sequence, answer.drafts, DraftKind::kModel, 0, sequence.next + 1);
-  if (options_.draft_model_count > 0 ||
+  Drafts drafts = drafts_of(sequence, answer.drafts, DraftKind::kModel, 0, asked.first);
+  if (!asked.waits) {
+    sequence.drafts.append(drafts);
+    if (drafts.tokens.size() < asked.count) sequence.drafts.more = 0;  // the answer ends there
+    return;
+  }
+  INVARIANT(asked.first == sequence.next + 1, "a sequence that waits has made no step");
+  if (options_.draft_model_plan ||
       tokens_expected(drafts.odds) > tokens_expected(sequence.drafts.odds)) {
     sequence.drafts = std::move(drafts);
   }
@@ -423,16 +468,14 @@ void Batcher::on_drafts(DraftAnswer answer, Duration took) {
 }
 
 void Batcher::stop_waiting(Duration took) {
-  if (!asked_ || asked_->count == 0) return;
+  const std::optional<SequenceId> sequence = asks_.stop_waiting();
+  if (!sequence) return;
   waited_ += took;
-  const SequenceId id = asked_->sequence;
-  asked_->count = 0;  // the late answer says only what the model has read
-  if (std::exchange(ask_, std::nullopt)) asked_.reset();
-  if (sequences_.contains(id)) returned_.push_back(id);
+  if (sequences_.contains(*sequence)) returned_.push_back(*sequence);
 }
 
 std::optional<Duration> Batcher::patience() const {
-  if (!asked_ || asked_->count == 0) return std::nullopt;
+  if (!asks_.waits()) return std::nullopt;
   return model_drafts_.patience();
 }
 
@@ -487,7 +530,8 @@ void Batcher::add_further_drafts(StepBatch& batch) {
   if (!batch.rows.empty() || !may_go_further()) return;
   std::vector<SequenceId> drafting;
   for (const auto& [id, sequence] : sequences_) {
-    if (sequence.drafting > 0 && !sequence.cancelled) drafting.push_back(id);
+    const bool ahead = sequence.drafts.more > 0 && sequence.drafts.left() > 0;
+    if ((sequence.drafting > 0 || ahead) && !sequence.cancelled) drafting.push_back(id);
   }
   std::ranges::sort(drafting);
   for (const SequenceId id : drafting) {
@@ -506,10 +550,9 @@ void Batcher::add_further_drafts(StepBatch& batch) {
 std::size_t Batcher::further(const Sequence& sequence, std::size_t room) const {
   if (sends_all_drafts() || room == 0) return room;
   const Drafts& drafts = sequence.drafts;
-  double right = 1.0;
-  for (std::size_t i = 0; i < drafts.sent; ++i) right *= drafts.odds[i];
-  if (right < kLeastOdds) return 0;
-  const std::span<const double> odds = std::span(drafts.odds).subspan(drafts.sent, room);
+  const std::span<const double> all(drafts.odds);
+  if (chance_of(all.first(drafts.sent)) < kLeastOdds) return 0;
+  const std::span<const double> odds = all.subspan(drafts.sent, room);
   const std::uint32_t count = 1 + drafts_worth(costs_, 1, odds.front(), odds.subspan(1));
   return std::min(count, step_of(odds));
 }
@@ -616,7 +659,7 @@ bool Batcher::add_prompt_rows(StepBatch& batch, std::size_t kind, std::uint32_t&
     for (std::uint32_t i = 0; i < rows; ++i) {
       const TokenId token = sequence.tokens[sequence.next];
       add_row(batch, sequence, token, sequence.samples_next());
-      if (may_draft(sequence)) sequence.lookup.append(token);
+      if (sequence.may_draft) sequence.lookup.append(token);
     }
     left -= rows;
     if (!sequence.decoding()) return true;

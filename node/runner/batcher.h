@@ -21,8 +21,10 @@
 // rejected, everything sent behind them is void.
 //
 // With a draft model, a lone sequence may wait for drafts before its next step: next_ask() gives
-// the ask for the model, and on_drafts() takes its answer. At most one ask is under way. The first
-// one only reads, because the model may have to be loaded, and no sequence waits for that.
+// the ask for the model, and on_drafts() takes its answer. Or the step leaves at once, and the
+// drafts follow in further steps while the model makes more: the faster of both is chosen. At most
+// one ask is under way. The first one only reads, because the model may have to be loaded, and no
+// sequence waits for that.
 //
 // A plain state machine: no clock, no threads, no I/O.
 #pragma once
@@ -42,6 +44,7 @@
 #include "base/ids.h"
 #include "base/result.h"
 #include "node/runner/draft_ask.h"
+#include "node/runner/draft_asks.h"
 #include "node/runner/draft_policy.h"
 #include "node/runner/prompt_pace.h"
 #include "node/runner/token_lookup.h"
@@ -64,8 +67,9 @@ struct BatcherOptions {
   // default.
   std::optional<Duration> itl_target = {};
   bool draft_model = false;  // there is one to ask; it is asked only with draft_rows above 0
-  // For tests: the number of drafts to ask for after every token; 0: as many as save time.
-  std::uint32_t draft_model_count = 0;
+  // For tests: the number of drafts to ask for after every token, and whether the step leaves
+  // before they are made. Nothing: as is fastest.
+  std::optional<ModelDrafts::Plan> draft_model_plan = {};
 };
 
 class Batcher {
@@ -84,10 +88,10 @@ class Batcher {
   // The next step, if one may start and there is work. Call until it returns nothing.
   std::optional<StepBatch> next();
   // The next ask for the draft model, if there is one.
-  std::optional<DraftAsk> next_ask() { return std::exchange(ask_, std::nullopt); }
-  // The answer to the ask; its sequence may have ended meanwhile. `took`: as in on_tokens(); of an
-  // ask without drafts, only the time that delayed the sequence.
-  void on_drafts(DraftAnswer answer, Duration took = {});
+  std::optional<DraftAsk> next_ask();
+  // The answer to the ask; its sequence may have ended meanwhile. `took`: since next_ask() gave the
+  // ask out. `waited`: the part of it that delayed the sequence.
+  void on_drafts(DraftAnswer answer, Duration took = {}, Duration waited = {});
   // The sequence that waits for drafts, if there is one, goes on without them. `took`: how long it
   // has waited.
   void stop_waiting(Duration took = {});
@@ -117,7 +121,12 @@ class Batcher {
     std::vector<double> odds;  // of each: its chance to be right if those before it are
     Position first = 0;        // of tokens
     std::size_t sent = 0;      // of tokens, from the first on
+    // So many more the draft model makes behind these once they are sent; 0: none.
+    std::uint32_t more = 0;
     std::size_t left() const { return tokens.size() - sent; }
+    Position end() const { return first + static_cast<Position>(tokens.size()); }
+    // `further`: what the model made behind these.
+    void append(const Drafts& further);
   };
 
   struct Samples;
@@ -137,7 +146,8 @@ class Batcher {
     bool background = false;
     // For its newest token: elapsed_ at its arrival, and the step that drew it.
     std::optional<std::pair<Duration, std::uint64_t>> told;
-    // For sequences with drafts:
+    bool may_draft = false;
+    // For sequences that may have drafts:
     TokenLookup lookup;  // of all tokens that were sent or drawn
     DraftOdds odds;
     Drafts drafts;
@@ -194,10 +204,7 @@ class Batcher {
   void add_ends(StepBatch& batch);
   void add_row(StepBatch& batch, Sequence& sequence, TokenId token, bool sample);
   // True if drafts are sent at any cost, for tests.
-  bool sends_all_drafts() const { return options_.draft || options_.draft_model_count > 0; }
-  bool may_draft(const Sequence& sequence) const {
-    return options_.draft_rows > 0 && sequence.open.drafts;
-  }
+  bool sends_all_drafts() const { return options_.draft || options_.draft_model_plan; }
   Result<std::vector<Answered>> check(const StepInFlight& step, const StepTokens& tokens) const;
   bool may_answer(const Samples& samples) const;
   void take(const Answered& answered, std::span<const TokenId> forced);
@@ -205,6 +212,7 @@ class Batcher {
   void rate_drafts(Sequence& sequence, std::span<const SampledToken> tokens);
   void time_answer(Sequence& sequence, std::size_t tokens);
   bool ask_model(Sequence& sequence);
+  void ask(const Sequence& sequence, std::uint32_t count, bool waits);
   void draft(Sequence& sequence, std::span<const TokenId> forced);
   void draft_further(Sequence& sequence, Position first);
   Drafts drafts_of(const Sequence& sequence, std::span<const TokenId> tokens, DraftKind kind,
@@ -232,12 +240,7 @@ class Batcher {
   std::deque<StepInFlight> in_flight_;
   StepCosts costs_;
   ModelDrafts model_drafts_;
-  std::optional<DraftAsk> ask_;  // until next_ask() gives it out
-  struct Asked {
-    SequenceId sequence;
-    std::uint32_t count = 0;  // above 0: the sequence waits for the answer
-  };
-  std::optional<Asked> asked_;
+  DraftAsks asks_;
   bool model_loaded_ = false;  // the draft model has answered
   PromptPace pace_;
   // The sum of the answers' times: it runs while any sequence waits for a step's token.

@@ -15,6 +15,7 @@ struct DraftAsk {
   SequenceOpen open;            // as the stages got it
   std::vector<TokenId> tokens;  // of the sequence so far: the prompt and 1 or more of the answer
   std::uint32_t count = 0;      // most drafts; 0: the model only reads some of the tokens
+  bool waited_for = false;      // the sequence's next step waits for the answer
 };
 
 struct DraftAnswer {

@@ -2,6 +2,10 @@
 
 #include <algorithm>
 #include <bit>
+#include <cmath>
+#include <functional>
+#include <numeric>
+#include <utility>
 
 #include "base/check.h"
 
@@ -12,6 +16,11 @@ constexpr double kCostRise = 1.02;        // of one step at most
 constexpr double kOddsWeight = 1.0 / 12;  // of the latest token
 constexpr double kLeastGain = 1.03;
 constexpr double kSecondsWeight = 0.25;  // of the latest answer of a model
+constexpr std::size_t kFewOthers = 4;    // their mean odds stand for all
+constexpr double kMostOdds = 0.95;       // of a model's draft: the text may change
+// ahead_worth() looks at so many steps, as long as their drafts have more than this chance.
+constexpr std::size_t kStepsAhead = 32;
+constexpr double kNoChance = 0.01;
 
 }  // namespace
 
@@ -73,6 +82,10 @@ void DraftOdds::take(std::uint32_t matched, bool right) {
   rate += kOddsWeight * ((right ? 1.0 : 0.0) - rate);
 }
 
+double chance_of(std::span<const double> odds) {
+  return std::accumulate(odds.begin(), odds.end(), 1.0, std::multiplies<>());
+}
+
 double tokens_expected(std::span<const double> odds) {
   double all = 0.0;
   double right = 1.0;  // up to here
@@ -97,6 +110,34 @@ Worth step_worth(const StepCosts& costs, std::uint32_t rows, double tokens,
 std::uint32_t drafts_worth(const StepCosts& costs, std::uint32_t rows, double tokens,
                            std::span<const double> odds) {
   return step_worth(costs, rows, tokens, odds).drafts;
+}
+
+Worth ahead_worth(const StepCosts& costs, std::uint32_t stages, double odds, double draft_seconds,
+                  std::size_t most) {
+  Worth best;
+  if (stages < 2) return best;
+  const double step = costs.of(1);
+  for (std::uint32_t drafts = 1; drafts <= most; ++drafts) {
+    const double wider = costs.of(drafts);
+    std::vector<double> answers = {step};  // of the steps so far: when each comes
+    double leaves = 0.0;
+    double seconds = step;  // until the answer behind which nothing more is right
+    double tokens = 1.0;
+    double right = 1.0;  // all drafts before the next step
+    // Steps under way behind which others may leave.
+    const double sure = std::pow(odds, drafts);
+    std::size_t flying = 1;
+    for (double all = sure; flying < stages && all >= kLeastOdds; all *= sure) ++flying;
+    for (std::size_t i = 1; i <= kStepsAhead && right > kNoChance; ++i) {
+      leaves = std::max(leaves + step / stages, static_cast<double>(i * drafts) * draft_seconds);
+      if (i > flying) leaves = std::max(leaves, answers[i - 1 - flying]);
+      answers.push_back(std::max(leaves + wider, answers.back()));
+      seconds += right * odds * (answers[i] - answers[i - 1]);
+      for (std::uint32_t j = 0; j < drafts; ++j) tokens += right *= odds;
+    }
+    if (tokens / seconds > best.rate) best = {drafts, tokens / seconds};
+  }
+  return best;
 }
 
 void DraftTrial::take(Duration took, std::uint32_t tokens) {
@@ -158,17 +199,27 @@ void ModelDrafts::take_drafts(Duration took, std::uint32_t drafts) {
   seconds_ = seconds_ ? *seconds_ + kSecondsWeight * (each - *seconds_) : each;
 }
 
-void ModelDrafts::take_draft(bool right) { odds_ += kOddsWeight * ((right ? 1.0 : 0.0) - odds_); }
+void ModelDrafts::take_draft(bool right) {
+  odds_ = std::min(kMostOdds, odds_ + kOddsWeight * ((right ? 1.0 : 0.0) - odds_));
+}
 
-std::uint32_t ModelDrafts::count(const StepCosts& costs, std::span<const double> others,
-                                 std::size_t most) const {
+ModelDrafts::Plan ModelDrafts::plan(const StepCosts& costs, std::uint32_t stages,
+                                    std::span<const double> others, std::size_t most) const {
   if (!seconds_ || !costs.measured()) {
-    return static_cast<std::uint32_t>(std::min<std::size_t>(most, kProbe));
+    return {static_cast<std::uint32_t>(std::min<std::size_t>(most, kProbe)), false};
   }
   const std::vector<double> odds(most, odds_);
   const Worth with = step_worth(costs, 1, 1.0, odds, *seconds_);
-  const Worth without = step_worth(costs, 1, 1.0, others);
-  return with.rate > kLeastGain * without.rate ? with.drafts : 0;
+  const Worth ahead = ahead_worth(costs, stages, odds_, *seconds_, most);
+  double without = step_worth(costs, 1, 1.0, others).rate;
+  if (!others.empty()) {  // these follow in further steps, too
+    const std::span<const double> next = others.first(std::min(others.size(), kFewOthers));
+    const double mean = std::pow(chance_of(next), 1.0 / static_cast<double>(next.size()));
+    without = std::max(without, ahead_worth(costs, stages, mean, 0.0, others.size()).rate);
+  }
+  const double least = kLeastGain * without;
+  if (ahead.rate > least && ahead.rate > kLeastGain * with.rate) return {ahead.drafts, true};
+  return with.rate > least ? Plan{with.drafts, false} : Plan{};
 }
 
 }  // namespace hearth::node

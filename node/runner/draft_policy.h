@@ -75,8 +75,20 @@ Worth step_worth(const StepCosts& costs, std::uint32_t rows, double tokens,
                  std::span<const double> odds, double draft_seconds = 0.0);
 std::uint32_t drafts_worth(const StepCosts& costs, std::uint32_t rows, double tokens,
                            std::span<const double> odds);
+// The chance that all of these drafts are right.
+double chance_of(std::span<const double> odds);
 // The expected tokens of so many drafts.
 double tokens_expected(std::span<const double> odds);
+
+// As step_worth(), for a lone sequence whose newest token leaves at once while a draft model works:
+// each time that the model has made `drafts` of them, they follow in a step of their own, as long
+// as all before them are right with a chance of kLeastOdds. `stages`: of the pipeline, taken as
+// equally fast. Of each draft: `odds` to be right, and `draft_seconds` of the model's time.
+Worth ahead_worth(const StepCosts& costs, std::uint32_t stages, double odds, double draft_seconds,
+                  std::size_t most);
+// No drafts follow those that are all right with a smaller chance: they delay the step that
+// corrects the wrong ones.
+inline constexpr double kLeastOdds = 0.3;
 
 // DraftTrial: measures whether a draft model makes a lone stream faster. The stream runs without
 // the model, then with it, and keeps the faster way. The time that a trial loses sets the pause
@@ -125,9 +137,10 @@ class DraftTrial {
   std::uint32_t pause_tokens_ = 0;
 };
 
-// ModelDrafts: how many drafts a lone stream asks a draft model for after a token. The number
-// follows from how often its drafts were right lately, the time of a draft, the time of a wider
-// step, and the worth of other drafts. A DraftTrial says whether it is asked at all.
+// ModelDrafts: how many drafts a lone stream asks a draft model for after a token, and whether its
+// next step waits for them. Both follow from how often its drafts were right lately, the time of a
+// draft, the time of a wider step, and the worth of other drafts. A DraftTrial says whether it is
+// asked at all.
 class ModelDrafts {
  public:
   static constexpr std::uint32_t kProbe = 2;  // drafts to ask for before anything is measured
@@ -138,9 +151,13 @@ class ModelDrafts {
   void take_drafts(Duration took, std::uint32_t drafts);
   void take_draft(bool right);
   double odds() const { return odds_; }
+  struct Plan {
+    std::uint32_t count = 0;
+    bool ahead = false;  // the step does not wait; so many drafts follow, again and again
+  };
   // At most `most`. `others`: the odds of drafts that cost no time, such as the lookup's.
-  std::uint32_t count(const StepCosts& costs, std::span<const double> others,
-                      std::size_t most) const;
+  Plan plan(const StepCosts& costs, std::uint32_t stages, std::span<const double> others,
+            std::size_t most) const;
 
  private:
   static constexpr double kFirstOdds = 0.7;

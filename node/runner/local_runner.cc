@@ -19,7 +19,7 @@ BatcherOptions batcher_options(const model::ModelSpec& spec, const LocalOptions&
                      spec.keeps_state() ? 0 : options.draft_rows,
                      options.draft};
   out.draft_model = options.draft_model != nullptr && !spec.keeps_state();
-  out.draft_model_count = options.draft_model_count;
+  out.draft_model_plan = options.draft_model_plan;
   return out;
 }
 
@@ -130,7 +130,9 @@ void LocalRunner::ask_drafts() {
   while (const std::optional<DraftAsk> ask = batcher_.next_ask()) {
     INVARIANT(draft_model_ != nullptr, "a batcher asks only if there is a draft model");
     const TimePoint begun = clock_.now();
-    batcher_.on_drafts(draft_model_->draft(*ask), clock_.now() - begun);
+    DraftAnswer answer = draft_model_->draft(*ask);
+    const Duration took = clock_.now() - begun;
+    batcher_.on_drafts(std::move(answer), took, took);
   }
 }
 

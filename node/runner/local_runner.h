@@ -35,7 +35,7 @@ struct LocalOptions {
   std::uint32_t draft_rows = 0;
   BatcherOptions::Draft draft = {};
   std::shared_ptr<DraftModel> draft_model = {};  // null: none
-  std::uint32_t draft_model_count = 0;
+  std::optional<ModelDrafts::Plan> draft_model_plan = {};
   const kernels::Kernels* kernels = nullptr;
   LogitsObserver* logits = nullptr;  // outlives the runner
   // The device of each stage, repeated when there are more stages; null, or an empty list: the

@@ -237,7 +237,8 @@ TEST_P(Speculation, DraftModelsLeaveWhatAPlainRunLeaves) {
       options.draft_rows = limits::kDraftRows;
       options.batches_in_flight = 1 + static_cast<std::uint32_t>(random.next() % 5);
       options.draft_model = DraftModel::load(*draft).value();
-      options.draft_model_count = 1 + static_cast<std::uint32_t>(random.next() % 12);
+      const auto drafts = 1 + static_cast<std::uint32_t>(random.next() % 12);
+      options.draft_model_plan = ModelDrafts::Plan{drafts, random.next() % 2 == 0};
       const AllSaid said = run(file, options, all);
       expect_same(said, plain, all);
       ASSERT_FALSE(HasFailure());

@@ -115,6 +115,24 @@ void pass_plain(DraftTrial& trial, std::uint32_t tokens) {
   }
 }
 
+// Four stages take 50 ms together. With one draft always right and none behind it, a round takes 50
+// ms for the token and a stage's 12.5 ms for what follows.
+TEST(DraftPolicy, DraftsThatFollowOverlapWithTheStages) {
+  StepCosts costs;
+  for (std::uint32_t rows = 1; rows <= 33; ++rows) costs.take(rows, 50 * kMs);
+  EXPECT_EQ(ahead_worth(costs, 1, 0.9, 0.0, 8).drafts, 0U) << "one stage is never idle";
+  EXPECT_EQ(ahead_worth(costs, 4, 0.9, 0.0, 0).drafts, 0U);
+  EXPECT_LE(ahead_worth(costs, 4, 0.0, 0.0, 8).rate, 20.0 * 1.0001) << "no draft is right";
+  const Worth slow = ahead_worth(costs, 4, 0.62, 0.012, 8);
+  const Worth quick = ahead_worth(costs, 4, 0.62, 0.006, 8);
+  EXPECT_EQ(slow.drafts, 1U) << "a stage's time is that of one draft";
+  EXPECT_EQ(quick.drafts, 2U);
+  EXPECT_GT(slow.rate, 1.1 * step_worth(costs, 1, 1, odds_of(0.62), 0.012).rate);
+  EXPECT_GT(quick.rate, slow.rate);
+  EXPECT_LT(quick.rate, step_worth(costs, 1, 1, odds_of(0.62), 0.0).rate)
+      << "drafts that take no time are better made before the step";
+}
+
 TEST(DraftTrialTest, AModelThatGainsIsKeptAndMeasuredAgain) {
   DraftTrial trial;
   pass_plain(trial, DraftTrial::kPlainTokens);

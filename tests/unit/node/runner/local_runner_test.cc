@@ -445,7 +445,7 @@ TEST(LocalRunnerState, RunsAsManySequencesAsHaveAStateAndDraftsNone) {
   EngineOptions small;
   small.kv_budget_bytes = 8 << 20;
   options.draft_model = DraftModel::load(DraftModel::open(draft, *draft, small).value()).value();
-  options.draft_model_count = 2;
+  options.draft_model_plan = ModelDrafts::Plan{2, false};
   auto runner = LocalRunner::load(file, options).value();
   std::uint32_t tokens = 0;
   const auto submit = [&](std::uint64_t id) {
