@@ -81,7 +81,7 @@ Result<int> run_token_create(const TokenOptions& options) {
     return succeed(json.dump());
   }
   std::fprintf(stderr,
-               "join token %s of a %s, shown only once; on the other machine: hearth join TOKEN\n",
+               "join token %s (%s), shown only once; on the other machine: hearth join TOKEN\n",
                token.id.c_str(), options.newcomer ? "newcomer" : options.role.c_str());
   succeed(token.text());
   show_join_code(stderr, token.text());

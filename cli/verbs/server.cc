@@ -3,6 +3,8 @@
 #include <memory>
 
 #include "base/limits.h"
+#include "base/number.h"
+#include "base/result.h"
 #include "cli/command/network_values.h"
 #include "cli/command/values.h"
 #include "cli/command/verbs.h"
@@ -15,6 +17,16 @@
 
 namespace hearth::cli {
 namespace {
+
+// "off" is 1.
+Result<std::uint32_t> parse_ranks(const std::string& text) {
+  if (text == "off") return 1;
+  const auto ranks = parse_number<std::uint32_t>(text);
+  if (ranks && *ranks >= 2 && *ranks <= limits::kRanks) return *ranks;
+  return Error::of(ErrorCode::kInvalidInput, "'", text.substr(0, 64),
+                   "' is refused; it must be a whole number from 2 to ", limits::kRanks,
+                   ", or off");
+}
 
 // The options that decide which workers form a pipeline, and with which layers.
 void add_pipeline(CLI::App& verb, const std::shared_ptr<ServeOptions>& o) {
@@ -40,10 +52,10 @@ void add_pipeline(CLI::App& verb, const std::shared_ptr<ServeOptions>& o) {
   verb.add_option_function<std::string>(
           "--tensor-parallel",
           [o](const std::string& text) {
-            o->ranks = text == "off" ? 1 : static_cast<std::uint32_t>(std::stoul(text));
+            if (const auto ranks = parse_ranks(text); ranks.ok()) o->ranks = *ranks;
           },
           "workers that compute each stage together, or off: each stage has one worker")
-      ->check(CLI::IsMember({"off"}) | whole_number(2, limits::kRanks))
+      ->check(refused_by(parse_ranks, message_of("2 to ", limits::kRanks, ", off")))
       ->default_str("off")
       ->excludes("--place");
 }
