@@ -23,6 +23,8 @@ pkg_check_modules(SPDLOG REQUIRED IMPORTED_TARGET spdlog)
 pkg_check_modules(CURL REQUIRED IMPORTED_TARGET libcurl)
 pkg_check_modules(EDIT REQUIRED IMPORTED_TARGET libedit)
 pkg_check_modules(QRENCODE REQUIRED IMPORTED_TARGET libqrencode)
+pkg_check_modules(MINIUPNPC REQUIRED IMPORTED_TARGET miniupnpc)
+find_library(NATPMP_LIBRARY natpmp REQUIRED)  # without a file for pkg-config
 pkg_check_modules(SQLITE REQUIRED IMPORTED_TARGET sqlite3)
 pkg_check_modules(POSTGRES REQUIRED IMPORTED_TARGET libpq)
 find_package(prometheus-cpp REQUIRED COMPONENTS core)

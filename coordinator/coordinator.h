@@ -66,6 +66,13 @@ struct NodeStatus {
   // The host from which its session comes, where a router translates its address: data_address is
   // then good behind that router alone. Empty: the node is at data_address.
   std::string seen_host;
+  // Of its router, which forwards it to the port of data_address; 0: none.
+  std::uint16_t outside_port = 0;
+  // Whether a node with the seen_host `behind` may dial this one, and where; empty: nowhere.
+  bool may_be_dialled_from(const std::string& behind) const {
+    return seen_host.empty() || seen_host == behind || outside_port > 0;
+  }
+  std::string address_for(const std::string& behind) const;
   // The machine as far as the addresses tell: nodes of one machine have the same. Machines in two
   // networks may have the same private address.
   std::string machine() const;

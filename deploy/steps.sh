@@ -46,7 +46,8 @@ build_packages() {
   echo g++ cmake ninja-build pkg-config git ca-certificates python3 python3-pip python3-venv \
     "$(boost_package)" libgrpc++-dev protobuf-compiler protobuf-compiler-grpc libprotobuf-dev \
     libssl-dev libsodium-dev nlohmann-json3-dev libcli11-dev libspdlog-dev libsqlite3-dev \
-    libpq-dev libcurl4-openssl-dev libpcre2-dev prometheus-cpp-dev libedit-dev libqrencode-dev
+    libpq-dev libcurl4-openssl-dev libpcre2-dev prometheus-cpp-dev libedit-dev libqrencode-dev \
+    libminiupnpc-dev libnatpmp-dev
 }
 
 # The second line is for the tests that make machines of network namespaces (as root; elsewhere they
@@ -54,7 +55,7 @@ build_packages() {
 # Tests start PostgreSQL in folders of their own and leave the system's alone.
 test_packages() {
   echo libgtest-dev clang-format-14 clang-14 libclang-rt-14-dev \
-    iproute2 mount nftables avahi-daemon avahi-utils dbus universal-ctags postgresql
+    iproute2 mount nftables miniupnpd-nftables avahi-daemon avahi-utils dbus universal-ctags postgresql
 }
 
 install_packages() {

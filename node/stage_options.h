@@ -66,6 +66,11 @@ struct StageOptions {
   // Called once, when a coordinator forms groups: begins to listen for other ranks, and returns the
   // address; empty, or null: this worker computes no stage in a group.
   std::function<std::string()> rank_address;
+  // Called in each session whose coordinator sees that a router translates this machine's address.
+  // Null: nothing is done about it.
+  std::function<void()> behind_router;
+  // Of the router, forwarded to the port of the data links; 0, or null: none.
+  std::function<std::uint16_t()> outside_port;
   std::string device;                 // the GPU's name; empty: the processor
   std::uint32_t layers_most = 0;      // layers that fit its memory, wherever they begin; 0: unknown
   std::function<CardReading()> card;  // its last readings; null: no sensors

@@ -37,12 +37,13 @@ NewVerb<Options> add_verb(CLI::App& parent, const char* name, const char* text, 
 // The verbs of a program.
 using AddVerbs = void (*)(CLI::App& app, Action& action);
 
-void add_all_verbs(CLI::App& app, Action& action);        // all below
-void add_client_verbs(CLI::App& app, Action& action);     // run launch ps ls rm show pull manifest
-void add_observing_verbs(CLI::App& app, Action& action);  // status top ping plan doctor update logs
-void add_server_verbs(CLI::App& app, Action& action);     // serve worker
-void add_owner_verbs(CLI::App& app, Action& action);      // pause resume drain
-void add_access_verbs(CLI::App& app, Action& action);     // key
+void add_all_verbs(CLI::App& app, Action& action);     // all below
+void add_client_verbs(CLI::App& app, Action& action);  // run launch ps ls rm show pull manifest
+void add_observing_verbs(CLI::App& app,
+                         Action& action);  // status top ping map-port plan doctor update logs
+void add_server_verbs(CLI::App& app, Action& action);   // serve worker
+void add_owner_verbs(CLI::App& app, Action& action);    // pause resume drain
+void add_access_verbs(CLI::App& app, Action& action);   // key
 void add_cluster_verbs(CLI::App& app, Action& action);  // init token join approve nodes store leave
 void add_ledger_verbs(CLI::App& app, Action& action);   // audit ledger
 void add_machine_verbs(CLI::App& app, Action& action);  // bench version completion

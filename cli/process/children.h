@@ -7,19 +7,13 @@
 #include <string>
 #include <vector>
 
-#include "base/result.h"
+#include "cli/process/spawn.h"
 
 namespace boost::asio {
 class io_context;
 }
 
 namespace hearth::cli {
-
-struct ChildSpec {
-  std::string name;                // in front of its log lines
-  std::vector<std::string> words;  // arguments
-  std::string program = {};        // path; empty: this one
-};
 
 // Everything on the thread that runs `io`. It must be the main thread: the kernel ends a child
 // when the thread that started it ends.

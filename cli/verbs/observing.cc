@@ -11,6 +11,7 @@
 #include "cli/plan/plan.h"
 #include "cli/verbs/server_verb.h"
 #include "cli/watch/watch.h"
+#include "cli/worker/outside_port.h"
 #include "coordinator/client/api_address.h"
 
 namespace hearth::cli {
@@ -82,6 +83,21 @@ void add_ping(CLI::App& app, Action& action) {
       ->capture_default_str();
   verb->add_flag("--no-rate", o->no_rate, "do not measure the throughput");
   verb->add_option("--data-dir", o->data_dir, "data folder of this machine");
+  verb->add_flag("--json", o->json, "print JSON");
+}
+
+void add_map_port(CLI::App& app, Action& action) {
+  const auto [verb, o] = add_verb(
+      app, "map-port",
+      "Ask the router of this network to forward a port to this machine for an hour, as workers "
+      "behind a home router do",
+      action, run_map_port);
+  verb->add_option("port", o->port, "TCP port of this machine")
+      ->required()
+      ->check(whole_number(1, 65'535));
+  verb->add_option("--gateway", o->gateway,
+                   "IPv4 address of the router, which is asked by NAT-PMP alone (default: the "
+                   "default route's, then any router that answers UPnP)");
   verb->add_flag("--json", o->json, "print JSON");
 }
 
@@ -198,6 +214,7 @@ void add_observing_verbs(CLI::App& app, Action& action) {
   add_status(app, action);
   add_top(app, action);
   add_ping(app, action);
+  add_map_port(app, action);
   add_plan(app, action);
   add_doctor(app, action);
   add_update(app, action);

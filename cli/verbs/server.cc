@@ -274,6 +274,8 @@ void add_worker_options(CLI::App& verb, WorkerOptions& o) {
                 "forward links of nodes that cannot connect to each other, at most so many Mbit/s "
                 "(100 without a number)")
       ->check(CLI::Range(1U, limits::kRelayMegabits));
+  verb.add_flag("--no-port-mapping", o.no_port_mapping,
+                "behind a home router: do not ask it to forward a port to this worker");
   verb.add_flag("--no-pause-on-game", o.no_pause_on_game,
                 "keep serving while GameMode reports a running game");
   verb.add_flag("--no-pause-on-battery", o.no_pause_on_battery, "keep serving on battery");

@@ -29,6 +29,7 @@
 #include "cli/worker/emulation.h"
 #include "cli/worker/known_answers.h"
 #include "cli/worker/known_rates.h"
+#include "cli/worker/port_mapping.h"
 #include "cli/worker/worker_model.h"
 #include "kernels/canonical.h"
 #include "kernels/kernels.h"
@@ -326,6 +327,7 @@ class Worker {
     TRY_VOID(open_ranks(tcp));
     stage_options_.meet = [this](const std::string& route) { meet(route); };
     if (options.relay_megabits > 0) open_relay(options.relay_megabits);
+    if (!options.no_port_mapping) TRY_VOID(open_port_mapping());
     if (model_->store != nullptr) open_store();
     open_probe();
     TRY(control_, TcpTransport::open(loop_.io(), worker_control_options(member_->identity(),
@@ -343,6 +345,14 @@ class Worker {
       const Status expected = relay_->expect(dialler, acceptor, account, clock_.now(), brief);
       if (!expected.ok()) spdlog::warn("no link is relayed: {}", expected.error().message);
     };
+  }
+
+  Status open_port_mapping() {
+    TRY(const Address own, parse_address(data_->address()));
+    port_mapping_ = std::make_unique<PortMapping>(own.port);
+    stage_options_.behind_router = [this] { port_mapping_->start(); };
+    stage_options_.outside_port = [this] { return port_mapping_->outside_port(); };
+    return ok_status();
   }
 
   // For a node that cannot dial this one. The coordinator names the route.
@@ -565,7 +575,8 @@ class Worker {
   node::StageOptions stage_options_;
   std::unique_ptr<Member> member_;
   const std::shared_ptr<TicketBook> tickets_ = std::make_shared<TicketBook>();
-  std::unique_ptr<Relay> relay_;  // null: this node is no relay
+  std::unique_ptr<Relay> relay_;               // null: this node is no relay
+  std::unique_ptr<PortMapping> port_mapping_;  // null: no router is asked for a port
   std::unique_ptr<TcpTransport> data_;
   std::unique_ptr<TcpTransport> probe_links_;
   std::unique_ptr<node::LinkProbe> probe_;  // once the coordinator has asked

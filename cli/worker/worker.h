@@ -41,6 +41,7 @@ struct WorkerOptions {
   std::uint64_t pause_above = node::Triggers().foreign_memory;
   std::string hours;                 // empty: the whole day
   std::uint32_t relay_megabits = 0;  // a second, that it forwards for others; 0: it is no relay
+  bool no_port_mapping = false;      // asks no router for an outside port
   std::string log_level = "info";
   bool no_log_file = false;  // but stderr alone: cli/process/process_log.h
 };

@@ -37,6 +37,11 @@ std::string NodeStatus::machine() const {
   return seen_host.empty() ? address->host : seen_host + "/" + address->host;
 }
 
+std::string NodeStatus::address_for(const std::string& behind) const {
+  if (seen_host.empty() || seen_host == behind) return data_address;
+  return outside_port > 0 ? Address{seen_host, outside_port}.text() : "";
+}
+
 Result<SequenceId> Coordinator::submit(GenerateRequest request,
                                        std::shared_ptr<SequenceEvents> events) {
   std::vector<Submission> one;

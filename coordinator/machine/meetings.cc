@@ -80,9 +80,8 @@ const Node* Meetings::find_relay(const std::string& from, const Node& to, bool a
 
 // To other networks, the address of a node behind a router is another machine's.
 Meetings::Meeting Meetings::direct(const Node* from, const Node& to) const {
-  const std::string& behind = to.status.seen_host;
-  const bool same = behind.empty() || (from != nullptr && from->status.seen_host == behind);
-  if (same) return {{}, to.status.data_address};
+  std::string address = to.status.address_for(from != nullptr ? from->status.seen_host : "");
+  if (!address.empty()) return {{}, std::move(address)};
   return {{}, "", {}, message_of("a router translates the address of ", to.status.name)};
 }
 

@@ -46,9 +46,9 @@ CoordinatorMessage WorkerHoldings::message(const Node& node) const {
   for (const Node* other : registry_.all()) {
     const NodeStatus& status = other->status;
     if (status.name == node.status.name || !status.partial || !holds(status, node.plan)) continue;
-    // Its address is good behind its router alone.
-    if (!status.seen_host.empty() && status.seen_host != node.status.seen_host) continue;
-    if (may_ask(other->accusers, node.status.name)) add(status.name, status.data_address);
+    const std::string address = status.address_for(node.status.seen_host);
+    if (address.empty()) continue;
+    if (may_ask(other->accusers, node.status.name)) add(status.name, address);
   }
   return message;
 }

@@ -26,6 +26,7 @@ using control::v1::WorkerMessage;
 
 constexpr Duration kRegisterPatience = std::chrono::seconds(5);
 constexpr Duration kOtherRemembered = std::chrono::minutes(1);
+constexpr std::uint32_t kLastPort = 65'535;
 
 // What a change of is logged. A port is another one with every start.
 std::string machine_of(const NodeStatus& status) {
@@ -171,6 +172,7 @@ void WorkerSessions::welcome(LinkId link, const Node& node) {
   const auto beat = std::chrono::duration_cast<std::chrono::milliseconds>(options_.heartbeat);
   answer.mutable_registered()->set_heartbeat_milliseconds(static_cast<std::uint32_t>(beat.count()));
   answer.mutable_registered()->set_groups(options_.ranks > 1);
+  answer.mutable_registered()->set_behind_router(!node.status.seen_host.empty());
   answer.mutable_registered()->set_measure(options_.placement && !node.status.measured);
   send(link, answer);
   send_roster(link);
@@ -355,6 +357,9 @@ void WorkerSessions::on_heartbeat(Node& node, const control::v1::Heartbeat& hear
   if (const Status taken = take_rank(node, heartbeat.rank_address()); !taken.ok()) {
     return lose(node.status.name, taken.error().message);
   }
+  if (const Status taken = take_outside_port(node, heartbeat.outside_port()); !taken.ok()) {
+    return lose(node.status.name, taken.error().message);
+  }
   lifecycle_.take_away(node, away_of(heartbeat));
   const Status taken = holdings_.take_wrong_bytes(node, heartbeat);
   if (!taken.ok()) lose(node.status.name, taken.error().message);
@@ -369,6 +374,21 @@ Status WorkerSessions::take_rank(Node& node, const std::string& address) {
   if (!address.empty()) TRY_VOID(parse_address(address));
   if (!address.empty()) TRY_VOID(check_place(control_.host(node.link), "rank_address", address));
   node.status.rank_address = address;
+  return ok_status();
+}
+
+// The host is the one that this coordinator sees, whatever the router said: a worker can send
+// others to a port of its own network and to no other machine.
+Status WorkerSessions::take_outside_port(Node& node, std::uint32_t port) {
+  REQUIRE(port <= kLastPort, "outside_port is ", port, "; it must be at most ", kLastPort);
+  if (port == node.status.outside_port || node.status.seen_host.empty()) return ok_status();
+  node.status.outside_port = static_cast<std::uint16_t>(port);
+  if (port == 0) {
+    spdlog::info("the router of worker {} forwards no port any more", node.status.name);
+    return ok_status();
+  }
+  spdlog::info("the router of worker {} forwards port {} to it", node.status.name, port);
+  pipelines_.ways().try_again(node.status.name);
   return ok_status();
 }
 

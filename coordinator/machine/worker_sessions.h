@@ -58,6 +58,7 @@ class WorkerSessions final : public TransportEvents, MachineParts {
   void on_measured(Node& node, const control::v1::Measured& measured);
   void take_holding(Node& node, const control::v1::Holding& holding);
   Status take_rank(Node& node, const std::string& address);
+  Status take_outside_port(Node& node, std::uint32_t port);
   void send_roster(LinkId link);
   enum class Refusal : std::uint8_t { kForGood, kMayPass, kOtherModel };
   void refuse(LinkId link, const std::string& why, Refusal kind = Refusal::kForGood);

@@ -103,9 +103,8 @@ bool LinkBook::closed(const Pair& way) const {
 }
 
 bool LinkBook::may_dial(const Node& from, const Node& to) const {
-  const bool behind_other =
-      !to.status.seen_host.empty() && to.status.seen_host != from.status.seen_host;
-  return !behind_other && !closed({from.status.name, to.status.name});
+  return to.status.may_be_dialled_from(from.status.seen_host) &&
+         !closed({from.status.name, to.status.name});
 }
 
 bool LinkBook::knows_routes(const Node& from, const Node& to) const {
@@ -139,9 +138,19 @@ bool LinkBook::is_open(const std::string& from, const std::string& to) const {
 
 bool LinkBook::is_closed(const Node& node) const {
   if (!routes_ || node.status.protocol < kProtocolMeet) return false;
-  return !node.status.seen_host.empty() || std::ranges::any_of(closed_, [&](const auto& entry) {
-    return entry.first.second == node.status.name && closed(entry.first);
-  });
+  return !node.status.may_be_dialled_from("") ||
+         std::ranges::any_of(closed_, [&](const auto& entry) {
+           return entry.first.second == node.status.name && closed(entry.first);
+         });
+}
+
+// The figures stay until the new route is measured.
+void LinkBook::try_again(const std::string& node) {
+  const auto is_end = [&](const Pair& pair) { return pair.first == node || pair.second == node; };
+  std::erase_if(closed_, [&](const auto& entry) { return is_end(entry.first); });
+  for (auto& [pair, tried] : tried_) {
+    if (is_end(pair)) tried.at = clock_.now() - kBetter;
+  }
 }
 
 void LinkBook::fail(const std::string& from, const std::string& to, RouteKind route) {

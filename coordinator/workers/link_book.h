@@ -54,6 +54,8 @@ class LinkBook {
   // The node registers: its routes may have changed. What was measured over its direct routes
   // stays, unless it `moved`: its session comes from another host than before.
   void forget_routes(const std::string& node, bool moved);
+  // The node can be dialled where it could not before: a better route is measured soon.
+  void try_again(const std::string& node);
 
   // Whether every link of these nodes that next() would return was measured or has failed.
   bool complete(const std::vector<const Node*>& nodes) const;

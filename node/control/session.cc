@@ -110,6 +110,7 @@ void ControlSession::beat() {
   events_.fill_heartbeat(*message.mutable_heartbeat());
   if (away_) write_away(*away_, *message.mutable_heartbeat()->mutable_away());
   message.mutable_heartbeat()->set_rank_address(rank_address_);
+  if (options_.outside_port) message.mutable_heartbeat()->set_outside_port(options_.outside_port());
   // Each report is sent once, so only during a session.
   if (options_.wrong_bytes && state_ == State::kRegistered) {
     for (const WrongBytes& wrong : options_.wrong_bytes()) {
@@ -227,6 +228,7 @@ void ControlSession::on_registered(const control::v1::Registered& registered) {
     rank_address_ = options_.rank_address();
     beat();
   }
+  if (registered.behind_router() && options_.behind_router) options_.behind_router();
   // A result that is ready after this session has ended goes to the next one, which asks again.
   if (!registered.measure() || !options_.measure) return;
   options_.measure([this](const Measured& measured) {

@@ -5,7 +5,9 @@
 Every home has the same private network, as homes do.
 """
 
+import pathlib
 import subprocess
+import tempfile
 
 import machines
 
@@ -26,6 +28,12 @@ KINDS = {
     # Likewise, and each connection gets an outside port of its own.
     "symmetric": ('oifname "wan" masquerade random,fully-random;', "", ""),
 }
+# A Linux router that forwards ports to machines that ask for them: by NAT-PMP and UPnP, or by one.
+ASKED = {"asked": ("yes", "yes"), "asked by NAT-PMP": ("yes", "no"), "asked by UPnP": ("no", "yes")}
+for kind in ASKED:
+    KINDS[kind] = (MASKED, 'iifname "wan" jump mapped_in;', "ct status dnat accept;")
+# Such a router refuses to work where its own outside address is private: a test takes this network.
+PUBLIC = "11.83.0."
 DOUBLE = "double"  # port-restricted, behind a provider's router that is the same
 NONE = "none"
 
@@ -36,6 +44,7 @@ class Homes(machines.Wire):
 
     def __init__(self, outside, inside):
         self.inside = inside
+        self.daemons = []
         super().__init__(outside)
 
     def _make(self, outside):
@@ -64,6 +73,8 @@ class Homes(machines.Wire):
         machines.ip("-n", before, "link", "set", "far", "name", "eth0", "netns", space)
         self._up(space, "eth0", "192.168.1.2/24")
         machines.ip("-n", space, "route", "add", "default", "via", "192.168.1.1")
+        if kind in ASKED:
+            self._forward_when_asked(machine + "-router", *ASKED[kind])
 
     def _router(self, name, machine, address, kind):
         router = self._namespace(name)
@@ -86,6 +97,9 @@ class Homes(machines.Wire):
         leaves, comes, passes = KINDS[kind]
         rules = f"""
             table inet home {{
+              chain mapped_in {{ }}
+              chain mapped_out {{ }}
+              chain mapped_forward {{ }}
               set heard {{ type ipv4_addr; flags dynamic; size 256; }}
               chain leaves {{ type nat hook postrouting priority 100; {leaves} }}
               chain comes {{ type nat hook prerouting priority -100; {comes} }}
@@ -99,3 +113,34 @@ class Homes(machines.Wire):
                               capture_output=True)
         if made.returncode != 0:
             raise OSError(f"nft: {made.stderr.strip()}")
+
+    def _forward_when_asked(self, router, nat_pmp, upnp):
+        folder = tempfile.TemporaryDirectory()
+        config = pathlib.Path(folder.name, "conf")
+        config.write_text(f"""
+ext_ifname=wan
+listening_ip=lan
+enable_natpmp={nat_pmp}
+enable_upnp={upnp}
+secure_mode=yes
+system_uptime=yes
+uuid=6f0b1c1e-0d7c-4f6e-9d0f-5a1f0a9d83{len(self.daemons):02}
+upnp_table_name=home
+upnp_nat_table_name=home
+upnp_forward_chain=mapped_forward
+upnp_nat_chain=mapped_in
+upnp_nat_postrouting_chain=mapped_out
+allow 1024-65535 192.168.1.0/24 1024-65535
+deny 0-65535 0.0.0.0/0 0-65535
+""")
+        self.daemons.append((folder, subprocess.Popen(
+            self.words(router, "miniupnpd", "-d", "-f", config, "-P", config.with_name("pid")),
+            stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)))
+
+    def cut(self):
+        for folder, process in self.daemons:
+            process.kill()
+            process.wait()
+            folder.cleanup()
+        self.daemons = []
+        super().cut()

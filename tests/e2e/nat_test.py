@@ -12,6 +12,7 @@ import subprocess
 import sys
 import tempfile
 import unittest
+import unittest.mock
 
 import machines
 import nat
@@ -147,6 +148,54 @@ class WithARelay(BehindRouters):
             code, out, _ = self.desk.run("ping", "attic", "-c", "1", "--no-rate", "--json")
             return json.loads(out)["address"] if code == 0 else None
         self.assertTrue(swarm.wait_until(other, "an answer").startswith(nat.NETWORK + "1:"))
+
+
+@unittest.skipUnless(shutil.which("miniupnpd"), "the package miniupnpd-nftables is not installed")
+class WithRoutersThatForward(BehindRouters):
+    """Both routers forward a port when they are asked: one by NAT-PMP, the other by UPnP."""
+    inside = {"desk": "asked by NAT-PMP", "attic": "asked by UPnP"}
+
+    test_two_stages_serve_over_links_that_the_coordinator_relays = None
+    test_measured_placement_knows_relayed_links = None
+
+    def setUp(self):
+        for module in (machines, nat):
+            patch = unittest.mock.patch.object(module, "NETWORK", nat.PUBLIC)
+            patch.start()
+            self.addCleanup(patch.stop)
+        super().setUp()
+
+    def routes(self):
+        return {(one["from"], one["to"]): one["route"] for one in self.state().get("routes", [])}
+
+    def test_their_workers_reach_each_other_without_a_relay(self):
+        self.start("--relay-megabits", "0")
+        swarm.wait_until(lambda: set(self.routes().values()) == {"direct"} and len(self.routes()) == 2,
+                         "direct links")
+        def mapped():
+            nodes = {node["name"]: node for node in self.state()["nodes"]}
+            return nodes if all("outside_port" in node for node in nodes.values()) else None
+        nodes = swarm.wait_until(mapped, "a port of each router")
+        for name, number in (("desk", 2), ("attic", 3)):
+            self.assertEqual(nodes[name]["seen_host"], f"{nat.PUBLIC}{number}")
+            self.assertGreater(nodes[name]["outside_port"], 0)
+        self.ready()
+        self.check_answer()
+        heard = json.loads(self.good(self.desk, "ping", "attic", "-c", "2", "--json"))
+        self.assertEqual((heard["path"], heard["address"]),
+                         ("direct", f"{nat.PUBLIC}3:{nodes['attic']['outside_port']}"))
+        self.assertIn("(NAT-PMP)", self.desk.log())
+        self.assertIn("(UPnP)", self.attic.log())
+        asked = json.loads(self.good(self.desk, "map-port", "5000", "--json"))
+        self.assertEqual(asked["protocol"], "NAT-PMP")
+        self.assertGreater(asked["seconds"], 0)
+
+    def test_one_that_asks_for_no_port_is_relayed(self):
+        self.flags = {"attic": ("--no-port-mapping",), "desk": ("--no-port-mapping",)}
+        self.start("--stages", "2")
+        self.ready()
+        self.assertEqual({link["route"] for link in self.state()["links"]}, {"relayed"})
+        self.assertNotIn("outside_port", self.state()["nodes"][0])
 
 
 @unittest.skipUnless(postgres.BIN, "the package postgresql is not installed")

@@ -68,6 +68,8 @@ FENCES = [
      "one room knows the database"),
     (r"curl/", ["coordinator/client/"], "one room knows the HTTP client's library"),
     (r"qrencode", ["coordinator/membership/qr_code"], "one file knows the library of QR codes"),
+    (r"(miniupnpc/|natpmp\.h)", ["cli/worker/outside_port"],
+     "one file knows the libraries that ask routers, and runs in a process of its own"),
     (r"histedit", ["cli/terminal/line_editor"], "one file knows the terminal's editor"),
     (r"CLI/", ["cli/", "tests/unit/cli/", "tests/tools/"], "only verbs parse flags"),
     (r"nlohmann/", ["coordinator/http/", "coordinator/client/", "cli/", "model/grammar/json_text", "tests/"],

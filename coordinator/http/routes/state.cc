@@ -51,6 +51,7 @@ OrderedJson node_object(const NodeStatus& node, bool manages) {
   }
   out["data_address"] = node.data_address;
   if (manages && !node.seen_host.empty()) out["seen_host"] = node.seen_host;
+  if (manages && node.outside_port > 0) out["outside_port"] = node.outside_port;
   out.update({{"protocol", node.protocol},
               {"isa", node.isa},
               {"threads", node.threads},

@@ -127,6 +127,34 @@ TEST_F(MeetingsTest, WithoutRoomAtTheRelayTheAddressOfAnotherNetworkIsNotDialled
       << swarm.machine->status().missing;
 }
 
+TEST_F(MeetingsTest, APortThatTheRouterForwardsIsDialledAtTheAddressOfTheSession) {
+  join("desk", "192.168.1.2", "203.0.113.1");
+  join("attic", "192.168.1.3", "203.0.113.2");
+  const auto forward = [&](const std::string& name, std::uint32_t port) {
+    WorkerMessage beat;
+    beat.mutable_heartbeat()->set_outside_port(port);
+    swarm.say(swarm.sessions[name], beat);
+  };
+  for (const CoordinatorMessage& message : told("attic")) {
+    if (message.has_registered()) {
+      EXPECT_TRUE(message.registered().behind_router());
+    }
+  }
+  forward("attic", 4711);
+  EXPECT_EQ(swarm.machine->route("desk", "attic").value(), "203.0.113.2:4711");
+  EXPECT_NE(swarm.machine->route("attic", "desk").value(), "") << "over the relay";
+  forward("attic", 0);
+  EXPECT_TRUE(swarm.machine->route("desk", "attic").value().starts_with("relayed"));
+  // Who is at its own address has no use for it.
+  join("hall", "203.0.113.3", "203.0.113.3");
+  forward("hall", 4712);
+  EXPECT_EQ(swarm.machine->route("desk", "hall").value().find("4712"), std::string::npos);
+  forward("attic", 65'536);
+  for (const NodeStatus& node : swarm.machine->status().nodes) {
+    EXPECT_EQ(node.state == "lost", node.name == "attic") << node.name;
+  }
+}
+
 TEST_F(MeetingsTest, OnlyAPrivateAddressMayDifferFromTheSessions) {
   join("desk", "198.51.100.7", "203.0.113.1");
   ASSERT_TRUE(told("desk").back().has_refused());

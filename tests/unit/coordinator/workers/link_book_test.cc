@@ -249,6 +249,40 @@ TEST_F(RoutesTest, ARegistrationForgetsRelayedLinksAndKeepsDirectOnes) {
   EXPECT_TRUE(routes.all().empty());
 }
 
+TEST_F(RoutesTest, APortThatARouterForwardsMakesADirectRoute) {
+  a().status.seen_host = "203.0.113.1";
+  b().status.seen_host = "203.0.113.2";
+  EXPECT_EQ(next(), RouteKind::kRelayed);
+  routes.take("a", probed("b"));
+  EXPECT_FALSE(routes.next(all()));
+  b().status.outside_port = 4711;
+  routes.try_again("b");
+  EXPECT_EQ(routes.route(a(), b()), RouteKind::kRelayed) << "not used before it is measured";
+  EXPECT_FALSE(routes.all().empty()) << "and the figures of the relay count until then";
+  EXPECT_EQ(next(), RouteKind::kDirect);
+  routes.take("a", probed("b"));
+  EXPECT_EQ(routes.route(a(), b()), RouteKind::kDirect);
+  EXPECT_EQ(routes.route(b(), a()), RouteKind::kReverse);
+  EXPECT_FALSE(routes.is_closed(b()));
+  EXPECT_TRUE(routes.is_closed(a()));
+  b().status.outside_port = 0;  // the router was exchanged
+  EXPECT_EQ(routes.route(a(), b()), RouteKind::kRelayed);
+  EXPECT_EQ(next(), RouteKind::kRelayed);
+}
+
+TEST_F(RoutesTest, APortThatDoesNotOpenLeavesTheRelay) {
+  a().status.seen_host = "203.0.113.1";
+  b().status.seen_host = "203.0.113.2";
+  EXPECT_EQ(next(), RouteKind::kRelayed);
+  routes.take("a", probed("b"));
+  b().status.outside_port = 4711;
+  routes.try_again("b");
+  EXPECT_EQ(next(), RouteKind::kDirect);
+  routes.take("a", unreached());
+  EXPECT_EQ(routes.route(a(), b()), RouteKind::kRelayed);
+  EXPECT_EQ(routes.find("a", "b").bytes_per_second, 1e8);
+}
+
 TEST_F(RoutesTest, AnOlderProgramDoesNotGetTheRouteMeasuredBefore) {
   a().status.seen_host = "203.0.113.1";
   EXPECT_EQ(routes.route(b(), a()), RouteKind::kReverse);

@@ -103,6 +103,25 @@ struct ControlSessionTest : ::testing::Test {
   }
 };
 
+TEST_F(ControlSessionTest, BehindARouterItAsksForAPortAndSaysWhichItGot) {
+  int asked = 0;
+  std::uint16_t port = 0;
+  options.behind_router = [&asked] { ++asked; };
+  options.outside_port = [&port] { return port; };
+  begin();
+  EXPECT_EQ(asked, 0);
+  pass(milliseconds(250));
+  EXPECT_EQ(said().heartbeat().outside_port(), 0U);
+  tell([](auto& m) {
+    m.mutable_registered()->set_heartbeat_milliseconds(250);
+    m.mutable_registered()->set_behind_router(true);
+  });
+  EXPECT_EQ(asked, 1);
+  port = 4711;
+  pass(milliseconds(250));
+  EXPECT_EQ(said().heartbeat().outside_port(), 4711U);
+}
+
 // As a worker of this machine's server while that is down.
 TEST_F(ControlSessionTest, DialsNothingWhileThereIsNoAddress) {
   Result<std::string> found = Error{ErrorCode::kUnavailable, "no server runs"};

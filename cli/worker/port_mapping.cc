@@ -1,0 +1,99 @@
+#include "cli/worker/port_mapping.h"
+
+#include <fcntl.h>
+#include <poll.h>
+#include <spdlog/spdlog.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <array>
+#include <chrono>
+#include <nlohmann/json.hpp>
+#include <utility>
+
+#include "base/check.h"
+#include "cli/process/spawn.h"
+
+namespace hearth::cli {
+namespace {
+
+constexpr auto kProcessPatience = std::chrono::seconds(20);
+constexpr int kPollMilliseconds = 100;  // so soon a stop ends the process
+constexpr std::size_t kOutputBytes = 4096;
+constexpr Duration kAgain = std::chrono::minutes(10);  // where the router gave none
+constexpr std::uint32_t kSecondsLeast = 60;
+
+struct Given {
+  std::uint16_t port = 0;
+  std::uint32_t seconds = 0;
+  std::string protocol;
+};
+
+// Zero: no answer of `hearth map-port --json`.
+Given read_given(const std::string& text) {
+  const auto json = nlohmann::json::parse(text, nullptr, false);
+  if (!json.is_object()) return {};
+  const auto port = json.find("port");
+  const auto seconds = json.find("seconds");
+  const auto protocol = json.find("protocol");
+  const bool whole = port != json.end() && port->is_number_unsigned() && *port <= 65'535U &&
+                     seconds != json.end() && seconds->is_number_unsigned() &&
+                     protocol != json.end() && protocol->is_string();
+  if (!whole) return {};
+  return {port->get<std::uint16_t>(), seconds->get<std::uint32_t>(), protocol->get<std::string>()};
+}
+
+}  // namespace
+
+PortMapping::PortMapping(std::uint16_t port, std::string gateway)
+    : port_(port), gateway_(std::move(gateway)), thread_({.max_cost = 1}) {
+  INVARIANT(port > 0, "a socket that listens has a port");
+}
+
+void PortMapping::start() {
+  if (!started_.exchange(true)) thread_.post([this] { ask(); });
+}
+
+void PortMapping::ask() {
+  const Given given = read_given(run_process());
+  const std::uint16_t before = outside_.exchange(given.port, std::memory_order_relaxed);
+  if (given.port > 0 && given.port != before) {
+    spdlog::info("the router forwards its port {} to port {} of this machine ({})", given.port,
+                 port_, given.protocol);
+  }
+  if (given.port == 0 && (before > 0 || !std::exchange(told_, true))) {
+    spdlog::info(
+        "the router forwards no port to this machine, so nodes of other networks are reached "
+        "otherwise; `hearth map-port {}` says why",
+        port_);
+  }
+  const std::uint32_t half = std::max(given.seconds, kSecondsLeast) / 2;
+  thread_.post_after(given.port > 0 ? Duration(std::chrono::seconds(half)) : kAgain,
+                     [this] { ask(); });
+}
+
+std::string PortMapping::run_process() {
+  std::vector<std::string> words = {"map-port", std::to_string(port_), "--json"};
+  if (!gateway_.empty()) words.insert(words.end(), {"--gateway", gateway_});
+  const auto started = Capture::start(words);
+  if (!started.ok()) {
+    spdlog::warn("the router is not asked for a port: {}", started.error().message);
+    return "";
+  }
+  Capture& process = **started;
+  const auto deadline = std::chrono::steady_clock::now() + kProcessPatience;
+  std::string text;
+  for (;;) {
+    if (thread_.stopping() || std::chrono::steady_clock::now() >= deadline) return "";
+    pollfd waits{process.output(), POLLIN, 0};
+    if (poll(&waits, 1, kPollMilliseconds) <= 0) continue;
+    std::array<char, 512> buffer{};
+    const ssize_t read = ::read(process.output(), buffer.data(), buffer.size());
+    if (read <= 0) break;
+    text.append(buffer.data(), static_cast<std::size_t>(read));
+    if (text.size() > kOutputBytes) return "";
+  }
+  return process.end() == 0 ? text : "";
+}
+
+}  // namespace hearth::cli
