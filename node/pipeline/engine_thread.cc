@@ -128,6 +128,7 @@ struct EngineThread::State : std::enable_shared_from_this<State> {
   RankGroup group;                      // of the engine, where `loaded` has one
   std::uint64_t group_replay = 0;       // likewise, options.replay_bytes
   GroupOffer mark;                      // of the engine's state
+  bool distrusted = false;              // the next load drops the kept pages
   std::deque<Begun> begun;              // oldest first
   TimePoint begun_at{};                 // the latest
   Duration row_took = Duration::max();  // the last step of one row
@@ -221,8 +222,9 @@ Result<StageComputeEvents::Loaded> EngineThread::State::load(const LoadTask& tas
   const bool same = engine != nullptr && loaded.layers == task.layers &&
                     loaded.stage == task.stage && loaded.batch_rows == task.batch_rows &&
                     !has_share();
+  const bool drops = std::exchange(distrusted, false);
   if (same) {
-    engine->keep();
+    drops ? engine->reset() : engine->keep();
   } else {
     engine.reset();  // two ranges at once may not fit the memory
     loaded = {};
@@ -554,6 +556,14 @@ void EngineThread::compute(StepBatch batch) {
 void EngineThread::forget() {
   state_->push({[](State& state) {
     if (state.engine != nullptr) state.engine->reset();
+    state.mark = {};
+  }});
+}
+
+// The mark makes every rank of a group drop what it kept.
+void EngineThread::distrust() {
+  state_->push({[](State& state) {
+    state.distrusted = true;
     state.mark = {};
   }});
 }

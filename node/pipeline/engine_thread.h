@@ -54,6 +54,7 @@ class EngineThread final : public StageCompute {
   void leave() override;
   void compute(StepBatch batch) override;
   void forget() override;
+  void distrust() override;
   void check_weights() override;  // kUnavailable where no layers are loaded
   void unload() override;
 

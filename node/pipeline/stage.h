@@ -77,6 +77,8 @@ class StageCompute {
   virtual void compute(StepBatch batch) = 0;
   // Drops the kept pages of ended sequences: another coordinator uses other ids.
   virtual void forget() = 0;
+  // The kept pages may be wrong: the next load drops them. Until then open sequences may use them.
+  virtual void distrust() = 0;
   // Engine::verify_weights(), after the waiting steps.
   virtual void check_weights() = 0;
   // Frees weights and KV at the next step boundary and cancels a load under way. Waiting steps are

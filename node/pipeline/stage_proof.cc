@@ -54,10 +54,12 @@ void StageProof::take_self_check(const control::v1::SelfCheck& check) {
   });
 }
 
+// An error that was computed once must not come again from a kept page.
 // Beyond the limit an order is dropped, as by a node that does not answer.
 void StageProof::check_self(Found done) {
   if (waiting_.size() >= kWaitingMax) return;
   waiting_.push_back(std::move(done));
+  compute_.distrust();
   compute_.check_weights();  // also those that are kept for the next assignment
 }
 

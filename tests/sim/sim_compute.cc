@@ -1,6 +1,7 @@
 #include "tests/sim/sim_compute.h"
 
 #include <algorithm>
+#include <utility>
 
 #include "base/check.h"
 #include "kernels/canonical.h"
@@ -105,8 +106,9 @@ void SimCompute::load(Epoch epoch, LayerRange layers, std::uint32_t stage,
                       std::uint32_t /*batch_rows*/) {
   const Duration time = world_.microseconds(500, 30'000);
   answer_after(time, [this, epoch, layers, stage] {
+    const bool drops = std::exchange(distrusted_, false);
     if (engine_ && layers == layers_ && stage == stage_) {
-      engine_->keep();
+      drops ? engine_->reset() : engine_->keep();
     } else {
       drop_engine();
       layers_ = layers;

@@ -55,6 +55,7 @@ class SimCompute final : public node::StageCompute {
   void load(Epoch epoch, LayerRange layers, std::uint32_t stage, std::uint32_t batch_rows) override;
   void compute(StepBatch batch) override;
   void forget() override;
+  void distrust() override { distrusted_ = true; }
   void check_weights() override {
     answer_after({}, [this] { events_->on_weights_checked(ok_status()); });
   }
@@ -81,6 +82,7 @@ class SimCompute final : public node::StageCompute {
   std::deque<std::function<void()>> answers_;
   std::uint32_t owed_ = 0;  // of answers_, since it was frozen
   bool frozen_ = false;
+  bool distrusted_ = false;  // the next load drops the kept pages
   std::unique_ptr<node::Engine> engine_;
   LayerRange layers_;
   std::uint32_t stage_ = 0;

@@ -287,6 +287,18 @@ TEST_F(EngineThreadRanksTest, DropThePagesThatOneHasForgotten) {
   EXPECT_EQ(replayed_, 0u);
 }
 
+TEST_F(EngineThreadRanksTest, DropThePagesThatOneHasInDoubt) {
+  start(0, 1);
+  start(1, 1);
+  load(1);
+  ranks_[0]->thread->distrust();
+  const std::vector<TokenId> first = tell();
+  leave();
+  load(2);
+  EXPECT_EQ(tell(), first);
+  EXPECT_EQ(replayed_, 0u);
+}
+
 TEST_F(EngineThreadRanksTest, ALostRankEndsTheGroupAndTheNextOneTellsTheSame) {
   start(0, 2);
   start(1, 1);

@@ -224,6 +224,20 @@ TEST_F(EngineThreadTest, KeepsTheEngineOfTheSameRange) {
   EXPECT_EQ(record_.resets, 0);
 }
 
+TEST_F(EngineThreadTest, TheNextLoadDropsPagesThatAreInDoubt) {
+  load(1, 0, 10);
+  thread_->distrust();
+  step(1);
+  wait_for(2);
+  EXPECT_EQ(record_.resets, 0) << "an open sequence may use them";
+  load(2, 0, 10);
+  load(3, 0, 10);
+  wait_for(4);
+  EXPECT_EQ(record_.loads, 1);
+  EXPECT_EQ(record_.resets, 1);
+  EXPECT_EQ(record_.keeps, 1) << "what it computed since is kept again";
+}
+
 TEST_F(EngineThreadTest, NeverHoldsTwoEngines) {
   load(1, 0, 10);
   load(2, 10, 20);

@@ -21,6 +21,7 @@ struct RankCompute final : StageCompute {
   void leave() override { ++left; }
   void compute(StepBatch) override {}
   void forget() override {}
+  void distrust() override {}
   void check_weights() override {}
   void unload() override { ++unloads; }
   void finish_load() {

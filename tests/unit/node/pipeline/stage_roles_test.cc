@@ -26,6 +26,7 @@ struct HeldCompute final : StageCompute {
   }
   void compute(StepBatch batch) override { steps.push_back(std::move(batch)); }
   void forget() override { ++forgotten; }
+  void distrust() override {}
   void check_weights() override { ++checks; }
   void unload() override {}
   void finish_load() {

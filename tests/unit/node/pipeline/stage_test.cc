@@ -26,6 +26,7 @@ struct PausedCompute final : StageCompute {
   }
   void compute(StepBatch batch) override { steps.push_back(std::move(batch)); }
   void forget() override { ++forgotten; }
+  void distrust() override { ++distrusted; }
   void check_weights() override { ++checks; }
   void unload() override { ++unloads; }
   void finish_unload() {
@@ -53,6 +54,7 @@ struct PausedCompute final : StageCompute {
   std::deque<StepBatch> steps;
   int checks = 0;
   int forgotten = 0;
+  int distrusted = 0;
   int unloads = 0;
 };
 
@@ -179,6 +181,7 @@ TEST_F(StageTest, ChecksLoadedWeightsEveryFewHoursAndWhenAsked) {
   stage->check_weights();
   EXPECT_EQ(later(std::chrono::hours(4) - Duration(1)), 2) << "that one counts, too";
   EXPECT_EQ(later(Duration(1)), 3);
+  EXPECT_EQ(compute.distrusted, 0) << "no result of this node is in doubt";
   compute.events->on_weights_checked(ok_status());
   EXPECT_FALSE(said().has_stage_failed());
   compute.events->on_weights_checked(Error{ErrorCode::kNumeric, "tensor x changed"});
@@ -191,6 +194,7 @@ TEST_F(StageTest, LooksAtItselfWhenItIsAskedAndDropsWhatIsDamaged) {
   };
   ask(7);
   EXPECT_EQ(compute.checks, 1) << "also weights that wait for the next assignment";
+  EXPECT_EQ(compute.distrusted, 1) << "a kept page would repeat an error that happened once";
   EXPECT_FALSE(said().has_self_checked());
   compute.events->on_weights_checked(Error{ErrorCode::kUnavailable, "no layers are loaded"});
   EXPECT_EQ(said().self_checked().number(), 7u);
