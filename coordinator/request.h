@@ -5,6 +5,7 @@
 #include <cstdint>
 #include <functional>
 #include <memory>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -45,6 +46,8 @@ struct RequestPolicy {
   std::string owner = {};  // id of the API key, for taking turns; empty: no key
   PublicKey account = {};  // pays for it, where the cluster has credits
   CacheScope cache = CacheScope::kKey;
+  // Of an audit: the owner of the audited request, whose pages kKey means. Else unset: `owner`.
+  std::optional<std::string> cache_owner = {};
   friend bool operator==(const RequestPolicy&, const RequestPolicy&) = default;
 };
 

@@ -12,6 +12,7 @@
 #include <algorithm>
 #include <cstdint>
 #include <functional>
+#include <string>
 #include <utility>
 #include <vector>
 
@@ -95,6 +96,9 @@ class Canaries {
                                   std::max<std::uint32_t>(1, static_cast<std::uint32_t>(room)));
     request.origin = Origin::kCanary;
     request.policy.share = true;
+    // Each has a scope of its own: by a common one a stage could tell what they are. No API key's
+    // id has a space.
+    request.policy.cache_owner = "canary " + std::to_string(request.sampling.seed);
     return request;
   }
 

@@ -63,15 +63,6 @@ Status check_tokens(const GenerateRequest& request, const StepShape& shape) {
   return ok_status();
 }
 
-// Audits must be computed and not cached. But stages must not distinguish them from clients'
-// requests, so each audit has its own scope.
-std::optional<Hash256> scope_of(const std::optional<Hash256>& secret, const Sequence& sequence) {
-  if (!secret) return std::nullopt;
-  const GenerateRequest& request = sequence.request;
-  if (request.origin == Origin::kClient) return cache_scope(*secret, request.policy);
-  return keyed_blake2b(*secret, as_bytes("sequence " + std::to_string(sequence.id.value)));
-}
-
 }  // namespace
 
 RequestBounds SequenceLifecycle::bounds(const RequestPolicy& policy) {
@@ -115,7 +106,8 @@ Status SequenceLifecycle::enqueue(std::vector<Submission>& sequences, SubmitAnsw
   for (Submission& one : sequences) {
     TRY(auto sequence, make_sequence(std::move(one)));
     sequence->id = SequenceId(next_sequence_ + made.size());
-    sequence->scope = scope_of(options_.cache_secret, *sequence);
+    const std::optional<Hash256>& secret = options_.cache_secret;
+    if (secret) sequence->scope = cache_scope(*secret, sequence->request.policy);
     match_clients(*sequence);
     made.push_back(std::move(sequence));
   }
@@ -182,6 +174,8 @@ void SequenceLifecycle::submit_audit(AuditRun run) {
   request.policy.trust = all_ranks(std::move(run.nodes));
   request.policy.min_level = run.min_level;
   request.policy.owner = kAuditor;
+  request.policy.cache = run.cache;
+  request.policy.cache_owner = std::move(run.cache_owner);
   request.background = true;
   request.receipt = run.order;
   request.origin = Origin::kAudit;
@@ -368,7 +362,8 @@ Status SequenceLifecycle::take_cached(Epoch epoch, const std::vector<CachedPrefi
     const std::uint32_t most = scheduler_.cached_most(*sequence);
     TRY(const bool told, sequence->take_cached(one.positions, most));
     if (!told) continue;
-    totals_.prefix_hits_total += sequence->cached;
+    const bool is_client = sequence->request.origin == Origin::kClient;
+    if (is_client) totals_.prefix_hits_total += sequence->cached;
     if (!sequence->ended && !sequence->stopped) sequence->events->on_cached(sequence->cached);
   }
   return ok_status();

@@ -174,8 +174,10 @@ bool AuditCase::ended_by_itself() const {
 
 AuditRun AuditCase::generate(const ledger::RequestId& name) const {
   const auto begin = request_.tokens.begin();
-  AuditRun run{{name, request_.order.salt}, {}, {}, {}, request_.sampling,
-               request_.policy.min_level};
+  const RequestPolicy& policy = request_.policy;
+  AuditRun run{{name, request_.order.salt}, {}, {}, {}, request_.sampling, policy.min_level};
+  run.cache = policy.cache;
+  run.cache_owner = policy.cache_owner.value_or(policy.owner);
   const std::uint32_t prompt = std::min(request_.prompt_tokens, positions());
   run.prompt.assign(begin, begin + prompt);
   if (!ended_by_itself()) run.sampling.max_tokens = positions() - prompt + 1;
@@ -199,6 +201,8 @@ std::pair<AuditCase::Run, AuditRun> AuditCase::order(std::shared_ptr<const Recei
   AuditRun order = is_fed ? feed(name) : generate(name);
   for (const ReceiptPipeline::Stage& stage : on->stages) order.nodes.push_back(stage.node);
   order.for_newcomers = on->checks;
+  // They earn their standing by computing, and keep nothing of what others share.
+  if (on->checks) order.cache = CacheScope::kOff;
   return {{name, std::move(on), is_fed, {}, {}}, std::move(order)};
 }
 

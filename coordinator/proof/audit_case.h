@@ -37,7 +37,11 @@ struct AuditRun {
   std::vector<TokenId> answer;  // fed tokens; after them it generates
   SamplingParams sampling;
   ledger::Level min_level = ledger::Level::kNewcomer;  // of them
-  bool for_newcomers = false;                          // who are among them
+  // Whose kept pages it may use, as RequestPolicy has it: those of the audited request. None where
+  // its nodes must compute every row now.
+  CacheScope cache = CacheScope::kOff;
+  std::string cache_owner = {};
+  bool for_newcomers = false;  // who are among them
 };
 
 class AuditCase {

@@ -161,6 +161,8 @@ void DisputeResolver::run_again(std::uint64_t entry, Case& one) {
   const bool is_last =
       dispute.finding.stage + std::size_t{1} == dispute.request.pipeline().stages.size();
   auto [run, order] = dispute.request.order(pipeline->second, !is_last, clock_.unix_seconds());
+  // A kept page would repeat an error that happened once, and make fraud of a fault.
+  order.cache = CacheScope::kOff;
   one.again = std::move(run);
   INVARIANT(one.state == State::kRefereed, "a window is computed again when the referee has ruled");
   one.state = State::kAgain;

@@ -471,11 +471,14 @@ void Scheduler::release(Sequence& sequence) {
     pool->second.reserved -= sequence.pages;
     admission_changed_ = true;
     const bool kept = pool->second.keeps_prefixes && sequence.scope.has_value();
-    if (kept && sequence.request.origin == Origin::kClient) {
+    // An audit leaves pages that its scope's later requests find. But what a client pays depends on
+    // clients' requests alone, and no request begins like a canary.
+    const Origin origin = sequence.request.origin;
+    if (kept && origin != Origin::kCanary) {
       prefixes_.try_emplace(sequence.epoch, pool->second.pages)
           .first->second.left(sequence.known_chain());
-      ended_.left(sequence.known_chain());
     }
+    if (kept && origin == Origin::kClient) ended_.left(sequence.known_chain());
   }
   remove_done(sequence);
 }

@@ -10,7 +10,8 @@ namespace hearth::coordinator {
 // infer their prompts.
 std::optional<Hash256> cache_scope(const Hash256& secret, const RequestPolicy& policy) {
   switch (policy.cache) {
-    case CacheScope::kKey: return keyed_blake2b(secret, as_bytes("key " + policy.owner));
+    case CacheScope::kKey:
+      return keyed_blake2b(secret, as_bytes("key " + policy.cache_owner.value_or(policy.owner)));
     case CacheScope::kShared: return keyed_blake2b(secret, as_bytes("shared"));
     case CacheScope::kOff: break;
   }

@@ -77,6 +77,7 @@ std::unique_ptr<node::Engine> load_engine(const std::shared_ptr<const model::Ggu
   options.layers = layers;
   options.stage = stage;
   options.kv_budget_bytes = 8 << 20;
+  options.replay_bytes = 1 << 20;
   options.kernels = kernels;
   return node::Engine::load(file, model::ModelSpec::read(*file).value(), options).value();
 }
@@ -146,6 +147,7 @@ Result<bool> RealPipeline::step(std::vector<SampledToken>& tokens) {
     } else {
       TRY_VOID(stage.engine->step(*batch, result));
     }
+    replayed += result.replayed;
     if (stage.lie) stage.lie(*batch, in);
     stage.receipts->step(*batch, in, result.tokens);
     if (stage.hands_on) stage.hands_on(*batch);
@@ -206,6 +208,7 @@ SequenceOpen RealSwarm::open(const std::vector<TokenId>& prompt, const SamplingP
   out.prompt_tokens = static_cast<std::uint32_t>(prompt.size());
   out.sampling = sampling;
   out.receipt = order;
+  out.scope = scope;
   return out;
 }
 
@@ -267,7 +270,9 @@ void RealSwarm::run(const coordinator::AuditRun& order) {
   RealPipeline& pipeline = **found;
   std::vector<TokenId> fed = order.prompt;
   fed.insert(fed.end(), order.answer.begin(), order.answer.end());
-  const auto tokens = pipeline.compute(open(order.prompt, order.sampling, order.order), fed);
+  SequenceOpen opened = open(order.prompt, order.sampling, order.order);
+  if (order.cache == coordinator::CacheScope::kOff) opened.scope.reset();
+  const auto tokens = pipeline.compute(opened, fed);
   EXPECT_TRUE(tokens) << tokens.error().message;
   if (!tokens) return;
   coordinator::ReceiptRequest over;

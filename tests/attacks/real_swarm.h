@@ -78,6 +78,7 @@ class RealPipeline {
 
   Epoch epoch;
   std::vector<RealStage> stages;
+  std::uint64_t replayed = 0;  // rows that a stage had kept and did not compute
 
  private:
   node::Batcher batcher_;
@@ -131,8 +132,10 @@ class RealSwarm {
   // workers had then; and those of which one is.
   std::map<ledger::RequestId, double> unseen;
   std::set<ledger::RequestId> drawn;
-  std::string refusal;      // of the stranger's books, the latest
-  Bytes grammar;            // of the requests that follow; empty: none
+  std::string refusal;  // of the stranger's books, the latest
+  Bytes grammar;        // of the requests that follow; empty: none
+  // Of the prefix cache: of requests, and of audits whose order allows one.
+  std::optional<Hash256> scope;
   bool runs_audits = true;  // else they wait in `runs`
   bool willing = true;      // auditors seal and open
   std::vector<coordinator::AuditRun> runs;

@@ -264,6 +264,29 @@ TEST_F(WorkerAttack, A12_CacheOfAnotherUsersPrefix) {
   EXPECT_FALSE(swarm.standing(stage).is_tombstoned());
 }
 
+// What an auditor kept it computed itself, from these inputs.
+TEST_F(WorkerAttack, A12_AnAuditThatFindsKeptPagesSeesTheLie) {
+  swarm.scope = hash_of("an API key");
+  std::vector<TokenId> prompt;
+  for (TokenId token = 40; token < 140; ++token) prompt.push_back(token);
+  const RealPipeline& auditor = *swarm.pipelines[1];
+  swarm.ask(prompt, 4, 0);
+  EXPECT_EQ(auditor.replayed, 0u);
+  swarm.ask(prompt, 4, 0);
+  ASSERT_TRUE(swarm.books.disputes().empty());
+  const std::uint64_t replayed = auditor.replayed;
+  EXPECT_GE(replayed, 3u * 96u) << "its three stages find what the first audit left";
+  RealStage& stage = swarm.stage(0, 1);
+  stage.lie = [](StepBatch& batch, const Bytes&) {
+    if (batch.rows.empty() || batch.rows.front().position != 0) return;
+    set_residual(batch, 0, 0, residual(batch, 0, 0) ^ 1);
+  };
+  swarm.ask(prompt, 4, 0);
+  EXPECT_GT(auditor.replayed, replayed);
+  EXPECT_EQ(swarm.disputed_stage(), 1);
+  EXPECT_TRUE(swarm.judge(stage.key.public_key(), Verdict::kFraud));
+}
+
 TEST_F(WorkerAttack, A13_OneFlippedBitIsAFaultAndNoFraud) {
   RealStage& stage = swarm.stage(0, 1);
   swarm.ask(1);

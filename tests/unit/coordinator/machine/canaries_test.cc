@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <set>
+#include <string>
 
 #include "tests/unit/proto/fake_transport.h"
 
@@ -76,6 +77,7 @@ TEST_F(CanariesTest, TheyAreAsLongAsWhatClientsAskAndHoldNoWordOfIt) {
   }
   std::set<std::pair<std::size_t, std::uint32_t>> seen;
   std::set<std::uint64_t> seeds;
+  std::set<std::string> cache_owners;
   for (int i = 0; i < 200; ++i) {
     const GenerateRequest one = canaries.make();
     seen.emplace(one.prompt.size(), one.sampling.max_tokens);
@@ -89,9 +91,11 @@ TEST_F(CanariesTest, TheyAreAsLongAsWhatClientsAskAndHoldNoWordOfIt) {
     EXPECT_TRUE(one.policy.share);
     EXPECT_TRUE(one.policy.trust.empty());
     EXPECT_EQ(one.policy.owner, "");
+    cache_owners.insert(one.policy.cache_owner.value_or(""));
   }
   EXPECT_EQ(seen, lengths);
   EXPECT_EQ(seeds.size(), 200u);
+  EXPECT_EQ(cache_owners.size(), 200u) << "a common scope would tell what they are";
 }
 
 TEST_F(CanariesTest, TheTextIsTheModelsOwnInTheFrameOfAChat) {

@@ -24,9 +24,10 @@ struct CachedPromptsTest : ::testing::Test {
     swarm.join("b");
     swarm.complete_all(8);
   }
-  SequenceOpen submit(Origin origin, std::vector<TokenId> prompt = {1, 2, 3}) {
+  SequenceOpen submit(Origin origin, std::vector<TokenId> prompt = {1, 2, 3},
+                      RequestPolicy policy = {}) {
     const auto length = static_cast<std::uint32_t>(prompt.size());
-    GenerateRequest request{std::move(prompt), {}, false, {}};
+    GenerateRequest request{std::move(prompt), {}, false, std::move(policy)};
     request.sampling.max_tokens = 8;
     request.origin = origin;
     owner = std::make_shared<Owner>();
@@ -45,13 +46,12 @@ struct CachedPromptsTest : ::testing::Test {
     if (last) one.finish = FinishReason::kStop;
     std::vector<SequenceId> released;
     if (last) released.push_back(SequenceId(owner->id));
-    swarm.data.receive(ring.last, FrameType::kTokens,
-                       encode(StepTokens{Epoch(swarm.rings.rbegin()->first),
-                                         StepId(ring.step++),
-                                         {one},
-                                         released,
-                                         {},
-                                         {{SequenceId(owner->id), cached}}}));
+    std::vector<CachedPrefix> told;
+    if (cached > 0) told.push_back({SequenceId(owner->id), cached});
+    swarm.data.receive(
+        ring.last, FrameType::kTokens,
+        encode(StepTokens{
+            Epoch(swarm.rings.rbegin()->first), StepId(ring.step++), {one}, released, {}, told}));
   }
 };
 
@@ -87,16 +87,36 @@ TEST_F(CachedPromptsTest, ShareWithNoneWhereTheServerHasNoCache) {
 }
 
 // A stage that knew an audit by its open could compute rightly only then.
-TEST_F(CachedPromptsTest, AuditsHaveScopesLikeClientsAndShareNothing) {
+TEST_F(CachedPromptsTest, AnAuditHasTheScopeOfTheRequestThatItRepeats) {
   serve(true);
-  const auto client = submit(Origin::kClient).scope;
-  const auto audit = submit(Origin::kAudit).scope;
-  const auto canary = submit(Origin::kCanary).scope;
-  ASSERT_TRUE(client && audit && canary);
-  EXPECT_NE(audit, client);
-  EXPECT_NE(canary, client);
-  EXPECT_NE(audit, canary);
-  EXPECT_EQ(swarm.machine->status().prefix_queries_total, 3U) << "the client's";
+  const auto scope_of = [this](Origin origin, RequestPolicy policy) {
+    const auto scope = submit(origin, {1, 2, 3}, std::move(policy)).scope;
+    answer(5, 0, true);
+    return scope;
+  };
+  RequestPolicy client;
+  client.owner = "key";
+  RequestPolicy audit;
+  audit.owner = "the auditor";
+  audit.cache_owner = "key";
+  for (const CacheScope cache : {CacheScope::kKey, CacheScope::kShared, CacheScope::kOff}) {
+    client.cache = audit.cache = cache;
+    const auto scope = scope_of(Origin::kClient, client);
+    EXPECT_EQ(scope.has_value(), cache != CacheScope::kOff);
+    EXPECT_EQ(scope_of(Origin::kAudit, audit), scope);
+  }
+  EXPECT_EQ(swarm.machine->status().prefix_queries_total, 6U) << "the client's";
+}
+
+TEST_F(CachedPromptsTest, WhatAnAuditFindsIsNoClientsHit) {
+  serve(true);
+  const std::vector<TokenId> prompt(40, 1);
+  submit(Origin::kClient, prompt);
+  answer(5, 0, true);
+  submit(Origin::kAudit, prompt);
+  answer(5, 39, true);
+  EXPECT_EQ(swarm.machine->status().prefix_queries_total, 40U);
+  EXPECT_EQ(swarm.machine->status().prefix_hits_total, 0U);
 }
 
 }  // namespace

@@ -182,6 +182,26 @@ TEST_F(AuditCaseTest, IsAskedForAgainFromItsPromptOrWithItsTokens) {
   EXPECT_EQ(feed.sampling.max_tokens, feed.answer.size() + 1);
 }
 
+TEST_F(AuditCaseTest, MayUseThePagesThatTheRequestMightAndNewcomersUseNone) {
+  add_all();
+  ReceiptRequest request = kept->request();
+  const auto ordered = [&](bool checks) {
+    const AuditCase one(claimed_by, request);
+    ReceiptPipeline on = *claimed_by;
+    on.checks = checks;
+    return one.order(std::make_shared<const ReceiptPipeline>(on), false, 0).second;
+  };
+  request.policy.owner = "key";
+  for (const CacheScope cache : {CacheScope::kKey, CacheScope::kShared, CacheScope::kOff}) {
+    request.policy.cache = cache;
+    EXPECT_EQ(ordered(false).cache, cache);
+    EXPECT_EQ(ordered(false).cache_owner, "key");
+    EXPECT_EQ(ordered(true).cache, CacheScope::kOff);
+  }
+  request.policy.cache_owner = "the canaries 1";
+  EXPECT_EQ(ordered(false).cache_owner, "the canaries 1");
+}
+
 TEST_F(AuditCaseTest, APromptThatWasCutShortIsFedAsFarAsItCame) {
   add(0, 0);
   add(0, 1);

@@ -31,6 +31,8 @@ TEST_F(AuditorTest, WhatIsDrawnIsComputedByOthersSealedAndOpened) {
   EXPECT_EQ(run.prompt, (std::vector<TokenId>{1, 2, 3, 4, 5}));
   EXPECT_TRUE(run.answer.empty()) << "and it is not told what was sampled";
   EXPECT_EQ(run.sampling, one.sampling);
+  EXPECT_EQ(run.cache, one.policy.cache);
+  EXPECT_EQ(run.cache_owner, one.policy.owner);
   EXPECT_EQ(of_kind(kDrawn), 1u);
   EXPECT_TRUE(asked.empty());
   compute(run);

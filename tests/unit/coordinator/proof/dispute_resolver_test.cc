@@ -107,6 +107,7 @@ TEST_F(DisputeResolverTest, WhatComesAgainIsFraudAndEndsItsKey) {
   EXPECT_EQ(accusations(), 0u) << "no node is told before the window was computed again";
   ASSERT_EQ(runs.size(), 1u);
   EXPECT_EQ(runs[0].nodes, (std::vector<std::string>{"a", "b"}));
+  EXPECT_EQ(runs[0].cache, CacheScope::kOff) << "a kept page would make fraud of a fault";
   compute_on(stages, Epoch(4));
   EXPECT_EQ(accused(), "a");
   say("a", ledger::Plea::kConceded);

@@ -130,6 +130,23 @@ TEST(Scheduler, ARequestGoesWhereItsBeginningWasComputed) {
   EXPECT_EQ(scheduler.admit()->epoch, Epoch(2)) << "that computed its beginning";
 }
 
+// Its pages are there, but what a client pays rests on clients' requests.
+TEST(Scheduler, ARequestGoesWhereAnAuditComputedItsBeginning) {
+  Scheduler scheduler;
+  scheduler.add_pool(Epoch(1), 8, 32, {"a", "b"});
+  const auto audit = conversation(1, 1);
+  audit->request.origin = Origin::kAudit;
+  ASSERT_TRUE(scheduler.enqueue(audit).ok());
+  ASSERT_EQ(scheduler.admit(), audit);
+  scheduler.end(*audit);
+  scheduler.release(*audit);
+  scheduler.add_pool(Epoch(2), 20, 32, {"c", "d"});
+  ASSERT_TRUE(scheduler.enqueue(conversation(2, 1)).ok());
+  const auto client = scheduler.admit();
+  EXPECT_EQ(client->epoch, Epoch(1)) << "the other has more room";
+  EXPECT_EQ(scheduler.cached_most(*client), kPrefixPage - 1);
+}
+
 TEST(Scheduler, APipelineThatKeepsNoPrefixesAttractsNoConversation) {
   Scheduler scheduler;
   scheduler.add_pool(Epoch(1), 8, 32, {"a", "b"}, false, 8, false);

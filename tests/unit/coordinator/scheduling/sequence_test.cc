@@ -95,6 +95,13 @@ TEST(Sequence, ScopesAreOfKeysAndOfAllWhoShare) {
   other.owner = "other";
   EXPECT_NE(cache_scope(secret, one), cache_scope(secret, other));
   EXPECT_NE(cache_scope(secret, one), cache_scope(Hash256(), one));
+  RequestPolicy audit;
+  audit.owner = "the auditor";
+  audit.cache_owner = "one";
+  EXPECT_EQ(cache_scope(secret, audit), cache_scope(secret, one)) << "of what it repeats";
+  RequestPolicy keyless;
+  audit.cache_owner = "";
+  EXPECT_EQ(cache_scope(secret, audit), cache_scope(secret, keyless)) << "where there are no keys";
   one.cache = other.cache = CacheScope::kShared;
   EXPECT_EQ(cache_scope(secret, one), cache_scope(secret, other));
   RequestPolicy named;
