@@ -317,6 +317,9 @@ struct CoordinatorOptions {
   std::function<Status(const Ticket& dialler, const Ticket& acceptor, const std::string& account,
                        bool brief)>
       relay = {};
+  // Whether a TCP port answers; nothing: not known yet, so it is asked again. Null: every port
+  // does.
+  std::function<std::optional<bool>(const std::string& address)> answers = {};
   Duration heartbeat = std::chrono::milliseconds(250);
   Duration heartbeat_timeout = std::chrono::milliseconds(1500);
   Duration forming_timeout = std::chrono::seconds(120);

@@ -298,6 +298,10 @@ class Server {
     }
     wiring.receipts = receipts_.get();
     wiring.relay = relay_.expects(clock_);
+    wiring.answers = [this](const std::string& address) {
+      const auto outcome = dial_back_.ask(address);
+      return outcome ? std::optional(outcome->error.empty()) : std::nullopt;
+    };
     wiring.owner_of = [this](const PublicKey& key) { return membership_->owner_of(key); };
     wiring.is_newcomer = membership_->is_newcomer();
     wiring.canary_words = coordinator::http::canary_words(offered.served, clock_);

@@ -382,12 +382,25 @@ Status WorkerSessions::take_rank(Node& node, const std::string& address) {
 Status WorkerSessions::take_outside_port(Node& node, std::uint32_t port) {
   REQUIRE(port <= kLastPort, "outside_port is ", port, "; it must be at most ", kLastPort);
   if (port == node.status.outside_port || node.status.seen_host.empty()) return ok_status();
-  node.status.outside_port = static_cast<std::uint16_t>(port);
+  const auto own = static_cast<std::uint16_t>(port);
   if (port == 0) {
+    node.status.outside_port = 0;
     spdlog::info("the router of worker {} forwards no port any more", node.status.name);
     return ok_status();
   }
-  spdlog::info("the router of worker {} forwards port {} to it", node.status.name, port);
+  if (own == node.dead_port) return ok_status();
+  // A router behind a provider's router forwards a port that nothing from outside reaches.
+  const std::string address = Address{node.status.seen_host, own}.text();
+  const auto open = options_.answers ? options_.answers(address) : std::optional(true);
+  if (!open) return ok_status();
+  if (!*open) {
+    node.dead_port = own;
+    spdlog::info("worker {} is not reached at {}, the port of its router", node.status.name,
+                 address);
+    return ok_status();
+  }
+  node.status.outside_port = own;
+  spdlog::info("worker {} is reached at {}, a port of its router", node.status.name, address);
   pipelines_.ways().try_again(node.status.name);
   return ok_status();
 }

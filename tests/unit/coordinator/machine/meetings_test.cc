@@ -19,6 +19,8 @@ struct MeetingsTest : ::testing::Test {
   };
   std::vector<Expected> expected;  // by the relay
   bool full = false;
+  std::vector<std::string> dialled;  // to see whether a router's port answers
+  std::optional<bool> answer;
   Swarm swarm;
 
   MeetingsTest() : MeetingsTest(testing::swarm_options(2)) {}
@@ -32,6 +34,10 @@ struct MeetingsTest : ::testing::Test {
       if (full) return Error{ErrorCode::kNoCapacity, "the relay is full"};
       expected.push_back({dialler, acceptor, account, brief});
       return ok_status();
+    };
+    options.answers = [this](const std::string& address) {
+      dialled.push_back(address);
+      return answer;
     };
     return options;
   }
@@ -140,6 +146,15 @@ TEST_F(MeetingsTest, APortThatTheRouterForwardsIsDialledAtTheAddressOfTheSession
       EXPECT_TRUE(message.registered().behind_router());
     }
   }
+  forward("attic", 4710);
+  EXPECT_EQ(dialled, std::vector<std::string>{"203.0.113.2:4710"});
+  EXPECT_TRUE(swarm.machine->route("desk", "attic").value().starts_with("relayed"));
+  answer = false;  // a provider's router is before this one
+  forward("attic", 4710);
+  EXPECT_TRUE(swarm.machine->route("desk", "attic").value().starts_with("relayed"));
+  answer = true;
+  forward("attic", 4710);
+  EXPECT_EQ(dialled.size(), 2U) << "it is not tried again";
   forward("attic", 4711);
   EXPECT_EQ(swarm.machine->route("desk", "attic").value(), "203.0.113.2:4711");
   EXPECT_NE(swarm.machine->route("attic", "desk").value(), "") << "over the relay";
