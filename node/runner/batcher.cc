@@ -95,6 +95,7 @@ void Batcher::end(SequenceId id) {
   if (found->second.drafting > 0) void_drafts(id);
   if (!found->second.decoding()) std::erase(prompts_[found->second.background ? 1 : 0], id);
   std::erase(returned_, id);
+  asks_.forget(id);
   if (found->second.opened) {
     releases_.push_back({id, found->second.truncate});
   } else {
@@ -332,7 +333,7 @@ void Batcher::draft_further(Sequence& sequence, Position first) {
     const bool same = more.tokens.size() > flying &&
                       std::equal(under_way.begin(), under_way.end(), more.tokens.begin());
     // A model makes more of its own, unless these are likelier.
-    const bool model = drafts.kind == DraftKind::kModel && drafts.more > 0;
+    const bool model = drafts.ahead && drafts.more > 0;
     if (same && (!model || more.odds[flying] > model_drafts_.odds())) {
       asks_.drop_drafts(sequence.open.sequence);
       more.sent = flying;
@@ -406,6 +407,7 @@ bool Batcher::ask_model(Sequence& sequence) {
     sequence.drafts = {};
     sequence.drafts.kind = DraftKind::kModel;
     sequence.drafts.first = sequence.next + 1;
+    sequence.drafts.ahead = true;
     sequence.drafts.more = plan.count;
     return false;
   }
@@ -530,8 +532,8 @@ void Batcher::add_further_drafts(StepBatch& batch) {
   if (!batch.rows.empty() || !may_go_further()) return;
   std::vector<SequenceId> drafting;
   for (const auto& [id, sequence] : sequences_) {
-    const bool ahead = sequence.drafts.more > 0 && sequence.drafts.left() > 0;
-    if ((sequence.drafting > 0 || ahead) && !sequence.cancelled) drafting.push_back(id);
+    const bool further = sequence.drafting > 0 || sequence.drafts.ahead;
+    if (further && !sequence.cancelled) drafting.push_back(id);
   }
   std::ranges::sort(drafting);
   for (const SequenceId id : drafting) {

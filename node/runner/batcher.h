@@ -121,6 +121,7 @@ class Batcher {
     std::vector<double> odds;  // of each: its chance to be right if those before it are
     Position first = 0;        // of tokens
     std::size_t sent = 0;      // of tokens, from the first on
+    bool ahead = false;        // they follow a token that may be under way already
     // So many more the draft model makes behind these once they are sent; 0: none.
     std::uint32_t more = 0;
     std::size_t left() const { return tokens.size() - sent; }

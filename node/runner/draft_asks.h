@@ -41,6 +41,12 @@ class DraftAsks {
     INVARIANT(!asked_->waits, "a sequence that waits gets no token");
     asked_->count = 0;
   }
+  // The sequence has ended.
+  void forget(SequenceId sequence) {
+    if (!asked_ || asked_->sequence != sequence) return;
+    asked_->count = 0;
+    asked_->waits = false;
+  }
   // The sequence that waited; its drafts are not wanted any more.
   std::optional<SequenceId> stop_waiting() {
     if (!waits()) return std::nullopt;

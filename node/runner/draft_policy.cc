@@ -215,7 +215,10 @@ ModelDrafts::Plan ModelDrafts::plan(const StepCosts& costs, std::uint32_t stages
   if (!others.empty()) {  // these follow in further steps, too
     const std::span<const double> next = others.first(std::min(others.size(), kFewOthers));
     const double mean = std::pow(chance_of(next), 1.0 / static_cast<double>(next.size()));
-    without = std::max(without, ahead_worth(costs, stages, mean, 0.0, others.size()).rate);
+    without =
+        std::max(without, ahead_worth(costs, stages, mean, 0.0,
+                                      std::min<std::size_t>(others.size(), limits::kDraftRows))
+                              .rate);
   }
   const double least = kLeastGain * without;
   if (ahead.rate > least && ahead.rate > kLeastGain * with.rate) return {ahead.drafts, true};
