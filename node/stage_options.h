@@ -66,9 +66,9 @@ struct StageOptions {
   // Called once, when a coordinator forms groups: begins to listen for other ranks, and returns the
   // address; empty, or null: this worker computes no stage in a group.
   std::function<std::string()> rank_address;
-  // Called in each session whose coordinator sees that a router translates this machine's address.
-  // Null: nothing is done about it.
-  std::function<void()> behind_router;
+  // Called in each session: whether the coordinator sees that a router translates this machine's
+  // address. Null: nothing is done about it.
+  std::function<void(bool is_behind)> behind_router;
   // Of the router, forwarded to the port of the data links; 0, or null: none.
   std::function<std::uint16_t()> outside_port;
   std::string device;                 // the GPU's name; empty: the processor

@@ -111,10 +111,12 @@ std::vector<Finding> judge_clock(const ClockFacts& clock, bool wsl) {
 std::vector<Finding> judge_reach(const ReachFacts& reach) {
   if (!reach.skipped.empty()) return {skipped("reach", reach.skipped)};
   if (!reach.seen_host.empty()) {
-    return {ok("reach", "a router translates this worker's address " + reach.address + " to " +
-                            reach.seen_host +
-                            ": nodes outside cannot dial it. Links to them go through the "
-                            "coordinator, or this worker opens them; hearth status shows each")};
+    return {
+        ok("reach", "a router translates this worker's address " + reach.address + " to " +
+                        reach.seen_host +
+                        ": nodes outside cannot dial it. They dial a port of the router, if "
+                        "it forwards one (hearth map-port asks it); else links to them go "
+                        "through a relay, or this worker opens them. hearth status shows each")};
   }
   if (reach.error.empty()) {
     return {

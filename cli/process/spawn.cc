@@ -73,12 +73,17 @@ Capture::~Capture() {
   close(output_);
   if (process_ == 0) return;
   kill(process_, SIGKILL);
-  waitpid(process_, nullptr, 0);
+  while (waitpid(process_, nullptr, 0) < 0 && errno == EINTR) {
+  }
 }
 
 int Capture::end() {
   int status = 0;
-  const bool ended = process_ != 0 && waitpid(process_, &status, 0) == process_;
+  pid_t ended_one = 0;
+  do {
+    ended_one = process_ != 0 ? waitpid(process_, &status, 0) : -1;
+  } while (ended_one < 0 && process_ != 0 && errno == EINTR);
+  const bool ended = process_ != 0 && ended_one == process_;
   process_ = 0;
   return ended && WIFEXITED(status) ? WEXITSTATUS(status) : -1;
 }

@@ -89,7 +89,7 @@ void add_ping(CLI::App& app, Action& action) {
 void add_map_port(CLI::App& app, Action& action) {
   const auto [verb, o] = add_verb(
       app, "map-port",
-      "Ask the router of this network to forward a port to this machine for an hour, as workers "
+      "Ask the router of this network to forward a port to this machine for 20 minutes, as workers "
       "behind a home router do",
       action, run_map_port);
   verb->add_option("port", o->port, "TCP port of this machine")

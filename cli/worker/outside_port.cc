@@ -7,15 +7,15 @@
 #include <natpmp.h>
 #include <sys/resource.h>
 #include <sys/select.h>
+#include <unistd.h>
 
 #include <algorithm>
 #include <chrono>
 #include <cstdio>
 #include <nlohmann/json.hpp>
-#include <optional>
+#include <utility>
 
 #include "base/check.h"
-#include "base/number.h"
 #include "cli/terminal/exit_codes.h"
 
 namespace hearth::cli {
@@ -23,14 +23,23 @@ namespace {
 
 using SteadyClock = std::chrono::steady_clock;
 
-constexpr std::uint32_t kSeconds = 3600;  // that the router is asked for
+// That the router is asked for. Short, because the port may go to another program when the worker
+// has ended.
+constexpr std::uint32_t kSeconds = 1200;
+constexpr long kWaitMicroseconds = 250'000;
+constexpr unsigned kMostWallSeconds = 20;
 constexpr auto kNatPmpPatience = std::chrono::seconds(3);
 constexpr int kDiscoverMilliseconds = 2000;
 constexpr int kOwnPortsTried = 3;
 constexpr rlim_t kMostMemory = rlim_t{512} << 20;
 constexpr rlim_t kMostSeconds = 5;  // of processor time
 
-// Of the router, for as long as this object lives.
+#if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
+constexpr bool kIsSanitized = true;  // whose shadow takes terabytes of addresses
+#else
+constexpr bool kIsSanitized = false;
+#endif
+
 class NatPmp {
  public:
   NatPmp() = default;
@@ -59,6 +68,8 @@ class NatPmp {
     while (SteadyClock::now() < deadline) {
       timeval wait{};
       getnatpmprequesttimeout(&state_, &wait);
+      // By the wall clock, which may be set.
+      if (wait.tv_sec != 0 || wait.tv_usec > kWaitMicroseconds) wait = {0, kWaitMicroseconds};
       fd_set sockets;
       FD_ZERO(&sockets);
       FD_SET(state_.s, &sockets);
@@ -77,6 +88,13 @@ class NatPmp {
     return none();
   }
 
+  // Of the router, which is known once open() has succeeded.
+  std::string address() const {
+    char text[INET_ADDRSTRLEN] = {};
+    inet_ntop(AF_INET, &state_.gateway, text, sizeof text);
+    return text;
+  }
+
  private:
   static Error none() {
     return {ErrorCode::kUnavailable, "the router does not answer NAT-PMP, or refuses a port"};
@@ -85,41 +103,34 @@ class NatPmp {
   bool open_ = false;
 };
 
-Result<OutsidePort> ask_nat_pmp(std::uint16_t port, const std::string& gateway) {
-  NatPmp router;
-  TRY_VOID(router.open(gateway));
-  return router.map(port);
-}
-
+// What a device of the network sends, until the end of this object.
 struct Found {
   UPNPDev* devices = nullptr;
   UPNPUrls urls{};
   IGDdatas data{};
   bool has_urls = false;
   ~Found() {
-    if (has_urls) FreeUPNPUrls(&urls);
+    forget();
     freeUPNPDevlist(devices);
+  }
+  void forget() {
+    if (std::exchange(has_urls, false)) FreeUPNPUrls(&urls);
   }
 };
 
+bool is_plain(const std::string& text) {
+  return !text.empty() && std::ranges::all_of(text, [](char c) { return c > ' ' && c < 0x7F; });
+}
+
+// Another device could send this machine's requests anywhere, also to services of this machine.
+bool is_at(const std::string& url, const std::string& host) {
+  const std::string begin = "http://" + host;
+  return is_plain(url) && url.starts_with(begin) &&
+         (url.size() == begin.size() || url[begin.size()] == ':' || url[begin.size()] == '/');
+}
+
 // Never without an end of its own: a mapping that stays behind would be a hole in the router.
-Result<OutsidePort> ask_upnp(std::uint16_t port) {
-  Found found;
-  int error = 0;
-  found.devices =
-      upnpDiscover(kDiscoverMilliseconds, nullptr, nullptr, UPNP_LOCAL_PORT_ANY, 0, 2, &error);
-  char own[64] = {};
-#if MINIUPNPC_API_VERSION >= 18
-  char wan[64] = {};
-  const int kind =
-      UPNP_GetValidIGD(found.devices, &found.urls, &found.data, own, sizeof own, wan, sizeof wan);
-#else
-  const int kind = UPNP_GetValidIGD(found.devices, &found.urls, &found.data, own, sizeof own);
-#endif
-  found.has_urls = kind != 0;
-  if (kind != 1) {
-    return Error{ErrorCode::kUnavailable, "no router answers UPnP"};
-  }
+Result<OutsidePort> map_by(const Found& found, const char* own, std::uint16_t port) {
   const std::string inside = std::to_string(port);
   const std::string lease = std::to_string(kSeconds);
   int refused = 0;
@@ -136,13 +147,35 @@ Result<OutsidePort> ask_upnp(std::uint16_t port) {
                    why != nullptr ? why : std::to_string(refused).c_str());
 }
 
+// Only the router of the default route is asked.
+Result<OutsidePort> ask_upnp(std::uint16_t port, const std::string& gateway) {
+  Found found;
+  int error = 0;
+  found.devices =
+      upnpDiscover(kDiscoverMilliseconds, nullptr, nullptr, UPNP_LOCAL_PORT_ANY, 0, 2, &error);
+  for (const UPNPDev* device = found.devices; device != nullptr; device = device->pNext) {
+    if (device->descURL == nullptr || !is_at(device->descURL, gateway)) continue;
+    char own[64] = {};
+    found.forget();
+    found.has_urls =
+        UPNP_GetIGDFromUrl(device->descURL, &found.urls, &found.data, own, sizeof own) == 1;
+    const bool usable = found.has_urls && found.urls.controlURL != nullptr &&
+                        is_at(found.urls.controlURL, gateway) &&
+                        is_plain(found.data.first.servicetype);
+    if (usable) return map_by(found, own, port);
+  }
+  return Error::of(ErrorCode::kUnavailable, "the router at ", gateway, " does not answer UPnP");
+}
+
 }  // namespace
 
 Result<OutsidePort> ask_router(std::uint16_t port, const std::string& gateway) {
   INVARIANT(port > 0, "a socket that listens has a port");
-  auto by_nat_pmp = ask_nat_pmp(port, gateway);
+  NatPmp router;
+  TRY_VOID(router.open(gateway));
+  auto by_nat_pmp = router.map(port);
   if (by_nat_pmp.ok() || !gateway.empty()) return by_nat_pmp;
-  auto by_upnp = ask_upnp(port);
+  auto by_upnp = ask_upnp(port, router.address());
   if (by_upnp.ok()) return by_upnp;
   return Error::of(ErrorCode::kUnavailable, "no outside port: ", by_nat_pmp.error().message, "; ",
                    by_upnp.error().message);
@@ -152,9 +185,10 @@ Result<OutsidePort> ask_router(std::uint16_t port, const std::string& gateway) {
 Result<int> run_map_port(const MapPortOptions& options) {
   const rlimit memory{kMostMemory, kMostMemory};
   const rlimit seconds{kMostSeconds, kMostSeconds};
-  if (setrlimit(RLIMIT_AS, &memory) != 0 || setrlimit(RLIMIT_CPU, &seconds) != 0) {
-    return Error{ErrorCode::kIo, "cannot limit the memory and time of this process"};
-  }
+  const bool limited =
+      (kIsSanitized || setrlimit(RLIMIT_AS, &memory) == 0) && setrlimit(RLIMIT_CPU, &seconds) == 0;
+  if (!limited) return Error{ErrorCode::kIo, "cannot limit the memory and time of this process"};
+  alarm(kMostWallSeconds);
   TRY(const OutsidePort got, ask_router(options.port, options.gateway));
   if (options.json) {
     const nlohmann::ordered_json json = {

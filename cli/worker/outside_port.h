@@ -20,7 +20,7 @@ struct OutsidePort {
 };
 
 // TCP. `gateway`: the router's IPv4 address for NAT-PMP; empty: that of the default route, and UPnP
-// is tried too. Takes up to 10 s. kUnavailable: no router offers it.
+// is tried too. Takes some seconds. kUnavailable: no router offers it.
 Result<OutsidePort> ask_router(std::uint16_t port, const std::string& gateway);
 
 struct MapPortOptions {

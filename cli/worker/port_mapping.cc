@@ -21,6 +21,7 @@ constexpr auto kProcessPatience = std::chrono::seconds(20);
 constexpr int kPollMilliseconds = 100;  // so soon a stop ends the process
 constexpr std::size_t kOutputBytes = 4096;
 constexpr Duration kAgain = std::chrono::minutes(10);  // where the router gave none
+constexpr Duration kSoon = std::chrono::minutes(1);    // where it gave one before
 constexpr std::uint32_t kSecondsLeast = 60;
 
 struct Given {
@@ -29,8 +30,12 @@ struct Given {
   std::string protocol;
 };
 
-// Zero: no answer of `hearth map-port --json`.
-Given read_given(const std::string& text) {
+// The last line of the output, behind what the libraries print. Zero: no answer of `hearth map-port
+// --json`.
+Given read_given(std::string text) {
+  while (text.ends_with('\n')) text.pop_back();
+  const std::size_t line = text.rfind('\n');
+  if (line != std::string::npos) text.erase(0, line + 1);
   const auto json = nlohmann::json::parse(text, nullptr, false);
   if (!json.is_object()) return {};
   const auto port = json.find("port");
@@ -46,30 +51,49 @@ Given read_given(const std::string& text) {
 }  // namespace
 
 PortMapping::PortMapping(std::uint16_t port, std::string gateway)
-    : port_(port), gateway_(std::move(gateway)), thread_({.max_cost = 1}) {
+    : port_(port), gateway_(std::move(gateway)), thread_({.max_cost = 2}) {
   INVARIANT(port > 0, "a socket that listens has a port");
 }
 
-void PortMapping::start() {
-  if (!started_.exchange(true)) thread_.post([this] { ask(); });
+void PortMapping::want(bool wanted) {
+  const std::uint64_t before = round_.load();
+  const bool was_wanted = before % 2 == 1;
+  if (!wanted && !was_wanted) return;
+  const std::uint64_t round = before + (wanted && was_wanted ? 2 : 1);
+  round_.store(round);
+  if (!wanted) outside_.store(0);
+  // Where two wait already, the one behind the other takes the newest round.
+  if (wanted) thread_.post([this] { ask(round_.load()); });
 }
 
-void PortMapping::ask() {
+void PortMapping::ask(std::uint64_t round) {
+  if (round != round_.load() || round % 2 == 0) return;
   const Given given = read_given(run_process());
-  const std::uint16_t before = outside_.exchange(given.port, std::memory_order_relaxed);
-  if (given.port > 0 && given.port != before) {
-    spdlog::info("the router forwards its port {} to port {} of this machine ({})", given.port,
-                 port_, given.protocol);
+  const auto now = std::chrono::steady_clock::now();
+  if (thread_.stopping() || round != round_.load()) return;
+  const std::uint16_t before = outside_.load();
+  Duration next = kAgain;
+  if (given.port > 0) {
+    outside_.store(given.port);
+    until_ = now + std::chrono::seconds(given.seconds);
+    next = std::chrono::seconds(std::max(given.seconds, kSecondsLeast) / 2);
+    told_ = false;
+    if (given.port != before) {
+      spdlog::info("the router forwards its port {} to port {} of this machine ({})", given.port,
+                   port_, given.protocol);
+    }
+  } else if (before > 0 && now < until_) {
+    next = kSoon;  // the answer was lost, perhaps
+  } else {
+    outside_.store(0);
+    if (!std::exchange(told_, true)) {
+      spdlog::info(
+          "the router forwards no port to this machine, so nodes of other networks are reached "
+          "otherwise; `hearth map-port {}` says why",
+          port_);
+    }
   }
-  if (given.port == 0 && (before > 0 || !std::exchange(told_, true))) {
-    spdlog::info(
-        "the router forwards no port to this machine, so nodes of other networks are reached "
-        "otherwise; `hearth map-port {}` says why",
-        port_);
-  }
-  const std::uint32_t half = std::max(given.seconds, kSecondsLeast) / 2;
-  thread_.post_after(given.port > 0 ? Duration(std::chrono::seconds(half)) : kAgain,
-                     [this] { ask(); });
+  thread_.post_after(next, [this, round] { ask(round); });
 }
 
 std::string PortMapping::run_process() {

@@ -350,7 +350,7 @@ class Worker {
   Status open_port_mapping() {
     TRY(const Address own, parse_address(data_->address()));
     port_mapping_ = std::make_unique<PortMapping>(own.port);
-    stage_options_.behind_router = [this] { port_mapping_->start(); };
+    stage_options_.behind_router = [this](bool is_behind) { port_mapping_->want(is_behind); };
     stage_options_.outside_port = [this] { return port_mapping_->outside_port(); };
     return ok_status();
   }

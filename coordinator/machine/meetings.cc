@@ -43,6 +43,11 @@ Meetings::Meeting Meetings::reverse(const std::string& listener, const Node& to)
           {{to.link, order_to_meet(listener, ticket)}}};
 }
 
+std::string Meetings::seen_host_of(const std::string& name) const {
+  const Node* node = registry_.find(name);
+  return node != nullptr ? node->status.seen_host : "";
+}
+
 void Meetings::avoid_relay(const std::string& node) {
   if (!node.empty()) avoided_[node] = clock_.now() + kAvoided;
 }
@@ -68,6 +73,9 @@ const Node* Meetings::find_relay(const std::string& from, const Node& to, bool a
     if (!offers || status.name == from || status.name == to.status.name) continue;
     if (avoided_.contains(status.name) != avoided) continue;
     if (!ways.is_open(from, status.name) || !ways.is_open(to.status.name, status.name)) continue;
+    const bool reached = status.may_be_dialled_from(seen_host_of(from)) &&
+                         status.may_be_dialled_from(to.status.seen_host);
+    if (!reached) continue;
     const double rate = std::min({ways.find(from, status.name).bytes_per_second,
                                   ways.find(status.name, to.status.name).bytes_per_second,
                                   status.relay_megabits * static_cast<double>(kBytesOfMegabit)});
@@ -94,10 +102,10 @@ Meetings::Meeting Meetings::relayed_by(const Node& relay, const std::string& fro
   forward.mutable_forward()->set_acceptor(to_field(theirs.bytes));
   forward.mutable_forward()->set_account(from);
   forward.mutable_forward()->set_brief(brief);
-  const std::string& address = relay.status.data_address;
+  const std::string met = relay.status.address_for(to.status.seen_host);
   return {{RouteKind::kRelayed, relay.status.name},
-          relayed_route(ours, address),
-          {{relay.link, std::move(forward)}, {to.link, order_to_meet(address, theirs)}}};
+          relayed_route(ours, relay.status.address_for(seen_host_of(from))),
+          {{relay.link, std::move(forward)}, {to.link, order_to_meet(met, theirs)}}};
 }
 
 Meetings::Meeting Meetings::unrelayed(const std::string& from, const Node& to,
@@ -154,7 +162,11 @@ Meetings::Meeting Meetings::between(const Node& from, const Node& to) {
 Meetings::Meeting Meetings::between(const Node& from, const Node& to, RouteKind kind) {
   switch (options_.relay ? kind : RouteKind::kDirect) {
     case RouteKind::kDirect: break;
-    case RouteKind::kReverse: return reverse(from.status.data_address, to);
+    case RouteKind::kReverse: {
+      const std::string listener = from.status.address_for(to.status.seen_host);
+      if (listener.empty()) break;  // its router has stopped to forward a port
+      return reverse(listener, to);
+    }
     case RouteKind::kRelayed: return relayed(from.status.name, to, false);
   }
   return direct(&from, to);

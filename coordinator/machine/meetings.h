@@ -63,6 +63,7 @@ class Meetings final : MachineParts {
   // The relay between the nodes with the greatest measured rate, among those that are `avoided` or
   // among the others. Null: no node relays between these two.
   const Node* find_relay(const std::string& from, const Node& to, bool avoided);
+  std::string seen_host_of(const std::string& name) const;
 
   Random& random_;
   std::map<std::string, TimePoint> avoided_;  // until then

@@ -26,7 +26,9 @@ using control::v1::WorkerMessage;
 
 constexpr Duration kRegisterPatience = std::chrono::seconds(5);
 constexpr Duration kOtherRemembered = std::chrono::minutes(1);
+constexpr std::uint32_t kFirstPort = 1024;  // those below belong to services
 constexpr std::uint32_t kLastPort = 65'535;
+constexpr Duration kDialAgain = std::chrono::minutes(10);  // the same outside port, or another one
 
 // What a change of is logged. A port is another one with every start.
 std::string machine_of(const NodeStatus& status) {
@@ -378,30 +380,35 @@ Status WorkerSessions::take_rank(Node& node, const std::string& address) {
 }
 
 // The host is the one that this coordinator sees, whatever the router said: a worker can send
-// others to a port of its own network and to no other machine.
+// others to the place from which it speaks, and nowhere else. A port is connected to first: a
+// router behind a provider's router forwards one that nothing from outside reaches.
 Status WorkerSessions::take_outside_port(Node& node, std::uint32_t port) {
   REQUIRE(port <= kLastPort, "outside_port is ", port, "; it must be at most ", kLastPort);
-  if (port == node.status.outside_port || node.status.seen_host.empty()) return ok_status();
-  const auto own = static_cast<std::uint16_t>(port);
-  if (port == 0) {
-    node.status.outside_port = 0;
-    spdlog::info("the router of worker {} forwards no port any more", node.status.name);
-    return ok_status();
+  NodeStatus& status = node.status;
+  if (port == status.outside_port || status.seen_host.empty()) return ok_status();
+  if (status.outside_port > 0) {
+    spdlog::info("worker {} has no port {} of its router any more", status.name,
+                 status.outside_port);
+    status.outside_port = 0;
   }
-  if (own == node.dead_port) return ok_status();
-  // A router behind a provider's router forwards a port that nothing from outside reaches.
-  const std::string address = Address{node.status.seen_host, own}.text();
+  if (port < kFirstPort) return ok_status();
+  const auto own = static_cast<std::uint16_t>(port);
+  if (own != node.dialled_port) {
+    if (clock_.now() < node.dial_again) return ok_status();
+    node.dialled_port = own;
+    node.dial_again = clock_.now() + kDialAgain;
+  }
+  const std::string address = Address{status.seen_host, own}.text();
   const auto open = options_.answers ? options_.answers(address) : std::optional(true);
   if (!open) return ok_status();
   if (!*open) {
-    node.dead_port = own;
-    spdlog::info("worker {} is not reached at {}, the port of its router", node.status.name,
-                 address);
+    node.dialled_port = 0;
+    spdlog::info("worker {} is not reached at {}, the port of its router", status.name, address);
     return ok_status();
   }
-  node.status.outside_port = own;
-  spdlog::info("worker {} is reached at {}, a port of its router", node.status.name, address);
-  pipelines_.ways().try_again(node.status.name);
+  status.outside_port = own;
+  spdlog::info("worker {} is reached at {}, a port of its router", status.name, address);
+  pipelines_.ways().try_again(status.name);
   return ok_status();
 }
 

@@ -146,10 +146,9 @@ bool LinkBook::is_closed(const Node& node) const {
 
 // The figures stay until the new route is measured.
 void LinkBook::try_again(const std::string& node) {
-  const auto is_end = [&](const Pair& pair) { return pair.first == node || pair.second == node; };
-  std::erase_if(closed_, [&](const auto& entry) { return is_end(entry.first); });
+  std::erase_if(closed_, [&](const auto& entry) { return entry.first.second == node; });
   for (auto& [pair, tried] : tried_) {
-    if (is_end(pair)) tried.at = clock_.now() - kBetter;
+    if (pair.first == node || pair.second == node) tried.at = clock_.now() - kBetter;
   }
 }
 

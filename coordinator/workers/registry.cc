@@ -97,7 +97,10 @@ Result<Node*> Registry::add(LinkId link, const control::v1::Register& body, std:
                     before.threads == body.threads() && before.layers_most == body.layers_most() &&
                     before.draft_bytes == body.draft_bytes();
   std::optional<placement::Node> measured = same ? before.measured : std::nullopt;
+  const bool stays = before.data_address == body.data_address() && before.seen_host == seen_host;
+  const std::uint16_t outside_port = stays ? before.outside_port : std::uint16_t{0};
   node = Node{};
+  node.status.outside_port = outside_port;
   node.status.measured = std::move(measured);
   node.status.name = body.node();
   node.status.data_address = body.data_address();

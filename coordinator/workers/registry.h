@@ -40,12 +40,13 @@ struct Node {
   TimePoint measured_at{};  // time of its status.measured, or of its return with one
   LayerRange plan;          // the layers that a partial node was ordered to hold
   std::string why;
-  Accusers accusers;            // since it registered
-  std::uint16_t dead_port = 0;  // outside port that did not answer; 0: none
-  TimePoint rests_until{};      // not chosen for a pipeline before this time
-  std::uint64_t turn = 0;       // free nodes are chosen in this order, those in doubt last
-  bool loaded = false;          // the layers and stage in its status are loaded
-  std::uint32_t strikes = 0;    // recently lost links with it at one end
+  Accusers accusers;               // since it registered
+  std::uint16_t dialled_port = 0;  // the outside port that is or was tried; 0: none, or in vain
+  TimePoint dial_again{};          // then a port may be tried
+  TimePoint rests_until{};         // not chosen for a pipeline before this time
+  std::uint64_t turn = 0;          // free nodes are chosen in this order, those in doubt last
+  bool loaded = false;             // the layers and stage in its status are loaded
+  std::uint32_t strikes = 0;       // recently lost links with it at one end
   TimePoint struck_at{};
   bool late = false;  // late with its heartbeats at the last free_nodes()
   StepPace pace;      // for its present layers

@@ -228,7 +228,7 @@ void ControlSession::on_registered(const control::v1::Registered& registered) {
     rank_address_ = options_.rank_address();
     beat();
   }
-  if (registered.behind_router() && options_.behind_router) options_.behind_router();
+  if (options_.behind_router) options_.behind_router(registered.behind_router());
   // A result that is ready after this session has ended goes to the next one, which asks again.
   if (!registered.measure() || !options_.measure) return;
   options_.measure([this](const Measured& measured) {

@@ -190,6 +190,14 @@ class WithRoutersThatForward(BehindRouters):
         self.assertEqual(asked["protocol"], "NAT-PMP")
         self.assertGreater(asked["seconds"], 0)
 
+    def test_one_router_that_forwards_is_enough(self):
+        self.flags = {"desk": ("--no-port-mapping",)}
+        self.start("--relay-megabits", "0")
+        swarm.wait_until(lambda: len(self.routes()) == 2, "a measured link")
+        self.ready()
+        self.check_answer()
+        self.assertNotIn("relayed", {link["route"] for link in self.state()["links"]})
+
     def test_one_that_asks_for_no_port_is_relayed(self):
         self.flags = {"attic": ("--no-port-mapping",), "desk": ("--no-port-mapping",)}
         self.start("--stages", "2")

@@ -57,6 +57,11 @@ struct MeetingsTest : ::testing::Test {
   std::vector<CoordinatorMessage> told(const std::string& name) {
     return swarm.told(swarm.sessions[name]);
   }
+  void forward(const std::string& name, std::uint32_t port) {
+    WorkerMessage beat;
+    beat.mutable_heartbeat()->set_outside_port(port);
+    swarm.say(swarm.sessions[name], beat);
+  }
   std::vector<Route> meets(const std::string& name) {
     std::vector<Route> routes;
     for (const CoordinatorMessage& message : told(name)) {
@@ -136,11 +141,6 @@ TEST_F(MeetingsTest, WithoutRoomAtTheRelayTheAddressOfAnotherNetworkIsNotDialled
 TEST_F(MeetingsTest, APortThatTheRouterForwardsIsDialledAtTheAddressOfTheSession) {
   join("desk", "192.168.1.2", "203.0.113.1");
   join("attic", "192.168.1.3", "203.0.113.2");
-  const auto forward = [&](const std::string& name, std::uint32_t port) {
-    WorkerMessage beat;
-    beat.mutable_heartbeat()->set_outside_port(port);
-    swarm.say(swarm.sessions[name], beat);
-  };
   for (const CoordinatorMessage& message : told("attic")) {
     if (message.has_registered()) {
       EXPECT_TRUE(message.registered().behind_router());
@@ -156,6 +156,11 @@ TEST_F(MeetingsTest, APortThatTheRouterForwardsIsDialledAtTheAddressOfTheSession
   forward("attic", 4710);
   EXPECT_EQ(dialled.size(), 2U) << "it is not tried again";
   forward("attic", 4711);
+  EXPECT_EQ(dialled.size(), 2U) << "nor another one for a while";
+  swarm.clock.advance(std::chrono::minutes(10));
+  forward("attic", 80);
+  EXPECT_EQ(dialled.size(), 2U) << "nor a service's";
+  forward("attic", 4711);
   EXPECT_EQ(swarm.machine->route("desk", "attic").value(), "203.0.113.2:4711");
   EXPECT_NE(swarm.machine->route("attic", "desk").value(), "") << "over the relay";
   forward("attic", 0);
@@ -168,6 +173,21 @@ TEST_F(MeetingsTest, APortThatTheRouterForwardsIsDialledAtTheAddressOfTheSession
   for (const NodeStatus& node : swarm.machine->status().nodes) {
     EXPECT_EQ(node.state == "lost", node.name == "attic") << node.name;
   }
+}
+
+// The other direction of the ring is a reverse route, at the same port.
+TEST_F(MeetingsTest, OneRouterThatForwardsIsEnoughForBothDirections) {
+  answer = true;
+  join("attic", "192.168.1.3", "203.0.113.2");
+  forward("attic", 4711);
+  join("desk", "192.168.1.2", "203.0.113.1");
+  ASSERT_EQ(swarm.machine->status().pipelines.size(), 1U);
+  EXPECT_EQ(next_address("desk"), "203.0.113.2:4711");
+  EXPECT_TRUE(next_address("attic").starts_with("reverse")) << next_address("attic");
+  const auto met = meets("desk");
+  EXPECT_TRUE(std::ranges::any_of(
+      met, [](const Route& route) { return route.address.text() == "203.0.113.2:4711"; }));
+  EXPECT_TRUE(expected.empty()) << "nothing is relayed";
 }
 
 TEST_F(MeetingsTest, OnlyAPrivateAddressMayDifferFromTheSessions) {

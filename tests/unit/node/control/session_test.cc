@@ -104,19 +104,19 @@ struct ControlSessionTest : ::testing::Test {
 };
 
 TEST_F(ControlSessionTest, BehindARouterItAsksForAPortAndSaysWhichItGot) {
-  int asked = 0;
+  std::vector<bool> asked;
   std::uint16_t port = 0;
-  options.behind_router = [&asked] { ++asked; };
+  options.behind_router = [&asked](bool is_behind) { asked.push_back(is_behind); };
   options.outside_port = [&port] { return port; };
   begin();
-  EXPECT_EQ(asked, 0);
+  EXPECT_EQ(asked, std::vector{false});
   pass(milliseconds(250));
   EXPECT_EQ(said().heartbeat().outside_port(), 0U);
   tell([](auto& m) {
     m.mutable_registered()->set_heartbeat_milliseconds(250);
     m.mutable_registered()->set_behind_router(true);
   });
-  EXPECT_EQ(asked, 1);
+  EXPECT_EQ(asked, (std::vector{false, true}));
   port = 4711;
   pass(milliseconds(250));
   EXPECT_EQ(said().heartbeat().outside_port(), 4711U);
