@@ -35,7 +35,10 @@ std::vector<Verb> all_verbs(CLI::App& app, AddVerbs add = add_all_verbs, const W
     for (const CLI::Option* option : app.get_options()) {
       if (!option->get_required()) continue;
       if (!option->get_positional()) verb.required.push_back("--" + option->get_lnames().front());
-      verb.required.push_back(path.back() == "completion" ? "bash" : "m");
+      const std::map<std::string, std::string> words = {{"completion", "bash"},
+                                                        {"map-port", "4000"}};
+      const auto found = words.find(path.back());
+      verb.required.push_back(found != words.end() ? found->second : "m");
     }
     verbs.push_back(verb);
   }
