@@ -342,7 +342,9 @@ void ControlAcceptor::Core::stop() {
 
 ControlAcceptor::ControlAcceptor(std::shared_ptr<Core> core) : core_(std::move(core)) {}
 
-ControlAcceptor::~ControlAcceptor() { core_->stop(); }
+ControlAcceptor::~ControlAcceptor() { stop(); }
+
+void ControlAcceptor::stop() { core_->stop(); }
 
 Result<std::unique_ptr<ControlAcceptor>> ControlAcceptor::open(asio::io_context& io,
                                                                const Address& address,

@@ -51,10 +51,13 @@ class ControlAcceptor {
   static Result<std::unique_ptr<ControlAcceptor>> open(boost::asio::io_context& io,
                                                        const Address& address,
                                                        const ControlLimits& limits, Hands hands);
-  ~ControlAcceptor();  // ends every connection to gRPC
+  ~ControlAcceptor();  // stops
   ControlAcceptor(const ControlAcceptor&) = delete;
   ControlAcceptor& operator=(const ControlAcceptor&) = delete;
 
+  // Accepts no more, and ends every connection to gRPC. Calls under way may still ask for caller().
+  // Idempotent.
+  void stop();
   const Address& address() const;
   // The host at the far end of a connection, by gRPC's name of our end of the socket pair; empty:
   // unknown. Any thread.

@@ -173,7 +173,8 @@ class ControlService::Service final : public control::v1::Control::CallbackServi
 
   void stop() {
     if (server_ == nullptr) return;
-    acceptor_.reset();
+    // It stays until gRPC's threads, which ask it for callers, have ended.
+    if (acceptor_ != nullptr) acceptor_->stop();
     server_->Shutdown(std::chrono::system_clock::now());  // cancels what still runs
     server_->Wait();
   }

@@ -100,6 +100,14 @@ class ControlAcceptorTest : public ::testing::Test {
     const ssize_t got = ::recv(link, &byte, 1, 0);
     return got == 0 || (got < 0 && errno != EAGAIN);
   }
+  // gRPC's name of the acceptor's end of the pair.
+  static std::string name_of_pair(int grpc) {
+    sockaddr_un end{};
+    socklen_t size = sizeof(end);
+    EXPECT_EQ(::getpeername(grpc, reinterpret_cast<sockaddr*>(&end), &size), 0);
+    return "unix-abstract:" +
+           std::string(end.sun_path + 1, size - offsetof(sockaddr_un, sun_path) - 1);
+  }
   static bool open_still(int link) {
     char byte = 0;
     return ::recv(link, &byte, 1, MSG_DONTWAIT) < 0 && errno == EAGAIN;
@@ -173,15 +181,26 @@ TEST_F(ControlAcceptorTest, ACallIsCarriedBothWaysUntilGrpcEndsIt) {
   });
   EXPECT_EQ(heard(link, answer.size()), answer);
   answering.join();
-  sockaddr_un end{};
-  socklen_t size = sizeof(end);
-  ASSERT_EQ(::getpeername(grpc, reinterpret_cast<sockaddr*>(&end), &size), 0);
-  const std::string name(end.sun_path + 1, size - offsetof(sockaddr_un, sun_path) - 1);
-  EXPECT_EQ(acceptor_->caller("unix-abstract:" + name), "127.0.0.7");
+  const std::string name = name_of_pair(grpc);
+  EXPECT_EQ(acceptor_->caller(name), "127.0.0.7");
   EXPECT_EQ(acceptor_->caller("unix:"), "");
   ASSERT_EQ(::shutdown(grpc, SHUT_RDWR), 0);
   EXPECT_TRUE(ended(link));
-  EXPECT_TRUE(soon([&] { return acceptor_->caller("unix-abstract:" + name).empty(); }));
+  EXPECT_TRUE(soon([&] { return acceptor_->caller(name).empty(); }));
+}
+
+// gRPC's threads have calls under way until its server has ended, which is later.
+TEST_F(ControlAcceptorTest, AfterItsStopCallersAreAskedForStill) {
+  open(small());
+  const int link = call();
+  const std::string name = name_of_pair(last_call());
+  ASSERT_EQ(acceptor_->caller(name), "127.0.0.1");
+  owner_.call([&] {
+    acceptor_->stop();
+    acceptor_->stop();
+  });
+  EXPECT_TRUE(ended(link));
+  EXPECT_EQ(acceptor_->caller(name), "");
 }
 
 TEST_F(ControlAcceptorTest, WhoHangsUpIsAnsweredStill) {
