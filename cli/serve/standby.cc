@@ -80,6 +80,9 @@ Result<std::unique_ptr<LeaseWatch>> join_coordinators(ServeOptions& options) {
   if (fixed.port == 0) {
     TRY(fixed.port, free_port(options.host));
   }
+  // Before the lease's thread starts, which may log at once.
+  if (!options.no_log_file) log_to_file_or_warn(server_log_file(options.data_dir));
+  options.no_log_file = true;  // it is open
   const std::string keys = identity.cluster.public_key().hex() + " " + identity.node.key.hex();
   TRY(auto lease,
       LeaseWatch::start(folder, api_of(fixed, cluster), control_of(fixed, cluster), keys));
@@ -90,8 +93,6 @@ Result<std::unique_ptr<LeaseWatch>> join_coordinators(ServeOptions& options) {
 Result<bool> wait_for_lease(ServeOptions& options, const LeaseWatch& lease) {
   if (lease.led() > 0) return true;
   TRY(const auto file, ServerFile::lock(options.data_dir));
-  if (!options.no_log_file) log_to_file_or_warn(server_log_file(options.data_dir));
-  options.no_log_file = true;  // it is open
   Loop loop;
   Front front(loop.io(), lease.self(), options.host, [&lease] { return lease.view(); });
   bool is_open = false;

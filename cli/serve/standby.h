@@ -11,10 +11,10 @@
 namespace hearth::cli {
 
 // Takes part in the lease of the folder's store; null: it is SQLite. An API port 0 of the options
-// becomes a free one, which the others are told.
+// becomes a free one, which the others are told. Opens the log file, before it starts a thread.
 Result<std::unique_ptr<coordinator::LeaseWatch>> join_coordinators(ServeOptions& options);
 
-// Returns true once this coordinator leads, and false after a signal to end. Opens the log file.
+// Returns true once this coordinator leads, and false after a signal to end.
 Result<bool> wait_for_lease(ServeOptions& options, const coordinator::LeaseWatch& lease);
 
 }  // namespace hearth::cli
