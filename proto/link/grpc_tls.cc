@@ -104,7 +104,11 @@ std::shared_ptr<grpc::ServerCredentials> tls_server_credentials(const TlsIdentit
   return grpc::experimental::TlsServerCredentials(options);
 }
 
-void on_failed_handshake(void (*heard)(std::string_view why)) { failed_handshake = heard; }
+// setenv() is not safe beside a thread that reads the environment, as libpq does when it connects.
+void on_failed_handshake(void (*heard)(std::string_view why)) {
+  set_up_library();
+  failed_handshake = heard;
+}
 
 // A resumed session shows the earlier session's certificate without proof of its key: any process
 // that has read the ticket could resume it. Our sessions are never resumed.

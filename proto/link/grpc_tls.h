@@ -26,8 +26,9 @@ std::shared_ptr<grpc::ServerCredentials> tls_server_credentials(const TlsIdentit
                                                                 AdmitKey admit);
 
 // `heard` receives the reason of a failed handshake, on a thread of gRPC, which reports it only in
-// its log. Set it once a process, before the first credentials are made. With GRPC_VERBOSITY set,
-// gRPC writes its own log and `heard` is never called.
+// its log. Set it once a process, before the first credentials are made and before threads start:
+// it changes the environment. With GRPC_VERBOSITY set, gRPC writes its own log and `heard` is never
+// called.
 void on_failed_handshake(void (*heard)(std::string_view why));
 
 // The node key at the far end of an authenticated connection.
