@@ -10,6 +10,9 @@
 #include <cerrno>
 #include <csignal>
 #include <cstring>
+#include <optional>
+
+#include "base/check.h"
 
 namespace hearth::cli {
 namespace {
@@ -38,6 +41,16 @@ const char* own_program() {
   constexpr const char* kSelf = "/proc/self/exe";
   const auto* started = reinterpret_cast<const char*>(getauxval(AT_EXECFN));
   return access(kSelf, X_OK) == 0 || started == nullptr ? kSelf : started;
+}
+
+// With which status the process ended; nothing: the system does not say.
+std::optional<int> wait_for(pid_t process) {
+  int status = 0;
+  pid_t ended = 0;
+  do {
+    ended = waitpid(process, &status, 0);
+  } while (ended < 0 && errno == EINTR);
+  return ended == process ? std::optional(status) : std::nullopt;
 }
 
 }  // namespace
@@ -73,19 +86,13 @@ Capture::~Capture() {
   close(output_);
   if (process_ == 0) return;
   kill(process_, SIGKILL);
-  while (waitpid(process_, nullptr, 0) < 0 && errno == EINTR) {
-  }
+  wait_for(process_);
 }
 
 int Capture::end() {
-  int status = 0;
-  pid_t ended_one = 0;
-  do {
-    ended_one = process_ != 0 ? waitpid(process_, &status, 0) : -1;
-  } while (ended_one < 0 && process_ != 0 && errno == EINTR);
-  const bool ended = process_ != 0 && ended_one == process_;
-  process_ = 0;
-  return ended && WIFEXITED(status) ? WEXITSTATUS(status) : -1;
+  INVARIANT(process_ != 0, "a process ends once");
+  const std::optional<int> status = wait_for(std::exchange(process_, 0));
+  return status && WIFEXITED(*status) ? WEXITSTATUS(*status) : -1;
 }
 
 }  // namespace hearth::cli

@@ -31,8 +31,8 @@ class Capture {
   Capture& operator=(const Capture&) = delete;
 
   int output() const { return output_; }  // a descriptor
-  // Waits for the end of the process, which has closed its output. Its exit code; -1: a signal
-  // ended it.
+  // Once: waits for the end of the process, which has closed its output. Its exit code; -1: a
+  // signal ended it.
   int end();
 
  private:

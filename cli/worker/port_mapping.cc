@@ -1,6 +1,5 @@
 #include "cli/worker/port_mapping.h"
 
-#include <fcntl.h>
 #include <poll.h>
 #include <spdlog/spdlog.h>
 #include <unistd.h>
@@ -50,8 +49,7 @@ Given read_given(std::string text) {
 
 }  // namespace
 
-PortMapping::PortMapping(std::uint16_t port, std::string gateway)
-    : port_(port), gateway_(std::move(gateway)), thread_({.max_cost = 2}) {
+PortMapping::PortMapping(std::uint16_t port) : port_(port), thread_({.max_cost = 2}) {
   INVARIANT(port > 0, "a socket that listens has a port");
 }
 
@@ -97,9 +95,7 @@ void PortMapping::ask(std::uint64_t round) {
 }
 
 std::string PortMapping::run_process() {
-  std::vector<std::string> words = {"map-port", std::to_string(port_), "--json"};
-  if (!gateway_.empty()) words.insert(words.end(), {"--gateway", gateway_});
-  const auto started = Capture::start(words);
+  const auto started = Capture::start({"map-port", std::to_string(port_), "--json"});
   if (!started.ok()) {
     spdlog::warn("the router is not asked for a port: {}", started.error().message);
     return "";

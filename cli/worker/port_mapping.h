@@ -17,8 +17,8 @@ namespace hearth::cli {
 
 class PortMapping {
  public:
-  // `port`: of this machine, above 0. `gateway`: as of ask_router().
-  explicit PortMapping(std::uint16_t port, std::string gateway = {});
+  // `port`: of this machine, above 0.
+  explicit PortMapping(std::uint16_t port);
 
   // Of each new session with the coordinator. True: asks the router now, because the machine may be
   // in another network, and again before its answer ends, or later where it gives no port. False:
@@ -34,7 +34,6 @@ class PortMapping {
   std::string run_process();
 
   const std::uint16_t port_;
-  const std::string gateway_;
   std::atomic<std::uint64_t> round_{0};  // of want(); 0 and even numbers: nothing is wanted
   std::atomic<std::uint16_t> outside_{0};
   SteadyTime until_{};  // the router forwards the port
