@@ -58,6 +58,7 @@ class LedgerService;
 
 struct NodeStatus {
   std::string name;
+  std::uint32_t model = 0;  // index of its model, on a server with several
   // free, loading, serving, lost; paused: free but away; checking: in a pipeline that computes only
   // audits.
   std::string state;
@@ -189,6 +190,7 @@ struct LinkRoute {
 };
 
 struct PipelineStatus {
+  std::uint32_t model = 0;  // index of its model, on a server with several
   Epoch epoch;
   std::string state;               // forming, serving; checking: it computes only audits
   std::vector<std::string> nodes;  // by stage
@@ -205,8 +207,9 @@ struct PipelineStatus {
 // A model of a server that has several.
 struct ModelStatus {
   std::string name;
-  // ready; loading; waiting: requests wait while another model has its turn; unloaded; failed: a
-  // load failed less than ModelSwitch::kFailedFor ago, and requests for the model are refused.
+  // ready; loading; waiting: requests wait for room, or while another model has its turn; unloaded;
+  // failed: a load failed less than ModelSwitch::kFailedFor ago, and requests for the model are
+  // refused.
   std::string state;
   std::string why;            // reason of `failed`
   std::uint32_t waiting = 0;  // requests that wait for it to be loaded
@@ -247,7 +250,7 @@ struct SwarmStatus {
   // While no pipeline serves: one may form without help, and submissions wait for it.
   bool may_come = false;
   std::vector<ModelStatus> models;  // with several models; else empty
-  std::uint32_t model = 0;          // index of the model that the workers have or load
+  std::uint32_t model = 0;          // index of the model that joined workers have or load
   // A worker with another of the server's models came recently.
   bool has_other_workers = false;
 };
@@ -279,6 +282,12 @@ struct HandStage {
   LayerRange layers;
 };
 
+// The next ids of pipelines and sequences.
+struct Numbers {
+  std::uint64_t epoch = 1;  // at least CoordinatorOptions::first_epoch once a coordinator has them
+  std::uint64_t sequence = 1;
+};
+
 struct CoordinatorOptions {
   std::string node = "coordinator";
   std::uint32_t stages = 1;  // workers of one pipeline; 0, with `placement`: the best number
@@ -301,7 +310,8 @@ struct CoordinatorOptions {
   // Greater than any epoch of an earlier process, unless its clock was ahead. Then epochs continue
   // above those that workers register (limits::kEpochLead).
   std::uint64_t first_epoch = 1;
-  std::uint64_t first_sequence = 1;  // likewise, for sequence ids
+  // Not null. The coordinators of one server share them, so that no id is given twice.
+  std::shared_ptr<Numbers> numbers = std::make_shared<Numbers>();
   // Keys the scopes of the prefix cache, so that workers learn no API key's id. Nothing: requests
   // share no KV.
   std::optional<Hash256> cache_secret = {};
@@ -370,11 +380,6 @@ class Coordinator {
   virtual bool wind_down(bool wanted) = 0;
   // Ends all pipelines and sessions for good. The next coordinator may then use the transports.
   virtual void retire() = 0;
-  struct Next {
-    std::uint64_t epoch = 0;
-    std::uint64_t sequence = 0;
-  };
-  virtual Next next() const = 0;  // next ids, not given yet
 };
 
 }  // namespace hearth::coordinator

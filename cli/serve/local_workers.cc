@@ -21,13 +21,25 @@ std::uint64_t memory_of(const ServeOptions& options) {
 
 }  // namespace
 
+std::vector<std::string> local_worker_names(const ServeOptions& options, bool in_cluster,
+                                            std::uint32_t beside) {
+  std::vector<std::string> names;
+  const bool only = in_cluster && options.local_workers == 1;
+  for (std::uint32_t i = 1; i <= options.local_workers; ++i) {
+    names.push_back(only ? host_name() : "local-" + std::to_string(i));
+    if (beside > 0) names.back() += "-m" + std::to_string(beside);
+  }
+  return names;
+}
+
 std::vector<ChildSpec> local_workers(const ServeOptions& options, bool in_cluster,
-                                     const std::string& model, const std::string& control) {
+                                     const std::string& model, const std::string& control,
+                                     std::uint32_t beside) {
   const std::vector<std::string> devices = devices_of(options);
+  const std::vector<std::string> names = local_worker_names(options, in_cluster, beside);
   std::vector<ChildSpec> specs;
   for (std::uint32_t i = 1; i <= options.local_workers; ++i) {
-    const bool only = in_cluster && options.local_workers == 1;
-    const std::string name = only ? host_name() : "local-" + std::to_string(i);
+    const std::string& name = names[i - 1];
     std::vector<std::string> words = {"worker", "--no-log-file"};
     const auto add = [&](std::initializer_list<std::string> more) {
       words.insert(words.end(), more);

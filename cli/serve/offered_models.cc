@@ -10,11 +10,14 @@
 #include "base/clock.h"
 #include "base/ids.h"
 #include "base/limits.h"
+#include "base/random.h"
+#include "cli/models/hub.h"
 #include "cli/models/models.h"
 #include "cli/serve/model_list.h"
 #include "cli/terminal/progress.h"
 #include "cli/worker/device.h"
 #include "cli/worker/worker.h"
+#include "kernels/canonical.h"
 #include "model/chat_template.h"
 #include "model/gguf/gguf.h"
 #include "model/spec.h"
@@ -225,6 +228,21 @@ Result<std::uint64_t> weight_bytes(const OfferedModel& offered) {
                          sizes.embedding_bytes + sizes.head_bytes);
 }
 
+// The memory of local workers that hold the whole model, with the KV that they are asked to keep.
+std::uint64_t local_bytes(const ServeOptions& options, const OfferedModel& offered) {
+  const model::ModelSpec& spec = offered.served.spec;
+  const node::EngineOptions engine = stage_engine(options, {0, spec.layers});
+  const auto file = model::GgufFile::open(offered.path);
+  if (!file.ok()) return 0;
+  const auto memory = node::stage_memory(**file, spec, engine);
+  const auto kv = node::kv_asked(spec, engine);
+  const auto draft = draft_bytes(options, **file);
+  if (!memory.ok() || !kv.ok() || !draft.ok()) return 0;
+  const std::uint64_t each = memory->buffers + *draft + node::kProcessBytes;
+  return memory->weights + std::max(memory->kv_least(), kv->bytes(*memory)) +
+         each * std::max(1U, options.local_workers);
+}
+
 Status check_distinct(const std::vector<OfferedModel>& models, const OfferedModel& one) {
   for (const OfferedModel& other : models) {
     REQUIRE(other.served.id != one.served.id, "two models have the name '", other.served.id,
@@ -255,6 +273,7 @@ Result<std::vector<OfferedModel>> offer_models(const ServeOptions& options) {
     TRY_VOID(std::move(usable));
     if (listed.size() > 1) {
       TRY(offered->weight_bytes, weight_bytes(*offered));
+      offered->local_bytes = local_bytes(options, *offered);
     }
     models.push_back(*std::move(offered));
   }
@@ -270,6 +289,32 @@ Result<std::vector<OfferedModel>> offer_models(const ServeOptions& options) {
           "local workers of an emulation need a GPU to emulate: pass --emulate GPU, for example "
           "--emulate rtx4090, or --local-workers 0");
   return models;
+}
+
+std::vector<std::string> sources_of(const std::string& path) {
+  for (const LocalModel& model : list_models()) {
+    std::error_code ignored;
+    if (!std::filesystem::equivalent(model.path, path, ignored) || ignored) continue;
+    if (may_be_published(model.source)) return {model.source};
+  }
+  return {};
+}
+
+coordinator::CoordinatorOptions coordinator_options(const ServeOptions& options,
+                                                    const ServedModel& served, std::int64_t began) {
+  coordinator::CoordinatorOptions out;
+  out.stages = stages_of(options, served.spec);
+  out.by_hand = options.by_hand;
+  out.ranks = options.ranks;
+  out.model_fingerprint = served.fingerprint;
+  out.layers = served.spec.layers;
+  out.shape = {served.spec.hidden, served.spec.vocabulary, served.spec.context, false};
+  out.canonical_version = kernels::kCanonicalVersion;
+  out.batch_rows = options.batch_rows;
+  out.itl_target = std::chrono::milliseconds(options.itl_target_ms);
+  out.first_epoch = static_cast<std::uint64_t>(began) * limits::kEpochsOfSecond;
+  if (!options.no_prefix_cache) random_bytes(out.cache_secret.emplace().bytes);
+  return out;
 }
 
 // A twentieth allows for buffers that differ between models.

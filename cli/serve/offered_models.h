@@ -21,6 +21,8 @@ struct OfferedModel {
   std::optional<coordinator::MeasuredPlacement> placement;
   // With several models: the bytes of all tensors that take part in computing.
   std::uint64_t weight_bytes = 0;
+  // Likewise: the memory that the local workers need to hold all of it; 0: it cannot be computed.
+  std::uint64_t local_bytes = 0;
 };
 
 // In the order of the options. A file from a folder that cannot be served is left out, with a
@@ -30,6 +32,15 @@ Result<std::vector<OfferedModel>> offer_models(const ServeOptions& options);
 // A sentence that compares what a model needs with what these workers have; empty: they may have
 // room, or have not been measured.
 std::string why_no_room(const OfferedModel& offered, const coordinator::SwarmStatus& now);
+
+// Where a pulled model came from, for machines that may fetch it there themselves.
+std::vector<std::string> sources_of(const std::string& path);
+
+// For a coordinator of this model, but for what a running server adds. `began`: unix seconds from
+// which pipelines are numbered.
+coordinator::CoordinatorOptions coordinator_options(const ServeOptions& options,
+                                                    const coordinator::http::ServedModel& served,
+                                                    std::int64_t began);
 
 // The values that the options give on this machine: threads of each local worker; stages, 0 for the
 // best number; the device of each local worker.

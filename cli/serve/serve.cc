@@ -21,8 +21,6 @@
 #include "cli/home/identity.h"
 #include "cli/home/own_address.h"
 #include "cli/home/server_file.h"
-#include "cli/models/hub.h"
-#include "cli/models/models.h"
 #include "cli/process/background.h"
 #include "cli/process/build_name.h"
 #include "cli/process/children.h"
@@ -31,6 +29,7 @@
 #include "cli/process/paths.h"
 #include "cli/process/process_log.h"
 #include "cli/serve/api_options.h"
+#include "cli/serve/beside_models.h"
 #include "cli/serve/evidence_folder.h"
 #include "cli/serve/local_workers.h"
 #include "cli/serve/model_files.h"
@@ -55,7 +54,6 @@
 #include "coordinator/proof/ledger_service.h"
 #include "coordinator/store/lease_watch.h"
 #include "coordinator/store/stored_log.h"
-#include "kernels/canonical.h"
 #include "ledger/archive.h"
 #include "ledger/folder.h"
 #include "model/gguf/gguf.h"
@@ -79,36 +77,6 @@ using coordinator::http::ServedModels;
 constexpr auto kServerFarewell = std::chrono::milliseconds(300);
 constexpr const char* kCoordinatorName = "coordinator";
 constexpr unsigned kFollowTicks = 25;  // of the timer, half a second
-// The time for local workers to end before another model is loaded; after it they are killed.
-constexpr auto kWorkersFarewell = std::chrono::seconds(5);
-
-// `began`: unix seconds from which pipelines are numbered.
-CoordinatorOptions coordinator_options(const ServeOptions& options, const ServedModel& served,
-                                       std::int64_t began) {
-  CoordinatorOptions out;
-  out.stages = stages_of(options, served.spec);
-  out.by_hand = options.by_hand;
-  out.ranks = options.ranks;
-  out.model_fingerprint = served.fingerprint;
-  out.layers = served.spec.layers;
-  out.shape = {served.spec.hidden, served.spec.vocabulary, served.spec.context, false};
-  out.canonical_version = kernels::kCanonicalVersion;
-  out.batch_rows = options.batch_rows;
-  out.itl_target = std::chrono::milliseconds(options.itl_target_ms);
-  out.first_epoch = static_cast<std::uint64_t>(began) * limits::kEpochsOfSecond;
-  if (!options.no_prefix_cache) random_bytes(out.cache_secret.emplace().bytes);
-  return out;
-}
-
-// Where a pulled model came from, for machines that may fetch it there themselves.
-std::vector<std::string> sources_of(const std::string& path) {
-  for (const LocalModel& model : list_models()) {
-    std::error_code ignored;
-    if (!std::filesystem::equivalent(model.path, path, ignored) || ignored) continue;
-    if (may_be_published(model.source)) return {model.source};
-  }
-  return {};
-}
 
 // Everything of the process; members are destroyed from the last to the first.
 class Server {
@@ -258,53 +226,82 @@ class Server {
 
   void start_coordinator() {
     if (models_.size() == 1) {
-      coordinator_ = open_model(0, {});
+      coordinator_ = open_model(0);
       return;
     }
     coordinator::ModelSwitch::Options options;
     for (const OfferedModel& each : models_) {
       options.models.push_back({each.served.id, each.served.spec.context});
     }
-    options.load = [this](std::uint32_t model, Coordinator::Next begin) {
-      auto coordinator = open_model(model, begin);
+    if (options_.loaded_models > 0) options.most_loaded = options_.loaded_models;
+    options.load = [this](std::uint32_t model) {
+      auto coordinator = open_model(model);
       if (workers_ == nullptr) return coordinator;  // the first one: they are not started yet
       workers_->stop();
-      replace_by_ = clock_.now() + kWorkersFarewell;
+      replace_by_ = clock_.now() + kLocalWorkersFarewell;
       return coordinator;
     };
     options.why_no_room = [this](std::uint32_t model, const coordinator::SwarmStatus& now) {
       return why_no_room(models_[model], now);
     };
     options.hashed = [this] { return manifest_ != nullptr ? manifest_->hashed() : 0; };
+    if (!emulates_ && BesideModels::are_possible(options_)) load_beside(options);
     coordinator_ = std::make_unique<coordinator::ModelSwitch>(std::move(options), clock_);
   }
 
-  // The coordinator of one model, in place of any before.
-  std::unique_ptr<Coordinator> open_model(std::uint32_t model, Coordinator::Next begin) {
+  void load_beside(coordinator::ModelSwitch::Options& options) {
+    beside_.emplace(BesideModels::Wiring{loop_.io(), clock_, random_, identity_->node,
+                                         identity_->roster->book(), &*membership_,
+                                         cluster_.has_value(), models_, options_});
+    options.room_beside = [this](std::uint32_t model, const coordinator::SwarmStatus& now) {
+      return beside_->room(model, model_, now);
+    };
+    options.load_beside = [this](std::uint32_t model) -> Result<std::unique_ptr<Coordinator>> {
+      TRY(auto coordinator, beside_->load(model, wiring_of(model)));
+      name_in_receipts(*coordinator, model);
+      return coordinator;
+    };
+    options.unload_beside = [this](std::uint32_t model) { beside_->unload(model); };
+  }
+
+  // For the coordinator of one model.
+  CoordinatorOptions wiring_of(std::uint32_t model) {
     const OfferedModel& offered = models_[model];
-    model_ = model;
     // Coordinators with one store number pipelines by its clock: theirs may differ.
     const std::int64_t began = lease_ != nullptr ? began_ : clock_.unix_seconds();
     CoordinatorOptions wiring = coordinator_options(options_, offered.served, began);
-    wiring.first_epoch = std::max(wiring.first_epoch, begin.epoch);
-    wiring.first_sequence = std::max(wiring.first_sequence, begin.sequence);
+    wiring.numbers = numbers_;
     for (const OfferedModel& each : models_) {
       if (&each != &offered) wiring.other_models.insert(each.served.fingerprint);
     }
-    wiring.on_held_roster = std::bind_front(&Server::on_held_roster, this);
     wiring.placement = offered.placement;
     if (wiring.placement) {
       wiring.placement->elsewhere = [this](std::function<void()> work) { search(std::move(work)); };
     }
     wiring.receipts = receipts_.get();
+    wiring.owner_of = [this](const PublicKey& key) { return membership_->owner_of(key); };
+    wiring.is_newcomer = membership_->is_newcomer();
+    wiring.canary_words = coordinator::http::canary_words(offered.served, clock_);
+    return wiring;
+  }
+
+  // Receipts name a model by its manifest, once that is made.
+  void name_in_receipts(Coordinator& coordinator, std::uint32_t model) const {
+    const auto known = manifests_.find(model);
+    if (known != manifests_.end()) coordinator.publish_model(known->second.id());
+  }
+
+  // The coordinator of the current model, in place of any before.
+  std::unique_ptr<Coordinator> open_model(std::uint32_t model) {
+    const OfferedModel& offered = models_[model];
+    model_ = model;
+    CoordinatorOptions wiring = wiring_of(model);
+    wiring.on_held_roster = std::bind_front(&Server::on_held_roster, this);
     wiring.relay = relay_.expects(clock_);
     wiring.answers = [this](const std::string& address) {
       const auto outcome = dial_back_.ask(address);
       return outcome ? std::optional(outcome->error.empty()) : std::nullopt;
     };
-    wiring.owner_of = [this](const PublicKey& key) { return membership_->owner_of(key); };
-    wiring.is_newcomer = membership_->is_newcomer();
-    wiring.canary_words = coordinator::http::canary_words(offered.served, clock_);
     described_.clear();
     if (cluster_ && !emulates_) {  // for machines that join without the model's file
       ServedManifest::Options manifest{folder_,
@@ -323,10 +320,7 @@ class Server {
       manifest_ = std::make_unique<ServedManifest>(std::move(manifest));
     }
     auto coordinator = Coordinator::start(wiring, clock_, random_, control_->sessions(), *pieces_);
-    // Receipts of this model are named as before it was unloaded.
-    if (const auto known = manifests_.find(model); known != manifests_.end()) {
-      coordinator->publish_model(known->second.id());
-    }
+    name_in_receipts(*coordinator, model);
     return coordinator;
   }
 
@@ -349,7 +343,9 @@ class Server {
         local_workers(options_, cluster_.has_value(), models_[model_].path, info_.control));
   }
   void replace_workers() {
+    if (beside_) beside_->on_timer();
     if (!replace_by_ || (workers_->running() > 0 && clock_.now() < *replace_by_)) return;
+    if (beside_ && beside_->are_workers_ending()) return;
     replace_by_.reset();
     start_workers();
   }
@@ -386,6 +382,7 @@ class Server {
     coordinator_->publish_roster(identity_->roster->book()->bytes());
     data_->recheck_peers();
     control_->recheck_peers();
+    if (beside_) beside_->recheck_peers();
     relay_.keep_members(*identity_->roster->book()->roster());
   }
 
@@ -652,6 +649,7 @@ class Server {
     gate_->end_all({ErrorCode::kUnavailable, why});
     children_->stop();
     if (workers_ != nullptr) workers_->stop();
+    if (beside_) beside_->stop();
     replace_by_.reset();
     farewell_.expires_after(kServerFarewell);
     farewell_.async_wait([this](const boost::system::error_code&) { loop_.stop(); });
@@ -704,6 +702,8 @@ class Server {
   std::shared_ptr<coordinator::Credits> credits_;         // null: the ledger is a log only, or none
   std::unique_ptr<node::LocalReferee> referee_;           // null: there is no ledger
   std::unique_ptr<coordinator::LedgerService> receipts_;  // null: none are made; asks the referee
+  const std::shared_ptr<coordinator::Numbers> numbers_ = std::make_shared<coordinator::Numbers>();
+  std::optional<BesideModels> beside_;  // nothing: the server has one model, or GPUs
   std::unique_ptr<Coordinator> coordinator_;
   std::unique_ptr<coordinator::CoordinatorGate> gate_;
   std::unique_ptr<HttpServer> http_;

@@ -13,10 +13,11 @@
 namespace hearth::cli {
 
 struct ServeOptions {
-  // Files, pulled names or folders. Of several models the workers hold one at a time.
+  // Files, pulled names or folders. Of several models, machines that joined hold one at a time.
   std::vector<std::string> models;
-  std::string model_id;       // as clients name it; empty: from the file's name
-  std::string chat_template;  // a file; empty: the model's own
+  std::uint32_t loaded_models = 0;  // the most that are loaded at once; 0: what the memory holds
+  std::string model_id;             // as clients name it; empty: from the file's name
+  std::string chat_template;        // a file; empty: the model's own
   // Workers of this machine. A single one of a cluster has the machine's name.
   std::uint32_t local_workers = 1;
   // How layers are placed: for an objective, by measurements; in equal shares for this many stages;

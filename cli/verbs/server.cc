@@ -100,6 +100,10 @@ void add_models(CLI::App& verb, ServeOptions& o) {
       ->allow_extra_args(false)
       ->multi_option_policy(CLI::MultiOptionPolicy::TakeAll);
   verb.add_option("model", o.models, "the same");
+  verb.add_option("--loaded-models", o.loaded_models,
+                  "most models that are loaded at once (default: as many as this machine's memory "
+                  "holds); 1: each has all machines while it is loaded")
+      ->check(whole_number(1, limits::kServedModels));
   verb.add_option("--model-id,--alias", o.model_id, "name of the model in the API")
       ->check(text_within(limits::kModelNameBytes));
   verb.add_option("--chat-template", o.chat_template,

@@ -144,13 +144,41 @@ namespace {
 std::string other_models(const Json& state) {
   std::string line;
   for (const Json& model : state.value("models", Json::array())) {
-    if (model.at("id") == state.at("model").at("id")) continue;
+    if (model.at("state") == "ready" || model.at("id") == state.at("model").at("id")) continue;
     line += line.empty() ? "\nnot loaded: " : ", ";
     line += escape_control(model.at("id").get<std::string>());
     const auto how = model.at("state").get<std::string>();
     if (how != "unloaded") line += " (" + escape_control(how) + ")";
   }
   return line;
+}
+
+// The current model, and with several the others that are loaded.
+std::vector<Json> loaded_models(const Json& state) {
+  const Json& current = state.at("model");
+  const Json several = state.value("models", Json::array());
+  std::vector<Json> all;
+  const auto add = [&](const Json& model, const Json& waiting) {
+    Json pipelines = Json::array();
+    std::uint64_t running = 0;
+    for (const Json& each : state.at("pipelines")) {
+      if (each.value("model", model.at("id")) != model.at("id")) continue;
+      running += each.at("running").get<std::uint64_t>();
+      pipelines.push_back(each);
+    }
+    all.push_back({{"name", model.at("id")},
+                   {"bytes", model.at("file_bytes")},
+                   {"context", model.at("context")},
+                   {"pipelines", std::move(pipelines)},
+                   {"running", several.empty() ? state.at("running") : Json(running)},
+                   {"waiting", waiting}});
+  };
+  if (several.empty()) add(current, state.at("waiting"));
+  for (const Json& model : several) {
+    const bool is_current = model.at("id") == current.at("id");
+    if (is_current || model.at("state") == "ready") add(model, model.at("waiting"));
+  }
+  return all;
 }
 
 }  // namespace
@@ -160,22 +188,15 @@ Result<int> run_ps(const StatusOptions& options) {
   TRY(const SwarmAnswer answer, wait_for_state(options));
   const Json state = Json::parse(answer.json);
   try {
-    const Json& model = state.at("model");
-    const Json& pipelines = state.at("pipelines");
-    if (options.json) {
-      return succeed(escape_json(Json::array({{{"name", model.at("id")},
-                                               {"bytes", model.at("file_bytes")},
-                                               {"context", model.at("context")},
-                                               {"pipelines", pipelines},
-                                               {"running", state.at("running")},
-                                               {"waiting", state.at("waiting")}}})
-                                     .dump()));
-    }
-    const client::SwarmView& view = answer.view;
+    const std::vector<Json> models = loaded_models(state);
+    if (options.json) return succeed(escape_json(Json(models).dump()));
     Table table({"NAME", "SIZE", "CONTEXT", "PIPELINES", "RUNNING", "WAITING"});
-    table.add({view.model, format_bytes(view.model_bytes), model.at("context").dump(),
-               std::to_string(pipelines.size()), std::to_string(view.running),
-               std::to_string(view.waiting)});
+    for (const Json& model : models) {
+      table.add({model.at("name").get<std::string>(),
+                 format_bytes(model.at("bytes").get<std::uint64_t>()), model.at("context").dump(),
+                 std::to_string(model.at("pipelines").size()), model.at("running").dump(),
+                 model.at("waiting").dump()});
+    }
     return succeed(boost::algorithm::join(table.lines(), "\n") + other_models(state));
   } catch (const Json::exception& bad) {
     return Error::invalid("the server has another version than this program: ", bad.what());

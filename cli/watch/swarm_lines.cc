@@ -59,7 +59,7 @@ std::string kv_text(const client::NodeView& node) {
 void add_kv(const client::SwarmView& view, Lines& lines) {
   const client::NodeView* least = nullptr;
   for (const client::NodeView& node : view.nodes) {
-    if (!node.placed || node.kv_tokens == 0) continue;
+    if (!node.placed || node.kv_tokens == 0 || !node.beside.empty()) continue;
     if (least == nullptr || node.kv_tokens < least->kv_tokens) least = &node;
   }
   if (least == nullptr || least->kv_tokens_kept == 0) return;
@@ -98,8 +98,14 @@ void add_power(const client::SwarmView& view, Lines& lines) {
   lines.push_back(line);
 }
 
+std::string layers_text(const client::NodeView& node) {
+  if (!node.placed) return "-";
+  return text_of(node.layers) + (node.beside.empty() ? "" : " of " + node.beside);
+}
+
 std::string layers_bar(const client::NodeView& node, std::uint32_t layers) {
   if (!node.placed || layers == 0) return "-";
+  if (!node.beside.empty()) return layers_text(node);
   return bar(static_cast<double>(node.layers.begin) / layers,
              static_cast<double>(node.layers.end) / layers) +
          " " + text_of(node.layers);
@@ -423,11 +429,11 @@ Lines status_lines(const client::SwarmView& view) {
   NodeTable table(view, {"NODE", "STATE", "STAGE", "LAYERS", "ISA", "THREADS", "WEIGHTS", "TOK/S",
                          "BUSY", "ROWS"});
   for (const client::NodeView& node : view.nodes) {
-    table.add(node,
-              {node.name, state_text(node), stage_text(node),
-               node.placed ? text_of(node.layers) : "-", node.isa, std::to_string(node.threads),
-               node.placed ? format_bytes(node.weight_bytes) : "-", rate(node.rows_per_second),
-               percentage(node.busy_ratio), std::to_string(node.rows_total)});
+    table.add(
+        node,
+        {node.name, state_text(node), stage_text(node), layers_text(node), node.isa,
+         std::to_string(node.threads), node.placed ? format_bytes(node.weight_bytes) : "-",
+         rate(node.rows_per_second), percentage(node.busy_ratio), std::to_string(node.rows_total)});
   }
   add_table(table.lines(), lines);
   add_cards(view, lines);

@@ -163,6 +163,18 @@ std::vector<LinkView> links_of(const Json& state) {
   return links;
 }
 
+// A server with several models says which one each node and each pipeline has.
+void add_nodes(const Json& state, SwarmView& view) {
+  const auto model_of = [&view](const Json& one) { return one.value("model", view.model); };
+  view.pipelines = std::ranges::count_if(
+      state.at("pipelines"), [&](const Json& one) { return model_of(one) == view.model; });
+  const PageTokens page_tokens = page_tokens_of(state);
+  for (const Json& node : state.at("nodes")) {
+    view.nodes.push_back(node_of(node, page_tokens));
+    if (model_of(node) != view.model) view.nodes.back().beside = model_of(node);
+  }
+}
+
 SwarmView view_of(const Json& state) {
   SwarmView view;
   view.version = state.value("version", "");
@@ -196,9 +208,7 @@ SwarmView view_of(const Json& state) {
   view.power_nodes = count_of<std::uint32_t>(power, "nodes");
   view.drafts = drafts_of(state);
   view.store = store_of(state);
-  const PageTokens page_tokens = page_tokens_of(state);
-  view.pipelines = page_tokens.size();
-  for (const Json& node : state.at("nodes")) view.nodes.push_back(node_of(node, page_tokens));
+  add_nodes(state, view);
   for (const Json& gap : state.value("uncovered", Json::array())) {
     view.gaps.push_back({range_of(gap.at("layers")), count_of<std::uint64_t>(gap, "weight_bytes"),
                          count_of<std::uint64_t>(gap, "memory_bytes")});

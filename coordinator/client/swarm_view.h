@@ -17,6 +17,7 @@ namespace hearth::client {
 
 struct NodeView {
   std::string name;
+  std::string beside;  // its model, if that is loaded beside SwarmView::model; empty otherwise
   std::string state;
   std::optional<Away> away;  // its owner uses it
   std::string isa;

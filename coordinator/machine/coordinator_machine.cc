@@ -77,18 +77,23 @@ CoordinatorMachine::CoordinatorMachine(CoordinatorOptions options, const Clock& 
     if (node == nullptr || node->state == Node::State::kLost) return;
     sessions_.send(node->link, message);
   };
-  listener.run = [this](AuditRun run) {
-    if (!puts_off_audits()) return sequences_.submit_audit(std::move(run));
-    options_.receipts->put_off(run.order.request, "another model is about to be loaded");
+  listener.run = [this](const AuditRun& run) {
+    const bool is_ours = std::ranges::all_of(
+        run.nodes, [this](const std::string& name) { return registry_.find(name) != nullptr; });
+    if (!is_ours) return false;
+    if (puts_off_audits()) {
+      options_.receipts->put_off(run.order.request, "another model is about to be loaded");
+    } else {
+      sequences_.submit_audit(run);
+    }
+    return true;
   };
   listener.outcome = [this](const AuditOutcome& outcome) { sequences_.take_outcome(outcome); };
   listener.standing = [this] { follow_standing(); };
-  options_.receipts->listen(std::move(listener));
+  listens_ = options_.receipts->listen(std::move(listener));
 }
 
-CoordinatorMachine::~CoordinatorMachine() {
-  if (options_.receipts != nullptr) options_.receipts->listen({});
-}
+CoordinatorMachine::~CoordinatorMachine() = default;
 
 void CoordinatorMachine::on_timer() {
   sequences_.report_rates(parts_.clock_.now());

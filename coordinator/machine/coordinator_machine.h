@@ -53,7 +53,6 @@ class CoordinatorMachine final : public Coordinator {
   Result<std::string> route(const std::string& from, const std::string& to) override;
   bool wind_down(bool wanted) override;
   void retire() override;
-  Next next() const override { return {pipelines_.next_epoch(), sequences_.next_sequence()}; }
 
  private:
   // The ledger thread's report on outstanding receipts, which may come later.
@@ -88,6 +87,7 @@ class CoordinatorMachine final : public Coordinator {
   std::optional<TimePoint> winds_down_since_;
   std::optional<TimePoint> quiet_since_;  // then, nothing waits or runs
   std::shared_ptr<Settling> settling_;    // since then
+  std::shared_ptr<const void> listens_;   // to the ledger; null: no receipts
 };
 
 }  // namespace hearth::coordinator

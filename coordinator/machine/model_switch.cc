@@ -3,6 +3,8 @@
 #include <spdlog/spdlog.h>
 
 #include <algorithm>
+#include <iterator>
+#include <set>
 #include <utility>
 
 #include "base/check.h"
@@ -31,6 +33,26 @@ void add_totals(SwarmStatus& to, const SwarmStatus& from) {
     to.accepted_total[kind] += from.accepted_total[kind];
   }
   to.late_frames_total += from.late_frames_total;
+}
+
+// Its memory is not what a plan could use: its workers end when it is unloaded.
+void add_beside(SwarmStatus& to, SwarmStatus from, std::uint32_t model) {
+  for (NodeStatus& node : from.nodes) {
+    node.model = model;
+    node.measured.reset();
+    to.nodes.push_back(std::move(node));
+  }
+  for (PipelineStatus& pipeline : from.pipelines) {
+    pipeline.model = model;
+    to.pipelines.push_back(std::move(pipeline));
+  }
+  std::ranges::move(from.accused, std::back_inserter(to.accused));
+  to.running += from.running;
+  to.running_audits += from.running_audits;
+  to.waiting += from.waiting;
+  to.tokens_per_second += from.tokens_per_second;
+  to.prompt_tokens_per_second += from.prompt_tokens_per_second;
+  add_totals(to, from);
 }
 
 }  // namespace
@@ -86,12 +108,16 @@ ModelSwitch::ModelSwitch(Options options, const Clock& clock)
 ModelSwitch::~ModelSwitch() = default;
 
 void ModelSwitch::on_timer() {
-  coordinator_->on_timer();
-  if (is_loading_) {
-    watch_loading();
-  } else {
-    take_turns();
+  std::vector<std::uint32_t> models;  // loading and unloading change the map
+  for (const auto& [model, one] : loaded_) models.push_back(model);
+  for (const std::uint32_t model : models) loaded_.at(model).coordinator->on_timer();
+  find_room();
+  for (const std::uint32_t model : models) {
+    const auto one = loaded_.find(model);
+    if (one != loaded_.end() && one->second.is_loading) watch_loading(model);
   }
+  drain();
+  if (!loaded_.at(current_).is_loading) take_turns();
   tell_progress();
 }
 
@@ -101,8 +127,10 @@ SubmitAnswer ModelSwitch::submit(std::vector<Submission> sequences) {
   INVARIANT(!sequences.empty(), "a submission has a sequence");
   const std::uint32_t model = sequences.front().request.model;
   INVARIANT(model < entries_.size(), "a request is for one of the server's models");
-  const bool now = model == current_ && !is_loading_ && !is_closing_;
-  return now ? coordinator_->submit(std::move(sequences)) : hold(model, std::move(sequences));
+  const auto one = loaded_.find(model);
+  if (one == loaded_.end() || !one->second.takes()) return hold(model, std::move(sequences));
+  one->second.used_at = clock_.now();
+  return one->second.coordinator->submit(std::move(sequences));
 }
 
 SubmitAnswer ModelSwitch::hold(std::uint32_t model, std::vector<Submission> sequences) {
@@ -140,10 +168,13 @@ Status ModelSwitch::check_hold(std::uint32_t model, const std::vector<Submission
   const std::string& name = options_.models[model].name;
   const Entry& entry = entries_[model];
   if (clock_.now() < entry.failed_until) return Error{ErrorCode::kUnavailable, entry.why_failed};
-  const bool is_first = model != current_ && entry.waiting.empty();
+  const bool is_first = !loaded_.contains(model) && entry.waiting.empty();
   if (is_first && options_.why_no_room) {
-    const std::string why = options_.why_no_room(model, coordinator_->status());
-    if (!why.empty()) {
+    const SwarmStatus now = current_coordinator().status();
+    const std::string why = options_.why_no_room(model, now);
+    const bool is_beside =
+        options_.room_beside && options_.room_beside(model, now) != RoomBeside::kImpossible;
+    if (!why.empty() && !is_beside) {
       return Error::of(ErrorCode::kUnavailable, "the model '", name, "' cannot be loaded: ", why);
     }
   }
@@ -161,12 +192,16 @@ Status ModelSwitch::check_hold(std::uint32_t model, const std::vector<Submission
                    name, "'; retry later");
 }
 
+// No id is given twice, and a coordinator ignores what it does not know.
 void ModelSwitch::cancel(SequenceId sequence) {
   const auto found = held_.find(sequence);
-  if (found == held_.end()) return coordinator_->cancel(sequence);
-  const std::shared_ptr<Held> held = found->second;
-  held->forget();
-  if (held->running) return coordinator_->cancel(*held->running);
+  const std::shared_ptr<Held> held = found != held_.end() ? found->second : nullptr;
+  if (held) held->forget();
+  if (!held || held->running) {
+    const SequenceId id = held ? *held->running : sequence;
+    for (const auto& [model, one] : loaded_) one.coordinator->cancel(id);
+    return;
+  }
   for (Entry& entry : entries_) {
     for (Waiting& group : entry.waiting) std::erase(group.sequences, held);
     std::erase_if(entry.waiting, [](const Waiting& group) { return group.sequences.empty(); });
@@ -175,64 +210,88 @@ void ModelSwitch::cancel(SequenceId sequence) {
 
 void ModelSwitch::stop(SequenceId sequence, Position position) {
   const auto found = held_.find(sequence);
-  if (found == held_.end()) return coordinator_->stop(sequence, position);
-  if (!found->second->running) return cancel(sequence);  // it has no token yet
-  found->second->stopped = true;
-  coordinator_->stop(*found->second->running, position);
+  const std::shared_ptr<Held> held = found != held_.end() ? found->second : nullptr;
+  if (held && !held->running) return cancel(sequence);  // it has no token yet
+  if (held) held->stopped = true;
+  const SequenceId id = held ? *held->running : sequence;
+  for (const auto& [model, one] : loaded_) one.coordinator->stop(id, position);
 }
 
-// --- turns ---
+// --- loading ---
 
+ModelSwitch::Loaded& ModelSwitch::put(std::uint32_t model,
+                                      std::unique_ptr<Coordinator> coordinator) {
+  INVARIANT(coordinator != nullptr && !loaded_.contains(model),
+            "a model has one coordinator while it is loaded");
+  Loaded& one = loaded_[model];
+  one.coordinator = std::move(coordinator);
+  one.load_began = one.changed_at = one.used_at = clock_.now();
+  one.loading = {options_.models[model].name, true};
+  if (!roster_.empty()) one.coordinator->publish_roster(roster_);
+  return one;
+}
+
+// A model takes the place of the current one.
 void ModelSwitch::load(std::uint32_t model) {
-  Next begin{1, 1};
-  if (coordinator_ != nullptr) {
-    INVARIANT(model != current_, "another model takes the place of the current one");
+  if (!loaded_.empty()) {
+    INVARIANT(model != current_ && loaded_.size() == 1,
+              "another model takes the place of the current one, and nothing is beside it");
     spdlog::info("unloading the model {} and loading {}", options_.models[current_].name,
                  options_.models[model].name);
-    coordinator_->retire();
-    begin = coordinator_->next();
-    add_totals(totals_, coordinator_->status());
-    coordinator_.reset();
+    unload(current_);
   }
   current_ = model;
-  is_loading_ = true;
-  is_closing_ = false;
-  load_began_ = changed_at_ = clock_.now();
-  signs_ = {};
-  loading_ = {options_.models[model].name, true};
-  coordinator_ = options_.load(model, begin);
-  INVARIANT(coordinator_ != nullptr, "a model has a coordinator");
-  if (!roster_.empty()) coordinator_->publish_roster(roster_);
+  put(model, options_.load(model));
 }
 
-void ModelSwitch::watch_loading() {
+// The caller has ensured that nothing of it runs.
+void ModelSwitch::unload(std::uint32_t model) {
+  Loaded& one = loaded_.at(model);
+  one.coordinator->retire();
+  add_totals(totals_, one.coordinator->status());
+  loaded_.erase(model);
+  if (model != current_) options_.unload_beside(model);
+}
+
+void ModelSwitch::watch_loading(std::uint32_t model) {
+  Loaded& one = loaded_.at(model);
+  const bool is_current = model == current_;
   const TimePoint now = clock_.now();
-  const SwarmStatus status = coordinator_->status();
+  const SwarmStatus status = one.coordinator->status();
   if (status.ready) {
-    is_loading_ = false;
-    served_ = current_;
-    turn_until_ = now + std::clamp(now - load_began_, kLeastTurn, kMostTurn);
-    return release(current_);
+    one.is_loading = false;
+    if (is_current) served_ = model;
+    one.used_at = now;
+    one.turn_until = now + std::clamp(now - one.load_began, kLeastTurn, kMostTurn);
+    return release(model);
   }
-  loading_ = {options_.models[current_].name, true};
+  one.may_come = status.may_come;
+  one.loading = {options_.models[model].name, true};
   for (const NodeStatus& node : status.nodes) {
     if (node.state == "lost") continue;
-    ++loading_.workers;
+    ++one.loading.workers;
     if (node.partial) {
-      loading_.bytes += node.held_bytes;
-      loading_.bytes_total += node.held_total;
+      one.loading.bytes += node.held_bytes;
+      one.loading.bytes_total += node.held_total;
     }
   }
-  const std::uint64_t hashed = options_.hashed ? options_.hashed() : 0;
-  Signs signs{loading_.workers, loading_.bytes, hashed, status.missing};
-  if (signs != signs_) changed_at_ = now;
-  signs_ = std::move(signs);
-  const bool wanted = !entries_[current_].waiting.empty();
-  const std::optional<std::uint32_t> other = next_model();
-  // No request waits for it any more.
-  if (!wanted && other && coordinator_->wind_down(true)) return load(*other);
-  const Duration patience = status.may_come ? kLoadPatience : kIdlePatience;
-  if (wanted && now - changed_at_ >= patience) fail_loading(status.missing);
+  const std::uint64_t hashed = is_current && options_.hashed ? options_.hashed() : 0;
+  Signs signs{one.loading.workers, one.loading.bytes, hashed, status.missing};
+  if (signs != one.signs) one.changed_at = now;
+  one.signs = std::move(signs);
+  const bool wanted = !entries_[model].waiting.empty();
+  if (is_current) {
+    const std::optional<std::uint32_t> other = next_model();
+    // No request waits for it any more.
+    if (!wanted && other && one.coordinator->wind_down(true)) return load(*other);
+  }
+  if (now - one.changed_at < patience_of(one)) return;
+  if (!is_current) return fail_beside(model, status.missing);
+  if (wanted) fail_loading(status.missing);
+}
+
+Duration ModelSwitch::patience_of(const Loaded& one) {
+  return one.may_come ? kLoadPatience : kIdlePatience;
 }
 
 void ModelSwitch::fail_loading(const std::string& why) {
@@ -240,7 +299,7 @@ void ModelSwitch::fail_loading(const std::string& why) {
   entry.why_failed =
       "the model '" + options_.models[current_].name + "' could not be loaded: " + why;
   entry.failed_until = clock_.now() + kFailedFor;
-  changed_at_ = clock_.now();
+  loaded_.at(current_).changed_at = clock_.now();
   spdlog::error("{}", entry.why_failed);
   const std::deque<Waiting> waiting = std::exchange(entry.waiting, {});
   const Error error{ErrorCode::kUnavailable, entry.why_failed};
@@ -257,23 +316,108 @@ void ModelSwitch::fail_loading(const std::string& why) {
   }
 }
 
+// Its requests wait for its turn instead.
+void ModelSwitch::fail_beside(std::uint32_t model, const std::string& why) {
+  spdlog::warn("the model {} was not loaded beside the model {}: {}", options_.models[model].name,
+               options_.models[current_].name, why);
+  entries_[model].not_beside_until = clock_.now() + kFailedFor;
+  if (loaded_.contains(model)) unload(model);
+}
+
+// --- turns ---
+
 void ModelSwitch::take_turns() {
+  Loaded& one = loaded_.at(current_);
   const std::optional<std::uint32_t> other = next_model();
   if (!other) {
-    if (!std::exchange(is_closing_, false)) return;
-    coordinator_->wind_down(false);
+    if (!std::exchange(one.is_closing, false)) return;
+    one.coordinator->wind_down(false);
     return release(current_);
   }
-  if (clock_.now() < turn_until_) return;
-  is_closing_ = true;
-  if (coordinator_->wind_down(true)) load(*other);
+  if (clock_.now() < one.turn_until) return;
+  for (auto& [model, each] : loaded_) each.is_closing = true;  // the next one may need all memory
+  const bool is_quiet = one.coordinator->wind_down(true);
+  if (is_quiet && loaded_.size() == 1) load(*other);
+}
+
+// --- beside the current model ---
+
+void ModelSwitch::find_room() {
+  bool is_needed = false;
+  for (const std::uint32_t model : wanted()) {
+    entries_[model].waits_for_room = find_room_for(model);
+    is_needed = is_needed || entries_[model].waits_for_room;
+  }
+  if (is_needed || loaded_.at(current_).is_closing) return;
+  std::vector<std::uint32_t> reopened;  // the requests for which they were to make room are gone
+  for (auto& [model, one] : loaded_) {
+    if (model == current_ || !std::exchange(one.is_closing, false)) continue;
+    one.coordinator->wind_down(false);
+    reopened.push_back(model);
+  }
+  for (const std::uint32_t model : reopened) release(model);
+}
+
+// Whether requests for this model wait for it to be loaded beside the others. If there is room, it
+// is loaded.
+bool ModelSwitch::find_room_for(std::uint32_t model) {
+  const TimePoint now = clock_.now();
+  if (!options_.room_beside || now < entries_[model].not_beside_until) return false;
+  const Loaded& current = loaded_.at(current_);
+  const RoomBeside room = loaded_.size() < options_.most_loaded
+                              ? options_.room_beside(model, current.coordinator->status())
+                              : RoomBeside::kTaken;
+  if (room == RoomBeside::kImpossible) return false;
+  // The free memory is known when those that load have what they need.
+  if (current.is_loading) return now - current.changed_at < patience_of(current);
+  for (const auto& [other, one] : loaded_) {
+    if (one.is_loading) return true;
+  }
+  if (room == RoomBeside::kSoon) return true;
+  if (room == RoomBeside::kTaken) return close_one();
+  spdlog::info("loading the model {} beside the model {}", options_.models[model].name,
+               options_.models[current_].name);
+  auto coordinator = options_.load_beside(model);
+  if (coordinator.ok()) {
+    put(model, *std::move(coordinator));
+    return true;
+  }
+  fail_beside(model, coordinator.error().message);
+  return false;
+}
+
+// The model that was idle longest is unloaded, after its turn. False: none is beside the current
+// one.
+bool ModelSwitch::close_one() {
+  Loaded* oldest = nullptr;
+  for (auto& [model, one] : loaded_) {
+    if (model == current_) continue;
+    if (one.is_closing) return true;
+    if (oldest == nullptr || one.used_at < oldest->used_at) oldest = &one;
+  }
+  if (oldest != nullptr && clock_.now() >= oldest->turn_until) oldest->is_closing = true;
+  return oldest != nullptr;
+}
+
+void ModelSwitch::drain() {
+  std::vector<std::uint32_t> quiet;
+  for (const auto& [model, one] : loaded_) {
+    if (model != current_ && one.is_closing && one.coordinator->wind_down(true)) {
+      quiet.push_back(model);
+    }
+  }
+  for (const std::uint32_t model : quiet) {
+    spdlog::info("unloading the model {}: another one needs its room", options_.models[model].name);
+    unload(model);
+  }
 }
 
 // In the order of arrival: requests within this queue's limits are within the scheduler's. It does
 // not report whether their answers can be verified, because the auditing pipelines may come a
 // moment later.
 void ModelSwitch::release(std::uint32_t model) {
-  INVARIANT(model == current_ && !is_loading_ && !is_closing_, "it is this model's turn");
+  INVARIANT(loaded_.at(model).takes(), "a model takes the requests that waited for it");
+  Coordinator& coordinator = *loaded_.at(model).coordinator;
   const std::deque<Waiting> waiting = std::exchange(entries_[model].waiting, {});
   for (const Waiting& group : waiting) {
     std::vector<Submission> sequences;
@@ -284,7 +428,7 @@ void ModelSwitch::release(std::uint32_t model) {
       owners.push_back(held);
     }
     if (sequences.empty()) continue;
-    const SubmitAnswer answer = coordinator_->submit(std::move(sequences));
+    const SubmitAnswer answer = coordinator.submit(std::move(sequences));
     for (std::size_t i = 0; i < owners.size(); ++i) {
       const std::shared_ptr<Held>& held = owners[i];
       if (!answer.sequences.ok()) {
@@ -292,7 +436,7 @@ void ModelSwitch::release(std::uint32_t model) {
         continue;
       }
       held->running = (*answer.sequences)[i];
-      if (held->over) coordinator_->cancel(*held->running);
+      if (held->over) coordinator.cancel(*held->running);
     }
   }
 }
@@ -300,7 +444,8 @@ void ModelSwitch::release(std::uint32_t model) {
 // --- what is told ---
 
 LoadProgress ModelSwitch::progress_of(std::uint32_t model) const {
-  if (model == current_ && is_loading_) return loading_;
+  const auto one = loaded_.find(model);
+  if (one != loaded_.end() && one->second.is_loading) return one->second.loading;
   return {options_.models[model].name};
 }
 
@@ -321,14 +466,21 @@ void ModelSwitch::tell_progress() {
   }
 }
 
-std::optional<std::uint32_t> ModelSwitch::next_model() const {
-  std::optional<std::uint32_t> found;
+std::vector<std::uint32_t> ModelSwitch::wanted() const {
+  std::vector<std::uint32_t> all;
   for (std::uint32_t model = 0; model < entries_.size(); ++model) {
-    if (model == current_ || entries_[model].waiting.empty()) continue;
-    const TimePoint since = entries_[model].waiting.front().since;
-    if (!found || since < entries_[*found].waiting.front().since) found = model;
+    if (!loaded_.contains(model) && !entries_[model].waiting.empty()) all.push_back(model);
   }
-  return found;
+  std::ranges::stable_sort(
+      all, {}, [this](std::uint32_t model) { return entries_[model].waiting.front().since; });
+  return all;
+}
+
+std::optional<std::uint32_t> ModelSwitch::next_model() const {
+  for (const std::uint32_t model : wanted()) {
+    if (!entries_[model].waits_for_room) return model;
+  }
+  return std::nullopt;
 }
 
 std::size_t ModelSwitch::waiting() const {
@@ -351,19 +503,29 @@ std::size_t ModelSwitch::waiting_of(const std::string& owner) const {
 
 const char* ModelSwitch::state_of(std::uint32_t model, bool ready) const {
   const Entry& entry = entries_[model];
-  if (model == current_ && ready) return "ready";
+  if (ready) return "ready";
   if (clock_.now() < entry.failed_until) return "failed";
-  if (model == current_) return "loading";
+  if (loaded_.contains(model)) return "loading";
   return entry.waiting.empty() ? "unloaded" : "waiting";
 }
 
 SwarmStatus ModelSwitch::status() const {
-  SwarmStatus status = coordinator_->status();
+  const Loaded& current = loaded_.at(current_);
+  SwarmStatus status = current.coordinator->status();
+  for (NodeStatus& node : status.nodes) node.model = current_;
+  for (PipelineStatus& pipeline : status.pipelines) pipeline.model = current_;
   add_totals(status, totals_);
-  const bool ready = status.ready;
-  if (!ready && is_loading_) {
+  std::set<std::uint32_t> ready;
+  if (status.ready) ready.insert(current_);
+  if (!status.ready && current.is_loading) {
     status.missing =
         "the model '" + options_.models[current_].name + "' is being loaded; " + status.missing;
+  }
+  for (const auto& [model, one] : loaded_) {
+    if (model == current_) continue;
+    SwarmStatus beside = one.coordinator->status();
+    if (beside.ready) ready.insert(model);
+    add_beside(status, std::move(beside), model);
   }
   status.waiting += static_cast<std::uint32_t>(waiting());
   status.model = current_;
@@ -374,16 +536,50 @@ SwarmStatus ModelSwitch::status() const {
     }
     ModelStatus& one = status.models.emplace_back();
     one.name = options_.models[model].name;
-    one.state = state_of(model, ready);
+    one.state = state_of(model, ready.contains(model));
     if (one.state == "failed") one.why = entries_[model].why_failed;
     one.waiting = waits;
   }
   return status;
 }
 
+// --- what goes to the coordinators ---
+
 void ModelSwitch::publish_roster(Bytes roster) {
   roster_ = roster;
-  coordinator_->publish_roster(std::move(roster));
+  for (const auto& [model, one] : loaded_) one.coordinator->publish_roster(roster);
+}
+
+void ModelSwitch::publish_model(const Hash256& model) {
+  current_coordinator().publish_model(model);
+}
+
+Coordinator& ModelSwitch::of_node(const std::string& node) const {
+  for (const auto& [model, one] : loaded_) {
+    if (model == current_) continue;
+    for (const NodeStatus& each : one.coordinator->status().nodes) {
+      if (each.name == node) return *one.coordinator;
+    }
+  }
+  return current_coordinator();
+}
+
+Status ModelSwitch::order(const std::string& node, const std::optional<Away>& away) {
+  return of_node(node).order(node, away);
+}
+
+Result<std::string> ModelSwitch::route(const std::string& from, const std::string& to) {
+  return of_node(to).route(from, to);
+}
+
+bool ModelSwitch::wind_down(bool wanted) {
+  bool quiet = true;
+  for (const auto& [model, one] : loaded_) quiet = one.coordinator->wind_down(wanted) && quiet;
+  return quiet;
+}
+
+void ModelSwitch::retire() {
+  for (const auto& [model, one] : loaded_) one.coordinator->retire();
 }
 
 }  // namespace hearth::coordinator

@@ -1,16 +1,22 @@
-// ModelSwitch: the Coordinator of a server with several models, of which the workers hold one at a
-// time. It keeps the requests for the others until their model has its turn, and then replaces the
-// coordinator of one model by that of the next.
+// ModelSwitch: the Coordinator of a server with several models. One of them, the current one, has
+// the workers that joined. Others are loaded beside it, each with workers of its own, where
+// `load_beside` finds room. Requests for a model that is not loaded are kept until it is.
 //
-// Turns. A loaded model stays while no request waits for another one. Once one waits, the loaded
-// model takes new requests for as long as its loading took (kLeastTurn to kMostTurn). Then new
-// requests wait, the running ones finish with their receipts, and the model is unloaded. The next
-// model is the one whose oldest request has waited longest. So no running request ends for another
-// model, every requested model gets its turn, and alternating clients spend at most half of the
-// swarm's time on loading, if a load takes at most kMostTurn.
+// Beside. A model that fits is loaded as soon as a request names it, and stays until another model
+// needs its room. Then the model that was idle longest is unloaded.
+//
+// Turns. A model that does not fit beside takes the place of the current one, which stays while no
+// request waits for its place. Once one waits, the current model takes new requests for as long as
+// its loading took (kLeastTurn to kMostTurn). Then new requests wait, the running ones finish with
+// their receipts, and the model is unloaded. The next model is the one whose oldest request has
+// waited longest. So no running request ends for another model, every requested model gets its
+// turn, and alternating clients spend at most half of the swarm's time on loading, if a load takes
+// at most kMostTurn. What is beside the current model is unloaded with it, and has such a turn
+// before it makes room for another one.
 //
 // A model that does not fit these workers is refused before anything is unloaded. When loading
-// fails, the waiting requests end and the model is refused for kFailedFor.
+// fails, the waiting requests end and the model is refused for kFailedFor. When loading beside
+// fails, the model is not loaded beside for that time.
 //
 // At most limits::kWaitingSequences wait for all models together. As in the scheduler's queue, an
 // API key has at most twice as many as there are free places.
@@ -28,9 +34,18 @@
 #include <vector>
 
 #include "base/clock.h"
+#include "base/limits.h"
 #include "coordinator/coordinator.h"
 
 namespace hearth::coordinator {
+
+// Whether a model can be loaded beside the loaded ones.
+enum class RoomBeside : std::uint8_t {
+  kNow,
+  kSoon,       // room is about to become free
+  kTaken,      // by models that are beside the current one
+  kImpossible  // with the current one loaded
+};
 
 class ModelSwitch final : public Coordinator {
  public:
@@ -49,12 +64,19 @@ class ModelSwitch final : public Coordinator {
   };
   struct Options {
     std::vector<Model> models;  // by number; the first one is loaded at once
-    // Makes the coordinator of a model, with epochs and sequence ids from `begin` on, and makes the
-    // workers open that model. The previous coordinator is destroyed before.
-    std::function<std::unique_ptr<Coordinator>(std::uint32_t model, Next begin)> load;
+    std::uint32_t most_loaded = limits::kServedModels;
+    // Makes the coordinator of the current model, and makes the workers open that model. The
+    // previous one is destroyed before.
+    std::function<std::unique_ptr<Coordinator>(std::uint32_t model)> load;
     // Why a model does not fit the workers of this status, with the needed and available memory.
     // Empty, or null: it may fit.
     std::function<std::string(std::uint32_t model, const SwarmStatus& now)> why_no_room = {};
+    // Whether a model fits beside the others, with `now` of the current one. Null: none does.
+    std::function<RoomBeside(std::uint32_t model, const SwarmStatus& now)> room_beside = {};
+    // Makes the coordinator of a model and starts workers of its own; and ends these workers, after
+    // the coordinator is destroyed.
+    std::function<Result<std::unique_ptr<Coordinator>>(std::uint32_t model)> load_beside = {};
+    std::function<void(std::uint32_t model)> unload_beside = {};
     // Bytes of the current model's file hashed for its manifest. Null: no hashing.
     std::function<std::uint64_t()> hashed = {};
   };
@@ -69,18 +91,14 @@ class ModelSwitch final : public Coordinator {
   void stop(SequenceId sequence, Position position) override;
   SwarmStatus status() const override;
   void publish_roster(Bytes roster) override;
-  void publish_model(const Hash256& model) override { coordinator_->publish_model(model); }
-  Status order(const std::string& node, const std::optional<Away>& away) override {
-    return coordinator_->order(node, away);
-  }
-  Result<std::string> route(const std::string& from, const std::string& to) override {
-    return coordinator_->route(from, to);
-  }
-  bool wind_down(bool wanted) override { return coordinator_->wind_down(wanted); }
-  void retire() override { coordinator_->retire(); }
-  Next next() const override { return coordinator_->next(); }
+  // Of the current model.
+  void publish_model(const Hash256& model) override;
+  Status order(const std::string& node, const std::optional<Away>& away) override;
+  Result<std::string> route(const std::string& from, const std::string& to) override;
+  bool wind_down(bool wanted) override;
+  void retire() override;
 
-  std::uint32_t current() const { return current_; }  // model that the workers have or load
+  std::uint32_t current() const { return current_; }  // model that joined workers have or load
 
  private:
   class Held;
@@ -96,6 +114,8 @@ class ModelSwitch final : public Coordinator {
     std::deque<Waiting> waiting = {};
     std::string why_failed = {};
     TimePoint failed_until{};
+    TimePoint not_beside_until{};
+    bool waits_for_room = false;  // beside the current model; otherwise for its turn
   };
   // The signs of progress while a model loads.
   struct Signs {
@@ -105,35 +125,54 @@ class ModelSwitch final : public Coordinator {
     std::string missing = {};
     friend bool operator==(const Signs&, const Signs&) = default;
   };
+  struct Loaded {
+    std::unique_ptr<Coordinator> coordinator;
+    bool is_loading = true;
+    bool is_closing = false;  // it is to be unloaded; new requests for it wait
+    bool may_come = true;     // while it loads: a pipeline may form without help
+    TimePoint load_began{};
+    TimePoint turn_until{};  // of a ready model
+    TimePoint used_at{};     // the latest submission
+    Signs signs = {};
+    TimePoint changed_at{};  // time of the last change of the signs
+    LoadProgress loading = {};
+    bool takes() const { return !is_loading && !is_closing; }
+  };
 
   SubmitAnswer hold(std::uint32_t model, std::vector<Submission> sequences);
   Status check_hold(std::uint32_t model, const std::vector<Submission>& sequences);
+  Loaded& put(std::uint32_t model, std::unique_ptr<Coordinator> coordinator);
   void load(std::uint32_t model);
-  void watch_loading();
+  void unload(std::uint32_t model);
+  void watch_loading(std::uint32_t model);
+  static Duration patience_of(const Loaded& one);
   void fail_loading(const std::string& why);
+  void fail_beside(std::uint32_t model, const std::string& why);
   void take_turns();
+  void find_room();
+  bool find_room_for(std::uint32_t model);
+  bool close_one();
+  void drain();
   void release(std::uint32_t model);
   void tell_progress();
   LoadProgress progress_of(std::uint32_t model) const;
-  // The model, other than the current one, whose oldest request has waited longest.
+  // The models for which requests wait and that are not loaded; the oldest request's first.
+  std::vector<std::uint32_t> wanted() const;
+  // Of these, the first one that waits for its turn.
   std::optional<std::uint32_t> next_model() const;
   std::size_t waiting() const;
   std::size_t waiting_of(const std::string& owner) const;
   const char* state_of(std::uint32_t model, bool ready) const;
+  Coordinator& current_coordinator() const { return *loaded_.at(current_).coordinator; }
+  // Of a node: the coordinator that knows it, or the current model's.
+  Coordinator& of_node(const std::string& node) const;
 
   const Options options_;
   const Clock& clock_;
-  std::vector<Entry> entries_;  // by model
-  std::unique_ptr<Coordinator> coordinator_;
+  std::vector<Entry> entries_;              // by model
+  std::map<std::uint32_t, Loaded> loaded_;  // by model, the current one among them
   std::uint32_t current_ = 0;
-  std::optional<std::uint32_t> served_;  // the latest ready model
-  bool is_loading_ = true;
-  bool is_closing_ = false;  // new requests for the current model wait for its next turn
-  TimePoint load_began_{};
-  TimePoint turn_until_{};  // end of a ready model's turn
-  Signs signs_ = {};
-  TimePoint changed_at_{};  // time of the last change of the signs
-  LoadProgress loading_ = {};
+  std::optional<std::uint32_t> served_;  // the latest current model that was ready
   Bytes roster_;
   SwarmStatus totals_;  // of earlier coordinators; only its *_total counters
   std::uint64_t next_held_ = 1;

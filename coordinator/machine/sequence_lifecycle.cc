@@ -105,7 +105,7 @@ Status SequenceLifecycle::enqueue(std::vector<Submission>& sequences, SubmitAnsw
   std::vector<std::shared_ptr<Sequence>> made;
   for (Submission& one : sequences) {
     TRY(auto sequence, make_sequence(std::move(one)));
-    sequence->id = SequenceId(next_sequence_ + made.size());
+    sequence->id = SequenceId(options_.numbers->sequence + made.size());
     const std::optional<Hash256>& secret = options_.cache_secret;
     if (secret) sequence->scope = cache_scope(*secret, sequence->request.policy);
     match_clients(*sequence);
@@ -121,7 +121,7 @@ Status SequenceLifecycle::enqueue(std::vector<Submission>& sequences, SubmitAnsw
     ids.push_back(sequence->id);
   }
   INVARIANT(ids.size() == made.size(), "a submission is taken whole");
-  next_sequence_ += ids.size();
+  options_.numbers->sequence += ids.size();
   answer.sequences = std::move(ids);
   return ok_status();
 }

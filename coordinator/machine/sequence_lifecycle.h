@@ -23,17 +23,13 @@ namespace hearth::coordinator {
 class SequenceLifecycle : MachineParts {
  public:
   explicit SequenceLifecycle(const MachineParts& parts)
-      : MachineParts(parts),
-        unserved_since_(clock_.now()),
-        last_largest_(options_.shape.context),
-        next_sequence_(options_.first_sequence) {}
+      : MachineParts(parts), unserved_since_(clock_.now()), last_largest_(options_.shape.context) {}
 
   // As in Coordinator.
   SubmitAnswer submit(std::vector<Submission> sequences);
   void cancel(SequenceId sequence);
   void stop(SequenceId sequence, Position position);
 
-  std::uint64_t next_sequence() const { return next_sequence_; }
   // Whether clients wait for the audits of their answers.
   bool awaits_audits() const { return !audited_.empty(); }
 
@@ -93,9 +89,8 @@ class SequenceLifecycle : MachineParts {
   std::map<SequenceId, std::shared_ptr<Sequence>> ending_;
   // Receivers of released answers with Verify::kFull and receipts, until their last outcome.
   std::map<ledger::RequestId, std::shared_ptr<SequenceEvents>> audited_;
-  TimePoint unserved_since_;    // since when new sequences wait and no pipeline serves
-  std::uint32_t last_largest_;  // positions of one sequence, when a pipeline last served
-  std::uint64_t next_sequence_;
+  TimePoint unserved_since_;     // since when new sequences wait and no pipeline serves
+  std::uint32_t last_largest_;   // positions of one sequence, when a pipeline last served
   std::uint32_t embedding_ = 0;  // of the latest client's request; likewise
   bool drafts_ = true;
   std::uint64_t late_frames_ = 0;  // of older epochs; dropped

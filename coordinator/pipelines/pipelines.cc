@@ -120,7 +120,9 @@ Pipelines::Pipelines(const CoordinatorOptions& options, const Clock& clock, Regi
       registry_(registry),
       ways_(clock, options.relay != nullptr),
       placing_(options, clock, ways_),
-      next_epoch_(options.first_epoch) {}
+      numbers_(*options.numbers) {
+  numbers_.epoch = std::max(numbers_.epoch, options.first_epoch);
+}
 
 std::vector<LayerRange> Pipelines::split(const std::vector<Node*>& nodes) const {
   std::vector<std::uint32_t> most;
@@ -261,7 +263,7 @@ Pipeline* Pipelines::form() {
 
 Pipeline& Pipelines::begin(const std::vector<Node*>& nodes, const std::vector<LayerRange>& layers,
                            std::uint32_t ranks) {
-  const Epoch epoch(next_epoch_++);
+  const Epoch epoch(numbers_.epoch++);
   formed_ = true;
   INVARIANT(!layers.empty() && nodes.size() >= layers.size(), "each stage has a node");
   INVARIANT(!pipelines_.contains(epoch), "an epoch names one pipeline");

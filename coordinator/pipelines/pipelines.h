@@ -107,10 +107,8 @@ class Pipelines {
   // A node reports an earlier epoch. If this process did not give it, an earlier coordinator's
   // clock was ahead, and new pipelines get greater epochs.
   void go_on_above(Epoch epoch) {
-    if (epoch.value >= next_epoch_) next_epoch_ = epoch.value + limits::kEpochsOfSecond;
+    if (epoch.value >= numbers_.epoch) numbers_.epoch = epoch.value + limits::kEpochsOfSecond;
   }
-
-  std::uint64_t next_epoch() const { return next_epoch_; }
 
   // The next pipeline, if enough free workers have room for the model; assigns its members. Null
   // otherwise.
@@ -176,7 +174,7 @@ class Pipelines {
   LinkBook ways_;
   Placing placing_;
   std::map<Epoch, Pipeline> pipelines_;
-  std::uint64_t next_epoch_;
+  Numbers& numbers_;
   bool formed_ = false;  // a pipeline has formed before
   std::string why_newcomers_wait_;
   std::string why_groups_wait_;

@@ -70,6 +70,7 @@ struct LedgerService::State : std::enable_shared_from_this<State> {
   Status keep_evidence(const Auditor::ForLog& one);
   void ask_referee();
   void tell_standing();
+  void compute(const AuditRun& run);
   std::set<PublicKey> find_newcomers() const;
 
   LedgerClock clock;
@@ -108,7 +109,15 @@ struct LedgerService::State : std::enable_shared_from_this<State> {
   std::set<PublicKey> newcomers;  // by the books
   std::set<PublicKey> unvouched;  // whom the books do not know
 
-  Listener listener;  // the owner's
+  // The main thread's. A callback may begin to listen, or cease.
+  std::vector<std::weak_ptr<const Listener>> listeners;
+  template <typename Tell>
+  void tell(const Tell& one) {
+    std::erase_if(listeners, [](const auto& each) { return each.expired(); });
+    for (const auto& each : std::vector(listeners)) {
+      if (const auto listener = each.lock()) one(*listener);
+    }
+  }
 
   std::optional<WorkerThread> worker;  // last: it uses all of the above
 };
@@ -173,7 +182,9 @@ void LedgerService::State::publish_status() {
 void LedgerService::State::post_standing() {
   if (!post) return;
   post([self = shared_from_this()] {
-    if (self->listener.standing) self->listener.standing();
+    self->tell([](const Listener& one) {
+      if (one.standing) one.standing();
+    });
   });
 }
 
@@ -292,16 +303,26 @@ void LedgerService::State::send_messages() {
   const std::lock_guard lock(mutex);
   if (!post) return;
   post([self = shared_from_this(), out = std::move(out)] {
-    const Listener& owner = self->listener;
     for (const NodeMessage& one : out.messages) {
-      if (owner.send) owner.send(one.node, one.body);
+      self->tell([&one](const Listener& owner) {
+        if (owner.send) owner.send(one.node, one.body);
+      });
     }
-    for (const AuditRun& run : out.runs) {
-      if (owner.run) owner.run(run);
-    }
+    for (const AuditRun& run : out.runs) self->compute(run);
     for (const AuditOutcome& outcome : out.outcomes) {
-      if (owner.outcome) owner.outcome(outcome);
+      self->tell([&outcome](const Listener& owner) {
+        if (owner.outcome) owner.outcome(outcome);
+      });
     }
+  });
+}
+
+void LedgerService::State::compute(const AuditRun& run) {
+  bool taken = false;
+  tell([&run, &taken](const Listener& owner) { taken = taken || (owner.run && owner.run(run)); });
+  if (taken) return;
+  push(0, [request = run.order.request](State& state) {
+    state.audits.put_off(request, "the pipeline that was to compute it has ended");
   });
 }
 
@@ -527,7 +548,7 @@ LedgerService::LedgerService(std::string build, std::shared_ptr<State> state)
     : build_(std::move(build)), state_(std::move(state)) {}
 
 LedgerService::~LedgerService() {
-  state_->listener = {};
+  state_->listeners.clear();
   {
     const std::lock_guard lock(state_->mutex);
     state_->post = nullptr;
@@ -554,7 +575,11 @@ void LedgerService::summarise(std::function<void(const LedgerSummary& summary)> 
                [done = std::move(done)](State& state) { done(summary_of(state.audits.books())); });
 }
 
-void LedgerService::listen(Listener listener) { state_->listener = std::move(listener); }
+std::shared_ptr<const LedgerService::Listener> LedgerService::listen(Listener listener) {
+  auto made = std::make_shared<const Listener>(std::move(listener));
+  state_->listeners.push_back(made);
+  return made;
+}
 
 void LedgerService::set_referee(Referee referee, Keep keep, std::int64_t rate) {
   state_->push(0, [referee = std::move(referee), keep = std::move(keep), rate](State& state) {

@@ -26,10 +26,12 @@ namespace hearth::coordinator {
 class LedgerService final : public LedgerView {
  public:
   using Post = std::function<void(std::function<void()>)>;
-  // Callbacks on the main thread; each may be null.
+  // Callbacks on the main thread; each may be null. A coordinator ignores what is not of its nodes
+  // and its requests.
   struct Listener {
     std::function<void(const std::string& node, const control::v1::CoordinatorMessage&)> send = {};
-    std::function<void(AuditRun)> run = {};                 // an audit's request to compute
+    // An audit's request to compute. False: its nodes are another coordinator's.
+    std::function<bool(const AuditRun&)> run = {};
     std::function<void(const AuditOutcome&)> outcome = {};  // of requests' audits
     // why_barred(), is_newcomer() or why_unreceipted() may have changed.
     std::function<void()> standing = {};
@@ -54,7 +56,8 @@ class LedgerService final : public LedgerView {
   std::optional<std::int64_t> time() const override;
   std::optional<std::uint64_t> free_bytes() const override;
   void summarise(std::function<void(const LedgerSummary& summary)> done) const override;
-  void listen(Listener listener);
+  // The coordinators of a server, one for each loaded model, listen until they destroy the result.
+  std::shared_ptr<const Listener> listen(Listener listener);
   // Logs a grant; `done` is called on this class's thread once the grant is on the disk and
   // spendable. kInvalidInput for an amount out of its range; kRefused without credits. Any thread.
   void grant(const PublicKey& to, std::int64_t amount, std::function<void(const Status&)> done);

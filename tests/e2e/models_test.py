@@ -1,5 +1,5 @@
-"""Several models on one server: two workers that hold one of them at a time, real processes on
-loopback. Answers equal those of `hearth run --local` with the same file.
+"""Several models on one server, real processes on loopback: one at a time, which take turns, and
+side by side. Answers equal those of `hearth run --local` with the same file.
 
 Needs HEARTH_BINARY, HEARTH_DEMO_MODEL and HEARTH_MEASURE.
 """
@@ -21,6 +21,7 @@ import openai
 
 import cluster
 import swarm
+from embeddings_test import with_pooling
 
 PROMPT = "The capital of France is"
 TOKENS = 12
@@ -46,6 +47,8 @@ def events(url, body, headers=None):
 
 
 class Models(unittest.TestCase):
+    """Three models, and what they answer alone."""
+
     @classmethod
     def setUpClass(cls):
         cls.folder = pathlib.Path(tempfile.mkdtemp())
@@ -69,9 +72,9 @@ class Models(unittest.TestCase):
         return {"model": name, "prompt": PROMPT, "max_tokens": TOKENS, "return_token_ids": True,
                 **SAMPLING, **more}
 
-    def serve(self, *flags, models=("alpha", "beta"), **more):
+    def serve(self, *flags, models=("alpha", "beta"), workers=2, **more):
         rest = [word for name in models[1:] for word in ("--model", self.files[name])]
-        return swarm.Swarm(2, *rest, *flags, model=self.files[models[0]], **more)
+        return swarm.Swarm(workers, *rest, *flags, model=self.files[models[0]], **more)
 
     def ask(self, s, name, **more):
         status, reply = s.post("/v1/completions", self.body(name, **more))
@@ -82,6 +85,11 @@ class Models(unittest.TestCase):
 
     def states(self, s):
         return {one["id"]: one["status"]["value"] for one in s.get("/v1/models")[1]["data"]}
+
+
+class OneAtATime(Models):
+    def serve(self, *flags, **more):
+        return super().serve("--loaded-models", "1", *flags, **more)
 
     def test_requests_alternate_between_two_models(self):
         with self.serve() as s:
@@ -194,7 +202,7 @@ class Models(unittest.TestCase):
                 kinds[-1] == "response.incomplete"
 
     def test_three_models_of_a_folder_for_clients_at_once(self):
-        with swarm.Swarm(2, model=self.folder) as s:
+        with swarm.Swarm(2, "--loaded-models", "1", model=self.folder) as s:
             self.assertEqual(list(self.states(s)), ["alpha", "beta", "gamma"])
             failures = []
 
@@ -299,6 +307,119 @@ class Models(unittest.TestCase):
             self.assertEqual(audits.get("unreceipted", {}).get("windows", 0), 0, audits)
 
 
+class SideBySide(Models):
+    def nodes_of(self, s, name):
+        return {node["name"]: node["process_id"] for node in s.state()["nodes"]
+                if node["model"] == name and node["state"] == "serving"}
+
+    def test_two_models_are_loaded_at_once(self):
+        with self.serve() as s:
+            pids = s.worker_pids()
+            for name in ("alpha", "beta", "alpha", "beta"):
+                self.ask(s, name)
+                self.assertEqual(s.state()["model"]["id"], "alpha", "it is not unloaded")
+            self.assertEqual(self.states(s), {"alpha": "loaded", "beta": "loaded"})
+            for name in ("alpha", "beta"):
+                self.assertEqual(s.get(f"/readyz/{name}")[0], 200)
+            self.assertEqual({one["name"] for one in s.get("/api/ps")[1]["models"]},
+                             {"alpha", "beta"})
+            self.assertEqual(self.nodes_of(s, "alpha"), pids)
+            beside = self.nodes_of(s, "beta")
+            self.assertEqual(set(beside), {"local-1-m2", "local-2-m2"})
+            code, out, err = swarm.hearth("ps", "--host", s.api)
+            self.assertEqual(code, 0, err)
+            self.assertEqual([line.split()[0] for line in out.splitlines()],
+                             ["NAME", "alpha", "beta"])
+            code, out, err = swarm.hearth("status", "--host", s.api)
+            self.assertEqual(code, 0, err)
+            self.assertIn(" of beta", out)
+            self.assertEqual(s.state()["totals"]["finished_length"], 4)
+
+            # A worker of the model beside dies in the middle, and the answer is whole.
+            lines = events(s.api + "/v1/completions", self.body("beta", max_tokens=200))
+            next(line for line in lines if "token_ids" in line)
+            os.kill(next(iter(beside.values())), signal.SIGKILL)
+            self.assertEqual(list(lines)[-2:], ["data: [DONE]", ""])
+            self.ask(s, "beta")
+            self.assertEqual(self.nodes_of(s, "alpha"), pids)
+
+    def test_streams_of_three_models_at_once(self):
+        with self.serve(models=("alpha", "beta", "gamma")) as s:
+            failures = []
+
+            def client(name):
+                try:
+                    for _ in range(3):
+                        self.ask(s, name)
+                except BaseException as error:  # of a thread, for the test
+                    failures.append(error)
+
+            threads = [threading.Thread(target=client, args=(name,))
+                       for name in ("alpha", "beta", "gamma") * 2]
+            for thread in threads:
+                thread.start()
+            for thread in threads:
+                thread.join()
+            self.assertFalse(failures, failures)
+            self.assertEqual(set(self.states(s).values()), {"loaded"})
+
+    def test_what_was_idle_longest_makes_room(self):
+        with self.serve("--loaded-models", "2", models=("alpha", "beta", "gamma"), workers=1) as s:
+            self.ask(s, "beta")
+            gone = self.nodes_of(s, "beta")
+            self.ask(s, "gamma")
+            self.assertEqual(self.states(s),
+                             {"alpha": "loaded", "beta": "unloaded", "gamma": "loaded"})
+            for pid in gone.values():
+                self.assertFalse(swarm.alive(pid), "its memory is free again")
+            self.ask(s, "beta")
+            self.assertEqual(self.states(s)["gamma"], "unloaded")
+
+    def test_a_model_that_does_not_fit_beside_takes_the_place(self):
+        # The memory of one worker, which holds each of the models and no two of them.
+        with self.serve("--kv-budget", "16MB", "--memory", "120MB", workers=1) as s:
+            for name in ("beta", "alpha"):
+                self.ask(s, name)
+                loaded = [one for one, state in self.states(s).items() if state == "loaded"]
+                self.assertEqual(loaded, [name])
+                self.assertEqual(s.state()["model"]["id"], name)
+
+    def test_receipts_and_audits_of_both(self):
+        with self.serve("--stages", "1", "--audit", "full") as s:
+            self.ask(s, "beta")
+
+            def pipelines():
+                serving = [p["model"] for p in s.state()["pipelines"] if p["state"] == "serving"]
+                return sorted(serving) == ["alpha", "alpha", "beta", "beta"]
+            swarm.wait_until(pipelines, "two pipelines of each")
+            replies = {}
+
+            def ask(name):
+                replies[name] = s.post("/v1/completions",
+                                       self.body(name, hearth={"verify": "full"}))
+            threads = [threading.Thread(target=ask, args=(name,)) for name in ("alpha", "beta")]
+            for thread in threads:
+                thread.start()
+            for thread in threads:
+                thread.join()
+            for name, (status, reply) in replies.items():
+                self.assertEqual(status, 200, reply)
+                self.assertEqual(reply["choices"][0]["token_ids"], self.wanted[name])
+                self.assertEqual(reply["hearth"]["verified"]["state"], "verified", reply["hearth"])
+            file = s.data_dir / "answer"
+            code, _, err = swarm.hearth("run", "beta", PROMPT, "--raw", "--host", s.api, *FLAGS,
+                                        "--receipt", file)
+            self.assertEqual(code, 0, err)
+
+            def verify():
+                code, out, err = swarm.hearth("verify", file, s.data_dir, "--re-execute", "--json",
+                                              "--model", self.files["beta"])
+                return None if "has no receipt" in err else (code, out, err)
+            code, out, err = swarm.wait_until(verify, "its receipts")
+            self.assertEqual(code, 0, err)
+            self.assertTrue(json.loads(out)["sound"])
+
+
 class Audited(swarm.InOneFolder):
     """Two pipelines of one layer split, which audit each other, of one model at a time."""
 
@@ -306,8 +427,8 @@ class Audited(swarm.InOneFolder):
         files = {name: self.folder / f"{name}.gguf" for name in ("beta", "gamma")}
         for vocabulary, file in zip((600, 700), files.values()):
             swarm.make_model(file, "--layers", "4", "--vocabulary", vocabulary)
-        s = swarm.Swarm(4, "--stages", "2", "--audit", "full", "--model", files["gamma"],
-                        model=files["beta"], data_dir=self.folder)
+        s = swarm.Swarm(4, "--stages", "2", "--audit", "full", "--loaded-models", "1", "--model",
+                        files["gamma"], model=files["beta"], data_dir=self.folder)
         self.addCleanup(s.stop)
         swarm.wait_until(lambda: sum(p["state"] == "serving" for p in s.state()["pipelines"]) == 2,
                          "both pipelines")
@@ -337,7 +458,7 @@ class Audited(swarm.InOneFolder):
 
 
 class Joined(cluster.Cluster):
-    """Machines that have joined have no file: each opens the model that the coordinator has."""
+    """Machines that joined have no file: each opens the model that the coordinator has."""
 
     def test_joined_workers_change_to_the_model_that_is_asked_for(self):
         files = {name: pathlib.Path(self.folder(f"{name}.gguf")) for name in ("beta", "gamma")}
@@ -361,6 +482,38 @@ class Joined(cluster.Cluster):
                               if node["state"] == "serving"}, {"attic", "den"})
             for process in self.processes:
                 self.assertIsNone(process.poll(), "no worker had to be started again")
+
+    def test_an_embedding_model_is_beside_the_model_of_the_swarm(self):
+        file = pathlib.Path(self.folder("embedder.gguf"))
+        with_pooling(swarm.MODEL, file, way=3, eos=1)
+        other = pathlib.Path(self.folder("other.gguf"))
+        swarm.make_model(other, "--layers", "2")
+        self.init()
+        with swarm.Swarm(1, "--stages", "2", "--model", file, "--model", other,
+                         data_dir=self.home, ready=False) as s:
+            self.start(self.folder("attic"), "join", self.token(), "--name", "attic", "--offline",
+                       "--model", swarm.MODEL)
+            s.wait_ready()
+
+            def say(model):
+                status, reply = s.post("/v1/completions", {
+                    "model": model, "prompt": PROMPT, "max_tokens": TOKENS,
+                    "return_token_ids": True, **SAMPLING})
+                self.assertEqual(status, 200, reply)
+                return reply["choices"][0]["token_ids"]
+            chat = pathlib.Path(swarm.MODEL).stem
+            wanted = Models.ids_of(local(swarm.MODEL))
+            for _ in range(2):
+                self.assertEqual(say(chat), wanted)
+                status, reply = s.post("/v1/embeddings", {"model": "embedder", "input": PROMPT})
+                self.assertEqual(status, 200, reply)
+            nodes = {node["name"]: node["model"] for node in s.state()["nodes"]
+                     if node["state"] == "serving"}
+            self.assertEqual(sorted(nodes.values()), [chat, chat, "embedder"], nodes)
+            self.assertEqual(nodes["attic"], chat)
+            # A model that generates text gets all machines.
+            say("other")
+            self.assertEqual(s.state()["model"]["id"], "other")
 
 
 if __name__ == "__main__":

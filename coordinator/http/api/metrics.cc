@@ -80,15 +80,18 @@ double kv_usage(const SwarmStatus& status) {
   return pages > 0 ? reserved / pages : 0.0;
 }
 
-// The fewest serving holders that any layer has.
+// The fewest serving holders that any layer of the current model has.
 double min_replicas(const SwarmStatus& status) {
+  const auto serves = [&status](const NodeStatus& node) {
+    return node.state == "serving" && node.model == status.model;
+  };
   std::uint32_t layers = 0;
   for (const NodeStatus& node : status.nodes) {
-    if (node.state == "serving") layers = std::max(layers, node.layers.end);
+    if (serves(node)) layers = std::max(layers, node.layers.end);
   }
   std::vector<std::uint32_t> holders(std::min(layers, limits::kModelLayers), 0);
   for (const NodeStatus& node : status.nodes) {
-    if (node.state != "serving") continue;
+    if (!serves(node)) continue;
     for (std::uint32_t i = node.layers.begin; i < node.layers.end && i < holders.size(); ++i) {
       ++holders[i];
     }

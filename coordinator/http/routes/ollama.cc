@@ -99,10 +99,12 @@ void handle_ollama_running(Call call) {
   const HttpRequest request = call.request;
   respond_with_status(std::move(call), [api, request](const SwarmStatus& status) {
     OrderedJson models = OrderedJson::array();
-    const ServedModel& served = api->models.at(status.model);
-    if (status.ready && request.may_use(served.id)) {
+    for (const ServedModel& served : api->models.all()) {
+      const bool ready =
+          status.models.empty() ? status.ready : status.models[served.number].state == "ready";
+      if (!ready || !request.may_use(served.id)) continue;
       OrderedJson& one = models.emplace_back(model_object_of(served));
-      // The model stays loaded until a request names another one.
+      // The model stays loaded until a request for another one needs its room.
       one["expires_at"] = "9999-12-31T23:59:59Z";
       one["size_vram"] = served.file_bytes;
       one["context_length"] = served.spec.context;

@@ -258,6 +258,22 @@ OrderedJson state_of_model(const ServedModel& served) {
           {"parameters", served.spec.parameters}};
 }
 
+OrderedJson models_array(const Api& api, const SwarmStatus& status) {
+  OrderedJson out = OrderedJson::array();
+  for (std::uint32_t i = 0; i < status.models.size(); ++i) {
+    const ModelStatus& one = status.models[i];
+    const ServedModel& served = api.models.at(i);
+    out.push_back({{"id", one.name},
+                   {"state", one.state},
+                   {"waiting", one.waiting},
+                   {"file_bytes", served.file_bytes},
+                   {"layers", served.spec.layers},
+                   {"context", served.spec.context}});
+    if (!one.why.empty()) out.back()["why"] = one.why;
+  }
+  return out;
+}
+
 // `manages`: the sender may manage the cluster.
 OrderedJson state_object(const Api& api, const SwarmStatus& status, bool manages) {
   OrderedJson out = {{"version", api.options.version},
@@ -296,21 +312,22 @@ OrderedJson state_object(const Api& api, const SwarmStatus& status, bool manages
                       {"in_circulation", api.options.credits->in_circulation()}};
   }
   out["model"] = state_of_model(served);
-  if (!status.models.empty()) out["models"] = OrderedJson::array();
-  for (const ModelStatus& one : status.models) {
-    OrderedJson& model = out["models"].emplace_back(
-        OrderedJson{{"id", one.name}, {"state", one.state}, {"waiting", one.waiting}});
-    if (!one.why.empty()) model["why"] = one.why;
-  }
+  if (!status.models.empty()) out["models"] = models_array(api, status);
   out["nodes"] = OrderedJson::array();
-  for (const NodeStatus& node : status.nodes) out["nodes"].push_back(node_object(node, manages));
+  for (const NodeStatus& node : status.nodes) {
+    out["nodes"].push_back(node_object(node, manages));
+    if (!status.models.empty()) out["nodes"].back()["model"] = status.models[node.model].name;
+  }
   out["wrong_bytes"] = OrderedJson::array();
   for (const AccusedStatus& one : status.accused) {
     out["wrong_bytes"].push_back(
         {{"node", one.node}, {"accusers", one.accusers}, {"item", one.item}, {"out", one.out}});
   }
   out["pipelines"] = OrderedJson::array();
-  for (const PipelineStatus& p : status.pipelines) out["pipelines"].push_back(pipeline_object(p));
+  for (const PipelineStatus& p : status.pipelines) {
+    out["pipelines"].push_back(pipeline_object(p));
+    if (!status.models.empty()) out["pipelines"].back()["model"] = status.models[p.model].name;
+  }
   out["links"] = links_of_pipelines(status);
   const bool measured =
       std::any_of(status.nodes.begin(), status.nodes.end(),
@@ -396,7 +413,8 @@ void handle_model_ready(Call call) {
   const ServedModel& served = **found;
   respond_with_status(std::move(call), [&served](const SwarmStatus& status) {
     const bool current = status.model == served.number;
-    if (status.ready && current) return healthy();
+    const bool ready = current ? status.ready : status.models[served.number].state == "ready";
+    if (ready) return healthy();
     std::string why = "the model '" + served.id + "' is not loaded";
     if (current) {
       why += ": " + status.missing;

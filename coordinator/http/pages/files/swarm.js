@@ -46,6 +46,7 @@ function pipelines(state) {
   return h('section', {class: 'panel'}, h('h2', {}, state.pipelines.length > 1 ? 'Pipelines' : 'Pipeline'),
     state.pipelines.map((pipeline, number) => h('div', {},
       h('p', {class: 'hint'}, `${number + 1}: ${pipeline.state}, ${running(pipeline)} running, `,
+        modelOf(state, pipeline).id !== state.model.id && `model ${pipeline.model}, `,
         `KV pages ${pipeline.kv_pages_reserved.toLocaleString('en')} of ${pipeline.kv_pages.toLocaleString('en')} reserved`),
       h('ol', {class: 'path'}, pipeline.nodes.map((name, i) => {
         const next = pipeline.nodes[i + 1];
@@ -95,14 +96,20 @@ function layerBar(node, total) {
   return bar;
 }
 
-function nodeRow(node, total, manages) {
+// Of the machine's model, which may be loaded beside the others' one.
+function modelOf(state, node) {
+  return state.models?.find(each => each.id === node.model) ?? state.model;
+}
+
+function nodeRow(state, node, manages) {
   const [kind, word] = stateOf(node);
+  const model = modelOf(state, node);
   const level = node.standing?.level;
   const cell = (label, ...content) => h('td', {'data-label': label}, ...content);
   return h('tr', {},
     h('th', {scope: 'row', 'data-label': 'Machine'}, node.name),
     cell('State', h('span', {class: `tag ${kind}`}, word)),
-    cell('Layers', h('div', {}, layers(node.layers), layerBar(node, total))),
+    cell('Layers', h('div', {}, layers(node.layers), model.id !== state.model.id && ` of ${model.id}`, layerBar(node, model.layers))),
     cell('Computes with', h('div', {}, node.device || 'CPU', h('div', {class: 'hint'},
       node.card ? gpu(node.card) : `${count(node.threads, 'thread')}, ${node.isa}`))),
     cell('Weights', bytes(node.weight_bytes)),
@@ -123,7 +130,7 @@ function machines(state, manages) {
   return h('section', {class: 'panel'}, h('h2', {}, 'Machines'),
     h('div', {class: 'scroll', tabindex: '0', role: 'region', 'aria-label': 'Machines'},
       h('table', {class: 'stacks'}, h('thead', {}, h('tr', {}, names.map(name => h('th', {scope: 'col'}, name)))),
-        h('tbody', {}, state.nodes.map(node => nodeRow(node, state.model.layers, manages))))),
+        h('tbody', {}, state.nodes.map(node => nodeRow(state, node, manages))))),
     copies(state));
 }
 
@@ -132,6 +139,7 @@ function machines(state, manages) {
 function copies(state) {
   const held = new Array(state.model.layers).fill(0);
   for (const pipeline of state.pipelines) {
+    if (modelOf(state, pipeline).id !== state.model.id) continue;
     for (const name of pipeline.nodes) {
       const node = state.nodes.find(each => each.name === name);
       if (!node || node.state === 'lost') continue;

@@ -36,7 +36,6 @@ struct FakeCoordinator final : Coordinator {
   }
   bool wind_down(bool /*wanted*/) override { return true; }
   void retire() override {}
-  Next next() const override { return {}; }
   void cancel(SequenceId sequence) override { cancelled.push_back(sequence.value); }
   void stop(SequenceId sequence, Position position) override {
     stopped.emplace_back(sequence.value, position);

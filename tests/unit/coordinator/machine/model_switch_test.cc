@@ -18,9 +18,11 @@ namespace {
 using std::chrono::milliseconds;
 using std::chrono::seconds;
 
-// What the tests see and set of the coordinators, of which there is one at a time.
+// What the tests see and set of the coordinators of the current model, of which there is one at a
+// time, or of a model beside it.
 struct World {
   std::uint32_t model = 0;
+  bool alive = false;
   bool ready = false;
   bool settled = true;  // its receipts
   bool may_come = true;
@@ -28,7 +30,6 @@ struct World {
   bool winds_down = false;
   std::string missing = "no workers";
   std::vector<std::uint32_t> loaded;
-  std::uint64_t next_sequence = 1;
   std::map<std::uint64_t, Submission> running;
   std::vector<std::uint64_t> cancelled;
   std::vector<std::string> rosters;
@@ -37,11 +38,15 @@ struct World {
 
 class OneModel final : public Coordinator {
  public:
-  OneModel(World& world, Next begin) : world_(world) {
+  OneModel(World& world, Numbers& numbers) : world_(world), numbers_(numbers) {
     EXPECT_TRUE(world.running.empty()) << "a coordinator was replaced that had work";
-    EXPECT_GE(begin.sequence, world.next_sequence) << "an id was given twice";
-    world_.next_sequence = begin.sequence;
+    EXPECT_FALSE(world.alive) << "a model has one coordinator at a time";
+    world_.alive = true;
     world_.retired = world_.ready = world_.winds_down = false;
+  }
+  ~OneModel() override {
+    EXPECT_TRUE(world_.running.empty()) << "a coordinator was destroyed that had work";
+    world_.alive = false;
   }
   void on_timer() override { EXPECT_FALSE(world_.retired); }
   SubmitAnswer submit(std::vector<Submission> sequences) override {
@@ -51,15 +56,14 @@ class OneModel final : public Coordinator {
     for (Submission& one : sequences) {
       EXPECT_EQ(one.request.model, world_.model) << "a request reached another model";
       answer.max_tokens.push_back(one.request.sampling.max_tokens);
-      ids.emplace_back(world_.next_sequence);
-      world_.running.emplace(world_.next_sequence++, std::move(one));
+      ids.emplace_back(numbers_.sequence);
+      world_.running.emplace(numbers_.sequence++, std::move(one));
     }
     answer.sequences = std::move(ids);
     return answer;
   }
   void cancel(SequenceId sequence) override {
-    world_.cancelled.push_back(sequence.value);
-    world_.running.erase(sequence.value);
+    if (world_.running.erase(sequence.value) > 0) world_.cancelled.push_back(sequence.value);
   }
   void stop(SequenceId sequence, Position /*position*/) override { cancel(sequence); }
   SwarmStatus status() const override {
@@ -69,6 +73,8 @@ class OneModel final : public Coordinator {
     status.may_come = world_.may_come;
     status.running = static_cast<std::uint32_t>(world_.running.size());
     status.admitted_total = 1;
+    status.nodes.emplace_back().name = "of " + std::to_string(world_.model);
+    status.pipelines.emplace_back();
     status.prefix_queries_total = 5;
     status.prefix_hits_total = 3;
     status.drafted_total[1] = 4;
@@ -89,10 +95,10 @@ class OneModel final : public Coordinator {
     return wanted && world_.running.empty() && world_.settled;
   }
   void retire() override { world_.retired = true; }
-  Next next() const override { return {7, world_.next_sequence}; }
 
  private:
   World& world_;
+  Numbers& numbers_;
 };
 
 struct Client final : SequenceEvents {
@@ -114,12 +120,27 @@ struct Client final : SequenceEvents {
 struct ModelSwitchTest : ::testing::Test {
   ModelSwitch::Options options() {
     ModelSwitch::Options out;
-    out.models = {{"small", 64}, {"large", 128}, {"other", 128}};
-    out.load = [this](std::uint32_t model, Coordinator::Next begin) {
+    out.models = {{"small", 64}, {"large", 128}, {"other", 128}, {"fourth", 128}};
+    out.load = [this](std::uint32_t model) {
       world.model = model;
       world.loaded.push_back(model);
-      return std::make_unique<OneModel>(world, begin);
+      return std::make_unique<OneModel>(world, numbers);
     };
+    out.room_beside = [this](std::uint32_t model, const SwarmStatus& now) {
+      EXPECT_EQ(now.nodes.size(), 1U) << "of the current model";
+      return room.contains(model) ? room[model] : RoomBeside::kImpossible;
+    };
+    out.load_beside = [this](std::uint32_t model) -> Result<std::unique_ptr<Coordinator>> {
+      if (no_port) return Error{ErrorCode::kIo, "no port is free"};
+      beside[model].model = model;
+      beside[model].loaded.push_back(model);
+      return std::unique_ptr<Coordinator>(std::make_unique<OneModel>(beside[model], numbers));
+    };
+    out.unload_beside = [this](std::uint32_t model) {
+      EXPECT_FALSE(beside[model].alive);
+      unloaded.push_back(model);
+    };
+    out.most_loaded = most_loaded;
     out.hashed = [this] { return hashed; };
     out.why_no_room = [this](std::uint32_t model, const SwarmStatus&) {
       return too_large.contains(model) ? std::string("it needs 9 GB and there are 4") : "";
@@ -146,8 +167,9 @@ struct ModelSwitchTest : ::testing::Test {
     clock.advance(time);
     models.on_timer();
   }
-  void finish_all() {
-    auto running = std::exchange(world.running, {});
+  void finish_all() { finish(world); }
+  static void finish(World& of) {
+    auto running = std::exchange(of.running, {});
     for (auto& [id, one] : running) {
       SampledToken token;
       token.finish = FinishReason::kStop;
@@ -162,8 +184,23 @@ struct ModelSwitchTest : ::testing::Test {
   }
   std::string state(std::uint32_t model) { return models.status().models[model].state; }
 
+  // `model` is loaded beside the current one, and ready.
+  void come_up_beside(std::uint32_t model) {
+    tick();
+    ASSERT_TRUE(beside[model].alive);
+    clock.advance(seconds(1));
+    beside[model].ready = true;
+    models.on_timer();
+  }
+
   hearth::testing::FakeClock clock;
+  Numbers numbers;
   World world;
+  std::map<std::uint32_t, World> beside;
+  std::map<std::uint32_t, RoomBeside> room;  // otherwise: kImpossible
+  std::vector<std::uint32_t> unloaded;       // beside the current one
+  std::uint32_t most_loaded = 3;
+  bool no_port = false;
   std::set<std::uint32_t> too_large;
   std::uint64_t hashed = 0;
   SubmitAnswer answer;
@@ -384,6 +421,176 @@ TEST_F(ModelSwitchTest, ProgressIsToldOnceASecondAtMost) {
   EXPECT_LE(client->progress.size(), 6U);
   EXPECT_GE(client->progress.size(), 1U);
   EXPECT_TRUE(client->progress.back().loading);
+}
+
+TEST_F(ModelSwitchTest, AModelThatFitsIsLoadedBesideTheCurrentOne) {
+  come_up();
+  const auto first = ask(0);
+  room[1] = RoomBeside::kNow;
+  const auto second = ask(1);
+  EXPECT_GE(second->id.value, std::uint64_t{1} << 63) << "it waits";
+  come_up_beside(1);
+  EXPECT_EQ(beside[1].running.size(), 1U);
+  EXPECT_EQ(world.running.size(), 1U) << "nothing of the current model ends";
+  EXPECT_EQ(world.loaded.size(), 1U);
+  const auto third = ask(1);
+  EXPECT_TRUE(beside[1].running.contains(third->id.value)) << "nothing stands between";
+  const SwarmStatus now = models.status();
+  EXPECT_EQ(now.model, 0U);
+  EXPECT_EQ(now.models[0].state, "ready");
+  EXPECT_EQ(now.models[1].state, "ready");
+  EXPECT_EQ(now.models[2].state, "unloaded");
+  EXPECT_EQ(now.running, 3U);
+  EXPECT_EQ(now.admitted_total, 2U);
+  ASSERT_EQ(now.nodes.size(), 2U);
+  EXPECT_EQ(now.nodes[1].name, "of 1");
+  EXPECT_EQ(now.nodes[1].model, 1U);
+  ASSERT_EQ(now.pipelines.size(), 2U);
+  EXPECT_EQ(now.pipelines[1].model, 1U);
+
+  models.cancel(third->id);
+  EXPECT_EQ(beside[1].cancelled, (std::vector<std::uint64_t>{third->id.value}));
+  models.cancel(second->id);
+  EXPECT_TRUE(beside[1].running.empty());
+  EXPECT_TRUE(world.cancelled.empty());
+  EXPECT_TRUE(models.order("of 1", std::nullopt).ok());
+  EXPECT_EQ(beside[1].ordered.size(), 1U);
+  EXPECT_TRUE(world.ordered.empty());
+  models.publish_roster(Bytes(as_bytes("roster").begin(), as_bytes("roster").end()));
+  EXPECT_EQ(beside[1].rosters.size(), 1U);
+  EXPECT_EQ(world.rosters.size(), 1U);
+  finish_all();
+  EXPECT_EQ(first->tokens, 1);
+}
+
+TEST_F(ModelSwitchTest, TheModelThatWasIdleLongestMakesRoom) {
+  come_up();
+  room[1] = RoomBeside::kNow;
+  ask(1);
+  come_up_beside(1);
+  tick(seconds(5));
+  room[2] = RoomBeside::kTaken;
+  const auto wants = ask(2);
+  tick();
+  EXPECT_TRUE(beside[1].winds_down);
+  EXPECT_TRUE(beside[1].alive) << "a request runs";
+  const auto late = ask(1);
+  EXPECT_EQ(beside[1].running.size(), 1U) << "it waits for the model's next turn";
+  for (int i = 0; i < 5; ++i) tick(seconds(10));
+  EXPECT_EQ(world.loaded.size(), 1U) << "the current model stays";
+  finish(beside[1]);
+  tick();
+  EXPECT_FALSE(beside[1].alive);
+  EXPECT_EQ(unloaded, (std::vector<std::uint32_t>{1}));
+  room[1] = room[2] = RoomBeside::kSoon;  // the workers of the other one end
+  tick();
+  EXPECT_FALSE(beside[2].alive);
+  room[2] = RoomBeside::kNow;
+  room[1] = RoomBeside::kTaken;
+  come_up_beside(2);
+  EXPECT_EQ(beside[2].running.size(), 1U);
+  finish(beside[2]);
+  EXPECT_EQ(wants->tokens, 1);
+  tick(seconds(2));  // its turn is over, and the request for the first one still waits
+  EXPECT_FALSE(beside[2].alive);
+  room[1] = RoomBeside::kNow;
+  come_up_beside(1);
+  finish(beside[1]);
+  EXPECT_EQ(late->tokens, 1);
+}
+
+TEST_F(ModelSwitchTest, AModelKeepsItsPlaceBesideWhenTheOtherRequestIsGone) {
+  come_up();
+  room[1] = RoomBeside::kNow;
+  ask(1);
+  come_up_beside(1);
+  tick(seconds(5));
+  room[2] = RoomBeside::kTaken;
+  const auto wants = ask(2);
+  tick();
+  const auto late = ask(1);
+  models.cancel(wants->id);
+  tick();
+  EXPECT_FALSE(beside[1].winds_down);
+  EXPECT_EQ(beside[1].running.size(), 2U) << "it takes requests again";
+  finish(beside[1]);
+  EXPECT_EQ(late->tokens, 1);
+}
+
+TEST_F(ModelSwitchTest, AModelThatDoesNotFitBesideTakesTheCurrentOnesPlace) {
+  come_up();
+  room[1] = RoomBeside::kNow;
+  ask(1);
+  come_up_beside(1);
+  finish(beside[1]);
+  tick(seconds(5));
+  const auto large = ask(2);
+  tick();
+  EXPECT_EQ(world.loaded.size(), 1U);
+  tick();
+  EXPECT_FALSE(beside[1].alive) << "the next one may need all memory";
+  EXPECT_EQ(world.loaded, (std::vector<std::uint32_t>{0, 2}));
+  const auto again = ask(1);
+  tick();
+  EXPECT_FALSE(beside[1].alive) << "what loads has its memory first";
+  come_up();
+  finish_all();
+  EXPECT_EQ(large->tokens, 1);
+  come_up_beside(1);
+  finish(beside[1]);
+  EXPECT_EQ(again->tokens, 1);
+  EXPECT_EQ(world.model, 2U);
+}
+
+TEST_F(ModelSwitchTest, WhatCannotBeLoadedBesideHasATurn) {
+  come_up();
+  room[1] = room[2] = RoomBeside::kNow;
+  no_port = true;
+  const auto first = ask(1);
+  tick(seconds(5));
+  tick();
+  EXPECT_EQ(world.model, 1U);
+  come_up();
+  finish_all();
+  EXPECT_EQ(first->tokens, 1);
+
+  no_port = false;
+  const auto second = ask(2);
+  tick();
+  ASSERT_TRUE(beside[2].alive);
+  beside[2].may_come = false;
+  tick();
+  tick(ModelSwitch::kIdlePatience);
+  EXPECT_FALSE(beside[2].alive);
+  EXPECT_EQ(second->error, "");
+  tick();
+  tick();
+  EXPECT_EQ(world.model, 2U);
+  come_up();
+  finish_all();
+  EXPECT_EQ(second->tokens, 1);
+}
+
+TEST_F(ModelSwitchTest, NoMoreAreLoadedThanWasAsked) {
+  come_up();
+  room[1] = room[2] = room[3] = RoomBeside::kNow;
+  for (const std::uint32_t model : {1U, 2U}) {
+    ask(model);
+    come_up_beside(model);
+    finish(beside[model]);
+  }
+  EXPECT_EQ(models.status().nodes.size(), most_loaded);
+  tick();
+  ask(1);
+  finish(beside[1]);  // it was idle for a shorter time
+  tick(seconds(5));
+  const auto third = ask(3);
+  tick();
+  EXPECT_EQ(unloaded, (std::vector<std::uint32_t>{2}));
+  come_up_beside(3);
+  finish(beside[3]);
+  EXPECT_EQ(third->tokens, 1);
+  EXPECT_EQ(models.status().nodes.size(), most_loaded);
 }
 
 }  // namespace

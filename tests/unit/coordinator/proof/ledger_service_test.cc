@@ -78,8 +78,11 @@ struct LedgerServiceTest : ::testing::Test {
       receipts->take(node, answer);
       ++signed_windows;
     };
-    listener.run = [this](AuditRun run) { asked.push_back(std::move(run)); };
-    receipts->listen(std::move(listener));
+    listener.run = [this](const AuditRun& run) {
+      asked.push_back(run);
+      return true;
+    };
+    listens = receipts->listen(std::move(listener));
     receipts->begin(testing::receipt_pipeline(stages));
     return ok_status();
   }
@@ -123,6 +126,7 @@ struct LedgerServiceTest : ::testing::Test {
   std::vector<ReceiptStage> stages = testing::receipt_stages();
   std::vector<ReceiptStage> others = testing::other_receipt_stages();
   std::vector<AuditRun> asked;
+  std::shared_ptr<const LedgerService::Listener> listens;
   std::shared_ptr<Credits> credits;  // null: no account pays
   std::unique_ptr<LedgerService> receipts;
   int signed_windows = 0;

@@ -1,0 +1,84 @@
+// BesideModels: what a server of several models loads beside the current one. Each such model has
+// local workers, a data transport and a control port on loopback of its own, so that no session
+// reaches the coordinator of another model. Decisions: docs/decisions/several-models.md.
+//
+// Threads: everything on the main thread.
+#pragma once
+
+#include <boost/asio/io_context.hpp>
+#include <cstdint>
+#include <functional>
+#include <map>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "base/clock.h"
+#include "base/random.h"
+#include "base/result.h"
+#include "cli/process/children.h"
+#include "cli/serve/offered_models.h"
+#include "cli/serve/serve.h"
+#include "coordinator/control/service.h"
+#include "coordinator/coordinator.h"
+#include "coordinator/machine/model_switch.h"
+#include "proto/link/tcp_transport.h"
+
+namespace hearth::cli {
+
+class BesideModels {
+ public:
+  // All but `options` outlive this object.
+  struct Wiring {
+    boost::asio::io_context& io;
+    const Clock& clock;
+    Random& random;
+    TlsIdentity identity;
+    std::shared_ptr<const RosterBook> roster;
+    coordinator::Membership* membership = nullptr;
+    bool in_cluster = false;
+    const std::vector<OfferedModel>& models;
+    const ServeOptions& options;
+  };
+
+  explicit BesideModels(Wiring wiring);
+  ~BesideModels();
+
+  // Whether local workers may hold a second model here: they compute on processors.
+  static bool are_possible(const ServeOptions& options);
+
+  // ModelSwitch::Options. `current`: the model of `now`. A machine that joined computes nothing of
+  // a model beside; so while there is one, only embedding models are loaded beside.
+  coordinator::RoomBeside room(std::uint32_t model, std::uint32_t current,
+                               const coordinator::SwarmStatus& now) const;
+  // kIo: no port is free.
+  Result<std::unique_ptr<coordinator::Coordinator>> load(std::uint32_t model,
+                                                         coordinator::CoordinatorOptions options);
+  // Its coordinator is destroyed already. The workers end; on_timer() kills those that do not.
+  void unload(std::uint32_t model);
+  void on_timer();
+  bool are_workers_ending() const { return !ending_.empty(); }
+  // After a newer roster.
+  void recheck_peers();
+  // Ends all workers, for good.
+  void stop();
+
+ private:
+  struct Beside {
+    std::unique_ptr<TcpTransport> data;
+    std::unique_ptr<coordinator::ControlService> control;
+    std::unique_ptr<Children> workers;
+  };
+  struct Ending {
+    std::unique_ptr<Children> workers;
+    TimePoint kill_at{};
+  };
+  std::uint64_t free_bytes(std::uint32_t current) const;
+  std::uint64_t held_bytes() const;
+
+  const Wiring wiring_;
+  std::map<std::uint32_t, Beside> loaded_;
+  std::vector<Ending> ending_;
+};
+
+}  // namespace hearth::cli
