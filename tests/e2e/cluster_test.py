@@ -306,7 +306,9 @@ class Joining(cluster.Cluster):
             self.enrol("cellar", self.token("--newcomer"))
         for path in pathlib.Path(self.home).glob("hearth.db*"):
             path.unlink()
-        shutil.copy(os.path.join(copy, "hearth.db"), self.home)
+        # With its journal, which holds what a server that was killed had not moved to the file.
+        for path in pathlib.Path(copy).glob("hearth.db*"):
+            shutil.copy(path, self.home)
         for _ in range(2):
             self.refused_to_serve("the store is an older copy")
         everybody = {"coordinator", "desk", "attic", "cellar"}
