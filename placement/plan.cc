@@ -6,6 +6,7 @@
 
 #include "base/check.h"
 #include "base/limits.h"
+#include "placement/groups.h"
 #include "placement/search.h"
 
 namespace hearth::placement {
@@ -23,8 +24,10 @@ Problem part_of(const Problem& problem, const std::vector<std::uint32_t>& nodes)
   Problem part = problem;
   part.nodes.clear();
   part.links.clear();
+  part.islands.clear();
   for (const std::uint32_t from : nodes) {
     part.nodes.push_back(problem.nodes[from]);
+    if (!problem.islands.empty()) part.islands.push_back(problem.islands[from]);
     for (const std::uint32_t to : nodes) part.links.push_back(problem.link(from, to));
   }
   return part;
@@ -34,6 +37,7 @@ std::vector<Stage> numbered_as(const std::vector<std::uint32_t>& nodes, std::vec
   for (Stage& stage : stages) {
     INVARIANT(stage.node < nodes.size(), "a stage is on one of the part's nodes");
     stage.node = nodes[stage.node];
+    for (Rank& rank : stage.group) rank.node = nodes[rank.node];
   }
   return stages;
 }
@@ -66,23 +70,34 @@ Spare why_spare(const Problem& problem, const std::vector<std::uint32_t>& nodes,
   if (std::ranges::find(nodes, spare) == nodes.end()) return {spare};
   if (const auto no_layer = holds_no_layer(problem, spare)) return *no_layer;
   const Problem part = part_of(problem, nodes);
+  const auto place = [&](std::uint32_t node) {
+    const auto found = std::ranges::find(nodes, node) - nodes.begin();
+    INVARIANT(found < static_cast<std::ptrdiff_t>(nodes.size()), "a stage is on a searched node");
+    return static_cast<std::uint32_t>(found);
+  };
+  // Groups stay as they are.
+  std::vector<std::vector<Rank>> groups;
+  for (const Stage& stage : stages) {
+    if (stage.group.empty()) continue;
+    groups.push_back(stage.group);
+    for (Rank& rank : groups.back()) rank.node = place(rank.node);
+  }
+  const Grouped grouped(part, groups);
   const auto bit = [&](std::uint32_t node) {
-    const auto place = std::ranges::find(nodes, node) - nodes.begin();
-    INVARIANT(place < static_cast<std::ptrdiff_t>(nodes.size()), "a stage is on a searched node");
-    return std::uint32_t{1} << place;
+    return std::uint32_t{1} << grouped.node_with(place(node));
   };
   std::uint32_t all = bit(spare);
   for (const Stage& stage : stages) all |= bit(stage.node);
   Spare why{spare, SpareReason::kAdded};
-  const Effort effort = effort_for(nodes.size());
-  auto with = search(part, all, effort);
+  const Effort effort = effort_for(grouped.problem().nodes.size());
+  auto with = search(grouped.problem(), all, effort);
   if (!with) {
     why.reason = SpareReason::kExchanged;
-    with = search(part, bit(spare), effort);
+    with = search(grouped.problem(), bit(spare), effort);
   }
   if (!with) return {spare, SpareReason::kNotLinked};
   why.tokens_per_second = rate_of(problem, predict(problem, stages));
-  why.with_tokens_per_second = rate_of(part, predict(part, *with));
+  why.with_tokens_per_second = rate_of(part, predict(grouped.problem(), *with));
   return why;
 }
 
@@ -111,7 +126,12 @@ Result<Placed> placed(const Problem& problem, Effort effort) {
   for (const std::vector<std::uint32_t>& nodes : candidates(problem)) {
     const Problem part = part_of(problem, nodes);
     auto stages = search(part, 0, effort);
-    if (!stages) continue;
+    const bool found = stages.has_value();
+    if (!part.islands.empty()) {
+      auto groups = search_groups(part, found ? *stages : std::vector<Stage>{});
+      if (groups) return Placed{nodes, numbered_as(nodes, std::move(*groups))};
+    }
+    if (!found) continue;
     if (auto fewer = with_fewest_stages(part, *stages, effort)) stages = std::move(fewer);
     return Placed{nodes, numbered_as(nodes, *stages)};
   }
@@ -137,7 +157,10 @@ Result<Plan> plan(const Problem& problem) {
   plan.prediction = predict(problem, plan.stages);
   INVARIANT(plan.stages.size() <= problem.nodes.size(), "no node has two stages");
   for (std::uint32_t node = 0; node < problem.nodes.size(); ++node) {
-    const bool used = std::ranges::count(plan.stages, node, &Stage::node) > 0;
+    bool used = false;
+    for (const Stage& stage : plan.stages) {
+      stage.for_each_node([&](std::uint32_t of_stage) { used = used || of_stage == node; });
+    }
     if (!used) plan.spares.push_back(why_spare(problem, one.nodes, plan.stages, node));
   }
   return plan;
@@ -152,7 +175,9 @@ Result<std::vector<std::vector<Stage>>> place_replicas(const Problem& problem) {
     if (!stages.ok() && pipelines.empty()) return stages.error();
     if (!stages.ok()) break;
     pipelines.push_back(numbered_as(left, std::move(*stages)));
-    for (const Stage& stage : pipelines.back()) std::erase(left, stage.node);
+    for (const Stage& stage : pipelines.back()) {
+      stage.for_each_node([&](std::uint32_t node) { std::erase(left, node); });
+    }
   }
   INVARIANT(pipelines.size() <= problem.nodes.size(), "every pipeline takes a node");
   return pipelines;
@@ -176,9 +201,12 @@ Result<std::vector<Plan>> plan_replicas(const Problem& problem) {
 
 std::vector<Gain> improvements(const Problem& problem, const Plan& plan) {
   std::vector<std::vector<std::uint32_t>> nodes;
-  for (const Stage& stage : plan.stages) nodes.push_back({stage.node});
-  return largest_gains(problem, rate_of(problem, plan.prediction), nodes, nodes.size() > 1,
-                       rate_after);
+  for (const Stage& stage : plan.stages) {
+    std::vector<std::uint32_t>& together = nodes.emplace_back();
+    stage.for_each_node([&](std::uint32_t node) { together.push_back(node); });
+  }
+  const bool linked = nodes.size() > 1 || nodes.front().size() > 1;
+  return largest_gains(problem, rate_of(problem, plan.prediction), nodes, linked, rate_after);
 }
 
 }  // namespace hearth::placement

@@ -6,6 +6,7 @@
 #include <numeric>
 
 #include "base/limits.h"
+#include "placement/groups.h"
 
 namespace hearth::placement {
 namespace {
@@ -55,6 +56,11 @@ Status check_model(const Problem& problem) {
             kv.position, " bytes; the limit is ", limits::kPlacedKvBytes);
     TRY_VOID(check_bytes("the state of a layer", kv.state));
   }
+  TRY_VOID(check_bytes("the exchanges of a layer", model.exchanges.layer_bytes));
+  TRY_VOID(check_bytes("the exchange of the head", model.exchanges.head_bytes));
+  REQUIRE(model.exchanges.whole_part >= 0.0 && model.exchanges.whole_part < 1.0,
+          "the whole part of a layer is ", model.exchanges.whole_part,
+          "; it must be 0 or more and below 1");
   REQUIRE(problem.kv_tokens <= limits::kPlacedTokens, problem.kv_tokens,
           " positions of KV; the limit is ", limits::kPlacedTokens);
   return ok_status();
@@ -70,6 +76,24 @@ std::uint64_t layer_bytes_of(const Problem& problem, LayerRange layers) {
   return bytes;
 }
 
+// The node, or the figures of the group, that computes a stage.
+class StageNode {
+ public:
+  StageNode(const Problem& problem, const Stage& stage) {
+    INVARIANT(stage.node < problem.nodes.size(), "a stage is on one of the problem's nodes");
+    if (stage.group.empty()) {
+      alone_ = &problem.nodes[stage.node];
+    } else {
+      group_ = group_node(problem, stage.group);
+    }
+  }
+  const Node& get() const { return alone_ != nullptr ? *alone_ : group_; }
+
+ private:
+  const Node* alone_ = nullptr;
+  Node group_;
+};
+
 static_assert(limits::kBatchRows >= 2, "a batch has more than one row");
 
 double at_rows(const RowSeconds& seconds, double rows, std::uint32_t batch_rows) {
@@ -83,7 +107,8 @@ double at_rows(const RowSeconds& seconds, double rows, std::uint32_t batch_rows)
 // states are taken.
 std::uint64_t kv_room(const Problem& problem, const Stage& stage) {
   const std::uint64_t weights = layer_bytes_of(problem, stage.layers);
-  const Node& node = problem.nodes[stage.node];
+  const StageNode computing(problem, stage);
+  const Node& node = computing.get();
   const KvBytes kv = problem.model.kv_of(stage.layers);
   if (kv.position + kv.state == 0) return std::numeric_limits<std::uint64_t>::max();
   const std::uint64_t left = node.memory_bytes - std::min(node.memory_bytes, weights);
@@ -156,6 +181,8 @@ Status check(const Problem& problem) {
           " stages need as many layers, and the model has ", problem.layers(),
           "; ask for fewer stages");
   for (const Node& node : problem.nodes) TRY_VOID(check(node));
+  REQUIRE(problem.islands.empty() || problem.islands.size() == nodes, problem.islands.size(),
+          " islands of ", nodes, " nodes; there must be one for every node, or none");
   for (std::size_t from = 0; from < nodes; ++from) {
     for (std::size_t to = 0; to < nodes; ++to) {
       if (from == to) continue;
@@ -171,7 +198,8 @@ std::uint64_t stage_bytes(const Problem& problem, LayerRange layers) {
 }
 
 bool fits(const Problem& problem, const Stage& stage) {
-  const Node& node = problem.nodes[stage.node];
+  const StageNode computing(problem, stage);
+  const Node& node = computing.get();
   const std::uint64_t weights = layer_bytes_of(problem, stage.layers);
   const std::uint64_t kv = problem.model.kv_of(stage.layers).of(problem.kv_tokens);
   return weights <= node.memory_bytes &&
@@ -179,8 +207,8 @@ bool fits(const Problem& problem, const Stage& stage) {
 }
 
 double stage_seconds(const Problem& problem, const Stage& stage, double rows) {
-  INVARIANT(stage.node < problem.nodes.size(), "a stage is on one of the problem's nodes");
-  const Node& node = problem.nodes[stage.node];
+  const StageNode computing(problem, stage);
+  const Node& node = computing.get();
   double bytes = 0.0;
   for (std::uint32_t i = stage.layers.begin; i < stage.layers.end; ++i) {
     bytes += static_cast<double>(problem.model.read_bytes()[i]);

@@ -4,6 +4,8 @@
 // reads, the head on the last stage) and in its rows between one row and a batch. A row of one
 // stream travels the ring: it waits for every stage and every link. With many streams a pipeline of
 // S stages has S + 1 steps in flight, and the slowest stage or link sets the pace.
+//
+// A stage is computed by one node, or by a group of them (placement/groups.h).
 #pragma once
 
 #include <cstdint>
@@ -49,6 +51,14 @@ struct KvBytes {
   friend bool operator==(const KvBytes&, const KvBytes&) = default;
 };
 
+// What the ranks of a group exchange for one row, all ranks together.
+struct Exchanges {
+  std::uint32_t of_layer = 0;     // exchanges of a layer; 0: no group computes this model
+  std::uint64_t layer_bytes = 0;  // in these
+  std::uint64_t head_bytes = 0;   // that rank 0 gathers on the last stage
+  double whole_part = 0.0;        // of a layer, that every rank computes in whole; below 1
+};
+
 struct Model {
   std::vector<std::uint64_t> layer_bytes;  // of weights in memory, of each layer
   std::uint64_t embedding_bytes = 0;       // on the first stage
@@ -62,6 +72,7 @@ struct Model {
   // uses layer_bytes, time uses these.
   std::vector<std::uint64_t> layer_read_bytes = {};
   bool is_whole = false;  // one stage must hold all layers
+  Exchanges exchanges = {};
 
   const std::vector<std::uint64_t>& read_bytes() const {
     return layer_read_bytes.empty() ? layer_bytes : layer_read_bytes;
@@ -102,10 +113,14 @@ struct Link {
   double bytes_per_second = 0.0;  // 0: there is no link
 };
 
+// Nodes of the same island may form groups; a node of no island computes alone.
+constexpr std::uint32_t kNoIsland = std::numeric_limits<std::uint32_t>::max();
+
 struct Problem {
   Model model;
   std::vector<Node> nodes;
   std::vector<Link> links;  // [from * nodes + to]; a node's link to itself is ignored
+  std::vector<std::uint32_t> islands = {};  // by node; empty: stages have one node each
   std::uint32_t batch_rows = 16;
   std::uint64_t kv_tokens = 0;  // positions of all sequences that every stage must hold
   std::uint32_t stages = 0;     // 0: the number that is best
@@ -122,9 +137,24 @@ Status check(const Node& node);
 Status check(const Link& link, const std::string& from, const std::string& to);
 Status check(const Problem& problem);
 
+// A node of a group, and its part of every matrix, of kParts (placement/parts.h) together.
+struct Rank {
+  std::uint32_t node = 0;
+  std::uint32_t part = 0;
+  friend bool operator==(const Rank&, const Rank&) = default;
+};
+
 struct Stage {
-  std::uint32_t node = 0;  // of Problem::nodes
+  std::uint32_t node = 0;  // of Problem::nodes; of a group, rank 0
   LayerRange layers;
+  std::vector<Rank> group = {};  // by rank, `node` first; empty: the node computes alone
+
+  // Calls of(node) for each node of the stage.
+  template <typename Of>
+  void for_each_node(const Of& of) const {
+    if (group.empty()) of(node);
+    for (const Rank& rank : group) of(rank.node);
+  }
   friend bool operator==(const Stage&, const Stage&) = default;
 };
 

@@ -1,10 +1,12 @@
 #include "node/engine/placement_model.h"
 
 #include <algorithm>
+#include <array>
 
 #include "kernels/canonical.h"
 #include "node/engine/delta_net.h"
 #include "node/engine/kv_cache.h"
+#include "node/engine/ranks/share.h"
 #include "node/engine/weights.h"
 
 namespace hearth::node {
@@ -12,6 +14,35 @@ namespace {
 
 // Bytes of a row beside its activations: sequence, position, token, flags.
 constexpr std::uint64_t kRowBytes = 24;
+
+// Weights of a layer that a row reads, without norms.
+double weights_read(const model::ModelSpec& spec) {
+  const double hidden = spec.hidden;
+  const double queries = 2.0 * spec.widest_queries();  // and the output
+  const double keys = 2.0 * spec.kv_heads * spec.head_dim;
+  return hidden * (queries + keys + 3.0 * static_cast<double>(spec.feed_forward_values()));
+}
+
+// As node/engine/ranks/rank_rows.h sends them: int8 values with a scale of 32 bits for each block,
+// rounded residuals of 16 bits, and additions to the residual of 32 bits where attn_output is
+// divided.
+placement::Exchanges exchanges_of(const model::ModelSpec& spec) {
+  constexpr std::array<std::uint32_t, 2> kEven{1, 1};
+  const auto shares = divide(spec, kEven);
+  if (!shares.ok()) return {};
+  const std::uint64_t values = spec.widest_queries() + spec.feed_forward_values();
+  placement::Exchanges exchanges;
+  exchanges.of_layer = 3;
+  exchanges.layer_bytes = values + values / kernels::kBlock * sizeof(float) + 2 * spec.hidden;
+  exchanges.head_bytes = std::uint64_t{spec.vocabulary} * sizeof(float);
+  if (shares->front().whole_attention_output) {
+    exchanges.whole_part = double{1.0} * spec.hidden * spec.widest_queries() / weights_read(spec);
+  } else {
+    exchanges.of_layer += 1;
+    exchanges.layer_bytes += std::uint64_t{spec.hidden} * sizeof(float);
+  }
+  return exchanges;
+}
 
 }  // namespace
 
@@ -48,6 +79,7 @@ Result<placement::Model> placement_model(const model::GgufFile& file,
     model.layer_kv = std::move(layers);
   }
   model.is_whole = spec.is_whole();
+  model.exchanges = exchanges_of(spec);
   return model;
 }
 
