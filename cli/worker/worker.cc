@@ -368,7 +368,8 @@ class Worker {
   // coordinator forms groups. A GPU, and a family that groups do not compute, has none.
   Status open_ranks(TcpOptions tcp) {
     constexpr std::array<std::uint32_t, 2> kEven{1, 1};
-    if (device_ != nullptr || !node::divide(model_->spec, kEven).ok()) return ok_status();
+    const bool computes = device_ == nullptr || device_->emulates();
+    if (!computes || !node::divide(model_->spec, kEven).ok()) return ok_status();
     TRY(Address address, parse_address(tcp.listen_address));
     address.port = 0;
     tcp.listen_address = address.text();

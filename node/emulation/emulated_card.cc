@@ -4,13 +4,16 @@
 
 #include <algorithm>
 #include <chrono>
+#include <optional>
 #include <thread>
 #include <utility>
 #include <vector>
 
 #include "base/check.h"
 #include "model/text/tokenizer.h"
+#include "node/emulation/emulated_ranks.h"
 #include "node/emulation/model_shape.h"
+#include "node/engine/ranks/share.h"
 #include "placement/estimate/speed.h"
 
 namespace hearth::node {
@@ -38,6 +41,10 @@ class EmulatedForward final : public StageForward {
     std::uint32_t batch_rows = 0;
     std::uint32_t pages = 0;
     std::uint64_t weight_bytes = 0;
+    // Of a rank: the roofline is that of its heads and columns, and it has a part of the head.
+    std::optional<EmulatedRanks> ranks = {};
+    double head_part = 1.0;
+    bool first = false;
   };
   explicit EmulatedForward(Setup setup)
       : setup_(std::move(setup)),
@@ -56,14 +63,21 @@ class EmulatedForward final : public StageForward {
     for (std::uint32_t i = 0; i < rows.size(); ++i) {
       if (rows[i].sample) sampled_.push_back({i, rows[i].position, rows[i].draw != nullptr});
     }
-    ends_ = setup_.time.clock.now() + duration_of(seconds_of(rows));
-    return ok_status();
+    took_ = seconds_of(rows);
+    began_ = setup_.time.clock.now();
+    rows_ = static_cast<std::uint32_t>(rows.size());
+    return lost_ ? Status(*lost_) : ok_status();
   }
   bool ready() const override { return true; }  // finish() sleeps, and nothing polls meanwhile
   Status finish() override {
     INVARIANT(outputs_ != nullptr, "a step is under way");
-    setup_.time.sleep_until(ends_);
     const Outputs& outputs = *std::exchange(outputs_, nullptr);
+    if (!setup_.ranks) {
+      setup_.time.sleep_until(began_ + duration_of(took_.layers + took_.head));
+    } else if (Status exchanged = compute_as_rank(); !exchanged.ok()) {
+      lost_ = exchanged.error();
+      return exchanged;
+    }
     for (const Sampled& row : sampled_) outputs.on_token(row.index, token_of(row));
     return ok_status();
   }
@@ -94,7 +108,26 @@ class EmulatedForward final : public StageForward {
                  "an emulated GPU has no logits: leave out log probabilities and grammars"};
   }
 
-  double seconds_of(std::span<const ForwardRow> rows) const {
+  // A rank exchanges after each layer, and computes nothing meanwhile.
+  Status compute_as_rank() {
+    const auto sleep = [&](double seconds) {
+      setup_.time.sleep_until(setup_.time.clock.now() + duration_of(seconds));
+    };
+    if (setup_.first) TRY_VOID(setup_.ranks->embeddings(rows_));
+    for (std::uint32_t layer = 0; layer < setup_.layers; ++layer) {
+      sleep(took_.layers / setup_.layers);
+      TRY_VOID(setup_.ranks->layer(rows_));
+    }
+    if (took_.head == 0.0) return ok_status();
+    sleep(took_.head);
+    return setup_.ranks->logits(static_cast<std::uint32_t>(sampled_.size()));
+  }
+
+  struct Seconds {
+    double layers = 0.0;
+    double head = 0.0;
+  };
+  Seconds seconds_of(std::span<const ForwardRow> rows) const {
     placement::StepLoad step;
     step.rows = static_cast<double>(rows.size());
     for (std::size_t i = 0; i < rows.size(); ++i) {
@@ -105,17 +138,21 @@ class EmulatedForward final : public StageForward {
     }
     const double layers = setup_.layers * layer_seconds(setup_.roofline, step);
     const bool heads = setup_.last && !sampled_.empty();
-    if (!heads) return layers;
-    return layers + head_seconds(setup_.roofline, static_cast<double>(sampled_.size()));
+    if (!heads) return {layers, 0.0};
+    const double head = head_seconds(setup_.roofline, static_cast<double>(sampled_.size()));
+    return {layers, head * setup_.head_part};
   }
 
-  const Setup setup_;
+  Setup setup_;
   PagePool pages_;
   std::vector<std::uint16_t> input_;
   const std::vector<std::uint16_t> output_;
   std::vector<Sampled> sampled_;      // of the step under way
   const Outputs* outputs_ = nullptr;  // null: no step is under way
-  TimePoint ends_{};
+  TimePoint began_{};
+  Seconds took_;
+  std::uint32_t rows_ = 0;     // likewise
+  std::optional<Error> lost_;  // the group has ended
 };
 
 class EmulatedCard final : public Device {
@@ -134,6 +171,9 @@ class EmulatedCard final : public Device {
             " models keep a state of each sequence, which is not emulated; choose another shape");
     TRY(StageMemory memory, stage_memory(file, spec, options));
     memory.weights = file_bytes_of(file, spec, options.layers);
+    if (options.group == nullptr) return memory;
+    const double part = part_of(options.group->own().hidden.size(), spec.hidden);
+    memory.weights = static_cast<std::uint64_t>(part * static_cast<double>(memory.weights));
     return memory;
   }
   Result<std::uint64_t> budget() const override {
@@ -157,6 +197,14 @@ class EmulatedCard final : public Device {
     TRY(const StageMemory stage, memory(file, spec, options));
     TRY(const std::uint64_t room, budget());
     EmulatedForward::Setup setup{roofline_of(file, spec), time_, {}};
+    if (options.group != nullptr) {
+      const Share& share = options.group->own();
+      const model::ModelSpec own = narrowed(spec, share);
+      setup.roofline.shape = shape_of(own, "");
+      setup.head_part = part_of(share.vocabulary.size(), spec.vocabulary);
+      setup.ranks.emplace(spec, *options.group);
+    }
+    setup.first = options.layers.begin == 0;
     REQUIRE(!is_f32(setup.roofline) || card_.fp32_flops > 0.0, name_,
             ": weights of F32 need the figure fp32_tflops; choose another GPU or format");
     TRY(setup.answer, answer_of(file));
@@ -170,6 +218,7 @@ class EmulatedCard final : public Device {
   }
 
  private:
+  static double part_of(std::uint32_t own, std::uint32_t all) { return double{1.0} * own / all; }
   placement::EstimateInput roofline_of(const model::GgufFile& file,
                                        const model::ModelSpec& spec) const {
     placement::EstimateInput roofline;

@@ -4,6 +4,9 @@
 // what it is. The engine around it is the real one: sequences, KV pages, hashes and the prefix
 // cache work as on a real GPU.
 //
+// As a rank of a group it takes the time of its heads and columns, and exchanges frames of the real
+// size after each layer. What all ranks compute in whole takes each of them no time.
+//
 // It serves shapes without weights alone (check_emulation() of node/engine/device.h). Its name
 // begins with EMULATED. A step of log probabilities or a grammar fails with kUnsupported, because
 // there are no logits.

@@ -746,7 +746,9 @@ Status check_options(const model::ModelSpec& spec, const EngineOptions& options)
   REQUIRE(options.threads >= 1 && options.threads <= limits::kComputeThreads, "threads are ",
           options.threads, "; they must be 1 to ", limits::kComputeThreads);
   if (options.group == nullptr) return ok_status();
-  if (options.device == nullptr) return check_group(spec, *options.group);
+  if (options.device == nullptr || options.device->emulates()) {
+    return check_group(spec, *options.group);
+  }
   return Error{ErrorCode::kUnsupported, "a rank of a group computes on the CPU; use --device cpu"};
 }
 

@@ -15,6 +15,7 @@
 #include "base/clock.h"
 #include "base/limits.h"
 #include "base/thread_annotations.h"
+#include "node/engine/device.h"
 #include "node/engine/ranks/share.h"
 #include "node/engine/stage_memory.h"
 #include "proto/step.h"
@@ -253,6 +254,12 @@ Result<GroupOffer> EngineThread::State::offer(const LoadTask& task,
   if (ranks.file == nullptr) return out;
   const RankGroup wanted{shares, task.rank, nullptr, out.pages};
   options.group = &wanted;
+  if (base.device != nullptr) {
+    TRY(const StageMemory stage, base.device->memory(*ranks.file, ranks.spec, options));
+    TRY(const std::uint64_t room, base.device->budget());
+    out.pages = kv_within(stage, room).pages;
+    return out;
+  }
   TRY(const StageMemory stage, stage_memory(*ranks.file, ranks.spec, options));
   std::uint64_t budget = memory_budget(base.memory_bytes);
   // The engine of before is freed first.

@@ -2,12 +2,17 @@
 
 #include <gtest/gtest.h>
 
+#include <algorithm>
+#include <array>
 #include <string>
+#include <thread>
+#include <vector>
 
 #include "model/synthetic.h"
 #include "model/text/tokenizer.h"
 #include "node/emulation/model_shape.h"
 #include "placement/estimate/speed.h"
+#include "tests/unit/node/engine/ranks/local_exchange.h"
 
 namespace hearth::node {
 namespace {
@@ -117,6 +122,96 @@ TEST_F(EmulatedCardTest, KvOfEverySequenceIsReadOnce) {
   const double seconds = 4.0 * layer_seconds(roofline(), placement::StepLoad{10.0, 10.0, 31.0}) +
                          head_seconds(roofline(), 2.0);
   EXPECT_NEAR(std::chrono::duration<double>(slept_.at(0)).count(), seconds, 1e-8);
+}
+
+// A group of two ranks computes a prompt: the bytes and exchanges of each.
+struct Exchanged {
+  std::vector<std::size_t> sent;
+  std::vector<std::size_t> swaps;
+};
+Exchanged exchanged_by(const std::shared_ptr<const model::GgufFile>& file,
+                       const model::ModelSpec& spec, const EngineOptions& options,
+                       const StepBatch& prompt) {
+  constexpr std::array<std::uint32_t, 2> kEven{1, 1};
+  LocalExchange exchange(2);
+  std::vector<std::size_t> tokens(2);
+  std::vector<std::thread> threads;
+  for (std::uint32_t rank = 0; rank < 2; ++rank) {
+    threads.emplace_back([&, rank] {
+      const RankGroup group{divide(spec, kEven).value(), rank, &exchange.of(rank), 16};
+      EngineOptions own = options;
+      own.group = &group;
+      auto engine = Engine::load(file, spec, own);
+      ASSERT_TRUE(engine.ok()) << engine.error().message;
+      StepBatch batch = prompt;
+      StepResult result;
+      const Status done = (*engine)->step(batch, result);
+      EXPECT_TRUE(done.ok()) << done.error().message;
+      tokens[rank] = result.tokens.size();
+    });
+  }
+  for (std::thread& thread : threads) thread.join();
+  EXPECT_EQ(tokens, (std::vector<std::size_t>{1, 0})) << "rank 0 reports";
+  return {{exchange.sent(0), exchange.sent(1)}, {exchange.swaps(0), exchange.swaps(1)}};
+}
+
+TEST_F(EmulatedCardTest, RanksExchangeAsManyFramesOfTheSameSizeAsRealOnes) {
+  const auto real_file = model::GgufFile::parse(*bare_, "model").value();
+  const auto real_spec = model::ModelSpec::read(*real_file).value();
+  // The steps of two ranks use one clock.
+  const auto device = emulate_card(card_, {clock_, [](TimePoint) {}}).value();
+  EngineOptions real = options_of(*device, {0, 4});
+  real.device = nullptr;
+  const Exchanged is = exchanged_by(file_, spec_, options_of(*device, {0, 4}), prompt(1, 10));
+  const Exchanged should = exchanged_by(real_file, real_spec, real, prompt(1, 10));
+  EXPECT_EQ(is.swaps, should.swaps);
+  for (std::size_t rank = 0; rank < 2; ++rank) {
+    // Real rows have marks of two bytes for failures beside their values.
+    const auto sent = static_cast<double>(should.sent[rank]);
+    EXPECT_NEAR(static_cast<double>(is.sent[rank]), sent, 0.1 * sent) << "rank " << rank;
+  }
+}
+
+// Another rank that decides as this one does.
+struct Agreeing final : Exchange {
+  Status swap(std::span<const ByteSpan> out, std::span<const MutableByteSpan> in) override {
+    if (fails) return Error{ErrorCode::kIo, "the other rank is gone"};
+    for (std::size_t i = 0; i < in.size(); ++i) {
+      if (in[i].size() == out[i].size()) std::ranges::copy(out[i], in[i].begin());
+    }
+    return ok_status();
+  }
+  Error blame(std::uint32_t /*rank*/, const std::string& why) override {
+    return Error::invalid(why);
+  }
+  bool fails = false;
+};
+
+TEST_F(EmulatedCardTest, ARankTakesTheTimeOfItsShareAndEndsWithItsGroup) {
+  Agreeing other;
+  const auto device = emulate();
+  constexpr std::array<std::uint32_t, 2> kEven{1, 1};
+  const RankGroup group{divide(spec_, kEven).value(), 0, &other, 16};
+  EngineOptions options = options_of(*device, {0, 4});
+  options.group = &group;
+  auto engine = Engine::load(file_, spec_, options).value();
+  StepBatch batch = prompt(1, 10);
+  StepResult result;
+  ASSERT_TRUE(engine->step(batch, result).ok());
+  placement::EstimateInput own = roofline();
+  own.shape = shape_of(narrowed(spec_, group.own()), "");
+  const double layer = layer_seconds(own, placement::StepLoad{10.0, 10.0, 55.0});
+  ASSERT_EQ(slept_.size(), 5U) << "after each layer, and after the head";
+  for (std::size_t i = 0; i < 4; ++i) {
+    EXPECT_NEAR(std::chrono::duration<double>(slept_[i]).count(), layer, 1e-8);
+  }
+  EXPECT_LT(layer, 0.7 * layer_seconds(roofline(), placement::StepLoad{10.0, 10.0, 55.0}));
+  other.fails = true;
+  batch = {};
+  batch.rows.push_back({SequenceId(1), 10, 5, BatchRow::kSample});
+  const Status lost = engine->step(batch, result);
+  ASSERT_FALSE(lost.ok());
+  EXPECT_EQ(lost.error().code, ErrorCode::kIo);
 }
 
 TEST_F(EmulatedCardTest, TokensSpellWhatTheyAre) {
