@@ -77,7 +77,7 @@ Result<RowSeconds> pair_of(const Json& object, const std::string& whose, const c
 Result<Node> node_of(const Json& json, const placement::Model& model) {
   TRY_VOID(check_keys(json, "a node",
                       {"name", "memory_bytes", "kv_budget_bytes", "layer_seconds", "head_seconds",
-                       "step_seconds", "weight_bytes_per_second"}));
+                       "step_seconds", "weight_bytes_per_second", "island"}));
   Node node;
   TRY(node.name, text_of(json, "a node", "name"));
   const std::string whose = "node " + in_quotes(node.name);
@@ -122,6 +122,20 @@ Status read_nodes(const Json& file, Problem& problem) {
     TRY(Node node, node_of(json, problem.model));
     problem.nodes.push_back(std::move(node));
   }
+  return ok_status();
+}
+
+Status read_islands(const Json& file, Problem& problem) {
+  std::map<std::string, std::uint32_t> numbers;
+  for (const Json& json : file.at("nodes")) {
+    std::uint32_t island = placement::kNoIsland;
+    if (json.contains("island")) {
+      TRY(const std::string name, text_of(json, "a node", "island"));
+      island = numbers.try_emplace(name, static_cast<std::uint32_t>(numbers.size())).first->second;
+    }
+    problem.islands.push_back(island);
+  }
+  if (numbers.empty()) problem.islands.clear();
   return ok_status();
 }
 
@@ -194,6 +208,7 @@ Result<Problem> read_plan_nodes(const std::string& json, placement::Model model)
     problem.batch_rows = static_cast<std::uint32_t>(rows);
   }
   TRY_VOID(read_nodes(file, problem));
+  TRY_VOID(read_islands(file, problem));
   TRY_VOID(read_links(file, problem));
   TRY_VOID(placement::check(problem));
   return problem;

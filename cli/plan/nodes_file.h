@@ -6,7 +6,7 @@
 //               "kv_budget_bytes": 4000000000,
 //               "layer_seconds": [0.0011, 0.004], "head_seconds": [0.002, 0.003],
 //               "step_seconds": 0.00005},
-//              {"name": "attic", "memory_bytes": 8000000000,
+//              {"name": "attic", "memory_bytes": 8000000000, "island": "house",
 //               "weight_bytes_per_second": [30e9, 9e9]}],
 //    "links": [{"from": "den", "to": "attic", "seconds": 0.0001, "bytes_per_second": 110e6}],
 //    "link": {"seconds": 0.0001, "bytes_per_second": 110e6}}
@@ -15,7 +15,8 @@
 // Pairs are for a step of one row and for one of batch_rows rows. A node has either the times of a
 // layer of mean size and of the head of this model, or the rate at which it reads weights.
 // step_seconds, batch_rows and kv_budget_bytes (the most memory for KV) are optional. "link"
-// applies to each pair that "links" does not name; without it such a pair has no link.
+// applies to each pair that "links" does not name; without it such a pair has no link. Nodes with
+// the same "island" may form groups (placement/groups.h); a node without one computes alone.
 #pragma once
 
 #include <cstdint>

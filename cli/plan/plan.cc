@@ -20,6 +20,8 @@
 #include "model/gguf/gguf.h"
 #include "model/spec.h"
 #include "node/engine/placement_model.h"
+#include "placement/groups.h"
+#include "placement/parts.h"
 
 namespace hearth::cli {
 namespace {
@@ -33,15 +35,27 @@ double hop_seconds(const Problem& problem, const std::vector<Stage>& stages, std
   return delay_seconds(problem, stages, from) + bytes_seconds(problem, stages, from, 1.0);
 }
 
+// "den", of a group "den+attic".
+std::string nodes_of(const Problem& problem, const Stage& stage) {
+  std::string names;
+  stage.for_each_node(
+      [&](std::uint32_t node) { names += (names.empty() ? "" : "+") + problem.nodes[node].name; });
+  return names;
+}
+
+std::uint64_t memory_of(const Problem& problem, const Stage& stage) {
+  if (stage.group.empty()) return problem.nodes[stage.node].memory_bytes;
+  return placement::group_node(problem, stage.group).memory_bytes;
+}
+
 void append(std::vector<std::string>& lines, const Problem& problem, const Plan& plan) {
   Table table({"STAGE", "NODE", "LAYERS", "WEIGHTS", "KV", "OF", "ONE ROW", "TO THE NEXT"});
   for (std::size_t i = 0; i < plan.stages.size(); ++i) {
     const Stage& stage = plan.stages[i];
-    const placement::Node& node = problem.nodes[stage.node];
     const std::uint64_t kv = kv_bytes_of(problem, stage.layers);
-    table.add({std::to_string(i + 1), node.name, text_of(stage.layers),
+    table.add({std::to_string(i + 1), nodes_of(problem, stage), text_of(stage.layers),
                format_bytes(stage_bytes(problem, stage.layers) - kv), format_bytes(kv),
-               format_bytes(node.memory_bytes),
+               format_bytes(memory_of(problem, stage)),
                plan_milliseconds(stage_seconds(problem, stage, 1.0)),
                plan_milliseconds(hop_seconds(problem, plan.stages, i))});
   }
@@ -59,9 +73,14 @@ OrderedJson plan_object(const Problem& problem, const Plan& plan) {
                               {"layers", {stage.layers.begin, stage.layers.end}},
                               {"weight_bytes", stage_bytes(problem, stage.layers) - kv},
                               {"kv_bytes", kv},
-                              {"memory_bytes", problem.nodes[stage.node].memory_bytes},
+                              {"memory_bytes", memory_of(problem, stage)},
                               {"seconds", stage_seconds(problem, stage, 1.0)},
                               {"to_next_seconds", hop_seconds(problem, plan.stages, i)}});
+    for (const placement::Rank& rank : stage.group) {
+      json["stages"].back()["group"].push_back(
+          {{"node", problem.nodes[rank.node].name},
+           {"part", rank.part / static_cast<double>(placement::kParts)}});
+    }
   }
   const placement::Prediction& p = plan.prediction;
   json["tokens_per_second"] = p.tokens_per_second;
@@ -129,8 +148,11 @@ std::vector<placement::Spare> unused(const std::vector<Plan>& plans) {
   std::vector<placement::Spare> spares = plans.front().spares;
   std::erase_if(spares, [&](const placement::Spare& spare) {
     return std::any_of(plans.begin() + 1, plans.end(), [&](const Plan& later) {
-      return std::any_of(later.stages.begin(), later.stages.end(),
-                         [&](const placement::Stage& stage) { return stage.node == spare.node; });
+      bool used = false;
+      for (const Stage& stage : later.stages) {
+        stage.for_each_node([&](std::uint32_t node) { used = used || node == spare.node; });
+      }
+      return used;
     });
   });
   return spares;

@@ -55,6 +55,21 @@ TEST(PlanNodes, ReadsNodesAndLinks) {
   EXPECT_EQ(problem->link(1, 0).delay_seconds, 0.5) << "that no line names";
 }
 
+TEST(PlanNodes, NodesOfOneIslandMayFormAGroup) {
+  const auto none = read_plan_nodes(kFile, kModel);
+  ASSERT_TRUE(none.ok());
+  EXPECT_TRUE(none->islands.empty());
+  const std::string one =
+      with("\"memory_bytes\": 8000", "\"memory_bytes\": 8000, \"island\": \"x\"");
+  const auto problem = read_plan_nodes(one, kModel);
+  ASSERT_TRUE(problem.ok()) << problem.error().message;
+  EXPECT_EQ(problem->islands, (std::vector<std::uint32_t>{placement::kNoIsland, 0}));
+  const auto wrong = read_plan_nodes(
+      with("\"memory_bytes\": 8000", "\"memory_bytes\": 8000, \"island\": 1"), kModel);
+  ASSERT_FALSE(wrong.ok());
+  EXPECT_EQ(wrong.error().message, "a node must have a string island");
+}
+
 TEST(PlanNodes, WithoutALinkForAllAPairMayHaveNone) {
   const auto problem = read_plan_nodes(
       with(",\n  \"link\": {\"seconds\": 0.5, \"bytes_per_second\": 1000}", ""), kModel);

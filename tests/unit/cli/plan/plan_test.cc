@@ -61,6 +61,25 @@ TEST(PlanVerb, WhoStandsInTheSecondPipelineIsNoSpare) {
   EXPECT_EQ(json["spares"][0]["node"], "loft");
 }
 
+TEST(PlanVerb, AGroupStandsInOneRow) {
+  Problem given = problem();
+  given.model.exchanges = {1, 1'000, 0, 0.0};
+  given.islands = {0, 0, placement::kNoIsland};
+  const auto plans = placement::plan_replicas(given);
+  ASSERT_TRUE(plans.ok());
+  const std::string text = all_of(plan_lines(given, *plans, {}));
+  // Half of each layer is half a millisecond; an exchange takes the delay of a tenth.
+  EXPECT_NE(text.find("1      den+loft  0-7"), std::string::npos) << text;
+  EXPECT_NE(text.find("10.0 MB"), std::string::npos) << text;
+  EXPECT_NE(text.find("spare old"), std::string::npos) << text;
+  EXPECT_EQ(text.find("spare loft"), std::string::npos) << text;
+  const auto json = nlohmann::json::parse(plan_json(given, *plans, {}));
+  const auto& group = json["pipelines"][0]["stages"][0]["group"];
+  ASSERT_EQ(group.size(), 2U);
+  EXPECT_EQ(group[1]["node"], "loft");
+  EXPECT_EQ(group[1]["part"], 0.5);
+}
+
 TEST(PlanVerb, JsonHasTheSame) {
   const Problem given = problem();
   const auto plans = placement::plan_replicas(given);
