@@ -8,7 +8,8 @@
 // one that should be the quickest.
 //
 // With CoordinatorOptions::ranks above 1 every stage is a group of so many workers
-// (coordinator/pipelines/groups.h). The loss of a rank is the loss of its stage.
+// (coordinator/pipelines/groups.h); with 0 the search for a placement decides which stages are
+// groups (placement/groups.h). The loss of a rank is the loss of its stage.
 //
 // A lost worker or link ends its pipeline but no sequence. The other members become free and form
 // the next pipeline with the spare nodes. The interrupted sequences continue there, or on another
@@ -116,12 +117,14 @@ struct NodeStatus {
   double heartbeat_age_seconds = 0.0;
   std::optional<placement::Node> measured;  // where layers are placed by what was measured
   std::string spare;                        // likewise, for a free node: why no pipeline has it
-  std::optional<NodeStanding> standing;     // with audits; nothing before the log names it
-  std::string slow;                         // how slow it is; empty: not slow
-  std::string barred;                       // why the ledger bars it; empty: not barred
-  std::string unreceipted;                  // why its work has no receipts; empty: it has some
-  std::uint64_t unreceipted_windows = 0;    // since the server started
-  std::string owner;                        // of the machine; empty: unknown
+  // Where the search forms groups: nodes with the same text may form one; empty: none with it.
+  std::string island;
+  std::optional<NodeStanding> standing;   // with audits; nothing before the log names it
+  std::string slow;                       // how slow it is; empty: not slow
+  std::string barred;                     // why the ledger bars it; empty: not barred
+  std::string unreceipted;                // why its work has no receipts; empty: it has some
+  std::uint64_t unreceipted_windows = 0;  // since the server started
+  std::string owner;                      // of the machine; empty: unknown
   // A newcomer checks others' results and serves no requests. The text says what it does or why it
   // waits.
   bool newcomer = false;
@@ -291,7 +294,8 @@ struct Numbers {
 struct CoordinatorOptions {
   std::string node = "coordinator";
   std::uint32_t stages = 1;  // workers of one pipeline; 0, with `placement`: the best number
-  // Workers that compute each stage together, as ranks of a group; 1: each stage has one worker.
+  // Workers that compute each stage together, as ranks of a group; 1: each stage has one worker; 0,
+  // with `placement`: as many as are best.
   std::uint32_t ranks = 1;
   std::optional<MeasuredPlacement> placement;
   std::vector<HandStage> by_hand;  // if not empty: the only pipeline, with `stages` stages

@@ -57,7 +57,7 @@ std::uint32_t stages_of(const ServeOptions& options, const model::ModelSpec& spe
 }
 
 std::vector<std::string> devices_of(const ServeOptions& options) {
-  const bool automatic = options.device == "auto" && options.ranks == 1;
+  const bool automatic = options.device == "auto" && options.ranks <= 1;
   return worker_devices(options.device, options.local_workers, automatic ? cards_here() : 0);
 }
 
@@ -83,10 +83,6 @@ Status check_groups(const ServeOptions& options, const model::ModelSpec& spec) {
   REQUIRE(options.device == "cpu" || options.device == "auto",
           "--tensor-parallel: a group computes on processors; leave out --device, or pass "
           "--device cpu");
-  REQUIRE(
-      options.emulate.empty(),
-      "--tensor-parallel: an emulated GPU computes nothing that a group could divide; leave out "
-      "--emulate or --tensor-parallel");
   const auto shares = node::divide(spec, std::vector<std::uint32_t>(options.ranks, 1));
   if (shares.ok()) return ok_status();
   return Error{shares.error().code, "--tensor-parallel: " + shares.error().message};

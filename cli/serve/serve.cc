@@ -180,6 +180,9 @@ class Server {
             "--stages and --local-workers must be at most ", limits::kStages);
     REQUIRE(options.batch_rows >= 1 && options.batch_rows <= limits::kBatchRows,
             "--batch-rows must be from 1 to ", limits::kBatchRows);
+    REQUIRE(options.ranks != 0 || options.optimise,
+            "--tensor-parallel auto decides by measurements, and --stages alone measures nothing: "
+            "leave out --stages, or add --optimise auto");
     return ok_status();
   }
 

@@ -25,7 +25,7 @@ struct ServeOptions {
   std::uint32_t stages = 0;  // 0, with an objective: as many as are best
   std::optional<placement::Objective> optimise;
   std::vector<coordinator::HandStage> by_hand;
-  std::uint32_t ranks = 1;                    // workers that compute each stage together
+  std::uint32_t ranks = 1;                    // of each stage; 0: as many as are best
   std::string host = "127.0.0.1";             // beyond loopback the API asks for keys (hearth key)
   std::vector<std::string> host_names;        // of this machine, beside its host name
   std::uint16_t port = 11'500;                // API; 0: any free one

@@ -18,14 +18,15 @@
 namespace hearth::cli {
 namespace {
 
-// "off" is 1.
+// "off" is 1, "auto" 0.
 Result<std::uint32_t> parse_ranks(const std::string& text) {
   if (text == "off") return 1;
+  if (text == "auto") return 0;
   const auto ranks = parse_number<std::uint32_t>(text);
   if (ranks && *ranks >= 2 && *ranks <= limits::kRanks) return *ranks;
   return Error::of(ErrorCode::kInvalidInput, "'", text.substr(0, 64),
                    "' is refused; it must be a whole number from 2 to ", limits::kRanks,
-                   ", or off");
+                   ", auto or off");
 }
 
 // The options that decide which workers form a pipeline, and with which layers.
@@ -54,8 +55,9 @@ void add_pipeline(CLI::App& verb, const std::shared_ptr<ServeOptions>& o) {
           [o](const std::string& text) {
             if (const auto ranks = parse_ranks(text); ranks.ok()) o->ranks = *ranks;
           },
-          "workers that compute each stage together, or off: each stage has one worker")
-      ->check(refused_by(parse_ranks, message_of("2 to ", limits::kRanks, ", off")))
+          "workers that compute each stage together; auto: as many as are best, by measurements; "
+          "off: each stage has one worker")
+      ->check(refused_by(parse_ranks, message_of("2 to ", limits::kRanks, ", auto, off")))
       ->default_str("off")
       ->excludes("--place");
 }

@@ -2,6 +2,7 @@
 
 #include <spdlog/spdlog.h>
 
+#include <algorithm>
 #include <map>
 
 #include "base/check.h"
@@ -226,6 +227,20 @@ void CoordinatorMachine::add_unreceipted(SwarmStatus& status) {
   }
 }
 
+// Of the nodes that the search of groups would consider, if all were free.
+void CoordinatorMachine::add_islands(std::vector<NodeStatus>& nodes) const {
+  std::vector<const Node*> measured = registry_.all();
+  std::erase_if(measured, [](const Node* node) {
+    return !node->status.measured || !Registry::may_serve(*node);
+  });
+  const std::vector<std::uint32_t> islands = pipelines_.placing().islands_of(measured);
+  for (std::size_t i = 0; i < islands.size(); ++i) {
+    if (islands[i] == placement::kNoIsland) continue;
+    const auto named = std::ranges::find(nodes, measured[i]->status.name, &NodeStatus::name);
+    if (named != nodes.end()) named->island = std::to_string(islands[i] + 1);
+  }
+}
+
 SwarmStatus CoordinatorMachine::status() const {
   SwarmStatus status = sequences_.status();
   status.ready = scheduler_.serves();
@@ -248,6 +263,7 @@ SwarmStatus CoordinatorMachine::status() const {
     if (!node.barred.empty()) node.spare = node.barred;
     node.checking = newcomers_.describe(node);
   }
+  add_islands(status.nodes);
   status.links = pipelines_.ways().all();
   status.accused = holdings_.accused();
   status.pipelines = standings_.pipeline_statuses();

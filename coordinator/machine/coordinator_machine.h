@@ -69,6 +69,7 @@ class CoordinatorMachine final : public Coordinator {
   void follow_standing();
   void follow_newcomer(Node& node, bool newcomer);
   static void add_unreceipted(SwarmStatus& status);
+  void add_islands(std::vector<NodeStatus>& nodes) const;
 
   const CoordinatorOptions options_;
   const MachineParts parts_;

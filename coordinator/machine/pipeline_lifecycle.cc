@@ -291,16 +291,18 @@ void PipelineLifecycle::improve() {
   const std::optional<Better> better = pipelines_.better();
   if (!better) return;
   bool is_held = true;
+  std::pair<Node*, LayerRange> first{nullptr, {}};  // that may fetch its layers now
   for (const Placed& pipeline : better->pipelines) {
-    for (std::size_t i = 0; i < pipeline.nodes.size(); ++i) {
-      Node& node = *pipeline.nodes[i];
-      const LayerRange layers = pipeline.layers[i];
-      if (holds(node.status, layers)) continue;
+    pipeline.for_each([&](Node& node, LayerRange layers) {
+      if (holds(node.status, layers)) return;
       is_held = false;
       const bool idle = node.state == Node::State::kFree && node.plan != layers;
-      // Sending may lose the worker, so it is the last thing.
-      if (idle) return holdings_.send_plan(node, layers, "a better placement: " + better->gain);
-    }
+      if (idle && first.first == nullptr) first = {&node, layers};
+    });
+  }
+  // Sending may lose the worker, so it is the last thing.
+  if (first.first != nullptr) {
+    return holdings_.send_plan(*first.first, first.second, "a better placement: " + better->gain);
   }
   if (!is_held || scheduler_.running() + scheduler_.waiting() > 0) return;
   pipelines_.adopt(*better);

@@ -67,7 +67,8 @@ bool PipelineLifecycle::enough_may_return() const {
       ++resting;
     }
   }
-  return options_.stages > 0 ? silent + resting >= options_.stages * options_.ranks : silent > 0;
+  const std::uint32_t wanted = options_.stages * std::max(1U, options_.ranks);
+  return wanted > 0 ? silent + resting >= wanted : silent > 0;
 }
 
 bool PipelineLifecycle::may_come() const {
@@ -81,14 +82,14 @@ bool PipelineLifecycle::may_come() const {
 std::string PipelineLifecycle::missing() const {
   const std::uint32_t count = registry_.here();
   std::string sentence = std::to_string(count);
-  const std::uint32_t wanted = options_.stages * options_.ranks;
+  const std::uint32_t wanted = options_.stages * std::max(1U, options_.ranks);
   if (count <= wanted && wanted > 0) sentence += " of " + std::to_string(wanted);
   sentence += " workers are registered" + missing_owners(registry_);
   const std::string& waiting = pipelines_.placing().waiting();
   if (pipelines_.none() && !waiting.empty()) sentence += "; " + waiting;
   const std::string& groups = pipelines_.why_groups_wait();
   if (pipelines_.none() && !groups.empty()) sentence += "; " + groups;
-  if (pipelines_.none() && options_.ranks == 1) sentence += missing_room(options_, registry_);
+  if (pipelines_.none() && options_.ranks <= 1) sentence += missing_room(options_, registry_);
   std::uint32_t named = 0;
   const std::vector<const Node*> here = registry_.all();
   for (const HandStage& stage : options_.by_hand) {

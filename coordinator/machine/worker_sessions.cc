@@ -173,7 +173,7 @@ void WorkerSessions::welcome(LinkId link, const Node& node) {
   CoordinatorMessage answer;
   const auto beat = std::chrono::duration_cast<std::chrono::milliseconds>(options_.heartbeat);
   answer.mutable_registered()->set_heartbeat_milliseconds(static_cast<std::uint32_t>(beat.count()));
-  answer.mutable_registered()->set_groups(options_.ranks > 1);
+  answer.mutable_registered()->set_groups(options_.ranks != 1);
   answer.mutable_registered()->set_behind_router(!node.status.seen_host.empty());
   answer.mutable_registered()->set_measure(options_.placement && !node.status.measured);
   send(link, answer);

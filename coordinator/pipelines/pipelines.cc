@@ -69,6 +69,19 @@ std::optional<Placed> place_checkers(const std::vector<LayerRange>& cut,
   return any ? std::optional(std::move(placed)) : std::nullopt;
 }
 
+Placed placed_of(const Grouping& groups) {
+  Placed placed;
+  for (const GroupedStage& stage : groups.stages) {
+    placed.nodes.push_back(stage.nodes.front());
+    placed.layers.push_back(stage.layers);
+    std::vector<PlacedRank>& group = placed.groups.emplace_back();
+    for (std::size_t rank = 0; rank < stage.nodes.size(); ++rank) {
+      group.push_back({stage.nodes[rank], stage.parts[rank]});
+    }
+  }
+  return placed;
+}
+
 // Empty: they form no pipeline, or one that must fetch layers first.
 std::vector<std::string> names_of(const Grouping& groups) {
   std::vector<std::string> names;
@@ -183,13 +196,6 @@ std::vector<LayerRange> Pipelines::choose(std::vector<Node*>& free) const {
   return split(free);
 }
 
-std::vector<LayerRange> Pipelines::place(std::vector<Node*>& free) {
-  std::optional<Placed> placed = placing_.choose(free, !none());
-  if (!placed) return {};
-  free = std::move(placed->nodes);
-  return std::move(placed->layers);
-}
-
 // A node that would have to fetch other layers than it has waits a little for those that have them:
 // after a coordinator's start all come back, one after the other. Once there was a pipeline there
 // may be requests, which do not wait.
@@ -222,7 +228,6 @@ std::vector<LayerRange> Pipelines::by_hand(std::vector<Node*>& free) const {
 // `free`: those that are taken, by stage, where any are.
 std::vector<LayerRange> Pipelines::next(std::vector<Node*>& free) {
   if (!options_.by_hand.empty()) return by_hand(free);
-  if (options_.placement) return place(free);
   std::vector<LayerRange> layers = choose(free);
   if (settles(free, layers)) layers.clear();
   return layers;
@@ -232,49 +237,50 @@ Pipeline* Pipelines::form_groups() {
   Grouping groups = choose_groups(options_, ways_, registry_.free_nodes());
   why_groups_wait_ = std::move(groups.waiting);
   if (groups.stages.empty()) return nullptr;
-  std::vector<Node*> first;
-  std::vector<LayerRange> layers;
-  for (const GroupedStage& stage : groups.stages) {
-    first.push_back(stage.nodes.front());
-    layers.push_back(stage.layers);
-  }
-  Pipeline& pipeline = begin(first, layers, options_.ranks);
-  for (std::uint32_t stage = 0; stage < groups.stages.size(); ++stage) {
-    const GroupedStage& group = groups.stages[stage];
-    Member& member = pipeline.members[stage];
-    member.rank_address = group.nodes.front()->status.rank_address;
-    member.part = group.parts.front();
-    for (std::uint32_t rank = 1; rank < group.nodes.size(); ++rank) {
-      Node& node = *group.nodes[rank];
-      registry_.assign(node, pipeline.epoch, stage, member.layers, rank, options_.ranks);
-      member.others.push_back(
-          {node.status.name, node.link, node.status.rank_address, group.parts[rank]});
-    }
-  }
-  return &pipeline;
+  return &begin(placed_of(groups));
 }
 
 Pipeline* Pipelines::form() {
   if (options_.ranks > 1) return form_groups();
   std::vector<Node*> free = registry_.free_nodes();
-  const std::vector<LayerRange> layers = next(free);
-  return layers.empty() ? nullptr : &begin(free, layers);
+  if (options_.placement && options_.by_hand.empty()) {
+    const std::optional<Placed> placed = placing_.choose(std::move(free), !none());
+    return placed ? &begin(*placed) : nullptr;
+  }
+  std::vector<LayerRange> layers = next(free);
+  return layers.empty() ? nullptr : &begin({std::move(free), std::move(layers)});
 }
 
-Pipeline& Pipelines::begin(const std::vector<Node*>& nodes, const std::vector<LayerRange>& layers,
-                           std::uint32_t ranks) {
+Pipeline& Pipelines::begin(const Placed& placed) {
   const Epoch epoch(numbers_.epoch++);
   formed_ = true;
-  INVARIANT(!layers.empty() && nodes.size() >= layers.size(), "each stage has a node");
+  const std::size_t stages = placed.layers.size();
+  INVARIANT(stages > 0 && placed.nodes.size() >= stages, "each stage has a node");
+  INVARIANT(placed.groups.empty() || placed.groups.size() == stages, "a group computes a stage");
   INVARIANT(!pipelines_.contains(epoch), "an epoch names one pipeline");
   Pipeline& pipeline = pipelines_[epoch];
   pipeline.epoch = epoch;
   pipeline.deadline = clock_.now() + options_.forming_timeout;
-  for (std::uint32_t stage = 0; stage < layers.size(); ++stage) {
-    Node& node = *nodes[stage];
-    registry_.assign(node, epoch, stage, layers[stage], 0, ranks);
-    pipeline.members.push_back({node.status.name, node.link, node.status.data_address,
-                                layers[stage], false, node.status.newcomer});
+  for (std::uint32_t stage = 0; stage < stages; ++stage) {
+    const LayerRange layers = placed.layers[stage];
+    const bool has_group = placed.has_group(stage);
+    const auto ranks = has_group ? static_cast<std::uint32_t>(placed.groups[stage].size()) : 1U;
+    Node& first = *placed.nodes[stage];
+    registry_.assign(first, epoch, stage, layers, 0, ranks);
+    pipeline.members.push_back({first.status.name, first.link, first.status.data_address, layers,
+                                false, first.status.newcomer});
+    if (!has_group) continue;
+    const std::vector<PlacedRank>& group = placed.groups[stage];
+    INVARIANT(ranks > 1 && group.front().node == &first, "rank 0 of a group has its stage");
+    Member& member = pipeline.members.back();
+    member.rank_address = first.status.rank_address;
+    member.part = group.front().part;
+    for (std::uint32_t rank = 1; rank < ranks; ++rank) {
+      Node& node = *group[rank].node;
+      registry_.assign(node, epoch, stage, layers, rank, ranks);
+      member.others.push_back(
+          {node.status.name, node.link, node.status.rank_address, group[rank].part});
+    }
   }
   return pipeline;
 }
@@ -310,7 +316,7 @@ Pipeline* Pipelines::form_checking(const std::string& build) {
       why_newcomers_wait_ = "no free node has room for layers " + text_of(missing);
       continue;
     }
-    Pipeline& pipeline = begin(found->nodes, found->layers);
+    Pipeline& pipeline = begin(*found);
     for (Node* node : found->nodes) node->checks = true;
     pipeline.checking = {registry_.unplaced(), serving()};
     return &pipeline;
@@ -432,18 +438,28 @@ std::optional<Better> Pipelines::better() {
   if (options_.ranks > 1 || !options_.placement || !options_.by_hand.empty()) return std::nullopt;
   std::vector<Node*> nodes = registry_.free_nodes();
   std::vector<Placed> running;
+  bool all_here = true;
   for (const auto& [epoch, pipeline] : pipelines_) {
     if (pipeline.checking) continue;
     if (!pipeline.serving) return std::nullopt;
     Placed& placed = running.emplace_back();
-    for (const Member& member : pipeline.members) {
-      Node* node = registry_.find(member.node);
-      if (node == nullptr || node->status.away) return std::nullopt;
+    pipeline.for_each([&](Seat seat, const std::string& name, LinkId) {
+      Node* node = registry_.find(name);
+      all_here = all_here && node != nullptr && !node->status.away;
+      if (!all_here) return;
       nodes.push_back(node);
-      placed.nodes.push_back(node);
-      placed.layers.push_back(member.layers);
-    }
+      const Member& member = pipeline.members[seat.stage];
+      if (seat.rank == 0) {
+        placed.nodes.push_back(node);
+        placed.layers.push_back(member.layers);
+        placed.groups.emplace_back();
+      }
+      if (member.others.empty()) return;
+      const std::uint32_t part = seat.rank == 0 ? member.part : member.others[seat.rank - 1].part;
+      placed.groups.back().push_back({node, part});
+    });
   }
+  if (!all_here) return std::nullopt;
   return placing_.better(std::move(nodes), running);
 }
 

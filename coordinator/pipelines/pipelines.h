@@ -123,7 +123,8 @@ class Pipelines {
   std::vector<std::pair<Epoch, std::string>> outdated() const;
   // Whether no pipeline except checking ones forms or serves.
   bool none() const { return placed() == 0; }
-  // Why form() formed no pipeline of groups; empty: it did, or stages have one worker.
+  // Why form() formed no pipeline of CoordinatorOptions::ranks ranks a stage; empty: it did, or
+  // ranks are not fixed.
   const std::string& why_groups_wait() const { return why_groups_wait_; }
   control::v1::Assign assign_message(const Pipeline& pipeline, Seat seat,
                                      const std::string& coordinator_address) const;
@@ -156,12 +157,9 @@ class Pipelines {
   std::size_t placed() const;  // pipelines except checking ones
   std::size_t serving() const;
   bool has_cut(const Pipeline& pipeline) const;
-  // Each node is rank 0 of the `ranks` of its stage.
-  Pipeline& begin(const std::vector<Node*>& nodes, const std::vector<LayerRange>& layers,
-                  std::uint32_t ranks = 1);
+  Pipeline& begin(const Placed& placed);
   Pipeline* form_groups();
   std::vector<LayerRange> choose(std::vector<Node*>& free) const;
-  std::vector<LayerRange> place(std::vector<Node*>& free);
   std::vector<LayerRange> by_hand(std::vector<Node*>& free) const;
   std::vector<LayerRange> next(std::vector<Node*>& free);
   bool settles(const std::vector<Node*>& nodes, const std::vector<LayerRange>& layers) const;

@@ -3,12 +3,16 @@
 #include <algorithm>
 #include <atomic>
 #include <limits>
+#include <map>
+#include <utility>
 
 #include "base/check.h"
 #include "base/limits.h"
 #include "coordinator/pipelines/placement_text.h"
 #include "coordinator/workers/holdings.h"
 #include "placement/alike.h"
+#include "placement/groups.h"
+#include "placement/parts.h"
 #include "placement/plan.h"
 
 namespace hearth::coordinator {
@@ -84,8 +88,13 @@ class Filling {
   void judge() {
     std::vector<bool> used(problem_.nodes.size());
     for (const Stage& stage : stages_) {
-      if (used[stage.node] || !placement::fits(problem_, stage)) return;
-      used[stage.node] = true;
+      if (!placement::fits(problem_, stage)) return;
+      bool twice = false;
+      stage.for_each_node([&](std::uint32_t node) {
+        twice = twice || used[node];
+        used[node] = true;
+      });
+      if (twice) return;
     }
     const bool wanted = problem_.stages == 0 || problem_.stages == stages_.size();
     if (!wanted || !linked(problem_, stages_)) return;
@@ -115,15 +124,35 @@ TimePoint turn_of(const Node& node, const std::vector<const Node*>& measured) {
 
 // What a node would bring to its stage without loading, or without fetching, anything.
 std::optional<LayerRange> layers_of(const Node& node) {
-  if (node.loaded) return node.status.layers;
+  if (node.loaded && node.status.ranks == 1) return node.status.layers;
   const NodeStatus& status = node.status;
   const bool held = status.partial && status.held_total > 0 && status.held.size() > 0 &&
                     status.held_bytes == status.held_total;
   return held ? std::optional(status.held) : std::nullopt;
 }
 
+// The groups of which every rank has its share loaded, each of one pipeline.
+std::vector<Stage> loaded_groups(const Problem& problem, const std::vector<Node*>& nodes) {
+  std::map<std::pair<Epoch, std::uint32_t>, std::vector<std::uint32_t>> found;
+  for (std::uint32_t i = 0; i < nodes.size(); ++i) {
+    const NodeStatus& status = nodes[i]->status;
+    if (!nodes[i]->loaded || status.ranks < 2) continue;
+    found[{nodes[i]->assigned, status.stage}].push_back(i);
+  }
+  std::vector<Stage> groups;
+  for (auto& [place, ranks] : found) {
+    const NodeStatus& first = nodes[ranks.front()]->status;
+    if (ranks.size() != first.ranks || !placement::may_form_group(problem, ranks)) continue;
+    std::ranges::sort(ranks, {}, [&](std::uint32_t node) { return nodes[node]->status.rank; });
+    const std::uint64_t bytes = placement::stage_bytes(problem, first.layers);
+    std::vector<placement::Rank> group = placement::divide_group(problem, ranks, bytes);
+    if (!group.empty()) groups.push_back({ranks.front(), first.layers, std::move(group)});
+  }
+  return groups;
+}
+
 std::vector<Stage> with_what_is_there(const Problem& problem, const std::vector<Node*>& nodes) {
-  std::vector<Stage> there;
+  std::vector<Stage> there = loaded_groups(problem, nodes);
   for (std::uint32_t i = 0; i < nodes.size(); ++i) {
     const auto layers = layers_of(*nodes[i]);
     if (layers) there.push_back({i, *layers});
@@ -281,8 +310,9 @@ bool Placing::measuring(const std::vector<Node*>& free) {
     if (node->status.measured) measured.push_back(node);
   }
   std::ranges::sort(measured, {}, &Node::measured_at);
-  const bool ways = is_auto() || links_.complete(measured);
-  const Duration patience = is_auto() ? kAutoMeasuring : kMeasuring;
+  const bool waits = !is_auto() || may_group();
+  const bool ways = !waits || links_.complete(measured);
+  const Duration patience = waits ? kMeasuring : kAutoMeasuring;
   for (const Node* node : free) {
     const bool measured_now = node->status.measured.has_value();
     const TimePoint begin = measured_now ? node->measured_at : turn_of(*node, measured);
@@ -299,13 +329,49 @@ std::string Placing::question(const std::vector<Node*>& free) const {
   for (const Node* node : free) {
     text += " " + node->status.name + "@" + std::to_string(node->since.count()) +
             (node->status.measured ? "m" : "") + (node->loaded ? "l" : "") +
-            (doubtful(*node) ? "d" : "");
+            (doubtful(*node) ? "d" : "") + (node->status.rank_address.empty() ? "" : "g");
   }
   return text;
 }
 
+// Ranks dial each other directly, and rank 0 answers for a false rank. A node with an unmeasured
+// link to another one that may be a rank is in no island: its exchanges would be a guess.
+std::vector<std::uint32_t> Placing::islands_of(const std::vector<const Node*>& nodes) const {
+  std::vector<std::uint32_t> islands;
+  if (!may_group() || nodes.size() > limits::kExactNodes) return islands;
+  std::map<std::pair<std::string, std::string>, std::uint32_t> numbers;
+  std::map<std::string, std::string> first;  // worker on the processors of each machine
+  for (const Node* node : nodes) {
+    const NodeStatus& status = node->status;
+    if (status.rank_address.empty() || !status.device.empty()) continue;
+    std::string& name = first.try_emplace(status.machine(), status.name).first->second;
+    name = std::min(name, status.name);
+  }
+  const auto able = [&](const Node& node) {
+    const NodeStatus& status = node.status;
+    if (status.rank_address.empty() || links_.is_closed(node)) return false;
+    return !status.device.empty() || first.at(status.machine()) == status.name;
+  };
+  const auto measured = [&](const Node& from, const Node& to) {
+    return links_.find(from.status.name, to.status.name).bytes_per_second > 0.0;
+  };
+  for (const Node* node : nodes) {
+    const bool all = std::ranges::all_of(nodes, [&](const Node* other) {
+      return other == node || !able(*other) || (measured(*node, *other) && measured(*other, *node));
+    });
+    const auto number = static_cast<std::uint32_t>(numbers.size());
+    const bool joins = able(*node) && all;
+    islands.push_back(
+        joins ? numbers.try_emplace({node->owner, node->status.build}, number).first->second
+              : placement::kNoIsland);
+  }
+  INVARIANT(islands.size() == nodes.size(), "every node has its island, or none");
+  return islands;
+}
+
 Problem Placing::problem_of(const std::vector<Node*>& nodes) const {
   Problem problem = problem_without_links(options_, nodes);
+  problem.islands = islands_of({nodes.begin(), nodes.end()});
   for (const Node* from : nodes) {
     for (const Node* to : nodes) {
       placement::Link link = links_.find(from->status.name, to->status.name);
@@ -319,8 +385,8 @@ Problem Placing::problem_of(const std::vector<Node*>& nodes) const {
 }
 
 std::optional<Placed> Placing::kept(const std::vector<Node*>& nodes, double most) const {
-  const bool any =
-      std::ranges::any_of(nodes, [](const Node* node) { return layers_of(*node).has_value(); });
+  const bool any = std::ranges::any_of(
+      nodes, [](const Node* node) { return node->loaded || layers_of(*node).has_value(); });
   if (!any) return std::nullopt;
   const Problem problem = problem_of(nodes);
   const std::vector<Stage> stages = with_what_is_there(problem, nodes);
@@ -338,10 +404,11 @@ std::vector<std::string> Placing::sure(const std::vector<Node*>& nodes) const {
     if (!stages.empty()) there = placed_on(all, stages);
   }
   if (!there) return {};
-  for (std::size_t i = 0; i < there->nodes.size(); ++i) {
-    const NodeStatus& status = there->nodes[i]->status;
-    if (status.partial && !holds(status, there->layers[i])) return {};
-  }
+  bool fetches = false;
+  there->for_each([&](const Node& node, LayerRange layers) {
+    fetches = fetches || (node.status.partial && !holds(node.status, layers));
+  });
+  if (fetches) return {};
   std::vector<std::string> names;
   for (const Node* node : all) names.push_back(node->status.name);
   return names;
@@ -470,12 +537,20 @@ std::optional<Better> Placing::better(std::vector<Node*> nodes,
   wanted->question = question(nodes);
   for (const Placed& pipeline : running) {
     std::vector<Stage>& stages = wanted->running.emplace_back();
+    const auto number_of = [&](const Node* node) {
+      return static_cast<std::uint32_t>(std::ranges::find(nodes, node) - nodes.begin());
+    };
     for (std::size_t i = 0; i < pipeline.nodes.size(); ++i) {
-      const auto found = std::ranges::find(nodes, pipeline.nodes[i]);
-      if (found == nodes.end()) return std::nullopt;
-      stages.push_back({static_cast<std::uint32_t>(found - nodes.begin()), pipeline.layers[i]});
-      wanted->question +=
-          " " + std::to_string(stages.back().node) + ":" + text_of(pipeline.layers[i]);
+      stages.push_back({number_of(pipeline.nodes[i]), pipeline.layers[i]});
+      Stage& stage = stages.back();
+      if (stage.node == nodes.size()) return std::nullopt;
+      wanted->question += " " + std::to_string(stage.node) + ":" + text_of(pipeline.layers[i]);
+      if (!pipeline.has_group(i)) continue;
+      for (const PlacedRank& rank : pipeline.groups[i]) {
+        stage.group.push_back({number_of(rank.node), rank.part});
+        if (stage.group.back().node == nodes.size()) return std::nullopt;
+        wanted->question += "+" + std::to_string(stage.group.back().node);
+      }
     }
     wanted->question += ";";
   }
@@ -497,9 +572,16 @@ void Placing::adopt(const Better& better) {
   adopted_.clear();
   for (const Placed& pipeline : better.pipelines) {
     Adopted& one = adopted_.emplace_back();
-    for (const Node* node : pipeline.nodes) one.names.push_back(node->status.name);
     one.layers = pipeline.layers;
-    INVARIANT(one.names.size() == one.layers.size(), "each stage has a node and its layers");
+    for (std::size_t i = 0; i < pipeline.nodes.size(); ++i) {
+      std::vector<AdoptedRank>& ranks = one.stages.emplace_back();
+      if (!pipeline.has_group(i)) ranks.push_back({pipeline.nodes[i]->status.name});
+      for (std::size_t j = 0; pipeline.has_group(i) && j < pipeline.groups[i].size(); ++j) {
+        const PlacedRank& rank = pipeline.groups[i][j];
+        ranks.push_back({rank.node->status.name, rank.part});
+      }
+    }
+    INVARIANT(one.stages.size() == one.layers.size(), "each stage has a node and its layers");
   }
 }
 
@@ -508,14 +590,20 @@ std::optional<Placed> Placing::next_adopted(const std::vector<Node*>& free) {
   const Adopted next = std::move(adopted_.front());
   adopted_.erase(adopted_.begin());
   Placed placed{{}, next.layers};
-  for (const std::string& name : next.names) {
-    const auto found = std::ranges::find(
-        free, name, [](const Node* node) -> const std::string& { return node->status.name; });
-    if (found == free.end()) {
-      adopted_.clear();  // something else has happened: the plan holds no more
-      return std::nullopt;
+  for (const std::vector<AdoptedRank>& ranks : next.stages) {
+    std::vector<PlacedRank>& group = placed.groups.emplace_back();
+    for (const AdoptedRank& rank : ranks) {
+      const auto found = std::ranges::find(
+          free, rank.name,
+          [](const Node* node) -> const std::string& { return node->status.name; });
+      if (found == free.end()) {
+        adopted_.clear();  // something else has happened: the plan holds no more
+        return std::nullopt;
+      }
+      group.push_back({*found, rank.part});
     }
-    placed.nodes.push_back(*found);
+    placed.nodes.push_back(group.front().node);
+    if (group.size() == 1) group.clear();
   }
   spares_.clear();
   waiting_.clear();

@@ -12,6 +12,13 @@
 //
 // With more than limits::kExactNodes free nodes, one layer split is planned for all pipelines. It
 // is kept while one of them runs or can form (coordinator/pipelines/range_pool.h).
+//
+// With CoordinatorOptions::ranks 0, stages may be groups (placement/groups.h) of workers that can
+// dial each other, of one owner and one build. Of the workers on the processors of one machine only
+// the first may be in a group, because each was measured alone. Under Objective::kAuto it then also
+// waits for the links: a group is chosen for its measured links, never for ordinary ones. A group
+// that has loaded its shares keeps its stage as a node does. More than limits::kExactNodes nodes
+// form no groups.
 #pragma once
 
 #include <functional>
@@ -64,16 +71,24 @@ class Placing {
   // Why the last successful choose() left a node out; for a later node, what the free nodes wait
   // for. Empty while hopes().
   std::string why_spare(const std::string& node) const;
+  // Which of these nodes may form groups, as placement::Problem has it; empty: groups are off, or
+  // these are more nodes than limits::kExactNodes.
+  std::vector<std::uint32_t> islands_of(const std::vector<const Node*>& nodes) const;
 
  private:
   struct Search;
   struct Improvement;
+  struct AdoptedRank {
+    std::string name;
+    std::uint32_t part = 0;
+  };
   struct Adopted {
-    std::vector<std::string> names;
-    std::vector<LayerRange> layers;
+    std::vector<LayerRange> layers;                // by stage
+    std::vector<std::vector<AdoptedRank>> stages;  // by stage and rank; one: it computes alone
   };
 
   bool is_auto() const;
+  bool may_group() const { return options_.ranks == 0; }
 
   std::string question(const std::vector<Node*>& free) const;
   bool settled(const std::vector<Node*>& free);

@@ -45,6 +45,8 @@ Placed placed_on(const std::vector<Node*>& nodes, const std::vector<Stage>& stag
   for (const Stage& stage : stages) {
     placed.nodes.push_back(nodes[stage.node]);
     placed.layers.push_back(stage.layers);
+    std::vector<PlacedRank>& group = placed.groups.emplace_back();
+    for (const placement::Rank& rank : stage.group) group.push_back({nodes[rank.node], rank.part});
   }
   return placed;
 }

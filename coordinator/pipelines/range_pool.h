@@ -19,10 +19,30 @@
 
 namespace hearth::coordinator {
 
+// A worker of a group, and its part of the stage (placement/parts.h).
+struct PlacedRank {
+  Node* node = nullptr;
+  std::uint32_t part = 0;
+};
+
 // Nodes of a pipeline and their layers, by stage.
 struct Placed {
-  std::vector<Node*> nodes;
+  std::vector<Node*> nodes;  // of a group, rank 0
   std::vector<LayerRange> layers;
+  // By stage and rank, from rank 0 on. A stage of one worker has an empty one; empty: all do.
+  std::vector<std::vector<PlacedRank>> groups = {};
+
+  bool has_group(std::size_t stage) const { return !groups.empty() && !groups[stage].empty(); }
+  // Calls of(node, layers) for each worker, by stage and rank.
+  template <typename Of>
+  void for_each(const Of& of) const {
+    for (std::size_t stage = 0; stage < nodes.size(); ++stage) {
+      if (!has_group(stage)) of(*nodes[stage], layers[stage]);
+      for (std::size_t i = 0; has_group(stage) && i < groups[stage].size(); ++i) {
+        of(*groups[stage][i].node, layers[stage]);
+      }
+    }
+  }
 };
 
 // The stages of a placement of these nodes.

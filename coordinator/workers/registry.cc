@@ -180,6 +180,7 @@ void Registry::assign(Node& node, Epoch epoch, std::uint32_t stage, LayerRange l
                     node.status.rank == rank && node.status.ranks == ranks;
   node.loaded = node.loaded && same;
   node.status.epoch = epoch;
+  node.assigned = epoch;
   node.status.stage = stage;
   node.status.rank = rank;
   node.status.ranks = ranks;

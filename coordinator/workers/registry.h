@@ -46,6 +46,7 @@ struct Node {
   TimePoint rests_until{};         // not chosen for a pipeline before this time
   std::uint64_t turn = 0;          // free nodes are chosen in this order, those in doubt last
   bool loaded = false;             // the layers and stage in its status are loaded
+  Epoch assigned;                  // the last pipeline that it was assigned to; 0: none
   std::uint32_t strikes = 0;       // recently lost links with it at one end
   TimePoint struck_at{};
   bool late = false;  // late with its heartbeats at the last free_nodes()

@@ -3,6 +3,7 @@ Exits 77 where namespaces are not permitted.
 """
 
 import json
+import pathlib
 
 import machines
 import swarm
@@ -59,6 +60,31 @@ class Far(machines.Household):
         self.assertEqual({name for name, node in nodes.items() if "spare" in node}, {"cellar"})
         self.assertEqual({name for name, node in nodes.items() if node["epoch"]},
                          {"desk", "attic"})
+
+    def test_a_group_has_the_near_machines_alone(self):
+        # Emulated GPUs that take 60 ms for a layer: of two, 30 ms and three exchanges.
+        self.wire.far("cellar", AWAY_MS)
+        shape, card = pathlib.Path(self.folder, "shape.gguf"), pathlib.Path(self.folder, "slow.json")
+        swarm.make_model(shape, "--family", "qwen2", "--shape", "8b", "--layers", "4", "--vocabulary", "2000",
+                         "--type", "Q4_0", "--shape-only")
+        card.write_text(json.dumps({"memory_gb": 64, "memory_gb_per_second": 2, "fp16_tflops": 1000,
+                                    "int8_tops": 1000}))
+        self.good(self.home, "init", "testhome")
+        self.home.start("serve", "--model", shape, "--tensor-parallel", "auto")
+        self.answers()
+        token = self.good(self.home, "token", "create", "--uses", "3")
+        for name in ("desk", "attic", "cellar"):
+            machine = getattr(self, name)
+            self.good(machine, "join", token, "--no-worker", "--name", name)
+            machine.start("worker", "--model", shape, "--emulate", card)
+        def placed():
+            nodes = {node["name"]: node for node in self.nodes()}
+            return nodes if len(nodes) == 3 and all(node["epoch"] for node in nodes.values()) else None
+        def grouped():
+            nodes = placed()
+            return nodes and {name for name, node in nodes.items() if node.get("ranks") == 2} == {"desk", "attic"}
+        swarm.wait_until(grouped, "a group of the near machines, and a pipeline of the far one")
+        self.assertEqual(placed()["cellar"].get("ranks", 1), 1)
 
 
 if __name__ == "__main__":

@@ -181,11 +181,71 @@ class Ranks(swarm.InOneFolder):
                 (("--tensor-parallel", "1"), 2, "2 to 8"),
                 (("--tensor-parallel", "9"), 2, "2 to 8"),
                 (("--tensor-parallel", "2", "--place", "a:0-29"), 2, "--place"),
-                (("--tensor-parallel", "2", "--emulate", "rtx4090"), 1, "leave out --emulate")):
+                (("--tensor-parallel", "auto", "--stages", "2"), 1, "add --optimise auto")):
             code, out, err = swarm.hearth("serve", "--model", swarm.MODEL, "--data-dir", self.folder,
                                           "--port", "0", *flags)
             self.assertEqual(code, wanted, (flags, out, err))
             self.assertIn(said, err, flags)
+
+
+class Chosen(swarm.InOneFolder):
+    """--tensor-parallel auto, on emulated GPUs: their declared figures decide, whatever this machine's
+    speed. A layer takes 60 ms on the slow one and some nanoseconds on the fast one, so exchanges of any
+    real links are worth it on the one and not on the other."""
+
+    SLOW, FAST = 2.0, 1e9  # GB/s
+    MODEL = ("--family", "qwen2", "--shape", "8b", "--layers", "4", "--vocabulary", "2000", "--type", "Q4_0",
+             "--shape-only")
+
+    def swarm(self, workers, rate, mode="auto"):
+        shape, card = self.folder / "shape.gguf", self.folder / f"{rate}.json"
+        if not shape.exists():
+            swarm.make_model(shape, *self.MODEL)
+        card.write_text(json.dumps({"memory_gb": 64, "memory_gb_per_second": rate, "fp16_tflops": 1e6,
+                                    "int8_tops": 1e6}))
+        s = swarm.Swarm(workers, "--emulate", card, "--tensor-parallel", mode, model=shape, plain=True)
+        self.addCleanup(s.stop)
+        return s
+
+    @staticmethod
+    def answer_of(s, **more):
+        body = {"model": s.model, "prompt": "Hello", "max_tokens": 12, "ignore_eos": True,
+                "return_token_ids": True, "temperature": 0, **more}
+        stream = Stream(s.api, {**body, "stream_options": {"include_usage": True}})
+        stream.join(swarm.PATIENCE_S)
+        return stream.answer()
+
+    def test_slow_nodes_with_near_links_form_a_group_and_fast_ones_do_not(self):
+        alone = self.swarm(1, self.SLOW, "off")
+        said = self.answer_of(alone)
+        s = self.swarm(2, self.SLOW)
+        swarm.wait_until(lambda: ranks_of(s)[1] == {2}, "a group of both")
+        self.assertEqual(self.answer_of(s), said)
+        code, plan, err = swarm.hearth("plan", self.folder / "shape.gguf", "--host", s.api)
+        self.assertEqual(code, 0, err)
+        self.assertRegex(plan, r"1 +\S+\+\S+ +0-3")
+        fast = self.swarm(2, self.FAST)
+        def measured():
+            return len(fast.state().get("measured", {}).get("links", [])) == 2
+        swarm.wait_until(measured, "the links")
+        self.assertEqual(ranks_of(fast)[1], {1})
+        self.assertEqual(self.answer_of(fast), said)
+        code, plan, err = swarm.hearth("plan", self.folder / "shape.gguf", "--host", fast.api)
+        self.assertEqual(code, 0, err)
+        self.assertNotRegex(plan, r"\S+\+\S+")
+
+    def test_a_lost_rank_of_a_chosen_group_changes_no_token(self):
+        s = self.swarm(3, self.SLOW)
+        swarm.wait_until(lambda: max(ranks_of(s)[1], default=1) > 1, "a group")
+        said = self.answer_of(s, max_tokens=30)
+        stream = Stream(s.api, {"model": s.model, "prompt": "Hello", "max_tokens": 30, "ignore_eos": True,
+                                "return_token_ids": True, "temperature": 0,
+                                "stream_options": {"include_usage": True}})
+        swarm.wait_until(lambda: len(stream.ids) >= 3 or stream.done, "the first tokens")
+        os.kill(ranks_of(s)[0][0, 1]["process_id"], signal.SIGKILL)
+        stream.join(swarm.PATIENCE_S)
+        self.assertEqual(stream.answer(), said)
+        swarm.wait_until(lambda: all_here(s, 3), "all workers")
 
 
 if __name__ == "__main__":

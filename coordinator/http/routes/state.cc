@@ -353,12 +353,14 @@ OrderedJson measured_nodes(const SwarmStatus& status) {
     if (!node.measured || node.state == "lost" || node.away) continue;
     names.insert(node.name);
     const placement::Node& measured = *node.measured;
-    out["nodes"].push_back({{"name", node.name},
-                            {"memory_bytes", measured.memory_bytes},
-                            {"kv_budget_bytes", measured.kv_budget_bytes},
-                            {"layer_seconds", {measured.layer.one, measured.layer.batch}},
-                            {"head_seconds", {measured.head.one, measured.head.batch}},
-                            {"step_seconds", measured.step_seconds}});
+    OrderedJson one = {{"name", node.name},
+                       {"memory_bytes", measured.memory_bytes},
+                       {"kv_budget_bytes", measured.kv_budget_bytes},
+                       {"layer_seconds", {measured.layer.one, measured.layer.batch}},
+                       {"head_seconds", {measured.head.one, measured.head.batch}},
+                       {"step_seconds", measured.step_seconds}};
+    if (!node.island.empty()) one["island"] = node.island;
+    out["nodes"].push_back(std::move(one));
   }
   for (const LinkStatus& link : status.links) {
     if (!names.contains(link.from) || !names.contains(link.to)) continue;
