@@ -1,5 +1,6 @@
 """Section 9: sines, cosines and powers in binary64, + - * / only (Python's float)."""
 
+import functools
 import math
 import struct
 from dataclasses import dataclass
@@ -16,6 +17,7 @@ def _series(z, a0):
     return f
 
 
+@functools.lru_cache(maxsize=2**17)
 def cos_sin(position, frequency, magnitude):
     """(cos, sin) of position * frequency, times the magnitude, as fp32."""
     angle = float(position) * frequency

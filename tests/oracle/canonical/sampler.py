@@ -1,6 +1,7 @@
 """Section 10: logits to one token, in integers."""
 
 from dataclasses import dataclass, field
+import functools
 import math
 from typing import Optional
 
@@ -38,6 +39,7 @@ def _held(value):
     return min(max(value, -LIMIT), LIMIT)
 
 
+@functools.lru_cache(maxsize=64)  # four tokens in turn ask for the same numbers
 def philox(counter, key):
     """Philox4x32-10."""
     c, k = list(counter), list(key)
@@ -55,8 +57,12 @@ def _e(y):
     return 2**30 - ((s * y) >> 30)
 
 
+HIGH = [_e(f * 2**20) for f in range(2**10)]
+LOW = [_e(f * 2**10) for f in range(2**10)]
+
+
 def _fraction(f):
-    return (_e((f >> 10) * 2**20) * _e((f % 2**10) * 2**10)) >> 30
+    return (HIGH[f >> 10] * LOW[f % 2**10]) >> 30
 
 
 def weight(x):
