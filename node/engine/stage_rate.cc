@@ -9,6 +9,7 @@
 #include <vector>
 
 #include "base/random.h"
+#include "node/engine/device.h"
 #include "node/engine/stage_memory.h"
 #include "node/engine/weights.h"
 #include "proto/step.h"
@@ -26,6 +27,8 @@ constexpr int kStepsLeast = 2;
 constexpr Position kPositions = 2 * kernels::kPageTokens;  // then from the beginning again
 constexpr std::uint64_t kSeveralBytes = 96 << 20;          // of layers whose difference is measured
 constexpr std::uint32_t kSeveral = 32;
+// On an emulated GPU large layers take no memory, and a step's cost matters beside quick ones.
+constexpr std::uint64_t kSeveralEmulated = 4;
 constexpr std::uint32_t kRandomRows = 64;  // of activations
 static_assert(kRateRows <= kRandomRows);
 
@@ -200,8 +203,13 @@ Result<StageRate> measure_stage_rate(const std::shared_ptr<const model::GgufFile
   // are so large that it does not matter.
   TRY(const std::uint64_t each, StageWeights::bytes_of(*file, spec, {begin, begin + 1}));
   const std::uint32_t room = spec.layers - std::min(spec.layers, 2U);
+  std::uint64_t held = kSeveralBytes;
+  if (options.device != nullptr && options.device->emulates()) {
+    TRY(const std::uint64_t memory, options.device->budget());
+    held = std::max(held, std::min(memory / 2, kSeveralEmulated * each));
+  }
   const auto several = static_cast<std::uint32_t>(
-      std::min<std::uint64_t>({kSeveral, room, kSeveralBytes / std::max<std::uint64_t>(each, 1)}));
+      std::min<std::uint64_t>({kSeveral, room, held / std::max<std::uint64_t>(each, 1)}));
   TRY(const std::uint64_t read, bytes_read(*file, spec, {begin, begin + 1}));
   std::vector<LayerRange> ranges{{begin, begin + 1}};
   if (spec.layers > 1) ranges.push_back({spec.layers - 1, spec.layers});
