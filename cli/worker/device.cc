@@ -1,5 +1,6 @@
 #include "cli/worker/device.h"
 
+#include <chrono>
 #include <cstdio>
 #include <cstdlib>
 #include <utility>
@@ -34,9 +35,15 @@ std::unique_ptr<node::Device> left_to_the_processor(const Error& error) {
   return nullptr;
 }
 
+// A driver of OpenCL compiles each kernel at its first use; pocl takes up to a minute for one.
+constexpr std::chrono::minutes kOpenclStepLimit{30};
+
+bool is_opencl() { return kernels::cuda::device_kind() == "opencl"; }
+
 Error advised(Error error) {
   if (error.code == ErrorCode::kUnavailable) {
-    error.message += "; nvidia-smi shows the driver's GPUs, and --device cpu works without one";
+    error.message += message_of("; ", is_opencl() ? "clinfo -l" : "nvidia-smi",
+                                " shows the driver's GPUs, and --device cpu works without one");
   }
   return error;
 }
@@ -78,20 +85,39 @@ Progress tenths(std::function<void(std::string_view)> say) {
 }
 #endif
 
+bool asks_for_card(const DeviceChoice& choice) {
+  return choice.kind == DeviceChoice::Kind::kCuda || choice.kind == DeviceChoice::Kind::kOpencl;
+}
+
+// kUnsupported where this build has no code for such a GPU.
+Status check_build(const std::string& text, const DeviceChoice& choice) {
+  if (!asks_for_card(choice)) return ok_status();
+  const bool opencl = choice.kind == DeviceChoice::Kind::kOpencl;
+#ifdef HEARTH_CARDS
+  if (opencl == is_opencl()) return ok_status();
+#endif
+  return Error::of(ErrorCode::kUnsupported, "--device ", text, ": this build has no GPU code for ",
+                   opencl ? "OpenCL; configure with -DHEARTH_OPENCL=ON, which needs clang 15"
+                          : "CUDA; configure with -DHEARTH_CUDA=ON, which needs the CUDA toolkit",
+                   ", or use --device cpu");
+}
+
 }  // namespace
 
 Result<DeviceChoice> parse_device(const std::string& text) {
   if (text == "cpu") return DeviceChoice{DeviceChoice::Kind::kCpu, 0};
-  for (const auto& [name, kind] : {std::pair{"auto", DeviceChoice::Kind::kAuto},
-                                   std::pair{"cuda", DeviceChoice::Kind::kCuda}}) {
+  for (const auto& [name, kind] :
+       {std::pair{"auto", DeviceChoice::Kind::kAuto}, std::pair{"cuda", DeviceChoice::Kind::kCuda},
+        std::pair{"opencl", DeviceChoice::Kind::kOpencl}}) {
     if (text == name) return DeviceChoice{kind, 0};
     const std::string prefix = name + std::string(":");
     if (!text.starts_with(prefix)) continue;
     const auto index = parse_number<std::uint32_t>(text.substr(prefix.size()));
     if (index && *index < kCardsMost) return DeviceChoice{kind, *index};
   }
-  return Error::invalid("--device must be auto, cpu, cuda, auto:N or cuda:N with N below ",
-                        kCardsMost, ", not '", text, "'");
+  return Error::invalid(
+      "--device must be auto, cpu, cuda, opencl, auto:N, cuda:N or opencl:N with N ", "below ",
+      kCardsMost, ", not '", text, "'");
 }
 
 CLI::Validator device_text() {
@@ -100,7 +126,7 @@ CLI::Validator device_text() {
         const auto choice = parse_device(text);
         return choice.ok() ? std::string() : choice.error().message;
       },
-      "auto[:N]|cpu|cuda[:N]");
+      "auto[:N]|cpu|cuda[:N]|opencl[:N]");
 }
 
 std::vector<std::string> worker_devices(const std::string& choice, std::uint32_t workers,
@@ -124,20 +150,20 @@ node::EngineOptions whole_model(const model::ModelSpec& spec) {
 
 Status check_device_choice(const std::string& text) {
   TRY(const DeviceChoice choice, parse_device(text));
-  if (choice.kind != DeviceChoice::Kind::kCuda) return ok_status();
+  TRY_VOID(check_build(text, choice));
 #ifdef HEARTH_CARDS
-  const Status found = node::check_card(choice.index);
-  return found.ok() ? ok_status() : Status(advised(found.error()));
-#else
-  return Error::of(ErrorCode::kUnsupported, "--device ", text,
-                   ": this build has no GPU code; configure with -DHEARTH_CUDA=ON, which needs the "
-                   "CUDA toolkit, or use --device cpu");
+  if (asks_for_card(choice)) {
+    const Status found = node::check_card(choice.index);
+    if (!found.ok()) return advised(found.error());
+  }
 #endif
+  return ok_status();
 }
 
 #ifdef HEARTH_CARDS
 
 std::uint32_t cards_here() {
+  if (is_opencl()) return 0;               // never unasked: some of its devices are the CPU itself
   static const std::uint32_t cards = [] {  // so that the warning is printed once
     const auto count = kernels::cuda::device_count();
     if (!count.ok()) left_to_the_processor(count.error());
@@ -153,9 +179,11 @@ Result<std::unique_ptr<node::Device>> open_unasked_device(
   if (choice.kind == DeviceChoice::Kind::kCpu || (automatic && cards_here() <= choice.index)) {
     return std::unique_ptr<node::Device>();
   }
+  TRY_VOID(check_build(text, choice));
   node::CardOptions options;
   options.index = choice.index;
   options.on_lost = leave;
+  if (is_opencl()) options.step_limit = kOpenclStepLimit;
   options.say = say;
   if (say) options.progress = isatty(STDERR_FILENO) == 1 ? bars() : tenths(std::move(say));
   auto card = node::open_card(options);

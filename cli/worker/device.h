@@ -1,4 +1,4 @@
-// The values of --device: the CPU, or an NVIDIA GPU of this machine.
+// The values of --device: the CPU, or a GPU of this machine.
 #pragma once
 
 #include <CLI/CLI.hpp>
@@ -16,24 +16,25 @@
 
 namespace hearth::cli {
 
-// "auto" or "auto:N": that GPU if this build has GPU code, and the driver and the GPU answer;
-// otherwise the CPU; "cpu"; "cuda" or "cuda:N". N among the cards that CUDA_VISIBLE_DEVICES leaves.
+// "auto" or "auto:N": that NVIDIA GPU if this build has CUDA code, and the driver and the GPU
+// answer; otherwise the CPU; "cpu"; "cuda", "cuda:N", "opencl" or "opencl:N". N as
+// kernels/cuda/runtime.h counts.
 struct DeviceChoice {
-  enum class Kind : std::uint8_t { kAuto, kCpu, kCuda };
+  enum class Kind : std::uint8_t { kAuto, kCpu, kCuda, kOpencl };
   Kind kind = Kind::kAuto;
   std::uint32_t index = 0;
 };
 Result<DeviceChoice> parse_device(const std::string& text);
 CLI::Validator device_text();
-// 0 where there is no driver, or no device code in this build; also, with a warning on stderr,
-// where the driver does not work, for example because it is too old.
+// Those that "auto" may take: 0 where there is no driver, or no CUDA code in this build; also, with
+// a warning on stderr, where the driver does not work, for example because it is too old.
 std::uint32_t cards_here();
 // The devices of this many local workers. With "auto", each gets "auto:N" while there are GPUs, and
 // the others get the CPU. Any other choice applies to all.
 std::vector<std::string> worker_devices(const std::string& choice, std::uint32_t workers,
                                         std::uint32_t cards);
-// Checks a choice of "cuda", whose failure no new process would repair: kUnavailable if the driver
-// has no such GPU, kUnsupported if this build has no code for it, or for any GPU.
+// Checks a choice of "cuda" or "opencl", whose failure no new process would repair: kUnavailable if
+// the driver has no such GPU, kUnsupported if this build has no code for it, or for any GPU.
 Status check_device_choice(const std::string& choice);
 // The least memory of a model that one process runs whole.
 node::EngineOptions whole_model(const model::ModelSpec& spec);

@@ -237,7 +237,8 @@ class Worker {
   bool emulates() const { return device_ != nullptr && device_->emulates(); }
   std::string isa_of(const kernels::Kernels& kernels) const {
     if (emulates()) return "emulated";
-    return std::string(device_ != nullptr ? "cuda" : kernels.name);
+    if (device_ == nullptr) return std::string(kernels.name);
+    return device_->name().substr(0, device_->name().find(':'));  // "cuda" or "opencl"
   }
 
   void report(const std::string& what) {

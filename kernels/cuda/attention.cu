@@ -31,6 +31,12 @@ static_assert(kSplit == kThreads);
 
 // A context for one block. Beyond kWholeSplits its one multiprocessor takes longer than three
 // launches that use many, unless there are kWholeBlocks to keep all of them busy.
+// OpenCL has only the three: drivers compile at run time, and some take minutes for the one.
+#ifdef HEARTH_OPENCL
+constexpr bool kHasWhole = false;
+#else
+constexpr bool kHasWhole = true;
+#endif
 constexpr std::uint32_t kWholePositions = 2048;
 constexpr std::uint32_t kWholeWords = 4 * kWholePositions;
 constexpr std::uint32_t kWholeSplits = 4;
@@ -758,7 +764,6 @@ Status attention(const AttentionRows& rows, const AttentionSpace& space, std::ui
   const std::uint32_t group = rows.heads / kv_heads;
   const std::uint32_t chunks = (group + kHeadsMost - 1) / kHeadsMost;
   const std::uint32_t blocks = rows.tokens * kv_heads * chunks;
-  const bool whole = takes_whole(splits, group, blocks);
   const std::size_t heads = std::size_t{rows.tokens} * rows.heads;
   const Args args{rows.heads,
                   kv_heads,
@@ -776,9 +781,11 @@ Status attention(const AttentionRows& rows, const AttentionSpace& space, std::ui
                   Global(rows.out),
                   Global(failed),
                   state_in(space, heads, head_dim, std::size_t{splits} * kSplit)};
-  if (whole) {
-    return launched("attention_whole", launch_early(attention_whole, {blocks, 1}, kWideThreads,
-                                                    sizeof(WholeShared), stream, args));
+  if constexpr (kHasWhole) {
+    if (takes_whole(splits, group, blocks)) {
+      return launched("attention_whole", launch_early(attention_whole, {blocks, 1}, kWideThreads,
+                                                      sizeof(WholeShared), stream, args));
+    }
   }
   const Grid grid{blocks, splits};
   TRY_VOID(launched("attention_scores_of", launch_early(attention_scores_of, grid, kThreads,

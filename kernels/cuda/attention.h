@@ -55,5 +55,8 @@ Status attention(const AttentionRows& rows, const AttentionSpace& space, std::ui
 Status attention_prompt(const AttentionRows& rows, std::uint32_t* failed, Stream stream);
 inline constexpr std::uint32_t kPromptPositionsMost = 65'536;
 inline constexpr std::uint32_t kPromptGroupMost = 64;
+// Whether attention_prompt() is to be used. Not with OpenCL, where a driver compiles its kernel at
+// run time: pocl 3.1 takes minutes.
+bool has_prompt_attention();
 
 }  // namespace hearth::kernels::cuda

@@ -570,6 +570,14 @@ HEARTH_KERNEL(kThreads, 2) attention_of_prompt(Args args) {
 
 }  // namespace
 
+bool has_prompt_attention() {
+#ifdef HEARTH_OPENCL
+  return false;
+#else
+  return true;
+#endif
+}
+
 Status attention_prompt(const AttentionRows& rows, std::uint32_t* failed, Stream stream) {
   TRY_VOID(check_heads(rows));
   const std::uint32_t head_dim = rows.layout.head_dim;

@@ -2,15 +2,17 @@
 // get and put. No call costs more than the instruction that it stands for. With HEARTH_EMULATED, a
 // header with the same interface replaces this one, and the kernels run as checked plain C++
 // (tests/emulated). Code that uses anything else does not compile there, so tests can run all code
-// that runs on a GPU.
+// that runs on a GPU. With HEARTH_OPENCL, kernels/opencl replaces it in the same way.
 //
 // Warp operations are of all 32 lanes. Only sync_warp and sync_threads order memory.
 #pragma once
 
 #include "kernels/cuda/stream.h"
 
-#ifdef HEARTH_EMULATED
+#if defined(HEARTH_EMULATED)
 #include "emulated_device.h"
+#elif defined(HEARTH_OPENCL)
+#include "opencl_device.cuh"
 #else
 
 #include <cuda_runtime.h>

@@ -16,6 +16,12 @@ constexpr std::uint32_t kTokensMost = 8;  // of one launch of the decoding kerne
 // Up to so many rows, two launches for eight rows each are faster than one of the kernels for more
 // rows: on an H100, 14,336 x 4,096 weights of Q4_K take 25 us each, and 48 us with 32 rows.
 constexpr std::uint32_t kFewTokens = 16;
+// OpenCL has no tensor cores: the decoding kernels take any number of rows.
+#ifdef HEARTH_OPENCL
+constexpr bool kHasTensorCores = false;
+#else
+constexpr bool kHasTensorCores = true;
+#endif
 // Blocks of the decoding kernel that a multiprocessor runs at once, as HEARTH_KERNEL asks for.
 constexpr std::uint32_t kBlocksAtOnce = 2;
 constexpr std::uint32_t kMultiprocessorsUnknown = 128;
@@ -262,9 +268,9 @@ Status products(std::span<const ProductOutput> list, const QuantizedRows& x,
   for (std::size_t done = 0; done < list.size();) {
     const std::span rest = list.subspan(done);
     std::size_t count = 0;
-    if (are_few(rest[0].w.type, x.rows)) {
+    if (!kHasTensorCores || are_few(rest[0].w.type, x.rows)) {
       TRY(count, few_products(rest, x, space, stream, slots));
-    } else {
+    } else if constexpr (kHasTensorCores) {
       TRY(count, many_products(rest, x, space, stream, slots));
     }
     done += count;

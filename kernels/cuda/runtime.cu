@@ -92,6 +92,8 @@ Result<DeviceInfo> device_info(std::uint32_t device) {
   return info;
 }
 
+std::string_view device_kind() { return "cuda"; }
+
 // nvcc names what it compiles for, a hundred times.
 std::vector<std::uint32_t> architectures() {
   std::vector<std::uint32_t> all{__CUDA_ARCH_LIST__};

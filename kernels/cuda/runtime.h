@@ -1,6 +1,7 @@
 // Host operations on a GPU: memory, copies, streams, events, graphs. It includes no CUDA header, so
-// code that uses it compiles everywhere. runtime.cu implements it with CUDA, tests/emulated with an
-// emulator, which stores queued work and runs it in an order drawn from a seed.
+// code that uses it compiles everywhere. runtime.cu implements it with CUDA, kernels/opencl with
+// OpenCL, tests/emulated with an emulator, which stores queued work and runs it in an order drawn
+// from a seed.
 //
 // Errors: kNoCapacity where memory is short, kUnavailable where there is no driver or no such card,
 // else kIo with the runtime's words. After a kIo the card's context must not be used again by this
@@ -14,6 +15,7 @@
 #include <cstdint>
 #include <memory>
 #include <string>
+#include <string_view>
 #include <utility>
 #include <vector>
 
@@ -26,15 +28,18 @@ namespace hearth::kernels::cuda {
 struct DeviceInfo {
   std::string name;
   std::string bus_id;       // of PCI, "0000:01:00.0": how NVML knows the same card
-  std::uint32_t major = 0;  // compute capability
+  std::uint32_t major = 0;  // compute capability; with OpenCL, the version of its language
   std::uint32_t minor = 0;
   std::uint32_t multiprocessors = 0;
   std::uint64_t memory_bytes = 0;
 };
 
+// What the devices of this program are called before their number: "cuda" or "opencl".
+std::string_view device_kind();
 // Numbers count the GPUs that CUDA_VISIBLE_DEVICES allows, in its order. The count is 0 where there
 // is no driver or no GPU, and kUnavailable where there is a driver that does not work: too old for
-// this program, or half installed. The GPU is not lost by that.
+// this program, or half installed. The GPU is not lost by that. With OpenCL, they count the devices
+// of all drivers, as `clinfo -l` lists them.
 Result<std::uint32_t> device_count();
 Result<DeviceInfo> device_info(std::uint32_t device);
 // Compute capabilities with compiled code, times ten: 75 is 7.5.

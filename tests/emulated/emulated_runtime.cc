@@ -326,6 +326,8 @@ Result<DeviceInfo> device_info(std::uint32_t device) {
                     multiprocessors(), card().memory};
 }
 
+std::string_view device_kind() { return "cuda"; }
+
 std::vector<std::uint32_t> architectures() { return {75, 80, 86, 89, 90, 120}; }
 
 Status use_device(std::uint32_t device) {

@@ -71,6 +71,7 @@ FENCES = [
     (r"(miniupnpc/|natpmp\.h)", ["cli/worker/outside_port"],
      "one file knows the libraries that ask routers, and runs in a process of its own"),
     (r"histedit", ["cli/terminal/line_editor"], "one file knows the terminal's editor"),
+    (r"CL/", ["kernels/opencl/"], "one room knows OpenCL"),
     (r"CLI/", ["cli/", "tests/unit/cli/", "tests/tools/"], "only verbs parse flags"),
     (r"nlohmann/", ["coordinator/http/", "coordinator/client/", "cli/", "model/grammar/json_text", "tests/"],
      "JSON is for clients; nothing of ours travels as JSON"),

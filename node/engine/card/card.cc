@@ -114,7 +114,7 @@ class Card final : public Device {
   Card(CardOptions options, std::shared_ptr<CardContext> context, const cuda::DeviceInfo& info)
       : options_(std::move(options)),
         context_(std::move(context)),
-        name_("cuda:" + std::to_string(options_.index) + " " + info.name),
+        name_(message_of(cuda::device_kind(), ":", options_.index, " ", info.name)),
         bus_id_(info.bus_id),
         multiprocessors_(info.multiprocessors) {}
 
@@ -235,7 +235,7 @@ Status check_capability(std::uint32_t index, const cuda::DeviceInfo& info) {
     if (each / 10 == info.major && each % 10 <= info.minor) return ok_status();
     known += (known.empty() ? "" : ", ") + capability(each / 10, each % 10);
   }
-  return Error::of(ErrorCode::kUnsupported, "cuda:", index, " ", info.name,
+  return Error::of(ErrorCode::kUnsupported, cuda::device_kind(), ":", index, " ", info.name,
                    " has compute capability ", capability(info.major, info.minor),
                    "; this program has code for ", known, "; use --device cpu");
 }
@@ -243,12 +243,13 @@ Status check_capability(std::uint32_t index, const cuda::DeviceInfo& info) {
 Result<cuda::DeviceInfo> card_info(std::uint32_t index) {
   TRY(const std::uint32_t count, cuda::device_count());
   if (count == 0) {
-    return Error::of(ErrorCode::kUnavailable, "no GPU cuda:", index,
-                     ": there is no NVIDIA driver, or it knows no GPU");
+    return Error::of(ErrorCode::kUnavailable, "no GPU ", cuda::device_kind(), ":", index,
+                     ": there is no ", cuda::device_kind() == "cuda" ? "NVIDIA" : "OpenCL",
+                     " driver, or it knows no GPU");
   }
   if (index >= count) {
-    return Error::of(ErrorCode::kUnavailable, "no GPU cuda:", index, ": the number must be below ",
-                     count, ", the driver's count");
+    return Error::of(ErrorCode::kUnavailable, "no GPU ", cuda::device_kind(), ":", index,
+                     ": the number must be below ", count, ", the driver's count");
   }
   TRY(const cuda::DeviceInfo info, cuda::device_info(index));
   TRY_VOID(check_capability(index, info));

@@ -1,4 +1,4 @@
-// An NVIDIA card as a Device. Only in builds with HEARTH_CUDA, and in the tests' emulation.
+// A GPU as a Device. Only in builds with HEARTH_CUDA or HEARTH_OPENCL, and in the tests' emulation.
 #pragma once
 
 #include <chrono>
@@ -16,7 +16,7 @@
 namespace hearth::node {
 
 struct CardOptions {
-  std::uint32_t index = 0;  // among those of CUDA_VISIBLE_DEVICES
+  std::uint32_t index = 0;  // as kernels/cuda/runtime.h counts
   // Gets sentences for the log: the memory to be taken, and the memory taken.
   std::function<void(std::string_view)> say;
   std::function<void(std::uint64_t done, std::uint64_t all)> progress;  // bytes of the file

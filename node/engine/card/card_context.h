@@ -38,7 +38,8 @@ class CardContext {
   }
   // After this, no call reaches the GPU.
   void lose(const Error& error) {
-    const Error named{error.code, "cuda:" + std::to_string(index_) + ": " + error.message};
+    const Error named{error.code,
+                      message_of(kernels::cuda::device_kind(), ":", index_, ": ", error.message)};
     {
       const MutexLock lock(mutex_);
       if (lost_) return;

@@ -55,7 +55,11 @@ Status CardLayers::run(std::uint32_t set, std::span<const ForwardRow> rows,
   set_ = set;
   rows_ = static_cast<std::uint32_t>(rows.size());
   reach_ = reach;
-  attention_segments(rows, spec().heads / spec().kv_heads, segments_);
+  if (cuda::has_prompt_attention()) {
+    attention_segments(rows, spec().heads / spec().kv_heads, segments_);
+  } else {
+    segments_.assign(1, {0, rows_, false});
+  }
   const bool decodes = segments_.size() == 1 && !segments_[0].prompt;
   if (rows_ > kGraphRows || !decodes) return all_layers();
   const std::uint64_t made = graphs_.count().made;

@@ -14,10 +14,14 @@ TEST(Device, NamesTheProcessorOrACard) {
   EXPECT_EQ(parse_device("cuda")->index, 0U);
   EXPECT_EQ(parse_device("cuda:3")->index, 3U);
   EXPECT_EQ(parse_device("cuda:63")->index, 63U);
+  EXPECT_EQ(parse_device("opencl")->kind, Kind::kOpencl);
+  EXPECT_EQ(parse_device("opencl:1")->kind, Kind::kOpencl);
+  EXPECT_EQ(parse_device("opencl:1")->index, 1U);
   EXPECT_EQ(parse_device("auto:2")->kind, Kind::kAuto);
   EXPECT_EQ(parse_device("auto:2")->index, 2U);
-  for (const char* wrong : {"", "auto:", "auto:64", "cpu:0", "gpu", "cuda:", "cuda:x", "cuda:1x",
-                            "cuda:-1", "cuda:64", "CPU", "cuda:99999999999999999999", "cuda 1"}) {
+  for (const char* wrong :
+       {"", "auto:", "auto:64", "cpu:0", "gpu", "cuda:", "cuda:x", "cuda:1x", "cuda:-1", "cuda:64",
+        "CPU", "cuda:99999999999999999999", "cuda 1", "opencl:"}) {
     const auto choice = parse_device(wrong);
     ASSERT_FALSE(choice.ok()) << wrong;
     EXPECT_EQ(choice.error().code, ErrorCode::kInvalidInput);
@@ -38,12 +42,16 @@ TEST(Device, ABuildWithoutDeviceCodeSaysSo) {
   EXPECT_TRUE(check_device_choice("auto").ok());
   EXPECT_TRUE(check_device_choice("cpu").ok());
   EXPECT_EQ(cards_here(), 0U);
-  const Status refused = check_device_choice("cuda:1");
-  ASSERT_FALSE(refused.ok());
-  EXPECT_EQ(refused.error().code, ErrorCode::kUnsupported);
-  EXPECT_NE(refused.error().message.find("--device cuda:1: this build has no GPU code"),
-            std::string::npos);
-  EXPECT_NE(refused.error().message.find("HEARTH_CUDA=ON"), std::string::npos);
+  for (const auto& [choice, option] :
+       {std::pair{"cuda:1", "HEARTH_CUDA=ON"}, std::pair{"opencl:1", "HEARTH_OPENCL=ON"}}) {
+    const Status refused = check_device_choice(choice);
+    ASSERT_FALSE(refused.ok());
+    EXPECT_EQ(refused.error().code, ErrorCode::kUnsupported);
+    EXPECT_NE(refused.error().message.find("--device " + std::string(choice) +
+                                           ": this build has no GPU code"),
+              std::string::npos);
+    EXPECT_NE(refused.error().message.find(option), std::string::npos);
+  }
 }
 #endif
 
