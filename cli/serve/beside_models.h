@@ -28,7 +28,7 @@ namespace hearth::cli {
 
 class BesideModels {
  public:
-  // All but `options` outlive this object.
+  // What the references and pointers name outlives this object.
   struct Wiring {
     boost::asio::io_context& io;
     const Clock& clock;
