@@ -6,6 +6,7 @@
 #include <spdlog/sinks/stdout_sinks.h>
 #include <spdlog/spdlog.h>
 
+#include <atomic>
 #include <chrono>
 #include <cstdint>
 #include <cstdio>
@@ -23,14 +24,19 @@
 namespace hearth::cli {
 namespace {
 
-std::string log_mark;  // before each line's text; with the space behind it
+// Before each line's text, with a space behind it; null: nothing. A standby's threads log already
+// when it begins to serve.
+std::atomic<const char*> log_mark{nullptr};
 
 class EscapedMessage final : public spdlog::custom_flag_formatter {
  public:
   void format(const spdlog::details::log_msg& message, const std::tm& /*time*/,
               spdlog::memory_buf_t& out) override {
-    const std::string text =
-        log_mark + escape_control({message.payload.data(), message.payload.size()});
+    if (const char* mark = log_mark.load(std::memory_order_acquire); mark != nullptr) {
+      out.append(std::string_view(mark));
+      out.push_back(' ');
+    }
+    const std::string text = escape_control({message.payload.data(), message.payload.size()});
     out.append(text.data(), text.data() + text.size());
   }
   std::unique_ptr<custom_flag_formatter> clone() const override {
@@ -107,7 +113,7 @@ Status start_process_log(const std::string& level) {
   return ok_status();
 }
 
-void mark_process_log(const std::string& word) { log_mark = word + " "; }
+void mark_process_log(const char* word) { log_mark.store(word, std::memory_order_release); }
 
 Status log_to_file(const std::string& path, std::size_t bytes) {
   const std::filesystem::path folder = std::filesystem::path(path).parent_path();

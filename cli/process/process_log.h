@@ -12,8 +12,9 @@ namespace hearth::cli {
 
 // trace, debug, info, warn, error or off.
 Status start_process_log(const std::string& level);
-// Puts a word before the text of every later line. Called before threads start.
-void mark_process_log(const std::string& word);
+// Puts a word before the text of every later line. The word lives as long as the process does: a
+// literal. Any thread.
+void mark_process_log(const char* word);
 // From now on also logs to a file, in a folder that only this user can read. Must be called before
 // threads start. kIo with the reason.
 Status log_to_file(const std::string& path, std::size_t bytes = kLogFileBytes);
