@@ -364,6 +364,9 @@ void PipelineLifecycle::withdraw(Epoch epoch, Seat seat) {
 // All are closed before the first one ends, so that they do not rely on each other. Then they end
 // one after the other, because each may take the room that the next one needs.
 void PipelineLifecycle::drain() {
+  const bool any_away = std::ranges::any_of(
+      registry_.known(), [](const Node* node) { return node->status.away.has_value(); });
+  if (!std::exchange(drains_, any_away) && !any_away) return;  // none is closed
   std::vector<std::pair<Epoch, Seat>> draining;
   for (const auto& [epoch, pipeline] : pipelines_.all()) {
     std::optional<Seat> away;

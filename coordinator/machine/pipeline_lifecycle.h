@@ -84,6 +84,7 @@ class PipelineLifecycle final : public PipelineLinkEvents, MachineParts {
   bool enough_may_return() const;
 
   bool retired_ = false;
+  bool drains_ = false;                 // a node was away at the last drain()
   std::string last_loss_;               // why the last pipeline ended, until one serves again
   std::optional<TimePoint> failed_at_;  // likewise, when the last one failed
 };

@@ -228,6 +228,7 @@ void SequenceLifecycle::stop(SequenceId id, Position position) {
   sequence->held.reset();
   sequence->stopped = position;
   sequence->held_until = clock_.now() + kHashPatience;
+  held_.insert(id);
   finish_held(false);
 }
 
@@ -457,6 +458,7 @@ void SequenceLifecycle::deliver(const std::shared_ptr<Sequence>& sequence,
   if (!sequence->request.report_hashes) return finish(sequence, token);
   sequence->held = token;
   sequence->held_until = clock_.now() + kHashPatience;
+  held_.insert(sequence->id);
   finish_held(false);
 }
 
@@ -485,8 +487,13 @@ void SequenceLifecycle::finish_stopped(const std::shared_ptr<Sequence>& sequence
 
 // Last tokens are delivered when all hashes are there, or when the wait for them is over.
 void SequenceLifecycle::finish_held(bool only_overdue) {
-  for (const std::shared_ptr<Sequence>& sequence : scheduler_.held()) {
-    if (sequence->ended || !sequence->waits_for_hashes()) continue;
+  const std::vector<SequenceId> held(held_.begin(), held_.end());  // an event may end others
+  for (const SequenceId id : held) {
+    const std::shared_ptr<Sequence> sequence = scheduler_.find(id);
+    if (!sequence || sequence->ended || !sequence->waits_for_hashes()) {
+      held_.erase(id);
+      continue;
+    }
     const bool overdue = clock_.now() >= sequence->held_until;
     if (overdue) {
       spdlog::warn("sequence {}: only {} hashes arrived in time", sequence->id.value,
@@ -575,8 +582,7 @@ void SequenceLifecycle::end(std::vector<std::shared_ptr<Sequence>> sequences, co
 }
 
 void SequenceLifecycle::expire_waiting() {
-  const bool none = scheduler_.waiting() == scheduler_.interrupted().size();
-  if (scheduler_.serves() || none) {
+  if (scheduler_.serves() || scheduler_.waiting() == scheduler_.interrupted().size()) {
     unserved_since_ = clock_.now();
     return;
   }
@@ -588,15 +594,18 @@ void SequenceLifecycle::expire_waiting() {
 
 // There is hope for as long as a pipeline comes, or one serves that will have room.
 void SequenceLifecycle::expire_interrupted() {
+  const std::vector<std::shared_ptr<Sequence>> interrupted = scheduler_.interrupted();
+  if (interrupted.empty()) return;
   const bool coming = lifecycle_.may_come();
   const TimePoint now = clock_.now();
   std::vector<std::shared_ptr<Sequence>> over;
-  for (const auto& sequence : scheduler_.interrupted()) {
+  for (const auto& sequence : interrupted) {
     const bool fits = scheduler_.fits_somewhere(*sequence).ok();
     const bool hope = coming && now - sequence->lost_at < options_.forming_timeout;
     if (fits || hope) sequence->resume_by = now + kResumePatience;
     if (now >= sequence->resume_by) over.push_back(sequence);
   }
+  if (over.empty()) return;
   for (const auto& sequence : over) {
     scheduler_.remove_waiting(sequence->id);
     ending_.emplace(sequence->id, sequence);

@@ -6,6 +6,7 @@
 #include <cstdint>
 #include <map>
 #include <memory>
+#include <set>
 #include <vector>
 
 #include "base/clock.h"
@@ -87,6 +88,7 @@ class SequenceLifecycle : MachineParts {
   // Sequences out of the scheduler whose end event is pending: the receiver of one may cancel
   // another.
   std::map<SequenceId, std::shared_ptr<Sequence>> ending_;
+  std::set<SequenceId> held_;  // running ones that wait for hashes, and some that do no longer
   // Receivers of released answers with Verify::kFull and receipts, until their last outcome.
   std::map<ledger::RequestId, std::shared_ptr<SequenceEvents>> audited_;
   TimePoint unserved_since_;     // since when new sequences wait and no pipeline serves

@@ -70,6 +70,8 @@ void SlowNodes::prepare_spare(LayerRange layers) {
 }
 
 void SlowNodes::on_timer() {
+  if (clock_.now() < look_at_) return;
+  look_at_ = clock_.now() + options_.heartbeat / 2;  // the times of steps come with heartbeats
   std::vector<std::pair<Epoch, std::uint32_t>> slow;
   for (const auto& [epoch, pipeline] : pipelines_.all()) {
     if (const auto stage = slow_stage(pipeline)) slow.emplace_back(epoch, *stage);

@@ -22,6 +22,8 @@ class SlowNodes : MachineParts {
   void route_around(Epoch epoch, std::uint32_t stage);
   // Tells a spare with other layers on its disk to fetch this range.
   void prepare_spare(LayerRange layers);
+
+  TimePoint look_at_{};  // then on_timer() looks for slow stages again
 };
 
 }  // namespace hearth::coordinator

@@ -25,6 +25,9 @@ using control::v1::CoordinatorMessage;
 using control::v1::WorkerMessage;
 
 constexpr Duration kRegisterPatience = std::chrono::seconds(5);
+// The search for the next link to measure takes time by the number of nodes, and so does the pause
+// between two of them: 1,000 nodes are searched once a second.
+constexpr Duration kWaysOfNode = std::chrono::milliseconds(1);
 constexpr Duration kOtherRemembered = std::chrono::minutes(1);
 constexpr std::uint32_t kFirstPort = 1024;  // those below belong to services
 constexpr std::uint32_t kLastPort = 65'535;
@@ -286,6 +289,7 @@ void WorkerSessions::lose(const std::string& name, const std::string& why) {
   if (options_.receipts != nullptr) options_.receipts->lose(name);
   registry_.lose(*node);
   INVARIANT(node->state == Node::State::kLost, "a worker is lost before its pipeline ends");
+  ways_at_ = {};
   lifecycle_.lose(epoch, seat, why);
 }
 
@@ -330,6 +334,7 @@ void WorkerSessions::on_message(Node& node, const WorkerMessage& message) {
       if (message.probed().unreached() && probed_from_ == node.status.name) {
         meetings_.avoid_relay(std::exchange(probed_relay_, {}));
       }
+      ways_at_ = {};  // the next link can be measured at once
       return pipelines_.ways().take(node.status.name, message.probed());
     case WorkerMessage::kRegister:
       return lose(node.status.name, "it registered twice in one session");
@@ -445,7 +450,8 @@ void WorkerSessions::on_measured(Node& node, const control::v1::Measured& measur
 }
 
 void WorkerSessions::measure_ways() {
-  if (!options_.placement) return;
+  if (!options_.placement || clock_.now() < ways_at_) return;
+  ways_at_ = clock_.now() + registry_.connected() * kWaysOfNode;
   const std::optional<LinkBook::Way> way = pipelines_.ways().next(registry_.known());
   if (!way) return;
   const Node* from = registry_.find(way->from);

@@ -65,6 +65,7 @@ class WorkerSessions final : public TransportEvents, MachineParts {
   void lose(const std::string& name, const std::string& why);
 
   Bytes roster_;                          // empty before the first one
+  TimePoint ways_at_{};                   // then the next link to measure is looked for
   std::string probed_from_;               // the node that measures, or that did last
   std::string probed_relay_;              // of the link that is measured; empty: none
   std::map<LinkId, Stranger> strangers_;  // links without a name, or refused

@@ -436,6 +436,7 @@ std::vector<std::string> Pipelines::successor(const Pipeline& pipeline) const {
 
 std::optional<Better> Pipelines::better() {
   if (options_.ranks > 1 || !options_.placement || !options_.by_hand.empty()) return std::nullopt;
+  if (!placing_.may_improve()) return std::nullopt;
   std::vector<Node*> nodes = registry_.free_nodes();
   std::vector<Placed> running;
   bool all_here = true;

@@ -525,7 +525,7 @@ Placed Placing::take(const Search& search, const std::vector<Node*>& free) {
 
 std::optional<Better> Placing::better(std::vector<Node*> nodes,
                                       const std::vector<Placed>& running) {
-  if (!is_auto() || pool_.has_cut() || nodes.size() > limits::kExactNodes || running.empty()) {
+  if (!may_improve() || nodes.size() > limits::kExactNodes || running.empty()) {
     return std::nullopt;
   }
   std::ranges::sort(nodes, {}, [](const Node* node) { return node->status.name; });

@@ -56,6 +56,8 @@ class Placing {
   // layers. Empty: that is unknown before the search.
   std::vector<std::string> sure(const std::vector<Node*>& nodes) const;
 
+  // Whether better() may ever return something for the layer split that is used now.
+  bool may_improve() const { return is_auto() && !pool_.has_cut(); }
   // Under Objective::kAuto: the pipelines that all nodes, free or running, would form if all
   // pipelines ended now, if that gains more than placement::kAutoMargin. Nothing: it gains less, is
   // not known yet, a node is doubtful or unmeasured, or there are more than limits::kExactNodes.

@@ -5,9 +5,8 @@
 #pragma once
 
 #include <cstdint>
-#include <map>
+#include <memory>
 #include <span>
-#include <unordered_map>
 #include <vector>
 
 #include "base/crypto.h"
@@ -24,19 +23,19 @@ void extend_chain(PrefixChain& chain, const Hash256& scope, std::span<const Toke
 
 class PrefixMap {
  public:
-  explicit PrefixMap(std::uint32_t pages) : most_(pages) {}
+  explicit PrefixMap(std::uint32_t pages);
+  PrefixMap(PrefixMap&& other) noexcept;
+  ~PrefixMap();
 
   // A sequence ended here: its end is evicted first and its beginning last.
   void left(const PrefixChain& chain);
   // The number of first whole pages that are present.
   std::uint32_t found(const PrefixChain& chain) const;
-  std::size_t pages() const { return ages_.size(); }
+  std::size_t pages() const;
 
  private:
-  std::uint32_t most_;
-  std::unordered_map<std::uint64_t, std::uint64_t> ages_;
-  std::map<std::uint64_t, std::uint64_t> by_age_;
-  std::uint64_t next_ = 0;
+  struct Pages;  // keeps a header of Boost out of this one
+  std::unique_ptr<Pages> pages_;
 };
 
 }  // namespace hearth::coordinator

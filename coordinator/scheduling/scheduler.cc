@@ -161,6 +161,7 @@ std::vector<std::shared_ptr<Sequence>> Scheduler::remove_pool(Epoch epoch) {
   for (auto it = running_.begin(); it != running_.end();) {
     if (it->second->epoch == epoch) {
       if (it->second->ended) refund(*it->second);
+      runs_no_more(*it->second);
       gone.push_back(std::move(it->second));
       it = running_.erase(it);
     } else {
@@ -372,6 +373,7 @@ std::shared_ptr<Sequence> Scheduler::reserve(Waiting::iterator place, Epoch epoc
   ++pool.running;
   const bool fresh = running_.emplace(sequence->id, sequence).second;
   INVARIANT(fresh, "a sequence runs on one pipeline");
+  ++running_of_[sequence->request.policy.owner];
   admission_changed_ = true;
   return sequence;
 }
@@ -505,7 +507,14 @@ void Scheduler::remove_done(Sequence& sequence) {
   INVARIANT(pool->second.running > 0, "a pipeline counts the sequences that run on it");
   --pool->second.running;
   admission_changed_ = true;
+  runs_no_more(sequence);
   running_.erase(sequence.id);
+}
+
+void Scheduler::runs_no_more(const Sequence& sequence) {
+  const auto count = running_of_.find(sequence.request.policy.owner);
+  INVARIANT(count != running_of_.end() && count->second > 0, "an owner's sequences are counted");
+  if (--count->second == 0) running_of_.erase(count);
 }
 
 std::uint32_t Scheduler::waiting_of(const std::string& owner) const {
@@ -515,16 +524,8 @@ std::uint32_t Scheduler::waiting_of(const std::string& owner) const {
 }
 
 std::uint32_t Scheduler::running_of(const std::string& owner) const {
-  return static_cast<std::uint32_t>(std::ranges::count_if(
-      running_, [&owner](const auto& one) { return one.second->request.policy.owner == owner; }));
-}
-
-std::vector<std::shared_ptr<Sequence>> Scheduler::held() const {
-  std::vector<std::shared_ptr<Sequence>> sequences;
-  for (const auto& [id, sequence] : running_) {
-    if (!sequence->ended && sequence->waits_for_hashes()) sequences.push_back(sequence);
-  }
-  return sequences;
+  const auto count = running_of_.find(owner);
+  return count == running_of_.end() ? 0 : count->second;
 }
 
 }  // namespace hearth::coordinator

@@ -115,8 +115,6 @@ class Scheduler {
   std::uint32_t running_of(const std::string& owner) const;
   // The tokens that an owner has received, as FairShare counts them.
   std::uint64_t served(const std::string& owner) const { return shares_.served(owner); }
-  // Running sequences that wait for hashes.
-  std::vector<std::shared_ptr<Sequence>> held() const;
 
  private:
   using Waiting = std::deque<std::shared_ptr<Sequence>>;
@@ -128,6 +126,7 @@ class Scheduler {
   void charge(Sequence& sequence);
   void refund(Sequence& sequence);
   void remove_done(Sequence& sequence);
+  void runs_no_more(const Sequence& sequence);
   void pools_changed() { admission_changed_ = fit_changed_ = true; }
 
   std::map<Epoch, KvPool> pools_;
@@ -139,8 +138,9 @@ class Scheduler {
   // By owner: how many of its sequences in a row started before its waiting background one.
   std::map<std::string, std::uint32_t> background_skips_;
   std::map<SequenceId, std::shared_ptr<Sequence>> running_;
-  bool admission_changed_ = false;  // since admit() returned null
-  bool fit_changed_ = false;        // since pop_unfit() found none
+  std::map<std::string, std::uint32_t> running_of_;  // by owner; none is 0
+  bool admission_changed_ = false;                   // since admit() returned null
+  bool fit_changed_ = false;                         // since pop_unfit() found none
   std::uint64_t orderings_ = 0;
 };
 

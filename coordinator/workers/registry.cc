@@ -118,6 +118,8 @@ Result<Node*> Registry::add(LinkId link, const control::v1::Register& body, std:
   node.status.partial = body.has_holding();
   node.status.away = away_of(body);
   hold(node, body.holding());
+  const bool fresh = by_link_.emplace(link.value, &node).second;
+  INVARIANT(fresh, "a link is the session of one worker");
   node.link = link;
   node.last_heard = clock_.now();
   node.since = clock_.now();
@@ -127,10 +129,8 @@ Result<Node*> Registry::add(LinkId link, const control::v1::Register& body, std:
 }
 
 Node* Registry::find(LinkId link) {
-  for (auto& [name, node] : nodes_) {
-    if (node.link == link && node.state != Node::State::kLost) return &node;
-  }
-  return nullptr;
+  const auto found = by_link_.find(link.value);
+  return found == by_link_.end() ? nullptr : found->second;
 }
 
 Node* Registry::find(const std::string& name) {
@@ -165,6 +165,8 @@ bool Registry::holds(const std::string& name) const {
 
 void Registry::lose(Node& node) {
   INVARIANT(node.state != Node::State::kLost, "a node is lost once in a session");
+  const std::size_t ended = by_link_.erase(node.link.value);
+  INVARIANT(ended == 1, "a node that is lost had a session");
   node.state = Node::State::kLost;
   node.status.epoch = Epoch();
   node.status.kv_tokens_used = 0;  // its KV went with it, or with the pipeline that it had
@@ -285,7 +287,7 @@ std::vector<const Node*> Registry::known() const {
   return nodes;
 }
 
-std::uint32_t Registry::connected() const { return static_cast<std::uint32_t>(all().size()); }
+std::uint32_t Registry::connected() const { return static_cast<std::uint32_t>(by_link_.size()); }
 
 bool Registry::may_serve(const Node& node) {
   return !node.status.away && node.status.barred.empty() && !node.status.newcomer;

@@ -7,6 +7,7 @@
 #include <optional>
 #include <set>
 #include <string>
+#include <unordered_map>
 #include <utility>
 #include <vector>
 
@@ -125,7 +126,8 @@ class Registry {
   const CoordinatorOptions& options_;
   const Clock& clock_;
   std::map<std::string, Node> nodes_;
-  std::set<std::string> members_;  // of the roster; empty: unknown
+  std::unordered_map<std::uint64_t, Node*> by_link_;  // those with a session, of nodes_
+  std::set<std::string> members_;                     // of the roster; empty: unknown
   std::uint64_t next_turn_ = 0;
 };
 

@@ -2,7 +2,11 @@
 
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <numeric>
+#include <vector>
+
+#include "base/random.h"
 
 namespace hearth::coordinator {
 namespace {
@@ -47,6 +51,28 @@ TEST(PrefixMap, ForgetsTheEndOfTheOldest) {
   map.left(chain_of(kScope, 0, 96));
   EXPECT_EQ(map.found(chain_of(kScope, 0, 96)), 3U);
   EXPECT_EQ(map.found(chain_of(kScope, 500, 64)), 1U);
+}
+
+// Against pages in the order of their age, the youngest first.
+TEST(PrefixMap, KeepsTheYoungestPages) {
+  constexpr std::size_t kMost = 50;
+  SeededRandom random(7);
+  PrefixMap map(kMost);
+  std::vector<std::uint64_t> known;
+  for (int round = 0; round < 5'000; ++round) {
+    // Chains of few beginnings, so that most pages come again.
+    const auto beginning = static_cast<TokenId>(random.next() % 12 * 1'000);
+    const PrefixChain chain = chain_of(kScope, beginning, 32 * (1 + random.next() % 9));
+    const auto gone = std::ranges::find_if(
+        chain, [&](std::uint64_t link) { return std::ranges::find(known, link) == known.end(); });
+    ASSERT_EQ(map.found(chain), static_cast<std::uint32_t>(gone - chain.begin()));
+    map.left(chain);
+    std::erase_if(
+        known, [&](std::uint64_t link) { return std::ranges::find(chain, link) != chain.end(); });
+    known.insert(known.begin(), chain.begin(), chain.end());
+    known.resize(std::min(known.size(), kMost));
+    ASSERT_EQ(map.pages(), known.size());
+  }
 }
 
 }  // namespace

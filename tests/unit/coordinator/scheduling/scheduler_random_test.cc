@@ -249,23 +249,5 @@ TEST(SchedulerRandom, PageBordersAreExact) {
   }
 }
 
-TEST(SchedulerRandom, HeldSequencesAreFoundUntilTheyEnd) {
-  Scheduler scheduler;
-  scheduler.add_pool(Epoch(1), 9, 32, {"a", "b"});
-  std::vector<std::shared_ptr<Sequence>> all;
-  for (std::uint64_t id = 1; id <= 3; ++id) {
-    ASSERT_TRUE(scheduler.enqueue(sequence(id, 1, 1)).ok());
-    all.push_back(scheduler.admit());
-  }
-  all[0]->held = SampledToken{};
-  all[2]->held = SampledToken{};
-  ASSERT_EQ(scheduler.held().size(), 2u);
-  scheduler.release(*all[0]);
-  EXPECT_EQ(scheduler.held().size(), 2u) << "released is not ended";
-  scheduler.end(*all[0]);
-  ASSERT_EQ(scheduler.held().size(), 1u);
-  EXPECT_EQ(scheduler.held()[0]->id, SequenceId(3));
-}
-
 }  // namespace
 }  // namespace hearth::coordinator
