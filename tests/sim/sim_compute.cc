@@ -104,7 +104,8 @@ void SimCompute::thaw() {
 
 void SimCompute::load(Epoch epoch, LayerRange layers, std::uint32_t stage,
                       std::uint32_t /*batch_rows*/) {
-  const Duration time = world_.microseconds(500, 30'000);
+  const bool is_loaded = engine_ && layers == layers_ && stage == stage_;
+  const Duration time = load_time_ && !is_loaded ? load_time_() : world_.microseconds(500, 30'000);
   answer_after(time, [this, epoch, layers, stage] {
     const bool drops = std::exchange(distrusted_, false);
     if (engine_ && layers == layers_ && stage == stage_) {

@@ -49,6 +49,8 @@ class SimCompute final : public node::StageCompute {
   // From here on a step takes so long, in place of a random time.
   using StepTime = std::function<Duration(LayerRange layers, std::size_t rows)>;
   void set_step_time(StepTime step_time) { step_time_ = std::move(step_time); }
+  // Likewise, the load of layers that are not loaded yet.
+  void set_load_time(std::function<Duration()> load_time) { load_time_ = std::move(load_time); }
   ~SimCompute() override;
 
   void set_events(node::StageComputeEvents* events) override { events_ = events; }
@@ -76,6 +78,7 @@ class SimCompute final : public node::StageCompute {
   SimWorld& world_;
   std::uint32_t slowness_;
   StepTime step_time_;
+  std::function<Duration()> load_time_;
   node::StageComputeEvents* events_ = nullptr;
   std::shared_ptr<bool> alive_ = std::make_shared<bool>(true);
   TimePoint free_at_{};

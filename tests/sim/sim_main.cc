@@ -4,8 +4,11 @@
 // sim --seed S: runs one, printing its trace.
 // sim --many N [--first S]: N swarms of 24 to 60 nodes that are placed by measurement, each twice.
 // sim --served N [--first S]: how much N of those serve, and what no placement exceeds.
-// sim --hours N [--first S] [--short 1]: N hours of one swarm with receipts, audits and wrong
-// clocks, or so many short ones of some minutes. A seed gives the same run everywhere.
+// sim --scale N [--first S] [--quiet Q] [--churn C]: one coordinator with N machines, Q seconds
+// without faults and C seconds in which 5 % of the machines a minute leave. sim --route N [--first
+// S]: what it takes to choose a pipeline among those of N nodes, in cells. sim --hours N [--first
+// S] [--short 1]: N hours of one swarm with receipts, audits and wrong clocks, or so many short
+// ones of some minutes. A seed gives the same run everywhere.
 #include <spdlog/spdlog.h>
 
 #include <algorithm>
@@ -19,6 +22,7 @@
 #include "tests/sim/seeded_system.h"
 #include "tests/sim/sim_days.h"
 #include "tests/sim/sim_many.h"
+#include "tests/sim/sim_scale.h"
 #include "tests/sim/sim_swarm.h"
 
 namespace hearth::sim {
@@ -177,6 +181,43 @@ int serve_many_of(std::uint64_t first, std::uint64_t seeds) {
   return 0;
 }
 
+int run_scale_of(std::uint64_t seed, const CellOptions& options) {
+  EnginePool pool(kManyLayers, kScaleKvBytesPerLayer);
+  CellOutcome o = run_cell(seed, options, pool);
+  for (const std::string& violation : o.violations) std::printf("%s\n", violation.c_str());
+  std::printf(
+      "%u nodes, %u pipelines; tokens a second: at most %.0f, planned %.0f, quiet %.0f, churn "
+      "%.0f\n",
+      o.nodes, o.pipelines, o.bound, o.planned, o.quiet, o.churned);
+  std::printf("%u left, %u joined, %llu sequences went on elsewhere, %llu failed\n", o.left,
+              o.joined, long_of(o.resumed), long_of(o.failed));
+  const auto say = [&](const char* what, Cost& cost) {
+    std::printf("%s: %zu calls, mean %.2f us, p50 %.2f, p99 %.2f, most %.0f; %.4f of a core\n",
+                what, cost.nanoseconds.size(), cost.mean_microseconds(), cost.microseconds(0.5),
+                cost.microseconds(0.99), cost.microseconds(1.0),
+                cost.total_seconds() / o.simulated_seconds);
+  };
+  say("heartbeats", o.heartbeats);
+  say("other messages", o.messages);
+  say("timer", o.timer);
+  say("submits", o.submits);
+  std::printf("the coordinator held %.2f MB\n", static_cast<double>(o.bytes) / 1e6);
+  constexpr double kGoodput = 0.8;  // of the tokens without churn
+  const bool good = o.violations.empty() && o.failed == 0 && o.quiet > 0 &&
+                    (options.churn == 0 || (o.resumed > 0 && o.churned >= kGoodput * o.quiet));
+  if (!good) std::printf("requests failed, or too little was served\n");
+  return good ? 0 : 1;
+}
+
+int run_route_of(std::uint64_t seed, std::uint32_t nodes) {
+  constexpr std::uint32_t kRequests = 20'000;
+  Cost cost = route_requests(seed, nodes, kRequests);
+  std::printf("%u nodes: %zu decisions, mean %.1f us, p50 %.1f, p99 %.1f, most %.0f\n", nodes,
+              cost.nanoseconds.size(), cost.mean_microseconds(), cost.microseconds(0.5),
+              cost.microseconds(0.99), cost.microseconds(1.0));
+  return 0;
+}
+
 // Bytes a request, by least squares, over the hours from `first` on.
 double heap_slope(const std::vector<Footprint>& hours, std::size_t first) {
   double count = 0;
@@ -259,6 +300,8 @@ int main(int argc, char** argv) {
   std::uint64_t many = 0;
   std::uint64_t served = 0;
   std::uint64_t hours = 0;
+  std::uint64_t routed = 0;
+  hearth::sim::CellOptions cell{0, 30, 120};
   bool is_short = false;
   bool replay = false;
   for (int i = 1; i + 1 < argc; i += 2) {
@@ -276,6 +319,14 @@ int main(int argc, char** argv) {
       many = value;
     } else if (std::strcmp(argv[i], "--served") == 0) {
       served = value;
+    } else if (std::strcmp(argv[i], "--scale") == 0) {
+      cell.nodes = static_cast<std::uint32_t>(value);
+    } else if (std::strcmp(argv[i], "--route") == 0) {
+      routed = value;
+    } else if (std::strcmp(argv[i], "--quiet") == 0) {
+      cell.quiet = static_cast<std::uint32_t>(value);
+    } else if (std::strcmp(argv[i], "--churn") == 0) {
+      cell.churn = static_cast<std::uint32_t>(value);
     } else if (std::strcmp(argv[i], "--hours") == 0) {
       hours = value;
     } else if (std::strcmp(argv[i], "--short") == 0) {
@@ -287,6 +338,8 @@ int main(int argc, char** argv) {
     hearth::sim::seed_system_random(first);
     return hearth::sim::run_days_of(first, static_cast<std::uint32_t>(hours), is_short, replay);
   }
+  if (routed > 0) return hearth::sim::run_route_of(first, static_cast<std::uint32_t>(routed));
+  if (cell.nodes > 0) return hearth::sim::run_scale_of(first, cell);
   if (many > 0) return hearth::sim::run_many_nodes_of(first, many, many == 1);
   if (served > 0) return hearth::sim::serve_many_of(first, served);
   hearth::sim::EnginePool pool;

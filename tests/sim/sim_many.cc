@@ -7,9 +7,8 @@
 #include <set>
 
 #include "coordinator/coordinator.h"
-#include "kernels/canonical.h"
-#include "node/pipeline/stage.h"
 #include "placement/ranges.h"
+#include "tests/sim/sim_machines.h"
 #include "tests/sim/sim_transport.h"
 #include "tests/sim/sim_world.h"
 
@@ -23,77 +22,6 @@ constexpr Duration kSettled = seconds(45);
 constexpr Duration kTurmoil = seconds(6);
 constexpr Duration kQuiet = seconds(20);
 constexpr Duration kReturn = seconds(2);
-constexpr std::uint64_t kLayerBytes = 100;
-
-// One machine: what it says that it measured is what its steps take.
-struct Machine {
-  std::string name;
-  placement::Node figures;
-  bool away = false;
-  TimePoint lost_until{};
-};
-
-placement::Problem problem_of(const std::vector<Machine>& machines) {
-  placement::Problem problem;
-  problem.model = {std::vector<std::uint64_t>(kManyLayers, kLayerBytes), 0, 0, 128, 0};
-  problem.objective = placement::Objective::kThroughput;
-  for (const Machine& machine : machines) problem.nodes.push_back(machine.figures);
-  problem.links.assign(machines.size() * machines.size(), {2.5e-4, 1e9});
-  return problem;
-}
-
-struct WorkerProcess {
-  WorkerProcess(SimNetwork& network, SimWorld& world, EnginePool& pool, const Machine& machine,
-                std::uint32_t incarnation)
-      : control(network, world, machine.name, machine.name + ":control"),
-        data(network, world, machine.name, machine.name + ":data" + std::to_string(incarnation)),
-        compute(pool, world, 1) {
-    node::StageOptions options = stage_options(machine.name, pool, incarnation);
-    const placement::Node& own = machine.figures;
-    options.measure = [own](const std::function<void(const node::Measured&)>& done) {
-      node::Measured measured;
-      measured.rate = {
-          own.step_seconds, {own.layer.one, own.layer.batch}, {own.head.one, own.head.batch}};
-      measured.memory_bytes = own.memory_bytes;
-      done(measured);
-    };
-    options.probe = [&world, alive = alive](const std::string& /*node*/,
-                                            const std::string& /*address*/,
-                                            const node::ProbeDone& done) {
-      world.after(milliseconds(5), [alive, done] {
-        if (*alive) done(node::LinkRate{5e-4, 1e9, 1e9});
-      });
-    };
-    compute.set_step_time([machine](LayerRange layers, std::size_t rows) {
-      const double step = placement::stage_seconds(
-          problem_of({machine}), {0, layers}, static_cast<double>(std::max<std::size_t>(rows, 1)));
-      return std::chrono::duration_cast<Duration>(std::chrono::duration<double>(step));
-    });
-    stage = std::make_unique<node::Stage>(options, world, world.random(), control, data, compute);
-  }
-  ~WorkerProcess() { *alive = false; }
-
-  std::shared_ptr<bool> alive = std::make_shared<bool>(true);
-  SimTransport control;
-  SimTransport data;
-  SimCompute compute;
-  std::unique_ptr<node::Stage> stage;
-};
-
-coordinator::CoordinatorOptions options_of(const EnginePool& pool) {
-  coordinator::CoordinatorOptions options;
-  options.stages = 0;
-  options.placement.emplace();
-  options.placement->model = problem_of({}).model;
-  options.placement->objective = placement::Objective::kThroughput;
-  options.model_fingerprint = "00ff";
-  options.layers = pool.spec().layers;
-  options.shape = {pool.spec().hidden, pool.spec().vocabulary, pool.spec().context, false};
-  options.canonical_version = kernels::kCanonicalVersion;
-  options.batch_rows = 64;
-  options.forming_timeout = seconds(5);
-  return options;
-}
 
 class ManySwarm {
  public:
@@ -106,7 +34,7 @@ class ManySwarm {
         client_(world_, reference, 0),
         control_(network_, world_, "coordinator", kControlAddress),
         data_(network_, world_, "coordinator", "coordinator:data"),
-        coordinator_(coordinator::Coordinator::start(options_of(pool), world_, world_.random(),
+        coordinator_(coordinator::Coordinator::start(many_options(pool), world_, world_.random(),
                                                      control_, data_)),
         slowness_(slowness) {
     const std::uint64_t count = world_.between(24, 60);
@@ -166,22 +94,8 @@ class ManySwarm {
     void on_error(const Error&) override {}
   };
 
-  // A third of them quick, a third half and a third a quarter as quick, each a little off; the
-  // quick ones hold half of the model, the others a quarter or a third.
   void add_machine() {
-    Machine machine;
-    const std::size_t at = machines_.size();
-    machine.name = "w" + std::to_string(100 + at);
-    const std::uint64_t kind = world_.between(0, 2);
-    const double off = 1.0 + static_cast<double>(world_.between(0, 20)) / 100.0;
-    const double layer = slowness_ * 1e-4 * static_cast<double>(1ULL << kind) * off;
-    const std::uint64_t layers = kind == 0 ? kManyLayers / 2 : kManyLayers / (2 + kind);
-    machine.figures = {machine.name,
-                       slowness_ * 5e-5,
-                       {layer, 2.0 * layer},
-                       {layer, 1.5 * layer},
-                       layers * kLayerBytes};
-    machines_.push_back(std::move(machine));
+    machines_.push_back(unlike_machine(world_, machines_.size(), slowness_));
     workers_.emplace_back();
   }
 

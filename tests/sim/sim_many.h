@@ -8,11 +8,10 @@
 
 #include "tests/sim/sim_client.h"
 #include "tests/sim/sim_compute.h"
+#include "tests/sim/sim_machines.h"
 
 namespace hearth::sim {
 
-// Of the model of these swarms.
-constexpr std::uint32_t kManyLayers = 12;
 constexpr std::size_t kManyKvBytesPerLayer = 2 << 20;  // on every stage, for 128 streams and more
 
 struct ManyOutcome {
