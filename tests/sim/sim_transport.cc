@@ -228,6 +228,13 @@ std::vector<SimNetwork::LinkPtr> SimNetwork::open_links() const {
   return open;
 }
 
+// What is under way holds its link, which holds what is under way.
+SimNetwork::~SimNetwork() {
+  for (const auto& [id, end] : ends_) {
+    for (auto& events : end.first->events) events.clear();
+  }
+}
+
 void SimNetwork::break_a_link() {
   const std::vector<LinkPtr> open = open_links();
   if (!open.empty()) break_link(open[world_.between(0, open.size() - 1)], "connection reset");

@@ -31,6 +31,7 @@ struct NetworkOptions {
 class SimNetwork {
  public:
   SimNetwork(SimWorld& world, NetworkOptions options) : world_(world), options_(options) {}
+  ~SimNetwork();
 
   // Breaks one open link between two living hosts, chosen at random; both ends hear of it later.
   void break_a_link();
