@@ -345,8 +345,9 @@ void ModelSwitch::take_turns() {
 void ModelSwitch::find_room() {
   bool is_needed = false;
   for (const std::uint32_t model : wanted()) {
-    entries_[model].waits_for_room = find_room_for(model);
-    is_needed = is_needed || entries_[model].waits_for_room;
+    const bool waits = find_room_for(model, !is_needed);
+    entries_[model].waits_for_room = waits;
+    is_needed = is_needed || waits;
   }
   if (is_needed || loaded_.at(current_).is_closing) return;
   std::vector<std::uint32_t> reopened;  // the requests for which they were to make room are gone
@@ -358,9 +359,9 @@ void ModelSwitch::find_room() {
   for (const std::uint32_t model : reopened) release(model);
 }
 
-// Whether requests for this model wait for it to be loaded beside the others. If there is room, it
-// is loaded.
-bool ModelSwitch::find_room_for(std::uint32_t model) {
+// Whether requests for this model wait for it to be loaded beside the others. If there is room, and
+// none waits longer for it, it is loaded.
+bool ModelSwitch::find_room_for(std::uint32_t model, bool is_first) {
   const TimePoint now = clock_.now();
   if (!options_.room_beside || now < entries_[model].not_beside_until) return false;
   const Loaded& current = loaded_.at(current_);
@@ -373,7 +374,8 @@ bool ModelSwitch::find_room_for(std::uint32_t model) {
   for (const auto& [other, one] : loaded_) {
     if (one.is_loading) return true;
   }
-  if (room == RoomBeside::kSoon) return true;
+  // What is beside a model that gives way is unloaded with it.
+  if (!is_first || current.is_closing || room == RoomBeside::kSoon) return true;
   if (room == RoomBeside::kTaken) return close_one();
   spdlog::info("loading the model {} beside the model {}", options_.models[model].name,
                options_.models[current_].name);

@@ -3,7 +3,8 @@
 // `load_beside` finds room. Requests for a model that is not loaded are kept until it is.
 //
 // Beside. A model that fits is loaded as soon as a request names it, and stays until another model
-// needs its room. Then the model that was idle longest is unloaded.
+// needs its room. Then the model that was idle longest is unloaded. While a model waits for room, no
+// model whose requests are younger takes that room.
 //
 // Turns. A model that does not fit beside takes the place of the current one, which stays while no
 // request waits for its place. Once one waits, the current model takes new requests for as long as
@@ -150,7 +151,7 @@ class ModelSwitch final : public Coordinator {
   void fail_beside(std::uint32_t model, const std::string& why);
   void take_turns();
   void find_room();
-  bool find_room_for(std::uint32_t model);
+  bool find_room_for(std::uint32_t model, bool is_first);
   bool close_one();
   void drain();
   void release(std::uint32_t model);

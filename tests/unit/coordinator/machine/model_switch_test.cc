@@ -593,5 +593,56 @@ TEST_F(ModelSwitchTest, NoMoreAreLoadedThanWasAsked) {
   EXPECT_EQ(models.status().nodes.size(), most_loaded);
 }
 
+// The current model answers a long request, and another one waits for its place.
+TEST_F(ModelSwitchTest, NothingIsLoadedBesideAModelThatGivesWay) {
+  come_up();
+  const auto busy = ask(0);
+  tick(seconds(5));
+  const auto large = ask(2);
+  tick();
+  ASSERT_TRUE(world.winds_down);
+  room[1] = RoomBeside::kNow;
+  const auto small = ask(1);
+  for (int i = 0; i < 100; ++i) tick(seconds(1));
+  EXPECT_LE(beside[1].loaded.size(), 1U) << "it is loaded and unloaded again and again";
+  finish_all();
+  for (int i = 0; i < 3; ++i) tick();
+  EXPECT_EQ(world.loaded, (std::vector<std::uint32_t>{0, 2}));
+  come_up();
+  finish_all();
+  EXPECT_EQ(large->tokens, 1);
+  come_up_beside(1);
+  finish(beside[1]);
+  EXPECT_EQ(small->tokens, 1);
+}
+
+TEST_F(ModelSwitchTest, RoomThatIsMadeForOneModelIsNotTakenByALaterRequest) {
+  come_up();
+  room[1] = RoomBeside::kNow;
+  ask(1);
+  come_up_beside(1);
+  finish(beside[1]);
+  tick(seconds(5));
+  room[2] = RoomBeside::kTaken;
+  const auto large = ask(2);
+  tick();
+  EXPECT_FALSE(beside[1].alive);
+  const auto again = ask(1);
+  room[2] = RoomBeside::kSoon;  // the workers of the small one end
+  tick();
+  EXPECT_FALSE(beside[1].alive) << "the older request's model has the room";
+  room[1] = RoomBeside::kTaken;
+  room[2] = RoomBeside::kNow;
+  come_up_beside(2);
+  finish(beside[2]);
+  EXPECT_EQ(large->tokens, 1);
+  tick(seconds(5));
+  EXPECT_FALSE(beside[2].alive);
+  room[1] = RoomBeside::kNow;
+  come_up_beside(1);
+  finish(beside[1]);
+  EXPECT_EQ(again->tokens, 1);
+}
+
 }  // namespace
 }  // namespace hearth::coordinator
