@@ -276,9 +276,9 @@ void ModelSwitch::watch_loading(std::uint32_t model) {
     }
   }
   const std::uint64_t hashed = is_current && options_.hashed ? options_.hashed() : 0;
-  Signs signs{one.loading.workers, one.loading.bytes, hashed, status.missing};
-  if (signs != one.signs) one.changed_at = now;
-  one.signs = std::move(signs);
+  if (one.progress.is_new({one.loading.workers, one.loading.bytes, hashed, status.missing})) {
+    one.changed_at = now;
+  }
   const bool wanted = !entries_[model].waiting.empty();
   if (is_current) {
     const std::optional<std::uint32_t> other = next_model();
@@ -288,6 +288,24 @@ void ModelSwitch::watch_loading(std::uint32_t model) {
   if (now - one.changed_at < patience_of(one)) return;
   if (!is_current) return fail_beside(model, status.missing);
   if (wanted) fail_loading(status.missing);
+}
+
+bool ModelSwitch::Progress::is_new(const Signs& now) {
+  constexpr std::size_t kMissingKnown = 256;
+  const bool is_setback = now.workers < workers_ && setbacks_ < kMostSetbacks;
+  workers_ = now.workers;
+  if (is_setback) {  // what is lost is fetched again
+    ++setbacks_;
+    workers_most_ = now.workers;
+    bytes_most_ = now.bytes;
+  }
+  bool is_new = is_setback || now.workers > workers_most_ || now.bytes > bytes_most_ ||
+                now.hashed > hashed_most_;
+  workers_most_ = std::max(workers_most_, now.workers);
+  bytes_most_ = std::max(bytes_most_, now.bytes);
+  hashed_most_ = std::max(hashed_most_, now.hashed);
+  if (missing_.size() < kMissingKnown) is_new = missing_.insert(now.missing).second || is_new;
+  return is_new;
 }
 
 Duration ModelSwitch::patience_of(const Loaded& one) {

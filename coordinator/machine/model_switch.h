@@ -31,6 +31,7 @@
 #include <map>
 #include <memory>
 #include <optional>
+#include <set>
 #include <string>
 #include <vector>
 
@@ -56,6 +57,8 @@ class ModelSwitch final : public Coordinator {
   // one may.
   static constexpr Duration kIdlePatience = std::chrono::seconds(60);
   static constexpr Duration kLoadPatience = std::chrono::minutes(10);
+  // What a lost worker had done counts again as progress so many times in one load.
+  static constexpr std::uint32_t kMostSetbacks = 8;
   static constexpr Duration kFailedFor = std::chrono::seconds(30);
   static constexpr Duration kTellEvery = std::chrono::seconds(1);
 
@@ -124,7 +127,20 @@ class ModelSwitch final : public Coordinator {
     std::uint64_t bytes = 0;
     std::uint64_t hashed = 0;
     std::string missing = {};
-    friend bool operator==(const Signs&, const Signs&) = default;
+  };
+  // Which signs a load has shown. A worker that ends while it loads, and is started again, shows
+  // the same ones again.
+  class Progress {
+   public:
+    bool is_new(const Signs& now);
+
+   private:
+    std::size_t workers_ = 0;  // latest
+    std::size_t workers_most_ = 0;
+    std::uint64_t bytes_most_ = 0;
+    std::uint64_t hashed_most_ = 0;
+    std::set<std::string> missing_;
+    std::uint32_t setbacks_ = 0;
   };
   struct Loaded {
     std::unique_ptr<Coordinator> coordinator;
@@ -134,8 +150,8 @@ class ModelSwitch final : public Coordinator {
     TimePoint load_began{};
     TimePoint turn_until{};  // of a ready model
     TimePoint used_at{};     // the latest submission
-    Signs signs = {};
-    TimePoint changed_at{};  // time of the last change of the signs
+    Progress progress = {};
+    TimePoint changed_at{};  // time of the last progress
     LoadProgress loading = {};
     bool takes() const { return !is_loading && !is_closing; }
   };

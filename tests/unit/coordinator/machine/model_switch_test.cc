@@ -644,5 +644,21 @@ TEST_F(ModelSwitchTest, RoomThatIsMadeForOneModelIsNotTakenByALaterRequest) {
   EXPECT_EQ(again->tokens, 1);
 }
 
+// Its worker ends while it loads, and is started again, so that the signs change.
+TEST_F(ModelSwitchTest, ALoadThatBeginsAgainAndAgainIsNoProgress) {
+  come_up();
+  tick(seconds(5));
+  const auto doomed = ask(1);
+  tick();
+  ASSERT_EQ(world.model, 1U);
+  world.may_come = false;
+  for (int i = 0; i < 100 && doomed->error.empty(); ++i) {
+    world.missing = i % 2 == 0 ? "no workers" : "a worker loads";
+    tick(seconds(5));
+  }
+  EXPECT_NE(doomed->error, "");
+  come_up();
+}
+
 }  // namespace
 }  // namespace hearth::coordinator
