@@ -214,7 +214,7 @@ struct ModelStatus {
   // failed: a load failed less than ModelSwitch::kFailedFor ago, and requests for the model are
   // refused.
   std::string state;
-  std::string why;            // reason of `failed`
+  std::string why;            // of `failed`; of `loading` beside the current model: what is missing
   std::uint32_t waiting = 0;  // requests that wait for it to be loaded
 };
 

@@ -536,6 +536,7 @@ SwarmStatus ModelSwitch::status() const {
   for (PipelineStatus& pipeline : status.pipelines) pipeline.model = current_;
   add_totals(status, totals_);
   std::set<std::uint32_t> ready;
+  std::map<std::uint32_t, std::string> missing;  // of those beside
   if (status.ready) ready.insert(current_);
   if (!status.ready && current.is_loading) {
     status.missing =
@@ -544,7 +545,11 @@ SwarmStatus ModelSwitch::status() const {
   for (const auto& [model, one] : loaded_) {
     if (model == current_) continue;
     SwarmStatus beside = one.coordinator->status();
-    if (beside.ready) ready.insert(model);
+    if (beside.ready) {
+      ready.insert(model);
+    } else {
+      missing[model] = beside.missing;
+    }
     add_beside(status, std::move(beside), model);
   }
   status.waiting += static_cast<std::uint32_t>(waiting());
@@ -558,6 +563,7 @@ SwarmStatus ModelSwitch::status() const {
     one.name = options_.models[model].name;
     one.state = state_of(model, ready.contains(model));
     if (one.state == "failed") one.why = entries_[model].why_failed;
+    if (one.state == "loading" && missing.contains(model)) one.why = missing[model];
     one.waiting = waits;
   }
   return status;

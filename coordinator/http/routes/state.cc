@@ -422,7 +422,7 @@ void handle_model_ready(Call call) {
       why += ": " + status.missing;
     } else {
       const ModelStatus& now = status.models[served.number];
-      why += now.state == "failed" ? ": " + now.why : "; a request for it loads it";
+      why += now.why.empty() ? "; a request for it loads it" : ": " + now.why;
     }
     return error_response(from_coordinator({ErrorCode::kUnavailable, why}, 1, "model_not_loaded"));
   });

@@ -660,5 +660,20 @@ TEST_F(ModelSwitchTest, ALoadThatBeginsAgainAndAgainIsNoProgress) {
   come_up();
 }
 
+TEST_F(ModelSwitchTest, TheStatusSaysWhatAModelBesideMisses) {
+  come_up();
+  room[1] = RoomBeside::kNow;
+  const auto client = ask(1);
+  tick();
+  ASSERT_TRUE(beside[1].alive);
+  EXPECT_EQ(state(1), "loading");
+  EXPECT_EQ(models.status().models[1].why, "no workers");
+  clock.advance(seconds(1));
+  beside[1].ready = true;
+  tick();
+  EXPECT_EQ(models.status().models[1].why, "");
+  finish(beside[1]);
+}
+
 }  // namespace
 }  // namespace hearth::coordinator
